@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Forms of the kernels of attention that work on tiles. One is selected for each command (select.h). */
+ * Forms of the tiled attention kernels. One form is selected for each command and kernel (select.h).
+ */
 #ifndef TX_OPENCL_ATTENTION_H
 #define TX_OPENCL_ATTENTION_H
 
@@ -8,50 +9,50 @@
 
 typedef enum tx_cl_attention_kernel { TX_CL_FORWARD, TX_CL_GRAD_Q, TX_CL_GRAD_KV } tx_cl_attention_kernel;
 
-/* A command, worked out. */
+/* An attention command and its sizes. */
 typedef struct tx_cl_attention {
     const tx_command *command;
     int64_t B, T, S, last;
     int32_t heads, kv_heads, d;
-    int32_t window;           /* at most S; 0: none */
-    const tx_operand *starts; /* NULL: none */
-    tx_dtype type;            /* of what it reads and stores */
+    int32_t window;           /* at most S; 0 = no window */
+    const tx_operand *starts; /* NULL without starts */
+    tx_dtype type;            /* storage type of inputs and outputs */
     bool cpu, cached;
-    char facts[128]; /* options that do not depend on tiles */
+    char facts[128]; /* build options that do not depend on tiles */
 } tx_cl_attention_job;
 
-/* How one kernel runs. */
+/* A form: the tile and work-group sizes of one kernel. */
 typedef struct tx_cl_attention_form {
     const struct tx_cl_attention_kind *kind;
     int rows, cols, group, micro; /* ROWS, COLS, WG, MR */
-    int lines;                    /* rows, or columns, of which each work-group computes the results */
+    int lines;                    /* rows, or columns, whose results a work-group computes */
     int out_rows;                 /* AR */
-    int64_t local_bytes, floats;  /* floats: in the registers of an item */
-    double share;                 /* of the best rate of units that are no matrix units, as can be expected */
-    const void *own;              /* the kind's */
+    int64_t local_bytes, floats;  /* floats: in the registers of a work-item */
+    double share;                 /* expected share of the best rate of ordinary (not matrix) units */
+    const void *own;              /* data of the kind */
     char name[TX_CL_CHOICE_NAME];
 } tx_cl_attention_form;
 
 #define TX_CL_ATTENTION_FORMS TX_CL_CANDIDATES
 
-/* The forms that can run. Of those that suit alike the one that is listed first is to be preferred. */
+/* The forms that can run, in order of preference. */
 typedef struct tx_cl_attention_forms {
     tx_cl_attention_form form[TX_CL_ATTENTION_FORMS];
     int count;
-    char rejected[TX_CL_WHY]; /* why the first of all does not suit; empty: it does */
+    char rejected[TX_CL_WHY]; /* why the first of all forms is unsuitable; "" if it suits */
 } tx_cl_attention_forms;
 
-/* Forms of one kind: for cores, for the units of GPUs, or an extension's. The table is in attention_form.c. */
+/* Forms of one kind: for CPU cores, for GPUs, or from an extension. The table is in attention_form.c. */
 typedef struct tx_cl_attention_kind {
-    const char *source[3]; /* the text of each kernel */
-    bool typed;            /* computes in the command's type of 16 bits; else tiles in local memory are fp32 */
+    const char *source[3]; /* the source of each kernel */
+    bool typed;            /* computes in the command's 16-bit type; otherwise tiles in local memory are fp32 */
     bool local_argument;   /* kernels take local memory as their last argument */
     /* Adds the forms that can run. */
     void (*list)(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                  tx_cl_attention_forms *forms);
-    /* Whether a form of this name is for this device. */
+    /* Returns true if this device supports a form of this name. */
     bool (*knows)(const tx_context *context, const char *name);
-    /* Writes the options that belong to the form. */
+    /* Writes the build options of the form. */
     void (*options)(const tx_context *context, const tx_cl_attention_form *form, char *text, size_t size);
 } tx_cl_attention_kind;
 extern const tx_cl_attention_kind tx_cl_attention_cpu, tx_cl_attention_gpu;
@@ -59,27 +60,29 @@ extern const tx_cl_attention_kind tx_cl_attention_cpu, tx_cl_attention_gpu;
 #include "backends/opencl/extensions.def"
 #undef TX_ATTENTION_KIND
 
-/* `user` of a selection of a form. */
+/* `user` of the selection of a form. */
 typedef struct tx_cl_attention_subject {
     const tx_cl_attention_job *a;
     tx_cl_attention_kernel kernel;
     tx_cl_attention_forms forms;
 } tx_cl_attention_subject;
 
-/* Fails if none can run. */
+/* Lists the forms that can run. Fails if there is none. */
 tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                tx_cl_attention_forms *forms);
 
-/* The form for a command; `note` names it, and a rejected one with the reason. */
+/* Selects the form for a command. `note` names it, and a rejected form with the reason. */
 tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  tx_cl_attention_form *form, char note[160]);
 
 #define TX_CL_ATTENTION_CACHED TX_CL_ATTENTION " cached"
-extern const char *const tx_cl_attention_keys[]; /* those of each kernel: "attention forward", " dq", " dkv" */
-/* Whether a form of this name is for this device. */
+extern const char
+    *const tx_cl_attention_keys[]; /* selection kinds of the kernels: "attention forward", " dq", " dkv" */
+/* Returns true if this device supports a form of this name. */
 bool tx_cl_attention_has_form(const tx_context *context, const char *name);
 
-/* Whether a command launches this kernel: while one of attention's is tried, it runs alone. */
+/* Returns true if a command launches this kernel. While a form of an attention kernel is being measured, only that
+ * kernel runs. */
 bool tx_cl_attention_runs(const tx_cl_builder *b, tx_cl_attention_kernel kernel);
 
 #endif

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Selection of the form of a kernel of attention. */
+ *
+ * Selects the form of an attention kernel.
+ */
 #include "backends/opencl/attention/attention.h"
 
 #include <stdio.h>

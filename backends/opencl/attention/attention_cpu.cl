@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention in tiles on CPU devices (Dao, FlashAttention-2, 2023). */
+ *
+ * Tiled attention, forward, on CPU devices (Dao, FlashAttention-2, 2023).
+ */
 #include "attention_cpu_tile.cl"
 
 static vec larger(vec a, vec b)
@@ -7,7 +9,7 @@ static vec larger(vec a, vec b)
     return a > b ? a : b;
 }
 
-/* Largest lane; NaN shows in the sums instead. */
+/* Returns the largest lane. NaN is ignored here; the sums propagate it. */
 static float largest(vec v)
 {
     float8 a = v.lo > v.hi ? v.lo : v.hi;
@@ -15,14 +17,15 @@ static float largest(vec v)
     return fmax(fmax(b.x, b.y), fmax(b.z, b.w));
 }
 
-/* The keys of a step that queries see: all before `last`, from k0 on; when causal those up to the query's own position. */
-typedef struct sight {
+/* The keys of a step that queries attend to: from k0 on and before `last`; if causal, up to the query's own
+ * position. */
+typedef struct visibility {
     int base, q0, k0, last, T, window;
     const __global int *starts;
-} sight;
+} visibility;
 
-/* Scaled scores of row `row` and vector cs of columns; -INFINITY if the query does not see the key. */
-static vec hide(vec w, const sight *of, int row, int cs)
+/* Masks the scaled scores of row `row` and vector cs of columns: -INFINITY if the query does not attend to the key. */
+static vec mask(vec w, const visibility *of, int row, int cs)
 {
     const int limit = CAUSAL ? min(of->last, of->base + of->q0 + row + 1) : of->last;
     w = of->k0 + SCORE_COLS(cs) < limit ? w : (vec)-INFINITY;
@@ -33,9 +36,9 @@ static vec hide(vec w, const sight *of, int row, int cs)
     return w;
 }
 
-/* s = scores of a step, high = the maximum of each row. */
+/* Computes the scores s of a step and the maximum `high` of each row. */
 static void score_tile(vec s[ROW_STEPS][COL_STEPS][MR], float high[ROW_STEPS][MR], const __local float *q_tile,
-                       const __local float *k_tile_t, const sight *of, float scale)
+                       const __local float *k_tile_t, const visibility *of, float scale)
 {
     const int k0 = of->k0, edge = BOUNDED || k0 + COLS > of->last || (CAUSAL && k0 + COLS > of->base + of->q0 + 1);
     for (int rs = 0; rs < ROW_STEPS; rs++) {
@@ -44,7 +47,7 @@ static void score_tile(vec s[ROW_STEPS][COL_STEPS][MR], float high[ROW_STEPS][MR
             UNROLL for (int m = 0; m < MR; m++)
             {
                 const vec w = s[rs][cs][m] * scale;
-                s[rs][cs][m] = edge ? hide(w, of, ROW(rs, m), cs) : w;
+                s[rs][cs][m] = edge ? mask(w, of, ROW(rs, m), cs) : w;
             }
         }
         UNROLL for (int m = 0; m < MR; m++)
@@ -57,31 +60,32 @@ static void score_tile(vec s[ROW_STEPS][COL_STEPS][MR], float high[ROW_STEPS][MR
     }
 }
 
-/* The running maximum of each row, and the sums of its exponentials by lanes (online softmax). */
+/* The running maximum of each row, and the running sum of its exponentials in lanes (online softmax). */
 typedef struct rows {
-    float top[ROW_STEPS][MR];
+    float maximum[ROW_STEPS][MR];
     vec sum[ROW_STEPS][MR];
 } rows;
 
-/* Scores become exponentials in local memory, times dropout's factors, which `scores` holds before; earlier sums are rescaled. */
-static void exponentials(vec s[ROW_STEPS][COL_STEPS][MR], float high[ROW_STEPS][MR], rows *known,
+/* Stores exponentials of the scores in local memory, multiplied by dropout's factors, which `scores` holds before.
+ * Rescales the earlier sums. */
+static void exponentials(vec s[ROW_STEPS][COL_STEPS][MR], float high[ROW_STEPS][MR], rows *state,
                          vec acc[ROW_STEPS][DIM_STEPS][MR], __local float *scores)
 {
     EACH_ROW(rs, m)
     {
-        const float top = fmax(known->top[rs][m], high[rs][m]), fade = exp(known->top[rs][m] - top);
-        known->top[rs][m] = top;
-        known->sum[rs][m] *= fade;
+        const float maximum = fmax(state->maximum[rs][m], high[rs][m]), rescale = exp(state->maximum[rs][m] - maximum);
+        state->maximum[rs][m] = maximum;
+        state->sum[rs][m] *= rescale;
         for (int cs = 0; cs < COL_STEPS; cs++) {
             __local float *const place = scores + ROW(rs, m) * COLS + cs * VW;
-            vec w = tx_exp(s[rs][cs][m] - top);
-            known->sum[rs][m] += w;
+            vec w = tx_exp(s[rs][cs][m] - maximum);
+            state->sum[rs][m] += w;
             if (DROPOUT)
                 w *= LLOAD(place);
             LSTORE(w, place);
         }
         for (int ds = 0; ds < DIM_STEPS; ds++)
-            acc[rs][ds][m] *= fade;
+            acc[rs][ds][m] *= rescale;
     }
 }
 
@@ -103,16 +107,16 @@ attention(ATTENTION_ARGUMENTS, __local vec *pool)
     const __global h_t *v = k + (long)kv_heads * D;
 #endif
     vec acc[ROW_STEPS][DIM_STEPS][MR];
-    rows known;
+    rows state;
     clear(acc);
     EACH_ROW(rs, m)
     {
-        known.top[rs][m] = LOWEST;
-        known.sum[rs][m] = 0.0f;
+        state.maximum[rs][m] = LOWEST;
+        state.sum[rs][m] = 0.0f;
     }
     load_tile(q_tile, qkv + qo + (b * (long)T + q0) * stride + (long)head * D, stride, ROWS, T - q0);
     for (int k0 = begin; k0 < last; k0 += COLS) {
-        const sight of = {base, q0, k0, last, T, window, starts_of};
+        const visibility of = {base, q0, k0, last, T, window, starts_of};
         vec s[ROW_STEPS][COL_STEPS][MR];
         float high[ROW_STEPS][MR];
         load_tile(k_tile, k + k0 * kv_stride, kv_stride, COLS, last - k0);
@@ -121,19 +125,19 @@ attention(ATTENTION_ARGUMENTS, __local vec *pool)
         if (DROPOUT)
             draw_tile(scores, ROWS, COLS, COLS, 1, q0, k0, &drop);
         score_tile(s, high, q_tile, k_tile_t, &of, scale);
-        exponentials(s, high, &known, acc, scores);
+        exponentials(s, high, &state, acc, scores);
         product_nn(scores, v_tile, acc, min(COLS, last - k0));
     }
 
     EACH_ROW(rs, m)
     {
         const int row = ROW(rs, m), dead = q0 + row >= length;
-        const float total = tx_hsum(known.sum[rs][m]), factor = dead ? 0.0f : 1.0f / total;
+        const float total = tx_hsum(state.sum[rs][m]), factor = dead ? 0.0f : 1.0f / total;
         for (int ds = 0; ds < DIM_STEPS; ds++)
             acc[rs][ds][m] = dead ? (vec)0.0f : acc[rs][ds][m] * factor;
 #if !CACHED
         if (q0 + row < T)
-            lse[lso + (b * (long)heads + head) * T + q0 + row] = dead ? 0.0f : known.top[rs][m] + log(total);
+            lse[lso + (b * (long)heads + head) * T + q0 + row] = dead ? 0.0f : state.maximum[rs][m] + log(total);
 #endif
     }
     store_tile(acc, o + oo + (b * (long)T + q0) * heads * D + (long)head * D, (long)heads * D, T - q0);

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients of attention's keys and values on CPU devices: rows are keys, columns queries of all heads that read this
- * key head. */
+ *
+ * The gradients of attention's keys and values on CPU devices. Rows are keys, columns are queries of all heads that
+ * read this key head.
+ */
 #include "attention_cpu_tile.cl"
 
-/* The queries of a step, in local memory, and where they are. */
+/* The queries of a step in local memory, and their positions. */
 typedef struct queries {
     const __local float *tile_t, *slopes_t; /* columns of queries, and of the gradients of their outputs */
     __local float *lse, *delta;
-    __local int *first_key; /* that each sees */
+    __local int *first_key; /* of each query */
     int q0, k0, length;
 } queries;
 
-/* Columns whose queries do not exist get lse and delta 0; their probabilities are masked. */
+/* Columns without a query get lse and delta 0; their probabilities are masked. */
 static void load_stats(const queries *of, const __global float *lse, const __global float *delta, int T, int window,
                        const __global int *starts)
 {
@@ -22,8 +24,8 @@ static void load_stats(const queries *of, const __global float *lse, const __glo
     }
 }
 
-/* `scores`, which holds dropout's factors before, becomes the probabilities after dropout, `slopes` the gradients of the
- * scaled scores. */
+/* On entry `scores` holds dropout's factors. On return it holds the probabilities after dropout, and `slopes` the
+ * gradients of the scaled scores. */
 static void slope_tile(const queries *of, const __local float *k_tile, const __local float *v_tile,
                        __local float *scores, __local float *slopes, float scale)
 {

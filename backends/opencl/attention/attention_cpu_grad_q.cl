@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradient of attention's queries on CPU devices. */
+ *
+ * The gradient of attention's queries on CPU devices.
+ */
 #include "attention_cpu_tile.cl"
 
 __kernel __attribute__((reqd_work_group_size(1, 1, 1))) void

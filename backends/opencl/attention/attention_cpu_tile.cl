@@ -1,14 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products of attention's tiles on CPU devices: a work-group is one item, which walks over whole tiles.
  *
- * A work-group holds a tile of ROWS rows (queries, or keys in attention_grad_kv) and walks over tiles of COLS of the
- * others. All products are small matrices in local memory, which is cache here:
- *   product_nt  a score tile: row tile times column tile, summed over the head size
- *   product_nn  a score tile times a column tile, added to [ROWS, D] that the item keeps for the whole walk
- * Micro-tiles are MR rows by one vector. Vectors lie along columns; a transposed copy of the column tile makes them
+ * Products of attention tiles on CPU devices. A work-group is one work-item that processes whole tiles.
+ *
+ * A work-group holds a tile of ROWS rows (queries, or keys in attention_grad_kv) and loops over tiles of COLS rows
+ * of the other operand. All products are small matrices in local memory, which is cache on CPUs.
+ *
+ *   `product_nt`  A score tile: row tile times column tile, summed over the head size.
+ *   `product_nn`  A score tile times a column tile, added to [ROWS, D] that the work-item keeps in all steps.
+ *
+ * Micro-tiles are MR rows by one vector along columns. A transposed copy of the column tile makes the vectors
  * contiguous.
  *
- *   ROWS, COLS   multiples of MR and of VW */
+ *   ROWS, COLS    Multiples of MR and of VW.
+ */
 #include "attention_shared.cl"
 
 #define ROW_STEPS (ROWS / MR)
@@ -31,7 +35,7 @@
     __local float *const name = (__local float *)pool;                                              \
     pool += (rows) * (length) / VW
 
-/* Rows 0..valid-1 of `rows`, `stride` apart, the others 0. */
+/* Loads rows 0..valid-1 of `rows` rows, `stride` apart, and zeroes the others. */
 static void load_tile(__local float *tile, const __global h_t *p, long stride, int rows, int valid)
 {
     for (int r = 0; r < rows; r++)
@@ -50,7 +54,7 @@ static void transpose(__local float *tile_t, const __local float *tile)
             tile_t[i * COLS + r] = tile[r * DP + i];
 }
 
-/* acc = rows of `a` times columns of `b`, over the head size; a micro-tile of scores. */
+/* acc = rows of `a` times columns of `b`, summed over the head size: a micro-tile of scores. */
 static void product_nt(const __local float *a, const __local float *b, vec *acc, int rs, int cs)
 {
     UNROLL for (int m = 0; m < MR; m++) acc[m] = 0.0f;
@@ -61,7 +65,7 @@ static void product_nt(const __local float *a, const __local float *b, vec *acc,
     }
 }
 
-/* acc += scores times the first `count` rows of a column tile (those after them have score 0). */
+/* acc += scores times the first `count` rows of a column tile. Later rows have score 0. */
 static void product_nn(const __local float *scores, const __local float *b, vec acc[ROW_STEPS][DIM_STEPS][MR],
                        int count)
 {
@@ -89,7 +93,7 @@ static void clear(vec acc[ROW_STEPS][DIM_STEPS][MR])
     }
 }
 
-/* To rows `stride` apart, of which `left` exist. */
+/* Stores rows `stride` apart, of which `left` exist. */
 static void store_tile(vec acc[ROW_STEPS][DIM_STEPS][MR], __global h_t *to, long stride, int left)
 {
     EACH_ROW(rs, m)
@@ -99,8 +103,8 @@ static void store_tile(vec acc[ROW_STEPS][DIM_STEPS][MR], __global h_t *to, long
     }
 }
 
-/* Dropout's factors of a tile of queries q0.. and keys k0.. (a multiple of 4). Element (query, key) goes to
- * scores[query * query_step + key * key_step], one of the steps is 1. */
+/* Draws dropout's factors for a tile of queries q0.. and keys k0.. (a multiple of 4). The factor of (query, key) is
+ * stored in scores[query * query_step + key * key_step]; one of the steps is 1. */
 static void draw_tile(__local float *scores, int queries, int keys, int query_step, int key_step, int q0, int k0,
                       const draws *d)
 {

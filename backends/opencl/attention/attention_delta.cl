@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Row sums of do * o of attention's gradient. LANES items (1 on CPU devices) do a row. */
+ *
+ * Row sums of do * o for the gradient of attention. LANES work-items (1 on CPU devices) compute a row.
+ */
 #include "attention_shared.cl"
 
-/* Sums [B, heads, T] of `count` rows (b, t, head). */
+/* Computes sums [B, heads, T] of `count` rows (b, t, head). */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_delta(const __global h_t *d_o, long doo, const __global h_t *o, long oo, __global float *delta, long deo,
                 long count, int T, int heads)

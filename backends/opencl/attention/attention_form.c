@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention: the tiles that fit the device's local memory, and how they suit a command. */
+ *
+ * The forms of tiled attention: tiles that fit in the device's local memory, and how well they suit a command.
+ */
 #include "backends/opencl/attention/attention.h"
 #include "backends/opencl/runtime/internal.h"
 
@@ -10,44 +12,44 @@ typedef struct tile {
     int rows, cols, group, micro;
 } tile;
 
-/* In the order of preference; the last fits every device. Score micro-tiles are 4x4, 8x4, 8x8 and 4x8
- * (attention_gpu_tile.cl). NVIDIA's work-items have the registers for 8x8, and its list begins there; others do
- * better with more items in flight. */
+/* In order of preference; the last form fits every device. Score micro-tiles are 4x4, 8x4, 8x8 and 4x8
+ * (attention_gpu_tile.cl). NVIDIA's work-items have enough registers for 8x8, so its list begins there. Other
+ * devices are faster with more work-items in flight. */
 static const tile cpu_tiles[] = {{64, 64, 1, 8}, {32, 32, 1, 8}, {16, 16, 1, 8}, {8, 16, 1, 8}};
 static const tile gpu_tiles[] = {{64, 64, 256, 4}, {64, 64, 128, 8}, {64, 64, 64, 8},  {32, 64, 64, 4},
                                  {64, 64, 128, 8}, {64, 64, 256, 4}, {32, 64, 128, 4}, {32, 32, 64, 4},
                                  {16, 32, 32, 4},  {8, 128, 64, 4},  {8, 64, 32, 4},   {8, 16, 8, 4}};
 #define NVIDIA_FIRST 2
 
-/* More floats than this in the registers of one item are likely to spill. */
-#define MOST_FLOATS 160
+/* More floats in the registers of a work-item are likely to spill. */
+#define MAX_FLOATS 160
 
-static int64_t most(int64_t a, int64_t b)
+static int64_t max_of(int64_t a, int64_t b)
 {
     return a > b ? a : b;
 }
 
-/* Tiles of attention_cpu_*.cl. */
+/* Floats in the tiles of attention_cpu_*.cl. */
 static int64_t cpu_floats(const tile *t, tx_cl_attention_kernel kernel, int64_t d)
 {
     const int64_t padded = tx_cl_blocks(d, 16) * 16, row_tiles = kernel == TX_CL_FORWARD ? 1 : 2;
-    const int64_t column_tiles = kernel == TX_CL_FORWARD ? 3 : 4; /* with their transposes */
+    const int64_t column_tiles = kernel == TX_CL_FORWARD ? 3 : 4; /* including transposed copies */
     return (row_tiles * t->rows + column_tiles * t->cols) * padded + row_tiles * t->rows * t->cols + 3 * t->cols;
 }
 
-/* Buffer, scores and two floats a row of attention_gpu_tile.cl. */
+/* Floats in the buffer and scores of attention_gpu_tile.cl, and two for each row. */
 static int64_t gpu_floats(const tile *t, tx_cl_attention_kernel kernel, int64_t d)
 {
     const int64_t padded = tx_cl_blocks(d, 4) * 4;
     const int64_t wanted = padded <= 64 && kernel != TX_CL_GRAD_KV ? 16 : padded > 128 && t->rows == 8 ? 4 : 8;
     const int64_t terms = wanted < t->rows ? wanted : t->rows;
     const int64_t across = t->group / (t->rows / t->micro);
-    const int64_t buffer = most(2 * terms * padded + t->rows * across, 2 * 8 * (t->rows + t->cols + 8));
+    const int64_t buffer = max_of(2 * terms * padded + t->rows * across, 2 * 8 * (t->rows + t->cols + 8));
     return buffer + t->rows * (t->cols + 4) + 2 * t->rows;
 }
 
-/* Rows of an item's micro-tile of the output: those that cost least multiply-adds and reads of local memory, a read
- * counted as four. */
+/* Chooses the rows of a work-item's micro-tile of the output that cost the fewest multiply-adds and reads of local
+ * memory. A read counts as four multiply-adds. */
 static void choose_out_rows(tx_cl_attention_form *f, tx_cl_attention_kernel kernel, int64_t d)
 {
     const int out = kernel == TX_CL_GRAD_KV ? f->cols : f->rows;
@@ -82,14 +84,15 @@ static tx_cl_attention_form make(const tx_cl_attention_kind *kind, const tile *t
     return f;
 }
 
-/* What share of the best rate to expect where the form's place in the list counts alone; else of those that suit worse
- * the one with the fewest registers, and why. 0: it cannot run. `lowest`: no form of the list has fewer rows. */
+/* Returns the expected share of the best rate: 1 if only the order of the list matters. Less suitable forms get
+ * smaller shares, higher with fewer registers, and the reason in `why`. Returns 0 if the form cannot run. `lowest`
+ * is true if no form of the list has fewer rows. */
 static double suits(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                     const tx_cl_attention_form *f, bool lowest, char why[TX_CL_WHY])
 {
     const tx_cl_limits *limits = &context->limits;
     const int64_t groups = tx_cl_blocks(a->T, f->lines) * a->B * (kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads);
-    /* Reported local memory is not all ours: some drivers keep a little for arguments. */
+    /* Some drivers use a little of the reported local memory for arguments. */
     const int64_t wanted = f->local_bytes + 512;
     char name[24];
     snprintf(name, sizeof name, "%dx%d", f->rows, f->cols);
@@ -98,7 +101,7 @@ static double suits(const tx_context *context, const tx_cl_attention_job *a, tx_
         return 0.0;
     if (f->rows >= 2 * a->T && !lowest)
         snprintf(why, TX_CL_WHY, "%s is too high for %lld rows", name, (long long)a->T);
-    else if (f->floats > MOST_FLOATS)
+    else if (f->floats > MAX_FLOATS)
         snprintf(why, TX_CL_WHY, "%s needs too many registers", name);
     else if (f->kind == &tx_cl_attention_gpu && f->lines > 32 && a->T > 32 && groups < limits->compute_units)
         snprintf(why, TX_CL_WHY, "%s is too few for %d compute units", name, (int)limits->compute_units);
@@ -154,7 +157,7 @@ static void options(const tx_context *context, const tx_cl_attention_form *f, ch
              f->kind == &tx_cl_attention_cpu ? 16 : 4, f->group, f->rows, f->cols, f->micro, f->out_rows);
 }
 
-/* ---- The kinds -------------------------------------------------------------------------------------------------- */
+/* ---- Kinds of forms -------------------------------------------------------------------------- */
 
 static void list_cpu(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                      tx_cl_attention_forms *forms)
@@ -163,7 +166,7 @@ static void list_cpu(const tx_context *context, const tx_cl_attention_job *a, tx
         list_kind(context, a, kernel, &tx_cl_attention_cpu, forms);
 }
 
-/* CPU devices run these if they have too little local memory for the copies that suit them better. */
+/* CPU devices use these if they have too little local memory for the preferred transposed copies. */
 static void list_gpu(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                      tx_cl_attention_forms *forms)
 {
@@ -194,7 +197,7 @@ const tx_cl_attention_kind tx_cl_attention_gpu = {
     .knows = knows_gpu,
     .options = options};
 
-/* Those of matrix units come first. */
+/* Forms for matrix units come first. */
 static const tx_cl_attention_kind *const kinds[] = {
 #define TX_ATTENTION_KIND(name) &tx_cl_attention_##name,
 #include "backends/opencl/extensions.def"
@@ -207,9 +210,10 @@ tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_
     *forms = (tx_cl_attention_forms){.count = 0};
     for (size_t i = 0; i < KINDS; i++)
         kinds[i]->list(context, a, kernel, forms);
-    return forms->count ? TX_OK
-                        : tx_fail(TX_UNSUPPORTED, "heads of %d do not fit the %lld bytes of local memory of %s", a->d,
-                                  (long long)context->limits.local_bytes, context->info.name);
+    return forms->count
+               ? TX_OK
+               : tx_fail(TX_UNSUPPORTED, "heads of size %d need more than the %lld bytes of local memory of %s", a->d,
+                         (long long)context->limits.local_bytes, context->info.name);
 }
 
 bool tx_cl_attention_has_form(const tx_context *context, const char *name)

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients of attention's keys and values on GPUs: a work-group holds COLS keys and walks over the queries of all
- * heads that read them, so that nothing is added up across work-groups. */
+ *
+ * The gradients of attention's keys and values on GPUs. A work-group holds COLS keys and loops over the queries of
+ * all heads that read them, so no sum crosses work-groups.
+ */
 #define KEYS_OUT 1
 #include "attention_gpu_slope.cl"
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradient of attention's queries on GPUs: a work-group holds ROWS queries and walks over the keys. */
+ *
+ * The gradient of attention's queries on GPUs. A work-group holds ROWS queries and loops over the keys.
+ */
 #include "attention_gpu_slope.cl"
 
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What both gradients of attention do with a tile of scores on GPUs. */
+ *
+ * Processing of score tiles that both gradients of attention share on GPUs.
+ */
 #include "attention_gpu_tile.cl"
 
-/* Log-sum-exp (in powers of 2) and row sums of do * o of ROWS queries; those after the first `valid` get probability
- * 0. */
+/* Loads the log-sum-exp (in powers of 2) and the row sums of do * o of ROWS queries. Queries after the first
+ * `valid` get probability 0. */
 static void bring_stats(const __global float *lse, const __global float *delta, int valid, __local float *lse_of,
                         __local float *delta_of)
 {
@@ -13,9 +15,11 @@ static void bring_stats(const __global float *lse, const __global float *delta, 
     }
 }
 
-/* From scores s (not yet scaled) and the gradients of their probabilities, which lie in `tile`, to the gradients of the
- * scaled scores in s, and in `tile` what is multiplied first: the probabilities after dropout with KEYS_OUT, else the
- * same gradients. An item touches its own places only. Keys from `last` on are masked, and those before a query's first. */
+/* On entry s holds unscaled scores, and `tile` the gradients of their probabilities. On return s holds the
+ * gradients of the scaled scores. `tile` then holds the operand of the first product: the probabilities after
+ * dropout with KEYS_OUT, else the same gradients.
+ * A work-item accesses only its own elements of `tile`. Keys from `last` on and before a query's first key are
+ * masked. */
 static void slopes(float4 s[MR][SQ], __local float *tile, const __local float *lse_of, const __local float *delta_of,
                    int q0, int k0, int last, int T, int window, const __global int *starts, float scale,
                    const draws *drop, int tx, int ty)

@@ -1,27 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Products of attention's tiles for work-groups that share local memory (GPUs).
  *
- * The scores of ROWS queries and COLS keys exist only as a tile in local memory. Whatever they are made of and
- * multiplied with is streamed from global memory through a small stage of two chunks: while one chunk is multiplied,
- * the next is on its way to registers, from where it goes to the other place.
- *   product_scores   queries times keys (or do times v), in chunks of DEPTH of the head size
- *   product_out      scores times rows of [.., D], in chunks of TERMS rows, added to what items keep for the whole walk
+ * Products of attention tiles for work-groups that share local memory (GPUs).
  *
- * For scores the work-group is a grid of TY by TX items: an item has MR rows and SQ quads of columns. For the output it
- * is a grid of UY by UX: an item has AR rows and AQ quads of D. Neighbouring items share a row or a column in pairs,
- * which lets NVIDIA's hardware serve a 128-bit read of local memory in half the time.
+ * The scores of ROWS queries and COLS keys exist only as a tile in local memory. The operands are streamed from
+ * global memory through a double buffer in local memory: while one chunk is multiplied, the next is loaded to
+ * registers.
  *
- *   ROWS, COLS, WG     the tile and the work-group: powers of two, at least 8, 16 and 8
- *   MR                 4 or 8
- *   AR                 1, 2, 4 or 8; 4 or 8 with KEYS_OUT
- *   KEYS_OUT           1: the output has a row a key (sums over queries); 0: a row a query */
+ *   `product_scores`   Queries times keys (or do times v), in chunks of DEPTH of the head size.
+ *   `product_out`      Scores times rows of [.., D], in chunks of TERMS rows, added to the sums of the work-items.
+ *
+ * For scores the work-group is a grid of TY by TX work-items; each has MR rows and SQ quads of columns. For the
+ * output it is a grid of UY by UX; each has AR rows and AQ quads of D. Neighbouring work-items share a row or a
+ * column in pairs. So NVIDIA's hardware serves a 128-bit read of local memory in half the time.
+ *
+ *   ROWS, COLS, WG     The tile and the work-group: powers of two, at least 8, 16 and 8.
+ *   MR                 4 or 8.
+ *   AR                 1, 2, 4 or 8; 4 or 8 with KEYS_OUT.
+ *   KEYS_OUT           With 1 the output has a row for each key (sums over queries), with 0 for each query.
+ */
 #include "attention_shared.cl"
 
 #ifndef KEYS_OUT
 #define KEYS_OUT 0
 #endif
 #define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
-#define LOG2_E 1.44269504f /* exponentials are powers of 2, which hardware has: e^x = 2^(x log2 e) */
+#define LOG2_E 1.44269504f /* exponentials are powers of 2, which the hardware computes: e^x = 2^(x log2 e) */
 
 #define LP (COLS + 4) /* floats from row to row of the scores; 4 more spread a column over the banks */
 #define TY (ROWS / MR)
@@ -34,13 +37,13 @@
 #define DEPTH 8
 #define PITCH(lines) ((lines) + 4)
 #define SCORE_CHUNK (DEPTH * (PITCH(ROWS) + PITCH(COLS)))
-#define MOST_TERMS (DP <= 64 && !KEYS_OUT ? 16 : DP > 128 && ROWS == 8 ? 4 : 8)
-#define TERMS (MOST_TERMS < ROWS ? MOST_TERMS : ROWS)
+#define MAX_TERMS (DP <= 64 && !KEYS_OUT ? 16 : DP > 128 && ROWS == 8 ? 4 : 8)
+#define TERMS (MAX_TERMS < ROWS ? MAX_TERMS : ROWS)
 #define OUT_CHUNK (TERMS * DP)
-#define SUMS (2 * OUT_CHUNK) /* behind the chunks a float an item and row, for sums over rows of scores */
+#define SUMS (2 * OUT_CHUNK) /* after the chunks: a float for each work-item and row, for row sums of scores */
 #define STAGE (SUMS + ROWS * TX > 2 * SCORE_CHUNK ? SUMS + ROWS * TX : 2 * SCORE_CHUNK)
 
-/* Item's place in a grid of `width` columns: neighbours differ in the row first, then in the column. */
+/* A work-item's position in a grid of `width` columns: neighbours differ in the row first, then in the column. */
 #define GRID_X(item, width) ((item) / 2 % (width))
 #define GRID_Y(item, width) ((item) % 2 + (item) / (2 * (width)) * 2)
 
@@ -51,16 +54,16 @@
     UNROLL for (int m = 0; m < AR; m++)                                                             \
         UNROLL for (int n = 0; n < AQ; n++)
 #define SPREAD(m, height) (4 * (height) * ((m) / 4) + (m) % 4) /* rows in quads, `height` quads apart */
-#define DOWN(m) SPREAD(m, TY)                                  /* from an item's first row of scores to its row m */
+#define DOWN(m) SPREAD(m, TY)                                  /* from a work-item's first row of scores to its row m */
 #define ROW(m) (4 * ty + DOWN(m))
-#define COL(n) (4 * (tx + TX * (n))) /* first of an item's quad n */
+#define COL(n) (4 * (tx + TX * (n))) /* first column of a work-item's quad n */
 #define PLACE(m, n) (DOWN(m) * LP + 4 * TX * (n))
 #define OUT_ROW(m) (KEYS_OUT ? 4 * uy + SPREAD(m, UY) : uy + UY * (m))
-#define OUT_QUAD(n) (ux + UX * (n)) /* may lie beyond DP / 4 */
+#define OUT_QUAD(n) (ux + UX * (n)) /* may be beyond DP / 4 */
 
 #define LOCAL4(p) (*(__local float4 *)(p))
 
-/* Rows m..m+3 of a sum of outer products. */
+/* Adds rows m..m+3 of an outer product to a sum. */
 #define ADD_OUTER(sum, m, n, u, v)                                                                  \
     {                                                                                               \
         sum[m][n] = fma((u).xxxx, v, sum[m][n]);                                                    \
@@ -71,12 +74,12 @@
 
 /* ---- Scores ---------------------------------------------------------------------------------- */
 
-#define LANES (DEPTH / 4)  /* items that bring a row's chunk */
-#define TURN (WG / LANES)  /* rows that the work-group brings at once */
+#define LANES (DEPTH / 4)  /* work-items that load a row's chunk */
+#define TURN (WG / LANES)  /* rows that the work-group loads at once */
 #define HELD(lines) (((lines) + TURN - 1) / TURN)
 
-/* An item's share of the next DEPTH elements of a tile of `lines` rows, of which the first `valid` exist. `at` is its
- * own first place: row `line`, element i of the head. */
+/* Loads a work-item's share of the next DEPTH elements of a tile of `lines` rows, of which the first `valid` exist.
+ * `at` is the offset of its first element: row `line`, element i of the head. */
 static void fetch_chunk(const __global h_t *x, uint at, uint stride, int valid, int lines, int line, int i,
                         float4 *held)
 {
@@ -92,7 +95,7 @@ static void fetch_chunk(const __global h_t *x, uint at, uint stride, int valid, 
     }
 }
 
-/* Into the tile with rows across: element i of row r goes to i * PITCH(lines) + r. */
+/* Stores it transposed in the tile: element i of row r at i * PITCH(lines) + r. */
 static void put_chunk(__local float *tile, int lines, const float4 *held)
 {
     const int line = (int)get_local_id(0) / LANES;
@@ -106,7 +109,7 @@ static void put_chunk(__local float *tile, int lines, const float4 *held)
         }
 }
 
-/* a and b point to the item's own first row of each. */
+/* a and b point to the work-item's first row of each. */
 static void multiply_chunk(const __local float *a, const __local float *b, float4 s[MR][SQ])
 {
     _Pragma("unroll 4") for (int k = 0; k < DEPTH; k++) {
@@ -120,7 +123,7 @@ static void multiply_chunk(const __local float *a, const __local float *b, float
     }
 }
 
-/* s = rows of a (queries) times rows of b (keys), of which the first a_rows and b_rows are there. */
+/* s = rows of a (queries) times rows of b (keys), of which the first a_rows and b_rows exist. */
 static void product_scores(const __global h_t *a, uint a_at, uint a_stride, int a_rows, const __global h_t *b,
                            uint b_at, uint b_stride, int b_rows, __local float *stage, float4 s[MR][SQ], int tx, int ty)
 {
@@ -147,23 +150,24 @@ static void product_scores(const __global h_t *a, uint a_at, uint a_stride, int 
     }
 }
 
-/* An item's scores into the tile in local memory. (A function takes NVIDIA's compiler more registers.) */
+/* Stores a work-item's scores in the tile in local memory. (With a function NVIDIA's compiler needs more
+ * registers.) */
 #define PUT_SCORES(scores, s) EACH_SCORE(m, n) LOCAL4((scores) + 4 * ty * LP + 4 * tx + PLACE(m, n)) = s[m][n]
 
 /* ---- Output ---------------------------------------------------------------------------------- */
 
-#define SIDE (DP / 4 % 32 == 0 ? 32 : DP / 4 % 16 == 0 ? 16 : 8) /* items side by side along a row */
+#define SIDE (DP / 4 % 32 == 0 ? 32 : DP / 4 % 16 == 0 ? 16 : 8) /* adjacent work-items along a row */
 #define ABREAST (SIDE < WG ? SIDE : WG)
 #define OUT_TURN (WG / ABREAST)
 #define OUT_LINES ((TERMS + OUT_TURN - 1) / OUT_TURN)
 #define OUT_QUADS ((DP / 4 + ABREAST - 1) / ABREAST)
 #if DP / 4 % ABREAST == 0 && TERMS % OUT_TURN == 0
-#define WHOLE(valid) ((valid) >= TERMS) /* every item has places of its own and rows for all of them */
+#define WHOLE(valid) ((valid) >= TERMS) /* every work-item has its own elements, and all rows exist */
 #else
 #define WHOLE(valid) 0
 #endif
 
-/* An item's share of the `valid` rows, at most TERMS, from `at` on. */
+/* Loads a work-item's share of the `valid` rows, at most TERMS, from `at` on. */
 static void fetch_terms(const __global h_t *x, uint at, uint stride, int valid, float4 held[OUT_LINES][OUT_QUADS])
 {
     const int line = (int)get_local_id(0) / ABREAST, quad = (int)get_local_id(0) % ABREAST;
@@ -194,14 +198,14 @@ static void put_terms(__local float *stage, float4 held[OUT_LINES][OUT_QUADS])
                 LOCAL4(stage + t * OUT_TURN * DP + 4 * n * ABREAST) = held[t][n];
 }
 
-/* Quad n of a row of the stage. Those beyond DP / 4 do the last one's work once more; nobody stores it. */
+/* Quad n of a row of the stage. Quads beyond DP / 4 repeat the last one; their results are not stored. */
 #if AQ * UX * 4 == DP
 #define STAGED(k, n) LOCAL4(stage + 4 * ux + (k) * DP + 4 * UX * (n))
 #else
 #define STAGED(k, n) LOCAL4(stage + (k) * DP + 4 * min(OUT_QUAD(n), DP / 4 - 1))
 #endif
 
-/* `scores` points to the item's own first row or, with KEYS_OUT, columns. */
+/* `scores` points to the work-item's first row or, with KEYS_OUT, columns. */
 static void multiply_terms(const __local float *scores, const __local float *stage, float4 acc[AR][AQ], int ux)
 {
 #if KEYS_OUT
@@ -234,8 +238,8 @@ static void multiply_terms(const __local float *scores, const __local float *sta
 #endif
 }
 
-/* acc += scores times rows of x, of which the first `count` are there (those after them have score 0). `held` has the
- * first TERMS rows; scores and stage are everybody's to write. Ends with items still reading both. */
+/* acc += scores times rows of x, of which the first `count` exist. Later rows have score 0. `held` has the first
+ * TERMS rows. On entry all work-items may write scores and stage; on return some may still read both. */
 static void product_out(const __local float *scores, const __global h_t *x, uint at, uint stride, int count,
                         __local float *stage, float4 held[OUT_LINES][OUT_QUADS], float4 acc[AR][AQ], int ux, int uy)
 {
@@ -257,7 +261,7 @@ static void clear(float4 acc[AR][AQ])
     EACH_OUT(m, n) acc[m][n] = 0.0f;
 }
 
-/* acc times `factor`, to rows `stride` apart, of which `left` exist. */
+/* Stores acc times `factor` in rows `stride` apart, of which `left` exist. */
 static void store_out(float4 acc[AR][AQ], float factor, __global h_t *to, uint stride, int left, int ux, int uy)
 {
     EACH_OUT(m, n)

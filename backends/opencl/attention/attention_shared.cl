@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What all attention kernels share: rows of a head in global memory.
  *
- *   D        head size; DP is D rounded up to whole vectors, the rest zero
- *   CAUSAL, LENGTHS, DROPOUT, CACHED   0 or 1
- *   WINDOW, STARTS                     the same; 0 where not given
- *   EXP2                               native_exp2 where not given
+ * Code that all attention kernels share: masks, arguments and rows of a head in global memory.
  *
- * A command that takes long has several launches, whose work-groups are numbered from first_tile, first_head and first_b. */
+ *   D                  The head size. DP is D rounded up to whole vectors; the padding is zero.
+ *   CAUSAL, LENGTHS, DROPOUT, CACHED   Flags, 0 or 1.
+ *   WINDOW, STARTS     Flags; 0 if not defined.
+ *   EXP2               The function for powers of 2; native_exp2 if not defined.
+ *
+ * A long command has several launches. Their work-groups are numbered from first_tile, first_head and first_b.
+ */
 
 #include "backends/opencl/ops/draw.cl"
 
@@ -23,9 +25,9 @@
 #define EXP2 native_exp2
 #endif
 #define BOUNDED (WINDOW || STARTS)
-#define LOWEST (BOUNDED ? -FLT_MAX : -INFINITY) /* where bounded, a tile may hide all its keys from a query */
+#define LOWEST (BOUNDED ? -FLT_MAX : -INFINITY) /* if bounded, a tile may mask all its keys for a query */
 
-/* The first key that query q sees, which stands at base + q; `starts` are those of the row's queries. */
+/* Returns the first key that query q, at position base + q, attends to. `starts` are those of the row's queries. */
 static int first_key(int base, int q, int window, const __global int *starts)
 {
     const int own = base + q;
@@ -35,7 +37,7 @@ static int first_key(int base, int q, int window, const __global int *starts)
     return min(first, own);
 }
 
-/* The least of those of `rows` queries from q0 on, of T. */
+/* Returns the smallest first key of `rows` queries from q0 on, of T. */
 static int least_key(int base, int q0, int rows, int T, int window, const __global int *starts)
 {
     int first = BOUNDED ? first_key(base, q0, window, starts) : 0;
@@ -44,14 +46,14 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
     return first;
 }
 
-/* ---- Arguments of the kernels on tiles, before their local memory -------------------------------------------------- */
+/* ---- Arguments of the tiled kernels, before their local memory ------------------------------- */
 
 #define TILE_ARGUMENTS                                                                                                 \
     int T, int S, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,     \
         int site, int plane, int first_row, int first_column, int first_b, int first_head, int first_tile,             \
         const __global uint *control
-/* With CACHED, keys and values are S rows a batch of k_cache and v_cache, and `lengths` holds positions: that of query t is
- * lengths[b] + t. */
+/* With CACHED, keys and values are S rows of k_cache and v_cache for each sample. `lengths` holds positions: query
+ * t has position lengths[b] + t. */
 #define ATTENTION_ARGUMENTS                                                                                            \
     const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache, long ko,     \
         const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso, TILE_ARGUMENTS
@@ -60,9 +62,10 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
         const __global float *delta, long deo, const __global int *lengths, long leo, __global h_t *dqkv, long dqo,    \
         TILE_ARGUMENTS
 
-/* What a kernel derives from them if its work-groups own `rows` queries each and walk over keys, `cols` at a time. Dimension 0
- * of the grid: tiles of queries, from the last, which has most keys when causal; 1: heads; 2: rows of the batch. Some query
- * of the tile sees the keys from `begin`, less than a step before the first, to `last`. */
+/* Defines the variables of a kernel whose work-groups own `rows` queries each and loop over keys, `cols` at a time.
+ * Grid dimension 0 is tiles of queries, from the last, which has most keys if causal; 1 is heads; 2 is samples.
+ * The loop covers keys from `begin`, which is less than a step before the first key that a query of the tile
+ * attends to, to `last`. */
 #define QUERY_TILE(rows, cols)                                                                                         \
     const int head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);                            \
     const int kv_head = head / (heads / kv_heads);                                                                     \
@@ -74,8 +77,9 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
     const int begin = least_key(base, q0, (rows), T, window, starts_of) / (cols) * (cols);                             \
     const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column)
 
-/* The same if they own `rows` keys and walk over the queries of all heads that read these, `cols` at a time. Dimension 0: tiles
- * of keys, from the first, which most queries see when causal; 1: key heads. A window leaves the queries before `end`. */
+/* The same for work-groups that own `rows` keys and loop over the queries of all heads that read them, `cols` at a
+ * time. Dimension 0 is tiles of keys, from the first, to which most queries attend if causal; 1 is key heads. A
+ * window excludes the queries from `end` on. */
 #define KEY_TILE(rows, cols)                                                                                           \
     const int kv_head = first_head + (int)get_group_id(1), b = first_b + (int)get_group_id(2);                         \
     const int k0 = (first_tile + (int)get_group_id(0)) * (rows), group = heads / kv_heads;                             \
@@ -84,22 +88,22 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
     const int end = WINDOW ? min(length, k0 + (rows)-1 + window) : length;                                             \
     const __global int *const starts_of = starts + sto + b * (long)T
 
-/* ---- Rows ---------------------------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 #define TX_PUT_f32(v, p, i) ((p)[i] = (v))
 #define TX_PUT_bf16(v, p, i) ((p)[i] = round_bf16(v))
 #define TX_PUT_f16(v, p, i) vstore_half_rte(v, i, (__global half *)(p))
 #define tx_put_h(v, p, i) TX_CAT(TX_PUT_, H)(v, p, i)
 
-/* To nearest even; NaN stays NaN. */
+/* Rounds to nearest even; NaN stays NaN. */
 static ushort round_bf16(float v)
 {
     const uint u = as_uint(v);
     return (ushort)(isnan(v) ? (u >> 16) | 0x40u : (u + 0x7FFFu + ((u >> 16) & 1u)) >> 16);
 }
 
-/* Elements i.. of a row of D in global memory, `p` pointing to the first; the rest of the vector is 0. Rows that are no
- * whole vectors are not aligned for them either. */
+/* Loads elements i.. of a row of D in global memory; `p` points to element i. The rest of the vector is 0. If rows
+ * are not whole vectors, they are not aligned either. */
 static vec load_row(const __global h_t *p, int i)
 {
 #if D % VW == 0

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention: launches of its kernels, forward, gradient and cached. */
+ *
+ * Launches of the attention kernels: forward, gradient and with caches.
+ */
 #include "backends/opencl/attention/attention.h"
 #include "backends/opencl/ops/ops.h"
 
 #include <stdio.h>
 
-/* `lengths` and the operand behind it, `starts`, are no operands of attention with caches. */
+/* `lengths` and the operand after it, `starts`, are not used with caches. */
 static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c, const tx_operand *qkv,
                                     const tx_operand *lengths)
 {
@@ -43,7 +45,7 @@ static void gradient_operands(tx_cl_builder *b, const tx_command *c, const tx_cl
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[3], &c->out[1], &c->in[4], &c->out[0]);
 }
 
-/* The kernels that work on tiles; `products` of matrices of T x T each computes. */
+/* The tiled kernels, and the number of products of T x T matrices in each. */
 static const struct {
     const char *name;
     int products;
@@ -54,10 +56,10 @@ static const struct {
     {"attention_grad_kv", 4, gradient_operands},
 };
 
-/* How many tiles, heads and rows of the batch a launch takes: all, or fewer where that would take too long. Of causal
- * tiles one may have twice the work of the mean. */
-static void share_out(tx_cl_builder *b, const tx_cl_attention_job *a, const int64_t whole[3], double work,
-                      int64_t share[3])
+/* Computes how many tiles, heads and samples a launch processes: all, or fewer if that takes too long. A causal
+ * tile may have twice the average work. */
+static void divide(tx_cl_builder *b, const tx_cl_attention_job *a, const int64_t whole[3], double work,
+                   int64_t share[3])
 {
     const double row = work / (double)whole[2], head = row / (double)whole[1];
     share[2] = tx_cl_parts_per_launch(b, whole[2], work);
@@ -67,7 +69,7 @@ static void share_out(tx_cl_builder *b, const tx_cl_attention_job *a, const int6
                    : tx_cl_parts_per_launch(b, whole[0], a->command->attrs.attention.causal ? 2.0 * head : head);
 }
 
-/* One launch of a form, of `share` work-groups from `first` on. */
+/* Launches a form with `share` work-groups from `first` on. */
 static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                          const tx_cl_attention_form *f, const int64_t first[3], const int64_t share[3])
 {
@@ -91,13 +93,13 @@ static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_a
         tx_cl_arg_local(b, (size_t)f->local_bytes);
 }
 
-/* Launches one for the whole batch; `note` as tx_cl_attention_choose says. */
+/* Launches a kernel for the whole batch; see tx_cl_attention_choose for `note`. */
 static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel, char note[160])
 {
     const tx_command *c = a->command;
     tx_cl_attention_form f;
     if (a->S * a->last > (int64_t)UINT32_MAX)
-        return tx_fail(TX_UNSUPPORTED, "attention over %lld rows of %lld: a sequence may have 2^32 elements",
+        return tx_fail(TX_UNSUPPORTED, "attention over %lld rows of %lld: the maximum is 2^32 elements in a sequence",
                        (long long)a->S, (long long)a->last);
     TX_TRY(tx_cl_attention_choose(b, a, kernel, &f, note));
     const double keys = (double)(a->window > 0 ? tx_cl_least(a->window + f.cols, a->S) : a->S);
@@ -105,7 +107,7 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
         (double)(a->B * a->heads * a->T) * keys * (c->attrs.attention.causal && !a->window ? 0.5 : 1.0);
     const int64_t whole[3] = {tx_cl_blocks(a->T, f.lines), kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads, a->B};
     int64_t share[3], first[3], part[3];
-    share_out(b, a, whole, 2.0 * kernels[kernel].products * scores * a->d, share);
+    divide(b, a, whole, 2.0 * kernels[kernel].products * scores * a->d, share);
     for (first[2] = 0; first[2] < whole[2]; first[2] += share[2])
         for (first[1] = 0; first[1] < whole[1]; first[1] += share[1])
             for (first[0] = 0; first[0] < whole[0]; first[0] += share[0]) {
@@ -126,7 +128,7 @@ tx_status tx_cl_attention(tx_cl_builder *b, const tx_command *c)
     return b->status;
 }
 
-/* Row sums of do * o: a few items a row, so that neighbours read neighbouring quads. */
+/* Computes row sums of do * o. A few work-items share a row, so that neighbours read neighbouring quads. */
 static void launch_delta(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a)
 {
     const int64_t count = a->B * a->T * a->heads;
@@ -143,7 +145,7 @@ static void launch_delta(tx_cl_builder *b, const tx_command *c, const tx_cl_atte
     TX_CL_I32(b, (int32_t)a->T, a->heads);
 }
 
-/* in: do, qkv, o, lse, lengths, starts. Row sums first, then queries, then keys and values. */
+/* Inputs: do, qkv, o, lse, lengths, starts. Launches the row sums first, then queries, then keys and values. */
 tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
 {
     const tx_cl_attention_job a = describe(b, c, &c->in[1], &c->in[4]);

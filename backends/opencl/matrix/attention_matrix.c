@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention by matrix units: the forms of attention_matrix*.cl. */
+ *
+ * Attention by matrix units: the forms of attention_matrix*.cl.
+ */
 #include "backends/opencl/attention/attention.h"
 #include "backends/opencl/matrix/matrix.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define RATE 4.0 /* beside other units */
-#define TERMS 16 /* of a head that an instruction takes */
+#define RATE 4.0 /* relative to ordinary units */
+#define TERMS 16 /* elements of a head in an instruction */
 
 typedef struct matrix_form {
     tx_cl_attention_kernel kernel;
@@ -23,16 +25,17 @@ static const matrix_form matrix_forms[] = {
 };
 #define FORMS (sizeof matrix_forms / sizeof matrix_forms[0])
 
-/* Elements of a step's lines of the others: as they are, turned, or both, where an atom reads no block both ways. */
+/* Returns the elements of a step's block of other lines: along, transposed, or both if an atom cannot read one
+ * block in both ways. */
 static int64_t block_of(const matrix_form *m, int64_t d, bool along, bool turned)
 {
-    const int64_t beside = m->vendor == TX_CL_INTEL ? 1 : 8; /* for a line, so that banks differ */
+    const int64_t beside = m->vendor == TX_CL_INTEL ? 1 : 8; /* padding of a line, for different banks */
     if (m->vendor == TX_CL_NVIDIA)
         return m->others * (d + beside);
     return (along ? m->others * (d + beside) : 0) + (turned ? d * (m->others + beside) : 0);
 }
 
-/* As attention_matrix*.cl lay it out. */
+/* Returns the local memory that attention_matrix*.cl use. */
 static int64_t local_bytes(const matrix_form *m, int64_t own, int64_t d, bool dropout)
 {
     const int64_t stages = m->vendor == TX_CL_NVIDIA ? 2 : 1, own_blocks = m->kernel == TX_CL_FORWARD ? 1 : 2;
@@ -47,14 +50,14 @@ static int64_t local_bytes(const matrix_form *m, int64_t own, int64_t d, bool dr
     return 2 * elements + kept + passed + (m->kernel == TX_CL_GRAD_KV ? 12 * stages * m->others : 0);
 }
 
-/* Whether all that is moved by pieces of 16 bytes is aligned for them. */
+/* Returns true if all data that is moved in pieces of 16 bytes is aligned. */
 static bool aligned(const tx_command *c)
 {
     const bool backward = c->op == TX_OP_ATTENTION_GRAD;
     return c->in[0].offset % 16 == 0 && c->out[0].offset % 16 == 0 && (!backward || c->in[1].offset % 16 == 0);
 }
 
-/* The share of the best rate of other units, 0 where the command is not for it. */
+/* Returns the expected share of the best rate of ordinary units, or 0 if the form does not support the command. */
 static double suits(const tx_context *context, const tx_cl_attention_job *a, const matrix_form *m,
                     const tx_cl_attention_form *f, char why[TX_CL_WHY])
 {
@@ -72,7 +75,7 @@ static bool offers(const tx_context *context, const tx_cl_attention_job *a, tx_c
            a->d <= m->most && a->d % TERMS == 0 && a->d % m->atom_lines == 0;
 }
 
-/* For operands of 16 bits, of heads that are whole atoms, without caches. */
+/* Lists the forms for 16-bit operands and heads that are whole atoms, without caches. */
 static void list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                  tx_cl_attention_forms *forms)
 {

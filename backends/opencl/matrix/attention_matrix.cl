@@ -1,37 +1,41 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention by matrix units: a work-group holds OWN_LINES queries and walks over the keys. */
+ *
+ * Attention, forward, by matrix units. A work-group holds OWN_LINES queries and loops over the keys.
+ */
 #define KEYS_OUT 0
 #define OWN_BLOCKS 1
 #define SECOND TURNED
 #define BLOCKS (BLOCK(ALONG) + BLOCK(SECOND)) /* keys, values */
 #include "attention_matrix_tile.cl"
 
-/* What is known of a warp's queries. */
+/* The state of a warp's queries. */
 typedef struct rows {
-    factors top, total; /* total: of this lane's scores */
+    factors maximum, total; /* total: of this lane's scores */
     bounds from;
 } rows;
 
-/* Scores become probabilities, but for a factor of each row by which the output is divided in the end. What is summed already goes by `fade`. */
-static void exponentials(scores *s, rows *known, factors *fade, float factor, int lane, __local uint *shown)
+/* Replaces scores by their exponentials below the running maximum. Each row of the output is divided by its sum at
+ * the end. `rescale` is the factor of earlier sums. */
+static void exponentials(scores *s, rows *state, factors *rescale, float factor, int lane, __local uint *shown)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
     {
         float high[LANE_LINES];
         UNROLLED for (int l = 0; l < LANE_LINES; l++) high[l] = -INFINITY;
-        EACH_SCORE(j, e) high[LINE_OF(e)] = fmax(high[LINE_OF(e)], s->of[i][j][e]); /* NaN shows in the sums instead */
+        EACH_SCORE(j, e)
+        high[LINE_OF(e)] = fmax(high[LINE_OF(e)], s->of[i][j][e]); /* NaN is ignored here; the sums propagate it */
         UNROLLED for (int l = 0; l < LANE_LINES; l++)
         {
             JOIN(fmax, high[l])
-            high[l] = fmax(known->top[i][l], high[l] * factor);
-            (*fade)[i][l] = EXP2(known->top[i][l] - high[l]);
-            known->top[i][l] = high[l];
-            known->total[i][l] *= (*fade)[i][l];
+            high[l] = fmax(state->maximum[i][l], high[l] * factor);
+            (*rescale)[i][l] = EXP2(state->maximum[i][l] - high[l]);
+            state->maximum[i][l] = high[l];
+            state->total[i][l] *= (*rescale)[i][l];
         }
         EACH_SCORE(j, e)
         {
             const float w = EXP2(fma(s->of[i][j][e], factor, -high[LINE_OF(e)]));
-            known->total[i][LINE_OF(e)] += w;
+            state->total[i][LINE_OF(e)] += w;
             s->of[i][j][e] = w;
         }
     }
@@ -43,24 +47,26 @@ static void drop_scores(scores *s, const __local uchar *kept, int line, int lane
         EACH_RUN(j, first)
         {
             kept_run run;
-            read_kept(&run, kept, line + i * OWN_ATOM + OWN_OF(LINE_OF(first), lane), j * OTHER_ATOM + OTHER_OF(first, lane));
-            UNROLLED for (int r = 0; r < BESIDE; r++) s->of[i][j][first + r] = IS_KEPT(run, r) ? s->of[i][j][first + r] : 0.0f;
+            read_kept(&run, kept, line + i * OWN_ATOM + OWN_OF(LINE_OF(first), lane),
+                      j * OTHER_ATOM + OTHER_OF(first, lane));
+            UNROLLED for (int r = 0; r < BESIDE; r++) s->of[i][j][first + r] =
+                IS_KEPT(run, r) ? s->of[i][j][first + r] : 0.0f;
         }
 }
 
-/* Divides the output of a warp's queries, from q0 on, by their sums; lse goes to those of T that there are. Queries from `length`
- * on give zeros. */
-static void finish_rows(outputs *out, const rows *known, __global float *lse, int q0, int length, int T, float keep, int lane,
-                        __local uint *shown)
+/* Divides the output of a warp's queries, from q0 on, by their sums, and stores the lse of the queries before T.
+ * Queries from `length` on give zeros. */
+static void finish_rows(outputs *out, const rows *state, __global float *lse, int q0, int length, int T, float keep,
+                        int lane, __local uint *shown)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         UNROLLED for (int l = 0; l < LANE_LINES; l++)
         {
             const int q = q0 + i * OWN_ATOM + OWN_OF(l, lane), dead = q >= length;
-            float total = known->total[i][l];
+            float total = state->total[i][l];
             JOIN(ADD, total)
             if (q < T && OTHER_OF(0, lane) == 0)
-                lse[q] = dead ? 0.0f : (known->top[i][l] + log2(total)) * LN_2;
+                lse[q] = dead ? 0.0f : (state->maximum[i][l] + log2(total)) * LN_2;
             const float share = dead ? 0.0f : (DROPOUT ? keep : 1.0f) / total;
             UNROLLED for (int c = 0; c < OUT_ATOMS; c++)
                 UNROLLED for (int e = 0; e < SUMS; e++)
@@ -82,19 +88,19 @@ attention(ATTENTION_ARGUMENTS)
     const float factor = scale * LOG2_E;
 
     own_lines own;
-    rows known;
+    rows state;
     outputs out;
     scores s;
-    factors fade;
+    factors rescale;
     walk w = {.first = k, .second = k + kv_heads * D, .stride = stride, .q0 = q0, .last = last, .stage = 0};
     take_own(&own, pool, x + (uint)q0 * stride + head * D, stride, T - q0, line, lane, shown);
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         UNROLLED for (int l = 0; l < LANE_LINES; l++)
         {
             const int q = min(q0 + line + i * OWN_ATOM + OWN_OF(l, lane), T - 1);
-            known.top[i][l] = -FLT_MAX;
-            known.total[i][l] = 0.0f;
-            known.from[i][l] = BOUNDED ? first_key(0, q, window, starts_of) : 0;
+            state.maximum[i][l] = -FLT_MAX;
+            state.total[i][l] = 0.0f;
+            state.from[i][l] = BOUNDED ? first_key(0, q, window, starts_of) : 0;
         }
     clear(&out);
     walk_begin(&w, pool, begin, item);
@@ -104,13 +110,13 @@ attention(ATTENTION_ARGUMENTS)
         __local uchar *const bits = kept + w.stage * KEPT;
         const __local ab_t *const here = walk_step(&w, pool, bits, &drop, k0, item);
         product_scores(&s, &own, here, lane, shown);
-        if (HIDES_ALL || IS_EDGE(k0 + OTHERS, last, q0 + line) || begins_behind(&known.from, k0))
-            hide(&s, &known.from, q0 + line, k0, last, lane);
-        exponentials(&s, &known, &fade, factor, lane, shown);
+        if (HIDES_ALL || IS_EDGE(k0 + OTHERS, last, q0 + line) || begins_behind(&state.from, k0))
+            hide(&s, &state.from, q0 + line, k0, last, lane);
+        exponentials(&s, &state, &rescale, factor, lane, shown);
         if (DROPOUT)
             drop_scores(&s, bits, line, lane);
-        product_out(&out, &fade, &s, TURNED_IN(here + BLOCK(ALONG), TURNED), lane, shown);
+        product_out(&out, &rescale, &s, TURNED_IN(here + BLOCK(ALONG), TURNED), lane, shown);
     }
-    finish_rows(&out, &known, lse + lso + (b * (long)heads + head) * T, q0 + line, length, T, drop.keep, lane, shown);
+    finish_rows(&out, &state, lse + lso + (b * (long)heads + head) * T, q0 + line, length, T, drop.keep, lane, shown);
     store_out(&out, 1.0f, o + oo + (b * (long)T + q0) * heads * D + head * D, (uint)heads * D, line, T - q0, lane);
 }

@@ -1,31 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradients of attention's keys and values by matrix units: a work-group holds OWN_LINES keys and walks over the queries of all heads that read
- * them, so that nothing is added up across work-groups.
  *
- * PAIRED: two warps share their keys, where the registers of one do not hold both gradients. The first has scores and the gradient of values, the
- * second the gradients of probabilities and that of keys; probabilities pass from one to the other by local memory. So no product is computed twice. */
+ * The gradients of attention's keys and values by matrix units. A work-group holds OWN_LINES keys and loops over the
+ * queries of all heads that read them, so no sum crosses work-groups.
+ *
+ * With PAIRED two warps share their keys, if the registers of one cannot hold both gradients. The first warp
+ * computes the scores and the gradient of values, the second the gradients of probabilities and the gradient of
+ * keys. The probabilities pass from the first to the second through local memory, so no product is computed twice.
+ */
 #define KEYS_OUT 1
 #define OWN_BLOCKS 2
 #define BLOCKS (2 * BLOCK(ALONG | TURNED)) /* queries, gradients of the output */
 #include "attention_matrix_slope.cl"
 
-/* Where a work-group's queries are: turns go through `tiles` of each head that reads its keys. */
+/* The queries of a work-group: `tiles` turns for each head that reads its keys. */
 typedef struct walk {
     const __global h_t *x, *dy;        /* of head 0 */
-    const __global float *lse, *delta; /* the same */
+    const __global float *lse, *delta; /* of head 0 */
     const __global int *starts;
     uint stride, o_stride;
     int first, tiles, turns, first_head, k0, T, length, window;
 } walk;
 
-/* One turn: its number, and what is on its way to local memory. */
+/* One turn: its number, and the data that is being copied to local memory. */
 typedef struct turn {
     int number, head, q0;
     float minus_lse, delta; /* of one query, lse in powers of 2 */
     moving q, dy;
 } turn;
 
-/* Turn `number`, or the first after it of which a query sees a key, begins to move to `block`. */
+/* Begins to copy turn `number`, or the first later turn in which a query attends to a key, to `block`. */
 static void begin_turn(turn *now, int number, const walk *w, __local ab_t *block, int item)
 {
     while (STARTS && number < w->turns &&
@@ -38,22 +41,23 @@ static void begin_turn(turn *now, int number, const walk *w, __local ab_t *block
     now->q0 = w->first + number % w->tiles * OTHERS;
     const int left = w->length - now->q0, q = now->q0 + item;
     bring_begin(&now->q, block, w->x + (uint)now->q0 * w->stride + now->head * D, w->stride, OTHERS, left, item);
-    bring_begin(&now->dy, block + BLOCK(ALONG | TURNED), w->dy + (uint)now->q0 * w->o_stride + now->head * D, w->o_stride, OTHERS, left, item);
+    bring_begin(&now->dy, block + BLOCK(ALONG | TURNED), w->dy + (uint)now->q0 * w->o_stride + now->head * D,
+                w->o_stride, OTHERS, left, item);
     if (item < OTHERS) {
         now->minus_lse = q < w->length ? w->lse[now->head * (long)w->T + q] * -LOG2_E : -INFINITY;
         now->delta = q < w->length ? w->delta[now->head * (long)w->T + q] : 0.0f;
     }
 }
 
-/* A block of queries and keys: who sees whom, and what is known of the queries. */
-typedef struct sights {
+/* A block of queries and keys: the masks and the values of the queries. */
+typedef struct tile_state {
     __local float *minus_lse, *delta;
-    __local int *from; /* of each query, the first key that it sees */
+    __local int *from; /* the first key that each query attends to */
     int q0, k0, length;
-} sights;
+} tile_state;
 
-/* The turn's queries have arrived in `block`. */
-static void end_turn(const turn *now, const walk *w, __local ab_t *block, const sights *of, int item)
+/* Finishes the copy of the turn's queries to `block`. */
+static void end_turn(const turn *now, const walk *w, __local ab_t *block, const tile_state *of, int item)
 {
     bring_end(&now->q, block, ALONG | TURNED, item);
     bring_end(&now->dy, block + BLOCK(ALONG | TURNED), ALONG | TURNED, item);
@@ -64,36 +68,37 @@ static void end_turn(const turn *now, const walk *w, __local ab_t *block, const 
     }
 }
 
-/* Score s of a query and a key, so far behind the first ones; hidden where it does not see it. */
-static float seen(float s, const sights *of, int query, int key)
+/* Returns score s of a query and a key, both relative to the block, or -INFINITY if it is masked. */
+static float masked(float s, const tile_state *of, int query, int key)
 {
-    const int at = of->k0 + key, from = BOUNDED ? of->from[query] : 0, until = CAUSAL ? min(of->length, of->q0 + query + 1) : of->length;
+    const int at = of->k0 + key, from = BOUNDED ? of->from[query] : 0,
+              until = CAUSAL ? min(of->length, of->q0 + query + 1) : of->length;
     return ((at < from) | (at >= until)) ? -INFINITY : s;
 }
 
-/* The same of all scores of a warp, whose keys begin with `line`. */
-static void hide(scores *s, const sights *of, int line, int lane)
+/* Masks all scores of a warp whose keys begin at `line`. */
+static void hide(scores *s, const tile_state *of, int line, int lane)
 {
-    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
-        EACH_SCORE(j, e)
-            s->of[i][j][e] = seen(s->of[i][j][e], of, j * OTHER_ATOM + OTHER_OF(e, lane), line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane));
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++) EACH_SCORE(j, e) s->of[i][j][e] =
+        masked(s->of[i][j][e], of, j * OTHER_ATOM + OTHER_OF(e, lane), line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane));
 }
 
-/* The probability of a score of a warp whose keys begin with `line`. */
-static float probability_of(const scores *s, int i, int j, int e, const sights *of, float factor, int line, int lane)
+/* Returns the probability of a score of a warp whose keys begin at `line`. */
+static float probability_of(const scores *s, int i, int j, int e, const tile_state *of, float factor, int line,
+                            int lane)
 {
     const int query = j * OTHER_ATOM + OTHER_OF(e, lane), key = line + i * OWN_ATOM + OWN_OF(LINE_OF(e), lane);
-    return probability(BOUNDED ? seen(s->of[i][j][e], of, query, key) : s->of[i][j][e], factor, of->minus_lse[query]);
+    return probability(BOUNDED ? masked(s->of[i][j][e], of, query, key) : s->of[i][j][e], factor, of->minus_lse[query]);
 }
 
 #if PAIRED
-/* Four sums of each lane lie side by side, and behind them those of the next lane. */
+/* Four sums of a lane are adjacent, followed by those of the next lane. */
 #define PASSED_AT(i, j, e) ((((line / OWN_ATOM + i) * OTHER_ATOMS + j) * (SUMS / 4) + e / 4) * LANES + lane)
 
-/* The first warp's s become the probabilities after dropout, but for its factor; the second's, which are the gradients of these, those of the
- * scaled scores. */
-static void slopes(scores *s, int second, __local float *passed, const sights *of, float factor, const __local uchar *kept, float keep,
-                   int line, int lane)
+/* In the first warp s becomes the probabilities after dropout, without its factor. In the second warp s, the
+ * gradients of the probabilities, becomes the gradients of the scaled scores. */
+static void slopes(scores *s, int second, __local float *passed, const tile_state *of, float factor,
+                   const __local uchar *kept, float keep, int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS && !second; i++)
     {
@@ -124,7 +129,8 @@ static void slopes(scores *s, int second, __local float *passed, const sights *o
         }
 }
 
-/* Own lines and output of a warp: keys and the gradient of values, or, if it is a `second` one, the other way round. */
+/* Own lines and output of a warp: keys and the gradient of values, or in a `second` warp values and the gradient of
+ * keys. */
 typedef struct work {
     own_lines own;
     outputs out;
@@ -138,9 +144,9 @@ static void work_begin(work *w, own_lines k, own_lines v)
     clear(&w->out);
 }
 
-/* Adds to the outputs what a block of queries, and of the gradients of their outputs, gives. */
-static void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, const sights *of, float factor, const __local uchar *bits,
-                      float keep, int line, int lane, __local uint *shown)
+/* Adds the contributions of a block of queries, and of the gradients of their outputs, to the outputs. */
+static void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, const tile_state *of, float factor,
+                      const __local uchar *bits, float keep, int line, int lane, __local uint *shown)
 {
     scores s;
     product_scores(&s, &w->own, w->second ? dy : q, lane, shown);
@@ -150,20 +156,24 @@ static void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, co
     product_out(&w->out, 0, &s, TURNED_IN(w->second ? q : dy, ALONG | TURNED), lane, shown);
 }
 
-static void work_store(const work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride, int line, int left, int lane)
+static void work_store(const work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride,
+                       int line, int left, int lane)
 {
     store_out(&w->out, w->second ? scale : keep, w->second ? dk : dv, stride, line, left, lane);
 }
 #else
-/* s become the probabilities after dropout, but for its factor, and t, the gradients of these, those of the scaled scores. */
-static void slopes(scores *s, scores *t, const sights *of, float factor, const __local uchar *kept, float keep, int line, int lane)
+/* s becomes the probabilities after dropout, without its factor. t, the gradients of the probabilities, becomes the
+ * gradients of the scaled scores. */
+static void slopes(scores *s, scores *t, const tile_state *of, float factor, const __local uchar *kept, float keep,
+                   int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_RUN(j, first)
         {
             kept_run run;
             if (DROPOUT)
-                read_kept(&run, kept, line + i * OWN_ATOM + OWN_OF(LINE_OF(first), lane), j * OTHER_ATOM + OTHER_OF(first, lane));
+                read_kept(&run, kept, line + i * OWN_ATOM + OWN_OF(LINE_OF(first), lane),
+                          j * OTHER_ATOM + OTHER_OF(first, lane));
             UNROLLED for (int r = 0; r < BESIDE; r++)
             {
                 const int e = first + r, is_left = DROPOUT ? IS_KEPT(run, r) : 1;
@@ -188,9 +198,9 @@ static void work_begin(work *w, own_lines k, own_lines v)
     clear(&w->dv);
 }
 
-/* Adds to the outputs what a block of queries, and of the gradients of their outputs, gives. */
-static void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, const sights *of, float factor, const __local uchar *bits,
-                      float keep, int line, int lane, __local uint *shown)
+/* Adds the contributions of a block of queries, and of the gradients of their outputs, to the outputs. */
+static void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, const tile_state *of, float factor,
+                      const __local uchar *bits, float keep, int line, int lane, __local uint *shown)
 {
     scores s, t;
     product_scores(&s, &w->k, q, lane, shown);
@@ -202,7 +212,8 @@ static void work_step(work *w, const __local ab_t *q, const __local ab_t *dy, co
     product_out(&w->dk, 0, &t, TURNED_IN(q, ALONG | TURNED), lane, shown);
 }
 
-static void work_store(const work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride, int line, int left, int lane)
+static void work_store(const work *w, __global ab_t *dk, __global ab_t *dv, float scale, float keep, uint stride,
+                       int line, int left, int lane)
 {
     store_out(&w->dk, scale, dk, stride, line, left, lane);
     store_out(&w->dv, keep, dv, stride, line, left, lane);
@@ -221,8 +232,21 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
     const uint stride = (uint)(heads + 2 * kv_heads) * D, o_stride = (uint)heads * D, key = (uint)(heads + kv_head) * D;
     const int tiles = (max(end - first, 0) + OTHERS - 1) / OTHERS;
     const __global h_t *const x = qkv + qo + b * (long)T * stride, *const own = x + key + (uint)k0 * stride;
-    const walk w = {x, d_o + doo + b * (long)T * o_stride, lse + lso + b * (long)heads * T, delta + deo + b * (long)heads * T,
-                    starts_of, stride, o_stride, first, tiles, tiles * group, kv_head * group, k0, T, length, window};
+    const walk w = {x,
+                    d_o + doo + b * (long)T * o_stride,
+                    lse + lso + b * (long)heads * T,
+                    delta + deo + b * (long)heads * T,
+                    starts_of,
+                    stride,
+                    o_stride,
+                    first,
+                    tiles,
+                    tiles * group,
+                    kv_head * group,
+                    k0,
+                    T,
+                    length,
+                    window};
 
     own_lines k, v;
     turn next;
@@ -241,12 +265,12 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
         const int q0 = next.q0, at = stage * OTHERS;
         __local ab_t *const here = pool + OTHERS_AT + stage * (BLOCKS);
         __local uchar *const bits = kept + stage * KEPT;
-        const sights of = {minus_lse_of + at, delta_of + at, from_of + at, q0, k0, length};
+        const tile_state of = {minus_lse_of + at, delta_of + at, from_of + at, q0, k0, length};
         item = IN_STEP(item, q0, T);
         lane = item % LANES;
         const draws drop = draws_of(control, b, site, plane + next.head, p, first_row, first_column);
         if (STAGES == 1)
-            barrier(CLK_LOCAL_MEM_FENCE); /* the block before is read */
+            barrier(CLK_LOCAL_MEM_FENCE); /* the previous block has been read */
         end_turn(&next, &w, here, &of, item);
         if (DROPOUT)
             draw_kept(bits, &drop, q0, k0, item);

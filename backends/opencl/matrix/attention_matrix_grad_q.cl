@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradient of attention's queries by matrix units: a work-group holds OWN_LINES queries and walks over the keys. */
+ *
+ * The gradient of attention's queries by matrix units. A work-group holds OWN_LINES queries and loops over the keys.
+ */
 #define KEYS_OUT 0
 #define OWN_BLOCKS 2
 #define SECOND (ALONG | TURNED)
 #define BLOCKS (BLOCK(ALONG) + BLOCK(SECOND)) /* values, keys */
 #include "attention_matrix_slope.cl"
 
-/* What is known of a warp's queries. */
+/* The state of a warp's queries. */
 typedef struct rows {
     factors minus_lse, delta;
     bounds from;
 } rows;
 
-/* s becomes the gradient of the scaled scores; t is that of the probabilities. */
-static void slopes(scores *s, const scores *t, const rows *known, float factor, const __local uchar *kept, float keep, int line, int lane)
+/* s becomes the gradient of the scaled scores; t is the gradient of the probabilities. */
+static void slopes(scores *s, const scores *t, const rows *state, float factor, const __local uchar *kept, float keep,
+                   int line, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
         EACH_RUN(j, first)
@@ -25,8 +28,8 @@ static void slopes(scores *s, const scores *t, const rows *known, float factor, 
             UNROLLED for (int r = 0; r < BESIDE; r++)
             {
                 const int e = first + r;
-                const float w = probability(s->of[i][j][e], factor, known->minus_lse[i][l]);
-                s->of[i][j][e] = slope(w, t->of[i][j][e], known->delta[i][l], DROPOUT ? IS_KEPT(run, r) : 1, keep);
+                const float w = probability(s->of[i][j][e], factor, state->minus_lse[i][l]);
+                s->of[i][j][e] = slope(w, t->of[i][j][e], state->delta[i][l], DROPOUT ? IS_KEPT(run, r) : 1, keep);
             }
         }
 }
@@ -44,7 +47,7 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
     const long stats = (b * (long)heads + head) * T;
 
     own_lines q, slope_o;
-    rows known;
+    rows state;
     outputs out;
     scores s, t;
     walk w = {.first = k + kv_heads * D, .second = k, .stride = stride, .q0 = q0, .last = last, .stage = 0};
@@ -54,9 +57,9 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
         UNROLLED for (int l = 0; l < LANE_LINES; l++)
         {
             const int row = q0 + line + i * OWN_ATOM + OWN_OF(l, lane);
-            known.minus_lse[i][l] = row < length ? lse[lso + stats + row] * -LOG2_E : -INFINITY;
-            known.delta[i][l] = row < length ? delta[deo + stats + row] : 0.0f;
-            known.from[i][l] = BOUNDED ? first_key(0, min(row, T - 1), window, starts_of) : 0;
+            state.minus_lse[i][l] = row < length ? lse[lso + stats + row] * -LOG2_E : -INFINITY;
+            state.delta[i][l] = row < length ? delta[deo + stats + row] : 0.0f;
+            state.from[i][l] = BOUNDED ? first_key(0, min(row, T - 1), window, starts_of) : 0;
         }
     clear(&out);
     walk_begin(&w, pool, begin, item);
@@ -67,9 +70,9 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS)
         const __local ab_t *const here = walk_step(&w, pool, bits, &drop, k0, item);
         product_scores(&t, &slope_o, here, lane, shown);
         product_scores(&s, &q, here + BLOCK(ALONG), lane, shown);
-        if (HIDES_ALL || IS_EDGE(k0 + OTHERS, last, q0 + line) || begins_behind(&known.from, k0))
-            hide(&s, &known.from, q0 + line, k0, last, lane);
-        slopes(&s, &t, &known, scale * LOG2_E, bits, drop.keep, line, lane);
+        if (HIDES_ALL || IS_EDGE(k0 + OTHERS, last, q0 + line) || begins_behind(&state.from, k0))
+            hide(&s, &state.from, q0 + line, k0, last, lane);
+        slopes(&s, &t, &state, scale * LOG2_E, bits, drop.keep, line, lane);
         product_out(&out, 0, &s, TURNED_IN(here + BLOCK(ALONG), ALONG | TURNED), lane, shown);
     }
     store_out(&out, scale, dqkv + dqo + (b * (long)T + q0) * stride + head * D, stride, line, T - q0, lane);

@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What both gradients of attention do with scores by matrix units. */
+ *
+ * Processing of scores that both gradients of attention share with matrix units.
+ */
 #include "attention_matrix_tile.cl"
 
-/* From a score s to its probability w, and from the gradient t of what dropout leaves of that to the gradient of the scaled score. lse is in powers
- * of 2, and negated where it is read: were it negated here, Intel's compiler for CPUs would do that before the loop, and give all work-items that of
- * one. The factor of the scores is positive. */
+/* probability returns the probability of score s. slope returns the gradient of the scaled score from probability w
+ * and the gradient t of the probability after dropout. The factor of the scores is positive.
+ * lse is in powers of 2, and negated when it is loaded. If it were negated here, Intel's CPU compiler would move
+ * the negation before the loop and use one work-item's value for all. */
 static float probability(float s, float factor, float minus_lse)
 {
     return EXP2(fma(s, factor, minus_lse));

@@ -1,15 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Attention's tiles by the matrix units of GPUs: operands of 16 bits, sums of fp32 (Dao, FlashAttention-2, 2023). A work-group
- * has OWN_LINES lines of its own, queries or with KEYS_OUT keys, and walks over the others, OTHERS at a time. A warp has OWN_ATOMS
- * atoms of own lines, so that no sum leaves it: scores, own lines by other lines, become operands of the next product where they are.
  *
- *   ATOM, EMULATED     as in gemm_matrix.cl; an atom is OWN_ATOM own lines by OTHER_ATOM others, which divide D and OTHERS
- *   WARPS, OWN_ATOMS, OTHERS   the form
- *   OWN_HELD           1: a warp's own lines stay in registers; 0: in local memory
- *   KEYS_OUT           1: own lines are keys; 0: queries
- *   PAIRED             1: two warps have the same own lines, and an output each (attention_matrix_grad_kv.cl); 0 where not given
- *   OWN_BLOCKS         of own lines: 1, or 2
- *   BLOCKS             elements of a step's blocks of other lines */
+ * Attention tiles on the matrix units of GPUs: 16-bit operands, fp32 sums (Dao, FlashAttention-2, 2023).
+ *
+ * A work-group owns OWN_LINES lines (queries, or keys with KEYS_OUT) and loops over the other lines, OTHERS at a
+ * time. A warp has OWN_ATOMS atoms of own lines, so no sum leaves it. Scores, own lines times other lines, become
+ * operands of the next product in place.
+ *
+ *   ATOM, EMULATED     As in gemm_matrix.cl. An atom is OWN_ATOM own lines by OTHER_ATOM others, which divide D and
+ *   OTHERS.
+ *   WARPS, OWN_ATOMS, OTHERS   The form.
+ *   OWN_HELD           With 1 a warp's own lines stay in registers, with 0 in local memory.
+ *   KEYS_OUT           With 1 own lines are keys, with 0 queries.
+ *   PAIRED             With 1 two warps have the same own lines and an output each (attention_matrix_grad_kv.cl).
+ *   Default: 0.
+ *   OWN_BLOCKS         Blocks of own lines, 1 or 2.
+ *   BLOCKS             Elements of a step's blocks of other lines.
+ */
 #define MMA 1
 #define MFMA 2
 #define WMMA11 3
@@ -23,8 +29,8 @@
 #define WIDEN 1
 #define FULL 0
 typedef h_t ab_t;
-#define PIECE 8 /* elements of 16 bytes */
-#define LOG2_E 1.44269504f /* exponentials are powers of 2, which hardware has: e^x = 2^(x log2 e) */
+#define PIECE 8 /* elements in 16 bytes */
+#define LOG2_E 1.44269504f /* exponentials are powers of 2, which the hardware computes: e^x = 2^(x log2 e) */
 #define LN_2 0.693147181f
 
 #ifndef PAIRED
@@ -41,21 +47,24 @@ typedef h_t ab_t;
 #define OUT_ATOMS (D / OTHER_ATOM)
 #define STEPS (D / ATOM_K)
 
-/* Beside what an atom gives products (gemm_matrix.cl):
- *   OWN_ATOM, OTHER_ATOM   an atom's lines
- *   LANE_LINES, LINE_OF, OWN_OF   own lines of a lane in an atom's sums, which of these sum e is of, and where it lies
- *   OTHER_OF               which other line, or column of the output, sum e is of; BESIDE of them lie side by side
- *   JOIN                   joins what the lanes of an own line have
- *   load_own, load_other   fragments of an atom's lines and 16 terms; load_turned: of columns, lines being the terms
- *   fragment_of            sums of each lane as an own fragment of 16 terms: 8, or all of an atom
- *   multiply_own           sums += own lines times other lines
- *   narrow_both, store_run what is stored of two sums, and storing BESIDE of them
- *   STAGES, moving, bring_begin, bring_end, bring_own   blocks on their way to local memory */
+/* The definitions of an atom, in addition to those for matrix products (gemm_matrix.cl).
+ *
+ *   OWN_ATOM, OTHER_ATOM   An atom's lines.
+ *   LANE_LINES         Own lines of a lane in an atom's sums.
+ *   LINE_OF, OWN_OF    Which of these sum e belongs to, and the position of that line.
+ *   OTHER_OF           The other line, or column of the output, of sum e. BESIDE of them are adjacent.
+ *   JOIN               Combines the values of an own line in several lanes.
+ *   `load_own`, `load_other`   Load fragments of an atom's lines and 16 terms.
+ *   `load_turned`      Loads fragments of columns; lines are the terms.
+ *   `fragment_of`      Makes an own fragment of 16 terms from sums of each lane: from 8, or from all of an atom.
+ *   `multiply_own`     Computes sums += own lines times other lines.
+ *   `narrow_both`, `store_run`   Round two sums to their storage type; store BESIDE of them.
+ *   STAGES, moving, bring_begin, bring_end, bring_own   Copy blocks to local memory. */
 #if ATOM == MMA
 #include "matrix_mma.cl"
 #include "attention_mma.cl"
 #elif ATOM == DPAS8 || ATOM == DPAS16
-#define COLUMNS LANES /* the own lines, so that more or fewer of them are a matter of OWN_ATOMS alone */
+#define COLUMNS LANES /* the own lines, so that only OWN_ATOMS determines their number */
 #include "matrix_dpas.cl"
 #include "attention_dpas.cl"
 #else
@@ -71,7 +80,7 @@ typedef h_t ab_t;
 #endif
 
 #define OWN_BLOCK (OWN_LINES * PITCH)
-/* Own lines that are held pass through the place of others. */
+/* Own lines that are held in registers pass through the memory of other lines. */
 #define OWN_AT(n) (OWN_HELD ? 0 : (n) * OWN_BLOCK)
 #define OTHERS_AT OWN_AT(OWN_BLOCKS)
 #define POOL (OTHERS_AT + (OWN_HELD && OWN_BLOCK > STAGES * (BLOCKS) ? OWN_BLOCK : STAGES * (BLOCKS)))
@@ -88,14 +97,16 @@ typedef h_t ab_t;
     __local ab_t pool[POOL] __attribute__((aligned(128)));                                                             \
     __local uchar kept[STAGES * KEPT] __attribute__((aligned(16)));                                                    \
     SHOWN_MEMORY
-/* Intel's compilers compute what depends on a work-item's number alone before the loop over other lines, more addresses than these atoms leave
- * registers for. So in a step the number depends on that too: by bits that are 0, as sizes are not below it. */
+/* Intel's compilers move address computations that depend only on the work-item's number out of the loop over other
+ * lines. With these atoms there are too few registers for them. So the number is made to depend on the step too, by
+ * bits that are 0 because sizes are not negative. */
 #if ATOM == DPAS8 || ATOM == DPAS16
 #define IN_STEP(item, step, size) (((item) | ((step) & (size) >> 31)) & (GROUP - 1))
 #else
 #define IN_STEP(item, step, size) (item)
 #endif
-/* Nor do registers hold what these load ahead of all steps of large heads, or with 8 lanes of any, and what they draw at once. */
+/* For large heads, or with 8 lanes, there are also too few registers to load ahead in all steps. The same holds for
+ * unrolled draws. */
 #if (ATOM == DPAS8 || (ATOM == DPAS16 && D > 64)) && !EMULATED
 #define EACH_STEP _Pragma("unroll 2")
 #else
@@ -115,14 +126,14 @@ typedef h_t ab_t;
     UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)                                                                     \
         UNROLLED for (int e = 0; e < SUMS; e++)
 
-/* Runs of sums that are of neighbouring others, and of an own line. */
+/* Runs of sums of neighbouring other lines and one own line. */
 #define EACH_RUN(j, first)                                                                                             \
     UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)                                                                     \
         UNROLLED for (int first = 0; first < SUMS; first += BESIDE)
 
 typedef float factors[OWN_ATOMS][LANE_LINES]; /* of a lane's own lines */
 
-/* ---- Own lines ----------------------------------------------------------------------------------------------------- */
+/* ---- Own lines ------------------------------------------------------------------------------- */
 
 typedef struct own_lines {
 #if OWN_HELD
@@ -132,22 +143,23 @@ typedef struct own_lines {
 #endif
 } own_lines;
 
-/* Takes them from rows of D from `from` on, of which `left` are there, through `block`; `line` is the warp's first. */
-static void take_own(own_lines *own, __local ab_t *block, const __global ab_t *from, uint stride, int left, int line, int lane,
-                     __local uint *shown)
+/* Loads own lines from rows of D from `from` on, of which `left` exist, through `block`. `line` is the warp's first
+ * line. */
+static void take_own(own_lines *own, __local ab_t *block, const __global ab_t *from, uint stride, int left, int line,
+                     int lane, __local uint *shown)
 {
     bring_own(block, from, stride, left, (int)get_local_id(0));
     barrier(CLK_LOCAL_MEM_FENCE);
 #if OWN_HELD
-    UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
-        UNROLLED for (int k = 0; k < STEPS; k++) load_own(own->held[i][k], block, line + i * OWN_ATOM, k * ATOM_K, lane, shown);
-    barrier(CLK_LOCAL_MEM_FENCE); /* the place is free */
+    UNROLLED for (int i = 0; i < OWN_ATOMS; i++) UNROLLED for (int k = 0; k < STEPS; k++)
+        load_own(own->held[i][k], block, line + i * OWN_ATOM, k * ATOM_K, lane, shown);
+    barrier(CLK_LOCAL_MEM_FENCE); /* the block may be overwritten */
 #else
     own->block = block + line * PITCH;
 #endif
 }
 
-/* ---- Products ------------------------------------------------------------------------------------------------------ */
+/* ---- Products -------------------------------------------------------------------------------- */
 
 typedef struct scores {
     float of[OWN_ATOMS][OTHER_ATOMS][SUMS];
@@ -166,7 +178,8 @@ static void product_scores(scores *s, const own_lines *own, const __local ab_t *
     {
 #if !OWN_HELD
         fragment mine[OWN_ATOMS];
-        UNROLLED for (int i = 0; i < OWN_ATOMS; i++) load_own(mine[i], own->block, i * OWN_ATOM, k * ATOM_K, lane, shown);
+        UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
+            load_own(mine[i], own->block, i * OWN_ATOM, k * ATOM_K, lane, shown);
 #endif
         UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
         {
@@ -182,8 +195,10 @@ static void product_scores(scores *s, const own_lines *own, const __local ab_t *
     }
 }
 
-/* out = out, by `fade` if there is one, + s, in 16 bits, times other lines. Fading all of it before would take as many registers again. */
-static void product_out(outputs *out, const factors *fade, const scores *s, const __local ab_t *others, int lane, __local uint *shown)
+/* out = out * rescale + s (in 16 bits) times other lines; `rescale` may be NULL. Rescaling all of `out` first would
+ * need twice the registers. */
+static void product_out(outputs *out, const factors *rescale, const scores *s, const __local ab_t *others, int lane,
+                        __local uint *shown)
 {
     UNROLLED for (int j = 0; j < OTHER_ATOMS; j++)
         UNROLLED for (int part = 0; part < OTHER_ATOM / ATOM_K; part++)
@@ -192,9 +207,9 @@ static void product_out(outputs *out, const factors *fade, const scores *s, cons
         UNROLLED for (int i = 0; i < OWN_ATOMS; i++) fragment_of(mine[i], s->of[i][j] + 8 * part, lane, shown);
         UNROLLED for (int c = 0; c < OUT_ATOMS; c++)
         {
-            if (fade && j == 0 && part == 0)
+            if (rescale && j == 0 && part == 0)
                 UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
-                    UNROLLED for (int e = 0; e < SUMS; e++) out->of[i][c][e] *= (*fade)[i][LINE_OF(e)];
+                    UNROLLED for (int e = 0; e < SUMS; e++) out->of[i][c][e] *= (*rescale)[i][LINE_OF(e)];
             fragment other;
             load_turned(other, others, j * OTHER_ATOM + part * ATOM_K, c * OTHER_ATOM, lane, shown);
             UNROLLED for (int i = 0; i < OWN_ATOMS; i++) multiply_own(out->of[i][c], mine[i], other, shown);
@@ -207,7 +222,7 @@ static void clear(outputs *out)
     EACH_OUT(i, c, e) out->of[i][c][e] = 0.0f;
 }
 
-/* Rows line.. of the output, times `factor`, to rows of D from `to` on, of which `left` are there. */
+/* Stores rows line.. of the output, times `factor`, in rows of D from `to` on, of which `left` exist. */
 static void store_out(const outputs *out, float factor, __global ab_t *to, uint stride, int line, int left, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
@@ -222,17 +237,17 @@ static void store_out(const outputs *out, float factor, __global ab_t *to, uint 
     }
 }
 
-/* ---- Masks --------------------------------------------------------------------------------------------------------- */
+/* ---- Masks ----------------------------------------------------------------------------------- */
 
-/* All steps hide scores where a branch that depends on it costs registers, which AMD's compiler then spills. */
+/* True if all steps mask scores. A branch around the mask would cost registers, which AMD's compiler then spills. */
 #define HIDES_ALL ((ATOM == MFMA && D > 64) || ATOM == WMMA11 || ATOM == WMMA12)
-/* Whether keys up to `end`, of `keys`, are hidden from queries from q0 on, but for bounds. */
+/* True if keys before `end`, of `keys`, may be masked for queries from q0 on, apart from window and starts. */
 #define IS_EDGE(end, keys, q0) ((end) > (keys) || (CAUSAL && (end) > (q0) + 1))
 
 #if !KEYS_OUT
-typedef int bounds[OWN_ATOMS][LANE_LINES]; /* of a lane's own lines: the first key that they see */
+typedef int bounds[OWN_ATOMS][LANE_LINES]; /* the first key that each of a lane's own lines attends to */
 
-/* Whether any of a lane's lines begins to see behind k0. */
+/* Returns true if the first key of any of a lane's lines is after k0. */
 static int begins_behind(const bounds *from, int k0)
 {
     int most = 0;
@@ -241,7 +256,7 @@ static int begins_behind(const bounds *from, int k0)
     return most > k0;
 }
 
-/* Hides from a warp's queries, from q0 on, the keys from k0 on that they do not see; there are `keys`. */
+/* Masks the keys from k0 on that a warp's queries, from q0 on, do not attend to. There are `keys` keys. */
 static void hide(scores *s, const bounds *from, int q0, int k0, int keys, int lane)
 {
     UNROLLED for (int i = 0; i < OWN_ATOMS; i++)
@@ -254,15 +269,15 @@ static void hide(scores *s, const bounds *from, int q0, int k0, int keys, int la
 }
 #endif
 
-/* ---- Dropout --------------------------------------------------------------------------------------------------------- */
+/* ---- Dropout --------------------------------------------------------------------------------- */
 
 #define QUERIES (KEYS_OUT ? OTHERS : OWN_LINES)
 #define KEYS (KEYS_OUT ? OWN_LINES : OTHERS)
 #define KEPT (DROPOUT ? QUERIES * KEYS / 4 : 4) /* bytes of a tile: a bit for each of four neighbouring keys */
-/* Those of an own line are side by side. */
+/* The bytes of an own line are adjacent. */
 #define KEPT_AT(query, key) (KEYS_OUT ? (key) / 4 * QUERIES + (query) : (query) * (KEYS / 4) + (key) / 4)
 
-/* Which scores of a tile dropout keeps. Each draw is made once, by any work-item. */
+/* Draws which scores of a tile dropout keeps. Each draw is computed once, by any work-item. */
 static void draw_kept(__local uchar *kept, const draws *d, int q0, int k0, int item)
 {
     EACH_DRAW for (int i = item; i < QUERIES * KEYS / 4; i += GROUP) {
@@ -274,7 +289,7 @@ static void draw_kept(__local uchar *kept, const draws *d, int q0, int k0, int i
     }
 }
 
-/* Of BESIDE scores of an own line, of which the first is of `other`. */
+/* The bits of BESIDE scores of an own line, the first of which belongs to `other`. */
 typedef struct kept_run {
     uint word[KEYS_OUT && BESIDE > 4 ? BESIDE / 4 : 1];
 } kept_run;
@@ -295,13 +310,13 @@ static void read_kept(kept_run *run, const __local uchar *kept, int own, int oth
 #endif
 }
 
-/* Whether its score r is kept. */
+/* True if score r of the run is kept. */
 #define IS_KEPT(run, r) ((run).word[KEYS_OUT ? (r) / 4 : 0] >> (KEYS_OUT ? (r) % 4 * 8 : (r) / 4 * 8 + (r) % 4) & 1)
 
-/* ---- The walk of queries over keys ------------------------------------------------------------------------------------ */
+/* ---- Loop of queries over keys --------------------------------------------------------------- */
 
 #if !KEYS_OUT
-/* A block of a step holds OTHERS lines of `first` as they are, and those of `second` in the forms SECOND. */
+/* A block of a step holds OTHERS lines of `first` along, and those of `second` in the layouts SECOND. */
 typedef struct walk {
     const __global h_t *first, *second; /* of key 0 */
     uint stride;
@@ -309,22 +324,25 @@ typedef struct walk {
     moving moving_first, moving_second;
 } walk;
 
-/* The lines from key k0 on begin to move to the block of the walk's stage. */
+/* Begins to copy the lines from key k0 on to the block of the walk's stage. */
 static void walk_begin(walk *w, __local ab_t *pool, int k0, int item)
 {
     __local ab_t *const block = pool + OTHERS_AT + w->stage * (BLOCKS);
     if (k0 >= w->last)
         return;
     bring_begin(&w->moving_first, block, w->first + (uint)k0 * w->stride, w->stride, OTHERS, w->last - k0, item);
-    bring_begin(&w->moving_second, block + BLOCK(ALONG), w->second + (uint)k0 * w->stride, w->stride, OTHERS, w->last - k0, item);
+    bring_begin(&w->moving_second, block + BLOCK(ALONG), w->second + (uint)k0 * w->stride, w->stride, OTHERS,
+                w->last - k0, item);
 }
 
-/* The block of step k0, which has arrived, with dropout's bits in `bits`; the next one begins to move. */
-static const __local ab_t *walk_step(walk *w, __local ab_t *pool, __local uchar *bits, const draws *drop, int k0, int item)
+/* Returns the block of step k0 after its copy is done, with dropout's bits in `bits`, and begins to copy the next
+ * block. */
+static const __local ab_t *walk_step(walk *w, __local ab_t *pool, __local uchar *bits, const draws *drop, int k0,
+                                     int item)
 {
     __local ab_t *const block = pool + OTHERS_AT + w->stage * (BLOCKS);
     if (STAGES == 1)
-        barrier(CLK_LOCAL_MEM_FENCE); /* the block before is read */
+        barrier(CLK_LOCAL_MEM_FENCE); /* the previous block has been read */
     bring_end(&w->moving_first, block, ALONG, item);
     bring_end(&w->moving_second, block + BLOCK(ALONG), SECOND, item);
     if (DROPOUT)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What attention does by the atom of matrix_mma.cl. The sums of an atom are, as they lie, a fragment of 16 terms; blocks in local memory
- * are read both ways. */
+ *
+ * Functions of the atom of matrix_mma.cl for attention. The sums of an atom are a fragment of 16 terms without data
+ * movement. Blocks in local memory are read both along lines and transposed.
+ */
 
 #define OWN_ATOM ATOM_M
 #define OTHER_ATOM ATOM_N
-#define LANE_LINES 2 /* own lines in an atom's sums that a lane has */
+#define LANE_LINES 2 /* own lines of a lane in an atom's sums */
 #define LINE_OF(e) ((e) % 4 / 2)
 #define OWN_OF(i, lane) ((lane) / 4 + 8 * (i))
 #define OTHER_OF COLUMN_OF
@@ -14,14 +16,15 @@
     x = operation(x, across(x, 1, shown));                                                                            \
     x = operation(x, across(x, 2, shown));
 
-/* Blocks are lines as global memory has them; an odd number of pieces from one to the next lets eight lie in different banks. */
+/* Blocks have the layout of global memory. A line takes an odd number of pieces, so that eight lines are in
+ * different banks. */
 #define BLOCK(forms) (OTHERS * PITCH)
 #define TURNED_IN(block, forms) (block)
 
 #if EMULATED == 0
 #define NARROW_bf16 "bf16"
 #define NARROW_f16 "f16"
-/* Two as they are stored, a below b. */
+/* Rounds two numbers to their storage type, a in the lower half. */
 static uint narrow_both(float a, float b)
 {
     uint two;
@@ -30,25 +33,25 @@ static uint narrow_both(float a, float b)
 }
 #endif
 
-/* 16 own lines of 16 terms. */
+/* Loads 16 own lines of 16 terms. */
 static void load_own(fragment a, const __local ab_t *block, int line, int term, int lane, __local uint *shown)
 {
     load_matrices(a, block + (line + lane % 16) * PITCH + term + lane / 16 * 8, 0, shown);
 }
 
-/* 16 other lines of 16 terms. */
+/* Loads 16 other lines of 16 terms. */
 static void load_other(fragment b, const __local ab_t *block, int line, int term, int lane, __local uint *shown)
 {
     load_matrices(b, block + (line + lane % 8 + lane / 16 * 8) * PITCH + term + lane / 8 % 2 * 8, 0, shown);
 }
 
-/* 16 columns, with 16 other lines as terms. */
+/* Loads 16 columns, with 16 other lines as terms. */
 static void load_turned(fragment b, const __local ab_t *block, int line, int column, int lane, __local uint *shown)
 {
     load_matrices(b, block + (line + lane % 16) * PITCH + column + lane / 16 * 8, 1, shown);
 }
 
-/* 16 own lines of which 8 sums of each lane are 16 terms. */
+/* Makes 16 own lines of 16 terms from 8 sums of each lane. */
 static void fragment_of(fragment a, const float *sum, int lane, __local uint *shown)
 {
 #pragma unroll
@@ -66,20 +69,22 @@ static void store_run(const float *v, __global ab_t *to)
     *(__global uint *)to = narrow_both(v[0], v[1]);
 }
 
-typedef int moving; /* nothing that a work-item has to remember */
+typedef int moving; /* unused: copies need no registers */
 
-/* Begins to copy `lines` lines of D, of which `left` are there and the others become 0. */
-static void bring_begin(moving *m, __local ab_t *block, const __global ab_t *from, uint stride, int lines, int left, int item)
+/* Begins to copy `lines` lines of D, of which `left` exist; the others become 0. */
+static void bring_begin(moving *m, __local ab_t *block, const __global ab_t *from, uint stride, int lines, int left,
+                        int item)
 {
 #pragma unroll
     for (int u = 0; u < (lines * PIECES + GROUP - 1) / GROUP; u++) {
         const int at = item + u * GROUP, line = at / PIECES, term = at % PIECES * PIECE;
         if (at < lines * PIECES)
-            copy_begin(block + line * PITCH + term, from + (uint)clamp(left - 1, 0, line) * stride + term, line < left ? 16 : 0);
+            copy_begin(block + line * PITCH + term, from + (uint)clamp(left - 1, 0, line) * stride + term,
+                       line < left ? 16 : 0);
     }
 }
 
-/* What was begun is there, this work-item's share of it. */
+/* Waits for this work-item's share of the copy. */
 static void bring_end(const moving *m, __local ab_t *block, int forms, int item)
 {
     copy_wait();

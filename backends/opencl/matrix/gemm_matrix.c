@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matrix products by matrix units: the forms of gemm_matrix.cl, for operands of 16 bits, where asked tf32, and fp32. */
+ *
+ * Matrix products by matrix units: the forms of gemm_matrix.cl, for 16-bit operands, tf32 (if allowed) and fp32.
+ */
 #include "backends/opencl/gemm/gemm_tile.h"
 #include "backends/opencl/matrix/matrix.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* Kinds of operands: of 16 bits; fp32 rounded to tf32; fp32 with all its bits. */
+/* Kinds of operands: 16-bit; fp32 rounded to tf32; fp32 with all bits. */
 enum { HALVES = 1, AS_TF32 = 2, FULL = 4 };
 
 typedef struct matrix_form {
-    const char *atom;    /* of WMMA the architecture says which */
-    tx_cl_vendor vendor; /* whose units these are */
+    const char *atom;    /* for WMMA the architecture selects the variant */
+    tx_cl_vendor vendor; /* vendor of the device */
     int lanes, warps_m, warps_n, stages;
-    int takes;  /* kinds of operands */
-    bool quads; /* a lane stores these; not with WMMA of gfx11 */
+    int takes;  /* supported kinds of operands */
+    bool quads; /* a lane stores quads; not with WMMA of gfx11 */
 } matrix_form;
 
-/* Whether the device has such matrix units, and they take operands of that type; sm_100 and sm_120 have no wgmma. */
+/* Returns true if the device has these matrix units and they support operands of that type. sm_100 and sm_120 have
+ * no wgmma. */
 static bool has_units(const tx_context *context, const matrix_form *f, tx_dtype from)
 {
     const bool rounds = context->tf32 && context->can.tf32;
@@ -28,13 +31,13 @@ static bool has_units(const tx_context *context, const matrix_form *f, tx_dtype 
                                                                                            : FULL)) != 0;
 }
 
-#define MOST_LD (1 << 24) /* a block's elements are counted in 32 bits */
+#define MAX_LD (1 << 24) /* elements of a block are counted in 32 bits */
 
 static double matrix_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     const int64_t piece = self->piece / (int64_t)tx_dtype_size(p->from);
     if (!has_units(context, self->tile->form, p->from) || !tx_cl_whole_a(p, piece) || !tx_cl_whole_b(p, piece) ||
-        p->g.lda >= MOST_LD || p->g.ldb >= MOST_LD)
+        p->g.lda >= MAX_LD || p->g.ldb >= MAX_LD)
         return 0.0;
     return tx_cl_tile_suits(context, self, p, tx_cl_matrix_local(context), why);
 }
@@ -52,7 +55,7 @@ static void matrix_options(const tx_context *context, const tx_cl_tile *t, const
              tx_present(p->bias), p->accumulate != TX_STORE, tx_cl_matrix_build(f->vendor));
 }
 
-/* With wgmma, groups go on from one tile to the next. */
+/* With wgmma work-groups are persistent: they compute several tiles. */
 static int64_t held_groups(const tx_context *context, const tx_cl_tile *t)
 {
     const matrix_form *f = t->form;

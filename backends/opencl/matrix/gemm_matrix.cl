@@ -1,23 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix product y = op(a) op(b) + bias (+ y) by the matrix units of GPUs. Operands of 16 bits are taken as they are, fp32 ones rounded as the
- * unit does (tf32: 10 bits of mantissa); sums are fp32. Arguments as in gemm_tile.cl; rows of a and b are whole pieces of 16
- * bytes, aligned.
+ * Matrix product y = op(a) op(b) + bias (+ y) by the matrix units of GPUs. 16-bit operands are used unchanged; fp32
+ * operands are rounded as the unit requires (tf32: 10 bits of mantissa). Sums are fp32. Arguments are as in
+ * gemm_tile.cl. Rows of a and b are whole pieces of 16 bytes, aligned.
  *
- * A work-group computes a tile of TILE_M x TILE_N, each of its WARPS_M x WARPS_N warps a share of it by atoms: what an instruction of
- * the unit, or a few, do at once. While one block of TILE_K terms is multiplied, AHEAD others are on their way. By wgmma a group goes
- * on to the tile that is as many behind as there are groups, until end_tile: its first blocks are on their way while the
- * results of the one before are stored.
+ * A work-group computes a tile of TILE_M x TILE_N. Each of its WARPS_M x WARPS_N warps computes a share of it in
+ * atoms: one or a few instructions of the unit. While one block of TILE_K terms is multiplied, AHEAD others are
+ * being copied.
  *
- *   AB, WIDEN        storage of a and b, and whether they have 16 bits
- *   Y                storage of y
- *   VW               4: rows of y, and what lies like it, are whole quads, aligned; else 1
- *   TRANS_A, TRANS_B, PARTS, GROUPED   as in gemm_tile.cl
- *   ATOM             whose units: MMA, MFMA, WMMA11, WMMA12, WGMMA, DPAS8, DPAS16
- *   TILE_M, TILE_N, WARPS_M, WARPS_N, STAGES   the form
- *   FULL             1: fp32 operands keep all their bits
- *   BIAS, ADDS       whether there is a bias, and y may be added to
- *   EMULATED         1: the text before the atoms has defined their instructions in OpenCL C, to test all the rest */
+ * With wgmma work-groups are persistent: after a tile, a group continues with the tile whose number is higher by the
+ * number of groups, until end_tile. The first blocks of that tile are copied while the results of the previous one
+ * are stored.
+ *
+ *   AB, WIDEN        The storage type of a and b. WIDEN is 1 if it has 16 bits.
+ *   Y                The storage type of y.
+ *   VW               With 4 rows of y and of operands with its layout are whole quads, aligned; else 1.
+ *   TRANS_A, TRANS_B, PARTS, GROUPED   As in gemm_tile.cl.
+ *   ATOM             The matrix instruction: MMA, MFMA, WMMA11, WMMA12, WGMMA, DPAS8 or DPAS16.
+ *   TILE_M, TILE_N, WARPS_M, WARPS_N, STAGES   The form.
+ *   FULL             With 1 fp32 operands keep all their bits.
+ *   BIAS, ADDS       With 1 there is a bias, or y may be added to.
+ *   EMULATED         With 1 the text before the atoms defines their instructions in OpenCL C, for tests.
+ */
 
 #define MMA 1
 #define MFMA 2
@@ -31,33 +35,42 @@
 #define BAND (ATOM == WGMMA ? 16 : 8)
 #include "backends/opencl/gemm/gemm_place.cl"
 
-#define PIECE (16 / (int)sizeof(ab_t)) /* elements of 16 bytes */
+#define PIECE (16 / (int)sizeof(ab_t)) /* elements in 16 bytes */
 #define TILE_K ((ATOM == WGMMA ? 8 : 4) * PIECE)
 
-/* An atom gives:
- *   LANES                 work-items of a warp
- *   ATOM_M, ATOM_N, ATOM_K, SUMS   its sums and terms, and sums that a lane holds
- *   fragment              what a lane holds of an operand, an array
- *   load_a, load_b        the fragment of ATOM_M rows, or ATOM_N columns, from `line` on, and ATOM_K terms from `term` on
- *   multiply              sum += a b
- *   RIGHTS                fragments of b that are held at a time, where registers are too few for all
- *   ROW_OF, COLUMN_OF     where sum e of a lane lies; ROW_RUN of them lie side by side in a row
- *   join_runs             lanes exchange sums, so that more lie side by side: STORE_RUN, at STORE_ROW and STORE_COLUMN
- *   STORE                 VW floats as y holds them, where the atom has instructions for it
- *   SWAPS                 1: products take b for a and a for b, which STORE_ROW and STORE_COLUMN know
- *   KEEPS_ORDER           1: a block in local memory is as global memory has it; 0: as place_a and place_b say
- *   PITCH, or BLOCK_OF    elements of a block of one line, or of so many
- *   SUB_GROUP             an attribute of the kernel, where it needs one
- * and with matrix_copy_*.cl
- *   copies_begin          a block of an operand is on its way from global memory
- *   copies_close          what was begun makes one block of both
- *   copies_end            and is there
- * One whose unit reads local memory by itself, and has so many blocks IN_FLIGHT when the next begins, gives in the place of fragments
- *   blocks_show           what was copied is there for the unit too
- *   multiply_block        begins a stage's products; those of the block before it are done
- *   multiply_end          all that was begun is in the sums
- *   registers_limit       how many registers a lane can have
- *   told_again            a value of which compilers do not know that it is the same: what depends on it is not kept in registers */
+/* The definitions of an atom.
+ *
+ *   LANES                 Work-items of a warp.
+ *   ATOM_M, ATOM_N, ATOM_K, SUMS   The atom's sums and terms, and the sums of a lane.
+ *   `fragment`            A lane's share of an operand, an array.
+ *   `load_a`, `load_b`    Load the fragment of ATOM_M rows, or ATOM_N columns, from `line` on, and ATOM_K terms
+ *   from `term` on.
+ *   `multiply`            Computes sum += a b.
+ *   RIGHTS                Fragments of b that are held at a time, if there are too few registers for all.
+ *   ROW_OF, COLUMN_OF     The position of a lane's sum e. ROW_RUN sums are adjacent in a row.
+ *   `join_runs`           Lanes exchange sums, so that STORE_RUN are adjacent, at STORE_ROW and STORE_COLUMN.
+ *   STORE                 Stores VW floats in y's type, if the atom has instructions for it.
+ *   SWAPS                 With 1 products use b as a and a as b; STORE_ROW and STORE_COLUMN account for it.
+ *   KEEPS_ORDER           With 1 a block in local memory has the layout of global memory, with 0 that of place_a
+ *   and place_b.
+ *   PITCH, BLOCK_OF       Elements of a block of one line, or of a number of lines.
+ *   SUB_GROUP             An attribute of the kernel, if it needs one.
+ *
+ * The definitions of matrix_copy_*.cl.
+ *
+ *   `copies_begin`        Begins to copy a block of an operand from global memory.
+ *   `copies_close`        Ends the list of copies of one block of both operands.
+ *   `copies_end`          Waits for the block.
+ *
+ * An atom whose unit reads local memory itself, with IN_FLIGHT blocks pending when the next one begins, replaces
+ * fragments by these.
+ *
+ *   `blocks_show`         Makes copied data visible to the unit.
+ *   `multiply_block`      Begins a stage's products; those of the previous block are done.
+ *   `multiply_end`        Waits until all products are added to the sums.
+ *   `registers_limit`     Limits the registers of a lane.
+ *   `told_again`          Returns its argument, but compilers do not know that. So values that depend on it are not
+ *   kept in registers. */
 #define IN_FLIGHT (ATOM == WGMMA)
 #define AHEAD (STAGES - 1 - IN_FLIGHT)
 #if ATOM == MMA || ATOM == WGMMA
@@ -91,7 +104,7 @@
 #endif
 #define BLOCK_A BLOCK_OF(TILE_M)
 #define BLOCK_B BLOCK_OF(TILE_N)
-#define ALIGNED __attribute__((aligned(ATOM == WGMMA && !EMULATED ? 1024 : 128))) /* more than 128 PoCL does not give */
+#define ALIGNED __attribute__((aligned(ATOM == WGMMA && !EMULATED ? 1024 : 128))) /* PoCL supports at most 128 */
 
 #ifndef RIGHTS
 #define RIGHTS ATOMS_N
@@ -137,14 +150,15 @@ static void store(vec v, __global y_t *to)
     STORE(v, to);
 }
 
-/* What is kept is rounded already, and whole vectors alone are finished. */
+/* The kept product is already rounded, and only whole vectors are processed. */
 #define KEEP(v, kept, at, end) TX_CAT(keep_, Y)(v, (kept) + (at))
 #define keep_bf16(v, to) TX_HALVES_STORE(TX_NARROW(AS_UVEC(v) >> 16), to)
 #define keep_f16 store
 #define keep_f32 store
 #include "backends/opencl/gemm/epilogue.cl"
 
-/* STORE_RUN neighbouring sums of a row, of which `left` are there; the first is element `at` of y and what lies like it. */
+/* Processes STORE_RUN neighbouring sums of a row, of which `left` exist. The first is element `at` of y and of
+ * operands with its layout. */
 static void finish(const float *v, __global y_t *y, const __global float *bias, const __global y_t *with,
                    __global y_t *kept, long at, int left, int adds)
 {
@@ -161,10 +175,11 @@ static void finish(const float *v, __global y_t *y, const __global float *bias, 
         }
 }
 
-/* A warp's sums, of which `rows` and `columns` are there; the pointers are to the first. (As a function of its own it would have
- * them in memory.) */
-TX_INLINE void store_sums(float sum[ATOMS_M][ATOMS_N][SUMS], __global y_t *y, const __global float *bias, const __global y_t *with,
-                          __global y_t *kept, int rows, int columns, long n, int adds, int lane, __local uint *shown)
+/* Stores a warp's sums, of which `rows` rows and `columns` columns exist. The pointers are to the first sum. It
+ * must be inlined to keep the sums in registers. */
+TX_INLINE void store_sums(float sum[ATOMS_M][ATOMS_N][SUMS], __global y_t *y, const __global float *bias,
+                          const __global y_t *with, __global y_t *kept, int rows, int columns, long n, int adds,
+                          int lane, __local uint *shown)
 {
 #pragma unroll
     for (int i = 0; i < ATOMS_M; i++)
@@ -180,7 +195,7 @@ TX_INLINE void store_sums(float sum[ATOMS_M][ATOMS_N][SUMS], __global y_t *y, co
         }
 }
 
-/* What is multiplied, and the parts of its terms: as the kernel has them, which need no registers. */
+/* The operands and the parts of split-k, as the kernel's arguments, which need no registers. */
 typedef struct operands {
     const __global ab_t *a, *b;
     long a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part;
@@ -193,17 +208,17 @@ static gemm_place place_of_tile(const operands *o, uint tile)
     return gemm_place_of(o->m, o->n, o->k, o->batches, o->part, o->offsets, o->groups, tile);
 }
 
-/* Of a tile's terms; one of zeros where there are none. */
+/* Returns the number of blocks of a tile's terms. Without terms a tile has one block of zeros. */
 static int blocks_of(long terms)
 {
     return (int)max((terms + TILE_K - 1) / TILE_K, 1L);
 }
 
-/* Where the next blocks come from. */
+/* The source of the next blocks. */
 typedef struct source {
     const __global ab_t *a, *b;
-    int lines_a, lines_b; /* that are there */
-    int left, last;       /* blocks of its tile that are not on their way, and how many terms the last one has */
+    int lines_a, lines_b; /* that exist */
+    int left, last;       /* blocks of its tile that have not been started, and the terms of the last one */
     uint tile;
 } source;
 
@@ -221,7 +236,7 @@ static source source_of(const operands *o, uint tile)
     return from;
 }
 
-/* Behind a tile's last block comes the first of the next tile, or blocks of zeros. */
+/* After a tile's last block begins the first block of the next tile, or a block of zeros. */
 static void blocks_begin(source *from, const operands *o, uint end_tile, moving *moving_a, moving *moving_b,
                          __local ab_t *block_a, __local ab_t *block_b, int item)
 {
@@ -271,7 +286,8 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
     uint tile = (uint)(first_tile + get_group_id(0));
     source from = source_of(&of, tile);
     for (int i = 0; i < AHEAD; i++)
-        blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, tile_a + i * BLOCK_A, tile_b + i * BLOCK_B, item);
+        blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, tile_a + i * BLOCK_A, tile_b + i * BLOCK_B,
+                     item);
     int at = 0, next = AHEAD; /* the stages that are multiplied and filled */
     do {
         clear(sum);
@@ -279,8 +295,10 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
         do {
             copies_end(&moving_a, tile_a + at * BLOCK_A, &moving_b, tile_b + at * BLOCK_B, item);
             blocks_show(tile_a + at * BLOCK_A, tile_b + at * BLOCK_B, item, shown);
-            barrier(CLK_LOCAL_MEM_FENCE); /* this block is there, and the one that is filled next no longer read */
-            blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, tile_a + next * BLOCK_A, tile_b + next * BLOCK_B, item);
+            barrier(
+                CLK_LOCAL_MEM_FENCE); /* this block is complete, and the one that is filled next is no longer read */
+            blocks_begin(&from, &of, (uint)end_tile, &moving_a, &moving_b, tile_a + next * BLOCK_A,
+                         tile_b + next * BLOCK_B, item);
             multiply_block(sum, tile_a, tile_b, at, line, column, lane, shown);
             at = at == STAGES - 1 ? 0 : at + 1;
             next = next == STAGES - 1 ? 0 : next + 1;
@@ -292,7 +310,8 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
         const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
         const long first_row = (long)get_group_id(1) * m + place.i0 + line;
         const long first_column = place.j0 + column;
-        const int rows = (int)min(place.end - place.i0 - line, (long)WARP_M), columns = (int)min(n - first_column, (long)WARP_N);
+        const int rows = (int)min(place.end - place.i0 - line, (long)WARP_M),
+                  columns = (int)min(n - first_column, (long)WARP_N);
         const long first = first_row * n + first_column;
         __global y_t *const results = y + y_at + first, *const keeps = kept ? kept + kept_at + first : 0;
         const __global float *const biases = bias + bias_at + first_column;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matrix units of GPUs: what a device has. */
+ *
+ * Properties of the matrix units of a device.
+ */
 #include "backends/opencl/matrix/matrix.h"
 
 #include <string.h>
@@ -22,7 +24,7 @@ const char *tx_cl_matrix_build(tx_cl_vendor vendor)
     return vendor == TX_CL_INTEL ? " -cl-intel-256-GRF-per-thread" : "";
 }
 
-/* NVIDIA's driver speaks of 48 KiB and builds kernels that take what the architecture has. */
+/* NVIDIA's driver reports 48 KiB, but builds kernels that use the local memory of the architecture. */
 int64_t tx_cl_matrix_local(const tx_context *context)
 {
     static const struct {
@@ -30,9 +32,9 @@ int64_t tx_cl_matrix_local(const tx_context *context)
         int64_t kib;
     } real[] = {{"sm_80", 163}, {"sm_86", 99},   {"sm_87", 163}, {"sm_89", 99},
                 {"sm_90", 227}, {"sm_100", 227}, {"sm_120", 99}};
-    const int64_t said = context->limits.local_bytes;
-    for (size_t i = 0; i < sizeof real / sizeof real[0] && said == 48 << 10; i++)
+    const int64_t reported = context->limits.local_bytes;
+    for (size_t i = 0; i < sizeof real / sizeof real[0] && reported == 48 << 10; i++)
         if (strcmp(context->can.architecture, real[i].architecture) == 0)
             return real[i].kib << 10;
-    return said;
+    return reported;
 }

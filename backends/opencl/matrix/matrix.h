@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix units of GPUs, for who uses their atoms (matrix_mma.cl, matrix_amd.cl, matrix_dpas.cl): products and
- * attention. */
+ * Matrix units of GPUs, for the code that uses their atoms (matrix_mma.cl, matrix_amd.cl, matrix_dpas.cl): matrix
+ * products and attention.
+ */
 #ifndef TX_OPENCL_MATRIX_H
 #define TX_OPENCL_MATRIX_H
 
 #include "backends/opencl/runtime/internal.h"
 
-/* Whether the device has units of this vendor whose warps have so many lanes, which tells AMD's and Intel's two
- * kinds apart. They take operands of 16 bits; what else, context->can says. */
+/* Returns true if the device has matrix units of this vendor and warps of `lanes` lanes, which distinguishes the
+ * two kinds of AMD and of Intel. They support 16-bit operands; see context->can for other types. */
 bool tx_cl_matrix_units(const tx_context *context, tx_cl_vendor vendor, int lanes);
 
-/* ATOM of the kernels: "MMA" and "MFMA" are that, of "WMMA" the architecture says which. */
+/* Returns ATOM of the kernels. "MMA" and "MFMA" are returned unchanged; the architecture selects the variant of
+ * "WMMA". */
 const char *tx_cl_matrix_atom(const tx_context *context, const char *atom);
 
-/* What the driver's compiler is told besides: Intel's to give threads 256 registers in place of 128, half as many
- * threads having them. */
+/* Returns additional build options: Intel's compiler uses 256 registers for each thread instead of 128, which
+ * halves the number of threads. */
 const char *tx_cl_matrix_build(tx_cl_vendor vendor);
 
-/* Bytes of local memory that a work-group may have. */
+/* Returns the bytes of local memory that a work-group may use. */
 int64_t tx_cl_matrix_local(const tx_context *context);
 
 #endif

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The atoms of AMD's matrix units. MFMA (gfx908, gfx90a, gfx94x, gfx95x; 64 lanes): 32 x 32 sums; bf16, fp16 and, where there is
- * xf32, fp32 rounded to it; FULL 1: fp32 as it is. WMMA (32 lanes): 16 x 16 sums; bf16 and fp16. A row of a, or a column of b, lies in lane % ATOM_M. Which terms the instructions
- * of an atom take does not matter as long as a and b agree: lanes hold 16 bytes of neighbouring terms each, for several instructions;
- * with WMMA11 all lanes hold all terms, the upper half what the lower has. Layouts: AMD matrix instruction calculator. */
+ *
+ * The atoms of AMD's matrix units. MFMA (gfx908, gfx90a, gfx94x, gfx95x; 64 lanes) has 32 x 32 sums. It supports
+ * bf16, fp16 and, on devices with xf32, fp32 rounded to xf32; with FULL 1 it uses fp32 unchanged. WMMA (32 lanes)
+ * has 16 x 16 sums and supports bf16 and fp16.
+ *
+ * A row of a, or a column of b, belongs to lane % ATOM_M. The order of terms in the instructions of an atom does not
+ * matter if a and b agree: a lane holds 16 bytes of neighbouring terms for several instructions. With WMMA11 all
+ * lanes hold all terms, and the upper half repeats the lower. Layouts: AMD matrix instruction calculator.
+ */
 
 #if ATOM == MFMA
 #define LANES 64

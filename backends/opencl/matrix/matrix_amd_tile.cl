@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What products do besides by the atoms of matrix_amd.cl: fragments from blocks of lines, and results as they are stored. */
+ *
+ * Additional definitions of the atoms of matrix_amd.cl for matrix products: fragments from blocks of lines, and
+ * stores.
+ */
 
 #if ATOM == WMMA11
 #define SWAPS 0
 #define STORE_RUN ROW_RUN
 #define STORE_ROW ROW_OF
 #define STORE_COLUMN COLUMN_OF
-#else /* the sums of a lane lie below each other, so b a is computed, where they lie side by side */
+#else /* the sums of a lane are in one column, so b a is computed; there they are adjacent in a row */
 #define SWAPS 1
 #define STORE_RUN 4
 #define STORE_ROW COLUMN_OF
 #define STORE_COLUMN ROW_OF
 #endif
-#define PITCH (TILE_K + PIECE) /* 80 bytes: 16-byte reads of eight neighbouring lines fall into different banks */
+#define PITCH (TILE_K + PIECE) /* 80 bytes: 16-byte reads of eight neighbouring lines access different banks */
 #define place_a(line, term) ((line)*PITCH + (term))
 #define place_b place_a
 
 #if EMULATED == 0
-/* The units of these devices convert halves by one instruction; the core's functions take many. */
+/* These devices convert halves with one instruction; OpenCL's own functions need many. */
 typedef float floats __attribute__((ext_vector_type(VW)));
 typedef __fp16 halves __attribute__((ext_vector_type(VW)));
 typedef union numbers {

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Blocks of operands on their way to local memory through registers. Local memory has them as the atom reads them, whatever global memory
- * has: where that has terms of lines (across), a work-item turns pieces of JOINED neighbouring terms, so that it stores whole words. The atom
- * says where an element lies (place_a, place_b); of lines of terms whole pieces stay together. */
+ *
+ * Copies operand blocks to local memory through registers. Local memory has the layout that the atom reads,
+ * independent of global memory. If global memory has terms of lines (across), a work-item transposes pieces of
+ * JOINED neighbouring terms, so that it stores whole words. The atom defines the position of an element (place_a,
+ * place_b), with whole pieces of a line together.
+ */
 
-#define PIECES(lines) ((lines) * TILE_K / PIECE / GROUP) /* of an operand's block that one work-item moves */
+#define PIECES(lines) ((lines) * TILE_K / PIECE / GROUP) /* pieces of an operand's block that one work-item moves */
 #define JOINED (WIDEN ? 2 : 1)
 #define PLACE(of_b, line, term) ((of_b) ? place_b(line, term) : place_a(line, term))
 
@@ -11,7 +14,7 @@ typedef struct moving {
     uint4 piece[PIECES(TILE_M > TILE_N ? TILE_M : TILE_N)];
 } moving;
 
-/* Words of JOINED neighbouring terms, one of each line. */
+/* Words of JOINED neighbouring terms, one for each line. */
 typedef union words {
 #if WIDEN
     uint8 all;
@@ -31,7 +34,8 @@ static words joined(const uint4 *piece)
     return w;
 }
 
-/* Where piece u of a work-item begins. Neighbouring work-items read neighbouring memory. */
+/* Returns the line, or term, at which piece u of a work-item begins. Neighbouring work-items read neighbouring
+ * memory. */
 static int line_of(int along, int lines, int u, int item)
 {
     return along ? item / 4 + u * (GROUP / 4) : item % (lines / PIECE) * PIECE;
@@ -45,10 +49,10 @@ static int term_of(int along, int lines, int u, int item)
     return u / JOINED * per_round + item / (lines / PIECE) * JOINED + u % JOINED;
 }
 
-/* Begins to read `lines` lines of TILE_K terms. `left` lines are there, and the last is read in the place of others; `terms` terms
- * are, and the others become 0. Within a block 32 bits count the elements. */
-static void copies_begin(moving *m, __local ab_t *block, const __global ab_t *from, int along, int lines, long ld, int left,
-                         int terms, int item)
+/* Begins to read `lines` lines of TILE_K terms. `left` lines exist, and the last one is read instead of the others.
+ * `terms` terms exist; the others become 0. 32 bits count the elements of a block. */
+static void copies_begin(moving *m, __local ab_t *block, const __global ab_t *from, int along, int lines, long ld,
+                         int left, int terms, int item)
 {
 #pragma unroll
     for (int u = 0; u < PIECES(lines); u++) {
@@ -79,7 +83,7 @@ static void store_pieces(const moving *m, __local ab_t *block, int of_b, int alo
     }
 }
 
-/* Stores what was read of both operands. */
+/* Stores the pieces of both operands that were read. */
 static void copies_end(const moving *a, __local ab_t *block_a, const moving *b, __local ab_t *block_b, int item)
 {
     store_pieces(a, block_a, 0, !TRANS_A, TILE_M, item);

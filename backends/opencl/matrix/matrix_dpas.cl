@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The atom of Intel's matrix units (DPAS): bf16, fp16 and, with 16 lanes where there is tf32, fp32. An instruction multiplies 8
- * rows by LANES columns; an atom of 16 x 16 sums is four of 8 lanes (DPAS8: Xe-HPG), or two of 16 (DPAS16: Xe-HPC, Xe2); attention's has
- * LANES columns. A lane has the
- * terms of a column of b, two in a word; of a's rows it has of each what lies at its place, where a row's terms are 32 bytes. Layouts:
- * OpenCL's registry, cl_intel_subgroup_matrix_multiply_accumulate and its _tf32. */
+ *
+ * The atom of Intel's matrix units (DPAS): bf16, fp16 and, with 16 lanes on devices with tf32, fp32. An instruction
+ * multiplies 8 rows by LANES columns. An atom of 16 x 16 sums is four instructions of 8 lanes (DPAS8: Xe-HPG), or
+ * two of 16 (DPAS16: Xe-HPC, Xe2). The atom of attention has LANES columns.
+ *
+ * A lane has the terms of a column of b, two in a word. A row of a has 32 bytes of terms, and each lane has its part
+ * of each row. Layouts: OpenCL registry, cl_intel_subgroup_matrix_multiply_accumulate and its _tf32.
+ */
 
 #define LANES (ATOM == DPAS8 ? 8 : 16)
 #ifndef COLUMNS
@@ -26,7 +29,7 @@ typedef short8 rows8;
 typedef float4 rows8;
 #endif
 
-/* Of 16 rows, or of the columns. */
+/* A fragment of 16 rows, or of the columns. */
 typedef union sixteen {
     rows8 rows[2];
     int8 columns[COLUMNS / LANES];
@@ -36,18 +39,18 @@ typedef sixteen fragment[1];
 #if !EMULATED
 #define SUB_GROUP __attribute__((intel_reqd_sub_group_size(LANES)))
 #define OVERLOADED __attribute__((overloadable))
-/* Not all compilers that have these functions declare them. */
+/* Some compilers that have these functions do not declare them. */
 OVERLOADED uint4 intel_sub_group_block_read4(const __local uint *from);
 OVERLOADED uint8 intel_sub_group_block_read8(const __local uint *from);
 OVERLOADED ushort8 intel_sub_group_block_read_us8(const __local ushort *from);
 
-/* Each lane one after the other takes a word, eight times. The address is a multiple of 16 bytes. */
+/* Lane after lane takes a word, eight times. The address is a multiple of 16 bytes. */
 static uint8 read_words(const __local void *from)
 {
     return intel_sub_group_block_read8((const __local uint *)from);
 }
 
-/* 8 rows of 32 bytes. */
+/* Reads 8 rows of 32 bytes. */
 static rows8 read_rows(const __local void *from)
 {
 #if ATOM == DPAS8
@@ -68,7 +71,7 @@ OVERLOADED float8 MAD(rows8 a, int8 b, float8 sum);
 #else
 #define MAD intel_sub_group_tf32_tf32_matrix_mad_k8
 OVERLOADED float8 MAD(rows8 a, float8 b, float8 sum);
-/* To the 10 bits of mantissa that the unit reads, to nearest. NaN and infinity stay. */
+/* Rounds to nearest, to the 10 bits of mantissa that the unit reads. NaN and infinity are kept. */
 #define ROUNDED(size, x) \
     fma(TX_CAT(as_float, size)(TX_CAT(as_uint, size)(x) & 0xFF800000u), 0x1p-11f, TX_CAT(as_float, size)(x))
 #endif

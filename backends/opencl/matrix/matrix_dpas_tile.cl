@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What products do besides by the atom of matrix_dpas.cl. Its rows are columns of y, so that the sums of a lane lie side by side. */
+ *
+ * Additional definitions of the atom of matrix_dpas.cl for matrix products. Its rows are columns of y, so the sums
+ * of a lane are adjacent.
+ */
 
 #define SWAPS 1
 #define RIGHTS 1
@@ -7,12 +10,14 @@
 #define STORE_ROW COLUMN_OF
 #define STORE_COLUMN ROW_OF
 
-/* Blocks in local memory lie as the lanes read them: ATOM_K terms of 8 lines of b are 256 bytes; so are those of a, but LANES lines
- * at a time: as pieces, of each line one after the other, or, where global memory has terms of lines, as words. From 8 lines to the next
- * there are 16 bytes more, and pieces change places, so that work-items that write neighbouring ones meet different banks. */
+/* Blocks in local memory have the order in which the lanes read them. ATOM_K terms of 8 lines of b are 256 bytes.
+ * The same holds for a, but with LANES lines at a time: as pieces of one line after another, or as words if global
+ * memory has terms of lines.
+ * Each group of 8 lines is padded by 16 bytes, and pieces are permuted, so that work-items that write neighbouring
+ * pieces access different banks. */
 #define PITCH_8 (8 * TILE_K + PIECE)
 #define BLOCK_OF(lines) ((lines) / 8 * PITCH_8)
-#define WORD (4 / (int)sizeof(ab_t)) /* elements of 4 bytes */
+#define WORD (4 / (int)sizeof(ab_t)) /* elements in 4 bytes */
 
 static int place_a(int line, int term)
 {
@@ -35,7 +40,8 @@ static void load_a(fragment f, const __local ab_t *block, int line, int term, in
         f->columns[j] = as_int8(read_words(block + place_a(line + LANES * j, term)));
 #else
         const __local uint4 *const first = (const __local uint4 *)(block + place_a(line + LANES * j + lane, term));
-        const __local uint4 *const second = (const __local uint4 *)(block + place_a(line + LANES * j + lane, term + PIECE));
+        const __local uint4 *const second =
+            (const __local uint4 *)(block + place_a(line + LANES * j + lane, term + PIECE));
         f->columns[j] = as_int8((uint8)(*first, *second));
 #endif
     }

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The atom of NVIDIA's mma.sync, from compute capability 8.0 on: bf16 and fp16 here, fp32 in matrix_tf32.cl. Fragments are
- * in the PTX manual under mma.m16n8k8 (.tf32) and mma.m16n8k16 (.bf16, .f16). g is lane / 4, t is lane % 4. */
+ *
+ * The atom of NVIDIA's mma.sync, from compute capability 8.0 on: bf16 and fp16 here, fp32 in matrix_tf32.cl. The PTX
+ * manual describes fragments under mma.m16n8k8 (.tf32) and mma.m16n8k16 (.bf16, .f16). g is lane / 4, t is lane % 4.
+ */
 
 #define LANES 32
 #define KEEPS_ORDER 1
 
 #if !EMULATED
-/* Copies 16 bytes, or none and zeros in their place. */
+/* Copies 16 bytes, or writes 16 zeros if `bytes` is 0. */
 static void copy_begin(__local void *to, const __global void *from, int bytes)
 {
     __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"l"(to), "l"(from), "r"(bytes) : "memory");
@@ -17,7 +19,7 @@ static void copy_wait(void)
     __asm__ volatile("cp.async.wait_all;" ::: "memory");
 }
 
-/* What the lane has in x whose number differs in these bits. */
+/* Returns the value of x in the lane whose number differs in these bits. */
 static float across(float x, int bits, __local uint *shown)
 {
     float y;
@@ -28,17 +30,18 @@ static float across(float x, int bits, __local uint *shown)
 #define MMA_bf16 "m16n8k16.row.col.f32.bf16.bf16.f32"
 #define MMA_f16 "m16n8k16.row.col.f32.f16.f16.f32"
 #define MMA_f32 "m16n8k8.row.col.f32.tf32.tf32.f32"
-/* sum [16 x 8] += a b of all lanes' fragments. */
+/* sum [16 x 8] += a b with the fragments of all lanes. */
 static void multiply_add(float sum[4], const uint a[4], const uint b[2], __local uint *shown)
 {
-    __asm__ volatile("mma.sync.aligned." TX_CAT(MMA_, AB) " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
-                     : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(sum[0]), "f"(sum[1]), "f"(sum[2]),
-                       "f"(sum[3]));
+    __asm__ volatile(
+        "mma.sync.aligned." TX_CAT(MMA_, AB) " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%10, %11, %12, %13};"
+        : "=f"(sum[0]), "=f"(sum[1]), "=f"(sum[2]), "=f"(sum[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]), "f"(sum[0]), "f"(sum[1]), "f"(sum[2]),
+          "f"(sum[3]));
 }
 
-/* Four matrices of 8 x 8 16-bit elements; lane i names row i % 8 of matrix i / 8. A lane gets two neighbours of row g of
- * each, or where turned is 1 of column g. */
+/* Loads four matrices of 8 x 8 16-bit elements. Lane i names row i % 8 of matrix i / 8. A lane gets two neighbours
+ * in row g of each, or with `turned` in column g. */
 static void load_matrices(uint out[4], const __local ab_t *row, int turned, __local uint *shown)
 {
     if (turned)

@@ -1,24 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What products do besides by the atom of matrix_mma.cl: blocks in stages, in local memory without conflicts, and results
- * stored in runs of 4. */
+ *
+ * Additional definitions of the atom of matrix_mma.cl for matrix products: staged copies, conflict-free blocks in
+ * local memory, and stores in runs of 4.
+ */
 
 #define SWAPS 0
 
 #if EMULATED == 0
-/* The copies that were begun since the last such call belong together. */
+/* Makes the copies since the last call one group. */
 static void copy_close(void)
 {
     __asm__ volatile("cp.async.commit_group;" ::: "memory");
 }
 
-/* They are there but for those of the last AHEAD - 1 such calls. */
+/* Waits for all groups except those of the last AHEAD - 1 calls. */
 static void copy_wait_oldest(void)
 {
     __asm__ volatile("cp.async.wait_group %0;" ::"n"(AHEAD - 1) : "memory");
 }
 
 #if VW == 4
-/* Two in a register each. */
+/* Rounds pairs of numbers to 16 bits in a register. */
 #define NARROW(type)                                                                              \
     static uint2 narrow_##type(float4 v)                                                          \
     {                                                                                             \
@@ -34,7 +36,7 @@ static void copy_wait_oldest(void)
 NARROW(bf16)
 NARROW(f16)
 
-/* As they are stored. */
+/* Rounds to the storage type. */
 static float4 round_bf16(float4 v)
 {
     const uint2 two = narrow_bf16(v);
@@ -45,15 +47,20 @@ static float4 round_f16(float4 v)
 {
     const uint2 two = narrow_f16(v);
     float4 out;
-    __asm__("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(out.x), "=f"(out.y) : "r"(two.x));
-    __asm__("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}" : "=f"(out.z), "=f"(out.w) : "r"(two.y));
+    __asm__("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+            : "=f"(out.x), "=f"(out.y)
+            : "r"(two.x));
+    __asm__("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.f32.f16 %0, a; cvt.f32.f16 %1, b;}"
+            : "=f"(out.z), "=f"(out.w)
+            : "r"(two.y));
     return out;
 }
 #define ROUND_BF16 round_bf16
 #define ROUND_HALVES round_f16
 
 #if WIDEN
-/* The logistic function by the units of powers and reciprocals, whose errors of some 2^-22 results of 16 bits do not show. */
+/* The logistic function with approximate exponentials and reciprocals. Their relative errors of about 2^-22 do not
+ * affect 16-bit results. */
 static float logistic_of(float x)
 {
     float power, y;
@@ -82,8 +89,8 @@ static void store_f32(float4 v, __global float *to)
 #elif !WIDEN
 #include "matrix_tf32.cl"
 #else
-/* Where an element of a block lies: the pieces of a line of 64 bytes, or of a term's `lines`, change places, so that those
- * which a warp reads or writes at once lie in different banks. */
+/* The position of an element in a block. The pieces of a line of 64 bytes, or of a term's `lines`, are permuted, so
+ * that pieces that a warp reads or writes together are in different banks. */
 static int along_at(int line, int term)
 {
     return line * TILE_K + (term ^ line / 2 % 4 * PIECE);
@@ -111,7 +118,8 @@ static void load_b(fragment b, const __local ab_t *block, int line, int term, in
 #endif
 
 #if WIDEN
-/* Two lanes exchange sums, so that each has runs of 4: an even one of the first 8 columns, an odd one of the others. */
+/* Two lanes exchange sums, so that each has runs of 4: an even lane of the first 8 columns, an odd lane of the
+ * others. */
 #define STORE_RUN 4
 #define STORE_ROW(e, lane) ((lane) / 4 + (e) / 4 * 8)
 #define STORE_COLUMN(e, lane) ((lane) % 2 * 8 + (lane) % 4 / 2 * 4)

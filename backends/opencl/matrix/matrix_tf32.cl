@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The atom of NVIDIA's mma.sync for fp32: 32 x 32 sums of 16 terms, all loads of 128 bits. Each operand is rounded to tf32, to
- * nearest; FULL 1: it is the sum of two numbers of tf32, and three of their four products are added up (what is infinite gives NaN).
  *
- * Which term a slot of the instruction holds does not matter as long as a and b agree, and neither does which line is a row or a
- * column of it: lane (g, t) holds terms 4 t.. of lines 4 g.. . Instruction `step` of two takes terms 2 step.. of these; line
- * 4 g + i is row g + 8 (i % 2) of 16, or column g of 8. */
+ * The atom of NVIDIA's mma.sync for fp32: 32 x 32 sums of 16 terms, with 128-bit loads only. Each operand is rounded
+ * to nearest tf32. With FULL 1 each operand is the sum of two tf32 numbers, and three of their four products are
+ * added (infinity then gives NaN).
+ *
+ * The order of terms in the slots of an instruction does not matter if a and b agree. The same holds for the order
+ * of lines. Lane (g, t) holds terms 4 t.. of lines 4 g.. . Instruction `step` of two uses terms 2 step.. of these.
+ * Line 4 g + i is row g + 8 (i % 2) of 16, or column g of 8.
+ */
 
 #define ATOM_M 32
 #define ATOM_N 32
@@ -19,8 +22,8 @@
 
 typedef float fragment[16]; /* four terms of four lines */
 
-/* Where an element of a block lies: lines of 64 bytes, or the pieces of a term's `lines`, change places, so that the pieces which a
- * quarter of a warp reads or writes at once lie in different banks. */
+/* The position of an element in a block. Lines of 64 bytes, or the pieces of a term's `lines`, are permuted, so
+ * that pieces that a quarter of a warp reads or writes together are in different banks. */
 static int along_at(int line, int term)
 {
     return (line ^ line / 4 % 2) * TILE_K + term;
@@ -55,13 +58,14 @@ static void load_b(fragment b, const __local float *block, int line, int term, i
     load_lines(b, block, TRANS_B, TILE_N, line, term, lane);
 }
 
-/* Rounded to the 10 bits of mantissa that the unit reads, to nearest; it drops the other 13. NaN and infinity stay. */
+/* Rounds to nearest, to the 10 bits of mantissa that the unit reads; it drops the other 13. NaN and infinity are
+ * kept. */
 static float rounded(float x)
 {
     return fma(as_float(as_uint(x) & 0xFF800000u), 0x1p-11f, x);
 }
 
-/* What the unit takes of x, and the rest, which is exact. */
+/* Returns the tf32 number that the unit reads for x; the rest x - upper(x) is exact. */
 static float upper(float x)
 {
     return as_float(as_uint(rounded(x)) & ~0x1FFFu);
@@ -71,7 +75,7 @@ typedef struct parts {
     float of[16];
 } parts;
 
-/* sum += a b, of one part of each. */
+/* sum += a b, for one part of each operand. */
 static void multiply_parts(float *sum, parts a, parts b, __local uint *shown)
 {
 #pragma unroll
@@ -93,7 +97,7 @@ static void multiply_parts(float *sum, parts a, parts b, __local uint *shown)
 }
 
 #if FULL
-/* The unit drops what of a sum does not fit, so the sums of a few terms are added by other adders, which round. */
+/* The unit truncates sums, so the sums of a few terms are added by ordinary adders, which round. */
 static void multiply(float *sum, const float *a, const float *b, __local uint *shown)
 {
     parts x, y, rest_x, rest_y;

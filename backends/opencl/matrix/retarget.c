@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * PTX for sm_90 made into PTX for sm_90a, see retarget.h. */
+ *
+ * Changes PTX for sm_90 into PTX for sm_90a; see retarget.h.
+ */
 #include "backends/opencl/matrix/retarget.h"
 
 #include <ctype.h>
@@ -8,17 +10,17 @@
 
 #define TARGET ".target sm_90"
 #define MARK "//@90a "
-#define SIGN "@90a"       /* of a mark, whatever surrounds it */
-#define LIMIT ".maxnreg " /* what is marked so stands before the body that it is in */
+#define SIGN "@90a"       /* part of a mark, whatever surrounds it */
+#define LIMIT ".maxnreg " /* a marked line with this directive is moved before the body of its kernel */
 
-/* Where in a line of PTX an instruction begins that is marked; NULL: none. */
+/* Returns the start of a marked instruction in a line of PTX, or NULL. */
 static const char *marked(const char *line)
 {
     line += strspn(line, " \t");
     return strncmp(line, MARK, strlen(MARK)) == 0 ? line + strlen(MARK) : NULL;
 }
 
-/* The end of the target's name if the line says that it is sm_90. */
+/* Returns the end of the target's name if the line sets target sm_90, or NULL. */
 static const char *target_of(const char *line)
 {
     line += strspn(line, " \t");
@@ -28,7 +30,7 @@ static const char *target_of(const char *line)
     return isalnum((unsigned char)*line) || *line == '_' ? NULL : line;
 }
 
-/* Whether a kernel's body begins with this line, and not a part of it. */
+/* Returns true if this line begins the body of a kernel, not an inner block. */
 static bool begins_body(const char *line, bool *outside)
 {
     if (strstr(line, ".entry ") && strstr(line, ".entry ") < line + strcspn(line, "\n"))
@@ -38,7 +40,7 @@ static bool begins_body(const char *line, bool *outside)
     return begins;
 }
 
-/* Puts the line from `from` to `end` before `to`. */
+/* Moves the line from `from` to `end` before `to`. */
 static void move_before(char *to, char *from, const char *end)
 {
     for (; from < end; to++, from++) {
@@ -90,9 +92,9 @@ tx_status tx_cl_retarget_ptx(const char *ptx, size_t size, char **text)
         return TX_OK;
     }
     free(made);
-    return tx_fail(TX_DEVICE, targets != 1 ? "the driver's binary is no PTX for sm_90"
-                              : left       ? "the driver's PTX has a mark of sm_90a that is no line's"
-                                           : "the driver's PTX has no mark of sm_90a");
+    return tx_fail(TX_DEVICE, targets != 1 ? "the driver's binary is not PTX for sm_90"
+                              : left       ? "the driver's PTX has an sm_90a mark that does not begin a line"
+                                           : "the driver's PTX has no sm_90a mark");
 }
 
 const tx_cl_reviser tx_cl_retarget = {.option = "-DATOM=WGMMA", .version = "sm_90a 2", .revise = tx_cl_retarget_ptx};
