@@ -113,7 +113,7 @@ static tx_status open_device(int32_t index, const tx_open_options *options, tx_c
     TX_TRY(tx_cpu_self_test(kernels));
     tx_context *made = calloc(1, sizeof *made);
     if (!made)
-        return tx_fail(TX_MEMORY, "cpu: out of memory for a device");
+        return tx_fail(TX_MEMORY, "cpu: no memory for a device");
     made->threads = threads;
     made->kernels = kernels;
     *context = made;
@@ -162,7 +162,7 @@ static tx_status allocate(tx_context *context, tx_memory_kind kind, tx_memory_sp
                        bytes, tx_memory_name(kind), limit);
     tx_buffer *made = calloc(1, sizeof *made);
     if (!made)
-        return tx_fail(TX_MEMORY, "cpu: out of memory for a buffer");
+        return tx_fail(TX_MEMORY, "cpu: no memory for a buffer");
     *made = (tx_buffer){.context = context, .kind = kind, .bytes = bytes};
     if (bytes >= HUGE_PAGE) {
         made->mapped = round_up(bytes, HUGE_PAGE);
@@ -188,7 +188,7 @@ static tx_status adopt(tx_context *context, tx_memory_kind kind, void *memory, i
 {
     tx_buffer *made = calloc(1, sizeof *made);
     if (!made)
-        return tx_fail(TX_MEMORY, "cpu: out of memory for a buffer");
+        return tx_fail(TX_MEMORY, "cpu: no memory for a buffer");
     *made = (tx_buffer){.context = context, .kind = kind, .bytes = bytes, .data = memory, .adopted = true};
     context->held.bytes[kind] += bytes;
     context->traffic.allocations++;

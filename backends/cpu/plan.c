@@ -109,7 +109,7 @@ tx_status tx_cpu_prepare(tx_context *context, const tx_program *program, tx_exec
     const size_t length = (size_t)program->length;
     tx_executable *made = calloc(1, sizeof *made + length * sizeof made->call[0]);
     if (!made)
-        return tx_fail(TX_MEMORY, "cpu: out of memory for a program of %d commands", program->length);
+        return tx_fail(TX_MEMORY, "cpu: no memory for a program of %d commands", program->length);
     made->context = context;
     made->program = *program;
     int64_t most = 0;

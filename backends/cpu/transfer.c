@@ -53,7 +53,7 @@ static tx_status start(tx_cpu_transfers **transfers)
 {
     tx_cpu_transfers *t = calloc(1, sizeof *t);
     if (!t)
-        return tx_fail(TX_MEMORY, "cpu: out of memory for the transfer queue");
+        return tx_fail(TX_MEMORY, "cpu: no memory for the transfer queue");
     pthread_mutex_init(&t->mutex, NULL);
     pthread_cond_init(&t->not_empty, NULL);
     pthread_cond_init(&t->progress, NULL);
