@@ -443,13 +443,13 @@ static void cpu_choices_are_compared(void)
     assert_non_null(strstr(text, "threads\t1\n"));
     assert_ok(tx_engine_choose(one, text));
     assert_ok(tx_engine_choose(one, ""));
-    assert_refused(tx_engine_choose(two, text), TX_UNSUPPORTED, "threads 1, this one has");
+    assert_refused(tx_engine_choose(two, text), TX_UNSUPPORTED, "threads 1, this run uses");
     assert_non_null(strstr(tx_error(), "threads 2"));
     assert_non_null(strstr(tx_error(), "may differ in the last bits"));
     snprintf(changed, sizeof changed, "%scolour\tblue\n", text);
     assert_refused(tx_engine_choose(one, changed), TX_UNSUPPORTED, "colour blue");
     snprintf(changed, sizeof changed, "variant\tz80\n%s", strchr(text, '\n') + 1);
-    assert_refused(tx_engine_choose(one, changed), TX_UNSUPPORTED, "had variant z80,");
+    assert_refused(tx_engine_choose(one, changed), TX_UNSUPPORTED, "used variant z80,");
     memset(changed, 'x', sizeof changed);
     changed[sizeof changed - 1] = '\0';
     assert_refused(tx_engine_choose(one, changed), TX_UNSUPPORTED, "xxx");

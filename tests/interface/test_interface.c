@@ -186,7 +186,8 @@ static void options(void **state)
     e = (tx_engine_options){.size = sizeof e, .device = "abacus"};
     assert_refused(tx_engine_create(&e, &engine), TX_NOT_FOUND, "abacus");
     assert_refused(tx_device_get(-1, &info), TX_NOT_FOUND, "there is no device number -1");
-    assert_refused(tx_engine_choose(f->engine, "product = abacus"), TX_UNSUPPORTED, "earlier run had product = abacus");
+    assert_refused(tx_engine_choose(f->engine, "product = abacus"), TX_UNSUPPORTED,
+                   "earlier run used product = abacus");
     assert_ok(tx_comm_open(NULL, NULL, &comm));
     assert_refused(tx_model_parallel(f->model, comm, &(tx_parallel_options){.size = 1}), TX_INVALID, "size field is 1");
     tx_parallel_options p = {.size = sizeof p, .zero_stage = 4};

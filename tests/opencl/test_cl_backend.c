@@ -381,7 +381,7 @@ static void test_profile(void **state)
     assert_int_equal(scratch, 0);
     const tx_controls controls = {0};
     double seconds = 0;
-    assert_refused(be->run(executable, 0, 1, &controls, NULL), TX_INTERNAL, "bound");
+    assert_refused(be->run(executable, 0, 1, &controls, NULL), TX_INTERNAL, "bind the program");
 
     tx_buffer *memory = NULL;
     assert_ok(be->allocate(context, TX_MEMORY_ACTIVATIONS, TX_SPACE_DEVICE, 8192, &memory));

@@ -61,15 +61,15 @@ static void test_limit(void **state)
 static void test_refused(void **state)
 {
     (void)state;
-    expect_refused("", "no PTX");
-    expect_refused("\177ELF", "no PTX");
-    expect_refused(".target sm_80\n//@90a a;\n", "no PTX for sm_90");
-    expect_refused(".target sm_90a\n//@90a a;\n", "no PTX for sm_90");
-    expect_refused(".target sm_900\n//@90a a;\n", "no PTX for sm_90");
-    expect_refused(HEAD ".target sm_90\n//@90a a;\n", "no PTX for sm_90");
-    expect_refused(HEAD "mov.u32 %r1, 1;\n", "no mark");
-    expect_refused(HEAD "//@90a a;\nmov.u32 %r1, 1; //@90a b;\n", "no line's");
-    expect_refused(HEAD "//@90a a;\n/* @90a b; */\n", "no line's");
+    expect_refused("", "not PTX");
+    expect_refused("\177ELF", "not PTX");
+    expect_refused(".target sm_80\n//@90a a;\n", "not PTX for sm_90");
+    expect_refused(".target sm_90a\n//@90a a;\n", "not PTX for sm_90");
+    expect_refused(".target sm_900\n//@90a a;\n", "not PTX for sm_90");
+    expect_refused(HEAD ".target sm_90\n//@90a a;\n", "not PTX for sm_90");
+    expect_refused(HEAD "mov.u32 %r1, 1;\n", "has no sm_90a mark");
+    expect_refused(HEAD "//@90a a;\nmov.u32 %r1, 1; //@90a b;\n", "does not begin a line");
+    expect_refused(HEAD "//@90a a;\n/* @90a b; */\n", "does not begin a line");
 }
 
 static void test_asked_for(void **state)
