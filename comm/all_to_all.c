@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Blocks of any sizes from every rank to every other, by messages. */
+ *
+ * All-to-all: blocks of arbitrary sizes from every rank to every other rank, sent by messages.
+ */
 #include "comm/common.h"
 
 #include "api/base/needs.h"
 
 #include <string.h>
 
-/* A round takes two messages, one out and one in. */
+/* A round uses two messages, a send and a receive. */
 #define ROUNDS (TX_MESSAGES / 2)
 
-/* Where the block of a rank begins. */
+/* Returns the address of a rank's block. */
 static char *block_of(const void *data, const int64_t *count, int32_t rank, int64_t element)
 {
     int64_t before = 0;
@@ -18,7 +20,7 @@ static char *block_of(const void *data, const int64_t *count, int32_t rank, int6
     return (char *)(uintptr_t)data + before * element;
 }
 
-/* Begins one end of a message, where it has any data: both ends know. */
+/* Begins one side of a message. Empty blocks need no message; both ranks know their size. */
 static tx_status begin(tx_comm *comm, const tx_all_to_all *a, bool out, int32_t other, int32_t *request)
 {
     const int64_t *count = out ? a->out_count : a->in_count, element = (int64_t)tx_dtype_size(a->dtype);
@@ -31,8 +33,9 @@ static tx_status begin(tx_comm *comm, const tx_all_to_all *a, bool out, int32_t 
     return message.count == 0 ? TX_OK : comm->table->begin_message(comm, &message, request);
 }
 
-/* Round i: to the rank i places on, from the one i places before. In each round every rank is called for once, so no
- * rank is flooded, and all calls of a batch of rounds come before anything is waited for. */
+/* In round i each rank sends to the rank i places after it and receives from the rank i places before it. Each rank
+ * receives one message per round, so no rank is overloaded. All messages of a batch of rounds begin before the
+ * first wait. */
 static tx_status make_rounds(tx_comm *comm, const tx_all_to_all *a, int32_t first, int32_t end)
 {
     int32_t request[2 * ROUNDS], requests = 0;
@@ -57,7 +60,7 @@ tx_status tx_comm_all_to_all(tx_comm *comm, const tx_all_to_all *a)
     for (int32_t r = 0; r < comm->size; r++)
         TX_TRY(tx_comm_check_block(a, r));
     if (a->out_count[own] != a->in_count[own])
-        return tx_fail(TX_INVALID, "all_to_all: a rank sends itself %lld elements and takes %lld",
+        return tx_fail(TX_INVALID, "all_to_all: a rank sends itself %lld elements but receives %lld",
                        (long long)a->out_count[own], (long long)a->in_count[own]);
     if (a->in_count[own] > 0)
         memcpy(block_of(a->in, a->in_count, own, element), block_of(a->out, a->out_count, own, element),

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The contract between the engine and a communicator: the ranks that train together. `self` is one rank and does all of
- * it for real; `mpi` is many. The engine and the trainer see this header only.
+ * The interface between the engine and a communicator, which connects the ranks that train together. The
+ * communicator `self` has one rank and runs every operation. The communicator `mpi` has many ranks. The engine and
+ * the trainer include only this header.
  *
- * Every rank begins the same transfers in the same order. Sums go in one order, that of the
- * pairwise tree over the ranks, (0 + 1) + (2 + 3) and so on (tx_comm_split), whatever the timing and wherever the ranks
- * are: the bits depend on the number of ranks alone. A transfer is in place, on host memory.
+ * Every rank begins the same transfers in the same order. Sums are always evaluated in the order of a pairwise tree
+ * over the ranks: (0 + 1) + (2 + 3) and so on (tx_comm_split). The bits of a sum therefore depend only on the number
+ * of ranks, not on timing or on the placement of ranks. A transfer works in place on host memory.
  *
- * Ranks of one host reach each other's memory where it was given by `window`: there the sum of a range is made slice by
- * slice, each rank one slice of all ranks' ranges, without a message. What leaves a host, and everything outside
- * windows, goes by messages. TX_COMM_SHM in the environment is the most ranks of a host that share memory: 0 switches
- * windows off (as NCCL_P2P_DISABLE=1 does for NCCL), 2 lets four ranks of one host work as two hosts of two do.
+ * The ranks of a host share memory that `window` allocated. For data in a window, each rank sums one slice of the
+ * ranges of all ranks, without messages. Traffic between hosts, and all data outside windows, uses messages. The
+ * environment variable TX_COMM_SHM limits how many ranks of a host share memory. 0 disables shared memory (as
+ * NCCL_P2P_DISABLE=1 does for NCCL); 2 makes four ranks of one host behave like two hosts with two ranks each.
  *
- * One thread at a time calls these functions, but for `tell`, `hear`, `laggard` and `leave`, which another one may
- * call.
+ * Only one thread at a time may call these functions. Exceptions are `tell`, `hear`, `laggard` and `leave`, which
+ * another thread may call.
  */
 #ifndef TX_COMM_H
 #define TX_COMM_H
@@ -21,12 +22,12 @@
 #include "tx.h"
 
 /* X(NAME, "name") */
-#define TX_COLLECTIVE_MAP(X)                                                                          \
-    X(ALL_REDUCE, "all_reduce")         /* every rank gets the sum */                                 \
-    X(REDUCE_SCATTER, "reduce_scatter") /* rank r gets the sum in its shard; the rest is undefined */ \
-    X(ALL_GATHER, "all_gather")         /* every rank gets every rank's shard */                      \
-    X(BROADCAST, "broadcast")           /* every rank gets what root has */                           \
-    X(BARRIER, "barrier")               /* of no data */
+#define TX_COLLECTIVE_MAP(X)                                                                              \
+    X(ALL_REDUCE, "all_reduce")         /* every rank receives the sum */                                 \
+    X(REDUCE_SCATTER, "reduce_scatter") /* rank r receives the sum in its shard; the rest is undefined */ \
+    X(ALL_GATHER, "all_gather")         /* every rank receives every rank's shard */                      \
+    X(BROADCAST, "broadcast")           /* every rank receives the data of root */                        \
+    X(BARRIER, "barrier")               /* transfers no data */
 
 typedef enum tx_collective {
 #define X(name, text) TX_##name,
@@ -37,150 +38,156 @@ typedef enum tx_collective {
 
 typedef struct tx_transfer {
     tx_collective kind;
-    tx_dtype dtype; /* F32, BF16 (summed in fp32, rounded once) or I32 (wraps round) */
-    tx_dtype wire;  /* BF16: what each host adds to a sum of F32 data is rounded to 16 bits, that is summed in fp32, and
-                       the sum is rounded again for everybody; not where no data leave a host, nor in what is no sum.
-                       Else the same as dtype */
-    int32_t root;   /* of BROADCAST */
-    int32_t bucket; /* what messages call it; -1: none */
-    void *data;     /* in a window at the same place on all ranks, or outside windows on all */
-    int64_t count;  /* elements; may pass 2^31 */
-    /* Of ALL_GATHER: by rank, and one more, where its shard begins; all ranks give the same numbers, which belong to
-     * the transfer as its data do. NULL: tx_comm_shard's. */
+    tx_dtype dtype; /* F32, BF16 (summed in fp32 and rounded once) or I32 (wraps on overflow) */
+    tx_dtype wire;  /* usually equal to dtype. BF16 with F32 data: each host's contribution to a sum is rounded to 16
+                       bits, the sum is computed in fp32 and rounded again. Ignored if all ranks share memory, and for
+                       kinds without a sum */
+    int32_t root;   /* root of a BROADCAST */
+    int32_t bucket; /* bucket number in status messages; -1 if none */
+    void *data;     /* in a window at the same offset on all ranks, or outside windows on all ranks */
+    int64_t count;  /* elements; may exceed 2^31 */
+    /* For ALL_GATHER: the first element of each rank's shard, and the end of the last. All ranks pass the same
+     * numbers; they must live as long as the data. NULL means the shards of tx_comm_shard. */
     const int64_t *shard;
 } tx_transfer;
 
-/* What one rank sends to another, which calls for it. Two ranks know it by its number: messages of one number arrive in
- * the order in which they began, those of others when they come. */
+/* A message from one rank to another. The receiver must begin it too. Both ranks identify it by its number:
+ * messages of the same number arrive in the order in which they began; messages of different numbers may overtake
+ * each other. */
 typedef struct tx_message {
-    bool out; /* to `other`, or from it */
+    bool out; /* true: sent to `other`; false: received from it */
     int32_t other, number;
-    void *data; /* outside windows or in them; only read where it goes out */
+    void *data; /* inside or outside windows; only read if `out` is true */
     int64_t count;
     tx_dtype dtype; /* F32, BF16, F16 or I32 */
 } tx_message;
 
-/* Messages of a rank on their way at most, and their numbers, 0 to the last but one. */
+/* Limit of outstanding messages per rank, and of message numbers (0 to TX_MESSAGE_NUMBERS - 1). */
 enum { TX_MESSAGES = 32, TX_MESSAGE_NUMBERS = 1 << 14 };
 
-/* Shards: elements first .. next rank's first - 1 of `count`. They begin on multiples of TX_PARAM_BLOCK. */
+/* Returns the first element of a rank's shard of `count` elements. The shard ends before the first element of the
+ * next rank. Shards begin at multiples of TX_PARAM_BLOCK. */
 int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank);
-/* The tree of sums: [first, first + count) is the sum of its first tx_comm_split(count) ranks plus that of the others.
- * The largest power of two below count. */
+/* Defines the tree of sums: the sum over `count` ranks is the sum over the first tx_comm_split(count) of them plus
+ * the sum over the others. Returns the largest power of two below count. */
 int32_t tx_comm_split(int32_t count);
 
 typedef struct tx_comm tx_comm;
 typedef struct tx_queue tx_queue;
 typedef struct tx_heartbeat tx_heartbeat;
 
-/* A rank, as another one sees it. */
+/* A rank, as seen by another rank. */
 typedef struct tx_comm_rank {
-    int32_t host;  /* number of its host; hosts are numbered by their lowest ranks */
-    char name[64]; /* of the host */
+    int32_t host;  /* index of its host; hosts are numbered in the order of their lowest ranks */
+    char name[64]; /* name of the host */
 } tx_comm_rank;
 
-/* A rank that another one waits for. */
+/* A rank that another rank is waiting for. */
 typedef struct tx_comm_laggard {
     int32_t rank;
-    int32_t bucket; /* of the transfer that it did not reach; -1: none */
+    int32_t bucket; /* bucket of the transfer that it has not reached; -1 if none */
 } tx_comm_laggard;
 
-/* What a rank last told of itself. */
+/* The last status that a rank sent. */
 typedef struct tx_comm_peer {
-    int64_t beats;     /* how often it was heard: another number says that its process lives */
-    int64_t step;      /* the last that it has done; -1: none */
-    int32_t waits_for; /* a rank, -1: none */
+    int64_t beats;     /* number of received datagrams; a change shows that the process is alive */
+    int64_t step;      /* last completed step; -1 if none */
+    int32_t waits_for; /* rank that it waits for; -1 if none */
     char doing[96];    /* "training", "reading book.txt (43 %)" */
 } tx_comm_peer;
 
-/* What moved since the communicator was opened. */
+/* Traffic since the communicator was opened. */
 typedef struct tx_comm_traffic {
     int64_t sent;          /* bytes sent by messages */
     int64_t shared;        /* bytes read from or written to other ranks' windows */
-    double moving, waited; /* seconds that transfers took, and that wait() kept its caller */
+    double moving, waited; /* seconds that transfers took, and seconds that wait() blocked its caller */
 } tx_comm_traffic;
 
 typedef struct tx_comm_table {
     const char *name; /* "self", "mpi" */
 
-    /* Joins the ranks. Fails when the launcher started more ranks than this communicator sees, naming
-     * the launcher to use. */
+    /* Joins the ranks. Fails if the launcher started more ranks than this communicator sees; the message names the
+     * launcher to use. */
     tx_status (*open)(int *argc, char ***argv, tx_comm **comm);
     void (*close)(tx_comm *comm);
-    /* tx_comm_sub, of a colour of 0 or more. The new one tells and hears nothing: `laggard` of the one that was opened
-     * speaks for it too. */
+    /* See tx_comm_sub; the colour is at least 0. The new communicator has no heartbeat. `laggard` of the
+     * communicator that was opened also covers its subgroups. */
     tx_status (*sub)(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub);
 
-    /* Collective: zeroed memory, page-aligned, of the same size on every rank; it goes when the communicator is closed.
-     * Private memory where the ranks share none. MEMORY says what the host lacks. */
+    /* Collective. Allocates zeroed, page-aligned memory of the same size on every rank. It is freed when the
+     * communicator is closed. Without shared memory it is private. On failure with TX_MEMORY the message names the
+     * resource that the host lacks. */
     tx_status (*window)(tx_comm *comm, int64_t bytes, void **memory);
 
-    /* Starts a transfer; its data belong to it until wait() has returned. Requests are waited for in the order they
-     * began. Blocking is begin and wait (tx_comm_run). */
+    /* Starts a transfer. The transfer owns its data until wait() has returned. Requests must be waited for in the
+     * order in which they began. tx_comm_run is the blocking form. */
     tx_status (*begin)(tx_comm *comm, const tx_transfer *transfer, int32_t *request);
     tx_status (*wait)(tx_comm *comm, int32_t request);
-    /* Whether a thread of the communicator makes the transfers as soon as they begin, or wait() does; at first wait()
-     * does. Nothing may be outstanding. The results are the same. */
+    /* Selects whether a thread of the communicator executes transfers as soon as they begin, or wait() executes
+     * them. The default is wait(). No transfer may be outstanding. The results are the same. */
     tx_status (*background)(tx_comm *comm, bool on);
 
-    /* From one rank to another: the data belong to the message until wait_message() has returned. Messages are waited
-     * for in any order; who waits for one moves all on that this rank has begun. A receiver need not have begun when
-     * the sender does, but a sender may wait for it. Not beside transfers that a thread makes in the background. */
+    /* Starts a message between two ranks. The message owns its data until wait_message() has returned. Messages may
+     * be waited for in any order. A thread that waits for one message makes progress on all that this rank has
+     * begun. The receiver may begin after the sender, and a sender may have to wait for it. Messages must not run
+     * concurrently with transfers of the background thread. */
     tx_status (*begin_message)(tx_comm *comm, const tx_message *message, int32_t *request);
     tx_status (*wait_message)(tx_comm *comm, int32_t request);
 
     void (*traffic)(const tx_comm *comm, tx_comm_traffic *traffic);
-    /* Tells the others that the process of this rank lives, which step it has done (-1: none) and what it does. */
+    /* Sends a heartbeat with the last completed step (-1 if none) and the current activity to the other ranks. */
     void (*tell)(tx_comm *comm, int64_t step, const char *doing);
-    /* What another rank told; false where it was never heard. Rank 0 hears all, the others hear rank 0. Of the thread
-     * that tells. */
+    /* Returns the last heartbeat of another rank; false if none has arrived. Rank 0 receives the heartbeats of all
+     * ranks; the other ranks receive those of rank 0. Call it from the thread that calls `tell`. */
     bool (*hear)(tx_comm *comm, int32_t rank, tx_comm_peer *peer);
-    /* The rank that the oldest transfer waits for; false when none waits for another. */
+    /* Returns the rank that the oldest transfer waits for; false if it waits for none. */
     bool (*laggard)(tx_comm *comm, tx_comm_laggard *laggard);
-    /* Optional: the last that a process does before it leaves with an exit status other than 0, whether or not the
-     * communicator has been closed: launchers may lose the status (MPICH's often ends with 0). Any thread may call. */
+    /* Optional. Call it last before a process exits with a nonzero status, even if the communicator has been
+     * closed. Launchers may otherwise lose the status (MPICH's launcher often returns 0). Any thread may call it. */
     void (*leave)(void);
-    /* Optional: the library's own all-reduce of F32 data out of place, for comparison. */
+    /* Optional. The library's own out-of-place all-reduce of F32 data, for comparison. */
     tx_status (*peer_all_reduce)(tx_comm *comm, const float *data, float *sum, int64_t count);
 } tx_comm_table;
 
-/* What every communicator begins with. */
+/* The first member of every communicator. */
 struct tx_comm {
     const tx_comm_table *table;
     int32_t rank, size;
-    int32_t local_rank, local_size; /* among the ranks of this host */
-    const tx_comm_rank *ranks;      /* all of them */
-    tx_queue *queue;                /* of transfers that have begun */
-    tx_heartbeat *heartbeat;        /* NULL: none, of one rank or a group */
+    int32_t local_rank, local_size; /* index among the ranks of this host, and their number */
+    const tx_comm_rank *ranks;      /* all ranks, in order */
+    tx_queue *queue;                /* transfers that have begun */
+    tx_heartbeat *heartbeat;        /* heartbeat; NULL for one rank and for subgroups */
 };
 
-/* The communicator of this process: mpi where it was built in and a launcher says that it started several ranks, else
- * self. */
+/* Returns the communicator of this process: `mpi` if TX was built with it and a launcher announces several ranks,
+ * else `self`. */
 const tx_comm_table *tx_comm_default(void);
 const tx_comm_table *tx_comm_self(void);
 
-/* Makes one transfer and waits for it; others must not be outstanding. */
+/* Executes one transfer and waits for it. No other transfer may be outstanding. */
 tx_status tx_comm_run(tx_comm *comm, const tx_transfer *transfer);
-/* The same for data whose wire type is their own. `root` matters to BROADCAST alone. */
+/* Like tx_comm_run, with wire type equal to dtype. Only BROADCAST uses `root`. */
 tx_status tx_comm_collect(tx_comm *comm, tx_collective kind, void *data, int64_t count, tx_dtype dtype, int32_t root);
-/* Blocks of any sizes from every rank to every other. Those of a rank lie one behind the other in the order of the
- * ranks that they go to, and so do those that come to it, by the ranks that they are of. */
+/* Blocks of arbitrary sizes from every rank to every other rank. In `out` the blocks are contiguous, ordered by
+ * destination rank; in `in` they are ordered by source rank. */
 typedef struct tx_all_to_all {
-    const void *out;          /* only read; apart from `in` */
-    const int64_t *out_count; /* elements to each rank, itself included; 0: nothing is sent */
+    const void *out;          /* only read; must not overlap `in` */
+    const int64_t *out_count; /* elements for each rank, including this one; 0 sends nothing */
     void *in;
-    const int64_t *in_count; /* from each rank: what that one has as out_count of this one */
+    const int64_t *in_count; /* elements from each rank; equals that rank's out_count for this rank */
     tx_dtype dtype;          /* F32, BF16, F16 or I32 */
 } tx_all_to_all;
-/* Every rank calls it. Messages of number 0 (begin_message) of the communicator, of which none may be on their way;
- * what stays on the rank is copied. INVALID where a count or a type cannot be. */
+/* Collective. Uses messages of number 0 (begin_message) of the communicator; none of these may be outstanding. The
+ * block of the rank itself is copied. Returns INVALID for an impossible count or type. */
 tx_status tx_comm_all_to_all(tx_comm *comm, const tx_all_to_all *all_to_all);
-/* Each rank's record of `bytes` (a multiple of 4) in records[rank] of all of them: puts everybody's there. */
+/* Collective. Every rank has filled records[rank], `bytes` bytes each (a multiple of 4); afterwards all ranks have
+ * all records. */
 tx_status tx_comm_share(tx_comm *comm, void *records, size_t bytes);
-/* The records of all ranks, by rank; this one's is `mine`, of `bytes` (a multiple of 4). The caller frees them. NULL if
- * that failed, with `status` set. All ranks call it. */
+/* Collective. Returns the records of all ranks, ordered by rank. `mine` is the record of this rank, `bytes` bytes
+ * (a multiple of 4). The caller frees the result. Returns NULL and sets `status` on failure. */
 void *tx_comm_gather(tx_comm *comm, const void *mine, size_t bytes, tx_status *status);
-/* Fails on all ranks if it failed on one, which the others name: "rank R could not WHAT". All ranks call it. */
+/* Collective. Fails on all ranks if `status` is an error on any rank. The other ranks then report "rank R could not
+ * WHAT". */
 tx_status tx_comm_agree(tx_comm *comm, tx_status status, const char *what);
 
 #endif

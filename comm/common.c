@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What every communicator needs: argument checks, the launcher's environment. */
+ *
+ * Functions that every communicator needs: argument checks, small collectives, and the launcher's environment.
+ */
 #include "comm/common.h"
 
 #include <inttypes.h>
@@ -14,13 +16,13 @@ static const char *kind_name(tx_collective kind)
         TX_COLLECTIVE_MAP(X)
 #undef X
     };
-    return (unsigned)kind < TX_COLLECTIVE_COUNT ? names[kind] : "a transfer of no kind";
+    return (unsigned)kind < TX_COLLECTIVE_COUNT ? names[kind] : "unknown transfer";
 }
 
 static tx_status check_data(const char *call, const void *data, int64_t count, tx_dtype dtype)
 {
     if (dtype != TX_F32 && dtype != TX_BF16 && dtype != TX_I32)
-        return tx_fail(TX_INVALID, "%s: type %s is not among F32, BF16 and I32", call, tx_dtype_name(dtype));
+        return tx_fail(TX_INVALID, "%s: type %s is not supported; use F32, BF16 or I32", call, tx_dtype_name(dtype));
     if (count < 0 || count > INT64_MAX / (int64_t)tx_dtype_size(dtype))
         return tx_fail(TX_INVALID, "%s: %" PRId64 " elements are out of range", call, count);
     if (!data && count > 0)
@@ -40,7 +42,8 @@ tx_status tx_comm_check(const tx_comm *comm, const tx_transfer *t)
         return tx_fail(TX_INVALID, "%s: %s cannot be sent as %s", call, tx_dtype_name(t->dtype),
                        tx_dtype_name(t->wire));
     if (t->kind == TX_BROADCAST && (t->root < 0 || t->root >= comm->size))
-        return tx_fail(TX_INVALID, "%s: there is no rank %" PRId32 " among %" PRId32, call, t->root, comm->size);
+        return tx_fail(TX_INVALID, "%s: rank %" PRId32 " is out of range; there are %" PRId32 " ranks", call, t->root,
+                       comm->size);
     return TX_OK;
 }
 
@@ -48,11 +51,10 @@ tx_status tx_comm_check_message(const tx_comm *comm, const tx_message *m)
 {
     static const char call[] = "begin_message";
     if (m->number < 0 || m->number >= TX_MESSAGE_NUMBERS)
-        return tx_fail(TX_INVALID, "%s: number %" PRId32 " is not among 0..%d", call, m->number,
-                       TX_MESSAGE_NUMBERS - 1);
+        return tx_fail(TX_INVALID, "%s: number %" PRId32 " is outside 0..%d", call, m->number, TX_MESSAGE_NUMBERS - 1);
     TX_TRY(check_data(call, m->data, m->count, m->dtype == TX_F16 ? TX_BF16 : m->dtype));
     if (m->other < 0 || m->other >= comm->size || m->other == comm->rank)
-        return tx_fail(TX_INVALID, "%s: rank %" PRId32 " is no other of the %" PRId32 " ranks", call, m->other,
+        return tx_fail(TX_INVALID, "%s: rank %" PRId32 " is not another one of the %" PRId32 " ranks", call, m->other,
                        comm->size);
     return TX_OK;
 }
@@ -100,7 +102,7 @@ void *tx_comm_gather(tx_comm *comm, const void *mine, size_t bytes, tx_status *s
 
 tx_status tx_comm_agree(tx_comm *comm, tx_status status, const char *what)
 {
-    enum { GROUP = 64 }; /* ranks at a time: no memory is needed, which a rank may have failed for */
+    enum { GROUP = 64 }; /* ranks at a time; needs no allocation, which may be the failure itself */
     const tx_status own = status;
     for (int32_t first = 0; first < comm->size; first += GROUP) {
         int32_t outcome[GROUP] = {0};
@@ -130,9 +132,9 @@ int32_t tx_comm_split(int32_t count)
     return split;
 }
 
-/* How launchers tell a process how many ranks there are, and which it is: those of MPI, and others (torchrun,
- * accelerate and deepspeed are the last), whose processes MPI sees as one each. Open MPI's comes first: under Slurm its
- * daemons are themselves started by srun. */
+/* Environment variables by which launchers announce the number of ranks and the rank of a process. The last entry
+ * is for launchers other than MPI's (torchrun, accelerate, deepspeed); to MPI each of their processes is a job of one
+ * rank. Open MPI comes first, because under Slurm srun starts its daemons. */
 static const struct {
     const char *size, *rank;
 } launchers[] = {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"},
@@ -144,7 +146,7 @@ static const struct {
                  {"JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"},
                  {"WORLD_SIZE", "RANK"}};
 
-/* The place of the launcher in the list, and its number of ranks; -1: there is none. */
+/* Returns the index of the launcher in the list, and its number of ranks; -1 if there is none. */
 static int32_t find_launcher(int32_t *ranks)
 {
     for (int32_t i = 0; i < (int32_t)(sizeof launchers / sizeof launchers[0]); i++) {
@@ -175,7 +177,7 @@ int32_t tx_launcher_rank(void)
     return text && end != text && rank >= 0 && rank < ranks ? (int32_t)rank : -1;
 }
 
-/* The command line of this process, as a shell takes it; "PROGRAM" where the system does not tell. */
+/* Writes the command line of this process with shell quoting; "PROGRAM" if it is unavailable. */
 static void own_command(char *text, size_t size)
 {
     static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-+=./:,@%";
@@ -206,7 +208,7 @@ tx_status tx_launcher_check(int32_t size, const char *advice, bool with_line)
     }
     return tx_fail(TX_UNSUPPORTED,
                    "the launcher started %" PRId32
-                   " ranks (%s) but this process sees one: %s%s (for one process alone, "
-                   "without %s in the environment)",
+                   " ranks (%s) but this process sees one: %s%s (to run a single process, "
+                   "remove %s from the environment)",
                    ranks, variable, advice, line, variable);
 }

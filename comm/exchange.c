@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Transfers between groups of ranks: who sends what to whom, chunk by chunk. */
+ *
+ * Transfers between groups of ranks: messages and sums, chunk by chunk (exchange.h).
+ */
 #include "comm/exchange.h"
 #include "comm/common.h"
 
@@ -7,41 +9,41 @@
 #include <string.h>
 
 enum {
-    LANES = 3,          /* chunks on the way */
-    BUFFERS = 32 << 20, /* bytes of all buffers, where chunks do not get smaller than the least */
-    LEAST_CHUNK = 1024, /* elements */
-    MOST_CHUNK = 1 << 17,
+    LANES = 3,          /* chunks in progress */
+    BUFFERS = 32 << 20, /* bytes of all buffers, unless the minimum chunk needs more */
+    MIN_CHUNK = 1024,   /* elements */
+    MAX_CHUNK = 1 << 17,
 };
 
-/* Buffers of one chunk; an element has 4 bytes at most. */
+/* Buffers of one chunk, with 4 bytes per element. */
 typedef struct lane {
-    char *addends; /* for the own piece: the nodes of the other groups, by group */
-    char *own;     /* and of this one, where they are rounded before they are added */
-    char *result;  /* rounded */
-    char *nodes;   /* for other pieces: this group's nodes, by piece */
-    char *results; /* and what became of them, rounded */
+    char *addends; /* this rank's piece: node sums of the other groups, by group */
+    char *own;     /* this rank's piece: node sums of its own group, if they are rounded before the addition */
+    char *result;  /* this rank's piece: the rounded result */
+    char *nodes;   /* other pieces: node sums of this group, by piece */
+    char *results; /* other pieces: their rounded results */
 } lane;
 
 struct tx_exchange {
     const tx_layout *layout;
     tx_transport *transport;
     tx_group *group;
-    int32_t mine;   /* group */
+    int32_t mine;   /* index of this rank's group */
     int32_t *piece; /* owners of the other groups' pieces that this rank handles */
     int32_t pieces;
     int32_t chunk; /* elements */
     char *buffers;
     lane lane[LANES];
-    tx_term *term; /* room for as many as ranks */
-    void **out;    /* room for as many as members, and one */
+    tx_term *term; /* capacity: number of ranks */
+    void **out;    /* capacity: number of group members plus one */
     tx_waiter waiter;
-    /* The present transfer. */
+    /* The current transfer. */
     const tx_transfer *transfer;
     char *const *segment;
     tx_comm_traffic *traffic;
-    bool sums, spreads;    /* steps 1 and 3 */
-    tx_dtype node, result; /* types in which nodes and results are sent */
-    int64_t bytes;         /* of an element of the data */
+    bool sums, spreads;    /* steps 1 and 3 are needed */
+    tx_dtype node, result; /* types in which node sums and results are sent */
+    int64_t bytes;         /* bytes of a data element */
 };
 
 static int32_t others(const tx_exchange *e)
@@ -49,7 +51,7 @@ static int32_t others(const tx_exchange *e)
     return e->layout->groups - 1;
 }
 
-/* ---- Making --------------------------------------------------------------------------------------------- */
+/* ---- Creation -------------------------------------------------------------------------------- */
 
 void tx_exchange_free(tx_exchange *exchange)
 {
@@ -59,12 +61,12 @@ void tx_exchange_free(tx_exchange *exchange)
     free(exchange);
 }
 
-/* Cuts the buffers; the same chunk on all ranks, whatever the sizes of their groups. */
+/* Allocates the buffers. The chunk has the same size on all ranks, regardless of the sizes of their groups. */
 static tx_status make_buffers(tx_exchange *e)
 {
     const tx_layout *l = e->layout;
-    const int64_t nodes = l->most_nodes, most = l->size; /* pieces at most: those of all ranks */
-    int32_t pieces = 0;                                  /* that a rank handles for other groups, at most */
+    const int64_t nodes = l->most_nodes, most = l->size; /* pieces: one per rank */
+    int32_t pieces = 0; /* maximum number of pieces that a rank handles for other groups */
     for (int32_t r = 0; r < l->size; r++) {
         int32_t handled = 0;
         for (int32_t owner = 0; owner < most; owner++)
@@ -73,7 +75,7 @@ static tx_status make_buffers(tx_exchange *e)
     }
     const int64_t parts = l->node_count + nodes + 1 + pieces * nodes + pieces;
     int64_t chunk = BUFFERS / (int64_t)(LANES * parts * 4);
-    chunk = chunk < LEAST_CHUNK ? LEAST_CHUNK : chunk > MOST_CHUNK ? MOST_CHUNK : chunk;
+    chunk = chunk < MIN_CHUNK ? MIN_CHUNK : chunk > MAX_CHUNK ? MAX_CHUNK : chunk;
     e->chunk = (int32_t)(chunk / TX_PARAM_BLOCK * TX_PARAM_BLOCK);
     const size_t part = (size_t)e->chunk * 4;
     e->buffers = malloc(LANES * (size_t)parts * part);
@@ -114,7 +116,7 @@ tx_status tx_exchange_create(const tx_layout *layout, tx_transport *transport, t
     return status;
 }
 
-/* Slots of a lane: nodes that arrive, nodes that leave, results that leave, results that arrive. */
+/* A lane has slots for incoming nodes, outgoing nodes, outgoing results and incoming results, in this order. */
 static int32_t lane_slots(const tx_exchange *e)
 {
     return 2 * (others(e) + e->pieces);
@@ -130,9 +132,9 @@ int64_t tx_exchange_message(const tx_exchange *exchange)
     return (int64_t)exchange->layout->most_nodes * exchange->chunk * 4;
 }
 
-/* ---- Waiting ---------------------------------------------------------------------------------------------- */
+/* ---- Waiting --------------------------------------------------------------------------------- */
 
-/* For the messages in these slots. */
+/* Waits for the messages in these slots. */
 static tx_status wait_for(tx_exchange *e, int32_t first, int32_t count)
 {
     int32_t missing = -1;
@@ -144,7 +146,7 @@ static tx_status wait_for(tx_exchange *e, int32_t first, int32_t count)
     return status;
 }
 
-/* Each group's first rank tells all the others, so that whoever waits knows for whom. */
+/* The first rank of each group sends to those of all others. The waits therefore name the missing rank. */
 tx_status tx_exchange_barrier(tx_exchange *e)
 {
     const tx_layout *l = e->layout;
@@ -163,13 +165,13 @@ tx_status tx_exchange_barrier(tx_exchange *e)
     return TX_OK;
 }
 
-/* ---- The parts of a transfer -------------------------------------------------------------------------------- */
+/* ---- Parts of a transfer --------------------------------------------------------------------- */
 
-/* Chunk k of an owner's piece. */
+/* Returns chunk k of an owner's piece. */
 static tx_piece chunk_of(const tx_exchange *e, int32_t owner, int64_t k)
 {
     tx_piece p = tx_layout_piece(e->layout, e->transfer, owner);
-    if (e->layout->groups == 1) /* nothing is sent: one chunk */
+    if (e->layout->groups == 1) /* nothing is sent, so the piece is one chunk */
         return p;
     int64_t at = k * e->chunk;
     int64_t left = p.count > at ? p.count - at : 0;
@@ -186,24 +188,24 @@ static bool root_in(const tx_exchange *e, int32_t group)
     return e->transfer->kind == TX_BROADCAST && e->layout->group[e->transfer->root] == group;
 }
 
-/* Whether `group` sends an owner elsewhere something to begin with, and whether an owner sends it the result. */
-static bool gives(const tx_exchange *e, int32_t group)
+/* Returns true if `group` sends data to an owner in another group (step 1). */
+static bool sends_addend(const tx_exchange *e, int32_t group)
 {
     return e->sums || root_in(e, group);
 }
 
-static bool takes(const tx_exchange *e, int32_t group)
+static bool receives_result(const tx_exchange *e, int32_t group)
 {
     return e->spreads && !root_in(e, group);
 }
 
-/* How many elements a group's part of an addend has. */
+/* Returns the number of elements in a group's contribution. */
 static int64_t addend_count(const tx_exchange *e, int32_t group, tx_piece p)
 {
     return e->sums ? e->layout->nodes[group] * p.count : p.count;
 }
 
-/* Where group g's addends lie in a lane. */
+/* Returns the address of the addends of a group in a lane. */
 static char *addends_of(const tx_exchange *e, const lane *s, int32_t group, tx_piece p)
 {
     int64_t before = 0;
@@ -232,8 +234,8 @@ static void sum_nodes(tx_exchange *e, tx_piece p, char *buffer)
     }
 }
 
-/* The terms of the whole sum: the data of this group's ranks, or its nodes where they are rounded, and the others'
- * nodes. */
+/* Collects the terms of the whole sum: the nodes of the other groups, and the data of this group's ranks. If nodes
+ * are rounded, this group's nodes are used for its data. */
 static int32_t all_terms(tx_exchange *e, const lane *s, tx_piece p)
 {
     const int64_t step = p.count * (int64_t)tx_dtype_size(e->node);
@@ -250,7 +252,8 @@ static int32_t all_terms(tx_exchange *e, const lane *s, tx_piece p)
     return terms;
 }
 
-/* Where a chunk goes: the segments of the group, but for the one that it is copied from (a place, -1: none). */
+/* Collects the destinations of a chunk: the segments of the group. `except` is the place of the source segment, or
+ * -1. */
 static int32_t segments(tx_exchange *e, tx_piece p, int32_t except)
 {
     int32_t outs = 0;
@@ -261,7 +264,7 @@ static int32_t segments(tx_exchange *e, tx_piece p, int32_t except)
     return outs;
 }
 
-/* Which of the group's segments has a result first: root's, or that of the piece's handler. */
+/* Returns the place of the group's segment that receives a result first: that of root or of the handler. */
 static int32_t source_of(const tx_exchange *e)
 {
     return root_in(e, e->mine) ? e->layout->place[e->transfer->root] : e->group->place;
@@ -275,15 +278,15 @@ static void copy_from(tx_exchange *e, int32_t place, tx_piece p)
     tx_comm_sum(&from, 1, e->out, outs, p.count, e->transfer->dtype);
 }
 
-/* ---- The steps ---------------------------------------------------------------------------------------------- */
+/* ---- Steps ----------------------------------------------------------------------------------- */
 
-/* Where the slots of chunk k begin. */
+/* Returns the first slot of chunk k. */
 static int32_t slot_of(const tx_exchange *e, int64_t k)
 {
     return (int32_t)(k % LANES) * lane_slots(e);
 }
 
-/* A group's number among the others. */
+/* Returns a group's index among the other groups. */
 static int32_t number_of(const tx_exchange *e, int32_t group)
 {
     return group < e->mine ? group : group - 1;
@@ -305,20 +308,21 @@ static tx_status send_to(tx_exchange *e, const void *data, int64_t bytes, int32_
     return tx_transport_send(e->transport, data, bytes, to, tag, slot);
 }
 
-/* Where the result of another group's piece arrives: at its place, unless it was rounded on the way. */
+/* Returns the address at which the result of another group's piece arrives: its final place, or a buffer if it is
+ * rounded. */
 static char *result_of(const tx_exchange *e, int64_t k, int32_t i, tx_piece p)
 {
     return is_rounded(e) ? e->lane[k % LANES].results + (size_t)i * (size_t)e->chunk * 4
                          : data_of(e, e->group->place, p);
 }
 
-/* What other groups give to the own piece is called for. */
-static tx_status call_for(tx_exchange *e, int64_t k)
+/* Posts receives for the contributions of other groups to this rank's piece. */
+static tx_status post_receives(tx_exchange *e, int64_t k)
 {
     const lane *s = &e->lane[k % LANES];
     const tx_piece p = chunk_of(e, e->transport->rank, k);
     for (int32_t g = 0; g < e->layout->groups && p.count > 0; g++) {
-        if (g == e->mine || !gives(e, g))
+        if (g == e->mine || !sends_addend(e, g))
             continue;
         void *to = e->sums ? addends_of(e, s, g, p) : data_of(e, e->group->place, p);
         TX_TRY(tx_transport_receive(e->transport, to, bytes_of(addend_count(e, g, p), e->node),
@@ -328,8 +332,8 @@ static tx_status call_for(tx_exchange *e, int64_t k)
     return TX_OK;
 }
 
-/* What this group gives to others' pieces is sent, and the results are called for. */
-static tx_status give(tx_exchange *e, int64_t k)
+/* Sends this group's contributions to pieces of other owners, and posts receives for the results. */
+static tx_status send_addends(tx_exchange *e, int64_t k)
 {
     const lane *s = &e->lane[k % LANES];
     for (int32_t i = 0; i < e->pieces; i++) {
@@ -342,17 +346,17 @@ static tx_status give(tx_exchange *e, int64_t k)
             sum_nodes(e, p, nodes);
         else if (root_in(e, e->mine))
             nodes = data_of(e, e->layout->place[e->transfer->root], p);
-        if (gives(e, e->mine))
+        if (sends_addend(e, e->mine))
             TX_TRY(
                 send_to(e, nodes, bytes_of(addend_count(e, e->mine, p), e->node), e->piece[i], TX_TAG_PARTIAL, slot));
-        if (takes(e, e->mine))
+        if (receives_result(e, e->mine))
             TX_TRY(tx_transport_receive(e->transport, result_of(e, k, i, p), bytes_of(p.count, e->result), e->piece[i],
                                         TX_TAG_RESULT, slot + e->pieces + others(e)));
     }
     return TX_OK;
 }
 
-/* The result of the own piece: sum, root's data, or what is there already. */
+/* Computes the result of this rank's piece: the sum, the data of root, or its own data unchanged. */
 static void make_result(tx_exchange *e, int64_t k, tx_piece p)
 {
     const lane *s = &e->lane[k % LANES];
@@ -376,7 +380,7 @@ static void make_result(tx_exchange *e, int64_t k, tx_piece p)
     tx_comm_sum(e->term, terms, e->out, outs, p.count, e->transfer->dtype);
 }
 
-/* The own piece's result is made of what arrived, and sent. */
+/* Computes the result of this rank's piece from the received contributions and sends it. */
 static tx_status finish(tx_exchange *e, int64_t k)
 {
     const tx_piece p = chunk_of(e, e->transport->rank, k);
@@ -388,14 +392,14 @@ static tx_status finish(tx_exchange *e, int64_t k)
     make_result(e, k, p);
     const void *from = is_rounded(e) ? e->lane[k % LANES].result : data_of(e, e->group->place, p);
     for (int32_t g = 0; g < e->layout->groups; g++)
-        if (g != e->mine && takes(e, g))
+        if (g != e->mine && receives_result(e, g))
             TX_TRY(send_to(e, from, bytes_of(p.count, e->result), tx_layout_handler(e->layout, g, e->transport->rank),
                            TX_TAG_RESULT, first + others(e) + e->pieces + number_of(e, g)));
     return TX_OK;
 }
 
-/* Everything of chunk k is over; what became of others' pieces goes to the group's segments. */
-static tx_status settle(tx_exchange *e, int64_t k)
+/* Completes all messages of chunk k, and writes results of other owners' pieces to the group's segments. */
+static tx_status complete(tx_exchange *e, int64_t k)
 {
     if (e->layout->groups == 1)
         return TX_OK;
@@ -413,7 +417,7 @@ static tx_status settle(tx_exchange *e, int64_t k)
     return TX_OK;
 }
 
-/* ---- A transfer --------------------------------------------------------------------------------------------- */
+/* ---- A transfer ------------------------------------------------------------------------------ */
 
 static void begin(tx_exchange *e, const tx_transfer *t, char *const *segment, tx_comm_traffic *traffic)
 {
@@ -447,13 +451,13 @@ tx_status tx_exchange_run(tx_exchange *e, const tx_transfer *transfer, char *con
     const int64_t count = chunks(e);
     for (int64_t k = 0; k < count + LANES - 1; k++) {
         if (k < count)
-            TX_TRY(call_for(e, k));
+            TX_TRY(post_receives(e, k));
         if (k < count)
-            TX_TRY(give(e, k));
+            TX_TRY(send_addends(e, k));
         if (k >= 1 && k - 1 < count)
             TX_TRY(finish(e, k - 1));
         if (k >= 2)
-            TX_TRY(settle(e, k - 2));
+            TX_TRY(complete(e, k - 2));
     }
     return TX_OK;
 }

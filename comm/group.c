@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The barrier of ranks that share memory, and the rank that each waits for. */
+ *
+ * The barrier of ranks that share memory, and the detection of the rank that each waits for.
+ */
 #include "comm/group.h"
 
 #include <inttypes.h>
 
-/* Each rank counts the barriers that it came to; it goes on when all have come to as many. */
+/* Each rank counts the barriers that it has reached. It continues when the counts of all ranks are at least its
+ * own. */
 void tx_group_barrier(tx_group *g)
 {
     const long long turn = ++g->barriers;
@@ -23,8 +26,8 @@ tx_status tx_group_meet(tx_group *g, uint64_t doing)
     for (int32_t i = 0; i < g->size; i++)
         if (atomic_load_explicit(&g->mark[i]->doing, memory_order_relaxed) != doing)
             return tx_fail(TX_INVALID,
-                           "ranks %" PRId32 " and %" PRId32 " began different transfers: every rank begins the same "
-                           "ones, of the same size and place, in the same order",
+                           "ranks %" PRId32 " and %" PRId32 " began different transfers; all ranks must begin the same "
+                           "transfers, with equal size and offset, in the same order",
                            g->member[g->place], g->member[i]);
     return TX_OK;
 }

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The heartbeat of the ranks: each tells rank 0 some times a second that its process lives and what it does, and rank 0
- * tells all others; by datagrams (UDP) and not by MPI, so that it goes on while a rank computes, writes a file or waits
- * in a library. A datagram that is lost is followed by another one; one without the job's token is dropped. */
+ * The heartbeat of the ranks. Several times a second each rank sends its status to rank 0, and rank 0 sends its own
+ * to all others. Heartbeats use datagrams (UDP) rather than MPI, so that they continue while a rank computes, writes
+ * a file or waits in a library. A lost datagram is replaced by the next one; a datagram without the job's token is
+ * ignored.
+ */
 #ifndef TX_COMM_HEARTBEAT_H
 #define TX_COMM_HEARTBEAT_H
 
 #include "comm/comm.h"
 
-/* Gives the communicator its heartbeat: tells all ranks where rank 0 listens, and waits up to two seconds until the
- * first datagrams have come. All call it, when nothing is outstanding. A rank that is not heard by then is no failure.
- */
+/* Collective, with nothing outstanding. Creates the heartbeat of the communicator: rank 0 broadcasts its addresses,
+ * and all ranks wait up to two seconds for the first datagrams. A rank without a datagram by then is not an error. */
 tx_status tx_heartbeat_open(tx_comm *comm);
 void tx_heartbeat_close(tx_heartbeat *heartbeat);
 
-/* `tell` and `hear` of a communicator, also of one without a heartbeat. Telling takes in what others told. */
+/* Implementations of `tell` and `hear` of a communicator, also of one without a heartbeat. `tell` also receives the
+ * datagrams of other ranks. */
 void tx_heartbeat_send(tx_comm *comm, int64_t step, const char *doing);
 bool tx_heartbeat_read(tx_comm *comm, int32_t rank, tx_comm_peer *peer);
 

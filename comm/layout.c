@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Groups of ranks: their nodes in the tree of sums, and who handles which piece. */
+ *
+ * Groups of ranks: their nodes in the tree of sums, and the handlers of pieces.
+ */
 #include "comm/layout.h"
 
 #include <stdlib.h>
 
-/* Whether ranks first .. first + count - 1 lie in one group. */
+/* Returns true if ranks first .. first + count - 1 belong to one group. */
 static bool together(const tx_layout *l, int32_t first, int32_t count)
 {
     for (int32_t r = first + 1; r < first + count; r++)
@@ -29,7 +31,7 @@ static void find_nodes(tx_layout *l, int32_t first, int32_t count)
 static void find_members(tx_layout *l)
 {
     for (int32_t r = 0; r < l->size; r++) {
-        l->place[r] = l->start[l->group[r] + 1]++; /* counts first */
+        l->place[r] = l->start[l->group[r] + 1]++; /* counts at first; prefix sums below */
         l->most_members = l->place[r] + 1 > l->most_members ? l->place[r] + 1 : l->most_members;
     }
     for (int32_t g = 0; g < l->groups; g++)

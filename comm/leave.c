@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Leaving so that MPICH's launcher learns the exit status. Its proxy on each host (hydra_pmi_proxy, seen up to 4.0.2)
- * notes the status of a process only if it finds it dead while another output of its processes is open, and while the
- * process's connection to the launcher (PMI) is not found closed without a farewell: else it takes 0, and mpiexec ends
- * with 0 though every rank failed. It looks for dead processes whenever an output of one closes.
+ * Ends a process so that MPICH's launcher learns its exit status. The launcher's proxy on each host
+ * (hydra_pmi_proxy, observed up to 4.0.2) records the status of a process only under two conditions. Another output
+ * of its processes must be open when it finds the process dead. The process's connection to the launcher (PMI) must
+ * not have been closed without its farewell message. Otherwise the proxy assumes 0, and mpiexec returns 0 although
+ * every rank failed. The proxy checks for dead processes whenever an output of one closes.
  *
- * So a child keeps what the process has open until that is dead, closes its standard output, by which the proxy finds
- * it, and then the rest. */
+ * A child process therefore keeps the open files until the parent is dead. It then closes its standard output, which
+ * makes the proxy check, and finally the rest.
+ */
 #include "comm/transport.h"
 
 #include <stdlib.h>
@@ -15,27 +17,29 @@
 #include <unistd.h>
 
 enum {
-    FILES = 4096,     /* descriptors that may be open */
-    LOOKS = 5000,     /* for the end of the process; */
-    LOOK = 2000000,   /* nanoseconds between them */
-    MOMENT = 50000000 /* nanoseconds in which the proxy acts */
+    FILES = 4096,             /* file descriptors that may be open */
+    CHECKS = 5000,            /* checks whether the process has ended */
+    CHECK_INTERVAL = 2000000, /* nanoseconds between checks */
+    REACTION = 50000000       /* nanoseconds for the proxy to react */
 };
 
-static void rest(long nanoseconds)
+static void pause_for(long nanoseconds)
 {
     nanosleep(&(struct timespec){.tv_nsec = nanoseconds}, NULL);
 }
 
-/* The child, which may call little: other threads of the process may have held any lock. */
-static void stay(pid_t process, int pmi)
+/* Runs in the child. It may call only async-signal-safe functions, because other threads of the process may have
+ * held any lock. */
+static void keep_files_open(pid_t process, int pmi)
 {
-    for (int i = 0; i < LOOKS && getppid() == process; i++)
-        rest(LOOK);
-    rest(MOMENT);
-    for (int file = 0; file < FILES; file++) /* standard output has several: the proxy lets its processes inherit all */
+    for (int i = 0; i < CHECKS && getppid() == process; i++)
+        pause_for(CHECK_INTERVAL);
+    pause_for(REACTION);
+    for (int file = 0; file < FILES;
+         file++) /* several descriptors refer to standard output, because the proxy's processes inherit all */
         if (file != STDERR_FILENO && file != pmi)
             close(file);
-    rest(MOMENT);
+    pause_for(REACTION);
     _exit(0);
 }
 
@@ -46,5 +50,5 @@ void tx_leave(void)
     if (!pmi) /* another launcher */
         return;
     if (fork() == 0)
-        stay(process, atoi(pmi));
+        keep_files_open(process, atoi(pmi));
 }

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Messages from one rank to another, piece by piece, and how a thread waits: it moves its messages on. */
+ *
+ * Messages between two ranks, piece by piece, and the waiting strategy: a waiting thread makes progress on its
+ * messages.
+ */
 #include "comm/message.h"
 
 #include "api/base/clock.h"
@@ -8,28 +11,28 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* One that is on its way. */
-typedef struct passing {
-    bool begun; /* and not waited for */
+/* A message in progress. */
+typedef struct active_message {
+    bool begun; /* begun, and wait() has not returned */
     tx_message message;
-    int64_t bytes, at; /* those before `at` have been given to the transport */
+    int64_t bytes, at; /* bytes before `at` have been passed to the transport */
     bool over;
-    tx_status status; /* what went wrong while something else was waited for; told when this is */
-} passing;
+    tx_status status; /* error that occurred during another wait; returned by the wait for this message */
+} active_message;
 
 struct tx_messages {
-    tx_messages *next; /* of those of which this thread has begun some */
+    tx_messages *next; /* next in the list of `tx_messages` with messages of this thread */
     int32_t begun;
     tx_transport *transport;
     tx_group *group;
     int32_t first;
     int64_t piece;
     tx_waiter waiter;
-    passing passing[TX_MESSAGE_SLOTS];
+    active_message active_message[TX_MESSAGE_SLOTS];
 };
 
-/* A thread that waits for anything moves on what it has begun, for the rank at the other end may be the one that all
- * wait for. */
+/* While a thread waits for anything, it makes progress on all messages that it has begun. The rank at the other end
+ * may be the one that all others wait for. */
 static _Thread_local tx_messages *of_thread;
 
 tx_status tx_messages_create(tx_transport *transport, tx_group *group, int32_t first, int64_t piece,
@@ -46,8 +49,8 @@ tx_status tx_messages_create(tx_transport *transport, tx_group *group, int32_t f
     return TX_OK;
 }
 
-/* Takes it off this thread's list. */
-static void leave(const tx_messages *messages)
+/* Removes it from this thread's list. */
+static void remove_from_thread(const tx_messages *messages)
 {
     tx_messages **at = &of_thread;
     while (*at && *at != messages)
@@ -58,14 +61,14 @@ static void leave(const tx_messages *messages)
 
 void tx_messages_free(tx_messages *messages)
 {
-    leave(messages);
+    remove_from_thread(messages);
     free(messages);
 }
 
-/* Gives the transport the next piece; one of no bytes has one all the same, so that its end is told. */
+/* Passes the next piece to the transport. An empty message still has one piece, so that its end is signalled. */
 static tx_status start_piece(tx_messages *m, int32_t request)
 {
-    passing *p = &m->passing[request];
+    active_message *p = &m->active_message[request];
     const int64_t left = p->bytes - p->at, length = left < m->piece ? left : m->piece;
     char *data = (char *)p->message.data + p->at;
     const int32_t tag = TX_TAG_PAIR + p->message.number, slot = m->first + request;
@@ -76,30 +79,30 @@ static tx_status start_piece(tx_messages *m, int32_t request)
 
 tx_status tx_messages_begin(tx_messages *m, const tx_message *message, int32_t *request)
 {
-    int32_t free_one = 0;
-    while (free_one < TX_MESSAGE_SLOTS && m->passing[free_one].begun)
-        free_one++;
-    if (free_one == TX_MESSAGE_SLOTS)
-        return tx_fail(TX_INVALID, "%d messages are outstanding: wait for one first", TX_MESSAGE_SLOTS);
-    m->passing[free_one] =
-        (passing){.begun = true, .message = *message, .bytes = message->count * (int64_t)tx_dtype_size(message->dtype)};
-    tx_status status = start_piece(m, free_one);
+    int32_t index = 0;
+    while (index < TX_MESSAGE_SLOTS && m->active_message[index].begun)
+        index++;
+    if (index == TX_MESSAGE_SLOTS)
+        return tx_fail(TX_INVALID, "%d messages are outstanding; wait for one first", TX_MESSAGE_SLOTS);
+    m->active_message[index] = (active_message){
+        .begun = true, .message = *message, .bytes = message->count * (int64_t)tx_dtype_size(message->dtype)};
+    tx_status status = start_piece(m, index);
     if (status) {
-        m->passing[free_one].begun = false;
+        m->active_message[index].begun = false;
         return status;
     }
     if (m->begun++ == 0) {
         m->next = of_thread;
         of_thread = m;
     }
-    *request = free_one;
+    *request = index;
     return TX_OK;
 }
 
-/* Moves a message on as far as it goes. */
+/* Makes progress on a message until the transport has to wait. */
 static tx_status move(tx_messages *m, int32_t request)
 {
-    passing *p = &m->passing[request];
+    active_message *p = &m->active_message[request];
     while (!p->over) {
         int32_t missing = -1;
         TX_TRY(tx_transport_test(m->transport, m->first + request, 1, &missing));
@@ -112,26 +115,26 @@ static tx_status move(tx_messages *m, int32_t request)
     return TX_OK;
 }
 
-/* Moves on all messages that this thread has begun, of all communicators. */
+/* Makes progress on all messages that this thread has begun, in all communicators. */
 static void move_on(void)
 {
     for (tx_messages *m = of_thread; m; m = m->next)
         for (int32_t i = 0; i < TX_MESSAGE_SLOTS; i++) {
-            passing *p = &m->passing[i];
+            active_message *p = &m->active_message[i];
             if (p->begun && !p->over && !p->status)
                 p->status = move(m, i);
         }
 }
 
-/* ---- Waiting --------------------------------------------------------------------------------------------------- */
+/* ---- Waiting --------------------------------------------------------------------------------- */
 
 enum {
-    SPINS = 200,  /* tries at once; then sched_yield between them */
+    SPINS = 200,  /* polls without a pause; then sched_yield between polls */
     GRACE = 1000, /* microseconds before the first sleep, unless the last wait was as long */
-    BURST = 16,   /* tries at once between two sleeps: one try moves but a part of what has arrived */
-    SHORT = 50,   /* microseconds slept at least ... */
-    LONG = 500,   /* ... and at most, */
-    PART = 16,    /* else this part of the time waited so far */
+    BURST = 16,   /* polls between two sleeps, because one poll completes only part of the arrived data */
+    SHORT = 50,   /* minimum sleep in microseconds */
+    LONG = 500,   /* maximum sleep in microseconds */
+    PART = 16,    /* between these limits, the sleep is this fraction (1 / PART) of the wait so far */
 };
 
 void tx_waiter_begin(tx_waiter *waiter)
@@ -141,7 +144,7 @@ void tx_waiter_begin(tx_waiter *waiter)
     waiter->tries = 0;
 }
 
-/* Lets some time pass; true when it slept. */
+/* Pauses; returns true if it slept. */
 static bool pause_once(tx_waiter *p)
 {
     if (++p->tries < SPINS)
@@ -180,15 +183,15 @@ void tx_waiter_end(tx_waiter *p, tx_group *group)
 
 tx_status tx_messages_wait(tx_messages *m, int32_t request)
 {
-    if (request < 0 || request >= TX_MESSAGE_SLOTS || !m->passing[request].begun)
+    if (request < 0 || request >= TX_MESSAGE_SLOTS || !m->active_message[request].begun)
         return tx_fail(TX_INVALID, "wait: message %" PRId32 " was not begun or is done already", request);
-    passing *p = &m->passing[request];
+    active_message *p = &m->active_message[request];
     tx_waiter_begin(&m->waiter);
     for (move_on(); !p->over && !p->status; move_on())
         tx_waiter_pause(&m->waiter, m->group, p->message.other);
     tx_waiter_end(&m->waiter, m->group);
     p->begun = false;
     if (--m->begun == 0)
-        leave(m);
+        remove_from_thread(m);
     return p->status;
 }

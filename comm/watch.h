@@ -1,44 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The watch over a run: one a process. MPI reports almost no failure (a rank that is stopped, a link that is cut, and
- * all others wait for ever), so each rank says what it gets done, and a thread ends the process where something is
- * wrong. Under txlaunch rank 0 also reports its steps (report.h).
+ * The watchdog of a run, one per process. MPI hardly detects failures: if a rank is stopped or a link is cut, the
+ * other ranks wait forever. Each rank therefore reports its progress, and a thread of the watchdog ends the process
+ * if the run is stuck. Under txlaunch, rank 0 also reports its steps (report.h).
  *
- * Three rules, from before MPI starts to the end:
+ * Three rules apply from before MPI starts until the end of the run:
  *
- *   - A rank whose process no longer lives (it is stopped, or cannot be reached) is named by rank 0 after the limit, in
- *     whatever phase; rank 0 itself is named by the others. Each process tells that it lives by `tell` of its
- *     communicator, whatever else it does.
- *   - A rank that gets nothing done for the limit of its phase, though it waits for no other, says so itself.
- *   - A rank that waits for one that lives and is busy waits as long as that one's own watch lets it. Where ranks wait
- *     for each other, the limit of the phase holds.
+ * 1. Dead rank: each process sends heartbeats (`tell` of its communicator) in every phase. If those of a rank stop
+ *    for longer than the timeout, rank 0 reports that rank. The other ranks report rank 0.
+ * 2. Stuck rank: a rank that makes no progress within the limit of its phase reports itself, unless it waits for
+ *    another rank.
+ * 3. Waiting rank: a rank that waits for a live and busy rank waits as long as the watchdog of that rank allows. If
+ *    ranks wait for each other, the limit of the phase applies.
  *
- * Writing files has no limit: a disk that is slow is told of, and waited for. Time in which the process itself was
- * stopped does not count.
+ * Writing files has no limit; a slow disk only causes a warning. Time during which the process itself was suspended
+ * does not count.
  *
- * At its end a process says one line on standard error and leaves by _exit(TX_WATCH_STATUS), on which launchers end all
- * ranks, also a stopped one.
+ * When the watchdog ends a process, it prints one line on standard error and calls _exit(TX_WATCH_STATUS). Launchers
+ * then end all ranks, including suspended ones.
  *
- * All functions take NULL for "no watch", and any thread may call them. */
+ * All functions accept NULL as "no watchdog". Any thread may call them.
+ */
 #ifndef TX_COMM_WATCH_H
 #define TX_COMM_WATCH_H
 
 #include "comm/comm.h"
 
 #define TX_WATCH_STATUS 17
-#define TX_WATCH_LONG 600.0 /* seconds without a report where nobody knows how long a thing takes */
-#define TX_WATCH_JOIN 120.0 /* seconds in which all ranks have to start */
+#define TX_WATCH_LONG 600.0 /* seconds without progress for operations of unknown duration */
+#define TX_WATCH_JOIN 120.0 /* seconds within which all ranks must start */
 
-/* What a run goes through. The limit without a report is TX_WATCH_LONG, but for those that name another one.
- * X(NAME, "what a rank is doing") */
-#define TX_WATCH_PHASE_MAP(X)                                                                     \
-    X(JOINING, "waiting for all ranks to start") /* `join` */                                     \
-    X(READING, "reading its inputs")                                                              \
-    X(COMPILING, "compiling")                                                                     \
-    X(LOADING, "loading weights")                                                                 \
-    X(TRAINING, "training")     /* `timeout`, once the first steps are done, which may compile */ \
-    X(EVALUATING, "evaluating") /* `timeout`, once the first batches are done */                  \
-    X(WRITING, "writing files") /* none */
+/* The phases of a run. The limit without progress is TX_WATCH_LONG unless a comment names another one. X(NAME,
+ * "activity of the rank") */
+#define TX_WATCH_PHASE_MAP(X)                                                                    \
+    X(JOINING, "waiting for all ranks to start") /* limit: `join` */                             \
+    X(READING, "reading its inputs")                                                             \
+    X(COMPILING, "compiling")                                                                    \
+    X(LOADING, "loading weights")                                                                \
+    X(TRAINING, "training")     /* limit: `timeout`, after the first steps, which may compile */ \
+    X(EVALUATING, "evaluating") /* limit: `timeout`, after the first batches */                  \
+    X(WRITING, "writing files") /* no limit */
 
 typedef enum tx_watch_phase {
 #define X(name, text) TX_WATCH_##name,
@@ -49,45 +50,49 @@ typedef enum tx_watch_phase {
 
 typedef struct tx_watch tx_watch;
 
-/* Texts and context must outlive the watch. */
+/* Strings and context must outlive the watchdog. */
 typedef struct tx_watch_options {
     size_t size;         /* sizeof(tx_watch_options) */
-    const char *program; /* "txtrain": begins the lines */
-    const char *advice;  /* ends the last line: "start again with --resume_from_checkpoint" */
-    double timeout;      /* the limit in seconds; 0: 30, or 10 times the median step where that is more. A job of one
-                          * rank without txlaunch has then none */
-    double join;         /* the limit of JOINING; 0: TX_WATCH_JOIN, or timeout where that is more */
+    const char *program; /* "txtrain": prefix of the lines */
+    const char *advice;  /* end of the last line: "start again with --resume_from_checkpoint" */
+    double timeout; /* limit in seconds; 0 selects 30 seconds or 10 times the median step, whichever is longer. A job of
+                       one rank without txlaunch has no limit by default */
+    double join;    /* limit of JOINING; 0 selects TX_WATCH_JOIN or the timeout, whichever is longer */
     /* For tests. */
-    void (*tell)(void *context, const char *line); /* takes a line without its end; NULL: standard error */
-    void (*end)(void *context, int status);        /* ends the process; NULL: _exit */
+    void (*tell)(void *context,
+                 const char *line);         /* receives a line without its newline; NULL prints to standard error */
+    void (*end)(void *context, int status); /* ends the process; NULL calls _exit */
     void *context;
 } tx_watch_options;
 
-/* Before the communicator is opened, which may hang: starts the thread, and reports to txlaunch if the environment
- * names it. The phase is JOINING. */
+/* Call it before the communicator is opened, which may hang. Starts the thread. Reports to txlaunch if the
+ * environment names it. The first phase is JOINING. */
 tx_status tx_watch_start(const tx_watch_options *options, tx_watch **watch);
-/* Behind its opening. The communicator must not be closed before tx_watch_done or _failed. */
+/* Call it after the communicator was opened. Do not close the communicator before tx_watch_done or tx_watch_failed. */
 tx_status tx_watch_join(tx_watch *watch, tx_comm *comm);
 
-/* What begins now; what was begun before ends. Counts as a report. */
+/* Begins a phase and ends the previous one. Counts as progress. */
 void tx_watch_begin(tx_watch *watch, tx_watch_phase phase);
-/* An optimizer step is done. */
+/* Reports that an optimizer step is complete. */
 void tx_watch_step(tx_watch *watch, int64_t step);
-/* Something within the phase is done. `detail`, where not NULL, says of what: "book.txt, 43 %". */
+/* Reports progress within the phase. `detail`, if not NULL, describes it: "book.txt, 43 %". */
 void tx_watch_alive(tx_watch *watch, const char *detail);
-/* Writes what this rank does, "reading its inputs, book.txt, 43 %"; "" at the end and without a watch. */
+/* Writes the current activity of this rank, "reading its inputs, book.txt, 43 %"; "" after the end of the run and
+ * without a watchdog. */
 void tx_watch_doing(tx_watch *watch, char *text, size_t size);
-/* A checkpoint was written; tells txlaunch. */
+/* Reports to txlaunch that a checkpoint was written. */
 void tx_watch_saved(tx_watch *watch, const char *checkpoint);
 
-/* All ranks know that the run is complete and its files are written: nothing is left but to close the communicator,
- * which is not touched from now on. Said by rank 0 it is the mark of success. Every rank calls it. Some MPIs hang when
- * they end; as all is done, a process that is still there after the limit leaves by _exit(0). */
+/* Reports that all ranks have completed the run and its files are written; only the communicator remains to be
+ * closed. The watchdog no longer uses the communicator. The call of rank 0 marks the run as successful. Every rank
+ * must call it. Some MPI libraries hang in MPI_Finalize; a process that still exists after the limit calls
+ * _exit(0). */
 void tx_watch_done(tx_watch *watch);
-/* This rank is about to end with this exit status, not 0; tells txlaunch. The communicator is touched no more either,
- * and a process that is still there 10 seconds later leaves with that status: MPI's end waits for the other ranks. */
+/* Reports to txlaunch that this rank is about to end with a nonzero exit status. The watchdog no longer uses the
+ * communicator. A process that still exists 10 seconds later exits with that status, because MPI_Finalize waits for
+ * the other ranks. */
 void tx_watch_failed(tx_watch *watch, int status, const char *message);
-/* Ends the thread and frees the watch. */
+/* Ends the thread and frees the watchdog. */
 void tx_watch_stop(tx_watch *watch);
 
 #endif

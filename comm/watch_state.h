@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the watch: its state, what it tells (watch.c), and the rule by which it ends a process (watch_rule.c). All
- * functions here want the watch's lock to be held. */
+ * Internals of the watchdog: its state, its reports (watch.c), and the rule by which it ends a process
+ * (watch_rule.c). The caller of each function here must hold the watchdog's lock.
+ */
 #ifndef TX_COMM_WATCH_STATE_H
 #define TX_COMM_WATCH_STATE_H
 
@@ -10,56 +11,56 @@
 #include "comm/watch.h"
 
 enum {
-    TX_WATCH_WINDOW = 64, /* steps whose median counts */
-    TX_WATCH_KNOWN = 3,   /* steps after which there is one, and batches after which nothing compiles any more */
+    TX_WATCH_WINDOW = 64, /* number of recent steps whose median is used */
+    TX_WATCH_KNOWN = 3,   /* minimum steps for a median, and batches after which nothing is compiled any more */
 };
 
-/* Another rank, as this one hears it. */
+/* Another rank, as this rank sees it. */
 typedef struct tx_watch_other {
     int64_t beats;
-    double silent; /* seconds since the number changed */
+    double silent; /* seconds since the count of heartbeats changed */
 } tx_watch_other;
 
 struct tx_watch {
-    int32_t rank, size; /* as the launcher says, until the communicator is open */
+    int32_t rank, size; /* from the launcher's environment until the communicator is open */
     char host[64];
-    void (*leave)(void); /* of the communicator, which may be gone by then */
+    void (*leave)(void); /* the communicator's `leave`; the communicator itself may be closed by then */
     tx_watch_options o;
     pthread_t thread;
-    bool running;         /* the thread */
-    pthread_mutex_t lock; /* of all that follows */
+    bool running;         /* the thread exists */
+    pthread_mutex_t lock; /* protects all fields below */
     pthread_cond_t wake;
-    tx_comm *comm;          /* NULL: not open yet */
+    tx_comm *comm;          /* NULL before the communicator is open */
     tx_watch_other *others; /* by rank */
     bool stop;
-    bool over;  /* nothing is left to do: the communicator may be gone */
-    int result; /* then: the exit status */
+    bool over;  /* the run has ended; the communicator may be closed */
+    int result; /* exit status if `over` */
     tx_watch_phase phase;
     char detail[64];
-    int64_t reports; /* within the phase */
-    double quiet;    /* seconds without a report */
-    double notice;   /* seconds after which a slow disk is told of next */
+    int64_t reports; /* progress reports within the phase */
+    double quiet;    /* seconds since the last report of progress */
+    double notice;   /* seconds until the next warning about a slow disk */
     int64_t step;
-    double began; /* when the present step did */
+    double began; /* start of the current step */
     double took[TX_WATCH_WINDOW];
     int64_t steps;
     double median;
-    int channel;     /* of reports to txlaunch; -1: none */
-    double reported; /* when the last step was */
-    double told;     /* when the other ranks were told last */
+    int channel;     /* file descriptor for reports to txlaunch; -1 if none */
+    double reported; /* time of the last step report */
+    double told;     /* time of the last heartbeat to the other ranks */
 };
 
-/* Says one line to the user, the program's name before it. */
+/* Prints one line to the user, prefixed with the program's name. */
 void tx_watch_report(const tx_watch *watch, const char *format, ...) TX_PRINTF(2, 3);
-/* The limit by default, and the one that holds now (INFINITY: none). */
+/* Return the default limit, and the current limit (INFINITY if there is none). */
 double tx_watch_default_limit(const tx_watch *watch);
 double tx_watch_limit_now(const tx_watch *watch);
-/* Tells the user of ranks that are not heard. */
+/* Warns the user about ranks whose heartbeats do not arrive. */
 void tx_watch_report_silent(const tx_watch *watch);
-/* While the communicator is open: tells the others that this rank lives, and hears what they tell; `elapsed` seconds
- * after it did so last. */
+/* While the communicator is open: sends this rank's heartbeat and reads those of the others. `elapsed` is the
+ * seconds since the previous call. */
 void tx_watch_listen(tx_watch *watch, double elapsed);
-/* Whether the process has to end, with this status, and why; for no reason nothing is said. */
+/* Returns true if the process must end, with its exit status and the reason. An empty reason is not printed. */
 bool tx_watch_judge(tx_watch *watch, int *status, char *why, size_t room);
 
 #endif
