@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The heartbeat of the ranks, by datagrams. */
+ *
+ * The heartbeat of the ranks, by datagrams.
+ */
 #include "comm/heartbeat.h"
 
 #include "api/base/clock.h"
@@ -17,22 +19,22 @@
 #include <unistd.h>
 
 enum {
-    ADDRESSES = 12, /* of rank 0's host at most */
+    ADDRESSES = 12, /* maximum number of addresses of rank 0's host */
     TOKEN = 32,     /* characters */
-    DATAGRAM = 256, /* bytes at most */
+    DATAGRAM = 256, /* maximum bytes */
     REPEATS = 3,
 };
 
-static const double first_wait = 2.0; /* seconds in which the first datagrams arrive */
+static const double first_wait = 2.0; /* seconds to wait for the first datagrams */
 
-/* Its family says which; the port lies at the same place in both. */
+/* The family selects the member. The port is at the same offset in both. */
 typedef union address {
     struct sockaddr any;
     struct sockaddr_in four;
     struct sockaddr_in6 six;
 } address;
 
-/* Where rank 0 is reached; count 0: nowhere. */
+/* The addresses of rank 0; count 0 if there are none. */
 typedef struct place {
     int32_t count;
     address address[ADDRESSES];
@@ -41,19 +43,19 @@ typedef struct place {
 
 typedef struct peer {
     tx_comm_peer known;
-    bool reached; /* `at` is where a datagram of it came from */
+    bool reached; /* `at` is the source address of one of its datagrams */
     address at;
 } peer;
 
 struct tx_heartbeat {
     int32_t rank, size;
-    int32_t first, end; /* ranks that this one hears and tells */
-    int socket[2];      /* by is_six(); -1: none */
+    int32_t first, end; /* ranks whose datagrams this rank receives and which it sends to */
+    int socket[2];      /* by is_six(); -1 if closed */
     place zero;
     peer *peer; /* by rank */
 };
 
-/* ---- Addresses ------------------------------------------------------------------------------------------------ */
+/* ---- Addresses ------------------------------------------------------------------------------- */
 
 static bool is_six(const struct sockaddr *at)
 {
@@ -65,7 +67,7 @@ static socklen_t size_of(const struct sockaddr *at)
     return is_six(at) ? sizeof(struct sockaddr_in6) : sizeof(struct sockaddr_in);
 }
 
-/* A socket on any free port, -1 where there is none. */
+/* Opens a socket on any free port; -1 on failure. */
 static int open_socket(int family)
 {
     const address any = {.any.sa_family = (sa_family_t)family};
@@ -77,7 +79,7 @@ static int open_socket(int family)
     return -1;
 }
 
-/* Adds an address of this host with the port of the socket that is reached there. */
+/* Adds an address of this host with the port of the corresponding socket. */
 static void add_address(const tx_heartbeat *p, place *z, const struct sockaddr *at)
 {
     address made, own;
@@ -86,14 +88,15 @@ static void add_address(const tx_heartbeat *p, place *z, const struct sockaddr *
         getsockname(p->socket[is_six(at)], &own.any, &size) != 0)
         return;
     memcpy(&made, at, size_of(at));
-    if (is_six(at) && IN6_IS_ADDR_LINKLOCAL(&made.six.sin6_addr)) /* needs the other host's number of an interface */
+    if (is_six(at) &&
+        IN6_IS_ADDR_LINKLOCAL(&made.six.sin6_addr)) /* unusable without the other host's interface number */
         return;
     made.four.sin_port = own.four.sin_port;
     z->address[z->count++] = made;
 }
 
-/* The addresses of this host, and a token. */
-static void describe(const tx_heartbeat *p, place *z)
+/* Collects the addresses of this host and creates a token. */
+static void collect_addresses(const tx_heartbeat *p, place *z)
 {
     unsigned char random[TOKEN / 2] = {0};
     struct ifaddrs *list = NULL;
@@ -118,43 +121,43 @@ void tx_heartbeat_close(tx_heartbeat *p)
     free(p);
 }
 
-/* ---- Datagrams ------------------------------------------------------------------------------------------------- */
+/* ---- Datagrams ------------------------------------------------------------------------------- */
 
-/* What does not go out now is followed by another. */
+/* A datagram that cannot be sent now is replaced by the next one. */
 static void send_to(const tx_heartbeat *p, const address *to, const char *text, size_t length)
 {
     (void)sendto(p->socket[is_six(&to->any)], text, length, MSG_NOSIGNAL | MSG_DONTWAIT, &to->any, size_of(&to->any));
 }
 
-/* TOKEN RANK STEP WAITS_FOR DOING */
-static void take(tx_heartbeat *p, const char *text, const address *from)
+/* Parses a datagram: TOKEN RANK STEP WAITS_FOR DOING */
+static void parse_datagram(tx_heartbeat *p, const char *text, const address *from)
 {
-    tx_comm_peer told = {0};
+    tx_comm_peer received = {0};
     int32_t rank = -1;
     int used = 0;
     if (strncmp(text, p->zero.token, TOKEN) != 0 ||
-        sscanf(text + TOKEN, " %" SCNd32 " %" SCNd64 " %" SCNd32 " %n", &rank, &told.step, &told.waits_for, &used) !=
-            3 ||
-        rank < 0 || rank >= p->size || rank == p->rank || told.waits_for < -1 || told.waits_for >= p->size)
+        sscanf(text + TOKEN, " %" SCNd32 " %" SCNd64 " %" SCNd32 " %n", &rank, &received.step, &received.waits_for,
+               &used) != 3 ||
+        rank < 0 || rank >= p->size || rank == p->rank || received.waits_for < -1 || received.waits_for >= p->size)
         return;
     peer *sender = &p->peer[rank];
-    told.beats = sender->known.beats + 1;
-    snprintf(told.doing, sizeof told.doing, "%.*s", (int)sizeof told.doing - 1, text + TOKEN + used);
-    *sender = (peer){told, true, *from};
+    received.beats = sender->known.beats + 1;
+    snprintf(received.doing, sizeof received.doing, "%.*s", (int)sizeof received.doing - 1, text + TOKEN + used);
+    *sender = (peer){received, true, *from};
 }
 
-static void take_all(tx_heartbeat *p, int from)
+static void receive_all(tx_heartbeat *p, int from)
 {
     char text[DATAGRAM + 1];
     address at = {0};
-    for (int32_t i = 0; i < 2 * p->size + 64; i++) { /* a flood is left to the next time */
+    for (int32_t i = 0; i < 2 * p->size + 64; i++) { /* limits the work per call; the rest is read next time */
         socklen_t size = sizeof at;
         ssize_t got = recvfrom(from, text, DATAGRAM, MSG_DONTWAIT, &at.any, &size);
         if (got < 0)
             return;
         text[got] = 0;
         if (got > TOKEN)
-            take(p, text, &at);
+            parse_datagram(p, text, &at);
     }
 }
 
@@ -168,26 +171,26 @@ void tx_heartbeat_send(tx_comm *comm, int64_t step, const char *doing)
     comm->table->laggard(comm, &late);
     size_t length = (size_t)snprintf(text, sizeof text, "%s %" PRId32 " %" PRId64 " %" PRId32 " %.*s", p->zero.token,
                                      p->rank, step, late.rank, (int)sizeof p->peer->known.doing - 1, doing);
-    take_all(p, p->socket[0]);
-    take_all(p, p->socket[1]);
+    receive_all(p, p->socket[0]);
+    receive_all(p, p->socket[1]);
     for (int32_t r = p->first; r < p->end; r++)
         if (p->peer[r].reached)
             send_to(p, &p->peer[r].at, text, length);
     for (int32_t i = 0; i < p->zero.count && p->rank > 0 && !p->peer[0].reached; i++)
-        send_to(p, &p->zero.address[i], text, length); /* until an answer tells which of them is the one */
+        send_to(p, &p->zero.address[i], text, length); /* until a reply shows which address works */
 }
 
-bool tx_heartbeat_read(tx_comm *comm, int32_t rank, tx_comm_peer *told)
+bool tx_heartbeat_read(tx_comm *comm, int32_t rank, tx_comm_peer *received)
 {
     if (!comm->heartbeat)
         return false;
-    *told = comm->heartbeat->peer[rank].known;
-    return told->beats > 0;
+    *received = comm->heartbeat->peer[rank].known;
+    return received->beats > 0;
 }
 
-/* ---- Opening --------------------------------------------------------------------------------------------------- */
+/* ---- Opening --------------------------------------------------------------------------------- */
 
-static bool hears_all(const tx_heartbeat *p)
+static bool has_heard_all(const tx_heartbeat *p)
 {
     for (int32_t r = p->first; r < p->end; r++)
         if (p->peer[r].known.beats == 0)
@@ -195,16 +198,16 @@ static bool hears_all(const tx_heartbeat *p)
     return true;
 }
 
-/* Until each rank has heard those that it hears, so that from now on silence is a sign; who is not heard by then is not
- * heard at all. */
-static void greet(tx_comm *comm)
+/* Sends and receives until each rank has heard its peers. From then on, silence indicates a failure. A rank that is
+ * not heard within the waiter is ignored by the watchdog. */
+static void exchange_first(tx_comm *comm)
 {
     const double end = tx_now() + first_wait;
     do {
         tx_heartbeat_send(comm, -1, "joining");
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    } while (!hears_all(comm->heartbeat) && tx_now() < end);
-    for (int32_t i = 0; i < REPEATS; i++) /* the last that was told may be lost */
+    } while (!has_heard_all(comm->heartbeat) && tx_now() < end);
+    for (int32_t i = 0; i < REPEATS; i++) /* the last datagram may be lost */
         tx_heartbeat_send(comm, -1, "joining");
 }
 
@@ -224,13 +227,13 @@ tx_status tx_heartbeat_open(tx_comm *comm)
                         .socket = {open_socket(AF_INET), open_socket(AF_INET6)},
                         .peer = peers};
     if (p->rank == 0)
-        describe(p, &p->zero);
+        collect_addresses(p, &p->zero);
     tx_status status = tx_comm_collect(comm, TX_BROADCAST, &p->zero, sizeof p->zero / sizeof(int32_t), TX_I32, 0);
     if (status) {
         tx_heartbeat_close(p);
         return status;
     }
     comm->heartbeat = p;
-    greet(comm);
+    exchange_first(comm);
     return TX_OK;
 }

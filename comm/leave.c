@@ -35,8 +35,8 @@ static void keep_files_open(pid_t process, int pmi)
     for (int i = 0; i < CHECKS && getppid() == process; i++)
         pause_for(CHECK_INTERVAL);
     pause_for(REACTION);
-    for (int file = 0; file < FILES;
-         file++) /* several descriptors refer to standard output, because the proxy's processes inherit all */
+    /* Several descriptors refer to standard output, because the proxy's processes inherit all of them. */
+    for (int file = 0; file < FILES; file++)
         if (file != STDERR_FILENO && file != pmi)
             close(file);
     pause_for(REACTION);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The communicator of many ranks: windows of shared memory within a host, messages between hosts and for everything
- * else. */
+ * The communicator of many ranks: windows of shared memory within a host, and messages between hosts and for all
+ * other data.
+ */
 #include "api/base/environment.h"
 #include "comm/common.h"
 #include "comm/exchange.h"
@@ -16,77 +17,78 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A way of the data: through windows, between groups of ranks that share them; or each rank for itself. */
-typedef struct way {
+/* A path for data: through windows between groups of ranks that share them, or with each rank as its own group. */
+typedef struct path {
     tx_layout *layout;
-    tx_group group; /* this rank's */
+    tx_group group; /* the group of this rank */
     tx_exchange *exchange;
-} way;
+} path;
 
 typedef struct many {
     tx_comm base;
-    struct many *next;           /* of a group: the one before it */
-    _Atomic(struct many *) subs; /* groups, the latest first */
-    int32_t *opened;             /* of a group, by rank: its rank in the communicator that was opened; else NULL */
+    struct many *next;           /* previous subgroup in the list of the parent */
+    _Atomic(struct many *) subs; /* subgroups, latest first */
+    int32_t *opened; /* in a subgroup, by rank: its rank in the communicator that was opened; otherwise NULL */
     tx_transport *transport;
     tx_comm_rank *who;
-    way together, apart;
-    tx_window *marks; /* one tx_mark a rank of the group */
+    path shared_path, message_path;
+    tx_window *marks; /* one tx_mark per rank of the group */
     tx_mark **mark;   /* by place */
     tx_window *windows;
-    char **segment; /* where a transfer's data lie, by place */
+    char **segment; /* by place: data of the current transfer */
     tx_messages *messages;
-    atomic_int bucket;    /* of the transfer that is being made */
-    tx_comm_traffic made; /* bytes; of whoever makes transfers */
+    atomic_int bucket;    /* bucket of the current transfer */
+    tx_comm_traffic made; /* bytes; written by the thread that executes transfers */
     atomic_llong sent, shared;
 } many;
 
 extern const tx_comm_table tx_comm_mpi;
 
-/* ---- Who is where ---------------------------------------------------------------------------------------- */
+/* ---- Placement of ranks ---------------------------------------------------------------------- */
 
-/* What a rank tells all others when the communicator is opened. */
+/* The information that each rank sends to all others when the communicator is opened. */
 typedef struct introduction {
-    int32_t lowest; /* rank on its host */
-    int32_t most;   /* ranks of a host that share memory, as its environment says */
+    int32_t lowest;     /* lowest rank on its host */
+    int32_t max_shared; /* maximum number of ranks of a host that share memory, from its environment */
     char name[sizeof((tx_comm_rank *)0)->name];
 } introduction;
 
-/* TX_COMM_SHM: ranks of a host that share memory at most. */
-static tx_status read_most(int32_t *most)
+/* Reads TX_COMM_SHM: the maximum number of ranks of a host that share memory. */
+static tx_status read_max_shared(int32_t *max_shared)
 {
-    TX_TRY(tx_environment_count("TX_COMM_SHM", 0, INT32_MAX, "how many ranks of a host may share memory, 0 for none",
-                                most));
-    *most = *most > 1 ? *most : 1;
+    TX_TRY(tx_environment_count("TX_COMM_SHM", 0, INT32_MAX,
+                                "the number of ranks of a host that may share memory, or 0 to disable it", max_shared));
+    *max_shared = *max_shared > 1 ? *max_shared : 1;
     return TX_OK;
 }
 
-/* Everybody's introduction; fails on all ranks when one of them has none to give. */
+/* Collects the introductions of all ranks. Fails on all ranks if one of them cannot provide its own. */
 static tx_status introduce(many *c, introduction *all)
 {
     introduction own = {0};
-    tx_status status = read_most(&own.most);
+    tx_status status = read_max_shared(&own.max_shared);
     if (status)
-        own.most = -1;
+        own.max_shared = -1;
     tx_status found = tx_transport_host(c->transport, own.name, sizeof own.name, &own.lowest);
     if (!found)
         found = tx_transport_gather(c->transport, &own, all, sizeof own);
     for (int32_t r = 0; r < c->base.size && !found && !status; r++)
-        if (all[r].most != own.most)
-            return tx_fail(TX_INVALID, "TX_COMM_SHM of rank %" PRId32 " on %s is not that of rank %" PRId32 " on %s", r,
+        if (all[r].max_shared != own.max_shared)
+            return tx_fail(TX_INVALID,
+                           "TX_COMM_SHM of rank %" PRId32 " on %s differs from that of rank %" PRId32 " on %s", r,
                            all[r].name, c->base.rank, own.name);
     return status ? status : found;
 }
 
-/* Hosts and groups are numbered by their lowest ranks. */
+/* Hosts and groups are numbered in the order of their lowest ranks. */
 static tx_status find_groups(many *c, const introduction *all, int32_t *group)
 {
     int32_t hosts = 0, groups = 0;
     for (int32_t r = 0; r < c->base.size; r++) {
-        int32_t local = 0, first = r; /* its number on its host, and the first of its group */
+        int32_t local = 0, first = r; /* index on its host, and first rank of its group */
         for (int32_t other = r - 1; other >= 0; other--)
             local += all[other].lowest == all[r].lowest;
-        for (int32_t other = r - 1, i = 0; other >= 0 && i < local % all[r].most; other--)
+        for (int32_t other = r - 1, i = 0; other >= 0 && i < local % all[r].max_shared; other--)
             if (all[other].lowest == all[r].lowest) {
                 first = other;
                 i++;
@@ -98,10 +100,10 @@ static tx_status find_groups(many *c, const introduction *all, int32_t *group)
         if (r == c->base.rank)
             c->base.local_rank = local;
     }
-    TX_TRY(tx_layout_create(group, c->base.size, &c->together.layout));
+    TX_TRY(tx_layout_create(group, c->base.size, &c->shared_path.layout));
     for (int32_t r = 0; r < c->base.size; r++)
         group[r] = r;
-    return tx_layout_create(group, c->base.size, &c->apart.layout);
+    return tx_layout_create(group, c->base.size, &c->message_path.layout);
 }
 
 static tx_status find_ranks(many *c)
@@ -119,12 +121,12 @@ static tx_status find_ranks(many *c)
     return status;
 }
 
-/* ---- Opening and closing ------------------------------------------------------------------------------------ */
+/* ---- Opening and closing --------------------------------------------------------------------- */
 
-/* The marks of the group, which lie in a window of a page a rank. */
+/* Creates the marks of the group, in a window with one page per rank. */
 static tx_status make_marks(many *c)
 {
-    TX_TRY(tx_window_create(c->transport, c->together.layout, c->who, (int64_t)sizeof(tx_mark), &c->marks));
+    TX_TRY(tx_window_create(c->transport, c->shared_path.layout, c->who, (int64_t)sizeof(tx_mark), &c->marks));
     c->mark = calloc((size_t)c->marks->members, sizeof *c->mark);
     c->segment = calloc((size_t)c->marks->members, sizeof *c->segment);
     if (!c->mark || !c->segment)
@@ -135,7 +137,7 @@ static tx_status make_marks(many *c)
     return TX_OK;
 }
 
-static tx_status make_way(many *c, way *w, tx_mark *const *mark)
+static tx_status make_path(many *c, path *w, tx_mark *const *mark)
 {
     const tx_layout *l = w->layout;
     const int32_t group = l->group[c->base.rank];
@@ -146,16 +148,16 @@ static tx_status make_way(many *c, way *w, tx_mark *const *mark)
     return tx_exchange_create(l, c->transport, &w->group, &w->exchange);
 }
 
-static tx_status make_ways(many *c)
+static tx_status make_paths(many *c)
 {
     TX_TRY(make_marks(c));
-    TX_TRY(make_way(c, &c->together, c->mark));
-    TX_TRY(make_way(c, &c->apart, &c->mark[c->marks->place]));
-    int32_t slots = tx_exchange_slots(c->apart.exchange), others = tx_exchange_slots(c->together.exchange);
-    int64_t bytes = tx_exchange_message(c->apart.exchange), more = tx_exchange_message(c->together.exchange);
+    TX_TRY(make_path(c, &c->shared_path, c->mark));
+    TX_TRY(make_path(c, &c->message_path, &c->mark[c->marks->place]));
+    int32_t slots = tx_exchange_slots(c->message_path.exchange), others = tx_exchange_slots(c->shared_path.exchange);
+    int64_t bytes = tx_exchange_message(c->message_path.exchange), more = tx_exchange_message(c->shared_path.exchange);
     bytes = bytes > more ? bytes : more;
     slots = slots > others ? slots : others;
-    TX_TRY(tx_messages_create(c->transport, &c->together.group, slots, bytes, &c->messages));
+    TX_TRY(tx_messages_create(c->transport, &c->shared_path.group, slots, bytes, &c->messages));
     return tx_transport_slots(c->transport, slots + TX_MESSAGE_SLOTS, bytes);
 }
 
@@ -178,10 +180,10 @@ static void many_close(tx_comm *comm)
     }
     tx_window_free(c->marks);
     tx_messages_free(c->messages);
-    tx_exchange_free(c->together.exchange);
-    tx_exchange_free(c->apart.exchange);
-    free(c->together.layout);
-    free(c->apart.layout);
+    tx_exchange_free(c->shared_path.exchange);
+    tx_exchange_free(c->message_path.exchange);
+    free(c->shared_path.layout);
+    free(c->message_path.layout);
     free(c->mark);
     free(c->segment);
     free(c->who);
@@ -191,15 +193,15 @@ static void many_close(tx_comm *comm)
 
 static tx_status make(tx_comm *comm, const tx_transfer *t);
 
-/* All but the heartbeat, once there is a transport. */
+/* Creates everything except the heartbeat from the transport. */
 static tx_status gather(many *c)
 {
     TX_TRY(find_ranks(c));
-    TX_TRY(make_ways(c));
+    TX_TRY(make_paths(c));
     return tx_queue_create(&c->base, make);
 }
 
-static void take_place(many *c)
+static void set_rank(many *c)
 {
     c->base.rank = c->transport->rank;
     c->base.size = c->transport->size;
@@ -209,7 +211,7 @@ static tx_status join(many *c, int *argc, char ***argv)
 {
     const char *advice = "";
     TX_TRY(tx_transport_open(argc, argv, &c->transport, &advice));
-    take_place(c);
+    set_rank(c);
     TX_TRY(tx_launcher_check(c->base.size, advice, true));
     TX_TRY(gather(c));
     return tx_heartbeat_open(&c->base);
@@ -237,13 +239,13 @@ static tx_status many_open(int *argc, char ***argv, tx_comm **comm)
     return status;
 }
 
-/* ---- Groups --------------------------------------------------------------------------------------------------- */
+/* ---- Subgroups ------------------------------------------------------------------------------- */
 
 static tx_status part(const many *parent, int32_t colour, int32_t key, many *c)
 {
     const int32_t own = parent->opened ? parent->opened[parent->base.rank] : parent->base.rank;
     TX_TRY(tx_transport_split(parent->transport, colour, key, &c->transport));
-    take_place(c);
+    set_rank(c);
     TX_TRY(gather(c));
     c->opened = malloc((size_t)c->base.size * sizeof *c->opened);
     if (!c->opened)
@@ -254,7 +256,7 @@ static tx_status part(const many *parent, int32_t colour, int32_t key, many *c)
 static tx_status many_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub)
 {
     many *p = (many *)parent, *made = NULL;
-    TX_TRY(tx_exchange_barrier(p->together.exchange)); /* as before a window */
+    TX_TRY(tx_exchange_barrier(p->shared_path.exchange)); /* see many_window */
     TX_TRY(make_many(&made));
     tx_status status = part(p, colour, key, made);
     if (status) {
@@ -272,16 +274,16 @@ static tx_status many_window(tx_comm *comm, int64_t bytes, void **memory)
     many *c = (many *)comm;
     tx_window *window = NULL;
     TX_TRY(tx_queue_idle(comm, "window"));
-    /* The window's own messages are MPI's, whose waits tell nobody for whom. */
-    TX_TRY(tx_exchange_barrier(c->together.exchange));
-    TX_TRY(tx_window_create(c->transport, c->together.layout, c->who, bytes, &window));
+    /* Creating a window uses blocking MPI calls, which do not publish the rank that they wait for. */
+    TX_TRY(tx_exchange_barrier(c->shared_path.exchange));
+    TX_TRY(tx_window_create(c->transport, c->shared_path.layout, c->who, bytes, &window));
     window->next = c->windows;
     c->windows = window;
     *memory = window->segment[window->place];
     return TX_OK;
 }
 
-/* ---- Transfers ---------------------------------------------------------------------------------------------- */
+/* ---- Transfers ------------------------------------------------------------------------------- */
 
 static uint64_t mix(uint64_t digest, uint64_t value)
 {
@@ -289,7 +291,7 @@ static uint64_t mix(uint64_t digest, uint64_t value)
     return digest ^ (digest >> 29);
 }
 
-/* What all ranks of the group must agree on. */
+/* Returns a digest of the parameters that must agree on all ranks of the group. */
 static uint64_t digest_of(const tx_transfer *t, int32_t ranks, int64_t offset)
 {
     uint64_t digest = mix(mix(0, (uint64_t)t->kind), (uint64_t)t->dtype);
@@ -304,9 +306,9 @@ static tx_status make_in_window(many *c, const tx_transfer *t, const tx_window *
     const int64_t offset = (char *)t->data - w->segment[w->place];
     for (int32_t i = 0; i < w->members; i++)
         c->segment[i] = w->segment[i] + offset;
-    TX_TRY(tx_group_meet(&c->together.group, digest_of(t, c->base.size, offset)));
-    TX_TRY(tx_exchange_run(c->together.exchange, t, c->segment, &c->made));
-    tx_group_barrier(&c->together.group);
+    TX_TRY(tx_group_meet(&c->shared_path.group, digest_of(t, c->base.size, offset)));
+    TX_TRY(tx_exchange_run(c->shared_path.exchange, t, c->segment, &c->made));
+    tx_group_barrier(&c->shared_path.group);
     return TX_OK;
 }
 
@@ -316,21 +318,21 @@ static tx_status make(tx_comm *comm, const tx_transfer *t)
     char *data = t->data;
     atomic_store_explicit(&c->bucket, t->bucket, memory_order_relaxed);
     tx_status status = TX_OK;
-    /* A rank alone in its group goes the way of the others. */
-    const bool shared = c->together.layout->groups < c->base.size;
+    /* If every group has a single rank, the other path is used. */
+    const bool shared = c->shared_path.layout->groups < c->base.size;
     const tx_window *w =
         shared ? tx_window_find(c->windows, t->data, t->count * (int64_t)tx_dtype_size(t->dtype)) : NULL;
     if (t->kind == TX_BARRIER)
-        status = tx_exchange_barrier(c->together.exchange);
+        status = tx_exchange_barrier(c->shared_path.exchange);
     else if (t->count > 0)
-        status = w ? make_in_window(c, t, w) : tx_exchange_run(c->apart.exchange, t, &data, &c->made);
+        status = w ? make_in_window(c, t, w) : tx_exchange_run(c->message_path.exchange, t, &data, &c->made);
     atomic_fetch_add_explicit(&c->sent, c->made.sent, memory_order_relaxed);
     c->made.sent = 0;
     atomic_store_explicit(&c->shared, c->made.shared, memory_order_relaxed);
     return status;
 }
 
-/* ---- From rank to rank -------------------------------------------------------------------------------------- */
+/* ---- Messages -------------------------------------------------------------------------------- */
 
 static tx_status many_begin_message(tx_comm *comm, const tx_message *message, int32_t *request)
 {
@@ -354,7 +356,7 @@ static tx_status many_peer_all_reduce(tx_comm *comm, const float *data, float *s
     return tx_transport_all_reduce(((many *)comm)->transport, data, sum, count);
 }
 
-/* ---- What is going on ----------------------------------------------------------------------------------------- */
+/* ---- Status ---------------------------------------------------------------------------------- */
 
 static void many_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
 {
@@ -367,7 +369,7 @@ static void many_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
 static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
 {
     many *c = (many *)comm;
-    laggard->rank = tx_group_laggard(&c->together.group);
+    laggard->rank = tx_group_laggard(&c->shared_path.group);
     laggard->bucket = atomic_load_explicit(&c->bucket, memory_order_relaxed);
     if (laggard->rank >= 0 && c->opened)
         laggard->rank = c->opened[laggard->rank];

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Messages by MPI, and the only file that includes mpi.h.
+ * Message transport by MPI. Only this file includes mpi.h.
  *
- * MPI moves bytes here and TX does the sums: MPI_Allreduce orders a sum by algorithm, which the library picks by size,
- * type and number of ranks, and fp32 gradients would change with it. Nor does MPI wait here, for MPICH's waits spin
- * without giving the core away. */
+ * MPI moves bytes, and TX computes the sums itself. MPI_Allreduce selects an algorithm, and with it the order of a
+ * sum, by size, type and number of ranks; the bits of fp32 gradients would change with it. This file also never
+ * waits in MPI, because waiting calls of MPICH spin without yielding the core.
+ */
 #include "api/base/environment.h"
 #include "comm/transport.h"
 
@@ -17,10 +18,10 @@
 #include <time.h>
 
 enum {
-    PIECE = 1 << 30, /* bytes or elements in one call of MPI, whose counts are 31 bits wide */
-    /* Bytes of a piece to another host. Libraries send so much at once; before more they ask the receiver, and over TCP
-     * the question and its answer wait behind all the data that are on their way. (1 Gbit/s: 0.94 of the line rate,
-     * 0.69 by pieces of 64 KiB.) */
+    PIECE = 1 << 30, /* bytes or elements in one MPI call, because MPI counts have 31 bits */
+    /* Bytes of a piece to another host. Libraries send messages of this size eagerly. Before a longer message they
+     * use a rendezvous with the receiver. Over TCP the rendezvous waits until all data in flight have arrived. (At 1
+     * Gbit/s: 0.94 of the line rate, against 0.69 with pieces of 64 KiB.) */
     SEGMENT = 1 << 14,
 };
 
@@ -35,17 +36,17 @@ enum {
 typedef struct transport {
     tx_transport base;
     MPI_Comm mpi;
-    bool started;               /* by this file, which then also ends MPI */
-    pthread_mutex_t own, *turn; /* MPI lets one thread call at a time: parts of a transport have its turns */
-    bool synchronous;           /* sends end when the receiver has begun: TX_COMM_SYNCHRONOUS */
-    bool hosts;                 /* more than one */
+    bool started;               /* this file called MPI_Init and must call MPI_Finalize */
+    pthread_mutex_t own, *turn; /* MPI allows one thread at a time. Parts of a transport share its mutex */
+    bool synchronous;           /* sends complete when the receiver has begun (TX_COMM_SYNCHRONOUS) */
+    bool hosts;                 /* there is more than one host */
     int32_t *lowest;            /* by rank: the lowest rank of its host */
-    MPI_Request *request;       /* `each` a slot */
+    MPI_Request *request;       /* `each` requests per slot */
     int32_t each;
-    int32_t *other; /* by slot: the rank at the other end */
+    int32_t *other; /* by slot: the other rank */
 } transport;
 
-/* Leaves the function where a call of MPI fails. */
+/* Returns from the function if an MPI call fails. */
 #define MPI_CHECK(call) TX_TRY(check((call), #call))
 
 static tx_status check(int code, const char *call)
@@ -64,22 +65,22 @@ static tx_status start(int *argc, char ***argv, bool *started)
     MPI_CHECK(MPI_Initialized(&before));
     MPI_CHECK(MPI_Finalized(&after));
     if (after)
-        return tx_fail(TX_UNSUPPORTED, "MPI has ended in this process and cannot start again: open one communicator "
-                                       "and keep it");
+        return tx_fail(TX_UNSUPPORTED, "MPI has ended in this process and cannot start again; open one communicator "
+                                       "and keep it open");
     if (before)
         MPI_CHECK(MPI_Query_thread(&level));
     else
         MPI_CHECK(MPI_Init_thread(argc, argv, MPI_THREAD_SERIALIZED, &level));
     *started = !before;
     if (level < MPI_THREAD_SERIALIZED)
-        return tx_fail(TX_UNSUPPORTED, "MPI was started without support for threads: start it with "
+        return tx_fail(TX_UNSUPPORTED, "MPI was started without thread support; start it with "
                                        "MPI_Init_thread and MPI_THREAD_SERIALIZED");
     return TX_OK;
 }
 
-/* Over TCP an end of UCX (1.12 and later, under MPICH) asks the other end for a last reply, and MPI_Finalize hangs when
- * that one has answered from within an earlier call and gone on to wait for the launcher. So no rank begins to end
- * before all have left MPI: a barrier, and time for the slowest to come out of it. */
+/* Over TCP, UCX (1.12 and later, under MPICH) requests a last reply from the other end when it closes. MPI_Finalize
+ * hangs if that end has already replied within an earlier call and now waits for the launcher. No rank therefore
+ * calls MPI_Finalize before all ranks have left MPI. A barrier and a delay for the slowest rank ensure this. */
 static void end_together(const transport *t)
 {
     MPI_Barrier(t->mpi);
@@ -117,7 +118,7 @@ static tx_status find_self(transport *t)
 static tx_status join(transport *t, int *argc, char ***argv)
 {
     TX_TRY(start(argc, argv, &t->started));
-    if (t->started) /* what belongs to no communicator goes by the handler of this one */
+    if (t->started) /* errors without a communicator use the handler of this one */
         MPI_CHECK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_CHECK(MPI_Comm_dup(MPI_COMM_WORLD, &t->mpi));
     return find_self(t);
@@ -129,11 +130,11 @@ static tx_status split(const transport *parent, int32_t colour, int32_t key, tra
     return find_self(t);
 }
 
-/* `turn` NULL: its own. */
+/* `turn` NULL selects a mutex of its own. */
 static tx_status make(pthread_mutex_t *turn, transport **made)
 {
     int32_t synchronous;
-    TX_TRY(tx_environment_count("TX_COMM_SYNCHRONOUS", 0, 0, "1 for sends that wait for their receivers, or 0",
+    TX_TRY(tx_environment_count("TX_COMM_SYNCHRONOUS", 0, 0, "1 to make sends wait for their receivers, or 0",
                                 &synchronous));
     transport *t = calloc(1, sizeof *t);
     if (!t)
@@ -178,7 +179,7 @@ tx_status tx_transport_gather(tx_transport *base, const void *own, void *all, si
     return TX_OK;
 }
 
-/* The lowest rank of this host, and how many run on it. */
+/* Returns the lowest rank of this host, and the number of ranks on it. */
 static tx_status count_local(MPI_Comm local, int32_t *lowest, int *ranks)
 {
     MPI_CHECK(MPI_Bcast(lowest, 1, MPI_INT32_T, 0, local));
@@ -209,14 +210,15 @@ tx_status tx_transport_host(tx_transport *base, char *name, size_t room, int32_t
     return TX_OK;
 }
 
-/* ---- Messages ---------------------------------------------------------------------------------------- */
+/* ---- Messages -------------------------------------------------------------------------------- */
 
 tx_status tx_transport_slots(tx_transport *base, int32_t slots, int64_t bytes)
 {
     transport *t = (transport *)base;
     const int64_t each = (bytes + SEGMENT - 1) / SEGMENT, count = slots * each;
     if (bytes > PIECE || count > INT32_MAX)
-        return tx_fail(TX_UNSUPPORTED, "%" PRId32 " messages of %" PRId64 " bytes are too many", slots, bytes);
+        return tx_fail(TX_UNSUPPORTED, "%" PRId32 " messages of %" PRId64 " bytes exceed the limits of MPI", slots,
+                       bytes);
     MPI_Request *request = malloc((size_t)count * sizeof *request);
     int32_t *other = calloc((size_t)slots, sizeof *other);
     if (!request || !other) {
@@ -263,7 +265,7 @@ static tx_status move(transport *t, bool out, char *data, int64_t bytes, int32_t
 
 tx_status tx_transport_send(tx_transport *base, const void *data, int64_t bytes, int32_t to, int32_t tag, int32_t slot)
 {
-    return move((transport *)base, true, (char *)(uintptr_t)data, bytes, to, tag, slot); /* which is only read */
+    return move((transport *)base, true, (char *)(uintptr_t)data, bytes, to, tag, slot); /* send only reads the data */
 }
 
 tx_status tx_transport_receive(tx_transport *base, void *data, int64_t bytes, int32_t from, int32_t tag, int32_t slot)
@@ -280,7 +282,7 @@ static tx_status test(transport *t, MPI_Request *request, int *over)
     return check(code, "MPI_Test");
 }
 
-/* Stops at the first that is not over: asking for it moves the others on as well. */
+/* Stops at the first incomplete request; testing it makes progress on the others as well. */
 tx_status tx_transport_test(tx_transport *base, int32_t first, int32_t count, int32_t *missing)
 {
     transport *t = (transport *)base;

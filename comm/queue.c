@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The order of transfers, and the thread that makes them. */
+ *
+ * The queue of transfers, and the thread that executes them.
+ */
 #include "comm/queue.h"
 #include "api/base/clock.h"
 #include "api/base/thread.h"
@@ -14,22 +16,23 @@
 struct tx_queue {
     tx_comm *comm;
     tx_transfer_make make;
-    int32_t begun, done; /* requests; numbered anew when none is outstanding. Of the thread that begins and waits, */
-    double waited;       /* as is this */
-    bool threaded;       /* and this */
+    int32_t begun, done; /* requests; numbered from 0 again when none is outstanding. Used only by the thread that
+                            begins and waits */
+    double waited;       /* also only used by that thread */
+    bool threaded;       /* also only used by that thread */
     pthread_t thread;
-    pthread_mutex_t mutex; /* for all that follows */
-    pthread_cond_t more, made;
+    pthread_mutex_t mutex; /* protects the fields below */
+    pthread_cond_t added, completed;
     tx_transfer *pending; /* by request number */
-    int32_t room;
-    int32_t count, over; /* transfers in it, and those that were made */
+    int32_t capacity;
+    int32_t count, over; /* transfers in the queue, and completed transfers */
     bool stop;
     double moving;
-    tx_status status; /* of the transfer that failed, and its message */
+    tx_status status; /* status and message of the failed transfer */
     char error[512];
 };
 
-/* Makes one transfer, unless an earlier one failed. The mutex is held before and after. */
+/* Executes one transfer, unless an earlier one failed. The mutex is held on entry and on return. */
 static void make_next(tx_queue *q)
 {
     const tx_transfer transfer = q->pending[q->over];
@@ -53,17 +56,17 @@ static void *serve(void *argument)
     pthread_mutex_lock(&q->mutex);
     for (;;) {
         while (!q->stop && q->over == q->count)
-            pthread_cond_wait(&q->more, &q->mutex);
+            pthread_cond_wait(&q->added, &q->mutex);
         if (q->stop)
             break;
         make_next(q);
-        pthread_cond_signal(&q->made);
+        pthread_cond_signal(&q->completed);
     }
     pthread_mutex_unlock(&q->mutex);
     return NULL;
 }
 
-/* ---- The thread -------------------------------------------------------------------------------------------- */
+/* ---- Thread ---------------------------------------------------------------------------------- */
 
 static void end_thread(tx_queue *q)
 {
@@ -71,7 +74,7 @@ static void end_thread(tx_queue *q)
         return;
     pthread_mutex_lock(&q->mutex);
     q->stop = true;
-    pthread_cond_signal(&q->more);
+    pthread_cond_signal(&q->added);
     pthread_mutex_unlock(&q->mutex);
     pthread_join(q->thread, NULL);
     q->threaded = q->stop = false;
@@ -81,7 +84,7 @@ tx_status tx_queue_idle(const tx_comm *comm, const char *call)
 {
     const int32_t outstanding = comm->queue->begun - comm->queue->done;
     if (outstanding > 0)
-        return tx_fail(TX_INVALID, "%s: %" PRId32 " transfers are outstanding: wait for them first", call, outstanding);
+        return tx_fail(TX_INVALID, "%s: %" PRId32 " transfers are outstanding; wait for them first", call, outstanding);
     return TX_OK;
 }
 
@@ -96,18 +99,18 @@ tx_status tx_queue_background(tx_comm *comm, bool on)
     return TX_OK;
 }
 
-/* ---- Transfers ---------------------------------------------------------------------------------------------- */
+/* ---- Transfers ------------------------------------------------------------------------------- */
 
-/* Under the mutex. */
-static bool keep(tx_queue *q, const tx_transfer *transfer)
+/* The caller holds the mutex. */
+static bool append(tx_queue *q, const tx_transfer *transfer)
 {
-    if (q->begun == q->room) {
-        int32_t room = q->room ? 2 * q->room : 64;
-        tx_transfer *grown = realloc(q->pending, (size_t)room * sizeof *grown);
+    if (q->begun == q->capacity) {
+        int32_t capacity = q->capacity ? 2 * q->capacity : 64;
+        tx_transfer *grown = realloc(q->pending, (size_t)capacity * sizeof *grown);
         if (!grown)
             return false;
         q->pending = grown;
-        q->room = room;
+        q->capacity = capacity;
     }
     if (q->begun == 0)
         q->over = 0;
@@ -123,11 +126,11 @@ tx_status tx_queue_begin(tx_comm *comm, const tx_transfer *transfer, int32_t *re
     pthread_mutex_lock(&q->mutex);
     if (q->done == q->begun)
         q->begun = q->done = 0;
-    bool kept = keep(q, transfer);
-    if (kept)
-        pthread_cond_signal(&q->more);
+    bool appended = append(q, transfer);
+    if (appended)
+        pthread_cond_signal(&q->added);
     pthread_mutex_unlock(&q->mutex);
-    if (!kept)
+    if (!appended)
         return tx_fail(TX_MEMORY, "no memory for %" PRId32 " transfers", q->begun + 1);
     *request = q->begun - 1;
     return TX_OK;
@@ -138,14 +141,15 @@ tx_status tx_queue_wait(tx_comm *comm, int32_t request)
     tx_queue *q = comm->queue;
     const double begin = tx_now();
     if (q->done == q->begun)
-        return tx_fail(TX_INVALID, "wait: request %" PRId32 " was not begun or is done already", request);
+        return tx_fail(TX_INVALID, "wait: request %" PRId32 " was not begun or is already complete", request);
     if (request != q->done)
-        return tx_fail(TX_INVALID, "wait: request %" PRId32 " is not the oldest one, %" PRId32, request, q->done);
+        return tx_fail(TX_INVALID, "wait: request %" PRId32 " is not the oldest, which has number %" PRId32, request,
+                       q->done);
     q->done++;
     pthread_mutex_lock(&q->mutex);
     while (q->over <= request)
         if (q->threaded)
-            pthread_cond_wait(&q->made, &q->mutex);
+            pthread_cond_wait(&q->completed, &q->mutex);
         else
             make_next(q);
     tx_status status = q->status;
@@ -162,7 +166,7 @@ void tx_queue_times(tx_queue *queue, double *moving, double *waited)
     *waited = queue->waited;
 }
 
-/* ---- Making and ending ---------------------------------------------------------------------------------------- */
+/* ---- Creation -------------------------------------------------------------------------------- */
 
 tx_status tx_queue_create(tx_comm *comm, tx_transfer_make make)
 {
@@ -172,8 +176,8 @@ tx_status tx_queue_create(tx_comm *comm, tx_transfer_make make)
     q->comm = comm;
     q->make = make;
     pthread_mutex_init(&q->mutex, NULL);
-    pthread_cond_init(&q->more, NULL);
-    pthread_cond_init(&q->made, NULL);
+    pthread_cond_init(&q->added, NULL);
+    pthread_cond_init(&q->completed, NULL);
     comm->queue = q;
     return TX_OK;
 }
@@ -183,8 +187,8 @@ void tx_queue_free(tx_queue *queue)
     if (!queue)
         return;
     end_thread(queue);
-    pthread_cond_destroy(&queue->more);
-    pthread_cond_destroy(&queue->made);
+    pthread_cond_destroy(&queue->added);
+    pthread_cond_destroy(&queue->completed);
     pthread_mutex_destroy(&queue->mutex);
     free(queue->pending);
     free(queue);

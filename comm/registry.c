@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The only file that names the communicators, and the public functions that open and close them. */
+ *
+ * The list of communicators, and the public functions that open and close them. No other file names a communicator.
+ */
 #include "comm/common.h"
 
 #include "api/base/needs.h"
@@ -11,7 +13,7 @@
 extern const tx_comm_table tx_comm_mpi;
 #endif
 
-/* MPI is started for many ranks only: one rank needs none of it, under a launcher or not. */
+/* MPI is started only for several ranks; a single rank does not need it, with or without a launcher. */
 const tx_comm_table *tx_comm_default(void)
 {
 #ifdef TX_MPI
@@ -37,7 +39,7 @@ tx_status tx_comm_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **su
 {
     TX_NEEDS(parent && sub, TX_INVALID);
     if (colour < 0)
-        return tx_fail(TX_INVALID, "a group of ranks has a colour of 0 or more, not %" PRId32, colour);
+        return tx_fail(TX_INVALID, "colour %" PRId32 " of a group of ranks is negative; use 0 or more", colour);
     TX_TRY(tx_queue_idle(parent, "sub"));
     return parent->table->sub(parent, colour, key, sub);
 }

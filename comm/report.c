@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reports of the ranks to txlaunch. */
+ *
+ * Reports of the ranks to txlaunch.
+ */
 #include "comm/report.h"
 
 #include "api/base/clock.h"
@@ -21,7 +23,7 @@ int tx_report_descriptor(void)
     return fcntl(named, F_GETFD) >= 0 ? named : STDERR_FILENO;
 }
 
-/* Waits until the pipe has a reader, and room for a whole report. */
+/* Waits until the pipe has a reader and space for a whole report. */
 static bool has_room(int descriptor, double seconds)
 {
     const double end = tx_now() + seconds;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The communicator of one rank: the sum over the ranks is the rank's own data. */
+ *
+ * The communicator of one rank. The sum over the ranks is the rank's own data.
+ */
 #include "comm/common.h"
 #include "comm/heartbeat.h"
 #include "comm/queue.h"
@@ -20,7 +22,7 @@ typedef struct self {
     tx_comm base;
     tx_comm_rank only;
     window *windows;
-    struct self *sub; /* groups, of which each has the next one */
+    struct self *sub; /* first subgroup; each subgroup points to the next */
 } self;
 
 extern const tx_comm_table tx_comm_self_table;
@@ -46,9 +48,9 @@ static tx_status self_open(int *argc, char ***argv, tx_comm **comm)
     (void)argc;
     (void)argv;
 #ifdef TX_MPI
-    const char *advice = "a program of one rank is started without a launcher";
+    const char *advice = "start a program of one rank without a launcher";
 #else
-    const char *advice = "this build of TX has no MPI: start one process, or build with -DTX_MPI=ON";
+    const char *advice = "this build of TX has no MPI; start one process, or build with -DTX_MPI=ON";
 #endif
     TX_TRY(tx_launcher_check(1, advice, false));
     return make(comm);
@@ -86,7 +88,7 @@ static tx_status self_window(tx_comm *comm, int64_t bytes, void **memory)
     self *s = (self *)comm;
     TX_TRY(tx_queue_idle(comm, "window"));
     if (bytes <= 0)
-        return tx_fail(TX_INVALID, "a window of %" PRId64 " bytes is none", bytes);
+        return tx_fail(TX_INVALID, "a window of %" PRId64 " bytes is invalid; use at least 1", bytes);
     window *made = calloc(1, sizeof *made);
     if (!made || posix_memalign(&made->memory, (size_t)sysconf(_SC_PAGESIZE), (size_t)bytes) != 0) {
         free(made);

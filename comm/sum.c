@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sums in the order of the tree: the bits depend on the number of ranks alone. Elements go block by block, each block
- * summed where the first-level cache holds it and then copied to where it is wanted: memory is read and written once.
+ * Sums in tree order; the bits depend only on the number of ranks. Each block of elements is summed in the
+ * first-level cache and then copied to its destinations, so that memory is read and written once.
  */
 #include "api/base/half.h"
 #include "comm/common.h"
@@ -36,14 +36,14 @@ static void add(lane *restrict to, const lane *restrict from, int32_t count, tx_
             to[i].f32 += from[i].f32;
 }
 
-/* The usual case, two terms that need no conversion. */
+/* Fast path for the usual case of two terms that need no conversion. */
 static void add_two(lane *restrict sum, const float *restrict a, const float *restrict b, int32_t count)
 {
     for (int32_t i = 0; i < count; i++)
         sum[i].f32 = a[i] + b[i];
 }
 
-/* sum = elements first.. of the terms, which stand for `ranks` ranks. */
+/* Computes `count` elements of the sum, from element `first` on. The terms cover `ranks` ranks. */
 static void sum_tree(const tx_term *term, int32_t ranks, int64_t first, int32_t count, lane *sum)
 {
     if (term->ranks == ranks) {

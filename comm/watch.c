@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The watch over a run: a thread that counts the seconds without a report, listens to the other ranks, and reports
- * to txlaunch. */
+ *
+ * The watchdog of a run: a thread that measures the time without progress, exchanges heartbeats with the other
+ * ranks, and reports to txlaunch.
+ */
 #include "comm/watch_state.h"
 
 #include "api/base/clock.h"
@@ -15,14 +17,14 @@
 #include <time.h>
 #include <unistd.h>
 
-static const double look_every = 0.25;  /* seconds, or less for a short limit */
-static const double tell_least = 0.1;   /* seconds between what the ranks are told of two steps */
-static const double report_least = 0.2; /* seconds between the reports of two steps */
-static const double report_every = 0.5; /* seconds between reports at the most */
+static const double check_interval = 0.25; /* seconds between checks; shorter if the timeout is short */
+static const double min_heartbeat = 0.1;   /* minimum seconds between the heartbeats of two steps */
+static const double min_report = 0.2;      /* minimum seconds between the reports of two steps */
+static const double max_report = 0.5;      /* maximum seconds between reports */
 
-/* ---- Reports to txlaunch, under the lock ------------------------------------------------------------------ */
+/* ---- Reports to txlaunch, under the lock ----------------------------------------------------- */
 
-/* Rank 0 reports the last step, unless it did within the last `least` seconds. */
+/* Rank 0 reports the last step, unless it did so within the last `least` seconds. */
 static void report_step(tx_watch *w, double least)
 {
     const double now = tx_now();
@@ -32,7 +34,7 @@ static void report_step(tx_watch *w, double least)
     tx_report(w->channel, 0.0, "%" PRId32 " step %" PRId64, w->rank, w->step);
 }
 
-/* ---- The thread --------------------------------------------------------------------------------------------- */
+/* ---- Thread ---------------------------------------------------------------------------------- */
 
 static void end_process(const tx_watch *w, int status, const char *why)
 {
@@ -65,14 +67,15 @@ static void *watch(void *argument)
     double last = tx_now();
     bool ends = false;
     while (!w->stop && !ends) {
-        const double interval = fmin(tx_watch_default_limit(w) / 8.0, look_every);
+        const double interval = fmin(tx_watch_default_limit(w) / 8.0, check_interval);
         sleep_until(w, last + interval);
-        /* A gap that is longer than what was slept for was no fault of the run: the process itself stood still. */
+        /* A gap that is much longer than the sleep means that the process itself was suspended. Only part of it
+         * counts. */
         const double now = tx_now(), gap = fmin(now - last, 2.0 * interval);
         w->quiet += gap;
         last = now;
         tx_watch_listen(w, gap);
-        report_step(w, report_every);
+        report_step(w, max_report);
         ends = !w->stop && tx_watch_judge(w, &status, why, sizeof why);
     }
     pthread_mutex_unlock(&w->lock);
@@ -84,17 +87,16 @@ static void *watch(void *argument)
 static tx_status start_thread(tx_watch *w)
 {
     w->running = tx_thread_start(&w->thread, watch, w);
-    return w->running ? TX_OK : tx_fail(TX_MEMORY, "no thread for the watch over the run: %s", strerror(errno));
+    return w->running ? TX_OK : tx_fail(TX_MEMORY, "no thread for the watchdog: %s", strerror(errno));
 }
 
 tx_status tx_watch_start(const tx_watch_options *options, tx_watch **made)
 {
     if (options->size != sizeof *options)
-        return tx_fail(TX_INVALID, "tx_watch_options has %zu bytes here, %zu were given", sizeof *options,
-                       options->size);
+        return tx_fail(TX_INVALID, "tx_watch_options: size is %zu, expected %zu", options->size, sizeof *options);
     tx_watch *w = calloc(1, sizeof *w);
     if (!w)
-        return tx_fail(TX_MEMORY, "no memory for the watch over the run");
+        return tx_fail(TX_MEMORY, "no memory for the watchdog");
     const int32_t ranks = tx_launcher_ranks(NULL), rank = tx_launcher_rank();
     *w = (tx_watch){.rank = rank < 0 ? 0 : rank,
                     .size = ranks < 1 ? 1 : ranks,
@@ -126,7 +128,7 @@ tx_status tx_watch_join(tx_watch *w, tx_comm *comm)
         return TX_OK;
     tx_watch_other *others = calloc((size_t)comm->size, sizeof *others);
     if (!others)
-        return tx_fail(TX_MEMORY, "no memory for the watch over %" PRId32 " ranks", comm->size);
+        return tx_fail(TX_MEMORY, "no memory for the watchdog of %" PRId32 " ranks", comm->size);
     pthread_mutex_lock(&w->lock);
     w->comm = comm;
     w->others = others;
@@ -155,7 +157,7 @@ void tx_watch_stop(tx_watch *w)
     free(w);
 }
 
-/* ---- Reports ------------------------------------------------------------------------------------------------- */
+/* ---- Progress reports ------------------------------------------------------------------------ */
 
 static void find_median(tx_watch *w)
 {
@@ -170,8 +172,8 @@ static void find_median(tx_watch *w)
     w->median = count >= TX_WATCH_KNOWN ? sorted[count / 2] : 0.0;
 }
 
-/* Takes the lock, for a report; false where there is no watch. */
-static bool enter(tx_watch *w)
+/* Takes the lock for a progress report; returns false without a watchdog. */
+static bool lock_progress(tx_watch *w)
 {
     if (!w)
         return false;
@@ -180,61 +182,63 @@ static bool enter(tx_watch *w)
     return true;
 }
 
-static void leave(tx_watch *w)
+static void unlock(tx_watch *w)
 {
     pthread_mutex_unlock(&w->lock);
 }
 
 void tx_watch_begin(tx_watch *w, tx_watch_phase phase)
 {
-    if (!enter(w))
+    if (!lock_progress(w))
         return;
     w->phase = phase;
     w->detail[0] = 0;
     w->reports = 0;
     w->notice = tx_watch_default_limit(w);
     w->began = tx_now();
-    tx_watch_listen(w, 0.0); /* the others name it should this process stop in it */
-    leave(w);
+    tx_watch_listen(w, 0.0); /* the other ranks learn the phase, in case this process stops in it */
+    unlock(w);
 }
 
 void tx_watch_step(tx_watch *w, int64_t step)
 {
-    if (!enter(w))
+    if (!lock_progress(w))
         return;
     double now = tx_now();
     w->took[w->steps++ % TX_WATCH_WINDOW] = now - w->began;
     w->began = now;
     w->step = step;
     find_median(w);
-    if (w->steps == 1 || now - w->told > tell_least) /* should this process stop before it looks */
+    if (w->steps == 1 ||
+        now - w->told >
+            min_heartbeat) /* the other ranks learn the step, in case this process stops before the next check */
         tx_watch_listen(w, 0.0);
-    report_step(w, report_least);
-    leave(w);
+    report_step(w, min_report);
+    unlock(w);
 }
 
 void tx_watch_alive(tx_watch *w, const char *detail)
 {
-    if (!enter(w))
+    if (!lock_progress(w))
         return;
     w->reports++;
     if (detail)
         snprintf(w->detail, sizeof w->detail, "%s", detail);
-    leave(w);
+    unlock(w);
 }
 
 void tx_watch_saved(tx_watch *w, const char *checkpoint)
 {
-    if (!enter(w))
+    if (!lock_progress(w))
         return;
     tx_report(w->channel, 1.0, "%" PRId32 " saved %s", w->rank, checkpoint);
-    leave(w);
+    unlock(w);
 }
 
-/* The last word, which only counts once. */
+/* Reports the end of the run; only the first call counts. */
 static void end_run(tx_watch *w, int status, const char *message)
 {
-    if (!enter(w))
+    if (!lock_progress(w))
         return;
     if (!w->over) {
         report_step(w, 0.0);
@@ -245,7 +249,7 @@ static void end_run(tx_watch *w, int status, const char *message)
     }
     w->over = true;
     w->result = status;
-    leave(w);
+    unlock(w);
 }
 
 void tx_watch_done(tx_watch *w)

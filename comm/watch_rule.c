@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The rule of the watch: which limit holds, which ranks live, and when a process has to end. */
+ *
+ * The rule of the watchdog: the current limit, the detection of dead ranks, and the decision to end the process.
+ */
 #include "comm/watch_state.h"
 
 #include "api/base/clock.h"
@@ -12,13 +14,13 @@
 #include <string.h>
 #include <unistd.h>
 
-static const double least_limit = 30.0;  /* seconds, by default */
-static const double failed_limit = 10.0; /* for the end after a failure: other ranks do not take part in it */
-/* How long ranks hold back before they speak of another one: the lowest of all; the lowest of its host; those after it.
- * Launchers take up to a second to end what is left. */
+static const double min_limit = 30.0;    /* seconds, by default */
+static const double failed_limit = 10.0; /* limit for the end after a failure, in which other ranks do not take part */
+/* Seconds that ranks wait lower they report another one: the lowest rank of all, the lowest of its host, and the
+ * others. Launchers take up to a second to end the remaining ranks. */
 static const double first_delay = 0.25, host_delay = 3.0, other_delay = 6.0;
 
-/* ---- Limits, under the lock ----------------------------------------------------------------------------------- */
+/* ---- Limits, under the lock ------------------------------------------------------------------ */
 
 static const char *const phases[TX_WATCH_PHASE_COUNT] = {
 #define X(name, text) text,
@@ -30,7 +32,7 @@ double tx_watch_default_limit(const tx_watch *w)
 {
     if (w->o.timeout > 0.0)
         return w->o.timeout;
-    return fmax(10.0 * w->median, least_limit);
+    return fmax(10.0 * w->median, min_limit);
 }
 
 double tx_watch_limit_now(const tx_watch *w)
@@ -52,17 +54,17 @@ double tx_watch_limit_now(const tx_watch *w)
     }
 }
 
-/* How long this rank holds back before it speaks of `other`. */
+/* Returns the seconds that this rank waits lower it reports `other`. */
 static double delay_of(const tx_comm *comm, int32_t other)
 {
-    int32_t before = 0, here = 0;
+    int32_t lower = 0, lower_on_host = 0;
     for (int32_t r = 0; r < comm->rank; r++) {
-        before += r != other;
-        here += r != other && comm->ranks[r].host == comm->ranks[comm->rank].host;
+        lower += r != other;
+        lower_on_host += r != other && comm->ranks[r].host == comm->ranks[comm->rank].host;
     }
-    if (before == 0)
+    if (lower == 0)
         return first_delay;
-    return here == 0 ? host_delay : other_delay + 1.5 * (here < 20 ? here : 20);
+    return lower_on_host == 0 ? host_delay : other_delay + 1.5 * (lower_on_host < 20 ? lower_on_host : 20);
 }
 
 void tx_watch_report(const tx_watch *w, const char *format, ...)
@@ -87,7 +89,7 @@ void tx_watch_report(const tx_watch *w, const char *format, ...)
     }
 }
 
-/* ---- The other ranks, under the lock ---------------------------------------------------------------------------- */
+/* ---- Other ranks, under the lock ------------------------------------------------------------- */
 
 void tx_watch_report_silent(const tx_watch *w)
 {
@@ -103,7 +105,7 @@ void tx_watch_report_silent(const tx_watch *w)
     tx_watch_report(w,
                     "warning: no datagram (UDP) of %" PRId32
                     " ranks arrives at rank 0 on %s; the first is rank %" PRId32
-                    " on %s. Where one of them stops, that is found later",
+                    " on %s. If one of them stops, it is detected later",
                     count, w->host, first, w->comm->ranks[first].name);
 }
 
@@ -125,7 +127,7 @@ void tx_watch_listen(tx_watch *w, double elapsed)
     }
 }
 
-/* The first rank whose process gives no sign of life; -1: all do. */
+/* Returns the first rank without recent heartbeats; -1 if there is none. */
 static int32_t find_silent(const tx_watch *w)
 {
     const double limit = tx_watch_default_limit(w);
@@ -135,8 +137,8 @@ static int32_t find_silent(const tx_watch *w)
     return -1;
 }
 
-/* Whether the rank that this one waits for is busy itself, or waits for one that is: its own watch then sees to it. Of
- * ranks that only rank 0 hears, that is rank 0's business. */
+/* Returns true if the rank that this one waits for is busy, or waits for a busy rank. The watchdog of the busy rank
+ * then decides. If only rank 0 receives heartbeats of that rank, rank 0 decides. */
 static bool is_busy(const tx_watch *w, int32_t rank)
 {
     tx_comm_peer peer;
@@ -152,61 +154,64 @@ static bool is_busy(const tx_watch *w, int32_t rank)
     return false;
 }
 
-/* ---- The rule, under the lock ------------------------------------------------------------------------------------ */
+/* ---- The rule, under the lock ---------------------------------------------------------------- */
 
-static void tell_step(int64_t step, char text[48])
+static void write_step(int64_t step, char text[48])
 {
-    snprintf(text, 48, step >= 0 ? "its last step is %" PRId64 : "no step of it is known", step);
+    snprintf(text, 48, step >= 0 ? "last step %" PRId64 : "last step unknown", step);
 }
 
-/* Reports the rank by which the run ends. */
+/* Reports to txlaunch the rank that caused the end of the run. */
 static void report_lost(const tx_watch *w, int32_t rank)
 {
     tx_report(w->channel, 0.5, "%" PRId32 " lost %" PRId32, w->rank, rank);
 }
 
-/* Another rank does not answer; `laggard` NULL: nobody waits for it. */
-static void lose(tx_watch *w, int32_t rank, const tx_comm_laggard *laggard, double seconds, char *why, size_t room)
+/* Reports that another rank does not answer. `laggard` is NULL if no rank waits for it. */
+static void report_other(tx_watch *w, int32_t rank, const tx_comm_laggard *laggard, double seconds, char *why,
+                         size_t room)
 {
     tx_comm_peer peer;
-    char step[48], was[120] = "", missed[64] = "gave no sign of life";
+    char step[48], phase[120] = "", missing[64] = "no sign of life";
     const bool heard = w->comm->table->hear(w->comm, rank, &peer);
     const int64_t last = heard ? peer.step : -1;
-    tell_step(last, step);
+    write_step(last, step);
     if (heard)
-        snprintf(was, sizeof was, ", it was %s", peer.doing);
+        snprintf(phase, sizeof phase, ", phase %s", peer.doing);
     if (laggard && laggard->bucket >= 0)
-        snprintf(missed, sizeof missed, "did not reach bucket %" PRId32, laggard->bucket);
+        snprintf(missing, sizeof missing, "bucket %" PRId32 " not reached", laggard->bucket);
     else if (laggard)
-        snprintf(missed, sizeof missed, "did not reach what the others wait in");
-    snprintf(why, room, "rank %" PRId32 " on %s does not answer: %s%s, it %s for %.3g s", rank,
-             w->comm->ranks[rank].name, step, was, missed, seconds);
+        snprintf(missing, sizeof missing, "current transfer not reached");
+    snprintf(why, room, "rank %" PRId32 " on %s does not answer: %s%s, %s for %.3g s", rank, w->comm->ranks[rank].name,
+             step, phase, missing, seconds);
     report_lost(w, rank);
 }
 
-static void lose_self(tx_watch *w, char *why, size_t room)
+static void report_self(tx_watch *w, char *why, size_t room)
 {
     char step[48];
-    tell_step(w->step, step);
+    write_step(w->step, step);
     if (w->phase == TX_WATCH_JOINING)
         snprintf(why, room,
-                 "rank %" PRId32 " on %s waited for all ranks to start for %.3g s: one of them is stopped, ended, or "
+                 "rank %" PRId32
+                 " on %s waited for all ranks to start for %.3g s; one of them is stopped, has ended or "
                  "cannot be reached",
                  w->rank, w->host, w->quiet);
     else
         snprintf(why, room,
-                 "rank %" PRId32 " on %s does not get on: %s, it is %s%s%s, and nothing was done for %.3g s though it "
-                 "waits for no other rank (its device, or a file system?)",
+                 "rank %" PRId32 " on %s is stuck: %s, phase %s%s%s, no progress for %.3g s, and it is not "
+                 "waiting for another rank (check its device and file system)",
                  w->rank, w->host, step, phases[w->phase], *w->detail ? ": " : "", w->detail, w->quiet);
     report_lost(w, w->rank);
 }
 
-static void tell_of_slow_disk(tx_watch *w)
+static void warn_slow_disk(tx_watch *w)
 {
     if (w->phase != TX_WATCH_WRITING || w->quiet < w->notice)
         return;
     w->notice *= 2.0;
-    tx_watch_report(w, "rank %" PRId32 " on %s has been writing files for %.3g s, is the disk slow? The run waits",
+    tx_watch_report(w,
+                    "rank %" PRId32 " on %s has been writing files for %.3g s; the disk may be slow, and the run waits",
                     w->rank, w->host, w->quiet);
 }
 
@@ -221,17 +226,17 @@ bool tx_watch_judge(tx_watch *w, int *status, char *why, size_t room)
     const bool waits = w->comm && w->comm->table->laggard(w->comm, &other) && other.rank != w->rank;
     const int32_t silent = w->comm ? find_silent(w) : -1;
     if (silent >= 0) {
-        lose(w, silent, waits && other.rank == silent ? &other : NULL, w->others[silent].silent, why, room);
+        report_other(w, silent, waits && other.rank == silent ? &other : NULL, w->others[silent].silent, why, room);
     } else if (waits) {
         if (w->quiet < fmin(limit, fmax(tx_watch_default_limit(w), TX_WATCH_LONG)) + delay_of(w->comm, other.rank) ||
             is_busy(w, other.rank))
             return false;
-        lose(w, other.rank, &other, w->quiet, why, room);
+        report_other(w, other.rank, &other, w->quiet, why, room);
     } else {
-        tell_of_slow_disk(w);
+        warn_slow_disk(w);
         if (w->quiet < limit)
             return false;
-        lose_self(w, why, room);
+        report_self(w, why, room);
     }
     return true;
 }

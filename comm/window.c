@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Segments of memory that no file system knows (memfd), so that nothing is left of them whatever ends the ranks. Their
- * descriptors go from rank to rank by sockets of the abstract namespace, which leave no name behind either and need
- * nothing but a network namespace in common: other than by way of /proc it also works between user and process
- * namespaces. A segment is allocated to the last page when it is made: what lacks is an error here, and not a signal in
- * the middle of a sum. */
+ *
+ * Shared memory segments without a name in a file system (memfd), so that nothing remains after the ranks end in any
+ * way. Ranks send each other the file descriptors through sockets of the abstract namespace. These leave no name
+ * either, and only need a common network namespace. Unlike /proc, they also work between user and process namespaces. A
+ * segment is allocated completely when it is created. A lack of memory is therefore an error here, not a signal in the
+ * middle of a sum.
+ */
 #define _GNU_SOURCE /* memfd_create */
 #include "comm/window.h"
 
@@ -26,17 +28,17 @@
 #define MFD_NOEXEC_SEAL 8u
 #endif
 
-enum { TURN = 4 }; /* messages that a rank sends before it takes others */
+enum { TURN = 4 }; /* messages that a rank sends before it receives others */
 
-/* What a rank tells all others about its part. */
+/* The information that each rank sends to all others about its segment. */
 typedef struct offer {
-    int32_t status;   /* so far */
-    char mailbox[16]; /* name of the socket that its descriptors come to, behind a 0 */
-    uint64_t key;     /* comes with its segment's descriptor: anybody of this host may write to a mailbox */
-    char text[320];   /* what is wrong */
+    int32_t status;   /* status so far */
+    char mailbox[16]; /* abstract name of the socket that receives its descriptors (without the leading NUL) */
+    uint64_t key;     /* sent with the segment's descriptor, because any process of the host may write to a mailbox */
+    char text[320];   /* error message */
 } offer;
 
-/* What goes on between the ranks while a window is made. */
+/* State while a window is created. */
 typedef struct making {
     tx_transport *transport;
     const tx_layout *layout;
@@ -47,16 +49,16 @@ typedef struct making {
     int segment, mailbox;
 } making;
 
-/* ---- One segment --------------------------------------------------------------------------------------- */
+/* ---- One segment ----------------------------------------------------------------------------- */
 
-/* Maps a file, or with file -1 memory of this process alone. */
+/* Maps a file; with file -1, maps private memory. */
 static void *map(int file, int64_t bytes)
 {
     int flags = file < 0 ? MAP_PRIVATE | MAP_ANONYMOUS : MAP_SHARED;
     void *memory = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, flags, file, 0);
     if (memory == MAP_FAILED)
         return NULL;
-    /* Both are as good as the system can: huge pages, and page tables now rather than in the first sum. */
+    /* Both calls are best effort: huge pages, and page tables now instead of during the first sum. */
     madvise(memory, (size_t)bytes, MADV_HUGEPAGE);
 #ifdef MADV_POPULATE_WRITE
     madvise(memory, (size_t)bytes, MADV_POPULATE_WRITE);
@@ -64,16 +66,16 @@ static void *map(int file, int64_t bytes)
     return memory;
 }
 
-static tx_status lacking(const tx_window *w, const char *what, int error)
+static tx_status fail_window(const tx_window *w, const char *what, int error)
 {
     return tx_fail(error == ENOMEM ? TX_MEMORY : TX_IO,
-                   "cannot %s a window of %" PRId32 " x %.1f MB in shared memory: %s; set TX_COMM_SHM=0 to go without "
+                   "cannot %s a window of %" PRId32 " x %.1f MB in shared memory: %s; set TX_COMM_SHM=0 to disable "
                    "shared memory",
                    what, w->members, 1e-6 * (double)w->bytes, strerror(error));
 }
 
-/* Linux kills processes rather than to refuse them memory, so what the group takes has to be there before one of it
- * takes any. */
+/* Linux kills processes rather than refusing memory. Enough memory for the whole group must therefore be available
+ * before one rank allocates any. */
 static tx_status check_room(const tx_window *w)
 {
     char owner[200];
@@ -82,7 +84,7 @@ static tx_status check_room(const tx_window *w)
         return TX_OK;
     return tx_fail(TX_MEMORY,
                    "cannot make a window of %" PRId32 " x %.1f MB in shared memory: %s has %.1f MB of memory left; "
-                   "give it more, or run fewer ranks on a host",
+                   "increase it, or run fewer ranks on a host",
                    w->members, 1e-6 * (double)w->bytes, owner, 1e-6 * (double)left);
 }
 
@@ -100,14 +102,14 @@ static tx_status make_segment(making *m)
     while (error == EINTR)
         error = posix_fallocate(m->segment, 0, w->bytes);
     if (error)
-        return lacking(w, "make", error);
+        return fail_window(w, "make", error);
     w->segment[w->place] = map(m->segment, w->bytes);
-    return w->segment[w->place] ? TX_OK : lacking(w, "map", errno);
+    return w->segment[w->place] ? TX_OK : fail_window(w, "map", errno);
 }
 
-/* ---- Descriptors ------------------------------------------------------------------------------------------- */
+/* ---- File descriptors ------------------------------------------------------------------------ */
 
-/* A socket under a name that the system chooses. */
+/* Opens a socket with a name that the system chooses. */
 static tx_status open_mailbox(making *m)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
@@ -116,32 +118,32 @@ static tx_status open_mailbox(making *m)
     if (m->mailbox < 0 || bind(m->mailbox, (const struct sockaddr *)&name, sizeof name.sun_family) != 0 ||
         getsockname(m->mailbox, (struct sockaddr *)&name, &size) != 0 ||
         getrandom(&m->own.key, sizeof m->own.key, 0) != (ssize_t)sizeof m->own.key)
-        return lacking(m->window, "share", errno);
+        return fail_window(m->window, "share", errno);
     snprintf(m->own.mailbox, sizeof m->own.mailbox, "%.*s", (int)(size - offsetof(struct sockaddr_un, sun_path) - 1),
              name.sun_path + 1);
     return TX_OK;
 }
 
-/* A message: a key, and a descriptor beside it. */
-typedef struct letter {
+/* A message that carries a key and a file descriptor. */
+typedef struct fd_message {
     uint64_t key;
     struct iovec text;
-    _Alignas(struct cmsghdr) char beside[CMSG_SPACE(sizeof(int))];
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     struct msghdr message;
-} letter;
+} fd_message;
 
-static void prepare(letter *l)
+static void prepare(fd_message *l)
 {
-    *l = (letter){.text = {.iov_len = sizeof l->key}};
+    *l = (fd_message){.text = {.iov_len = sizeof l->key}};
     l->text.iov_base = &l->key;
     l->message = (struct msghdr){
-        .msg_iov = &l->text, .msg_iovlen = 1, .msg_control = l->beside, .msg_controllen = sizeof l->beside};
+        .msg_iov = &l->text, .msg_iovlen = 1, .msg_control = l->control, .msg_controllen = sizeof l->control};
 }
 
 static tx_status send_segment(const making *m, int32_t to)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX};
-    letter l;
+    fd_message l;
     prepare(&l);
     l.key = m->own.key;
     struct cmsghdr *head = CMSG_FIRSTHDR(&l.message);
@@ -151,11 +153,11 @@ static tx_status send_segment(const making *m, int32_t to)
     l.message.msg_name = &name;
     l.message.msg_namelen = (socklen_t)offsetof(struct sockaddr_un, sun_path) + 1 + (socklen_t)length;
     if (sendmsg(m->mailbox, &l.message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        return lacking(m->window, "hand on its part of", errno);
+        return fail_window(m->window, "send its segment of", errno);
     return TX_OK;
 }
 
-/* The place of the rank with that key; -1 for a stranger's. */
+/* Returns the place of the rank with that key; -1 if the sender is unknown. */
 static int32_t place_of(const making *m, uint64_t key)
 {
     for (int32_t i = 0; i < m->window->members; i++)
@@ -164,20 +166,20 @@ static int32_t place_of(const making *m, uint64_t key)
     return -1;
 }
 
-/* Takes the next message, which is there already, and none of a stranger's. */
+/* Receives the next message, which has already arrived. Messages of unknown senders are ignored. */
 static tx_status receive_segment(const making *m, int32_t *place, int *file)
 {
-    for (letter l;;) {
+    for (fd_message l;;) {
         prepare(&l);
         if (recvmsg(m->mailbox, &l.message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC) < 0)
-            return lacking(m->window, "get another rank's part of", errno);
+            return fail_window(m->window, "receive another rank's segment of", errno);
         const struct cmsghdr *head = CMSG_FIRSTHDR(&l.message);
         const bool holds = head && head->cmsg_type == SCM_RIGHTS && head->cmsg_len >= CMSG_LEN(sizeof(int));
         if (holds)
             memcpy(file, CMSG_DATA(head), sizeof *file);
         *place = place_of(m, l.key);
         if (*place >= 0)
-            return holds ? TX_OK : lacking(m->window, "get another rank's part of", EMFILE);
+            return holds ? TX_OK : fail_window(m->window, "receive another rank's segment of", EMFILE);
         if (holds)
             close(*file);
     }
@@ -191,10 +193,10 @@ static tx_status take_segment(const making *m)
     m->window->segment[place] = map(file, m->window->bytes);
     const int error = errno;
     close(file);
-    return m->window->segment[place] ? TX_OK : lacking(m->window, "map another rank's part of", error);
+    return m->window->segment[place] ? TX_OK : fail_window(m->window, "map another rank's segment of", error);
 }
 
-/* ---- All of them ----------------------------------------------------------------------------------------- */
+/* ---- All segments ---------------------------------------------------------------------------- */
 
 void tx_window_free(tx_window *window)
 {
@@ -204,7 +206,7 @@ void tx_window_free(tx_window *window)
     free(window);
 }
 
-/* Tells all ranks what came of this one's part; the same status and message on every rank. */
+/* Sends this rank's status to all ranks, and returns the same status and message on every rank. */
 static tx_status agree(making *m, tx_status status)
 {
     m->own.status = (int32_t)status;
@@ -217,9 +219,9 @@ static tx_status agree(making *m, tx_status status)
     return TX_OK;
 }
 
-/* Each rank sends to those of its group that follow it, TURN of them in a turn, and then takes as many messages as were
- * sent to it. All ranks meet between the two, and all groups take as many turns as the largest: so nothing is waited
- * for, and a mailbox holds the messages of two turns at most (Linux allows 10). */
+/* In a turn each rank sends to TURN of the following ranks of its group, and then receives as many messages. All
+ * ranks synchronize between the two, and all groups use as many turns as the largest. Nothing therefore waits, and
+ * a mailbox holds the messages of at most two turns (Linux allows 10). */
 static tx_status exchange(making *m)
 {
     const int32_t members = m->window->members;
@@ -256,7 +258,7 @@ tx_status tx_window_create(tx_transport *transport, const tx_layout *layout, con
     const int32_t members = layout->start[group + 1] - layout->start[group];
     const int64_t page = sysconf(_SC_PAGESIZE);
     if (bytes <= 0 || bytes > INT64_MAX - page)
-        return tx_fail(TX_INVALID, "a window of %" PRId64 " bytes is none", bytes);
+        return tx_fail(TX_INVALID, "a window of %" PRId64 " bytes is invalid; use at least 1", bytes);
     tx_window *w = calloc(1, sizeof *w + (size_t)members * sizeof *w->segment);
     offer *all = malloc((size_t)transport->size * sizeof *all);
     if (!w || !all) {

@@ -46,7 +46,7 @@ exec "$test_comm" window 4
 EOF
     chmod +x "$work/apart"
     small timeout -s KILL 60 sh "$mpirun" "$launcher" 2 "$work/apart" && fail "a window over two networks"
-    grep -q "on $(uname -n) cannot hand on its part of a window of 2 x .*; set TX_COMM_SHM=0" "$work/err" ||
+    grep -q "on $(uname -n) cannot send its segment of a window of 2 x .*; set TX_COMM_SHM=0" "$work/err" ||
         fail "no word of the rank that is not reached"
 fi
 

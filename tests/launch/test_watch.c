@@ -31,9 +31,8 @@ static void the_one_that_waits_names_the_other(void **state)
     assert_string_equal(f.doing, "training");
     assert_int_equal(f.did.status, TX_WATCH_STATUS);
     assert_int_equal(f.did.lines, 2); /* the first is that rank 1 is not heard */
-    assert_non_null(strstr(f.did.line,
-                           "train: rank 1 on one does not answer: no step of it is known, it did not reach bucket "
-                           "3 for 0."));
+    assert_non_null(
+        strstr(f.did.line, "train: rank 1 on one does not answer: last step unknown, bucket 3 not reached for 0."));
     assert_non_null(strstr(f.did.line, " s; the run ends; start again"));
     assert_null(strchr(f.did.line, '\n'));
 }
@@ -64,8 +63,8 @@ static void ranks_that_wait_for_each_other_end(void **state)
     await_end(&f);
     tx_watch_stop(watch);
     assert_non_null(strstr(f.did.line,
-                           "rank 2 on two does not answer: its last step is 41, it was compiling, it did not "
-                           "reach what the others wait in for 0."));
+                           "rank 2 on two does not answer: last step 41, phase compiling, current transfer not "
+                           "reached for 0."));
 }
 
 /* As long as it lives and waits for nobody, however long that takes: its own watch sees to it. */
@@ -94,10 +93,10 @@ static void a_busy_rank_is_waited_for(void **state)
     for (int32_t rank = 0; rank <= 1; rank++) {
         await_end(&f[rank]);
         tx_watch_stop(watch[rank]);
-        assert_non_null(
-            strstr(f[rank].did.line, rank == 0 ? "train: rank 3 on two does not answer: its last step is 41, it was "
-                                                 "compiling, it gave no sign of life for "
-                                               : "train: rank 0 on one does not answer: its last step is 41, "));
+        assert_non_null(strstr(f[rank].did.line, rank == 0
+                                                     ? "train: rank 3 on two does not answer: last step 41, phase "
+                                                       "compiling, no sign of life for "
+                                                     : "train: rank 0 on one does not answer: last step 41, "));
     }
 }
 
@@ -111,9 +110,8 @@ static void the_one_that_hangs_says_so(void **state)
     await_end(&f);
     tx_watch_stop(watch);
     assert_int_equal(f.did.status, TX_WATCH_STATUS);
-    assert_non_null(strstr(f.did.line,
-                           "train: rank 3 on two does not get on: its last step is 7, it is training: book.txt, "
-                           "43 %, and nothing was done for "));
+    assert_non_null(strstr(f.did.line, "train: rank 3 on two is stuck: last step 7, phase training: book.txt, 43 %, no "
+                                       "progress for "));
 }
 
 /* Whether a watch ends its process after so many seconds without progress. */
@@ -185,8 +183,8 @@ static void a_stopped_process_has_no_phase(void **state)
         tx_watch_stop(watch[phase]);
         assert_int_equal(f[phase].did.status, TX_WATCH_STATUS);
         assert_non_null(strstr(f[phase].did.line,
-                               "train: rank 1 on one does not answer: its last step is 41, it was compiling, it "
-                               "gave no sign of life for 0."));
+                               "train: rank 1 on one does not answer: last step 41, phase compiling, no sign of "
+                               "life for 0."));
     }
 }
 

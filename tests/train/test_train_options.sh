@@ -228,7 +228,7 @@ late()
 }
 pair_fails() { [ -z "$launcher" ] || grep -q "$*" "$work/err"; }
 # A step of this model takes longer than the limit.
-times_out() { grep -q "rank 0 on .* does not get on: its last step is [0-9]*" "$work/err"; }
+times_out() { grep -q "rank 0 on .* is stuck: last step [0-9]*" "$work/err"; }
 
 # As the Trainer's arguments say it.
 echo '{"gradient_checkpointing": true, "gradient_checkpointing_kwargs": {"use_reentrant": false}}' > "$work/again.json"
