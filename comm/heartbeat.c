@@ -88,8 +88,7 @@ static void add_address(const tx_heartbeat *p, place *z, const struct sockaddr *
         getsockname(p->socket[is_six(at)], &own.any, &size) != 0)
         return;
     memcpy(&made, at, size_of(at));
-    if (is_six(at) &&
-        IN6_IS_ADDR_LINKLOCAL(&made.six.sin6_addr)) /* unusable without the other host's interface number */
+    if (is_six(at) && IN6_IS_ADDR_LINKLOCAL(&made.six.sin6_addr)) /* needs the other host's interface number */
         return;
     made.four.sin_port = own.four.sin_port;
     z->address[z->count++] = made;

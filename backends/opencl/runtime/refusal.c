@@ -175,8 +175,8 @@ tx_status tx_cl_replace_refused(tx_executable *x, tx_cl_command *c, bool began, 
 bool tx_cl_is_watched(const tx_executable *x, const tx_cl_command *c)
 {
     bool watched = c->runs == 1 && c->work > 0.0 && x->context->limits.launch_work > 0.0;
-    for (int32_t i = c->first; i < c->first + c->count;
-         i++) /* CLBlast may use other kernels, with other bits, for parts */
+    /* CLBlast may use other kernels, with other bits, for parts. */
+    for (int32_t i = c->first; i < c->first + c->count; i++)
         watched = watched && !x->steps[i].fn;
     return watched;
 }

@@ -83,8 +83,8 @@ static tx_status create(const tx_cl_attention_job *a, tx_cl_attention_kernel ker
     if (!a->cached)
         put_starts(probe, &probe->command.in[kernel == TX_CL_FORWARD ? 2 : 5], tile + 7);
     const tx_operand *lse = &probe->command.in[3];
-    for (int64_t i = 0; kernel != TX_CL_FORWARD && i < tx_operand_count(lse);
-         i++) /* makes most probabilities less than 1 */
+    /* Makes most probabilities less than 1. */
+    for (int64_t i = 0; kernel != TX_CL_FORWARD && i < tx_operand_count(lse); i++)
         tx_probe_put(probe->data, lse, i, 4.0f + tx_probe_get(probe->data, lse, i));
     return TX_OK;
 }

@@ -88,8 +88,8 @@ void tx_cl_tuner_close(tx_context *context);
 bool tx_cl_line_get(const char *lines, const char *key, char *value, size_t size);
 /* Returns a copy, which the caller frees. */
 tx_status tx_cl_lines_copy(const char *lines, char **copy);
-tx_status tx_cl_line_set(char **lines, const char *key,
-                         const char *value); /* replaces the line of the key, or appends one */
+/* Replaces the line of the key, or appends one. */
+tx_status tx_cl_line_set(char **lines, const char *key, const char *value);
 
 /* The table of measurements on this device, stored in the cache folder. Failures to store a value are ignored. */
 bool tx_cl_table_get(tx_context *context, const char *key, char *value, size_t size);
