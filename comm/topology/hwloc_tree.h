@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files that know hwloc share: its tree (live or from XML) on the way into a draft. */
+ *
+ * Shared functions of the files that use hwloc. They convert hwloc's tree (live or from XML) into a draft.
+ */
 #ifndef TX_COMM_TOPOLOGY_HWLOC_TREE_H
 #define TX_COMM_TOPOLOGY_HWLOC_TREE_H
 
@@ -12,7 +14,7 @@ typedef struct tx_hwloc_reader {
     tx_draft *draft;
 } tx_hwloc_reader;
 
-/* An object's node or device plus 1 is kept in its userdata, which hwloc leaves NULL. */
+/* An object's userdata, which hwloc leaves NULL, stores the index of its node or device plus 1. */
 static inline int32_t tx_hwloc_index(hwloc_obj_t obj)
 {
     return (int32_t)(intptr_t)obj->userdata - 1;
@@ -23,24 +25,25 @@ static inline void tx_hwloc_set_index(hwloc_obj_t obj, int32_t index)
     obj->userdata = (void *)(intptr_t)(index + 1);
 }
 
-/* What hwloc knows of an object under `key`; "" nothing. */
+/* Returns the value of an object's info `key`; "" if there is none. */
 static inline const char *tx_hwloc_info(hwloc_obj_t obj, const char *key)
 {
     const char *value = hwloc_obj_get_info_by_name(obj, key);
     return value ? value : "";
 }
 
-/* hwloc_tree.c: the node of an object; made with those above it when it is not there yet. -1 after a failure. */
+/* hwloc_tree.c: returns the node of an object. Creates it and its ancestors if necessary. Returns -1 after a
+ * failure. */
 int32_t tx_hwloc_node(tx_hwloc_reader *r, hwloc_obj_t obj);
-/* A bitmap as a list; "" if it has no end. */
+/* Returns a bitmap as a list; "" if it is infinite. */
 const char *tx_hwloc_set(tx_draft *draft, hwloc_const_bitmap_t set);
-/* Whether a NUMA node is the memory of a GPU. */
+/* Returns true if a NUMA node is the memory of a GPU. */
 bool tx_hwloc_is_gpu_memory(hwloc_obj_t obj);
 
-/* hwloc_devices.c: GPUs and NICs. Failures are kept in the draft. */
+/* hwloc_devices.c: reads GPUs and NICs. Failures are stored in the draft. */
 void tx_hwloc_read_devices(tx_hwloc_reader *r);
 
-/* hwloc_links.c: direct links between devices that were read. */
+/* hwloc_links.c: reads direct links between the devices. */
 void tx_hwloc_read_links(tx_hwloc_reader *r);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Libraries that are loaded where they are there. Every symbol may be missing: its pointer is then NULL. */
+ * Optional libraries, loaded at run time. If a symbol is missing, its pointer is NULL.
+ */
 #ifndef TX_COMM_TOPOLOGY_LIBRARY_H
 #define TX_COMM_TOPOLOGY_LIBRARY_H
 
@@ -19,8 +20,8 @@ static inline void tx_topo_symbol(void *library, const char *name, void *pointer
     memcpy(pointer, &symbol, sizeof symbol);
 }
 
-/* For a list F(FUNCTION, "symbol", (parameters)) of functions that return int: the struct's pointers, and what sets
- * those of `api` from `library`. */
+/* For a list F(FUNCTION, "symbol", (parameters)) of functions that return int: TX_TOPO_POINTER declares the
+ * pointers of a struct, and TX_TOPO_LOAD sets those of `api` from `library`. */
 #define TX_TOPO_POINTER(function, symbol, parameters) int(*function) parameters;
 #define TX_TOPO_LOAD(function, symbol, parameters) tx_topo_symbol(library, symbol, &api->function);
 
