@@ -59,7 +59,7 @@ typedef struct tx_watch_options {
                        one rank without txlaunch has no limit by default */
     double join;    /* limit of JOINING; 0 selects TX_WATCH_JOIN or the timeout, whichever is longer */
     /* For tests. */
-    void (*tell)(void *context, const char *line); /* receives a line without newline; NULL: standard error */
+    void (*tell)(void *context, const char *line); /* receives a line without newline; NULL selects stderr */
     void (*end)(void *context, int status);        /* ends the process; NULL calls _exit */
     void *context;
 } tx_watch_options;

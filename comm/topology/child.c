@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Work that may kill its process is done in a child process first. */
+ *
+ * Runs work in a child process first, because the work may crash its process.
+ */
 #define _GNU_SOURCE /* pipe2 */
 #include "comm/topology/sources.h"
 
@@ -11,11 +13,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* A child that computes longer is taken to hang. */
+/* seconds of CPU time after which a child is assumed to hang */
 #define SECONDS_MAX 60
 
-/* The child: silent, without core dumps, and ended by _exit, so that nothing of the parent's is flushed twice. Its exit
- * status is the status of the work; the message of a failure goes to `out`. */
+/* The child process. It is silent, writes no core dump and ends by _exit, so that no stream of the parent is
+ * flushed twice. Its exit status is the status of the work. The message of a failure is written to `out`. */
 static _Noreturn void run_child(int out, tx_status (*work)(const void *), const void *data)
 {
     struct rlimit none = {0, 0}, time = {SECONDS_MAX, SECONDS_MAX};
@@ -35,7 +37,7 @@ static _Noreturn void run_child(int out, tx_status (*work)(const void *), const 
     _exit(-(int)status);
 }
 
-/* The meaning of the child's end; `message` is empty unless the work failed. */
+/* Converts the end of the child to a status; `message` is empty unless the work failed. */
 static tx_status judge(const char *what, int end, const char *message)
 {
     if (WIFSIGNALED(end))
@@ -56,9 +58,9 @@ tx_status tx_topo_rehearse(const char *what, tx_status (*work)(const void *), co
     pid_t ended = child;
     while (child > 0 && (ended = waitpid(child, &end, 0)) < 0 && errno == EINTR)
         continue;
-    tx_status status = ended < 0 ? tx_fail(TX_IO, "cannot run a process: %s", strerror(errno)) : TX_OK;
+    tx_status status = ended < 0 ? tx_fail(TX_IO, "cannot start a child process: %s", strerror(errno)) : TX_OK;
     close(ends[1]);
-    if (!status) /* a pipe holds more than a message, so the child has not waited */
+    if (!status) /* a pipe holds more than a message, so the child did not block */
         status = judge(what, end, read(ends[0], message, sizeof message - 1) < 0 ? "" : message);
     close(ends[0]);
     return status;

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How each two devices are tied together, read off the tree, as NVIDIA's classes are defined; which cores, memory and
- * NIC are near a device. */
+ *
+ * Classifies the connection of each pair of devices from the tree, by NVIDIA's definition of the classes. Also finds
+ * the cores, memory and NIC near each device.
+ */
 #include "comm/topology/draft.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- The tree --------------------------------------------------------------------------------- */
+/* ---- Tree ------------------------------------------------------------------------------------ */
 
-/* Parents have lower indices, so the higher of two nodes is never above the other. */
+/* Parents have lower indices, so the node with the larger index is never an ancestor of the other. */
 static int32_t common_ancestor(const tx_topology *t, int32_t a, int32_t b)
 {
     while (a != b) {
@@ -21,7 +23,7 @@ static int32_t common_ancestor(const tx_topology *t, int32_t a, int32_t b)
     return a;
 }
 
-/* The nearest node of the CPU's side. */
+/* Returns the nearest node on the CPU side. */
 static int32_t place_of(const tx_topology *t, int32_t node)
 {
     while (t->nodes[node].kind >= TX_TOPO_HOST_BRIDGE)
@@ -29,7 +31,7 @@ static int32_t place_of(const tx_topology *t, int32_t node)
     return node;
 }
 
-/* Bridges strictly between a node and one above it. */
+/* Counts the bridges strictly between a node and its ancestor. */
 static int32_t bridges_below(const tx_topology *t, int32_t node, int32_t above)
 {
     int32_t count = 0;
@@ -40,7 +42,7 @@ static int32_t bridges_below(const tx_topology *t, int32_t node, int32_t above)
     return count;
 }
 
-/* Several NUMA nodes of CPUs. */
+/* Returns true if there are several NUMA nodes of CPUs. */
 static bool many_nodes(const tx_topology *t)
 {
     int32_t count = 0;
@@ -49,19 +51,19 @@ static bool many_nodes(const tx_topology *t)
     return count > 1;
 }
 
-/* Whether a set is one number. */
+/* Returns true if a set is a single number. */
 static bool single(const char *set)
 {
     return *set && strcspn(set, ",-") == strlen(set);
 }
 
-/* ---- Classes ------------------------------------------------------------------------------------ */
+/* ---- Classes --------------------------------------------------------------------------------- */
 
-/* Notes that pairs share, made at the end where some pair has one: the system tells no place; bridges inside packages
+/* Notes shared by pairs, created at the end if a pair has one: the location is unknown; bridges inside packages
  * were counted. */
 enum { NOTE_PLACE = -2, NOTE_PACKAGE = -3 };
 
-/* Switches that AMD builds into the packages of its GPUs. */
+/* Returns true for switches that AMD integrates into the packages of its GPUs. */
 static bool package_bridge(const tx_topo_node *node)
 {
     static const struct {
@@ -87,7 +89,7 @@ static void set_class(tx_topo_pair *pair, tx_topo_class value, int32_t note)
     pair->note = note;
 }
 
-/* Two PCI functions whose ways meet on the CPU's side. */
+/* Classifies two PCI functions whose paths meet on the CPU side. */
 static void classify_through_cpu(const tx_topology *t, int32_t a, int32_t b, tx_topo_pair *pair)
 {
     const int32_t place_a = place_of(t, a), place_b = place_of(t, b);
@@ -100,7 +102,7 @@ static void classify_through_cpu(const tx_topology *t, int32_t a, int32_t b, tx_
         set_class(pair, TX_TOPO_SYS, -1);
 }
 
-/* Two PCI functions. */
+/* Classifies two PCI functions. */
 static void classify_functions(const tx_topology *t, int32_t a, int32_t b, tx_topo_pair *pair)
 {
     uint64_t key_a = 0, key_b = 1 << 8;
@@ -153,8 +155,7 @@ static bool place_unknown(const tx_topology *t, const tx_topo_device *d)
     return place_of(t, d->node) == 0;
 }
 
-/* Makes the note that `mark` stands for, where some pair has it, with the names of the functions that `wanted` holds
- * for. */
+/* If a pair has the note `mark`, creates it. The note lists the devices for which `wanted` returns true. */
 static void make_note(tx_draft *draft, int32_t mark, bool warning, const char *format,
                       bool (*wanted)(const tx_topology *, const tx_topo_device *))
 {
@@ -181,11 +182,10 @@ static void make_note(tx_draft *draft, int32_t mark, bool warning, const char *f
     }
 }
 
-/* ---- What sources state ---------------------------------------------------------------------------- */
+/* ---- Facts from sources ---------------------------------------------------------------------- */
 
-/* Whether a source says more about a pair's links than what was said before. What hwloc's distances tell is coarser
- * than what a driver does. */
-static bool says_more(const tx_topo_pair *pair, const tx_topo_pair *says)
+/* Returns true if a source adds information about a pair's links. Drivers are more precise than hwloc's distances. */
+static bool adds_information(const tx_topo_pair *pair, const tx_topo_pair *says)
 {
     if (pair->class_ == TX_TOPO_LOC)
         return false;
@@ -200,7 +200,7 @@ static bool says_more(const tx_topo_pair *pair, const tx_topo_pair *says)
 
 static void apply_links(tx_topo_pair *pair, const tx_topo_pair *says)
 {
-    if (!says_more(pair, says))
+    if (!adds_information(pair, says))
         return;
     pair->link = says->link;
     pair->links = says->links;
@@ -212,14 +212,14 @@ static void apply_links(tx_topo_pair *pair, const tx_topo_pair *says)
         pair->note = says->note;
 }
 
-/* A driver's word goes before what the tree tells; where they differ a note says so. */
+/* A driver's class overrides the class from the tree. If they differ, a note is added. */
 static void apply_class(tx_draft *draft, const tx_draft_fact *fact, tx_topo_pair *pair)
 {
     const tx_topo_class value = fact->says.class_;
     int32_t note = fact->says.note;
     if (fact->says.class_source != TX_TOPO_FROM_MATRIX && value != pair->class_) {
         const int32_t a = fact->a < fact->b ? fact->a : fact->b, b = fact->a < fact->b ? fact->b : fact->a;
-        note = tx_draft_note(draft, true, "%s says %s of %s and %s, where the PCI tree says %s",
+        note = tx_draft_note(draft, true, "%s reports %s between %s and %s, but the PCI tree shows %s",
                              tx_topo_source_names[fact->says.class_source], tx_topo_class_names[value],
                              draft->t->devices[a].label, draft->t->devices[b].label, tx_topo_class_names[pair->class_]);
     }
@@ -247,9 +247,9 @@ static void apply_stated(tx_draft *draft)
     }
 }
 
-/* ---- What is near ------------------------------------------------------------------------------------ */
+/* ---- Near cores and NICs --------------------------------------------------------------------- */
 
-/* Whether a NIC is nearer to a device than another one is, and if as near whether fewer devices have it. */
+/* Returns true if a NIC is nearer to a device than another one, or equally near and used by fewer devices. */
 static bool nearer(const tx_topology *t, int32_t device, int32_t nic, int32_t other, const int32_t *users)
 {
     const tx_topo_pair *a = tx_topo_pair_of(t, device, nic), *b = tx_topo_pair_of(t, device, other);
@@ -262,7 +262,7 @@ static bool nearer(const tx_topology *t, int32_t device, int32_t nic, int32_t ot
     return false;
 }
 
-/* Each device's nearest NIC; of several equally near the one that fewest have. */
+/* Finds each device's nearest NIC. Among equally near NICs, the one with the fewest users is chosen. */
 static void set_nics(tx_topology *t)
 {
     int32_t users[TX_TOPO_DEVICES_MAX] = {0};
@@ -306,11 +306,11 @@ tx_status tx_topo_classify(tx_draft *draft)
             back->bridges_a = pair->bridges_b;
             back->bridges_b = pair->bridges_a;
         }
-    make_note(draft, NOTE_PLACE, true,
-              "The system does not say which NUMA node is near %s: SYS between them is a guess", place_unknown);
+    make_note(draft, NOTE_PLACE, true, "The system does not report the NUMA node of %s; SYS between them is a guess",
+              place_unknown);
     make_note(draft, NOTE_PACKAGE, false,
-              "The PCIe switches inside the packages of %s are counted as nvidia-smi counts bridges: under one switch "
-              "of the board such devices show PXB",
+              "The PCIe switches inside the packages of %s are counted as bridges, as in nvidia-smi; devices under one "
+              "switch of the board show PXB",
               in_package_switch);
     apply_stated(draft);
     if (!draft->status)

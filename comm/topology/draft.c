@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What collectors and readers add to a topology in the making, and its strings: they come from drivers and files, and
- * what leaves the pool can be printed on a terminal and written as JSON. */
+ *
+ * The draft of a topology: its elements and its strings. Strings come from drivers and files. The strings in the
+ * pool are safe to print on a terminal and to write as JSON.
+ */
 #include "comm/topology/draft.h"
 
 #include <stdarg.h>
@@ -8,10 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* No machine has as many; a file that does is refused instead of filling the memory. */
+/* Limit of elements; a file with more is rejected before it exhausts memory. */
 #define ELEMENTS_MAX (1 << 20)
 
-/* ---- Strings --------------------------------------------------------------------------------------- */
+/* ---- Strings --------------------------------------------------------------------------------- */
 
 typedef struct piece {
     struct piece *next;
@@ -32,12 +34,13 @@ static void free_pool(tx_topo_pool *pool)
     free(pool);
 }
 
-/* Bytes of the UTF-8 character at `text`, whose shortest form it must be; 0 where there is none, or a control. */
+/* Returns the length in bytes of the UTF-8 character at `text`; 0 if it is invalid, not in its shortest form, or a
+ * control character. */
 static size_t character(const unsigned char *text)
 {
     static const struct {
         unsigned char mask, mark; /* of the first byte */
-        unsigned least;           /* the first character that needs so many bytes and is no control */
+        unsigned least;           /* the first character of this length that is not a control character */
     } forms[] = {{0x80, 0x00, 0x20}, {0xE0, 0xC0, 0xA0}, {0xF0, 0xE0, 0x800}, {0xF8, 0xF0, 0x10000}};
     for (size_t size = 1; size <= 4; size++) {
         unsigned code = text[0] & ~forms[size - 1].mask & 0xFFu;
@@ -81,7 +84,7 @@ const char *tx_topo_pool_text(tx_topo_pool *pool, const char *text)
     return p->text;
 }
 
-/* ---- The draft -------------------------------------------------------------------------------------- */
+/* ---- Draft ----------------------------------------------------------------------------------- */
 
 tx_status tx_draft_begin(tx_topo_origin origin, tx_draft *draft)
 {
@@ -141,7 +144,7 @@ void *tx_draft_append(tx_draft *draft, void **array, int32_t *count, size_t size
         draft->status = tx_fail(TX_FORMAT, "more than %d elements of one kind in a topology", ELEMENTS_MAX);
     if (draft->status)
         return NULL;
-    if ((*count & (*count - 1)) == 0) { /* there is room for a power of two, and it is full */
+    if ((*count & (*count - 1)) == 0) { /* the capacity is a power of two, and the array is full */
         void *bigger = realloc(*array, (*count ? 2 * (size_t)*count : 1) * size);
         if (!bigger) {
             draft->status = tx_fail(TX_MEMORY, "topology: out of memory");
@@ -209,8 +212,7 @@ int32_t tx_draft_note(tx_draft *draft, bool warning, const char *format, ...)
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
     tx_topology *t = draft->t;
-    const char *copy =
-        tx_draft_text(draft, text); /* which may read otherwise: it is what the others are held against */
+    const char *copy = tx_draft_text(draft, text); /* the pool may change the text, so the copy is compared */
     for (int32_t i = 0; i < t->note_count; i++)
         if (strcmp(t->notes[i].text, copy) == 0)
             return i;
@@ -234,7 +236,7 @@ void tx_draft_xgmi(tx_draft *draft, int32_t a, int32_t b, tx_topo_pair says, int
         says.links = (int32_t)(all / one);
         says.link_rate = (double)all / 1000;
     } else
-        says.note = tx_draft_note(draft, false, "%s: XG stands without a number", note);
+        says.note = tx_draft_note(draft, false, "%s; XG has no number", note);
     tx_draft_state(draft, a, b, TX_DRAFT_LINKS, &says);
 }
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From what collectors added to a topology: devices in order and numbered, the tree without what nothing hangs from. */
+ *
+ * Completes a draft: sorts and numbers the devices, and removes unused nodes of the tree.
+ */
 #define _GNU_SOURCE /* strverscmp */
 #include "comm/topology/draft.h"
 
@@ -8,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* By kind; NICs by name as nvidia-smi does, mlx5_2 before mlx5_10; then by bus id, those without one last. `number` is
- * the device's place before. */
+/* Compares by kind. NICs are then compared by name, as in nvidia-smi: mlx5_2 precedes mlx5_10. Finally devices are
+ * compared by bus id; those without one come last. `number` is the device's previous index. */
 static int compare_devices(const void *left, const void *right)
 {
     const tx_topo_device *a = left, *b = right;
@@ -30,8 +32,8 @@ static int compare_devices(const void *left, const void *right)
     return 0;
 }
 
-/* Drops devices that no source vouches for and sorts the others, but those of a pasted matrix, which keeps its order.
- * moved[old place] becomes the new one, -1 when dropped. */
+/* Removes devices that no source confirmed, and sorts the others. The devices of a pasted matrix keep their order.
+ * moved[old index] is set to the new index; -1 if removed. */
 static void sort_devices(tx_topology *t, int32_t *moved)
 {
     const bool pasted = t->origin == TX_TOPO_ORIGIN_PASTED;
@@ -70,13 +72,13 @@ static void number_devices(tx_topology *t)
     t->cpu_devices = numbers[TX_TOPO_CPU];
 }
 
-/* The new place of a device; -1 where there is none, or no longer. */
+/* Returns the new index of a device; -1 if there is none. */
 static int32_t place(const int32_t *moved, int32_t device)
 {
     return device < 0 ? -1 : moved[device];
 }
 
-/* What was said of dropped devices goes with them. */
+/* Facts about removed devices are removed too. */
 static void move_facts(tx_draft *draft, const int32_t *moved)
 {
     tx_topology *t = draft->t;
@@ -93,26 +95,27 @@ static void move_facts(tx_draft *draft, const int32_t *moved)
         t->numa[i].device = place(moved, t->numa[i].device);
 }
 
-static void mark_with_ancestors(const tx_topology *t, int32_t *marks, int32_t node)
+static void mark_ancestors(const tx_topology *t, int32_t *marks, int32_t node)
 {
     for (; node >= 0 && !marks[node]; node = t->nodes[node].parent)
         marks[node] = 1;
 }
 
-/* Drops nodes that nothing hangs from. */
+/* Removes nodes without devices or NUMA nodes below them. */
 static tx_status prune(tx_topology *t)
 {
-    int32_t count = 0, *moved = calloc((size_t)t->node_count, sizeof *moved); /* first a mark of those that stay */
+    /* moved[i] is at first 1 for nodes that remain, later the new index. */
+    int32_t count = 0, *moved = calloc((size_t)t->node_count, sizeof *moved);
     if (!moved)
         return tx_fail(TX_MEMORY, "topology: out of memory");
-    mark_with_ancestors(t, moved, 0);
+    mark_ancestors(t, moved, 0);
     for (int32_t i = 0; i < t->device_count; i++)
-        mark_with_ancestors(t, moved, t->devices[i].node);
+        mark_ancestors(t, moved, t->devices[i].node);
     for (int32_t i = 0; i < t->numa_count; i++)
-        mark_with_ancestors(t, moved, t->numa[i].node);
+        mark_ancestors(t, moved, t->numa[i].node);
     for (int32_t i = 0; i < t->node_count; i++)
         if (t->nodes[i].kind == TX_TOPO_PACKAGE)
-            mark_with_ancestors(t, moved, i);
+            mark_ancestors(t, moved, i);
     for (int32_t i = 0; i < t->node_count; i++) {
         if (!moved[i])
             continue;
@@ -130,7 +133,7 @@ static tx_status prune(tx_topology *t)
     return TX_OK;
 }
 
-/* Of structs that begin with their number. */
+/* Compares structs whose first member is their number. */
 static int compare_numbers(const void *left, const void *right)
 {
     const int32_t *a = left, *b = right;

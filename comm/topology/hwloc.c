@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A machine as hwloc tells it, live or from XML, becomes a draft. */
+ *
+ * Converts a machine as seen by hwloc, live or from XML, into a draft.
+ */
 #include "comm/topology/hwloc_tree.h"
 
 #include <stdio.h>
@@ -12,7 +14,7 @@ void tx_topo_hwloc_version(char text[32])
     snprintf(text, 32, "%u.%u.%u", v >> 16, v >> 8 & 0xFF, v & 0xFF);
 }
 
-/* ---- CPUs and memory --------------------------------------------------------------------------------- */
+/* ---- CPUs and memory ------------------------------------------------------------------------- */
 
 static void read_numa(tx_hwloc_reader *r)
 {
@@ -33,7 +35,7 @@ static void read_numa(tx_hwloc_reader *r)
     }
 }
 
-/* The NUMA node with the fewest CPUs that has this one; -1 none. */
+/* Returns the NUMA node with the fewest CPUs that contains this CPU; -1 if there is none. */
 static int32_t nearest_numa(const tx_hwloc_reader *r, unsigned cpu)
 {
     int32_t nearest = -1;
@@ -63,10 +65,11 @@ static void read_cpus(tx_hwloc_reader *r)
     }
 }
 
-/* ---- Loading ------------------------------------------------------------------------------------------- */
+/* ---- Loading --------------------------------------------------------------------------------- */
 
-/* PoCL, once it runs, hides hwloc's plugins from the whole process, so that its own use of hwloc does not end in OpenCL
- * again; TX leaves hwloc's OpenCL plugin out by itself, and shows the plugins while hwloc starts. */
+/* PoCL uses hwloc itself. While it runs, it hides hwloc's plugins from the whole process, so that hwloc does not
+ * call OpenCL again. TX excludes hwloc's OpenCL plugin explicitly, and makes the plugins visible while hwloc
+ * starts. */
 static int start(hwloc_topology_t *topology)
 {
     static const char variable[] = "HWLOC_PLUGINS_PATH", nowhere[] = "/dev/null";
@@ -80,25 +83,25 @@ static int start(hwloc_topology_t *topology)
     return failed;
 }
 
-/* Live where `xml` is NULL. */
+/* Loads this machine if `xml` is NULL. */
 static tx_status load(hwloc_topology_t *topology, const char *xml, size_t size)
 {
     char version[32];
     tx_topo_hwloc_version(version);
     if (size >= INT32_MAX)
-        return tx_fail(TX_FORMAT, "too large for hwloc");
-    if (xml) /* TX has one line for a broken file */
+        return tx_fail(TX_FORMAT, "the file is too large for hwloc");
+    if (xml) /* TX prints a single line for a broken file */
         setenv("HWLOC_HIDE_ERRORS", "2", 0);
     if (start(topology))
         return tx_fail(TX_MEMORY, "hwloc %s does not start", version);
     hwloc_topology_set_io_types_filter(*topology, HWLOC_TYPE_FILTER_KEEP_ALL);
-    /* TX asks OpenCL itself; "gl" would open X displays. */
+    /* TX queries OpenCL itself; "gl" would open X displays. */
     hwloc_topology_set_components(*topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "opencl");
     hwloc_topology_set_components(*topology, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, "gl");
     if ((xml && hwloc_topology_set_xmlbuffer(*topology, xml, (int)size + 1)) || hwloc_topology_load(*topology)) {
         hwloc_topology_destroy(*topology);
         return tx_fail(TX_FORMAT,
-                       xml ? "hwloc %s cannot read it: the XML is damaged or cut off"
+                       xml ? "hwloc %s cannot read this file; the XML is damaged or truncated"
                            : "hwloc %s cannot load the topology of this machine",
                        version);
     }

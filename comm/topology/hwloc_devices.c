@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * GPUs and NICs among hwloc's PCI functions, which name TX's devices; partitions of one function are as many as one of
- * hwloc's backends lists. */
+ *
+ * Finds GPUs and NICs among hwloc's PCI functions. The number of partitions of a function is the number of devices
+ * that one of hwloc's backends lists.
+ */
 #include "comm/topology/hwloc_tree.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define LISTED_MAX 256 /* OS devices of a function that are looked at */
+#define LISTED_MAX 256 /* limit of OS devices that are read for a function */
 
-/* The backends of hwloc whose devices compute, best names first. */
+/* hwloc backends that list compute devices, in order of preference for names. */
 static const char *const families[] = {"nvml", "rsmi", "ze", "cuda", "opencl"};
 enum { FAMILIES = sizeof families / sizeof families[0], OPENCL = FAMILIES - 1 };
 
-/* The family of an OS device, by its name: "nvml3", "ze0", "opencl0d1"; -1 none. */
+/* Returns the family of an OS device by its name: "nvml3", "ze0", "opencl0d1"; -1 if there is none. */
 static int family_of(hwloc_obj_t obj)
 {
     for (int f = 0; obj->name && f < FAMILIES; f++) {
@@ -32,7 +34,7 @@ static hwloc_obj_t next_os_device(hwloc_obj_t pci, hwloc_obj_t last)
     return obj;
 }
 
-/* A device of Level Zero that has tiles is listed beside them ("ze0", "ze0.0", "ze0.1"): the tiles count. */
+/* Level Zero lists a device with tiles in addition to its tiles ("ze0", "ze0.0", "ze0.1"). Only the tiles are used. */
 static bool has_tiles(hwloc_obj_t pci, hwloc_obj_t device)
 {
     size_t length = strlen(device->name);
@@ -42,15 +44,15 @@ static bool has_tiles(hwloc_obj_t pci, hwloc_obj_t device)
     return false;
 }
 
-/* What a backend lists of a function. */
+/* A device of a function, as listed by a backend. */
 typedef struct listed {
     hwloc_obj_t obj;
     int family;
-    unsigned platform, device; /* of OpenCL */
-    int32_t place;             /* among those of its family, and platform, under the function: its partition */
+    unsigned platform, device; /* OpenCL indices */
+    int32_t place;             /* partition: index among the devices of its family and platform under the function */
 } listed;
 
-/* What the backends list of a function, best names first; how many. */
+/* Lists the devices of a function from all backends, best names first. Returns their number. */
 static int32_t list_devices(hwloc_obj_t pci, listed *list)
 {
     int32_t count = 0;
@@ -67,7 +69,7 @@ static int32_t list_devices(hwloc_obj_t pci, listed *list)
     return count;
 }
 
-/* Whether a function is a display or compute device at all; `sure`: that it computes. */
+/* Returns true if a function is a display or compute device. `sure` is set if it is a compute device. */
 static bool is_gpu(hwloc_obj_t pci, bool computes, bool *sure)
 {
     const struct hwloc_pcidev_attr_s *p = &pci->attr->pcidev;
@@ -75,21 +77,21 @@ static bool is_gpu(hwloc_obj_t pci, bool computes, bool *sure)
     for (hwloc_obj_t o = NULL; (o = next_os_device(pci, o));)
         render = render || (o->name && strncmp(o->name, "renderD", 7) == 0);
     bool maker = p->vendor_id == 0x1002 || p->vendor_id == 0x10de || p->vendor_id == 0x8086;
-    bool second = p->vendor_id == 0x8086 && p->func > 0; /* Intel's display controllers list themselves twice */
+    bool second = p->vendor_id == 0x8086 && p->func > 0; /* Intel's display controllers appear as two functions */
     *sure = computes || p->class_id == 0x0302 || (p->class_id == 0x0380 && !second) ||
             (p->class_id == 0x1200 && p->vendor_id == 0x1002) || (p->class_id == 0x0300 && p->vendor_id == 0x10de) ||
             (p->class_id == 0x0300 && maker && render);
     return computes || p->class_id >> 8 == 0x03 || p->class_id == 0x1200;
 }
 
-/* Kilobytes in `key`, as bytes. */
+/* Returns the value of `key`, which is in kilobytes, in bytes. */
 static int64_t kilobytes(hwloc_obj_t obj, const char *key)
 {
     int64_t value = strtoll(tx_hwloc_info(obj, key), NULL, 10);
     return value > 0 && value < INT64_MAX / 1024 ? value * 1024 : 0;
 }
 
-/* Adds what a backend tells about a device of the draft. */
+/* Adds a backend's information to a device of the draft. */
 static void describe_device(tx_draft *draft, tx_topo_device *d, const listed *l)
 {
     static const char *const sizes[FAMILIES] = {"", "RSMIVRAMSize", "LevelZeroHBMSize", "CUDAGlobalMemorySize",
@@ -109,7 +111,7 @@ static void describe_device(tx_draft *draft, tx_topo_device *d, const listed *l)
     }
 }
 
-/* As many devices as a backend lists, one at least; none where the function is no GPU. */
+/* Adds as many devices as a backend lists, at least one. Returns false if the function is not a GPU. */
 static bool read_gpu(tx_hwloc_reader *r, hwloc_obj_t pci)
 {
     tx_draft *draft = r->draft;
@@ -134,7 +136,7 @@ static bool read_gpu(tx_hwloc_reader *r, hwloc_obj_t pci)
         tx_hwloc_set_index(list[i].obj, first + list[i].place);
         describe_device(draft, &draft->t->devices[first + list[i].place], &list[i]);
     }
-    const char *model = ""; /* a device with tiles has it, the tiles do not */
+    const char *model = ""; /* the name is stored with the device, not with its tiles */
     for (hwloc_obj_t o = NULL; !*model && (o = next_os_device(pci, o));)
         model = tx_hwloc_info(o, "GPUModel");
     for (int32_t k = first; k < draft->t->device_count; k++)
@@ -158,7 +160,8 @@ static void add_nic(tx_hwloc_reader *r, hwloc_obj_t pci, const char *name)
     d->name = tx_draft_text(draft, tx_hwloc_info(pci, "PCIDevice"));
 }
 
-/* What does RDMA counts, as for nvidia-smi: one NIC an InfiniBand device; Slingshot's have network interfaces only. */
+/* Only RDMA devices are listed, as in nvidia-smi: one NIC per InfiniBand device. Slingshot NICs have only network
+ * interfaces. */
 static void read_nics(tx_hwloc_reader *r, hwloc_obj_t pci)
 {
     const struct hwloc_pcidev_attr_s *p = &pci->attr->pcidev;
@@ -175,7 +178,7 @@ static void read_nics(tx_hwloc_reader *r, hwloc_obj_t pci)
         add_nic(r, pci, interface);
 }
 
-/* A function that is not on the bus of the host bridge it hangs from: the bridges between were not exported. */
+/* Returns true if a function is not on the bus of its host bridge. The bridges between them were then not exported. */
 static bool bridges_missing(hwloc_obj_t pci)
 {
     hwloc_obj_t parent = pci->parent;
@@ -198,7 +201,7 @@ void tx_hwloc_read_devices(tx_hwloc_reader *r)
     }
     if (missing && r->draft->t->device_count > 1)
         tx_draft_note(r->draft, true,
-                      "PCI bridges are missing (above %s at least): PIX and PXB may show as PHB or NODE; an XML file "
-                      "that has them is made with lstopo --filter io:all FILE.xml",
+                      "PCI bridges are missing (at least above %s); PIX and PXB may show as PHB or NODE; create an XML "
+                      "file that includes them with lstopo --filter io:all FILE.xml",
                       missing);
 }

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * NVLink, XGMI and Xe Link between GPUs: hwloc's matrices of bandwidths. */
+ *
+ * NVLink, XGMI and Xe Link between GPUs, from hwloc's bandwidth matrices.
+ */
 #include "comm/topology/hwloc_tree.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 static const struct {
-    const char *distances; /* hwloc's name of them */
+    const char *distances; /* name of the matrix in hwloc */
     tx_topo_link_kind kind;
 } link_kinds[] = {
     {"NVLinkBandwidth", TX_TOPO_NVLINK}, {"XGMIBandwidth", TX_TOPO_XGMI}, {"XeLinkBandwidth", TX_TOPO_XELINK}};
 enum { LINK_KINDS = sizeof link_kinds / sizeof link_kinds[0] };
 
-/* MB/s of one NVLink as hwloc counts it, by GPU: generation 1 (Pascal), 2 (Volta, Turing), 3 and 4. */
+/* Returns the bandwidth of one NVLink in MB/s, as hwloc counts it: generation 1 (Pascal), 2 (Volta, Turing), 3 and
+ * 4. */
 static uint64_t nvlink_rate(const tx_topo_device *gpu)
 {
     if ((gpu->device_id >= 0x15f0 && gpu->device_id <= 0x15ff) || strstr(gpu->name, "P100"))
@@ -39,24 +42,25 @@ static void add_link(tx_hwloc_reader *r, int32_t a, int32_t b, tx_topo_link_kind
         uint64_t one = nvlink_rate(&r->draft->t->devices[a]), links = value / one;
         link.links = links < 1000 ? (int32_t)links : 0;
         link.link_rate =
-            (double)link.links * (one == 50000 ? 25 : (double)one / 1000); /* of these hwloc counts both ways */
+            (double)link.links *
+            (one == 50000 ? 25 : (double)one / 1000); /* for generations 3 and 4 hwloc counts both directions */
         if (value % one != 0 || links == 0) {
             link.note = tx_draft_note(r->draft, true,
-                                      "The number of NVLinks is a guess: the rate in the file is no multiple of one "
-                                      "link's rate of this GPU");
+                                      "The number of NVLinks is a guess, because the rate in the file is not a "
+                                      "multiple of the rate of one link of this GPU");
         }
     } else {
         const char *name = kind == TX_TOPO_XGMI ? "XGMI links" : "Xe Link lanes";
         link.note = tx_draft_note(r->draft, false,
-                                  "hwloc does not tell how many %s there are: %s stands without a "
+                                  "hwloc does not report how many %s there are; %s has no "
                                   "number",
                                   name, tx_topo_link_names[kind]);
     }
     tx_draft_state(r->draft, a, b, TX_DRAFT_LINKS, &link);
 }
 
-/* Ports of NVSwitches become links between GPUs. The second transformation is for that case alone: it zeroes direct
- * links. Whether there are switches. */
+/* Converts ports of NVSwitches to links between GPUs. Returns true if there are switches. The second transformation
+ * must only run in that case, because it zeroes direct links. */
 static bool merge_switches(tx_hwloc_reader *r, struct hwloc_distances_s *distances)
 {
     if (hwloc_distances_transform(r->topology, distances, HWLOC_DISTANCES_TRANSFORM_MERGE_SWITCH_PORTS, NULL, 0))

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The nodes of hwloc's tree, as the draft has them. */
+ *
+ * Converts nodes of hwloc's tree into nodes of the draft.
+ */
 #include "comm/topology/hwloc_tree.h"
 
 #include <stdlib.h>
@@ -20,10 +22,10 @@ bool tx_hwloc_is_gpu_memory(hwloc_obj_t numa)
     return numa->subtype && strcmp(numa->subtype, "GPUMemory") == 0;
 }
 
-/* An object's NUMA nodes without those that are the memory of GPUs. */
+/* Returns an object's NUMA nodes, without those that are the memory of GPUs. */
 static const char *nodes_text(const tx_hwloc_reader *r, hwloc_const_nodeset_t set)
 {
-    hwloc_bitmap_t cpus_only = hwloc_bitmap_dup(set); /* NULL of NULL */
+    hwloc_bitmap_t cpus_only = hwloc_bitmap_dup(set); /* returns NULL for NULL */
     for (hwloc_obj_t n = NULL; (n = hwloc_get_next_obj_by_type(r->topology, HWLOC_OBJ_NUMANODE, n)) && cpus_only;)
         if (tx_hwloc_is_gpu_memory(n))
             hwloc_bitmap_clr(cpus_only, n->os_index);
@@ -45,7 +47,7 @@ static tx_topo_node_kind kind_of(hwloc_obj_t obj)
     return obj->attr->bridge.upstream_type == HWLOC_OBJ_BRIDGE_HOST ? TX_TOPO_HOST_BRIDGE : TX_TOPO_BRIDGE;
 }
 
-/* The next object above that becomes a node. */
+/* Returns the nearest ancestor that becomes a node. */
 static hwloc_obj_t node_above(hwloc_obj_t obj)
 {
     bool io = hwloc_obj_type_is_io(obj->type);

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which PCI function an OpenCL device is, by the surest fact that its driver tells; a device that no fact places hangs
- * from the root. Platforms overlap: a function's second OpenCL device on another platform is the same device. */
+ *
+ * Matches OpenCL devices with PCI functions by the most reliable information of their drivers. A device without such
+ * information is attached to the root. Platforms overlap: OpenCL devices of the same function on different platforms
+ * are the same device.
+ */
 #include "comm/topology/sources.h"
 
 #include <inttypes.h>
@@ -10,7 +13,7 @@
 #include <strings.h>
 
 typedef struct match {
-    int32_t node; /* -1 none */
+    int32_t node; /* -1 if there is none */
     bool guessed;
     int32_t note;
 } match;
@@ -21,8 +24,8 @@ static bool same_address(const tx_topo_cl_device *a, const tx_topo_cl_device *b)
            a->function == b->function;
 }
 
-/* The functions with a GPU at this address; in any domain, where the driver tells none. Writes the `wanted`-th to
- * `node` and returns how many there are. */
+/* Finds the functions with a GPU at this address, in any domain if the driver does not report one. Writes function
+ * number `wanted` to `node` and returns the number of functions. */
 static int32_t functions_at(const tx_draft *draft, const tx_topo_cl_device *d, int32_t wanted, int32_t *node)
 {
     const uint64_t address = d->bus << 8 | d->slot << 3 | d->function;
@@ -37,7 +40,7 @@ static int32_t functions_at(const tx_draft *draft, const tx_topo_cl_device *d, i
     return count;
 }
 
-/* Where several functions fit, the platform's devices with this address are dealt to them in order. */
+/* If several functions match, the platform's devices with this address are assigned to them in order. */
 static match by_bus(tx_draft *draft, const tx_topo_cl_device *all, int32_t count, const tx_topo_cl_device *d)
 {
     match m = {.node = -1, .note = -1};
@@ -51,13 +54,13 @@ static match by_bus(tx_draft *draft, const tx_topo_cl_device *all, int32_t count
     functions_at(draft, d, rivals > candidates ? turn * candidates / rivals : turn, &m.node);
     m.guessed = true;
     m.note = tx_draft_note(draft, true,
-                           "OpenCL %d:%d tells its bus but not its PCI domain, and %d GPUs fit: they are matched in "
+                           "OpenCL %d:%d reports its bus but not its PCI domain, and %d GPUs fit; they are matched in "
                            "the order of the platform's list",
                            d->platform, d->device, candidates);
     return m;
 }
 
-/* The only GPU for which `fits` holds; -1 where there is none or several. */
+/* Returns the only GPU for which `fits` is true; -1 if there is none or several. */
 static int32_t only_one(const tx_draft *draft, const tx_topo_cl_device *d,
                         bool (*fits)(const tx_topo_device *, const tx_topo_cl_device *))
 {
@@ -103,15 +106,15 @@ static match find_function(tx_draft *draft, const tx_topo_cl_device *all, int32_
     if (m.node >= 0) {
         m.guessed = true;
         m.note = tx_draft_note(draft, true,
-                               "OpenCL %d:%d (%s) tells no PCI address: the only GPU of its vendor or model is taken "
-                               "for it",
+                               "OpenCL %d:%d (%s) reports no PCI address; it is matched to the only GPU of its vendor "
+                               "or model",
                                d->platform, d->device, d->name);
     }
     return m;
 }
 
-/* The device of a function that this OpenCL device is: the next partition that its platform has not named yet; -1 where
- * all `*before` of them have been. */
+/* Returns the device of a function that corresponds to this OpenCL device: the next partition without an OpenCL
+ * device of its platform. Returns -1 if all `*before` partitions have one. */
 static int32_t free_partition(const tx_draft *draft, int32_t node, int32_t platform, int32_t *before)
 {
     char own[16];
@@ -126,7 +129,7 @@ static int32_t free_partition(const tx_draft *draft, int32_t node, int32_t platf
     }
 }
 
-/* Another device of a function, or one without a function. */
+/* Adds a device of a function, or one without a function. */
 static int32_t add_device(tx_draft *draft, const tx_topo_cl_device *d, int32_t node, int32_t partition)
 {
     int32_t index = tx_draft_device(draft, d->gpu ? TX_TOPO_GPU : TX_TOPO_CPU, node >= 0 ? node : 0);
@@ -136,16 +139,17 @@ static int32_t add_device(tx_draft *draft, const tx_topo_cl_device *d, int32_t n
     device->partition = partition;
     if (device->vendor_id == 0)
         device->vendor_id = d->vendor_id;
-    /* PoCL says Intel on any maker's CPU. */
+    /* PoCL reports Intel for every CPU. */
     for (int32_t i = 0; i < draft->t->node_count && d->cpu; i++)
         if (draft->t->nodes[i].kind == TX_TOPO_PACKAGE && draft->t->nodes[i].vendor_id > 0)
             device->vendor_id = draft->t->nodes[i].vendor_id;
     if (d->gpu && node < 0) {
         device->guessed = true;
-        device->note = tx_draft_note(draft, true,
-                                     "Where OpenCL %d:%d (%s) hangs is not known, its driver tells no PCI address: SYS "
-                                     "is a guess",
-                                     d->platform, d->device, d->name);
+        device->note =
+            tx_draft_note(draft, true,
+                          "The PCI address of OpenCL %d:%d (%s) is unknown, because its driver does not report it; SYS "
+                          "is a guess",
+                          d->platform, d->device, d->name);
     }
     return index;
 }

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A topology as JSON, as tools/topology/txtopo.schema.json describes it: a table of fields a struct. */
+ *
+ * Converts a topology to JSON as described by tools/topology/txtopo.schema.json. Each struct has a table of fields.
+ */
 #include "comm/topology/tx_topology.h"
 
 #include "api/base/needs.h"
@@ -8,27 +10,27 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* ---- Fields ------------------------------------------------------------------------------------------ */
+/* ---- Fields ---------------------------------------------------------------------------------- */
 
 typedef enum field_kind {
     TEXT,  /* const char * */
     LABEL, /* char [] */
     WORD,  /* an enum */
     FLAG,  /* bool */
-    INT,   /* int32_t, below 0 null */
-    COUNT, /* int32_t that cannot be 0: null */
-    BYTES, /* int64_t that cannot be 0: null */
-    SIZE   /* double that cannot be 0: null */
+    INT,   /* int32_t; negative values become null */
+    COUNT, /* int32_t; 0 becomes null */
+    BYTES, /* int64_t; 0 becomes null */
+    SIZE   /* double; 0 becomes null */
 } field_kind;
 
 typedef struct field {
     const char *key;
     field_kind kind;
     size_t offset;
-    const char *const *words; /* of a WORD */
+    const char *const *words; /* names of a WORD */
 } field;
 
-/* A field that is a text, a word, a number or a flag, in the order in which they are written. */
+/* The fields of each struct, in the order in which they are written. */
 /* clang-format off */
 #define T(key, member) {key, TEXT, offsetof(OWNER, member), NULL}
 #define W(key, member, name) {key, WORD, offsetof(OWNER, member), tx_topo_##name##_names}
@@ -83,7 +85,7 @@ static const field note_fields[] = {N("warning", FLAG, warning), T("text", text)
 static const field root_fields[] = {W("origin", origin, origin), T("file", file), T("host", host), END};
 #undef OWNER
 
-/* The arrays of structs in a topology: its pointer, its count, the bytes of an element. */
+/* The arrays of structs in a topology: offset of the pointer, offset of the count, and size of an element. */
 typedef struct list {
     const char *key;
     const field *fields;
@@ -91,15 +93,16 @@ typedef struct list {
 } list;
 
 #define LIST(key, name, array, count) \
-    {key, name##_fields, offsetof(tx_topology, array), offsetof(tx_topology, count), sizeof *((tx_topology *)NULL)->array}
+    {key, name##_fields, offsetof(tx_topology, array), offsetof(tx_topology, count), \
+     sizeof *((tx_topology *)NULL)->array}
 static const list devices = LIST("devices", device, devices, device_count);
 static const list lists[] = {LIST("nodes", node, nodes, node_count), LIST("numa", numa, numa, numa_count),
     LIST("cpus", cpu, cpus, cpu_count), LIST("notes", note, notes, note_count)};
 /* clang-format on */
 
-/* ---- Writing ----------------------------------------------------------------------------------------- */
+/* ---- Writing --------------------------------------------------------------------------------- */
 
-/* The first failure is kept; later calls do nothing. */
+/* Stores the first failure; later calls do nothing. */
 typedef struct writer {
     const tx_topology *t;
     tx_status status;

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The topology of this machine: hwloc's tree, then OpenCL's devices joined to it, then what the kernel and the vendors'
- * libraries tell. Whatever cannot be asked is a note. */
+ *
+ * Collects the topology of this machine: hwloc's tree, OpenCL devices, and information from the kernel and the
+ * vendor libraries. A source that fails becomes a note.
+ */
 #include "comm/topology/sources.h"
 
 #include "api/base/needs.h"
@@ -15,14 +17,14 @@ static void join_opencl(tx_draft *draft)
     int32_t count = 0;
     tx_status status = tx_topo_cl_list(&devices, &count);
     if (status == TX_NOT_FOUND)
-        tx_draft_note(draft, true, "OpenCL: %s: install a driver, or look at OCL_ICD_VENDORS", tx_error());
+        tx_draft_note(draft, true, "OpenCL: %s; install a driver, or check OCL_ICD_VENDORS", tx_error());
     else if (status)
         draft->status = status;
     else
         tx_topo_cl_join(draft, devices, count);
     free(devices);
 #else
-    tx_draft_note(draft, true, "OpenCL: this TX was built without it (TX_OPENCL=OFF): OpenCL devices are not listed");
+    tx_draft_note(draft, true, "OpenCL: this TX was built without it (TX_OPENCL=OFF); OpenCL devices are not listed");
 #endif
 }
 
@@ -36,7 +38,7 @@ tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topolog
     if (!options)
         options = &defaults;
     if (options->size != sizeof *options)
-        return tx_fail(TX_INVALID, "tx_topo_options: size is %zu, not %zu", options->size, sizeof *options);
+        return tx_fail(TX_INVALID, "tx_topo_options: size is %zu, expected %zu", options->size, sizeof *options);
     tx_status status = tx_draft_begin(TX_TOPO_ORIGIN_LIVE, &draft);
     if (status)
         return status;
@@ -55,6 +57,7 @@ tx_status tx_topology_live(const tx_topo_options *options, tx_topology **topolog
             tx_topo_rsmi(&draft);
         }
     } else
-        tx_draft_note(&draft, false, "hwloc's environment variables name another machine: live devices are not asked");
+        tx_draft_note(&draft, false,
+                      "hwloc's environment variables name another machine; live devices are not queried");
     return tx_draft_finish(&draft, topology);
 }

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The text of `nvidia-smi topo -m`, as it comes out of a terminal or a web page: tabs may have become spaces, the
- * header may be underlined, older versions say SOC and name NICs by their devices. Rows have more fields than the
- * header. */
+ *
+ * Parses the output of `nvidia-smi topo -m`, also after a copy from a terminal or a web page. Tabs may have become
+ * spaces, and the header may be underlined. Older versions write SOC and name NICs by their devices. Rows have more
+ * fields than the header.
+ */
 #include "comm/topology/sources.h"
 
 #include <inttypes.h>
@@ -13,17 +15,17 @@
 
 typedef struct reader {
     tx_draft *draft;
-    char *text, *rest; /* all of it; the text after the present line, which is cut into words */
+    char *text, *rest; /* the whole text, and the rest after the current line, which is split into words */
     int64_t line;      /* from 1 */
     const char *words[WORDS];
-    int32_t count; /* of words */
+    int32_t count; /* number of words */
     int32_t rows;
-    int32_t next_nic; /* number of the next NIC that the header has no number for */
+    int32_t next_nic; /* number of the next NIC whose number is not in the header */
 } reader;
 
-/* ---- Lines ----------------------------------------------------------------------------------------------- */
+/* ---- Lines ----------------------------------------------------------------------------------- */
 
-/* Copies the text, without the terminal's escape sequences. */
+/* Copies the text without the escape sequences of a terminal. */
 static tx_status begin(reader *r, const char *text, size_t size)
 {
     char *copy = malloc(size + 1), *to = copy;
@@ -43,7 +45,8 @@ static tx_status begin(reader *r, const char *text, size_t size)
     return TX_OK;
 }
 
-/* Cuts the next line into words; false at the end of the text, or if the line has too many of them (`*status`). */
+/* Splits the next line into words. Returns false at the end of the text, or if the line has too many words
+ * (`*status`). */
 static bool next_line(reader *r, tx_status *status)
 {
     char *line = r->rest, *end = line + strcspn(line, "\n"), *left = NULL;
@@ -63,7 +66,7 @@ static bool next_line(reader *r, tx_status *status)
     return true;
 }
 
-/* Digits to the end of `text`, as a number of at most six; else -1. */
+/* Converts `text` to a number if it consists of one to six digits; otherwise -1. */
 static int32_t digits(const char *text)
 {
     size_t length = strlen(text);
@@ -76,9 +79,9 @@ static bool gpu_name(const char *word)
     return strncasecmp(word, "GPU", 3) == 0 && digits(word + 3) >= 0;
 }
 
-/* ---- Words ---------------------------------------------------------------------------------------------- */
+/* ---- Words ----------------------------------------------------------------------------------- */
 
-/* "NIC3", or as older versions have it the device's name: "mlx5_0", "mlx5_bond_0", "bnxt_re1". */
+/* Accepts "NIC3", or device names of older versions: "mlx5_0", "mlx5_bond_0", "bnxt_re1". */
 static bool nic_name(const char *token)
 {
     static const char *const prefixes[] = {"NIC",  "mlx4_", "mlx5_", "bnxt_re", "hfi1_", "irdma", "rdmap", "qedr",
@@ -89,7 +92,7 @@ static bool nic_name(const char *token)
     return false;
 }
 
-/* What a cell says of class and links; false for what no cell says. */
+/* Converts a cell to class and links; returns false for an invalid cell. */
 static bool read_cell(const char *token, tx_topo_pair *says)
 {
     static const struct {
@@ -115,10 +118,10 @@ static bool read_cell(const char *token, tx_topo_pair *says)
     return false;
 }
 
-/* ---- Header ------------------------------------------------------------------------------------------------ */
+/* ---- Header ---------------------------------------------------------------------------------- */
 
-/* How many of the tokens name devices before "CPU Affinity" or the end; 0 when the line is no header: a row has a cell
- * after its name. */
+/* Counts the device names before "CPU Affinity" or the end of the line. Returns 0 if the line is not a header; rows
+ * have a cell after their name. */
 static int32_t header_devices(const reader *r)
 {
     int32_t count = 0;
@@ -165,7 +168,7 @@ static tx_status find_header(reader *r)
                : tx_fail(TX_FORMAT, "is neither hwloc's XML nor the text of nvidia-smi topo -m (no header with GPU0)");
 }
 
-/* ---- Rows ----------------------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------ */
 
 static tx_status read_cells(reader *r, int32_t row)
 {
@@ -175,19 +178,19 @@ static tx_status read_cells(reader *r, int32_t row)
     for (int32_t i = 0; i < count; i++) {
         tx_topo_pair says;
         if (!read_cell(r->words[i + 1], &says))
-            return tx_fail(TX_FORMAT, "no cell of a matrix: %.60s", r->words[i + 1]);
+            return tx_fail(TX_FORMAT, "invalid matrix cell: %.60s", r->words[i + 1]);
         if ((i == row) != (says.class_ == TX_TOPO_SELF))
             return tx_fail(TX_FORMAT, "X is not on the diagonal: %.60s", r->words[0]);
         if (says.link != TX_TOPO_NO_LINK)
-            says.note = tx_draft_note(r->draft, false, "The matrix tells links, not the PCI path beside them");
+            says.note = tx_draft_note(r->draft, false, "The matrix shows links, not the PCI path");
         else if (says.class_ == TX_TOPO_UNKNOWN)
-            says.note = tx_draft_note(r->draft, true, "The matrix itself does not say what ? is");
+            says.note = tx_draft_note(r->draft, true, "The matrix itself contains ?");
         tx_draft_state(r->draft, row, i, TX_DRAFT_CLASS | (says.link ? TX_DRAFT_LINKS : 0), &says);
     }
     return r->draft->status;
 }
 
-/* CPU Affinity, NUMA Affinity, GPU NUMA ID: what follows the cells, N/A left out. */
+/* Reads CPU Affinity, NUMA Affinity and GPU NUMA ID after the cells. N/A becomes an empty field. */
 static void read_affinity(reader *r, int32_t row)
 {
     const char *fields[3] = {"", "", ""};
@@ -207,7 +210,8 @@ static void read_affinity(reader *r, int32_t row)
     d->gpu_numa = digits(fields[2]);
 }
 
-/* The CPUs that are near some GPU, each taken for a core: which threads share one a matrix does not tell. */
+/* Adds the CPUs that are near a GPU, each as a core of its own, because a matrix does not show which threads share
+ * a core. */
 static tx_status add_cpus(tx_draft *draft)
 {
     const tx_topology *t = draft->t;
@@ -228,7 +232,7 @@ static tx_status add_cpus(tx_draft *draft)
     return status ? status : draft->status;
 }
 
-/* The row's name must be the header's next one. */
+/* Returns true if the row is that of the header's next device. */
 static bool names_device(const reader *r, const tx_topo_device *d)
 {
     const char *token = r->words[0];
@@ -237,7 +241,7 @@ static bool names_device(const reader *r, const tx_topo_device *d)
     return strncasecmp(token, tx_topo_device_names[d->kind], 3) == 0 && digits(token + 3) == d->number;
 }
 
-/* "  NIC0: mlx5_0" of the legend. */
+/* Reads "  NIC0: mlx5_0" from the legend. */
 static void read_nic_legend(reader *r)
 {
     size_t length = r->count == 2 ? strlen(r->words[0]) : 0;

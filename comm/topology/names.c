@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Words of the topology, bus ids, cells of the matrix, and rates of PCIe links. */
+ *
+ * Names of the topology, bus ids, cells of the matrix, and rates of PCIe links.
+ */
 #include "comm/topology/draft.h"
 
 #include "api/base/needs.h"
@@ -23,7 +25,7 @@ const char *const tx_topo_node_names[] = {TX_TOPO_NODE_MAP(ONLY)};
 const char *const tx_topo_device_names[] = {TX_TOPO_DEVICE_MAP(ONLY)};
 const char *const tx_topo_origin_names[] = {TX_TOPO_ORIGIN_MAP(ONLY)};
 
-/* ---- Bus ids ------------------------------------------------------------------------------------ */
+/* ---- Bus ids --------------------------------------------------------------------------------- */
 
 bool tx_topo_bus_parse(const char *text, uint64_t *key)
 {
@@ -60,7 +62,7 @@ const char *tx_topo_vendor(int32_t vendor_id)
     return "";
 }
 
-/* ---- Cells --------------------------------------------------------------------------------------- */
+/* ---- Cells ----------------------------------------------------------------------------------- */
 
 const tx_topo_pair *tx_topo_pair_of(const tx_topology *t, int32_t a, int32_t b)
 {
@@ -83,7 +85,7 @@ const char *tx_topo_cell(const tx_topology *topology, int32_t a, int32_t b, bool
     return text;
 }
 
-/* ---- Counting -------------------------------------------------------------------------------------- */
+/* ---- Searches -------------------------------------------------------------------------------- */
 
 bool tx_topo_has_class(const tx_topology *topology, tx_topo_class value)
 {
@@ -103,7 +105,7 @@ bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value)
     return false;
 }
 
-/* ---- Rates ------------------------------------------------------------------------------------------ */
+/* ---- Rates ----------------------------------------------------------------------------------- */
 
 double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max)
 {
@@ -112,7 +114,7 @@ double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max)
     int32_t width = max ? link->width_max : link->width;
     if (speed <= 0 || width <= 0)
         return max ? 0 : link->rate;
-    /* 8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, FLITs of 242 bytes in 256 from 64 GT/s on. */
+    /* 8b/10b up to 5 GT/s, 128b/130b up to 32 GT/s, FLITs with 242 of 256 bytes of payload from 64 GT/s on. */
     double share = speed < 8 ? 0.8 : speed < 64 ? 128.0 / 130 : 242.0 / 256;
     return speed * share * width / 8;
 }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What NVIDIA's management library tells: which GPUs are visible, NVLinks, peer-to-peer access, its own word on the
- * class. The library is loaded where it is there; declarations are those of its documented, stable interface. */
+ *
+ * Information from NVIDIA's management library: visible GPUs, NVLinks, peer-to-peer access, and classes. The library
+ * is loaded at run time if it exists. The declarations follow its documented, stable interface.
+ */
 #include "comm/topology/library.h"
 #include "comm/topology/sources.h"
 
@@ -45,15 +47,15 @@ typedef struct nvml {
     FUNCTIONS(TX_TOPO_POINTER)
 } nvml;
 
-/* A GPU that the library lists, and what its links lead to. */
+/* A GPU that the library lists, and the remote ends of its links. */
 typedef struct gpu {
     nvml_handle handle;
-    int32_t device;            /* of the draft */
+    int32_t device;            /* index in the draft */
     int32_t switched;          /* links to switches */
-    bool assumed;              /* some of these are taken for links to a switch */
-    int32_t failed;            /* the error that ended the list of links; 0 none */
+    bool assumed;              /* some of these links are assumed to lead to a switch */
+    int32_t failed;            /* error that ended the list of links; 0 if none */
     double rate;               /* of one link */
-    int32_t remote[LINKS_MAX]; /* devices that links lead to directly */
+    int32_t remote[LINKS_MAX]; /* devices at the remote ends of direct links */
     int32_t remotes;
 } gpu;
 
@@ -64,9 +66,9 @@ typedef struct session {
     int32_t count;
 } session;
 
-/* ---- Devices ------------------------------------------------------------------------------------- */
+/* ---- Devices --------------------------------------------------------------------------------- */
 
-/* The draft's device of a listed GPU; one without a place is added where the tree has no such function. */
+/* Returns the draft's device of a listed GPU. If the tree has no such function, adds a device without a location. */
 static int32_t find_device(session *s, const nvml_pci *pci)
 {
     int32_t device = tx_draft_device_at(s->draft, tx_draft_find_bus(s->draft, pci->id), 0);
@@ -78,7 +80,7 @@ static int32_t find_device(session *s, const nvml_pci *pci)
     d->device_id = (int32_t)(pci->device_id >> 16);
     d->guessed = true;
     d->place = TX_TOPO_FROM_NVML;
-    d->note = tx_draft_note(s->draft, true, "NVML lists %s, which the PCI tree does not show: SYS is a guess", d->bus);
+    d->note = tx_draft_note(s->draft, true, "NVML lists %s, which the PCI tree does not show; SYS is a guess", d->bus);
     return device;
 }
 
@@ -97,7 +99,7 @@ static void describe(session *s, unsigned index, const gpu *g)
         d->system = tx_draft_format(s->draft, "nvml%u", index);
 }
 
-/* In a container the PCI tree shows GPUs that were not given to it. */
+/* In a container, the PCI tree also shows GPUs that the container may not use. */
 static void drop_invisible(session *s)
 {
     int32_t dropped = 0;
@@ -129,21 +131,22 @@ static void list_gpus(session *s, unsigned count)
             describe(s, i, g);
             s->count++;
         } else
-            tx_draft_note(s->draft, true, "NVML does not tell about its GPU %u (error %d): what it says is missing", i,
+            tx_draft_note(s->draft, true, "NVML does not describe its GPU %u (error %d); its NVML data are missing", i,
                           code);
     }
 }
 
-/* ---- Links ------------------------------------------------------------------------------------------- */
+/* ---- Links ----------------------------------------------------------------------------------- */
 
-/* GB/s one way, by generation. */
+/* Rate in one direction in GB/s, by generation. */
 static double link_rate(unsigned version)
 {
     static const double rates[] = {0, 20, 25, 25, 25, 50};
     return version < sizeof rates / sizeof rates[0] ? rates[version] : 0;
 }
 
-/* Counts one link to what lies at its other end; virtual machines hide that: it is taken for a switch. */
+/* Counts one link by the device at its remote end. If a virtual machine hides the device, the link is assumed to
+ * lead to a switch. */
 static void count_link(session *s, gpu *g, unsigned link)
 {
     nvml_pci remote = {0};
@@ -153,9 +156,9 @@ static void count_link(session *s, gpu *g, unsigned link)
         g->rate = link_rate(version);
     if (s->api.link_remote_type && s->api.link_remote_type(g->handle, link, &type) != SUCCESS)
         type = REMOTE_UNKNOWN;
-    bool told = s->api.link_remote && s->api.link_remote(g->handle, link, &remote) == SUCCESS;
+    bool known = s->api.link_remote && s->api.link_remote(g->handle, link, &remote) == SUCCESS;
     remote.id[sizeof remote.id - 1] = '\0';
-    int32_t device = told ? tx_draft_device_at(s->draft, tx_draft_find_bus(s->draft, remote.id), 0) : -1;
+    int32_t device = known ? tx_draft_device_at(s->draft, tx_draft_find_bus(s->draft, remote.id), 0) : -1;
     for (int32_t i = 0; i < s->count && type != REMOTE_SWITCH; i++)
         if (device >= 0 && s->gpus[i].device == device) {
             g->remote[g->remotes++] = device;
@@ -167,7 +170,7 @@ static void count_link(session *s, gpu *g, unsigned link)
     }
 }
 
-/* How many links lead directly from one GPU to another. */
+/* Returns the number of direct links from one GPU to another. */
 static int32_t direct_links(const gpu *from, const gpu *to)
 {
     int32_t count = 0;
@@ -201,8 +204,8 @@ static void add_link(session *s, int32_t a, int32_t b)
         link.switched = true;
         if (ga->assumed || gb->assumed) {
             link.note = tx_draft_note(s->draft, true,
-                                      "NVML does not tell where some NVLinks lead (as in virtual "
-                                      "machines): they are taken to lead to an NVSwitch");
+                                      "NVML does not report the remote end of some NVLinks (as in virtual "
+                                      "machines); they are assumed to lead to an NVSwitch");
         }
     }
     link.link_rate = link.links * ga->rate;
@@ -215,7 +218,7 @@ static void add_link(session *s, int32_t a, int32_t b)
         tx_draft_state(s->draft, ga->device, gb->device, TX_DRAFT_LINKS, &link);
 }
 
-/* ---- Pairs --------------------------------------------------------------------------------------------- */
+/* ---- Pairs ----------------------------------------------------------------------------------- */
 
 static void read_p2p(session *s, const gpu *a, const gpu *b)
 {
@@ -260,13 +263,13 @@ static void read_pairs(session *s)
         }
 }
 
-/* Everything between start and end of the library's use. */
-static void ask(session *s)
+/* Runs all queries between initialization and shutdown of the library. */
+static void query_all(session *s)
 {
     unsigned count = 0;
     int code = s->api.count(&count);
     if (code != SUCCESS || count > TX_TOPO_DEVICES_MAX) {
-        tx_draft_note(s->draft, true, "NVML does not list its GPUs (error %d): NVLinks are not shown", code);
+        tx_draft_note(s->draft, true, "NVML does not list its GPUs (error %d); NVLinks are not shown", code);
         return;
     }
     list_gpus(s, count);
@@ -293,17 +296,17 @@ void tx_topo_nvml(tx_draft *draft)
         FUNCTIONS(TX_TOPO_LOAD)
     }
     if (!library)
-        problem = "is not there";
+        problem = "was not found";
     else if (!api->init || !api->count || !api->handle || !api->pci)
         problem = "lacks functions";
     else if ((code = api->init()) != SUCCESS)
         problem = "does not start";
     if (!problem) {
-        ask(&s);
+        query_all(&s);
         if (api->shutdown)
             api->shutdown();
     } else if (nvidia_gpus(draft) > 1)
-        tx_draft_note(draft, true, "NVML: libnvidia-ml.so.1 %s (%d): NVLinks are not shown", problem, code);
+        tx_draft_note(draft, true, "NVML: libnvidia-ml.so.1 %s (%d); NVLinks are not shown", problem, code);
     if (library)
         dlclose(library);
 }

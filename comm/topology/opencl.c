@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The OpenCL devices of all platforms, and the PCI addresses that their drivers tell. Every query is tried, whatever
- * the list of extensions says: drivers answer some that they do not list. */
+ *
+ * Lists the OpenCL devices of all platforms, with the PCI addresses that their drivers report. Every query is tried
+ * regardless of the extension list, because drivers answer some that they do not list.
+ */
 #define CL_TARGET_OPENCL_VERSION 120
 #include "api/base/drivers.h"
 #include "comm/topology/sources.h"
@@ -14,7 +16,7 @@
 #define DEVICES_MAX 256
 
 /* Queries of extensions (cl_khr_pci_bus_info, cl_nv_device_attribute_query, cl_amd_device_attribute_query,
- * cl_intel_device_attribute_query), whose headers are not everywhere. */
+ * cl_intel_device_attribute_query). Their headers are not always installed. */
 enum {
     PCI_BUS_INFO_KHR = 0x410F,
     PCI_BUS_NV = 0x4008,
@@ -25,37 +27,37 @@ enum {
     DEVICE_ID_INTEL = 0x4251
 };
 
-static bool ask(cl_device_id device, cl_device_info what, void *value, size_t size)
+static bool query(cl_device_id device, cl_device_info what, void *value, size_t size)
 {
     size_t given = 0;
     return clGetDeviceInfo(device, what, size, value, &given) == CL_SUCCESS && given == size;
 }
 
-static void ask_text(cl_device_id device, cl_device_info what, char *text, size_t size)
+static void query_text(cl_device_id device, cl_device_info what, char *text, size_t size)
 {
     char long_text[1024] = "";
     if (clGetDeviceInfo(device, what, sizeof long_text - 1, long_text, NULL) == CL_SUCCESS)
         snprintf(text, size, "%.*s", (int)size - 1, long_text);
 }
 
-/* The PCI address by the first query that is answered. */
-static void ask_address(cl_device_id device, tx_topo_cl_device *d)
+/* Reads the PCI address with the first query that succeeds. */
+static void query_address(cl_device_id device, tx_topo_cl_device *d)
 {
     cl_uint a[4], bus = 0, slot = 0, type = 0;
-    unsigned char topology[24]; /* a union: a type, which is 1 for PCIe; 17 unused bytes; bus, device, function */
+    unsigned char topology[24]; /* a union: a type (1 is PCIe), 17 unused bytes, then bus, device and function */
     d->has_bus = true;
-    if (ask(device, PCI_BUS_INFO_KHR, a, sizeof a)) {
+    if (query(device, PCI_BUS_INFO_KHR, a, sizeof a)) {
         d->has_domain = true;
         d->domain = a[0];
         d->bus = a[1];
         d->slot = a[2];
         d->function = a[3];
-    } else if (ask(device, PCI_BUS_NV, &bus, sizeof bus) && ask(device, PCI_SLOT_NV, &slot, sizeof slot)) {
-        d->has_domain = ask(device, PCI_DOMAIN_NV, &d->domain, sizeof d->domain); /* not in old drivers */
+    } else if (query(device, PCI_BUS_NV, &bus, sizeof bus) && query(device, PCI_SLOT_NV, &slot, sizeof slot)) {
+        d->has_domain = query(device, PCI_DOMAIN_NV, &d->domain, sizeof d->domain); /* missing in old drivers */
         d->bus = bus;
         d->slot = slot >> 3;
         d->function = slot & 7;
-    } else if (ask(device, TOPOLOGY_AMD, topology, sizeof topology) && memcpy(&type, topology, sizeof type) &&
+    } else if (query(device, TOPOLOGY_AMD, topology, sizeof topology) && memcpy(&type, topology, sizeof type) &&
                type == 1) {
         d->bus = topology[21];
         d->slot = topology[22];
@@ -64,13 +66,13 @@ static void ask_address(cl_device_id device, tx_topo_cl_device *d)
         d->has_bus = false;
 }
 
-/* As the OpenCL backend chooses its devices, which it numbers in the same order. */
+/* Returns true if the OpenCL backend would list this device. The backend numbers its devices in the same order. */
 static bool usable(cl_device_id device)
 {
     cl_bool available = CL_FALSE, compiler = CL_FALSE, little = CL_FALSE;
-    ask(device, CL_DEVICE_AVAILABLE, &available, sizeof available);
-    ask(device, CL_DEVICE_COMPILER_AVAILABLE, &compiler, sizeof compiler);
-    ask(device, CL_DEVICE_ENDIAN_LITTLE, &little, sizeof little);
+    query(device, CL_DEVICE_AVAILABLE, &available, sizeof available);
+    query(device, CL_DEVICE_COMPILER_AVAILABLE, &compiler, sizeof compiler);
+    query(device, CL_DEVICE_ENDIAN_LITTLE, &little, sizeof little);
     return available && compiler && little;
 }
 
@@ -80,26 +82,26 @@ static void describe(cl_device_id device, tx_topo_cl_device *d)
     cl_ulong memory = 0;
     cl_uint vendor = 0, intel = 0;
     char board[sizeof d->name] = "";
-    ask(device, CL_DEVICE_TYPE, &type, sizeof type);
-    ask(device, CL_DEVICE_GLOBAL_MEM_SIZE, &memory, sizeof memory);
-    ask(device, CL_DEVICE_VENDOR_ID, &vendor, sizeof vendor);
-    ask_text(device, CL_DEVICE_NAME, d->name, sizeof d->name);
-    ask_text(device, CL_DEVICE_VENDOR, d->vendor, sizeof d->vendor);
+    query(device, CL_DEVICE_TYPE, &type, sizeof type);
+    query(device, CL_DEVICE_GLOBAL_MEM_SIZE, &memory, sizeof memory);
+    query(device, CL_DEVICE_VENDOR_ID, &vendor, sizeof vendor);
+    query_text(device, CL_DEVICE_NAME, d->name, sizeof d->name);
+    query_text(device, CL_DEVICE_VENDOR, d->vendor, sizeof d->vendor);
     d->gpu = type & (CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR);
     d->cpu = !d->gpu && type & CL_DEVICE_TYPE_CPU;
     d->memory = memory > INT64_MAX ? 0 : (int64_t)memory;
     d->vendor_id = vendor <= 0xFFFF ? (int32_t)vendor : 0;
     if (!d->gpu)
         return;
-    ask_address(device, d);
-    if (ask(device, DEVICE_ID_INTEL, &intel, sizeof intel) && intel <= 0xFFFF)
+    query_address(device, d);
+    if (query(device, DEVICE_ID_INTEL, &intel, sizeof intel) && intel <= 0xFFFF)
         d->device_id = (int32_t)intel;
-    ask_text(device, BOARD_NAME_AMD, board, sizeof board); /* the name proper is a chip's, "gfx90a" */
+    query_text(device, BOARD_NAME_AMD, board, sizeof board); /* the device name is only that of the chip, "gfx90a" */
     if (*board)
         memcpy(d->name, board, sizeof board);
 }
 
-/* Appends the devices of one platform; those that the platform does not tell of are left out. */
+/* Appends the devices of one platform. If the platform does not list its devices, none are added. */
 static tx_status list_platform(cl_platform_id platform, int32_t number, tx_topo_cl_device **list, int32_t *count,
                                int32_t *engines)
 {

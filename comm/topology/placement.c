@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where the ranks of one host go. */
+ *
+ * Placement of the ranks of one host on GPUs and cores.
+ */
 #include "comm/topology/placement.h"
 #include "comm/topology/choose.h"
 
@@ -9,21 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is worked out before places are made. A group is a set of ranks that may have the same cores. */
+/* Intermediate results. A group is a set of ranks that may use the same cores. */
 typedef struct plan {
     const tx_topology *t;
     tx_placement *out;
     int32_t cores, groups;
-    int32_t group[TX_TOPO_RANKS_MAX], borrowed[TX_TOPO_RANKS_MAX]; /* of each rank */
-    bool far[TX_TOPO_RANKS_MAX]; /* of each group: no core near its GPUs may be used */
-    /* Of each GPU: its group, and how many cores are near it. */
-    int32_t gpu_group[TX_TOPO_DEVICES_MAX], gpu_room[TX_TOPO_DEVICES_MAX];
-    bool *allowed;             /* [group * cores + core] */
-    int32_t *owner;            /* of each core */
-    int32_t *domain;           /* of each core, without GPUs: its NUMA node, from 0 */
-    const tx_topo_cpu **first; /* thread of each core */
-    int32_t *room, *users;     /* of each domain: cores, and ranks */
-    int32_t *numbers;          /* room for a set of CPUs or NUMA nodes */
+    int32_t group[TX_TOPO_RANKS_MAX], borrowed[TX_TOPO_RANKS_MAX]; /* by rank */
+    bool far[TX_TOPO_RANKS_MAX];                                   /* by group: no core near its GPUs is usable */
+    /* By GPU: its group, and the number of cores near it. */
+    int32_t gpu_group[TX_TOPO_DEVICES_MAX], gpu_cores[TX_TOPO_DEVICES_MAX];
+    bool *allowed;                 /* [group * cores + core] */
+    int32_t *owner;                /* by core */
+    int32_t *domain;               /* by core, without GPUs: index of its NUMA node */
+    const tx_topo_cpu **first;     /* by core: its first thread */
+    int32_t *domain_cores, *users; /* by domain: cores, and ranks */
+    int32_t *numbers;              /* buffer for a set of CPUs or NUMA nodes */
 } plan;
 
 static tx_status no_memory(int64_t ranks)
@@ -31,7 +33,7 @@ static tx_status no_memory(int64_t ranks)
     return tx_fail(TX_MEMORY, "placement of %" PRId64 " ranks: out of memory", ranks);
 }
 
-/* The cores that the topology has. */
+/* Returns the number of cores in the topology. */
 static int32_t count_cores(const tx_topology *topology)
 {
     int32_t cores = 0;
@@ -40,31 +42,31 @@ static int32_t count_cores(const tx_topology *topology)
     return cores;
 }
 
-/* ---- With GPUs ------------------------------------------------------------------------------------- */
+/* ---- With GPUs ------------------------------------------------------------------------------- */
 
-/* Marks the cores that have a thread in `set`; all where it has none of them or is unknown. */
-static tx_status allow_set(plan *p, const char *set, int32_t group, int32_t *room)
+/* Allows the cores that have a thread in `set`. If there are none or the set is unknown, allows all cores. */
+static tx_status allow_set(plan *p, const char *set, int32_t group, int32_t *near_cores)
 {
     int32_t *numbers = NULL, count = 0, at = 0;
     bool *allowed = p->allowed + (int64_t)group * p->cores;
     TX_TRY(tx_topo_set_parse(set, &numbers, &count));
-    *room = 0;
+    *near_cores = 0;
     for (int32_t i = 0; i < p->t->cpu_count; i++) {
         while (at < count && numbers[at] < p->t->cpus[i].number)
             at++;
         if (at == count || numbers[at] != p->t->cpus[i].number || allowed[p->t->cpus[i].core])
             continue;
         allowed[p->t->cpus[i].core] = true;
-        (*room)++;
+        (*near_cores)++;
     }
     free(numbers);
-    p->far[group] = *room == 0 && *set;
-    for (int32_t c = 0; *room == 0 && c < p->cores; c++)
+    p->far[group] = *near_cores == 0 && *set;
+    for (int32_t c = 0; *near_cores == 0 && c < p->cores; c++)
         allowed[c] = true;
     return TX_OK;
 }
 
-/* GPUs with the same affinity are one group. */
+/* GPUs with the same affinity form one group. */
 static tx_status group_gpus(plan *p)
 {
     tx_status status = TX_OK;
@@ -73,11 +75,11 @@ static tx_status group_gpus(plan *p)
         while (like < i && strcmp(p->t->devices[like].cpus, p->t->devices[i].cpus) != 0)
             like++;
         p->gpu_group[i] = like < i ? p->gpu_group[like] : p->groups++;
-        p->gpu_room[i] = p->gpu_room[like];
+        p->gpu_cores[i] = p->gpu_cores[like];
         if (like == i)
-            status = allow_set(p, p->t->devices[i].cpus, p->gpu_group[i], &p->gpu_room[i]);
-        if (!status && p->gpu_room[i] == 0)
-            p->gpu_room[i] = p->far[p->gpu_group[i]] ? 0 : p->cores;
+            status = allow_set(p, p->t->devices[i].cpus, p->gpu_group[i], &p->gpu_cores[i]);
+        if (!status && p->gpu_cores[i] == 0)
+            p->gpu_cores[i] = p->far[p->gpu_group[i]] ? 0 : p->cores;
     }
     return status;
 }
@@ -88,7 +90,7 @@ static tx_status place_on_gpus(plan *p)
     int32_t chosen[TX_TOPO_DEVICES_MAX];
     tx_status status = group_gpus(p);
     out->gpus = out->ranks < p->t->gpus ? out->ranks : p->t->gpus;
-    TX_THEN(status, tx_topo_choose_gpus(p->t, p->gpu_group, p->gpu_room, out->gpus, chosen));
+    TX_THEN(status, tx_topo_choose_gpus(p->t, p->gpu_group, p->gpu_cores, out->gpus, chosen));
     for (int32_t r = 0; !status && r < out->ranks; r++) {
         int32_t gpu = chosen[(int64_t)r * out->gpus / out->ranks];
         out->places[r].device = gpu;
@@ -99,9 +101,10 @@ static tx_status place_on_gpus(plan *p)
     return status;
 }
 
-/* ---- Without GPUs ------------------------------------------------------------------------------------ */
+/* ---- Without GPUs ---------------------------------------------------------------------------- */
 
-/* Numbers the NUMA nodes (of a package, where some cores have none near) in the order of cores; returns how many. */
+/* Numbers the NUMA nodes in the order of cores and returns their number. Cores without a near NUMA node form one
+ * domain per package. */
 static int32_t number_domains(plan *p)
 {
     int32_t count = 0;
@@ -124,12 +127,12 @@ static void place_on_cores(plan *p)
     int32_t rank = 0;
     for (int32_t c = 0; c < p->cores; c++)
         if (p->domain[c] >= 0)
-            p->room[p->domain[c]]++;
-    /* Each next rank goes to the domain where most cores are left for it. */
+            p->domain_cores[p->domain[c]]++;
+    /* Each rank is added to the domain with the most cores per rank. */
     for (int32_t r = 0; r < ranks; r++) {
         int32_t best = 0;
         for (int32_t d = 1; d < domains; d++)
-            if ((int64_t)p->room[d] * (p->users[best] + 1) > (int64_t)p->room[best] * (p->users[d] + 1))
+            if ((int64_t)p->domain_cores[d] * (p->users[best] + 1) > (int64_t)p->domain_cores[best] * (p->users[d] + 1))
                 best = d;
         p->users[best]++;
     }
@@ -145,7 +148,8 @@ static void place_on_cores(plan *p)
     }
 }
 
-/* The NIC near the rank's memory, else any; of several the one that fewest ranks before have. */
+/* Returns a NIC near the rank's memory, or any NIC if there is none. Among several, the one with the fewest users
+ * is chosen. */
 static int32_t nearest_nic(const plan *p, int32_t rank)
 {
     const tx_topology *t = p->t;
@@ -165,7 +169,7 @@ static int32_t nearest_nic(const plan *p, int32_t rank)
     return best;
 }
 
-/* ---- Places ------------------------------------------------------------------------------------------- */
+/* ---- Places ---------------------------------------------------------------------------------- */
 
 static int compare_numbers(const void *left, const void *right)
 {
@@ -173,7 +177,7 @@ static int compare_numbers(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
-/* The NUMA nodes of a rank's cores; where they have none, those of its device. */
+/* Returns the NUMA nodes of a rank's cores, or those of its device if they are unknown. */
 static char *nodes_text(plan *p, int32_t rank)
 {
     const tx_topology *t = p->t;
@@ -214,7 +218,7 @@ static tx_status fill_places(plan *p)
 {
     tx_placement *out = p->out;
     tx_status status = tx_topo_share_cores(p->group, out->ranks, p->allowed, p->cores, p->owner, p->borrowed);
-    /* Who lends a core shares it too. */
+    /* The owner of a borrowed core shares it too. */
     for (int32_t r = 0; !status && r < out->ranks; r++)
         if (p->borrowed[r] >= 0) {
             out->places[r].shared = true;
@@ -230,7 +234,7 @@ static tx_status fill_places(plan *p)
     return status;
 }
 
-/* ---- Making ---------------------------------------------------------------------------------------------- */
+/* ---- Creation -------------------------------------------------------------------------------- */
 
 static tx_status make(plan *p)
 {
@@ -242,8 +246,8 @@ static tx_status make(plan *p)
     if (!p->allowed || !p->first || !p->owner || !p->out->places)
         return no_memory(p->out->ranks);
     p->domain = p->owner + cores;
-    p->room = p->domain + cores;
-    p->users = p->room + cores;
+    p->domain_cores = p->domain + cores;
+    p->users = p->domain_cores + cores;
     p->numbers = p->users + cores;
     for (int32_t r = 0; r < p->out->ranks; r++)
         p->out->places[r].device = p->out->places[r].nic = -1;
@@ -260,10 +264,11 @@ tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_place
     if (ranks < 1 || ranks > TX_TOPO_RANKS_MAX)
         return tx_fail(TX_INVALID, "placement of %" PRId64 " ranks: a host has 1 to %d", ranks, TX_TOPO_RANKS_MAX);
     if (p.cores == 0)
-        return tx_fail(TX_UNSUPPORTED,
-                       "%s: it does not tell which cores there are, so ranks cannot be placed; hwloc's XML of the "
-                       "machine (lstopo --filter io:all FILE.xml) tells",
-                       *topology->file ? topology->file : "this machine");
+        return tx_fail(
+            TX_UNSUPPORTED,
+            "%s: the topology does not list the CPU cores, so ranks cannot be placed; use hwloc's XML of the "
+            "machine (lstopo --filter io:all FILE.xml)",
+            *topology->file ? topology->file : "this machine");
     p.out = calloc(1, sizeof *p.out);
     if (!p.out)
         return no_memory(ranks);
@@ -272,7 +277,7 @@ tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_place
     tx_status status = make(&p);
     free(p.allowed);
     free(p.first);
-    free(p.owner); /* and the other numbers, which follow it */
+    free(p.owner); /* also frees the arrays that follow it */
     if (status)
         tx_placement_free(p.out);
     else
@@ -293,9 +298,9 @@ tx_status tx_placement_confine(tx_topology *topology, const char *cpus)
         return status;
     for (int32_t i = 0; i < topology->cpu_count; i++)
         left += is_in(topology->cpus[i].number, numbers, count);
-    int32_t *core = calloc((size_t)count_cores(topology) + 1, sizeof *core); /* its new number + 1 */
+    int32_t *core = calloc((size_t)count_cores(topology) + 1, sizeof *core); /* its new number plus 1 */
     if (!left)
-        status = tx_fail(TX_UNSUPPORTED, "the topology has none of the CPUs %s", cpus);
+        status = tx_fail(TX_UNSUPPORTED, "the topology contains none of the CPUs %s", cpus);
     else if (!core)
         status = tx_fail(TX_MEMORY, "the CPUs of a topology: out of memory");
     left = 0;
@@ -304,7 +309,7 @@ tx_status tx_placement_confine(tx_topology *topology, const char *cpus)
         if (!is_in(cpu.number, numbers, count))
             continue;
         if (!core[cpu.core])
-            core[cpu.core] = ++cores; /* without a gap */
+            core[cpu.core] = ++cores; /* contiguous */
         cpu.core = core[cpu.core] - 1;
         topology->cpus[left++] = cpu;
     }

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A topology from a file: what kind of file it is. Broken XML can kill hwloc, so it reads in a child process first,
- * and here when the child has survived. */
+ *
+ * Reads a topology from a file and detects its format. Broken XML can crash hwloc, so a child process reads it
+ * first. This process reads it if the child succeeded.
+ */
 #include "comm/topology/sources.h"
 
 #include "api/base/file.h"
@@ -17,7 +19,7 @@ typedef struct xml_text {
     size_t size;
 } xml_text;
 
-/* The major version in <topology version="2.0">, 1 where none is given. */
+/* Returns the major version in <topology version="2.0">; 1 if there is none. */
 static long hwloc_version(const char *element)
 {
     char head[512];
@@ -26,7 +28,7 @@ static long hwloc_version(const char *element)
     return version ? strtol(version + strlen(" version=") + 1, NULL, 10) : 1;
 }
 
-/* ---- Reading -------------------------------------------------------------------------------------------- */
+/* ---- Reading --------------------------------------------------------------------------------- */
 
 static tx_status parse_hwloc(const char *text, size_t size, tx_draft *draft)
 {
@@ -59,8 +61,8 @@ static tx_status read_hwloc(const char *text, size_t size, tx_topology **topolog
 {
     char version[32], what[128];
     const char *element = strstr(text, "<topology");
-    if (!element && !(element = strstr(text, "<root"))) /* of the oldest files */
-        return tx_fail(TX_FORMAT, "is XML, but not hwloc's (<topology>)");
+    if (!element && !(element = strstr(text, "<root"))) /* in the oldest files */
+        return tx_fail(TX_FORMAT, "is XML, but not from hwloc (no <topology> element)");
     tx_topo_hwloc_version(version);
     long have = strtol(version, NULL, 10), written = hwloc_version(element);
     if (written > have)
@@ -68,7 +70,7 @@ static tx_status read_hwloc(const char *text, size_t size, tx_topology **topolog
                        "is hwloc XML of version %ld, which hwloc %s does not read; write it with lstopo "
                        "--export-xml-flags v2 FILE.xml",
                        written, version);
-    snprintf(what, sizeof what, "hwloc %s cannot read it: the XML is damaged", version);
+    snprintf(what, sizeof what, "hwloc %s cannot read this file; the XML is damaged", version);
     TX_TRY(tx_topo_rehearse(what, rehearse_read, &(xml_text){text, size}));
     return make(TX_TOPO_ORIGIN_XML, parse_hwloc, text, size, topology);
 }
@@ -80,7 +82,7 @@ static tx_status parse_any(const char *text, size_t size, tx_topology **topology
     if (blank == rest)
         return tx_fail(TX_FORMAT, "is empty");
     if (memchr(start, '\0', rest))
-        return tx_fail(TX_FORMAT, "holds a NUL byte: is no text");
+        return tx_fail(TX_FORMAT, "holds a NUL byte and is not a text file");
     if (start[blank] == '<')
         return read_hwloc(start, rest, topology);
     return make(TX_TOPO_ORIGIN_PASTED, tx_topo_matrix_parse, start, rest, topology);

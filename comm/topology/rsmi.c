@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What AMD's ROCm SMI tells: XGMI links, peer-to-peer access, memory. The library is loaded where it is there;
- * declarations are those of its documented interface. */
+ *
+ * Information from AMD's ROCm SMI: XGMI links, peer-to-peer access, memory. The library is loaded at run time if it
+ * exists. The declarations follow its documented interface.
+ */
 #include "comm/topology/library.h"
 #include "comm/topology/sources.h"
 
@@ -26,18 +28,18 @@ typedef struct rsmi {
 typedef struct session {
     rsmi api;
     tx_draft *draft;
-    int32_t devices[TX_TOPO_DEVICES_MAX]; /* of the draft, by the library's numbers; -1 none */
+    int32_t devices[TX_TOPO_DEVICES_MAX]; /* index in the draft by the library's index; -1 if there is none */
     uint32_t count;
 } session;
 
-/* Domain, bus, device and function of the library's number, which has more than that between them. */
+/* Extracts domain, bus, device and function from the library's id, which has other fields between them. */
 static uint64_t key_of(uint64_t id)
 {
     return (id >> 32) << 16 | (id & 0xFFFF);
 }
 
-/* The library's k-th device at an address is the k-th partition of that function; one that the tree does not list so
- * often is added. */
+/* The library's k-th device at an address is the k-th partition of that function. If the tree lists fewer
+ * partitions, a device is added. */
 static int32_t find_device(session *s, uint32_t index, uint64_t id)
 {
     uint64_t other = 0;
@@ -62,7 +64,7 @@ static void list_devices(session *s)
         int code = s->api.pci(i, &id);
         s->devices[i] = code == SUCCESS ? find_device(s, i, id) : -1;
         if (code != SUCCESS)
-            tx_draft_note(s->draft, true, "ROCm SMI does not tell the address of its GPU %u (error %d)", i, code);
+            tx_draft_note(s->draft, true, "ROCm SMI does not report the address of its GPU %u (error %d)", i, code);
         if (s->devices[i] < 0)
             continue;
         tx_topo_device *d = &s->draft->t->devices[s->devices[i]];
@@ -93,7 +95,7 @@ static void read_link(session *s, uint32_t a, uint32_t b)
     if (!s->api.bandwidth || s->api.bandwidth(a, b, &one, &all) != SUCCESS)
         one = 0;
     tx_draft_xgmi(s->draft, s->devices[a], s->devices[b], link, (int64_t)one, (int64_t)all,
-                  "ROCm SMI does not tell how many XGMI links there are between some GPUs");
+                  "ROCm SMI does not report how many XGMI links there are between some GPUs");
 }
 
 static void read_pairs(session *s)
@@ -114,7 +116,7 @@ static void read_pairs(session *s)
         }
 }
 
-static void ask(session *s)
+static void query_all(session *s)
 {
     int code = s->api.count(&s->count);
     if (code != SUCCESS || s->count > TX_TOPO_DEVICES_MAX) {
@@ -133,13 +135,13 @@ void tx_topo_rsmi(tx_draft *draft)
     if (!library)
         library = tx_topo_library("librocm_smi64.so");
     if (!library)
-        return; /* the kernel has told about XGMI already */
+        return; /* sysfs has already provided the XGMI links */
     rsmi *api = &s.api;
     FUNCTIONS(TX_TOPO_LOAD)
     if (api->init && api->count && api->pci) {
         int code = api->init(0);
         if (code == SUCCESS) {
-            ask(&s);
+            query_all(&s);
             if (api->shut_down)
                 api->shut_down();
         } else

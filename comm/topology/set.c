@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sets of CPUs and NUMA nodes as lists, "0-7,64-71". */
+ *
+ * Sets of CPUs and NUMA nodes as lists, "0-7,64-71".
+ */
 #include "comm/topology/tx_topology.h"
 
 #include "api/base/needs.h"
@@ -9,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One number at `*at`, which moves on; -1 where there is none. */
+/* Reads one number and advances `*at`; -1 if there is none. */
 static int32_t read_number(const char **at)
 {
     int64_t value = -1;
@@ -21,7 +23,8 @@ static int32_t read_number(const char **at)
     return (int32_t)value;
 }
 
-/* Writes the numbers to `numbers`, where that is given; returns how many, -1 for text that is no ascending list. */
+/* Writes the numbers to `numbers` if it is not NULL. Returns their count, or -1 if the text is not an ascending
+ * list. */
 static int32_t walk(const char *set, int32_t *numbers)
 {
     int32_t count = 0, last = -1;
@@ -47,7 +50,7 @@ tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count)
     TX_NEEDS(set && numbers && count, TX_INVALID);
     int32_t size = walk(set, NULL);
     if (size < 0)
-        return tx_fail(TX_FORMAT, "\"%.100s\" is no set of numbers such as 0-7,64-71", set);
+        return tx_fail(TX_FORMAT, "\"%.100s\" is not a set of numbers such as 0-7,64-71", set);
     int32_t *out = malloc(((size_t)size + 1) * sizeof *out);
     if (!out)
         return tx_fail(TX_MEMORY, "a set of %" PRId32 " numbers: out of memory", size);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the kernel tells in small files: PCIe links and their maxima, IOMMU groups, GPU memory as NUMA nodes, and the
- * XGMI links of AMD's GPUs. */
+ *
+ * Information from sysfs and procfs: PCIe links and their maximum, IOMMU groups, GPU memory as NUMA nodes, and XGMI
+ * links of AMD GPUs.
+ */
 #include "comm/topology/sources.h"
 
 #include <stdarg.h>
@@ -11,7 +13,7 @@
 
 #define PATH_SIZE 512
 
-/* The path under `root`; "" where it is too long. */
+/* Writes the path below `root`; "" if it is too long. */
 static void make_path(char path[PATH_SIZE], const char *root, const char *format, va_list args)
 {
     const int used = snprintf(path, PATH_SIZE, "%s", root ? root : "");
@@ -20,7 +22,7 @@ static void make_path(char path[PATH_SIZE], const char *root, const char *format
         path[0] = '\0';
 }
 
-/* Reads a small text file below `root`, without the newline at its end; false if there is none. */
+/* Reads a small text file below `root`, without the final newline. Returns false if there is none. */
 TX_PRINTF(4, 5) static bool small_file(char *text, size_t size, const char *root, const char *format, ...)
 {
     char path[PATH_SIZE];
@@ -40,7 +42,7 @@ TX_PRINTF(4, 5) static bool small_file(char *text, size_t size, const char *root
     return read;
 }
 
-/* The last part of where a link points to. */
+/* Returns the last component of a symbolic link's target. */
 TX_PRINTF(3, 4) static bool link_end(char text[64], const char *root, const char *format, ...)
 {
     char path[PATH_SIZE], target[PATH_SIZE];
@@ -56,17 +58,17 @@ TX_PRINTF(3, 4) static bool link_end(char text[64], const char *root, const char
     return snprintf(text, 64, "%s", slash ? slash + 1 : target) < 64;
 }
 
-/* ---- PCI -------------------------------------------------------------------------------------------- */
+/* ---- PCI ------------------------------------------------------------------------------------- */
 
-/* The number that a file of a PCI function begins with, "16.0 GT/s PCIe"; 0 where it is not between 0 and `most`: files
- * say "Unknown", and 0 or 255 lanes where there is no link. */
-static double read_number(const char *root, const char *bus, const char *name, double most)
+/* Returns the number at the start of a file of a PCI function, "16.0 GT/s PCIe". Returns 0 if it is not between 0
+ * and `max`, because files contain "Unknown", or 0 or 255 lanes if there is no link. */
+static double read_number(const char *root, const char *bus, const char *name, double max)
 {
     char text[64];
     if (!small_file(text, sizeof text, root, "/sys/bus/pci/devices/%s/%s", bus, name))
         return 0;
     const double number = strtod(text, NULL);
-    return number > 0 && number <= most ? number : 0;
+    return number > 0 && number <= max ? number : 0;
 }
 
 static void read_pci(const char *root, tx_topo_node *node)
@@ -85,14 +87,14 @@ static void read_pci(const char *root, tx_topo_node *node)
         node->iommu_group = (int32_t)strtol(text, NULL, 10);
 }
 
-/* The number after `key`; -1 where there is none. */
+/* Returns the number after `key`; -1 if there is none. */
 static long long number_after(const char *text, const char *key)
 {
     const char *field = strstr(text, key);
     return field ? strtoll(field + strlen(key), NULL, 10) : -1;
 }
 
-/* Where a GPU's memory is a NUMA node (Grace), NVIDIA's driver says which: "Node: 4". hwloc hides these nodes. */
+/* If a GPU's memory is a NUMA node (Grace), NVIDIA's driver reports its number: "Node: 4". hwloc hides these nodes. */
 static void read_gpu_numa(tx_draft *draft, const char *root, int32_t gpu)
 {
     char text[512];
@@ -133,12 +135,11 @@ void tx_topo_sysfs_pci(tx_draft *draft, const char *root)
             read_gpu_numa(draft, root, i);
 }
 
-/* ---- XGMI: amdgpu's hives -------------------------------------------------------------------------------- */
+/* ---- XGMI: amdgpu's hives -------------------------------------------------------------------- */
 
-static const char indirect_note[] =
-    "Some GPUs have no XGMI link of their own between them, the way goes through others";
+static const char indirect_note[] = "Some GPUs have no direct XGMI link between them; the path goes through others";
 
-/* A row of numbers of links, one for each member of the GPU's hive in the kernel's order. */
+/* Reads the row of link counts, one for each member of the GPU's hive in the kernel's order. */
 static void read_hive(tx_draft *draft, const char *root, int32_t gpu)
 {
     char row[1024], member[64];
@@ -164,7 +165,7 @@ static void read_hive(tx_draft *draft, const char *root, int32_t gpu)
     }
 }
 
-/* ---- XGMI: the compute driver's topology --------------------------------------------------------------- */
+/* ---- XGMI: the compute driver's topology ----------------------------------------------------- */
 
 #define KFD_NODES_MAX 1024
 
@@ -199,20 +200,20 @@ static void read_kfd_links(tx_draft *draft, const char *root, int number, const 
         const long to = property(text, "node_to");
         if (property(text, "type") != 11 || to < 0 || to >= count || gpus[to] < 0)
             continue;
-        /* A weight of 15 a hop; MI200 and later give no bandwidth to pairs without a link of their own, else the
-         * bandwidth of one link and of all of them. */
+        /* Each hop has weight 15. MI200 and later report no bandwidth for pairs without a direct link; for others
+         * they report the bandwidth of one link and of all links. */
         const long one = property(text, "min_bandwidth"), all = property(text, "max_bandwidth");
         tx_topo_pair link = tx_draft_links(TX_TOPO_XGMI, TX_TOPO_FROM_SYSFS);
         link.indirect = property(text, "weight") > 15 || all == 0;
         tx_draft_xgmi(draft, gpus[number], gpus[to], link, one, all,
-                      link.indirect ? indirect_note : "The kernel does not tell how many XGMI links there are");
+                      link.indirect ? indirect_note : "The kernel does not report how many XGMI links there are");
     }
 }
 
 void tx_topo_sysfs_xgmi(tx_draft *draft, const char *root)
 {
     char text[64];
-    int32_t gpus[KFD_NODES_MAX], count = 0; /* devices of the draft by the driver's nodes; -1 none */
+    int32_t gpus[KFD_NODES_MAX], count = 0; /* index in the draft by the driver's node; -1 if there is none */
     for (int32_t i = 0; i < draft->t->device_count && !draft->status; i++)
         read_hive(draft, root, i);
     for (; count < KFD_NODES_MAX; count++) {

@@ -21,8 +21,8 @@ static void every_class(void **state)
         assert_cell(t, wanted[i][0], wanted[i][1], false, wanted[i][2]);
         assert_cell(t, wanted[i][0], wanted[i][1], true, wanted[i][3]);
     }
-    assert_true(has_note(t, "hwloc does not tell how many XGMI links"));
-    assert_true(has_note(t, "hwloc does not tell how many Xe Link lanes"));
+    assert_true(has_note(t, "hwloc does not report how many XGMI links"));
+    assert_true(has_note(t, "hwloc does not report how many Xe Link lanes"));
     const tx_topo_pair *nv = tx_topo_pair_of(t, 0, 1), *xg = tx_topo_pair_of(t, 3, 4);
     assert_true(nv->link == TX_TOPO_NVLINK && nv->links == 2 && nv->link_source == TX_TOPO_FROM_DISTANCES);
     assert_true(nv->link_rate > 49.9 && nv->link_rate < 50.1);
@@ -88,7 +88,7 @@ static void guesses(void **state)
     assert_cell(t, "rsmi0", "nvml0", true, "SYS");
     assert_true(tx_topo_pair_of(t, 0, 2)->note >= 0);
     assert_true(tx_topo_pair_of(t, 0, 3)->note >= 0);
-    assert_true(has_note(t, "which NUMA node is near GPU0, GPU1, GPU2:"));
+    assert_true(has_note(t, "the NUMA node of GPU0, GPU1, GPU2;"));
     assert_true(has_note(t, "inside the packages of GPU0, GPU1 are counted"));
     const tx_topo_device *hopper = &t->devices[3];
     assert_int_equal(hopper->gpu_numa, 2);
@@ -110,7 +110,7 @@ static void sets(void **state)
         free(numbers);
     }
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        assert_refused(tx_topo_set_parse(bad[i], &numbers, &count), TX_FORMAT, "is no set");
+        assert_refused(tx_topo_set_parse(bad[i], &numbers, &count), TX_FORMAT, "is not a set");
 }
 
 static void rates(void **state)

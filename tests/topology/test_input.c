@@ -56,12 +56,12 @@ static void pasted_broken(void **state)
         {"hello\n", "neither hwloc's XML nor"},
         {"\tGPU0\tGPU1\n", "ends after 0 of 2 rows"},
         {"\tGPU0\tGPU1\nGPU0\t X \n", "shorter than the header"},
-        {"\tGPU0\tGPU1\nGPU0\t X \tFOO\n", "no cell of a matrix: FOO"},
+        {"\tGPU0\tGPU1\nGPU0\t X \tFOO\n", "invalid matrix cell: FOO"},
         {"\tGPU0\tGPU1\nGPU0\tPIX\t X \n", "X is not on the diagonal"},
         {"\tGPU0\tGPU1\nGPU1\tPIX\t X \n", "not in the header's order"},
         {"\tGPU0\tGPU0\n", "names a device twice"},
-        {"\tGPU0\tGPU1\nGPU0\t X \tNV\n", "no cell of a matrix: NV"},
-        {"\tGPU0\tGPU1\nGPU0\t X \tNV99999999\n", "no cell of a matrix"},
+        {"\tGPU0\tGPU1\nGPU0\t X \tNV\n", "invalid matrix cell: NV"},
+        {"\tGPU0\tGPU1\nGPU0\t X \tNV99999999\n", "invalid matrix cell"},
     };
     for (size_t i = 0; i < sizeof files / sizeof files[0]; i++)
         refuses_text(files[i][0], strlen(files[i][0]), files[i][1]);

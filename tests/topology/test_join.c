@@ -113,7 +113,7 @@ static void without_address(void **state)
     assert_int_equal(t->gpus, 5);
     assert_int_equal(device_named(t, "0:0"), 4);
     assert_cell(t, "0:0", "GPU0", true, "SYS");
-    assert_true(has_note(t, "Where OpenCL 0:0 (MI50) hangs is not known"));
+    assert_true(has_note(t, "The PCI address of OpenCL 0:0 (MI50) is unknown"));
     assert_true(tx_topo_pair_of(t, 0, 4)->note >= 0);
     tx_topology_free(t);
 }

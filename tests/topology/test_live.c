@@ -40,7 +40,7 @@ static void nvml_direct(void **state)
     assert_true(far->p2p[TX_TOPO_ACCESS_WRITE] == TX_TOPO_P2P_DR && far->p2p[TX_TOPO_ACCESS_PROP] == TX_TOPO_P2P_NS);
     assert_string_equal(t->devices[1].name, "Made-up GPU 1");
     assert_true(t->devices[1].memory == INT64_C(17179869185));
-    assert_false(has_note(t, "where the PCI tree says"));
+    assert_false(has_note(t, "but the PCI tree shows"));
     tx_topology_free(t);
 }
 
@@ -53,7 +53,7 @@ static void nvml_switch(void **state)
     tx_topology_free(t);
     t = live_as("FAKE_NVML", "vm");
     assert_cell(t, "GPU1", "GPU2", true, "NV4");
-    assert_true(has_note(t, "taken to lead to an NVSwitch"));
+    assert_true(has_note(t, "assumed to lead to an NVSwitch"));
     assert_true(tx_topo_pair_of(t, 1, 2)->note >= 0);
     tx_topology_free(t);
 }
@@ -79,7 +79,7 @@ static void nvml_differs(void **state)
 {
     tx_topology *t = live_as("FAKE_NVML", "differ");
     assert_cell(t, "GPU1", "GPU2", false, "SYS");
-    assert_true(has_note(t, "nvml says SYS of GPU1 and GPU2, where the PCI tree says PXB"));
+    assert_true(has_note(t, "nvml reports SYS between GPU1 and GPU2, but the PCI tree shows PXB"));
     tx_topology_free(t);
     t = live_as("FAKE_NVML", "hidden");
     assert_int_equal(t->gpus, 7);
@@ -192,7 +192,7 @@ static void hive(void **state)
     assert_cell(t, "05:00.0", "08:00.0", true, "XG1");
     assert_cell(t, "08:00.0", "21:00.0", true, "XG");
     assert_true(tx_topo_pair_of(t, 1, 2)->indirect);
-    assert_true(has_note(t, "no XGMI link of their own"));
+    assert_true(has_note(t, "no direct XGMI link"));
     tx_topology_free(t);
     remove_scratch(root);
 }

@@ -157,7 +157,7 @@ static void no_cores_known(void **state)
 {
     tx_placement *p = NULL;
     tx_topology *t = read_good("\tGPU0\nGPU0\t X \n");
-    assert_refused(tx_placement_make(t, 2, &p), TX_UNSUPPORTED, "does not tell which cores");
+    assert_refused(tx_placement_make(t, 2, &p), TX_UNSUPPORTED, "does not list the CPU cores");
     assert_null(p);
     tx_topology_free(t);
 }

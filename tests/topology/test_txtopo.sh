@@ -54,7 +54,7 @@ if command -v script > /dev/null; then
     script -qc "$txtopo --input $classes" /dev/null < /dev/null > "$work/out"
     [ "$(head -n 1 "$work/out" | cut -c 1-6)" = Device ] || fail "the devices do not come first on a terminal"
 fi
-expect 0 "  1. hwloc does not tell how many XGMI links there are: XG stands without a number (GPU3-GPU4)." -m --input "$classes"
+expect 0 "  1. hwloc does not report how many XGMI links there are; XG has no number (GPU3-GPU4)." -m --input "$classes"
 expect 0 "GPU3${tab}PHB${tab}PHB${tab}PHB${tab} X ${tab}NODE${tab}" -mp --input "$classes"
 lacks "NV#"
 lacks "XGMI"
@@ -78,7 +78,7 @@ printf '\tGPU0\nGPU0\t X \n' > "$work/bare.txt"
 expect 2 "exclude each other" --bind 2 -mp
 expect 2 "are shown as text" --bind 2 --json
 expect 2 "must lie between" --bind 5000
-expect 1 "does not tell which cores" --bind 2 --input "$work/bare.txt"
+expect 1 "does not list the CPU cores" --bind 2 --input "$work/bare.txt"
 
 # ---- this machine -----------------------------------------------------------------------------------
 expect 0 "CPU" -m
