@@ -126,8 +126,8 @@ static inline int64_t tx_expert_capacity(float factor, int64_t choices, int64_t 
     const int64_t even = (mantissa * choices + experts - 1) / experts;
     if (mantissa == 0 || shift < 1)
         return choices;
-    const int64_t most = shift < 62 ? (even + ((int64_t)1 << shift) - 1) >> shift : even > 0;
-    return most < choices ? most : choices;
+    const int64_t limit = shift < 62 ? (even + ((int64_t)1 << shift) - 1) >> shift : even > 0;
+    return limit < choices ? limit : choices;
 }
 
 /* Returns the index of the gamma vector that normalizes row `row` of an RMS norm. Without heads it is always 0.
@@ -221,14 +221,14 @@ typedef struct tx_gemm {
  * adds in the same order. There are enough blocks for GPUs of hundreds of compute units. If the first block is
  * aligned to 16 bytes, all are. */
 #define TX_MAX_BLOCKS 1024
-static inline int64_t tx_block_size(int64_t count, int64_t least)
+static inline int64_t tx_block_size(int64_t count, int64_t min_size)
 {
     int64_t size = (count + TX_MAX_BLOCKS - 1) / TX_MAX_BLOCKS;
-    return size < least ? least : (size + 3) / 4 * 4;
+    return size < min_size ? min_size : (size + 3) / 4 * 4;
 }
-static inline int64_t tx_blocks(int64_t count, int64_t least)
+static inline int64_t tx_blocks(int64_t count, int64_t min_size)
 {
-    int64_t size = tx_block_size(count, least);
+    int64_t size = tx_block_size(count, min_size);
     return (count + size - 1) / size;
 }
 #define TX_ROW_BLOCK 16      /* minimum rows per block of a sum over rows */

@@ -65,11 +65,11 @@ void tx_exchange_free(tx_exchange *exchange)
 static tx_status make_buffers(tx_exchange *e)
 {
     const tx_layout *l = e->layout;
-    const int64_t nodes = l->most_nodes, most = l->size; /* pieces: one per rank */
+    const int64_t nodes = l->most_nodes, owners = l->size; /* pieces: one per rank */
     int32_t pieces = 0; /* maximum number of pieces that a rank handles for other groups */
     for (int32_t r = 0; r < l->size; r++) {
         int32_t handled = 0;
-        for (int32_t owner = 0; owner < most; owner++)
+        for (int32_t owner = 0; owner < owners; owner++)
             handled += l->group[owner] != l->group[r] && tx_layout_handler(l, l->group[r], owner) == r;
         pieces = handled > pieces ? handled : pieces;
     }
@@ -194,6 +194,7 @@ static bool sends_addend(const tx_exchange *e, int32_t group)
     return e->sums || root_in(e, group);
 }
 
+/* Returns true if the owners in other groups send their results to `group` (step 3). */
 static bool receives_result(const tx_exchange *e, int32_t group)
 {
     return e->spreads && !root_in(e, group);
@@ -234,8 +235,8 @@ static void sum_nodes(tx_exchange *e, tx_piece p, char *buffer)
     }
 }
 
-/* Collects the terms of the whole sum: the nodes of the other groups, and the data of this group's ranks. If nodes
- * are rounded, this group's nodes are used for its data. */
+/* Collects the terms of the whole sum: the nodes of the other groups and the data of this group's ranks. If the result
+ * is rounded, this group's nodes replace its data. */
 static int32_t all_terms(tx_exchange *e, const lane *s, tx_piece p)
 {
     const int64_t step = p.count * (int64_t)tx_dtype_size(e->node);

@@ -187,7 +187,7 @@ static tx_status count_local(MPI_Comm local, int32_t *lowest, int *ranks)
     return TX_OK;
 }
 
-tx_status tx_transport_host(tx_transport *base, char *name, size_t room, int32_t *lowest)
+tx_status tx_transport_host(tx_transport *base, char *name, size_t size, int32_t *lowest)
 {
     transport *t = (transport *)base;
     MPI_Comm local = MPI_COMM_NULL;
@@ -205,7 +205,7 @@ tx_status tx_transport_host(tx_transport *base, char *name, size_t room, int32_t
     MPI_CHECK(MPI_Get_processor_name(text, &length));
     TX_TRY(tx_transport_gather(base, &first, t->lowest, sizeof first));
     t->hosts = ranks < base->size;
-    snprintf(name, room, "%s", text);
+    snprintf(name, size, "%s", text);
     *lowest = first;
     return TX_OK;
 }

@@ -27,7 +27,7 @@ void tx_transport_close(tx_transport *transport);
 tx_status tx_transport_split(tx_transport *parent, int32_t colour, int32_t key, tx_transport **transport);
 
 /* Returns the name of this host and the lowest rank that runs on it. */
-tx_status tx_transport_host(tx_transport *transport, char *name, size_t room, int32_t *lowest);
+tx_status tx_transport_host(tx_transport *transport, char *name, size_t size, int32_t *lowest);
 /* Copies the `bytes` bytes of each rank r at `own` to all[r], on every rank. */
 tx_status tx_transport_gather(tx_transport *transport, const void *own, void *all, size_t bytes);
 

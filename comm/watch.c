@@ -24,11 +24,11 @@ static const double max_report = 0.5;      /* maximum seconds between reports */
 
 /* ---- Reports to txlaunch, under the lock ----------------------------------------------------- */
 
-/* Rank 0 reports the last step, unless it did so within the last `least` seconds. */
-static void report_step(tx_watch *w, double least)
+/* Rank 0 reports the last step, unless it did so within the last `min_interval` seconds. */
+static void report_step(tx_watch *w, double min_interval)
 {
     const double now = tx_now();
-    if (w->rank != 0 || now - w->reported < least)
+    if (w->rank != 0 || now - w->reported < min_interval)
         return;
     w->reported = now;
     tx_report(w->channel, 0.0, "%" PRId32 " step %" PRId64, w->rank, w->step);

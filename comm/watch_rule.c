@@ -37,20 +37,20 @@ double tx_watch_default_limit(const tx_watch *w)
 
 double tx_watch_limit_now(const tx_watch *w)
 {
-    const double limit = tx_watch_default_limit(w), most = fmax(limit, TX_WATCH_LONG);
+    const double limit = tx_watch_default_limit(w), long_limit = fmax(limit, TX_WATCH_LONG);
     if (w->over)
         return w->result ? failed_limit : limit;
     switch (w->phase) {
     case TX_WATCH_JOINING:
         return w->o.join > 0.0 ? w->o.join : fmax(limit, TX_WATCH_JOIN);
     case TX_WATCH_TRAINING:
-        return w->steps < (w->o.timeout > 0.0 ? 1 : TX_WATCH_KNOWN) ? most : limit;
+        return w->steps < (w->o.timeout > 0.0 ? 1 : TX_WATCH_KNOWN) ? long_limit : limit;
     case TX_WATCH_EVALUATING:
-        return w->reports < TX_WATCH_KNOWN ? most : limit;
+        return w->reports < TX_WATCH_KNOWN ? long_limit : limit;
     case TX_WATCH_WRITING:
         return (double)INFINITY;
     default:
-        return most;
+        return long_limit;
     }
 }
 
@@ -169,7 +169,7 @@ static void report_lost(const tx_watch *w, int32_t rank)
 
 /* Reports that another rank does not answer. `laggard` is NULL if no rank waits for it. */
 static void report_other(tx_watch *w, int32_t rank, const tx_comm_laggard *laggard, double seconds, char *why,
-                         size_t room)
+                         size_t size)
 {
     tx_comm_peer peer;
     char step[48], phase[120] = "", missing[64] = "no sign of life";
@@ -182,23 +182,23 @@ static void report_other(tx_watch *w, int32_t rank, const tx_comm_laggard *lagga
         snprintf(missing, sizeof missing, "bucket %" PRId32 " not reached", laggard->bucket);
     else if (laggard)
         snprintf(missing, sizeof missing, "current transfer not reached");
-    snprintf(why, room, "rank %" PRId32 " on %s does not answer: %s%s, %s for %.3g s", rank, w->comm->ranks[rank].name,
+    snprintf(why, size, "rank %" PRId32 " on %s does not answer: %s%s, %s for %.3g s", rank, w->comm->ranks[rank].name,
              step, phase, missing, seconds);
     report_lost(w, rank);
 }
 
-static void report_self(tx_watch *w, char *why, size_t room)
+static void report_self(tx_watch *w, char *why, size_t size)
 {
     char step[48];
     write_step(w->step, step);
     if (w->phase == TX_WATCH_JOINING)
-        snprintf(why, room,
+        snprintf(why, size,
                  "rank %" PRId32
                  " on %s waited for all ranks to start for %.3g s; one of them is stopped, has ended or "
                  "cannot be reached",
                  w->rank, w->host, w->quiet);
     else
-        snprintf(why, room,
+        snprintf(why, size,
                  "rank %" PRId32 " on %s is stuck: %s, phase %s%s%s, no progress for %.3g s, and it is not "
                  "waiting for another rank (check its device and file system)",
                  w->rank, w->host, step, phases[w->phase], *w->detail ? ": " : "", w->detail, w->quiet);
@@ -215,7 +215,7 @@ static void warn_slow_disk(tx_watch *w)
                     w->rank, w->host, w->quiet);
 }
 
-bool tx_watch_judge(tx_watch *w, int *status, char *why, size_t room)
+bool tx_watch_judge(tx_watch *w, int *status, char *why, size_t size)
 {
     const double limit = tx_watch_limit_now(w);
     tx_comm_laggard other = {.rank = -1, .bucket = -1};
@@ -226,17 +226,17 @@ bool tx_watch_judge(tx_watch *w, int *status, char *why, size_t room)
     const bool waits = w->comm && w->comm->table->laggard(w->comm, &other) && other.rank != w->rank;
     const int32_t silent = w->comm ? find_silent(w) : -1;
     if (silent >= 0) {
-        report_other(w, silent, waits && other.rank == silent ? &other : NULL, w->others[silent].silent, why, room);
+        report_other(w, silent, waits && other.rank == silent ? &other : NULL, w->others[silent].silent, why, size);
     } else if (waits) {
         if (w->quiet < fmin(limit, fmax(tx_watch_default_limit(w), TX_WATCH_LONG)) + delay_of(w->comm, other.rank) ||
             is_busy(w, other.rank))
             return false;
-        report_other(w, other.rank, &other, w->quiet, why, room);
+        report_other(w, other.rank, &other, w->quiet, why, size);
     } else {
         warn_slow_disk(w);
         if (w->quiet < limit)
             return false;
-        report_self(w, why, room);
+        report_self(w, why, size);
     }
     return true;
 }

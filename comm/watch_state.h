@@ -61,6 +61,6 @@ void tx_watch_report_silent(const tx_watch *watch);
  * seconds since the previous call. */
 void tx_watch_listen(tx_watch *watch, double elapsed);
 /* Returns true if the process must end, with its exit status and the reason. An empty reason is not printed. */
-bool tx_watch_judge(tx_watch *watch, int *status, char *why, size_t room);
+bool tx_watch_judge(tx_watch *watch, int *status, char *why, size_t size);
 
 #endif

@@ -33,13 +33,13 @@ static int32_t usable_threads(void)
 static tx_status choose_threads(int32_t requested, int32_t *threads)
 {
     const int procs = omp_get_num_procs();
-    const int32_t most = procs > MAX_THREADS ? procs : MAX_THREADS, usable = usable_threads();
+    const int32_t limit = procs > MAX_THREADS ? procs : MAX_THREADS, usable = usable_threads();
     if (requested < 0)
         return tx_fail(TX_INVALID, "cpu: %d threads is invalid; use 0 for all that this process may use", requested);
-    if (requested > most)
-        return tx_fail(TX_INVALID, "cpu: %d threads is out of range; the maximum is %d", requested, most);
-    if (requested == 0 && usable > most)
-        return tx_fail(TX_INVALID, "cpu: OMP_NUM_THREADS=%d is out of range; the maximum is %d", usable, most);
+    if (requested > limit)
+        return tx_fail(TX_INVALID, "cpu: %d threads is out of range; the maximum is %d", requested, limit);
+    if (requested == 0 && usable > limit)
+        return tx_fail(TX_INVALID, "cpu: OMP_NUM_THREADS=%d is out of range; the maximum is %d", usable, limit);
     *threads = requested ? requested : usable;
     return TX_OK;
 }

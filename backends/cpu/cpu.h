@@ -112,12 +112,12 @@ static inline float tx_cpu_factor(const tx_cpu_call *call)
     return attrs->control >= 0 ? attrs->alpha * call->controls->word[attrs->control].f32 : attrs->alpha;
 }
 
-/* Returns the position of the first token of sample b, clamped to 0..most. Operand `i` holds positions; absent
+/* Returns the position of the first token of sample b, clamped to 0..last. Operand `i` holds positions; absent
  * means 0. */
-static inline int64_t tx_cpu_position(const tx_cpu_call *call, int i, int64_t b, int64_t most)
+static inline int64_t tx_cpu_position(const tx_cpu_call *call, int i, int64_t b, int64_t last)
 {
     const int64_t position = call->in[i] ? ((const int32_t *)call->in[i])[b] : 0;
-    return position < 0 ? 0 : position < most ? position : most;
+    return position < 0 ? 0 : position < last ? position : last;
 }
 
 /* Returns the row of token t of sample b in a table of `rows` rows. Operand `i` holds one position for each sample

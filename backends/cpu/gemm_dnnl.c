@@ -336,10 +336,10 @@ tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **produ
         tx_gemm_dnnl_destroy(g);
         return failed(status);
     }
-    int64_t most = 0;
+    int64_t largest = 0;
     for (int i = 0; i < FORMS; i++)
-        most = g->form[i].scratch_bytes > most ? g->form[i].scratch_bytes : most;
-    *scratch_bytes = most;
+        largest = g->form[i].scratch_bytes > largest ? g->form[i].scratch_bytes : largest;
+    *scratch_bytes = largest;
     *product = g;
     return TX_OK;
 }

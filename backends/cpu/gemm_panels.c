@@ -66,8 +66,8 @@ static int64_t panel_width(const tx_gemm *s, int64_t size)
 {
     const int64_t fits = PANEL_BYTES / (s->k * size), shares = (s->n + MIN_PANELS - 1) / MIN_PANELS;
     const int64_t width = (fits < shares ? fits : shares) / TX_NF4_BLOCK * TX_NF4_BLOCK;
-    const int64_t least = width < TX_NF4_BLOCK ? TX_NF4_BLOCK : width;
-    return least < s->n ? least : s->n;
+    const int64_t min_width = width < TX_NF4_BLOCK ? TX_NF4_BLOCK : width;
+    return min_width < s->n ? min_width : s->n;
 }
 
 tx_status tx_gemm_panels_create(const tx_cpu_gemm_spec *spec, tx_dtype type, tx_gemm_panels **panels,

@@ -112,7 +112,7 @@ tx_status tx_cpu_prepare(tx_context *context, const tx_program *program, tx_exec
         return tx_fail(TX_MEMORY, "cpu: no memory for a program of %d commands", program->length);
     made->context = context;
     made->program = *program;
-    int64_t most = 0;
+    int64_t largest = 0;
     for (int32_t i = 0; i < program->length; i++) {
         const tx_command *command = &program->commands[i];
         tx_cpu_call *call = &made->call[i];
@@ -131,10 +131,10 @@ tx_status tx_cpu_prepare(tx_context *context, const tx_program *program, tx_exec
             tx_cpu_destroy(made);
             return tx_fail_in(status, "cpu: command %d (%s)", i, tx_op_info_of(command->op)->name);
         }
-        most = bytes > most ? bytes : most;
+        largest = bytes > largest ? bytes : largest;
     }
     *executable = made;
-    *scratch_bytes = most;
+    *scratch_bytes = largest;
     return TX_OK;
 }
 

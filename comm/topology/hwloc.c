@@ -39,11 +39,11 @@ static void read_numa(tx_hwloc_reader *r)
 static int32_t nearest_numa(const tx_hwloc_reader *r, unsigned cpu)
 {
     int32_t nearest = -1;
-    int least = INT32_MAX;
+    int fewest = INT32_MAX;
     for (hwloc_obj_t n = NULL; (n = hwloc_get_next_obj_by_type(r->topology, HWLOC_OBJ_NUMANODE, n));) {
         int weight = n->cpuset && hwloc_bitmap_isset(n->cpuset, cpu) ? hwloc_bitmap_weight(n->cpuset) : -1;
-        if (weight > 0 && weight < least && !tx_hwloc_is_gpu_memory(n)) {
-            least = weight;
+        if (weight > 0 && weight < fewest && !tx_hwloc_is_gpu_memory(n)) {
+            fewest = weight;
             nearest = (int32_t)(n->os_index & INT32_MAX);
         }
     }

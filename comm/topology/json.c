@@ -113,9 +113,9 @@ static void keep(writer *w, tx_status status)
     w->status = w->status ? w->status : status;
 }
 
-static tx_status put_long(tx_json *object, const char *key, int64_t value, int64_t least)
+static tx_status put_long(tx_json *object, const char *key, int64_t value, int64_t min)
 {
-    return value < least ? tx_json_set_null(object, key) : tx_json_set_int(object, key, value);
+    return value < min ? tx_json_set_null(object, key) : tx_json_set_int(object, key, value);
 }
 
 static tx_status put_field(tx_json *o, const field *f, const void *at)

@@ -74,8 +74,8 @@ bool tx_topo_sets_meet(const char *a, const char *b)
 
 char *tx_topo_set_text(const int32_t *numbers, int32_t count)
 {
-    size_t room = (size_t)count * 12 + 1, used = 0;
-    char *text = malloc(room);
+    size_t size = (size_t)count * 12 + 1, used = 0;
+    char *text = malloc(size);
     if (!text) {
         tx_fail(TX_MEMORY, "a set of %" PRId32 " numbers: out of memory", count);
         return NULL;
@@ -84,9 +84,9 @@ char *tx_topo_set_text(const int32_t *numbers, int32_t count)
     for (int32_t i = 0, end; i < count; i = end + 1) {
         for (end = i; end + 1 < count && numbers[end + 1] == numbers[end] + 1;)
             end++;
-        used += (size_t)snprintf(text + used, room - used, "%s%" PRId32, i ? "," : "", numbers[i]);
+        used += (size_t)snprintf(text + used, size - used, "%s%" PRId32, i ? "," : "", numbers[i]);
         if (end > i)
-            used += (size_t)snprintf(text + used, room - used, "-%" PRId32, numbers[end]);
+            used += (size_t)snprintf(text + used, size - used, "-%" PRId32, numbers[end]);
     }
     return text;
 }

@@ -17,8 +17,8 @@
 static void make_path(char path[PATH_SIZE], const char *root, const char *format, va_list args)
 {
     const int used = snprintf(path, PATH_SIZE, "%s", root ? root : "");
-    const int room = used < PATH_SIZE ? PATH_SIZE - used : 0;
-    if (room == 0 || vsnprintf(path + used, (size_t)room, format, args) >= room)
+    const int available = used < PATH_SIZE ? PATH_SIZE - used : 0;
+    if (available == 0 || vsnprintf(path + used, (size_t)available, format, args) >= available)
         path[0] = '\0';
 }
 

@@ -126,10 +126,10 @@ static inline void split(__m512 x, __m512 y, uint16_t *to)
 {
     static const uint16_t pairs[DEPTH] = {0, 16, 1, 17, 2,  18, 3,  19, 4,  20, 5,  21, 6,  22, 7,  23,
                                           8, 24, 9, 25, 10, 26, 11, 27, 12, 28, 13, 29, 14, 30, 15, 31};
-    const __m512 most = _mm512_castsi512_ps(_mm512_set1_epi32(0x7f7f0000)); /* the largest finite bf16 number */
+    const __m512 max_finite = _mm512_castsi512_ps(_mm512_set1_epi32(0x7f7f0000)); /* the largest finite bf16 number */
     const __m512i order = _mm512_loadu_si512(pairs), high = _mm512_set1_epi32((int)0xffff0000);
-    __m512 first_x = _mm512_max_ps(-most, _mm512_min_ps(most, x)),
-           first_y = _mm512_max_ps(-most, _mm512_min_ps(most, y));
+    __m512 first_x = _mm512_max_ps(-max_finite, _mm512_min_ps(max_finite, x)),
+           first_y = _mm512_max_ps(-max_finite, _mm512_min_ps(max_finite, y));
     for (int part = 0; part < PARTS; part++) {
         const __m512i rounded = (__m512i)_mm512_cvtne2ps_pbh(part ? y : first_y, part ? x : first_x);
         const __m512i pair = _mm512_permutexvar_epi16(order, rounded);

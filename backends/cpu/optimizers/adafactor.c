@@ -133,14 +133,14 @@ static void choose_rate(const tx_cpu_call *call, const parts *w)
 {
     const tx_attrs *attrs = &call->command->attrs;
     const double t = (double)call->results[TX_RESULT_UPDATES];
-    const double most = attrs->update.warmup_init ? 1e-6 * t : 1e-2;
+    const double max_rate = attrs->update.warmup_init ? 1e-6 * t : 1e-2;
     double rate = tx_update_rate(call);
     float squares_u, squares_p;
     TX_SUM(squares_u, i, w->lines, w->u[i]);
     TX_SUM(squares_p, i, w->lines, w->p[i]);
     const double u = sqrt((double)squares_u / (double)w->all), p = sqrt((double)squares_p / (double)w->all);
     if (attrs->update.relative_step)
-        rate = most < 1.0 / sqrt(t) ? most : 1.0 / sqrt(t);
+        rate = max_rate < 1.0 / sqrt(t) ? max_rate : 1.0 / sqrt(t);
     if (attrs->update.scale_parameter)
         rate *= p > MIN_RMS ? p : MIN_RMS;
     const uint8_t *groups = call->in[2];

@@ -65,9 +65,9 @@ static void adamw_anyprecision_block(const tx_cpu_call *call, const tx_step *s, 
     const tx_step a = *s;
     const tx_operand *in = call->command->in;
     const float shrink = decays ? a.keep : 1.0f, eps = a.attrs->eps;
-    float p[TX_PARAM_BLOCK], old[TX_PARAM_BLOCK], room[TX_PARAM_BLOCK];
+    float p[TX_PARAM_BLOCK], old[TX_PARAM_BLOCK], buffer[TX_PARAM_BLOCK];
     float m[TX_PARAM_BLOCK], v[TX_PARAM_BLOCK], c[TX_PARAM_BLOCK];
-    const float *g = tx_run_of(call->in[1], in[1].dtype, at, count, room);
+    const float *g = tx_run_of(call->in[1], in[1].dtype, at, count, buffer);
     tx_widen(p, call->out[0], in[0].dtype, at, count);
     tx_widen(m, call->out[1], in[3].dtype, at, count);
     tx_widen(v, call->out[2], in[4].dtype, at, count);

@@ -53,16 +53,16 @@ static int64_t gpu_floats(const tile *t, tx_cl_attention_kernel kernel, int64_t 
 static void choose_out_rows(tx_cl_attention_form *f, tx_cl_attention_kernel kernel, int64_t d)
 {
     const int out = kernel == TX_CL_GRAD_KV ? f->cols : f->rows;
-    int64_t least = INT64_MAX;
+    int64_t best_cost = INT64_MAX;
     for (int rows = 8; rows >= (kernel == TX_CL_GRAD_KV ? 4 : 1); rows /= 2) {
         const int high = out / rows;
         if (high < 2 || high > f->group)
             continue;
         const int64_t quads = tx_cl_blocks(tx_cl_blocks(d, 4), f->group / high),
                       cost = 16 * rows * quads + 4 * (rows + 4 * quads);
-        if (cost >= least)
+        if (cost >= best_cost)
             continue;
-        least = cost;
+        best_cost = cost;
         f->out_rows = rows;
         f->floats = f->rows * f->cols / f->group + (kernel == TX_CL_GRAD_KV ? 2 : 1) * 4 * rows * quads;
     }

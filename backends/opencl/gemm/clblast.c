@@ -110,10 +110,10 @@ static window window_of(const tx_context *context, const tx_operand *o)
 }
 
 /* Computes the scratch size of CLBlast's slowest path. A product with offsets may take that path. */
-static tx_status temporary_bytes(const tx_context *context, const sgemm *s, size_t *most)
+static tx_status temporary_bytes(const tx_context *context, const sgemm *s, size_t *max_bytes)
 {
     const tx_gemm *g = &s->g;
-    *most = 0;
+    *max_bytes = 0;
     for (size_t offset = 0; offset < 2; offset++) {
         cl_command_queue queue = context->compute;
         size_t bytes = 0;
@@ -122,7 +122,7 @@ static tx_status temporary_bytes(const tx_context *context, const sgemm *s, size
                                                             (size_t)g->ldb, offset, (size_t)g->ldc, &queue, &bytes);
         if (code != CLBlastSuccess)
             return tx_fail(TX_DEVICE, "CLBlastSGemmTempBufferSize: %d", (int)code);
-        *most = bytes > *most ? bytes : *most;
+        *max_bytes = bytes > *max_bytes ? bytes : *max_bytes;
         if (s->window[A].aligned && s->window[B].aligned && s->window[C].aligned && g->batch == 1 && s->rows == g->m)
             break;
     }

@@ -47,9 +47,9 @@ static few_plan plan_few_cpu(const tx_context *context, const tx_cl_product *p)
 static few_plan plan_few_gpu(const tx_context *context, const tx_cl_product *p)
 {
     const tx_cl_limits *l = &context->limits;
-    const int64_t most = tx_cl_least((int64_t)l->max_item[0], 256);
+    const int64_t max_group = tx_cl_least((int64_t)l->max_item[0], 256);
     few_plan f = {.vector = few_aligned(p) ? 4 : 1, .run = 1, .columns = 1};
-    const int64_t group = most >= 256 ? 256 : most >= 128 ? 128 : 64;
+    const int64_t group = max_group >= 256 ? 256 : max_group >= 128 ? 128 : 64;
     if (p->trans_b) {
         f.along = 32;
         f.across = (int)(group / f.along);

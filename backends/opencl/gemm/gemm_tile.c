@@ -48,11 +48,11 @@ static tiling part_terms(const tx_context *context, const tx_cl_tile *t, const t
     return plan;
 }
 
-/* Returns the maximum useful number of parts. A split into more than `room` parts takes too much memory. */
-static int64_t max_parts(const tx_context *context, const tx_gemm *g, int64_t *room)
+/* Returns the maximum useful number of parts. A split into more than `memory_parts` parts takes too much memory. */
+static int64_t max_parts(const tx_context *context, const tx_gemm *g, int64_t *memory_parts)
 {
     const int64_t bytes = g->batch * g->m * g->n * (int64_t)sizeof(float);
-    *room = tx_cl_least(MAX_PART_BYTES, context->info.memory / MEMORY_SHARE) / bytes;
+    *memory_parts = tx_cl_least(MAX_PART_BYTES, context->info.memory / MEMORY_SHARE) / bytes;
     return tx_cl_least(g->k / MIN_PART, TX_CL_MOST_PARTS);
 }
 
@@ -60,10 +60,10 @@ static int64_t max_parts(const tx_context *context, const tx_gemm *g, int64_t *r
  * their last wave badly. */
 static tiling plan_tiles(const tx_context *context, const tx_cl_tile *t, const tx_gemm *g)
 {
-    int64_t room;
-    const int64_t most = max_parts(context, g, &room);
+    int64_t memory_parts;
+    const int64_t limit = max_parts(context, g, &memory_parts);
     tiling best = part_terms(context, t, g, 1);
-    for (int64_t parts = 2; parts <= tx_cl_least(most, room); parts++) {
+    for (int64_t parts = 2; parts <= tx_cl_least(limit, memory_parts); parts++) {
         const tiling now = part_terms(context, t, g, parts);
         if (now.time < best.time)
             best = now;
@@ -73,19 +73,19 @@ static tiling plan_tiles(const tx_context *context, const tx_cl_tile *t, const t
 
 tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, int64_t *parts)
 {
-    int64_t room;
-    const int64_t most = max_parts(b->context, g, &room);
+    int64_t memory_parts;
+    const int64_t limit = max_parts(b->context, g, &memory_parts);
     char product[96], name[TX_CL_MOST_PARTS + 1][4];
     *parts = 1;
-    if (most < 2)
+    if (limit < 2)
         return TX_OK;
     snprintf(product, sizeof product, "%s %lld %lld %lld %lld", self->name, (long long)g->batch, (long long)g->m,
              (long long)g->n, (long long)g->k);
     tx_cl_selection q = {.what = "number of parts", .kind = TX_CL_PARTS, .forced = b->forced, .user = product};
-    for (int i = 1; i <= (int)most; i++) {
+    for (int i = 1; i <= (int)limit; i++) {
         snprintf(name[i], sizeof name[i], "%d", i);
         const double time = part_terms(b->context, self->tile, g, i).time;
-        tx_cl_add_candidate(&q, i, name[i], (i == 1 || i <= room ? 1.0 : TOO_LARGE) / time, "");
+        tx_cl_add_candidate(&q, i, name[i], (i == 1 || i <= memory_parts ? 1.0 : TOO_LARGE) / time, "");
     }
     TX_TRY(tx_cl_select(b->context, &q));
     *parts = q.candidate[0].id;
@@ -204,15 +204,15 @@ int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *prov
  * work-groups compute several tiles each; the smallest number with the least time is chosen. */
 static int64_t groups_of(const tx_context *context, const tx_cl_tile *t, int64_t tiles, int64_t others)
 {
-    int64_t best = tiles, least = INT64_MAX;
+    int64_t best = tiles, best_time = INT64_MAX;
     const int64_t held = t->held ? t->held(context, t) : 0;
     if (held == 0)
         return tiles;
     for (int64_t each = 1; each <= tx_cl_least(tiles, tx_cl_blocks(tiles * others, held)); each++) {
         const int64_t groups = tx_cl_blocks(tiles, each), time = tx_cl_blocks(groups * others, held) * each;
-        if (time <= least) {
+        if (time <= best_time) {
             best = groups;
-            least = time;
+            best_time = time;
         }
     }
     return best;

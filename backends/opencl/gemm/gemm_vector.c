@@ -34,25 +34,25 @@ static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p
     const int64_t term_bytes = 4 * (v.columns + v.rows), row_bytes = 4 * v.columns;
     const int64_t words = g->k / terms;
     /* Copied rows of a are read once for each strip and should stay in the L1 cache. */
-    int64_t most = tx_cl_least(half / term_bytes - v.vector, p->from == TX_F32 ? 1024 : 512);
-    if (most < words) {
-        most = tx_cl_least(most, 512);
-        most = tx_cl_blocks(words, tx_cl_blocks(words, most));
+    int64_t strip_words = tx_cl_least(half / term_bytes - v.vector, p->from == TX_F32 ? 1024 : 512);
+    if (strip_words < words) {
+        strip_words = tx_cl_least(strip_words, 512);
+        strip_words = tx_cl_blocks(words, tx_cl_blocks(words, strip_words));
         v.mc = tx_cl_least(half / row_bytes, 512) / v.rows * v.rows;
     } else {
-        most = words;
+        strip_words = words;
         v.mc = 1024;
     }
     /* Chooses a few work-groups for every core while a strip is reused often enough to pay for its copy. */
     while (v.mc > 8 * v.rows && tx_cl_blocks(g->n, v.columns) * tx_cl_blocks(g->m, v.mc) * g->batch <
                                     4 * (int64_t)context->limits.compute_units)
         v.mc = tx_cl_blocks(v.mc / 2, v.rows) * v.rows;
-    if (p->packed != TX_F32) /* whole vectors, for which `most` left room */
-        most = tx_cl_blocks(most, v.vector) * v.vector;
-    v.kc = most * terms;
-    v.strip_bytes = most * row_bytes;
-    v.tiles_bytes = (most < words ? v.mc : v.rows) * row_bytes;
-    v.rows_bytes = p->from == TX_F32 ? 4 : 4 * v.rows * (most + v.vector);
+    if (p->packed != TX_F32) /* whole vectors; the limit of `strip_words` allows for them */
+        strip_words = tx_cl_blocks(strip_words, v.vector) * v.vector;
+    v.kc = strip_words * terms;
+    v.strip_bytes = strip_words * row_bytes;
+    v.tiles_bytes = (strip_words < words ? v.mc : v.rows) * row_bytes;
+    v.rows_bytes = p->from == TX_F32 ? 4 : 4 * v.rows * (strip_words + v.vector);
     return v;
 }
 

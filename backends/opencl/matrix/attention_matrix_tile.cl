@@ -250,10 +250,10 @@ typedef int bounds[OWN_ATOMS][LANE_LINES]; /* the first key that each of a lane'
 /* Returns true if the first key of any of a lane's lines is after k0. */
 static int begins_behind(const bounds *from, int k0)
 {
-    int most = 0;
+    int largest = 0;
     UNROLLED for (int i = 0; i < OWN_ATOMS && BOUNDED; i++)
-        UNROLLED for (int l = 0; l < LANE_LINES; l++) most = max(most, (*from)[i][l]);
-    return most > k0;
+        UNROLLED for (int l = 0; l < LANE_LINES; l++) largest = max(largest, (*from)[i][l]);
+    return largest > k0;
 }
 
 /* Masks the keys from k0 on that a warp's queries, from q0 on, do not attend to. There are `keys` keys. */

@@ -46,14 +46,14 @@ static bool add_step(tx_cl_builder *b, const tx_cl_step *s)
 static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t items, bool *doubted)
 {
     char name[64] = "";
-    size_t most = items;
-    clGetKernelWorkGroupInfo(kernel, b->context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof most, &most, NULL);
-    *doubted = items > most;
+    size_t allowed = items;
+    clGetKernelWorkGroupInfo(kernel, b->context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof allowed, &allowed, NULL);
+    *doubted = items > allowed;
     if (!*doubted || b->context->driver.groups != TX_CL_BELIEVED)
         return TX_OK;
     clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
     return tx_fail(TX_DEVICE, "kernel %s needs work-groups of %zu, but the driver allows at most %zu", name, items,
-                   most);
+                   allowed);
 }
 
 static size_t items_of(cl_uint dims, const size_t *local)

@@ -224,19 +224,19 @@ static float tx_update_rate(const __global uint *control, const __global float *
     return as_float(control[holds ? TX_CONTROL_HELD_RATE : TX_CONTROL_LEARNING_RATE]);
 }
 
-/* Returns a position clamped to 0..most. */
-static long tx_position(int position, long most)
+/* Returns a position clamped to 0..last. */
+static long tx_position(int position, long last)
 {
-    return clamp((long)position, 0L, most);
+    return clamp((long)position, 0L, last);
 }
 
 /* Returns the position of token t of row b, row = b T + t. Positions of rank 2 belong to tokens, of rank 1 to rows;
- * rank 0 means absent. The position of the first token of a row is clamped to 0..most. */
-static long tx_place(const __global int *positions, int rank, long row, long T, long most)
+ * rank 0 means absent. The position of the first token of a row is clamped to 0..last. */
+static long tx_place(const __global int *positions, int rank, long row, long T, long last)
 {
     if (rank == 2)
-        return tx_position(positions[row], most + T - 1);
-    return row % T + (rank ? tx_position(positions[row / T], most) : 0);
+        return tx_position(positions[row], last + T - 1);
+    return row % T + (rank ? tx_position(positions[row / T], last) : 0);
 }
 
 /* Returns alpha, multiplied by control `which` unless that is negative. */

@@ -49,11 +49,11 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Starts at most `most` threads and returns how many were started. */
-static int32_t start(work *w, pthread_t *thread, int64_t most)
+/* Starts at most `limit` threads and returns how many were started. */
+static int32_t start(work *w, pthread_t *thread, int64_t limit)
 {
     int32_t started = 0;
-    while (started < most && tx_thread_start(&thread[started], serve, w))
+    while (started < limit && tx_thread_start(&thread[started], serve, w))
         started++;
     return started;
 }
@@ -86,13 +86,13 @@ static void build(const tx_context *context)
         w.count++;
     if (w.count == 0)
         return;
-    const int64_t most = tx_cl_least(tx_cl_least(tx_cores(), context->limits.compilers), w.count);
-    pthread_t *thread = calloc((size_t)most, sizeof *thread);
+    const int64_t limit = tx_cl_least(tx_cl_least(tx_cores(), context->limits.compilers), w.count);
+    pthread_t *thread = calloc((size_t)limit, sizeof *thread);
     if (!thread)
         return; /* each program is built when its command needs it */
     pthread_mutex_init(&w.mutex, NULL);
     pthread_cond_init(&w.progressed, NULL);
-    const int32_t started = start(&w, thread, most);
+    const int32_t started = start(&w, thread, limit);
     if (started > 0)
         follow(&w);
     for (int32_t i = 0; i < started; i++)

@@ -165,8 +165,8 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
     limits->libraries = value[LOCAL] == own[LOCAL] && value[GROUP] == own[GROUP];
     if (limits->simulated[0]) {
         char name[sizeof info->name];
-        const int room = (int)(sizeof name - sizeof " (simulated: )" - strlen(limits->simulated));
-        snprintf(name, sizeof name, "%.*s (simulated: %s)", room, info->name, limits->simulated);
+        const int length = (int)(sizeof name - sizeof " (simulated: )" - strlen(limits->simulated));
+        snprintf(name, sizeof name, "%.*s (simulated: %s)", length, info->name, limits->simulated);
         memcpy(info->name, name, sizeof name);
     }
     return TX_OK;
@@ -204,12 +204,12 @@ int64_t tx_cl_parts_per_launch(tx_cl_builder *b, int64_t count, double work)
 
 bool tx_cl_fits(const tx_cl_limits *limits, const char *name, int64_t local_bytes, size_t group, char *why, size_t size)
 {
-    const size_t most = limits->max_item[0];
-    const bool local_fits = local_bytes <= limits->local_bytes, group_fits = group <= most;
+    const size_t max_group = limits->max_item[0];
+    const bool local_fits = local_bytes <= limits->local_bytes, group_fits = group <= max_group;
     if (why[0] == '\0' && !local_fits)
         snprintf(why, size, "%s needs %" PRId64 " KiB of local memory and the device has %" PRId64, name,
                  (local_bytes + 1023) / 1024, limits->local_bytes / 1024);
     else if (why[0] == '\0' && !group_fits)
-        snprintf(why, size, "%s needs work-groups of %zu and the device takes %zu", name, group, most);
+        snprintf(why, size, "%s needs work-groups of %zu and the device takes %zu", name, group, max_group);
     return local_fits && group_fits;
 }

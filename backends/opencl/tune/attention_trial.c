@@ -122,8 +122,8 @@ tx_status tx_cl_attention_verify(tx_context *context, const tx_cl_attention_job 
 void tx_cl_attention_cut(const tx_cl_attention_job *a, int64_t *B, int64_t *T)
 {
     *T = tx_cl_least(a->T, MEASURE_TOKENS);
-    const int64_t room = MEASURE_ELEMENTS / (*T * a->last);
-    *B = tx_cl_least(a->B, room > 1 ? room : 1);
+    const int64_t samples = MEASURE_ELEMENTS / (*T * a->last);
+    *B = tx_cl_least(a->B, samples > 1 ? samples : 1);
 }
 
 tx_status tx_cl_attention_measure(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,

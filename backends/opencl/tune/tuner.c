@@ -104,23 +104,23 @@ static int count_alike(const tx_cl_class *c, int kept, const tx_cl_candidate *ca
 }
 
 /* Returns true if the first `kept` candidates, which are correct, make this one unnecessary. */
-static bool is_unnecessary(const tx_cl_class *c, int kept, int most, const tx_cl_candidate *candidate)
+static bool is_unnecessary(const tx_cl_class *c, int kept, int limit, const tx_cl_candidate *candidate)
 {
-    if (most > 0)
-        return count_alike(c, kept, candidate, true) >= most;
+    if (limit > 0)
+        return count_alike(c, kept, candidate, true) >= limit;
     return kept > 0 && (!c->q->candidate[0].spills || !alike(&c->q->candidate[0], candidate));
 }
 
-/* Keeps correct candidates: the first, or `most` of those whose names differ only in numbers. A candidate that
+/* Keeps correct candidates: the first, or `limit` of those whose names differ only in numbers. A candidate that
  * spills registers yields to the next similar one that does not; a tuning run measures both. */
-static tx_status keep_proven(tx_context *context, tx_cl_class *c, int most)
+static tx_status keep_proven(tx_context *context, tx_cl_class *c, int limit)
 {
-    const int wanted = most > 0 ? most : 1;
+    const int wanted = limit > 0 ? limit : 1;
     int kept = 0;
     for (int i = 0; i < c->q->count; i++) {
         tx_cl_candidate candidate = c->q->candidate[i];
         bool right;
-        if (is_unnecessary(c, kept, most, &candidate))
+        if (is_unnecessary(c, kept, limit, &candidate))
             continue;
         TX_TRY(tx_cl_verify(context, c, &candidate, &right));
         if (!right)
@@ -139,7 +139,7 @@ static tx_status keep_proven(tx_context *context, tx_cl_class *c, int most)
     c->q->count = 0;
     for (int i = 0; i < kept; i++) {
         const tx_cl_candidate *candidate = &c->q->candidate[i];
-        if (!candidate->spills || most == TX_CL_CANDIDATES ||
+        if (!candidate->spills || limit == TX_CL_CANDIDATES ||
             (count_alike(c, c->q->count, candidate, true) == 0 &&
              count_alike(c, c->q->count, candidate, false) < wanted))
             c->q->candidate[c->q->count++] = *candidate;
