@@ -16,7 +16,7 @@
 
 static const double min_limit = 30.0;    /* seconds, by default */
 static const double failed_limit = 10.0; /* limit for the end after a failure, in which other ranks do not take part */
-/* Seconds that ranks wait lower they report another one: the lowest rank of all, the lowest of its host, and the
+/* Seconds that ranks wait before they report another one: the lowest rank of all, the lowest of its host, and the
  * others. Launchers take up to a second to end the remaining ranks. */
 static const double first_delay = 0.25, host_delay = 3.0, other_delay = 6.0;
 
@@ -54,7 +54,7 @@ double tx_watch_limit_now(const tx_watch *w)
     }
 }
 
-/* Returns the seconds that this rank waits lower it reports `other`. */
+/* Returns the seconds that this rank waits before it reports `other`. */
 static double delay_of(const tx_comm *comm, int32_t other)
 {
     int32_t lower = 0, lower_on_host = 0;

@@ -344,7 +344,7 @@ static void run_one(const product *p, const tx_cpu_gemm_spec *spec)
     }
 }
 
-/* Returns true if AMX is faster. Splitting costs (m + n) k steps and saves a ceil_div of m n k. */
+/* Returns true if AMX is faster. Splitting costs (m + n) k steps and saves a share of m n k. */
 static bool takes(const tx_cpu_gemm_spec *spec)
 {
     const tx_gemm *s = &spec->shape;
