@@ -43,16 +43,16 @@
  *   LANES                 Work-items of a warp.
  *   ATOM_M, ATOM_N, ATOM_K, SUMS   The atom's sums and terms, and the sums of a lane.
  *   `fragment`            A lane's share of an operand, an array.
- *   `load_a`, `load_b`    Load the fragment of ATOM_M rows, or ATOM_N columns, from `line` on, and ATOM_K terms
- *   from `term` on.
+ *   `load_a`, `load_b`    Load the fragment of ATOM_M rows, or ATOM_N columns, from `line` on, and ATOM_K terms from
+ *                         `term` on.
  *   `multiply`            Computes sum += a b.
  *   RIGHTS                Fragments of b that are held at a time, if there are too few registers for all.
  *   ROW_OF, COLUMN_OF     The position of a lane's sum e. ROW_RUN sums are adjacent in a row.
  *   `join_runs`           Lanes exchange sums, so that STORE_RUN are adjacent, at STORE_ROW and STORE_COLUMN.
  *   STORE                 Stores VW floats in y's type, if the atom has instructions for it.
  *   SWAPS                 With 1 products use b as a and a as b; STORE_ROW and STORE_COLUMN account for it.
- *   KEEPS_ORDER           With 1 a block in local memory has the layout of global memory, with 0 that of place_a
- *   and place_b.
+ *   KEEPS_ORDER           With 1 a block in local memory has the layout of global memory, with 0 that of place_a and
+ *                         place_b.
  *   PITCH, BLOCK_OF       Elements of a block of one line, or of a number of lines.
  *   SUB_GROUP             An attribute of the kernel, if it needs one.
  *
@@ -70,7 +70,7 @@
  *   `multiply_end`        Waits until all products are added to the sums.
  *   `registers_limit`     Limits the registers of a lane.
  *   `told_again`          Returns its argument, but compilers do not know that. So values that depend on it are not
- *   kept in registers. */
+ *                         kept in registers. */
 #define IN_FLIGHT (ATOM == WGMMA)
 #define AHEAD (STAGES - 1 - IN_FLIGHT)
 #if ATOM == MMA || ATOM == WGMMA

@@ -4,11 +4,11 @@
  *
  * The host defines macros that adapt the kernels to CPU and GPU devices.
  *
- *   WG   Work-group size of kernels that reduce in local memory. It is 1 on CPU devices, where reductions become
- *   plain loops.
+ *   WG   Work-group size of kernels that reduce in local memory. It is 1 on CPU devices, where reductions become plain
+ *        loops.
  *
  *   VW   Floats in a vector. It is 16 on CPU devices; on others it is 4 if every address is a multiple of 16 bytes,
- *   else 1.
+ *        else 1.
  *
  *   RUN  Consecutive vectors that one work-item processes.
  *
