@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading amounts of memory. */
+ * Reads amounts of memory such as "8GiB" from options. */
 #include "models/tx_options.h"
 
 #include "api/base/needs.h"
@@ -27,5 +27,5 @@ tx_status tx_read_bytes(const char *text, int64_t *bytes)
             return TX_OK;
         }
     }
-    return tx_fail(TX_INVALID, "\"%.40s\" is no amount of memory: write 8GiB, 500MB or a number of bytes", text);
+    return tx_fail(TX_INVALID, "\"%.40s\" is not an amount of memory: write 8GiB, 500MB or a number of bytes", text);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Amounts of memory as users write them. */
+ * Converts bytes to GiB for messages. */
 #ifndef TX_OPTIONS_BYTES_H
 #define TX_OPTIONS_BYTES_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Names and values of options. */
+ * Finds options by name and stores values from text: the rules of command lines, files and tx_option_set. */
 #include "models/options/option.h"
 
 #include "api/base/needs.h"
@@ -20,13 +20,13 @@ bool tx_option_has_value(const tx_option *option)
     return option->kind != TX_OPTION_HEADING && option->kind != TX_OPTION_FOREIGN;
 }
 
-/* What the values point to. */
+/* A block of memory that option values point to, in a list. */
 struct tx_option_kept {
     struct tx_option_kept *next;
     max_align_t block[];
 };
 
-/* A block that lives as long as the values; NULL, with a message, when out of memory. */
+/* Allocates a block that tx_option_values_free frees. NULL, with a message, if out of memory. */
 static void *keep(tx_option_values *to, size_t size)
 {
     struct tx_option_kept *one = malloc(sizeof *one + size);
@@ -85,7 +85,7 @@ bool tx_option_asked(const tx_option_values *values, size_t offset)
 
 /* ---- names ------------------------------------------------------------------------------------ */
 
-/* Copies the name in "some-name" or "some-name=value", with underscores; false when too long. */
+/* Copies the name in "some-name" or "some-name=value", with underscores. False if it is too long. */
 static bool spell(const char *argument, char name[NAME_MOST + 1])
 {
     const size_t length = strcspn(argument, "=");
@@ -97,7 +97,7 @@ static bool spell(const char *argument, char name[NAME_MOST + 1])
     return true;
 }
 
-/* Levenshtein's distance between two names, the second of at most NAME_MOST characters. */
+/* The Levenshtein distance between two names. The second has at most NAME_MOST characters. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[NAME_MOST + 1], width = strlen(b);
@@ -130,13 +130,13 @@ void tx_name_compare(const char *name, const char *candidate, size_t *least, con
     }
 }
 
-/* The dashes of a name on a command line. */
+/* The dashes before a name on a command line. */
 static const char *dashes(const char *name)
 {
     return *name && name[1] ? "--" : "-";
 }
 
-/* Where an option stands, for "%s%s%s". */
+/* The arguments of "%s%s%s" that name an option of a file or a command line. */
 #define PLACE(file, name) (file) ? (file) : "", (file) ? ": " : dashes(name), name
 
 tx_status tx_option_unknown(const tx_option_table *table, const char *file, const char *name)
@@ -208,7 +208,7 @@ bool tx_option_is_list(const tx_option *option)
     return words || option->kind == TX_OPTION_LIST;
 }
 
-/* A number outside of the option's bounds, which are told in all their digits. */
+/* Refuses a number outside the bounds of the option. The message has all digits of the bounds. */
 static tx_status refuse_size(const char *file, const tx_option *option, const char *value, double real)
 {
     char least[32], most[32];
@@ -217,19 +217,19 @@ static tx_status refuse_size(const char *file, const tx_option *option, const ch
         snprintf(most, sizeof most, "%" PRId64, INT64_MAX);
     else
         snprintf(most, sizeof most, "%.15g", option->most);
-    return tx_fail(TX_INVALID, "%s%s%s %s: too %s: must lie between %s and %s", PLACE(file, option->name), value,
+    return tx_fail(TX_INVALID, "%s%s%s %s: too %s: must be between %s and %s", PLACE(file, option->name), value,
                    real > option->most ? "large" : "small", least, most);
 }
 
 static tx_status store_number(const char *file, const tx_option *option, const char *value, void *at)
 {
     const bool integer = option->kind == TX_OPTION_INTEGER;
-    const double exact = 9007199254740992.0; /* up to here every whole number is a double */
+    const double exact = 9007199254740992.0; /* a double holds every integer up to 2^53 */
     char *end;
     errno = 0;
     const double real = strtod(value, &end);
     const bool number = end != value && !*end && (isfinite(real) || errno == ERANGE);
-    if (!number || (integer && floor(real) != real)) /* 500.0 and 1e3 are whole */
+    if (!number || (integer && floor(real) != real)) /* 500.0 and 1e3 are integers */
         return tx_fail(TX_INVALID, "%s%s%s %s: not a %snumber", PLACE(file, option->name), value,
                        integer ? "whole " : "");
     if (!(real >= option->least && real <= option->most))
@@ -271,14 +271,14 @@ static tx_status store_choice(const tx_option_table *table, const char *file, co
     snprintf(both, sizeof both, "%s %s", option->name, value);
     const tx_option *refused = place < 0 ? tx_option_find(table, both) : NULL;
     if (refused)
-        return tx_fail(TX_INVALID, "%s%s%s %s: TX has none; %s", PLACE(file, option->name), value, refused->help);
+        return tx_fail(TX_INVALID, "%s%s%s %s: not supported: %s", PLACE(file, option->name), value, refused->help);
     if (place < 0)
         return refuse_choice(file, option, value);
     *at = place;
     return TX_OK;
 }
 
-/* The set of the choices in "a,b"; "": none. */
+/* Stores a bit for each of the choices in "a,b". The empty text stores none. */
 static tx_status store_list(const char *file, const tx_option *option, const char *value, uint32_t *at)
 {
     uint32_t set = 0;
@@ -313,7 +313,7 @@ static tx_status store_text(tx_option_values *to, const char *value, const char 
     return copy ? TX_OK : TX_MEMORY;
 }
 
-/* Room is taken in powers of two; the smaller blocks stay, they are few. */
+/* The array grows to powers of two. The smaller blocks are freed only with all values; there are few. */
 tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at)
 {
     TX_NEEDS(to && word, TX_INVALID);
@@ -357,14 +357,14 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
     if (option->kind == TX_OPTION_FOREIGN)
         return tx_option_list_has(option->choices, value)
                    ? TX_OK
-                   : tx_fail(TX_UNSUPPORTED, "%s%s%s: an option of transformers that TX does not have: %s",
+                   : tx_fail(TX_UNSUPPORTED, "%s%s%s: TX does not support this option of transformers: %s",
                              PLACE(file, option->name), option->help);
     if (!*value && option->kind == TX_OPTION_CHOICE && strncmp(option->choices, "none|", 5) == 0)
-        value = "none"; /* as an empty list of transformers' */
+        value = "none"; /* transformers writes an empty list */
     if (!*value && option->kind != TX_OPTION_OPTIONAL && option->kind != TX_OPTION_LIST)
         return tx_fail(TX_INVALID, "%s%s%s: the value is empty", PLACE(file, option->name));
     if (tx_option_is_list(option) && strlen(value) >= TX_OPTION_LIST_TEXT - 1)
-        return tx_fail(TX_INVALID, "%s%s%s: a list of more than %d bytes", PLACE(file, option->name),
+        return tx_fail(TX_INVALID, "%s%s%s: the list is longer than %d bytes", PLACE(file, option->name),
                        TX_OPTION_LIST_TEXT);
     switch (option->kind) {
     case TX_OPTION_INTEGER:

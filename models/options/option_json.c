@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Options from JSON, as transformers' HfArgumentParser reads them, as JSON, and by name. */
+ * Reads options from JSON as transformers' HfArgumentParser does, writes them as JSON, and returns values by name. */
 #include "models/options/option.h"
 
 #include "api/base/needs.h"
@@ -15,7 +15,7 @@
 
 /* ---- Reading ------------------------------------------------------------------------------------------- */
 
-/* The text of a scalar as a command line would hold it; NULL for other values. `number` is room for numbers. */
+/* The text of a scalar as a command line would have it, or NULL for other values. `number` is a buffer for numbers. */
 static const char *scalar(const tx_json *json, char number[NUMBER_TEXT])
 {
     int64_t whole;
@@ -42,7 +42,7 @@ static const char *scalar(const tx_json *json, char number[NUMBER_TEXT])
     }
 }
 
-/* An object or array as its text. */
+/* Stores the JSON text of an object or array. */
 static tx_status store_json(tx_option_values *to, const char *file, const tx_option *option, const tx_json *json)
 {
     char *text = tx_json_text(json, TX_JSON_LINE);
@@ -51,7 +51,7 @@ static tx_status store_json(tx_option_values *to, const char *file, const tx_opt
     return status;
 }
 
-/* Stores one scalar; the types of JSON must fit the option. */
+/* Stores one scalar. Its JSON type must fit the option. */
 static tx_status store_scalar(tx_option_values *to, const char *file, const tx_option *option, const tx_json *json)
 {
     static const char *const wanted[] = {
@@ -73,7 +73,7 @@ static tx_status store_scalar(tx_option_values *to, const char *file, const tx_o
     return tx_fail(TX_INVALID, "%s: %s: must be %s", file, option->name, wanted[option->kind]);
 }
 
-/* The choices of an array, with commas between them; of one choice an array of one. */
+/* Stores the words of an array as one text with commas. A CHOICE takes an array of one word. */
 static tx_status store_choices(tx_option_values *to, const char *file, const tx_option *option, const tx_json *json)
 {
     char text[TX_OPTION_LIST_TEXT] = "", number[NUMBER_TEXT];
@@ -97,7 +97,7 @@ static tx_status read_foreign(tx_option_values *to, const char *file, const tx_o
             TX_TRY(read_member(to, file, tx_json_key(i), tx_json_value(i)));
         return TX_OK;
     }
-    /* An empty list or object asks for nothing. */
+    /* An empty list or object requests nothing. */
     return many && tx_json_size(value) == 0 ? TX_OK : tx_option_store(to, file, option, text ? text : "a list");
 }
 
@@ -125,14 +125,14 @@ static tx_status read_member(tx_option_values *to, const char *file, const char 
     return TX_OK;
 }
 
-/* Whether what is inherited may set this one. */
+/* Whether the options of the earlier run may set this option. */
 static bool is_free(const tx_option_values *to, const char *key, const tx_option_marks *left_out)
 {
     const tx_option *option = tx_option_find(&to->table, key);
     return !option || (!tx_option_given(to, option->offset) && !left_out->mark[option - to->table.option]);
 }
 
-/* Sets one option of a file, which may give it under several names, and marks whether that is its default. */
+/* Sets one option of a file and notes whether the value is the default. A file may spell an option in several ways. */
 static tx_status read_own(tx_option_values *to, const char *path, const char *key, const tx_json *value)
 {
     const tx_option *option = tx_option_find(&to->table, key);
@@ -147,7 +147,7 @@ static tx_status read_own(tx_option_values *to, const char *path, const char *ke
     if (!status && *source == TX_OPTION_SET) {
         *source = same && had <= TX_OPTION_REPEATED ? TX_OPTION_REPEATED : TX_OPTION_FROM_FILE;
         if (had != TX_OPTION_UNSET && !same && option->kind != TX_OPTION_WORDS)
-            status = tx_fail(TX_INVALID, "%s: %s: given twice, as %.100s and %.100s: give one of them", path, key,
+            status = tx_fail(TX_INVALID, "%s: %s: given twice, as %.100s and %.100s: give only one of them", path, key,
                              before, after ? after : "");
     }
     free(before);
@@ -243,7 +243,7 @@ static tx_status write_value(tx_json *json, const tx_option *o, const void *at)
     return TX_OK;
 }
 
-/* Those that were given, or all, by their traits. */
+/* The options that were given, or all options with these traits. */
 static tx_json *write_all(const tx_option_values *from, bool given, uint32_t with, uint32_t without)
 {
     tx_json *json = tx_json_object();
@@ -284,7 +284,7 @@ char *tx_option_text(const tx_option_values *from, const tx_option *option)
 
 /* ---- Values by name -------------------------------------------------------------------------------------- */
 
-/* The value of an option of that name; NULL if it is of neither kind. */
+/* The value of the option of that name, or NULL if it is of neither kind. */
 static const void *value_of(const tx_option_values *from, const char *name, tx_option_kind kind, tx_option_kind other)
 {
     const tx_option *option = tx_option_find(&from->table, name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The settings of a run: defaults, and questions that several settings answer together. */
+ * The defaults of a run's settings, and values that follow from several settings. */
 #include "models/options/settings.h"
 
 #include "tx.h"

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The settings of a run: one member for each option (options.def). Whoever needs a setting reads it here. */
+ * The settings of a run: one member for each option (options.def). All code that needs a setting reads it from here. */
 #ifndef TX_OPTIONS_SETTINGS_H
 #define TX_OPTIONS_SETTINGS_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* When something is done: after every so many steps and at the end, or at the end of each epoch and of the run.
- * X(NAME, "name") */
+/* When the run logs, evaluates or saves: never, every N steps and at the end, or at the end of each epoch and of the
+ * run. X(NAME, "name") */
 #define TX_STRATEGY_MAP(X) \
     X(NO, "no")            \
     X(STEPS, "steps")      \
     X(EPOCH, "epoch")      \
-    X(BEST, "best") /* of saving: after an evaluation that is the best so far */
+    X(BEST, "best") /* only for saving: after an evaluation that is the best so far */
 
 typedef enum tx_strategy {
 #define X(name, text) TX_STRATEGY_##name,
@@ -21,7 +21,7 @@ typedef enum tx_strategy {
 #undef X
 } tx_strategy;
 
-/* Whether the greatest value of a metric is the best: as the task's metric says, or as is asked for. X(NAME, "name") */
+/* Whether a greater value of a metric is better. AUTO uses the direction of the task's metric. X(NAME, "name") */
 #define TX_GREATER_MAP(X) X(AUTO, "auto") X(TRUE, "true") X(FALSE, "false")
 
 typedef enum tx_greater {
@@ -30,7 +30,7 @@ typedef enum tx_greater {
 #undef X
 } tx_greater;
 
-/* Values that have names. X(NAME, "word") */
+/* The words of options with fixed choices. X(NAME, "word") */
 #define TX_REPORT_MAP(X) X(TENSORBOARD, "tensorboard") X(ALL, "all") X(NONE, "none")
 #define TX_SAVE_ERROR_MAP(X) X(CONTINUE, "continue") X(STOP, "stop")
 #define TX_DDP_COMM_MAP(X) X(FP32, "fp32") X(BF16, "bf16")
@@ -49,7 +49,7 @@ enum { TX_DDP_COMM_MAP(X) };
 enum { TX_SAMPLING_MAP(X) };
 #undef X
 
-#define TX_JOB_CHUNKS 2 /* stages of a rank of an interleaved pipeline, unless others are asked for */
+#define TX_JOB_CHUNKS 2 /* default number of stages of a rank with the interleaved schedule */
 
 enum { TX_JOB_PARALLEL_GIVEN, TX_JOB_PARALLEL_AUTO };
 

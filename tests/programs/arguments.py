@@ -62,7 +62,7 @@ assert not complaint(arguments), complaint(arguments)
 arguments["accelerator_config"]["split_batches"] = True
 arguments["push_to_hub"] = True
 for name in ("split_batches", "push_to_hub"):
-    assert f"{name}: an option of transformers" in complaint(arguments), complaint(arguments)
+    assert f"{name}: TX does not support this option of transformers" in complaint(arguments), complaint(arguments)
 
 # TRL's SFTConfig, if it is installed. to_dict() writes a placeholder for every token.
 try:

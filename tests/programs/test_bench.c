@@ -275,12 +275,12 @@ static void test_ops(void **state)
 
 static void test_mistakes(void **state)
 {
-    refuses(2, "copy --largest 0", "must lie between");
+    refuses(2, "copy --largest 0", "must be between");
     refuses(2, "copy --html page.html", "--html");
     refuses(2, "gemm --m", "the value is missing");
-    refuses(2, "gemm --m -3", "must lie between");
+    refuses(2, "gemm --m -3", "must be between");
     refuses(2, "gemm --dtype fp8", "fp32|bf16|fp16");
-    refuses(2, "attention --heads 0", "must lie between");
+    refuses(2, "attention --heads 0", "must be between");
     refuses(1, "attention --causal false --window 3", "window 3 is for causal");
     refuses(2, "attention --head 3", "heads");
     refuses(2, "ops --repeats often", "not a");

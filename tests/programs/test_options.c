@@ -230,8 +230,8 @@ static void test_mistakes(void **state)
     bad(&program, TX_EXIT_USAGE, "--max_step 1", "did you mean --max_steps?");
     bad(&program, TX_EXIT_USAGE, "--zzzzzzzzzz", "--zzzzzzzzzz: unknown option; --help lists all");
     bad(&program, TX_EXIT_USAGE, "--max_steps 1.5", "--max_steps 1.5: not a whole number");
-    bad(&program, TX_EXIT_USAGE, "--max_steps 1001", "must lie between -1 and 1000");
-    bad(&program, TX_EXIT_USAGE, "--max_steps 99999999999999999999", "must lie between -1 and 1000");
+    bad(&program, TX_EXIT_USAGE, "--max_steps 1001", "must be between -1 and 1000");
+    bad(&program, TX_EXIT_USAGE, "--max_steps 99999999999999999999", "must be between -1 and 1000");
     bad(&program, TX_EXIT_USAGE, "--learning_rate nan", "--learning_rate nan: not a number");
     bad(&program, TX_EXIT_USAGE, "--learning_rate inf", "not a number");
     bad(&program, TX_EXIT_USAGE, "--max_steps", "the value is missing");
@@ -239,7 +239,7 @@ static void test_mistakes(void **state)
     bad(&program, TX_EXIT_USAGE, "--output_dir=", "the value is empty");
     bad(&program, TX_EXIT_USAGE, "--max_step 1 --do_train=maybe --learning_rate 7", "did you mean --max_steps?");
     bad(&program, TX_EXIT_USAGE, "--max_step 1 --do_train=maybe --learning_rate 7", "must be true or false");
-    bad(&program, TX_EXIT_USAGE, "--max_step 1 --do_train=maybe --learning_rate 7", "must lie between");
+    bad(&program, TX_EXIT_USAGE, "--max_step 1 --do_train=maybe --learning_rate 7", "must be between");
     bad(&program, TX_EXIT_USAGE, "--do_train=maybe", "must be true or false");
     bad(&program, TX_EXIT_USAGE, "--lr_scheduler_type sine", "must be one of linear|cosine");
     bad(&program, TX_EXIT_USAGE, "--report_to tensorboard,wandb", "--report_to wandb: must be one or more of none|");
@@ -324,14 +324,14 @@ static void test_file_mistakes(void **state)
         {"{\"max_steps\": 1.5}", "args.json: max_steps 1.5: not a whole number", TX_EXIT_USAGE},
         {"{\"max_steps\": true}", "args.json: max_steps: must be a whole number", TX_EXIT_USAGE},
         {"{\"max_steps\": [1]}", "args.json: max_steps: must be a whole number", TX_EXIT_USAGE},
-        {"{\"learning_rate\": 2}", "args.json: learning_rate 2: too large: must lie between", TX_EXIT_USAGE},
+        {"{\"learning_rate\": 2}", "args.json: learning_rate 2: too large: must be between", TX_EXIT_USAGE},
         {"{\"output_dir\": {}}", "args.json: output_dir: must be a string", TX_EXIT_USAGE},
         {"{\"output_dir\": 1}", "args.json: output_dir: must be a string", TX_EXIT_USAGE},
         {"{\"output_dir\": \"\"}", "args.json: output_dir: the value is empty", TX_EXIT_USAGE},
         {"{\"do_train\": {}}", "args.json: do_train: must be true or false", TX_EXIT_USAGE},
         {"{\"do_train\": 2}", "args.json: do_train 2: must be true or false", TX_EXIT_USAGE},
         {"{\"stop\": [\"a\", 1]}", "args.json: stop: must be strings", TX_EXIT_USAGE},
-        {"{\"fp16\": true}", "args.json: fp16: an option of transformers that TX does not have: use fp32",
+        {"{\"fp16\": true}", "args.json: fp16: TX does not support this option of transformers: use fp32",
          TX_EXIT_USAGE},
         {"{\"fsdp\": {\"a\": 1}}", "args.json: fsdp: an option", TX_EXIT_USAGE},
         {"{\"accelerator\": {\"fp16\": true}}", "args.json: fp16: an option", TX_EXIT_USAGE},

@@ -77,7 +77,7 @@ expect 0 "env numactl --physcpubind=64-127 --membind=1 PROGRAM  # rank 1" --bind
 printf '\tGPU0\nGPU0\t X \n' > "$work/bare.txt"
 expect 2 "exclude each other" --bind 2 -mp
 expect 2 "are shown as text" --bind 2 --json
-expect 2 "must lie between" --bind 5000
+expect 2 "must be between" --bind 5000
 expect 1 "does not list the CPU cores" --bind 2 --input "$work/bare.txt"
 
 # ---- this machine -----------------------------------------------------------------------------------

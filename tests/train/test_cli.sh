@@ -72,8 +72,8 @@ expect 1 "no device \"nonsense\": there are cpu (" txtrain --device nonsense --d
 expect 1 "through OpenCL" txtrain --device cuda --dry-run
 expect 1 "TX trains models of the types \"gpt2\"" txtrain --config_name "$work/t5.json" --dry-run
 expect 2 "did you mean cosine? " txtrain --lr_scheduler_type cosin
-expect 2 "too small: must lie between 0 and" txtrain --seed -1
-expect 2 "--seed 99999999999999999999: too large: must lie between 0 and 9223372036854775807" txtrain --seed 99999999999999999999
+expect 2 "too small: must be between 0 and" txtrain --seed -1
+expect 2 "--seed 99999999999999999999: too large: must be between 0 and 9223372036854775807" txtrain --seed 99999999999999999999
 # More threads than cores: the program begins anew with threads that sleep while they wait, unless it is told how. OpenMP
 # runtimes, of which a program may load several, print their settings: some whenever they are loaded, others when first used.
 runtimes_told()

@@ -65,7 +65,7 @@ trained=$(loss)
 [ "$(loss)" = "$trained" ] || fail "losses of two runs are $trained and $(loss)"
 
 # ---- errors -------------------------------------------------------------------------------------------------
-expect 2 "must lie between" --ranks 1
+expect 2 "must be between" --ranks 1
 expect 2 "must be" --row none
 expect 1 "more than the model's 64 positions" --block 65
 expect 1 "no published model" --config nothing

@@ -40,9 +40,9 @@ sed 's/.*"compute_ms": \([^,]*\), .*/\1/' "$work/out" | awk '{ exit !($1 > 0) }'
 
 # ---- errors ------------------------------------------------------------------------------------------
 expect 2 "not a number" --step_ms nan
-expect 2 "must lie between" --gbit 0
-expect 2 "must lie between" --ranks 0
-expect 2 "must lie between" --ddp_bucket_cap_mb -1
+expect 2 "must be between" --gbit 0
+expect 2 "must be between" --ranks 0
+expect 2 "must be between" --ddp_bucket_cap_mb -1
 expect 2 "must be one or more of ring|tree|rabenseifner|exchange" --algorithm star
 expect 2 "did you mean --latency_us" --latency 3
 expect 1 "more than the model's 1024 positions" --step_ms 1 --block 1025

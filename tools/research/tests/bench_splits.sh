@@ -50,5 +50,5 @@ expect 1 "heads and rows of a step (1024) must be multiples" --devices 24 --pipe
 expect 1 '--card: "b580" is none of h200, a100' --card b580
 expect 1 "no published model" --config nothing
 expect 1 "llama-7b has 4096 positions" --block 8192
-expect 2 "must lie between" --zero 4
+expect 2 "must be between" --zero 4
 verdict
