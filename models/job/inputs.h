@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The first step of a run: settle the options, find the inputs and read them. */
+ * The first step of a run: resolve the options, find the inputs and read them. */
 #ifndef TX_JOB_INPUTS_H
 #define TX_JOB_INPUTS_H
 
@@ -13,7 +13,7 @@ tx_status tx_job_choose_checkpoint(tx_job *job);
 
 /* ---- configuration.c ------------------------------------------------------------------------------------ */
 
-/* Sets the options that --deepspeed, --fsdp and --fsdp_config give. One message lists all that TX does not support. */
+/* Sets the options that --deepspeed, --fsdp and --fsdp_config contain. One message lists all unsupported keys. */
 tx_status tx_job_read_configurations(tx_job *job);
 
 /* ---- changes.c ------------------------------------------------------------------------------------------ */
@@ -29,7 +29,7 @@ tx_status tx_job_check_inherited(const tx_job *job, const char *from, const tx_o
 
 /* ---- inputs.c ------------------------------------------------------------------------------------------- */
 
-/* Finds and reads all inputs, and notes the choices. Release the inputs after success and failure. */
+/* Finds and reads all inputs, and notes the choices. The caller releases the inputs after success and failure. */
 tx_status tx_job_open(tx_job *job);
 void tx_job_release(tx_job_inputs *inputs);
 /* Whether a model has experts. */
@@ -37,7 +37,7 @@ bool tx_job_has_experts(const tx_config *config);
 
 /* ---- adapter.c ------------------------------------------------------------------------------------------ */
 
-/* If the model's folder is an adapter's: reads its description and finds its base model. */
+/* If the model's folder holds an adapter, reads its description and finds its base model. */
 tx_status tx_job_open_adapter(tx_job *job);
 /* Gives the configuration the adapter of the options, or the one that is trained further. */
 tx_status tx_job_choose_adapter(tx_job *job);
@@ -60,12 +60,12 @@ tx_status tx_job_open_data(tx_job *job);
 
 /* ---- ending.c ------------------------------------------------------------------------------------------- */
 
-/* Makes the token that ends answers an eos_token of the model's files. */
+/* Makes the token that ends answers the eos_token in the files that the run writes. */
 tx_status tx_job_choose_end(tx_job *job);
 
 /* ---- idle.c --------------------------------------------------------------------------------------------- */
 
-/* Warns of options that were given and change nothing in this run. All inputs must be open. */
+/* Warns of given options that have no effect in this run. All inputs must be open. */
 void tx_job_report_idle(const tx_job *job);
 
 #endif

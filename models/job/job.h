@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The state of a run, which its steps share. job.c calls the steps in order; a step calls no later step:
+ * The state of a training run, which its steps share. job.c calls the steps in this order, and a step calls no later
+ * step:
+ *
  *   inputs.h    options, checkpoint, model, task, data
+ *
  *   ranks.h     device and rows of each rank, groups of ranks
+ *
  *   plans.h     engine options, compiled plans, memory
+ *
  *   results.h   weights, checkpoints, results */
 #ifndef TX_JOB_JOB_H
 #define TX_JOB_JOB_H
@@ -16,7 +21,7 @@
 #include "models/tx_train.h"
 
 #define TX_JOB_RESULTS 32
-/* Each model folder has the options of its run. */
+/* The file of a model folder that holds the options of its run. */
 #define TX_JOB_ARGUMENTS "training_args.json"
 #define TX_JOB_TRAIN_RESULTS "train_results.json" /* the last file of a complete run */
 #define TX_JOB_GENERATION "generation_config.json"
@@ -30,17 +35,17 @@ typedef struct tx_job_inputs {
     char base_digest[TX_DIGEST_TEXT]; /* of the weights that an adapter is for, once they are read */
     tx_run_state state;               /* the checkpoint's, or a new one */
     tx_config *config;
-    char *teacher_folder;                /* of the teacher of a distillation */
+    char *teacher_folder;                /* of the teacher model of a distillation */
     tx_config *teacher;                  /* its configuration */
     char teacher_digest[TX_DIGEST_TEXT]; /* of its weights, once they are read */
     char *generation;                    /* the text of the model's generation_config.json */
     char *train_path, *validation_path, *test_path;
-    const tx_task *task;                /* the model is trained for it */
-    const tx_metric *metric;            /* decides the best evaluation */
+    const tx_task *task;                /* that the model is trained for */
+    const tx_metric *metric;            /* selects the best evaluation */
     bool shared;                        /* the validation data are a part of the training file */
     tx_tokenizer *tokenizer;            /* NULL if the data are tokens */
     int64_t block;                      /* positions of a row */
-    tx_samples train, validation, test; /* without samples: count 0 */
+    tx_samples train, validation, test; /* count is 0 without data */
 } tx_job_inputs;
 
 struct tx_job {
@@ -48,8 +53,8 @@ struct tx_job {
     tx_option_values options; /* of `set` */
     tx_job_listener listener;
     tx_reporter report;    /* to the listener and the watch */
-    tx_reporter compiling; /* of the engine */
-    int32_t quarter;       /* of the programs that are compiled, as last reported */
+    tx_reporter compiling; /* of the engine: also notes the progress of compilation */
+    int32_t quarter;       /* the last quarter of the programs whose compilation was noted */
     tx_job_inputs inputs;
     tx_engine *engine;
     tx_model *model;
@@ -57,7 +62,7 @@ struct tx_job {
     tx_output_lock *lock;
     tx_tensorboard *board; /* may be NULL */
     int64_t epoch_steps, steps;
-    /* Many ranks. Groups that a run does not have are NULL. */
+    /* Ranks. Groups that a run does not have are NULL. */
     tx_comm *comm;              /* all ranks */
     tx_comm *data, *tensor;     /* the data-parallel ranks with the same shards; the tensor-parallel ranks */
     tx_comm *context;           /* the context-parallel ranks */
@@ -65,33 +70,33 @@ struct tx_job {
     tx_comm *pipeline, *ends;   /* the stages of this rank's rows; the first and the last stage */
     tx_comm *expert, *replicas; /* the expert-parallel ranks; the ranks with the same experts */
     int32_t *stage_blocks;      /* how many blocks each stage has */
-    double slowest;             /* the share of the work that the slowest stage has */
+    double slowest;             /* the slowest stage's predicted share of the work */
     int64_t own_memory;         /* the least device memory of a rank in bytes; 0 if it is the host's or unknown */
     tx_watch *watch;
-    char *kept; /* warnings of a rank other than the first, until they are compared with the first rank's */
-    bool tells; /* warnings are no longer kept */
-    char *told; /* differences from DeepSpeed or FSDP that the user is told of */
+    char *kept; /* warnings that wait for the comparison with those of rank 0 */
+    bool tells; /* warnings are printed at once */
+    char *told; /* differences from DeepSpeed or FSDP, for a note at the start */
     char device[128];
     bool mixed; /* the ranks' devices differ */
     int32_t zero_stage;
-    int64_t step_rows;         /* of an optimizer step */
-    int64_t all_rows;          /* of a micro-batch of all ranks */
-    int64_t rows, rows_before; /* this rank's part of them, and the parts of the ranks before it */
+    int64_t step_rows;         /* rows of an optimizer step */
+    int64_t all_rows;          /* rows of a micro-batch of all ranks */
+    int64_t rows, rows_before; /* this rank's share of them, and the sum of the shares of lower ranks */
     char *rows_text;           /* all ranks' rows, "3,1" */
-    bool balance;              /* the ranks' speed is to be measured */
-    bool runs;                 /* or has run */
+    bool balance;              /* measure the ranks' speed and choose their shares */
+    bool runs;                 /* tx_job_run was called */
     bool settled;              /* see tx_job_resolve */
     char *inherited;           /* the checkpoint that options were inherited from */
-    /* The end. */
+    /* Results. */
     tx_run_summary summary;
     tx_figure results[TX_JOB_RESULTS];
     int32_t result_count;
     bool rests;       /* the run was complete before: nothing is evaluated or written */
-    bool complete;    /* everything possible is done, on all ranks */
-    char lacks[1400]; /* the rest */
+    bool complete;    /* all ranks are at the end of the run */
+    char lacks[1400]; /* the parts of the run that failed */
 };
 
-/* Whether this rank reports and writes for all. */
+/* Whether this is rank 0, which reports and writes files for all ranks. */
 static inline bool tx_job_leads(const tx_job *job)
 {
     return !job->comm || job->comm->rank == 0;
@@ -99,9 +104,9 @@ static inline bool tx_job_leads(const tx_job *job)
 
 /* ---- listen.c ------------------------------------------------------------------------------------------- */
 
-/* Receives warnings and progress of the engine and the loader. */
+/* The reporter that receives warnings and progress of the engine and the loader. */
 tx_reporter tx_job_reporter(tx_job *job);
-/* Gives the listener a line, on rank 0 only. */
+/* Passes a line to the listener, on rank 0 only. */
 void tx_job_note(const tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
 /* Reports the warnings that were kept, unless rank 0 had the same ones. All ranks call it. */
 tx_status tx_job_share_warnings(tx_job *job);

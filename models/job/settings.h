@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The table of a run's options, in the names and with the defaults of transformers' Trainer and run_clm, and their
- * checks. */
+ * The table of a run's options, whose names and defaults are those of transformers' Trainer and run_clm, and the checks
+ * of the options. */
 #ifndef TX_JOB_SETTINGS_H
 #define TX_JOB_SETTINGS_H
 
@@ -11,19 +11,19 @@
 
 #include <stddef.h>
 
-/* Lists of options by their use (models/options/options.def). */
+/* Properties of options, one bit each (models/options/options.def). */
 typedef enum tx_job_trait {
     TX_NO_TRAIT = 0,
     TX_RECIPE = 1 << 0,     /* part of the description of a run that a checkpoint stores (tx_job_describe) */
     TX_DATA = 1 << 1,       /* decides which training data a step reads */
-    TX_SPLIT = 1 << 2,      /* decides which texts an evaluation takes from the training file */
-    TX_STORED = 1 << 3,     /* the checkpoint stores the thing itself, so the value of the earlier run holds */
+    TX_SPLIT = 1 << 2,      /* decides which texts of the training file are held out for evaluation */
+    TX_STORED = 1 << 3,     /* a checkpoint stores its effect, so the value of the earlier run is kept */
     TX_OWN = 1 << 4,        /* not inherited from the checkpoint's run */
     TX_RANK = 1 << 5,       /* may differ from rank to rank */
     TX_TRIAL = 1 << 6,      /* txsearch sets it for each trial */
     TX_CARD = 1 << 7,       /* shown on the model card */
     TX_ADAPTER = 1 << 8,    /* describes an adapter */
-    TX_EVALUATION = 1 << 9, /* asks for an evaluation or predictions */
+    TX_EVALUATION = 1 << 9, /* requests an evaluation or predictions */
     TX_TALK = 1 << 10,      /* only for conversations */
     TX_MASKED = 1 << 11,    /* only for masked language modelling */
     TX_ORDER = 1 << 12,     /* decides which rows of the data a step reads */
@@ -36,13 +36,13 @@ static inline uint32_t tx_job_traits(const tx_option *option)
     return tx_option_traits(&tx_job_table, option);
 }
 
-/* Where the value of an option is, by which its row is found: AT(zero_stage). */
+/* The offset of an option's value, by which tx_option_at finds its row: TX_JOB_AT(zero_stage). */
 #define TX_JOB_AT(member) offsetof(tx_job_settings, member)
 
 /* The name of an option, by its member. */
 #define TX_JOB_NAME(member) (tx_option_at(&tx_job_table, TX_JOB_AT(member))->name)
 
-/* A name as it is in the table: a name without an option does not compile. */
+/* The name of an option as a string. A name that no option has does not compile. */
 enum {
 #define OPTION(kind, type, name, ...) TX_JOB_HAS_##name,
 #include "models/options/options.def"
@@ -50,7 +50,7 @@ enum {
 };
 #define TX_JOB_SPELL(name) (&(#name)[0 * TX_JOB_HAS_##name])
 
-/* How two options go together (relations.def). */
+/* Relations between two options (relations.def). */
 typedef enum tx_job_relation_kind { TX_JOB_EXCLUDES, TX_JOB_NEEDS, TX_JOB_RIVAL } tx_job_relation_kind;
 
 typedef struct tx_job_relation {
@@ -60,27 +60,28 @@ typedef struct tx_job_relation {
 } tx_job_relation;
 
 const tx_job_relation *tx_job_relations(int32_t *count);
-/* Whether an option has another value than its default. */
+/* Whether the value of an option differs from its default. */
 bool tx_job_in_use(const tx_job_settings *set, const tx_option *option);
 /* Adds the relations that the settings break to a list of refusals. */
 void tx_job_check_relations(const tx_job_settings *set, char *text, size_t size);
 
 /* Gives a configuration the new adapter that the options describe. */
 tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config);
-/* The optimizer with its options. Fails where optim_args has what this one does not know. */
+/* Fills the options of the optimizer. TX_INVALID if optim_args has a setting that the optimizer does not have. */
 tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *options);
-/* Whether weights are pruned, and whether the options say well which (pruning.c). */
+/* Whether weights are pruned, and the check of the options of pruning (pruning.c). */
 bool tx_job_prunes(const tx_job_settings *set);
 tx_status tx_job_check_pruning(const tx_job_settings *set);
-/* What gradient_checkpointing says (NULL: not given): how, and the limit of auto:BYTES, 0 where it names none. */
+/* Reads the value of gradient_checkpointing, which is NULL if the option is not given. `limit` is the limit of
+ * auto:BYTES, or 0. */
 tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int64_t *limit);
-/* What the best evaluation of a task is best in; INVALID where it has no metric of that name. */
+/* The metric that selects the best evaluation. TX_INVALID if the task has no metric of the given name. */
 tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const tx_metric **metric);
-/* The task that task_name names; NULL: none is named. */
+/* The task of task_name, or NULL if none is named. */
 const tx_task *tx_job_named_task(const tx_job_settings *set);
-/* Whether a task of GLUE is named and no data are: then these are GLUE's own of that task, as run_glue has it. */
+/* Whether a GLUE task is named without data. The run then uses the GLUE dataset of that task, as run_glue does. */
 bool tx_job_takes_glue(const tx_job_settings *set);
-/* Refuses what contradicts itself or is missing. */
+/* Refuses options that contradict each other or are missing. */
 tx_status tx_job_check(const tx_job_settings *set);
 
 /* Options with their values, as training_args.json and the model card hold them; see tx_option_json. */
