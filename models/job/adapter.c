@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The adapter that a run trains, and the base model of it. */
+ * The adapter that a run trains, and its base model. */
 #include "models/job/inputs.h"
 
 #include "api/base/file.h"
@@ -23,7 +23,7 @@ tx_status tx_job_open_adapter(tx_job *j)
     return tx_lora_find_base(in->lora, in->adapter_folder, &in->model_folder);
 }
 
-/* Whether two lists are the same except for blanks. NULL is an empty list. */
+/* Whether two lists are the same except for spaces. NULL is an empty list. */
 static bool same_names(const char *a, const char *b)
 {
     a = a ? a : "";
@@ -36,7 +36,7 @@ static bool same_names(const char *a, const char *b)
     }
 }
 
-/* Gives an option the adapter's value. An option that was given must have the same one. */
+/* Sets an option to the adapter's value. If the option was given, it must have the same value. */
 static tx_status take_setting(tx_job *j, size_t at, const char *value)
 {
     const tx_option *option = tx_option_at(&tx_job_table, at);
@@ -47,7 +47,7 @@ static tx_status take_setting(tx_job *j, size_t at, const char *value)
         TX_THEN(status, tx_option_set_at(&j->options, at, value));
     char *kept = status || !value ? NULL : tx_option_text(&j->options, option);
     if (!status && asked && !(kept && same_names(given, kept)))
-        status = tx_fail(TX_INVALID, "--%s: the adapter in %s has another value, and keeps it: leave the option out",
+        status = tx_fail(TX_INVALID, "--%s: the adapter in %s has another value that cannot be changed: leave the option out",
                          option->name, j->inputs.adapter_folder);
     free(given);
     free(kept);
@@ -81,27 +81,27 @@ static tx_status check_resumed(const tx_job *j, const tx_lora *made)
     const char *checkpoint = j->inputs.checkpoint;
     if (!had)
         return tx_fail(TX_INVALID,
-                       "--lora_r: %s is of a run without an adapter; begin anew with --model_name_or_path %s",
+                       "--lora_r: %s is from a run without an adapter: start a new run with --model_name_or_path %s",
                        checkpoint, checkpoint);
     if (had->rank != made->rank || had->alpha != made->alpha || had->rank_stabilised != made->rank_stabilised ||
         had->dora != made->dora || !same_names(had->targets, made->targets) || !same_names(had->saved, made->saved))
         return tx_fail(TX_INVALID,
-                       "%s: the adapter has r %" PRId64 ", alpha %g, target modules %s%s%s%s%s: leave options "
-                       "that say other things out",
+                       "%s: the adapter has r %" PRId64 ", alpha %g, target modules %s%s%s%s%s: leave out options "
+                       "with other values",
                        checkpoint, had->rank, had->alpha, had->targets, had->saved ? ", modules to save " : "",
                        had->saved ? had->saved : "", had->rank_stabilised ? ", rsLoRA" : "", had->dora ? ", DoRA" : "");
     return TX_OK;
 }
 
-/* Modules as given, else those of the adapter that exists (or NULL), else those that peft takes for the architecture.
- */
+/* The settings of the adapter. Modules are those of the options, else those of the existing adapter `had` (or NULL),
+ * else peft's default for the architecture. */
 static tx_status settings_of(const tx_job_settings *set, const tx_config *config, const tx_lora *had, tx_lora *lora)
 {
     const tx_architecture *row = config->architecture;
     const char *targets = set->lora_targets ? set->lora_targets : row->lora_targets;
     const char *saved = set->lora_saved ? set->lora_saved : had ? had->saved : row->lora_saved;
     if (!targets)
-        return tx_fail(TX_INVALID, "--lora_target_modules is missing: which modules of a %s?", row->type);
+        return tx_fail(TX_INVALID, "--lora_target_modules is missing: name the modules of a %s to adapt", row->type);
     *lora = (tx_lora){.rank = set->lora_rank,
                       .alpha = set->lora_alpha,
                       .dropout = set->lora_dropout,
@@ -122,7 +122,7 @@ tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config)
     return tx_lora_copy(&made, &config->lora);
 }
 
-/* Without an adapter its other options have no effect. */
+/* Refuses options of an adapter without --lora_r. */
 static tx_status check_unused(const tx_job_settings *set)
 {
     for (int32_t i = 0; i < tx_job_table.count; i++)
@@ -139,32 +139,32 @@ tx_status tx_job_choose_adapter(tx_job *j)
     if (in->lora && !in->checkpoint)
         TX_TRY(take_settings(j, in->lora));
     if (!j->set.lora_rank && j->set.use_peft)
-        return tx_fail(TX_INVALID, "--use_peft needs --lora_r: of which rank? TRL's default is 16");
+        return tx_fail(TX_INVALID, "--use_peft needs --lora_r, the rank of the adapter; TRL's default is 16");
     if (!j->set.lora_rank)
         TX_TRY(check_unused(&j->set));
     if (!j->set.lora_rank)
-        return j->set.load_in_4bit ? tx_fail(TX_INVALID, "--load_in_4bit needs --lora_r: what is stored in 4 bits does "
-                                                         "not learn, an adapter beside it does")
+        return j->set.load_in_4bit ? tx_fail(TX_INVALID, "--load_in_4bit needs --lora_r: 4-bit weights are frozen, only "
+                                                         "an adapter of them can be trained")
                                    : TX_OK;
     if (!in->model_folder && !j->set.dry_run)
-        return tx_fail(TX_INVALID, "--lora_r needs --model_name_or_path: an adapter of which model?");
+        return tx_fail(TX_INVALID, "--lora_r needs --model_name_or_path, the model to adapt");
     TX_TRY(settings_of(&j->set, in->config, in->lora, &made));
     if (in->checkpoint)
         TX_TRY(check_resumed(j, &made));
     made.base = in->lora ? in->lora->base : (char *)(uintptr_t)j->set.model;
     if (!in->lora && made.base && tx_file_exists(made.base) && realpath(made.base, path))
-        made.base = path; /* wherever the next run is started */
+        made.base = path; /* absolute: a later run may start in another folder */
     const size_t length = made.base ? strlen(made.base) : 0;
     if (tx_utf8_prefix(made.base, length) < length)
         return tx_fail(TX_INVALID,
-                       "--model_name_or_path: the path of %s is not UTF-8, as adapter_config.json, which "
-                       "names it, must be: rename its folders",
+                       "--model_name_or_path: the path of %s is not UTF-8, so adapter_config.json cannot contain it: "
+                       "rename its folders",
                        j->set.model);
     TX_TRY(tx_lora_check(&made, in->config));
     if (j->set.load_in_4bit && made.dora)
         return tx_fail(TX_UNSUPPORTED,
-                       "--load_in_4bit: DoRA adds to the weights themselves, which have to be in 16 bits or "
-                       "more for it: leave --use_dora out");
+                       "--load_in_4bit: DoRA adds to the weights, which must have 16 bits or more for it: leave "
+                       "--use_dora out");
     if (j->set.load_in_4bit)
         in->config->packed = j->set.double_quant ? TX_NF4_DOUBLE : TX_NF4;
     return tx_lora_copy(&made, &in->config->lora);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What would make a run fit that does not: options that take less memory, each tried by planning the run with it. */
+ * Finds options with which a run that does not fit would fit: plans the run with each option that saves memory. */
 #include "models/job/plans.h"
 
 #include "models/arch/lora.h"
@@ -11,16 +11,16 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Room for the options of one remedy. */
+/* Size of the text with the options of one remedy. */
 #define WORDS 120
-/* Rank of an adapter that is proposed, which is peft's. */
+/* Rank of a proposed adapter, peft's default. */
 #define ADAPTER_RANK 8
 
-/* Changes the options so that less memory is taken, and tells them as a command line has them; false where that is
- * done already or would not help. */
+/* Changes the options so that the run uses less memory, and writes them as on a command line. False if they are already
+ * set or would not help. */
 typedef bool remedy(tx_job *j, char words[WORDS]);
 
-/* The rows of a step stay. */
+/* Keeps the rows of a step. */
 static bool halve_batch(tx_job *j, char words[WORDS])
 {
     tx_job_settings *set = &j->set;
@@ -76,9 +76,9 @@ static bool shrink_states(tx_job *j, char words[WORDS])
     return tx_option_set_at(&j->options, TX_JOB_AT(optim), "adamw_8bit") == TX_OK;
 }
 
-/* Where memory is to be had outside the device's: a file where the user has named a folder, or the host's, which is the
- * device's where one rank computes there. The same answer on all ranks, which plan together. */
-static tx_offload_place place_away(const tx_job *j)
+/* The place to offload to: a file if the user gave nvme_path, else host memory. None if the run is a single rank on the
+ * cpu, whose memory is host memory. All ranks get the same answer, since they plan together. */
+static tx_offload_place offload_target(const tx_job *j)
 {
     const bool in_host = j->comm->size == 1 && tx_job_in_host(j);
     return j->set.nvme_path ? TX_OFFLOAD_FILE : in_host ? TX_OFFLOAD_NONE : TX_OFFLOAD_HOST;
@@ -96,7 +96,7 @@ static bool offload(int32_t *place, tx_offload_place to, const char *option, cha
 static bool offload_states(tx_job *j, char words[WORDS])
 {
     return !j->tensor && !j->expert &&
-           offload(&j->set.offload_optimizer, place_away(j), TX_JOB_NAME(offload_optimizer), words);
+           offload(&j->set.offload_optimizer, offload_target(j), TX_JOB_NAME(offload_optimizer), words);
 }
 
 static bool offload_activations(tx_job *j, char words[WORDS])
@@ -108,11 +108,11 @@ static bool offload_activations(tx_job *j, char words[WORDS])
     return true;
 }
 
-/* Whole weights that ranks exchange stay. */
+/* In ZeRO stages 1 and 2 ranks exchange whole weights, which are not offloaded. */
 static bool offload_params(tx_job *j, char words[WORDS])
 {
     const bool exchanged = j->sums->size > 1 && j->zero_stage > 0 && j->zero_stage < 3 && !j->inputs.config->lora;
-    return !exchanged && offload(&j->set.offload_param, place_away(j), TX_JOB_NAME(offload_param), words);
+    return !exchanged && offload(&j->set.offload_param, offload_target(j), TX_JOB_NAME(offload_param), words);
 }
 
 static bool spread(tx_job *j, int32_t stage, char words[WORDS])
@@ -134,7 +134,7 @@ static bool spread_weights(tx_job *j, char words[WORDS])
     return spread(j, 3, words);
 }
 
-/* Only of a model that is there already: an adapter of new weights would learn nothing. */
+/* Only for an existing model: an adapter of new random weights is useless. */
 static bool adapt(tx_job *j, char words[WORDS])
 {
     const tx_job_inputs *in = &j->inputs;
@@ -150,7 +150,7 @@ static bool adapt(tx_job *j, char words[WORDS])
     return true;
 }
 
-/* With an adapter, given or taken. */
+/* Stores the base in 4 bits, and adds an adapter if the run has none. */
 static bool pack(tx_job *j, char words[WORDS])
 {
     tx_config *config = j->inputs.config;
@@ -167,20 +167,21 @@ static bool pack(tx_job *j, char words[WORDS])
     return true;
 }
 
-/* The first that follow each other may be taken several times. */
+/* The first REPEATED remedies may be applied several times. */
 static remedy *const remedies[] = {
     halve_batch,         halve_eval_batch, checkpoint,     compute_in_half, shrink_states, offload_states,
     offload_activations, spread_states,    spread_weights, offload_params,  adapt,         pack};
 enum { REMEDIES = sizeof remedies / sizeof remedies[0], REPEATED = 2 };
 
-/* Whether the run fits by the options as they are. */
+/* Whether the run fits with the current options. */
 static tx_status try_now(tx_job *j, int64_t scratch, bool *fits, int64_t *planned)
 {
     tx_fit fit;
     const tx_status status = tx_job_forecast_fit(j, scratch, &fit);
     *fits = !status && fit.planned <= fit.limit;
     *planned = status ? 0 : fit.planned;
-    const bool unfit = j->set.load_in_4bit && (status == TX_INVALID || status == TX_UNSUPPORTED); /* rows for 4 bits */
+    /* Some matrices have rows that cannot be stored in 4 bits. */
+    const bool unfit = j->set.load_in_4bit && (status == TX_INVALID || status == TX_UNSUPPORTED);
     return status == TX_MEMORY || unfit ? TX_OK : status;
 }
 
@@ -189,8 +190,8 @@ static void add(char *text, size_t size, const char *words, int64_t planned)
     tx_list_add(text, size, ", or ", "%s%s (%.2f GiB)", *text ? "" : "it would with ", words, tx_gib(planned));
 }
 
-/* One remedy alone, again and again where that takes less each time. */
-static tx_status try_alone(tx_job *j, int which, int64_t scratch, char *text, size_t size)
+/* Tries a single remedy, several times if it may be repeated. */
+static tx_status try_single(tx_job *j, int which, int64_t scratch, char *text, size_t size)
 {
     char words[WORDS] = "";
     bool fits = false;
@@ -206,7 +207,7 @@ static tx_status try_alone(tx_job *j, int which, int64_t scratch, char *text, si
     return status;
 }
 
-/* One after the other until it fits. */
+/* Applies one remedy after the other until the run fits. */
 static tx_status try_together(tx_job *j, int64_t scratch, char *text, size_t size)
 {
     char all[REMEDIES][WORDS] = {""}, words[REMEDIES * (WORDS + 1)] = "";
@@ -227,8 +228,8 @@ static tx_status try_together(tx_job *j, int64_t scratch, char *text, size_t siz
     else if (!status)
         snprintf(text, size,
                  "smaller batches, gradient checkpointing, bf16, 8-bit AdamW, offload%s and ZeRO together are not "
-                 "enough: take a smaller model, or --zero_stage 3 over ranks on other devices",
-                 j->inputs.config->packed != TX_F32 ? ", an adapter of a base in 4 bits" : "");
+                 "enough: use a smaller model, or --zero_stage 3 with more ranks on other devices",
+                 j->inputs.config->packed != TX_F32 ? ", an adapter of a 4-bit base" : "");
     return status;
 }
 
@@ -242,7 +243,7 @@ tx_status tx_job_advise(tx_job *j, int64_t scratch, char *text, size_t size)
     tx_status status = TX_OK;
     *text = '\0';
     for (int i = 0; i < REMEDIES && !status; i++) {
-        status = try_alone(j, i, scratch, text, size);
+        status = try_single(j, i, scratch, text, size);
         j->set = set;
         j->zero_stage = stage;
         if (config->lora != lora)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What all ranks must have in common before they train together: the first difference ends the run, and is named. Ranks
- * that differ would wait for each other in different places, or train different models. */
+ * Checks that all ranks have the same program, options, inputs and run. The first difference ends the run with a
+ * message. Without the check, ranks could deadlock in different collectives or train different models. */
 #include "models/job/ranks.h"
 
 #include "api/base/build_id.h"
@@ -15,13 +15,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FAILED = 1 }; /* how a process ends that has no memory for its options */
+enum { FAILED = 1 }; /* exit status of a process that has no memory for its options */
 
 typedef struct fact {
     char name[48], value[80];
 } fact;
 
-/* A long value is compared by its hash. */
+/* Makes the fact of a JSON value. A long value is replaced by its beginning and a hash. */
 static tx_status make_fact(const char *name, const tx_json *value, fact *made)
 {
     const char *string;
@@ -58,8 +58,8 @@ static tx_status compare(tx_comm *comm, const fact *facts, int32_t count)
     return status;
 }
 
-/* Compares the members of an object, except `left_out`, which may be NULL. Another version may have another number of
- * them, so the number is compared first. */
+/* Compares the members of an object, except `left_out`, which may be NULL. The number of members is compared first,
+ * since another version of TX may have another number. */
 static tx_status agree(tx_comm *comm, const tx_json *json, const char *left_out)
 {
     fact counted = {.name = "number of facts"}, *facts = calloc(tx_json_size(json) + 1, sizeof *facts);
@@ -86,7 +86,7 @@ static tx_status compare_endings(tx_comm *comm, int ending)
         if (all[r] != TX_JOB_RUNS)
             status = tx_fail(TX_INVALID,
                              "rank %" PRId32 " on %s ends with status %" PRId32
-                             " when it has read its options: start all ranks with the same",
+                             " after reading its options: start all ranks with the same options",
                              r, comm->ranks[r].name, all[r]);
     free(all);
     return status;

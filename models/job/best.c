@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The best weights, what a run lacks at its end, and whether it had ended before. */
+ * The best checkpoint, the failures that a run reports at its end, and runs that were complete before. */
 #include "models/job/results.h"
 
 #include "api/base/file.h"
@@ -31,11 +31,13 @@ void tx_job_find_best(const tx_job *j)
     if (!tx_is_folder(best))
         tx_reporter_print(
             &j->report,
-            "%.400s: the best checkpoint so far is not there; it is missed at the end unless a better one comes", best);
+            "%.400s: the best checkpoint so far is missing; the run will fail at its end unless a later evaluation "
+            "is better",
+            best);
     free(best);
 }
 
-/* Whether the member is in both objects and differs. */
+/* Whether both objects have the member and its values differ. */
 static bool has_changed(const tx_json *then, const tx_json *now, const char *key)
 {
     const char *before = NULL, *after = NULL;
@@ -76,11 +78,11 @@ static void tell_best(const tx_job *j, const char *best)
     if (tx_checkpoint_step(best) == state->best_step)
         tx_job_note(j, "best    %s: %s %.4f", best, metric, state->best);
     else
-        tx_job_note(j, "best    %s, of those that were saved; step %" PRId64 " had %s %.4f and was not", best,
+        tx_job_note(j, "best    %s among the saved ones; step %" PRId64 " had %s %.4f but was not saved", best,
                     state->best_step, metric, state->best);
 }
 
-/* An evaluation that is not a number is never the best. */
+/* Reports that there is no best evaluation. An evaluation whose metric is NaN is never the best. */
 static void lack_best(tx_job *j)
 {
     const char *option = j->set.load_best ? TX_JOB_NAME(load_best) : "save_strategy best";
@@ -93,11 +95,11 @@ static void lack_best(tx_job *j)
     if (count)
         tx_job_note_missing(j,
                             "%s: there is no best evaluation: %s was not a number in %" PRId64 " of %" PRId64
-                            " evaluation%s; the last weights are kept",
+                            " evaluation%s; the run keeps the last weights",
                             option, j->inputs.metric->name, count, count, tx_s(count));
     else
-        tx_job_note_missing(j, "%s: there is no best evaluation: none was made after a step; the last weights are kept",
-                            option);
+        tx_job_note_missing(
+            j, "%s: there is no best evaluation: none was made after a step; the run keeps the last weights", option);
 }
 
 tx_status tx_job_load_best(tx_job *j)
@@ -112,12 +114,13 @@ tx_status tx_job_load_best(tx_job *j)
     if (!status && replaced)
         tell_best(j, load.folder);
     else if (!status)
-        tx_job_note_missing(j, "the best checkpoint cannot be loaded, the last weights are kept: %.500s", tx_error());
+        tx_job_note_missing(j, "cannot load the best checkpoint, so the run keeps the last weights: %.500s",
+                            tx_error());
     free(load.folder);
     return status;
 }
 
-/* ---- Runs that had ended ------------------------------------------------------------------------------------ */
+/* ---- Runs that were complete before ------------------------------------------------------------------------- */
 
 bool tx_job_is_over(const tx_job *j)
 {

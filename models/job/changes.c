@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What differs from the run that a checkpoint is of, in words. */
+ * Compares the options and data of this run with those of the checkpoint's run, and describes the differences. */
 #include "models/job/inputs.h"
 
 #include "api/base/file.h"
@@ -15,7 +15,8 @@ tx_status tx_job_read_arguments(const char *folder, tx_json **json)
     return tx_json_read(TX_PATH(folder, TX_JOB_ARGUMENTS), limit, json);
 }
 
-/* Whether a member of tx_job_describe decides which data a step reads, and is no digest that options explain. */
+/* Whether a different value of a member of tx_job_describe is refused: it changes which rows a step reads, or the base
+ * or teacher model. The digests of the data are handled by explain_data. */
 static bool is_decisive(const char *name)
 {
     static const char *const computed[] = {"global_batch", "base_model", "teacher_model"};
@@ -26,21 +27,21 @@ static bool is_decisive(const char *name)
     return option && (tx_job_traits(option) & TX_ORDER);
 }
 
-/* Clauses with ", " between. */
+/* Clauses, separated by ", ". */
 typedef struct clauses {
     char text[1024];
 } clauses;
 
 #define ADD(c, ...) tx_list_add((c)->text, sizeof(c)->text, ", ", __VA_ARGS__)
 
-/* The member as text; the caller frees. NULL: there is none, or no memory. */
+/* The member as text, which the caller frees. NULL if there is none, or if out of memory. */
 static char *text_of(const tx_json *object, const char *key)
 {
     const tx_json *member = object ? tx_json_find(object, key) : NULL;
     return member ? tx_json_text(member, TX_JSON_LINE) : NULL;
 }
 
-/* Adds the member where it is in both objects and differs; whether it does. */
+/* Adds a clause if both objects have the member and its values differ. Returns whether they do. */
 static bool add_change(clauses *c, const tx_json *then, const tx_json *now, const char *key)
 {
     char *before = text_of(then, key), *after = text_of(now, key);
@@ -54,7 +55,7 @@ static bool add_change(clauses *c, const tx_json *then, const tx_json *now, cons
     return differs;
 }
 
-/* Adds the options that have a trait and differ; whether there are any. */
+/* Adds the options with a trait whose values differ. Returns whether there are any. */
 static bool add_changes(clauses *c, const tx_json *then, const tx_json *now, tx_job_trait trait)
 {
     bool any = false;
@@ -64,18 +65,19 @@ static bool add_changes(clauses *c, const tx_json *then, const tx_json *now, tx_
     return any;
 }
 
-/* Why the training data, or the tokenizer, are not those of the checkpoint's run; `then` and `now` are options. */
+/* Adds the reason why the training data, or the tokenizer, are not those of the checkpoint's run. `then` and `now` are
+ * options. */
 static void explain_data(const tx_job *j, const tx_json *then, const tx_json *now, clauses *c)
 {
     const bool options = add_changes(c, then, now, TX_DATA), split = add_changes(c, then, now, TX_SPLIT);
     if (split)
-        ADD(c, "and without a validation_file an evaluation takes the first texts of the training file, which shifts "
-               "its blocks");
+        ADD(c, "and without a validation_file the first texts of the training file are held out for evaluation, which "
+               "shifts its blocks");
     else if (!options)
-        ADD(c, "%s, or its tokenizer, has changed since, under the same name", j->inputs.train_path);
+        ADD(c, "the contents of %s, or its tokenizer, have changed", j->inputs.train_path);
 }
 
-/* Adds options that differ from those of the checkpoint's run, and do not count. */
+/* Adds given options that have no effect because the checkpoint stores their result. */
 static void add_kept(const tx_job *j, const tx_json *then, const tx_json *now, clauses *c)
 {
     for (int32_t i = 0; i < tx_job_table.count; i++) {
@@ -105,17 +107,18 @@ tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
     tx_json_free(now);
     if (*refused.text)
         return tx_fail(TX_INVALID,
-                       "%s cannot go on where it stopped, for its steps would read other data: %s; give the same, or "
-                       "begin anew with --model_name_or_path %s",
+                       "cannot resume from %s, because the steps would read other data: %s; give the same options, or "
+                       "start a new run with --model_name_or_path %s",
                        j->inputs.checkpoint, refused.text, j->inputs.checkpoint);
     if (*told.text)
-        tx_reporter_print(&j->report, "the run goes on with other options than before: %s", told.text);
+        tx_reporter_print(&j->report, "the run resumes with different options: %s", told.text);
     if (*kept.text)
-        tx_reporter_print(&j->report, "these options are those of the checkpoint, whatever is given: %s", kept.text);
+        tx_reporter_print(&j->report, "the checkpoint decides these options, so the given values have no effect: %s",
+                          kept.text);
     return TX_OK;
 }
 
-/* ---- Another checkpoint than the newest ---------------------------------------------------------------- */
+/* ---- A checkpoint that is not the newest --------------------------------------------------------------- */
 
 tx_status tx_job_check_inherited(const tx_job *j, const char *from, const tx_option_marks *left_out)
 {
@@ -134,8 +137,8 @@ tx_status tx_job_check_inherited(const tx_job *j, const char *from, const tx_opt
     }
     if (!status && *c.text)
         status = tx_fail(TX_INVALID,
-                         "%s is damaged, and %s, which is whole, is of a run with other options (%s): name that one in "
-                         "--resume_from_checkpoint",
+                         "%s is damaged, and the intact %s is from a run with other options (%s): to use it, give it "
+                         "as --resume_from_checkpoint",
                          from, chosen, c.text);
     tx_json_free(taken);
     tx_json_free(right);

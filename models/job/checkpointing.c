@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a run's backward pass computes again: as the option says, or as little as meets a limit. */
+ * Gradient checkpointing: reads the option, and searches for the least recomputation that meets a memory limit. */
 #include "models/job/plans.h"
 
 #include "models/options/bytes.h"
@@ -27,7 +27,7 @@ tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int
         return tx_fail(
             TX_INVALID,
             "--gradient_checkpointing %.40s: must be true, false, a number of segments, auto, or auto: with an "
-            "amount of memory, as in auto:2GiB",
+            "amount of memory, for example auto:2GiB",
             text);
     else if (tx_read_bytes(text + 5, limit))
         return tx_fail_in(TX_INVALID, "--gradient_checkpointing %.40s", text);
@@ -40,11 +40,12 @@ typedef struct search {
     tx_job *job;
     tx_trainer_options *trainer;
     int64_t limit, scratch;
-    int64_t planned; /* by the rank that is furthest above its limit, in what was looked at last */
+    int64_t planned; /* the most bytes that a rank plans, in the last try */
 } search;
 
-/* What is computed again at a step of the search, where 0 is nothing: norms and activations first, block by block, then
- * whole blocks; from the front, since the last block's activations are the first to be needed again. */
+/* The recomputation at a step of the search. Step 0 recomputes nothing. Further steps recompute norms and activation
+ * functions block by block, then whole blocks. They start at the first block, since the backward pass needs the last
+ * block's activations first. */
 static tx_checkpointing effort(const search *s, int32_t step)
 {
     const int32_t blocks = (int32_t)s->job->inputs.config->layers;
@@ -53,7 +54,7 @@ static tx_checkpointing effort(const search *s, int32_t step)
                               .cheap = step > blocks ? blocks : step};
 }
 
-/* Whether that meets the limit, on all ranks. */
+/* Whether a step of the search meets the limit on all ranks. */
 static tx_status try_effort(search *s, int32_t step, bool *meets)
 {
     tx_comm *comm = s->job->comm;
@@ -82,12 +83,11 @@ static tx_status find_least(search *s, int32_t *step)
     }
     status = try_effort(s, high, &meets);
     if (!status && !meets)
-        status =
-            tx_fail(TX_MEMORY,
-                    "--gradient_checkpointing auto: the limit is %" PRId64 " bytes (%.2f GiB), and with all blocks "
-                    "computed again %" PRId64 " (%.2f GiB) are planned",
-                    s->limit, tx_gib(s->limit), s->planned, tx_gib(s->planned));
-    while (!status && high - low > 1) { /* the one at `high` has been seen to meet the limit */
+        status = tx_fail(TX_MEMORY,
+                         "--gradient_checkpointing auto: the limit is %" PRId64 " bytes (%.2f GiB), but %" PRId64
+                         " (%.2f GiB) are planned even if all blocks are recomputed",
+                         s->limit, tx_gib(s->limit), s->planned, tx_gib(s->planned));
+    while (!status && high - low > 1) { /* step `high` meets the limit */
         const int32_t middle = low + (high - low) / 2;
         status = try_effort(s, middle, &meets);
         *(meets ? &high : &low) = middle;
@@ -105,7 +105,7 @@ tx_status tx_job_choose_checkpointing(tx_job *j, tx_trainer_options *trainer, in
     return status;
 }
 
-/* ---- Telling ------------------------------------------------------------------------------------------------ */
+/* ---- Notes -------------------------------------------------------------------------------------------------- */
 
 static int32_t least(int64_t a, int64_t b)
 {
@@ -126,9 +126,9 @@ void tx_job_note_checkpointing(const tx_job *j)
         snprintf(more, sizeof more, ", and norms and activations of %" PRId32, cheap - whole);
     if (whole || cheap)
         tx_job_note(j,
-                    "again   the backward pass computes %" PRId32 " of %" PRId64 " segment%s again%s: %.1f %% more "
+                    "again   the backward pass recomputes %" PRId32 " of %" PRId64 " segment%s%s: %.1f %% more "
                     "operations a step",
                     whole, segments, tx_s(segments), more, 100.0 * again / step);
     else if (j->set.checkpointing)
-        tx_job_note(j, "again   the backward pass computes nothing again");
+        tx_job_note(j, "again   the backward pass recomputes nothing");
 }

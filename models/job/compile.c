@@ -15,7 +15,7 @@ static tx_status refuse(tx_job *j, const char *why, int64_t scratch)
     return tx_fail(TX_MEMORY, "the run does not fit: %s; %s", why, advice);
 }
 
-/* A single tensor was too large, as the last message says. */
+/* Refuses a run with a tensor that is too large. The last message names the tensor. */
 static tx_status refuse_tensor(tx_job *j)
 {
     char why[512];
@@ -55,8 +55,8 @@ static tx_status compile(tx_job *j)
     return TX_OK;
 }
 
-/* A run that does not fit is refused before its kernels are built, which may take minutes. Only their scratch memory is
- * not known then. */
+/* Refuses a run that does not fit before its kernels are built, which may take minutes. Only the scratch memory of the
+ * kernels is not known yet. */
 static tx_status foresee_and_compile(tx_job *j)
 {
     tx_fit fit;
@@ -90,8 +90,8 @@ tx_status tx_job_compile_to_fit(tx_job *j)
             status = try_batch(j, batch / part, times * part);
     if (!status && j->set.batch < batch)
         tx_job_note(j,
-                    "batch   %" PRId64 " rows of a device do not fit in memory: %" PRId64 " do, with %" PRId64
-                    " micro-batches in place of %" PRId64,
+                    "batch   %" PRId64 " rows on a device do not fit in memory: %" PRId64 " do, with %" PRId64
+                    " micro-batches instead of %" PRId64,
                     batch, j->set.batch, j->set.accumulation, times);
-    return status == TX_MEMORY ? tx_fail_in(status, "--auto_find_batch_size: with one row of a device") : status;
+    return status == TX_MEMORY ? tx_fail_in(status, "--auto_find_batch_size: with one row on a device") : status;
 }

@@ -98,7 +98,7 @@ never()
         --config_name "$work/bert" --max_seq_length 32 --threads 1 --max_steps 8 --eval_strategy steps --eval_steps 2 \
         --metric_for_best_model pearson --output_dir never --overwrite_output_dir "$@"
 }
-never 1 "eval_pearson was not a number in 4 of 4 evaluations; the last weights are kept" --save_steps 2 --load_best_model_at_end
+never 1 "eval_pearson was not a number in 4 of 4 evaluations; the run keeps the last weights" --save_steps 2 --load_best_model_at_end
 ends_with never/checkpoint-8/model.safetensors never
 ended never 8
 never 1 "save_strategy best: there is no best evaluation" --save_strategy best

@@ -125,14 +125,14 @@ outcome 1 "train_file was \"$work/text\" and is \"$work/text2\" now" "$bin/txtra
     --train_file "$work/text2" --output_dir "$work/r"
 outcome 1 "eval_strategy was \"no\" and is \"epoch\" now" "$bin/txtrain" --resume_from_checkpoint "$from" \
     --eval_strategy epoch --save_strategy epoch --output_dir "$work/r"
-says "takes the first texts of the training file"
+says "the first texts of the training file are held out"
 outcome 1 "a step had 2 blocks and has 6 now" "$bin/txtrain" --resume_from_checkpoint "$from" \
     --gradient_accumulation_steps 3 --output_dir "$work/r"
 cp "$work/text" "$work/kept"
 cat "$work/text2" >> "$work/text"
-outcome 1 "has changed since, under the same name" "$bin/txtrain" --resume_from_checkpoint "$from" --output_dir "$work/r"
+outcome 1 "or its tokenizer, have changed" "$bin/txtrain" --resume_from_checkpoint "$from" --output_dir "$work/r"
 mv "$work/kept" "$work/text"
-outcome 0 "other options than before: learning_rate was 5e-5 and is 0.0001 now, weight_decay was 0.0 and is 0.5 now" \
+outcome 0 "the run resumes with different options: learning_rate was 5e-5 and is 0.0001 now, weight_decay was 0.0 and is 0.5 now" \
     "$bin/txtrain" --resume_from_checkpoint "$from" --learning_rate 1e-4 --weight_decay 0.5 --output_dir "$work/told"
 
 # The newest by name is damaged: options are those of the one that is whole, or the run says what to do.
@@ -144,7 +144,7 @@ cp -r "$work/whole" "$work/damaged"
 printf 'x' >> "$work/damaged/checkpoint-6/model.safetensors"
 sed -i 's/"learning_rate": 5e-0*5/"learning_rate": 0.25/' "$work/damaged/checkpoint-6/training_args.json"
 outcome 1 "learning_rate was 0.25 and is 5e-5 now" "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/damaged"
-says "name that one"
+says "to use it, give it"
 
 # ---- what a model came with --------------------------------------------------------------------------------
 echo '{"do_sample": true, "temperature": 0.7}' > "$work/model/generation_config.json"

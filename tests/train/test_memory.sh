@@ -62,7 +62,7 @@ wide=n_layer=12,n_embd=1024,n_head=16,n_positions=64
 huge=n_layer=100,n_embd=8192,n_head=64,n_positions=16
 batch="--per_device_train_batch_size 1048576"
 
-refuse "take a smaller model" train $huge
+refuse "use a smaller model" train $huge
 # shellcheck disable=SC2086
 refuse "it would with --per_device_train_batch_size " train $small $batch
 refuse "--per_device_eval_batch_size " train $small --do_eval --per_device_eval_batch_size 1048576
@@ -76,14 +76,14 @@ if [ -n "$opencl" ] && "$bin/txtrain" --list-devices | grep -q "^opencl"; then
     refuse "it would with --per_device_train_batch_size " env TX_OCL_LIMITS=allocation=1/4,align=4096 "$bin/txtrain" \
         --train_file "$work/text" --output_dir "$work/o" --config_overrides $small --block_size 16 --device opencl \
         --per_device_train_batch_size 1048576
-    refuse "take a smaller model" train n_layer=48,n_embd=4096,n_head=64,n_positions=16 --device opencl
+    refuse "use a smaller model" train n_layer=48,n_embd=4096,n_head=64,n_positions=16 --device opencl
 else
     opencl=
 fi
 if [ -n "$launcher" ]; then
     for device in cpu $opencl; do
         # shellcheck disable=SC2086
-        refuse "take a smaller model" ranks timeout -s KILL 600 "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" --output_dir "$work/o" \
+        refuse "use a smaller model" ranks timeout -s KILL 600 "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" --output_dir "$work/o" \
             --config_overrides n_layer=48,n_embd=4096,n_head=64,n_positions=16 --block_size 16 --device $device
     done
 fi
@@ -126,7 +126,7 @@ if [ -n "$group" ]; then
     shaped 3
     refuse "it would with --lora_r 8 (" of model_name_or_path
     grep -q "or --lora_r 8 --load_in_4bit (" "$work/err" || fail "no advice to take 4 bits"
-    refuse "take a smaller model" of config_name
+    refuse "use a smaller model" of config_name
     grep -q "lora_r" "$work/err" && fail "an adapter of new weights is advised"
     shaped 8
     refuse "it would with --lora_r 8 --load_in_4bit (" of model_name_or_path

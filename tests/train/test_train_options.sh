@@ -121,7 +121,7 @@ says() { grep -qF -- "$*" "$work/out" "$work/err"; }
 # As many rows in a step as before, and half as many micro-batches would be too many.
 finds_a_batch()
 {
-    set -- $(sed -n 's/^batch   1048576 rows .*memory: \([0-9]*\) do, with \([0-9]*\) micro-batches in place of 3$/\1 \2/p' "$work/out")
+    set -- $(sed -n 's/^batch   1048576 rows .*memory: \([0-9]*\) do, with \([0-9]*\) micro-batches instead of 3$/\1 \2/p' "$work/out")
     [ $# -eq 2 ] && [ $(($1 * $2)) -eq $((1048576 * 3)) ] && [ "$1" -lt 1048576 ]
 }
 # Options of methods that the run has not are named, each with its reason.
@@ -140,13 +140,13 @@ tells_other_scales()
 {
     "$bin/txtrain" --resume_from_checkpoint "$work/r/checkpoint-3" --output_dir "$work/r/on" --init_scale 32 --growth_interval 9 \
         > "$work/out" 2> "$work/err" && says growth_interval was 2000 and is 9 now &&
-        says those of the checkpoint, whatever is given: init_scale was 64.0 and is 32.0 now &&
+        says the given values have no effect: init_scale was 64.0 and is 32.0 now &&
         grep -q '"loss_scale":.64' "$work/r/on/log.jsonl"
 }
 grouping_changes_nothing() { says group_by_length: rows are all of one length && weights_kept; }
 # The last sample is the longest of three.
 begins_with_the_longest() { [ "$(grep -c ' 2$' "$work/lengths") $(sed -n '1p;4p' "$work/lengths" | tr '\n' ' ')" = "2 0 2 1 2 " ]; }
-computes_again() { says computes 1 of 1 segment again && weights_kept; }
+computes_again() { says recomputes 1 of 1 segment && weights_kept; }
 weights_kept() { ! differs model.safetensors; }
 # The same training; evaluations give other numbers, within 0.1 %.
 evaluates_otherwise()
