@@ -47,7 +47,8 @@ static tx_status take_setting(tx_job *j, size_t at, const char *value)
         TX_THEN(status, tx_option_set_at(&j->options, at, value));
     char *kept = status || !value ? NULL : tx_option_text(&j->options, option);
     if (!status && asked && !(kept && same_names(given, kept)))
-        status = tx_fail(TX_INVALID, "--%s: the adapter in %s has another value that cannot be changed: leave the option out",
+        status = tx_fail(TX_INVALID,
+                         "--%s: the adapter in %s has another value that cannot be changed: leave the option out",
                          option->name, j->inputs.adapter_folder);
     free(given);
     free(kept);
@@ -143,9 +144,10 @@ tx_status tx_job_choose_adapter(tx_job *j)
     if (!j->set.lora_rank)
         TX_TRY(check_unused(&j->set));
     if (!j->set.lora_rank)
-        return j->set.load_in_4bit ? tx_fail(TX_INVALID, "--load_in_4bit needs --lora_r: 4-bit weights are frozen, only "
-                                                         "an adapter of them can be trained")
-                                   : TX_OK;
+        return j->set.load_in_4bit
+                   ? tx_fail(TX_INVALID, "--load_in_4bit needs --lora_r: 4-bit weights are frozen, only "
+                                         "an adapter of them can be trained")
+                   : TX_OK;
     if (!in->model_folder && !j->set.dry_run)
         return tx_fail(TX_INVALID, "--lora_r needs --model_name_or_path, the model to adapt");
     TX_TRY(settings_of(&j->set, in->config, in->lora, &made));

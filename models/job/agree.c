@@ -75,7 +75,7 @@ static tx_status agree(tx_comm *comm, const tx_json *json, const char *left_out)
     return status;
 }
 
-/* ---- Options ------------------------------------------------------------------------------------------------------ */
+/* ---- Options --------------------------------------------------------------------------------------------------- */
 
 static tx_status compare_endings(tx_comm *comm, int ending)
 {
@@ -107,7 +107,7 @@ tx_status tx_job_agree_on_options(tx_job *j, int ending)
     return status;
 }
 
-/* ---- Inputs -------------------------------------------------------------------------------------------------------- */
+/* ---- Inputs ----------------------------------------------------------------------------------------------------- */
 
 /* The checkpoint to resume from: its name, its step, and its manifest, which holds the digests of all its files. */
 static tx_status add_checkpoint(tx_json *facts, const tx_job_inputs *in)

@@ -1,26 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Configurations of others as options of TX's own: --deepspeed, --fsdp with --fsdp_config. What they set counts as
- * given; where the command line gives an option too, both must say the same, as transformers wants it.
+ * Translates configurations of DeepSpeed (--deepspeed) and FSDP (--fsdp, --fsdp_config) to options of TX. The options
+ * count as given. If the command line gives an option too, both values must be the same, as with transformers.
  *
- * A format is a table of keys by their path. null and "auto" leave an option as it is. The path of an object stands for
- * all in it that is not in the table by itself. Of an object that has "enabled" nothing else counts while that is
- * false, or where it must be. A path may have several rows. What has none is refused.
+ * A format is a table of keys by their path. null and "auto" leave an option unchanged. The row of an object applies to
+ * all keys in it that have no row of their own. If an object has "enabled": false, its other keys are ignored. A path
+ * may have several rows. A key without a row is refused.
  *
  *   SET(path, option)
- *       is that option of TX's
+ *       The value is the value of the option.
+ *
  *   WORD(path, option, words)
- *       the same, the words translated: "Theirs=ours|Theirs=ours"; "theirs=!text": refused with the text; "*": others
- *       are taken as they are
+ *       The value is translated by "Theirs=ours|Theirs=ours". "theirs=!text" is refused with the text. "*" keeps all
+ *       other values.
+ *
  *   POWER(path, option)
- *       the option is two to the power of it
+ *       The option is two to the power of the value.
+ *
  *   SAME(path, values, advice)
- *       the values ask for what TX does anyway; "*": all do. Others are refused with the advice
+ *       The values mean what TX always does; "*" is any value. Other values are refused with the advice.
+ *
  *   TOLD(path, values, text)
- *       any value is accepted, and where it is none of these the user is told what TX does
+ *       Any value is accepted. If it is none of the values, a note says what TX does.
+ *
  *   ABSENT(path, other, text)
- *       the user is told where the configuration has the other path and not this one
+ *       A note is printed if the configuration has the path `other` but not `path`.
+ *
  *   DEFAULT(option, value)
- *       what the option is where nobody gives it */
+ *       The value of the option if it is not given. */
 #include "models/job/inputs.h"
 
 #include <math.h>
@@ -37,8 +43,8 @@ typedef enum key_kind { SET, WORD, POWER, SAME, TOLD, ABSENT, DEFAULT } key_kind
 typedef struct known_key {
     const char *path;
     key_kind kind;
-    const char *to;   /* the option; of SAME and TOLD the values; of ABSENT the other path */
-    const char *text; /* the words, the advice, what the user is told, or the value */
+    const char *to;   /* the option; for SAME and TOLD the values; for ABSENT the other path */
+    const char *text; /* the words, the advice, the text of the note, or the value */
 } known_key;
 
 #define SET(path, option) {path, SET, TX_JOB_SPELL(option), NULL},
@@ -68,7 +74,7 @@ typedef struct reading {
     tx_job *job;
     const known_key *rows;
     int count;
-    const char *prefix; /* that keys may begin with */
+    const char *prefix; /* optional prefix of the keys */
     bool seen[MOST_ROWS];
     char told[1024], refused[3072];
 } reading;
@@ -82,7 +88,7 @@ static const known_key *find(const reading *r, const char *path, size_t length)
     return NULL;
 }
 
-/* The row of a path, or of the innermost object around it that has one. */
+/* The row of a path, or of the innermost enclosing object that has one. */
 static const known_key *find_around(const reading *r, const char *path)
 {
     const known_key *found = NULL;
@@ -92,8 +98,8 @@ static const known_key *find_around(const reading *r, const char *path)
     return found;
 }
 
-/* Whether there are rows of what is in an object. */
-static bool looks_into(const reading *r, const char *path)
+/* Whether the table has rows for keys of an object. */
+static bool has_inner_rows(const reading *r, const char *path)
 {
     const size_t length = strlen(path);
     for (int i = 0; i < r->count; i++)
@@ -107,7 +113,7 @@ static void refuse(reading *r, const char *path, const char *why)
     tx_list_add(r->refused, sizeof r->refused, "; ", "%s: %s", path, why);
 }
 
-static void tell(reading *r, const char *path, const char *what)
+static void add_note(reading *r, const char *path, const char *what)
 {
     tx_list_add(r->told, sizeof r->told, "; ", "%s: %s", path, what);
 }
@@ -135,7 +141,7 @@ static void set(reading *r, const char *path, const char *name, const char *valu
     }
     char *after = value_of(j, name);
     if (given && before && after && strcmp(before, after) != 0) {
-        snprintf(why, sizeof why, "%.100s, but --%s has given %.100s", after, name, before);
+        snprintf(why, sizeof why, "%.100s, but --%s is %.100s", after, name, before);
         refuse(r, path, why);
     }
     free(before);
@@ -163,7 +169,7 @@ static void translate(reading *r, const char *path, const known_key *row, const 
             return;
         }
     }
-    snprintf(why, sizeof why, "%.60s is none of", word);
+    snprintf(why, sizeof why, "%.60s is not one of", word);
     for (const char *at = row->text; at; at = tx_choice_next(at))
         if (at[strcspn(at, "=") + 1] != '!')
             tx_list_add(why, sizeof why, at == row->text ? " " : ", ", "%.*s", (int)strcspn(at, "="), at);
@@ -202,7 +208,7 @@ static void apply_row(reading *r, const char *path, const known_key *row, const 
         break;
     case TOLD:
         if (!tx_option_list_has(row->to, text))
-            tell(r, path, row->text);
+            add_note(r, path, row->text);
         break;
     case ABSENT:
     case DEFAULT:
@@ -216,7 +222,7 @@ static void apply(reading *r, const char *path, const tx_json *value)
     const char *string = NULL;
     const bool is_string = tx_json_type_of(value) == TX_JSON_STRING && !tx_json_as_string(value, path, &string);
     if (!first) {
-        refuse(r, path, "no key that TX knows");
+        refuse(r, path, "unknown key");
         return;
     }
     if (tx_json_type_of(value) == TX_JSON_NULL || (is_string && strcmp(string, "auto") == 0))
@@ -230,13 +236,13 @@ static void apply(reading *r, const char *path, const tx_json *value)
     free(text);
 }
 
-/* What follows from all that was there. */
+/* Applies the ABSENT and DEFAULT rows after all keys were read. */
 static void conclude(reading *r)
 {
     for (const known_key *row = r->rows; row < r->rows + r->count; row++) {
         const known_key *other = row->kind == ABSENT ? find(r, row->to, strlen(row->to)) : NULL;
         if (other && r->seen[other - r->rows] && !r->seen[row - r->rows])
-            tell(r, row->path, row->text);
+            add_note(r, row->path, row->text);
         if (row->kind == DEFAULT && !tx_option_asked(&r->job->options, tx_option_find(&tx_job_table, row->to)->offset))
             set_word(r, row->to, row, row->text);
     }
@@ -246,7 +252,7 @@ static void conclude(reading *r)
 
 static void walk(reading *r, const char *path, const tx_json *value);
 
-/* Whether what else an object has counts, after its "enabled" was applied. */
+/* Applies the key "enabled" of an object. Returns whether its other keys count. */
 static bool is_on(reading *r, const char *path, const tx_json *object, const known_key *enabled)
 {
     for (void *i = tx_json_first(object); i; i = tx_json_next(object, i))
@@ -279,7 +285,7 @@ static void walk(reading *r, const char *path, const tx_json *value)
     const tx_json_type type = tx_json_type_of(value);
     char inner[PATH_ROOM];
     snprintf(inner, sizeof inner, "%s[0]", path);
-    if (type == TX_JSON_OBJECT && looks_into(r, path))
+    if (type == TX_JSON_OBJECT && has_inner_rows(r, path))
         walk_object(r, path, value);
     else if (type != TX_JSON_ARRAY || !find(r, inner, strlen(inner)))
         apply(r, path, value);
@@ -290,7 +296,7 @@ static void walk(reading *r, const char *path, const tx_json *value)
         }
 }
 
-/* The object that an option gives, by itself or in a file. */
+/* Reads the object in an option's value, or in the file that the value names. */
 static tx_status open_object(const char *name, const char *value, tx_json **json)
 {
     TX_TRY(*value == '{' ? tx_json_parse(value, strlen(value), name, json) : tx_json_read(value, FILE_LIMIT, json));
@@ -301,8 +307,8 @@ static tx_status open_object(const char *name, const char *value, tx_json **json
     return tx_fail(TX_INVALID, "%s: must hold one object, {\"key\": value, ...}", value);
 }
 
-/* Keeps for the run's beginning what is told of a configuration. */
-static void keep_told(tx_job *j, const char *name, const char *told)
+/* Keeps notes on a configuration for the start of the run. */
+static void keep_notes(tx_job *j, const char *name, const char *told)
 {
     char text[2200];
     snprintf(text, sizeof text, "%.1000s%s%s: %s", j->told ? j->told : "", j->told ? "; " : "", name, told);
@@ -314,7 +320,7 @@ static tx_status end(reading *r, const char *name)
 {
     conclude(r);
     if (*r->told)
-        keep_told(r->job, name, r->told);
+        keep_notes(r->job, name, r->told);
     return *r->refused ? tx_fail(TX_UNSUPPORTED, "%s: %s", name, r->refused) : TX_OK;
 }
 
@@ -332,7 +338,7 @@ static tx_status read_deepspeed(tx_job *j)
     return end(&r, name);
 }
 
-/* The words of --fsdp, "full_shard offload", as members of "fsdp". */
+/* Reads the words of --fsdp, for example "full_shard offload", as members of "fsdp". */
 static void read_words(reading *r, const char *words)
 {
     static const char between[] = " ,";
@@ -358,7 +364,7 @@ static tx_status read_fsdp(tx_job *j)
     tx_json *json = NULL;
     if (!words || tx_option_truth(words) == 0) {
         if (value)
-            keep_told(j, "--fsdp_config", "counts with --fsdp alone");
+            keep_notes(j, "--fsdp_config", "has no effect without --fsdp");
         return TX_OK;
     }
     if (tx_option_truth(words) < 0)

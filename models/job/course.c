@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The options of the loop, and the description of a run. */
+ * Makes the options of the training loop and the description of a run. */
 #include "models/job/results.h"
 
 #include <math.h>
@@ -36,7 +36,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     return TX_OK;
 }
 
-/* Steps as given, or a share of the run. */
+/* Steps from an option: a number of steps, or below 1 a share of the run. */
 static int64_t resolve(const tx_job *j, double steps)
 {
     return steps >= 1 || steps == 0 ? (int64_t)steps : (int64_t)ceil(steps * (double)j->steps);
@@ -48,7 +48,7 @@ static tx_status make_schedule(const tx_job *j, tx_schedule *schedule)
     int64_t warmup = resolve(j, set->warmup_steps);
     if (warmup == 0)
         warmup = (int64_t)ceil(set->warmup_ratio * (double)j->steps);
-    const bool wsd = set->schedule == TX_SCHEDULE_COUNT; /* by its other name */
+    const bool wsd = set->schedule == TX_SCHEDULE_COUNT; /* the second name, warmup_stable_decay */
     const tx_schedule_kind kind = wsd ? TX_SCHEDULE_WSD : (tx_schedule_kind)set->schedule;
     *schedule = tx_schedule_default(kind, set->rate, warmup, j->steps);
     return tx_schedule_adjust(schedule, set->schedule_settings);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the model is trained for, and the data. */
+ * Finds and reads the data, and chooses the task that the model is trained for. */
 #include "models/job/inputs.h"
 
 #include "api/base/cores.h"
@@ -15,14 +15,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Tokens of a conversation, as TRL's max_length, and of a row of masked language modelling, as run_mlm's, at most. */
+/* Default maximum of tokens: of a conversation, as TRL's max_length, and of a row of masked language modelling, as in
+ * run_mlm. */
 #define USUAL_LENGTH 1024
 /* The name of GLUE's data on Hugging Face's hub. */
 #define GLUE "nyu-mll/glue"
 
-/* ---- Where the data are ------------------------------------------------------------------------------------- */
+/* ---- Finding the data --------------------------------------------------------------------------------------- */
 
-/* The folder of the dataset; none where files are given alone. */
+/* The folder of the dataset. NULL if only files are given. */
 static tx_status find_folder(const tx_job_settings *set, char **folder)
 {
     if (tx_job_takes_glue(set))
@@ -30,7 +31,7 @@ static tx_status find_folder(const tx_job_settings *set, char **folder)
     return set->dataset ? tx_hub_dataset(set->dataset, set->dataset_config, folder) : TX_OK;
 }
 
-/* What is evaluated on; where nobody names it, a part of what there is to train on. */
+/* Finds the validation data. Without any, a part of the training data is held out. */
 static tx_status find_validation(const tx_job_settings *set, const char *folder, tx_job_inputs *in)
 {
     if (set->validation_file)
@@ -43,7 +44,7 @@ static tx_status find_validation(const tx_job_settings *set, const char *folder,
     if (folder && !in->train_path)
         TX_TRY(tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path));
     if (set->validation_split <= 0)
-        return tx_fail(TX_INVALID, "no validation data: give --validation_file, or --validation_split_percentage");
+        return tx_fail(TX_INVALID, "no validation data: give --validation_file or --validation_split_percentage");
     in->shared = true;
     return tx_copy_text(in->train_path, &in->validation_path);
 }
@@ -68,10 +69,10 @@ tx_status tx_job_find_data(tx_job *j)
     return status;
 }
 
-/* ---- What for --------------------------------------------------------------------------------------------- */
+/* ---- The task --------------------------------------------------------------------------------------------- */
 
-/* NULL if that has to be said. */
-static tx_status usual_task(const tx_job *j, const tx_task **task)
+/* The default task for the model and the data. NULL if the user has to name it. */
+static tx_status default_task(const tx_job *j, const tx_task **task)
 {
     static const tx_task *const tasks[] = {&tx_causal_lm, &tx_masked_lm, &tx_sequence_classification.task, NULL};
     const tx_job_inputs *in = &j->inputs;
@@ -104,8 +105,8 @@ static tx_status refuse_others(const tx_job *j, tx_job_trait trait, const char *
     return TX_OK;
 }
 
-/* What is usual for the task; the run's arguments tell it. */
-static tx_status suit_task(tx_job *j)
+/* Sets the options whose defaults depend on the task. */
+static tx_status set_task_defaults(tx_job *j)
 {
     const tx_task *task = j->inputs.task;
     const bool instructs = task == &tx_instruction || task == &tx_instruction_packed, masks = task == &tx_masked_lm;
@@ -137,10 +138,12 @@ static tx_status choose_block(tx_job *j)
     if (in->block > positions && in->task->of_texts)
         tx_reporter_print(&j->report,
                           "max_seq_length %" PRId64 " is more than the model's %" PRId64
-                          " positions: texts are cut to these",
+                          " positions: texts are truncated to "
+                          "these",
                           in->block, positions);
     in->block = in->block < positions ? in->block : positions;
-    return in->block < 2 ? tx_fail(TX_INVALID, "block_size must be 2 or more: a label is the token after") : TX_OK;
+    return in->block < 2 ? tx_fail(TX_INVALID, "block_size must be 2 or more: the label of a token is the next one")
+                         : TX_OK;
 }
 
 tx_status tx_job_choose_task(tx_job *j)
@@ -149,14 +152,15 @@ tx_status tx_job_choose_task(tx_job *j)
     const tx_task *named = tx_job_named_task(&j->set);
     in->task = named;
     if (!named)
-        TX_TRY(usual_task(j, &in->task));
+        TX_TRY(default_task(j, &in->task));
     if (!in->task)
-        return tx_fail(TX_UNSUPPORTED, "a %s has no labels, and nothing is trained: give a classifier, or --do_train",
+        return tx_fail(TX_UNSUPPORTED,
+                       "a %s has no labels, and the run does not train: give a classifier or --do_train",
                        in->config->architecture->class_name);
     TX_TRY(tx_config_set_head(in->config, in->task->head));
     if (j->set.do_predict && !in->task->tell)
-        return tx_fail(TX_INVALID, "--do_predict: %s predicts no labels; txgen makes text", in->task->name);
-    TX_TRY(suit_task(j));
+        return tx_fail(TX_INVALID, "--do_predict: %s predicts no labels; use txgen to generate text", in->task->name);
+    TX_TRY(set_task_defaults(j));
     return choose_block(j);
 }
 

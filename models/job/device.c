@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The device and the cores of each rank. */
+ * Assigns a device and cores to each rank, and opens the device. */
 #include "models/job/ranks.h"
 
 #include "api/base/cores.h"
@@ -18,7 +18,7 @@ static bool wants_auto(const tx_job *j)
     return strcmp(j->set.device, "auto") == 0;
 }
 
-/* The GPU that the placement gives this rank, when it is the first to have it; the others compute on cores. */
+/* The GPU that the placement assigns to this rank, if no lower rank has it. Other ranks use the cpu. */
 static const char *device_of(const tx_topology *t, const tx_placement *p, int32_t rank)
 {
     int32_t device = p->places[rank].device;
@@ -29,8 +29,8 @@ static const char *device_of(const tx_topology *t, const tx_placement *p, int32_
     return engine && *engine ? engine : "cpu";
 }
 
-/* Whether a launcher gave the ranks of this host cores of their own. What all of them alike may use is no such binding,
- * but what the container or the job has. */
+/* Whether a launcher bound the ranks of this host to different cores. The same cores for all ranks are not a binding,
+ * but the limit of the container or the job. */
 static tx_status find_binding(tx_comm *comm, const char *cpus, bool *bound)
 {
     const uint64_t mine = tx_hash(TX_HASH_START, cpus, strlen(cpus));
@@ -42,7 +42,7 @@ static tx_status find_binding(tx_comm *comm, const char *cpus, bool *bound)
     return status;
 }
 
-/* Takes device and cores by the host's topology, the cores from `cpus` alone. */
+/* Assigns device and cores by the host's topology. If `moves`, the process is bound to cores among `cpus`. */
 static tx_status take_place(tx_job *j, const char *cpus, bool moves)
 {
     const tx_comm *comm = j->comm;
@@ -76,7 +76,7 @@ tx_status tx_job_bind_rank(tx_job *j)
     return status;
 }
 
-/* The ranks of a host have one quota. */
+/* The number of threads. The ranks of a host share one quota. */
 static int32_t threads_of(const tx_job *j)
 {
     const int32_t allowed = tx_cores_allowed(), quota = tx_cores_quota(), ranks = j->comm->local_size;
@@ -89,7 +89,7 @@ static int32_t threads_of(const tx_job *j)
 typedef struct identity {
     char id[32], name[128], driver[128];
     int32_t threads;
-    int64_t memory; /* of its own; 0: the host's, or unknown */
+    int64_t memory; /* device memory in bytes; 0 if it is host memory or unknown */
 } identity;
 
 static void note_ranks(const tx_job *j, const identity *all)
@@ -100,7 +100,7 @@ static void note_ranks(const tx_job *j, const identity *all)
                     all[r].threads, all[r].name);
 }
 
-/* Ranks on one device share its memory. */
+/* The least device memory of a rank. Ranks on one device share its memory. */
 static int64_t find_own_memory(const tx_comm *comm, const identity *all)
 {
     int64_t least = all[0].memory;
@@ -132,8 +132,8 @@ static tx_status compare_devices(tx_job *j)
     free(all);
     if (!status && j->mixed && (j->tensor || j->pipeline || j->expert || j->context))
         status = tx_fail(TX_UNSUPPORTED,
-                         "--%s_parallel: the ranks' devices differ in kind or driver, and round "
-                         "differently: give all the same --device",
+                         "--%s_parallel: the ranks' devices differ in kind or driver, so they round "
+                         "differently: give all ranks the same --device",
                          j->tensor     ? "tensor"
                          : j->pipeline ? "pipeline"
                          : j->expert   ? "expert"
@@ -142,7 +142,7 @@ static tx_status compare_devices(tx_job *j)
     if (j->mixed && j->zero_stage == 0) {
         j->zero_stage = 1;
         tx_job_note(
-            j, "zero    stage 1: the ranks' devices round differently, so each weight is updated by one rank and sent");
+            j, "zero    stage 1: the ranks' devices round differently, so one rank updates each weight and sends it");
     }
     return status;
 }
@@ -154,7 +154,7 @@ bool tx_job_in_host(const tx_job *j)
     return strcmp(tx_engine_device(j->engine)->id, "cpu") == 0;
 }
 
-/* The kernels that the checkpoint's run had chosen by measuring: others may differ in the last bits. */
+/* Selects the kernels that the autotuner chose in the checkpoint's run. Other kernels may differ in the last bits. */
 static void choose_kernels(tx_job *j)
 {
     const char *kernels = j->inputs.state.kernels;
@@ -164,14 +164,14 @@ static void choose_kernels(tx_job *j)
             "this device lacks kernels that the checkpoint's run used: results may differ in the last bits");
 }
 
-/* A driver that has seen none of the kernels takes minutes. */
+/* Notes the progress of compilation, which takes minutes if the driver has cached none of the kernels. */
 static void on_compiling(void *context, const char *what, int64_t done, int64_t total)
 {
     tx_job *j = context;
     const int32_t quarter = 1 + (int32_t)(4 * done / total);
     tx_report_progress(&j->report, what, done, total);
     if (quarter != j->quarter)
-        tx_job_note(j, "kernels %" PRId64 " of %" PRId64 " programs compiled, which later runs on this device find",
+        tx_job_note(j, "kernels %" PRId64 " of %" PRId64 " programs compiled and cached for later runs on this device",
                     done, total);
     j->quarter = quarter;
 }
@@ -195,15 +195,14 @@ tx_status tx_job_open_device(tx_job *j)
     if (tf32)
         tx_job_note(j, "tf32    %s",
                     device->tf32 ? "fp32 matrix products may round their operands to tf32"
-                                 : "this device has no units for it that TX uses: products are in fp32");
+                                 : "TX uses no tf32 units of this device: products are in fp32");
     const bool bf16 = set->bf16 || set->dtype;
     if (bf16 || set->fp16)
         tx_job_note(
             j, "%s    matrix products %s", bf16 ? "bf16" : "fp16",
             (bf16 ? device->bf16 : device->fp16)
                 ? "read 16 bits and sum in fp32"
-                : "have no instructions for it on this device that TX uses: operands are widened to fp32, which "
-                  "saves memory, not time");
+                : "have no 16-bit kernel on this device: operands are converted to fp32, which saves memory, not time");
     choose_kernels(j);
     return compare_devices(j);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * --parallel auto: how ranks divide a model among them, by what they measure, the planner and a model of a step. */
+ * --parallel auto: chooses tensor-parallel size, pipeline-parallel size and ZeRO stage by a performance model of a step
+ * (models/split/split.h), whose rates the ranks measure. */
 #include "models/job/ranks.h"
 
 #include "models/job/fit.h"
@@ -13,15 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LENIENT 1.25 /* times the memory that there is: what the model of a step takes to fit; plans decide */
-#define HARDLY 1.05  /* times the fastest: what predictions cannot tell apart */
+#define LENIENT 1.25 /* the performance model accepts splits of up to 1.25 times the memory; plans decide later */
+#define SIMILAR 1.05 /* predictions cannot tell apart splits whose times differ by less than this factor */
 
 static bool given(const tx_job *j, size_t at)
 {
     return tx_option_asked(&j->options, at);
 }
 
-static void take(tx_job *j, const tx_split *s)
+static void set_split(tx_job *j, const tx_split *s)
 {
     j->set.tensor_parallel = s->tensor;
     j->set.pipeline_parallel = s->pipeline;
@@ -30,10 +31,10 @@ static void take(tx_job *j, const tx_split *s)
     j->set.zero_stage = j->zero_stage = s->zero;
 }
 
-/* ---- As the run began -------------------------------------------------------------------------------------------- */
+/* ---- Resumed runs ------------------------------------------------------------------------------------------------ */
 
-/* What the checkpoint's run had chosen for as many ranks: what is measured may choose otherwise, and other splits round
- * otherwise. */
+/* The split that the checkpoint's run chose for the same number of ranks. New measurements could choose another split,
+ * which rounds differently. */
 static bool find_before(const tx_job *j, tx_split *s)
 {
     tx_json *then = NULL;
@@ -60,7 +61,7 @@ static bool find_before(const tx_job *j, tx_split *s)
            (!given(j, TX_JOB_AT(zero_stage)) || s->zero == j->set.zero_stage);
 }
 
-/* ---- Choice -------------------------------------------------------------------------------------------------------- */
+/* ---- Choice ----------------------------------------------------------------------------------------------------- */
 
 static void describe(const tx_split *s, char *text, size_t size)
 {
@@ -71,7 +72,7 @@ static void describe(const tx_split *s, char *text, size_t size)
              s->tensor, s->pipeline, stages, s->zero);
 }
 
-/* Adds what else there was, and how much longer or shorter a step of it is predicted to be. */
+/* Adds another split, and how much longer or shorter its predicted step is. */
 static void add_other(const tx_split_found *found, const tx_split_found *other, const char *but, char *text,
                       size_t size)
 {
@@ -81,7 +82,7 @@ static void add_other(const tx_split_found *found, const tx_split_found *other, 
                 100.0 * (other->figures.seconds / found->figures.seconds - 1.0), but);
 }
 
-/* `fastest` of those that fit; `larger` does not, and is faster, or NULL. */
+/* Notes the choice. `fastest` is the fastest split that fits. `larger` is a faster split that does not fit, or NULL. */
 static void note(const tx_job *j, const tx_split_found *found, const tx_split_found *fastest,
                  const tx_split_found *larger, const tx_fit *fit)
 {
@@ -116,13 +117,13 @@ static void note_machine(const tx_job *j, const tx_split_machine *m)
                 1e-9 * m->moving, links);
 }
 
-typedef enum verdict { GOES_NOT, TOO_LARGE, FITS } verdict;
+typedef enum verdict { UNSUPPORTED, TOO_LARGE, FITS } verdict;
 
-/* Whether the engine can do it and all ranks have the memory. */
+/* Whether the engine supports the split, and whether it fits in the memory of all ranks. */
 static tx_status try_split(tx_job *j, const tx_split *s, verdict *is, tx_fit *fit)
 {
-    *is = GOES_NOT;
-    take(j, s);
+    *is = UNSUPPORTED;
+    set_split(j, s);
     if (tx_job_check(&j->set))
         return TX_OK;
     TX_TRY(tx_job_make_groups(j));
@@ -134,38 +135,38 @@ static tx_status try_split(tx_job *j, const tx_split *s, verdict *is, tx_fit *fi
     return status == TX_MEMORY || status == TX_UNSUPPORTED || status == TX_INVALID ? TX_OK : status;
 }
 
-/* What was looked at is too large even by the model of a step, or does not go up. */
-static tx_status find_nothing(const tx_job *j, const tx_split_search *search)
+/* Fails because no split has the given sizes, or because all are too large even by the performance model. */
+static tx_status fail_without_split(const tx_job *j, const tx_split_search *search)
 {
     if (isfinite(search->least))
         return tx_fail(TX_MEMORY,
-                       "--parallel auto: no split of %" PRId32 " ranks fits: the smallest takes about %.2f GiB a rank",
+                       "--parallel auto: no split of %" PRId32 " ranks fits: the smallest needs about %.2f GiB a rank",
                        j->comm->size, tx_gib((int64_t)search->least));
     return tx_fail(TX_INVALID,
-                   "--parallel auto: no split of %" PRId32 " ranks has what is given: stages take one of the %" PRId64
-                   " layers or more, and the heads and the %" PRId64
-                   " rows of a step must be multiples of what they are divided by",
+                   "--parallel auto: no split of %" PRId32 " ranks has the given sizes: each stage needs at least one "
+                   "of the %" PRId64 " layers, the heads must be a multiple of --tensor_parallel, and the %" PRId64
+                   " rows of a step must divide evenly among the ranks",
                    j->comm->size, j->inputs.config->layers, j->step_rows);
 }
 
-/* How much a split asks of whoever has to understand the run. */
-static int32_t parts_of(const tx_split *s)
+/* How complicated a split is for the user. */
+static int32_t complexity(const tx_split *s)
 {
     return s->zero + (s->tensor > 1 ? 4 : 0) + (s->pipeline > 1 ? 4 : 0) + (s->chunks > 1);
 }
 
-/* The simplest of those that fit and take hardly longer than the fastest of them. Where the plans of none fit, the run
- * has the fastest and is refused by what that takes. */
+/* Chooses the simplest of the splits that fit and are similarly fast as the fastest. If no plan fits, the run gets the
+ * fastest split and is refused with its memory. */
 static tx_status choose(tx_job *j, const tx_split_search *search)
 {
     const tx_split_found *fastest = NULL, *best = NULL, *larger = NULL;
     tx_fit fit, fit_of_best = {0};
     for (int32_t i = 0; i < search->count; i++) {
         const tx_split_found *one = &search->found[i];
-        verdict is = GOES_NOT;
-        if (best && one->figures.seconds > HARDLY * fastest->figures.seconds)
+        verdict is = UNSUPPORTED;
+        if (best && one->figures.seconds > SIMILAR * fastest->figures.seconds)
             break;
-        if (!best || parts_of(&one->split) < parts_of(&best->split))
+        if (!best || complexity(&one->split) < complexity(&best->split))
             TX_TRY(try_split(j, &one->split, &is, &fit));
         if (is == TOO_LARGE && !larger && !best)
             larger = one;
@@ -176,17 +177,17 @@ static tx_status choose(tx_job *j, const tx_split_search *search)
         fit_of_best = fit;
     }
     if (!search->count)
-        return find_nothing(j, search);
+        return fail_without_split(j, search);
     if (!best && !larger)
-        return tx_fail(TX_UNSUPPORTED, "--parallel auto: no split goes with the other options; of the last: %s",
+        return tx_fail(TX_UNSUPPORTED, "--parallel auto: no split is possible with the other options; the last: %s",
                        tx_error());
     if (best)
         note(j, best, fastest, larger, &fit_of_best);
-    take(j, best ? &best->split : &larger->split);
+    set_split(j, best ? &best->split : &larger->split);
     return tx_job_make_groups(j);
 }
 
-/* Of ranks that divide blocks: as given, else any; devices that round differently divide none. */
+/* The size of a group: the given one, else 0 for any. Devices that round differently cannot share blocks. */
 static int64_t wanted(const tx_job *j, size_t at, int64_t value)
 {
     return given(j, at) ? value : j->mixed ? 1 : 0;
@@ -197,16 +198,16 @@ static tx_status make_search(tx_job *j, tx_split_search *search)
     tx_split_model model;
     tx_split_machine machine;
     tx_trainer_options base;
-    tx_fit there;
+    tx_fit available;
     int64_t limit;
     TX_TRY(tx_job_split(j));
     TX_TRY(tx_job_trainer_options(j, &base, &limit));
     TX_TRY(tx_split_measure(j->engine, j->comm, base.autocast, &machine));
-    TX_TRY(tx_job_judge_fit(j, &(tx_memory){{0}}, &there));
-    machine.memory = (double)there.limit / (double)there.ranks;
+    TX_TRY(tx_job_judge_fit(j, &(tx_memory){{0}}, &available));
+    machine.memory = (double)available.limit / (double)available.ranks;
     note_machine(j, &machine);
     machine.room = TX_SPLIT_MEMORY * (double)j->own_memory;
-    machine.memory *= limit ? HUGE_VAL : LENIENT; /* `auto` fits what is computed again to the memory */
+    machine.memory *= limit ? HUGE_VAL : LENIENT; /* auto:BYTES fits the recomputation to the memory */
     TX_TRY(tx_split_model_make(j->engine, j->inputs.config, &base, &model));
     const int64_t each = j->set.batch * j->comm->size;
     const tx_split_limits limits = {
@@ -231,17 +232,17 @@ tx_status tx_job_choose_split(tx_job *j)
     char text[160];
     if (j->comm->size == 1)
         return TX_OK;
-    if (!j->set.global_batch) /* of a step, whoever does the rows */
+    if (!j->set.global_batch) /* a step has the same rows with any split */
         j->set.global_batch = j->set.batch * j->set.accumulation * j->comm->size;
     if (find_before(j, &before)) {
         describe(&before, text, sizeof text);
-        tx_job_note(j, "split   %s, as the run began", text);
-        take(j, &before);
+        tx_job_note(j, "split   %s, as in the run of the checkpoint", text);
+        set_split(j, &before);
         return tx_job_make_groups(j);
     }
     tx_split_search *search = malloc(sizeof *search);
     if (!search)
-        return tx_fail(TX_MEMORY, "no memory to look for a split");
+        return tx_fail(TX_MEMORY, "no memory to search for a split");
     tx_status status = make_search(j, search);
     TX_THEN(status, choose(j, search));
     free(search);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The token that ends answers in the files that a run writes, so that other programs stop there:
- * generation_config.json, config.json and the tokenizer's files get it as TRL's --eos_token writes it. */
+ * Writes the token that ends answers to generation_config.json, config.json and the tokenizer's files, as TRL's
+ * --eos_token does, so that other programs stop generating at it. */
 #include "models/job/inputs.h"
 #include "models/text/bpe.h"
 
@@ -10,7 +10,7 @@
 
 #define ENDS "eos_token_id"
 
-/* The model's generation_config.json, or what transformers makes of its config.json if it has none. */
+/* The model's generation_config.json. If it has none, the one that transformers derives from config.json. */
 static tx_status read_generation(const tx_job_inputs *in, tx_json **json)
 {
     const tx_config *config = in->config;
@@ -25,7 +25,7 @@ static tx_status read_generation(const tx_job_inputs *in, tx_json **json)
     return config->eos_token_id >= 0 ? tx_json_set_int(*json, ENDS, config->eos_token_id) : TX_OK;
 }
 
-/* Puts an id before those of eos_token_id, a number or a list, unless it is among them. */
+/* Inserts an id before those of eos_token_id, which is a number or a list, unless it is one of them. */
 static tx_status add_end(tx_json *json, int64_t id, bool *added)
 {
     const tx_json *ends = tx_json_has(json, ENDS) ? tx_json_find(json, ENDS) : NULL;
@@ -64,7 +64,7 @@ static tx_status set_end(tx_job *j, const tx_text_end *end, tx_json *json)
     if (!end->keeps_eos)
         TX_TRY(tx_tokenizer_set_end(in->tokenizer, end->id));
     TX_TRY(tx_tokenizer_piece(in->tokenizer, end->id, false, &bytes, &size));
-    tx_job_note(j, "end     %.*s ends answers: the model's files are written with it as eos_token", (int)size, bytes);
+    tx_job_note(j, "end     %.*s ends answers: the model is saved with it as eos_token", (int)size, bytes);
     return TX_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Planned memory beside what there is. */
+ * Compares planned memory with available memory on all ranks. */
 #include "models/job/fit.h"
 
 #include "api/base/memory_left.h"
@@ -12,16 +12,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lowers the limit to `there`, which `owner` has. */
-static void lower(tx_fit *fit, int64_t there, const char *owner)
+/* Lowers the limit to the `available` bytes of `owner`. */
+static void lower(tx_fit *fit, int64_t available, const char *owner)
 {
-    if (there < fit->limit) {
-        fit->limit = there;
+    if (available < fit->limit) {
+        fit->limit = available;
         snprintf(fit->owner, sizeof fit->owner, "%s", owner);
     }
 }
 
-/* The ranks of one memory: of the host of rank `first`, with all that ranks offload to it, or of its device. */
+/* Adds up the ranks that share a memory with rank `first`: the memory of its host, including offloaded tensors, or the
+ * memory of its device. */
 static tx_fit add_up(const tx_fit_rank *all, int32_t count, const tx_fit_rank *first, bool host)
 {
     tx_fit sum = {.limit = INT64_MAX};
@@ -66,7 +67,7 @@ void tx_fit_text(const tx_fit *fit, char *text, size_t size)
     if (fit->ranks > 1)
         snprintf(ranks, sizeof ranks, " by %" PRId32 " ranks", fit->ranks);
     if (fit->limit == INT64_MAX)
-        snprintf(text, size, "%.2f GiB are planned%s; how much there is, is not known", tx_gib(fit->planned), ranks);
+        snprintf(text, size, "%.2f GiB are planned%s; the available memory is unknown", tx_gib(fit->planned), ranks);
     else
         snprintf(text, size, "%.2f GiB are planned%s, %s has %.2f GiB", tx_gib(fit->planned), ranks, fit->owner,
                  tx_gib(fit->limit));

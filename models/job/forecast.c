@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Forecasts of the memory and work of training: plans are made and forgotten, nothing is allocated. */
+ * Forecasts the memory and work of training: makes plans without allocating anything and discards them (tx_train.h). */
 #include "api/base/memory_left.h"
 #include "api/base/needs.h"
 #include "models/arch/find.h"
@@ -17,13 +17,13 @@ struct tx_forecaster {
     tx_comm *comm; /* pretended ranks; NULL for one rank */
 };
 
-/* Gives the model an adapter, as txtrain's options do. */
+/* Adds an adapter to the model, as txtrain's options do. */
 static tx_status adapt(const tx_forecaster_options *o, tx_config *config)
 {
     const char *targets = o->lora_target_modules ? o->lora_target_modules : config->architecture->lora_targets;
     const tx_lora lora = {.rank = o->lora_r, .alpha = 1, .targets = (char *)(uintptr_t)targets};
     if (!targets)
-        return tx_fail(TX_INVALID, "--lora_target_modules is missing: which modules of a %s?",
+        return tx_fail(TX_INVALID, "--lora_target_modules is missing: name the modules of a %s to adapt",
                        config->architecture->type);
     tx_status status = tx_lora_check(&lora, config);
     if (o->load_in_4bit)

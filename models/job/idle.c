@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Options that change nothing in this run, since they belong to something that it does not do. */
+ * Warns of given options that have no effect in this run, with the reasons. */
 #include "models/job/inputs.h"
 
 #include "models/task/instruction.h"
@@ -11,14 +11,14 @@
 
 enum { TOGETHER = 6 };
 
-/* Options that are idle for the same reason. */
+/* Options that have no effect for the same reason. */
 typedef struct idle_options {
-    size_t at[TOGETHER]; /* TX_JOB_AT of each; 0 after the last */
+    size_t at[TOGETHER]; /* TX_JOB_AT of each, 0 after the last */
     const char *why;
     bool idle;
 } idle_options;
 
-/* Adds those that were asked for. */
+/* Adds those that were given. */
 static void add(const tx_job *j, const idle_options *row, char *text, size_t size)
 {
     char list[160] = "";
@@ -49,16 +49,16 @@ static void add_of_data(const tx_job *j, char *text, size_t size)
     const bool evaluates = tx_job_evaluates(set), padded = j->pipeline || j->expert;
     const idle_options rows[] = {
         {{TX_JOB_AT(sampling)},
-         "group_by_length: rows are all of one length",
+         "group_by_length: all rows have the same length",
          set->sampling == TX_SAMPLING_BY_LENGTH && !tx_loader_groups(set, in->task)},
-        {{TX_JOB_AT(pad_to_max_length)}, "blocks are all of one length", blocks},
-        {{TX_JOB_AT(pad_to_max_length)}, "stages and expert groups pad all rows", !blocks && padded},
-        {{TX_JOB_AT(completion_only), TX_JOB_AT(assistant_only)}, "the data are no conversations", !talks},
+        {{TX_JOB_AT(pad_to_max_length)}, "all blocks have the same length", blocks},
+        {{TX_JOB_AT(pad_to_max_length)}, "pipeline stages and expert groups pad all rows", !blocks && padded},
+        {{TX_JOB_AT(completion_only), TX_JOB_AT(assistant_only)}, "the data are not conversations", !talks},
         {{TX_JOB_AT(max_seq_length)}, "the length of blocks is --block_size", !in->task->of_texts},
         {{TX_JOB_AT(block)}, "the length of texts is --max_seq_length", in->task->of_texts},
-        {{TX_JOB_AT(group_texts)}, "each sample is a text of its own", table || talks || set->line_by_line},
+        {{TX_JOB_AT(group_texts)}, "each sample is a separate text", table || talks || set->line_by_line},
         {{TX_JOB_AT(tokenize_threads)}, "one thread reads samples of this kind", table || talks},
-        {{TX_JOB_AT(validation_split)}, "nothing is evaluated on a part of the training file", !in->shared},
+        {{TX_JOB_AT(validation_split)}, "no part of the training file is held out", !in->shared},
         {{TX_JOB_AT(validation_file), TX_JOB_AT(max_eval_samples)}, "nothing is evaluated", !evaluates},
         {{TX_JOB_AT(max_train_samples)}, "nothing is trained", !tx_job_trains(set)},
         {{TX_JOB_AT(allow_nonfinite)}, "the weights are new", !in->model_folder},
@@ -67,7 +67,7 @@ static void add_of_data(const tx_job *j, char *text, size_t size)
          !evaluates && !set->do_predict},
         {{TX_JOB_AT(max_predict_samples)}, "only with --do_predict", !set->do_predict},
         {{TX_JOB_AT(dump_order)}, "nothing is trained", set->dry_run || !tx_job_trains(set)},
-        {{TX_JOB_AT(new_head)}, "the model is no classifier", !table},
+        {{TX_JOB_AT(new_head)}, "the model is not a classifier", !table},
     };
     ADD_ALL(rows);
 }
@@ -87,9 +87,9 @@ static void add_of_training(const tx_job *j, char *text, size_t size)
         {{TX_JOB_AT(nvme_path)}, "only with --offload_optimizer nvme or --offload_param nvme", !to_file},
         {{TX_JOB_AT(beta1), TX_JOB_AT(beta2)}, "the optimizer has none", !betas},
         {{TX_JOB_AT(epsilon)}, "the optimizer has none", !betas || o.kind == TX_LION},
-        {{TX_JOB_AT(warmup_ratio)}, "--warmup_steps counts", set->warmup_steps > 0},
-        {{TX_JOB_AT(epochs)}, "--max_steps counts", set->max_steps > 0},
-        {{TX_JOB_AT(accumulation)}, "--global_batch_size counts", set->global_batch > 0},
+        {{TX_JOB_AT(warmup_ratio)}, "--warmup_steps is used", set->warmup_steps > 0},
+        {{TX_JOB_AT(epochs)}, "--max_steps is used", set->max_steps > 0},
+        {{TX_JOB_AT(accumulation)}, "--global_batch_size is used", set->global_batch > 0},
         {{TX_JOB_AT(zero_stage), TX_JOB_AT(bucket_cap), TX_JOB_AT(ddp_comm), TX_JOB_AT(overlap), TX_JOB_AT(ddp_check),
           TX_JOB_AT(batch_weights)},
          "the run has one rank",
@@ -113,12 +113,12 @@ static void add_of_course(const tx_job *j, char *text, size_t size)
          set->logging != TX_STRATEGY_STEPS && !(by_steps && !(set->eval_steps > 0))},
         {{TX_JOB_AT(eval_steps)}, "only with --eval_strategy steps", !by_steps},
         {{TX_JOB_AT(eval_delay), TX_JOB_AT(greater), TX_JOB_AT(metric)},
-         "nothing is evaluated in training",
+         "nothing is evaluated during training",
          !set->evaluation},
         {{TX_JOB_AT(save_steps)}, "only with --save_strategy steps", set->saving != TX_STRATEGY_STEPS},
         {{TX_JOB_AT(stop_threshold)}, "only with --early_stopping_patience", !set->stop_patience},
         {{TX_JOB_AT(logging_dir), TX_JOB_AT(run_name)}, "only with --report_to tensorboard", !events},
-        {{TX_JOB_AT(run_name)}, "--logging_dir counts", events && set->logging_dir},
+        {{TX_JOB_AT(run_name)}, "--logging_dir is used", events && set->logging_dir},
     };
     ADD_ALL(rows);
 }

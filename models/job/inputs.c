@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Finding and reading what a run starts from. */
+ * Finds and reads the inputs of a run: model, tokenizer, data and teacher. */
 #include "models/job/inputs.h"
 
 #include "api/base/file.h"
@@ -16,7 +16,7 @@
 
 /* ---- Model and tokenizer ---------------------------------------------------------------------------------- */
 
-/* A file, folder, published size, or name to look up. */
+/* Reads the configuration of a file, a folder, a preset, or a model that is found by name. */
 static tx_status find_config(const char *name, tx_config **config)
 {
     char *folder = NULL;
@@ -28,7 +28,7 @@ static tx_status find_config(const char *name, tx_config **config)
     return status;
 }
 
-/* Read at the start: the folder may be gone when the model is saved. */
+/* Reads generation_config.json at the start, since the folder may be deleted before the model is saved. */
 static tx_status read_generation(tx_job_inputs *in)
 {
     const int64_t limit = 1 << 24;
@@ -70,16 +70,16 @@ static tx_status check_experts(const tx_job *j)
 {
     return j->set.expert_parallel == 1 || tx_job_has_experts(j->inputs.config)
                ? TX_OK
-               : tx_fail(TX_UNSUPPORTED, "--expert_parallel divides experts, and this model has none: leave it out");
+               : tx_fail(TX_UNSUPPORTED, "--expert_parallel shards experts, but this model has none: leave it out");
 }
 
-/* Whether a file needs no tokenizer. A run may have no file. */
+/* Whether a file needs no tokenizer. The path is NULL if the run has no such file. */
 static bool holds_tokens(const char *path)
 {
     return !path || tx_ends_with(path, ".bin");
 }
 
-/* The tokenizer that was named, else the model's, else the bytes. */
+/* Opens the named tokenizer, else the model's, else uses the bytes as tokens. */
 static tx_status choose_tokenizer(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -101,29 +101,30 @@ static tx_status choose_tokenizer(tx_job *j)
         status = from ? tx_tokenizer_open(from, &in->tokenizer) : TX_NOT_FOUND;
     if (status == TX_NOT_FOUND && !folder && in->config->vocab_size == TX_BYTES_VOCAB) {
         if (from)
-            tx_job_note(j, "%s: has no tokenizer; its vocabulary of %d is taken for the bytes", from, TX_BYTES_VOCAB);
+            tx_job_note(j, "%s: has no tokenizer; with its vocabulary of %d the tokens are bytes", from,
+                        TX_BYTES_VOCAB);
         status = tx_tokenizer_bytes(&in->tokenizer);
     } else if (status == TX_NOT_FOUND && !folder && holds_tokens(in->train_path) && holds_tokens(in->validation_path)) {
         if (in->train_path || in->validation_path) /* a dry run needs none */
-            tx_job_note(j, "no tokenizer is known: the data are tokens, and the model is written without one");
+            tx_job_note(j, "no tokenizer: the data are tokens, and the model is saved without one");
         status = TX_OK;
     } else if (status == TX_NOT_FOUND && !from) {
         status = tx_fail(TX_NOT_FOUND,
-                         "vocab_size is %" PRId64 ": which tokenizer? Give --tokenizer_name, or set vocab_size "
-                         "to %d for the bytes",
+                         "no tokenizer for vocab_size %" PRId64 ": give --tokenizer_name, or set vocab_size to %d "
+                         "to train on bytes",
                          in->config->vocab_size, TX_BYTES_VOCAB);
     }
     free(folder);
     if (!status && in->tokenizer && tx_tokenizer_size(in->tokenizer) > in->config->vocab_size)
         status = tx_fail(TX_INVALID,
                          "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64
-                         ": give the tokenizer of this model (--tokenizer_name), or enlarge the model by transformers' "
-                         "resize_token_embeddings",
+                         ": give the tokenizer of this model (--tokenizer_name), or enlarge the model with "
+                         "transformers' resize_token_embeddings",
                          tx_tokenizer_size(in->tokenizer), in->config->vocab_size);
     return status;
 }
 
-/* A model of the same outputs, for the task that the other is trained for. */
+/* Checks that the teacher has the same outputs as the model, and that the task supports distillation. */
 static tx_status check_teacher(const tx_job_inputs *in)
 {
     const tx_config *c = in->config, *t = in->teacher;
@@ -135,10 +136,10 @@ static tx_status check_teacher(const tx_job_inputs *in)
                        in->teacher_folder, t->architecture->class_name, tx_arch_columns(t), c->architecture->class_name,
                        tx_arch_columns(c));
     if (!in->task->distill)
-        return tx_fail(TX_INVALID, "--teacher_model_name_or_path: %s learns from no teacher", in->task->name);
+        return tx_fail(TX_INVALID, "--teacher_model_name_or_path: %s does not support distillation", in->task->name);
     if (t->positions < in->block)
-        return tx_fail(TX_INVALID, "%s: has %" PRId64 " positions, rows have %" PRId64, in->teacher_folder,
-                       t->positions, in->block);
+        return tx_fail(TX_INVALID, "%s: the teacher has %" PRId64 " positions, but rows have %" PRId64,
+                       in->teacher_folder, t->positions, in->block);
     return TX_OK;
 }
 
@@ -156,8 +157,8 @@ static tx_status open_teacher(tx_job *j)
     return check_teacher(in);
 }
 
-/* `labels`: of the model's files. */
-static tx_status settle_head(tx_job *j, int64_t labels)
+/* Decides whether the classifier gets a new head. The model's files have `labels` labels. */
+static tx_status choose_head(tx_job *j, int64_t labels)
 {
     tx_job_inputs *in = &j->inputs;
     tx_config *c = in->config;
@@ -167,10 +168,10 @@ static tx_status settle_head(tx_job *j, int64_t labels)
     c->new_head = c->new_head || (c->labels != labels && c->other_head_shape);
     if (c->new_head || c->labels == labels)
         return TX_OK;
-    return tx_fail(TX_INVALID, "%s: labels are %" PRId64 ", those of the data %" PRId64 ": %s", in->model_folder,
+    return tx_fail(TX_INVALID, "%s: the model has %" PRId64 " labels, the data have %" PRId64 ": %s", in->model_folder,
                    labels, c->labels,
-                   in->checkpoint ? "a run goes on with the labels that it began with"
-                                  : "with --ignore_mismatched_sizes its head begins anew");
+                   in->checkpoint ? "a resumed run must have the same labels"
+                                  : "use --ignore_mismatched_sizes to start with a new head");
 }
 
 static void note_model(const tx_job *j)
@@ -203,7 +204,7 @@ tx_status tx_job_open(tx_job *j)
     note_model(j);
     const int64_t labels = j->inputs.config->labels;
     TX_TRY(tx_job_open_data(j));
-    TX_TRY(settle_head(j, labels)); /* the data may decide the labels */
+    TX_TRY(choose_head(j, labels)); /* tx_job_open_data may have changed the labels */
     TX_TRY(tx_job_choose_end(j));
     return open_teacher(j);
 }

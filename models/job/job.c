@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A whole run in its order: join the ranks, read the inputs, compile, train, evaluate, write. */
+ * A whole run: joins the ranks, reads the inputs, compiles, trains, evaluates and writes the results. Programs call it
+ * through tx_train.h. */
 #include "models/job/inputs.h"
 #include "models/job/plans.h"
 #include "models/job/ranks.h"
@@ -121,7 +122,7 @@ int32_t tx_job_rank(const tx_job *j, int32_t *ranks)
     return j->comm ? j->comm->rank : 0;
 }
 
-/* Others wait here until rank 0 has come too: what it leaves behind, a cache or a lock, they find. */
+/* Other ranks wait here for rank 0, and then find its cache and its lock. */
 static tx_status meet(tx_job *j)
 {
     return tx_comm_collect(j->comm, TX_BARRIER, NULL, 0, TX_F32, 0);
@@ -157,20 +158,20 @@ static tx_status count_steps(tx_job *j)
     const int64_t used = tx_loader_used(j->inputs.train.count, j->all_rows, set->drop_last);
     if (!used)
         return tx_fail(TX_INVALID,
-                       "--dataloader_drop_last leaves nothing: %" PRId64
+                       "--dataloader_drop_last drops all data: %" PRId64
                        " blocks do not fill a micro-batch of %" PRId64,
                        j->inputs.train.count, j->all_rows);
     j->epoch_steps = tx_loader_epoch_steps(used, j->step_rows);
     const double steps = set->max_steps > 0 ? (double)set->max_steps : ceil(set->epochs * (double)j->epoch_steps);
     if (!(steps <= (double)UINT32_MAX))
-        return tx_fail(TX_INVALID, "%.0f steps are more than can be counted; set max_steps", steps);
+        return tx_fail(TX_INVALID, "%.0f steps are too many: set --max_steps", steps);
     j->steps = (int64_t)steps;
     tx_job_note(j, "plan    %" PRId64 " step%s an epoch, %" PRId64 " step%s in all", j->epoch_steps,
                 tx_s(j->epoch_steps), j->steps, tx_s(j->steps));
     return TX_OK;
 }
 
-/* Rank 0 goes first: it takes the lock and makes the cache, which the others find. */
+/* Rank 0 goes first: it locks output_dir and writes the token cache, which the other ranks read. */
 static tx_status read_inputs(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -181,8 +182,8 @@ static tx_status read_inputs(tx_job *j)
         TX_TRY(meet(j));
     if (first && !set->dry_run && !set->overwrite && !set->resume && tx_job_trains(set))
         TX_TRY(tx_output_check(set->output_dir));
-    /* Before the checkpoints are looked at: an interrupted save may have put one aside, another process may remove
-     * some. */
+    /* The lock comes before the search for checkpoints: an interrupted save may have renamed one, and another process
+     * may remove some. */
     if (!set->dry_run && set->resume && tx_is_folder(set->output_dir))
         TX_TRY(tx_job_open_output(j));
     TX_TRY(tx_job_open(j));
@@ -213,7 +214,7 @@ static tx_status prepare(tx_job *j)
 
 /* ---- Training ------------------------------------------------------------------------------------------- */
 
-/* Restores the states of the checkpoint, if it fits this run, which `made` describes. */
+/* Restores the states of the checkpoint if it matches this run, which `made` describes. */
 static tx_status restore(tx_job *j, const tx_json *made)
 {
     tx_job_inputs *in = &j->inputs;
@@ -225,7 +226,7 @@ static tx_status restore(tx_job *j, const tx_json *made)
     return TX_OK;
 }
 
-/* Describes the run, holds that against the other ranks' and the checkpoint's, and resumes from this. */
+/* Compares the description of the run with those of the other ranks and of the checkpoint, and resumes. */
 static tx_status resume(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
@@ -239,7 +240,7 @@ static tx_status resume(tx_job *j)
     return status;
 }
 
-/* All that can fail before the first step. */
+/* Everything that can fail before the first step. */
 static tx_status begin(tx_job *j, tx_run_options *run)
 {
     TX_TRY(tx_job_make_run(j, run));
@@ -255,7 +256,7 @@ static tx_status begin(tx_job *j, tx_run_options *run)
     return status;
 }
 
-/* The model, the history and the results of a run that went to its end. */
+/* Writes the model, the history and the results after the last step. */
 static tx_status end(tx_job *j, const tx_run_options *run)
 {
     const tx_run_summary *s = &j->summary;
@@ -276,8 +277,8 @@ static tx_status end(tx_job *j, const tx_run_options *run)
     return tx_job_report_training(j);
 }
 
-/* A run that had ended leaves its files as they are, and evaluates only if that is asked for again. If its end was cut
- * short the model is written now. */
+/* Resumes a complete run: its files do not change, and it evaluates only if the options request it again. If the model
+ * was not written, it is written now. */
 static tx_status end_again(tx_job *j, const tx_run_options *run)
 {
     const tx_job_inputs *in = &j->inputs;
@@ -287,7 +288,7 @@ static tx_status end_again(tx_job *j, const tx_run_options *run)
     j->summary = (tx_run_summary){.loss = (double)NAN, .mean_loss = (double)NAN};
     j->rests = written && !tx_job_evaluates_at_end(j);
     tx_job_note(j, "already complete: %s is after step %" PRId64 " of %" PRId64 "%s; %s %s", in->checkpoint,
-                in->state.step, j->steps, in->state.step < j->steps ? ", where early stopping ended the run" : "",
+                in->state.step, j->steps, in->state.step < j->steps ? " (early stopping)" : "",
                 j->rests  ? "nothing changes in"
                 : written ? "only its evaluations change in"
                           : "the model is written to",
@@ -323,8 +324,8 @@ static tx_status evaluate(tx_job *j)
     return tx_job_report_evaluation(j, &e);
 }
 
-/* Trains, evaluates and writes what is asked for; a run that was stopped ends with its checkpoint. No rank leaves
- * before rank 0 has written everything. */
+/* Trains, evaluates, predicts and writes the model card. A stopped run ends with its checkpoint. No rank returns before
+ * rank 0 has written everything. */
 static tx_status work(tx_job *j)
 {
     if (!j->lock)
@@ -344,7 +345,7 @@ static tx_status work(tx_job *j)
     return meet(j);
 }
 
-/* What could not be done is the run's failure, though all ranks have come to its end. */
+/* Fails with the collected errors of a run that is otherwise complete. */
 static tx_status finish(tx_job *j)
 {
     j->complete = !j->summary.stopped;
@@ -354,7 +355,7 @@ static tx_status finish(tx_job *j)
 tx_status tx_job_run(tx_job *j)
 {
     TX_NEEDS(j, TX_INVALID);
-    enum { FAILED = 1, SIGNAL = 128 }; /* as a shell has a process end */
+    enum { FAILED = 1, SIGNAL = 128 }; /* exit statuses, as in a shell */
     if (j->runs)
         return tx_fail(TX_INVALID, "tx_job_run: a job runs once");
     j->runs = true;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Ranks on devices alike compute by the same kernels. What each chooses by measuring depends on what else its host
- * does, and sums round differently from one kernel to the other: without this a run could not go on to the bit, since
- * the state of a run holds one choice a class of shapes. The cpu backend measures nothing: what it says of itself is
- * facts, and a rank's own. */
+ * Gives ranks on devices of the same kind the same kernels. The autotuner of each rank may choose differently, since
+ * its measurements depend on the load of the host, and kernels round differently. A run could then not be resumed bit
+ * for bit, since its state holds one choice for each class of shapes. The cpu backend measures nothing, so its choices
+ * stay with each rank. */
 #include "models/job/plans.h"
 
 #include "models/job/ranks.h"
@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEVICE = 256 }; /* bytes of a record that say which device chose */
+enum { DEVICE = 256 }; /* bytes of a record for the name of the device */
 
-/* The line of a text that has the same key as `line`; NULL: none. */
+/* The line of a text that has the same key as `line`, or NULL. */
 static const char *find_line(const char *text, const char *line)
 {
     const size_t key = strcspn(line, "\t\n") + 1;
@@ -23,7 +23,7 @@ static const char *find_line(const char *text, const char *line)
     return NULL;
 }
 
-/* Appends the lines of `from` whose keys `to` has not. */
+/* Appends the lines of `from` whose keys `to` does not have. */
 static void add_lines(char *to, const char *from)
 {
     for (; *from; from += strcspn(from, "\n"), from += *from == '\n')
@@ -31,7 +31,7 @@ static void add_lines(char *to, const char *from)
             strncat(to, from, strcspn(from, "\n") + 1);
 }
 
-/* Whether all lines of `own` stand in `all`. */
+/* Whether `all` contains all lines of `own`. */
 static bool holds(const char *all, const char *own)
 {
     for (; *own; own += strcspn(own, "\n"), own += *own == '\n') {
@@ -43,8 +43,8 @@ static bool holds(const char *all, const char *own)
     return true;
 }
 
-/* The choices of all ranks on devices as this one's; of a class that several have chosen for, the first rank's. The
- * caller frees. */
+/* Collects the choices of all ranks on the same kind of device. If several ranks chose for one class of shapes, the
+ * lowest rank's choice counts. The caller frees. */
 static tx_status collect(const tx_job *j, const char *own, char **all)
 {
     tx_comm *comm = j->comm;
@@ -83,7 +83,7 @@ tx_status tx_job_agree_on_kernels(tx_job *j)
     if (!status && *all)
         status = tx_engine_choose(j->engine, all);
     TX_THEN(status, tx_comm_collect(j->comm, TX_ALL_REDUCE, &differing, 1, TX_I32, 0));
-    if (!status && differing > 0) /* where that waits for others all have to */
+    if (!status && differing > 0) /* compiling communicates, so all ranks compile */
         status = tx_job_compile(j);
     free(own);
     free(all);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a run tells: to its listener, to the event file, to the watch; and the warnings of many ranks, which are mostly
- * the same. */
+ * The output of a run: notes and warnings for its listener, progress for the watch, and the event file. Warnings that
+ * several ranks have in common are printed once. */
 #include "models/job/job.h"
 
 #include "api/base/clock.h"
@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Longer lines are cut off. */
+/* Longer lines are truncated. */
 #define LINE 8192
 
 void tx_job_note(const tx_job *j, const char *format, ...)
@@ -46,7 +46,7 @@ static void tell_warning(const tx_job *j, const char *message)
     j->listener.warn(j->listener.context, message);
 }
 
-/* Adds a line to the warnings kept; false where there is no memory. */
+/* Adds a line to the kept warnings. False if out of memory. */
 static bool keep_warning(tx_job *j, const char *message)
 {
     const size_t used = j->kept ? strlen(j->kept) : 0, size = strlen(message);
@@ -100,8 +100,8 @@ void tx_job_print_warnings(tx_job *j)
     j->tells = true;
 }
 
-/* Something long goes on: the watch tells the other ranks, and whom it ends, of what and how far. */
-static void go_on(void *context, const char *what, int64_t done, int64_t total)
+/* Reports the progress of a long operation to the watch, which shows it if it stops the run. */
+static void report_progress(void *context, const char *what, int64_t done, int64_t total)
 {
     const tx_job *j = context;
     char detail[64];
@@ -113,7 +113,7 @@ static void go_on(void *context, const char *what, int64_t done, int64_t total)
 
 tx_reporter tx_job_reporter(tx_job *j)
 {
-    return (tx_reporter){warn, j, go_on};
+    return (tx_reporter){warn, j, report_progress};
 }
 
 /* ---- Event files ---------------------------------------------------------------------------------------- */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The optimizer of a run: --optim, its common options, and --optim_args, which is written as the Trainer's is,
+ * Reads the optimizer of a run from --optim, its common options, and --optim_args, whose form is the Trainer's:
  * "momentum=0.9, nesterov=True". */
 #include "models/job/settings.h"
 
@@ -39,7 +39,7 @@ typedef enum setting_kind { NUMBER, TRUTH, DTYPE, ADJUST } setting_kind;
 #define ADAMS (OF(ADAMW) | OF(ADAMW_8BIT) | OF(ADAMW_ANYPRECISION) | OF(MUON))
 #define AT(member) offsetof(tx_optimizer_options, member)
 
-/* By the names that torch, transformers and torchdistx have for them. */
+/* Settings of --optim_args, named as in torch, transformers and torchdistx. */
 static const struct {
     const char *name;
     unsigned optimizers;
@@ -63,7 +63,7 @@ static const struct {
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
-/* Place of one of two words, or -1. */
+/* The index of a word among two, or -1. */
 static int choose(const char *value, const char *first, const char *second)
 {
     return strcmp(value, first) == 0 ? 0 : strcmp(value, second) == 0 ? 1 : -1;
@@ -79,7 +79,7 @@ static tx_status store(int32_t index, const char *value, tx_optimizer_options *o
     case NUMBER: {
         const double number = strtod(value, &end);
         if (end == value || *end || !(number >= 0 && number < 1))
-            return tx_fail(TX_INVALID, "%s=%s: must lie in [0, 1)", settings[index].name, value);
+            return tx_fail(TX_INVALID, "%s=%s: must be in [0, 1)", settings[index].name, value);
         *(float *)at = (float)number;
         return TX_OK;
     }
@@ -106,7 +106,7 @@ static tx_status store(int32_t index, const char *value, tx_optimizer_options *o
 /* One "name=value". */
 static tx_status set_one(const char *text, tx_optimizer_options *o)
 {
-    char there[256] = "";
+    char list[256] = "";
     const char *equals = strchr(text, '=');
     for (int32_t i = 0; i < SETTINGS; i++) {
         if (!(settings[i].optimizers >> o->kind & 1))
@@ -114,10 +114,10 @@ static tx_status set_one(const char *text, tx_optimizer_options *o)
         const size_t length = strlen(settings[i].name);
         if (equals && (size_t)(equals - text) == length && strncmp(text, settings[i].name, length) == 0)
             return store(i, equals + 1, o);
-        tx_list_add(there, sizeof there, ", ", "%s", settings[i].name);
+        tx_list_add(list, sizeof list, ", ", "%s", settings[i].name);
     }
-    return tx_fail(TX_INVALID, "\"%.60s\" is no setting of this optimizer, written NAME=VALUE: it has %s", text,
-                   *there ? there : "none");
+    return tx_fail(TX_INVALID, "\"%.60s\": not a setting of this optimizer (NAME=VALUE); it has %s", text,
+                   *list ? list : "none");
 }
 
 static tx_status set_all(const char *text, tx_optimizer_options *o)
@@ -147,7 +147,7 @@ tx_status tx_job_optimizer(const tx_job_settings *set, tx_optimizer_options *opt
                               .weight_decay = (float)set->decay,
                               .compensation_dtype = TX_BF16,
                               .keep_zeros = tx_job_prunes(set)};
-    if (o.kind == TX_MUON) { /* torch.optim.Muon's */
+    if (o.kind == TX_MUON) { /* defaults of torch.optim.Muon */
         o.momentum = 0.95f;
         o.nesterov = true;
     }

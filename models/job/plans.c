@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From settings to the options of a trainer and its plans. */
+ * Makes the options of the trainer from the settings, and compiles its plans. */
 #include "models/job/plans.h"
 
 #include "models/arch/lora.h"
@@ -11,7 +11,7 @@ static tx_dtype half(bool bf16, bool fp16)
     return bf16 ? TX_BF16 : fp16 ? TX_F16 : TX_F32;
 }
 
-/* Where what was asked to lie at a place does. */
+/* The place for offloading. On the cpu, offloading to host memory changes nothing. */
 static tx_offload_place offload_place(const tx_job *j, int32_t asked)
 {
     const tx_offload_place place = (tx_offload_place)asked;
@@ -56,7 +56,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
         .watch = set->debug ? &j->report : NULL,
         .teacher = j->inputs.teacher,
     };
-    if (j->inputs.config->lora) /* frozen matrices are stored in what products read */
+    if (j->inputs.config->lora) /* frozen matrices are stored in the type that products read */
         j->inputs.config->lora->stored = trainer->autocast;
     return tx_job_read_checkpointing(set->checkpointing, &trainer->checkpointing, limit);
 }
@@ -81,7 +81,7 @@ tx_status tx_job_forecast(tx_job *j, int64_t scratch, tx_forecast *forecast)
     return tx_trainer_forecast(j->engine, j->inputs.config, &trainer, forecast);
 }
 
-/* Notes the parts that are not kept in device memory, and options that do nothing on the cpu. */
+/* Notes the offloaded tensors, and options that have no effect on the cpu. */
 static tx_status note_offload(tx_job *j)
 {
     const tx_trainer_options *options = tx_trainer_options_of(j->trainer);
@@ -93,12 +93,12 @@ static tx_status note_offload(tx_job *j)
     const struct {
         tx_offload_place place;
         const char *what;
-    } parts[] = {{states, "optimizer states"},
-                 {weights, j->inputs.config->lora ? "weights of the base" : "weights"},
-                 {fp32 ? TX_OFFLOAD_HOST : TX_OFFLOAD_NONE, "fp32 weights"},
-                 {options->offload_activations ? TX_OFFLOAD_HOST : TX_OFFLOAD_NONE, "activations"},
-                 {file && planned.bytes[TX_MEMORY_OFFLOADED] ? TX_OFFLOAD_HOST : TX_OFFLOAD_NONE,
-                  "what goes to the file and back"}};
+    } parts[] = {
+        {states, "optimizer states"},
+        {weights, j->inputs.config->lora ? "weights of the base" : "weights"},
+        {fp32 ? TX_OFFLOAD_HOST : TX_OFFLOAD_NONE, "fp32 weights"},
+        {options->offload_activations ? TX_OFFLOAD_HOST : TX_OFFLOAD_NONE, "activations"},
+        {file && planned.bytes[TX_MEMORY_OFFLOADED] ? TX_OFFLOAD_HOST : TX_OFFLOAD_NONE, "buffers of the file"}};
     char lists[TX_OFFLOAD_FILE + 1][160] = {""}, asked[120] = "";
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         tx_list_add(lists[parts[i].place], sizeof lists[0], ", ", "%s", parts[i].what);
@@ -106,8 +106,8 @@ static tx_status note_offload(tx_job *j)
         tx_job_note(j, "offload %.2f GiB of %s are kept in a file in %s", tx_gib(tx_model_file_bytes(j->model)),
                     lists[TX_OFFLOAD_FILE], j->set.nvme_path);
     if (*lists[TX_OFFLOAD_HOST])
-        tx_job_note(j, "offload %.2f GiB of %s are kept in the host's memory",
-                    tx_gib(planned.bytes[TX_MEMORY_OFFLOADED]), lists[TX_OFFLOAD_HOST]);
+        tx_job_note(j, "offload %.2f GiB of %s are kept in host memory", tx_gib(planned.bytes[TX_MEMORY_OFFLOADED]),
+                    lists[TX_OFFLOAD_HOST]);
     if (j->set.offload_optimizer == (int32_t)TX_OFFLOAD_HOST)
         tx_list_add(asked, sizeof asked, ", ", "--offload_optimizer cpu");
     if (j->set.offload_param == (int32_t)TX_OFFLOAD_HOST)
@@ -115,11 +115,12 @@ static tx_status note_offload(tx_job *j)
     if (j->set.activation_offloading)
         tx_list_add(asked, sizeof asked, ", ", "--activation_offloading");
     if (tx_job_in_host(j) && *asked)
-        tx_job_note(j, "offload the cpu's memory is the host's: %s changes nothing", asked);
+        tx_job_note(j, "offload the cpu uses host memory: %s changes nothing", asked);
     return TX_OK;
 }
 
-/* With a limit the plans without checkpointing are made first: they tell what the device's kernels need. */
+/* With a limit of auto:BYTES, plans without checkpointing are compiled first to find the scratch memory of the kernels.
+ */
 tx_status tx_job_compile(tx_job *j)
 {
     tx_trainer_options trainer;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sparsity of a run: which weights are 0 from its beginning to its end. */
+ * Pruning: checks the options, and sets the smallest initial weights to 0. They stay 0 during training. */
 #include "models/job/inputs.h"
 
 #include "models/arch/prune.h"
@@ -24,7 +24,7 @@ tx_status tx_job_check_pruning(const tx_job_settings *set)
     return tx_job_prunes(set) ? read_pruning(set, &pruning) : TX_OK;
 }
 
-/* Moments of weights that are pruned later would move them, so that the run it goes on with has to be pruned alike. */
+/* A resumed run must have the same pruning: the moments of weights that were pruned later would change them. */
 static tx_status check_resumed(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -38,7 +38,7 @@ static tx_status check_resumed(const tx_job *j)
         return TX_OK;
     return tx_fail(
         TX_INVALID,
-        "%s is of a run with --sparsity %g%s%s; to prune it otherwise begin anew with --model_name_or_path %s",
+        "%s is from a run with --sparsity %g%s%s; to change the pruning, start a new run with --model_name_or_path %s",
         j->inputs.checkpoint, sparsity, *structure ? " --mask_structure " : "", structure, j->inputs.checkpoint);
 }
 
@@ -51,7 +51,7 @@ tx_status tx_job_choose_pruning(const tx_job *j)
         return TX_OK;
     if (j->inputs.config->lora)
         return tx_fail(TX_INVALID, "--sparsity and an adapter exclude each other: frozen weights are not trained, and "
-                                   "merging would fill the zeros; prune the model by a run without --lora_r first");
+                                   "merging would fill the zeros; first prune the model in a run without --lora_r");
     TX_TRY(read_pruning(&j->set, &pruning));
     const tx_status status = tx_pruning_check(&pruning, j->inputs.config);
     return status ? tx_fail_in(status, "--mask_structure") : TX_OK;

@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The groups of ranks, and the rows of each rank. */
+ * Makes the process groups, and divides rows among the ranks. */
 #include "models/job/ranks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* INVALID where an option of so many ranks or stages, and with others' of so many ranks in all, leaves some over. */
-static tx_status check_groups(const tx_job *j, const char *kind, int64_t asked, int32_t ranks)
+/* TX_INVALID if the number of ranks is not a multiple of `ranks`, the product of the sizes of nested groups. `given` is
+ * the value of the option. */
+static tx_status check_groups(const tx_job *j, const char *kind, int64_t given, int32_t ranks)
 {
     return j->comm->size % ranks == 0
                ? TX_OK
                : tx_fail(TX_INVALID,
-                         "--%s_parallel %" PRId64 ": %" PRId32 " ranks cannot be divided into groups of so many: "
-                         "start %" PRId32 " (mpiexec -n %" PRId32 "), or a multiple",
-                         kind, asked, j->comm->size, ranks, ranks);
+                         "--%s_parallel %" PRId64 ": the number of ranks, %" PRId32
+                         ", must be a multiple of the group size %" PRId32 " (mpiexec -n %" PRId32 ")",
+                         kind, given, j->comm->size, ranks, ranks);
 }
 
-/* Neighbours among the ranks of `all` are a group, and those at the same place in each another. */
-static tx_status part(tx_comm *all, int32_t ranks, tx_comm **group, tx_comm **others)
+/* Splits `all` into groups of `ranks` consecutive ranks. `others` are the ranks with the same index in each group. */
+static tx_status make_subgroups(tx_comm *all, int32_t ranks, tx_comm **group, tx_comm **others)
 {
     TX_TRY(tx_comm_sub(all, all->rank / ranks, all->rank, group));
     return tx_comm_sub(all, all->rank % ranks, all->rank, others);
 }
 
-/* Of ranks (stage, row, part), the part counting fastest: neighbours share a host. The rows of a stage and part are
- * those whose gradients are summed; neighbours among these divide positions, and experts. */
+/* Ranks are numbered by (pp_rank, dp_rank, tp_rank) with tp_rank fastest, so that tensor-parallel ranks share a host.
+ * Gradients are summed over the ranks with the same pp_rank and tp_rank. Consecutive ranks among these are the
+ * context-parallel and expert-parallel groups. */
 tx_status tx_job_make_groups(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -48,13 +50,13 @@ tx_status tx_job_make_groups(tx_job *j)
         TX_TRY(tx_comm_sub(j->comm, stage * parts + rank % parts, rank, &j->sums));
     j->data = j->sums;
     if (chunks > 1)
-        TX_TRY(part(j->sums, chunks, &j->context, &j->data));
-    return experts > 1 ? part(j->sums, experts, &j->expert, &j->replicas) : TX_OK;
+        TX_TRY(make_subgroups(j->sums, chunks, &j->context, &j->data));
+    return experts > 1 ? make_subgroups(j->sums, experts, &j->expert, &j->replicas) : TX_OK;
 }
 
-/* ---- Rows --------------------------------------------------------------------------------------------------------- */
+/* ---- Rows ------------------------------------------------------------------------------------------------------ */
 
-/* As given, or as the run that goes on had it: what was measured then is not measured again. */
+/* The weights as given. With auto, a resumed run on as many ranks reuses the measured shares of the earlier run. */
 static const char *wanted_weights(const tx_job *j)
 {
     const tx_json *run = j->inputs.state.run;
@@ -66,7 +68,8 @@ static const char *wanted_weights(const tx_job *j)
     return same && !tx_json_get_string(run, TX_RUN_ROWS, &rows) ? rows : NULL;
 }
 
-/* Rows of a step: as given; as the checkpoint's run had them, where that had other ranks; or what the ranks make. */
+/* The rows of a step: the given number, the earlier run's if it had another number of ranks, or else the rows of all
+ * ranks times accumulation. */
 static int64_t wanted_rows(const tx_job *j)
 {
     const tx_json *run = j->inputs.state.run;
@@ -76,12 +79,11 @@ static int64_t wanted_rows(const tx_job *j)
     if (!run || tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) || ranks == j->data->size ||
         tx_json_get_int(run, "global_batch", 1, INT32_MAX, &rows) || rows == made)
         return made;
-    tx_job_note(j, "batch   %" PRId64 " blocks a step, as the %" PRId64 " ranks had that the run began with", rows,
-                ranks);
+    tx_job_note(j, "batch   %" PRId64 " blocks a step, as in the earlier run on %" PRId64 " ranks", rows, ranks);
     return rows;
 }
 
-/* DeepSpeed's three sizes of a batch, where its file says all of them. */
+/* Checks DeepSpeed's three batch sizes if its file has all of them. */
 static tx_status check_product(const tx_job *j)
 {
     const int64_t made = j->all_rows * j->set.accumulation;
@@ -94,7 +96,7 @@ static tx_status check_product(const tx_job *j)
                    j->step_rows, j->set.batch, j->set.accumulation, j->data->size);
 }
 
-/* Numbers above 0 with commas between them, one a rank; NULL text: all alike. */
+/* Reads positive numbers with commas between them, one for each rank. Without a text all weights are 1. */
 static tx_status read_weights(const char *text, int32_t ranks, double *weight)
 {
     for (int32_t r = 0; r < ranks; r++) {
@@ -103,7 +105,7 @@ static tx_status read_weights(const char *text, int32_t ranks, double *weight)
         if (text && (end == text || !(weight[r] > 0.0 && weight[r] < 1e9) || *end != (r + 1 < ranks ? ',' : '\0')))
             return tx_fail(
                 TX_INVALID,
-                "batch_weights: one number above 0 for each of the %" PRId32 " ranks, with commas between them", ranks);
+                "batch_weights: give a positive number for each of the %" PRId32 " ranks, separated by commas", ranks);
         text = text ? end + 1 : NULL;
     }
     return TX_OK;
@@ -148,11 +150,11 @@ void tx_job_note_shares(const tx_job *j)
     for (int32_t i = 0; i < buckets; i++)
         elements += tx_model_bucket_elements(j->model, i);
     if (j->tensor)
-        tx_job_note(j, "tensor  %" PRId32 " ranks compute the same rows together%s, %" PRId32 " group%s of them",
-                    j->tensor->size, j->set.sequence_parallel ? ", between products a chunk of the positions each" : "",
-                    j->data->size, tx_s(j->data->size));
+        tx_job_note(j, "tensor  %" PRId32 " ranks compute the same rows%s; %" PRId32 " group%s", j->tensor->size,
+                    j->set.sequence_parallel ? " and shard the positions of the residual stream" : "", j->data->size,
+                    tx_s(j->data->size));
     if (j->expert)
-        tx_job_note(j, "experts %" PRId32 " ranks divide those of each layer, %" PRId32 " group%s of them",
+        tx_job_note(j, "experts %" PRId32 " ranks shard the experts of each layer; %" PRId32 " group%s",
                     j->expert->size, j->replicas->size, tx_s(j->replicas->size));
     if (j->pipeline)
         tx_job_note_stages(j);
@@ -160,8 +162,7 @@ void tx_job_note_shares(const tx_job *j)
                 tx_s(j->step_rows));
     if (j->context)
         tx_job_note(j,
-                    "chunks  %" PRId32 " ranks have %" PRId64 " positions each of the same rows, %" PRId32
-                    " group%s of them",
+                    "chunks  %" PRId32 " ranks have %" PRId64 " positions each of the same rows; %" PRId32 " group%s",
                     j->context->size, j->inputs.block / j->context->size, j->data->size, tx_s(j->data->size));
     if (j->sums->size == 1)
         return;

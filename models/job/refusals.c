@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checks of a run's options that depend on certain values; relations.def has those between two options. */
+ * Checks of a run's options that depend on certain values. relations.def has the relations between two options. */
 #include "models/job/settings.h"
 
 #include "models/text/utf8.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* All that is wrong, with "; " between. */
+/* All errors, separated by "; ". */
 typedef struct refusals {
     char text[3072];
 } refusals;
@@ -30,11 +30,11 @@ static void refuse(refusals *r, bool wrong, const char *format, ...)
 
 static void check_steps(refusals *r, const char *name, double value)
 {
-    refuse(r, value >= 1 && value != floor(value), "--%s %g: a whole number of steps, or a share of the run below 1",
-           name, value);
+    refuse(r, value >= 1 && value != floor(value),
+           "--%s %g: give a whole number of steps, or a share of the run below 1", name, value);
 }
 
-/* As the Trainer asks: what is evaluated must be saved. */
+/* As with the Trainer, loading the best model needs a checkpoint of each evaluation. */
 static void check_best(refusals *r, const tx_job_settings *set)
 {
     const double every = set->eval_steps > 0 ? set->eval_steps : set->logging_steps;
@@ -55,18 +55,18 @@ static void check_stored(refusals *r, const tx_job_settings *set)
     if (!set->dtype || set->lora_rank || tx_job_optimizer(set, &o) != TX_OK)
         return;
     refuse(r, o.kind != TX_ADAMW && o.kind != TX_ADAMW_ANYPRECISION,
-           "--dtype bfloat16: weights of 16 bits are updated only by AdamW: --optim adamw_torch (rounds "
-           "stochastically) or adamw_anyprecision");
+           "--dtype bfloat16: only AdamW updates 16-bit weights: use --optim adamw_torch (rounds stochastically) or "
+           "adamw_anyprecision");
 }
 
 static void check_4bit(refusals *r, const tx_job_settings *set)
 {
-    const int32_t computes = set->bf16 || set->dtype ? 2 : set->fp16 ? 3 : 1; /* among the words of the option */
+    const int32_t computes = set->bf16 || set->dtype ? 2 : set->fp16 ? 3 : 1; /* index in the words of the option */
     static const char *const with[] = {"", "without --bf16 and --fp16", "with --bf16", "with --fp16"};
     refuse(r, set->bnb_type != 0,
-           "--bnb_4bit_quant_type fp4: TX has nf4, whose values suit weights better: leave the option out");
+           "--bnb_4bit_quant_type fp4: TX supports only nf4, which fits weights better: leave the option out");
     refuse(r, set->load_in_4bit && set->bnb_compute && set->bnb_compute != computes,
-           "--bnb_4bit_compute_dtype: a run computes in one type: that one %s", with[set->bnb_compute]);
+           "--bnb_4bit_compute_dtype: a run computes in one type: use this one %s", with[set->bnb_compute]);
 }
 
 /* Values of the options of ranks. */
@@ -76,9 +76,9 @@ static void check_ranks(refusals *r, const tx_job_settings *set)
     refuse(r,
            (set->tensor_parallel > 1 || set->context_parallel > 1) && set->batch_weights &&
                strcmp(set->batch_weights, "auto") == 0,
-           "--batch_weights takes numbers with --tensor_parallel and --context_parallel, one for each group of ranks");
+           "--batch_weights: with --tensor_parallel and --context_parallel give a number for each group of ranks");
     refuse(r, set->sequence_parallel && set->tensor_parallel == 1 && !automatic,
-           "--sequence_parallel is for the ranks of a group: give --tensor_parallel 2 or more");
+           "--sequence_parallel needs --tensor_parallel 2 or more");
     refuse(r, set->pipeline_schedule != TX_PIPELINE_INTERLEAVED && set->pipeline_chunks != TX_JOB_CHUNKS,
            "--pipeline_chunks needs --pipeline_schedule interleaved");
     refuse(r, set->pipeline_partition && set->pipeline_parallel == 1 && !automatic,
@@ -98,7 +98,7 @@ static void check_checkpointing(refusals *r, const tx_job_settings *set)
                "batch to the memory, the other the memory to the batch");
 }
 
-/* What a run does when. */
+/* Schedule, evaluation and logging. */
 static void check_course(refusals *r, const tx_job_settings *set)
 {
     const tx_schedule schedule = {.kind = (tx_schedule_kind)set->schedule};
@@ -107,14 +107,14 @@ static void check_course(refusals *r, const tx_job_settings *set)
            tx_schedule_name(schedule.kind));
     refuse(r, !set->dry_run && set->do_predict && !set->test_file && !set->dataset && !tx_job_takes_glue(set),
            "--test_file or --dataset_name is missing: give the text to predict labels of");
-    refuse(r, set->list_devices, "--list_devices is what a program does instead of a run");
+    refuse(r, set->list_devices, "--list_devices is an option of the program, not of a run: leave it out");
     check_steps(r, TX_JOB_NAME(logging_steps), set->logging_steps);
     check_steps(r, TX_JOB_NAME(eval_steps), set->eval_steps);
     check_steps(r, TX_JOB_NAME(save_steps), set->save_steps);
     check_steps(r, TX_JOB_NAME(warmup_steps), set->warmup_steps);
 }
 
-/* What it starts from, and where it keeps what it makes. */
+/* Inputs, output_dir and offloading. */
 static void check_inputs(refusals *r, const tx_job_settings *set)
 {
     const bool data = set->train_file || set->dataset || tx_job_takes_glue(set);
@@ -122,7 +122,7 @@ static void check_inputs(refusals *r, const tx_job_settings *set)
            "--offload_optimizer nvme needs --nvme_path: a folder on a fast disk of this host");
     refuse(r, set->offload_param == TX_OFFLOAD_FILE && !set->nvme_path,
            "--offload_param nvme needs --nvme_path: a folder on a fast disk of this host");
-    refuse(r, set->max_steps == 0, "--max_steps 0: give at least 1 step, or leave it out for epochs");
+    refuse(r, set->max_steps == 0, "--max_steps must be at least 1: leave it out to train for epochs");
     refuse(r, !set->dry_run && tx_job_trains(set) && !data,
            "--train_file or --dataset_name is missing: give the text to train on");
     refuse(r, !set->dry_run && tx_job_evaluates(set) && !data && !set->validation_file,
@@ -130,7 +130,7 @@ static void check_inputs(refusals *r, const tx_job_settings *set)
     refuse(r, !set->dry_run && !set->output_dir, "--output_dir is missing: give the folder for the model");
 }
 
-/* A run writes its options to JSON files: a text that is not UTF-8 would fail when the first checkpoint is saved. */
+/* A run writes its options to JSON files, so a text that is not UTF-8 would make the first checkpoint fail. */
 static void check_texts(refusals *r, const tx_job_settings *set)
 {
     for (int32_t i = 0; i < tx_job_table.count; i++) {
@@ -140,7 +140,7 @@ static void check_texts(refusals *r, const tx_job_settings *set)
         const size_t size = text ? strlen(text) : 0, good = tx_utf8_prefix(text, size);
         refuse(
             r, good < size,
-            "--%s: byte %zu of its value is not UTF-8, as the JSON files of a run must be: rename the file or folder",
+            "--%s: byte %zu of its value is not UTF-8, which the JSON files of a run need: rename the file or folder",
             o->name, good + 1);
     }
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of relations between options, and its check. */
+ * The table of relations between options, and the check of a run's options against it. */
 #include "models/job/settings.h"
 
 #include <string.h>

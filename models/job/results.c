@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The output folder and what a run leaves there in the form of run_clm: train_results.json, eval_results.json,
- * all_results.json, README.md. */
+ * Creates output_dir and writes the results of a run as run_clm does: train_results.json, eval_results.json,
+ * all_results.json, predictions and README.md. */
 #include "models/job/results.h"
 
 #include "api/base/file.h"
@@ -34,7 +34,7 @@ tx_status tx_job_open_output(tx_job *j)
 
 /* ---- Metrics -------------------------------------------------------------------------------------------------- */
 
-/* As transformers writes it. */
+/* Writes a metric as transformers does: rounded, and null instead of NaN. */
 static tx_status set_metric(tx_json *json, const tx_figure *m)
 {
     if (!isfinite(m->value))
@@ -52,7 +52,7 @@ static tx_status write_results(const char *folder, const char *split, const tx_j
     return tx_json_write(TX_PATH(folder, name), metrics, TX_JSON_SORTED);
 }
 
-/* all_results.json: what is there, with these metrics in place of those of the same name. */
+/* Adds the metrics to all_results.json. They replace metrics of the same name. */
 static tx_status merge_results(const char *folder, const tx_json *metrics)
 {
     const char *path = TX_PATH(folder, "all_results.json");
@@ -69,7 +69,7 @@ static tx_status merge_results(const char *folder, const tx_json *metrics)
     return status;
 }
 
-/* All that is known of "train" or "eval", or of both, as JSON; NULL when out of memory. */
+/* The metrics as a JSON object. NULL if out of memory. */
 static tx_json *metrics_json(const tx_figure *metrics, int32_t count)
 {
     tx_json *json = tx_json_object();
@@ -104,7 +104,7 @@ static int by_name(const void *left, const void *right)
     return strcmp(a->name, b->name);
 }
 
-/* What has come of training: TRAINED figures that the history has too, then others. */
+/* Number of results of training. The first TRAINED ones are also in the log history. */
 enum { TRAINED = 5, TRAINING = TRAINED + 5 };
 
 static void training_figures(const tx_job *j, tx_figure figures[TRAINING])
@@ -125,7 +125,7 @@ static void training_figures(const tx_job *j, tx_figure figures[TRAINING])
     memcpy(figures, made, sizeof made);
 }
 
-/* Leaves out the figures that a call without steps has not; how many there are. */
+/* Removes the figures that are undefined without steps. Returns the number of the others. */
 static int32_t keep_known(const tx_job *j, tx_figure *figures, int32_t count)
 {
     int32_t known = 0;
@@ -202,7 +202,7 @@ tx_status tx_job_predict(tx_job *j)
 tx_status tx_job_write_card(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;
-    /* A run that trains nothing leaves the card of one that did. */
+    /* A run that trains nothing keeps the card of an earlier run that did. */
     if (!tx_job_leads(j) || (!j->summary.steps && tx_file_exists(TX_PATH(set->output_dir, TX_JOB_TRAIN_RESULTS))))
         return TX_OK;
     tx_json *facts = tx_json_object();

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Going on from a checkpoint: which one, and with which options. */
+ * Resuming: chooses the checkpoint, and inherits options from its run. */
 #include "models/job/inputs.h"
 
 #include "api/base/file.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* transformers takes True and False for resume_from_checkpoint too. */
+/* transformers also allows True and False as the value of resume_from_checkpoint. */
 static bool wants_newest(const char *resume)
 {
     return !*resume || strcmp(resume, "True") == 0 || strcmp(resume, "true") == 0;
@@ -23,7 +23,7 @@ static bool resumes(const char *resume)
     return resume && strcmp(resume, "False") != 0 && strcmp(resume, "false") != 0;
 }
 
-/* The newest by its name alone: whether it is whole is found out later. NULL: none, or it cannot be told. */
+/* The newest checkpoint by name, which is verified later. NULL if there is none, or if the folder cannot be read. */
 static char *find_newest(const char *output_dir)
 {
     char name[64];
@@ -34,7 +34,7 @@ static char *find_newest(const char *output_dir)
     return tx_path_join(output_dir, name);
 }
 
-/* Marks the options that are not inherited: those of each run itself, and the rivals of those that were given. */
+/* Marks the options that are not inherited: those with the trait TX_OWN, and the rivals of given options. */
 static tx_option_marks left_out_of(const tx_job *j)
 {
     int32_t count;
@@ -52,13 +52,13 @@ static tx_status inherit(tx_job *j, const char *checkpoint)
 {
     const tx_option_marks left_out = left_out_of(j);
     const char *path = TX_PATH(checkpoint, TX_JOB_ARGUMENTS);
-    if (!tx_file_exists(path)) /* more is missing then, which is reported when it is read */
+    if (!tx_file_exists(path)) /* the checkpoint is damaged, which is reported when it is verified */
         return TX_OK;
     TX_TRY(tx_option_inherit(&j->options, path, &left_out));
     return tx_copy_text(checkpoint, &j->inherited);
 }
 
-/* The folder that a checkpoint lies in. */
+/* Sets output_dir to the folder that contains the checkpoint. */
 static tx_status set_output(tx_job *j, const char *checkpoint)
 {
     char *real = realpath(checkpoint, NULL), *slash = real ? strrchr(real, '/') : NULL;
@@ -83,8 +83,8 @@ static tx_status inherit_all(tx_job *j)
     return status;
 }
 
-/* transformers has had two names for the same order of samples. */
-static tx_status settle_sampling(tx_job *j)
+/* Resolves the two names that transformers has used for the order by length. */
+static tx_status resolve_sampling(tx_job *j)
 {
     if (!j->set.by_length)
         return TX_OK;
@@ -99,7 +99,7 @@ tx_status tx_job_resolve(tx_job *j)
     TX_NEEDS(j, TX_INVALID);
     if (j->settled)
         return TX_OK;
-    TX_TRY(settle_sampling(j));
+    TX_TRY(resolve_sampling(j));
     TX_TRY(tx_job_read_configurations(j));
     TX_TRY(inherit_all(j));
     TX_TRY(tx_job_check(&j->set));
@@ -107,20 +107,20 @@ tx_status tx_job_resolve(tx_job *j)
     return TX_OK;
 }
 
-/* ---- What is no checkpoint of TX ------------------------------------------------------------------------ */
+/* ---- Folders that are not checkpoints of TX ------------------------------------------------------------- */
 
 static bool has(const char *folder, const char *name)
 {
     return tx_file_exists(TX_PATH(folder, name));
 }
 
-/* Says of a folder that no run can go on from what it is, and what to do. */
-static tx_status look_at(const char *folder)
+/* Fails if no run can resume from a folder. The message names the kind of the folder and the remedy. */
+static tx_status check_folder(const char *folder)
 {
     int64_t newest = -1;
     if (has(folder, TX_CHECKPOINT_MANIFEST) && !has(folder, TX_RUN_STATE) && has(folder, TX_TRAINER_STATE))
         return tx_fail(TX_UNSUPPORTED,
-                       "%s: holds the model alone (save_only_model); begin anew from its weights with "
+                       "%s: holds only the model (save_only_model): start a new run from its weights with "
                        "--model_name_or_path %s",
                        folder, folder);
     if (has(folder, TX_CHECKPOINT_MANIFEST))
@@ -128,27 +128,28 @@ static tx_status look_at(const char *folder)
     if (!tx_is_folder(folder))
         return tx_fail(
             TX_NOT_FOUND,
-            "%s: there is no such folder; look at the spelling, or leave the name out and give --output_dir: "
-            "its newest checkpoint is taken",
+            "%s: no such folder: check the spelling, or leave the name out to resume from the newest checkpoint in "
+            "--output_dir",
             folder);
     if (has(folder, "optimizer.pt") || has(folder, "optimizer.bin") || has(folder, "scheduler.pt"))
-        return tx_fail(TX_UNSUPPORTED,
-                       "%s: a checkpoint of transformers' Trainer, whose optimizer TX cannot read; begin anew from its "
-                       "weights with --model_name_or_path %s",
-                       folder, folder);
+        return tx_fail(
+            TX_UNSUPPORTED,
+            "%s: a checkpoint of transformers' Trainer, whose optimizer TX cannot read: start a new run from "
+            "its weights with --model_name_or_path %s",
+            folder, folder);
     if (tx_checkpoint_latest(folder, &newest) == TX_OK && newest >= 0)
         return tx_fail(TX_INVALID,
-                       "%s: no checkpoint, but it has " TX_CHECKPOINT_PREFIX "%" PRId64
-                       " in it: name that, or give --output_dir %s and --resume_from_checkpoint without a name",
+                       "%s: not a checkpoint, but it contains " TX_CHECKPOINT_PREFIX "%" PRId64
+                       ": give that, or give --output_dir %s and --resume_from_checkpoint without a name",
                        folder, newest, folder);
     if (has(folder, "config.json"))
         return tx_fail(TX_INVALID,
-                       "%s: a model, but no checkpoint of a run (it has no " TX_CHECKPOINT_MANIFEST
-                       "); begin anew from its weights with --model_name_or_path %s",
+                       "%s: a model, but not a checkpoint (it has no " TX_CHECKPOINT_MANIFEST
+                       "): start a new run from its weights with --model_name_or_path %s",
                        folder, folder);
     return tx_fail(TX_INVALID,
-                   "%s: an empty folder or one of other things, no checkpoint (it has no " TX_CHECKPOINT_MANIFEST
-                   "); leave --resume_from_checkpoint out to begin anew",
+                   "%s: not a checkpoint (it has no " TX_CHECKPOINT_MANIFEST
+                   "): leave --resume_from_checkpoint out to start a new run",
                    folder);
 }
 
@@ -159,14 +160,14 @@ static tx_status choose_newest(tx_job *j)
     char *newest = find_newest(folder);
     tx_status status = TX_OK;
     if (!newest)
-        status =
-            tx_fail(TX_NOT_FOUND,
-                    "%s: has no checkpoint to go on from; leave --resume_from_checkpoint out to begin anew", folder);
+        status = tx_fail(TX_NOT_FOUND,
+                         "%s: has no checkpoint to resume from: leave --resume_from_checkpoint out to start a new run",
+                         folder);
     else
         status = tx_checkpoint_newest(folder, &j->report, &j->inputs.checkpoint);
-    if (newest && !has(newest, TX_CHECKPOINT_MANIFEST) && status == TX_FORMAT) /* what else may it be? */
-        status = look_at(newest);
-    TX_THEN(status, look_at(j->inputs.checkpoint));
+    if (newest && !has(newest, TX_CHECKPOINT_MANIFEST) && status == TX_FORMAT)
+        status = check_folder(newest);
+    TX_THEN(status, check_folder(j->inputs.checkpoint));
     if (!status && j->inherited && strcmp(j->inherited, j->inputs.checkpoint) != 0)
         status = tx_job_check_inherited(j, j->inherited, &left_out);
     free(newest);
@@ -176,7 +177,7 @@ static tx_status choose_newest(tx_job *j)
 static tx_status choose_named(tx_job *j)
 {
     const char *resume = j->set.resume;
-    TX_TRY(look_at(resume));
+    TX_TRY(check_folder(resume));
     TX_TRY(tx_checkpoint_verify(resume, &j->report));
     return tx_copy_text(resume, &j->inputs.checkpoint);
 }
@@ -191,6 +192,6 @@ tx_status tx_job_choose_checkpoint(tx_job *j)
     if (status)
         return tx_fail_in(status, "%s", TX_JOB_NAME(resume));
     tx_job_note(j, "resume  %s: after step %" PRId64 "%s", in->checkpoint, in->state.step,
-                j->inherited ? ", with its options where none are given" : "");
+                j->inherited ? ", with its options unless others are given" : "");
     return TX_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of a run's options. */
+ * The table of a run's options, and settings that are derived from several options. */
 #include "models/job/settings.h"
 
 #include "models/task/instruction.h"
@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* The words of an enumeration, a "|" before each. */
+/* The words of an enumeration, each after a "|". */
 #define WORD(name, word) "|" word
 static const char schedule_words[] = TX_SCHEDULE_MAP(WORD) "|warmup_stable_decay";
 static const char strategy_words[] = TX_STRATEGY_MAP(WORD);
@@ -97,7 +97,7 @@ tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const t
     for (const tx_metric *m = task->metrics; m->name; m++)
         tx_list_add(list, sizeof list, m[1].name ? ", " : " and ", "%s",
                     strncmp(m->name, "eval_", 5) == 0 ? m->name + 5 : m->name);
-    return tx_fail(TX_INVALID, "--metric_for_best_model %s: there are %s", set->metric, list);
+    return tx_fail(TX_INVALID, "--metric_for_best_model %s: the task has only %s", set->metric, list);
 }
 
 tx_json *tx_job_arguments(const tx_job_settings *set, uint32_t with, uint32_t without)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How many blocks each stage of a pipeline has: --pipeline_partition. */
+ * Assigns blocks to the pipeline stages: --pipeline_partition. */
 #include "models/job/ranks.h"
 
 #include "models/job/plans.h"
@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What the run's options make of it. What is computed again only where the memory asks for it is not known yet. */
+/* Describes the run for the performance model. The recomputation of gradient_checkpointing auto:BYTES is not known yet.
+ */
 static tx_status find_split(const tx_job *j, tx_trainer_options *base, tx_split *split)
 {
     int64_t limit;
@@ -31,12 +32,12 @@ static tx_status find_split(const tx_job *j, tx_trainer_options *base, tx_split 
 static tx_status refuse_list(const char *text, int32_t stages, int64_t layers)
 {
     return tx_fail(TX_INVALID,
-                   "--pipeline_partition %.80s: auto, even, or %" PRId32
-                   " numbers of blocks, 1 or more, with commas between them, that make %" PRId64,
+                   "--pipeline_partition %.80s: give auto, even, or %" PRId32
+                   " positive numbers of blocks, separated by commas, with the sum %" PRId64,
                    text, stages, layers);
 }
 
-/* "7,5" */
+/* Reads a list of blocks such as "7,5". */
 static tx_status read_list(const char *text, int32_t stages, int64_t layers, int32_t *blocks)
 {
     const char *at = text;
@@ -80,7 +81,7 @@ tx_status tx_job_place_blocks(tx_job *j)
     const int64_t stages = split.pipeline * split.chunks;
     if (stages > j->inputs.config->layers)
         return tx_fail(TX_INVALID,
-                       "a pipeline of %" PRId64 " stages has as many blocks, not %" PRId64
+                       "%" PRId64 " pipeline stages need at least as many blocks, but the model has %" PRId64
                        ": give a smaller --pipeline_parallel or --pipeline_chunks",
                        stages, j->inputs.config->layers);
     if (stages > TX_SPLIT_STAGES)
@@ -110,7 +111,7 @@ void tx_job_note_stages(const tx_job *j)
         tx_list_add(list, sizeof list, ",", "%" PRId32, j->stage_blocks[s]);
     tx_job_note(j,
                 "stages  %s of %" PRId64 " blocks, %" PRId64 " micro-batch%s a step, %s; the slowest rank is predicted "
-                "to have %.1f %% of a step's work, even would be %.1f %%",
+                "to do %.1f %% of a step's work (an even share is %.1f %%)",
                 list, j->inputs.config->layers, tx_trainer_options_of(j->trainer)->accumulation,
                 tx_trainer_options_of(j->trainer)->accumulation == 1 ? "" : "es", schedules[j->set.pipeline_schedule],
                 100.0 * j->slowest, 100.0 / j->pipeline->size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The view that a program has of a run: its options, its progress, its plans and their memory. */
+ * Queries of a run for programs: its options, its progress, its plans and their memory (tx_train.h). */
 #include "models/job/job.h"
 
 #include "api/base/needs.h"
@@ -28,7 +28,7 @@ tx_status tx_job_like(const tx_job *j, tx_job **other)
     made->set = j->set;
     made->options = j->options;
     made->options.values = &made->set;
-    made->options.kept = NULL; /* texts stay with `j` */
+    made->options.kept = NULL; /* `j` owns the texts */
     *other = made;
     return TX_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The weights of a run: the initial ones, and the files of a model folder. */
+ * Loads the initial weights of a run, and writes the files of a model folder. */
 #include "models/job/results.h"
 
 #include "api/base/file.h"
@@ -105,7 +105,7 @@ tx_status tx_job_write_files(void *job, const char *folder)
     return write_arguments(j, folder);
 }
 
-/* Ranks with shards of the weights answer the reads of rank 0. */
+/* If the weights are sharded, the other ranks answer the reads of rank 0. */
 tx_status tx_job_write_model(tx_job *j, const char *folder)
 {
     if (!tx_model_gathers(j->model))

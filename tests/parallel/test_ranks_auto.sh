@@ -29,7 +29,7 @@ alike one any
 # Who goes on has the same split, on as many ranks, and the same bits.
 go_on any on
 divided on --resume_from_checkpoint
-grep -q "^split .*, as the run began" "$work/out" || fail "another choice when it goes on"
+grep -q "^split .*, as in the run of the checkpoint" "$work/out" || fail "another choice when it goes on"
 same any on
 go_on any on
 ranks 2 on --parallel auto --per_device_train_batch_size 3 --resume_from_checkpoint || fail "4 ranks to 2"

@@ -48,7 +48,7 @@ from="$from --validation_file $work/text $evaluates"
 { split 1 1 eval1 && split 4 4 eval4; } || fail "evaluations"
 alike eval1 eval4
 
-refused "ranks cannot be divided into groups of so many" 2 4
+refused "must be a multiple of the group size" 2 4
 refused "--expert_parallel and --sequence_parallel exclude each other" 4 2 --tensor_parallel 2 --sequence_parallel
 refused "--expert_parallel and --lora_r exclude each other" 2 2 --lora_r 4
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor

@@ -102,16 +102,16 @@ alike bert bert2
 [ "$(numbers eval_accuracy "$work/bert/log.jsonl")" = "$(numbers eval_accuracy "$work/bert2/log.jsonl")" ] || fail "BERT: another accuracy"
 
 from="--config_name $work/layers.json --train_file $work/text --block_size 32"
-refused "ranks cannot be divided into groups of so many" 2 4
+refused "must be a multiple of the group size" 2 4
 refused "needs --zero_stage 0 or 1" 2 2 --zero_stage 2
 refused "--pipeline_parallel and --lora_r exclude each other" 2 2 --lora_r 4
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
 sed 's/"n_layer": 5/"n_layer": 1/' "$work/layers.json" > "$work/layer.json"
-refused "has as many blocks" 2 2 --config_name "$work/layer.json"
+refused "need at least as many blocks" 2 2 --config_name "$work/layer.json"
 refused "multiple of so many micro-batches, not 3" 2 2 --pipeline_schedule interleaved
-refused "pipeline of 8 stages has as many blocks, not 5" 2 2 --pipeline_schedule interleaved --pipeline_chunks 4 --gradient_accumulation_steps 2
+refused "8 pipeline stages need at least as many blocks, but the model has 5" 2 2 --pipeline_schedule interleaved --pipeline_chunks 4 --gradient_accumulation_steps 2
 for list in 5 2,2 3,3 2,2,1 5,0 6,-1 2,3x odd; do
-    refused "2 numbers of blocks, 1 or more, with commas between them, that make 5" 2 2 --pipeline_partition $list
+    refused "2 positive numbers of blocks, separated by commas, with the sum 5" 2 2 --pipeline_partition $list
 done
 refused "needs --pipeline_parallel 2 or more" 2 1 --pipeline_partition even
 refused "--pipeline_partition and --parallel exclude each other" 2 2 --pipeline_partition even --parallel auto

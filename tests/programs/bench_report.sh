@@ -97,7 +97,7 @@ grep -q '"direction": "update"' out || fail "no update in the profile"
 train --fp16 --optim adafactor --tf32
 outcome 2 "must be one of adamw_torch_fused" "$txbench" train --optim nothing
 outcome 1 "exclude each other" "$txbench" train --bf16 --fp16
-outcome 1 "is no setting of this optimizer" "$txbench" train --optim_args momentum=0.9
+outcome 1 "not a setting of this optimizer" "$txbench" train --optim_args momentum=0.9
 outcome 1 "auto:BYTES is not measured" "$txbench" train --gradient_checkpointing=auto:1GiB
 outcome 1 "whole blocks again or nothing" "$txbench" train --gradient_checkpointing=auto --peer torch
 

@@ -59,13 +59,13 @@ cat > "$work/bad.json" << 'END'
 {"optimizer": {"type": "OneBitAdam", "params": {"cuda_aware": false}}, "zero_optimization": {"stage3_new": 1},
  "pipeline": {"partition": "type:layer"}, "gradient_clipping": "much", "zero": {}, "train_batch_size": 8, "gradient_accumulation_steps": 3}
 END
-outcome 2 "optimizer.type: OneBitAdam is none of Adam, AdamW, Lion" run bad --max_steps 2 --deepspeed "$work/bad.json"
-for text in "optimizer.params.cuda_aware: no key" "zero_optimization.stage3_new: no key" "pipeline.partition: type:layer is none of best, parameters, uniform" \
-    "gradient_clipping: max_grad_norm much" "zero: no key"; do
+outcome 2 "optimizer.type: OneBitAdam is not one of Adam, AdamW, Lion" run bad --max_steps 2 --deepspeed "$work/bad.json"
+for text in "optimizer.params.cuda_aware: unknown key" "zero_optimization.stage3_new: unknown key" "pipeline.partition: type:layer is not one of best, parameters, uniform" \
+    "gradient_clipping: max_grad_norm much" "zero: unknown key"; do
     grep -qF "$text" "$work/err" || fail "bad: does not say $text"
 done
 [ "$(wc -l < "$work/err")" -eq 1 ] || fail "bad: not one line"
-outcome 2 "optimizer.params.lr: 0.01, but --learning_rate has given 0.02" run bad --learning_rate 0.02 --deepspeed "$work/all.json"
+outcome 2 "optimizer.params.lr: 0.01, but --learning_rate is 0.02" run bad --learning_rate 0.02 --deepspeed "$work/all.json"
 echo '{"train_batch_size": 12, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2}' > "$work/bad.json"
 outcome 1 "train_batch_size 12 is not train_micro_batch_size_per_gpu 4 x gradient_accumulation_steps 2 x 1 ranks" \
     run bad --max_steps 2 --deepspeed "$work/bad.json"
@@ -75,14 +75,14 @@ outcome 2 "must hold one object" run bad --max_steps 2 --deepspeed "$work/bad.js
 echo '{"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}, "tensor_parallel": {"autotp_size": 0},
     "optimizer": {"type": "sgd", "params": {"lr": 0.1}}, "scheduler": {"type": "WarmupCosineLR", "params": {"warmup_type": "linear"}}}' \
     > "$work/new.json"
-outcome 2 "--dtype bfloat16: weights of 16 bits are updated only by AdamW" run new --max_steps 2 --deepspeed "$work/new.json"
+outcome 2 "--dtype bfloat16: only AdamW updates 16-bit weights" run new --max_steps 2 --deepspeed "$work/new.json"
 sed 's/"bf16_master_weights_and_grads": true/"bf16_master_weights_and_grads": false/' "$work/new.json" > "$work/copy"
 outcome 0 "" run new --max_steps 2 --deepspeed "$work/copy"
 for option in '"optim": "sgd"' '"dtype": "float32"' '"tensor_parallel": 1' '"lr_scheduler_type": "cosine"'; do
     grep -qF "$option" "$work/new/training_args.json" || fail "new: not taken over: $option"
 done
 echo '{"tensor_parallel": {"autotp_size": 2, "preset_model": "llama"}}' > "$work/new.json"
-outcome 1 "--tensor_parallel 2: 1 ranks cannot be divided" run new --max_steps 2 --deepspeed "$work/new.json"
+outcome 1 "--tensor_parallel 2: the number of ranks, 1, must be a multiple" run new --max_steps 2 --deepspeed "$work/new.json"
 
 # ---- FSDP ------------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ stage 3 cpu --fsdp "full_shard offload"
 stage 0 none --fsdp no_shard
 stage 1 none --fsdp --zero_stage 1
 stage 0 none --fsdp false --fsdp_config "$work/fsdp.json"
-grep -qF "counts with --fsdp alone" "$work/out" || fail "fsdp: a configuration for nothing is not told"
+grep -qF "has no effect without --fsdp" "$work/out" || fail "fsdp: a configuration for nothing is not told"
 # In a file of options, as a Trainer writes them.
 for pair in '"fsdp": [], "fsdp_config": {"xla": false} 0' '"fsdp": ["full_shard", "auto_wrap"] 3' \
     '"fsdp": true, "fsdp_config": {"reshard_after_forward": false} 2'; do
@@ -128,13 +128,13 @@ done
 
 echo '{"fsdp_shards": 1, "ignored_modules": ["wte"], "sharding_strategy": "HYBRID_SHARD", "xla": true, "reshard_after_forward": "some"}' \
     > "$work/bad.json"
-outcome 2 "fsdp.half: no key" run bad --max_steps 1 --fsdp half --fsdp_config "$work/bad.json"
-for text in "shards: no key" "ignored_modules: all that is trained" "sharding_strategy: all ranks are one group" \
-    "xla: TX does not run on TPUs" "reshard_after_forward: some is none of true, false, full_shard, shard_grad_op, no_shard, 1, 2, 3:"; do
+outcome 2 "fsdp.half: unknown key" run bad --max_steps 1 --fsdp half --fsdp_config "$work/bad.json"
+for text in "shards: unknown key" "ignored_modules: all trained parameters" "sharding_strategy: all ranks are one group" \
+    "xla: TX does not run on TPUs" "reshard_after_forward: some is not one of true, false, full_shard, shard_grad_op, no_shard, 1, 2, 3:"; do
     grep -qF "$text" "$work/err" || fail "bad: does not say $text"
 done
 [ "$(wc -l < "$work/err")" -eq 1 ] || fail "bad: not one line"
-outcome 2 "fsdp.full_shard: 3, but --zero_stage has given 2" run bad --max_steps 1 --fsdp full_shard --zero_stage 2
+outcome 2 "fsdp.full_shard: 3, but --zero_stage is 2" run bad --max_steps 1 --fsdp full_shard --zero_stage 2
 echo '[]' > "$work/bad.json"
 outcome 2 "must hold one object" run bad --max_steps 1 --fsdp --fsdp_config "$work/bad.json"
 exit $((failures > 0))

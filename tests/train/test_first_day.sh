@@ -62,7 +62,7 @@ rests()
 rests "$work/whole/checkpoint-6 is after step 6 of 6; nothing changes" "$work/whole" "$bin/txtrain"
 rests "$work/whole/checkpoint-6 is after step 6 of 3" "$work/whole" "$bin/txtrain" --max_steps 3
 rests "$work/whole/checkpoint-6 is after step 6 of" "$work/whole" "$bin/txtrain" --num_train_epochs 0.1
-rests "$work/early2/checkpoint-5 is after step 5 of 20, where early stopping" "$work/early2" "$bin/txtrain"
+rests "$work/early2/checkpoint-5 is after step 5 of 20 (early stopping)" "$work/early2" "$bin/txtrain"
 [ -z "$launcher" ] || rests "$work/whole/checkpoint-6 is after step 6 of 6" "$work/whole" "$launcher" -n 2 "$bin/txtrain"
 # An evaluation is made again if that is asked for; what training left stays.
 files "$work/early" | grep -v "eval_results\|all_results" > "$work/before"
@@ -84,7 +84,7 @@ outcome 1 "there are loss and perplexity" go r --metric_for_best_model accuracy
 outcome 2 "it has weight_decay, momentum, nesterov" go r --optim sgd --optim_args beta1=0.5
 outcome 2 "--use_cpu and --device exclude each other" go r --use_cpu --device opencl
 outcome 1 "needs one of" go r --lr_scheduler_type cosine_with_min_lr
-outcome 1 "--dataloader_drop_last leaves nothing" go r --dataloader_drop_last --per_device_train_batch_size 64
+outcome 1 "--dataloader_drop_last drops all data" go r --dataloader_drop_last --per_device_train_batch_size 64
 
 # ---- a rate that follows the evaluations ------------------------------------------------------------------
 # Nothing gets better by nine tenths, so that the rate halves every second step; a run that goes on knows when next.
@@ -108,16 +108,16 @@ for name in config.json model.safetensors trainer_state.json; do
     cp "$work/whole/checkpoint-4/$name" "$work/trainer/checkpoint-7"
 done
 : > "$work/trainer/checkpoint-7/optimizer.pt"
-outcome 1 "an empty folder" go r --resume_from_checkpoint "$work/empty"
-outcome 1 "there is no such folder" go r --resume_from_checkpoint "$work/whole/chekpoint-4"
-outcome 1 "it has checkpoint-6 in it" go r --resume_from_checkpoint "$work/whole"
+outcome 1 "not a checkpoint (it has no" go r --resume_from_checkpoint "$work/empty"
+outcome 1 "no such folder: check the spelling" go r --resume_from_checkpoint "$work/whole/chekpoint-4"
+outcome 1 "it contains checkpoint-6" go r --resume_from_checkpoint "$work/whole"
 outcome 1 "--model_name_or_path $work/trainer/checkpoint-7" go r --resume_from_checkpoint "$work/trainer/checkpoint-7"
 says "transformers' Trainer"
 outcome 1 "transformers' Trainer" go trainer --resume_from_checkpoint
 outcome 1 "leave --resume_from_checkpoint out" go nothing --resume_from_checkpoint
 mkdir "$work/model"
 cp "$work/whole/config.json" "$work/whole/model.safetensors" "$work/whole"/tokenizer*.json "$work/model"
-outcome 1 "a model, but no checkpoint" go r --resume_from_checkpoint "$work/model"
+outcome 1 "a model, but not a checkpoint" go r --resume_from_checkpoint "$work/model"
 
 # ---- what differs, in words --------------------------------------------------------------------------
 from=$work/whole/checkpoint-2

@@ -233,11 +233,11 @@ static void optimizer_refusals(void **state)
     static const struct {
         const char *optim, *arguments, *says;
     } cases[] = {
-        {"sgd", "momentum=0.9, nestero=True", "\"nestero=True\" is no setting of this optimizer"},
+        {"sgd", "momentum=0.9, nestero=True", "\"nestero=True\": not a setting of this optimizer"},
         {"sgd", "momentum", "NAME=VALUE"},
-        {"sgd", "momentum=fast", "must lie in [0, 1)"},
-        {"sgd", "momentum=1", "must lie in [0, 1)"},
-        {"sgd", "momentum=nan", "must lie in [0, 1)"},
+        {"sgd", "momentum=fast", "must be in [0, 1)"},
+        {"sgd", "momentum=1", "must be in [0, 1)"},
+        {"sgd", "momentum=nan", "must be in [0, 1)"},
         {"sgd", "nesterov=True", "needs a momentum above 0"},
         {"adamw_torch", "momentum=0.9", "it has beta1, beta2, eps, weight_decay"},
         {"adafactor", "warmup_init=True", "needs relative_step=True"},

@@ -49,7 +49,7 @@ run part --save_steps 3 --resume_from_checkpoint "$work/whole/checkpoint-3" || f
 same whole part model.safetensors checkpoint-6/optimizer.safetensors
 for other in "--mask_structure 1:4" "--sparsity 0.5"; do
     # shellcheck disable=SC2086
-    outcome 1 "is of a run with --sparsity 0 --mask_structure 2:4" run refused --resume_from_checkpoint "$work/whole/checkpoint-3" $other
+    outcome 1 "is from a run with --sparsity 0 --mask_structure 2:4" run refused --resume_from_checkpoint "$work/whole/checkpoint-3" $other
 done
 
 if [ -n "$launcher" ]; then

@@ -131,7 +131,7 @@ names_the_idle()
         "--router_z_loss_coef (the model has no experts)" "--init_scale, --growth_interval (only with --fp16)" \
         "--nvme_path (only with --offload" "--adam_beta1 (the optimizer has none)" "--zero_stage (the run has one rank)" \
         "--eval_steps (only with --eval_strategy steps)" "--run_name (only with --report_to tensorboard)" \
-        "--pad_to_max_length (blocks are all of one length)" "--validation_file (nothing is evaluated)"; do
+        "--pad_to_max_length (all blocks have the same length)" "--validation_file (nothing is evaluated)"; do
         says "$text" || return 1
     done
 }
@@ -143,7 +143,7 @@ tells_other_scales()
         says the given values have no effect: init_scale was 64.0 and is 32.0 now &&
         grep -q '"loss_scale":.64' "$work/r/on/log.jsonl"
 }
-grouping_changes_nothing() { says group_by_length: rows are all of one length && weights_kept; }
+grouping_changes_nothing() { says group_by_length: all rows have the same length && weights_kept; }
 # The last sample is the longest of three.
 begins_with_the_longest() { [ "$(grep -c ' 2$' "$work/lengths") $(sed -n '1p;4p' "$work/lengths" | tr '\n' ' ')" = "2 0 2 1 2 " ]; }
 computes_again() { says recomputes 1 of 1 segment && weights_kept; }
@@ -384,8 +384,8 @@ fsdp_config | --fsdp --fsdp_config {\"reshard_after_forward\":false} | holds tra
 zero_stage | pair --zero_stage 1 | pair_says stage 1
 parallel | pair --parallel auto | pair_says predicted
 tensor_parallel | pair --tensor_parallel 2 | pair_says 2 ranks compute the same rows
-sequence_parallel | pair --tensor_parallel 2 --sequence_parallel | pair_says a chunk of the positions
-expert_parallel | pair --config_name $work/experts.json --expert_parallel 2 | pair_says 2 ranks divide those of each layer
+sequence_parallel | pair --tensor_parallel 2 --sequence_parallel | pair_says shard the positions
+expert_parallel | pair --config_name $work/experts.json --expert_parallel 2 | pair_says 2 ranks shard the experts
 context_parallel | pair --context_parallel 2 | pair_says 2 ranks have [0-9]* positions each
 pipeline_parallel | pair --pipeline_parallel 2 --config_overrides n_layer=4 | pair_says 3,1 of 4 blocks
 pipeline_schedule | pair --pipeline_parallel 2 --config_overrides n_layer=4 --pipeline_schedule gpipe | pair_says gpipe
@@ -410,7 +410,7 @@ init_scale | --fp16 --init_scale 64 | logged \"loss_scale\":.64
 growth_interval | --fp16 --init_scale 64 --save_strategy steps --save_steps 3 | tells_other_scales
 growth_interval | --dry_run --distill_alpha 0.1 --router_z_loss_coef 1 --init_scale 64 --growth_interval 3 --nvme_path x --optim sgd --adam_beta1 0.3 --zero_stage 2 --eval_steps 3 --run_name x --pad_to_max_length false --validation_file $work/other | names_the_idle
 growth_interval | --fp16 --growth_interval 2 | logged \"loss_scale\":.131072
-tf32 | --tf32 true | says no units for it that TX uses
+tf32 | --tf32 true | says TX uses no tf32 units
 no_tf32 | --tf32 true --no_tf32 | does_not_say tf32
 list_devices | --list_devices | says cpu
 dry_run | --dry_run | lacks model.safetensors
