@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The best evaluation of a run, where its checkpoint lies, and its weights in place of the last ones. */
+ * The best evaluation of a run: its checkpoint, and loading its weights at the end. */
 #include "api/base/file.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A member of run_state.json: the name of a checkpoint in the same folder, which may be moved, or the absolute path of
- * a checkpoint in another folder. */
+/* A member of run_state.json: the name of a checkpoint in the same folder, so that the folder can be moved, or the
+ * absolute path of a checkpoint in another folder. */
 #define BEST "best_checkpoint"
 
 bool tx_run_state_judge(tx_run_state *state, double metric, bool greater_is_better)
@@ -63,12 +63,12 @@ static tx_status set_path(tx_run_state *state, const char *path, const char *out
     return tx_run_state_set_best(state, here ? name : path);
 }
 
-/* Absolute path of checkpoint-STEP in the folder that `checkpoint` lies in. */
-static tx_status find_beside(const char *checkpoint, int64_t step, char path[TX_PATH_ROOM])
+/* The absolute path of checkpoint-STEP in the folder that contains `checkpoint`. */
+static tx_status find_sibling(const char *checkpoint, int64_t step, char path[TX_PATH_ROOM])
 {
     char name[64], folder[TX_PATH_ROOM];
     if (!realpath(checkpoint, folder))
-        return tx_file_fail(checkpoint, "find the folder that it lies in");
+        return tx_file_fail(checkpoint, "find the folder that contains it");
     *strrchr(folder, '/') = '\0';
     snprintf(name, sizeof name, TX_CHECKPOINT_PREFIX "%" PRId64, step);
     tx_path_in(path, *folder ? folder : "/", name);
@@ -78,23 +78,23 @@ static tx_status find_beside(const char *checkpoint, int64_t step, char path[TX_
 tx_status tx_best_read(const tx_json *json, const char *checkpoint, const char *output_dir, tx_run_state *state)
 {
     const char *text;
-    char beside[TX_PATH_ROOM];
+    char sibling[TX_PATH_ROOM];
     if (!tx_json_has(json, BEST))
         return TX_OK;
     TX_TRY(tx_json_get_string(json, BEST, &text));
     const int64_t step = tx_checkpoint_step(text);
     if (step < 0 || step > state->best_step)
-        return tx_fail(TX_FORMAT, BEST " \"%.200s\" is no checkpoint up to the best step, %" PRId64, text,
+        return tx_fail(TX_FORMAT, BEST " \"%.200s\" is not a checkpoint up to the best step, %" PRId64, text,
                        state->best_step);
     if (*text == '/')
         return set_path(state, text, output_dir);
-    TX_TRY(find_beside(checkpoint, step, beside));
-    return set_path(state, beside, output_dir);
+    TX_TRY(find_sibling(checkpoint, step, sibling));
+    return set_path(state, sibling, output_dir);
 }
 
 /* ---- Weights ---------------------------------------------------------------------------------------- */
 
-/* All weights that are trained to `copy`, or back from there; copy NULL: only counts them. */
+/* Copies all trained weights to `copy`, or back from there. Only counts them if `copy` is NULL. */
 static tx_status copy_weights(tx_model *model, float *copy, bool back, int64_t *count)
 {
     *count = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Model cards. */
+ * Writes model cards. */
 #include "models/train/card.h"
 
 #include "api/base/file.h"
@@ -17,12 +17,12 @@
 
 /* ---- text ----------------------------------------------------------------------------------------- */
 
-/* Whether YAML takes the word as it stands for a string: no number, date, boolean or null. */
+/* Whether YAML reads the unquoted word as a string, not as a number, date, boolean or null. */
 static bool is_plain(const char *text)
 {
-    static const char *const taken[] = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"};
-    for (size_t i = 0; i < sizeof taken / sizeof taken[0]; i++)
-        if (strcasecmp(text, taken[i]) == 0)
+    static const char *const reserved[] = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"};
+    for (size_t i = 0; i < sizeof reserved / sizeof reserved[0]; i++)
+        if (strcasecmp(text, reserved[i]) == 0)
             return false;
     const char *letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
     if (!*text || !strchr(letters, *text))
@@ -33,7 +33,7 @@ static bool is_plain(const char *text)
     return true;
 }
 
-/* A string as a scalar of YAML. What a YAML file may not hold as it stands is escaped. */
+/* Writes a string as a YAML scalar. Characters that YAML does not allow are escaped. */
 static void put_yaml(FILE *to, const char *text)
 {
     if (is_plain(text)) {
@@ -57,7 +57,7 @@ static void put_yaml(FILE *to, const char *text)
     fputc('"', to);
 }
 
-/* A string within a line of Markdown. */
+/* Writes a string within a line of Markdown. */
 static void put_markdown(FILE *to, const char *text)
 {
     for (; *text; text++) {
@@ -67,7 +67,7 @@ static void put_markdown(FILE *to, const char *text)
     }
 }
 
-/* Whether it can be a name on the hub, "gpt2" or "openai-community/gpt2", and nothing of that name lies here. */
+/* Whether the text can be a name on the hub, "gpt2" or "openai-community/gpt2", and is not the path of a file. */
 static bool is_hub_name(const char *text)
 {
     const char *slash = strchr(text, '/');
@@ -75,7 +75,7 @@ static bool is_hub_name(const char *text)
            (!slash || (slash[1] && slash[1] != '.' && !strchr(slash + 1, '/')));
 }
 
-/* The member, whatever its type; NULL where it is absent or null. */
+/* The member of any type, or NULL if it is absent or null. */
 static const tx_json *find(const tx_json *object, const char *key)
 {
     return tx_json_has(object, key) ? tx_json_find(object, key) : NULL;
@@ -88,8 +88,7 @@ static const char *text_of(const tx_json *object, const char *key)
     return value && !tx_json_as_string(value, key, &text) && *text ? text : NULL;
 }
 
-/* A whole number, or one with four decimals, as the Trainer rounds; a string (NaN has no other form in JSON) as it is.
- */
+/* Writes an integer, or a number with four decimals as the Trainer does, or a string, which is how JSON holds NaN. */
 static void put_value(FILE *to, const tx_json *value)
 {
     double number;
@@ -102,7 +101,7 @@ static void put_value(FILE *to, const tx_json *value)
         fputs("No log", to);
 }
 
-/* %y is a string as a scalar of YAML, %m one within a line of Markdown, %s one as it is, %v a value of JSON. */
+/* %y is a string as a YAML scalar, %m a string in a line of Markdown, %s an unchanged string, %v a JSON value. */
 static void print(FILE *to, const char *format, ...)
 {
     va_list args;
@@ -155,8 +154,8 @@ static void put_intro(FILE *to, const char *name, const tx_json *facts)
 {
     const char *base = text_of(facts, "base_model"), *dataset = text_of(facts, "dataset");
     print(to,
-          "<!-- This model card was written by TX from what it knows of the run. Proofread and complete it, then "
-          "remove this comment. -->\n\n# %m\n\n",
+          "<!-- TX wrote this model card from the data of the run. Proofread and complete it, then remove this "
+          "comment. -->\n\n# %m\n\n",
           name);
     if (base && is_hub_name(base))
         print(to, "This model is a fine-tuned version of [%s](https://huggingface.co/%s)", base, base);
@@ -167,7 +166,7 @@ static void put_intro(FILE *to, const char *name, const tx_json *facts)
     print(to, dataset ? " on the data of %m.\n" : " on an unknown dataset.\n", dataset);
 }
 
-/* "eval_loss" as "Loss": the name without its prefix, its first letter large. */
+/* Writes "eval_loss" as "Loss": the name without its prefix, capitalized. */
 static void put_title(FILE *to, const char *key)
 {
     const char *name = strncmp(key, "eval_", 5) == 0 && key[5] ? key + 5 : key;
@@ -176,7 +175,7 @@ static void put_title(FILE *to, const char *key)
     put_markdown(to, name + 1);
 }
 
-/* How long it took says nothing of the model. */
+/* Timings are left out, since they say nothing about the model. */
 static bool is_timing(const char *key)
 {
     return strstr(key, "_runtime") || strstr(key, "_per_second");
@@ -187,7 +186,7 @@ static bool is_evaluation(const char *key)
     return strncmp(key, "eval_", 5) == 0 || strcmp(key, "perplexity") == 0;
 }
 
-/* The results of the evaluation, or all others, a line each; `before` comes first where there is one. */
+/* Writes the results of the evaluation, or all others, one on a line. If there are any, `before` is written first. */
 static void put_results(FILE *to, const tx_json *facts, bool evaluation, const char *before)
 {
     const tx_json *results = find(facts, "results");
@@ -223,7 +222,7 @@ static tx_status put_hyperparameters(FILE *to, const tx_json *facts)
     return TX_OK;
 }
 
-/* A row for every evaluation, with the training loss logged before it. */
+/* Writes a row for each evaluation, with the last training loss that was logged before it. */
 static void put_table(FILE *to, const tx_json *facts)
 {
     const tx_json *log = find(facts, "log"), *loss = NULL;
@@ -267,8 +266,7 @@ static tx_status put_card(FILE *to, const char *name, const tx_json *facts)
 
 /* ---- the file ------------------------------------------------------------------------------------------ */
 
-/* The last part of the folder's path; of "." and the like, of what they stand for. What is no UTF-8 becomes "_". The
- * caller frees it. */
+/* The last component of the folder's absolute path. Bytes of invalid UTF-8 become "_". The caller frees it. */
 static char *name_of(const char *folder)
 {
     char *real = realpath(folder, NULL);
@@ -286,7 +284,7 @@ static char *name_of(const char *folder)
 tx_status tx_card_write(const char *folder, const tx_json *facts)
 {
     if (tx_json_type_of(facts) != TX_JSON_OBJECT)
-        return tx_fail(TX_INVALID, "%s: the facts of a model card are no object", folder);
+        return tx_fail(TX_INVALID, "%s: the facts of a model card are not an object", folder);
     char *text = NULL, *name = name_of(folder);
     size_t size = 0;
     FILE *to = name ? open_memstream(&text, &size) : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A task's metrics over its samples. */
+ * Computes a task's metrics over its samples. */
 #include "models/train/run.h"
 
 #include "api/base/clock.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The ranks' sums, added in their order. */
+/* Adds up the ranks' sums in rank order. */
 static tx_status add_up(tx_comm *comm, double sums[TX_SUMS_MAX])
 {
     const size_t bytes = TX_SUMS_MAX * sizeof *sums;
@@ -21,20 +21,20 @@ static tx_status add_up(tx_comm *comm, double sums[TX_SUMS_MAX])
     return status;
 }
 
-/* What goes through the samples. */
+/* An evaluation in progress. In each round every group of ranks evaluates one batch. */
 typedef struct pass {
     tx_trainer *trainer;
-    tx_comm *comm;         /* NULL: one rank */
-    int64_t group, groups; /* of ranks that do the same rows: this one's number, and how many there are */
-    bool gathers; /* ranks have shards of the weights, or some of the experts, alone: all run plans, or none does */
+    tx_comm *comm;         /* NULL with one rank */
+    int64_t group, groups; /* index and number of groups; the ranks of a group have the same rows */
+    bool gathers;          /* plans communicate (sharded weights or experts), so all ranks must run them */
     const tx_samples *samples;
     tx_batch batch;
-    int64_t outputs; /* numbers of a row's output; 0: they are not asked for */
-    float *round;    /* [ranks, rows, outputs]: of the batches that the ranks do at a time */
+    int64_t outputs; /* output values of a row; 0 if they are not needed */
+    float *round;    /* [groups, rows, outputs]: outputs of a round */
     float *all;      /* [count, outputs] */
 } pass;
 
-/* Puts the outputs of a round, which begins with sample `first`, where they belong. */
+/* Copies the outputs of a round, which begins with sample `first`, to all ranks' outputs. */
 static tx_status keep_outputs(pass *p, int64_t first, int64_t ranks)
 {
     const int64_t left = p->samples->count - first, rows = ranks * p->batch.rows;
@@ -46,7 +46,7 @@ static tx_status keep_outputs(pass *p, int64_t first, int64_t ranks)
     return TX_OK;
 }
 
-/* The ranks' batches from sample `first` on: their sums, and their outputs. */
+/* Evaluates the batches of a round, which begins with sample `first`, and adds up their sums. */
 static tx_status do_round(pass *p, int64_t first, double sums[TX_SUMS_MAX])
 {
     const int64_t rows = p->batch.rows, own = first + p->group * rows;
@@ -90,8 +90,8 @@ tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watc
     tx_status status = memory && p.round && p.all ? TX_OK : tx_fail(TX_MEMORY, "evaluation: no memory for a batch");
     p.batch = tx_batch_of(samples->task, samples->block, rows, memory);
     tx_watch_begin(watch, TX_WATCH_EVALUATING);
-    /* A batch each, then the sums of all: no rank waits for longer than the slowest takes for a batch, and the watches
-     * see that all get on. */
+    /* The ranks add up their sums after each batch. So no rank waits longer than the slowest rank's batch takes, and
+     * the watch sees progress on all ranks. */
     for (int64_t first = 0; first < samples->count && !status; first += ranks * rows) {
         status = do_round(&p, first, sums);
         tx_watch_alive(watch, NULL);

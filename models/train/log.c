@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * JSON lines. */
+ * Writes log.jsonl. */
 #include "models/train/log.h"
 
 #include "api/base/file.h"
@@ -9,25 +9,25 @@
 #include <stdarg.h>
 #include <unistd.h>
 
-/* Says once that the log ends here; the message of the failure names the file. */
+/* Warns that the log ends, and closes it. The error message names the file. */
 static void give_up(tx_log *log)
 {
-    tx_reporter_print(&log->report, "%.440s; training goes on without a log", tx_error());
+    tx_reporter_print(&log->report, "%.440s; training continues without a log", tx_error());
     if (log->file)
         fclose(log->file);
     log->file = NULL;
 }
 
-void tx_log_open(tx_log *log, const char *path, bool go_on, const tx_reporter *report)
+void tx_log_open(tx_log *log, const char *path, bool append, const tx_reporter *report)
 {
     *log = (tx_log){.path = path, .report = *report};
     if (!path)
         return;
     int descriptor = -1;
-    /* A link is not followed: what it leads to would be emptied. */
+    /* A link is not followed, since its target would be truncated. */
     tx_status status =
-        tx_file_open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | (go_on ? O_APPEND : O_TRUNC), &descriptor, NULL);
-    if (!status && !(log->file = fdopen(descriptor, go_on ? "a" : "w"))) {
+        tx_file_open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | (append ? O_APPEND : O_TRUNC), &descriptor, NULL);
+    if (!status && !(log->file = fdopen(descriptor, append ? "a" : "w"))) {
         status = tx_file_fail(path, "open");
         close(descriptor);
     }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A log of JSON lines that never stops a training run: what cannot be written is told once, then the log is given
- * up. Each line is flushed. */
+ * A log of JSON lines, log.jsonl. A write error never stops a training run: it is reported once, and the log is closed.
+ * Each line is flushed. */
 #ifndef TX_TRAIN_LOG_H
 #define TX_TRAIN_LOG_H
 
@@ -11,20 +11,21 @@
 #include <stdio.h>
 
 typedef struct tx_log {
-    FILE *file; /* NULL: none, or given up */
+    FILE *file; /* NULL without a log, or after an error */
     const char *path;
     tx_reporter report;
-    char buffer[4096]; /* of the file, so that writing a line takes no memory */
+    char buffer[4096]; /* of the file, so that writing a line allocates nothing */
 } tx_log;
 
-/* Begins the log at `path` anew, or goes on with what is there; NULL: no log. `path` must live as long as the log. */
-void tx_log_open(tx_log *log, const char *path, bool go_on, const tx_reporter *report);
-/* Writes one line, its end added. */
+/* Opens the log at `path`, which must outlive the log. Pass NULL for no log. If `append`, the existing lines are kept.
+ */
+void tx_log_open(tx_log *log, const char *path, bool append, const tx_reporter *report);
+/* Writes one line and its newline. */
 void tx_log_line(tx_log *log, const char *format, ...) TX_PRINTF(2, 3);
 void tx_log_close(tx_log *log);
 
-/* A number as the log spells it: %.9g, which gives back every float; NaN, Infinity and -Infinity as Python's json
- * module writes and reads them. Returns `text`. */
+/* Formats a number for the log with %.9g, which preserves every float. NaN, Infinity and -Infinity are written as
+ * Python's json module does. Returns `text`. */
 #define TX_LOG_NUMBER 32
 const char *tx_log_number(double value, char text[TX_LOG_NUMBER]);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Step times of many ranks. */
+ * Times the steps of all ranks, and hashes their weights. */
 #include "models/train/pace.h"
 
 #include "api/base/clock.h"
@@ -13,7 +13,7 @@
 
 enum {
     WARM = 1,   /* steps before anything is timed: the first compiles and packs */
-    TRIALS = 3, /* steps with the thread, and as many without, in turns */
+    TRIALS = 3, /* steps with the thread, alternating with as many without it */
     BALANCE_AT = WARM + 3,
 };
 
@@ -24,12 +24,12 @@ struct tx_pace {
     bool balance, chosen, background;
     int64_t all_rows;
     int64_t *rows;           /* by rank */
-    int64_t step;            /* since the pace was made */
-    double began, waited;    /* of the step in progress: when, and the communicator's waiting before */
-    double trial[2][TRIALS]; /* without the thread, and with it */
-    double sum;              /* seconds of own work in the steps since the last look */
-    int64_t timed;           /* those steps */
-    double *all;             /* by rank */
+    int64_t step;            /* since the pace was created */
+    double began, waited;    /* start of the step in progress, and the communicator's waiting time before it */
+    double trial[2][TRIALS]; /* seconds of a step without the thread, and with it */
+    double sum;              /* seconds of own work in the steps since the last search for the slowest rank */
+    int64_t timed;           /* number of those steps */
+    double *all;             /* a value of each rank */
 };
 
 tx_status tx_pace_create(tx_comm *comm, tx_overlap overlap, bool balance, int64_t rows, int64_t all_rows,
@@ -71,7 +71,7 @@ static double waited(const tx_pace *p)
     return traffic.waited;
 }
 
-/* Steps WARM .. WARM + 2 TRIALS - 1, every other one with the thread. */
+/* Whether the step is one of WARM to WARM + 2 TRIALS - 1, every other one of which runs with the thread. */
 static bool in_trial(const tx_pace *p)
 {
     return !p->chosen && p->step >= WARM && p->step < WARM + 2 * TRIALS;
@@ -97,7 +97,7 @@ static int compare(const void *left, const void *right)
     return (*a > *b) - (*a < *b);
 }
 
-/* Everybody's value, in p->all. */
+/* Gathers a value of each rank in p->all. */
 static tx_status share(tx_pace *p, double mine)
 {
     p->all[p->comm->rank] = mine;
@@ -207,7 +207,7 @@ tx_status tx_pace_apportion(const double *weight, int32_t ranks, int64_t rows, i
     return TX_OK;
 }
 
-/* Of all weights, by whole words: four times as fast as by bytes. */
+/* Hashes all weights by whole words, which is four times as fast as by bytes. */
 static tx_status hash_weights(tx_model *model, uint64_t *hash)
 {
     enum { PIECE = 1 << 16 };
@@ -233,7 +233,7 @@ static tx_status hash_weights(tx_model *model, uint64_t *hash)
 
 char *tx_pace_shares_text(const int64_t *share, int32_t ranks)
 {
-    const size_t room = (size_t)ranks * 21 + 1; /* 20 letters of a number and a comma each */
+    const size_t room = (size_t)ranks * 21 + 1; /* 20 characters of a number, and a comma */
     char *text = malloc(room);
     size_t used = 0;
     for (int32_t r = 0; text && r < ranks; r++)
@@ -246,7 +246,7 @@ tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, const char *ca
     uint64_t mine;
     TX_TRY(tx_model_wait(model));
     TX_TRY(hash_weights(model, &mine));
-    mine ^= tx_model_written(model); /* ranks that gather their shards have equal weights: their writes count too */
+    mine ^= tx_model_written(model); /* sharded weights are equal after the gather, so the writes are compared too */
     tx_status status;
     uint64_t *all = tx_comm_gather(comm, &mine, sizeof mine, &status);
     for (int32_t r = 1; r < comm->size && !status; r++)

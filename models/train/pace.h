@@ -1,53 +1,53 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How fast the ranks of a run are, and what follows from it: whether gradients are summed while the backward pass goes
- * on or after it, how a micro-batch is shared out, and which rank the others wait for. All ranks call these functions
- * after the same steps and come to the same conclusions. */
+ * Measures the speed of the ranks of a run. From it follow the overlap of the all-reduce with the backward pass, the
+ * shares of a micro-batch (--batch_weights auto), and the name of a slow rank. All ranks call these functions after the
+ * same steps and get the same results. */
 #ifndef TX_TRAIN_PACE_H
 #define TX_TRAIN_PACE_H
 
 #include "comm/comm.h"
 #include "tx.h"
 
-#define TX_PACE_STEPS 20 /* between two looks at the slowest rank */
-#define TX_PACE_SLOW 1.5 /* times the median of the ranks: named */
+#define TX_PACE_STEPS 20 /* steps between two searches for the slowest rank */
+#define TX_PACE_SLOW 1.5 /* a rank that takes this multiple of the ranks' median is reported */
 
 typedef enum tx_overlap { TX_OVERLAP_AUTO, TX_OVERLAP_YES, TX_OVERLAP_NO } tx_overlap;
 
 typedef struct tx_pace tx_pace;
 
-/* What the pace has to say after a step. */
+/* Results of the measurements after a step. */
 typedef struct tx_pace_news {
     bool overlap_chosen, overlap;
     double with, without; /* seconds of a step, summed over the ranks */
     bool looked;          /* the next three are set */
     int32_t slowest;
-    double seconds, median; /* of a step: the slowest rank's, and of all ranks, waiting for others left out */
+    double seconds, median; /* of a step without waiting: of the slowest rank, and the median of all ranks */
     bool shared;            /* `rows` is set */
-    const int64_t *rows;    /* of each rank from now on; lives as long as the pace */
+    const int64_t *rows;    /* of each rank from now on; the pace owns them */
 } tx_pace_news;
 
-/* `rows`: this rank's of `all_rows` in a micro-batch. With `balance` the first steps are timed and the rows shared out
- * so that all ranks end together. The caller frees. */
+/* This rank has `rows` of the `all_rows` of a micro-batch. With `balance`, the first steps are timed, and the rows are
+ * divided so that all ranks take the same time. The caller frees. */
 tx_status tx_pace_create(tx_comm *comm, tx_overlap overlap, bool balance, int64_t rows, int64_t all_rows,
                          tx_pace **pace);
 void tx_pace_free(tx_pace *pace);
 
-/* Before a step: switches the communicator's thread as is wanted. Nothing may be outstanding but what tx_model_wait
- * waits for. */
+/* Call it before a step. Switches the communicator's thread on or off. Only operations for which tx_model_wait waits
+ * may be outstanding. */
 tx_status tx_pace_begin(tx_pace *pace, tx_model *model);
-/* After it. */
+/* Call it after the step. */
 tx_status tx_pace_end(tx_pace *pace, tx_pace_news *news);
 
-/* Shares of `rows` by weight, each at least 1: whole parts first, then the largest remainders, then the lowest ranks.
- * INVALID when there are fewer rows than ranks. */
+/* Divides `rows` by weight with the largest-remainder method. Each share is at least 1, and of equal remainders the
+ * lowest rank's counts. TX_INVALID if there are fewer rows than ranks. */
 tx_status tx_pace_apportion(const double *weight, int32_t ranks, int64_t rows, int64_t *share);
 
-/* The ranks' shares as a text, "3,1", for the caller to free; NULL: out of memory. */
+/* The ranks' shares as a text, "3,1", which the caller frees. NULL if out of memory. */
 char *tx_pace_shares_text(const int64_t *share, int32_t ranks);
 
-/* A failure that names a rank, unless all ranks have the same weights, to the bit; `*hash` is then that of all. `cause`
- * ends the message: what is wrong where they differ. */
+/* Fails, with the name of a rank, unless all ranks have bitwise the same weights. `*hash` is then the hash of the
+ * weights. The message ends with `cause`, the likely cause of a difference. */
 tx_status tx_pace_compare_weights(tx_model *model, tx_comm *comm, const char *cause, uint64_t *hash);
 
 #endif

@@ -18,7 +18,7 @@ static void begin(const tx_schedule *s, tx_schedule_state *state)
         .rate = s->peak, .best = s->mode == TX_MODE_MIN ? HUGE_VAL : -HUGE_VAL, .resets = s->reset_start};
 }
 
-/* Changes of at most eps are left out. */
+/* Changes of at most eps are ignored. */
 static void set_rate(const tx_schedule *s, tx_schedule_state *state, double rate)
 {
     if (fabs(state->rate - rate) > s->eps)
@@ -34,7 +34,7 @@ static void reduce(const tx_schedule *s, tx_schedule_state *state)
     state->cooldown = s->cooldown;
 }
 
-/* Epochs that follow a reduction too soon do not count as bad. */
+/* Evaluations during the cooldown after a reduction do not count as bad. */
 static void follow_plateau(const tx_schedule *s, tx_schedule_state *state, bool better)
 {
     state->bad = better ? 0 : state->bad + 1;
@@ -46,7 +46,7 @@ static void follow_plateau(const tx_schedule *s, tx_schedule_state *state, bool 
         reduce(s, state);
 }
 
-/* Once the rate has been at its least for long enough, all begins anew. */
+/* After reset_start reductions at the minimum rate, the schedule starts again. */
 static void follow_greedily(const tx_schedule *s, tx_schedule_state *state, bool better)
 {
     state->good = better ? state->good + 1 : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The loop of a training run. */
+ * The training loop. */
 #include "models/train/running.h"
 
 #include "api/base/clock.h"
@@ -11,7 +11,7 @@
 
 /* ---- Evaluation and checkpoints --------------------------------------------------------------------- */
 
-/* `best` NULL: before the first step, where it is not judged. */
+/* Evaluates. `*best` is whether the evaluation is the best so far; pass NULL before the first step. */
 static tx_status evaluate(tx_running *r, bool *best)
 {
     tx_run_evaluation e = {.step = r->state->step, .epoch = r->state->epoch};
@@ -39,13 +39,13 @@ static tx_status save(tx_running *r)
     snprintf(r->summary->unsaved_why, sizeof r->summary->unsaved_why, "step %" PRId64 ": %.500s", r->state->step,
              tx_error());
     if (r->speaks)
-        tx_reporter_print(&o->report, "checkpoint of step %" PRId64 " was not written: %.400s; training goes on",
+        tx_reporter_print(&o->report, "checkpoint of step %" PRId64 " was not written: %.400s; training continues",
                           r->state->step, tx_error());
     return TX_OK;
 }
 
-/* The end of a run whose data cannot be read on: its last whole step is saved, and named behind the reason. Of many
- * ranks the others are amid a step: there the last checkpoint has to do. */
+/* Ends a run after a read error of the data: saves the last complete step and adds it to the message. With several
+ * ranks the others are in the middle of a step, so nothing is saved. */
 static tx_status end_unread(tx_running *r, tx_status status)
 {
     const tx_run_options *o = r->options;
@@ -76,7 +76,7 @@ static bool evaluates_after(const tx_run_options *o, const tx_pending *p, bool e
            (tx_running_due(set->evaluation, every, p) || (end && set->evaluation == TX_STRATEGY_STEPS && every));
 }
 
-/* What is due after a step, once its results are there. */
+/* Evaluates and saves if due after a step. Both first wait for the results of the step. */
 static tx_status after(tx_running *r, const tx_pending *p)
 {
     const tx_run_options *o = r->options;
@@ -100,7 +100,7 @@ static tx_status after(tx_running *r, const tx_pending *p)
 
 /* ---- A step ------------------------------------------------------------------------------------------ */
 
-/* The rate of a step, and the one if the step before, whose results are still to come, leaves its update out. */
+/* The learning rate of a step, and its rate if the pending step before it skips its update. */
 static void find_rates(const tx_running *r, int64_t step, double rates[2])
 {
     const tx_schedule *s = &r->options->schedule;
@@ -110,8 +110,8 @@ static void find_rates(const tx_running *r, int64_t step, double rates[2])
     rates[1] = follows ? rates[0] : tx_schedule_rate(s, place > 0 ? place - 1 : 0);
 }
 
-/* Gives the next batch to the device. */
-static tx_status give(tx_running *r, tx_pending *given)
+/* Submits the step of the next batch to the device. */
+static tx_status submit(tx_running *r, tx_pending *given)
 {
     const tx_run_options *o = r->options;
     double begin = tx_now();
@@ -157,27 +157,27 @@ static tx_status add_traffic(tx_running *r, const tx_traffic *begin)
 
 /* ---- The loop --------------------------------------------------------------------------------------- */
 
-/* One turn of the loop: a step is given, the results of the one before are taken. */
-static tx_status turn(tx_running *r, bool first)
+/* One iteration of the loop: submits a step, and fetches the results of the step before. */
+static tx_status iterate(tx_running *r, bool first)
 {
     tx_traffic begin;
-    tx_pending given;
+    tx_pending pending;
     TX_TRY(tx_engine_traffic(r->engine, &begin));
     if (r->pace)
         TX_TRY(tx_pace_begin(r->pace, r->model));
-    TX_TRY(give(r, &given));
+    TX_TRY(submit(r, &pending));
     TX_TRY(tx_running_take(r));
     if (!first)
         TX_TRY(add_traffic(r, &begin));
-    r->late = given;
+    r->late = pending;
     if (first && r->options->set->profile) {
-        /* What is compiled or packed at the first run stays out of the profile. */
+        /* The first run also compiles and packs, so it is not part of the profile. */
         TX_TRY(tx_running_take(r));
         TX_TRY(tx_trainer_profile(r->trainer));
     }
-    TX_TRY(tx_running_keep_pace(r, given.step));
-    tx_watch_step(r->options->watch, given.step);
-    return after(r, &given);
+    TX_TRY(tx_running_keep_pace(r, pending.step));
+    tx_watch_step(r->options->watch, pending.step);
+    return after(r, &pending);
 }
 
 static tx_status loop(tx_running *r)
@@ -192,7 +192,7 @@ static tx_status loop(tx_running *r)
     for (; step < o->schedule.total_steps && !status && !r->summary->stopped && !r->enough; step++) {
         if (step == begin + 1)
             status = tx_engine_traffic(r->engine, &first);
-        TX_THEN(status, turn(r, step == begin));
+        TX_THEN(status, iterate(r, step == begin));
         if (!status)
             r->summary->stopped = tx_running_stop(r);
     }
@@ -216,7 +216,7 @@ static tx_status check(const tx_run_options *o, const tx_trainer *trainer)
         return tx_fail(TX_INVALID, "run: the options' size field is %zu, expected %zu", o->size, sizeof *o);
     if (o->schedule.total_steps < 1 || o->set->max_bad_steps < 1 || (o->validation.count && !t->eval_batch) ||
         (o->set->output_dir && !o->write))
-        return tx_fail(TX_INVALID, "run: no steps to do, no evaluation planned, or nothing that writes the model");
+        return tx_fail(TX_INVALID, "run: no steps, no plan for the evaluation, or no function that writes the model");
     if (o->best_metric && tx_task_metric(t->task, o->best_metric) < 0)
         return tx_fail(TX_INVALID, "run: %s has no metric %s", t->task->name, o->best_metric);
     TX_TRY(tx_trainer_check_samples(trainer, &o->train));

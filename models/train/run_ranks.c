@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What many ranks do together beside the steps themselves. */
+ * Coordinates the ranks of a run: their shares of the rows, the comparison of their weights, and their votes. */
 #include "models/train/running.h"
 
 #include <inttypes.h>
@@ -67,7 +67,7 @@ static void tell_pace(tx_running *r, const tx_pace_news *news, int64_t step)
     }
     if (!news->looked)
         return;
-    /* Who tells is the first rank of its tensor group, in stage 0. */
+    /* The ranks of the pace are the first ranks of tensor-parallel groups in pipeline stage 0. */
     const tx_comm *tensor = tx_trainer_options_of(r->trainer)->parallel.tensor;
     const int slowest = (int)(news->slowest * (tensor ? tensor->size : 1));
     tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"slowest_rank\": %d, \"seconds\": %.6f, \"median_seconds\": %.6f}",
@@ -76,7 +76,7 @@ static void tell_pace(tx_running *r, const tx_pace_news *news, int64_t step)
         tx_reporter_print(
             &r->options->report,
             "rank %d on %.63s is slow: %.1f ms of work a step, the ranks' median is %.1f; the others wait for it "
-            "(--batch_weights auto gives it less)",
+            "(--batch_weights auto assigns it fewer rows)",
             slowest, r->data->ranks[news->slowest].name, 1e3 * news->seconds, 1e3 * news->median);
 }
 
@@ -94,14 +94,14 @@ tx_status tx_running_keep_pace(tx_running *r, int64_t step)
     if (!status && every && step % every == 0) {
         uint64_t hash = 0;
         status = tx_pace_compare_weights(r->model, r->comm,
-                                         "its memory or its device is faulty; start again from a checkpoint", &hash);
+                                         "its memory or its device is faulty; resume from a checkpoint", &hash);
         if (!status)
             tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"weights\": \"%016" PRIx64 "\"}", step, hash);
     }
     return tx_fail_in(status, "step %" PRId64, step);
 }
 
-/* Votes are added up over the ranks in fp32: one to stop outweighs those of 4095 ranks to save. */
+/* Votes are summed over the ranks in fp32. One vote to stop exceeds the votes of 4095 ranks to save. */
 static const float vote_to_stop = 4096.0f, vote_to_save = 1.0f;
 
 float tx_running_vote(void *context)

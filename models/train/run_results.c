@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What comes of a step: the log, the history, and whether its numbers are finite. */
+ * Handles the results of a step: the log, the history, and the check that its values are finite. */
 #include "models/train/running.h"
 
 #include "api/base/clock.h"
@@ -26,8 +26,9 @@ static void write_step(tx_running *r, const tx_run_step *s)
                 tx_log_number(s->tokens_per_second, n[4]), tx_log_number(s->waited, n[5]));
 }
 
-/* Counts and tells steps whose numbers are not finite; fails after too many in a row. With a loss scale gradients may
- * be: it is halved until they fit, and what does not fit at 1 is not for want of range. */
+/* Counts and reports steps whose loss or gradient is not finite. Fails after max_bad_steps consecutive ones. With a
+ * loss scale of at least 1, gradients may overflow, since the scale is then halved. At a smaller scale the range of
+ * fp16 is not the cause. */
 static tx_status judge(tx_running *r, const tx_run_step *s, bool finite)
 {
     tx_run_state *state = r->state;
@@ -51,7 +52,7 @@ static tx_status judge(tx_running *r, const tx_run_step *s, bool finite)
     return tx_fail(
         TX_INVALID,
         "stopped after step %" PRId64 ": the loss or its gradient was not finite %" PRId64
-        " times in a row; lower the learning rate or max_grad_norm, warm up longer, or look into the data; %s",
+        " times in a row; lower the learning rate or max_grad_norm, use more warmup steps, or check the data; %s",
         s->step, state->bad, checkpoint);
 }
 
@@ -61,7 +62,7 @@ static void add_points(const tx_running *r, int64_t step, const tx_figure *figur
         tx_tensorboard_add(r->options->board, figures[i].name, step, figures[i].value);
 }
 
-/* A point of the history. */
+/* Adds a point to the history. */
 static tx_status log_point(tx_running *r, const tx_run_step *s)
 {
     tx_run_state *state = r->state;
@@ -135,7 +136,7 @@ bool tx_running_skips_schedule(const tx_running *r)
     return r->options->set->fp16;
 }
 
-/* Enters a step's results into state and summary. */
+/* Adds a step's results to state and summary. */
 static void account(tx_running *r, const tx_pending *p, const tx_results *results, double seconds)
 {
     tx_run_state *state = r->state;
@@ -177,8 +178,8 @@ tx_status tx_running_take(tx_running *r)
     tx_results results;
     double begin = tx_now();
     TX_TRY(tx_trainer_results(r->trainer, &results));
-    /* The time of a step is what the host spends in giving it plus what it waits for the results: that holds for a
-     * backend that works while it is called and for one that works on its own. */
+    /* The time of a step is the host's time for submitting it plus the wait for its results. This holds for synchronous
+     * and asynchronous backends. */
     double seconds = p.seconds + (tx_now() - begin);
     const bool held = tx_running_skips_schedule(r) && r->state->skipped > p.skipped;
     account(r, &p, &results, seconds);

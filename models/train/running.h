@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A run in progress, for the files that make it go: run.c the loop, run_results.c what comes of a step, run_ranks.c
- * what many ranks do together. */
+ * The state of the training loop, shared by its files: run.c has the loop, run_results.c the results of a step, and
+ * run_ranks.c the coordination of the ranks. */
 #ifndef TX_TRAIN_RUNNING_H
 #define TX_TRAIN_RUNNING_H
 
@@ -9,12 +9,15 @@
 #include "models/train/log.h"
 #include "models/train/run.h"
 
-/* A step that was given to the device and whose results are still to come. */
+/* A step that was submitted to the device and whose results are pending. */
 typedef struct tx_pending {
     bool any, ends_epoch;
     int64_t step;
-    double epoch, rate, held_rate, waited, seconds; /* seconds: the host's share of the step */
-    int64_t skipped; /* updates left out as far as was known; if there were more by then, the rate is held_rate */
+    double epoch, waited;
+    double rate;      /* learning rate */
+    double held_rate; /* learning rate if the step before skips its update */
+    double seconds;   /* the host's time for submitting the step */
+    int64_t skipped;  /* skipped updates known at submission; if there were more, the step used held_rate */
     int64_t rows, tokens, padded_tokens;
 } tx_pending;
 
@@ -26,42 +29,44 @@ typedef struct tx_running {
     tx_run_state *state;
     tx_run_summary *summary;
     tx_comm *comm;            /* all ranks; NULL with one rank */
-    tx_comm *data;            /* those that have other rows */
-    bool speaks;              /* the rank that writes log and checkpoints */
-    tx_job_listener listener; /* of another rank than that: only its questions */
-    tx_pace *pace;            /* of many ranks */
+    tx_comm *data;            /* data-parallel ranks */
+    bool speaks;              /* this rank writes log and checkpoints */
+    tx_job_listener listener; /* on other ranks only its callbacks `stop` and `save` are set */
+    tx_pace *pace;            /* NULL with one rank */
     tx_loader *loader;
     tx_log log;
     tx_pending late;
     int64_t epoch_steps;
     int64_t saved; /* step of the last checkpoint */
-    bool unread;   /* data could not be read: what was trained so far is good */
+    bool unread;   /* reading the data failed; the weights trained so far are valid */
     bool enough;   /* early stopping ends the run */
     int64_t timed_steps;
-    bool wants_save;      /* this rank was asked to save, which the ranks have yet to agree on */
+    bool wants_save;      /* this rank received a request to save, which the ranks have not yet agreed on */
     double timed_seconds; /* of the steps after the first, which compiles and warms up */
     double loss_sum;      /* of this call's steps */
 } tx_running;
 
-/* Takes the results of the pending step, waiting for the device if need be, and reports them. */
+/* Fetches the results of the pending step, waiting for the device if necessary, and reports them. */
 tx_status tx_running_take(tx_running *r);
-/* Whether the schedule waits for updates that are left out: with a loss scale, as transformers' Trainer does. */
+/* Whether a skipped update does not advance the schedule. With a loss scale this is so, as with transformers' Trainer.
+ */
 bool tx_running_skips_schedule(const tx_running *r);
 /* Writes an evaluation to log and history. */
 tx_status tx_running_evaluated(tx_running *r, const tx_run_evaluation *evaluation);
-/* Whether it is the best so far; and whether it is one too many that is not (`enough`). */
+/* Whether the evaluation is the best so far. Sets `enough` if early stopping ends the run. */
 bool tx_running_judge(tx_running *r, const tx_run_evaluation *evaluation);
-/* Whether something is done every so many steps, or at the end of an epoch, is due after a step. */
+/* Whether an action with the given strategy, every `every` steps or at the end of an epoch, is due after a step. */
 bool tx_running_due(int32_t strategy, int64_t every, const tx_pending *p);
-/* (Re)opens the loader at a step, for this rank's share. */
+/* Opens the loader at a step for this rank's share, and closes an earlier one. */
 tx_status tx_running_load(tx_running *r, int64_t step);
-/* What all ranks do after a step: look at their pace, share out anew, compare weights. */
+/* All ranks call it after a step: it measures their speed, changes their shares, and compares their weights. */
 tx_status tx_running_keep_pace(tx_running *r, int64_t step);
-/* This rank's vote on the step that is about to be done; `context` is the run. */
+/* This rank's vote on the current step; `context` is the tx_running. */
 float tx_running_vote(void *context);
-/* Why to end after this step, 0 to go on. Of many ranks all end where one was asked to before the update. */
+/* The reason to end after this step, or 0 to continue. If one rank received a request before the update, all ranks end.
+ */
 int tx_running_stop(const tx_running *r);
-/* Whether to save after this step: all ranks do where one was asked to. Asked once a step. */
+/* Whether to save after this step. If one rank received a request, all ranks save. Call it once a step. */
 bool tx_running_save_requested(tx_running *r);
 
 #endif

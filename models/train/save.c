@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checkpoints of a run. */
+ * Saves and restores checkpoints of a run. */
 #include "comm/comm.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
@@ -15,7 +15,7 @@ typedef struct save {
     tx_model *model;
     const tx_run_options *options;
     tx_run_state *state;
-    tx_checkpoint *checkpoint; /* NULL: this rank writes none */
+    tx_checkpoint *checkpoint; /* NULL on ranks that write nothing */
     bool log;
     char name[64];
 } save;
@@ -44,7 +44,7 @@ static tx_status fill(const save *s)
     return s->log ? tx_folder_copy_file(o->set->output_dir, folder, TX_RUN_LOG, INT64_MAX) : TX_OK;
 }
 
-/* The rank that writes, unless `status` tells of a failure before. */
+/* Writes the checkpoint on rank 0, unless `status` is an earlier failure. */
 static tx_status write_checkpoint(save *s, tx_status status)
 {
     const tx_run_options *o = s->options;
@@ -63,7 +63,7 @@ static tx_status write_checkpoint(save *s, tx_status status)
     return status;
 }
 
-/* Removes the oldest checkpoints; the new one is there all the same where that fails. */
+/* Removes the oldest checkpoints. A failure is only a warning, since the new checkpoint is complete. */
 static void prune(const tx_run_options *o, const tx_run_state *state)
 {
     char *best = NULL;
@@ -71,7 +71,7 @@ static void prune(const tx_run_options *o, const tx_run_state *state)
     TX_THEN(status, tx_checkpoint_prune(o->set->output_dir, o->set->save_total_limit, state->step, best, &o->report));
     free(best);
     if (status)
-        tx_reporter_print(&o->report, "old checkpoints are not removed: %.440s", tx_error());
+        tx_reporter_print(&o->report, "cannot remove old checkpoints: %.440s", tx_error());
 }
 
 tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const tx_run_options *o, tx_run_state *state,
@@ -83,7 +83,7 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
     tx_status status = TX_OK;
     snprintf(s.name, sizeof s.name, TX_CHECKPOINT_PREFIX "%" PRId64, state->step);
     tx_watch_begin(o->watch, TX_WATCH_WRITING);
-    if (best) { /* on all ranks, each of which will look for it */
+    if (best) { /* on all ranks, since each loads it at the end */
         state->best_checkpoint = NULL;
         status = tx_run_state_set_best(state, s.name);
     }
@@ -99,14 +99,14 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
         free(status ? state->best_checkpoint : before);
         state->best_checkpoint = status ? before : state->best_checkpoint;
     }
-    if (!status && writes) /* what the best one is and what has to stay are agreed on */
+    if (!status && writes) /* all ranks now have the same best checkpoint, which is kept */
         prune(o, state);
     return status;
 }
 
-/* ---- Room -------------------------------------------------------------------------------------------- */
+/* ---- Disk space -------------------------------------------------------------------------------------- */
 
-/* Checkpoints that the run writes behind `step`; no more than that where only the best are saved. */
+/* The number of checkpoints that the run writes after `step`. With save_strategy best it is the maximum. */
 static int64_t count_saves(const tx_run_options *o, int64_t step, int64_t epoch_steps)
 {
     const bool best = o->set->saving == TX_STRATEGY_BEST;
@@ -121,7 +121,7 @@ static int64_t least_of(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-/* Half of what can be counted where it is more. */
+/* The product, at most half of INT64_MAX, so that two of them can be added. */
 static int64_t bytes_of(int64_t count, int64_t each)
 {
     const int64_t most = INT64_MAX / 2;
@@ -131,24 +131,24 @@ static int64_t bytes_of(int64_t count, int64_t each)
 tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch_steps, int64_t model_bytes)
 {
     const int64_t saves = count_saves(o, step, epoch_steps);
-    int64_t there = 0;
-    TX_TRY(tx_checkpoint_count(o->set->output_dir, &there));
-    /* How many there will be besides those: at most at a time, and at the end. Without a limit older ones may be moved
-     * away by others while the run goes on: two are certain. */
+    int64_t existing = 0;
+    TX_TRY(tx_checkpoint_count(o->set->output_dir, &existing));
+    /* New checkpoints besides the existing ones: the most at a time, and those at the end. Without a limit, users may
+     * move older ones away during the run, so only two are counted. */
     int64_t most = least_of(saves, 2), end = most;
     if (o->set->save_total_limit) {
-        const bool best = o->validation.count && o->set->evaluation; /* is kept besides the newest */
+        const bool best = o->validation.count && o->set->evaluation; /* the best one is kept besides the newest */
         const int64_t keep = best && o->set->save_total_limit == 1 ? 2 : o->set->save_total_limit;
-        most = least_of(saves, (there < keep ? keep - there : 0) + 1);
-        end = saves ? least_of(saves, keep - there) : 0;
+        most = least_of(saves, (existing < keep ? keep - existing : 0) + 1);
+        end = saves ? least_of(saves, keep - existing) : 0;
     }
     const int64_t saving = bytes_of(most, o->checkpoint_bytes);
     const int64_t ending = bytes_of(end, o->checkpoint_bytes) + model_bytes;
     tx_status status = tx_disk_check(o->set->output_dir, saving > ending ? saving : ending);
-    return tx_fail_in(status, "no room for the run's checkpoints and its model");
+    return tx_fail_in(status, "not enough disk space for the run's checkpoints and its model");
 }
 
-/* ---- Going on ---------------------------------------------------------------------------------------- */
+/* ---- Resuming ---------------------------------------------------------------------------------------- */
 
 tx_status tx_run_resume(tx_model *model, tx_trainer *trainer, const tx_run_state *state, const char *checkpoint,
                         const char *output_dir)

@@ -102,14 +102,14 @@ static const struct setting {
 };
 enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
-/* The place of the value among "min|max", to an enumeration. */
+/* Reads a word of "min|max" and stores its index in an enumeration. */
 static tx_status read_word(const tx_json *json, const char *key, const char *words, void *at)
 {
     const char *word;
     TX_TRY(tx_json_get_string(json, key, &word));
     const int place = tx_choice_find(words, word, strlen(word));
     if (place < 0)
-        return tx_fail(TX_INVALID, "%s: \"%.40s\" is none of %s", key, word, words);
+        return tx_fail(TX_INVALID, "%s: \"%.40s\" is not one of %s", key, word, words);
     memcpy(at, &place, sizeof place);
     return TX_OK;
 }
@@ -142,7 +142,7 @@ static tx_status check(const tx_schedule *s)
 {
     const bool least = OF(COSINE_WITH_MIN_LR) >> s->kind & 1 || OF(COSINE_WARMUP_MIN_LR) >> s->kind & 1;
     if (least && isnan(s->min_lr) == isnan(s->min_lr_rate))
-        return tx_fail(TX_INVALID, "%s needs one of {\"min_lr\": X} and {\"min_lr_rate\": share of the peak}",
+        return tx_fail(TX_INVALID, "%s needs either {\"min_lr\": X} or {\"min_lr_rate\": share of the peak}",
                        tx_schedule_name(s->kind));
     if (s->kind == TX_SCHEDULE_POLYNOMIAL && !(s->lr_end < s->peak))
         return tx_fail(TX_INVALID, "lr_end %g must be less than the learning rate %g", s->lr_end, s->peak);
@@ -179,7 +179,7 @@ static double cosine(double cycles, double progress)
     return 0.5 * (1.0 + cos(pi * cycles * 2.0 * progress));
 }
 
-/* Shares of the peak from here on. */
+/* The functions from here on return a rate as a share of the peak. */
 static double wsd(const tx_schedule *s, int64_t step)
 {
     const int64_t stable =
@@ -209,8 +209,8 @@ static double wsd(const tx_schedule *s, int64_t step)
     return fmax(0.0, factor * (1.0 - s->min_lr_ratio) + s->min_lr_ratio);
 }
 
-/* The cosine after so many of `span` steps, between the peak and the least rate. */
-static double to_least(const tx_schedule *s, double passed, double span)
+/* The cosine from the peak to the minimum rate, after `passed` of `span` steps. */
+static double cosine_to_minimum(const tx_schedule *s, double passed, double span)
 {
     const double least = !isnan(s->min_lr_rate) ? s->min_lr_rate : s->peak > 0.0 ? s->min_lr / s->peak : 0.0;
     return fmax(0.0, cosine(s->num_cycles, passed / span) * (1.0 - least) + least);
@@ -237,9 +237,9 @@ static double share(const tx_schedule *s, int64_t step)
     case TX_SCHEDULE_COSINE_WITH_RESTARTS:
         return progress >= 1.0 ? 0.0 : fmax(0.0, 0.5 * (1.0 + cos(pi * fmod(s->num_cycles * progress, 1.0))));
     case TX_SCHEDULE_COSINE_WITH_MIN_LR:
-        return to_least(s, passed, span);
+        return cosine_to_minimum(s, passed, span);
     case TX_SCHEDULE_COSINE_WARMUP_MIN_LR:
-        return to_least(s, passed + 1.0, span);
+        return cosine_to_minimum(s, passed + 1.0, span);
     case TX_SCHEDULE_INVERSE_SQRT:
         return 1.0 / sqrt((double)(step + s->timescale - s->warmup_steps) / (double)s->timescale);
     case TX_SCHEDULE_POLYNOMIAL:

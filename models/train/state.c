@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The state of a run, and its files. */
+ * Writes and reads the state of a run: trainer_state.json and run_state.json. */
 #include "models/train/state.h"
 
 #include "models/files/checkpoint.h"
@@ -15,7 +15,7 @@
 #define FORMAT 1
 #define STATE_LIMIT ((int64_t)1 << 30)
 #define MOST ((int64_t)1 << 53)
-/* The device counts updates in fp32, which is exact up to here. */
+/* The device counts updates in fp32, which is exact up to 2^24. */
 #define EXACT ((int64_t)1 << 24)
 /* X(member, least): the counters in run_state.json. */
 #define COUNTER_MAP(X) \
@@ -40,7 +40,7 @@ void tx_run_state_free(tx_run_state *state)
 
 /* ---- History ---------------------------------------------------------------------------------------- */
 
-/* A member; null where the value is not finite. */
+/* Sets a member to a number, or to null if the number is not finite. */
 static tx_status set_number(tx_json *object, const char *name, double value)
 {
     return isfinite(value) ? tx_json_set_number(object, name, value) : tx_json_set_null(object, name);
@@ -63,7 +63,7 @@ tx_status tx_run_state_log(tx_run_state *state, const tx_figure *figures, int32_
 
 /* ---- Writing ---------------------------------------------------------------------------------------- */
 
-/* transformers keeps the state of its callbacks; loading expects the one that it always has. */
+/* transformers stores the state of its callbacks, and expects TrainerControl when it loads the file. */
 static tx_status set_callbacks(tx_json *json)
 {
     static const char control[] = "{\"TrainerControl\": {\"args\": {\"should_epoch_stop\": false, \"should_evaluate\": "
@@ -159,7 +159,7 @@ static tx_status fill_run(tx_json *json, const tx_run_state *s)
     return tx_json_set(json, "run", s->run ? tx_json_copy(s->run) : tx_json_object());
 }
 
-/* Writes one of the files and frees `json`. `filled` is how filling it went. */
+/* Writes one of the files and frees `json`. `filled` is the status of filling it. */
 static tx_status write_file(tx_json *json, tx_status filled, const char *folder, const char *name)
 {
     TX_THEN(filled, tx_json_write(TX_PATH(folder, name), json, TX_JSON_SORTED));
@@ -184,7 +184,7 @@ tx_status tx_run_state_write(const tx_run_state *state, const tx_run_facts *fact
 
 /* ---- Reading ---------------------------------------------------------------------------------------- */
 
-/* Refuses what no run can have come to. */
+/* Refuses counters that contradict each other. */
 static tx_status check_counts(const tx_run_state *s)
 {
     const int64_t counted = s->updates + s->skipped;
@@ -258,15 +258,15 @@ static tx_status take_history(const tx_json *json, tx_run_state *state)
     int64_t step = 0;
     TX_TRY(tx_json_get_int(json, "global_step", 0, MOST, &step));
     if (step != state->step)
-        return tx_fail(TX_FORMAT, "is of step %" PRId64 ", " TX_RUN_STATE " beside it of step %" PRId64, step,
+        return tx_fail(TX_FORMAT, "is from step %" PRId64 ", but " TX_RUN_STATE " is from step %" PRId64, step,
                        state->step);
     TX_TRY(tx_json_get(json, "log_history", TX_JSON_ARRAY, &history));
     state->history = tx_json_copy(history);
     return state->history ? TX_OK : TX_MEMORY;
 }
 
-/* Which file a failure is about; one that lacks a member is not what it should be. */
-static tx_status blame(tx_status status, const char *folder, const char *name)
+/* Adds the file to the message of a failure. A missing member is a format error. */
+static tx_status name_file(tx_status status, const char *folder, const char *name)
 {
     return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s", folder, name);
 }
@@ -281,10 +281,11 @@ static tx_status read_files(const char *folder, const char *output_dir, tx_run_s
     if (!status) {
         status = read_run(run, folder, output_dir, made);
         if (!status && made->step != step)
-            status = tx_fail(TX_FORMAT, "is of step %" PRId64 ", its checkpoint of step %" PRId64, made->step, step);
-        status = blame(status, folder, TX_RUN_STATE);
+            status = tx_fail(TX_FORMAT, "is from step %" PRId64 ", but its checkpoint is from step %" PRId64,
+                             made->step, step);
+        status = name_file(status, folder, TX_RUN_STATE);
     }
-    TX_THEN(status, blame(take_history(trainer, made), folder, TX_TRAINER_STATE));
+    TX_THEN(status, name_file(take_history(trainer, made), folder, TX_TRAINER_STATE));
     tx_json_free(run);
     tx_json_free(trainer);
     return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * TensorBoard's event files. */
+ * Writes TensorBoard's event files. */
 #include "models/train/tensorboard.h"
 
 #include "api/base/clock.h"
@@ -17,11 +17,11 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Bytes of a record beside its tag, at most: frame 16, wall_time 9, step 11, three keys and lengths 33, value 5. */
+/* Maximum bytes of a record besides its tag: frame 16, wall_time 9, step 11, three keys and lengths 33, value 5. */
 #define OVERHEAD 80
 
 struct tx_tensorboard {
-    int file; /* -1: given up */
+    int file; /* -1 after an error */
     char path[TX_PATH_ROOM];
     tx_reporter report;
     uint8_t *record;
@@ -31,7 +31,7 @@ struct tx_tensorboard {
 
 /* ---- CRC-32C ------------------------------------------------------------------------------------ */
 
-/* Castagnoli's polynomial, bits reversed. */
+/* Castagnoli's polynomial with reversed bits. */
 static void make_table(uint32_t table[256])
 {
     for (uint32_t i = 0; i < 256; i++) {
@@ -42,7 +42,7 @@ static void make_table(uint32_t table[256])
     }
 }
 
-/* The checksum as records hold it: turned and shifted, so that a record of records is no weaker. */
+/* The masked checksum of a record: rotated and shifted, so that records can contain records. */
 static uint32_t masked_crc(const tx_tensorboard *b, const uint8_t *data, size_t size)
 {
     uint32_t c = 0xffffffffu;
@@ -112,15 +112,15 @@ static uint8_t *put_summary(uint8_t *at, const char *tag, float value)
 
 /* ---- the file ---------------------------------------------------------------------------------------- */
 
-/* Says once that the file ends here. */
+/* Warns that the file ends, and closes it. */
 static void give_up(tx_tensorboard *b, const char *why)
 {
-    tx_reporter_print(&b->report, "%.900s: cannot write the events: %s; training goes on without them", b->path, why);
+    tx_reporter_print(&b->report, "%.900s: cannot write the events: %s; training continues without them", b->path, why);
     close(b->file);
     b->file = -1;
 }
 
-/* Where the event in a record begins; room is made for one with a tag of that length. NULL: given up. */
+/* The start of the event in the record, which has space for a tag of that length. NULL after an error. */
 static uint8_t *begin_event(tx_tensorboard *b, size_t tag)
 {
     if (b->room < OVERHEAD + tag) {
@@ -135,7 +135,7 @@ static uint8_t *begin_event(tx_tensorboard *b, size_t tag)
     return b->record + 12;
 }
 
-/* Frames the event that ends at `end` and writes it, at once. */
+/* Frames the event that ends at `end` and writes it without buffering. */
 static void write_event(tx_tensorboard *b, uint8_t *end)
 {
     size_t size = (size_t)(end - b->record) - 12;
@@ -153,7 +153,7 @@ static void write_event(tx_tensorboard *b, uint8_t *end)
     }
 }
 
-/* Makes a file that is not there yet: two runs may begin in one second. */
+/* Creates a new file. Two runs may start in the same second, so names are numbered. */
 static tx_status create(tx_tensorboard *b, const char *folder, time_t now)
 {
     char host[256] = "", name[512];
@@ -168,7 +168,7 @@ static tx_status create(tx_tensorboard *b, const char *folder, time_t now)
         if (errno != EEXIST)
             break;
     }
-    return tx_fail(TX_IO, "%s: cannot make the file of events: %s", b->path, strerror(errno));
+    return tx_fail(TX_IO, "%s: cannot create the event file: %s", b->path, strerror(errno));
 }
 
 tx_status tx_tensorboard_open(const char *folder, const tx_reporter *report, tx_tensorboard **board)

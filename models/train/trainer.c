@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The plans of a model in training, and one optimizer step. */
+ * Compiles the plans of a model in training, and runs optimizer steps and evaluations. */
 #include "models/train/trainer.h"
 
 #include "comm/comm.h"
@@ -21,9 +21,9 @@ struct tx_trainer {
     tx_model *model;
     const tx_config *config;
     tx_trainer_options options;
-    batch_plan train[TX_LENGTHS_MAX], evaluate[TX_LENGTHS_MAX]; /* the first is of whole rows, the last the shortest */
-    void *narrow;                                               /* a field of a batch by shorter rows */
-    void *padding; /* of a pipeline: a micro-batch that no rows are left for */
+    batch_plan train[TX_LENGTHS_MAX], evaluate[TX_LENGTHS_MAX]; /* from whole rows to the shortest rows */
+    void *narrow;                                               /* a field of a batch with shorter rows */
+    void *padding; /* a micro-batch without rows, for a short step of a pipeline */
     tx_plan *update;
     int64_t updates; /* runs of the update plan since profiling began */
     int64_t step;
@@ -31,7 +31,7 @@ struct tx_trainer {
     void *vote_context;
 };
 
-/* Positions of the rows of plan `which`: even parts of a row, in multiples that kernels like. */
+/* Positions of the rows of plan `which`: an equal fraction of a row, rounded up to a multiple of 8 for the kernels. */
 static int64_t length_of(const tx_trainer_options *o, int32_t which)
 {
     enum { UNIT = 8 };
@@ -40,24 +40,26 @@ static int64_t length_of(const tx_trainer_options *o, int32_t which)
     return which && rounded < o->block ? rounded : o->block;
 }
 
-/* Ranks that have a part each of the positions of a row, and which of them this is. */
+/* cp_size: the number of ranks that shard the positions of a row. */
 static int64_t chunks_of(const tx_trainer_options *o)
 {
     return o->parallel.context ? o->parallel.context->size : 1;
 }
 
+/* cp_rank. */
 static int64_t chunk_of(const tx_trainer_options *o)
 {
     return o->parallel.context ? o->parallel.context->rank : 0;
 }
 
-/* Stages have one plan, and the ranks of an expert group run the same one. */
+/* The number of plans. Pipeline stages have one plan, and so have expert-parallel ranks, which must run the same one.
+ */
 static int32_t plans_of(const tx_trainer_options *o)
 {
     return o->lengths > 1 && !o->parallel.pipeline && !o->parallel.expert ? o->lengths : 1;
 }
 
-/* Evaluations know no teacher: its loss is that of the task alone. */
+/* Builds outputs and loss. Evaluations do not use the teacher: their loss is only the task's. */
 static void build_loss(const tx_trainer *trainer, bool train, batch_plan *made)
 {
     const tx_trainer_options *o = &trainer->options;
@@ -78,8 +80,8 @@ static void build_loss(const tx_trainer *trainer, bool train, batch_plan *made)
                      : o->task->loss(made->graph, trainer->config, made->output, (float)o->set->smoothing);
     if (own && chunks_of(o) > 1)
         tx_graph_fail(made->graph,
-                      tx_fail(TX_UNSUPPORTED, "routers' losses go by whole rows, of which context_parallel "
-                                              "gives a rank chunks: set router_aux_loss_coef to 0"));
+                      tx_fail(TX_UNSUPPORTED, "router losses need whole rows, which --context_parallel divides: set "
+                                              "router_aux_loss_coef to 0"));
     made->loss = own ? tx_add(made->loss, own) : made->loss;
 }
 
@@ -124,7 +126,7 @@ static tx_status build_all(tx_trainer *trainer, bool train, int64_t rows, batch_
     return TX_OK;
 }
 
-/* Whether a run of the training plan is a whole step, by stages. */
+/* Whether the model has pipeline stages, so that one run of the training plan is a whole step. */
 static bool is_staged(const tx_trainer *trainer)
 {
     const tx_comm *pipeline = trainer->options.parallel.pipeline;
@@ -264,8 +266,7 @@ tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *
     const tx_trainer_options *o = &trainer->options;
     if (samples->task == o->task && samples->block == o->block)
         return TX_OK;
-    return tx_fail(TX_INVALID,
-                   "the rows of the data are for %s, of %" PRId64 " positions; the trainer's are for %s, of %" PRId64,
+    return tx_fail(TX_INVALID, "the data are for %s with %" PRId64 " positions, the trainer is for %s with %" PRId64,
                    samples->task->name, samples->block, o->task->name, o->block);
 }
 
@@ -291,8 +292,8 @@ void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps)
     trainer->step = steps;
 }
 
-/* The beginnings of the rows of a field, or of the 2 N chunks that N ranks have of them this rank's two, where the
- * plan's rows are shorter. */
+/* The values of a field for a plan with shorter rows: the beginnings of the rows, or with context parallelism the two
+ * of 2 N chunks of each row that belong to this rank. */
 static const void *narrow(const tx_trainer *trainer, const tx_field *field, const tx_shape *shape, const void *values)
 {
     const tx_trainer_options *o = &trainer->options;
@@ -309,7 +310,7 @@ static const void *narrow(const tx_trainer *trainer, const tx_field *field, cons
     return to;
 }
 
-/* Writes a batch to the inputs that a plan has for a micro-batch. */
+/* Writes a batch to a plan's inputs for a micro-batch. */
 static tx_status write_fields(tx_trainer *trainer, const batch_plan *plan, const tx_batch *batch, int32_t micro_batch)
 {
     const tx_task *task = trainer->options.task;
@@ -322,7 +323,7 @@ static tx_status write_fields(tx_trainer *trainer, const batch_plan *plan, const
     return TX_OK;
 }
 
-/* The shortest plan that the rows of a batch fit. */
+/* The plan with the shortest rows that fit a batch. */
 static int32_t plan_for(const tx_trainer_options *o, const tx_batch *batch)
 {
     int32_t which = 0;
@@ -336,9 +337,9 @@ int64_t tx_trainer_positions(const tx_trainer *trainer, const tx_batch *batch)
     return length_of(&trainer->options, plan_for(&trainer->options, batch));
 }
 
-/* Sets the controls that depend on the padding of a batch: positions per token; and noise on embeddings as if no row of
- * the plan were longer than the longest row. */
-static tx_status tell_padding(const tx_trainer *trainer, const tx_batch *batch)
+/* Sets the controls that depend on the padding of a batch: positions per token, and the noise on embeddings. The noise
+ * depends on the longest row of the batch, not on the length of the plan's rows. */
+static tx_status set_padding(const tx_trainer *trainer, const tx_batch *batch)
 {
     const tx_trainer_options *o = &trainer->options;
     const int64_t tokens = tx_batch_tokens(o->task, o->block, batch), length = tx_trainer_positions(trainer, batch);
@@ -348,19 +349,19 @@ static tx_status tell_padding(const tx_trainer *trainer, const tx_batch *batch)
     return tx_model_set(trainer->model, TX_CONTROL_POSITIONS_PER_TOKEN, tokens ? positions / (double)tokens : 0.0);
 }
 
-/* Gives a batch to its plan, which has as many rows, and runs it. */
+/* Runs the plan for a batch. */
 static tx_status run_batch(tx_trainer *trainer, batch_plan plans[TX_LENGTHS_MAX], const tx_batch *batch,
                            batch_plan **ran)
 {
     batch_plan *plan = *ran = &plans[plan_for(&trainer->options, batch)];
-    TX_TRY(tell_padding(trainer, batch));
+    TX_TRY(set_padding(trainer, batch));
     TX_TRY(write_fields(trainer, plan, batch, 0));
     TX_TRY(tx_plan_run(plan->plan));
     plan->runs++;
     return TX_OK;
 }
 
-/* The controls of micro-batch `i` of a step. */
+/* Sets the controls of micro-batch `i` of a step. */
 static tx_status begin_micro_batch(const tx_trainer *trainer, int64_t i, const tx_batch *micro, int64_t labels)
 {
     const tx_trainer_options *o = &trainer->options;
@@ -370,7 +371,8 @@ static tx_status begin_micro_batch(const tx_trainer *trainer, int64_t i, const t
     return tx_model_set(trainer->model, TX_CONTROL_LABEL_SHARE, share);
 }
 
-/* All micro-batches in one run; those that a short step lacks have no labels, so that they add nothing. */
+/* Runs all micro-batches of a step in one run of the plan. A short step is filled with micro-batches without labels,
+ * which contribute nothing. */
 static tx_status run_stages(tx_trainer *trainer, const tx_batch *batch, int64_t micro_batches, int64_t labels)
 {
     const tx_trainer_options *o = &trainer->options;
@@ -381,7 +383,7 @@ static tx_status run_stages(tx_trainer *trainer, const tx_batch *batch, int64_t 
         const tx_batch micro =
             i < micro_batches ? tx_batch_rows(o->task, o->block, batch, i * o->batch, o->batch) : padding;
         TX_TRY(begin_micro_batch(trainer, i, &micro, labels));
-        TX_TRY(tell_padding(trainer, &micro));
+        TX_TRY(set_padding(trainer, &micro));
         TX_TRY(tx_model_keep_controls(trainer->model, (int32_t)i));
         TX_TRY(write_fields(trainer, &trainer->train[0], &micro, (int32_t)i));
     }
@@ -400,7 +402,7 @@ tx_status tx_trainer_step(tx_trainer *trainer, const tx_batch *batch, int64_t la
                        " were planned",
                        batch->rows, o->accumulation, o->batch);
     if (labels == 0)
-        return tx_fail(TX_INVALID, "trainer: a step without a single label");
+        return tx_fail(TX_INVALID, "trainer: a step without labels");
     tx_model *model = trainer->model;
     batch_plan *ran;
     tx_status status = tx_model_set(model, TX_CONTROL_LEARNING_RATE, learning_rate);
@@ -440,7 +442,7 @@ int64_t tx_trainer_outputs(const tx_trainer *trainer)
     return output && trainer->options.task->measure ? tx_shape_last(tx_tensor_shape(output)) : 0;
 }
 
-/* What an evaluation gives; of a pipeline the last stage tells the others. */
+/* Reads a result of an evaluation. In a pipeline the last stage broadcasts it. */
 static tx_status read_output(const tx_trainer *trainer, const batch_plan *e, tx_tensor *from, float *output)
 {
     tx_comm *pipeline = is_staged(trainer) ? trainer->options.parallel.pipeline : NULL;
@@ -468,7 +470,7 @@ tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double
     if (output)
         TX_TRY(read_output(trainer, e, e->output, output));
     sums[TX_SUM_LOSS] += (double)mean * labels;
-    sums[TX_SUM_LABELS] += chunk_of(o) == 0 ? labels : 0.0; /* each rank has its part of the loss */
+    sums[TX_SUM_LABELS] += chunk_of(o) == 0 ? labels : 0.0; /* context-parallel ranks add only parts of the loss */
     return TX_OK;
 }
 

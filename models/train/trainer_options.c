@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The options of a trainer: their bounds, and what follows from several of them. */
+ * Checks the options of a trainer. */
 #include "models/train/trainer.h"
 
 #include "comm/comm.h"
@@ -14,7 +14,7 @@ tx_status tx_trainer_check(const tx_trainer_options *o)
     if (!o->task)
         return tx_fail(TX_INVALID, "trainer: no task");
     if (o->lengths < 0 || o->lengths > TX_LENGTHS_MAX)
-        return tx_fail(TX_INVALID, "trainer: %" PRId32 " lengths; 0 to %d are possible", o->lengths, TX_LENGTHS_MAX);
+        return tx_fail(TX_INVALID, "trainer: %" PRId32 " lengths; must be 0 to %d", o->lengths, TX_LENGTHS_MAX);
     if (o->batch < 1 || o->block < 1 || o->accumulation < 1 || o->eval_batch < 0)
         return tx_fail(TX_INVALID,
                        "trainer: batch %" PRId64 ", block %" PRId64 ", accumulation %" PRId64
@@ -22,11 +22,11 @@ tx_status tx_trainer_check(const tx_trainer_options *o)
                        o->batch, o->block, o->accumulation, o->eval_batch);
     if (o->block % (8 * chunks) != 0 && chunks > 1)
         return tx_fail(TX_INVALID,
-                       "context_parallel %" PRId64 ": rows of %" PRId64 " positions do not make %" PRId64
+                       "context_parallel %" PRId64 ": rows of %" PRId64 " positions cannot be divided into %" PRId64
                        " chunks of a multiple of 4: choose another block_size",
                        chunks, o->block, 2 * chunks);
     if (o->rows_before < 0 || (o->all_rows && o->all_rows - o->rows_before < o->batch))
-        return tx_fail(TX_INVALID, "trainer: rows %" PRId64 " to %" PRId64 " of a micro-batch of %" PRId64,
+        return tx_fail(TX_INVALID, "trainer: rows %" PRId64 " to %" PRId64 " are not in a micro-batch of %" PRId64,
                        o->rows_before, o->rows_before + o->batch, o->all_rows);
     return TX_OK;
 }

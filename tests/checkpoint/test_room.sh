@@ -41,15 +41,15 @@ needed()
 }
 
 disk 1024
-run 1 "no room" --max_steps 10
+run 1 "not enough disk space" --max_steps 10
 three=$(needed)
-run 1 "no room" --max_steps 10 --save_total_limit 1
+run 1 "not enough disk space" --max_steps 10 --save_total_limit 1
 two=$(needed)
 [ "$two" -gt 1024 ] && [ $((2 * three)) -gt $((3 * two - 64)) ] || fail "asks $two KiB for two and $three for three"
 
 # With less it is refused before the first step; with that room everything is written.
 disk $((three - 128))
-run 1 "no room" --max_steps 10
+run 1 "not enough disk space" --max_steps 10
 [ ! -e "$work/disk/run/log.jsonl" ] || fail "trained without room"
 disk "$three"
 run 0 "" --max_steps 10

@@ -145,10 +145,10 @@ static void impossible_states_are_refused(void **state)
         {{{TX_RUN_STATE, "bad", "41"}}, "bad 41 is more than step 40"},
         {{{TX_RUN_STATE, "best_step", "41"}}, "best_step 41 is more than step 40"},
         {{{TX_RUN_STATE, "best_step", "0"}}, "best has no best_step"},
-        {{{TX_RUN_STATE, "best_step", "20"}}, "best_checkpoint \"checkpoint-30\" is no checkpoint up to the best step"},
-        {{{TX_RUN_STATE, "best_checkpoint", "\"/checkpoint-30/..\""}}, "is no checkpoint"},
+        {{{TX_RUN_STATE, "best_step", "20"}}, "best_checkpoint \"checkpoint-30\" is not a checkpoint up to the best step"},
+        {{{TX_RUN_STATE, "best_checkpoint", "\"/checkpoint-30/..\""}}, "is not a checkpoint"},
         {{{TX_RUN_STATE, "best_checkpoint", "3"}}, "best_checkpoint"},
-        {{{TX_TRAINER_STATE, "global_step", "30"}}, "is of step 30, run_state.json beside it of step 40"},
+        {{{TX_TRAINER_STATE, "global_step", "30"}}, "is from step 30, but run_state.json is from step 40"},
         {{{TX_TRAINER_STATE, "global_step", NULL}}, "global_step"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -178,7 +178,7 @@ static void another_steps_state_is_refused(void **state)
         if (renamed)
             assert_int_equal(rename(folder, copy), 0);
         assert_refused(tx_run_state_read(renamed ? copy : folder, output, &read), TX_FORMAT,
-                       "run_state.json: is of step 30, its checkpoint of step 40");
+                       "run_state.json: is from step 30, but its checkpoint is from step 40");
         remove_scratch(output);
     }
 }

@@ -49,7 +49,7 @@ from="--model_name_or_path $work/base --train_file $work/text --block_size 32"
 refused "must be a multiple of the group size" 2 4
 refused "--context_parallel and --lora_r exclude each other" 2 2 --lora_r 4
 refused "--context_parallel and --sequence_parallel exclude each other" 4 2 --tensor_parallel 2 --sequence_parallel
-refused "do not make 4 chunks of a multiple of 4" 2 2 --block_size 24
+refused "cannot be divided into 4 chunks of a multiple of 4" 2 2 --block_size 24
 
 # A rank that dies, and one that stops while its neighbour waits for it: the run ends by itself and names it.
 command -v pgrep > /dev/null || { echo "pgrep is missing: no rank dies"; exit $((failures != 0)); }

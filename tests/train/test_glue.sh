@@ -195,7 +195,7 @@ outcome 1 "GPT2ForSequenceClassification: TX has no classifiers of the type gpt2
 sed 's/"vocab_size": 23/"vocab_size": 22/' "$work/model/config.json" > "$work/fewer.json"
 outcome 1 "the tokenizer has 23 ids, the model's vocab_size is 22: give the tokenizer of this model (--tokenizer_name)" \
     glue x --config_name "$work/fewer.json" --tokenizer_name "$work/model" --task_name mrpc --train_file "$work/train.tsv"
-outcome 1 "nothing is trained" glue x --config_name "$work/model" --validation_file "$work/dev.tsv" --do_eval
+outcome 1 "the run does not train" glue x --config_name "$work/model" --validation_file "$work/dev.tsv" --do_eval
 { head -n 3 "$work/train.tsv"; echo "perhaps	the cat	a dog"; } > "$work/bad.tsv"
 outcome 1 "row 3" glue x $new --train_file "$work/bad.tsv"
 sed '4s/^./\t/; 4s/\t\t/\t/' "$work/dev.tsv" > "$work/dataset/dev.tsv"

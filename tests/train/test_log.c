@@ -58,7 +58,7 @@ static void refused(const char *what)
         assert_int_equal(r.count, 1);
         assert_non_null(strstr(r.last, path));
         assert_non_null(strstr(r.last, what));
-        assert_non_null(strstr(r.last, "; training goes on without a log"));
+        assert_non_null(strstr(r.last, "; training continues without a log"));
     }
 }
 
@@ -100,7 +100,7 @@ static void no_room(void **state)
     tx_log_close(&log);
     assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
     assert_int_equal(r.count, 1);
-    assert_non_null(strstr(r.last, "cannot write the log: File too large; training goes on"));
+    assert_non_null(strstr(r.last, "cannot write the log: File too large; training continues"));
     unlink(path);
 }
 

@@ -92,7 +92,7 @@ static void settings_of_others_are_refused(void **state)
         {TX_SCHEDULE_WSD, "{\"decay_type\": \"steep\"}", "steep"},
         {TX_SCHEDULE_POLYNOMIAL, "{\"lr_end\": 1}", "lr_end"},
         {TX_SCHEDULE_COSINE_WITH_MIN_LR, NULL, "min_lr_rate"},
-        {TX_SCHEDULE_COSINE_WITH_MIN_LR, "{\"min_lr\": 1e-4, \"min_lr_rate\": 0.1}", "needs one of"},
+        {TX_SCHEDULE_COSINE_WITH_MIN_LR, "{\"min_lr\": 1e-4, \"min_lr_rate\": 0.1}", "needs either"},
         {TX_SCHEDULE_COSINE_WARMUP_MIN_LR, "{\"min_lr\": 1}", "more than the learning rate"},
         {TX_SCHEDULE_INVERSE_SQRT, "{\"num_cycles\": 1}", "which has timescale"},
         {TX_SCHEDULE_REDUCE_ON_PLATEAU, "{\"mode\": \"auto\"}", "none of min|max"},
