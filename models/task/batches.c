@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Batches of tokens for programs that link the library: the loader of a run, one batch a step. */
+ * Batches of tokens for programs that link the library (tx_text.h). They use the loader of training runs with one batch
+ * a step. */
 #include "models/task/causal_lm.h"
 
 #include "api/base/needs.h"
@@ -10,7 +11,7 @@
 
 struct tx_batches {
     tx_loader *loader;
-    int64_t count; /* in an epoch */
+    int64_t count; /* batches in an epoch */
 };
 
 tx_status tx_batches_create(const tx_dataset *dataset, const tx_batches_options *options, tx_batches **batches)
@@ -24,7 +25,7 @@ tx_status tx_batches_create(const tx_dataset *dataset, const tx_batches_options 
         return tx_fail(TX_INVALID, "batches: the options' size field is %zu, expected %zu", options->size,
                        sizeof *options);
     if (options->rows < 1 || options->first < 0)
-        return tx_fail(TX_INVALID, "batches: %" PRId64 " rows from batch %" PRId64 " on", options->rows,
+        return tx_fail(TX_INVALID, "batches: invalid: %" PRId64 " rows from batch %" PRId64 " on", options->rows,
                        options->first);
     tx_batches *made = calloc(1, sizeof *made);
     if (!made)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Causal language modelling. */
+ * The task of causal language modelling. */
 #include "models/task/causal_lm.h"
 
 #include <math.h>

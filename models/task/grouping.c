@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rows of similar length in the same step. */
+ * Puts rows of similar length into the same step. */
 #include "models/task/grouping.h"
 
 #include "api/base/thread.h"
@@ -7,11 +7,11 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-/* A group has so many batches, or fewer so that there are four groups. */
+/* A group has BATCHES batches, or fewer so that there are GROUPS groups. */
 enum { BATCHES = 50, GROUPS = 4 };
 
 typedef struct entry {
-    int64_t sample, place, length; /* place: in the shuffle */
+    int64_t sample, place, length; /* `place` is the position in the shuffle */
 } entry;
 
 struct tx_grouping {
@@ -19,7 +19,7 @@ struct tx_grouping {
     int64_t group; /* entries */
     pthread_mutex_t mutex;
     bool made;
-    uint64_t epoch; /* of the entries, once they are made */
+    uint64_t epoch; /* of the entries, if `made` */
     entry entries[];
 };
 
@@ -41,7 +41,7 @@ void tx_grouping_free(tx_grouping *grouping)
     free(grouping);
 }
 
-/* From the longest to the shortest; rows of the same length keep the order of the shuffle. */
+/* Descending by length. Rows of the same length keep the order of the shuffle. */
 static int by_length(const void *left, const void *right)
 {
     const entry *a = left, *b = right;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Instruction data: rows of one sample each, and of several. */
+ * The tasks of instruction data: rows of one sample, and packed rows. */
 #include "models/task/instruction.h"
 
 #include "models/task/causal_lm.h"
@@ -19,7 +19,7 @@ static const tx_field packed_fields[] = {
     {.name = NULL},
 };
 
-/* Writes a sample from position `at` of the row on; its size. */
+/* Writes a sample to the row from position `at` on. Returns its length. */
 static int64_t put(const tx_instruction_data *d, int64_t sample, int64_t at, const tx_batch *to)
 {
     const int64_t begin = tx_sample_begin(d->end, sample), length = d->end[sample] - begin;
@@ -29,7 +29,7 @@ static int64_t put(const tx_instruction_data *d, int64_t sample, int64_t at, con
     return length;
 }
 
-/* Fills what is behind the first `used` positions of the fields of a value a position. */
+/* Pads the row after its first `used` positions. */
 static void pad(const tx_samples *samples, int64_t used, const tx_batch *to)
 {
     const tx_field *list = samples->task->fields;

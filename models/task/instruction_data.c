@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of instruction data: objects, conversations, tokens, labels. */
+ * Reads files of instruction data: objects, conversations, tokens, labels. */
 #include "models/task/instruction.h"
 
 #include "api/base/file.h"
@@ -19,10 +19,10 @@ typedef struct line {
     int64_t number; /* from 1 */
 } line;
 
-/* A line each, or the elements of one array. */
+/* The objects of a file: one on each line, or the elements of one array. */
 typedef struct objects {
     char *text;
-    tx_json *array; /* NULL: they are lines */
+    tx_json *array; /* NULL if the objects are lines */
     line *lines;
     size_t count, room;
 } objects;
@@ -62,7 +62,7 @@ static tx_status open_objects(const char *path, objects *o)
     return o->count ? TX_OK : tx_fail(TX_FORMAT, "holds no samples");
 }
 
-/* Object `number`, which the caller frees where `*own` is set. */
+/* Reads object `number`. The caller frees `*own`, which may be NULL. */
 static tx_status read_object(const objects *o, size_t number, tx_json **own, const tx_json **object)
 {
     *own = NULL;
@@ -77,21 +77,22 @@ static tx_status read_object(const objects *o, size_t number, tx_json **own, con
 
 /* ---- Samples -------------------------------------------------------------------------------------------- */
 
-/* What a file is read with. */
+/* The state of reading a file. */
 typedef struct reading {
     const char *path;
     const tx_data_options *options;
     objects objects;
-    int64_t begin, end; /* objects that are used */
-    tx_chat plain;      /* of texts as they are */
+    int64_t begin, end; /* range of the objects to use */
+    tx_chat plain;      /* for texts without a template */
     tx_encoder *encoder;
     tx_conversation conversation;
     tx_chat_text text;
-    tx_ids ids, learnt;                   /* of one sample */
-    int64_t bad, first_bad, cut, dropped; /* objects left out, samples cut, samples without labels */
+    tx_ids ids, learnt;     /* of one sample: its ids, and 1 for each id that is learnt */
+    int64_t bad, first_bad; /* number of skipped objects, and the first of them */
+    int64_t cut, dropped;   /* numbers of truncated samples, and of samples without labels */
 } reading;
 
-/* The ids that the tokenizer puts in front of a text. */
+/* Appends the ids that the tokenizer adds before a text. */
 static tx_status add_beginning(const tx_tokenizer *tokenizer, tx_ids *ids)
 {
     const tx_template *t = &tokenizer->post_processor.of[0];
@@ -102,8 +103,8 @@ static tx_status add_beginning(const tx_tokenizer *tokenizer, tx_ids *ids)
     return TX_OK;
 }
 
-/* The template that was named, else the model's; Alpaca's data have one of their own. */
-static tx_status need_chat(reading *r, tx_instruction_data *d)
+/* Opens the chat template of the options, else the model's, else the built-in one for Alpaca's data. */
+static tx_status open_chat(reading *r, tx_instruction_data *d)
 {
     const tx_data_options *o = r->options;
     if (d->chat)
@@ -113,22 +114,21 @@ static tx_status need_chat(reading *r, tx_instruction_data *d)
     if (!status && o->set->chat_template && o->split == TX_DATA_TRAIN)
         status = tx_chat_replaces(d->chat, &replaces);
     if (replaces)
-        tx_reporter_print(
-            &o->report,
-            "--chat_template %s replaces the model's own chat template, also in the folders that are written",
-            o->set->chat_template);
+        tx_reporter_print(&o->report,
+                          "--chat_template %s replaces the model's own chat template, also in the saved folders",
+                          o->set->chat_template);
     if (status == TX_NOT_FOUND && !o->set->chat_template && r->conversation.form == TX_CHAT_INSTRUCTION)
         status = tx_chat_create("alpaca", o->tokenizer, &o->report, &d->chat);
     return status;
 }
 
-/* Whether the texts are taken as they are. */
+/* Whether the texts are used without a template. */
 static bool is_plain(const reading *r)
 {
     return r->conversation.form == TX_CHAT_PLAIN && !r->options->set->chat_template;
 }
 
-/* The ids of the conversation that was read, and which of them are learnt. */
+/* Encodes the current conversation, and marks the ids that are learnt. */
 static tx_status encode(reading *r, const tx_instruction_data *d)
 {
     const tx_data_options *o = r->options;
@@ -145,7 +145,7 @@ static tx_status encode(reading *r, const tx_instruction_data *d)
     return TX_OK;
 }
 
-/* Appends a sample: what is longer than a row is cut at its end, what has no label then is left out. */
+/* Appends a sample. A sample that is longer than a row is truncated. A sample without labels is dropped. */
 static tx_status add_sample(reading *r, tx_instruction_data *d)
 {
     const tx_data_options *o = r->options;
@@ -173,16 +173,16 @@ static tx_status add_sample(reading *r, tx_instruction_data *d)
     return TX_OK;
 }
 
-/* What is wrong with an object is told with its place, what is wrong with the template without. */
+/* Reads one object. The message of a failure has the position of the object, unless the template is wrong. */
 static tx_status read_one(reading *r, size_t number, tx_instruction_data *d)
 {
-    tx_json *own = NULL; /* which holds the conversation's texts */
+    tx_json *own = NULL; /* owns the conversation's texts */
     const tx_json *object;
     bool of_object = true;
     tx_status status = read_object(&r->objects, number, &own, &object);
     TX_THEN(status, tx_conversation_read(object, true, &r->conversation));
     if (!status && !is_plain(r)) {
-        status = need_chat(r, d);
+        status = open_chat(r, d);
         of_object = status == TX_OK;
     }
     TX_THEN(status, encode(r, d));
@@ -203,20 +203,19 @@ static void tell_counts(const reading *r)
     const tx_reporter *report = &r->options->report;
     const char *ignored = r->conversation.ignored;
     if (*ignored)
-        tx_reporter_print(report, "%.800s: keys that are not read: %s", r->path, ignored);
+        tx_reporter_print(report, "%.800s: keys that TX ignores: %s", r->path, ignored);
     if (r->bad)
-        tx_reporter_print(report, "%.800s: %" PRId64 " malformed %s left out, the first is %s %" PRId64, r->path,
-                          r->bad, r->objects.array ? "elements are" : "lines are",
-                          r->objects.array ? "element" : "line",
+        tx_reporter_print(report, "%.800s: %" PRId64 " malformed %s skipped, the first is %s %" PRId64, r->path, r->bad,
+                          r->objects.array ? "elements are" : "lines are", r->objects.array ? "element" : "line",
                           r->objects.array ? r->first_bad + 1 : r->objects.lines[r->first_bad].number);
     if (r->cut)
         tx_reporter_print(report,
                           "%.800s: %" PRId64 " of %" PRId64 " samples are longer than max_seq_length %" PRId64
-                          " and are cut at their end",
+                          " and are truncated",
                           r->path, r->cut, r->end - r->begin, r->options->block);
     if (r->dropped)
-        tx_reporter_print(report, "%.800s: %" PRId64 " of %" PRId64 " samples have nothing to learn%s and are left out",
-                          r->path, r->dropped, r->end - r->begin, r->cut ? " in what is not cut" : "");
+        tx_reporter_print(report, "%.800s: %" PRId64 " of %" PRId64 " samples have nothing to learn%s and are skipped",
+                          r->path, r->dropped, r->end - r->begin, r->cut ? " after truncation" : "");
 }
 
 static tx_status write_digest(const tx_instruction_data *d, char text[TX_DIGEST_TEXT])

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether a file holds instruction data: only the keys of its first object are read, piece by piece, however long it
- * is. */
+ * Decides whether a file holds instruction data. Only the keys of its first object are read, in pieces, so that the
+ * file may be of any size. */
 #include "models/task/instruction.h"
 
 #include "models/files/data_file.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define PIECE ((size_t)1 << 16)
-/* Bytes of a key: longer ones are none that are known. */
+/* Maximum bytes of a key. Longer keys are unknown ones. */
 #define KEY 64
 
 typedef struct scan {
@@ -20,7 +20,7 @@ typedef struct scan {
     size_t held, next;
 } scan;
 
-/* The next byte; -1 at the end, and if the file cannot be read. */
+/* The next byte, or -1 at the end or after a read error. */
 static int next_byte(scan *s)
 {
     if (s->next == s->held) {
@@ -34,7 +34,7 @@ static int next_byte(scan *s)
     return s->next < s->held ? (unsigned char)s->piece[s->next++] : -1;
 }
 
-/* The first byte that is none of `skipped`. */
+/* The first byte that is not in `skipped`. */
 static int next_but(scan *s, const char *skipped)
 {
     int c = next_byte(s);
@@ -43,7 +43,7 @@ static int next_but(scan *s, const char *skipped)
     return c;
 }
 
-/* Reads to the quote that ends a string; its text is "" if it is longer than a key. False at the end of the file. */
+/* Reads a string up to its closing quote. The text is "" if it is longer than a key. False at the end of the file. */
 static bool read_string(scan *s, char text[KEY])
 {
     size_t size = 0;
@@ -61,7 +61,7 @@ static bool read_string(scan *s, char text[KEY])
     return false;
 }
 
-/* Adds the keys of the first object that have a value other than null, as members that are true. */
+/* Adds the keys of the first object, except keys with the value null, as members that are true. */
 static tx_status read_keys(scan *s, tx_json *keys)
 {
     static const char blanks[] = " \t\r\n";
@@ -76,8 +76,8 @@ static tx_status read_keys(scan *s, tx_json *keys)
         else if (c == ':' && depth == 1 && *key) {
             const int value = next_but(s, blanks);
             if (value != 'n' && value >= 0 && tx_json_set_bool(keys, key, true) == TX_MEMORY)
-                return TX_MEMORY;  /* a key that is not UTF-8 is none that is known */
-            s->next -= value >= 0; /* it is read again */
+                return TX_MEMORY;  /* other errors: a key that is not UTF-8 is an unknown one */
+            s->next -= value >= 0; /* put the byte back */
             *key = '\0';
             names = false;
         } else if (c == ',' && depth == 1)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Batches by step: a ring of buffers that threads fill ahead of the step that asks for them. */
+ * Loads batches: a ring of buffers that threads fill in advance. */
 #include "models/task/loader.h"
 
 #include "api/base/clock.h"
@@ -15,15 +15,15 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Batches that the caller may still read: the last one given and the one before. */
+/* Number of batches that the caller may still read: the last one returned and the one before. */
 #define HELD 2
-/* More threads than this are a mistake. */
+/* Maximum number of threads. */
 #define MOST_WORKERS 1024
 
-/* How the steps of a run go over the samples. */
+/* The order in which the steps of a run use the samples. */
 typedef struct course {
-    int64_t samples, used, step_rows, batch, epoch_steps; /* used: by an epoch */
-    int64_t first, rows;                                  /* of a micro-batch: what is prepared */
+    int64_t samples, used, step_rows, batch, epoch_steps; /* an epoch has `used` samples */
+    int64_t first, rows;                                  /* this rank's rows of a micro-batch */
     bool in_order;
     uint64_t seed;
     tx_grouping *grouping; /* NULL if rows are not grouped */
@@ -32,9 +32,9 @@ typedef struct course {
 /* One buffer of the ring. */
 typedef struct slot {
     tx_step_batch batch;
-    tx_batch room;    /* for the rows of any step, and behind them for one of another rank, where there are others */
-    int64_t ready;    /* number of the step that is in it, counted from the loader's first; -1: none */
-    tx_status status; /* of preparing it */
+    tx_batch room;    /* for the rows of a step and, with several ranks, one row of another rank */
+    int64_t ready;    /* index of the step in it, counted from the loader's first step; -1 if none */
+    tx_status status; /* of preparing the step */
     char message[1024];
 } slot;
 
@@ -42,14 +42,14 @@ struct tx_loader {
     tx_samples samples;
     course course;
     int64_t first; /* step that the loader began with */
-    int64_t given; /* number of the step given next */
+    int64_t given; /* index of the step that is returned next */
     slot *slots;
     int64_t slot_count;
     char *memory; /* of all slots */
     size_t memory_size;
     bool locked;
 
-    /* Shared with the workers. Step number i may be prepared when i < released + slot_count. */
+    /* Shared with the workers. Step i may be prepared if i < released + slot_count. */
     pthread_t *workers;
     int32_t worker_count;
     pthread_mutex_t mutex;
@@ -86,12 +86,12 @@ static tx_status check(const tx_samples *samples, const tx_loader_options *o, in
     if (o->batch < 1 || o->step_rows < 1 || !share || first < 0)
         return tx_fail(TX_INVALID,
                        "loader: %" PRId64 " rows a step and %" PRId64 " a micro-batch must be 1 or more, rows %" PRId64
-                       " to %" PRId64 " among these, the first step %" PRId64 " 0 or more",
+                       " to %" PRId64 " must be in a micro-batch, the first step %" PRId64 " must be 0 or more",
                        o->step_rows, o->batch, o->first, o->first + o->rows, first);
     if (tx_loader_used(samples->count, o->batch, o->set->drop_last) < 1)
         return tx_fail(TX_INVALID, "loader: there are no samples, or too few to fill a micro-batch");
     if (o->set->workers < 0 || o->set->workers > MOST_WORKERS)
-        return tx_fail(TX_INVALID, "loader: %" PRId64 " workers; 0 to %d are possible", o->set->workers, MOST_WORKERS);
+        return tx_fail(TX_INVALID, "loader: %" PRId64 " workers; must be 0 to %d", o->set->workers, MOST_WORKERS);
     return TX_OK;
 }
 
@@ -111,7 +111,7 @@ static course plan_course(const tx_samples *samples, const tx_loader_options *o)
     };
 }
 
-/* What step `step` reads, all but the rows themselves and their labels. */
+/* Describes a step, without its rows and their labels. */
 static tx_step_batch describe(const course *c, int64_t step)
 {
     int64_t epoch = step / c->epoch_steps, first = step % c->epoch_steps * c->step_rows, left = c->used - first;
@@ -129,20 +129,20 @@ static tx_step_batch describe(const course *c, int64_t step)
     };
 }
 
-/* The sample at a place of the epoch. */
+/* The sample at a position of the epoch. */
 static int64_t sample_at(const course *c, int64_t epoch, int64_t place)
 {
     const tx_sample_order order = {.shuffle = !c->in_order, .seed = c->seed, .epoch = (uint64_t)epoch};
     return c->grouping ? tx_grouping_at(c->grouping, &order, place) : tx_sample_order_at(&order, c->samples, place);
 }
 
-/* Makes the rows of one micro-batch and counts their labels. Those of other ranks are made for their labels alone;
- * what is behind the step's last row is padding. */
+/* Makes the rows of one micro-batch and counts their labels. Rows of other ranks are made only to count their labels.
+ * Rows after the step's last row are padding. */
 static tx_status prepare_rows(const tx_loader *l, const slot *s, tx_step_batch *b, int64_t micro)
 {
     const course *c = &l->course;
     const tx_samples *samples = &l->samples;
-    const tx_sample_order as_it_lies = {.epoch = (uint64_t)b->epoch};
+    const tx_sample_order unshuffled = {.epoch = (uint64_t)b->epoch};
     tx_status status = TX_OK;
     for (int64_t r = 0; r < c->batch && !status; r++) {
         const int64_t at = micro * c->batch + r, own = r - c->first;
@@ -150,7 +150,7 @@ static tx_status prepare_rows(const tx_loader *l, const slot *s, tx_step_batch *
         const tx_batch row = tx_batch_rows(samples->task, samples->block, &s->room,
                                            is_own ? micro * c->rows + own : s->room.rows - 1, 1);
         if (at < b->rows || is_own)
-            status = tx_samples_rows(samples, &as_it_lies,
+            status = tx_samples_rows(samples, &unshuffled,
                                      at < b->rows ? sample_at(c, b->epoch, b->first + at) : c->samples, &row);
         if (at < b->rows && !status) {
             const int64_t longest = tx_batch_longest(samples->task, &row);
@@ -162,16 +162,16 @@ static tx_status prepare_rows(const tx_loader *l, const slot *s, tx_step_batch *
     return status;
 }
 
-/* Writes the rows of step number `number` into its slot, or why they cannot be read. */
+/* Writes the rows of step `number`, or the message of a failure, to its slot. */
 static void prepare(const tx_loader *l, slot *s, int64_t number)
 {
     tx_step_batch b = describe(&l->course, l->first + number);
     s->status = TX_OK;
     for (int64_t i = 0; i < b.micro_batches && !s->status; i++)
         s->status = prepare_rows(l, s, &b, i);
-    if (s->status) /* of a thread that has its own message */
+    if (s->status) /* tx_error() belongs to this thread */
         snprintf(s->message, sizeof s->message, "%s", tx_error());
-    const int64_t longest = b.batch.longest; /* of all ranks' rows: all run the same plan */
+    const int64_t longest = b.batch.longest; /* over all ranks' rows, since all ranks run the same plan */
     b.batch = s->room;
     b.batch.longest = longest;
     b.batch.rows = b.micro_batches * l->course.rows;
@@ -201,7 +201,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* Starts the workers; what is refused is told and done without. */
+/* Starts the workers. If the system refuses some, a warning is printed and the loader continues without them. */
 static void start_workers(tx_loader *l, const tx_loader_options *o)
 {
     const int32_t wanted = (int32_t)o->set->workers;
@@ -211,8 +211,8 @@ static void start_workers(tx_loader *l, const tx_loader_options *o)
         return;
     char instead[64] = "each batch is prepared when its step begins";
     if (l->worker_count)
-        snprintf(instead, sizeof instead, "going on with %" PRId32, l->worker_count);
-    tx_reporter_print(&o->report, "the system refuses thread %" PRId32 " of the %" PRId32 " that load data (%s): %s",
+        snprintf(instead, sizeof instead, "continuing with %" PRId32, l->worker_count);
+    tx_reporter_print(&o->report, "the system refuses data loading thread %" PRId32 " of %" PRId32 " (%s): %s",
                       l->worker_count + 1, wanted, strerror(errno), instead);
 }
 
@@ -228,7 +228,7 @@ static void stop_workers(tx_loader *l)
 
 /* ---- Memory ---------------------------------------------------------------------------------------- */
 
-/* Gives every slot its rows. */
+/* Allocates the rows of all slots. */
 static tx_status allocate(tx_loader *l, const tx_loader_options *o)
 {
     const course *c = &l->course;
@@ -243,7 +243,7 @@ static tx_status allocate(tx_loader *l, const tx_loader_options *o)
     l->slots = calloc((size_t)l->slot_count, sizeof *l->slots);
     l->workers = calloc((size_t)o->set->workers + 1, sizeof *l->workers);
     void *memory = NULL;
-    /* Whole pages, so that locking them locks nothing else. */
+    /* Page-aligned, so that mlock locks nothing else. */
     if (!l->slots || !l->workers || posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), (size_t)total) != 0)
         return tx_fail(TX_MEMORY,
                        "loader: no memory for %" PRId64 " batches, %" PRId64 " bytes; fewer workers or a "
@@ -263,8 +263,8 @@ static void pin(tx_loader *l, const tx_reporter *report)
     if (!l->locked)
         tx_reporter_print(
             report,
-            "the %zu bytes of the batches cannot be locked in memory (%s): going on without; `ulimit -l` shows "
-            "what is allowed",
+            "cannot lock the %zu bytes of the batches in memory (%s): continuing without; `ulimit -l` shows the "
+            "limit",
             l->memory_size, strerror(errno));
 }
 
@@ -317,7 +317,7 @@ void tx_loader_free(tx_loader *loader)
 
 /* ---- Use ------------------------------------------------------------------------------------------- */
 
-/* Waits for step number `number`, having given the slot of the one before the last back. */
+/* Releases the slot of the step before the last, and waits for step `number`. */
 static void wait_for(tx_loader *l, const slot *s, int64_t number)
 {
     pthread_mutex_lock(&l->mutex);

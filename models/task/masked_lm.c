@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Masked language modelling. */
+ * The task of masked language modelling. */
 #include "models/task/masked_lm.h"
 
 #include "models/files/digest.h"
@@ -24,17 +24,17 @@ typedef struct masked_data {
     tx_dataset *dataset;
     int64_t block;
     bool by_line;
-    double share; /* of the tokens */
+    double share; /* of the tokens that are selected */
     uint64_t seed;
-    int32_t mask, words; /* the mask token; how many tokens there are to draw from */
-    tx_ids around;       /* what the tokenizer puts around a text: */
-    int64_t before;      /* so many in front of it */
+    int32_t mask, words; /* the mask token, and the number of tokens for random replacement */
+    tx_ids around;       /* special tokens that the tokenizer adds to a text */
+    int64_t before;      /* number of them before the text */
     char digest[TX_DIGEST_TEXT];
 } masked_data;
 
-/* ---- Drawing ------------------------------------------------------------------------------------------- */
+/* ---- Masking ------------------------------------------------------------------------------------------- */
 
-/* Evenly from [0, 1), by 53 bits. */
+/* A uniform random number in [0, 1) with 53 bits. */
 static double draw(uint64_t key)
 {
     return (double)(tx_hash_draw(key) >> 11) * 0x1p-53;
@@ -48,8 +48,8 @@ static bool is_around(const masked_data *d, int32_t id)
     return false;
 }
 
-/* Makes a token one to guess. */
-static void hide(const masked_data *d, uint64_t key, int32_t *id, int32_t *label)
+/* Selects a token for prediction. */
+static void mask_one(const masked_data *d, uint64_t key, int32_t *id, int32_t *label)
 {
     const double how = draw(key + 1);
     *label = *id;
@@ -59,26 +59,26 @@ static void hide(const masked_data *d, uint64_t key, int32_t *id, int32_t *label
         *id = (int32_t)(draw(key + 2) * (double)d->words);
 }
 
-/* Of `length` ids of a sample; `row` is a key of its own. */
-static void hide_some(const masked_data *d, uint64_t row, int64_t length, int32_t *ids, int32_t *labels)
+/* Selects tokens among `length` ids of a sample. `row` is the random key of the sample. */
+static void mask_some(const masked_data *d, uint64_t row, int64_t length, int32_t *ids, int32_t *labels)
 {
-    int64_t hidden = 0, could = 0, at = 0;
+    int64_t masked = 0, candidates = 0, at = 0;
     for (int64_t t = 0; t < length; t++) {
         const uint64_t key = tx_hash_draw(row ^ (uint64_t)t);
         labels[t] = TX_IGNORE_LABEL;
         if (is_around(d, ids[t]))
             continue;
-        could++;
+        candidates++;
         if (draw(key) < d->share) {
-            hide(d, key, &ids[t], &labels[t]);
-            hidden++;
+            mask_one(d, key, &ids[t], &labels[t]);
+            masked++;
         }
     }
-    if (hidden || !could)
+    if (masked || !candidates)
         return;
-    for (could = (int64_t)(draw(row) * (double)could); could > 0 || is_around(d, ids[at]); at++)
-        could -= !is_around(d, ids[at]);
-    hide(d, tx_hash_draw(row ^ (uint64_t)at), &ids[at], &labels[at]);
+    for (candidates = (int64_t)(draw(row) * (double)candidates); candidates > 0 || is_around(d, ids[at]); at++)
+        candidates -= !is_around(d, ids[at]);
+    mask_one(d, tx_hash_draw(row ^ (uint64_t)at), &ids[at], &labels[at]);
 }
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
@@ -87,15 +87,15 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 {
     const masked_data *d = samples->data;
     const int64_t whole = tx_dataset_length(d->dataset, number), length = whole < d->block ? whole : d->block;
-    const int64_t behind = (int64_t)d->around.count - d->before;
+    const int64_t after = (int64_t)d->around.count - d->before;
     int32_t *ids = to->field[INPUT_IDS], *labels = to->field[LABELS];
     TX_TRY(tx_dataset_read(d->dataset, number, ids));
-    if (length < whole) /* the text is cut, and not what stands behind it */
-        memcpy(ids + length - behind, d->around.id + d->before, (size_t)behind * sizeof *ids);
+    if (length < whole) /* only the text is truncated, not the special tokens after it */
+        memcpy(ids + length - after, d->around.id + d->before, (size_t)after * sizeof *ids);
     tx_field_pad(&fields[INPUT_IDS], ids + length, d->block - length);
     tx_field_pad(&fields[LABELS], labels + length, d->block - length);
     *(int32_t *)to->field[LENGTHS] = (int32_t)length;
-    hide_some(d, tx_hash_draw(tx_hash_draw(tx_hash_draw(d->seed) ^ epoch) ^ (uint64_t)number), length, ids, labels);
+    mask_some(d, tx_hash_draw(tx_hash_draw(tx_hash_draw(d->seed) ^ epoch) ^ (uint64_t)number), length, ids, labels);
     return TX_OK;
 }
 
@@ -114,10 +114,10 @@ static tx_status find_mask(const tx_tokenizer *tokenizer, int32_t *mask)
     *mask = -1;
     for (size_t i = 0; i < sizeof names / sizeof names[0] && *mask < 0; i++)
         *mask = tx_tokenizer_find(tokenizer, names[i]);
-    return *mask >= 0 ? TX_OK : tx_fail(TX_INVALID, "the tokenizer has no mask token, [MASK] or <mask>");
+    return *mask >= 0 ? TX_OK : tx_fail(TX_INVALID, "the tokenizer has no mask token ([MASK] or <mask>)");
 }
 
-/* What the tokenizer puts around a text: told by one of a token that is in no other place. */
+/* Finds the special tokens that the tokenizer adds to a text, using a text of one invalid token. */
 static tx_status find_around(const tx_tokenizer *tokenizer, masked_data *d)
 {
     int32_t none = -1;
@@ -154,7 +154,7 @@ static tx_status read_file(const char *path, const tx_data_options *o, masked_da
     TX_TRY(find_around(o->tokenizer, d));
     const int64_t around = (int64_t)d->around.count;
     if (o->set->line_by_line && around >= o->block)
-        return tx_fail(TX_INVALID, "max_seq_length %" PRId64 " leaves no room beside %" PRId64 " special tokens",
+        return tx_fail(TX_INVALID, "max_seq_length %" PRId64 " is too small for a text with %" PRId64 " special tokens",
                        o->block, around);
     tx_dataset_options options = tx_causal_lm_reading(o);
     options.bare_lines = true;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Several samples to a row. */
+ * Packs several samples into a row. */
 #include "models/task/instruction.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Rows by their places, as the leaves of a tree in which a node has the most room of any row below it. */
+/* The free positions of all rows, as the leaves of a binary tree. A node has the maximum of its children. */
 typedef struct rows {
     int64_t leaves; /* a power of two */
     int64_t *room;  /* [2 * leaves]: node i has the children 2 i and 2 i + 1; the root is 1 */
 } rows;
 
-/* The first row with room for so many positions, which it loses. */
-static int64_t take(const rows *r, int64_t length)
+/* Finds the first row with `length` free positions and reserves them. */
+static int64_t reserve(const rows *r, int64_t length)
 {
     int64_t node = 1;
     while (node < r->leaves)
@@ -24,7 +24,7 @@ static int64_t take(const rows *r, int64_t length)
     return row;
 }
 
-/* Sorts the samples, which stand in `from` as they were given rows, by these. */
+/* Sorts the samples of `from` by their rows, row_of, and keeps their order within a row. */
 static void sort(tx_instruction_data *d, const int64_t *from, const int64_t *row_of)
 {
     memset(d->last, 0, (size_t)d->count * sizeof *d->last);
@@ -34,7 +34,7 @@ static void sort(tx_instruction_data *d, const int64_t *from, const int64_t *row
         d->last[r] += d->last[r - 1];
     for (int64_t i = d->count - 1; i >= 0; i--)
         d->order[--d->last[row_of[i]]] = from[i];
-    /* What were ends are beginnings now. */
+    /* The loop has turned the ends of the rows into their beginnings. */
     memmove(d->last, d->last + 1, (size_t)(d->count - 1) * sizeof *d->last);
     d->last[d->count - 1] = d->count;
 }
@@ -56,7 +56,7 @@ tx_status tx_instruction_pack(tx_instruction_data *d, int64_t block, uint64_t se
     d->rows = 0;
     for (int64_t i = 0; fits && i < d->count; i++) {
         const int64_t sample = from[i] = tx_sample_order_at(&order, d->count, i);
-        row_of[i] = take(&r, d->end[sample] - tx_sample_begin(d->end, sample));
+        row_of[i] = reserve(&r, d->end[sample] - tx_sample_begin(d->end, sample));
         d->rows = row_of[i] >= d->rows ? row_of[i] + 1 : d->rows;
     }
     if (fits)

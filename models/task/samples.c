@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Samples to rows, in the order of an epoch: a permutation computed place by place. */
+ * Makes rows of samples in the order of an epoch, a permutation that is computed position by position. */
 #include "models/task/task.h"
 
 #include "models/text/hash.h"
 
-/* One pass of a balanced Feistel network: a permutation of 0..2^(2 half)-1 whatever the round function is
- * (Luby, Rackoff, 1988; eight rounds because small domains mix slowly). */
+/* A balanced Feistel network: a permutation of 0..2^(2 half)-1 for any round function (Luby, Rackoff, 1988). It has
+ * eight rounds because small domains mix slowly. */
 static uint64_t feistel(uint64_t x, uint32_t half, uint64_t key)
 {
     uint64_t mask = ((uint64_t)1 << half) - 1;
@@ -26,8 +26,8 @@ int64_t tx_sample_order_at(const tx_sample_order *order, int64_t count, int64_t 
     while (half < 31 && (uint64_t)count > (uint64_t)1 << (2 * half))
         half++;
     uint64_t key = tx_hash_draw(tx_hash_draw(order->seed) ^ order->epoch), x = (uint64_t)place;
-    /* The network permutes a power of four; walking its cycle until the value falls among the first `count`
-     * restricts it to a permutation of these (Black, Rogaway, 2002). */
+    /* The network permutes a power of four. Walking its cycle until the value is below `count` restricts it to a
+     * permutation of the first `count` values (Black, Rogaway, 2002). */
     do
         x = feistel(x, half, key);
     while (x >= (uint64_t)count);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Sequence classification and regression: rows, losses, predictions. */
+ * The tasks of sequence classification and regression: rows, losses, predictions. */
 #include "models/task/sequence.h"
 
 #include "models/arch/labels.h"
@@ -47,12 +47,12 @@ static tx_tensor *class_loss(tx_graph *graph, const tx_config *config, tx_tensor
     return tx_mean_loss(tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), config->labels, smoothing));
 }
 
-/* The mean of squared errors. Rows without a number weigh 0: a gather by a negative index gives that. */
+/* The mean squared error. Rows without a target have the weight 0, the result of a gather by a negative index. */
 static tx_tensor *number_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
 {
     (void)config;
     if (smoothing > 0.0f) {
-        tx_graph_fail(graph, tx_fail(TX_INVALID, "label_smoothing_factor is for labels: a regression has numbers"));
+        tx_graph_fail(graph, tx_fail(TX_INVALID, "label_smoothing_factor is not supported for a regression"));
         return NULL;
     }
     tx_tensor *weight = tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), tx_find_input(graph, "labels"));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sequence classification and regression: a text, or two, has one of some labels, or a number. Fields input_ids and
- * token_type_ids [rows, block], attention_lengths [rows], labels [rows] (of regression 0 where there is a number) and,
- * of regression, targets F32 [rows]. The tasks of GLUE are rows of it that know their columns, labels and metrics. */
+ * Sequence classification and regression of a text or a pair of texts. The fields are input_ids and token_type_ids
+ * [rows, block], attention_lengths [rows] and labels [rows]. A regression also has targets F32 [rows], and its labels
+ * are 0 for rows with a target. Each task of GLUE has its own columns, labels and metrics. */
 #ifndef TX_TASK_SEQUENCE_H
 #define TX_TASK_SEQUENCE_H
 
@@ -10,7 +10,7 @@
 #include "models/task/task.h"
 #include "models/tx_text.h"
 
-/* Places of the fields. */
+/* Indices of the fields. */
 enum {
     TX_SEQUENCE_INPUT_IDS,
     TX_SEQUENCE_TOKEN_TYPE_IDS,
@@ -19,18 +19,17 @@ enum {
     TX_SEQUENCE_TARGETS /* of regression */
 };
 
-/* What a task of GLUE knows besides. */
 typedef struct tx_sequence_task {
     tx_task task;
-    const char *first, *second; /* columns; NULL: any */
-    const char *const *labels;  /* NULL: those of the data */
+    const char *first, *second; /* columns of the texts; NULL for any */
+    const char *const *labels;  /* NULL for the labels of the data */
     int64_t label_count;
 } tx_sequence_task;
 
-/* Of any columns and labels. Opened data have the task that fits the labels: numbers that are not all whole make a
- * regression. */
+/* Tasks with any columns and labels. Opened data have the task of their labels: a regression if the labels are numbers
+ * and some have a fraction. */
 extern const tx_sequence_task tx_sequence_classification, tx_sequence_regression;
-/* Those of glue.def in its order, NULL in the name behind the last. */
+/* The tasks of glue.def in its order. The name after the last is NULL. */
 extern const tx_sequence_task tx_glue[];
 
 /* ---- Data (sequence_data.c) --------------------------------------------------------------------------- */
@@ -38,9 +37,9 @@ extern const tx_sequence_task tx_glue[];
 typedef struct tx_sequence_data {
     tx_ids ids, types; /* of all samples, one after the other */
     int64_t count;
-    int64_t *end;   /* [count]: where a sample's ids end */
-    int32_t *label; /* [count]; TX_IGNORE_LABEL: none */
-    float *target;  /* [count], of regression */
+    int64_t *end;   /* [count]: end of each sample's ids */
+    int32_t *label; /* [count]; TX_IGNORE_LABEL if there is none */
+    float *target;  /* [count], of a regression */
     char digest[65];
 } tx_sequence_data;
 
@@ -49,34 +48,34 @@ void tx_sequence_close(const tx_samples *samples);
 
 /* ---- Labels (sequence_labels.c) ------------------------------------------------------------------------ */
 
-/* The model's labels, sorted by name. Begin with {0}. */
+/* The model's labels, sorted by name. It begins as {0}. */
 typedef struct tx_label_index {
     tx_named *at;
-    int64_t count, labels; /* those that have a name, and all */
-    bool only_names;       /* a label is not found by its number */
+    int64_t count, labels; /* number of labels with a name, and of all labels */
+    bool only_names;       /* labels are not found by their numbers */
 } tx_label_index;
 
-void tx_label_index_free(tx_label_index *index); /* leaves {0} */
-/* TX_FORMAT says why a text can be no label: it is empty, a list, an object, or stands for a missing value. */
+void tx_label_index_free(tx_label_index *index); /* resets it to {0} */
+/* TX_FORMAT, with the reason, if a text cannot be a label: it is empty, a list, an object, or means a missing value. */
 tx_status tx_label_check(const char *text, size_t size);
-/* Gives the model its labels: those of the task, else, if it is trained, those of the data, and indexes them. */
+/* Sets the model's labels and indexes them: the task's labels, or in training the labels of the data. */
 tx_status tx_labels_resolve(const tx_sequence_task *task, const tx_data_options *options, const char *const *texts,
                             int64_t count, tx_label_index *index);
-/* The label of a text, and its number in a regression. TX_FORMAT says why it has none. */
+/* The label of a text, and its number in a regression. TX_FORMAT, with the reason, if it is not a label. */
 tx_status tx_label_read(const tx_config *config, const tx_label_index *index, const char *text, int32_t *label,
                         float *target);
 
 /* ---- Metrics (sequence_metrics.c) ---------------------------------------------------------------------- */
 
-/* Sums of an evaluation from TX_SUM_OWN on. */
+/* Indices of the task's own sums of an evaluation. */
 enum { TX_SUM_ACCURACY = TX_SUM_OWN, TX_SUM_F1, TX_SUM_MATTHEWS };
 enum { TX_SUM_PEARSON = TX_SUM_OWN, TX_SUM_SPEARMAN, TX_SUM_SQUARES };
 
 void tx_sequence_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
 void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,
                                  double sums[TX_SUMS_MAX]);
-/* loss and: accuracy; accuracy, F1 and their mean; Matthews' correlation; Pearson's and Spearman's and their mean; the
- * mean of squared errors. */
+/* Besides the loss, ACCURACY has the accuracy; F1 has accuracy, F1 and their mean; MATTHEWS has Matthews' correlation;
+ * CORRELATION has Pearson's and Spearman's correlation and their mean; ERROR has the mean squared error. */
 extern const tx_metric tx_metrics_ACCURACY[], tx_metrics_F1[], tx_metrics_MATTHEWS[], tx_metrics_CORRELATION[],
     tx_metrics_ERROR[];
 

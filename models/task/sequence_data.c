@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of texts with labels: columns, rows, tokens. */
+ * Reads files of texts with labels: columns, rows, tokens. */
 #include "models/task/sequence.h"
 
 #include "models/files/digest.h"
@@ -11,17 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a file is read with. */
+/* The state of reading a file. */
 typedef struct reading {
     const tx_sequence_task *task;
     const tx_data_options *options;
     tx_table table;
-    int32_t first, second, label; /* columns; -1: none */
-    int64_t begin, end;           /* the part of the file */
-    int64_t count, *row;          /* rows of it that are used */
+    int32_t first, second, label; /* columns; -1 if there is none */
+    int64_t begin, end;           /* range of rows to use */
+    int64_t count, *row;          /* rows in use */
     const char **label_text;      /* [count] */
     tx_label_index labels;
-    int64_t bad, first_bad; /* rows left out, the number of the first */
+    int64_t bad, first_bad; /* number of skipped rows, and the first of them */
     tx_encoder *encoder;
     tx_ids texts[2]; /* of one sample */
 } reading;
@@ -39,7 +39,7 @@ static tx_status find_texts(reading *r)
         if (r->first >= 0 && (r->second >= 0 || i != 0 || !wanted[i][1]))
             return TX_OK;
     }
-    return tx_fail(TX_FORMAT, "the first row names no column %s, or sentence1 and sentence2, or sentence",
+    return tx_fail(TX_FORMAT, "the first row has no column %s, or sentence1 and sentence2, or sentence",
                    r->task->first ? r->task->first : "sentence");
 }
 
@@ -55,8 +55,8 @@ static tx_status find_columns(reading *r)
 
 /* ---- Rows ----------------------------------------------------------------------------------------------- */
 
-/* A row that cannot be used: counted and left out, as far as --skip_bad lets it. */
-static tx_status leave_out(reading *r, int64_t row, tx_status status)
+/* Skips and counts an invalid row. Fails if --skip_bad does not allow more. */
+static tx_status skip_row(reading *r, int64_t row, tx_status status)
 {
     if (status != TX_FORMAT || r->bad + r->table.bad >= r->options->set->skip_bad)
         return tx_fail_in(status, "row %" PRId64, row + 1);
@@ -64,7 +64,7 @@ static tx_status leave_out(reading *r, int64_t row, tx_status status)
     return TX_OK;
 }
 
-/* Finds the rows that are used, and the texts of their labels. */
+/* Finds the valid rows and the texts of their labels. */
 static tx_status choose_rows(reading *r)
 {
     const size_t most = (size_t)(r->end - r->begin);
@@ -75,11 +75,11 @@ static tx_status choose_rows(reading *r)
     for (int64_t row = r->begin; row < r->end; row++) {
         size_t size = 0;
         const char *text = tx_table_text(&r->table, row, r->label < 0 ? r->first : r->label, &size);
-        if (!text) /* the table has left it out */
+        if (!text) /* the table skipped the row */
             continue;
         const tx_status status = r->label < 0 ? TX_OK : tx_label_check(text, size);
         if (status) {
-            TX_TRY(leave_out(r, row, status));
+            TX_TRY(skip_row(r, row, status));
             continue;
         }
         r->label_text[r->count] = text;
@@ -90,9 +90,9 @@ static tx_status choose_rows(reading *r)
 
 /* ---- Tokens ----------------------------------------------------------------------------------------------- */
 
-/* Cuts texts so that no more than `most` tokens are left: from the longer one until both are as long, then from both
- * (transformers' longest_first). */
-static void cut(tx_ids *first, tx_ids *second, size_t most)
+/* Truncates texts to `most` tokens together: the longer one until both have the same length, then both (transformers'
+ * longest_first). */
+static void truncate_pair(tx_ids *first, tx_ids *second, size_t most)
 {
     tx_ids *less = first->count <= second->count ? first : second, *more = less == first ? second : first;
     if (less->count + more->count <= most)
@@ -114,7 +114,7 @@ static tx_status encode(reading *r, int64_t row, int32_t column, tx_ids *ids)
     return tx_encoder_run(r->encoder, text, size, true, ids);
 }
 
-/* Adds a sample of the row, which has its label, to the data. `special`: tokens that the tokenizer adds. */
+/* Adds the texts of a row to the data, which have its label already. The tokenizer adds `special` tokens. */
 static tx_status add_sample(reading *r, int64_t row, size_t special, tx_sequence_data *d)
 {
     const tx_data_options *o = r->options;
@@ -122,18 +122,18 @@ static tx_status add_sample(reading *r, int64_t row, size_t special, tx_sequence
     r->texts[1].count = 0;
     if (r->second >= 0)
         TX_TRY(encode(r, row, r->second, &r->texts[1]));
-    cut(&r->texts[0], &r->texts[1], (size_t)o->block - special);
+    truncate_pair(&r->texts[0], &r->texts[1], (size_t)o->block - special);
     TX_TRY(tx_tokenizer_join(o->tokenizer, &r->texts[0], r->second < 0 ? NULL : &r->texts[1], &d->ids, &d->types));
     d->end[d->count] = (int64_t)d->ids.count;
     const int64_t begin = tx_sample_begin(d->end, d->count);
     if (begin == d->end[d->count])
-        return tx_fail(TX_FORMAT, "a text without tokens");
+        return tx_fail(TX_FORMAT, "the text has no tokens");
     TX_TRY(tx_task_check_ids(o, d->ids.id + begin, d->ids.count - (size_t)begin));
     d->count++;
     return TX_OK;
 }
 
-/* Tokens that the tokenizer puts around one text, or two. */
+/* Counts the special tokens that the tokenizer adds to a text or a pair. */
 static tx_status count_special(const reading *r, size_t *special)
 {
     const tx_ids none = {0};
@@ -143,7 +143,7 @@ static tx_status count_special(const reading *r, size_t *special)
     free(ids.id);
     free(types.id);
     if (!status && *special >= (size_t)r->options->block)
-        status = tx_fail(TX_INVALID, "max_seq_length %" PRId64 " leaves no room beside %zu special tokens",
+        status = tx_fail(TX_INVALID, "max_seq_length %" PRId64 " is too small for a text with %zu special tokens",
                          r->options->block, *special);
     return status;
 }
@@ -179,7 +179,7 @@ static tx_status read_samples(reading *r, tx_sequence_data *d)
         *target = 0.0f;
         const tx_status status =
             r->label < 0 ? TX_OK : tx_label_read(r->options->config, &r->labels, r->label_text[i], label, target);
-        TX_TRY(status ? leave_out(r, r->row[i], status)
+        TX_TRY(status ? skip_row(r, r->row[i], status)
                       : tx_fail_in(add_sample(r, r->row[i], special, d), "row %" PRId64, r->row[i] + 1));
     }
     return d->count ? write_digest(d, r->options->config, d->digest) : tx_fail(TX_FORMAT, "no row has a label");
@@ -191,7 +191,7 @@ static void tell_bad(const reading *r, const char *path)
     const int64_t first = !r->bad || (t->bad && t->first_bad < r->first_bad) ? t->first_bad : r->first_bad;
     if (r->bad + t->bad)
         tx_reporter_print(&r->options->report,
-                          "%.800s: %" PRId64 " malformed or unlabelled %s left out, the first is row %" PRId64, path,
+                          "%.800s: %" PRId64 " malformed or unlabelled %s skipped, the first is row %" PRId64, path,
                           r->bad + t->bad, r->bad + t->bad == 1 ? "row is" : "rows are", first);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Labels of texts: which texts can be one, which of them a model has, and the number of each. */
+ * Labels of texts: checks them, sets the labels of the model, and maps texts to labels. */
 #include "models/task/sequence.h"
 
 #include "models/arch/labels.h"
@@ -43,14 +43,14 @@ tx_status tx_label_check(const char *text, size_t size)
     if (memchr(text, '\0', size))
         return tx_fail(TX_FORMAT, "label: \"%.40s\" is followed by a NUL", text);
     if (size == 3 && strncasecmp(text, "nan", 3) == 0)
-        return tx_fail(TX_FORMAT, "label: \"%.3s\" stands for a value that is missing", text);
+        return tx_fail(TX_FORMAT, "label: \"%.3s\" means a missing value", text);
     if ((*text == '[' && last == ']') || (*text == '{' && last == '}'))
-        return tx_fail(TX_FORMAT, "label: %.40s is %s: TX learns one label a text, a name or a number", text,
+        return tx_fail(TX_FORMAT, "label: %.40s is %s: a label must be a name or a number", text,
                        *text == '[' ? "a list" : "an object");
     return TX_OK;
 }
 
-/* Whole numbers by their value, before all others by their bytes. */
+/* Sorts integers by value, before all other labels by their bytes. */
 static int by_label(const void *left, const void *right)
 {
     const char *a = *(const char *const *)left, *b = *(const char *const *)right;
@@ -73,9 +73,9 @@ static bool has_fraction(const char *const *texts, int64_t count)
     return has;
 }
 
-/* ---- The model's ------------------------------------------------------------------------------------------ */
+/* ---- Labels of the model ---------------------------------------------------------------------------------- */
 
-/* The model's labels by their names. */
+/* Indexes the model's labels by name. */
 static tx_status index_labels(const tx_config *config, tx_label_index *index)
 {
     tx_label_index made = {.labels = config->labels};
@@ -106,7 +106,7 @@ static int32_t find_name(const tx_label_index *index, const char *text)
     return tx_named_find(index->at, (size_t)index->count, text);
 }
 
-/* The label of a name, or of a number; -1 if it is none. */
+/* The label of a name or a number, or -1. */
 static int32_t find_label(const tx_label_index *index, const char *text)
 {
     const int32_t label = find_name(index, text);
@@ -116,7 +116,7 @@ static int32_t find_label(const tx_label_index *index, const char *text)
     return number >= 0 && number < index->labels ? (int32_t)number : -1;
 }
 
-/* How many of the texts are names of labels. */
+/* The number of texts that are names of labels. */
 static int64_t count_names(const tx_label_index *index, const char *const *texts, int64_t count)
 {
     int64_t names = 0;
@@ -125,7 +125,7 @@ static int64_t count_names(const tx_label_index *index, const char *const *texts
     return names;
 }
 
-/* Whether the model has names of its own for all labels of the data. */
+/* Whether the model has named labels, and all labels of the data are among the model's. */
 static bool knows_labels(const tx_label_index *index, const char *const *texts, int64_t count)
 {
     bool knows = index->count > 0;
@@ -144,7 +144,7 @@ static bool has_labels(const tx_config *config, const char *const *names, int64_
     return same;
 }
 
-/* The distinct labels of the data in their order become the model's. */
+/* Sets the model's labels to the sorted distinct labels of the data. */
 static tx_status take_labels(tx_config *config, const char *const *texts, int64_t rows)
 {
     const char **names = malloc((size_t)rows * sizeof *names);
@@ -156,17 +156,19 @@ static tx_status take_labels(tx_config *config, const char *const *texts, int64_
     for (int64_t i = 0; i < rows; i++)
         if (count == 0 || strcmp(names[i], names[count - 1]) != 0)
             names[count++] = names[i];
-    tx_status status = count < 2 || count > TX_LABELS_MOST
-                           ? tx_fail(TX_FORMAT, "%" PRId64 " different labels are not 2 to %d", count, TX_LABELS_MOST)
-                       : has_labels(config, names, count) ? TX_OK
-                                                          : tx_labels_set(config, names, count);
+    tx_status status =
+        count < 2 || count > TX_LABELS_MOST
+            ? tx_fail(TX_FORMAT, "the data have %" PRId64 " different labels, must be 2 to %d", count, TX_LABELS_MOST)
+        : has_labels(config, names, count) ? TX_OK
+                                           : tx_labels_set(config, names, count);
     free(names);
     return status;
 }
 
-/* Labels of no task that is known. Names and numbers of labels do not mix: training data that have names leave no
- * numbers to later data. */
-static tx_status settle_any(const tx_data_options *o, const char *const *texts, int64_t count, tx_label_index *index)
+/* Sets labels without a GLUE task. Names and numbers do not mix: after training data with names, later data cannot use
+ * numbers. */
+static tx_status set_any_labels(const tx_data_options *o, const char *const *texts, int64_t count,
+                                tx_label_index *index)
 {
     tx_config *config = o->config;
     const bool trains = o->split == TX_DATA_TRAIN;
@@ -198,7 +200,7 @@ tx_status tx_labels_resolve(const tx_sequence_task *t, const tx_data_options *o,
     else if (t->labels && !has_labels(config, t->labels, t->label_count))
         TX_TRY(tx_labels_set(config, t->labels, t->label_count));
     TX_TRY(index_labels(config, index));
-    return t->labels ? TX_OK : settle_any(o, texts, count, index);
+    return t->labels ? TX_OK : set_any_labels(o, texts, count, index);
 }
 
 tx_status tx_label_read(const tx_config *config, const tx_label_index *index, const char *text, int32_t *label,
@@ -206,9 +208,10 @@ tx_status tx_label_read(const tx_config *config, const tx_label_index *index, co
 {
     double number = 0.0;
     if (config->labels == 1 && !read_number(text, &number))
-        return tx_fail(TX_FORMAT, "label: \"%.40s\" is no number, and the labels are numbers", text);
+        return tx_fail(TX_FORMAT, "label: \"%.40s\" is not a number, but the labels of a regression are", text);
     *label = config->labels == 1 ? 0 : find_label(index, text);
     *target = (float)number;
     return *label >= 0 ? TX_OK
-                       : tx_fail(TX_FORMAT, "label: \"%.40s\" is none of the model's %" PRId64, text, config->labels);
+                       : tx_fail(TX_FORMAT, "label: \"%.40s\" is not one of the model's %" PRId64 " labels", text,
+                                 config->labels);
 }

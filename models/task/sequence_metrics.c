@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Metrics of classification and regression, as scikit-learn and SciPy compute them. */
+ * Metrics of classification and regression, computed as scikit-learn and SciPy do. */
 #include "models/task/sequence.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@ static double ratio(double part, double whole)
 void tx_sequence_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
     const tx_sequence_data *d = samples->data;
-    double count = 0.0, right = 0.0, of[2][2] = {{0.0}}; /* of[label][guess]: for two labels, 1 being the positive */
+    double count = 0.0, right = 0.0, of[2][2] = {{0.0}}; /* confusion matrix [label][prediction], 1 is positive */
     for (int64_t r = 0; r < samples->count; r++) {
         const float *logit = outputs + r * columns;
         int64_t best = 0;
@@ -49,7 +49,7 @@ static int by_value(const void *left, const void *right)
     return a->index < b->index ? -1 : a->index > b->index;
 }
 
-/* Replaces values by their ranks, equal ones by the mean of theirs. */
+/* Replaces values by their ranks. Equal values get the mean of their ranks. */
 static void rank(double *values, ranked *room, int64_t count)
 {
     for (int64_t i = 0; i < count; i++)
@@ -66,7 +66,7 @@ static void rank(double *values, ranked *room, int64_t count)
 /* NaN if all values of one side are equal. */
 static double correlation(const double *x, const double *y, int64_t count)
 {
-    bool x_differs = false, y_differs = false; /* the sums below can be above 0 by rounding */
+    bool x_differs = false, y_differs = false; /* needed because rounding can make the sums below positive */
     double mean_x = 0.0, mean_y = 0.0, xx = 0.0, yy = 0.0, xy = 0.0;
     for (int64_t i = 0; i < count; i++) {
         mean_x += x[i] / (double)count;
@@ -90,7 +90,7 @@ void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs
     double *x = malloc(2 * most * sizeof *x), *y = x ? x + most : NULL, squares = 0.0;
     ranked *room = malloc(most * sizeof *room);
     int64_t count = 0;
-    sums[TX_SUM_PEARSON] = sums[TX_SUM_SPEARMAN] = sums[TX_SUM_SQUARES] = (double)NAN; /* without memory for them */
+    sums[TX_SUM_PEARSON] = sums[TX_SUM_SPEARMAN] = sums[TX_SUM_SQUARES] = (double)NAN; /* if out of memory */
     for (int64_t r = 0; r < samples->count && x && room; r++) {
         if (d->label[r] == TX_IGNORE_LABEL)
             continue;
@@ -112,7 +112,7 @@ void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs
 
 /* ---- Names --------------------------------------------------------------------------------------------- */
 
-/* A metric that measure has in a place of its own, and the mean of two. */
+/* A metric that is one of the task's sums, and a metric that is the mean of two. */
 #define METRIC(name, PLACE)                            \
     static double name(const double sums[TX_SUMS_MAX]) \
     {                                                  \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is asked of any task: shapes, rows and labels of its batches. */
+ * Functions for any task: shapes, rows and labels of its batches. */
 #include "models/task/task.h"
 
 #include <inttypes.h>
@@ -83,7 +83,7 @@ int64_t tx_batch_longest(const tx_task *task, const tx_batch *batch)
     return longest;
 }
 
-/* The field of this name; -1: there is none. */
+/* The index of the field of this name, or -1. */
 static int32_t find(const tx_task *task, const char *name)
 {
     for (int32_t f = 0; task->fields[f].name; f++)
@@ -108,7 +108,7 @@ int64_t tx_batch_tokens(const tx_task *task, int64_t block, const tx_batch *batc
     return tokens;
 }
 
-/* In 32 bits, which vectorises. */
+/* Counts the labels that are not ignored. The counter has 32 bits so that the loop vectorises. */
 static int32_t count(const tx_field *field, const void *values, int32_t number)
 {
     const int32_t *whole = values;
@@ -141,7 +141,7 @@ tx_tensor *tx_task_distill(tx_graph *graph, const tx_config *config, tx_tensor *
 
 tx_status tx_task_need_tokenizer(const char *path, const tx_data_options *o)
 {
-    return o->tokenizer ? TX_OK : tx_fail(TX_NOT_FOUND, "%s: which tokenizer? Give --tokenizer_name", path);
+    return o->tokenizer ? TX_OK : tx_fail(TX_NOT_FOUND, "%s: the model has no tokenizer: give --tokenizer_name", path);
 }
 
 tx_status tx_task_choose_range(const tx_data_options *o, int64_t count, const char *what, int64_t *begin, int64_t *end)
@@ -150,7 +150,7 @@ tx_status tx_task_choose_range(const tx_data_options *o, int64_t count, const ch
     *end = (int64_t)rint((double)count * o->to / 100.0);
     if (o->most && *end - *begin > o->most)
         *end = *begin + o->most;
-    return *begin < *end ? TX_OK : tx_fail(TX_INVALID, "the part that is asked for has no %s", what);
+    return *begin < *end ? TX_OK : tx_fail(TX_INVALID, "the selected part of the file has no %s", what);
 }
 
 tx_status tx_task_check_ids(const tx_data_options *o, const int32_t *ids, size_t count)

@@ -219,7 +219,7 @@ static void test_faults(void **state)
     r.set.skip_bad = 1;
     assert_ok(read_text(&r, bad[4].text));
     assert_int_equal(r.samples.count, 1);
-    assert_non_null(strstr(r.told, "1 malformed lines are left out, the first is line 2"));
+    assert_non_null(strstr(r.told, "1 malformed lines are skipped, the first is line 2"));
     assert_refused(read_text(&r, "{\"prompt\": \"a\", \"completion\": \"b\"}\n1\n2\n"), TX_FORMAT, "line 3");
     /* Keys that no template reads are told of once. */
     r.set.skip_bad = 0;
@@ -228,7 +228,7 @@ static void test_faults(void **state)
             "{\"messages\": [{\"role\": \"user\", \"content\": \"a\", \"name\": \"x\", \"tool_calls\": null}, " TURN(
                 "assistant", "b") "], \"id\": 2, \"chosen\": \"c\"}"));
     assert_int_equal(r.samples.count, 2);
-    assert_non_null(strstr(r.told, "a.jsonl: keys that are not read: id, chosen, name"));
+    assert_non_null(strstr(r.told, "a.jsonl: keys that TX ignores: id, chosen, name"));
     assert_null(strstr(r.told, "name,"));
     r.config->vocab_size = 300;
     assert_refused(read_text(&r, bad[4].text), TX_INVALID, "vocabulary of 300");

@@ -198,14 +198,14 @@ static void test_labels(void **state)
     assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], 1);
     tx_sequence_close(&samples);
     assert_refused(open_text(&b, any, "c.csv", "sentence,label\na,12\n", TX_DATA_VALIDATION, &samples), TX_FORMAT,
-                   "row 1: label: \"12\" is none of the model's 3");
+                   "row 1: label: \"12\" is not one of the model's 3");
     assert_refused(open_text(&b, find_task("mrpc"), "d.csv", "sentence,label\na,0\n", TX_DATA_VALIDATION, &samples),
                    TX_INVALID, "mrpc has 2 labels, the model 3");
     assert_refused(open_text(&b, any, "e.csv", "text,label\na,0\n", TX_DATA_TRAIN, &samples), TX_FORMAT,
-                   "names no column sentence");
+                   "has no column sentence");
     assert_refused(open_text(&b, any, "f.csv", "sentence\na\n", TX_DATA_TRAIN, &samples), TX_FORMAT, "no column label");
     assert_refused(open_text(&b, any, "g.csv", "sentence,label\n,0\nb,1\n", TX_DATA_TRAIN, &samples), TX_FORMAT,
-                   "row 1: a text without tokens");
+                   "row 1: the text has no tokens");
     assert_ok(open_text(&b, any, "h.csv", "sentence,label\na,1\nb,0.25\n", TX_DATA_TRAIN, &samples));
     assert_int_equal(b.config->labels, 1);
     assert_ptr_equal(samples.task, &tx_sequence_regression.task);
@@ -223,7 +223,7 @@ static void test_bad_labels(void **state)
         {"a.csv", "sentence,label\na,0\nb,\nc,1\n", "a.csv: row 2: label is empty"},
         {"a.csv", "sentence,label\na,0\nb,\" \"\nc,1\n", "a.csv: row 2: label is empty"},
         {"a.tsv", "sentence\tlabel\na\t0.5\nb\t\nc\t1.5\n", "a.tsv: row 2: label is empty"},
-        {"a.tsv", "sentence\tlabel\na\t0.5\nb\t?\nc\t1.5\n", "a.tsv: row 2: label: \"?\" is no number"},
+        {"a.tsv", "sentence\tlabel\na\t0.5\nb\t?\nc\t1.5\n", "a.tsv: row 2: label: \"?\" is not a number"},
         {"a.csv", "sentence,label\na,0\nb,nan\nc,1\n", "a.csv: row 2: label: \"nan\""},
         {"a.jsonl",
          "{\"sentence\": \"a\", \"label\": 0}\n\n{\"sentence\": \"b\", \"label\": null}\n{\"sentence\": \"c\", "
@@ -255,7 +255,7 @@ static void test_bad_labels(void **state)
         assert_ok(open_text(&b, any, bad[i].name, bad[i].text, TX_DATA_TRAIN, &samples));
         assert_int_equal(samples.count, 2);
         assert_int_equal(b.config->labels, strstr(bad[i].text, "0.5") ? 1 : 2);
-        assert_non_null(strstr(b.told, "1 malformed or unlabelled row is left out, the first is row 2"));
+        assert_non_null(strstr(b.told, "1 malformed or unlabelled row is skipped, the first is row 2"));
         tx_sequence_close(&samples);
         close_bench(&b);
     }
@@ -268,10 +268,10 @@ static void test_labels_of_later_data(void **state)
         const char *train, *later, *words;
         int32_t label;
     } cases[] = {
-        {"a,0\nb,3\nc,7\n", "a,3\nb,1\n", "row 2: label: \"1\" is none of the model's 3", 0},
-        {"a,neg\nb,pos\n", "a,1\n", "row 1: label: \"1\" is none of the model's 2", 0},
-        {"a,false\nb,true\n", "a,0\n", "row 1: label: \"0\" is none of the model's 2", 0},
-        {"a,0.5\nb,1\n", "a,x\n", "row 1: label: \"x\" is no number", 0},
+        {"a,0\nb,3\nc,7\n", "a,3\nb,1\n", "row 2: label: \"1\" is not one of the model's 3", 0},
+        {"a,neg\nb,pos\n", "a,1\n", "row 1: label: \"1\" is not one of the model's 2", 0},
+        {"a,false\nb,true\n", "a,0\n", "row 1: label: \"0\" is not one of the model's 2", 0},
+        {"a,0.5\nb,1\n", "a,x\n", "row 1: label: \"x\" is not a number", 0},
         {"a,0.5\nb,1\n", "a,\n", "row 1: label is empty", 0},
         {"a,neg\nb,pos\n", "a,pos\n", NULL, 1},
     };
@@ -301,7 +301,7 @@ static void test_labels_of_later_data(void **state)
     assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], 1);
     tx_sequence_close(&samples);
     assert_refused(open_text(&b, any, "d.csv", "sentence,label\na,neg\nb,0\n", TX_DATA_VALIDATION, &samples), TX_FORMAT,
-                   "row 2: label: \"0\" is none of the model's 2");
+                   "row 2: label: \"0\" is not one of the model's 2");
     close_bench(&b);
 }
 

@@ -78,7 +78,7 @@ data=tools
 outcome 1 "$tools" run none --chat_template chatml
 outcome 1 "$tools" "$bin/txgen" --device "$device" --model "$work/learnt" --chat --prompts "$work/tools.jsonl"
 data=named
-outcome 0 "named.jsonl: keys that are not read: name" run named --chat_template chatml --max_steps 1
+outcome 0 "named.jsonl: keys that TX ignores: name" run named --chat_template chatml --max_steps 1
 data=
 
 # The model answers, with the template that it was saved with, and in one conversation.

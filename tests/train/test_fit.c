@@ -38,7 +38,7 @@ static void one_rank(void **state)
     const tx_fit_rank fits = on_host(0, 2 * GIB, GIB, 3 * GIB), over = on_host(0, 2 * GIB, GIB, 3 * GIB - 1),
                       unknown = on_host(0, GIB, 0, INT64_MAX);
     expect(&fits, 1, true, "3.00 GiB are planned, the host has 3.00 GiB");
-    expect(&unknown, 1, true, "not known");
+    expect(&unknown, 1, true, "is unknown");
     expect(&over, 1, false, "3.00 GiB are planned, the host has 3.00 GiB");
     assert_true(tx_fit_narrowest(&over, 1).lasting == 2 * GIB);
 }
