@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the ranks of a run measure of their devices and links. */
+ * Measures the devices and links of a run's ranks. */
 #include "models/split/split.h"
 
 #include "api/base/clock.h"
@@ -9,13 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A plan's start is nearly a millisecond on a CPU, a quarter of a product of 512 on one core. */
+/* Starting a plan takes nearly a millisecond on a CPU, a quarter of the time of a product of size 512 on one core. */
 enum { RUNS = 3, SMALLEST = 1024, SUMMED = 1 << 22, SCALED = 1 << 24 };
-#define ENOUGH 5e-3 /* seconds of a product, beside which its start counts for little */
+#define ENOUGH 5e-3 /* seconds of a product that make the start of its plan negligible */
 
 /* ---- The device ------------------------------------------------------------------------------------------------ */
 
-/* The least seconds of a plan's runs, the first of which is not counted. */
+/* The minimum time of a plan's runs, except the first. */
 static tx_status time_plan(tx_engine *engine, tx_graph *graph, tx_tensor *result, double *seconds)
 {
     tx_plan *plan = NULL;
@@ -32,7 +32,7 @@ static tx_status time_plan(tx_engine *engine, tx_graph *graph, tx_tensor *result
     return status;
 }
 
-/* A result of `size` numbers a dimension; products read `dtype`. */
+/* Builds a result with `size` numbers in each dimension. The operands of products have the type `dtype`. */
 typedef tx_tensor *compute(tx_graph *graph, int64_t size, tx_dtype dtype);
 
 static tx_tensor *product(tx_graph *graph, int64_t size, tx_dtype dtype)
@@ -42,7 +42,7 @@ static tx_tensor *product(tx_graph *graph, int64_t size, tx_dtype dtype)
     return tx_matmul(a, a, false, false);
 }
 
-/* Writes an array, reads it and writes another: no input, of which the host would keep several. */
+/* Writes an array, reads it and writes another. There is no input, since the host would keep several copies of it. */
 static tx_tensor *scaling(tx_graph *graph, int64_t count, tx_dtype dtype)
 {
     (void)dtype;
@@ -61,8 +61,8 @@ static tx_status time_result(tx_engine *engine, compute *result, int64_t size, t
     return status;
 }
 
-/* Whether arrays of so many numbers in fp32, a few of them, are little beside the device's memory. */
-static bool is_little(const tx_device_info *device, int64_t count)
+/* Whether a few fp32 arrays of `count` numbers need little of the device's memory. */
+static bool is_small(const tx_device_info *device, int64_t count)
 {
     const int64_t bytes = 4 * (int64_t)sizeof(float) * count;
     return (!device->memory || bytes <= device->memory / 8) &&
@@ -73,12 +73,12 @@ static tx_status measure_device(tx_engine *engine, tx_dtype products, tx_split_m
 {
     const tx_device_info *device = tx_engine_device(engine);
     double seconds = 0.0;
-    for (int64_t size = SMALLEST; size == SMALLEST || (is_little(device, size * size) && seconds < ENOUGH); size *= 2) {
+    for (int64_t size = SMALLEST; size == SMALLEST || (is_small(device, size * size) && seconds < ENOUGH); size *= 2) {
         TX_TRY(time_result(engine, product, size, products, &seconds));
         m->rate = fmax(m->rate, 2.0 * pow((double)size, 3.0) / seconds);
     }
     int64_t count = SCALED;
-    while (!is_little(device, count) && count > SMALLEST)
+    while (!is_small(device, count) && count > SMALLEST)
         count /= 2;
     TX_TRY(time_result(engine, scaling, count, TX_F32, &seconds));
     m->moving = 3.0 * sizeof(float) * (double)count / seconds;
@@ -100,7 +100,8 @@ static tx_status time_sum(tx_comm *comm, float *data, int64_t count, double *sec
     return TX_OK;
 }
 
-/* From a sum of one number and one of many (tx_split_sum solved for its terms). Of one rank: none is waited for. */
+/* Measures a link by all-reduces of one number and of many numbers, and solves tx_split_sum for its terms. One rank has
+ * no link: its rate is infinite. */
 static tx_status measure_link(tx_comm *comm, float *data, tx_split_link *link)
 {
     const double n = (double)comm->size;
@@ -115,7 +116,7 @@ static tx_status measure_link(tx_comm *comm, float *data, tx_split_link *link)
     return TX_OK;
 }
 
-/* Within a host, and between one rank of each. */
+/* Measures links within a host, and between hosts with one rank of each host. */
 static tx_status measure_links(tx_comm *comm, tx_split_machine *m)
 {
     tx_comm *inside = NULL, *outside = NULL;

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the planner says of a model, for the model of divided training. */
+ * Gets the figures of a model from the planner, for the performance model of divided training. */
 #include "models/split/pretend.h"
 #include "models/split/split.h"
 
 #include <string.h>
 
-#define RANKS 8 /* whose buckets are looked at */
+#define RANKS 8 /* number of data-parallel ranks in the plans that measure buckets */
 #define FEW 2   /* layers of the smaller plan; the larger has twice as many */
 
 /* ---- Plans ------------------------------------------------------------------------------------------------ */
 
-/* A plan of rank 0. Of a pipeline that is the first stage, which keeps activations of as many micro-batches as
- * there are stages, however many a step has. */
+/* Plans rank 0. In a pipeline this is the first stage, which keeps activations of at most as many micro-batches as
+ * there are stages, so the plan needs no more than twice as many. */
 static tx_status foresee(tx_engine *engine, const tx_config *config, const tx_trainer_options *base, const tx_split *s,
                          const int32_t *stage_blocks, int64_t host, tx_forecast *forecast)
 {
@@ -97,7 +97,7 @@ static tx_status measure(tx_engine *engine, const tx_config *config, const tx_tr
     return TX_OK;
 }
 
-/* What ZeRO's buckets take beside a plan that has everything whole. */
+/* The memory of ZeRO's buckets: the difference to a plan without sharded gradients and weights. */
 static tx_status measure_buckets(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
                                  tx_split_model *m)
 {
@@ -114,14 +114,14 @@ static tx_status measure_buckets(tx_engine *engine, const tx_config *config, con
                 status ? 0.0
                        : (double)(f.memory.bytes[TX_MEMORY_EXCHANGE] + f.memory.bytes[TX_MEMORY_ACTIVATIONS] +
                                   f.memory.bytes[TX_MEMORY_TEMPORARY]);
-            for (int32_t after = 2; after < 4; after++) /* of stage 1, which has none */
+            for (int32_t after = 2; after < 4; after++) /* stage 1 has no buckets */
                 m->buckets[after - 2][again] += zero == 1 ? -bytes : zero == after ? bytes : 0.0;
         }
     tx_config_free(copy);
     return status;
 }
 
-/* Groups of as many ranks as the planner can divide the model among. */
+/* Measures all tensor-parallel sizes that the planner supports. */
 static tx_status measure_all(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
                              tx_split_model *m)
 {
@@ -139,7 +139,7 @@ static tx_status measure_all(tx_engine *engine, const tx_config *config, const t
 
 /* ---- Shape ------------------------------------------------------------------------------------------------ */
 
-/* The key of config.json, by any of its names; `absent` where it has none. */
+/* The value of a key of config.json, which may have several names. `absent` if there is none. */
 static int64_t key(const tx_json *json, const char *const *names, int64_t absent)
 {
     int64_t value;
@@ -151,7 +151,7 @@ static int64_t key(const tx_json *json, const char *const *names, int64_t absent
 
 #define KEY(json, absent, ...) key(json, (const char *const[]){__VA_ARGS__, NULL}, absent)
 
-/* Of the layers' weights those that belong to experts, arrays of three dimensions. */
+/* The fraction of the layers' weights that belongs to experts. Experts are arrays of three dimensions. */
 static tx_status share_of_experts(const tx_config *config, tx_split_model *m)
 {
     char name[TX_ARCH_NAME];

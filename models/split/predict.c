@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The model of divided training: time and memory of one split. The formulas are in the header. */
+ * The performance model of divided training: time and memory of one split. split.h explains the formulas. */
 #include "models/split/split.h"
 
 #include <math.h>
 #include <string.h>
 
-#define HALF_BYTES 2.0     /* of a number that leaves a stage, or goes to an expert, or round the ring */
-#define FULL_BYTES 4.0     /* of one that is summed */
-#define FORWARD 3.0        /* passes of as much work as the forward one: it and twice as much backward */
-#define BACK_ATTENTION 2.5 /* times the forward pass */
+#define HALF_BYTES 2.0     /* bytes of a number that is sent to a stage, to an expert, or around the ring */
+#define FULL_BYTES 4.0     /* bytes of a number that is all-reduced */
+#define FORWARD 3.0        /* work of a step in forward passes: one forward, and two for the backward pass */
+#define BACK_ATTENTION 2.5 /* work of attention's backward pass in forward passes */
 
 /* ---- Links ------------------------------------------------------------------------------------------------ */
 
-/* Of a group's ranks, how many share a host. */
-static double near_ones(const tx_split_machine *m, int64_t stride, int64_t ranks)
+/* The number of a group's ranks that share a host. */
+static double ranks_per_host(const tx_split_machine *m, int64_t stride, int64_t ranks)
 {
     const int64_t near = m->host / stride;
     return (double)(near < 1 ? 1 : near < ranks ? near : ranks);
@@ -21,14 +21,14 @@ static double near_ones(const tx_split_machine *m, int64_t stride, int64_t ranks
 
 double tx_split_sum(const tx_split_machine *m, int64_t stride, int64_t ranks, double bytes)
 {
-    const double near = near_ones(m, stride, ranks), hosts = ceil((double)ranks / near);
+    const double near = ranks_per_host(m, stride, ranks), hosts = ceil((double)ranks / near);
     return 2.0 * (ceil(log2(near)) * m->inside.latency + (near - 1.0) / near * bytes / m->inside.rate) +
            2.0 * (ceil(log2(hosts)) * m->outside.latency + (hosts - 1.0) / hosts * bytes / near / m->outside.rate);
 }
 
 double tx_split_exchange(const tx_split_machine *m, int64_t stride, int64_t ranks, double bytes)
 {
-    const double near = near_ones(m, stride, ranks), n = (double)ranks, part = bytes / n;
+    const double near = ranks_per_host(m, stride, ranks), n = (double)ranks, part = bytes / n;
     return (near - 1.0) * (m->inside.latency + part / m->inside.rate) +
            (n - near) * (m->outside.latency + part / m->outside.rate);
 }
@@ -61,11 +61,11 @@ typedef struct costs {
     const tx_split_machine *machine;
     const tx_split *split;
     const tx_split_piece *layer, *ends;
-    double layers; /* of a rank in the mean */
-    double most;   /* of the one that has most */
-    double rows;   /* of a micro-batch, parts of rows counted as such */
+    double layers; /* mean number of layers of a rank */
+    double most;   /* largest number of layers of a rank */
+    double rows;   /* of a micro-batch, with fractions for context parallelism */
     double tokens;
-    int32_t blocks[TX_SPLIT_STAGES]; /* of each stage, once they are divided */
+    int32_t blocks[TX_SPLIT_STAGES]; /* of each stage, after divide_blocks */
 } costs;
 
 static costs costs_of(const tx_split_model *model, const tx_split_machine *machine, const tx_split *s)
@@ -87,27 +87,28 @@ static double compute_of(const costs *c, const tx_split_piece *piece)
     return c->rows * (piece->flops / c->machine->rate + piece->moved / c->machine->moving);
 }
 
-/* What a stage waits for its tensor group to sum what a micro-batch's tokens are. */
+/* Seconds of an all-reduce of a micro-batch's hidden states in a tensor-parallel group. */
 static double tensor_of(const costs *c)
 {
     return tx_split_sum(c->machine, 1, c->split->tensor, FULL_BYTES * c->tokens * (double)c->model->width);
 }
 
-/* What a layer waits for the next keys and values. */
+/* Seconds that a layer waits for keys and values of other context-parallel ranks. */
 static double context_of(const costs *c)
 {
     const double hops = (double)(c->split->context - 1), parts = (double)(c->split->tensor * c->split->context);
     const double bytes = 2.0 * HALF_BYTES * c->tokens * (double)c->model->kv_width /
                          (double)(c->split->tensor < c->model->kv_heads ? c->split->tensor : c->model->kv_heads);
     const double hop = tx_split_hop(c->machine, c->split->tensor, c->split->context, bytes);
-    /* Half of the pairs of queries and keys, twice (scores and values), two operations each. */
+    /* Causal attention has half of the pairs of queries and keys, in two products (scores and values), with two
+     * operations each. */
     const double attention = 2.0 * (double)c->split->batch * pow((double)c->model->block, 2.0) *
                              (double)c->model->width / parts / (double)c->split->context / c->machine->rate;
     const double forward = fmax(hop - attention, 0.0), backward = fmax(2.0 * hop - BACK_ATTENTION * attention, 0.0);
     return hops * (forward * (c->split->again ? 2.0 : 1.0) + backward);
 }
 
-/* What a layer waits for its tokens on their way to experts and back. */
+/* Seconds of a layer's all-to-alls to the experts and back. */
 static double expert_of(const costs *c)
 {
     const double bytes = HALF_BYTES * c->tokens * (double)(c->model->width * c->model->chosen);
@@ -115,7 +116,7 @@ static double expert_of(const costs *c)
     return c->model->experts ? times * tx_split_exchange(c->machine, c->split->tensor, c->split->expert, bytes) : 0.0;
 }
 
-/* What a stage sends in a micro-batch, both ways. */
+/* Seconds that a stage sends in a micro-batch, in both directions. */
 static double sending_of(const costs *c)
 {
     const tx_split *s = c->split;
@@ -123,26 +124,26 @@ static double sending_of(const costs *c)
     return 2.0 * (double)s->chunks * tx_split_hop(c->machine, s->tensor * s->context * s->data, s->pipeline, bytes);
 }
 
-/* Of what a stage's `bytes` of layers and `ends` are, the share of a rank among which experts are divided. */
+/* The share of a layer's weights that an expert-parallel rank holds. */
 static double kept_share(const costs *c)
 {
     return 1.0 - c->model->expert_share + c->model->expert_share / (double)c->split->expert;
 }
 
-/* Copies of the token table in what a model has beside its layers: 1 where embedding and head are one. */
+/* The number of token tables in the ends of a model: 1 if embedding and head are tied. */
 static double tables(const costs *c)
 {
     const double table = FULL_BYTES * (double)(c->model->vocab * c->model->width) / (double)c->split->tensor;
     return fmax(1.0, floor(c->ends->bytes[TX_MEMORY_WEIGHTS] / table + 0.25));
 }
 
-/* Of the ends, what one stage has. */
+/* The share of the ends that one stage has. */
 static double ends_share(const costs *c)
 {
     return c->split->pipeline > 1 ? 1.0 / tables(c) : 1.0;
 }
 
-/* Seconds of a sum of all gradients of the stage that has most. */
+/* Seconds of an all-reduce of the gradients of the stage with the most layers. */
 static double sum_gradients(const costs *c)
 {
     const tx_split *s = c->split;
@@ -155,7 +156,7 @@ static double sum_gradients(const costs *c)
                 : 0.0);
 }
 
-/* What a step waits for that: `stage` seconds are computed in a micro-batch. */
+/* Seconds that a step waits for the exchange of gradients and weights. A micro-batch computes for `stage` seconds. */
 static double data_of(const costs *c, double stage)
 {
     const double sum = sum_gradients(c), half = 0.5 * sum, micro = (double)c->split->micro, last = 1.0 / c->most;
@@ -187,12 +188,13 @@ static bool is_end(const tx_split *s, int64_t rank)
     return rank == 0 || rank == s->pipeline - 1;
 }
 
-/* A rank of the pipeline that has so many blocks. What only the ends compute takes no more than any has for its own. */
+/* The memory of a pipeline rank with `blocks` blocks. Temporary memory is counted in full on every rank, although only
+ * the first and the last rank compute the ends. */
 static double fill_rank(const costs *c, int64_t rank, double blocks, double bytes[TX_MEMORY_COUNT])
 {
     static const struct {
         tx_memory_kind kind;
-        int32_t zero; /* the first stage of ZeRO that divides it */
+        int32_t zero; /* the first ZeRO stage that shards it */
     } states[] = {{TX_MEMORY_WEIGHTS, 3}, {TX_MEMORY_COPIES, 3}, {TX_MEMORY_GRADIENTS, 2}, {TX_MEMORY_OPTIMIZER, 1}};
     const double ranks = (double)(c->split->data * c->split->context), held = tx_split_held(c->split, rank);
     const double ends = is_end(c->split, rank) ? ends_share(c) : 0.0;
@@ -216,7 +218,7 @@ static double fill_rank(const costs *c, int64_t rank, double blocks, double byte
 
 /* ---- Stages ----------------------------------------------------------------------------------------------- */
 
-/* Of a row, with so many sums over a tensor group. */
+/* The work of a row, with `sums` all-reduces over a tensor-parallel group. */
 static double work_of(const costs *c, const tx_split_piece *piece, double sums)
 {
     const double ranks = (double)c->split->tensor;
@@ -234,7 +236,7 @@ static double work_of_head(const costs *c)
     return work_of(c, c->ends, 1.0);
 }
 
-/* Blocks of all stages of a rank. */
+/* The blocks of all stages of a rank. */
 static int32_t blocks_of(const tx_split *s, const int32_t *stages, int64_t rank)
 {
     int32_t sum = 0;
@@ -243,7 +245,7 @@ static int32_t blocks_of(const tx_split *s, const int32_t *stages, int64_t rank)
     return sum;
 }
 
-/* The embeddings are looked up: next to a block that is nothing, and all the work of the ends is the last stage's. */
+/* The load of a rank. Looking up embeddings is negligible, so the last stage has all work of the ends. */
 static tx_split_load load_of(const costs *c, int64_t rank)
 {
     double bytes[TX_MEMORY_COUNT];
@@ -251,7 +253,8 @@ static tx_split_load load_of(const costs *c, int64_t rank)
     return (tx_split_load){rank == c->split->pipeline - 1 ? work_of_head(c) : 0.0, work_of_block(c), none, one - none};
 }
 
-/* First among ranks, whose sums are what takes time; then a rank's among its stages, the last of which has the head. */
+/* Divides blocks among ranks, whose total work decides the time, and then the blocks of a rank among its stages. The
+ * last stage has the head. */
 static void divide_blocks(const costs *c, double room, int32_t *stages)
 {
     const tx_split *s = c->split;
@@ -292,8 +295,8 @@ double tx_split_slowest(const tx_split_model *model, const tx_split *split, cons
 
 /* ---- A step ----------------------------------------------------------------------------------------------- */
 
-/* Seconds of a micro-batch on all ranks of the pipeline together, and on the slowest; `block` of one block, `rest` of
- * what every rank has beside its blocks, `ends` of what the last one has. */
+/* Returns the seconds of a micro-batch summed over all pipeline ranks, and `*slowest` of the slowest rank. A block
+ * takes `block` seconds, the other work of every rank `rest`, and the head on the last rank `ends`. */
 static double add_up(const costs *c, double block, double rest, double ends, double *slowest)
 {
     double all = 0.0;
@@ -307,7 +310,7 @@ static double add_up(const costs *c, double block, double rest, double ends, dou
     return all;
 }
 
-/* Of the rank that holds most. */
+/* The memory of the rank with the most memory. */
 static double fill_most(const costs *c, double bytes[TX_MEMORY_COUNT])
 {
     double most = 0.0;
@@ -331,7 +334,7 @@ void tx_split_predict(const tx_split_model *model, const tx_split_machine *machi
     const double p = (double)s->pipeline, micro = (double)s->micro;
     const double layer = compute_of(&c, c.layer), ends = compute_of(&c, c.ends);
     const double sum = tensor_of(&c), context = context_of(&c), expert = expert_of(&c), sending = sending_of(&c);
-    const double sums = 4.0 * c.layers + 2.0 / p; /* in the layers, for embedding and classifier */
+    const double sums = 4.0 * c.layers + 2.0 / p; /* all-reduces of the layers, and of embedding and classifier */
     double slowest;
     const double together = add_up(&c, layer + 4.0 * sum + context + expert, 2.0 / p * sum + sending, ends, &slowest);
     const double each = p > 1.0 ? (together - slowest) / (p - 1.0) : 0.0;

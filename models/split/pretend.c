@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A communicator of ranks that are not there. */
+ * A communicator of simulated ranks, for planning. */
 #include "models/split/pretend.h"
 
 #include "comm/comm.h"
@@ -7,13 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Every other rank gives what this one gives: a record of it stands for each (tx_comm_share). */
+/* All ranks contribute the same record as this one (tx_comm_share). */
 static tx_status begin(tx_comm *comm, const tx_transfer *transfer, int32_t *request)
 {
     const int64_t words = transfer->count / comm->size;
     *request = 0;
     if (transfer->kind != TX_ALL_REDUCE || transfer->dtype != TX_I32 || words * comm->size != transfer->count)
-        return tx_fail(TX_UNSUPPORTED, "ranks that are not there can plan and do no more");
+        return tx_fail(TX_UNSUPPORTED, "simulated ranks support only planning");
     int32_t *all = transfer->data;
     for (int32_t r = 1; r < comm->size; r++)
         memcpy(all + r * words, all, (size_t)words * sizeof *all);

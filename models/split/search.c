@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The search for the fastest split that fits. */
+ * Searches for the fastest splits that fit. */
 #include "models/split/split.h"
 
 #include <math.h>
 
 #define LARGEST_BATCH 8   /* rows of a micro-batch */
-#define SMALLEST_PART 256 /* tokens of a row that a context rank has, at least */
-#define LARGEST_CHUNKS 4  /* of a stage */
+#define SMALLEST_PART 256 /* minimum number of tokens of a row on a context-parallel rank */
+#define LARGEST_CHUNKS 4  /* of a rank */
 #define LARGEST_AXIS 4096
 
 static void insert(tx_split_search *list, const tx_split_found *one)
@@ -19,15 +19,15 @@ static void insert(tx_split_search *list, const tx_split_found *one)
         list->found[at] = *one;
 }
 
-typedef struct looking {
+typedef struct search_state {
     const tx_split_model *model;
     const tx_split_machine *machine;
     const tx_split_limits *limits;
     tx_split_search *search;
-} looking;
+} search_state;
 
-/* One split in full. Of equal ones the first stays ahead, which has the smaller axes. */
-static void consider(const looking *l, const tx_split *split)
+/* Evaluates one split. Among equally fast splits the first one, with the smaller axes, comes first. */
+static void consider(const search_state *l, const tx_split *split)
 {
     tx_split_found one = {.split = *split};
     if (l->limits->built && !tx_split_is_built(split))
@@ -38,8 +38,8 @@ static void consider(const looking *l, const tx_split *split)
         insert(l->search, &one);
 }
 
-/* Schedules of a split whose micro-batches are settled. */
-static void schedules(const looking *l, tx_split s)
+/* Tries the schedules of a split with given micro-batches. */
+static void try_schedules(const search_state *l, tx_split s)
 {
     for (int again = 0; again < 2; again++) {
         if (l->limits->again >= 0 && l->limits->again != again)
@@ -63,8 +63,8 @@ static bool wanted(int64_t value, int64_t limit)
     return limit == 0 || value == limit;
 }
 
-/* Micro-batches and stages of ZeRO of a split whose axes are settled. */
-static void batches(const looking *l, tx_split s)
+/* Tries the micro-batches and ZeRO stages of a split with given axes. */
+static void try_batches(const search_state *l, tx_split s)
 {
     const int64_t rows = l->limits->tokens / l->model->block;
     const int64_t least = l->limits->batch ? l->limits->batch : 1, most = l->limits->batch ? least : LARGEST_BATCH;
@@ -74,11 +74,11 @@ static void batches(const looking *l, tx_split s)
             continue;
         for (s.zero = 0; s.zero < 4 && (s.zero == 0 || s.data * s.context > 1 || s.zero == l->limits->zero); s.zero++)
             if (l->limits->zero < 0 || s.zero == l->limits->zero)
-                schedules(l, s);
+                try_schedules(l, s);
     }
 }
 
-/* Whether the model can be divided so, but for its experts. */
+/* Whether the model can be divided by these axes, without a check of its experts. */
 static bool divides(const tx_split_model *m, const tx_split_limits *limits, const tx_split *s)
 {
     return wanted(s->tensor, limits->tensor) && wanted(s->pipeline, limits->pipeline) &&
@@ -90,7 +90,7 @@ static bool divides(const tx_split_model *m, const tx_split_limits *limits, cons
 void tx_split_search_all(const tx_split_model *model, const tx_split_machine *machine, const tx_split_limits *limits,
                          tx_split_search *search)
 {
-    const looking l = {model, machine, limits, search};
+    const search_state l = {model, machine, limits, search};
     *search = (tx_split_search){.least = HUGE_VAL};
     tx_split s = {.chunks = 1};
     for (s.tensor = 1; s.tensor <= model->tensor; s.tensor *= 2)
@@ -102,6 +102,6 @@ void tx_split_search_all(const tx_split_model *model, const tx_split_machine *ma
                 for (s.expert = 1; s.expert <= (model->experts ? model->experts : 1); s.expert *= 2)
                     if (wanted(s.expert, limits->expert) && s.data * s.context % s.expert == 0 &&
                         (s.expert == 1 || model->experts % s.expert == 0))
-                        batches(&l, s);
+                        try_batches(&l, s);
             }
 }

@@ -1,100 +1,108 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model of training that is divided in all ways at once: what a step takes, what a device has to hold, and which
- * split is the fastest that fits. What a layer and the rest of a model hold, compute and move the engine's planner
- * says, of plans of 2 and 4 layers; what follows from the split, the formulas below. Of the machine all is given, or
- * the ranks of a run measure it (machine.c).
+ * A performance model of divided training: the time of a step, the memory of a device, and a search for the fastest
+ * split that fits. The engine's planner gives memory, operations and traffic of a layer and of the rest of a model,
+ * from plans of 2 and 4 layers. The formulas below give the effects of the split. The rates of the machine are given,
+ * or the ranks of a run measure them (machine.c). --parallel auto, --pipeline_partition and txbench call it.
  *
- * Ranks. data x tensor x pipeline x context devices, in this order from the innermost: tensor, context, data, pipeline
- * (Megatron-LM's): a group whose ranks lie so near each other is within a host. Experts are divided among `expert` of
- * the data and context ranks. A link takes a + V / B for V bytes (Hockney, 1994).
+ * Ranks. There are data x tensor x pipeline x context devices. From the innermost, the order is tensor, context, data,
+ * pipeline (Megatron-LM's). A group is within a host if its ranks are. A message of V bytes takes a + V / B on a link
+ * (Hockney, 1994).
  *
- * Sum, over n ranks, g of them a host, H hosts: 2 log2(g) a + 2 (g-1)/g V/B within, then 2 log2(H) a' + 2 (H-1)/H
- * V/(g B') between hosts, each rank a part (Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005, at both levels). Half of
- * it scatters the sum or gathers it.
+ * All-reduce. For n ranks on H hosts with g ranks each: 2 log2(g) a + 2 (g-1)/g V/B within hosts, then 2 log2(H) a' +
+ * 2 (H-1)/H V/(g B') between hosts (Thakur, Rabenseifner and Gropp, IJHPCA 19, 2005, at both levels). Reduce-scatter
+ * and all-gather take half of it each.
  *
- * Tensor: two sums forward and two backward a layer of tokens x width numbers in fp32, as TX exchanges them, and one
- * each for embedding and classifier; nothing is computed meanwhile (Shoeybi et al., Megatron-LM, 2019).
+ * Tensor parallelism. A layer has two all-reduces of tokens x width fp32 numbers in the forward and two in the backward
+ * pass. Embedding and classifier have one each. Nothing overlaps with them (Shoeybi et al., Megatron-LM, 2019).
  *
- * Pipeline: m micro-batches through p stages of v chunks each take (m + (p-1) / v) times one micro-batch of a stage, or
- * of unequal ones m times that of the slowest and 1 / v that of the others together (Narayanan et al., Efficient
- * large-scale language model training on GPU clusters, SC 2021: the bubble is (p-1) / (v m)); a rank's chunks that are
- * unequal among themselves cost up to a tenth more, so the search interleaves equal ones, but for the head. A stage
- * sends tokens x width numbers in 16 bits v times each way a micro-batch, and computes nothing meanwhile. It holds
- * activations of m micro-batches with GPipe (Huang et al., 2019); stage s, from 0 on, of p - s with 1F1B, of p + (p-1 -
- * 2 s) / v interleaved.
+ * Pipeline. With p stages of v chunks, m micro-batches take (m + (p-1) / v) times one micro-batch of a stage. Unequal
+ * stages take m times the slowest and 1 / v times the sum of the others. The bubble is (p-1) / (v m) (Narayanan et al.,
+ * Efficient large-scale language model training on GPU clusters, SC 2021). Unequal chunks of a rank cost up to 10 %
+ * more, so the search interleaves only equal chunks, apart from the head. In each micro-batch a stage sends
+ * tokens x width 16-bit numbers v times in each direction, without overlap. A GPipe stage holds activations of m
+ * micro-batches (Huang et al., 2019). With 1F1B stage s, counted from 0, holds p - s; interleaved,
+ * p + (p-1 - 2 s) / v.
  *
- * Stages: the last one has the head, and as many blocks less as keep the slowest stage's work the least; among equals
- * the one whose largest memory is least (stages.c). Work is operations, and bytes at TX_SPLIT_BALANCE and
- * TX_SPLIT_SUMMING, so that it is a function of model and options alone, which all ranks and a run that goes on find
- * alike.
+ * Stages. The last stage has the head, and fewer blocks so that the work of the slowest stage is minimal. Among equal
+ * divisions, the one with the smallest maximum of memory is used (stages.c). Work is operations plus bytes times
+ * TX_SPLIT_BALANCE or TX_SPLIT_SUMMING. It depends only on model and options, so all ranks and resumed runs get the
+ * same result.
  *
- * Context: c-1 hops of a layer's keys and values forward, of them and their gradients backward, beside the attention of
- * a block of keys; what takes longer than that is waited for (Liu, Zaharia and Abbeel, Ring attention, 2023; ranks have
- * an early chunk of a row and a late one, so that all have as much to do. The rank that sends most sends both in each).
+ * Context parallelism. A layer has c-1 hops of keys and values in the forward pass, and of these and their gradients in
+ * the backward pass. They overlap with the attention of a block of keys, and only the excess is waited for (Liu,
+ * Zaharia and Abbeel, Ring attention, 2023). Each rank has an early and a late chunk of a row, so that all ranks have
+ * equal work. The model counts both chunks in each hop, as for the rank that sends most.
  *
- * Expert: two exchanges of all with all a layer forward and two backward: tokens x width x chosen experts in 16 bits,
- * (e-1)/e of it leaves a rank (Lepikhin et al., GShard, 2020); tokens go to all experts alike.
+ * Expert parallelism. A layer has two all-to-alls in the forward and two in the backward pass. Each moves
+ * tokens x width x chosen experts 16-bit numbers, and (e-1)/e of them leave a rank (Lepikhin et al., GShard, 2020).
+ * Tokens are assumed to be spread evenly over the experts.
  *
- * Data: gradients in fp32, ZeRO (Rajbhandari et al., 2020): stages 0 and 1 sum once a step beside the last
- * micro-batch's backward pass, 2 scatters each micro-batch's sum beside its backward pass, 3 also gathers weights twice
- * a micro-batch beside all of it, their copies of 16 bits where products read these. Stages 1 and 2 gather weights at
- * the end of a step. The last layer's part has nothing beside it. Gradients of experts go to data x context / expert
- * ranks.
+ * Data parallelism. Gradients are fp32, with ZeRO (Rajbhandari et al., 2020). Stages 0 and 1 reduce once a step,
+ * overlapped with the last micro-batch's backward pass. Stage 2 reduce-scatters in the backward pass of each
+ * micro-batch. Stage 3 also gathers weights twice a micro-batch, in 16 bits if products read these, and overlaps with
+ * the whole micro-batch. Stages 1 and 2 gather weights at the end of a step. The share of the last layer does not
+ * overlap. Gradients of experts are reduced over data x context / expert ranks.
  *
- * Update: what the optimizer reads and writes at the memory's rate, of a rank's shard.
+ * Update. The bytes that the optimizer reads and writes for a rank's shard, at the memory's rate.
  *
- * Compute: products at the card's rate, what else is read and written at its memory's. */
+ * Compute. Products run at the device's product rate; all other reads and writes run at the memory's rate. */
 #ifndef TX_MODELS_SPLIT_H
 #define TX_MODELS_SPLIT_H
 
 #include "models/train/trainer.h"
 
-#define TX_SPLIT_GOODPUT 0.8    /* of line rates that data get, an estimate */
-#define TX_SPLIT_MEMORY 0.95    /* of a device's memory that a plan may take */
-#define TX_SPLIT_TENSOR_POWER 5 /* tensor is a power of two below two to the power of this */
-#define TX_SPLIT_BALANCE 50.0   /* operations that a device does while it moves a byte: CPUs 20, GPUs to 200 */
-#define TX_SPLIT_SUMMING 1000.0 /* the same while a tensor group sums a byte: cores 25, GPUs 300 to 1500 */
-#define TX_SPLIT_STAGES 1024    /* of all ranks of a pipeline, at most */
+#define TX_SPLIT_GOODPUT 0.8    /* fraction of the line rate that data reach, an estimate */
+#define TX_SPLIT_MEMORY 0.95    /* fraction of a device's memory that a plan may use */
+#define TX_SPLIT_TENSOR_POWER 5 /* the tensor-parallel size is a power of two below 2^TX_SPLIT_TENSOR_POWER */
+#define TX_SPLIT_BALANCE 50.0   /* operations in the time of moving a byte in memory: CPUs 20, GPUs up to 200 */
+#define TX_SPLIT_SUMMING 1000.0 /* operations in the time of all-reducing a byte: CPU cores 25, GPUs 300 to 1500 */
+#define TX_SPLIT_STAGES 1024    /* maximum number of stages of a pipeline, all ranks together */
 
 typedef struct tx_split_link {
     double rate, latency; /* bytes a second each way, seconds a message */
 } tx_split_link;
 
-/* One device among many. */
+/* A machine of equal devices. */
 typedef struct tx_split_machine {
-    double peak, rate, moving; /* flop/s of its matrix units and of products; bytes/s of its memory */
-    double memory;             /* bytes */
-    double room;               /* bytes that the stages of a pipeline are divided to keep below; 0: not known */
-    int64_t host;              /* devices a host */
-    tx_split_link inside, outside;
+    double peak;                   /* flop/s of a device's matrix units */
+    double rate;                   /* flop/s of its matrix products */
+    double moving;                 /* bytes/s of its memory */
+    double memory;                 /* bytes of its memory */
+    double room;                   /* memory limit for dividing pipeline stages, in bytes; 0 if unknown */
+    int64_t host;                  /* devices of a host */
+    tx_split_link inside, outside; /* links within a host, and between hosts */
 } tx_split_machine;
 
 typedef struct tx_split {
     int64_t data, tensor, pipeline, expert, context;
     int32_t zero;
     tx_pipeline_schedule schedule;
-    int64_t chunks;       /* of a stage; 1 unless interleaved */
-    int64_t batch, micro; /* rows of a micro-batch, micro-batches a step */
-    bool again;           /* blocks are computed again in the backward pass */
+    int64_t chunks;       /* of a rank; 1 unless interleaved */
+    int64_t batch, micro; /* rows of a micro-batch, micro-batches of a step */
+    bool again;           /* blocks are recomputed in the backward pass */
 } tx_split;
 
-/* What a rank does of a micro-batch of one row, and what it holds. */
+/* Work and memory of a rank for a micro-batch of one row. */
 typedef struct tx_split_piece {
     double bytes[TX_MEMORY_COUNT];
-    double flops, moved, update; /* of products; bytes of all else; bytes that the optimizer reads and writes */
+    double flops;  /* of products */
+    double moved;  /* bytes that other operations read and write */
+    double update; /* bytes that the optimizer reads and writes */
 } tx_split_piece;
 
 typedef struct tx_split_model {
-    int64_t layers, width, kv_width, heads, kv_heads, vocab, block, experts, chosen; /* experts 0: none */
-    double expert_share;                                                             /* of a layer's weights */
-    int64_t tensor; /* ranks of the largest group that the planner divides the model among */
-    /* By the power of two of `tensor`, with blocks computed again or not: a layer, and what a model has besides. */
+    int64_t layers, width, kv_width, heads, kv_heads, vocab, block;
+    int64_t experts, chosen; /* experts of a layer, 0 without any; experts of a token */
+    double expert_share;     /* fraction of a layer's weights that belongs to experts */
+    int64_t tensor;          /* largest tensor-parallel size that the planner supports for the model */
+    /* A layer, and the rest of the model (the ends). The indices are tx_split_power of the tensor-parallel size, and
+     * whether blocks are recomputed. */
     tx_split_piece layer[TX_SPLIT_TENSOR_POWER][2], ends[TX_SPLIT_TENSOR_POWER][2];
-    double buckets[2][2]; /* bytes on their way in stages 2 and 3 of ZeRO, by the same, of one tensor rank */
+    double buckets[2][2]; /* bytes of buckets in ZeRO stages 2 and 3, by recomputation, for tensor-parallel size 1 */
 } tx_split_model;
 
-/* Where the pieces of a tensor group of so many ranks stand. */
+/* The index of a tensor-parallel size in tx_split_model. */
 static inline int tx_split_power(int64_t tensor)
 {
     int power = 0;
@@ -103,7 +111,7 @@ static inline int tx_split_power(int64_t tensor)
     return power;
 }
 
-/* X(NAME, "word"): seconds of a step; `bubble` is what stages wait for each other */
+/* X(NAME, "word"): terms of the time of a step. `bubble` is the time that stages wait for each other. */
 #define TX_SPLIT_TERM_MAP(X) \
     X(COMPUTE, "compute")    \
     X(BUBBLE, "bubble")      \
@@ -118,67 +126,70 @@ enum {
 
 typedef struct tx_split_figures {
     double term[TX_SPLIT_TERMS], seconds;
-    double bytes[TX_MEMORY_COUNT], memory; /* of the stage that holds most; all but OFFLOADED */
-    double mfu;                            /* operations of the model, nothing twice, over the devices' peaks */
+    double bytes[TX_MEMORY_COUNT], memory; /* of the rank with the most memory; `memory` is the sum without OFFLOADED */
+    double mfu;                            /* model FLOP utilisation: operations without recomputation over the peak */
 } tx_split_figures;
 
-/* ---- plan.c: what the planner says ------------------------------------------------------------------------------ */
+/* ---- plan.c: figures of the planner ------------------------------------------------------------------------------ */
 
-/* Asks the planner for a model's pieces, by tensor groups of as many ranks as it can be divided among. `base` has all
+/* Fills in a model's pieces from plans, for all tensor-parallel sizes that the planner supports. `base` has the options
  * that a split does not decide: block, types, optimizer. */
 tx_status tx_split_model_make(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
                               tx_split_model *model);
-/* The same for one split alone, without stages 2 and 3 of ZeRO; its tensor groups are of any size. */
+/* The same for only one split, without ZeRO stages 2 and 3, and for any tensor-parallel size. */
 tx_status tx_split_model_of(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
                             const tx_split *split, tx_split_model *model);
-/* Whether the engine does it as the formulas have it; of pipelines all but GPipe, which takes as long as 1F1B and more
- * memory. Experts, whose memory is for the worst case, are others than theirs; of context the planner is not asked. */
+/* Whether the formulas describe the engine's implementation. False for GPipe, which takes as long as 1F1B and more
+ * memory; for expert parallelism, whose memory the engine plans for the worst case; and for context parallelism, whose
+ * plans are not made. */
 bool tx_split_is_built(const tx_split *split);
-/* The planner's memory of such a split on rank 0. */
+/* The memory that the planner gives for such a split on rank 0. */
 tx_status tx_split_plan(tx_engine *engine, const tx_config *config, const tx_trainer_options *base,
                         const tx_split_model *model, const tx_split_machine *machine, const tx_split *split,
                         tx_memory *memory);
 
-/* ---- predict.c: what follows from the split ---------------------------------------------------------------------- */
+/* ---- predict.c: time and memory of a split ----------------------------------------------------------------------- */
 
-/* Seconds in which `ranks`, each `stride` from the next, sum `bytes`; in which each sends all of them `bytes` together;
- * in which each sends its neighbour so many. */
+/* Seconds of an all-reduce of `bytes` over `ranks`, which are `stride` apart; of an all-to-all in which each rank sends
+ * `bytes` in total; and of one hop of `bytes` to the next rank. */
 double tx_split_sum(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
 double tx_split_exchange(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
 double tx_split_hop(const tx_split_machine *machine, int64_t stride, int64_t ranks, double bytes);
-/* Seconds of m micro-batches on `stages` of v chunks, of which one takes the slowest stage `slowest` and the others
- * `each` in the mean. */
+/* Seconds of `micro` micro-batches on a pipeline. A micro-batch takes `slowest` on the slowest stage, and `each` on
+ * average on the others. */
 double tx_split_pipeline(int64_t stages, int64_t chunks, int64_t micro, double each, double slowest);
-/* Micro-batches whose activations a rank of the pipeline holds, the first one being 0. */
+/* The number of micro-batches whose activations a pipeline rank holds. Ranks are counted from 0. */
 double tx_split_held(const tx_split *split, int64_t rank);
-/* How many blocks each stage has, pipeline x chunks of them in the model's order; there are as many blocks. */
+/* The number of blocks of each of the pipeline x chunks stages, in the model's order. The model has at least as many
+ * blocks as stages. */
 void tx_split_stages(const tx_split_model *model, const tx_split *split, double room, int32_t *blocks);
-/* Which share of the work of a pipeline the rank has that has most, by the blocks of each stage. */
+/* The largest share of the work of a pipeline that a rank has, given the blocks of each stage. */
 double tx_split_slowest(const tx_split_model *model, const tx_split *split, const int32_t *blocks);
+/* Predicts time and memory of a split. */
 void tx_split_predict(const tx_split_model *model, const tx_split_machine *machine, const tx_split *split,
                       tx_split_figures *figures);
 
-/* ---- stages.c: who has how many blocks ---------------------------------------------------------------------------- */
+/* ---- stages.c: division of blocks among ranks ---------------------------------------------------------------- */
 
-/* What a rank computes and holds whatever it has, and with each block. */
+/* Work and memory of a rank without blocks, and for each block. */
 typedef struct tx_split_load {
     double work, each_work, bytes, each_bytes;
 } tx_split_load;
 
-/* Divides `all` blocks among ranks, `fewest` or more to each: the largest work is the least that there is with nobody
- * above `room` bytes (0: not known), and of such divisions the largest bytes are. Where somebody is above whatever is
- * done, the least of the largest bytes takes its place. */
+/* Divides `all` blocks among ranks, at least `fewest` to each. Minimizes the maximum of work among divisions in which
+ * no rank exceeds `room` bytes (0 if unknown), and then the maximum of bytes. If no division stays within `room`, the
+ * smallest possible maximum of bytes replaces it. */
 void tx_split_share(const tx_split_load *load, int32_t ranks, int32_t fewest, int32_t all, double room,
                     int32_t *blocks);
 
-/* ---- search.c: which is the fastest ----------------------------------------------------------------------------- */
+/* ---- search.c: search for the fastest split --------------------------------------------------------------------- */
 
-/* Which splits are considered. 0 means any; for `zero` and `again` -1 does. */
+/* Limits of the search. */
 typedef struct tx_split_limits {
-    int64_t devices, tokens; /* all devices; tokens of a step */
-    int64_t tensor, pipeline, expert, context, batch;
-    int32_t zero, again;
-    bool built; /* only splits that the engine can do (tx_split_is_built) */
+    int64_t devices, tokens;                          /* number of devices; tokens of a step */
+    int64_t tensor, pipeline, expert, context, batch; /* 0 for any */
+    int32_t zero, again;                              /* -1 for any */
+    bool built;                                       /* only splits with tx_split_is_built */
 } tx_split_limits;
 
 #define TX_SPLIT_MOST 32
@@ -195,16 +206,16 @@ typedef struct tx_split_search {
     double least; /* bytes of the smallest split, whether it fits or not; infinite if none was considered */
 } tx_split_search;
 
-/* Looks at all powers of two for each axis, micro-batches of 1 to 8 rows or those that are wanted, schedules with 1, 2
- * and 4 chunks a stage. Steps have as many rows as tokens / block. */
+/* Searches all powers of two for each axis, micro-batches of the given size or 1 to 8 rows, and schedules with 1, 2 and
+ * 4 chunks on a rank. A step has tokens / block rows. */
 void tx_split_search_all(const tx_split_model *model, const tx_split_machine *machine, const tx_split_limits *limits,
                          tx_split_search *search);
 
-/* ---- machine.c: what the ranks of a run measure ------------------------------------------------------------------ */
+/* ---- machine.c: measurements by the ranks of a run --------------------------------------------------------------- */
 
-/* Rates of this device and of the links between all ranks of `comm`, the slowest of each: products that read
- * `products`, an array that is scaled, sums. All but `memory`. All ranks call it and get the same. Takes about a
- * second. */
+/* Measures the machine: products whose operands have the type `products`, the scaling of an array, and all-reduces
+ * within and between hosts. The slowest rank counts. `memory` and `room` are not set. All ranks call it and get the
+ * same result. It takes about a second. */
 tx_status tx_split_measure(tx_engine *engine, tx_comm *comm, tx_dtype products, tx_split_machine *machine);
 
 #endif

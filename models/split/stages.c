@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How the blocks of a model go to the ranks of a pipeline. Blocks are alike, so that giving them out one by one, each
- * to whom it makes the least of all, has the least largest value that there is (Gross, 1956; Ibaraki and Katoh,
- * Resource Allocation Problems, 1988). That is done for bytes, to know what can be kept below; for work; and among the
- * divisions with as little work for bytes again. */
+ * Divides the blocks of a model among the ranks of a pipeline. Blocks are alike. So a greedy algorithm, which assigns
+ * one block at a time to the rank whose value is then smallest, minimizes the maximum value (Gross, 1956; Ibaraki and
+ * Katoh, Resource Allocation Problems, 1988). It runs three times: for bytes, to find the possible limit; for work; and
+ * for bytes among the divisions with minimal work. */
 #include "models/split/split.h"
 
 #include <math.h>
@@ -21,7 +21,8 @@ static bool is_less(double first, double second, double then_first, double then_
     return first < second || (first == second && then_first < then_second);
 }
 
-/* Whom one block more makes the least, of those that stay within the limits; -1: nobody does. */
+/* The rank with the smallest value after one more block, among ranks that stay within the limits. -1 if there is none.
+ */
 static int32_t find_least(const tx_split_load *load, int32_t ranks, const int32_t *blocks, bool by_bytes,
                           const limits *most)
 {
@@ -39,10 +40,10 @@ static int32_t find_least(const tx_split_load *load, int32_t ranks, const int32_
     return least;
 }
 
-/* Gives all blocks out; what the ranks have at most then. There is a division within the limits, but for the ranks that
- * `fewest` blocks take above them. */
-static limits give_out(const tx_split_load *load, int32_t ranks, int32_t fewest, int32_t all, bool by_bytes,
-                       const limits *most, int32_t *blocks)
+/* Assigns all blocks and returns the maximum of work and bytes. A division within the limits must exist, except for
+ * ranks that exceed them with `fewest` blocks. */
+static limits assign_blocks(const tx_split_load *load, int32_t ranks, int32_t fewest, int32_t all, bool by_bytes,
+                            const limits *most, int32_t *blocks)
 {
     limits largest = {0.0, 0.0};
     for (int32_t r = 0; r < ranks; r++)
@@ -60,7 +61,7 @@ void tx_split_share(const tx_split_load *load, int32_t ranks, int32_t fewest, in
 {
     limits most = {INFINITY, INFINITY};
     if (room > 0.0)
-        most.bytes = fmax(room, give_out(load, ranks, fewest, all, true, &most, blocks).bytes);
-    most.work = give_out(load, ranks, fewest, all, false, &most, blocks).work;
-    give_out(load, ranks, fewest, all, true, &most, blocks);
+        most.bytes = fmax(room, assign_blocks(load, ranks, fewest, all, true, &most, blocks).bytes);
+    most.work = assign_blocks(load, ranks, fewest, all, false, &most, blocks).work;
+    assign_blocks(load, ranks, fewest, all, true, &most, blocks);
 }
