@@ -37,7 +37,7 @@ static bool same_names(const char *a, const char *b)
 }
 
 /* Sets an option to the adapter's value. If the option was given, it must have the same value. */
-static tx_status take_setting(tx_job *j, size_t at, const char *value)
+static tx_status apply_setting(tx_job *j, size_t at, const char *value)
 {
     const tx_option *option = tx_option_at(&tx_job_table, at);
     const bool asked = tx_option_asked(&j->options, at);
@@ -55,7 +55,7 @@ static tx_status take_setting(tx_job *j, size_t at, const char *value)
     return status;
 }
 
-static tx_status take_settings(tx_job *j, const tx_lora *lora)
+static tx_status apply_settings(tx_job *j, const tx_lora *lora)
 {
     char rank[32], alpha[32], dropout[32];
     const struct {
@@ -72,7 +72,7 @@ static tx_status take_settings(tx_job *j, const tx_lora *lora)
     snprintf(alpha, sizeof alpha, "%.17g", lora->alpha);
     snprintf(dropout, sizeof dropout, "%.17g", lora->dropout);
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
-        TX_TRY(take_setting(j, settings[i].at, settings[i].value));
+        TX_TRY(apply_setting(j, settings[i].at, settings[i].value));
     return TX_OK;
 }
 
@@ -138,7 +138,7 @@ tx_status tx_job_choose_adapter(tx_job *j)
     char path[TX_PATH_ROOM];
     tx_lora made;
     if (in->lora && !in->checkpoint)
-        TX_TRY(take_settings(j, in->lora));
+        TX_TRY(apply_settings(j, in->lora));
     if (!j->set.lora_rank && j->set.use_peft)
         return tx_fail(TX_INVALID, "--use_peft needs --lora_r, the rank of the adapter; TRL's default is 16");
     if (!j->set.lora_rank)

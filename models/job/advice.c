@@ -115,7 +115,7 @@ static bool offload_params(tx_job *j, char words[WORDS])
     return !exchanged && offload(&j->set.offload_param, offload_target(j), TX_JOB_NAME(offload_param), words);
 }
 
-static bool spread(tx_job *j, int32_t stage, char words[WORDS])
+static bool shard(tx_job *j, int32_t stage, char words[WORDS])
 {
     if (j->sums->size == 1 || j->zero_stage >= stage || (j->tensor && stage > 1))
         return false;
@@ -124,14 +124,14 @@ static bool spread(tx_job *j, int32_t stage, char words[WORDS])
     return true;
 }
 
-static bool spread_states(tx_job *j, char words[WORDS])
+static bool shard_gradients(tx_job *j, char words[WORDS])
 {
-    return spread(j, 2, words);
+    return shard(j, 2, words);
 }
 
-static bool spread_weights(tx_job *j, char words[WORDS])
+static bool shard_weights(tx_job *j, char words[WORDS])
 {
-    return spread(j, 3, words);
+    return shard(j, 3, words);
 }
 
 /* Only for an existing model: an adapter of new random weights is useless. */
@@ -169,8 +169,8 @@ static bool pack(tx_job *j, char words[WORDS])
 
 /* The first REPEATED remedies may be applied several times. */
 static remedy *const remedies[] = {
-    halve_batch,         halve_eval_batch, checkpoint,     compute_in_half, shrink_states, offload_states,
-    offload_activations, spread_states,    spread_weights, offload_params,  adapt,         pack};
+    halve_batch,         halve_eval_batch, checkpoint,    compute_in_half, shrink_states, offload_states,
+    offload_activations, shard_gradients,  shard_weights, offload_params,  adapt,         pack};
 enum { REMEDIES = sizeof remedies / sizeof remedies[0], REPEATED = 2 };
 
 /* Whether the run fits with the current options. */

@@ -71,7 +71,7 @@ static tx_status load_best(void *context)
     return tx_job_load(j, load->folder);
 }
 
-static void tell_best(const tx_job *j, const char *best)
+static void note_best(const tx_job *j, const char *best)
 {
     const tx_run_state *state = &j->inputs.state;
     const char *metric = j->inputs.metric->name;
@@ -112,7 +112,7 @@ tx_status tx_job_load_best(tx_job *j)
         return TX_OK;
     tx_status status = tx_run_replace_weights(j->model, j->comm, load_best, &load, &replaced);
     if (!status && replaced)
-        tell_best(j, load.folder);
+        note_best(j, load.folder);
     else if (!status)
         tx_job_note_missing(j, "cannot load the best checkpoint, so the run keeps the last weights: %.500s",
                             tx_error());

@@ -43,7 +43,7 @@ static tx_status find_binding(tx_comm *comm, const char *cpus, bool *bound)
 }
 
 /* Assigns device and cores by the host's topology. If `moves`, the process is bound to cores among `cpus`. */
-static tx_status take_place(tx_job *j, const char *cpus, bool moves)
+static tx_status assign_place(tx_job *j, const char *cpus, bool moves)
 {
     const tx_comm *comm = j->comm;
     tx_topology *topology = NULL;
@@ -71,7 +71,7 @@ tx_status tx_job_bind_rank(tx_job *j)
         status = find_binding(j->comm, cpus, &bound);
     const bool moves = j->comm->local_size > 1 && !bound;
     if (!status && (moves || wants_auto(j)))
-        status = take_place(j, cpus, moves);
+        status = assign_place(j, cpus, moves);
     free(cpus);
     return status;
 }

@@ -123,7 +123,7 @@ int32_t tx_job_rank(const tx_job *j, int32_t *ranks)
 }
 
 /* Other ranks wait here for rank 0, and then find its cache and its lock. */
-static tx_status meet(tx_job *j)
+static tx_status wait_for_ranks(tx_job *j)
 {
     return tx_comm_collect(j->comm, TX_BARRIER, NULL, 0, TX_F32, 0);
 }
@@ -179,7 +179,7 @@ static tx_status read_inputs(tx_job *j)
     tx_watch_begin(j->watch, TX_WATCH_READING);
     TX_TRY(tx_job_bind_rank(j));
     if (!first)
-        TX_TRY(meet(j));
+        TX_TRY(wait_for_ranks(j));
     if (first && !set->dry_run && !set->overwrite && !set->resume && tx_job_trains(set))
         TX_TRY(tx_output_check(set->output_dir));
     /* The lock comes before the search for checkpoints: an interrupted save may have renamed one, and another process
@@ -188,7 +188,7 @@ static tx_status read_inputs(tx_job *j)
         TX_TRY(tx_job_open_output(j));
     TX_TRY(tx_job_open(j));
     if (first)
-        TX_TRY(meet(j));
+        TX_TRY(wait_for_ranks(j));
     TX_TRY(tx_job_share_warnings(j));
     return j->comm->size > 1 ? tx_job_agree_on_inputs(j) : TX_OK;
 }
@@ -342,7 +342,7 @@ static tx_status work(tx_job *j)
     if (j->inputs.test.count && !j->rests)
         TX_TRY(tx_job_predict(j));
     TX_TRY(tx_job_write_card(j));
-    return meet(j);
+    return wait_for_ranks(j);
 }
 
 /* Fails with the collected errors of a run that is otherwise complete. */

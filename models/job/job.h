@@ -54,7 +54,7 @@ struct tx_job {
     tx_job_listener listener;
     tx_reporter report;    /* to the listener and the watch */
     tx_reporter compiling; /* of the engine: also notes the progress of compilation */
-    int32_t quarter;       /* the last quarter of the programs whose compilation was noted */
+    int32_t quarter;       /* of the programs, up to which compilation was noted */
     tx_job_inputs inputs;
     tx_engine *engine;
     tx_model *model;
@@ -110,7 +110,7 @@ tx_reporter tx_job_reporter(tx_job *job);
 void tx_job_note(const tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
 /* Reports the warnings that were kept, unless rank 0 had the same ones. All ranks call it. */
 tx_status tx_job_share_warnings(tx_job *job);
-/* Reports the warnings that were kept since, and keeps none from now on. */
+/* Reports the kept warnings. Later warnings are reported at once. */
 void tx_job_print_warnings(tx_job *job);
 /* Opens the event file of --report_to. */
 tx_status tx_job_open_events(tx_job *job);

@@ -33,7 +33,7 @@ void tx_job_note(const tx_job *j, const char *format, ...)
 
 /* ---- Warnings ------------------------------------------------------------------------------------------- */
 
-static void tell_warning(const tx_job *j, const char *message)
+static void print_warning(const tx_job *j, const char *message)
 {
     char text[LINE];
     if (!j->listener.warn)
@@ -64,17 +64,17 @@ static void warn(void *context, const char *message)
     tx_job *j = context;
     if (!j->tells && j->comm && j->comm->size > 1 && keep_warning(j, message) && j->comm->rank > 0)
         return;
-    tell_warning(j, message);
+    print_warning(j, message);
 }
 
-static void tell_kept(const tx_job *j)
+static void print_kept(const tx_job *j)
 {
     char *rest = NULL;
     for (char *line = j->kept ? strtok_r(j->kept, "\n", &rest) : NULL; line; line = strtok_r(NULL, "\n", &rest))
-        tell_warning(j, line);
+        print_warning(j, line);
 }
 
-static void forget_kept(tx_job *j)
+static void clear_kept(tx_job *j)
 {
     free(j->kept);
     j->kept = NULL;
@@ -87,16 +87,16 @@ tx_status tx_job_share_warnings(tx_job *j)
     uint64_t first = hash; /* of rank 0 */
     const tx_status status = tx_comm_collect(j->comm, TX_BROADCAST, &first, sizeof first / 4, TX_I32, 0);
     if (first != hash)
-        tell_kept(j);
-    forget_kept(j);
+        print_kept(j);
+    clear_kept(j);
     return status;
 }
 
 void tx_job_print_warnings(tx_job *j)
 {
     if (!tx_job_leads(j))
-        tell_kept(j);
-    forget_kept(j);
+        print_kept(j);
+    clear_kept(j);
     j->tells = true;
 }
 

@@ -135,7 +135,7 @@ static tx_status measure_links(tx_comm *comm, tx_split_machine *m)
 
 /* ---- All ------------------------------------------------------------------------------------------------------- */
 
-static void take_slower(tx_split_link *link, const tx_split_link *other)
+static void keep_slower(tx_split_link *link, const tx_split_link *other)
 {
     link->rate = fmin(link->rate, other->rate);
     link->latency = fmax(link->latency, other->latency);
@@ -154,8 +154,8 @@ tx_status tx_split_measure(tx_engine *engine, tx_comm *comm, tx_dtype products, 
         machine->rate = machine->peak = fmin(machine->rate, all[r].rate);
         machine->moving = fmin(machine->moving, all[r].moving);
         machine->host = all[r].host < machine->host ? all[r].host : machine->host;
-        take_slower(&machine->inside, &all[r].inside);
-        take_slower(&machine->outside, &all[r].outside);
+        keep_slower(&machine->inside, &all[r].inside);
+        keep_slower(&machine->outside, &all[r].outside);
     }
     free(all);
     return status;

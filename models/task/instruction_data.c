@@ -198,7 +198,7 @@ static tx_status read_one(reading *r, size_t number, tx_instruction_data *d)
                             : tx_fail_in(status, "line %" PRId64, r->objects.lines[number].number);
 }
 
-static void tell_counts(const reading *r)
+static void report_counts(const reading *r)
 {
     const tx_reporter *report = &r->options->report;
     const char *ignored = r->conversation.ignored;
@@ -250,7 +250,7 @@ static tx_status read_all(reading *r, const tx_task *task, tx_instruction_data *
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " samples", samples);
     for (int64_t i = r->begin; i < r->end; i++)
         TX_TRY(read_one(r, (size_t)i, d));
-    tell_counts(r);
+    report_counts(r);
     if (!d->count)
         return tx_fail(TX_FORMAT, "no sample has anything to learn");
     d->rows = d->count;

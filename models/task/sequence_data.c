@@ -185,7 +185,7 @@ static tx_status read_samples(reading *r, tx_sequence_data *d)
     return d->count ? write_digest(d, r->options->config, d->digest) : tx_fail(TX_FORMAT, "no row has a label");
 }
 
-static void tell_bad(const reading *r, const char *path)
+static void report_bad(const reading *r, const char *path)
 {
     const tx_table *t = &r->table;
     const int64_t first = !r->bad || (t->bad && t->first_bad < r->first_bad) ? t->first_bad : r->first_bad;
@@ -225,7 +225,7 @@ tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_
     tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
     TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
     if (!status)
-        tell_bad(&r, path);
+        report_bad(&r, path);
     tx_table_close(&r.table);
     tx_label_index_free(&r.labels);
     free(r.row);

@@ -145,7 +145,7 @@ static bool has_labels(const tx_config *config, const char *const *names, int64_
 }
 
 /* Sets the model's labels to the sorted distinct labels of the data. */
-static tx_status take_labels(tx_config *config, const char *const *texts, int64_t rows)
+static tx_status set_data_labels(tx_config *config, const char *const *texts, int64_t rows)
 {
     const char **names = malloc((size_t)rows * sizeof *names);
     int64_t count = 0;
@@ -178,7 +178,7 @@ static tx_status set_any_labels(const tx_data_options *o, const char *const *tex
     else if (trains && has_fraction(texts, count))
         return config->labels == 1 ? TX_OK : tx_labels_set(config, NULL, 1);
     else if (trains) {
-        TX_TRY(take_labels(config, texts, count));
+        TX_TRY(set_data_labels(config, texts, count));
         config->named_labels = true;
     }
     if (trains)

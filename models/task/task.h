@@ -38,8 +38,8 @@ typedef struct tx_batch {
     int64_t longest;            /* positions after it are padding in all rows; 0 if unknown */
 } tx_batch;
 
-/* Sums of an evaluation over all batches and ranks: the loss summed over labels, and their number. From TX_SUM_OWN on
- * come the task's own values. */
+/* Sums of an evaluation over all batches and ranks: the loss summed over labels, and their number. The
+ * task's own values begin at TX_SUM_OWN. */
 enum { TX_SUM_LOSS, TX_SUM_LABELS, TX_SUM_OWN };
 
 typedef struct tx_metric {

@@ -98,7 +98,7 @@ static int compare(const void *left, const void *right)
 }
 
 /* Gathers a value of each rank in p->all. */
-static tx_status share(tx_pace *p, double mine)
+static tx_status gather_values(tx_pace *p, double mine)
 {
     p->all[p->comm->rank] = mine;
     TX_TRY(tx_model_wait(p->model));
@@ -107,7 +107,7 @@ static tx_status share(tx_pace *p, double mine)
 
 static tx_status add_up(tx_pace *p, double mine, double *sum)
 {
-    TX_TRY(share(p, mine));
+    TX_TRY(gather_values(p, mine));
     *sum = 0.0;
     for (int32_t r = 0; r < p->comm->size; r++)
         *sum += p->all[r];
@@ -127,9 +127,9 @@ static tx_status choose_overlap(tx_pace *p, tx_pace_news *news)
     return TX_OK;
 }
 
-static tx_status share_out(tx_pace *p, double seconds, tx_pace_news *news)
+static tx_status divide_rows(tx_pace *p, double seconds, tx_pace_news *news)
 {
-    tx_status status = share(p, (double)p->rows[p->comm->rank] / seconds);
+    tx_status status = gather_values(p, (double)p->rows[p->comm->rank] / seconds);
     p->balance = false;
     TX_THEN(status, tx_pace_apportion(p->all, p->comm->size, p->all_rows, p->rows));
     news->shared = status == TX_OK;
@@ -139,9 +139,9 @@ static tx_status share_out(tx_pace *p, double seconds, tx_pace_news *news)
     return status;
 }
 
-static tx_status look(tx_pace *p, tx_pace_news *news)
+static tx_status find_slowest(tx_pace *p, tx_pace_news *news)
 {
-    TX_TRY(share(p, p->sum / (double)p->timed));
+    TX_TRY(gather_values(p, p->sum / (double)p->timed));
     p->sum = 0.0;
     p->timed = 0;
     news->looked = true;
@@ -169,11 +169,11 @@ tx_status tx_pace_end(tx_pace *p, tx_pace_news *news)
     }
     p->step++;
     if (p->balance && p->step == BALANCE_AT)
-        TX_TRY(share_out(p, p->sum / (double)p->timed, news));
+        TX_TRY(divide_rows(p, p->sum / (double)p->timed, news));
     if (!p->chosen && p->step == WARM + 2 * TRIALS)
         TX_TRY(choose_overlap(p, news));
     if (p->timed >= TX_PACE_STEPS)
-        TX_TRY(look(p, news));
+        TX_TRY(find_slowest(p, news));
     return TX_OK;
 }
 

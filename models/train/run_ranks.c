@@ -33,7 +33,7 @@ tx_status tx_running_load(tx_running *r, int64_t step)
 }
 
 /* Gives this rank its new share from step `step` on. */
-static tx_status share_out(tx_running *r, const int64_t *rows, int64_t step)
+static tx_status change_shares(tx_running *r, const int64_t *rows, int64_t step)
 {
     int64_t before = 0;
     for (int32_t k = 0; k < r->data->rank; k++)
@@ -54,12 +54,12 @@ static tx_status share_out(tx_running *r, const int64_t *rows, int64_t step)
     return status;
 }
 
-static void tell_pace(tx_running *r, const tx_pace_news *news, int64_t step)
+static void report_pace(tx_running *r, const tx_pace_news *news, int64_t step)
 {
     char line[256];
     if (news->overlap_chosen) {
         snprintf(line, sizeof line,
-                 "overlap %s: a step takes %.1f ms with the sums during the backward pass, %.1f after it",
+                 "overlap %s: a step takes %.1f ms with the all-reduce during the backward pass, %.1f ms after it",
                  news->overlap ? "yes" : "no", 1e3 * news->with / r->data->size, 1e3 * news->without / r->data->size);
         note(r, line);
         tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"overlap\": %s, \"with\": %.6f, \"without\": %.6f}", step,
@@ -88,9 +88,9 @@ tx_status tx_running_keep_pace(tx_running *r, int64_t step)
         return TX_OK;
     TX_TRY(tx_pace_end(r->pace, &news));
     tx_status status = TX_OK;
-    tell_pace(r, &news, step);
+    report_pace(r, &news, step);
     if (news.shared)
-        status = share_out(r, news.rows, step);
+        status = change_shares(r, news.rows, step);
     if (!status && every && step % every == 0) {
         uint64_t hash = 0;
         status = tx_pace_compare_weights(r->model, r->comm,

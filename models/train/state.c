@@ -252,7 +252,7 @@ static tx_status read_run(const tx_json *json, const char *folder, const char *o
     return s->run ? tx_copy_text(kernels, &s->kernels) : TX_MEMORY;
 }
 
-static tx_status take_history(const tx_json *json, tx_run_state *state)
+static tx_status read_history(const tx_json *json, tx_run_state *state)
 {
     tx_json *history;
     int64_t step = 0;
@@ -285,7 +285,7 @@ static tx_status read_files(const char *folder, const char *output_dir, tx_run_s
                              made->step, step);
         status = name_file(status, folder, TX_RUN_STATE);
     }
-    TX_THEN(status, name_file(take_history(trainer, made), folder, TX_TRAINER_STATE));
+    TX_THEN(status, name_file(read_history(trainer, made), folder, TX_TRAINER_STATE));
     tx_json_free(run);
     tx_json_free(trainer);
     return status;
