@@ -74,7 +74,7 @@ static void test_odd(void **state)
     holds(text, "This model was trained from scratch on an unknown dataset.");
     free(text);
     tx_json *array = tx_json_array();
-    assert_refused(tx_card_write(folder, array), TX_INVALID, "no object");
+    assert_refused(tx_card_write(folder, array), TX_INVALID, "not an object");
     tx_json_free(array);
     char *strange = TX_PATH(folder, "\xff: \"");
     assert_ok(tx_folder_create(strange));

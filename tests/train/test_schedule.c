@@ -95,7 +95,7 @@ static void settings_of_others_are_refused(void **state)
         {TX_SCHEDULE_COSINE_WITH_MIN_LR, "{\"min_lr\": 1e-4, \"min_lr_rate\": 0.1}", "needs either"},
         {TX_SCHEDULE_COSINE_WARMUP_MIN_LR, "{\"min_lr\": 1}", "more than the learning rate"},
         {TX_SCHEDULE_INVERSE_SQRT, "{\"num_cycles\": 1}", "which has timescale"},
-        {TX_SCHEDULE_REDUCE_ON_PLATEAU, "{\"mode\": \"auto\"}", "none of min|max"},
+        {TX_SCHEDULE_REDUCE_ON_PLATEAU, "{\"mode\": \"auto\"}", "not one of min|max"},
         {TX_SCHEDULE_REDUCE_ON_PLATEAU, "{\"factor\": 1}", "factor"},
         {TX_SCHEDULE_REDUCE_ON_PLATEAU, "{\"max_lr\": 1}", "which has min_lr, mode, factor, patience"},
         {TX_SCHEDULE_COSINE, "[1]", "not a JSON object"},
