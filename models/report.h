@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How library code tells the user something without printing. */
+ * Warnings and progress of library code, which never prints: the caller's tx_reporter receives them. */
 #ifndef TX_MODELS_REPORT_H
 #define TX_MODELS_REPORT_H
 
@@ -9,7 +9,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* printf to the user; what is too long for a line is cut off. `reporter` NULL: nobody listens. */
+/* Formats a warning for the user, at most 4095 bytes of it. `reporter` may be NULL. */
 static inline void tx_reporter_print(const tx_reporter *reporter, const char *format, ...) TX_PRINTF(2, 3);
 static inline void tx_reporter_print(const tx_reporter *reporter, const char *format, ...)
 {
@@ -22,7 +22,7 @@ static inline void tx_reporter_print(const tx_reporter *reporter, const char *fo
         reporter->warn(reporter->context, message);
 }
 
-/* `reporter` NULL: nobody listens. */
+/* Reports that `done` of `total` units of `what` are complete. `reporter` may be NULL. */
 static inline void tx_report_progress(const tx_reporter *reporter, const char *what, int64_t done, int64_t total)
 {
     if (reporter && reporter->progress)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Options: the named values of a struct, described by one table. A command line, a JSON file and a program that links
- * the library set them by the same rules. Names are spelled with underscores, as transformers spells them; - is taken
- * for _. tx_job_options has the table of a training run; a program has one of its own for its command line. */
+ * the library set them by the same rules. Names are spelled with underscores, as in transformers; "-" is accepted for
+ * "_". tx_job_options returns the table of a training run. A program may define its own table for its command line. */
 #ifndef TX_OPTIONS_H
 #define TX_OPTIONS_H
 
@@ -14,16 +14,16 @@ TX_API_BEGIN
 /* ---- The table ---------------------------------------------------------------------------------------- */
 
 typedef enum tx_option_kind {
-    TX_OPTION_HEADING,  /* a line of the help */
+    TX_OPTION_HEADING,  /* a heading in the help */
     TX_OPTION_FLAG,     /* bool */
     TX_OPTION_INTEGER,  /* int64_t */
     TX_OPTION_REAL,     /* double */
-    TX_OPTION_TEXT,     /* const char *, NULL when not given */
-    TX_OPTION_OPTIONAL, /* const char *, NULL when not given, "" when given without a value */
-    TX_OPTION_CHOICE,   /* int32_t, place in `choices` */
-    TX_OPTION_LIST,     /* uint32_t, a bit for each place in `choices`; values separated by commas */
+    TX_OPTION_TEXT,     /* const char *, NULL if not given */
+    TX_OPTION_OPTIONAL, /* const char *, NULL if not given, "" if given without a value */
+    TX_OPTION_CHOICE,   /* int32_t, index in `choices` */
+    TX_OPTION_LIST,     /* uint32_t, a bit for each index in `choices`; values separated by commas */
     TX_OPTION_WORDS,    /* tx_words: may be given several times */
-    TX_OPTION_FOREIGN   /* none: an option of others that TX does not have */
+    TX_OPTION_FOREIGN   /* no value: an option of other programs that TX does not have */
 } tx_option_kind;
 
 /* Texts in the order given. */
@@ -35,17 +35,17 @@ typedef struct tx_words {
 typedef struct tx_option {
     tx_option_kind kind;
     const char *name;
-    size_t offset; /* of the value in the struct that holds all of them */
-    /* Bounds of an INTEGER or REAL, both included. For WORDS, `most` is the number of values that a command line may
-     * give at once, at least one. */
+    size_t offset; /* of the value in the struct */
+    /* Bounds of an INTEGER or REAL, both included. For WORDS, `most` is the largest number of values after one mention
+     * of the option, at least one. */
     double least, most;
-    /* The values of a CHOICE or LIST, "linear|cosine|constant"; for other kinds the word for the value in the help. A
-     * FOREIGN option names the values that are accepted, because TX does that anyway: "false|0"; "*" accepts any; "{}"
-     * accepts an object, each member of which is an option; NULL accepts none. The shell completes files if the text
-     * has FILE, folders if it has DIR, and its words in lower case: "cpu|opencl|opencl:N". If it has JSON, a file of
-     * options may give an object. An OPTIONAL option may be an array of words there; an empty one leaves it out. */
+    /* For a CHOICE or LIST its values, "linear|cosine|constant". For a FOREIGN option the values that are accepted
+     * because TX does that anyway, "false|0": "*" accepts any, "{}" accepts an object whose members are options, NULL
+     * accepts none. For other kinds the name of the value in the help. Shell completion offers files if this text has
+     * FILE, folders if it has DIR, and its words in lower case ("cpu|opencl|opencl:N"). If it has JSON, a file of
+     * options may hold an object. An OPTIONAL option may be an array of words there; an empty array unsets it. */
     const char *choices;
-    const char *help; /* for a FOREIGN option, the advice in its refusal */
+    const char *help; /* for a FOREIGN option, the advice in its error message */
 } tx_option;
 
 /* Another way to spell an option. A name with two dashes, "--lr", also holds in a file of options; "-n" does not. */
@@ -58,23 +58,23 @@ typedef struct tx_option_table {
     int32_t count; /* at most TX_OPTIONS_MOST */
     const tx_option_spelling *spelling;
     int32_t spelling_count;
-    const uint32_t *traits; /* for each option, bits that only the owner of the table knows; may be NULL */
+    const uint32_t *traits; /* bits for each option whose meaning the owner of the table defines; may be NULL */
 } tx_option_table;
 
-/* Whether the struct has a value of the option: not so for a HEADING and a FOREIGN option. */
+/* Returns true if the struct has a value for the option, which HEADING and FOREIGN options do not have. */
 bool tx_option_has_value(const tx_option *option);
-/* Whether it takes several values, with commas between them: a LIST, or a TEXT of "NAME,...". A command line and a file
- * may also give them one by one, as transformers' HfArgumentParser takes a list. */
+/* Returns true if the option takes several values, separated by commas: a LIST, or a TEXT of "NAME,...". A command line
+ * and a file may also list them one by one, as transformers' HfArgumentParser takes a list. */
 bool tx_option_is_list(const tx_option *option);
-/* The option of that name or spelling, which a value after = may follow. NULL if there is none. */
+/* Finds an option by its name or spelling. A "=value" after the name is ignored. NULL if there is none. */
 const tx_option *tx_option_find(const tx_option_table *table, const char *name);
 
 /* ---- Values ------------------------------------------------------------------------------------------- */
 
 #define TX_OPTIONS_MOST 320
-#define TX_OPTION_LIST_TEXT 4096 /* room for a list */
+#define TX_OPTION_LIST_TEXT 4096 /* buffer size for the text of a list */
 
-/* How an option came by its value. A file of options repeats many defaults, which nobody asked for. */
+/* The origin of an option's value. A file of options repeats many defaults, which the user did not choose. */
 typedef enum tx_option_source {
     TX_OPTION_UNSET,
     TX_OPTION_REPEATED, /* a file gave the default */
@@ -82,8 +82,8 @@ typedef enum tx_option_source {
     TX_OPTION_SET
 } tx_option_source;
 
-/* The struct of a table, which begins with its defaults, and the origin of its values. Only `table` is for programs to
- * read. */
+/* The struct of a table, which starts with its defaults, and the origin of its values. Programs may read `table`. The
+ * other members are internal. */
 typedef struct tx_option_values {
     tx_option_table table;
     void *values;
@@ -94,16 +94,16 @@ typedef struct tx_option_values {
 /* Frees the memory that the values point to. */
 void tx_option_values_free(tx_option_values *values); /* NULL is fine */
 
-/* Whether the option with its value at that offset was set. */
+/* Returns true if the option whose value is at that offset was set. */
 bool tx_option_given(const tx_option_values *values, size_t offset);
-/* Whether it was set, except if a file only repeats the default. */
+/* The same, except that a default repeated by a file does not count. */
 bool tx_option_asked(const tx_option_values *values, size_t offset);
 
-/* Sets an option by its name to the value of a text, which is copied. TX_INVALID if no option has that name (the
- * message has the nearest one), or the option does not take the value. TX_UNSUPPORTED for a value that a FOREIGN option
- * does not accept. */
+/* Sets an option by name. The text of the value is copied. TX_INVALID if no option has that name (the message suggests
+ * the nearest one), or if the option does not accept the value. TX_UNSUPPORTED for a value that a FOREIGN option does
+ * not accept. */
 tx_status tx_option_set(tx_option_values *to, const char *name, const char *value);
-/* The same for an option of the table. `file` starts the messages; pass NULL for a command line. */
+/* The same for an option of the table. Messages start with `file`; pass NULL for a command line. */
 tx_status tx_option_store(tx_option_values *to, const char *file, const tx_option *option, const char *value);
 /* Sets all options of a JSON file, {"learning_rate": 5e-5, ...}, as transformers' HfArgumentParser reads it; null
  * leaves an option as it is. */
@@ -111,14 +111,14 @@ tx_status tx_option_read(tx_option_values *to, const char *path);
 /* Appends a word to the tx_words at offset `at` of the struct. */
 tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at);
 
-/* All options that have been set, other than by defaults, as a file of options. The caller frees it; NULL if out of
+/* All options that were set, without defaults, in the format of a file of options. The caller frees it. NULL if out of
  * memory. */
 tx_json *tx_option_json_given(const tx_option_values *from);
 /* One value as JSON, which the caller frees; NULL when out of memory. */
 char *tx_option_text(const tx_option_values *from, const tx_option *option);
 
-/* Values by name: of a FLAG, and of an INTEGER or REAL. An option of another kind, or an unknown name, gives false and
- * NaN. */
+/* Values by name: of a FLAG, and of an INTEGER or REAL. For an option of another kind, or an unknown name, they return
+ * false and NaN. */
 bool tx_option_flag(const tx_option_values *from, const char *name);
 double tx_option_number(const tx_option_values *from, const char *name);
 
@@ -126,14 +126,14 @@ double tx_option_number(const tx_option_values *from, const char *name);
 
 /* Fails with TX_INVALID and the name of the nearest option. `file` as in tx_option_store. */
 tx_status tx_option_unknown(const tx_option_table *table, const char *file, const char *name);
-/* Makes `candidate` the nearest to `name` if it is nearer than `least`. */
+/* Sets `*nearest` to `candidate` if its edit distance to `name` is less than `*least`. */
 void tx_name_compare(const char *name, const char *candidate, size_t *least, const char **nearest);
-/* 1 and 0 for the words that transformers takes for true and false, -1 for others. */
+/* Returns 1 or 0 for the words that transformers accepts as true or false, -1 for others. */
 int tx_option_truth(const char *word);
-/* Length of the first of "linear|cosine". */
+/* Length of the first word of "linear|cosine". */
 size_t tx_choice_length(const char *choices);
-/* Reads "8GiB", "1.5 GB" or "65536": a number above 0 of bytes, or of a unit, KiB to TiB in steps of 1024 or KB to TB
- * in steps of 1000, in any case. TX_INVALID for any other text, which the message has. */
+/* Reads a positive number of bytes: "8GiB", "1.5 GB" or "65536". Units are KiB to TiB in steps of 1024 and KB to TB in
+ * steps of 1000, in any case. TX_INVALID for any other text, which the message quotes. */
 tx_status tx_read_bytes(const char *text, int64_t *bytes);
 
 TX_API_END

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Whole training runs: what txtrain does, for a program that links the library.
+ * Whole training runs for programs that link the library. txtrain uses these calls.
  *
  *     tx_job *job = NULL;
  *     tx_status status = tx_job_create(&job);
@@ -23,49 +23,49 @@ TX_API_BEGIN
 /* One finished optimizer step. */
 typedef struct tx_run_step {
     int64_t step, steps; /* counted from 1 */
-    double epoch;        /* passed through so far */
+    double epoch;        /* epochs completed so far, with a fraction */
     double loss;         /* mean over the step's labels */
     double grad_norm;    /* before clipping */
     double learning_rate;
     int64_t tokens;           /* read so far, without padding */
-    int64_t padded_tokens;    /* the same with what rows are padded with */
+    int64_t padded_tokens;    /* read so far, with padding */
     double tokens_per_second; /* without padding */
-    double loss_scale;        /* of the next step, in fp16; 0: losses are not scaled */
-    int64_t skipped;          /* updates left out so far, because a gradient was not finite */
-    int64_t dropped; /* choices of experts that the step dropped, in all layers and ranks, where there is a capacity */
-    double waited;   /* seconds in which the device had no data to work on */
-    double seconds_left; /* of the whole run, estimated */
+    double loss_scale;        /* of the next step, in fp16; 0 without loss scaling */
+    int64_t skipped;          /* updates skipped so far because a gradient was not finite */
+    int64_t dropped;          /* expert choices that exceeded the capacity in this step, over all layers and ranks */
+    double waited;            /* seconds in which the device waited for data */
+    double seconds_left;      /* of the whole run, estimated */
 } tx_run_step;
 
-/* A figure by the name that transformers gives it. */
+/* A metric under the name that transformers uses. */
 typedef struct tx_figure {
     const char *name;
     double value;
-    int32_t digits; /* behind the point, as transformers rounds it; -1: all; 0: a whole number */
+    int32_t digits; /* decimals, as transformers rounds it; -1 for full precision, 0 for an integer */
 } tx_figure;
 
-/* Who follows a run. Any function may be NULL. Of many ranks the first alone is told of what happens; all are warned,
- * and all are asked. */
+/* The caller's view of a run. Any function may be NULL. Only rank 0 reports events; warn, stop and save are called on
+ * every rank. */
 typedef struct tx_job_listener {
     size_t size; /* sizeof(tx_job_listener) */
     void *context;
-    /* The first step is about to be done: from now on an orderly end saves what was trained. */
+    /* The first step is about to start. From now on a stop saves the training state. */
     void (*begin)(void *context);
     void (*step)(void *context, const tx_run_step *step);
-    /* A point of the history: `loss` is the mean since the last one. */
+    /* An entry of the loss history: `loss` is the mean since the last entry. */
     void (*log)(void *context, const tx_run_step *step, double loss);
-    /* An evaluation after that step: "eval_loss" and others. */
+    /* An evaluation after that step: "eval_loss" and other metrics. */
     void (*evaluation)(void *context, int64_t step, const tx_figure *metrics, int32_t count);
     void (*saved)(void *context, const char *folder);
-    /* What has come of "train" or "eval", at the end. */
+    /* The final metrics of "train" or "eval". */
     void (*results)(void *context, const char *split, const tx_figure *metrics, int32_t count);
-    /* A line about the run as such. */
+    /* A line about the whole run, such as the device or the number of parameters. */
     void (*note)(void *context, const char *line);
-    /* What the user should know and is no failure. */
+    /* A condition that the user should know and that is not an error. */
     void (*warn)(void *context, const char *message);
-    /* Asked between steps: not 0 ends the run after the step in progress, which is then saved. */
+    /* Called between steps. Return a value other than 0 to end the run after the current step, which is then saved. */
     int (*stop)(void *context);
-    /* Likewise: true, once for each time that it is asked for, saves after the step in progress. */
+    /* Called between steps. Return true once for each checkpoint to save after the current step. */
     bool (*save)(void *context);
 } tx_job_listener;
 
@@ -73,89 +73,93 @@ typedef struct tx_job_listener {
 
 typedef struct tx_job tx_job;
 
-/* A run with all options at their defaults. The caller frees it; every other call takes it alive. */
+/* Creates a run with all options at their defaults. The caller frees it. */
 tx_status tx_job_create(tx_job **job);
 void tx_job_free(tx_job *job); /* NULL is fine */
 
-/* Sets an option of txtrain by its name, "learning_rate", to what the text says, as on txtrain's command line: flags
- * are "true" or "false". TX_INVALID names the option nearest to one that there is not, or the values that there are. */
+/* Sets an option of txtrain by its name, such as "learning_rate", to the value that the text has on txtrain's command
+ * line. Flags are "true" or "false". TX_INVALID for an unknown option or value; the message names the nearest option or
+ * the valid values. */
 tx_status tx_job_set(tx_job *job, const char *name, const char *value);
-/* Sets the options of a JSON file, as training_args.json is one. */
+/* Sets the options of a JSON file such as training_args.json. */
 tx_status tx_job_read(tx_job *job, const char *path);
-/* The options with their table, for a program that reads a command line of its own. They live as long as the job. */
+/* The options with their table, for a program that parses its own command line. They live as long as the job. */
 tx_option_values *tx_job_options(tx_job *job);
-/* Whether an option of that table belongs to one run only, as its output folder and the files it writes: a set of
+/* Returns true if an option belongs to a single run, such as its output folder and the files it writes. A set of
  * options for several runs leaves it out. */
 bool tx_job_is_own(const tx_option *option);
-/* A new run with the options of another one, which must outlive it. The caller frees it. */
+/* Creates a run with the options of another run, which must outlive it. The caller frees it. */
 tx_status tx_job_like(const tx_job *job, tx_job **other);
-/* Completes the options, once they are set, and checks them: reads the configurations that they name, inherits the
- * options of the checkpoint's run, and refuses contradictions (TX_INVALID, TX_UNSUPPORTED). tx_job_run does so too. */
+/* Completes and checks the options after they are set: reads the configurations that they name, inherits the options of
+ * the checkpoint's run, and refuses contradictions (TX_INVALID, TX_UNSUPPORTED). tx_job_run does this too. */
 tx_status tx_job_resolve(tx_job *job);
 /* The listener is copied. */
 tx_status tx_job_listen(tx_job *job, const tx_job_listener *listener);
 
-/* Joins the ranks that a launcher (mpiexec, txlaunch) started this process among; one process is one rank. tx_job_run
- * does it where this was not called. */
+/* Joins the ranks that a launcher (mpiexec, txlaunch) started; without a launcher the run has one rank. tx_job_run does
+ * this if the caller did not. */
 tx_status tx_job_join(tx_job *job);
-/* Makes the whole run, from reading its inputs to the model, results and card in output_dir. TX_OK also where the
- * listener stopped it. A job runs once. Where it fails on one rank of many the others are waiting for it: tx_job_leave.
- */
+/* Makes the whole run, from reading its inputs to writing the model, results and card into output_dir. Returns TX_OK
+ * also if the listener stopped it. A job runs only once. If it fails on one of several ranks, the others wait for it:
+ * call tx_job_leave then. */
 tx_status tx_job_run(tx_job *job);
-/* What the listener's stop returned; 0: the run went to its end. */
+/* Returns the value with which the listener's stop ended the run, or 0 if the run was complete. */
 int tx_job_stopped(const tx_job *job);
-/* Steps done, those of the run that a checkpoint is of included, and steps in all. */
+/* Returns the number of steps done, including those before the checkpoint it resumed from. `*steps` receives the total.
+ */
 int64_t tx_job_step(const tx_job *job, int64_t *steps);
-/* A figure of the run by its name in all_results.json, as "eval_loss"; TX_NOT_FOUND: there is none. */
+/* A metric of the run by its name in all_results.json, such as "eval_loss"; TX_NOT_FOUND if there is none. */
 tx_status tx_job_result(const tx_job *job, const char *name, double *value);
 
-/* ---- A look inside -------------------------------------------------------------------------------------- */
+/* ---- Progress and measurements -------------------------------------------------------------------------- */
 
-/* Writes the present action of this rank, "reading its inputs, book.txt, 43 %"; "" at the end and before tx_job_join.
- * Any thread may call it while the job lives. */
+/* Writes the current activity of this rank, such as "reading its inputs, book.txt, 43 %". It is "" before tx_job_join
+ * and after the run. Any thread may call it while the job exists. */
 void tx_job_doing(const tx_job *job, char *text, size_t size);
-/* Whether all ranks did all steps. A failure of tx_job_run is then one of the files at the end; the message names them.
- */
+/* Returns true if all ranks did all steps. If tx_job_run failed nevertheless, writing a final file failed; the message
+ * names the file. */
 bool tx_job_is_complete(const tx_job *job);
 /* The number of the model's parameters; 0 before tx_job_run has read the configuration. */
 int64_t tx_job_params(const tx_job *job);
-/* The bytes that the plans take on this rank's device, and those that the device's calls counted. Pass NULL for one
- * that you do not want. TX_NOT_FOUND before there are plans; `counted` is TX_NOT_FOUND in a dry run, too. */
+/* The bytes that the plans need on this rank's device, and the bytes that the device's allocations counted. Pass NULL
+ * for one that you do not need. TX_NOT_FOUND before there are plans; in a dry run `counted` is TX_NOT_FOUND, too. */
 tx_status tx_job_memory(const tx_job *job, tx_memory *planned, tx_memory *counted);
-/* Plan 0 is the optimizer's update, plan 1 trains on whole rows, the others on shorter ones. `*runs` receives how often
- * the plan ran since profiling began. NULL after the last one, and before there are plans. */
+/* Returns a plan of the run. Plan 0 is the optimizer's update, plan 1 trains on rows of full length, the others on
+ * shorter rows. `*runs` receives how often the plan ran since profiling began. NULL after the last plan, and before
+ * there are plans. */
 const tx_plan *tx_job_plan(const tx_job *job, int32_t index, int64_t *runs);
-/* Steps from the second on, and the traffic of these steps without evaluation. */
+/* Returns the number of measured steps, which are all except the first. `*traffic` receives the traffic of these steps,
+ * without evaluation. */
 int64_t tx_job_traffic(const tx_job *job, tx_traffic *traffic);
 
 /* ---- Ranks ---------------------------------------------------------------------------------------------- */
 
-/* Which rank this process is, and of how many. */
+/* Returns the rank of this process. `*ranks` receives the number of ranks. */
 int32_t tx_job_rank(const tx_job *job, int32_t *ranks);
-/* Of a rank that ends with that exit status instead of running: tells the others, which would wait for it. */
+/* Tells the other ranks that this rank ends with `status` before the run, so that they do not wait for it. */
 void tx_job_refuse(tx_job *job, int status);
-/* What a rank calls last before it exits with a status other than 0, so that the launcher learns of it: after a failed
- * run, instead of tx_job_free. Does nothing where there is one rank. */
+/* After a failed run, call this instead of tx_job_free as the last call before the process exits with a status other
+ * than 0. It reports the failure to the launcher. It does nothing if there is only one rank. */
 void tx_job_leave(const tx_job *job);
 
 /* ---- Forecasts ------------------------------------------------------------------------------------------ */
 
-/* The words of txtrain's --optim, "|" before each. */
+/* The words of txtrain's --optim, each after a "|". */
 extern const char tx_optimizer_words[];
-/* The word at a place from 0 on, and its optimizer; NULL after the last one. */
+/* Returns the word at an index from 0 on and stores its optimizer. NULL after the last one. */
 const char *tx_optimizer_word(int32_t place, tx_optimizer_kind *kind);
 
-/* A model whose training is planned on a device: no weights are read, and nothing is allocated on the device. */
+/* A model whose training is planned on a device, without reading weights or allocating memory on the device. */
 typedef struct tx_forecaster tx_forecaster;
 
 typedef struct tx_forecaster_options {
     size_t size;                     /* sizeof(tx_forecaster_options) */
-    const char *model;               /* a model folder, a config.json, a GGUF file, or a published size as gpt2 */
+    const char *model;               /* a model folder, a config.json, a GGUF file, or a published size such as gpt2 */
     const char *device;              /* as txtrain's --device; the default, NULL, is cpu */
     int64_t lora_r;                  /* rank of an adapter; 0 trains all weights */
     const char *lora_target_modules; /* as txtrain's; the default, NULL, is peft's choice */
     bool load_in_4bit,
-        double_quant; /* with an adapter: the frozen matrices of the blocks in 4 bits, their scales in 8 */
+        double_quant; /* with an adapter: quantize the frozen matrices of the blocks to 4 bits, their scales to 8 */
     int32_t ranks;    /* data-parallel ranks of one host; 0 and 1 are one rank */
 } tx_forecaster_options;
 
@@ -163,28 +167,28 @@ typedef struct tx_forecaster_options {
 tx_status tx_forecaster_open(const tx_forecaster_options *options, tx_forecaster **forecaster);
 void tx_forecaster_free(tx_forecaster *forecaster); /* NULL is fine */
 int64_t tx_forecaster_params(const tx_forecaster *forecaster);
-/* Tokens that the model can see at once. */
+/* The largest number of tokens in a context. */
 int64_t tx_forecaster_positions(const tx_forecaster *forecaster);
 const tx_device_info *tx_forecaster_device(const tx_forecaster *forecaster);
-/* Bytes of memory of the device; of the cpu those that the host and the control groups of this process still have. 0 if
- * they are unknown. */
+/* Bytes of device memory. For the cpu it is the memory that is still free within the limits of the host and of this
+ * process's control groups. 0 if unknown. */
 int64_t tx_forecaster_memory(const tx_forecaster *forecaster);
 
 typedef struct tx_forecast_options {
     size_t size;              /* sizeof(tx_forecast_options) */
-    int64_t rows, block;      /* of a micro-batch; tokens of a row */
-    tx_dtype autocast;        /* the type that products are made in: F32, BF16 or F16 */
+    int64_t rows, block;      /* rows of a micro-batch, tokens of a row */
+    tx_dtype autocast;        /* the type of matrix products: F32, BF16 or F16 */
     tx_dtype stored;          /* the type of the weights: F32 or, with autocast BF16, BF16 */
     int32_t whole, cheap;     /* gradient checkpointing, as tx_checkpointing has it */
     tx_optimizer_kind kind;   /* with its usual options */
-    tx_offload_place offload; /* where its states are */
+    tx_offload_place offload; /* of the optimizer states */
     tx_offload_place offload_params;
     int32_t zero_stage; /* 0 to 3, with ranks */
 } tx_forecast_options;
 
 typedef struct tx_forecast {
     tx_memory memory;                  /* of each rank, without the scratch of the device's kernels */
-    double product_flops, other_bytes; /* of a micro-batch, as tx_plan_work tells them */
+    double product_flops, other_bytes; /* of a micro-batch, as tx_plan_work reports them */
     double update_bytes;               /* of the update of all parameters */
 } tx_forecast;
 
@@ -194,52 +198,52 @@ tx_status tx_forecaster_plan(const tx_forecaster *forecaster, const tx_forecast_
 
 /* ---- Output folders ------------------------------------------------------------------------------------- */
 
-/* Fails if the folder holds anything except the leavings of an earlier start (lock and cache). A missing one is fine.
- * Nothing is changed. */
+/* Fails if the folder holds anything except the lock and cache of an earlier start. A missing folder is fine. Nothing
+ * is changed. */
 tx_status tx_output_check(const char *folder);
-/* Makes output_dir if need be and holds it for this process, by a lock that ends with it; the message of a refusal
- * (TX_IO) names the process that has it. Also removes the temporary files of an interrupted save, and brings back a
- * checkpoint that had made room for one that never came. TX_UNSUPPORTED if that file system has no locks. The
- * caller releases the lock. */
+/* Creates output_dir if it is missing and locks it until the lock is released or the process ends. TX_IO if another
+ * process has the lock; the message names it. TX_UNSUPPORTED if the file system has no locks. Also removes temporary
+ * files of an interrupted save, and restores a checkpoint that an interrupted save was about to replace. The caller
+ * releases the lock. */
 typedef struct tx_output_lock tx_output_lock;
 tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock);
 void tx_output_lock_release(tx_output_lock *lock); /* NULL is fine */
 
-/* The log of a run: a line of JSON for each point of its history and each evaluation. */
+/* The log of a run in output_dir: a line of JSON for each entry of its history and each evaluation. */
 #define TX_RUN_LOG "log.jsonl"
-/* Part of the message of a failure for lack of room on the disk. */
+/* Part of the error message when the disk is full. */
 #define TX_DISK_FULL "make room or choose another folder"
 
 /* ---- Checkpoints ---------------------------------------------------------------------------------------- */
 
-/* Of a run, and for programs that train by themselves: folders checkpoint-STEP of any plain files, whole or not there.
- */
+/* A checkpoint being written, of a run or of a program that trains by itself: a folder checkpoint-STEP of plain files.
+ * It appears complete or not at all. */
 typedef struct tx_checkpoint tx_checkpoint;
 
 #define TX_CHECKPOINT_PREFIX "checkpoint-"
 
 /* Begins checkpoint-STEP: an empty folder under a temporary name. */
 tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoint **checkpoint);
-/* Where the caller writes its files; plain files only, no folders. */
+/* The folder into which the caller writes its files. Only plain files are allowed, no folders. */
 const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint);
-/* The digest of what was written into one of the files: the commit fails where reading it back gives another. */
+/* Sets the digest of the data that was written to a file. The commit fails if the file on disk has another digest. */
 tx_status tx_checkpoint_expect(tx_checkpoint *checkpoint, const char *name, const char *digest);
-/* Reads all files once for the manifest, what is expected of them being held against that, then makes it the
- * checkpoint, in place of one of the same step. Frees `checkpoint` whatever the outcome; after a failure nothing of it
- * is left and what was there before still is. */
+/* Reads all files once, compares them with the expected digests, writes the manifest and renames the folder to
+ * checkpoint-STEP. It replaces a checkpoint of the same step. Always frees `checkpoint`. After a failure the new files
+ * are removed and the earlier checkpoint is unchanged. */
 tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint);
 void tx_checkpoint_discard(tx_checkpoint *checkpoint);
 
-/* Holds every file against the manifest: sizes, digests, nothing missing, nothing besides. The message names the first
- * fault. Damage is TX_FORMAT. */
+/* Compares every file with the manifest: its size and digest. Missing and additional files are faults, too. TX_FORMAT
+ * if the checkpoint is damaged; the message names the first fault. */
 tx_status tx_checkpoint_verify(const char *folder, const tx_reporter *report);
-/* Step in the name of a checkpoint's folder, or -1. */
+/* Step number in the name of a checkpoint's folder, or -1. */
 int64_t tx_checkpoint_step(const char *folder);
 /* The largest step in the names of output_dir's checkpoints, verified or not; -1 if there is none. */
 tx_status tx_checkpoint_latest(const char *output_dir, int64_t *step);
-/* The newest checkpoint of output_dir that verifies; every newer one that does not is reported with the reason.
- * TX_NOT_FOUND where there is none at all, TX_FORMAT where all are damaged; one that cannot be read just now (TX_IO,
- * TX_MEMORY) is not passed over. The caller frees `*folder`. */
+/* Finds the newest intact checkpoint of output_dir and warns of every newer damaged one, with the reason. TX_NOT_FOUND
+ * if there is no checkpoint, TX_FORMAT if all are damaged. If one cannot be read at the moment (TX_IO, TX_MEMORY) the
+ * search fails instead of skipping it. The caller frees `*folder`. */
 tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder);
 
 TX_API_END
