@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What is asked of any architecture. */
+ * Operations common to all architectures: look-up by type, parameters, counts and logits. */
 #include "models/arch/arch.h"
 
 #include "models/arch/lora.h"
@@ -37,7 +37,7 @@ tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARC
 {
     const int32_t count = tx_arch_params(config);
     if (index < 0 || index >= count)
-        return tx_fail(TX_INVALID, "parameter %d of %d asked for", index, count);
+        return tx_fail(TX_INVALID, "parameter index %d is out of range: the model has %d parameters", index, count);
     TX_TRY(config->architecture->param(config, index, name, spec));
     if (config->lora)
         tx_lora_freeze(config->lora, name, spec);
@@ -103,11 +103,11 @@ double tx_arch_flops(const tx_config *config)
 
 tx_tensor *tx_arch_noise(tx_graph *graph, tx_tensor *x, const tx_arch_options *options)
 {
-    const int32_t site = INT32_MAX; /* apart from the model's own */
+    const int32_t site = INT32_MAX; /* no dropout of the model uses this site */
     if (!x || !options->train || options->noise <= 0.0f)
         return x;
     const tx_shape *tokens = tx_tensor_shape(tx_find_input(graph, "input_ids")), *shape = tx_tensor_shape(x);
-    int32_t chunk; /* a rank may have a part of the positions of a row */
+    int32_t chunk; /* context parallelism: a rank has a slice of the positions of a row */
     const int64_t row = tokens->dim[1] * tx_graph_cp_size(graph, &chunk) * shape->dim[2];
     return tx_noise(x, options->noise / sqrtf((float)row), site);
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * BERT (Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019) and RoBERTa (Liu et al., RoBERTa: A
- * Robustly Optimized BERT Pretraining Approach, 2019) as Hugging Face stores and computes them, with two heads each:
+ * Robustly Optimized BERT Pretraining Approach, 2019) as Hugging Face stores and computes them. Each has two heads:
  * ForMaskedLM and ForSequenceClassification.
  *
- * Post-norm blocks; learned positions and token types; attention in both directions, keys from a row's length on
- * masked; projections of the form y = x W^T + b with W [out, in]. Files hold query | key | value apart; here they are
- * one parameter, so that they are one product. The decoder of the masked head is the token embedding. The embedding of
- * padding learns nothing. RoBERTa differs in names, in its heads, and in positions, which leave padding out and begin
- * behind its id: of max_position_embeddings rows it uses none up to that one. */
+ * Post-norm blocks; learned positions and token types; bidirectional attention, keys from a row's length on masked;
+ * projections y = x W^T + b with W [out, in]. Files store query, key and value separately. Here they are one parameter,
+ * so that one matrix product computes them. The decoder of the masked head is the token embedding. The embedding of
+ * padding gets no gradient. RoBERTa differs in names, heads and positions: its positions skip padding and start after
+ * pad_token_id, so the first pad_token_id + 1 rows of its position table are unused. */
 #include "models/arch/bert.h"
 #include "models/arch/labels.h"
 #include "models/arch/stack.h"
@@ -26,26 +26,27 @@
 #define ROBERTA "roberta."
 #define ROBERTA_HEAD "lm_head."
 
-/* What the two differ in. */
+/* The differences between BERT and RoBERTa. */
 typedef struct kind {
-    bool counts_tokens; /* positions count what is no padding, from the padding's id + 1 on */
-    bool drops_first;   /* the classifier's head drops also what it reads */
-    bool exact_gelu;    /* is the activation of the masked head, whatever hidden_act says */
+    bool counts_tokens; /* positions count the tokens without padding, from pad_token_id + 1 on */
+    bool input_dropout; /* the classifier's head also applies dropout to its input */
+    bool exact_gelu;    /* the masked head uses exact GELU instead of hidden_act */
     const tx_stack_row *masked, *classification;
-    const char *prefix, *head;                   /* of names in files: of the model, of its masked head */
-    const char *const *known, *const *unlike[2]; /* beginnings of names in files that no head has; that the masked
-                                                    head, that the classifier has not. NULL behind the last */
+    const char *prefix, *head; /* of names in files: of the model, of its masked head */
+    /* Prefixes of tensors in files that no head uses; that the masked head, and that the classifier does not use. Each
+     * list ends with NULL. */
+    const char *const *unused, *const *unused_by_head[2];
 } kind;
 
 /* The keys of config.json under their own names. */
 typedef struct bert_config {
     tx_config base;
     const kind *kind;
-    int64_t max_position_embeddings; /* rows of the table of positions; base.positions are those of a text */
+    int64_t max_position_embeddings; /* rows of the position table; base.positions is the limit for a text */
     int64_t intermediate_size, type_vocab_size, pad_token_id;
     int32_t hidden_act;
     double layer_norm_eps, initializer_range, hidden_dropout_prob, attention_probs_dropout_prob;
-    double classifier_dropout; /* NO_DROPOUT_OF_ITS_OWN: hidden_dropout_prob (null in the file) */
+    double classifier_dropout; /* NO_DROPOUT_OF_ITS_OWN means hidden_dropout_prob (null in the file) */
 } bert_config;
 
 #define NO_DROPOUT_OF_ITS_OWN (-1.0)
@@ -91,7 +92,7 @@ static const tx_config_key keys[] = {
 static const tx_fixed_key fixed_keys[] = {
     {"is_decoder", false, "a decoder is not implemented"},
     {"add_cross_attention", false, "cross-attention is not implemented"},
-    {"tie_word_embeddings", true, "a decoder of its own is not implemented"},
+    {"tie_word_embeddings", true, "an untied decoder is not implemented"},
     {.name = NULL},
 };
 
@@ -118,13 +119,11 @@ static const bert_config roberta_defaults = {DEFAULTS(tx_roberta_masked_lm, robe
 static tx_status read_rest(const tx_json *json, tx_config *config)
 {
     bert_config *c = (bert_config *)config;
-    const char *places = "absolute";
-    TX_TRY(TX_JSON_OPTIONAL(string, json, "position_embedding_type", &places));
-    if (strcmp(places, "absolute") != 0)
-        return tx_fail(TX_UNSUPPORTED,
-                       "position_embedding_type: \"%.40s\": positions other than absolute ones are "
-                       "not implemented",
-                       places);
+    const char *type = "absolute";
+    TX_TRY(TX_JSON_OPTIONAL(string, json, "position_embedding_type", &type));
+    if (strcmp(type, "absolute") != 0)
+        return tx_fail(TX_UNSUPPORTED, "position_embedding_type: \"%.40s\" is not implemented, only \"absolute\"",
+                       type);
     TX_TRY(TX_JSON_OPTIONAL(number, json, "classifier_dropout", 0, 0.999, &c->classifier_dropout));
     c->base.positions = c->max_position_embeddings - (c->kind->counts_tokens ? c->pad_token_id + 1 : 0);
     return tx_labels_read(json, config);
@@ -147,17 +146,17 @@ static tx_status check(const tx_config *config)
         return tx_fail(TX_INVALID, "pad_token_id: %" PRId64 " is not in the vocabulary of %" PRId64, c->pad_token_id,
                        config->vocab_size);
     if (c->kind->counts_tokens && (c->pad_token_id < 0 || config->positions < 1))
-        return tx_fail(TX_INVALID, "pad_token_id: positions begin behind it: it must be below "
-                                   "max_position_embeddings - 1, and not null");
+        return tx_fail(TX_INVALID, "pad_token_id: must be below max_position_embeddings - 1 and not null, because "
+                                   "positions start after it");
     return TX_OK;
 }
 
 /* ---- Parameters -------------------------------------------------------------------------------------- */
 
-/* Sizes that a dimension can have. */
+/* Symbolic sizes of dimensions. */
 enum { VOCAB = TX_EXTENT_VOCAB, WIDTH = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_OWN, TYPES, QKV, INNER, LABELS };
 
-/* Slots of parameters; that of a bias follows its weight's. */
+/* Parameter slots; a bias follows its weight. */
 enum {
     WORD_TABLE,
     POSITION_TABLE,
@@ -175,7 +174,7 @@ enum {
     HEAD_BIAS = HEAD_OUT + 2
 };
 
-/* Names between bars are those of the sections in files. */
+/* Names separated by bars are the tensors of the sections in files. */
 #define ENCODER(prefix)                                                                                               \
     {WORD_TABLE, prefix WORDS, {VOCAB, WIDTH}, .split = 1},                                                           \
         {POSITION_TABLE, prefix "embeddings.position_embeddings.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL}, \
@@ -270,32 +269,32 @@ static tx_tensor *activation(int32_t act, tx_tensor *x)
     return act == ACT_SILU || act == ACT_SWISH ? tx_silu(x) : tx_gelu(x, act == ACT_GELU);
 }
 
-/* Without types all tokens are of the first. */
+/* Without token_type_ids all tokens have type 0. */
 static tx_tensor *token_types(const tx_stack *b)
 {
     tx_tensor *types = tx_find_input(b->graph, "token_type_ids");
     return types ? types : tx_range(b->graph, *tx_tensor_shape(b->tokens), 0, 0);
 }
 
-/* Counted positions are looked up as tokens are, so that padding among them learns nothing either. */
+/* Counted positions use the same padded lookup as tokens, so that the position of padding gets no gradient either. */
 static tx_tensor *embed(tx_stack *b, tx_tensor **words)
 {
     const bert_config *c = bert_of(b->config);
     b->padding = c->pad_token_id;
     *words = tx_stack_weight(b, WORD_TABLE);
-    tx_tensor *places = tx_stack_weight(b, POSITION_TABLE), *x;
+    tx_tensor *position_table = tx_stack_weight(b, POSITION_TABLE), *x;
     if (c->kind->counts_tokens) {
         tx_tensor *positions = b->positions ? b->positions : tx_token_positions(b->tokens, (int32_t)b->padding);
         x = tx_stack_embed(b, *words, NULL);
-        x = tx_add(x, tx_embedding_padded(positions, places, b->padding, NULL, NULL));
+        x = tx_add(x, tx_embedding_padded(positions, position_table, b->padding, NULL, NULL));
     } else {
-        x = tx_stack_embed(b, *words, places);
+        x = tx_stack_embed(b, *words, position_table);
     }
     x = tx_add(x, tx_embedding(token_types(b), tx_stack_weight(b, TYPE_TABLE), NULL, NULL));
     return tx_stack_dropout(b, layer_norm(b, x, EMBED_NORM), c->hidden_dropout_prob);
 }
 
-/* Of each row the first position, [CLS] or <s>: x [B, T, C] -> [B, C]. */
+/* Selects the first position of each row, [CLS] or <s>: x [B, T, C] -> [B, C]. */
 static tx_tensor *first_of(const tx_stack *b, tx_tensor *x)
 {
     if (!x)
@@ -305,17 +304,17 @@ static tx_tensor *first_of(const tx_stack *b, tx_tensor *x)
     return tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(shape), tx_shape_last(shape))), first);
 }
 
-/* x [B, T, C] -> [B, T, C]. A classifier reads the last block's first positions alone: behind its attention there are
- * no others, [B, C]. */
+/* x [B, T, C] -> [B, T, C]. A classifier reads only the first position of the last block. After its attention that
+ * block therefore computes only [B, C]. */
 static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const bert_config *c = bert_of(b->config);
-    const bool decides = b->config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION;
+    const bool is_classifier = b->config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION;
     const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, "num_attention_heads");
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
     tx_tensor *h = linear(b, x, QKV_PROJ); /* query | key | value */
     h = tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
-    if (decides && layer + 1 == b->config->layers) {
+    if (is_classifier && layer + 1 == b->config->layers) {
         h = first_of(b, h);
         x = first_of(b, x);
     }
@@ -348,7 +347,7 @@ static tx_tensor *classification_logits(tx_graph *graph, const tx_config *config
     if (tx_stack_open(graph, config, options, rows_of(config), &b))
         return NULL;
     tx_tensor *x = tx_stack_blocks(&b, embed(&b, &words), transformer_block);
-    if (c->kind->drops_first)
+    if (c->kind->input_dropout)
         x = tx_stack_dropout(&b, x, dropout);
     x = tx_tanh(linear(&b, x, HEAD_DENSE));
     return linear(&b, tx_stack_dropout(&b, x, dropout), HEAD_OUT);
@@ -363,16 +362,16 @@ static bool begins_with_one(const char *name, const char *const *prefixes)
     return *prefixes;
 }
 
-/* What files have and this head has not. */
+/* Returns true for tensors of published files that this head does not use. */
 static bool is_left_out(const tx_config *config, const char *name)
 {
     const kind *k = bert_of(config)->kind;
-    return tx_ends_with(name, "embeddings.position_ids") || begins_with_one(name, k->known) ||
-           begins_with_one(name, k->unlike[config->architecture->head != TX_HEAD_MASKED_LM]);
+    return tx_ends_with(name, "embeddings.position_ids") || begins_with_one(name, k->unused) ||
+           begins_with_one(name, k->unused_by_head[config->architecture->head != TX_HEAD_MASKED_LM]);
 }
 
-/* Names of files: those of the bare model are without the prefix, and those from TensorFlow call a norm's weight gamma
- * and its bias beta. */
+/* Maps names in files. Files of the bare model lack the prefix. Files from TensorFlow call a norm's weight gamma and
+ * its bias beta. */
 static void rename_tensor(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
     const bool bare =
@@ -405,7 +404,7 @@ static tx_status check_masked(const tx_config *config, const tx_weights *weights
     return TX_OK;
 }
 
-/* ---- The two --------------------------------------------------------------------------------------------- */
+/* ---- The architectures ------------------------------------------------------------------------------------ */
 
 #define NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 
@@ -413,17 +412,17 @@ static const kind bert = {.masked = bert_masked,
                           .classification = bert_classification,
                           .prefix = BERT,
                           .head = BERT_HEAD,
-                          .known = NAMES("cls.seq_relationship.", BERT_HEAD "decoder."),
-                          .unlike = {NAMES(BERT POOLER, POOLER, CLASSIFIER), NAMES("cls.")}};
+                          .unused = NAMES("cls.seq_relationship.", BERT_HEAD "decoder."),
+                          .unused_by_head = {NAMES(BERT POOLER, POOLER, CLASSIFIER), NAMES("cls.")}};
 static const kind roberta = {.counts_tokens = true,
-                             .drops_first = true,
+                             .input_dropout = true,
                              .exact_gelu = true,
                              .masked = roberta_masked,
                              .classification = roberta_classification,
                              .prefix = ROBERTA,
                              .head = ROBERTA_HEAD,
-                             .known = NAMES(ROBERTA POOLER, POOLER, ROBERTA_HEAD "decoder."),
-                             .unlike = {NAMES(CLASSIFIER), NAMES(ROBERTA_HEAD)}};
+                             .unused = NAMES(ROBERTA POOLER, POOLER, ROBERTA_HEAD "decoder."),
+                             .unused_by_head = {NAMES(CLASSIFIER), NAMES(ROBERTA_HEAD)}};
 
 #define ROW(name)                                                                                                      \
     .type = #name, .config_bytes = sizeof(bert_config), .defaults = &name##_defaults.base, .keys = keys,               \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * BERT and RoBERTa with their heads. Beside input_ids the graph may have token_type_ids, I32 [B, T]; without it all are
- * 0. */
+ * BERT and RoBERTa with their heads. Next to input_ids the graph may have token_type_ids, I32 [B, T]; the default is 0.
+ */
 #ifndef TX_MODELS_BERT_H
 #define TX_MODELS_BERT_H
 

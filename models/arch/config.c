@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * config.json of any architecture: presets, defaults, validation, writing with unknown keys kept. */
+ * config.json of any architecture: presets, defaults, validation, and writing that keeps unknown keys. */
 #include "models/arch/lora.h"
 
 #include <inttypes.h>
@@ -10,7 +10,7 @@
 
 #define CONFIG_LIMIT ((int64_t)4 << 20)
 
-/* Where a key lies in a configuration. */
+/* Address of a key's value in a configuration. */
 static void *field_of(tx_config *config, const tx_config_key *key)
 {
     return (char *)config + key->offset;
@@ -57,7 +57,7 @@ tx_status tx_config_preset(const char *name, tx_config **config)
                 return make_preset(*a, p, config);
             tx_list_add(list, sizeof list, ", ", "%s", p->name);
         }
-    return tx_fail(TX_INVALID, "no published model \"%.40s\" is known: there are %s", name, list);
+    return tx_fail(TX_INVALID, "no published model \"%.40s\": the known ones are %s", name, list);
 }
 
 /* ---- Checks ---------------------------------------------------------------------------------------- */
@@ -100,7 +100,7 @@ static tx_status read_choice(const tx_json *json, const tx_config_key *key, tx_c
     return tx_fail(TX_UNSUPPORTED, "%s: \"%.40s\" is not one of %s", key->name, name, list);
 }
 
-/* The first of a list: a model may have several ids that end a text (tx_generation_of_config reads all of them). */
+/* The first item of a list: a model may have several end-of-text ids (tx_generation_of_config reads all of them). */
 static const tx_json *first_of(const tx_json *json, const tx_config_key *key)
 {
     tx_json *list;
@@ -122,7 +122,7 @@ static tx_status read_int(const tx_json *json, const tx_config_key *key, tx_conf
     return TX_OK;
 }
 
-/* An absent key leaves what is there. */
+/* An absent key keeps its value. */
 static tx_status read_key(const tx_json *json, const tx_config_key *key, tx_config *config)
 {
     if (!tx_json_find(json, key->name))
@@ -139,7 +139,7 @@ static tx_status read_key(const tx_json *json, const tx_config_key *key, tx_conf
     }
 }
 
-/* A key under its second name; both may be there if they agree. */
+/* Reads a key's second name; the file may have both names if they agree. */
 static tx_status read_second_name(const tx_json *json, const tx_config_key *key, tx_config *config)
 {
     int64_t *first = field_of(config, key), second;
@@ -147,12 +147,12 @@ static tx_status read_second_name(const tx_json *json, const tx_config_key *key,
         return TX_OK;
     TX_TRY(tx_json_get_int(json, key->second, (int64_t)key->min, (int64_t)key->max, &second));
     if (tx_json_has(json, key->name) && *first != second)
-        return tx_fail(TX_INVALID, "%s: %" PRId64 " is not %s, %" PRId64, key->second, second, key->name, *first);
+        return tx_fail(TX_INVALID, "%s: %" PRId64 " differs from %s, %" PRId64, key->second, second, key->name, *first);
     *first = second;
     return TX_OK;
 }
 
-/* What is not implemented is refused, never left out in silence. */
+/* Fails if the file asks for something that is not implemented, so that no key is ignored silently. */
 static tx_status check_foreign(const tx_json *json, const tx_architecture *a)
 {
     const char *type = a->type;
@@ -160,7 +160,7 @@ static tx_status check_foreign(const tx_json *json, const tx_architecture *a)
     if (tx_json_find(json, "model_type"))
         TX_TRY(tx_json_get_string(json, "model_type", &type));
     if (strcmp(type, a->type) != 0)
-        return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\" in place of \"%s\"", type, a->type);
+        return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\" instead of \"%s\"", type, a->type);
     for (const tx_fixed_key *fixed = a->fixed; fixed->name; fixed++) {
         bool flag = fixed->value;
         if (tx_json_find(json, fixed->name))
@@ -188,7 +188,7 @@ static tx_status read_all(const tx_json *json, tx_config *config)
     return tx_config_check(config);
 }
 
-/* Of the rows of a type the one whose class the file names; else the first. */
+/* Selects the row of the type whose class the file names, else keeps the first. */
 static void choose_head(const tx_json *json, const tx_architecture **architecture)
 {
     const char *type = (*architecture)->type, *name;
@@ -200,7 +200,7 @@ static void choose_head(const tx_json *json, const tx_architecture **architectur
             *architecture = *a;
 }
 
-/* A file without a type is of the first architecture. */
+/* A file without model_type belongs to the first architecture. */
 static tx_status choose(const tx_json *json, const tx_architecture **architecture)
 {
     const char *type;
@@ -215,7 +215,7 @@ static tx_status choose(const tx_json *json, const tx_architecture **architectur
     return TX_OK;
 }
 
-/* The class that the file names, else the one that TX reads it as. */
+/* The class that the file names, else the class of the architecture. */
 static const char *class_of(const tx_config *config)
 {
     tx_json *list;
@@ -242,11 +242,11 @@ tx_status tx_config_set_head(tx_config *config, tx_head head)
         }
         tx_list_add(types, sizeof types, ", ", "%s", (*a)->type);
     }
-    return tx_fail(TX_UNSUPPORTED, "%.80s: TX has no %s of the type %s, only of %s", class_of(config), heads[head],
+    return tx_fail(TX_UNSUPPORTED, "%.80s: TX has no %s of model type %s, only of %s", class_of(config), heads[head],
                    has->type, types);
 }
 
-/* The default beginning and end of a text are ids of the published vocabulary. */
+/* The default bos and eos ids belong to the published vocabulary. Drop them if the vocabulary is smaller. */
 static void drop_foreign_ids(tx_config *config)
 {
     if (!tx_json_has(config->source, "bos_token_id") && config->bos_token_id >= config->vocab_size)
@@ -297,10 +297,10 @@ static tx_status add_override(const tx_architecture *a, tx_json *json, const cha
     while (known->name && strcmp(known->name, key) != 0)
         known++;
     if (!known->name)
-        return tx_fail(TX_INVALID, "\"%s\" is not a key of a %s's configuration", key, a->type);
+        return tx_fail(TX_INVALID, "\"%s\" is not a configuration key of %s", key, a->type);
     tx_json *parsed;
     bool is_json = tx_json_parse(value, after, key, &parsed) == TX_OK;
-    /* Python's spelling, as transformers takes it. */
+    /* transformers also accepts Python's spelling. */
     if (!is_json && (strcmp(value, "True") == 0 || strcmp(value, "False") == 0))
         return tx_json_set_bool(json, key, value[0] == 'T');
     return is_json ? tx_json_set(json, key, parsed) : tx_json_set_string(json, key, value);
@@ -349,11 +349,11 @@ static tx_status write_key(const tx_config *config, const tx_config_key *key, tx
     const tx_json *first = first_of(json, key);
     int64_t listed;
     if (first && tx_json_as_int(first, key->name, INT64_MIN, INT64_MAX, &listed) == TX_OK && listed == *at.whole)
-        return TX_OK; /* the list stays */
+        return TX_OK; /* keep the list in the file */
     return tx_json_set_int(json, key->name, *at.whole);
 }
 
-/* Second names that the file has follow the keys; transformers would otherwise believe the former value. */
+/* A second name in the file must follow its key; transformers would otherwise use the old value. */
 static tx_status write_second_name(const tx_config_key *key, tx_json *json)
 {
     int64_t value = 0;
@@ -363,8 +363,7 @@ static tx_status write_second_name(const tx_config_key *key, tx_json *json)
     return tx_json_set_int(json, key->second, value);
 }
 
-/* The type of the weights that are written with it; version 5 of transformers calls the key dtype, and an old file may
- * have both. */
+/* Writes the type of the weights. Version 5 of transformers renamed torch_dtype to dtype; an old file may have both. */
 static tx_status write_dtype(tx_json *json, tx_dtype dtype)
 {
     static const char *const names[TX_DTYPE_COUNT] = {
@@ -388,7 +387,7 @@ static tx_status write_all(const tx_config *config, tx_json *json)
     TX_TRY(write_dtype(json, TX_F32));
     if (!config->new_head && tx_json_has(json, "architectures"))
         return TX_OK;
-    tx_json *list = tx_json_array(); /* the configuration's before it is filled: nothing is left to free */
+    tx_json *list = tx_json_array(); /* `json` owns it before it is filled, so a failure leaks nothing */
     TX_TRY(tx_json_set(json, "architectures", list));
     return tx_json_append_string(list, a->class_name);
 }

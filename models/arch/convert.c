@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Model folders to GGUF files, and back. */
+ * tx_convert: converts model folders to GGUF files, and back. */
 #include "models/tx_convert.h"
 
 #include "api/base/needs.h"
@@ -11,7 +11,7 @@
 
 static const struct {
     tx_gguf_dtype gguf;
-    tx_dtype folder; /* TX_NF4: none */
+    tx_dtype folder; /* TX_NF4 if safetensors files have no such type */
 } types[] = {[TX_CONVERT_F32] = {TX_GGUF_F32, TX_F32},
              [TX_CONVERT_F16] = {TX_GGUF_F16, TX_F16},
              [TX_CONVERT_Q8_0] = {TX_GGUF_Q8_0, TX_NF4},
@@ -21,7 +21,7 @@ static tx_status export(const char *from, const char *to, tx_convert_type type, 
 {
     char *folder;
     if (tx_lora_is_folder(from))
-        return tx_fail(TX_UNSUPPORTED, "%s: an adapter; make a model of it first: txgen --adapter %s --save_merged DIR",
+        return tx_fail(TX_UNSUPPORTED, "%s: is an adapter: merge it first with txgen --adapter %s --save_merged DIR",
                        from, from);
     TX_TRY(tx_hub_model(from, &folder));
     const tx_status status = tx_gguf_export(folder, to, types[type].gguf, report);
@@ -37,6 +37,6 @@ tx_status tx_convert(const char *from, const char *to, tx_convert_type type, con
     if (tx_gguf_is_name(to))
         return export(from, to, type, report);
     if (types[type].folder == TX_NF4)
-        return tx_fail(TX_INVALID, "--outtype q8_0: safetensors have no such type: f32, f16 or bf16");
+        return tx_fail(TX_INVALID, "--outtype q8_0: safetensors have no such type: use f32, f16 or bf16");
     return tx_gguf_import(from, to, types[type].folder, report);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Layers of experts. */
+ * Mixture-of-experts layers and the losses of their routers. */
 #include "models/arch/experts.h"
 
 static tx_tensor *add_up(tx_tensor *sum, tx_tensor *x)
@@ -7,7 +7,7 @@ static tx_tensor *add_up(tx_tensor *sum, tx_tensor *x)
     return sum ? tx_add(sum, x) : x;
 }
 
-/* x [N, ..] with rows of 0 for padding, whose ids [N] are below 0. */
+/* Zeroes the rows of x [N, ..] that belong to padding, whose ids [N] are negative. */
 static tx_tensor *without_padding(tx_stack *stack, tx_tensor *x, tx_tensor *ids)
 {
     tx_tensor *ones = tx_fill(stack->graph, TX_SHAPE(stack->config->vocab_size, 1), 1.0f);
@@ -18,12 +18,12 @@ static tx_tensor *without_padding(tx_stack *stack, tx_tensor *x, tx_tensor *ids)
     return tx_mul(x, tx_tensor_shape(x)->rank == 1 ? kept : tx_broadcast(kept, *tx_tensor_shape(x), TX_AXIS_LAST));
 }
 
-/* Adds the layer to the sums of routers, as far as they are asked for. */
+/* Adds a layer to the sums that the router losses need, as far as they are requested. */
 static void note_router(tx_stack *stack, const tx_experts *e, tx_tensor *logits, tx_tensor *probabilities,
                         tx_tensor *ids, const tx_routes *routes)
 {
     stack->routers.rows += tx_tensor_shape(logits)->dim[0];
-    if (stack->options->capacity > 0.0f) { /* a row of nothing for each place that has no token */
+    if (stack->options->capacity > 0.0f) { /* dropped tokens gather rows of 0 */
         tx_tensor *ones = tx_fill(stack->graph, TX_SHAPE(tx_tensor_shape(logits)->dim[0], 1), 1.0f);
         stack->routers.kept =
             add_up(stack->routers.kept, tx_reduce(tx_gather(ones, routes->tokens), TX_REDUCE_SUM, TX_AXIS_ALL));
@@ -46,7 +46,8 @@ static void note_router(tx_stack *stack, const tx_experts *e, tx_tensor *logits,
 tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *experts)
 {
     if (x && tx_graph_sequence(stack->graph))
-        tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "sequence parallelism is for models without experts"));
+        tx_graph_fail(stack->graph,
+                      tx_fail(TX_UNSUPPORTED, "sequence parallelism is not implemented for models with experts"));
     if (!x)
         return NULL;
     const tx_shape shape = *tx_tensor_shape(x);
@@ -54,7 +55,7 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     tx_tensor *rows = tx_reshape(x, TX_SHAPE(tokens, tx_shape_last(&shape))), *choices = NULL;
     tx_tensor *logits = tx_linear_full(rows, tx_stack_weight(stack, experts->router), NULL, true),
               *probabilities = tx_softmax(logits);
-    /* The softmax of the chosen logits is that of all, made to sum up to 1. */
+    /* The softmax of the chosen logits equals that of all logits, normalised to sum 1. */
     tx_tensor *scores = experts->normalise ? logits : probabilities;
     tx_tensor *weights = scores ? tx_top_k(scores, experts->chosen, &choices) : NULL;
     tx_routes routes;
@@ -63,8 +64,8 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     if (!weights || !ids || !tx_route(choices, ids, experts->count, capacity, &routes))
         return NULL;
     note_router(stack, experts, logits, probabilities, ids, &routes);
-    /* The ranks of a tensor group all do all of this but for the experts, of each of which they have a part. Those of
-     * an expert group have whole ones, to which their tokens go. */
+    /* Tensor-parallel ranks all compute the routing, and each a slice of every expert. Expert-parallel ranks own whole
+     * experts and exchange tokens. */
     tx_tensor *h = tx_gather(tx_tp_input(rows), routes.tokens);
     tx_arrivals here;
     h = tx_ep_dispatch(h, &routes, experts->chosen, capacity, &here);

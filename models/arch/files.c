@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Weights from and to a Hugging Face model folder. */
+ * Loading, checking and saving the weights of a Hugging Face model folder. */
 #include "models/arch/gguf.h"
 #include "models/arch/lora.h"
 
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements that are compared at a time. */
+/* Elements per comparison. */
 #define CHUNK 4096
 
 tx_status tx_arch_check_tied(const tx_weights *weights, const char *head, const char *embedding)
@@ -28,7 +28,7 @@ tx_status tx_arch_check_tied(const tx_weights *weights, const char *head, const 
         same = memcmp(one, other, (size_t)now * sizeof one[0]) == 0;
     }
     if (!same)
-        return tx_fail(TX_UNSUPPORTED, "%s: %s differs from %s: the configuration says that they are one",
+        return tx_fail(TX_UNSUPPORTED, "%s: %s differs from %s, but the configuration ties them",
                        tx_weights_path(weights), head, embedding);
     return TX_OK;
 }
@@ -56,12 +56,13 @@ static void rename_tensor(const void *context, const char *tensor, char param[TX
 static bool may_lack(const void *context, const char *piece)
 {
     const tx_config *config = context;
-    /* What is frozen and new would be in no file. */
+    /* A frozen new parameter would be saved in no file. */
     return config->new_head && config->architecture->is_of_head(piece) &&
            (!config->lora || tx_lora_saves(config->lora, piece));
 }
 
-/* What an adapter adds to the model; and the teacher's where the model's own are read, and the other way round. */
+/* True for parameters that other files hold: those that an adapter adds, and the teacher's if the model's are read, or
+ * the other way round. */
 static bool is_elsewhere(const void *context, const char *param)
 {
     const tx_config *config = context;
@@ -73,7 +74,7 @@ tx_weights_names tx_arch_names(const tx_config *config)
     return (tx_weights_names){rename_tensor, config, may_lack, is_elsewhere, config->other_head_shape};
 }
 
-/* The graph that was built must be the one that the configuration describes. */
+/* The model's graph must match the configuration. */
 static tx_status check_model(const tx_model *model, const tx_config *config)
 {
     char name[TX_ARCH_NAME];
@@ -84,7 +85,7 @@ static tx_status check_model(const tx_model *model, const tx_config *config)
         status = tx_arch_param(config, i, name, &spec);
         TX_THEN(status, tx_model_find(model, name, &index));
     }
-    return tx_fail_in(status, "the model has not been built from this configuration");
+    return tx_fail_in(status, "the model was not built from this configuration");
 }
 
 tx_status tx_arch_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Finding a configuration. */
+ * Finds configurations by path or name. */
 #include "models/arch/find.h"
 
 #include "api/base/file.h"
@@ -20,7 +20,7 @@ tx_status tx_config_of_folder(const char *folder, tx_config **config)
     int64_t step;
     tx_path_in(path, folder, "config.json");
     if (!tx_file_exists(path) && tx_is_folder(folder) && !tx_checkpoint_latest(folder, &step) && step >= 0)
-        return tx_fail(TX_NOT_FOUND, "%s: holds no model, only checkpoints: name the newest, %s/checkpoint-%" PRId64,
+        return tx_fail(TX_NOT_FOUND, "%s: holds no model, only checkpoints: use the newest, %s/checkpoint-%" PRId64,
                        folder, folder, step);
     return tx_config_read(path, config);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What exports to GGUF files and imports from them share: the tables, names, and the order of rows. */
+ * Shared by the export to and the import from GGUF files: tables, names, and the order of rows. */
 #include "models/arch/gguf.h"
 
 #include <inttypes.h>
@@ -57,7 +57,7 @@ char *tx_gguf_key_of(char key[TX_GGUF_KEY_ROOM], const char *architecture, const
 
 /* ---- Names and forms --------------------------------------------------------------------------------- */
 
-/* Whether `name` is `pattern`, whose "%d" stands for the number of a block, which `*block` then has. */
+/* Compares `name` with `pattern`, in which "%d" stands for the index of a block. `*block` receives the index, or -1. */
 static bool matches(const char *pattern, const char *name, int32_t *block)
 {
     const char *number = strstr(pattern, "%d");
@@ -73,7 +73,7 @@ static bool matches(const char *pattern, const char *name, int32_t *block)
     return rest != name + before && strcmp(rest, number + 2) == 0;
 }
 
-/* "blk.%d.attn_norm.weight" with the number of a block; -1: there is none. */
+/* Replaces "%d" in "blk.%d.attn_norm.weight" by the index of a block. -1 means that there is none. */
 static void fill_name(const char *pattern, int32_t block, char name[TX_GGUF_NAME_ROOM])
 {
     const char *number = strstr(pattern, "%d");
@@ -92,21 +92,21 @@ tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const t
            !(tensors[i].family == type->family && matches(tensors[i].param, param, &block)))
         i++;
     if (i == sizeof tensors / sizeof tensors[0])
-        return tx_fail(TX_UNSUPPORTED, "%s has no name in GGUF files", param);
+        return tx_fail(TX_UNSUPPORTED, "%s has no equivalent in GGUF files", param);
     const tx_gguf_form form = tensors[i].form;
-    const bool turned = form == TX_GGUF_TURNED && to_gguf;
+    const bool transposed = form == TX_GGUF_TURNED && to_gguf;
     layout->form = form == TX_GGUF_TURNED || type->pairs ? form : TX_GGUF_PLAIN;
     layout->heads = form == TX_GGUF_QUERIES ? heads : of_kv;
-    layout->rows = shape->dim[turned ? 1 : 0];
-    layout->width = shape->rank == 1 ? 1 : shape->dim[turned ? 0 : 1];
+    layout->rows = shape->dim[transposed ? 1 : 0];
+    layout->width = shape->rank == 1 ? 1 : shape->dim[transposed ? 0 : 1];
     fill_name(tensors[i].gguf, block, layout->name);
     return TX_OK;
 }
 
 /* ---- The order of rows ------------------------------------------------------------------------------- */
 
-/* Hugging Face's rotary positions turn rows i and i + size / 2 of a head together, llama.cpp's of Llama rows 2 i and
- * 2 i + 1. */
+/* Rotary embeddings of Hugging Face rotate rows i and i + size / 2 of a head together. llama.cpp's Llama rotates rows 2
+ * i and 2 i + 1. */
 static int64_t source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row)
 {
     const int64_t size = layout->rows / layout->heads, half = size / 2, head = row / size, at = row % size;
@@ -125,16 +125,16 @@ static tx_status read_rows(const tx_gguf_reader *r, const tx_gguf_layout *layout
     return TX_OK;
 }
 
-/* Columns become rows: all of the matrix is in memory. */
-static tx_status read_turned(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t first,
-                             int64_t count, float *data)
+/* Reads a transposed matrix. The whole matrix is held in memory. */
+static tx_status read_transposed(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t first,
+                                 int64_t count, float *data)
 {
     const int64_t rows = layout->rows, width = layout->width;
     if (r->held != index) {
         tx_gguf_reader_free(r);
         r->whole = malloc((size_t)(rows * width) * sizeof *r->whole);
         if (!r->whole)
-            return tx_fail(TX_MEMORY, "no memory to turn %s", layout->name);
+            return tx_fail(TX_MEMORY, "no memory to transpose %s", layout->name);
         TX_TRY(r->read(r->from, index, 0, rows * width, r->whole));
         r->held = index;
     }
@@ -149,7 +149,7 @@ static tx_status read_turned(tx_gguf_reader *r, const tx_gguf_layout *layout, in
 tx_status tx_gguf_read_as(tx_gguf_reader *reader, const tx_gguf_layout *layout, int32_t index, int64_t first,
                           int64_t count, float *data)
 {
-    return layout->form == TX_GGUF_TURNED  ? read_turned(reader, layout, index, first, count, data)
+    return layout->form == TX_GGUF_TURNED  ? read_transposed(reader, layout, index, first, count, data)
            : layout->form == TX_GGUF_PLAIN ? reader->read(reader->from, index, first, count, data)
                                            : read_rows(reader, layout, index, first, count, data);
 }

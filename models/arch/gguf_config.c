@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The configuration in a GGUF file. */
+ * Reads the configuration in a GGUF file. */
 #include "models/arch/gguf.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@ typedef struct reading {
     tx_gguf_model model;
 } reading;
 
-/* Of the rows of an architecture the one with a sliding window where there is one. */
+/* Finds the row of the architecture. With a sliding window it is the next row, Mistral's. */
 static tx_status find_type(reading *m)
 {
     char *name = NULL, key[TX_GGUF_KEY_ROOM];
@@ -47,7 +47,7 @@ static tx_status read_key(const reading *m, const tx_gguf_key *row, tx_json *jso
         return tx_json_set_number(json, row->name, number);
     }
     TX_TRY(tx_gguf_get_int(m->file, key, 0, UINT32_MAX, &whole));
-    if (tx_json_has(json, row->name)) { /* two keys of one name */
+    if (tx_json_has(json, row->name)) { /* two GGUF keys map to one name */
         int64_t other;
         TX_TRY(tx_json_get_int(json, row->name, 0, UINT32_MAX, &other));
         if (other != whole)
@@ -63,7 +63,7 @@ static tx_status read_special(const reading *m, const char *key, const char *nam
     return id < 0 ? tx_json_set_null(json, name) : tx_json_set_int(json, name, id);
 }
 
-/* What the tensors say: the vocabulary, a head of its own, biases. */
+/* Settings that follow from the tensors: vocabulary size, untied output head, biases. */
 static tx_status read_tensors(const reading *m, tx_json *json)
 {
     const int32_t embedding = tx_gguf_find(m->file, TX_GGUF_EMBEDDING);
@@ -87,7 +87,7 @@ static tx_status read_tensors(const reading *m, tx_json *json)
     return tx_json_set_bool(json, "mlp_bias", tx_gguf_find(m->file, "blk.0.ffn_gate.bias") >= 0);
 }
 
-/* The factors of rotary positions, or NULL. */
+/* Reads the frequency divisors, or NULL if there are none. */
 static tx_status read_factors(const reading *m, int64_t *pairs, float **factors)
 {
     const int32_t index = tx_gguf_find(m->file, TX_GGUF_ROPE_FACTORS);
@@ -95,14 +95,14 @@ static tx_status read_factors(const reading *m, int64_t *pairs, float **factors)
     if (index < 0)
         return TX_OK;
     if (tx_gguf_elements(tx_gguf_tensor_at(m->file, index)) != *pairs)
-        return tx_fail(TX_FORMAT, TX_GGUF_ROPE_FACTORS " has not %" PRId64 " elements", *pairs);
+        return tx_fail(TX_FORMAT, TX_GGUF_ROPE_FACTORS " does not have %" PRId64 " elements", *pairs);
     float *made = malloc((size_t)*pairs * sizeof *made);
     const tx_status status = made ? tx_gguf_read_f32(m->file, index, 0, *pairs, made)
                                   : tx_fail(TX_MEMORY, "no memory for " TX_GGUF_ROPE_FACTORS);
     return TX_RETURN(status, made, factors, free);
 }
 
-/* Rotary positions depend on the size of heads, which other keys say. */
+/* Reads rope settings, which need the head size that other keys define. */
 static tx_status read_rope(reading *m, tx_json *json)
 {
     int64_t width, heads, size;

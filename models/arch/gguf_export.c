@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From a model folder to a GGUF file. */
+ * Exports a model folder to a GGUF file. */
 #include "models/arch/gguf.h"
 
 #include "models/arch/find.h"
@@ -19,16 +19,16 @@ typedef struct exporting {
     const tx_reporter *report;
     const tx_gguf_type *type;
     tx_config *config;
-    tx_json *json; /* of the configuration, complete */
+    tx_json *json; /* the complete configuration */
     tx_weights *weights;
     tx_tokenizer *tokenizer;
     int32_t pieces;
     tx_weights_piece *piece;
-    int32_t *source; /* of each piece, the tensor in the weights */
+    int32_t *source; /* for each piece, the index of its tensor in the weights */
     tx_gguf_layout *layout;
-    tx_gguf_tensor *tensor; /* of each piece, behind one of rotary factors if there are any */
+    tx_gguf_tensor *tensor; /* one for each piece, after the one of rope factors if there is one */
     int32_t tensors;
-    float *factors; /* NULL: none */
+    float *factors; /* rope factors, or NULL */
     int64_t head_size, kv_heads;
     tx_rope_config rope;
     float *buffer;
@@ -37,7 +37,7 @@ typedef struct exporting {
     tx_gguf_writer *writer;
 } exporting;
 
-/* ---- What can be written ----------------------------------------------------------------------------- */
+/* ---- Checks ------------------------------------------------------------------------------------------ */
 
 static tx_status find_type(exporting *e)
 {
@@ -46,7 +46,7 @@ static tx_status find_type(exporting *e)
     while (row->type && strcmp(row->type, type) != 0)
         row++;
     if (!row->type || e->config->architecture->head != TX_HEAD_CAUSAL_LM)
-        return tx_fail(TX_UNSUPPORTED, "%s: GGUF files are written of gpt2, llama, mistral, qwen2 and qwen3",
+        return tx_fail(TX_UNSUPPORTED, "%s: only gpt2, llama, mistral, qwen2 and qwen3 can be exported to GGUF files",
                        e->config->architecture->class_name);
     e->type = row;
     return TX_OK;
@@ -80,14 +80,14 @@ static tx_status read_rope(exporting *e)
     TX_TRY(tx_rope_read(e->json, positions, &e->rope));
     const double usual = 0.1 * log(e->rope.factor) + 1;
     if (e->rope.type == TX_ROPE_LONGROPE || e->rope.type == TX_ROPE_PROPORTIONAL)
-        return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional are not written to GGUF files");
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional cannot be written to GGUF files");
     if (e->rope.type == TX_ROPE_YARN && (!e->rope.truncate || !(fabs(e->rope.attention - usual) < 1e-9)))
-        return tx_fail(TX_UNSUPPORTED, "rope_parameters: GGUF files say yarn's truncate and attention_factor in no way "
-                                       "that is known to agree");
+        return tx_fail(TX_UNSUPPORTED,
+                       "rope_parameters: GGUF files cannot store this truncate or attention_factor of yarn");
     return TX_OK;
 }
 
-/* Sizes of heads, and rotary positions. */
+/* Reads head sizes and rope settings. */
 static tx_status read_heads(exporting *e)
 {
     e->kv_heads = e->config->heads;
@@ -108,7 +108,7 @@ static tx_status read_heads(exporting *e)
 
 /* ---- Tensors ------------------------------------------------------------------------------------------- */
 
-/* What the convert script decides: vectors and positions are numbers of fp32. */
+/* As llama.cpp's convert script chooses: vectors and position tables are fp32. */
 static tx_gguf_dtype dtype_of(const exporting *e, const tx_gguf_layout *layout, int32_t rank)
 {
     if (rank < 2 || strcmp(layout->name, POSITIONS) == 0)

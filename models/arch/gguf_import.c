@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From a GGUF file to a model folder. */
+ * Imports a GGUF file as a model folder. */
 #include "models/arch/gguf.h"
 
 #include "api/base/file.h"
@@ -14,12 +14,12 @@ typedef struct importing {
     const tx_reporter *report;
     tx_config *config;
     tx_weights *weights;
-    tx_st_tensor *tensor; /* as they are written */
+    tx_st_tensor *tensor; /* of the file that is written */
     float *buffer;
     tx_st_writer *writer;
 } importing;
 
-/* Numbers as safetensors hold them, in place: GGUF files have the same types. */
+/* Appends numbers, converted in place to the type of the safetensors file. GGUF files use the same types. */
 static tx_status append(importing *m, int64_t count)
 {
     static const tx_gguf_dtype types[TX_DTYPE_COUNT] = {
@@ -27,7 +27,7 @@ static tx_status append(importing *m, int64_t count)
     const tx_gguf_tensor of = {.dtype = types[m->dtype], .rank = 1, .dim = {count}};
     for (int64_t i = 0; i < count; i++)
         if (!isfinite(m->buffer[i]))
-            return tx_fail(TX_FORMAT, "holds %f: such weights are refused", (double)m->buffer[i]);
+            return tx_fail(TX_FORMAT, "contains %f: weights must be finite", (double)m->buffer[i]);
     if (m->dtype != TX_F32)
         tx_gguf_encode(types[m->dtype], m->buffer, count, m->buffer);
     return tx_st_append(m->writer, m->buffer, (size_t)tx_gguf_bytes(&of));
@@ -79,7 +79,7 @@ static tx_status import(importing *m, const char *path, const char *folder)
 {
     const char *const config = TX_PATH(folder, "config.json"), *const weights = TX_PATH(folder, TX_WEIGHTS_SINGLE);
     if (tx_file_exists(config) || tx_file_exists(weights))
-        return tx_fail(TX_INVALID, "%s: holds a model already: name another folder", folder);
+        return tx_fail(TX_INVALID, "%s: already holds a model: choose another folder", folder);
     TX_TRY(tx_config_of_gguf(path, &m->config));
     TX_TRY(tx_gguf_weights(path, &m->weights));
     TX_TRY(tx_folder_create(folder));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rotary positions in GGUF files. */
+ * Rope settings in GGUF files. */
 #include "models/arch/gguf.h"
 
 #include <math.h>
@@ -7,21 +7,21 @@
 #include <string.h>
 
 #define PI 3.14159265358979323846
-/* What "llama3" has been published with, which files hold as factors alone. */
+/* The published "llama3" settings. Files store only the resulting factors. */
 #define LLAMA3_LOW 1
 #define LLAMA3_HIGH 4
 #define LLAMA3_ORIGINAL 8192
-/* What "yarn" is everywhere unless a file says otherwise. */
+/* Defaults of "yarn". */
 #define YARN_FAST 32
 #define YARN_SLOW 1
 
-/* How much slower each pair turns (transformers, _compute_llama3_parameters): those that turn often within the original
- * length as ever, those that hardly do by the whole factor. */
+/* Computes the frequency divisor of each pair (transformers, _compute_llama3_parameters). Pairs that rotate often
+ * within the original length get 1, pairs that hardly rotate get rope->factor, and those between a smooth mix. */
 void tx_gguf_rope_factors(const tx_rope_config *rope, int64_t pairs, float *factors)
 {
     for (int64_t i = 0; i < pairs; i++) {
-        const double length = 2 * PI * pow(rope->theta, (double)i / (double)pairs), turns = rope->original / length;
-        const double smooth = (turns - rope->low) / (rope->high - rope->low);
+        const double length = 2 * PI * pow(rope->theta, (double)i / (double)pairs), rotations = rope->original / length;
+        const double smooth = (rotations - rope->low) / (rope->high - rope->low);
         factors[i] = (float)(smooth >= 1 ? 1 : smooth <= 0 ? rope->factor : 1 / ((1 - smooth) / rope->factor + smooth));
     }
 }
@@ -32,7 +32,7 @@ void tx_gguf_put_rope(tx_gguf_writer *writer, const char *architecture, const tx
 #define KEY(rest) tx_gguf_key_of(key, architecture, "rope." rest)
     tx_gguf_put_int(writer, KEY("dimension_count"), size);
     tx_gguf_put_number(writer, KEY("freq_base"), rope->theta);
-    if (rope->type == TX_ROPE_LLAMA3) /* the factors say the rest to who computes */
+    if (rope->type == TX_ROPE_LLAMA3) /* the factors contain the other settings */
         tx_gguf_put_int(writer, KEY("scaling.original_context_length"), (int64_t)rope->original);
     if (rope->type != TX_ROPE_LINEAR && rope->type != TX_ROPE_YARN)
         return;
@@ -59,7 +59,7 @@ static tx_status copy_number(const tx_gguf_file *file, const char *key, tx_json 
     return tx_json_set_number(to, name, value);
 }
 
-/* "llama3", whose factors must be those that its published numbers give. */
+/* Reads "llama3" factors. They must equal the ones that the published settings produce. */
 static tx_status read_factors(double theta, double original, const float *factors, int64_t pairs, tx_json *scaling)
 {
     tx_rope_config rope = {.theta = theta, .original = original, .low = LLAMA3_LOW, .high = LLAMA3_HIGH, .factor = 1};
@@ -91,7 +91,7 @@ static tx_status read_scaling(const tx_gguf_file *file, const char *architecture
     if (strcmp(type, "linear") == 0)
         return TX_OK;
     if (tx_gguf_has(file, KEY("scaling.attn_factor")) || tx_gguf_has(file, KEY("scaling.yarn_attn_factor")))
-        return tx_fail(TX_UNSUPPORTED, "rope.scaling: a factor of attention is not read");
+        return tx_fail(TX_UNSUPPORTED, "rope.scaling: attention factors are not supported");
     TX_TRY(copy_number(file, KEY("scaling.yarn_beta_fast"), scaling, "beta_fast"));
     return copy_number(file, KEY("scaling.yarn_beta_slow"), scaling, "beta_slow");
 }
@@ -106,7 +106,7 @@ static tx_status set_scaling(const tx_gguf_file *file, const char *architecture,
         free(type);
         return TX_OK;
     }
-    tx_json *scaling = tx_json_object(); /* the configuration's before it is filled: nothing is left to free */
+    tx_json *scaling = tx_json_object(); /* `config` owns it before it is filled, so a failure leaks nothing */
     tx_status status = tx_json_set(config, "rope_scaling", scaling);
     if (tx_gguf_has(file, KEY("scaling.original_context_length")) || factors) {
         TX_THEN(status, TX_GGUF_OPTIONAL(int, file, key, 1, 1 << 30, &original));
@@ -122,11 +122,11 @@ tx_status tx_gguf_get_rope(const tx_gguf_file *file, const char *architecture, c
                            tx_json *config)
 {
     char key[TX_GGUF_KEY_ROOM];
-    int64_t turned = 2 * pairs;
+    int64_t rotated = 2 * pairs;
     double theta = 10000;
-    TX_TRY(TX_GGUF_OPTIONAL(int, file, KEY("dimension_count"), 1, INT32_MAX, &turned));
-    if (turned != 2 * pairs)
-        return tx_fail(TX_UNSUPPORTED, "%s: heads that rotate in part are not implemented", key);
+    TX_TRY(TX_GGUF_OPTIONAL(int, file, KEY("dimension_count"), 1, INT32_MAX, &rotated));
+    if (rotated != 2 * pairs)
+        return tx_fail(TX_UNSUPPORTED, "%s: partial rotary embeddings are not implemented", key);
     TX_TRY(TX_GGUF_OPTIONAL(number, file, KEY("freq_base"), &theta));
     TX_TRY(tx_json_set_number(config, "rope_theta", theta));
     return set_scaling(file, architecture, factors, pairs, theta, config);

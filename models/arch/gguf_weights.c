@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The weights in a GGUF file, under the names and in the order of Hugging Face's. */
+ * Reads the weights in a GGUF file, under the names and in the layout of Hugging Face's. */
 #include "models/arch/gguf.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements that are compared at a time: whole blocks. */
+/* Elements per comparison, a multiple of all block sizes. */
 #define CHUNK 4096
 
 typedef struct reading {
@@ -14,7 +14,7 @@ typedef struct reading {
     tx_gguf_model model;
     int32_t pieces;
     tx_weights_piece *piece;
-    int32_t *source; /* of each piece, the tensor in the file */
+    int32_t *source; /* for each piece, the index of its tensor in the file */
     tx_gguf_layout *layout;
     tx_st_tensor *tensor;
     tx_gguf_reader reader;
@@ -32,14 +32,15 @@ static tx_status list_tensor(reading *m, int32_t i)
     if (m->source[i] < 0)
         return tx_fail(TX_FORMAT, "has no tensor %s", layout->name);
     const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, m->source[i]);
-    const bool turned = layout->form == TX_GGUF_TURNED;
+    const bool transposed = layout->form == TX_GGUF_TURNED;
     bool fits = has->rank == shape->rank;
     for (int32_t d = 0; d < shape->rank && fits; d++)
-        fits = has->dim[d] == shape->dim[turned ? shape->rank - 1 - d : d];
-    return fits ? TX_OK : tx_fail(TX_FORMAT, "tensor %s has not the shape that its configuration asks for", has->name);
+        fits = has->dim[d] == shape->dim[transposed ? shape->rank - 1 - d : d];
+    return fits ? TX_OK
+                : tx_fail(TX_FORMAT, "tensor %s does not have the shape that the configuration requires", has->name);
 }
 
-/* A file's output head beside an embedding that is one already must be the same. */
+/* If the embedding is the output head and the file also has an output head, the two must be equal. */
 static tx_status check_tied(const reading *m, int32_t output)
 {
     const int32_t embedding = tx_gguf_find(m->file, TX_GGUF_EMBEDDING);
@@ -54,11 +55,11 @@ static tx_status check_tied(const reading *m, int32_t output)
     }
     return same ? TX_OK
                 : tx_fail(TX_UNSUPPORTED,
-                          TX_GGUF_OUTPUT " differs from " TX_GGUF_EMBEDDING ": an output head of its own is "
-                                         "not implemented");
+                          TX_GGUF_OUTPUT " differs from " TX_GGUF_EMBEDDING ": an untied output head is not "
+                                         "implemented");
 }
 
-/* Nothing is left out in silence. */
+/* Every tensor of the file must be used, so that none is ignored silently. */
 static tx_status check_others(const reading *m)
 {
     for (int32_t t = 0; t < tx_gguf_count(m->file); t++) {
@@ -69,7 +70,7 @@ static tx_status check_others(const reading *m)
         if (!used && strcmp(name, TX_GGUF_OUTPUT) == 0)
             TX_TRY(check_tied(m, t));
         else if (!used)
-            return tx_fail(TX_UNSUPPORTED, "tensor %s is not one of a %s's", name, m->model.type->type);
+            return tx_fail(TX_UNSUPPORTED, "tensor %s is not part of a %s model", name, m->model.type->type);
     }
     return TX_OK;
 }
@@ -77,8 +78,8 @@ static tx_status check_others(const reading *m)
 static tx_status list_tensors(reading *m)
 {
     const int32_t params = tx_arch_params(m->model.config);
-    if (params > tx_gguf_count(m->file)) /* before a stranger's number of layers asks for memory */
-        return tx_fail(TX_FORMAT, "has %" PRId32 " tensors, its configuration asks for %" PRId32 " at least",
+    if (params > tx_gguf_count(m->file)) /* before memory is allocated for an untrusted number of layers */
+        return tx_fail(TX_FORMAT, "has %" PRId32 " tensors, but its configuration requires at least %" PRId32 "",
                        tx_gguf_count(m->file), params);
     TX_TRY(tx_arch_pieces(m->model.config, &m->piece, &m->pieces));
     const size_t room = (size_t)m->pieces + 1;

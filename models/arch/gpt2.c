@@ -47,7 +47,7 @@ static const tx_config_key keys[] = {
 
 static const tx_fixed_key fixed_keys[] = {
     {"add_cross_attention", false, "cross-attention is not implemented"},
-    {"tie_word_embeddings", true, "an output head of its own is not implemented"},
+    {"tie_word_embeddings", true, "an untied output head is not implemented"},
     {.name = NULL},
 };
 
@@ -59,7 +59,7 @@ static const tx_preset presets[] = {
     {.name = NULL},
 };
 
-/* transformers' defaults, which are those of the smallest published model. */
+/* transformers' defaults, which describe the smallest published model. */
 static const tx_gpt2_config defaults = {
     .base = {.architecture = &tx_gpt2,
              .vocab_size = 50257,
@@ -87,7 +87,7 @@ static tx_status check(const tx_config *c)
 
 /* ---- Parameters -------------------------------------------------------------------------------------- */
 
-/* Sizes that a dimension can have. */
+/* Symbolic sizes of dimensions. */
 enum { VOCAB = TX_EXTENT_VOCAB, EMBD = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_OWN, QKV, INNER };
 
 /* Slots of parameters. */
@@ -212,7 +212,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     tx_tensor *wte = tx_stack_weight(&b, WTE), *wpe = tx_stack_weight(&b, WPE);
     tx_tensor *x = tx_stack_dropout(&b, tx_stack_embed(&b, wte, wpe), tx_gpt2_of(config)->embd_pdrop);
     x = tx_stack_blocks(&b, x, transformer_block);
-    x = tx_stack_rows(&b, x); /* the norm works row by row: the others need not be normalised */
+    x = tx_stack_rows(&b, x); /* the norm is row-wise, so only the requested rows need it */
     return tx_linear(tx_tp_all_gather(layer_norm(&b, x, LN_F, LN_F_BIAS)), wte, NULL, true);
 }
 
@@ -224,7 +224,7 @@ static const char *without_prefix(const char *name)
     return strncmp(name, PREFIX, length) == 0 ? name + length : name;
 }
 
-/* The causal masks that old files carry: h.<layer>.attn.bias and h.<layer>.attn.masked_bias. */
+/* Causal masks in old files: h.<layer>.attn.bias and h.<layer>.attn.masked_bias. */
 static bool is_mask(const char *name)
 {
     if (strncmp(name, "h.", 2) != 0)
@@ -234,7 +234,7 @@ static bool is_mask(const char *name)
     return strcmp(name, ".attn.bias") == 0 || strcmp(name, ".attn.masked_bias") == 0;
 }
 
-/* A tx_weights_rename. The published gpt2 has no prefix. */
+/* A tx_weights_rename. The tensors of the published gpt2 have no prefix. */
 static void rename_tensor(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
     (void)config;
@@ -245,7 +245,7 @@ static void rename_tensor(const tx_config *config, const char *tensor, char para
         snprintf(param, TX_WEIGHTS_NAME, PREFIX "%s", name);
 }
 
-/* Either has the prefix, or neither. */
+/* The embedding may have the prefix or not. */
 static tx_status check_head(const tx_config *config, const tx_weights *weights)
 {
     (void)config;

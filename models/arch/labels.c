@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The labels of a classifier. */
+ * Reads and writes the labels of a classifier in config.json. */
 #include "models/arch/labels.h"
 
 #include <inttypes.h>
@@ -22,7 +22,7 @@ tx_status tx_labels_read(const tx_json *json, tx_config *config)
     TX_TRY(tx_json_get(json, "id2label", TX_JSON_OBJECT, &names));
     const size_t count = tx_json_size(names);
     if (count < 1 || count > TX_LABELS_MOST)
-        return tx_fail(TX_INVALID, "id2label: %zu labels are not 1 to %d", count, TX_LABELS_MOST);
+        return tx_fail(TX_INVALID, "id2label: %zu labels: expected 1 to %d", count, TX_LABELS_MOST);
     config->labels = (int64_t)count;
     return TX_OK;
 }
@@ -60,7 +60,7 @@ tx_status tx_labels_set(tx_config *config, const char *const *names, int64_t cou
     }
     config->labels = count;
     status = tx_json_set(config->source, "id2label", to_name);
-    const tx_status other = tx_json_set(config->source, "label2id", to_id); /* takes it over in any case */
+    const tx_status other = tx_json_set(config->source, "label2id", to_id); /* frees to_id also on failure */
     TX_THEN(status, other);
     TX_THEN(status, tx_json_set_string(config->source, "problem_type", names ? CLASSIFICATION : REGRESSION));
     return status;

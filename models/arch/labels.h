@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The labels of a classifier in config.json: id2label and label2id. Their number is the configuration's, `labels`; one
- * label alone is a number that is to be guessed (regression). */
+ * The labels of a classifier in config.json: id2label and label2id. The configuration's `labels` is their number; 1
+ * means regression: the model predicts one number. */
 #ifndef TX_MODELS_LABELS_H
 #define TX_MODELS_LABELS_H
 
@@ -10,12 +10,12 @@
 #define TX_LABELS_DEFAULT 2
 #define TX_LABELS_MOST 65536
 
-/* Reads their number: of id2label, else num_labels, else TX_LABELS_DEFAULT. Refuses problems of other kinds than
- * regression and single_label_classification. */
+/* Reads the number of labels: from id2label, else num_labels, else TX_LABELS_DEFAULT. TX_UNSUPPORTED if problem_type is
+ * neither regression nor single_label_classification. */
 tx_status tx_labels_read(const tx_json *json, tx_config *config);
-/* The name of a label, which lives as long as the configuration; NULL where it is transformers' LABEL_n or none. */
+/* The name of a label, which lives as long as the configuration. NULL if it is transformers' LABEL_n or missing. */
 const char *tx_label_name(const tx_config *config, int64_t label);
-/* Gives a classifier `count` labels of these names, 1 and NULL being regression. */
+/* Sets the labels of a classifier. Pass NULL and 1 for regression. */
 tx_status tx_labels_set(tx_config *config, const char *const *names, int64_t count);
 
 #endif

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The Llama family (Touvron et al., LLaMA, 2023) as Hugging Face stores and computes it: Llama, Mistral, Qwen2, Qwen3,
- * and those of experts (experts.h): Mixtral, Qwen2-MoE, Qwen3-MoE.
+ * and the mixture-of-experts models (experts.h) Mixtral, Qwen2-MoE, Qwen3-MoE.
  *
- * Pre-norm blocks with RMS norms, rotary positions, keys and values of fewer heads than queries (Ainslie et al., GQA,
- * 2023), SwiGLU; projections of the form y = x W^T with W [out, in]. Files hold q | k | v and gate | up apart; here
- * each is one parameter, so that each is one product. */
+ * Pre-norm blocks with RMS norms, rotary embeddings, grouped-query attention (Ainslie et al., GQA, 2023), SwiGLU;
+ * projections y = x W^T with W [out, in]. Files store q, k and v separately, and gate and up. Here each group is one
+ * parameter, so that one matrix product computes it. */
 #include "models/arch/experts.h"
 #include "models/arch/llama_config.h"
 #include "models/arch/stack.h"
@@ -24,7 +24,7 @@
 #define DOWN "down_proj.weight"
 
 /* ---- Parameters -------------------------------------------------------------------------------------- */
-
+/* Symbolic sizes of dimensions. */
 /* Sizes that a dimension can have. */
 enum {
     VOCAB = TX_EXTENT_VOCAB,
@@ -67,7 +67,7 @@ enum {
     NO_BIAS
 };
 
-/* The model has it in all layers where the flag is set; or in those of experts alone, or in the others. */
+/* The parameter exists if the flag is set or is not set. SPARSE and DENSE: only in layers with, or without experts. */
 #define IF(flag) .with = offsetof(llama_config, flag)
 #define UNLESS(flag) .without = offsetof(llama_config, flag)
 #define SPARSE(flag) IF(flag), .in = is_sparse
@@ -76,7 +76,7 @@ enum {
 #define ZEROS .draw = TX_DRAW_ZERO
 #define OF_EXPERTS(dimension) .split = (dimension), .experts = true
 
-/* Names between bars are those of the sections in files; a star is the number of an expert. */
+/* Names separated by bars are the tensors of the sections in files; a star is the index of an expert. */
 static const tx_stack_row rows[] = {
     {EMBED, EMBEDDING, {VOCAB, WIDTH}, .split = 1},
     {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
@@ -110,7 +110,7 @@ static const tx_stack_row rows[] = {
     {.name = NULL},
 };
 
-/* gate | up of this inner width. */
+/* A parameter gate | up with this inner width. */
 static int64_t gate_and_up(int64_t inner, int32_t dimension, tx_param_sections *sections)
 {
     *sections = (tx_param_sections){2, dimension, {inner, inner}, 0};
@@ -164,7 +164,7 @@ static int64_t embeddings(const tx_config *config)
     return config->vocab_size * config->width;
 }
 
-/* Of experts that a token is not given to. */
+/* Weights of the experts that a token is not routed to. */
 static int64_t idle(const tx_config *config)
 {
     const llama_config *c = llama_of(config);
@@ -205,7 +205,7 @@ static tx_tensor *mlp(const tx_stack *b, tx_tensor *x)
     return tx_stack_linear(b, tx_swiglu(tx_stack_linear(b, x, GATE_UP_PROJ, GATE_UP_BIAS)), DOWN_PROJ, DOWN_BIAS);
 }
 
-/* The expert that all tokens go to. */
+/* The shared expert, which processes all tokens. */
 static tx_tensor *shared_mlp(const tx_stack *b, tx_tensor *x)
 {
     return tx_stack_linear(b, tx_swiglu(tx_stack_linear(b, x, SHARED_GATE_UP_PROJ, NO_BIAS)), SHARED_DOWN_PROJ,
@@ -230,7 +230,7 @@ static tx_experts experts_of(const llama_config *c)
                         .down = EXPERTS_DOWN};
 }
 
-/* The experts, and one for all tokens, times its own gate. */
+/* The routed experts plus the shared expert times its gate. */
 static tx_tensor *sparse_mlp(tx_stack *b, tx_tensor *x)
 {
     const llama_config *c = llama_of(b->config);
@@ -269,7 +269,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
 
 /* ---- Files ------------------------------------------------------------------------------------------- */
 
-/* Old files carry the frequencies of rotary positions. */
+/* Skips a copy of a tied head, and the rope frequencies that old files contain. */
 static void rename_tensor(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
     const bool is_copy = strcmp(tensor, HEAD) == 0 && llama_of(config)->tie_word_embeddings;
@@ -282,9 +282,9 @@ static tx_status check_head(const tx_config *config, const tx_weights *weights)
 }
 
 static const tx_fixed_key fixed_keys[] = {{.name = NULL}};
-/* transformers takes other layers for each of them than their configurations say. */
+/* transformers applies the window to other layers than these models' configurations say. */
 static const tx_fixed_key fixed_moe_keys[] = {
-    {"use_sliding_window", false, "windows of these models are not implemented"}, {.name = NULL}};
+    {"use_sliding_window", false, "sliding windows of this model type are not implemented"}, {.name = NULL}};
 static const tx_preset presets[] = {{.name = NULL}};
 
 #define ROW(NAME, CLASS, FIXED)                                                                                \

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * config.json of the Llama family. */
+ * Reads, writes and checks config.json of the Llama family. */
 #include "models/arch/llama_config.h"
 
 #include <inttypes.h>
@@ -13,7 +13,7 @@
 
 static const char *const activations[] = {"silu"};
 
-/* What all of them have. The bounds keep all products of sizes within int64. */
+/* Keys that all types have. The bounds keep all products of sizes within int64. */
 #define COMMON_KEYS                                                                                                \
     {BASE(vocab_size, vocab_size), TX_KEY_INT, .min = 1, .max = 1 << 30},                                          \
         {KEY(max_position_embeddings), TX_KEY_INT, .min = 1, .max = 1 << 24},                                      \
@@ -60,7 +60,7 @@ const tx_config_key tx_qwen3_keys[] = {
     COMMON_KEYS, HEAD_DIM_KEY, QWEN_WINDOW_KEYS, {KEY(attention_bias), TX_KEY_BOOL, .min = 0}, {.name = NULL},
 };
 
-/* All under the names that files have; the count of experts has two. */
+/* The keys use the names in files; the number of experts has two names. */
 #define EXPERTS_KEYS(name_of_count, second_name)                                                                       \
     {name_of_count, offsetof(llama_config, num_experts), TX_KEY_INT, .min = 1, .max = 1 << 12, .second = second_name}, \
         {KEY(num_experts_per_tok), TX_KEY_INT, .min = 1, .max = 1 << 12},                                              \
@@ -136,7 +136,8 @@ const llama_config tx_qwen2_moe_defaults = {
 const llama_config tx_qwen3_moe_defaults = {QWEN_MOE_DEFAULTS(tx_qwen3_moe, 32, 6144, 4), EXPERTS_DEFAULTS(128, 8),
                                             .moe_intermediate_size = 768, .head_norms = true};
 
-/* transformers writes "layer_types" of what the other keys say; a list of another kind would not be heeded. */
+/* transformers derives "layer_types" from the other keys. A list that contradicts them is refused, because TX would
+ * ignore it. */
 static tx_status check_layer_types(const tx_json *json, const llama_config *c)
 {
     tx_json *types;
@@ -148,14 +149,14 @@ static tx_status check_layer_types(const tx_json *json, const llama_config *c)
         TX_TRY(tx_json_as_string(tx_json_at(types, i), "layer_types", &type));
         if (strcmp(type, window_of(c, (int64_t)i) ? "sliding_attention" : "full_attention") != 0)
             return tx_fail(TX_UNSUPPORTED,
-                           "layer_types: \"%.40s\" of layer %zu is not what use_sliding_window, sliding_window and "
-                           "max_window_layers say; other lists are not implemented",
+                           "layer_types: \"%.40s\" of layer %zu contradicts use_sliding_window, sliding_window and "
+                           "max_window_layers; other lists are not implemented",
                            type, i);
     }
     return TX_OK;
 }
 
-/* null is as good as an empty list. */
+/* null means an empty list. */
 static tx_status read_dense_layers(const tx_json *json, llama_config *c)
 {
     tx_json *list;
@@ -200,13 +201,14 @@ tx_status tx_llama_check(const tx_config *config)
                        "num_attention_heads: %" PRId64 " is not a multiple of num_key_value_heads, %" PRId64,
                        config->heads, kv_heads(c));
     if (head_size(c) % 2 != 0 || head_size(c) > TX_MAX_ROTARY)
-        return tx_fail(TX_INVALID, "head_dim: %" PRId64 " is not even and at most %d", head_size(c), TX_MAX_ROTARY);
+        return tx_fail(TX_INVALID, "head_dim: %" PRId64 " must be even and at most %d", head_size(c), TX_MAX_ROTARY);
     if (c->has_experts && config->layers > TX_LLAMA_EXPERT_LAYERS)
-        return tx_fail(TX_UNSUPPORTED, "num_hidden_layers: %" PRId64 " with experts, at most %d", config->layers,
-                       TX_LLAMA_EXPERT_LAYERS);
+        return tx_fail(TX_UNSUPPORTED,
+                       "num_hidden_layers: %" PRId64 " is more than %d, the limit for models with experts",
+                       config->layers, TX_LLAMA_EXPERT_LAYERS);
     if (c->num_experts_per_tok > c->num_experts)
-        return tx_fail(TX_INVALID, "num_experts_per_tok: %" PRId64 " of %" PRId64 " experts", c->num_experts_per_tok,
-                       c->num_experts);
+        return tx_fail(TX_INVALID, "num_experts_per_tok: %" PRId64 " is more than the number of experts, %" PRId64,
+                       c->num_experts_per_tok, c->num_experts);
     if (c->router_jitter_noise > 0)
         return tx_fail(TX_UNSUPPORTED, "router_jitter_noise: %g is not implemented, only 0", c->router_jitter_noise);
     return tx_rope_check(&c->rope, head_size(c));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which modules an adapter adapts. */
+ * Selects the modules that an adapter adapts or saves, and checks their names. */
 #include "models/arch/lora.h"
 
 #include "models/names.h"
@@ -45,14 +45,14 @@ double tx_lora_scale(const tx_lora *lora)
 
 /* ---- Names of modules ------------------------------------------------------------------------------------ */
 
-/* The length of the first name of a list, and where the next one begins. */
+/* Returns the length of the first name of a list, and moves `*list` to it. */
 static size_t first_name(const char **list)
 {
     *list += strspn(*list, ", ");
     return strcspn(*list, ", ");
 }
 
-/* Whether the module's name ends with the word, from a dot or its beginning on. */
+/* Returns true if the module's name, or its last components, equal the word. */
 static bool ends_with(const char *module, const char *word, size_t length)
 {
     const size_t all = strlen(module);
@@ -60,8 +60,8 @@ static bool ends_with(const char *module, const char *word, size_t length)
            (all == length || module[all - length - 1] == '.');
 }
 
-/* Whether the word is a part of the module's name, from dot to dot, or several. */
-static bool lies_in(const char *module, const char *word, size_t length)
+/* Returns true if one or more adjacent components of the module's name equal the word. */
+static bool has_component(const char *module, const char *word, size_t length)
 {
     for (const char *part = module; part; part = strchr(part, '.') ? strchr(part, '.') + 1 : NULL)
         if (strncmp(part, word, length) == 0 && (part[length] == '.' || part[length] == '\0'))
@@ -75,8 +75,8 @@ static bool is_suffix(const char *module, const char *word, size_t length)
     return all >= length && strncmp(module + all - length, word, length) == 0;
 }
 
-/* Whether the name of the module, or of one that it is a part of, ends with the word, as peft finds modules to save. */
-static bool has_end(const char *module, const char *word, size_t length)
+/* Returns true if the name of the module or of an ancestor ends with the word, as peft finds modules to save. */
+static bool ancestor_ends_with(const char *module, const char *word, size_t length)
 {
     for (const char *end = module; *end; end += *end == '.') {
         end += strcspn(end, ".");
@@ -86,17 +86,17 @@ static bool has_end(const char *module, const char *word, size_t length)
     return false;
 }
 
-typedef bool fits(const char *module, const char *word, size_t length);
+typedef bool name_match(const char *module, const char *word, size_t length);
 
-static bool is_listed(const char *list, const char *module, fits *fit)
+static bool is_listed(const char *list, const char *module, name_match *match)
 {
     for (size_t length; list && (length = first_name(&list)) > 0; list += length)
-        if (fit(module, list, length))
+        if (match(module, list, length))
             return true;
     return false;
 }
 
-/* The modules of a parameter: of each section that has a name of its own, or one. */
+/* The modules of a parameter: one for each section that has its own name, else one. */
 static int32_t modules_in(const char *param, const tx_param_spec *spec, tx_weights_piece piece[TX_MAX_SECTIONS])
 {
     const int32_t count = tx_weights_pieces(param, spec, 0, TX_MAX_SECTIONS, piece);
@@ -107,7 +107,7 @@ static int32_t modules_in(const char *param, const tx_param_spec *spec, tx_weigh
 
 static bool is_saved(const tx_lora *lora, const char *module)
 {
-    return is_listed(lora->saved, module, has_end);
+    return is_listed(lora->saved, module, ancestor_ends_with);
 }
 
 bool tx_lora_saves(const tx_lora *lora, const char *name)
@@ -129,8 +129,8 @@ void tx_lora_freeze(const tx_lora *lora, const char *name, tx_param_spec *spec)
         spec->dtype = lora->stored;
 }
 
-/* Whether parameter `index` is the weight of a linear layer, embeddings and what scores by them apart: these lie
- * outside the blocks and have no bias. */
+/* Returns true if parameter `index` is the weight of a linear layer. Embeddings and untied output heads are not: they
+ * are outside the blocks and have no bias. */
 static bool is_linear(const tx_config *config, int32_t index, const char *name, const tx_param_spec *spec)
 {
     char next[TX_ARCH_NAME];
@@ -181,10 +181,10 @@ static void add_name(char *list, size_t size, const char *module)
         tx_list_add(list, size, ", ", "%s", last);
 }
 
-/* The modules of a model that a word of a list fits. */
+/* The modules of a model that match a word. */
 typedef struct found {
-    bool adapts; /* a linear layer of its blocks */
-    bool is;     /* any module */
+    bool has_linear; /* one is a linear layer that can be adapted */
+    bool exists;     /* there is one of any kind */
     char list[512];
 } found;
 
@@ -202,19 +202,20 @@ static tx_status find_module(const tx_config *config, const char *word, size_t l
         for (int32_t i = 0; i < pieces; i++) {
             if (saves || linear)
                 add_name(f->list, sizeof f->list, piece[i].name);
-            fitting += (saves ? has_end : ends_with)(piece[i].name, word, length);
+            fitting += (saves ? ancestor_ends_with : ends_with)(piece[i].name, word, length);
         }
-        f->is = f->is || fitting;
-        f->adapts = f->adapts || (fitting && linear);
+        f->exists = f->exists || fitting;
+        f->has_linear = f->has_linear || (fitting && linear);
         if (saves && fitting && fitting < pieces)
             return tx_fail(TX_UNSUPPORTED,
-                           "module to save %.*s: TX trains it as one with the others of %s: save all of them",
+                           "module to save %.*s: TX stores it in one parameter, %s: save all modules of that parameter",
                            (int)length, word, name);
     }
     return TX_OK;
 }
 
-/* Whether the word names an output head that is the embedding: files may have its weight, the model has not. */
+/* Returns true if the word names an output head that is tied to the embedding: files may store it, the model does not.
+ */
 static bool is_tied_head(const tx_config *config, const char *word, size_t length)
 {
     char tensor[TX_WEIGHTS_NAME], param[TX_WEIGHTS_NAME] = "";
@@ -230,11 +231,11 @@ static tx_status refuse_tied(const char *word, size_t length)
     return tx_fail(
         TX_UNSUPPORTED,
         "module to save %.*s: the output head of this model is its embedding (tie_word_embeddings), which TX "
-        "cannot train whole together with an adapter: leave it out",
+        "cannot train fully together with an adapter: leave it out",
         (int)length, word);
 }
 
-/* The module whose matrix is embedding and output head at once, or "". */
+/* Finds the module whose matrix is both embedding and output head, or "". */
 static tx_status find_tied(const tx_config *config, char tied[TX_ARCH_NAME])
 {
     char name[TX_ARCH_NAME];
@@ -259,15 +260,15 @@ static tx_status check_word(const tx_config *config, const char *word, size_t le
     char tied[TX_ARCH_NAME];
     TX_TRY(find_module(config, word, length, saves, &f));
     TX_TRY(find_tied(config, tied));
-    if (saves ? f.is : f.adapts)
+    if (saves ? f.exists : f.has_linear)
         return TX_OK;
     if (is_tied_head(config, word, length) && saves)
         return refuse_tied(word, length);
-    const bool can_save = f.is && !(*tied && ends_with(tied, word, length));
-    if (f.is || is_tied_head(config, word, length))
+    const bool can_save = f.exists && !(*tied && ends_with(tied, word, length));
+    if (f.exists || is_tied_head(config, word, length))
         return tx_fail(TX_UNSUPPORTED, "target module %.*s: TX adapts only the linear layers of the blocks: %s%s",
-                       (int)length, word, f.list, can_save ? "; modules to save are trained whole" : "");
-    return tx_fail(TX_INVALID, "%s %.*s: a %s has no such module: there are %s",
+                       (int)length, word, f.list, can_save ? "; modules to save are trained fully" : "");
+    return tx_fail(TX_INVALID, "%s %.*s: %s has no such module; its modules are %s",
                    saves ? "module to save" : "target module", (int)length, word, config->architecture->type, f.list);
 }
 
@@ -278,18 +279,18 @@ static tx_status check_names(const tx_config *config, const char *names, bool sa
     return TX_OK;
 }
 
-/* peft refuses an adapter without a module, too. */
+/* An adapter must have at least one module; peft requires it, too. */
 static tx_status check_some(const tx_lora *lora, const tx_config *config)
 {
     tx_lora_modules modules = {0};
     for (int32_t p = 0; p < config->architecture->params(config) && !modules.count; p++)
         TX_TRY(tx_lora_modules_of(lora, config, p, &modules));
     return modules.count ? TX_OK
-                         : tx_fail(TX_INVALID, "target modules %s%s%s: no module gets an adapter", lora->targets,
+                         : tx_fail(TX_INVALID, "target modules %s%s%s: no module matches", lora->targets,
                                    lora->saved ? " without modules to save " : "", lora->saved ? lora->saved : "");
 }
 
-/* How many modules to save the module lies in, itself included. */
+/* The number of modules to save that contain the module, including itself. */
 static int32_t saved_levels(const tx_lora *lora, const char *module)
 {
     int32_t levels = 0;
@@ -303,7 +304,7 @@ static int32_t saved_levels(const tx_lora *lora, const char *module)
     return levels;
 }
 
-/* peft cannot load a module to save inside another one, or with an adapter on it. */
+/* peft cannot load a module to save that is inside another one or has an adapter. */
 static tx_status check_overlap(const tx_lora *lora, const tx_config *config)
 {
     char name[TX_ARCH_NAME];
@@ -319,11 +320,13 @@ static tx_status check_overlap(const tx_lora *lora, const tx_config *config)
                 return tx_fail(TX_UNSUPPORTED,
                                "modules to save %s: %s is in two of them, one inside the other: give their full names",
                                lora->saved, module);
-            if (linear && is_saved(lora, module) && is_target(lora, module) && !is_listed(lora->saved, module, lies_in))
-                return tx_fail(TX_UNSUPPORTED,
-                               "modules to save %s: %s is a target module and ends so: give the full names of modules "
-                               "to save",
-                               lora->saved, module);
+            if (linear && is_saved(lora, module) && is_target(lora, module) &&
+                !is_listed(lora->saved, module, has_component))
+                return tx_fail(
+                    TX_UNSUPPORTED,
+                    "modules to save %s: %s is a target module with the same ending: give the full names of modules "
+                    "to save",
+                    lora->saved, module);
         }
     }
     return TX_OK;
@@ -336,7 +339,8 @@ static tx_status check_experts(const tx_lora *lora, const tx_config *config)
     for (int32_t p = 0; p < config->architecture->params(config); p++) {
         TX_TRY(config->architecture->param(config, p, name, &spec));
         if (strchr(name, '*') && tx_lora_saves(lora, name))
-            return tx_fail(TX_UNSUPPORTED, "module to save: %s: experts are not trained whole beside an adapter", name);
+            return tx_fail(TX_UNSUPPORTED,
+                           "module to save: %s: experts cannot be trained fully together with an adapter", name);
     }
     return TX_OK;
 }
@@ -352,7 +356,7 @@ static tx_status check_task(const tx_lora *lora, const tx_config *config)
 {
     const bool classifies = config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION;
     if (lora->task && (strcmp(lora->task, TX_LORA_CLASSES) == 0) != classifies)
-        return tx_fail(TX_INVALID, "task_type: the adapter is of a %s, the model is a %s",
+        return tx_fail(TX_INVALID, "task_type: the adapter belongs to a %s, the model is a %s",
                        classifies ? "language model" : "classifier", config->architecture->class_name);
     return TX_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * adapter_config.json of peft's folders. */
+ * Reads and writes adapter_config.json of peft's folders. */
 #include "models/arch/lora.h"
 
 #include "api/base/file.h"
@@ -14,9 +14,9 @@
 
 /* ---- Reading ------------------------------------------------------------------------- */
 
-/* Keys whose value TX reads and checks, then keys whose value does not change the output of a saved adapter: peft
- * corrects fan_in_fan_out by the type of the layer, and the last ones only say how the adapter began. Any other key
- * must have an empty value, whether TX knows it or not. */
+/* First the keys that TX reads and checks, then keys that do not change the output of a saved adapter: peft corrects
+ * fan_in_fan_out by the layer's type, and the last keys only describe the initialization. Every other key, known or
+ * not, must have an empty value. */
 /* clang-format off */
 static const char *const known_keys[] = {
     "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "modules_to_save", "use_rslora",
@@ -24,10 +24,10 @@ static const char *const known_keys[] = {
     "auto_mapping", "peft_version", "inference_mode", "fan_in_fan_out", "megatron_core", "runtime_config",
     "qalora_group_size", "ensure_weight_tying", "loftq_config", "eva_config", "corda_config", "lora_ga_config", NULL};
 /* clang-format on */
-/* peft takes {} for these as their default settings, not as none. */
+/* For these keys {} means default settings in peft, not "disabled". */
 static const char *const variant_keys[] = {"velora_config", "monteclora_config", "kasa_config",
                                            "use_bdlora",    "arrow_config",      NULL};
-/* Values of init_lora_weights, besides true and false, that leave the weights of the base as they are, and all of the
+/* Values of init_lora_weights, apart from true and false, that do not change the base weights and keep the whole
  * adapter trainable. */
 static const char *const plain_inits[] = {"gaussian", "eva", "orthogonal", "lora_ga", NULL};
 
@@ -38,7 +38,7 @@ static bool is_one_of(const char *text, const char *const *list)
     return *list != NULL;
 }
 
-/* Whether a value is empty or "none". */
+/* Returns true if a value is empty or "none". */
 static bool is_nothing(const char *key, const tx_json *value)
 {
     const char *text;
@@ -52,14 +52,14 @@ static tx_status refuse_others(const tx_json *json)
     const char *type = "";
     TX_TRY(tx_json_get_string(json, "peft_type", &type));
     if (strcmp(type, "LORA") != 0)
-        return tx_fail(TX_UNSUPPORTED, "peft_type: \"%.40s\": TX knows adapters of the type LORA", type);
+        return tx_fail(TX_UNSUPPORTED, "peft_type: \"%.40s\": TX supports only adapters of type LORA", type);
     for (void *i = tx_json_first(json); i; i = tx_json_next(json, i))
         if (!is_one_of(tx_json_key(i), known_keys) && !is_nothing(tx_json_key(i), tx_json_value(i)))
             return tx_fail(TX_UNSUPPORTED, "%.60s: TX does not implement adapters with this setting", tx_json_key(i));
     return TX_OK;
 }
 
-/* Some initialisations change the base's weights whenever peft loads the adapter (PiSSA, OLoRA, CorDA, LoftQ), MiCA
+/* Some initializations change the base weights whenever peft loads the adapter (PiSSA, OLoRA, CorDA, LoftQ). MiCA
  * freezes a part of the adapter. */
 static tx_status check_init(const tx_json *json)
 {
@@ -78,7 +78,7 @@ static tx_status check_init(const tx_json *json)
         text);
 }
 
-/* A name finds the revision main of a model. */
+/* A model's name always finds its revision main. */
 static tx_status check_revision(const tx_json *json, const char *base)
 {
     const char *revision = "main";
@@ -88,15 +88,14 @@ static tx_status check_revision(const tx_json *json, const char *base)
     TX_TRY(tx_json_as_string(value, "revision", &revision));
     return strcmp(revision, "main") == 0
                ? TX_OK
-               : tx_fail(
-                     TX_UNSUPPORTED,
-                     "revision: \"%.60s\": TX finds only the revision main by a name: write the folder of the model "
-                     "as base_model_name_or_path",
-                     revision);
+               : tx_fail(TX_UNSUPPORTED,
+                         "revision: \"%.60s\": by name TX finds only the revision main: write the folder of the model "
+                         "as base_model_name_or_path",
+                         revision);
 }
 
-/* Reads a list of names without `left_out` (may be NULL), or "all-linear", as text with commas. `*names` stays NULL if
- * the value is null, absent or empty. */
+/* Reads a list of names, or "all-linear", into text separated by commas, without the name `left_out` (may be NULL).
+ * `*names` stays NULL if the value is null, absent or empty. */
 static tx_status read_names(const tx_json *json, const char *key, const char *left_out, char **names)
 {
     const tx_json *value = tx_json_find(json, key);
@@ -106,9 +105,10 @@ static tx_status read_names(const tx_json *json, const char *key, const char *le
         return TX_OK;
     const bool is_text = tx_json_type_of(value) == TX_JSON_STRING;
     if (is_text && (tx_json_as_string(value, key, &text) || strcmp(text, TX_LORA_ALL) != 0))
-        return tx_fail(TX_UNSUPPORTED, "%s: a pattern: give a list of modules' names, or \"" TX_LORA_ALL "\"", key);
+        return tx_fail(TX_UNSUPPORTED,
+                       "%s: patterns are not supported: give a list of module names, or \"" TX_LORA_ALL "\"", key);
     if (!is_text && tx_json_type_of(value) != TX_JSON_ARRAY)
-        return tx_fail(TX_FORMAT, "%s is no list of names", key);
+        return tx_fail(TX_FORMAT, "%s is not a list of names", key);
     if (!is_text && tx_json_size(value) == 0)
         return TX_OK;
     char *made = calloc(1, room);
@@ -121,7 +121,7 @@ static tx_status read_names(const tx_json *json, const char *key, const char *le
             tx_list_add(made, room, ",", "%s", text);
     }
     if (!status && strlen(made) == room - 1)
-        status = tx_fail(TX_UNSUPPORTED, "%s: names of more than %zu bytes", key, room - 1);
+        status = tx_fail(TX_UNSUPPORTED, "%s: the names have more than %zu bytes", key, room - 1);
     if (status || !*made)
         free(made);
     else
@@ -129,7 +129,7 @@ static tx_status read_names(const tx_json *json, const char *key, const char *le
     return status;
 }
 
-/* The task_type, if it is one that TX writes. */
+/* The task_type, if it is one of those that TX writes. */
 static const char *task_of_file(const tx_json *json)
 {
     const char *task = "";
@@ -151,7 +151,7 @@ static tx_status read_config(const tx_json *json, tx_lora *lora)
     TX_TRY(TX_JSON_OPTIONAL(bool, json, "use_rslora", &lora->rank_stabilised));
     TX_TRY(TX_JSON_OPTIONAL(bool, json, "use_dora", &lora->dora));
     TX_TRY(read_names(json, "target_modules", NULL, &lora->targets));
-    /* For a classifier peft always names "classifier" and "score". No model of TX has the latter. */
+    /* For a classifier peft always lists "classifier" and "score". No model of TX has the latter. */
     lora->task = task_of_file(json);
     const bool classifies = lora->task && strcmp(lora->task, TX_LORA_CLASSES) == 0;
     TX_TRY(read_names(json, "modules_to_save", classifies ? "score" : NULL, &lora->saved));
@@ -209,7 +209,7 @@ static const char *task_of(const tx_config *config)
     return config->architecture->head == TX_HEAD_MASKED_LM ? NULL : tasks[config->architecture->head];
 }
 
-/* peft's alpha is a whole number. */
+/* peft's alpha is an integer. */
 static tx_status set_alpha(tx_json *json, double alpha)
 {
     return alpha == floor(alpha) ? tx_json_set_int(json, "lora_alpha", (int64_t)alpha)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Adapters in peft's folders. */
+ * Loads and saves adapters in peft's folders, and finds their base models. */
 #include "models/arch/find.h"
 #include "models/arch/lora.h"
 
@@ -21,23 +21,22 @@ bool tx_lora_is_folder(const char *folder)
 tx_status tx_lora_find_base(const tx_lora *lora, const char *folder, char **base)
 {
     if (!lora->base)
-        return tx_fail(TX_FORMAT, "%s: does not name the model that the adapter is of (base_model_name_or_path)",
-                       folder);
-    const char *beside = TX_PATH(folder, lora->base);
-    const bool is_beside = lora->base[0] != '/' && !tx_file_exists(lora->base) && tx_file_exists(beside);
-    return tx_fail_in(tx_hub_model(is_beside ? beside : lora->base, base), "%s: base_model_name_or_path", folder);
+        return tx_fail(TX_FORMAT, "%s: does not name its base model (base_model_name_or_path)", folder);
+    const char *relative = TX_PATH(folder, lora->base);
+    const bool is_relative = lora->base[0] != '/' && !tx_file_exists(lora->base) && tx_file_exists(relative);
+    return tx_fail_in(tx_hub_model(is_relative ? relative : lora->base, base), "%s: base_model_name_or_path", folder);
 }
 
 /* ---- The model's configuration and the adapter's ---------------------------------------------------------- */
 
-/* Ids of special tokens, dropout and how weights begin may differ between a model and an adapter of it. */
+/* Special token ids, dropout and initialization may differ between a model and an adapter of it. */
 static bool may_differ(const char *key)
 {
     return strstr(key, "token_id") || strstr(key, "drop") || strcmp(key, "initializer_range") == 0;
 }
 
-/* Numbers may have been rounded to fp32 in a GGUF file, which also holds the value that null stands for. Shapes, which
- * such values decide, are compared with the tensors. */
+/* A GGUF file may hold numbers rounded to fp32, and the effective value of a null. Such values only affect shapes,
+ * which are compared with the tensors. */
 static bool same_value(const tx_config_key *key, const tx_config *one, const tx_config *other)
 {
     const tx_config_value a = tx_config_value_of(one, key), b = tx_config_value_of(other, key);
@@ -55,7 +54,7 @@ static bool same_value(const tx_config_key *key, const tx_config *one, const tx_
     }
 }
 
-/* The settings that no key holds, as text; the caller frees. */
+/* The settings that are not in `keys`, as text; the caller frees. */
 static char *rest_of(const tx_config *config)
 {
     tx_json *json = tx_json_object();
@@ -69,7 +68,7 @@ static tx_status check_same_model(const tx_config *adapted, const tx_config *bas
 {
     const char *differs = NULL;
     if (strcmp(adapted->architecture->type, base->architecture->type) != 0)
-        return tx_fail(TX_INVALID, "the adapter is of a %s, the model is a %s", adapted->architecture->type,
+        return tx_fail(TX_INVALID, "the adapter belongs to a %s, the model is a %s", adapted->architecture->type,
                        base->architecture->type);
     for (const tx_config_key *key = base->architecture->keys; key->name && !differs; key++)
         if (!may_differ(key->name) && !same_value(key, adapted, base))
@@ -79,8 +78,9 @@ static tx_status check_same_model(const tx_config *adapted, const tx_config *bas
         differs = "the rotary embedding";
     free(one);
     free(other);
-    return differs ? tx_fail(TX_INVALID, "%s differs from that of the model: the adapter is of another model", differs)
-                   : TX_OK;
+    return differs
+               ? tx_fail(TX_INVALID, "%s differs from that of the model: the adapter belongs to another model", differs)
+               : TX_OK;
 }
 
 tx_status tx_lora_adapted_config(const char *folder, tx_config **config)
@@ -101,7 +101,7 @@ tx_status tx_lora_adapted_config(const char *folder, tx_config **config)
     return TX_OK;
 }
 
-/* ---- Weights, in and out of a model that has the adapter -------------------------------------------------- */
+/* ---- Weights of a model that has the adapter -------------------------------------------------------------- */
 
 static bool is_elsewhere(const void *context, const char *param)
 {
@@ -125,7 +125,7 @@ tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *fol
     return status;
 }
 
-/* What the file holds: pieces of parameters, under peft's names. */
+/* The tensors of the file: pieces of parameters, under peft's names. */
 typedef struct adapter_file {
     int32_t count;
     tx_weights_piece *piece;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How an adapter begins. */
+ * Initializes an adapter. */
 #include "models/arch/lora.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Adds to `sums` [out] the squares of the weights of each output of a module, `piece` of a parameter, some rows at a
- * time. */
+/* Adds the squares of the weights of each output of a module to `sums` [out], in chunks of rows. `piece` is the
+ * module's part of a parameter. */
 static tx_status add_rows(const tx_model *model, const tx_weights_piece *piece, bool inputs_first, float *buffer,
                           double *sums)
 {
@@ -33,8 +33,8 @@ static tx_status add_squares(const tx_model *model, const tx_weights_piece *piec
     return status;
 }
 
-/* The magnitudes of a module: norms of its weight, of which B A adds nothing yet. */
-static tx_status begin_magnitudes(tx_model *model, const char *module, const tx_weights_piece *piece, bool inputs_first)
+/* Initializes the magnitudes of a module with the norms of its weight. B A is still zero. */
+static tx_status init_magnitudes(tx_model *model, const char *module, const tx_weights_piece *piece, bool inputs_first)
 {
     const int64_t out = piece->shape.dim[inputs_first ? 1 : 0];
     char name[TX_WEIGHTS_NAME];
@@ -53,7 +53,7 @@ static tx_status begin_magnitudes(tx_model *model, const char *module, const tx_
     return status;
 }
 
-static tx_status begin_param(tx_model *model, const tx_config *config, int32_t index)
+static tx_status init_param(tx_model *model, const tx_config *config, int32_t index)
 {
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
@@ -65,8 +65,7 @@ static tx_status begin_param(tx_model *model, const tx_config *config, int32_t i
     TX_TRY(tx_model_find(model, name, &param));
     tx_weights_pieces(name, &spec, param, TX_MAX_SECTIONS, piece);
     for (int32_t i = 0; i < modules.count; i++)
-        TX_TRY(
-            begin_magnitudes(model, modules.name[i], &piece[modules.section[i]], config->architecture->inputs_first));
+        TX_TRY(init_magnitudes(model, modules.name[i], &piece[modules.section[i]], config->architecture->inputs_first));
     return TX_OK;
 }
 
@@ -80,6 +79,6 @@ tx_status tx_lora_init(tx_model *model, const tx_config *config, uint64_t seed)
             TX_TRY(tx_model_init_param(model, i, seed));
     }
     for (int32_t i = 0; i < tx_arch_params(config) && config->lora->dora; i++)
-        TX_TRY(begin_param(model, config, i));
+        TX_TRY(init_param(model, config, i));
     return TX_OK;
 }

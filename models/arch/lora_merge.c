@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An adapter added to the weights of the model that it is of. */
+ * Merges an adapter into the weights of its base model. */
 #include "models/arch/lora.h"
 
 #include "models/files/folder.h"
@@ -20,7 +20,7 @@ typedef struct merge {
 
 /* ---- Files ------------------------------------------------------------------------------------------------- */
 
-/* Appends the tensors that the adapter has for parameter `index`; with `piece` NULL it only counts them. */
+/* Appends the adapter's tensors for parameter `index`. With NULL as `piece` it only counts them. */
 static tx_status list_param(const tx_lora *lora, const tx_config *config, int32_t index, tx_weights_piece *piece,
                             int32_t *count)
 {
@@ -79,7 +79,7 @@ tx_status tx_lora_check_files(const tx_lora *lora, const tx_config *config, cons
     return status;
 }
 
-/* Finds a tensor of the adapter or of the model, which has this shape. */
+/* Finds a tensor of this shape in a file of the adapter or of the model. */
 static tx_status find(const tx_weights *weights, const tx_weights_names *names, const char *name, const tx_shape *shape,
                       int32_t *index)
 {
@@ -96,7 +96,7 @@ static tx_status find_own(const merge *m, const char *name, const tx_shape *shap
     return find(m->weights, &(tx_weights_names){.rename = tx_lora_rename}, name, shape, index);
 }
 
-/* Reads a whole tensor; the caller frees. */
+/* Reads a tensor; the caller frees. */
 static tx_status read_whole(merge *m, const char *module, const char *part, tx_shape shape, float **data)
 {
     char name[TX_WEIGHTS_NAME];
@@ -109,10 +109,10 @@ static tx_status read_whole(merge *m, const char *module, const char *part, tx_s
                  : tx_fail(TX_MEMORY, "%s: no memory for a tensor", tx_weights_path(m->weights));
 }
 
-/* ---- Sums -------------------------------------------------------------------------------------------------- */
+/* ---- W + scale B A ------------------------------------------------------------------------------------------ */
 
-/* Rows first .. first + rows - 1 of `weight`, `columns` wide, += scale times left^T right, where left [rank, all rows]
- * has its rank elements of row i at left[i * row_step + k * rank_step], and right alike for columns. */
+/* The operands of weight += scale * left^T right. Element k of row i is left[i * row_step + k * left_step], element k
+ * of column c is right[c * column_step + k * right_step]. */
 typedef struct factors {
     const float *left, *right;
     int64_t row_step, left_step, column_step, right_step, rank;
@@ -131,11 +131,12 @@ static void add_rows(const factors *f, float *weight, int64_t first, int64_t row
         }
 }
 
-/* A use of `rows` rows of W + scale B A, from row `first` on. */
+/* A consumer of `rows` rows of W + scale B A, from row `first` on; they are in m->buffer. */
 typedef tx_status use_rows(merge *m, const tx_weights_piece *piece, double *outputs, int64_t first, int64_t rows);
 
-/* Hands all rows of the sum to `use`, in fp32. */
-static tx_status go_through(merge *m, const factors *f, const tx_weights_piece *piece, double *outputs, use_rows *use)
+/* Computes W + scale B A in fp32, in chunks of rows, and passes each chunk to `use`. */
+static tx_status for_each_chunk(merge *m, const factors *f, const tx_weights_piece *piece, double *outputs,
+                                use_rows *use)
 {
     const tx_weights_names names = tx_arch_names(m->config);
     const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1], most = TX_WEIGHTS_CHUNK / columns;
@@ -152,7 +153,7 @@ static tx_status go_through(merge *m, const factors *f, const tx_weights_piece *
     return TX_OK;
 }
 
-/* Adds to outputs[o] the squares of the weights of output o. */
+/* Adds the squares of the weights of output o to outputs[o]. */
 static tx_status add_squares(merge *m, const tx_weights_piece *piece, double *outputs, int64_t first, int64_t rows)
 {
     const int64_t columns = piece->shape.dim[1];
@@ -162,7 +163,7 @@ static tx_status add_squares(merge *m, const tx_weights_piece *piece, double *ou
     return TX_OK;
 }
 
-/* Writes the rows; with `outputs`, the weights of output o times outputs[o]. */
+/* Writes the rows. With `outputs`, it scales the weights of output o by outputs[o]. */
 static tx_status write_rows(merge *m, const tx_weights_piece *piece, double *outputs, int64_t first, int64_t rows)
 {
     const int64_t columns = piece->shape.dim[1];
@@ -180,7 +181,7 @@ static tx_status write_rows(merge *m, const tx_weights_piece *piece, double *out
                                 m->buffer);
 }
 
-/* DoRA: gives each output of W + scale B A its magnitude as norm. */
+/* DoRA: scales each output of W + scale B A to the norm given by its magnitude. */
 static tx_status merge_magnitudes(merge *m, const factors *f, const char *module, const tx_weights_piece *piece,
                                   int64_t out)
 {
@@ -188,16 +189,16 @@ static tx_status merge_magnitudes(merge *m, const factors *f, const char *module
     double *factor = calloc((size_t)out, sizeof *factor);
     tx_status status = factor ? read_whole(m, module, TX_LORA_MAGNITUDE, TX_SHAPE(out), &magnitude)
                               : tx_fail(TX_MEMORY, "%s: no memory for its magnitudes", module);
-    TX_THEN(status, go_through(m, f, piece, factor, add_squares));
+    TX_THEN(status, for_each_chunk(m, f, piece, factor, add_squares));
     for (int64_t o = 0; o < out && !status; o++)
         factor[o] = (double)magnitude[o] / sqrt(factor[o]);
-    TX_THEN(status, go_through(m, f, piece, factor, write_rows));
+    TX_THEN(status, for_each_chunk(m, f, piece, factor, write_rows));
     free(magnitude);
     free(factor);
     return status;
 }
 
-/* One module, whose weight is `piece` of a parameter. */
+/* Merges one module, whose weight is `piece` of a parameter. */
 static tx_status merge_module(merge *m, const char *module, const tx_weights_piece *piece)
 {
     const bool inputs_first = m->config->architecture->inputs_first;
@@ -206,18 +207,18 @@ static tx_status merge_module(merge *m, const char *module, const tx_weights_pie
     float *a = NULL, *b = NULL;
     tx_status status = read_whole(m, module, "lora_A.weight", TX_SHAPE(rank, in), &a);
     TX_THEN(status, read_whole(m, module, "lora_B.weight", TX_SHAPE(out, rank), &b));
-    /* A is read along its columns, B along its rows. */
+    /* Choose strides so that W is [out, in] or [in, out]. */
     const factors of_outputs = {b, a, rank, 1, 1, in, rank, (float)tx_lora_scale(m->lora)};
     const factors of_inputs = {a, b, 1, in, rank, 1, rank, (float)tx_lora_scale(m->lora)};
     const factors *f = inputs_first ? &of_inputs : &of_outputs;
     TX_THEN(status,
-            m->lora->dora ? merge_magnitudes(m, f, module, piece, out) : go_through(m, f, piece, NULL, write_rows));
+            m->lora->dora ? merge_magnitudes(m, f, module, piece, out) : for_each_chunk(m, f, piece, NULL, write_rows));
     free(a);
     free(b);
     return status;
 }
 
-/* Takes a piece of a module to save over. */
+/* Copies a piece of a module to save. */
 static tx_status replace(merge *m, const tx_weights_piece *piece, int32_t param)
 {
     int32_t index;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Magnitude pruning. */
+ * Magnitude pruning, unstructured and N:M. */
 #include "models/arch/prune.h"
 
 #include <inttypes.h>
@@ -16,12 +16,13 @@ tx_status tx_pruning_read(const char *structure, double sparsity, tx_pruning *pr
         return sparsity > 0 ? TX_OK : tx_fail(TX_INVALID, "unstructured: needs a sparsity above 0");
     if (sscanf(structure, "%2d:%2d%n", &kept, &group, &end) != 2 || structure[end] || kept < 1 || group <= kept ||
         group > TX_PRUNE_GROUP_MOST)
-        return tx_fail(TX_INVALID, "\"%.40s\" is neither unstructured nor N:M, as 2:4, with N below M, M at most %d",
+        return tx_fail(TX_INVALID,
+                       "\"%.40s\" is neither unstructured nor N:M (such as 2:4) with N below M and M at most %d",
                        structure, TX_PRUNE_GROUP_MOST);
     *pruning = (tx_pruning){1.0 - (double)kept / group, kept, group};
     if (sparsity > 0 && fabs(sparsity - pruning->sparsity) > 1e-6)
-        return tx_fail(TX_INVALID, "%s keeps %d of every %d weights, which is a sparsity of %g and not of %g",
-                       structure, kept, group, pruning->sparsity, sparsity);
+        return tx_fail(TX_INVALID, "%s keeps %d of every %d weights: its sparsity is %g, not %g", structure, kept,
+                       group, pruning->sparsity, sparsity);
     return TX_OK;
 }
 
@@ -39,15 +40,15 @@ tx_status tx_pruning_check(const tx_pruning *pruning, const tx_config *config)
         const int64_t inputs = spec.shape.dim[config->architecture->inputs_first ? 0 : 1];
         if (is_pruned(&spec) && inputs % pruning->group != 0)
             return tx_fail(TX_UNSUPPORTED,
-                           "%" PRId32 ":%" PRId32 ": %s has %" PRId64 " inputs, no multiple of %" PRId32, pruning->kept,
-                           pruning->group, name, inputs, pruning->group);
+                           "%" PRId32 ":%" PRId32 ": %s has %" PRId64 " inputs, which is not a multiple of %" PRId32,
+                           pruning->kept, pruning->group, name, inputs, pruning->group);
     }
     return TX_OK;
 }
 
 /* ---- Choosing ---------------------------------------------------------------------------------------- */
 
-/* Orders as the magnitude does. */
+/* An integer with the same order as the magnitude. */
 static uint32_t key_of(float weight)
 {
     uint32_t bits;
@@ -55,8 +56,9 @@ static uint32_t key_of(float weight)
     return bits & 0x7FFFFFFFu;
 }
 
-/* The digit of 16 bits at `shift` in which the key of rank *rank, from 0 on, of those that begin with `prefix` lies;
- * the rank among those that have this digit too. */
+/* One step of a radix selection, over the keys whose high 16 bits are `prefix` (all keys for shift 16). Returns the
+ * 16-bit digit at `shift` of the key with rank *rank, counted from 0. *rank becomes the rank among keys with this
+ * digit. */
 static uint32_t find_digit(const float *w, int64_t count, int shift, uint32_t prefix, int64_t *counts, int64_t *rank)
 {
     memset(counts, 0, ((size_t)1 << 16) * sizeof *counts);
@@ -69,7 +71,7 @@ static uint32_t find_digit(const float *w, int64_t count, int shift, uint32_t pr
     return digit;
 }
 
-/* The `zeros` of least magnitude, found by counting their digits: no order of the others is needed. */
+/* Zeroes the `zeros` weights of least magnitude. The radix selection avoids sorting. */
 static void prune_share(float *w, int64_t count, int64_t zeros, int64_t *counts)
 {
     if (zeros == 0)
@@ -77,27 +79,27 @@ static void prune_share(float *w, int64_t count, int64_t zeros, int64_t *counts)
     int64_t rank = zeros - 1;
     const uint32_t high = find_digit(w, count, 16, 0, counts, &rank);
     const uint32_t limit = high << 16 | find_digit(w, count, 0, high, counts, &rank);
-    int64_t ties = rank + 1; /* that go */
+    int64_t ties = rank + 1; /* weights equal to the limit that are pruned */
     for (int64_t i = 0; i < count; i++)
         if (key_of(w[i]) < limit || (key_of(w[i]) == limit && ties-- > 0))
             w[i] = 0.0f;
 }
 
-/* All but `kept` of `group` weights that lie `stride` apart. */
+/* Zeroes all except `kept` of `group` weights, which are `stride` elements apart. */
 static void prune_group(float *w, int64_t stride, int32_t kept, int32_t group)
 {
-    bool gone[TX_PRUNE_GROUP_MOST] = {false};
+    bool pruned[TX_PRUNE_GROUP_MOST] = {false};
     for (int32_t n = kept; n < group; n++) {
         int32_t least = -1;
         for (int32_t i = 0; i < group; i++)
-            if (!gone[i] && (least < 0 || key_of(w[i * stride]) < key_of(w[least * stride])))
+            if (!pruned[i] && (least < 0 || key_of(w[i * stride]) < key_of(w[least * stride])))
                 least = i;
-        gone[least] = true;
+        pruned[least] = true;
         w[least * stride] = 0.0f;
     }
 }
 
-/* A matrix [rows, columns] whose dimension `input` is that of the inputs. */
+/* Prunes a matrix [rows, columns] whose dimension `input` is the input dimension. */
 static void prune_matrix(float *w, const tx_shape *shape, int input, const tx_pruning *p, int64_t *counts)
 {
     const int64_t columns = shape->dim[1], count = tx_shape_count(shape);
@@ -111,7 +113,7 @@ static void prune_matrix(float *w, const tx_shape *shape, int input, const tx_pr
             prune_group(w + o * (input == 0 ? 1 : columns) + i * stride, stride, p->kept, p->group);
 }
 
-/* ---- Of a model ---------------------------------------------------------------------------------------- */
+/* ---- Models -------------------------------------------------------------------------------------------- */
 
 static tx_status prune_piece(tx_model *model, const tx_weights_piece *piece, int input, const tx_pruning *p,
                              int64_t *counts, tx_pruned *pruned)

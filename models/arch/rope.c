@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rotary positions as config.json describes them (transformers, modeling_rope_utils). */
+ * Rotary embeddings (rope): settings of config.json (transformers, modeling_rope_utils) and the values for tx_rotary.
+ */
 #include "models/arch/rope.h"
 
 #include <math.h>
@@ -37,7 +38,7 @@ static tx_status read_number(const tx_json *json, const char *key, double min, d
     return TX_JSON_OPTIONAL(number, json, key, min, 1e12, value);
 }
 
-/* A factor for each pair. */
+/* Reads one factor for each pair. */
 static tx_status read_factors(const tx_json *json, const char *key, float factors[TX_MAX_ROTARY / 2], int32_t *pairs)
 {
     tx_json *list;
@@ -45,8 +46,8 @@ static tx_status read_factors(const tx_json *json, const char *key, float factor
     TX_TRY(tx_json_get(json, key, TX_JSON_ARRAY, &list));
     const size_t size = tx_json_size(list);
     if (size < 1 || size > TX_MAX_ROTARY / 2 || (*pairs && (size_t)*pairs != size))
-        return tx_fail(TX_INVALID, "%s: %zu factors, for pairs of heads of at most %d, and short ones as long ones",
-                       key, size, TX_MAX_ROTARY);
+        return tx_fail(TX_INVALID, "%s: %zu factors: expected 1 to %d, and as many short ones as long ones", key, size,
+                       TX_MAX_ROTARY / 2);
     for (size_t i = 0; i < size; i++) {
         TX_TRY(tx_json_as_number(tx_json_at(list, i), key, 1e-6, 1e12, &number));
         factors[i] = (float)number;
@@ -55,7 +56,7 @@ static tx_status read_factors(const tx_json *json, const char *key, float factor
     return TX_OK;
 }
 
-/* LongRoPE (Ding et al., 2024) as Phi-3 has it. */
+/* LongRoPE (Ding et al., 2024) as in Phi-3. */
 static tx_status read_longrope(const tx_json *json, tx_rope_config *rope)
 {
     rope->pairs = 0;
@@ -65,7 +66,7 @@ static tx_status read_longrope(const tx_json *json, tx_rope_config *rope)
     return read_number(json, "attention_factor", 0, &rope->attention);
 }
 
-/* YaRN's temperature (Peng et al., 2023, section 3.4), and its form with two of them. */
+/* YaRN's temperature (Peng et al., 2023, section 3.4), and its variant with two settings. */
 static tx_status read_attention(const tx_json *json, tx_rope_config *rope)
 {
     double of_all = 0, one = 0;
@@ -78,8 +79,8 @@ static tx_status read_attention(const tx_json *json, tx_rope_config *rope)
     return read_number(json, "attention_factor", 0, &rope->attention);
 }
 
-/* `top` is the whole configuration, which may hold the original length in the place of the scaling. */
-static tx_status read_scaling(const tx_json *json, const tx_json *top, int64_t positions, tx_rope_config *rope)
+/* `config` is the whole configuration. Older files store the original length there instead of in the scaling. */
+static tx_status read_scaling(const tx_json *json, const tx_json *config, int64_t positions, tx_rope_config *rope)
 {
     const bool yarn = rope->type == TX_ROPE_YARN;
     rope->rotated = 1;
@@ -88,7 +89,7 @@ static tx_status read_scaling(const tx_json *json, const tx_json *top, int64_t p
     rope->low = 1;
     rope->high = yarn ? 32 : 4;
     TX_TRY(read_number(json, "original_max_position_embeddings", 1, &rope->original));
-    TX_TRY(read_number(top, "original_max_position_embeddings", 1, &rope->original));
+    TX_TRY(read_number(config, "original_max_position_embeddings", 1, &rope->original));
     rope->factor = rope->type == TX_ROPE_PROPORTIONAL ? 1 : (double)positions / rope->original;
     TX_TRY(read_number(json, "factor", 1, &rope->factor));
     TX_TRY(read_number(json, yarn ? "beta_slow" : "low_freq_factor", 0, &rope->low));
@@ -96,7 +97,7 @@ static tx_status read_scaling(const tx_json *json, const tx_json *top, int64_t p
     TX_TRY(TX_JSON_OPTIONAL(bool, json, "truncate", &rope->truncate));
     TX_TRY(read_number(json, "partial_rotary_factor", 0, &rope->rotated));
     if (rope->rotated != 1 && (rope->type != TX_ROPE_PROPORTIONAL || rope->rotated > 1))
-        return tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: heads that rotate in part are not implemented");
+        return tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: partial rotary embeddings are not implemented");
     if (rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low))
         return tx_fail(TX_INVALID, "rope_parameters: the high factor must be above the low one");
     return read_attention(json, rope);
@@ -114,7 +115,7 @@ tx_status tx_rope_read(const tx_json *json, int64_t positions, tx_rope_config *r
         TX_THEN(status, read_scaling(scaling, json, positions, rope));
         TX_TRY(tx_fail_in(status, "%s", key));
     }
-    if (rope->type == TX_ROPE_DYNAMIC) /* as transformers, whatever original_max_position_embeddings says */
+    if (rope->type == TX_ROPE_DYNAMIC) /* transformers ignores original_max_position_embeddings here */
         rope->original = (double)positions;
     return TX_OK;
 }
@@ -128,13 +129,14 @@ tx_status tx_rope_write(const tx_rope_config *rope, tx_json *json)
     return tx_json_set_number(parameters, "rope_theta", rope->theta);
 }
 
-/* The pair that turns `rotations` times within the original length. */
+/* The pair that makes `rotations` rotations within the original length. */
 static double pair_of(const tx_rope_config *rope, double rotations, int64_t size)
 {
     return (double)size * log(rope->original / (rotations * 2 * PI)) / (2 * log(rope->theta));
 }
 
-/* From pair `first` on slower, from pair `last` on by the whole factor. */
+/* YaRN: pairs below `first` keep their frequency, pairs above `last` get the full scaling factor, with a ramp between.
+ */
 static void yarn(const tx_rope_config *rope, int64_t size, tx_rope *made)
 {
     double first = pair_of(rope, rope->high, size), last = pair_of(rope, rope->low, size);
@@ -144,7 +146,7 @@ static void yarn(const tx_rope_config *rope, int64_t size, tx_rope *made)
     }
     first = fmax(first, 0);
     last = fmin(last, (double)size - 1);
-    const double length = first == last ? 0.001 : last - first; /* as there */
+    const double length = first == last ? 0.001 : last - first; /* as in transformers */
     made->ramp = (float)(-first / length);
     made->ramp_pair = (float)(1 / length);
     made->magnitude = (float)rope->attention;
@@ -154,17 +156,17 @@ tx_status tx_rope_check(const tx_rope_config *rope, int64_t size)
 {
     return rope->pairs == 0 || 2 * rope->pairs == size
                ? TX_OK
-               : tx_fail(TX_INVALID, "rope_parameters: %d factors, and heads of %d elements have half as many pairs",
+               : tx_fail(TX_INVALID, "rope_parameters: %d factors, but heads of %d elements need half as many",
                          (int)rope->pairs, (int)size);
 }
 
-/* Pairs that do not turn are slower without end. */
+/* Pairs that do not rotate get an infinite divisor. */
 static void proportional(const tx_rope_config *rope, int64_t size, tx_rope *made)
 {
-    const int64_t turned = (int64_t)(rope->rotated * (double)size / 2);
+    const int64_t rotated = (int64_t)(rope->rotated * (double)size / 2);
     made->factor = 1;
     for (int64_t i = 0; i < size / 2; i++)
-        made->divisor[i] = i < turned ? (float)rope->factor : INFINITY;
+        made->divisor[i] = i < rotated ? (float)rope->factor : INFINITY;
 }
 
 int64_t tx_rope_positions(const tx_rope_config *rope, int64_t positions)
@@ -173,8 +175,8 @@ int64_t tx_rope_positions(const tx_rope_config *rope, int64_t positions)
     return (int64_t)fmin(fmax((double)positions, scaled), INT32_MAX);
 }
 
-/* The base with which the slowest pair turns by `grown` times slower and the first as ever (NTK-aware scaling); one
- * pair alone does not see it. */
+/* The base of NTK-aware scaling: the slowest pair rotates `grown` times slower, the fastest keeps its frequency. A
+ * single pair is not changed. */
 static double stretched(const tx_rope_config *rope, int64_t size, int64_t length)
 {
     const double grown = rope->factor * (double)length / rope->original - (rope->factor - 1);

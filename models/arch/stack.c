@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Architectures that are a stack of equal blocks. */
+ * Parameters and graphs of architectures that are a stack of equal blocks. */
 #include "models/arch/stack.h"
 
 #include "models/arch/lora.h"
@@ -23,7 +23,7 @@ static bool has(const tx_config *config, const tx_stack_row *row)
     return (!row->with || is_set(config, row->with)) && (!row->without || !is_set(config, row->without));
 }
 
-static bool is_there(const tx_config *config, const tx_stack_row *row, int64_t block)
+static bool has_param(const tx_config *config, const tx_stack_row *row, int64_t block)
 {
     return has(config, row) && (!row->in || row->in(config, block));
 }
@@ -33,11 +33,11 @@ static bool is_in_block(const tx_stack_row *row)
     return row->name && strstr(row->name, "%d");
 }
 
-/* Rows of the same part: in front of the blocks, in them, or behind. */
+/* Adjacent rows of one kind: before the blocks, inside them, or after them. */
 typedef struct row_part {
-    const tx_stack_row *end; /* the first of another part */
-    int32_t count;           /* of those that the block has */
-    bool differs;            /* between blocks */
+    const tx_stack_row *end; /* the first row of the next part */
+    int32_t count;           /* number of rows that the block has */
+    bool differs;            /* blocks have different rows */
 } row_part;
 
 static row_part part_of(const tx_config *config, const tx_stack_row *row, int64_t block)
@@ -45,28 +45,29 @@ static row_part part_of(const tx_config *config, const tx_stack_row *row, int64_
     const bool in_block = is_in_block(row);
     row_part found = {.end = row};
     for (; row->name && is_in_block(row) == in_block; row++) {
-        found.count += is_there(config, row, block);
+        found.count += has_param(config, row, block);
         found.differs = found.differs || (row->in && has(config, row));
     }
     found.end = row;
     return found;
 }
 
-/* Parameter `index` of the table, and its block; or NULL, *index being less by as many as there are. */
+/* Returns parameter `index` of the table, and its block. If there is none it returns NULL and subtracts the number of
+ * all parameters from *index. */
 static const tx_stack_row *walk(const tx_config *config, const tx_stack_row *rows, int64_t *index, int64_t *block)
 {
     for (const tx_stack_row *row = rows; row->name;) {
         const int64_t blocks = is_in_block(row) ? config->layers : 1;
         row_part now = part_of(config, row, 0);
         *block = 0;
-        if (!now.differs && now.count > 0) { /* many blocks need not be gone through */
+        if (!now.differs && now.count > 0) { /* equal blocks are skipped at once */
             *block = *index / now.count < blocks ? *index / now.count : blocks;
             *index -= *block * now.count;
         }
         for (; *block < blocks; ++*block) {
             now = part_of(config, row, *block);
             if (*index < now.count) {
-                while (!is_there(config, row, *block) || (*index)-- > 0)
+                while (!has_param(config, row, *block) || (*index)-- > 0)
                     row++;
                 return row;
             }
@@ -84,7 +85,7 @@ int32_t tx_stack_params(const tx_config *config, const tx_stack_row *rows)
     return (int32_t)(INT32_MAX - left);
 }
 
-/* As tx_param_spec has it. */
+/* The value of tx_param_spec.block. */
 static int32_t block_of(const tx_stack_row *rows, const tx_stack_row *row, int64_t block)
 {
     if (is_in_block(row))
@@ -94,7 +95,7 @@ static int32_t block_of(const tx_stack_row *rows, const tx_stack_row *row, int64
     return rows < row ? -1 : 0;
 }
 
-/* The row of parameter `index`, its name and its block. */
+/* Finds the row of parameter `index`, its name and its block. */
 static const tx_stack_row *find_row(const tx_config *config, const tx_stack_row *rows, int64_t index,
                                     char name[TX_ARCH_NAME], int32_t *of)
 {
@@ -109,14 +110,15 @@ static const tx_stack_row *find_row(const tx_config *config, const tx_stack_row 
     return row;
 }
 
-/* What follows from the row of a parameter whose shape is known. */
+/* Sets the members that follow from the row and the shape. */
 static void set_rest(const tx_config *config, const tx_stack_row *row, double initializer_range, tx_param_spec *spec)
 {
     const bool residual = row->draw == TX_DRAW_RESIDUAL;
     spec->decay = spec->shape.rank > 1;
     spec->table = spec->shape.rank > 1 && (row->router || !is_in_block(row));
     spec->init = row->draw == TX_DRAW_ZERO ? TX_INIT_ZERO : row->draw == TX_DRAW_ONE ? TX_INIT_ONE : TX_INIT_NORMAL;
-    /* Each of the 2 n_layer additions to the residual stream (Radford et al., 2019, section 2.3). */
+    /* Residual projections are scaled by the 2 n_layer additions to the residual stream (Radford et al., 2019, section
+     * 2.3). */
     if (spec->init == TX_INIT_NORMAL)
         spec->scale = (float)(initializer_range / (residual ? sqrt(2.0 * (double)config->layers) : 1.0));
 }
@@ -159,19 +161,20 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
     int64_t tokens_in_row = tx_tensor_shape(tokens)->dim[1] * tx_graph_cp_size(graph, &chunk);
     int64_t positions = o->cache > tokens_in_row ? o->cache : tokens_in_row;
     if (positions > c->positions)
-        return tx_fail(TX_INVALID, "%" PRId64 " positions asked for, the model has %" PRId64, positions, c->positions);
+        return tx_fail(TX_INVALID, "%" PRId64 " positions requested, but the model has only %" PRId64, positions,
+                       c->positions);
     if (tx_graph_sequence(graph) && c->architecture->head != TX_HEAD_CAUSAL_LM)
-        return tx_fail(TX_UNSUPPORTED, "sequence parallelism is for causal language models");
+        return tx_fail(TX_UNSUPPORTED, "sequence parallelism is implemented only for causal language models");
     if (o->cache > 0 && c->architecture->head != TX_HEAD_CAUSAL_LM)
-        return tx_fail(TX_UNSUPPORTED, "%s continues no texts", c->architecture->class_name);
+        return tx_fail(TX_UNSUPPORTED, "%s cannot generate text", c->architecture->class_name);
     if (o->cache > 0 && (tx_find_input(graph, "attention_starts") || tx_find_input(graph, "position_ids")))
-        return tx_fail(TX_INVALID, "with a cache: no starts and no position_ids");
+        return tx_fail(TX_INVALID, "attention_starts and position_ids cannot be used with a cache");
     if (o->cache > 0 && (o->train || tx_find_input(graph, "attention_lengths") || tokens_in_row > o->cache))
         return tx_fail(TX_INVALID,
-                       "with a cache of %" PRId64 " positions: no training, no lengths, at most that many tokens a row",
+                       "a cache of %" PRId64 " positions allows neither training, nor lengths, nor more tokens a row",
                        o->cache);
     if ((o->cache > 0) != (tx_find_input(graph, "positions") != NULL) || (tx_find_input(graph, "sources") && !o->cache))
-        return tx_fail(TX_INVALID, "positions go with a cache, and sources with both");
+        return tx_fail(TX_INVALID, "a cache needs the input positions; positions and sources need a cache");
     return tx_config_check(c);
 }
 
@@ -202,7 +205,7 @@ static int64_t count_of(const tx_config *config, const tx_stack_row *part, int64
     return count;
 }
 
-/* The number of the parameter of a slot; -1 if the model, or the current block, has none. */
+/* The index of the parameter in a slot; -1 if the model, or the current block, has none. */
 static int32_t index_of(const tx_stack *s, int32_t slot)
 {
     int64_t before = 0;
@@ -213,7 +216,7 @@ static int32_t index_of(const tx_stack *s, int32_t slot)
         int64_t index = before + count_of(s->config, part, block);
         end = part_of(s->config, part, block).end;
         for (const tx_stack_row *row = part; row < end; row++) {
-            const bool there = is_there(s->config, row, block);
+            const bool there = has_param(s->config, row, block);
             if (there && row->slot == slot)
                 return (int32_t)index;
             index += there;
@@ -253,7 +256,7 @@ int32_t tx_stack_kv_heads_per_rank(tx_stack *stack, int64_t heads, const char *w
     return stack->parts % heads == 0 ? 1 : tx_stack_heads_per_rank(stack, heads, what);
 }
 
-/* The dimension of a parameter that is split, counted from 1; 0: none, or there is one rank. */
+/* The dimension of a parameter that is divided among tensor-parallel ranks, counted from 1; 0 if it is not divided. */
 static int32_t split_of(const tx_stack *stack, int32_t index)
 {
     char name[TX_ARCH_NAME];
@@ -320,7 +323,7 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
 tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)
 {
     for (int64_t i = 0; i < stack->config->layers; i++) {
-        if (!stack->config->teacher) /* nothing of it is computed again */
+        if (!stack->config->teacher) /* a teacher needs no recomputation */
             tx_graph_block(stack->graph, (int32_t)i + 1);
         stack->block = i;
         x = block(stack, x, i);
@@ -335,6 +338,6 @@ tx_tensor *tx_stack_rows(const tx_stack *stack, tx_tensor *x)
     if (!rows || !x)
         return x;
     if (tx_graph_sequence(stack->graph))
-        tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "sequence parallelism: rows that are chosen"));
+        tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "sequence parallelism does not support the input rows"));
     return tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), stack->config->width)), rows);
 }

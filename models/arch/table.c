@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The table of architectures. It is a file of its own so that a program can bring another. */
+ * The table of architectures. It is a separate file so that a program can bring its own table. */
 #include "models/arch/bert.h"
 #include "models/arch/gpt2.h"
 #include "models/arch/llama.h"

@@ -117,10 +117,11 @@ static void test_graph_refusals(void **state)
     fixture *f = *state;
     refuse(f, (tx_arch_options){.size = 1}, 4, "options.size");
     refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options)}, 0, "an input input_ids, I32 [B, T]");
-    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options)}, 17, "17 positions asked for");
-    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options), .cache = 8}, 9, "at most that many");
-    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options), .cache = 8, .train = true}, 4, "no training");
-    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options), .cache = 8}, 4, "positions go with a cache");
+    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options)}, 17, "17 positions requested");
+    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options), .cache = 8}, 9, "nor more tokens a row");
+    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options), .cache = 8, .train = true}, 4,
+           "allows neither training");
+    refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options), .cache = 8}, 4, "a cache needs the input positions");
     f->config->heads = 3;
     refuse(f, (tx_arch_options){.size = sizeof(tx_arch_options)}, 4, "n_head");
 }
@@ -236,7 +237,7 @@ static void test_save_and_load(void **state)
     tx_config_free(config);
     config = f->config;
     config->layers = 3;
-    assert_refused(tx_arch_load(f->model, config, deep, NULL), TX_NOT_FOUND, "not been built from this configuration");
+    assert_refused(tx_arch_load(f->model, config, deep, NULL), TX_NOT_FOUND, "not built from this configuration");
     free(path);
     free(before);
     free(deep);

@@ -144,7 +144,7 @@ static void test_keys(void **state)
     assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": "
                              "[1, 1], \"long_factor\": [1, 2]}}",
                              &config),
-                   TX_FORMAT, "2 factors, and heads of 128 elements");
+                   TX_FORMAT, "2 factors, but heads of 128 elements");
     assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": "
                              "[1, 1], \"long_factor\": [1]}}",
                              &config),

@@ -341,7 +341,7 @@ static void names_of_modules(void **state)
     } rows[] = {
         {llama, "q_proj, v_proj", NULL, NULL, TX_OK},
         {llama, "self_attn.o_proj,mlp.up_proj", "norm", NULL, TX_OK},
-        {llama, "q_prj", NULL, "q_prj: a llama has no such module: there are q_proj, k_proj, v_proj, o_proj",
+        {llama, "q_prj", NULL, "q_prj: llama has no such module; its modules are q_proj, k_proj, v_proj, o_proj",
          TX_INVALID},
         {llama, "embed_tokens", NULL,
          "target module embed_tokens: TX adapts only the linear layers of the blocks: q_proj", TX_UNSUPPORTED},
@@ -350,7 +350,7 @@ static void names_of_modules(void **state)
         {llama, "q_proj,down_proj", "self_attn,layers.0.mlp,layernorm", NULL, TX_OK},
         {llama, "q_proj", "proj", "modules to save proj: model.layers.0.self_attn.q_proj is a target module",
          TX_UNSUPPORTED},
-        {llama, "q_proj,o_proj", "self_attn", "no module gets an adapter", TX_INVALID},
+        {llama, "q_proj,o_proj", "self_attn", "no module matches", TX_INVALID},
         {gpt2, "c_fc", "attn", "transformer.h.0.attn.c_attn is in two of them", TX_UNSUPPORTED},
         {gpt2, "c_attn", "lm_head", "tie_word_embeddings", TX_UNSUPPORTED},
         {gpt2, "lm_head", NULL, "target module lm_head: TX adapts only the linear layers", TX_UNSUPPORTED},
@@ -447,7 +447,7 @@ static void folders(void **state)
                        "\"modules_to_save\": [\"classifier\", \"score\"]");
     assert_ok(tx_lora_read(folder, &lora));
     assert_string_equal(lora->saved, "classifier");
-    assert_refused(tx_lora_check(lora, config), TX_INVALID, "the adapter is of a classifier");
+    assert_refused(tx_lora_check(lora, config), TX_INVALID, "the adapter belongs to a classifier");
     tx_lora_free(lora);
     tx_config_free(config);
     remove_scratch(folder);
@@ -458,7 +458,7 @@ static void other_models(void **state)
 {
     static const struct {
         const char *beside, *said;
-    } rows[] = {{gpt2, "the adapter is of a gpt2, the model is a llama"},
+    } rows[] = {{gpt2, "the adapter belongs to a gpt2, the model is a llama"},
                 {LLAMA("24", ""), "hidden_size"},
                 {LLAMA("12", "\"rope_theta\": 5e5, "), "the rotary embedding"},
                 {LLAMA("12", "\"eos_token_id\": 7, \"attention_dropout\": 0, "), NULL}};

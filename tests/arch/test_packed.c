@@ -153,7 +153,8 @@ static void test_refused(void **state)
     tx_input(f->graph, "positions", TX_I32, TX_SHAPE(1));
     tx_input(f->graph, "position_ids", TX_I32, TX_SHAPE(1, 4));
     assert_null(tx_arch_logits(f->graph, config, &options));
-    assert_refused(tx_plan_create(f->graph, "cached", &f->plan), TX_INVALID, "no starts and no position_ids");
+    assert_refused(tx_plan_create(f->graph, "cached", &f->plan), TX_INVALID,
+                   "attention_starts and position_ids cannot be used");
     tx_config_free(config);
 }
 

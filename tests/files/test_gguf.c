@@ -400,7 +400,7 @@ static void test_model(void **state)
     compare_files(TX_PATH(from, "model.safetensors"), TX_PATH(to, "model.safetensors"), true);
     compare_files(TX_PATH(from, "tokenizer.json"), TX_PATH(to, "tokenizer.json"), true);
     compare_files(TX_PATH(from, "config.json"), TX_PATH(to, "config.json"), false);
-    assert_refused(tx_gguf_import(file, to, TX_F32, NULL), TX_INVALID, "holds a model already");
+    assert_refused(tx_gguf_import(file, to, TX_F32, NULL), TX_INVALID, "already holds a model");
     /* Rows of 36 numbers are no whole blocks, those of 144 neither: all is fp16, as the convert script does it. */
     tx_gguf_file *opened;
     assert_ok(tx_gguf_export(from, file, TX_GGUF_Q8_0, NULL));

@@ -49,10 +49,10 @@ refused "30 positions cannot be divided among 4 ranks" 4 4 --block_size 30
 echo '{"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
     "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' > "$work/experts.json"
 from="--config_name $work/experts.json --train_file $work/text --block_size 32"
-refused "is for models without experts" 2 2
+refused "is not implemented for models with experts" 2 2
 write_words
 from="--config_name $work/words --tokenizer_name $work/words --train_file $work/texts.tsv --task_name sst2 --max_seq_length 20"
-refused "is for causal language models" 2 2
+refused "is implemented only for causal language models" 2 2
 write_talk
 mkdir "$work/talks"
 cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/talks"

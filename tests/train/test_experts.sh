@@ -122,7 +122,7 @@ train adapter --model_name_or_path "$work/mixtral" --lora_r 4 --save_strategy no
 [ -s "$work/adapter/adapter_model.safetensors" ] || fail "no adapter"
 train adapter-linear --model_name_or_path "$work/qwen" --lora_r 4 --lora_target_modules all-linear --bf16 --save_strategy no
 [ -s "$work/adapter-linear/adapter_model.safetensors" ] || fail "no adapter of all linear layers"
-outcome 1 "experts are not trained whole" "$bin/txtrain" --train_file "$work/text" --block_size 24 --device "$device" \
+outcome 1 "experts cannot be trained fully" "$bin/txtrain" --train_file "$work/text" --block_size 24 --device "$device" \
     --max_steps 1 --output_dir "$work/refused" --model_name_or_path "$work/mixtral" --lora_r 4 \
     --lora_modules_to_save block_sparse_moe
 outcome 1 "router_jitter_noise" "$bin/txtrain" --train_file "$work/text" --block_size 24 --device "$device" --max_steps 1 \

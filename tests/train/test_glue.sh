@@ -190,7 +190,7 @@ outcome 1 "continues no texts" "$bin/txgen" --model "$work/whole" --device "$dev
 
 # What does not fit.
 printf '{"model_type": "gpt2", "architectures": ["GPT2ForSequenceClassification"], "vocab_size": 23}' > "$work/gpt2.json"
-outcome 1 "GPT2ForSequenceClassification: TX has no classifiers of the type gpt2, only of bert, roberta" \
+outcome 1 "GPT2ForSequenceClassification: TX has no classifiers of model type gpt2, only of bert, roberta" \
     glue x --config_name "$work/gpt2.json" --tokenizer_name "$work/model" --task_name mrpc --train_file "$work/train.tsv"
 sed 's/"vocab_size": 23/"vocab_size": 22/' "$work/model/config.json" > "$work/fewer.json"
 outcome 1 "the tokenizer has 23 ids, the model's vocab_size is 22: give the tokenizer of this model (--tokenizer_name)" \

@@ -119,7 +119,7 @@ cmp -s "$work/applied" "$work/joined" && cmp -s "$work/applied" "$work/named" ||
 cmp -s "$work/applied" "$work/plain" && fail "the adapter changes nothing"
 cp -r "$work/best" "$work/foreign"
 echo '{"model_type": "gpt2"}' > "$work/foreign/config.json"
-outcome 1 "the adapter is of a gpt2, the model is a llama" "$bin/txgen" --model "$work/foreign" --ids "1 2" -n 2
+outcome 1 "the adapter belongs to a gpt2, the model is a llama" "$bin/txgen" --model "$work/foreign" --ids "1 2" -n 2
 outcome 1 "is the model itself" "$bin/txgen" --adapter "$work/best" --save_merged "$work/base"
 cmp -s "$work/base/model.safetensors" "$work/base.before" || fail "the base has changed"
 

@@ -346,7 +346,7 @@ activation_offloading | --activation_offloading | says --activation_offloading c
 nvme_path | --offload_optimizer nvme --nvme_path $work/home | says kept in a file in $work/home
 sparsity | --sparsity 0.5 | says 1536 of 3072 weights are 0, 50.00 %
 mask_structure | --mask_structure 1:4 | says 2304 of 3072 weights are 0, 75.00 %
-mask_structure | --mask_structure 2:4 --sparsity 0.7 | says a sparsity of 0.5 and not of 0.7
+mask_structure | --mask_structure 2:4 --sparsity 0.7 | says its sparsity is 0.5, not 0.7
 weight_decay | --weight_decay 0.5 | weights_differ
 adam_beta1 | --adam_beta1 0.5 | weights_differ
 adam_beta2 | --adam_beta2 0.5 | weights_differ
