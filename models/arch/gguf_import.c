@@ -27,7 +27,7 @@ static tx_status append(importing *m, int64_t count)
     const tx_gguf_tensor of = {.dtype = types[m->dtype], .rank = 1, .dim = {count}};
     for (int64_t i = 0; i < count; i++)
         if (!isfinite(m->buffer[i]))
-            return tx_fail(TX_FORMAT, "contains %f: weights must be finite", (double)m->buffer[i]);
+            return tx_fail(TX_FORMAT, "holds %f: weights must be finite", (double)m->buffer[i]);
     if (m->dtype != TX_F32)
         tx_gguf_encode(types[m->dtype], m->buffer, count, m->buffer);
     return tx_st_append(m->writer, m->buffer, (size_t)tx_gguf_bytes(&of));

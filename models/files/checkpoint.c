@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writing checkpoints: what a crash at any moment leaves is whole under its name, or has a temporary name. */
+ * Writes checkpoints. A crash at any moment leaves either a complete checkpoint or a folder with a temporary name. */
 #include "models/files/checkpoint_files.h"
 
 #include "api/base/file.h"
@@ -17,7 +17,7 @@ struct tx_checkpoint {
     int64_t step;
     char *output_dir, folder[TX_PATH_ROOM];
     char making[TX_CHECKPOINT_NAME]; /* the name of `folder` in output_dir */
-    tx_json *expected;               /* digests of what was written, by name */
+    tx_json *expected;               /* digests of the written files, by name */
 };
 
 /* ---- Names --------------------------------------------------------------------------------------- */
@@ -44,7 +44,7 @@ static void name_temporary(int64_t step, tx_checkpoint_kind kind, char name[TX_C
     temporary_of(step, (int)kind, (long)getpid(), name);
 }
 
-/* The step in a name is the one that makes the same name again. */
+/* Reads the step in a name. The caller checks that the step produces the same name. */
 static int64_t read_step(const char *name)
 {
     const size_t length = strlen(TX_CHECKPOINT_PREFIX);
@@ -85,7 +85,7 @@ int64_t tx_checkpoint_step(const char *folder)
 
 /* ---- Moving and removing ------------------------------------------------------------------------- */
 
-/* The caller flushes the folder. */
+/* The caller must flush the folder. */
 static tx_status rename_in(const char *folder, const char *from, const char *to)
 {
     const char *old = TX_PATH(folder, from);
@@ -94,50 +94,50 @@ static tx_status rename_in(const char *folder, const char *from, const char *to)
 
 tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t step)
 {
-    char going[TX_CHECKPOINT_NAME];
-    name_temporary(step, TX_CHECKPOINT_GOING, going);
-    TX_TRY(tx_folder_remove(folder, going)); /* of a removal that failed before */
-    TX_TRY(rename_in(folder, name, going));
+    char removing[TX_CHECKPOINT_NAME];
+    name_temporary(step, TX_CHECKPOINT_GOING, removing);
+    TX_TRY(tx_folder_remove(folder, removing)); /* left by an earlier removal that failed */
+    TX_TRY(rename_in(folder, name, removing));
     TX_TRY(tx_folder_flush(folder));
-    return tx_folder_remove(folder, going);
+    return tx_folder_remove(folder, removing);
 }
 
-/* Whether folder/name is a checkpoint that verifies. Fails where that cannot be told: what cannot be read just now, or
- * only by another version of TX, is not damaged. */
-static tx_status judge(const char *folder, const char *name, int64_t step, bool *whole)
+/* Checks whether folder/name is an intact checkpoint. Fails if that cannot be decided: a checkpoint that cannot be read
+ * at the moment, or only by another version of TX, is not damaged. */
+static tx_status check_intact(const char *folder, const char *name, int64_t step, bool *intact)
 {
     const tx_status status = tx_manifest_check(TX_PATH(folder, name), step, NULL);
-    *whole = status == TX_OK;
+    *intact = status == TX_OK;
     return status == TX_FORMAT ? TX_OK : status;
 }
 
-static tx_status look_for(const char *folder, const char *name, bool *there)
+static tx_status check_exists(const char *folder, const char *name, bool *exists)
 {
     struct stat info;
     const char *path = TX_PATH(folder, name);
-    *there = lstat(path, &info) == 0;
-    return *there || errno == ENOENT ? TX_OK : tx_file_fail(path, "look at it");
+    *exists = lstat(path, &info) == 0;
+    return *exists || errno == ENOENT ? TX_OK : tx_file_fail(path, "get its status");
 }
 
 tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t step)
 {
     char name[TX_CHECKPOINT_NAME];
     tx_checkpoint_name(step, name);
-    bool there = false, whole = false, old_whole = false;
-    TX_TRY(look_for(folder, name, &there));
-    if (there)
-        TX_TRY(judge(folder, name, step, &whole));
-    if (there && !whole)
-        TX_TRY(judge(folder, aside, step, &old_whole));
-    if (there && !old_whole)
+    bool exists = false, intact = false, old_intact = false;
+    TX_TRY(check_exists(folder, name, &exists));
+    if (exists)
+        TX_TRY(check_intact(folder, name, step, &intact));
+    if (exists && !intact)
+        TX_TRY(check_intact(folder, aside, step, &old_intact));
+    if (exists && !old_intact)
         return tx_checkpoint_remove(folder, aside, step);
-    if (there) /* the disk did not keep it, but the one before it */
+    if (exists) /* the new one is damaged, but the one that it replaced is intact */
         TX_TRY(tx_checkpoint_remove(folder, name, step));
     TX_TRY(rename_in(folder, aside, name));
     return tx_folder_flush(folder);
 }
 
-/* ---- Beginning ----------------------------------------------------------------------------------- */
+/* ---- Creating ------------------------------------------------------------------------------------ */
 
 static void checkpoint_free(tx_checkpoint *checkpoint)
 {
@@ -149,7 +149,7 @@ static void checkpoint_free(tx_checkpoint *checkpoint)
 static tx_status make_folder(const tx_checkpoint *checkpoint)
 {
     TX_TRY(tx_folder_create(checkpoint->output_dir));
-    /* What lies there is of this process, which failed before to remove it, or of one that is gone. */
+    /* An existing folder is left over: from a failed removal by this process, or from a process that has ended. */
     TX_TRY(tx_folder_remove(checkpoint->output_dir, checkpoint->making));
     if (mkdir(checkpoint->folder, 0777) != 0)
         return tx_file_fail(checkpoint->folder, "make the folder");
@@ -160,7 +160,7 @@ tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoin
 {
     TX_NEEDS(output_dir && checkpoint, TX_INVALID);
     if (step < 0)
-        return tx_fail(TX_INVALID, "%s: a checkpoint of step %" PRId64, output_dir, step);
+        return tx_fail(TX_INVALID, "%s: a checkpoint cannot have step %" PRId64, output_dir, step);
     tx_checkpoint *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
@@ -189,7 +189,7 @@ tx_status tx_checkpoint_expect(tx_checkpoint *checkpoint, const char *name, cons
 
 #define MESSAGE 1024
 
-/* A copy of the thread's message, to make it the thread's again after calls that may fail as well. */
+/* Saves the thread's error message, which later calls may overwrite. */
 static void copy_message(char message[MESSAGE])
 {
     snprintf(message, MESSAGE, "%s", tx_error());
@@ -201,17 +201,17 @@ void tx_checkpoint_discard(tx_checkpoint *checkpoint)
         return;
     char message[MESSAGE];
     copy_message(message);
-    (void)tx_folder_remove(checkpoint->output_dir, checkpoint->making); /* what stays has a temporary name */
+    (void)tx_folder_remove(checkpoint->output_dir, checkpoint->making); /* a remainder has a temporary name */
     tx_fail(TX_OK, "%s", message);
     checkpoint_free(checkpoint);
 }
 
 /* ---- Committing ---------------------------------------------------------------------------------- */
 
-/* Gives the whole, flushed folder its name. One of the same step steps aside first: between the two renames only that
- * one is there, under a name by which the next start finds it and moves it back (tx_checkpoint_recover). Whichever of
- * the renames a loss of power undoes, one of the two is whole. */
-static tx_status take_name(const tx_checkpoint *checkpoint, const char *name, const char *aside)
+/* Renames the complete, flushed folder to its final name. An existing checkpoint of the same step is renamed to `aside`
+ * first. Between the two renames only `aside` exists; the next start finds it and renames it back
+ * (tx_checkpoint_recover). Whichever rename a power failure undoes, one of the two is intact. */
+static tx_status publish(const tx_checkpoint *checkpoint, const char *name, const char *aside)
 {
     const char *output_dir = checkpoint->output_dir;
     tx_status status = rename_in(output_dir, name, aside);
@@ -222,7 +222,7 @@ static tx_status take_name(const tx_checkpoint *checkpoint, const char *name, co
     bool named = status == TX_OK;
     TX_THEN(status, tx_folder_flush(output_dir));
     if (status) {
-        /* Back to what was. A disk that refuses this too leaves it to the next start. */
+        /* Undo the renames. If that fails, too, the next start does it. */
         char message[MESSAGE];
         copy_message(message);
         if (named)
@@ -231,7 +231,7 @@ static tx_status take_name(const tx_checkpoint *checkpoint, const char *name, co
             (void)rename_in(output_dir, aside, name);
         tx_fail(TX_OK, "%s", message);
     } else if (replaces) {
-        /* By way of another name: half of it must not be brought back. What stays has a temporary name. */
+        /* It gets another name first, so that a partly removed one is never recovered. A remainder has that name. */
         (void)tx_checkpoint_remove(output_dir, aside, checkpoint->step);
     }
     return status;
@@ -244,14 +244,14 @@ tx_status tx_checkpoint_commit(tx_checkpoint *checkpoint)
     tx_checkpoint_name(checkpoint->step, name);
     name_temporary(checkpoint->step, TX_CHECKPOINT_ASIDE, aside);
     bool left = false;
-    /* This reads all that was flushed, before it takes the place of another. One reading does: the weights are held
-     * against memory where they are written, the optimizer's states against the digest of what was written, and the
-     * manifest has what this reading gave. Whoever goes on from it verifies all of it again. */
+    /* This reads all flushed files before the checkpoint replaces another one. A single reading is enough: weights were
+     * compared with memory when they were written, optimizer states are compared with their digests, and a resumed run
+     * verifies the manifest again. */
     tx_status status = tx_manifest_write(checkpoint->folder, checkpoint->step, checkpoint->expected);
-    TX_THEN(status, look_for(checkpoint->output_dir, aside, &left));
-    if (!status && left) /* an earlier commit could not undo what it had begun */
+    TX_THEN(status, check_exists(checkpoint->output_dir, aside, &left));
+    if (!status && left) /* an earlier commit could not undo its renames */
         status = tx_checkpoint_recover(checkpoint->output_dir, aside, checkpoint->step);
-    TX_THEN(status, take_name(checkpoint, name, aside));
+    TX_THEN(status, publish(checkpoint, name, aside));
     if (status) {
         tx_checkpoint_discard(checkpoint);
         return status;

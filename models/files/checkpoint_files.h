@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the files of checkpoints share: their names, and the manifest. */
+ * Shared by the files of checkpoints: temporary names and the manifest. */
 #ifndef TX_FILES_CHECKPOINT_FILES_H
 #define TX_FILES_CHECKPOINT_FILES_H
 
@@ -13,8 +13,8 @@
 
 /* Temporary names are ".checkpoint-STEP.KIND-PID". X(NAME, "kind"):
  * MAKING  a checkpoint that is being written;
- * ASIDE   a whole one that has made room for another of the same step, until that one lasts;
- * GOING   one that is being removed. */
+ * ASIDE   an intact checkpoint while another one of the same step replaces it;
+ * GOING   a checkpoint that is being removed. */
 #define TX_CHECKPOINT_KIND_MAP(X) \
     X(MAKING, "tmp")              \
     X(ASIDE, "old")               \
@@ -29,22 +29,22 @@ typedef enum tx_checkpoint_kind {
 
 /* Returns `name`. */
 char *tx_checkpoint_name(int64_t step, char name[TX_CHECKPOINT_NAME]);
-/* The path of a checkpoint, in memory that lasts as long as the block in which it is asked for. */
+/* The path of a checkpoint, in memory that lasts until the end of the enclosing block. */
 #define TX_CHECKPOINT_PATH(folder, step) TX_PATH(folder, tx_checkpoint_name(step, (char[TX_CHECKPOINT_NAME]){0}))
-/* Whether a name is a temporary one, of any process. */
+/* Returns true if a name is a temporary one, of any process, and reads its step and kind. */
 bool tx_checkpoint_is_temporary(const char *name, int64_t *step, tx_checkpoint_kind *kind);
 
-/* Removes folder/name by way of a temporary name, so that an interruption leaves no half of a checkpoint. */
+/* Renames folder/name to a temporary name and removes it, so that an interruption leaves no partial checkpoint. */
 tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t step);
 
-/* Ends what an interrupted commit left: folder/aside becomes the checkpoint again unless that one verifies, else it is
- * removed. Where either cannot be judged both stay. */
+/* Finishes an interrupted commit. If the new checkpoint is missing, or is damaged and folder/aside is intact, `aside`
+ * becomes the checkpoint again; else it is removed. If either cannot be checked, both are kept. */
 tx_status tx_checkpoint_recover(const char *folder, const char *aside, int64_t step);
 
-/* Flushes every file of `folder`, and writes the manifest of what reading them gives. `expected` has the digests of
- * what was written into some of them, by name: TX_IO where reading gives another. */
+/* Flushes every file of `folder`, reads it, and writes the manifest. `expected` has digests of some files by name.
+ * TX_IO if the data read from disk differ from them. */
 tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *expected);
-/* Holds `folder` against its manifest; a step of -1 may be any. Damage is TX_FORMAT, what cannot be read TX_IO. */
+/* Compares `folder` with its manifest; a step of -1 accepts any step. TX_FORMAT if damaged, TX_IO if unreadable. */
 tx_status tx_manifest_check(const char *folder, int64_t step, const tx_reporter *report);
 
 #endif

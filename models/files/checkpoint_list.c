@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The checkpoints of a folder: which is the newest that is whole, and which go. */
+ * Lists the checkpoints of a folder, finds the newest intact one, and removes old ones. */
 #include "models/files/checkpoint_files.h"
 
 #include "api/base/file.h"
@@ -50,20 +50,20 @@ tx_status tx_checkpoint_verify(const char *folder, const tx_reporter *report)
     if (stat(folder, &info) != 0)
         return tx_file_fail(folder, "open the checkpoint");
     if (!S_ISDIR(info.st_mode))
-        return tx_fail(TX_FORMAT, "%s: not a folder, so no checkpoint", folder);
+        return tx_fail(TX_FORMAT, "%s: not a folder, so not a checkpoint", folder);
     return tx_manifest_check(folder, tx_checkpoint_step(folder), report);
 }
 
-/* What is damaged, gone or of another version of TX makes way for an older one. What cannot be read just now does not.
- */
+/* True if an older checkpoint may be used instead: this one is damaged, missing or of another version of TX. One that
+ * cannot be read at the moment is not skipped. */
 static bool is_verdict(tx_status status)
 {
     return status == TX_FORMAT || status == TX_NOT_FOUND || status == TX_UNSUPPORTED;
 }
 
-/* The first of `steps` that verifies; those before it are told. */
-static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *steps, const tx_reporter *report,
-                            char **folder)
+/* Finds the first of `steps` that is intact, and warns of the damaged ones before it. */
+static tx_status find_intact(const char *output_dir, const tx_checkpoint_steps *steps, const tx_reporter *report,
+                             char **folder)
 {
     for (size_t i = 0; i < steps->count; i++) {
         const char *path = TX_CHECKPOINT_PATH(output_dir, steps->step[i]);
@@ -74,10 +74,10 @@ static tx_status find_whole(const char *output_dir, const tx_checkpoint_steps *s
             return found ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for its name", path);
         }
         if (!is_verdict(status))
-            return tx_fail_in(status, "it cannot be told whether the newest checkpoint is whole");
-        tx_reporter_print(report, "%.1400s; an older checkpoint is looked for", tx_error());
+            return tx_fail_in(status, "cannot verify the newest checkpoint");
+        tx_reporter_print(report, "%.1400s; trying an older checkpoint", tx_error());
     }
-    return tx_fail_in(TX_FORMAT, "%s: none of %zu checkpoints is whole; the oldest", output_dir, steps->count);
+    return tx_fail_in(TX_FORMAT, "%s: none of %zu checkpoints is intact; the oldest", output_dir, steps->count);
 }
 
 tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder)
@@ -85,8 +85,8 @@ tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report
     TX_NEEDS(output_dir && folder, TX_INVALID);
     tx_checkpoint_steps steps;
     TX_TRY(list_steps(output_dir, &steps));
-    tx_status status = steps.count ? find_whole(output_dir, &steps, report, folder)
-                                   : tx_fail(TX_NOT_FOUND, "%s: there is no checkpoint", output_dir);
+    tx_status status = steps.count ? find_intact(output_dir, &steps, report, folder)
+                                   : tx_fail(TX_NOT_FOUND, "%s: has no checkpoint", output_dir);
     free(steps.step);
     return status;
 }
@@ -112,35 +112,35 @@ tx_status tx_checkpoint_count(const char *output_dir, int64_t *count)
 
 /* ---- Removing the oldest ------------------------------------------------------------------------- */
 
-/* Fails where a folder is not one that TX wrote: other programs use the same names. */
+/* Fails if TX did not write the folder: other programs use the same names. */
 static tx_status check_ours(const char *folder)
 {
     struct stat info;
     const char *manifest = TX_PATH(folder, TX_CHECKPOINT_MANIFEST);
     tx_status status = TX_OK;
     if (lstat(folder, &info) != 0)
-        status = tx_file_fail(folder, "look at it");
+        status = tx_file_fail(folder, "get its status");
     else if (!S_ISDIR(info.st_mode))
         status = TX_NOT_FOUND;
     else if (stat(manifest, &info) != 0)
-        status = tx_file_fail(manifest, "look at it");
+        status = tx_file_fail(manifest, "get its status");
     if (status == TX_NOT_FOUND)
-        status = tx_fail(TX_FORMAT, "%s: no folder with a %s", folder, TX_CHECKPOINT_MANIFEST);
+        status = tx_fail(TX_FORMAT, "%s: not a folder with a %s", folder, TX_CHECKPOINT_MANIFEST);
     return status;
 }
 
-/* Whether a checkpoint is gone; what stands in the way is told. */
+/* Removes one checkpoint, or warns of the reason why it is kept. Returns true if it was removed. */
 static bool prune_one(const char *output_dir, int64_t step, const tx_reporter *report)
 {
     char name[TX_CHECKPOINT_NAME];
     tx_status status = check_ours(TX_CHECKPOINT_PATH(output_dir, step));
     TX_THEN(status, tx_checkpoint_remove(output_dir, tx_checkpoint_name(step, name), step));
     if (status)
-        tx_reporter_print(report, "%.1400s; this old checkpoint is not removed", tx_error());
+        tx_reporter_print(report, "%.1400s; this old checkpoint is kept", tx_error());
     return status == TX_OK;
 }
 
-/* Removes the oldest until `keep` are left, but neither `best` nor what is not older than step `whole`. */
+/* Removes the oldest until `keep` are left, except `best` and those from step `whole` on. */
 static tx_status prune_to(const char *output_dir, const tx_checkpoint_steps *steps, size_t keep, int64_t whole,
                           const char *best, const tx_reporter *report)
 {
@@ -160,7 +160,7 @@ tx_status tx_checkpoint_prune(const char *output_dir, int64_t keep, int64_t whol
 {
     tx_checkpoint_steps steps;
     if (keep < 0)
-        return tx_fail(TX_INVALID, "%s: %" PRId64 " checkpoints to keep", output_dir, keep);
+        return tx_fail(TX_INVALID, "%s: cannot keep %" PRId64 " checkpoints", output_dir, keep);
     if (keep == 0)
         return TX_OK;
     TX_TRY(list_steps(output_dir, &steps));

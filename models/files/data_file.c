@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files that are read by pieces. */
+ * Reads regular files in pieces. */
 #include "models/files/data_file.h"
 
 #include "api/base/file.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Read at a time for a digest. */
+/* Bytes per reading for a digest. */
 #define PIECE ((int64_t)1 << 18)
 
 tx_status tx_data_file_open(const char *path, tx_data_file *file)

@@ -18,7 +18,7 @@ tx_status tx_digest_create(tx_digest **digest)
         made->context = EVP_MD_CTX_new();
     if (!made || !made->context || EVP_DigestInit_ex(made->context, EVP_sha256(), NULL) != 1) {
         tx_digest_free(made);
-        ERR_clear_error(); /* what the library keeps of it for this thread */
+        ERR_clear_error(); /* the library's error queue of this thread */
         return tx_fail(TX_MEMORY, "SHA-256: out of memory");
     }
     *digest = made;
@@ -44,7 +44,7 @@ tx_status tx_digest_finish(tx_digest *digest, char text[TX_DIGEST_TEXT])
     unsigned length = 0;
     tx_status status = digest->status;
     if (!status && (EVP_DigestFinal_ex(digest->context, value, &length) != 1 || length != TX_DIGEST_BYTES))
-        status = tx_fail(TX_INTERNAL, "SHA-256: the library gave no digest");
+        status = tx_fail(TX_INTERNAL, "SHA-256: the library returned no digest");
     tx_digest_free(digest);
     if (status)
         return status;

@@ -9,14 +9,14 @@
 #define TX_DIGEST_BYTES 32
 #define TX_DIGEST_TEXT (2 * TX_DIGEST_BYTES + 1)
 
-/* A digest in the making; takes data in pieces. */
+/* A digest under construction, to which data are added in pieces. */
 typedef struct tx_digest tx_digest;
 
 tx_status tx_digest_create(tx_digest **digest);
-/* A failure lasts, also one of reading what is to be added: tx_digest_finish tells it. */
+/* The first failure persists, also one in reading the data (tx_digest_fail); tx_digest_finish returns it. */
 tx_status tx_digest_add(tx_digest *digest, const void *data, size_t size);
 tx_status tx_digest_fail(tx_digest *digest, tx_status status);
-/* Writes the 64 hexadecimal digits and a NUL; frees the digest whatever the outcome. */
+/* Writes the 64 hexadecimal digits and a NUL. Always frees the digest. */
 tx_status tx_digest_finish(tx_digest *digest, char text[TX_DIGEST_TEXT]);
 void tx_digest_free(tx_digest *digest);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Folders: listed, removed; files taken along. */
+ * Lists, compares and removes folders, and copies files. */
 #include "models/files/folder.h"
 
 #include "api/base/file.h"
@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Folders within folders that are removed: a bound on descriptors and on the stack. */
+/* Nesting limit for removal: bounds the number of descriptors and the stack. */
 #define MAX_DEPTH 32
 
 char *tx_path_in(char path[TX_PATH_ROOM], const char *folder, const char *name)
@@ -57,7 +57,7 @@ static tx_status add_name(tx_names *names, size_t *room, const char *name)
     return names->name[names->count++] ? TX_OK : tx_fail(TX_MEMORY, "no memory for the names in a folder");
 }
 
-/* readdir tells its end from a failure by errno alone. */
+/* readdir reports both the end and a failure as NULL; only errno distinguishes them. */
 static struct dirent *next_entry(DIR *list)
 {
     errno = 0;
@@ -106,10 +106,10 @@ void tx_names_free(tx_names *names)
     *names = (tx_names){0};
 }
 
-static tx_status look_at(const char *path, struct stat *info, bool *there)
+static tx_status stat_path(const char *path, struct stat *info, bool *exists)
 {
-    *there = stat(path, info) == 0;
-    tx_status status = *there ? TX_OK : tx_file_fail(path, "look at it");
+    *exists = stat(path, info) == 0;
+    tx_status status = *exists ? TX_OK : tx_file_fail(path, "get its status");
     return status == TX_NOT_FOUND ? TX_OK : status;
 }
 
@@ -117,15 +117,15 @@ tx_status tx_folder_same(const char *a, const char *b, bool *same)
 {
     struct stat first, second;
     bool has_first, has_second;
-    TX_TRY(look_at(a, &first, &has_first));
-    TX_TRY(look_at(b, &second, &has_second));
+    TX_TRY(stat_path(a, &first, &has_first));
+    TX_TRY(stat_path(b, &second, &has_second));
     *same = has_first && has_second && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
     return TX_OK;
 }
 
 /* ---- Removing ------------------------------------------------------------------------------------ */
 
-/* Where a removal stands: `path` is for messages, the descriptors say what is meant. */
+/* The state of a removal: `path` is only for messages, descriptors identify the folders. */
 typedef struct removal {
     const char *path;
     int depth;
@@ -133,7 +133,7 @@ typedef struct removal {
 
 static tx_status remove_at(removal *r, int parent, const char *name);
 
-/* Removes what is in the folder that `list` reads. */
+/* Removes the contents of the folder that `list` reads. */
 static tx_status empty(removal *r, DIR *list)
 {
     for (struct dirent *e = next_entry(list);; e = next_entry(list)) {
@@ -151,7 +151,7 @@ static tx_status remove_folder_at(removal *r, int parent, const char *name)
         return tx_file_fail(r->path, "open a folder to remove it");
     if (r->depth == MAX_DEPTH) {
         close(folder);
-        return tx_fail(TX_IO, "%s: cannot be removed: over %d folders within each other", r->path, MAX_DEPTH);
+        return tx_fail(TX_IO, "%s: cannot be removed: more than %d nested folders", r->path, MAX_DEPTH);
     }
     DIR *list = fdopendir(folder);
     if (!list) {
@@ -175,7 +175,7 @@ static tx_status remove_at(removal *r, int parent, const char *name)
         return remove_folder_at(r, parent, name);
     if (unlinkat(parent, name, 0) == 0 || errno == ENOENT)
         return TX_OK;
-    return tx_file_fail(r->path, "remove what is in it");
+    return tx_file_fail(r->path, "remove its contents");
 }
 
 tx_status tx_folder_remove(const char *parent, const char *name)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Folders compared, and files taken along from one to another. */
+ * Comparing folders, and copying files from one to another. */
 #ifndef TX_FILES_FOLDER_H
 #define TX_FILES_FOLDER_H
 
 #include "models/tx_folder.h"
 
-/* Whether two paths lead to the same folder, which is there. Fails where that cannot be told. */
+/* Checks whether two paths lead to the same existing folder. Fails if that cannot be determined. */
 tx_status tx_folder_same(const char *a, const char *b, bool *same);
 
-/* Copies from/name, of at most `limit` bytes, to to/name, whole or not at all; nothing where there is none. */
+/* Copies from/name, of at most `limit` bytes, to to/name, atomically. Does nothing if it does not exist. */
 tx_status tx_folder_copy_file(const char *from, const char *to, const char *name, int64_t limit);
 
 #endif

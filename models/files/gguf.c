@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading GGUF files: the tensors' data and the values. */
+ * Reads GGUF files: tensor data and values. */
 #include "models/files/gguf.h"
 
 #include "models/files/data_file.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements that are converted at a time: whole blocks of every type. */
+/* Elements per conversion, a multiple of all block sizes. */
 #define CHUNK 4096
 
 /* ---- Opening ---------------------------------------------------------------------------------------- */
@@ -72,7 +72,7 @@ tx_status tx_gguf_read_f32(const tx_gguf_file *file, int32_t index, int64_t firs
     const tx_gguf_dtype dtype = entry->tensor.dtype;
     const int64_t elements = tx_gguf_elements(&entry->tensor), block = tx_gguf_block(dtype);
     if (first < 0 || count < 0 || first > elements || count > elements - first || first % block || count % block)
-        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on asked for",
+        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on requested",
                        file->file.path, entry->tensor.name, elements, count, first);
     float raw[CHUNK];
     for (int64_t done = 0; done < count; done += CHUNK) {
@@ -110,7 +110,7 @@ bool tx_gguf_has(const tx_gguf_file *file, const char *key)
     return tx_named_find(file->header.value_names, (size_t)file->header.values, key) >= 0;
 }
 
-/* The number of the fewest digits that fp32 rounds to this one: 1e-6 and not 9.99999997e-7. */
+/* The shortest decimal number that rounds to this fp32 value: 1e-6 and not 9.99999997e-7. */
 static double shortest(float value)
 {
     char text[32];
@@ -175,7 +175,7 @@ tx_status tx_gguf_get_string(const tx_gguf_file *file, const char *key, char **v
     return TX_OK;
 }
 
-/* The header has been checked: all elements lie in it. */
+/* The header was checked, so all elements are inside it. */
 static void fill_texts(const char *at, tx_gguf_array *array)
 {
     for (int64_t i = 0; i < array->count; i++) {

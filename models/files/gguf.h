@@ -2,17 +2,17 @@
  *
  * GGUF files, versions 2 and 3: a strict reader and a streaming writer (ggml-org/ggml, docs/gguf.md).
  *
- * A file is "GGUF", its version, the numbers of tensors and of values, the values (a key, a type, what it holds), a
- * list of the tensors (name, dimensions, type, offset), and the tensors' data, each on a multiple of general.alignment.
- * All numbers are little-endian. The reader checks each count and size against what is left of the file before it takes
- * memory for it, and refuses tensors that leave holes, overlap or end beyond the file. It reads data by position, so
- * that a file that shrinks is an error and not a signal. */
+ * A file is "GGUF", its version, the numbers of tensors and of values, the values (key, type, content), a list of the
+ * tensors (name, dimensions, type, offset), and the tensors' data, each aligned to general.alignment. All numbers are
+ * little-endian. The reader compares each count and size with the rest of the file before it allocates memory. It
+ * refuses tensors with gaps between them, overlaps or data beyond the end. It reads data by position, so a file that
+ * becomes shorter causes an error instead of a signal. */
 #ifndef TX_FILES_GGUF_H
 #define TX_FILES_GGUF_H
 
 #include "tx.h"
 
-/* X(NAME, number, bytes): types of values; STRING and ARRAY have no size of their own. */
+/* X(NAME, number, bytes): types of values. STRING and ARRAY have no fixed size. */
 #define TX_GGUF_VALUE_MAP(X) \
     X(U8, 0, 1)              \
     X(I8, 1, 1)              \
@@ -34,8 +34,8 @@ typedef enum tx_gguf_value {
 #undef X
 } tx_gguf_value;
 
-/* X(NAME, number, elements, bytes, file, "name"): types of tensors by their blocks; `file` is the number that
- * general.file_type has where most tensors are of the type. */
+/* X(NAME, number, elements, bytes, file, "name"): types of tensors, with elements and bytes of a block. `file` is the
+ * value of general.file_type if most tensors have the type. */
 #define TX_GGUF_DTYPE_MAP(X)      \
     X(F32, 0, 1, 4, 0, "f32")     \
     X(F16, 1, 1, 2, 1, "f16")     \
@@ -49,7 +49,7 @@ typedef enum tx_gguf_dtype {
         TX_GGUF_DTYPES
 } tx_gguf_dtype;
 
-/* Elements of a block, which a row has a whole number of. */
+/* Elements of a block; the length of a row is a multiple of it. */
 int64_t tx_gguf_block(tx_gguf_dtype dtype);
 int64_t tx_gguf_block_bytes(tx_gguf_dtype dtype);
 
@@ -58,17 +58,16 @@ int64_t tx_gguf_block_bytes(tx_gguf_dtype dtype);
 typedef struct tx_gguf_tensor {
     const char *name;
     tx_gguf_dtype dtype;
-    int32_t rank; /* from 1 on */
-    int64_t
-        dim[TX_GGUF_MAX_RANK]; /* the last one is that of a row, as in all of TX; files have them the other way round */
+    int32_t rank;                  /* at least 1 */
+    int64_t dim[TX_GGUF_MAX_RANK]; /* the last dimension is contiguous, as in all of TX; files list it first */
 } tx_gguf_tensor;
 
 int64_t tx_gguf_elements(const tx_gguf_tensor *tensor);
 int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor);
 
-/* `count` elements, a multiple of the block, to and from what files hold. q8_0 is 32 numbers of a byte and the scale
- * that they are times, as ggml's reference makes them: the largest magnitude over 127 in fp16; each number over the
- * fp32 scale, rounded to nearest, halves away from zero. */
+/* Converts `count` elements, a multiple of the block, to and from the format of files. A block of q8_0 is an fp16 scale
+ * and 32 signed bytes, as in ggml's reference. The scale is the largest magnitude divided by 127. Each byte is the
+ * number divided by the fp32 scale, rounded to nearest, halves away from zero. */
 void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void *bytes);
 void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float *data);
 
@@ -76,11 +75,11 @@ void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float
 
 typedef struct tx_gguf_file tx_gguf_file;
 
-/* Whether a path is that of a GGUF file by its name: it ends with ".gguf". */
+/* Returns true if the path ends with ".gguf". */
 bool tx_gguf_is_name(const char *path);
 
-/* Opens and checks a file. TX_FORMAT with the fault; TX_UNSUPPORTED for versions, byte orders and types of tensors that
- * are not read. The caller closes. */
+/* Opens and checks a file. TX_FORMAT names the fault. TX_UNSUPPORTED for unsupported versions, byte orders and types of
+ * tensors. The caller closes. */
 tx_status tx_gguf_open(const char *path, tx_gguf_file **file);
 void tx_gguf_close(tx_gguf_file *file); /* NULL is fine */
 const char *tx_gguf_path(const tx_gguf_file *file);
@@ -88,59 +87,61 @@ const char *tx_gguf_path(const tx_gguf_file *file);
 /* Tensors in the order of their data. They live as long as the file. */
 int32_t tx_gguf_count(const tx_gguf_file *file);
 const tx_gguf_tensor *tx_gguf_tensor_at(const tx_gguf_file *file, int32_t index);
-/* Number of a tensor, or -1. */
+/* Returns the index of a tensor, or -1. */
 int32_t tx_gguf_find(const tx_gguf_file *file, const char *name);
-/* Elements first..first+count-1, both multiples of the block, as fp32, which is exact. */
+/* Reads elements first..first+count-1 as fp32, which is exact. Both must be multiples of the block. */
 tx_status tx_gguf_read_f32(const tx_gguf_file *file, int32_t index, int64_t first, int64_t count, float *data);
 
-/* Values by their key. TX_NOT_FOUND where there is none, TX_FORMAT for another type or one out of range; the output is
- * then left alone. Integers of every width are integers, floats and integers are numbers. */
+/* Values by their key. TX_NOT_FOUND if there is none; TX_FORMAT if it has another type or is out of range. The output
+ * is then unchanged. tx_gguf_get_int accepts integers of every width, tx_gguf_get_number integers and floats. */
 bool tx_gguf_has(const tx_gguf_file *file, const char *key);
 tx_status tx_gguf_get_int(const tx_gguf_file *file, const char *key, int64_t min, int64_t max, int64_t *value);
 tx_status tx_gguf_get_number(const tx_gguf_file *file, const char *key, double *value);
 tx_status tx_gguf_get_bool(const tx_gguf_file *file, const char *key, bool *value);
-/* tx_gguf_get_KIND of a value that may be absent: the output then stays as it is. */
+/* tx_gguf_get_KIND for a value that may be absent: the output is then unchanged. */
 #define TX_GGUF_OPTIONAL(kind, file, key, ...) \
     (tx_gguf_has(file, key) ? tx_gguf_get_##kind(file, key, __VA_ARGS__) : TX_OK)
-/* A copy, which the caller frees; a string that holds NUL is refused. `size` may be NULL. */
+/* Copies a string; the caller frees it. A string that contains NUL is refused. `size` may be NULL. */
 tx_status tx_gguf_get_string(const tx_gguf_file *file, const char *key, char **value, size_t *size);
 
-/* An array: of strings (`texts`), of numbers otherwise. */
+/* An array of strings or of numbers. */
 typedef struct tx_gguf_array {
     int64_t count;
-    const char **text; /* of strings: where each begins, with no NUL behind it; allocated */
-    size_t *size;      /* and its bytes; allocated */
-    double *number;    /* of numbers; allocated */
+    const char **text; /* strings: their first bytes, without a NUL at the end; allocated */
+    size_t *size;      /* strings: their bytes; allocated */
+    double *number;    /* numbers; allocated */
 } tx_gguf_array;
 
-/* The caller frees it with tx_gguf_array_free; its texts live as long as the file. */
+/* Pass `texts` for an array of strings. The caller frees it with tx_gguf_array_free. Strings live as long as the file.
+ */
 tx_status tx_gguf_get_array(const tx_gguf_file *file, const char *key, bool texts, tx_gguf_array *array);
 void tx_gguf_array_free(tx_gguf_array *array); /* {0} is fine */
 
 /* ---- Writing ----------------------------------------------------------------------------------- */
 
-/* Values first, then the tensors, then their data. A failure lasts: whoever has given all values learns it from
- * tx_gguf_begin. */
+/* Call the functions in this order: values, tensors, data. A failure persists: tx_gguf_begin returns that of a value.
+ */
 typedef struct tx_gguf_writer tx_gguf_writer;
 
 tx_status tx_gguf_create(tx_gguf_writer **writer);
-void tx_gguf_put_int(tx_gguf_writer *writer, const char *key, int64_t value);   /* as U32, which it must fit */
+void tx_gguf_put_int(tx_gguf_writer *writer, const char *key, int64_t value);   /* as U32; fails if out of range */
 void tx_gguf_put_number(tx_gguf_writer *writer, const char *key, double value); /* as F32 */
 void tx_gguf_put_bool(tx_gguf_writer *writer, const char *key, bool value);
 void tx_gguf_put_string(tx_gguf_writer *writer, const char *key, const char *value, size_t size);
-/* An array of U8, I32, F32 or STRING, whose elements follow, each by the function below of its type. */
+/* Starts an array of U8, I32, F32 or STRING. Add its elements with the functions below. */
 void tx_gguf_put_array(tx_gguf_writer *writer, const char *key, tx_gguf_value type, int64_t count);
 void tx_gguf_add_i32(tx_gguf_writer *writer, int32_t value);
 void tx_gguf_add_f32(tx_gguf_writer *writer, float value);
 void tx_gguf_add_string(tx_gguf_writer *writer, const char *value, size_t size);
 
-/* Begins the file under a temporary name: all but the data of `tensors`, which follow in this order. */
+/* Creates the file under a temporary name and writes everything except the data of `tensors`, which must follow in this
+ * order. */
 tx_status tx_gguf_begin(tx_gguf_writer *writer, const char *path, const tx_gguf_tensor *tensors, int32_t count);
-/* The next bytes of data; a piece must not go on into the next tensor. */
+/* Writes the next bytes of data. A piece must not extend into the next tensor. */
 tx_status tx_gguf_append(tx_gguf_writer *writer, const void *data, size_t bytes);
-/* Checks that all data came, flushes and renames. Frees the writer whatever the outcome. */
+/* Checks that all data were written, flushes and renames. Always frees the writer. */
 tx_status tx_gguf_commit(tx_gguf_writer *writer);
-/* Leaves nothing behind; NULL is fine. */
+/* Removes the temporary file and frees the writer; NULL is fine. */
 void tx_gguf_discard(tx_gguf_writer *writer);
 
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The header of a GGUF file. Every count and size is held against the bytes that are left before memory is taken for
- * it. */
+ * Reads the header of a GGUF file. Every count and size is compared with the remaining bytes before memory is
+ * allocated.
+ */
 #include "models/files/gguf_header.h"
 
 #include <inttypes.h>
@@ -8,16 +9,16 @@
 #include <string.h>
 
 #define MAGIC "GGUF"
-/* A vocabulary and its merges take some tens of MB. */
+/* Bytes; a vocabulary and its merges require some tens of MB. */
 #define HEADER_LIMIT ((int64_t)512 << 20)
 #define MAX_VALUES 65536
 #define MAX_TENSORS 1048576
 #define MAX_KEY 65535
 #define MAX_NAME 64
 #define MAX_ALIGNMENT 65536
-/* Read at a time. */
+/* Bytes per reading. */
 #define PIECE ((int64_t)1 << 20)
-/* Of a value or a tensor, at least: lengths, type, and the smallest contents. */
+/* Minimum bytes of a value and of a tensor: lengths, type, and the smallest contents. */
 #define LEAST_VALUE 13
 #define LEAST_TENSOR 32
 
@@ -71,22 +72,22 @@ bool tx_gguf_number(tx_gguf_value type, const char *data, double *number)
 
 /* ---- Bytes ------------------------------------------------------------------------------------------- */
 
-/* A walk through the header, which is read as it goes on. Places in it are offsets: the bytes move. */
-typedef struct walk {
+/* A cursor in the header, which is read on demand. Positions are offsets, because `bytes` may be reallocated. */
+typedef struct cursor {
     const tx_data_file *file;
     char *bytes;
     size_t room;
-    int64_t size, at; /* bytes read, where the walk is */
-} walk;
+    int64_t size, at; /* bytes read, position of the cursor */
+} cursor;
 
-/* Sees that the next `bytes` bytes are there. */
-static tx_status need(walk *w, uint64_t bytes)
+/* Makes sure that the next `bytes` bytes are in memory. */
+static tx_status require(cursor *w, uint64_t bytes)
 {
     if (bytes > (uint64_t)(w->file->size - w->at))
-        return tx_fail(TX_FORMAT, "cut off: %" PRIu64 " bytes are to follow byte %" PRId64 " of %" PRId64, bytes, w->at,
-                       w->file->size);
+        return tx_fail(TX_FORMAT, "cut off: expected %" PRIu64 " bytes after byte %" PRId64 " of %" PRId64, bytes,
+                       w->at, w->file->size);
     if (w->at + (int64_t)bytes > HEADER_LIMIT)
-        return tx_fail(TX_UNSUPPORTED, "its header is over %" PRId64 " MB", HEADER_LIMIT >> 20);
+        return tx_fail(TX_UNSUPPORTED, "its header is larger than %" PRId64 " MB", HEADER_LIMIT >> 20);
     if (w->at + (int64_t)bytes <= w->size)
         return TX_OK;
     int64_t wanted = w->at + (int64_t)bytes + PIECE;
@@ -98,44 +99,44 @@ static tx_status need(walk *w, uint64_t bytes)
     return TX_OK;
 }
 
-static tx_status take(walk *w, void *value, size_t bytes)
+static tx_status read_bytes(cursor *w, void *value, size_t bytes)
 {
-    TX_TRY(need(w, bytes));
+    TX_TRY(require(w, bytes));
     memcpy(value, w->bytes + w->at, bytes);
     w->at += (int64_t)bytes;
     return TX_OK;
 }
 
-static tx_status take_u32(walk *w, uint32_t *value)
+static tx_status read_u32(cursor *w, uint32_t *value)
 {
-    return take(w, value, sizeof *value);
+    return read_bytes(w, value, sizeof *value);
 }
 
-static tx_status take_u64(walk *w, uint64_t *value)
+static tx_status read_u64(cursor *w, uint64_t *value)
 {
-    return take(w, value, sizeof *value);
+    return read_bytes(w, value, sizeof *value);
 }
 
-/* A count of things of `least` bytes each, which must be left. */
-static tx_status take_count(walk *w, uint64_t least, uint64_t most, const char *what, uint64_t *count)
+/* Reads a count of items of at least `least` bytes, which the rest of the file must be able to hold. */
+static tx_status read_count(cursor *w, uint64_t least, uint64_t most, const char *what, uint64_t *count)
 {
-    TX_TRY(take_u64(w, count));
+    TX_TRY(read_u64(w, count));
     if (*count > most || *count > (uint64_t)(w->file->size - w->at) / least)
-        return tx_fail(TX_FORMAT, "%" PRIu64 " %s cannot be in a file of %" PRId64 " bytes, or are too many", *count,
-                       what, w->file->size);
+        return tx_fail(TX_FORMAT, "%" PRIu64 " %s are too many, or more than a file of %" PRId64 " bytes can hold",
+                       *count, what, w->file->size);
     return TX_OK;
 }
 
-/* A name, as a string of its own. */
-static tx_status take_name(walk *w, uint64_t most, char **name)
+/* Reads a name into allocated memory. */
+static tx_status read_name(cursor *w, uint64_t most, char **name)
 {
     uint64_t size;
-    TX_TRY(take_u64(w, &size));
+    TX_TRY(read_u64(w, &size));
     if (size == 0 || size > most)
         return tx_fail(TX_FORMAT, "byte %" PRId64 ": a name of %" PRIu64 " bytes", w->at, size);
-    TX_TRY(need(w, size));
+    TX_TRY(require(w, size));
     if (memchr(w->bytes + w->at, '\0', (size_t)size))
-        return tx_fail(TX_FORMAT, "byte %" PRId64 ": a name that holds NUL", w->at);
+        return tx_fail(TX_FORMAT, "byte %" PRId64 ": a name that contains NUL", w->at);
     *name = strndup(w->bytes + w->at, (size_t)size);
     w->at += (int64_t)size;
     return *name ? TX_OK : tx_fail(TX_MEMORY, "no memory for a name");
@@ -143,52 +144,52 @@ static tx_status take_name(walk *w, uint64_t most, char **name)
 
 /* ---- Values ------------------------------------------------------------------------------------------ */
 
-static tx_status skip_string(walk *w, uint64_t *size)
+static tx_status skip_string(cursor *w, uint64_t *size)
 {
-    TX_TRY(take_u64(w, size));
-    TX_TRY(need(w, *size));
+    TX_TRY(read_u64(w, size));
+    TX_TRY(require(w, *size));
     w->at += (int64_t)*size;
     return TX_OK;
 }
 
-static tx_status take_array(walk *w, tx_gguf_entry_value *value)
+static tx_status read_array(cursor *w, tx_gguf_entry_value *value)
 {
     uint32_t of;
     uint64_t count, size;
-    TX_TRY(take_u32(w, &of));
+    TX_TRY(read_u32(w, &of));
     value->of = (tx_gguf_value)of;
     const int64_t bytes = tx_gguf_value_bytes(value->of);
     if (!bytes && of != TX_GGUF_VALUE_STRING)
         return tx_fail(TX_UNSUPPORTED, "an array of type %" PRIu32, of);
-    TX_TRY(take_count(w, bytes ? (uint64_t)bytes : sizeof size, INT64_MAX, "elements", &count));
+    TX_TRY(read_count(w, bytes ? (uint64_t)bytes : sizeof size, INT64_MAX, "elements", &count));
     value->count = (int64_t)count;
     value->at = w->at;
     for (uint64_t i = 0; i < count && !bytes; i++)
         TX_TRY(skip_string(w, &size));
-    TX_TRY(need(w, count * (uint64_t)bytes));
+    TX_TRY(require(w, count * (uint64_t)bytes));
     w->at += (int64_t)count * bytes;
     return TX_OK;
 }
 
-static tx_status take_value(walk *w, tx_gguf_entry_value *value)
+static tx_status read_value(cursor *w, tx_gguf_entry_value *value)
 {
     uint32_t type = 0;
     uint64_t size;
-    TX_TRY(take_name(w, MAX_KEY, &value->key));
-    tx_status status = take_u32(w, &type);
+    TX_TRY(read_name(w, MAX_KEY, &value->key));
+    tx_status status = read_u32(w, &type);
     value->type = (tx_gguf_value)type;
     const int64_t bytes = status ? 0 : tx_gguf_value_bytes(value->type);
     value->at = w->at;
     if (!status && bytes) {
-        status = need(w, (uint64_t)bytes);
+        status = require(w, (uint64_t)bytes);
         w->at += bytes;
     } else if (!status && type == TX_GGUF_VALUE_STRING) {
         status = skip_string(w, &size);
         value->count = status ? 0 : (int64_t)size;
         value->at += (int64_t)sizeof size;
     } else if (!status) {
-        status = type == TX_GGUF_VALUE_ARRAY ? take_array(w, value)
-                                             : tx_fail(TX_FORMAT, "type %" PRIu32 " is none of a value", type);
+        status = type == TX_GGUF_VALUE_ARRAY ? read_array(w, value)
+                                             : tx_fail(TX_FORMAT, "unknown value type %" PRIu32 "", type);
     }
     return tx_fail_in(status, "%.64s", value->key);
 }
@@ -205,51 +206,53 @@ static tx_status find_dtype(uint32_t number, tx_gguf_dtype *dtype)
         TX_GGUF_DTYPE_MAP(X)
 #undef X
     default:
-        return tx_fail(TX_UNSUPPORTED, "ggml's type %" PRIu32 " is not read: F32 (0), F16 (1), Q8_0 (8), BF16 (30) are",
-                       number);
+        return tx_fail(TX_UNSUPPORTED,
+                       "ggml type %" PRIu32 " is not supported, only F32 (0), F16 (1), Q8_0 (8) and BF16 (30)", number);
     }
 }
 
 static tx_status check_size(const tx_gguf_tensor *t)
 {
-    int64_t product = 4; /* bytes of an element at most, so that their number of bytes cannot wrap */
+    int64_t product = 4; /* maximum bytes of an element, so that the number of bytes cannot overflow */
     for (int32_t i = 0; i < t->rank; i++)
         if (t->dim[i] < 1 || !tx_st_multiply(product, t->dim[i], &product))
             return tx_fail(TX_FORMAT, "dimensions that are 0 or too large");
     if (t->dim[t->rank - 1] % tx_gguf_block(t->dtype) != 0)
-        return tx_fail(TX_FORMAT, "rows of %" PRId64 " elements are no whole blocks", t->dim[t->rank - 1]);
+        return tx_fail(TX_FORMAT, "rows of %" PRId64 " elements are not a multiple of the block size",
+                       t->dim[t->rank - 1]);
     return TX_OK;
 }
 
-static tx_status take_tensor_rest(walk *w, tx_gguf_entry *e)
+static tx_status read_tensor_rest(cursor *w, tx_gguf_entry *e)
 {
     uint32_t rank, type;
     uint64_t offset;
-    TX_TRY(take_u32(w, &rank));
+    TX_TRY(read_u32(w, &rank));
     if (rank < 1 || rank > TX_GGUF_MAX_RANK)
         return tx_fail(TX_FORMAT, "%" PRIu32 " dimensions", rank);
     e->tensor.rank = (int32_t)rank;
     for (uint32_t i = 0; i < rank; i++) {
         uint64_t size;
-        TX_TRY(take_u64(w, &size));
+        TX_TRY(read_u64(w, &size));
         e->tensor.dim[rank - 1 - i] = size > INT64_MAX ? -1 : (int64_t)size;
     }
-    TX_TRY(take_u32(w, &type));
-    TX_TRY(take_u64(w, &offset));
+    TX_TRY(read_u32(w, &type));
+    TX_TRY(read_u64(w, &offset));
     TX_TRY(find_dtype(type, &e->tensor.dtype));
     e->at = offset > INT64_MAX ? -1 : (int64_t)offset;
     return check_size(&e->tensor);
 }
 
-static tx_status take_tensor(walk *w, tx_gguf_entry *e)
+static tx_status read_tensor(cursor *w, tx_gguf_entry *e)
 {
-    TX_TRY(take_name(w, MAX_NAME, &e->name));
+    TX_TRY(read_name(w, MAX_NAME, &e->name));
     e->tensor.name = e->name;
-    return tx_fail_in(take_tensor_rest(w, e), "tensor %s", e->name);
+    return tx_fail_in(read_tensor_rest(w, e), "tensor %s", e->name);
 }
 
-/* Offsets become places in the file: one tensor begins where the one before ends, on a multiple of the alignment. */
-static tx_status place_tensors(const walk *w, int64_t alignment, tx_gguf_header *h)
+/* Converts offsets to positions in the file. Each tensor must start at the end of the one before, rounded up to
+ * the alignment. */
+static tx_status resolve_offsets(const cursor *w, int64_t alignment, tx_gguf_header *h)
 {
     const int64_t data = (w->at + alignment - 1) / alignment * alignment;
     int64_t next = 0;
@@ -257,7 +260,7 @@ static tx_status place_tensors(const walk *w, int64_t alignment, tx_gguf_header 
         tx_gguf_entry *e = &h->tensor[i];
         const int64_t bytes = tx_gguf_bytes(&e->tensor);
         if (e->at != next)
-            return tx_fail(TX_FORMAT, "tensor %s: its offset is not %" PRId64 ", where the one before it ends", e->name,
+            return tx_fail(TX_FORMAT, "tensor %s: its offset is not %" PRId64 ", the end of the one before it", e->name,
                            next);
         if (data > w->file->size || bytes > w->file->size - data - next)
             return tx_fail(TX_FORMAT, "tensor %s ends beyond the file, which has %" PRId64 " bytes: it is cut off",
@@ -265,38 +268,38 @@ static tx_status place_tensors(const walk *w, int64_t alignment, tx_gguf_header 
         e->at = data + next;
         next = (next + bytes + alignment - 1) / alignment * alignment;
         if (next > w->file->size - data)
-            next = w->file->size - data; /* nothing but padding is missing: a further tensor does not fit */
+            next = w->file->size - data; /* only padding is missing, so no other tensor can follow */
     }
     return TX_OK;
 }
 
-/* ---- All together ------------------------------------------------------------------------------------- */
+/* ---- The whole header --------------------------------------------------------------------------------- */
 
 static tx_status sort_names(tx_named *names, int32_t count)
 {
     const char *twice = tx_named_sort(names, (size_t)count);
-    return twice ? tx_fail(TX_FORMAT, "%.64s is there twice", twice) : TX_OK;
+    return twice ? tx_fail(TX_FORMAT, "%.64s occurs twice", twice) : TX_OK;
 }
 
-static tx_status check_version(walk *w)
+static tx_status check_version(cursor *w)
 {
     uint32_t version;
-    if (need(w, sizeof MAGIC - 1) || memcmp(w->bytes, MAGIC, sizeof MAGIC - 1) != 0)
+    if (require(w, sizeof MAGIC - 1) || memcmp(w->bytes, MAGIC, sizeof MAGIC - 1) != 0)
         return tx_fail(TX_FORMAT, "not a GGUF file");
     w->at = sizeof MAGIC - 1;
-    TX_TRY(take_u32(w, &version));
+    TX_TRY(read_u32(w, &version));
     if (version != 2 && version != 3)
-        return tx_fail(TX_UNSUPPORTED, "GGUF of version %" PRIu32 "%s: versions 2 and 3 are read", version,
+        return tx_fail(TX_UNSUPPORTED, "GGUF of version %" PRIu32 "%s: only versions 2 and 3 are supported", version,
                        version > 0xFFFF ? ", or its byte order is that of another machine" : "");
     return TX_OK;
 }
 
-static tx_status take_values(walk *w, int32_t count, tx_gguf_header *h)
+static tx_status read_values(cursor *w, int32_t count, tx_gguf_header *h)
 {
     tx_status status = TX_OK;
     while (h->values < count && !status) {
-        status = take_value(w, &h->value[h->values]);
-        h->values += h->value[h->values].key != NULL; /* which is to be freed */
+        status = read_value(w, &h->value[h->values]);
+        h->values += h->value[h->values].key != NULL; /* counted so that it is freed */
     }
     for (int32_t i = 0; i < h->values; i++)
         h->value_names[i] = (tx_named){h->value[i].key, i};
@@ -304,11 +307,11 @@ static tx_status take_values(walk *w, int32_t count, tx_gguf_header *h)
     return sort_names(h->value_names, h->values);
 }
 
-static tx_status take_tensors(walk *w, int32_t count, tx_gguf_header *h)
+static tx_status read_tensors(cursor *w, int32_t count, tx_gguf_header *h)
 {
     tx_status status = TX_OK;
     while (h->tensors < count && !status) {
-        status = take_tensor(w, &h->tensor[h->tensors]);
+        status = read_tensor(w, &h->tensor[h->tensors]);
         h->tensors += h->tensor[h->tensors].name != NULL;
     }
     for (int32_t i = 0; i < h->tensors; i++)
@@ -326,34 +329,34 @@ static tx_status find_alignment(const tx_gguf_header *h, const char *bytes, int6
     else if (index >= 0)
         return tx_fail(TX_FORMAT, TX_GGUF_ALIGNMENT_KEY ": expected a U32");
     if (given == 0 || given > MAX_ALIGNMENT || given & (given - 1))
-        return tx_fail(TX_FORMAT, TX_GGUF_ALIGNMENT_KEY ": %" PRIu32 " is no power of two up to %d", given,
+        return tx_fail(TX_FORMAT, TX_GGUF_ALIGNMENT_KEY ": %" PRIu32 " is not a power of two up to %d", given,
                        MAX_ALIGNMENT);
     *alignment = given;
     return TX_OK;
 }
 
-static tx_status read_all(walk *w, tx_gguf_header *h)
+static tx_status read_all(cursor *w, tx_gguf_header *h)
 {
     uint64_t tensors, values;
     int64_t alignment = TX_GGUF_ALIGNMENT;
     TX_TRY(check_version(w));
-    TX_TRY(take_count(w, LEAST_TENSOR, MAX_TENSORS, "tensors", &tensors));
-    TX_TRY(take_count(w, LEAST_VALUE, MAX_VALUES, "values", &values));
+    TX_TRY(read_count(w, LEAST_TENSOR, MAX_TENSORS, "tensors", &tensors));
+    TX_TRY(read_count(w, LEAST_VALUE, MAX_VALUES, "values", &values));
     h->value = calloc(values + 1, sizeof *h->value);
     h->value_names = calloc(values + 1, sizeof *h->value_names);
     h->tensor = calloc(tensors + 1, sizeof *h->tensor);
     h->tensor_names = calloc(tensors + 1, sizeof *h->tensor_names);
     if (!h->value || !h->value_names || !h->tensor || !h->tensor_names)
         return tx_fail(TX_MEMORY, "no memory for its header");
-    TX_TRY(take_values(w, (int32_t)values, h));
-    TX_TRY(take_tensors(w, (int32_t)tensors, h));
+    TX_TRY(read_values(w, (int32_t)values, h));
+    TX_TRY(read_tensors(w, (int32_t)tensors, h));
     TX_TRY(find_alignment(h, w->bytes, &alignment));
-    return place_tensors(w, alignment, h);
+    return resolve_offsets(w, alignment, h);
 }
 
 tx_status tx_gguf_header_read(const tx_data_file *file, tx_gguf_header *header)
 {
-    walk w = {.file = file};
+    cursor w = {.file = file};
     const tx_status status = read_all(&w, header);
     header->bytes = w.bytes;
     return status;

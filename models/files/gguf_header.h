@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The header of a GGUF file: from its bytes to checked tables. */
+ * Parses the header of a GGUF file into checked tables. */
 #ifndef TX_FILES_GGUF_HEADER_H
 #define TX_FILES_GGUF_HEADER_H
 
@@ -9,7 +9,7 @@
 #include "models/files/safetensors_header.h"
 
 #define TX_GGUF_ALIGNMENT_KEY "general.alignment"
-#define TX_GGUF_ALIGNMENT 32 /* where there is none */
+#define TX_GGUF_ALIGNMENT 32 /* default */
 
 typedef struct tx_gguf_entry {
     tx_gguf_tensor tensor;
@@ -19,26 +19,26 @@ typedef struct tx_gguf_entry {
 
 typedef struct tx_gguf_entry_value {
     char *key;
-    tx_gguf_value type, of; /* `of`: of an array's elements */
+    tx_gguf_value type, of; /* `of` is the type of an array's elements */
     int64_t count;          /* bytes of a string, elements of an array */
     int64_t at;             /* of its data in the header's bytes */
 } tx_gguf_entry_value;
 
 typedef struct tx_gguf_header {
-    char *bytes; /* of the file, as far as the header goes */
+    char *bytes; /* the first bytes of the file, which include the header */
     int32_t values, tensors;
     tx_gguf_entry_value *value;
     tx_gguf_entry *tensor;
     tx_named *value_names, *tensor_names; /* sorted */
 } tx_gguf_header;
 
-/* Reads and checks. What was read is to be freed on any outcome. */
+/* Reads and checks a header. The caller frees it, also after a failure. */
 tx_status tx_gguf_header_read(const tx_data_file *file, tx_gguf_header *header);
 void tx_gguf_header_free(tx_gguf_header *header);
 
-/* Bytes of a value; 0 for strings, arrays and what is no type. */
+/* Bytes of a value; 0 for strings, arrays and unknown types. */
 int64_t tx_gguf_value_bytes(tx_gguf_value type);
-/* The number at `data`; false where the type is none of a number. Integers beyond 2^53 are rounded. */
+/* Reads the number at `data`. False if the type is not numeric. Integers beyond 2^53 are rounded. */
 bool tx_gguf_number(tx_gguf_value type, const char *data, double *number);
 
 #endif

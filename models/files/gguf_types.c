@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The types of tensors in GGUF files. */
+ * Conversion between fp32 and the types of tensors in GGUF files. */
 #include "models/files/gguf.h"
 
 #include "api/base/half.h"
@@ -8,7 +8,7 @@
 #include <string.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "GGUF data are little-endian, and are copied as they are: this machine is not"
+#error "GGUF data are little-endian and copied unchanged; this machine is big-endian"
 #endif
 
 #define Q8_BLOCK 32

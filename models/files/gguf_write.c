@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writing GGUF files, streamed: the header from values and a list of tensors, then the data as they come. */
+ * Writes GGUF files as a stream: the header from values and a list of tensors, then the data. */
 #include "models/files/gguf.h"
 
 #include "api/base/file.h"
@@ -16,10 +16,10 @@
 struct tx_gguf_writer {
     tx_buffer values;
     uint64_t count;   /* of values */
-    tx_status status; /* of what values were given */
+    tx_status status; /* the first failure of a value */
     tx_file *file;
-    int64_t *left;   /* bytes of data that each tensor waits for */
-    int64_t written; /* of the present one */
+    int64_t *left;   /* bytes of data that each tensor still needs */
+    int64_t written; /* of the current tensor */
     int32_t tensors, now;
 };
 
@@ -182,7 +182,7 @@ tx_status tx_gguf_append(tx_gguf_writer *writer, const void *data, size_t bytes)
 {
     int64_t *left = &writer->left[writer->now];
     if (writer->now >= writer->tensors || (int64_t)bytes > *left)
-        return tx_fail(TX_INVALID, "GGUF writer: more data than tensor %" PRId32 " has", writer->now);
+        return tx_fail(TX_INVALID, "GGUF writer: more data than tensor %" PRId32 " can hold", writer->now);
     TX_TRY(tx_file_append(writer->file, data, bytes));
     *left -= (int64_t)bytes;
     writer->written += (int64_t)bytes;

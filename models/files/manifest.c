@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The manifest of a checkpoint: {"format": 1, "step": N, "files": {NAME: {"size": BYTES, "sha256": DIGITS}}}. */
+ * Writes and checks the manifest of a checkpoint:
+ * {"format": 1, "step": N, "files": {NAME: {"size": BYTES, "sha256": DIGITS}}}. */
 #include "models/files/checkpoint_files.h"
 
 #include "api/base/file.h"
@@ -18,7 +19,7 @@
 
 /* ---- One file ------------------------------------------------------------------------------------ */
 
-/* Opens one by its plain name: a link is none. */
+/* Opens a regular file, not a link. */
 static tx_status open_file(char *path, tx_data_file *file)
 {
     *file = (tx_data_file){.path = path};
@@ -33,7 +34,7 @@ static tx_status digest_file(const tx_data_file *file, const tx_reporter *report
     return tx_digest_finish(digest, text);
 }
 
-/* Flushes a file and tells what the disk then holds. */
+/* Flushes a file and computes the digest of its data on disk. */
 static tx_status flush_and_digest(char *path, char digest[TX_DIGEST_TEXT], int64_t *size)
 {
     tx_data_file file;
@@ -41,7 +42,7 @@ static tx_status flush_and_digest(char *path, char digest[TX_DIGEST_TEXT], int64
     *size = file.size;
     tx_status status =
         fsync(file.descriptor) != 0 ? tx_file_fail(path, "flush to disk") : digest_file(&file, NULL, digest);
-    /* Later readings come from the disk and not from memory, where the system can do so. */
+    /* Drop the pages from the cache, if the system can, so that later reads come from the disk. */
     if (!status)
         (void)posix_fadvise(file.descriptor, 0, 0, POSIX_FADV_DONTNEED);
     if (close(file.descriptor) != 0 && !status)
@@ -53,22 +54,22 @@ static tx_status flush_and_digest(char *path, char digest[TX_DIGEST_TEXT], int64
 
 static tx_status fail_other(const char *path)
 {
-    return tx_fail(TX_IO, "%s: is not what was written: the disk is faulty", path);
+    return tx_fail(TX_IO, "%s: differs from the data written: the disk is faulty", path);
 }
 
-/* Adds "name": {"size": ..., "sha256": ...} of folder/name. */
+/* Adds "name": {"size": ..., "sha256": ...} for folder/name. */
 static tx_status describe(const char *folder, const char *name, const tx_json *expected, tx_json *files)
 {
     char digest[TX_DIGEST_TEXT], *path = TX_PATH(folder, name);
     const char *written = digest;
     int64_t size = 0;
     if (strcmp(name, TX_CHECKPOINT_MANIFEST) == 0)
-        return tx_fail(TX_INVALID, "%s: %s is not the caller's to write", folder, name);
+        return tx_fail(TX_INVALID, "%s: the name %s is reserved", folder, name);
     TX_TRY(flush_and_digest(path, digest, &size));
     TX_TRY(TX_JSON_OPTIONAL(string, expected, name, &written));
     if (strcmp(written, digest) != 0)
         return fail_other(path);
-    tx_json *entry = tx_json_object(); /* the files' before it is filled: nothing is left to free */
+    tx_json *entry = tx_json_object(); /* `files` owns it before it is filled, so a failure leaks nothing */
     TX_TRY(tx_fail_in(tx_json_set(files, name, entry), "%s", folder));
     TX_TRY(tx_json_set_int(entry, "size", size));
     return tx_json_set_string(entry, "sha256", digest);
@@ -78,7 +79,7 @@ static tx_status describe_all(const char *folder, const tx_json *expected, tx_js
 {
     tx_names names;
     TX_TRY(tx_folder_list(folder, &names));
-    tx_status status = names.count ? TX_OK : tx_fail(TX_INVALID, "%s: a checkpoint without files", folder);
+    tx_status status = names.count ? TX_OK : tx_fail(TX_INVALID, "%s: a checkpoint must have files", folder);
     for (size_t i = 0; i < names.count && !status; i++)
         status = describe(folder, names.name[i], expected, files);
     tx_names_free(&names);
@@ -106,7 +107,7 @@ tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *exp
     tx_json *files = status ? NULL : tx_json_object();
     TX_THEN(status, tx_json_set(manifest, "files", files));
     TX_THEN(status, describe_all(folder, expected, files));
-    /* This also flushes the names of all files: it is the last one. */
+    /* It is written last, because this also flushes the folder with the names of all files. */
     TX_THEN(status, write_and_read(TX_PATH(folder, TX_CHECKPOINT_MANIFEST), manifest));
     tx_json_free(manifest);
     return status;
@@ -114,14 +115,14 @@ tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *exp
 
 /* ---- Checking ------------------------------------------------------------------------------------ */
 
-/* A name that stays within the folder. */
+/* Returns true for a name that stays within the folder. */
 static bool is_plain_name(const char *name)
 {
     return *name && strlen(name) <= NAME_LIMIT && !strchr(name, '/') && strcmp(name, ".") != 0 &&
            strcmp(name, "..") != 0 && strcmp(name, TX_CHECKPOINT_MANIFEST) != 0;
 }
 
-/* The manifest's word on a file against the file. */
+/* Compares a file with its entry in the manifest. */
 static tx_status check_file(char *path, int64_t size, const char *digest, const tx_reporter *report)
 {
     char found[TX_DIGEST_TEXT];
@@ -137,8 +138,9 @@ static tx_status check_file(char *path, int64_t size, const char *digest, const 
     else
         status = digest_file(&file, report, found);
     if (!status && strcmp(found, digest) != 0)
-        status = tx_fail(TX_FORMAT, "%s: its contents are not what was saved (SHA-256 %.12s..., was %.12s...)", path,
-                         found, digest);
+        status =
+            tx_fail(TX_FORMAT, "%s: its contents differ from those that were saved (SHA-256 %.12s..., was %.12s...)",
+                    path, found, digest);
     close(file.descriptor);
     return status;
 }
@@ -148,19 +150,19 @@ static tx_status check_entry(const char *folder, const char *name, const tx_json
     int64_t size = 0;
     const char *digest = NULL;
     if (!is_plain_name(name))
-        return tx_fail(TX_FORMAT, "%s/%s: names \"%.80s\", which is no file of this folder", folder,
+        return tx_fail(TX_FORMAT, "%s/%s: names \"%.80s\", which is not a file of this folder", folder,
                        TX_CHECKPOINT_MANIFEST, name);
     tx_status status = tx_json_get_int(entry, "size", 0, INT64_MAX, &size);
     TX_THEN(status, tx_json_get_string(entry, "sha256", &digest));
     if (!status && strlen(digest) != TX_DIGEST_TEXT - 1)
-        status = tx_fail(TX_FORMAT, "sha256: not %d digits", TX_DIGEST_TEXT - 1);
+        status = tx_fail(TX_FORMAT, "sha256: does not have %d digits", TX_DIGEST_TEXT - 1);
     if (status)
         return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s: file %.80s", folder,
                           TX_CHECKPOINT_MANIFEST, name);
     return check_file(TX_PATH(folder, name), size, digest, report);
 }
 
-/* Nothing lies in the folder that the manifest does not name: it could change what is loaded. */
+/* The folder must not contain files that the manifest does not name: they could change how the checkpoint is loaded. */
 static tx_status check_names(const char *folder, const tx_json *files)
 {
     tx_names names;
@@ -180,10 +182,11 @@ static tx_status check_manifest(const char *folder, int64_t step, const tx_json 
     tx_json *files = NULL;
     tx_status status = tx_json_get_int(manifest, "format", INT64_MIN, INT64_MAX, &format);
     if (!status && format != FORMAT)
-        status = tx_fail(TX_UNSUPPORTED, "format %" PRId64 ", this version of TX knows format %d", format, FORMAT);
+        status = tx_fail(TX_UNSUPPORTED, "format %" PRId64 ", but this version of TX supports only format %d", format,
+                         FORMAT);
     TX_THEN(status, tx_json_get_int(manifest, "step", 0, INT64_MAX, &named));
     if (!status && step >= 0 && named != step)
-        status = tx_fail(TX_FORMAT, "is of step %" PRId64, named);
+        status = tx_fail(TX_FORMAT, "belongs to step %" PRId64, named);
     TX_THEN(status, tx_json_get(manifest, "files", TX_JSON_OBJECT, &files));
     if (!status && tx_json_size(files) == 0)
         status = tx_fail(TX_FORMAT, "names no files");
@@ -205,7 +208,7 @@ static tx_status check_once(const char *folder, int64_t step, const tx_reporter 
         close(file.descriptor);
     TX_THEN(status, tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest));
     if (status == TX_NOT_FOUND)
-        return tx_fail(TX_FORMAT, "%s: not a whole checkpoint: it has no %s", folder, TX_CHECKPOINT_MANIFEST);
+        return tx_fail(TX_FORMAT, "%s: not a complete checkpoint: it has no %s", folder, TX_CHECKPOINT_MANIFEST);
     TX_THEN(status, check_manifest(folder, step, manifest, report));
     tx_json_free(manifest);
     return status;
@@ -214,8 +217,8 @@ static tx_status check_once(const char *folder, int64_t step, const tx_reporter 
 tx_status tx_manifest_check(const char *folder, int64_t step, const tx_reporter *report)
 {
     const tx_status status = check_once(folder, step, report);
-    /* Damage is there twice. What is not was a reading that failed, or memory that jansson did not get: it then goes on
-     * with half of a string. */
+    /* Check again: real damage is found twice. Otherwise a read failed, or jansson ran out of memory, after which it
+     * continues with half of a string. */
     return status == TX_OK || status == TX_MEMORY ? status : check_once(folder, step, report);
 }
 

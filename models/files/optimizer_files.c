@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The optimizer's states as a safetensors file. */
+ * Saves and loads the optimizer states as a safetensors file. */
 #include "models/files/checkpoint.h"
 #include "models/files/weights.h"
 
@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The tensors that a model's optimizer has, in the order of the file. */
+/* An optimizer state of a parameter, in the order of the file. */
 typedef struct state {
     char name[TX_WEIGHTS_NAME];
-    int32_t param, number; /* of its parameter */
+    int32_t param, number; /* its parameter, and its index among that parameter's states */
     tx_state_info info;
 } state;
 
@@ -65,7 +65,7 @@ static tx_status list_states(states *s)
 
 /* ---- Saving -------------------------------------------------------------------------------------- */
 
-/* Begins the file, and its digest where that is wanted. */
+/* Creates the file, and its digest if one is requested. */
 static tx_status open_file(const states *s, const char *path, tx_digest **digest, tx_st_writer **writer)
 {
     if (digest)
@@ -105,7 +105,7 @@ tx_status tx_optimizer_save(tx_model *model, const char *path, char digest[TX_DI
 
 /* ---- Loading ------------------------------------------------------------------------------------- */
 
-/* Where in the file each tensor of `s` is. */
+/* Finds the tensor in the file for each tensor of `s`. */
 static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
 {
     for (size_t i = 0; i < s->count; i++) {
@@ -113,7 +113,7 @@ static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
         char here[160], there[160];
         const tx_shape shape = tx_st_shape(wanted);
         if (tx_st_find(file, wanted->name, &source[i]))
-            return tx_fail(TX_FORMAT, "%s: has no tensor %s, which the optimizer of this model keeps", tx_st_path(file),
+            return tx_fail(TX_FORMAT, "%s: has no tensor %s, which the optimizer of this model needs", tx_st_path(file),
                            wanted->name);
         const tx_st_tensor *found = tx_st_tensor_at(file, source[i]);
         const tx_shape other = tx_st_shape(found);
@@ -129,13 +129,13 @@ static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
                            tx_shape_text(&shape, here, sizeof here));
     }
     if ((size_t)tx_st_count(file) != s->count)
-        return tx_fail(TX_FORMAT, "%s: has %d tensors, the optimizer of this model keeps %d", tx_st_path(file),
+        return tx_fail(TX_FORMAT, "%s: has %d tensors, the optimizer of this model needs %d", tx_st_path(file),
                        (int)tx_st_count(file), (int)s->count);
     return TX_OK;
 }
 
-/* Looks at elements first .. first + count - 1 of a state. No update of TX makes one that is not finite, nor a mean of
- * squares below 0, of which the next update would take the root. */
+/* Checks elements first .. first + count - 1 of a state. Updates never produce values that are not finite, nor a
+ * negative mean of squares, whose root the next update would take. */
 static tx_status check_values(const tx_st_file *file, const state *of, int64_t first, int64_t count, const float *data)
 {
     const float least = of->info.never_negative ? 0.0f : -INFINITY;
@@ -143,7 +143,7 @@ static tx_status check_values(const tx_st_file *file, const state *of, int64_t f
         if (!(isfinite(data[k]) && data[k] >= least))
             return tx_fail(TX_FORMAT,
                            "%s: tensor %s holds %g at element %" PRId64
-                           ", which no update makes: the file is damaged; go on from another checkpoint",
+                           ", which no update produces: the file is damaged; resume from another checkpoint",
                            tx_st_path(file), of->name, (double)data[k], first + k);
     return TX_OK;
 }

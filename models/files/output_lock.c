@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An output folder: whether a run may write to it, one process at a time, the leavings of those before it, and room on
- * its disk. */
+ * Output folders: checks and locks them for one process, cleans up after interrupted saves, and checks disk space. */
 #include "api/base/file.h"
 #include "api/base/needs.h"
 #include "models/files/checkpoint.h"
@@ -18,7 +17,7 @@
 #include <unistd.h>
 
 #define LOCK ".lock"
-/* Characters of a host's name that are kept. */
+/* Maximum characters of the host name in the file. */
 #define HOST 64
 
 struct tx_output_lock {
@@ -27,7 +26,7 @@ struct tx_output_lock {
 
 /* ---- The lock ------------------------------------------------------------------------------------ */
 
-/* Says who holds the folder. The text of the file is a courtesy: what counts is the lock. */
+/* Fails with the name of the process that holds the lock. The contents of the file only serve this message. */
 static tx_status refuse(const char *output_dir, int descriptor)
 {
     char text[HOST + 32] = "", host[HOST + 1] = "";
@@ -50,10 +49,9 @@ static tx_status sign(const char *path, int descriptor)
     return TX_OK;
 }
 
-/* flock() goes with the open file, so a second lock within this process is refused as well, and the system drops it
- * when the process ends, however it does. The file stays: removing it would let two processes lock two files of that
- * name. On NFS, Linux turns it into a lock that the server keeps for all its clients; file systems that cannot lock say
- * so. */
+/* flock() belongs to the open file, so a second lock in this process is refused, too. The system releases it when the
+ * process ends in any way. The file is never removed: otherwise two processes could lock two files of the same name. On
+ * NFS, Linux implements flock() by a lock on the server. File systems without locks return an error. */
 static tx_status lock_file(const char *output_dir, const char *path, int *descriptor)
 {
     int opened = -1, locked;
@@ -72,7 +70,7 @@ static tx_status lock_file(const char *output_dir, const char *path, int *descri
     return TX_RETURN(status, opened, descriptor, close);
 }
 
-/* ---- What an interrupted process left -------------------------------------------------------------- */
+/* ---- Cleaning up ------------------------------------------------------------------------------------ */
 
 /* The temporary names of tx_file_create: NAME.PID-NUMBER.tmp. */
 static bool is_temporary_file(const char *name)
@@ -135,7 +133,7 @@ tx_status tx_disk_check(const char *folder, int64_t bytes)
 {
     struct statvfs info;
     if (statvfs(folder, &info) != 0)
-        return tx_file_fail(folder, "ask for the free space of its disk");
+        return tx_file_fail(folder, "query the free space of its disk");
     const uint64_t unit = info.f_frsize ? info.f_frsize : info.f_bsize;
     const uint64_t most = unit ? (uint64_t)INT64_MAX / unit : 0;
     const uint64_t blocks = info.f_bavail < most ? info.f_bavail : most;
@@ -146,7 +144,7 @@ tx_status tx_disk_check(const char *folder, int64_t bytes)
     return TX_OK;
 }
 
-/* ---- Whether a run may write to a folder ----------------------------------------------------------------- */
+/* ---- Checks ---------------------------------------------------------------------------------------------- */
 
 tx_status tx_output_check(const char *folder)
 {
@@ -155,7 +153,7 @@ tx_status tx_output_check(const char *folder)
     if (!dir && errno == ENOENT)
         return TX_OK;
     if (!dir)
-        return tx_fail(TX_IO, "%s: cannot look into it: %s", folder, strerror(errno));
+        return tx_fail(TX_IO, "%s: cannot read the folder: %s", folder, strerror(errno));
     bool empty = true, resumable = false;
     for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
         bool ours = strcmp(entry->d_name, ".lock") == 0 || strcmp(entry->d_name, "cache") == 0;
@@ -166,13 +164,13 @@ tx_status tx_output_check(const char *folder)
     if (empty)
         return TX_OK;
     return tx_fail(TX_INVALID, "%s: is not empty; give another output_dir, or --overwrite_output_dir%s", folder,
-                   resumable ? ", or go on with --resume_from_checkpoint" : "");
+                   resumable ? ", or resume with --resume_from_checkpoint" : "");
 }
 
 tx_status tx_output_prepare(const char *folder)
 {
     TX_TRY(tx_folder_create(folder));
     if (access(folder, W_OK))
-        return tx_fail(TX_IO, "%s: cannot write there: %s", folder, strerror(errno));
+        return tx_fail(TX_IO, "%s: cannot write into the folder: %s", folder, strerror(errno));
     return TX_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading safetensors files: opening, recognising what is none, and the data. */
+ * Reads safetensors files, and recognizes files of other kinds. */
 #include "models/files/safetensors.h"
 
 #include "api/base/half.h"
@@ -12,17 +12,17 @@
 #include <string.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#error "safetensors data are little-endian, and are copied as they are: this machine is not"
+#error "safetensors data are little-endian and copied unchanged; this machine is big-endian"
 #endif
 
-/* A header length that is over this is refused, as the format has it. */
+/* Maximum length of a header, as the format defines it. */
 #define HEADER_LIMIT 100000000
-/* Elements that are converted at a time. */
+/* Elements per conversion. */
 #define CHUNK 4096
 
 struct tx_st_file {
     tx_data_file file;
-    int64_t data_at; /* where the data begin in the file */
+    int64_t data_at; /* offset of the data in the file */
     tx_st_header header;
 };
 
@@ -38,7 +38,7 @@ typedef struct tx_magic {
     const char *what;
 } tx_magic;
 
-/* What is met in the place of weights. */
+/* Files that are often found instead of weights. */
 static const tx_magic magics[] = {
     {"version https://git-lfs", "a git-LFS pointer, not the file itself: fetch it with git lfs pull"},
     {"<", "a web page or XML document (a failed download?), not weights"},
@@ -52,13 +52,14 @@ static const tx_magic magics[] = {
     {"\x1f\x8b", "gzip-compressed: unpack it first"},
 };
 
-/* What the file is instead, if it is recognised, or else `why`. To be asked where no header can follow: a header's
- * length may begin with the same bytes as a page or a pickle. */
+/* Fails with the kind of the file if it is recognized, else with `why`. Call it only if the header is impossible,
+ * because the length of a valid header may start with the same bytes as a page or a pickle. */
 static tx_status fail_no_header(const tx_st_file *file, int64_t size, const char *why)
 {
     char begin[32] = {0};
     TX_TRY(read_at(file, 0, begin, size < (int64_t)sizeof begin - 1 ? size : (int64_t)sizeof begin - 1));
-    const char *text = begin + strspn(begin, "\xef\xbb\xbf \t\r\n"); /* a page may begin with a mark and blank lines */
+    const char *text =
+        begin + strspn(begin, "\xef\xbb\xbf \t\r\n"); /* a page may start with a byte order mark and blanks */
     for (size_t i = 0; i < sizeof magics / sizeof magics[0]; i++)
         if (strncmp(text, magics[i].begin, strlen(magics[i].begin)) == 0)
             return tx_fail(TX_FORMAT, "%s: %s", file->file.path, magics[i].what);
@@ -123,7 +124,7 @@ void tx_st_close(tx_st_file *file)
     free(file);
 }
 
-/* ---- Looking ------------------------------------------------------------------------------------- */
+/* ---- Tensors ------------------------------------------------------------------------------------- */
 
 const char *tx_st_path(const tx_st_file *file)
 {
@@ -155,7 +156,8 @@ static tx_status check_index(const tx_st_file *file, int32_t index)
 {
     if (tx_st_tensor_at(file, index))
         return TX_OK;
-    return tx_fail(TX_INVALID, "%s: tensor %d of %d asked for", file->file.path, index, file->header.count);
+    return tx_fail(TX_INVALID, "%s: tensor index %d is out of range: there are %d", file->file.path, index,
+                   file->header.count);
 }
 
 tx_status tx_st_read(const tx_st_file *file, int32_t index, void *data, size_t bytes)
@@ -163,7 +165,7 @@ tx_status tx_st_read(const tx_st_file *file, int32_t index, void *data, size_t b
     TX_TRY(check_index(file, index));
     const tx_st_entry *e = &file->header.entry[index];
     if ((int64_t)bytes != e->end - e->begin)
-        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " bytes, %zu asked for", file->file.path,
+        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " bytes, %zu requested", file->file.path,
                        e->tensor.name, e->end - e->begin, bytes);
     return read_at(file, file->data_at + e->begin, data, (int64_t)bytes);
 }
@@ -193,10 +195,10 @@ tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, i
     tx_st_dtype dtype = e->tensor.dtype;
     int64_t elements = tx_st_elements(&e->tensor), width = tx_st_dtype_bits(dtype) / 8;
     if (dtype != TX_ST_F32 && dtype != TX_ST_F16 && dtype != TX_ST_BF16 && dtype != TX_ST_F64 && dtype != TX_ST_U8)
-        return tx_fail(TX_UNSUPPORTED, "%s: tensor %s is %s; read as numbers are F32, F16, BF16, F64 and U8",
+        return tx_fail(TX_UNSUPPORTED, "%s: tensor %s is %s; only F32, F16, BF16, F64 and U8 can be read as numbers",
                        file->file.path, e->tensor.name, tx_st_dtype_name(dtype));
     if (first < 0 || count < 0 || first > elements || count > elements - first)
-        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on asked for",
+        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on requested",
                        file->file.path, e->tensor.name, elements, count, first);
     int64_t at = file->data_at + e->begin + first * width;
     if (dtype == TX_ST_F32)

@@ -2,10 +2,10 @@
  *
  * safetensors files: a strict reader and a streaming writer.
  *
- * A file is an 8-byte little-endian header length, that many bytes of JSON, and the tensors' data. The
- * reader refuses what the format forbids: sizes that wrap, holes, overlaps, bytes that belong to no
- * tensor, duplicate names, invalid UTF-8. It reads data by position, so that a file that shrinks is an
- * error and not a signal. */
+ * A file is an 8-byte little-endian header length, that many bytes of JSON, and the tensors' data. The reader refuses
+ * everything that the format forbids: sizes that overflow, gaps, overlaps, bytes that belong to no tensor, duplicate
+ * names, invalid UTF-8. It reads data by position, so a file that becomes shorter causes an error instead of a signal.
+ */
 #ifndef TX_FILES_SAFETENSORS_H
 #define TX_FILES_SAFETENSORS_H
 
@@ -65,8 +65,8 @@ tx_shape tx_st_shape(const tx_st_tensor *tensor);
 
 typedef struct tx_st_file tx_st_file;
 
-/* Opens and checks a file. TX_FORMAT with the fault, or with what the file is instead (a git-LFS pointer, a
- * web page, a pickle); TX_NOT_FOUND when there is none. */
+/* Opens and checks a file. TX_FORMAT names the fault, or the kind of a file that is not safetensors (a git-LFS pointer,
+ * a web page, a pickle). TX_NOT_FOUND if it does not exist. The caller closes. */
 tx_status tx_st_open(const char *path, tx_st_file **file);
 void tx_st_close(tx_st_file *file);
 const char *tx_st_path(const tx_st_file *file);
@@ -76,27 +76,26 @@ int32_t tx_st_count(const tx_st_file *file);
 const tx_st_tensor *tx_st_tensor_at(const tx_st_file *file, int32_t index);
 tx_status tx_st_find(const tx_st_file *file, const char *name, int32_t *index);
 
-/* All of a tensor's data as stored; `bytes` must be tx_st_bytes. */
+/* Reads all data of a tensor as stored; `bytes` must be tx_st_bytes. */
 tx_status tx_st_read(const tx_st_file *file, int32_t index, void *data, size_t bytes);
-/* Elements first..first+count-1 as fp32. F32, F16 and BF16 are exact, F64 is rounded to nearest; other
- * types are TX_UNSUPPORTED. */
+/* Reads elements first..first+count-1 as fp32. F32, F16, BF16 and U8 are exact, F64 is rounded to nearest.
+ * TX_UNSUPPORTED for other types. */
 tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, int64_t count, float *data);
 
 /* ---- Writing ----------------------------------------------------------------------------------- */
 
 typedef struct tx_st_writer tx_st_writer;
 
-/* Begins a file under a temporary name. The data of `tensors` follow in this order; where types of
- * several sizes are mixed, list the widest first and every tensor is aligned. Its __metadata__ is {"format": "pt"},
- * which Hugging Face's loaders ask for. All bytes of the file are added to `digest` (or NULL) while they are written.
- */
+/* Creates a file under a temporary name. The data of `tensors` must follow in this order. If types have different
+ * sizes, list the widest first to align every tensor. __metadata__ is {"format": "pt"}, which Hugging Face's loaders
+ * require. All bytes written are added to `digest`, which may be NULL. */
 tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, tx_digest *digest,
                        tx_st_writer **writer);
-/* The next bytes of data; pieces need not end where tensors do. */
+/* Writes the next bytes of data. Pieces need not end at tensor boundaries. */
 tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes);
-/* Checks that all data came, flushes and renames. Frees the writer whatever the outcome. */
+/* Checks that all data were written, flushes and renames. Always frees the writer. */
 tx_status tx_st_commit(tx_st_writer *writer);
-/* Leaves nothing behind; NULL is fine. */
+/* Removes the temporary file and frees the writer; NULL is fine. */
 void tx_st_discard(tx_st_writer *writer);
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Parsing of safetensors headers. The outermost object is walked by hand and each entry given to the JSON
- * parser by itself: so duplicate names are seen, and a hostile header of 100 MB cannot be blown up in memory. */
+ * Parses safetensors headers. The outermost object is parsed here, and each entry is passed to the JSON parser
+ * separately. Thus duplicate names are detected, and a hostile header of 100 MB cannot use a multiple of its size in
+ * memory. */
 #include "models/files/safetensors_header.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Longest texts that the parts of a header may have. */
+/* Maximum bytes of the parts of a header. */
 #define NAME_LIMIT ((size_t)1 << 20)
 #define ENTRY_LIMIT ((size_t)1 << 16)
 #define METADATA_LIMIT ((size_t)4 << 20)
@@ -123,13 +124,13 @@ static tx_status parse_entry(const tx_json *json, tx_st_entry *entry)
     TX_TRY(parse_dtype(json, &entry->tensor.dtype));
     TX_TRY(parse_shape(json, &entry->tensor));
     TX_TRY(parse_offsets(json, entry));
-    /* All three are there: a fourth is one too many. */
+    /* All three exist, so another size means an additional field. */
     if (tx_json_size(json) != 3)
         return tx_fail(TX_FORMAT, "has a field other than dtype, shape and data_offsets");
     return TX_OK;
 }
 
-/* ---- The object -------------------------------------------------------------------------------- */
+/* ---- The outermost object ------------------------------------------------------------------------ */
 
 typedef struct tx_cursor {
     const char *path, *text;
@@ -151,7 +152,7 @@ static tx_status fail_at(const tx_cursor *c, const char *expected)
     return tx_fail(TX_FORMAT, "%s: header, byte %zu: expected %s", c->path, c->at, expected);
 }
 
-/* Parses the value under the cursor, which begins with `open` and is at most `limit` bytes long. */
+/* Parses the value at the cursor, which must start with `open` and have at most `limit` bytes. */
 static tx_status next_value(tx_cursor *c, char open, const char *expected, size_t limit, tx_json **json)
 {
     if (skip_space(c) != open)
@@ -170,7 +171,7 @@ static tx_status add_entry(tx_cursor *c, const char *name, const tx_json *json)
         return tx_fail_in(TX_MEMORY, "%s", c->path);
     tx_st_entry entry = {0};
     tx_status status = parse_entry(json, &entry);
-    if (status) /* a missing field is a fault of the file, which itself was found */
+    if (status) /* a missing field means a malformed file, not a missing one */
         return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s: tensor %.100s", c->path, name);
     entry.tensor.name = entry.name = strdup(name);
     if (!entry.name)
@@ -183,7 +184,7 @@ static tx_status check_metadata(tx_cursor *c, const tx_json *json)
 {
     const char *text;
     if (c->has_metadata)
-        return tx_fail(TX_FORMAT, "%s: header: __metadata__ is there twice", c->path);
+        return tx_fail(TX_FORMAT, "%s: header: __metadata__ occurs twice", c->path);
     for (void *i = tx_json_first(json); i; i = tx_json_next(json, i))
         TX_TRY(tx_fail_in(tx_json_as_string(tx_json_value(i), tx_json_key(i), &text), "%s: __metadata__", c->path));
     c->has_metadata = true;
@@ -213,7 +214,7 @@ static tx_status parse_member(tx_cursor *c)
 
 static tx_status parse_object(tx_cursor *c)
 {
-    /* The format wants the brace first, without space before it. */
+    /* The format requires the brace as the first byte. */
     if (c->size == 0 || c->text[0] != '{')
         return fail_at(c, "{");
     c->at = 1;
@@ -231,7 +232,7 @@ static tx_status parse_object(tx_cursor *c)
     return skip_space(c) < 0 ? TX_OK : fail_at(c, "nothing but spaces after the closing brace");
 }
 
-/* ---- The whole ----------------------------------------------------------------------------------- */
+/* ---- The whole header ------------------------------------------------------------------------------ */
 
 static int by_offset(const void *a, const void *b)
 {
@@ -253,12 +254,13 @@ static tx_status check_tiling(const char *path, const tx_st_header *h, int64_t d
             return tx_fail(TX_FORMAT,
                            "%s: tensor %.100s begins at byte %" PRId64 " of the data, the one before ends at %" PRId64
                            ": %s",
-                           path, e->tensor.name, e->begin, end, e->begin < end ? "they overlap" : "a hole");
+                           path, e->tensor.name, e->begin, end, e->begin < end ? "they overlap" : "a gap");
         int64_t bytes;
         tx_status status = tx_st_size(&e->tensor, &bytes);
         if (!status && bytes != e->end - e->begin)
-            status = tx_fail(TX_FORMAT, "its dtype and shape ask for %" PRId64 " bytes, its data_offsets give %" PRId64,
-                             bytes, e->end - e->begin);
+            status =
+                tx_fail(TX_FORMAT, "its dtype and shape require %" PRId64 " bytes, its data_offsets cover %" PRId64,
+                        bytes, e->end - e->begin);
         if (status)
             return tx_fail_in(status, "%s: tensor %.100s", path, e->tensor.name);
         end = e->end;
@@ -270,7 +272,7 @@ static tx_status check_tiling(const char *path, const tx_st_header *h, int64_t d
     return TX_OK;
 }
 
-/* Sorts the names for look-up, and refuses one that is there twice. */
+/* Sorts the names for look-up. Fails if a name occurs twice. */
 static tx_status index_names(const char *path, tx_st_header *h)
 {
     h->by_name = malloc(((size_t)h->count + 1) * sizeof *h->by_name);
@@ -279,7 +281,7 @@ static tx_status index_names(const char *path, tx_st_header *h)
     for (int32_t i = 0; i < h->count; i++)
         h->by_name[i] = (tx_named){h->entry[i].tensor.name, i};
     const char *twice = tx_named_sort(h->by_name, (size_t)h->count);
-    return twice ? tx_fail(TX_FORMAT, "%s: header: tensor %.100s is there twice", path, twice) : TX_OK;
+    return twice ? tx_fail(TX_FORMAT, "%s: header: tensor %.100s occurs twice", path, twice) : TX_OK;
 }
 
 tx_status tx_st_header_parse(const char *path, const char *text, size_t size, int64_t data_bytes, tx_st_header *header)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writing safetensors files, streamed: the header from a list, then the data as they come. */
+ * Writes safetensors files as a stream: the header from a list of tensors, then the data. */
 #include "models/files/safetensors_header.h"
 
 #include "api/base/file.h"
@@ -8,17 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The data begin on a multiple of this. */
+/* The data start at a multiple of this. */
 #define ALIGNMENT 8
 
 struct tx_st_writer {
     tx_file *file;
-    tx_digest *digest;         /* the caller's; NULL: none */
+    tx_digest *digest;         /* the caller's, or NULL */
     int64_t expected, written; /* bytes of data */
 };
 
-/* Adds "name": {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}. What is made is given to its owner before
- * it is filled, here and below: nothing is left to free. */
+/* Adds "name": {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}. Each JSON value gets its owner before it
+ * is filled, here and below, so that a failure leaks nothing. */
 static tx_status describe(const tx_st_tensor *tensor, tx_json *header, int64_t *offset)
 {
     int64_t bytes;
@@ -51,7 +51,7 @@ static tx_status build_header(const tx_st_tensor *tensors, int32_t count, tx_jso
     TX_TRY(tx_json_set_string(metadata, "format", "pt"));
     for (int32_t i = 0; i < count; i++) {
         if (tx_json_has(header, tensors[i].name))
-            return tx_fail(TX_INVALID, "tensor %s is there twice", tensors[i].name);
+            return tx_fail(TX_INVALID, "tensor %s occurs twice", tensors[i].name);
         TX_TRY(describe(&tensors[i], header, bytes));
     }
     return TX_OK;
@@ -63,7 +63,7 @@ static tx_status append(tx_st_writer *writer, const void *data, size_t bytes)
     return writer->digest ? tx_digest_add(writer->digest, data, bytes) : TX_OK;
 }
 
-/* Length, text and spaces up to the next multiple of 8. */
+/* Writes length and text, and pads with spaces to the next multiple of 8. */
 static tx_status write_header(tx_st_writer *writer, const char *text)
 {
     size_t size = strlen(text), padded = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
@@ -103,7 +103,7 @@ tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t co
 tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes)
 {
     if ((int64_t)bytes > writer->expected - writer->written)
-        return tx_fail(TX_INVALID, "safetensors writer: more data than the header announced (%" PRId64 " bytes)",
+        return tx_fail(TX_INVALID, "safetensors writer: more data than the header declares (%" PRId64 " bytes)",
                        writer->expected);
     TX_TRY(append(writer, data, bytes));
     writer->written += (int64_t)bytes;
@@ -113,7 +113,7 @@ tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes)
 tx_status tx_st_commit(tx_st_writer *writer)
 {
     if (writer->written != writer->expected) {
-        tx_fail(TX_INVALID, "safetensors writer: %" PRId64 " bytes of data came, the header announced %" PRId64,
+        tx_fail(TX_INVALID, "safetensors writer: got %" PRId64 " bytes of data, the header declares %" PRId64,
                 writer->written, writer->expected);
         tx_st_discard(writer);
         return TX_INVALID;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Weights of a model folder: one file or shards, and the tensors in them. */
+ * Opens the weights of a model folder, one file or shards, and finds and reads their tensors. */
 #include "models/files/weights.h"
 
 #include "api/base/file.h"
@@ -14,23 +14,23 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* An index names each tensor once: a generous bound. */
+/* Bytes of an index, which names each tensor once. */
 #define INDEX_LIMIT ((int64_t)64 << 20)
 /* Longest name that a file can have. */
 #define NAME_LIMIT 255
 
 typedef struct tx_weights_tensor {
-    int32_t shard, index; /* which file, which tensor in it */
+    int32_t shard, index; /* file, and index of the tensor in it */
 } tx_weights_tensor;
 
 struct tx_weights {
-    char *path;   /* as given; starts the messages */
-    char *folder; /* the one that holds the files */
+    char *path;   /* as given; messages start with it */
+    char *folder; /* that contains the files */
     int32_t shards;
     tx_st_file **shard;
     int32_t count;
     tx_weights_tensor *tensor;
-    tx_weights_source source; /* in the place of files; {0}: there is none */
+    tx_weights_source source; /* used instead of files, or {0} */
 };
 
 /* ---- Pieces ---------------------------------------------------------------------------------------- */
@@ -40,7 +40,7 @@ int32_t tx_weights_piece_count(const char *name, const tx_param_spec *spec)
     return (strchr(name, '|') ? spec->sections.count : 1) * (strchr(name, '*') ? (int32_t)spec->shape.dim[0] : 1);
 }
 
-/* The name with `number` in the place of the star, and of the words between bars the one of number `section`. */
+/* Replaces the star by `number`, and the names between bars by the name with index `section`. */
 static void piece_name(const char *name, int32_t number, int32_t section, char text[TX_WEIGHTS_NAME])
 {
     const char *word = strchr(name, '|');
@@ -132,7 +132,7 @@ static tx_status open_single(tx_weights *w, const char *path)
     return TX_OK;
 }
 
-/* The shard of that name, opened at its first use. A name may not lead out of the folder. */
+/* Finds the shard of that name, and opens it at its first use. The name must not lead out of the folder. */
 static tx_status find_shard(tx_weights *w, const char *name, int32_t *shard)
 {
     if (name[0] == '\0' || strlen(name) > NAME_LIMIT || strchr(name, '/') || strchr(name, '\\') || strstr(name, ".."))
@@ -149,7 +149,7 @@ static tx_status find_shard(tx_weights *w, const char *name, int32_t *shard)
     return TX_OK;
 }
 
-/* weight_map: {tensor: shard}. Every tensor of a shard must be listed, and none twice (the parser sees to that). */
+/* Reads weight_map: {tensor: shard}. It must list every tensor of the shards. The parser rejects duplicates. */
 static tx_status read_map(tx_weights *w, const tx_json *map)
 {
     int64_t in_shards = 0;
@@ -182,7 +182,7 @@ static tx_status open_sharded(tx_weights *w, const char *path)
     return status;
 }
 
-/* Neither form is there: says what was looked for, and what other form was seen. */
+/* Fails with the files that were expected, or with a file of another format that was found. */
 static tx_status fail_absent(const char *folder)
 {
     static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5",

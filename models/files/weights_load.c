@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From the tensors of weight files to the parameters of a model. */
+ * Matches the tensors of weight files with the parameters of a model, and loads them. */
 #include "models/files/safetensors_header.h"
 #include "models/files/weights.h"
 
@@ -15,7 +15,7 @@
 #define FAULT_MAP(X)            \
     X(MISSING, "missing")       \
     X(UNEXPECTED, "unexpected") \
-    X(TWICE, "twice")           \
+    X(TWICE, "duplicate")       \
     X(SHAPE, "wrong shape")     \
     X(TYPE, "wrong type")
 
@@ -32,10 +32,10 @@ static const char *const fault_texts[FAULT_KINDS] = {
 #undef X
 };
 
-/* Names of each kind that one message holds; further ones are counted. */
+/* Names of each kind that one message lists; others are only counted. */
 #define NAMES_TOLD 20
 
-/* All faults, for one message. */
+/* All faults, for a single message. */
 typedef struct tx_faults {
     struct {
         char text[2048];
@@ -58,7 +58,7 @@ static void add_fault(tx_faults *faults, tx_fault fault, const char *name, const
     faults->kind[fault].used += (size_t)length;
 }
 
-/* TX_OK where there are none. */
+/* Returns TX_OK if there are no faults. */
 static tx_status tell(const tx_faults *faults, const char *path)
 {
     char text[sizeof faults->kind + 64 * FAULT_KINDS] = "";
@@ -84,7 +84,7 @@ static bool has_shape(const tx_st_tensor *t, const tx_shape *wanted)
     return t->rank <= TX_MAX_RANK && tx_shape_equal(&shape, wanted);
 }
 
-/* Whether a tensor counts as lacking, for its shape. */
+/* Returns true if a tensor is ignored because of its shape. */
 static bool is_dropped(const tx_st_tensor *t, const tx_weights_piece *wanted, const tx_weights_names *names)
 {
     return names->other_shape_lacks && may_lack(names, wanted) && !has_shape(t, &wanted->shape);
@@ -98,11 +98,11 @@ static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, tx_fault
         snprintf(detail, sizeof detail, " (of %" PRId32 " dimensions)", t->rank);
         add_fault(faults, FAULT_SHAPE, t->name, detail);
     } else if (!has_shape(t, wanted)) {
-        bool turned =
+        bool transposed =
             shape.rank == 2 && wanted->rank == 2 && shape.dim[0] == wanted->dim[1] && shape.dim[1] == wanted->dim[0];
-        snprintf(detail, sizeof detail, " (%s, the configuration asks for %s%s)",
+        snprintf(detail, sizeof detail, " (%s, the configuration requires %s%s)",
                  tx_shape_text(&shape, have, sizeof have), tx_shape_text(wanted, want, sizeof want),
-                 turned ? ": stored transposed" : "");
+                 transposed ? ": stored transposed" : "");
         add_fault(faults, FAULT_SHAPE, t->name, detail);
     } else if (t->dtype != TX_ST_F32 && t->dtype != TX_ST_F16 && t->dtype != TX_ST_BF16 && t->dtype != TX_ST_F64) {
         snprintf(detail, sizeof detail, " (%s, not F32, F16, BF16 or F64)", tx_st_dtype_name(t->dtype));
@@ -110,7 +110,7 @@ static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, tx_fault
     }
 }
 
-/* Assigns the tensors to pieces, whose names are sorted. */
+/* Assigns the tensors to pieces. `sorted` has the pieces' names. */
 static void assign(const tx_weights *w, const tx_weights_piece *pieces, const tx_named *sorted, int32_t count,
                    const tx_weights_names *names, int32_t *source, tx_faults *faults)
 {
@@ -137,7 +137,7 @@ static void assign(const tx_weights *w, const tx_weights_piece *pieces, const tx
             add_fault(faults, FAULT_MISSING, pieces[p].name, "");
 }
 
-/* source[p]: the tensor of the file for piece p. All faults are collected before one is told. */
+/* Sets source[p] to the index of the tensor for piece p, or -1. Collects all faults before it fails. */
 static tx_status match(const tx_weights *w, const tx_weights_piece *pieces, int32_t count,
                        const tx_weights_names *names, int32_t *source)
 {
@@ -168,7 +168,7 @@ float tx_weights_limit(const tx_model *model, int32_t param)
     return known && spec->dtype == TX_F16 ? 65520.0f : INFINITY;
 }
 
-/* Looks at elements first .. first + count - 1 of a tensor, whose absolute values must be less than `limit`. */
+/* Checks that absolute values of elements first .. first + count - 1 are less than `limit`. */
 static tx_status check_values(const tx_weights *w, int32_t index, int64_t first, int64_t count, const float *data,
                               float limit)
 {
@@ -178,11 +178,11 @@ static tx_status check_values(const tx_weights *w, int32_t index, int64_t first,
             return tx_fail(TX_FORMAT, "%s: tensor %s (%s) holds %f at element %" PRId64 ": %s", tx_weights_path(w),
                            t->name, tx_st_dtype_name(t->dtype), (double)data[i], first + i,
                            isfinite(data[i]) ? "too large for float16: use bfloat16 or float32"
-                                             : "such weights are refused unless allow_nonfinite is asked for");
+                                             : "weights must be finite unless allow_nonfinite is set");
     return TX_OK;
 }
 
-/* Goes through the data of all pieces, and copies them where there is a model. */
+/* Reads and checks the data of all pieces, and copies them if there is a model. */
 static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, const int32_t *source, int32_t count,
                            const tx_load_options *options, tx_model *model)
 {
@@ -209,7 +209,7 @@ static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, 
     return status;
 }
 
-/* Names what the model begins anew. */
+/* Warns of the pieces that keep their initial values. */
 static void tell_new(const tx_weights *w, const tx_weights_piece *pieces, const int32_t *source, int32_t count,
                      const tx_load_options *options)
 {
@@ -218,7 +218,7 @@ static void tell_new(const tx_weights *w, const tx_weights_piece *pieces, const 
         if (source[p] < 0)
             tx_list_add(names, sizeof names, ", ", "%s", pieces[p].name);
     if (names[0] && options)
-        tx_reporter_print(options->report, "%s lacks %s, or has them in another shape: these begin as new weights",
+        tx_reporter_print(options->report, "%s lacks %s, or has them in another shape: these are newly initialized",
                           tx_weights_path(w), names);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From the parameters of a model to weight files: one, or shards and their index as transformers writes them. */
+ * Saves the parameters of a model to one weight file, or to shards with an index, as transformers does. */
 #include "models/files/weights.h"
 
 #include "api/base/half.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* The name of a shard, and room for it. */
+/* The name of a shard, and its buffer size. */
 #define SHARD_FORMAT "model-%05" PRId32 "-of-%05" PRId32 ".safetensors"
 #define SHARD_NAME 64
 
@@ -22,8 +22,8 @@ typedef struct tx_save {
     const char *folder;
     int32_t pieces, shards;
     tx_weights_piece *piece;
-    tx_st_tensor *tensor; /* of each piece */
-    int32_t *shard;       /* likewise, ascending */
+    tx_st_tensor *tensor; /* for each piece */
+    int32_t *shard;       /* for each piece its shard, ascending */
     float *buffer;
 } tx_save;
 
@@ -44,7 +44,7 @@ tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *s
     return tensor;
 }
 
-/* Cuts the pieces into shards: each ends before the piece that would bring it over the limit. */
+/* Divides the pieces into shards. A shard ends before the piece that would exceed the limit. */
 static tx_status cut_shards(tx_save *s, int64_t shard_bytes)
 {
     const char *name;
@@ -65,7 +65,7 @@ static tx_status cut_shards(tx_save *s, int64_t shard_bytes)
     return TX_OK;
 }
 
-/* Numbers of another type than F32 in place of the floats; nothing is lost, since they were made of such. */
+/* Converts floats in place to the tensor's type. It is exact, because the values came from that type. */
 static void narrow(tx_st_dtype dtype, float *buffer, int64_t count)
 {
     uint8_t *byte = (uint8_t *)buffer;
@@ -92,7 +92,7 @@ tx_status tx_weights_append(tx_model *model, tx_param_role part, int32_t param, 
     return TX_OK;
 }
 
-/* Holds a tensor of a file against the piece that it was written from. */
+/* Compares a tensor in a file with its piece. */
 static tx_status compare_tensor(const tx_save *s, const tx_st_file *file, int32_t i)
 {
     const tx_weights_piece *piece = &s->piece[i];
@@ -105,12 +105,13 @@ static tx_status compare_tensor(const tx_save *s, const tx_st_file *file, int32_
         TX_TRY(tx_st_read_f32(file, index, at, now, read));
         TX_TRY(tx_model_read_range(s->model, TX_PARAM_WEIGHT, piece->param, piece->first + at, now, own));
         if (memcmp(own, read, (size_t)now * sizeof *own) != 0)
-            return tx_fail(TX_IO, "%s: %s is not what was written: the disk is faulty", tx_st_path(file), piece->name);
+            return tx_fail(TX_IO, "%s: %s differs from the data written: the disk is faulty", tx_st_path(file),
+                           piece->name);
     }
     return TX_OK;
 }
 
-/* Reads what was written. */
+/* Reads a shard back and compares it. */
 static tx_status verify_shard(const tx_save *s, const char *path, int32_t first, int32_t end)
 {
     tx_st_file *file;
@@ -145,7 +146,7 @@ static tx_status write_shard(const tx_save *s, int32_t first, int32_t end)
 static tx_status fill_index(const tx_save *s, tx_json *index)
 {
     int64_t elements = 0, bytes = 0;
-    tx_json *map = tx_json_object(); /* the index's before it is filled: nothing is left to free */
+    tx_json *map = tx_json_object(); /* `index` owns it before it is filled, so a failure leaks nothing */
     TX_TRY(tx_json_set(index, "weight_map", map));
     for (int32_t p = 0; p < s->pieces; p++) {
         char name[SHARD_NAME];
@@ -173,11 +174,11 @@ static tx_status remove_file(const tx_save *s, const char *name)
 {
     const char *path = TX_PATH(s->folder, name);
     if (unlink(path) != 0 && errno != ENOENT)
-        return tx_fail(TX_IO, "%s: cannot remove the former weights: %s", path, strerror(errno));
+        return tx_fail(TX_IO, "%s: cannot remove the old weights: %s", path, strerror(errno));
     return TX_OK;
 }
 
-/* Whether it is a file of weights by its name that this save has not written. */
+/* Returns true if the name is that of a weight file which this save did not write. */
 static bool is_former(const tx_save *s, const char *name)
 {
     int32_t shard, shards;
@@ -206,7 +207,7 @@ static tx_status remove_former(const tx_save *s)
 
 static tx_status save(const tx_save *s)
 {
-    /* Shards of the same names are replaced one by one: without an index nobody takes the mixture for a model. */
+    /* Shards of the same names are replaced one by one. Without an index the mixture is not mistaken for a model. */
     if (s->shards > 1)
         TX_TRY(remove_file(s, TX_WEIGHTS_INDEX));
     for (int32_t first = 0, end = 0; first < s->pieces; first = end) {

@@ -367,11 +367,11 @@ static void test_wrong_files(void **state)
     refuse_change(f, (tx_change){.left_out = "transformer.ln_f.bias", .added = "score.weight"}, TX_FORMAT,
                   "missing transformer.ln_f.bias; unexpected score.weight");
     refuse_change(f, (tx_change){.reshaped = "transformer.h.1.mlp.c_fc.weight"}, TX_FORMAT,
-                  "wrong shape transformer.h.1.mlp.c_fc.weight ([32, 8], the configuration asks for [8, 32]: stored "
+                  "wrong shape transformer.h.1.mlp.c_fc.weight ([32, 8], the configuration requires [8, 32]: stored "
                   "transposed)");
     refuse_change(f, (tx_change){.non_finite = "transformer.wpe.weight"}, TX_FORMAT,
                   "transformer.wpe.weight (F32) holds nan at element 3");
-    refuse_change(f, (tx_change){.added = "ln_f.bias"}, TX_FORMAT, "twice ln_f.bias");
+    refuse_change(f, (tx_change){.added = "ln_f.bias"}, TX_FORMAT, "duplicate ln_f.bias");
 
     /* Every name is told while there is room, the rest is counted. */
     tx_st_writer *writer;

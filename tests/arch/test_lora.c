@@ -389,7 +389,7 @@ static void keys(void **state)
         tx_status status;
     } rows[] = {
         {"\"peft_version\": \"0.21.2\"", "target_modules is missing", TX_FORMAT},
-        {"\"target_modules\": \".*q\"", "a pattern", TX_UNSUPPORTED},
+        {"\"target_modules\": \".*q\"", "patterns are not supported", TX_UNSUPPORTED},
         {"\"target_modules\": [3]", "target_modules", TX_FORMAT},
         {TARGETS "\"bias\": \"all\"", "bias", TX_UNSUPPORTED},
         {TARGETS "\"rank_pattern\": {\"q_proj\": 4}", "rank_pattern", TX_UNSUPPORTED},

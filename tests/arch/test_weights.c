@@ -172,7 +172,7 @@ static void test_all_faults_at_once(void **state)
     assert_refused(
         load(f, f->folder, NULL), TX_FORMAT,
         "the weights do not fit the model: missing a; unexpected x, y\\nz; wrong shape b ([6, 4], the "
-        "configuration asks for [5, 4]), d ([3, 2], the configuration asks for [2, 3]: stored transposed), c "
+        "configuration requires [5, 4]), d ([3, 2], the configuration requires [2, 3]: stored transposed), c "
         "(of 6 dimensions); wrong type e (I32, not F32, F16, BF16 or F64)");
     assert_non_null(strstr(tx_error(), f->folder));
 }

@@ -79,7 +79,7 @@ static const struct {
     void (*damage)(const char *folder);
     const char *says; /* part of the reason */
 } damages[] = {
-    {flip, "model.safetensors: its contents are not what was saved"},
+    {flip, "model.safetensors: its contents differ from those that were saved"},
     {cut, "model.safetensors: has 700 bytes"},
     {remove_file, "log: missing"},
     {empty_file, "state.json: has 0 bytes"},
@@ -92,7 +92,7 @@ static const struct {
     {link_manifest, "manifest.json: a link"},
     {other_format, "format 2"},
     {no_format, "format is missing"},
-    {other_step, "is of step 21"},
+    {other_step, "belongs to step 21"},
     {no_files, "names no files"},
     {list_of_files, "files"},
     {no_object, "manifest.json"},
@@ -136,7 +136,7 @@ static void all_damaged_is_no_fresh_start(void **state)
     flip(at(output, "checkpoint-10"));
     cut(at(output, "checkpoint-20"));
     told[0] = '\0';
-    assert_refused(tx_checkpoint_newest(output, &report, &folder), TX_FORMAT, "none of 2 checkpoints is whole");
+    assert_refused(tx_checkpoint_newest(output, &report, &folder), TX_FORMAT, "none of 2 checkpoints is intact");
     assert_non_null(strstr(told, "checkpoint-10/model.safetensors: its contents"));
     assert_non_null(strstr(told, "checkpoint-20/model.safetensors: has 700 bytes"));
     assert_string_equal(folder, "untouched");
@@ -163,7 +163,7 @@ static void unreadable_is_not_damaged(void **state)
     assert_int_equal(unlink(at(output, "checkpoint-10/manifest.json")), 0);
     assert_int_equal(symlink("manifest.json", at(output, "checkpoint-10/manifest.json")), 0);
     assert_ok(tx_checkpoint_prune(output, 1, 30, NULL, &report));
-    assert_non_null(strstr(told, "checkpoint-10/manifest.json: cannot look at it: "));
+    assert_non_null(strstr(told, "checkpoint-10/manifest.json: cannot get its status: "));
     assert_true(exists(at(output, "checkpoint-10")) && !exists(at(output, "checkpoint-20")));
     assert_int_equal(newest(output), 3);
     remove_scratch(output);
@@ -179,7 +179,7 @@ static void moved_checkpoints_verify(void **state)
     assert_int_equal(symlink("best", at(output, "checkpoint-10")), 0); /* to another disk, say */
     assert_int_equal(newest(output), 1);
     assert_int_equal(rename(at(output, "best"), at(output, "checkpoint-11")), 0);
-    assert_refused(tx_checkpoint_verify(at(output, "checkpoint-11"), NULL), TX_FORMAT, "is of step 10");
+    assert_refused(tx_checkpoint_verify(at(output, "checkpoint-11"), NULL), TX_FORMAT, "belongs to step 10");
     assert_refused(tx_checkpoint_verify(at(output, "gone"), NULL), TX_NOT_FOUND, "gone");
     put(at(output, "plain"), "x");
     assert_refused(tx_checkpoint_verify(at(output, "plain"), NULL), TX_FORMAT, "not a folder");

@@ -284,8 +284,8 @@ static void other_states_are_refused(void **state)
     write_states(path, good, 10, TX_ST_F32, 0);
     assert_ok(tx_optimizer_load(adam.model, path));
     assert_refused(tx_optimizer_load(momentum.model, path), TX_FORMAT,
-                   "has 10 tensors, the optimizer of this model keeps 5");
-    assert_refused(tx_optimizer_load(plain.model, path), TX_FORMAT, "keeps 0");
+                   "has 10 tensors, the optimizer of this model needs 5");
+    assert_refused(tx_optimizer_load(plain.model, path), TX_FORMAT, "needs 0");
     write_states(path, good, 11, TX_ST_F32, 0);
     assert_refused(tx_optimizer_load(adam.model, path), TX_FORMAT, "has 11 tensors");
     write_states(path, good, 9, TX_ST_F32, 0);

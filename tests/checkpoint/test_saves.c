@@ -77,7 +77,7 @@ static void faulty_disk_is_told(void **state)
         if (i)
             assert_ok(tx_checkpoint_commit(checkpoint));
         else
-            assert_refused(tx_checkpoint_commit(checkpoint), TX_IO, "states: is not what was written");
+            assert_refused(tx_checkpoint_commit(checkpoint), TX_IO, "states: differs from the data written");
         assert_int_equal(count_entries(output), i);
     }
     remove_scratch(output);
@@ -162,8 +162,8 @@ static void pruning_spares_what_is_needed(void **state)
     assert_int_equal(symlink("elsewhere", at(output, "checkpoint-2")), 0);
     put(at(output, "elsewhere/manifest.json"), "{}");
     prune(output, 1, 20, NULL);
-    assert_non_null(strstr(told, "checkpoint-1: no folder with a manifest.json"));
-    assert_non_null(strstr(told, "checkpoint-2: no folder"));
+    assert_non_null(strstr(told, "checkpoint-1: not a folder with a manifest.json"));
+    assert_non_null(strstr(told, "checkpoint-2: not a folder"));
     assert_true(exists(at(output, "checkpoint-1/pytorch_model.bin")));
     assert_true(exists(at(output, "elsewhere/manifest.json")));
     remove_scratch(output);

@@ -346,7 +346,7 @@ static void test_checkpoint(void **state)
     expect_path(made, "config.json: has 2 bytes");
     char *manifest = tx_path_join(made, TX_CHECKPOINT_MANIFEST);
     assert_int_equal(unlink(manifest), 0);
-    expect_path(made, "not a whole checkpoint");
+    expect_path(made, "not a complete checkpoint");
     free(manifest);
     free(made);
     remove_scratch(folder);

@@ -249,7 +249,7 @@ static void test_refused(void **state)
     make_one(&r, 0, 0, 1, 0, 0);
     assert_refused(open_raw(path, &r, &file), TX_FORMAT, "dimensions");
     make_one(&r, 0, 33, 1, 8, 0);
-    assert_refused(open_raw(path, &r, &file), TX_FORMAT, "whole blocks");
+    assert_refused(open_raw(path, &r, &file), TX_FORMAT, "the block size");
     make_one(&r, 0, 32, 1, 12, 0);
     assert_refused(open_raw(path, &r, &file), TX_UNSUPPORTED, "type 12");
     make_one(&r, 24, 1, 0, 0, 0);
@@ -281,7 +281,7 @@ static void test_refused(void **state)
         put_32(&r, 0);
         put(&r, "\1", 1);
     }
-    assert_refused(open_raw(path, &r, &file), TX_FORMAT, "twice");
+    assert_refused(open_raw(path, &r, &file), TX_FORMAT, "occurs twice");
 }
 
 /* Reads all of a file that is accepted. */

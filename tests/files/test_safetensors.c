@@ -147,12 +147,12 @@ static void test_round_trip(void **state)
         assert_ok(tx_st_read(file, index, data, size));
         for (size_t k = 0; k < size; k++)
             assert_int_equal(data[k], expected++);
-        assert_refused(tx_st_read(file, index, data, size + 1), TX_INVALID, "asked for");
+        assert_refused(tx_st_read(file, index, data, size + 1), TX_INVALID, "requested");
     }
     assert_int_equal(expected, total);
     int32_t index;
     assert_refused(tx_st_find(file, "matrix", &index), TX_NOT_FOUND, "matrix");
-    assert_refused(tx_st_read(file, WRITTEN, data, 1), TX_INVALID, "asked for");
+    assert_refused(tx_st_read(file, WRITTEN, data, 1), TX_INVALID, "out of range");
     tx_st_close(file);
     char *text;
     assert_ok(tx_file_read(path, 4096, &text, &size));
@@ -221,7 +221,7 @@ static void test_writer_refuses(void **state)
     tx_st_tensor pair[2] = {{.name = "w", .dtype = TX_ST_F32, .rank = 1, .dim = {2}}};
     assert_ok(tx_st_create(path, pair, 1, NULL, &writer));
     assert_ok(tx_st_append(writer, data, 4));
-    assert_refused(tx_st_commit(writer), TX_INVALID, "announced 8");
+    assert_refused(tx_st_commit(writer), TX_INVALID, "declares 8");
     assert_int_equal(count_entries(folder), 0);
     pair[1] = pair[0];
     assert_refused(tx_st_create(path, pair, 2, NULL, &writer), TX_INVALID, "twice");

@@ -186,7 +186,7 @@ fi
 # The logits of a text, as a classifier's; it continues none.
 outcome 0 "" "$bin/txgen" --model "$work/whole" --device "$device" --ids "2 4 5 3" --logits "$work/logits.safetensors"
 grep -qa '"shape": \[1, 2\]' "$work/logits.safetensors" || fail "logits of a classifier are not [1, 2]"
-outcome 1 "continues no texts" "$bin/txgen" --model "$work/whole" --device "$device" --ids "2 4 5 3"
+outcome 1 "cannot generate text" "$bin/txgen" --model "$work/whole" --device "$device" --ids "2 4 5 3"
 
 # What does not fit.
 printf '{"model_type": "gpt2", "architectures": ["GPT2ForSequenceClassification"], "vocab_size": 23}' > "$work/gpt2.json"
