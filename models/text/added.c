@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Added tokens: how Hugging Face's tokenizers cut them out of a text. */
+ * Finds added tokens in a text, as Hugging Face's tokenizers do. */
 #include "models/text/bpe.h"
 #include "models/text/unicode.h"
 #include "models/text/utf8.h"
@@ -8,17 +8,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What one of the tokens is sought by. */
+/* The search text of an added token. */
 typedef struct sought {
     const char *text;
     size_t size;
     int32_t added;
-    int32_t prefix; /* the longest of the others that this one begins with, or -1 */
+    int32_t prefix; /* index of the longest other search text that this one begins with, or -1 */
 } sought;
 
-/* What the tokens are sought by, sorted. */
+/* Search texts, sorted. */
 struct tx_finder {
-    bool first[256]; /* bytes that one begins with */
+    bool first[256]; /* first bytes of the search texts */
     int32_t count;
     sought at[];
 };
@@ -46,7 +46,7 @@ tx_status tx_tokenizer_add(tx_tokenizer *tokenizer, const tx_added *added, const
     return TX_OK;
 }
 
-/* ---- Sought texts ---------------------------------------------------------------------------------- */
+/* ---- Search texts ---------------------------------------------------------------------------------- */
 
 static int in_order(const void *a, const void *b)
 {
@@ -70,7 +70,7 @@ static tx_status build(const tx_additions *additions, bool normalized, tx_finder
         sought *here = &finder->at[finder->count], next = finder->at[i];
         int32_t before = finder->count - 1;
         if (before >= 0 && strcmp(here[-1].text, next.text) == 0)
-            continue; /* of those that are the same once normalized, the first */
+            continue; /* equal after normalization: the first one counts */
         while (before >= 0 && strncmp(next.text, finder->at[before].text, finder->at[before].size) != 0)
             before = finder->at[before].prefix;
         next.prefix = before;
@@ -84,8 +84,8 @@ static tx_status build(const tx_additions *additions, bool normalized, tx_finder
     return TX_OK;
 }
 
-/* What a token is found by. */
-static tx_status seek(tx_added *added, const tx_steps *normalizer, tx_matcher *matcher)
+/* Sets the search text of a token. */
+static tx_status set_search_text(tx_added *added, const tx_steps *normalizer, tx_matcher *matcher)
 {
     const char *text = added->text;
     size_t size = added->size;
@@ -112,7 +112,7 @@ tx_status tx_additions_seal(tx_additions *additions, const tx_steps *normalizer)
         tx_matcher_begin(matcher, size);
     for (int32_t i = 0; i < additions->count && !status; i++) {
         single_word |= additions->at[i].single_word;
-        status = seek(&additions->at[i], normalizer, matcher);
+        status = set_search_text(&additions->at[i], normalizer, matcher);
     }
     tx_matcher_free(matcher);
     if (status)
@@ -136,10 +136,10 @@ void tx_additions_free(tx_additions *additions)
     tx_regex_close(&additions->word_character);
 }
 
-/* ---- Finding --------------------------------------------------------------------------------------- */
+/* ---- Searching ------------------------------------------------------------------------------------- */
 
-/* The longest token that the text begins with, or -1: it begins the last one that is not behind the text, and all
- * between them. */
+/* The longest token that the text begins with, or -1. The last search text that does not sort after the text has all
+ * others among its prefixes. */
 static int32_t longest(const tx_finder *finder, const char *text, size_t size)
 {
     int32_t low = 0, high = finder->count;
@@ -153,7 +153,7 @@ static int32_t longest(const tx_finder *finder, const char *text, size_t size)
             high = middle;
     }
     int32_t found = low - 1;
-    size_t common = 0; /* bytes that it shares with the text */
+    size_t common = 0; /* length of the common prefix with the text */
     while (found >= 0 && common < size && finder->at[found].text[common] == text[common] && text[common])
         common++;
     while (found >= 0 && finder->at[found].size > common)
@@ -161,15 +161,15 @@ static int32_t longest(const tx_finder *finder, const char *text, size_t size)
     return found < 0 ? -1 : finder->at[found].added;
 }
 
-/* Whether the `size` bytes at `character` (0: there is no character) are one of a word. */
+/* Returns true if the character is part of a word. With 0 as `size` there is no character. */
 static bool in_word(const tx_additions *additions, const char *character, size_t size, pcre2_match_data *match)
 {
     return size && pcre2_match(additions->word_character.code, (PCRE2_SPTR)character, size, 0, PCRE2_NO_UTF_CHECK,
                                match, NULL) >= 0;
 }
 
-static bool stands_alone(const tx_additions *additions, const char *text, size_t size, const tx_found *found,
-                         pcre2_match_data *match)
+static bool is_single_word(const tx_additions *additions, const char *text, size_t size, const tx_found *found,
+                           pcre2_match_data *match)
 {
     size_t before = tx_utf8_read_last(text, found->begin, NULL);
     size_t after = tx_utf8_read(text + found->end, size - found->end, NULL);
@@ -177,9 +177,9 @@ static bool stands_alone(const tx_additions *additions, const char *text, size_t
            !in_word(additions, text + found->end, after, match);
 }
 
-/* Lets a token take the spaces around it, those before down to `floor`, where the last token ended. A token of spaces
- * that the last one has taken may be left with nothing. */
-static void widen(const char *text, size_t size, size_t floor, tx_found *found)
+/* Extends a token by the spaces around it. Spaces before it are limited by `floor`, the end of the last token, which
+ * may have taken all of a token that consists of spaces. */
+static void add_spaces(const char *text, size_t size, size_t floor, tx_found *found)
 {
     uint32_t code;
     size_t length;
@@ -193,9 +193,9 @@ static void widen(const char *text, size_t size, size_t floor, tx_found *found)
         found->end += length;
 }
 
-/* Whether the marks let the token be found that lies at bytes begin..begin+size-1. Where a normalizer has made another
- * text, nothing is known of its places. */
-static bool lets(const tx_marks *marks, const tx_added *added, const char *begin, size_t size)
+/* Returns true if the marks allow the token at bytes begin..begin+size-1. If a normalizer changed the text, positions
+ * are unknown and protected tokens are not allowed. */
+static bool is_allowed(const tx_marks *marks, const tx_added *added, const char *begin, size_t size)
 {
     const size_t all = marks->parts ? marks->part[marks->parts - 1].end : 0,
                  at = (uintptr_t)begin - (uintptr_t)marks->text;
@@ -204,7 +204,7 @@ static bool lets(const tx_marks *marks, const tx_added *added, const char *begin
         kept = kept || marks->kept[i] == added->id;
     if (!kept || at >= all)
         return !kept;
-    size_t part = 0, high = marks->parts - 1; /* the first that ends after the place */
+    size_t part = 0, high = marks->parts - 1; /* finds the first part that ends after `at` */
     while (part < high) {
         const size_t middle = part + (high - part) / 2;
         if (marks->part[middle].end <= at)
@@ -228,11 +228,12 @@ void tx_additions_find(const tx_additions *additions, int finder, const char *te
         const tx_added *added = &additions->at[number];
         const size_t end = at + strlen(added->sought);
         tx_found here = {added, at, end, end};
-        at = here.end - 1; /* one that does not count hides what begins inside it all the same */
-        if ((added->special && !special) || (marks && !lets(marks, added, text + here.begin, here.end - here.begin)) ||
-            (added->single_word && !stands_alone(additions, text, size, &here, match)))
+        at = here.end - 1; /* a rejected token still hides tokens that begin inside it */
+        if ((added->special && !special) ||
+            (marks && !is_allowed(marks, added, text + here.begin, here.end - here.begin)) ||
+            (added->single_word && !is_single_word(additions, text, size, &here, match)))
             continue;
-        widen(text, size, found->end, &here);
+        add_spaces(text, size, found->end, &here);
         if (here.begin >= here.end)
             continue;
         *found = here;

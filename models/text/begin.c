@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files that are no text, known by the bytes that they begin with. */
+ * Recognizes files that are not text by their first bytes. */
 #include "models/text/lines.h"
 #include "models/text/utf8.h"
 
@@ -12,13 +12,13 @@
 #define CONVERT ": convert it to .jsonl"
 #define EXTRACT ": extract its text"
 
-/* A file's beginning, or the bytes from `at` on. */
+/* Signatures at the beginning of a file, or at byte `at`. */
 static const struct {
     const char *mark;
     size_t size;
     const char *what;
     size_t at;
-    bool brief; /* may begin a file of tokens by chance */
+    bool brief; /* so short that a file of tokens may begin with it by chance */
 } others[] = {
 #define MARK(text, ...)                                           \
     {                                                             \
@@ -94,7 +94,7 @@ static const char *find_other(const char *text, size_t size, bool tokens)
     return NULL;
 }
 
-/* Bytes at the beginning that a text in UTF-8 does not have: control characters, and those of no character. */
+/* Counts bytes that a UTF-8 text does not have: control characters and invalid bytes. */
 static size_t count_odd(const char *text, size_t size)
 {
     size_t odd = 0;
@@ -108,11 +108,10 @@ static size_t count_odd(const char *text, size_t size)
     return odd;
 }
 
-/* Counts of the units of two bytes: those with one zero, and among these the ones whose other byte is in ASCII, or is a
- * blank or end of line. */
+/* Counts of the two-byte units that have one zero byte. */
 typedef struct units {
-    size_t half[2]; /* by the place of the zero: LE has it last */
-    size_t ascii, blank[2], empty;
+    size_t half[2];                /* by the position of the zero: it is last in LE */
+    size_t ascii, blank[2], empty; /* other byte in ASCII; other byte a blank or line end; both bytes zero */
 } units;
 
 static units count_units(const char *text, size_t size)
@@ -132,8 +131,8 @@ static units count_units(const char *text, size_t size)
     return u;
 }
 
-/* UTF-16 and UTF-32 by their marks. Without one they are known by the zeros of Latin letters, digits, blanks and ends
- * of lines, and by bytes that no text in UTF-8 has. */
+/* Recognizes UTF-16 and UTF-32 by their byte order marks. Without one it recognizes them by the zero bytes of ASCII
+ * characters, and by bytes that are invalid in UTF-8. */
 static const char *find_wide(const char *text, size_t size)
 {
     static const char *const narrow[] = {"UTF-16BE", "UTF-16LE"};
@@ -147,7 +146,8 @@ static const char *find_wide(const char *text, size_t size)
     const size_t fours = size / 4, zeros = u.half[0] + u.half[1];
     if (u.empty >= fours && zeros * 16 < fours * 17)
         return text[0] || text[1] ? "UTF-32LE" : "UTF-32BE";
-    const size_t *const by = u.blank[0] + u.blank[1] ? u.blank : u.half; /* U+4E00 and its like have a zero, too */
+    const size_t *const by =
+        u.blank[0] + u.blank[1] ? u.blank : u.half; /* characters such as U+4E00 have a zero, too */
     const size_t most = by[by[1] > by[0]], least = by[by[1] <= by[0]];
     if (u.empty || zeros < 2 || u.ascii * 4 < zeros * 3 || least * 8 > most)
         return NULL;

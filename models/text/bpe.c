@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The model BPE: of bytes, or of characters, where a character without a token becomes those of its bytes, or the
+ * The model BPE, for bytes or for characters. A character without a token becomes the tokens of its bytes, or the
  * unknown token. */
 #include "models/text/bpe.h"
 #include "models/text/utf8.h"
@@ -25,8 +25,8 @@ tx_status tx_bpe_read_vocab(tx_tokenizer *tokenizer, const tx_json *vocab)
         if (!bytes)
             return tx_fail(TX_MEMORY, "no memory for a token of %zu bytes", size);
         status = tx_json_as_int(tx_json_value(i), key, 0, TX_VOCAB_LIMIT - 1, &id);
-        if (!status && id >= words) /* with as many ids below it, and none of them twice, there are no holes */
-            status = tx_fail(TX_FORMAT, "%.64s: id %" PRId64 " among %" PRId64 " words: some id below it has no word",
+        if (!status && id >= words) /* ids are unique, so ids below `words` have no gaps */
+            status = tx_fail(TX_FORMAT, "%.64s: id %" PRId64 " among %" PRId64 " words: some smaller id has no word",
                              key, id, words);
         else if (!status && tokenizer->bytes && !tx_letters_read(&letters, key, size, bytes, &count))
             status = tx_vocab_put(&tokenizer->vocab, id, TX_TOKEN_FOREIGN, key, size);
@@ -44,7 +44,7 @@ int32_t tx_vocab_id(const tx_json *vocab, const char *text)
     return tx_json_get_int(vocab, text, 0, TX_VOCAB_LIMIT - 1, &id) ? -1 : (int32_t)id;
 }
 
-/* Of a word that a message quotes: enough to know it. */
+/* Length of a word in a message. */
 static int shown(size_t size)
 {
     return size < 64 ? (int)size : 64;
@@ -106,7 +106,7 @@ static tx_status read_merges(tx_tokenizer *tokenizer, const tx_json *vocab, cons
     return TX_OK;
 }
 
-/* An option that must be absent, null, or "". */
+/* Fails unless an option is absent, null, or "". */
 static tx_status expect_empty(const tx_json *model, const char *key)
 {
     const char *text;
@@ -124,7 +124,7 @@ tx_status tx_model_read_unk(tx_tokenizer *tokenizer, const tx_json *model, const
     return tokenizer->unk < 0 ? tx_fail(TX_FORMAT, "unk_token %.64s is not in the vocabulary", text) : TX_OK;
 }
 
-/* What changes the ids of characters without a token; where all bytes have one, it changes nothing. */
+/* Reads the options for characters without a token. They have no effect if all bytes have tokens. */
 static tx_status read_unknown(tx_tokenizer *t, const tx_json *model, const tx_json *vocab)
 {
     if (tx_json_has(model, "unk_token"))
@@ -155,12 +155,14 @@ static tx_status read(tx_tokenizer *tokenizer, const tx_json *model, const tx_js
 
 /* ---- Encoding ------------------------------------------------------------------------------------ */
 
-/* The unknown token for characters that have none, which may stand for several: Hugging Face's tokenizers give it out
- * when the next known character comes, behind the bytes of those that fell back to them. */
+/* The ids of a word's characters. Consecutive unknown characters may share one unknown token. As in Hugging Face's
+ * tokenizers it is appended when the next known character follows, after the bytes of characters that fell back to
+ * them.
+ */
 typedef struct symbols {
     int32_t *id; /* room for as many as the word has bytes */
     size_t count;
-    bool pending;
+    bool pending; /* an unknown token is to be appended */
 } symbols;
 
 static void end_pending(const tx_tokenizer *t, symbols *s)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Bytes that grow. Begin with {0}, end with free(buffer.data). A failure lasts: nothing more is added, and who has
- * added all looks at the status. */
+ * A growing byte buffer. Begin with {0}, end with free(buffer.data). The first failure persists: nothing more is added.
+ * Check the status after the last addition. */
 #ifndef TX_TEXT_BUFFER_H
 #define TX_TEXT_BUFFER_H
 
@@ -12,11 +12,11 @@
 typedef struct tx_buffer {
     char *data;
     size_t size, room;
-    size_t limit; /* more bytes are refused; 0: none are */
+    size_t limit; /* maximum bytes, 0 means no limit */
     tx_status status;
 } tx_buffer;
 
-/* What may become of a text of `size` bytes: a stranger's file can make a thousand characters of each, many times. */
+/* The limit for results of a text of `size` bytes: an untrusted tokenizer could expand each byte a thousandfold. */
 static inline size_t tx_buffer_limit(size_t size)
 {
     return ((size_t)1 << 20) + (size < SIZE_MAX / 128 ? 64 * size : SIZE_MAX / 2);
@@ -44,7 +44,7 @@ static inline void tx_buffer_add(tx_buffer *buffer, const char *bytes, size_t si
     }
 }
 
-/* Begins anew. */
+/* Empties the buffer and clears its status. */
 static inline void tx_buffer_clear(tx_buffer *buffer)
 {
     buffer->size = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Cutting a text into words: the steps of a pre-tokenizer, one after the other, and what is no UTF-8. */
+ * Splits a text into words by the steps of a pre-tokenizer. Each invalid UTF-8 byte is a word. */
 #include "models/text/pre_tokenizer.h"
 #include "models/text/utf8.h"
 
@@ -8,8 +8,8 @@ struct tx_cutter {
     tx_word_sink sink;
     void *context; /* of the sink */
     tx_matcher *matcher;
-    bool unmarked;                  /* the text goes on after a byte: no marks */
-    tx_buffer marked[TX_STEPS_MAX]; /* by step: its text with the mark before it */
+    bool unmarked;                  /* the text follows an invalid byte: add no marks */
+    tx_buffer marked[TX_STEPS_MAX]; /* by step: its text with the mark */
 };
 
 tx_status tx_cutter_create(const tx_steps *steps, tx_word_sink sink, void *context, tx_cutter **cutter)
@@ -39,7 +39,7 @@ tx_matcher *tx_cutter_matcher(tx_cutter *cutter)
 
 static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first);
 
-/* Writes a piece with the step's mark in the place of spaces, and before it where it is to be. */
+/* Replaces spaces by the step's mark, and adds one before the text if the step requires it. */
 static void mark(const tx_step *step, bool first, const char *text, size_t size, tx_buffer *out)
 {
     const size_t length = strlen(step->text);
@@ -58,19 +58,19 @@ static void mark(const tx_step *step, bool first, const char *text, size_t size,
     }
 }
 
-/* A step's text: marked, then split. */
-static tx_status enter(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first);
+/* Runs a step on a text: adds marks, then splits. */
+static tx_status run_step(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first);
 
-/* Hands the bytes from begin to end to a stage; behind the last one they are a word. */
-static inline tx_status hand_on(tx_cutter *c, int32_t stage, const char *text, size_t begin, size_t end, bool first)
+/* Passes the bytes from begin to end to the next step, or to the sink after the last step. */
+static inline tx_status pass_on(tx_cutter *c, int32_t stage, const char *text, size_t begin, size_t end, bool first)
 {
     if (begin == end)
         return TX_OK;
     return stage == c->steps->count ? c->sink(c->context, text + begin, end - begin)
-                                    : enter(c, stage, text + begin, end - begin, first && begin == 0);
+                                    : run_step(c, stage, text + begin, end - begin, first && begin == 0);
 }
 
-static tx_status enter(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first)
+static tx_status run_step(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first)
 {
     const tx_step *step = &c->steps->at[stage];
     if (step->mark && !c->unmarked) {
@@ -80,18 +80,18 @@ static tx_status enter(tx_cutter *c, int32_t stage, const char *text, size_t siz
         text = c->marked[stage].data;
         size = c->marked[stage].size;
     }
-    return step->regex.code ? split(c, stage, text, size, first) : hand_on(c, stage + 1, text, 0, size, first);
+    return step->regex.code ? split(c, stage, text, size, first) : pass_on(c, stage + 1, text, 0, size, first);
 }
 
-/* The parts of a text as a mode joins them, one after the other: `held` is what the next part may yet join. */
+/* Joins the parts of a text according to a mode. The last part is held, because the next one may be joined to it. */
 typedef struct parts {
     tx_split_mode mode;
-    bool any, matched; /* of the part before */
-    size_t begin, end; /* of what is held */
-    bool first;        /* nothing is before the text */
+    bool any, matched; /* there was a part before; it was a match */
+    size_t begin, end; /* of the held part */
+    bool first;        /* the text is at the beginning */
 } parts;
 
-/* A part joins what is held (true), or what is held is done and the part held in its place. */
+/* Returns true if a part is joined to the held one. */
 static bool joins(const parts *p, bool matched)
 {
     switch (p->mode) {
@@ -116,7 +116,7 @@ static tx_status add_part(tx_cutter *c, int32_t stage, parts *p, const char *tex
     if (joins(p, matched)) {
         p->end = end;
     } else {
-        TX_TRY(hand_on(c, stage + 1, text, p->begin, p->end, p->first));
+        TX_TRY(pass_on(c, stage + 1, text, p->begin, p->end, p->first));
         p->begin = matched && p->mode == TX_SPLIT_REMOVED ? end : begin;
         p->end = end;
     }
@@ -131,15 +131,15 @@ static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t siz
     parts p = {.mode = s->mode, .first = first};
     for (size_t at = 0, begin = 0, end = 0; at < size; at = end) {
         TX_TRY(tx_matcher_next(c->matcher, &s->regex, text, size, at, &begin, &end));
-        if (p.mode == TX_SPLIT_ISOLATED) { /* nothing to hold */
-            TX_TRY(hand_on(c, stage + 1, text, at, begin, first));
-            TX_TRY(hand_on(c, stage + 1, text, begin, end, first));
+        if (p.mode == TX_SPLIT_ISOLATED) { /* nothing is joined */
+            TX_TRY(pass_on(c, stage + 1, text, at, begin, first));
+            TX_TRY(pass_on(c, stage + 1, text, begin, end, first));
             continue;
         }
         TX_TRY(add_part(c, stage, &p, text, at, begin, s->invert));
         TX_TRY(add_part(c, stage, &p, text, begin, end, !s->invert));
     }
-    return hand_on(c, stage + 1, text, p.begin, p.end, first);
+    return pass_on(c, stage + 1, text, p.begin, p.end, first);
 }
 
 tx_status tx_cutter_run(tx_cutter *cutter, const char *text, size_t size, bool first)
@@ -147,7 +147,7 @@ tx_status tx_cutter_run(tx_cutter *cutter, const char *text, size_t size, bool f
     for (size_t at = 0; at < size; at++) {
         size_t good = tx_utf8_prefix(text + at, size - at);
         cutter->unmarked = at > 0;
-        TX_TRY(hand_on(cutter, 0, text, at, at + good, first));
+        TX_TRY(pass_on(cutter, 0, text, at, at + good, first));
         at += good;
         if (at < size)
             TX_TRY(cutter->sink(cutter->context, text + at, 1));

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokens to blocks: which part of a file is used and how it is cut. */
+ * Datasets: selects a part of a file's tokens and cuts it into blocks. */
 #include "models/tx_text.h"
 
 #include "api/base/needs.h"
@@ -13,11 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Blocks that lie end to end. */
+/* A sequence of adjacent blocks. */
 typedef struct run {
-    int64_t first; /* number of the first of them */
-    int64_t token; /* where it begins */
-    int64_t count; /* tokens of the text that it is, which is one block; 0: it is none */
+    int64_t first; /* number of its first block */
+    int64_t token; /* its first token */
+    int64_t count; /* if it is one block with a whole text: the text's tokens; else 0 */
 } run;
 
 struct tx_dataset {
@@ -29,11 +29,11 @@ struct tx_dataset {
     char digest[TX_DIGEST_TEXT];
 };
 
-/* ---- What a file is -------------------------------------------------------------------------------- */
+/* ---- Files ----------------------------------------------------------------------------------------- */
 
 typedef enum file_kind { FILE_TEXT, FILE_JSONL, FILE_BIN } file_kind;
 
-/* Refuses what is certainly neither text nor tokens by its name. */
+/* Refuses files whose name shows that they are neither text nor tokens. */
 static tx_status kind_of(const char *path, file_kind *kind)
 {
     static const char *const others[] = {".parquet", ".arrow", ".csv", ".tsv", ".npy", ".pt",         ".pth",
@@ -50,7 +50,7 @@ static tx_status kind_of(const char *path, file_kind *kind)
     return TX_OK;
 }
 
-/* Refuses contents that are certainly something else. */
+/* Refuses files whose first bytes show that they are something else. */
 static tx_status check_contents(const tx_data_file *file, file_kind kind)
 {
     char begin[TX_TEXT_BEGIN];
@@ -69,8 +69,8 @@ static tx_status check_options(const char *path, const tx_dataset_options *o)
         return tx_fail(TX_INVALID, "%s: a block of %" PRId64 " tokens has no label; block_size must be 2 or more", path,
                        o->block);
     if (!(o->from >= 0.0 && o->from < o->to && o->to <= 100.0))
-        return tx_fail(TX_INVALID, "%s: the part from %g to %g %% is none; 0 <= from < to <= 100", path, o->from,
-                       o->to);
+        return tx_fail(TX_INVALID, "%s: the part from %g to %g %% is invalid; 0 <= from < to <= 100 is required", path,
+                       o->from, o->to);
     if (o->vocab < 1 || o->vocab > INT32_MAX || o->group < 0 || o->most_blocks < 0 || o->skip_bad < 0 || o->threads < 1)
         return tx_fail(TX_INVALID,
                        "%s: vocabulary %" PRId64 " and threads %" PRId32
@@ -104,7 +104,7 @@ static tx_status read_tokens(const char *path, const tx_dataset_options *o, tx_t
 
 /* ---- Checks of the tokens -------------------------------------------------------------------------- */
 
-/* What to say of an id outside the vocabulary. */
+/* Fails with the position of an id outside the vocabulary. */
 static tx_status fail_id(const char *path, const tx_tokens *t, int64_t at, uint32_t id, int64_t vocab)
 {
     int64_t text = 0;
@@ -151,8 +151,8 @@ static void cut_groups(tx_dataset *d, int64_t first, int64_t last, int64_t group
     }
 }
 
-/* Each text is a block; where it begins, what is behind the last one that is kept is never asked for. */
-static void take_texts(tx_dataset *d, int64_t first, int64_t last, int64_t least)
+/* Makes each text of at least `least` tokens a block. */
+static void list_texts(tx_dataset *d, int64_t first, int64_t last, int64_t least)
 {
     int64_t token = d->begin;
     for (int64_t text = first; text < last; text++) {
@@ -163,7 +163,7 @@ static void take_texts(tx_dataset *d, int64_t first, int64_t last, int64_t least
     }
 }
 
-/* Which part of the tokens is used; `first` and `last` are its texts, where there are any. */
+/* Selects the part of the tokens. `first` and `last` are its range of texts, or of tokens in a .bin file. */
 static void find_part(tx_dataset *d, const tx_dataset_options *o, int64_t *first, int64_t *last)
 {
     const tx_tokens *t = &d->tokens;
@@ -208,7 +208,7 @@ static tx_status cut(const char *path, tx_dataset *d, const tx_dataset_options *
     if (!d->runs)
         return tx_fail(TX_MEMORY, "%s: no memory for %" PRId64 " groups of texts", path, groups);
     if (o->by_text) {
-        take_texts(d, first, last, o->by_text);
+        list_texts(d, first, last, o->by_text);
     } else if (grouped) {
         cut_groups(d, first, last, o->group);
     } else {
@@ -224,7 +224,7 @@ static tx_status cut(const char *path, tx_dataset *d, const tx_dataset_options *
     return TX_OK;
 }
 
-/* Adds tokens, as they lie in memory or in the file. */
+/* Adds tokens to a digest as they are stored in memory or in the file. */
 static void digest_tokens(tx_digest *digest, const tx_tokens *t, int64_t first, int64_t count,
                           const tx_reporter *report)
 {
@@ -253,9 +253,9 @@ static tx_status digest_blocks(tx_dataset *d, const tx_reporter *report)
     return tx_digest_finish(digest, d->digest);
 }
 
-/* ---- Life ------------------------------------------------------------------------------------------ */
+/* ---- Creating -------------------------------------------------------------------------------------- */
 
-/* A dataset of `tokens`, which it takes over, whatever the outcome. */
+/* Makes a dataset, which takes ownership of `tokens`, also on failure. */
 static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *tokens, tx_dataset **dataset)
 {
     tx_dataset *made = calloc(1, sizeof *made);
@@ -272,9 +272,9 @@ static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *
         return status;
     }
     if (tokens->bad)
-        tx_reporter_print(&o->report, "%.800s: %" PRId64 " malformed lines are left out, the first is line %" PRId64,
+        tx_reporter_print(&o->report, "%.800s: %" PRId64 " malformed lines were skipped, the first is line %" PRId64,
                           path, tokens->bad, tokens->first_bad);
-    free(made->tokens.lengths); /* the cuts are made */
+    free(made->tokens.lengths); /* needed only for cutting */
     made->tokens.lengths = NULL;
     *dataset = made;
     return TX_OK;
@@ -327,7 +327,7 @@ const char *tx_dataset_digest(const tx_dataset *dataset)
 /* The run of block `number`. */
 static const run *find_run(const tx_dataset *d, int64_t number)
 {
-    int64_t low = 0, high = d->run_count; /* the last run that begins at or before it */
+    int64_t low = 0, high = d->run_count; /* finds the last run that begins at or before the block */
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
         if (d->runs[middle].first <= number)
@@ -345,7 +345,7 @@ int64_t tx_dataset_length(const tx_dataset *dataset, int64_t number)
     return r->count ? r->count : dataset->block;
 }
 
-/* The ids are looked at again: the file may have been changed since it was opened. */
+/* Checks the ids again, because the file may have changed since it was opened. */
 tx_status tx_dataset_read(const tx_dataset *dataset, int64_t number, int32_t *tokens)
 {
     TX_NEEDS(dataset && tokens, TX_INVALID);

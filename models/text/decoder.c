@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The kinds of decoders. */
+ * Decoders: convert the texts of tokens to a text. */
 #include "models/text/decoder.h"
 #include "models/text/utf8.h"
 
@@ -7,7 +7,7 @@
 
 /* ---- Texts ----------------------------------------------------------------------------------------- */
 
-/* The bytes that were added since the last text are one. */
+/* Makes the bytes added since the last text a text. */
 static void close_text(tx_texts *texts)
 {
     texts->count++;
@@ -56,7 +56,7 @@ static tx_status read_word_piece(tx_step *step, const tx_json *json)
     return tx_json_get_bool(json, "cleanup", &step->flag[0]);
 }
 
-/* Replaces one text by another, in place: it is never longer. */
+/* Replaces all occurrences of a text in place. `new` must not be longer than `old`. */
 static void replace(tx_buffer *text, size_t from, const char *old, const char *new)
 {
     size_t used = from;
@@ -82,10 +82,10 @@ static void word_piece(const tx_step *step, tx_spelling *s)
         const char *text = get_text(&s->in, i, &size);
         const size_t from = s->out.bytes.size;
         if (i > 0 || !s->whole) {
-            const bool goes_on = begins_with(text, size, step->text);
-            text += goes_on ? strlen(step->text) : 0;
-            size -= goes_on ? strlen(step->text) : 0;
-            tx_buffer_add(&s->out.bytes, " ", goes_on ? 0 : 1);
+            const bool is_inside = begins_with(text, size, step->text);
+            text += is_inside ? strlen(step->text) : 0;
+            size -= is_inside ? strlen(step->text) : 0;
+            tx_buffer_add(&s->out.bytes, " ", is_inside ? 0 : 1);
         }
         tx_buffer_add(&s->out.bytes, text, size);
         for (size_t k = 0; k < sizeof clean / sizeof clean[0] && step->flag[0]; k++)
@@ -114,7 +114,7 @@ static void metaspace(const tx_step *step, tx_spelling *s)
 
 /* ---- ByteFallback ---------------------------------------------------------------------------------- */
 
-/* Whether a token is the name of a byte, <0xNN>. */
+/* Returns true if a token is the name of a byte, <0xNN>. */
 static bool is_byte(const char *text, size_t size, char *byte)
 {
     if (size != 6 || memcmp(text, "<0x", 3) != 0 || text[5] != '>' || !isxdigit((unsigned char)text[3]) ||
@@ -124,8 +124,8 @@ static bool is_byte(const char *text, size_t size, char *byte)
     return true;
 }
 
-/* Bytes that are no characters become U+FFFD, one for each. One from the middle of a text may be part of a character.
- */
+/* Appends bytes. Each byte becomes U+FFFD if they are not valid UTF-8, except in a part of a text, whose bytes may
+ * belong to a character. */
 static void add_bytes(tx_spelling *s, const tx_buffer *bytes)
 {
     const bool good = !s->whole || tx_utf8_prefix(bytes->data, bytes->size) == bytes->size;
@@ -177,7 +177,7 @@ static void replace_all(const tx_step *step, tx_spelling *s)
     for (size_t i = 0; i < s->in.count && !s->out.bytes.status; i++) {
         size_t size;
         const char *text = get_text(&s->in, i, &size);
-        const size_t good = tx_utf8_prefix(text, size); /* all, but in a byte that fell back */
+        const size_t good = tx_utf8_prefix(text, size); /* less than `size` only for fallback bytes */
         tx_step_replace_all(step, s->matcher, text, good, &s->out.bytes);
         add_text(&s->out, text + good, size - good);
     }
@@ -209,7 +209,7 @@ static void strip(const tx_step *step, tx_spelling *s)
     }
 }
 
-/* ---- The part -------------------------------------------------------------------------------------- */
+/* ---- Table ----------------------------------------------------------------------------------------- */
 
 static const tx_step_kind kinds[] = {
     {"ByteLevel", .read = NULL},
@@ -235,7 +235,7 @@ void tx_spelling_add(tx_spelling *spelling, const char *text, size_t size)
     add_text(&spelling->in, text, size);
 }
 
-/* What there is without steps: a space between tokens. */
+/* Without steps, tokens are separated by spaces. */
 static void add_spaces(const tx_texts *texts, bool whole, tx_buffer *out)
 {
     for (size_t i = 0; i < texts->count; i++) {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From text to ids: added tokens, normalizer, pre-tokenizer, words, and the cache that spares most words the merging.
- */
+ * Converts texts to ids: added tokens, normalizer, pre-tokenizer, model. A cache of short words avoids most merging. */
 #include "models/text/bpe.h"
 
 #include "api/base/needs.h"
@@ -10,16 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The cache holds words of at most so many bytes and ids, one at each place: a word takes the place of the one that was
- * there. An entry is one line of a processor's cache. */
+/* The cache is direct-mapped: a word replaces another one with the same hash. It holds words of at most this many bytes
+ * and ids, so that an entry fills one cache line of the processor. */
 #define CACHED_BYTES 32
 #define CACHED_IDS 7
 #define CACHE_PLACES 32768
 
 typedef struct cached {
-    uint64_t key[CACHED_BYTES / 8]; /* the word, and zeros */
+    uint64_t key[CACHED_BYTES / 8]; /* the word, padded with zeros */
     int32_t id[CACHED_IDS];
-    uint8_t size, count; /* size 0: an empty place */
+    uint8_t size, count; /* size 0 marks an empty entry */
     uint16_t unused;
 } cached;
 
@@ -27,10 +26,10 @@ struct tx_encoder {
     const tx_tokenizer *tokenizer;
     tx_cutter *cutter;
     tx_buffer normal[2], scratch;
-    pcre2_match_data *match; /* of characters beside added tokens */
+    pcre2_match_data *match; /* for characters next to added tokens */
     cached *cache;
-    tx_ids *ids;           /* that the present text is encoded to */
-    const tx_marks *marks; /* of the present text; NULL: none */
+    tx_ids *ids;           /* the output of the current text */
+    const tx_marks *marks; /* of the current text; may be NULL */
 };
 
 static tx_status add_word(void *context, const char *word, size_t size);
@@ -70,7 +69,7 @@ static tx_status add_word(void *context, const char *word, size_t size)
     tx_ids *ids = e->ids;
     if (size > CACHED_BYTES)
         return e->tokenizer->model->encode(e->tokenizer, &e->scratch, word, size, ids);
-    TX_TRY(tx_ids_reserve(ids, CACHED_BYTES)); /* now: what is there may be drained by it */
+    TX_TRY(tx_ids_reserve(ids, CACHED_BYTES)); /* before `count` is read, because this may drain `ids` */
     uint64_t key[CACHED_BYTES / 8] = {0};
     memcpy(key, word, size);
     uint64_t hash = key[0] ^ size;
@@ -98,7 +97,7 @@ static tx_status add_word(void *context, const char *word, size_t size)
 
 static tx_status add_texts(tx_encoder *e, int finder, const char *text, size_t size, bool special, bool first);
 
-/* Text from which the added tokens of the finders before that one have been taken. Between the two it is normalized. */
+/* Encodes text without the added tokens of the finders before `finder`. It is normalized before finder 1. */
 static tx_status add_rest(tx_encoder *e, int finder, const char *text, size_t size, bool special, bool first)
 {
     if (finder == 2)
@@ -108,7 +107,7 @@ static tx_status add_rest(tx_encoder *e, int finder, const char *text, size_t si
     return add_texts(e, finder, text, size, special, first);
 }
 
-/* Takes the added tokens of a finder out of a text. `first`: nothing is before it. */
+/* Splits a text at the added tokens of a finder. `first` is true if the text is at the beginning. */
 static tx_status add_texts(tx_encoder *e, int finder, const char *text, size_t size, bool special, bool first)
 {
     if (!e->tokenizer->additions.finder[finder])
@@ -136,7 +135,7 @@ tx_status tx_encoder_run(tx_encoder *encoder, const char *text, size_t size, boo
     tx_status status = TX_OK;
     encoder->ids = ids;
     tx_matcher_begin(tx_cutter_matcher(encoder->cutter), size);
-    /* Bytes by themselves are words where words are bytes and nothing looks at characters. */
+    /* Invalid bytes are words of their own only with ByteLevel and without a normalizer. */
     if ((!t->bytes || t->normalizer.count) && tx_utf8_prefix(text, size) < size) {
         status = tx_utf8_replace(text, size, &mended, &size);
         text = mended;

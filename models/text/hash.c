@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Finding things by their hashes. */
+ * An index of items by their hashes. */
 #include "models/text/hash.h"
 
 #include <stdlib.h>
 
-/* The first empty place for a hash. */
+/* Index of the first empty place for a hash. */
 static size_t empty_place(const tx_index *index, uint32_t hash)
 {
     size_t at = hash & (index->places - 1);
@@ -31,7 +31,7 @@ static tx_status grow(tx_index *index)
 tx_status tx_index_add(tx_index *index, uint64_t hash, size_t number)
 {
     if (number >= TX_INDEX_NONE)
-        return tx_fail(TX_UNSUPPORTED, "an index of more than %zu things", number);
+        return tx_fail(TX_UNSUPPORTED, "an index of more than %zu entries", number);
     if (2 * (index->used + 1) > index->places)
         TX_TRY(grow(index));
     const size_t at = empty_place(index, (uint32_t)hash);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Hashes, and what finds things by them. */
+ * Hash functions, and an index of items by their hashes. */
 #ifndef TX_TEXT_HASH_H
 #define TX_TEXT_HASH_H
 
@@ -18,7 +18,7 @@ static inline uint64_t tx_hash_mix(uint64_t x)
     return x ^ x >> 33;
 }
 
-/* The finalizer of splitmix64 (Steele, Lea, Flood, 2014), its states' distance, and a draw from a state. */
+/* The finalizer of splitmix64 (Steele, Lea, Flood, 2014), the increment of its state, and its output for a state. */
 static inline uint64_t tx_hash_splitmix(uint64_t x)
 {
     x = (x ^ (x >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
@@ -44,7 +44,7 @@ static inline uint64_t tx_hash_bytes(const char *bytes, size_t size)
     return tx_hash_mix(hash ^ eight);
 }
 
-/* Of a pair of ids. */
+/* Hash of a pair of ids. */
 static inline uint64_t tx_hash_pair(int32_t left, int32_t right)
 {
     return tx_hash_mix((uint64_t)(uint32_t)left << 32 | (uint32_t)right);
@@ -53,11 +53,11 @@ static inline uint64_t tx_hash_pair(int32_t left, int32_t right)
 /* ---- An index ------------------------------------------------------------------------------------- */
 
 typedef struct tx_index_place {
-    uint32_t hash, number; /* number TX_INDEX_NONE: an empty place */
+    uint32_t hash, number; /* number is TX_INDEX_NONE in an empty place */
 } tx_index_place;
 
-/* Finds things by a hash of them: open addressing, half of the places empty at least. Of a thing it has the number
- * alone; whoever has the things compares. Begin with {0}, end with free(index.place). */
+/* A hash table with open addressing, at most half full. It stores only the numbers of items; the caller's function
+ * compares items. Begin with {0}, end with free(index.place). */
 typedef struct tx_index {
     tx_index_place *place;
     size_t places, used;
@@ -65,10 +65,10 @@ typedef struct tx_index {
 
 #define TX_INDEX_NONE UINT32_MAX
 
-/* Whether thing `number` of `things` is what `key` says. */
+/* Returns true if item `number` of `things` has the key. */
 typedef bool tx_index_same(const void *things, uint32_t number, const void *key);
 
-/* The number of a thing, TX_INDEX_NONE where it has none. */
+/* The number of the item with a key, or TX_INDEX_NONE. */
 static inline uint32_t tx_index_find(const tx_index *index, uint64_t hash, tx_index_same *same, const void *things,
                                      const void *key)
 {
@@ -80,7 +80,7 @@ static inline uint32_t tx_index_find(const tx_index *index, uint64_t hash, tx_in
     }
 }
 
-/* Adds a thing that is not there. */
+/* Adds an item whose key is not in the index. */
 tx_status tx_index_add(tx_index *index, uint64_t hash, size_t number);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The text of a line of JSON. jansson holds a long string twice beside its line, and takes as long as tokenising it:
- * such a text is left out of what it reads, and spelled out here. */
+ * Reads the text of a line of JSON. jansson needs twice the memory of a long string and as much time as tokenising it.
+ * Therefore a long text is decoded here, and jansson parses the line without it. */
 #include "models/text/lines.h"
 #include "models/text/utf8.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a line that jansson reads whole. */
+/* Bytes up to which jansson parses the whole line. */
 #define SHORT 1024
 
 /* ---- Finding the text -------------------------------------------------------------------------------- */
@@ -21,7 +21,7 @@ static size_t string_end(const char *line, size_t size, size_t at)
     return at < size ? at : size;
 }
 
-/* What lies between the quotes of a member "text" of the object, if there is one that is a string. */
+/* Finds the contents of the string member "text" of the object. */
 static bool find_text(const char *line, size_t size, size_t *begin, size_t *end)
 {
     enum { ELSEWHERE, NAMED, COLON } state = ELSEWHERE;
@@ -48,9 +48,9 @@ static bool find_text(const char *line, size_t size, size_t *begin, size_t *end)
     return false;
 }
 
-/* ---- Spelling it out --------------------------------------------------------------------------------- */
+/* ---- Decoding ---------------------------------------------------------------------------------------- */
 
-/* The code of \uXXXX; false where no such thing is there. */
+/* Reads the code of \uXXXX. False if the text does not begin with one. */
 static bool read_code(const char *text, size_t size, uint32_t *code)
 {
     static const char digits[] = "0123456789abcdef0123456789ABCDEF";
@@ -66,7 +66,7 @@ static bool read_code(const char *text, size_t size, uint32_t *code)
     return true;
 }
 
-/* Bytes of the escape that the text begins with, and the character that it stands for; 0 where it is none. */
+/* Reads the escape at the beginning of the text. Returns its length and sets its character, or returns 0. */
 static size_t read_escape(const char *text, size_t size, uint32_t *code)
 {
     static const char letters[] = "\"\\/bfnrt", characters[] = "\"\\/\b\f\n\r\t";
@@ -86,8 +86,8 @@ static size_t read_escape(const char *text, size_t size, uint32_t *code)
     return 12;
 }
 
-/* Bytes at the beginning that stand for themselves. */
-static size_t plain(const char *text, size_t size)
+/* Length of the prefix without escapes and control characters. */
+static size_t plain_length(const char *text, size_t size)
 {
     size_t at = 0;
     while (at < size && text[at] != '\\' && (unsigned char)text[at] >= 0x20)
@@ -95,15 +95,16 @@ static size_t plain(const char *text, size_t size)
     return at;
 }
 
-/* Spells a string out, with `write` in its place: no escape is shorter than its character. What is wrong with it, or
- * NULL; `*length` is then its size, else the place of the fault. */
-static const char *spell(char *text, size_t size, bool write, size_t *length)
+/* Decodes the contents of a string. With `write` it does so in place, which works because no escape is shorter than its
+ * character. Returns NULL and sets `*length` to the new size, or returns the fault and sets `*length` to its position.
+ */
+static const char *decode(char *text, size_t size, bool write, size_t *length)
 {
     size_t used = 0;
     for (size_t at = 0; at < size;) {
         uint32_t code;
         char spelled[TX_UTF8_MAX];
-        size_t run = plain(text + at, size - at), good = write ? run : tx_utf8_prefix(text + at, run);
+        size_t run = plain_length(text + at, size - at), good = write ? run : tx_utf8_prefix(text + at, run);
         if (write)
             memmove(text + used, text + at, run);
         used += run;
@@ -115,7 +116,7 @@ static const char *spell(char *text, size_t size, bool write, size_t *length)
             break;
         size_t escape = text[at] == '\\' ? read_escape(text + at, size - at, &code) : 0;
         if (!escape)
-            return text[at] == '\\' ? "an escape that is none" : "a control character";
+            return text[at] == '\\' ? "an invalid escape" : "a control character";
         at += escape;
         size_t bytes = tx_utf8_write(code, spelled);
         if (write)
@@ -126,9 +127,9 @@ static const char *spell(char *text, size_t size, bool write, size_t *length)
     return NULL;
 }
 
-/* ---- Both ---------------------------------------------------------------------------------------------- */
+/* ---- Lines --------------------------------------------------------------------------------------------- */
 
-/* The object, and its text as far as that is in it. */
+/* Parses the object and finds its text. */
 static tx_status parse(const char *line, size_t size, const char *where, tx_json **json, const char **text,
                        size_t *length)
 {
@@ -142,7 +143,7 @@ static tx_status parse(const char *line, size_t size, const char *where, tx_json
     return TX_RETURN(status, object, json, tx_json_free);
 }
 
-/* The object without the text between two places. */
+/* Parses the object without bytes begin..end-1, which are its text. */
 static tx_status parse_rest(const char *line, size_t size, size_t begin, size_t end, const char *where, tx_json **json)
 {
     const char *empty;
@@ -153,7 +154,7 @@ static tx_status parse_rest(const char *line, size_t size, size_t begin, size_t 
         return tx_fail(TX_MEMORY, "%s: no memory to read its JSON", where);
     memcpy(short_line, line, begin);
     memcpy(short_line + begin, line + end, size - end);
-    snprintf(place, sizeof place, "%s, the text left out", where);
+    snprintf(place, sizeof place, "%s, without its text", where);
     tx_status status = parse(short_line, rest, place, json, &empty, &none);
     free(short_line);
     return status;
@@ -164,11 +165,11 @@ tx_status tx_jsonl_text(char *line, size_t size, const char *where, tx_json **js
     size_t begin, end, bytes;
     if (size <= SHORT || !find_text(line, size, &begin, &end))
         return parse(line, size, where, json, text, length);
-    const char *fault = spell(line + begin, end - begin, false, &bytes);
+    const char *fault = decode(line + begin, end - begin, false, &bytes);
     if (fault)
         return tx_fail(TX_FORMAT, "%s: not valid JSON: %s at byte %zu of the line", where, fault, begin + bytes + 1);
     TX_TRY(parse_rest(line, size, begin, end, where, json));
-    spell(line + begin, end - begin, true, length);
+    decode(line + begin, end - begin, true, length);
     *text = line + begin;
     return TX_OK;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Learning merges: the most frequent pair first, of equally frequent ones the smaller pair of ids, until the vocabulary
- * is full (Sennrich et al., 2016). The counts of pairs are kept up to date by the words in which something was merged;
- * a queue holds each pair with the words it was seen in, and learns of falling counts when the pair comes up. */
+ * Learns merges: repeatedly the most frequent pair, ties by the smaller pair of ids, until the vocabulary is full
+ * (Sennrich et al., 2016). Counts of pairs are updated in the words that contain the merged pair. A priority queue
+ * holds each pair with the words it was seen in. Decreased counts are corrected when the pair reaches the best. */
 #include "models/text/train.h"
 
 #include "models/heap.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Numbers of words, in ascending order. */
+/* Indices of words, ascending. */
 typedef struct places {
     size_t *at, count, room;
 } places;
@@ -17,8 +17,8 @@ typedef struct places {
 typedef struct pair {
     int32_t id[2];
     int64_t count;
-    places seen; /* words in which it came up since it was queued last */
-    bool touched;
+    places seen;  /* words in which it occurred since it was last queued */
+    bool touched; /* it is in learner.touched */
 } pair;
 
 typedef struct queued {
@@ -35,11 +35,11 @@ typedef struct learner {
     pair *pair;
     size_t pairs, pair_room;
     tx_index index;    /* of the pairs */
-    uint32_t *touched; /* pairs that are to be queued */
+    uint32_t *touched; /* pairs to be queued */
     size_t touches, touched_room;
     queued *queue; /* a heap */
     size_t queue_count, queue_room;
-    tx_merge *merge; /* what has been learned */
+    tx_merge *merge; /* the learned merges */
     size_t merges, merge_room;
 } learner;
 
@@ -50,7 +50,7 @@ static bool same_pair(const void *pairs, uint32_t number, const void *id)
     return memcmp(((const pair *)pairs)[number].id, id, sizeof(pair){0}.id) == 0;
 }
 
-/* The number of a pair, which is made where there is none. */
+/* Finds the number of a pair, or adds the pair. */
 static tx_status find_pair(learner *l, int32_t left, int32_t right, uint32_t *number)
 {
     const pair wanted = {.id = {left, right}};
@@ -65,7 +65,7 @@ static tx_status find_pair(learner *l, int32_t left, int32_t right, uint32_t *nu
     return TX_OK;
 }
 
-/* Counts a pair up or down in a word. */
+/* Changes the count of a pair because of a word. */
 static tx_status count_pair(learner *l, int32_t left, int32_t right, int64_t change, size_t word)
 {
     uint32_t number;
@@ -104,7 +104,7 @@ static tx_status push(learner *l, queued item)
     return TX_OK;
 }
 
-/* Queues the pairs that came up, each with the words where it did. */
+/* Queues the pairs whose counts increased, with the words of the increases. */
 static tx_status queue_touched(learner *l)
 {
     tx_status status = TX_OK;
@@ -126,7 +126,7 @@ static tx_status queue_touched(learner *l)
 
 /* ---- Merging ------------------------------------------------------------------------------------- */
 
-/* Merges a pair in a word, from left to right, and counts what that does to its neighbours. */
+/* Merges a pair in a word, from left to right, and updates the counts of adjacent pairs. */
 static tx_status merge_in(learner *l, size_t number, int32_t left, int32_t right, int32_t made)
 {
     tx_counted *w = &l->word[number];
@@ -153,7 +153,7 @@ static tx_status merge_in(learner *l, size_t number, int32_t left, int32_t right
     return status;
 }
 
-/* The id of the pair's bytes: two pairs may spell the same. */
+/* Finds or makes the token with the pair's bytes. Two pairs may have the same bytes. */
 static tx_status make_token(tx_vocab *vocab, int32_t left, int32_t right, int32_t *id)
 {
     const tx_token a = vocab->token[left], b = vocab->token[right];
@@ -173,14 +173,14 @@ static tx_status make_token(tx_vocab *vocab, int32_t left, int32_t right, int32_
     return status;
 }
 
-static tx_status merge_pair(learner *l, const queued *top, tx_vocab *vocab)
+static tx_status merge_pair(learner *l, const queued *best, tx_vocab *vocab)
 {
-    tx_merge merge = {top->id[0], top->id[1], -1};
+    tx_merge merge = {best->id[0], best->id[1], -1};
     TX_TRY(make_token(vocab, merge.left, merge.right, &merge.id));
     TX_TRY(tx_array_reserve(&l->merge, &l->merge_room, l->merges + 1, sizeof merge, "merges"));
     l->merge[l->merges++] = merge;
-    for (size_t i = 0; i < top->seen.count; i++)
-        TX_TRY(merge_in(l, top->seen.at[i], merge.left, merge.right, merge.id));
+    for (size_t i = 0; i < best->seen.count; i++)
+        TX_TRY(merge_in(l, best->seen.at[i], merge.left, merge.right, merge.id));
     return queue_touched(l);
 }
 
@@ -188,29 +188,29 @@ static tx_status learn(learner *l, int64_t size, int64_t least, tx_vocab *vocab)
 {
     tx_status status = TX_OK;
     while (!status && vocab->count < size && l->queue_count) {
-        queued top;
-        tx_heap_pop(l->queue, l->queue_count--, sizeof top, before, &top);
-        int64_t count = l->pair[top.pair].count;
-        if (top.count != count) {
-            top.count = count;
-            status = push(l, top);
+        queued best;
+        tx_heap_pop(l->queue, l->queue_count--, sizeof best, before, &best);
+        int64_t count = l->pair[best.pair].count;
+        if (best.count != count) {
+            best.count = count;
+            status = push(l, best);
             if (status)
-                free(top.seen.at);
+                free(best.seen.at);
             continue;
         }
         bool enough = count >= 1 && count >= least;
         if (enough)
-            status = merge_pair(l, &top, vocab);
-        free(top.seen.at);
+            status = merge_pair(l, &best, vocab);
+        free(best.seen.at);
         if (!enough)
             break;
     }
     return status;
 }
 
-/* ---- All together -------------------------------------------------------------------------------- */
+/* ---- Learning ------------------------------------------------------------------------------------ */
 
-/* The words as ids, and the pairs in them. */
+/* Converts the words to ids, and counts their pairs. */
 static tx_status begin(learner *l, const tx_counts *counts, const tx_vocab *vocab)
 {
     l->words = counts->count;
@@ -244,7 +244,7 @@ static void end(learner *l)
     free(l->ids);
 }
 
-/* A pair that came up again after it had been merged is in the list twice: its last rank counts. */
+/* A pair that reappeared after it was merged is listed twice: keep its last rank. */
 static tx_status keep_last(const learner *l, tx_merges *merges)
 {
     tx_merges reversed = {0};

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lines of files. */
+ * Reads the lines of a range of a file. */
 #include "models/text/lines.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Read at a time. */
+/* Bytes per reading. */
 #define PIECE ((size_t)1 << 18)
 
-/* Reads more behind what is held; a line that fills the room gets twice as much, of which only what it needs is ever
- * touched. */
+/* Reads more data after those in the buffer. The buffer grows by doubling if a line fills it. */
 static tx_status read_more(tx_lines *l)
 {
     if (l->begin > 0 && l->held > l->begin)
@@ -26,7 +25,7 @@ static tx_status read_more(tx_lines *l)
     return TX_OK;
 }
 
-/* Place of the first end of a line from `from` on; the size where there is none. */
+/* Position of the first line end from `from` on, or `size`. */
 static size_t find_end(const tx_lines *l, const char *data, size_t from, size_t size)
 {
     if (!l->carriage) {
@@ -42,20 +41,20 @@ tx_status tx_lines_next(tx_lines *l, char **line, size_t *size)
 {
     size_t seen = 0;
     while (true) {
-        size_t there = l->held - l->begin;
+        size_t available = l->held - l->begin;
         char *data = l->data ? l->data + l->begin : NULL;
-        seen = there ? find_end(l, data, seen, there) : 0;
-        bool all = l->at == l->end, ends = seen < there;
-        /* Of a \r at the end of what is held it is not known yet whether \n follows. */
-        if (all || (ends && (data[seen] == '\n' || seen + 1 < there))) {
-            size_t length = ends ? seen + 1 : there;
+        seen = available ? find_end(l, data, seen, available) : 0;
+        bool all = l->at == l->end, ends = seen < available;
+        /* After a \r at the end of the buffer, a \n may follow in the file. */
+        if (all || (ends && (data[seen] == '\n' || seen + 1 < available))) {
+            size_t length = ends ? seen + 1 : available;
             *line = data;
             *size = length;
-            l->given = l->at - (int64_t)there;
+            l->given = l->at - (int64_t)available;
             l->begin += length;
             if (ends && data[seen] == '\r') {
                 data[seen] = '\n';
-                l->begin += length < there && data[length] == '\n';
+                l->begin += length < available && data[length] == '\n';
             }
             return TX_OK;
         }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The lines of a range of a file, one after the other: no more than one of them is in memory. */
+ * Iterates over the lines of a range of a file, with only one line in memory. */
 #ifndef TX_TEXT_LINES_H
 #define TX_TEXT_LINES_H
 
@@ -11,24 +11,24 @@
 /* Begin with {.file, .at, .end, .carriage}, end with free(lines.data). */
 typedef struct tx_lines {
     const tx_data_file *file;
-    int64_t at, end; /* what is still to be read */
-    int64_t given;   /* where the line that was given last begins */
-    bool carriage;   /* \r and \r\n end lines as \n does, and become \n: what Python reads in text mode */
+    int64_t at, end; /* range that is still to be read */
+    int64_t given;   /* file position of the last line returned */
+    bool carriage;   /* \r and \r\n also end lines and become \n, as in Python's text mode */
     char *data;
-    size_t room, begin, held; /* bytes begin..held-1 are read and not given yet */
+    size_t room, begin, held; /* bytes begin..held-1 are read but not yet returned */
 } tx_lines;
 
-/* The next line, with its \n where it has one; 0 bytes at the end. The caller may change it; it is valid until the next
- * call. TX_IO where the file cannot be read, or became shorter. */
+/* Returns the next line with its \n, if it has one; 0 bytes at the end. The caller may change the line, which is valid
+ * until the next call. TX_IO if the file cannot be read or became shorter. */
 tx_status tx_lines_next(tx_lines *lines, char **line, size_t *size);
-/* How many \n the file has before byte `end`. */
+/* Counts the \n before byte `end`. */
 tx_status tx_lines_count(const tx_data_file *file, int64_t end, int64_t *count);
-/* The place after the first \n at or behind `from`, the file's end where there is none. */
+/* Position after the first \n at or after `from`, or the file's size. */
 tx_status tx_lines_after(const tx_data_file *file, int64_t from, int64_t *place);
 
-/* The text of the line {"text": ..., ...}, to the letter as strict as tx_json_parse_line; TX_FORMAT says what is wrong.
- * A long text is spelled out within the line, which is changed where it succeeds, and not copied. `where` starts the
- * messages. `*text` lives as long as the line and `*json`, which the caller frees. */
+/* Reads the text of a line {"text": ..., ...}, as strictly as tx_json_parse_line; TX_FORMAT names the fault. A long
+ * text is decoded in place instead of copied, so `line` may change. Messages start with `where`. `*text` lives as long
+ * as the line and `*json`, which the caller frees. */
 tx_status tx_jsonl_text(char *line, size_t size, const char *where, tx_json **json, const char **text, size_t *length);
 
 #endif

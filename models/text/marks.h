@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts of which parts come from strangers, who shall write no special tokens. */
+ * Texts with untrusted parts, in which no special tokens are recognized. */
 #ifndef TX_TEXT_MARKS_H
 #define TX_TEXT_MARKS_H
 
 #include "models/tx_text.h"
 
-/* A text of which parts are a frame and the others a stranger's: there no special token is found, and none of `kept`.
- */
+/* A part of a text: a trusted frame, or untrusted. In an untrusted part special tokens and the tokens of `kept` are
+ * ordinary text. */
 typedef struct tx_text_part {
-    size_t end; /* the part has the bytes from the end of the one before on */
+    size_t end; /* the part begins at the end of the one before */
     bool frame;
 } tx_text_part;
 
@@ -21,7 +21,7 @@ typedef struct tx_marks {
     size_t kept_count;
 } tx_marks;
 
-/* As tx_encoder_run with special tokens, but that the marks say where these are found. The text is UTF-8. */
+/* Like tx_encoder_run with `special`, except that the marks restrict special tokens. The text must be UTF-8. */
 tx_status tx_encoder_marked(tx_encoder *encoder, const char *text, size_t size, const tx_marks *marks, tx_ids *ids);
 
 #endif

@@ -1,29 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matching regular expressions within limits. */
+ * Matches regular expressions with limits on steps and memory. */
 #include "models/text/regex.h"
 
 #include <stdlib.h>
 
-/* Stack of PCRE2's machine code. */
+/* Stack of PCRE2's machine code, in bytes. */
 #define STACK_LEAST ((size_t)32 << 10)
 #define STACK_MOST ((size_t)16 << 20)
 
-/* Of what the interpreter keeps on the heap, in KiB: this is what limits its depth. */
+/* Heap of PCRE2's interpreter, in KiB. It also limits the recursion depth. */
 #define HEAP_MOST ((uint32_t)1 << 20)
 
-/* Steps that every match may take. One that takes more is tried again with STEPS_GROWTH times as many, which its text
- * pays from a purse: a match by a sane expression takes few steps, whatever the length of the text, or as many as it
- * has bytes. */
+/* Steps that every match may take. A match that needs more is repeated with STEPS_GROWTH times as many, which are taken
+ * from the text's budget. Reasonable expressions need few steps, or about as many as the text has bytes. */
 #define STEPS_FREE ((uint32_t)1 << 10)
 #define STEPS_GROWTH 16
-#define PURSE_LEAST ((uint64_t)1 << 24)
-#define PURSE_BYTE 64 /* steps for each byte of the text */
+#define BUDGET_LEAST ((uint64_t)1 << 24)
+#define BUDGET_BYTE 64 /* steps for each byte of the text */
 
 struct tx_matcher {
     pcre2_match_data *match;
     pcre2_match_context *limits;
     pcre2_jit_stack *stack;
-    uint64_t purse;
+    uint64_t budget;
 };
 
 tx_status tx_matcher_create(tx_matcher **matcher)
@@ -58,7 +57,7 @@ void tx_matcher_free(tx_matcher *matcher)
 
 void tx_matcher_begin(tx_matcher *matcher, size_t size)
 {
-    matcher->purse = PURSE_LEAST + PURSE_BYTE * (uint64_t)size;
+    matcher->budget = BUDGET_LEAST + BUDGET_BYTE * (uint64_t)size;
 }
 
 static int match_once(tx_matcher *m, const tx_regex *regex, const char *text, size_t size, size_t from)
@@ -67,22 +66,22 @@ static int match_once(tx_matcher *m, const tx_regex *regex, const char *text, si
         regex->compiled
             ? pcre2_jit_match(regex->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, m->match, m->limits)
             : pcre2_match(regex->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK, m->match, m->limits);
-    if (found == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter keeps what it must remember on the heap */
+    if (found == PCRE2_ERROR_JIT_STACKLIMIT) /* the interpreter uses the heap instead */
         found = pcre2_match(regex->code, (PCRE2_SPTR)text, size, from, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, m->match,
                             m->limits);
     return found;
 }
 
-/* A match that takes more than the free steps: with more and more, as long as there is something in the purse. */
+/* Repeats a match with more and more steps until the budget is used up. */
 static int match_long(tx_matcher *m, const tx_regex *regex, const char *text, size_t size, size_t from)
 {
     int found = PCRE2_ERROR_MATCHLIMIT;
-    for (uint64_t steps = STEPS_FREE; found == PCRE2_ERROR_MATCHLIMIT && m->purse > 0; m->purse -= steps) {
+    for (uint64_t steps = STEPS_FREE; found == PCRE2_ERROR_MATCHLIMIT && m->budget > 0; m->budget -= steps) {
         steps *= STEPS_GROWTH;
         if (steps > UINT32_MAX)
             steps = UINT32_MAX;
-        if (steps > m->purse)
-            steps = m->purse;
+        if (steps > m->budget)
+            steps = m->budget;
         pcre2_set_match_limit(m->limits, (uint32_t)steps);
         found = match_once(m, regex, text, size, from);
     }

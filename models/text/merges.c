@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Merges: their index, and the merging of a word's bytes. */
+ * Merges: their index, and merging of words. */
 #include "api/base/needs.h"
 #include "models/heap.h"
 #include "models/text/bpe.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a long word that are merged at a time, where that suffices. */
+/* Bytes of a long word that are merged at a time, if that is enough. */
 #define WINDOW ((size_t)1 << 16)
 
 static bool same_pair(const void *merges, uint32_t rank, const void *pair)
@@ -35,13 +35,14 @@ tx_status tx_merges_add(tx_merges *merges, tx_merge merge)
     return TX_OK;
 }
 
-/* Where the parts of every merge have lower ranks than itself, merging a word is going through the ranks, each from the
- * left to the right. Let a symbol end at a place up to which nothing depends on what follows. A rank moves that place
- * to the left at most by that symbol, and then it is the left part of the rank's pair: a run of a pair of equals is
- * merged from its left end. So nothing depends on what follows at a distance of the sum of all left parts. */
+/* If the parts of every merge have lower ranks than the merge, then merging a word means applying the ranks in order,
+ * each from left to right. Consider a position up to which nothing depends on the bytes after it, at the end of a
+ * symbol. A rank can move that position left by at most this symbol, which is then the left part of the rank's pair (a
+ * run of equal symbols is merged from its left end). So the dependence reaches at most the sum of the sizes of all left
+ * parts. */
 tx_status tx_merges_seal(tx_merges *merges, const tx_vocab *vocab)
 {
-    int64_t *rank = malloc((size_t)vocab->count * sizeof *rank); /* the highest by which a token is made */
+    int64_t *rank = malloc((size_t)vocab->count * sizeof *rank); /* the highest rank that produces each token */
     if (!rank)
         return tx_fail(TX_MEMORY, "no memory for %" PRId32 " tokens", vocab->count);
     for (int32_t id = 0; id < vocab->count; id++)
@@ -53,7 +54,7 @@ tx_status tx_merges_seal(tx_merges *merges, const tx_vocab *vocab)
     for (size_t i = 0; i < merges->count; i++) {
         const tx_merge *m = &merges->at[i];
         ordered = ordered && rank[m->left] < (int64_t)i && rank[m->right] < (int64_t)i;
-        reach += vocab->token[m->left].size ? vocab->token[m->left].size : 1; /* no less than its symbols */
+        reach += vocab->token[m->left].size ? vocab->token[m->left].size : 1; /* at least the number of its symbols */
     }
     free(rank);
     merges->reach = reach;
@@ -67,7 +68,7 @@ void tx_merges_free(tx_merges *merges)
     free(merges->index.place);
 }
 
-/* So many ids are worth draining. */
+/* Minimum number of ids to drain. */
 #define DRAINED 16384
 
 tx_status tx_ids_reserve(tx_ids *ids, size_t count)
@@ -88,7 +89,7 @@ static int32_t id_at(const tx_symbols *symbols, size_t place)
     return symbols->id[symbols->bytes ? (unsigned char)symbols->bytes[place] : place];
 }
 
-/* ---- Short words: the lowest rank is looked for anew after each merge ---------------------------- */
+/* ---- Short words: linear search for the lowest rank ------------------------------------------------ */
 
 #define SHORT 48
 
@@ -121,11 +122,12 @@ static void merge_short(const tx_merges *merges, int32_t *id, size_t *count)
 #define NOWHERE UINT32_MAX
 
 typedef struct symbol {
-    int32_t id; /* -1: merged into the one before */
+    int32_t id; /* -1 if merged into the previous symbol */
     uint32_t previous, next;
 } symbol;
 
-/* Pairs by rank, then by place: rank << 32 | place of the left symbol. Pairs that are gone stay until they are met. */
+/* A heap of pairs by rank, then by position: rank << 32 | position of the left symbol. Outdated pairs are skipped when
+ * they are popped. */
 typedef struct word {
     const tx_merges *merges;
     symbol *symbols;
@@ -177,20 +179,20 @@ static void merge_window(word *w, const tx_symbols *symbols, size_t from, uint32
     }
 }
 
-/* Window by window. What stands within `reach` bytes of the end of one may depend on what follows: there the next
- * begins, where a symbol does. */
+/* Merges window by window. Symbols within `reach` bytes of the end of a window may depend on later bytes. The next
+ * window starts at the first of these symbols. */
 static tx_status apply_windows(word *w, const tx_symbols *symbols, size_t window, tx_ids *ids)
 {
     const size_t size = symbols->count;
     for (size_t at = 0; at < size;) {
         const size_t length = size - at < window ? size - at : window;
-        const size_t settled = at + length < size ? length - w->merges->reach : length;
+        const size_t final = at + length < size ? length - w->merges->reach : length;
         merge_window(w, symbols, at, (uint32_t)length);
-        TX_TRY(tx_ids_reserve(ids, settled));
+        TX_TRY(tx_ids_reserve(ids, final));
         uint32_t i = 0;
         while (i != NOWHERE) {
             const uint32_t next = w->symbols[i].next;
-            if ((next == NOWHERE ? length : next) > settled)
+            if ((next == NOWHERE ? length : next) > final)
                 break;
             ids->id[ids->count++] = w->symbols[i].id;
             i = next;
@@ -206,7 +208,7 @@ static tx_status apply_long(const tx_merges *merges, const tx_symbols *symbols, 
     const size_t window = merges->window && merges->window < size ? merges->window : size;
     if (window >= NOWHERE)
         return tx_fail(TX_UNSUPPORTED, "a word of %zu bytes: break the text into lines", size);
-    /* Each pair is pushed once by each of its two symbols at most: in all no more than twice as many. */
+    /* Each pair is pushed at most once for each of its two symbols, so there are at most twice as many. */
     word w = {merges, malloc(window * sizeof(symbol)), malloc(2 * window * sizeof(uint64_t)), 0};
     tx_status status = w.symbols && w.heap ? apply_windows(&w, symbols, window, ids)
                                            : tx_fail(TX_MEMORY, "no memory for a word of %zu bytes", size);

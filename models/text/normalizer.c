@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Normalizers: what a text becomes before it is cut into words. */
+ * Normalizers, which change a text before it is split into words. */
 #include "models/text/steps.h"
 #include "models/text/unicode.h"
 #include "models/text/utf8.h"
@@ -11,7 +11,8 @@ static void normal_form(const tx_step *step, const char *text, size_t size, tx_b
     tx_unicode_normalize((tx_unicode_form)step->kind->form, text, size, out);
 }
 
-/* Leaves out the characters that `drop` is true of (NULL: none), and lowers the others if that is wanted. */
+/* Removes the characters for which `drop` (may be NULL) returns true, and converts the others to lower case if
+ * requested. */
 static void filter(const char *text, size_t size, bool (*drop)(uint32_t code), bool lower, tx_buffer *out)
 {
     for (size_t at = 0, length; at < size; at += length) {
@@ -98,7 +99,7 @@ tx_status tx_normalizer_follow_bert(tx_steps *steps, const tx_json *config)
     return TX_JSON_OPTIONAL(bool, config, "strip_accents", &step->flag[ACCENTS]);
 }
 
-/* The ranges of Hugging Face's tokenizers, whose 2B920 was meant to be 2B820. */
+/* The ranges in Hugging Face's tokenizers, where 2B920 is a misprint for 2B820. */
 static bool is_chinese(uint32_t code)
 {
     static const uint32_t ranges[][2] = {{0x4E00, 0x9FFF},   {0x3400, 0x4DBF},   {0x20000, 0x2A6DF},
@@ -110,18 +111,18 @@ static bool is_chinese(uint32_t code)
     return false;
 }
 
-static bool is_dirt(uint32_t code)
+static bool is_removed(uint32_t code)
 {
     return code == 0 || code == 0xFFFD || (code != '\t' && code != '\n' && code != '\r' && tx_unicode_is_control(code));
 }
 
-/* Drops what is no text, makes all spaces ' ', and puts spaces around Chinese characters. */
+/* Removes control and invalid characters, replaces all spaces by ' ', and adds spaces around Chinese characters. */
 static void clean(const tx_step *step, const char *text, size_t size, tx_buffer *out)
 {
     for (size_t at = 0, length; at < size; at += length) {
         uint32_t code;
         length = tx_utf8_read(text + at, size - at, &code);
-        if (step->flag[CLEAN] && is_dirt(code))
+        if (step->flag[CLEAN] && is_removed(code))
             continue;
         const bool apart = step->flag[CHINESE] && is_chinese(code);
         const bool space = step->flag[CLEAN] && tx_unicode_is_space(code);
@@ -148,7 +149,7 @@ static void bert(const tx_step *step, const char *text, size_t size, tx_buffer *
     free(apart.data);
 }
 
-/* ---- The part -------------------------------------------------------------------------------------- */
+/* ---- Table ----------------------------------------------------------------------------------------- */
 
 static const tx_step_kind kinds[] = {
     {"NFC", .normalize = normal_form, .form = TX_NFC},

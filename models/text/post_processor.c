@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The kinds of post-processors: each is a template for one text, and one for two. */
+ * Post-processors: each kind is a template for one text, and one for two. */
 #include "models/text/post_processor.h"
 #include "models/text/steps.h"
 
@@ -17,7 +17,7 @@ static tx_status add(tx_template *template, int64_t id, int64_t type)
 
 /* ---- TemplateProcessing ---------------------------------------------------------------------------- */
 
-/* The ids of a special token, which `special_tokens` names. */
+/* Adds the ids of a special token, which `special_tokens` defines. */
 static tx_status add_special(tx_template *template, const tx_json *tokens, const char *name, int64_t type)
 {
     tx_json *token, *ids;
@@ -77,7 +77,7 @@ static tx_status read_token(const tx_json *json, const char *key, int64_t *id)
     return tx_json_as_int(tx_json_at(pair, 1), key, 0, INT32_MAX, id);
 }
 
-/* One text is `cls` A `sep`, and two are that, `sep` again if they are kept apart so, and B `sep`. */
+/* One text becomes `cls` A `sep`. Two texts become the same and B `sep`, with a second `sep` between if `twice`. */
 static tx_status surround(tx_post_processor *post, int32_t cls, int32_t sep, bool twice, int type)
 {
     const tx_template_item items[] = {{cls, 0},    {TX_TEMPLATE_FIRST, 0},     {sep, 0},
@@ -113,11 +113,11 @@ tx_status tx_post_processor_roberta(tx_post_processor *post, int32_t cls, int32_
     return surround(post, cls, sep, true, 0);
 }
 
-/* ---- The part -------------------------------------------------------------------------------------- */
+/* ---- Table ----------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;
-    tx_status (*read)(tx_post_processor *post, const tx_json *json); /* NULL: it adds nothing */
+    tx_status (*read)(tx_post_processor *post, const tx_json *json); /* NULL if it adds nothing */
 } kinds[] = {{"ByteLevel", NULL},
              {"TemplateProcessing", read_template},
              {"BertProcessing", read_bert},
@@ -134,7 +134,7 @@ static tx_status read_one(void *context, const tx_json *json, const char *type)
     if (!kinds[kind].read)
         return TX_OK;
     if (post->given)
-        return tx_fail(TX_UNSUPPORTED, "%s: a second one that adds tokens is not supported", type);
+        return tx_fail(TX_UNSUPPORTED, "%s: a second processor that adds tokens is not supported", type);
     post->given = true;
     return tx_fail_in(kinds[kind].read(post, json), "%s", type);
 }

@@ -5,10 +5,10 @@
 
 #include <stdio.h>
 
-/* How GPT-2 splits, and what ByteLevel means by use_regex. */
+/* GPT-2's expression, which ByteLevel uses with use_regex. */
 static const char gpt2[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
-/* Punctuation, in [...] of one of PCRE2's. */
+/* Punctuation, for use inside [...] of a PCRE2 expression. */
 #define PUNCTUATION "!-/:-@\\[-`{-~\\p{P}"
 #define SPACE "\\p{White_Space}"
 
@@ -68,7 +68,7 @@ static tx_status set_gpt2(tx_step *step, bool prefix, bool regex)
 
 static tx_status read_byte_level(tx_step *step, const tx_json *json)
 {
-    bool prefix = false, regex = true; /* files older than use_regex mean that */
+    bool prefix = false, regex = true; /* the default in files older than use_regex */
     TX_TRY(tx_json_get_bool(json, "add_prefix_space", &prefix));
     TX_TRY(TX_JSON_OPTIONAL(bool, json, "use_regex", &regex));
     return set_gpt2(step, prefix, regex);

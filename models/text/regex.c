@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Regular expressions: files write them for Oniguruma (Ruby's syntax), TX runs PCRE2. What both understand alike is
- * copied, what has an exact twin is translated, all else is refused. */
+ * Regular expressions of tokenizer files are written for Oniguruma (Ruby's syntax). TX runs PCRE2. Common syntax is
+ * copied, syntax with an exact equivalent is translated, and all other syntax is refused. */
 #include "models/text/regex.h"
 #include "models/text/utf8.h"
 
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define GROUPS_MAX 32
-/* The longest that one item of an expression becomes. */
+/* Maximum length of a translated item. */
 #define ITEM_MAX 64
 
 typedef struct translation {
@@ -25,7 +25,7 @@ static tx_status refuse(const char *what, size_t length)
     return tx_fail(TX_UNSUPPORTED, "regular expression: \"%.*s\" is not supported", (int)length, what);
 }
 
-static void put(translation *t, const char *text, size_t length)
+static void append(translation *t, const char *text, size_t length)
 {
     memcpy(t->made + t->used, text, length);
     t->used += length;
@@ -33,11 +33,11 @@ static void put(translation *t, const char *text, size_t length)
 
 static void copy(translation *t, size_t length)
 {
-    put(t, t->at, length);
+    append(t, t->at, length);
     t->at += length;
 }
 
-/* \p{...} and \P{...}: general categories are written alike; the name of a script means the script alone. */
+/* \p{...} and \P{...}: general categories have the same names. The name of a script must exclude script extensions. */
 static tx_status property(translation *t)
 {
     const char *name = t->at + 3;
@@ -50,17 +50,17 @@ static tx_status property(translation *t)
         if (!isalpha((unsigned char)bare[i]) && bare[i] != '_')
             return refuse(t->at, length + 4);
     bool category = bare_length <= 2 && strchr("CLMNPSZ", *bare);
-    /* Oniguruma ignores the case of letters here, PCRE2 10.42 does not. */
+    /* Oniguruma ignores case here, PCRE2 10.42 does not. */
     if (t->caseless[t->depth] && category && *bare == 'L')
         if (bare_length == 2 && strchr("ult", bare[1]))
             return refuse(t->at, length + 4);
-    put(t, t->at, 3);
+    append(t, t->at, 3);
     if (*name == '^')
-        put(t, "^", 1);
+        append(t, "^", 1);
     if (!category)
-        put(t, "sc:", 3);
-    put(t, bare, bare_length);
-    put(t, "}", 1);
+        append(t, "sc:", 3);
+    append(t, bare, bare_length);
+    append(t, "}", 1);
     t->at = name + length + 1;
     return TX_OK;
 }
@@ -76,11 +76,11 @@ static tx_status code_point(translation *t)
         length = wanted;
     if (braces ? length < 1 || length > 6 || digits[length] != '}' : length != wanted)
         return refuse(t->at, 2);
-    if (!braces && wanted == 2 && *digits >= '8') /* a byte of a character */
+    if (!braces && wanted == 2 && *digits >= '8') /* a byte of a multibyte character */
         return refuse(t->at, 4);
-    put(t, "\\x{", 3);
-    put(t, digits, length);
-    put(t, "}", 1);
+    append(t, "\\x{", 3);
+    append(t, digits, length);
+    append(t, "}", 1);
     t->at = digits + length + (braces ? 1 : 0);
     return TX_OK;
 }
@@ -90,8 +90,8 @@ static tx_status escape(translation *t)
     static const struct {
         char letter;
         const char *text;
-    } twins[] = {
-        /* PCRE2's \s has U+180E as well, its \d, \n ... mean the same. */
+    } equivalents[] = {
+        /* PCRE2's \s also matches U+180E. The others have the same meaning. */
         {'s', "\\p{White_Space}"},
         {'S', "\\P{White_Space}"},
         {'d', "\\p{Nd}"},
@@ -107,9 +107,9 @@ static tx_status escape(translation *t)
         return property(t);
     if (c == 'x' || c == 'u')
         return code_point(t);
-    for (size_t i = 0; i < sizeof twins / sizeof twins[0]; i++)
-        if (c == twins[i].letter) {
-            put(t, twins[i].text, strlen(twins[i].text));
+    for (size_t i = 0; i < sizeof equivalents / sizeof equivalents[0]; i++)
+        if (c == equivalents[i].letter) {
+            append(t, equivalents[i].text, strlen(equivalents[i].text));
             t->at += 2;
             return TX_OK;
         }
@@ -119,7 +119,7 @@ static tx_status escape(translation *t)
     return TX_OK;
 }
 
-/* [...]: neither classes in classes nor intersections. */
+/* [...], without nested classes and intersections. */
 static tx_status class(translation *t)
 {
     const char *begin = t->at;
@@ -153,13 +153,13 @@ static tx_status group(translation *t)
     if (length == 0)
         return refuse(t->at, strnlen(t->at, 4));
     if (t->depth + 1 == GROUPS_MAX)
-        return tx_fail(TX_UNSUPPORTED, "regular expression: more than %d groups in each other", GROUPS_MAX - 1);
+        return tx_fail(TX_UNSUPPORTED, "regular expression: more than %d nested groups", GROUPS_MAX - 1);
     t->caseless[++t->depth] = caseless;
     copy(t, length);
     return TX_OK;
 }
 
-/* {n}, {n,} and {n,m}; in Ruby a + after it repeats it, and a ? after {n} makes it optional. */
+/* {n}, {n,} and {n,m}. In Ruby a + after it repeats it, and a ? after {n} makes it optional; both are refused. */
 static tx_status repetition(translation *t)
 {
     size_t digits = strspn(t->at + 1, "0123456789"), length = 1 + digits;
@@ -183,7 +183,7 @@ static tx_status item(translation *t)
         return group(t);
     case '{':
         return repetition(t);
-    case '^': /* of lines in Ruby, of the text in PCRE2 */
+    case '^': /* they match at lines in Ruby, at the text in PCRE2 */
     case '$':
         return refuse(t->at, 1);
     case ')':
@@ -200,7 +200,7 @@ static tx_status item(translation *t)
 
 tx_status tx_regex_translate(const char *pattern, char **made)
 {
-    size_t size = strlen(pattern), room = 8 * size + ITEM_MAX; /* \s, two bytes, becomes 15 */
+    size_t size = strlen(pattern), room = 8 * size + ITEM_MAX; /* \s becomes 15 bytes */
     if (tx_utf8_prefix(pattern, size) != size)
         return tx_fail(TX_FORMAT, "regular expression: not UTF-8");
     translation t = {.at = pattern, .made = malloc(room)};
@@ -216,7 +216,7 @@ tx_status tx_regex_translate(const char *pattern, char **made)
     return TX_OK;
 }
 
-/* `name` is the pattern in messages and digests. */
+/* Compiles a PCRE2 expression. `name` is the original one for messages and digests. */
 static tx_status compile(const char *pattern, const char *name, tx_regex *regex)
 {
     int error;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading the steps of a tokenizer's parts. */
+ * Reads the steps of normalizers, pre-tokenizers and decoders. */
 #include "models/text/steps.h"
 #include "models/text/utf8.h"
 
-/* JSON's own limit of nesting ends this. */
+/* The JSON parser limits the nesting. */
 tx_status tx_component_read(const tx_json *part, const char *list_key, tx_component_reader *read, void *context)
 {
     const char *type;
@@ -31,7 +31,7 @@ tx_status tx_component_choice(const tx_json *json, const char *key, const char *
             *choice = i;
             return TX_OK;
         }
-    return tx_fail(TX_UNSUPPORTED, "%s %.40s", key, name);
+    return tx_fail(TX_UNSUPPORTED, "%s %.40s is not supported", key, name);
 }
 
 typedef struct reading {
@@ -50,7 +50,7 @@ static tx_status read_step(void *context, const tx_json *json, const char *type)
         return tx_fail(TX_UNSUPPORTED, "%.40s is not supported", type);
     if (r->steps->count == TX_STEPS_MAX)
         return tx_fail(TX_UNSUPPORTED, "more than %d steps", TX_STEPS_MAX);
-    tx_step *step = &r->steps->at[r->steps->count++]; /* from here on its owner frees it */
+    tx_step *step = &r->steps->at[r->steps->count++]; /* the owner of `steps` frees it */
     *step = (tx_step){.kind = &r->kinds[kind]};
     tx_status status = step->kind->read ? step->kind->read(step, json) : TX_OK;
     return tx_fail_in(status, "%s", type);
@@ -80,7 +80,7 @@ tx_status tx_step_text(tx_step *step, const tx_json *json, const char *key)
     return step->text ? TX_OK : tx_fail(TX_MEMORY, "no memory for a text");
 }
 
-/* A text as a regular expression that matches it alone. */
+/* Makes a regular expression that matches only the text. */
 static tx_status quote(const char *text, char **made)
 {
     char *pattern = malloc(2 * strlen(text) + 1), *at = pattern;
@@ -123,7 +123,7 @@ tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
 {
     static const char *const schemes[] = {"never", "first", "always"};
     size_t scheme = 0;
-    bool prefix = true; /* files older than prepend_scheme say it so */
+    bool prefix = true; /* for files older than prepend_scheme */
     TX_TRY(tx_step_text(step, json, "replacement"));
     if (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text))
         return tx_fail(TX_FORMAT, "replacement %.40s: expected one character", step->text);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of named columns. */
+ * Reads files of named columns: .csv, .tsv, .jsonl and .json. */
 #include "models/text/table.h"
 
 #include "api/base/file.h"
@@ -12,12 +12,12 @@
 #include <string.h>
 
 #define COLUMNS_MOST 4096
-/* `at` of the cells of a row that was left out. */
+/* `at` of the cells of a skipped row. */
 #define LEFT_OUT SIZE_MAX
 
 /* ---- Making ------------------------------------------------------------------------------------------ */
 
-/* Ends the cell that began at byte `begin`. */
+/* Ends the cell that begins at byte `begin`. */
 static tx_status end_cell(tx_table *t, size_t begin)
 {
     TX_TRY(tx_array_reserve(&t->cell, &t->cells_room, t->cells + 1, sizeof *t->cell, "cells of a table"));
@@ -33,8 +33,8 @@ static tx_status add_cell(tx_table *t, const char *text, size_t size)
     return end_cell(t, begin);
 }
 
-/* Ends a row that is malformed: all of its cells say that it was left out, if that many rows may be. */
-static tx_status leave_out(tx_table *t, tx_status status)
+/* Ends a malformed row. Marks its cells as skipped, unless too many rows were skipped already. */
+static tx_status skip_row(tx_table *t, tx_status status)
 {
     if (status != TX_FORMAT || !t->columns || t->bad >= t->skip_bad)
         return status;
@@ -48,32 +48,32 @@ static tx_status leave_out(tx_table *t, tx_status status)
     return TX_OK;
 }
 
-/* Ends a row of `count` cells; the first one has the names. */
+/* Ends a row of `count` cells. The first row has the names. */
 static tx_status end_row(tx_table *t, int64_t count)
 {
     if (t->columns == 0 && (count < 1 || count > COLUMNS_MOST))
-        return tx_fail(TX_FORMAT, "%" PRId64 " columns are not 1 to %d", count, COLUMNS_MOST);
+        return tx_fail(TX_FORMAT, "%" PRId64 " columns: expected 1 to %d", count, COLUMNS_MOST);
     if (t->columns == 0) {
         t->columns = (int32_t)count;
         return TX_OK;
     }
     if (count != t->columns)
-        return leave_out(t, tx_fail(TX_FORMAT, "row %" PRId64 ": %" PRId64 " fields, the first row has %" PRId32,
-                                    t->rows + 1, count, t->columns));
+        return skip_row(t, tx_fail(TX_FORMAT, "row %" PRId64 ": %" PRId64 " fields, the first row has %" PRId32,
+                                   t->rows + 1, count, t->columns));
     t->rows++;
     return TX_OK;
 }
 
 /* ---- .csv and .tsv ----------------------------------------------------------------------------------- */
 
-/* Copies a field in quotes, which begins behind the first one; `*at` comes to lie behind the last. */
+/* Copies a quoted field. `*at` is after the opening quote and is moved after the closing one. */
 static tx_status read_quoted(tx_table *t, const char **at, const char *end)
 {
     const char *c = *at;
     for (;; c++) {
         const char *quote = memchr(c, '"', (size_t)(end - c));
         if (!quote)
-            return tx_fail(TX_FORMAT, "row %" PRId64 ": a quote that does not end", t->rows + 1);
+            return tx_fail(TX_FORMAT, "row %" PRId64 ": a quote is not closed", t->rows + 1);
         const bool twice = quote + 1 < end && quote[1] == '"';
         const size_t size = (size_t)(quote - c) + twice;
         tx_buffer_add(&t->bytes, c, size);
@@ -85,7 +85,7 @@ static tx_status read_quoted(tx_table *t, const char **at, const char *end)
     return TX_OK;
 }
 
-/* One field up to the divider or the end of the line. */
+/* Reads a field up to the divider or the end of the line. */
 static tx_status read_field(tx_table *t, const char **at, const char *end, char divider)
 {
     const size_t begin = t->bytes.size;
@@ -105,7 +105,7 @@ static tx_status read_field(tx_table *t, const char **at, const char *end, char 
     return end_cell(t, begin);
 }
 
-/* Lines without a character are no rows. */
+/* Reads all rows. Empty lines are ignored. */
 static tx_status read_fields(tx_table *t, const char *text, size_t size, char divider)
 {
     const char *at = text, *end = text + size;
@@ -172,13 +172,13 @@ static tx_status read_objects(tx_table *t, const char *text, size_t size)
         if (json)
             status = add_object(t, json);
         tx_json_free(json);
-        TX_TRY(leave_out(t, tx_fail_in(status, "row %" PRId64, t->rows + 1)));
+        TX_TRY(skip_row(t, tx_fail_in(status, "row %" PRId64, t->rows + 1)));
         at = next;
     }
     return TX_OK;
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------ */
+/* ---- Files ---------------------------------------------------------------------------------------------- */
 
 static tx_status read_text(tx_table *t, const char *path)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The tokenizer as a whole: making, asking, decoding, and its digest. */
+ * Makes and queries tokenizers, decodes ids, and computes digests. */
 #include "models/text/bpe.h"
 
 #include "api/base/needs.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Making -------------------------------------------------------------------------------------- */
+/* ---- Creating ------------------------------------------------------------------------------------ */
 
 tx_status tx_tokenizer_new(tx_tokenizer **tokenizer)
 {
@@ -53,7 +53,7 @@ tx_status tx_tokenizer_add_special(tx_tokenizer *tokenizer, const char *text, in
     return tx_tokenizer_add(tokenizer, &(tx_added){.id = id, .special = true}, text);
 }
 
-/* Words are bytes: each must have a token. */
+/* With ByteLevel every byte must have a token. */
 static tx_status seal_bytes(tx_vocab *vocab)
 {
     for (int32_t id = 0; id < vocab->count; id++) {
@@ -63,11 +63,12 @@ static tx_status seal_bytes(tx_vocab *vocab)
     }
     for (int byte = 0; byte < 256; byte++)
         if (vocab->byte_ids[byte] < 0)
-            return tx_fail(TX_UNSUPPORTED, "the vocabulary has no token for byte 0x%02X: texts would lose it", byte);
+            return tx_fail(TX_UNSUPPORTED,
+                           "the vocabulary has no token for byte 0x%02X, so texts with it cannot be encoded", byte);
     return TX_OK;
 }
 
-/* What the decoder makes of each token in the middle of a text. */
+/* Decodes each token as in the middle of a text. */
 static tx_status spell_pieces(tx_tokenizer *t)
 {
     tx_spelling spelling = {.size = t->vocab.bytes.size};
@@ -118,7 +119,7 @@ tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer)
     return TX_OK;
 }
 
-/* ---- Asking ---------------------------------------------------------------------------------------- */
+/* ---- Queries --------------------------------------------------------------------------------------- */
 
 int64_t tx_tokenizer_size(const tx_tokenizer *tokenizer)
 {
@@ -164,7 +165,7 @@ tx_status tx_tokenizer_piece(const tx_tokenizer *tokenizer, int32_t id, bool ski
     return TX_OK;
 }
 
-/* Appends the tokens' bytes, or the decoder what it makes of their texts. */
+/* Appends the tokens' bytes, or the text that the decoder makes of them. */
 static tx_status decode(const tx_tokenizer *t, const int32_t *ids, size_t count, bool skip_special,
                         tx_spelling *spelling, tx_buffer *text)
 {
@@ -201,7 +202,7 @@ tx_status tx_tokenizer_decode(const tx_tokenizer *tokenizer, const int32_t *ids,
 
 /* ---- Joining --------------------------------------------------------------------------------------- */
 
-/* Appends ids, or `count` times one type. */
+/* Appends `count` ids, or with `same` the first one `count` times. */
 static tx_status append(tx_ids *ids, const int32_t *id, size_t count, bool same)
 {
     TX_TRY(tx_ids_reserve(ids, count));
@@ -229,9 +230,9 @@ tx_status tx_tokenizer_join(const tx_tokenizer *tokenizer, const tx_ids *first, 
     return TX_OK;
 }
 
-/* ---- The digest of all that decides the ids of texts ----------------------------------------------------- */
+/* ---- The digest of all that affects the ids of texts ----------------------------------------------------- */
 
-/* Adds a text, its length before it. */
+/* Adds a text, preceded by its length. */
 static void add_bytes(tx_digest *digest, const char *text, size_t size)
 {
     char head[32];
@@ -244,7 +245,7 @@ static void add_text(tx_digest *digest, const char *text)
     add_bytes(digest, text ? text : "", text ? strlen(text) : 0);
 }
 
-/* Adds numbers, as text: the digest is the same on every machine. */
+/* Adds numbers as text, so that the digest is the same on every platform. */
 static void add_numbers(tx_digest *digest, int count, const int64_t *numbers)
 {
     char text[128];
@@ -284,7 +285,7 @@ static void add_steps(tx_digest *digest, const tx_steps *steps)
 
 tx_status tx_tokenizer_make_digest(tx_tokenizer *t)
 {
-    char version[64] = ""; /* of Unicode, as PCRE2 knows it, and utf8proc */
+    char version[64] = ""; /* of PCRE2's Unicode tables */
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
     pcre2_config(PCRE2_CONFIG_UNICODE_VERSION, version);

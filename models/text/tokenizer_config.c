@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tokenizer_config.json, special_tokens_map.json and added_tokens.json: the roles of tokens, and the tokens that these
- * files add, in the order and with the ids that transformers gives them. */
+ * Reads tokenizer_config.json, special_tokens_map.json and added_tokens.json: the roles of tokens, and added tokens, in
+ * transformers' order and with its ids. */
 #include "models/text/bpe.h"
 
 #include "models/names.h"
@@ -10,7 +10,7 @@
 
 #define DECODER "added_tokens_decoder"
 #define EXTRA "extra_special_tokens"
-#define ADDITIONAL "additional_special_tokens" /* EXTRA's name before transformers 5 */
+#define ADDITIONAL "additional_special_tokens" /* the key before transformers 5 */
 
 static const char *const roles[] = {"bos_token", "eos_token", "unk_token", "sep_token",
                                     "pad_token", "cls_token", "mask_token"};
@@ -32,7 +32,7 @@ static tx_status parse(const tx_tokenizer *t, tx_tokenizer_file file, tx_json **
     return tx_fail(TX_FORMAT, "%s: expected an object", source->name);
 }
 
-/* A copy of a value of special_tokens_map.json, in which an object that is a token is special. */
+/* Copies a value of special_tokens_map.json. A token that is an object becomes special. */
 static tx_status copy_value(const tx_json *value, bool is_token, tx_json **copy)
 {
     *copy = tx_json_copy(value);
@@ -41,12 +41,12 @@ static tx_status copy_value(const tx_json *value, bool is_token, tx_json **copy)
     return is_token && tx_json_type_of(value) == TX_JSON_OBJECT ? tx_json_set_bool(*copy, "special", true) : TX_OK;
 }
 
-/* Appends the tokens of a list to the configuration's. */
+/* Appends the tokens of a list to those of the configuration. */
 static tx_status merge_list(const tx_json *tokens, const char *key, tx_json *config)
 {
     tx_json *list = tx_json_find(config, key), *copy;
     if (!list || tx_json_type_of(list) != TX_JSON_ARRAY) {
-        list = tx_json_array(); /* the configuration's before it is filled: nothing is left to free */
+        list = tx_json_array(); /* `config` owns it before it is filled, so a failure leaks nothing */
         TX_TRY(tx_json_set(config, key, list));
     }
     for (size_t i = 0; i < tx_json_size(tokens); i++) {
@@ -57,7 +57,7 @@ static tx_status merge_list(const tx_json *tokens, const char *key, tx_json *con
     return TX_OK;
 }
 
-/* transformers 5 calls additional tokens extra ones. */
+/* Moves the list of additional tokens to its name in transformers 5, extra tokens. */
 static tx_status rename_list(tx_json *config)
 {
     const tx_json *extra = tx_json_find(config, EXTRA), *old = tx_json_find(config, ADDITIONAL);
@@ -68,8 +68,9 @@ static tx_status rename_list(tx_json *config)
     return tx_json_set_null(config, ADDITIONAL);
 }
 
-/* As transformers: special_tokens_map.json wins over tokenizer_config.json, and counts only if that has no
- * added_tokens_decoder; a list of extra tokens is appended. */
+/* Merges special_tokens_map.json into the configuration as transformers does: its values override those of
+ * tokenizer_config.json, and its list of extra tokens is appended. The caller calls it only if tokenizer_config.json
+ * has no added_tokens_decoder. */
 static tx_status merge(const tx_json *map, tx_json *config)
 {
     for (void *i = tx_json_first(map); i; i = tx_json_next(map, i)) {
@@ -132,14 +133,14 @@ tx_status tx_tokenizer_find_ends(tx_tokenizer *t, const tx_json *config)
 
 /* ---- Tokens -------------------------------------------------------------------------------------------- */
 
-/* Tokens being added. */
+/* The state of adding tokens. */
 typedef struct adding {
     tx_tokenizer *tokenizer;
     const tx_json *vocab, *config;
-    int32_t numbered; /* added tokens of tokenizer.json and those with numbers: a role changes none of them */
+    int32_t numbered; /* number of added tokens of tokenizer.json and of numbered ones, which a role does not change */
 } adding;
 
-/* A token is a text, or an object whose flags default as those of Hugging Face's AddedToken. */
+/* Reads a token: a text, or an object whose flags have the defaults of Hugging Face's AddedToken. */
 static tx_status read_token(const tx_json *json, tx_added *added, const char **text)
 {
     const bool is_object = tx_json_type_of(json) == TX_JSON_OBJECT;
@@ -157,14 +158,14 @@ static tx_status read_token(const tx_json *json, tx_added *added, const char **t
     return TX_OK;
 }
 
-/* Whether a key names a role: one that all tokenizers have, or a model's own ("image_token"). */
+/* Returns true if a key names a role: one of `roles`, or a model's own ("image_token"). */
 static bool is_role(const char *key, const tx_json *value)
 {
     const tx_json_type type = tx_json_type_of(value);
     return tx_ends_with(key, "_token") && (type == TX_JSON_STRING || type == TX_JSON_OBJECT);
 }
 
-/* Whether a token has this text. `plain`: and is no AddedToken of tokenizer_config.json. */
+/* Returns true if a token has this text. With `plain`, an AddedToken of tokenizer_config.json does not count. */
 static bool has_text(const tx_json *token, const char *text, bool plain)
 {
     tx_added added;
@@ -174,7 +175,7 @@ static bool has_text(const tx_json *token, const char *text, bool plain)
            strcmp(other, text) == 0;
 }
 
-/* Whether a role of the configuration has a token of this text. */
+/* Returns true if a role of the configuration has a token with this text. */
 static bool is_named(const tx_json *config, const char *text)
 {
     const tx_json *extra = config ? tx_json_find(config, EXTRA) : NULL;
@@ -188,8 +189,8 @@ static bool is_named(const tx_json *config, const char *text)
     return false;
 }
 
-/* Whether transformers takes a token of added_tokens.json for special: a usual role or the list of extra tokens has its
- * text. */
+/* Returns true if transformers treats a token of added_tokens.json as special: one of `roles` or the list of extra
+ * tokens has its text. */
 static bool is_special(const tx_json *config, const char *text)
 {
     const tx_json *extra = config ? tx_json_find(config, EXTRA) : NULL;
@@ -203,7 +204,7 @@ static bool is_special(const tx_json *config, const char *text)
     return false;
 }
 
-/* The added token of this text; NULL if there is none. */
+/* The added token with this text, or NULL. */
 static tx_added *find_added(tx_tokenizer *t, const char *text)
 {
     const int32_t id = tx_tokenizer_find(t, text);
@@ -213,8 +214,8 @@ static tx_added *find_added(tx_tokenizer *t, const char *text)
     return NULL;
 }
 
-/* Adds a token, or gives the one that is there these flags; a special token stays special. transformers leaves out
- * empty texts. */
+/* Adds a token, or sets the flags of an existing one; a special token stays special. transformers ignores empty texts.
+ */
 static tx_status add_token(const adding *a, const char *text, const tx_added *added)
 {
     tx_tokenizer *t = a->tokenizer;
@@ -236,7 +237,7 @@ static tx_status add_token(const adding *a, const char *text, const tx_added *ad
     return TX_OK;
 }
 
-/* Adds a token that has a role or is in a list; of two with one text the later has its flags. */
+/* Adds a token with a role or from a list. If two have the same text, the later one's flags count. */
 static tx_status add_named(const adding *a, const tx_json *json, bool role)
 {
     tx_added added;
@@ -255,7 +256,7 @@ static bool is_usual(const char *role)
     return false;
 }
 
-/* A model's own roles: objects come first, as in transformers. */
+/* Adds a model's own roles. As in transformers, objects come first. */
 static tx_status add_own_roles(const adding *a, tx_json_type type)
 {
     for (void *i = tx_json_first(a->config); i; i = tx_json_next(a->config, i)) {
@@ -275,7 +276,7 @@ static tx_status add_roles(const adding *a)
     return add_own_roles(a, TX_JSON_STRING);
 }
 
-/* Tokens in a list, which have no role, or in an object of a model's own roles. */
+/* Adds the tokens of a list, which have no role, or of an object with a model's own roles. */
 static tx_status add_list(const adding *a, const char *key)
 {
     const tx_json *tokens = tx_json_find(a->config, key);
@@ -293,7 +294,8 @@ static tx_status add_list(const adding *a, const char *key)
     return TX_OK;
 }
 
-/* A list of additional tokens is left only in special_tokens_map.json, and counts if no list of extra ones is there. */
+/* A list of additional tokens is now only left if it came from special_tokens_map.json. It counts if there is no list
+ * of extra tokens. */
 static tx_status add_extra(const adding *a)
 {
     const tx_json *extra = tx_json_find(a->config, EXTRA);
@@ -303,7 +305,7 @@ static tx_status add_extra(const adding *a)
 
 /* ---- Tokens with numbers ----------------------------------------------------------------------------- */
 
-/* A token of added_tokens_decoder, or of added_tokens.json (`json` NULL). The number is its place in the order. */
+/* A token of added_tokens_decoder, or of added_tokens.json (`json` is NULL). Tokens are added by ascending number. */
 typedef struct numbered {
     int64_t number;
     const tx_json *json;
@@ -326,7 +328,8 @@ static tx_status number_of(const char *key, int64_t *number)
     return TX_OK;
 }
 
-/* Reads the members of the object, each a token by its number or a number by its token. */
+/* Reads the members of the object. Keys are numbers, or with `by_number` false tokens, and values the other way round.
+ */
 static tx_status read_numbered(const tx_json *object, bool by_number, numbered *all)
 {
     size_t count = 0;
@@ -351,7 +354,7 @@ static tx_status add_numbered(const adding *a, const numbered *one)
     return add_token(a, text, &added);
 }
 
-/* Whether tokenizer.json has an added token of this id, which then wins over added_tokens.json's. */
+/* Returns true if tokenizer.json has an added token of this id, which overrides that of added_tokens.json. */
 static bool is_listed(const tx_tokenizer *t, int32_t listed, int64_t id)
 {
     for (int32_t i = 0; i < listed; i++)

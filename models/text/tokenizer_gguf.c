@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A tokenizer as values of a GGUF file. */
+ * Writes a tokenizer as values of a GGUF file. */
 #include "models/text/tokenizer_gguf.h"
 #include "models/text/bpe.h"
 
@@ -10,9 +10,9 @@
 
 #define LOWER_BAR "\xe2\x96\x81"
 
-/* ---- Kinds ------------------------------------------------------------------------------------------- */
+/* ---- SentencePiece ----------------------------------------------------------------------------------- */
 
-/* Of a SentencePiece tokenizer: whether a text gets a blank before it. */
+/* Finds out whether a SentencePiece tokenizer adds a space before a text. */
 static tx_status find_prefix(const tx_tokenizer *t, bool *prefix)
 {
     bool known = t->byte_fallback && t->pre_tokenizer.count <= 1;
@@ -28,7 +28,7 @@ static tx_status find_prefix(const tx_tokenizer *t, bool *prefix)
         *prefix = *prefix || t->pre_tokenizer.at[i].prepend != TX_PREPEND_NEVER;
     }
     return known ? TX_OK
-                 : tx_fail(TX_UNSUPPORTED, "tokenizer: neither byte-level nor as SentencePiece's, with byte_fallback");
+                 : tx_fail(TX_UNSUPPORTED, "tokenizer: neither byte-level BPE nor SentencePiece with byte_fallback");
 }
 
 /* ---- Tokens ------------------------------------------------------------------------------------------ */
@@ -71,8 +71,8 @@ static tx_gguf_token type_of(const tx_tokenizer *t, int64_t id)
     return TX_GGUF_TOKEN_NORMAL;
 }
 
-/* SentencePiece merges what gives the token of the highest score: these fall by 1 from merge to merge, as in its files,
- * and those that no merge gives come last. */
+/* SentencePiece makes the merge whose token has the highest score. Scores decrease by 1 from merge to merge, as in its
+ * files. Tokens that no merge produces come last. */
 static tx_status put_scores(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer *w)
 {
     float *score = calloc((size_t)vocab, sizeof *score), next = -1;
@@ -135,7 +135,7 @@ static tx_status put_special(const tx_tokenizer *t, const tx_json *config, const
     TX_TRY(find_role(t, config, "pad_token", &pad));
     if ((first >= 0 && first != bos) || (last >= 0 && last != eos) || single->count > 3)
         return tx_fail(TX_UNSUPPORTED,
-                       "tokenizer: its post_processor puts more around a text than bos_token and eos_token");
+                       "tokenizer: its post_processor adds more tokens to a text than bos_token and eos_token");
     put_id(w, "tokenizer.ggml.bos_token_id", bos);
     put_id(w, "tokenizer.ggml.eos_token_id", eos);
     put_id(w, "tokenizer.ggml.unknown_token_id", unk);
@@ -150,17 +150,17 @@ static tx_status put_files(const tx_tokenizer *t, const tx_json *config, tx_gguf
     const tx_source *json = &t->source[TX_TOKENIZER_JSON], *file = &t->source[TX_TOKENIZER_TEMPLATE];
     const char *template = file->data;
     size_t size = file->size;
-    if (json->data && !t->amended) /* else the tokens say more than that file */
+    if (json->data && !t->amended) /* an amended tokenizer differs from the file */
         tx_gguf_put_string(w, "tokenizer.huggingface.json", json->data, json->size);
     if (!template && config && tx_json_has(config, "chat_template") &&
         tx_json_get_text(config, "chat_template", &template, &size))
-        return TX_OK; /* a list of several by name: none of them is the model's one */
+        return TX_OK; /* a list of named templates cannot be stored */
     if (template)
         tx_gguf_put_string(w, "tokenizer.chat_template", template, size);
     return TX_OK;
 }
 
-/* ---- All together ------------------------------------------------------------------------------------ */
+/* ---- All values -------------------------------------------------------------------------------------- */
 
 static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer *w)
 {
@@ -169,7 +169,7 @@ static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer 
     tx_letters letters;
     tx_letters_make(&letters);
     if (t->model != &tx_bpe)
-        return tx_fail(TX_UNSUPPORTED, "tokenizer: of type %s, not BPE", t->model->name);
+        return tx_fail(TX_UNSUPPORTED, "tokenizer: its type is %s, not BPE", t->model->name);
     if (tx_tokenizer_size(t) > vocab)
         return tx_fail(TX_INVALID,
                        "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64

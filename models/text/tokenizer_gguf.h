@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Tokenizers to and from GGUF files' values, "tokenizer.ggml...": byte-level BPE ("gpt2") of the splitters that
- * llama.cpp knows, and BPE of characters that falls back to bytes ("llama": SentencePiece's, whose merges are the
- * tokens' scores). */
+ * Tokenizers as values "tokenizer.ggml..." of GGUF files, in both directions. Byte-level BPE ("gpt2") is supported with
+ * the pre-tokenizers in tokenizer_gguf_split.c. BPE of characters with byte fallback ("llama") is SentencePiece's,
+ * whose merges follow from the scores of tokens. */
 #ifndef TX_TEXT_TOKENIZER_GGUF_H
 #define TX_TEXT_TOKENIZER_GGUF_H
 
@@ -10,22 +10,22 @@
 #include "models/tx_text.h"
 #include "tx_json.h"
 
-/* What config.json says: ids of the model, and the tokens that begin and end a text; -1: none. */
+/* Values of config.json: the number of ids, and the tokens that begin and end a text, or -1. */
 typedef struct tx_gguf_ids {
     int64_t vocab, bos, eos;
 } tx_gguf_ids;
 
-/* Gives the writer a tokenizer's values; ids without a token become unused ones. tokenizer_config.json's tokens are
- * preferred to `ids`. A tokenizer.json is there as a whole too, for an import. TX_UNSUPPORTED names what llama.cpp
- * would do in another way. */
+/* Writes a tokenizer's values. Ids without a token become unused tokens. Tokens of tokenizer_config.json override
+ * `ids`. The file also gets a copy of tokenizer.json, for an import. TX_UNSUPPORTED names a setting that llama.cpp
+ * would treat differently. */
 tx_status tx_tokenizer_put_gguf(const tx_tokenizer *tokenizer, const tx_gguf_ids *ids, tx_gguf_writer *writer);
 
-/* What a file has in the place of tokenizer.json (NOT_FOUND where there is no tokenizer) and, once the tokenizer `t` is
- * read, of tokenizer_config.json. The caller frees `*text`. */
+/* Make the text of tokenizer.json for a file (TX_NOT_FOUND if it has no tokenizer), and of tokenizer_config.json after
+ * the tokenizer `t` was read. The caller frees `*text`. */
 tx_status tx_gguf_tokenizer_text(const tx_gguf_file *file, char **text, size_t *size);
 tx_status tx_gguf_tokenizer_config(const tx_gguf_file *file, const tx_tokenizer *t, char **text, size_t *size);
 
-/* A tokenizer.json of the file's tokens; the caller frees. For the first of these. */
+/* Makes a tokenizer.json of the file's tokens, for tx_gguf_tokenizer_text. The caller frees. */
 tx_status tx_tokenizer_json_of_gguf(const tx_gguf_file *file, tx_json **json);
 
 /* X(NAME, number): types of tokens. */
@@ -45,16 +45,16 @@ typedef enum tx_gguf_token {
 
 #define TX_GGUF_REGEXES 5
 
-/* How byte-level tokenizers split, by llama.cpp's names. */
+/* The pre-tokenizer of byte-level BPE, under llama.cpp's name. */
 typedef struct tx_gguf_split {
     const char *name;
-    const char *regex[TX_GGUF_REGEXES]; /* of the steps before ByteLevel, in order */
-    bool own;                           /* ByteLevel splits by its own regular expression at the end */
-    bool nfc, whole_words;              /* tokenizer.json of these models has this normalizer, and ignore_merges */
+    const char *regex[TX_GGUF_REGEXES]; /* of the Split steps before ByteLevel, in order */
+    bool own;                           /* ByteLevel also splits by its own regular expression */
+    bool nfc, whole_words;              /* tokenizer.json of these models has this normalizer; has ignore_merges */
 } tx_gguf_split;
-/* The split of a name in a file; NULL if TX does not know it. */
+/* Finds the pre-tokenizer with a name in a file. NULL if TX does not know it. */
 const tx_gguf_split *tx_gguf_split_of(const char *name);
-/* llama.cpp's name for how a byte-level tokenizer splits (tokenizer_gguf_split.c). */
+/* Finds llama.cpp's name for the pre-tokenizer of a byte-level tokenizer (tokenizer_gguf_split.c). */
 tx_status tx_gguf_find_split(const tx_tokenizer *t, const char **name);
 
 #endif

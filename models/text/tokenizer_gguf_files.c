@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A tokenizer's files from the values of a GGUF file: the tokenizer.json that it holds, or one made of its tokens. */
+ * Makes a tokenizer's files from the values of a GGUF file: from the tokenizer.json in it, or from its tokens. */
 #include "models/text/bpe.h"
 #include "models/text/tokenizer_gguf.h"
 
@@ -8,7 +8,7 @@
 
 #define KEY(rest) "tokenizer.ggml." rest
 
-/* The text of JSON, which it frees, where `status` is TX_OK. */
+/* If `status` is TX_OK, makes the text of the JSON. Always frees the JSON. */
 static tx_status write_text(tx_status status, tx_json *json, char **text, size_t *size)
 {
     char *made = status ? NULL : tx_json_text(json, TX_JSON_PRETTY);
@@ -30,7 +30,7 @@ tx_status tx_gguf_tokenizer_text(const tx_gguf_file *file, char **text, size_t *
     return write_text(status, json, text, size);
 }
 
-/* The text of the token that a key names, where there is one. */
+/* Sets a role to the text of the token that a key names, if there is one. */
 static tx_status add_role(const tx_gguf_file *file, const tx_tokenizer *t, const char *key, const char *role,
                           tx_json *json)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A tokenizer.json made of the tokens, merges or scores of a GGUF file. */
+ * Makes a tokenizer.json from the tokens and the merges or scores of a GGUF file. */
 #include "models/text/tokenizer_gguf.h"
 
 #include "models/names.h"
@@ -12,19 +12,19 @@
 
 #define TOKENIZER "tokenizer.json"
 #define KEY(rest) "tokenizer.ggml." rest
-/* No token is longer. */
+/* Maximum bytes of a token. */
 #define MAX_TOKEN 4096
 
 typedef struct reading {
     const tx_gguf_file *file;
-    const tx_gguf_split *split; /* NULL: as SentencePiece's */
+    const tx_gguf_split *split; /* NULL for SentencePiece */
     tx_gguf_array tokens, types, scores, merges;
-    char **text;     /* of each token */
+    char **text;     /* of each token, with a NUL */
     tx_named *names; /* tokens, sorted */
     bool prefix;
 } reading;
 
-/* A tokenizer.json of SentencePiece's kind, without its tokens and merges. */
+/* A tokenizer.json for SentencePiece, without its tokens and merges. */
 static const char piece_frame[] =
     "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [],"
     " \"normalizer\": {\"type\": \"Sequence\", \"normalizers\": [{\"type\": \"Prepend\", \"prepend\": "
@@ -61,7 +61,7 @@ static tx_status read_arrays(reading *r)
     const tx_status status = tx_gguf_get_array(r->file, r->split ? KEY("merges") : KEY("scores"), r->split != NULL,
                                                r->split ? &r->merges : &r->scores);
     if (status)
-        return status == TX_NOT_FOUND ? tx_fail(TX_FORMAT, "neither merges nor scores are there") : status;
+        return status == TX_NOT_FOUND ? tx_fail(TX_FORMAT, "has neither merges nor scores") : status;
     const int64_t count = r->tokens.count;
     if (count < 1 || count > TX_VOCAB_LIMIT || (r->types.number && r->types.count != count) ||
         (r->scores.number && r->scores.count != count))
@@ -70,7 +70,7 @@ static tx_status read_arrays(reading *r)
     return TX_OK;
 }
 
-/* Texts with a NUL behind them, and the index of their names. */
+/* Copies the tokens' texts with a NUL, and makes an index of them. */
 static tx_status name_tokens(reading *r)
 {
     r->text = calloc((size_t)r->tokens.count, sizeof(char *));
@@ -80,14 +80,14 @@ static tx_status name_tokens(reading *r)
     for (int64_t id = 0; id < r->tokens.count; id++) {
         const size_t size = r->tokens.size[id];
         if (size > MAX_TOKEN || memchr(r->tokens.text[id], '\0', size))
-            return tx_fail(TX_FORMAT, "token %" PRId64 " is over %d bytes long, or holds NUL", id, MAX_TOKEN);
+            return tx_fail(TX_FORMAT, "token %" PRId64 " is longer than %d bytes or contains NUL", id, MAX_TOKEN);
         r->text[id] = strndup(r->tokens.text[id], size);
         if (!r->text[id])
             return tx_fail(TX_MEMORY, "no memory for %" PRId64 " tokens", r->tokens.count);
         r->names[id] = (tx_named){r->text[id], (int32_t)id};
     }
     const char *twice = tx_named_sort(r->names, (size_t)r->tokens.count);
-    return twice ? tx_fail(TX_FORMAT, "the token %.64s is there twice", twice) : TX_OK;
+    return twice ? tx_fail(TX_FORMAT, "the token %.64s occurs twice", twice) : TX_OK;
 }
 
 static int type_of(const reading *r, int64_t id)
@@ -117,12 +117,12 @@ static tx_status add_tokens(const reading *r, tx_json *json, tx_json *model)
 
 typedef struct pair {
     float score;
-    int32_t id;           /* of what the two make */
-    uint16_t left, right; /* their characters */
-    uint16_t at;          /* bytes of the left one */
+    int32_t id;           /* of the merged token */
+    uint16_t left, right; /* numbers of characters */
+    uint16_t at;          /* bytes of the left token */
 } pair;
 
-/* As transformers' generate_merges: by score, then the longer left one, then the longer right one. */
+/* The order of transformers' generate_merges: by score, then the longer left token, then the longer right token. */
 static int compare_pairs(const void *a, const void *b)
 {
     const pair *x = a, *y = b;
@@ -140,7 +140,7 @@ typedef struct pairs {
     size_t count, room;
 } pairs;
 
-/* All ways in which a token is made of two others. */
+/* Finds all pairs of tokens that make a token. */
 static tx_status split_token(const reading *r, int32_t id, pairs *all)
 {
     char left[MAX_TOKEN + 1];
@@ -174,7 +174,7 @@ static tx_status add_merge(const char *left, size_t left_size, const char *right
     return tx_json_append_string(both, right);
 }
 
-/* The merges that scores mean. */
+/* Derives the merges from the scores. */
 static tx_status add_scored(const reading *r, tx_json *merges)
 {
     pairs all = {0};
@@ -190,7 +190,7 @@ static tx_status add_scored(const reading *r, tx_json *merges)
     return status;
 }
 
-/* Merges as a file lists them, "left right". */
+/* Copies the merges that the file lists as "left right". */
 static tx_status add_listed(const reading *r, tx_json *merges)
 {
     for (int64_t i = 0; i < r->merges.count; i++) {
@@ -198,7 +198,7 @@ static tx_status add_listed(const reading *r, tx_json *merges)
         const size_t size = r->merges.size[i];
         const char *blank = size ? memchr(text + 1, ' ', size - 1) : NULL;
         if (!blank || size > MAX_TOKEN || memchr(text, '\0', size))
-            return tx_fail(TX_FORMAT, KEY("merges") ": number %" PRId64 " is no pair", i);
+            return tx_fail(TX_FORMAT, KEY("merges") ": number %" PRId64 " is not a pair", i);
         char right[MAX_TOKEN + 1];
         snprintf(right, sizeof right, "%.*s", (int)(size - (size_t)(blank + 1 - text)), blank + 1);
         TX_TRY(add_merge(text, (size_t)(blank - text), right, merges));
@@ -208,7 +208,7 @@ static tx_status add_listed(const reading *r, tx_json *merges)
 
 /* ---- tokenizer.json ----------------------------------------------------------------------------------- */
 
-/* {"SpecialToken": ...} of the token that a key names. */
+/* Adds {"SpecialToken": ...} for the token that a key names. */
 static tx_status add_template_token(const reading *r, const char *key, tx_json *items, tx_json *special)
 {
     int64_t id;
@@ -237,11 +237,11 @@ static tx_status add_template_text(const char *which, tx_json *items)
     return tx_json_set_int(text, "type_id", 0);
 }
 
-/* TemplateProcessing where bos or eos are put around a text. */
+/* Adds a TemplateProcessing if bos or eos tokens are added to texts. */
 static tx_status add_post_processor(const reading *r, tx_json *json)
 {
     static const char *const which[] = {"A", "B"}, *const lists[] = {"single", "pair"};
-    bool bos = r->split == NULL, eos = false; /* what llama.cpp does where the file says nothing */
+    bool bos = r->split == NULL, eos = false; /* llama.cpp's defaults */
     TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, KEY("add_bos_token"), &bos));
     TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, KEY("add_eos_token"), &eos));
     if (!bos && !eos)
@@ -263,14 +263,15 @@ static tx_status add_post_processor(const reading *r, tx_json *json)
     return TX_OK;
 }
 
-/* A Sequence of Splits and the ByteLevel that is there. */
+/* Replaces ByteLevel by a Sequence of Splits and ByteLevel. */
 static tx_status add_splits(const tx_gguf_split *split, tx_json *json)
 {
     tx_json *bytes, *pre = tx_json_object(), *list, *step, *pattern;
     TX_TRY(tx_json_get(json, "pre_tokenizer", TX_JSON_OBJECT, &bytes));
     bytes = tx_json_copy(bytes);
     tx_status status = tx_json_set_bool(bytes, "use_regex", split->own);
-    TX_TRY(tx_json_set(json, "pre_tokenizer", pre)); /* the file's before it is filled: nothing is left to free */
+    TX_TRY(
+        tx_json_set(json, "pre_tokenizer", pre)); /* `json` owns it before it is filled, so a failure leaks nothing */
     TX_THEN(status, tx_json_set_string(pre, "type", "Sequence"));
     TX_THEN(status, tx_json_set(pre, "pretokenizers", list = tx_json_array()));
     for (int i = 0; i < TX_GGUF_REGEXES && split->regex[i] && !status; i++) {
@@ -313,7 +314,7 @@ static tx_status fill(reading *r, tx_json *json)
     return add_post_processor(r, json);
 }
 
-/* Which kind it is; a file without a splitter's name is from before there were any. */
+/* Finds the kind of tokenizer. Old files do not name a pre-tokenizer. */
 static tx_status find_kind(reading *r)
 {
     char *model = NULL, *pre = NULL;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How byte-level tokenizers split a text into words, under llama.cpp's names. */
+ * Pre-tokenizers of byte-level BPE, under llama.cpp's names. */
 #include "models/text/bpe.h"
 #include "models/text/tokenizer_gguf.h"
 
 #include <string.h>
 
-/* The regular expressions are those of tokenizer.json in the models that the names stand for. */
+/* Regular expressions of tokenizer.json in the models that have these names. */
 #define CONTRACTIONS "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 #define LETTERS "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
 #define LINES "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
@@ -38,7 +38,7 @@ static const tx_gguf_split splits[] = {
 };
 #define SPLITS (sizeof splits / sizeof splits[0])
 
-/* Other names that files of other programs have. */
+/* Other names in files. */
 static const char *const aliases[][2] = {
     {"olmo", "gpt-2"},
     {"mpt", "gpt-2"},
@@ -66,7 +66,7 @@ const tx_gguf_split *tx_gguf_split_of(const char *name)
     return NULL;
 }
 
-/* Whether a regular expression of a file is the table's: files write line ends as they are, or escaped. */
+/* Compares a regular expression of a file with the table's. Files may write line ends literally or escaped. */
 static bool is_same(const char *known, const char *pattern)
 {
     for (; *known && *pattern; known++, pattern++) {
@@ -79,7 +79,7 @@ static bool is_same(const char *known, const char *pattern)
     return !*known && !*pattern;
 }
 
-/* Whether the step before ByteLevel splits by the table's regular expression, each match a word. */
+/* Returns true if a step splits by the table's regular expression and each match is a word. */
 static bool splits_by(const tx_step *step, const char *known)
 {
     return known && step->regex.code && !step->invert && !step->mark && step->mode == TX_SPLIT_ISOLATED &&
@@ -95,7 +95,7 @@ static bool is_split(const tx_steps *pre, const tx_gguf_split *split)
     return same && (last == TX_GGUF_REGEXES || !split->regex[last]);
 }
 
-/* llama.cpp normalizes nothing. NFC, which Qwen2's tokenizer asks for, changes no text that is composed already, and
+/* llama.cpp has no normalizers. NFC, which Qwen2's tokenizer uses, does not change text that is already composed, and
  * the convert script accepts it. */
 tx_status tx_gguf_find_split(const tx_tokenizer *t, const char **name)
 {
@@ -103,7 +103,8 @@ tx_status tx_gguf_find_split(const tx_tokenizer *t, const char **name)
     char steps[512] = "", names[256] = "";
     if (normalizer->count > 1 || (normalizer->count == 1 && !tx_step_is(&normalizer->at[0], "NFC")) ||
         pre->at[pre->count - 1].mark)
-        return tx_fail(TX_UNSUPPORTED, "tokenizer: a normalizer, or a space before the text, which llama.cpp has not");
+        return tx_fail(TX_UNSUPPORTED,
+                       "tokenizer: llama.cpp supports neither its normalizer nor a space before the text");
     for (size_t i = 0; i < SPLITS; i++) {
         if (is_split(pre, &splits[i])) {
             *name = splits[i].name;
@@ -116,9 +117,8 @@ tx_status tx_gguf_find_split(const tx_tokenizer *t, const char **name)
         tx_list_add(steps, sizeof steps, ", ", "%s%s%.60s", pre->at[i].kind->name, shown ? " " : "",
                     shown ? pre->at[i].regex.pattern : "");
     }
-    return tx_fail(
-        TX_UNSUPPORTED,
-        "tokenizer: its pre_tokenizer (%s) is none of those that TX knows by llama.cpp's names (%s): convert "
-        "the folder with llama.cpp's convert_hf_to_gguf.py",
-        steps, names);
+    return tx_fail(TX_UNSUPPORTED,
+                   "tokenizer: its pre_tokenizer (%s) is not one that TX can name for llama.cpp (%s): convert "
+                   "the folder with llama.cpp's convert_hf_to_gguf.py",
+                   steps, names);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tokenizer.json, read strictly: what would change the ids and is not known is refused by its name. Its truncation and
- * padding are left to who makes texts into batches. */
+ * Reads tokenizer.json strictly: an unknown setting that would change the ids is refused with its name. Truncation and
+ * padding are ignored; the code that makes batches of texts does them. */
 #include "models/text/bpe.h"
 
 #include <inttypes.h>
@@ -12,7 +12,7 @@ static const tx_model_kind *const models[] = {&tx_bpe, &tx_word_piece};
 
 static tx_status find_model(tx_tokenizer *tokenizer, const tx_json *model)
 {
-    const char *type = "BPE"; /* old files leave it out */
+    const char *type = "BPE"; /* the default in old files */
     TX_TRY(TX_JSON_OPTIONAL(string, model, "type", &type));
     for (size_t i = 0; i < sizeof models / sizeof models[0]; i++)
         if (strcmp(type, models[i]->name) == 0) {
@@ -31,14 +31,14 @@ static tx_status read_model(tx_tokenizer *tokenizer, const tx_json *model, tx_js
 
 /* ---- Added tokens -------------------------------------------------------------------------------------- */
 
-/* The id that Hugging Face's tokenizers give to a token that is added next. */
+/* The id that Hugging Face's tokenizers assign to the next added token. */
 static int32_t next_added(const tx_tokenizer *tokenizer, const tx_json *vocab)
 {
     int32_t next = (int32_t)tx_json_size(vocab);
     return next > tokenizer->additions.next ? next : tokenizer->additions.next;
 }
 
-/* Sees that the vocabulary has the token as its id, spelled as it is. */
+/* Makes sure that the vocabulary has the token under its id, with its literal text. */
 static tx_status place_added(tx_tokenizer *tokenizer, const tx_json *vocab, const char *text, int32_t id)
 {
     tx_vocab *words = &tokenizer->vocab;
@@ -46,14 +46,14 @@ static tx_status place_added(tx_tokenizer *tokenizer, const tx_json *vocab, cons
     if (known >= 0 && words->token[known].added)
         return tx_fail(TX_FORMAT, "it is added twice");
     if (word < 0 && id != next_added(tokenizer, vocab))
-        return tx_fail(TX_UNSUPPORTED, "id %" PRId32 ", where tokenizers would give it %" PRId32, id,
+        return tx_fail(TX_UNSUPPORTED, "id %" PRId32 ", but tokenizers would assign %" PRId32, id,
                        next_added(tokenizer, vocab));
     if (word >= 0 && id != word)
-        return tx_fail(TX_FORMAT, "id %" PRId32 ", in the vocabulary %" PRId32, id, word);
+        return tx_fail(TX_FORMAT, "id %" PRId32 ", but its id in the vocabulary is %" PRId32, id, word);
     if (word >= 0 && known == id)
         return TX_OK;
     if (word >= 0)
-        words->token[id].kind = TX_TOKEN_NONE; /* spelled in letters it would be another text */
+        words->token[id].kind = TX_TOKEN_NONE; /* read as letters it has another text */
     return tx_vocab_put(words, id, TX_TOKEN_FOREIGN, text, strlen(text));
 }
 
@@ -66,7 +66,7 @@ tx_status tx_bpe_add(tx_tokenizer *tokenizer, const tx_json *vocab, const char *
     return tx_tokenizer_add(tokenizer, &added, text);
 }
 
-/* An object of a token's text and flags. */
+/* Reads an object with a token's text and flags. */
 static tx_status read_added(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *token)
 {
     const char *text;
@@ -93,9 +93,9 @@ static tx_status read_all_added(tx_tokenizer *tokenizer, const tx_json *vocab, c
     return status;
 }
 
-/* ---- All parts --------------------------------------------------------------------------------------- */
+/* ---- The whole file ------------------------------------------------------------------------------------ */
 
-/* `key`'s part; NULL where there is none. */
+/* Gets the object under `key`, or NULL. */
 static tx_status get_part(const tx_json *json, const char *key, tx_json **part)
 {
     *part = NULL;
@@ -106,11 +106,11 @@ static tx_status read_pre_tokenizer(tx_tokenizer *t, const tx_json *json)
 {
     TX_TRY(tx_pre_tokenizer_read(&t->pre_tokenizer, json, &t->bytes));
     if (t->bytes && t->model != &tx_bpe)
-        return tx_fail(TX_UNSUPPORTED, "ByteLevel beside a model of type %s", t->model->name);
+        return tx_fail(TX_UNSUPPORTED, "ByteLevel with a model of type %s is not supported", t->model->name);
     return TX_OK;
 }
 
-/* Tokens are bytes or texts; a decoder of the other kind would make something else of them. */
+/* Tokens are bytes or texts, and the decoder must be of the same kind. */
 static tx_status read_decoder(tx_tokenizer *t, const tx_json *json)
 {
     bool bytes;
@@ -126,7 +126,7 @@ tx_status tx_tokenizer_read(tx_tokenizer *tokenizer, const tx_json *json, tx_jso
 {
     tx_json *model, *part;
     TX_TRY(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
-    /* First: another type explains the rest. */
+    /* The model comes first: an unsupported type explains faults in the rest. */
     TX_TRY(tx_fail_in(find_model(tokenizer, model), "model"));
     TX_TRY(get_part(json, "normalizer", &part));
     TX_TRY(tx_fail_in(tx_normalizer_read(&tokenizer->normalizer, part), "normalizer"));

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A folder's tokenizer: its files are read once, so that they can be written again whatever has become of the folder.
- */
+ * Opens a folder's tokenizer. Its files are kept in memory, so that they can be saved even if the folder changes. */
 #include "models/text/bpe.h"
 
 #include "api/base/file.h"
@@ -25,14 +24,14 @@ static const char *const names[TX_SOURCES] = {
     [TX_TOKENIZER_TEMPLATE] = "chat_template.jinja",
 };
 
-/* A file that need not be there. */
+/* Reads a file if it exists. */
 static tx_status read_source(tx_tokenizer *t, int source, const char *path)
 {
     tx_source *s = &t->source[source];
     return tx_file_exists(path) ? tx_file_read_text(path, FILE_LIMIT, &s->data, &s->size) : TX_OK;
 }
 
-/* What lies in a folder; `first` is the first of the files that are asked for. */
+/* Reads the files of a folder from `first` on. */
 static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
     for (int i = first; i < TX_SOURCES; i++)
@@ -43,8 +42,8 @@ static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
     return TX_OK;
 }
 
-/* A file stands for its folder; but vocab.json and merges.txt for the pair even where there is a tokenizer.json, and a
- * tokenizer.json under another name for itself. */
+/* A file means its folder, with two exceptions. vocab.json and merges.txt mean these two files even if there is a
+ * tokenizer.json. A tokenizer.json under another name means only itself. */
 static tx_status read_sources(tx_tokenizer *t, const char *path)
 {
     struct stat info;
@@ -64,7 +63,7 @@ static tx_status read_sources(tx_tokenizer *t, const char *path)
 
 /* ---- The chat template ------------------------------------------------------------------------------- */
 
-/* The template of a list of {"name", "template"} that is called default, or the text itself. */
+/* Reads a template: the text itself, or the one called "default" in a list of {"name", "template"}. */
 static tx_status read_chat(const tx_json *config, char **text, size_t *size)
 {
     tx_json *list = tx_json_find(config, "chat_template");
@@ -110,7 +109,7 @@ static size_t line_length(const char *at, const char *end)
     return newline ? (size_t)(newline - at) : (size_t)(end - at);
 }
 
-/* A merge a line; lines that begin with #version are none. */
+/* Reads one merge a line. Lines that begin with #version are ignored. */
 static tx_status read_merges(tx_tokenizer *t, const tx_json *vocab)
 {
     const char *at = t->source[TX_TOKENIZER_MERGES].data, *end = at + t->source[TX_TOKENIZER_MERGES].size;
@@ -131,8 +130,8 @@ static tx_status read_merges(tx_tokenizer *t, const tx_json *vocab)
     return TX_OK;
 }
 
-/* Where the vocabulary is RoBERTa's, whose first ids are those of fairseq's dictionaries: its special tokens, and what
- * it puts around texts, which is in neither file. */
+/* If the vocabulary is RoBERTa's, whose first ids are those of fairseq's dictionaries, adds its special tokens and its
+ * post-processor, which neither file has. */
 static tx_status read_roberta(tx_tokenizer *t)
 {
     static const char *const tokens[] = {"<s>", "<pad>", "</s>", "<unk>", "<mask>"};
@@ -149,7 +148,7 @@ static tx_status read_roberta(tx_tokenizer *t)
     return tx_post_processor_roberta(&t->post_processor, id[BEGIN], id[END]);
 }
 
-/* Roles that GPT-2's class gives a token if the file does not name them; flags that mean another post-processor. */
+/* Sets the default roles of GPT-2's class. Refuses flags that require another post-processor. */
 static tx_status read_class(tx_json *config)
 {
     static const char *const defaults[] = {"bos_token", "eos_token", "unk_token"};
@@ -194,10 +193,10 @@ static tx_status read_pair(tx_tokenizer *t, tx_json *config)
     return status;
 }
 
-/* ---- All together ------------------------------------------------------------------------------------ */
+/* ---- Opening ----------------------------------------------------------------------------------------- */
 
-/* Options that transformers' classes take from tokenizer_config.json even if tokenizer.json contradicts it. */
-static tx_status follow_class(tx_tokenizer *t, const tx_json *config)
+/* Applies options for which transformers' classes prefer tokenizer_config.json to tokenizer.json. */
+static tx_status apply_class(tx_tokenizer *t, const tx_json *config)
 {
     const char *name = "";
     TX_TRY(TX_JSON_OPTIONAL(string, config, "tokenizer_class", &name));
@@ -209,7 +208,7 @@ static tx_status follow_class(tx_tokenizer *t, const tx_json *config)
                               : TX_OK;
 }
 
-/* With the tokens that the configuration adds. */
+/* Reads tokenizer.json and the tokens that the configuration adds. */
 static tx_status read_tokenizer(tx_tokenizer *t, const tx_json *config)
 {
     const tx_source *source = &t->source[TX_TOKENIZER_JSON];
@@ -217,7 +216,7 @@ static tx_status read_tokenizer(tx_tokenizer *t, const tx_json *config)
     TX_TRY(tx_json_parse(source->data, source->size, source->name, &json));
     tx_status status = tx_fail_in(tx_tokenizer_read(t, json, &vocab), "%s", source->name);
     if (!status && config)
-        status = tx_fail_in(follow_class(t, config), "%s", names[TX_TOKENIZER_CONFIG]);
+        status = tx_fail_in(apply_class(t, config), "%s", names[TX_TOKENIZER_CONFIG]);
     TX_THEN(status, tx_fail_in(tx_tokenizer_add_config(t, vocab, config), "%s", names[TX_TOKENIZER_CONFIG]));
     tx_json_free(json);
     return status;
@@ -234,7 +233,7 @@ static tx_status read_all(tx_tokenizer *t)
     return status;
 }
 
-/* What a GGUF file has in the place of the folder's files. */
+/* Makes the sources from the values of a GGUF file, and reads them. */
 static tx_status read_gguf(tx_tokenizer *t, const tx_gguf_file *file)
 {
     tx_source *tokens = &t->source[TX_TOKENIZER_JSON], *config = &t->source[TX_TOKENIZER_CONFIG];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Training a tokenizer: counting words, and the tokenizer made of what was learned from them. */
+ * Trains a tokenizer: counts words, and builds the tokenizer from the learned merges. */
 #include "models/text/train.h"
 
 #include "api/base/needs.h"
@@ -19,8 +19,8 @@ static bool same_word(const void *counts, uint32_t number, const void *wanted)
 {
     const tx_counts *c = counts;
     const key *k = wanted;
-    const tx_counted *there = &c->word[number];
-    return there->size == k->size && memcmp(c->bytes.data + there->at, k->word, k->size) == 0;
+    const tx_counted *found = &c->word[number];
+    return found->size == k->size && memcmp(c->bytes.data + found->at, k->word, k->size) == 0;
 }
 
 static tx_status add_word(tx_counts *counts, const char *word, size_t size)
@@ -89,7 +89,7 @@ tx_status tx_tokenizer_trainer_add(tx_tokenizer_trainer *trainer, const char *te
     return tx_cutter_run(trainer->cutter, text, size, true);
 }
 
-/* <|endoftext|>, then the bytes in the order of their letters, as BpeTrainer has them. */
+/* Adds <|endoftext|>, then the bytes in the order of their letters, as BpeTrainer does. */
 static tx_status put_bytes(tx_tokenizer *t)
 {
     tx_letters letters;

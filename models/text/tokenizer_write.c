@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writing a tokenizer as transformers' PreTrainedTokenizerFast loads it. */
+ * Saves a tokenizer in the form that transformers' PreTrainedTokenizerFast loads. */
 #include "models/text/bpe.h"
 
 #include "api/base/file.h"
@@ -64,7 +64,7 @@ static tx_status write_merges(const tx_tokenizer *t, const tx_letters *letters, 
 
 tx_status tx_added_write(const tx_added *added, const char *text, tx_json *list)
 {
-    tx_json *token = tx_json_object(); /* the list's before it is filled: nothing is left to free */
+    tx_json *token = tx_json_object(); /* `list` owns it before it is filled, so a failure leaks nothing */
     TX_TRY(tx_json_append(list, token));
     TX_TRY(tx_json_set_int(token, "id", added->id));
     TX_TRY(tx_json_set_string(token, "content", text));
@@ -113,7 +113,7 @@ static tx_status save_config(const char *folder, int64_t model_max_length)
     for (size_t i = 0; i < sizeof roles / sizeof roles[0] && !status; i++)
         status = tx_json_set_string(json, roles[i], TX_END_OF_TEXT);
     TX_THEN(status, tx_json_set_int(json, "model_max_length", model_max_length));
-    /* Else decoding would drop spaces before punctuation. */
+    /* Without this, decoding would drop spaces before punctuation. */
     TX_THEN(status, tx_json_set_bool(json, "clean_up_tokenization_spaces", false));
     TX_THEN(status, write_in(folder, TOKENIZER_CONFIG, json));
     tx_json_free(json);
@@ -130,7 +130,7 @@ static tx_status save_copies(const tx_tokenizer *t, const char *folder)
     return TX_OK;
 }
 
-/* Sets eos_token in a file of the folder, which may not be there yet. */
+/* Sets eos_token in a source file, which is created if it is missing. */
 static tx_status set_end_in(tx_source *source, const char *text)
 {
     tx_json *json = NULL;
@@ -153,7 +153,7 @@ tx_status tx_tokenizer_set_end(tx_tokenizer *tokenizer, int32_t id)
 {
     const char *text = tokenizer->vocab.bytes.data + tokenizer->vocab.token[id].at;
     tokenizer->end = id;
-    if (!tokenizer->source[TX_TOKENIZER_JSON].name) /* made here: its files are not written yet */
+    if (!tokenizer->source[TX_TOKENIZER_JSON].name) /* made here: it has no source files */
         return TX_OK;
     TX_TRY(set_end_in(&tokenizer->source[TX_TOKENIZER_CONFIG], text));
     return tokenizer->source[TX_TOKENIZER_SPECIAL].data ? set_end_in(&tokenizer->source[TX_TOKENIZER_SPECIAL], text)

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Files of tokens: llm.c's and nanoGPT's. */
+ * Reads files of tokens: llm.c's and nanoGPT's. */
 #include "models/text/tokens.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* llm.c: so many int32 before the tokens. */
+/* llm.c's header consists of this number of int32. */
 #define HEADER_WORDS 256
 #define HEADER_BYTES ((int64_t)sizeof(int32_t) * HEADER_WORDS)
 
-/* The files that llm.c writes. Their magics read as uint16 are ids that GPT-2 does not have, so nanoGPT's files cannot
- * be taken for them. */
+/* The files that llm.c writes. Their magics, read as uint16, are ids outside GPT-2's vocabulary, so they cannot be
+ * confused with nanoGPT's files. */
 static const struct {
     int32_t magic, version, width;
-    const char *what; /* of no tokens to train on; NULL */
+    const char *what; /* contents other than training tokens, or NULL */
 } kinds[] = {
     {20240520, 1, 2, NULL},
     {20240801, 7, 4, NULL},
@@ -52,8 +52,8 @@ tx_status tx_tokens_read(const tx_tokens *tokens, int64_t first, int64_t count, 
 
 /* ---- llm.c's and nanoGPT's files ----------------------------------------------------------------------- */
 
-/* Whether it begins like a header of llm.c, whose words after the third are 0, with another magic. */
-static bool is_strange_header(int64_t size, const int32_t *head)
+/* Returns true for a header like llm.c's with an unknown magic: its words after the third are 0. */
+static bool is_unknown_header(int64_t size, const int32_t *head)
 {
     int32_t rest = 0;
     if (size < HEADER_BYTES || !(head[0] | head[1] | head[2]))
@@ -73,8 +73,8 @@ static tx_status check_llmc(const tx_data_file *file, const int32_t *head, size_
         return tx_fail(TX_FORMAT, "%s: cut off: %" PRId64 " bytes, less than the header of %" PRId64, path, file->size,
                        HEADER_BYTES);
     if (head[1] != kinds[kind].version)
-        return tx_fail(TX_FORMAT, "%s: version %" PRId32 " of magic %" PRId32 "; TX knows %" PRId32, path, head[1],
-                       head[0], kinds[kind].version);
+        return tx_fail(TX_FORMAT, "%s: version %" PRId32 " of magic %" PRId32 "; TX supports version %" PRId32, path,
+                       head[1], head[0], kinds[kind].version);
     int64_t count = head[2], bytes = file->size - HEADER_BYTES;
     if (count < 0 || bytes != count * kinds[kind].width)
         return tx_fail(TX_FORMAT,
@@ -96,7 +96,7 @@ tx_status tx_tokens_of_bin(tx_data_file *file, tx_tokens *tokens)
     if (kind < KINDS) {
         TX_TRY(check_llmc(file, head, kind));
         made = (tx_tokens){.width = kinds[kind].width, .count = head[2], .header = HEADER_BYTES};
-    } else if (is_strange_header(size, head)) {
+    } else if (is_unknown_header(size, head)) {
         return tx_fail(TX_FORMAT,
                        "%s: begins with a header like llm.c's whose magic is %" PRId32
                        "; TX reads 20240520 and 20240801, and uint16 tokens without a header",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokenised texts kept in a folder: one file a text and tokenizer, named by the digest of both, and verified by its own
- * digest whenever it is read. */
+ * Caches tokenised texts in a folder. There is one file for each text and tokenizer, named by the digest of both. Its
+ * own digest is verified whenever it is read. */
 #include "models/text/tokens.h"
 
 #include "api/base/file.h"
@@ -10,23 +10,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Changes with the layout below and with every rule by which texts become tokens. */
+/* Increase it if the layout below or any rule of tokenising changes. */
 #define CACHE_VERSION 1
 #define CACHE_MAGIC "TXTOKENS"
 
-/* The file: this, the ids (padded to whole uint32), the lengths of the texts. Little-endian. */
+/* The layout of a file: this header, the ids (padded to whole uint32), the lengths of the texts. Little-endian. */
 typedef struct cache_header {
     char magic[8];
     uint32_t version, width;
     uint64_t count, texts, bad, first_bad;
     char key[TX_DIGEST_TEXT - 1];    /* also in the file's name */
-    char digest[TX_DIGEST_TEXT - 1]; /* of the whole file, with zeros in this place */
+    char digest[TX_DIGEST_TEXT - 1]; /* of the whole file, with zeros in this member */
     char reserved[16];
 } cache_header;
 
 _Static_assert(sizeof(cache_header) == 192, "the layout of the file");
 
-/* What decides the tokens: the text, how it is split, the tokenizer, these rules. */
+/* The key is the digest of all that affects the tokens: the text, its form, the tokenizer, the rules' version. */
 static tx_status make_key(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
                           char key[TX_DIGEST_TEXT])
 {
@@ -47,13 +47,13 @@ static size_t padded(size_t bytes)
 
 /* ---- Reading --------------------------------------------------------------------------------------- */
 
-/* What is wrong with a header, or NULL; its counts then fit the file. */
+/* Returns the fault of a header, or NULL if its counts match the file's size. */
 static const char *fault_of_header(const cache_header *h, int64_t size, const char *key)
 {
     if (size < (int64_t)sizeof *h)
         return "it is shorter than its header";
     if (memcmp(h->magic, CACHE_MAGIC, sizeof h->magic) != 0 || h->version != CACHE_VERSION)
-        return "it is no such file";
+        return "it is not a token cache";
     if (memcmp(h->key, key, sizeof h->key) != 0)
         return "it belongs to another text or tokenizer";
     uint64_t rest = (uint64_t)size - sizeof *h;
@@ -64,7 +64,7 @@ static const char *fault_of_header(const cache_header *h, int64_t size, const ch
     return NULL;
 }
 
-/* Holds the file against the digest in its header. */
+/* Compares the file with the digest in its header. */
 static tx_status check_digest(const tx_data_file *file, const cache_header *h, const tx_reporter *report)
 {
     char text[TX_DIGEST_TEXT];
@@ -96,7 +96,7 @@ static tx_status read_lengths(const tx_data_file *file, const cache_header *h, t
     return TX_OK;
 }
 
-/* Takes the file into `tokens`; the message of a failure says what is wrong with it. */
+/* Checks the file and moves it into `tokens`. The message of a failure is the reason. */
 static tx_status verify(tx_data_file *file, const char *key, const tx_reporter *report, tx_tokens *tokens)
 {
     cache_header h = {.width = 0};
@@ -125,7 +125,7 @@ static tx_status verify(tx_data_file *file, const char *key, const tx_reporter *
     return TX_OK;
 }
 
-/* TX_NOT_FOUND where there is no file, or a damaged one, which is told. */
+/* TX_NOT_FOUND if there is no file, or a damaged one, of which the user is warned. */
 static tx_status read_cache(const char *path, const char *key, const tx_reporter *report, tx_tokens *tokens)
 {
     tx_data_file file = {0};
@@ -136,8 +136,8 @@ static tx_status read_cache(const char *path, const char *key, const tx_reporter
     tx_data_file_close(&file);
     if (!status || status == TX_MEMORY)
         return status;
-    tx_reporter_print(report, "%.500s: tokenised text that is kept here cannot be used (%.1000s): it is made anew",
-                      path, tx_error());
+    tx_reporter_print(report, "%.500s: the cached tokens cannot be used (%.1000s); the text is tokenised again", path,
+                      tx_error());
     return TX_NOT_FOUND;
 }
 
@@ -148,7 +148,7 @@ typedef struct piece {
     size_t size;
 } piece;
 
-/* Writes the header with the digest of itself, which has none yet, and of the pieces that follow it; then these. */
+/* Writes the header, whose digest covers the header without digest and the pieces, and then the pieces. */
 static tx_status write_pieces(tx_file *file, cache_header *header, const piece *pieces, size_t count)
 {
     char text[TX_DIGEST_TEXT];
@@ -206,7 +206,7 @@ tx_status tx_tokens_cached(const tx_data_file *file, tx_text_form form, const tx
     tx_path_in(kept, options->cache, name);
     tx_tokens made = {0};
     tx_status status = read_cache(kept, key, &options->report, &made);
-    /* With more malformed lines than are allowed now, reading the text again tells which the first is. */
+    /* If there are more malformed lines than allowed now, read the text again to report the first one. */
     if (!status && made.bad > options->skip_bad) {
         tx_tokens_free(&made);
         status = TX_NOT_FOUND;
@@ -214,8 +214,8 @@ tx_status tx_tokens_cached(const tx_data_file *file, tx_text_form form, const tx
     if (status == TX_NOT_FOUND) {
         status = tx_tokens_of_text(file, form, options, &made);
         if (!status && write_cache(options->cache, kept, key, &made))
-            tx_reporter_print(&options->report, "the tokenised text cannot be kept, and is made anew next time: %s",
-                              tx_error());
+            tx_reporter_print(&options->report,
+                              "the tokens cannot be cached, so the text is tokenised again next time: %s", tx_error());
     }
     if (!status)
         *tokens = made;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Texts to tokens, by several threads: each has a range of whole lines, and their results are put end to end. */
+ * Tokenises texts in several threads. Each has a range of whole lines, and their results are concatenated. */
 #include "api/base/thread.h"
 #include "models/text/lines.h"
 #include "models/text/tokens.h"
@@ -11,12 +11,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A thread is worth starting for so many bytes. */
+/* Minimum bytes for each thread. */
 #define LEAST_BYTES ((int64_t)1 << 16)
 #define MESSAGE_BYTES 1024
-#define TELL_EVERY ((size_t)1 << 17) /* tokens of a part between two reports of how far it is */
+#define REPORT_EVERY ((size_t)1 << 17) /* tokens of a part between two progress reports */
 
-/* What one thread makes of its range of the file. */
+/* The work of one thread: a range of the file, and its result. */
 typedef struct part {
     const char *path;
     tx_lines lines;
@@ -34,18 +34,18 @@ typedef struct part {
     uint32_t *lengths;
     size_t texts, texts_room;
     int64_t bad, first_bad;
-    char reason[MESSAGE_BYTES]; /* what is wrong with the first bad line */
+    char reason[MESSAGE_BYTES]; /* fault of the first malformed line */
 
-    atomic_llong *read; /* bytes of all parts that are tokenised, of `whole` */
-    int64_t whole;
-    int64_t done; /* this one's that are not among those yet */
-    size_t told;  /* tokens when they were last */
+    atomic_llong *read; /* bytes of all parts that are tokenised, of `total` */
+    int64_t total;
+    int64_t done;    /* tokenised bytes of this part that are not yet in `read` */
+    size_t reported; /* tokens at the last progress report */
     tx_encoder *encoder;
-    tx_ids encoded; /* of one text, as far as they are not among `ids` yet */
-    size_t text;    /* tokens of that text among `ids` */
+    tx_ids encoded; /* ids of the current text that are not yet in `ids` */
+    size_t text;    /* number of that text's tokens in `ids` */
 } part;
 
-/* Moves what is encoded to the part's ids. */
+/* Moves encoded ids to the part's ids. */
 static tx_status drain(void *context, tx_ids *encoded)
 {
     part *p = context;
@@ -60,10 +60,10 @@ static tx_status drain(void *context, tx_ids *encoded)
     p->count += count;
     p->text += count;
     encoded->count = 0;
-    if (p->count - p->told >= TELL_EVERY) {
+    if (p->count - p->reported >= REPORT_EVERY) {
         const int64_t before = (int64_t)atomic_fetch_add(p->read, p->done);
-        tx_report_progress(&p->options->report, p->path, before + p->done, p->whole);
-        p->told = p->count;
+        tx_report_progress(&p->options->report, p->path, before + p->done, p->total);
+        p->reported = p->count;
         p->done = 0;
     }
     return TX_OK;
@@ -76,7 +76,7 @@ static tx_status add_text(part *p, const char *text, size_t size)
     p->done += (int64_t)size;
     TX_TRY(drain(p, &p->encoded));
     if (p->text > UINT32_MAX)
-        return tx_fail(TX_UNSUPPORTED, "%s: a text of %zu tokens; split it into lines", p->path, p->text);
+        return tx_fail(TX_UNSUPPORTED, "%s: a text of %zu tokens is too long; split it into lines", p->path, p->text);
     TX_TRY(tx_fail_in(tx_array_reserve(&p->lengths, &p->texts_room, p->texts + 1, sizeof *p->lengths, "texts"), "%s",
                       p->path));
     p->lengths[p->texts++] = (uint32_t)p->text;
@@ -85,7 +85,7 @@ static tx_status add_text(part *p, const char *text, size_t size)
 
 /* ---- JSON Lines ------------------------------------------------------------------------------------ */
 
-/* Counts a malformed line, the last one read; what is wrong with the first is kept. */
+/* Counts a malformed line, which was just read, and keeps the fault of the first one. */
 static tx_status note_bad(part *p, char *line, size_t size)
 {
     if (p->bad++ > 0)
@@ -160,7 +160,7 @@ static void *run_thread(void *argument)
     return NULL;
 }
 
-/* Runs all parts, the first on this thread; so is every part whose thread the system refuses, which is told once. */
+/* Runs all parts, the first one in this thread. If the system refuses threads, warns and runs their parts here, too. */
 static void run_parts(part *parts, size_t count, const tx_reporter *report)
 {
     int error = 0;
@@ -169,9 +169,9 @@ static void run_parts(part *parts, size_t count, const tx_reporter *report)
         error = parts[i].started ? 0 : errno;
     }
     if (error)
-        tx_reporter_print(report,
-                          "%.100s: the system refuses some of the %zu threads that tokenise (%s): going on with fewer",
-                          parts[0].path, count, strerror(error));
+        tx_reporter_print(
+            report, "%.100s: the system refuses some of the %zu threads for tokenising (%s); continuing with fewer",
+            parts[0].path, count, strerror(error));
     for (size_t i = 0; i < count; i++)
         if (!parts[i].started)
             run_part(&parts[i]);
@@ -180,14 +180,14 @@ static void run_parts(part *parts, size_t count, const tx_reporter *report)
             pthread_join(parts[i].thread, NULL);
 }
 
-/* Cuts the file into ranges of about equal size that end with a line. */
+/* Divides the file into ranges of similar size that end with a line. */
 static tx_status cut_ranges(part *parts, size_t most, const tx_data_file *file, const part *common, size_t *count)
 {
     char mark[3] = "";
     const int64_t end = file->size;
     int64_t at = 0;
     TX_TRY(end < 3 ? TX_OK : tx_data_file_read(file, 0, mark, sizeof mark));
-    if (memcmp(mark, "\xEF\xBB\xBF", 3) == 0) /* a byte order mark at the beginning is left out */
+    if (memcmp(mark, "\xEF\xBB\xBF", 3) == 0) /* skip a byte order mark */
         at = 3;
     for (size_t i = 0; i < most && (at < end || i == 0); i++) {
         int64_t to = end;
@@ -201,8 +201,8 @@ static tx_status cut_ranges(part *parts, size_t most, const tx_data_file *file, 
     return TX_OK;
 }
 
-/* The failure of the first part that failed, or of more malformed lines than are allowed. */
-static tx_status judge(const part *parts, size_t count, tx_tokens *made)
+/* Returns the failure of the first failed part, or fails if there are more malformed lines than allowed. */
+static tx_status check_parts(const part *parts, size_t count, tx_tokens *made)
 {
     int64_t allowed = parts[0].options->skip_bad;
     const char *reason = "";
@@ -223,7 +223,7 @@ static tx_status judge(const part *parts, size_t count, tx_tokens *made)
                    reason);
 }
 
-/* Puts the parts' results end to end; the memory of each is free before the next is copied. */
+/* Concatenates the parts' results. The memory of each part is freed before the next one is copied. */
 static tx_status join(part *parts, size_t count, tx_tokens *made)
 {
     size_t ids = 0, texts = 0;
@@ -276,7 +276,7 @@ tx_status tx_tokens_of_text(const tx_data_file *file, tx_text_form form, const t
     part common = {
         .path = file->path,
         .read = &read,
-        .whole = file->size,
+        .total = file->size,
         .options = options,
         .form = form,
         .width = tx_tokenizer_size(options->tokenizer) <= UINT16_MAX + 1 ? 2 : 4,
@@ -285,7 +285,7 @@ tx_status tx_tokens_of_text(const tx_data_file *file, tx_text_form form, const t
     tx_status status = cut_ranges(parts, most, file, &common, &count);
     if (!status) {
         run_parts(parts, count, &options->report);
-        status = judge(parts, count, &made);
+        status = check_parts(parts, count, &made);
     }
     TX_THEN(status, join(parts, count, &made));
     for (size_t i = 0; i < count; i++) {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Learning merges: what counts words and what merges them share. */
+ * Shared by counting words and learning merges. */
 #ifndef TX_TEXT_TRAIN_H
 #define TX_TEXT_TRAIN_H
 
 #include "models/text/bpe.h"
 
-/* A word that was met `count` times: `size` bytes (later ids) from `at` on. */
+/* A word with `count` occurrences: `size` bytes (later ids) from offset `at` on. */
 typedef struct tx_counted {
     size_t at, size;
     int64_t count;
 } tx_counted;
 
-/* Words and how often each was met. */
+/* All words with their counts. */
 typedef struct tx_counts {
     tx_counted *word;
     size_t count, room;
@@ -20,7 +20,8 @@ typedef struct tx_counts {
     tx_index index; /* of the words */
 } tx_counts;
 
-/* Learns merges until the vocabulary, whose bytes have ids, has `size` tokens, or no pair occurs `least` times. */
+/* Learns merges until the vocabulary, which has all bytes, has `size` tokens, or no pair occurs at least `least` times.
+ */
 tx_status tx_learn_merges(const tx_counts *counts, int64_t size, int64_t least, tx_vocab *vocab, tx_merges *merges);
 
 #endif

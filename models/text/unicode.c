@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Unicode through utf8proc. */
+ * Unicode properties and normal forms, using utf8proc. */
 #include "models/text/unicode.h"
 #include "models/text/utf8.h"
 
@@ -23,7 +23,7 @@ typedef struct codes {
     size_t count, room;
 } codes;
 
-/* What one character is decomposed to, at most: U+FDFA has 18. */
+/* Maximum length of the decomposition of one character: U+FDFA has 18. */
 #define DECOMPOSED_MOST 32
 
 static tx_status decompose(const char *text, size_t size, utf8proc_option_t options, codes *c)
@@ -36,7 +36,7 @@ static tx_status decompose(const char *text, size_t size, utf8proc_option_t opti
         const utf8proc_ssize_t made =
             utf8proc_decompose_char((utf8proc_int32_t)code, c->at + c->count, DECOMPOSED_MOST, options, &boundary);
         if (made < 0 || made > DECOMPOSED_MOST)
-            return tx_fail(TX_INTERNAL, "the normal form of U+%04X", (unsigned)code);
+            return tx_fail(TX_INTERNAL, "cannot compute the normal form of U+%04X", (unsigned)code);
         c->count += (size_t)made;
     }
     return TX_OK;
@@ -47,7 +47,7 @@ static unsigned class_of(utf8proc_int32_t code)
     return (unsigned)utf8proc_get_property(code)->combining_class;
 }
 
-/* Sorts a run of marks by their classes, those of one class as they were. */
+/* Sorts a run of marks by their combining classes; the sort is stable. */
 static void sort_marks(utf8proc_int32_t *code, size_t count, utf8proc_int32_t *sorted)
 {
     size_t place[257] = {0};
@@ -60,7 +60,7 @@ static void sort_marks(utf8proc_int32_t *code, size_t count, utf8proc_int32_t *s
     memcpy(code, sorted, count * sizeof *code);
 }
 
-/* The canonical order (utf8proc's own way takes the square of a run's length). */
+/* Establishes the canonical order. utf8proc's own function needs quadratic time in the length of a run. */
 static tx_status order(codes *c)
 {
     utf8proc_int32_t *scratch = malloc((c->count + 1) * sizeof *scratch);
@@ -114,7 +114,7 @@ void tx_unicode_normalize(tx_unicode_form form, const char *text, size_t size, t
 
 void tx_unicode_lower(uint32_t code, tx_buffer *out)
 {
-    if (code == 0x130) /* the one character that becomes two: i and a dot above */
+    if (code == 0x130) /* the only one that becomes two: i and a dot above */
         tx_buffer_add(out, "i\xCC\x87", 3);
     else
         add_character((uint32_t)utf8proc_tolower((utf8proc_int32_t)code), out);

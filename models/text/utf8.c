@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * UTF-8: reading, checking, mending. */
+ * Reads, checks and repairs UTF-8. */
 #include "models/text/utf8.h"
 
 #include "api/base/needs.h"
@@ -11,7 +11,7 @@
 size_t tx_utf8_part(const char *text, size_t size, size_t *length)
 {
     const unsigned char *at = (const unsigned char *)text;
-    /* Bounds of the second byte; those of the others are 80..BF. */
+    /* Bounds of the second byte; the others must be 80..BF. */
     unsigned low = 0x80, high = 0xBF, first = at[0];
     if (first < 0x80) {
         *length = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokens by id, and by their bytes; bytes as printable characters. */
+ * The vocabulary: tokens by id and by their bytes; and letters, the printable forms of bytes. */
 #include "models/text/bpe.h"
 #include "models/text/utf8.h"
 
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is looked for. */
+/* The key of a search. */
 typedef struct key {
     const char *bytes;
     size_t size;
@@ -26,11 +26,11 @@ static bool same_token(const void *vocab, uint32_t id, const void *wanted)
 tx_status tx_vocab_put(tx_vocab *vocab, int64_t id, tx_token_kind kind, const char *bytes, size_t size)
 {
     if (id < 0 || id >= TX_VOCAB_LIMIT)
-        return tx_fail(TX_FORMAT, "id %" PRId64 " is not one from 0 to %d", id, TX_VOCAB_LIMIT - 1);
+        return tx_fail(TX_FORMAT, "id %" PRId64 " is not from 0 to %d", id, TX_VOCAB_LIMIT - 1);
     if (id < vocab->count && vocab->token[id].kind != TX_TOKEN_NONE)
         return tx_fail(TX_FORMAT, "two tokens have id %" PRId64, id);
     if (size >= UINT32_MAX)
-        return tx_fail(TX_FORMAT, "a token of %zu bytes", size);
+        return tx_fail(TX_FORMAT, "a token of %zu bytes is too long", size);
     const size_t at = vocab->bytes.size;
     TX_TRY(tx_array_reserve(&vocab->token, &vocab->room, (size_t)id + 1, sizeof *vocab->token, "tokens"));
     tx_buffer_add(&vocab->bytes, bytes, size);

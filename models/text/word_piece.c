@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The model WordPiece (Schuster and Nakajima, 2012; Devlin et al., 2018): a word is the longest token that it begins
- * with, and so on; tokens within a word have a prefix. A word of which some part has no token is unknown. */
+ * The model WordPiece (Schuster and Nakajima, 2012; Devlin et al., 2018). A word is split greedily: the longest token
+ * that it begins with, then the same for the rest. Tokens inside a word have a prefix. A word with a part that has no
+ * token is unknown. */
 #include "models/text/bpe.h"
 #include "models/text/utf8.h"
 
@@ -25,8 +26,8 @@ static int64_t count_characters(const char *text, size_t size)
     return count;
 }
 
-/* Appends the ids of the word's parts; false where one has none. `word` may be overwritten up to where it has been
- * read, and has room for the prefix before it. */
+/* Appends the ids of the word's tokens; false if a part has no token. `word` needs room for the prefix before it, and
+ * is overwritten up to the current position. */
 static bool add_parts(const tx_tokenizer *t, char *word, size_t size, tx_ids *ids)
 {
     const size_t prefix = strlen(t->prefix);

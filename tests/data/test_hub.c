@@ -137,7 +137,7 @@ static void model_in_the_cache(void **state)
 #define EXPECT(model, rest) (snprintf(name, sizeof name, "%s%s", hub, rest), expect_model(model, name))
     PUT("models--o--main/snapshots/aaa/config.json", "{}");
     PUT("models--o--main/snapshots/bbb/config.json", "{}");
-    refuse_model("o/main", TX_NOT_FOUND, "has no refs/main and not just one snapshot");
+    refuse_model("o/main", TX_NOT_FOUND, "has no refs/main and no single snapshot");
     PUT("models--o--main/refs/main", "bbb\n");
     EXPECT("o/main", "models--o--main/snapshots/bbb");
     PUT("models--o--main/refs/main", "../../../x");
@@ -203,8 +203,8 @@ static void datasets(void **state)
     expect_dataset("plain", NULL, "txhome/datasets/plain");
     expect_dataset("two", NULL, "txhome/datasets/two"); /* which of the files is asked later */
     expect_dataset("./local", "config", "./local/config");
-    refuse_dataset("./local", NULL, TX_NOT_FOUND, "./local: no folder with a file");
-    refuse_dataset("./local", "other", TX_NOT_FOUND, "./local/other: no folder with a file");
+    refuse_dataset("./local", NULL, TX_NOT_FOUND, "./local: not a folder with a train");
+    refuse_dataset("./local", "other", TX_NOT_FOUND, "./local/other: not a folder with a train");
     refuse_dataset("./local", "..", TX_INVALID, "not the name of a configuration");
     refuse_dataset("./local", "a/b", TX_INVALID, "not the name of a configuration");
     refuse_dataset("./local/config/val.bin", NULL, TX_INVALID, "not a folder");

@@ -58,7 +58,7 @@ static void test_faults(void **state)
         tx_status status;
     } bad[] = {
         {"a.csv", "a,b\n1,2\n3\n", "row 2: 1 fields, the first row has 2", TX_FORMAT},
-        {"a.csv", "a,b\n1,\"2\n", "row 1: a quote that does not end", TX_FORMAT},
+        {"a.csv", "a,b\n1,\"2\n", "row 1: a quote is not closed", TX_FORMAT},
         {"a.tsv", "a\tb\n", "has no rows", TX_FORMAT},
         {"a.tsv",
          "\xFF\xFE"

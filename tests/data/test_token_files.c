@@ -128,8 +128,8 @@ static void bad_files(void **state)
     f.header[2] = INT32_MAX;
     expect_bad(&f, size, "says 2147483647 tokens");
     make_file(&f, 20240520, 2, 300);
-    expect_bad(&f, size, "version 2 of magic 20240520; TX knows 1");
-    expect_bad(&f, make_file(&f, 20240801, 1, 300), "version 1 of magic 20240801; TX knows 7");
+    expect_bad(&f, size, "version 2 of magic 20240520; TX supports version 1");
+    expect_bad(&f, make_file(&f, 20240801, 1, 300), "version 1 of magic 20240801; TX supports version 7");
     expect_bad(&f, make_file(&f, 20240801, 7, 300) - 4, "300 tokens of 4 bytes, the file has 1196");
     make_file(&f, 20240520, 1, 300);
     f.header[0] = 20240521;

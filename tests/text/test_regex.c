@@ -52,7 +52,7 @@ static const struct {
     {"a{2}?", "\"{2}?\" is not supported", TX_UNSUPPORTED},
     {"a{,2}", "is not supported", TX_UNSUPPORTED},
     {"a)", ") without (", TX_FORMAT},
-    {OPEN_30 "((a))" CLOSE_30, "more than 31 groups in each other", TX_UNSUPPORTED},
+    {OPEN_30 "((a))" CLOSE_30, "more than 31 nested groups", TX_UNSUPPORTED},
     {"a\xff", "not UTF-8", TX_FORMAT},
     {"(a", "missing closing parenthesis", TX_UNSUPPORTED},
     {"\\p{Klingon}", "unknown property", TX_UNSUPPORTED},

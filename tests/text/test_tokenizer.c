@@ -141,7 +141,7 @@ static void test_holes(void **state)
         snprintf(text, sizeof text, "%d", id);
         change(folder, "model.vocab.qq", text);
         assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "vocab: qq: id ");
-        assert_non_null(strstr(tx_error(), " among 264 words: some id below it has no word"));
+        assert_non_null(strstr(tx_error(), " among 264 words: some smaller id has no word"));
     }
     remove_scratch(folder);
 }

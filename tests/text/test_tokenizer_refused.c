@@ -9,7 +9,7 @@ static const struct {
     tx_status status;
     const char *message;
 } refused[] = {
-    {"model.type", "\"WordPiece\"", TX_UNSUPPORTED, "pre_tokenizer: ByteLevel beside a model of type WordPiece"},
+    {"model.type", "\"WordPiece\"", TX_UNSUPPORTED, "pre_tokenizer: ByteLevel with a model of type WordPiece"},
     {"model.type", "\"Unigram\"", TX_UNSUPPORTED, "Unigram"},
     {"model.type", "\"WordLevel\"", TX_UNSUPPORTED, "WordLevel"},
     {"model.dropout", "0.1", TX_UNSUPPORTED, "dropout 0.1"},
@@ -71,7 +71,7 @@ static const struct {
     {"model.merges", "[[\"h\"]]", TX_FORMAT, "merges[0]: expected two words, found 1"},
     {"model.merges", "[7]", TX_FORMAT, "merges[0]: a merge: expected a string"},
     {"added_tokens.0.id", "7", TX_FORMAT, "added_tokens[0]: <|endoftext|>: id 7, in the vocabulary 0"},
-    {"added_tokens.0.content", "\"<new>\"", TX_UNSUPPORTED, "<new>: id 0, where tokenizers would give it 263"},
+    {"added_tokens.0.content", "\"<new>\"", TX_UNSUPPORTED, "<new>: id 0, but tokenizers would assign 263"},
     {"added_tokens.0.special", "1", TX_FORMAT, "special: expected true or false"},
     {"added_tokens", "7", TX_FORMAT, "added_tokens: expected an array"},
     {"model", "[]", TX_FORMAT, "model: expected an object"},
