@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Beam search as transformers does it: of each prompt's beams the best (1 + ids that end a text, at least 2) *
- * num_beams continuations are candidates; those that end become finished texts if they are among the best num_beams,
- * the best of the others go on. Scores are sums of log-probabilities in fp32, of finished texts divided by
- * length^length_penalty. */
+ * Beam search as in transformers. For each prompt the candidates are the best continuations of its beams: num_beams
+ * times (1 + number of end-of-text ids, at least 2). Candidates that end become finished texts if they are among the
+ * best num_beams. The best of the others become the next beams. Scores are sums of log-probabilities in fp32; those of
+ * finished texts are divided by length^length_penalty. */
 #include "models/generate/run.h"
 
 #include <math.h>
@@ -15,7 +15,7 @@
 typedef struct candidate {
     float score;
     int32_t beam, id;
-    bool hit; /* it ends here */
+    bool hit; /* the text ends with it */
 } candidate;
 
 /* A finished text. */
@@ -29,20 +29,20 @@ typedef struct finished {
 /* The search of one prompt. */
 typedef struct search {
     float *score;    /* of each beam */
-    finished *best;  /* [beams], the best first */
+    finished *best;  /* [beams], best first */
     bool open, done; /* open: a running beam may still beat the finished texts */
 } search;
 
 typedef struct beams {
     const tx_run *run;
-    int64_t width, keep;  /* beams; candidates */
+    int64_t width, keep;  /* number of beams, and of candidates */
     search *search;       /* of each prompt */
-    float *score;         /* [prompts, width]: of all searches, as the next two */
+    float *score;         /* [prompts, width]: the arrays of all searches, like the next two */
     finished *best;       /* [prompts, width] */
     int32_t *ids;         /* [prompts, width, context] */
     candidate *candidate; /* [keep] */
     float *scores;        /* [vocab] */
-    int32_t *text;        /* [width, context]: texts in the making */
+    int32_t *text;        /* [width, context]: texts of the next beams */
 } beams;
 
 /* ---- Candidates ------------------------------------------------------------------------------------------ */
@@ -50,19 +50,19 @@ typedef struct beams {
 /* scores = log softmax of logits. */
 static void log_softmax(const float *logits, int64_t vocab, float *scores)
 {
-    float top = logits[0];
+    float largest = logits[0];
     for (int64_t i = 1; i < vocab; i++)
-        top = logits[i] > top ? logits[i] : top;
+        largest = logits[i] > largest ? logits[i] : largest;
     double sum = 0.0;
     for (int64_t i = 0; i < vocab; i++)
-        sum += (double)expf(logits[i] - top);
-    const float shift = top + (float)log(sum);
+        sum += (double)expf(logits[i] - largest);
+    const float shift = largest + (float)log(sum);
     for (int64_t i = 0; i < vocab; i++)
         scores[i] = logits[i] - shift;
 }
 
-/* Keeps the best `keep` candidates, the best first; of equal ones those that came first. */
-static int64_t offer(candidate *list, int64_t count, int64_t keep, candidate c)
+/* Inserts a candidate into a list of the best `keep`, best first. Of equal ones the first stays first. */
+static int64_t insert(candidate *list, int64_t count, int64_t keep, candidate c)
 {
     if (count == keep && !(c.score > list[keep - 1].score))
         return count;
@@ -91,7 +91,7 @@ static tx_status find_candidates(beams *b, int64_t p, int64_t generated, int64_t
         tx_scores_adjust(run->how, &history, b->scores, vocab, run->g->choice.scores);
         for (int64_t i = 0; i < vocab; i++) {
             const float score = run->g->choice.scores[i] + b->search[p].score[beam];
-            count = offer(b->candidate, count, b->keep, (candidate){score, (int32_t)beam, (int32_t)i, false});
+            count = insert(b->candidate, count, b->keep, (candidate){score, (int32_t)beam, (int32_t)i, false});
         }
     }
     *found = count;
@@ -120,7 +120,7 @@ static void extend(const beams *b, int64_t p, const candidate *c, int64_t before
     text[before] = c->id;
 }
 
-/* Finds out which candidates end; returns whether all do. */
+/* Marks the candidates that end. Returns true if all do. */
 static bool find_hits(const beams *b, int64_t p, int64_t found, int64_t generated)
 {
     const int64_t before = b->run->prompts[p].count + generated;
@@ -134,8 +134,8 @@ static bool find_hits(const beams *b, int64_t p, int64_t found, int64_t generate
     return all;
 }
 
-/* Takes the texts that end among the best candidates into the list of finished ones. */
-static void take_finished(const beams *b, int64_t p, int64_t generated)
+/* Adds the best candidates that end to the finished texts. */
+static void add_finished(const beams *b, int64_t p, int64_t generated)
 {
     search *s = &b->search[p];
     const int64_t before = b->run->prompts[p].count + generated;
@@ -155,13 +155,13 @@ static void take_finished(const beams *b, int64_t p, int64_t generated)
     }
 }
 
-/* Lets the best candidates that do not end go on: their texts, scores, and what the decoder's next step needs. */
-static void go_on(const beams *b, int64_t p, int64_t found, int64_t generated)
+/* Makes the best candidates that do not end the next beams: texts, scores, and inputs of the decoder's next step. */
+static void continue_beams(const beams *b, int64_t p, int64_t found, int64_t generated)
 {
     tx_generator *g = b->run->g;
     const int64_t before = b->run->prompts[p].count + generated, first = p * b->width;
     int64_t beam = 0;
-    for (int round = 0; round < 2; round++) /* those that end only where there are too few others */
+    for (int round = 0; round < 2; round++) /* those that end only if there are too few others */
         for (int64_t k = 0; k < found && beam < b->width; k++) {
             const candidate *c = &b->candidate[k];
             if (c->hit != (round == 1))
@@ -176,7 +176,7 @@ static void go_on(const beams *b, int64_t p, int64_t found, int64_t generated)
         memcpy(row_of(b, p, beam), b->text + beam * g->context, (size_t)(before + 1) * sizeof *b->text);
 }
 
-/* Can a running beam still become better than the worst of the finished texts? */
+/* Returns true if a running beam may still become better than the worst of the finished texts. */
 static bool may_improve(const beams *b, int64_t p, int64_t generated)
 {
     const tx_generation *how = b->run->how;
@@ -192,8 +192,8 @@ static tx_status step_prompt(beams *b, int64_t p, int64_t generated)
     int64_t found = 0;
     TX_TRY(find_candidates(b, p, generated, &found));
     bool all_end = find_hits(b, p, found, generated);
-    take_finished(b, p, generated);
-    go_on(b, p, found, generated);
+    add_finished(b, p, generated);
+    continue_beams(b, p, found, generated);
     s->open = s->open && may_improve(b, p, generated + 1);
     s->done = !s->open || all_end || (b->run->how->early_stopping == TX_EARLY_TRUE && all_finished(b, s));
     return TX_OK;
@@ -208,7 +208,7 @@ static tx_status run_steps(beams *b)
     bool any = true;
     for (int64_t n = 0; n < most && any; n++) {
         any = false;
-        for (int64_t r = 0; r < g->batch * b->width; r++) { /* rows that rest */
+        for (int64_t r = 0; r < g->batch * b->width; r++) { /* default: no new token */
             g->tokens[r] = -1;
             g->sources[r] = (int32_t)r;
         }
@@ -240,7 +240,7 @@ static tx_status allocate(beams *b)
     for (size_t p = 0; p < prompts; p++)
         b->search[p] = (search){.score = b->score + p * width, .best = b->best + p * width, .open = true};
     for (size_t i = 0; i < prompts * width; i++) {
-        b->score[i] = i % width ? FAR : 0.0f; /* all beams are alike at first: the others do not count */
+        b->score[i] = i % width ? FAR : 0.0f; /* at first all beams are equal, so only the first one counts */
         b->best[i] = (finished){.score = FAR, .ids = b->ids + i * context};
     }
     return TX_OK;

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Prefill and decode plans over shared caches. */
+ * Decodes with KV caches that a prefill plan and a decode plan share. */
 #include "models/generate/decode.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Caches and chunks are multiples of this. */
+/* Capacities of caches and lengths of chunks are multiples of this. */
 #define UNIT 32
-/* Tokens of a prompt that go through the model at once: enough that products are bound by arithmetic. */
+/* Tokens of a prompt that are computed at once: enough to make matrix products compute-bound. */
 #define CHUNK 256
 
 /* A plan for `length` tokens of each row. */
@@ -21,12 +21,12 @@ typedef struct stage {
 
 struct tx_decoder {
     stage prefill, decode;
-    int64_t rows, vocab, padded, capacity; /* positions in a cache */
-    int32_t *tokens;                       /* of a stage, padded */
-    int32_t *count;                        /* of each row: tokens in its cache, */
-    int32_t *held;                         /* [rows, capacity]: and these themselves */
-    int32_t *positions, *last, *same;      /* of a run: where rows begin, the positions wanted, the rows themselves */
-    float *logits, *read;                  /* [rows, padded]; what a plan gave */
+    int64_t rows, vocab, padded, capacity; /* padded: vocabulary in memory; capacity: positions in a cache */
+    int32_t *tokens;                       /* input of a stage, padded */
+    int32_t *count;                        /* of each row: number of tokens in its cache */
+    int32_t *held;                         /* [rows, capacity]: these tokens */
+    int32_t *positions, *last, *same;      /* inputs: first positions, positions of the logits, 0, 1, .. */
+    float *logits, *read;                  /* [rows, padded]; output of a plan */
 };
 
 static int64_t round_up(int64_t value, int64_t most)
@@ -81,7 +81,7 @@ tx_status tx_decoder_create(tx_model *model, const tx_config *config, int64_t ro
                             bool beams, tx_decoder **decoder)
 {
     if (rows < 1 || rows > INT32_MAX / CHUNK)
-        return tx_fail(TX_INVALID, "generate: a batch of %" PRId64 " sequences", rows);
+        return tx_fail(TX_INVALID, "generate: a batch cannot have %" PRId64 " sequences", rows);
     if (prompt < 1 || context < prompt || context > config->positions)
         return tx_fail(TX_INVALID,
                        "a prompt of %" PRId64 " tokens and %" PRId64 " new ones: the model has %" PRId64
@@ -121,7 +121,7 @@ void tx_decoder_free(tx_decoder *decoder)
     free(decoder);
 }
 
-/* Runs a stage with what tokens, positions and last hold. */
+/* Runs a stage on d->tokens, d->positions and d->last. */
 static tx_status run(tx_decoder *d, const stage *s, const int32_t *sources, float *logits)
 {
     const size_t bytes = (size_t)d->rows * sizeof(int32_t);
@@ -134,9 +134,9 @@ static tx_status run(tx_decoder *d, const stage *s, const int32_t *sources, floa
     return tx_plan_read(s->plan, s->logits, logits, (size_t)(d->rows * d->padded) * sizeof *logits);
 }
 
-/* The tokens at the beginning of all rows' prompts that their caches hold; the last one of a prompt is computed, since
- * its scores are wanted. */
-static int64_t held_by_all(const tx_decoder *d, const tx_prompt *prompts)
+/* Length of the longest prefix that all rows have in common with their caches. The last token of a prompt is always
+ * computed, because its logits are needed. */
+static int64_t common_prefix(const tx_decoder *d, const tx_prompt *prompts)
 {
     int64_t held = d->capacity;
     for (int64_t r = 0; r < d->rows; r++) {
@@ -149,9 +149,9 @@ static int64_t held_by_all(const tx_decoder *d, const tx_prompt *prompts)
     return held;
 }
 
-/* Tokens from `first` on, as many as a chunk holds. The last chunk begins earlier where the caches end: what it does
- * again gives the same. Padding behind a prompt fills places of the cache that the tokens which come there overwrite
- * before any query may look. */
+/* Computes a chunk of tokens from `first` on. If the caches end there, the last chunk starts earlier; tokens that are
+ * computed again give the same result. Padding after a prompt fills positions of the cache, which later tokens
+ * overwrite before any query attends to them. */
 static tx_status prefill_chunk(tx_decoder *d, const tx_prompt *prompts, int64_t first)
 {
     const int64_t length = d->prefill.length;
@@ -160,7 +160,7 @@ static tx_status prefill_chunk(tx_decoder *d, const tx_prompt *prompts, int64_t 
         const tx_prompt *p = &prompts[r];
         for (int64_t t = 0; t < length; t++)
             d->tokens[r * length + t] = at + t < p->count ? p->ids[at + t] : 0;
-        const int64_t end = p->count - 1 - at; /* of the prompt, within the chunk or not */
+        const int64_t end = p->count - 1 - at; /* last token of the prompt, relative to the chunk */
         d->positions[r] = (int32_t)at;
         d->last[r] = (int32_t)(r * length + (end < 0 ? 0 : end < length ? end : length - 1));
     }
@@ -187,10 +187,10 @@ tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts, bool k
     tx_decoder *d = decoder;
     int64_t longest = 0;
     TX_TRY(check_prompts(d, prompts));
-    const int64_t held = keep ? held_by_all(d, prompts) : 0;
+    const int64_t held = keep ? common_prefix(d, prompts) : 0;
     for (int64_t r = 0; r < d->rows; r++) {
         longest = prompts[r].count > longest ? prompts[r].count : longest;
-        d->count[r] = 0; /* the caches hold nothing that can be relied on, should this fail */
+        d->count[r] = 0; /* after a failure the caches are invalid */
     }
     for (int64_t first = held; first < longest; first += d->prefill.length)
         TX_TRY(prefill_chunk(d, prompts, first));
@@ -209,7 +209,8 @@ tx_status tx_decoder_step(tx_decoder *decoder, const int32_t *tokens, const int3
         if (tokens[r] >= 0 && d->count[r] >= d->capacity)
             return tx_fail(TX_INVALID, "generate: the cache of row %" PRId64 " is full", r);
         d->tokens[r] = tokens[r] >= 0 ? tokens[r] : 0;
-        d->positions[r] = d->count[r] < d->capacity ? d->count[r] : (int32_t)d->capacity - 1; /* full, it rests */
+        d->positions[r] =
+            d->count[r] < d->capacity ? d->count[r] : (int32_t)d->capacity - 1; /* a full row gets no token */
     }
     tx_status status = run(d, &d->decode, sources, d->logits);
     for (int64_t r = 0; r < d->rows; r++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A batch of sequences through the model, with key-value caches: prompts of any length in chunks of one prefill plan,
- * then a token a row and step by the decode plan. Each row stands at its own position. */
+ * Decodes a batch of sequences with KV caches. A prefill plan computes prompts of any length in chunks. A decode plan
+ * then computes one token for each row per step. Each row has its own position. */
 #ifndef TX_GENERATE_DECODE_H
 #define TX_GENERATE_DECODE_H
 
@@ -15,24 +15,25 @@ typedef struct tx_prompt {
 
 typedef struct tx_decoder tx_decoder;
 
-/* `rows` sequences of at most `context` tokens, `prompt` being the usual length of a prompt; with `beams` a row may go
- * on with the cache of another. The graphs declare the parameters: create it before the weights are loaded, free it
- * before the model. */
+/* Creates a decoder for `rows` sequences of at most `context` tokens. `prompt` is the usual length of a prompt. With
+ * `beams` a row may continue another row's cache. Building the graphs declares the parameters, so create it before the
+ * weights are loaded, and free it before the model. */
 tx_status tx_decoder_create(tx_model *model, const tx_config *config, int64_t rows, int64_t prompt, int64_t context,
                             bool beams, tx_decoder **decoder);
 void tx_decoder_free(tx_decoder *decoder);
 
-/* Starts anew: row r takes prompts[r]. Ids are checked. With `keep` what all rows' caches hold of the beginnings of
- * their prompts, from the start before and the steps since, is not computed again: the scores are then those of the
- * whole prompts but for rounding. Not with beams, which exchange caches. */
+/* Starts new sequences: row r gets prompts[r]. Ids are checked. With `keep` the longest prefix that all prompts share
+ * with their rows' caches is not computed again. The logits then equal those of whole prompts except for rounding. Not
+ * with beams, which exchange caches. */
 tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts, bool keep);
-/* Appends tokens[r] to row r, unless that is -1. With sources (beams), row r goes on where row sources[r] was. */
+/* Appends tokens[r] to row r, unless it is -1. With `sources` (beams), row r continues the sequence of row sources[r].
+ */
 tx_status tx_decoder_step(tx_decoder *decoder, const int32_t *tokens, const int32_t *sources);
-/* Scores [vocab_size] of what follows the last token of a row; they live until the next call. */
+/* Logits [vocab_size] for the token after the last one of a row. They live until the next call. */
 const float *tx_decoder_logits(const tx_decoder *decoder, int64_t row);
 int64_t tx_decoder_vocab(const tx_decoder *decoder);
 
-/* Refuses ids outside the vocabulary. */
+/* Fails if an id is outside the vocabulary. */
 tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab);
 
 #endif

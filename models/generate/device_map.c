@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The devices that an opened model is divided among, as "cpu=4,opencl:0=8" names them, each with its blocks; those of
- * which no number is said, as in "opencl:0,cpu" and in "auto", take as many as they have room for, one after the other.
- */
+ * Divides the blocks of an opened model among devices. A device map such as "cpu=4,opencl:0=8" gives the number of
+ * blocks for each device. Devices without a number, as in "opencl:0,cpu" and "auto", get as many blocks as fit, in
+ * order. */
 #include "models/generate/lm.h"
 
 #include "api/base/memory_left.h"
@@ -11,20 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Of a device's memory what a plan may take: drivers, screens and kernels' scratch memory take the rest. */
+/* The fraction of a device's memory that plans may use. Drivers, displays and kernels' scratch memory need the rest. */
 #define USABLE 0.9
 
-/* ---- What the map says ---------------------------------------------------------------------------------- */
+/* ---- Parsing -------------------------------------------------------------------------------------------- */
 
-/* One of the list, "NAME=BLOCKS" or "NAME". */
+/* Opens a device of the list, "NAME=BLOCKS" or "NAME". */
 static tx_status open_device(tx_lm *lm, char *text, int32_t threads)
 {
     char *number = strrchr(text, '='), *end = "";
     const int64_t blocks = number ? strtoll(number + 1, &end, 10) : 0;
     if (number && (*end || blocks < 1 || blocks > lm->config->layers))
         return tx_fail(TX_INVALID,
-                       "device_map: \"%.60s\": a device is given 1 to %" PRId64
-                       " blocks of the model, as in cpu=4,opencl:0=8, or none, as in opencl:0,cpu, to take what it can",
+                       "device_map: \"%.60s\": give a device 1 to %" PRId64
+                       " blocks of the model, as in cpu=4,opencl:0=8, or no number to use all its memory, as in "
+                       "opencl:0,cpu",
                        text, lm->config->layers);
     if (lm->devices == TX_LM_DEVICES)
         return tx_fail(TX_INVALID, "device_map: more than %d devices", (int)TX_LM_DEVICES);
@@ -37,7 +38,7 @@ static tx_status open_device(tx_lm *lm, char *text, int32_t threads)
     return TX_OK;
 }
 
-/* All GPUs, then the cpu. */
+/* Opens all GPUs, then the cpu. */
 static tx_status open_all(tx_lm *lm, int32_t threads)
 {
     int32_t count = 0;
@@ -57,22 +58,22 @@ tx_status tx_lm_open_devices(tx_lm *lm, const char *map, int32_t threads)
         return open_all(lm, threads);
     char *text = strdup(map), *rest = NULL;
     int64_t blocks = 0;
-    bool all_said = true;
+    bool all_given = true;
     tx_status status = text ? TX_OK : tx_fail(TX_MEMORY, "device_map: out of memory");
     for (char *one = text ? strtok_r(text, ",", &rest) : NULL; one && !status; one = strtok_r(NULL, ",", &rest))
         status = open_device(lm, one, threads);
     free(text);
     for (int32_t d = 0; d < lm->devices; d++) {
         blocks += lm->asked[d];
-        all_said = all_said && lm->asked[d] > 0;
+        all_given = all_given && lm->asked[d] > 0;
     }
-    if (!status && (all_said ? blocks != lm->config->layers : blocks > lm->config->layers))
+    if (!status && (all_given ? blocks != lm->config->layers : blocks > lm->config->layers))
         status = tx_fail(TX_INVALID, "device_map: the devices have %" PRId64 " blocks, the model %" PRId64, blocks,
                          lm->config->layers);
     return status;
 }
 
-/* ---- What devices have room for ------------------------------------------------------------------------- */
+/* ---- Fitting -------------------------------------------------------------------------------------------- */
 
 tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], bool only_plan, tx_model **model)
 {
@@ -94,7 +95,7 @@ tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], boo
     return TX_RETURN(status, made, model, tx_model_free);
 }
 
-/* Whether device d has room for what the plans of a model so divided take there. */
+/* Checks whether the plans of a model with this division fit into the memory of device d. */
 static tx_status fits(const tx_lm *lm, const tx_lm_sizes *sizes, const int32_t blocks[TX_LM_DEVICES], int32_t d,
                       bool *enough)
 {
@@ -123,10 +124,10 @@ static tx_status fits(const tx_lm *lm, const tx_lm_sizes *sizes, const int32_t b
     tx_forward_free(forward);
     tx_model_free(model);
     *enough = status == TX_OK && (double)tx_memory_total(&planned) <= USABLE * (double)room;
-    return status == TX_MEMORY ? TX_OK : status; /* a tensor alone is larger than the device takes */
+    return status == TX_MEMORY ? TX_OK : status; /* a single tensor is larger than the device allows */
 }
 
-/* The most of `left` blocks that device d has room for, when the next one has those that are over. */
+/* Finds the largest number of blocks for device d, by bisection. The next device gets the rest of `left`. */
 static tx_status fill(tx_lm *lm, const tx_lm_sizes *sizes, int32_t d, int32_t left)
 {
     int32_t blocks[TX_LM_DEVICES] = {0}, least = 0, most = left;
@@ -146,7 +147,8 @@ static tx_status fill(tx_lm *lm, const tx_lm_sizes *sizes, int32_t d, int32_t le
     return TX_OK;
 }
 
-/* The last device without a number takes the rest, which is refused where memory is taken if it does not fit. */
+/* Chooses the blocks of all devices. The last device without a number gets the rest; if that does not fit, allocating
+ * its memory fails later. */
 tx_status tx_lm_place(tx_lm *lm, const tx_lm_sizes *sizes)
 {
     int32_t left = (int32_t)lm->config->layers, last = -1;

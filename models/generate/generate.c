@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Generation token by token: greedy and by drawing. */
+ * Generates texts token by token: greedy decoding and sampling. */
 #include "models/generate/run.h"
 
 #include <inttypes.h>
@@ -51,7 +51,7 @@ void tx_generator_free(tx_generator *generator)
     free(generator);
 }
 
-/* Chooses the next token of each row that goes on (`alive`); returns whether any does after that. */
+/* Chooses the next token of each row that is `alive`. `*any` becomes true if a row is still alive then. */
 static tx_status choose(const tx_run *run, int64_t generated, bool *alive, bool *any)
 {
     tx_generator *g = run->g;
@@ -91,7 +91,7 @@ static tx_status run_rows(const tx_run *run)
     return status;
 }
 
-/* Gives the prompts to the decoder, each to all its beams; rows without one take the first. */
+/* Passes the prompts to the decoder, each to all its beams. Rows without a prompt get the first one. */
 static tx_status start(const tx_run *run)
 {
     tx_generator *g = run->g;
@@ -103,14 +103,14 @@ static tx_status start(const tx_run *run)
     return tx_decoder_start(g->decoder, g->prompts, g->keep);
 }
 
-/* Whether there is room for a prompt and its text. */
+/* Checks that a prompt and its text fit. */
 static tx_status check_prompt(const tx_generator *g, const tx_prompt *prompt, const tx_generation *how)
 {
     const int64_t limit = tx_generation_limit(how, prompt->count);
     if (how->max_new_tokens < 0 && limit < 1)
         return tx_fail(TX_INVALID,
-                       "generate: a prompt of %" PRId64 " tokens, max_length is %" PRId64
-                       " for it and what follows; max_new_tokens counts the new ones alone",
+                       "generate: the prompt has %" PRId64 " tokens, but max_length, which includes the prompt, is "
+                       "%" PRId64 "; max_new_tokens counts only new tokens",
                        prompt->count, how->max_length);
     if (prompt->count < 1 || prompt->count > g->context - limit)
         return tx_fail(TX_INVALID,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inference with a GPT-2: logits of a sequence, and generation of texts, several at once. Both are created before the
- * weights are loaded, since building the graphs declares the parameters, and freed before the model. */
+ * Inference: logits of a sequence, perplexity, and generation of several texts at once. Create these objects before the
+ * weights are loaded, because building the graphs declares the parameters. Free them before the model. */
 #ifndef TX_GENERATE_GENERATE_H
 #define TX_GENERATE_GENERATE_H
 
@@ -16,8 +16,7 @@ typedef struct tx_forward tx_forward;
 /* Compiles the forward pass over one sequence of `count` tokens. */
 tx_status tx_forward_create(tx_model *model, const tx_config *config, int64_t count, tx_forward **forward);
 void tx_forward_free(tx_forward *forward);
-/* logits [count, vocab_size], without padding, or as tx_lm_logits_shape says. Ids outside the vocabulary are refused.
- */
+/* Computes logits [count, vocab_size] without padding, or of the shape in tx_lm_logits_shape. Ids are checked. */
 tx_status tx_forward_run(tx_forward *forward, const int32_t *ids, float *logits);
 
 /* ---- Perplexity ------------------------------------------------------------------------------------ */
@@ -28,11 +27,11 @@ tx_status tx_forward_run(tx_forward *forward, const int32_t *ids, float *logits)
  */
 typedef struct tx_perplexity tx_perplexity;
 
-/* Create it before the weights are loaded, free it before the model. */
+/* Create it before the weights are loaded, and free it before the model. */
 tx_status tx_perplexity_create(tx_model *model, const tx_config *config, const tx_perplexity_options *options,
                                tx_perplexity **perplexity);
 void tx_perplexity_free(tx_perplexity *perplexity);
-/* Of `count` ids, at least 2. */
+/* Computes the perplexity of `count` ids, at least 2. */
 tx_status tx_perplexity_run(tx_perplexity *perplexity, const int32_t *ids, int64_t count, tx_perplexity_result *result);
 
 /* ---- Generation ------------------------------------------------------------------------------------ */
@@ -44,41 +43,41 @@ typedef struct tx_generator_options {
     int64_t batch;   /* prompts at once */
     int64_t beams;   /* num_beams of the runs */
     int64_t prompt;  /* usual length of a prompt */
-    int64_t context; /* most tokens of a prompt and its text, at most the model's positions */
-    bool keep;       /* of one prompt at a time, without beams: see tx_lm_options.keep_cache */
+    int64_t context; /* maximum tokens of a prompt and its text, at most the model's positions */
+    bool keep;       /* see tx_lm_options.keep_cache; only for one prompt without beams */
 } tx_generator_options;
 
 tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,
                               tx_generator **generator);
 void tx_generator_free(tx_generator *generator);
 
-/* Who takes the texts, and may end them. */
+/* Receives the texts, and may end them. */
 typedef struct tx_sink {
-    /* Takes the next token of text `row`; the last may be one of eos_token_id. False ends that text. Tokens of beams
-     * come when the best is known, those of a batch step by step. */
+    /* Receives the next token of text `row`; the last one may be one of eos_token_id. Return false to end the text. The
+     * tokens of a batch arrive step by step, those of beams when the best text is known. */
     bool (*emit)(void *context, int64_t row, int32_t id);
-    /* Whether a text ends with the last of ids[0..count-1], prompt and new tokens. NULL: no text does. */
+    /* Returns true if a text ends with the last of ids[0..count-1], prompt and new tokens. NULL means never. */
     bool (*ends)(void *context, const int32_t *ids, int64_t count);
     void *context;
 } tx_sink;
 
-/* Continues `count` prompts, 1 to batch of them, by at most tx_generation_limit each. `first` numbers the first text:
- * draws depend on it, so that a text is the same in whatever batch. */
+/* Continues `count` prompts, 1 to batch, by at most tx_generation_limit tokens each. `first` is the number of the first
+ * text. Random numbers depend on it, so a text does not depend on its batch. */
 tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, int64_t count, uint64_t first,
                            const tx_generation *how, const tx_sink *sink);
 
-/* ---- How to generate (generation.c) ------------------------------------------------------------------ */
+/* ---- Settings (generation.c) ------------------------------------------------------------------------- */
 
-/* transformers' defaults; eos_token_id is that of the model (-1: none). */
+/* transformers' defaults; eos_token_id is the model's, or -1. */
 tx_generation tx_generation_defaults(int64_t eos_token_id);
-/* The same with all ids in config.json's eos_token_id, which may be a list. */
+/* The same with all ids of config.json's eos_token_id, which may be a list. */
 tx_status tx_generation_of_config(const tx_config *config, tx_generation *generation);
-/* Overwrites what generation_config.json of the folder says, if there is one, by the names of the fields; seed and
- * stop_strings are the caller's. Keys that would change the text in a way that TX does not have are reported; others
- * (pad_token_id, use_cache
- * ...) are left alone. */
+/* Overwrites the fields that are keys of the folder's generation_config.json, if it exists, except seed and
+ * stop_strings. Warns of keys that would change the text and that TX does not support. Other keys (pad_token_id,
+ * use_cache ...) are ignored. */
 tx_status tx_generation_read(const char *folder, tx_generation *generation, const tx_reporter *reporter);
-/* New tokens behind a prompt of so many; below 1 where max_length has no room for any, or nothing is said. */
+/* Number of new tokens after a prompt of this length. It is below 1 if max_length leaves no room, or if nothing is set.
+ */
 int64_t tx_generation_limit(const tx_generation *generation, int64_t prompt);
 bool tx_generation_ends(const tx_generation *generation, int32_t id);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Defaults, generation_config.json, and what goes together. */
+ * Generation settings: defaults, generation_config.json, and checks. */
 #include "models/generate/generate.h"
 
 #include "api/base/needs.h"
@@ -31,10 +31,10 @@ tx_generation tx_generation_defaults(int64_t eos_token_id)
 
 /* ---- generation_config.json ------------------------------------------------------------------------ */
 
-/* Keys that transformers generates by and TX does not, with the value that asks for nothing. */
+/* Keys that transformers supports and TX does not, with the value that disables them. */
 static const struct {
     const char *key;
-    double nothing;
+    double disabled;
 } unknown[] = {
     {"no_repeat_ngram_size", 0.0},
     {"num_beam_groups", 1.0},
@@ -62,10 +62,9 @@ static void report_unknown(const tx_json *json, const char *path, const tx_repor
         if (!tx_json_has(json, unknown[i].key))
             continue;
         if (tx_json_get_number(json, unknown[i].key, -DBL_MAX, DBL_MAX, &value) == TX_OK &&
-            fabs(value - unknown[i].nothing) <= 0.0)
+            fabs(value - unknown[i].disabled) <= 0.0)
             continue;
-        tx_reporter_print(reporter, "%.400s: %s is not known here: the text is generated without it", path,
-                          unknown[i].key);
+        tx_reporter_print(reporter, "%.400s: %s is not supported and is ignored", path, unknown[i].key);
     }
 }
 
@@ -86,7 +85,7 @@ static tx_status get_early_stopping(const tx_json *json, tx_early_stopping *valu
     return TX_OK;
 }
 
-/* An id, or several. */
+/* Reads one id, or a list. */
 static tx_status get_ends(const tx_json *json, tx_generation *g)
 {
     tx_json *list = NULL;
@@ -95,7 +94,8 @@ static tx_status get_ends(const tx_json *json, tx_generation *g)
     const bool several = tx_json_get(json, "eos_token_id", TX_JSON_ARRAY, &list) == TX_OK;
     const size_t count = several ? tx_json_size(list) : 1;
     if (count > TX_GENERATION_EOS)
-        return tx_fail(TX_UNSUPPORTED, "eos_token_id: %zu ids, %d are possible", count, TX_GENERATION_EOS);
+        return tx_fail(TX_UNSUPPORTED, "eos_token_id: %zu ids are more than the %d supported", count,
+                       TX_GENERATION_EOS);
     for (size_t i = 0; i < count; i++) {
         int64_t id = -1;
         TX_TRY(several ? tx_json_as_int(tx_json_at(list, i), "eos_token_id", 0, INT32_MAX, &id)
@@ -106,7 +106,7 @@ static tx_status get_ends(const tx_json *json, tx_generation *g)
     return TX_OK;
 }
 
-/* A key that is absent, or null, leaves its field alone. */
+/* A key that is absent or null leaves its field unchanged. */
 static tx_status read_fields(const tx_json *json, tx_generation *g)
 {
     const struct {
@@ -156,7 +156,7 @@ tx_status tx_generation_read(const char *folder, tx_generation *generation, cons
         *generation = read;
         report_unknown(json, path, reporter);
         if (!tx_json_has(json, "eos_token_id") && read.eos_count)
-            tx_reporter_print(reporter, "%.400s: names no eos_token_id: texts end at those of config.json", path);
+            tx_reporter_print(reporter, "%.400s: has no eos_token_id: texts end with those of config.json", path);
     }
     tx_json_free(json);
     return status;
@@ -188,7 +188,7 @@ tx_status tx_generation_check(const tx_generation *g)
         return tx_fail(TX_INVALID, "eos_count: %d is not in 0..%d", (int)g->eos_count, TX_GENERATION_EOS);
     if (g->num_beams > 1 && g->do_sample)
         return tx_fail(TX_UNSUPPORTED,
-                       "num_beams %lld with do_sample: beams are searched without drawing; leave out one",
+                       "num_beams %lld with do_sample: beam search does not sample; use only one of them",
                        (long long)g->num_beams);
     for (int32_t i = 0; i < g->stop_count; i++)
         if (!g->stop_strings[i] || !g->stop_strings[i][0])

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A language model opened: what a folder holds, what is compiled of it, logits and perplexity. */
+ * Opens language models: configuration, tokenizer and weights; computes logits and perplexity. */
 #include "models/generate/lm.h"
 
 #include "api/base/file.h"
@@ -14,14 +14,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Prompts at once, and tokens from window to window, when nothing is said. */
+/* Default number of prompts at once, and default stride of windows. */
 #define DEFAULT_BATCH 8
 #define DEFAULT_STRIDE 512
-/* Usual length of a prompt that is not known yet. */
+/* Assumed length of prompts that are not yet known. */
 #define USUAL_PROMPT 64
 #define GENERATION_LIMIT (1 << 24)
 
-/* The type that a word names; by "auto" that of config.json, whose key was torch_dtype before transformers 5. */
+/* Finds the type that a word names. "auto" means that of config.json, whose key was torch_dtype before transformers 5.
+ */
 static tx_status choose_dtype(const tx_lm *lm, const char *word, tx_dtype *dtype)
 {
     static const struct {
@@ -29,20 +30,19 @@ static tx_status choose_dtype(const tx_lm *lm, const char *word, tx_dtype *dtype
         tx_dtype dtype;
     } types[] = {{"float32", TX_F32}, {"bfloat16", TX_BF16}, {"float16", TX_F16}};
     const tx_json *file = lm->config->source;
-    const char *meant = word ? word : "float32";
-    if (strcmp(meant, "auto") == 0) {
+    const char *name = word ? word : "float32";
+    if (strcmp(name, "auto") == 0) {
         const char *key = file && tx_json_has(file, "dtype") ? "dtype" : "torch_dtype";
-        meant = "float32";
+        name = "float32";
         if (file && tx_json_has(file, key))
-            TX_TRY(tx_json_get_string(file, key, &meant));
+            TX_TRY(tx_json_get_string(file, key, &name));
     }
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (strcmp(meant, types[i].word) == 0) {
+        if (strcmp(name, types[i].word) == 0) {
             *dtype = types[i].dtype;
             return TX_OK;
         }
-    return tx_fail(TX_INVALID, "%s: there is no dtype %.40s: it can be float32, bfloat16, float16 or auto", lm->folder,
-                   meant);
+    return tx_fail(TX_INVALID, "%s: unknown dtype %.40s: use float32, bfloat16, float16 or auto", lm->folder, name);
 }
 
 static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
@@ -65,7 +65,7 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
     if (o->offload_folder && !lm->offload_folder)
         return tx_fail(TX_MEMORY, "%s: out of memory", lm->folder);
     if (o->offload_params && !lm->offload_params && o->warn)
-        o->warn(o->context, "the cpu's memory is the host's: to offload weights changes nothing");
+        o->warn(o->context, "the cpu uses host memory: offloading weights has no effect");
     return TX_OK;
 }
 
@@ -91,7 +91,7 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
     return TX_RETURN(status, made, lm, tx_lm_free);
 }
 
-/* Frees what is compiled, the weights with it. */
+/* Frees the plans and the model with its weights. */
 static void drop(tx_lm *lm)
 {
     tx_generator_free(lm->generator);
@@ -190,10 +190,10 @@ tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, 
     return TX_OK;
 }
 
-/* ---- What is compiled ----------------------------------------------------------------------------------- */
+/* ---- Compilation ---------------------------------------------------------------------------------------- */
 
-/* Building graphs declares the parameters, so plans are made between these two. */
-static tx_status begin_model(tx_lm *lm, const tx_lm_sizes *sizes)
+/* Creates the model. Building graphs declares its parameters, so plans must be made after this and before load. */
+static tx_status create_model(tx_lm *lm, const tx_lm_sizes *sizes)
 {
     if (lm->model)
         return TX_OK;
@@ -201,7 +201,7 @@ static tx_status begin_model(tx_lm *lm, const tx_lm_sizes *sizes)
     return tx_lm_divide(lm, lm->blocks, false, &lm->model);
 }
 
-/* While the model is read, its configuration has the adapter: the files may lack a head that the adapter saves. */
+/* While the model is loaded, its configuration has the adapter: the files may lack a head that the adapter saves. */
 static tx_status load_adapted(tx_lm *lm, const tx_load_options *how)
 {
     TX_TRY(tx_lora_check_files(lm->lora, lm->config, lm->adapter));
@@ -222,11 +222,11 @@ static tx_status load(tx_lm *lm)
     return status;
 }
 
-/* Compiles the least, if nothing is compiled, and reads the weights. */
+/* Compiles the smallest plan, if nothing is compiled, and reads the weights. */
 static tx_status load_all(tx_lm *lm)
 {
     tx_forward *pass = NULL;
-    tx_status status = begin_model(lm, &(tx_lm_sizes){.tokens = 1});
+    tx_status status = create_model(lm, &(tx_lm_sizes){.tokens = 1});
     if (!status && !lm->loaded)
         status = tx_forward_create(lm->model, lm->config, 1, &pass);
     TX_THEN(status, load(lm));
@@ -244,7 +244,7 @@ tx_status tx_lm_save(tx_lm *lm, const char *folder)
     if (tx_is_folder(folder))
         TX_TRY(tx_folder_same(lm->folder, folder, &same));
     if (same)
-        return tx_fail(TX_INVALID, "%s: is the model itself; name another folder", folder);
+        return tx_fail(TX_INVALID, "%s: is the model itself; choose another folder", folder);
     TX_TRY(load_all(lm));
     TX_TRY(tx_arch_save(lm->model, lm->config, folder));
     if (lm->tokenizer)
@@ -252,7 +252,7 @@ tx_status tx_lm_save(tx_lm *lm, const char *folder)
     return tx_folder_copy_file(tx_lm_generation_folder(lm), folder, TX_LM_GENERATION, GENERATION_LIMIT);
 }
 
-/* What would take less, behind a refusal for want of memory. */
+/* Appends advice to the message if memory was not sufficient. */
 static tx_status advise(tx_status status, const char *advice)
 {
     char reason[1024];
@@ -276,15 +276,15 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
         need.context = larger(need.context, has->context);
         need.prompt = larger(need.prompt, has->prompt);
     }
-    if (lm->generator) /* its caches are states of the model, which keep their shapes */
+    if (lm->generator) /* the caches are states of the model and cannot be resized */
         drop(lm);
-    tx_status status = begin_model(lm, &(tx_lm_sizes){.texts = &need});
+    tx_status status = create_model(lm, &(tx_lm_sizes){.texts = &need});
     TX_THEN(status, tx_generator_create(lm->model, lm->config, &need, &lm->generator));
     TX_THEN(status, load(lm));
     status = advise(
         status,
-        "a smaller batch_size, fewer num_beams or shorter prompts and max_new_tokens take less, and "
-        "device_map divides the model among devices, offload_param keeps its weights in the host's memory or a file");
+        "use a smaller batch_size, fewer num_beams, shorter prompts or fewer max_new_tokens; or divide the model among "
+        "devices with device_map, or keep its weights in host memory or a file with offload_param");
     lm->compiled = need;
     if (status)
         drop(lm);
@@ -321,12 +321,12 @@ tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logi
 {
     TX_NEEDS(lm && ids && logits, TX_INVALID);
     tx_forward *pass = NULL;
-    tx_status status = begin_model(lm, &(tx_lm_sizes){.tokens = count});
+    tx_status status = create_model(lm, &(tx_lm_sizes){.tokens = count});
     TX_THEN(status, tx_forward_create(lm->model, lm->config, count, &pass));
     TX_THEN(status, load(lm));
     TX_THEN(status, tx_forward_run(pass, ids, logits));
     tx_forward_free(pass);
-    return advise(status, "fewer ids take less");
+    return advise(status, "use fewer ids");
 }
 
 static tx_status write_logits(const char *path, const float *logits, const tx_shape *shape)
@@ -360,7 +360,7 @@ tx_status tx_lm_logits_save(tx_lm *lm, const int32_t *ids, int64_t count, const 
     return status;
 }
 
-/* The options as they are meant, for a text of `count` tokens. */
+/* Replaces zeros in the options by their defaults, for a text of `count` tokens. */
 static tx_perplexity_options fill_in(const tx_lm *lm, const tx_perplexity_options *options, int64_t count)
 {
     tx_perplexity_options o = *options;
@@ -382,13 +382,13 @@ tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const t
     static const tx_perplexity_options defaults = {.size = sizeof defaults};
     const tx_perplexity_options o = fill_in(lm, options ? options : &defaults, count);
     tx_perplexity *perplexity = NULL;
-    tx_status status = begin_model(lm, &(tx_lm_sizes){.windows = &o});
+    tx_status status = create_model(lm, &(tx_lm_sizes){.windows = &o});
     TX_THEN(status, tx_perplexity_create(lm->model, lm->config, &o, &perplexity));
     TX_THEN(status, load(lm));
     TX_THEN(status, tx_perplexity_run(perplexity, ids, count, result));
     tx_perplexity_free(perplexity);
     if (status)
-        return advise(status, "a smaller batch_size or max_length takes less");
+        return advise(status, "use a smaller batch_size or max_length");
     result->max_length = o.max_length;
     result->stride = o.stride;
     return TX_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * An opened model with an adapter: its folders, and the model that the two make. */
+ * Finds the folders of a model and its adapter, and combines their configurations. */
 #include "models/arch/find.h"
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* The adapter that was named, or the one that the model's folder holds, in place of which the model comes that it is
- * of. */
+/* Finds the adapter: the named one, or the one that the model's folder holds. In the second case the model is the
+ * adapter's base model. */
 static tx_status find_adapter(tx_lm *lm, const tx_lm_options *o)
 {
     char *model = NULL;
@@ -38,8 +38,8 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
     TX_TRY(tx_config_of_folder(lm->folder, &lm->config));
     if (o->load_in_4bit && lm->adapter)
         return tx_fail(TX_UNSUPPORTED,
-                       "%s: an adapter cannot be added to weights of 4 bits: write the sum by --save_merged, and load "
-                       "that in 4 bits",
+                       "%s: an adapter cannot be merged into 4-bit weights: save the merged model with --save_merged, "
+                       "and load that in 4 bits",
                        lm->adapter);
     if (o->load_in_4bit)
         lm->config->packed = o->double_quant ? TX_NF4_DOUBLE : TX_NF4;

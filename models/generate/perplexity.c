@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Logits of a sequence; perplexity by windows. */
+ * Computes the logits of a sequence, and perplexity by windows. */
 #include "models/generate/decode.h"
 #include "models/generate/generate.h"
 
@@ -18,7 +18,7 @@ struct tx_perplexity {
     float *loss;
 };
 
-/* Tokens begin..end-1 of the text, of which the last `scored` are. */
+/* Tokens begin..end-1 of the text; the last `scored` of them are scored. */
 typedef struct window {
     int64_t begin, end, scored;
 } window;
@@ -45,10 +45,11 @@ tx_status tx_perplexity_create(tx_model *model, const tx_config *config, const t
 {
     const tx_perplexity_options *o = options;
     if (config->architecture->head != TX_HEAD_CAUSAL_LM)
-        return tx_fail(TX_UNSUPPORTED, "perplexity: %s continues no texts", config->architecture->class_name);
+        return tx_fail(TX_UNSUPPORTED, "perplexity: %s cannot generate text", config->architecture->class_name);
     if (o->size != sizeof *o || o->batch < 1 || o->max_length < 2 || o->max_length > config->positions)
         return tx_fail(TX_INVALID,
-                       "perplexity: %" PRId64 " windows of %" PRId64 " tokens: the model takes 2 to %" PRId64 " tokens",
+                       "perplexity: %" PRId64 " windows of %" PRId64 " tokens: the model supports 2 to %" PRId64
+                       " tokens",
                        o->batch, o->max_length, config->positions);
     if (o->stride < 1 || o->stride > o->max_length)
         return tx_fail(TX_INVALID,
@@ -75,7 +76,7 @@ void tx_perplexity_free(tx_perplexity *perplexity)
     free(perplexity);
 }
 
-/* The window after `w` ({0}: the first); false after the last. */
+/* Moves to the window after `w`; {0} moves to the first. False after the last. */
 static bool next_window(const tx_perplexity *p, int64_t count, int64_t index, window *w)
 {
     if (w->end == count)
@@ -86,7 +87,7 @@ static bool next_window(const tx_perplexity *p, int64_t count, int64_t index, wi
     return true;
 }
 
-/* Puts a window into row `row`: a label is the token that follows, where that one is scored. */
+/* Writes a window to row `row`. The label of a token is the next token if that one is scored. */
 static void fill_row(const tx_perplexity *p, const int32_t *ids, const window *w, int64_t row)
 {
     const int64_t length = p->options.max_length;
@@ -98,7 +99,7 @@ static void fill_row(const tx_perplexity *p, const int32_t *ids, const window *w
     }
 }
 
-/* Adds the losses of a row's labels, and their number. */
+/* Adds the losses and the number of a row's labels. */
 static void add_row(const tx_perplexity *p, int64_t row, tx_perplexity_result *result)
 {
     const int64_t length = p->options.max_length;
@@ -122,7 +123,7 @@ tx_status tx_perplexity_run(tx_perplexity *perplexity, const int32_t *ids, int64
 {
     const tx_perplexity *p = perplexity;
     if (count < 2)
-        return tx_fail(TX_INVALID, "perplexity: %" PRId64 " tokens: a text has at least 2", count);
+        return tx_fail(TX_INVALID, "perplexity: %" PRId64 " tokens: at least 2 are needed", count);
     TX_TRY(tx_check_ids(ids, count, p->vocab));
     tx_perplexity_result r = {0};
     window w = {0}, none = {0};
@@ -152,7 +153,7 @@ struct tx_forward {
     tx_tensor *tokens, *logits;
     tx_plan *plan;
     int64_t count, vocab;
-    int64_t rows, columns, padded; /* of the logits; padded: of a row in memory */
+    int64_t rows, columns, padded; /* of the logits; `padded` is the length of a row in memory */
     float *read;                   /* [rows, padded] */
 };
 
@@ -171,7 +172,7 @@ static tx_status build_forward(tx_model *model, const tx_config *config, tx_forw
 tx_status tx_forward_create(tx_model *model, const tx_config *config, int64_t count, tx_forward **forward)
 {
     if (count < 1 || count > config->positions)
-        return tx_fail(TX_INVALID, "%" PRId64 " tokens: the model takes 1 to %" PRId64, count, config->positions);
+        return tx_fail(TX_INVALID, "%" PRId64 " tokens: the model supports 1 to %" PRId64, count, config->positions);
     tx_forward *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "forward: out of memory");

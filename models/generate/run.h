@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the ways of generation share: one batch on its way. */
+ * Shared by the generation methods: the state of a running batch. */
 #ifndef TX_GENERATE_RUN_H
 #define TX_GENERATE_RUN_H
 
@@ -12,8 +12,8 @@ struct tx_generator {
     int64_t batch, beams, context;
     bool keep;
     tx_choice choice;
-    int32_t *ids;              /* [batch * beams, context]: prompts and what follows */
-    int32_t *tokens, *sources; /* [batch * beams]: of a step */
+    int32_t *ids;              /* [batch * beams, context]: prompts and new tokens */
+    int32_t *tokens, *sources; /* [batch * beams]: inputs of a step */
     tx_prompt *prompts;        /* [batch * beams] */
 };
 
@@ -25,10 +25,10 @@ typedef struct tx_run {
     const tx_generation *how;
     const tx_sink *sink;
     uint64_t first;
-    int64_t most; /* new tokens of any text */
+    int64_t most; /* maximum number of new tokens of any text */
 } tx_run;
 
-/* Most new tokens of text `row`. */
+/* Maximum number of new tokens of text `row`. */
 static inline int64_t tx_run_limit(const tx_run *run, int64_t row)
 {
     return tx_generation_limit(run->how, run->prompts[row].count);
@@ -40,7 +40,8 @@ static inline bool tx_run_ends(const tx_run *run, const int32_t *ids, int64_t co
            (run->sink->ends && run->sink->ends(run->sink->context, ids, count));
 }
 
-/* beam.c: searches for the likeliest text of each prompt, which the decoder has taken, and emits it. */
+/* Beam search (beam.c): finds the most likely text of each prompt, which the decoder must have started, and emits it.
+ */
 tx_status tx_run_beams(const tx_run *run);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Choosing a token. */
+ * Chooses the next token from logits. */
 #include "models/generate/sample.h"
 
 #include "models/heap.h"
@@ -29,7 +29,7 @@ void tx_choice_free(tx_choice *choice)
 
 tx_status tx_scores_check(const float *logits, int64_t vocab)
 {
-    float sum = 0.0f; /* of zeros, or NaN */
+    float sum = 0.0f; /* a sum of zeros, unless a logit is not finite */
     for (int64_t i = 0; i < vocab; i++)
         sum += logits[i] * 0.0f;
     if (isfinite(sum))
@@ -47,7 +47,8 @@ void tx_scores_adjust(const tx_generation *how, const tx_history *history, const
     const float penalty = (float)how->repetition_penalty;
     for (int64_t i = 0; how->repetition_penalty != 1.0 && i < history->count; i++) {
         const int32_t id = history->ids[i];
-        scores[id] = from[id] < 0.0f ? from[id] * penalty : from[id] / penalty; /* once, however often it is there */
+        scores[id] = from[id] < 0.0f ? from[id] * penalty
+                                     : from[id] / penalty; /* applied once, regardless of the number of occurrences */
     }
     for (int32_t i = 0; history->generated < how->min_new_tokens && i < how->eos_count; i++)
         if (how->eos_token_id[i] < vocab)
@@ -59,7 +60,7 @@ static bool adjusts(const tx_generation *how, const tx_history *history)
     return how->repetition_penalty != 1.0 || (history->generated < how->min_new_tokens && how->eos_count > 0);
 }
 
-static int32_t likeliest(const float *scores, int64_t vocab)
+static int32_t most_likely(const float *scores, int64_t vocab)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < vocab; i++)
@@ -68,34 +69,34 @@ static int32_t likeliest(const float *scores, int64_t vocab)
     return (int32_t)best;
 }
 
-/* ---- Draws --------------------------------------------------------------------------------------------- */
+/* ---- Sampling ------------------------------------------------------------------------------------------ */
 
-/* A number in [0, 1) that depends on (seed, sample, place) alone: splitmix64 as a counter-based generator. */
+/* A number in [0, 1) that depends only on (seed, sample, place): splitmix64 as a counter-based generator. */
 static double uniform(uint64_t seed, uint64_t sample, uint64_t place)
 {
     uint64_t stream = tx_hash_splitmix(seed * 0xD1342543DE82EF95u + sample * TX_HASH_GOLDEN);
     return (double)(tx_hash_splitmix(stream + (place + 1) * TX_HASH_GOLDEN) >> 11) * 0x1p-53;
 }
 
-/* Scores as weights: exp of what they are below the largest, by the temperature. */
+/* Probabilities without normalisation: exp((score - largest score) / temperature). */
 typedef struct weights {
     const float *scores;
-    double top, inverse; /* largest score, 1 / temperature */
+    double largest, inverse; /* largest score, 1 / temperature */
 } weights;
 
 static double weight(const weights *w, int64_t id)
 {
-    return exp(((double)w->scores[id] - w->top) * w->inverse);
+    return exp(((double)w->scores[id] - w->largest) * w->inverse);
 }
 
-/* The likelier first, equal ones in order. */
+/* Orders by descending score, equal scores by id. */
 static bool before(const void *a, const void *b)
 {
     const tx_scored *x = a, *y = b;
     return x->score > y->score || (x->score >= y->score && x->id < y->id);
 }
 
-/* Sorts the tokens that stay to the end of the heap, the likeliest last; returns how many. */
+/* Moves the tokens that pass top_k and top_p to the end of the heap, the most likely last. Returns their number. */
 static int64_t keep(const tx_generation *how, const weights *w, int64_t vocab, tx_scored *heap)
 {
     int64_t kept = 0;
@@ -105,9 +106,9 @@ static int64_t keep(const tx_generation *how, const weights *w, int64_t vocab, t
     bool limited = how->top_k > 0 && how->top_k < vocab;
     for (int64_t i = 0; !limited && i < vocab; i++)
         all += weight(w, i);
-    while (kept < vocab) { /* takes the likeliest of those that are left */
+    while (kept < vocab) { /* pops the most likely token */
         if (limited && kept >= how->top_k && heap[0].score < heap[vocab - kept].score)
-            break; /* not even equal to the k-th */
+            break; /* lower than the k-th score */
         if (!limited && !(sum < how->top_p * all) && kept > 0)
             break;
         tx_scored first;
@@ -124,7 +125,7 @@ static int64_t keep(const tx_generation *how, const weights *w, int64_t vocab, t
     return kept;
 }
 
-/* Draws among the tokens before `last`, or among the first of the vocabulary where that is NULL. */
+/* Samples from the `count` tokens that end at `last`, or from the first `count` ids if `last` is NULL. */
 static int32_t draw(const weights *w, const tx_scored *last, int64_t count, double u, int32_t best)
 {
     double sum = 0.0;
@@ -137,7 +138,7 @@ static int32_t draw(const weights *w, const tx_scored *last, int64_t count, doub
         if (left < 0.0)
             return (int32_t)id;
     }
-    return best; /* rounding left something over */
+    return best; /* because of rounding */
 }
 
 tx_status tx_sample(const tx_generation *how, const tx_history *history, const float *logits, tx_choice *choice,
@@ -150,7 +151,7 @@ tx_status tx_sample(const tx_generation *how, const tx_history *history, const f
         tx_scores_adjust(how, history, logits, vocab, choice->scores);
         scores = choice->scores;
     }
-    const int32_t best = likeliest(scores, vocab);
+    const int32_t best = most_likely(scores, vocab);
     if (!how->do_sample || how->temperature <= 0.0) {
         *id = best;
         return TX_OK;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whole characters, stop strings. */
+ * Whole characters in a growing text, and stop strings. */
 #include "models/generate/stream.h"
 
 #include "models/text/utf8.h"
@@ -13,7 +13,8 @@ void tx_stream_add(tx_stream *stream, const char *bytes, size_t size, tx_stream_
     for (size_t i = 0; i < size; i++) {
         size_t length;
         stream->held[stream->count] = bytes[i];
-        if (tx_utf8_part(stream->held, stream->count + 1, &length) <= stream->count) /* it does not go on with it */
+        if (tx_utf8_part(stream->held, stream->count + 1, &length) <=
+            stream->count) /* the byte does not belong to the held character */
             tx_stream_end(stream, write, context);
         stream->held[stream->count++] = bytes[i];
         tx_utf8_part(stream->held, stream->count, &length);
@@ -31,16 +32,16 @@ void tx_stream_end(tx_stream *stream, tx_stream_write *write, void *context)
 
 /* ---- Stop strings --------------------------------------------------------------------------------- */
 
-/* The text read backwards, over the pieces of tokens. */
+/* A cursor that reads a text backwards through the pieces of its tokens. */
 typedef struct cursor {
     const tx_tokenizer *tokenizer;
     const int32_t *ids;
-    int64_t at; /* token of the piece */
+    int64_t at; /* index of the token */
     const char *bytes;
-    size_t left; /* bytes of it not read */
+    size_t left; /* bytes of its piece that are not yet read */
 } cursor;
 
-/* Steps to the piece before, past empty ones; false at the beginning of the text. */
+/* Moves to the previous piece that is not empty if the current one is used up. False at the beginning of the text. */
 static bool step_back(cursor *c)
 {
     while (c->left == 0) {
@@ -53,7 +54,7 @@ static bool step_back(cursor *c)
     return true;
 }
 
-/* Whether `word` ends where `c` stands. */
+/* Returns true if `word` ends at the cursor. */
 static bool ends_here(cursor c, const char *word)
 {
     for (size_t i = strlen(word); i > 0; i--) {
@@ -68,7 +69,7 @@ bool tx_stop_reached(const tx_stop *stop, const int32_t *ids, int64_t count)
 {
     cursor last = {.tokenizer = stop->tokenizer, .ids = ids, .at = count};
     if (count < 1 || stop->count < 1 || !step_back(&last) || last.at != count - 1)
-        return false;                  /* the last token adds nothing */
+        return false;                  /* the last token has no bytes */
     for (; last.left > 0; last.left--) /* anywhere in the last token */
         for (int32_t i = 0; i < stop->count; i++)
             if (ends_here(last, stop->word[i]))

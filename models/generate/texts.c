@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Texts of a language model: prompts to ids, limits, batches, and the order in which texts are given out. */
+ * tx_lm_generate: encodes prompts, resolves limits, runs batches, and reports texts in order. */
 #include "api/base/clock.h"
 #include "api/base/needs.h"
 #include "models/generate/lm.h"
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* New tokens when nothing is said, if the model has positions for so many. */
+/* Default number of new tokens, if the model has enough positions. */
 #define DEFAULT_NEW_TOKENS 200
 
 /* A call of tx_lm_generate. */
@@ -17,14 +17,14 @@ typedef struct texts {
     const tx_lm_listener *to;
     const tx_tokenizer *tokenizer;
     tx_stop stop;
-    tx_generation how; /* its limits resolved */
+    tx_generation how; /* with resolved limits */
     tx_prompt *prompts;
-    tx_ids *encoded; /* those of prompts that are texts */
+    tx_ids *encoded; /* ids of prompts that are texts */
     int64_t count, longest;
-    int64_t context;  /* most tokens of a prompt and its text */
-    int32_t *ids;     /* [batch, context]: new ones, of texts that wait for the first of their batch */
-    int64_t *waiting; /* [batch]: how many of them */
-    int64_t index;    /* of the text that is given out */
+    int64_t context;  /* maximum tokens of a prompt and its text */
+    int32_t *ids;     /* [batch, context]: new tokens of texts that are reported after the first of their batch */
+    int64_t *waiting; /* [batch]: their numbers */
+    int64_t index;    /* of the text that is being reported */
     tx_stream stream; /* of that text */
     bool stopped;
     int64_t tokens;
@@ -32,7 +32,7 @@ typedef struct texts {
 
 /* ---- Prompts -------------------------------------------------------------------------------------------- */
 
-/* An empty text begins behind the end of another. */
+/* Encodes a prompt. An empty text is replaced by bos_token_id. */
 static tx_status encode(tx_lm *lm, const tx_lm_prompt *prompt, tx_ids *ids)
 {
     const int64_t begin = lm->config->bos_token_id;
@@ -42,13 +42,13 @@ static tx_status encode(tx_lm *lm, const tx_lm_prompt *prompt, tx_ids *ids)
     if (ids->count > 0)
         return TX_OK;
     if (begin < 0)
-        return tx_fail(TX_INVALID, "prompt: it is empty, and the model has no bos_token_id to begin with");
+        return tx_fail(TX_INVALID, "prompt: it is empty, and the model has no bos_token_id");
     TX_TRY(tx_ids_reserve(ids, 1));
     ids->id[ids->count++] = (int32_t)begin;
     return TX_OK;
 }
 
-static tx_status take_prompts(texts *t, tx_lm *lm, const tx_lm_prompt *prompts, int64_t count)
+static tx_status encode_prompts(texts *t, tx_lm *lm, const tx_lm_prompt *prompts, int64_t count)
 {
     if (count < 1)
         return tx_fail(TX_INVALID, "generate: %" PRId64 " prompts", count);
@@ -78,7 +78,7 @@ bool tx_lm_is_limited(const tx_lm *lm, const tx_generation *how)
     return how->max_new_tokens < 0 && how->max_length >= 0 && how->max_length <= lm->config->positions;
 }
 
-/* Where max_length does not limit each text by itself, all get the same number of new tokens. */
+/* Unless max_length limits each text by itself, all texts get the same number of new tokens. */
 static tx_status set_limits(texts *t, const tx_lm *lm)
 {
     tx_generation *how = &t->how;
@@ -86,8 +86,8 @@ static tx_status set_limits(texts *t, const tx_lm *lm)
         t->context = how->max_length;
         if (t->longest >= t->context)
             return tx_fail(TX_INVALID,
-                           "a prompt has %" PRId64 " tokens, max_length of generation_config.json is %" PRId64
-                           ": give --max_new_tokens",
+                           "a prompt has %" PRId64 " tokens, but max_length of generation_config.json is %" PRId64
+                           ": report_token --max_new_tokens",
                            t->longest, t->context);
         return TX_OK;
     }
@@ -99,9 +99,9 @@ static tx_status set_limits(texts *t, const tx_lm *lm)
     return TX_OK;
 }
 
-/* ---- Texts, one after the other ------------------------------------------------------------------------- */
+/* ---- Reporting ------------------------------------------------------------------------------------------ */
 
-static void give_text(void *context, const char *bytes, size_t size)
+static void report_text(void *context, const char *bytes, size_t size)
 {
     const texts *t = context;
     t->to->text(t->to->context, t->index, bytes, size);
@@ -114,26 +114,26 @@ static void begin(texts *t, int64_t index)
         t->to->begin(t->to->context, index);
 }
 
-static void give(texts *t, int32_t id)
+static void report_token(texts *t, int32_t id)
 {
     const char *bytes;
     size_t size;
     if (t->to->token)
         t->to->token(t->to->context, t->index, id);
     if (t->to->text && tx_tokenizer_piece(t->tokenizer, id, true, &bytes, &size) == TX_OK)
-        tx_stream_add(&t->stream, bytes, size, give_text, t);
+        tx_stream_add(&t->stream, bytes, size, report_text, t);
 }
 
 static void end(texts *t)
 {
-    tx_stream_end(&t->stream, give_text, t);
+    tx_stream_end(&t->stream, report_text, t);
     if (t->to->end)
         t->to->end(t->to->context, t->index);
 }
 
 /* ---- Batches -------------------------------------------------------------------------------------------- */
 
-/* The first text of a batch is given out at once. */
+/* Reports tokens of the first text of a batch at once, and stores those of the others. */
 static bool emit(void *context, int64_t row, int32_t id)
 {
     texts *t = context;
@@ -141,7 +141,7 @@ static bool emit(void *context, int64_t row, int32_t id)
         return false;
     t->tokens++;
     if (row == 0)
-        give(t, id);
+        report_token(t, id);
     else
         t->ids[row * t->context + t->waiting[row]++] = id;
     t->stopped = t->to->stop && t->to->stop(t->to->context);
@@ -164,7 +164,7 @@ static tx_status run_batch(texts *t, tx_generator *generator, int64_t first, int
     for (int64_t r = 1; r < count; r++) {
         begin(t, first + r);
         for (int64_t i = 0; i < t->waiting[r]; i++)
-            give(t, t->ids[r * t->context + i]);
+            report_token(t, t->ids[r * t->context + i]);
         end(t);
     }
     return TX_OK;
@@ -217,7 +217,7 @@ tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, 
     t.how = *how;
     if (t.to->text || t.how.stop_count > 0)
         status = tx_lm_open_tokenizer(lm);
-    TX_THEN(status, take_prompts(&t, lm, prompts, count));
+    TX_THEN(status, encode_prompts(&t, lm, prompts, count));
     TX_THEN(status, set_limits(&t, lm));
     t.tokenizer = lm->tokenizer;
     t.stop = (tx_stop){lm->tokenizer, t.how.stop_strings, t.how.stop_count};

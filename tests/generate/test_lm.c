@@ -257,7 +257,7 @@ static void refusals(void **state)
     how.eos_count = TX_GENERATION_EOS + 1;
     assert_refused(listen(lm, prompts, 1, &how, &h), TX_INVALID, "eos_count");
     float logits[1];
-    assert_refused(tx_lm_logits(lm, outside.ids, POSITIONS + 1, logits), TX_INVALID, "the model takes 1 to 60");
+    assert_refused(tx_lm_logits(lm, outside.ids, POSITIONS + 1, logits), TX_INVALID, "the model supports 1 to 60");
     how.size = 0;
     assert_refused(tx_lm_reserve(lm, 1, &how), TX_INVALID, "size field");
     tx_lm_free(lm);
@@ -295,7 +295,7 @@ static void perplexity_of_logits(void **state)
     assert_true(r.windows == 5 && r.max_length == 8 && r.stride == 4 && r.loss > 0.0);
     assert_refused(tx_lm_perplexity(lm, ids, 1, NULL, &r), TX_INVALID, "at least 2");
     const tx_perplexity_options wrong = {.size = sizeof wrong, .max_length = -INT64_MAX, .stride = 1};
-    assert_refused(tx_lm_perplexity(lm, ids, count, &wrong, &r), TX_INVALID, "the model takes 2 to 60");
+    assert_refused(tx_lm_perplexity(lm, ids, count, &wrong, &r), TX_INVALID, "the model supports 2 to 60");
     free(ids);
     tx_lm_free(lm);
 }

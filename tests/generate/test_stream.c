@@ -137,7 +137,7 @@ static void configuration_of_a_folder(void **state)
     assert_true(g.eos_count == 1 && g.eos_token_id[0] == 2);
     assert_non_null(strstr(warning, "no_repeat_ngram_size"));
     assert_ok(read_config(folder, "{\"no_repeat_ngram_size\": 0, \"early_stopping\": true}", &g, warning));
-    assert_non_null(strstr(warning, "names no eos_token_id"));
+    assert_non_null(strstr(warning, "has no eos_token_id"));
     assert_int_equal(g.eos_token_id[0], 50256);
     assert_ok(read_config(folder, "{\"max_length\": 20}", &g, warning));
     assert_true(tx_generation_limit(&g, 2) == 18 && tx_generation_limit(&g, 20) == 0);

@@ -106,7 +106,7 @@ outcome 2 "nf4" train refused --model_name_or_path "$work/base" --lora_r 4 --loa
 outcome 2 "without --bf16" train refused --model_name_or_path "$work/base" --lora_r 4 --load_in_4bit --bnb_4bit_compute_dtype float32
 outcome 2 "needs --load_in_4bit" train refused --model_name_or_path "$work/base" --lora_r 4 --bnb_4bit_use_double_quant
 outcome 2 "--load_in_4bit and --use_dora exclude each other" train refused --model_name_or_path "$work/base" --lora_r 4 --load_in_4bit --use_dora
-outcome 1 "cannot be added to weights of 4 bits" "$bin/txgen" --adapter "$work/nf4" --load_in_4bit --device "$device" --ids 1
+outcome 1 "cannot be merged into 4-bit weights" "$bin/txgen" --adapter "$work/nf4" --load_in_4bit --device "$device" --ids 1
 outcome 2 "needs --load_in_4bit" "$bin/txgen" --model "$work/base" --bnb_4bit_use_double_quant --ids 1
 sed 's/384/380/' "$work/config.json" > "$work/odd.json"
 outcome 1 "multiples of 64" "$bin/txtrain" --dry_run --config_name "$work/odd.json" --lora_r 4 --load_in_4bit --device "$device"
