@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Expressions: their values. */
+ * Evaluates the expressions of a template. */
 #include "models/jinja/run.h"
 
 #include <math.h>
@@ -39,7 +39,7 @@ static tx_jinja_value find_key(tx_jinja_run *r, const tx_jinja_dict *dict, const
     return TX_JINJA_NOTHING;
 }
 
-/* The method of a value, as Python's getattr finds it; undefined: it has none of this name. */
+/* The method of a value, as Python's getattr finds it; undefined if it has no method with this name. */
 static tx_jinja_value method_of(tx_jinja_run *r, tx_jinja_value of, const tx_jinja_string *name)
 {
     const bool list = of.kind == TX_JINJA_LIST || of.kind == TX_JINJA_TUPLE;
@@ -67,18 +67,18 @@ static tx_jinja_value item(tx_jinja_run *r, tx_jinja_value of, tx_jinja_value ke
     return found.kind == TX_JINJA_UNDEFINED && key.kind == TX_JINJA_STRING ? attribute(r, of, key.string) : found;
 }
 
-/* Fails if a value that is read from is not there. */
+/* Fails if a value whose member is read is undefined. */
 static bool is_there(tx_jinja_run *r, tx_jinja_value of, const tx_jinja_node *node)
 {
     r->arena.line = node->line;
     if (of.kind == TX_JINJA_UNDEFINED && node->a->name.size)
         tx_jinja_fail(&r->arena, TX_FORMAT, "'%.*s' is undefined", (int)node->a->name.size, node->a->name.bytes);
     else if (of.kind == TX_JINJA_UNDEFINED)
-        tx_jinja_fail(&r->arena, TX_FORMAT, "a value that is undefined has no parts");
+        tx_jinja_fail(&r->arena, TX_FORMAT, "an undefined value has no attributes or items");
     return !r->arena.status;
 }
 
-/* A part of a slice as Python's slice.indices() gives it; `usual` if it is left out. */
+/* A bound of a slice, as Python's slice.indices() computes it; `usual` if it is left out. */
 static int64_t bound_of(tx_jinja_run *r, const tx_jinja_node *node, int64_t usual, int64_t count, int64_t step)
 {
     int64_t at;
@@ -88,7 +88,7 @@ static int64_t bound_of(tx_jinja_run *r, const tx_jinja_node *node, int64_t usua
     if (v.kind == TX_JINJA_NONE)
         return usual;
     if (!tx_jinja_as_index(v, &at)) {
-        tx_jinja_fail(&r->arena, TX_FORMAT, "a slice needs whole numbers");
+        tx_jinja_fail(&r->arena, TX_FORMAT, "slice indices must be integers");
         return 0;
     }
     const int64_t least = step < 0 ? -1 : 0, most = step < 0 ? count - 1 : count;
@@ -107,7 +107,7 @@ static tx_jinja_value slice(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja
     if (node->d) {
         const tx_jinja_value v = tx_jinja_evaluate(r, node->d);
         if (v.kind != TX_JINJA_NONE && (!tx_jinja_as_index(v, &step) || step == 0))
-            return tx_jinja_fail(a, TX_FORMAT, "the step of a slice is a whole number other than 0");
+            return tx_jinja_fail(a, TX_FORMAT, "the step of a slice must be an integer other than 0");
     }
     const int64_t begin = bound_of(r, node->b, step < 0 ? count - 1 : 0, count, step);
     const int64_t end = bound_of(r, node->c, step < 0 ? -1 : count, count, step);
@@ -119,7 +119,7 @@ static tx_jinja_value slice(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja
     const tx_jinja_value made = tx_jinja_list_new(a, of.kind == TX_JINJA_TUPLE);
     for (int64_t i = begin; (step < 0 ? i > end : i < end) && tx_jinja_step(a, 1);) {
         tx_jinja_append(a, made.list, elements->at[i]);
-        if (step > 0 ? step > end - i : step < end - i) /* the next one is beyond, and may be beyond int64 */
+        if (step > 0 ? step > end - i : step < end - i) /* the next index is past the end and may overflow int64 */
             break;
         i += step;
     }
@@ -140,11 +140,12 @@ static tx_jinja_value integers(tx_jinja_run *r, tx_jinja_op op, int64_t x, int64
         fits = !__builtin_mul_overflow(x, y, &made);
     else if (x == INT64_MIN && y == -1)
         fits = false;
-    else if (op == TX_JINJA_FLOOR_DIVIDE) /* Python rounds down, and the rest has the sign of y */
+    else if (op == TX_JINJA_FLOOR_DIVIDE) /* Python rounds down, and the remainder has the sign of y */
         made = x / y - ((x % y != 0) && ((x < 0) != (y < 0)));
     else
         made = x % y + ((x % y != 0) && ((x < 0) != (y < 0)) ? y : 0);
-    return fits ? tx_jinja_integer(made) : tx_jinja_fail(&r->arena, TX_UNSUPPORTED, "a whole number beyond 64 bits");
+    return fits ? tx_jinja_integer(made)
+                : tx_jinja_fail(&r->arena, TX_UNSUPPORTED, "an integer does not fit in 64 bits");
 }
 
 static tx_jinja_value power(tx_jinja_run *r, tx_jinja_value x, tx_jinja_value y)
@@ -237,7 +238,7 @@ static tx_jinja_value binary(tx_jinja_run *r, tx_jinja_op op, tx_jinja_value x, 
         (first || y.kind == TX_JINJA_STRING || y.kind == TX_JINJA_LIST || y.kind == TX_JINJA_TUPLE))
         return repeated(r, first ? x : y, times);
     static const char *const signs[] = {"", "+", "-", "*", "/", "//", "%", "**", "~"};
-    return tx_jinja_fail(a, TX_FORMAT, "%s: not for %s and %s", signs[op], tx_jinja_kind_name(x),
+    return tx_jinja_fail(a, TX_FORMAT, "%s: unsupported operands %s and %s", signs[op], tx_jinja_kind_name(x),
                          tx_jinja_kind_name(y));
 }
 
@@ -289,7 +290,7 @@ static tx_jinja_value negated(tx_jinja_run *r, tx_jinja_value v)
 
 #define MOST_ARGUMENTS 32
 
-/* The values of arguments; how many. */
+/* Evaluates the arguments of a call and returns their number. */
 static size_t arguments_of(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja_argument *at)
 {
     size_t count = 0;
@@ -323,7 +324,7 @@ static tx_jinja_value call_macro(tx_jinja_run *r, const tx_jinja_macro *m, const
         }
     r->scope = outer;
     if (used < count)
-        tx_jinja_fail(&r->arena, TX_FORMAT, "macro %.*s does not take these arguments", (int)m->name.size,
+        tx_jinja_fail(&r->arena, TX_FORMAT, "macro %.*s does not accept these arguments", (int)m->name.size,
                       m->name.bytes);
     return r->arena.status ? TX_JINJA_NOTHING : tx_jinja_capture(r, m->body, scope, 0);
 }
@@ -351,7 +352,7 @@ tx_jinja_value tx_jinja_call_node(tx_jinja_run *r, const tx_jinja_node *node, co
     return r->arena.status ? TX_JINJA_NOTHING : call(r, callee, at, count);
 }
 
-/* A filter or a test of `self`. */
+/* Applies a filter or a test to `self`. */
 static tx_jinja_value apply(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja_value self)
 {
     tx_jinja_argument at[MOST_ARGUMENTS];
@@ -365,7 +366,7 @@ tx_jinja_value tx_jinja_evaluate_filters(tx_jinja_run *r, const tx_jinja_node *n
     return apply(r, node, node->a ? tx_jinja_evaluate_filters(r, node->a, text) : text);
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------ */
+/* ---- Nodes ---------------------------------------------------------------------------------------------- */
 
 static tx_jinja_value list_of(tx_jinja_run *r, const tx_jinja_node *node)
 {
@@ -392,7 +393,7 @@ static tx_jinja_value condition(tx_jinja_run *r, const tx_jinja_node *node)
     return node->c ? tx_jinja_evaluate(r, node->c) : TX_JINJA_NOTHING;
 }
 
-/* `a` is evaluated first. */
+/* Evaluates a node with an operand `a`, which is evaluated first. */
 static tx_jinja_value evaluate_of(tx_jinja_run *r, const tx_jinja_node *node)
 {
     const tx_jinja_value a = tx_jinja_evaluate(r, node->a);
@@ -449,7 +450,7 @@ static tx_jinja_value evaluate(tx_jinja_run *r, const tx_jinja_node *node)
 bool tx_jinja_deeper(tx_jinja_run *r)
 {
     if (++r->depth > MOST_DEPTH)
-        tx_jinja_fail(&r->arena, TX_UNSUPPORTED, "its macros call each other too deep");
+        tx_jinja_fail(&r->arena, TX_UNSUPPORTED, "its macros call each other too deeply");
     return tx_jinja_step(&r->arena, 1);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Statements: their effects. */
+ * Executes the statements of a template, and renders it. */
 #include "models/jinja/run.h"
 
 #include <stdlib.h>
@@ -87,7 +87,7 @@ static void assign(tx_jinja_run *r, const tx_jinja_node *target, tx_jinja_value 
 
 /* ---- Loops ---------------------------------------------------------------------------------------------- */
 
-/* Notes which bytes the body wrote for a message. */
+/* Records the bytes that the body of a loop wrote for a message. */
 static void note_turn(tx_jinja_run *r, tx_jinja_value item, size_t begin)
 {
     tx_jinja_text *t = r->text;
@@ -101,7 +101,7 @@ static void note_turn(tx_jinja_run *r, tx_jinja_value item, size_t begin)
         t->turn[t->turns++] = (tx_jinja_turn){item.dict->message - 1, begin, end};
 }
 
-/* The members of `loop`: turn_loop sets the first eight for each element. Depths are those of recursive loops. */
+/* Makes `loop`. turn_loop sets its first eight members for each element. depth belongs to recursive loops. */
 static tx_jinja_dict *make_loop(tx_jinja_run *r, size_t count)
 {
     static const char *const names[] = {"index",    "index0",   "revindex", "revindex0", "first", "last",
@@ -177,7 +177,7 @@ static void execute_for(tx_jinja_run *r, const tx_jinja_node *node)
         tx_jinja_execute(r, node->d);
 }
 
-/* ---- The others ----------------------------------------------------------------------------------------- */
+/* ---- Other statements ------------------------------------------------------------------------------------- */
 
 static const tx_jinja_macro *make_macro(tx_jinja_run *r, const tx_jinja_node *node)
 {
@@ -197,7 +197,8 @@ static void execute_with(tx_jinja_run *r, const tx_jinja_node *node)
     r->scope = outer;
 }
 
-/* Writes in a scope of its own; on the way to the whole text, so that turns inside are found. */
+/* Executes a block `generation` in its own scope. It writes to the current output, so that turns inside are recorded.
+ */
 static void execute_generation(tx_jinja_run *r, const tx_jinja_node *node)
 {
     tx_jinja_scope *outer = r->scope;
@@ -281,7 +282,7 @@ void tx_jinja_execute(tx_jinja_run *r, const tx_jinja_node *body)
     r->depth--;
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------ */
+/* ---- Rendering ------------------------------------------------------------------------------------------ */
 
 void tx_jinja_text_free(tx_jinja_text *text)
 {
@@ -305,7 +306,8 @@ static void set_variables(tx_jinja_run *r, const tx_json *json, uint8_t flags)
     }
 }
 
-/* Steps and bytes grow with the values; a template that needs more of them than these is out to hang its reader. */
+/* The limits of steps and bytes grow with the size of the values. A template that exceeds them is considered hostile.
+ */
 #define LEAST_STEPS 2000000u
 #define STEPS_PER_VALUE 20000u
 #define MOST_BYTES ((size_t)1 << 25)
@@ -322,7 +324,7 @@ tx_status tx_jinja_render(const tx_jinja *jinja, const tx_json *said, const tx_j
     }
     r.arena.most_steps = LEAST_STEPS + r.arena.steps * STEPS_PER_VALUE;
     r.arena.limit = r.arena.used * 8 + MOST_BYTES + r.arena.steps * BYTES_PER_VALUE;
-    r.scope = r.scope ? tx_jinja_scope_new(&r, r.scope) : NULL; /* a template's own variables come first */
+    r.scope = r.scope ? tx_jinja_scope_new(&r, r.scope) : NULL; /* the template's own variables */
     r.whole = (tx_jinja_sink){text->bytes, text->flags, 0};
     tx_buffer_clear(&r.whole.bytes);
     tx_buffer_clear(&r.whole.flags);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Expressions of a template as trees, by Jinja's precedence: condition, or, and, not, comparison, +, ~, *, unary, **,
- * then attributes, calls, filters and tests. */
+ * Parses expressions into trees, by Jinja's precedence: condition, or, and, not, comparison, +, ~, *, unary, **, then
+ * attributes, calls, filters and tests. */
 #include "models/jinja/method.h"
 #include "models/jinja/node.h"
 
@@ -56,7 +56,7 @@ static tx_jinja_node *literal(tx_jinja_parser *p, tx_jinja_value value)
 
 /* ---- Primaries ----------------------------------------------------------------------------------------- */
 
-/* Literals next to each other are one. */
+/* Adjacent string literals are concatenated. */
 static tx_jinja_node *parse_literal(tx_jinja_parser *p)
 {
     tx_jinja_value value = p->token.literal;
@@ -89,7 +89,7 @@ static tx_jinja_node *parse_name_node(tx_jinja_parser *p)
     return node;
 }
 
-/* The elements after "[" or "{" up to `end`. */
+/* Parses the elements after "[" or "{" up to `end`. */
 static tx_jinja_node *parse_elements(tx_jinja_parser *p, tx_jinja_node_kind kind, const char *end)
 {
     tx_jinja_node *node = tx_jinja_node_new(p, kind), **last = &node->args;
@@ -129,7 +129,7 @@ static tx_jinja_node *parse_primary(tx_jinja_parser *p)
     return tx_jinja_node_new(p, TX_JINJA_LITERAL);
 }
 
-/* ---- What follows a primary ---------------------------------------------------------------------------- */
+/* ---- Postfix expressions ------------------------------------------------------------------------------ */
 
 void tx_jinja_parse_arguments(tx_jinja_parser *p, tx_jinja_node *call)
 {
@@ -170,7 +170,7 @@ static tx_jinja_node *parse_subscript(tx_jinja_parser *p, tx_jinja_node *of)
     return node;
 }
 
-/* A filter or a test by name, whose arguments are yet to be read. */
+/* Parses the name of a filter or a test, without its arguments. */
 static tx_jinja_node *parse_method(tx_jinja_parser *p, tx_jinja_node_kind kind, tx_jinja_node *of)
 {
     tx_jinja_node *node = unary(p, kind, of);
@@ -215,7 +215,7 @@ static tx_jinja_node *parse_postfix(tx_jinja_parser *p, tx_jinja_node *node)
     return node;
 }
 
-/* An argument without parentheses, as in "is divisibleby 3". */
+/* Returns true if an argument without parentheses follows, as in "is divisibleby 3". */
 static bool begins_argument(const tx_jinja_parser *p)
 {
     static const char *const others[] = {"else", "or", "and", "is", "if", "in", "not"};

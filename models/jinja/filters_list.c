@@ -57,7 +57,7 @@ tx_jinja_value tx_jinja_do_otherwise(const tx_jinja_call *c)
     return other.kind == TX_JINJA_UNDEFINED ? tx_jinja_share(c->arena, "", 0, NULL, 0) : other;
 }
 
-/* A new list of the elements; with a failure undefined. */
+/* Makes a new list of the elements; undefined after a failure. */
 static tx_jinja_value copy_list(const tx_jinja_call *c, tx_jinja_value of)
 {
     const tx_jinja_list *list = c->arena->status ? NULL : tx_jinja_elements(c->arena, of);
@@ -83,7 +83,7 @@ tx_jinja_value tx_jinja_do_reverse(const tx_jinja_call *c)
 
 /* ---- Choosing ------------------------------------------------------------------------------------------- */
 
-/* The row of kind `kind` that argument `index` names, called with the arguments after it. */
+/* Calls the row of kind `kind` that argument `index` names, with the arguments after it. */
 static tx_jinja_value call_named(const tx_jinja_call *c, tx_jinja_method_kind kind, size_t index, tx_jinja_value self)
 {
     const tx_jinja_string *name = tx_jinja_string_of(c, index, "name");
@@ -95,7 +95,7 @@ static tx_jinja_value call_named(const tx_jinja_call *c, tx_jinja_method_kind ki
     return c->arena->status ? TX_JINJA_NOTHING : method->function(&call);
 }
 
-/* An attribute by the name that argument 0 or `attribute` gives: "a.b" is b of a. */
+/* Reads an attribute by its name; "a.b" is attribute b of attribute a. */
 static tx_jinja_value attribute_by(const tx_jinja_call *c, tx_jinja_value of, tx_jinja_value name)
 {
     if (name.kind != TX_JINJA_STRING)
@@ -162,7 +162,7 @@ tx_jinja_value tx_jinja_do_map(const tx_jinja_call *c)
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
 
-/* What an element is ordered by: its attribute, in lower case unless case_sensitive. */
+/* The sort key of an element: its attribute, in lower case unless case_sensitive. */
 static tx_jinja_value key_of(const tx_jinja_call *c, tx_jinja_value v, tx_jinja_value attribute, bool cased)
 {
     if (attribute.kind != TX_JINJA_UNDEFINED && attribute.kind != TX_JINJA_NONE)
@@ -251,14 +251,14 @@ tx_jinja_value tx_jinja_do_sum(const tx_jinja_call *c)
     for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++) {
         const tx_jinja_value v = name.kind == TX_JINJA_UNDEFINED ? list->at[i] : attribute_by(c, list->at[i], name);
         if (!tx_jinja_is_number(v))
-            return tx_jinja_fail(c->arena, TX_FORMAT, "sum: a %s is no number", tx_jinja_kind_name(v));
+            return tx_jinja_fail(c->arena, TX_FORMAT, "sum: a %s is not a number", tx_jinja_kind_name(v));
         whole = whole && v.kind != TX_JINJA_NUMBER;
         sum += tx_jinja_as_number(v);
     }
     return whole && fabs(sum) < 9e15 ? tx_jinja_integer((int64_t)sum) : tx_jinja_number(sum);
 }
 
-/* A string as a number, if all of it is one. */
+/* Reads a string as a number. False if it has other characters. */
 static bool read_number(const tx_jinja_call *c, double *number)
 {
     char text[64], *end;
@@ -301,7 +301,7 @@ tx_jinja_value tx_jinja_do_rounded(const tx_jinja_call *c)
     const double number = tx_jinja_as_number(c->self);
     char text[400];
     if (!tx_jinja_is_number(c->self) || precision < 0 || precision > 30)
-        return tx_jinja_fail(c->arena, TX_FORMAT, "round: not for a %s", tx_jinja_kind_name(c->self));
+        return tx_jinja_fail(c->arena, TX_FORMAT, "round: cannot round a %s", tx_jinja_kind_name(c->self));
     if (tx_jinja_is_text(method, "ceil") || tx_jinja_is_text(method, "floor")) {
         const double scale = pow(10.0, (double)precision);
         return tx_jinja_number((tx_jinja_is_text(method, "ceil") ? ceil : floor)(number * scale) / scale);

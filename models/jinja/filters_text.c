@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Filters that make texts. */
+ * Filters that return texts. */
 #include "models/jinja/method.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ tx_jinja_value tx_jinja_do_string(const tx_jinja_call *c)
     return tx_jinja_cut(c->arena, s, 0, s->size);
 }
 
-/* Without `attribute`, or if an element has it; else undefined. */
+/* The attribute of a value if an attribute is named, else the value. */
 static tx_jinja_value attribute_of(const tx_jinja_call *c, tx_jinja_value v, size_t index)
 {
     const tx_jinja_value name = tx_jinja_argument_of(c, index, "attribute");
@@ -41,7 +41,7 @@ tx_jinja_value tx_jinja_do_wordcount(const tx_jinja_call *c)
 
 /* ---- Lines ---------------------------------------------------------------------------------------------- */
 
-/* Jinja's indent: every line but the first, and blank ones only with `blank`. */
+/* Jinja's indent: indents every line except the first; blank lines only with `blank`. */
 tx_jinja_value tx_jinja_do_indent(const tx_jinja_call *c)
 {
     const tx_jinja_string *s = tx_jinja_self(c);
@@ -85,14 +85,14 @@ tx_jinja_value tx_jinja_do_tojson(const tx_jinja_call *c)
 
 /* ---- Formats -------------------------------------------------------------------------------------------- */
 
-/* Writes a value by one conversion of printf: `spec` is its text without the letter, such as "%-5.2". */
+/* Writes a value by a conversion of printf. `spec` is the conversion without its letter, such as "%-5.2". */
 static void convert(tx_jinja_arena *a, tx_jinja_sink *sink, const char *spec, char letter, tx_jinja_value v)
 {
     char format[24], text[512];
     int size;
     if (letter == 's' || letter == 'r') {
         if (spec[1])
-            tx_jinja_fail(a, TX_UNSUPPORTED, "%s%c: texts have no width here", spec, letter);
+            tx_jinja_fail(a, TX_UNSUPPORTED, "%s%c: a width of texts is not supported", spec, letter);
         tx_jinja_write_value(a, sink, v);
         return;
     }
@@ -137,7 +137,7 @@ tx_jinja_value tx_jinja_percent(tx_jinja_arena *a, const tx_jinja_string *format
         if (letter == '%')
             tx_jinja_write(&sink, "%", 1, 0);
         else if (!letter || !strchr("srdixXfeEgG", letter))
-            tx_jinja_fail(a, TX_UNSUPPORTED, "format: there is no conversion %s%c", spec, letter ? letter : ' ');
+            tx_jinja_fail(a, TX_UNSUPPORTED, "format: unknown conversion %s%c", spec, letter ? letter : ' ');
         else if (used == arguments->count)
             tx_jinja_fail(a, TX_FORMAT, "format: not enough arguments");
         else
@@ -157,7 +157,7 @@ tx_jinja_value tx_jinja_do_format_percent(const tx_jinja_call *c)
     return c->arena->status ? TX_JINJA_NOTHING : tx_jinja_percent(c->arena, tx_jinja_self(c), list.list);
 }
 
-/* The argument that "{}", "{0}" or "{name}" names. */
+/* The argument that "{}", "{0}" or "{name}" refers to. */
 static tx_jinja_value named(const tx_jinja_call *c, const char *name, size_t *next)
 {
     const size_t digits = strspn(name, "0123456789");

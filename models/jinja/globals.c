@@ -25,7 +25,7 @@ int64_t tx_jinja_integer_of(const tx_jinja_call *c, size_t index, const char *na
     if (v.kind == TX_JINJA_UNDEFINED || v.kind == TX_JINJA_NONE)
         return usual;
     if (v.kind != TX_JINJA_INTEGER && v.kind != TX_JINJA_BOOL)
-        tx_jinja_fail(c->arena, TX_FORMAT, "%s is a whole number, not a %s", name, tx_jinja_kind_name(v));
+        tx_jinja_fail(c->arena, TX_FORMAT, "%s must be an integer, not a %s", name, tx_jinja_kind_name(v));
     return v.kind == TX_JINJA_INTEGER ? v.integer : v.kind == TX_JINJA_BOOL && v.truth;
 }
 
@@ -33,7 +33,7 @@ const tx_jinja_string *tx_jinja_string_of(const tx_jinja_call *c, size_t index, 
 {
     const tx_jinja_value v = tx_jinja_argument_of(c, index, name);
     if (v.kind != TX_JINJA_STRING && v.kind != TX_JINJA_UNDEFINED && v.kind != TX_JINJA_NONE)
-        tx_jinja_fail(c->arena, TX_FORMAT, "%s is a str, not a %s", name, tx_jinja_kind_name(v));
+        tx_jinja_fail(c->arena, TX_FORMAT, "%s must be a str, not a %s", name, tx_jinja_kind_name(v));
     return v.kind == TX_JINJA_STRING ? v.string : NULL;
 }
 
@@ -58,7 +58,7 @@ const tx_jinja_string *tx_jinja_self(const tx_jinja_call *c)
 
 /* ---- Functions ------------------------------------------------------------------------------------------ */
 
-/* The pairs of a dict that is given, then the named arguments. */
+/* Copies the pairs of a positional dict, then adds the named arguments. */
 tx_jinja_value tx_jinja_do_dict(const tx_jinja_call *c)
 {
     const tx_jinja_value made = tx_jinja_dict_new(c->arena);
@@ -68,7 +68,8 @@ tx_jinja_value tx_jinja_do_dict(const tx_jinja_call *c)
             tx_jinja_put(c->arena, made.dict, tx_jinja_share(c->arena, of->name.bytes, of->name.size, NULL, 0),
                          of->value);
         else if (of->value.kind != TX_JINJA_DICT)
-            tx_jinja_fail(c->arena, TX_FORMAT, "a dict is made of a dict, not of a %s", tx_jinja_kind_name(of->value));
+            tx_jinja_fail(c->arena, TX_FORMAT, "dict: the argument must be a dict, not a %s",
+                          tx_jinja_kind_name(of->value));
         for (size_t k = 0; of->value.kind == TX_JINJA_DICT && !of->name.size && k < of->value.dict->count; k++)
             tx_jinja_put(c->arena, made.dict, of->value.dict->at[k].key, of->value.dict->at[k].value);
     }
@@ -98,7 +99,7 @@ tx_jinja_value tx_jinja_do_range(const tx_jinja_call *c)
     const int64_t end = tx_jinja_integer_of(c, one ? 0 : 1, "stop", 0), step = tx_jinja_integer_of(c, 2, "step", 1);
     const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
     if (step == 0)
-        return tx_jinja_fail(c->arena, TX_FORMAT, "the step of a range is not 0");
+        return tx_jinja_fail(c->arena, TX_FORMAT, "the step of a range must not be 0");
     for (int64_t i = begin; (step > 0 ? i < end : i > end) && tx_jinja_step(c->arena, 1);) {
         tx_jinja_append(c->arena, made.list, tx_jinja_integer(i));
         if (__builtin_add_overflow(i, step, &i))
@@ -177,7 +178,7 @@ tx_jinja_value tx_jinja_do_cycle(const tx_jinja_call *c)
 {
     const tx_jinja_value *index = tx_jinja_find_name(c->self.dict, "index0");
     if (!index || !c->count)
-        return tx_jinja_fail(c->arena, TX_FORMAT, "cycle belongs to loops and needs values");
+        return tx_jinja_fail(c->arena, TX_FORMAT, "cycle works only in loops and needs values");
     return c->at[(size_t)index->integer % c->count].value;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Elements of values by number or key, and the order of lists. */
+ * Access to elements by index or key, and sorting. */
 #include "models/jinja/value.h"
 
 #include <string.h>

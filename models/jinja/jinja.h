@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Jinja templates of conversations, as transformers renders them (trim_blocks, lstrip_blocks, loop controls, the block
- * `generation`). Every byte of a rendered text knows whether the template or somebody's message wrote it. */
+ * Jinja chat templates, rendered as transformers does (trim_blocks, lstrip_blocks, loop controls, the block
+ * `generation`). Each byte of the result has flags that say whether the template or a message wrote it. */
 #ifndef TX_JINJA_JINJA_H
 #define TX_JINJA_JINJA_H
 
@@ -18,7 +18,7 @@ void tx_jinja_free(tx_jinja *jinja); /* NULL is fine */
 bool tx_jinja_marks_generation(const tx_jinja *jinja);
 
 /* Flags of a byte of the rendered text. */
-#define TX_JINJA_SAID 1u       /* from a message, a tool or a document; else from the template */
+#define TX_JINJA_SAID 1u       /* from a message, a tool or a document; otherwise from the template */
 #define TX_JINJA_GENERATION 2u /* inside a block `generation` */
 
 /* The bytes that the body of a loop over the messages wrote for one of them. */
@@ -29,17 +29,16 @@ typedef struct tx_jinja_turn {
 /* Begin with {0}. */
 typedef struct tx_jinja_text {
     tx_buffer bytes, flags; /* as many flags as bytes */
-    tx_jinja_turn *turn;    /* in the order of the text; turns without bytes are left out */
+    tx_jinja_turn *turn;    /* in the order of the text, without empty turns */
     size_t turns, room;
 } tx_jinja_text;
 
 void tx_jinja_text_free(tx_jinja_text *text); /* leaves {0} */
 
-/* Renders the template with the members of two objects as its variables and replaces the contents of `text`. Texts in
- * `said` (messages, tools, documents) were written by somebody, texts in `given` (bos_token, ...) count as the
- * template's. Returns TX_FORMAT if the template raises an exception, whose text is the
- * message, or does not fit the values, and TX_UNSUPPORTED if it takes more steps, memory or depth than any template for
- * these values needs. */
+/* Renders the template with the members of two objects as its variables, and replaces the contents of `text`. Texts in
+ * `said` (messages, tools, documents) are untrusted; texts in `given` (bos_token, ...) count as the template's.
+ * TX_FORMAT if the template raises an exception, whose text is the message, or does not fit the values. TX_UNSUPPORTED
+ * if it exceeds the limits of steps, memory or depth. */
 tx_status tx_jinja_render(const tx_jinja *jinja, const tx_json *said, const tx_json *given, tx_jinja_text *text);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokens of a template: the text between tags, and the tokens inside a tag. */
+ * Splits a template into tokens: the text between tags, and the tokens inside a tag. */
 #include "models/jinja/node.h"
 
 #include "models/text/utf8.h"
@@ -34,7 +34,7 @@ static bool is_word(char c)
 
 /* ---- Text between tags ---------------------------------------------------------------------------------- */
 
-/* After the end of a block or a comment, whose mark before the brace was `mark`. */
+/* Skips white space after the end of a block or a comment. `mark` is the character before the end, such as '-'. */
 static void end_tag(tx_jinja_parser *p, char mark)
 {
     if (mark == '-')
@@ -44,7 +44,7 @@ static void end_tag(tx_jinja_parser *p, char mark)
     p->line_begins = p->at > 0 && p->text[p->at - 1] == '\n';
 }
 
-/* Adds the text before a tag, with the white space that the tag's mark takes away. */
+/* Adds the text before a tag, without the white space that the tag's mark removes. */
 static void add_text(tx_jinja_parser *p, size_t begin, size_t end, char mark, bool block, tx_jinja_sink *data)
 {
     size_t kept = end;
@@ -61,7 +61,7 @@ static void skip_comment(tx_jinja_parser *p)
     while (p->at < p->size && !is_at(p, "#}"))
         skip(p, 1);
     if (p->at == p->size) {
-        tx_jinja_fail(p->arena, TX_FORMAT, "a comment has no end");
+        tx_jinja_fail(p->arena, TX_FORMAT, "a comment is not closed");
         return;
     }
     const char mark = p->text[p->at - 1];
@@ -69,8 +69,7 @@ static void skip_comment(tx_jinja_parser *p)
     end_tag(p, mark);
 }
 
-/* At "{%": the length of a tag that holds only `word`, or 0 if it is another one. `*mark` is the mark before its end.
- */
+/* At "{%": returns the length of a tag that contains only `word`, or 0. `*mark` receives the mark before its end. */
 static size_t word_tag(const tx_jinja_parser *p, const char *word, char *mark)
 {
     const char *at = p->text + p->at + 2, *end = p->text + p->size;
@@ -87,7 +86,7 @@ static size_t word_tag(const tx_jinja_parser *p, const char *word, char *mark)
     return end - at >= 2 && memcmp(at, "%}", 2) == 0 ? (size_t)(at + 2 - (p->text + p->at)) : 0;
 }
 
-/* The text of a block `raw`, after its first tag. */
+/* Reads the text of a block `raw`, after its first tag. */
 static void add_raw(tx_jinja_parser *p, tx_jinja_sink *data)
 {
     const size_t begin = p->at;
@@ -101,7 +100,7 @@ static void add_raw(tx_jinja_parser *p, tx_jinja_sink *data)
             return;
         }
     }
-    tx_jinja_fail(p->arena, TX_FORMAT, "a block raw has no end");
+    tx_jinja_fail(p->arena, TX_FORMAT, "a block raw is not closed");
 }
 
 tx_jinja_tag tx_jinja_next_tag(tx_jinja_parser *p, tx_jinja_sink *data)
@@ -138,7 +137,7 @@ tx_jinja_tag tx_jinja_next_tag(tx_jinja_parser *p, tx_jinja_sink *data)
 
 /* ---- Tokens of a tag ------------------------------------------------------------------------------------ */
 
-/* A number of digits with "_" between them, as Python has it. */
+/* Reads a number whose digits may be separated by "_", as in Python. */
 static void read_number(tx_jinja_parser *p)
 {
     char digits[64];
@@ -160,7 +159,7 @@ static void read_number(tx_jinja_parser *p)
     p->token.literal = fraction ? tx_jinja_number(strtod(digits, NULL)) : tx_jinja_integer(strtoll(digits, NULL, 10));
 }
 
-/* Adds the character that an escape sequence stands for; `*size` is the length of the sequence. */
+/* Adds the character of an escape sequence; `*size` receives the length of the sequence. */
 static void add_escape(tx_jinja_parser *p, const char *at, size_t left, tx_jinja_sink *sink, size_t *size)
 {
     static const char names[] = "abfnrtv\\'\"", codes[] = "\a\b\f\n\r\t\v\\'\"";
@@ -175,10 +174,10 @@ static void add_escape(tx_jinja_parser *p, const char *at, size_t left, tx_jinja
         char *end;
         const unsigned long code = strtoul(text, &end, 16);
         if (*end || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
-            tx_jinja_fail(p->arena, TX_FORMAT, "\\%c%s is no character", at[1], text);
+            tx_jinja_fail(p->arena, TX_FORMAT, "\\%c%s is not a character", at[1], text);
         else
             tx_jinja_write(sink, made, tx_utf8_write((uint32_t)code, made), 0);
-    } else if (at[1] != '\n') { /* a backslash before anything else stays, one at the end of a line goes */
+    } else if (at[1] != '\n') { /* an unknown escape is kept; a line end is removed */
         *size = 2;
         tx_jinja_write(sink, at, 2, 0);
     }
@@ -198,7 +197,7 @@ static void read_string(tx_jinja_parser *p)
         skip(p, size);
     }
     if (p->at == p->size)
-        tx_jinja_fail(p->arena, TX_FORMAT, "a string has no end");
+        tx_jinja_fail(p->arena, TX_FORMAT, "a string is not closed");
     skip(p, 1);
     p->token.kind = TX_JINJA_TOKEN_LITERAL;
     p->token.literal = tx_jinja_written(p->arena, &sink);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Templates as trees: statements and expressions. lexer.c makes tokens, expressions.c and statements.c the tree. */
+ * Syntax trees of templates: statements and expressions. lexer.c makes tokens, expressions.c and statements.c trees. */
 #ifndef TX_JINJA_NODE_H
 #define TX_JINJA_NODE_H
 
 #include "models/jinja/value.h"
 
 typedef enum tx_jinja_node_kind {
-    /* Statements; `args` is the first of a body. */
+    /* Statements; `args` is the first statement of the body. */
     TX_JINJA_DATA,         /* literal: the text */
     TX_JINJA_OUTPUT,       /* a */
     TX_JINJA_IF,           /* a: condition; d: the other body */
@@ -103,34 +103,34 @@ typedef struct tx_jinja_parser {
     tx_jinja_arena *arena; /* of the nodes; its line is that of the token */
     const char *text;
     size_t size, at;
-    tx_jinja_tag tag; /* that the parser is in */
+    tx_jinja_tag tag; /* the tag that is being parsed */
     int nesting;      /* open brackets of the tag */
-    bool line_begins; /* the text before `at` ends with a line */
+    bool line_begins; /* `at` is at the beginning of a line */
     tx_jinja_token token;
-    int depth, loops;    /* of statements and expressions; of loops that break and continue leave */
-    tx_jinja_node spare; /* what tx_jinja_node_new returns after a failure */
+    int depth, loops;    /* nesting of statements and expressions; nesting of loops, for break and continue */
+    tx_jinja_node spare; /* returned by tx_jinja_node_new after a failure */
     bool marks_generation;
 } tx_jinja_parser;
 
-/* Reads the text up to the next tag, without comments, into `*data`; returns the tag, whose first token is then read.
+/* Reads the text up to the next tag, without comments, into `*data`. Returns the tag, whose first token is then read.
  */
 tx_jinja_tag tx_jinja_next_tag(tx_jinja_parser *p, tx_jinja_sink *data);
 void tx_jinja_next(tx_jinja_parser *p); /* the next token of the tag */
-/* True if the token is this operator or name; tx_jinja_accept then reads the next one. */
+/* Returns true if the token is this operator or name. tx_jinja_accept then reads the next token. */
 bool tx_jinja_sees(const tx_jinja_parser *p, const char *text);
 bool tx_jinja_accept(tx_jinja_parser *p, const char *text);
-void tx_jinja_expect(tx_jinja_parser *p, const char *text); /* fails if it is another one */
-tx_jinja_value tx_jinja_unexpected(tx_jinja_parser *p);     /* fails with the token */
+void tx_jinja_expect(tx_jinja_parser *p, const char *text); /* fails if the token is another one */
+tx_jinja_value tx_jinja_unexpected(tx_jinja_parser *p);     /* fails; the message names the token */
 
 /* ---- Trees ----------------------------------------------------------------------------------------------- */
 
-tx_jinja_node *tx_jinja_node_new(tx_jinja_parser *p, tx_jinja_node_kind kind); /* after a failure p->spare */
+tx_jinja_node *tx_jinja_node_new(tx_jinja_parser *p, tx_jinja_node_kind kind); /* p->spare after a failure */
 tx_jinja_node *tx_jinja_parse_expression(tx_jinja_parser *p);
 tx_jinja_node *tx_jinja_parse_tuple(tx_jinja_parser *p, bool condition); /* a, b; without parentheses */
 tx_jinja_node *tx_jinja_parse_target(tx_jinja_parser *p, bool attribute);
 tx_jinja_node *tx_jinja_parse_filters(tx_jinja_parser *p, tx_jinja_node *of); /* name(args) | ... */
 void tx_jinja_parse_arguments(tx_jinja_parser *p, tx_jinja_node *call);       /* after "(" */
 tx_jinja_string tx_jinja_parse_name(tx_jinja_parser *p);
-bool tx_jinja_enter(tx_jinja_parser *p); /* a level deeper, which p->depth-- leaves; false if it is too deep */
+bool tx_jinja_enter(tx_jinja_parser *p); /* increments p->depth, which the caller decrements; false if too deep */
 
 #endif

@@ -17,7 +17,7 @@ static void append_cut(const tx_jinja_call *c, tx_jinja_value list, size_t begin
 
 /* ---- Searching ------------------------------------------------------------------------------------------ */
 
-/* The last place of a part that ends at or before `end`. */
+/* Position of the last occurrence of a part that ends at or before `end`. */
 static int64_t search_last(const tx_jinja_call *c, str s, str part, size_t end)
 {
     for (size_t at = end + 1; at-- > part->size && tx_jinja_step(c->arena, 1 + part->size / 64);)
@@ -26,7 +26,7 @@ static int64_t search_last(const tx_jinja_call *c, str s, str part, size_t end)
     return part->size ? -1 : (int64_t)end;
 }
 
-/* The character that begins at a byte; -1 stays. */
+/* Index of the character that begins at a byte; -1 is kept. */
 static tx_jinja_value as_place(str s, int64_t byte)
 {
     const tx_jinja_string before = {.bytes = s->bytes, .size = byte < 0 ? 0 : (size_t)byte};
@@ -58,7 +58,7 @@ tx_jinja_value tx_jinja_do_index_of(const tx_jinja_call *c)
     for (size_t i = 0; i < c->self.list->count && !c->arena->status; i++)
         if (tx_jinja_equal(c->arena, c->self.list->at[i], x))
             return tx_jinja_integer((int64_t)i);
-    return tx_jinja_fail(c->arena, TX_FORMAT, "the list does not hold the value");
+    return tx_jinja_fail(c->arena, TX_FORMAT, "the list does not contain the value");
 }
 
 tx_jinja_value tx_jinja_do_count_of(const tx_jinja_call *c)
@@ -113,7 +113,7 @@ tx_jinja_value tx_jinja_do_replace(const tx_jinja_call *c)
 
 /* ---- Splitting ------------------------------------------------------------------------------------------ */
 
-/* Skips characters that are (or are not) white space, from a byte on. */
+/* Skips characters that are (or are not) white space. */
 static size_t skip(str s, size_t at, bool space)
 {
     uint32_t code;
@@ -124,7 +124,7 @@ static size_t skip(str s, size_t at, bool space)
     return at;
 }
 
-/* Words between white space; after `most` of them, if that is not below 0, the rest is one. */
+/* Splits at white space, at most `most` times unless it is negative. */
 static tx_jinja_value split_words(const tx_jinja_call *c, tx_jinja_value list, int64_t most)
 {
     str s = tx_jinja_self(c);
@@ -231,7 +231,7 @@ tx_jinja_value tx_jinja_do_join_of(const tx_jinja_call *c)
     tx_jinja_sink sink = tx_jinja_sink_of(c->arena);
     for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++) {
         if (list->at[i].kind != TX_JINJA_STRING)
-            tx_jinja_fail(c->arena, TX_FORMAT, "join: a str is needed, not a %s", tx_jinja_kind_name(list->at[i]));
+            tx_jinja_fail(c->arena, TX_FORMAT, "join: expected a str, not a %s", tx_jinja_kind_name(list->at[i]));
         if (i)
             tx_jinja_write_string(&sink, tx_jinja_self(c));
         tx_jinja_write_value(c->arena, &sink, list->at[i]);
@@ -239,7 +239,7 @@ tx_jinja_value tx_jinja_do_join_of(const tx_jinja_call *c)
     return tx_jinja_written(c->arena, &sink);
 }
 
-/* Pads to `width` characters, before or after. */
+/* Pads to `width` characters, at the beginning or at the end. */
 static tx_jinja_value pad(const tx_jinja_call *c, str fill, bool before)
 {
     str s = tx_jinja_self(c);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Statements of a template as trees. */
+ * Parses the statements of a template into trees. */
 #include "models/jinja/node.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* Statements up to the one whose name is in `ends` (which NULL ends), whose tag is then open; without `ends` up to the
- * end of the text. */
+/* Parses statements up to one whose name is in `ends` (ended by NULL); its tag is then open. Without `ends` it parses
+ * up to the end of the text. */
 static tx_jinja_node *parse_body(tx_jinja_parser *p, const char *const *ends);
 
 static void end_statement(tx_jinja_parser *p)
@@ -15,19 +15,19 @@ static void end_statement(tx_jinja_parser *p)
         tx_jinja_unexpected(p);
 }
 
-/* The body of a block that ends with `end`, and the end of its tag. */
+/* Parses the body of a block that ends with `end`, and the end of its last tag. */
 static tx_jinja_node *parse_block(tx_jinja_parser *p, const char *end)
 {
     end_statement(p);
     tx_jinja_node *body = parse_body(p, (const char *const[]){end, NULL});
     tx_jinja_expect(p, end);
-    if (p->token.kind == TX_JINJA_TOKEN_NAME) /* of the macro */
+    if (p->token.kind == TX_JINJA_TOKEN_NAME) /* name of the macro */
         tx_jinja_next(p);
     end_statement(p);
     return body;
 }
 
-/* After "if" or "elif". */
+/* Parses the rest after "if" or "elif". */
 static tx_jinja_node *parse_if(tx_jinja_parser *p)
 {
     static const char *const ends[] = {"elif", "else", "endif", NULL};
@@ -89,7 +89,7 @@ static tx_jinja_node *parse_set(tx_jinja_parser *p)
     return node;
 }
 
-/* Parameters with their defaults, after "(". */
+/* Parses parameters with their defaults, after "(". */
 static tx_jinja_node *parse_parameters(tx_jinja_parser *p)
 {
     tx_jinja_node *first = NULL, **last = &first;
@@ -107,7 +107,7 @@ static tx_jinja_node *parse_parameters(tx_jinja_parser *p)
     return first;
 }
 
-/* A body that its loop cannot leave. */
+/* Parses a body in which break and continue of an outer loop are not allowed. */
 static tx_jinja_node *parse_own_body(tx_jinja_parser *p, const char *end)
 {
     const int loops = p->loops;
@@ -176,7 +176,7 @@ static tx_jinja_node *parse_leave(tx_jinja_parser *p, tx_jinja_node_kind kind)
 {
     tx_jinja_node *node = tx_jinja_node_new(p, kind);
     if (!p->loops)
-        tx_jinja_fail(p->arena, TX_FORMAT, "break and continue are for loops");
+        tx_jinja_fail(p->arena, TX_FORMAT, "break and continue are allowed only in loops");
     end_statement(p);
     return node;
 }
@@ -206,7 +206,7 @@ static tx_jinja_node *parse_statement(tx_jinja_parser *p)
     for (size_t i = 0; i < sizeof statements / sizeof statements[0]; i++)
         if (tx_jinja_accept(p, statements[i].name))
             return statements[i].parse(p);
-    tx_jinja_fail(p->arena, TX_UNSUPPORTED, "there is no statement \"%.*s\" here", (int)p->token.text.size,
+    tx_jinja_fail(p->arena, TX_UNSUPPORTED, "unexpected statement \"%.*s\"", (int)p->token.text.size,
                   p->token.text.bytes);
     return tx_jinja_node_new(p, TX_JINJA_DATA);
 }
@@ -254,11 +254,11 @@ static tx_jinja_node *parse_body(tx_jinja_parser *p, const char *const *ends)
     return first;
 }
 
-/* ---- All ----------------------------------------------------------------------------------------------- */
+/* ---- Templates ----------------------------------------------------------------------------------------- */
 
 #define TEXT_LIMIT ((size_t)1 << 20)
 
-/* A copy with "\n" at the ends of lines, and without the one at the end of the text. */
+/* Copies a text with "\n" as line ends, and without the line end of the last line. */
 static char *copy_text(tx_jinja_arena *a, const char *text, size_t *size)
 {
     char *copy = tx_jinja_take(a, *size + 1, 1);
@@ -277,7 +277,7 @@ tx_status tx_jinja_parse(const char *text, size_t size, tx_jinja **made)
     if (size > TEXT_LIMIT)
         return tx_fail(TX_UNSUPPORTED, "the chat template has more than %zu bytes", TEXT_LIMIT);
     if (memchr(text, '\0', size))
-        return tx_fail(TX_FORMAT, "the chat template holds a NUL: it is no text");
+        return tx_fail(TX_FORMAT, "the chat template contains a NUL byte");
     tx_jinja *jinja = calloc(1, sizeof *jinja);
     if (!jinja)
         return tx_fail(TX_MEMORY, "chat template: out of memory");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Methods of strings, some of which are filters as well. */
+ * Methods of strings; some are also filters. */
 #include "models/jinja/method.h"
 
 #include "models/text/unicode.h"
@@ -19,7 +19,7 @@ static tx_jinja_value cut(const tx_jinja_call *c, size_t begin, size_t end)
 
 typedef enum letter_case { LOWER, UPPER, CAPITALIZE, TITLE_WORDS, TITLE_LETTERS } letter_case;
 
-/* True if a letter after `before` is the first of a word. */
+/* Returns true if a letter after `before` begins a word. */
 static bool begins_word(letter_case how, uint32_t before)
 {
     if (how == TITLE_WORDS) /* Jinja's filter */
@@ -75,7 +75,7 @@ tx_jinja_value tx_jinja_do_title_of(const tx_jinja_call *c)
     return with_case(c, TITLE_LETTERS);
 }
 
-/* All characters are of a kind, and there is one. */
+/* Returns true if there are characters and all are of one kind. */
 static tx_jinja_value all_are(const tx_jinja_call *c, bool (*is)(uint32_t code))
 {
     str s = tx_jinja_self(c);
@@ -120,7 +120,7 @@ tx_jinja_value tx_jinja_do_isspace(const tx_jinja_call *c)
 
 /* ---- Ends ----------------------------------------------------------------------------------------------- */
 
-/* Whether a character is taken off: one of `chars`, or white space if there are none. */
+/* Returns true if a character is stripped: it is in `chars`, or white space if there are none. */
 static bool is_stripped(str chars, const char *bytes, size_t size, uint32_t code)
 {
     if (!chars)
@@ -168,7 +168,7 @@ static bool has_end(str s, str part, bool last)
            (part->size == 0 || memcmp(s->bytes + (last ? s->size - part->size : 0), part->bytes, part->size) == 0);
 }
 
-/* One string, or a tuple of which one will do. */
+/* Tests one string, or each string of a tuple. */
 static tx_jinja_value with_end(const tx_jinja_call *c, bool last)
 {
     const tx_jinja_value parts = tx_jinja_argument_of(c, 0, "prefix");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tests: the operators after "is". */
+ * Tests, which are applied by "is". */
 #include "models/jinja/method.h"
 
 #include "models/text/unicode.h"
@@ -22,7 +22,7 @@ KIND_TEST(is_float, v.kind == TX_JINJA_NUMBER)
 KIND_TEST(is_a_number, tx_jinja_is_number(v))
 KIND_TEST(is_string, v.kind == TX_JINJA_STRING)
 KIND_TEST(is_mapping, v.kind == TX_JINJA_DICT)
-/* Jinja's undefined has a length, elements and a call. */
+/* Jinja's undefined has __len__, __iter__ and __call__. */
 KIND_TEST(is_callable, v.kind == TX_JINJA_MACRO || v.kind == TX_JINJA_METHOD || v.kind == TX_JINJA_UNDEFINED)
 KIND_TEST(is_iterable, v.kind == TX_JINJA_UNDEFINED || (v.kind >= TX_JINJA_STRING && v.kind <= TX_JINJA_DICT))
 KIND_TEST(is_sequence, v.kind == TX_JINJA_UNDEFINED || (v.kind >= TX_JINJA_STRING && v.kind <= TX_JINJA_DICT))
@@ -69,7 +69,7 @@ ORDER_TEST(is_ge, tx_jinja_compare(c->arena, c->self, OTHER) >= 0)
 ORDER_TEST(is_in, tx_jinja_contains(c->arena, OTHER, c->self))
 ORDER_TEST(is_same, c->self.kind == OTHER.kind && tx_jinja_equal(c->arena, c->self, OTHER))
 
-/* Letters that have a case are all lower (or upper), and there is one. */
+/* Returns true if there are cased letters and all are lower case (or upper case). */
 static bool has_case(const tx_jinja_call *c, bool upper)
 {
     const tx_jinja_string *s = tx_jinja_self(c);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Values as text: Python's str(), repr() and json.dumps(). */
+ * Writes values as text: Python's str(), repr() and json.dumps(). */
 #include "models/jinja/value.h"
 
 #include "models/text/unicode.h"
@@ -75,7 +75,7 @@ tx_jinja_value tx_jinja_concatenated(tx_jinja_arena *a, const tx_jinja_list *lis
 
 /* ---- Python's texts ------------------------------------------------------------------------------------ */
 
-/* The fewest digits that read back the same, in Python's form: 1.0, 1e+16, 1e-05. */
+/* Writes the shortest decimal number that reads back the same, in Python's form: 1.0, 1e+16, 1e-05. */
 static void write_number(tx_jinja_sink *sink, double number)
 {
     char text[40];
@@ -95,7 +95,7 @@ static void write_number(tx_jinja_sink *sink, double number)
     write_text(sink, text, 0);
 }
 
-/* A string in quotes, as repr() has it: ' unless it holds ' and no ". */
+/* Writes a string in quotes as repr() does: in ' unless it contains ' and no ". */
 static void write_quoted(tx_jinja_sink *sink, const tx_jinja_string *s)
 {
     const bool single = memchr(s->bytes ? s->bytes : "", '\'', s->size) && !memchr(s->bytes, '"', s->size);
@@ -212,7 +212,7 @@ const tx_jinja_string *tx_jinja_str(tx_jinja_arena *a, tx_jinja_value v)
 
 /* ---- JSON ---------------------------------------------------------------------------------------------- */
 
-/* Structure and numbers count as said: they describe somebody's values. */
+/* Structure and numbers get the flag of untrusted text, because they describe untrusted values. */
 static void write_json_string(tx_jinja_sink *sink, const tx_jinja_string *s, bool ascii)
 {
     write_text(sink, "\"", TX_JINJA_SAID);
@@ -249,7 +249,7 @@ static void write_break(tx_jinja_sink *sink, const tx_jinja_json_form *form, int
 static void write_json(tx_jinja_arena *a, tx_jinja_sink *sink, tx_jinja_value v, const tx_jinja_json_form *form,
                        int depth);
 
-/* The separator of two elements. */
+/* Writes the separator of two elements. */
 static void write_between(tx_jinja_sink *sink, const tx_jinja_json_form *form, int depth)
 {
     if (form->between)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory of a rendering, and values: made, compared, searched. */
+ * Memory of a rendering, and values: creation, comparison, search. */
 #include "models/jinja/value.h"
 
 #include "models/text/utf8.h"
@@ -205,7 +205,7 @@ void tx_jinja_put(tx_jinja_arena *a, tx_jinja_dict *dict, tx_jinja_value key, tx
         dict->at[dict->count++] = (tx_jinja_pair){key, value};
 }
 
-/* A role is a word of the template's own: a token that it is a part of ("<|user|>") is the template's. */
+/* A role is treated as the template's own word, because it may be a part of the template's tokens ("<|user|>"). */
 static uint8_t flags_of(const char *key, const tx_json *value, uint8_t flags)
 {
     const char *text = NULL;
@@ -222,7 +222,7 @@ static tx_jinja_value from_object(tx_jinja_arena *a, const tx_json *json, uint8_
         tx_jinja_dict *dict = made.dict;
         const tx_jinja_pair pair = {tx_jinja_share(a, key, strlen(key), NULL, flags),
                                     tx_jinja_from_json(a, tx_json_value(i), flags_of(key, tx_json_value(i), flags))};
-        if (grow(a, &dict->at, &dict->room, dict->count, sizeof *dict->at)) /* an object has no key twice */
+        if (grow(a, &dict->at, &dict->room, dict->count, sizeof *dict->at)) /* keys of an object are unique */
             dict->at[dict->count++] = pair;
     }
     return made;
@@ -392,7 +392,7 @@ int tx_jinja_compare(tx_jinja_arena *a, tx_jinja_value x, tx_jinja_value y)
                 return tx_jinja_compare(a, x.list->at[i], y.list->at[i]);
         return (x.list->count > y.list->count) - (x.list->count < y.list->count);
     }
-    tx_jinja_fail(a, TX_FORMAT, "%s and %s have no order", tx_jinja_kind_name(x), tx_jinja_kind_name(y));
+    tx_jinja_fail(a, TX_FORMAT, "%s and %s cannot be ordered", tx_jinja_kind_name(x), tx_jinja_kind_name(y));
     return 0;
 }
 
@@ -401,7 +401,7 @@ bool tx_jinja_contains(tx_jinja_arena *a, tx_jinja_value in, tx_jinja_value x)
     switch (in.kind) {
     case TX_JINJA_STRING:
         if (x.kind != TX_JINJA_STRING)
-            tx_jinja_fail(a, TX_FORMAT, "a str cannot hold a %s", tx_jinja_kind_name(x));
+            tx_jinja_fail(a, TX_FORMAT, "a str cannot contain a %s", tx_jinja_kind_name(x));
         return !a->status && tx_jinja_search(a, in.string, x.string, 0) >= 0;
     case TX_JINJA_LIST:
     case TX_JINJA_TUPLE:
@@ -414,7 +414,7 @@ bool tx_jinja_contains(tx_jinja_arena *a, tx_jinja_value in, tx_jinja_value x)
     case TX_JINJA_UNDEFINED:
         return false;
     default:
-        tx_jinja_fail(a, TX_FORMAT, "a %s holds nothing", tx_jinja_kind_name(in));
+        tx_jinja_fail(a, TX_FORMAT, "a %s is not a container", tx_jinja_kind_name(in));
         return false;
     }
 }

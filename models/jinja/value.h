@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Values of Jinja's expressions, as Python has them. All memory of a rendering is one arena, which is freed at its end;
- * a failure lasts: functions then return undefined, and whoever loops looks at the status. */
+ * Values of Jinja's expressions, as in Python. All memory of a rendering is one arena, which is freed at its end. The
+ * first failure persists: functions then return undefined, and loops must check the status. */
 #ifndef TX_JINJA_VALUE_H
 #define TX_JINJA_VALUE_H
 
@@ -65,7 +65,7 @@ typedef struct tx_jinja_pair {
 struct tx_jinja_dict {
     tx_jinja_pair *at;
     size_t count, room;
-    size_t message; /* 1 + its number in `messages`, or 0 if it is none */
+    size_t message; /* 1 + its index in `messages`, or 0 if it is not a message */
 };
 
 /* Memory and limits of a rendering. */
@@ -73,18 +73,18 @@ typedef struct tx_jinja_arena {
     struct tx_jinja_chunk *chunk;
     size_t used, limit; /* bytes */
     uint64_t steps, most_steps;
-    int line; /* of the template: where messages say that something is wrong */
+    int line; /* of the template, for messages */
     tx_status status;
 } tx_jinja_arena;
 
 #define TX_JINJA_DEPTH 100
 
 void tx_jinja_arena_free(tx_jinja_arena *a);
-/* Zeroed memory; NULL after a failure. */
+/* Allocates zeroed memory; NULL after a failure. */
 void *tx_jinja_take(tx_jinja_arena *a, size_t count, size_t size);
-/* Notes a failure, if it is the first, with the line; returns undefined. */
+/* Records the first failure, with the line. Returns undefined. */
 tx_jinja_value tx_jinja_fail(tx_jinja_arena *a, tx_status status, const char *format, ...) TX_PRINTF(3, 4);
-/* Counts `count` steps; false after a failure, or if there were too many. */
+/* Counts `count` steps. False after a failure, or if the limit is exceeded. */
 bool tx_jinja_step(tx_jinja_arena *a, uint64_t count);
 
 /* ---- Making (value.c) ----------------------------------------------------------------------------------- */
@@ -93,9 +93,9 @@ bool tx_jinja_step(tx_jinja_arena *a, uint64_t count);
 tx_jinja_value tx_jinja_bool(bool truth);
 tx_jinja_value tx_jinja_integer(int64_t integer);
 tx_jinja_value tx_jinja_number(double number);
-/* A string that shares bytes and flags. */
+/* Makes a string that shares bytes and flags. */
 tx_jinja_value tx_jinja_share(tx_jinja_arena *a, const char *bytes, size_t size, const uint8_t *flags, uint8_t all);
-/* Bytes begin..end-1 of a string, which share its memory. */
+/* Makes a string of bytes begin..end-1 of another one, which shares its memory. */
 tx_jinja_value tx_jinja_cut(tx_jinja_arena *a, const tx_jinja_string *s, size_t begin, size_t end);
 tx_jinja_value tx_jinja_joined(tx_jinja_arena *a, const tx_jinja_string *x, const tx_jinja_string *y); /* x then y */
 tx_jinja_value tx_jinja_list_new(tx_jinja_arena *a, bool tuple);
@@ -105,13 +105,13 @@ void tx_jinja_put(tx_jinja_arena *a, tx_jinja_dict *dict, tx_jinja_value key, tx
 /* The value of a key, or NULL. */
 const tx_jinja_value *tx_jinja_find(tx_jinja_arena *a, const tx_jinja_dict *dict, tx_jinja_value key);
 const tx_jinja_value *tx_jinja_find_name(const tx_jinja_dict *dict, const char *name);
-/* Sorts pairs by key; equal ones keep their order. `scratch` has room for as many. */
+/* Sorts pairs by key; the sort is stable. `scratch` has room for `count` pairs. */
 void tx_jinja_sort(tx_jinja_arena *a, tx_jinja_pair *pair, tx_jinja_pair *scratch, size_t count, bool reverse);
 void tx_jinja_reverse(tx_jinja_list *list);
-/* The element of a list or a string at a number, or the value of a dict's key; undefined if there is none. */
+/* The element of a list or a string with an index, or the value of a dict's key; undefined if there is none. */
 tx_jinja_value tx_jinja_member(tx_jinja_arena *a, tx_jinja_value of, tx_jinja_value key);
-bool tx_jinja_as_index(tx_jinja_value v, int64_t *index); /* true for whole numbers and bools */
-/* A value of JSON whose texts have these flags; they live as long as `json`. */
+bool tx_jinja_as_index(tx_jinja_value v, int64_t *index); /* true for integers and bools */
+/* Converts JSON to a value whose texts have these flags and live as long as `json`. */
 tx_jinja_value tx_jinja_from_json(tx_jinja_arena *a, const tx_json *json, uint8_t flags);
 
 /* ---- Asking (value.c) ----------------------------------------------------------------------------------- */
@@ -121,10 +121,10 @@ bool tx_jinja_is_number(tx_jinja_value v); /* a bool is one, too, as in Python *
 double tx_jinja_as_number(tx_jinja_value v);
 bool tx_jinja_is_text(tx_jinja_value v, const char *text);
 bool tx_jinja_equal(tx_jinja_arena *a, tx_jinja_value x, tx_jinja_value y);
-/* Below 0, 0 or above 0; fails for values that Python does not order. */
+/* Returns a negative number, 0 or a positive number. Fails for values that Python does not order. */
 int tx_jinja_compare(tx_jinja_arena *a, tx_jinja_value x, tx_jinja_value y);
 bool tx_jinja_contains(tx_jinja_arena *a, tx_jinja_value in, tx_jinja_value x);
-/* The elements that a loop over a value has: those of a list, the keys of a dict, the characters of a string. */
+/* The elements of an iteration: those of a list, the keys of a dict, the characters of a string. */
 const tx_jinja_list *tx_jinja_elements(tx_jinja_arena *a, tx_jinja_value v);
 const char *tx_jinja_kind_name(tx_jinja_value v); /* Python's: "str" */
 /* The flags of the byte at `at`. */
@@ -132,20 +132,20 @@ static inline uint8_t tx_jinja_flags_at(const tx_jinja_string *s, size_t at)
 {
     return s->flags ? s->flags[at] : s->all;
 }
-/* The size of the character at byte `at`; a byte that begins none counts as one, with code 0. */
+/* The size of the character at byte `at`. An invalid byte counts as a character with code 0. */
 size_t tx_jinja_read(const tx_jinja_string *s, size_t at, uint32_t *code);
 size_t tx_jinja_length(const tx_jinja_string *s); /* in characters */
-/* The byte at which character `index` begins; the size beyond the end. */
+/* The byte at which character `index` begins, or the size if there is no such character. */
 size_t tx_jinja_place(const tx_jinja_string *s, size_t index);
-/* The byte at which `part` begins, at or after `from`; -1 if it is not there. */
+/* The byte at which `part` begins, at or after `from`; -1 if it is not found. */
 int64_t tx_jinja_search(tx_jinja_arena *a, const tx_jinja_string *s, const tx_jinja_string *part, size_t from);
 
 /* ---- Texts (text.c) ------------------------------------------------------------------------------------- */
 
-/* A string that is being written. */
+/* A string under construction. */
 typedef struct tx_jinja_sink {
     tx_buffer bytes, flags;
-    uint8_t more; /* flags that all bytes get besides their own */
+    uint8_t more; /* additional flags of all bytes */
 } tx_jinja_sink;
 
 static inline tx_jinja_sink tx_jinja_sink_of(const tx_jinja_arena *a)
@@ -155,21 +155,21 @@ static inline tx_jinja_sink tx_jinja_sink_of(const tx_jinja_arena *a)
 
 void tx_jinja_write(tx_jinja_sink *sink, const char *bytes, size_t size, uint8_t flags);
 void tx_jinja_write_string(tx_jinja_sink *sink, const tx_jinja_string *s);
-/* As Python's str() and repr() write it. */
+/* Writes the value as Python's str(); elements of lists and dicts as repr(). */
 void tx_jinja_write_value(tx_jinja_arena *a, tx_jinja_sink *sink, tx_jinja_value v);
-/* As a string in the arena; the sink is freed. */
+/* Moves the text to a string in the arena, and frees the sink. */
 tx_jinja_value tx_jinja_written(tx_jinja_arena *a, tx_jinja_sink *sink);
-/* The strings of a list as one. */
+/* Concatenates the strings of a list. */
 tx_jinja_value tx_jinja_concatenated(tx_jinja_arena *a, const tx_jinja_list *list);
-/* str(v): the value itself if it is a string. */
+/* str(v); returns the value itself if it is a string. */
 const tx_jinja_string *tx_jinja_str(tx_jinja_arena *a, tx_jinja_value v);
 
 typedef struct tx_jinja_json_form {
-    int indent; /* -1: one line */
+    int indent; /* -1 for a single line */
     bool ascii, sorted;
-    const tx_jinja_string *between, *colon; /* NULL: Python's defaults */
+    const tx_jinja_string *between, *colon; /* NULL means Python's defaults */
 } tx_jinja_json_form;
-/* As Python's json.dumps writes it. */
+/* Writes the value as Python's json.dumps does. */
 tx_jinja_value tx_jinja_dump(tx_jinja_arena *a, tx_jinja_value v, const tx_jinja_json_form *form);
 
 #endif
