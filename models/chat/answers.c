@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which bytes of a rendered conversation are the model's own: the blocks `generation` of the template, or else, for
- * each message that is learnt, the bytes that the loop over the messages wrote for it, after the generation prompt. */
+ * Finds the bytes of a rendered conversation that training learns. If the template has blocks `generation`, it is their
+ * contents. Otherwise it is, for each message to learn, the text after the generation prompt that the loop over the
+ * messages wrote for it. */
 #include "models/chat/chat.h"
 
 #include <stdlib.h>
@@ -11,7 +12,7 @@ static bool is_learnt(const tx_conversation *c, size_t message)
     return message < c->count && c->learnt[message];
 }
 
-/* Sets or takes away the flag of bytes begin .. end - 1. */
+/* Sets or clears the flag of bytes begin .. end - 1. */
 static void flag(tx_jinja_text *t, size_t begin, size_t end, bool learnt)
 {
     for (size_t i = begin; i < end; i++) {
@@ -20,7 +21,7 @@ static void flag(tx_jinja_text *t, size_t begin, size_t end, bool learnt)
     }
 }
 
-/* Blocks `generation`, except those of messages that are not learnt. */
+/* Flags the contents of blocks `generation`, except for messages that are not learnt. */
 static void flag_blocks(const tx_conversation *c, tx_jinja_text *t)
 {
     for (size_t i = 0; i < t->bytes.size; i++)
@@ -30,7 +31,7 @@ static void flag_blocks(const tx_conversation *c, tx_jinja_text *t)
             flag(t, t->turn[i].begin, t->turn[i].end, false);
 }
 
-/* The answer in the bytes of a turn: after the generation prompt, up to the white space at its end. */
+/* Flags the answer in a turn: after the generation prompt, without white space at its end. */
 static tx_status flag_turn(const tx_chat *chat, const tx_jinja_turn *turn, tx_jinja_text *t)
 {
     const char *prompt = chat->frame.prompt, *bytes = t->bytes.data;
@@ -64,10 +65,10 @@ tx_status tx_chat_mark_answers(const tx_chat *chat, const tx_conversation *c, tx
             TX_TRY(flag_turn(chat, &t->turn[i], t));
             found++;
         }
-    return found == wanted
-               ? TX_OK
-               : tx_fail(TX_FORMAT,
-                         "the chat template shows %zu of %zu answers to learn: mark them by {%% generation %%} "
-                         "and {%% endgeneration %%}",
-                         found, wanted);
+    return found == wanted ? TX_OK
+                           : tx_fail(TX_FORMAT,
+                                     "the chat template renders %zu of %zu answers to learn separately: mark them by "
+                                     "{%% generation %%} "
+                                     "and {%% endgeneration %%}",
+                                     found, wanted);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The choice of a chat template, and its tokens. */
+ * Opens chat templates, and finds their variables and tokens. */
 #include "models/chat/chat.h"
 
 #include "api/base/file.h"
@@ -14,7 +14,7 @@
 
 #define FILE_LIMIT (1 << 20)
 
-/* ---- Which template ------------------------------------------------------------------------------------- */
+/* ---- Opening -------------------------------------------------------------------------------------------- */
 
 static tx_status read_file(tx_chat *chat, const char *path)
 {
@@ -28,7 +28,7 @@ static tx_status read_own(tx_chat *chat)
     size_t size;
     TX_TRY(tx_tokenizer_chat(chat->tokenizer, &chat->text, &size));
     if (!chat->text)
-        return tx_fail(TX_NOT_FOUND, "the model has no chat template: name one with --chat_template: %s, or a file",
+        return tx_fail(TX_NOT_FOUND, "the model has no chat template: set --chat_template to one of %s, or to a file",
                        tx_chat_template_names());
     chat->is_own = true;
     return tx_fail_in(tx_jinja_parse(chat->text, size, &chat->jinja), "the model's");
@@ -42,15 +42,15 @@ static tx_status choose(tx_chat *chat, const char *name)
         return read_file(chat, name);
     const char *found = tx_chat_template_find(name);
     if (!found)
-        return tx_fail(TX_INVALID, "--chat_template %s: there are %s; or give a .jinja file", name,
+        return tx_fail(TX_INVALID, "--chat_template %s: unknown: use one of %s, or a .jinja file", name,
                        tx_chat_template_names());
     TX_TRY(tx_copy_text(found, &chat->text));
     return tx_jinja_parse(chat->text, strlen(found), &chat->jinja);
 }
 
-/* ---- Its variables -------------------------------------------------------------------------------------- */
+/* ---- Variables ------------------------------------------------------------------------------------------ */
 
-/* Sets a token's text as a variable; templates see the tokens that the tokenizer names. */
+/* Sets a token's text as a variable, if the tokenizer names the token. */
 static tx_status give_token(tx_chat *chat, const char *name, int32_t id)
 {
     const char *text;
@@ -75,9 +75,9 @@ static tx_status give_variables(tx_chat *chat)
     return t->end < 0 ? TX_OK : tx_tokenizer_piece(t, t->end, false, &chat->eos, &chat->eos_size);
 }
 
-/* ---- Its tokens ----------------------------------------------------------------------------------------- */
+/* ---- Tokens --------------------------------------------------------------------------------------------- */
 
-/* Adds the tokens that the template writes around questions and answers to those that messages cannot write. */
+/* Protects the added tokens that the template writes around questions and answers: in messages they are plain text. */
 static tx_status keep_tokens(tx_chat *chat)
 {
     const tx_additions *additions = &chat->tokenizer->additions;
@@ -88,8 +88,8 @@ static tx_status keep_tokens(tx_chat *chat)
             continue;
         if (a->normalized && chat->tokenizer->normalizer.count)
             return tx_fail(TX_UNSUPPORTED,
-                           "%s, which the chat template uses, is sought in normalized text (normalized in "
-                           "tokenizer.json): there it cannot be told from the same text in a message",
+                           "%s, which the chat template uses, is searched in normalized text (normalized in "
+                           "tokenizer.json) and cannot be distinguished there from the same text in a message",
                            a->text);
         TX_TRY(tx_ids_reserve(&chat->kept, 1));
         chat->kept.id[chat->kept.count++] = a->id;
@@ -102,14 +102,14 @@ static tx_status find_end(tx_chat *chat, const tx_reporter *report)
     TX_TRY(tx_chat_find_frame(chat, &chat->frame));
     const char *end = chat->frame.end;
     if (!*end)
-        return tx_fail(TX_INVALID, "the chat template ends answers with nothing%s: take another --chat_template",
-                       chat->tokenizer->end < 0 ? ", or with eos_token, which the tokenizer does not name" : "");
+        return tx_fail(TX_INVALID, "the chat template has no end of answers%s: use another --chat_template",
+                       chat->tokenizer->end < 0 ? ", or it is eos_token, which the tokenizer does not define" : "");
     chat->end_id = tx_tokenizer_find(chat->tokenizer, end);
     if (chat->end_id < 0)
         tx_reporter_print(
             report,
-            "the chat template ends answers with %s, which is no token of the tokenizer: it is spelled as text, and "
-            "anybody can write it",
+            "the chat template ends answers with %s, which is not a token of the tokenizer: messages can contain the "
+            "same ids",
             end);
     return keep_tokens(chat);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Conversations as the ids that a model is given: a chat template together with a tokenizer. */
+ * Chat templates together with a tokenizer: conversations become ids. */
 #ifndef TX_CHAT_CHAT_H
 #define TX_CHAT_CHAT_H
 
@@ -15,7 +15,7 @@ typedef struct tx_chat_frame {
     char *question; /* the text of a question */
     char *prompt;   /* what add_generation_prompt adds; may be empty */
     char *before;   /* between that and the answer; may be empty */
-    char *end;      /* what ends an answer, without white space around it */
+    char *end;      /* the end of an answer, without white space around it */
 } tx_chat_frame;
 
 /* Immutable once made. */
@@ -23,19 +23,19 @@ struct tx_chat {
     char *text; /* the Jinja of the template */
     tx_jinja *jinja;
     const tx_tokenizer *tokenizer;
-    bool is_own;       /* the template is the one that the tokenizer's folder has */
+    bool is_own;       /* the template is from the tokenizer's folder */
     tx_json *given[2]; /* its variables: without and with add_generation_prompt */
-    tx_ids kept;       /* added tokens around questions and answers, which messages cannot write */
+    tx_ids kept;       /* added tokens around questions and answers, which are plain text in messages */
     const char *eos;
     size_t eos_size;
     tx_chat_frame frame;
-    int32_t end_id; /* of frame.end, if it is one token; else -1 */
+    int32_t end_id; /* of frame.end if it is a single token, else -1 */
 };
 
-/* The added token that ends an answer; -1: a plain word, or several tokens, end it. `*keeps_eos`: the template has
- * eos_token in another place. */
+/* The added token that ends an answer, or -1 if a word or several tokens end it. `*keeps_eos` is true if the template
+ * also uses eos_token in another place. */
 int32_t tx_chat_end_token(const tx_chat *chat, bool *keeps_eos);
-/* Whether the tokenizer's folder has another template than this one. */
+/* Checks whether the tokenizer's folder has another template. */
 tx_status tx_chat_replaces(const tx_chat *chat, bool *replaces);
 /* Writes the template as chat_template.jinja into a model's folder. */
 tx_status tx_chat_save(const tx_chat *chat, const char *folder);
@@ -53,20 +53,20 @@ const char *tx_chat_template_names(void);
 typedef struct tx_chat_text {
     tx_buffer bytes;
     tx_text_part *part; /* the template's parts are frame */
-    bool *answer;       /* by part: it is to be learnt */
+    bool *answer;       /* for each part: training learns it */
     size_t parts, room[2];
     tx_jinja_text rendered; /* scratch */
 } tx_chat_text;
 
 void tx_chat_text_free(tx_chat_text *text); /* leaves {0} */
-/* Replaces `text` by the text of a conversation. With `asks` it ends with the generation prompt. With `learns` its
- * parts say which of them are to be learnt: blocks `generation` if the template has them, else the text of messages
- * that are learnt, after the generation prompt. TX_FORMAT if the template raises an exception, does not render a key of
- * the conversation, or does not show which bytes are an answer's. Keys that it does not read are noted. */
+/* Renders a conversation. With `asks` it ends with the generation prompt. With `learns` it also marks the parts that
+ * training learns: blocks `generation` if the template has them, else the messages to learn, after the generation
+ * prompt. TX_FORMAT if the template raises an exception, does not render a key of the conversation, or does not show
+ * which bytes belong to an answer. Keys that it does not read are noted as ignored. */
 tx_status tx_chat_render(const tx_chat *chat, tx_conversation *conversation, bool asks, bool learns,
                          tx_chat_text *text);
-/* The same of a prompt and its completion as they are (TX_CHAT_PLAIN), then eos_token. The texts of special
- * tokens become their ids anywhere. Only the members tokenizer, eos and eos_size of `chat` count. */
+/* The same for a prompt and its completion without a template (TX_CHAT_PLAIN), followed by eos_token. Texts of special
+ * tokens become their ids anywhere. Uses only the members tokenizer, eos and eos_size of `chat`. */
 tx_status tx_chat_render_plain(const tx_chat *chat, const tx_conversation *conversation, tx_chat_text *text);
 /* Finds the texts around an answer. */
 tx_status tx_chat_find_frame(const tx_chat *chat, tx_chat_frame *frame);
@@ -75,14 +75,14 @@ tx_status tx_chat_find_frame(const tx_chat *chat, tx_chat_frame *frame);
 
 #define TX_CHAT_LEARNT 4u /* one more flag of a byte of tx_jinja_text */
 
-/* Flags the bytes of a rendered conversation that are to be learnt. */
+/* Flags the bytes of a rendered conversation that training learns. */
 tx_status tx_chat_mark_answers(const tx_chat *chat, const tx_conversation *conversation, tx_jinja_text *text);
 
 /* ---- Ids (encode.c) ------------------------------------------------------------------------------------- */
 
-/* Replaces `ids` by those of a text, as transformers' apply_chat_template has them, except that a message cannot write
- * special tokens and the tokens around answers. `learnt` may be NULL; else it has 1 for each id of which some bytes are
- * to be learnt, and 0 for the others. */
+/* Replaces `ids` by the ids of a text, as transformers' apply_chat_template does, except that special tokens and the
+ * tokens around answers are plain text in messages. `learnt` (may be NULL) receives 1 for each id with bytes to learn,
+ * and 0 for the others. */
 tx_status tx_chat_encode(const tx_chat *chat, tx_encoder *encoder, const tx_chat_text *text, tx_ids *ids,
                          tx_ids *learnt);
 

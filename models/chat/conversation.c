@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Conversations: messages added, and objects of instruction data read. */
+ * Conversations: adding messages, and reading objects of instruction data. */
 #include "models/chat/conversation.h"
 
 #include "api/base/needs.h"
@@ -20,7 +20,7 @@ void tx_conversation_free(tx_conversation *conversation)
     *conversation = (tx_conversation){0};
 }
 
-/* An object without messages; `tools` and `documents` of `from` are its own. */
+/* Makes an object without messages and with the `tools` and `documents` of `from`. */
 static tx_status clear(tx_conversation *c, const tx_json *from)
 {
     static const char *const others[] = {"tools", "documents"};
@@ -36,7 +36,7 @@ static tx_status clear(tx_conversation *c, const tx_json *from)
     return status;
 }
 
-/* Appends a message, which belongs to the conversation from here on. */
+/* Appends a message, which the conversation owns from here on. */
 static tx_status append(tx_conversation *c, tx_json *message, bool learnt)
 {
     tx_status status = message ? TX_OK : tx_fail(TX_MEMORY, "no memory for a message");
@@ -108,7 +108,7 @@ static bool is_text(const tx_json *object, const char *key)
     return value && tx_json_type_of(value) == TX_JSON_STRING;
 }
 
-/* The key of a conversation in ShareGPT's form, or NULL. */
+/* The key of a conversation in ShareGPT's format, or NULL. */
 static const char *find_talk(const tx_json *object)
 {
     static const char *const keys[] = {"conversations", "conversation"};
@@ -142,19 +142,19 @@ void tx_conversation_ignore(tx_conversation *c, const char *key)
         tx_list_add(c->ignored, sizeof c->ignored, ", ", "%s", key);
 }
 
-/* Refuses keys that hold a part of the conversation which no template of texts renders. */
+/* Refuses keys with a part of the conversation that no text template renders. */
 static tx_status refuse_parts(const tx_json *object)
 {
     static const char *const parts[] = {"functions", "function_call", "image",  "images", "audio",
                                         "audios",    "video",         "videos", "history"};
     for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++)
         if (tx_json_find(object, parts[i]) && !tx_json_is_empty(tx_json_find(object, parts[i])))
-            return tx_fail(TX_FORMAT, "%s: TX does not render it: leave the line out, or write it as text into content",
+            return tx_fail(TX_FORMAT, "%s: TX cannot render it: remove the line, or write it as text into content",
                            parts[i]);
     return TX_OK;
 }
 
-/* Notes keys that are none of `read`, which NULL ends. */
+/* Notes keys that are not in `read`, which ends with NULL. */
 static void note_keys(const tx_json *object, const char *const *read, tx_conversation *c)
 {
     for (void *i = tx_json_first(object); i; i = tx_json_next(object, i)) {
@@ -178,7 +178,7 @@ tx_status tx_chat_foreign(const tx_json *object)
 
 /* ---- Reading ---------------------------------------------------------------------------------------------- */
 
-/* As transformers does: reasoning_content by its older names, and thinking, which templates of gpt-oss read. */
+/* As transformers does, sets reasoning_content from its older names, and thinking, which templates of gpt-oss read. */
 static tx_status name_reasoning(tx_json *message)
 {
     static const char *const names[] = {"reasoning_content", "thinking", "reasoning"};
@@ -195,7 +195,7 @@ static tx_status name_reasoning(tx_json *message)
     return status;
 }
 
-/* ShareGPT's "from" and "value" as "role" and "content". */
+/* Converts ShareGPT's "from" and "value" to "role" and "content". */
 static tx_status rename_turn(const tx_json *item, tx_json **made)
 {
     static const char *const roles[][2] = {
@@ -220,7 +220,7 @@ static tx_status rename_turn(const tx_json *item, tx_json **made)
     while (i < sizeof roles / sizeof roles[0] && strcmp(roles[i][0], from) != 0)
         i++;
     if (i == sizeof roles / sizeof roles[0])
-        return tx_fail(TX_FORMAT, "from: \"%.40s\" is none of human, gpt, system and tool", from);
+        return tx_fail(TX_FORMAT, "from: \"%.40s\" is not one of human, gpt, system and tool", from);
     *made = make_message(roles[i][1]);
     tx_status status = tx_json_set_text(*made, "content", text, size);
     if (status)
@@ -264,7 +264,7 @@ static tx_status read_list(const tx_json *object, const char *key, bool learnt, 
     return TX_OK;
 }
 
-/* An instruction with an input: `content` is both, and templates for such data find them apart. */
+/* Appends an instruction with an input. `content` has both; templates for such data also find them separately. */
 static tx_status set_input(const tx_json *object, tx_json *message, const char *text, size_t size)
 {
     const char *input = "";
@@ -335,7 +335,7 @@ tx_status tx_conversation_read(const tx_json *object, bool answered, tx_conversa
     note_keys(object, keys[c->form], c);
     tx_status status = refuse_parts(object);
     TX_THEN(status, read_form(object, answered, c));
-    if (status) /* a key that is missing is a fault of the file's form */
+    if (status) /* a missing key means a malformed file */
         return status == TX_NOT_FOUND ? TX_FORMAT : status;
     return c->count ? TX_OK : tx_fail(TX_FORMAT, "there are no messages");
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From texts of conversations to ids, and which of these are learnt. */
+ * Encodes rendered conversations, and marks the ids that training learns. */
 #include "models/chat/chat.h"
 
 #include "api/base/needs.h"
@@ -8,12 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Beginnings of a text -------------------------------------------------------------------------------------
- * For a text that its normalizer changes. */
+/* ---- Marking by prefixes --------------------------------------------------------------------------------------
+ * For a text whose ids have no known positions, because a normalizer changes it. */
 
-/* How many of `ids` the beginning of the text up to byte `at` settles. `whole`: it ends with the last of them. */
-static tx_status settled(tx_encoder *encoder, const tx_chat_text *text, const tx_marks *marks, size_t at,
-                         const tx_ids *ids, tx_ids *scratch, size_t *count, bool *whole)
+/* Counts the ids that the prefix of the text up to byte `at` determines. `*whole` is true if it ends with the last of
+ * them. */
+static tx_status count_prefix(tx_encoder *encoder, const tx_chat_text *text, const tx_marks *marks, size_t at,
+                              const tx_ids *ids, tx_ids *scratch, size_t *count, bool *whole)
 {
     scratch->count = 0;
     TX_TRY(tx_encoder_marked(encoder, text->bytes.data, at, marks, scratch));
@@ -25,24 +26,24 @@ static tx_status settled(tx_encoder *encoder, const tx_chat_text *text, const tx
     return TX_OK;
 }
 
-/* Marks the ids of bytes begin..end-1: every token with some of these bytes. */
+/* Marks the ids of bytes begin..end-1, which are all tokens with some of these bytes. */
 static tx_status mark(tx_encoder *encoder, const tx_chat_text *text, const tx_marks *marks, size_t begin, size_t end,
                       const tx_ids *ids, tx_ids *scratch, int32_t *learnt)
 {
     size_t first, last = ids->count;
     bool whole = true;
-    TX_TRY(settled(encoder, text, marks, begin, ids, scratch, &first, &whole));
+    TX_TRY(count_prefix(encoder, text, marks, begin, ids, scratch, &first, &whole));
     if (end < text->bytes.size)
-        TX_TRY(settled(encoder, text, marks, end, ids, scratch, &last, &whole));
+        TX_TRY(count_prefix(encoder, text, marks, end, ids, scratch, &last, &whole));
     last += !whole && last < ids->count;
     for (size_t i = first; i < last; i++)
         learnt[i] = 1;
     return TX_OK;
 }
 
-/* ---- Places of ids ---------------------------------------------------------------------------------------- */
+/* ---- Positions of ids ------------------------------------------------------------------------------------- */
 
-/* Bytes that an unknown token may stand for. */
+/* Maximum number of bytes of an unknown token. */
 #define UNKNOWN_MOST 4096
 
 static bool begins(const char *text, size_t size, const char *piece, size_t piece_size)
@@ -50,16 +51,17 @@ static bool begins(const char *text, size_t size, const char *piece, size_t piec
     return piece_size <= size && memcmp(text, piece, piece_size) == 0;
 }
 
-/* Whether a text begins with a piece, of which it has `*taken` bytes: a tokenizer may put a blank before the piece. */
-static bool take(const char *text, size_t left, const char *piece, size_t size, size_t *taken)
+/* Returns true if a text begins with a piece, and sets `*taken` to its length there. The tokenizer may have added a
+ * blank before the piece, which is not in the text. */
+static bool match_piece(const char *text, size_t left, const char *piece, size_t size, size_t *taken)
 {
     const size_t blank = size > 0 && *piece == ' ' && !begins(text, left, piece, size);
     *taken = size - blank;
     return begins(text, left, piece + blank, size - blank);
 }
 
-/* Finds the byte at which each id begins, and the end after the last. False if the ids are of another text. */
-static bool place(const tx_tokenizer *tokenizer, const tx_chat_text *text, const tx_ids *ids, size_t *begin)
+/* Finds the byte at which each id begins, and the end after the last. False if the ids do not match the text. */
+static bool find_positions(const tx_tokenizer *tokenizer, const tx_chat_text *text, const tx_ids *ids, size_t *begin)
 {
     const char *bytes = text->bytes.data, *piece;
     size_t at = 0, size, taken;
@@ -73,12 +75,12 @@ static bool place(const tx_tokenizer *tokenizer, const tx_chat_text *text, const
             continue;
         }
         const size_t end = text->bytes.size, most = unknown && end - at > UNKNOWN_MOST ? at + UNKNOWN_MOST : end;
-        while (!take(bytes + at, end - at, piece, size, &taken)) {
+        while (!match_piece(bytes + at, end - at, piece, size, &taken)) {
             if (at == most || !(unknown || (bytes[at] && strchr(" \t\r\n", bytes[at]))))
                 return false;
             at++;
         }
-        begin[i] = at; /* skipped bytes belong to the id before */
+        begin[i] = at; /* skipped bytes belong to the previous id */
         at += taken;
         unknown = false;
     }
@@ -86,7 +88,7 @@ static bool place(const tx_tokenizer *tokenizer, const tx_chat_text *text, const
     return unknown || at == text->bytes.size;
 }
 
-/* The text as the normalizer makes it, part by part. */
+/* Normalizes the text part by part. */
 static tx_status normalize(const tx_tokenizer *tokenizer, const tx_chat_text *text, tx_chat_text *normal)
 {
     tx_buffer scratch[2] = {{0}};
@@ -110,8 +112,8 @@ static tx_status normalize(const tx_tokenizer *tokenizer, const tx_chat_text *te
     return status;
 }
 
-/* Marks the ids of bytes first..end-1, from id `*next` on, which goes with it. An id without bytes belongs to those
- * that follow. */
+/* Marks the ids of bytes first..end-1, starting at id `*next`, which is advanced. An id without bytes belongs to the
+ * ids after it. */
 static void mark_placed(const size_t *begin, size_t count, size_t first, size_t end, size_t *next, int32_t *learnt)
 {
     while (*next < count && begin[*next + 1] <= first && begin[*next] < first)
@@ -120,7 +122,7 @@ static void mark_placed(const size_t *begin, size_t count, size_t first, size_t 
         learnt[i] = 1;
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------- */
+/* ---- Texts ----------------------------------------------------------------------------------------------- */
 
 static tx_status mark_all(const tx_chat *chat, tx_encoder *encoder, const tx_chat_text *text, const tx_marks *marks,
                           const tx_ids *ids, tx_ids *learnt)
@@ -134,14 +136,14 @@ static tx_status mark_all(const tx_chat *chat, tx_encoder *encoder, const tx_cha
         memset(learnt->id, 0, ids->count * sizeof *learnt->id);
     size_t *places = malloc((ids->count + 1) * sizeof *places), next = 0;
     if (!places)
-        return tx_fail(TX_MEMORY, "no memory for the places of %zu ids", ids->count);
+        return tx_fail(TX_MEMORY, "no memory for the positions of %zu ids", ids->count);
     tx_chat_text normal = {0};
     const tx_chat_text *of = text;
-    bool placed = place(chat->tokenizer, text, ids, places);
+    bool placed = find_positions(chat->tokenizer, text, ids, places);
     if (!placed && chat->tokenizer->normalizer.count) {
         status = normalize(chat->tokenizer, text, &normal);
         of = &normal;
-        placed = !status && place(chat->tokenizer, &normal, ids, places);
+        placed = !status && find_positions(chat->tokenizer, &normal, ids, places);
     }
     for (size_t i = 0; i < text->parts && !status;) {
         const size_t first = i;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * From conversations to texts, of which each part is the template's or somebody's. */
+ * Renders conversations to texts whose parts are marked as the template's or as untrusted. */
 #include "models/chat/chat.h"
 
 #include "models/text/utf8.h"
@@ -18,7 +18,7 @@ void tx_chat_text_free(tx_chat_text *text)
 
 /* ---- Parts ---------------------------------------------------------------------------------------------- */
 
-/* Adds the part of the bytes from the end of the part before on to `end`. */
+/* Adds a part, from the end of the part before to `end`. */
 static tx_status end_part(tx_chat_text *t, size_t end, bool frame, bool answer)
 {
     if (end == (t->parts ? t->part[t->parts - 1].end : 0))
@@ -30,13 +30,13 @@ static tx_status end_part(tx_chat_text *t, size_t end, bool frame, bool answer)
     return TX_OK;
 }
 
-/* The rendered bytes, in runs with the same flags. */
+/* Divides the rendered bytes into runs with the same flags. */
 static tx_status take_runs(tx_chat_text *t)
 {
     static const unsigned compared = TX_JINJA_SAID | TX_CHAT_LEARNT;
     const tx_buffer before = t->bytes;
     const char *flags = t->rendered.flags.data;
-    t->bytes = t->rendered.bytes; /* the next rendering writes over the other buffer */
+    t->bytes = t->rendered.bytes; /* the next rendering uses the other buffer */
     t->rendered.bytes = before;
     for (size_t begin = 0, end; begin < t->bytes.size; begin = end) {
         const unsigned run = (unsigned char)flags[begin];
@@ -56,11 +56,11 @@ static bool is_among(const char *key, const char *const *keys)
     return *keys != NULL;
 }
 
-/* Refuses parts of the conversation that the template never reads, and notes other keys. */
+/* Refuses parts of the conversation that the template does not read, and notes other keys as ignored. */
 static tx_status check_keys(const tx_chat *chat, const tx_json *object, tx_conversation *c)
 {
     static const char *const parts[] = {"tools", "documents", "tool_calls", "reasoning_content", "tool_plan", NULL};
-    /* Keys of this library's own, or twins of a key that is checked. */
+    /* The library's own keys, and duplicates of a checked key. */
     static const char *const silent[] = {"role", "thinking", "reasoning", "instruction", "input", NULL};
     for (void *i = tx_json_first(object); i; i = tx_json_next(object, i)) {
         const char *key = tx_json_key(i);
@@ -74,7 +74,7 @@ static tx_status check_keys(const tx_chat *chat, const tx_json *object, tx_conve
     return TX_OK;
 }
 
-/* A template that knows no parts of a content gets the texts of a list of parts as one text. */
+/* If the template does not handle lists of parts in `content`, joins their texts. */
 static tx_status join_parts(const tx_chat *chat, tx_json *message)
 {
     const tx_json *list = tx_json_find(message, "content");
@@ -113,7 +113,7 @@ static tx_status prepare(const tx_chat *chat, tx_conversation *c)
     return TX_OK;
 }
 
-/* ---- All ------------------------------------------------------------------------------------------------ */
+/* ---- Rendering ------------------------------------------------------------------------------------------ */
 
 tx_status tx_chat_render(const tx_chat *chat, tx_conversation *c, bool asks, bool learns, tx_chat_text *text)
 {
@@ -162,16 +162,18 @@ static size_t common(const tx_buffer *x, const tx_buffer *y)
     return n;
 }
 
-/* From the texts of a question, of the same with a generation prompt, and of the same with the answer "b". */
+/* Derives the frame from three texts: a question, the same with a generation prompt, and the same with the answer "b".
+ */
 static tx_status find_texts(const tx_buffer *question, const tx_jinja_text *prompted, const tx_jinja_text *answered,
                             tx_chat_frame *frame)
 {
     const tx_buffer *all = &answered->bytes, *asked = &prompted->bytes;
     const size_t last = prompted->turns ? prompted->turn[prompted->turns - 1].end : asked->size;
-    const size_t begin = last < asked->size ? last : common(question, asked); /* the loop may write the prompt itself */
+    const size_t begin =
+        last < asked->size ? last : common(question, asked); /* the loop may itself write the generation prompt */
     size_t said = all->size, end = all->size;
     while (said > 0 && !((unsigned char)answered->flags.data[said - 1] & TX_JINJA_SAID))
-        said--; /* the answer is the last that is said */
+        said--; /* the answer is the last untrusted byte */
     if (!said)
         return tx_fail(TX_FORMAT, "the chat template does not write the text of the assistant");
     const size_t shared = common(asked, all), before = shared < said - 1 ? shared : said - 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The built-in chat templates: the files in templates/, which the build embeds. */
+ * The built-in chat templates: files in templates/, which the build embeds. */
 #include "models/chat/templates.h"
 
 #include "models/chat/chat.h"

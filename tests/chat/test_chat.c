@@ -316,7 +316,7 @@ static void test_custom(void **state)
          "%}",
          NULL},
         {"{% for m in messages %}{% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}{% endfor %}", NULL},
-        {"{% for m in messages %}{{ m.content }}{% endfor %}", "ends answers with nothing"},
+        {"{% for m in messages %}{{ m.content }}{% endfor %}", "has no end of answers"},
         {"{{ 'a' }}", "does not write the text of the assistant"},
         {"{% for m in messages %}", "line 1: the text ends before \"else\""},
         {"{{ messages | nothing }}", "there is no filter nothing"},
