@@ -175,7 +175,7 @@ static void test_second_names(void **state)
     assert_ok(tx_config_read(path, &config));
     assert_int_equal(config->layers, 3);
     tx_config_free(config);
-    assert_refused(read_text(differs, &config), TX_FORMAT, "hidden_size: 64 is not n_embd, 768");
+    assert_refused(read_text(differs, &config), TX_FORMAT, "hidden_size: 64 differs from n_embd, 768");
     assert_refused(read_text(wrong, &config), TX_FORMAT, "num_hidden_layers: expected an integer");
     free(path);
     remove_scratch(folder);

@@ -197,7 +197,7 @@ static void threads_refused(void **state)
         assert_ok(open_file(text_path, NULL, &r, &dataset, allowed == 5 ? digest : found));
         assert_int_equal(r.count, allowed < 3);
         if (allowed < 3)
-            assert_non_null(strstr(r.last, "refused some of the 4 threads for tokenising"));
+            assert_non_null(strstr(r.last, "refuses some of the 4 threads for tokenising"));
         assert_ok(load(dataset, &r, allowed == 5 ? &sum : &found_sum));
         assert_int_equal(r.count, (allowed < 3) + (allowed < 5));
         if (allowed < 5) {

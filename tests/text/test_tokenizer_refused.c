@@ -70,7 +70,7 @@ static const struct {
     {"model.merges", "[\"h e r\"]", TX_FORMAT, "merges[0]: expected two words"},
     {"model.merges", "[[\"h\"]]", TX_FORMAT, "merges[0]: expected two words, found 1"},
     {"model.merges", "[7]", TX_FORMAT, "merges[0]: a merge: expected a string"},
-    {"added_tokens.0.id", "7", TX_FORMAT, "added_tokens[0]: <|endoftext|>: id 7, in the vocabulary 0"},
+    {"added_tokens.0.id", "7", TX_FORMAT, "added_tokens[0]: <|endoftext|>: id 7, but its id in the vocabulary is 0"},
     {"added_tokens.0.content", "\"<new>\"", TX_UNSUPPORTED, "<new>: id 0, but tokenizers would assign 263"},
     {"added_tokens.0.special", "1", TX_FORMAT, "special: expected true or false"},
     {"added_tokens", "7", TX_FORMAT, "added_tokens: expected an array"},
