@@ -97,7 +97,7 @@ grep -q '"norm"' "$work/best/adapter_config.json" || fail "adapter_config.json h
 grep -aq input_layernorm.weight "$work/best/adapter_model.safetensors" || fail "a module to save is not saved"
 
 # Refusals.
-outcome 1 "there are q_proj, k_proj" train refused --model_name_or_path "$work/base" --lora_r 4 --lora_target_modules q
+outcome 1 "its modules are q_proj, k_proj" train refused --model_name_or_path "$work/base" --lora_r 4 --lora_target_modules q
 outcome 1 "the model to adapt" train refused --config_name "$work/config.json" --lora_r 4
 outcome 1 "the adapter has r 4, alpha 16" "$bin/txtrain" --resume_from_checkpoint "$work/whole/checkpoint-6" --lora_alpha 8
 train base2 --config_name "$work/config.json" --save_strategy no --seed 7 || fail "another base"
