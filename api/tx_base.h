@@ -26,7 +26,7 @@
 
 TX_API_BEGIN
 
-#define TX_VERSION "0.1.0"
+#define TX_VERSION "0.2.0"
 #define TX_MAX_RANK 5
 /* Every tensor starts on a multiple of this many bytes; a parameter on TX_PARAM_BLOCK elements. */
 #define TX_ALIGNMENT 512

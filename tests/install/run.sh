@@ -61,7 +61,7 @@ grep -q loss "$scratch/mlp.out"
 cat > "$scratch/clean/CMakeLists.txt" << 'END'
 cmake_minimum_required(VERSION 3.25)
 project(consumer LANGUAGES C CXX)
-find_package(tx 0.1 REQUIRED)
+find_package(tx 0.2 REQUIRED)
 add_executable(train train.c)
 target_link_libraries(train PRIVATE tx::tx)
 add_executable(mlp mlp.c)
