@@ -4,11 +4,12 @@
 
     terminal.py BIN_FOLDER TEXT [PICTURE]
 
-It runs both programs on TEXT, which takes about a minute, and draws their output as it is. Lines wrap at 88 columns,
-which the log lines need. Only the table of metrics at the end of the training is left out. The picture follows the
-reader's light or dark theme."""
+It runs both programs on TEXT, which takes about a minute, and draws their output. Lines wrap at 88 columns, which the
+log lines need. Progress lines, which appear every ten seconds, and the table of metrics at the end of the training are
+left out. The picture follows the reader's light or dark theme."""
 import html
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -58,7 +59,8 @@ def session(programs, text):
             for line in run(programs, folder, command):
                 if line.startswith("*****"):  # the table of metrics
                     break
-                rows += [("output", part) for part in wrapped(line)]
+                if not re.match(r"step (?!1/)\d+/\d+  loss", line):  # no progress line
+                    rows += [("output", part) for part in wrapped(line)]
     return rows + [("command", "$ ")]
 
 
