@@ -21,7 +21,7 @@ static inline void tx_heap_push(void *heap, size_t count, size_t size, tx_heap_b
     memcpy(items + at * size, item, size);
 }
 
-/* Takes the first item out of a heap of `count`. */
+/* Removes the first item of a heap of `count`, and copies it to `first`. */
 static inline void tx_heap_pop(void *heap, size_t count, size_t size, tx_heap_before *before, void *first)
 {
     char *items = heap;

@@ -20,7 +20,7 @@ typedef struct tx_named {
 
 /* Sorts by name. Returns a name that occurs twice, or NULL. The order of equal names is unspecified. */
 const char *tx_named_sort(tx_named *names, size_t count);
-/* Returns the index that belongs to a name in a sorted list, or -1. */
+/* Returns the index of a name in a sorted list, or -1. */
 int32_t tx_named_find(const tx_named *names, size_t count, const char *name);
 
 #endif

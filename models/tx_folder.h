@@ -10,7 +10,7 @@
 
 TX_API_BEGIN
 
-/* Room for a path, and for one more byte than the system takes. */
+/* Buffer size for a path: one byte more than the longest path that the system accepts. */
 #define TX_PATH_ROOM (PATH_MAX + 1)
 
 /* Writes "folder/name"; returns `path`. A longer result is cut to a length that every call of the system refuses. */

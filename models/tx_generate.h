@@ -67,8 +67,8 @@ tx_status tx_generation_check(const tx_generation *generation);
 typedef struct tx_lm tx_lm;
 
 typedef struct tx_lm_options {
-    size_t size;       /* sizeof(tx_lm_options) */
-    const char *model; /* a folder, a GGUF file, or a name to look up, as txgen's --model; NULL if `adapter` names it */
+    size_t size;        /* sizeof(tx_lm_options) */
+    const char *model;  /* a folder, a GGUF file, or a name to find, as txgen's --model; NULL if `adapter` names it */
     const char *device; /* as txgen's --device; NULL means "cpu" */
     int32_t threads;    /* of the cpu backend; 0 means all that this process may use */
     int64_t batch_size; /* prompts at once, 0 means 8; it does not change the texts */
@@ -78,8 +78,8 @@ typedef struct tx_lm_options {
     /* Receives warnings. Only tx_lm_open calls it. It may be NULL. */
     void (*warn)(void *context, const char *message);
     void *context;
-    const char
-        *adapter; /* a peft folder whose adapter is merged into the weights; NULL means the one in `model`, if any */
+    /* A peft folder whose adapter is merged into the weights. NULL means the adapter in `model`, if there is one. */
+    const char *adapter;
     /* Quantize the matrices of the blocks to 4 bits (NF4), and their scales to 8. Not with an adapter. */
     bool load_in_4bit, double_quant;
     /* For conversations: reuse the KV cache for the common prefix of a prompt with the previous prompt and its text.
@@ -98,7 +98,6 @@ typedef struct tx_lm_options {
 } tx_lm_options;
 
 /* The caller frees `*lm`. Only one thread at a time may use it. */
-/* The caller frees it. It belongs to one thread at a time. */
 tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm);
 void tx_lm_free(tx_lm *lm); /* NULL is fine */
 
@@ -144,7 +143,7 @@ typedef struct tx_lm_listener {
     /* The text's next bytes, split between UTF-8 characters if the tokens form such. Special tokens have no bytes. */
     void (*text)(void *context, int64_t index, const char *bytes, size_t size);
     void (*end)(void *context, int64_t index);
-    /* Called for each new token. Return true to end all texts at once. */
+    /* Called for each new token. Return true to end all texts immediately. */
     bool (*stop)(void *context);
     /* The number of new tokens of all texts, and the seconds spent, without compiling and reading weights. */
     void (*done)(void *context, int64_t tokens, double seconds);

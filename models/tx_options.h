@@ -64,7 +64,7 @@ typedef struct tx_option_table {
 /* Returns true if the struct has a value for the option, which HEADING and FOREIGN options do not have. */
 bool tx_option_has_value(const tx_option *option);
 /* Returns true if the option takes several values, separated by commas: a LIST, or a TEXT of "NAME,...". A command line
- * and a file may also list them one by one, as transformers' HfArgumentParser takes a list. */
+ * and a file may also list them one by one, as transformers' HfArgumentParser accepts a list. */
 bool tx_option_is_list(const tx_option *option);
 /* Finds an option by its name or spelling. A "=value" after the name is ignored. NULL if there is none. */
 const tx_option *tx_option_find(const tx_option_table *table, const char *name);

@@ -105,12 +105,11 @@ tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *ma
 
 /* Writes the tokenizer's files into a folder, in the form that transformers loads. They are copies of its source files.
  * A tokenizer that was made here gets tokenizer.json and tokenizer_config.json, with a limit of model_max_length
- * tokens.
- */
+ * tokens. */
 tx_status tx_tokenizer_save(const tx_tokenizer *tokenizer, const char *folder, int64_t model_max_length);
 
 /* Counts words as texts are added, then learns merges: the most frequent pair first, ties by the smaller pair of ids,
- * as Hugging Face's BpeTrainer. */
+ * as in Hugging Face's BpeTrainer. */
 typedef struct tx_tokenizer_trainer tx_tokenizer_trainer;
 
 tx_status tx_tokenizer_trainer_create(tx_tokenizer_trainer **trainer);
@@ -126,7 +125,7 @@ tx_status tx_tokenizer_trainer_finish(tx_tokenizer_trainer *trainer, int64_t voc
 /* A file as training blocks: its tokens are concatenated and cut into blocks of equal length. The remainder is dropped.
  *
  * A .txt, .raw or .tokens file, or one with an unknown ending, holds one text a line, with its line end. Each text is
- * tokenised by itself, as run_clm does it. \r\n and \r also end lines and become \n (Python's text mode). A UTF-8 byte
+ * tokenised separately, as in run_clm. \r\n and \r also end lines and become \n (Python's text mode). A UTF-8 byte
  * order mark at the beginning is skipped, and the texts of special tokens become their ids. A .jsonl file (or .json)
  * holds one object {"text": ...} a line; blank lines are ignored. A .bin file holds tokens in one of two formats:
  * llm.c's (256 int32 of header, magic 20240520 with uint16 or 20240801 with uint32 ids) or nanoGPT's (uint16 from the
@@ -149,7 +148,7 @@ typedef struct tx_dataset_options {
     int64_t skip_bad;    /* number of malformed lines of a .jsonl file to skip; more of them are an error */
     const char *cache;   /* folder that caches tokenised texts, or NULL. If it cannot be written the user is
                             warned and nothing is cached */
-    bool bare_lines;     /* tokenise lines without their line ends, as run_mlm does it */
+    bool bare_lines;     /* tokenise lines without their line ends, as in run_mlm */
     int64_t by_text;     /* each text of at least this many tokens is a block of its own, of which tx_dataset_read
                             returns at most `block` tokens. 0 concatenates texts. Not for a .bin file */
     int32_t threads;     /* that tokenise; at least 1. The result does not depend on it. If the system refuses some of

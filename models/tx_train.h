@@ -158,9 +158,9 @@ typedef struct tx_forecaster_options {
     const char *device;              /* as txtrain's --device; the default, NULL, is cpu */
     int64_t lora_r;                  /* rank of an adapter; 0 trains all weights */
     const char *lora_target_modules; /* as txtrain's; the default, NULL, is peft's choice */
-    bool load_in_4bit,
-        double_quant; /* with an adapter: quantize the frozen matrices of the blocks to 4 bits, their scales to 8 */
-    int32_t ranks;    /* data-parallel ranks of one host; 0 and 1 are one rank */
+    /* With an adapter: quantize the frozen matrices of the blocks to 4 bits, and their scales to 8. */
+    bool load_in_4bit, double_quant;
+    int32_t ranks; /* data-parallel ranks of one host; 0 and 1 are one rank */
 } tx_forecaster_options;
 
 /* The caller frees it. */
@@ -179,7 +179,7 @@ typedef struct tx_forecast_options {
     int64_t rows, block;      /* rows of a micro-batch, tokens of a row */
     tx_dtype autocast;        /* the type of matrix products: F32, BF16 or F16 */
     tx_dtype stored;          /* the type of the weights: F32 or, with autocast BF16, BF16 */
-    int32_t whole, cheap;     /* gradient checkpointing, as tx_checkpointing has it */
+    int32_t whole, cheap;     /* gradient checkpointing, as in tx_checkpointing */
     tx_optimizer_kind kind;   /* with its usual options */
     tx_offload_place offload; /* of the optimizer states */
     tx_offload_place offload_params;
