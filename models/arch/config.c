@@ -152,7 +152,7 @@ static tx_status read_second_name(const tx_json *json, const tx_config_key *key,
     return TX_OK;
 }
 
-/* Fails if the file asks for something that is not implemented, so that no key is ignored silently. */
+/* Fails if the file requests a feature that is not implemented, so that no key is ignored silently. */
 static tx_status check_foreign(const tx_json *json, const tx_architecture *a)
 {
     const char *type = a->type;

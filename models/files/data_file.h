@@ -17,7 +17,7 @@ typedef struct tx_data_file {
 
 /* Fails like tx_file_open. */
 tx_status tx_data_file_open(const char *path, tx_data_file *file);
-/* Leaves {0}, and accepts {0}. */
+/* Accepts {0}, and sets `*file` to {0}. */
 void tx_data_file_close(tx_data_file *file);
 /* Reads `bytes` bytes from byte `at` on, which must be within `size`. TX_IO if the file has become shorter. */
 tx_status tx_data_file_read(const tx_data_file *file, int64_t at, void *data, size_t bytes);

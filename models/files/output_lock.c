@@ -102,7 +102,7 @@ static tx_status clean(const char *output_dir)
     return tx_fail_in(status, "after an interrupted save");
 }
 
-/* ---- Taking and releasing -------------------------------------------------------------------------- */
+/* ---- Acquiring and releasing ------------------------------------------------------------------------ */
 
 tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
 {

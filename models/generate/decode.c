@@ -85,7 +85,7 @@ tx_status tx_decoder_create(tx_model *model, const tx_config *config, int64_t ro
     if (prompt < 1 || context < prompt || context > config->positions)
         return tx_fail(TX_INVALID,
                        "a prompt of %" PRId64 " tokens and %" PRId64 " new ones: the model has %" PRId64
-                       " positions; shorten the prompt or ask for fewer",
+                       " positions; shorten the prompt or request fewer new ones",
                        prompt, context - prompt, config->positions);
     tx_decoder *made = calloc(1, sizeof *made);
     if (!made)

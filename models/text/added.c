@@ -178,7 +178,7 @@ static bool is_single_word(const tx_additions *additions, const char *text, size
 }
 
 /* Extends a token by the spaces around it. Spaces before it are limited by `floor`, the end of the last token, which
- * may have taken all of a token that consists of spaces. */
+ * may already include all of a token that consists of spaces. */
 static void add_spaces(const char *text, size_t size, size_t floor, tx_found *found)
 {
     uint32_t code;

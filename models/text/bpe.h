@@ -108,8 +108,8 @@ void tx_vocab_free(tx_vocab *vocab);
 /* X(flag), with the names and order of files. */
 #define TX_ADDED_FLAGS(X)                                                 \
     X(single_word) /* only if no word character is next to it */          \
-    X(lstrip)      /* takes the spaces before it */                       \
-    X(rstrip)      /* takes the spaces after it */                        \
+    X(lstrip)      /* includes the spaces before it */                    \
+    X(rstrip)      /* includes the spaces after it */                     \
     X(normalized)  /* is searched in normalized text, after the others */ \
     X(special)
 
@@ -140,7 +140,7 @@ void tx_additions_free(tx_additions *additions);
 
 typedef struct tx_found {
     const tx_added *added; /* NULL after the last one */
-    size_t begin, end;     /* with the spaces that it takes */
+    size_t begin, end;     /* including spaces, by lstrip and rstrip */
     size_t resume;         /* start of the next search */
 } tx_found;
 

@@ -16,7 +16,7 @@ typedef struct tx_texts {
 struct tx_spelling {
     tx_texts in, out;    /* of the current step */
     tx_matcher *matcher; /* NULL until it is needed */
-    size_t size;         /* bytes of all tokens to come, if there are several runs; 0 means those of one run */
+    size_t size;         /* total bytes of the tokens of all runs, if there are several; 0 if there is one run */
     bool whole;          /* these are all tokens of a text, otherwise one from its middle */
     bool fused;          /* later steps see the whole text as one */
 };

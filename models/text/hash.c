@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* Index of the first empty place for a hash. */
+/* Index of the first empty slot for a hash. */
 static size_t empty_place(const tx_index *index, uint32_t hash)
 {
     size_t at = hash & (index->places - 1);
@@ -18,7 +18,7 @@ static tx_status grow(tx_index *index)
     tx_index made = {.places = index->places ? 2 * index->places : 16, .used = index->used};
     made.place = malloc(made.places * sizeof *made.place);
     if (!made.place)
-        return tx_fail(TX_MEMORY, "no memory for an index of %zu places", made.places);
+        return tx_fail(TX_MEMORY, "no memory for an index of %zu slots", made.places);
     memset(made.place, 0xFF, made.places * sizeof *made.place); /* all empty */
     for (size_t i = 0; i < index->places; i++)
         if (index->place[i].number != TX_INDEX_NONE)

@@ -53,7 +53,7 @@ static inline uint64_t tx_hash_pair(int32_t left, int32_t right)
 /* ---- An index ------------------------------------------------------------------------------------- */
 
 typedef struct tx_index_place {
-    uint32_t hash, number; /* number is TX_INDEX_NONE in an empty place */
+    uint32_t hash, number; /* number is TX_INDEX_NONE in an empty slot */
 } tx_index_place;
 
 /* A hash table with open addressing, at most half full. It stores only the numbers of items; the caller's function

@@ -25,9 +25,8 @@ typedef struct tx_table {
 } tx_table;
 
 /* Reads a file, and skips up to `skip_bad` malformed rows. TX_FORMAT names the first other malformed row, counted from
- * 1 without the names, or says that there are no rows. TX_INVALID if the name has another ending. Leaves {0} on
- * failure.
- */
+ * 1 without the names, or says that there are no rows. TX_INVALID if the name has another ending. On failure
+ * `*table` is {0}. */
 tx_status tx_table_open(const char *path, int64_t skip_bad, tx_table *table);
 void tx_table_close(tx_table *table); /* {0} is fine */
 /* The index of the column with this name, or -1. */
