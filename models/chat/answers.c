@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Finds the bytes of a rendered conversation that training learns. If the template has blocks `generation`, it is their
- * contents. Otherwise it is, for each message to learn, the text after the generation prompt that the loop over the
- * messages wrote for it. */
+ * Finds the bytes of a rendered conversation whose tokens get labels in training. If the template has blocks
+ * `generation`, it is their contents. Otherwise it is, for each message with labels, the text after the generation
+ * prompt that the loop over the messages wrote for it. */
 #include "models/chat/chat.h"
 
 #include <stdlib.h>
@@ -21,7 +21,7 @@ static void flag(tx_jinja_text *t, size_t begin, size_t end, bool learnt)
     }
 }
 
-/* Flags the contents of blocks `generation`, except for messages that are not learnt. */
+/* Flags the contents of blocks `generation`, except for messages without labels. */
 static void flag_blocks(const tx_conversation *c, tx_jinja_text *t)
 {
     for (size_t i = 0; i < t->bytes.size; i++)

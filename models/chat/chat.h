@@ -53,16 +53,16 @@ const char *tx_chat_template_names(void);
 typedef struct tx_chat_text {
     tx_buffer bytes;
     tx_text_part *part; /* the template's parts are frame */
-    bool *answer;       /* for each part: training learns it */
+    bool *answer;       /* for each part: its tokens get labels in training */
     size_t parts, room[2];
     tx_jinja_text rendered; /* scratch */
 } tx_chat_text;
 
-void tx_chat_text_free(tx_chat_text *text); /* leaves {0} */
+void tx_chat_text_free(tx_chat_text *text); /* sets it to {0} */
 /* Renders a conversation. With `asks` it ends with the generation prompt. With `learns` it also marks the parts that
- * training learns: blocks `generation` if the template has them, else the messages to learn, after the generation
- * prompt. TX_FORMAT if the template raises an exception, does not render a key of the conversation, or does not show
- * which bytes belong to an answer. Keys that it does not read are noted as ignored. */
+ * get labels in training: blocks `generation` if the template has them, else the `learnt` messages, after the
+ * generation prompt. TX_FORMAT if the template raises an exception, does not render a key of the conversation, or does
+ * not show which bytes belong to an answer. Keys that it does not read are noted as ignored. */
 tx_status tx_chat_render(const tx_chat *chat, tx_conversation *conversation, bool asks, bool learns,
                          tx_chat_text *text);
 /* The same for a prompt and its completion without a template (TX_CHAT_PLAIN), followed by eos_token. Texts of special
@@ -75,13 +75,13 @@ tx_status tx_chat_find_frame(const tx_chat *chat, tx_chat_frame *frame);
 
 #define TX_CHAT_LEARNT 4u /* one more flag of a byte of tx_jinja_text */
 
-/* Flags the bytes of a rendered conversation that training learns. */
+/* Flags the bytes of a rendered conversation whose tokens get labels in training. */
 tx_status tx_chat_mark_answers(const tx_chat *chat, const tx_conversation *conversation, tx_jinja_text *text);
 
 /* ---- Ids (encode.c) ------------------------------------------------------------------------------------- */
 
 /* Replaces `ids` by the ids of a text, as transformers' apply_chat_template does, except that special tokens and the
- * tokens around answers are plain text in messages. `learnt` (may be NULL) receives 1 for each id with bytes to learn,
+ * tokens around answers are plain text in messages. `learnt` (may be NULL) receives 1 for each id that gets a label,
  * and 0 for the others. */
 tx_status tx_chat_encode(const tx_chat *chat, tx_encoder *encoder, const tx_chat_text *text, tx_ids *ids,
                          tx_ids *learnt);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Encodes rendered conversations, and marks the ids that training learns. */
+ * Encodes rendered conversations, and marks the ids that get labels in training. */
 #include "models/chat/chat.h"
 
 #include "api/base/needs.h"

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Syntax trees of templates: statements and expressions. lexer.c makes tokens, expressions.c and statements.c trees. */
+ * Syntax trees of templates: statements and expressions. lexer.c makes the tokens; expressions.c
+ * and statements.c make the trees. */
 #ifndef TX_JINJA_NODE_H
 #define TX_JINJA_NODE_H
 
