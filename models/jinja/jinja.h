@@ -33,7 +33,7 @@ typedef struct tx_jinja_text {
     size_t turns, room;
 } tx_jinja_text;
 
-void tx_jinja_text_free(tx_jinja_text *text); /* leaves {0} */
+void tx_jinja_text_free(tx_jinja_text *text); /* sets it to {0} */
 
 /* Renders the template with the members of two objects as its variables, and replaces the contents of `text`. Texts in
  * `said` (messages, tools, documents) are untrusted; texts in `given` (bos_token, ...) count as the template's.

@@ -22,7 +22,7 @@ typedef struct tx_tokens {
     int64_t bad, first_bad; /* number of skipped malformed lines, and the number of the first */
 } tx_tokens;
 
-/* Frees the contents and leaves {0}. */
+/* Frees the contents and sets it to {0}. */
 void tx_tokens_free(tx_tokens *tokens);
 
 /* Tokens per reading. */
