@@ -122,7 +122,8 @@ static void test_values(void **state)
     assert_null(set.resume);
     good(&program, &set, "--do_train True --max_steps -1");
     assert_true(set.train && set.steps == -1);
-    told(&set, "--do_train --do_train false --max_steps 10.0", "--do_train is given twice: false counts, and not true");
+    told(&set, "--do_train --do_train false --max_steps 10.0",
+         "--do_train is given twice: false is used instead of true");
     assert_true(!set.train && set.steps == 10);
     good(&program, &set, "--do_train=no");
     assert_false(set.train);
@@ -192,7 +193,7 @@ static void test_several(void **state)
     good(&program, &set, "--report_to tensorboard all --do_train");
     assert_int_equal(set.report, 6);
     assert_true(set.train);
-    told(&set, "--report_to=none --report_to tensorboard,all", "\"tensorboard,all\" counts, and not \"none\"");
+    told(&set, "--report_to=none --report_to tensorboard,all", "\"tensorboard,all\" is used instead of \"none\"");
     assert_int_equal(set.report, 6);
     good(&program, &set, "--max_steps 5 --max_steps 5 --log a --log=a -o a --to a");
     bad(&program, TX_EXIT_USAGE, "--log a --log b", "--log is given twice, as \"a\" and \"b\": give one file");
@@ -244,7 +245,7 @@ static void test_mistakes(void **state)
     bad(&program, TX_EXIT_USAGE, "--lr_scheduler_type sine", "must be one of linear|cosine");
     bad(&program, TX_EXIT_USAGE, "--report_to tensorboard,wandb", "--report_to wandb: must be one or more of none|");
     bad(&program, TX_EXIT_USAGE, "stray", "stray: not an option");
-    bad(&program, TX_EXIT_USAGE, "--do_train args.json", "a file of options comes first");
+    bad(&program, TX_EXIT_USAGE, "--do_train args.json", "a file of options must be the first argument");
     bad(&program, TX_EXIT_USAGE, "--completion csh", "there is one for bash");
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Progress of programs that are silent for long. */
+ * Progress lines of programs that print nothing for a long time. */
 #include "tools/cli/alive.h"
 
 #include <pthread.h>
@@ -9,28 +9,28 @@
 #include <string.h>
 #include <time.h>
 
-#define FIRST 1.5 /* seconds until the first line, and between two lines */
-#define EVERY 9.0
-#define LOOK 0.5 /* seconds between two questions */
-#define ROOM 256
+#define FIRST_SECONDS 1.5 /* seconds until the first line, and between two lines */
+#define LINE_SECONDS 9.0
+#define POLL_SECONDS 0.5 /* seconds between two calls of `ask` */
+#define STATUS_BYTES 256
 
 struct tx_alive {
     const char *program;
     FILE *to;
     pthread_t thread;
-    pthread_mutex_t lock; /* for all that follows */
+    pthread_mutex_t lock; /* protects all members below */
     pthread_cond_t wake;
-    char doing[ROOM];
-    double began, told; /* the present action; the last line */
-    bool spoke, stop;   /* a line was printed; the thread ends */
+    char doing[STATUS_BYTES];
+    double began, last_line; /* start of the current action; time of the last line */
+    bool printed, stop;      /* a line was printed; the thread has to end */
     void (*ask)(void *context, char *text, size_t size);
     void *context;
 };
 
-/* Another word before the comma is another action. */
-static void look(tx_alive *a, double now)
+/* A status with a different text before the comma starts a new action. */
+static void poll(tx_alive *a, double now)
 {
-    char text[ROOM] = "";
+    char text[STATUS_BYTES] = "";
     a->ask(a->context, text, sizeof text);
     if (!*text)
         return;
@@ -44,8 +44,8 @@ static void print(tx_alive *a, double now)
 {
     tx_print_line(a->to, "%s: still %s, %.0f s", a->program, a->doing, now - a->began);
     fflush(a->to);
-    a->told = now;
-    a->spoke = true;
+    a->last_line = now;
+    a->printed = true;
 }
 
 static void *run(void *argument)
@@ -54,9 +54,9 @@ static void *run(void *argument)
     pthread_mutex_lock(&a->lock);
     while (!a->stop) {
         const double now = tx_now();
-        double left = a->told + (a->spoke ? EVERY : FIRST) - now;
+        double left = a->last_line + (a->printed ? LINE_SECONDS : FIRST_SECONDS) - now;
         if (a->ask)
-            look(a, now);
+            poll(a, now);
         if (!*a->doing) {
             pthread_cond_wait(&a->wake, &a->lock);
             continue;
@@ -65,8 +65,8 @@ static void *run(void *argument)
             print(a, now);
             continue;
         }
-        if (a->ask && left > LOOK)
-            left = LOOK;
+        if (a->ask && left > POLL_SECONDS)
+            left = POLL_SECONDS;
         struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
         const double end = (double)until.tv_sec + 1e-9 * (double)until.tv_nsec + left;
@@ -78,7 +78,7 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Starts the thread, which takes no signals: the program's handlers run in its own threads. */
+/* Starts the thread with all signals blocked, so that the program's handlers run in its own threads. */
 static bool start(tx_alive *a)
 {
     sigset_t all, before;
@@ -100,7 +100,7 @@ tx_alive *tx_alive_start(const tx_cli *program, FILE *to, const char *doing)
     a->program = program->name;
     a->to = to;
     snprintf(a->doing, sizeof a->doing, "%s", doing);
-    a->began = a->told = tx_now();
+    a->began = a->last_line = tx_now();
     pthread_mutex_init(&a->lock, NULL);
     pthread_condattr_init(&clock);
     pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
@@ -146,7 +146,7 @@ void tx_alive_doing(tx_alive *a, const char *format, ...)
 void tx_alive_progress(void *alive, const char *what, int64_t done, int64_t total)
 {
     tx_alive *a = alive;
-    char text[ROOM];
+    char text[STATUS_BYTES];
     const char *slash = strrchr(what, '/');
     if (!a)
         return;
@@ -165,8 +165,8 @@ void tx_alive_told(tx_alive *a)
     if (!a)
         return;
     pthread_mutex_lock(&a->lock);
-    a->told = tx_now();
-    a->spoke = true;
+    a->last_line = tx_now();
+    a->printed = true;
     pthread_mutex_unlock(&a->lock);
 }
 

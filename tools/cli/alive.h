@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Progress of programs that are silent for long: a thread prints a line of its own, "txgen: still loading m, 12 s", two
- * seconds after the start and ten seconds after every other line, at the latest. Lines end with a newline on terminals,
- * too. Only the first rank of a job prints; with TX_PROGRESS=0 in the environment none does.
+ * Progress lines of programs that print nothing for a long time. A thread prints "txgen: still loading m, 12 s" at most
+ * two seconds after the start and ten seconds after any other line. Lines end with a newline, on terminals too.
+ * Only rank 0 of a job prints. TX_PROGRESS=0 in the environment turns progress lines off.
  *
- * All functions take NULL. Any thread may call all but _start and _stop. */
+ * All functions accept NULL. All except _start and _stop may be called from any thread. */
 #ifndef TX_TOOLS_ALIVE_H
 #define TX_TOOLS_ALIVE_H
 
@@ -13,17 +13,16 @@
 typedef struct tx_alive tx_alive;
 
 /* Starts the thread, which prints to `to`. `doing` names the first action: "reading its inputs". Returns NULL
- * if there is no memory, or no need. */
+ * if there is no memory, or if this process prints no progress. */
 tx_alive *tx_alive_start(const tx_cli *program, FILE *to, const char *doing);
 void tx_alive_stop(tx_alive *alive);
-/* Sets the action from now on. While the text is empty nothing is printed: the program waits for its user. */
+/* Sets the current action. Nothing is printed while the text is empty: the program waits for its user. */
 void tx_alive_doing(tx_alive *alive, const char *format, ...) TX_PRINTF(2, 3);
-/* The same as a tx_reporter has it; the context is the tx_alive. */
+/* The `progress` callback of a tx_reporter; the context is the tx_alive. */
 void tx_alive_progress(void *alive, const char *what, int64_t done, int64_t total);
-/* The program has printed a line itself. */
+/* Reports that the program has printed a line itself, so that the next progress line waits. */
 void tx_alive_told(tx_alive *alive);
-/* Calls `ask` every half a second: it writes the present action, or nothing if it does not know. It may be
- * called until _stop. */
+/* Calls `ask` every half second until _stop. It writes the current action to `text`; an empty text keeps the last. */
 void tx_alive_set_status(tx_alive *alive, void (*ask)(void *context, char *text, size_t size), void *context);
 
 #endif

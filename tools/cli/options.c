@@ -17,20 +17,20 @@ tx_option_values tx_options_values(const tx_cli *program, void *values)
                               .values = values};
 }
 
-/* Ends with what the library said, if it said something. */
+/* Turns a status of the library into an exit status, and prints its message. */
 static int judge(const tx_cli *program, tx_status status)
 {
     const bool usage = status == TX_INVALID || status == TX_UNSUPPORTED;
     return status ? tx_complain(program, usage ? TX_EXIT_USAGE : TX_EXIT_FAILURE, "%s", tx_error()) : TX_GO_ON;
 }
 
-/* The option that an argument spells otherwise; NULL: none. */
+/* Returns the option that has the argument as its short or alternative spelling, or NULL. */
 static const tx_option *find_spelling(const tx_cli *program, const tx_option_values *v, const char *argument)
 {
     const size_t length = strcspn(argument, "=");
     for (int32_t i = 0; i < program->spelling_count; i++) {
         const tx_option_spelling *s = &program->spellings[i];
-        size_t same = 0; /* - is taken for _, but for the dashes in front */
+        size_t same = 0; /* - matches _ except at the start */
         while (same < length &&
                (argument[same] == s->spelled[same] || (argument[same] == '-' && s->spelled[same] == '_')))
             same++;
@@ -40,8 +40,7 @@ static const tx_option *find_spelling(const tx_cli *program, const tx_option_val
     return NULL;
 }
 
-/* Whether it is spelled as an option: --name, or -n, with or without a value, or as the program spells one otherwise.
- */
+/* True for --name, -n and the program's alternative spellings, with or without a value. */
 static bool is_name(const tx_cli *program, const tx_option_values *v, const char *argument)
 {
     if (argument[0] != '-' || !argument[1])
@@ -52,7 +51,7 @@ static bool is_name(const tx_cli *program, const tx_option_values *v, const char
            find_spelling(program, v, argument);
 }
 
-/* How many values of a list or of WORDS stand together at argv[at..]. */
+/* The number of consecutive values of a list or of WORDS from argv[at] on. */
 static int count_values(const tx_option *option, int argc, char *const *argv, int at)
 {
     const bool words = option->kind == TX_OPTION_WORDS && option->most > 1;
@@ -72,7 +71,7 @@ static tx_status store_list(tx_option_values *v, const tx_option *option, char *
     return tx_option_store(v, NULL, option, text);
 }
 
-/* An option without a value after =: it takes what follows, from argv[*at + 1] on. */
+/* Stores an option without "=": its values follow from argv[*at + 1] on. */
 static int take_values(const tx_cli *program, tx_option_values *v, const tx_option *option, int argc, char *const *argv,
                        int *at)
 {
@@ -89,7 +88,7 @@ static int take_values(const tx_cli *program, tx_option_values *v, const tx_opti
     }
     if (!next || is_name(program, v, next))
         return tx_complain(program, TX_EXIT_USAGE, "%s: the value is missing%s", argv[*at],
-                           next ? "; one that begins with -- is given after =" : "");
+                           next ? "; write a value that begins with -- after =" : "");
     const int count = count_values(option, argc, argv, *at + 1);
     if (tx_option_is_list(option))
         status = store_list(v, option, argv + *at + 1, count);
@@ -99,8 +98,8 @@ static int take_values(const tx_cli *program, tx_option_values *v, const tx_opti
     return judge(program, status);
 }
 
-/* The last of several values on a command line counts, and the first rank of a job says so. A second file is refused,
- * since it would replace the first. `before` is the value until now. */
+/* If an option is repeated, the last value wins and rank 0 prints a warning. A second file is an error, because it
+ * would silently replace the first. `before` is the earlier value. */
 static int judge_again(const tx_cli *program, const tx_option_values *v, const tx_option *option, const char *before)
 {
     char *now = tx_option_text(v, option);
@@ -109,12 +108,12 @@ static int judge_again(const tx_cli *program, const tx_option_values *v, const t
         status = tx_complain(program, TX_EXIT_USAGE, "--%s is given twice, as %s and %s: give one file", option->name,
                              before, now);
     else if (now && strcmp(now, before) != 0 && tx_launcher_rank() <= 0)
-        tx_complain(program, 0, "warning: --%s is given twice: %s counts, and not %s", option->name, now, before);
+        tx_complain(program, 0, "warning: --%s is given twice: %s is used instead of %s", option->name, now, before);
     free(now);
     return status;
 }
 
-/* Reads the option argv[*at] and the values after it; *at ends at the last argument read. */
+/* Reads the option argv[*at] and its values. Sets *at to the last argument read. */
 static int parse_known(const tx_cli *program, tx_option_values *v, const tx_option *option, int argc, char *const *argv,
                        int *at)
 {
@@ -163,11 +162,11 @@ static bool is_file(const tx_cli *program, const char *argument)
     return !program->operand && argument[0] != '-' && length > 5 && strcmp(argument + length - 5, ".json") == 0;
 }
 
-/* ---- all of it ------------------------------------------------------------------------------------ */
+/* ---- the whole command line ----------------------------------------------------------------------- */
 
 int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_option_values *v)
 {
-    /* Asked for first, so that the help shows the true defaults. */
+    /* Before any value is stored, so that --help shows the defaults. */
     const int answered = tx_usage_answer(program, argc, argv, v->values);
     int status = TX_GO_ON;
     bool only_operands = false;
@@ -182,9 +181,10 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
         else if (program->operand && (only_operands || argv[i][0] != '-' || !argv[i][1]))
             one = judge(program, tx_option_add_word(v, argv[i], program->operands));
         else
-            one = tx_complain(program, TX_EXIT_USAGE, "%s: not an option, and belongs to none; --help lists all%s",
-                              argv[i], is_file(program, argv[i]) ? "; a file of options comes first" : "");
-        status = one != TX_GO_ON ? one : status; /* all mistakes are told at once */
+            one = tx_complain(program, TX_EXIT_USAGE,
+                              "%s: not an option, and not the value of one; --help lists all options%s", argv[i],
+                              is_file(program, argv[i]) ? "; a file of options must be the first argument" : "");
+        status = one != TX_GO_ON ? one : status; /* continues, to report all mistakes at once */
     }
     if (answered != TX_GO_ON || status != TX_GO_ON)
         return answered != TX_GO_ON ? answered : status;
@@ -218,6 +218,6 @@ int tx_options_command(const tx_cli *program, int argc, char *const *argv, const
         }
         tx_name_compare(argv[1], program->commands[i].name, &least, &nearest);
     }
-    return tx_complain(program, TX_EXIT_USAGE, "%s: there is no such command%s%s%s; --help lists all", argv[1],
+    return tx_complain(program, TX_EXIT_USAGE, "%s: unknown command%s%s%s; --help lists all", argv[1],
                        nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }

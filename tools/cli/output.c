@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Pages of HTML. */
+ * HTML pages that programs write. */
 #include "tools/cli/output.h"
 
 #include "tx_file.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The page with the data in its place. In a script < must not stand in a string, for </script> ends it. */
+/* Writes the page with the data. "<" in a string of the data is escaped, because "</script>" would end the script. */
 static void fill_page(FILE *to, const char *page, const char *json)
 {
     const char *place = strstr(page, "@DATA@");

@@ -37,7 +37,7 @@ static int by_seconds(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* The row of `rows` that an entry belongs to; a new one where there is none. */
+/* Returns the row of an entry's op, direction and kernel. Appends it if it is new. */
 static work *row_of(work *rows, int32_t *count, const tx_profile_entry *entry)
 {
     for (int32_t i = 0; i < *count; i++)

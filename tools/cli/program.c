@@ -6,7 +6,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-/* Longer lines are cut off. */
+/* Longer lines are truncated. */
 #define LINE 8192
 
 void tx_print_line(FILE *to, const char *format, ...)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How the threads of a program wait. */
+ * How the OpenMP threads of a program wait. */
 #define _GNU_SOURCE
 #include "tools/cli/waiting.h"
 
@@ -23,5 +23,5 @@ void tx_wait_passively(char **argv, int32_t threads)
     if (length <= 0 || !tx_cores_shared(threads) || setenv("OMP_WAIT_POLICY", "passive", 1))
         return;
     self[length] = '\0';
-    execv(self, argv); /* where that fails the program goes on as it is */
+    execv(self, argv); /* if it fails, the program continues with threads that spin */
 }

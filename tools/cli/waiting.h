@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * How the threads of a program wait. OpenMP's spin between two kernels, which is the fastest where each has a processor
- * for itself, and many times slower than sleeping where it has not. */
+ * How the OpenMP threads of a program wait. They spin between two kernels by default. That is fastest if every thread
+ * has a core of its own, and many times slower than sleeping if threads share cores. */
 #ifndef TX_TOOLS_WAITING_H
 #define TX_TOOLS_WAITING_H
 
 #include <stdint.h>
 
-/* Begins the program anew with OMP_WAIT_POLICY=passive where so many threads (0: as many as there are) would share
- * processors (tx_cores_shared), unless the environment says how to wait: the OpenMP runtime reads it once, when it is
- * loaded. To be called before anything is done. Results are the same. */
+/* Executes the program again with OMP_WAIT_POLICY=passive if `threads` threads would share cores (tx_cores_shared).
+ * Pass 0 for OpenMP's default number. Does nothing if the environment already sets a wait policy. A new execution is
+ * necessary because the OpenMP runtime reads the policy once, when it is loaded. Call it before any other work. */
 void tx_wait_passively(char **argv, int32_t threads);
 
 #endif
