@@ -81,7 +81,7 @@ expect 1 "standard input: line 1: expected an array" decode --jsonl --tokenizer 
 
 # ---- errors ------------------------------------------------------------------------------------------
 input '1 2 x'
-expect 1 'standard input: id number 3: "x" does not begin with an id' decode --tokenizer "$dir"
+expect 1 'standard input: id number 3: "x" does not begin with a token id' decode --tokenizer "$dir"
 input '1 99999999999999999999'
 expect 1 'standard input: id number 2' decode --tokenizer "$dir"
 input '1 260'

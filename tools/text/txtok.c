@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txtok: texts to ids and back with a tokenizer's folder, and training a tokenizer. */
+ * txtok: encodes, decodes and counts tokens with a tokenizer folder, and trains tokenizers. */
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tx_file.h"
@@ -32,36 +32,37 @@ typedef struct settings {
 #define SPLIT_SPECIAL                                                    \
     {                                                                    \
         TX_OPTION_FLAG, "split_special_tokens", AT(split_special),       \
-            .help = "special tokens in the text are text like any other" \
+            .help = "encode special tokens in the text as ordinary text" \
     }
 
 static const tx_option encode_options[] = {
     TOKENIZER,
     {TX_OPTION_FLAG, "jsonl", AT(jsonl),
-     .help = "lines {\"text\": ...}, or {\"text\": ..., \"text_pair\": ...} of two texts that become one input; prints "
+     .help = "read lines {\"text\": ...}, or {\"text\": ..., \"text_pair\": ...} for a pair that is one input; print "
              "one array of ids a line"},
     SPLIT_SPECIAL,
     {TX_OPTION_FLAG, "add_special_tokens", AT(add_special),
-     .help = "the special tokens that the tokenizer puts around a text, which pairs always have"},
+     .help = "add the tokenizer's special tokens around a text; pairs always have them"},
 };
 static const tx_option decode_options[] = {
     TOKENIZER,
     {TX_OPTION_FLAG, "jsonl", AT(jsonl),
-     .help = "lines of arrays; prints {\"text\": ...}, U+FFFD for what is no UTF-8"},
-    {TX_OPTION_FLAG, "skip_special_tokens", AT(skip_special), .help = "special tokens give no text"},
+     .help = "read lines of arrays; print {\"text\": ...}, with U+FFFD for bytes that are not UTF-8"},
+    {TX_OPTION_FLAG, "skip_special_tokens", AT(skip_special), .help = "leave special tokens out of the text"},
 };
 static const tx_option count_options[] = {
     TOKENIZER,
-    {TX_OPTION_FLAG, "jsonl", AT(jsonl), .help = "lines {\"text\": ...}"},
+    {TX_OPTION_FLAG, "jsonl", AT(jsonl), .help = "read lines {\"text\": ...}"},
     SPLIT_SPECIAL,
 };
 static const tx_option train_options[] = {
     {TX_OPTION_TEXT, "tokenizer", AT(tokenizer), .choices = "DIR", .help = "folder to write"},
     {TX_OPTION_INTEGER, "vocab_size", AT(vocab), TX_BYTES_VOCAB, 1 << 22, "N",
-     "ids, <|endoftext|> and the 256 bytes included"},
-    {TX_OPTION_INTEGER, "min_frequency", AT(least), 1, 1e15, "N", "merge pairs that occur so often at least"},
-    {TX_OPTION_INTEGER, "model_max_length", AT(model_max_length), 1, 1 << 30, "N", "for tokenizer_config.json"},
-    {TX_OPTION_FLAG, "jsonl", AT(jsonl), .help = "lines {\"text\": ...}"},
+     "number of ids, including <|endoftext|> and the 256 bytes"},
+    {TX_OPTION_INTEGER, "min_frequency", AT(least), 1, 1e15, "N", "merge only pairs that occur at least N times"},
+    {TX_OPTION_INTEGER, "model_max_length", AT(model_max_length), 1, 1 << 30, "N",
+     "model_max_length in tokenizer_config.json"},
+    {TX_OPTION_FLAG, "jsonl", AT(jsonl), .help = "read lines {\"text\": ...}"},
 };
 #undef AT
 
@@ -76,25 +77,25 @@ static const settings defaults = {.vocab = 32000, .least = 2, .model_max_length 
     }
 
 static const tx_cli programs[] = {
-    COMMAND(encode, "", "Prints the ids of a text, separated by blanks. Without FILE: of standard input."),
-    COMMAND(decode, "", "Prints the text of ids, nothing added. Without FILE: of standard input."),
-    COMMAND(count, "", "Prints the number of ids of a text. Without FILE: of standard input."),
+    COMMAND(encode, "", "Prints the ids of a text, separated by spaces. Reads standard input if FILE is not given."),
+    COMMAND(decode, "", "Prints the text of ids and nothing else. Reads standard input if FILE is not given."),
+    COMMAND(count, "", "Prints the number of ids of a text. Reads standard input if FILE is not given."),
     COMMAND(train, "...",
-            "Learns a byte-level BPE, each line being a text, and writes tokenizer.json and "
-            "tokenizer_config.json as transformers loads them. Without FILE: from standard input."),
+            "Trains a byte-level BPE tokenizer, with each line as one text. Writes tokenizer.json and "
+            "tokenizer_config.json for transformers. Reads standard input if FILE is not given."),
 };
 
 static const tx_cli_command commands[] = {
     {"encode", "text to ids", &programs[0]},
     {"decode", "ids to text", &programs[1]},
     {"count", "number of ids of a text", &programs[2]},
-    {"train", "learns a tokenizer", &programs[3]},
+    {"train", "train a tokenizer", &programs[3]},
 };
 
 static const tx_cli program = {
     .name = "txtok",
     .usage = "txtok encode|decode|count|train --tokenizer DIR [FILE] [options]",
-    .about = "Byte-level BPE with the ids of Hugging Face's tokenizers.",
+    .about = "Encodes and decodes text with byte-level BPE tokenizers. The ids are those of Hugging Face's tokenizers.",
     .commands = commands,
     .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
 };
@@ -106,14 +107,14 @@ typedef struct job {
     tx_tokenizer *tokenizer;
     tx_encoder *encoder;
     tx_tokenizer_trainer *trainer;
-    tx_ids ids, part[2], types; /* of a text; of one or two that are joined; their types */
-    size_t count;               /* of all ids */
+    tx_ids ids, part[2], types; /* of the whole input; of its one or two texts; token types of a pair */
+    size_t count;               /* ids of all texts */
 } job;
 
-/* What a command does with one text; with `line`, that is one of JSON Lines. */
+/* Processes one text. With `line` the text is a line of JSON. */
 typedef tx_status (*tx_text_task)(job *j, const char *text, size_t size, bool line);
 
-/* Calls `task` for each line, its end included. JSON Lines may have blank ones between them. */
+/* Calls `task` for each line, including its newline. Blank lines of JSON Lines are skipped. */
 static tx_status each_line(job *j, const char *text, size_t size, bool json, tx_text_task task)
 {
     int64_t number = 1;
@@ -128,7 +129,7 @@ static tx_status each_line(job *j, const char *text, size_t size, bool json, tx_
     return TX_OK;
 }
 
-/* Calls `task` for a file's text, or with `lines` or --jsonl for each line. NULL: standard input. */
+/* Calls `task` for a file's text, or with `lines` or --jsonl for each line. Pass NULL to read standard input. */
 static tx_status each_text(job *j, const char *file, bool lines, tx_text_task task)
 {
     char *text;
@@ -141,7 +142,7 @@ static tx_status each_text(job *j, const char *file, bool lines, tx_text_task ta
     return status ? tx_fail_in(status, "%s", file ? file : "standard input") : TX_OK;
 }
 
-/* The text of a line {"text": ...}, or the text itself. `json` (NULL or not) is to be freed. */
+/* If `line`, replaces the line {"text": ...} by its text, which belongs to `*json`. The caller frees `*json`. */
 static tx_status take_text(bool line, tx_json **json, const char **text, size_t *size)
 {
     *json = NULL;
@@ -153,7 +154,7 @@ static tx_status take_text(bool line, tx_json **json, const char **text, size_t 
 
 /* ---- encode and count ------------------------------------------------------------------------------ */
 
-/* The ids of a text, and of another (NULL: none), as a model is given them. */
+/* Encodes one text, or a pair if `other` is not NULL, with special tokens as a model expects them. */
 static tx_status join(job *j, const char *text, size_t size, const char *other, size_t other_size)
 {
     const bool special = !j->set->split_special;
@@ -202,13 +203,13 @@ static tx_status count(job *j, const char *text, size_t size, bool line)
 static tx_status append_id(tx_ids *ids, int64_t id)
 {
     if (id < 0 || id > INT32_MAX)
-        return tx_fail(TX_FORMAT, "%" PRId64 " is no token's id", id);
+        return tx_fail(TX_FORMAT, "%" PRId64 " is not a token id", id);
     TX_TRY(tx_ids_reserve(ids, 1));
     ids->id[ids->count++] = (int32_t)id;
     return TX_OK;
 }
 
-/* Ids separated by blanks. A NUL follows the text. */
+/* Reads ids separated by spaces. A NUL follows the text. */
 static tx_status parse_ids(tx_ids *ids, const char *text, size_t size)
 {
     const char *blanks = " \t\r\n";
@@ -219,7 +220,7 @@ static tx_status parse_ids(tx_ids *ids, const char *text, size_t size)
         errno = 0;
         long long id = strtoll(text, &end, 10);
         if (end == text || errno || (*end && !strchr(blanks, *end)))
-            return tx_fail(TX_FORMAT, "id number %zu: \"%.20s\" does not begin with an id", ids->count + 1, text);
+            return tx_fail(TX_FORMAT, "id number %zu: \"%.20s\" does not begin with a token id", ids->count + 1, text);
         TX_TRY(append_id(ids, id));
         text = end;
     }
@@ -336,9 +337,9 @@ int main(int argc, char **argv)
     if (result != TX_GO_ON)
         return result;
     if (!set.tokenizer)
-        return tx_complain(&program, TX_EXIT_USAGE, "--tokenizer is missing: which folder?");
+        return tx_complain(&program, TX_EXIT_USAGE, "--tokenizer is missing: give a tokenizer folder");
     job j = {.set = &set};
-    /* Nothing is printed while the user types. */
+    /* No progress lines while the user types. */
     const bool typed = set.files.count == 0 && isatty(STDIN_FILENO);
     tx_alive *alive = typed ? NULL : tx_alive_start(&program, stderr, "working on texts");
     tx_status status = run(&j, command);
