@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txconvert: model folders to GGUF files, and back. */
+ * txconvert: converts model folders to GGUF files, and back. */
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tx_convert.h"
@@ -19,21 +19,20 @@ static const char type_words[] = TX_CONVERT_MAP(WORD);
 
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "to", offsetof(settings, to), .choices = "FILE.gguf|DIR",
-     .help = "what is written: a GGUF file, or a folder with config.json, model.safetensors and tokenizer.json"},
+     .help = "output: a GGUF file, or a folder with config.json, model.safetensors and tokenizer.json"},
     {TX_OPTION_CHOICE, "outtype", offsetof(settings, type), .choices = type_words + 1,
-     .help = "type of the matrices in it; q8_0 in GGUF files alone. f32 holds every value as it was"},
+     .help = "type of the matrices in the output; q8_0 is for GGUF files only; f32 is exact"},
 };
 
-static const tx_option_spelling spellings[] = {{"--outfile", "to"}}; /* as llama.cpp's script has it */
+static const tx_option_spelling spellings[] = {{"--outfile", "to"}}; /* the name in llama.cpp's script */
 
 static const settings defaults = {.type = TX_CONVERT_F32};
 
 static const tx_cli program = {
     .name = "txconvert",
     .usage = "txconvert MODEL --to FILE.gguf|DIR [options]",
-    .about =
-        "Writes a model folder (GPT-2, Llama, Mistral, Qwen2, Qwen3) as a GGUF file that llama.cpp runs, or a GGUF "
-        "file of types F32, F16, BF16 and Q8_0 as a folder that transformers and txtrain load.",
+    .about = "Converts a model folder (GPT-2, Llama, Mistral, Qwen2, Qwen3) to a GGUF file for llama.cpp, or a GGUF "
+             "file of types F32, F16, BF16 and Q8_0 to a folder that transformers and txtrain load.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -52,7 +51,7 @@ int main(int argc, char **argv)
     if (result != TX_GO_ON)
         return result;
     if (!set.to)
-        return tx_complain(&program, TX_EXIT_USAGE, "--to is missing: which file or folder is to be written?");
+        return tx_complain(&program, TX_EXIT_USAGE, "--to is missing: give the file or folder to write");
     tx_alive *alive = tx_alive_start(&program, stderr, "converting");
     const tx_status status = tx_convert(set.from.word[0], set.to, (tx_convert_type)set.type,
                                         &(tx_reporter){.context = alive, .progress = tx_alive_progress});
