@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What each way to train takes: plans are made and forgotten, nothing is allocated. */
+ * Predicts the memory of each training configuration from plans. Nothing is allocated on the device. */
 #include "tools/memory/txmem.h"
 
 #include <stdlib.h>
@@ -7,12 +7,12 @@
 static const struct {
     const char *word;
     int32_t whole, cheap;
-} ways[] = {
+} checkpointings[] = {
 #define X(name, word, whole, cheap) {word, whole, cheap},
     TX_MEM_CHECKPOINTING_MAP(X)
 #undef X
 };
-enum { WAYS = sizeof ways / sizeof ways[0] };
+enum { CHECKPOINTINGS = sizeof checkpointings / sizeof checkpointings[0] };
 
 static const struct {
     const char *word;
@@ -40,8 +40,8 @@ static int optimizer_count(void)
     return count;
 }
 
-/* Whether there are rows of an optimizer: only AdamW updates weights of 16 bits. */
-static bool goes_with(tx_mem_precision precision, int optimizer)
+/* True if the optimizer supports the precision: only AdamW updates 16-bit weights. */
+static bool supports(tx_mem_precision precision, int optimizer)
 {
     const tx_optimizer_kind kind = kind_of(optimizer);
     return precisions[precision].stored == TX_F32 || kind == TX_ADAMW || kind == TX_ADAMW_ANYPRECISION;
@@ -59,16 +59,16 @@ uint32_t tx_mem_all_optimizers(void)
     return set;
 }
 
-static tx_status foresee(const tx_mem_table *t, tx_mem_precision precision, int way, int optimizer, int64_t batch,
-                         tx_forecast *forecast)
+static tx_status forecast_plan(const tx_mem_table *t, tx_mem_precision precision, int checkpointing, int optimizer,
+                               int64_t batch, tx_forecast *forecast)
 {
     const tx_forecast_options options = {.size = sizeof options,
                                          .rows = batch,
                                          .block = t->block,
                                          .autocast = precisions[precision].autocast,
                                          .stored = precisions[precision].stored,
-                                         .whole = ways[way].whole,
-                                         .cheap = ways[way].cheap,
+                                         .whole = checkpointings[checkpointing].whole,
+                                         .cheap = checkpointings[checkpointing].cheap,
                                          .kind = kind_of(optimizer),
                                          .offload = t->offload,
                                          .offload_params = t->offload_params,
@@ -76,27 +76,28 @@ static tx_status foresee(const tx_mem_table *t, tx_mem_precision precision, int 
     return tx_forecaster_plan(t->forecaster, &options, forecast);
 }
 
-/* What training takes with one precision and one way to checkpoint, and the optimizer that was looked at first. */
-typedef struct sheet {
+/* The forecasts of one precision, one checkpointing mode and the first optimizer of the table, by batch size. */
+typedef struct forecasts {
     const tx_mem_table *table;
     tx_mem_precision precision;
-    int way, first;
+    int checkpointing, first;
     bool made[TX_MEM_BATCHES];
     tx_forecast of[TX_MEM_BATCHES];
-} sheet;
+} forecasts;
 
-static tx_status look(sheet *s, int b, tx_forecast *forecast)
+static tx_status first_forecast(forecasts *s, int b, tx_forecast *forecast)
 {
     tx_status status =
-        s->made[b] ? TX_OK : foresee(s->table, s->precision, s->way, s->first, INT64_C(1) << b, &s->of[b]);
+        s->made[b] ? TX_OK
+                   : forecast_plan(s->table, s->precision, s->checkpointing, s->first, INT64_C(1) << b, &s->of[b]);
     s->made[b] = !status;
     *forecast = s->of[b];
     return status;
 }
 
-/* Whether two optimizers differ by their states alone: the memory that their updates need besides is then less than
- * that of the smallest batch, and so of any. */
-static bool states_alone(const tx_memory *a, const tx_memory *b)
+/* True if only the optimizer states differ. Temporaries of the updates then fit in those of the smallest batch, and so
+ * in those of any batch. */
+static bool only_states_differ(const tx_memory *a, const tx_memory *b)
 {
     for (int k = 0; k < TX_MEMORY_COUNT; k++)
         if (k != TX_MEMORY_OPTIMIZER && k != TX_MEMORY_OFFLOADED && a->bytes[k] != b->bytes[k])
@@ -104,17 +105,17 @@ static bool states_alone(const tx_memory *a, const tx_memory *b)
     return true;
 }
 
-static tx_status fill_row(sheet *s, int optimizer, tx_mem_row *row)
+static tx_status fill_row(forecasts *s, int optimizer, tx_mem_row *row)
 {
     const tx_mem_table *t = s->table;
     tx_forecast own, forecast;
-    tx_status status = look(s, 0, &forecast);
-    TX_THEN(status, foresee(t, s->precision, s->way, optimizer, 1, &own));
-    const bool like_first = !status && states_alone(&own.memory, &forecast.memory);
+    tx_status status = first_forecast(s, 0, &forecast);
+    TX_THEN(status, forecast_plan(t, s->precision, s->checkpointing, optimizer, 1, &own));
+    const bool shares_plans = !status && only_states_differ(&own.memory, &forecast.memory);
     bool fits = true;
     for (int b = 0; b < TX_MEM_BATCHES && fits && !status; b++) {
-        status = like_first ? look(s, b, &forecast)
-                            : foresee(t, s->precision, s->way, optimizer, INT64_C(1) << b, &forecast);
+        status = shares_plans ? first_forecast(s, b, &forecast)
+                              : forecast_plan(t, s->precision, s->checkpointing, optimizer, INT64_C(1) << b, &forecast);
         if (status)
             break;
         forecast.memory.bytes[TX_MEMORY_OPTIMIZER] = own.memory.bytes[TX_MEMORY_OPTIMIZER];
@@ -123,16 +124,18 @@ static tx_status fill_row(sheet *s, int optimizer, tx_mem_row *row)
         row->batches = b + 1;
         fits = tx_memory_total(&forecast.memory) <= t->memory;
     }
-    /* A single tensor is more than this device gives, and so more than there is; else it would be the wrong device. */
+    /* The plan failed because one tensor exceeds the device's largest allocation. If that allocation is at least
+     * t->memory, the configuration does not fit; otherwise the device is too small for this table, which is an error.
+     */
     return status == TX_MEMORY && tx_forecaster_device(t->forecaster)->max_allocation >= t->memory ? TX_OK : status;
 }
 
 static bool has_row(const tx_mem_table *t, tx_mem_precision precision, int optimizer)
 {
-    return t->optimizers & (UINT32_C(1) << optimizer) && goes_with(precision, optimizer);
+    return t->optimizers & (UINT32_C(1) << optimizer) && supports(precision, optimizer);
 }
 
-static int first_of(const tx_mem_table *t, tx_mem_precision precision)
+static int first_optimizer(const tx_mem_table *t, tx_mem_precision precision)
 {
     const int last = optimizer_count() - 1;
     int o = 0;
@@ -141,9 +144,10 @@ static int first_of(const tx_mem_table *t, tx_mem_precision precision)
     return o;
 }
 
-static tx_status fill_sheet(tx_mem_table *t, tx_mem_precision precision, int way)
+static tx_status fill_group(tx_mem_table *t, tx_mem_precision precision, int checkpointing)
 {
-    sheet s = {.table = t, .precision = precision, .way = way, .first = first_of(t, precision)};
+    forecasts s = {
+        .table = t, .precision = precision, .checkpointing = checkpointing, .first = first_optimizer(t, precision)};
     const int count = optimizer_count();
     tx_optimizer_kind kind;
     tx_status status = TX_OK;
@@ -152,15 +156,15 @@ static tx_status fill_sheet(tx_mem_table *t, tx_mem_precision precision, int way
             continue;
         tx_mem_row *row = &t->row[t->rows++];
         *row = (tx_mem_row){.precision = precisions[precision].word,
-                            .checkpointing = ways[way].word,
+                            .checkpointing = checkpointings[checkpointing].word,
                             .optimizer = tx_optimizer_word(o, &kind)};
         status = fill_row(&s, o, row);
     }
     return status;
 }
 
-/* The rows of a precision again, for one that has the same plans. */
-static void fill_alike(tx_mem_table *t, tx_mem_precision precision)
+/* Copies the rows of the precision that has the same plans. */
+static void copy_rows(tx_mem_table *t, tx_mem_precision precision)
 {
     const int32_t rows = t->rows;
     for (int32_t i = 0; i < rows; i++)
@@ -172,16 +176,17 @@ static void fill_alike(tx_mem_table *t, tx_mem_precision precision)
 
 tx_status tx_mem_fill(tx_mem_table *t)
 {
-    t->row = calloc((size_t)TX_MEM_PRECISIONS * WAYS * (size_t)optimizer_count(), sizeof *t->row);
+    t->row = calloc((size_t)TX_MEM_PRECISIONS * CHECKPOINTINGS * (size_t)optimizer_count(), sizeof *t->row);
     tx_status status = t->row ? TX_OK : tx_fail(TX_MEMORY, "no memory for a table");
     for (tx_mem_precision p = 0; p < TX_MEM_PRECISIONS; p++) {
-        /* An adapter has weights of fp32, whatever the frozen ones have. */
+        /* The weights of an adapter are always fp32. */
         if (p == TX_MEM_PURE && t->adapts)
             continue;
         if (precisions[p].plans != p)
-            fill_alike(t, p);
-        for (int way = 0; way < WAYS && !status && precisions[p].plans == p; way++)
-            status = fill_sheet(t, p, way);
+            copy_rows(t, p);
+        for (int checkpointing = 0; checkpointing < CHECKPOINTINGS && !status && precisions[p].plans == p;
+             checkpointing++)
+            status = fill_group(t, p, checkpointing);
     }
     return status;
 }

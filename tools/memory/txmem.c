@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txmem: which ways to train a model fit a memory. */
+ * txmem: reports which training configurations of a model fit in a given memory. */
 #include "tools/memory/txmem.h"
 
 #include "tools/cli/alive.h"
@@ -22,35 +22,41 @@ typedef struct settings {
     bool json, load_in_4bit, double_quant;
 } settings;
 
-/* clang-format off */
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|FILE|NAME",
      .help = "a model folder, a config.json, a GGUF file, or gpt2, gpt2-medium, gpt2-large, gpt2-xl"},
-    {TX_OPTION_TEXT, "memory", AT(memory), .choices = "BYTES", .help = "as 8GiB or 24GB; else what the device has"},
-    {TX_OPTION_INTEGER, "block_size", AT(block), 0, 1 << 24, "N", "tokens in a row; 0: the model's positions, at most 1024"},
-    {TX_OPTION_LIST, "optim", AT(optimizers), .choices = tx_optimizer_words + 1, .help = "optimizers; else one of each kind"},
-    {TX_OPTION_CHOICE, "offload_optimizer", AT(offload_optimizer), .choices = "none|cpu|nvme", .help = "the optimizer's states are not in this memory, but in the host's, or in a file"},
-    {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu|nvme", .help = "weights are in the host's memory, or in a file, but for two layers' at a time"},
-    {TX_OPTION_INTEGER, "lora_r", AT(lora_rank), 0, 1 << 16, "N", "of an adapter of this rank, the model being frozen; 0: all is trained"},
+    {TX_OPTION_TEXT, "memory", AT(memory), .choices = "BYTES",
+     .help = "memory to fit in, such as 8GiB or 24GB; default: the memory of the device"},
+    {TX_OPTION_INTEGER, "block_size", AT(block), 0, 1 << 24, "N",
+     "tokens in a row; default: the model's positions, at most 1024"},
+    {TX_OPTION_LIST, "optim", AT(optimizers), .choices = tx_optimizer_words + 1,
+     .help = "optimizers in the table; default: one of each kind"},
+    {TX_OPTION_CHOICE, "offload_optimizer", AT(offload_optimizer), .choices = "none|cpu|nvme",
+     .help = "keep optimizer states in host memory (cpu) or in a file (nvme)"},
+    {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu|nvme",
+     .help = "keep weights in host memory (cpu) or in a file (nvme); two layers' weights are on the device at a time"},
+    {TX_OPTION_INTEGER, "lora_r", AT(lora_rank), 0, 1 << 16, "N",
+     "train only a LoRA adapter of rank N; 0 trains all weights"},
     {TX_OPTION_TEXT, "lora_target_modules", AT(lora_targets), .choices = "NAME,...|all-linear",
-     .help = "modules that get one; otherwise those that peft takes"},
-    {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit), .help = "with --lora_r: the frozen matrices of the blocks are in 4 bits"},
-    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant), .help = "and their scales in 8 bits"},
-    {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 16, "N", "what each of so many ranks has, with rows of its own (1)"},
-    {TX_OPTION_INTEGER, "zero_stage", AT(zero_stage), 0, 3, "N", "with --ranks: what is divided among them, as txtrain's"},
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu", .help = "whose plans are made"},
+     .help = "modules that get an adapter; default: peft's choice for the model"},
+    {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit),
+     .help = "with --lora_r: keep the frozen matrices of the blocks in 4 bits"},
+    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant),
+     .help = "with --load_in_4bit: keep their scales in 8 bits"},
+    {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 16, "N", "predict the memory of one of N data-parallel ranks (1)"},
+    {TX_OPTION_INTEGER, "zero_stage", AT(zero_stage), 0, 3, "N", "with --ranks: ZeRO stage, as in txtrain"},
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+     .help = "device to plan for"},
     {TX_OPTION_FLAG, "json", AT(json), .help = "print the table as one JSON object"},
 };
-/* clang-format on */
 static const settings defaults = {.device = "cpu", .ranks = 1};
 
 static const tx_cli program = {
     .name = "txmem",
     .usage = "txmem --model DIR|FILE|NAME [--memory 8GiB] [options]",
-    .about =
-        "Tells which batches fit a memory, by precision, gradient checkpointing and optimizer.\n"
-        "Plans are made and nothing is allocated. Scratch memory of the device's kernels, some MiB, is not known then.",
+    .about = "Reports which batch sizes fit in a memory, by precision, gradient checkpointing and optimizer.\n"
+             "It only plans and allocates nothing. Scratch memory of the device's kernels, some MiB, is not included.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -58,14 +64,14 @@ static const tx_cli program = {
 
 /* ---- Input -------------------------------------------------------------------------------------------------- */
 
-/* The memory of the device, unless the command line gives another. */
+/* The value of --memory, or else the memory of the device. */
 static tx_status find_memory(const settings *set, const tx_forecaster *forecaster, int64_t *memory)
 {
     if (set->memory)
         return tx_fail_in(tx_read_bytes(set->memory, memory), "--memory");
     *memory = tx_forecaster_memory(forecaster);
     return *memory > 0 ? TX_OK
-                       : tx_fail(TX_NOT_FOUND, "%s does not tell its memory: give --memory",
+                       : tx_fail(TX_NOT_FOUND, "%s does not report its memory: give --memory",
                                  tx_forecaster_device(forecaster)->id);
 }
 
@@ -76,7 +82,7 @@ static bool fits(const tx_mem_table *t, const tx_mem_row *row, int batch)
     return batch < row->batches && tx_memory_total(&row->memory[batch]) <= t->memory;
 }
 
-/* What the table counts in. */
+/* Bytes in the unit of the table. */
 static double unit_of(const tx_mem_table *t)
 {
     return (double)t->memory < 4 * GIB ? MIB : GIB;
@@ -100,7 +106,7 @@ static void print_table(const tx_mem_table *t)
     const double unit = unit_of(t);
     printf("%s by rows of %" PRId64 " tokens in a micro-batch; - does not fit in %.2f\n", unit < GIB ? "MiB" : "GiB",
            t->block, (double)t->memory / unit);
-    printf("%-9s %-7s %-18s", "", "again", "optimizer");
+    printf("%-9s %-7s %-18s", "", "ckpt", "optimizer");
     for (int b = 0; b < TX_MEM_BATCHES; b++)
         printf(" %7d", 1 << b);
     putchar('\n');
@@ -109,7 +115,7 @@ static void print_table(const tx_mem_table *t)
         any = any || fits(t, &t->row[i], 0);
     }
     if (!any)
-        puts("nothing fits: a smaller model or --block_size, or more memory");
+        puts("nothing fits: use a smaller model, a smaller --block_size or more memory");
 }
 
 static tx_status add_cell(const tx_mem_table *t, const tx_mem_row *row, int batch, tx_json *cells)
@@ -174,12 +180,13 @@ int main(int argc, char **argv)
         return result;
     if (!set.model)
         return tx_complain(&program, TX_EXIT_USAGE,
-                           "--model is missing: a folder, a config.json, or gpt2, gpt2-medium, ..");
+                           "--model is missing: give a folder, a config.json, or gpt2, gpt2-medium, ..");
     if ((set.load_in_4bit && !set.lora_rank) || (set.double_quant && !set.load_in_4bit))
         return tx_complain(&program, TX_EXIT_USAGE,
                            "--load_in_4bit needs --lora_r, --bnb_4bit_use_double_quant needs both");
     if (set.zero_stage && set.ranks == 1)
-        return tx_complain(&program, TX_EXIT_USAGE, "--zero_stage needs --ranks: how many divide the model?");
+        return tx_complain(&program, TX_EXIT_USAGE,
+                           "--zero_stage needs --ranks: give the number of data-parallel ranks");
     const tx_forecaster_options model = {.size = sizeof model,
                                          .model = set.model,
                                          .device = set.device,

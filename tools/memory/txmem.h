@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * txmem: the memory that ways to train a model take, and which of them fit. */
+ * txmem: predicts the memory of training configurations and reports which of them fit. */
 #ifndef TX_TOOLS_TXMEM_H
 #define TX_TOOLS_TXMEM_H
 
 #include "tx_train.h"
 
-/* Rows of a micro-batch that are looked at: 1, 2, 4, .. */
+/* The number of micro-batch sizes in the table: 1, 2, 4, .. rows. */
 #define TX_MEM_BATCHES 8
 
-/* X(NAME, "word", whole segments, cheap ones): ways to checkpoint */
+/* X(NAME, "word", blocks that are recomputed as a whole, blocks of which only cheap ops are recomputed) */
 #define TX_MEM_CHECKPOINTING_MAP(X) \
     X(NONE, "none", 0, 0) X(CHEAP, "auto", 0, INT32_MAX) X(BLOCKS, "blocks", INT32_MAX, 0)
 
-/* X(NAME, "word", type of products, type of stored weights, precision with the same plans) */
+/* X(NAME, "word", type of matrix products, type of stored weights, precision that has the same plans) */
 #define TX_MEM_PRECISION_MAP(X)      \
     X(FP32, "fp32", F32, F32, FP32)  \
     X(BF16, "bf16", BF16, F32, BF16) \
@@ -27,27 +27,27 @@ typedef enum tx_mem_precision {
         TX_MEM_PRECISIONS
 } tx_mem_precision;
 
-/* One way to train, and what came out of it for each batch that was looked at. */
+/* One training configuration and its predicted memory for each batch size. */
 typedef struct tx_mem_row {
     const char *precision, *checkpointing, *optimizer;
-    int32_t batches;                  /* that were looked at: up to the first that does not fit */
-    tx_memory memory[TX_MEM_BATCHES]; /* but for scratch of the device's kernels */
+    int32_t batches;                  /* batch sizes with a prediction: up to the first that does not fit */
+    tx_memory memory[TX_MEM_BATCHES]; /* bytes, without scratch memory of the device's kernels */
 } tx_mem_row;
 
 typedef struct tx_mem_table {
     const tx_forecaster *forecaster;
-    bool adapts;           /* the model has an adapter, and is frozen */
-    int64_t block, memory; /* tokens of a row; bytes that there are */
+    bool adapts;           /* only a LoRA adapter is trained */
+    int64_t block, memory; /* tokens of a row; available bytes */
     tx_offload_place offload, offload_params;
-    int32_t zero_stage;  /* how the ranks divide the model */
-    uint32_t optimizers; /* a bit for each place of tx_optimizer_word */
+    int32_t zero_stage;
+    uint32_t optimizers; /* a bit for each index of tx_optimizer_word */
     tx_mem_row *row;
     int32_t rows;
 } tx_mem_table;
 
 /* Fills the table's rows, which the caller frees. Allocates nothing on the device. */
 tx_status tx_mem_fill(tx_mem_table *table);
-/* One optimizer of each kind. */
+/* The set with the first optimizer of each kind. */
 uint32_t tx_mem_all_optimizers(void);
 
 #endif
