@@ -26,9 +26,9 @@ static const char *const keys[TX_SERIES_COUNT] = {
 
 /* ---- one line -------------------------------------------------------------------------------------- */
 
-/* Copies a line with NaN, Infinity and -Infinity, as Python's json module writes them, put into quotes: they are no
- * JSON. `to` has room for twice the length. */
-static size_t quote_words(const char *from, size_t length, char *to)
+/* Copies a line and puts NaN, Infinity and -Infinity in quotes. Python's json module writes these words, which are not
+ * valid JSON. `to` has room for twice the length. */
+static size_t quote_nonfinite(const char *from, size_t length, char *to)
 {
     static const char *const words[] = {"NaN", "Infinity", "-Infinity"};
     char *out = to;
@@ -55,7 +55,7 @@ static size_t quote_words(const char *from, size_t length, char *to)
     return (size_t)(out - to);
 }
 
-/* A number, or a word for one that is not finite; false for other values. */
+/* Reads a number or one of the quoted words. Returns false for other values. */
 static bool number_of(const tx_json *json, double *number)
 {
     const char *text;
@@ -67,8 +67,8 @@ static bool number_of(const tx_json *json, double *number)
     return strcmp(text, "NaN") == 0 || strcmp(text, "Infinity") == 0 || strcmp(text, "-Infinity") == 0;
 }
 
-/* Forgets what was said of `step` and of those after it. */
-static void go_back(tx_series *series, int64_t step)
+/* Removes the points from `step` on. */
+static void truncate_from(tx_series *series, int64_t step)
 {
     while (series->count && series->point[series->count - 1].step >= step)
         series->count--;
@@ -89,12 +89,12 @@ static tx_status add_line(tx_history *history, const tx_json *line)
     bool trained = tx_json_has(line, "loss");
     for (int i = 0; i < TX_SERIES_COUNT; i++)
         if (trained || i == TX_SERIES_EVAL_LOSS)
-            go_back(&history->series[i], step);
+            truncate_from(&history->series[i], step);
     for (void *m = tx_json_first(line); m && !status; m = tx_json_next(line, m)) {
         double value;
         for (int i = 0; i < TX_SERIES_COUNT && !status; i++)
             if (strcmp(tx_json_key(m), keys[i]) == 0 && number_of(tx_json_value(m), &value)) {
-                go_back(&history->series[i], step);
+                truncate_from(&history->series[i], step);
                 status = add_point(&history->series[i], step, value);
             }
         int64_t tokens;
@@ -106,13 +106,13 @@ static tx_status add_line(tx_history *history, const tx_json *line)
 
 /* ---- the file ---------------------------------------------------------------------------------------- */
 
-/* The caller frees. */
+/* Parses text that may contain NaN and infinities. The caller frees `*json`. */
 static tx_status parse(const char *where, const char *text, size_t length, tx_json **json)
 {
     char *quoted = malloc(2 * length + 1);
     if (!quoted)
         return tx_fail(TX_MEMORY, "%s: out of memory", where);
-    tx_status status = tx_json_parse(quoted, quote_words(text, length, quoted), where, json);
+    tx_status status = tx_json_parse(quoted, quote_nonfinite(text, length, quoted), where, json);
     free(quoted);
     return status;
 }
@@ -127,7 +127,7 @@ static tx_status parse_line(tx_history *history, const char *where, const char *
     return status ? tx_fail_in(status, "%s", where) : TX_OK;
 }
 
-/* The history in a trainer_state.json. What its last entry says of the whole run has no key that is read. */
+/* Reads log_history of a trainer_state.json. Its last entry, the summary of the run, has none of the keys. */
 static tx_status read_trainer(tx_history *history, const char *path)
 {
     char *text = NULL;
@@ -159,7 +159,7 @@ static tx_status read_lines(tx_history *history, const char *path, FILE *file)
             continue;
         status = parse_line(history, where, line, (size_t)length);
         if (status == TX_FORMAT && !whole)
-            status = TX_OK; /* a run that is still going, or was cut off */
+            status = TX_OK; /* the run is still writing the last line, or was interrupted */
     }
     free(line);
     if (!status && ferror(file))
@@ -181,7 +181,7 @@ static tx_status read_log(tx_history *history, const char *path)
     return status;
 }
 
-/* The file of an output_dir that holds its history. */
+/* Finds the log file of an output_dir. */
 static const char *find_log(const char *folder, char path[TX_PATH_ROOM])
 {
     char checkpoint[64];
@@ -205,8 +205,8 @@ tx_status tx_history_read(const char *path, tx_history *history)
     tx_status status = trainer ? read_trainer(&read, log) : read_log(&read, log);
     if (!status && !read.series[TX_SERIES_LOSS].count && !read.series[TX_SERIES_EVAL_LOSS].count)
         status = tx_fail(TX_FORMAT,
-                         "%s: holds no step with a loss; txplot reads the log.jsonl of txtrain and the "
-                         "trainer_state.json of transformers' Trainer",
+                         "%s: no step with a loss found; give the log.jsonl of txtrain or the trainer_state.json of "
+                         "transformers' Trainer",
                          log);
     if (status)
         tx_history_free(&read);

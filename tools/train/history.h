@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The log of a run of TX, or of transformers' Trainer, read back. */
+ * Reads the training log of TX or of transformers' Trainer. txplot calls it. */
 #ifndef TX_TOOLS_HISTORY_H
 #define TX_TOOLS_HISTORY_H
 
@@ -9,7 +9,7 @@
 #define TX_HISTORY_LOG "log.jsonl"
 #define TX_HISTORY_TRAINER "trainer_state.json"
 
-/* X(NAME, "key in either") */
+/* X(NAME, "key", the same in both logs) */
 #define TX_SERIES_MAP(X)              \
     X(LOSS, "loss")                   \
     X(EVAL_LOSS, "eval_loss")         \
@@ -26,10 +26,10 @@ enum {
 
 typedef struct tx_series_point {
     int64_t step;
-    double value; /* NaN and infinities as they were logged */
+    double value; /* may be NaN or infinite */
 } tx_series_point;
 
-/* One number of every step, steps ascending. */
+/* One value for each logged step, in ascending order of steps. */
 typedef struct tx_series {
     int64_t count;
     size_t room;
@@ -38,12 +38,13 @@ typedef struct tx_series {
 
 typedef struct tx_history {
     tx_series series[TX_SERIES_COUNT];
-    int64_t tokens; /* read by the last step; 0 where the log does not say */
+    int64_t tokens; /* trained on until the last step; 0 if the log has no count */
 } tx_history;
 
-/* Reads a log.jsonl or a trainer_state.json, or that of an output_dir; of one that has neither the newest checkpoint's.
- * Keys that are not known are passed over. Where a log goes back to an earlier step, what it said of that step and
- * those after it is dropped. A last line that is cut off is passed over. The caller frees. */
+/* Reads a log.jsonl or a trainer_state.json. `path` may also be an output_dir: then reads its log, or if it has none,
+ * the trainer_state.json of its newest checkpoint. Unknown keys and an incomplete last line are ignored. If a log
+ * returns to an earlier step (a resumed run), the new entries replace those from that step on. The caller frees
+ * `*history`. */
 tx_status tx_history_read(const char *path, tx_history *history);
 void tx_history_free(tx_history *history);
 

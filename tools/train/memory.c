@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tables of memory. */
+ * Tables of memory by category and of the tensors at the peak. */
 #include "tools/train/memory.h"
 
 #include <inttypes.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define MIB 1048576.0
-/* Tensors that a peak is named by. */
+/* The number of tensors that are listed at the peak. */
 #define LARGEST 6
 
 /* ---- Categories ------------------------------------------------------------------------------------------ */
@@ -25,7 +25,7 @@ void tx_print_memory(FILE *to, const tx_memory *planned, const tx_memory *counte
 {
     fprintf(to, "memory %37s %15s %11s%s\n", "planned, bytes", "", "a parameter", counted ? "  counted, bytes" : "");
     for (int k = 0; k < TX_MEMORY_OFFLOADED; k++) {
-        /* The two that the backend sees as one block have one count, shown after the second. */
+        /* The backend counts activations and temporaries as one block, printed after the second. */
         const bool arena = k == TX_MEMORY_ACTIVATIONS || k == TX_MEMORY_TEMPORARY;
         print_bytes(to, tx_memory_name((tx_memory_kind)k), planned->bytes[k], counted ? counted->bytes[k] : 0,
                     counted && !arena, params);
@@ -42,12 +42,12 @@ void tx_print_memory(FILE *to, const tx_memory *planned, const tx_memory *counte
 
 /* ---- The peak ---------------------------------------------------------------------------------------------- */
 
-static bool is_alive(const tx_plan_tensor *t, int32_t node)
+static bool is_live(const tx_plan_tensor *t, int32_t node)
 {
     return t->first <= node && node <= t->last;
 }
 
-/* The first node at which the most bytes are alive, and how many. */
+/* Finds the first node at which the most bytes are live, and these bytes. */
 static tx_status find_peak(const tx_plan *plan, int32_t *node, int64_t *bytes)
 {
     const int32_t nodes = tx_plan_node_count(plan), tensors = tx_plan_tensor_count(plan);
@@ -81,7 +81,7 @@ static int larger_first(const void *a, const void *b)
                                 : (x->first > y->first) - (x->first < y->first);
 }
 
-/* "block 12, backward: matmul" */
+/* Prints a node as "block 12, backward: matmul". */
 static void print_node(FILE *to, const tx_plan *plan, int32_t index)
 {
     tx_plan_node n;
@@ -112,7 +112,7 @@ tx_status tx_print_peak(FILE *to, const tx_plan *plan)
     tx_status status = alive ? find_peak(plan, &node, &bytes) : tx_fail(TX_MEMORY, "no memory to find the peak");
     for (int32_t i = 0; i < tensors && !status; i++) {
         status = tx_plan_tensor_at(plan, i, &alive[count]);
-        count += !status && is_alive(&alive[count], node);
+        count += !status && is_live(&alive[count], node);
     }
     if (!status && count > 0) {
         qsort(alive, (size_t)count, sizeof *alive, larger_first);

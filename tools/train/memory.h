@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The memory of a run: by category, and by what is alive while a training step goes on. */
+ * Prints the memory of a run by category, and the live tensors at the peak of a training step. */
 #ifndef TX_TOOLS_MEMORY_H
 #define TX_TOOLS_MEMORY_H
 
@@ -8,10 +8,10 @@
 
 #include <stdio.h>
 
-/* Bytes by category, bytes a parameter, and their total. `counted` (may be NULL) is shown beside; the backend sees
- * activations and temporary as one block. */
+/* Prints planned bytes and bytes per parameter by category, and their totals. If `counted` is not NULL, it adds a
+ * column with the bytes that the backend counted. The backend counts activations and temporaries as one block. */
 void tx_print_memory(FILE *to, const tx_memory *planned, const tx_memory *counted, int64_t params);
-/* When most is alive of what the plan places by lifetimes, and the largest of it. */
+/* Prints the node at which the most activation and temporary bytes are live, and the largest live tensors. */
 tx_status tx_print_peak(FILE *to, const tx_plan *plan);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lines of a run, and the progress line. */
+ * Prints the lines of a run and its progress line. */
 #include "tools/train/progress.h"
 
 #include "tools/cli/profile.h"
@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/resource.h>
 
-/* Removes the progress line: another one is printed now. */
-static void clear(const tx_train_progress *progress)
+/* Erases the progress line before another line is printed. */
+static void erase_line(const tx_train_progress *progress)
 {
     if (progress->line)
         fputs("\r\033[K", stderr);
@@ -21,30 +21,29 @@ static void clear(const tx_train_progress *progress)
 
 static void on_warning(void *context, const char *message)
 {
-    clear(context);
+    erase_line(context);
     tx_print_line(stderr, "txtrain: warning: %s", message);
 }
 
 static void on_note(void *context, const char *line)
 {
-    clear(context);
+    erase_line(context);
     puts(line);
     fflush(stdout);
 }
 
-/* Where no progress line is drawn: the first step, and one every TELL_SECONDS; not if a line of the log has just
- * been printed. */
-static void tell_step(tx_train_progress *p, const tx_run_step *s)
+/* Prints the first step and then one every STEP_LINE_SECONDS, if there is no progress line. Log lines count as such. */
+static void print_step(tx_train_progress *p, const tx_run_step *s)
 {
-    enum { TELL_SECONDS = 9 };
+    enum { STEP_LINE_SECONDS = 9 };
     const double now = tx_now();
-    if (p->steps++ > 0 && now - p->told < TELL_SECONDS)
+    if (p->steps++ > 0 && now - p->last_line < STEP_LINE_SECONDS)
         return;
     printf("step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s\n", s->step, s->steps, s->loss,
            s->tokens_per_second);
     fflush(stdout);
     tx_alive_told(p->alive);
-    p->told = now;
+    p->last_line = now;
 }
 
 static void on_step(void *context, const tx_run_step *s)
@@ -52,7 +51,7 @@ static void on_step(void *context, const tx_run_step *s)
     tx_train_progress *p = context;
     const int64_t left = (int64_t)s->seconds_left;
     if (!p->line && p->logged != s->step)
-        tell_step(p, s);
+        print_step(p, s);
     if (p->line)
         tx_alive_told(p->alive);
     if (p->line)
@@ -65,8 +64,8 @@ static void on_log(void *context, const tx_run_step *s, double loss)
     tx_train_progress *p = context;
     p->logged = s->step;
     p->steps++;
-    p->told = tx_now();
-    clear(p);
+    p->last_line = tx_now();
+    erase_line(p);
     printf("step %" PRId64 "/%" PRId64 "  epoch %.3f  loss %.4f  grad norm %.3f  rate %.3g  ", s->step, s->steps,
            s->epoch, loss, fabs(s->grad_norm), s->learning_rate);
     if (s->loss_scale > 0)
@@ -75,10 +74,10 @@ static void on_log(void *context, const tx_run_step *s, double loss)
     fflush(stdout);
 }
 
-/* The metrics, which stand before the figures of speed. */
+/* Prints the metrics. Speed figures start with eval_runtime and are left out. */
 static void on_evaluation(void *context, int64_t step, const tx_figure *metrics, int32_t count)
 {
-    clear(context);
+    erase_line(context);
     printf("step %" PRId64 "  eval ", step);
     for (int32_t i = 0; i < count && strcmp(metrics[i].name, "eval_runtime") != 0; i++)
         printf("%s%s %.*f", i ? "  " : "", metrics[i].name + (strncmp(metrics[i].name, "eval_", 5) == 0 ? 5 : 0),
@@ -89,7 +88,7 @@ static void on_evaluation(void *context, int64_t step, const tx_figure *metrics,
 
 static void on_saved(void *context, const char *folder)
 {
-    clear(context);
+    erase_line(context);
     tx_print_line(stdout, "saved   %s", folder);
     fflush(stdout);
 }
@@ -101,8 +100,8 @@ static const tx_plan *plan_of(const void *job, int32_t index, int64_t *runs)
     return tx_job_plan(job, index, runs);
 }
 
-/* Where the time went, and the memory. */
-static void print_account(const tx_job *j)
+/* Prints the profile of time and the memory of the run (--profile). */
+static void print_resources(const tx_job *j)
 {
     tx_memory planned, counted;
     tx_traffic traffic;
@@ -117,7 +116,7 @@ static void print_account(const tx_job *j)
         printf("peak resident memory of the process: %ld KiB\n", use.ru_maxrss);
 }
 
-/* A value as run_clm prints it. */
+/* Prints a value in the format of transformers' run_clm. */
 static void print_metric(const tx_figure *m, int width)
 {
     char text[64] = "nan";
@@ -139,9 +138,9 @@ static void on_results(void *context, const char *split, const tx_figure *metric
 {
     const tx_train_progress *p = context;
     int width = 0;
-    clear(p);
+    erase_line(p);
     if (tx_option_flag(tx_job_options(p->job), "profile") && strcmp(split, "train") == 0)
-        print_account(p->job);
+        print_resources(p->job);
     for (int32_t i = 0; i < count; i++)
         width = (int)strlen(metrics[i].name) > width ? (int)strlen(metrics[i].name) : width;
     printf("***** %s metrics *****\n", split);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Following a run of txtrain: lines on standard output, warnings and a progress line on standard error. */
+ * Reports a run of txtrain: lines on standard output, warnings and a progress line on standard error. */
 #ifndef TX_TOOLS_TRAIN_PROGRESS_H
 #define TX_TOOLS_TRAIN_PROGRESS_H
 
@@ -10,13 +10,14 @@
 
 typedef struct tx_train_progress {
     tx_job *job;
-    bool line;             /* a progress line is drawn */
-    int64_t steps, logged; /* told of; the last one that a line of the log was printed for */
-    double told;           /* when a line was printed last */
-    tx_alive *alive;       /* prints if nothing else does; NULL: no thread */
+    bool line;             /* true if a progress line is drawn (standard error is a terminal) */
+    int64_t steps, logged; /* number of reported steps; the last step that has a log line */
+    double last_line;      /* time of the last line, as tx_now */
+    tx_alive *alive;       /* the thread that prints while the run is silent, or NULL */
 } tx_train_progress;
 
-/* Prints what a run tells; its context is the progress. `begin`, `stop` and `save` are left to the program. */
+/* Returns a listener that prints the events of a run; its context is `progress`. It leaves `begin`, `stop` and `save`
+ * for the program to set. */
 tx_job_listener tx_train_listener(tx_train_progress *progress);
 
 #endif

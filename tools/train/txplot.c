@@ -13,8 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Points of a series that are drawn as they are; of longer ones the least and the largest of each of half so many
- * stretches. */
+/* A longer series is divided into POINTS / 2 intervals, and only the minimum and maximum of each interval are drawn. */
 #define POINTS 4000
 #define MAX_RUNS 64
 
@@ -26,11 +25,12 @@ typedef struct settings {
 } settings;
 
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "o", offsetof(settings, output), .choices = "FILE", .help = "the page; - is standard output"},
+    {TX_OPTION_TEXT, "o", offsetof(settings, output), .choices = "FILE",
+     .help = "the page to write; - is standard output"},
     {TX_OPTION_REAL, "smoothing", offsetof(settings, smoothing), 0, 0.99, "X",
-     "how smooth lines are at first: the weight of what came before, as TensorBoard's; 0: as they are"},
+     "initial weight of earlier values in the smoothed lines, as in TensorBoard; 0 draws the values unchanged"},
     {TX_OPTION_FLAG, "clip_spikes", offsetof(settings, clip),
-     .help = "leave the highest and lowest hundredth out of view at first"},
+     .help = "initially show only the range without the highest and lowest 1 % of values"},
 };
 
 static const tx_cli program = {
@@ -38,7 +38,7 @@ static const tx_cli program = {
     .usage = "txplot RUN... [-o FILE]",
     .about = "Draws training runs as one HTML page: loss, learning rate, gradient norm, speed.\n"
              "A RUN is an output_dir of txtrain or of transformers' Trainer, or its log.jsonl or trainer_state.json.\n"
-             "The page needs no network.",
+             "The page works without a network.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .operand = "DIR|FILE",
@@ -58,10 +58,10 @@ static tx_status append(tx_json *steps, tx_json *values, const tx_series *s, int
     return tx_json_append_string(values, isnan(value) ? "NaN" : value > 0.0 ? "Infinity" : "-Infinity");
 }
 
-/* Appends the least, the largest and one that is no number of points first..last-1, in their order. */
-static tx_status append_stretch(tx_json *steps, tx_json *values, const tx_series *s, int64_t first, int64_t last)
+/* Appends the minimum, the maximum and the last value that is not finite of points first..last-1, in step order. */
+static tx_status append_interval(tx_json *steps, tx_json *values, const tx_series *s, int64_t first, int64_t last)
 {
-    int64_t pick[3] = {-1, -1, -1}; /* least, largest, not finite */
+    int64_t pick[3] = {-1, -1, -1}; /* minimum, maximum, not finite */
     for (int64_t i = first; i < last; i++) {
         if (!isfinite(s->point[i].value)) {
             pick[2] = i;
@@ -87,9 +87,9 @@ static tx_status add_series(tx_json *to, const char *key, const tx_series *s)
     TX_TRY(tx_json_set(to, key, one));
     TX_TRY(tx_json_set(one, "step", steps = tx_json_array()));
     TX_TRY(tx_json_set(one, "value", values = tx_json_array()));
-    const int64_t stretches = s->count > POINTS ? POINTS / 2 : s->count;
-    for (int64_t i = 0; i < stretches; i++)
-        TX_TRY(append_stretch(steps, values, s, i * s->count / stretches, (i + 1) * s->count / stretches));
+    const int64_t intervals = s->count > POINTS ? POINTS / 2 : s->count;
+    for (int64_t i = 0; i < intervals; i++)
+        TX_TRY(append_interval(steps, values, s, i * s->count / intervals, (i + 1) * s->count / intervals));
     return TX_OK;
 }
 
@@ -101,7 +101,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of the finite values; NaN where there are none. */
+/* Computes the median of the finite values, or NaN if there are none. */
 static tx_status median(const tx_series *s, double *result)
 {
     double *sorted = malloc((size_t)(s->count + 1) * sizeof *sorted);
@@ -117,13 +117,13 @@ static tx_status median(const tx_series *s, double *result)
     return TX_OK;
 }
 
-/* Sets a member where the value is a number that JSON knows. */
+/* Sets a member to the value, or to null if JSON cannot represent it. */
 static tx_status set_number(tx_json *to, const char *key, double value)
 {
     return isfinite(value) ? tx_json_set_number(to, key, value) : tx_json_set_null(to, key);
 }
 
-/* Figures for the table, from all steps. */
+/* Adds the figures of the page's table, computed from all steps. */
 static tx_status add_figures(tx_json *to, const tx_history *h)
 {
     const tx_series *loss = &h->series[TX_SERIES_LOSS], *eval = &h->series[TX_SERIES_EVAL_LOSS];
@@ -160,7 +160,7 @@ static tx_status add_run(tx_json *runs, const char *name, const tx_history *h)
     };
     tx_json *run = tx_json_object(), *series;
     TX_TRY(tx_json_append(runs, run));
-    if (tx_json_set_string(run, "name", name)) /* a path need not be UTF-8 */
+    if (tx_json_set_string(run, "name", name)) /* the path is not UTF-8 */
         TX_TRY(tx_json_set_string(run, "name", "run"));
     TX_TRY(add_figures(run, h));
     TX_TRY(tx_json_set(run, "series", series = tx_json_object()));
@@ -170,7 +170,7 @@ static tx_status add_run(tx_json *runs, const char *name, const tx_history *h)
     return TX_OK;
 }
 
-/* The path without the name of a log and slashes at its end; its length goes to `length`. */
+/* Sets `length` to the length of the path without the name of a log and without trailing slashes. */
 static const char *trim(const char *path, size_t *length)
 {
     static const char *const files[] = {"/" TX_HISTORY_LOG, "/" TX_HISTORY_TRAINER};
@@ -191,7 +191,8 @@ static const char *last_part(const char *path)
     return slash && slash[1] ? slash + 1 : path;
 }
 
-/* Names for the runs: the last parts of their paths where those differ, else the paths. The caller frees them. */
+/* Names the runs by the last parts of their paths if these are distinct, or else by their paths. The caller frees the
+ * names. */
 static tx_status name_runs(const tx_words *runs, char *names[])
 {
     bool distinct = true;

@@ -17,15 +17,15 @@
 
 /* ---- Signals --------------------------------------------------------------------------------------------------- */
 
-/* Signal handlers have nothing else to write to. */
-static volatile sig_atomic_t caught, asked_for_checkpoint;
+/* Written by the signal handler. */
+static volatile sig_atomic_t caught, checkpoint_requested;
 
-/* The first signal lets the step in progress end, the second ends the program at once; but what the program does itself
- * may raise SIGPIPE and SIGXFSZ again and again. */
+/* The first signal stops the run after the current step, the second ends the program at once. SIGPIPE and SIGXFSZ are
+ * exceptions: the program's own writes may raise them repeatedly. */
 static void on_signal(int number)
 {
     if (number == SIGUSR1) {
-        asked_for_checkpoint = 1;
+        checkpoint_requested = 1;
         return;
     }
     if (caught && number != SIGPIPE && number != SIGXFSZ)
@@ -33,56 +33,57 @@ static void on_signal(int number)
     caught = caught ? caught : number;
 }
 
-/* What the process was started with: what is ignored then stays so, as nohup ignores SIGHUP. Looked at before any
- * library begins, since some that MPI brings along handle signals from there on. */
+/* Signals that were ignored when the process started stay ignored: nohup ignores SIGHUP. They are read before any
+ * library is initialized, because some libraries that MPI loads install handlers then. */
 static bool ignored[NSIG];
 
-static void look_at_signals(void)
+static void read_ignored_signals(void)
 {
     struct sigaction action;
     for (int number = 1; number < NSIG; number++)
         ignored[number] = sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
 }
 
-__attribute__((section(".preinit_array"), used)) static void (*const first_of_all)(void) = look_at_signals;
+__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(void) = read_ignored_signals;
 
-/* A shell has SIGINT ignored in what it starts by &; that one counts. */
+/* Installs on_signal. SIGINT is handled even if it was ignored: a shell ignores it for programs started with "&". */
 static void catch_all(const int *signals, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
-        const bool stays = ignored[signals[i]] && signals[i] != SIGINT;
-        struct sigaction action = {.sa_handler = stays ? SIG_IGN : on_signal};
+        const bool keeps = ignored[signals[i]] && signals[i] != SIGINT;
+        struct sigaction action = {.sa_handler = keeps ? SIG_IGN : on_signal};
         sigemptyset(&action.sa_mask);
         sigaction(signals[i], &action, NULL);
     }
 }
 
-/* From the start: none of these may end the program while there is something to save. */
+/* Handles these signals from the start, so that none of them ends the program before a checkpoint is saved. */
 static void catch_early_signals(void)
 {
     catch_all((const int[]){SIGUSR1, SIGPIPE, SIGXFSZ}, 3);
 }
 
-/* Before there are steps the others end the program at once. The early ones again: libraries that began since took
- * them, as MPICH takes SIGUSR1, and LLVM within an OpenCL driver all of these. */
+/* Handles all signals once training steps run; until then the other signals end the program at once. The early ones
+ * are installed again, because libraries replaced their handlers: MPICH that of SIGUSR1, LLVM in an OpenCL driver all.
+ */
 static void catch_signals(void)
 {
     catch_early_signals();
     catch_all((const int[]){SIGINT, SIGTERM, SIGUSR2, SIGHUP}, 4);
 }
 
-static int asked_to_stop(void *context)
+static int stop_requested(void *context)
 {
     (void)context;
     return caught;
 }
 
-static bool asked_to_save(void *context)
+static bool save_requested(void *context)
 {
     (void)context;
-    const bool asked = asked_for_checkpoint;
-    asked_for_checkpoint = 0;
-    return asked;
+    const bool requested = checkpoint_requested;
+    checkpoint_requested = 0;
+    return requested;
 }
 
 /* ---- The program ------------------------------------------------------------------------------------------------- */
@@ -99,7 +100,8 @@ static bool leads(const tx_job *j)
     return tx_job_rank(j, &ranks) == 0;
 }
 
-/* Ranks behind the first leave it a moment to speak, since they often fail with it: its end ends them. */
+/* Ranks other than 0 wait before they print their error. Rank 0 often fails with the same error, and the launcher then
+ * ends them. */
 static int fail(const tx_cli *program, const tx_job *j)
 {
     if (leads(j))
@@ -112,7 +114,7 @@ static int fail(const tx_cli *program, const tx_job *j)
                        uname(&names) == 0 ? names.nodename : "its host", tx_error());
 }
 
-/* The memory of a dry run. */
+/* Prints the planned memory of a dry run. */
 static tx_status show_memory(tx_job *j)
 {
     tx_memory planned;
@@ -125,8 +127,8 @@ static tx_status show_memory(tx_job *j)
     return tx_print_peak(stdout, plan);
 }
 
-/* For the thread that prints progress. */
-static void tell_doing(void *job, char *text, size_t size)
+/* The status callback of the thread that prints progress. */
+static void write_status(void *job, char *text, size_t size)
 {
     tx_job_doing(job, text, size);
 }
@@ -135,8 +137,8 @@ static int run(const tx_cli *program, tx_job *j, tx_alive *alive)
 {
     tx_status status = tx_job_join(j);
     if (!status)
-        tx_alive_set_status(alive, tell_doing, j);
-    catch_early_signals(); /* MPICH took SIGUSR1 for itself */
+        tx_alive_set_status(alive, write_status, j);
+    catch_early_signals(); /* MPICH replaced the handler of SIGUSR1 */
     TX_THEN(status, tx_job_run(j));
     if (!status || tx_option_flag(tx_job_options(j), "dry_run")) {
         const tx_status shown = show_memory(j);
@@ -145,14 +147,14 @@ static int run(const tx_cli *program, tx_job *j, tx_alive *alive)
     const int stopped = tx_job_stopped(j);
     int64_t steps;
     const int64_t step = tx_job_step(j, &steps);
-    if (status && tx_job_is_complete(j)) /* all ranks came to the end: the first one tells what is lacking */
+    if (status && tx_job_is_complete(j)) /* all ranks reached the end: only rank 0 prints the error */
         return leads(j) ? fail(program, j) : TX_EXIT_FAILURE;
     if (status)
         return fail(program, j);
     if (stopped && leads(j))
         tx_complain(program, 0, "stopped by signal %d after step %" PRId64 " of %" PRId64 "; %s", stopped, step, steps,
-                    tx_option_flag(tx_job_options(j), "save_only_model") ? "the model alone is saved (save_only_model)"
-                                                                         : "go on with --resume_from_checkpoint");
+                    tx_option_flag(tx_job_options(j), "save_only_model") ? "only the model is saved (save_only_model)"
+                                                                         : "continue with --resume_from_checkpoint");
     return stopped ? 128 + stopped : 0;
 }
 
@@ -165,8 +167,8 @@ static int run_alive(const tx_cli *program, tx_job *j, tx_train_progress *progre
     return result;
 }
 
-/* After a failure of its own a rank of many leaves at once: the others may be waiting for it, and are ended by the
- * launcher. */
+/* Ends this rank. After an error that is not common to all ranks it exits without MPI_Finalize, because the others may
+ * wait for it; the launcher then ends them. */
 static int leave(tx_job *j, int result)
 {
     const bool orderly = result == 0 || result > 128 || tx_job_is_complete(j);
@@ -182,20 +184,20 @@ static int leave(tx_job *j, int result)
     return result;
 }
 
-/* The answer to a command line without arguments. */
+/* Prints the usage if there are no arguments. */
 static int show_usage(const tx_cli *program)
 {
     fprintf(stderr,
             "usage: %s\n"
-            "Example, which trains a small GPT-2 on the bytes of a text and writes it to the folder out:\n"
+            "Example: train a small GPT-2 on the bytes of a text and write it to the folder out:\n"
             "    txtrain --train_file text.txt --output_dir out --max_steps 200\n"
-            "To train a model of your own further, add --model_name_or_path DIR.\n"
+            "To fine-tune a model of your own, add --model_name_or_path DIR.\n"
             "txtrain --help lists all options.\n",
             program->usage);
     return TX_EXIT_USAGE;
 }
 
-/* A rank of many that its options end tells the others, which wait for it within MPI. */
+/* If a rank of several ends because of its options, tx_job_refuse tells the other ranks, which wait for it in MPI. */
 int main(int argc, char **argv)
 {
     tx_job *job;
@@ -209,22 +211,22 @@ int main(int argc, char **argv)
     tx_train_progress progress = {.job = job};
     tx_job_listener listener = tx_train_listener(&progress);
     listener.begin = begin;
-    listener.stop = asked_to_stop;
-    listener.save = asked_to_save;
+    listener.stop = stop_requested;
+    listener.save = save_requested;
     tx_job_listen(job, &listener);
-    int ending = argc > 1 ? tx_options_read(&program, argc, argv, options) : show_usage(&program);
+    int result = argc > 1 ? tx_options_read(&program, argc, argv, options) : show_usage(&program);
     progress.line = !tx_option_flag(options, "disable_tqdm") && isatty(STDERR_FILENO);
-    if (ending == TX_GO_ON && tx_option_flag(options, "list_devices"))
-        ending = tx_print_devices(stdout) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
-    const tx_status settled = ending == TX_GO_ON ? tx_job_resolve(job) : TX_OK;
-    if (settled)
-        ending =
-            tx_complain(&program, settled == TX_INVALID || settled == TX_UNSUPPORTED ? TX_EXIT_USAGE : TX_EXIT_FAILURE,
-                        "%s", tx_error());
-    if (ending == TX_GO_ON)
+    if (result == TX_GO_ON && tx_option_flag(options, "list_devices"))
+        result = tx_print_devices(stdout) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    const tx_status resolved = result == TX_GO_ON ? tx_job_resolve(job) : TX_OK;
+    if (resolved)
+        result = tx_complain(&program,
+                             resolved == TX_INVALID || resolved == TX_UNSUPPORTED ? TX_EXIT_USAGE : TX_EXIT_FAILURE,
+                             "%s", tx_error());
+    if (result == TX_GO_ON)
         tx_wait_passively(argv, (int32_t)tx_option_number(options, "threads"));
-    if (ending == TX_GO_ON)
+    if (result == TX_GO_ON)
         return tx_end(&program, leave(job, run_alive(&program, job, &progress)));
-    tx_job_refuse(job, ending);
-    return tx_end(&program, leave(job, ending));
+    tx_job_refuse(job, result);
+    return tx_end(&program, leave(job, result));
 }
