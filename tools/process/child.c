@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Programs that a command starts. */
+ * Starts other programs as child processes. */
 #define _GNU_SOURCE /* pipe2, CPU_SET */
 #include "tools/process/child.h"
 
@@ -13,8 +13,8 @@
 
 /* ---- Starting one ------------------------------------------------------------------------------------------- */
 
-/* Leaves this thread some of the processors that it may run on; where they cannot be told it keeps all. */
-static void take_cores(int32_t first, int32_t count)
+/* Binds this thread to `count` of its cores, from index `first` on. If its cores are unknown, it is not bound. */
+static void bind_cores(int32_t first, int32_t count)
 {
     cpu_set_t all, some;
     if (count == 0 || sched_getaffinity(0, sizeof all, &all) != 0)
@@ -31,8 +31,8 @@ static void take_cores(int32_t first, int32_t count)
         sched_setaffinity(0, sizeof some, &some);
 }
 
-/* The child up to its program; what fails goes through `fault`. */
-static _Noreturn void become(const char *const *argv, const tx_child_spawning *how, int fault, pid_t parent)
+/* Runs in the child until exec. Writes errno to the pipe `fault` if exec fails. */
+static _Noreturn void exec_child(const char *const *argv, const tx_child_spawning *how, int fault, pid_t parent)
 {
     const int input = how->input > 0 ? how->input : open("/dev/null", O_RDONLY);
     if (how->group)
@@ -43,13 +43,13 @@ static _Noreturn void become(const char *const *argv, const tx_child_spawning *h
         dup2(how->output, STDOUT_FILENO);
     if (how->errors >= 0)
         dup2(how->errors, STDERR_FILENO);
-    take_cores(how->first_core, how->cores);
+    bind_cores(how->first_core, how->cores);
     if (how->orphan)
         prctl(PR_SET_PDEATHSIG, how->orphan);
     if (!how->orphan || getppid() == parent) {
         if (how->mask)
             sigprocmask(SIG_SETMASK, how->mask, NULL);
-        execvp(argv[0], (char *const *)(uintptr_t)argv); /* which are not written to */
+        execvp(argv[0], (char *const *)(uintptr_t)argv); /* exec does not write to argv */
     }
     const int error = errno;
     const ssize_t written = write(fault, &error, sizeof error);
@@ -64,7 +64,7 @@ tx_status tx_child_spawn(const char *const *argv, const tx_child_spawning *how, 
         return tx_fail(TX_MEMORY, "%s: cannot be started: %s", argv[0], strerror(errno));
     const pid_t made = fork();
     if (made == 0)
-        become(argv, how, ends[1], parent);
+        exec_child(argv, how, ends[1], parent);
     if (made < 0)
         error = errno;
     close(ends[1]);
@@ -73,7 +73,7 @@ tx_status tx_child_spawn(const char *const *argv, const tx_child_spawning *how, 
         do
             got = read(ends[0], &error, sizeof error);
         while (got < 0 && errno == EINTR);
-        if (got <= 0) /* closed by its program's start */
+        if (got <= 0) /* exec succeeded and closed the pipe */
             error = 0;
         if (how->group)
             setpgid(made, made);
@@ -90,7 +90,7 @@ tx_status tx_child_spawn(const char *const *argv, const tx_child_spawning *how, 
     return TX_OK;
 }
 
-/* ---- One that is talked to --------------------------------------------------------------------------------- */
+/* ---- A child with pipes ------------------------------------------------------------------------------------ */
 
 tx_status tx_child_start(const char *const *argv, const char *advice, tx_child *child)
 {
@@ -132,12 +132,13 @@ tx_status tx_child_self(char *path, size_t size)
     const ssize_t length = readlink("/proc/self/exe", path, size - 1);
     path[length > 0 ? length : 0] = '\0';
     return length > 0 ? TX_OK
-                      : tx_fail(TX_IO, "/proc/self/exe: cannot tell the path of this program: %s", strerror(errno));
+                      : tx_fail(TX_IO, "/proc/self/exe: cannot read the path of this program: %s", strerror(errno));
 }
 
 tx_status tx_child_adopt(void)
 {
     if (prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0)
-        return tx_fail(TX_UNSUPPORTED, "cannot take care of what its processes leave behind: %s", strerror(errno));
+        return tx_fail(TX_UNSUPPORTED, "cannot adopt orphaned descendants (PR_SET_CHILD_SUBREAPER): %s",
+                       strerror(errno));
     return TX_OK;
 }

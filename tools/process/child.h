@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs that a program starts. */
+ * Starts other programs as child processes. Used by txlaunch and txbench, and by process.h. */
 #ifndef TX_TOOLS_PROCESS_CHILD_H
 #define TX_TOOLS_PROCESS_CHILD_H
 
@@ -13,36 +13,37 @@
 /* ---- Starting one ------------------------------------------------------------------------------------------- */
 
 typedef struct tx_child_spawning {
-    int input;            /* the descriptor that it reads from; 0: nothing */
-    int output, errors;   /* descriptors that it writes to; -1: where this process does */
-    bool group;           /* it leads a process group of its own, which signals of a terminal do not reach */
-    int orphan;           /* the signal that it gets should this process die; 0: none */
-    const sigset_t *mask; /* of its signals; NULL: this process's */
-    /* Of the processors that this process may run on, those that it may run on; `cores` 0: all. */
+    int input;            /* the child's standard input; 0 means /dev/null */
+    int output, errors;   /* the child's standard output and error; -1 inherits that of this process */
+    bool group;           /* start a process group, which the terminal's signals do not reach */
+    int orphan;           /* the signal that the child gets if this process dies, or 0 */
+    const sigset_t *mask; /* the child's signal mask; NULL inherits that of this process */
+    /* Binds the child to `cores` of this process's cores, from index first_core on. If `cores` is 0, it is not bound.
+     */
     int32_t first_core, cores;
-    const char *advice; /* ends the message where there is no such program; NULL: nothing does */
+    const char *advice; /* appended to the error if the program is not found; may be NULL */
 } tx_child_spawning;
 
-/* Starts a program, which is looked for in PATH where its name has no slash. TX_NOT_FOUND: there is none; TX_IO: it
- * cannot be started. The caller waits for it. */
+/* Starts argv[0], which is searched in PATH if it has no slash. Returns TX_NOT_FOUND if there is no such program and
+ * TX_IO if it cannot be executed. The caller waits for the process. */
 tx_status tx_child_spawn(const char *const *argv, const tx_child_spawning *how, pid_t *process);
 
-/* ---- One that is talked to --------------------------------------------------------------------------------- */
+/* ---- A child with pipes ------------------------------------------------------------------------------------ */
 
 typedef struct tx_child {
-    pid_t process;   /* 0: none */
+    pid_t process;   /* 0 if there is none */
     FILE *to, *from; /* its standard input and output */
 } tx_child;
 
-/* Starts the program that argv[0] names; its errors go where ours go. `advice` ends the message where there is no
- * such program. */
+/* Starts argv[0] with pipes to its standard input and output; standard error is inherited. `advice` is appended to the
+ * error if the program is not found. */
 tx_status tx_child_start(const char *const *argv, const char *advice, tx_child *child);
-/* Closes both and waits until it has ended; how, as waitpid tells. Sets no message. */
+/* Closes both pipes and waits for the child to end. Returns its state as waitpid does. Sets no error message. */
 int tx_child_end(tx_child *child);
 
-/* The path of this program. */
+/* Finds the path of this program. */
 tx_status tx_child_self(char *path, size_t size);
-/* Takes in what descendants of this process leave behind: they become its children. */
+/* Makes this process a subreaper: orphaned descendants become its children. */
 tx_status tx_child_adopt(void);
 
 #endif

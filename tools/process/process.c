@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Commands of TX run as processes. */
+ * Runs programs of TX as separate processes. */
 #include "tools/process/process.h"
 
 #include <errno.h>
@@ -14,7 +14,7 @@ tx_status tx_command_line_add_word(tx_command_line *command, const char *word)
 {
     char *copy = command->count < TX_COMMAND_WORDS ? strdup(word) : NULL;
     if (!copy)
-        return tx_fail(TX_MEMORY, "no room for the words of a command");
+        return tx_fail(TX_MEMORY, "no memory for the words of a command, or more than %d words", TX_COMMAND_WORDS);
     command->word[command->count++] = copy;
     return TX_OK;
 }
@@ -90,7 +90,7 @@ bool tx_process_well(const tx_process *process, const char *said, char *message,
     return false;
 }
 
-/* ---- What they print --------------------------------------------------------------------------------------- */
+/* ---- Output of processes ----------------------------------------------------------------------------------- */
 
 char *tx_process_text(FILE *file)
 {

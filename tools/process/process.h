@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Commands of TX run as processes of their own: what a driver crashes, hangs or has run out of memory takes one of them
- * along and not this process. */
+ * Runs programs of TX as separate processes. A driver that crashes, hangs or exhausts memory then ends only such a
+ * process and not the caller. Used by txbench, txlaunch and txsearch. */
 #ifndef TX_TOOLS_PROCESS_PROCESS_H
 #define TX_TOOLS_PROCESS_PROCESS_H
 
@@ -11,43 +11,42 @@
 
 #define TX_COMMAND_WORDS 40
 
-/* The program's name first, which lies beside this one. Its words are copied. */
+/* The words of a command. The first is the name of a program in the folder of this program. Words are copied. */
 typedef struct tx_command_line {
     char *word[TX_COMMAND_WORDS + 1]; /* NULL ends it */
     int32_t count;
 } tx_command_line;
 
-/* Adds the words of a format, at the spaces; where it has none, the argument may hold some. */
+/* Formats a text, splits it at spaces and adds the words. */
 tx_status tx_command_line_add(tx_command_line *command, const char *format, ...) TX_PRINTF(2, 3);
-/* The same for one word, as it is. */
+/* Adds one word, which may contain spaces. */
 tx_status tx_command_line_add_word(tx_command_line *command, const char *word);
 void tx_command_line_free(tx_command_line *command);
-/* The words with spaces between them, cut to the size. */
+/* Joins the words with spaces. The text is truncated to the size. */
 void tx_command_line_text(const tx_command_line *command, char *text, size_t size);
 
 /* ---- Processes --------------------------------------------------------------------------------------------- */
 
 typedef struct tx_process {
     pid_t id;
-    double begin, seconds; /* when it started; how long it has run */
-    int state;             /* as waitpid tells, once it has ended */
+    double begin, seconds; /* time of the start, as tx_now; seconds that it has run */
+    int state;             /* once it has ended: its state, as from waitpid */
     bool ended;
 } tx_process;
 
-/* The path of a program that lies beside this one. */
+/* Returns the path of a program in the folder of this program. */
 tx_status tx_process_beside(const char *name, char *path, size_t size);
-/* Starts the command. */
 tx_status tx_process_start(const tx_command_line *command, const tx_child_spawning *how, tx_process *process);
-/* Whether it has ended. */
+/* Returns true if the process has ended. Does not block. */
 bool tx_process_poll(tx_process *process);
-/* Whether one that ended did so well. Else the message is the signal that ended it and what it `said`, which may be "".
- */
+/* Returns true if the ended process succeeded. Otherwise `message` becomes the signal that ended it, if any, and the
+ * error message `said`, which may be "". */
 bool tx_process_well(const tx_process *process, const char *said, char *message, size_t size);
 
-/* All that a file holds, which the caller frees; NULL: no memory, or it cannot be read. */
+/* Returns the contents of a file, or NULL if it cannot be read. The caller frees them. */
 char *tx_process_text(FILE *file);
-/* The last line by which one of TX's programs complained, without its name; else the last that has a letter; "" where
- * there is none. `text` is cut into lines. */
+/* Returns the last error line of a TX program ("txtrain: ..."), without the program's name. If there is none, returns
+ * the last line with a letter, or "". Splits `text` into lines in place. */
 const char *tx_process_complaint(char *text);
 
 #endif
