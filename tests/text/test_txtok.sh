@@ -87,7 +87,7 @@ expect 1 'standard input: id number 2' decode --tokenizer "$dir"
 input '1 260'
 expect 1 'standard input: id number 2: id 260 is not in the vocabulary (0 to 259)' decode --tokenizer "$dir"
 input '-1'
-expect 1 'standard input: -1 is no token'"'"'s id' decode --tokenizer "$dir"
+expect 1 'standard input: -1 is not a token id' decode --tokenizer "$dir"
 input '1\0002'
 expect 1 'found a NUL' decode --tokenizer "$dir"
 expect 1 "$work/none: no tokenizer: neither" encode --tokenizer "$work/none"
