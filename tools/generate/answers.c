@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Conversations to ids, growing answers, and answers to many conversations. */
+ * Encodes conversations, collects answers, and answers many conversations. */
 #include "tools/generate/txgen.h"
 
 #include <errno.h>
@@ -36,15 +36,15 @@ void txgen_chat_grow(txgen_chat *c, const char *bytes, size_t size)
     c->size += size;
 }
 
-/* ---- Many of them ------------------------------------------------------------------------------------------ */
+/* ---- Many conversations ------------------------------------------------------------------------------------ */
 
-/* Conversations that wait for answers. */
+/* Conversations to answer. */
 typedef struct waiting {
     txgen_chat *chat;
-    tx_json **object; /* of a line; NULL: a --prompt */
+    tx_json **object; /* the output line of each; NULL for a --prompt */
     tx_lm_prompt *prompt;
     size_t count, room[2];
-    tx_conversation read; /* the last line */
+    tx_conversation read; /* the conversation of the current line */
     tx_status status;
 } waiting;
 
@@ -55,8 +55,9 @@ static tx_status add(waiting *w, tx_json *object, tx_conversation *said)
     TX_THEN(status, tx_array_reserve(&w->prompt, &w->room[1], w->count + 1, sizeof *w->prompt, "conversations"));
     TX_THEN(status, txgen_chat_ids(w->chat, said, &ids));
     if (!status && (int64_t)ids.count >= tx_lm_positions(w->chat->lm))
-        status = tx_fail(TX_INVALID, "the conversation has %zu tokens, the model %" PRId64 " positions", ids.count,
-                         tx_lm_positions(w->chat->lm));
+        status = tx_fail(TX_INVALID,
+                         "the conversation has %zu tokens, but the model has only %" PRId64 " positions: shorten it",
+                         ids.count, tx_lm_positions(w->chat->lm));
     if (status) {
         free(ids.id);
         tx_json_free(object);
@@ -80,7 +81,8 @@ static void release(waiting *w)
 
 /* ---- Reading --------------------------------------------------------------------------------------------- */
 
-/* The conversation of a line: the assistant's last words are left out, and --system is put in. */
+/* Reads the conversation of a line. Removes a final assistant message, and adds --system if there is no system
+ * message. */
 static tx_status read_line(waiting *w, const tx_json *object, tx_conversation *said)
 {
     tx_conversation *read = &w->read;
@@ -89,7 +91,7 @@ static tx_status read_line(waiting *w, const tx_json *object, tx_conversation *s
     if (strcmp(tx_conversation_role(read, read->count - 1), "assistant") == 0)
         tx_conversation_remove(read, read->count - 1, 1);
     if (!read->count)
-        return tx_fail(TX_FORMAT, "there is nothing to answer");
+        return tx_fail(TX_FORMAT, "the conversation has no message to answer");
     if (strcmp(tx_conversation_role(read, 0), "system") != 0)
         TX_TRY(txgen_chat_begin(w->chat, said));
     for (size_t i = 0; i < read->count && !status; i++)
@@ -133,7 +135,7 @@ static tx_status add_lines(waiting *w, const char *path)
     free(text);
     if (*w->read.ignored)
         tx_print_line(stderr, "txgen: warning: %s: keys that are not read: %s", path, w->read.ignored);
-    return status || w->count ? status : tx_fail(TX_INVALID, "%s: it holds no conversation", path);
+    return status || w->count ? status : tx_fail(TX_INVALID, "%s: the file has no conversation", path);
 }
 
 static tx_status add_prompt(waiting *w, const char *text)
@@ -171,7 +173,7 @@ static tx_status write_answer(waiting *w, int64_t index)
     if (!object) {
         fwrite(c->answer, 1, c->size, stdout);
     } else {
-        char *whole = NULL; /* tokens may be parts of characters */
+        char *whole = NULL; /* valid UTF-8: the last token may end within a character */
         size_t size = 0;
         tx_json *message = tx_json_object();
         tx_status status = tx_json_get(object, "messages", TX_JSON_ARRAY, &list);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Conversations: what is typed is answered, with all that was said before. */
+ * Conversations: answers each line of standard input, with all earlier messages as context. */
 #include "tools/cli/waiting.h"
 #include "tools/generate/txgen.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- What ends an answer --------------------------------------------------------------------------------- */
+/* ---- The end of an answer -------------------------------------------------------------------------------- */
 
 static void warn(void *context, const char *message)
 {
@@ -17,7 +17,7 @@ static void warn(void *context, const char *message)
     tx_print_line(stderr, "txgen: warning: %s", message);
 }
 
-/* The template's end is one more token that ends a text, or one more string. */
+/* Adds the end of an answer in the template as an end-of-text token or as a stop string. */
 static tx_status add_end(txgen_chat *c)
 {
     tx_generation *how = &c->how;
@@ -28,13 +28,15 @@ static tx_status add_end(txgen_chat *c)
             if (how->eos_token_id[i] == id)
                 return TX_OK;
         if (how->eos_count == TX_GENERATION_EOS)
-            return tx_fail(TX_UNSUPPORTED, "--chat: %d tokens of generation_config.json end a text already",
+            return tx_fail(TX_UNSUPPORTED,
+                           "--chat: eos_token_id in generation_config.json already has %d tokens, the most that are "
+                           "supported",
                            TX_GENERATION_EOS);
         how->eos_token_id[how->eos_count++] = id;
         return TX_OK;
     }
     if (how->stop_count >= TXGEN_STOPS)
-        return tx_fail(TX_INVALID, "--chat: at most %d --stop", TXGEN_STOPS - 1);
+        return tx_fail(TX_INVALID, "--chat: give --stop at most %d times", TXGEN_STOPS - 1);
     for (int32_t i = 0; i < how->stop_count; i++)
         c->stop[i] = how->stop_strings[i];
     c->stop[how->stop_count++] = end;
@@ -95,7 +97,7 @@ static tx_status answer(txgen_chat *c, const tx_ids *ids, int64_t most)
 
 /* ---- A conversation ---------------------------------------------------------------------------------------- */
 
-/* Drops what was said from `first` up to the next turn of the user. */
+/* Removes the messages from `first` up to the next user message. */
 static void drop_oldest(tx_conversation *c, size_t first)
 {
     size_t next = first + 1;
@@ -104,7 +106,7 @@ static void drop_oldest(tx_conversation *c, size_t first)
     tx_conversation_remove(c, first, next - first);
 }
 
-/* Positions that there are for a conversation and an answer, and how many of them an answer should have. */
+/* Returns the positions for conversation and answer together, and in `*room` those to reserve for the answer. */
 static int64_t room_of(const txgen_chat *c, int64_t *room)
 {
     const bool limited = tx_lm_is_limited(c->lm, &c->how);
@@ -113,7 +115,8 @@ static int64_t room_of(const txgen_chat *c, int64_t *room)
     return positions;
 }
 
-/* Whether what was said last leaves room for a token; else it is forgotten, which is told. */
+/* Sets `*fits` if the last message without earlier ones leaves a position for an answer. Otherwise removes it and
+ * prints a message. */
 static tx_status check_last(const txgen_chat *c, tx_conversation *conversation, tx_ids *ids, bool *fits)
 {
     tx_conversation alone = {0};
@@ -125,15 +128,15 @@ static tx_status check_last(const txgen_chat *c, tx_conversation *conversation, 
     tx_conversation_free(&alone);
     *fits = (int64_t)ids->count < positions;
     if (!status && !*fits) {
-        fprintf(stderr, "txgen: that is %zu tokens, and the model sees %" PRId64 ": say it shorter\n", ids->count,
+        fprintf(stderr, "txgen: the message has %zu tokens, but the context only %" PRId64 ": shorten it\n", ids->count,
                 positions);
         drop_oldest(conversation, conversation->count - 1);
     }
     return status;
 }
 
-/* The ids of the conversation, which loses its oldest turns where too little room for an answer would be left, and the
- * most tokens of that. */
+/* Encodes the conversation. Removes its oldest turns until enough positions remain for an answer. Sets `*most` to the
+ * largest number of tokens of the answer. */
 static tx_status fit(const txgen_chat *c, tx_conversation *conversation, tx_ids *ids, int64_t *most)
 {
     int64_t turns = 0, room;
@@ -146,8 +149,8 @@ static tx_status fit(const txgen_chat *c, tx_conversation *conversation, tx_ids 
     }
     if (turns)
         fprintf(stderr,
-                "txgen: the conversation is longer than the %" PRId64 " tokens that the model sees: the oldest %" PRId64
-                " turns are left out; /reset begins anew\n",
+                "txgen: the conversation exceeds the context of %" PRId64 " tokens: the oldest %" PRId64
+                " turns are left out; /reset starts a new conversation\n",
                 positions, turns);
     *most = positions - (int64_t)ids->count;
     *most = asked >= 0 && asked < *most ? asked : *most;

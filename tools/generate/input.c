@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What txgen reads: prompts as texts and as ids, a text to be measured. */
+ * Reads the input of txgen: prompts as texts or ids, and the text of --perplexity. */
 #include "tools/generate/txgen.h"
 
 #include "tx_file.h"
@@ -36,7 +36,7 @@ void txgen_prompts_free(txgen_prompts *prompts)
     *prompts = (txgen_prompts){0};
 }
 
-/* Makes room for one more; room doubles. */
+/* Allocates room for one more prompt. Capacities are powers of two. */
 static tx_status reserve(txgen_prompts *p)
 {
     if ((p->count & (p->count - 1)) != 0)
@@ -50,7 +50,7 @@ static tx_status reserve(txgen_prompts *p)
 
 /* ---- Ids ------------------------------------------------------------------------------------------- */
 
-/* Reads "1 2, 3" to `ids`, which has room for all. */
+/* Reads "1 2, 3" into `ids`, which has room for all of them. */
 static tx_status read_ids(const char *word, int32_t *ids, int64_t *count)
 {
     static const char separators[] = " ,\t\n";
@@ -86,7 +86,7 @@ static bool is_json_lines(const char *path)
     return length > 6 && strcmp(path + length - 6, ".jsonl") == 0;
 }
 
-/* Takes one line, or the text in it. */
+/* Receives one line, or the "text" of a line of JSON. */
 typedef tx_status take_line(void *context, const char *text, size_t size);
 
 static tx_status each_line(const char *path, const char *data, size_t size, take_line *take, void *context)
@@ -166,11 +166,11 @@ tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prom
     TX_THEN(status, set->prompts ? each_line(path, text, size, add_text, prompts) : add_text(prompts, text, size));
     free(text);
     if (!status && prompts->count == 0)
-        status = tx_fail(TX_INVALID, "%s: it holds no prompt", path);
+        status = tx_fail(TX_INVALID, "%s: the file has no prompt", path);
     return status;
 }
 
-/* ---- A text to be measured ---------------------------------------------------------------------------- */
+/* ---- The text of --perplexity ------------------------------------------------------------------------- */
 
 typedef struct joined {
     char *text;
@@ -197,7 +197,7 @@ tx_status txgen_read_text(const char *path, char **text, size_t *size)
         *size = count;
         return status;
     }
-    joined j = {.text = malloc(count + 1)}; /* {"text": ""} is longer than what takes its place */
+    joined j = {.text = malloc(count + 1)}; /* enough: {"text": ""} is longer than the separator */
     status = j.text ? each_line(path, data, count, join_text, &j) : tx_fail(TX_MEMORY, "%s: out of memory", path);
     free(data);
     if (status) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The options of txgen, and how they meet generation_config.json. */
+ * The options of txgen, which override generation_config.json. */
 #include "tools/generate/txgen.h"
 
 #include <float.h>
@@ -13,87 +13,89 @@
 #define AT(field) offsetof(txgen_settings, field)
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
-     .help = "model: a folder, a GGUF file, or a name to look up (docs/guides/inference.md)"},
+     .help = "the model: a folder, a GGUF file, or a name to look up (docs/guides/inference.md)"},
     {TX_OPTION_TEXT, "adapter", AT(adapter), .choices = "DIR",
-     .help =
-         "a low-rank adapter as peft or txtrain --lora_r writes it, added to the model's weights; without --model to "
-         "those of the model that it names"},
+     .help = "merge a LoRA adapter of peft or txtrain --lora_r into the weights; without --model, use the base model "
+             "that the adapter names"},
     {TX_OPTION_TEXT, "save_merged", AT(save_merged), .choices = "DIR",
-     .help = "write model and adapter as one model folder, in --dtype, and end"},
+     .help = "write the merged model to a folder, in --dtype, and exit"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
-     .help = "where to compute"},
+     .help = "device to compute on"},
     {TX_OPTION_TEXT, "device_map", AT(device_map), .choices = "auto|DEVICE[=BLOCKS],...",
-     .help =
-         "divide the model among devices, in this order: as in opencl:0=8,cpu=4; without numbers, as in opencl:0,cpu, "
-         "each takes what it has room for; auto: all GPUs, then the cpu. In place of --device"},
+     .help = "divide the model's blocks among devices, instead of --device: opencl:0=8,cpu=4 gives the number of "
+             "blocks; opencl:0,cpu fills each device in turn; auto uses all GPUs, then the cpu"},
     {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu|nvme",
-     .help =
-         "cpu: the weights lie in the host's memory, from where each layer's come to the device for every pass; nvme: "
-         "so in a file in nvme_path, for models larger than memory"},
+     .help = "keep weights in host memory (cpu) or in a file in nvme_path (nvme), and copy each layer to the device "
+             "for every pass"},
     {TX_OPTION_TEXT, "nvme_path", AT(nvme_path), .choices = "DIR",
-     .help = "a folder on a fast disk of this host, for offload_param nvme; nothing stays there"},
+     .help = "a folder on a fast local disk for --offload_param nvme; the file is deleted at the end"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
-     "threads of the cpu backend; 0: as many as there are cores for this process"},
+     "threads of the cpu backend; 0 uses all cores of this process"},
     {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
-     .help = "what weights and caches are kept and products made in; auto: as config.json says"},
+     .help = "type of weights, caches and matrix products; auto uses the type in config.json"},
     {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit),
      .help = "keep the matrices of the blocks in 4 bits (NF4): a quarter of the memory of bfloat16, less exact"},
-    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant), .help = "with --load_in_4bit: scales in 8 bits"},
+    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant),
+     .help = "with --load_in_4bit: keep the scales in 8 bits"},
     {TX_OPTION_HEADING, .help = "text"},
     {TX_OPTION_WORDS, "prompt", AT(prompt), .choices = "TEXT",
      .help =
-         "what to continue; may be given several times. Without any: all of standard input, or each line where that "
-         "is a terminal"},
+         "text to continue; can be repeated. Without a prompt, continue standard input, or each line of it if it is "
+         "a terminal"},
     {TX_OPTION_TEXT, "prompts", AT(prompts), .choices = "FILE",
-     .help = "a prompt a line, or {\"text\": ...} a line of a .jsonl file; -: standard input"},
+     .help = "file with a prompt per line, or {\"text\": ...} per line if it ends in .jsonl; - is standard input"},
     {TX_OPTION_FLAG, "chat", AT(chat),
-     .help = "a conversation: each line of standard input is answered, /reset begins anew, /exit ends. Or an answer to "
-             "each --prompt, or to each line of --prompts, which is instruction data, as a line of JSON"},
+     .help = "answer each line of standard input as a conversation; /reset starts a new one, /exit ends. Or answer "
+             "each --prompt, or each conversation in --prompts (instruction data) with a line of JSON"},
     {TX_OPTION_TEXT, "chat_template", AT(chat_template), .choices = "NAME|FILE",
-     .help =
-         "how a conversation becomes text: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a "
-         ".jinja file; otherwise the model's own"},
-    {TX_OPTION_TEXT, "system", AT(system), .choices = "TEXT", .help = "what the system says before a conversation"},
+     .help = "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a .jinja file; "
+             "default: the model's own"},
+    {TX_OPTION_TEXT, "system", AT(system), .choices = "TEXT", .help = "system message at the start of a conversation"},
     {TX_OPTION_INTEGER, "batch_size", AT(batch_size), 0, 4096, "N",
-     "prompts, or windows of --perplexity, at once; 0: 8 prompts, 1 window. A single text is shown as it grows"},
+     "prompts, or windows of --perplexity, in a batch; 0 means 8 prompts or 1 window. A single text is printed token "
+     "by token"},
     {TX_OPTION_INTEGER, "max_new_tokens", AT(max_new_tokens), -1, 1 << 24, "N",
-     "tokens to add; -1: up to max_length of generation_config.json, else 200; or as many as the model has positions "
-     "for"},
-    {TX_OPTION_INTEGER, "min_new_tokens", AT(min_new_tokens), 0, 1 << 24, "N",
-     "the text does not end before so many tokens"},
+     "largest number of new tokens; -1 means up to max_length in generation_config.json, or else 200, within the "
+     "model's positions"},
+    {TX_OPTION_INTEGER, "min_new_tokens", AT(min_new_tokens), 0, 1 << 24, "N", "smallest number of new tokens"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT",
-     .help = "ends a text with the token that completes TEXT; may be given several times"},
-    {TX_OPTION_HEADING, .help = "choice of tokens (defaults: the model's generation_config.json, then these)"},
+     .help = "end a text after the token that completes TEXT; can be repeated"},
+    {TX_OPTION_HEADING, .help = "sampling and beam search (defaults: generation_config.json of the model, then these)"},
     {TX_OPTION_FLAG, "do_sample", AT(do_sample),
-     .help = "draw tokens; also implied by temperature, top_k or top_p. Else always the likeliest"},
-    {TX_OPTION_REAL, "temperature", AT(temperature), 0, FLT_MAX, "X", "below 1: likelier tokens; 0: the likeliest"},
-    {TX_OPTION_INTEGER, "top_k", AT(top_k), 0, 1 << 24, "N", "draw among the N likeliest tokens; 0: among all"},
-    {TX_OPTION_REAL, "top_p", AT(top_p), 0, 1, "X", "of these, draw among the fewest whose probabilities add up to X"},
+     .help = "sample tokens; implied by temperature, top_k or top_p. Otherwise decoding is greedy"},
+    {TX_OPTION_REAL, "temperature", AT(temperature), 0, FLT_MAX, "X",
+     "divide the logits by X before sampling; 0 is greedy decoding"},
+    {TX_OPTION_INTEGER, "top_k", AT(top_k), 0, 1 << 24, "N", "sample from the N most likely tokens; 0 means all"},
+    {TX_OPTION_REAL, "top_p", AT(top_p), 0, 1, "X",
+     "of these, sample from the smallest set of tokens with a total probability of X or more"},
     {TX_OPTION_REAL, "repetition_penalty", AT(repetition_penalty), 0, FLT_MAX, "X",
-     "above 1: tokens that are there already become less likely"},
-    {TX_OPTION_INTEGER, "seed", AT(seed), 0, (double)INT64_MAX, "N", "the same seed gives the same text"},
-    {TX_OPTION_INTEGER, "num_beams", AT(num_beams), 1, 256, "N", "search for the likeliest text with N beams"},
+     "above 1: make tokens that already occur less likely"},
+    {TX_OPTION_INTEGER, "seed", AT(seed), 0, (double)INT64_MAX, "N",
+     "seed of sampling; the same seed gives the same text"},
+    {TX_OPTION_INTEGER, "num_beams", AT(num_beams), 1, 256, "N", "beam search with N beams; 1 means no beam search"},
     {TX_OPTION_REAL, "length_penalty", AT(length_penalty), -FLT_MAX, FLT_MAX, "X",
      "with beams: above 0 favours longer texts"},
     {TX_OPTION_CHOICE, "early_stopping", AT(early_stopping), .choices = "false|true|never",
-     .help = "beams: true ends with N finished texts, never only where none can become better"},
-    {TX_OPTION_HEADING, .help = "ids in place of text (needs no tokenizer)"},
+     .help = "with beams: true stops at N finished texts, never stops only when no text can improve"},
+    {TX_OPTION_HEADING, .help = "ids instead of text (needs no tokenizer)"},
     {TX_OPTION_WORDS, "ids", AT(ids), .choices = "\"1 2 3\"",
-     .help = "token ids to continue; may be given several times. The new ids are printed, a line each"},
+     .help = "token ids to continue; can be repeated. Prints the new ids of each on a line"},
     {TX_OPTION_TEXT, "logits", AT(logits), .choices = "FILE",
-     .help = "with --ids: one forward pass; writes tensor logits, F32 [1, T, vocab_size], as safetensors"},
-    {TX_OPTION_HEADING, .help = "perplexity of a text, as Hugging Face's guide computes it"},
+     .help = "with --ids: run one forward pass and write tensor logits, F32 [1, T, vocab_size], as safetensors"},
+    {TX_OPTION_HEADING, .help = "perplexity of a text, computed as in Hugging Face's guide"},
     {TX_OPTION_TEXT, "perplexity", AT(perplexity), .choices = "FILE",
-     .help = "of this text, by windows that overlap (texts of a .jsonl file are joined by empty lines)"},
+     .help = "measure the perplexity of this text with overlapping windows; texts of a .jsonl file are joined by empty "
+             "lines"},
     {TX_OPTION_INTEGER, "stride", AT(stride), 0, 1 << 24, "N",
-     "tokens from window to window; 0: 512, or max_length where that is less"},
-    {TX_OPTION_INTEGER, "max_length", AT(max_length), 0, 1 << 24, "N", "tokens of a window; 0: the model's positions"},
-    /* Of transformers' generate. */
+     "tokens between the starts of two windows; 0 means 512, or max_length if that is less"},
+    {TX_OPTION_INTEGER, "max_length", AT(max_length), 0, 1 << 24, "N",
+     "tokens of a window; 0 means the model's positions"},
+    /* Options of transformers' generate that TX does not have. */
     FOREIGN("torch_dtype", "float32", "its name is --dtype"),
-    FOREIGN("stop_strings", NULL, "it is --stop, once for each string"),
-    FOREIGN("num_return_sequences", "1", "give the prompt several times: each copy draws its own text"),
+    FOREIGN("stop_strings", NULL, "use --stop, once for each string"),
+    FOREIGN("num_return_sequences", "1", "repeat the prompt: each copy samples its own text"),
     FOREIGN("num_beam_groups", "1", "beams are not grouped"),
-    FOREIGN("no_repeat_ngram_size", "0", "--repetition_penalty comes near"),
+    FOREIGN("no_repeat_ngram_size", "0", "use --repetition_penalty"),
     FOREIGN("typical_p", "1.0", "use --top_p"),
     FOREIGN("min_p", NULL, "use --top_p"),
     FOREIGN("penalty_alpha", NULL, "use --top_k and --top_p"),
@@ -123,8 +125,8 @@ const tx_cli txgen_program = {
     .name = "txgen",
     .usage = "txgen --model DIR [--prompt TEXT] [options]",
     .about =
-        "Continues texts or conversations with a model, or measures how well it predicts one. Options are named as in "
-        "transformers; - and _ are the same in names.",
+        "Continues texts or conversations with a model, or measures the perplexity of a text. Options have the names "
+        "of transformers; - and _ in names are the same.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -147,35 +149,36 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
     const txgen_settings *s = settings;
     bool text = s->prompt.count > 0 || s->prompts;
     if (!s->model && !s->adapter)
-        return misuse("--model is missing: which model folder?");
+        return misuse("--model is missing: give a model folder");
     if (s->device_map && tx_option_given(given, offsetof(txgen_settings, device)))
         return misuse("--device and --device_map exclude each other");
     if (s->device_map && s->offload_param)
         return misuse("--offload_param and --device_map exclude each other");
     if (s->offload_param == TX_OFFLOAD_FILE && !s->nvme_path)
-        return misuse("--offload_param nvme needs --nvme_path: a folder on a fast disk of this host");
+        return misuse("--offload_param nvme needs --nvme_path: give a folder on a fast disk of this host");
     if (s->load_in_4bit && s->save_merged)
-        return misuse("--load_in_4bit and --save_merged exclude each other: files have no 4 bits");
+        return misuse("--load_in_4bit and --save_merged exclude each other: 4-bit models cannot be saved");
     if (s->double_quant && !s->load_in_4bit)
         return misuse("--bnb_4bit_use_double_quant needs --load_in_4bit");
     if (s->save_merged && (text || s->ids.count > 0 || s->perplexity))
-        return misuse("--save_merged takes no prompts: it writes a model and ends");
+        return misuse("--save_merged takes no prompts: it writes a model and exits");
     if (s->ids.count > 0 && text)
         return misuse("--ids and --prompt exclude each other");
     if (s->logits && s->ids.count != 1)
-        return misuse("--logits needs --ids, once");
+        return misuse("--logits needs exactly one --ids");
     if (s->perplexity && (text || s->ids.count > 0))
         return misuse("--perplexity takes no prompts");
     if (s->chat && (s->ids.count > 0 || s->perplexity))
-        return misuse("--chat takes no --ids and no --perplexity");
+        return misuse("--chat excludes --ids and --perplexity");
     if (s->chat && s->prompt.count > 0 && s->prompts)
-        return misuse("--chat takes --prompt or --prompts");
+        return misuse("--chat: --prompt and --prompts exclude each other");
     if (!s->chat && (s->chat_template || s->system))
-        return misuse("--chat_template and --system belong to --chat");
+        return misuse("--chat_template and --system need --chat");
     if (s->ids.count > 0 && s->stop.count > 0)
-        return misuse("--stop needs text: ids have no tokenizer");
+        return misuse("--stop and --ids exclude each other: stop strings need a tokenizer");
     if ((s->stride > 0 || s->max_length > 0) && !s->perplexity)
-        return misuse("--stride and --max_length belong to --perplexity; --max_new_tokens says how long a text may be");
+        return misuse(
+            "--stride and --max_length need --perplexity; use --max_new_tokens to limit the length of a text");
     return TX_GO_ON;
 }
 

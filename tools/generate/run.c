@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Texts as txgen shows them: as they grow, the speed at the end. */
+ * Generates texts and prints them, token by token, and the speed at the end. */
 #include "tools/generate/txgen.h"
 
 #include <errno.h>
@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What is shown on standard output. */
+/* The state of the output. */
 typedef struct display {
     tx_alive *alive;
     const tx_lm_prompt *prompts;
-    bool first; /* token of a text */
-    int error;  /* why standard output cannot be written; 0: it can */
+    bool first; /* the next token is the first of its text */
+    int error;  /* errno of a failed write to standard output, or 0 */
 } display;
 
 static void flush(display *d)
@@ -73,7 +73,7 @@ static void report(void *context, int64_t tokens, double seconds)
                 seconds > 0.0 ? (double)tokens / seconds : 0.0);
 }
 
-/* Ids are shown as ids. */
+/* Generates and prints continuations. Prompts of ids get ids, prompts of text get text. */
 static tx_status show(tx_lm *lm, tx_alive *alive, const tx_generation *how, const tx_lm_prompt *prompts, int64_t count)
 {
     display d = {.alive = alive, .prompts = prompts};
@@ -92,22 +92,22 @@ static tx_status show(tx_lm *lm, tx_alive *alive, const tx_generation *how, cons
     return status;
 }
 
-static void tell_limit(const tx_lm *lm, const tx_generation *how)
+static void print_limit(const tx_lm *lm, const tx_generation *how)
 {
     if (tx_lm_is_limited(lm, how))
         fprintf(stderr,
                 "txgen: generation_config.json: max_length %" PRId64 " limits prompt and new tokens together; "
-                "--max_new_tokens takes its place\n",
+                "use --max_new_tokens to override it\n",
                 how->max_length);
 }
 
 tx_status txgen_run(tx_lm *lm, tx_alive *alive, const tx_generation *how, const txgen_prompts *prompts)
 {
-    tell_limit(lm, how);
+    print_limit(lm, how);
     return show(lm, alive, how, prompts->prompt, prompts->count);
 }
 
-/* Continues one line that was typed. */
+/* Continues one line of the user. */
 static tx_status answer(tx_lm *lm, tx_alive *alive, const tx_generation *how, const char *line, size_t size)
 {
     const bool limited = tx_lm_is_limited(lm, how);
@@ -120,8 +120,8 @@ static tx_status answer(tx_lm *lm, tx_alive *alive, const tx_generation *how, co
     if (status)
         return status;
     if (count >= context) {
-        fprintf(stderr, "txgen: that is %" PRId64 " tokens; %s %" PRId64 "%s\n", count,
-                limited ? "max_length is" : "the model has", context, limited ? "" : " positions");
+        fprintf(stderr, "txgen: the line has %" PRId64 " tokens, but %s %" PRId64 "%s: shorten it\n", count,
+                limited ? "max_length is" : "the model has only", context, limited ? "" : " positions");
         return TX_OK;
     }
     if (here.max_new_tokens > context - count)
@@ -134,7 +134,7 @@ tx_status txgen_talk(tx_lm *lm, tx_alive *alive, const tx_generation *how)
     tx_status status = tx_lm_reserve(lm, 1, how);
     if (status)
         return status;
-    tell_limit(lm, how);
+    print_limit(lm, how);
     char *line = NULL;
     size_t room = 0, length;
     while (!status && txgen_ask(alive, &line, &room, &length))

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txgen: continues texts with a model folder, writes the logits of a sequence of ids, or measures perplexity. */
+ * txgen: continues texts or conversations with a model, writes the logits of a sequence, or measures perplexity. */
 #include "tools/generate/txgen.h"
 
 #include "tools/cli/waiting.h"
@@ -42,7 +42,7 @@ static void warn(void *context, const char *message)
     tx_print_line(stderr, "txgen: warning: %s", message);
 }
 
-static bool is_talk(const txgen_settings *set)
+static bool is_interactive(const txgen_settings *set)
 {
     return set->prompt.count == 0 && !set->prompts && set->ids.count == 0 && isatty(STDIN_FILENO);
 }
@@ -57,7 +57,7 @@ static tx_status work(const txgen_settings *set, tx_lm *lm, const tx_generation 
         return run_perplexity(set, lm);
     if (set->chat)
         return txgen_run_chat(set, lm, how);
-    if (is_talk(set))
+    if (is_interactive(set))
         return txgen_talk(lm, set->alive, how);
     txgen_prompts prompts = {0};
     tx_status status = txgen_read_prompts(set, &prompts);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of txgen: its options, what it reads, and how texts are shown. */
+ * The parts of txgen: options, input, output of texts, and conversations. */
 #ifndef TX_TOOLS_TXGEN_H
 #define TX_TOOLS_TXGEN_H
 
@@ -9,7 +9,7 @@
 #include "tx_chat.h"
 #include "tx_generate.h"
 
-/* Strings that end a text, at most, in a conversation. */
+/* The largest number of stop strings of a conversation. */
 enum { TXGEN_STOPS = 64 };
 
 typedef struct txgen_settings {
@@ -22,35 +22,36 @@ typedef struct txgen_settings {
     double temperature, top_p, repetition_penalty, length_penalty;
     int32_t early_stopping, offload_param;
     bool do_sample, chat;
-    tx_alive *alive; /* prints progress; may be NULL */
+    tx_alive *alive; /* the thread that prints progress, or NULL */
 } txgen_settings;
 
 extern const tx_cli txgen_program;
 
 /* ---- options.c -------------------------------------------------------------------------------------- */
 
-/* Reads the command line; returns TX_GO_ON or the status to exit with. The caller frees what was given. */
+/* Reads the command line. Returns TX_GO_ON or the exit status. The caller frees `given`. */
 int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option_values *given);
-/* How to generate: what the command line says, in the place of what `how` holds. */
+/* Replaces the values in `how` by those that the command line gives. */
 tx_status txgen_generation(const tx_option_values *given, tx_generation *how);
 
 /* ---- input.c ---------------------------------------------------------------------------------------- */
 
-/* What is to be continued; ids and texts, NUL-terminated, are its own. Begin with {0}. */
+/* Prompts to continue. It owns their ids and texts; texts end with a NUL. Initialize it with {0}. */
 typedef struct txgen_prompts {
     tx_lm_prompt *prompt;
     int64_t count;
 } txgen_prompts;
 
 void txgen_prompts_free(txgen_prompts *prompts);
-/* Those of --ids; or of --prompt and --prompts, or standard input. */
+/* Reads the prompts of --ids, --prompt and --prompts, or from standard input if there are none. */
 tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prompts);
-/* Asks for a line, without its end; false where there is none any more. Begin with NULL and 0; the caller frees. */
+/* Prompts the user for a line and reads it without its newline. Returns false at the end of the input. Initialize
+ * `*line` and `*room` with NULL and 0, as for getline; the caller frees `*line`. */
 bool txgen_ask(tx_alive *alive, char **line, size_t *room, size_t *length);
-/* All of a text file, "-" being standard input, without a byte order mark; other files are refused. The caller frees
- * `*text`. */
+/* Reads a text file, or standard input if `path` is "-", without a byte order mark. Files that are not text are an
+ * error. The caller frees `*text`. */
 tx_status txgen_read_file(const char *path, char **text, size_t *size);
-/* The same; of a .jsonl file its texts, with an empty line between two. The caller frees `*text`. */
+/* The same, but joins the texts of a .jsonl file by empty lines. The caller frees `*text`. */
 tx_status txgen_read_text(const char *path, char **text, size_t *size);
 
 /* ---- run.c ------------------------------------------------------------------------------------------- */
@@ -62,35 +63,35 @@ tx_status txgen_talk(tx_lm *lm, tx_alive *alive, const tx_generation *how);
 
 /* ---- chat.c ------------------------------------------------------------------------------------------ */
 
-/* What conversations need; the options' `how` with what ends an answer. */
+/* The state of conversations. */
 typedef struct txgen_chat {
     tx_lm *lm;
     tx_chat *chat;
     tx_encoder *encoder;
-    tx_generation how;
-    const char *stop[TXGEN_STOPS]; /* those of `how` and, where it is no token, what ends an answer */
-    const char *system;            /* NULL: what the template says */
+    tx_generation how;             /* options of generation, with the template's end of an answer */
+    const char *stop[TXGEN_STOPS]; /* stop strings: those of `how`, and the template's end if it is not a token */
+    const char *system;            /* the system message; NULL leaves it to the template */
     tx_alive *alive;
-    bool streams;             /* answers are shown as they grow */
-    char *answer;             /* the one that grows */
-    size_t size, room, shown; /* its bytes; how many of them are shown */
-    tx_status status;         /* a failure to keep it */
-    int error;                /* errno of a failed write to standard output, else 0 */
+    bool streams;             /* print answers while they are generated */
+    char *answer;             /* the answer so far */
+    size_t size, room, shown; /* its bytes; allocated bytes; bytes that are printed */
+    tx_status status;         /* an error of storing the answer */
+    int error;                /* errno of a failed write to standard output, or 0 */
 } txgen_chat;
 
-/* A conversation, or answers to what the options name. */
+/* Holds a conversation on standard input, or answers --prompt and --prompts. */
 tx_status txgen_run_chat(const txgen_settings *settings, tx_lm *lm, const tx_generation *how);
-/* Begins a conversation with what --system says. */
+/* Empties a conversation and adds the system message, if any. */
 tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation);
-/* The ids of a conversation that waits for an answer. */
+/* Encodes a conversation as the prompt of the next answer. */
 tx_status txgen_chat_ids(const txgen_chat *c, tx_conversation *conversation, tx_ids *ids);
-/* Begins an answer, and adds bytes to it. */
+/* Start an answer, and append bytes to it. */
 void txgen_chat_clear(txgen_chat *c);
 void txgen_chat_grow(txgen_chat *c, const char *bytes, size_t size);
 
 /* ---- answers.c --------------------------------------------------------------------------------------- */
 
-/* Answers each --prompt by its text, each line of --prompts by a line of JSON: {"messages": [.., the answer]}. */
+/* Answers each --prompt with text, and each line of --prompts with a line of JSON: {"messages": [.., the answer]}. */
 tx_status txgen_answer_all(const txgen_settings *settings, txgen_chat *c);
 
 #endif
