@@ -23,7 +23,7 @@ again()
 again killed kill:1:13 "rank 1 on $(uname -n) (pid "
 again first kill:0:13 "rank 0 on $(uname -n) (pid "
 again left exit0:1:13 "rank 1 on $(uname -n) (pid "
-again gone exit1:0:13 "ended with status 1 and gave no reason"
+again gone exit1:0:13 "ended with status 1 without an error message"
 again failed failed:1:13 "the device is lost"
 
 # A log a rank, over all attempts; lines of the ranks are marked.
@@ -174,8 +174,8 @@ refuses "COMMAND is missing" -n 2
 refuses "exclude each other" --hosts a --hostfile b -- true
 refuses "--min_ranks 3 is more than -n 2" -n 2 --min_ranks 3 -- true
 refuses "slots for 2 ranks" -n 2 --hosts localhost:1 -- true
-refuses "no number of slots" -n 2 --hosts localhost:x -- true
-refuses "is no list of words" --launcher_args '-a "b' -- true
+refuses "not a number of slots" -n 2 --hosts localhost:x -- true
+refuses "invalid shell quoting" --launcher_args '-a "b' -- true
 refuses "/nowhere/hosts" --hostfile /nowhere/hosts -- true
 
 [ $failures -eq 0 ]

@@ -48,7 +48,7 @@ static void success_needs_the_word_and_the_status(void **state)
     char line[800];
     tx_launch_describe(&o, "mpiexec", line, sizeof line);
     assert_non_null(strstr(line, "the run is complete (mpiexec: status 1)"));
-    assert_non_null(strstr(decide(o, NULL).reason, "all that could be done is done: starting again would not help"));
+    assert_non_null(strstr(decide(o, NULL).reason, "the run is complete: a restart would not help"));
     o.status = 0;
     o.done = false; /* exit(0) of a rank looks like success */
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_RESTART);
@@ -103,7 +103,7 @@ static void what_a_restart_does_not_help(void **state)
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_RESTART); /* in the midst of the run */
     o.step = -1;
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_GIVE_UP);
-    assert_non_null(strstr(decide(o, NULL).reason, "refuses to start"));
+    assert_non_null(strstr(decide(o, NULL).reason, "failed before the first step"));
     o = (tx_launch_job){.sign = {.kind = TX_LAUNCH_LEFT, .rank = 0, .status = 2}, .step = -1, .exited = true};
     assert_non_null(strstr(decide(o, NULL).reason, "command line is wrong"));
     o.sign.status = TX_LAUNCH_NO_PROGRAM;
@@ -134,7 +134,7 @@ static void three_times_the_same(void **state)
     assert_int_equal(decide(death, &history).verdict, TX_LAUNCH_RESTART);
     tx_launch_decision d = decide(death, &history);
     assert_int_equal(d.verdict, TX_LAUNCH_GIVE_UP);
-    assert_string_equal(d.reason, "the same failure 3 times after the same step: starting again does not help");
+    assert_string_equal(d.reason, "the same failure 3 times after the same step: a restart does not help");
 
     /* Steps that are known only so well may be the same. */
     tx_launch_job o = death;
@@ -176,18 +176,19 @@ static void it_is_said_in_one_line(void **state)
          false,
          -1,
          137,
-         "rank 1 on node (pid 77) ended with status 3 and gave no reason; no step is known (mpiexec: status 137)"},
+         "rank 1 on node (pid 77) ended with status 3 without an error message; no step was reported (mpiexec: status "
+         "137)"},
         {{.kind = TX_LAUNCH_SILENT, .rank = 0, .seconds = 30.4},
          false,
          41,
          -1,
-         "rank 0 on node (pid 76) gave no sign of life for 30 s: it is stopped, or mpiexec is; the last known step is "
+         "rank 0 on node (pid 76) sent no heartbeat for 30 s: it is stopped, or mpiexec is; the last known step is "
          "41"},
         {{.kind = TX_LAUNCH_LOST, .rank = 1, .teller = 0},
          false,
          41,
          -1,
-         "rank 1 on node (pid 77) does not answer; the last known step is 41 (rank 0 says so)"},
+         "rank 1 on node (pid 77) does not answer; the last known step is 41 (reported by rank 0)"},
         {{.kind = TX_LAUNCH_LOST, .rank = 1, .teller = 1},
          false,
          41,
@@ -197,7 +198,7 @@ static void it_is_said_in_one_line(void **state)
          true,
          -1,
          -1,
-         "rank 1 on far did not start within 120 s; no step is known"},
+         "rank 1 on far did not start within 120 s; no step was reported"},
         {{.kind = TX_LAUNCH_FAILED, .rank = 1, .status = 1, .text = "no disk"},
          false,
          41,
@@ -207,7 +208,8 @@ static void it_is_said_in_one_line(void **state)
          false,
          41,
          255,
-         "mpiexec ended and no rank did: somebody killed it, a host is lost, or a stranger connected to its port "
+         "mpiexec ended although no rank did: it was killed, a host is lost, or an unknown program connected to its "
+         "port "
          "(docs/guides/debugging.md) (mpiexec: status 255)"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

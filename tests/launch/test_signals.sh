@@ -36,7 +36,7 @@ for r in 0 1; do
     strike STOP $r 0.3
     finish 0
     says "rank $r on $(uname -n) (pid "
-    [ $r -eq 1 ] || says "no sign of life"
+    [ $r -eq 1 ] || says "sent no heartbeat"
     restarts 1
     [ "$(final)" = "$whole" ] || fail "rank $r stopped: the result differs"
 done
@@ -47,7 +47,7 @@ wait_for_step 5
 kill -s STOP "$(pgrep -o -P "$launched")"
 : > "$out/fault"
 finish 0
-says "no sign of life"
+says "sent no heartbeat"
 restarts 1
 [ "$(final)" = "$whole" ] || fail "the launcher stopped: the result differs"
 

@@ -46,7 +46,7 @@ static const tx_option options[] = {
      .help = "file with a prompt per line, or {\"text\": ...} per line if it ends in .jsonl; - is standard input"},
     {TX_OPTION_FLAG, "chat", AT(chat),
      .help = "answer each line of standard input as a conversation; /reset starts a new one, /exit ends. Or answer "
-             "each --prompt, or each conversation in --prompts (instruction data) with a line of JSON"},
+             "each --prompt with text, or each conversation in --prompts (instruction data) with a line of JSON"},
     {TX_OPTION_TEXT, "chat_template", AT(chat_template), .choices = "NAME|FILE",
      .help = "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a .jinja file; "
              "default: the model's own"},
@@ -124,9 +124,8 @@ static const txgen_settings defaults = {.device = "cpu",
 const tx_cli txgen_program = {
     .name = "txgen",
     .usage = "txgen --model DIR [--prompt TEXT] [options]",
-    .about =
-        "Continues texts or conversations with a model, or measures the perplexity of a text. Options have the names "
-        "of transformers; - and _ in names are the same.",
+    .about = "Continues texts or conversations with a model, or measures the perplexity of a text.\n"
+             "Options have the names of transformers; - and _ in names are the same.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,

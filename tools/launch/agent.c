@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The agent: MPI's launcher starts one for each rank, and the agent starts the command. The agent outlives the command,
- * so it can report how that ended before the launcher notices and ends the other ranks. */
+ * The agent: MPI's launcher starts one for each rank, and the agent starts the command. The agent outlives the command
+ * and reports how it ended before the launcher notices and ends the other ranks. */
 #include "comm/report.h"
 #include "tools/launch/txlaunch.h"
 #include "tools/process/child.h"
@@ -14,10 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { CHANNEL = 200 }; /* the lowest descriptor of reports: shells use few */
-static const struct timespec moment = {.tv_nsec = 100L * 1000000L}; /* in which the launcher forwards a report */
+enum { CHANNEL = 200 }; /* lowest descriptor for reports; shells use only low descriptors */
+static const struct timespec moment = {.tv_nsec = 100L * 1000000L}; /* the time for the launcher to forward a report */
 
-/* Reports go to standard error as it is now, also if the command redirects its own. */
+/* Duplicates standard error for reports, because the command may redirect its own. */
 static int open_channel(void)
 {
     char text[16];
@@ -28,7 +28,7 @@ static int open_channel(void)
     return channel;
 }
 
-/* Waits for the end of the command; returns its status as a shell does. */
+/* Waits for the end of the command. Returns its status as in a shell. */
 static int wait_for_end(pid_t command, bool *killed)
 {
     int code = 0;
@@ -47,7 +47,7 @@ int tx_launch_agent(const char *const *argv)
     bool killed = false;
     const int channel = open_channel();
     const int32_t rank = tx_launcher_rank() < 0 ? 0 : tx_launcher_rank(), ranks = tx_launcher_ranks(NULL);
-    /* Launchers signal the process group, so the command gets every signal itself. */
+    /* The agent blocks all signals: launchers signal the process group, so the command gets them itself. */
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     gethostname(host, sizeof host - 1);
@@ -62,6 +62,6 @@ int tx_launch_agent(const char *const *argv)
     if (status != 0)
         nanosleep(&moment, NULL);
     if (killed)
-        raise(SIGKILL); /* launchers end all ranks at once then */
+        raise(SIGKILL); /* makes the launcher end all ranks at once */
     return status;
 }

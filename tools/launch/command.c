@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The launcher's command line. */
+ * Builds the launcher's command line. */
 #include "tools/launch/txlaunch.h"
 
 #include "tools/process/child.h"
@@ -19,7 +19,7 @@ tx_launch_family tx_launch_family_of(const char *version)
 
 /* ---- Command lines ---------------------------------------------------------------------------------------------- */
 
-enum { OWN = 12 }; /* words at most that are neither of --launcher_args nor of the command */
+enum { OWN = 12 }; /* largest number of words other than those of --launcher_args and the command */
 
 static void add(tx_launch_argv *argv, const char *word)
 {
@@ -40,7 +40,7 @@ static tx_status give_up(tx_launch_argv *argv, tx_status status)
     return status;
 }
 
-/* "H1:2,H2:2" of the hosts that are not gone; NULL: out of memory. */
+/* Returns "H1:2,H2:2" for the hosts that are not gone, or NULL if there is no memory. */
 static char *join_hosts(const tx_launch_hosts *hosts)
 {
     size_t room = (size_t)hosts->count * (sizeof hosts->host->name + 16) + 1;
@@ -51,24 +51,25 @@ static char *join_hosts(const tx_launch_hosts *hosts)
     return list;
 }
 
-/* The launcher's own part, on `hosts` (allocated, NULL: none named), and room for `more` words. Frees all where it
- * fails. */
+/* Builds the launcher's own arguments and reserves room for `more` words. Takes ownership of `hosts`, which may be
+ * NULL. Frees everything on errors. */
 static tx_status begin(const tx_launch_settings *set, tx_launch_family family, char *hosts, int32_t ranks, int32_t more,
                        tx_launch_argv *argv)
 {
     *argv = (tx_launch_argv){.hosts = hosts};
     if (hosts && family == TX_LAUNCH_OTHER)
         return give_up(argv, tx_fail(TX_UNSUPPORTED,
-                                     "%s is neither MPICH's nor Open MPI's: name the hosts by --launcher_args",
+                                     "%s is neither MPICH's nor Open MPI's launcher: give the hosts in --launcher_args",
                                      set->launcher));
     if (set->log_dir && family == TX_LAUNCH_OTHER)
         return give_up(argv,
                        tx_fail(TX_UNSUPPORTED,
-                               "--log_dir: %s is neither MPICH's nor Open MPI's, which tell the ranks' lines apart",
+                               "--log_dir: %s is neither MPICH's nor Open MPI's launcher, which mark lines with ranks",
                                set->launcher));
     if (set->launcher_args && wordexp(set->launcher_args, &argv->args, WRDE_NOCMD) != 0) {
         argv->args = (wordexp_t){0};
-        return give_up(argv, tx_fail(TX_INVALID, "--launcher_args: \"%s\" is no list of words", set->launcher_args));
+        return give_up(argv, tx_fail(TX_INVALID, "--launcher_args: \"%s\" has invalid shell quoting or expansion",
+                                     set->launcher_args));
     }
     argv->word = calloc(OWN + argv->args.we_wordc + (size_t)more, sizeof *argv->word);
     if (!argv->word)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether to start again after an attempt, and what to say of it. */
+ * Decides whether to restart after an attempt, and describes how the attempt ended. */
 #include "tools/launch/txlaunch.h"
 
 #include <inttypes.h>
@@ -7,11 +7,12 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SIGNALLED 128 /* a shell's status of a signal's end is above */
+#define SIGNALLED 128 /* shell status of a process that a signal ended: 128 + signal */
 
 /* ---- The decision --------------------------------------------------------------------------------------- */
 
-/* Status of a run that a signal stopped: it has saved, and whoever sent the signal starts it again. */
+/* Returns the exit status of a run that a signal stopped, or 0. Such a run has saved a checkpoint and is not restarted.
+ */
 static int32_t stopped_by(const tx_launch_job *job)
 {
     static const int signals[] = {SIGTERM, SIGINT};
@@ -26,15 +27,15 @@ static int32_t stopped_by(const tx_launch_job *job)
     return 0;
 }
 
-/* Why another start would end like this one; NULL if it may not. */
-static const char *hopeless(const tx_launch_job *job)
+/* Returns the reason why a restart would fail in the same way, or NULL if it may succeed. */
+static const char *permanent_failure(const tx_launch_job *job)
 {
     const tx_launch_sign *s = &job->sign;
     const bool left = s->kind == TX_LAUNCH_LEFT && !job->reported;
     if (job->done)
-        return "all that could be done is done";
+        return "the run is complete";
     if (s->kind == TX_LAUNCH_FAILED && job->step < 0)
-        return "it refuses to start";
+        return "it failed before the first step";
     if (left && (s->status == TX_EXIT_USAGE || s->status == TX_LAUNCH_NO_PROGRAM))
         return "the command line is wrong";
     if (left && s->status == 0)
@@ -42,11 +43,11 @@ static const char *hopeless(const tx_launch_job *job)
     return NULL;
 }
 
-static void enter(tx_launch_history *h, const tx_launch_job *job)
+static void add_failure(tx_launch_history *h, const tx_launch_job *job)
 {
-    const int64_t apart = job->step > h->step ? job->step - h->step : h->step - job->step;
-    const int64_t known = job->stride > h->stride ? job->stride : h->stride;
-    h->same = h->same > 0 && h->kind == job->sign.kind && apart <= known ? h->same + 1 : 1;
+    const int64_t distance = job->step > h->step ? job->step - h->step : h->step - job->step;
+    const int64_t stride = job->stride > h->stride ? job->stride : h->stride;
+    h->same = h->same > 0 && h->kind == job->sign.kind && distance <= stride ? h->same + 1 : 1;
     h->kind = job->sign.kind;
     h->step = job->step;
     h->stride = job->stride;
@@ -57,7 +58,7 @@ void tx_launch_decide(const tx_launch_job *job, int64_t max_restarts, tx_launch_
 {
     *decision = (tx_launch_decision){.verdict = TX_LAUNCH_GIVE_UP, .status = TX_EXIT_FAILURE};
     const int32_t stopped = stopped_by(job);
-    /* Once rank 0 is done, a launcher that had to be ended is no failure of the run: some MPIs hang at their end. */
+    /* A launcher that had to be killed after rank 0 was done is not a failure: some MPIs hang in MPI_Finalize. */
     if (job->done && !job->worst && (!job->exited || job->status == 0)) {
         decision->verdict = TX_LAUNCH_SUCCESS;
         decision->status = 0;
@@ -68,13 +69,13 @@ void tx_launch_decide(const tx_launch_job *job, int64_t max_restarts, tx_launch_
         decision->status = stopped;
         return;
     }
-    enter(h, job);
-    const char *why = hopeless(job);
+    add_failure(h, job);
+    const char *why = permanent_failure(job);
     if (why)
-        snprintf(decision->reason, sizeof decision->reason, "%s: starting again would not help", why);
+        snprintf(decision->reason, sizeof decision->reason, "%s: a restart would not help", why);
     else if (h->same >= TX_LAUNCH_SAME)
         snprintf(decision->reason, sizeof decision->reason,
-                 "the same failure %" PRId32 " times %s: starting again does not help", h->same,
+                 "the same failure %" PRId32 " times %s: a restart does not help", h->same,
                  job->step >= 0 ? "after the same step" : "before the first step");
     else if (h->restarts >= max_restarts)
         snprintf(decision->reason, sizeof decision->reason, "%" PRId64 " %s allowed (--max_restarts)", max_restarts,
@@ -86,9 +87,9 @@ void tx_launch_decide(const tx_launch_job *job, int64_t max_restarts, tx_launch_
     }
 }
 
-/* ---- Its words --------------------------------------------------------------------------------------------- */
+/* ---- The description --------------------------------------------------------------------------------------- */
 
-/* Appends to a line, which is cut when it gets too long. */
+/* Appends to a line, which is truncated to `room`. */
 static void append(char *line, size_t room, const char *format, ...) TX_PRINTF(3, 4);
 
 static void append(char *line, size_t room, const char *format, ...)
@@ -115,7 +116,7 @@ static void append_left(int32_t status, char *line, size_t room)
     if (status > SIGNALLED)
         append(line, room, " was killed by signal %" PRId32, status - SIGNALLED);
     else
-        append(line, room, " ended with status %" PRId32 " and gave no reason", status);
+        append(line, room, " ended with status %" PRId32 " without an error message", status);
 }
 
 static void append_sign(const tx_launch_job *job, const char *launcher, char *line, size_t room)
@@ -132,7 +133,7 @@ static void append_sign(const tx_launch_job *job, const char *launcher, char *li
         append(line, room, s->teller == s->rank ? " is stuck" : " does not answer");
         break;
     case TX_LAUNCH_SILENT:
-        append(line, room, " gave no sign of life for %.0f s: it is stopped, or %s is", s->seconds, launcher);
+        append(line, room, " sent no heartbeat for %.0f s: it is stopped, or %s is", s->seconds, launcher);
         break;
     case TX_LAUNCH_ABSENT:
         append(line, room, " did not start within %.0f s", s->seconds);
@@ -141,7 +142,7 @@ static void append_sign(const tx_launch_job *job, const char *launcher, char *li
         append(line, room,
                job->done ? "the run is complete"
                : job->reported
-                   ? "%s ended and no rank did: somebody killed it, a host is lost, or a stranger connected "
+                   ? "%s ended although no rank did: it was killed, a host is lost, or an unknown program connected "
                      "to its port (docs/guides/debugging.md)"
                    : "%s ended before a rank reported",
                launcher);
@@ -158,11 +159,11 @@ void tx_launch_describe(const tx_launch_job *job, const char *launcher, char *li
     if (s->rank >= 0 && job->step >= 0)
         append(line, room, "; the last known step is %" PRId64, job->step);
     else if (s->rank >= 0)
-        append(line, room, "; no step is known");
+        append(line, room, "; no step was reported");
     if (s->kind == TX_LAUNCH_FAILED)
         append(line, room, ": %.300s", s->text);
     if (s->kind == TX_LAUNCH_LOST && s->teller != s->rank)
-        append(line, room, " (rank %" PRId32 " says so)", s->teller);
+        append(line, room, " (reported by rank %" PRId32 ")", s->teller);
     if (job->exited)
         append(line, room, " (%s: status %" PRId32 ")", launcher, job->status);
 }

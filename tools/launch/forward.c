@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The ranks' output: forwarded, sorted into log files, and freed from the reports. Restarts append to the logs. */
+ * Forwards the ranks' output, removes the reports from it, and appends it to the ranks' log files. */
 #define _GNU_SOURCE /* ppoll */
 #include "comm/report.h"
 #include "tools/launch/txlaunch.h"
@@ -32,7 +32,7 @@ int32_t tx_launch_logs_rank(const char *line, const char **text)
     return -1;
 }
 
-/* Opens the log of a rank to append to it. A link, a pipe and a device are refused. */
+/* Opens the log of a rank for appending. Links, pipes and devices are an error. */
 static tx_status open_log(const char *folder, int32_t rank, int *file)
 {
     char name[32];
@@ -43,7 +43,7 @@ static tx_status open_log(const char *folder, int32_t rank, int *file)
 tx_status tx_launch_logs_open(const char *folder, int32_t ranks, tx_launch_logs *logs)
 {
     if (mkdir(folder, 0777) != 0 && errno != EEXIST)
-        return tx_file_fail(folder, "make it");
+        return tx_file_fail(folder, "create it");
     int *file = calloc((size_t)ranks, sizeof *file);
     if (!file)
         return tx_fail(TX_MEMORY, "no memory for the ranks' logs");
@@ -66,8 +66,8 @@ void tx_launch_logs_close(tx_launch_logs *logs)
 
 /* ---- Writing ------------------------------------------------------------------------------------------------ */
 
-/* Waits until the reader takes some of the text; false if a second signal comes first. */
-static bool await_reader(int to, const tx_launch_attempt *a)
+/* Waits until `to` is writable. Returns false if a second signal comes first. */
+static bool wait_writable(int to, const tx_launch_attempt *a)
 {
     struct pollfd wanted = {.fd = to, .events = POLLOUT};
     while (*a->signals < 2)
@@ -76,13 +76,12 @@ static bool await_reader(int to, const tx_launch_attempt *a)
     return false;
 }
 
-/* Drops the text if nobody reads it any more. */
+/* Writes the text. Returns false if the reader is gone; the rest is then dropped. */
 static bool write_all(int to, const char *text, size_t size, const tx_launch_attempt *a)
 {
     for (size_t at = 0; at < size;) {
-        const size_t part =
-            size - at < PIPE_BUF ? size - at : PIPE_BUF; /* which a reader that is ready takes at once */
-        const ssize_t done = await_reader(to, a) ? write(to, text + at, part) : -1;
+        const size_t part = size - at < PIPE_BUF ? size - at : PIPE_BUF; /* a writable pipe accepts it at once */
+        const ssize_t done = wait_writable(to, a) ? write(to, text + at, part) : -1;
         if (done < 0)
             return false;
         at += (size_t)done;
@@ -90,7 +89,7 @@ static bool write_all(int to, const char *text, size_t size, const tx_launch_att
     return true;
 }
 
-/* Forwards a line that rank s->rank printed, or a part of one. */
+/* Forwards a line of rank s->rank, or a part of it. */
 static void print(tx_launch_stream *s, tx_launch_logs *logs, const char *text, size_t size, const tx_launch_attempt *a)
 {
     if (s->rank >= 0 && s->rank < logs->count) {
@@ -110,9 +109,9 @@ static void print(tx_launch_stream *s, tx_launch_logs *logs, const char *text, s
 
 /* ---- Lines --------------------------------------------------------------------------------------------------- */
 
-/* Takes a line, or the known part of one, up to `end`. A report may follow the text of a line that has no end. */
-static void take(tx_launch_stream *s, tx_launch_logs *logs, tx_launch_job *job, const char *line, char *end,
-                 const tx_launch_attempt *a)
+/* Processes a line, or its known part, up to `end`. A report may follow the text of an unfinished line. */
+static void process_line(tx_launch_stream *s, tx_launch_logs *logs, tx_launch_job *job, const char *line, char *end,
+                         const tx_launch_attempt *a)
 {
     const char *report = memchr(line, TX_REPORT_MARK, (size_t)(end - line)), *stop = report ? report : end;
     const char *text = line;
@@ -138,11 +137,11 @@ bool tx_launch_forward(tx_launch_stream *s, tx_launch_logs *logs, tx_launch_job 
     s->text[s->used] = '\0';
     char *line = s->text, *const end = s->text + s->used;
     for (char *next; (next = memchr(line, '\n', (size_t)(end - line))); line = next + 1)
-        take(s, logs, job, line, next + 1, a);
+        process_line(s, logs, job, line, next + 1, a);
     const bool waits =
         got > 0 && s->used < room && (logs->folder || memchr(line, TX_REPORT_MARK, (size_t)(end - line)));
     if (line < end && !waits) {
-        take(s, logs, job, line, end, a);
+        process_line(s, logs, job, line, end, a);
         line = end;
     }
     s->used = (size_t)(end - line);

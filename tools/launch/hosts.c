@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The hosts of a job: who takes how many ranks. */
+ * The hosts of a job, and the number of ranks on each. */
 #include "tools/launch/txlaunch.h"
 #include "tx_file.h"
 
@@ -10,25 +10,25 @@
 
 #define FILE_LIMIT (1 << 20)
 
-/* Adds a host, H or H:SLOTS; `more`, when not empty, is "slots=N". */
+/* Adds a host H or H:SLOTS. `more` is "slots=N" or "". */
 static tx_status add(tx_launch_hosts *hosts, const char *where, char *name, const char *more)
 {
     char *colon = strrchr(name, ':'), *end = NULL;
     const char *slots = NULL;
-    if (colon && colon == strchr(name, ':')) { /* several are an IPv6 address */
+    if (colon && colon == strchr(name, ':')) { /* several colons are an IPv6 address */
         *colon = 0;
         slots = colon + 1;
     }
     if (*more && strncmp(more, "slots=", 6) == 0)
         slots = more + 6;
     else if (*more)
-        return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is not understood; a host is H, H:SLOTS or H slots=SLOTS", where,
-                       name, more);
+        return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is invalid: write a host as H, H:SLOTS or H slots=SLOTS", where, name,
+                       more);
     long count = slots ? strtol(slots, &end, 10) : 0;
     if (slots && (end == slots || *end || count < 1 || count > 1000000))
-        return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is no number of slots", where, name, slots);
+        return tx_fail(TX_FORMAT, "%s: %s: \"%s\" is not a number of slots", where, name, slots);
     if (!*name || strlen(name) >= sizeof hosts->host->name || *name == '-')
-        return tx_fail(TX_FORMAT, "%s: \"%.40s\" is no name of a host", where, name);
+        return tx_fail(TX_FORMAT, "%s: \"%.40s\" is not a host name", where, name);
     TX_TRY(tx_array_reserve(&hosts->host, &hosts->room, (size_t)hosts->count + 1, sizeof *hosts->host, "hosts"));
     tx_launch_host *host = &hosts->host[hosts->count++];
     *host = (tx_launch_host){.slots = (int32_t)count};
@@ -63,10 +63,10 @@ static tx_status read_file(tx_launch_hosts *hosts, const char *path, char *text)
         if (*name)
             TX_TRY(add(hosts, path, name, more));
     }
-    return hosts->count > 0 ? TX_OK : tx_fail(TX_FORMAT, "%s: names no host", path);
+    return hosts->count > 0 ? TX_OK : tx_fail(TX_FORMAT, "%s: the file has no hosts", path);
 }
 
-/* Hosts without slots share what the others leave, the first ones taking what does not divide. */
+/* Divides the remaining ranks among the hosts without slots. The first hosts get one more if it does not divide. */
 static tx_status share(tx_launch_hosts *hosts, int32_t ranks)
 {
     int64_t given = 0;
@@ -90,7 +90,7 @@ static tx_status share(tx_launch_hosts *hosts, int32_t ranks)
 static tx_status read_hosts(const char *file, char *text, size_t size, int32_t ranks, tx_launch_hosts *hosts)
 {
     if (strlen(text) != size)
-        return tx_fail(TX_FORMAT, "%s: holds a NUL: it is no list of hosts", file);
+        return tx_fail(TX_FORMAT, "%s: not a list of hosts: it contains a NUL", file);
     TX_TRY(file ? read_file(hosts, file, text) : read_list(hosts, text));
     return share(hosts, ranks);
 }

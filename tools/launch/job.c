@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The state of an attempt, from the reports of its ranks and their times. */
+ * The state of an attempt, computed from the reports of its ranks and their times. */
 #include "tools/launch/txlaunch.h"
 
 #include <inttypes.h>
@@ -22,15 +22,15 @@ void tx_launch_job_free(tx_launch_job *job)
     *job = (tx_launch_job){0};
 }
 
-/* The first sign counts: the others follow from it. */
-static void take_sign(tx_launch_job *job, tx_launch_sign sign)
+/* Records the first sign of a failure. Later signs are its consequences. */
+static void record_sign(tx_launch_job *job, tx_launch_sign sign)
 {
     if (job->sign.kind == TX_LAUNCH_NONE)
         job->sign = sign;
 }
 
-/* A rank that started; false if it does not belong to this job. */
-static bool hear_hello(tx_launch_job *job, tx_launch_rank *r, const char *rest)
+/* Records the start of a rank. Returns false if the report is not of this job. */
+static bool record_start(tx_launch_job *job, tx_launch_rank *r, const char *rest)
 {
     int32_t size;
     tx_launch_rank read = *r;
@@ -41,19 +41,19 @@ static bool hear_hello(tx_launch_job *job, tx_launch_rank *r, const char *rest)
     return true;
 }
 
-static void hear_step(tx_launch_job *job, int64_t step)
+static void record_step(tx_launch_job *job, int64_t step)
 {
     if (step > job->step && job->step >= 0)
         job->stride = step - job->step;
     job->step = step;
 }
 
-/* The process of a rank ended, which is a sign unless the rank said so before. */
-static void hear_left(tx_launch_job *job, int32_t rank, int32_t status)
+/* Records the end of a rank's process. It is a sign of failure unless the rank reported how it ends. */
+static void record_end(tx_launch_job *job, int32_t rank, int32_t status)
 {
     job->worst = job->worst ? job->worst : status;
     if (!job->rank[rank].spoke)
-        take_sign(job, (tx_launch_sign){.kind = TX_LAUNCH_LEFT, .rank = rank, .status = status});
+        record_sign(job, (tx_launch_sign){.kind = TX_LAUNCH_LEFT, .rank = rank, .status = status});
 }
 
 bool tx_launch_job_hear(tx_launch_job *job, const char *report, double now)
@@ -69,25 +69,25 @@ bool tx_launch_job_hear(tx_launch_job *job, const char *report, double now)
     tx_launch_sign sign = {.rank = rank, .teller = rank, .status = number};
     job->heard = now;
     if (strcmp(word, "hello") == 0)
-        return hear_hello(job, r, rest);
+        return record_start(job, r, rest);
     if (strcmp(word, "left") == 0 && numbered) {
-        hear_left(job, rank, number);
+        record_end(job, rank, number);
         return true;
     }
     if (strcmp(word, "step") == 0 && numbered)
-        hear_step(job, strtoll(rest, NULL, 10));
+        record_step(job, strtoll(rest, NULL, 10));
     else if (strcmp(word, "saved") == 0 && *rest)
         snprintf(job->saved, sizeof job->saved, "%s", rest);
     else if (strcmp(word, "lost") == 0 && numbered && number >= 0 && number < job->size) {
         r->spoke = true;
         sign.kind = TX_LAUNCH_LOST;
         sign.rank = number;
-        take_sign(job, sign);
+        record_sign(job, sign);
     } else if (strcmp(word, "failed") == 0 && numbered) {
         r->spoke = true;
         sign.kind = TX_LAUNCH_FAILED;
         snprintf(sign.text, sizeof sign.text, "%s", rest + used);
-        take_sign(job, sign);
+        record_sign(job, sign);
     } else if (strcmp(word, "done") == 0) {
         r->spoke = true;
         job->done = job->done || rank == 0;
@@ -108,9 +108,9 @@ void tx_launch_job_poll(tx_launch_job *job, double now, double heartbeat_timeout
     while (missing < job->size && job->rank[missing].here)
         missing++;
     if (missing < job->size && now - job->began > start_timeout)
-        take_sign(job, (tx_launch_sign){.kind = TX_LAUNCH_ABSENT, .rank = missing, .seconds = now - job->began});
+        record_sign(job, (tx_launch_sign){.kind = TX_LAUNCH_ABSENT, .rank = missing, .seconds = now - job->began});
     else if (tx_launch_job_silent(job, now, heartbeat_timeout, start_timeout))
-        take_sign(job, (tx_launch_sign){.kind = TX_LAUNCH_SILENT, .rank = 0, .seconds = now - job->heard});
+        record_sign(job, (tx_launch_sign){.kind = TX_LAUNCH_SILENT, .rank = 0, .seconds = now - job->heard});
 }
 
 void tx_launch_job_forgive(tx_launch_job *job, double seconds)

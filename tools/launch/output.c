@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The options of the command about its output folder, and whether that holds an earlier run. */
+ * Reads the command's options about its output folder, and finds whether the folder has an earlier run. */
 #include "tools/launch/txlaunch.h"
 #include "tx_file.h"
 #include "tx_folder.h"
@@ -11,8 +11,8 @@
 
 #define OPTIONS_LIMIT (1 << 24)
 
-/* The rest of `word` after --NAME, - and _ being the same: "" or "=..."; NULL where it is another word. */
-static const char *after_name(const char *word, const char *name)
+/* Returns the rest of `word` after --NAME, "" or "=...", or NULL if it is another word. - and _ are the same. */
+static const char *option_value(const char *word, const char *name)
 {
     if (strncmp(word, "--", 2) != 0)
         return NULL;
@@ -32,7 +32,7 @@ static tx_status set_folder(tx_launch_output *output, const char *folder)
     return TX_OK;
 }
 
-/* What a value of --resume_from_checkpoint asks for. */
+/* Interprets a value of --resume_from_checkpoint. */
 static tx_launch_resumption resumption_of(const char *value)
 {
     if (strcmp(value, "False") == 0 || strcmp(value, "false") == 0)
@@ -40,7 +40,7 @@ static tx_launch_resumption resumption_of(const char *value)
     return !*value || strcmp(value, "True") == 0 || strcmp(value, "true") == 0 ? TX_LAUNCH_NEWEST : TX_LAUNCH_NAMED;
 }
 
-/* A file that cannot be read is the command's to complain of, as are values of a wrong type. */
+/* Reads the options from a JSON file. Errors are ignored here: the command itself reports them. */
 static tx_status read_options(const char *path, tx_launch_output *output)
 {
     tx_json *json = NULL;
@@ -62,11 +62,11 @@ static tx_status read_options(const char *path, tx_launch_output *output)
     return status;
 }
 
-/* `next` is the word behind, or NULL. */
+/* Reads an option from `word`; `next` is the next word, or NULL. */
 static tx_status read_word(const char *word, const char *next, tx_launch_output *output)
 {
-    const char *folder = after_name(word, "output_dir"), *resume = after_name(word, "resume_from_checkpoint");
-    if (after_name(word, "overwrite_output_dir"))
+    const char *folder = option_value(word, "output_dir"), *resume = option_value(word, "resume_from_checkpoint");
+    if (option_value(word, "overwrite_output_dir"))
         output->overwrites = true;
     if (resume)
         output->resumes = resumption_of(*resume ? resume + 1 : next && *next != '-' ? next : "");
@@ -75,8 +75,8 @@ static tx_status read_word(const char *word, const char *next, tx_launch_output 
     return folder && next ? set_folder(output, next) : TX_OK;
 }
 
-/* Looks into the folder before the first attempt. */
-static tx_status look(tx_launch_output *output)
+/* Inspects the folder before the first attempt. */
+static tx_status inspect_folder(tx_launch_output *output)
 {
     tx_names names = {0};
     output->vacant = tx_output_check(output->folder) == TX_OK;
@@ -91,7 +91,7 @@ tx_status tx_launch_output_find(const tx_words *command, tx_launch_output *outpu
 {
     tx_launch_output made = {0};
     tx_status status = TX_OK;
-    for (int32_t i = 1; i < command->count && !status; i++) { /* the file first: options win over it */
+    for (int32_t i = 1; i < command->count && !status; i++) { /* the file first: options override it */
         const char *word = command->word[i];
         size_t length = strlen(word);
         if (word[0] != '-' && length > 5 && strcmp(word + length - 5, ".json") == 0)
@@ -100,7 +100,7 @@ tx_status tx_launch_output_find(const tx_words *command, tx_launch_output *outpu
     for (int32_t i = 1; i < command->count && !status; i++)
         status = read_word(command->word[i], i + 1 < command->count ? command->word[i + 1] : NULL, &made);
     if (!status && made.folder)
-        status = look(&made);
+        status = inspect_folder(&made);
     if (status)
         tx_launch_output_free(&made);
     else

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Starting the launcher, and ending it with all that it started. */
+ * Starts the launcher, and ends it with all its descendants. */
 #define _GNU_SOURCE /* pipe2 */
 #include "tools/launch/txlaunch.h"
 #include "tools/process/child.h"
@@ -26,7 +26,7 @@ tx_status tx_launch_spawn(const char *const *argv, const sigset_t *mask, int out
                              .group = true,
                              .orphan = SIGTERM,
                              .mask = mask,
-                             .advice = "name the launcher of the MPI that TX was built with by --launcher"},
+                             .advice = "give --launcher, the launcher of the MPI that TX was built with"},
         pid);
 }
 
@@ -56,7 +56,7 @@ static pid_t parent_of(const char *process)
     if (length <= 0)
         return -1;
     text[length] = 0;
-    char *name_end = strrchr(text, ')'); /* the name may hold anything */
+    char *name_end = strrchr(text, ')'); /* the name may contain any characters */
     int parent = -1;
     return name_end && sscanf(name_end + 1, " %*c %d", &parent) == 1 ? (pid_t)parent : -1;
 }
@@ -72,7 +72,7 @@ bool tx_launch_signal(int64_t pid, int number)
     return at == getpid() && kill((pid_t)pid, number) == 0;
 }
 
-/* Kills the children of this process: what they leave becomes its children. */
+/* Kills the children of this process. Their orphans become its children. */
 static void kill_children(void)
 {
     DIR *dir = opendir("/proc");
@@ -85,7 +85,7 @@ static void kill_children(void)
 
 void tx_launch_kill_all(pid_t pid)
 {
-    double end = tx_now() + 10.0; /* a process that hangs in the kernel cannot be waited for */
+    double end = tx_now() + 10.0; /* do not wait forever for a process that hangs in the kernel */
     if (pid > 0)
         kill(-pid, SIGKILL);
     for (bool first = true; tx_now() < end; first = false) {
@@ -103,8 +103,8 @@ void tx_launch_kill_all(pid_t pid)
 
 /* ---- Small programs ----------------------------------------------------------------------------------------- */
 
-/* Whether a signal that asks this program to end waits for its turn. */
-static bool asked_to_end(void)
+/* True if a blocked signal that ends this program is pending. */
+static bool end_pending(void)
 {
     sigset_t pending;
     return sigpending(&pending) == 0 && (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1 ||
@@ -126,7 +126,7 @@ bool tx_launch_try(const char *const *argv, double seconds, char *text, size_t r
     close(ends[1]);
     if (*started == TX_OK) {
         const double end = tx_now() + seconds;
-        while (!tx_launch_ended(pid, &code) && tx_now() < end && !asked_to_end())
+        while (!tx_launch_ended(pid, &code) && tx_now() < end && !end_pending())
             poll(NULL, 0, 5);
         tx_launch_kill_all(pid);
         const ssize_t length = read(ends[0], text, room - 1);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One attempt: the launcher is started, its output forwarded, and all of it ended when something is wrong. */
+ * Runs one attempt: starts the launcher, forwards its output, and ends all its processes after a failure. */
 #define _GNU_SOURCE /* pipe2, ppoll */
 #include "tools/launch/txlaunch.h"
 
@@ -11,8 +11,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
-static const double tick = 0.25;  /* seconds between two looks at everything */
-static const double settle = 1.0; /* after the first sign, in which launchers mostly end by themselves */
+static const double tick_seconds = 0.25; /* seconds between two checks of the attempt */
+static const double settle_seconds =
+    1.0; /* seconds after the first sign; most launchers end by themselves within them */
 
 typedef struct attempt {
     const tx_launch_attempt *a;
@@ -20,12 +21,12 @@ typedef struct attempt {
     tx_launch_stream stream[2]; /* standard output, standard error */
     tx_launch_logs logs;
     pid_t pid;
-    bool forwarded, asked;
-    double last;               /* look at everything */
-    double signed_at, done_at; /* the first sign, and the end of rank 0; 0 before them */
+    bool forwarded, terminated;
+    double last;               /* time of the last check */
+    double signed_at, done_at; /* time of the first sign and of the end of rank 0; 0 before */
 } attempt;
 
-/* Whether the ranks are ending because a signal asked them to: they write a checkpoint, which nothing must disturb. */
+/* True if the ranks are stopping after a signal. They then write a checkpoint and must not be killed. */
 static bool is_stopping(const attempt *t)
 {
     const tx_launch_sign *s = &t->job->sign;
@@ -34,20 +35,20 @@ static bool is_stopping(const attempt *t)
     return *t->a->caught && s->kind == TX_LAUNCH_NONE;
 }
 
-/* Open MPI's launcher kills ranks one second after it forwarded SIGTERM, which is too soon for a checkpoint, so those
- * of this host get the signal directly: a run stops when one of its ranks is asked to. */
-static bool ask_ranks(const attempt *t)
+/* Sends SIGTERM directly to the ranks on this host. Open MPI's launcher would kill the ranks one second after it
+ * forwards SIGTERM, too early for a checkpoint. One rank with the signal is enough to stop the run. */
+static bool signal_ranks(const attempt *t)
 {
     struct utsname here;
-    bool asked = false;
+    bool sent = false;
     if (t->a->family != TX_LAUNCH_OPENMPI || uname(&here) != 0)
         return false;
     for (int32_t r = 0; r < t->job->size; r++) {
         const tx_launch_rank *rank = &t->job->rank[r];
         if (rank->here && strcmp(rank->host, here.nodename) == 0)
-            asked = tx_launch_signal(rank->pid, SIGTERM) || asked;
+            sent = tx_launch_signal(rank->pid, SIGTERM) || sent;
     }
-    return asked;
+    return sent;
 }
 
 static void forward_signal(attempt *t)
@@ -55,11 +56,11 @@ static void forward_signal(attempt *t)
     if (!*t->a->caught || t->forwarded)
         return;
     t->forwarded = true;
-    if (!ask_ranks(t))
-        kill(t->pid, SIGTERM); /* forwarded to all ranks; after SIGINT hydra returns 0 */
+    if (!signal_ranks(t))
+        kill(t->pid, SIGTERM); /* the launcher forwards it to all ranks; not SIGINT, after which hydra returns 0 */
 }
 
-/* Whether the time has come to kill all that is left. */
+/* True if the remaining processes have to be killed now. */
 static bool is_over(attempt *t, double now)
 {
     const tx_launch_settings *set = t->a->set;
@@ -75,14 +76,14 @@ static bool is_over(attempt *t, double now)
     if (t->job->sign.kind == TX_LAUNCH_NONE)
         return false;
     t->signed_at = t->signed_at > 0.0 ? t->signed_at : now;
-    if (now - t->signed_at > settle && !t->asked) {
-        t->asked = true;
+    if (now - t->signed_at > settle_seconds && !t->terminated) {
+        t->terminated = true;
         kill(t->pid, SIGTERM);
     }
-    return now - t->signed_at > settle + set->grace;
+    return now - t->signed_at > settle_seconds + set->grace;
 }
 
-/* Forwards the output that comes within `seconds`; returns false at the end of both streams. */
+/* Forwards output for at most `seconds`. Returns false at the end of both streams. */
 static bool forward(attempt *t, double seconds)
 {
     const struct timespec time = {.tv_nsec = (long)(1e9 * seconds)};
@@ -101,9 +102,9 @@ static bool forward(attempt *t, double seconds)
 static void watch(attempt *t)
 {
     while (!(t->job->exited = tx_launch_ended(t->pid, &t->job->status))) {
-        forward(t, tick);
+        forward(t, tick_seconds);
         const double now = tx_now();
-        if (now - t->last > 4.0 * tick) /* txlaunch was stopped, had no core, or waited for a reader */
+        if (now - t->last > 4.0 * tick_seconds) /* txlaunch was stopped, had no core, or waited for a reader */
             tx_launch_job_forgive(t->job, now - t->last);
         t->last = now;
         forward_signal(t);
@@ -112,7 +113,7 @@ static void watch(attempt *t)
     }
 }
 
-/* The launcher's ends of the pipes are closed when this returns. */
+/* Starts the launcher with pipes. Only the launcher has the write ends when this returns. */
 static tx_status start(attempt *t)
 {
     int end[4] = {-1, -1, -1, -1};
@@ -131,17 +132,17 @@ static tx_status start(attempt *t)
     return status;
 }
 
-/* Runs and ends the processes; all their output is forwarded then. */
+/* Waits for the launcher, kills all remaining processes and forwards the rest of the output. */
 static void complete(attempt *t)
 {
     watch(t);
     tx_launch_kill_all(t->pid);
-    const double end = tx_now() + settle; /* a process that hangs in the kernel may keep the pipes open */
+    const double end = tx_now() + settle_seconds; /* a process that hangs in the kernel may keep the pipes open */
     while (*t->a->signals < 2 && tx_now() < end && forward(t, 0.05))
         ;
 }
 
-/* The host of the sign's rank, also if that never started. */
+/* Stores the host of the sign's rank if the rank never started and so did not report it. */
 static void name_host(const attempt *t)
 {
     const int32_t rank = t->job->sign.rank;

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txlaunch: starts a job of several ranks by mpiexec, and starts it again from its newest checkpoint when a rank dies.
- */
+ * txlaunch: starts a job of several ranks with mpiexec, and restarts it from its newest checkpoint if a rank dies. */
 #include "tools/launch/txlaunch.h"
 #include "tools/process/process.h"
 #include "tx_train.h"
@@ -18,32 +17,35 @@
 #define TX_MPI_LAUNCHER "mpiexec"
 #endif
 
-static const double probe_within = 20.0; /* seconds in which a host starts `true` */
+static const double probe_seconds = 20.0; /* timeout in seconds of running `true` on a host */
 
 /* ---- Options -------------------------------------------------------------------------------------------- */
 
 #define AT(member) offsetof(tx_launch_settings, member)
 
 static const tx_option options[] = {
-    {TX_OPTION_INTEGER, "n", AT(ranks), 1, 1 << 20, "N", "ranks"},
-    {TX_OPTION_TEXT, "hosts", AT(hosts), 0, 0, "H1,H2:4", "hosts, with the ranks that each takes; else evenly"},
+    {TX_OPTION_INTEGER, "n", AT(ranks), 1, 1 << 20, "N", "number of ranks"},
+    {TX_OPTION_TEXT, "hosts", AT(hosts), 0, 0, "H1,H2:4",
+     "hosts and their numbers of ranks; without numbers the ranks are divided evenly"},
     {TX_OPTION_TEXT, "hostfile", AT(hostfile), 0, 0, "FILE",
-     "the same from a file, a line a host: H, H:4 or H slots=4"},
-    {TX_OPTION_INTEGER, "max_restarts", AT(max_restarts), 0, 1 << 20, "K", "starts after the first one"},
+     "read the hosts from a file, one per line: H, H:4 or H slots=4"},
+    {TX_OPTION_INTEGER, "max_restarts", AT(max_restarts), 0, 1 << 20, "K", "largest number of restarts"},
     {TX_OPTION_REAL, "restart_delay", AT(restart_delay), 0, 3600, "S",
-     "seconds before the first restart; each further one waits twice as long, up to 30 times"},
+     "seconds before the first restart; the delay doubles with each restart, up to 30 times S"},
     {TX_OPTION_INTEGER, "min_ranks", AT(min_ranks), 0, 1 << 20, "M",
-     "go on without a host that does not answer while so many ranks are left; 0: all are needed"},
+     "continue without a host that does not answer if at least M ranks remain; 0 means that all are needed"},
     {TX_OPTION_REAL, "heartbeat_timeout", AT(heartbeat_timeout), 2, 86400, "S",
-     "seconds without a sign of life of the whole run after which it is ended; ranks watch each other by "
-     "--comm_timeout"},
-    {TX_OPTION_REAL, "start_timeout", AT(start_timeout), 1, 86400, "S", "seconds in which all ranks must have started"},
+     "end the attempt after S seconds without a heartbeat from any rank; --comm_timeout of txtrain detects single "
+     "ranks"},
+    {TX_OPTION_REAL, "start_timeout", AT(start_timeout), 1, 86400, "S",
+     "end the attempt if some rank has not started within S seconds"},
     {TX_OPTION_REAL, "grace", AT(grace), 0, 86400, "S", "seconds between SIGTERM and SIGKILL after a failure"},
     {TX_OPTION_TEXT, "log_dir", AT(log_dir), 0, 0, "DIR",
-     "also write what each rank prints to DIR/rank-0.log, DIR/rank-1.log, ...; lines of all ranks begin with [RANK] "
-     "then"},
-    {TX_OPTION_TEXT, "launcher", AT(launcher), 0, 0, "PROGRAM", "MPICH's or Open MPI's mpiexec, or one like them"},
-    {TX_OPTION_TEXT, "launcher_args", AT(launcher_args), 0, 0, "WORDS", "more arguments of it, as a shell splits them"},
+     "also write the output of each rank to DIR/rank-0.log, DIR/rank-1.log, ..., and begin printed lines with [RANK]"},
+    {TX_OPTION_TEXT, "launcher", AT(launcher), 0, 0, "PROGRAM",
+     "mpiexec of MPICH or Open MPI, or a compatible program"},
+    {TX_OPTION_TEXT, "launcher_args", AT(launcher_args), 0, 0, "WORDS",
+     "more arguments for the launcher, quoted as for a shell"},
 };
 
 static const tx_launch_settings defaults = {
@@ -60,9 +62,9 @@ static const tx_cli program = {
     .name = "txlaunch",
     .usage = "txlaunch -n N [options] -- txtrain ...",
     .about =
-        "Starts a training job of several ranks by mpiexec and watches over it. A rank that dies, hangs or cannot be\n"
-        "reached ends the attempt; the command is then started again from its newest checkpoint. SIGTERM and SIGINT\n"
-        "let all ranks save and end. The exit status is 0 only when rank 0 said that everything is written.",
+        "Starts a training job of several ranks with mpiexec and monitors it. If a rank dies, hangs or cannot be\n"
+        "reached, the attempt ends and the command is restarted from its newest checkpoint. On SIGTERM and SIGINT\n"
+        "all ranks save a checkpoint and end. The exit status is 0 only if rank 0 reports that all output is written.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -84,7 +86,7 @@ static int check(const tx_launch_settings *set)
 
 /* ---- Signals ---------------------------------------------------------------------------------------------- */
 
-/* Signal handlers have nothing else to write to. */
+/* Written by the signal handlers. */
 static volatile sig_atomic_t caught, signals;
 
 static void on_signal(int number)
@@ -95,10 +97,10 @@ static void on_signal(int number)
 
 static void on_child(int number)
 {
-    (void)number; /* it ends the wait for events */
+    (void)number; /* SIGCHLD only interrupts the wait for events */
 }
 
-/* Signals arrive only where they are waited for, with the mask `before`. */
+/* Blocks the signals, so that they are delivered only while the program waits with the mask `before`. */
 static void catch_signals(sigset_t *before)
 {
     static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
@@ -120,7 +122,7 @@ static void catch_signals(sigset_t *before)
     sigdelset(before, SIGCHLD);
 }
 
-/* Sleeps, less when a signal comes that ends the program. */
+/* Sleeps for `seconds` or until a signal comes. */
 static void wait_for(double seconds, const sigset_t *open)
 {
     struct timespec time = {.tv_sec = (time_t)seconds};
@@ -133,7 +135,7 @@ static void wait_for(double seconds, const sigset_t *open)
 typedef struct launch {
     tx_launch_attempt next;
     tx_launch_output output;
-    bool moved;       /* some attempt made a step */
+    bool moved;       /* some attempt completed a step */
     char saved[4096]; /* the newest checkpoint of all attempts, or "" */
     tx_launch_history history;
 } launch;
@@ -168,8 +170,8 @@ static tx_status prepare(launch *l)
     return find_family(&l->next);
 }
 
-/* How the next attempt starts; `from` says it in words. Checkpoints of earlier runs are neither overwritten nor
- * resumed, unless the command says so: its word holds until it has a checkpoint of its own. */
+/* Sets how the next attempt starts, and describes it in `from`. Checkpoints of earlier runs are neither overwritten nor
+ * resumed unless the command's options request it. Once this job has a checkpoint of its own, it resumes from that. */
 static void next_start(const launch *l, tx_launch_start *start, char *from, size_t room)
 {
     const tx_launch_output *o = &l->output;
@@ -182,7 +184,7 @@ static void next_start(const launch *l, tx_launch_start *start, char *from, size
             snprintf(start->checkpoint, sizeof start->checkpoint, "%s", l->saved);
         return;
     }
-    snprintf(from, room, "%s", o->resumes ? "where the command says" : "the beginning");
+    snprintf(from, room, "%s", o->resumes ? "the checkpoint in the command" : "the beginning");
     const bool filled = o->folder && (l->moved || (o->vacant && tx_output_check(o->folder)));
     if (filled && o->resumes == TX_LAUNCH_FRESH)
         start->how = TX_LAUNCH_ANEW;
@@ -194,13 +196,13 @@ static bool answers(const tx_launch_attempt *a, const char *host)
     tx_status started;
     char text[1000];
     const bool yes = !tx_launch_probe(a->set, a->family, host, &argv) &&
-                     tx_launch_try(argv.word, probe_within, text, sizeof text, &started);
+                     tx_launch_try(argv.word, probe_seconds, text, sizeof text, &started);
     tx_launch_argv_free(&argv);
     return yes;
 }
 
-/* Leaves out a host that does not answer, if enough ranks are left without it. */
-static void leave_out(tx_launch_attempt *a, tx_launch_host *host)
+/* Excludes a host that does not answer, if the other hosts have slots for enough ranks. */
+static void exclude_host(tx_launch_attempt *a, tx_launch_host *host)
 {
     const int32_t least = (int32_t)(a->set->min_ranks > 0 ? a->set->min_ranks : a->set->ranks);
     host->gone = true;
@@ -208,18 +210,18 @@ static void leave_out(tx_launch_attempt *a, tx_launch_host *host)
     host->gone = left >= least;
     if (host->gone) {
         a->ranks = left;
-        say("%s does not answer: going on with %" PRId32
-            " ranks on the other hosts; what may still run there could not be ended",
+        say("%s does not answer: continuing with %" PRId32
+            " ranks on the other hosts; processes on it could not be ended and may still run",
             host->name, left);
     } else
-        say("%s does not answer, and the other hosts have room for %" PRId32 " ranks of the %" PRId32 " that are "
+        say("%s does not answer, and the other hosts have slots for only %" PRId32 " of the %" PRId32 " ranks that are "
             "needed (--min_ranks): trying it again",
             host->name, left, least);
 }
 
-/* Tries the hosts by which the attempt may have ended. One that does not answer may come back, so this failure is not
- * counted with others like it. */
-static void look_at_hosts(launch *l, const tx_launch_job *job)
+/* Probes the hosts that may have caused the end of the attempt. A host that does not answer may come back, so the
+ * failure does not count as a repetition of the last one. */
+static void probe_hosts(launch *l, const tx_launch_job *job)
 {
     tx_launch_attempt *a = &l->next;
     const tx_launch_kind kind = job->sign.kind;
@@ -230,12 +232,12 @@ static void look_at_hosts(launch *l, const tx_launch_job *job)
         tx_launch_host *host = &a->hosts.host[i];
         if ((all || host == named) && !host->gone && !answers(a, host->name)) {
             l->history.same = 0;
-            leave_out(a, host);
+            exclude_host(a, host);
         }
     }
 }
 
-/* Judges an attempt that ended; false when it was the last. `next` is the start of the one that follows. */
+/* Decides how to continue after an attempt. Returns false if it was the last, or else sets how the next one starts. */
 static bool conclude(launch *l, const tx_launch_job *job, tx_launch_start *next, int *result)
 {
     const tx_launch_settings *set = l->next.set;
@@ -252,14 +254,14 @@ static bool conclude(launch *l, const tx_launch_job *job, tx_launch_start *next,
         say("%s; restart %" PRId64 " of %" PRId64 " in %.3g s from %s", line, l->history.restarts, set->max_restarts,
             decision.wait * set->restart_delay, from);
         wait_for(decision.wait * set->restart_delay, &l->next.open);
-        look_at_hosts(l, job);
+        probe_hosts(l, job);
         return true;
     case TX_LAUNCH_SUCCESS:
         say("complete after %" PRId64 " restart%s%s", before, tx_s(before),
-            job->exited ? "" : "; the ranks did not end by themselves and were ended");
+            job->exited ? "" : "; the ranks did not end by themselves and were killed");
         break;
     case TX_LAUNCH_STOPPED:
-        say("stopped by a signal after %" PRId64 " restart%s and step %" PRId64 "; the command goes on with "
+        say("stopped by a signal after %" PRId64 " restart%s and step %" PRId64 "; continue with "
             "--resume_from_checkpoint",
             before, tx_s(before), job->step);
         break;
@@ -269,7 +271,7 @@ static bool conclude(launch *l, const tx_launch_job *job, tx_launch_start *next,
     return false;
 }
 
-/* One attempt and what follows from it; false when it was the last. */
+/* Runs one attempt and decides how to continue. Returns false if it was the last. */
 static bool attempt(launch *l, tx_launch_start *start, int *result)
 {
     tx_launch_attempt *a = &l->next;
@@ -300,7 +302,7 @@ static int supervise(launch *l)
     return result;
 }
 
-/* A bundle has the launcher of its MPI next to this program. */
+/* Prefers a launcher in the folder of this program: a bundle includes that of its MPI. */
 static void prefer_own_launcher(tx_launch_settings *set, char *path, size_t size)
 {
     if (set->launcher == defaults.launcher && !tx_process_beside(set->launcher, path, size) && access(path, X_OK) == 0)
