@@ -99,7 +99,7 @@ before=$(ends "$out" | wc -l)
 [ "$before" -lt 16 ] || fail "it was killed too late to tell"
 search 0 killed --search "$range" --trials 16 --parallel 2 --keep all --n_startup_trials 5 -- "$@"
 no_process
-says "going on with"
+says "resuming with"
 [ "$(ends "$out" | cut -d' ' -f1 | tr '\n' ' ')" = "0 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 " ] || fail "not all 16 trials once: $(ends "$out")"
 [ "$(points "$out" | wc -l)" -eq 16 ] || fail "not 16 settings, or a trial had two: $(points "$out")"
 for i in $(seq 0 15); do
@@ -155,7 +155,7 @@ says '"seed" was 5 and is 6 now'
 mkdir "$work/other"
 : > "$work/other/thesis.txt"
 search 2 other --search "$range" -- "$@"
-says "is not empty"
+says ": not empty"
 out=$work/told
 edit 1 "^" x
 search 1 told --search "$range" --trials 7 --n_startup_trials 3 --seed 5 -- "$@"
@@ -204,7 +204,7 @@ if [ "$(id -u)" -eq 0 ] && unshare --mount true 2> /dev/null; then
         "$bin/txsearch" --output_dir "$disk/out" "$@" > "$disk.first" 2>&1; echo status $? >> "$disk.first"
         mount -o remount,size=10m "$disk"; "$bin/txsearch" --output_dir "$disk/out" "$@" > "$disk.second" 2>&1; echo status $? >> "$disk.second"' \
         full "$work/disk" "$bin" --search learning_rate=choice:1e-3,1e-2 --method grid -- "$@"
-    for text in "the same command continues" "status 1"; do
+    for text in "run the same command to continue" "status 1"; do
         grep -q "$text" "$work/disk.first" || fail "a full disk: $(cat "$work/disk.first")"
     done
     grep -q "status 0" "$work/disk.second" || fail "a search does not go on after a full disk: $(cat "$work/disk.second")"
@@ -238,7 +238,7 @@ fi
 search 2 none --search learning_rat=uniform:0:1 -- "$@"
 says "learning_rate"
 search 2 none --search "$range" -- "$@" --learning_rate 1e-3
-says "leave it out"
+says "remove it from the options after --"
 search 2 none --search "$range" -- "$@" --output_dir x
 says "each trial has its own"
 search 2 none --search "$range" -- --max_steps 2

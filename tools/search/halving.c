@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Successive halving: which trials go on. */
+ * Successive halving: decides which trials continue. */
 #include "tools/search/study.h"
 
 int64_t tx_halving_step(const tx_study *study, int32_t rung)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What an option matters. */
+ * The importance of options. */
 #include "tools/search/study.h"
 
 #include <math.h>
@@ -8,16 +8,16 @@
 
 #define LEAST_TRIALS 4
 
-/* The trials with a value. */
+/* The trials with a value, and arrays over them. */
 typedef struct sample {
     int32_t count;
     const tx_trial **trial;
-    double *rank;  /* of the objective */
-    double *value; /* of the option at hand */
-    double *other; /* its ranks */
+    double *rank;  /* ranks of the objective */
+    double *value; /* values of the current option */
+    double *other; /* ranks of these values */
 } sample;
 
-/* Ranks from 0 on; those that are equal share the mean of theirs. `less(i, j)` is below 0 where i comes first. */
+/* Computes ranks from 0; ties share their mean rank. `compare(context, i, j)` is below 0 if i is before j. */
 static void rank(const sample *s, double *ranks, int (*compare)(const void *context, int32_t i, int32_t j),
                  const void *context)
 {
@@ -49,7 +49,7 @@ static int by_value(const void *context, int32_t i, int32_t j)
     return (s->value[i] > s->value[j]) - (s->value[i] < s->value[j]);
 }
 
-/* Pearson's correlation of the two lists of ranks; NaN where one does not vary. */
+/* Returns Pearson's correlation of the two lists of ranks, or NaN if one is constant. */
 static double correlation(const sample *s)
 {
     const double mean = 0.5 * (s->count - 1);
@@ -63,7 +63,7 @@ static double correlation(const sample *s)
     return xx > 0.0 && yy > 0.0 ? xy / sqrt(xx * yy) : (double)NAN;
 }
 
-/* The bin of a value: the value itself of a choice, else one of `bins` about equal parts of the ranks. */
+/* Returns the bin of a value: a choice has one bin per value, other options `bins` bins of about equal counts. */
 static int32_t bin_of(const sample *s, const tx_dimension *d, int32_t bins, int32_t i)
 {
     if (d->spread == TX_SPREAD_CHOICE)
@@ -72,11 +72,11 @@ static int32_t bin_of(const sample *s, const tx_dimension *d, int32_t bins, int3
     return bin < bins ? bin : bins - 1;
 }
 
-/* Epsilon squared; NaN where there are fewer than two bins, or no more trials than bins. */
+/* Returns epsilon squared, or NaN if there are fewer than two bins or no more trials than bins. */
 static double explained(const sample *s, const tx_dimension *d)
 {
     double sum[TX_CHOICES_MOST] = {0}, total = 0.0, between = 0.0;
-    int32_t held[TX_CHOICES_MOST] = {0}, bins = d->count, used = 0;
+    int32_t counts[TX_CHOICES_MOST] = {0}, bins = d->count, used = 0;
     if (d->spread != TX_SPREAD_CHOICE) {
         bins = (int32_t)sqrt((double)s->count);
         bins = bins < TX_CHOICES_MOST ? bins : TX_CHOICES_MOST;
@@ -85,12 +85,12 @@ static double explained(const sample *s, const tx_dimension *d)
     for (int32_t i = 0; i < s->count; i++) {
         const int32_t bin = bin_of(s, d, bins, i);
         sum[bin] += s->rank[i] - mean;
-        held[bin]++;
+        counts[bin]++;
         total += (s->rank[i] - mean) * (s->rank[i] - mean);
     }
     for (int32_t bin = 0; bin < bins; bin++) {
-        used += held[bin] > 0;
-        between += held[bin] ? sum[bin] * sum[bin] / held[bin] : 0.0;
+        used += counts[bin] > 0;
+        between += counts[bin] ? sum[bin] * sum[bin] / counts[bin] : 0.0;
     }
     if (used < 2 || s->count <= used || !(total > 0.0))
         return (double)NAN;
@@ -105,7 +105,7 @@ tx_status tx_study_importance(const tx_study *study, tx_importance importance[TX
     if (!s.trial || !s.rank) {
         free(s.trial);
         free(s.rank);
-        return tx_fail(TX_MEMORY, "no memory to look at %d trials", study->count);
+        return tx_fail(TX_MEMORY, "no memory to analyse %d trials", study->count);
     }
     s.value = s.rank + room;
     s.other = s.value + room;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Values of an option. */
+ * Values of an option: texts, quantiles and grids. */
 #include "tools/search/study.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ const char *tx_dimension_text(const tx_dimension *d, double value, char room[TX_
     if (d->spread == TX_SPREAD_CHOICE)
         return d->choice[(int32_t)value];
     const bool whole = d->spread == TX_SPREAD_INT || d->spread == TX_SPREAD_LOGINT;
-    for (int digits = whole ? 16 : 1; digits <= 17; digits++) { /* the fewest that read back the same */
+    for (int digits = whole ? 16 : 1; digits <= 17; digits++) { /* the fewest digits that give the same number */
         snprintf(room, TX_VALUE_TEXT, "%.*g", digits, value);
         const double back = strtod(room, NULL);
         if (back >= value && back <= value)
@@ -40,11 +40,11 @@ double tx_dimension_unwarp(const tx_dimension *d, double place)
 {
     double value = tx_dimension_is_log(d) ? exp(place) : place;
     char decimal[TX_VALUE_TEXT];
-    if (d->step > 0.0) { /* in decimal figures, as it was asked for: 0.3, not 0.30000000000000004 */
+    if (d->step > 0.0) { /* rounds to decimal digits: 0.3, not 0.30000000000000004 */
         snprintf(decimal, sizeof decimal, "%.14g", d->low + d->step * round((value - d->low) / d->step));
         value = strtod(decimal, NULL);
     }
-    /* The last step may end before the range does. */
+    /* The last step may be below the end of the range. */
     const double last = d->step > 0.0 ? d->low + d->step * floor((d->high - d->low) / d->step + 1e-9) : d->high;
     return fmin(fmax(value, d->low), last);
 }
@@ -72,6 +72,6 @@ double tx_dimension_point(const tx_dimension *d, int32_t points, int32_t index)
     const double value = tx_dimension_unwarp(d, low + (high - low) * index / last);
     if (d->step > 0.0)
         return value;
-    snprintf(decimal, sizeof decimal, "%.6g", value); /* a grid needs no more figures */
+    snprintf(decimal, sizeof decimal, "%.6g", value); /* enough digits for a grid */
     return index == last ? d->high : strtod(decimal, NULL);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a search found: the best trial, and the page. */
+ * Results of a search: the best trial and the report. */
 #include "tools/search/txsearch.h"
 
 #include "tools/cli/output.h"
@@ -23,7 +23,7 @@ void tx_search_command(const tx_search *s, char *text, size_t size)
     snprintf(text, size, "%stxtrain %s/" TX_SEARCH_BEST ".json --output_dir DIR", ranks, s->folder);
 }
 
-/* Lets OUT/best lead to the trial, at no moment nowhere. */
+/* Points the link OUT/best to the trial. The link is replaced atomically. */
 static tx_status link_best(const tx_search *s, int32_t best)
 {
     char name[TX_TRIAL_NAME], now[TX_TRIAL_NAME] = "";
@@ -35,10 +35,10 @@ static tx_status link_best(const tx_search *s, int32_t best)
     if (length > 0 && strcmp(now, name) == 0)
         return TX_OK;
     if (other)
-        return tx_fail(TX_IO, "%s: not a link; move it away: the link to the best trial gets this name", path);
+        return tx_fail(TX_IO, "%s: not a link; move it away: the link to the best trial needs this name", path);
     errno = 0;
     if ((unlink(temporary) != 0 && errno != ENOENT) || symlink(name, temporary) != 0 || rename(temporary, path) != 0)
-        return tx_file_fail(path, "make the link");
+        return tx_file_fail(path, "create the link");
     return TX_OK;
 }
 
@@ -51,7 +51,7 @@ static tx_status write_best(const tx_search *s, int32_t best)
     return status;
 }
 
-/* Models of trials that ended and are not the best. */
+/* Removes the models of all finished trials except the best one. */
 static tx_status remove_others(const tx_search *s, int32_t best)
 {
     char name[TX_TRIAL_NAME];
@@ -85,13 +85,13 @@ static tx_json *trials_json(const tx_search *s)
         tx_json_set_int(one, "steps", t->steps);
         tx_json_set_number(one, "seconds", t->seconds);
         if (t->message && tx_json_set_string(one, "message", t->message))
-            tx_json_set_string(one, "message", "its message is no UTF-8");
+            tx_json_set_string(one, "message", "its message is not UTF-8");
         tx_json_append(trials, one);
     }
     return trials;
 }
 
-/* The options of the space, in its order, with what they matter. */
+/* Adds the options of the space, in its order, with their importance. */
 static tx_status add_space(const tx_search *s, tx_json *data)
 {
     tx_importance importance[TX_SPACE_MOST];
@@ -126,7 +126,7 @@ static tx_status write_page(const tx_search *s, int32_t best)
     if (best >= 0)
         tx_json_set_int(data, "best", best);
     tx_search_command(s, command, sizeof command);
-    if (tx_json_set_string(data, "command", command)) /* a path need not be UTF-8 */
+    if (tx_json_set_string(data, "command", command)) /* a path in it is not UTF-8 */
         tx_json_set_string(data, "command", "(not UTF-8)");
     tx_json_set(data, "trials", trials_json(s));
     tx_status status = add_space(s, data);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Trials one after the other and beside each other. */
+ * Runs the trials, several at a time with --parallel. */
 #include "tools/search/txsearch.h"
 
 #include <inttypes.h>
@@ -8,10 +8,10 @@
 #include <string.h>
 #include <time.h>
 
-#define LOOK_SECONDS 0.1
-#define LEAST_FAILURES 5 /* trials that fail while none has gone well: all others would too */
+#define POLL_SECONDS 0.1
+#define LEAST_FAILURES 5 /* after so many failures without a success, the search gives up */
 
-/* ---- Words ----------------------------------------------------------------------------------------------------- */
+/* ---- Output ---------------------------------------------------------------------------------------------------- */
 
 static void print_trial(const tx_search *s, int32_t trial)
 {
@@ -35,7 +35,7 @@ static void print_trial(const tx_search *s, int32_t trial)
 
 /* ---- Trials ---------------------------------------------------------------------------------------------------- */
 
-/* The next trial to start: one that was interrupted, else a new one; -1: there is none. */
+/* Sets `*trial` to the next trial to start: an interrupted one, or else a new one, or -1 if there is none. */
 static tx_status next_trial(tx_search *s, int32_t *from, int32_t *trial)
 {
     tx_study *study = &s->study;
@@ -55,7 +55,7 @@ static tx_status next_trial(tx_search *s, int32_t *from, int32_t *trial)
     return TX_OK;
 }
 
-/* One that was stopped at a rung, and whose end was not written down. */
+/* Records the end of trials that were stopped at a rung before the search was interrupted. */
 static tx_status end_stopped(tx_search *s)
 {
     for (int32_t i = 0; i < s->study.count; i++) {
@@ -70,7 +70,7 @@ static tx_status end_stopped(tx_search *s)
     return TX_OK;
 }
 
-static bool is_hopeless(const tx_study *study)
+static bool always_fails(const tx_study *study)
 {
     int32_t failed = 0;
     for (int32_t i = 0; i < study->count; i++) {
@@ -85,7 +85,7 @@ static tx_status fill_places(tx_search *s, int32_t *from)
 {
     for (int32_t i = 0; i < s->set->parallel; i++) {
         int32_t trial;
-        if (s->place[i].trial >= 0 || is_hopeless(&s->study))
+        if (s->place[i].trial >= 0 || always_fails(&s->study))
             continue;
         TX_TRY(next_trial(s, from, &trial));
         if (trial >= 0) {
@@ -96,8 +96,8 @@ static tx_status fill_places(tx_search *s, int32_t *from)
     return TX_OK;
 }
 
-/* Follows those that run, and takes in those that ended; `*running` are left. */
-static tx_status look(tx_search *s, int caught, bool at_once, int32_t *running)
+/* Follows the running trials and records the ended ones. `*running` becomes the number of running trials. */
+static tx_status poll_trials(tx_search *s, int caught, bool at_once, int32_t *running)
 {
     *running = 0;
     for (int32_t i = 0; i < s->set->parallel; i++) {
@@ -121,11 +121,11 @@ static tx_status look(tx_search *s, int caught, bool at_once, int32_t *running)
     return TX_OK;
 }
 
-/* Waits for the end of a trial or a signal, for a moment at most; 0: none that ends the search came. */
-static int wait_a_moment(const sigset_t *signals)
+/* Waits briefly for the end of a trial or a signal. Returns a signal that ends the search, or 0. */
+static int wait_briefly(const sigset_t *signals)
 {
-    const struct timespec moment = {.tv_nsec = (long)(LOOK_SECONDS * 1e9)};
-    const int number = sigtimedwait(signals, NULL, &moment);
+    const struct timespec interval = {.tv_nsec = (long)(POLL_SECONDS * 1e9)};
+    const int number = sigtimedwait(signals, NULL, &interval);
     return number > 0 && number != SIGCHLD ? number : 0;
 }
 
@@ -138,15 +138,15 @@ static tx_status run(tx_search *s, const sigset_t *signals, int *caught)
     do {
         if (!*caught)
             TX_TRY(fill_places(s, &from));
-        const int number = wait_a_moment(signals);
+        const int number = wait_briefly(signals);
         at_once = at_once || (number && *caught);
         *caught = *caught ? *caught : number;
-        TX_TRY(look(s, *caught, at_once, &running));
-    } while (running > 0 || (!*caught && s->study.count < s->trials && !is_hopeless(&s->study)));
+        TX_TRY(poll_trials(s, *caught, at_once, &running));
+    } while (running > 0 || (!*caught && s->study.count < s->trials && !always_fails(&s->study)));
     return TX_OK;
 }
 
-/* After a failure of the search itself: no trial outlives it. */
+/* Kills all running trials, if the search itself failed. */
 static void end_all(tx_search *s)
 {
     for (int32_t i = 0; i < s->set->parallel; i++) {
@@ -172,7 +172,7 @@ tx_status tx_search_run(tx_search *s, int *caught)
     sigprocmask(SIG_BLOCK, &signals, &s->mask);
     s->place = calloc((size_t)s->set->parallel, sizeof *s->place);
     if (!s->place)
-        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " trials beside each other", s->set->parallel);
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " parallel trials", s->set->parallel);
     for (int32_t i = 0; i < s->set->parallel; i++)
         s->place[i].trial = -1;
     const tx_status status = run(s, &signals, caught);

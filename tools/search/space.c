@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reading the space of options. */
+ * Reads the search space. */
 #include "tools/search/study.h"
 
 #include <math.h>
@@ -17,8 +17,8 @@ static const char *const words[] = {
 };
 
 /* The space of Trainer.hyperparameter_search with Optuna (transformers' default_hp_space_optuna). */
-static const char standard[] = "learning_rate=loguniform:1e-6:1e-4,num_train_epochs=int:1:5,seed=int:1:40,"
-                               "per_device_train_batch_size=choice:4,8,16,32,64";
+static const char default_space[] = "learning_rate=loguniform:1e-6:1e-4,num_train_epochs=int:1:5,seed=int:1:40,"
+                                    "per_device_train_batch_size=choice:4,8,16,32,64";
 
 void tx_space_free(tx_space *space)
 {
@@ -39,13 +39,13 @@ typedef struct reader {
     tx_space *space;
 } reader;
 
-/* Whether txtrain's option takes the value; the message is the option's own. */
+/* Fails with the option's own message if txtrain's option does not accept the value. */
 static tx_status check_value(const reader *r, const tx_dimension *d, double value)
 {
     char room[TX_VALUE_TEXT], *values = calloc(1, (size_t)1 << 16);
     tx_option_values scratch = *r->options;
-    tx_status status = values ? TX_OK : tx_fail(TX_MEMORY, "no memory to look at --search");
-    scratch.values = values; /* which is written to at the option's place alone */
+    tx_status status = values ? TX_OK : tx_fail(TX_MEMORY, "no memory to check --search");
+    scratch.values = values; /* only the option's own bytes are written */
     scratch.kept = NULL;
     TX_THEN(status, tx_option_set(&scratch, d->name, tx_dimension_text(d, value, room)));
     tx_option_values_free(&scratch);
@@ -68,7 +68,7 @@ static tx_status add_choice(tx_dimension *d, const char *value)
     return TX_OK;
 }
 
-/* Numbers with colons between them, two or three; how many there are, 0 where something else stands there. */
+/* Reads up to three numbers separated by colons. Returns their count, or 0 if the text is something else. */
 static int read_numbers(const char *text, double number[3])
 {
     int count = 0;
@@ -86,17 +86,17 @@ static int read_numbers(const char *text, double number[3])
 static tx_status check_range(const tx_dimension *d, const char *text)
 {
     const bool whole = d->spread == TX_SPREAD_INT || d->spread == TX_SPREAD_LOGINT;
-    const char *wrong = !(d->low < d->high)                         ? "the lowest value comes first"
-                        : tx_dimension_is_log(d) && !(d->low > 0.0) ? "a logarithmic range begins above 0"
+    const char *wrong = !(d->low < d->high)                         ? "LOW must be less than HIGH"
+                        : tx_dimension_is_log(d) && !(d->low > 0.0) ? "a logarithmic range must begin above 0"
                         : whole && (floor(d->low) != d->low || floor(d->high) != d->high || floor(d->step) != d->step)
-                            ? "bounds and step are whole numbers"
+                            ? "bounds and step must be integers"
                         : !(d->step <= d->high - d->low) ? "the step is larger than the range"
                         : whole && !(fabs(d->low) < 0x1p52 && fabs(d->high) < 0x1p52) ? "the numbers are too large"
                                                                                       : NULL;
     return wrong ? tx_fail(TX_INVALID, "--search %s=%s: %s", d->name, text, wrong) : TX_OK;
 }
 
-/* LOW:HIGH or LOW:HIGH:STEP behind the word. */
+/* Reads LOW:HIGH or LOW:HIGH:STEP. */
 static tx_status read_range(tx_dimension *d, const char *text, const char *numbers)
 {
     const bool stepped = d->spread == TX_SPREAD_INT || d->spread == TX_SPREAD_UNIFORM;
@@ -104,7 +104,7 @@ static tx_status read_range(tx_dimension *d, const char *text, const char *numbe
     const int count = read_numbers(numbers, number);
     if (count < 2 || (count == 3 && !(stepped && number[2] > 0.0)))
         return tx_fail(TX_INVALID, "--search %s=%s: write %s:LOW:HIGH%s", d->name, text, words[d->spread],
-                       stepped ? ", or with a step above 0 behind it" : "");
+                       stepped ? ", or add :STEP, which must be above 0" : "");
     d->low = number[0];
     d->high = number[1];
     d->step = count == 3 ? number[2] : d->spread == TX_SPREAD_INT || d->spread == TX_SPREAD_LOGINT ? 1.0 : 0.0;
@@ -137,10 +137,10 @@ static tx_status read_spread(tx_dimension *d, const char *text)
         }
         tx_list_add(list, sizeof list, ", ", "%s:", words[s]);
     }
-    return tx_fail(TX_INVALID, "--search %s=%s: a range begins with one of %s", d->name, text, list);
+    return tx_fail(TX_INVALID, "--search %s=%s: a range must begin with one of %s", d->name, text, list);
 }
 
-/* The option is there, has a value, is not searched yet, and takes the kind of value. */
+/* Fails unless the option exists, has values of the right kind, and is in the space only once. */
 static tx_status check_option(const reader *r, const tx_dimension *d)
 {
     const tx_option *option = tx_option_find(&r->options->table, d->name);
@@ -151,14 +151,14 @@ static tx_status check_option(const reader *r, const tx_dimension *d)
                        option->help);
     for (const tx_dimension *other = r->space->dimension; other < d; other++)
         if (strcmp(other->name, d->name) == 0)
-            return tx_fail(TX_INVALID, "--search %s: is there twice", d->name);
+            return tx_fail(TX_INVALID, "--search %s: given twice", d->name);
     const bool number = option->kind == TX_OPTION_INTEGER || option->kind == TX_OPTION_REAL;
     if (d->spread != TX_SPREAD_CHOICE && !number)
-        return tx_fail(TX_INVALID, "--search %s: the option takes no numbers: use choice:A,B", d->name);
+        return tx_fail(TX_INVALID, "--search %s: the option is not a number: use choice:A,B", d->name);
     if (option->kind == TX_OPTION_INTEGER && floor(d->step) != d->step)
-        return tx_fail(TX_INVALID, "--search %s: the option takes whole numbers", d->name);
+        return tx_fail(TX_INVALID, "--search %s: the option is an integer: use an integer step", d->name);
     if (option->kind == TX_OPTION_INTEGER && d->spread != TX_SPREAD_CHOICE && !(d->step > 0.0))
-        return tx_fail(TX_INVALID, "--search %s: the option takes whole numbers: use int:LOW:HIGH or logint:LOW:HIGH",
+        return tx_fail(TX_INVALID, "--search %s: the option is an integer: use int:LOW:HIGH or logint:LOW:HIGH",
                        d->name);
     return TX_OK;
 }
@@ -172,10 +172,10 @@ static tx_status check_values(const reader *r, const tx_dimension *d)
         TX_TRY(check_value(r, d, d->low));
         TX_TRY(check_value(r, d, d->high));
     }
-    return d->count == 1 ? tx_fail(TX_INVALID, "--search %s: one value is no choice", d->name) : TX_OK;
+    return d->count == 1 ? tx_fail(TX_INVALID, "--search %s: a choice needs two values or more", d->name) : TX_OK;
 }
 
-/* Begins an option of the space; its name is spelled with underscores. */
+/* Adds an option to the space. Replaces - in its name by _. */
 static tx_status begin(reader *r, const char *name, size_t length, tx_dimension **dimension)
 {
     if (r->space->count == TX_SPACE_MOST)
@@ -193,14 +193,14 @@ static tx_status begin(reader *r, const char *name, size_t length, tx_dimension 
 
 /* ---- Texts and files ------------------------------------------------------------------------------------------- */
 
-/* Whether a text begins with "name=". */
+/* Returns the length of the name if the text begins with "name=", or 0. */
 static size_t name_length(const char *text)
 {
     const size_t length = strspn(text, "abcdefghijklmnopqrstuvwxyz0123456789_-");
     return text[length] == '=' ? length : 0;
 }
 
-/* "NAME=RANGE,NAME=RANGE": a comma before a name ends a range. */
+/* Reads "NAME=RANGE,NAME=RANGE". A comma before a name ends a range. */
 static tx_status read_text(reader *r, const char *text)
 {
     while (*(text += strspn(text, " ,"))) {
@@ -210,7 +210,7 @@ static tx_status read_text(reader *r, const char *text)
         if (!name)
             return tx_fail(
                 TX_INVALID,
-                "--search \"%s\": write NAME=RANGE, as learning_rate=loguniform:1e-6:1e-4, \"default\", or a "
+                "--search \"%s\": write NAME=RANGE such as learning_rate=loguniform:1e-6:1e-4, \"default\", or a "
                 "file that ends in .json",
                 text);
         const char *from = text + name + 1, *end = from;
@@ -232,7 +232,7 @@ static tx_status read_text(reader *r, const char *text)
     return TX_OK;
 }
 
-/* An array of values: a choice. */
+/* Reads an array of values as a choice. */
 static tx_status read_array(tx_dimension *d, const tx_json *values)
 {
     d->spread = TX_SPREAD_CHOICE;
@@ -254,8 +254,8 @@ static tx_status read_array(tx_dimension *d, const tx_json *values)
 static tx_status read_members(reader *r, const char *path, const tx_json *file)
 {
     if (tx_json_type_of(file) != TX_JSON_OBJECT)
-        return tx_fail(TX_INVALID, "--search %s: must hold one object, {\"learning_rate\": \"loguniform:1e-6:1e-4\"}",
-                       path);
+        return tx_fail(TX_INVALID,
+                       "--search %s: must contain one object, {\"learning_rate\": \"loguniform:1e-6:1e-4\"}", path);
     for (void *i = tx_json_first(file); i; i = tx_json_next(file, i)) {
         const tx_json *value = tx_json_value(i);
         tx_dimension *d;
@@ -264,7 +264,7 @@ static tx_status read_members(reader *r, const char *path, const tx_json *file)
         if (tx_json_type_of(value) == TX_JSON_ARRAY) {
             TX_TRY(read_array(d, value));
         } else if (tx_json_as_string(value, d->name, &range)) {
-            return tx_fail_in(TX_INVALID, "--search %s: a range is a string or an array of values", path);
+            return tx_fail_in(TX_INVALID, "--search %s: a range must be a string or an array of values", path);
         } else {
             TX_TRY(read_spread(d, range));
         }
@@ -291,15 +291,15 @@ tx_status tx_space_read(const tx_words *texts, const tx_option_values *options, 
         const char *text = texts->word[i];
         const size_t length = strlen(text);
         if (strcmp(text, "default") == 0)
-            status = read_text(&r, standard);
+            status = read_text(&r, default_space);
         else if (length > 5 && strcmp(text + length - 5, ".json") == 0 && !strchr(text, '='))
             status = read_file(&r, text);
         else
             status = read_text(&r, text);
     }
     if (!status && space->count == 0)
-        status = tx_fail(TX_INVALID, "--search is missing: which options, and from where to where? \"default\" takes "
-                                     "Trainer's");
+        status = tx_fail(TX_INVALID, "--search is missing: give options and ranges (NAME=RANGE), or \"default\" for "
+                                     "the space of transformers' Trainer");
     if (status)
         tx_space_free(space);
     return status;

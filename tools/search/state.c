@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The state of a search: OUT/search.json has its settings, OUT/trial-N.result.json the settings and the results of a
- * trial. Each file is replaced as a whole, so a search that was killed finds what it had. */
+ * The state of a search. OUT/search.json has its settings, OUT/trial-N.result.json the point and the results of a
+ * trial. Each file is replaced atomically, so a killed search can resume. */
 #include "tools/search/txsearch.h"
 
 #include "tx_file.h"
@@ -34,8 +34,8 @@ tx_status tx_state_keep(const tx_search *s, int32_t trial)
     tx_json_set_number(all, "seconds", t->seconds);
     tx_json_set(all, "rungs", rungs);
     tx_json_set_bool(all, "stops", t->stops);
-    if (t->message && tx_json_set_string(all, "message", t->message)) /* a driver's text need not be UTF-8 */
-        tx_json_set_string(all, "message", "its message is no UTF-8");
+    if (t->message && tx_json_set_string(all, "message", t->message)) /* a driver's text may not be UTF-8 */
+        tx_json_set_string(all, "message", "its message is not UTF-8");
     if (t->metrics)
         tx_json_set(all, "metrics", tx_json_copy(t->metrics));
     const tx_status status = tx_json_write(TX_PATH(s->folder, tx_trial_name(name, trial, RESULT)), all, TX_JSON_LINE);
@@ -43,7 +43,7 @@ tx_status tx_state_keep(const tx_search *s, int32_t trial)
     return status;
 }
 
-/* Reads an array of at most `most` numbers; returns how many in `*count`. */
+/* Reads an array of at most `most` numbers, and their count. */
 static tx_status read_numbers(const tx_json *from, const char *key, int32_t most, double *to, int32_t *count)
 {
     tx_json *array;
@@ -83,7 +83,7 @@ static tx_status read_result(const tx_json *from, tx_trial *t)
     TX_TRY(tx_json_get_bool(from, "stops", &t->stops));
     const bool valued = t->state == TX_TRIAL_COMPLETE || t->state == TX_TRIAL_STOPPED;
     if (known == TX_TRIAL_COUNT || (valued && isnan(t->value)) || (t->stops && t->rungs == 0))
-        return tx_fail(TX_FORMAT, "state: \"%s\" is none, or lacks its value", state);
+        return tx_fail(TX_FORMAT, "state: \"%s\" is unknown, or its value is missing", state);
     TX_TRY(tx_json_get_int(from, "steps", 0, INT64_MAX, &t->steps));
     TX_TRY(tx_json_get_number(from, "seconds", 0.0, DBL_MAX, &t->seconds));
     if (tx_json_has(from, "message"))
@@ -109,7 +109,7 @@ static tx_status read_trial(tx_search *s, const char *path)
 
 /* ---- The settings ---------------------------------------------------------------------------------------------- */
 
-/* The settings on which the suggestions depend: they cannot change on the way. */
+/* Returns the settings on which the suggestions depend. They must not change when a search resumes. */
 static tx_json *settings_of(const tx_search *s)
 {
     const tx_study *study = &s->study;
@@ -129,7 +129,7 @@ static tx_json *settings_of(const tx_search *s)
     return all;
 }
 
-/* Refuses a member that differs; of objects the first member of theirs that does. */
+/* Fails if a member differs. The message names the innermost member that does. */
 static tx_status compare(const char *key, const tx_json *then, const tx_json *now)
 {
     char *before = then ? tx_json_text(then, TX_JSON_LINE) : strdup("missing");
@@ -142,18 +142,18 @@ static tx_status compare(const char *key, const tx_json *then, const tx_json *no
         for (void *i = tx_json_first(then); i && !status; i = tx_json_next(then, i))
             status = compare(tx_json_key(i), tx_json_value(i), tx_json_find(now, tx_json_key(i)));
     }
-    if (differs && !status) /* of objects the order alone */
+    if (differs && !status) /* of two objects here, only the order of members differs */
         status =
             tx_fail(TX_INVALID,
-                    "it is of another search: \"%s\" was %.300s and is %.300s now; give what it was begun with, or "
-                    "choose another --output_dir",
+                    "the folder has a search with other settings: \"%s\" was %.300s and is %.300s now; use the earlier "
+                    "value, or choose another --output_dir",
                     key, before, after);
     free(before);
     free(after);
     return status;
 }
 
-static tx_status agree(const tx_search *s, const tx_json *then)
+static tx_status check_settings(const tx_search *s, const tx_json *then)
 {
     tx_json *now = settings_of(s);
     tx_status status = TX_OK;
@@ -164,7 +164,7 @@ static tx_status agree(const tx_search *s, const tx_json *then)
     return status;
 }
 
-/* A folder that holds other things is not taken for a search's. */
+/* Fails if the folder of a new search has other files. */
 static tx_status check_new(const tx_search *s)
 {
     tx_names names;
@@ -174,8 +174,8 @@ static tx_status check_new(const tx_search *s)
         other = other || (names.name[i][0] != '.' && strcmp(names.name[i], SETTINGS) != 0);
     tx_names_free(&names);
     return other ? tx_fail(TX_INVALID,
-                           "--output_dir %s: is not empty, and holds no search to go on with (" SETTINGS
-                           "); choose another one",
+                           "--output_dir %s: not empty, and has no search to resume (" SETTINGS
+                           "); choose another folder",
                            s->folder)
                  : TX_OK;
 }
@@ -188,7 +188,7 @@ tx_status tx_state_open(tx_search *s)
     tx_status status;
     if (tx_file_exists(path)) {
         TX_TRY(tx_json_read(path, FILE_LIMIT, &settings));
-        status = agree(s, settings);
+        status = check_settings(s, settings);
         if (status)
             tx_fail_in(status, "%s", path);
     } else {

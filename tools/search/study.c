@@ -75,7 +75,7 @@ int32_t tx_study_best(const tx_study *study)
     return best;
 }
 
-/* By insertion, so that trials that are equal keep the order of their numbers. */
+/* Insertion sort: it is stable, so equal trials keep the order of their numbers. */
 int32_t tx_study_order(const tx_study *study, int32_t *order)
 {
     int32_t count = 0;

@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The point of the next trial, by each method.
+ * Suggests the point of the next trial by each method.
  *
- * The tree-structured Parzen estimator (Bergstra, Bardenet, Bengio, Kegl, "Algorithms for Hyper-Parameter
- * Optimization", NIPS 2011, section 4), of all options together (as Falkner, Klein, Hutter, "BOHB: Robust and Efficient
- * Hyperparameter Optimization at Scale", ICML 2018, section 3).
+ * TPE is the tree-structured Parzen estimator (Bergstra, Bardenet, Bengio, Kegl, "Algorithms for Hyper-Parameter
+ * Optimization", NIPS 2011, section 4). It is multivariate, as in Falkner, Klein, Hutter, "BOHB: Robust and Efficient
+ * Hyperparameter Optimization at Scale", ICML 2018, section 3.
  *
- * Of n trials at an end the best min(ceil(n / 10), 25) are good, the others bad; a density l(x) is fitted to the points
- * of the good ones, g(x) to those of the bad ones and of the trials that run. Candidates are drawn from l, and the one
- * with the greatest l(x) / g(x) is taken, which is that of the greatest expected improvement (equation 6 of the first).
+ * The best min(ceil(n / 10), 25) of n finished trials are good, the others bad. A density l(x) is fitted to the good
+ * points, and g(x) to the bad ones and those of running trials. Candidates are drawn from l. The candidate with the
+ * largest l(x) / g(x) has the largest expected improvement (Bergstra et al., equation 6) and is suggested.
  *
- * A density of m points is a mixture of m + 1 kernels, each a product over the options d = 1..D. At a point's value the
- * kernel is normal, cut off at the ends of the range r, of standard deviation 0.2 r m^(-1/(D + 4)) (Scott's rule), at
- * least r / min(100, m + 2); values in steps have the mass of their step. Of a choice of C values it gives each
- * 1 / (m + 1), its own 1 more, divided by their sum. One kernel is that of the ranges: normal in their middles with a
- * deviation of r, and even over choices, which keeps every point possible. Points weigh the same; of more than 25 the
- * oldest ones weigh less, down to 1 / m. */
+ * A density of m points is a mixture of m + 1 kernels, each a product over the options d = 1..D. The kernel of a point
+ * is a normal distribution around its value, truncated to the range of width r. Its standard deviation is 0.2 r
+ * m^(-1/(D + 4)) (Scott's rule), but at least r / min(100, m + 2). With steps, a value has the mass of its step. For a
+ * choice of C values, each value has the weight 1 / (m + 1), and the point's own value 1 more; the weights are
+ * normalized. The last kernel is a prior that keeps every point possible: normal around the middle of the range with
+ * standard deviation r, and uniform over choices. All points have the same weight, except that beyond 25 points the
+ * oldest ones have less, down to 1 / m. */
 #include "tools/search/study.h"
 
 #include <math.h>
@@ -27,19 +28,19 @@
 #define RECENT 25 /* points of full weight */
 #define BANDWIDTH 0.2
 #define NARROWEST 100.0
-#define KERNELS TX_SPACE_MOST /* in place of an option's number, for the draw of a kernel */
+#define KERNELS TX_SPACE_MOST /* pseudo-index of an option, for the random number that selects a kernel */
 
 typedef struct density {
     const tx_study *study;
     const int32_t *trial; /* the points, oldest first */
-    double *weight;       /* of these, and of the kernel of the ranges behind them; their sum is 1 */
-    double *logs;         /* room for as many */
+    double *weight;       /* weights of the points and, last, of the prior; their sum is 1 */
+    double *logs;         /* scratch memory of the same size */
     int32_t points;
 } density;
 
 static void fit(density *f, const int32_t *trial, int32_t points)
 {
-    const int32_t ramp = points - RECENT; /* the oldest ones, whose weights rise evenly from 1 / points to 1 */
+    const int32_t ramp = points - RECENT; /* number of the oldest points; their weights rise from 1 / points to 1 */
     const double least = 1.0 / points;
     double sum = 1.0;
     f->trial = trial;
@@ -55,10 +56,10 @@ static void fit(density *f, const int32_t *trial, int32_t points)
 
 /* ---- One kernel and option --------------------------------------------------------------------------------- */
 
-/* The normal distribution of a kernel, on the option's line. */
+/* The normal distribution of a kernel in the option's coordinate (tx_dimension_warp). */
 typedef struct normal {
     double low, high, centre, width;
-    double below, kept; /* its shares below the range, and within it */
+    double below, kept; /* probability below the range and within it */
 } normal;
 
 static double share_below(const normal *n, double x)
@@ -106,7 +107,7 @@ static double kernel_log(const density *f, int32_t kernel, int32_t option, doubl
     return log(fmax(own / n.kept, 1e-300));
 }
 
-/* The value below which the share `u` of the kernel lies, by bisection. */
+/* Returns the quantile `u` of the kernel, by bisection. */
 static double draw_value(const density *f, int32_t kernel, int32_t option, double u)
 {
     const tx_dimension *d = &f->study->space.dimension[option];
@@ -130,7 +131,7 @@ static double draw_value(const density *f, int32_t kernel, int32_t option, doubl
 
 /* ---- Points ------------------------------------------------------------------------------------------------ */
 
-/* The logarithm of the density, but for a factor that all densities have. */
+/* Returns the logarithm of the density, without a factor that is common to all densities. */
 static double log_density(const density *f, const double *point)
 {
     double most = -INFINITY, sum = 0.0;
@@ -160,7 +161,8 @@ static int by_number(const void *a, const void *b)
     return *(const int32_t *)a - *(const int32_t *)b;
 }
 
-/* Puts the good trials first, then the bad ones, both oldest first; returns how many are good, and of all. */
+/* Orders the good trials before the bad ones, each oldest first. Returns the number of good ones and sets `*count` to
+ * the number of all. */
 static int32_t split(const tx_study *study, int32_t *trials, int32_t *count)
 {
     const int32_t ended = tx_study_order(study, trials);
@@ -186,7 +188,7 @@ static tx_status suggest_by_density(const tx_study *study, int32_t number, doubl
     if (!trials || !numbers) {
         free(trials);
         free(numbers);
-        return tx_fail(TX_MEMORY, "no memory to look at %d trials", study->count);
+        return tx_fail(TX_MEMORY, "no memory for the densities of %d trials", study->count);
     }
     density l = {.study = study, .weight = numbers, .logs = numbers + 2 * room};
     density g = {.study = study, .weight = numbers + room, .logs = numbers + 2 * room};

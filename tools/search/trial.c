@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * One trial: its options, its process, what came of it. */
+ * One trial: its options, its process and its result. */
 #include "tools/search/txsearch.h"
 
 #include "tx_file.h"
@@ -15,12 +15,13 @@
 #include <unistd.h>
 
 #define RESULTS_LIMIT (1 << 24)
-#define AGAIN 2.0 /* seconds after which a trial that was asked to end is ended */
-#define LEFT 60.0 /* seconds in which processes of a search that was killed leave a folder */
+#define KILL_SECONDS 2.0     /* seconds between the first signal and the kill of a trial */
+#define RELEASE_SECONDS 60.0 /* timeout in seconds for processes of a killed search to release a folder */
 
 /* ---- Starting -------------------------------------------------------------------------------------------------- */
 
-/* Processors of a place; 0: the trials' options say how many threads they have, or there are too few to be shared. */
+/* Returns the number of cores of a slot, or 0 to share all cores: the option `threads` is given, or there are fewer
+ * cores than slots. */
 static int32_t cores_of(const tx_search *s)
 {
     const int32_t parallel = (int32_t)s->set->parallel;
@@ -51,16 +52,16 @@ static tx_status write_options(tx_search *s, int32_t place, int32_t trial, const
     return status;
 }
 
-/* Waits until nobody holds the folder: ranks of a search that was killed may need a moment to end. */
+/* Waits until no process holds the folder's lock. Ranks of a killed search may still be ending. */
 static tx_status wait_for_folder(const char *folder)
 {
-    const double end = tx_now() + LEFT;
+    const double end = tx_now() + RELEASE_SECONDS;
     tx_output_lock *lock = NULL;
     tx_status status = TX_OK;
     while (tx_is_folder(folder) && (status = tx_output_lock_take(folder, &lock)) == TX_IO && tx_now() < end)
         usleep(100000);
     tx_output_lock_release(lock);
-    return status == TX_UNSUPPORTED ? TX_OK : status; /* no locks in that file system */
+    return status == TX_UNSUPPORTED ? TX_OK : status; /* the file system has no locks */
 }
 
 static tx_status spawn(tx_search *s, int32_t place, int32_t trial)
@@ -72,7 +73,7 @@ static tx_status spawn(tx_search *s, int32_t place, int32_t trial)
     const tx_child_spawning how = {.output = fileno(p->output),
                                    .errors = fileno(p->output),
                                    .group = true,
-                                   /* txlaunch ends its ranks, so it has to be asked. */
+                                   /* txlaunch must get SIGTERM, because it has to end its ranks. */
                                    .orphan = many ? SIGTERM : SIGKILL,
                                    .mask = &s->mask,
                                    .first_core = place * cores,
@@ -88,7 +89,7 @@ static tx_status spawn(tx_search *s, int32_t place, int32_t trial)
     return status;
 }
 
-/* The file of a trial's output, empty. A link is refused: its target would be emptied. */
+/* Opens an empty file for a trial's output. A link is an error, because its target would be truncated. */
 static tx_status open_log(const char *path, FILE **log)
 {
     int descriptor = -1;
@@ -124,8 +125,8 @@ tx_status tx_trial_start(tx_search *s, int32_t place, int32_t trial)
 
 /* ---- While it runs --------------------------------------------------------------------------------------------- */
 
-/* An evaluation after that step. At the end of the run nothing is left to be spared. */
-static tx_status reach(tx_search *s, tx_search_place *p, int64_t step, double epoch, double value)
+/* Records an evaluation after `step` at each rung it reaches. At the end of the run, stopping would save nothing. */
+static tx_status record_evaluation(tx_search *s, tx_search_place *p, int64_t step, double epoch, double value)
 {
     tx_trial *t = &s->study.trial[p->trial];
     if (p->max_steps > 0 ? step >= p->max_steps : epoch >= p->epochs * (1.0 - 1e-9))
@@ -138,20 +139,20 @@ static tx_status reach(tx_search *s, tx_search_place *p, int64_t step, double ep
     return TX_OK;
 }
 
-/* A line that is no JSON holds a NaN, by which nothing is judged. */
-static tx_status look_at_line(tx_search *s, tx_search_place *p, const char *line, size_t length)
+/* Reads a line of the log. Lines that are not JSON contain NaN and are ignored. */
+static tx_status read_log_line(tx_search *s, tx_search_place *p, const char *line, size_t length)
 {
     tx_json *json = NULL;
     int64_t step;
     double value, epoch = 0.0;
     if (tx_json_parse_line(line, length, TX_RUN_LOG, &json))
         return TX_OK;
-    const bool told = !tx_json_get_int(json, "step", 0, INT64_MAX, &step) &&
-                      !tx_json_get_number(json, s->metric, -DBL_MAX, DBL_MAX, &value);
-    if (told)
-        (void)tx_json_get_number(json, "epoch", 0.0, DBL_MAX, &epoch); /* every evaluation has it */
+    const bool is_evaluation = !tx_json_get_int(json, "step", 0, INT64_MAX, &step) &&
+                               !tx_json_get_number(json, s->metric, -DBL_MAX, DBL_MAX, &value);
+    if (is_evaluation)
+        (void)tx_json_get_number(json, "epoch", 0.0, DBL_MAX, &epoch); /* every evaluation has an epoch */
     tx_json_free(json);
-    return told ? reach(s, p, step, epoch, value) : TX_OK;
+    return is_evaluation ? record_evaluation(s, p, step, epoch, value) : TX_OK;
 }
 
 tx_status tx_trial_follow(tx_search *s, tx_search_place *p)
@@ -171,22 +172,22 @@ tx_status tx_trial_follow(tx_search *s, tx_search_place *p)
         return TX_OK;
     }
     if (fseek(file, 0, SEEK_END) == 0 && ftell(file) < p->read)
-        p->read = 0; /* it began anew */
+        p->read = 0; /* the log was started again */
     if (fseek(file, (long)p->read, SEEK_SET) == 0)
         while (!status && (length = getline(&line, &room, file)) > 0 && line[length - 1] == '\n') {
             p->read += length;
-            status = look_at_line(s, p, line, (size_t)length - 1);
+            status = read_log_line(s, p, line, (size_t)length - 1);
         }
     free(line);
     fclose(file);
     return status;
 }
 
-/* The second signal ends txtrain at once, and txlaunch with all its ranks. */
+/* A second SIGTERM makes txlaunch end at once with all its ranks; a single txtrain gets SIGKILL. */
 void tx_trial_ask(const tx_search *s, tx_search_place *p, bool at_once)
 {
     const bool again = p->asked > 0.0;
-    if (again && !at_once && tx_now() - p->asked < AGAIN)
+    if (again && !at_once && tx_now() - p->asked < KILL_SECONDS)
         return;
     p->asked = tx_now();
     kill(p->process.id, (again || at_once) && s->set->ranks == 1 ? SIGKILL : SIGTERM);
@@ -194,9 +195,9 @@ void tx_trial_ask(const tx_search *s, tx_search_place *p, bool at_once)
 
 /* ---- Its end --------------------------------------------------------------------------------------------------- */
 
-static void say_why(tx_trial *t, const char *format, ...) TX_PRINTF(2, 3);
+static void set_message(tx_trial *t, const char *format, ...) TX_PRINTF(2, 3);
 
-static void say_why(tx_trial *t, const char *format, ...)
+static void set_message(tx_trial *t, const char *format, ...)
 {
     char text[1024];
     va_list args;
@@ -207,7 +208,7 @@ static void say_why(tx_trial *t, const char *format, ...)
     t->message = strdup(text);
 }
 
-/* The metric among the results, which stay with the trial. */
+/* Reads the results into the trial, and the metric from them. */
 static tx_status read_results(const tx_search *s, tx_trial *t, const char *folder)
 {
     char list[600] = "";
@@ -216,18 +217,18 @@ static tx_status read_results(const tx_search *s, tx_trial *t, const char *folde
         return TX_OK;
     for (void *i = tx_json_first(t->metrics); i; i = tx_json_next(t->metrics, i))
         tx_list_add(list, sizeof list, ", ", "%s", tx_json_key(i));
-    return tx_fail(TX_NOT_FOUND, "it has no number \"%s\" among its results (%s)", s->metric, list);
+    return tx_fail(TX_NOT_FOUND, "its results have no number \"%s\"; they have %s", s->metric, list);
 }
 
 static void read_steps(tx_trial *t, const char *folder)
 {
     tx_json *state = NULL;
     if (!tx_json_read(TX_PATH(folder, "trainer_state.json"), RESULTS_LIMIT, &state))
-        (void)tx_json_get_int(state, "global_step", 0, INT64_MAX, &t->steps); /* shown alone */
+        (void)tx_json_get_int(state, "global_step", 0, INT64_MAX, &t->steps); /* only for display */
     tx_json_free(state);
 }
 
-static void judge(const tx_search *s, tx_search_place *p, tx_trial *t, bool well, const char *message)
+static void record_result(const tx_search *s, tx_search_place *p, tx_trial *t, bool well, const char *message)
 {
     char name[TX_TRIAL_NAME];
     const char *folder = TX_PATH(s->folder, tx_trial_name(name, p->trial, ""));
@@ -237,17 +238,17 @@ static void judge(const tx_search *s, tx_search_place *p, tx_trial *t, bool well
         t->steps = tx_halving_step(&s->study, t->rungs - 1);
     } else if (!well) {
         t->state = TX_TRIAL_FAILED;
-        say_why(t, "%s", *message ? message : "it ended with a failure and said nothing");
+        set_message(t, "%s", *message ? message : "it failed without an error message");
     } else if (read_results(s, t, folder)) {
         t->state = TX_TRIAL_FAILED;
-        say_why(t, "%s", tx_error());
+        set_message(t, "%s", tx_error());
     } else {
         t->state = TX_TRIAL_COMPLETE;
         read_steps(t, folder);
     }
 }
 
-static bool lacks_disk(const char *said)
+static bool disk_is_full(const char *said)
 {
     return strstr(said, TX_DISK_FULL) || strstr(said, strerror(ENOSPC)) || strstr(said, strerror(EDQUOT));
 }
@@ -255,18 +256,18 @@ static bool lacks_disk(const char *said)
 tx_status tx_trial_end(tx_search *s, tx_search_place *p, bool interrupted)
 {
     char message[1024] = "", *said = tx_process_text(p->output);
-    const bool full = said && lacks_disk(said);
+    const bool full = said && disk_is_full(said);
     tx_trial *t = &s->study.trial[p->trial];
     tx_status status = tx_trial_follow(s, p);
     const bool well = tx_process_well(&p->process, said ? tx_process_complaint(said) : "", message, sizeof message);
     t->seconds = p->process.seconds;
     if (!status && full && !well && !t->stops && !interrupted)
         status = tx_fail(TX_IO,
-                         "trial %" PRId32 ": %s; the same command continues the search with this trial once there is "
-                         "room",
+                         "trial %" PRId32 ": %s; free disk space, then run the same command to continue with this "
+                         "trial",
                          p->trial, *message ? message : "the disk is full");
     else if (!status && (well || t->stops || !interrupted)) {
-        judge(s, p, t, well, message);
+        record_result(s, p, t, well, message);
         status = tx_state_keep(s, p->trial);
     }
     free(said);

@@ -32,10 +32,10 @@ bool tx_trial_given(tx_job *job, const char *name)
     return option && tx_option_given(options, option->offset);
 }
 
-/* Sets an option that was not given. */
-static tx_status suggest(tx_job *job, const char *name, const char *format, ...) TX_PRINTF(3, 4);
+/* Sets an option unless it was given. */
+static tx_status set_default(tx_job *job, const char *name, const char *format, ...) TX_PRINTF(3, 4);
 
-static tx_status suggest(tx_job *job, const char *name, const char *format, ...)
+static tx_status set_default(tx_job *job, const char *name, const char *format, ...)
 {
     char text[64];
     va_list args;
@@ -47,23 +47,24 @@ static tx_status suggest(tx_job *job, const char *name, const char *format, ...)
     return tx_job_set(job, name, text);
 }
 
-/* The minimum for a search: it trains, and evaluates if the metric is one of evaluation, at each rung too. */
+/* Sets the options that a search needs: training, evaluation if the metric is one of evaluation, and an evaluation at
+ * each rung. */
 static tx_status set_purpose(const tx_search *s, tx_job *job)
 {
     TX_TRY(tx_job_set(job, "do_train", "true"));
     if (strncmp(s->metric, "train_", 6) != 0)
         TX_TRY(tx_job_set(job, "do_eval", "true"));
     if (s->study.rung > 0) {
-        TX_TRY(suggest(job, "eval_strategy", "steps"));
-        TX_TRY(suggest(job, "eval_steps", "%" PRId64, s->study.rung));
+        TX_TRY(set_default(job, "eval_strategy", "steps"));
+        TX_TRY(set_default(job, "eval_steps", "%" PRId64, s->study.rung));
     }
-    return suggest(job, "save_total_limit", "1");
+    return set_default(job, "save_total_limit", "1");
 }
 
 tx_status tx_trial_share(const tx_search *s, tx_job *job)
 {
     const int64_t sharing = s->set->parallel * s->set->ranks, threads = tx_cores() / sharing;
-    return sharing > 1 ? suggest(job, "threads", "%" PRId64, threads > 0 ? threads : 1) : TX_OK;
+    return sharing > 1 ? set_default(job, "threads", "%" PRId64, threads > 0 ? threads : 1) : TX_OK;
 }
 
 tx_status tx_trial_job(const tx_search *s, const tx_trial *t, tx_job **job)
@@ -87,22 +88,23 @@ tx_json *tx_trial_options(const tx_search *s, int32_t trial, bool shares)
     return json;
 }
 
-/* Refuses options that each trial has its own of, and those that are searched. */
+/* Fails if an option is given that each trial sets itself, or that is searched. */
 static tx_status check_given(const tx_search *s, tx_trial *first)
 {
     const tx_option_values *options = tx_job_options(s->job);
     const tx_option_table *table = &options->table;
     for (int32_t i = 0; i < table->count; i++)
         if (tx_job_is_own(&table->option[i]) && tx_option_asked(options, table->option[i].offset))
-            return tx_fail(TX_INVALID, "--%s: each trial has its own: leave it out after --", table->option[i].name);
+            return tx_fail(TX_INVALID, "--%s: each trial has its own: remove it from the options after --",
+                           table->option[i].name);
     for (int32_t i = 0; i < s->study.space.count; i++) {
         const tx_dimension *d = &s->study.space.dimension[i];
         const tx_option *option = tx_option_find(table, d->name);
         first->point[i] = d->low;
         if (tx_job_is_own(option))
-            return tx_fail(TX_INVALID, "--search %s: each trial has its own", d->name);
+            return tx_fail(TX_INVALID, "--search %s: cannot be searched: each trial has its own", d->name);
         if (tx_option_asked(options, option->offset))
-            return tx_fail(TX_INVALID, "--search %s: leave it out behind --", d->name);
+            return tx_fail(TX_INVALID, "--search %s: remove it from the options after --", d->name);
     }
     return TX_OK;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txsearch: finds good settings by trials of txtrain. */
+ * txsearch: hyperparameter search by trials of txtrain. */
 #include "tools/search/txsearch.h"
 
 #include "tools/train/arguments.h"
@@ -14,27 +14,35 @@
 #define WORD(name, word) "|" word
 static const char method_words[] = TX_METHOD_MAP(WORD);
 
-/* clang-format off */
 static const tx_option options[] = {
     {TX_OPTION_WORDS, "search", AT(search), .most = TX_SPACE_MOST, .choices = "NAME=RANGE|default|FILE.json",
-     .help = "options to search: uniform:LOW:HIGH[:STEP], loguniform:LOW:HIGH, int:LOW:HIGH[:STEP], logint:LOW:HIGH, choice:A,B,C; default: the space of Trainer.hyperparameter_search"},
-    {TX_OPTION_TEXT, "output_dir", AT(output_dir), .choices = "DIR", .help = "where trials and results go; a search that lies there is gone on with"},
-    {TX_OPTION_INTEGER, "trials", AT(trials), 1, 100000, "N", "how many to make; of a grid at most so many"},
-    {TX_OPTION_CHOICE, "method", AT(method), .choices = method_words + 1, .help = "how settings are chosen: by what good trials had in common, at random, or one after the other"},
-    {TX_OPTION_INTEGER, "seed", AT(seed), 0, 0x1p53, "N", "of the choice of settings"},
-    {TX_OPTION_TEXT, "metric", AT(metric), .choices = "NAME", .help = "what is best: loss, accuracy or another of evaluation, perplexity, or train_loss"},
-    {TX_OPTION_CHOICE, "direction", AT(direction), .choices = "auto|minimize|maximize", .help = "auto: the least of a loss, an error (mse), perplexity or runtime, the greatest of anything else"},
-    {TX_OPTION_INTEGER, "halving", AT(rung), 0, INT32_MAX, "N", "successive halving (ASHA): after N steps, N*F, N*F*F, ... a trial goes on only if it is among the best; 0: none is stopped"},
-    {TX_OPTION_INTEGER, "reduction_factor", AT(factor), 2, 1000, "F", "one in F goes on"},
-    {TX_OPTION_INTEGER, "n_startup_trials", AT(start_trials), 0, 100000, "N", "of tpe: settings drawn at random at first"},
-    {TX_OPTION_INTEGER, "n_ei_candidates", AT(candidates), 1, 100000, "N", "of tpe: values that each is chosen from"},
-    {TX_OPTION_INTEGER, "grid_points", AT(grid_points), 2, 100000, "N", "of grid: values of a range; of a choice all, of whole numbers no more than there are"},
-    {TX_OPTION_INTEGER, "parallel", AT(parallel), 1, 256, "N", "trials beside each other, which share the processors"},
-    {TX_OPTION_TEXT, "devices", AT(devices), .choices = "DEVICE,...", .help = "deal these out to trials beside each other: opencl:0,opencl:1"},
+     .help = "options to search, with ranges uniform:LOW:HIGH[:STEP], loguniform:LOW:HIGH, int:LOW:HIGH[:STEP], "
+             "logint:LOW:HIGH or choice:A,B,C; default is the space of Trainer.hyperparameter_search"},
+    {TX_OPTION_TEXT, "output_dir", AT(output_dir), .choices = "DIR",
+     .help = "folder of trials and results; a search in this folder is resumed"},
+    {TX_OPTION_INTEGER, "trials", AT(trials), 1, 100000, "N", "number of trials; a grid may have fewer"},
+    {TX_OPTION_CHOICE, "method", AT(method), .choices = method_words + 1,
+     .help = "tree-structured Parzen estimator, random search or grid search"},
+    {TX_OPTION_INTEGER, "seed", AT(seed), 0, 0x1p53, "N", "seed of the method"},
+    {TX_OPTION_TEXT, "metric", AT(metric), .choices = "NAME",
+     .help = "metric to optimize: loss, accuracy or another metric of evaluation, perplexity, or train_loss"},
+    {TX_OPTION_CHOICE, "direction", AT(direction), .choices = "auto|minimize|maximize",
+     .help = "auto minimizes losses, errors (mse), perplexity and runtime, and maximizes other metrics"},
+    {TX_OPTION_INTEGER, "halving", AT(rung), 0, INT32_MAX, "N",
+     "successive halving (ASHA): after N, N*F, N*F*F, ... steps only the best trials continue; 0 turns it off"},
+    {TX_OPTION_INTEGER, "reduction_factor", AT(factor), 2, 1000, "F", "with --halving: one in F trials continues"},
+    {TX_OPTION_INTEGER, "n_startup_trials", AT(start_trials), 0, 100000, "N",
+     "tpe: number of random trials at the start"},
+    {TX_OPTION_INTEGER, "n_ei_candidates", AT(candidates), 1, 100000, "N", "tpe: number of candidates per suggestion"},
+    {TX_OPTION_INTEGER, "grid_points", AT(grid_points), 2, 100000, "N",
+     "grid: largest number of values of a range; a choice has all its values"},
+    {TX_OPTION_INTEGER, "parallel", AT(parallel), 1, 256, "N",
+     "number of trials that run at the same time and divide the cores"},
+    {TX_OPTION_TEXT, "devices", AT(devices), .choices = "DEVICE,...",
+     .help = "devices for parallel trials, one each: opencl:0,opencl:1"},
     {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 20, "N", "ranks of each trial, started by txlaunch"},
-    {TX_OPTION_CHOICE, "keep", AT(keep), .choices = "best|all", .help = "whose models stay"},
+    {TX_OPTION_CHOICE, "keep", AT(keep), .choices = "best|all", .help = "models to keep"},
 };
-/* clang-format on */
 
 static const tx_search_settings defaults = {.trials = 20,
                                             .metric = "eval_loss",
@@ -49,9 +57,9 @@ static const tx_cli program = {
     .name = "txsearch",
     .usage = "txsearch --search NAME=RANGE... --output_dir DIR [options] -- OPTIONS OF TXTRAIN",
     .about =
-        "Finds good settings: trains with many, each a txtrain of its own, and tells which were best.\n"
-        "What stands behind -- are txtrain's options, the same in every trial. Started again with the same line, it\n"
-        "goes on where it was ended. OUT/best is the best model, OUT/best.json its options, OUT/search.html a page.\n"
+        "Searches for the best hyperparameters. Each trial runs txtrain with other values of the searched options.\n"
+        "The options after -- are txtrain's, the same in every trial. If you run the same command again, the search\n"
+        "resumes. OUT/best is the best model, OUT/best.json its options, OUT/search.html a report.\n"
         "\n"
         "    txsearch --search default --output_dir out -- --model_name_or_path gpt2 --train_file book.txt\n"
         "    txsearch --search learning_rate=loguniform:1e-5:1e-3 warmup_ratio=uniform:0:0.2 "
@@ -59,7 +67,7 @@ static const tx_cli program = {
         "        --output_dir out --trials 50 --halving 100 --parallel 2 -- train.json --max_steps 2000\n"
         "    txsearch --search space.json --output_dir out --metric f1 -- --task_name mrpc ...\n"
         "\n"
-        "Exit status: 0 some trial came to its end, 1 none did, 128 + N ended by signal N.",
+        "Exit status: 0 if a trial is complete, 1 if none is, 128 + N after signal N.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -68,7 +76,7 @@ static const tx_cli program = {
     .operands_most = INT32_MAX,
 };
 
-/* ---- What is asked for ----------------------------------------------------------------------------------------- */
+/* ---- Settings -------------------------------------------------------------------------------------------------- */
 
 static bool ends_with(const char *text, const char *end)
 {
@@ -76,8 +84,9 @@ static bool ends_with(const char *text, const char *end)
     return length >= tail && strcmp(text + length - tail, end) == 0;
 }
 
-/* Its name among the results. Trainer takes the greatest for the best unless the name ends in "loss". */
-static tx_status settle_metric(tx_search *s)
+/* Finds the metric's key in the results, and its direction. For transformers' Trainer, larger is better unless the name
+ * ends in "loss". */
+static tx_status resolve_metric(tx_search *s)
 {
     static const char *const least[] = {"loss", "perplexity", "mse", "runtime"};
     const char *name = s->set->metric;
@@ -91,11 +100,11 @@ static tx_status settle_metric(tx_search *s)
         greater = greater && !ends_with(name, least[i]);
     s->study.greater = s->set->direction ? s->set->direction == 2 : greater;
     return s->set->rung && strncmp(name, "train_", 6) == 0
-               ? tx_fail(TX_INVALID, "--halving looks at evaluations: --metric %s is none of these", name)
+               ? tx_fail(TX_INVALID, "--halving needs a metric of evaluation: --metric %s is not one", name)
                : TX_OK;
 }
 
-/* txtrain's options behind the two dashes; TX_GO_ON, or the status to exit with. */
+/* Reads txtrain's options after the two dashes. Returns TX_GO_ON or the exit status. */
 static int read_command(tx_search *s)
 {
     const tx_words *words = &s->set->command;
@@ -106,7 +115,7 @@ static int read_command(tx_search *s)
     char **argv = calloc((size_t)words->count + 2, sizeof *argv);
     if (!argv)
         return tx_complain(&program, TX_EXIT_FAILURE, "no memory for the options");
-    argv[0] = (char *)(uintptr_t)train.name; /* which is not written to */
+    argv[0] = (char *)(uintptr_t)train.name; /* argv is not written to */
     for (int32_t i = 0; i < words->count; i++)
         argv[i + 1] = (char *)(uintptr_t)words->word[i];
     const int status = tx_options_read(&train, words->count + 1, argv, given);
@@ -114,7 +123,7 @@ static int read_command(tx_search *s)
     return status;
 }
 
-/* "A,B" as words. */
+/* Splits --devices at commas. */
 static tx_status read_devices(tx_search *s)
 {
     static const tx_option row[] = {{TX_OPTION_WORDS, "devices", 0, .choices = "DEVICE"}};
@@ -129,11 +138,11 @@ static tx_status read_devices(tx_search *s)
                : TX_OK;
 }
 
-static tx_status settle(tx_search *s)
+static tx_status resolve_settings(tx_search *s)
 {
     const tx_search_settings *set = s->set;
     if (!set->output_dir)
-        return tx_fail(TX_INVALID, "--output_dir is missing: where shall the trials go?");
+        return tx_fail(TX_INVALID, "--output_dir is missing: give a folder for the trials");
     s->folder = set->output_dir;
     s->study.method = (tx_method)set->method;
     s->study.seed = (uint64_t)set->seed;
@@ -142,15 +151,14 @@ static tx_status settle(tx_search *s)
     s->study.grid_points = (int32_t)set->grid_points;
     s->study.rung = set->rung;
     s->study.factor = set->factor;
-    TX_TRY(settle_metric(s));
+    TX_TRY(resolve_metric(s));
     TX_TRY(tx_space_read(&set->search, tx_job_options(s->job), &s->study.space));
     TX_TRY(read_devices(s));
     TX_TRY(tx_trial_check(s));
     const int64_t grid = tx_study_grid_size(&s->study);
     s->trials = (int32_t)(set->method == TX_METHOD_GRID && grid < set->trials ? grid : set->trials);
     if (set->method == TX_METHOD_GRID && grid > set->trials)
-        tx_print_line(stderr,
-                      "%s: the grid has %" PRId64 " points, of which the first %" PRId64 " are tried (--trials)",
+        tx_print_line(stderr, "%s: the grid has %" PRId64 " points; only the first %" PRId64 " are tried (--trials)",
                       program.name, grid, set->trials);
     return TX_OK;
 }
@@ -175,19 +183,19 @@ static int search(tx_search *s)
     tx_status status = tx_output_lock_take(s->folder, &s->lock);
     TX_THEN(status, tx_state_open(s));
     if (!status && s->study.count > 0)
-        tx_print_line(stdout, "%s: going on with %" PRId32 " trial%s", s->folder, s->study.count, tx_s(s->study.count));
+        tx_print_line(stdout, "%s: resuming with %" PRId32 " trial%s", s->folder, s->study.count, tx_s(s->study.count));
     TX_THEN(status, tx_search_run(s, &caught));
     if (status)
         return tx_complain(&program, status == TX_INVALID ? TX_EXIT_USAGE : TX_EXIT_FAILURE, "%s", tx_error());
     print_best(s);
     if (caught) {
-        tx_complain(&program, 0, "ended by signal %d; the same command goes on with it", caught);
+        tx_complain(&program, 0, "ended by signal %d; run the same command to resume", caught);
         return 128 + caught;
     }
     if (tx_study_best(&s->study) >= 0)
         return 0;
     const char *why = s->study.count > 0 ? s->study.trial[s->study.count - 1].message : NULL;
-    return tx_complain(&program, TX_EXIT_FAILURE, "none of %" PRId32 " trial%s came to its end%s%s", s->study.count,
+    return tx_complain(&program, TX_EXIT_FAILURE, "none of %" PRId32 " trial%s is complete%s%s", s->study.count,
                        tx_s(s->study.count), why ? "; the last one: " : "", why ? why : "");
 }
 
@@ -198,7 +206,7 @@ int main(int argc, char **argv)
     int status = tx_options_parse(&program, argc, argv, &set);
     if (status == TX_GO_ON)
         status = read_command(&s);
-    if (status == TX_GO_ON && settle(&s))
+    if (status == TX_GO_ON && resolve_settings(&s))
         status = tx_complain(&program, TX_EXIT_USAGE, "%s", tx_error());
     if (status == TX_GO_ON) {
         s.alive = tx_alive_start(&program, stdout, "preparing");
