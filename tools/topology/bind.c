@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Where ranks go: a table, and lines for launchers and for numactl and hwloc-bind. */
+ * Prints the placement of ranks as a table and as command lines for launchers, numactl and hwloc-bind. */
 #include "tools/topology/txtopo.h"
 #include "tx_topology.h"
 
@@ -46,31 +46,31 @@ static void print_warnings(FILE *out, const tx_topology *t, const tx_placement *
                 p->gpus > 1 ? "s" : "");
     if (shared > 0)
         fprintf(out,
-                "\nWarning: %" PRId32 " ranks share cores with others: there are more ranks than cores %s (%" PRId32
+                "\nWarning: %" PRId32 " ranks share cores with others: there are more ranks than %s (%" PRId32
                 " cores in all).\n",
-                shared, p->gpus > 0 ? "near their GPUs" : "to be used", p->cores);
+                shared, p->gpus > 0 ? "cores near their GPUs" : "usable cores", p->cores);
     else if (p->gpus == 0 && p->most_cores > p->least_cores)
         fprintf(out,
-                "\nNote: ranks have %" PRId32 " to %" PRId32 " cores, and the slowest sets the pace; another number "
-                "of ranks may divide the NUMA nodes evenly.\n",
+                "\nNote: ranks have %" PRId32 " to %" PRId32 " cores, and the slowest rank limits the speed; another "
+                "number of ranks may divide the NUMA nodes evenly.\n",
                 p->least_cores, p->most_cores);
     if (t->origin == TX_TOPO_ORIGIN_PASTED)
-        fputs("\nNote: the matrix does not tell cores: each CPU of its affinities is taken for one.\n", out);
+        fputs("\nNote: the matrix has no cores: each CPU in its affinities counts as a core.\n", out);
     if (far > 0)
-        fprintf(out, "\nWarning: %" PRId32 " ranks have cores far from their GPUs: none near may be used.\n", far);
+        fprintf(out, "\nWarning: %" PRId32 " ranks have cores far from their GPUs: no near core is usable.\n", far);
     for (int32_t i = 0; i < t->note_count; i++)
         if (t->notes[i].warning)
             fprintf(out, "\nWarning: %s.\n", t->notes[i].text);
 }
 
-/* MPICH's hydra takes CPUs one by one: before 4.0 it took the first of a range alone. */
+/* Prints each CPU for MPICH's hydra. Versions before 4.0 use only the first CPU of a range. */
 static void print_list(FILE *out, const int32_t *cpus, int32_t count)
 {
     for (int32_t i = 0; i < count; i++)
         fprintf(out, "%s%" PRId32, i > 0 ? "+" : "", cpus[i]);
 }
 
-/* A bit a CPU in hexadecimal, as Slurm takes them. */
+/* Prints a hexadecimal mask with one bit per CPU, for Slurm. */
 static void print_mask(FILE *out, const int32_t *cpus, int32_t count)
 {
     fputs("0x", out);
@@ -82,7 +82,7 @@ static void print_mask(FILE *out, const int32_t *cpus, int32_t count)
     }
 }
 
-/* A launcher's line with a field a rank. */
+/* Prints a launcher's command line with one field per rank. */
 static tx_status print_fields(FILE *out, const tx_placement *p, const char *who, const char *command,
                               const char *option, void (*print)(FILE *, const int32_t *, int32_t))
 {
@@ -98,8 +98,8 @@ static tx_status print_fields(FILE *out, const tx_placement *p, const char *who,
     return TX_OK;
 }
 
-/* The environment in which a program sees the rank's GPU alone, as far as its vendor has such a variable: by the number
- * that the vendor's library gives it, else by its place among the vendor's GPUs. */
+/* Prints environment variables that make only the rank's GPU visible, if its vendor has such a variable. The GPU has
+ * the number of the vendor's library, or else its index among the vendor's GPUs. */
 static void print_visible(FILE *out, const tx_topology *t, int32_t device)
 {
     static const struct {
@@ -133,7 +133,7 @@ static void print_numactl(FILE *out, const tx_topology *t, const tx_topo_place *
     fputs(" PROGRAM", out);
 }
 
-/* " pu:0-5 pu:48-53": hwloc takes one range a word. */
+/* Prints " pu:0-5 pu:48-53": hwloc-bind accepts one range per word. */
 static void print_objects(FILE *out, const char *type, const char *set)
 {
     for (const char *at = set; *at;) {

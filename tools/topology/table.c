@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tables as text, and the one of devices. */
+ * Prints tables as text, and the table of devices. */
 #include "tools/topology/txtopo.h"
 
 #include <string.h>
 
-/* How wide a column is; 0: empty in all rows. */
+/* Returns the width of a column, or 0 if it is empty in all rows. */
 static int width_of(const tx_txtopo_table *table, int32_t column)
 {
     char room[TX_TXTOPO_CELL];
@@ -24,7 +24,7 @@ void tx_txtopo_print(FILE *out, const tx_txtopo_table *table)
     for (int32_t k = 0; k < table->columns; k++)
         widths[k] = width_of(table, k);
     for (int32_t row = -1; row < table->rows; row++) {
-        int gap = 0; /* spaces that are due before the next text, so that no line ends with some */
+        int gap = 0; /* spaces to print before the next text, so that no line ends with spaces */
         for (int32_t k = 0; k < table->columns; k++) {
             const char *text = table->cell(table->of, row, k, room);
             if (widths[k] == 0)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A topology as text: devices, matrix, legend, notes. The matrix has nvidia-smi's tabs, with NICs and CPU devices as
- * rows and columns; in nvidia-smi's own layout it is the same byte for byte, odd tabs and all, because programs parse
- * it. That layout knows NVIDIA's classes alone: what TX says beside them falls back to the PCI class. */
+ * Prints a topology as text: devices, matrix, legend, notes. The matrix has the tabs of nvidia-smi, with NICs and CPU
+ * devices as rows and columns. The layout of nvidia-smi itself is identical byte for byte, because programs parse it.
+ * It has only NVIDIA's classes, so other links are shown by their PCI class. */
 #include "tools/topology/txtopo.h"
 
 #include <inttypes.h>
@@ -11,9 +11,9 @@
 
 typedef struct matrix {
     const tx_topology *t;
-    tx_topo_device_kind last; /* devices of later kinds are left out; they come last */
+    tx_topo_device_kind last; /* devices of later kinds, which are last in order, are left out */
     bool links, nvidia, affinities;
-    const char *letters; /* of peer-to-peer access; NULL: classes and links */
+    const char *letters; /* kinds of peer-to-peer access, or NULL to show classes and links */
 } matrix;
 
 static int32_t devices_of(const matrix *m)
@@ -57,8 +57,8 @@ static const char *pair_text(const matrix *m, int32_t a, int32_t b, char room[16
     return tx_topo_cell(m->t, a, b, link, room);
 }
 
-/* nvidia-smi writes two tabs between the last two fields of a row, which its header has not; the rows of
- * NICs have no affinity. */
+/* Prints the affinities of a row. nvidia-smi writes two tabs before the last field, unlike in its header. Rows of NICs
+ * have no affinities. */
 static void print_affinities(FILE *out, const matrix *m, const tx_topo_device *d)
 {
     char number[16] = "";
@@ -70,7 +70,7 @@ static void print_affinities(FILE *out, const matrix *m, const tx_topo_device *d
             near && *number ? number : unknown);
 }
 
-/* With tabs; the first line underlined on demand. */
+/* Prints the matrix with tabs, with its first line underlined if `underline`. */
 static void print_tabs(FILE *out, const matrix *m, bool underline)
 {
     const int32_t count = devices_of(m);
@@ -99,7 +99,7 @@ static void class_line(FILE *out, tx_topo_class value)
     legend_line(out, tx_topo_class_names[value], "", tx_topo_class_legends[value]);
 }
 
-/* nvidia-smi's lines always; of the others what the matrix has. */
+/* Prints nvidia-smi's lines always, and other lines only if the matrix has such cells. */
 static void print_legend(FILE *out, const matrix *m)
 {
     static const tx_topo_class always[] = {TX_TOPO_SELF, TX_TOPO_SYS, TX_TOPO_NODE,
@@ -141,7 +141,7 @@ void tx_txtopo_nvidia(FILE *out, const tx_topology *t, bool links)
 
 /* ---- Notes ---------------------------------------------------------------------------------------- */
 
-/* Which cells a note is about: "GPU0-GPU1, GPU0-GPU2, ..."; "" where it is about none. */
+/* Lists the cells that refer to a note: "GPU0-GPU1, GPU0-GPU2, ...", or "". */
 static void note_cells(const tx_topology *t, int32_t note, char text[256])
 {
     size_t used = 0;
@@ -155,7 +155,7 @@ static void note_cells(const tx_topology *t, int32_t note, char text[256])
                                                          t->devices[a].label, t->devices[b].label));
 }
 
-/* Whether a note is about direct links, which are not shown with PCI classes alone. */
+/* True if a note is about direct links, which are hidden if only PCI classes are shown. */
 static bool about_links(const tx_topology *t, int32_t note)
 {
     for (int64_t i = 0; i < (int64_t)t->device_count * t->device_count; i++)
@@ -181,7 +181,7 @@ static void print_notes(FILE *out, const tx_topology *t, bool links)
 
 /* ---- All ------------------------------------------------------------------------------------------ */
 
-/* NUMA nodes of the host, where there is no matrix to say it. */
+/* Prints the NUMA nodes of a host without devices. */
 static void print_host(FILE *out, const tx_topology *t)
 {
     char memory[TX_TXTOPO_CELL];
@@ -224,11 +224,11 @@ void tx_txtopo_p2p(FILE *out, const tx_topology *t, const char *letters, bool un
         for (int32_t b = 0; b < count; b++)
             unknown = unknown || (a != b && p2p_of(&m, a, b) == TX_TOPO_P2P_UNASKED);
     fputs("\nLegend:\n\n  X    = Self\n", out);
-    for (int i = 1; i <= TX_TOPO_P2P_COUNT; i++) { /* what is unknown, the first, comes last */
+    for (int i = 1; i <= TX_TOPO_P2P_COUNT; i++) { /* the first value, unknown, is printed last */
         const tx_topo_p2p value = (tx_topo_p2p)(i % TX_TOPO_P2P_COUNT);
         legend_line(out, tx_topo_p2p_names[value], "", tx_topo_p2p_legends[value]);
     }
     if (unknown)
-        fputs("\nU: no driver here could be asked; NVML answers for NVIDIA's GPUs, ROCm SMI for AMD's.\n", out);
+        fputs("\nU: no driver on this machine could be queried; NVML reports NVIDIA's GPUs, ROCm SMI AMD's.\n", out);
     print_notes(out, t, true);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The tree as text: a line a node, indented by its depth. Files may nest as deep as they like, hence no recursion. */
+ * Prints the tree with one line per node, indented by its depth. Input files may nest to any depth, so it does not
+ * recurse. */
 #include "tools/topology/txtopo.h"
 
 #include <inttypes.h>
 
-enum { DEPTH_MOST = 40 }; /* deeper nodes are indented as much */
+enum { DEPTH_MOST = 40 }; /* the largest indentation */
 
-/* The next child of `parent` after node `last`; -1 if there is none. */
+/* Returns the next child of `parent` after node `last`, or -1. */
 static int32_t child_after(const tx_topology *t, int32_t parent, int32_t last)
 {
     for (int32_t i = last + 1; i < t->node_count; i++)
@@ -15,7 +16,7 @@ static int32_t child_after(const tx_topology *t, int32_t parent, int32_t last)
     return -1;
 }
 
-/* ", 8 GT/s x8 of at most 16 GT/s x16, 7.9 GB/s": as much of it as is known. */
+/* Prints ", 8 GT/s x8 of at most 16 GT/s x16, 7.9 GB/s", without unknown parts. */
 static void print_link(FILE *out, const tx_topo_pcie *l)
 {
     const double rate = tx_topo_pcie_rate(l, false);
@@ -72,7 +73,7 @@ void tx_txtopo_tree(FILE *out, const tx_topology *t)
     int32_t depth = 0;
     for (int32_t node = 0; node >= 0;) {
         print_node(out, t, node, depth);
-        int32_t next = child_after(t, node, node); /* parents come before children */
+        int32_t next = child_after(t, node, node); /* the array has parents before children */
         depth += next >= 0;
         while (next < 0 && node > 0) {
             next = child_after(t, t->nodes[node].parent, node);
