@@ -190,11 +190,11 @@ static void test_others(void **state)
 {
     char *folder = make_scratch(), *pipe = tx_path_join(folder, "pipe.safetensors");
     expect(folder, "none", "no such file or folder");
-    expect_path(folder, "not a folder that TX knows");
+    expect_path(folder, "unknown kind of folder");
     put_text(folder, "README.md", "text");
-    expect(folder, "README.md", "none of the kinds that are judged");
+    expect(folder, "README.md", "unknown kind of file");
     put_text(folder, "x.json", "{\"a\": 1}");
-    expect(folder, "x.json", "JSON, but no configuration");
+    expect(folder, "x.json", "unknown kind of JSON");
     put_text(folder, "x.json", "{\"model_type\": \"t5\"}");
     expect(folder, "x.json", "model_type: \"t5\": TX trains");
     put_text(folder, "x.json", "{\"model\": {\"type\": \"Unigram\"}}");
@@ -284,7 +284,7 @@ static void test_adapter(void **state)
     save_matrices(folder, 4);
     expect_path(folder, "ok");
     save_matrices(folder, 2);
-    expect_path(folder, "is no matrix of rank 4");
+    expect_path(folder, "is not a matrix of rank 4");
     put_text(folder, TX_LORA_CONFIG, "{\"peft_type\": \"IA3\"}");
     expect_path(folder, "IA3");
     expect(folder, TX_LORA_CONFIG, "IA3");
@@ -319,7 +319,7 @@ static void test_links(void **state)
         char *path = tx_path_join(folder, names[i]), *away = tx_path_join(folder, "away");
         assert_int_equal(rename(path, away), 0);
         assert_int_equal(symlink("nowhere", path), 0);
-        expect_path(folder, "is a link to a file that is not there");
+        expect_path(folder, "is a link to a missing file");
         assert_int_equal(unlink(path), 0);
         assert_int_equal(symlink("away", path), 0);
         expect_path(folder, "ok");

@@ -35,7 +35,7 @@ grep -q "^resumed after step 10 with 2 ranks" "$work/logs/rank-0.log" || fail "r
 
 [ -f "$work/logs/rank-1.log" ] || fail "rank 1 has no log"
 run 1 unlogged -n 2 --log_dir "$work/none/logs" --
-says "cannot make it"
+says "cannot create it"
 # Neither the target of a link nor a pipe becomes a log.
 mkdir "$work/linked"
 echo precious > "$work/target"
@@ -82,7 +82,7 @@ done
 run 1 theirs -n 2 -- --fault unborn:0:-1
 says "from the beginning"
 restarts 1
-says "refuses"
+says "failed before the first step"
 [ "$(cat "$work/theirs/log.jsonl")" = old ] || fail "theirs: the log is overwritten"
 run 0 over -n 2 -- --overwrite_output_dir --fault unborn:0:-1
 [ "$(final)" = "$whole" ] || fail "over: it went on from a checkpoint of before"

@@ -59,7 +59,7 @@ outcome 1 "1 of 1 parts failed" "$txbench" report --device abacus --output none
 grep -q '"message": ".*abacus' none.json || fail "why there is no device is not told"
 report 0 "left out" short --block 32 --budget 1 --only "generation,attention fp32"
 [ "$(state "attention fp32" short.json)" = "left out" ] || fail "a part without time is not left out"
-report 1 'is no part of a report' not --only "stepp"
+report 1 'is not a part of a report' not --only "stepp"
 
 # A report that is killed can be read: the first part is there at once, the second takes longer.
 "$txbench" report --device "$device" --output killed --budget 600 --only conformance 2> /dev/null > /dev/null &
@@ -75,7 +75,7 @@ fi
 # ---- several on one page -------------------------------------------------------------------------------------------------
 outcome 0 "both.html: 2 reports" "$txbench" report few.json broken.json --output both
 [ "$(grep -o '"what": "report"' both.html | wc -l)" -eq 2 ] || fail "the page has not both reports"
-outcome 1 "is no report of txbench" "$txbench" report few.json secret/config.json --output both
+outcome 1 "not a report of txbench" "$txbench" report few.json secret/config.json --output both
 outcome 1 "nothing.json" "$txbench" report nothing.json --output both
 
 # ---- train by a method -------------------------------------------------------------------------------------------------------
@@ -98,8 +98,8 @@ train --fp16 --optim adafactor --tf32
 outcome 2 "must be one of adamw_torch_fused" "$txbench" train --optim nothing
 outcome 1 "exclude each other" "$txbench" train --bf16 --fp16
 outcome 1 "not a setting of this optimizer" "$txbench" train --optim_args momentum=0.9
-outcome 1 "auto:BYTES is not measured" "$txbench" train --gradient_checkpointing=auto:1GiB
-outcome 1 "whole blocks again or nothing" "$txbench" train --gradient_checkpointing=auto --peer torch
+outcome 1 "auto:BYTES is not supported here" "$txbench" train --gradient_checkpointing=auto:1GiB
+outcome 1 "can only recompute whole blocks" "$txbench" train --gradient_checkpointing=auto --peer torch
 
 # ---- with Python -------------------------------------------------------------------------------------------------------------
 python=${TX_PYTHON:-python3}

@@ -281,14 +281,14 @@ static void test_mistakes(void **state)
     refuses(2, "gemm --m -3", "must be between");
     refuses(2, "gemm --dtype fp8", "fp32|bf16|fp16");
     refuses(2, "attention --heads 0", "must be between");
-    refuses(1, "attention --causal false --window 3", "window 3 is for causal");
+    refuses(1, "attention --causal false --window 3", "--window 3 needs --causal");
     refuses(2, "attention --head 3", "heads");
     refuses(2, "ops --repeats often", "not a");
-    refuses(1, "gemm --m 5 --k 6", "m, n and k go together");
-    refuses(1, "gemm --trans_b", "m, n and k go together");
+    refuses(1, "gemm --m 5 --k 6", "give -m, -n and -k together");
+    refuses(1, "gemm --trans_b", "give -m, -n and -k together");
     refuses(1, "gemm --model nowhere", "nowhere");
     refuses(1, "gemm --model config.json --block 65", "65 is more than the model's 64 positions");
-    refuses(1, "attention --heads 3 --kv_heads 2", "kv_heads 2 does not divide heads 3");
+    refuses(1, "attention --heads 3 --kv_heads 2", "--kv_heads 2 must divide --heads 3");
     refuses(1, "ops --op nothing", "nothing: no such op");
     refuses(1, "ops --device abacus", "abacus");
 }

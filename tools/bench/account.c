@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory, traffic, choices and profile of a training. */
+ * Memory, traffic, kernel choices and profile of a measured training. */
 #include "tools/bench/account.h"
 #include "api/model/engine.h"
 #include "tools/cli/profile.h"

@@ -16,16 +16,16 @@ typedef struct settings {
 
 static const tx_option options[] = {
     TX_BENCH_OPTIONS,
-    {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks"},
-    {TX_OPTION_INTEGER, "block", AT(block), 0, 1 << 24, "N", "tokens a block; 0: 256, then 1024"},
-    {TX_OPTION_INTEGER, "heads", AT(heads), 1, 1 << 16, "N", "of the queries"},
+    {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "rows of the batch"},
+    {TX_OPTION_INTEGER, "block", AT(block), 0, 1 << 24, "N", "tokens of a row; 0 measures 256 and 1024"},
+    {TX_OPTION_INTEGER, "heads", AT(heads), 1, 1 << 16, "N", "number of query heads"},
     {TX_OPTION_INTEGER, "kv_heads", AT(kv_heads), 0, 1 << 16, "N",
-     "of keys and values, a divisor of heads; 0: as many"},
+     "number of key and value heads, a divisor of heads; 0 means the same as heads"},
     {TX_OPTION_INTEGER, "head_size", AT(head_size), 1, 1 << 16, "N", "elements of a head"},
     {TX_OPTION_INTEGER, "window", AT(window), 0, 1 << 24, "N",
-     "causal: tokens that one sees at most; 0: all before it"},
-    {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16", .help = "of the operands"},
-    {TX_OPTION_FLAG, "causal", AT(causal), .help = "a token sees those before it and itself"},
+     "sliding window of causal attention in tokens; 0 means no window"},
+    {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16", .help = "type of the operands"},
+    {TX_OPTION_FLAG, "causal", AT(causal), .help = "causal attention: a token attends only to itself and earlier ones"},
 };
 
 static const settings defaults = {
@@ -94,13 +94,12 @@ static tx_status run(const void *settings_, char *const *argv)
 {
     const settings *set = settings_;
     if (set->kv_heads && set->heads % set->kv_heads)
-        return tx_fail(TX_INVALID, "kv_heads %" PRId64 " does not divide heads %" PRId64, set->kv_heads, set->heads);
+        return tx_fail(TX_INVALID, "--kv_heads %" PRId64 " must divide --heads %" PRId64, set->kv_heads, set->heads);
     if (set->window && !set->causal)
-        return tx_fail(TX_INVALID, "window %" PRId64 " is for causal attention", set->window);
+        return tx_fail(TX_INVALID, "--window %" PRId64 " needs --causal", set->window);
     return tx_roofline_run("attention", argv, &set->common, measure, set);
 }
 
 TX_BENCH_COMMAND(attention, "",
-                 "Times attention, forward and backward, at GPT-2 124M's shape or another. Only pairs of "
-                 "query and\n"
-                 "key that see each other count as arithmetic: causal is half." TX_BENCH_ABOUT);
+                 "Times attention, forward and backward, with the shape of GPT-2 124M or another one. Only\n"
+                 "unmasked pairs of query and key count as arithmetic: causal attention has half." TX_BENCH_ABOUT);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txcheck file: texts, conversations and texts with labels, read as txtrain reads them. */
+ * txcheck file: checks texts, conversations and labelled texts with txtrain's readers. */
 #include "tools/bench/check_file.h"
 
 #include "models/task/instruction.h"
@@ -9,9 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LENGTH 512 /* tokens of a row; more are cut off */
+#define LENGTH 512 /* tokens of a row; longer texts are truncated */
 
-/* Opens the file as data of the task. The tokenizer of bytes and a small model serve for any. */
+/* Opens the file as data of the task, with a byte tokenizer and a small model. */
 static tx_status judge_task(const tx_task *task, const char *path)
 {
     static const char text[] =
@@ -40,8 +40,8 @@ static bool has_columns(const tx_table *table, const char *first, const char *se
     return tx_table_column(table, first) >= 0 && (!second || tx_table_column(table, second) >= 0);
 }
 
-/* The task whose columns the table has: any labels for the usual names, else one of GLUE's. Returns NULL if there is
- * none. */
+/* Returns the task whose columns the table has: sequence classification for the usual column names, or else a GLUE
+ * task, or NULL. */
 static const tx_task *task_of(const char *path)
 {
     tx_table table;
@@ -71,7 +71,7 @@ tx_status tx_check_text(const char *path)
     tx_tokenizer *bytes;
     tx_dataset *dataset;
     TX_TRY(tx_tokenizer_bytes(&bytes));
-    /* Any id may be meant: which vocabulary the tokens belong to cannot be told from the file. */
+    /* All ids are accepted, because the file does not tell the size of its vocabulary. */
     tx_dataset_options options = {
         .size = sizeof options, .tokenizer = bytes, .vocab = INT32_MAX, .block = 2, .to = 100, .threads = 1};
     tx_status status = tx_dataset_open(path, &options, &dataset);
@@ -91,7 +91,7 @@ tx_status tx_check_lines(const char *path)
     const tx_status status = tx_check_text(path);
     if (status != TX_FORMAT)
         return status;
-    snprintf(reason, sizeof reason, "%s", tx_error()); /* the table's reader leaves another */
+    snprintf(reason, sizeof reason, "%s", tx_error()); /* saved: the table's reader sets another message */
     const tx_task *task = task_of(path);
     return task ? judge_task(task, path) : tx_fail(status, "%s", reason);
 }

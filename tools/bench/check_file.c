@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txcheck file: what a path is, told by its name and content, and whether TX can read it. */
+ * txcheck file: finds the kind of a file by its name and content, and checks whether TX can read it. */
 #include "tools/bench/check_file.h"
 
 #include "api/base/file.h"
@@ -21,7 +21,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* A tokenizer.json of a large vocabulary has some tens of MB. */
+/* Large enough for a tokenizer.json with a large vocabulary (tens of MB). */
 #define JSON_LIMIT ((int64_t)1 << 30)
 
 typedef struct settings {
@@ -32,10 +32,10 @@ const tx_cli tx_check_file_program = {
     .name = "txcheck",
     .usage = "txcheck file PATH...",
     .about =
-        "Judges files and folders: weights (.safetensors, shards by their index, folders), GGUF files, config.json, "
-        "tokenizers, tokens (.bin), texts and conversations (.txt, .jsonl, .json), texts with labels (.csv, .tsv, "
-        ".jsonl), adapters, checkpoints, whole models. Prints a line for each, \"PATH: ok\" or \"PATH: reason\".\nExit "
-        "status: 0 all are good, 1 some are not, 2 wrong usage.",
+        "Checks files and folders: weights (.safetensors, shards by their index, folders), GGUF files, config.json, "
+        "tokenizers, tokens (.bin), texts and conversations (.txt, .jsonl, .json), labelled texts (.csv, .tsv, "
+        ".jsonl), adapters, checkpoints, whole models. Prints one line for each: \"PATH: ok\" or \"PATH: reason\".\n"
+        "Exit status: 0 if all are valid, 1 if some are not, 2 for wrong usage.",
     .operand = "FILE|DIR",
     .operands = offsetof(settings, paths),
     .operands_least = 1,
@@ -46,7 +46,7 @@ const tx_cli tx_check_file_program = {
 
 typedef tx_status judge(const char *path);
 
-/* What is good can be opened. */
+/* Defines a check that opens and closes the file. */
 #define JUDGE(kind, type, open, close)              \
     static tx_status judge_##kind(const char *path) \
     {                                               \
@@ -59,7 +59,7 @@ JUDGE(weights, tx_weights, tx_weights_open, tx_weights_close)
 JUDGE(config, tx_config, tx_config_read, tx_config_free)
 JUDGE(tokenizer, tx_tokenizer, tx_tokenizer_open, tx_tokenizer_free)
 
-/* Files beside a model of which TX reads some keys, or none. */
+/* Checks that the file is a JSON object. TX reads only some or no keys of such files. */
 static tx_status judge_object(const char *path)
 {
     tx_json *json;
@@ -69,7 +69,7 @@ static tx_status judge_object(const char *path)
     return object ? TX_OK : tx_fail(TX_FORMAT, "%s: not a JSON object", path);
 }
 
-/* The folder that a file lies in, allocated. */
+/* Returns the folder of a file. The caller frees it. */
 static char *folder_of(const char *path)
 {
     const char *slash = strrchr(path, '/');
@@ -91,7 +91,7 @@ static tx_status check_tokenizer(const char *folder, const tx_config *config)
     return TX_OK;
 }
 
-/* A whole model: configuration, weights and tokenizer. */
+/* Checks a whole model: configuration, weights and tokenizer. */
 static tx_status judge_gguf(const char *path)
 {
     tx_config *config = NULL;
@@ -102,7 +102,7 @@ static tx_status judge_gguf(const char *path)
     return status;
 }
 
-/* Judges only the configuration: the base, which the adapter is for, need not be on this machine. */
+/* Checks only the configuration: the base model may be missing on this machine. */
 static tx_status judge_adapter_config(const char *path)
 {
     char *folder = folder_of(path);
@@ -123,10 +123,10 @@ static tx_status judge_manifest(const char *path)
 
 /* ---- Files ----------------------------------------------------------------------------------------- */
 
-/* What a file is by the end of its name; the first row that fits decides. */
+/* The checks of files by the ends of their names. The first match is used. */
 static const struct {
     const char *end;
-    bool whole; /* the whole name */
+    bool whole; /* `end` is the whole name */
     judge *judge;
 } names[] = {
     {".safetensors", false, judge_weights},
@@ -146,7 +146,7 @@ static const struct {
     {"training_args.json", true, judge_object},
     {"_results.json", false, judge_object},
     {"added_tokens.json", true, judge_object},
-    {"pytorch_model.bin", true, judge_weights}, /* whose reader says what to do with it */
+    {"pytorch_model.bin", true, judge_weights}, /* unsupported; the reader's error says how to convert it */
     {".bin", false, tx_check_text},
     {".txt", false, tx_check_text},
     {".jsonl", false, tx_check_lines},
@@ -166,8 +166,8 @@ static judge *by_name(const char *path)
     return NULL;
 }
 
-/* What JSON under an unknown name is, by a member that is in no other kind. In a vocabulary any word may be a key, but
- * its value is a number. */
+/* Checks JSON with an unknown name. Each kind has a member that other kinds lack. A vocabulary may have any key, but
+ * its values are numbers. */
 static tx_status judge_json(const char *path)
 {
     static const struct {
@@ -189,12 +189,12 @@ static tx_status judge_json(const char *path)
     tx_json_free(json);
     return found ? found(path)
                  : tx_fail(TX_UNSUPPORTED,
-                           "%s: JSON, but no configuration, tokenizer, index of weights or manifest (a vocabulary must "
-                           "be named vocab.json)",
+                           "%s: unknown kind of JSON: not a configuration, tokenizer, index of weights or manifest (a "
+                           "vocabulary must be named vocab.json)",
                            path);
 }
 
-/* Neither name nor ending says what it is. */
+/* Checks a file by its content, if its name is unknown. */
 static tx_status judge_content(const char *path)
 {
     unsigned char begin[9] = {0};
@@ -204,11 +204,11 @@ static tx_status judge_content(const char *path)
     const tx_status status = tx_file_read_at(descriptor, path, 0, begin, size < wanted ? size : wanted);
     close(descriptor);
     TX_TRY(status);
-    /* A header of less than 16 MB, and the brace that it begins with. */
+    /* safetensors: the size of the header, less than 16 MB, and the opening brace of the header. */
     if (size >= wanted && begin[8] == '{' && !begin[7] && !begin[6] && !begin[5] && !begin[4] && !begin[3])
         return judge_weights(path);
     if (begin[0] == 'G' && memcmp(begin, "GGUF", 4) == 0)
-        return tx_fail(TX_UNSUPPORTED, "%s: a GGUF file: give it a name that ends with .gguf", path);
+        return tx_fail(TX_UNSUPPORTED, "%s: a GGUF file must have a name that ends with .gguf: rename it", path);
     bool instructs = false;
     if (begin[0] == '{')
         TX_TRY(tx_instruction_find(path, &instructs));
@@ -217,8 +217,8 @@ static tx_status judge_content(const char *path)
     if (begin[0] == '{')
         return judge_json(path);
     return tx_fail(TX_UNSUPPORTED,
-                   "%s: none of the kinds that are judged: weights, .gguf, config.json, tokenizers, .bin, .txt, "
-                   ".jsonl, .csv, .tsv, adapters, manifests",
+                   "%s: unknown kind of file; known are weights, .gguf, config.json, tokenizers, .bin, .txt, .jsonl, "
+                   ".csv, .tsv, adapters, manifests",
                    path);
 }
 
@@ -232,7 +232,7 @@ static bool holds(const char *folder, const char *name)
     return there;
 }
 
-/* The configuration, the weights for it, and the tokenizer if there is one. */
+/* Checks the configuration, its weights, and the tokenizer if there is one. */
 static tx_status judge_model(const char *folder, bool tokenizer)
 {
     tx_config *config = NULL;
@@ -248,19 +248,19 @@ static tx_status judge_model(const char *folder, bool tokenizer)
     return status;
 }
 
-/* A link of Hugging Face's cache, say, to a file that was removed. */
+/* Fails on links to missing files, which occur in a cache of Hugging Face. */
 static tx_status check_links(const char *folder)
 {
     tx_names list = {0};
     tx_status status = tx_folder_list(folder, &list);
     for (size_t i = 0; !status && i < list.count; i++)
         if (!holds(folder, list.name[i]))
-            status = tx_fail(TX_NOT_FOUND, "%s: %s is a link to a file that is not there", folder, list.name[i]);
+            status = tx_fail(TX_NOT_FOUND, "%s: %s is a link to a missing file", folder, list.name[i]);
     tx_names_free(&list);
     return status;
 }
 
-/* Configuration and matrices of an adapter. The base is not judged. */
+/* Checks the configuration and the matrices of an adapter, but not its base model. */
 static tx_status judge_adapter(const char *folder)
 {
     tx_lora *lora = NULL;
@@ -276,11 +276,11 @@ static tx_status judge_adapter(const char *folder)
             continue;
         matrices++;
         if (t->rank != 2 || t->dim[b] != lora->rank)
-            status = tx_fail(TX_FORMAT, "%s: %s is no matrix of rank %" PRId64 ", which " TX_LORA_CONFIG " has as r",
+            status = tx_fail(TX_FORMAT, "%s: %s is not a matrix of rank %" PRId64 ", the value of r in " TX_LORA_CONFIG,
                              folder, t->name, lora->rank);
     }
     if (!status && !matrices)
-        status = tx_fail(TX_FORMAT, "%s: holds no matrix lora_A or lora_B", path);
+        status = tx_fail(TX_FORMAT, "%s: no matrices lora_A or lora_B", path);
     tx_weights_close(weights);
     tx_lora_free(lora);
     free(path);
@@ -300,7 +300,7 @@ static tx_status judge_folder(const char *folder)
         return judge_model(folder, tokenizer);
     const tx_status status = judge_weights(folder);
     if (status == TX_NOT_FOUND && !tokenizer)
-        return tx_fail(TX_UNSUPPORTED, "%s: holds no config.json, weights or tokenizer: not a folder that TX knows",
+        return tx_fail(TX_UNSUPPORTED, "%s: unknown kind of folder: it has no config.json, weights or tokenizer",
                        folder);
     return tokenizer && (!status || status == TX_NOT_FOUND) ? check_tokenizer(folder, NULL) : status;
 }
@@ -331,12 +331,12 @@ int tx_check_file(int argc, char *const *argv)
     for (int32_t i = 0; i < set.paths.count; i++) {
         const char *reason = "ok";
         char path[4096];
-        tx_escape(set.paths.word[i], path, sizeof path); /* as in the message */
+        tx_escape(set.paths.word[i], path, sizeof path); /* error messages are escaped, too */
         const size_t length = strlen(path);
         tx_alive_doing(alive, "reading %s", path);
         if (judge_path(set.paths.word[i])) {
             result = TX_EXIT_FAILURE;
-            /* Most messages begin with the path. */
+            /* Do not print the path twice: most messages begin with it. */
             reason = tx_error();
             if (strncmp(reason, path, length) == 0 && strncmp(reason + length, ": ", 2) == 0)
                 reason += length + 2;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txcheck file: judges files and folders of models, datasets and runs. */
+ * txcheck file: checks files and folders of models, datasets and runs. */
 #ifndef TX_TOOLS_CHECK_FILE_H
 #define TX_TOOLS_CHECK_FILE_H
 
@@ -7,16 +7,16 @@
 #include "tools/cli/options.h"
 
 extern const tx_cli tx_check_file_program;
-/* argv[0] is "file". Returns the status to exit with. */
+/* Runs txcheck file. argv[0] is "file". Returns the exit status. */
 int tx_check_file(int argc, char *const *argv);
 
 /* ---- Data (check_data.c) ----------------------------------------------------------------------------------------- */
 
-/* A text, or ids of tokens. */
+/* Checks a text, or a file of token ids. */
 tx_status tx_check_text(const char *path);
-/* A .csv or .tsv file of texts with labels. */
+/* Checks a .csv or .tsv file of labelled texts. */
 tx_status tx_check_table(const char *path);
-/* A file of JSON objects: conversations, texts, or texts with labels. */
+/* Checks a file of JSON objects: conversations, texts or labelled texts. */
 tx_status tx_check_lines(const char *path);
 
 #endif

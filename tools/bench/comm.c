@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench comm: sums over the ranks, beside the library's own all-reduce and beside memcpy, which bounds them within a
- * host: a rank that sums its slice reads and writes as much as it does when it copies all of the data once. */
+ *
+ * txbench comm: times the all-reduce, and compares it with MPI_Allreduce and with memcpy. Within a host, memcpy is the
+ * bound: a rank that sums its slice moves as many bytes as when it copies all of the data once. */
 #include "comm/comm.h"
 #include "tools/bench/bench.h"
 
@@ -20,33 +21,33 @@ typedef struct settings {
 } settings;
 
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "sizes", AT(sizes), .choices = "MB,MB,..", .help = "how much is summed, in MB of fp32"},
-    {TX_OPTION_INTEGER, "rounds", AT(rounds), 1, TX_BENCH_PAIRS, "N", "measurements of each, taken in turn"},
-    {TX_OPTION_CHOICE, "wire", AT(wire), .choices = "fp32|bf16", .help = "what leaves a host"},
-    {TX_OPTION_FLAG, "background", AT(background), .help = "the sums are made by the communicator's thread"},
-    {TX_OPTION_FLAG, "no_peer", AT(no_peer), .help = "leave the library's own all-reduce out"},
-    {TX_OPTION_REAL, "line", AT(line), 0, 1e6, "GBIT", "rate of a host's link in Gbit/s, to compare with; 0: none"},
+    {TX_OPTION_TEXT, "sizes", AT(sizes), .choices = "MB,MB,..", .help = "message sizes in MB of fp32"},
+    {TX_OPTION_INTEGER, "rounds", AT(rounds), 1, TX_BENCH_PAIRS, "N", "measurements of each method, alternating"},
+    {TX_OPTION_CHOICE, "wire", AT(wire), .choices = "fp32|bf16", .help = "type of inter-node traffic"},
+    {TX_OPTION_FLAG, "background", AT(background), .help = "run the all-reduce in the communicator's thread"},
+    {TX_OPTION_FLAG, "no_peer", AT(no_peer), .help = "do not measure MPI_Allreduce"},
+    {TX_OPTION_REAL, "line", AT(line), 0, 1e6, "GBIT", "line rate of a host's network link to compare with"},
     TX_BENCH_JSON(AT),
 };
 
 static const settings defaults = {.sizes = "1,4,25,100,497", .rounds = 5};
 
-typedef enum way { OURS, PEER, MEMCPY, WAYS } way;
-static const char *const names[WAYS] = {"all_reduce", "mpi_all_reduce", "memcpy"};
+typedef enum method { OURS, PEER, MEMCPY, METHODS } method;
+static const char *const names[METHODS] = {"all_reduce", "mpi_all_reduce", "memcpy"};
 
-/* Of one size; the slowest rank counts. */
+/* The figures of one size. Times are those of the slowest rank. */
 typedef struct figures {
     int64_t count; /* elements */
-    double seconds[WAYS][TX_BENCH_PAIRS];
-    double median[WAYS];
-    int64_t sent; /* bytes that leave this rank in one sum */
+    double seconds[METHODS][TX_BENCH_PAIRS];
+    double median[METHODS];
+    int64_t sent; /* bytes that this rank sends to other hosts in one all-reduce */
 } figures;
 
 typedef struct bench {
     const settings *set;
     tx_comm *comm;
     float *window, *from, *to;
-    float *times; /* by rank */
+    float *times; /* time of each rank */
     figures figures[SIZES];
     int32_t sizes;
     int64_t longest;
@@ -61,7 +62,7 @@ static tx_status read_sizes(bench *b)
         double size = strtod(at, &end);
         if (end == at || (*end && *end != ',') || !(size >= 1e-3 && size <= 1e6) || b->sizes == SIZES)
             return tx_fail(TX_INVALID,
-                           "--sizes %s: expected up to %d sizes in MB (0.001 to 1000000) with commas between",
+                           "--sizes %s: expected up to %d sizes in MB (0.001 to 1000000), separated by commas",
                            b->set->sizes, SIZES);
         int64_t count = (int64_t)(size * 1e6) / (int64_t)sizeof(float);
         b->figures[b->sizes++].count = count;
@@ -104,12 +105,12 @@ static tx_status check(const bench *b, const float *sum, int64_t count, float ex
 {
     for (int64_t i = 0; i < count; i++)
         if (!(sum[i] == expected))
-            return tx_fail(TX_INTERNAL, "%s: element %" PRId64 " on rank %" PRId32 " is %g and not %g", name, i,
+            return tx_fail(TX_INTERNAL, "%s: element %" PRId64 " on rank %" PRId32 " is %g instead of %g", name, i,
                            b->comm->rank, (double)sum[i], (double)expected);
     return TX_OK;
 }
 
-static tx_status run_way(bench *b, figures *f, way how)
+static tx_status run_method(bench *b, figures *f, method how)
 {
     const tx_transfer sum = {.kind = TX_ALL_REDUCE,
                              .dtype = TX_F32,
@@ -125,8 +126,8 @@ static tx_status run_way(bench *b, figures *f, way how)
     return TX_OK;
 }
 
-/* One measurement; all ranks begin together. */
-static tx_status measure_one(bench *b, figures *f, way how, double *seconds)
+/* Takes one measurement. A barrier lets all ranks start together. */
+static tx_status measure_one(bench *b, figures *f, method how, double *seconds)
 {
     const float own = addend(b->comm->rank), sum = (float)(b->comm->size * (b->comm->size + 1) / 2);
     tx_comm_traffic before, after;
@@ -134,7 +135,7 @@ static tx_status measure_one(bench *b, figures *f, way how, double *seconds)
     TX_TRY(tx_comm_collect(b->comm, TX_BARRIER, NULL, 0, TX_F32, 0));
     b->comm->table->traffic(b->comm, &before);
     const double begin = tx_now();
-    TX_TRY(run_way(b, f, how));
+    TX_TRY(run_method(b, f, how));
     *seconds = tx_now() - begin;
     b->comm->table->traffic(b->comm, &after);
     if (how == OURS)
@@ -148,22 +149,22 @@ static tx_status measure_one(bench *b, figures *f, way how, double *seconds)
     return TX_OK;
 }
 
-static bool has(const bench *b, way how)
+static bool has(const bench *b, method how)
 {
     return how != PEER || (b->comm->table->peer_all_reduce && !b->set->no_peer);
 }
 
-/* A warm-up, then measurements in turn, so that what else the machine does meets all alike. */
+/* Warms up, then measures the methods alternately, so that other load affects all of them equally. */
 static tx_status measure(bench *b)
 {
     for (int32_t s = 0; s < b->sizes; s++) {
         figures *f = &b->figures[s];
         double ignored;
         for (int64_t round = -1; round < b->set->rounds; round++)
-            for (way how = 0; how < WAYS; how++)
+            for (method how = 0; how < METHODS; how++)
                 if (has(b, how))
                     TX_TRY(measure_one(b, f, how, round < 0 ? &ignored : &f->seconds[how][round]));
-        for (way how = 0; how < WAYS; how++)
+        for (method how = 0; how < METHODS; how++)
             if (has(b, how))
                 f->median[how] = tx_bench_median(f->seconds[how], b->set->rounds);
     }
@@ -172,7 +173,8 @@ static tx_status measure(bench *b)
 
 /* ---- Printing ------------------------------------------------------------------------------------------- */
 
-/* Bytes that leave this host in a sum, over what its link carries in the time. */
+/* Returns the share of the line rate: bytes that this host sends in one all-reduce, over the bytes that its link can
+ * send in that time. */
 static double line_share(const bench *b, const figures *f)
 {
     return 8e-9 * (double)(f->sent * b->comm->local_size) / (f->median[OURS] * b->set->line);
@@ -190,7 +192,7 @@ static tx_status print(const bench *b)
         tx_json *one = tx_json_object();
         tx_json_set_int(one, "bytes", (int64_t)bytes);
         tx_json_set_int(one, "sent_by_rank_0", f->sent);
-        for (way how = 0; how < WAYS; how++) {
+        for (method how = 0; how < METHODS; how++) {
             if (!has(b, how))
                 continue;
             snprintf(key, sizeof key, "%s_seconds", names[how]);
@@ -209,7 +211,7 @@ static tx_status print(const bench *b)
     return tx_bench_print(all, b->set->json, NULL);
 }
 
-/* A rank that fails ends without closing the communicator: the launcher then ends the others. */
+/* On errors a rank ends without closing the communicator, and the launcher then ends the others. */
 static tx_status run(const void *settings_, char *const *argv)
 {
     bench b = {.set = settings_};
@@ -227,6 +229,5 @@ static tx_status run(const void *settings_, char *const *argv)
 }
 
 TX_BENCH_COMMAND(comm, "mpiexec -n N ",
-                 "Times the sum over the ranks of a window (all_reduce, fp32, in place), the MPI library's own "
-                 "MPI_Allreduce out of place, and a memcpy by every rank at once: medians of the slowest rank, in "
-                 "GB of fp32 a second. Checks every sum.");
+                 "Times TX's all-reduce (fp32, in place), MPI_Allreduce (out of place), and a memcpy on all ranks at "
+                 "once.\nPrints medians of the slowest rank in GB of fp32 per second, and checks every result.");

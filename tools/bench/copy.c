@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench copy: a device's copy rate, the way between host and device, also beside a product, and what a launch costs.
- */
+ * txbench copy: times copies on the device and between host and device, copies that overlap a product, and launches. */
 #include "tools/bench/bench.h"
 #include "tools/bench/roofline.h"
 
@@ -15,17 +14,17 @@ static const tx_bench_common defaults = TX_BENCH_DEFAULTS;
 static const struct {
     const char *key;
     bool down, pinned;
-} ways[] = {
+} transfer_kinds[] = {
     {"to_device_pinned", true, true},
     {"to_device_pageable", true, false},
     {"from_device_pinned", false, true},
     {"from_device_pageable", false, false},
 };
-enum { WAYS = sizeof ways / sizeof ways[0] };
+enum { TRANSFER_KINDS = sizeof transfer_kinds / sizeof transfer_kinds[0] };
 
 #define MAX_SIZES 32
-#define PRODUCT 1024 /* sides of the product that a copy is timed beside */
-#define TRANSFERS 9  /* a measurement, where it is not said how many */
+#define PRODUCT 1024 /* size of the product that a copy overlaps */
+#define TRANSFERS 9  /* default number of runs per measurement */
 
 typedef struct figures {
     tx_target target;
@@ -34,8 +33,8 @@ typedef struct figures {
     int64_t bytes[MAX_SIZES];
     int32_t sizes;
     int64_t transfer_bytes;
-    double transfer[WAYS]; /* bytes a second */
-    tx_beside beside;      /* runs 0: there was no time */
+    double transfer[TRANSFER_KINDS]; /* bytes per second */
+    tx_beside beside;                /* runs is 0 if there was no time */
     double begin;
 } figures;
 
@@ -57,16 +56,16 @@ static tx_status measure_copies(figures *f, const tx_bench_common *common)
     return TX_OK;
 }
 
-/* Moves `bytes` once to warm up and then `repeats` times. */
-static tx_status time_way(const figures *f, tx_buffer *device, void *host, int64_t bytes, int way, int64_t repeats,
-                          double *rate)
+/* Copies `bytes` once to warm up and then `repeats` times. Sets `rate` to the median in bytes per second. */
+static tx_status time_transfer(const figures *f, tx_buffer *device, void *host, int64_t bytes, int kind,
+                               int64_t repeats, double *rate)
 {
     const tx_backend *b = f->target.backend;
     double seconds[TX_BENCH_PAIRS];
     for (int64_t i = -1; i < repeats; i++) {
         const double begin = tx_now();
-        TX_TRY(ways[way].down ? b->write(f->target.context, TX_QUEUE_COMPUTE, device, 0, host, bytes)
-                              : b->read(f->target.context, device, 0, host, bytes));
+        TX_TRY(transfer_kinds[kind].down ? b->write(f->target.context, TX_QUEUE_COMPUTE, device, 0, host, bytes)
+                                         : b->read(f->target.context, device, 0, host, bytes));
         TX_TRY(b->finish(f->target.context));
         seconds[i < 0 ? 0 : i] = tx_now() - begin;
     }
@@ -86,12 +85,12 @@ static tx_status measure_transfers(figures *f, const tx_bench_common *common)
     TX_THEN(status, b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, bytes, &device));
     TX_THEN(status, b->allocate(f->target.context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_PINNED, bytes, &pinned));
     if (!status) {
-        memset(pageable, 1, (size_t)bytes); /* the system gives pages when they are first written */
+        memset(pageable, 1, (size_t)bytes); /* the system allocates pages at their first write */
         memset(b->map(pinned), 1, (size_t)bytes);
     }
-    for (int way = 0; way < WAYS && !status; way++)
-        status =
-            time_way(f, device, ways[way].pinned ? b->map(pinned) : pageable, bytes, way, repeats, &f->transfer[way]);
+    for (int kind = 0; kind < TRANSFER_KINDS && !status; kind++)
+        status = time_transfer(f, device, transfer_kinds[kind].pinned ? b->map(pinned) : pageable, bytes, kind, repeats,
+                               &f->transfer[kind]);
     f->transfer_bytes = bytes;
     if (pinned)
         b->release(f->target.context, pinned);
@@ -108,7 +107,7 @@ static tx_status measure_beside(figures *f)
     return tx_conformance_beside(&f->target, &product, f->transfer_bytes, &f->beside);
 }
 
-/* What both at once take, in shares of the longer of the two alone. */
+/* Returns the time of both at once over that of the longer one by itself; 1 is perfect overlap. */
 static double beside_ratio(const tx_beside *b)
 {
     return b->both / (b->copy > b->run ? b->copy : b->run);
@@ -146,8 +145,8 @@ static tx_status print(const figures *f, bool json, char *const *argv)
     }
     tx_json_set(all, "rows", rows);
     tx_json_set_int(transfers, "bytes", f->transfer_bytes);
-    for (int way = 0; way < WAYS; way++)
-        tx_json_set_number(transfers, ways[way].key, 1e-9 * f->transfer[way]);
+    for (int kind = 0; kind < TRANSFER_KINDS; kind++)
+        tx_json_set_number(transfers, transfer_kinds[kind].key, 1e-9 * f->transfer[kind]);
     tx_json_set(all, "transfer_gbytes", transfers);
     if (f->beside.runs > 0)
         tx_json_set(all, "beside", beside_json(f));
@@ -173,7 +172,8 @@ static tx_status run(const void *settings, char *const *argv)
     return status;
 }
 
-TX_BENCH_COMMAND(copy, "",
-                 "Times copies on the device (bytes read and written), from 64 KiB on; between host and device "
-                 "(bytes moved),\nfrom pinned and from pageable memory; a copy to the host by the second queue "
-                 "beside products; and launches\nof a small operation. Medians.");
+TX_BENCH_COMMAND(
+    copy, "",
+    "Times copies on the device from 64 KiB on (bytes read and written), copies between host and device\n"
+    "with pinned and pageable memory (bytes copied), a copy to the host in the second queue that overlaps\n"
+    "products, and launches of a small operation. Prints medians.");

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench device: what a device says of itself, what TX takes it for, and how long it takes to be opened. */
+ * txbench device: prints the properties of a device that its driver reports and that TX derives, and its open time. */
 #include "api/base/cores.h"
 #include "tools/bench/account.h"
 #include "tools/bench/bench.h"
@@ -20,7 +20,7 @@ static const settings defaults = {.device = "cpu"};
 
 extern char **environ;
 
-/* Variables that change what TX or a driver does. */
+/* Adds the environment variables that change the behaviour of TX or of a driver. */
 static void add_environment(tx_json *figures)
 {
     static const char *const begins[] = {"TX_",  "OMP_", "GOMP_", "OCL_", "POCL_", "CUDA_", "NVIDIA_",
@@ -69,5 +69,5 @@ static tx_status run(const void *settings_, char *const *argv)
 }
 
 TX_BENCH_COMMAND(device, "",
-                 "Tells what a device says of itself, what TX takes it for, and how long it took to be opened (its "
-                 "known-answer\ntest included).");
+                 "Prints the properties of a device that its driver reports and that TX derives, and the time to open "
+                 "it,\nincluding its known-answer tests.");

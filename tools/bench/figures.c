@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reports, and what is made of many measurements. */
+ * Prints figures, and computes medians of measurements. */
 #include "tools/bench/figures.h"
 
 #include "models/options/option.h"
@@ -14,7 +14,7 @@
 
 tx_json *tx_bench_figures(const tx_cli *program, const void *values)
 {
-    const tx_option_values all = tx_options_values(program, (void *)values); /* which are read alone */
+    const tx_option_values all = tx_options_values(program, (void *)values); /* only read */
     return tx_option_json(&all, 0, 0);
 }
 
@@ -30,7 +30,7 @@ void tx_bench_set_series(tx_json *object, const char *key, const double *value, 
 
 enum { TEXT = 512, NAME = 34 };
 
-/* Strings as they are, numbers with a fraction by six digits, else as in JSON. */
+/* Formats a value: strings unchanged, numbers with six digits, other values as JSON. */
 static void value_text(const tx_json *value, char text[TEXT])
 {
     const char *string;
@@ -45,7 +45,7 @@ static void value_text(const tx_json *value, char text[TEXT])
     free(json);
 }
 
-/* The cell of row 1, 2, ..; row 0 is the heading. */
+/* Formats the cell of row 1, 2, .., or the heading for row 0. */
 static void cell_text(const tx_json *rows, size_t row, const char *key, char text[TEXT])
 {
     const tx_json *object = row > 0 ? tx_json_at(rows, row - 1) : NULL;
@@ -68,7 +68,7 @@ static void print_column(const tx_json *rows, size_t row, const char *key, bool 
     printf(left ? "%-*s  " : "%*s  ", width, text);
 }
 
-/* Whether a text "a|b|c" (NULL: all of them) names the key. */
+/* True if "a|b|c" contains the key. NULL contains all keys. */
 static bool is_named(const char *names, const char *key)
 {
     for (; names && *names; names += tx_choice_length(names), names += *names == '|')
@@ -97,7 +97,7 @@ static bool is_table(const tx_json *value)
            tx_json_type_of(tx_json_at(value, 0)) == TX_JSON_OBJECT;
 }
 
-/* The object's members that are no lists, by their names, `of` before them. */
+/* Prints the members of an object that are not lists. `of` is printed before their names. */
 static void print_members(const tx_json *object, const char *of)
 {
     char name[TEXT], text[TEXT];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench gemm: the matrix products of a training step, or one of any shape. */
+ * txbench gemm: times the matrix products of a training step, or one product of any shape. */
 #include "api/graph/op.h"
 #include "api/plan/plan.h"
 #include "tools/bench/bench.h"
@@ -22,16 +22,16 @@ typedef struct settings {
 static const tx_option options[] = {
     TX_BENCH_OPTIONS,
     {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16",
-     .help = "of the operands; results are of that type too, gradients of weights fp32"},
+     .help = "type of operands and results; weight gradients are fp32"},
     {TX_OPTION_HEADING, .help = "The products of a training step"},
     {TX_OPTION_TEXT, "model", AT(model), .choices = "NAME|FILE",
      .help = "gpt2, gpt2-medium, gpt2-large, gpt2-xl, a config.json or a folder with one"},
-    {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "blocks a step"},
-    {TX_OPTION_INTEGER, "block", AT(block), 1, 1 << 24, "N", "tokens a block"},
-    {TX_OPTION_HEADING, .help = "One product instead, op(a) [m, k] times op(b) [k, n]"},
-    {TX_OPTION_INTEGER, "m", AT(m), 0, 1 << 24, "N", "rows of the result; m, n and k go together"},
+    {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "rows of a step"},
+    {TX_OPTION_INTEGER, "block", AT(block), 1, 1 << 24, "N", "tokens of a row"},
+    {TX_OPTION_HEADING, .help = "One product instead: op(a) [m, k] times op(b) [k, n]"},
+    {TX_OPTION_INTEGER, "m", AT(m), 0, 1 << 24, "N", "rows of the result; give m, n and k together"},
     {TX_OPTION_INTEGER, "n", AT(n), 0, 1 << 24, "N", "columns of the result"},
-    {TX_OPTION_INTEGER, "k", AT(k), 0, 1 << 24, "N", "length of the sums"},
+    {TX_OPTION_INTEGER, "k", AT(k), 0, 1 << 24, "N", "inner dimension"},
     {TX_OPTION_FLAG, "trans_a", AT(trans_a), .help = "a is stored [k, m]"},
     {TX_OPTION_FLAG, "trans_b", AT(trans_b), .help = "b is stored [n, k]"},
 };
@@ -52,7 +52,7 @@ typedef struct products {
     int32_t count;
 } products;
 
-/* The parameter in arena WEIGHTS or GRADIENTS that an operand is, without "transformer.", the layer and ".weight". */
+/* Names the parameter of an operand in arena WEIGHTS or GRADIENTS, without "transformer.", the layer and ".weight". */
 static void name_of(const tx_model *model, const tx_operand *operand, char *text, size_t size)
 {
     const int64_t address = operand->chunk * model->arena[operand->arena].chunk_bytes + operand->offset;
@@ -74,7 +74,7 @@ static void name_of(const tx_model *model, const tx_operand *operand, char *text
     snprintf(text, size, "%.*s", (int)(weight ? length - tail : length), name);
 }
 
-/* Names a command by the weights that it reads or whose gradient it writes, and tells its part in the step. */
+/* Names a product by the weights that it reads or whose gradient it writes, and by forward, dX or dW. */
 static void describe(const tx_model *model, product *p)
 {
     const tx_command *c = &p->command;
@@ -90,7 +90,7 @@ static void describe(const tx_model *model, product *p)
     snprintf(p->name, sizeof p->name, "%s %s", weights, p->group);
 }
 
-/* What makes a product another one: sizes, layouts, types, and what is added. */
+/* Labels a product by sizes, layouts, types and epilogue. Products with the same label are counted as one. */
 static void label_of(product *p)
 {
     const tx_command *c = &p->command;
@@ -138,7 +138,7 @@ static bool is_product(tx_op op)
     return tx_op_info_of(op)->op_class == TX_CONTRACTION && !attention;
 }
 
-/* Compiles the model's training plan, which is the same on all devices, and takes its products. */
+/* Compiles the model's training plan, which is the same on all devices, and collects its products. */
 static tx_status collect(const settings *set, products *list)
 {
     const tx_engine_options host = {.size = sizeof host, .device = "cpu", .threads = (int32_t)set->common.threads};
@@ -166,11 +166,11 @@ static tx_status collect(const settings *set, products *list)
 
 /* ---- the program ------------------------------------------------------------------------------------ */
 
-/* The one product that was asked for. */
+/* Makes the list of the one product that the options describe. */
 static tx_status single(const settings *set, products *list)
 {
     if (set->m == 0 || set->n == 0 || set->k == 0)
-        return tx_fail(TX_INVALID, "m, n and k go together: give all three, or none for the products of a step");
+        return tx_fail(TX_INVALID, "give -m, -n and -k together, or none of them for the products of a step");
     list->item = calloc(1, sizeof *list->item);
     if (!list->item)
         return tx_fail(TX_MEMORY, "no memory for a product");
@@ -206,4 +206,4 @@ static tx_status run(const void *settings_, char *const *argv)
 TX_BENCH_COMMAND(gemm, "",
                  "Times every distinct matrix product of a training step: forward, gradients of activations (dX) "
                  "and of\n"
-                 "weights (dW), and how often the step has it; or one product of any shape." TX_BENCH_ABOUT);
+                 "weights (dW), with its count in the step; or one product of any shape." TX_BENCH_ABOUT);

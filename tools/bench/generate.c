@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench generate: tokens a second of greedy generation, alone and beside transformers. */
+ * txbench generate: tokens per second of greedy generation, optionally compared with transformers. */
 #include "models/generate/generate.h"
 #include "api/base/clock.h"
 #include "tools/bench/bench.h"
@@ -12,12 +12,12 @@ typedef tx_pairs_settings settings;
 
 static const tx_option options[] = {
     TX_BENCH_MODEL(AT),
-    {TX_OPTION_INTEGER, "batch", AT(batch), 1, 4096, "N", "prompts at once"},
+    {TX_OPTION_INTEGER, "batch", AT(batch), 1, 4096, "N", "prompts in a batch"},
     {TX_OPTION_INTEGER, "prompt", AT(block), 1, 1 << 24, "N", "tokens of a prompt"},
-    {TX_OPTION_INTEGER, "new_tokens", AT(count), 1, 1 << 24, "N", "tokens added to each"},
+    {TX_OPTION_INTEGER, "new_tokens", AT(count), 1, 1 << 24, "N", "new tokens for each prompt"},
     TX_BENCH_MEASUREMENTS(AT),
     {TX_OPTION_CHOICE, "peer", AT(peer), .choices = "none|torch",
-     .help = "whom to run beside: torch is transformers' generate by PyTorch with the Python in $TX_PYTHON"},
+     .help = "program to compare with; torch runs generate of transformers on PyTorch, with the Python in $TX_PYTHON"},
     TX_BENCH_DEVICE(AT),
     TX_BENCH_JSON(AT),
 };
@@ -78,7 +78,8 @@ static tx_status generate(tx_pairs *p, bool peer, tx_peer_time *time)
     time->clock = tx_now() - begin;
     time->processor = tx_seconds(CLOCK_PROCESS_CPUTIME_ID) - processor;
     if (b->emitted != p->set->batch * p->set->count)
-        return tx_fail(TX_INTERNAL, "generate: %" PRId64 " tokens came", b->emitted);
+        return tx_fail(TX_INTERNAL, "generate: %" PRId64 " tokens instead of %" PRId64, b->emitted,
+                       p->set->batch * p->set->count);
     return TX_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The course of a program of commands that measure. */
+ * The main function of programs with measuring commands. */
 #include "tools/bench/bench.h"
 #include "tools/cli/alive.h"
 
@@ -18,7 +18,7 @@ int tx_bench_main(const tx_cli *program, const tx_bench_command *const *run, int
     if (!settings)
         return tx_complain(program, TX_EXIT_FAILURE, "no memory for the options");
     memcpy(settings, chosen->program.values, chosen->settings);
-    signal(SIGPIPE, SIG_IGN); /* a peer that ended is an error message, not the end of this program */
+    signal(SIGPIPE, SIG_IGN); /* writing to a peer that has ended becomes an error message */
     result = tx_options_parse(&chosen->program, argc - 1, argv + 1, settings);
     tx_alive *alive = result == TX_GO_ON ? tx_alive_start(program, stderr, "measuring") : NULL;
     if (result == TX_GO_ON)

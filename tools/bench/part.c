@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Commands run one after the other, and what came of each. */
+ * Runs commands one after the other, and records the result of each. */
 #include "tools/bench/part.h"
 
 #include <ctype.h>
@@ -17,11 +17,11 @@ static const char *const words[] = {
 };
 
 #define MESSAGE 600
-#define KILLED_SECONDS 5.0 /* in which a process that was killed should be gone */
+#define KILLED_SECONDS 5.0 /* time for a killed process to end */
 
 /* ---- Paths ------------------------------------------------------------------------------------------------ */
 
-/* Bytes of the path that `at` begins with; 0: it is none. */
+/* Returns the length of the path at `at`, or 0 if there is none. */
 static size_t path_length(const char *at)
 {
     const char *name = at + (*at == '~');
@@ -31,12 +31,12 @@ static size_t path_length(const char *at)
     return strncmp(at, "/dev/", 5) == 0 ? 0 : strcspn(at, " \t\n\"'\\,;:()<>=|");
 }
 
-/* Takes paths of the machine out of a text, which gets no longer; those below /dev/ stay. */
+/* Replaces paths in a text by "(path)", except those below /dev/. The text does not get longer. */
 static void hide_paths(char *text)
 {
     static const char shown[] = "(path)";
     char *to = text;
-    bool begins = true; /* a word, as a path does */
+    bool begins = true; /* a path may begin here, at the start of a word */
     for (const char *at = text; *at;) {
         const size_t length = begins ? path_length(at) : 0;
         if (length >= sizeof shown - 1) {
@@ -54,8 +54,8 @@ static void hide_paths(char *text)
 
 /* ---- One part --------------------------------------------------------------------------------------------- */
 
-/* Waits until it has ended, kills it after `seconds`, and gives up where that does not end it; whether it took too
- * long. */
+/* Waits for the process to end, and kills it after `seconds`. Returns true if it was killed. It may still run then, if
+ * a driver hangs. */
 static bool wait_for(tx_process *process, double seconds)
 {
     double killed = 0.0;
@@ -69,8 +69,8 @@ static bool wait_for(tx_process *process, double seconds)
     return killed > 0.0;
 }
 
-static tx_part_state judge(const tx_process *process, bool stopped, double limit, const char *said,
-                           char message[MESSAGE])
+static tx_part_state classify(const tx_process *process, bool stopped, double limit, const char *said,
+                              char message[MESSAGE])
 {
     if (stopped) {
         snprintf(message, MESSAGE, "did not end within %.0f s%s", limit,
@@ -80,7 +80,7 @@ static tx_part_state judge(const tx_process *process, bool stopped, double limit
     if (tx_process_well(process, said, message, MESSAGE))
         return TX_PART_OK;
     if (!*message)
-        snprintf(message, MESSAGE, "its figures say what is wrong");
+        snprintf(message, MESSAGE, "failed without a message; see its figures");
     return TX_PART_FAILED;
 }
 
@@ -89,12 +89,12 @@ static tx_json *part_of(const char *name, tx_part_state state, const char *messa
     tx_json *part = tx_json_object();
     tx_json_set_string(part, "part", name);
     tx_json_set_string(part, "state", words[state]);
-    if (*message && tx_json_set_string(part, "message", message)) /* a driver's text need not be UTF-8 */
-        tx_json_set_string(part, "message", "its message is no UTF-8");
+    if (*message && tx_json_set_string(part, "message", message)) /* a driver's text may not be UTF-8 */
+        tx_json_set_string(part, "message", "its message is not UTF-8");
     return part;
 }
 
-/* What came of one, `state` and `message` being how it ended. */
+/* Appends a part that ended with `state` and `message`. Without readable figures, its state becomes FAILED. */
 static tx_status add_part(tx_json *parts, const char *name, char *output, const char *command, double seconds,
                           tx_part_state *state, char message[MESSAGE])
 {
@@ -134,10 +134,10 @@ tx_status tx_part_run(tx_json *parts, const char *name, const tx_command_line *c
             if (started)
                 snprintf(message, sizeof message, "%s", said);
             else
-                *state = judge(&process, stopped, seconds, tx_process_complaint(said), message);
+                *state = classify(&process, stopped, seconds, tx_process_complaint(said), message);
             status = add_part(parts, name, printed, text, process.seconds, state, message);
         } else {
-            status = tx_fail(TX_MEMORY, "no memory for what %s printed", name);
+            status = tx_fail(TX_MEMORY, "no memory for the output of %s", name);
         }
         free(said);
         free(printed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Measurements made of other commands, each a process of its own: what a driver crashes, hangs or has run out of memory
- * takes one part along and not the others. */
+ * Runs the parts of a report as separate processes. A driver that crashes, hangs or exhausts memory then ends only one
+ * part and not the others. */
 #ifndef TX_TOOLS_BENCH_PART_H
 #define TX_TOOLS_BENCH_PART_H
 
@@ -9,11 +9,11 @@
 #include "tx_json.h"
 
 /* How a part ended. X(NAME, "word") */
-#define TX_PART_MAP(X)                                                                   \
-    X(OK, "ok")                                                                          \
-    X(FAILED, "failed")     /* its message says why; it may have figures all the same */ \
-    X(STOPPED, "stopped")   /* it took longer than it was given */                       \
-    X(LEFT_OUT, "left out") /* its message says why */
+#define TX_PART_MAP(X)                                                    \
+    X(OK, "ok")                                                           \
+    X(FAILED, "failed")     /* with an error message; may have figures */ \
+    X(STOPPED, "stopped")   /* killed at its time limit */                \
+    X(LEFT_OUT, "left out") /* not run, with a message about the reason */
 
 typedef enum tx_part_state {
 #define X(name, word) TX_PART_##name,
@@ -21,18 +21,18 @@ typedef enum tx_part_state {
 #undef X
 } tx_part_state;
 
-/* Runs the command, ends it after `seconds`, and appends to `parts`: "part", "state", "seconds", "command"; "message"
- * where it did not go well; "figures", what it printed as JSON. Paths in them are taken out. Fails only where no part
- * could be run at all. */
+/* Runs the command for at most `seconds`, and appends an object to `parts` with "part", "state", "seconds", "command",
+ * "message" if it did not succeed, and "figures", the JSON that it printed. Paths are removed from texts. Returns an
+ * error only if no part could be run at all. */
 tx_status tx_part_run(tx_json *parts, const char *name, const tx_command_line *command, double seconds,
                       tx_part_state *state);
 /* Appends a part that is not run. */
 tx_status tx_part_leave_out(tx_json *parts, const char *name, const char *format, ...) TX_PRINTF(3, 4);
 
-/* Sets the words by which the figures of txbench device name it. */
+/* Copies the name, vendor, driver and so on of a device from the figures of txbench device. */
 void tx_part_facts(const tx_json *device, tx_json *to);
 
-/* The text of report.html, a NUL after it; @DATA@ stands for the reports. */
+/* The NUL-terminated text of report.html. @DATA@ is the place of the reports. */
 extern const unsigned char tx_report_page[];
 
 #endif

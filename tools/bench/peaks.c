@@ -15,7 +15,7 @@
 
 int64_t tx_bench_copy_most(const tx_device_info *device, int64_t most)
 {
-    const int64_t extra = INT64_C(1) << 16; /* the operand does not begin where its allocation does */
+    const int64_t extra = INT64_C(1) << 16; /* room for the operand's offset in its allocation */
     if (device->max_allocation > 0 && most > device->max_allocation - extra)
         most = device->max_allocation - extra;
     if (device->memory > 0 && most > device->memory / 4)
@@ -82,7 +82,7 @@ void tx_bench_raise(tx_bench_peaks *peaks, const tx_timing *timing)
         peaks->product[timing->dtype] = 1e9 * timing->gflops;
 }
 
-/* The best of square products whose results are no larger than `most` bytes. */
+/* Measures square products with results of at most `most` bytes. Sets `best` to the highest flop/s. */
 static tx_status best_product(const tx_target *target, tx_dtype dtype, int64_t most, int32_t repeats, double *best)
 {
     tx_timing timing = {0};

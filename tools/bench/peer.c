@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The peer's process. */
+ * The peer's process, and pairs of measurements. */
 #include "tools/bench/peer.h"
 #include "tools/process/child.h"
 
@@ -17,7 +17,7 @@ struct tx_peer {
     char name[256];
 };
 
-/* Finds the peer's script: beside the installed program (the tree may have been moved), else in the source tree. */
+/* Finds the peer's script: relative to the installed program, which may have been moved, or else in the source tree. */
 static tx_status find_script(char *path, size_t size)
 {
     if (!tx_child_self(path, size)) {
@@ -30,12 +30,11 @@ static tx_status find_script(char *path, size_t size)
     snprintf(path, size, "%s/%s", TX_TOOLS_DIR, SCRIPT);
     if (access(path, R_OK) == 0)
         return TX_OK;
-    return tx_fail(TX_NOT_FOUND,
-                   "%s: is neither in %s of the program's folder nor in %s; install TX with all its files", SCRIPT,
-                   TX_SHARE_FROM_BIN, TX_TOOLS_DIR);
+    return tx_fail(TX_NOT_FOUND, "%s: not found in %s of the program's folder or in %s; install TX with all its files",
+                   SCRIPT, TX_SHARE_FROM_BIN, TX_TOOLS_DIR);
 }
 
-/* Reads a line that begins with `word`; the rest of it goes to `rest`. */
+/* Reads a line that begins with `word`, and copies the rest of it to `rest`. */
 static tx_status expect(tx_peer *peer, const char *word, char *rest, size_t size)
 {
     char line[512];
@@ -44,12 +43,12 @@ static tx_status expect(tx_peer *peer, const char *word, char *rest, size_t size
     line[strcspn(line, "\n")] = '\0';
     size_t length = strlen(word);
     if (strncmp(line, word, length) != 0)
-        return tx_fail(TX_FORMAT, "%s: said \"%s\" where \"%s\" was expected", SCRIPT, line, word);
+        return tx_fail(TX_FORMAT, "%s: printed \"%s\" instead of \"%s\"", SCRIPT, line, word);
     snprintf(rest, size, "%s", line + length);
     return TX_OK;
 }
 
-/* What the script is to do, as one JSON text, which the caller frees. */
+/* Describes the task for the script as one line of JSON. The caller frees it. */
 static tx_status describe(const tx_config *config, int64_t batch, int64_t block, int64_t threads, const tx_json *method,
                           char **text)
 {
@@ -68,18 +67,18 @@ static tx_status describe(const tx_config *config, int64_t batch, int64_t block,
     return status;
 }
 
-/* Ends the program. NULL is fine. */
+/* Ends the peer, which may be NULL. */
 static void stop(tx_peer *peer)
 {
     if (!peer)
         return;
-    tx_child_end(&peer->child); /* it ends with its input */
+    tx_child_end(&peer->child); /* the script ends at the end of its input */
     free(peer);
 }
 
-/* Starts tools/bench/peer_torch.py with the interpreter in $TX_PYTHON (python3 where it is not set) and waits until its
- * model is ready. It is to "train" or to "generate", with `batch` rows of `block` tokens. threads 0: all that the
- * process may use. `method`: how it trains, as the script describes it; or NULL. */
+/* Starts tools/bench/peer_torch.py with $TX_PYTHON or python3, and waits until its model is ready. `task` is "train" or
+ * "generate", with `batch` rows of `block` tokens. Pass 0 as `threads` to use all cores of the process. `method` is the
+ * training method in the form that the script documents, or NULL. */
 static tx_status start(const char *task, const tx_config *config, int64_t batch, int64_t block, int64_t threads,
                        const tx_json *method, tx_peer **peer)
 {
@@ -107,7 +106,7 @@ tx_status tx_peer_run(tx_peer *peer, int64_t steps, tx_peer_time *time)
 {
     char rest[64], *end, *last;
     if (fprintf(peer->child.to, "%" PRId64 "\n", steps) < 0 || fflush(peer->child.to))
-        return tx_fail(TX_IO, "%s: takes no more commands: %s", SCRIPT, strerror(errno));
+        return tx_fail(TX_IO, "%s: cannot send a command: %s", SCRIPT, strerror(errno));
     TX_TRY(expect(peer, "seconds ", rest, sizeof rest));
     time->clock = strtod(rest, &end);
     time->processor = strtod(end, &last);
@@ -138,7 +137,7 @@ static tx_status measure(const tx_pairs_task *task, tx_pairs *p)
         p->their_work[i] = theirs.processor;
         p->measured = i + 1;
         if (p->peer_name)
-            fprintf(stderr, "pair %" PRId64 ": %.4f s, peer %.4f s, ratio %.3f, of processors %.3f\n", i + 1,
+            fprintf(stderr, "pair %" PRId64 ": %.4f s, peer %.4f s, ratio %.3f, CPU time ratio %.3f\n", i + 1,
                     ours.clock, theirs.clock, theirs.clock / ours.clock, theirs.processor / ours.processor);
     }
     return TX_OK;

@@ -1,14 +1,22 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of `txbench train --peer torch` and `txbench generate --peer torch`: the same model of transformers with PyTorch.
+"""The peer of `txbench train` and `txbench generate` with --peer torch: the same model with transformers and PyTorch.
 
     peer_torch.py train|generate {"model": CONFIG_JSON, "batch": ROWS, "block": TOKENS, "threads": N, "method": METHOD}
 
-Eager, the default SDPA attention, no dropout but an adapter's. train: random tokens and labels, global norm clipped to 1. METHOD: "precision"
-fp32, tf32, bf16 or fp16 (autocast); "optim" and "optim_args": the optimizer that transformers' Trainer has by the name; "checkpointing"; "micro"
-batches a step; "adapter": peft's LoraConfig, beside a model that is stored in what autocast computes in. generate: fp32, greedy continuation of
-random prompts, with key-value caches. Says "ready <versions>"; then takes a number of steps (train) or of new tokens (generate) a line on standard
-input and answers "seconds <time of all of them by the clock> <time of processors>".
+It runs in eager mode with the default SDPA attention. Only an adapter has dropout.
+
+train uses random tokens and labels and clips the global gradient norm to 1. METHOD has
+    precision     fp32, tf32, bf16 or fp16 (autocast)
+    optim         an optimizer of transformers' Trainer, with optim_args
+    checkpointing true for gradient checkpointing
+    micro         micro-batches of a step
+    adapter       peft's LoraConfig. The model's weights then have the type in which autocast computes.
+
+generate continues random prompts greedily in fp32 with key-value caches.
+
+The script prints "ready VERSIONS". Then it reads a number of steps (train) or of new tokens (generate) from each line
+of standard input, and prints "seconds WALL_CLOCK_SECONDS CPU_SECONDS".
 """
 import json
 import os
@@ -24,7 +32,7 @@ except ImportError as error:
 
 
 def optimizer_of(model, name, args):
-    """The one that Trainer makes for --optim and --optim_args; where it is a plain AdamW, with its defaults."""
+    """Returns the optimizer that transformers' Trainer makes for --optim and --optim_args."""
     try:
         arguments = transformers.TrainingArguments(output_dir=".", report_to="none", use_cpu=True, optim=name,
                                                    optim_args=args or None)
@@ -35,15 +43,15 @@ def optimizer_of(model, name, args):
 
 
 def adapted(model, half, target_modules, modules_to_save, **settings):
-    """With an adapter of peft's, whose own weights are in fp32."""
+    """Returns the model with an adapter of peft. The weights of the adapter are fp32."""
     try:
         import peft
     except ImportError as error:
         sys.exit(f"peer_torch.py: {error}; install it for --lora_r")
     names = target_modules if target_modules == "all-linear" else [name.strip() for name in target_modules.split(",")]
     saved = [name.strip() for name in modules_to_save.split(",") if name.strip()]
-    return peft.get_peft_model(model.to(half or torch.float32), peft.LoraConfig(target_modules=names, modules_to_save=saved or None,
-                                                                                **settings))
+    config = peft.LoraConfig(target_modules=names, modules_to_save=saved or None, **settings)
+    return peft.get_peft_model(model.to(half or torch.float32), config)
 
 
 def trainer(model, batch, block, method):
@@ -60,6 +68,7 @@ def trainer(model, batch, block, method):
     scaler = torch.amp.GradScaler("cpu", enabled=precision == "fp16")
     optimizer = optimizer_of(model, method["optim"], method["optim_args"])
     trained = [p for p in model.parameters() if p.requires_grad]
+    extra = {} if of_texts else {"use_cache": False}
 
     def run(steps):
         for _ in range(steps):
@@ -67,7 +76,7 @@ def trainer(model, batch, block, method):
                 tokens = torch.randint(0, vocab, (batch, block))
                 labels = torch.randint(0, model.config.num_labels, (batch,)) if of_texts else tokens
                 with torch.autocast("cpu", dtype=half or torch.bfloat16, enabled=half is not None):
-                    loss = model(input_ids=tokens, labels=labels, **({} if of_texts else {"use_cache": False})).loss / micro
+                    loss = model(input_ids=tokens, labels=labels, **extra).loss / micro
                 scaler.scale(loss).backward()
             scaler.unscale_(optimizer)
             torch.nn.utils.clip_grad_norm_(trained, 1.0)
@@ -99,8 +108,8 @@ def main():
     config = transformers.AutoConfig.for_model(**what["model"])
     model = getattr(transformers, config.architectures[0])._from_config(config, dtype=torch.float32)
     run = {"train": trainer, "generate": generator}[sys.argv[1]](model, what["batch"], what["block"], what["method"])
-    print(f"ready torch {torch.__version__}, transformers {transformers.__version__}, {torch.get_num_threads()} threads",
-          flush=True)
+    versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    print(f"ready {versions}, {torch.get_num_threads()} threads", flush=True)
     for line in sys.stdin:
         begin, processor = time.perf_counter(), time.process_time()
         run(int(line))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench report: all that can be measured of a device in some minutes, part by part, in a file to send; and several
- * such files on one page. */
+ * txbench report: measures a device part by part in a few minutes and writes a file to send. It also shows several such
+ * files on one page. */
 #include "tools/bench/bench.h"
 #include "tools/bench/part.h"
 #include "tools/bench/peaks.h"
@@ -20,10 +20,10 @@
 #define SCHEMA 1 /* of docs/report.schema.json */
 #define CACHE_PARENT "/tmp"
 #define REPORT_BYTES (INT64_C(64) << 20)
-#define SHARES 3.0          /* a part is ended after so many times its share of the budget */
-#define CPU_SECONDS 300.0   /* with which a CPU can make steps of 1024 tokens */
-#define DEVICE_SECONDS 60.0 /* in which a device is opened, whatever the budget */
-#define HANG_SHARE 0.1      /* and not before this share of it */
+#define SHARES 3.0          /* a part is killed after this multiple of its share of the budget */
+#define HANG_SHARE 0.1      /* but not before this fraction of the whole budget */
+#define CPU_SECONDS 300.0   /* from this budget on, a CPU runs steps with a batch of 4 */
+#define DEVICE_SECONDS 60.0 /* time limit for opening the device, independent of the budget */
 
 typedef struct settings {
     const char *device, *config, *output, *only;
@@ -34,15 +34,17 @@ typedef struct settings {
 } settings;
 
 static const tx_option options[] = {
-    {TX_OPTION_REAL, "budget", AT(budget), 1, 1e6, "X", "seconds that all parts may take; they shrink or are left out"},
-    {TX_OPTION_TEXT, "output", AT(output), .choices = "NAME", .help = "what is written: NAME.json and NAME.html"},
-    {TX_OPTION_TEXT, "only", AT(only), .choices = "PART,...", .help = "these parts, as \"step fp32,products fp32\""},
+    {TX_OPTION_REAL, "budget", AT(budget), 1, 1e6, "X",
+     "time for all parts in seconds; if it is short, parts measure less or are left out"},
+    {TX_OPTION_TEXT, "output", AT(output), .choices = "NAME", .help = "write NAME.json and NAME.html"},
+    {TX_OPTION_TEXT, "only", AT(only), .choices = "PART,...",
+     .help = "run only these parts, such as \"step fp32,products fp32\""},
     TX_BENCH_MODEL(AT),
     {TX_OPTION_INTEGER, "batch", AT(batch), 0, 1 << 20, "N",
-     "blocks of a training step; 0: 4, or 1 on a CPU with less than 300 s"},
-    {TX_OPTION_INTEGER, "block", AT(block), 0, 1 << 24, "N", "tokens a block; 0: 1024 on a GPU, else 256"},
+     "rows of a training step; 0 means 4, or 1 on a CPU with a budget below 300 s"},
+    {TX_OPTION_INTEGER, "block", AT(block), 0, 1 << 24, "N", "tokens of a row; 0 means 1024 on a GPU, or else 256"},
     {TX_OPTION_FLAG, "kernels", AT(kernels),
-     .help = "keep what each kernel takes of private and local memory (spills)"},
+     .help = "include the private and local memory of each kernel (register spills)"},
     TX_BENCH_DEVICE(AT),
 };
 
@@ -58,7 +60,7 @@ static const struct part {
 };
 enum { PARTS = sizeof list / sizeof list[0] };
 
-/* Where TX and drivers look for what they compiled. */
+/* Variables of the folders in which TX and drivers cache compiled kernels. */
 static const char *const caches[] = {"TX_CACHE_DIR", "POCL_CACHE_DIR", "CUDA_CACHE_PATH", "AMD_COMGR_CACHE_DIR",
                                      "NEO_CACHE_DIR"};
 enum { CACHES = sizeof caches / sizeof caches[0] };
@@ -66,10 +68,10 @@ enum { CACHES = sizeof caches / sizeof caches[0] };
 typedef struct report {
     const settings *set;
     double begin;
-    tx_json *all, *parts;  /* parts are a member of all */
-    const tx_json *device; /* the first part's figures; NULL: not known */
-    char cache[32];        /* an empty cache folder, for the cold start; "": none */
-    char *kept[CACHES];    /* the values of those variables meanwhile */
+    tx_json *all, *parts;  /* the report; its member "parts" */
+    const tx_json *device; /* figures of the first part, or NULL if it failed */
+    char cache[32];        /* path of an empty cache folder for the cold start, or "" */
+    char *kept[CACHES];    /* saved values of the cache variables */
     int32_t failed;
 } report;
 
@@ -92,7 +94,7 @@ static tx_status write_page(const char *name, tx_json *reports)
     return status;
 }
 
-/* What there is so far, so that a report that is killed can be read. */
+/* Writes the parts so far, so that an interrupted report is readable. */
 static tx_status write_report(const report *r, bool complete)
 {
     char path[4096];
@@ -102,7 +104,7 @@ static tx_status write_report(const report *r, bool complete)
     char *text = tx_json_text(r->all, TX_JSON_PRETTY);
     const size_t size = text ? strlen(text) : 0;
     if (text)
-        text[size] = '\n'; /* replaces the NUL, which is not written */
+        text[size] = '\n'; /* instead of the NUL, which is not written */
     const tx_status written = text ? tx_file_write_output(path, text, size + 1) : TX_MEMORY;
     free(text);
     TX_TRY(written);
@@ -125,7 +127,7 @@ static bool has(const report *r, const char *what)
     return is;
 }
 
-/* Whether `only`, a list of names, has that one; NULL has all. */
+/* True if the list `only` contains the name. NULL contains all names. */
 static bool is_among(const char *only, const char *name)
 {
     for (const char *at = only; at; at = strchr(at, ','), at += at ? 1 : 0)
@@ -134,18 +136,18 @@ static bool is_among(const char *only, const char *name)
     return !only;
 }
 
-/* The device is asked in any case. */
-static bool is_asked_for(const report *r, const struct part *p)
+/* True if the part is selected. The first part, the device, always is. */
+static bool is_selected(const report *r, const struct part *p)
 {
     return p == list || is_among(r->set->only, p->name);
 }
 
-/* Its share of what is left. */
+/* Returns the part's share of the remaining budget in seconds. */
 static double share_of(const report *r, const struct part *p)
 {
     double weights = 0.0;
     for (const struct part *other = p; other < list + PARTS; other++)
-        weights += has(r, other->needs) && is_asked_for(r, other) ? other->weight : 0.0;
+        weights += has(r, other->needs) && is_selected(r, other) ? other->weight : 0.0;
     return fmax(r->set->budget - spent(r), 0.0) * p->weight / weights;
 }
 
@@ -169,13 +171,14 @@ static tx_status make_command(const report *r, const struct part *p, double shar
     if (!strpbrk(p->takes, "CM"))
         return TX_OK;
     TX_TRY(tx_command_line_add(command, strchr(p->takes, 'M') ? "--model" : "--config"));
-    char *whole = strchr(set->config, '/') ? realpath(set->config, NULL) : NULL; /* a path that can be told as one */
+    char *whole = strchr(set->config, '/') ? realpath(set->config, NULL) : NULL; /* absolute, so that it is hidden */
     const tx_status status = tx_command_line_add_word(command, whole ? whole : set->config);
     free(whole);
     return status;
 }
 
-/* So that the first start of all can be timed again: nothing compiled or measured before is found. */
+/* Selects an empty cache, or restores the usual ones. With an empty cache the start is as slow as the very first one.
+ */
 static void set_caches(report *r, bool empty)
 {
     for (int i = 0; i < CACHES && r->cache[0]; i++) {
@@ -211,8 +214,8 @@ static tx_status run_part(report *r, const struct part *p, double share)
     return status;
 }
 
-/* Who it is, for readers of the file; what kernels take goes where it was not asked for. */
-static void tidy(report *r)
+/* Removes kernel figures unless --kernels is given. After the first part, copies the device's name to the report. */
+static void finish_part(report *r)
 {
     const tx_json *part = tx_json_at(r->parts, tx_json_size(r->parts) - 1);
     tx_json *figures = tx_json_find(part, "figures");
@@ -227,26 +230,26 @@ static void tidy(report *r)
 static tx_status measure(report *r)
 {
     for (const struct part *p = list; p < list + PARTS; p++) {
-        if (!is_asked_for(r, p))
+        if (!is_selected(r, p))
             continue;
         const double share = share_of(r, p);
         tx_status status;
         if (!has(r, p->needs))
             status = tx_part_leave_out(r->parts, p->name,
-                                       strcmp(p->needs, "opencl") == 0 ? "for OpenCL devices alone: there is no %s here"
-                                                                       : "the device has nothing for %s that TX uses",
+                                       strcmp(p->needs, "opencl") == 0 ? "only for devices of the backend %s"
+                                                                       : "the device has no %s that TX uses",
                                        p->needs);
         else if (share < p->least)
-            status = tx_part_leave_out(r->parts, p->name, "its share of the budget is %.1f s, and it needs %.0f", share,
-                                       p->least);
+            status = tx_part_leave_out(r->parts, p->name, "its share of the budget is %.1f s, but it needs %.0f s",
+                                       share, p->least);
         else
             status = run_part(r, p, share);
         if (status)
             return status;
-        tidy(r);
+        finish_part(r);
         TX_TRY(write_report(r, false));
         if (p == list && !r->device)
-            break; /* without a device nothing else can be measured */
+            break; /* without a device, nothing else can be measured */
     }
     return write_report(r, true);
 }
@@ -284,12 +287,12 @@ static tx_status print(const report *r)
         tx_print_line(stdout, "%-16s %-9s %6.1f s  %s", name, state, seconds, message);
     }
     printf("%s.json, %s.html: %.0f s\n", r->set->output, r->set->output, spent(r));
-    return r->failed ? tx_fail(TX_DEVICE, "%d of %zu parts failed: %s.html tells why", r->failed,
+    return r->failed ? tx_fail(TX_DEVICE, "%d of %zu parts failed; see %s.html for the reasons", r->failed,
                                tx_json_size(r->parts), r->set->output)
                      : TX_OK;
 }
 
-/* Every name of `only` is that of a part. */
+/* Fails if a name in --only is not a part. */
 static tx_status check_only(const char *only)
 {
     char name[64], names[512] = "";
@@ -301,7 +304,7 @@ static tx_status check_only(const char *only)
         for (int i = 0; i < PARTS && !known; i++)
             tx_list_add(names, sizeof names, ", ", "%s", list[i].name);
         if (!known)
-            return tx_fail(TX_INVALID, "--only: \"%s\" is no part of a report: there are %s", name, names);
+            return tx_fail(TX_INVALID, "--only: \"%s\" is not a part of a report; the parts are %s", name, names);
     }
     return TX_OK;
 }
@@ -317,7 +320,7 @@ static tx_status make_report(const settings *set)
     TX_THEN(status, measure(&r));
     TX_THEN(status, print(&r));
     if (r.cache[0])
-        (void)tx_folder_remove(CACHE_PARENT, strrchr(r.cache, '/') + 1); /* it is temporary anyway */
+        (void)tx_folder_remove(CACHE_PARENT, strrchr(r.cache, '/') + 1); /* errors are harmless: a temporary folder */
     tx_json_free(r.all);
     return status;
 }
@@ -330,7 +333,7 @@ static tx_status compare(const settings *set)
         tx_status status = tx_json_read(path, REPORT_BYTES, &one);
         if (!status && (tx_json_get_string(one, "what", &what) || strcmp(what, "report") != 0)) {
             tx_json_free(one);
-            status = tx_fail(TX_FORMAT, "%s: is no report of txbench", path);
+            status = tx_fail(TX_FORMAT, "%s: not a report of txbench", path);
         }
         TX_THEN(status, tx_json_append(reports, one));
         if (status) {
@@ -355,9 +358,10 @@ const tx_bench_command tx_bench_report = {
         .name = "txbench",
         .usage = "txbench report [REPORT.json...] [options]",
         .about =
-            "Measures a device from end to end and writes what it found after each part: a JSON file, which holds "
-            "no names\nof users, hosts or files, and a page. What fails says why, and the rest goes on. With files, "
-            "compares the\nreports that they hold on one page. Exit status: 0 all parts went well, 1 one failed.",
+            "Measures a device and writes a report after each part: a JSON file and an HTML page. The report has no\n"
+            "names of users, hosts or files. If a part fails, the report has the reason and the other parts still "
+            "run.\nIf you give report files, it compares them on one page. Exit status: 0 if all parts succeeded, "
+            "1 if one failed.",
         .options = options,
         .count = (int32_t)(sizeof options / sizeof options[0]),
         .values = &defaults,

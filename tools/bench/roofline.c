@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Timings beside the device's peaks, as a table and as JSON. */
+ * Timings compared with the device's peaks, as a table and as JSON. */
 #include "tools/bench/roofline.h"
 #include "tools/bench/bench.h"
 
@@ -13,7 +13,7 @@
 
 /* ---- rows ------------------------------------------------------------------------------------------- */
 
-/* The command line again. */
+/* Joins the command line. */
 static void command_text(char *const *argv, char *text, size_t size)
 {
     size_t used = (size_t)snprintf(text, size, "txbench");
@@ -72,13 +72,13 @@ tx_status tx_roofline_time(tx_roofline *report, const tx_command *command, const
 
 static void report_free(tx_roofline *report)
 {
-    clear_progress(); /* before what went wrong is told */
+    clear_progress(); /* before an error message */
     if (report->target.context)
         tx_target_close(&report->target);
     free(report->row);
 }
 
-/* Sums over the rows that a step has. */
+/* Sums over the rows that are part of a training step. */
 typedef struct step {
     int64_t operations;
     double seconds, flops;
@@ -103,7 +103,7 @@ void tx_bench_json_head(tx_json *object, const char *what, char *const *argv, co
     char command[COMMAND];
     command_text(argv, command, sizeof command);
     tx_json_set_string(object, "version", TX_VERSION);
-    if (tx_json_set_string(object, "command", command)) /* a path need not be UTF-8 */
+    if (tx_json_set_string(object, "command", command)) /* a path in it is not UTF-8 */
         tx_json_set_string(object, "command", "txbench");
     tx_json_set_string(object, "device", device->id);
     tx_json_set_string(object, "name", device->name);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txbench train: how fast a training step is by a method of training, alone or beside another trainer. */
+ * txbench train: times training steps of a training method, optionally compared with PyTorch. */
 #include "api/base/clock.h"
 #include "models/arch/lora.h"
 #include "models/job/settings.h"
@@ -14,7 +14,7 @@
 
 typedef struct settings {
     tx_pairs_settings pairs;
-    tx_job_settings job; /* the method */
+    tx_job_settings job; /* the training method */
     bool profile;
 } settings;
 
@@ -23,15 +23,16 @@ typedef struct settings {
 static const tx_option options[] = {
     TX_BENCH_MODEL(PAIRS),
     TX_BENCH_BATCH(PAIRS),
-    {TX_OPTION_INTEGER, "steps", PAIRS(count), 1, 1 << 20, "N", "steps a measurement"},
+    {TX_OPTION_INTEGER, "steps", PAIRS(count), 1, 1 << 20, "N", "steps of a measurement"},
     TX_BENCH_MEASUREMENTS(PAIRS),
     {TX_OPTION_CHOICE, "peer", PAIRS(peer), .choices = "none|torch",
-     .help = "whom to run beside: torch is the same model of transformers by PyTorch with the Python in $TX_PYTHON, by "
-             "the same method (adapters by peft)"},
-    {TX_OPTION_FLAG, "profile", AT(profile), .help = "also time each operation of a step, and tell what kernels take"},
+     .help = "program to compare with; torch trains the same model and method with transformers and peft on PyTorch, "
+             "with the Python in $TX_PYTHON"},
+    {TX_OPTION_FLAG, "profile", AT(profile),
+     .help = "also time each operation of a step, and print the memory of kernels"},
     TX_BENCH_DEVICE(PAIRS),
     TX_BENCH_JSON(PAIRS),
-    {TX_OPTION_HEADING, .help = "The method, as txtrain has it"},
+    {TX_OPTION_HEADING, .help = "The training method, with the options of txtrain"},
 #define METHOD(...) {__VA_ARGS__},
 #define RUN(...)
 #define OPTION(kind, type, name, member, initial, group, traits, least, most, choices, help) \
@@ -39,7 +40,7 @@ static const tx_option options[] = {
 #include "models/options/options.def"
 };
 
-/* Of what has no option here, txtrain's defaults. */
+/* Settings without an option here have txtrain's defaults. */
 static const settings defaults = {
     .pairs = {.config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .count = 3, .pairs = 5, .seconds = 1e6},
     .job = {.accumulation = 1,
@@ -55,12 +56,12 @@ static const settings defaults = {
 typedef struct bench {
     tx_pairs pairs;
     double first_step;        /* seconds */
-    tx_traffic before, after; /* what TX did first */
+    tx_traffic before, after; /* traffic counters before and after the first measurement of TX */
 } bench;
 
 static const settings *settings_of(const tx_pairs *p)
 {
-    return (const settings *)p->set; /* whose first member it is */
+    return (const settings *)p->set; /* `pairs` is the first member of the settings */
 }
 
 /* ---- Both sides ------------------------------------------------------------------------------------------- */
@@ -77,8 +78,8 @@ static tx_status make_options(const tx_config *config, const settings *set, tx_t
         return tx_fail(TX_INVALID, "--bf16 and --fp16 exclude each other");
     TX_TRY(tx_job_optimizer(job, &made->optimizer));
     TX_TRY(tx_job_read_checkpointing(job->checkpointing, &made->checkpointing, &limit));
-    return limit ? tx_fail(TX_UNSUPPORTED, "--gradient_checkpointing auto:BYTES is not measured: give what it chose, "
-                                           "a number of segments or auto")
+    return limit ? tx_fail(TX_UNSUPPORTED, "--gradient_checkpointing auto:BYTES is not supported here: give the number "
+                                           "of segments that it chose, or auto")
                  : TX_OK;
 }
 
@@ -110,7 +111,7 @@ static tx_status set_adapter(const tx_lora *lora, tx_json *method)
     return tx_json_set(method, "adapter", adapter) ? TX_MEMORY : status;
 }
 
-/* How the peer's script is told the method. */
+/* Describes the training method for the peer's script. */
 static tx_status describe_method(const settings *set, const tx_config *config, tx_json **method)
 {
     const tx_job_settings *job = &set->job;
@@ -119,8 +120,8 @@ static tx_status describe_method(const settings *set, const tx_config *config, t
     int64_t limit;
     TX_TRY(tx_job_read_checkpointing(job->checkpointing, &how, &limit));
     if (how.cheap || how.segments > 0)
-        return tx_fail(TX_UNSUPPORTED, "PyTorch's peer computes whole blocks again or nothing: give it "
-                                       "--gradient_checkpointing alone");
+        return tx_fail(TX_UNSUPPORTED, "--peer torch can only recompute whole blocks: give --gradient_checkpointing "
+                                       "without a value");
     *method = tx_json_object();
     tx_status status = *method ? TX_OK : TX_MEMORY;
     TX_THEN(status, tx_json_set_string(*method, "precision",
@@ -148,7 +149,7 @@ static tx_status open_all(tx_pairs *p)
     return TX_OK;
 }
 
-/* Times of a step. */
+/* Measures the time of a step. */
 static tx_status run_steps(tx_pairs *p, bool peer, tx_peer_time *time)
 {
     bench *b = (bench *)p;
@@ -169,12 +170,12 @@ static double step_tokens(const tx_pairs_settings *set)
     return (double)(set->batch * set->block * ((const settings *)set)->job.accumulation);
 }
 
-#define PROFILE_STEPS 3.0 /* first steps that a profile takes, about */
-#define PROFILE_TIMES 4.0 /* the time that was given for measuring: until then a profile may take */
+#define PROFILE_STEPS 3.0 /* estimated time of a profile, in times of the first step */
+#define PROFILE_TIMES 4.0 /* a profile must end within this multiple of --seconds */
 
 /* ---- More figures ----------------------------------------------------------------------------------------- */
 
-/* Measured again by a device that was opened for it, since that may slow launches down. */
+/* Profiles a step on a device that is opened again with profiling, which may slow down launches. */
 static tx_status add_profile(tx_pairs *p, tx_json *figures)
 {
     double ignored;
@@ -190,7 +191,7 @@ static tx_status add_figures(tx_pairs *p, tx_json *figures)
     const bench *b = (const bench *)p;
     const tx_config *c = p->config;
     tx_json *start = tx_json_object();
-    /* Arithmetic of a step: 6 a parameter and token, and 12 L C T of attention a token (Kaplan et al., 2020; PaLM's
+    /* flops of a step: 6 per parameter and token, and 12 L C T per token for attention (Kaplan et al., 2020; PaLM,
      * appendix B). */
     const double token =
         6.0 * (double)tx_arch_param_count(c) + 12.0 * (double)c->layers * (double)c->width * (double)p->set->block;
@@ -221,5 +222,5 @@ static tx_status run(const void *set, char *const *argv)
 }
 
 TX_BENCH_COMMAND(train, "",
-                 "Times training steps (forward, backward, clip, update) on random tokens. In names of options - and _ "
+                 "Times training steps (forward, backward, clip, update) on random tokens. - and _ in names of options "
                  "are\nthe same.");

@@ -35,7 +35,7 @@ tx_status tx_bench_tokens_make(int64_t rows, int64_t block, tx_bench_tokens *tok
     return TX_OK;
 }
 
-/* By Knuth's linear congruence. */
+/* Knuth's linear congruential generator (MMIX). */
 void tx_bench_tokens_next(int64_t vocab, tx_bench_tokens *tokens)
 {
     const int64_t count = tokens->rows * tokens->block;
@@ -54,7 +54,7 @@ tx_optimizer_options tx_bench_optimizer(void)
     return (tx_optimizer_options){sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f};
 }
 
-/* Scores of each token, of the next one or of itself, have labels alike. */
+/* Heads with scores for each token, causal or masked, use the same task: their labels have the same shape. */
 static const tx_task *task_of(const tx_config *config)
 {
     return config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION ? &tx_sequence_classification.task
@@ -123,7 +123,7 @@ static tx_status take_results(tx_bench_training *t)
     tx_results results;
     TX_TRY(tx_trainer_results(t->trainer, &results));
     t->loss = (double)results.value[TX_RESULT_LOSS];
-    /* A scaled loss may overflow; its update is then left out, which takes as long. */
+    /* With loss scaling the gradients may overflow. The update is then skipped, which takes the same time. */
     const bool scaled = tx_trainer_options_of(t->trainer)->set->fp16;
     return (results.value[TX_RESULT_FINITE] == 1.0f || scaled) && isfinite(t->loss)
                ? TX_OK
@@ -131,7 +131,7 @@ static tx_status take_results(tx_bench_training *t)
                          tx_trainer_steps(t->trainer), t->loss);
 }
 
-/* All rows: random tokens, all of which count, and labels of these or of rows; 0 in other fields. */
+/* Fills all rows with random tokens of full length, and with labels of tokens or of rows. Other fields are 0. */
 static void fill(tx_bench_training *t, const tx_task *task)
 {
     const int64_t count = t->data.rows * t->data.block, labels = tx_arch_columns(t->config);

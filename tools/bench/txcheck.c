@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * txcheck: proves a device. Every op against a reference in double precision, gradients against finite differences,
- * the ONNX backend node cases, and the checker itself against planted faults. And judges files, which check_file.c
- * does. */
+ * txcheck: checks a device. It compares every op with a reference in double precision, gradients with finite
+ * differences, and runs the ONNX backend node cases. A self-test checks the checker with planted faults. It also checks
+ * files (check_file.c). */
 #include "api/graph/op.h"
 #include "tests/ops/conformance.h"
 #include "tools/bench/check_file.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* There is no such device: what ctest takes for a test that was skipped. */
+/* Exit status if there is no such device. ctest counts the test as skipped. */
 #define EXIT_SKIPPED 77
 
 typedef struct settings {
@@ -26,34 +26,36 @@ typedef struct settings {
 
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
-     .help = "where to compute"},
-    {TX_OPTION_TEXT, "op", AT(op), .choices = "NAME", .help = "this op only, named as in api/ops.def (ops, threads)"},
-    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "of the cpu backend; 0: all there are, or 3 for threads"},
-    {TX_OPTION_INTEGER, "every", AT(every), 1, 1000, "N", "only every Nth case (ops, threads)"},
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu", .help = "device to check"},
+    {TX_OPTION_TEXT, "op", AT(op), .choices = "NAME",
+     .help = "check only this op; api/ops.def has the names (ops, threads)"},
+    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
+     "threads of the cpu backend; 0 uses all, or 3 for the command threads"},
+    {TX_OPTION_INTEGER, "every", AT(every), 1, 1000, "N", "check only every Nth case (ops, threads)"},
     {TX_OPTION_INTEGER, "turn", AT(turn), 0, 999, "K", "start at case K, below N (with --every)"},
-    {TX_OPTION_FLAG, "small", AT(small), .help = "only cases small enough for a simulator (ops)"},
-    {TX_OPTION_REAL, "seconds", AT(seconds), 0, 1e6, "X", "no op but the first is begun after so many (ops, threads)"},
-    {TX_OPTION_FLAG, "verbose", AT(verbose), .help = "a line a case"},
-    {TX_OPTION_FLAG, "json", AT(json), .help = "print the verdicts as one JSON object (ops, threads)"},
+    {TX_OPTION_FLAG, "small", AT(small), .help = "check only cases that are small enough for a simulator (ops)"},
+    {TX_OPTION_REAL, "seconds", AT(seconds), 0, 1e6, "X",
+     "start no new op after X seconds, except the first (ops, threads)"},
+    {TX_OPTION_FLAG, "verbose", AT(verbose), .help = "print one line per case"},
+    {TX_OPTION_FLAG, "json", AT(json), .help = "print the results as one JSON object (ops, threads)"},
 };
 #undef AT
 
 /* In the order of `runs`. */
 static const tx_cli_command commands[] = {
-    {"ops", "every op against a reference in double precision", NULL},
-    {"threads", "the same bits from one thread and from several", NULL},
-    {"autodiff", "gradients of graphs against finite differences", NULL},
-    {"onnx", "the ONNX backend node cases in DIR (manifest.jsonl and *.safetensors)", NULL},
-    {"selftest", "plants faults in a mock device and checks that each is caught", NULL},
-    {"file", "files and folders of models, datasets and runs", &tx_check_file_program},
+    {"ops", "compare every op with a reference in double precision", NULL},
+    {"threads", "check that one thread and several give the same bits", NULL},
+    {"autodiff", "compare gradients of graphs with finite differences", NULL},
+    {"onnx", "run the ONNX backend node cases in DIR (manifest.jsonl and *.safetensors)", NULL},
+    {"selftest", "plant faults in a mock device and check that each is caught", NULL},
+    {"file", "check files and folders of models, datasets and runs", &tx_check_file_program},
 };
 
 static const tx_cli program = {
     .name = "txcheck",
     .usage = "txcheck ops|threads|autodiff|onnx DIR|selftest [options], txcheck file PATH...",
-    .about = "Proves a device, or judges files.\nExit status: 0 all passed, 1 something failed, 2 wrong usage, 77 no "
-             "such device.",
+    .about = "Checks that a device computes correctly, or checks files.\n"
+             "Exit status: 0 if all checks passed, 1 if one failed, 2 for wrong usage, 77 if there is no such device.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .commands = commands,
@@ -107,13 +109,13 @@ static tx_json *verdict_json(const tx_verdict *v)
     return row;
 }
 
-typedef struct judgement {
+typedef struct totals {
     int32_t cases, passed, ops;
-    tx_json *rows, *left_out; /* with --json; else NULL */
-} judgement;
+    tx_json *rows, *left_out; /* lists for --json, or NULL */
+} totals;
 
-/* All ops, or the one asked for, with the cases of each printed as `how` says. */
-static int judge_each(const settings *o, const tx_target *target, const tx_conformance_options *how, judgement *all)
+/* Checks all ops, or the one of --op. `how` may print each case. */
+static int check_each(const settings *o, const tx_target *target, const tx_conformance_options *how, totals *all)
 {
     const double begin = tx_now();
     for (int op = 0; op < TX_OP_KERNELS; op++) {
@@ -124,7 +126,7 @@ static int judge_each(const settings *o, const tx_target *target, const tx_confo
             if (o->json)
                 tx_json_append_string(all->left_out, name);
             else
-                printf("     %s is left out: the time is over\n", name);
+                printf("     %s is left out: the time of --seconds is over\n", name);
             continue;
         }
         tx_verdict verdict;
@@ -142,21 +144,21 @@ static int judge_each(const settings *o, const tx_target *target, const tx_confo
         all->ops++;
     }
     if (all->ops == 0)
-        return usage("there is no op of that name");
+        return usage("--op: no such op");
     if (!o->json)
         printf("%d of %d cases passed\n", all->passed, all->cases);
     return all->passed == all->cases ? 0 : 1;
 }
 
-static int judge_ops(const settings *o, const tx_target *target, const tx_conformance_options *how)
+static int check_ops(const settings *o, const tx_target *target, const tx_conformance_options *how)
 {
     if (!o->json)
-        return judge_each(o, target, how, &(judgement){0});
+        return check_each(o, target, how, &(totals){0});
     tx_json *figures = tx_json_object();
-    judgement all = {.rows = tx_json_array(), .left_out = tx_json_array()};
+    totals all = {.rows = tx_json_array(), .left_out = tx_json_array()};
     tx_json_set(figures, "rows", all.rows);
     tx_json_set(figures, "left_out", all.left_out);
-    const int result = judge_each(o, target, how, &all);
+    const int result = check_each(o, target, how, &all);
     tx_json_set_int(figures, "cases", all.cases);
     tx_json_set_int(figures, "passed", all.passed);
     if (all.ops == 0) {
@@ -172,12 +174,12 @@ static int run_ops(const settings *o, const tx_target *target)
                                         .turn = (int32_t)o->turn,
                                         .small = o->small,
                                         .progress = o->verbose ? print_case : NULL};
-    return judge_ops(o, target, &how);
+    return check_ops(o, target, &how);
 }
 
 /* ---- threads ------------------------------------------------------------------------------------- */
 
-/* Opens the device; the program's exit status where that fails. */
+/* Opens the device. Returns 0, or the exit status of the program on errors. */
 static int open_target(const settings *o, int64_t threads, tx_target *target)
 {
     tx_status status = tx_target_open(o->device, &(tx_open_options){.threads = (int32_t)threads}, target);
@@ -188,7 +190,7 @@ static int open_target(const settings *o, int64_t threads, tx_target *target)
     return 0;
 }
 
-/* The same bits from one thread, which `target` has, and from several. */
+/* Checks that several threads give the same bits as one thread, which `target` has. */
 static int run_threads(const settings *o, const tx_target *target)
 {
     tx_target peer;
@@ -199,7 +201,7 @@ static int run_threads(const settings *o, const tx_target *target)
                                         .turn = (int32_t)o->turn,
                                         .peer = &peer,
                                         .progress = o->verbose ? print_case : NULL};
-    status = judge_ops(o, target, &how);
+    status = check_ops(o, target, &how);
     tx_target_close(&peer);
     return status;
 }
@@ -234,7 +236,7 @@ static void print_onnx(const tx_onnx_report *report)
         run += n->run;
         passed += n->passed;
         printf("%-4s %-24s %3d of %3d passed, of %3d in ONNX%s%s\n", n->passed == n->run ? "ok" : "FAIL", n->op,
-               n->passed, n->run, n->cases, n->reasons[0] ? "; others: " : "", n->reasons);
+               n->passed, n->run, n->cases, n->reasons[0] ? "; unsupported: " : "", n->reasons);
         if (n->failure[0])
             printf("     first failure: %s\n", n->failure);
     }
@@ -242,7 +244,7 @@ static void print_onnx(const tx_onnx_report *report)
     for (int32_t i = 0; i < report->ops; i++)
         if (!report->op[i].known)
             printf(" %s", report->op[i].op);
-    printf("\n%d of %d cases passed that TX's ops can say, of %d\n", passed, run, cases);
+    printf("\n%d of %d supported cases passed, of %d in ONNX\n", passed, run, cases);
 }
 
 static int run_onnx(const settings *o, const tx_target *target)
@@ -300,14 +302,14 @@ static int run(int argc, char **argv)
         return result;
     const bool onnx = runs[command] == run_onnx, self = runs[command] == run_selftest;
     if (o.operands.count && !onnx)
-        return tx_complain(&program, TX_EXIT_USAGE, "%s: %s takes options only", o.operands.word[0],
+        return tx_complain(&program, TX_EXIT_USAGE, "%s: %s takes only options", o.operands.word[0],
                            commands[command].name);
     if (o.turn >= o.every)
-        return usage("--turn is below --every");
+        return usage("--turn must be less than --every");
     if (o.json && runs[command] != run_ops && runs[command] != run_threads)
-        return usage("--json is for ops and threads");
+        return usage("--json is only for ops and threads");
     if (onnx && !o.operands.count)
-        return usage("onnx wants the folder of the cases");
+        return usage("onnx needs the folder of the cases");
     o.alive = tx_alive_start(&program, stderr, "checking");
     result = self ? 0 : open_target(&o, runs[command] == run_threads ? 1 : o.threads, &target);
     if (!result) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txtune: measures which kernel computes each matrix product and attention of a model fastest on a device, and keeps
- * the answers in the cache folder for every later run. */
+ * txtune: the autotuner. It measures which kernel is fastest for each matrix product and attention of a model on a
+ * device, and stores the results in the cache folder for later runs. */
 #include "models/arch/find.h"
 #include "tools/bench/training.h"
 
@@ -23,16 +23,15 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "device", AT(device), .choices = "opencl|opencl:N|opencl:NAME|gpu|cpu",
-     .help = "what to tune for"},
+     .help = "device to tune for"},
     {TX_OPTION_TEXT, "model", AT(model), .choices = "FILE|NAME",
-     .help = "whose products: a config.json, a folder with one, or gpt2, gpt2-medium, gpt2-large, gpt2-xl"},
+     .help = "model to tune for: a config.json, a folder with one, or gpt2, gpt2-medium, gpt2-large, gpt2-xl"},
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "rows of a micro-batch"},
     {TX_OPTION_INTEGER, "eval_batch", AT(eval_batch), 1, 1 << 20, "N", "rows of an evaluation batch"},
-    {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N",
-     "tokens of a row; at most the model's positions are taken"},
-    {TX_OPTION_REAL, "seconds", AT(seconds), 1.0, 86400.0, "X", "no new measurement begins after so many"},
-    {TX_OPTION_FLAG, "tf32", AT(tf32), .help = "products that may round to tf32 (txtrain --tf32)"},
-    {TX_OPTION_FLAG, "show", AT(show), .help = "print what is known of the device; measure nothing"},
+    {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N", "tokens of a row, at most the model's positions"},
+    {TX_OPTION_REAL, "seconds", AT(seconds), 1.0, 86400.0, "X", "start no new measurement after X seconds"},
+    {TX_OPTION_FLAG, "tf32", AT(tf32), .help = "tune products that may round to tf32 (txtrain --tf32)"},
+    {TX_OPTION_FLAG, "show", AT(show), .help = "print the stored results of the device and measure nothing"},
 };
 #undef AT
 
@@ -42,9 +41,9 @@ static const settings defaults = {
 static const tx_cli program = {
     .name = "txtune",
     .usage = "txtune [options]",
-    .about = "Measures all ways to compute the matrix products and attention of a model's training step and\n"
-             "evaluation on a device, and keeps the fastest in the cache folder ($TX_CACHE_DIR, ~/.cache/tx) by\n"
-             "device and driver. Runs that find nothing there measure products for a few seconds on their own.",
+    .about = "Measures all kernels for the matrix products and attention of a model's training step and evaluation\n"
+             "on a device, and stores the fastest by device and driver in the cache folder ($TX_CACHE_DIR,\n"
+             "~/.cache/tx). Without stored results, a run tunes its products itself for a few seconds.",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -85,15 +84,15 @@ static tx_status show(tx_engine *engine)
     printf("%s: %s, driver %s\n", device->id, device->name, device->driver);
     if (*text)
         printf("attention: kernel, head size, heads/key heads, upper powers of two of rows and tokens; then its form\n"
-               "product: transposes, types, batched, upper powers of two of m, n, k; then who computes it\n%s",
+               "product: transposes, types, batched, upper powers of two of m, n, k; then its provider\n%s",
                text);
     else
-        printf("nothing has been measured\n");
+        printf("no results are stored\n");
     free(text);
     return TX_OK;
 }
 
-/* Compiling the plans is what measures. The caller frees the configuration after the training. */
+/* Compiles the plans, which runs the measurements. The caller frees the configuration after the training. */
 static tx_status compile(const settings *set, const tx_engine_options *engine, tx_config **config,
                          tx_bench_training *training)
 {
