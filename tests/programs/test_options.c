@@ -246,7 +246,7 @@ static void test_mistakes(void **state)
     bad(&program, TX_EXIT_USAGE, "--report_to tensorboard,wandb", "--report_to wandb: must be one or more of none|");
     bad(&program, TX_EXIT_USAGE, "stray", "stray: not an option");
     bad(&program, TX_EXIT_USAGE, "--do_train args.json", "a file of options must be the first argument");
-    bad(&program, TX_EXIT_USAGE, "--completion csh", "there is one for bash");
+    bad(&program, TX_EXIT_USAGE, "--completion csh", "unsupported shell: give bash");
 }
 
 static void test_foreign(void **state)

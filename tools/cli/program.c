@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lines that programs print. */
+ * Messages of programs, and their exit. */
 #include "tools/cli/program.h"
 
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a program is to the command line: its options, commands and operands, and how it ends. */
+ * The command-line description of a program: its options, commands and operands. Also its messages and its exit. */
 #ifndef TX_TOOLS_PROGRAM_H
 #define TX_TOOLS_PROGRAM_H
 
@@ -8,10 +8,10 @@
 
 #include <stdio.h>
 
-/* The first word of programs that do several things. */
+/* A command: the first argument of programs with several commands. */
 typedef struct tx_cli_command {
     const char *name, *help;
-    const struct tx_cli *program; /* its own options; NULL: those of the program */
+    const struct tx_cli *program; /* the command's own options; NULL if it has those of the program */
 } tx_cli_command;
 
 typedef struct tx_cli {
@@ -23,8 +23,8 @@ typedef struct tx_cli {
     int32_t spelling_count;
     const tx_cli_command *commands;
     int32_t command_count;
-    const char *operand; /* "FILE": the word for arguments that are no options; NULL: there are none */
-    size_t operands;     /* offset of their tx_words */
+    const char *operand; /* name of the operands in the help, such as "FILE"; NULL if there are none */
+    size_t operands;     /* offset of the tx_words of operands in the values */
     int32_t operands_least, operands_most;
 } tx_cli;
 
@@ -32,17 +32,17 @@ typedef struct tx_cli {
 #define TX_EXIT_USAGE 2
 #define TX_GO_ON (-1)
 
-/* Prints one line, its end added: control characters in names that it tells are shown, and reach no terminal. */
+/* Prints one line and a newline. Control characters are escaped, so that names of files cannot control a terminal. */
 void tx_print_line(FILE *to, const char *format, ...) TX_PRINTF(2, 3);
 /* Prints "program: message" on stderr and returns `status`. */
 int tx_complain(const tx_cli *program, int status, const char *format, ...) TX_PRINTF(3, 4);
 
-/* Every program ends by this call. Returns `status`; or TX_EXIT_FAILURE, with a message, if the program succeeded but
- * its standard output could not be written. */
+/* Returns the exit status of the program; every program calls it last. If `status` is 0 but standard output could not
+ * be written, prints a message and returns TX_EXIT_FAILURE. */
 int tx_end(const tx_cli *program, int status);
 
-/* Answers --help, -h, --version and --completion bash where argv asks for one, from the table alone; TX_GO_ON
- * where it does not. `values` holds the defaults, or is NULL. (usage.c) */
+/* Prints the help, the version or the completion script if argv has --help, -h, --version or --completion bash, and
+ * returns the exit status. Otherwise returns TX_GO_ON. `values` has the defaults, or is NULL. (usage.c) */
 int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const void *values);
 
 #endif

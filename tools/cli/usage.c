@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The help and the completion script of a program, from its table of options. */
+ * Prints the help and the completion script of a program from its table of options. */
 #include "tools/cli/program.h"
 
 #include <ctype.h>
@@ -7,14 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The next of the choices; NULL after the last. */
+/* Returns the next choice, or NULL after the last one. */
 static const char *next_choice(const char *choice)
 {
     size_t length = tx_choice_length(choice);
     return choice[length] ? choice + length + 1 : NULL;
 }
 
-/* Writes the default as " (default 8)"; "" where there is none. */
+/* Writes the default as " (default 8)", or "" if there is none. */
 static void default_text(const tx_option *option, const void *values, char *text, size_t size)
 {
     *text = '\0';
@@ -44,13 +44,13 @@ static void default_text(const tx_option *option, const void *values, char *text
 /* ---- help ----------------------------------------------------------------------------------- */
 
 static const tx_option common[] = {
-    {TX_OPTION_FLAG, "help", .help = "print this"},
+    {TX_OPTION_FLAG, "help", .help = "print this help"},
     {TX_OPTION_FLAG, "version", .help = "print the version"},
-    {TX_OPTION_TEXT, "completion", .choices = "bash", .help = "print the completion script of that shell"},
+    {TX_OPTION_TEXT, "completion", .choices = "bash", .help = "print the completion script for bash"},
 };
 enum { COMMON = sizeof common / sizeof common[0] };
 
-/* "-n, --name". */
+/* Writes all spellings of an option: "-n, --name". */
 static void spellings(const tx_cli *program, const tx_option *option, char *text, size_t size)
 {
     size_t used = 0;
@@ -64,14 +64,14 @@ static void spellings(const tx_cli *program, const tx_option *option, char *text
 #define HELP_COLUMN 32
 #define HELP_WIDTH 110
 
-/* Begins with a capital letter and ends with a colon, by which help2man knows a heading. */
+/* Prints a heading with a capital letter and a colon, by which help2man recognizes headings. */
 static void help_heading(const char *text)
 {
     const size_t length = strlen(text);
     printf("\n%c%s%s\n", toupper((unsigned char)text[0]), text + 1, text[length - 1] == ':' ? "" : ":");
 }
 
-/* A name and its explanation, broken between words. */
+/* Prints a name and its description, with lines broken between words. */
 static void help_entry(const char *name, const char *value, bool optional, const char *help, const char *standard)
 {
     char head[256], all[1024];
@@ -82,7 +82,7 @@ static void help_entry(const char *name, const char *value, bool optional, const
              value ? value : "", value && optional ? "]" : "");
     snprintf(all, sizeof all, " %s%s", help, standard);
     size_t column = (size_t)printf("  %-*s", HELP_COLUMN - 2, head);
-    bool full = column > HELP_COLUMN || strlen(head) == HELP_COLUMN - 2; /* two blanks end a head */
+    bool full = column > HELP_COLUMN || strlen(head) == HELP_COLUMN - 2; /* at least two spaces must follow the name */
     for (const char *text = all; *text;) {
         size_t word = 1 + strcspn(text + 1, " ");
         if (full || column + word > HELP_WIDTH) {
@@ -135,7 +135,7 @@ static void print_help(const tx_cli *program, const void *values)
 
 /* ---- completion for bash ------------------------------------------------------------------------------ */
 
-/* The script asks the program's help for commands, options and what may follow them. @ stands for its name. */
+/* The script reads commands, options and their values from the program's help. @ is replaced by the program's name. */
 static const char script[] =
     "# bash completion of @ " TX_VERSION ", written by @ --completion bash\n"
     "_@_complete()\n"
@@ -143,7 +143,7 @@ static const char script[] =
     "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} equals=\n"
     "    local command= commands line spelled value choice options= words= files=-f\n"
     "    COMPREPLY=()\n"
-    "    # bash takes --name=value for three words.\n"
+    "    # bash splits --name=value into three words.\n"
     "    if [[ $word == \"=\" ]]; then\n"
     "        word= equals=1\n"
     "    elif [[ $before == \"=\" ]]; then\n"
@@ -161,7 +161,7 @@ static const char script[] =
     "            spelled=${line%% [^-]*} value=${line#\"${line%% [^-]*}\"}\n"
     "            options+=\"${spelled##*, } \"\n"
     "            [[ \", ${spelled//-/_},\" == *\", $before,\"* ]] || continue\n"
-    "            # The value of a flag is offered after = alone, as it may be left out.\n"
+    "            # The value of a flag is offered only after =, because it is optional.\n"
     "            [ -n \"$value\" ] || { [ -n \"$equals\" ] && value=' true|false' || continue; }\n"
     "            [[ $value == ' ['* && $word == -* ]] && continue\n"
     "            files=\n"
@@ -191,7 +191,7 @@ static void print_completion(const tx_cli *program)
         fputs(*at == '@' ? program->name : (char[]){*at, '\0'}, stdout);
 }
 
-/* ---- what was asked for -------------------------------------------------------------------------------- */
+/* ---- requests ------------------------------------------------------------------------------------------ */
 
 int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const void *values)
 {
@@ -206,7 +206,7 @@ int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const vo
         else if (shell && strcmp(shell, "bash") == 0)
             print_completion(program);
         else if (shell)
-            return tx_complain(program, TX_EXIT_USAGE, "--completion %s: there is one for bash", shell);
+            return tx_complain(program, TX_EXIT_USAGE, "--completion %s: unsupported shell: give bash", shell);
         else
             continue;
         return tx_end(program, 0);
