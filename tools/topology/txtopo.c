@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txtopo: how the GPUs, NICs and OpenCL devices of a machine, of any vendor, are tied together. */
+ * txtopo: shows how the GPUs, NICs and OpenCL devices of a machine are connected, for devices of any vendor. */
 #include "tools/topology/txtopo.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
@@ -22,32 +22,30 @@ typedef struct settings {
     }
 
 static const tx_option options[] = {
-    {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "What is shown:"},
-    OPTION(FLAG, "matrix", matrix, NULL, "the matrix with direct links (what is shown by default)"),
-    OPTION(FLAG, "pci", pci, NULL, "PCI classes alone, without direct links"),
-    OPTION(
-        TEXT, "p2p", p2p, "KINDS",
-        "what the drivers promise of peer-to-peer access: r read, w write, n NVLink, a atomics, p PCI; several letters "
-        "show the first that is not OK"),
+    {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Contents:"},
+    OPTION(FLAG, "matrix", matrix, NULL, "show the matrix with direct links (the default)"),
+    OPTION(FLAG, "pci", pci, NULL, "show only PCI classes, without direct links"),
+    OPTION(TEXT, "p2p", p2p, "KINDS",
+           "show peer-to-peer access as reported by the drivers: r read, w write, n NVLink, a atomics, p PCI; with "
+           "several letters, a cell shows the first that is not OK"),
     OPTION(FLAG, "tree", tree, NULL,
-           "packages, PCI bridges and devices, each with the speed and width of the link above it"),
+           "show packages, PCI bridges and devices, each with the speed and width of its upstream link"),
     {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
-     "where N ranks go, if N is not 0: device, cores, memory and NIC of each, and lines for mpiexec, srun, mpirun, "
-     "numactl "
-     "and hwloc-bind"},
-    {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "In which form:"},
-    OPTION(FLAG, "nvidia", nvidia, NULL, "the layout of nvidia-smi topo -m, byte for byte"),
-    OPTION(FLAG, "json", json, NULL, "JSON with everything that is known (tools/topology/txtopo.schema.json)"),
+     "show a placement of N ranks with the device, cores, memory and NIC of each, and command lines for mpiexec, srun, "
+     "mpirun, numactl and hwloc-bind"},
+    {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Format:"},
+    OPTION(FLAG, "nvidia", nvidia, NULL, "print the layout of nvidia-smi topo -m, byte for byte"),
+    OPTION(FLAG, "json", json, NULL, "print all known properties as JSON (tools/topology/txtopo.schema.json)"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Files:"},
     OPTION(TEXT, "input", input, "FILE",
-           "read another machine's topology: hwloc XML (lstopo --filter io:all FILE.xml) or the text of nvidia-smi "
-           "topo -m"),
+           "read the topology of another machine: hwloc XML (lstopo --filter io:all FILE.xml) or the text of "
+           "nvidia-smi topo -m"),
 };
 
-/* As nvidia-smi spells them. */
+/* The spellings of nvidia-smi. */
 static const tx_option_spelling spellings[] = {{"-m", "matrix"}, {"-mp", "pci"}, {"-p2p", "p2p"}};
 
-/* The legend, for the help: a line a word of topology.h; the two words for no link are not among them. */
+/* The legend in the help: one line for each class and link of topology.h, except the two that mean no link. */
 #define CLASS_LINE(name, cell, legend) "\n  " cell "   " legend
 #define LINK_LINE(name, cell, legend) LINE_##name(cell, legend)
 #define LINE_NO_LINK(cell, legend)
@@ -60,8 +58,8 @@ static const tx_cli program = {
     .name = "txtopo",
     .usage = "txtopo [-m | -mp | -p2p KINDS] [OPTION...]",
     .about =
-        "Shows how the GPUs, NICs and OpenCL devices of a machine are tied together.\n\n"
-        "It is the matrix of nvidia-smi topo -m for any vendor's devices, with the cores and the memory near them.\n"
+        "Shows how the GPUs, NICs and OpenCL devices of a machine are connected.\n\n"
+        "It prints the matrix of nvidia-smi topo -m for devices of any vendor, with their nearest cores and memory.\n"
         "Its cells:\n" TX_TOPO_CLASS_MAP(CLASS_LINE) TX_TOPO_LINK_MAP(LINK_LINE),
     .options = options,
     .count = sizeof options / sizeof options[0],
@@ -79,14 +77,14 @@ static int check(const settings *s)
     } mistakes[] = {
         {shown > 1, "-m, -mp, -p2p, --tree and --bind exclude each other"},
         {s->nvidia && s->json, "--nvidia and --json exclude each other"},
-        {(s->tree || s->bind > 0) && (s->nvidia || s->json), "--tree and --bind are shown as text"},
-        {s->p2p && s->nvidia, "-p2p is shown as text or with --json"},
+        {(s->tree || s->bind > 0) && (s->nvidia || s->json), "--tree and --bind exclude --nvidia and --json"},
+        {s->p2p && s->nvidia, "-p2p and --nvidia exclude each other"},
     };
     for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++)
         if (mistakes[i].met)
             return tx_complain(&program, TX_EXIT_USAGE, "%s", mistakes[i].text);
     if (wrong)
-        return tx_complain(&program, TX_EXIT_USAGE, "-p2p %s: %c is none of r, w, n, a and p", s->p2p, wrong);
+        return tx_complain(&program, TX_EXIT_USAGE, "-p2p %s: %c is not one of r, w, n, a and p", s->p2p, wrong);
     return TX_GO_ON;
 }
 
