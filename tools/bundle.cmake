@@ -1,24 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
-# A bundle that runs anywhere: programs beside the libraries that they need, but for the C library's and OpenCL drivers.
+# Makes a bundle that runs on any system: the programs with all libraries that they need, except the C library and
+# OpenCL drivers.
 #   cmake --workflow --preset bundle        # build-bundle/tx-VERSION-linux-PROCESSOR.tar.xz
 #
-# DT_RPATH, unlike DT_RUNPATH, is also where the libraries' own libraries are looked for. The compiler's libraries come from the
-# system where that has them: OpenCL drivers of newer systems need newer ones, and of each a process has one. A system with the
-# C library that these programs need has new enough ones.
+# DT_RPATH, unlike DT_RUNPATH, also applies to the libraries of libraries. The compiler's libraries are taken from the
+# system if it has them, because OpenCL drivers of newer systems need newer ones, and a process can load each only once.
+# A system whose C library is new enough for these programs has compiler libraries that are new enough.
 set(CMAKE_INSTALL_LIBDIR lib)
 set(tx_compiler "/lib(stdc\\+\\+|gcc_s|gomp|omp)\\.so")
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE};/usr/lib64;/usr/lib;$ORIGIN/../lib/gcc")
 list(JOIN CMAKE_INSTALL_RPATH ":" tx_rpath)
 add_link_options(LINKER:--disable-new-dtags)
 
-# What belongs to the system: the C library, which fits its kernel's loader, and what drivers bring themselves.
+# Libraries of the system, which are not bundled: the C library, which must match the system's loader.
 set(tx_system "/(ld-linux[^/]*|lib(c|m|dl|pthread|rt|resolv|util|nss_[a-z]+|anl|BrokenLocale))\\.so")
 
-# tx_bundle(program...): to be called behind all other rules of installation.
+# tx_bundle(program...): adds the bundled libraries to the installation. Call it after all other installation rules.
 function(tx_bundle)
     set(launcher "")
     if(TX_MPI)
-        # Hydra, which looks for its proxy beside itself.
+        # Hydra finds its proxy in its own folder.
         find_program(TX_PATCHELF patchelf REQUIRED)
         cmake_path(GET MPIEXEC_EXECUTABLE PARENT_PATH folder)
         cmake_path(GET MPIEXEC_EXECUTABLE FILENAME name)

@@ -1,31 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=sh
-# What tools/quickstart and tools/check share. The script that reads this has set `program` and `root`.
+# Common functions of tools/quickstart and tools/check. The script that sources this must set `program` and `root`
+# before.
 
 say()
 {
     printf '%s\n' "$*"
 }
 
-# One line on why it cannot go on.
+# die TEXT...: prints an error message and exits.
 die()
 {
     printf '%s: %s\n' "$program" "$*" >&2
     exit 1
 }
 
-# Scratch files live in one folder. It is removed when the script ends, and the processes in $background are ended.
+# Makes a folder for scratch files. When the script ends, the folder is removed and the processes in $background are
+# ended.
 make_scratch()
 {
     background=
-    scratch=$(mktemp -d "${TMPDIR:-/tmp}/tx-$program.XXXXXX") || die "cannot make a temporary folder in ${TMPDIR:-/tmp}"
+    scratch=$(mktemp -d "${TMPDIR:-/tmp}/tx-$program.XXXXXX") ||
+        die "cannot create a temporary folder in ${TMPDIR:-/tmp}"
     # shellcheck disable=SC2086 # a list of numbers
     trap '[ -z "$background" ] || kill $background 2> /dev/null; rm -rf "$scratch"' EXIT
     trap 'exit 130' INT
     trap 'exit 143' TERM
 }
 
-# Prints a line after a second and then every nine: the time, and the last line of the log.
+# Prints the time and the last line of the log, after one second and then every nine seconds.
 follow_log()
 {
     pause=1
@@ -37,8 +40,8 @@ follow_log()
     done
 }
 
-# Runs a command and keeps its output in a log, of which the last line is shown from time to time. If the command fails,
-# its last lines are shown and the script ends with the reason in $1.
+# quietly REASON COMMAND...: runs a command with its output in a log, and shows the last line of the log from time to
+# time. If the command fails, shows the end of the log and exits with REASON.
 quietly()
 {
     reason=$1
@@ -57,7 +60,7 @@ quietly()
     die "$reason"
 }
 
-# Debian packages of the given kinds ("build", "check") that are not there, on one line.
+# Prints the missing Debian packages of the given kinds ("build", "check") on one line.
 missing_packages()
 {
     for kind in "$@"; do
@@ -71,24 +74,24 @@ missing_packages()
     done
 }
 
-# Installs the packages of the given kinds that are missing. With install=no it names them and ends.
+# Installs the missing packages of the given kinds. With install=no it prints their names and exits.
 need_packages()
 {
     command -v dpkg-query > /dev/null || {
         [ "$install" = no ] && return
-        die "this is not a Debian: install what tools/packages.txt lists in your system's way, then run with --no-install"
+        die "this is not Debian: install the packages in tools/packages.txt for your system, then run with --no-install"
     }
     missing=$(missing_packages "$@")
     missing=${missing% }
     [ -n "$missing" ] || return 0
     [ "$install" = yes ] || die "packages are missing (leave out --no-install, or apt-get install them): $missing"
-    command -v apt-get > /dev/null || die "there is no apt-get here: install $missing, then run with --no-install"
+    command -v apt-get > /dev/null || die "apt-get not found: install $missing, then run with --no-install"
     if [ "$(id -u)" = 0 ]; then
         sudo=
     elif command -v sudo > /dev/null; then
         sudo=sudo
     else
-        die "installing needs root: run as root, or first: apt-get install $missing"
+        die "installing packages needs root: run this as root, or run first: apt-get install $missing"
     fi
     say "installing: $missing"
     quietly "apt-get update failed: see above" $sudo apt-get update

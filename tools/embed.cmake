@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes a C file that holds a text as an array of bytes: cmake -DINPUT=FILE -DHEADER=FILE.h -DNAME=NAME -DOUTPUT=FILE.c -P embed.cmake
-# With -DPARTS=FILE,FILE... each of these stands where INPUT has its name, without folders, between two @.
+# Writes a C file with a text as an array of bytes:
+#   cmake -DINPUT=FILE -DHEADER=FILE.h -DNAME=NAME -DOUTPUT=FILE.c -P embed.cmake
+# -DPARTS=FILE,FILE... inserts each of these files where INPUT has its name without folders between two @.
 file(READ ${INPUT} hex HEX)
 string(REPLACE "," ";" parts "${PARTS}")
 foreach(part ${parts})

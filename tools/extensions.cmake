@@ -1,19 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-# Extensions: training GPT-2 on one device does not need them. Each has folders of its name in api/ and backends/. The core
-# reaches them by rows of tables (ops.def, passes.def, work.def, ...), which a build without the extension does not have, by
-# hooks of a model, and by the few functions that api/left_out.c defines in their absence.
+# Extensions are not needed to train GPT-2 on one device. Each has folders of its name in api/ and backends/. The core
+# calls them through hooks of a model and through rows of tables, such as ops.def, passes.def and work.def. A build without
+# the extension does not have these rows. api/left_out.c defines the few other functions if the extension is left out.
 #
 #   -DTX_WITHOUT="optimizers;..."   leaves these out; "all" leaves all out
 #
-# TX_LEFT_OUT lists the extensions that are left out. TX_HAS_NAME is true for the others; the compiler has TX_WITHOUT_NAME
-# for those that are left out. A public function of an extension that is left out returns TX_UNSUPPORTED (api/left_out.c).
+# TX_LEFT_OUT lists the extensions that are left out. TX_HAS_NAME is true for the others; the compiler has
+# TX_WITHOUT_NAME for those that are left out. A public function of an extension that is left out returns TX_UNSUPPORTED
+# (api/left_out.c).
 set(TX_EXTENSIONS amx checkpointing experts facts fusion generation matrix optimizers packed parallel residency tune
     watching)
 set(TX_WITHOUT "" CACHE STRING "Extensions to leave out: all, or some of ${TX_EXTENSIONS}")
 
 foreach(name IN LISTS TX_WITHOUT)
     if(NOT name IN_LIST TX_EXTENSIONS AND NOT name STREQUAL "all")
-        message(FATAL_ERROR "TX_WITHOUT names no extension: ${name} (extensions: all, ${TX_EXTENSIONS})")
+        message(FATAL_ERROR "TX_WITHOUT: ${name} is not an extension (extensions: all, ${TX_EXTENSIONS})")
     endif()
 endforeach()
 set(TX_LEFT_OUT ${TX_WITHOUT})
@@ -22,7 +23,7 @@ if("all" IN_LIST TX_WITHOUT)
 endif()
 # Extensions that need another one.
 if("residency" IN_LIST TX_LEFT_OUT)
-    list(APPEND TX_LEFT_OUT parallel) # it gathers weights by the transfers of residency
+    list(APPEND TX_LEFT_OUT parallel) # parallel gathers weights by the transfers of residency
 endif()
 foreach(name IN LISTS TX_EXTENSIONS)
     string(TOUPPER "${name}" upper)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What cpack makes: a Debian package of the programs, the library and their documentation.
+# Settings of cpack, which makes a Debian package of the programs, the library and their documentation.
 #   cmake --build build && cpack --config build/CPackConfig.cmake -G DEB
 set(CPACK_PACKAGE_NAME tx)
 set(CPACK_PACKAGE_VENDOR TX)
@@ -7,13 +7,12 @@ set(CPACK_PACKAGE_CONTACT "The TX maintainers <maintainers@localhost>")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "trainer of transformers for CPUs and OpenCL devices")
 set(CPACK_PACKAGE_DESCRIPTION
     "TX trains and fine-tunes transformers in C, on the CPU and on any GPU that has an
-OpenCL driver, from and to the files of Hugging Face. The package holds the library with
+OpenCL driver. It reads and writes the files of Hugging Face. The package has the library with
 its headers, and the programs
- txtrain (trains), txgen (continues texts and measures perplexity),
- txlaunch (starts jobs of many ranks), txsearch (finds good settings), txtok (tokenizers), txconvert (GGUF files),
- txmem (memory of a run),
- txplot (curves), txtopo (how devices are tied together), txcheck (judges files and devices),
- txtune (chooses kernels) and txbench (measures).")
+ txtrain (training), txgen (generation and perplexity),
+ txlaunch (jobs of many ranks), txsearch (hyperparameter search), txtok (tokenizers), txconvert (GGUF files),
+ txmem (memory forecast), txplot (curves), txtopo (topology of devices),
+ txcheck (checks of files and devices), txtune (autotuner) and txbench (benchmarks).")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_GENERATOR DEB)
 set(CPACK_STRIP_FILES ON)
@@ -23,9 +22,9 @@ set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 if(TX_OPENCL)
-    set(CPACK_DEBIAN_PACKAGE_RECOMMENDS pocl-opencl-icd) # an OpenCL device where there is no other
+    set(CPACK_DEBIAN_PACKAGE_RECOMMENDS pocl-opencl-icd) # an OpenCL device for systems without another one
 endif()
-# What starts many ranks: the package that has the launcher of the MPI library that this is built for.
+# The package with the launcher of the MPI library that TX is built with.
 if(TX_MPI)
     file(REAL_PATH ${MPIEXEC_EXECUTABLE} launcher)
     execute_process(COMMAND dpkg -S ${launcher} OUTPUT_VARIABLE owner ERROR_QUIET)

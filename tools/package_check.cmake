@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# Read by cpack before it makes a package: what a Debian package depends on is found by dpkg-shlibdeps alone.
+# cpack reads this before it makes a package. Only dpkg-shlibdeps can find the dependencies of a Debian package.
 if(CPACK_GENERATOR STREQUAL "DEB")
     find_program(dpkg_shlibdeps dpkg-shlibdeps)
     if(NOT dpkg_shlibdeps)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Writes and installs tx.pc and CMake's tx-config.cmake. What static linking needs is read from the targets, so that it cannot fall behind.
+# Writes and installs tx.pc and CMake's tx-config.cmake. The libraries for static linking are read from the targets.
 
-# Appends to `result` the libraries and flags that whoever links `library` has to name.
+# Appends the libraries and flags for linking `library` to `result`.
 function(tx_link_flags library result)
     set(flags "${${result}}")
     string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" library "${library}")
@@ -37,7 +37,7 @@ function(tx_link_flags library result)
     elseif(library MATCHES "^[A-Za-z0-9_+.-]+$")
         list(APPEND flags "-l${library}")
     elseif(NOT library MATCHES "^::@") # CMake's mark of a folder
-        message(FATAL_ERROR "tools/pkgconfig.cmake: cannot say how to link ${library}")
+        message(FATAL_ERROR "tools/pkgconfig.cmake: unknown kind of library: ${library}")
     endif()
     list(REMOVE_DUPLICATES flags)
     set(${result} "${flags}" PARENT_SCOPE)
@@ -47,7 +47,7 @@ set(TX_PRIVATE_FLAGS "")
 tx_link_flags(tx TX_PRIVATE_FLAGS)
 set(TX_PRIVATE_LIST "${TX_PRIVATE_FLAGS}")
 list(JOIN TX_PRIVATE_FLAGS " " TX_PRIVATE_FLAGS)
-# From the folder of tx.pc up to the prefix: the installed tree may be moved.
+# The prefix relative to the folder of tx.pc, so that the installed tree may be moved.
 file(RELATIVE_PATH TX_PREFIX_PATH "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
 string(REGEX REPLACE "/$" "" TX_PREFIX_PATH "${TX_PREFIX_PATH}")
 configure_file(tools/tx.pc.in tx.pc @ONLY)
