@@ -39,7 +39,7 @@ expect 0 "XG#   Connection traversing # XGMI" --help
 expect 2 "exclude each other" -m -mp
 expect 2 "exclude each other" --json --nvidia
 expect 2 "exclude each other" --tree -mp
-expect 2 "z is none of r, w, n, a and p" -p2p rz
+expect 2 "z is not one of r, w, n, a and p" -p2p rz
 expect 2 "the value is missing" -p2p
 expect 2 "did you mean --nvidia" --nvdia
 expect 2 "unknown option" -x
@@ -76,7 +76,7 @@ expect 0 "CUDA_DEVICE_ORDER=PCI_BUS_ID CUDA_VISIBLE_DEVICES=1 numactl" --bind 8 
 expect 0 "env numactl --physcpubind=64-127 --membind=1 PROGRAM  # rank 1" --bind 2 --input "$fixtures/matrix.txt"
 printf '\tGPU0\nGPU0\t X \n' > "$work/bare.txt"
 expect 2 "exclude each other" --bind 2 -mp
-expect 2 "are shown as text" --bind 2 --json
+expect 2 "exclude --nvidia and --json" --bind 2 --json
 expect 2 "must be between" --bind 5000
 expect 1 "does not list the CPU cores" --bind 2 --input "$work/bare.txt"
 
