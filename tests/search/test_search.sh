@@ -163,7 +163,7 @@ says "trial-1.result.json: "
 edit 1 "^x" ""
 edit 1 "running\|complete" tired
 search 1 told --search "$range" --trials 7 --n_startup_trials 3 --seed 5 -- "$@"
-says "\"tired\" is none"
+says "\"tired\" is unknown"
 edit 1 tired complete
 search 0 told --search "$range" --trials 7 --n_startup_trials 3 --seed 5 -- "$@"
 [ "$(points "$out" | wc -l)" -eq 7 ] || fail "the search was not made longer"

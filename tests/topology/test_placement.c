@@ -330,7 +330,7 @@ static void lines(void **state)
     for (size_t i = 0; i < sizeof wanted / sizeof wanted[0]; i++)
         if (!strstr(text, wanted[i]))
             fail_msg("\"%s\" is missing in\n%s", wanted[i], text);
-    assert_non_null(strstr(text, "Warning: 2 ranks share cores with others: there are more ranks than cores"));
+    assert_non_null(strstr(text, "Warning: 2 ranks share cores with others: there are more ranks than usable cores"));
     assert_non_null(strstr(text, "Warning: 2 ranks share 1 GPU."));
     assert_non_null(strstr(text, "Warning: 2 ranks have cores far from their GPUs"));
     free(text);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txresearch ddp: the Hugging Face guide's comparison of DataParallel and DistributedDataParallel ("Efficient Training
- * on Multiple GPUs": GPT-2, two devices, batch 4 each, 200 steps), on random tokens: a process with a replica a device;
- * a rank a device; the same without the window that ranks of a host share, as the guide does without NVLink. Each row
- * of each round is a program of its own, and the rows take turns. */
+ * txresearch ddp: repeats the comparison of DataParallel and DistributedDataParallel in the Hugging Face guide
+ * "Efficient Training on Multiple GPUs" (GPT-2, two devices, batch 4 each, 200 steps), on random tokens. DP is one
+ * process with a replica for each device, DDP one rank for each device. The third row is DDP without shared memory
+ * between the ranks of a host, like the guide's row without NVLink. Each row of each round runs as a separate process,
+ * and the rows alternate. */
 #include "tools/research/ddp.h"
 #include "comm/comm.h"
 #include "tools/process/child.h"
@@ -19,14 +20,13 @@ enum { ALL, DP, DDP };
 static const tx_option options[] = {
     TX_BENCH_MODEL(AT),
     {TX_OPTION_INTEGER, "ranks", AT(ranks), 2, TX_DDP_RANKS_MAX, "N",
-     "devices: replicas of one process, or processes, each on its share of the cores"},
+     "number of devices: replicas in one process, or processes; they divide the cores"},
     TX_BENCH_BATCH(AT),
-    {TX_OPTION_INTEGER, "steps", AT(steps), 1, 1 << 20, "N", "steps timed; the guide has 200"},
-    {TX_OPTION_INTEGER, "rounds", AT(rounds), 1, TX_BENCH_PAIRS, "N", "runs of each row, taken in turn"},
+    {TX_OPTION_INTEGER, "steps", AT(steps), 1, 1 << 20, "N", "number of timed steps; the guide has 200"},
+    {TX_OPTION_INTEGER, "rounds", AT(rounds), 1, TX_BENCH_PAIRS, "N", "runs of each row, alternating"},
     {TX_OPTION_CHOICE, "row", AT(row), .choices = "all|dp|ddp",
-     .help =
-         "all: the comparison, which starts the others; dp: DataParallel once, in this process; ddp: one rank, to be "
-         "started by an MPI launcher, as many as that says"},
+     .help = "all runs the comparison and starts the others; dp runs DataParallel in this process; ddp runs one rank "
+             "under an MPI launcher"},
     TX_BENCH_JSON(AT),
 };
 
@@ -34,7 +34,7 @@ static const settings defaults = {.config = "gpt2", .ranks = 2, .batch = 4, .blo
 
 /* ---- One row ----------------------------------------------------------------------------------------------- */
 
-/* The bytes that all ranks together moved so far. */
+/* Sums up the bytes that all ranks have transferred so far. */
 static tx_status add_up_traffic(tx_comm *comm, int64_t *bytes)
 {
     tx_comm_traffic traffic;
@@ -48,21 +48,21 @@ static tx_status add_up_traffic(tx_comm *comm, int64_t *bytes)
     return TX_OK;
 }
 
-/* Seconds of the steps, and what they moved. */
+/* Measures the seconds and the transferred bytes of the steps. */
 static tx_status time_rank(const settings *set, tx_bench_training *t, tx_comm *comm, tx_ddp_result *result)
 {
     double seconds = 0.0;
     int64_t before, after;
     TX_TRY(tx_model_init(t->model, 1));
     TX_TRY(tx_bench_training_run(t, TX_DDP_WARMUP, &seconds));
-    TX_TRY(add_up_traffic(comm, &before)); /* all ranks begin together */
+    TX_TRY(add_up_traffic(comm, &before)); /* also synchronizes the ranks */
     TX_TRY(tx_bench_training_run(t, set->steps, &seconds));
     TX_TRY(add_up_traffic(comm, &after));
     *result = (tx_ddp_result){comm->size, seconds, (double)(after - before) / (double)set->steps, t->loss};
     return TX_OK;
 }
 
-/* Trains as DistributedDataParallel does, a process a device: the path of txtrain. */
+/* Trains as DistributedDataParallel does, with one process for each device, as txtrain does. */
 static tx_status train_rank(const settings *set, const tx_config *config, tx_comm *comm, tx_ddp_result *result)
 {
     const tx_engine_options engine = {.size = sizeof engine, .threads = tx_ddp_threads(comm->local_size)};
@@ -77,7 +77,7 @@ static tx_status train_rank(const settings *set, const tx_config *config, tx_com
     return status;
 }
 
-/* A rank that fails ends without closing the communicator: the launcher then ends the others. */
+/* On errors a rank ends without closing the communicator, and the launcher then ends the others. */
 static tx_status run_row(const settings *set, const tx_config *config)
 {
     tx_comm *comm = NULL;
@@ -102,10 +102,10 @@ typedef struct row {
 
 typedef struct comparison {
     const settings *set;
-    const char **arguments; /* "env TX_COMM_SHM=0 mpiexec -n 2 txresearch ddp ..", of which a row has the end */
-    int last;               /* place of its option --row */
+    const char **arguments; /* "env TX_COMM_SHM=0 mpiexec -n 2 txresearch ddp .."; each row uses the end of it */
+    int last;               /* index of the option --row */
     row row[3];
-    double difference; /* of a loss from the first one, relative; the largest */
+    double difference; /* largest relative difference of a loss from that of DP */
 } comparison;
 
 #ifdef TX_MPI_LAUNCHER
@@ -116,10 +116,10 @@ enum { ROWS = 1 };
 #endif
 static const int begins[] = {5, 2, 0};
 
-/* What rounding of the gradients' norm makes of the loss: its squares are summed by shards where there are ranks. */
+/* Tolerance of losses: with ranks, the squares of the gradient norm are summed by shards, which rounds differently. */
 #define TOLERANCE 2e-6
 
-/* What a row prints; launchers may say something before it. */
+/* Reads the figures that a row prints. Launchers may print other lines before. */
 static tx_status read_result(const settings *set, FILE *from, tx_ddp_result *r)
 {
     char line[256];
@@ -132,7 +132,7 @@ static tx_status read_result(const settings *set, FILE *from, tx_ddp_result *r)
         return tx_fail(TX_FORMAT, "printed no figures");
     return r->ranks == set->ranks
                ? TX_OK
-               : tx_fail(TX_INVALID, "%d ranks came where %" PRId64 " were started: is %s of another MPI?", r->ranks,
+               : tx_fail(TX_INVALID, "%d ranks instead of %" PRId64 ": is %s the launcher of another MPI?", r->ranks,
                          set->ranks, TX_MPI_LAUNCHER);
 }
 
@@ -144,7 +144,7 @@ static tx_status run_one(comparison *c, int which, int64_t round)
     tx_child child;
     c->arguments[c->last] = option[which > 0];
     TX_TRY(
-        tx_child_start(c->arguments + begins[which], "it is the launcher of the MPI that TX was built with", &child));
+        tx_child_start(c->arguments + begins[which], "install the launcher of the MPI that TX was built with", &child));
     const tx_status status = read_result(c->set, child.from, r);
     const int end = tx_child_end(&child);
     if (WIFSIGNALED(end))
@@ -155,7 +155,7 @@ static tx_status run_one(comparison *c, int which, int64_t round)
     c->row[which].seconds[round] = r->seconds;
     const double difference = fabs(r->loss - *first) / fabs(*first);
     if (!(difference <= TOLERANCE))
-        return tx_fail(TX_INTERNAL, "loss %.9g after the last step, that of DP is %.9g: they do not train alike",
+        return tx_fail(TX_INTERNAL, "loss %.9g after the last step, but that of DP is %.9g: they train differently",
                        r->loss, *first);
     c->difference = fmax(c->difference, difference);
     return TX_OK;
@@ -179,7 +179,7 @@ static tx_status print(const comparison *c)
     tx_json *all = tx_bench_figures(&tx_bench_ddp.program, set), *rows = tx_json_array();
     tx_json_set_number(all, "loss_difference", c->difference);
     if (ROWS == 1)
-        tx_json_set_string(all, "note", "this build has no MPI, which DDP needs: build with -DTX_MPI=ON");
+        tx_json_set_string(all, "note", "this build has no MPI, so DDP is missing: build with -DTX_MPI=ON");
     for (int i = 0; i < ROWS; i++) {
         const row *r = &c->row[i];
         const double seconds = tx_bench_median(r->seconds, set->rounds);
@@ -221,7 +221,7 @@ static tx_status run_all(const settings *set, char *const *argv)
 static tx_status run(const void *settings_, char *const *argv)
 {
     const settings *set = settings_;
-    tx_config *config = NULL; /* errors of the options are told once, before others are started */
+    tx_config *config = NULL; /* checked here, so that errors are printed once, before other processes start */
     tx_status status = tx_bench_config(set->config, set->block, &config);
     if (!status)
         status = set->row == ALL ? run_all(set, argv) : run_row(set, config);
@@ -230,6 +230,6 @@ static tx_status run(const void *settings_, char *const *argv)
 }
 
 TX_BENCH_COMMAND(ddp, "",
-                 "Compares training by DataParallel (one process, a replica a device) and by "
-                 "DistributedDataParallel (a rank a device), with and without memory that the ranks share, as the "
-                 "Hugging Face guide does. Fails where the losses differ.");
+                 "Compares training by DataParallel (one process with a replica for each device) and by "
+                 "DistributedDataParallel\n(one rank for each device), with and without shared memory, as in the "
+                 "Hugging Face guide. Fails if the losses differ.");

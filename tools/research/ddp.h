@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * txresearch ddp: one training job, done in two ways that see the same rows in the same steps, so that losses agree. */
+ * txresearch ddp: one training job with two implementations. Both see the same rows in the same steps, so their losses
+ * agree. */
 #ifndef TX_TOOLS_RESEARCH_DDP_H
 #define TX_TOOLS_RESEARCH_DDP_H
 
@@ -11,21 +12,21 @@
 
 typedef struct tx_ddp_settings {
     const char *config;
-    int64_t ranks, batch, block; /* devices: replicas or processes; rows of each, tokens of a row */
-    int64_t steps, rounds;       /* that the clock measures; of the comparison */
+    int64_t ranks, batch, block; /* number of replicas or processes; rows of each; tokens of a row */
+    int64_t steps, rounds;       /* timed steps; runs of each row */
     int32_t row;
     bool json;
 } tx_ddp_settings;
 
 typedef struct tx_ddp_result {
     int ranks;
-    double seconds, bytes, loss; /* seconds of the timed steps, bytes moved a step, loss of the last one */
+    double seconds, bytes, loss; /* seconds of the timed steps; transferred bytes of a step; loss of the last step */
 } tx_ddp_result;
 
-/* Threads of each of `devices` devices of this host. */
+/* Returns the number of threads for each of `devices` devices of this host. */
 int32_t tx_ddp_threads(int64_t devices);
 
-/* Trains as DataParallel does: one process, a replica a device. (ddp_replicas.c) */
+/* Trains as DataParallel does: one process with a replica for each device. (ddp_replicas.c) */
 tx_status tx_ddp_replicas(const tx_ddp_settings *set, const tx_config *config, tx_ddp_result *result);
 
 #endif

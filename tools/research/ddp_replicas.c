@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Training as PyTorch's DataParallel does it: one process, a replica on each device, the first of them the master. In a
- * step the batch's rows are scattered to the replicas; the master's weights are replicated to the others; the outputs,
- * loss and logits, are gathered by the master; the outputs' gradient is scattered; and the replicas' gradients are
- * reduced to the master, which alone makes the update.
+ * Trains as PyTorch's DataParallel does: one process with a replica on each device, the first of which is the master. A
+ * step scatters the rows to the replicas and copies the master's weights to the others. The master gathers the outputs,
+ * loss and logits. Then the gradient of the outputs is scattered, and the gradients of the replicas are reduced to the
+ * master, which makes the update.
  *
- * The replicas compute the loss, as do those of the Hugging Face guide, whose model is given the labels. So the
- * gradient that comes back is that of each replica's loss (control INVERSE_LABELS, the same in every step) and none of
- * the logits, though these are gathered: DataParallel at its cheapest. A device is here an engine of the cpu with its
- * share of the cores, so a copy between devices goes through a piece of memory that the core's cache holds. */
+ * The replicas compute the loss, as in the Hugging Face guide, which passes labels to the model. So only the gradient
+ * of each replica's loss is scattered (control INVERSE_LABELS, constant), not that of the logits. This is the cheapest
+ * case of DataParallel. A device is here an engine of the cpu backend with its share of the cores. Copies between
+ * devices use a small buffer that stays in the cache. */
 #include "api/base/cores.h"
 #include "api/base/thread.h"
 #include "models/task/causal_lm.h"
@@ -28,7 +28,7 @@ typedef struct replica {
     tx_tensor *tokens, *labels, *logits, *loss;
     tx_plan *train;
     float loss_value;
-    /* Of the thread that works for it. */
+    /* The replica's thread. */
     pthread_t thread;
     tx_status status;
     char error[512];
@@ -38,12 +38,12 @@ typedef struct replicas {
     int32_t ranks;
     const tx_ddp_settings *set;
     const tx_config *config;
-    int64_t logits; /* of a replica */
+    int64_t logits; /* number of logits of a replica */
     tx_bench_tokens data;
     replica replica[TX_DDP_RANKS_MAX];
-    tx_plan *update; /* of the first */
-    float *piece;    /* of each replica */
-    float *gathered; /* logits of all */
+    tx_plan *update; /* update plan of the master */
+    float *piece;    /* copy buffer, PIECE elements for each replica */
+    float *gathered; /* logits of all replicas */
 } replicas;
 
 int32_t tx_ddp_threads(int64_t devices)
@@ -105,8 +105,8 @@ static void *work(void *argument)
 
 /* ---- All ------------------------------------------------------------------------------------------------- */
 
-/* Each replica has a thread of its own, which DataParallel's parallel_apply starts anew for every batch as well; the
- * first one's is this. */
+/* Runs each replica in a thread. DataParallel's parallel_apply also starts new threads for every batch. The first
+ * replica runs in this thread. */
 static tx_status run_replicas(replicas *all)
 {
     int32_t started = 1;
@@ -125,8 +125,8 @@ static tx_status run_replicas(replicas *all)
     return status;
 }
 
-/* Elements first .. first + n - 1 of a parameter: the first replica's weight goes to the others, or the sum of all
- * gradients to the first, added up in the order in which ranks do (comm.h), so that the bits are the same. */
+/* Copies elements first .. first + n - 1 of a weight from the master to the others, or sums the gradients into the
+ * master. The order of the sum is that of ranks (comm.h), so the bits are the same. */
 static tx_status move_piece(const replicas *all, tx_param_role part, int32_t param, int64_t first, int64_t n)
 {
     const bool sum = part == TX_PARAM_GRADIENT;
@@ -209,7 +209,7 @@ tx_status tx_ddp_replicas(const tx_ddp_settings *set, const tx_config *config, t
     }
     for (int32_t i = 0; i < all.ranks && !status; i++)
         loss += all.replica[i].loss_value;
-    /* Tokens and labels, weights and gradients, logits, the loss and its gradient; the first replica's do not move. */
+    /* Tokens and labels, weights and gradients, logits, the loss and its gradient, except those of the master. */
     const int64_t moved = (set->ranks - 1) * (2 * tokens + 2 * weights + all.logits + 2) * (int64_t)sizeof(float);
     if (!status)
         *result = (tx_ddp_result){all.ranks, tx_now() - begin, (double)moved, (double)loss};

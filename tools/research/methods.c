@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txresearch methods: each way to train, its speed and memory on a device. */
+ * txresearch methods: measures speed and memory of each training method on a device. */
 #include "tools/bench/part.h"
 #include "tools/bench/roofline.h"
 #include "tools/research/research.h"
@@ -20,10 +20,10 @@ typedef struct settings {
 static const tx_option options[] = {
     TX_BENCH_MODEL(AT),
     TX_BENCH_BATCH(AT),
-    {TX_OPTION_INTEGER, "steps", AT(steps), 1, 1 << 20, "N", "steps a measurement"},
-    {TX_OPTION_REAL, "seconds", AT(seconds), 1, 1e6, "X", "of all; what does not come to its turn is left out"},
+    {TX_OPTION_INTEGER, "steps", AT(steps), 1, 1 << 20, "N", "steps of a measurement"},
+    {TX_OPTION_REAL, "seconds", AT(seconds), 1, 1e6, "X", "time limit in seconds; later measurements are left out"},
     {TX_OPTION_CHOICE, "peer", AT(peer), .choices = "none|torch",
-     .help = "whom to run beside: transformers' GPT-2 by PyTorch, by the same method where it has it"},
+     .help = "program to compare with: GPT-2 of transformers on PyTorch with the same method, if it supports it"},
     TX_BENCH_DEVICE(AT),
     TX_BENCH_JSON(AT),
 };
@@ -45,7 +45,7 @@ typedef struct table {
     const settings *set;
     double begin;
     tx_json *parts, *rows;
-    const tx_json *device; /* its figures */
+    const tx_json *device; /* figures of txbench device */
 } table;
 
 static double left(const table *t)
@@ -67,14 +67,14 @@ static tx_status run_part(table *t, const char *name, tx_command_line *command, 
     return tx_part_run(t->parts, name, command, left(t), state);
 }
 
-/* Needs a model and a batch. */
+/* Adds the options of the model and the batch to a command. */
 static tx_status add_model(const settings *set, int64_t batch, tx_command_line *command)
 {
     TX_TRY(tx_command_line_add(command, "--batch %" PRId64 " --block %" PRId64 " --config", batch, set->block));
     return tx_command_line_add_word(command, set->config);
 }
 
-/* A number of figures' members, one in the other: "tx.tokens_per_second"; 0: there is none. */
+/* Returns the number at a path of member names, such as "tx.tokens_per_second", or 0 if there is none. */
 static double number_at(const tx_json *figures, const char *path)
 {
     char name[64];
@@ -95,7 +95,7 @@ static int64_t batch_of(const settings *set, const struct method *m)
     return batch > 0 ? batch : 1;
 }
 
-/* The part that was run last, as a row of the table. */
+/* Adds the part that ran last as a row of the table. */
 static tx_status add_row(table *t, const struct method *m)
 {
     const tx_json *part = last_part(t), *figures = tx_json_find(part, "figures");
@@ -138,8 +138,8 @@ static tx_status measure_method(table *t, const struct method *m)
     if (*m->needs && tx_json_find(t->device, m->needs))
         tx_json_get_bool(t->device, m->needs, &has);
     if (!has || left(t) < 1.0) {
-        TX_TRY(has ? tx_part_leave_out(t->parts, m->name, "the time was up")
-                   : tx_part_leave_out(t->parts, m->name, "the device has nothing for %s that TX uses", m->needs));
+        TX_TRY(has ? tx_part_leave_out(t->parts, m->name, "the time is over")
+                   : tx_part_leave_out(t->parts, m->name, "the device has no %s that TX uses", m->needs));
         return add_row(t, m);
     }
     tx_command_line command = {0};
@@ -169,7 +169,7 @@ static tx_status run_named(table *t, const char *name, bool model, double second
     return status;
 }
 
-/* The device comes first, then each method, then what sizes cost. */
+/* Measures the device, then each method, then the cost of sizes. */
 static tx_status measure_all(table *t)
 {
     TX_TRY(run_named(t, "device", false, 0.0));
@@ -182,7 +182,7 @@ static tx_status measure_all(table *t)
     for (int m = 0; m < METHODS; m++)
         TX_TRY(measure_method(t, &methods[m]));
     return left(t) > 1.0 ? run_named(t, "sizes", true, left(t) / 2)
-                         : tx_part_leave_out(t->parts, "sizes", "the time was up");
+                         : tx_part_leave_out(t->parts, "sizes", "the time is over");
 }
 
 static tx_status end(table *t, tx_json *figures)
@@ -212,6 +212,6 @@ static tx_status run(const void *settings_, char *const *argv)
 }
 
 TX_BENCH_COMMAND(methods, "",
-                 "Trains by each method of the guide to efficient training on a single GPU, alone and together, and "
-                 "tells\nsamples and tokens a second and memory of each, beside those of the first; then what a "
-                 "model's dimensions\nand the batch cost where they do not fill tiles (txresearch sizes).");
+                 "Trains by each method of the guide to efficient training on a single GPU, separately and combined.\n"
+                 "Prints samples and tokens per second and memory of each, relative to the first. Then measures the "
+                 "cost of\nmodel dimensions and batches that do not fill tiles (txresearch sizes).");

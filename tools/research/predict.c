@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The model of products, and txresearch predict: products and a training step on cards that are not here. */
+ * The performance model of matrix products, and txresearch predict: products and training steps on other cards. */
 #include "tools/research/predict.h"
 #include "api/plan/plan.h"
 #include "tools/bench/training.h"
@@ -10,11 +10,11 @@
 
 /* ---- Products ------------------------------------------------------------------------------------------------- */
 
-#define ASSUMED 0.5   /* of the peak, where nothing is counted */
+#define ASSUMED 0.5   /* assumed share of the peak, if no loop is counted */
 #define MOST_PARTS 16 /* as in backends/opencl/gemm/gemm_tile.c */
 #define LEAST_PART 512
-#define COPY_SHARE 0.85 /* of the memory's rate that copies reach; an H200 was measured at 0.89 */
-#define LAUNCH_GAP 2e-6 /* seconds from the end of one kernel to the begin of the next, estimated */
+#define COPY_SHARE 0.85 /* share of the memory rate that copies reach; 0.89 is measured on an H200 */
+#define LAUNCH_GAP 2e-6 /* estimated seconds between the end of one kernel and the start of the next */
 
 typedef struct loop {
     const char *provider, *target, *type, *transposes;
@@ -24,7 +24,7 @@ typedef struct loop {
 static const loop loops[] = {
 #define TX_LOOP(...) {__VA_ARGS__},
 #include "tools/research/loops.def"
-#define TX_LOOP(...) {__VA_ARGS__, 0.0, 0.0}, /* of Intel's GELU is not counted */
+#define TX_LOOP(...) {__VA_ARGS__, 0.0, 0.0}, /* Intel's instructions of GELU are not counted */
 #include "tools/research/loops_intel.def"
 };
 enum { LOOPS = sizeof loops / sizeof loops[0] };
@@ -41,7 +41,7 @@ const tx_card *tx_card_at(int i)
 
 static const char *const type_names[] = {"fp32", "tf32", "bf16"};
 
-/* What a unit does a clock: operations of a loop's kind. */
+/* Returns the floating-point operations of a loop's kind per clock and unit. */
 static double rate_of(const tx_card *card, const loop *l)
 {
     if (strncmp(l->provider, "portable", 8) == 0)
@@ -59,7 +59,8 @@ static const char *const round_names[] = {
 #undef X
 };
 
-/* A round of a group that has a unit for itself: what takes longest. */
+/* Sets the clocks of a round by each resource, for a work-group with a unit of its own. Returns the slowest resource.
+ */
 static int round_of(const tx_card *card, const loop *l, double operand_bytes, double clocks[TX_ROUND_TERMS])
 {
     const double loaded = (l->rows + l->columns) * l->terms * operand_bytes;
@@ -73,14 +74,14 @@ static int round_of(const tx_card *card, const loop *l, double operand_bytes, do
     return most;
 }
 
-/* Whether groups go on from tile to tile (gemm_matrix.cl, GOES_ON). */
+/* True if work-groups are persistent: they compute several tiles one after the other (gemm_matrix.cl, GOES_ON). */
 static bool goes_on(const loop *l)
 {
     return strncmp(l->provider, "nvidia-wgmma", 12) == 0;
 }
 
-/* What tiles read from memory in the order of gemm_place.cl, if units that work at once read each row and
- * column of a and b once and the cache keeps nothing of the tiles before: an upper bound. */
+/* Returns an upper bound of the bytes that tiles read from memory in the order of gemm_place.cl. It assumes that
+ * concurrent units read each row and column of a and b once, and that the cache keeps nothing of earlier tiles. */
 static double read_bytes(const tx_card *card, const loop *l, double operand_bytes, double m, double n, double k)
 {
     const double tiles_m = ceil(m / l->rows), tiles_n = ceil(n / l->columns), most = goes_on(l) ? 16.0 : 8.0;
@@ -97,7 +98,7 @@ static double read_bytes(const tx_card *card, const loop *l, double operand_byte
     return fmax(lines, m + n) * k * operand_bytes;
 }
 
-/* Instructions of a warp where results are stored. */
+/* Returns the instructions that the epilogue adds to a warp. */
 static double more_of(const loop *l, tx_epilogue epilogue)
 {
     return epilogue == TX_EPILOGUE_GELU ? l->gelu : epilogue == TX_EPILOGUE_GELU_GRAD ? l->slope : 0.0;
@@ -143,8 +144,8 @@ static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operand
     return p;
 }
 
-/* By the loops of a type, or of those a provider's, in as many parts as is best; INFINITY seconds where the card has
- * none of it. */
+/* Predicts the product by the fastest loop of a type and the best number of parts. `provider` restricts the loops, or
+ * is NULL. Returns INFINITY seconds if the card has no such loop. */
 static tx_predicted best_of_loops(const tx_card *card, const char *provider, tx_operands operands, tx_operands type,
                                   const char *transposes, int64_t m, int64_t n, int64_t k, tx_epilogue epilogue)
 {
@@ -164,7 +165,7 @@ static tx_predicted best_of_loops(const tx_card *card, const char *provider, tx_
 
 static const char *transposes_of(bool trans_a, bool trans_b)
 {
-    return trans_a ? "10" : trans_b ? "01" : "00"; /* both: as the first */
+    return trans_a ? "10" : trans_b ? "01" : "00"; /* if both are transposed, counts as trans_a */
 }
 
 tx_predicted tx_predict_provider(const tx_card *card, const char *provider, tx_operands operands, bool trans_a,
@@ -179,7 +180,7 @@ tx_predicted tx_predict_product(const tx_card *card, tx_operands operands, bool 
     const double flops = 2.0 * (double)m * (double)n * (double)k, simt = 1e9 * card->ghz * card->units * card->simt;
     const double assumed = flops / (ASSUMED * simt);
     tx_predicted p = tx_predict_provider(card, NULL, operands, trans_a, trans_b, m, n, k, epilogue);
-    if (!(p.seconds < INFINITY)) /* by kernels for fp32, which widen what they read */
+    if (!(p.seconds < INFINITY)) /* by kernels for fp32, which convert their operands */
         p = best_of_loops(card, NULL, operands, TX_IN_FP32, transposes_of(trans_a, trans_b), m, n, k, epilogue);
     if (!(p.seconds < INFINITY))
         p = (tx_predicted){.seconds = assumed,
@@ -192,10 +193,10 @@ tx_predicted tx_predict_product(const tx_card *card, tx_operands operands, bool 
 
 /* ---- A training step ------------------------------------------------------------------------------------------ */
 
-/* Attention's operations by other units, where it is not by matrix units: multiply-adds are 0.75 to 0.83 of its
- * instructions, and half of these wait. */
+/* Share of the peak that attention reaches without matrix units: multiply-adds are 0.75 to 0.83 of its instructions,
+ * and half of these wait. */
 #define ATTENTION_SHARE 0.4
-#define HOST_LAUNCH 4.6e-6 /* seconds of the host, measured with NVIDIA's driver */
+#define HOST_LAUNCH 4.6e-6 /* host seconds of a launch, measured with NVIDIA's driver */
 
 /* X(NAME, member of the JSON) */
 #define KIND_MAP(X)           \
@@ -222,7 +223,7 @@ typedef struct step {
     double seconds[KINDS], launches;
 } step;
 
-/* By matrix units where these are counted for it. */
+/* Predicts attention, by matrix units if loops for them are counted. */
 static double attention_seconds(const tx_card *card, const tx_command *c, double flops)
 {
     const bool backward = c->op == TX_OP_ATTENTION_GRAD;
@@ -295,10 +296,10 @@ static const tx_option options[] = {
     TX_BENCH_MODEL(AT),
     TX_BENCH_BATCH(AT),
     {TX_OPTION_TEXT, "card", AT(card), .choices = "NAME",
-     .help = "of cards.def: h200, a100, mi300x, ...; all where it is not given"},
+     .help = "a card of cards.def: h200, a100, mi300x, ...; default: all cards"},
     {TX_OPTION_TEXT, "provider", AT(provider), .choices = "NAME",
-     .help = "products by this provider alone, as nvidia-mma-128x256, and nothing else; not given: by the fastest"},
-    {TX_OPTION_INTEGER, "size", AT(size), 1, 1 << 24, "N", "of square products"},
+     .help = "predict only products of this provider, such as nvidia-mma-128x256; default: the fastest provider"},
+    {TX_OPTION_INTEGER, "size", AT(size), 1, 1 << 24, "N", "size of square products"},
     TX_BENCH_DEVICE(AT),
     TX_BENCH_JSON(AT),
 };
@@ -334,7 +335,7 @@ static void add_products(const settings *set, const tx_card *card, tx_json *all)
         }
 }
 
-/* Attention in bf16 of 768 columns. */
+/* Adds attention in bf16 with 768 columns. */
 static void add_attention(const settings *set, const tx_card *card, tx_json *all)
 {
     static const char *const passes[] = {"forward", "dq", "dkv"};
@@ -376,7 +377,7 @@ static void add_step(const settings *set, const tx_card *card, tx_operands opera
     tx_json_append(all, one);
 }
 
-/* The plans of a training in this precision. */
+/* Predicts the training steps with this precision from the trainer's plans. */
 static tx_status predict_steps(const settings *set, const tx_config *config, tx_dtype autocast, tx_json *all)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = "cpu"};
@@ -408,7 +409,7 @@ static tx_status check_card(const char *id)
             return TX_OK;
         tx_list_add(known, sizeof known, ", ", "%s", card->id);
     }
-    return tx_fail(TX_INVALID, "--card: \"%s\" is none of %s", id, known);
+    return tx_fail(TX_INVALID, "--card: \"%s\" is not one of %s", id, known);
 }
 
 static tx_status check_provider(const char *name)
@@ -416,7 +417,7 @@ static tx_status check_provider(const char *name)
     for (int i = 0; i < LOOPS; i++)
         if (!name || strcmp(name, loops[i].provider) == 0)
             return TX_OK;
-    return tx_fail(TX_INVALID, "--provider: no loop of \"%s\" is counted; `txresearch predict` names the fastest",
+    return tx_fail(TX_INVALID, "--provider: no loop of \"%s\" is counted; `txresearch predict` prints the fastest",
                    name);
 }
 
@@ -448,7 +449,7 @@ static tx_status run(const void *settings_, char *const *argv)
         return status;
     }
     tx_json *all = tx_bench_figures(&tx_bench_predict.program, set);
-    tx_json_set_string(all, "measured", "nothing: a model, from counted instructions and what is said of cards");
+    tx_json_set_string(all, "measured", "nothing: a model of counted instructions and published figures of cards");
     tx_json_set(all, "products", products);
     tx_json_set(all, "attention", attention);
     tx_json_set(all, "steps", steps);
@@ -457,8 +458,8 @@ static tx_status run(const void *settings_, char *const *argv)
 
 TX_BENCH_COMMAND(
     predict, "",
-    "Predicts products and training steps on cards that are not here, from instructions counted in machine "
-    "code and what is\nsaid of the cards (tools/research/predict.h has the model). Nothing is measured, and "
-    "no kernel should be expected to be\nfaster. `bound` names what takes longest; the columns behind it are "
-    "clocks of 64 terms of a tile, then what tiles read from the cache, and what of it from memory. `others` are "
-    "tokens/s\nof llm.c on that card, 0 where none are known.");
+    "Predicts products and training steps on other cards from instructions counted in machine code and published\n"
+    "figures of the cards (tools/research/predict.h describes the model). Nothing is measured, and no kernel should "
+    "be\n"
+    "faster. `bound` is the slowest resource. The next columns are clocks of 64 terms of a tile, then the bytes that "
+    "tiles\nread from the cache and from memory. `others` are tokens/s of llm.c on that card, or 0 if unknown.");

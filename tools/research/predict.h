@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model of matrix products, attention and training steps on cards that are not here. Nothing of it is measured: it
- * holds what is counted in machine code (loops.def) against what vendors and others say of cards (cards.def).
+ * A performance model of matrix products, attention and training steps on other cards. Nothing is measured: it combines
+ * instruction counts of machine code (loops.def) with published figures of cards (cards.def).
  *
- * A work-group's round of the inner loop takes as long as what takes longest of it: the matrix units' operations at the
- * rate that the best known library reaches; the instructions; local memory; what a unit's share of the cache gives.
- * Groups that a unit holds at once take turns, so their beginnings and ends (what is outside of the loop, and a wait
- * for memory) are hidden by the others' rounds where there are others; groups that go on from tile to tile wait once.
- * Tiles go in waves over the units; terms are parted where that is faster, and the parts' sums are written and read
- * once more. GELU and its slope, where a product ends by them, are more instructions outside of the loop, and what they
- * read or keep goes to and from memory once; where terms are parted adding up hides their instructions. Each wave of
- * tiles reads its rows and columns from memory once, and results are written once.
+ * A round of the inner loop of a work-group takes the time of its slowest resource. The resources are the matrix units,
+ * at the rate that the best known library reaches, the issue of instructions, local memory, and the unit's share of the
+ * cache bandwidth. Several groups are resident on a unit and alternate. Their prologues and epilogues (the code outside
+ * of the loop and a wait for memory) are hidden by the rounds of the other groups, if there are any. Persistent groups
+ * wait only once.
  *
- * Attention by matrix units goes the same way, a step of a work-group (attention_loops.def) taking the place of a
- * round; powers of two are another term of it. Its work is counted as 2, 3 and 4 products of queries by keys.
+ * Tiles run in waves over the units. The inner dimension is split into parts if that is faster; the partial sums are
+ * then written and read once more. An epilogue with GELU or its gradient adds instructions outside of the loop, and its
+ * extra operand is read or written once. With split parts, the summation hides these instructions. Each wave of tiles
+ * reads its rows and columns from memory once, and results are written once.
  *
- * So it says what should be slow, and no kernel should be expected to be faster. */
+ * Attention by matrix units has the same model, with a step of a work-group (attention_loops.def) as the round. Powers
+ * of two are another resource. The work of its passes is counted as 2, 3 and 4 products of queries by keys.
+ *
+ * The model gives lower bounds of times: it shows causes of slowness, and no kernel should be faster. */
 #ifndef TX_TOOLS_RESEARCH_PREDICT_H
 #define TX_TOOLS_RESEARCH_PREDICT_H
 
@@ -27,12 +29,12 @@ typedef struct tx_card {
         others;
 } tx_card;
 
-/* Number i; NULL behind the last. */
+/* Returns card number i, or NULL after the last. */
 const tx_card *tx_card_at(int i);
 
 typedef enum tx_operands { TX_IN_FP32, TX_IN_TF32, TX_IN_BF16, TX_OPERAND_KINDS } tx_operands;
 
-/* What a round of the inner loop takes. X(NAME, word) */
+/* The resources of a round of the inner loop. X(NAME, word) */
 #define TX_ROUND_MAP(X)             \
     X(UNITS, "units")               \
     X(INSTRUCTIONS, "instructions") \
@@ -48,40 +50,43 @@ enum {
 
 typedef struct tx_predicted {
     double seconds, tflops;
-    double clocks[TX_ROUND_TERMS]; /* for 64 terms of a tile; 0: not counted */
-    const char *provider, *bound;  /* what takes longest */
-    int64_t parts;                 /* of the terms */
-    double cached, moved;          /* bytes: read by tiles from the cache; read from memory, at most, and written */
+    double clocks[TX_ROUND_TERMS]; /* clocks for 64 terms of a tile by resource, or 0 if not counted */
+    const char *provider, *bound;  /* the provider of the kernel; the slowest resource */
+    int64_t parts;                 /* number of parts of the inner dimension */
+    double cached, moved; /* bytes that tiles read from the cache; bytes read from memory, at most, and written */
 } tx_predicted;
 
-/* A product of a card's fastest provider, with what becomes of its sums; fp32 where the card has nothing for
- * `operands`. Without counted loops half of the other units' peak is assumed, and the provider is "not counted". */
+/* Predicts a product with its epilogue by the card's fastest provider. Uses fp32 if the card has no loop for
+ * `operands`. Without counted loops it assumes half of the peak of the SIMT units, and the provider is "not counted".
+ */
 tx_predicted tx_predict_product(const tx_card *card, tx_operands operands, bool trans_a, bool trans_b, int64_t m,
                                 int64_t n, int64_t k, tx_epilogue epilogue);
-/* The same by this provider, NULL: by the fastest; INFINITY seconds where no loop of it is counted for the card. */
+/* The same by one provider, or by the fastest if `provider` is NULL. Returns INFINITY seconds if no loop of it is
+ * counted for the card. */
 tx_predicted tx_predict_provider(const tx_card *card, const char *provider, tx_operands operands, bool trans_a,
                                  bool trans_b, int64_t m, int64_t n, int64_t k, tx_epilogue epilogue);
 
-/* Clocks of a work-group's first blocks on their way, and of its last results: an estimate. */
+/* Estimated clocks of loading the first blocks and of storing the last results of a work-group. */
 #define TX_WAIT_CLOCKS 1500.0
 
 typedef enum tx_attention_pass { TX_ATTENTION_FORWARD, TX_ATTENTION_GRAD_Q, TX_ATTENTION_GRAD_KV } tx_attention_pass;
 
 typedef struct tx_attention_shape {
-    int64_t batch, tokens, heads, size; /* size: of a head */
+    int64_t batch, tokens, heads, size; /* `size` is the head size */
     bool causal;
 } tx_attention_shape;
 
-/* Units, instructions, local memory, exponentials, cache. */
+/* The resources: units, instructions, local memory, exponentials, cache. */
 #define TX_ATTENTION_TERMS 5
 
 typedef struct tx_predicted_attention {
     double seconds, tflops,
-        clocks[TX_ATTENTION_TERMS]; /* clocks: of a step of a work-group that has a unit for itself */
-    const char *form, *bound;       /* what takes longest */
+        clocks[TX_ATTENTION_TERMS]; /* clocks of a step by resource, for a work-group with a unit of its own */
+    const char *form, *bound;       /* the kernel; the slowest resource */
 } tx_predicted_attention;
 
-/* One pass of attention in bf16 by matrix units. False where none is counted: of that card, or heads of that size. */
+/* Predicts one pass of attention in bf16 by matrix units. Returns false if no loop is counted for the card and head
+ * size. */
 bool tx_predict_attention(const tx_card *card, tx_attention_pass pass, const tx_attention_shape *shape,
                           tx_predicted_attention *p);
 

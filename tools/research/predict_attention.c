@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The model of attention by matrix units on cards that are not here. */
+ * The performance model of attention by matrix units on other cards. */
 #include "tools/research/predict.h"
 
 #include <math.h>
 #include <string.h>
 
-#define EXPONENTIALS 16.0 /* of other units' operations a clock, one is a power of two */
+#define EXPONENTIALS 16.0 /* a power of two takes as long as so many operations of the SIMT units */
 
 typedef struct loop {
     tx_attention_pass pass;
@@ -21,7 +21,7 @@ static const loop loops[] = {
 };
 enum { LOOPS = sizeof loops / sizeof loops[0] };
 
-/* All of NVIDIA's have the same instructions. */
+/* True if the loop is for the card. All cards of NVIDIA have the same instructions. */
 static bool is_for(const loop *l, const tx_card *card)
 {
     return strcmp(l->target, card->target) == 0 ||
@@ -36,7 +36,8 @@ static const loop *find(const tx_card *card, tx_attention_pass pass, int64_t siz
     return NULL;
 }
 
-/* Steps of all work-groups of a head over `tokens` lines of its own, and of the one that has most. */
+/* Returns the steps of all work-groups of a head with `tokens` tokens, and in `most` those of the largest work-group.
+ */
 static double steps_of(const loop *l, double tokens, bool causal, double *most)
 {
     double steps = 0.0;

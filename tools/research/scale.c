@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txresearch scale: predicted steps of data-parallel training on more ranks than there are here. The formulas are in
- * the header. */
+ * txresearch scale: predicts steps of data-parallel training on many ranks. scale.h has the formulas. */
 #include "tools/research/scale.h"
 #include "api/graph/op.h"
 #include "api/parallel/buckets.h"
@@ -11,8 +10,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define GOODPUT 0.94 /* of the line rate that data get */
-#define STEPS 3      /* that are measured */
+#define GOODPUT 0.94 /* share of the line rate that is available for data */
+#define STEPS 3      /* number of measured steps */
 
 /* ---- Schedule -------------------------------------------------------------------------------------------- */
 
@@ -23,7 +22,7 @@ static double flops_of(const tx_plan *plan, int32_t command)
     return flops;
 }
 
-/* The gradients that a command writes are ready at `seconds`. */
+/* Sets the time at which the buckets of the gradients that a command writes are ready. */
 static void mark_ready(const tx_model *model, const tx_command *command, double seconds, tx_scale_bucket *bucket)
 {
     const tx_parallel *p = model->parallel;
@@ -64,7 +63,7 @@ tx_status tx_scale_schedule_make(const tx_bench_training *training, double secon
 
 /* ---- Prediction -------------------------------------------------------------------------------------------- */
 
-/* Sum among `ranks`, each on a link of its own. */
+/* Returns the seconds of an all-reduce among `ranks` ranks, each with a link of its own. */
 static double sum_flat(const tx_scale_link *link, int algorithm, int64_t ranks, double bytes)
 {
     if (ranks < 2)
@@ -118,23 +117,24 @@ static const tx_option options[] = {
     TX_BENCH_MODEL(AT),
     TX_BENCH_BATCH(AT),
     {TX_OPTION_INTEGER, "accumulation", AT(accumulation), 1, 1 << 20, "N",
-     "micro-batches a step; nothing is sent before the last"},
-    {TX_OPTION_REAL, "step_ms", AT(step_ms), 0, 1e9, "MS", "a step of one rank; 0: measured here"},
+     "micro-batches of a step; gradients are sent only in the last"},
+    {TX_OPTION_REAL, "step_ms", AT(step_ms), 0, 1e9, "MS", "time of a step on one rank; 0 measures it here"},
     TX_BENCH_DEVICE(AT),
     {TX_OPTION_INTEGER, "ddp_bucket_cap_mb", AT(bucket_cap_mb), 0, 1 << 20, "MB",
-     "bytes of gradients that fill a bucket; 0: 25, the first 1"},
-    {TX_OPTION_CHOICE, "ddp_comm", AT(bf16), .choices = "fp32|bf16", .help = "how gradients leave a host"},
-    {TX_OPTION_FLAG, "overlap", AT(overlap), .help = "buckets are summed during the backward; false: after it"},
-    {TX_OPTION_REAL, "gbit", AT(gbit), 1e-3, 1e5, "GBIT/S", "line rate each way, of which data get 94 %"},
-    {TX_OPTION_REAL, "latency_us", AT(latency_us), 0, 1e6, "US", "of a message"},
+     "size of a bucket of gradients; 0 means 25, and 1 for the first bucket"},
+    {TX_OPTION_CHOICE, "ddp_comm", AT(bf16), .choices = "fp32|bf16", .help = "type of gradients in inter-node traffic"},
+    {TX_OPTION_FLAG, "overlap", AT(overlap),
+     .help = "all-reduce buckets during the backward pass; false starts after it"},
+    {TX_OPTION_REAL, "gbit", AT(gbit), 1e-3, 1e5, "GBIT/S", "line rate in each direction; data get 94 % of it"},
+    {TX_OPTION_REAL, "latency_us", AT(latency_us), 0, 1e6, "US", "latency of a message"},
     {TX_OPTION_REAL, "gap_us", AT(gap_us), 0, 1e6, "US",
-     "what a rank spends itself on each message of an exchange; MPICH takes 8 over TCP"},
+     "CPU time of a rank for each message of an exchange; MPICH needs 8 over TCP"},
     {TX_OPTION_LIST, "algorithm", AT(algorithms), .choices = "ring|tree|rabenseifner|exchange",
-     .help = "how ranks sum; exchange is TX's own between hosts"},
+     .help = "all-reduce algorithms; exchange is that of TX between hosts"},
     {TX_OPTION_INTEGER, "host_ranks", AT(host_ranks), 1, 1024, "N",
-     "ranks a host; over 1 they sum within the host first"},
-    {TX_OPTION_REAL, "host_gbyte", AT(host_gbyte), 1e-3, 1e5, "GB/S", "rate of that sum"},
-    {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 20, "N", "the powers of two up to it, and itself"},
+     "ranks on a host; several ranks first sum within the host"},
+    {TX_OPTION_REAL, "host_gbyte", AT(host_gbyte), 1e-3, 1e5, "GB/S", "rate of the sum within a host"},
+    {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 20, "N", "largest number of ranks; smaller ones are powers of two"},
     TX_BENCH_JSON(AT),
 };
 
@@ -154,7 +154,7 @@ static const settings defaults = {.config = "gpt2",
                                   .algorithms = (1u << TX_SCALE_ALGORITHMS) - 1,
                                   .overlap = true};
 
-/* Seconds a step, after two steps of warm-up. */
+/* Measures the seconds of a step after two steps of warm-up. */
 static tx_status measure_steps(tx_bench_training *training, int64_t steps, double *seconds)
 {
     double all;
@@ -165,7 +165,7 @@ static tx_status measure_steps(tx_bench_training *training, int64_t steps, doubl
     return TX_OK;
 }
 
-/* Without --step_ms some steps are run. */
+/* Makes the schedule from --step_ms, or from measured steps. */
 static tx_status time_step(const settings *set, const tx_config *config, tx_comm *comm, tx_bench_training *training,
                            tx_scale_schedule *schedule)
 {
@@ -247,7 +247,8 @@ static tx_status run(const void *settings_, char *const *argv)
     return status;
 }
 
-TX_BENCH_COMMAND(scale, "",
-                 "Predicts steps of data-parallel training on many ranks from one rank's step, the buckets of "
-                 "gradients and the link's latency and rate (tools/research/scale.h has the formulas). Efficiency is "
-                 "one rank's step over that of N; every rank has a micro-batch of its own.");
+TX_BENCH_COMMAND(
+    scale, "",
+    "Predicts steps of data-parallel training on many ranks from the step of one rank, the buckets of\n"
+    "gradients and the latency and rate of the link (tools/research/scale.h has the formulas). "
+    "Efficiency is\nthe step time of one rank over that of N ranks; every rank has a micro-batch of its own.");

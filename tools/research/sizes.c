@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txresearch sizes: what a model's dimensions and the batch cost where they do not fill the tiles of a device's
- * kernels.
- */
+ * txresearch sizes: measures the cost of model dimensions and batches that do not fill the tiles of kernels. */
 #include "tools/bench/peaks.h"
 #include "tools/bench/roofline.h"
 #include "tools/bench/training.h"
@@ -23,25 +21,26 @@ typedef struct settings {
 static const tx_option options[] = {
     TX_BENCH_MODEL(AT),
     TX_BENCH_BATCH(AT),
-    {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16", .help = "of the operands"},
-    {TX_OPTION_INTEGER, "repeats", AT(repeats), 0, 200, "N", "runs a measurement; 0: as many as fit in half a second"},
+    {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16", .help = "type of the operands"},
+    {TX_OPTION_INTEGER, "repeats", AT(repeats), 0, 200, "N",
+     "runs per measurement; 0 means as many as fit in half a second"},
     {TX_OPTION_REAL, "seconds", AT(seconds), 0, 1e6, "X",
-     "no other dimension is begun after so many, and of the one at hand two sizes are enough"},
+     "start no new dimension after X seconds, and measure only two sizes of the current one"},
     TX_BENCH_DEVICE(AT),
     TX_BENCH_JSON(AT),
 };
 
 static const settings defaults = {.config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .seconds = 1e6};
 
-#define MOST 8  /* sizes of a dimension */
-#define LEAST 2 /* that are compared, however late it is */
+#define MOST 8  /* largest number of sizes of a dimension */
+#define LEAST 2 /* number of sizes that are measured even if the time is over */
 
 typedef struct sizes {
     const settings *set;
     const tx_config *config;
     tx_target target;
     int64_t size[MOST];
-    double cost[MOST]; /* seconds for the same use */
+    double cost[MOST]; /* seconds for the same amount of useful work */
     int32_t count;
     double begin;
     tx_json *rows;
@@ -52,7 +51,7 @@ static bool is_late(const sizes *s)
     return tx_now() - s->begin > s->set->seconds;
 }
 
-/* ---- What is measured: seconds of a size, for the use that all sizes of the dimension have ---------------- */
+/* ---- Measurements: seconds of a size, divided by its useful work -------------------------------------------- */
 
 static tx_status product(const sizes *s, int64_t m, int64_t n, int64_t k, double *seconds)
 {
@@ -65,13 +64,13 @@ static tx_status product(const sizes *s, int64_t m, int64_t n, int64_t k, double
     return TX_OK;
 }
 
-/* Logits of the same rows. */
+/* Vocabulary: the logits of the same rows. */
 static tx_status vocabulary(const sizes *s, int64_t size, double *seconds)
 {
     return product(s, s->set->batch * s->set->block, size, s->config->width, seconds);
 }
 
-/* A weight's worth of the same rows. */
+/* Width: a product with the same rows, per weight. */
 static tx_status width(const sizes *s, int64_t size, double *seconds)
 {
     TX_TRY(product(s, s->set->batch * s->set->block, 4 * size, size, seconds));
@@ -79,7 +78,7 @@ static tx_status width(const sizes *s, int64_t size, double *seconds)
     return TX_OK;
 }
 
-/* A row. */
+/* Batch: a product, per row. */
 static tx_status batch(const sizes *s, int64_t size, double *seconds)
 {
     TX_TRY(product(s, size * s->set->block, 3 * s->config->width, s->config->width, seconds));
@@ -87,7 +86,7 @@ static tx_status batch(const sizes *s, int64_t size, double *seconds)
     return TX_OK;
 }
 
-/* Attention over the same width, forward and backward; heads that do not divide it count by their width. */
+/* Head size: attention forward and backward, per column of all heads. */
 static tx_status head_size(const sizes *s, int64_t size, double *seconds)
 {
     const int64_t heads = s->config->width / size > 0 ? s->config->width / size : 1;
@@ -115,7 +114,7 @@ static void try_size(sizes *s, int64_t size)
         s->size[s->count++] = size;
 }
 
-/* The size itself, one that nothing divides, and the next multiples of what tiles and vectors have. */
+/* Selects the size itself, the next multiples of 8, 64 and 128, and an odd size. */
 static void try_multiples(sizes *s, int64_t size)
 {
     s->count = 0;
@@ -201,8 +200,9 @@ static tx_status run(const void *settings_, char *const *argv)
     return status;
 }
 
-TX_BENCH_COMMAND(sizes, "",
-                 "Times a model's products and attention at its own dimensions and at the next multiples of what tiles "
-                 "and\nvectors have: how much more time a size takes than the best one of its dimension, for the same "
-                 "use (logits\nof the same rows, a weight's worth of products, attention over the same width, a row of "
-                 "the batch). TX pads\na vocabulary to a multiple of 128 by itself.");
+TX_BENCH_COMMAND(
+    sizes, "",
+    "Times products and attention with the dimensions of a model and with the next multiples of the sizes "
+    "of tiles and\nvectors. Prints how much more time a size takes than the best one of its dimension, for "
+    "the same useful work\n(logits of the same rows, products per weight, attention per column, products "
+    "per row). TX itself pads\nvocabularies to a multiple of 128.");

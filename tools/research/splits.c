@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txresearch splits: the fastest ways to divide a model among many devices. The formulas are in the header. */
+ * txresearch splits: finds the fastest split of a model among many devices. models/split/split.h has the formulas. */
 #include "models/split/split.h"
 
 #include "tests/scale/shapes.h"
@@ -22,31 +22,37 @@ typedef struct settings {
     bool json;
 } settings;
 
-/* clang-format off */
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "config", AT(config), .choices = "FILE|NAME",
-     .help = "llama-7b, llama-70b, mixtral-8x7b, gpt2-xl and its like, a config.json or a folder with one"},
-    {TX_OPTION_INTEGER, "block", AT(block), 0, 1 << 24, "N", "tokens a row; 0: the model's positions, at most 4096"},
-    {TX_OPTION_INTEGER, "tokens", AT(tokens), 1, 1e12, "N", "of a step of all devices"},
-    {TX_OPTION_INTEGER, "devices", AT(devices), 0, 1 << 20, "N", "0: 8, 16 and so on to 4096"},
-    {TX_OPTION_INTEGER, "top", AT(top), 1, TX_SPLIT_MOST, "N", "so many of the fastest for each number of devices"},
-    {TX_OPTION_INTEGER, "tensor", AT(tensor), 0, 1 << 20, "N", "looks at this alone: ranks that divide each layer; 0: any"},
-    {TX_OPTION_INTEGER, "pipeline", AT(pipeline), 0, 1 << 20, "N", "the same of stages"},
-    {TX_OPTION_INTEGER, "expert", AT(expert), 0, 1 << 20, "N", "of ranks that divide the experts"},
-    {TX_OPTION_INTEGER, "context", AT(context), 0, 1 << 20, "N", "of ranks that divide a row"},
-    {TX_OPTION_INTEGER, "zero", AT(zero), -1, 3, "N", "of stages of ZeRO; -1: any"},
-    {TX_OPTION_INTEGER, "batch", AT(batch), 0, 1 << 20, "N", "of rows a micro-batch, 1 to 8"},
-    {TX_OPTION_TEXT, "card", AT(card), .choices = "h200|a100|mi300x|rtx4090|rtx5090", .help = "each device, with its host (tools/research/hosts.def); what follows is its own where it is 0"},
-    {TX_OPTION_REAL, "tflops", AT(tflops), 0, 1e6, "X", "TFLOP/s of bf16 products that it reaches"},
-    {TX_OPTION_REAL, "memory_gb", AT(memory_gb), 0, 1e6, "X", "GB of its memory, of which a plan may take 95 %"},
-    {TX_OPTION_INTEGER, "host", AT(host), 0, 1 << 20, "N", "devices a host"},
-    {TX_OPTION_REAL, "inside_gbyte", AT(inside_gbyte), 0, 1e6, "X", "GB/s each way between devices of a host, of which data get 80 %; TX sums in the host's memory: txbench comm measures its rate"},
-    {TX_OPTION_REAL, "inside_us", AT(inside_us), 0, 1e6, "X", "latency there"},
-    {TX_OPTION_REAL, "outside_gbyte", AT(outside_gbyte), 0, 1e6, "X", "GB/s each way of a device to other hosts"},
-    {TX_OPTION_REAL, "outside_us", AT(outside_us), 0, 1e6, "X", "latency there"},
+     .help = "llama-7b, llama-70b, mixtral-8x7b, another name such as gpt2-xl, a config.json or a folder with one"},
+    {TX_OPTION_INTEGER, "block", AT(block), 0, 1 << 24, "N",
+     "tokens of a row; 0 means the model's positions, at most 4096"},
+    {TX_OPTION_INTEGER, "tokens", AT(tokens), 1, 1e12, "N", "tokens of a step of all devices"},
+    {TX_OPTION_INTEGER, "devices", AT(devices), 0, 1 << 20, "N", "number of devices; 0 means 8, 16 and so on to 4096"},
+    {TX_OPTION_INTEGER, "top", AT(top), 1, TX_SPLIT_MOST, "N",
+     "number of fastest splits to print for each number of devices"},
+    {TX_OPTION_INTEGER, "tensor", AT(tensor), 0, 1 << 20, "N", "only this tensor-parallel size; 0 means any"},
+    {TX_OPTION_INTEGER, "pipeline", AT(pipeline), 0, 1 << 20, "N", "only this number of pipeline stages; 0 means any"},
+    {TX_OPTION_INTEGER, "expert", AT(expert), 0, 1 << 20, "N", "only this expert-parallel size; 0 means any"},
+    {TX_OPTION_INTEGER, "context", AT(context), 0, 1 << 20, "N", "only this context-parallel size; 0 means any"},
+    {TX_OPTION_INTEGER, "zero", AT(zero), -1, 3, "N", "only this ZeRO stage; -1 means any"},
+    {TX_OPTION_INTEGER, "batch", AT(batch), 0, 1 << 20, "N",
+     "only this number of rows of a micro-batch, 1 to 8; 0 means any"},
+    {TX_OPTION_TEXT, "card", AT(card), .choices = "h200|a100|mi300x|rtx4090|rtx5090",
+     .help = "the devices and their hosts (tools/research/hosts.def); the options below override its figures unless "
+             "they are 0"},
+    {TX_OPTION_REAL, "tflops", AT(tflops), 0, 1e6, "X", "attained TFLOP/s of bf16 products"},
+    {TX_OPTION_REAL, "memory_gb", AT(memory_gb), 0, 1e6, "X", "GB of device memory; a plan may use 95 % of it"},
+    {TX_OPTION_INTEGER, "host", AT(host), 0, 1 << 20, "N", "number of devices of a host"},
+    {TX_OPTION_REAL, "inside_gbyte", AT(inside_gbyte), 0, 1e6, "X",
+     "GB/s in each direction between devices of a host; data get 80 % of it. TX sums in host memory, and txbench comm "
+     "measures the rate"},
+    {TX_OPTION_REAL, "inside_us", AT(inside_us), 0, 1e6, "X", "latency between devices of a host"},
+    {TX_OPTION_REAL, "outside_gbyte", AT(outside_gbyte), 0, 1e6, "X",
+     "GB/s in each direction between a device and other hosts"},
+    {TX_OPTION_REAL, "outside_us", AT(outside_us), 0, 1e6, "X", "latency between hosts"},
     TX_BENCH_JSON(AT),
 };
-/* clang-format on */
 
 static const settings defaults = {.config = "llama-7b", .card = "h200", .tokens = 1 << 22, .top = 1, .zero = -1};
 
@@ -81,7 +87,7 @@ static tx_status find_machine(const settings *set, tx_split_machine *machine)
         char known[256] = "";
         for (h = 0; h < HOSTS; h++)
             tx_list_add(known, sizeof known, ", ", "%s", hosts[h].card);
-        return tx_fail(TX_INVALID, "--card: \"%s\" is none of %s", set->card, known);
+        return tx_fail(TX_INVALID, "--card: \"%s\" is not one of %s", set->card, known);
     }
     const double rate = 1e12 * or_own(set->tflops, card->aim);
     *machine = (tx_split_machine){
@@ -99,7 +105,7 @@ static tx_status find_machine(const settings *set, tx_split_machine *machine)
     return TX_OK;
 }
 
-/* What is reckoned with. */
+/* Returns the figures of the machine as JSON. */
 static tx_json *machine_json(const tx_split_machine *m)
 {
     tx_json *json = tx_json_object();
@@ -160,10 +166,10 @@ typedef struct report {
     int64_t block;
     tx_trainer_options base;
     tx_json *best, *built;
-    char none[256]; /* numbers of devices that nothing fits */
+    char none[256]; /* numbers of devices for which no split fits */
 } report;
 
-/* The fastest that the engine can do and whose plan fits. */
+/* Adds the fastest splits that the engine supports and whose plans fit in memory. */
 static tx_status add_built(const report *r, const tx_split_model *model, int64_t devices, const tx_split_search *search)
 {
     int32_t added = 0;
@@ -180,7 +186,7 @@ static tx_status add_built(const report *r, const tx_split_model *model, int64_t
     return TX_OK;
 }
 
-/* What the split would cost without each thing that it has. */
+/* Describes how much slower the split would be without each of its dimensions. */
 static void tell_why(const report *r, const tx_split_model *model, const tx_split_limits *limits,
                      const tx_split_found *best, char why[256])
 {
@@ -228,10 +234,11 @@ static tx_status look(report *r, const tx_split_model *model, int64_t devices)
         return isfinite(search.least)
                    ? tx_fail(TX_MEMORY, "no such split fits: the smallest takes %.1f GB of a device's %.1f",
                              1e-9 * search.least, 1e-9 * TX_SPLIT_MEMORY * r->machine->memory)
-                   : tx_fail(TX_INVALID,
-                             "no such split: stages take a layer each or more; heads and rows of a step (%d) must be "
-                             "multiples",
-                             (int)(set->tokens / r->block));
+                   : tx_fail(
+                         TX_INVALID,
+                         "no such split: each pipeline stage needs a layer or more; heads and rows of a step (%d) must "
+                         "be multiples of the sizes that divide them",
+                         (int)(set->tokens / r->block));
     if (!search.count)
         tx_list_add(r->none, sizeof r->none, ", ", "%d", (int)devices);
     limits.built = true;
@@ -275,7 +282,7 @@ static tx_status run(const void *settings_, char *const *argv)
         return status;
     }
     tx_json *all = tx_bench_figures(&tx_bench_splits.program, set);
-    tx_json_set_string(all, "measured", "nothing: formulas, over what the planner says and what is said of cards");
+    tx_json_set_string(all, "measured", "nothing: formulas with figures of the planner and published figures of cards");
     tx_json_set(all, "machine", machine_json(&machine));
     tx_json_set_int(all, "rows", set->tokens / r.block);
     tx_json_set_string(all, "nothing_fits", *r.none ? r.none : "-");
@@ -284,11 +291,10 @@ static tx_status run(const void *settings_, char *const *argv)
     return tx_bench_print(all, set->json, NULL);
 }
 
-TX_BENCH_COMMAND(splits, "",
-                 "Predicts steps, memory and pipeline bubbles of training on 8 to 4096 devices for every split, data "
-                 "(ZeRO 0 to 3) x "
-                 "tensor x pipeline\nx expert x context, and names the fastest that fits (models/split/split.h has the "
-                 "formulas). The "
-                 "first table has all splits, its\nmemory by formula, and what would be slower; the second those "
-                 "without experts and contexts that TX can do, "
-                 "with their plans' memory. bf16, AdamW.");
+TX_BENCH_COMMAND(
+    splits, "",
+    "Predicts steps, memory and pipeline bubbles of training on 8 to 4096 devices with bf16 and AdamW, for "
+    "every split,\ndata (ZeRO 0 to 3) x tensor x pipeline x expert x context, and prints the fastest that "
+    "fits\n(models/split/split.h has the formulas). The first table is for all splits, with memory by "
+    "formula and the cost of\nleaving out each dimension. The second table has only splits that TX "
+    "supports without experts and contexts, with the\nmemory of their plans.");

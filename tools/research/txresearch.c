@@ -19,8 +19,8 @@ int main(int argc, char **argv)
     static const tx_cli program = {
         .name = "txresearch",
         .usage = "txresearch predict|splits|scale|ddp|methods|sizes [options]",
-        .about = "Predicts speed on devices that are not here, and compares ways to use several. txresearch predict "
-                 "--help and so on list the options.",
+        .about = "Predicts speed on other devices, and compares training methods. txresearch predict --help and so on "
+                 "list the options.",
         .commands = commands,
         .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
     };

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a warp does for a step of attention by matrix units on devices that are not here, counted in machine code, for the model of
-txresearch predict: tools/research/attention_loops.def, which this writes anew or compares with.
+"""Counts the instructions of a warp for a step of attention by matrix units in machine code for other devices. They are
+for the model of txresearch predict. The script compares the counts with tools/research/attention_loops.def.
 
-    attention_loops.py KERNEL_TEXTS [--record]
+    attention_loops.py KERNEL_TEXTS [--record]      --record writes the file
 
-The preferred form of each kernel (backends/opencl/matrix/attention_matrix.def; Intel's: dpas_loops.py) is compiled for heads of 64 and 128, bf16, causal, without
-dropout. What only the steps at the edge do is counted as well. A difference is an error where the compilers are those of the record.
-Exit status 77: no such compiler here."""
+It compiles the preferred form of each kernel in backends/opencl/matrix/attention_matrix.def, except Intel's
+(dpas_loops.py), for causal attention in bf16 with heads of 64 and 128 and without dropout. Instructions that only the
+steps at the edge execute are counted as well. A difference is an error if the compilers are those of the record. The
+exit status is 77 if a compiler is missing."""
 import os
 import sys
 
@@ -36,17 +37,18 @@ def row_of(tools, texts, folder, work):
     form, target = work
     atom, lanes = form[2:4]
     program, function = attention_program(texts, form, target)
-    loops, count, path = machine_loops(tools, target, program, function, folder, amd(lanes) if target in AMD else nvidia)
+    kind = amd(lanes) if target in AMD else nvidia
+    loops, count, path = machine_loops(tools, target, program, function, folder, kind)
     registers, _, spills, scratch, local = registers_of(tools, target, path, function)
     if spills or scratch:
         sys.exit(f"{program} for {target} spills")
     loop = max(loops, key=lambda body: sum(i[0] for i in body))
-    return row_text(form, target, registers, local, sum(i[0] for i in loop) * ATOMS[atom][1], len(loop), sum(i[2] for i in loop),
-                    sum(i[1] for i in loop), count - len(loop))
+    return row_text(form, target, registers, local, sum(i[0] for i in loop) * ATOMS[atom][1], len(loop),
+                    sum(i[2] for i in loop), sum(i[1] for i in loop), count - len(loop))
 
 
 def expected(form):
-    """Operations of a warp for a step."""
+    """Returns the floating-point operations of a warp in a step."""
     kernel, _, _, _, rows, size, _, atoms, others, _, sharing = form
     return 2 * KERNELS[kernel][2] * atoms * rows * others * size // sharing
 
@@ -55,14 +57,24 @@ def row_text(form, target, registers, local, done, inside, clocks, exponentials,
     kernel, name, _, lanes, rows, size, warps, atoms, others, _, sharing = form
     own = warps * atoms * rows // sharing
     if done != expected(form):
-        sys.exit(f"{name}, {kernel}, heads of {size} for {target}: a warp does {done} operations a step and should do {expected(form)}")
-    return (f'TX_ATTENTION_LOOP({kernel}, "{name}", "{target}", {size}, {own}, {others}, {warps}, {lanes}, {registers}, {local}, {done}, '
-            f'{inside}, {clocks:g}, {exponentials}, {outside})')
+        sys.exit(f"{name}, {kernel}, heads of {size} for {target}: a warp does {done} operations in a step instead of "
+                 f"{expected(form)}")
+    return (f'TX_ATTENTION_LOOP({kernel}, "{name}", "{target}", {size}, {own}, {others}, {warps}, {lanes}, '
+            f'{registers}, {local}, {done}, {inside}, {clocks:g}, {exponentials}, {outside})')
 
 
-FIELDS = """ *     TX_ATTENTION_LOOP(kernel, form, target, head size, own lines of a work-group, other lines of a step, warps, lanes, registers of a
- *             lane, bytes of local memory, and of a warp: floating-point operations of the units a step, instructions a step,
- *             clocks of local memory a step, exponentials of a lane a step, instructions outside of the loop)"""
+FIELDS = """\
+ *     TX_ATTENTION_LOOP(kernel, form, target, size, own, others, warps, lanes, registers, local_bytes, done, issued,
+ *             local, powers, outside)
+ *
+ * `kernel`, `form`, `target`, `size`: the kernel and its head size.
+ * `own`, `others`: tokens of a work-group, and tokens that it reads in a step.
+ * `warps`, `lanes`, `registers`, `local_bytes`: warps of a work-group, lanes of a warp, registers of a lane, bytes of
+ * local memory.
+ * `done`, `issued`, `local`: of a warp in a step, operations of the matrix units, instructions, clocks of local memory.
+ * `powers`: exponentials of a lane in a step.
+ * `outside`: instructions of a warp outside of the loop."""
 
 if __name__ == "__main__":
-    record_or_compare(__doc__, RECORD, FIELDS, [(form, target) for form in attention_forms(ATOMS) for target in ATOMS[form[2]][0]], row_of)
+    WORK = [(form, target) for form in attention_forms(ATOMS) for target in ATOMS[form[2]][0]]
+    record_or_compare(__doc__, RECORD, FIELDS, WORK, row_of)

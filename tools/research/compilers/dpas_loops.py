@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Instructions of a warp in the inner loops of matrix products and attention by Intel's matrix units, counted in the machine code that
-Intel's ocloc makes, for the model of txresearch predict: tools/research/loops_intel.def and attention_loops_intel.def, which this writes
-anew or compares with.
+"""Counts the instructions of a warp in the inner loops of matrix products and attention by Intel's matrix units, in the
+machine code of Intel's ocloc. They are for the model of txresearch predict. The script compares the counts with
+tools/research/loops_intel.def and attention_loops_intel.def.
 
-    dpas_loops.py KERNEL_TEXTS [--record]
+    dpas_loops.py KERNEL_TEXTS [--record]      --record writes the files
 
-Recorded is what attention_loops.py records of others. On DG2 the compiler begins each row of DPAS by one that does nothing; these count
-only as instructions. A difference is an error if the compiler is that of the record. Exit status 77: as tests/opencl/dpas.py."""
+The columns are those of loops.py and attention_loops.py. On DG2 the compiler starts each row of DPAS with one that does
+nothing. These count only as instructions. A difference is an error if the compiler is that of the record. The exit
+status is 77 in the cases of tests/opencl/dpas.py."""
 import os
 import re
 import sys
@@ -23,7 +24,7 @@ ATTENTION_TARGETS = {"DPAS8": ("dg2",), "DPAS16": ("bmg",)}
 
 
 def local_bytes(line, lanes):
-    """What a message to local memory moves."""
+    """Returns the bytes of a message to local memory."""
     found = re.search(r"(load|store)\.slm\.d(\d+)(?:u\d+)?(?:x(\d+)(t)?)?\.", line)
     return int(found[2]) // 8 * int(found[3] or 1) * (1 if found[4] else lanes) if found else 0
 
@@ -33,18 +34,19 @@ def local_clocks(lines, lanes):
 
 
 def is_unit(line):
-    """One that does nothing multiplies a register by itself, and adds nothing."""
+    """True for a DPAS that does work. One that does nothing multiplies a register by itself and adds nothing."""
     return "dpas." in line and not re.search(r"null:\S+ +(r\d+)\b\S* +\1\b", line)
 
 
 def loops_of(lines):
-    """(first, last) line of each range that a branch back repeats."""
+    """Returns the first and last line of each range that a backward branch repeats."""
     place = {line[:-1]: i for i, line in enumerate(lines) if re.fullmatch(r"\w+:", line)}
-    return [(place[name], i) for i, line in enumerate(lines) for name in re.findall(r"\b[L_]\w+", line) if name in place and place[name] <= i]
+    return [(place[name], i) for i, line in enumerate(lines) for name in re.findall(r"\b[L_]\w+", line)
+            if name in place and place[name] <= i]
 
 
 def inner_loop(lines):
-    """The smallest loop that holds all of the unit's instructions."""
+    """Returns the smallest loop that contains all instructions of the matrix unit."""
     units = [i for i, line in enumerate(lines) if is_unit(line)]
     loops = [(first, last) for first, last in loops_of(lines) if first <= units[0] and last >= units[-1]]
     if not loops:
@@ -54,7 +56,7 @@ def inner_loop(lines):
 
 
 def repeated(loop, expected):
-    """The loop's lines, those of loops in it that have the unit's as often as it takes to have `expected` of these."""
+    """Returns the lines of the loop, with inner loops repeated to have `expected` instructions of the matrix unit."""
     inside = [False] * len(loop)
     for first, last in loops_of(loop):
         if (first, last) != (0, len(loop) - 1) and any(map(is_unit, loop[first:last + 1])):
@@ -79,10 +81,11 @@ def row_of(ocloc, texts, folder, work):
     terms = 16 if dtype == "tf32" else 32
     done = sum(map(is_unit, loop)) * 2 * 8 * lanes * terms // 2
     if done != 2 * rows * columns * terms // warps:
-        sys.exit(f"{program} for {target}: a warp does {done} operations a round")
+        sys.exit(f"{program} for {target}: a warp does {done} operations in a round")
     inside = len(instructions(loop))
-    return (f'TX_LOOP("{name}", "{target}", "{dtype}", "{transposes}", {rows}, {columns}, {terms}, {warps}, {lanes}, {number("grf_count")}, '
-            f'{local}, {done}, {inside}, {local_clocks(loop, lanes):g}, {len(instructions(lines)) - inside})')
+    return (f'TX_LOOP("{name}", "{target}", "{dtype}", "{transposes}", {rows}, {columns}, {terms}, {warps}, {lanes}, '
+            f'{number("grf_count")}, {local}, {done}, {inside}, {local_clocks(loop, lanes):g}, '
+            f'{len(instructions(lines)) - inside})')
 
 
 def attention_row(ocloc, texts, folder, work):
@@ -93,8 +96,9 @@ def attention_row(ocloc, texts, folder, work):
     once = inner_loop(lines)
     loop = repeated(once, attention_loops.expected(form) // (2 * 8 * lanes * 16))
     inside = len(instructions(loop))
-    return attention_loops.row_text(form, target, number("grf_count"), number("slm_size"), sum(map(is_unit, loop)) * 2 * 8 * lanes * 16,
-                                    inside, local_clocks(loop, lanes), sum("math.exp" in line for line in loop),
+    done = sum(map(is_unit, loop)) * 2 * 8 * lanes * 16
+    return attention_loops.row_text(form, target, number("grf_count"), number("slm_size"), done, inside,
+                                    local_clocks(loop, lanes), sum("math.exp" in line for line in loop),
                                     len(instructions(lines)) - len(instructions(once)))
 
 

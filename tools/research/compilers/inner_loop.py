@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts the instructions of the inner loop of matrix products, in machine code for sm_90 and gfx90a: the loop without a
-loop inside it that holds most multiply-adds.
+"""Counts the instructions of the inner loop of matrix products in machine code for sm_90 and gfx90a. The inner loop is
+the loop with the most multiply-adds that contains no other loop.
 
     inner_loop.py KERNEL_TEXTS KERNEL [--check]
 
-Every form of the kernel that GPT-2 124M launches is shown. A packed multiply-add is one instruction with two multiply-adds:
-`share` counts it once, `of work` twice. Loads are those from global, local and private memory. --check judges the forms
-with the largest tile: it fails where multiply-adds are less than 80 % of the work, or where a load is narrower than 128
-bits. Exit status 77: no such compiler here."""
+It shows every form of the kernel that GPT-2 124M launches. A packed multiply-add is one instruction with two
+multiply-adds: `share` counts it once, `of work` twice. Loads are from global, local and private memory. --check checks
+the forms with the largest tile. It fails if multiply-adds are less than 80 % of the work, or if a load is narrower than
+128 bits. The exit status is 77 if a compiler is missing."""
 import re
 import struct
 import sys
@@ -21,14 +21,14 @@ KINDS = ("multiply-adds", "128-bit loads", "other loads", "rest")
 
 # ---- AMD: llvm-objdump's text -----------------------------------------------------------------------------------
 
-# How many multiply-adds of a lane an instruction is; v_dual_ names two.
+# Instructions with multiply-adds. v_dual_ has two of them.
 AMD_ADDS = re.compile(r"v_(dual_)?(pk_)?(fma|fmac|mac|mad|fmamk|fmaak)_f32")
 AMD_WIDE = re.compile(r"(ds|global|flat|buffer)_(read|load)(_dwordx4|_b128|2(st64)?_b64)")
 AMD_LOAD = re.compile(r"(ds|global|flat|buffer|scratch)_(read|load)")
 
 
 def back_edges(after):
-    """Edges of a graph that lead to a node on the way from node 0 to where they begin, whatever the code's order."""
+    """Returns the back edges of a graph: edges to a node on the current path of a depth-first search from node 0."""
     found, state, way = [], {0: 1}, [(0, iter(after[0]))]
     while way:
         at, left = way[-1]
@@ -45,8 +45,8 @@ def back_edges(after):
 
 
 def loops_of(code, branches, ends):
-    """Loops that no other lies in, as lists of what `code` holds. branches: {index: index of its target}; ends: indices that
-    the next instruction does not follow."""
+    """Returns the innermost loops as lists of items of `code`. `branches` maps the index of a branch to that of its
+    target. `ends` has the indices of instructions that the next one does not follow."""
     after = [[i + 1] if i not in ends and i + 1 < len(code) else [] for i in range(len(code))]
     before = [[] for _ in code]
     for at, to in branches.items():
@@ -66,13 +66,13 @@ def loops_of(code, branches, ends):
 
 
 def amd_kind(name, words):
-    """Of an instruction: kind, multiply-adds."""
+    """Returns the kind and the number of multiply-adds of an instruction."""
     adds = sum(2 if m[2] else 1 for m in AMD_ADDS.finditer(name + words))
     return 0 if adds else 1 if AMD_WIDE.match(name) else 2 if AMD_LOAD.match(name) else 3, adds
 
 
 def amd_loops(tools, path, kernel, kind=amd_kind):
-    """Loops as lists of what `kind` says of each instruction, and how many instructions there are in all."""
+    """Returns the loops as lists of kind(instruction), and the number of all instructions."""
     text = run([f"llvm-objdump-{tools.llvm}", "-d", "--no-show-raw-insn", path])[1]
     body = re.search(r"^[0-9a-f]+ <" + kernel + r">:\n((?:\t.*\n?)*)", text, flags=re.M)[1]
     lines = [re.match(r"\t(\S+)(.*?)// ([0-9A-F]+):(.*)$", line).groups() for line in body.splitlines() if "//" in line]
@@ -89,16 +89,16 @@ def amd_loops(tools, path, kernel, kind=amd_kind):
     return loops_of(code, branches, ends), len(code)
 
 
-# ---- NVIDIA: the cubin's own words, 16 bytes an instruction ---------------------------------------------------------
+# ---- NVIDIA: the words of the cubin, 16 bytes per instruction --------------------------------------------------------
 
-# The low nine bits of an instruction are what it does.
+# The low nine bits of an instruction are its opcode.
 FFMA, BRA, EXIT, LD, LDG, LDL, LDS, LDGSTS = 0x023, 0x147, 0x14D, 0x180, 0x181, 0x183, 0x184, 0x1AE
-ALWAYS = 7  # the predicate that holds
-BITS_128 = 6  # of the three bits that say how much is loaded
+ALWAYS = 7  # the predicate that is always true
+BITS_128 = 6  # value of the three bits for the width of a load
 
 
 def sass(path, kernel):
-    """Instructions (low, high) of a kernel in an ELF file of 64 bits."""
+    """Returns the instructions of a kernel in a 64-bit ELF file as pairs (low, high)."""
     with open(path, "rb") as file:
         data = file.read()
     table, = struct.unpack_from("<Q", data, 40)
@@ -112,21 +112,21 @@ def sass(path, kernel):
 
 
 def nvidia_kind(what, width):
-    """Of an instruction: kind, multiply-adds."""
+    """Returns the kind and the number of multiply-adds of an instruction."""
     wide = what in (LD, LDG, LDS, LDGSTS) and width == BITS_128
     load = what in (LD, LDG, LDL, LDS, LDGSTS)
     return 0 if what == FFMA else 1 if wide else 2 if load else 3, int(what == FFMA)
 
 
 def branch_words(low, high, lower):
-    """By how many words a branch goes, signed; the offset's lower 8 bits are apart from the others, or not there."""
+    """Returns the signed distance of a branch in words. The lower 8 bits of the offset are separate, or missing."""
     upper, bits = low >> 34 | (high & 0x3FFFF) << 30, 56 if lower else 48
     words = upper << 8 | low >> 16 & 0xFF if lower else upper
     return words - (1 << bits if words >> bits - 1 else 0)
 
 
 def nvidia_loops(path, kernel, kind=nvidia_kind):
-    """As amd_loops."""
+    """The same as amd_loops."""
     machine, ends = sass(path, kernel), set()
     code = [kind(low & 0x1FF, high >> 9 & 7) for low, high in machine]
     for i, (low, high) in enumerate(machine):
@@ -135,18 +135,18 @@ def nvidia_loops(path, kernel, kind=nvidia_kind):
     for lower in (True, False): # from sm_90 on, and before
         branches = {i: i + 1 + branch_words(low, high, lower) // 4
                     for i, (low, high) in enumerate(machine) if low & 0x1FF == BRA}
-        # A kernel ends with a branch to itself, which shows whether branches are read as this machine writes them.
+        # A kernel ends with a branch to itself, which shows whether branches are decoded correctly.
         last = max(branches)
         if branches.pop(last) == last:
             return loops_of(code, branches, ends), last
     sys.exit("the branches of this machine code cannot be read")
 
 
-# ---- Counts -------------------------------------------------------------------------------------------------------------
+# ---- Counts ---------------------------------------------------------------------------------------------------------
 
 
 def machine_loops(tools, target, program, kernel, folder, kind=None):
-    """What amd_loops or nvidia_loops say of a program's kernel, and the path of its assembly."""
+    """Returns the result of amd_loops or nvidia_loops for a program's kernel, and the path of its assembly."""
     path, kinds = f"{folder}/{target}-{id(program)}", {"kind": kind} if kind else {}
     error = tools.assembly(target, program, path + ".s")
     if not error and target in AMD:
@@ -181,7 +181,7 @@ def main():
         tools = Tools(folder, sys.argv[1])
         targets = {"gfx90a": "cdna2", "sm_90": "nvidia"}
         if not tools.ptxas:
-            print("no ptxas: nothing is said of sm_90")
+            print("no ptxas: sm_90 is left out")
             del targets["sm_90"]
         if not run(["sh", "-c", f"command -v llvm-objdump-{tools.llvm}"])[1]:
             skip(f"no llvm-objdump-{tools.llvm}")
@@ -197,7 +197,7 @@ def main():
             good = good and (counts[0] < most[target] or (of_work >= SHARE and counts[2] == 0))
         print(table_of(rows))
     if check and not good:
-        print(f"less than {100 * SHARE:.0f} % are multiply-adds, or a load is narrower than 128 bits")
+        print(f"multiply-adds are less than {100 * SHARE:.0f} %, or a load is narrower than 128 bits")
     sys.exit(check and not good)
 
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a warp does in the inner loop of matrix products on devices that are not here, counted in machine code, for the model of
-txresearch predict: tools/research/loops.def, which this writes anew or compares with.
+"""Counts the instructions of a warp in the inner loop of matrix products in machine code for other devices. They are
+for the model of txresearch predict. The script compares the counts with tools/research/loops.def.
 
-    loops.py KERNEL_TEXTS [--record | --quick]     --quick: a third of them
+    loops.py KERNEL_TEXTS [--record | --quick]      --record writes the file, --quick compares a third of the rows
 
-Instructions that GELU and its slope add where results are stored (EPILOGUE of epilogue.cl, 1 and 2) are counted of layers' products,
-whose transposes are 00 and 01; gradients of weights have none. Every form of backends/opencl/matrix/gemm_matrix.def but Intel's, and gemm_tile's of 128 x 128 x 8, are compiled in the types that they take and in three
-transposes. Local memory moves 128 bytes a clock; reads of gemm_tile count 3/8, since half a warp reads the same, and
-four warps share what wgmma reads. A difference is an error where the compilers are those of the record. Exit status 77: no such compiler here."""
+It compiles every form of backends/opencl/matrix/gemm_matrix.def except Intel's, and gemm_tile's of 128 x 128 x 8, for
+all their types and three transposes. The additional instructions of the epilogues GELU and its gradient (EPILOGUE 1 and
+2 of epilogue.cl) are counted for transposes 00 and 01; weight gradients have no such epilogue. Local memory moves 128
+bytes per clock. Reads of gemm_tile count 3/8, because half a warp reads the same data, and four warps share the reads
+of wgmma. A difference is an error if the compilers are those of the record. The exit status is 77 if a compiler is
+missing."""
 import os
 import re
 import sys
@@ -24,7 +26,7 @@ HMMA, HGMMA, LDSM, STS = 0x03C, 0x1F0, 0x03B, 0x188
 
 def nvidia_kind(shared, columns=0):
     def kind(what, width):
-        """Of an instruction of a warp: whether it is one of the units, and clocks of local memory."""
+        """Returns for an instruction of a warp: is it of the matrix unit, multiply-adds, clocks of local memory."""
         clocks = {BITS_128: 4, BITS_128 - 1: 2}.get(width, 1)
         local = 4 if what in (LDSM, LDGSTS) else clocks * (shared if what == LDS else 1) if what in (LDS, STS) else 0
         if what == HGMMA:
@@ -46,7 +48,8 @@ def amd_kind(lanes, shared):
 def row_of(tools, texts, folder, work):
     form, target, dtype, transposes = work
     name, _, flops, _, rows, columns, warps, lanes, local = form
-    programs = [product_program(texts, form, target, dtype, transposes, epilogue) for epilogue in range(1 if transposes == "10" else 3)]
+    programs = [product_program(texts, form, target, dtype, transposes, epilogue)
+                for epilogue in range(1 if transposes == "10" else 3)]
     program, kernel = programs[0]
     shared = 0.375 if kernel == "gemm_tile" else 1
     kind = amd_kind(lanes, shared) if target in AMD else nvidia_kind(shared, columns)
@@ -63,22 +66,22 @@ def row_of(tools, texts, folder, work):
         sys.exit(f"{program} for {target} spills")
     done = sum(i[unit] for i in loop) * flops[dtype]
     terms = done // (2 * rows * columns // warps) // (3 if name.endswith("3xtf32") else 1)
-    return (f'TX_LOOP("{name}", "{target}", "{dtype}", "{transposes}", {rows}, {columns}, {terms}, {warps}, {lanes}, {registers}, '
-            f'{local}, {done}, {len(loop)}, {sum(i[2] for i in loop):g}, {outside}, {gelu}, {slope})')
+    return (f'TX_LOOP("{name}", "{target}", "{dtype}", "{transposes}", {rows}, {columns}, {terms}, {warps}, {lanes}, '
+            f'{registers}, {local}, {done}, {len(loop)}, {sum(i[2] for i in loop):g}, {outside}, {gelu}, {slope})')
 
 
 def wants(option, about):
-    """Whether that is the option: --record, the table is written anew; --quick, a third of the rows is compared."""
+    """True if the option is given: --record writes the table, --quick compares a third of its rows."""
     if len(sys.argv) < 2 or sys.argv[2:] not in ([], ["--record"], ["--quick"]):
         sys.exit(about)
     return sys.argv[2:] == [option]
 
 
 def record_or_compare(about, path, fields, work, count):
-    """Writes a row for each piece of work to a table, or holds the table against them. `fields`: the macro, and what a row of it is;
-    count(tools, texts, folder, piece) makes a row."""
+    """Writes a table with a row for each item of `work`, or compares the table with the rows. `fields` describes the
+    columns. count(tools, texts, folder, item) makes a row."""
     if wants("--quick", about):
-        work = [one for i, one in enumerate(work) if (i + i // 3) % 3 == 0] # each transpose of some
+        work = [one for i, one in enumerate(work) if (i + i // 3) % 3 == 0] # includes each transpose
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(folder, sys.argv[1])
         if not tools.ptxas:
@@ -91,11 +94,20 @@ def record_or_compare(about, path, fields, work, count):
     keep(about, path, fields, rows, versions)
 
 
+def wrapped(row):
+    """Breaks a row of more than 120 columns at a comma."""
+    if len(row) <= 120:
+        return row
+    at = row.rindex(", ", 0, 120) + 1
+    return row[:at] + "\n       " + row[at:]
+
+
 def keep(about, path, fields, rows, versions):
-    """Writes the rows to the table, or holds it against them."""
+    """Writes the rows to the table, or compares the table with them."""
     name = os.path.basename(sys.argv[0])
+    rows = [wrapped(row) for row in rows]
     text = f"""/* SPDX-License-Identifier: Apache-2.0
- * What tools/research/compilers/{name} --record wrote, with {versions}.
+ * Written by tools/research/compilers/{name} --record, with {versions}.
  *
 {fields} */
 /* clang-format off */
@@ -110,16 +122,25 @@ def keep(about, path, fields, rows, versions):
     with open(path) as file:
         recorded = file.read()
     if f"with {versions}." not in recorded:
-        skip(f"recorded by other compilers than {versions}")
+        skip(f"recorded with other compilers than {versions}")
     if recorded != text and not (wants("--quick", about) and all(row + "\n" in recorded for row in rows)):
-        sys.exit(f"{os.path.normpath(path)} is not what the kernels are: {sys.argv[0]} {sys.argv[1]} --record\n{text}")
+        sys.exit(f"{os.path.normpath(path)} differs from the kernels; to write it, run {sys.argv[0]} {sys.argv[1]} "
+                 f"--record\n{text}")
     print(f"{len(rows)} loops are as recorded")
 
 
-FIELDS = """ *     TX_LOOP(provider, target, type of the operands, transposes, rows and columns of a tile, terms of a round of the inner
- *             loop, warps, lanes, registers of a lane, bytes of local memory, and of a warp: floating-point operations of the
- *             units a round, instructions a round, clocks of local memory a round, instructions outside of the loop)"""
+FIELDS = """\
+ *     TX_LOOP(provider, target, type, transposes, rows, columns, terms, warps, lanes, registers, local_bytes, done,
+ *             issued, local, outside)
+ *
+ * `provider`, `target`, `type`, `transposes`: the kernel, the type of its operands, and whether a and b are transposed.
+ * `rows`, `columns`, `terms`: size of a tile, and its terms in a round of the inner loop.
+ * `warps`, `lanes`, `registers`, `local_bytes`: warps of a work-group, lanes of a warp, registers of a lane, bytes of
+ * local memory.
+ * `done`, `issued`, `local`: of a warp in a round, operations of the units, instructions, clocks of local memory.
+ * `outside`: instructions of a warp outside of the loop."""
 
 if __name__ == "__main__":
-    fields = FIELDS[:-1] + ",\n *             so many more with GELU, and with its slope)"
-    record_or_compare(__doc__, RECORD, fields, product_work(), row_of)
+    FIELDS = FIELDS.replace("outside)", "outside, gelu, slope)") + """
+ * `gelu`, `slope`: additional instructions outside of the loop with GELU, and with its gradient."""
+    record_or_compare(__doc__, RECORD, FIELDS, product_work(), row_of)

@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Registers, spills, scratch and local memory of each kernel of GPT-2 124M (training at B = 16, T = 1024, generation) on
-devices that are not here, as clang and ptxas give them, beside those that are recorded in registers.tsv.
+"""Compares registers, spills, scratch and local memory of each kernel of GPT-2 124M (training with B = 16 and T = 1024,
+and generation) on other devices with registers.tsv. The figures are those of clang and ptxas.
 
-    registers.py KERNEL_TEXTS [--targets A,B] [--record]
+    registers.py KERNEL_TEXTS [--targets A,B] [--record]      --record writes registers.tsv
 
-Fails where spills or scratch grow, where registers grow by more than SLACK or local memory at all, and where kernels are
-not those of the record; --record writes it anew. Made by another compiler than the recorded one, only the spills of kernels
-that had none are judged. What spills needs a word in the record's last column, which says why and stays when it is
-written anew. Exit status 77: no such compiler here.
+Fails if spills, scratch or local memory grow, if registers grow by more than SLACK, or if the kernels are not those of
+the record. With another compiler than that of the record, it checks only for spills of kernels that had none. A kernel
+that spills needs a reason in the last column of the record, which --record keeps. The exit status is 77 if a compiler
+is missing.
 
-Registers are those of a work-item: VGPRs of AMD (with the accumulation registers of CDNA), SGPRs of a wave beside them.
-Spills are registers on AMD and bytes on NVIDIA; scratch is private memory in bytes, spills among it; local memory is what
-a work-group has, with that in arguments."""
+Registers are those of a work-item: VGPRs of AMD (with the accumulation registers of CDNA), and SGPRs of a wave in a
+separate column. Spills are registers on AMD and bytes on NVIDIA. Scratch is private memory in bytes, including spills.
+Local memory is that of a work-group, including arguments."""
 import argparse
 import math
 import os
@@ -34,7 +34,7 @@ def items_of(group):
 
 
 def rows_of(tools, target, program, folder):
-    """Rows of all kernels of a program that are launched; an error's text instead where it does not compile."""
+    """Returns the rows of all launched kernels of a program, or an error text if it does not compile."""
     path = os.path.join(folder, f"{target}-{id(program)}.s")
     error = tools.assembly(target, program, path)
     if error:
@@ -63,7 +63,7 @@ def key(row):
 
 
 def read_record():
-    """Versions by target, and rows by key."""
+    """Returns the versions by target, and the rows by key."""
     versions, rows = {}, {}
     if not os.path.exists(RECORD):
         return versions, rows
@@ -81,7 +81,7 @@ def read_record():
 
 def write_record(versions, rows):
     with open(RECORD, "w") as file:
-        file.write("# SPDX-License-Identifier: Apache-2.0\n# What registers.py --record wrote: see there.\n")
+        file.write("# SPDX-License-Identifier: Apache-2.0\n# Written by registers.py --record, which describes it.\n")
         for target in sorted(versions):
             file.write(f"# {target}\t{versions[target]}\n")
         file.write("\t".join(COLUMNS) + "\n")
@@ -90,7 +90,7 @@ def write_record(versions, rows):
 
 
 def judge(row, old, same_compiler):
-    """What is wrong with a row beside the recorded one, a list."""
+    """Returns a list of errors of a row, compared with the recorded one."""
     if not old:
         return ["is not in the record"]
     wrong = []
@@ -103,7 +103,7 @@ def judge(row, old, same_compiler):
     if same_compiler and row["local"] > old["local"]:
         wrong.append(f"local memory {old['local']} -> {row['local']}")
     if row["spills"] and not old["why"]:
-        wrong.append(f"spills {row['spills']}, and the record does not say why")
+        wrong.append(f"spills {row['spills']}, and the record has no reason")
     return wrong
 
 
@@ -119,9 +119,10 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         tools = Tools(folder, options.kernel_texts)
         if not tools.ptxas:
-            print("no ptxas: nothing is said of NVIDIA")
+            print("no ptxas: NVIDIA is left out")
             targets = [t for t in targets if t in AMD]
-        programs = {name: Programs(options.kernel_texts, name, "gpt2", folder).list for name in {DEVICE[t] for t in targets}}
+        programs = {name: Programs(options.kernel_texts, name, "gpt2", folder).list
+                    for name in {DEVICE[t] for t in targets}}
         work = [(t, p) for t in targets for p in programs[DEVICE[t]]]
         rows = []
         for found in parallel(lambda item: rows_of(tools, *item, folder), work):
@@ -134,12 +135,12 @@ def main():
             same = versions.get(target) == tools.versions(target)
             if not same and not options.record:
                 print(f"{target}: recorded with {versions.get(target, 'nothing')}, this is {tools.versions(target)}: "
-                      f"only new spills are judged")
+                      f"only new spills are checked")
             for row in [] if options.record else [r for r in rows if r["target"] == target]:
                 failures += [f"{target} {row['kernel']} {row['options']}: {wrong}"
                              for wrong in judge(row, recorded.get(key(row)), same)]
         gone = set(recorded) - {key(row) for row in rows}
-        failures += [] if options.record else [f"{' '.join(k)}: is recorded and not launched any more"
+        failures += [] if options.record else [f"{' '.join(k)}: recorded, but no longer launched"
                                                for k in sorted(gone) if k[0] in targets]
         if options.record and not failures:
             kept = [row for k, row in recorded.items() if k[0] not in targets]
@@ -147,7 +148,7 @@ def main():
     for failure in failures:
         print(failure)
     if failures and not options.record:
-        print(f"If that is as it should be: {sys.argv[0]} {options.kernel_texts} --record")
+        print(f"If this is intended, run {sys.argv[0]} {options.kernel_texts} --record")
     sys.exit(bool(failures))
 
 

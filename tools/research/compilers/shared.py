@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lets scripts of this folder import those of tests/opencl."""
+"""Adds tests/opencl to the import path."""
 import os
 import sys
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Wave fill and registers of the products of a GPT-2 124M training step (B = 16, T = 1024) on cards that are not here, as a
-table in Markdown: what cards.tsv and registers.tsv record, which tests hold true. Nothing is built or run.
+"""Prints wave occupancy and registers of the products of a GPT-2 124M training step (B = 16, T = 1024) on other cards,
+as a Markdown table. It reads cards.tsv and registers.tsv, which tests check. Nothing is built or run.
 
     waves.py [--all]
 
-A line a card: the least and the mean of the shares of the device that work while its products go in waves of work-groups;
-in brackets with the numbers of parts by the former rule (two work-groups a unit, rounded up) for the same tiles. Registers
-are the most that the kernels of these tiles take of an item, as clang and ptxas say, "-" where the architecture is not
-compiled for. --all: a line a product."""
+Each card has a line with the minimum and the mean share of the device that is busy while the work-groups of a product
+run in waves. The figures in brackets are for the numbers of parts by the former rule (two work-groups per unit, rounded
+up) with the same tiles. Registers are the largest number of a work-item in the kernels of these tiles, by clang and
+ptxas, or "-" if the architecture is not compiled. --all prints a line for each product."""
 import csv
 import math
 import os
@@ -16,9 +16,10 @@ import sys
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 # As in test_stand_in.c: m, n, k.
-PRODUCTS = {"qkv": (16384, 2304, 768), "fc": (16384, 3072, 768), "proj": (16384, 768, 3072), "classifier": (2048, 50304, 768),
-            "fc dX": (16384, 768, 3072), "proj dW": (3072, 768, 16384), "classifier dW": (50304, 768, 2048), "qkv dW": (768, 2304, 16384),
-            "attention proj dW": (768, 768, 16384), "classifier dX": (2048, 768, 50304)}
+PRODUCTS = {"qkv": (16384, 2304, 768), "fc": (16384, 3072, 768), "proj": (16384, 768, 3072),
+            "classifier": (2048, 50304, 768), "fc dX": (16384, 768, 3072), "proj dW": (3072, 768, 16384),
+            "classifier dW": (50304, 768, 2048), "qkv dW": (768, 2304, 16384), "attention proj dW": (768, 768, 16384),
+            "classifier dX": (2048, 768, 50304)}
 TYPES = {"fp32": 2, "bf16": 4}  # columns of cards.tsv
 
 
@@ -28,7 +29,7 @@ def rows_of(name):
 
 
 def former_fill(tile, product, units):
-    """By the rule before parts were searched: enough for two work-groups a unit, of at least 512 terms, 64 MiB of sums."""
+    """Returns the occupancy by the former rule: two work-groups per unit, 512 terms or more, 64 MiB of sums or less."""
     m, n, k = product
     tiles = math.ceil(m / tile[0]) * math.ceil(n / tile[1])
     parts = max(min(math.ceil(2 * units / tiles), k // 512, 16, (64 << 20) // (4 * m * n)), 1)
@@ -42,16 +43,18 @@ def tile_of(provider):
 
 
 def registers_of(target, provider, registers):
-    """The most, as "124"; with spills as "124, 12 spilled"."""
+    """Returns the largest number of registers as "124", or with spills as "124, 12 spilled"."""
     tile, matrix = tile_of(provider), not provider.startswith("portable")
     found = []
     for row in registers:
         forms = dict(re.findall(r"-D(\w+)=(\S+)", row["options"]))
         if row["target"] != target or row["kernel"] != ("gemm_matrix" if matrix else "gemm_tile"):
             continue
-        if matrix and (forms["ATOM"].rstrip("12") != provider.split("-")[1].upper() or tile != (int(forms["TILE_M"]), int(forms["TILE_N"]))):
+        if matrix and (forms["ATOM"].rstrip("12") != provider.split("-")[1].upper() or
+                       tile != (int(forms["TILE_M"]), int(forms["TILE_N"]))):
             continue
-        if matrix or tile == (4 * int(forms["GROUP_Y"]) * int(forms["ROW_QUADS"]), 4 * int(forms["GROUP_X"]) * int(forms["COLUMN_QUADS"])):
+        if matrix or tile == (4 * int(forms["GROUP_Y"]) * int(forms["ROW_QUADS"]),
+                              4 * int(forms["GROUP_X"]) * int(forms["COLUMN_QUADS"])):
             found.append((int(row["registers"]), int(row["spills"])))
     if not found:
         return "-"
@@ -69,7 +72,8 @@ def main():
     cards, recorded = rows_of("cards.tsv"), rows_of("registers.tsv")
     registers = [dict(zip(recorded[0], row)) for row in recorded[1:]]
     short = [["card", "units"] + [f"{name} {what}" for name in TYPES for what in ("least", "mean", "tiles: registers")]]
-    long = [["card", "product"] + [f"{name} {what}" for name in TYPES for what in ("tile", "parts", "fill", "registers")]]
+    long = [["card", "product"] +
+            [f"{name} {what}" for name in TYPES for what in ("tile", "parts", "fill", "registers")]]
     for card, _, target, units, *_ in [row for row in cards if row[1] == "is"]:
         units, line = int(units.split()[0]), []
         lines = {product: [card, product] for product in PRODUCTS}
@@ -82,8 +86,10 @@ def main():
                 former = former_fill(tile_of(provider), PRODUCTS[row[1]], units)
                 fills, formers = fills + [float(fill)], formers + [former]
                 tiles[provider.replace("portable-tile-", "")] = registers_of(target, provider, registers)
-                lines[row[1]] += [provider, parts[1:], f"{fill} ({former:.2f})", registers_of(target, provider, registers)]
-            line += [f"{min(fills):.2f} ({min(formers):.2f})", f"{sum(fills) / len(fills):.2f} ({sum(formers) / len(formers):.2f})",
+                lines[row[1]] += [provider, parts[1:], f"{fill} ({former:.2f})",
+                                  registers_of(target, provider, registers)]
+            line += [f"{min(fills):.2f} ({min(formers):.2f})",
+                     f"{sum(fills) / len(fills):.2f} ({sum(formers) / len(formers):.2f})",
                      ", ".join(f"{tile}: {count}" for tile, count in sorted(tiles.items()))]
         short.append([card, str(units)] + line)
         long += list(lines.values())

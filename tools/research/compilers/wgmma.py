@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Products by wgmma on the way that they take on an H200 (backends/opencl/matrix/retarget.h): OpenCL C becomes PTX for sm_90, that is changed as
-the backend changes it, and ptxas assembles it for sm_90a. Every form of backends/opencl/matrix/gemm_matrix.def with that atom, in bf16 and fp16 and
-all transposes, with a bias, added to what was there, and with GELU.
+"""Compiles products with wgmma as for an H200 (backends/opencl/matrix/retarget.h): OpenCL C is compiled to PTX for
+sm_90, changed as the backend changes it, and assembled by ptxas for sm_90a. It compiles every form with wgmma in
+backends/opencl/matrix/gemm_matrix.def, in bf16 and fp16 and all transposes, with a bias, with accumulation, and with
+GELU.
 
     wgmma.py KERNEL_TEXTS
 
-Fails where registers spill, where ptxas warns that instructions wait for each other (C75xx), where the inner loop has not one
-instruction for each 16 of its terms, and where blocks are not aligned as descriptors need them.
-Exit status 77: no clang-19 or newer, or no ptxas that knows sm_90a."""
+Fails if registers spill, if ptxas warns that instructions are serialized (C75xx), if the inner loop does not have one
+instruction for each 16 of its terms, or if blocks are not aligned as descriptors require. The exit status is 77 if
+clang-19 or newer, or a ptxas for sm_90a, is missing."""
 import os
 import re
 import sys
@@ -22,11 +23,11 @@ EPILOGUES = (" -DBIAS=1 -DADDS=0", " -DBIAS=0 -DADDS=1", " -DBIAS=1 -DADDS=0 -DE
 
 
 def wrong(tools, texts, folder, work):
-    """What is wrong with a form's kernel, or None."""
+    """Returns the error of a form's kernel, or None."""
     options, stored, transposes, epilogue = work
     program = Program(os.path.join(texts, "gemm_matrix.cl"), "gemm_matrix",
-                      f"{options} -DAB={stored} -DY={stored} -DWIDEN=1 -DTRANS_A={transposes[0]} -DTRANS_B={transposes[1]} "
-                      f"-DPARTS=0{epilogue}")
+                      f"{options} -DAB={stored} -DY={stored} -DWIDEN=1 -DTRANS_A={transposes[0]} "
+                      f"-DTRANS_B={transposes[1]} -DPARTS=0{epilogue}")
     path = f"{folder}/{id(program)}"
     error = tools.assembly("sm_90", program, path + ".s")
     if error:
@@ -52,10 +53,11 @@ def main():
         if not tools.ptxas:
             skip("no ptxas")
         texts = Programs(sys.argv[1], "nvidia", "gpt2", folder).folder
-        work = [(form[3], stored, transposes, epilogue) for form in product_forms() if "ATOM=WGMMA" in form[3] for stored in ("bf16", "f16")
-                for transposes in ("00", "01", "10", "11") for epilogue in EPILOGUES]
+        work = [(form[3], stored, transposes, epilogue) for form in product_forms() if "ATOM=WGMMA" in form[3]
+                for stored in ("bf16", "f16") for transposes in ("00", "01", "10", "11") for epilogue in EPILOGUES]
         found = [text for text in parallel(lambda one: wrong(tools, texts, folder, one), work) if text]
-        print("\n".join(found + [f"{len(work)} kernels, {len(found)} wrong; clang {tools.clang_version}, ptxas {tools.ptxas_version}"]))
+        versions = f"clang {tools.clang_version}, ptxas {tools.ptxas_version}"
+        print("\n".join(found + [f"{len(work)} kernels, {len(found)} wrong; {versions}"]))
     sys.exit(bool(found) or not work)
 
 

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# txresearch ddp from the outside: its three rows, what each trains and moves, errors. Without a launcher the build has
-# no MPI.
+# Tests the command txresearch ddp: its three rows, their losses and traffic, and errors. A build without MPI has no
+# launcher.
 #
 #   bench_ddp.sh TXRESEARCH [LAUNCHER]
 txresearch=$1
@@ -13,7 +13,7 @@ rows=${rows:-1}
 echo '{"model_type": "gpt2", "vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4}' \
     > "$work/config.json"
 
-# expect STATUS TEXT ARGUMENT...: the exit status, and a text in what was printed
+# expect STATUS TEXT ARGUMENT...: checks the exit status and that TEXT is in the output
 expect()
 {
     wanted=$1
@@ -23,7 +23,7 @@ expect()
     [ "$wanted" -eq 0 ] || [ ! -s "$work/out" ] || fail "$*: prints figures"
 }
 
-# values KEY: its numbers in the JSON that was printed, one a line
+# values KEY: prints its numbers in the JSON output, one per line
 values()
 {
     grep -oE "\"$1\": [-+.0-9e]+" "$work/out" | sed 's/.*: //'
@@ -37,13 +37,13 @@ for key in train_runtime train_samples_per_second step_ms bytes_per_step ratio l
     [ "$(values $key | awk '$1 > 0' | wc -l)" -eq "$rows" ] || fail "not $rows values of $key"
 done
 [ "$(values ratio | head -n 1)" = 1.0 ] || fail "the ratio of DP to itself is $(values ratio | head -n 1)"
-# 49824 weights to the other replica and as many gradients back, 128 tokens and labels to it, 128 x 384 logits and a
-# loss back, a gradient to it.
+# 49824 weights to the other replica and the same number of gradients back; 128 tokens and labels to it; 128 x 384
+# logits and a loss back; a gradient to it.
 [ "$(values bytes_per_step | head -n 1)" = 596232 ] || fail "DP moves $(values bytes_per_step | head -n 1) bytes"
-# Two ranks: each bucket is summed and written by halves; parameters are padded to blocks.
+# Each of two ranks sums and writes half of a bucket. Parameters are padded to blocks.
 values bytes_per_step | awk 'NR > 1 && !($1 > 2 * 4 * 49824 && $1 < 2 * 4 * 60000) { exit 1 }' ||
     fail "DDP moves $(values bytes_per_step | tail -n +2) bytes"
-# Samples a second, milliseconds a step and seconds say the same: 2 devices, 4 rows, 3 steps.
+# Samples per second, milliseconds per step and seconds agree: 2 devices, 4 rows, 3 steps.
 values train_runtime > "$work/seconds"
 values train_samples_per_second | paste "$work/seconds" - | awk '!($1 * $2 > 23.99 && $1 * $2 < 24.01) { exit 1 }' ||
     fail "samples a second do not fit the seconds"
@@ -54,8 +54,8 @@ expect 0 "loss_difference " --ranks 3
 [ "$(grep -cE '^DDP|^DP' "$work/out")" -eq "$rows" ] || fail "not $rows rows"
 [ "$(grep -c 'this build has no MPI' "$work/out")" -eq $((rows == 1)) ] || fail "says the wrong thing about MPI"
 
-# ---- DataParallel by itself: the same each time. That it trains, DDP's loss above tells ----------------------------
-# loss: of the row
+# ---- DataParallel by itself: repeatable. The loss of DDP above shows that it trains --------------------------------
+# loss: prints the loss of the row
 loss()
 {
     expect 0 "ranks 2 seconds " --row dp
@@ -71,7 +71,7 @@ expect 1 "more than the model's 64 positions" --block 65
 expect 1 "no published model" --config nothing
 
 # ---- launchers that go wrong ----------------------------------------------------------------------------------
-# stand_in BODY: a launcher of that name
+# stand_in BODY: writes a fake launcher
 stand_in()
 {
     mkdir -p "$work/bin"
@@ -82,9 +82,9 @@ if [ -n "$launcher" ]; then
     before=$PATH
     PATH=$work/bin:$PATH
     stand_in 'echo "ranks 2 seconds 1 bytes_per_step 1 loss 5.6"'
-    expect 1 "they do not train alike"
+    expect 1 "they train differently"
     stand_in 'echo started; shift 2; exec "$@"'
-    expect 1 "DDP: 1 ranks came where 2 were started"
+    expect 1 "DDP: 1 ranks instead of 2"
     stand_in 'exit 3'
     expect 1 "failed with status 3"
     stand_in 'kill -9 $$'

@@ -1,18 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# txresearch scale from the outside: given and measured compute, errors.
+# Tests the command txresearch scale: given and measured compute time, errors.
 #
 #   bench_scale.sh TXRESEARCH
 subcommand=scale
 . "${0%/*}/expect.sh"
 
-# rows: the table's rows of one algorithm each, "ranks" by "ranks"
+# rows ALGORITHM: prints the ranks of its rows in the table
 rows()
 {
     awk '$1 == "'"$1"'" { printf "%s ", $2 }' "$work/out"
 }
 
-# buckets: how many there are in the JSON that was printed, and their bytes
+# buckets: prints the number of buckets in the JSON output, and their bytes
 buckets()
 {
     grep -o '"bytes": [0-9]*' "$work/out" | awk '{ n++; sum += $2 } END { print n, sum }'
@@ -34,7 +34,8 @@ expect 0 '"efficiency": 1.0,' --step_ms 300 --ranks 1 --json
 expect 0 '"bytes": 9446400, "sent": 4723200}' --step_ms 300 --overlap false --ddp_comm bf16 --json
 
 # ---- measured -----------------------------------------------------------------------------------------
-echo '{"model_type": "gpt2", "vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4}' > "$work/config.json"
+echo '{"model_type": "gpt2", "vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4}' \
+    > "$work/config.json"
 expect 0 '"compute": "measured"' --config "$work/config.json" --block 32 --batch 2 --ranks 2 --json
 sed 's/.*"compute_ms": \([^,]*\), .*/\1/' "$work/out" | awk '{ exit !($1 > 0) }' || fail "a step takes no time"
 

@@ -1,10 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# GPT-2 124M in a control group of 2 GiB, which its weights, gradients and moments do not fit: without the disk it is
-# refused, with --offload_optimizer nvme it trains. Seconds a step beside those of the same run without limit and disk, and
-# beside what the disk takes for the bytes that a step moves, by dd and without the page cache. Interleaved rounds; medians
-# of all steps but the first two of each run. Killed in the middle, the run goes on to the same weights. Needs root.
-#   disk.sh BIN FOLDER [ROUNDS [STEPS]]      FOLDER on the disk; 3 GiB are taken there
+# Trains GPT-2 124M in a control group of 2 GiB, which is less than its weights, gradients and moments. Without the disk
+# it is refused, and with --offload_optimizer nvme it trains. Compares the seconds of a step with those of the same run
+# without a limit and disk. Also compares them with the time of the disk for the bytes of a step, by dd without the
+# page cache.
+# Rounds are interleaved, and figures are medians of all steps except the first two of each run. A run that is killed
+# resumes to the same weights. Needs root.
+#
+#   disk.sh BIN FOLDER [ROUNDS [STEPS]]      FOLDER is on the disk and needs 3 GiB
+#
 # shellcheck disable=SC2034,SC2154
 bin=$1
 disk=$2
@@ -32,10 +36,10 @@ train()
         --output_dir "$work/$name" "$@" > "$work/out" 2> "$work/err"
 }
 
-# limited COMMAND...: in the group
+# limited COMMAND...: runs it in the control group
 limited() { (sh -c "echo \$PPID > $group/cgroup.procs" && "$@"); }
 
-# seconds_of NAME FILE: seconds of the steps but the first two
+# seconds_of NAME FILE: appends the seconds of all steps except the first two
 seconds_of()
 {
     sed -n 's/.*"tokens": \([0-9]*\),.*"tokens_per_second": \([-+.0-9e]*\).*/\1 \2/p' "$work/$1/log.jsonl" |
@@ -47,7 +51,7 @@ median()
     sort -n "$1" | awk '{ v[NR] = $1 } END { print (v[int((NR + 1) / 2)] + v[int((NR + 2) / 2)]) / 2 }'
 }
 
-# moves FLAGS...: seconds that dd takes for the moments of all parameters
+# moves FLAGS...: prints the seconds of dd for the moments of all parameters
 moves()
 {
     begin=$(date +%s%N)
@@ -61,7 +65,8 @@ i=0
 while [ $i -lt "$rounds" ]; do
     train free --overwrite_output_dir || { fail "without a limit"; exit 1; }
     seconds_of free "$work/free_times"
-    limited train disk --overwrite_output_dir --offload_optimizer nvme --nvme_path "$disk" || { cat "$work/err"; fail "with the disk"; exit 1; }
+    limited train disk --overwrite_output_dir --offload_optimizer nvme --nvme_path "$disk" ||
+        { cat "$work/err"; fail "with the disk"; exit 1; }
     seconds_of disk "$work/disk_times"
     moves if=/dev/zero of="$disk/file" oflag=direct conv=fsync >> "$work/write_times"
     moves if="$disk/file" of=/dev/null iflag=direct >> "$work/read_times"
@@ -69,16 +74,18 @@ while [ $i -lt "$rounds" ]; do
     i=$((i + 1))
 done
 cmp -s "$work/free/model.safetensors" "$work/disk/model.safetensors" || fail "other weights by the disk"
-free=$(median "$work/free_times") with=$(median "$work/disk_times") reads=$(median "$work/read_times") writes=$(median "$work/write_times")
-echo "a step of $free s without the disk, $with s with it, which takes $reads s to read all moments and $writes s to write them"
+free=$(median "$work/free_times") with=$(median "$work/disk_times")
+reads=$(median "$work/read_times") writes=$(median "$work/write_times")
+echo "a step takes $free s without the disk and $with s with it; the disk reads all moments in $reads s" \
+    "and writes them in $writes s"
 echo "$free $with $reads $writes" | awk '{ slow = $3 + $4 > $1 ? $3 + $4 : $1
-    printf "%.2f of what the slower of both allows, %.2f of one after the other\n", slow / $2, ($1 + $3 + $4) / $2 }'
+    printf "%.2f of the speed of perfect overlap, %.2f of that without overlap\n", slow / $2, ($1 + $3 + $4) / $2 }'
 
 (limited train killed --offload_optimizer nvme --nvme_path "$disk" --save_strategy steps --save_steps 3) &
 until grep -q '"step": 5,' "$work/killed/log.jsonl" 2> /dev/null; do sleep 0.1; done
 pkill -KILL -f "^$bin/txtrain .*$work/killed" && wait
 limited train killed --offload_optimizer nvme --nvme_path "$disk" --save_strategy steps --save_steps 3 \
-    --resume_from_checkpoint "$work/killed/checkpoint-3" || { cat "$work/err"; fail "does not go on"; }
+    --resume_from_checkpoint "$work/killed/checkpoint-3" || { cat "$work/err"; fail "does not resume"; }
 cmp -s "$work/free/model.safetensors" "$work/killed/model.safetensors" || fail "other weights after a kill"
 
 verdict

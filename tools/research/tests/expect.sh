@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of txresearch's predictions share. Sourced, with $subcommand, the word behind txresearch, by tests that are given TXRESEARCH.
+# Common code of the tests of txresearch's predictions. A test sets $subcommand, sources this, and has TXRESEARCH as its
+# argument.
 # shellcheck shell=sh disable=SC2154
 txresearch=$1
 . "${0%/*}/../../../tests/program.sh"
 
-# expect STATUS TEXT ARGUMENT...: the exit status, and a text in what was printed; errors are one line.
+# expect STATUS TEXT ARGUMENT...: checks the exit status, that TEXT is in the output, and that errors are one line
 expect()
 {
     wanted=$1
@@ -14,6 +15,6 @@ expect()
     if [ "$wanted" -eq 0 ]; then
         [ ! -s "$work/err" ] || fail "$*: complains"
     else
-        [ "$(wc -l < "$work/err")" -eq 1 ] && [ ! -s "$work/out" ] || fail "$*: not one line of error alone"
+        [ "$(wc -l < "$work/err")" -eq 1 ] && [ ! -s "$work/out" ] || fail "$*: more than one line of error"
     fi
 }

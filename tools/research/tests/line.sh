@@ -1,12 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Seconds a step of GPT-2 124M (4 x 256 tokens a rank) on two hosts joined by a line of RATE: gradients summed after the
-# backward pass, summed during it, and the line as fast as it goes. Each rank has one core. Interleaved rounds; medians of
-# all steps but the first two of each run. Beside them what the formula of models/split/split.h predicts of steps with sums
-# during the backward pass, by the rates that these runs measured when they started. Arguments behind RATE go to txtrain:
-# --zero_stage, 0 unless it is among them. The last number is beside what steps would take if all of the backward pass
-# could hide what the line costs, which nothing reaches: nothing hides before the head's gradients are there.
-#   line.sh BIN LAUNCHER [ROUNDS [STEPS [RATE [ARGUMENT...]]]]
+# Measures the seconds of a step of GPT-2 124M (4 x 256 tokens per rank) on two hosts with a line of RATE. The
+# all-reduce of gradients runs after the backward pass, or during it, or without a limit of the line. Each rank has one
+# core. Rounds are interleaved, and figures are medians of all steps except the first two of each run. They are compared
+# with the prediction of models/split/split.h for steps with overlap, from rates that the runs measured at their start.
+#
+# The last number compares with steps whose communication is hidden by the whole backward pass. This is a bound, because
+# nothing is hidden before the gradients of the head are ready.
+#
+#   line.sh BIN LAUNCHER [ROUNDS [STEPS [RATE [ARGUMENT...]]]]      ARGUMENTs are for txtrain, such as --zero_stage
+#
 # shellcheck disable=SC2034,SC2154
 bin=$1
 launcher=$2
@@ -25,15 +28,16 @@ exec taskset -c \$((PMI_RANK % $(nproc))) "$bin/txtrain" "\$@"
 EOF
 chmod +x "$work/rank"
 
-# one NAME ARGUMENT...: a run; the seconds of its steps go behind those in $work/NAME
+# one NAME ARGUMENT...: trains once, and appends the seconds of its steps to $work/NAME
 limit_seconds=1800
 one()
 {
     name=$1
     shift
     on_hosts 1 "$work/rank" --train_file "$work/tokens.bin" --config_name gpt2 --block_size 256 --threads 1 \
-        --per_device_train_batch_size 4 --max_steps "$steps" --save_strategy no --logging_strategy no --comm_timeout 300 \
-        --profile --output_dir "$work/run" --overwrite_output_dir "$@" > "$work/out" 2> "$work/err" || { fail "$name"; exit 1; }
+        --per_device_train_batch_size 4 --max_steps "$steps" --save_strategy no --logging_strategy no \
+        --comm_timeout 300 --profile --output_dir "$work/run" --overwrite_output_dir "$@" \
+        > "$work/out" 2> "$work/err" || { fail "$name"; exit 1; }
     sed -n 's/.*"tokens": \([0-9]*\),.*"tokens_per_second": \([-+.0-9e]*\).*/\1 \2/p' "$work/run/log.jsonl" |
         awk 'NR > 2 { print ($1 - before) / $2 } { before = $1 }' > "$work/steps"
     [ -s "$work/steps" ] || { fail "$name: no steps in the log"; exit 1; }
@@ -60,7 +64,10 @@ done
 for name in open after during formula backward_open; do
     echo "$name: $(median "$work/$name") s"
 done
-echo "$(median "$work/open") $(median "$work/after") $(median "$work/during") $(median "$work/formula") $(median "$work/backward_open")" |
+for name in open after during formula backward_open; do
+    median "$work/$name"
+done | paste -s -d ' ' - |
     awk '{ cost = $2 - $1; least = $1 + (cost > $5 ? cost - $5 : 0)
-           printf "hidden: %.2f of %.2f s; of the rate without the limit: %.1f %%; beside the formula: %+.1f %%, beside what all of the backward pass could hide: %+.1f %%\n",
-               $2 - $3, cost, 100 * $1 / $3, 100 * ($3 / $4 - 1), 100 * ($3 / least - 1) }'
+           printf "hidden: %.2f of %.2f s; speed relative to no limit: %.1f %%; ", $2 - $3, cost, 100 * $1 / $3
+           printf "time relative to the formula: %+.1f %%, ", 100 * ($3 / $4 - 1)
+           printf "to full overlap with the backward pass: %+.1f %%\n", 100 * ($3 / least - 1) }'

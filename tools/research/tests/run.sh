@@ -1,17 +1,18 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Compares what `txresearch scale` predicts with SimGrid's SMPI, which carries the same buckets over a simulated network:
-# step time and exposed communication within 10 %. Takes a minute or two on two cores, and needs libsimgrid-dev.
+# Compares predictions of `txresearch scale` with SimGrid's SMPI, which sends the same buckets over a simulated network.
+# Step time and exposed communication must agree within 10 %. Takes a minute or two on two cores, and needs
+# libsimgrid-dev.
 #
 #   run.sh TXRESEARCH [long]
 #
-# The exchange among 256 ranks is 65,280 messages at once, which SMPI takes some 50 s a bucket for: "long" adds it with
-# few buckets, else it goes to 64 ranks.
+# The exchange among 256 ranks has 65,280 concurrent messages, for which SMPI takes some 50 s per bucket. "long" adds it
+# with few buckets.
 txresearch=$1
 source=smpi.c
 . "${0%/*}/smpi.sh"
 step_ms=300
-settings=--cfg=smpi/shared-malloc-blocksize:16777216 # buffers of few mappings, whose number the system limits
+settings=--cfg=smpi/shared-malloc-blocksize:16777216 # few mappings per buffer, because the system limits their number
 
 # compare RANKS ALGORITHM GBIT [OPTION...]
 compare()
@@ -22,14 +23,15 @@ compare()
     shift 3
     what="$ranks ranks, $algorithm, $gbit Gbit/s${*:+, $*}"
     "$txresearch" scale --config gpt2 --step_ms $step_ms --ranks "$ranks" --algorithm "$algorithm" --gbit "$gbit" \
-        --latency_us $latency_us --gap_us 0 --json "$@" > "$work/json" 2> "$work/err" || { fail "$what: txresearch"; return; }
+        --latency_us $latency_us --gap_us 0 --json "$@" > "$work/json" 2> "$work/err" ||
+        { fail "$what: txresearch"; return; }
     predicted=$(sed 's/.*"step_ms": \([0-9.]*\).*/\1/' "$work/json") # of the last row
     tr '{}' '\n' < "$work/json" | sed -n 's/"ready_ms": \([^,]*\), .*"sent": \([0-9]*\)/\1 \2/p' > "$work/schedule"
     platform "$ranks" "$(awk "BEGIN { printf \"%.9g\", $gbit * 0.94 / 8 }")"
     begin=$(date +%s)
     simulate "$ranks" "$work/schedule" $step_ms "$algorithm" || { fail "$what: smpirun"; return; }
     simulated=$(sed -n 's/^step //p' "$work/out")
-    # A difference that is no number is none that is small enough.
+    # A difference that is not a number is an error.
     awk -v predicted="$predicted" -v simulated="$simulated" -v alone=$step_ms -v what="$what" \
         -v wall=$(($(date +%s) - begin)) '
         function off(a, b) { return a > b ? (a - b) / b : (b - a) / b }
@@ -39,8 +41,8 @@ compare()
             step = 1000 * simulated
             whole = off(predicted, step)
             exposed = off(predicted - alone, step - alone)
-            printf "%-44s predicted %9.3f ms, simulated %9.3f ms, step %5.2f %% off, exposed %5.2f %% off (%d s)\n", what,
-                predicted, step, 100 * whole, 100 * exposed, wall
+            printf "%-44s predicted %9.3f ms, simulated %9.3f ms, ", what, predicted, step
+            printf "step %5.2f %% off, exposed %5.2f %% off (%d s)\n", 100 * whole, 100 * exposed, wall
             exit !(whole <= 0.1 && exposed <= 0.1)
         }' || fail "$what: predicted \"$predicted\" ms, simulated \"$simulated\" s"
 }

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Compares what the model of txresearch splits says of patterns of messages with SimGrid's SMPI, which carries them over a
-# simulated network: within 10 %. Started by hand; takes some seconds, and needs libsimgrid-dev.
+# Compares the times of message patterns in the model of txresearch splits with SimGrid's SMPI, which sends them over a
+# simulated network. They must agree within 10 %. Started by hand; takes some seconds, and needs libsimgrid-dev.
 #
 #   run_splits.sh SPLIT_FORMULA
 formula=$1
@@ -17,7 +17,8 @@ compare()
     bytes=$3
     shift 3
     platform "$ranks" $gbyte
-    predicted=$("$formula" "$pattern" "$ranks" "$bytes" "${latency_us}e-6" "${gbyte}e9" "$@") || { fail "formula"; return; }
+    predicted=$("$formula" "$pattern" "$ranks" "$bytes" "${latency_us}e-6" "${gbyte}e9" "$@") ||
+        { fail "formula"; return; }
     simulate "$ranks" "$pattern" "$bytes" "$@" || { fail "$pattern of $ranks: smpirun"; return; }
     simulated=$(sed -n 's/^seconds //p' "$work/out")
     awk -v predicted="$predicted" -v simulated="$simulated" -v what="$ranks ranks, $pattern, $bytes bytes${*:+, $*}" '
@@ -25,7 +26,8 @@ compare()
             if (predicted !~ /^[0-9.]+$/ || simulated !~ /^[0-9.]+$/ || !(simulated > 0))
                 exit 1
             off = predicted / simulated - 1
-            printf "%-48s predicted %10.3f ms, simulated %10.3f ms, %+.2f %%\n", what, 1000 * predicted, 1000 * simulated, 100 * off
+            printf "%-48s predicted %10.3f ms, simulated %10.3f ms, %+.2f %%\n", what, 1000 * predicted,
+                1000 * simulated, 100 * off
             exit !(off <= 0.1 && off >= -0.1)
         }' || fail "$pattern of $ranks: predicted \"$predicted\" s, simulated \"$simulated\" s"
 }

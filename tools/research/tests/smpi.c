@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A step of data-parallel training under SimGrid's SMPI, built by run.sh: executes a schedule of `txresearch scale`
- * with messages of a simulated network, and prints the seconds it took. The schedule has a line a bucket: the
- * milliseconds until it is ready, the bytes that are sent.
+ * A step of data-parallel training under SimGrid's SMPI, built by run.sh. It executes a schedule of `txresearch scale`
+ * with messages on a simulated network, and prints the seconds. The schedule has one line for each bucket: the
+ * milliseconds until it is ready, and the bytes to send.
  *
  *   smpi SCHEDULE MILLISECONDS ring|exchange
  *
- * What is simulated is the thread that sums: it computes until the next bucket is ready, then sums it. The data are not
- * added up, and ranks share one buffer, so that many fit into this machine. */
+ * It simulates the communication thread, which computes until the next bucket is ready and then all-reduces it. The
+ * data are not added up, and all ranks share one buffer, so that one machine can hold many ranks. */
 #include <smpi/smpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,13 +32,13 @@ static int read_schedule(const char *path, schedule *s)
     return s->count > 0 && read == EOF;
 }
 
-/* Bytes of slice `i` of `bytes`. */
+/* Returns the size of slice `i` of `bytes` bytes. */
 static int slice(long bytes, int i, int ranks)
 {
     return (int)(bytes * (i + 1) / ranks - bytes * i / ranks);
 }
 
-/* Reduce-scatter, then all-gather; each rank speaks to its neighbours alone. */
+/* Reduce-scatter, then all-gather. Each rank communicates only with its neighbours. */
 static void ring(char *data, long bytes, int rank, int ranks)
 {
     const int next = (rank + 1) % ranks, before = (rank + ranks - 1) % ranks;
@@ -50,7 +50,7 @@ static void ring(char *data, long bytes, int rank, int ranks)
         }
 }
 
-/* Slice j goes to rank j; then rank j's slice goes to all. */
+/* All ranks send slice j to rank j, which then sends its sum to all. */
 static void exchange(char *data, long bytes, int rank, int ranks, MPI_Request *moving)
 {
     for (int phase = 0; phase < 2; phase++) {
@@ -78,7 +78,7 @@ int main(int argc, char **argv)
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     const int pairs = argc == 4 && strcmp(argv[3], "exchange") == 0;
     if (argc != 4 || (!pairs && strcmp(argv[3], "ring") != 0) || !read_schedule(argv[1], &s)) {
-        fprintf(stderr, "usage: smpi SCHEDULE MILLISECONDS ring|exchange, the schedule being of txresearch scale\n");
+        fprintf(stderr, "usage: smpi SCHEDULE MILLISECONDS ring|exchange, with a schedule of txresearch scale\n");
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     long most = 1;

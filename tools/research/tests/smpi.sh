@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the comparisons with SimGrid's SMPI share: the program $work/smpi and a network for it. Sourced, with $source, the program's text.
+# Common code of the comparisons with SimGrid's SMPI: builds $work/smpi from $source and makes a network. A script sets
+# $source and sources this.
 # shellcheck shell=sh disable=SC2154
 . "${0%/*}/../../../tests/program.sh"
 for tool in smpicc smpirun; do
@@ -8,7 +9,7 @@ done
 smpicc -O2 -Wall -Wextra "${0%/*}/$source" -o "$work/smpi" > "$work/out" 2>&1 || { fail "smpicc"; exit 1; }
 latency_us=10
 
-# platform RANKS GBYTE: a switch; a message crosses the link of the sender and that of the receiver.
+# platform RANKS GBYTE: describes a network with a switch. A message uses the links of the sender and of the receiver.
 platform()
 {
     seq 0 $(($1 - 1)) | sed 's/^/n-/' > "$work/hosts"
@@ -23,8 +24,8 @@ platform()
 END
 }
 
-# simulate RANKS ARGUMENT...: the program's output in $work/out. The factors are those of a measured cluster unless they are 1; sums
-# and copies cost nothing, as in the models.
+# simulate RANKS ARGUMENT...: runs the program with its output in $work/out. The factors are set to 1, because their
+# defaults are those of a measured cluster. Sums and copies take no time, as in the models.
 simulate()
 {
     n=$1

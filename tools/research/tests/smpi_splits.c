@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Patterns of messages of divided training under SimGrid's SMPI, built by run_splits.sh: prints the simulated seconds.
+ * Message patterns of model-parallel training under SimGrid's SMPI, built by run_splits.sh. Prints the simulated
+ * seconds.
  *
  *   smpi_splits sum|exchange BYTES
- *   smpi_splits pipeline BYTES MICRO SECONDS     1F1B: seconds of a forward pass; backward takes two
+ *   smpi_splits pipeline BYTES MICRO SECONDS     1F1B; SECONDS of a forward pass, and twice that of a backward pass
  *
- * Nothing is added up, and ranks share one buffer. */
+ * The data are not added up, and all ranks share one buffer. */
 #include <smpi/smpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,7 @@ static void swap(int with, int count)
     MPI_Sendrecv(data, count, MPI_CHAR, with, 0, data, count, MPI_CHAR, with, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
 }
 
-/* Recursive halving, then doubling (Rabenseifner), of powers of two. */
+/* Recursive halving, then doubling (Rabenseifner). The number of ranks is a power of two. */
 static void sum(int bytes)
 {
     for (int far = ranks / 2, part = bytes / 2; far > 0; far /= 2, part /= 2)
@@ -29,14 +30,14 @@ static void sum(int bytes)
         swap(rank ^ far, part);
 }
 
-/* One partner after the other. */
+/* All-to-all with one partner after the other. */
 static void exchange(int bytes)
 {
     for (int far = 1; far < ranks; far++)
         swap(rank ^ far, bytes / ranks);
 }
 
-/* Takes what comes from a neighbour, if there is one, computes, and sends the result on before anything else. */
+/* Waits for the message of a neighbour, if there is one, computes, and sends the result at once. */
 static void pass(MPI_Request *come, double seconds, int to, int tag, int bytes)
 {
     MPI_Wait(come, MPI_STATUS_IGNORE);
@@ -86,7 +87,7 @@ int main(int argc, char **argv)
         exchange(bytes);
     else
         pipeline(bytes, micro, atof(argv[4]));
-    /* Ranks leave a barrier at different times: all begin with the last of them. */
+    /* Ranks leave a barrier at different times. The start is that of the last rank. */
     const double mine[2] = {begin, MPI_Wtime()};
     double last[2];
     MPI_Reduce(mine, last, 2, MPI_DOUBLE, MPI_MAX, 0, MPI_COMM_WORLD);

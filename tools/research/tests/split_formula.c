@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the model of divided training says of one pattern of messages, for run_splits.sh: prints the seconds.
+ * Prints the seconds of one message pattern in the model of txresearch splits, for run_splits.sh.
  *
  *   split_formula sum|exchange RANKS BYTES LATENCY RATE
- *   split_formula pipeline STAGES BYTES LATENCY RATE MICRO SECONDS     seconds of a forward pass; backward takes two */
+ *   split_formula pipeline STAGES BYTES LATENCY RATE MICRO SECONDS     SECONDS of a forward pass; backward takes two */
 #include "models/split/split.h"
 
 #include <stdio.h>

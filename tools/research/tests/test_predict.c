@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The model of products on cards that are not here: what has to hold whatever the figures are, and where it says that
- * the kernels reach what they aim at. */
+ * Tests the performance model of products: properties that hold for any figures, and cards on which the kernels should
+ * reach their aims. */
 #include "tests/unit.h"
 
 #include "tools/research/predict.h"
@@ -18,7 +18,7 @@ static const tx_card *card_of(const char *id)
     return NULL;
 }
 
-/* No rate is above the units' own, what is larger takes longer, and no more comes from memory than from the cache. */
+/* No rate exceeds the peak of the units, larger products take longer, and memory traffic is at most cache traffic. */
 static void test_bounds(void **state)
 {
     const tx_card *card;
@@ -41,7 +41,7 @@ static void test_bounds(void **state)
             }
 }
 
-/* Few tiles leave units without work, and few terms leave beginnings uncovered. */
+/* With few tiles some units are idle, and with few terms prologues are not hidden. */
 static void test_small(void **state)
 {
     const tx_card *card = card_of("h200");
@@ -55,7 +55,8 @@ static void test_small(void **state)
     assert_true(many.parts > 1);
 }
 
-/* GELU and its slope take time where results are stored, and on cards that wait for the cache no more than a half. */
+/* The epilogues GELU and its gradient take time, but at most half as much again on cards that are bound by the cache.
+ */
 static void test_epilogues(void **state)
 {
     static const tx_epilogue epilogues[] = {TX_EPILOGUE_GELU, TX_EPILOGUE_GELU_GRAD};
@@ -69,8 +70,8 @@ static void test_epilogues(void **state)
     }
 }
 
-/* Products of 8192 cubed come within 5 % of what is aimed at, and fp32 by three products of tf32 is faster where tf32
- * is more than three times so. */
+/* Products of size 8192 reach 95 % of the aim. fp32 by three products of tf32 is faster if tf32 is more than three
+ * times as fast as fp32. */
 static void test_aims(void **state)
 {
     static const char *const reaching[] = {"h200", "a100", "mi300x", "rx7900xtx"};
@@ -83,13 +84,13 @@ static void test_aims(void **state)
     assert_true(
         tx_predict_product(card_of("h200"), TX_IN_BF16, false, false, 4096, 4096, 4096, TX_EPILOGUE_NONE).tflops >=
         600.0);
-    for (int64_t size = 4096; size <= 8192; size *= 2) /* what is without wgmma */
+    for (int64_t size = 4096; size <= 8192; size *= 2) /* products without wgmma */
         for (int transposes = 0; transposes < 3; transposes++) {
             const tx_predicted p =
                 tx_predict_provider(card_of("h200"), "nvidia-mma-128x256", TX_IN_BF16, transposes == 2, transposes == 1,
                                     size, size, size, TX_EPILOGUE_NONE);
             print_message("h200 %s: %.0f TFLOP/s, bound by %s\n", p.provider, p.tflops, p.bound);
-            assert_true(p.tflops >= 450.0 && p.tflops <= 613.0); /* measured in a loop of registers: 612 */
+            assert_true(p.tflops >= 450.0 && p.tflops <= 613.0); /* 612 is measured in a loop of registers */
         }
     assert_string_equal(
         tx_predict_product(card_of("a100"), TX_IN_FP32, false, false, 8192, 8192, 8192, TX_EPILOGUE_NONE).provider,
@@ -102,8 +103,8 @@ static void test_aims(void **state)
         "assumed");
 }
 
-/* Attention of GPT-2 124M by matrix units: never above their rate, longer for more tokens, and on an H200 at least 300
- * TFLOP/s forward and 200 backward. */
+/* Attention of GPT-2 124M by matrix units never exceeds their peak, takes longer for more tokens, and reaches at least
+ * 300 TFLOP/s forward and 200 backward on an H200. */
 static void test_attention(void **state)
 {
     const tx_card *card;
@@ -122,7 +123,7 @@ static void test_attention(void **state)
                     seconds[pass] = p.seconds;
             }
         }
-    const double forward = 4e-12 * 16.0 * 12.0 * 64.0 * 1024.0 * 512.5; /* of operations */
+    const double forward = 4e-12 * 16.0 * 12.0 * 64.0 * 1024.0 * 512.5; /* 10^12 floating-point operations */
     assert_true(forward / seconds[TX_ATTENTION_FORWARD] >= 300.0);
     assert_true(2.5 * forward / (seconds[TX_ATTENTION_GRAD_Q] + seconds[TX_ATTENTION_GRAD_KV]) >= 200.0);
 }

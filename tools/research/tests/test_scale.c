@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The model of data-parallel training: against figures computed elsewhere and by hand, the engine's buckets and when
- * they are ready, and what must hold whatever the figures are. */
+ * Tests the model of data-parallel training: figures computed by other programs and by hand, the engine's buckets and
+ * their ready times, and properties that hold for any figures. */
 #include "comm/comm.h"
 #include "tests/scratch.h"
 #include "tools/research/scale.h"
@@ -21,7 +21,7 @@ static tx_scale_link link_of(double gbit)
     return (tx_scale_link){.latency = 10e-6, .rate = 0.94e9 / 8.0 * gbit, .host_ranks = 1, .local_rate = 20e9};
 }
 
-/* 497 MB in 20 equal buckets that get ready evenly during the backward, two thirds of `compute` seconds. */
+/* 497 MB in 20 equal buckets that become ready evenly during the backward pass, two thirds of `compute` seconds. */
 static tx_scale_schedule even_schedule(tx_scale_bucket bucket[20], double compute)
 {
     for (int i = 0; i < 20; i++)
@@ -29,7 +29,7 @@ static tx_scale_schedule even_schedule(tx_scale_bucket bucket[20], double comput
     return (tx_scale_schedule){compute, bucket, 20};
 }
 
-/* A step of one rank over that of `ranks`. */
+/* Returns the step time of one rank over that of `ranks`. */
 static double efficiency(const tx_scale_schedule *s, const tx_scale_link *link, int algorithm, int64_t ranks,
                          bool overlap)
 {
@@ -43,9 +43,9 @@ static double efficiency(const tx_scale_schedule *s, const tx_scale_link *link, 
 typedef struct row {
     double gbit;
     int64_t ranks;
-    long ring_ms;         /* of 20 buckets */
+    long ring_ms;         /* communication of 20 buckets */
     double ring;          /* efficiency, 2 digits */
-    long rabenseifner_ms; /* of one message of them all */
+    long rabenseifner_ms; /* communication of all of them in one message */
     double rabenseifner;
 } row;
 
@@ -107,9 +107,9 @@ static void test_sums(void **state)
     assert_near(tx_scale_sum(&link, TX_RABENSEIFNER, 4, &b), 4.0 + 36.0);
     assert_near(tx_scale_sum(&link, TX_RABENSEIFNER, 6, &b), 4.0 + 36.0 + 2.0 * (1.0 + 24.0));
     assert_near(tx_scale_sum(&link, TX_EXCHANGE, 6, &b), 2.0 + 40.0);
-    link.gap = 5.0; /* more than the 4 that a slice takes */
+    link.gap = 5.0; /* more than the 4 of a slice */
     assert_near(tx_scale_sum(&link, TX_EXCHANGE, 6, &b), 2.0 + 50.0);
-    /* Two ranks a host: 12 within it, then three hosts, to which 16 bits go. */
+    /* Two ranks on each host: 12 within it, then a ring of three hosts, with 16-bit gradients. */
     link.host_ranks = 2;
     assert_near(tx_scale_sum(&link, TX_RING, 6, &b), 12.0 + 4.0 * (1.0 + 8.0));
     const tx_scale_bucket half = {0.0, 48, 24};
@@ -118,7 +118,7 @@ static void test_sums(void **state)
     assert_near(tx_scale_sum(&link, TX_RING, 1, &b), 0.0);
 }
 
-/* The second bucket waits for the first, the third for its gradients, and what is left over for the end. */
+/* The second bucket waits for the first, and the third for its gradients. The rest is exposed at the end. */
 static void test_overlap(void **state)
 {
     tx_scale_bucket bucket[] = {{4.0, 8, 8}, {5.0, 4, 4}, {12.0, 6, 6}};
@@ -135,7 +135,7 @@ static void test_overlap(void **state)
 
 /* ---- Buckets --------------------------------------------------------------------------------------------- */
 
-/* Of GPT-2 124M, a step of 0.3 s, 4 rows of 256 tokens. */
+/* Makes the schedule of GPT-2 124M for a step of 0.3 s with 4 rows of 256 tokens. */
 static tx_scale_schedule make(int64_t cap, int64_t accumulation, bool bf16)
 {
     const tx_engine_options engine = {.size = sizeof engine, .threads = 1};
@@ -163,7 +163,7 @@ static void check_buckets(const tx_scale_schedule *s, int64_t cap)
         assert_true(b->bytes > 0 && b->sent == b->bytes);
         assert_true(b->bytes < cap + matrix || b->bytes == table);
         assert_true(i == 0 || b->ready >= s->buckets[i - 1].ready);
-        assert_true(b->ready > 0.1 && b->ready <= 0.3); /* the forward takes a third */
+        assert_true(b->ready > 0.1 && b->ready <= 0.3); /* the forward pass is a third of the step */
         bytes += b->bytes;
     }
     assert_int_equal(bytes, 497903616); /* the arena of GPT-2 124M */
@@ -175,20 +175,20 @@ static void test_buckets(void **state)
     const int64_t block = (12 * 768 * 768 + 13 * 768) * 4;
     tx_scale_schedule s = make(0, 1, false);
     check_buckets(&s, 25 << 20);
-    /* The final norm, the last block's last bias and matrix; a block each; the tokens' table and what is left with the
-     * positions. */
+    /* The first bucket has the final norm and the last block's last bias and matrix. Then one bucket for each block,
+     * the token embedding, and the rest with the position embedding. */
     assert_int_equal(s.count, 14);
     assert_int_equal(s.buckets[0].bytes, (3 * 768 + 3072 * 768) * 4);
     for (int i = 1; i < 12; i++)
         assert_int_equal(s.buckets[i].bytes, block);
-    /* A block takes 2 x 12 x 768^2 + 4 x 256 x 768 / 2 a token forward, of attention's pairs half, the head 2 x 768 x
-     * 50304; backward twice that, and attention's scores once more. */
+    /* Forward flops per token are 2 x 12 x 768^2 + 4 x 256 x 768 / 2 for a block, with half of attention's pairs, and
+     * 2 x 768 x 50304 for the head. Backward has twice as many, and attention's scores once more. */
     const double matrices = 2.0 * 12.0 * 768.0 * 768.0, attention = 4.0 * 128.5 * 768.0, head = 2.0 * 768.0 * 50304.0;
     const double all = 12.0 * (3.0 * matrices + 3.5 * attention) + 3.0 * head;
     const double wanted = 0.3 * (2.0 * matrices + 2.5 * attention) / all;
     assert_true(fabs(s.buckets[6].ready - s.buckets[5].ready - wanted) < 0.02 * wanted);
     free(s.buckets);
-    s = make(1 << 20, 1, false); /* each matrix is larger, but not biases and norms */
+    s = make(1 << 20, 1, false); /* each matrix is larger than a bucket; biases and norms are not */
     check_buckets(&s, 1 << 20);
     assert_true(s.count > 4 * 12 + 2);
     free(s.buckets);
