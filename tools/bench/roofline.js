@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The roofline of what txbench measured, with its table. */
+ * The roofline chart of a measurement by txbench, with its table. */
 
-/* Draws what txbench ops, gemm or attention measured (their JSON) at the end of `main`: peaks, roofline, table. */
+/* Draws the JSON of txbench ops, gemm or attention at the end of `main`: peaks, roofline, table. */
 function drawRoofline(main, data) {
     const {peaks, rows} = data;
     const groups = [...new Set(rows.map(row => row.group))];
     const roofs = Object.entries(peaks.product_gflops).map(([dtype, gflops]) => ({dtype, gflops}));
-    const lines = new Map(); /* of the table, by the index of their row */
+    const lines = new Map(); /* lines of the table, by the index of their row */
     const colour = row => `var(--c${groups.indexOf(row.group) % 6})`;
     const intensity = row => row.bytes > 0 ? row.flops / row.bytes : 0;
 
@@ -15,21 +15,21 @@ function drawRoofline(main, data) {
     /* The points that can be drawn on logarithmic axes. */
     const points = rows.map((row, index) => ({row, index, x: intensity(row), y: row.gflops})).filter(p => p.x > 0 && p.y > 0);
 
-    /* Holds all points and the ridges of the roofs, with room on all sides. */
+    /* The area with all points and the ridges of the roofs, and a margin on all sides. */
     function domain() {
         const ridges = roofs.map(roof => ({x: roof.gflops / peaks.copy_gbytes, y: roof.gflops}));
         const all = [...points, ...ridges], xs = all.map(p => p.x), ys = all.map(p => p.y);
         return {left: Math.min(...xs) / 2, right: Math.max(...xs) * 4, low: Math.min(...ys) / 2, high: Math.max(...ys) * 2};
     }
 
-    /* Where axes have ticks, and their texts. */
+    /* The ticks of an axis, and their labels. */
     const ticks = (low, high) => logTicks(low, high, Infinity).map(value => {
         const e = Math.floor(Math.log10(value) + 1e-9), m = +(value / 10 ** e).toPrecision(2);
         return {value, text: e >= -2 && e <= 4 ? String(value) : (m > 1 ? `${m}·10` : "10") + superscript(e)};
     });
 
     function axes(svg, area, d, x, y) {
-        let last = -Infinity; /* where the text before ends */
+        let last = -Infinity; /* the end of the previous label */
         for (const {value, text} of ticks(d.left, d.right)) {
             element("line", {x1: x(value), x2: x(value), y1: area.top, y2: area.bottom, stroke: "var(--grid)"}, svg);
             const half = text.length * glyph / 2;
@@ -47,19 +47,19 @@ function drawRoofline(main, data) {
             "arithmetic intensity: flop per byte read or written");
     }
 
-    /* Text of a roof as near to (x, y) as it lies on no other of `placed`. */
+    /* Draws the label of a roof as near to (x, y) as possible without overlapping those in `placed`. */
     const line = 16, glyph = 6.7; /* height of a text, and about the width of its characters */
     function label(svg, area, placed, text, x, y, anchor) {
         const width = text.length * glyph, left = Math.max(area.left, anchor === "end" ? x - width : x);
         const free = top => top >= area.top && top + line <= area.bottom
             && placed.every(p => left + width < p.left || p.right < left || top + line <= p.top || p.bottom <= top);
-        let top = y - line; /* at the line, else below it, so that they keep their order */
+        let top = y - line; /* at the line, or else below it, so that labels keep their order */
         for (let away = 0; !free(top) && away < area.bottom; away++) top = free(y + 2 + away) ? y + 2 + away : y - line - away;
         placed.push({left, right: left + width, top, bottom: top + line});
         element("text", {x: left, y: top + 12, class: "roof", textLength: width.toFixed(1), lengthAdjust: "spacingAndGlyphs"}, svg, text);
     }
 
-    /* Up the copy rate to its ridge, then level. */
+    /* The roofs: the slope of the copy rate up to the ridge, then a horizontal line. */
     function drawRoofs(svg, area, d, x, y) {
         const highest = Math.max(...roofs.map(roof => roof.gflops)), start = Math.max(d.left, d.low / peaks.copy_gbytes);
         for (const [i, roof] of roofs.entries())
@@ -70,7 +70,7 @@ function drawRoofline(main, data) {
             "stroke-width": 1.6}, svg);
     }
 
-    /* What the roofs are called, over the points. */
+    /* The labels of the roofs, on top of the points. */
     function nameRoofs(svg, area, d, x, y) {
         const placed = [], middle = Math.sqrt(d.left * roofs[0].gflops / peaks.copy_gbytes);
         for (const roof of [...roofs].sort((a, b) => b.gflops - a.gflops))
@@ -78,11 +78,11 @@ function drawRoofline(main, data) {
         label(svg, area, placed, `copy: ${figure(peaks.copy_gbytes)} GB/s`, x(middle) + 10, y(middle * peaks.copy_gbytes) + line, "start");
     }
 
-    /* A point, which tells what it is and marks its line of the table under the pointer. */
+    /* A point, with a tooltip. It highlights its line of the table under the pointer. */
     function drawPoint(svg, {row, index}, cx, cy) {
         const dot = element("circle", {cx, cy, r: 6, fill: colour(row), "fill-opacity": 0.8, stroke: "var(--card)"}, svg);
         element("title", {}, dot, `${row.name}\n${row.case}\n${time(row.seconds)} · ${rate(row.gflops)} · ${figure(row.gbytes)} GB/s\n`
-            + `${percent(row.share)} of what the ${row.bound === "copy" ? "copy rate" : "best product"} allows, `
+            + `${percent(row.share)} of the attainable rate by the ${row.bound === "copy" ? "copy rate" : "best product"}, `
             + `${rate(row.attainable_gflops)}\n${row.variant}`);
         for (const event of ["pointerenter", "pointerleave"])
             dot.addEventListener(event, () => lines.get(index).classList.toggle("near", event === "pointerenter"));
@@ -107,8 +107,8 @@ function drawRoofline(main, data) {
     const columns = [
         {head: data.what === "ops" ? "op" : "name", value: row => row.name, text: true},
         {head: "case", value: row => row.case, text: true},
-        ...(steps ? [{head: "a step", value: row => row.count || 0, show: v => `${v} ×`},
-                     {head: "ms a step", value: row => (row.count || 0) * row.seconds * 1e3, show: figure}] : []),
+        ...(steps ? [{head: "per step", value: row => row.count || 0, show: v => `${v} ×`},
+                     {head: "ms per step", value: row => (row.count || 0) * row.seconds * 1e3, show: figure}] : []),
         {head: "µs", value: row => row.seconds * 1e6, show: figure},
         {head: "spread", value: row => row.spread, show: percent},
         {head: "GFLOP/s", value: row => row.gflops, show: figure},
@@ -123,12 +123,12 @@ function drawRoofline(main, data) {
     facts(first, [
         ["Copy rate", `${figure(peaks.copy_gbytes)} GB/s`, `${peaks.copy_bytes / 2 ** 20} MiB, read and written`],
         ...roofs.map(roof => [`Best product, ${roof.dtype}`, rate(roof.gflops)]),
-        ["A launch", time(peaks.launch_seconds), `in a row, ${time(peaks.alone_seconds)} alone`],
+        ["Launch", time(peaks.launch_seconds), `queued, ${time(peaks.alone_seconds)} synchronous`],
         ...(data.step ? [["The products of a step", time(data.step.seconds), `${data.step.operations} products, ${rate(data.step.gflops)}`]] : []),
     ]);
-    element("p", {class: "note"}, first, "All peaks were measured on this device in the same run; the best product is the fastest matrix "
-        + "product among those measured, not the limit of the arithmetic units. An operation can be no faster than the best product, "
-        + "and no faster than its operands come from memory at the copy rate: the slower of the two is what is attainable. More than 100 %: the operands stayed in the caches.");
+    element("p", {class: "note"}, first, "All peaks were measured on this device in the same run. The best product is the fastest measured matrix "
+        + "product, which is below the theoretical peak of the arithmetic units. The attainable rate of an operation is the lower of the best product "
+        + "and of the rate at which the copy rate delivers its operands. Above 100 %, the operands stayed in the caches.");
     const view = {section: section(main)}, legend = element("div", {class: "legend"}, view.section);
     for (const group of groups) {
         const item = element("span", {}, legend);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Common parts of all pages: the data, elements, figures, scales, tables. */
+ * Common code of all pages: the data, elements, figures, scales, tables. */
 
 const data = JSON.parse(document.getElementById("data").textContent), main = document.querySelector("main");
 
@@ -12,7 +12,7 @@ function element(name, attributes = {}, parent = null, text = null) {
     return made;
 }
 
-/* A card with a heading and a note, either of which may be missing. */
+/* A card with an optional heading and an optional note. */
 function section(parent, title = "", note = "", attributes = {}) {
     const made = element("section", attributes, parent);
     if (title) element("h2", {}, made, title);
@@ -30,14 +30,14 @@ function facts(parent, rows) {
     }
 }
 
-/* Draws now, and again when the width of the window has changed. */
+/* Draws now, and again whenever the width of the window changes. */
 function drawn(draw) {
     let width = innerWidth;
     addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; draw(); } });
     draw();
 }
 
-/* Four figures, in thousands apart. */
+/* Formats a number with four digits and separated thousands. */
 const figure = value => value >= 1000 ? Math.round(value).toLocaleString("en") : String(+value.toPrecision(4));
 const rate = gflops => gflops >= 1e4 ? `${figure(gflops / 1000)} TFLOP/s` : `${figure(gflops)} GFLOP/s`;
 const time = seconds => seconds >= 1 ? `${figure(seconds)} s` : seconds >= 1e-3 ? `${figure(1e3 * seconds)} ms` : `${figure(1e6 * seconds)} µs`;
@@ -75,7 +75,7 @@ function logTicks(low, high, most) {
 
 /* ---- Tables ---- */
 
-/* Columns are [head, value of a row, how it is shown (absent: as text), whether it has a bar, a share of the column's largest value]. A
+/* Columns are [head, value of a row, format (undefined for text), true if it has a bar relative to the largest value]. A
  * value may be an element. */
 function plainTable(parent, columns, rows) {
     const table = element("table", {}, element("div", {class: "scroll"}, parent));
@@ -93,8 +93,8 @@ function plainTable(parent, columns, rows) {
     return table;
 }
 
-/* A table whose rows are put in order by the heads of its columns: {head, value, show, text, share}. `made` is told of each row's line,
- * whenever the lines are made. */
+/* A table that is sorted by a click on the head of a column: {head, value, show, text, share}. Calls `made` for each line
+ * of the table whenever the lines are created. */
 function makeTable(parent, columns, rows, made) {
     const table = element("table", {}, element("div", {class: "scroll"}, parent));
     const head = element("tr", {}, element("thead", {}, table)), body = element("tbody", {}, table);

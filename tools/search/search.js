@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a search found: the best settings, parallel coordinates, history, importance, all trials. */
+ * The results of a search: the best settings, parallel coordinates, history, importance, all trials. */
 
 const {space, trials} = data, sign = data.greater ? -1 : 1;
 const valued = trials.filter(t => t.value !== undefined), complete = trials.filter(t => t.state === "complete");
@@ -9,9 +9,9 @@ const short = value => value === 0 ? "0" : Math.abs(value) >= 1e5 || Math.abs(va
 const exact = value => String(+value.toPrecision(6));
 const setting = (d, value) => d.spread === "choice" ? d.values[value] : exact(value);
 const counted = (n, what) => `${n} ${what}${n === 1 ? "" : "s"}`;
-const strokes = new Map(), lines = new Map(); /* of a trial, by its number: its path, its line of the table */
+const strokes = new Map(), lines = new Map(); /* by trial number: its path, and its row in the table */
 
-/* The share of trials with a value that are better: 0 is the best. */
+/* The share of the trials with a value that are better; 0 for the best. */
 const order = [...valued].sort((a, b) => sign * (a.value - b.value));
 const place = new Map(order.map((t, i) => [t.number, order.length > 1 ? i / (order.length - 1) : 0]));
 function colour(trial) {
@@ -33,7 +33,7 @@ function tell(trial) {
 
 const ticks = (low, high, log, most) => !(high > low) ? [low] : log ? logTicks(low, high, most) : linearTicks(low, high, most).ticks;
 
-/* A name in lines of at most `most` characters, broken behind underscores. */
+/* Breaks a name after underscores into lines of at most `most` characters. */
 function broken(name, most) {
     const made = [""];
     for (const part of name.split(/(?<=_)/)) {
@@ -47,7 +47,7 @@ function broken(name, most) {
 
 function objectiveAxis() {
     const values = valued.map(t => t.value).sort((a, b) => a - b);
-    /* Some trials go far astray: where they would press all others together, the axis is logarithmic. */
+    /* The axis is logarithmic if outliers would compress all other trials. */
     const log = values.length > 2 && values[0] > 0 && values.at(-1) - values[0] > 20 * (values[values.length >> 1] - values[0] || 1e-9);
     return {name: data.metric, low: values[0], high: values.at(-1), log, objective: true};
 }
@@ -66,7 +66,7 @@ function renderCoordinates(card, svg) {
     svg.setAttribute("height", height);
     let left = 0;
     axes.forEach((axis, i) => {
-        axis.x = left + letters[i] * glyph + 12 + spare / 2; /* its texts stand at the left of it */
+        axis.x = left + letters[i] * glyph + 12 + spare / 2; /* its labels are on the left */
         left += needs[i] + spare;
         axis.y = scale(axis.low, axis.high, axis.log, bottom, top);
     });
@@ -82,7 +82,7 @@ function renderCoordinates(card, svg) {
         hit.addEventListener("pointerenter", () => mark(trial.number, true));
         hit.addEventListener("pointerleave", () => mark(trial.number, false));
     }
-    if (strokes.has(data.best)) svg.append(strokes.get(data.best)); /* above all others */
+    if (strokes.has(data.best)) svg.append(strokes.get(data.best)); /* on top of all others */
     axes.forEach((axis, i) => {
         element("line", {x1: axis.x, x2: axis.x, y1: top, y2: bottom, class: "axis"}, svg);
         const name = element("text", {}, svg);
@@ -154,7 +154,7 @@ function addLegend(card) {
     const legend = element("div", {class: "legend"}, card), has = state => trials.some(t => t.state === state);
     const ramp = element("span", {}, legend);
     ramp.append("best", element("i", {class: "ramp"}), "worst");
-    if (has("stopped")) element("span", {}, legend, "dashed: stopped early, at its value there");
+    if (has("stopped")) element("span", {}, legend, "dashed: stopped early, with the value at that step");
     if (has("failed")) element("span", {}, legend, "dotted: failed");
 }
 
@@ -163,19 +163,19 @@ function addHeader() {
     element("h1", {}, header, document.title);
     const states = ["complete", "stopped", "failed", "running"].filter(s => count(s)).map(s => `${count(s)} ${s}`);
     element("p", {}, header, `${counted(trials.length, "trial")} of ${data.wanted}: ${states.join(", ")} · method ${data.method}, seed ${data.seed}`
-        + (data.halving ? ` · halving from step ${data.halving}, 1 of ${data.reduction_factor} goes on` : ""));
+        + (data.halving ? ` · halving from step ${data.halving}, 1 of ${data.reduction_factor} trials continues` : ""));
 }
 
 function addBest() {
     const best = trials.find(t => t.number === data.best), card = section(main);
     if (!best) {
-        element("p", {class: "note", style: "margin: 0"}, card, "No trial has come to its end yet.");
+        element("p", {class: "note", style: "margin: 0"}, card, "No trial is complete yet.");
         return;
     }
     facts(card, [[`best ${data.metric}`, exact(best.value)], ["trial", String(best.number)],
         ...space.map((d, i) => [d.name, setting(d, best.point[i])])]);
     const code = element("code", {class: "line", style: "margin-top: 12px"}, card);
-    for (const part of data.command.split(/ (?=--)/)) { /* no line ends within a short option */
+    for (const part of data.command.split(/ (?=--)/)) { /* lines break only before options */
         element("span", part.length < 40 ? {class: "whole"} : {}, code, part);
         code.append(" ");
     }
@@ -187,11 +187,11 @@ function addImportance(parent) {
         {head: "explains", value: d => d.share, show: percent, share: true},
         {head: "correlation", value: d => d.correlation, show: v => v.toFixed(2).replace("-", "−")}],
     [...space].sort((a, b) => (b.share || 0) - (a.share || 0)), () => {});
-    element("p", {class: "note"}, card, "How much of the variance of the trials' ranks (complete trials before stopped ones, then by value) an option explains by itself: its values are cut into bins of about equal "
-        + "counts (those of a choice are its bins), and epsilon squared of a one-way analysis of variance over the bins is what remains after what chance would "
-        + "explain is taken off. What options do together is not in it. The correlation is Spearman's between the value and the rank of the objective; "
-        + `${data.greater ? "the greatest value has rank 1, so below 0 larger values are better" : "below 0 larger values are better"}.`
-        + (data.method === "tpe" ? " TPE looks where it is good, so that ranges are not covered evenly: take both as hints." : ""));
+    element("p", {class: "note"}, card, "The share of the variance of the trials' ranks (complete trials before stopped ones, then by value) that an option explains by itself. Its values are divided into bins of "
+        + "about equal counts; a choice has one bin per value. The share is epsilon squared of a one-way analysis of variance over the bins, which subtracts the variance that "
+        + "chance explains. Interactions of options are not included. The correlation is Spearman's, between the value and the rank of the objective; "
+        + `${data.greater ? "the largest value has rank 1, so below 0 larger values are better" : "below 0 larger values are better"}.`
+        + (data.method === "tpe" ? " TPE samples good regions more often, so treat both figures as hints." : ""));
 }
 
 function addTable() {
@@ -208,11 +208,11 @@ function addTable() {
     });
 }
 
-document.title = `Search for the ${data.greater ? "greatest" : "least"} ${data.metric}`;
+document.title = `Search for the ${data.greater ? "largest" : "smallest"} ${data.metric}`;
 addHeader();
 addBest();
 if (trials.some(t => t.state !== "running")) {
-    addLegend(addChart(main, "Settings and objective", "Parallel coordinates: an axis an option, a line a trial", renderCoordinates));
+    addLegend(addChart(main, "Settings and objective", "Parallel coordinates: one axis per option, one line per trial", renderCoordinates));
     const halves = element("div", {class: "halves"}, main);
     if (valued.length) addChart(halves, "History", "The objective of each trial and the best so far", renderHistory);
     addImportance(halves);
