@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # Extensions are not needed to train GPT-2 on one device. Each has folders of its name in api/ and backends/. The core
-# calls them through hooks of a model and through rows of tables, such as ops.def, passes.def and work.def. A build without
-# the extension does not have these rows. api/left_out.c defines the few other functions if the extension is left out.
+# calls them through hooks of a model and through rows of tables, such as ops.def, passes.def and work.def. A build
+# without the extension does not have these rows. api/left_out.c defines the few other functions if the extension is
+# left out.
 #
 #   -DTX_WITHOUT="optimizers;..."   leaves these out; "all" leaves all out
 #
