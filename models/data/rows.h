@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The rows of a data file, one after the other, each as the text of a JSON object. prepare.c puts rows of several files
+ * together. Only tables (.csv, .tsv) are read into memory as a whole. */
+#ifndef TX_DATA_ROWS_H
+#define TX_DATA_ROWS_H
+
+#include "tx.h"
+
+typedef struct tx_rows tx_rows;
+
+/* Opens a file by its ending: .parquet, .jsonl and .json (an object a line), .csv and .tsv (the first row names the
+ * columns, values are strings), .txt, .raw and .tokens (each line with its end is the value of "text"). TX_INVALID for
+ * another ending. The caller closes it. */
+tx_status tx_rows_open(const char *path, tx_rows **rows);
+void tx_rows_close(tx_rows *rows); /* NULL is fine */
+/* The next row, without a newline; 0 bytes after the last one. The text is valid until the next call. Blank lines are
+ * left out. */
+tx_status tx_rows_next(tx_rows *rows, const char **row, size_t *size);
+
+/* Whether a path has the ending of a file of plain text. */
+bool tx_rows_is_text(const char *path);
+
+#endif
