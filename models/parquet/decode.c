@@ -5,6 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of strings that share their beginnings, and more for each byte that is stored. */
+#define DELTA_BYTES ((int64_t)4 << 20)
+#define DELTA_RATIO 1024
+
 #define CUT_OFF "its values are cut off"
 #define DAMAGED "its values are damaged"
 
@@ -269,8 +273,9 @@ static const char *decode_lengths(tx_pq_bytes *in, int64_t count, int64_t *numbe
 }
 
 /* Strings that share their beginning with the string before. The bytes of all are put together in `made`, which is
- * reserved first so that it does not move. */
-static const char *join_prefixes(const int64_t *prefix, int64_t count, tx_pq_value *values, tx_buffer *made)
+ * reserved first so that it does not move; `most` bounds it. */
+static const char *join_prefixes(const int64_t *prefix, int64_t count, int64_t most, tx_pq_value *values,
+                                 tx_buffer *made)
 {
     int64_t total = 0, before = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -278,7 +283,7 @@ static const char *join_prefixes(const int64_t *prefix, int64_t count, tx_pq_val
             return DAMAGED;
         before = prefix[i] + values[i].bytes.size;
         total += before;
-        if (before > INT32_MAX || total > INT32_MAX)
+        if (total > most)
             return "its values are too large";
     }
     if (tx_buffer_reserve(made, (size_t)total + 1))
@@ -301,6 +306,7 @@ static const char *decode_delta_strings(bool prefixes, tx_pq_bytes in, int64_t c
                                         tx_buffer *made)
 {
     const size_t room = (size_t)count + 1;
+    const int64_t most = DELTA_BYTES + DELTA_RATIO * (in.end - in.at);
     int64_t *prefix = malloc(2 * room * sizeof *prefix);
     const char *fault = prefix ? NULL : "no memory for its values";
     if (!fault && prefixes)
@@ -308,7 +314,7 @@ static const char *decode_delta_strings(bool prefixes, tx_pq_bytes in, int64_t c
     if (!fault)
         fault = decode_lengths(&in, count, prefix + room, values);
     if (!fault && prefixes)
-        fault = join_prefixes(prefix, count, values, made);
+        fault = join_prefixes(prefix, count, most, values, made);
     free(prefix);
     return fault;
 }

@@ -2,6 +2,7 @@
  * The footer of a Parquet file. */
 #include "models/parquet/metadata.h"
 
+#include "models/names.h"
 #include "models/parquet/thrift.h"
 
 #include <inttypes.h>
@@ -149,6 +150,20 @@ static int32_t link_node(tx_pq_metadata *m, int32_t at, int32_t def, int32_t rep
     return next;
 }
 
+/* Refuses two members of one name: JSON could not tell them apart. */
+static tx_status check_names(const tx_pq_metadata *m, const tx_pq_node *node, const char *path)
+{
+    tx_named *names = malloc(((size_t)node->count + 1) * sizeof *names);
+    if (!names)
+        return tx_fail(TX_MEMORY, "%s: no memory for its schema", path);
+    for (int32_t i = 0, child = node->child; i < node->count; i++, child = m->node[child].next)
+        names[i] = (tx_named){m->node[child].name, i};
+    const char *twice = tx_named_sort(names, (size_t)node->count);
+    const tx_status status = twice ? tx_fail(TX_UNSUPPORTED, "%s: two columns are named %s", path, twice) : TX_OK;
+    free(names);
+    return status;
+}
+
 static tx_status read_schema(tx_thrift *t, tx_thrift_field field, const char *path, tx_pq_metadata *m)
 {
     tx_thrift_field element;
@@ -164,9 +179,12 @@ static tx_status read_schema(tx_thrift *t, tx_thrift_field field, const char *pa
         m->nodes++;
         TX_TRY(read_element(t, path, &m->node[i]));
     }
-    return link_node(m, 0, 0, 0, 0) == m->nodes && m->node[0].count > 0
-               ? TX_OK
-               : tx_fail(TX_FORMAT, "%s: the schema of this Parquet file is damaged", path);
+    if (link_node(m, 0, 0, 0, 0) != m->nodes || m->node[0].count == 0)
+        return tx_fail(TX_FORMAT, "%s: the schema of this Parquet file is damaged", path);
+    tx_status status = TX_OK;
+    for (int32_t i = 0; i < m->nodes && !status; i++)
+        status = check_names(m, &m->node[i], path);
+    return status;
 }
 
 /* ---- Row groups ------------------------------------------------------------------------------------- */

@@ -13,9 +13,12 @@
 /* Bytes that are read for a page's header first, and at most. Statistics within it may be long. */
 #define HEADER_FIRST 256
 #define HEADER_MOST (1 << 24)
-/* Bytes and entries of a page. Writers make pages of about 1 MiB. */
-#define PAGE_MOST ((int64_t)1 << 30)
-#define ENTRIES_MOST ((int64_t)1 << 27)
+/* Bounds of what a page may become, so that a small file cannot ask for all memory: bytes and entries that any page may
+ * have, and more for each byte that is stored. Writers make pages of about 1 MiB, and row groups of up to 2^20 rows. */
+#define PAGE_BYTES ((int64_t)4 << 20)
+#define PAGE_RATIO 1024
+#define ENTRIES ((int64_t)3 << 19)
+#define ENTRY_RATIO 64
 
 enum { DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 };
 enum { UNCOMPRESSED, SNAPPY, GZIP, ZSTD = 6 };
@@ -105,7 +108,8 @@ static tx_status read_page(tx_pq_column *c, page *p)
         if (t.bad && here < left && here < HEADER_MOST)
             continue;
         const int64_t size = t.at - data;
-        if (t.bad || p->bytes < 0 || p->bytes > PAGE_MOST || p->stored_bytes < 0 || p->stored_bytes > left - size)
+        if (t.bad || p->bytes < 0 || p->stored_bytes < 0 || p->stored_bytes > left - size ||
+            p->bytes > PAGE_BYTES + PAGE_RATIO * p->stored_bytes)
             return fail(c, "its header is damaged");
         tx_buffer_clear(&c->stored);
         TX_TRY(tx_buffer_reserve(&c->stored, (size_t)p->stored_bytes + 1));
@@ -181,9 +185,15 @@ static tx_status reserve_entries(tx_pq_column *c, int64_t count)
     return tx_fail_in(status, "%s", c->file->path);
 }
 
+/* The entries of a dictionary of so many bytes, at most. */
+static int64_t dictionary_most(const tx_pq_node *leaf, int64_t bytes)
+{
+    return leaf->type == TX_PQ_BOOLEAN ? 8 * bytes : leaf->type == TX_PQ_FIXED_BYTES ? bytes : bytes / 4;
+}
+
 static tx_status read_dictionary(tx_pq_column *c, const page *p)
 {
-    if (p->entries < 0 || p->entries > ENTRIES_MOST ||
+    if (p->entries < 0 || p->entries > dictionary_most(c->leaf, p->bytes) ||
         (p->encoding != TX_PQ_PLAIN_ENCODING && p->encoding != TX_PQ_PLAIN_DICTIONARY))
         return fail(c, "its header is damaged");
     tx_buffer_clear(&c->dictionary_data);
@@ -266,7 +276,7 @@ static tx_status unpack_page(tx_pq_column *c, const page *p)
 static tx_status read_data(tx_pq_column *c, const page *p)
 {
     const bool second = p->type == DATA_PAGE_V2;
-    if (p->entries < 0 || p->entries > c->left || p->entries > ENTRIES_MOST)
+    if (p->entries < 0 || p->entries > c->left || p->entries > ENTRIES + ENTRY_RATIO * p->stored_bytes)
         return fail(c, "its header is damaged");
     TX_TRY(unpack_page(c, p));
     TX_TRY(reserve_entries(c, p->entries));

@@ -13,6 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Bytes of a row's text, and more for each byte of the file: many rows of a dictionary's longest string are a bomb. */
+#define ROW_BYTES ((size_t)24 << 20)
+#define ROW_RATIO 64
+
 struct tx_parquet {
     tx_data_file file;
     tx_pq_metadata metadata;
@@ -215,6 +219,7 @@ tx_status tx_parquet_open(const char *path, tx_parquet **file)
     tx_status status = tx_data_file_open(path, &p->file);
     TX_THEN(status, tx_pq_metadata_read(&p->file, &p->metadata));
     if (!status) {
+        p->text.limit = ROW_BYTES + ROW_RATIO * (size_t)p->file.size;
         p->column = calloc((size_t)p->metadata.leaves, sizeof *p->column);
         status = p->column ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for its columns", path);
     }

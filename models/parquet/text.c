@@ -147,6 +147,8 @@ static const char *write_decimal(tx_buffer *to, const tx_pq_node *leaf, const tx
     if (leaf->scale) {
         tx_buffer_add(to, ".", 1);
         tx_buffer_add(to, first + count - leaf->scale, (size_t)leaf->scale);
+    } else if (count > 18) {
+        tx_buffer_add(to, ".0", 2); /* readers of JSON take integers of 64 bits */
     }
     return NULL;
 }
