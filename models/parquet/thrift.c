@@ -96,13 +96,22 @@ void tx_thrift_struct(tx_thrift *t, tx_thrift_field field)
 
 static void skip(tx_thrift *t, uint8_t type, int depth);
 
+/* Elements have a truth in a byte of its own, fields have it in their header. */
+static void skip_element(tx_thrift *t, uint8_t type, int depth)
+{
+    if (type == TX_THRIFT_TRUE || type == TX_THRIFT_FALSE)
+        read_byte(t);
+    else
+        skip(t, type, depth);
+}
+
 static void skip_map(tx_thrift *t, int depth)
 {
     const uint64_t count = read_varint(t);
     const uint8_t types = count ? read_byte(t) : 0;
     for (uint64_t i = 0; i < count && !t->bad; i++) {
-        skip(t, types >> 4, depth);
-        skip(t, types & 0x0F, depth);
+        skip_element(t, types >> 4, depth);
+        skip_element(t, types & 0x0F, depth);
     }
 }
 
@@ -111,10 +120,7 @@ static void skip_list(tx_thrift *t, int depth)
     tx_thrift_field element;
     const size_t count = tx_thrift_list(t, (tx_thrift_field){.type = TX_THRIFT_LIST}, &element);
     for (size_t i = 0; i < count && !t->bad; i++)
-        if (element.type == TX_THRIFT_TRUE || element.type == TX_THRIFT_FALSE)
-            read_byte(t); /* elements have their value in a byte, fields have it in the header */
-        else
-            skip(t, element.type, depth);
+        skip_element(t, element.type, depth);
 }
 
 static void skip_struct(tx_thrift *t, int depth)
