@@ -12,6 +12,8 @@
 /* The length of the footer and the magic bytes end the file. */
 #define TAIL 8
 #define LEAVES_MOST 100000
+/* Digits after the point of a decimal. */
+#define SCALE_MOST 100
 
 /* The field numbers of each struct are those of parquet.thrift. */
 
@@ -111,7 +113,8 @@ static tx_status read_element(tx_thrift *t, const char *path, tx_pq_node *node)
             break;
         }
     if (t->bad || !name || children < 0 || (!children && (type < 0 || type >= TX_PQ_TYPES)) || repetition < 0 ||
-        repetition > TX_PQ_REPEATED || width < 0 || width > INT32_MAX || scale < 0 || scale > 1000)
+        repetition > TX_PQ_REPEATED || width < 0 || width > INT32_MAX || scale < 0 || scale > SCALE_MOST ||
+        node->scale < 0 || node->scale > SCALE_MOST)
         return tx_fail(TX_FORMAT, "%s: the schema of this Parquet file is damaged", path);
     if (node->meaning == TX_PQ_PLAIN)
         read_converted(converted, node);
