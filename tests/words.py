@@ -73,7 +73,7 @@ def texts(path, body):
         return list(comment_blocks(body.split("\n"))), []
     prose = []
     for comment in re.findall(r"/\*.*?\*/", body, re.S):
-        for text in re.split(r"\n\s*\*?\s*\n", comment[2:-2]):
+        for text in re.split(r"\n\s*\*?\s*\n|\n\s*\*   +", comment[2:-2]):  # paragraphs, and rows of tables
             prose.append(re.sub(r"\s*\n\s*\*?\s*", " ", text).strip(" *"))
     prose += re.findall(r"(?m)//+ ?(.*)$", body)
     code = re.sub(r"/\*.*?\*/", " ", body, flags=re.S)

@@ -173,7 +173,7 @@ static tx_status write_in_turn(writer *w, reading *readings, size_t count)
     return TX_OK;
 }
 
-/* The dataset of draw number `draw`: a function of the seed alone. */
+/* The dataset of draw number `draw`: a function of the seed. */
 static size_t draw_source(const tx_data_source *sources, size_t count, uint64_t seed, uint64_t draw)
 {
     double at = (double)(tx_hash_draw(tx_hash_draw(seed) ^ draw) >> 11) * 0x1p-53, sum = 0;
@@ -289,7 +289,7 @@ static tx_status make_key(const tx_data_source *sources, size_t count, const tx_
     return tx_digest_finish(digest, key);
 }
 
-/* Whether the file at `path` is whole, by the description beside it. */
+/* Whether the file at `path` is intact, by its description. */
 static bool is_whole(const char *path, const char *description, const tx_reporter *report)
 {
     tx_json *json = NULL;

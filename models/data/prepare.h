@@ -6,8 +6,8 @@
 #define TX_DATA_PREPARE_H
 
 #include "models/report.h"
-#include "tx.h"
 #include "models/tx_folder.h"
+#include "tx.h"
 
 /* A dataset: its files in their order, and the share of its rows if datasets are interleaved. */
 typedef struct tx_data_source {
@@ -16,21 +16,22 @@ typedef struct tx_data_source {
 } tx_data_source;
 
 typedef struct tx_prepare_options {
-    const char
-        *text_columns;     /* names with commas between them, whose texts become "text"; NULL: rows stay as they are */
-    const char *delimiter; /* between the texts of several columns */
-    const char *label_column; /* becomes "label"; NULL: it has that name already */
+    /* Names with commas between them. The texts of these columns are joined as "text". NULL keeps all columns. */
+    const char *text_columns;
+    const char *delimiter;    /* between the texts of several columns */
+    const char *label_column; /* is renamed to "label"; NULL renames nothing */
     bool interleave;          /* draw each row's dataset by its probability; else one dataset follows the other */
-    bool all_exhausted;       /* of interleaving: go on until each dataset was read to its end, beginning again at the
-                                 end of the others; else stop at the first end */
-    uint64_t seed;            /* of the draws */
-    const char *folder;       /* where the file is kept for the next time; it is created */
+    /* If datasets are interleaved: false stops when the first dataset has no row left. With true smaller datasets begin
+     * again until every one was read to its end. */
+    bool all_exhausted;
+    uint64_t seed;      /* of the draws */
+    const char *folder; /* keeps the prepared file for the next run; it is created */
     tx_reporter report;
 } tx_prepare_options;
 
-/* A single file of text, JSON lines or a table stays as it is unless columns are named: `*path` is then a copy of its
- * path. Otherwise the prepared file is found in the folder by the digest of its sources and checked by its own, or
- * made. The caller frees `*path`. */
+/* Prepares the data. A single file of text, JSON lines or a table needs no preparation unless columns are named:
+ * `*path` is then a copy of its path. A prepared file is named by the digest of its sources, and it is used again only
+ * if its own digest is right. The caller frees `*path`. */
 tx_status tx_data_prepare(const tx_data_source *sources, size_t count, const tx_prepare_options *options, char **path);
 
 #endif

@@ -9,9 +9,11 @@
 
 typedef struct tx_rows tx_rows;
 
-/* Opens a file by its ending: .parquet, .jsonl and .json (an object a line), .csv and .tsv (the first row names the
- * columns, values are strings), .txt, .raw and .tokens (each line with its end is the value of "text"). TX_INVALID for
- * another ending. The caller closes it. */
+/* Opens a file by its ending; another one is TX_INVALID. The caller closes it.
+ *   .parquet                one object for each row
+ *   .jsonl, .json           an object a line
+ *   .csv, .tsv              the first row names the columns; all values are strings
+ *   .txt, .raw, .tokens     each line, with its end, is the value of "text" */
 tx_status tx_rows_open(const char *path, tx_rows **rows);
 void tx_rows_close(tx_rows *rows); /* NULL is fine */
 /* The next row, without a newline; 0 bytes after the last one. The text is valid until the next call. Blank lines are

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Finds models and datasets by name: in paths, $TX_HOME and Hugging Face's cache; and finds the splits of a dataset. */
+ * Finds models and datasets by name: in paths, $TX_HOME and Hugging Face's cache. */
 #include "models/files/hub.h"
 
 #include "api/base/file.h"
 #include "models/files/folder.h"
 #include "models/files/gguf.h"
+#include "models/files/splits.h"
 #include "models/names.h"
 
 #include <stdarg.h>
@@ -19,14 +20,6 @@
 #define NAME_BYTES 96
 /* Characters of names, which also need no quoting in a shell. */
 #define PLAIN "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-"
-
-/* Endings of dataset files that TX reads. The first one has its own macro for lists in messages. */
-#define ENDINGS(FIRST, X) FIRST(txt) X(raw) X(tokens) X(jsonl) X(json) X(csv) X(tsv) X(bin)
-#define ENDING(name) "." #name,
-#define SAID_FIRST(name) "." #name
-#define SAID(name) ", ." #name
-#define SAID_ENDINGS ENDINGS(SAID_FIRST, SAID)
-static const char *const endings[] = {ENDINGS(ENDING, ENDING)};
 
 /* The arguments and results of a search. */
 typedef struct search {
@@ -98,18 +91,6 @@ static bool is_component(const char *name)
     return name[0] && strcmp(name, ".") != 0 && strcmp(name, "..") != 0 && !strchr(name, '/');
 }
 
-/* Quotes `text` as one word for a shell. */
-static void quote(const char *text, char quoted[4 * TX_PATH_ROOM])
-{
-    const bool safe = text[0] && strspn(text, PLAIN "/+:") == strlen(text);
-    char *to = quoted;
-    if (!safe)
-        *to++ = '\'';
-    for (size_t i = 0; text[i] && i < TX_PATH_ROOM - 1; i++)
-        to += sprintf(to, text[i] == '\'' ? "'\\''" : "%c", text[i]);
-    strcpy(to, safe ? "" : "'");
-}
-
 /* ---- Locations ------------------------------------------------------------------------------------- */
 
 /* The value of an environment variable that is set and not empty, else NULL. */
@@ -152,27 +133,52 @@ static tx_status copy(const char *path, char **made)
 
 /* ---- Searching ------------------------------------------------------------------------------------- */
 
+static bool holds_split(const char *folder)
+{
+    tx_names files = {0};
+    tx_status status = TX_NOT_FOUND;
+    for (int split = TX_SPLIT_TRAIN; split <= TX_SPLIT_TEST && status == TX_NOT_FOUND; split++)
+        status = tx_hub_split(folder, (tx_split)split, &files);
+    tx_names_free(&files);
+    return status != TX_NOT_FOUND && status != TX_IO; /* other failures are reported when a split is requested */
+}
+
+/* Copies the path of `candidate` if it holds a dataset, or the path of its only configuration. Several configurations
+ * are TX_INVALID. */
+static tx_status try_dataset(search *s, const char *candidate, char **folder)
+{
+    tx_names names = {0};
+    if (holds_split(candidate))
+        return copy(candidate, folder);
+    if (s->config || !tx_is_folder(candidate))
+        return TX_NOT_FOUND;
+    TX_TRY(tx_hub_configurations(candidate, &names));
+    char list[512] = "";
+    for (size_t i = 0; i < names.count; i++)
+        tx_list_add(list, sizeof list, ", ", "%s", names.name[i]);
+    tx_status status = names.count == 1 ? copy(TX_PATH(candidate, names.name[0]), folder)
+                       : names.count    ? tx_fail(TX_INVALID,
+                                                  "%s has several configurations: choose one of %s by "
+                                                     "--dataset_config_name",
+                                                  candidate, list)
+                                        : TX_NOT_FOUND;
+    tx_names_free(&names);
+    return status;
+}
+
 /* Copies the path of `candidate` if it holds a model or a dataset. If it exists but does not, notes that and
  * returns TX_NOT_FOUND. */
 static tx_status try_folder(search *s, const char *candidate, char **folder)
 {
-    tx_status status = TX_NOT_FOUND;
-    char *file = NULL, path[TX_PATH_ROOM];
     if (!tx_file_exists(candidate))
         return TX_NOT_FOUND;
-    for (int split = TX_SPLIT_TRAIN; s->dataset && split <= TX_SPLIT_TEST && status == TX_NOT_FOUND; split++)
-        status = tx_hub_split(candidate, (tx_split)split, &file);
-    free(file);
-    if (status == TX_INVALID) /* several files match: reported when a split is requested */
-        status = TX_OK;
-    if (!s->dataset && tx_file_exists(tx_path_in(path, candidate, "config.json")))
-        status = TX_OK;
+    const tx_status status = s->dataset                                          ? try_dataset(s, candidate, folder)
+                             : tx_file_exists(TX_PATH(candidate, "config.json")) ? copy(candidate, folder)
+                                                                                 : TX_NOT_FOUND;
     if (status == TX_NOT_FOUND)
         snprintf(s->note, sizeof s->note, "; %.200s has no %s", candidate,
-                 s->dataset ? "train, validation or test file that TX can read (parquet is not supported)"
-                            : "config.json");
-    TX_TRY(status);
-    return copy(candidate, folder);
+                 s->dataset ? "train, validation or test file that TX can read" : "config.json");
+    return status;
 }
 
 static void add_searched(search *s, const char *place)
@@ -261,17 +267,9 @@ static tx_status fail_model(const search *s)
 
 static tx_status fail_dataset(const search *s)
 {
-    char folder[TX_PATH_ROOM], place[4 * TX_PATH_ROOM], config[4 * TX_PATH_ROOM] = "";
-    format_path(folder, "%s/datasets/%s%s", s->home, s->name, s->below);
-    quote(folder, place);
-    if (s->config)
-        quote(s->config, config);
     return tx_fail(TX_NOT_FOUND,
-                   "%s%s: no such dataset here; to fetch it (Python with the library datasets): "
-                   "python3 -c 'import os,sys,datasets; p=sys.argv[1]; os.makedirs(p,exist_ok=True); "
-                   "[d.to_json(f\"{p}/{s}.jsonl\") for s,d in datasets.load_dataset(*sys.argv[2:]).items()]' "
-                   "%s %s%s%s (looked in %s%s)",
-                   s->name, s->below, place, s->name, s->config ? " " : "", config, s->looked, s->note);
+                   "%s%s: no such dataset here; to fetch it: hf download --repo-type dataset %s (looked in %s%s)",
+                   s->name, s->below, s->name, s->looked, s->note);
 }
 
 static tx_status find(search *s, char **folder)
@@ -308,64 +306,8 @@ tx_status tx_hub_dataset(const char *name, const char *config, char **folder)
     format_path(path, "%s%s", name, s.below);
     tx_status status = try_folder(&s, path, folder);
     if (status == TX_NOT_FOUND)
-        return tx_fail(TX_NOT_FOUND,
-                       "%s: not a folder with a train, validation or test file that TX can read (" SAID_ENDINGS ")",
-                       path);
-    return status;
-}
-
-/* ---- Splits ---------------------------------------------------------------------------------------------- */
-
-/* Names of the splits; the first one is used in messages. */
-#define STEMS 5
-static const char *const stems[][STEMS] = {
-    [TX_SPLIT_TRAIN] = {"train"},
-    [TX_SPLIT_VALIDATION] = {"validation", "valid", "val", "dev", "validation_matched"},
-    [TX_SPLIT_TEST] = {"test", "test_matched"},
-};
-
-/* Returns true if `name` is a name of the split with a known ending, possibly after a prefix. */
-static bool is_split(const char *name, tx_split split)
-{
-    size_t length = strlen(name), ending = 0;
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-        if (tx_ends_with(name, endings[i]))
-            ending = strlen(endings[i]);
-    if (!ending)
-        return false;
-    length -= ending;
-    for (size_t i = 0; i < STEMS && stems[split][i]; i++) {
-        size_t size = strlen(stems[split][i]);
-        if (length >= size && strncmp(name + length - size, stems[split][i], size) == 0 &&
-            (length == size || strchr("._-", name[length - size - 1])))
-            return true;
-    }
-    return false;
-}
-
-tx_status tx_hub_split(const char *folder, tx_split split, char **path)
-{
-    struct stat info;
-    tx_names names;
-    const char *found = NULL;
-    if (stat(folder, &info) == 0 && !S_ISDIR(info.st_mode))
-        return tx_fail(TX_IO, "%s: not a folder", folder);
-    TX_TRY(tx_folder_list(folder, &names));
-    tx_status status = TX_OK;
-    for (size_t i = 0; i < names.count && !status; i++) {
-        const char *name = names.name[i];
-        if (name[0] == '.' || !is_split(name, split) || stat(TX_PATH(folder, name), &info) != 0 ||
-            !S_ISREG(info.st_mode))
-            continue;
-        if (found)
-            status = tx_fail(TX_INVALID, "%s: both %s and %s could be the %s file; give one of them by its path",
-                             folder, found, name, stems[split][0]);
-        found = name;
-    }
-    if (!status && !found)
-        status = tx_fail(TX_NOT_FOUND, "%s: no %s file (%s with the ending " SAID_ENDINGS ")", folder, stems[split][0],
-                         split == TX_SPLIT_VALIDATION ? "validation, valid, val or dev" : stems[split][0]);
-    TX_THEN(status, copy(TX_PATH(folder, found), path));
-    tx_names_free(&names);
+        return tx_fail(
+            TX_NOT_FOUND,
+            "%s: not a folder with a train, validation or test file that TX can read (" TX_DATA_ENDING_LIST ")", path);
     return status;
 }

@@ -14,15 +14,9 @@
 /* Finds a folder with config.json. A path, also of a GGUF file, is returned unchanged. TX_NOT_FOUND's message contains
  * the command that downloads the model and the places searched. The caller frees `*folder`. */
 tx_status tx_hub_model(const char *name, char **folder);
-/* Finds a dataset's folder, which holds the file of a split. `config` is a configuration such as wikitext-2-raw-v1, or
- * NULL; a path gets /CONFIG appended. The command in TX_NOT_FOUND's message also converts parquet files. */
+/* Finds a dataset's folder, which holds the files of its splits (splits.h). `config` is a configuration such as
+ * wikitext-2-raw-v1; pass NULL for a dataset without configurations or with only one. A path gets /CONFIG appended.
+ * TX_INVALID lists several configurations. TX_NOT_FOUND's message contains the command that downloads the dataset. */
 tx_status tx_hub_dataset(const char *name, const char *config, char **folder);
-
-typedef enum tx_split { TX_SPLIT_TRAIN, TX_SPLIT_VALIDATION, TX_SPLIT_TEST } tx_split;
-/* Finds the file of a split in a dataset's folder. Its name is train, validation (also valid, val, dev,
- * validation_matched) or test (also test_matched). The ending is .txt, .raw, .tokens, .jsonl, .json, .csv, .tsv or
- * .bin. A prefix that ends in one of "._-" is allowed, as in wiki.train.raw. TX_NOT_FOUND if there is none, TX_INVALID
- * if several match. The caller frees `*path`. */
-tx_status tx_hub_split(const char *folder, tx_split split, char **path);
 
 #endif

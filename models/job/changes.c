@@ -74,7 +74,7 @@ static void explain_data(const tx_job *j, const tx_json *then, const tx_json *no
         ADD(c, "and without a validation_file the first texts of the training file are held out for evaluation, which "
                "shifts its blocks");
     else if (!options)
-        ADD(c, "the contents of %s, or its tokenizer, have changed", j->inputs.train_path);
+        ADD(c, "the contents of %s, or its tokenizer, have changed", j->inputs.train_name);
 }
 
 /* Adds given options that have no effect because the checkpoint stores their result. */

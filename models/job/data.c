@@ -4,7 +4,6 @@
 
 #include "api/base/cores.h"
 #include "api/base/file.h"
-#include "models/files/hub.h"
 #include "models/names.h"
 #include "models/task/causal_lm.h"
 #include "models/task/instruction.h"
@@ -18,56 +17,6 @@
 /* Default maximum of tokens: of a conversation, as TRL's max_length, and of a row of masked language modelling, as in
  * run_mlm. */
 #define USUAL_LENGTH 1024
-/* The name of GLUE's data on Hugging Face's hub. */
-#define GLUE "nyu-mll/glue"
-
-/* ---- Finding the data --------------------------------------------------------------------------------------- */
-
-/* The folder of the dataset. NULL if only files are given. */
-static tx_status find_folder(const tx_job_settings *set, char **folder)
-{
-    if (tx_job_takes_glue(set))
-        return set->dry_run ? TX_OK : tx_hub_dataset(GLUE, tx_job_named_task(set)->name, folder);
-    return set->dataset ? tx_hub_dataset(set->dataset, set->dataset_config, folder) : TX_OK;
-}
-
-/* Finds the validation data. Without any, a part of the training data is held out. */
-static tx_status find_validation(const tx_job_settings *set, const char *folder, tx_job_inputs *in)
-{
-    if (set->validation_file)
-        return tx_copy_text(set->validation_file, &in->validation_path);
-    if (!folder && !in->train_path) /* a dry run without data */
-        return TX_OK;
-    tx_status status = folder ? tx_hub_split(folder, TX_SPLIT_VALIDATION, &in->validation_path) : TX_NOT_FOUND;
-    if (status != TX_NOT_FOUND)
-        return status;
-    if (folder && !in->train_path)
-        TX_TRY(tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path));
-    if (set->validation_split <= 0)
-        return tx_fail(TX_INVALID, "no validation data: give --validation_file or --validation_split_percentage");
-    in->shared = true;
-    return tx_copy_text(in->train_path, &in->validation_path);
-}
-
-tx_status tx_job_find_data(tx_job *j)
-{
-    const tx_job_settings *set = &j->set;
-    tx_job_inputs *in = &j->inputs;
-    char *folder = NULL;
-    tx_status status = find_folder(set, &folder);
-    if (!status && set->train_file)
-        status = tx_copy_text(set->train_file, &in->train_path);
-    if (!status && folder && tx_job_trains(set))
-        status = tx_hub_split(folder, TX_SPLIT_TRAIN, &in->train_path);
-    if (!status && set->do_predict && set->test_file)
-        status = tx_copy_text(set->test_file, &in->test_path);
-    else if (!status && set->do_predict && folder)
-        status = tx_hub_split(folder, TX_SPLIT_TEST, &in->test_path);
-    if (!status && tx_job_evaluates(set))
-        status = find_validation(set, folder, in);
-    free(folder);
-    return status;
-}
 
 /* ---- The task --------------------------------------------------------------------------------------------- */
 
@@ -84,8 +33,8 @@ static tx_status default_task(const tx_job *j, const tx_task **task)
         TX_TRY(tx_instruction_find(path, &instructs));
     if (instructs)
         *task = j->set.packing ? &tx_instruction_packed : &tx_instruction;
-    const bool labelled =
-        head == TX_HEAD_MASKED_LM && path && (tx_ends_with(path, ".csv") || tx_ends_with(path, ".tsv"));
+    const bool table = path && (tx_ends_with(path, ".csv") || tx_ends_with(path, ".tsv"));
+    const bool labelled = head == TX_HEAD_MASKED_LM && path && (table || j->set.label_column);
     if (labelled && tx_job_trains(&j->set)) /* a base encoder gets a new head, with the labels of the data */
         *task = &tx_sequence_classification.task;
     if (instructs || labelled)
@@ -166,7 +115,7 @@ tx_status tx_job_choose_task(tx_job *j)
 
 /* ---- Reading ------------------------------------------------------------------------------------------------ */
 
-static tx_status open_samples(tx_job *j, const char *path, tx_data_split split, tx_samples *samples)
+static tx_status open_samples(tx_job *j, const char *path, const char *name, tx_data_split split, tx_samples *samples)
 {
     static const char *const names[] = {"train  ", "eval   ", "test   "};
     const tx_job_settings *set = &j->set;
@@ -195,7 +144,7 @@ static tx_status open_samples(tx_job *j, const char *path, tx_data_split split, 
     if (status)
         return status;
     in->task = samples->task;
-    tx_job_note(j, "%s %s: %" PRId64 " token%s, %" PRId64 " %s%s of %s%" PRId64, names[split], path, samples->tokens,
+    tx_job_note(j, "%s %s: %" PRId64 " token%s, %" PRId64 " %s%s of %s%" PRId64, names[split], name, samples->tokens,
                 tx_s(samples->tokens), samples->count,
                 in->task == &tx_instruction_packed ? "row"
                 : in->task->of_texts               ? "sample"
@@ -208,10 +157,10 @@ tx_status tx_job_open_data(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
     if (in->train_path && tx_job_trains(&j->set))
-        TX_TRY(open_samples(j, in->train_path, TX_DATA_TRAIN, &in->train));
+        TX_TRY(open_samples(j, in->train_path, in->train_name, TX_DATA_TRAIN, &in->train));
     if (in->validation_path)
-        TX_TRY(open_samples(j, in->validation_path, TX_DATA_VALIDATION, &in->validation));
+        TX_TRY(open_samples(j, in->validation_path, in->validation_name, TX_DATA_VALIDATION, &in->validation));
     if (in->test_path)
-        TX_TRY(open_samples(j, in->test_path, TX_DATA_TEST, &in->test));
+        TX_TRY(open_samples(j, in->test_path, in->test_name, TX_DATA_TEST, &in->test));
     return tx_job_metric(&j->set, in->task, &in->metric);
 }

@@ -224,6 +224,9 @@ void tx_job_release(tx_job_inputs *inputs)
     free(inputs->train_path);
     free(inputs->test_path);
     free(inputs->validation_path);
+    free(inputs->train_name);
+    free(inputs->test_name);
+    free(inputs->validation_name);
     free(inputs->model_folder);
     free(inputs->adapter_folder);
     tx_lora_free(inputs->lora);

@@ -49,10 +49,13 @@ tx_status tx_job_choose_pruning(const tx_job *job);
 /* Prunes the initial weights and notes it. The weights of a checkpoint are pruned already. */
 tx_status tx_job_prune(const tx_job *job);
 
+/* ---- sources.c ------------------------------------------------------------------------------------------ */
+
+/* Finds the data files of each split, and prepares several files, Parquet files and named columns as one file. */
+tx_status tx_job_find_data(tx_job *job);
+
 /* ---- data.c --------------------------------------------------------------------------------------------- */
 
-/* Finds the data files. */
-tx_status tx_job_find_data(tx_job *job);
 /* Chooses the task and the length of rows, and gives the model the head of the task. */
 tx_status tx_job_choose_task(tx_job *job);
 /* Reads the data, which decide between tasks with the same head. */

@@ -39,7 +39,8 @@ typedef struct tx_job_inputs {
     tx_config *teacher;                  /* its configuration */
     char teacher_digest[TX_DIGEST_TEXT]; /* of its weights, once they are read */
     char *generation;                    /* the text of the model's generation_config.json */
-    char *train_path, *validation_path, *test_path;
+    char *train_path, *validation_path, *test_path; /* of the data, possibly prepared from other files */
+    char *train_name, *validation_name, *test_name; /* of the files that the user gave, in notes */
     const tx_task *task;                /* that the model is trained for */
     const tx_metric *metric;            /* selects the best evaluation */
     bool shared;                        /* the validation data are a part of the training file */

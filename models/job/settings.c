@@ -39,7 +39,9 @@ static const tx_option options[] = {
 #include "api/optimizers.def"
 };
 
-static const tx_option_spelling spellings[] = {{"--lr", "learning_rate"},
+static const tx_option_spelling spellings[] = {{"--dataset_text_field", "text_column_name"},
+                                               {"--text_column_names", "text_column_name"},
+                                               {"--lr", "learning_rate"},
                                                {"--epochs", "num_train_epochs"},
                                                {"--steps", "max_steps"},
                                                {"--batch_size", "per_device_train_batch_size"},

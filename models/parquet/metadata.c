@@ -60,7 +60,7 @@ static void read_logical(tx_thrift *t, tx_thrift_field field, tx_pq_node *node)
     }
 }
 
-/* The older form of logical types, which has numbers alone. */
+/* The older form of logical types: a number. */
 static void read_converted(int64_t kind, tx_pq_node *node)
 {
     static const uint8_t meanings[22] = {

@@ -22,7 +22,7 @@ typedef enum tx_pq_type {
     TX_PQ_TYPES
 } tx_pq_type;
 
-/* What a value means: its logical type. */
+/* The logical type of a value. */
 typedef enum tx_pq_meaning {
     TX_PQ_PLAIN, /* the physical type says it */
     TX_PQ_STRING,

@@ -13,8 +13,8 @@
 /* Bytes that are read for a page's header first, and at most. Statistics within it may be long. */
 #define HEADER_FIRST 256
 #define HEADER_MOST (1 << 24)
-/* Bounds of what a page may become, so that a small file cannot ask for all memory: bytes and entries that any page may
- * have, and more for each byte that is stored. Writers make pages of about 1 MiB, and row groups of up to 2^20 rows. */
+/* Bounds of a page's size, so that a small file cannot exhaust the memory: bytes and entries of any page, and more for
+ * each stored byte. Writers make pages of about 1 MiB, and row groups of up to 2^20 rows. */
 #define PAGE_BYTES ((int64_t)4 << 20)
 #define PAGE_RATIO 1024
 #define ENTRIES ((int64_t)3 << 19)
@@ -136,7 +136,7 @@ static bool inflate_gzip(const uint8_t *from, size_t size, uint8_t *to, size_t r
     return result == Z_STREAM_END && z.avail_out == 0;
 }
 
-/* Decompresses `size` bytes of a page to exactly `room` bytes behind those that `to` has. */
+/* Decompresses `size` bytes of a page to exactly `room` bytes and appends them to `to`. */
 static tx_status decompress(tx_pq_column *c, const uint8_t *from, size_t size, size_t room, tx_buffer *to)
 {
     TX_TRY(tx_buffer_reserve(to, room + 1));

@@ -25,10 +25,12 @@ int32_t tx_parquet_columns(const tx_parquet *file);
 const char *tx_parquet_column(const tx_parquet *file, int32_t index);
 
 /* The next row as the text of a JSON object without a newline; 0 bytes after the last row. The text is valid until the
- * next call. Values become JSON as follows: strings, enums and JSON documents are strings; decimals and floating-point
- * numbers are numbers, NaN and infinity null; dates, times and timestamps are ISO 8601 strings; UUIDs are strings;
- * lists are arrays; structs are objects; a map is an object, or an array of {"key", "value"} if its keys are no
- * strings. Bytes that are no UTF-8 text are TX_FORMAT with the column and the row. */
+ * next call.
+ *   string, enum, JSON, UUID     string; bytes that are not UTF-8 are TX_FORMAT with the column and the row
+ *   integer, float, decimal      number; null for NaN and infinity
+ *   date, time, timestamp        string in ISO 8601
+ *   list, struct                 array, object
+ *   map                          object, or an array of {"key", "value"} if the keys are not strings */
 tx_status tx_parquet_next(tx_parquet *file, const char **row, size_t *size);
 
 #endif

@@ -3,7 +3,7 @@
  * Analysis of Web-Scale Datasets, 2010).
  *
  * An entry of a column has two levels. The definition level says how many optional and repeated nodes on the way from
- * the root to the leaf exist; the repetition level says which repeated node goes on, 0 for a new row. */
+ * the root to the leaf exist; the repetition level says which repeated node has another item; 0 begins a row. */
 #include "models/parquet/parquet.h"
 
 #include "models/parquet/pages.h"

@@ -28,19 +28,30 @@ typedef struct reading {
 
 /* ---- Columns ------------------------------------------------------------------------------------------- */
 
+/* Refuses a file that lacks a column; the message lists the columns that it has. */
+static tx_status fail_column(const reading *r, const char *name, const char *option)
+{
+    char names[512] = "";
+    size_t size;
+    for (int32_t c = 0; c < r->table.columns; c++)
+        tx_list_add(names, sizeof names, ", ", "%s", tx_table_text(&r->table, -1, c, &size));
+    return tx_fail(TX_FORMAT, "there is no column %s; the columns are %s: name the one to use by --%s", name, names,
+                   option);
+}
+
 static tx_status find_texts(reading *r)
 {
-    static const char *const usual[][2] = {{"sentence1", "sentence2"}, {"sentence", NULL}};
-    const char *wanted[3][2] = {{r->task->first, r->task->second}};
+    static const char *const usual[][2] = {{"sentence1", "sentence2"}, {"sentence", NULL}, {"text", NULL}};
+    const char *wanted[4][2] = {{r->task->first, r->task->second}};
     memcpy(wanted + 1, usual, sizeof usual);
-    for (int i = 0; i < 3; i++) {
+    for (int i = 0; i < 4; i++) {
         r->first = wanted[i][0] ? tx_table_column(&r->table, wanted[i][0]) : -1;
         r->second = wanted[i][1] ? tx_table_column(&r->table, wanted[i][1]) : -1;
         if (r->first >= 0 && (r->second >= 0 || i != 0 || !wanted[i][1]))
             return TX_OK;
     }
-    return tx_fail(TX_FORMAT, "the first row has no column %s, or sentence1 and sentence2, or sentence",
-                   r->task->first ? r->task->first : "sentence");
+    return fail_column(r, r->task->first ? r->task->first : "sentence, or sentence1 and sentence2, or text",
+                       "text_column_name");
 }
 
 static tx_status find_columns(reading *r)
@@ -49,7 +60,7 @@ static tx_status find_columns(reading *r)
     TX_TRY(find_texts(r));
     r->label = o->split == TX_DATA_TEST ? -1 : tx_table_column(&r->table, "label");
     if (r->label < 0 && o->split != TX_DATA_TEST)
-        return tx_fail(TX_FORMAT, "there is no column label");
+        return fail_column(r, "label", "label_column_name");
     return tx_task_choose_range(o, r->table.rows, "rows", &r->begin, &r->end);
 }
 

@@ -2,6 +2,7 @@
  * Models and datasets by name, in stand-ins for the folders of TX and of Hugging Face's cache. */
 
 #include "models/files/hub.h"
+#include "models/files/splits.h"
 #include "tests/scratch.h"
 
 static char *root;
@@ -214,63 +215,39 @@ static void datasets(void **state)
     unsetenv("TX_HOME");
 }
 
-/* A parquet-only dataset: the command in the message, run with a stand-in for the library, makes what TX then finds. */
-static void command_that_converts(void **state)
+/* A dataset of one configuration needs no name for it; several are listed. */
+static void configurations(void **state)
 {
-    char folder[128], message[1200];
-    put("home/.cache/huggingface/hub/datasets--Salesforce--wikitext/snapshots/a/w-2/train-0.parquet", "PAR1");
-    put("python/datasets.py", "class S:\n"
-                              "    def __init__(self, t): self.t = t\n"
-                              "    def to_json(self, p): open(p, 'w').write('{\"text\": \"%s\"}\\n' % self.t)\n"
-                              "def load_dataset(name, config):\n"
-                              "    return {s: S(name + config + s) for s in ('train', 'validation', 'test')}\n");
-    snprintf(folder, sizeof folder, "%s/it's $(a) home", root);
-    setenv("TX_HOME", folder, 1);
-    refuse_dataset("wikitext", "w-2", TX_NOT_FOUND, "wikitext/w-2: no such dataset here; to fetch it");
-    snprintf(message, sizeof message, "%s", tx_error());
-    assert_non_null(
-        strstr(message, "datasets--Salesforce--wikitext/snapshots/a/w-2 has no train, validation or test file"));
-    char *command = strstr(message, "python3 -c "), *after = strstr(message, " (looked in");
-    assert_non_null(command);
-    assert_non_null(after);
-    *after = '\0';
-    if (system("python3 -c pass") != 0) {
-        print_message("no python3: skipped\n");
-        skip();
-    }
-    set_under("PYTHONPATH", "python");
-    assert_int_equal(system(command), 0);
-    char *found = NULL, *path = NULL, *text = NULL;
-    size_t size;
-    assert_ok(tx_hub_dataset("wikitext", "w-2", &found));
-    assert_true(strncmp(found, folder, strlen(folder)) == 0);
-    assert_ok(tx_hub_split(found, TX_SPLIT_VALIDATION, &path));
-    assert_ok(tx_file_read(path, 1000, &text, &size));
-    assert_string_equal(text, "{\"text\": \"wikitextw-2validation\"}\n");
-    free(text);
-    free(path);
-    free(found);
-    unsetenv("TX_HOME");
+    put("hub1/plain_text/train-00000-of-00001.parquet", "");
+    put("hub1/README.md", "");
+    expect_dataset("./hub1", NULL, "./hub1/plain_text");
+    put("hub2/a/train.jsonl", "");
+    put("hub2/b/train.jsonl", "");
+    refuse_dataset("./hub2", NULL, TX_INVALID, "./hub2 has several configurations: choose one of a, b");
+    expect_dataset("./hub2", "b", "./hub2/b");
+    refuse_dataset("./hub1", "x", TX_NOT_FOUND, "./hub1/x: not a folder");
+    refuse_dataset("some/data", NULL, TX_NOT_FOUND, "to fetch it: hf download --repo-type dataset some/data (");
 }
 
 /* ---- Splits -------------------------------------------------------------------------------------------- */
 
 static void expect_split(const char *folder, tx_split split, const char *file)
 {
-    char *found = NULL;
+    tx_names found = {0};
     assert_ok(tx_hub_split(folder, split, &found));
-    assert_string_equal(found, file);
-    free(found);
+    assert_int_equal(found.count, 1);
+    assert_string_equal(found.name[0], file);
+    tx_names_free(&found);
 }
 
 static void splits(void **state)
 {
-    char *found = NULL;
+    tx_names found = {0};
     put("s1/wiki.train.raw", "");
     put("s1/wiki.valid.raw", "");
     put("s1/wiki.test.raw", "");
     put("s1/constrain.txt", "");
-    put("s1/train.parquet", "");
+    put("s1/train.parquet.gz", "");
     put("s1/.train.txt", "");
     put("s1/train.txt.gz", "");
     put("s1/latest.txt", "");
@@ -299,15 +276,68 @@ static void splits(void **state)
     expect_split("s6", TX_SPLIT_TRAIN, "s6/train.json");
     assert_refused(tx_hub_split("s4", TX_SPLIT_TRAIN, &found), TX_NOT_FOUND, "s4");
     assert_refused(tx_hub_split("s3/valid.txt", TX_SPLIT_TRAIN, &found), TX_IO, "s3/valid.txt");
-    assert_null(found);
+    assert_int_equal(found.count, 0);
+}
+
+/* The layouts of datasets on the Hub. */
+static void shards(void **state)
+{
+    tx_names found = {0};
+    put("h1/data/train-00000-of-00002.parquet", "");
+    put("h1/data/train-00001-of-00002.parquet", "");
+    put("h1/data/test-00000-of-00001-0123456789abcdef.parquet", "");
+    put("h1/dataset_infos.json", "");
+    assert_ok(tx_hub_split("h1", TX_SPLIT_TRAIN, &found));
+    assert_int_equal(found.count, 2);
+    assert_string_equal(found.name[1], "h1/data/train-00001-of-00002.parquet");
+    tx_names_free(&found);
+    expect_split("h1", TX_SPLIT_TEST, "h1/data/test-00000-of-00001-0123456789abcdef.parquet");
+    put("h2/train-00000-of-00003.parquet", "");
+    put("h2/train-00002-of-00003.parquet", "");
+    assert_refused(tx_hub_split("h2", TX_SPLIT_TRAIN, &found), TX_FORMAT, "h2: shard 1 of 3 of train is missing");
+    put("h3/train-00000-of-00002.parquet", "");
+    assert_refused(tx_hub_split("h3", TX_SPLIT_TRAIN, &found), TX_FORMAT, "only 1 of the 2 shards");
+    put("h4/train/0000.parquet", "");
+    put("h4/train/0001.parquet", "");
+    assert_ok(tx_hub_split("h4", TX_SPLIT_TRAIN, &found));
+    assert_int_equal(found.count, 2);
+    tx_names_free(&found);
+    put("h5/data/train_sft-00000-of-00001.parquet", "");
+    expect_split("h5", TX_SPLIT_TRAIN, "h5/data/train_sft-00000-of-00001.parquet");
+    put("h5/data/train_gen-00000-of-00001.parquet", "");
+    assert_refused(tx_hub_split("h5", TX_SPLIT_TRAIN, &found), TX_INVALID, "both train_gen-00000-of-00001.parquet and");
+    put("h6/README.md", "");
+    put("h6/databricks-dolly-15k.jsonl", "");
+    expect_split("h6", TX_SPLIT_TRAIN, "h6/databricks-dolly-15k.jsonl");
+    assert_refused(tx_hub_split("h6", TX_SPLIT_TEST, &found), TX_NOT_FOUND, "h6: no test file");
+    assert_int_equal(found.count, 0);
+}
+
+static void option_values(void **state)
+{
+    tx_names found = {0};
+    put("o/a,b.txt", "");
+    assert_ok(tx_data_files("o/a,b.txt", &found));
+    assert_int_equal(found.count, 1);
+    tx_names_free(&found);
+    put("o/x-1.jsonl", "");
+    put("o/x-2.jsonl", "");
+    assert_ok(
+        tx_data_files("o/missing.txt,o/x-*.jsonl", &found)); /* a missing file is reported by the one that opens it */
+    assert_int_equal(found.count, 3);
+    assert_string_equal(found.name[2], "o/x-2.jsonl");
+    tx_names_free(&found);
+    assert_refused(tx_data_files("o/y-*.jsonl", &found), TX_NOT_FOUND, "o/y-*.jsonl: no such file");
+    assert_refused(tx_data_files(",", &found), TX_INVALID, "names no file");
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(model_paths),           cmocka_unit_test(model_nowhere), cmocka_unit_test(model_at_home),
-        cmocka_unit_test(model_in_the_cache),    cmocka_unit_test(which_cache),   cmocka_unit_test(datasets),
-        cmocka_unit_test(command_that_converts), cmocka_unit_test(splits),
+        cmocka_unit_test(model_paths),        cmocka_unit_test(model_nowhere), cmocka_unit_test(model_at_home),
+        cmocka_unit_test(model_in_the_cache), cmocka_unit_test(which_cache),   cmocka_unit_test(datasets),
+        cmocka_unit_test(configurations),     cmocka_unit_test(splits),        cmocka_unit_test(shards),
+        cmocka_unit_test(option_values),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }

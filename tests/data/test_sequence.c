@@ -201,9 +201,10 @@ static void test_labels(void **state)
                    "row 1: label: \"12\" is not one of the model's 3");
     assert_refused(open_text(&b, find_task("mrpc"), "d.csv", "sentence,label\na,0\n", TX_DATA_VALIDATION, &samples),
                    TX_INVALID, "mrpc has 2 labels, the model 3");
-    assert_refused(open_text(&b, any, "e.csv", "text,label\na,0\n", TX_DATA_TRAIN, &samples), TX_FORMAT,
-                   "has no column sentence");
-    assert_refused(open_text(&b, any, "f.csv", "sentence\na\n", TX_DATA_TRAIN, &samples), TX_FORMAT, "no column label");
+    assert_refused(open_text(&b, any, "e.csv", "phrase,label\na,0\n", TX_DATA_TRAIN, &samples), TX_FORMAT,
+                   "no column sentence, or sentence1 and sentence2, or text; the columns are phrase, label: name");
+    assert_refused(open_text(&b, any, "f.csv", "sentence\na\n", TX_DATA_TRAIN, &samples), TX_FORMAT,
+                   "no column label; the columns are sentence");
     assert_refused(open_text(&b, any, "g.csv", "sentence,label\n,0\nb,1\n", TX_DATA_TRAIN, &samples), TX_FORMAT,
                    "row 1: the text has no tokens");
     assert_ok(open_text(&b, any, "h.csv", "sentence,label\na,1\nb,0.25\n", TX_DATA_TRAIN, &samples));

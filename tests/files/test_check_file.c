@@ -247,7 +247,7 @@ static void test_samples(void **state)
         {"p.jsonl", "{\"prompt\": \"a\"}\n", "line 1: completion is missing"},
         {"i.jsonl", "{\"instruction\": \"a\"}\n", "line 1: output is missing"},
         {"t.tsv", "sentence\tlabel\na\n", "row 1"},
-        {"c.csv", "words,label\na,1\n", "has no column sentence"},
+        {"c.csv", "words,label\na,1\n", "no column sentence"},
         {"x.jsonl", "{\"words\": \"a\"}\n", "line 1: text is missing"},
     };
     char *folder = make_scratch();
