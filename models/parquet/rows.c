@@ -36,6 +36,14 @@ static tx_status fail(const tx_parquet *p, const tx_pq_node *node, const char *f
     return tx_fail(TX_FORMAT, "%s: row %" PRId64 ", column %s: %s", p->file.path, p->row + 1, node->name, fault);
 }
 
+/* Whether the row's text could be written so far. */
+static tx_status check_text(const tx_parquet *p)
+{
+    return !p->text.status ? TX_OK
+                           : tx_fail(p->text.status, "%s: row %" PRId64 ": no memory, or more than %zu bytes of text",
+                                     p->file.path, p->row + 1, p->text.limit);
+}
+
 /* The definition level of the next entry of a node: that of its first leaf, which all leaves below share. */
 static tx_status peek(tx_parquet *p, const tx_pq_node *node, int32_t *def)
 {
@@ -66,7 +74,7 @@ static tx_status write_leaf(tx_parquet *p, const tx_pq_node *node)
         return fail(p, node, "its levels are damaged");
     c->entry++;
     const char *fault = tx_pq_write_value(&p->text, node, &c->value[c->next_value++]);
-    return fault ? fail(p, node, fault) : p->text.status;
+    return fault ? fail(p, node, fault) : check_text(p);
 }
 
 /* ---- Lists and maps ------------------------------------------------------------------------------------------ */
@@ -103,7 +111,7 @@ static tx_status write_members(tx_parquet *p, const tx_pq_node *node)
         child = member->next;
     }
     tx_buffer_add(&p->text, "}", 1);
-    return p->text.status;
+    return check_text(p);
 }
 
 /* One item of a repeated node: a list's element, `key: value` of a map, or a struct. */
@@ -142,7 +150,7 @@ static tx_status write_items(tx_parquet *p, const tx_pq_node *parent, const tx_p
             tx_buffer_add(&p->text, ", ", 2);
     }
     tx_buffer_add(&p->text, object ? "}" : "]", 1);
-    return p->text.status;
+    return check_text(p);
 }
 
 /* ---- Rows ---------------------------------------------------------------------------------------------------- */
