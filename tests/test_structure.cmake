@@ -74,6 +74,7 @@ set(homes
     "^jansson\\.h$|^api/base/json\\.c$"
     "^(pcre2|utf8proc)|^models/text/"
     "^openssl/|^models/files/digest\\.c$"
+    "^(zlib|zstd|snappy)|^models/parquet/pages\\.c$"
     "^cmocka\\.h$|^(tools/research/)?tests/"
     "^tx(_[a-z]+)?\\.h$|^tests/install/")
 

@@ -164,7 +164,8 @@ def several(work):
     block = ["--block_size", "64"]
     both = train(os.path.join(work, "t1"), model, block, ["--train_file", os.path.join(work, "both.txt")])
     ways = [[os.path.join(work, "a.txt"), os.path.join(work, "b.txt")], [os.path.join(work, "[ab].txt")],
-            [os.path.join(work, "a.txt") + "," + os.path.join(work, "b.txt")]]
+            [os.path.join(work, "a.txt") + "," + os.path.join(work, "b.txt")],
+            [os.path.join(work, "a.txt"), "--train_file", os.path.join(work, "b.txt")]]
     faults = [f"several files: {way}" for i, way in enumerate(ways)
               if train(os.path.join(work, f"t1{i}"), model, block, ["--train_file", *way]) != both]
     datasets = os.path.join(work, "x") + "," + os.path.join(work, "y")

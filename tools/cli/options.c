@@ -2,6 +2,8 @@
  * Command-line options from a table. */
 #include "tools/cli/options.h"
 
+#include "tx_json.h"
+
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,13 +100,41 @@ static int take_values(const tx_cli *program, tx_option_values *v, const tx_opti
     return judge(program, status);
 }
 
-/* If an option is repeated, the last value wins and rank 0 prints a warning. A second file is an error, because it
- * would silently replace the first. `before` is the earlier value. */
-static int judge_again(const tx_cli *program, const tx_option_values *v, const tx_option *option, const char *before)
+/* Whether values of an option that is repeated are added to a list: files and folders of data. */
+static bool is_added(const tx_option *option)
+{
+    return tx_option_is_list(option) && option->choices &&
+           (strncmp(option->choices, "FILE", 4) == 0 || strncmp(option->choices, "DIR", 3) == 0);
+}
+
+/* Stores the list of the earlier values and the present ones, both as JSON strings. */
+static tx_status add_values(tx_option_values *v, const tx_option *option, const char *before, const char *now)
+{
+    char text[TX_OPTION_LIST_TEXT] = "";
+    const char *const values[] = {before, now};
+    tx_status status = TX_OK;
+    for (int i = 0; i < 2 && !status; i++) {
+        const char *value = NULL;
+        tx_json *json = NULL;
+        status = tx_json_parse(values[i], strlen(values[i]), option->name, &json);
+        TX_THEN(status, tx_json_as_string(json, option->name, &value));
+        if (!status)
+            tx_list_add(text, sizeof text, ",", "%s", value);
+        tx_json_free(json);
+    }
+    TX_THEN(status, tx_option_store(v, NULL, option, text));
+    return status;
+}
+
+/* If an option is repeated, the last value wins and rank 0 prints a warning. Lists of data grow. A second file of an
+ * option that takes one is an error, because it would silently replace the first. `before` is the earlier value. */
+static int judge_again(const tx_cli *program, tx_option_values *v, const tx_option *option, const char *before)
 {
     char *now = tx_option_text(v, option);
     int status = TX_GO_ON;
-    if (now && strcmp(now, before) != 0 && option->choices && strcmp(option->choices, "FILE") == 0)
+    if (now && is_added(option))
+        status = judge(program, add_values(v, option, before, now));
+    else if (now && strcmp(now, before) != 0 && option->choices && strcmp(option->choices, "FILE") == 0)
         status = tx_complain(program, TX_EXIT_USAGE, "--%s is given twice, as %s and %s: give one file", option->name,
                              before, now);
     else if (now && strcmp(now, before) != 0 && tx_launcher_rank() <= 0)
