@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of txtrain on a device begin with, which are given BIN-FOLDER LAUNCHER DEVICE (LAUNCHER "": no ranks). Sourced.
+# Start of the tests of txtrain on a device, with the arguments BIN-FOLDER LAUNCHER DEVICE (LAUNCHER "": no ranks).
+# Sourced.
 # shellcheck shell=sh
 bin=$1
 launcher=$2

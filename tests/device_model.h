@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tests of one device share: a model with an empty graph there. Include after cmocka.h. */
+ * Helpers of tests on one device: a model with an empty graph. Include after cmocka.h. */
 #ifndef TX_TESTS_DEVICE_MODEL_H
 #define TX_TESTS_DEVICE_MODEL_H
 
@@ -16,8 +16,7 @@ typedef struct fixture {
 
 static const char *device = "cpu";
 
-/* Takes the device that the command line names; the exit status of a test that is skipped where there is none, else 0.
- */
+/* Sets the device that the command line names. Returns the exit status of a skipped test if it is missing, else 0. */
 static inline int take_device(int argc, char **argv)
 {
     device = argc > 1 ? argv[1] : device;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tests that compare two ways to compute a gradient share. */
+ * Helpers of tests that compare two ways to compute a gradient. */
 #ifndef TX_TESTS_GRADIENTS_H
 #define TX_TESTS_GRADIENTS_H
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-# Two hosts on one machine: network namespaces $host_a and $host_b with host names of their own, joined by a virtual cable.
-# Sourced behind program.sh, with $launcher. Skips the test without root or what that needs.
+# Two hosts on one machine: network namespaces $host_a and $host_b with host names of their own, joined by a virtual
+# cable. Sourced after program.sh, with $launcher. Skips the test without root rights or the required commands.
 # shellcheck shell=sh disable=SC2154
 host_a=txa$$
 host_b=txb$$
@@ -25,7 +25,8 @@ skip()
     exit 77
 }
 
-"$launcher" --version 2> /dev/null | grep -q HYDRA || skip "$launcher is not MPICH's, whose way to another host is known"
+"$launcher" --version 2> /dev/null | grep -q HYDRA ||
+    skip "$launcher is not MPICH's, whose way to another host is known"
 [ "$(id -u)" -eq 0 ] || skip "network namespaces need root"
 command -v ip > /dev/null || skip "ip is missing: apt-get install iproute2"
 command -v unshare > /dev/null || skip "unshare is missing: apt-get install util-linux"
@@ -44,8 +45,8 @@ for _ in 1 2 3 4 5 6 7 8 9 10; do
     sleep 0.5
 done
 
-# Called as ssh would be: [OPTION...] HOST COMMAND...; a host whose cable is cut is not reached. What runs there begins with the
-# commands in $work/second.
+# Called as ssh would be: [OPTION...] HOST COMMAND... It cannot reach a host whose cable is cut. It runs the commands in
+# $work/second before COMMAND.
 : > "$work/second"
 cat > "$work/launch" << EOF
 #!/bin/sh
@@ -54,7 +55,7 @@ shift
 ip -n $host_a link show $cable | grep -q 'state UP' || exit 255
 exec ip netns exec $host_b unshare --uts sh -c 'hostname $host_b; . $work/second; eval "exec \$*"' $host_b "\$@"
 EOF
-# The launcher with what messages between namespaces need: they must not go through shared memory.
+# The launcher, with messages between namespaces by TCP: they must not use shared memory.
 cat > "$work/mpiexec" << EOF
 #!/bin/sh
 [ "\$1" != --version ] || exec $launcher --version
@@ -76,7 +77,7 @@ on_hosts()
         -ppn "$each" "$@"
 }
 
-# shape RATE: what the cable carries in each direction
+# shape RATE: limits the cable's rate in each direction
 shape()
 {
     for name in "$host_a" "$host_b"; do

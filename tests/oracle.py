@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What comparisons with other libraries in Python share. Import it before any of them: if one is missing, the script ends with 77
-(skipped). tests/python.sh puts this folder on the path."""
+"""Helpers of comparisons with other Python libraries. Import it before any of them: if one is missing, the script ends
+with 77 (skipped). tests/python.sh puts this folder on the path."""
 import json
 import os
 import subprocess
@@ -18,7 +18,8 @@ def skip(why):
 
 def ended_by(kind, error, trace):
     if issubclass(kind, ImportError):
-        skip(f"{error} (tests/transformers/requirements.txt names the versions; TX_PYTHON names a Python that has them)")
+        skip(f"{error} (tests/transformers/requirements.txt names the versions; "
+             "TX_PYTHON names a Python that has them)")
     sys.__excepthook__(kind, error, trace)
 
 
@@ -26,20 +27,20 @@ sys.excepthook = ended_by
 
 
 def check(good, what):
-    """Notes what does not hold; a NaN holds nothing."""
+    """Records a failed check; a NaN fails every check."""
     if not good:
         failures.append(what)
         print(f"FAIL: {what}")
 
 
 def status():
-    """The exit status, which is told as well."""
+    """Prints and returns the exit status."""
     print("FAILED" if failures else "all agree", flush=True)
     return 1 if failures else 0
 
 
 def run(*command, **options):
-    """A program with --NAME VALUE for each option; of True --NAME alone, of None nothing."""
+    """Runs a program with --NAME VALUE for each option, --NAME for True, and nothing for None."""
     for name, value in options.items():
         if value is not None:
             command += (f"--{name}",) if value is True else (f"--{name}", str(value))
@@ -47,9 +48,10 @@ def run(*command, **options):
 
 
 def txtok(program, command, folder, lines, *options):
-    """What a command of txtok makes of objects of JSON, one a line."""
+    """Runs a command of txtok on JSON objects, one a line, and returns its results."""
     done = subprocess.run([program, command, "--jsonl", "--tokenizer", folder, *options],
-                          input="".join(json.dumps(line) + "\n" for line in lines).encode(), capture_output=True, check=False)
+                          input="".join(json.dumps(line) + "\n" for line in lines).encode(), capture_output=True,
+                          check=False)
     if done.returncode:
         sys.exit(f"FAIL: txtok {command}: {done.stderr.decode()}")
     return [json.loads(line) for line in done.stdout.decode().split("\n")[:-1]]

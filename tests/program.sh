@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of programs begin with: a folder $work that goes at the end, and the count $failures. Sourced.
+# Start of the tests of programs: a temporary folder $work, and the number of $failures. Sourced.
 # shellcheck shell=sh
 set -u
 work=$(mktemp -d) || exit 1
@@ -28,7 +28,7 @@ write_small_config()
         "${4:+, \"embd_pdrop\": $4, \"attn_pdrop\": $4, \"resid_pdrop\": $4}}" > "$work/config.json"
 }
 
-# fail TEXT: counts it, and shows what the program last printed to $work/out and $work/err
+# fail TEXT: counts a failure, and shows the last output of the program in $work/out and $work/err
 fail()
 {
     echo "FAIL: $*"
@@ -43,8 +43,8 @@ verdict()
     exit $((failures != 0))
 }
 
-# outcome STATUS TEXT COMMAND...: its exit status, which is left in $status, and a text in what it prints ("": any) to
-# $work/out and $work/err
+# outcome STATUS TEXT COMMAND...: checks the exit status, which is kept in $status, and that the output contains TEXT
+# ("" for any). The output is kept in $work/out and $work/err.
 outcome()
 {
     wanted=$1
@@ -81,14 +81,16 @@ same()
     first_run=$1 second_run=$2
     shift 2
     for compared in "${@:-model.safetensors}"; do
-        cmp -s "$work/$first_run/$compared" "$work/$second_run/$compared" || fail "$first_run and $second_run: other $compared"
+        cmp -s "$work/$first_run/$compared" "$work/$second_run/$compared" ||
+            fail "$first_run and $second_run: other $compared"
     done
 }
 
 # near FILE FILE TOLERANCE: numbers, line by line
 near()
 {
-    paste "$1" "$2" | awk -v most="$3" '{ d = $1 - $2; if (!(NF == 2 && d < most && d > -most)) bad = 1 } END { exit bad || !NR }'
+    paste "$1" "$2" |
+        awk -v most="$3" '{ d = $1 - $2; if (!(NF == 2 && d < most && d > -most)) bad = 1 } END { exit bad || !NR }'
 }
 
 # as_planned NAME: the last run, which had --profile, counted the memory that it had planned
@@ -114,7 +116,7 @@ has_logged()
     [ "$(cat "$1/log.jsonl" 2> /dev/null | wc -l)" -ge "$2" ]
 }
 
-# Skips the test where this build or machine lacks $device.
+# Skips the test if this build or machine lacks $device.
 need_device()
 {
     # $bin and $device are the test's arguments.

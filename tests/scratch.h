@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tests of files share: where the test data lie, a scratch folder that is removed again, and a
- * generator of numbers that is the same everywhere. Brings unit.h, dirent.h and unistd.h. */
+ * Helpers of tests of files: the path of the test data, a scratch folder that is removed again, and a random number
+ * generator with the same numbers everywhere. Includes unit.h, dirent.h and unistd.h. */
 #ifndef TX_TESTS_SCRATCH_H
 #define TX_TESTS_SCRATCH_H
 
@@ -21,7 +21,7 @@
             fail_msg("%s: %s", #call, tx_error()); \
     } while (0)
 
-/* Asserts a failure with that status whose message holds the text. */
+/* Asserts a failure with that status and a message that contains the text. */
 #define assert_refused(call, wanted, text)                                           \
     do {                                                                             \
         tx_status status_ = (call);                                                  \
@@ -29,7 +29,7 @@
             fail_msg("%s: status %d, message: %s", #call, (int)status_, tx_error()); \
     } while (0)
 
-/* Path of a file of the test data, allocated; skips the test, saying so, where there is none. */
+/* Returns the path of a file of the test data, allocated. If the file is missing, it says so and skips the test. */
 static inline char *test_data(const char *name)
 {
     const char *folders[] = {getenv("TX_TEST_DATA"), "../shared/data", TX_SOURCE_DIR "/../shared/data",
@@ -73,7 +73,7 @@ static inline void remove_scratch(char *folder)
     free(folder);
 }
 
-/* What cmocka calls around tests that share a fresh folder as their state. */
+/* Setup and teardown functions for cmocka, for tests that share a new folder as their state. */
 static inline int open_scratch(void **state)
 {
     *state = make_scratch();

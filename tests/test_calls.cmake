@@ -221,7 +221,8 @@ function(expect text header pattern)
     foreach(file backends/a api/b api/c)
         cmake_path(GET file PARENT_PATH folder)
         file(MAKE_DIRECTORY "${WORK}/objects/CMakeFiles/tx_objects.dir/${folder}")
-        execute_process(COMMAND "${CC}" -c "${WORK}/tree/${file}.c" -o "${WORK}/objects/CMakeFiles/tx_objects.dir/${file}.c.o"
+        execute_process(COMMAND "${CC}" -c "${WORK}/tree/${file}.c"
+            -o "${WORK}/objects/CMakeFiles/tx_objects.dir/${file}.c.o"
             COMMAND_ERROR_IS_FATAL ANY)
     endforeach()
     check_tree("${WORK}/tree" "${WORK}/objects" problems)

@@ -6,7 +6,7 @@
 
 #include <stddef.h>
 
-/* A call of TX's does `first`, which may return, and then what the function does. */
+/* Defines a function that TX calls instead of `name`. It does `first`, which may return, and then calls `name`. */
 #define WRAP(type, name, parameters, arguments, first) \
     type __real_##name parameters;                     \
     type __wrap_##name parameters;                     \

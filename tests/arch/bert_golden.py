@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes bert_golden.h: what transformers computes in double precision for a BERT whose weights follow from a formula.
+"""Writes bert_golden.h: results of transformers, in double precision, for a BERT whose weights follow from a formula.
 
     bert_golden.py > bert_golden.h
 
-Element i of parameter p, in TX's order, is 0.2 sin(0.7 i + p), and 1 more in the weights of norms."""
+Element i of parameter p, in TX's order, is 0.2 sin(0.7 i + p). Weights of norms are greater by 1."""
 import sys
 
 import torch

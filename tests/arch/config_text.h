@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A configuration from a text in the place of a file. */
+ * A configuration from a text instead of a file. */
 #ifndef TX_TESTS_CONFIG_TEXT_H
 #define TX_TESTS_CONFIG_TEXT_H
 

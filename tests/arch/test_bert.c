@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * BERT: sizes of published models, keys that are kept or refused, heads, labels, and logits, losses and gradients of
- * both heads as transformers computes them (bert_golden.h). tests/transformers/bert.py compares more.
+ * BERT: sizes of published models, keys that are kept or refused, heads and labels. Logits, losses and gradients of
+ * both heads are compared with transformers' (bert_golden.h). tests/transformers/bert.py compares more.
  *
  *     test_bert [DEVICE]      exit status 77: there is no such device */
 #include "models/arch/bert.h"
@@ -50,7 +50,7 @@ static void test_keys(void **state)
     assert_refused(read_text("{\"model_type\": \"bert\", \"id2label\": {}}", &config), TX_FORMAT, "id2label");
 }
 
-/* RoBERTa's positions begin behind the padding's, whatever the keys are changed to, and the file keeps its rows. */
+/* RoBERTa's positions begin after the padding id, whatever the keys' values, and the file keeps its rows. */
 static void test_positions(void **state)
 {
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
@@ -69,7 +69,7 @@ static void test_positions(void **state)
     remove_scratch(folder);
 }
 
-/* A head of another kind is told apart from what files hold, and written with its labels. */
+/* A head of another kind is distinguished from the files' heads, and written with its labels. */
 static void test_heads(void **state)
 {
     static const char *const names[] = {"no", "perhaps", "yes"};
@@ -221,7 +221,7 @@ static void test_classifier(void **state)
     close_side(&s);
 }
 
-/* Of the positions that a row uses, every eleventh logit. */
+/* Compares every eleventh logit of the positions that a row uses. */
 static void test_masked(void **state)
 {
     static const int32_t lengths[BATCH] = {7, 1, 4};
@@ -248,7 +248,8 @@ static void test_masked(void **state)
 
 enum { ROWS = 4, LONG = 48, SHORT = 5 };
 
-/* One step over short texts, told to be short; gives the loss, how often the plan of whole rows ran, and the memory. */
+/* Runs one step on short texts, declared to be short. Returns the loss, the runs of the plan for whole rows, and the
+ * memory. */
 static double step_of(int32_t lengths, int64_t longest, int64_t *runs, int64_t *memory)
 {
     static const int32_t length[ROWS] = {3, SHORT, 1, 4};
@@ -300,8 +301,8 @@ static double step_of(int32_t lengths, int64_t longest, int64_t *runs, int64_t *
     return (double)results.value[TX_RESULT_LOSS];
 }
 
-/* Short rows run by a plan of their own, which gives the same loss, dropout included, and takes no memory: activations
- * of all plans lie in the same place, and only what a plan's own kernels work with may differ. */
+/* Short rows run by a plan of their own. It gives the same loss, dropout included, and needs no more memory: all plans
+ * share the memory of activations, and only scratch memory of kernels may differ. */
 static void test_lengths(void **state)
 {
     int64_t runs, memory, same_memory;

@@ -150,7 +150,7 @@ static void test_rewriting(void **state)
     remove_scratch(folder);
 }
 
-/* The second names of keys, and the type of the weights under both its names: what is written agrees with itself. */
+/* The alternative names of keys, and the type of the weights under both names: a written file is consistent. */
 static void test_second_names(void **state)
 {
     static const char second[] = "{\"hidden_size\": 64, \"num_attention_heads\": 4, \"num_hidden_layers\": 2,"
@@ -181,7 +181,7 @@ static void test_second_names(void **state)
     remove_scratch(folder);
 }
 
-/* Whatever is done to the text: an error with a message, or a configuration that passes its checks. */
+/* Any change of the text gives an error with a message, or a configuration that passes its checks. */
 static void test_mutations(void **state)
 {
     uint64_t random = 7;

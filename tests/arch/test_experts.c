@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A layer of experts and the losses of its router against a dense reference in double precision, whose gradients are
- * finite differences: with and without a capacity, where all tokens go one way, where scores are equal, where they are
- * NaN. tests/transformers/experts.py compares whole models. */
+ * A layer of experts and the losses of its router, compared with a dense reference in double precision whose gradients
+ * are finite differences. The cases are with and without a capacity, all tokens to the same experts, equal scores, and
+ * scores of NaN. tests/transformers/experts.py compares whole models. */
 #include "models/arch/experts.h"
 #include "models/task/task.h"
 #include "tests/arch/config_text.h"
@@ -20,13 +20,13 @@ static const char text[] =
     "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"num_key_value_heads\": 1, \"num_local_experts\": 5, "
     "\"max_position_embeddings\": 16}";
 
-/* How a layer is set up, and its numbers. */
+/* Settings of a layer, and its values. */
 typedef struct layer {
     tx_experts experts;
     float capacity, z_loss;
     double balance;
     int padding;                                   /* so many of the last tokens */
-    double part[PARTS][LARGEST], of_output[N * C]; /* the gradient of what it gives */
+    double part[PARTS][LARGEST], of_output[N * C]; /* gradients of the parameters, and of the output */
     int choice[N][MOST], dropped;
     bool is_kept[N][MOST];
 } layer;
@@ -38,7 +38,7 @@ static double silu(double x)
     return x / (1.0 + exp(-x));
 }
 
-/* What expert e gives of token n, times the gradient of the output. */
+/* Returns expert e's output for token n, times the gradient of the output. */
 static double expert_of(const layer *l, int e, int n)
 {
     const double *up = l->part[UP] + e * 2 * F * C, *down = l->part[DOWN] + e * C * F, *x = l->part[X] + n * C;
@@ -68,7 +68,7 @@ static double score(const layer *l, int n, double logit[E])
     return log(sum);
 }
 
-/* Whom each token chooses: an expert stands behind those of higher scores, and of equal ones those of lower numbers. */
+/* Chooses the experts of each token: in the order of scores, and of numbers if scores are equal. */
 static void choose(layer *l)
 {
     const int k = (int)l->experts.chosen, room = (int)ceil((double)l->capacity * (N - l->padding) * k / E);
@@ -147,8 +147,8 @@ static const tx_stack_row rows[] = {{.slot = OTHER, .name = "embed"},
                                     {.slot = OF_DOWN, .name = "%d.down"},
                                     {.name = NULL}};
 
-/* Runs the layer forward and backward in this type; the output goes to y, and what was dropped is held against the
- * reference. */
+/* Runs the layer forward and backward in this type. The output is written to y, and dropped choices are compared with
+ * the reference. */
 static void run_layer(fixture *f, const layer *l, tx_dtype dtype, float y[N * C], double *loss)
 {
     tx_config *config;
@@ -230,7 +230,7 @@ static void compare(fixture *f, layer *l, const char *what)
 
 /* ---- Tests ---------------------------------------------------------------------------------------------------- */
 
-/* Published models, and of Mixtral 8x7B what a token comes to. */
+/* Sizes of published models, and the active parameters of Mixtral 8x7B. */
 static void test_sizes(void **state)
 {
     static const known_size known[] = {
@@ -281,7 +281,7 @@ static void test_reference(void **state)
     }
 }
 
-/* Equal scores: all take the experts of the lowest numbers, and the others learn nothing. */
+/* With equal scores all tokens choose the experts of the lowest numbers, and the other experts are not trained. */
 static void test_equal_scores(void **state)
 {
     static layer l;
@@ -297,7 +297,7 @@ static void test_equal_scores(void **state)
         assert_true(gradient[i] == 0.0f);
 }
 
-/* All tokens choose expert 3: without a capacity it takes them, with one all but the first. */
+/* All tokens choose expert 3. Without a capacity it computes all of them, with one all but the first are dropped. */
 static void test_one_expert(void **state)
 {
     static layer l;
@@ -343,7 +343,7 @@ static void test_precision(void **state)
         fail_msg("the loss is %.9g, not %.9g", loss, wanted);
 }
 
-/* A token of NaN is a NaN of its own; the step goes on, and its norm tells. */
+/* A token of NaN affects only its own results. The step completes, and its norm is NaN. */
 static void test_nan(void **state)
 {
     static layer l;

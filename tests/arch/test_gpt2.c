@@ -99,7 +99,7 @@ static void test_training_and_decoding_graphs(void **state)
     tx_graph_free(decode);
 }
 
-/* A refusal stays with the graph, so that it is told where the plan is made. */
+/* A refusal is stored in the graph and reported when the plan is made. */
 static void refuse(fixture *f, tx_arch_options options, int64_t positions, const char *text)
 {
     tx_graph *graph;
@@ -164,7 +164,7 @@ static void decode(fixture *f, int32_t tokens[2][16], const int32_t at[2], const
     tx_graph_free(graph);
 }
 
-/* Prefill and decoding token by token give what the whole sequence gives at once, each row at its own position. */
+/* Prefill and decoding token by token give the results of the whole sequence, with each row at its own position. */
 static void test_decoding_equals_whole(void **state)
 {
     fixture *f = *state;
@@ -196,7 +196,7 @@ static void test_decoding_equals_whole(void **state)
 
 /* ---- Folders --------------------------------------------------------------------------------------- */
 
-/* The values of all parameters, one after another. */
+/* The values of all parameters in their order. */
 static float *all_values(tx_model *model, int64_t *count)
 {
     int64_t used = 0;
@@ -249,7 +249,7 @@ typedef struct tx_change {
     const char *left_out, *added; /* names */
     const char *reshaped;         /* with its two dimensions exchanged */
     const char *non_finite;       /* with a NaN at element 3 */
-    int head;                     /* 0: none; 1: equal to wte; 2: not */
+    int head;                     /* 0 without a head, 1 if it equals wte, 2 if it differs */
     tx_st_dtype dtype;
 } tx_change;
 
@@ -373,7 +373,7 @@ static void test_wrong_files(void **state)
                   "transformer.wpe.weight (F32) holds nan at element 3");
     refuse_change(f, (tx_change){.added = "ln_f.bias"}, TX_FORMAT, "duplicate ln_f.bias");
 
-    /* Every name is told while there is room, the rest is counted. */
+    /* Names are listed while there is space in the message, the others are counted. */
     tx_st_writer *writer;
     assert_ok(tx_st_create(f->weights, NULL, 0, NULL, &writer));
     assert_ok(tx_st_commit(writer));

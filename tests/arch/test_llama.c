@@ -181,7 +181,7 @@ static void build(fixture *f, const tx_config *config)
     assert_ok(tx_plan_create(f->graph, "logits", &f->plan));
 }
 
-/* Files have q, k, v, gate and up by themselves, in one file as in shards; they come back to the bit. */
+/* Files have separate q, k, v, gate and up, in one file and in shards. They are read back to the bit. */
 static void test_pieces(void **state)
 {
     fixture *f = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adapters: their gradients against those of the weights that they amount to, what is frozen, memory, names of modules,
- * peft's folder. tests/transformers/lora.py compares with peft. */
+ * Adapters: their gradients compared with those of the merged weights, the frozen parameters, memory, names of modules,
+ * and peft's folder. tests/transformers/lora.py compares with peft. */
 #include "models/arch/lora.h"
 #include "tests/arch/config_text.h"
 #include "tests/device_model.h"
@@ -54,7 +54,7 @@ static tx_tensor *build(fixture *f, const tx_config *config, bool backward)
     return loss;
 }
 
-static void give(fixture *f)
+static void run_plan(fixture *f)
 {
     int32_t ids[ROWS * TOKENS];
     for (int i = 0; i < ROWS * TOKENS; i++)
@@ -71,7 +71,7 @@ static float run(fixture *f)
 {
     tx_results results;
     assert_ok(tx_model_restore(f->model, &(tx_results){{0}}));
-    give(f);
+    run_plan(f);
     assert_ok(tx_model_fetch(f->model));
     assert_ok(tx_model_results(f->model, &results));
     return results.value[TX_RESULT_LOSS];
@@ -81,7 +81,7 @@ static float run(fixture *f)
 static float evaluate(fixture *f, tx_tensor *loss)
 {
     float value;
-    give(f);
+    run_plan(f);
     assert_ok(tx_plan_read(f->plan, loss, &value, sizeof value));
     return value;
 }
@@ -232,8 +232,7 @@ static void gradients_of_inputs_first(void **state)
     check_gradients(*state, gpt2, "c_attn,mlp.c_proj", modules, 2);
 }
 
-/* An update changes A, B and modules to save alone, which alone have gradients and moments; memory is what was planned.
- */
+/* An update changes only A, B and modules to save. Only these have gradients and moments, and memory is as planned. */
 static void only_the_adapter_is_trained(void **state)
 {
     fixture *f = *state;
@@ -273,7 +272,7 @@ static void only_the_adapter_is_trained(void **state)
     tx_config_free(config);
 }
 
-/* Without a B that is not zero a model gives what it gave, and dropout of the adapter is training's alone. */
+/* While B is zero the model's results do not change. The adapter's dropout is applied only in training. */
 static void dropout_in_training(void **state)
 {
     fixture *f = *state, *other;
@@ -296,7 +295,8 @@ static void dropout_in_training(void **state)
     tear_down((void **)&other);
 }
 
-/* With magnitudes a model begins as it was, also by dropped inputs; what an update makes of it merges to the same. */
+/* With magnitudes the initial model is unchanged, also with dropped inputs. After an update the merged model is the
+ * same. */
 static void magnitudes(void **state)
 {
     static const char *const models[] = {llama, gpt2}, *const targets[] = {"q_proj,v_proj,up_proj", "all-linear"};
@@ -336,7 +336,7 @@ static void magnitudes(void **state)
 static void names_of_modules(void **state)
 {
     static const struct {
-        const char *config, *targets, *saved, *text; /* NULL: nothing is wrong */
+        const char *config, *targets, *saved, *text; /* text: part of the message, or NULL if the row is accepted */
         tx_status status;
     } rows[] = {
         {llama, "q_proj, v_proj", NULL, NULL, TX_OK},
@@ -420,7 +420,7 @@ static void keys(void **state)
     remove_scratch(folder);
 }
 
-/* adapter_config.json comes back as it was written. */
+/* adapter_config.json is read back as it was written. */
 static void folders(void **state)
 {
     fixture *f = *state;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Frozen matrices in 4 bits: codes, what is stored and read back, what may be written and declared, and gradients that
- * go through them beside those through a copy of what they stand for. test_nf4 DEVICE */
+ * Frozen matrices in 4 bits: codes, stored bytes and values, valid writes and declarations, and gradients. The
+ * gradients are compared with those through a dequantized copy. test_nf4 DEVICE */
 
 #include "api/base/half.h"
 #include "api/packed/nf4.h"
@@ -8,7 +8,7 @@
 
 static const tx_dtype packed[] = {TX_NF4, TX_NF4_DOUBLE};
 
-/* A number that depends on i alone, in -1 .. 1. */
+/* Returns a number in -1 .. 1 that depends only on i. */
 static float number(int64_t i)
 {
     uint64_t h = ((uint64_t)i + 7) * UINT64_C(0x9E3779B97F4A7C15);
@@ -27,7 +27,7 @@ static float *numbers(int64_t count, float scale)
 
 /* ---- Codes -------------------------------------------------------------------------------------------------- */
 
-/* What bitsandbytes 0.50.2 gives. */
+/* Results of bitsandbytes 0.50.2. */
 static void codes_are_those_of_bitsandbytes(void **state)
 {
     static const uint8_t wanted[64] = {
@@ -46,7 +46,7 @@ static void codes_are_those_of_bitsandbytes(void **state)
     assert_true(absmax[0] == 1.93359375f && absmax[1] == 3.9296875f);
 }
 
-/* What is not finite is seen, and zeros stay zeros. */
+/* Numbers that are not finite are detected, and zeros stay zeros. */
 static void odd_blocks(void **state)
 {
     uint8_t codes[32];
@@ -88,7 +88,7 @@ static void check_near(const float *stored, const float *x, int64_t count, float
     }
 }
 
-/* What is stored of x, one block after the other. */
+/* Returns the stored form of x, one block after the other. */
 static float *in_a_row(const float *x, int64_t count, bool twice)
 {
     const int64_t blocks = count / TX_NF4_BLOCK, groups = (blocks + TX_NF4_GROUP - 1) / TX_NF4_GROUP;
@@ -135,7 +135,7 @@ static void what_is_written_is_read_back(void **state)
         assert_memory_equal(whole, wanted, COUNT * sizeof *wanted);
         free(wanted);
         assert_memory_not_equal(whole, x, COUNT * sizeof *x);
-        /* In two pieces the same, and pieces of it are read. */
+        /* Writes in two pieces give the same, and pieces can be read. */
         assert_ok(tx_model_write_range(f->model, TX_PARAM_WEIGHT, p, cut, COUNT - cut, x + cut));
         assert_ok(tx_model_write_range(f->model, TX_PARAM_WEIGHT, p, 0, cut, x));
         assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, p, parts));
@@ -205,7 +205,7 @@ static void wrong_parameters_are_refused(void **state)
     assert_non_null(tx_param(f->graph, "single", &spec));
 }
 
-/* A graph that reads w in a way that `read` tells. */
+/* A graph that reads w in the way that `read` selects. */
 static void wrong_readers_are_refused(void **state)
 {
     fixture *f = *state;
@@ -234,7 +234,7 @@ static void wrong_readers_are_refused(void **state)
     }
 }
 
-/* ---- Gradients ---------------------------------------------------------------------------------------------------- */
+/* ---- Gradients --------------------------------------------------------------------------------------------------- */
 
 enum { WIDTH = 128, INNER = 320, OUT = 192 };
 
@@ -320,7 +320,7 @@ static void compare_gradients(void **state, tx_dtype type, tx_dtype computed, in
     assert_true(size > 0.0 && wanted > 0.0f);
     assert_true(sqrt(error / size) <= tolerance);
     assert_true(fabs((double)loss / wanted - 1.0) <= tolerance);
-    /* The same weights as before; and what they stand for is not what was written, which would hide a mix-up. */
+    /* The weights are the same as before. Their values differ from the written ones, which would hide a mix-up. */
     assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, index_of(f, "w"), w));
     float *after = malloc(sizeof *after * INNER * WIDTH);
     assert_non_null(after);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two samples side by side in one row, each of whose positions sees its own sample alone, give the loss and the
- * gradients of the two by themselves. Starts and positions that do not fit are refused. */
+ * Two samples packed in one row, whose positions attend only to their own sample, give the loss and the gradients of
+ * the two separate samples. Invalid starts and positions are refused. */
 #include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 
@@ -106,7 +106,7 @@ static void compare(fixture *f, const char *text)
     run_rows(&second, f->model, FIRST, SECOND);
     const double of_two = loss_of(f->model);
     if (!(fabs(loss - of_two) <= 1e-6 * of_two))
-        fail_msg("%s: loss %.9g, of the two alone %.9g", config->architecture->type, loss, of_two);
+        fail_msg("%s: loss %.9g, of two separate samples %.9g", config->architecture->type, loss, of_two);
     for (int32_t p = 0; p < params; p++) {
         const int64_t count = read_gradient(f->model, p, apart, &name);
         double top = 0.0;
@@ -114,7 +114,7 @@ static void compare(fixture *f, const char *text)
             top = fmax(top, fabs((double)apart[i]));
         for (int64_t i = 0; i < count; i++)
             if (!(fabs((double)together[p][i] - (double)apart[i]) <= 1e-6 * fmax(top, 0.1)))
-                fail_msg("%s: gradient %lld of %s: %.9g, of the two alone %.9g", config->architecture->type,
+                fail_msg("%s: gradient %lld of %s: %.9g, of two separate samples %.9g", config->architecture->type,
                          (long long)i, name, (double)together[p][i], (double)apart[i]);
     }
     close_rows(&packed);

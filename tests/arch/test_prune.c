@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Magnitude pruning: how many weights of which matrices become 0, and which; what is refused.
+ * Magnitude pruning: the matrices, the number and the choice of the pruned weights; refusals.
  *   test_prune DEVICE */
 #include "models/arch/prune.h"
 
@@ -42,8 +42,8 @@ static tx_config *build(fixture *f, const char *text, tx_dtype stored)
     return config;
 }
 
-/* Whether `count` weights that lie `stride` apart lost exactly `zeros` of the least magnitude, of equal ones the first.
- */
+/* Returns whether exactly `zeros` of `count` weights, which are `stride` apart, became zero: those of the least
+ * magnitude, the first ones if equal. */
 static void check_group(const float *before, const float *after, int64_t count, int64_t stride, int64_t zeros)
 {
     int64_t gone = 0;
@@ -72,7 +72,7 @@ static void check_piece(const float *before, const float *after, const tx_shape 
         }
 }
 
-/* Prunes, and holds every parameter against what it was; how many matrices were pruned. */
+/* Prunes the model and compares every parameter with its old values. Returns the number of pruned matrices. */
 static int compare(fixture *f, const tx_config *config, int input, const tx_pruning *p, tx_pruned *pruned)
 {
     static float before[PARAMS][MOST], after[MOST];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which elements of a parameter each rank of a tensor group has, or of an expert group, or of both, beside the same
- * said element by element. */
+ * The elements of a parameter on each rank of a tensor group, of an expert group, or of both, compared with a reference
+ * that decides for each element. */
 #include "api/parallel/own.h"
 
 #include "tests/unit.h" /* needs some of the above before it */
@@ -23,8 +23,9 @@ static const tx_param_spec specs[] = {
     {.logical = {2, {24, 3}}, .split = 1, .sections = {3, 0, {16, 4, 4}, 2}}, /* and of two */
 };
 
-/* The ranks that have element i, the first and how many: by its place in its section of the split dimension. Of what
- * cannot be divided evenly the last ones have fewer, and of few units several ranks have the same. */
+/* Returns the number of ranks that have element i, and the first of them, from its position in its section of the split
+ * dimension. If the division is uneven, the last ranks have fewer elements. If there are few units, several ranks have
+ * replicas. */
 static int32_t owners(const tx_param_spec *s, int32_t parts, int64_t i, int32_t *first)
 {
     const int32_t dimension = s->split - 1;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An architecture of one's own: a row of the table and the functions that it names, nothing else. It is trained, saved,
- * found by its config.json, loaded, and generates.
+ * An architecture of an application: a row of the table and its functions, nothing else. It is trained, saved, found by
+ * its config.json, loaded, and generates.
  *
- * The model guesses the next token from this one alone: logits = W2 gelu(W1 e + b1) + b2, e the token's row of a table.
- */
+ * The model predicts the next token only from the current one: logits = W2 gelu(W1 e + b1) + b2. Here e is
+ * the token's embedding. */
 
 #include "models/arch/gpt2.h"
 #include "models/generate/generate.h"
@@ -65,7 +65,7 @@ static tx_status param(const tx_config *c, int32_t index, char name[TX_ARCH_NAME
     return TX_OK;
 }
 
-static tx_tensor *take(tx_graph *graph, const tx_config *config, int32_t index)
+static tx_tensor *declare_param(tx_graph *graph, const tx_config *config, int32_t index)
 {
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
@@ -77,7 +77,7 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     tx_tensor *w[5], *rows = tx_find_input(graph, "rows");
     (void)options;
     for (int32_t i = 0; i < 5; i++)
-        w[i] = take(graph, config, i);
+        w[i] = declare_param(graph, config, i);
     tx_tensor *x = tx_embedding(tx_find_input(graph, "input_ids"), w[0], NULL, NULL);
     if (rows && x)
         x = tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(tx_tensor_shape(x)), config->width)), rows);
@@ -106,7 +106,7 @@ const tx_architecture *const tx_architectures[] = {&tx_gpt2, &toy, NULL};
 
 /* ---- The test ------------------------------------------------------------------------------------------- */
 
-/* The token behind this one, in the text that is learned. */
+/* Returns the token after this one in the training text. */
 static int32_t next(int32_t token)
 {
     return (5 * token + 3) % VOCAB;

@@ -103,7 +103,7 @@ static tx_tensor *param(tx_graph *graph, const char *name, tx_shape shape)
     return tx_param(graph, name, &spec);
 }
 
-/* What all positions gather from the letters of their text, side by side. */
+/* The features that all positions gather from the letters of their text, next to each other. */
 static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
     (void)options;
@@ -226,7 +226,7 @@ static void trains(void **state)
     close_fixture(&f);
 }
 
-/* Whatever the batch, whose last is padded. */
+/* The results do not depend on the batch size; the last batch is padded. */
 static void evaluates_the_same_in_any_batch(void **state)
 {
     const int64_t batches[] = {TEXTS, 1, 5, 64};
@@ -242,7 +242,7 @@ static void evaluates_the_same_in_any_batch(void **state)
     }
 }
 
-/* Of many ranks each knows the labels of all rows of a step, and has its own rows. */
+/* With many ranks each rank knows the labels of all rows of a step, and has its own rows. */
 static void ranks_count_all_labels(void **state)
 {
     enum { MICRO = 6, STEP = 24 };
@@ -280,7 +280,7 @@ static void ranks_count_all_labels(void **state)
     }
 }
 
-/* Fields of all shapes and types: where they lie, what padding is, and which labels count. */
+/* Fields of all shapes and types: their positions, padding, and the labels that count. */
 static void fields_of_numbers(void **state)
 {
     static const tx_field numbers[] = {{"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 7},

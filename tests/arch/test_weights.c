@@ -93,7 +93,7 @@ static void test_shards(void **state)
     assert_true(there(f, "model-00002-of-00002.safetensors") && !there(f, "model-00003-of-00003.safetensors"));
     assert_int_equal(save_and_load(f, 107), 4);
     assert_int_equal(save_and_load(f, 1), 5);
-    /* What is no file of weights stays. */
+    /* Files that are not weights are kept. */
     assert_ok(tx_file_write(TX_PATH(f->folder, "model-1-of-4.safetensors"), "x", 1));
     assert_int_equal(save_and_load(f, 144), 2);
     assert_true(there(f, "model.safetensors"));
@@ -126,7 +126,7 @@ static void test_index(void **state)
     assert_non_null(strstr(tx_error(), second));
 }
 
-/* A shard that cannot be written leaves no index, so that nobody takes old and new shards for one model. */
+/* A shard that cannot be written leaves no index, so that old and new shards are not read as one model. */
 static void test_failed_save(void **state)
 {
     fixture *f = *state;
@@ -177,7 +177,7 @@ static void test_all_faults_at_once(void **state)
     assert_non_null(strstr(tx_error(), f->folder));
 }
 
-/* Up to 20 names of a kind are told. */
+/* Up to 20 names of a kind are listed. */
 static void test_many_faults(void **state)
 {
     fixture *f = *state;
@@ -274,7 +274,7 @@ static void test_non_finite(void **state)
 
 /* ---- Memory ------------------------------------------------------------------------------------------ */
 
-/* A line of /proc/self/status in kB; skips the test where there is none. */
+/* Returns a line of /proc/self/status in kB; skips the test if there is no such line. */
 static long status_line(const char *key)
 {
     char line[256];

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Writes update_golden.h: how transformers' Adafactor and torch.optim.Muon, in double precision, update small models whose weights
-follow from a formula.
+"""Writes update_golden.h: updates of small models by transformers' Adafactor and torch.optim.Muon, in double precision.
+The weights follow from a formula.
 
     update_golden.py > update_golden.h
 
-Element i of a tensor of the file is 0.2 sin(0.7 i + s), s the sum of the bytes of its name, and 1 more in the weights of norms. Each
-model has a row for each tensor, in the order of their names: of its change by three updates (GPT-2: one) the norm and the product with
-cos(1.3 i), of Adafactor and of Muon."""
+Element i of a tensor of the file is 0.2 sin(0.7 i + s), s the sum of the bytes of its name. Weights of norms are
+greater by 1. Each model has a row for each tensor, in the order of their names. A row describes the change by three
+updates (GPT-2: one): its norm and its product with cos(1.3 i), by Adafactor and by Muon."""
 import torch
 from torch.optim import _muon
 from transformers import (Adafactor, AutoModelForCausalLM, BertConfig, BertForMaskedLM, GPT2Config, LlamaConfig,
@@ -43,8 +43,8 @@ _muon.torch = Wide()
 
 
 def file_tensors(model):
-    """The tensors that files hold, as views of the model's parameters and their gradients, by name. transformers packs the experts
-    when it has read them."""
+    """The tensors of the files, as views of the model's parameters and their gradients, by name. transformers packs the
+    experts when it has read them."""
     names = ("w1", "w3", "w2") if model.config.model_type == "mixtral" else ("gate_proj", "up_proj", "down_proj")
     place = "block_sparse_moe" if model.config.model_type == "mixtral" else "mlp"
     for name, p in model.named_parameters():
@@ -77,13 +77,15 @@ def backward(model):
 
 
 def is_hidden(name, p):
-    """Matrices but the tables: what is looked up or scores rows of one, and routers."""
-    return p.dim() == 2 and any(f"{stack}." in name for stack in ("layers", "layer", "h")) and not name.endswith(".gate.weight")
+    """Returns whether Muon updates p: matrices except embeddings, heads and routers."""
+    return p.dim() == 2 and any(f"{stack}." in name
+                                for stack in ("layers", "layer", "h")) and not name.endswith(".gate.weight")
 
 
 def optimizers(kind, tensors):
     def groups(names):
-        return [{"params": [tensors[n] for n in names if (tensors[n].dim() > 1) == matrix], "weight_decay": DECAY * matrix}
+        return [{"params": [tensors[n] for n in names if (tensors[n].dim() > 1) == matrix],
+                 "weight_decay": DECAY * matrix}
                 for matrix in (True, False)]
 
     if kind == "adafactor":
@@ -96,14 +98,15 @@ def optimizers(kind, tensors):
 
 def updates(config, kind):
     """Norm and product by name."""
-    model = (BertForMaskedLM(config) if config.model_type == "bert" else AutoModelForCausalLM.from_config(config)).double()
+    model = (BertForMaskedLM(config) if config.model_type == "bert"
+             else AutoModelForCausalLM.from_config(config)).double()
     backward(model)
     start(model)
     tensors = {name: torch.nn.Parameter(p) for name, p, _ in file_tensors(model)}  # share the memory of the model's
     before = {name: p.detach().clone() for name, p in tensors.items()}
     chosen = optimizers(kind, tensors)
-    # The gradient of the biases of keys is 0 except for roundings, which Adafactor scales up. In GPT-2 they are of one tensor with
-    # others, whose second update then depends on them.
+    # The gradient of the biases of keys is 0 except for roundings, which Adafactor scales up. In GPT-2 they are of one
+    # tensor with others, whose second update then depends on them.
     for _ in range(1 if config.model_type == "gpt2" else 3):
         backward(model)
         for name, _, gradient in file_tensors(model):
@@ -111,7 +114,8 @@ def updates(config, kind):
         for one in chosen:
             one.step()
     changes = {name: (p.detach() - before[name]).flatten() for name, p in tensors.items()}
-    return {name: [change.norm().item(), (change * torch.cos(1.3 * torch.arange(len(change), dtype=torch.double))).sum().item()]
+    return {name: [change.norm().item(),
+                   (change * torch.cos(1.3 * torch.arange(len(change), dtype=torch.double))).sum().item()]
             for name, change in changes.items()}
 
 

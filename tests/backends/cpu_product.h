@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A matrix product of the CPU backend beside a naive one in double precision: operands of any type, guards, comparison.
- */
+ * Compares a matrix product of the CPU backend with a naive one in double precision: operands of any type, guards,
+ * comparison. */
 #ifndef TX_TESTS_CPU_PRODUCT_H
 #define TX_TESTS_CPU_PRODUCT_H
 
@@ -119,7 +119,7 @@ static inline char *c_of(const product *p)
     return (char *)p->c + GUARD * tx_dtype_size(p->spec.result);
 }
 
-/* Everything that must not be read becomes NaN; the old result, where it counts, numbers. */
+/* Sets everything that must not be read to NaN, and the old result to numbers if the product adds to it. */
 static inline void poison(const product *p, bool add)
 {
     memset(p->c, 0xFF, (size_t)(p->c_count + 2 * GUARD) * tx_dtype_size(p->spec.result));
@@ -186,7 +186,7 @@ static inline void compare(const product *p, const void *old, bool add)
             }
 }
 
-/* What lies outside the rows of c must still be as poison() left it. */
+/* The memory outside the rows of c must be as poison() left it. */
 static inline void check_guards(const product *p)
 {
     const tx_gemm *s = &p->spec.shape;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The cpu backend by its table: memory and its account, refusals, and the same bits whatever the number of threads.
- * Calls of oneDNN and of pthread_create that fail: the linker sends TX's to the ones here (--wrap).
- * What the kernels compute is the conformance suite's business. */
+ * The cpu backend by its table: memory accounting, refusals, and the same bits with any number of threads. The linker
+ * redirects TX's calls of oneDNN and pthread_create to the functions here (--wrap), which can fail. The conformance
+ * suite tests the kernels' results. */
 #include "tests/unit.h"
 #include <errno.h>
 #include <pthread.h>
@@ -426,7 +426,7 @@ static void failed_products_end_the_plan(void **state)
     graph_close(&p);
 }
 
-/* Some of oneDNN's kernels keep the stack pointer where no handler may write. */
+/* In some of oneDNN's kernels the stack pointer is at memory that a signal handler must not overwrite. */
 static void signals_wait_for_the_command(void **state)
 {
     tx_softmax_of_product p;

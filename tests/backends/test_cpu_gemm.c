@@ -57,7 +57,7 @@ static void test_large(void **state)
         }
 }
 
-/* A sum over so long a k that it is taken in pieces, also where the last one is shorter. */
+/* A sum over so many k that it is computed in pieces, also if the last piece is shorter. */
 static void test_long_sums(void **state)
 {
     for (size_t t = 0; t < TYPES; t++)
@@ -138,7 +138,7 @@ static void test_few_rows(void **state)
     }
 }
 
-/* One NaN of a or b reaches its row or column and nothing else, also where it meets a zero. */
+/* One NaN of a or b reaches its row or column and nothing else, also if it is multiplied by zero. */
 static void test_nan(void **state)
 {
     const int64_t n = 37, k = 50;
@@ -257,8 +257,8 @@ static double rms_error(const product *p)
     return sqrt(squares / (double)(s->m * s->n));
 }
 
-/* fp32 on matrix units: whole blocks and parts of them in each direction, more rows and terms than are taken at once,
- * whatever number of threads the same bits, and errors no larger than oneDNN's. */
+/* fp32 on matrix units: whole blocks and parts of them in each direction, and more rows and terms than are computed at
+ * once. The bits are the same with any number of threads, and errors are no larger than oneDNN's. */
 static void test_matrix_units(void **state)
 {
     static const int64_t shapes[][3] = {{128, 128, 128}, {97, 133, 71}, {2100, 65, 48}, {96, 100, 1100}, {64, 300, 50}};
@@ -327,7 +327,7 @@ static void test_matrix_units_range(void **state)
     }
 }
 
-/* What the second run is for: if oneDNN took these products, nothing above would have been widened. */
+/* Checks the second run: if oneDNN accepted these products, nothing above would have been widened. */
 static void test_declined(void **state)
 {
 #ifdef __x86_64__

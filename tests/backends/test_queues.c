@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The two queues of a device by the backend's table: what events order stays in order, what they do not order runs
- * beside each other, events and copies leave nothing behind; and the spaces of memory.
+ * The two queues of a device by the backend's table: events order operations, other operations run concurrently, events
+ * and copies leave no memory allocated. Also the spaces of memory.
  *
  *     test_queues cpu|opencl      exit status 77: there is no such device */
 #include "tests/ops/conformance.h"
@@ -112,7 +112,7 @@ static tx_traffic traffic(void)
 
 /* ---- Order ------------------------------------------------------------------------------------------- */
 
-/* A copy to the host sees what was computed before it. */
+/* A copy to the host reads the results of programs before it. */
 static void test_copy_follows_programs(void **state)
 {
     work w;
@@ -132,7 +132,7 @@ static void test_copy_follows_programs(void **state)
     close_work(&w);
 }
 
-/* What is computed sees what was copied to the device before it, but not what is copied there behind it. */
+/* A program reads data that were copied to the device before it, but not data copied after it. */
 static void test_programs_follow_copy(void **state)
 {
     work w;
@@ -147,7 +147,7 @@ static void test_programs_follow_copy(void **state)
             assert_ok(be->write(context, TX_QUEUE_TRANSFER, w.chunk[3], 0, next, BYTES));
         assert_ok(be->write(context, TX_QUEUE_TRANSFER, w.chunk[3], 0, w.host, BYTES));
         assert_ok(tx_order(be, context, TX_QUEUE_TRANSFER, TX_QUEUE_COMPUTE));
-        run(&w, SLOW, i % 2 ? 0 : 4); /* what is computed comes at once, or as late as it can */
+        run(&w, SLOW, i % 2 ? 0 : 4); /* the program starts at once, or as late as possible */
         run(&w, TWICE, 1);
         assert_ok(tx_order(be, context, TX_QUEUE_COMPUTE, TX_QUEUE_TRANSFER));
         assert_ok(be->write(context, TX_QUEUE_TRANSFER, w.chunk[3], 0, next, BYTES));
@@ -160,7 +160,7 @@ static void test_programs_follow_copy(void **state)
     close_work(&w);
 }
 
-/* An event is a point, not all that comes later: one that was passed long ago holds nobody up, whoever awaits it. */
+/* An event marks one point of its queue. An event of the past delays no operation that waits for it. */
 static void test_event_is_a_point(void **state)
 {
     work w;
@@ -197,7 +197,7 @@ static void test_copies_keep_their_order(void **state)
     assert_ok(be->allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof got, &buffer));
     assert_ok(be->allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof got, &other));
     const tx_traffic before = traffic();
-    assert_ok(be->write(context, TX_QUEUE_TRANSFER, large, 0, zeros, BYTES)); /* which those behind it wait for */
+    assert_ok(be->write(context, TX_QUEUE_TRANSFER, large, 0, zeros, BYTES)); /* which later copies wait for */
     for (int32_t i = 0; i < COPIES; i++) {
         value[i] = i;
         assert_ok(be->write(context, TX_QUEUE_TRANSFER, buffer, i % PLACES * 4, &value[i], 4));
@@ -280,10 +280,10 @@ static void test_begin_does_not_wait(void **state)
     close_work(&w);
 }
 
-/* ---- Nothing left behind --------------------------------------------------------------------------------- */
+/* ---- Memory that stays allocated ------------------------------------------------------------------------- */
 
 #if defined(__SANITIZE_ADDRESS__)
-#define KEEPS_FREED 1 /* what is freed stays for a while */
+#define KEEPS_FREED 1 /* freed memory stays for a while */
 #elif defined(__has_feature)
 #define KEEPS_FREED (__has_feature(address_sanitizer) || __has_feature(thread_sanitizer))
 #else
@@ -326,7 +326,7 @@ static void test_many_events(void **state)
         fail_msg("%d events took %ld bytes", EVENTS, grown);
 }
 
-/* A copy that is refused is no event and no copy, and the queue goes on. */
+/* A copy that is refused creates no event and no copy, and the queue continues. */
 static void test_refused_copies(void **state)
 {
     tx_buffer *buffer = NULL, *other = NULL;

@@ -11,7 +11,7 @@
 #include <sched.h>
 
 typedef struct limit {
-    const char *file, *text; /* under the root; NULL: no more */
+    const char *file, *text; /* path below the root; NULL ends the list */
 } limit;
 
 /* Version 2, version 1 with a folder for several controllers, as systemd has it, and none. */
@@ -78,11 +78,11 @@ static void processors_of_the_process(void **state)
     assert_int_equal(sched_setaffinity(0, sizeof all, &all), 0);
 }
 
-/* What the files under a root say of other programs, and what the environment says of other ranks. */
+/* The load of other programs, from files below a root, and of other ranks, from the environment. */
 static void sharing(void **state)
 {
     static const struct {
-        const char *pressure, *stat; /* NULL: there is no such file */
+        const char *pressure, *stat; /* NULL if there is no such file */
         int32_t threads;
         const char *ranks;
         bool shared;

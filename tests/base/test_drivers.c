@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * OpenCL drivers that no .icd names: what the loader is shown while it looks, and that nothing is left behind. */
+ * OpenCL drivers that no .icd names: the files that the loader finds during the search, and their removal. */
 #include "api/base/drivers.h"
 #include "tests/scratch.h"
 
@@ -8,7 +8,7 @@
 static char seen[8192]; /* "FILE: its text" of the folder that the loader saw; "" none */
 static char folder[4096];
 
-static void look(void)
+static void record_loader(void)
 {
     const char *value = getenv("OCL_ICD_VENDORS");
     seen[0] = '\0';
@@ -41,52 +41,52 @@ static void place(const char *root, const char *name)
 static void nothing_there(void **state)
 {
     char *root = make_scratch();
-    tx_load_drivers(root, look);
+    tx_load_drivers(root, record_loader);
     assert_string_equal(folder, "");
     remove_scratch(root);
 }
 
-/* The usual place of each goes before others; both vendors are shown; then all is as it was. */
+/* The usual path of each vendor has priority; the loader finds both vendors; then everything is restored. */
 static void found(void **state)
 {
     char *root = make_scratch(), wanted[8192];
     struct stat info;
     place(root, "/usr/lib64/libnvidia-opencl.so.1");
     place(root, "/opt/rocm-6.2.1/lib/libamdocl64.so");
-    tx_load_drivers(root, look);
+    tx_load_drivers(root, record_loader);
     snprintf(wanted, sizeof wanted, "%s/usr/lib64/libnvidia-opencl.so.1\n%s/opt/rocm-6.2.1/lib/libamdocl64.so\n", root,
              root);
     assert_string_equal(seen, wanted);
     assert_null(getenv("OCL_ICD_VENDORS"));
     assert_int_not_equal(stat(folder, &info), 0);
     place(root, "/opt/rocm/lib/libamdocl64.so");
-    tx_load_drivers(root, look);
+    tx_load_drivers(root, record_loader);
     assert_non_null(strstr(seen, "/opt/rocm/lib/libamdocl64.so\n"));
     assert_null(strstr(seen, "6.2.1"));
     remove_scratch(root);
 }
 
-/* What the user or the system names goes before: the loader is left alone. */
-static void told(void **state)
+/* Drivers that the user or the system names have priority: then the loader's settings are not changed. */
+static void given_drivers_have_priority(void **state)
 {
     static const char *const variables[] = {"OCL_ICD_VENDORS", "OCL_ICD_FILENAMES", "OPENCL_VENDOR_PATH"};
     char *root = make_scratch();
     place(root, "/opt/rocm/lib/libamdocl64.so");
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++) {
         setenv(variables[i], "somewhere", 1);
-        tx_load_drivers(root, look);
+        tx_load_drivers(root, record_loader);
         assert_string_equal(folder, i == 0 ? "somewhere" : "");
         unsetenv(variables[i]);
     }
     place(root, "/etc/OpenCL/vendors/pocl.icd");
-    tx_load_drivers(root, look);
+    tx_load_drivers(root, record_loader);
     assert_string_equal(folder, "");
     /* A temporary folder that cannot be made. */
     remove_scratch(root);
     root = make_scratch();
     place(root, "/opt/rocm/lib/libamdocl64.so");
     setenv("TMPDIR", "/no such folder", 1);
-    tx_load_drivers(root, look);
+    tx_load_drivers(root, record_loader);
     unsetenv("TMPDIR");
     assert_string_equal(folder, "");
     remove_scratch(root);
@@ -98,7 +98,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_there),
         cmocka_unit_test(found),
-        cmocka_unit_test(told),
+        cmocka_unit_test(given_drivers_have_priority),
     };
     for (size_t i = 0; i < sizeof variables / sizeof variables[0]; i++)
         unsetenv(variables[i]);

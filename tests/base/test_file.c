@@ -144,7 +144,7 @@ static void test_output_is_no_file(void **state)
     remove_scratch(folder);
 }
 
-/* The file that is standard output gets the text after its earlier contents. */
+/* If the file is standard output, the text is appended to its earlier contents. */
 static void test_output_is_standard_output(void **state)
 {
     char *folder = make_scratch(), *path = tx_path_join(folder, "file");
@@ -166,7 +166,7 @@ static void test_output_is_standard_output(void **state)
     remove_scratch(folder);
 }
 
-/* What names and files hold reaches no terminal. */
+/* Names and file contents are escaped in messages for the terminal. */
 static void test_escape(void **state)
 {
     char safe[100], small[8];
@@ -211,7 +211,7 @@ static void test_failures_leave_nothing(void **state)
     remove_scratch(folder);
 }
 
-/* A write that stops half way (the file-size limit stands for a full disk): the old file stays whole. */
+/* A write that stops half way (a file-size limit simulates a full disk) keeps the old file. */
 static void test_no_room(void **state)
 {
     enum { SIZE = 100000, LIMIT = 4096 };
@@ -332,7 +332,7 @@ static void test_json_getters(void **state)
     tx_json_free(json);
 }
 
-/* Integers beyond int64 are read as numbers, and as nothing else; those within stay what they are. */
+/* Integers beyond int64 are read only as numbers; those within int64 stay integers. */
 static void test_json_long_integers(void **state)
 {
     static const char text[] =

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A file that memory is moved to and from: any range, in any order, and what becomes of calls that fail. The linker
- * sends calls of pread and pwrite to the test. */
+ * A swap file: any range, in any order, and calls that fail. The linker redirects calls of pread and pwrite to the
+ * test. */
 #include "api/residency/swap.h"
 #include "tests/scratch.h"
 
@@ -93,7 +93,7 @@ static void check_ranges(bool within_reach)
         fill(model + range[r][0], (size_t)range[r][1], (unsigned)r + 1);
         memcpy(data, model + range[r][0], (size_t)range[r][1]);
         assert_ok(tx_swap_begin(swap, true, range[r][0], data, range[r][1]));
-        assert_ok(tx_swap_begin(swap, false, 0, data, 100)); /* waits for what is written of that memory */
+        assert_ok(tx_swap_begin(swap, false, 0, data, 100)); /* waits for the write from that memory */
         assert_ok(tx_swap_wait(swap, data, BYTES));
         assert_memory_equal(data, model, 100);
     }
@@ -114,7 +114,7 @@ static void any_range(void **state)
     check_ranges(false);
 }
 
-/* A failure is told with the folder and its reason by all that follow. */
+/* All later calls report a failure, with the folder and the reason. */
 static void failures(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Conversations from standard input, an object of instruction data a line, as a chat template and a tokenizer make
- * them: for each {"text": .., "ids": [..], "learnt": [..]}, or {"error": ".."}.
+ * Renders and encodes conversations from standard input, an object of instruction data a line, with a chat template and
+ * a tokenizer. Prints for each {"text": .., "ids": [..], "learnt": [..]}, or {"error": ".."}.
  *
  *   chat_ids TOKENIZER TEMPLATE|- [ask]   -: the tokenizer's own
  *   chat_ids TOKENIZER TEMPLATE jinja     prints the template */
@@ -24,7 +24,7 @@ static tx_status add_ids(tx_json *json, const char *key, const tx_ids *ids)
     return tx_json_set(json, key, list);
 }
 
-/* What is known of one line, or why it is wrong. */
+/* Adds text and ids of one line to `json`. Returns an error if the line is invalid. */
 static tx_status answer(const tx_chat *chat, tx_encoder *encoder, const char *line, bool asks, tx_json *json)
 {
     tx_json *object = NULL;

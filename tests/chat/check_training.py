@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds txtrain on conversations against transformers: a small Llama with the same weights over the same rows, the loss
-over what the assistant says, by a published chat template and its own labels; the folder that txtrain leaves renders the
-same in transformers; evaluation over answers, packed and not.
+"""Compares txtrain on conversations with transformers: a small Llama with the same weights on the same rows. The
+loss of the assistant's messages is computed by a published chat template and its own labels. The folder that txtrain
+writes renders the same in transformers. Evaluations cover answers, packed and not.
 
     check_training.py TXTRAIN      exit status 77: something is missing
 """
@@ -69,7 +69,8 @@ def train(model, samples):
 def train_tx(folder, output, data, **options):
     """The losses, and that of the evaluation."""
     done = run(sys.argv[1], **dict(dict(
-        model_name_or_path=folder, train_file=data, output_dir=output, max_length=LENGTH, disable_tqdm=True, save_strategy="no",
+        model_name_or_path=folder, train_file=data, output_dir=output, max_length=LENGTH, disable_tqdm=True,
+        save_strategy="no",
         per_device_train_batch_size=ROWS, max_steps=STEPS, learning_rate=RATE, lr_scheduler_type="constant",
         train_sampling_strategy="sequential", validation_file=data, overwrite_output_dir=True), **options))
     check(done.returncode == 0, done.stderr)
@@ -114,7 +115,8 @@ def main():
                                                 add_generation_prompt=True), f"the saved template: {talk}")
         # The template is known by the folder now; packed samples give the same.
         for packing in ("false", "true"):
-            _, again = train_tx(output, output + "/again", data, do_eval=True, packing=packing, learning_rate=0, do_train=True)
+            _, again = train_tx(output, output + "/again", data, do_eval=True, packing=packing, learning_rate=0,
+                                do_train=True)
             near([again], [evaluated], f"eval_loss, packing {packing}", 1e-5)
         print(f"{STEPS} steps, {count} labels, eval_loss {evaluated}")
     return status()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chat templates as the models of these names were published with them (tokenizer_config.json's chat_template), and
-one in TX's words where no model publishes any (alpaca)."""
+"""Chat templates as published with the models of these names (tokenizer_config.json's chat_template), and one
+written for TX if no model publishes any (alpaca)."""
 
 CHATML = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' "
           "+ '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
@@ -155,7 +155,7 @@ TEMPLATES = dict(PUBLISHED, alpaca=ALPACA)
 
 
 def spellings(text):
-    """Files have the ends of lines in literals as such, or as backslash and n; white space at the end does not count."""
+    """Yields the forms of a template in files: line ends as such, or as backslash and n; without trailing blanks."""
     yield text.rstrip()
     if "{%" in text and "\n" in text and not text.startswith(("{%-", "{% for message in messages %}\n")):
         yield text.rstrip().replace("\n", "\\n")

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Chat templates: texts, ids and what is learnt as transformers has them (golden/, which check_chat.py wrote), forms of
- * instruction data, templates of the user's, what is refused. */
+ * Chat templates: texts, ids and labels compared with transformers' (golden/, which check_chat.py wrote). Also forms of
+ * instruction data, users' templates, and refusals. */
 #include "tests/scratch.h"
 
 #include "models/chat/chat.h"
@@ -10,7 +10,7 @@
 
 #define GOLDEN TX_SOURCE_DIR "/tests/chat/golden"
 
-/* A template, a tokenizer, and what they make of an object. */
+/* A template, a tokenizer, and their results for an object. */
 typedef struct talk {
     char name[32];
     tx_tokenizer *tokenizer;
@@ -139,7 +139,7 @@ static void test_said_tokens_are_text(void **state)
     close_talk(&t);
 }
 
-/* Where a tokenizer seeks its special tokens in normalized text, they cannot be told from what is said. */
+/* If a tokenizer searches its special tokens in normalized text, they cannot be distinguished from messages. */
 static void test_normalized_tokens_are_refused(void **state)
 {
     char *folder = make_scratch();
@@ -250,14 +250,14 @@ static void test_forms(void **state)
     assert_ok(render_text(&t, "{\"instruction\": \"Add\", \"input\": \"1 2\", \"output\": \"3\"}"));
     expect_text(&t, "<|user|>\nAdd\n\n1 2</s>\n<|assistant|>\n3</s>\n");
     assert_int_equal(t.conversation.form, TX_CHAT_INSTRUCTION);
-    /* Of a prompt and a completion in messages the completion alone is learnt. */
+    /* Only the completion of a prompt and a completion in messages has labels. */
     assert_ok(render_text(&t, "{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
                               "\"content\": \"b\"}, {\"role\": \"user\", \"content\": \"c\"}], \"completion\": "
                               "[{\"role\": \"assistant\", \"content\": \"d\"}]}"));
     assert_int_equal(t.conversation.form, TX_CHAT_PAIR);
     assert_int_equal(count_id(&t.learnt, 1), 2);
     assert_int_equal(t.learnt.id[t.learnt.count - 3] + t.learnt.id[t.learnt.count - 2], 2);
-    /* Texts without a template: eos_token alone is added. */
+    /* Texts without a template: only eos_token is added. */
     assert_ok(render_text(&t, "{\"prompt\": \"1 + \", \"completion\": \"2\"}"));
     assert_int_equal(t.conversation.form, TX_CHAT_PLAIN);
     assert_ok(tx_chat_render_plain(t.chat, &t.conversation, &t.text));

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Packed samples are each by themselves: loss and gradients of a step over packed rows are those of the samples one by
- * one, of GPT-2 (learned positions) and of Llama (rotary ones), and so is an evaluation.
+ * Packed samples are independent. Loss and gradients of a step with packed rows equal those of the single samples, for
+ * GPT-2 (learned positions) and Llama (rotary ones), and so does an evaluation.
  *
  *   test_packing [DEVICE] */
 #include "tests/scratch.h"

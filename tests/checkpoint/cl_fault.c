@@ -12,7 +12,7 @@
 
 fault_state fault;
 
-static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* of what is counted */
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER; /* guards the counters in `fault` */
 
 void fault_arm(void)
 {
@@ -56,7 +56,7 @@ static bool fails(int kind, const char *name)
     if (!real)                     \
         *(void **)&real = dlsym(RTLD_NEXT, #name);
 
-/* A call that makes an object and tells its success by `code`. */
+/* A call that creates an object and reports its success in `code`. */
 #define MAKES(kind, type, name, parameters, arguments) \
     EXPORT type CL_API_CALL name parameters            \
     {                                                  \
@@ -79,8 +79,8 @@ static bool fails(int kind, const char *name)
         return fails(kind, #name) ? fault.code : real arguments; \
     }
 
-/* A call that waits does so even where it fails: the caller may then free what the device was to write to, and this
- * device, unlike one that is lost, goes on writing. */
+/* A blocking call waits even if it fails. The caller may then free the buffer that the device writes to, and this
+ * device, unlike a lost one, keeps writing. */
 #define WAITS(name, parameters, arguments)              \
     EXPORT cl_int CL_API_CALL name parameters           \
     {                                                   \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * OpenCL calls that fail. The functions of cl_fault.c stand before libOpenCL's, for TX and for the libraries that it
- * uses, and count objects; the linker sends TX's calls of the allocator there, which counts blocks. */
+ * OpenCL calls that fail. The functions of cl_fault.c replace libOpenCL's, for TX and its libraries, and count objects.
+ * The linker redirects TX's calls of the allocator there, which counts blocks. */
 #ifndef TX_TESTS_CL_FAULT_H
 #define TX_TESTS_CL_FAULT_H
 
@@ -20,19 +20,19 @@ typedef struct fault_function {
 } fault_function;
 
 typedef struct fault_state {
-    bool armed, lasting; /* lasting: and all behind it */
+    bool armed, lasting; /* lasting: all later calls fail as well */
     int kinds;
     cl_int code;
-    const char *name;            /* of the function whose call fails; NULL: of any */
-    long at;                     /* which of its calls, from 1; 0: none */
-    atomic_long objects, blocks; /* that are held; some by threads */
+    const char *name;            /* function whose call fails, or NULL for any function */
+    long at;                     /* number of the call that fails, from 1, or 0 if no call fails */
+    atomic_long objects, blocks; /* live OpenCL objects and memory blocks; threads change them, too */
     atomic_bool failed;
-    fault_function seen[FAULT_NAMES]; /* of these kinds, that were called while armed */
+    fault_function seen[FAULT_NAMES]; /* functions of these kinds that were called while armed */
     int names;
 } fault_state;
 extern fault_state fault;
 
-/* Begins to count, and to fail what the state says. */
+/* Starts to count calls, and to make the call fail that `fault` names. */
 void fault_arm(void);
 
 #endif

@@ -103,8 +103,8 @@ static void make_change(names *n, const change *c)
         *place = c->to;
 }
 
-/* Parent and name of an absolute path within the watched folder; false where a folder on the way is missing. */
-static bool walk(disk *d, const char *path, entry *out)
+/* Finds parent and name of an absolute path in the watched folder. Returns false if a folder on the path is missing. */
+static bool resolve_path(disk *d, const char *path, entry *out)
 {
     *out = (entry){.parent = ROOT, .node = ROOT};
     while (*path == '/')
@@ -161,7 +161,7 @@ static bool resize(node *n, size_t size)
 static bool open_event(disk *d, const disk_event *e)
 {
     entry place;
-    if (e->a < 0 || e->a >= MAX_HANDLES || !walk(d, e->data, &place))
+    if (e->a < 0 || e->a >= MAX_HANDLES || !resolve_path(d, e->data, &place))
         return false;
     if (e->b & 1) {
         place.node = add_node(d, false);
@@ -212,7 +212,7 @@ static bool rename_event(disk *d, const disk_event *e)
     if (!second)
         return false;
     *second = '\0';
-    const bool good = walk(d, e->data, &from) && walk(d, second + 1, &to) && from.node != NONE;
+    const bool good = resolve_path(d, e->data, &from) && resolve_path(d, second + 1, &to) && from.node != NONE;
     *second = '\n';
     to.node = from.node;
     return good && add_change(d, &from, &to);
@@ -234,12 +234,12 @@ bool disk_apply(disk *d, const disk_event *e)
     case 'R':
         return rename_event(d, e);
     case 'M':
-        if (!walk(d, e->data, &place))
+        if (!resolve_path(d, e->data, &place))
             return false;
         place.node = add_node(d, true);
         return place.node != NONE && add_change(d, NULL, &place);
     case 'U':
-        return walk(d, e->data, &place) && place.node != NONE && add_change(d, &place, NULL);
+        return resolve_path(d, e->data, &place) && place.node != NONE && add_change(d, &place, NULL);
     default:
         return e->what == 'X' || e->what == 'E';
     }
@@ -287,7 +287,7 @@ static void left_names(const disk *d, const disk_crash *crash, names *n)
             make_change(n, &d->pending[i]);
 }
 
-/* What is left of a file: `*size` bytes, of which those from `*zeros` on are zero. */
+/* Returns the content that a crash leaves of a file: `*size` bytes, which are zero from `*zeros` on. */
 static const char *left_data(const node *n, int index, const disk_crash *crash, size_t *size, size_t *zeros)
 {
     uint64_t coin = crash->seed * 31 + crash->kept * 7 + (uint64_t)index;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A disk in the mind: replays the log of fault_shim.c and works out what a loss of power may leave. Data last once
- * their file has been flushed, names once their folder has been; everything else may be there or not. */
+ * A model of a disk: replays the log of fault_shim.c and computes the states that a loss of power may leave. Data
+ * persist once their file is flushed, names once their folder is flushed; anything else may be lost. */
 #ifndef TX_TESTS_DISK_H
 #define TX_TESTS_DISK_H
 
@@ -21,7 +21,7 @@ typedef struct disk_log {
     size_t count;
 } disk_log;
 
-/* False where the log cannot be read. */
+/* Returns false if the log cannot be read. */
 bool disk_log_read(const char *path, disk_log *log);
 void disk_log_free(disk_log *log);
 
@@ -29,19 +29,19 @@ typedef struct disk disk;
 
 disk *disk_create(void);
 void disk_free(disk *d);
-/* False where the event does not fit the disk: the shim or the model is wrong. */
+/* Returns false if the event contradicts the state of the disk: then the shim or the model is wrong. */
 bool disk_apply(disk *d, const disk_event *event);
-/* Changes of names that have not been flushed. */
+/* Returns the number of changes of names that are not flushed. */
 size_t disk_pending(const disk *d);
 
 typedef enum disk_data {
-    DISK_FLUSHED, /* files hold what was flushed, others are empty */
-    DISK_ALL,     /* files hold all that was written */
-    DISK_TORN     /* files hold a part of it, zeros for the rest, or what was flushed */
+    DISK_FLUSHED, /* files hold their flushed data, others are empty */
+    DISK_ALL,     /* files hold all written data */
+    DISK_TORN     /* files hold a part of the written data followed by zeros, or their flushed data */
 } disk_data;
 
-/* What the loss of power leaves: the first `kept` of the changes of names, or each by the toss of a coin (`seed` not
- * 0); and of the data. */
+/* A state after a loss of power. With seed 0 the first `kept` changes of names persist, otherwise a random subset.
+ * `data` selects the state of the files' data. */
 typedef struct disk_crash {
     size_t kept;
     uint64_t seed;

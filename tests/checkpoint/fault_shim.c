@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A library to preload: it counts what a process does to files under one folder, lets one of these calls go wrong, and
- * keeps a log from which the state of the disk after any of them can be worked out (disk.h). Set by the environment:
+ * A library to preload. It counts a process's calls on the files of one folder, makes one of these calls fail, and
+ * keeps a log. disk.h computes from the log the state of the disk after any call. Environment variables configure it:
  *
- *     TX_FAULT_FOLDER  absolute path; files elsewhere are left alone
- *     TX_FAULT_AT      number of the call that goes wrong, from 1; none: 0
- *     TX_FAULT_MODE    kill      the process is killed instead of making the call
- *                      eio       the call fails with EIO, once
- *                      readonly  this call and all after it fail with EROFS, as on a disk that was remounted
- *                      short     a write takes half of its bytes, once
- *                      full      the disk is full after TX_FAULT_AT bytes: what is over is not taken (ENOSPC)
- *     TX_FAULT_LOG     file that gets the log
+ *     TX_FAULT_FOLDER  Absolute path. Files elsewhere are not affected.
+ *     TX_FAULT_AT      Number of the call that fails, from 1, or 0 for no failure.
  *
- * Calls of fsync are not passed on: the log knows better than this machine's disk what would have lasted. */
+ *     TX_FAULT_MODE    kill      The process is killed instead of making the call.
+ *                      eio       The call fails with EIO, once.
+ *                      readonly  This call and all after it fail with EROFS, as on a disk that was remounted.
+ *
+ *                      short     A write takes half of its bytes, once.
+ *                      full      The disk is full after TX_FAULT_AT bytes. Further writes fail with ENOSPC.
+ *     TX_FAULT_LOG     File that receives the log.
+ *
+ * Calls of fsync are not forwarded: the log, not this machine's disk, decides which data persist. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <dlfcn.h>
@@ -70,7 +72,7 @@ static bool is_tracked(int descriptor)
     return descriptor >= 0 && descriptor < DESCRIPTORS && shim.path[descriptor];
 }
 
-/* Absolute path without links in its folder; false where it is not in the watched one. */
+/* Computes the absolute path without links in its folder. Returns false for a path outside the watched folder. */
 static bool locate(int folder, const char *path, char out[PATH_MAX])
 {
     char joined[2 * PATH_MAX], parent[PATH_MAX];
@@ -104,7 +106,7 @@ static const char *within(const char *path)
     return *rest ? rest : "/";
 }
 
-/* What a descriptor leads to from now on; NULL: nothing that matters. Keeps errno. */
+/* Sets the path that a descriptor refers to, or NULL for a file that is not watched. Keeps errno. */
 static void track(int descriptor, const char *path)
 {
     const int error = errno;
@@ -136,7 +138,7 @@ static void note(char what, long a, long b, const void *data, size_t size)
     errno = error;
 }
 
-/* Counts a call; true where it has to fail, with errno set. */
+/* Counts a call. Returns true and sets errno if the call has to fail. */
 static bool fails(void)
 {
     shim.calls++;
@@ -153,7 +155,7 @@ static bool fails(void)
     return false;
 }
 
-/* How many bytes of a write are taken; -1 with errno set where none are. */
+/* Returns the number of bytes that a write accepts, or -1 with errno set if it fails. */
 static ssize_t taken(size_t size)
 {
     size_t take = size;
@@ -367,7 +369,7 @@ EXPORT int renameat(int from, const char *old, int to, const char *new)
     return rename_at(from, old, to, new);
 }
 
-/* Makes or removes a name: what the log calls `what`, by the system's call of that number. */
+/* Creates or removes a name by system call `number`. `what` is the operation's letter in the log. */
 static int change_at(char what, long number, int folder, const char *path, unsigned detail)
 {
     char place[PATH_MAX];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writes checkpoints as a trainer does, saying on standard output before and after each what it is about and what it
- * has achieved. A save that fails does not end it.
+ * Writes checkpoints as a trainer does. It prints the state of each save before and after the save, and continues after
+ * a save that fails.
  *
- *     saver FOLDER      exit status 0: all went well; 3: a save failed; 4: the folder could not be had */
+ *     saver FOLDER      exit status: 0 success, 3 if a save failed, 4 if the folder could not be locked */
 #include "models/files/checkpoint.h"
 #include "tests/checkpoint/states.h"
 
@@ -10,11 +10,11 @@
 #include <unistd.h>
 
 static const struct {
-    int step, keep; /* checkpoints that stay after it; 0: all */
+    int step, keep; /* keep: number of checkpoints to keep, or 0 for all */
 } saves[] = {{10, 0}, {20, 1}, {30, 1}, {30, 1}, {40, 2}, {40, 1}};
 
-/* By write() itself, which the shim sees. */
-static void say(const char *what, int version)
+/* Calls write() directly, so that the shim sees it. */
+static void print_state(const char *what, int version)
 {
     char line[64];
     const int length = snprintf(line, sizeof line, "%s %d\n", what, version);
@@ -33,8 +33,8 @@ static void warn(void *context, const char *message)
     fprintf(stderr, "saver: warning: %s\n", message);
 }
 
-/* The version that is there; -1: none, or not to be told. */
-static int look(const char *output_dir)
+/* Returns the version in the folder, or -1 if there is none or it is unknown. */
+static int find_version(const char *output_dir)
 {
     char *folder = NULL;
     if (tx_checkpoint_newest(output_dir, NULL, &folder))
@@ -56,15 +56,15 @@ int main(int argc, char **argv)
         return 4;
     }
     for (int i = 0; i < (int)(sizeof saves / sizeof saves[0]); i++) {
-        say("begin", i + 1);
+        print_state("begin", i + 1);
         if (state_save(argv[1], saves[i].step, i + 1)) {
             complain("save");
-            say("failed", i + 1);
-            say("newest", look(argv[1]));
+            print_state("failed", i + 1);
+            print_state("newest", find_version(argv[1]));
             result = 3;
             continue;
         }
-        say("committed", i + 1);
+        print_state("committed", i + 1);
         if (tx_checkpoint_prune(argv[1], saves[i].keep, saves[i].step, NULL, &report))
             complain("prune");
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tests of checkpoints by their interface share: saves of some version, damage to them, and what is told. */
+ * Helpers of tests that use the interface of checkpoints: saves of a version, damage to them, and captured messages. */
 #ifndef TX_TESTS_SAVES_H
 #define TX_TESTS_SAVES_H
 
@@ -10,7 +10,7 @@
 #include <fcntl.h>
 #include <sys/stat.h>
 
-/* What was told, one line after the other. */
+/* All messages so far, one a line. */
 static char told[4096];
 
 static inline void listen(void *context, const char *message)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The checkpoints that the fault tests write: every byte follows from a version number, so what is found on the disk
- * can be told to be one of them or none. */
+ * The checkpoints that the fault tests write. A version number determines every byte, so that a test can identify the
+ * version of a checkpoint that it finds on the disk. */
 #ifndef TX_TESTS_STATES_H
 #define TX_TESTS_STATES_H
 
@@ -88,7 +88,7 @@ static inline bool state_has_weights(const char *folder, const float weights[STA
     return same;
 }
 
-/* The version whose bytes `folder` holds, each of them; -1 where it is none. */
+/* Returns the version of the checkpoint in `folder`, or -1 if any byte differs. */
 static inline int state_read(const char *folder)
 {
     tx_json *json = NULL;

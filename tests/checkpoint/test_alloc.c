@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every allocation that a save and a resume make fails once. The call says so in one message or does without; nothing
- * half-written is left, nothing leaks, what was saved before is still good, and a whole checkpoint is never taken for a
- * damaged one.
+ * Every allocation of a save and of a resume fails once. The call then reports one message or succeeds without the
+ * memory. It leaves no partial files and no leaks, the earlier checkpoint stays valid, and a valid checkpoint is never
+ * reported as damaged.
  *
- * Without the sanitizers this file's malloc is the whole process', libraries included. Under them the linker sends TX's
- * own calls here (--wrap), and they watch for leaks. */
+ * Without sanitizers this file's malloc serves the whole process, libraries included. With sanitizers the linker sends
+ * only TX's own calls here (--wrap), and the sanitizers detect leaks. */
 #include "models/files/checkpoint.h"
 #include "tests/checkpoint/states.h"
 #include "tests/checkpoint/tiny.h"
@@ -85,14 +85,14 @@ char *__wrap_strdup(const char *text) /* the sanitizer's own does not come by he
 }
 #endif
 
-/* ---- What is tried --------------------------------------------------------------------------------- */
+/* ---- Scenes ---------------------------------------------------------------------------------------- */
 
 typedef struct scene {
     const char *output;
     tiny *t;
-    bool reads; /* names by jansson, which goes on with half of one where it gets no memory: no such tensor */
+    bool reads; /* jansson may return a truncated name if an allocation fails; then the tensor is not found */
     int warnings;
-    char told[1200]; /* a warning that speaks of other things than memory */
+    char told[1200]; /* a warning that has another subject than memory */
 } scene;
 
 static void count_warning(void *context, const char *message)
@@ -235,7 +235,7 @@ static void no_files(scene *s)
     clear(s->output);
 }
 
-/* Under a final name lies nothing or a whole file. */
+/* A file with a final name is complete. */
 static void check_files(scene *s, tx_status status)
 {
     static const char *const names[] = {"model.safetensors", "optimizer.safetensors"};

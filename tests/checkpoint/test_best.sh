@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The best checkpoint is kept and loaded wherever the run's folder is moved to, from whatever folder and working
-# directory it goes on; where it cannot be had the run fails, with its last weights written.
+# The best checkpoint is kept and loaded even if the run's folder is moved or the run resumes in another folder or
+# working directory. If it is missing, the run writes its last weights and fails.
 #
 #   test_best.sh BIN-FOLDER
 bin=$1
@@ -50,9 +50,10 @@ grep -q '"best_model_checkpoint": *"first/checkpoint-4"' first/checkpoint-4/trai
 cp -r first metric
 run 0 'metric_for_best_model was "eval_loss" and is "perplexity" now' 6 1e-2 metric --resume_from_checkpoint \
     --metric_for_best_model perplexity
-grep -q '"best_model_checkpoint": *"metric/checkpoint-6"' metric/trainer_state.json || fail "the best of another metric stays"
+grep -q '"best_model_checkpoint": *"metric/checkpoint-6"' metric/trainer_state.json ||
+    fail "the best of another metric stays"
 
-# The folder is moved, and the run goes on from another working directory; with such a rate nothing gets better.
+# The folder is moved, and the run resumes from another working directory. At this learning rate nothing improves.
 mkdir away
 mv first away/moved
 cp -r away/moved away/kept
@@ -61,7 +62,7 @@ run 0 "" 10 3 moved --resume_from_checkpoint
 ends_with "$best" moved moved/checkpoint-4
 [ -d moved/checkpoint-10 ] && [ ! -d moved/checkpoint-8 ] || fail "not the newest and the best are kept"
 
-# It goes on in another folder: what lies in the first one stays and counts.
+# The run resumes in another folder; the best checkpoint stays in the first folder and is used.
 run 0 "/away/kept/checkpoint-4" 8 3 other --resume_from_checkpoint kept/checkpoint-4
 ends_with "$best" other kept/checkpoint-4
 [ -d other/checkpoint-6 ] && [ -d other/checkpoint-8 ] || fail "the best of another folder counts in this one"
@@ -69,7 +70,7 @@ mkdir deeper
 cd deeper || exit 1
 run 0 "/away/kept/checkpoint-4" 10 3 ../other --resume_from_checkpoint
 ends_with "$best" ../other ../kept/checkpoint-4
-# And back in the first one, where it is a checkpoint as the others.
+# The run resumes in the first folder again, and the best checkpoint is there like any other.
 run 0 "" 14 3 ../kept --resume_from_checkpoint ../other/checkpoint-10
 ends_with "$best" ../kept ../kept/checkpoint-4
 
@@ -81,10 +82,11 @@ grep -q "warning: .*/kept/checkpoint-4: " "$work/err" || fail "not said at the s
 ends_with other/checkpoint-12/model.safetensors other
 ended other 12
 
-# An evaluation that is never a number, here a correlation with equal labels, has no best: that is an error in the end, and
-# early stopping counts it as none that is better.
+# An evaluation that is never a number, here a correlation with equal labels, has no best: that is an error in the end,
+# and early stopping counts it as none that is better.
 mkdir "$work/bert"
-echo '{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+echo '{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+ "intermediate_size": 16,
  "max_position_embeddings": 64, "vocab_size": 257}' > "$work/bert/config.json"
 { echo "sentence,label"; awk '{ print $0 "," NR % 2 + 0.5 }' "$work/text"; } > "$work/train.csv"
 { echo "sentence,label"; awk '{ print $0 ",1.3" }' "$work/text"; } > "$work/equal.csv"
@@ -94,7 +96,8 @@ never()
     wanted=$1
     text=$2
     shift 2
-    outcome "$wanted" "$text" "$bin/txtrain" --train_file "$work/train.csv" --validation_file "$work/equal.csv" --task_name stsb \
+    outcome "$wanted" "$text" "$bin/txtrain" --train_file "$work/train.csv" --validation_file "$work/equal.csv" \
+        --task_name stsb \
         --config_name "$work/bert" --max_seq_length 32 --threads 1 --max_steps 8 --eval_strategy steps --eval_steps 2 \
         --metric_for_best_model pearson --output_dir never --overwrite_output_dir "$@"
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checkpoints by their interface: what counts as one, and which is taken. */
+ * The interface of checkpoints: which folders count as checkpoints, and which one is used. */
 #include "tests/checkpoint/saves.h"
 
 static void remove_file(const char *folder)
@@ -144,7 +144,7 @@ static void all_damaged_is_no_fresh_start(void **state)
     remove_scratch(output);
 }
 
-/* What cannot be read just now may be whole: it is neither passed over nor a reason to remove another. */
+/* A checkpoint that cannot be read at the moment may be valid: it is not skipped, and others are not removed for it. */
 static void unreadable_is_not_damaged(void **state)
 {
     char *output = make_scratch(), *folder = NULL;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * OpenCL calls that fail, one after the other, while a model is built, trained and read: memory that is not given, a
- * device out of resources, a build that fails, a device that is lost, kernels that say that they ran and did not. The
- * run ends with one message that names the device and says what to do, or does without the call and gives the same
- * bits; nothing crashes, and every OpenCL object and every block of TX is given back.
+ * OpenCL calls fail, one in each run, while a model is built, trained and read. The causes are exhausted memory or
+ * device resources, a failed build, a lost device, and kernels that report success without running. The run ends with
+ * one message that names the device and says what to do, or continues without the call and gives the same bits. Nothing
+ * crashes, and every OpenCL object and every block of memory is released.
  *
- * Of each OpenCL function that is called, the first, the last and some calls between fail, each in a run of its own.
+ * The first, the last and some other calls of each OpenCL function fail.
  *
  *     test_cl_faults memory|resources|host|build|lost|query|wrong [clblast|copies]
  *
- * clblast: its products; copies: in place of a training copies of all kinds by both queues. Exit status 77: there is no
- * OpenCL device. */
+ * With clblast the products of CLBlast are used. With copies, all kinds of copies by both queues run instead of a
+ * training. Exit status 77: no OpenCL device. */
 #include "api/model/engine.h"
 #include "tests/checkpoint/cl_fault.h"
 #include "tests/checkpoint/tiny.h"
@@ -121,7 +121,7 @@ static tx_status make_reference(reference *r)
     return status;
 }
 
-/* A device that answers a question in no way is taken for a smaller one, whose sums are rounded in another order. */
+/* A device that answers no query counts as a smaller one, whose sums are rounded in another order. */
 static bool close_enough(const reference *r, const float *values)
 {
     double sum = 0.0;
@@ -130,7 +130,7 @@ static bool close_enough(const reference *r, const float *values)
     return sum <= 1e-4 * (double)r->count;
 }
 
-/* What is wrong with the end of a run that a call failed in; NULL: nothing. */
+/* Checks the end of a run with a failed call. Returns a description of the error, or NULL if the end is correct. */
 static const char *judge(const reference *r, tx_status status, const float *values, int64_t count, long objects,
                          long blocks)
 {
@@ -145,7 +145,7 @@ static const char *judge(const reference *r, tx_status status, const float *valu
         return same || (fault.kinds == QUERY && count == r->count && close_enough(r, values)) ? NULL
                                                                                               : "the bits are others";
     }
-    if (fault.kinds == QUERY) /* its name, or that it is there, may be what it does not tell */
+    if (fault.kinds == QUERY) /* the failed query may be that of the name, or that of the devices */
         return strstr(tx_error(), "device") ? NULL : "the message does not say that it is the device";
     if (status != TX_MEMORY && status != TX_DEVICE)
         return "the status is no failure of a device";
@@ -234,8 +234,8 @@ static bool test_wrong_kernels(void)
     return good && switched;
 }
 
-/* Fails calls of every function that was counted: all where they are few, else evenly spread ones with the first and
- * the last. */
+/* Fails calls of every function that was called: all calls if they are few, otherwise the first, the last and evenly
+ * spread ones. */
 static bool fail_calls(const reference *r, long most)
 {
     const int names = fault.names;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every call that a save makes goes wrong once (fault_shim.c), and the power goes off after each of them (disk.c). What
- * is then found on the disk is the checkpoint that was told to be written, or the one that was being written, byte by
- * byte; all else has a temporary name and is gone after the next start.
+ * Every call of a save fails once (fault_shim.c), and the power fails after each call (disk.c). The disk then holds
+ * either the last checkpoint that was reported as written or the one in progress, identical to the byte. Other files
+ * have temporary names, and the next start removes them.
  *
  *     test_crash kill|eio|readonly|short|full|power      exit status 77: preloading does not work here */
 #include "models/files/checkpoint.h"
@@ -26,14 +26,14 @@ typedef struct bench {
     long runs, failures, states;
 } bench;
 
-/* What the saver has said: the last version that it knows to be there, and which others may be. */
-typedef struct told {
+/* The saver's reports so far: the last version that is certainly on the disk, and other possible versions. */
+typedef struct reports {
     int committed, begun;
-    bool maybe[64]; /* failed, and a disk that refuses everything may have kept it */
-    bool gone;      /* what was there before a save that failed was not there after it */
-} told;
+    bool maybe[64]; /* the save failed, and a disk that fails all later calls may have kept its checkpoint */
+    bool gone;      /* a failed save removed the checkpoint before it */
+} reports;
 
-static void hear(told *t, const char *line, bool lasting)
+static void parse_report(reports *t, const char *line, bool lasting)
 {
     int version = 0;
     char what[32];
@@ -51,12 +51,12 @@ static void hear(told *t, const char *line, bool lasting)
     }
 }
 
-static bool is_legal(const told *t, int version)
+static bool is_legal(const reports *t, int version)
 {
     return version == t->committed || version == t->begun || (version >= 0 && version < 64 && t->maybe[version]);
 }
 
-/* ---- Looking at what is left ------------------------------------------------------------------------- */
+/* ---- Check of the folder ----------------------------------------------------------------------------- */
 
 static bool is_temporary(const char *name)
 {
@@ -87,7 +87,7 @@ static bool check_names(const char *output, bool before, char *why, size_t size)
     return good;
 }
 
-/* The version of the newest checkpoint, 0 where there is none, -1 where that is wrong. */
+/* Returns the version of the newest checkpoint, 0 if there is none, or -1 if it is invalid. */
 static int newest_version(const char *output, char *why, size_t size)
 {
     char *folder = NULL;
@@ -103,8 +103,8 @@ static int newest_version(const char *output, char *why, size_t size)
     return version;
 }
 
-/* The next start after whatever happened: it takes the folder, clears it, and finds a checkpoint. */
-static bool check_restart(const char *output, const told *t, char *why, size_t size)
+/* The next start after any fault: it locks the folder, removes temporary files, and finds a checkpoint. */
+static bool check_restart(const char *output, const reports *t, char *why, size_t size)
 {
     tx_output_lock *lock = NULL;
     if (!check_names(output, true, why, size))
@@ -158,13 +158,13 @@ static int run_saver(const bench *b, const char *mode, long at)
 }
 
 /* Whether a file that was written could not be closed: its save must not pass for good. */
-static bool hear_all(const disk_log *log, told *t, bool lasting)
+static bool parse_reports(const disk_log *log, reports *t, bool lasting)
 {
     bool lost = false;
     for (size_t i = 0; i < log->count; i++) {
         const disk_event *e = &log->event[i];
         if (e->what == 'X')
-            hear(t, e->data, lasting);
+            parse_report(t, e->data, lasting);
         if (e->what == 'E' && e->b && !strstr(e->data, ".lock"))
             lost = true;
     }
@@ -185,18 +185,18 @@ static long count_calls(bench *b, disk_log *log, long *bytes)
     return log->event[log->count - 1].call;
 }
 
-/* One run with a fault, and the look at what it leaves. */
+/* Runs the saver with one fault and checks the folder afterwards. */
 static bool try_fault(bench *b, const char *mode, long at)
 {
     const bool kills = strcmp(mode, "kill") == 0, lasting = strcmp(mode, "readonly") == 0;
     char why[1300] = "";
-    told t = {0};
+    reports t = {0};
     disk_log log;
     if (!clear(b->root, "disk"))
         return false;
     const int status = run_saver(b, mode, at);
     bool good = disk_log_read(b->log, &log);
-    const bool lost = hear_all(&log, &t, lasting);
+    const bool lost = parse_reports(&log, &t, lasting);
     disk_log_free(&log);
     if (kills && !(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) {
         snprintf(why, sizeof why, "the saver was not killed");
@@ -252,7 +252,7 @@ static bool is_new(uint64_t hash)
     return true;
 }
 
-static void look(bench *b, const disk *d, const disk_crash *crash, const told *t, size_t event, bool quiet)
+static void check_crash(bench *b, const disk *d, const disk_crash *crash, const reports *t, size_t event, bool quiet)
 {
     char path[700], output[720], why[1300] = "";
     const uint64_t promise = (uint64_t)t->committed * 64 + (uint64_t)t->begun;
@@ -269,13 +269,13 @@ static void look(bench *b, const disk *d, const disk_crash *crash, const told *t
 }
 
 /* All that may be left after event `i`. */
-static void lose_power(bench *b, const disk *d, const told *t, size_t i, bool quiet)
+static void lose_power(bench *b, const disk *d, const reports *t, size_t i, bool quiet)
 {
     for (int data = DISK_FLUSHED; data <= DISK_TORN; data++) {
         for (size_t kept = 0; kept <= disk_pending(d); kept++)
-            look(b, d, &(disk_crash){.kept = kept, .data = (disk_data)data}, t, i, quiet);
+            check_crash(b, d, &(disk_crash){.kept = kept, .data = (disk_data)data}, t, i, quiet);
         for (uint64_t coin = 1; coin <= COINS; coin++)
-            look(b, d, &(disk_crash){.seed = coin * 1000 + i, .data = (disk_data)data}, t, i, quiet);
+            check_crash(b, d, &(disk_crash){.seed = coin * 1000 + i, .data = (disk_data)data}, t, i, quiet);
     }
 }
 
@@ -283,7 +283,7 @@ static void lose_power(bench *b, const disk *d, const told *t, size_t i, bool qu
 static bool replay(bench *b, const disk_log *log, char forget)
 {
     disk *d = disk_create();
-    told t = {0};
+    reports t = {0};
     bool good = d != NULL;
     bool folder[65536] = {false};
     memset(seen, 0, sizeof seen);
@@ -293,7 +293,7 @@ static bool replay(bench *b, const disk_log *log, char forget)
         if (e->what == 'O')
             folder[e->a & 65535] = (e->b & 4) != 0;
         if (e->what == 'X')
-            hear(&t, e->data, false);
+            parse_report(&t, e->data, false);
         if (e->what == 'F' && ((forget == 'd' && folder[e->a & 65535]) || (forget == 'f' && !folder[e->a & 65535])))
             continue;
         good = disk_apply(d, e);
@@ -314,7 +314,7 @@ static bool test_power(bench *b)
     bool good = replay(b, &log, 0);
     const long failures = b->failures;
     printf("power: %ld calls, %ld states of the disk, %ld failures\n", calls, b->states, failures);
-    /* The test sees what it is there for: without the flushes states are lost. */
+    /* The test detects missing flushes: without them states are lost. */
     good = replay(b, &log, 'f') && good;
     printf("without flushes of files: %ld of %ld states are wrong\n", b->failures, b->states);
     good = good && b->failures > 0;
@@ -327,7 +327,7 @@ static bool test_power(bench *b)
 
 /* ---- All --------------------------------------------------------------------------------------------- */
 
-/* In memory where that is to be had: flushing is not what is tested here. */
+/* Uses a file system in memory if there is one: this test does not measure flushing. */
 static bool make_bench(bench *b)
 {
     const char *const places[] = {"/dev/shm", getenv("TMPDIR"), "/tmp"};

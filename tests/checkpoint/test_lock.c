@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Who may write into an output folder, and what is found there after an interruption. */
+ * The lock of an output folder, and the recovery of a folder after an interruption. */
 #include "models/train/run.h"
 #include "tests/checkpoint/saves.h"
 
@@ -34,7 +34,7 @@ static void damage(const char *output, const char *checkpoint)
     assert_int_equal(truncate(path, 3), 0);
 }
 
-/* Ends of the paths of files that cannot be read now; NULL: none. */
+/* Suffixes of the paths of files that cannot be read now, or NULL. */
 static const char *unread, *unread_too;
 
 static bool ends_in(const char *path, const char *end)
@@ -54,7 +54,7 @@ tx_status __wrap_tx_file_open(const char *path, int flags, int *descriptor, int6
     return tx_file_fail(path, "open");
 }
 
-/* What a start does. */
+/* Locks and recovers a folder as the start of a run does. */
 static void start(const char *output)
 {
     tx_output_lock *lock = NULL;
@@ -64,7 +64,7 @@ static void start(const char *output)
 
 /* ---- Two processes ------------------------------------------------------------------------------- */
 
-/* A process that takes the folder, says whether it could, and holds it until it is killed. */
+/* A process that locks the folder, reports whether it could, and holds the lock until it is killed. */
 static pid_t hold(const char *output, char *answer)
 {
     int ends[2];
@@ -91,7 +91,7 @@ static void end(pid_t child)
     assert_int_equal(waitpid(child, NULL, 0), child);
 }
 
-/* The folder itself, a name with what names can have, and a way through a link: it is one folder. */
+/* The folder itself, a name with special characters, and a path through a link all name one folder. */
 static void second_process_is_refused(void **state)
 {
     char *scratch = make_scratch(), *output = TX_PATH(scratch, "run 1 ü 漢 'q' \"d\" $x"),
@@ -207,12 +207,12 @@ static void temporary_names_go_and_others_stay(void **state)
     remove_scratch(output);
 }
 
-/* What the two renames of a commit can leave, and disks that do worse. */
+/* The states between the two renames of a commit, and states that only a faulty disk leaves. */
 static void replaced_checkpoint_comes_back(void **state)
 {
     static const struct {
         bool has_new, new_damaged, old_damaged;
-        int version; /* that is there afterwards; 0: a damaged one */
+        int version; /* of the recovered checkpoint, or 0 if it is damaged */
     } cases[] = {
         {false, false, false, 1}, {true, false, false, 2}, {true, true, false, 1},
         {true, true, true, 0},    {true, false, true, 2},  {false, false, true, 0},
@@ -239,7 +239,8 @@ static void replaced_checkpoint_comes_back(void **state)
     }
 }
 
-/* A checkpoint that has stepped aside stays as long as one of the two cannot be read, or only by another version. */
+/* A checkpoint that was renamed for its successor is kept while one of the two cannot be read, or only by another
+ * version. */
 static void replaced_checkpoint_waits_to_be_read(void **state)
 {
     enum { NEW_UNREAD = 1, OLD_UNREAD = 2, NEW_DAMAGED = 4, NEW_OF_LATER = 8 };
@@ -291,7 +292,7 @@ static void free_space_is_checked(void **state)
     remove_scratch(output);
 }
 
-/* What is asked for, in checkpoints and models, before a run of 10 steps with checkpoints that no disk has room for. */
+/* A run of 10 steps requires space for these numbers of checkpoints and models. No disk has enough for them. */
 static void room_is_asked_for_the_worst_moment(void **state)
 {
     enum { NO = TX_STRATEGY_NO, STEPS = TX_STRATEGY_STEPS, EPOCH = TX_STRATEGY_EPOCH, BEST = TX_STRATEGY_BEST };
@@ -306,18 +307,18 @@ static void room_is_asked_for_the_worst_moment(void **state)
         {STEPS, NO, 2, 2, 5, 4, 1, 0},    /* more than the limit: they go when the next one is there */
         {STEPS, NO, 5, 2, 0, 0, 2, 1},    /* no more are written; the model comes when both are there */
         {STEPS, NO, 7, 3, 0, 0, 2, 1},    /* after step 7 and at the end */
-        {STEPS, NO, 7, 3, 0, 8, 1, 1},    /* the end's alone */
-        {STEPS, NO, 2, 1, 0, 0, 2, 0},    /* one and the one in the making */
-        {STEPS, STEPS, 2, 1, 0, 0, 3, 0}, /* the best one besides */
+        {STEPS, NO, 7, 3, 0, 8, 1, 1},    /* only the checkpoint at the end */
+        {STEPS, NO, 2, 1, 0, 0, 2, 0},    /* one, and the one in progress */
+        {STEPS, STEPS, 2, 1, 0, 0, 3, 0}, /* also the best one */
         {STEPS, NO, 2, 0, 0, 0, 2, 1},    /* no limit */
-        {STEPS, NO, 2, 0, 7, 0, 2, 1},    /* what is there does not make way */
+        {STEPS, NO, 2, 0, 7, 0, 2, 1},    /* existing checkpoints are not deleted */
         {STEPS, NO, 2, 2, 2, 10, 0, 1},   /* nothing is left to train */
         {STEPS, NO, 0, 2, 0, 0, 0, 1},    /* never */
         {NO, NO, 2, 2, 0, 0, 0, 1},       /* never */
         {EPOCH, NO, 2, 2, 0, 0, 2, 1},    /* after 6 steps, and at the end */
-        {EPOCH, NO, 2, 1, 0, 6, 1, 1},    /* the end's alone */
-        {BEST, STEPS, 1, 2, 0, 0, 3, 0},  /* after each of 3 evaluations, if all get better */
-        {BEST, EPOCH, 1, 2, 0, 0, 2, 1},  /* of 2 */
+        {EPOCH, NO, 2, 1, 0, 6, 1, 1},    /* only the checkpoint at the end */
+        {BEST, STEPS, 1, 2, 0, 0, 3, 0},  /* after each of 3 evaluations, if all improve */
+        {BEST, EPOCH, 1, 2, 0, 0, 2, 1},  /* after each of 2 evaluations */
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char *output = make_scratch(), wanted[64];

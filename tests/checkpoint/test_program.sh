@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# txtrain and what may befall it: killed at any call, a disk that fails or fills up, damaged checkpoints, two runs in one
-# folder, signals, a log that cannot be written. Whatever it was, a resumed run ends with the bytes of an unbroken one.
+# txtrain under faults: killed at any call, a disk that fails or fills up, damaged checkpoints, two runs in one folder,
+# signals, a log that cannot be written. After each of them a resumed run ends with the bytes of an unbroken one.
 #
 #   test_program.sh BIN-FOLDER SHIM DEVICE
 bin=$1
@@ -15,7 +15,7 @@ need_device
 write_small_text
 write_small_config 1 16 16 0.1
 
-# run FOLDER ARGUMENT...: under $preload, where that is set
+# run FOLDER ARGUMENT...: a run, with $preload preloaded unless it is empty
 preload=
 run()
 {
@@ -26,7 +26,7 @@ run()
         --max_steps 8 --save_steps 2 --save_total_limit 2 --output_dir "$folder" "$@" > "$work/out" 2> "$work/err"
 }
 
-# fault MODE AT ARGUMENT...: a run in a fresh folder, or one that goes on, under the shim
+# fault MODE AT ARGUMENT...: a run under the shim, in a new folder or resumed
 fault()
 {
     TX_FAULT_FOLDER=$work/disk TX_FAULT_MODE=$1 TX_FAULT_AT=$2 TX_FAULT_LOG=$work/log
@@ -56,7 +56,7 @@ compare()
     cmp -s "$work/a" "$work/b" || fail "$2: the log differs"
 }
 
-# Goes on from what is there, or anew where there is no checkpoint yet; nothing temporary is left then.
+# Resumes the run, or starts again if there is no checkpoint. Then no temporary file is left.
 go_on()
 {
     if ls "$out" 2> /dev/null | grep -q '^checkpoint-'; then
@@ -109,7 +109,7 @@ if [ -n "$shim" ]; then
         at=$((at + calls / 6))
     done
     go_on "killed again and again"
-    # A disk that fills up: training goes on without a checkpoint, and says so.
+    # The disk fills up: training continues without a checkpoint and warns.
     bytes=$(du -sb "$work/whole" | cut -f 1)
     for part in 1 2 3 4; do
         fresh
@@ -180,7 +180,7 @@ status=$?
 [ "$(ls "$odd" | grep -c '^checkpoint-')" -eq 1 ] || fail "SIGTERM: not one checkpoint"
 run "$work/link" --max_steps 1000000 --resume_from_checkpoint --dry_run || fail "the checkpoint of SIGTERM"
 
-# The second signal ends it at once, wherever the save is: what has a checkpoint's name is whole.
+# The second signal ends the run at once, at any moment of the save: everything named as a checkpoint is complete.
 for signals in "TERM TERM 143" "INT INT 130" "TERM INT 130"; do
     set -- $signals
     rm -rf "$work/twice"
@@ -189,7 +189,7 @@ for signals in "TERM TERM 143" "INT INT 130" "TERM INT 130"; do
     kill -s "$2" $process
     wait $process
     status=$?
-    # Signals of one kind that come together may be taken for one.
+    # Signals of one kind that arrive together may be merged.
     [ $status -eq "$3" ] || [ $status -eq 143 ] || fail "SIG$1, SIG$2: status $status"
     if ls "$work/twice" | grep -q '^checkpoint-'; then
         run "$work/twice" --max_steps 1000000 --resume_from_checkpoint --dry_run || fail "SIG$1, SIG$2: the checkpoint"
@@ -197,7 +197,7 @@ for signals in "TERM TERM 143" "INT INT 130" "TERM INT 130"; do
 done
 
 # ---- numbers that are not finite, a log that cannot be written ----------------------------------------
-# A weight so large that every gradient overflows: the updates are left out, and nothing of what is saved changes.
+# A weight is so large that every gradient overflows: the updates are skipped, and the saved state does not change.
 cp -r "$work/whole" "$work/huge"
 rm -r "$work/huge"/checkpoint-*
 size=$(wc -c < "$work/huge/model.safetensors")

@@ -80,7 +80,7 @@ static void resumed_run_has_the_same_bits(void **state)
             assert_ok(tiny_save(&t, folder));
             tiny_free(&t);
             create(o, choices, &t);
-            assert_ok(tiny_train(&t, 100, 103, NULL)); /* what was there before counts for nothing */
+            assert_ok(tiny_train(&t, 100, 103, NULL)); /* the state before the load has no effect */
             assert_ok(tiny_load(&t, folder));
             assert_ok(tiny_train(&t, k, STEPS, k < STEPS ? &results : NULL));
             float *resumed = tiny_read(&t, &resumed_count);
@@ -142,7 +142,7 @@ static void what_is_left_out_is_seen(void **state)
     free(all);
 }
 
-/* UPDATES and SKIPPED go on from what was restored; the other results begin anew. */
+/* UPDATES and SKIPPED continue from the restored values; the other results start again. */
 static void results_go_on(void **state)
 {
     tiny t;
@@ -181,7 +181,7 @@ static void results_go_on(void **state)
 
 /* ---- The optimizer's file ---------------------------------------------------------------------------- */
 
-/* The digest that comes of writing is the file's. */
+/* The digest computed while writing is that of the file. */
 static void save_states(tx_model *model, const char *path)
 {
     char digest[TX_DIGEST_TEXT], wanted[TX_DIGEST_TEXT], *data;
@@ -331,7 +331,7 @@ static void impossible_states_are_refused(void **state)
         tx_param_role part;
         int64_t element;
         float value;
-        const char *says; /* NULL: taken */
+        const char *says; /* part of the error message, or NULL if the tensor is accepted */
     } cases[] = {
         {"table", TX_PARAM_STATE, 0, NAN, "tensor table.exp_avg holds nan at element 0,"},
         {"up.weight", TX_PARAM_STATE, 4127, -INFINITY, "tensor up.weight.exp_avg holds -inf at element 4127,"},

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A run begins only where the disk has room for all that it will have there at a time, and then writes all of it. The
-# disks are of this test's own, in a namespace where it may mount them.
+# A run starts only if the disk has space for all its checkpoints at their peak, and then writes all of them. The test
+# mounts its own disks in a namespace.
 #
 #   test_room.sh BIN-FOLDER
 if [ "${2:-}" != inside ]; then
@@ -29,8 +29,10 @@ run()
     wanted=$1
     text=$2
     shift 2
-    outcome "$wanted" "$text" "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 16 \
-        --threads 1 --per_device_train_batch_size 2 --save_steps 2 --save_total_limit 2 --output_dir "$work/disk/run" "$@"
+    outcome "$wanted" "$text" "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" \
+        --block_size 16 \
+        --threads 1 --per_device_train_batch_size 2 --save_steps 2 --save_total_limit 2 --output_dir "$work/disk/run" \
+        "$@"
 }
 
 # needed: KIB that the last run asked for, with some for the cache of tokens
@@ -57,7 +59,7 @@ ended "$work/disk/run" 10
 grep -q "warning" "$work/err" && fail "no room after all"
 [ -d "$work/disk/run/checkpoint-8" ] && [ -d "$work/disk/run/checkpoint-10" ] || fail "not both checkpoints"
 
-# Of a run that was interrupted two are there: the third in the making is all that is asked for.
+# An interrupted run left two checkpoints: only the third, in progress, needs space.
 rm "$work/disk/run/model.safetensors"
 run 0 "" --max_steps 14 --resume_from_checkpoint
 ended "$work/disk/run" 14

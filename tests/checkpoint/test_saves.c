@@ -63,7 +63,7 @@ static void save_can_be_given_up(void **state)
     remove_scratch(output);
 }
 
-/* What reading gives is not what was written. */
+/* The disk returns other data than were written. */
 static void faulty_disk_is_told(void **state)
 {
     char *output = make_scratch(), digest[TX_DIGEST_TEXT];
@@ -143,7 +143,7 @@ static void oldest_go(void **state)
     remove_scratch(output);
 }
 
-/* The one that was just written stays, whatever is newer; what others wrote stays and is told. */
+/* The checkpoint that was just written stays, even if others are newer. Files of others stay and are reported. */
 static void pruning_spares_what_is_needed(void **state)
 {
     char *output = make_scratch();
@@ -169,7 +169,7 @@ static void pruning_spares_what_is_needed(void **state)
     remove_scratch(output);
 }
 
-/* A link in a checkpoint is removed; what it leads to is not. */
+/* A link in a checkpoint is removed, but not its target. */
 static void removal_does_not_follow_links(void **state)
 {
     char *output = make_scratch(), *other = make_scratch();
@@ -200,8 +200,8 @@ static void a_save_reads_once(void **state)
 
 /* ---- Descriptors ----------------------------------------------------------------------------------- */
 
-/* Whatever the number of descriptors, a save works or fails, and the newest checkpoint is found or not, but it is never
- * taken for damaged. */
+/* With any number of file descriptors a save works or fails, and the newest checkpoint is found or not, but it is never
+ * reported as damaged. */
 static void descriptors_run_out(void **state)
 {
     char *output = make_scratch();

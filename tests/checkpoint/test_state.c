@@ -123,7 +123,7 @@ static void best_of_another_folder_stays(void **state)
     const char *newest = TX_PATH(output, "checkpoint-40");
     save(output, (const change[2]){{TX_RUN_STATE, "best_checkpoint", quoted}});
     expect_best(newest, output, best, best);
-    expect_best(newest, other, "checkpoint-30", best); /* back where it lies */
+    expect_best(newest, other, "checkpoint-30", best); /* the best checkpoint is in its first place again */
     free(real);
     remove_scratch(scratch);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model that is small and has what matters to a checkpoint: a padded table, a tied one, decay and none, gradients
- * that differ from step to step. Its loop knows nothing but the step's number, so it can go on from any. */
+ * A small model with everything that matters to a checkpoint: a padded table, a tied one, weight decay and none, and
+ * gradients that differ from step to step. Its loop depends only on the step's number, so that it can resume at any
+ * step. */
 #ifndef TX_TESTS_TINY_H
 #define TX_TESTS_TINY_H
 
@@ -15,14 +16,14 @@ typedef struct tiny {
     tx_tensor *tokens, *labels;
 } tiny;
 
-/* `choices` (or NULL) goes to tx_engine_choose first. After a failure tiny_free may be called all the same. */
+/* `choices` (or NULL) is passed to tx_engine_choose first. tiny_free may be called after a failure, too. */
 tx_status tiny_create(const char *device, const tx_optimizer_options *optimizer, const char *choices, tiny *t);
 void tiny_free(tiny *t);
 
 /* Steps first .. last - 1; `results` (or NULL) are those after the last. */
 tx_status tiny_train(tiny *t, int first, int last, tx_results *results);
 
-/* Saves weights, optimizer states and what `results` says to `folder`; loads them. */
+/* Saves weights, optimizer states and `results` to `folder`; loads them. */
 tx_status tiny_save(tiny *t, const char *folder);
 tx_status tiny_load(tiny *t, const char *folder);
 

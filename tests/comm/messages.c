@@ -7,7 +7,7 @@
 enum { SIZES = 4 };
 static const int64_t sizes[SIZES] = {0, 1, 2250, BIG};
 
-/* What `from` sends to `to`: other data for each two ranks. */
+/* Returns the data that `from` sends to `to`: other data for each pair of ranks. */
 static void *made_for(const fixture *f, int32_t from, int32_t to, int64_t count)
 {
     return make_of(from * f->size + to, 0, count, TX_F32);
@@ -85,7 +85,7 @@ static void refuse(const fixture *f)
     assert_int_equal(t->wait_message(f->comm, -1), TX_INVALID);
 }
 
-/* No more than so many are on their way; what begins later finds the places of those that are over. */
+/* At most this many messages are active. Later messages reuse the slots of completed ones. */
 static void fill(const fixture *f)
 {
     const tx_comm_table *t = f->comm->table;
@@ -112,7 +112,7 @@ static int64_t block_of(int32_t from, int32_t to)
     return (from + 2 * to) % 3 == 2 ? 0 : 700 * from + 30 * to + 5;
 }
 
-/* All blocks of a rank, that it sends, or that come to it. */
+/* All blocks that a rank sends or receives. */
 static char *blocks(const fixture *f, bool out, tx_dtype dtype, int64_t *count)
 {
     int64_t all = 0, at = 0;
@@ -167,8 +167,8 @@ static void pass_on(tx_comm *comm, bool out, float *data, int64_t count)
     assert_int_equal(comm->table->wait_message(comm, request), TX_OK);
 }
 
-/* As two stages of two ranks may: rank 0 has begun to send to rank 2, and waits for rank 1, which waits for rank 3,
- * which waits for rank 2, which waits for what rank 0 sends. */
+/* As two stages of two ranks may: rank 0 has begun to send to rank 2 and waits for rank 1. Rank 1 waits for rank 3,
+ * rank 3 for rank 2, and rank 2 for rank 0's message. */
 static void wait_round(const fixture *f)
 {
     const bool four = f->rank < 4;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Data of the tests of the communicators, and what their sums must be. */
+ * Data of the tests of the communicators, and their expected sums. */
 #include "tests/comm/ranks.h"
 #include "api/base/half.h"
 
@@ -110,7 +110,7 @@ void assert_same(const void *got, const void *expected, int64_t count, tx_dtype 
     assert_memory_equal(got, expected, (size_t)(count + 1) * tx_dtype_size(dtype));
 }
 
-/* Element i of the sum of ranks lowest .. lowest + count - 1, rounded where it leaves a group. */
+/* Returns element i of the sum of ranks lowest .. lowest + count - 1, rounded when it is sent between groups. */
 static float sum_rounded(int32_t lowest, int32_t count, int32_t most, int64_t i)
 {
     if (lowest / most == (lowest + count - 1) / most)

@@ -43,7 +43,7 @@ static void test_shards(void **state)
 static const int64_t counts[] = {0, 1, 2, 3, 7, 1000, 16385, BIG};
 enum { COUNTS = sizeof counts / sizeof counts[0] };
 
-/* What each rank's elements first.. and a guard behind them become by a collective. */
+/* Returns the expected result of a collective for each rank's elements first.., with a guard after them. */
 static char *make_expected(const fixture *f, tx_collective kind, int32_t root, int64_t first, int64_t count,
                            tx_dtype dtype)
 {
@@ -84,7 +84,7 @@ static void test_collectives(void **state)
                 }
 }
 
-/* F32 data that go by messages in 16 bits: the same on all ranks, and what a sum of rounded addends gives. */
+/* F32 data that are sent in 16 bits: the result is the same on all ranks, and equals the sum of rounded addends. */
 static void test_rounded(void **state)
 {
     const fixture *f = *state;
@@ -184,8 +184,8 @@ static void test_mixed(void **state)
     assert_int_equal(t->background(f->comm, false), TX_OK);
 }
 
-/* Groups do all that the communicator does, beside it: every second rank, in the opposite order, and groups of these.
- */
+/* Groups support everything that the communicator does, at the same time: every second rank, in the opposite order, and
+ * groups of these. */
 static void test_groups(void **state)
 {
     const fixture *f = *state;
@@ -209,7 +209,7 @@ static void test_groups(void **state)
     test_mixed(&of_half);
     free(data);
     free(expected);
-    assert_int_equal(tx_comm_sub(sub, sub->rank, 0, &sub), TX_OK); /* each alone */
+    assert_int_equal(tx_comm_sub(sub, sub->rank, 0, &sub), TX_OK); /* a group of one rank */
     assert_int_equal(sub->size, 1);
     assert_int_equal(fixture_take(&own, sub), TX_OK);
     void *of_own = &own;
@@ -217,7 +217,7 @@ static void test_groups(void **state)
     test_mixed(&of_own);
 }
 
-/* Bytes that move: what a sum takes, in the window and by messages. */
+/* The bytes that a sum transfers, in the window and by messages. */
 static void test_traffic(void **state)
 {
     const fixture *f = *state;
@@ -322,7 +322,7 @@ static int open_only(int *argc, char ***argv)
     return 0;
 }
 
-/* Ranks that begin different sums in a window are told, and nothing goes on after it. */
+/* Ranks that begin different sums in a window report it, and no call succeeds afterwards. */
 static int differ(fixture *f)
 {
     tx_transfer sum = sum_of(f->window, 100 + f->rank, -1);

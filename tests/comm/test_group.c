@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Who waits for whom among ranks that see each other's marks. */
+ * The detection of the rank that others wait for, among ranks that see each other's marks. */
 #include "comm/group.h"
 
 #include "tests/unit.h"

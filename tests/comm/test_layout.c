@@ -63,7 +63,7 @@ static void test_nodes(void **state)
     free(l);
 }
 
-/* Pieces lie one behind the other, and each group has one handler of each. */
+/* Pieces are contiguous, and each group has one handler of each piece. */
 static void test_pieces(void **state)
 {
     static const int64_t counts[] = {0, 1, 255, 257, 5000, (INT64_C(1) << 33) + 3};

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What ranks that wait know of each other: what the others do, and for whom they wait. */
+ * The knowledge of waiting ranks about each other: their actions, and the ranks that they wait for. */
 #include "api/base/clock.h"
 #include "tests/comm/ranks.h"
 
 #include <time.h>
 #include <unistd.h>
 
-/* The last rank comes late: others learn whom they wait for, and in which step and bucket. It comes when all have said
- * by a file that they know. */
+/* The last rank comes late. The others learn which rank they wait for, and in which step and bucket. It continues when
+ * all have created a file that says so. */
 static void wait_for_files(const char *folder, int32_t count)
 {
     char path[64];
@@ -41,7 +41,7 @@ static void expect_laggard(const fixture *f, int32_t bucket)
     assert_true(known);
 }
 
-/* Rank 0 hears every rank, also those of other groups, and all hear rank 0: what it does, and that it goes on. */
+/* Rank 0 receives the heartbeats of every rank, also of other groups, and all receive those of rank 0. */
 void test_pulse(void **state)
 {
     const fixture *f = *state;
@@ -109,8 +109,8 @@ void test_laggard(void **state)
         rmdir(folder);
 }
 
-/* Who waits in a group is known where the ranks were joined, and by their numbers there: the last of the group, which
- * is rank 0, comes late. */
+/* The rank that a group waits for is known in the communicator of all ranks, by its number there. The last of the
+ * group, which is rank 0 there, comes late. */
 void test_laggard_of_group(void **state)
 {
     const fixture *f = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of datasets by their interface share: a scratch folder, the byte vocabulary, files that are opened or
- * refused. Include after cmocka.h. */
+ * Helpers of the tests that use the interface of datasets: a scratch folder, the byte vocabulary, files that are opened
+ * or refused. Include after cmocka.h. */
 #ifndef TX_TESTS_DATASETS_H
 #define TX_TESTS_DATASETS_H
 

@@ -22,7 +22,7 @@ TEXT = "The order of the lines\n in another place, once\r\n\r\n\rmore: on and\to
 
 
 def byte_letters():
-    """The characters that stand for the 256 bytes (as in OpenAI's encoder.py)."""
+    """Returns the characters that represent the 256 bytes (as in OpenAI's encoder.py)."""
     plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
     rest = [b for b in range(256) if b not in plain]
     return [chr(b) for b in plain] + [chr(256 + i) for i in range(len(rest))]

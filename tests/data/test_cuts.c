@@ -6,7 +6,7 @@
 /* The byte at place i of all texts together is i modulo this. */
 #define PERIOD 127
 
-/* What Python makes of these texts: datasets' slice in percent, then run_clm's group_texts over batches of `group`. */
+/* Python's results for these texts: datasets' slice in percent, then run_clm's group_texts over batches of `group`. */
 static size_t group_texts(const size_t *lengths, size_t texts, const tx_dataset_options *o, uint8_t *out)
 {
     size_t first = (size_t)lrint(o->from * (double)texts / 100.0), last = (size_t)lrint(o->to * (double)texts / 100.0);

@@ -11,8 +11,8 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-static atomic_long calls, fails_at;                  /* of the allocator; 0: none fails */
-static atomic_long threads_started, threads_allowed; /* -1: all */
+static atomic_long calls, fails_at;                  /* calls of the allocator, and the one that fails, or 0 */
+static atomic_long threads_started, threads_allowed; /* threads_allowed is -1 for all */
 static atomic_bool lock_fails;
 
 static char *folder, *text_path, *json_path;
@@ -78,7 +78,7 @@ static int end(void **state)
     return 0;
 }
 
-/* Opens a file with four threads; keeps the digest where that succeeds. */
+/* Opens a file with four threads. Sets the digest if that succeeds. */
 static tx_status open_file(const char *path, const char *cache, reported *r, tx_dataset **dataset,
                            char digest[TX_DIGEST_TEXT])
 {
@@ -184,7 +184,7 @@ static void memory_for_names(void **state)
     assert_true(of_a_run > 3);
 }
 
-/* With so many threads allowed: the same data, told once for each use of threads. */
+/* With this many threads allowed the data are the same; each use of threads reports the limit once. */
 static void threads_refused(void **state)
 {
     char digest[TX_DIGEST_TEXT] = "", found[TX_DIGEST_TEXT];

@@ -180,7 +180,8 @@ static size_t write_wide(char *to, int32_t width, bool big, uint32_t shift)
     return used;
 }
 
-/* Files of other kinds are known by their first bytes, whatever their names; texts in other encodings stay texts. */
+/* Files of other kinds are recognized by their first bytes, not by their names. Texts in other encodings are read as
+ * text. */
 static void what_is_no_text(void **state)
 {
     static const struct {
@@ -309,7 +310,7 @@ static void bad_lines_left_out(void **state)
 
 /* ---- Threads ------------------------------------------------------------------------------------------- */
 
-/* A text of lines of all lengths and ends, as JSON Lines or as it is; allocated. */
+/* Makes a text of lines of all lengths and ends, as JSON Lines or as plain text; allocated. */
 static char *make_text(bool json, size_t *size)
 {
     size_t room = (size_t)1 << 20, used = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Models and datasets by name, in stand-ins for the folders of TX and of Hugging Face's cache. */
+ * Models and datasets by name, in copies of the folders of TX and of Hugging Face's cache. */
 
 #include "models/files/hub.h"
 #include "models/files/splits.h"
@@ -88,7 +88,7 @@ static void model_paths(void **state)
     put("own/model/config.json", "{}");
     put("bare/file", "");
     expect_model("./own/model", "./own/model");
-    expect_model("./bare", "./bare"); /* taken as it is: whoever opens it says what is missing */
+    expect_model("./bare", "./bare"); /* not changed; the code that opens it reports missing files */
     char *path = under("own/model");
     expect_model(path, "own/model");
     free(path);

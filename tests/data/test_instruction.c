@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Instruction data: files of all forms as rows and labels, what is cut and left out, faults by their place, and
- * samples packed into rows. */
+ * Instruction data: files of all forms as rows and labels, truncated and dropped rows, positions of faults, and samples
+ * packed into rows. */
 #include "tests/scratch.h"
 
 #include "models/arch/find.h"
@@ -11,7 +11,7 @@
 #define TOKENIZER TX_SOURCE_DIR "/tests/chat/golden"
 enum { BLOCK = 24 };
 
-/* What a file is read with, and what is told. */
+/* Options for reading a file, and captured messages. */
 typedef struct reader {
     char *folder, *path;
     tx_tokenizer *tokenizer;
@@ -65,7 +65,7 @@ static void finish(reader *r)
     remove_scratch(r->folder);
 }
 
-/* Row `number`; its fields lie in `room`. */
+/* Reads row `number`; its fields are stored in `room`. */
 static tx_batch row_of(const reader *r, int64_t number, int32_t room[5 * BLOCK])
 {
     const tx_batch row = tx_batch_of(r->task, BLOCK, 1, room);
@@ -128,7 +128,7 @@ static void test_forms(void **state)
                                                   "{\"instruction\": \"a\", \"output\": \"b\"}]"));
     assert_int_equal(r.samples.count, 2);
     expect_row(&r, 1, frame, "b<|im_end|>");
-    /* All of it is learnt but the first token, which nothing guesses. */
+    /* All tokens are trained except the first, which no position predicts. */
     r.set.assistant_only = r.set.completion_only = false;
     assert_ok(read_text(&r, pair));
     expect_row(&r, 0, frame, frame + strlen("<|im_start|>"));
@@ -140,7 +140,7 @@ static void test_forms(void **state)
     finish(&r);
 }
 
-/* Without a template texts are as they are, and Alpaca's data have their own. */
+/* Without a template texts are used unchanged, and Alpaca's data have their own template. */
 static void test_no_template(void **state)
 {
     reader r;
@@ -156,8 +156,8 @@ static void test_no_template(void **state)
     finish(&r);
 }
 
-/* What is too long is cut at its end; what has no label then is left out, and so is what the assistant says nothing in.
- */
+/* A row that is too long is truncated. A row without labels is dropped, such as one in which the assistant says
+ * nothing. */
 static void test_cut_and_dropped(void **state)
 {
     reader r;
@@ -221,7 +221,7 @@ static void test_faults(void **state)
     assert_int_equal(r.samples.count, 1);
     assert_non_null(strstr(r.told, "1 malformed lines are skipped, the first is line 2"));
     assert_refused(read_text(&r, "{\"prompt\": \"a\", \"completion\": \"b\"}\n1\n2\n"), TX_FORMAT, "line 3");
-    /* Keys that no template reads are told of once. */
+    /* Keys that no template reads are reported once. */
     r.set.skip_bad = 0;
     assert_ok(read_text(
         &r, "{\"prompt\": \"a\", \"completion\": \"b\", \"id\": 1, \"tools\": []}\n"
@@ -320,7 +320,7 @@ static void test_kind(void **state)
 
 /* ---- Packing ------------------------------------------------------------------------------------------ */
 
-/* Samples whose numbers are their texts, of lengths 4 to BLOCK. */
+/* Samples whose texts encode their numbers, with lengths from 4 to BLOCK. */
 static void write_many(char *text, size_t size, int count)
 {
     for (int i = 0; i < count; i++)
@@ -372,7 +372,7 @@ static void test_packed(void **state)
     }
     assert_int_equal(packed, total);
     assert_int_equal(labels, 0);
-    /* The seed alone decides. */
+    /* The order depends only on the seed. */
     char digest[65], other[65];
     snprintf(digest, sizeof digest, "%s", r.samples.digest);
     assert_ok(read_text(&r, text));

@@ -117,7 +117,7 @@ static void last_one_stays(void **state)
         const tx_step_batch *before = NULL, *now = NULL;
         for (int64_t step = 0; step < 60; step++) {
             assert_ok(tx_loader_next(loader, &now));
-            if (step % 16 == 0) /* time for the workers to write where they must not */
+            if (step % 16 == 0) /* time for workers to write into a buffer in use */
                 nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
             if (before)
                 expect_batch(before, step - 1, 40, 2, 1);
@@ -128,8 +128,8 @@ static void last_one_stays(void **state)
     tx_dataset_free(dataset);
 }
 
-/* What the ranks prepare is, put together, what one alone would, whatever the shares and the size of a micro-batch; a
- * step has the same rows in every case. */
+/* The rows of all ranks together are those of a single rank, for any shares and micro-batch sizes. A step has the same
+ * rows in every case. */
 static void shares_of_ranks(void **state)
 {
     enum { BLOCKS = 29, STEP = 12, STEPS = 9 };
@@ -194,7 +194,7 @@ static void steps_of_an_epoch(void **state)
     assert_int_equal(tx_loader_epoch_steps(5, INT64_MAX), 1);
 }
 
-/* Samples as they lie, and the last micro-batch left out where it is not full: 13 blocks by 2 are 6 micro-batches. */
+/* Samples in their order, without an incomplete last micro-batch: 13 blocks by 2 are 6 micro-batches. */
 static void in_order_without_the_rest(void **state)
 {
     tx_dataset *dataset = make_dataset(13);
@@ -287,7 +287,7 @@ static void options_refused(void **state)
     tx_dataset_free(dataset);
 }
 
-/* Locked, or told once and gone on with. */
+/* Memory is pinned, or the failure is reported once and the run continues. */
 static void pinned(void **state)
 {
     tx_dataset *dataset = make_dataset(13);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lines of files: where they end, that a long text of JSON is read as strictly as a short one, and how much memory long
- * lines take. */
+ * Lines of files: the positions of their ends, equally strict checks of long and short JSON texts, and the memory of
+ * long lines. */
 
 #include "models/text/lines.h"
 #include "tests/data/texts.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Masked language modelling: rows of blocks and of lines, what is never drawn, the shares of what is, and that draws
- * depend on seed, epoch and sample alone. */
+ * Masked language modelling: rows of blocks and of lines, tokens that are never masked, the shares of masked ones, and
+ * random numbers that depend only on seed, epoch and sample. */
 #include "models/arch/find.h"
 #include "models/task/masked_lm.h"
 #include "tests/scratch.h"
@@ -104,7 +104,7 @@ static void read_row(const bench *b, int64_t number, uint64_t epoch, int32_t roo
     assert_ok(tx_masked_lm.row(&b->samples, number, epoch, row));
 }
 
-/* What stood in a row before some of it was hidden. */
+/* Checks a row's tokens before masking. */
 static void expect_row(const bench *b, int64_t number, const int32_t *ids, int32_t length)
 {
     int32_t room[2 * BLOCK + 1], hidden = 0;
@@ -121,7 +121,7 @@ static void expect_row(const bench *b, int64_t number, const int32_t *ids, int32
     assert_true(hidden > 0);
 }
 
-/* Lines as they are, cut in front of what ends them; those without a word are left out. */
+/* Each line is a row, truncated before its last [SEP] token. Lines without a word are dropped. */
 static void lines_are_rows(void **state)
 {
     bench *b = *state;
@@ -152,7 +152,7 @@ static bool near(int64_t part, int64_t of, double share)
     return fabs((double)part / (double)of - share) < 4.0 * sqrt(share * (1.0 - share) / (double)of);
 }
 
-/* Of many words the shares that BERT has, within four standard deviations. */
+/* With many words the shares are those of BERT, within four standard deviations. */
 static void test_shares(void **state)
 {
     bench *b = *state;

@@ -346,7 +346,7 @@ static void test_metrics(void **state)
     tx_sequence_measure_numbers(&samples, guess, 1, sums);
     assert_true(isnan(metric(stsb, "pearson", sums)) && isnan(metric(stsb, "spearmanr", sums)));
     d.label = label;
-    samples.count = 1; /* of one label alone */
+    samples.count = 1; /* only one label */
     tx_sequence_measure(&samples, logits[0], 2, sums);
     NEAR(cola, "matthews_correlation", 0.0);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokenised texts that are kept: found again, damaged, of another text, in a folder that takes none. */
+ * The cache of tokenized texts: entries that are found again, damaged, or of another text, and a folder that is not
+ * writable. */
 
 #include "tests/data/texts.h"
 
@@ -91,7 +92,7 @@ static void kept_and_found(void **state)
     free(file);
 }
 
-/* That the file of the cache is what is read: its ids changed, and its digest made to fit, give other blocks. */
+/* The cached file is used: changed ids with a matching digest give other blocks. */
 static void what_is_kept_is_used(void **state)
 {
     empty_cache();
@@ -148,7 +149,7 @@ static void another_text_or_form(void **state)
     assert_int_equal(count_entries(cache), 3);
 }
 
-/* Every byte of the file changed, cut at many lengths, one byte longer: told, made anew, right. */
+/* Every byte changed, many truncations, and one byte more: each is reported, and the entry is written again. */
 static void damaged(void **state)
 {
     empty_cache();

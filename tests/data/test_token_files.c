@@ -194,7 +194,7 @@ static void expect_no_row(const tx_dataset *dataset, int64_t block, tx_status st
     }
 }
 
-/* What becomes of a file while a dataset of it is open. */
+/* Changes of a file while a dataset of it is open. */
 static void shortened_and_changed(void **state)
 {
     file f;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of datasets share: files with given contents, options, what was reported, all tokens of a dataset.
+ * Helpers of the tests of datasets: files with given contents, options, captured reports, all tokens of a dataset.
  * Include after cmocka.h. */
 #ifndef TX_TESTS_TEXTS_H
 #define TX_TESTS_TEXTS_H
@@ -8,7 +8,7 @@
 #include "models/task/causal_lm.h"
 #include "tests/scratch.h"
 
-/* What the library reported: the last line, and how many. */
+/* Reports of the library: the last line, and their number. */
 typedef struct reported {
     int count;
     char last[1200];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Example: GPT-2's training loop written out by hand, with everything a loop of one's own may want to
- * change: gradient accumulation, learning rate, clipping, results read one step late, saving for Hugging Face.
+ * Example: GPT-2's training loop written out by hand, with everything that an application may want to change: gradient
+ * accumulation, learning rate, clipping, results read one step late, saving for Hugging Face.
  *
  *     example_gpt2_loop FOLDER [DEVICE]     trains a small byte-level model and saves it in FOLDER */
 #include "models/task/causal_lm.h"

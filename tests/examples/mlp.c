@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Example: a small network on tx.h alone. It learns which of three rings a point of the plane lies in. */
+ * Example: a small network with only tx.h. It learns in which of three rings a point of the plane lies. */
 #include "tx.h"
 
 #include <math.h>

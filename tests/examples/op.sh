@@ -1,11 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # The worked example of CONTRIBUTING.md, "Add an op": quick_gelu, as the patch op/quick_gelu.patch.
-#   op.sh patch SOURCE WORK                     the patch applies to a copy of the tree and changes at most six files, which the
-#                                               guide names
-#   op.sh build SOURCE WORK [CMAKE OPTION...]   the copy is built; the op passes the conformance suite on each device, forward and
-#                                               backward, and a network learns with it
-# Exit status 77: there is no patch command here.
+#
+#   op.sh patch SOURCE WORK                     applies the patch to a copy of the tree; it changes at most six files,
+#                                               which the guide names
+#
+#   op.sh build SOURCE WORK [CMAKE OPTION...]   builds the copy; the op passes the conformance suite on each device,
+#                                               forward and backward, and a network learns with it
+#
+# Exit status 77: there is no patch command.
 set -eu
 mode=$1
 source=$2

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A pass, as CONTRIBUTING.md describes it: it tells what gradient checkpointing could win in a graph, the bytes that
- * the backward pass keeps of cheap ops, whose results could be computed again. It runs between two others and changes
+ * A pass, as CONTRIBUTING.md describes it. It reports how much gradient checkpointing could save in a graph: the bytes
+ * of cheap ops that the backward pass saves and that could be recomputed. It runs between two other passes and changes
  * nothing; api/passes/fuse.c is one that does. */
 #include "api/graph/edit.h"
 #include "api/model/model.h"
@@ -14,14 +14,14 @@ typedef struct saving {
     int64_t bytes;
 } saving;
 
-/* An op that costs little beside a product. */
+/* Returns whether an op costs little compared with a product. */
 static bool is_cheap(const tx_node *n)
 {
     const tx_op_class kind = tx_op_info_of(n->op)->op_class;
     return kind == TX_ELEMENTWISE || kind == TX_NORMALIZATION;
 }
 
-/* Whether a node of the backward pass reads what a forward node made. */
+/* Returns whether a node of the backward pass reads the output of a forward node. */
 static bool outlives_forward(const tx_edit *edit, const tx_graph *graph, const tx_tensor *t)
 {
     int32_t count;
@@ -51,7 +51,7 @@ static tx_status find_saving(tx_graph *graph, saving *found)
     return TX_OK;
 }
 
-/* ---- Trying it on a layer --------------------------------------------------------------------------------------- */
+/* ---- The pass on a layer ---------------------------------------------------------------------------------------- */
 
 #define CHECK(call)                                            \
     do {                                                       \

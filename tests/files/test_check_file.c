@@ -19,7 +19,7 @@
 
 static const char *txcheck;
 
-/* Runs `txcheck file PATH`. Returns the exit status and writes what it printed. */
+/* Runs `txcheck file PATH`. Returns the exit status and writes the output. */
 static int run(const char *path, char *output, size_t size)
 {
     char command[4096];
@@ -171,7 +171,7 @@ static void test_weights(void **state)
     memcpy(wrong, "<\0", 2);
     put(folder, "wrong.safetensors", wrong, 8 + 60);
     expect(folder, "wrong.safetensors", "header, byte 0: expected {");
-    /* Told by content where the name says nothing. */
+    /* The format follows from the contents if the name has no suffix. */
     assert_int_equal(rename(shard, single), 0);
     char *other = tx_path_join(folder, "weights");
     assert_int_equal(rename(single, other), 0);
@@ -223,7 +223,7 @@ static void test_others(void **state)
     remove_scratch(folder);
 }
 
-/* Data as txtrain takes them, by the keys of their first line or row. */
+/* Data files as txtrain reads them, recognized by the keys of their first line or row. */
 static void test_samples(void **state)
 {
 #define USER "{\"role\": \"user\", \"content\": \"a\"}"
@@ -309,7 +309,7 @@ static void test_gguf(void **state)
     remove_scratch(folder);
 }
 
-/* A name that leads nowhere is a part that is missing, whatever else is there. */
+/* A link without a target is a missing part, even if all other files exist. */
 static void test_links(void **state)
 {
     static const char *const names[] = {"config.json", "model.safetensors", "tokenizer.json"};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * GGUF: a file against bytes written by hand, blocks of q8_0 by their definition, values and their types, what is
- * refused, and a file that is cut at every length and flipped at every byte; a model to a file and back. */
+ * GGUF: a file compared with bytes written by hand, blocks of q8_0 by their definition, values and their types,
+ * and refusals. Also a file truncated at every length and changed at every byte, and a model converted to a file and
+ * back. */
 
 #include "api/base/half.h"
 #include "models/arch/find.h"
@@ -211,10 +212,10 @@ static void test_blocks(void **state)
     tx_gguf_decode(TX_GGUF_Q8_0, bytes, 64, back);
     for (int i = 0; i < 64; i++)
         if (!(fabsf(back[i] - data[i]) <= 0.51f * scale))
-            fail_msg("element %d: %g in place of %g", i, (double)back[i], (double)data[i]);
+            fail_msg("element %d: %g instead of %g", i, (double)back[i], (double)data[i]);
 }
 
-/* ---- What is refused -------------------------------------------------------------------------------- */
+/* ---- Refusals --------------------------------------------------------------------------------------- */
 
 /* A file of one tensor, with a value if `alignment` is not 0. */
 static void make_one(raw *r, uint32_t alignment, uint64_t columns, uint64_t rows, uint32_t type, uint64_t offset)
@@ -336,7 +337,7 @@ static void test_damaged(void **state)
 
 /* ---- Models ----------------------------------------------------------------------------------------- */
 
-/* A GPT-2, or a Llama whose rows of queries and keys go in pairs. */
+/* A GPT-2, or a Llama whose rows of queries and keys are interleaved. */
 static tx_config *make_config(bool llama)
 {
     static const char text[] =
@@ -413,7 +414,7 @@ static void test_model(void **state)
     assert_refused(tx_gguf_export(TX_PATH(*state, "none"), file, TX_GGUF_F32, NULL), TX_NOT_FOUND, "none");
 }
 
-/* All tensors of `a` as those of the folder `b`, whichever elements are asked for. */
+/* All tensors of `a` equal those of the folder `b`, for any requested elements. */
 static void compare_weights(const char *a, const char *b)
 {
     tx_weights *one, *other;
@@ -441,7 +442,7 @@ static void compare_weights(const char *a, const char *b)
     tx_weights_close(other);
 }
 
-/* A file in the place of a folder: the same configuration, tokenizer and weights. */
+/* A file instead of a folder: the same configuration, tokenizer and weights. */
 static void test_as_folder(void **state)
 {
     const char *file = TX_PATH(*state, "model.gguf");
@@ -464,7 +465,7 @@ static void test_as_folder(void **state)
         tx_tokenizer_free(own);
         tx_config_free(config);
     }
-    /* Of another architecture, of no tokenizer, not there. */
+    /* Another architecture, no tokenizer, and a missing file. */
     raw r;
     begin(&r, 1, 1);
     put_text(&r, "general.architecture");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * safetensors: verdicts on good and malformed files, round trips, conversions, and what happens to a file
- * that is cut at every length, flipped at every byte and mutated. */
+ * safetensors: verdicts on good and malformed files, round trips, conversions, and a file that is truncated at every
+ * length, changed at every byte and mutated. */
 
 #include "api/base/clock.h"
 #include "api/base/file.h"
@@ -276,7 +276,7 @@ static void test_shrinking_file(void **state)
     remove_scratch(folder);
 }
 
-/* What every accepted header must satisfy. */
+/* Properties of every accepted header. */
 static void check_header(const tx_st_header *h, int64_t data_bytes)
 {
     int64_t end = 0, bytes;

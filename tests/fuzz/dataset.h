@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the fuzz targets of datasets share. */
+ * Helpers of the fuzz targets of datasets. */
 #ifndef TX_TESTS_FUZZ_DATASET_H
 #define TX_TESTS_FUZZ_DATASET_H
 
@@ -11,8 +11,8 @@
 
 enum { FUZZ_BLOCK = 4, FUZZ_VOCAB = 300, FUZZ_ROWS = 2 };
 
-/* Opens the file in the ways that `options` tell, and goes through all rows: ids lie in the vocabulary, and the label
- * of a position is the token after it. */
+/* Opens the file with the `options` and reads all rows. Ids are in the vocabulary, and the label of a position is the
+ * next token. */
 static inline void tx_fuzz_dataset(const char *name, tx_dataset_options options)
 {
     tx_dataset *dataset;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What fuzz targets share: promises and files in memory. */
+ * Helpers of fuzz targets: promises, and files in memory. */
 #include "tests/fuzz/fuzz.h"
 
 #include "api/base/file.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What fuzz targets share. A target feeds one parser of foreign input with arbitrary bytes: it must give an error that
- * names the file, or a result that keeps its promises. README.md says how to run them. */
+ * Helpers of fuzz targets. A target passes arbitrary bytes to one parser of untrusted input. The parser must return an
+ * error that names the file, or a result that keeps its promises. README.md describes how to run them. */
 #ifndef TX_TESTS_FUZZ_H
 #define TX_TESTS_FUZZ_H
 
@@ -10,7 +10,7 @@
 /* The entry point of a target, by libFuzzer's name: called once an input. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Ends the process where a promise is broken, so that the fuzzer keeps the input. */
+/* Ends the process if a promise is broken, so that the fuzzer keeps the input. */
 #define FUZZ_CHECK(holds)                               \
     do {                                                \
         if (!(holds))                                   \
@@ -25,9 +25,9 @@ bool tx_fuzz_refused(tx_status status, const char *name);
 const char *tx_fuzz_folder(void);
 /* The path of a file there, valid until the process ends; `name` is plain. At most 16 different names. */
 const char *tx_fuzz_path(const char *name);
-/* Writes the file anew. */
+/* Writes the file again. */
 void tx_fuzz_put(const char *name, const void *data, size_t size);
-/* Removes the file if it is there. */
+/* Removes the file if it exists. */
 void tx_fuzz_remove(const char *name);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: a JSON file of a program's arguments. What is accepted lies within the bounds of the table, which has
- * every kind of option. The messages go to stderr: run it with -close_fd_mask=2. */
+ * Fuzz target: a JSON file of a program's arguments. Accepted values are within the bounds of the table, which has
+ * every kind of option. The messages are written to stderr: run it with -close_fd_mask=2. */
 #include "tests/fuzz/fuzz.h"
 #include "tools/cli/options.h"
 

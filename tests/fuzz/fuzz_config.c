@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: config.json. What is accepted passes its checks, has parameters, and is the same after it was written
- * and read again. */
+ * Fuzz target: config.json. An accepted configuration passes its checks, has parameters, and is unchanged after it was
+ * written and read again. */
 #include "models/arch/gpt2.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -18,7 +18,7 @@ static bool same_gpt2(const tx_gpt2_config *a, const tx_gpt2_config *b)
            a->reorder_and_upcast_attn == b->reorder_and_upcast_attn;
 }
 
-/* Compares all but the file it came from. */
+/* Compares everything except the source file. */
 static bool same(const tx_config *a, const tx_config *b)
 {
     return a->architecture == b->architecture && a->vocab_size == b->vocab_size && a->positions == b->positions &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: a GGUF file. What is accepted must be readable to the last element; what is imported must be a model. */
+ * Fuzz target: a GGUF file. An accepted file is readable to its last element, and an imported file is a model. */
 #include "models/arch/find.h"
 #include "models/arch/gguf.h"
 #include "models/files/folder.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: model.safetensors.index.json, beside two shards "a" and "b". What is accepted lists their tensors, every
- * one of which can be read, and never leads out of the folder. */
+ * Fuzz target: model.safetensors.index.json, next to two shards "a" and "b". An accepted index lists their tensors, all
+ * of which can be read, and names no file outside the folder. */
 #include "models/files/weights.h"
 #include "tests/fuzz/fuzz.h"
 #include "tx_json.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: a .jsonl file of texts, read whole, with bad lines left out, or in part: which of them the size tells.
+ * Fuzz target: a .jsonl file of texts, read whole, without bad lines, or in part; the size selects one of them.
  */
 #include "models/text/lines.h"
 #include "tests/fuzz/dataset.h"
@@ -8,7 +8,7 @@
 
 #define NAME "fuzz.jsonl"
 
-/* Behind so many blanks a line counts as long, whose text is not read by jansson. */
+/* With this many blanks before it a line counts as long. jansson does not read the text of a long line. */
 #define BLANKS 1100
 
 /* A long line has the verdict and the text of a short one. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: manifest.json of a checkpoint, beside the files "a" (5 bytes) and "b" (empty). Only a manifest that
+ * Fuzz target: manifest.json of a checkpoint, next to the files "a" (5 bytes) and "b" (empty). Only a manifest that
  * names both is accepted. */
 #include "models/files/checkpoint.h"
 #include "tests/fuzz/fuzz.h"

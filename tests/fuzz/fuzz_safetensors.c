@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: a safetensors file. What is accepted must tile its data and be readable to the last element. */
+ * Fuzz target: a safetensors file. The tensors of an accepted file tile its data and are readable to the last
+ * element. */
 #include "models/files/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: tokenizer.json. What is accepted encodes any bytes, and adds nothing but blanks. */
+ * Fuzz target: tokenizer.json. An accepted tokenizer encodes any bytes, and adds nothing but blanks. */
 #include "tests/fuzz/tokenizer.h"
 
 #define NAME "tokenizer.json"

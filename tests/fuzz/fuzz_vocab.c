@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: vocab.json, a NUL, merges.txt, and after another NUL tokenizer_config.json if there is one. What is
- * accepted encodes any bytes, and adds nothing but blanks. */
+ * Fuzz target: vocab.json, a NUL, merges.txt, and optionally another NUL and tokenizer_config.json. An accepted
+ * tokenizer encodes any bytes, and adds nothing but blanks. */
 #include "tests/fuzz/tokenizer.h"
 
 #include <string.h>

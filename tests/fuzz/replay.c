@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Runs a fuzz target over every file of a folder, without a fuzzer: what the tests do with the seeds.
+ * Runs a fuzz target over every file of a folder, without a fuzzer. The tests replay the seeds with it.
  *
  *     replay_NAME FOLDER */
 #include "api/base/file.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 #define LIMIT ((int64_t)16 << 20)
-/* What one allocation may have beyond the size of the input. */
+/* An allocation may exceed the input's size by this many bytes. */
 #define ALLOWANCE ((size_t)64 << 20)
 
 static size_t most; /* bytes that one allocation may have */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the fuzz targets of tokenizers share. */
+ * Helpers of the fuzz targets of tokenizers. */
 #ifndef TX_TESTS_FUZZ_TOKENIZER_H
 #define TX_TESTS_FUZZ_TOKENIZER_H
 
@@ -26,8 +26,8 @@ static inline bool tx_fuzz_within(const char *back, size_t size, const char *tex
 }
 
 /* Encodes a text with every byte and with words of the vocabulary, and decodes it again. Byte-level BPE may put blanks
- * before words, added tokens may take spaces, and a pre-tokenizer may remove what it matches; nothing else may change
- * but by a normalizer. What takes too long, or becomes too long, is refused. */
+ * before words, added tokens may remove spaces, and a pre-tokenizer may remove its matches. Only a normalizer may make
+ * other changes. Texts that take too long, or become too long, are refused. */
 static inline void tx_fuzz_round_trip(const tx_tokenizer *tokenizer)
 {
     static const char words[] =
@@ -58,7 +58,7 @@ static inline void tx_fuzz_round_trip(const tx_tokenizer *tokenizer)
     tx_encoder_free(encoder);
 }
 
-/* Opens `path`, whose refusals name `name`, and tries what was opened. */
+/* Opens `path` and tests the tokenizer. If the file is refused, the message must name `name`. */
 static inline void tx_fuzz_tokenizer(const char *path, const char *name)
 {
     tx_tokenizer *tokenizer;

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares txgen with transformers: greedy and beam search of prompts of unequal length as one batch, the logits of
+"""Compares txgen with transformers: greedy and beam search for prompts of unequal length as one batch, the logits of
 sequences, and perplexity with a stride.
 
-    check.py TXGEN MODELS DEVICE      MODELS: a folder with trained models to use beside random ones; exit status 77: no
-                                      transformers
+    check.py TXGEN MODELS DEVICE      MODELS: a folder of trained models to test in addition to random ones; exit status
+                                      77: no transformers
 """
 import json
 import os
@@ -37,7 +37,8 @@ def txgen(program, folder, device, *arguments):
 
 # Large enough that caches, chunks and padding matter.
 RANDOM = {
-    "gpt2": GPT2Config(vocab_size=1000, n_positions=400, n_embd=96, n_layer=3, n_head=6, bos_token_id=7, eos_token_id=7),
+    "gpt2": GPT2Config(vocab_size=1000, n_positions=400, n_embd=96, n_layer=3, n_head=6, bos_token_id=7,
+                       eos_token_id=7),
     "llama": LlamaConfig(vocab_size=1000, max_position_embeddings=400, hidden_size=96, intermediate_size=200,
                          num_hidden_layers=3, num_attention_heads=6, num_key_value_heads=2, eos_token_id=7,
                          rope_parameters=dict(rope_type="llama3", rope_theta=1e4, factor=4.0, low_freq_factor=1.0,

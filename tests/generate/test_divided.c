@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A model that is divided among devices of one process, beside the same model on one: of every kind of architecture the
- * scores of a text, prompts of unequal length and steps over caches, with rows that change places as beams do; weights
- * are read as they were written; each device has the weights and caches of its blocks alone. Among cpus to the bit.
+ * A model that is divided among devices of one process, compared with the same model on one device, for every kind of
+ * architecture. Compares the scores of a text, prompts of unequal length, and steps with caches whose rows are permuted
+ * as by beams. Weights are read back as written. Each device has only the weights and caches of its blocks. On cpus the
+ * bits are the same.
  *
  *     test_divided DEVICE: the second of three devices, between cpus */
 #include "models/generate/generate.h"
@@ -40,12 +41,12 @@ static const struct {
 };
 enum { MODELS = sizeof models / sizeof models[0] };
 
-/* A model and what it says. */
+/* A model and its results. */
 typedef struct side {
     tx_engine *engine[DEVICES];
     tx_model *model;
     tx_forward *forward;
-    tx_decoder *decoder; /* NULL: it continues no texts */
+    tx_decoder *decoder; /* NULL for a model that does not generate */
     float scores[LENGTH * VOCAB], steps[4][ROWS * VOCAB];
 } side;
 
@@ -76,8 +77,8 @@ static void close_side(side *s)
     free(s);
 }
 
-/* Prompts of several chunks, and steps in which the second row goes on where the first was. */
-static void speak(side *s)
+/* Runs prompts of several chunks, and steps in which the second row continues the first. */
+static void generate(side *s)
 {
     static const int64_t counts[ROWS] = {7, LENGTH, 22};
     static const int32_t sources[ROWS] = {0, 0, 2};
@@ -127,7 +128,7 @@ static int64_t bytes_on(const side *s, int32_t d, tx_memory_kind kind)
     return memory.bytes[kind];
 }
 
-/* Weights of all devices are those of one and what is tied; caches are divided. */
+/* The devices' weights are those of one device plus replicas of tied weights; caches are divided. */
 static void check_memory(const side *one, const side *many, bool tied)
 {
     int64_t weights = 0, caches = 0;
@@ -176,8 +177,8 @@ static void beside_one_device(tx_dtype dtype, double tolerance)
         assert_ok(read_text(models[m].config, &config));
         open_side(one, config, models[m].generates, NULL, 1, dtype);
         open_side(many, config, models[m].generates, blocks, DEVICES, dtype);
-        speak(one);
-        speak(many);
+        generate(one);
+        generate(many);
         compare(models[m].name, one, many, tolerance);
         if (dtype == TX_F32)
             check_memory(one, many, models[m].tied);

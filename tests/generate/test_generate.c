@@ -61,7 +61,7 @@ static void check_logits(const tx_decoder *decoder, int row, const float *want)
     const float *got = tx_decoder_logits(decoder, row);
     for (int v = 0; v < VOCAB; v++)
         if (!(fabsf(got[v] - want[v]) <= 1e-5f * (1.0f + fabsf(want[v]))))
-            fail_msg("row %d, token %d: %g in place of %g", row, v, (double)got[v], (double)want[v]);
+            fail_msg("row %d, token %d: %g instead of %g", row, v, (double)got[v], (double)want[v]);
 }
 
 /* Prompts of unequal length in several chunks, then token by token, one row resting now and then: logits as the whole
@@ -103,8 +103,9 @@ static void cached_equals_whole(void **state)
     tx_forward_free(forward);
 }
 
-/* A conversation: each prompt begins as the one before and its text. What is kept is not computed again: it does not
- * see that the embedding of the first position has changed since. Where prompts part the rest is computed anew. */
+/* A conversation: each prompt begins with the one before and its text. The kept part is not recomputed, so that a
+ * change of the first position's embedding has no effect. After the first difference of prompts everything is
+ * recomputed. */
 static void kept_caches(void **state)
 {
     fixture *f = *state;
@@ -185,7 +186,7 @@ static void sources_move_caches(void **state)
 typedef struct texts {
     int32_t ids[ROWS][POSITIONS];
     int64_t count[ROWS];
-    int64_t most[ROWS]; /* emit ends the text there; 0: never */
+    int64_t most[ROWS]; /* length at which emit ends the text, or 0 for never */
     int32_t stop;       /* ends() holds for texts with this id at the end */
 } texts;
 
@@ -248,7 +249,7 @@ static void batch_equals_one_by_one(void **state)
     tx_generator_free(batch);
 }
 
-/* Texts end by an id of eos_token_id, by the sink, and not before min_new_tokens; the others go on as if alone. */
+/* Texts end at an id of eos_token_id or by the sink, and not before min_new_tokens. The others continue unchanged. */
 static void texts_end(void **state)
 {
     fixture *f = *state;

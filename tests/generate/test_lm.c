@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Generation by the public header, with a small random GPT-2 over bytes: one opened model through calls that need more
- * and more, against models opened for one call each; who is told what, and what is refused.
+ * Generation by the public header, with a small random GPT-2 over bytes. Compares one opened model, through calls that
+ * need more and more memory, with models opened for one call each. Also the listeners' calls, and refusals.
  *
  *     test_lm DEVICE */
 #include "models/arch/gpt2.h"
@@ -15,7 +15,7 @@ enum { POSITIONS = 60, NEW = 9 };
 
 static const char *device = "cpu";
 
-/* Weights and configuration; a tokenizer is in "text" alone. */
+/* Weights and configuration; only "text" has a tokenizer. */
 static int set_up(void **state)
 {
     char *folder = make_scratch(), *text = TX_PATH(folder, "text"), *ids = TX_PATH(folder, "ids");
@@ -58,7 +58,7 @@ static tx_lm *open_lm(void **state, const char *name, int64_t batch_size)
     return lm;
 }
 
-/* What a listener heard: texts as "0:bytes;" */
+/* Texts that a listener received, as "0:bytes;" */
 typedef struct heard {
     char text[4096];
     size_t size;
@@ -132,7 +132,7 @@ static const tx_lm_prompt prompts[] = {
 
 /* ---- Texts ------------------------------------------------------------------------------------------------ */
 
-/* Each call against a model that was opened for it alone. */
+/* Compares each call with a model that was opened only for it. */
 static void calls_in_a_row(void **state)
 {
     static const struct {
@@ -153,7 +153,7 @@ static void calls_in_a_row(void **state)
         assert_int_equal(one.next, calls[i].count);
         assert_int_equal(one.tokens, calls[i].count * calls[i].tokens);
         assert_int_equal(one.done, one.tokens);
-        if (i % 2) /* in between, on what is compiled */
+        if (i % 2) /* in between, with the compiled plans */
             assert_ok(tx_lm_logits(lm, prompts[3].ids, 2, logits));
         tx_lm_free(alone);
     }

@@ -87,7 +87,7 @@ static void probabilities(const tx_generation *g, const tx_history *h, double p[
     }
 }
 
-/* Counts of many draws lie within five standard deviations of what the definition says. */
+/* Counts of many draws are within five standard deviations of the expected ones. */
 static void check(tx_generation how)
 {
     int count[VOCAB] = {0};
@@ -123,7 +123,7 @@ static void draws_follow_the_definitions(void **state)
         check(g);
     }
     g = plain(6);
-    g.temperature = 3.0; /* so that what is unlikely is drawn as well */
+    g.temperature = 3.0; /* so that unlikely tokens are drawn as well */
     g.repetition_penalty = 4.0;
     check(g);
     static const double top_p[] = {0.02, 0.3, 0.75, 0.99};

@@ -12,7 +12,7 @@ typedef struct parts {
 } parts;
 
 /* Each part that is written is followed by a bar. */
-static void take(void *context, const char *bytes, size_t size)
+static void append_piece(void *context, const char *bytes, size_t size)
 {
     parts *p = context;
     memcpy(p->text + p->size, bytes, size);
@@ -27,8 +27,8 @@ static void check_parts(const char *bytes, const char *want)
         tx_stream stream = {{0}, 0};
         size_t size = strlen(bytes);
         for (size_t at = 0; at < size; at += piece)
-            tx_stream_add(&stream, bytes + at, size - at < piece ? size - at : piece, take, &p);
-        tx_stream_end(&stream, take, &p);
+            tx_stream_add(&stream, bytes + at, size - at < piece ? size - at : piece, append_piece, &p);
+        tx_stream_end(&stream, append_piece, &p);
         if (p.size != strlen(want) || memcmp(p.text, want, p.size) != 0)
             fail_msg("%s became %.*s, not %s", bytes, (int)p.size, p.text, want);
     }
@@ -40,7 +40,7 @@ static void characters_come_whole(void **state)
     check_parts("\xC3\xA9!", "\xC3\xA9|!|");
     check_parts("\xE2\x82\xAC", "\xE2\x82\xAC|");
     check_parts("x\xF0\x9F\x98\x80y", "x|\xF0\x9F\x98\x80|y|");
-    /* What is no character passes: a lone continuation, a lead without one, an overlong form, a surrogate, too high. */
+    /* Invalid bytes pass: a lone continuation, a lead without one, an overlong form, a surrogate, a code too high. */
     check_parts("\x80z", "\x80|z|");
     check_parts("\xC3z", "\xC3|z|");
     check_parts("\xE2\x82z", "\xE2\x82|z|");
@@ -56,11 +56,11 @@ static void nothing_waits_that_is_whole(void **state)
 {
     parts p = {{0}, 0};
     tx_stream stream = {{0}, 0};
-    tx_stream_add(&stream, "\xE2\x82", 2, take, &p);
+    tx_stream_add(&stream, "\xE2\x82", 2, append_piece, &p);
     assert_int_equal(p.size, 0);
-    tx_stream_add(&stream, "\xAC", 1, take, &p);
+    tx_stream_add(&stream, "\xAC", 1, append_piece, &p);
     assert_int_equal(p.size, 4);
-    tx_stream_end(&stream, take, &p);
+    tx_stream_end(&stream, append_piece, &p);
     assert_int_equal(p.size, 4);
 }
 

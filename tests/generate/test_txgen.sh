@@ -5,7 +5,7 @@
 #   test_txgen.sh BIN-FOLDER LAUNCHER DEVICE
 . "${0%/*}/../device.sh"
 
-# run STATUS TEXT ARGUMENT...: txgen's exit status, and a text in what was printed
+# run STATUS TEXT ARGUMENT...: checks txgen's exit status, and that its output contains TEXT
 run()
 {
     wanted=$1
@@ -26,7 +26,7 @@ keep()
 }
 
 
-# A model that has seen a little text: what it says matters less than that it says the same.
+# A model that was trained on a little text. The text that it generates matters less than that it is always the same.
 write_small_config 2 24 80 0
 for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
     echo "line $i: the cat sat on the mat, and caf$(printf '\303\251') was shut"
@@ -128,7 +128,8 @@ if script -qec true /dev/null > /dev/null 2>&1; then
     run 0 "" --prompt "sat" --max_new_tokens 12 --temperature 0
     second=$(cat "$work/out")
     { printf 'the cat\n\n%0100d\nsat\n' 0; printf '\004'; } |
-        script -qec "'$bin/txgen' --model '$work/model' --device '$device' --max_new_tokens 12 --temperature 0" /dev/null |
+        script -qec "'$bin/txgen' --model '$work/model' --device '$device' --max_new_tokens 12 --temperature 0" \
+        /dev/null |
         tr -d '\r' > "$work/out" || fail "a conversation"
     for text in "> $first" "> $second" "80 positions"; do
         grep -qF -- "$text" "$work/out" || fail "a conversation does not say \"$text\""

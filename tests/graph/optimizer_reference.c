@@ -111,7 +111,7 @@ static void adamw_8bit(tx_reference *r, const tx_optimizer_options *o, double ra
     to_8bit(r->v, count_of(r), false);
 }
 
-/* v of a vector; row and column sums of a matrix in v and c. What the gradient is divided by goes to m. */
+/* Updates v of a vector, or the row and column sums of a matrix in v and c. Writes the gradient's divisor to m. */
 static void adafactor_moments(tx_reference *r, int64_t t, const double *g)
 {
     const double b = 1.0 - pow((double)t, -0.8);

@@ -6,9 +6,9 @@
 
 #include "tx.h"
 
-/* A parameter and what an optimizer keeps of it. */
+/* A parameter, and the states that an optimizer keeps for it. */
 typedef struct tx_reference {
-    int64_t rows, columns; /* columns 0: of rank 1 */
+    int64_t rows, columns; /* columns is 0 for a vector */
     bool decays, table;
     double *p, *m, *v, *c; /* rows times columns each; Adafactor's row sums begin v, its column sums c */
 } tx_reference;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Mixed precision: what is of 16 bits, what is cast and how often, and that gradients are those of fp32 but for
- * rounding. test_autocast DEVICE */
+ * Mixed precision: which tensors have 16 bits, which casts are made and how often. Gradients equal those of fp32 except
+ * for rounding. test_autocast DEVICE */
 
 #include "api/base/half.h"
 #include "api/graph/graph.h"
@@ -65,7 +65,7 @@ static network build(fixture *f)
 
 /* ---- Types ------------------------------------------------------------------------------------------ */
 
-/* As PyTorch's autocast has them, but that a product whose sum goes to the residual stream gives it in fp32. */
+/* The types of PyTorch's autocast, except that a product whose result is added to the residual stream is fp32. */
 static void types_of_a_transformer(void **state)
 {
     fixture *f = *state;
@@ -81,7 +81,7 @@ static void types_of_a_transformer(void **state)
         assert_int_equal(full[i]->dtype, TX_F32);
 }
 
-/* Each matrix has one copy, at its place beside the others; gradients are written to their slices in fp32. */
+/* Each matrix has one copy, at its place among the others; gradients are written to their slices in fp32. */
 static void one_copy_of_a_parameter(void **state)
 {
     fixture *f = *state;
@@ -116,8 +116,8 @@ static int32_t casts_of(const tx_graph *g, const tx_tensor *t)
     return casts;
 }
 
-/* A norm whose result a product and a sum read stays fp32, and a product whose result both read does not: each has one
- * cast, whoever reads that. */
+/* A norm whose result a product and a sum read stays fp32, and a product whose result both read does not. Each has one
+ * cast, which all readers share. */
 static void results_read_both_ways(void **state)
 {
     fixture *f = *state;
@@ -135,7 +135,7 @@ static void results_read_both_ways(void **state)
     assert_int_equal(casts_of(f->graph, q) + casts_of(f->graph, r), 0);
 }
 
-/* What the host reads keeps its type. */
+/* Outputs that the host reads keep their type. */
 static void outputs_stay(void **state)
 {
     fixture *f = *state;
@@ -160,7 +160,7 @@ static void outputs_stay(void **state)
     }
 }
 
-/* What a graph casts by itself is left alone. */
+/* Casts of the graph itself are not changed. */
 static void own_casts_stay(void **state)
 {
     fixture *f = *state;
@@ -217,8 +217,8 @@ static void expect_copies(tx_model *model)
     }
 }
 
-/* The copies follow what is written to the weights and what an update makes of them, with its program where the
- * copies were there before it; an evaluation reads them too, in a plan that may come last. */
+/* The copies follow writes to the weights and updates. If the copies existed before the update was compiled, its
+ * program updates them. An evaluation reads them too, in a plan that may be compiled last. */
 static void copies_follow(bool before, tx_optimizer_kind kind)
 {
     static float other[PADDED * WIDTH];
@@ -271,7 +271,7 @@ static void copies_follow_weights(void **state)
 
 /* ---- Numbers ---------------------------------------------------------------------------------------- */
 
-/* What two micro-batches gave. */
+/* Results of two micro-batches. */
 typedef struct outcome {
     float loss, gradient[WEIGHTS];
     tx_memory memory;
@@ -290,7 +290,7 @@ static void run(fixture *f, const network *n, int number)
     assert_ok(tx_plan_run(f->plan));
 }
 
-/* Gradients are those of the loss, whatever it is scaled by. */
+/* Gradients are those of the loss, for any loss scale. */
 static void train(tx_dtype dtype, float scale, outcome *out)
 {
     const tx_results begin = {.value = {[TX_RESULT_LOSS_SCALE] = scale}};
@@ -317,8 +317,8 @@ static void train(tx_dtype dtype, float scale, outcome *out)
     tear_down(&state);
 }
 
-/* Gradients differ by what 8 or 11 bits of mantissa leave; weights take 6 bytes a parameter, activations less than
- * before. */
+/* Gradients differ within the precision of 8 or 11 bits of mantissa. Weights take 6 bytes a parameter, and activations
+ * less than before. */
 static void compare_gradients(tx_dtype dtype, float scale, double most)
 {
     static outcome full, half, again;

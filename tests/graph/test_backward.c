@@ -59,7 +59,7 @@ static void both_outputs_of_a_node(void **state)
     tx_tensor *g = param(f, "g", TX_SHAPE(4)), *x = tx_fill(f->graph, TX_SHAPE(2, 4), 1.0f);
     assert_int_equal(tx_backward(f->graph, sum(tx_layer_norm(x, g, g, 1e-5f))), TX_OK);
     run(f, w, gradient);
-    for (int i = 0; i < 4; i++) /* x - mean is 0: all of it comes by way of beta, from two rows */
+    for (int i = 0; i < 4; i++) /* x - mean is zero, so that the whole result is beta's, from two rows */
         assert_true(gradient[i] == 2 * 2.0f);
 }
 
@@ -92,7 +92,7 @@ static void a_loss_that_is_read(void **state)
         assert_true(gradient[i] == 2 * 6.0f);
 }
 
-/* What was written to a plan's inputs is there when it runs, also where a larger plan was made in between. */
+/* A plan's inputs keep their values until it runs, even if a larger plan is made in between. */
 static void inputs_outlast_larger_plans(void **state)
 {
     fixture *f = *state;
@@ -115,7 +115,7 @@ static void inputs_outlast_larger_plans(void **state)
     tx_graph_free(other);
 }
 
-/* A bias in fp32 behind a product of 16-bit operands. */
+/* A bias in fp32 after a product of 16-bit operands. */
 static void a_bias_of_a_16_bit_product(void **state)
 {
     fixture *f = *state;

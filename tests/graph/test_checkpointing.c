@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradient checkpointing: the same bits with less memory, what is computed again, and what is refused.
+ * Gradient checkpointing: the same bits with less memory, the choice of recomputed nodes, and refusals.
  *   test_checkpointing DEVICE */
 
 #include "api/graph/graph.h"
@@ -29,7 +29,7 @@ static tx_config *small_gpt2(void)
     return config;
 }
 
-/* The training plan of a GPT-2 with all its dropouts; `config` goes with it. */
+/* The training plan of a GPT-2 with all its dropouts, for `config`. */
 static void compile_model(fixture *f, tx_config *config, int64_t batch, int64_t length, tx_dtype dtype,
                           const tx_checkpointing *options, bool away)
 {
@@ -75,7 +75,7 @@ static void run(fixture *f, outcome *out)
     assert_ok(read_gradients(f->model, &out->loss, out->gradient));
 }
 
-/* What the planned arena holds: kept for the backward pass, and all of it. */
+/* Returns the size of the planned arena and, in `kept`, of the part that is saved for the backward pass. */
 static int64_t planned(const fixture *f, int64_t *kept)
 {
     tx_memory memory;
@@ -100,8 +100,8 @@ static bool reads(const tx_node *n, const tx_tensor *t)
     return any;
 }
 
-/* Nodes wait for what they read of what is fetched, and memory is kept for what is put away until it has gone. Copies
- * are so fast here that results would not show it. */
+/* Nodes wait for fetched tensors that they read, and memory is kept until an evicted tensor is copied. Copies are so
+ * fast here that wrong results would not reveal an error. */
 static void copies_are_waited_for(const fixture *f)
 {
     const tx_graph *g = f->graph;
@@ -161,7 +161,8 @@ static void same_bits(void **state)
     }
 }
 
-/* What blocks keep waits in the host's memory: three of the four's is not on the device between the passes. */
+/* Saved activations of blocks are offloaded to host memory: those of three of the four blocks are not on the device
+ * between the passes. */
 static void put_away(void **state)
 {
     static outcome without, with;
@@ -180,9 +181,9 @@ static void put_away(void **state)
     }
 }
 
-/* ---- What is computed again ------------------------------------------------------------------------------ */
+/* ---- Choice of recomputed nodes --------------------------------------------------------------------------- */
 
-/* All of a block but the product that ends it, whose result no gradient reads. */
+/* The whole block except its last product, whose result no gradient reads. */
 static void whole_blocks(void **state)
 {
     fixture *f = *state;
@@ -193,13 +194,13 @@ static void whole_blocks(void **state)
     assert_int_equal(computed_again(f, TX_OP_LAYER_NORM), 2 * LAYERS);
     assert_int_equal(computed_again(f, TX_OP_DROPOUT), 0); /* they are parts of norms */
     planned(f, &kept);
-    /* What each block begins with, what the last norm reads and writes, and numbers of single rows. */
+    /* The inputs of the blocks, input and output of the last norm, and a few numbers for each row. */
     const int64_t least = (LAYERS + 2) * WIDTH * ROWS * 4, rows = 16 * ROWS * 4;
     if (kept < least || kept > least + rows)
         fail_msg("%lld bytes are kept, expected %lld and a little", (long long)kept, (long long)least);
 }
 
-/* Within a segment the block that ends it alone need not be computed to its end. */
+/* Within a segment only the last block need not be computed to its end. */
 static void long_segments(void **state)
 {
     fixture *f = *state;
@@ -239,7 +240,7 @@ static void gpt2_124m(void **state)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------ */
 
-/* What the backend's allocation calls hold is, category by category, what was planned. */
+/* The memory that the backend allocates equals the plan, category by category. */
 static void planned_is_counted(void **state)
 {
     fixture *f = *state;
@@ -256,7 +257,7 @@ static void planned_is_counted(void **state)
         assert_true(plan.bytes[k] == counted.bytes[k]);
 }
 
-/* Tensors with their lifetimes make up what is planned. */
+/* The tensors and their lifetimes explain the planned memory. */
 static void anatomy(void **state)
 {
     fixture *f = *state;
@@ -287,7 +288,7 @@ static void anatomy(void **state)
     assert_refused(tx_plan_tensor_at(f->plan, tensors, &t), TX_INVALID, "no tensor");
 }
 
-/* A model that is only planned tells the same memory but for scratch, and can do nothing else. */
+/* A model that is only planned reports the same memory except for scratch, and refuses everything else. */
 static void only_plans(void **state)
 {
     fixture *f = *state;
@@ -320,7 +321,7 @@ static tx_tensor *layer(fixture *f, tx_tensor *x, const char *name)
     return tx_linear(tx_gelu(x, true), tx_param(f->graph, name, &spec), NULL, false);
 }
 
-/* What the host reads, or a later block, is there: it is not computed again. */
+/* Tensors that the host or a later block reads are saved: they are not recomputed. */
 static void what_others_read(void **state)
 {
     fixture *f = *state;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A classifier in chunks of rows gives the losses and gradients of one that has all logits at once, within rounding,
- * the same bits every time, and takes the memory of a chunk's logits.
+ * A classifier in chunks of rows. Losses and gradients equal those of a classifier with all logits at once, within
+ * rounding, with the same bits every time. The memory is that of a chunk's logits.
  *
  *     test_classifier [DEVICE]      exit status 77: there is no such device */
 #include "api/model/model.h"
@@ -30,7 +30,7 @@ typedef struct form {
     bool taught;            /* learns from the logits of a frozen table */
 } form;
 
-/* What a graph gave. */
+/* Results of a graph. */
 typedef struct outcome {
     float loss, losses[ROWS], gradient[GRADIENTS];
     int64_t planned; /* bytes of activations and temporary memory */
@@ -99,7 +99,7 @@ static tx_status run(machine *m, int number)
     return status ? status : tx_plan_run(m->plan);
 }
 
-/* Whether the backend holds what was planned, to the byte. */
+/* The memory that the backend allocates equals the plan, to the byte. */
 static bool check_memory(const tx_engine *engine, const machine *m, outcome *out)
 {
     tx_memory planned, counted;
@@ -146,10 +146,10 @@ static int64_t aligned(int64_t floats)
     return (floats * (int64_t)sizeof(float) + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
 }
 
-/* Of the logits those of a chunk are left, and of their cast to fp32. In training dx cannot take the place of what the
- * product reads, for later chunks read it. In evaluation, where the logits take most when they have just been made,
- * losses and lse are not there yet: with chunks they are. A teacher's logits go the same way, and
- * losses are there when they take most. */
+/* Only a chunk's logits and their cast to fp32 are stored. In training dx cannot overwrite the product's input, which
+ * later chunks read. In evaluation memory peaks when the logits have just been computed. Losses and lse are not
+ * allocated then, but with chunks they are. A teacher's logits are divided in the same way, and losses exist at the
+ * peak. */
 static int64_t memory_saved(const form *f)
 {
     const int64_t logits = (ROWS - CHUNK_ROWS) * ROW_BYTES;
@@ -166,7 +166,7 @@ static double distance(const form *f, const outcome *a, const outcome *b)
                     : relative_distance(a->losses, b->losses, ROWS);
 }
 
-/* In training loss and gradient are one node, which gives what the two give: on the cpu the same bits. */
+/* In training loss and gradient are one node. It gives the results of two nodes, on the cpu with the same bits. */
 static bool compare_fused(const form *f, const outcome *fused, const outcome *apart, bool same_bits)
 {
     const double off = distance(f, fused, apart), loss_off = fabs((double)fused->loss - (double)apart->loss);

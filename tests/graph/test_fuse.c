@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products with epilogues, and norms with sums, train as the ops one after another do: on a backend that does one after
- * the other to the same bits, else within rounding. What has other readers stays.
+ * Products with epilogues, and norms with sums, train as the separate ops do. A backend that runs the ops one after the
+ * other gives the same bits, other backends agree within rounding. Results with other readers are kept.
  *
  *     test_fuse [DEVICE]      exit status 77: there is no such device */
 #include "api/model/model.h"
@@ -92,8 +92,9 @@ static bool make(tx_engine *engine, bool exact, bool fused, outcome *out)
     return true;
 }
 
-/* Of both layers: GELU, its slope and both sums on the way forward; of the way back the sum of dx and of what comes by
- * the layer, in the second layer alone, for x needs no gradient. Of the norms: what they read, and what comes to s. */
+/* In both layers GELU, its gradient and both sums of the forward pass are fused. In the backward pass the sum of dx and
+ * the layer's gradient is fused only in the second layer, for x needs no gradient. In norms the inputs and the sum of
+ * gradients of s are fused. */
 static bool fused_as_meant(const outcome *o)
 {
     return o->ops[TX_OP_GELU] == 0 && o->ops[TX_OP_GELU_GRAD] == 0 && o->epilogues[TX_EPILOGUE_GELU] == 2 &&
@@ -120,7 +121,7 @@ static bool train(tx_engine *engine, bool exact, bool same_bits)
     return good;
 }
 
-/* Products whose result something else wants are left as they are. */
+/* Products are not fused if another op reads their result. */
 static bool leave(tx_engine *engine)
 {
     tx_model *model = NULL;
@@ -142,7 +143,7 @@ static bool leave(tx_engine *engine)
     tx_graph_free(g);
     tx_model_free(model);
     const bool good = o.ops[TX_OP_GELU] == 2 && o.ops[TX_OP_ADD] == 2 && o.kept == 0;
-    printf("left alone: %d GELU, %d sums%s\n", o.ops[TX_OP_GELU], o.ops[TX_OP_ADD], good ? "" : "  WRONG");
+    printf("not fused: %d GELU, %d sums%s\n", o.ops[TX_OP_GELU], o.ops[TX_OP_ADD], good ? "" : "  WRONG");
     return good;
 }
 

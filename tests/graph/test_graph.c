@@ -6,7 +6,7 @@
 #include "api/plan/layout.h"
 #include "tests/unit.h"
 
-/* A model whose backend is asked for nothing. */
+/* A model whose backend is never called. */
 typedef struct fixture {
     tx_engine engine;
     tx_model *model;
@@ -221,7 +221,7 @@ static void too_large_for_one_allocation_is_told(void **state)
     assert_non_null(strstr(tx_error(), "smaller batch"));
 }
 
-/* In a chain of element-wise ops without gradient everything lies on one buffer. */
+/* In a chain of element-wise ops without gradient all tensors share one buffer. */
 static void reuses_in_place(void **state)
 {
     fixture *f = *state;
@@ -283,7 +283,7 @@ static int count_ops(const tx_graph *g, tx_op op)
     return found;
 }
 
-/* No tensor holds logits of more rows than a chunk's; views lie within what they are views of, and aligned, but for
+/* No tensor holds logits of more rows than a chunk. Views lie within their tensors, and are aligned unless they are
  * results, which are single words. */
 static void check_views(const tx_graph *g)
 {
@@ -366,7 +366,7 @@ static void logits_with_another_reader_stay_whole(void **state)
     assert_left_alone(f->graph, NULL);
 }
 
-/* The gradient of a square depends on what is squared. */
+/* The gradient of a square depends on the loss that is squared. */
 static void losses_that_are_squared_keep_logits_whole(void **state)
 {
     fixture *f = *state;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every optimizer of optimizers.def: the first ten updates of parameters of several shapes against double precision
- * (optimizer_reference.c), and that against what PyTorch, transformers and bitsandbytes make of four numbers.
+ * Every optimizer of optimizers.def. The first ten updates of parameters of several shapes are compared with double
+ * precision (optimizer_reference.c). That reference is compared with the results of PyTorch, transformers and
+ * bitsandbytes for four numbers. test_optimizers DEVICE
  *   test_optimizers DEVICE */
 #include "tests/graph/optimizer_reference.h"
 
@@ -84,8 +85,8 @@ static const struct {
               {"experts", 120, 33, false, 3, 2, {25, 15}}};
 enum { PARAMS = sizeof params / sizeof params[0], OF_ROWS = 4, UPDATES = 10, TENSORS = 6 };
 
-/* Of every kind at least one; limits are of the greatest and the mean square error, in learning rates: where numbers
- * are kept in few bits, a rounding that goes the other way moves a weight by a part of a step. */
+/* At least one case of every kind. The limits are the largest error and the mean square error, in learning rates. With
+ * states of few bits, one different rounding moves a weight by a part of a step. */
 static const struct {
     tx_optimizer_options options;
     double most, mean;

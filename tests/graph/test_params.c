@@ -26,7 +26,7 @@ static tx_tensor *sum_of_squares(tx_tensor *x)
     return tx_reduce(x->dtype == TX_F32 ? x : tx_cast(x, TX_F32), TX_REDUCE_SUMSQ, TX_AXIS_ALL);
 }
 
-/* y = half(x W) B with W trained and B as told; the loss is the sum of squares of y. */
+/* y = half(x W) B, in which W is trained and B has the given type; the loss is the sum of squares of y. */
 static void build(fixture *f, bool frozen)
 {
     tx_tensor *x = tx_fill(f->graph, TX_SHAPE(ROWS, IN), 0.125f);
@@ -61,8 +61,8 @@ static int64_t held(const fixture *f, tx_memory_kind kind)
     return counted.bytes[kind];
 }
 
-/* A frozen parameter in bf16 gives the others the gradients that one in fp32 gives which is read through a cast; it
- * stays as it is, and takes neither gradient nor states. */
+/* With a frozen parameter in bf16 the other gradients equal those with one in fp32 that is read through a cast. The
+ * frozen parameter does not change, and has neither gradient nor states. */
 static void frozen_in_16_bits(void **state)
 {
     fixture *f = *state, *trained;
@@ -88,7 +88,7 @@ static void frozen_in_16_bits(void **state)
     tear_down((void **)&trained);
 }
 
-/* Values go in and out as fp32, rounded to what is stored. */
+/* Values are written and read as fp32, rounded to the storage type. */
 static void values_in_16_bits(void **state)
 {
     fixture *f = *state;
@@ -109,8 +109,8 @@ static void values_in_16_bits(void **state)
     assert_non_null(strstr(tx_error(), "only a frozen one can be stored in BF16"));
 }
 
-/* The gradient of a weight that is read through a cast comes from the product in fp32: nothing casts or copies it. What
- * is read twice in 16 bits gets the sum in fp32. */
+/* The gradient of a weight that is read through a cast is the fp32 result of the product: nothing casts or copies it. A
+ * weight that is read twice in 16 bits gets the sum in fp32. */
 static void gradients_of_casts(void **state)
 {
     fixture *f = *state;

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A plan that is watched: the first number that is not finite ends the run, and what is told names the node, its
- * parameter, what it read and what it had when all was well. test_ranges DEVICE */
+ * A plan with range checks: the first number that is not finite ends the run. The message names the node, its
+ * parameter, its inputs, and their ranges in the last finite run. test_ranges DEVICE */
 
 #include "tests/device_model.h"
 
 enum { ROWS = 3, WIDTH = 64 };
 
-/* All lines that were told. */
+/* All lines of the report. */
 static char told[1 << 16];
 
-static void hear(void *context, const char *line)
+static void append_line(void *context, const char *line)
 {
     assert_null(strchr(line, '\n'));
     snprintf(told + strlen(told), sizeof told - strlen(told), "%s\n", line);
 }
 
-static const tx_reporter report = {.warn = hear};
+static const tx_reporter report = {.warn = append_line};
 
 static tx_tensor *layer(fixture *f, tx_tensor *x, const char *name)
 {
@@ -24,7 +24,7 @@ static tx_tensor *layer(fixture *f, tx_tensor *x, const char *name)
 }
 
 /* Two layers; their mean is the loss. */
-static tx_tensor *make(fixture *f, tx_dtype dtype)
+static tx_tensor *make_layers(fixture *f, tx_dtype dtype)
 {
     tx_tensor *x = tx_input(f->graph, "x", TX_F32, TX_SHAPE(ROWS, WIDTH));
     tx_graph_block(f->graph, 1);
@@ -52,10 +52,10 @@ static void expect(const char *text)
         fail_msg("nothing is told of \"%s\" in\n%s", text, told);
 }
 
-/* An input so large that the first layer gives what its type does not hold. */
+/* An input so large that the first layer's output overflows its type. */
 static void overflow_in(fixture *f, tx_dtype dtype, float large)
 {
-    tx_tensor *x = make(f, dtype);
+    tx_tensor *x = make_layers(f, dtype);
     *told = '\0';
     assert_ok(tx_plan_watch(f->plan, &report));
     write_input(f, x, 0.5f);
@@ -94,7 +94,7 @@ static void overflow_in_fp16(void **state)
 static void nan_in_a_weight(void **state)
 {
     fixture *f = *state;
-    tx_tensor *x = make(f, TX_F32);
+    tx_tensor *x = make_layers(f, TX_F32);
     float weight[WIDTH * WIDTH] = {0};
     weight[77] = NAN;
     *told = '\0';
@@ -105,11 +105,11 @@ static void nan_in_a_weight(void **state)
     expect("NaN");
 }
 
-/* A gradient that overflows is the loss scale's matter where that adapts, and else an error. */
+/* An overflow of a gradient only lowers the loss scale if that is dynamic; otherwise it is an error. */
 static void gradients(void **state)
 {
     fixture *f = *state;
-    tx_tensor *x = make(f, TX_F16);
+    tx_tensor *x = make_layers(f, TX_F16);
     tx_results begin = {{0}};
     begin.value[TX_RESULT_LOSS_SCALE] = 1e38f;
     *told = '\0';

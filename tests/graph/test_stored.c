@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Weights that are stored in 16 bits: what is computed from them, what they take, and updates that are smaller than
- * what a weight of bf16 can hold: rounded by chance they arrive on average, with Kahan's sum each by each. test_stored
- * DEVICE */
+ * Weights that are stored in 16 bits: the results of products, the memory, and updates that are smaller than the
+ * resolution of bf16. With stochastic rounding such updates are exact on average, with Kahan summation each of them is
+ * kept. test_stored DEVICE */
 
 #include "tests/device_model.h"
 
 enum { COUNT = 5000 };
 
-/* The fixture's graph is made anew, for a model that stores in that type. */
+/* Replaces the fixture's graph by one of a model that stores weights in that type. */
 static void store(fixture *f, tx_dtype dtype)
 {
     tx_graph_free(f->graph);
@@ -42,7 +42,7 @@ static void step(fixture *f, tx_tensor *x, const float *gradient, int64_t count,
 
 /* ---- Reading ---------------------------------------------------------------------------------------- */
 
-/* Rows of a table times a matrix, and a norm: near what fp32 gives, from half the bytes. */
+/* Rows of a table times a matrix, and a norm: close to fp32's results, with half the bytes. */
 static void computed_as_in_fp32(void **state)
 {
     fixture *f = *state;
@@ -83,8 +83,9 @@ static void computed_as_in_fp32(void **state)
 
 /* ---- Updates ------------------------------------------------------------------------------------------ */
 
-/* A step of 1e-4 on weights of 1, whose neighbours in bf16 are 2^-8 below and 2^-7 above: to the nearest none would
- * ever move. 100 steps are 0.01; of 5,000 weights the mean is off by 3e-4 at four standard deviations. */
+/* A step of 1e-4 on weights of 1, whose neighbours in bf16 are 2^-8 below and 2^-7 above. With rounding to nearest no
+ * weight would ever change. 100 steps sum up to 0.01; the error of the mean of 5,000 weights is 3e-4 at four standard
+ * deviations. */
 static void small_steps_arrive(void **state)
 {
     static const tx_optimizer_options rows[] = {
@@ -122,7 +123,7 @@ static void small_steps_arrive(void **state)
             assert_ok(tx_model_read(f->model, TX_PARAM_WEIGHT, 0, weight));
         }
         assert_memory_equal(first, weight, sizeof weight);
-        if (rows[r].kahan) /* what a weight has not taken up yet */
+        if (rows[r].kahan) /* the part of the updates that the weight does not hold yet */
             assert_ok(tx_model_read(f->model, (tx_param_role)(TX_PARAM_STATE + 2), 0, rest));
         double up = 0.0, down = 0.0;
         for (int i = 0; i < COUNT; i++)

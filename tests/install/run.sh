@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh BUILD SOURCE CC PROGRAM...: installs BUILD in a scratch folder, moves the tree, and there builds and runs
-# the consumers by pkg-config, shared and static, and train.py, and txtrain and txgen from their sources; sees that the
-# programs are there and that the shared library exports what the installed headers declare, and no more.
+# run.sh BUILD SOURCE CC PROGRAM...: installs BUILD in a scratch folder and moves the tree. There it builds and runs
+# the consumers by pkg-config, shared and static, train.py, and txtrain and txgen from their sources. Checks that the
+# programs are installed, and that the shared library exports exactly the declarations of the installed headers.
 set -eu
 build=$1
 source=$2
@@ -56,7 +56,8 @@ mkdir "$scratch/clean"
 cp "$(find "$tree" -path '*/doc/*' -name train.c)" "$(find "$tree" -path '*/doc/*' -name mlp.c)" "$scratch/clean"
 grep '^cc .*pkg-config' "$source/README.md" | sed "s|^cc|$cc|" > "$scratch/lines"
 [ "$(wc -l < "$scratch/lines")" -eq 2 ]
-(cd "$scratch/clean" && while read -r line; do sh -ec "$line"; done < "$scratch/lines" && LD_LIBRARY_PATH=$libdir ./a.out > ../mlp.out)
+(cd "$scratch/clean" && while read -r line; do sh -ec "$line"; done < "$scratch/lines" &&
+    LD_LIBRARY_PATH=$libdir ./a.out > ../mlp.out)
 grep -q loss "$scratch/mlp.out"
 cat > "$scratch/clean/CMakeLists.txt" << 'END'
 cmake_minimum_required(VERSION 3.25)
@@ -67,7 +68,8 @@ target_link_libraries(train PRIVATE tx::tx)
 add_executable(mlp mlp.c)
 target_link_libraries(mlp PRIVATE tx::static m)
 END
-cmake -S "$scratch/clean" -B "$scratch/clean/build" -DCMAKE_PREFIX_PATH="$tree" -DCMAKE_C_COMPILER="$cc" > "$scratch/log" 2>&1 &&
+cmake -S "$scratch/clean" -B "$scratch/clean/build" -DCMAKE_PREFIX_PATH="$tree" -DCMAKE_C_COMPILER="$cc" \
+    > "$scratch/log" 2>&1 &&
     cmake --build "$scratch/clean/build" >> "$scratch/log" 2>&1 || {
     cat "$scratch/log"
     exit 1
@@ -104,8 +106,8 @@ rm "$scratch/own/tools/train/txplot.c" "$scratch/own/tools/train/history.c" # an
 for program in train gen; do
     folder=$(echo "$program" | sed 's/^gen$/generate/')
     # shellcheck disable=SC2046
-    (cd "$scratch/own" && "$cc" -std=c17 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -o "tx$program" tools/"$folder"/*.c \
-        tools/cli/*.c $(pkg-config --cflags --libs tx) -lm -lpthread)
+    (cd "$scratch/own" && "$cc" -std=c17 -D_POSIX_C_SOURCE=200809L -D_DEFAULT_SOURCE -I. -o "tx$program" \
+        tools/"$folder"/*.c tools/cli/*.c $(pkg-config --cflags --libs tx) -lm -lpthread)
 done
 export LD_LIBRARY_PATH="$libdir"
 for bin in "$tree/bin" "$scratch/own"; do
@@ -113,7 +115,8 @@ for bin in "$tree/bin" "$scratch/own"; do
         --overwrite_output_dir --learning_rate 1e-3 --max_steps 4 --threads 1 --profile > "$scratch/log"
     grep -q '^peak resident memory' "$scratch/log"
     mv "$scratch/again/model.safetensors" "$scratch/again/$(basename "$bin")"
-    "$bin/txgen" --model "$scratch/c" --ids "1 2 3" --max_new_tokens 5 --threads 1 > "$scratch/$(basename "$bin").ids" 2> "$scratch/log"
+    "$bin/txgen" --model "$scratch/c" --ids "1 2 3" --max_new_tokens 5 --threads 1 > "$scratch/$(basename "$bin").ids" \
+        2> "$scratch/log"
 done
 cmp "$scratch/again/bin" "$scratch/again/own"
 cmp "$scratch/bin.ids" "$scratch/own.ids"

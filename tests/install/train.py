@@ -18,7 +18,8 @@ def check(status):
 
 class Listener(ctypes.Structure):
     names = "begin step log evaluation saved results note warn stop save".split()
-    _fields_ = [("size", c_size_t), ("context", c_void_p)] + [(name, CFUNCTYPE(c_int, c_void_p, c_char_p)) for name in names]
+    _fields_ = [("size", c_size_t), ("context", c_void_p)] + [(name, CFUNCTYPE(c_int, c_void_p, c_char_p))
+                                                              for name in names]
 
 
 job = c_void_p()

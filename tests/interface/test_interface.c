@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the public interface refuses, and how it says so; casts and their gradients; a model whose memory grows.
+ * Refusals of the public interface and their messages; casts and their gradients; a model whose memory grows.
  *
- *     test_interface               what depends on no device
- *     test_interface DEVICE        what does; exit status 77: there is no such device */
+ *     test_interface               tests that need no device
+ *     test_interface DEVICE        tests on a device; exit status 77: there is no such device */
 #include "tests/device_model.h"
 
 #include <sys/resource.h>
@@ -25,7 +25,7 @@ static void begin_graph(fixture *f)
     assert_ok(tx_graph_create(f->model, &f->graph));
 }
 
-/* A function that adds an op gives NULL, and the graph, made anew for each, keeps the reason. */
+/* A function that adds an op returns NULL, and the graph, which is new for each case, keeps the reason. */
 #define REFUSES(op, message)                                                       \
     do {                                                                           \
         tx_plan *plan_ = NULL;                                                     \
@@ -261,7 +261,7 @@ static void values(void **state)
 
 /* ---- Devices ---------------------------------------------------------------------------------------------------- */
 
-/* The device goes by its backend, its id, and a part of its name in any case. */
+/* A device is found by its backend, its id, or a part of its name in any case. */
 static void names_of_devices(void **state)
 {
     int32_t index = -1, found = -1;
@@ -294,7 +294,7 @@ static void names_of_devices(void **state)
 
 /* ---- Casts ------------------------------------------------------------------------------------------------------ */
 
-/* The gradient of a cast has the type of what was cast, and is rounded on the way through the other one. */
+/* The gradient of a cast has the type of the cast's input, and is rounded to the cast's type on the way. */
 static void gradient_of_cast(void **state)
 {
     fixture *f = *state;
@@ -341,7 +341,7 @@ static decoder decoder_of(tx_model *model, const char *keys, const char *values,
     return d;
 }
 
-/* Queries and keys are 0: the output is the mean of the values so far. */
+/* Queries and keys are zero, so that the output is the mean of the values so far. */
 static void decode(decoder *d, int32_t position, float value, float wanted)
 {
     const float qkv[3 * WIDTH] = {0, 0, 0, 0, value, 2.0f * value};
@@ -395,7 +395,7 @@ static void states_survive_growth(void **state)
     decoder_free(&second);
 }
 
-/* The same where there was no room at first: nothing is lost, and it goes on as soon as there is. */
+/* The same if memory is missing at first: nothing is lost, and the plan runs as soon as memory is available. */
 static void states_survive_lack_of_memory(void **state)
 {
 #if defined(__SANITIZE_ADDRESS__)

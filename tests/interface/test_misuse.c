@@ -20,7 +20,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* What is right, for calls that have one thing wrong. */
+/* Valid objects, for calls with one invalid argument. */
 typedef struct things {
     tx_engine *engine;
     tx_model *model;
@@ -47,17 +47,17 @@ static bool make(things *t)
     return t->x;
 }
 
-static bool told(tx_status status)
+static bool failed_with_message(tx_status status)
 {
     return status != TX_OK && *tx_error();
 }
 
 /* Whether the call went as it must. */
-#define STATUS(name, ...)               \
-    static bool call_##name(things *t)  \
-    {                                   \
-        (void)t;                        \
-        return told(name(__VA_ARGS__)); \
+#define STATUS(name, ...)                              \
+    static bool call_##name(things *t)                 \
+    {                                                  \
+        (void)t;                                       \
+        return failed_with_message(name(__VA_ARGS__)); \
     }
 #define POINTER(name, ...)                                                  \
     static bool call_##name(things *t)                                      \
@@ -79,10 +79,10 @@ static bool told(tx_status status)
         name(__VA_ARGS__);             \
         return true;                   \
     }
-#define LIVE(name, number, ...)                    \
-    static bool live_##name##_##number(things *t)  \
-    {                                              \
-        return make(t) && told(name(__VA_ARGS__)); \
+#define LIVE(name, number, ...)                                   \
+    static bool live_##name##_##number(things *t)                 \
+    {                                                             \
+        return make(t) && failed_with_message(name(__VA_ARGS__)); \
     }
 #include "tests/interface/misuse.def"
 #undef STATUS

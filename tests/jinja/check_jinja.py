@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Chat templates beside transformers: the published ones that TRL brings, and small ones for each part of the language.
+"""Compares chat templates with transformers: the published ones of TRL, and small ones for each part of the language.
 
     check_jinja.py RENDER_LINES
 
@@ -27,7 +27,8 @@ TOOLS = [
         "type": "object", "properties": {"x": {"type": "array", "items": {"type": "number"}},
                                          "o": {"type": "object", "properties": {"k": {"type": "boolean"}}}}}}},
 ]
-TEXTS = ["Hello", "  spaces at both ends  ", "", "\u00fc\u4e2d\u6587 \U0001f600", "two\nlines\n", "<|im_end|> </s> [INST]",
+TEXTS = ["Hello", "  spaces at both ends  ", "", "\u00fc\u4e2d\u6587 \U0001f600", "two\nlines\n",
+         "<|im_end|> </s> [INST]",
          "a <think>because</think> b", "{{ 7 * 7 }} {% if %}", "it's \"quoted\" \\ \u2028", "tab\there", "1", "None"]
 
 
@@ -44,7 +45,8 @@ def conversation(draw, tools):
             answer["reasoning_content"] = draw.choice(TEXTS)
         if tools and draw.random() < 0.5:
             answer["tool_calls"] = [{"type": "function", "id": "call%d" % turn, "function": {
-                "name": "get_weather", "arguments": {"city": draw.choice(TEXTS), "days": 2, "f": 0.5, "n": None, "b": True}}}]
+                "name": "get_weather", "arguments": {"city": draw.choice(TEXTS), "days": 2, "f": 0.5, "n": None,
+                                                     "b": True}}}]
             if draw.random() < 0.5:
                 answer["content"] = ""
             messages.append(answer)
@@ -67,7 +69,8 @@ def expected(template, said, given):
                 compiled_template=compiled, messages=said["messages"], tools=said.get("tools"), documents=None,
                 add_generation_prompt=given.pop("add_generation_prompt"), **given)
         else:
-            text, spans = compiled.render(messages=said["messages"], tools=said.get("tools"), documents=None, **given), []
+            text, spans = compiled.render(messages=said["messages"], tools=said.get("tools"), documents=None,
+                                          **given), []
     except Exception as error:
         return None, None, error
     return text, spans, None
@@ -157,7 +160,8 @@ def cases():
     whole = "\n".join(lines[block:block + 6])
     for template in lines[:block] + [whole] + lines[block + 6:]:
         yield "small", template, said, {"add_generation_prompt": False, **TOKENS}
-    files = sorted(glob.glob(os.path.join(FOLDER, "*.jinja"))) + sorted(glob.glob(os.path.join(os.path.dirname(__file__), "templates", "*.jinja")))
+    files = sorted(glob.glob(os.path.join(FOLDER, "*.jinja")))
+    files += sorted(glob.glob(os.path.join(os.path.dirname(__file__), "templates", "*.jinja")))
     assert len(files) > 40, "TRL has no templates in %s" % FOLDER
     for path in files:
         draw = random.Random(os.path.basename(path))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of txlaunch begin with: the arguments TXLAUNCH RANK LAUNCHER, and runs bounded in time. Sourced.
+# Helpers of the tests of txlaunch, with the arguments TXLAUNCH RANK LAUNCHER: runs with a time limit. Sourced.
 # shellcheck shell=sh
 txlaunch=$1
 rank=$2
@@ -20,8 +20,8 @@ start()
     done
     shift
     # shellcheck disable=SC2086 # options are words
-    timeout -k 5 100 "$txlaunch" --launcher "$mpi" --heartbeat_timeout 3 --grace 0.5 --restart_delay 0.1 $options -- "$rank" \
-        --output_dir "$out" "$@" > "$work/out" 2> "$work/err" &
+    timeout -k 5 100 "$txlaunch" --launcher "$mpi" --heartbeat_timeout 3 --grace 0.5 --restart_delay 0.1 $options \
+        -- "$rank" --output_dir "$out" "$@" > "$work/out" 2> "$work/err" &
     waiting=$!
     launched=
     while [ -z "$launched" ] && kill -0 "$waiting" 2> /dev/null; do
@@ -73,8 +73,8 @@ final()
     sed -n 's/^final //p' "$work/out"
 }
 
-# wait_for_step STEP: waits until a checkpoint of that step or a later one is there; a run that is to be there still, however
-# slow the machine, hangs at a step behind it
+# wait_for_step STEP: waits until a checkpoint of that step or a later one exists. A run that must not end before,
+# however slow the machine, hangs at a later step
 wait_for_step()
 {
     while kill -0 "$waiting" 2> /dev/null; do

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A watch on a communicator that is made up: what the other ranks are, and what the watch said and did. */
+ * A watch on a simulated communicator: the states of the other ranks, and the watch's messages and actions. */
 #ifndef TX_TESTS_LAUNCH_FAKE_H
 #define TX_TESTS_LAUNCH_FAKE_H
 
@@ -10,10 +10,10 @@
 
 #include "tests/unit.h"
 
-/* What the other ranks are made to be. */
+/* Simulated states of the other ranks. */
 typedef enum other { UNHEARD, SILENT, BUSY, WAITING } other;
 
-/* What the watch did. */
+/* Actions of the watch. */
 typedef struct record {
     char line[1200];
     atomic_int lines, ends, status;
@@ -25,7 +25,7 @@ typedef struct fake {
     tx_comm_laggard laggard;
     bool waits;
     _Atomic other others[4]; /* by rank */
-    int32_t awaited[4];      /* by rank, where it is WAITING: for whom */
+    int32_t awaited[4];      /* by rank: the rank that it waits for, if it is WAITING */
     int beats;
     _Atomic int64_t told;
     char doing[96];
@@ -74,7 +74,7 @@ static inline void make(fake *f, int32_t rank, int32_t size)
     }
 }
 
-/* It waits for `rank`, which is `what`. */
+/* Makes the watch wait for `rank`, whose state is `what`. */
 static inline void await(fake *f, int32_t rank, int32_t bucket, other what)
 {
     f->waits = true;

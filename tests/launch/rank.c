@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A rank that trains nothing, for the tests of txlaunch: every step is a sleep and a sum over the ranks, and the result
- * depends on all steps. It writes folders that look like checkpoints and goes on from them, and fails as it is told.
+ * A rank that trains nothing, for the tests of txlaunch. Every step is a sleep and a sum over the ranks, and the result
+ * depends on all steps. It writes folders that look like checkpoints, resumes from them, and fails as requested.
  *
  *   rank [--output_dir DIR] [--resume_from_checkpoint[=CHECKPOINT]] [--overwrite_output_dir] [--steps N]
  *        [--step_ms N] [--save_steps N] [--timeout S] [--fault KIND:RANK:STEP] [--always]
  *
- * KIND is exit0, exit1, kill, hang, refuse, failed, finalize, or unborn: dead before MPI starts, whichever rank comes
- * first. STEP 0 is before the first one, with the log open. A fault happens once in a folder, or --always: then only
- * when the launcher has heard of the step before, so that all such failures look alike. */
+ * KIND is exit0, exit1, kill, hang, refuse, failed, finalize, or unborn. With unborn the first process dies before MPI
+ * starts, whatever its rank. STEP 0 is before the first one, with the log open. A fault happens once in a folder, or
+ * with --always each time, after the launcher has heard of the step before, so that all such failures look alike. */
 #include "api/base/file.h"
 #include "comm/watch.h"
 #include "tools/cli/options.h"
@@ -24,7 +24,7 @@
 static const struct timespec reports = {.tv_nsec = 700000000}; /* rank 0 reports its last step in it */
 
 typedef struct settings {
-    const char *folder, *faults, *checkpoint; /* checkpoint NULL: it begins anew; "": from the newest */
+    const char *folder, *faults, *checkpoint; /* checkpoint: NULL for a new run, "" for the newest */
     char fault[16];
     int64_t steps, step_ms, save_steps, fault_step;
     int32_t fault_rank;
@@ -164,7 +164,7 @@ static tx_status open_log(const settings *set)
     return tx_file_write(file, "", 0);
 }
 
-/* Shows who runs where. */
+/* Writes this rank's process id to the folder, and loads the checkpoint. */
 static tx_status begin(const settings *set, const tx_comm *comm, int64_t *step, float *value)
 {
     char text[32], file[700];

@@ -73,7 +73,7 @@ run 1 never -n 2 --max_restarts 9 -- --fault kill:0:0 --always
 restarts 2
 says "same failure"
 
-# What lay in the folder before is not touched, nor gone on from unless the command says so.
+# Earlier contents of the folder are not changed, and the run does not resume from them unless the command says so.
 for name in theirs over; do
     mkdir -p "$work/$name/checkpoint-15"
     echo "15 0x1p0" > "$work/$name/checkpoint-15/manifest.json"
@@ -86,7 +86,7 @@ says "failed before the first step"
 [ "$(cat "$work/theirs/log.jsonl")" = old ] || fail "theirs: the log is overwritten"
 run 0 over -n 2 -- --overwrite_output_dir --fault unborn:0:-1
 [ "$(final)" = "$whole" ] || fail "over: it went on from a checkpoint of before"
-# Nor where the command could not remove it, before and behind the first checkpoint of its own.
+# The same if the command could not remove them, before and after its own first checkpoint.
 for step in 4 13; do
     rm -f "$work/over/fault"
     rm -rf "$work/over/checkpoint-5" "$work/over/checkpoint-10" "$work/over/checkpoint-20"
@@ -130,7 +130,7 @@ fi
 
 # What starting again would not help.
 run 1 poisoned -n 2 --max_restarts 9 -- --fault kill:1:13 --always
-# Two restarts; more where the machine is so busy that one of them looks otherwise.
+# Two restarts, or more if the machine is so busy that a failure looks different.
 says "same failure"
 run 1 refused -n 2 -- --fault refuse:1:0
 says "config.json differs from rank 0's"
@@ -146,7 +146,7 @@ run 0 finalize -n 2 -- --fault finalize:0:0
 restarts 0
 says "did not end"
 
-# A program that does not report may end with 0: nobody said that the run is complete.
+# A program that does not report may end with status zero, since the run is not known to be complete.
 timeout 60 "$txlaunch" --launcher "$mpi" -n 1 -- true > "$work/out" 2> "$work/err" && fail "true counts as complete"
 says "does not report"
 restarts 0

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The launcher's command line, hosts, and what is found of the output folder. */
+ * The launcher's command line, its hosts, and its search of the output folder. */
 #include "tools/launch/txlaunch.h"
 
 #include "tests/scratch.h"
@@ -8,7 +8,7 @@ static const char *const words[] = {"txtrain", "--output_dir", "out dir"};
 static const tx_launch_settings settings = {
     .launcher = "mpiexec", .launcher_args = "-a 'b c'", .command = {.word = words, .count = 3}};
 
-/* The words with | between; "agent" is what starts the command. */
+/* Returns the words with | between them; the word "agent" is the program that starts the command. */
 static const char *joined(const tx_launch_argv *argv)
 {
     static char text[2000];
@@ -79,7 +79,7 @@ static void families(void **state)
     assert_int_equal(tx_launch_family_of(""), TX_LAUNCH_OTHER);
 }
 
-/* "NAME:SLOTS ..." of the hosts; "refused" where they are. */
+/* Returns "NAME:SLOTS ..." of the hosts, or "refused" if the list is refused. */
 static const char *hosts_of(const char *list, const char *file, int32_t ranks)
 {
     static char text[1000];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whether txlaunch starts again, case by case, and what it says. */
+ * The decision of txlaunch to restart, case by case, and its message. */
 #include "tools/launch/txlaunch.h"
 
 #include "tests/unit.h"
@@ -44,7 +44,7 @@ static void success_needs_the_word_and_the_status(void **state)
     o.status = 1;
     assert_int_equal(decide(o, NULL).verdict, TX_LAUNCH_GIVE_UP);
     assert_int_equal(decide(o, NULL).status, 1);
-    /* The run has come to its end and lacks something: it would again. */
+    /* The run has ended but something is missing: a restart would not help. */
     char line[800];
     tx_launch_describe(&o, "mpiexec", line, sizeof line);
     assert_non_null(strstr(line, "the run is complete (mpiexec: status 1)"));
@@ -146,7 +146,7 @@ static void three_times_the_same(void **state)
     o.step = 39;
     assert_int_equal(decide(o, &history).verdict, TX_LAUNCH_GIVE_UP);
 
-    /* Another step or kind begins the count anew. */
+    /* Another step or kind of failure resets the count. */
     history = (tx_launch_history){0};
     decide(death, &history);
     decide(death, &history);

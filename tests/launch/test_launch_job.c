@@ -30,7 +30,7 @@ static tx_launch_job running(void)
     return job;
 }
 
-/* The sign after these reports, as KIND RANK TELLER STATUS TEXT. */
+/* Returns the finding after these reports, as KIND RANK TELLER STATUS TEXT. */
 static void expect(const char *const *reports, const char *expected)
 {
     char text[600];

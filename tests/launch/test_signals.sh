@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that are killed or stopped from outside, and signals to txlaunch. Nothing may be left behind.
+# Ranks that are killed or stopped from outside, and signals to txlaunch. No processes may remain.
 # test_signals.sh TXLAUNCH RANK LAUNCHER(empty: built without MPI)
 . "${0%/*}/common.sh"
 
 run 0 whole -n 2 -- --steps 60
 whole=$(final)
 
-# strike SIGNAL RANK SECONDS: so long after a checkpoint came, or where the rank hangs by then; it does not hang again
+# strike SIGNAL RANK SECONDS: this long after a checkpoint, or when the rank hangs; it does not hang again
 strike()
 {
     wait_for_step 5
@@ -62,7 +62,7 @@ for r in 1 0; do
     grep -q "^rank: rank $r on $(uname -n) .* step is [0-9]*" "$work/err" || fail "rank $r is not named"
 done
 
-# SIGTERM and SIGINT: the ranks save and end; what they wrote is gone on from.
+# SIGTERM and SIGINT: the ranks save and end; the next run resumes from their checkpoint.
 for signal in TERM INT; do
     start "ask$signal" -n 2 -- --steps 6000
     wait_for_step 5
@@ -97,7 +97,7 @@ for _ in $(seq 100); do
 done
 finish 137
 
-# txlaunch is stopped for longer than the limit and goes on: nobody is blamed.
+# txlaunch is stopped for longer than the limit and continues: no rank is blamed.
 start slow -n 2 --heartbeat_timeout 2 -- --steps 50 --step_ms 100
 wait_for_step 5
 kill -s STOP "$launched"

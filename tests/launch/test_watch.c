@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The watch over a run, on a made-up communicator: who speaks when, and that nobody does while there is progress. The
- * end of the process is a function of the test. What must happen is waited for without a limit but the test's own; what
- * must not happen is looked for over many times the watch's limit. */
+ * The watch over a run, on a simulated communicator: which rank reports when, and that none reports while there is
+ * progress. The end of the process is a function of the test. The test waits without a limit for expected events. It
+ * looks for unexpected ones over many times the watch's limit. */
 #include "comm/watch_state.h"
 #include "tests/launch/fake.h"
 
@@ -67,7 +67,7 @@ static void ranks_that_wait_for_each_other_end(void **state)
                            "reached for 0."));
 }
 
-/* As long as it lives and waits for nobody, however long that takes: its own watch sees to it. */
+/* A rank that is alive and waits for no other is not reported, for any time: its own watch does that. */
 static void a_busy_rank_is_waited_for(void **state)
 {
     fake f[2];
@@ -188,7 +188,7 @@ static void a_stopped_process_has_no_phase(void **state)
     }
 }
 
-/* Writing is waited for without a limit, and told of. */
+/* Writing may take any time, and is reported. */
 static void a_slow_disk_is_told_of(void **state)
 {
     fake f;
@@ -204,7 +204,7 @@ static void a_slow_disk_is_told_of(void **state)
     rest(0.5); /* the first step may compile */
     assert_int_equal(f.did.ends, 0);
     tx_watch_stop(watch);
-    /* Who waits for one that writes says nothing, nor ends. */
+    /* A rank that waits for one that writes neither reports nor ends. */
     f.did.lines = 0;
     await(&f, 1, -1, BUSY);
     watch = begin(&f, 0.05);
@@ -259,7 +259,7 @@ static void the_limit_follows_the_steps(void **state)
         tx_watch_alive(watch, NULL);
     }
     assert_true(limit_of(watch) == 30.0);
-    for (int64_t step = 4; step <= 7; step++) { /* most are now long; what comes between them counts for none */
+    for (int64_t step = 4; step <= 7; step++) { /* most are now long; the time between steps does not count */
         tx_watch_begin(watch, TX_WATCH_TRAINING);
         pthread_mutex_lock(&watch->lock);
         watch->began -= 3.1;
@@ -289,8 +289,7 @@ static void one_rank_alone_has_no_limit(void **state)
     tx_watch_stop(watch);
 }
 
-/* After the end the communicator is not touched; who does not come to an end is ended, with status 0 or the failure's.
- */
+/* After the end the communicator is not used. A rank that does not finish is ended, with status 0 or the failure's. */
 static void the_end(void **state)
 {
     fake f;

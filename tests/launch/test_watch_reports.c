@@ -95,7 +95,7 @@ static void other_ranks_report_their_end(void **state)
     close_pipe(ends);
 }
 
-/* A report neither waits for a reader that takes nothing, nor ends a program whose reader is gone. */
+/* A report does not wait for a reader that reads nothing, and does not end the program if the reader is gone. */
 static void nobody_reads(void **state)
 {
     int ends[2];

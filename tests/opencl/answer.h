@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * How a stand-in answers what OpenCL's clGet...Info functions are asked. */
+ * Answers of a simulated device to OpenCL's clGet...Info functions. */
 #ifndef TX_TESTS_ANSWER_H
 #define TX_TESTS_ANSWER_H
 

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles what the backend builds for devices that are not here, in the forms that these devices get: of every case of the
-conformance suite and of GPT-2 124M, with clang for AMD (gfx90a) and NVIDIA (sm_90, assembled by ptxas where it is) and to
-SPIR-V for Intel and for CPUs; where Intel's ocloc is (Debian: intel-opencl-icd), also to machine code of DG2 and PVC; what
-GPT-2 takes also for all other targets (targets.py).
+"""Compiles the backend's programs for devices of other machines: every case of the conformance suite, and GPT-2
+124M.
 
-    compile_targets.py KERNEL_TEXTS [--quick]     --quick: of the suite's forms a sixth for each device, which differ
+The compilers are clang for AMD (gfx90a) and NVIDIA (sm_90, assembled by ptxas if installed), clang to SPIR-V for
+Intel and for CPUs, and Intel's ocloc if installed (Debian: intel-opencl-icd), to machine code of DG2 and PVC.
+GPT-2's programs are also compiled for all other targets (targets.py).
 
-No extension of OpenCL C is on, so what uses double precision, halves in arithmetic or sub-groups does not compile; nor does
-SPIR-V need any of their capabilities, but for DPAS those of sub-groups. Exit status 77: no such compiler here."""
+    compile_targets.py KERNEL_TEXTS [--quick]     --quick: a sixth of the suite's programs for each device, not the same
+
+All extensions of OpenCL C are off, so that double precision, half arithmetic and sub-groups do not compile. SPIR-V
+needs none of their capabilities either, except those of sub-groups for DPAS. Exit status 77: no compiler is
+installed."""
 import os
 import shutil
 import sys
@@ -18,7 +21,7 @@ from targets import ALWAYS, AMD, DEVICE, NVIDIA, Programs, Tools, parallel, run
 INTEL = {"dg2": "arc", "pvc": "intel"}
 # Capabilities that OpenCL 1.2 gives to every device with 64-bit integers.
 CAPABILITIES = {"Addresses", "Linkage", "Kernel", "Int64", "Int16", "Int8", "Vector16", "Float16Buffer"}
-# What drivers have besides that have DPAS.
+# Capabilities of drivers that have DPAS.
 INTEL_CAPABILITIES = {"SubgroupDispatch", "SubgroupBufferBlockIOINTEL"}
 
 
@@ -40,19 +43,23 @@ def compile_for(tools, target, program, folder):
 def translate(tools, _target, program, folder):
     """To SPIR-V, which is validated where spirv-val is. An error's text, or None."""
     out, dpas = os.path.join(folder, f"spirv-{id(program)}"), "-DATOM=DPAS" in program.options
-    options = [word for word in program.options.split() if not word.startswith("-cl-intel-")] # which clang does not know
-    # Older clang has the core's vload_half with the extension only; the capabilities tell whether more of it is used. The
-    # translator does not know all that an optimiser may write.
+    # clang does not know options of Intel's compiler.
+    options = [word for word in program.options.split() if not word.startswith("-cl-intel-")]
+    # Older clang supports the core's vload_half only with the extension; the capabilities show whether the program uses
+    # more of it. The translator does not know all that an optimiser may write.
     clang = [f"clang-{tools.translator}"] + ALWAYS + ["-target", "spirv64-unknown-unknown", "-Xclang"]
-    status, text = run(clang + ["-cl-ext=-all,+cl_khr_fp16", "-O0", "-emit-llvm", "-c", "-o", out + ".bc"] + options + [program.text])
+    status, text = run(clang + ["-cl-ext=-all,+cl_khr_fp16", "-O0", "-emit-llvm", "-c", "-o",
+                                out + ".bc"] + options + [program.text])
     if not status:
-        status, text = run([f"llvm-spirv-{tools.translator}", "--spirv-max-version=1.2"] + (["--spirv-ext=+SPV_INTEL_subgroups"] if dpas else []) +
+        status, text = run([f"llvm-spirv-{tools.translator}",
+                            "--spirv-max-version=1.2"] + (["--spirv-ext=+SPV_INTEL_subgroups"] if dpas else []) +
                            [out + ".bc", "-o", out + ".spv"])
     if not status and tools.spirv_tools:
         status, text = run(["spirv-val", "--target-env", "opencl2.2", out + ".spv"])
     if not status and tools.spirv_tools:
         words = [line.split() for line in run(["spirv-dis", "--no-header", out + ".spv"])[1].splitlines()]
-        needed = {line[1] for line in words if line[:1] == ["OpCapability"]} - CAPABILITIES - (INTEL_CAPABILITIES if dpas else set())
+        needed = {line[1] for line in words
+                  if line[:1] == ["OpCapability"]} - CAPABILITIES - (INTEL_CAPABILITIES if dpas else set())
         status, text = bool(needed), "it needs " + " and ".join(sorted(needed))
     for suffix in (".bc", ".spv"):
         os.path.exists(out + suffix) and os.remove(out + suffix)
@@ -62,7 +69,8 @@ def translate(tools, _target, program, folder):
 def compile_by_ocloc(tools, target, program, folder):
     """As Intel's driver builds, for DG2 or PVC. An error's text, or None."""
     out = f"{target}-{id(program)}"
-    status, text = run([tools.ocloc, "compile", "-q", "-file", program.text, "-device", target, "-output", out, "-output_no_suffix",
+    status, text = run([tools.ocloc, "compile", "-q", "-file", program.text, "-device", target, "-output", out,
+                        "-output_no_suffix",
                         "-out_dir", folder, "-options", "-cl-std=CL1.2 -w " + program.options])
     made = [name for name in os.listdir(folder) if name.startswith(out)]
     for name in made:
@@ -85,7 +93,8 @@ def main():
                   for i, (name, both) in enumerate(sets.items())}
         work = [("gfx90a", p) for p in device["cdna2"]] + [("sm_90", p) for p in device["nvidia"]]
         others = [target for target in AMD + NVIDIA if target not in ("gfx90a", "sm_90")]
-        programs = {name: Programs(sys.argv[1], name, "gpt2", folder).list for name in {DEVICE[target] for target in others}}
+        programs = {name: Programs(sys.argv[1], name, "gpt2", folder).list
+                    for name in {DEVICE[target] for target in others}}
         work += [(target, p) for target in others for p in programs[DEVICE[target]]]
         if tools.translator:
             work += [("SPIR-V", p) for name in ("arc", "intel", "cpu") for p in device[name]]
@@ -95,7 +104,7 @@ def main():
             work += [(target, p) for target, name in INTEL.items() for p in device[name]]
         else:
             print("no ocloc: nothing is compiled for " + " and ".join(INTEL))
-        # Texts that no device launches have to stand without options.
+        # Texts that no device launches must compile without options.
         launched = {p.source for both in sets.values() for d in both for p in d.list}
         rest = [p for p in sets["cdna2"][0].unlaunched() if p.source not in launched]
         work += [(target, p) for target in ("gfx90a", "sm_90") for p in rest]
@@ -111,7 +120,8 @@ def main():
                 print(f"{program} does not compile for {target}:\n{error}")
         counts = ", ".join(f"{name} {len(programs)}" for name, programs in device.items())
         print(f"clang {tools.clang_version}, ptxas {tools.ptxas_version}, SPIR-V by "
-              f"{'llvm-spirv-' + str(tools.translator) if tools.translator else 'nothing'}, ocloc {'is' if tools.ocloc else 'is not'} here; programs: {counts}; "
+              f"{'llvm-spirv-' + str(tools.translator) if tools.translator else 'nothing'}, "
+              f"ocloc {'is' if tools.ocloc else 'is not'} here; programs: {counts}; "
               f"{len(work)} compiled, {failures} failed")
     sys.exit(failures > 0)
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""That matrix products and attention by Intel's matrix units keep their values in registers, in the machine code that Intel's ocloc
-makes.
+"""Checks that matrix products and attention by Intel's matrix units keep their values in registers, in the machine code
+of Intel's ocloc.
 
     dpas.py KERNEL_TEXTS
 
-Every form of Intel's in backends/opencl/matrix/gemm_matrix.def is compiled in the types that it takes, in three transposes and with each epilogue;
-of attention_matrix.def in both types, for several sizes of heads, with nothing, dropout, and all that it may have besides: no register is
-spilled, and no array lies in memory. Exit status 77: no ocloc that has a disassembler, or one of before 2023, which leaves loops over
-registers rolled."""
+Compiles every Intel form of backends/opencl/matrix/gemm_matrix.def in its types, in three transposes and with each
+epilogue. Compiles the forms of attention_matrix.def in both types, for several head sizes, without options, with
+dropout and with all options. No register may be spilled, and no array may be in memory. Exit status 77: no ocloc with a
+disassembler, or one from before 2023, which does not unroll loops over registers."""
 import os
 import re
 import shutil
@@ -31,16 +31,19 @@ def product_forms():
         name, atom, _, lanes, takes, _, rows, columns, warps_m, warps_n, stages, pitch, _ = \
             [word.strip().strip('"') for word in words.split(",")]
         if atom in TARGETS:
-            options = (f"-DEMULATED=0 -DATOM={atom} -DTILE_M={rows} -DTILE_N={columns} -DWARPS_M={warps_m} -DWARPS_N={warps_n} "
+            options = (f"-DEMULATED=0 -DATOM={atom} -DTILE_M={rows} -DTILE_N={columns} "
+                       f"-DWARPS_M={warps_m} -DWARPS_N={warps_n} "
                        f"-DSTAGES={stages} -DFULL=0 -DVW=4" + REGISTERS)
-            yield (name, atom, ("bf16", "fp16") + (("tf32",) if "TF32" in takes else ()), options, int(rows), int(columns),
+            yield (name, atom, ("bf16", "fp16") + (("tf32",) if "TF32" in takes else ()), options, int(rows),
+                   int(columns),
                    int(warps_m) * int(warps_n), int(lanes), int(stages) * (int(rows) + int(columns)) * int(pitch))
 
 
 def compiled(ocloc, target, program, kernel, folder):
-    """The lines of the kernel's assembly, and a question to what the binary says of it; exits where that is no good."""
+    """Returns the kernel's assembly lines and a function to query the binary's report; exits if compilation fails."""
     out = f"{target}-{id(program)}"
-    status, text = run([ocloc, "compile", "-q", "-file", program.text, "-device", target, "-output", out, "-out_dir", folder, "-output_no_suffix",
+    status, text = run([ocloc, "compile", "-q", "-file", program.text, "-device", target, "-output", out, "-out_dir",
+                        folder, "-output_no_suffix",
                         "-options", "-cl-std=CL1.2 -w " + program.options])
     made = [os.path.join(folder, name) for name in (out + ".bin", out) if os.path.exists(os.path.join(folder, name))]
     if status or not made:
@@ -64,13 +67,15 @@ def compiled(ocloc, target, program, kernel, folder):
 def product_program(texts, form, dtype, transposes, epilogue=""):
     stored = STORED[dtype]
     return Program(os.path.join(texts, "gemm_matrix.cl"), "gemm_matrix",
-                   f"{form[3]} -DAB={stored} -DY={stored} -DWIDEN={int(dtype != 'tf32')} -DTRANS_A={transposes[0]} -DTRANS_B={transposes[1]} "
+                   f"{form[3]} -DAB={stored} -DY={stored} -DWIDEN={int(dtype != 'tf32')} "
+                   f"-DTRANS_A={transposes[0]} -DTRANS_B={transposes[1]} "
                    f"-DPARTS=0{ADDED['00'] + epilogue if epilogue else ADDED[transposes]}")
 
 
 def product_work():
     """(form, target, type of the operands, transposes, epilogue) of all products."""
-    return [(form, target, dtype, transposes, epilogue) for form in product_forms() for target in TARGETS[form[1]] for dtype in form[2]
+    return [(form, target, dtype, transposes, epilogue) for form in product_forms() for target in TARGETS[form[1]]
+            for dtype in form[2]
             for transposes in TRANSPOSES for epilogue in EPILOGUES
             if (transposes == "00" and dtype == "bf16" or not epilogue and (transposes == "00" or dtype != "fp16"))
             and not (dtype == "tf32" and target == "bmg")]
@@ -79,7 +84,8 @@ def product_work():
 def attention_program(texts, form, *options):
     """The program and its kernel's name."""
     source, function, _ = KERNELS[form[0]]
-    return Program(os.path.join(texts, source + ".cl"), source, attention_options(form, form[2], *options) + REGISTERS), function
+    return Program(os.path.join(texts, source + ".cl"), source,
+                   attention_options(form, form[2], *options) + REGISTERS), function
 
 
 def attention_work():
@@ -103,7 +109,8 @@ def main():
     ocloc, version = find_ocloc()
     with tempfile.TemporaryDirectory() as folder:
         texts = Programs(sys.argv[1], "intel", "gpt2", folder).folder
-        work = [(target, product_program(texts, form, *options), "gemm_matrix") for form, target, *options in product_work()]
+        work = [(target, product_program(texts, form, *options), "gemm_matrix") for form, target,
+                *options in product_work()]
         work += [(target, *attention_program(texts, form, *options)) for form, target, *options in attention_work()]
         parallel(lambda one: compiled(ocloc, *one, folder), work)
         print(f"{len(work)} programs by {version}, none of which uses private memory")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The forms of matrix products and attention by matrix units (backends/opencl/matrix/gemm_matrix.def, attention_matrix.def), the programs that
-they are compiled as, and what compilers say of registers."""
+"""The forms of matrix products and attention by matrix units (backends/opencl/matrix/gemm_matrix.def and
+attention_matrix.def), their programs, and the compilers' reports on registers."""
 import os
 import re
 
@@ -10,7 +10,7 @@ KERNELS_OF = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../bac
 PRODUCTS = os.path.join(KERNELS_OF, "matrix/gemm_matrix.def")
 ATTENTION = os.path.join(KERNELS_OF, "matrix/attention_matrix.def")
 
-# ---- What compilers say ---------------------------------------------------------------------------------------
+# ---- Reports of compilers -------------------------------------------------------------------------------------
 
 
 def read_amd(path):
@@ -29,10 +29,11 @@ def read_amd(path):
 
 
 def read_nvidia(text):
-    """{kernel: numbers} of what ptxas says."""
+    """Returns {kernel: numbers} of ptxas's report."""
     found = {}
     for entry in text.split("Compiling entry function '")[1:]:
-        stack, stores, loads = map(int, re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill",
+        stack, stores, loads = map(int,
+                                   re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill",
                                                   entry).groups())
         registers = int(re.search(r"Used (\d+) registers", entry)[1])
         local = re.search(r"(\d+) bytes smem", entry)
@@ -54,9 +55,9 @@ def registers_of(tools, target, path, kernel):
 
 TARGETS = {"MMA": ("sm_80", "sm_90"), "WGMMA": ("sm_90",), "MFMA": ("gfx90a", "gfx942"), "WMMA": ("gfx1100", "gfx1201")}
 TRANSPOSES = ("00", "01", "10")
-# What models add to their results: of a layer a bias, of its input's gradient nothing, of its weight's what was there.
+# Additions to a layer's results: a bias forward, nothing for the input's gradient, the old value for the weight's.
 ADDED = {"00": " -DBIAS=1 -DADDS=0", "01": " -DBIAS=0 -DADDS=0", "10": " -DBIAS=0 -DADDS=1"}
-# Of the operands: what is stored, whether it has 16 bits, and what an instruction of a warp does of floating-point operations.
+# Properties of operands: storage type, whether it has 16 bits, and floating-point operations of a warp's instruction.
 MMA = {"bf16": 4096, "tf32": 2048, "fp32": 2048}
 MFMA = {"bf16": 2 * 32 * 32 * 8, "tf32": 2 * 32 * 32 * 4, "fp32": 2 * 32 * 32 * 2}
 WMMA = {"bf16": 2 * 16 * 16 * 16}
@@ -74,20 +75,23 @@ def product_forms():
             continue
         flops = {"MMA": MMA, "WGMMA": {"bf16": 2 * 16 * int(columns) * 16}, "MFMA": MFMA, "WMMA": WMMA}[atom]
         types = ["fp32"] if takes == "FULL" else ["bf16"] + (["tf32"] if "TF32" in takes else [])
-        options = (f"-DEMULATED=0 -DATOM={atom} -DTILE_M={rows} -DTILE_N={columns} -DWARPS_M={warps_m} -DWARPS_N={warps_n} "
+        options = (f"-DEMULATED=0 -DATOM={atom} -DTILE_M={rows} -DTILE_N={columns} "
+                   f"-DWARPS_M={warps_m} -DWARPS_N={warps_n} "
                    f"-DSTAGES={stages} -DFULL={int(takes == 'FULL')} -DVW={4 if quads == 'true' else 1}")
         warps = int(warps_m) * int(warps_n)
         yield (name, TARGETS[atom], {t: flops[t] for t in types}, options, int(rows), int(columns),
                warps, int(lanes), int(stages) * (int(rows) + int(columns)) * int(pitch))
     for lanes, targets in ((32, TARGETS["MMA"] + TARGETS["WMMA"]), (64, TARGETS["MFMA"])):
-        yield ("portable-tile-128x128x8", targets, {"fp32": 2 * lanes}, TILE, 128, 128, 256 // lanes, lanes, 2 * 4 * 8 * 264)
+        yield ("portable-tile-128x128x8", targets, {"fp32": 2 * lanes}, TILE, 128, 128, 256 // lanes, lanes,
+               2 * 4 * 8 * 264)
 
 
 def product_options(form, target, dtype, transposes, epilogue=0):
     options = form[3]
     if "WMMA" in options:
-        options = options.replace("WMMA", "WMMA12") if target == "gfx1201" else options.replace("WMMA", "WMMA11").replace("VW=4", "VW=1")
-    if target == "sm_80": # ptxas takes no more than 48 KiB for it, drivers do
+        options = (options.replace("WMMA", "WMMA12") if target == "gfx1201"
+                   else options.replace("WMMA", "WMMA11").replace("VW=4", "VW=1"))
+    if target == "sm_80": # ptxas accepts at most 48 KiB for it, drivers accept more
         options = options.replace("-DSTAGES=4", "-DSTAGES=2")
     stored = "bf16" if dtype == "bf16" else "f32"
     return (f"{options} -DAB={stored} -DY={stored} -DWIDEN={int(dtype == 'bf16')} -DTRANS_A={transposes[0]} "
@@ -109,35 +113,40 @@ def product_work():
 
 # ---- Attention ------------------------------------------------------------------------------------------------
 
-# By atom: targets, and floating-point operations of an instruction of a warp. ptxas takes the local memory of some for sm_90 alone;
-# drivers do for others.
-ATOMS = {"MMA": (("sm_90",), MMA["bf16"]), "MFMA": (("gfx90a", "gfx942"), MFMA["bf16"]), "WMMA": (("gfx1100", "gfx1201"), WMMA["bf16"])}
+# By atom: targets, and floating-point operations of a warp's instruction. ptxas accepts the local memory of some forms
+# only for sm_90; drivers accept it for others.
+ATOMS = {"MMA": (("sm_90",), MMA["bf16"]), "MFMA": (("gfx90a", "gfx942"), MFMA["bf16"]),
+         "WMMA": (("gfx1100", "gfx1201"), WMMA["bf16"])}
 # By kernel: text, function, and products of own lines by others.
-KERNELS = {"FORWARD": ("attention_matrix", "attention", 2), "GRAD_Q": ("attention_matrix_grad_q", "attention_grad_q", 3),
+KERNELS = {"FORWARD": ("attention_matrix", "attention", 2),
+           "GRAD_Q": ("attention_matrix_grad_q", "attention_grad_q", 3),
            "GRAD_KV": ("attention_matrix_grad_kv", "attention_grad_kv", 4)}
 SIZES = (64, 128)
-# What spills.py and dpas.py compile besides.
+# Variants that spills.py and dpas.py compile in addition.
 HEADS = (64, 80, 96, 128)
 FEATURES = ("-DLENGTHS=0 -DDROPOUT=0", "-DLENGTHS=0 -DDROPOUT=1", "-DLENGTHS=1 -DDROPOUT=1 -DWINDOW=1 -DSTARTS=1")
 
 
 def attention_forms(atoms, sizes=SIZES):
-    """The preferred of these atoms: (kernel, name, atom, lanes, rows of an atom, head size, warps, atoms of a warp, other lines, whether own
-    lines are held, warps that share own lines)"""
+    """Yields the preferred forms of these atoms: (kernel, name, atom, lanes, rows of an atom, head size, warps, atoms
+    of a warp, other lines, whether own lines are held, warps that share own lines)."""
     with open(ATTENTION) as file:
         text = file.read()
     found = set()
     for words in re.findall(r"^TX_ATTENTION_MATRIX\((.*)\)$", text, flags=re.M):
-        kernel, name, atom, _, lanes, rows, least, most, warps, own, others, held, paired = [word.strip().strip('"') for word in words.split(",")]
+        kernel, name, atom, _, lanes, rows, least, most, warps, own, others, held, paired = [
+            word.strip().strip('"') for word in words.split(",")]
         for size in sizes:
             if atom in atoms and int(least) <= size <= int(most) and (kernel, atom, size) not in found:
                 found.add((kernel, atom, size))
-                yield kernel, name, atom, int(lanes), int(rows), size, int(warps), int(own), int(others), int(held == "true"), 1 + (paired == "true")
+                yield (kernel, name, atom, int(lanes), int(rows), size, int(warps), int(own), int(others),
+                       int(held == "true"), 1 + (paired == "true"))
 
 
 def attention_options(form, unit, stored="bf16", features="-DLENGTHS=0 -DDROPOUT=0"):
     _, _, _, _, _, size, warps, atoms, others, held, sharing = form
-    return (f"-DH={stored} -DD={size} -DCAUSAL=1 {features} -DCACHED=0 -DVW=4 -DEMULATED=0 -DATOM={unit} -DWARPS={warps} "
+    return (f"-DH={stored} -DD={size} -DCAUSAL=1 {features} -DCACHED=0 -DVW=4 "
+            f"-DEMULATED=0 -DATOM={unit} -DWARPS={warps} "
             f"-DOWN_ATOMS={atoms} -DOTHERS={others} -DOWN_HELD={held}" + " -DPAIRED=1" * (sharing - 1))
 
 

@@ -1,12 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# The conformance suite on Intel's OpenCL runtime for CPUs, which has another compiler than PoCL, in both variants of the
-# kernels; and products and attention by every maker's matrix units, their instructions emulated.
+# Runs the conformance suite on Intel's OpenCL runtime for CPUs, which has another compiler than PoCL, in both variants
+# of the kernels. Also runs products and attention by all vendors' matrix units, with emulated instructions.
 #
-#     intel_runtime.sh BIN [FOLDER]    BIN holds programs of a build; FOLDER (default ~/.cache/tx/intel-opencl) gets or has the runtime
+#     intel_runtime.sh BIN [FOLDER]    BIN holds programs of a build; FOLDER (default ~/.cache/tx/intel-opencl) holds
+#                                      the runtime, which the script downloads if it is missing
 #
-# Exit status 77: the runtime cannot be had, or finds no device here.
+# Exit status 77: the runtime cannot be downloaded, or finds no device.
 set -u
 
 bin=$1
@@ -39,8 +40,8 @@ ops()
     TX_OCL_VARIANT=$1 TX_GEMM=portable TX_GEMM_TUNE=0 "$bin/txcheck" ops --device opencl --every 4
 }
 
-# The compiler dies of what its vectoriser makes of products by the units of NVIDIA and AMD, and which attention it takes depends on the CPU: it
-# stays off, so that all machines run the same.
+# The compiler crashes when it vectorizes products by the units of NVIDIA and AMD, and the CPU decides which attention
+# kernels it can vectorize. The vectorizer is off, so that all machines run the same code.
 units()
 {
     export CL_CONFIG_CPU_VECTORIZER_MODE=1

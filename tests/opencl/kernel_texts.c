@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the backend asks of an OpenCL compiler for devices that are not here. An OpenCL device that is here (PoCL) is
- * opened with the variant and the limits of the one that is meant, and programs are prepared on it:
+ * Records the programs that the backend compiles for devices of other machines. It opens the local OpenCL device (PoCL)
+ * with the variant and the limits of the other device, and prepares programs on it:
  *
- *     gpt2   training steps of GPT-2 124M (16 rows of 1024 tokens) and generation (one row), and the products of
- * Qwen2-MoE's experts ops    every case of the conformance suite but the big ones
+ *     gpt2   training steps of GPT-2 124M (16 rows of 1024 tokens), generation (one row), and the products of the
+ *            experts of Qwen2-MoE
+ *     ops    every case of the conformance suite except the large ones
  *
- * Nothing is compiled: the functions below stand before those that would, and write down what passes.
+ * Nothing is compiled: the functions below replace OpenCL's build functions and record their arguments.
  *
  *     kernel_texts nvidia|volta|gcn|cdna2|cdna3|rdna3|rdna4|arc|intel|cpu gpt2|ops FOLDER
  *     kernel_texts retarget FILE      PTX, changed as the backend changes it (retarget.h)
  *
- * FOLDER gets the whole text of each program, as a driver gets it, in SOURCE.cl, and launches.tsv, a line for each kind
- * of launch: source, kernel, work-group ("" where the driver chooses), bytes of local memory in its arguments, options.
- * Exit status 77: there is no OpenCL device, or it is smaller than the one that is meant. */
+ * The complete text of each program is written to SOURCE.cl in FOLDER. FOLDER/launches.tsv has a line for each kind
+ * of launch. Its columns are source, kernel, work-group ("" if the driver chooses), bytes of local memory in its
+ * arguments, and options.
+ *
+ * Exit status 77: there is no OpenCL device, or it is smaller than the other device. */
 #include "api/base/file.h"
 #include "api/model/engine.h"
 #include "backends/opencl/matrix/retarget.h"
@@ -45,7 +48,7 @@ static const struct meant {
     {"cpu", "cpu", "", {.units = 16}},
 };
 
-/* ---- What was asked for ------------------------------------------------------------------------------------ */
+/* ---- Recorded programs ------------------------------------------------------------------------------------- */
 
 typedef struct asked {
     char *source, *kernel, *options;
@@ -57,7 +60,7 @@ static struct {
     bool on, failed;
     asked *list;
     size_t count;
-    cl_program program; /* what is handed out instead */
+    cl_program program; /* the object that the caller receives */
     cl_kernel kernel;
 } record;
 
@@ -90,7 +93,7 @@ static void write_group(cl_uint dims, const size_t *local)
     snprintf(a->group, sizeof a->group, "%zux%zux%zu", group[0], group[1], group[2]);
 }
 
-/* ---- Stand-ins: the linker sends the backend's calls here ---------------------------------------------------- */
+/* ---- Replacements: the linker redirects the backend's calls here --------------------------------------------- */
 
 #define STAND_IN(type, name, ...)    \
     type __real_##name(__VA_ARGS__); \
@@ -215,7 +218,7 @@ static tx_status prepare_generation(tx_engine *engine, const tx_config *config)
     return status;
 }
 
-/* Of 8192 tokens that come to 4 of 60 experts each, with their gradients. */
+/* The rows of 8192 tokens, each with 4 of 60 experts, with their gradients. */
 static tx_status prepare_experts(tx_context *context, tx_dtype type)
 {
     const tx_operand absent = {.dtype = TX_DTYPE_COUNT}, offsets = {.dtype = TX_I32, .shape = TX_SHAPE(61)};

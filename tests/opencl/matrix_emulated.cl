@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * In the place of the instructions of matrix_mma.cl, matrix_mma_tile.cl, matrix_wgmma.cl, matrix_amd.cl and matrix_dpas.cl: the same in OpenCL C, as the PTX
- * manual, AMD's matrix instruction calculator and OpenCL's registry describe them. Lanes show each other what they hold in local memory, SHOWN words each. */
+ * Emulates the instructions of matrix_mma.cl, matrix_mma_tile.cl, matrix_wgmma.cl, matrix_amd.cl and matrix_dpas.cl in
+ * OpenCL C. Sources: the PTX manual, AMD's matrix instruction calculator and the OpenCL registry. The lanes exchange
+ * their values in local memory, SHOWN words each. */
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #undef EMULATED
 #define EMULATED 1
 
-/* Element i of what lies in 32-bit words, which are read as they were written: as words. */
+/* Element i of an array of 32-bit words. The words are read with the type that they were written with. */
 static float element_of(const __local uint *words, int i)
 {
 #if WIDEN
@@ -35,7 +36,7 @@ static uint narrowed(float x)
     return u >> 16 & 0x8000u | (size > 0x7F800000u ? 0x7E00u : size < 0x38800000u ? small : large);
 }
 
-/* Two as they are stored, a below b. */
+/* Returns two values as they are stored, a in the lower half. */
 static uint narrow_both(float a, float b)
 {
     return narrowed(a) | narrowed(b) << 16;
@@ -49,7 +50,7 @@ static uint narrow_both(float a, float b)
 #define SHOWN 6
 #endif
 
-/* What wgmma reads is not there yet: its bits are inverted. */
+/* Starts a copy. The bits of operands of wgmma are inverted until the copy is complete. */
 static void copy_begin(__local void *to, const __global void *from, int bytes)
 {
 #if ATOM == WGMMA
@@ -74,7 +75,7 @@ static void copy_wait_oldest(void)
 {
 }
 
-/* The sum of all products is exact, and what of it does not fit into an fp32 is dropped. */
+/* Adds the exact sum of all products, and drops the bits that do not fit into an fp32. */
 static void multiply_add(float *sum, const uint *a, const uint *b, __local uint *shown)
 {
     const int item = get_local_id(0), lane = item % 32, per = WIDEN ? 2 : 1; /* terms in a register */
@@ -114,20 +115,21 @@ static void load_matrices(uint out[4], const __local ab_t *row, int turned, __lo
 }
 
 #if ATOM == WGMMA
-/* What a work-item has begun runs when it waits for it, so that what is written into a block too early shows. In `shown` are words of: where
- * the blocks of a and b lie (4), how much is begun (4), and of that until the last call of units_close (5); then for each the descriptors
- * and where the blocks were. */
+/* Started operations run when the work-item waits for them, so that a write into a block that comes too early is
+ * detected. `shown` holds the positions of the blocks of a and b (4 words), the number of started operations (4), and
+ * the number at the last call of units_close (5). The descriptors and positions of the blocks follow. */
 
 static int along_at(int line, int term);
 static int across_at(int term, int line, int lines);
 
-/* What this work-item has copied (matrix_copy_async.cl) is there. */
+/* Completes the copies of this work-item (matrix_copy_async.cl). */
 static void show(const __local ab_t *block, int along, int lines, int item)
 {
     const int per_term = lines / PIECE, per_line = TILE_K / PIECE, group = 32 * WARPS_M * WARPS_N;
     const int items = lines * per_line % group ? 256 : group;
     for (int i = item; item < items && i < lines * per_line; i += items) {
-        const int at = along ? along_at(i / per_line, i % per_line * PIECE) : across_at(i / per_term, i % per_term * PIECE, lines);
+        const int at =
+            along ? along_at(i / per_line, i % per_line * PIECE) : across_at(i / per_term, i % per_term * PIECE, lines);
         for (int word = 0; word < 4; word++)
             ((__local uint *)(block + at))[word] ^= ~0u;
     }
@@ -154,7 +156,7 @@ static float described(ulong descriptor, ulong block, int line, int term, int ac
     return element_of((const __local uint *)(block + (at ^ (at >> 7 & 7) << 4)), 0);
 }
 
-/* Of a lane's 2 rows and TILE_N / 4 columns. */
+/* The values of a lane's 2 rows and TILE_N / 4 columns. */
 static void run(float *sum, const __local uint *one, int item)
 {
     const ulong a = as_ulong(vload2(0, one)), b = as_ulong(vload2(1, one));
@@ -229,7 +231,7 @@ static void units_end(float *sum, __local uint *shown)
 #define SHOWN (2 * HELD)
 #define SUB_GROUP
 
-/* From an address that is no multiple of 16 bytes, what no test expects. */
+/* Reads from an address that is not a multiple of 16 bytes. No test expects this. */
 static uint8 read_words(const __local void *from)
 {
     uint word[8];
@@ -252,7 +254,8 @@ static rows8 read_rows(const __local void *from)
 #endif
 }
 
-/* The terms of row r are those of a lane's row r: LANES lanes have two each, or one, or, of 8 terms, half of them one. */
+/* The terms of row r belong to a lane's row r: LANES lanes have two each, or one; of 8 terms half of the lanes have
+ * one. */
 static float of_row(const __local uint *warp, int row, int k)
 {
 #if ATOM == DPAS8
@@ -308,7 +311,7 @@ static void multiply(float *sum, const uint4 *a, const uint4 *b, __local uint *s
 }
 #endif
 
-/* What the lane has in x whose number differs in these bits. */
+/* Returns x of the lane whose number differs in these bits. */
 static float across(float x, int bits, __local uint *shown)
 {
     const int item = get_local_id(0);

@@ -1,13 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# A choice of the conformance suite on rusticl, Mesa's OpenCL, with its CPU device llvmpipe, in both variants of the
-# kernels. Debian's mesa-opencl-icd and libclc-19 exclude each other, so it lives in a root file system of its own.
+# Runs a part of the conformance suite on rusticl, Mesa's OpenCL, with its CPU device llvmpipe, in both variants of the
+# kernels. Debian's mesa-opencl-icd and libclc-19 conflict, so rusticl is installed in its own root file system.
 #
-#     rusticl.sh BIN [FOLDER]    BIN holds txcheck; FOLDER (default ~/.cache/tx/rusticl) gets or has the file system
+#     rusticl.sh BIN [FOLDER]    BIN holds txcheck; FOLDER (default ~/.cache/tx/rusticl) holds the file system, which
+#                                the script makes if it is missing
 #
-# llvmpipe takes minutes to compile large kernels, which are left out: the gradient of attention, and of the variant for CPUs
-# products and attention. Exit status 77: there is no such file system, and none can be made.
+# llvmpipe takes minutes to compile large kernels, which are skipped: the gradient of attention, and for the CPU variant
+# products and attention. Exit status 77: the file system cannot be made.
 set -u
 
 bin=$1
@@ -39,7 +40,8 @@ check()
     shift
     for op in "$@"; do
         chroot "$folder" env RUSTICL_ENABLE=llvmpipe OCL_ICD_VENDORS=rusticl.icd TX_CACHE_DIR=/check/cache \
-            "TX_OCL_VARIANT=$variant" TX_GEMM_TUNE=0 "/check/txcheck.$$" ops --device opencl --op "$op" --every 4 || return $?
+            "TX_OCL_VARIANT=$variant" TX_GEMM_TUNE=0 "/check/txcheck.$$" ops --device opencl --op "$op" --every 4 ||
+            return $?
     done
 }
 

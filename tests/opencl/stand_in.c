@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Cards that are not here, see stand_in.h. */
+ * Simulated cards, see stand_in.h. */
 #include "tests/opencl/stand_in.h"
 
 #include "tests/opencl/answer.h"
@@ -67,7 +67,7 @@ static const card *claimed(void)
     return NULL;
 }
 
-/* ---- What the device says of itself ---------------------------------------------------------------------------- */
+/* ---- Answers to queries of the device -------------------------------------------------------------------------- */
 
 #define ANSWER(...) return answer((__VA_ARGS__), sizeof *(__VA_ARGS__), size, value, whole)
 #define TEXT(text) return answer(text, strlen(text) + 1, size, value, whole)
@@ -136,7 +136,7 @@ EXPORT cl_int CL_API_CALL clGetDeviceInfo(cl_device_id device, cl_device_info wh
     }
 }
 
-/* What of a kernel lies in private memory. */
+/* The size of a kernel's private memory. */
 static cl_ulong spilled_by(cl_kernel kernel, cl_device_id device)
 {
     char options[1024] = "";
@@ -160,7 +160,7 @@ EXPORT cl_int CL_API_CALL clGetKernelWorkGroupInfo(cl_kernel kernel, cl_device_i
     return real(kernel, device, what, size, value, whole);
 }
 
-/* ---- What it refuses -------------------------------------------------------------------------------------------- */
+/* ---- Refused calls ---------------------------------------------------------------------------------------------- */
 
 static bool fails(stand_in_call call)
 {
@@ -171,7 +171,7 @@ static bool fails(stand_in_call call)
     return true;
 }
 
-/* Without those that Intel's GPU compiler alone takes. */
+/* Copies build options without those that only Intel's GPU compiler accepts. */
 static void without_options(const char *options, char *text, size_t size)
 {
     static const char own[] = "-cl-intel-256-GRF-per-thread";
@@ -210,7 +210,7 @@ static void broken(cl_kernel kernel, const char *what, size_t value, size_t most
         snprintf(stand_in.broken, sizeof stand_in.broken, "%s: %s of %zu, at most %zu", name, what, value, most);
 }
 
-/* NVIDIA's grids have 2^16 - 1 work-groups at most in all dimensions but the first. */
+/* NVIDIA's grids have at most 2^16 - 1 work-groups in all dimensions except the first. */
 #define MOST_GROUPS 65535
 
 static bool takes(cl_kernel kernel, cl_uint dims, const size_t *global, const size_t *local)
@@ -286,8 +286,8 @@ static char *without_matrix_units(const char *text)
     return replace(made, "#pragma unroll", "");
 }
 
-/* NVIDIA's driver compiles for the card's architecture, and a program's binary is its PTX. Here that is its text behind
- * these lines. */
+/* NVIDIA's driver compiles for the card's architecture, and a program's binary is its PTX. Here the binary is the
+ * program's text after these lines. */
 #define PTX "/*\n.version 9.0\n"
 
 EXPORT cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_uint count, const char **text,
@@ -308,7 +308,7 @@ EXPORT cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_u
     return program;
 }
 
-/* The text of a program whose binary is PTX; NULL: another's. */
+/* Returns the text of a program whose binary is PTX, or NULL for other programs. */
 static char *ptx_of(cl_program program, size_t *size)
 {
     char *text = NULL;

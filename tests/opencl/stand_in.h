@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * OpenCL devices that are not here. The functions of stand_in.c stand before libOpenCL's, for TX and for the libraries
- * that it uses: the device that is here (PoCL) claims to be another card, its driver can refuse what another would, and
- * the instructions of matrix units are computed by matrix_emulated.cl in their place. */
+ * Simulates OpenCL devices of other machines. The functions of stand_in.c replace libOpenCL's, for TX and for its
+ * libraries. The local device (PoCL) reports the properties of another card, and its driver refuses calls as the other
+ * one would; matrix_emulated.cl computes the instructions of matrix units. */
 #ifndef TX_TESTS_STAND_IN_H
 #define TX_TESTS_STAND_IN_H
 
@@ -10,20 +10,19 @@
 
 #include <stdatomic.h>
 
-/* What a driver can refuse. */
+/* Calls that the driver can refuse. */
 typedef enum stand_in_call { STAND_IN_BUILD, STAND_IN_KERNEL, STAND_IN_ENQUEUE, STAND_IN_CALLS } stand_in_call;
 
 typedef struct stand_in_state {
-    const char *card; /* of cards.def; NULL: the device's own answers */
-    /* Calls `at` (from 1) to at + times - 1 of this kind fail; 0: none does. */
+    const char *card; /* name in cards.def, or NULL for the device's own properties */
+    /* Calls number `at` (from 1) to at + times - 1 of this kind fail. With 0 none fails. */
     stand_in_call fails;
     long at, times;
-    size_t
-        most_group; /* CL_KERNEL_WORK_GROUP_SIZE of every kernel, which larger launches fail by; 0: the driver's own */
-    const char
-        *spills; /* kernels of programs whose options contain this have private memory; NULL: the driver's own answer,
-                    "": all kernels */
-    atomic_long calls[STAND_IN_CALLS]; /* some by threads */
+    size_t most_group; /* CL_KERNEL_WORK_GROUP_SIZE of every kernel, which limits launches, or 0 for the driver's */
+    /* Kernels of programs whose options contain this text report private memory. "" means all kernels, NULL the
+     * driver's own values. */
+    const char *spills;
+    atomic_long calls[STAND_IN_CALLS]; /* threads may call, too */
     atomic_long beside;                /* builds by other threads than the first */
     unsigned delay;                    /* seconds that a build takes longer */
     double slow;                       /* seconds that a work-group takes longer, one after the other */
@@ -32,7 +31,7 @@ typedef struct stand_in_state {
 } stand_in_state;
 extern stand_in_state stand_in;
 
-/* The cards' names; number i, NULL behind the last. */
+/* Returns the name of card number i, or NULL after the last one. */
 const char *stand_in_card(int i);
 
 #endif

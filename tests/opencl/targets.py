@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the checks of devices that are not here share: the compilers, the targets, and the programs of the backend."""
+"""Helpers of the checks for devices of other machines: the compilers, the targets, and the backend's programs."""
 import concurrent.futures
 import os
 import re
@@ -12,9 +12,10 @@ LIBRARY = "/usr/lib/clc/"
 AMD = ("gfx906", "gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 NVIDIA = ("sm_70", "sm_90")
 # The device of kernel_texts that a target is.
-DEVICE = {"gfx906": "gcn", "gfx90a": "cdna2", "gfx942": "cdna3", "gfx1030": "gcn", "gfx1100": "rdna3", "gfx1201": "rdna4",
+DEVICE = {"gfx906": "gcn", "gfx90a": "cdna2", "gfx942": "cdna3", "gfx1030": "gcn", "gfx1100": "rdna3",
+          "gfx1201": "rdna4",
           "sm_70": "volta", "sm_90": "nvidia"}
-# libclc has no native_exp2 for NVIDIA, whose own compiler makes this one instruction of it.
+# libclc has no native_exp2 for NVIDIA, whose own compiler makes a single instruction of it.
 NATIVE_EXP2 = """#define overloaded static __attribute__((overloadable))
 overloaded float tx_exp2(float x)
 {
@@ -28,7 +29,7 @@ overloaded float4 tx_exp2(float4 v)
 }
 #define native_exp2 tx_exp2
 """
-# As program.c builds, and what drivers define by themselves.
+# Options of program.c, and macros that drivers define.
 ALWAYS = ["-x", "cl", "-cl-std=CL1.2", "-D__OPENCL_VERSION__=120", "-Wall", "-Wno-unused-function",
           "-Wno-constant-logical-operand", "-Werror"]
 
@@ -39,7 +40,7 @@ def skip(text):
 
 
 def run(command):
-    """Status and what was printed."""
+    """Returns status and output."""
     done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     return done.returncode, done.stdout
 
@@ -60,7 +61,7 @@ class Program:
 
 
 class Programs:
-    """What kernel_texts says that the backend builds for `device` (see there)."""
+    """The programs that kernel_texts records for `device` (see there)."""
 
     def __init__(self, kernel_texts, device, what, folder):
         folder = os.path.join(folder, device + "-" + what)
@@ -84,7 +85,7 @@ class Programs:
         self.folder = folder
 
     def unlaunched(self):
-        """Programs of the texts that no launch has named, without options; texts without kernels are parts of others."""
+        """Returns programs that no launch names, without options. Texts without kernels are parts of others."""
         named = {program.source for program in self.list}
         programs = [Program(os.path.join(self.folder, s + ".cl"), s, "") for s in self.sources if s not in named]
         return [program for program in programs if self.has_kernel(program.text)]
@@ -96,7 +97,7 @@ class Programs:
 
 
 class Tools:
-    """The newest clang that knows all targets and reads libclc; ptxas, and the way to SPIR-V, where they are."""
+    """The newest clang that knows all targets and reads libclc; ptxas and llvm-spirv if they are installed."""
 
     def __init__(self, folder, kernel_texts):
         self.folder, self.kernel_texts = folder, kernel_texts
@@ -126,7 +127,7 @@ class Tools:
                    for target in ("gfx1201", "sm_90"))
 
     def command(self, target, library=True):
-        """clang for a target of AMD or NVIDIA, as drivers call it, but for extensions: there are none."""
+        """Returns the command of clang for a target of AMD or NVIDIA, as drivers call it, without extensions."""
         if target in AMD:
             return amd_command(self.clang, target, library)
         machine = ["-target", "nvptx64-unknown-nvidiacl", "-Xclang", "-target-cpu", "-Xclang", target, "-nogpulib",
@@ -135,7 +136,7 @@ class Tools:
         return [self.clang] + ALWAYS + ["-Xclang", "-cl-ext=-all"] + machine + linked
 
     def versions(self, target):
-        """Of what makes machine code for the target."""
+        """Returns the versions of the compilers to machine code for the target."""
         return f"clang {self.clang_version}" + ("" if target in AMD else f", ptxas {self.ptxas_version}")
 
     def assembly(self, target, program, path):
@@ -144,17 +145,18 @@ class Tools:
         return text or "failed" if status else self.retarget(program, path)
 
     def retarget(self, program, path):
-        """The assembly in file `path` as the backend changes it before it is machine code. An error's text, or None."""
+        """Changes the assembly in file `path` as the backend does before assembling it. Returns an error, or None."""
         status, text = run([self.kernel_texts, "retarget", path]) if "-DATOM=WGMMA" in program.options else (0, "")
         return text if status else None
 
     def assemble(self, target, path, out):
-        """ptxas: status, what it says of registers. It may be too new for the target: then for the oldest it knows. What takes
-        more than 48 KiB of local memory it assembles for sm_90a alone; drivers take it. That it runs wgmma one after the
-        other, or ignores what was asked for, are warnings C75xx: failures here."""
+        """Runs ptxas. Returns status and the report on registers. If ptxas is too new for the target, it uses the
+        oldest known one. It assembles programs with more than 48 KiB of local memory only for sm_90a; drivers accept
+        them. Warnings C75xx (serialized wgmma, ignored options) count as failures."""
         for arch in (target, target + "a", "sm_75"):
             status, text = run([self.ptxas, "-v", "-arch=" + arch, "-o", out, path])
-            if not re.search("is not defined for option|uses too much shared data|cannot be compiled for architecture", text):
+            if not re.search("is not defined for option|uses too much shared data|cannot be compiled for architecture",
+                             text):
                 break
         return status or int("(C75" in text), text
 
@@ -168,9 +170,10 @@ def newest_clang():
 
 
 def amd_command(clang, target, library=True):
-    """clang for a target of AMD, as drivers call it, but for extensions: there are none."""
+    """Returns the command of clang for a target of AMD, as drivers call it, without extensions."""
     linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", LIBRARY + "amdgcn--amdhsa.bc"] if library else []
-    return ([clang] + ALWAYS + ["-Xclang", "-cl-ext=-all", "-target", "amdgcn-unknown-amdhsa", "-mcpu=" + target, "-nogpulib"] + linked)
+    return ([clang] + ALWAYS + ["-Xclang", "-cl-ext=-all", "-target", "amdgcn-unknown-amdhsa", "-mcpu=" + target,
+                                "-nogpulib"] + linked)
 
 
 def table_of(rows):

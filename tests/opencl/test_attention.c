@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every form of attention's kernels that the device can run is right, forward and backward; a class of shapes gets the
- * form that an earlier run chose, else that of the device's table.
+ * Every form of attention's kernels that the device can run is correct, forward and backward. A class of shapes uses
+ * the form that an earlier run chose, otherwise that of the device's table.
  *
  *     test_attention      TX_CACHE_DIR names a folder of its own; exit status 77: there is no OpenCL device */
 #include "backends/opencl/runtime/internal.h"
@@ -106,7 +106,7 @@ static bool declines(tx_context *context)
     return status == TX_UNSUPPORTED && strstr(tx_error(), "gpu-1x1-1 declines");
 }
 
-/* The form that forward attention of shapes[0] gets in this context, by what it says of its choices. */
+/* Finds the form of forward attention for shapes[0] in this context, from the report of its choices. */
 static bool chosen(tx_context *context, char key[TX_CL_CHOICE_KEY], char name[TX_CL_CHOICE_NAME])
 {
     tx_command command = command_of(&shapes[0], false);
@@ -123,7 +123,7 @@ static bool chosen(tx_context *context, char key[TX_CL_CHOICE_KEY], char name[TX
     return good;
 }
 
-/* What a run before chose goes before the table, and that before the default. */
+/* The choice of an earlier run has priority over the table, and the table over the default. */
 static bool keep_choices(void)
 {
     char key[TX_CL_CHOICE_KEY], usual[TX_CL_CHOICE_NAME], name[TX_CL_CHOICE_NAME], line[TX_CL_CHOICE_KEY + 64];
@@ -169,7 +169,7 @@ int main(void)
         for (int kernel = 0; kernel < 3; kernel++)
             good = try_forms(context, &shapes[i], (tx_cl_attention_kernel)kernel, false) && good;
     shape token = shapes[0];
-    good = try_forms(context, &token, TX_CL_FORWARD, true) && good; /* a prompt, and a token behind it */
+    good = try_forms(context, &token, TX_CL_FORWARD, true) && good; /* a prompt, and the token after it */
     token.window = 9;
     token.T = 1;
     good = try_forms(context, &token, TX_CL_FORWARD, true) && good;

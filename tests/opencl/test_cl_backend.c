@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The OpenCL backend below its kernels: enumeration, memory and its account, copies, the disk cache, build failures,
- * profiles. Skipped where there is no device. */
+ * Tests the OpenCL backend below its kernels: enumeration, memory accounting, copies, the disk cache, build failures,
+ * profiles. Skipped if there is no device. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -99,8 +99,8 @@ static void test_memory(void **state)
     be->close(context);
 }
 
-/* A user's event, and the barrier that holds up what `queue` is given from now on until the event's status is set. The
- * barrier's own event is kept, for PoCL 3.1 dies of the failure of one that nobody holds. */
+/* A user event, and the barrier that blocks the following commands of `queue` until the event's status is set. The
+ * barrier's own event is kept, since PoCL 3.1 crashes if an event fails that is not retained. */
 typedef struct hold {
     cl_event user, barrier;
 } hold;
@@ -120,7 +120,7 @@ static void let_go(hold h)
     clReleaseEvent(h.user);
 }
 
-/* While the one queue is held up the other one goes on, unless it awaits it. A test that hangs is ended by SIGALRM. */
+/* While one queue is blocked, the other continues unless it waits for it. SIGALRM ends a test that hangs. */
 static void test_queues_are_two(void **state)
 {
     tx_context *context = open_or_skip(false);
@@ -154,7 +154,7 @@ static void test_queues_are_two(void **state)
     be->close(context);
 }
 
-/* What fails on the device is told to who waits for it, or for a later point of its queue. */
+/* A failure on the device is reported to a wait for the operation, or for a later point of its queue. */
 static void test_failures_reach_the_host(void **state)
 {
     tx_context *context = open_or_skip(false);
@@ -227,8 +227,8 @@ static void test_cache(void **state)
     unsetenv("TX_CACHE_DIR");
 }
 
-/* The variant of the kernels goes by the device's type: what earlier versions measured is passed over, in a file of
- * its own and in the table. */
+/* The variant of the kernels depends on the device's type: measurements of earlier versions are ignored, in a file of
+ * their own and in the table. */
 static void test_variant(void **state)
 {
     char *folder = make_scratch();
@@ -282,7 +282,7 @@ static void test_simulated_limits(void **state)
     assert_string_equal(context->info.name, info.name);
     void *data = NULL;
     size_t size = 0;
-    assert_false(tx_cl_cache_load(context, "test", &data, &size)); /* what the real device found out */
+    assert_false(tx_cl_cache_load(context, "test", &data, &size)); /* findings about the real device */
     be->close(context);
 
     context = open_limited("allocation=1/64");
@@ -302,7 +302,8 @@ static void test_limits_refused(void **state)
     be->close(open_or_skip(false));
     /* clang-format off */
     static const char *const wrong[] = {
-        "lokal=16384", "local",     "local=",      "local=x",       "local=-1",       "local=1/2",         "local=16384 ",
+        "lokal=16384", "local",     "local=",      "local=x",       "local=-1",       "local=1/2",
+        "local=16384 ",
         "local=99999999999999",     "group=0",     "group=1e2",     "align=3000",     "align=0",           "fp64=0",
         "allocation=5/4",           "allocation=1/0",               "allocation=/4",  "allocation=1/2/3",  "=1",
         "local=16384,,group=8",     "allocation=99999999999999999999",
@@ -336,7 +337,7 @@ static void test_build_failure(void **state)
     be->close(context);
 }
 
-/* What runs a command says which larger variant of a kernel stood aside. */
+/* The report on a command names a larger variant of the kernel that was not used. */
 static void test_stands_aside(void **state)
 {
     assert_int_equal(setenv("TX_OCL_VARIANT", "gpu", 1), 0);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix products of the OpenCL backend: every provider against sums in double over odd shapes, transposes, types,
- * batches, offsets, bias and accumulation, with guards around the result and each run twice; then portable against
- * CLBlast on bigger shapes, with both rates. Rates are printed and never judged.
+ * Matrix products of the OpenCL backend. Every provider is compared with sums in double precision, over odd shapes,
+ * transposes, types, batches, offsets, bias and accumulation. The result has guards around it, and each product runs
+ * twice. Then portable and CLBlast are compared on larger shapes, with their rates. Rates are printed, never judged.
  *
- * Arguments: [small] and names of providers, or how they begin, to test in full (portable, portable-vector,
- * portable-tile, portable-few, x86-dot, clblast), or "rates" with m n k trans_a trans_b for one shape; none tests a
- * part of all and prints rates. Exit 77: no OpenCL device. */
+ * Arguments: [small] and names of providers, or prefixes of names, to test completely (portable, portable-vector,
+ * portable-tile, portable-few, x86-dot, clblast), or "rates" with m n k trans_a trans_b for one shape. Without
+ * arguments it tests a part of each provider and prints rates. Exit 77: no OpenCL device. */
 #include "api/base/clock.h"
 #include "api/base/half.h"
 #include "backends/backend.h"
@@ -152,7 +152,7 @@ static tx_status run_job(tx_context *context, job *j, char variant[256], double 
     return s;
 }
 
-/* The sum that element `at` should be, and what rounding may have done to it. */
+/* Returns the expected sum of element `at`, and the bound of its rounding error. */
 static double expected(const job *j, int64_t at, double *tolerance)
 {
     const product *p = &j->p;
@@ -187,7 +187,7 @@ static void describe(const job *j, char *text, size_t size)
              (double)p->control, (long long)p->shift);
 }
 
-/* Number of faults of the job's result: elements (`samples` of them, 0: all) and everything around them. */
+/* Counts the faults of a job: elements (`samples` of them, or 0 for all) and changed bytes around the result. */
 static int64_t check_job(const job *j, int64_t samples)
 {
     const tx_operand *y = &j->command.out[0];
@@ -382,7 +382,7 @@ int main(int argc, char **argv)
         failed += test_provider("portable-tile-128x128x8", TILES);
         failed += test_provider("portable-tile-64x64x16", TILES);
         failed += test_provider("portable-few", FEW);
-        failed += test_provider("x86-dot", FEW); /* another takes its place where the CPU has no such instruction */
+        failed += test_provider("x86-dot", FEW); /* another provider is used if the CPU lacks the instruction */
         failed += test_provider("clblast", FEW);
         failed += test_choice();
         failed += compare(256, 768, 768, false, false);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A smaller device, simulated by TX_OCL_LIMITS: ops are right on it and a tiny GPT-2 trains to the same losses as
- * without limits. The functions below stand before libOpenCL's, for TX and for CLBlast, and see whether launches and
- * memory keep to the limits, which the real device would not mind.
+ * Simulates a smaller device with TX_OCL_LIMITS. Ops are correct on it, and a tiny GPT-2 trains to the same losses as
+ * without limits. The functions below replace libOpenCL's, for TX and for CLBlast, and check that launches and memory
+ * respect the limits, which the real device would not enforce.
  *
  *     test_limits ops|train cpu|gpu LIMITS      exit status 77: there is no such OpenCL device
  *
- * ops: every fourth case of the conformance suite. */
+ * With ops every fourth case of the conformance suite runs. */
 #include "api/model/model.h"
 #include "backends/opencl/runtime/cl.h"
 #include "tests/opencl/tiny_training.h"
@@ -24,13 +24,13 @@
     if (!real)                     \
         *(void **)&real = dlsym(RTLD_NEXT, #name);
 
-/* ---- What is launched and allocated ------------------------------------------------------------------------- */
+/* ---- Launches and allocations ------------------------------------------------------------------------------- */
 
 static struct {
-    tx_cl_limits limits; /* to keep to; max_group 0: nothing is checked yet */
+    tx_cl_limits limits; /* max_group is 0 until the limits are known */
     cl_device_id device;
     long launches, buffers, windows;
-    char broken[256]; /* the first limit that was not kept to */
+    char broken[256]; /* the first limit that was exceeded */
 } seen;
 
 static void broken(const char *what, long long value, long long most)
@@ -87,7 +87,7 @@ EXPORT cl_mem CL_API_CALL clCreateSubBuffer(cl_mem buffer, cl_mem_flags flags, c
     return real(buffer, flags, type, info, code);
 }
 
-/* "": what the device is. */
+/* Sets variant and limits. "" keeps the device's own. */
 static void simulate(const char *variant, const char *limits)
 {
     setenv("TX_OCL_VARIANT", variant, 1);

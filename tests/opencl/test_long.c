@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Many rows, on a card that is not here (stand_in.h): grids stay within what NVIDIA's take, long launches are cut with
- * the same bits, and sources of scatter_add are sorted in a time that grows with their number.
+ * Many rows on a simulated card (stand_in.h): grids stay within NVIDIA's limits, long launches are split with the same
+ * bits, and sorting the sources of scatter_add takes time proportional to their number.
  *
  *     test_long      exit status 77: there is no OpenCL device */
 #include "backends/opencl/runtime/internal.h"
@@ -27,8 +27,8 @@ static int32_t index_of(int64_t i)
     return i % 16 ? (int32_t)(i * 7919 % TABLE) : 0;
 }
 
-/* Runs the command with `x` as its fp32 input number `in` and rows numbered as above; `y` gets output 0. *seconds: the
- * least time of processors that a run took, if that is less; other work on the machine shows little in it. */
+/* Runs the command with `x` as its fp32 input number `in` and rows numbered as above; `y` receives output 0. Lowers
+ * *seconds to the processor time of the run, which depends little on other processes. */
 static tx_status run(tx_context *context, tx_command command, int in, const float *x, float *y, double *seconds)
 {
     tx_probe probe = {.command = command};
@@ -115,7 +115,7 @@ static bool cut_product(void)
     return good;
 }
 
-/* All memory of the command after a run, in which a launch does `work` operations at most; NULL: it failed. */
+/* Returns all memory of the command after a run whose launches do at most `work` operations, or NULL if it failed. */
 static unsigned char *run_whole(tx_context *context, const tx_cl_forced *forced, tx_command command, double work,
                                 int64_t *bytes, long *launches)
 {
@@ -140,7 +140,7 @@ static unsigned char *run_whole(tx_context *context, const tx_cl_forced *forced,
     return probe.data;
 }
 
-/* One row of the batch, so that heads and tiles are what launches can be cut along: the same bits. */
+/* One row of the batch, so that launches are split only along heads and tiles: the same bits. */
 static bool cut_attention(bool backward, int64_t batch, double work, long expected)
 {
     enum { TOKENS = 40, HEADS = 2, D = 16 };
@@ -236,7 +236,7 @@ int main(void)
         for (int i = 0; i < 3; i++)
             good = scatter_rows(context, counts[i], &seconds[i]) && good;
         tx_cl_close(context);
-        /* A sort in n squared takes 64 times as long; other work on the machine may double what is right, 8 to 9. */
+        /* A quadratic sort takes 64 times as long. Other processes may double the correct factor of 8 to 9. */
         const bool grows = seconds[2] <= 30.0 * seconds[1];
         printf("%s  8 times the sources take %.1f times as long\n", grows ? "ok" : "FAIL", seconds[2] / seconds[1]);
         good = good && grows;

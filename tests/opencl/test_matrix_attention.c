@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Attention by matrix units on a card that is not here: the forms prove right, forward and backward, and come first
- * where they take a class of shapes.
+ * Attention by matrix units on a simulated card: the forms pass their known-answer tests, forward and backward, and
+ * come first if they support a class of shapes.
  *
  *     LD_PRELOAD=libstand_in_card.so TX_TEST_CARD=CARD test_matrix_attention
  *
- * computes the units' instructions in OpenCL C; with libamd_card.so before the other library AMD's machine code runs.
- * Exit status 77: there is no OpenCL device. */
+ * computes the units' instructions in OpenCL C. With libamd_card.so before the other library it runs AMD's machine
+ * code. Exit status 77: there is no OpenCL device. */
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
 

@@ -1,17 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A driver that refuses kernels while a tiny GPT-2 is trained on a card that is not here (stand_in.h): builds, kernels,
- * launches, work-groups. The run goes on by other forms, with losses that are those of a driver that takes all, or ends
- * with one line that names the device.
+ * A driver refuses builds, kernels, launches or work-groups while a tiny GPT-2 trains on a simulated card (stand_in.h).
+ * The run uses other forms, with the losses of a driver that refuses nothing, or ends with one line that names the
+ * device.
  *
- *     test_refusals build|kernel|enqueue RUNS TIMES      so many of the calls fail, each in a run of its own, and those
- *                                                        behind it, TIMES in all (0: all); 0 runs: each call has its
- *                                                        own, with programs from the cache
- *     test_refusals threads                              of a driver that refuses nothing: programs are built by
- * threads beside the first, once each, with the same bits test_refusals group N                              no kernel
- * runs in work-groups of more than N
+ *     test_refusals build|kernel|enqueue RUNS TIMES
  *
- * Exit status 77: there is no OpenCL device. */
+ * refuses one of the calls and those after it, TIMES in all (all with 0), in each of RUNS runs. If RUNS is 0 every call
+ * has its own run, with programs from the cache.
+ *
+ *     test_refusals threads
+ *
+ * refuses nothing: threads other than the first build the programs, once each, with the same bits.
+ *
+ *     test_refusals group N
+ *
+ * runs no kernel in work-groups of more than N. Exit status 77: there is no OpenCL device. */
 #include "api/model/model.h"
 #include "tests/opencl/stand_in.h"
 #include "tests/opencl/tiny_training.h"
@@ -40,7 +44,7 @@ static bool says_so(const tx_plan *plan)
     return false;
 }
 
-/* How often a plan told how far its programs are; -1: what it told makes no sense. */
+/* Counts the progress reports of a plan's builds. Sets the count to -1 if a report is inconsistent. */
 static void count_told(void *context, const char *what, int64_t done, int64_t total)
 {
     long *told = context;
@@ -83,7 +87,7 @@ static bool alike(const course *a, const course *b)
     return true;
 }
 
-/* What is wrong with the end of a run; NULL: nothing. */
+/* Checks the end of a run. Returns a description of the error, or NULL if it is correct. */
 static const char *judge(tx_status status, const course *now, const course *usual)
 {
     if (stand_in.broken[0])
@@ -95,7 +99,7 @@ static const char *judge(tx_status status, const course *now, const course *usua
     return strstr(tx_error(), "opencl:0 (") ? NULL : "the message does not name the device";
 }
 
-/* A launch that is refused once is asked for again; one that is refused twice has another form, or the run ends. */
+/* A launch that is refused once is repeated. After a second refusal another form is used, or the run ends. */
 static int refuse_calls(stand_in_call call, long runs, long times, const course *usual, long calls)
 {
     long bad = 0, went_on = 0, narrowed = 0;
@@ -135,7 +139,7 @@ static int narrow(size_t group, const course *usual)
     return wrong != NULL;
 }
 
-/* Programs that the first thread builds: what a driver's native functions are worth is asked when it is opened. */
+/* Number of programs that the first thread builds: opening the device measures the driver's native functions. */
 enum { PROBES = 1 };
 
 static int build_beside(const course *usual)
@@ -150,8 +154,8 @@ static int build_beside(const course *usual)
     const bool same =
         memcmp(now.loss, usual->loss, sizeof now.loss) == 0 && memcmp(now.norm, usual->norm, sizeof now.norm) == 0;
     const bool good = same && beside == all - PROBES && all > 10 && told > 0;
-    printf("%s  %ld of %ld programs built beside the first thread, told %ld times, %s bits\n", good ? "ok" : "FAIL",
-           beside, all, told, same ? "the same" : "other");
+    printf("%s  %ld of %ld programs built by other threads, told %ld times, %s bits\n", good ? "ok" : "FAIL", beside,
+           all, told, same ? "the same" : "other");
     return good ? 0 : 1;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * PTX made for sm_90a (backends/opencl/matrix/retarget.h): what is changed, and what is refused.
- * tools/research/compilers/wgmma.py assembles what a compiler writes. */
+ * PTX for sm_90a (backends/opencl/matrix/retarget.h): the changes, and the texts that are refused.
+ * tools/research/compilers/wgmma.py assembles the PTX of a compiler. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void expect_refused(const char *ptx, const char *word)
         fail_msg("\"%s\" does not say \"%s\"", tx_error(), word);
 }
 
-/* The target and the marks alone, with and without a NUL or a newline at the end. */
+/* Only the target and the marks change, with and without a NUL or a newline at the end. */
 static void test_changed(void **state)
 {
     (void)state;
@@ -45,7 +45,7 @@ static void test_changed(void **state)
     expect(".target sm_90\n//@90a a;\nnot read", strlen(".target sm_90\n//@90a a;\n"), ".target sm_90a\na;\n");
 }
 
-/* A limit of registers goes before the body that it is in, of the kernel alone. */
+/* A register limit is inserted before the kernel's body, and only there. */
 static void test_limit(void **state)
 {
     (void)state;

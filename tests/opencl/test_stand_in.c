@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Cards that are not here (stand_in.h): what each is taken for, and which provider, tile and form of attention it gets.
+ * Simulated cards (stand_in.h): the properties that TX finds, and the provider, tile and form of attention that it
+ * chooses.
  *
- *     test_stand_in table [FILE]      the choices for GPT-2 124M, printed; 1 where they are not those in FILE
- *     test_stand_in products [NAME]   matrix units, their instructions emulated, prove right and are chosen (providers
- *                                     whose names begin so)
- *     test_stand_in spills            what spills makes room for the next form
+ *     test_stand_in table [FILE]      prints the choices for GPT-2 124M; exit status 1 if they differ from FILE
+ *
+ *     test_stand_in products [NAME]   matrix units, with emulated instructions, pass their known-answer tests and are
+ *                                     chosen (providers whose names begin with NAME)
+ *     test_stand_in spills            a form that spills is replaced by the next form
  *
  * Exit status 77: there is no OpenCL device. */
 #include "api/graph/op.h"
@@ -17,7 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In the table nothing is built: the linker sends what would run kernels here. On the card they would be right. */
+/* Nothing is built for the table: the linker redirects the functions that run kernels here. On the card the results
+ * would be right. */
 static bool believed;
 
 tx_status __real_tx_cl_self_test(tx_context *context);
@@ -53,11 +56,11 @@ typedef struct product {
     const char *name;
     int64_t m, n, k;
     bool trans_a, trans_b;
-    int64_t groups; /* 0: none */
+    int64_t groups; /* number of experts, or 0 for a single product */
 } product;
 
-/* Of GPT-2 124M: 16 rows of 1024 tokens; the classifier by 2048 rows; a token. And by the experts of Qwen2-MoE, of
- * which 8192 tokens come to 4 of 60 each. */
+/* The products of GPT-2 124M: 16 rows of 1024 tokens, the classifier by 2048 rows, one token. And the products of the
+ * experts of Qwen2-MoE: 8192 tokens, each with 4 of 60 experts. */
 static const product products[] = {
     {"qkv", 16384, 2304, 768, false, false, 0},           {"fc", 16384, 3072, 768, false, false, 0},
     {"proj", 16384, 768, 3072, false, false, 0},          {"classifier", 2048, 50304, 768, false, true, 0},
@@ -145,9 +148,9 @@ static bool print_product(FILE *out, tx_context *context, const product *p)
     return good;
 }
 
-/* ---- Attention ---------------------------------------------------------------------------------------------------- */
+/* ---- Attention --------------------------------------------------------------------------------------------------- */
 
-/* Of GPT-2's widths: forward, dQ, dK and dV. */
+/* Prints the forms for attention of GPT-2's widths: forward, dQ, dK and dV. */
 static bool print_attention(FILE *out, tx_context *context, int32_t d, tx_dtype type)
 {
     const int32_t heads = 768 / d;
@@ -188,7 +191,7 @@ static bool print_attention(FILE *out, tx_context *context, int32_t d, tx_dtype 
     return true;
 }
 
-/* A run goes on with as many parts as it began with. */
+/* A run keeps the number of parts that it chose at the start. */
 static bool keeps_parts(tx_context *context)
 {
     const tx_gemm g = {.batch = 1, .m = 3072, .n = 768, .k = 16384};
@@ -201,7 +204,7 @@ static bool keeps_parts(tx_context *context)
                 tx_cl_choose(context, "parts portable-tile-64x128x8 1 3072 768 16384\t3\n") == TX_OK;
     good = good && tx_cl_tile_parts(&builder, tile, &g, &parts) == TX_OK && parts == 3;
     if (!good)
-        printf("FAIL %s: %d parts in place of 3\n", stand_in.card, (int)parts);
+        printf("FAIL %s: %d parts instead of 3\n", stand_in.card, (int)parts);
     return good;
 }
 
@@ -217,7 +220,7 @@ static bool leaves_long_rows(tx_context *context)
     return good;
 }
 
-/* ---- The table ----------------------------------------------------------------------------------------------------- */
+/* ---- The table --------------------------------------------------------------------------------------------------- */
 
 static bool print_card(FILE *out, const char *card)
 {
@@ -278,9 +281,9 @@ static int make_table(const char *path)
     return good ? 0 : 1;
 }
 
-/* ---- Matrix units --------------------------------------------------------------------------------------------------- */
+/* ---- Matrix units ------------------------------------------------------------------------------------------------ */
 
-/* A product by a card: the types and transposes, the epilogue, and who should compute it. */
+/* A product on a card: the types and transposes, the epilogue, and the expected provider. */
 typedef struct proof {
     const char *card;
     bool tf32, trans_a, trans_b;
@@ -425,9 +428,9 @@ static int prove_products(const char *some)
     return good && !stand_in.broken[0] ? 0 : 1;
 }
 
-/* ---- Spills ---------------------------------------------------------------------------------------------------------- */
+/* ---- Spills ------------------------------------------------------------------------------------------------------ */
 
-/* A driver that tells of private memory, by the options of a program, and who should compute then. */
+/* A driver that reports private memory for some options of a program, and the expected provider. */
 static const struct spilling {
     const char *spills, *tile, *form;
 } spilling[] = {
@@ -437,7 +440,7 @@ static const struct spilling {
     {"-DWG=256", "portable-tile-64x128x8", "gpu-64x64-128"},
 };
 
-/* Of a product, and of attention of GPT-2 124M. */
+/* Chooses the tile of a product, and the form of attention of GPT-2 124M. */
 static tx_status choose_both(tx_context *context, const char **tile, tx_cl_attention_form *form)
 {
     const product p = {"", 4096, 3072, 1024, false, false, 0};

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products by groups (experts) on cards that are not here (stand_in.h): matrix units, their instructions emulated, and
- * tiles prove right and are chosen.
+ * Products by groups (experts) on simulated cards (stand_in.h): matrix units, with emulated instructions, and tiles
+ * pass their known-answer tests and are chosen.
  *
- *     test_stand_in_groups [NAME]   of providers whose names begin so
+ *     test_stand_in_groups [NAME]   only providers whose names begin with NAME
  *
  * Exit status 77: there is no OpenCL device. */
 #include "backends/opencl/runtime/internal.h"
@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A product by a card: the types, whether it is the gradient of weights, or its b is stored turned, and who should
- * compute it. */
+/* A product on a card: the types, whether it is the gradient of weights, or its b is stored transposed, and the
+ * expected provider. */
 typedef struct proof {
     const char *card;
     bool tf32, trans_a, trans_b;

@@ -27,9 +27,10 @@ grep -q "product" "$work/err" || fail "no progress"
 "$bin/txtune" --device opencl --show > "$work/after" 2> "$work/err" || fail "--show"
 cmp -s "$work/table" "$work/after" || fail "the table is not kept"
 
-# A run goes by the table and finds nothing to measure.
+# A run uses the table and measures nothing.
 "$bin/txtrain" --device opencl --config_name "$work/config.json" --train_file "${0%/*}/../program.sh" --block_size 64 \
-    --per_device_train_batch_size 4 --max_steps 2 --save_strategy no --output_dir "$work/out" > "$work/run" 2> "$work/err" ||
+    --per_device_train_batch_size 4 --max_steps 2 --save_strategy no --output_dir "$work/out" > "$work/run" \
+    2> "$work/err" ||
     fail "a run after tuning"
 "$bin/txtune" --device opencl --show > "$work/later" 2> "$work/err" || fail "--show"
 cmp -s "$work/after" "$work/later" || fail "a run after tuning measures again"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The tuner without a device: what a class of commands gets, from what it was given before to what suits best. */
+ * The autotuner without a device: the choice for a class of commands, from an earlier choice to the fastest
+ * candidate. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,11 +13,11 @@
 #include "backends/opencl/tune/trials.h"
 #include "tests/scratch.h"
 
-/* What the candidates do. */
+/* Behaviour of the simulated candidates. */
 static struct {
-    double seconds[5]; /* INFINITY: it fails; NAN: for want of memory */
+    double seconds[5]; /* INFINITY if the candidate fails, NAN if memory is missing */
     bool wrong[5];
-    tx_status fails; /* what proofs end with; TX_OK: they can be made */
+    tx_status fails; /* status of the known-answer tests, TX_OK if they can run */
     int proofs, measurements;
 } world;
 
@@ -191,7 +192,7 @@ static void a_few_are_measured_and_the_table_is_gone_by(void **state)
     world.wrong[3] = true;
     expect(context, "test bb 1", names[1]);
     assert_ok(tx_cl_line_set(&context->tuner->table, "test bb 2", "library"));
-    expect(context, "test bb 2", names[1]); /* what the table says is wrong now */
+    expect(context, "test bb 2", names[1]); /* the table's choice now gives wrong results */
     close_context(context);
     remove_scratch(folder);
 }
@@ -262,7 +263,7 @@ static void lines_are_set_in_their_place(void **state)
     free(lines);
 }
 
-/* TX_GEMM goes before what suits best, NVIDIA's matrix units too. */
+/* TX_GEMM has priority over the fastest candidate, also over NVIDIA's matrix units. */
 static void a_wish_goes_first(void **state)
 {
     tx_context *context = open_context(NULL);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Some steps of a tiny GPT-2 on tokens that are always the same, for tests of what devices do to a training. */
+ * Some steps of a tiny GPT-2 on constant tokens, for tests of devices that change the course of a training. */
 #ifndef TX_TESTS_TINY_TRAINING_H
 #define TX_TESTS_TINY_TRAINING_H
 
@@ -15,7 +15,7 @@ typedef struct tiny_training {
     int64_t rows, block, vocab;
     int32_t steps;
     double rate;
-    /* What comes of it; the caller gives these back by tiny_free. */
+    /* The objects of the training; the caller releases them by tiny_free. */
     tx_config *made;
     tx_model *model;
     tx_trainer *trainer;

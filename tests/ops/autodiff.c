@@ -16,7 +16,7 @@
 /* The loss carries this factor into every gradient. */
 #define LOSS_SCALE 4.0f
 
-/* A graph on one engine, compiled: with its gradients, or the loss alone. */
+/* A compiled graph on an engine, with its gradients or with only the loss. */
 typedef struct machine {
     tx_engine engine;
     tx_model *model;
@@ -75,7 +75,7 @@ static float param_value(const tx_param_spec *spec, int32_t index, int64_t i)
     return (float)coarse(centre + (double)spec->scale * (2.0 * draw(1, (uint32_t)index, i) - 1.0));
 }
 
-/* Writes parameter `index` as it is everywhere, but for element `at`, which is moved by `move`. */
+/* Writes parameter `index` with its usual values, except for element `at`, to which `move` is added. */
 static tx_status write_param(machine *m, int32_t index, int64_t at, double move)
 {
     const char *name;

@@ -129,7 +129,7 @@ int32_t tx_shapes_plain(const tx_shape **shapes)
 
 /* ---- Filling ----------------------------------------------------------------------------------- */
 
-/* A number in [0, 1) that depends on operand and element alone (the finaliser of SplitMix64). */
+/* Returns a number in [0, 1) that depends only on operand and element (the finaliser of SplitMix64). */
 static double draw(int64_t operand, int64_t element)
 {
     uint64_t z = ((uint64_t)operand << 48) + (uint64_t)element * UINT64_C(0x9E3779B97F4A7C15) + 1;

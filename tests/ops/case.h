@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Inside the conformance suite: what a case of an op is, how its operands are filled, and the descriptor that every
- * row of ops.def must have. References work on arrays of doubles and share no arithmetic with any backend;
- * backends/rng.h alone is common, since the bits of a dropout mask are part of the contract. */
+ * Internal header of the conformance suite: the cases of an op, the contents of operands, and the descriptor that every
+ * row of ops.def must have. References work on arrays of doubles and share no arithmetic with any backend. They share
+ * only backends/rng.h, since the bits of a dropout mask are part of the contract. */
 #ifndef TX_TESTS_OPS_CASE_H
 #define TX_TESTS_OPS_CASE_H
 
@@ -16,7 +16,7 @@
 double tx_number_round(tx_dtype dtype, double x);
 void tx_number_encode(tx_dtype dtype, const double *value, int64_t count, void *bytes);
 void tx_number_decode(tx_dtype dtype, const void *bytes, int64_t count, double *value);
-/* Of a packed type, in blocks: makes values such that the type holds them, writes and reads these (number_nf4.c). */
+/* Packed types, in blocks: rounds values to those that the type can hold, writes them and reads them (number_nf4.c). */
 void tx_number_settle(tx_dtype dtype, double *value, int64_t count);
 void tx_number_pack(tx_dtype dtype, const double *value, int64_t count, uint8_t *bytes);
 void tx_number_unpack(tx_dtype dtype, const uint8_t *bytes, int64_t count, double *value);
@@ -33,8 +33,8 @@ typedef struct tx_array {
     tx_shape shape;
     int64_t count;
     double *value;
-    /* Outputs: the sum of the absolute values of the terms that an element is made of: what rounding errors scale
-     * with. 0: the element has to be exact. INFINITY: the contract leaves the element open. */
+    /* For outputs: the sum of the absolute values of the terms of an element, to which rounding errors are
+     * proportional. It is 0 if the element must be exact, and INFINITY if the contract leaves it open. */
     double *magnitude;
 } tx_array;
 
@@ -47,9 +47,9 @@ typedef struct tx_call {
     double result_magnitude[TX_RESULT_COUNT]; /* as tx_array.magnitude */
 } tx_call;
 
-/* Runs the reference of call->op: outputs hold old contents before (read where the call accumulates only). */
+/* Runs the reference of call->op. Outputs hold their old contents before, which only accumulating calls read. */
 tx_status tx_call_reference(tx_call *call);
-/* Gives an array its memory (zero); tx_call_free releases that of all arrays. */
+/* Allocates an array, filled with zeros. tx_call_free releases all arrays. */
 tx_status tx_array_allocate(tx_array *array, bool output);
 void tx_call_free(tx_call *call);
 
@@ -65,7 +65,7 @@ static inline int64_t tx_array_rows(const tx_array *a)
 {
     return tx_shape_rows(&a->shape);
 }
-/* Stores an element and what its error scales with. */
+/* Stores an element and its magnitude, to which its error is proportional. */
 static inline void tx_array_put(tx_array *a, int64_t i, double value, double magnitude)
 {
     a->value[i] = value;
@@ -80,9 +80,9 @@ typedef enum tx_fill_kind {
     TX_FILL_SPARSE,   /* whole numbers in [lo, hi), every fifth -1 */
     TX_FILL_LABELS,   /* whole numbers in [lo, hi), every fifth TX_IGNORE_LABEL */
     TX_FILL_LENGTHS,  /* whole numbers: hi, then lo, then between */
-    TX_FILL_STARTS,   /* where the sample of each position begins, for samples side by side; odd rows INDEX */
+    TX_FILL_STARTS,   /* first position of each position's sample, in packed rows; odd rows INDEX */
     TX_FILL_SPECIAL,  /* ties, subnormals, overflows, infinities and NaN of the 16-bit types, then UNIFORM */
-    TX_FILL_HOLES,    /* UNIFORM; row 0 is -inf but for its first element, row 1 all -inf */
+    TX_FILL_HOLES,    /* UNIFORM; row 0 is -inf except for its first element, row 1 all -inf */
     TX_FILL_NAN,      /* UNIFORM with one NaN in the middle */
     TX_FILL_PADDED,   /* UNIFORM; columns from attrs.vocab on hold 1e4 */
     TX_FILL_DISTINCT, /* whole numbers in [0, hi), all of a row different */
@@ -148,8 +148,8 @@ typedef struct tx_cases {
     tx_case item[TX_CASES_MAX];
 } tx_cases;
 
-/* Appends a case without operands and with usual controls, and names it. The pointer is never NULL: a list that is
- * full says so in `overflow` (the harness refuses such a list). */
+/* Appends a case without operands and with usual controls, and names it. It never returns NULL. If the list is full, it
+ * sets `overflow`, and the harness refuses the list. */
 tx_case *tx_case_add(tx_cases *list, const char *format, ...) TX_PRINTF(2, 3);
 /* Appends a copy of the last case, its name with a suffix. */
 tx_case *tx_case_copy(tx_cases *list, const char *suffix);
@@ -158,7 +158,7 @@ void tx_case_accumulate(tx_cases *list);
 /* Appends copies of all cases that are checked with the inputs of `in` (bit i: input i), and with `out` output 0, of 16
  * bits, bf16 and fp16 in turn. */
 void tx_case_half(tx_cases *list, uint32_t in, bool out);
-/* Appends a copy of the last case whose operands lie in two chunks. */
+/* Appends a copy of the last case, with operands in two chunks. */
 void tx_case_chunks(tx_cases *list);
 
 /* Other numbers for the same case: inputs, old contents and run-time scalars. */
@@ -166,17 +166,17 @@ void tx_case_salt(tx_case *c);
 /* Builds the call of a case: inputs filled (derived ones by the forward reference where `derive`), outputs
  * shaped and allocated, old contents of outputs that accumulate filled. Free with tx_call_free. */
 tx_status tx_call_of_case(tx_op op, const tx_case *c, bool derive, tx_call *call);
-/* Shapes and allocates the outputs of a call whose inputs are there; out[0] holds the type and shape asked for. */
+/* Shapes and allocates the outputs of a call whose inputs are set; out[0] holds the requested type and shape. */
 tx_status tx_call_outputs(tx_call *call);
 /* The factor of output o's old contents in this call: 0 or 1. */
 double tx_call_beta(const tx_call *call, int32_t o);
-/* What is drawn at attrs.draw.site for element i of operand `in`, and what dropout makes of that element. */
+/* Returns the random number at attrs.draw.site for element i of operand `in`, or that element after dropout. */
 uint32_t tx_call_draw(const tx_call *call, int in, int64_t i);
 double tx_call_dropped(const tx_call *call, int in, int64_t i);
 
 /* ---- Descriptors ------------------------------------------------------------------------------ */
 
-/* Where input i of a gradient op comes from. */
+/* Returns the source of input i of a gradient op. */
 #define TX_FROM_DY 0
 #define TX_FROM_NOWHERE (-1) /* the forward op does not know it */
 #define TX_FROM_IN(k) (1 + (k))
@@ -184,23 +184,23 @@ double tx_call_dropped(const tx_call *call, int in, int64_t i);
 
 typedef struct tx_descriptor {
     void (*cases)(tx_cases *list);
-    /* Types and shapes of the outputs from those of the inputs: a second opinion on tx_op_infer. out[0] holds what
-     * the case asks for. NULL: output 0 is like input 0. */
+    /* Computes types and shapes of the outputs from those of the inputs, independently of tx_op_infer. out[0] holds the
+     * case's request. If NULL, output 0 is like input 0. */
     void (*outputs)(tx_call *call);
     void (*reference)(tx_call *call);
-    double (*length)(const tx_call *call); /* longest sum an element is made of; NULL: 1 */
-    /* Gradient ops: the op they differentiate, where their inputs come from, and which of its inputs each output is
-     * the gradient of (+ 1; 0: none). */
+    double (*length)(const tx_call *call); /* length of an element's longest sum, or NULL for 1 */
+    /* Gradient ops: the forward op, the source of each input, and for each output the number (+ 1) of the forward input
+     * whose gradient it is, or 0. */
     bool gradient;
     tx_op forward;
     int8_t source[TX_MAX_IN];
     int8_t gradient_of[TX_MAX_OUT];
-    int8_t lies_on[TX_MAX_OUT]; /* input (+ 1) that the output must lie on; 0: none */
+    int8_t lies_on[TX_MAX_OUT]; /* number (+ 1) of the input that the output overwrites, or 0 */
     uint32_t work;              /* bit i: output i is scratch */
 } tx_descriptor;
 
-/* Functions of a descriptor that one expression says: output 0's type and shape, the longest sum, and the reference of
- * an op whose element i depends on elements i of its inputs alone, x and y. */
+/* Defines a function of a descriptor by one expression. TX_OUTPUT defines type and shape of output 0; the others define
+ * the longest sum, and the reference of an op whose element i depends only on elements i of its inputs x and y. */
 #define TX_OUTPUT(name, type, of)                                \
     static void name(tx_call *call)                              \
     {                                                            \
@@ -229,8 +229,8 @@ typedef struct tx_descriptor {
 
 const tx_descriptor *tx_descriptor_of(tx_op op);
 
-/* Where the first token of sample b stands by the operand `positions` (0 where absent), for a table or cache of `rows`
- * rows that `time` of them enter. */
+/* Returns the position of the first token of sample b, from the operand `positions` (0 if absent), for a table or cache
+ * of `rows` rows into which `time` tokens are written. */
 static inline int64_t tx_position_of(const tx_array *positions, int64_t b, int64_t rows, int64_t time)
 {
     double p = tx_array_present(positions) ? positions->value[b] : 0.0;

@@ -9,9 +9,10 @@
 
 /* ---- Tolerances -------------------------------------------------------------------------------- */
 
-/* fp32 arithmetic errs by its epsilon times the size of what is added up. A sum of n terms errs like the square root
- * of n (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2, for independent roundings); 12
- * allows for the few units in the last place that OpenCL grants to exp, tanh, erf and division. */
+/* The rounding error of fp32 is its epsilon times the magnitude of the terms. A sum of n terms has an error
+ * proportional to the square root of n (Higham, Accuracy and Stability of Numerical Algorithms, 2002, section 4.2, for
+ * independent roundings). The constant 12 allows for the units in the last place that OpenCL grants to exp, tanh, erf
+ * and division. */
 double tx_check_rounding(double length)
 {
     return ldexp(1.0, -24) * (12.0 + 2.0 * sqrt(length));
@@ -175,7 +176,7 @@ static void forget_open(const tx_rig *rig, const tx_call *reference, uint8_t *by
     }
 }
 
-/* The same call again, from other garbage in outputs and scratch, has to give the same bits. */
+/* The same call with other garbage in outputs and scratch must give the same bits. */
 static tx_status run_again(tx_rig *rig, const tx_call *call, const tx_call *reference)
 {
     uint8_t *first = NULL, *second = NULL;
@@ -208,7 +209,7 @@ static tx_status run_one(tx_rig *rig, const tx_call *call, const tx_call *refere
     return status;
 }
 
-/* The call of a case twice: as it is given to the device, and after the reference. */
+/* A case's call twice: as the device receives it, and after the reference. */
 static tx_status both_calls(tx_op op, const tx_case *c, tx_call *call, tx_call *reference)
 {
     tx_status status = tx_call_of_case(op, c, true, call);

@@ -79,8 +79,8 @@ static void judge(const tx_case *c, const tx_outcome *outcome, tx_verdict *verdi
 
 #define SMALL 50000 /* elements of all operands */
 
-/* Big cases are timed only; where no reference has to be computed, those of some 30 MB run too, for the sake of the
- * threads that small ones leave idle. */
+/* Big cases are only timed. If no reference has to be computed, those of some 30 MB run as well, since small ones do
+ * not use all threads. */
 static bool left_out(const tx_case *c, const tx_conformance_options *options, int32_t index)
 {
     int64_t elements = 0;

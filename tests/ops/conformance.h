@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The conformance suite: every op of ops.def against a naive reference in double precision, on any backend, and the
- * same cases timed. The one header of tests/ that the programs in tools/ use.
+ * The conformance suite: compares every op of ops.def on any backend with a naive reference in double precision, and
+ * times the same cases. It is the only header of tests/ that the programs in tools/ use.
  *
- * A case passes when the device's result lies within a tolerance that is derived from the storage type and the
- * length of the sums, when nothing but the outputs was written (guard bands between all operands, inputs compared byte
- * by byte), when every element of the outputs was written, and when a second run gives the same bits. */
+ * A case passes under four conditions. The result is within a tolerance that depends on the storage type and the length
+ * of the sums. Only the outputs were written (guard bands between all operands, inputs compared byte by byte). Every
+ * element of the outputs was written. A second run gives the same bits. */
 #ifndef TX_TESTS_OPS_CONFORMANCE_H
 #define TX_TESTS_OPS_CONFORMANCE_H
 
@@ -28,20 +28,20 @@ typedef struct tx_verdict {
     double worst;        /* largest error / tolerance of a case that passed */
     char worst_case[96]; /* its label */
     char variants[512];  /* kernels or libraries that ran, separated by commas */
-    char failure[1024];  /* of the first case that failed: its label and what was wrong */
+    char failure[1024];  /* label and error of the first failed case */
 } tx_verdict;
 
 typedef struct tx_conformance_options {
     int32_t every,
         turn;   /* only the cases whose number leaves `turn` when divided by `every`; all cases if `every` is 0 */
     bool small; /* only cases that a simulator, which takes minutes for a million products, can do */
-    const tx_target *peer; /* not NULL: instead of the reference, compare bit by bit with this target */
+    const tx_target *peer; /* if not NULL, compares bit by bit with this target instead of the reference */
     /* Called after each case (may be NULL). `failure` is NULL when it passed. */
     void (*progress)(void *user, const char *op, const char *label, double worst, const char *failure);
     void *user;
 } tx_conformance_options;
 
-/* Runs the cases of one op. The status tells whether they could be run; the verdict, whether they passed. */
+/* Runs the cases of one op. The status says whether they could run, the verdict whether they passed. */
 tx_status tx_conformance_op(const tx_target *target, tx_op op, const tx_conformance_options *options,
                             tx_verdict *verdict);
 
@@ -57,16 +57,16 @@ typedef struct tx_timing {
     double gflops, gbytes; /* a second */
 } tx_timing;
 
-/* Times the big cases of one op: `repeats` runs each (0: as many as fit in about half a second). `report` is called
- * once a case, and says whether there should be another. The target must have been opened with `profile` for device
- * time; else the host's clock is used. */
+/* Times the big cases of one op, `repeats` runs each. With 0 repeats it makes as many as fit in about half a second.
+ * `report` is called once for each case, and returns whether to continue. The target must have been opened with
+ * `profile` to measure device time; otherwise the host's clock is used. */
 tx_status tx_conformance_bench(const tx_target *target, tx_op op, int32_t repeats, bool profiled,
                                bool (*report)(void *user, const tx_timing *timing), void *user);
 
-/* Times one command of any shapes: `command` holds op, attributes, and of the inputs types, shapes and arenas (absent
- * ones TX_DTYPE_COUNT); of the outputs the arenas, and type and shape of the first where the op has a choice
- * (tx_op_infer). Where they lie within their arenas is chosen here. Real inputs hold random numbers in [-1, 1), whole
- * numbers and run-time scalars are 0. Sets all of `timing` but the label. The target must have been opened with
+/* Times one command of any shapes. `command` holds the op, its attributes, and types, shapes and arenas of the inputs
+ * (absent ones TX_DTYPE_COUNT). For outputs it holds the arenas, and type and shape of the first if the op has a choice
+ * (tx_op_infer). This function chooses the offsets in the arenas. Floating-point inputs hold random numbers in [-1, 1);
+ * integers and run-time scalars are 0. Sets all of `timing` except the label. The target must have been opened with
  * `profile`. */
 tx_status tx_conformance_time(const tx_target *target, const tx_command *command, int32_t repeats, tx_timing *timing);
 
@@ -80,9 +80,9 @@ typedef struct tx_beside {
     int64_t transfers; /* copies of the last case that the transfer queue made */
 } tx_beside;
 
-/* Times a copy of `bytes` from the device to pinned memory by the transfer queue; runs of one command (as for
- * tx_conformance_time) by the compute queue, so many that they take some times as long; and both at once. By the host's
- * clock, until the events behind them. */
+/* Times a copy of `bytes` from the device to pinned memory on the transfer queue. Times runs of one command (as for
+ * tx_conformance_time) on the compute queue, as many as take some times as long. Then times both at once. Each
+ * measurement is by the host's clock and ends with the events of the last operations. */
 tx_status tx_conformance_beside(const tx_target *target, const tx_command *command, int64_t bytes, tx_beside *beside);
 
 /* Differentiates small graphs on the device and compares each gradient with central finite differences of the loss in
@@ -109,7 +109,7 @@ typedef struct tx_onnx_report {
 } tx_onnx_report;
 
 /* Runs the ONNX backend node cases of a folder (manifest.jsonl, *.safetensors) on a device. Operands may be reordered
- * and padded on the host; all arithmetic is the device's. The status tells whether the folder could be read. */
+ * and padded on the host; the device does all arithmetic. The status says whether the folder could be read. */
 tx_status tx_conformance_onnx(const tx_target *target, const char *folder, tx_onnx_report *report);
 
 /* Plants faults in a mock backend and checks that the harness catches each; `report` gets a line a fault. */

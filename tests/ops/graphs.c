@@ -171,7 +171,7 @@ static tx_tensor *top_k(tx_builder *b)
 
 GRAPH(log_sum_exp, tx_log_sum_exp(wide(b)))
 
-/* A layer of five experts, of which each of nine tokens takes two; with a capacity some choices are dropped. */
+/* A layer of five experts, of which each of nine tokens uses two. With a capacity some choices are dropped. */
 static tx_tensor *experts(tx_builder *b, float capacity)
 {
     enum { N = 9, C = 6, E = 5, K = 2, F = 4 };

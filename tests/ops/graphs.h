@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Inside the conformance suite: small graphs whose gradients are checked. */
+ * Internal header of the conformance suite: small graphs whose gradients are checked. */
 #ifndef TX_TESTS_OPS_GRAPHS_H
 #define TX_TESTS_OPS_GRAPHS_H
 
@@ -12,7 +12,7 @@ typedef struct tx_builder {
     int32_t inputs;
     struct {
         tx_tensor *tensor;
-        double lo, hi; /* what it is filled with; whole numbers for I32 */
+        double lo, hi; /* range of its values; integers for I32 */
     } input[TX_BUILDER_INPUTS];
     tx_tensor *labels; /* the input in which every fifth value is TX_IGNORE_LABEL */
 } tx_builder;

@@ -126,14 +126,14 @@ static void mock_account(const tx_context *context, tx_memory *held, tx_traffic 
     *traffic = context->traffic;
 }
 
-/* Bytes that come from outside have no shadow. */
+/* Bytes from the host have no shadow. */
 static void forget_shadow(tx_buffer *buffer, int64_t offset, int64_t bytes)
 {
     for (int64_t i = offset / 4; i < (offset + bytes + 3) / 4; i++)
         buffer->shadow[i] = (double)NAN;
 }
 
-/* Both queues are done with what they are given when the call returns. */
+/* Both queues complete each operation before the call returns. */
 static tx_status mock_write(tx_context *context, tx_queue_id queue, tx_buffer *to, int64_t offset, const void *data,
                             int64_t bytes)
 {
@@ -250,7 +250,7 @@ static void store(tx_executable *e, const tx_operand *o, const tx_array *array)
         memcpy(exact, array->value, (size_t)array->count * sizeof *exact);
 }
 
-/* Spoils what the kernel has just done to output 0. */
+/* Corrupts output 0, which the kernel has just written. */
 static tx_status plant(tx_executable *e, const tx_command *c, const uint8_t *old_last)
 {
     const tx_operand *out = &c->out[0];

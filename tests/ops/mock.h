@@ -5,7 +5,7 @@
 
 #include "backends/backend.h"
 
-/* X(NAME, "what is wrong with the kernel") */
+/* X(NAME, "description of the planted error") */
 #define TX_FAULT_MAP(X)                                               \
     X(NONE, "no fault")                                               \
     X(OFF, "one element off by 1e-3")                                 \
@@ -31,8 +31,8 @@ const char *tx_fault_text(tx_fault fault);
 extern const tx_backend tx_backend_mock;
 /* Opens the mock with a fault; close with tx_backend_mock.close. */
 tx_status tx_mock_open(tx_fault fault, tx_context **context);
-/* Element 0 of output 0 of the last command that was run, before rounding to its storage type. Intermediate fp32
- * tensors are kept in double precision too, so this is what a program gives in double precision throughout. */
+/* Returns element 0 of output 0 of the last command, before rounding to its storage type. Intermediate fp32 tensors are
+ * kept in double precision too, so that this is the program's result in double precision throughout. */
 double tx_mock_last(const tx_context *context);
 
 #endif

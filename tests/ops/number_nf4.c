@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Weights of 4 bits from and to double, by what backends/nf4.h says of their layout; values and map are written anew.
+ * Conversion of weights of 4 bits from and to double, by the layout of backends/nf4.h. Values and map are an
+ * independent implementation.
  */
 #include "tests/ops/case.h"
 
@@ -34,7 +35,7 @@ static double mapped(int code)
     return x * fabs(x);
 }
 
-/* Of a group: powers of two, so that scale times number plus mean is rounded once, however it is computed. */
+/* The scale of a group is a power of two, so that scale times number plus mean is rounded only once. */
 static double scale_of(int64_t group)
 {
     return ldexp(1.0, -1 - (int)(group % 3));

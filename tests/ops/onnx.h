@@ -27,10 +27,10 @@ typedef struct tx_onnx_case {
     int32_t compared; /* outputs that were compared */
 } tx_onnx_case;
 
-/* Runs a case of the ONNX op `op`. TX_UNSUPPORTED: TX's ops cannot say it, and the message tells why; TX_INTERNAL: the
- * result is wrong. */
+/* Runs a case of the ONNX op `op`. Returns TX_UNSUPPORTED with a reason if TX's ops cannot express it, and TX_INTERNAL
+ * if the result is wrong. */
 tx_status tx_onnx_run(tx_onnx_case *c, const char *op);
-/* Does TX have this op at all? */
+/* Returns whether TX has this op at all. */
 bool tx_onnx_known(const char *op);
 
 /* The tensor of that role ("in0"), or NULL. */
@@ -44,17 +44,17 @@ tx_status tx_onnx_cannot(const char *why);
 /* Input `role` if it has values; `real`: F32 only. Else NULL, and the reason is set. */
 const tx_onnx_tensor *tx_onnx_operand(const tx_onnx_case *c, const char *role);
 const tx_onnx_tensor *tx_onnx_real(const tx_onnx_case *c, const char *role);
-/* The type in TX of a tensor (TX_DTYPE_COUNT where there is none), and its shape ([1] for scalars). */
+/* Returns TX's type of a tensor, or TX_DTYPE_COUNT if there is none, and its shape ([1] for scalars). */
 tx_dtype tx_onnx_dtype(const tx_onnx_tensor *t);
 tx_shape tx_onnx_shape(const tx_onnx_tensor *t);
 
 /* A call without operands. */
 tx_call tx_onnx_begin(tx_op op);
-/* Operands: of a type and shape with values that are copied, or a tensor as it is. */
+/* Operands: of a type and shape with copied values, or an unchanged tensor. */
 tx_array tx_onnx_array(tx_dtype dtype, tx_shape shape, const double *value);
 tx_array tx_onnx_whole(const tx_onnx_tensor *t);
-/* Runs one op on the device; its outputs get the device's values. `onto` is what output 0 held before, for calls that
- * add. On failure the call is freed. */
+/* Runs one op on the device and sets its outputs. `onto` is the old value of output 0, for calls that add. On failure
+ * the call is freed. */
 tx_status tx_onnx_call(const tx_onnx_case *c, tx_call *call);
 tx_status tx_onnx_call_onto(const tx_onnx_case *c, tx_call *call, const double *onto);
 /* Runs the call, compares output 0 with out0, and frees. */
@@ -65,7 +65,8 @@ tx_status tx_onnx_expect(tx_onnx_case *c, const char *role, const double *got, i
 /* The same against values that the caller has put in another order. */
 tx_status tx_onnx_expect_values(tx_onnx_case *c, const char *role, const double *want, const double *got,
                                 int64_t count);
-/* A copy of the values with the marked dimensions moved last, and how many elements those span. NULL: no memory. */
+/* Returns a copy of the values with the marked dimensions moved last, and the number of elements in these dimensions.
+ * Returns NULL without memory. */
 double *tx_onnx_move_last(const tx_onnx_tensor *t, const bool axes[TX_ST_MAX_RANK], int64_t *inner);
 
 tx_status tx_onnx_attention(tx_onnx_case *c);

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The ONNX cases of the test data, where there are any: onnx.sh TXCHECK DATA DEVICE; TX_TEST_DATA goes before DATA.
+# Runs the ONNX cases of the test data if they exist: onnx.sh TXCHECK DATA DEVICE; TX_TEST_DATA overrides DATA.
 set -eu
 folder="${TX_TEST_DATA:-$2}/onnx_cases"
 if [ ! -f "$folder/manifest.jsonl" ]; then

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ONNX ops that take more than one step to say: attention, the loss, optimizers. */
+ * ONNX ops that need more than one step: attention, the loss, optimizers. */
 #include "tests/ops/onnx.h"
 
 #include <math.h>
@@ -81,8 +81,8 @@ static const char *attention_obstacle(const tx_onnx_case *c)
     return tx_onnx_find(c, "out1") ? "the scores as an output" : NULL;
 }
 
-/* Packs q | k | v into one operand as long as the keys and as wide as the widest head: rows of queries that are not
- * there are computed for nothing, columns of zeros change no score. */
+/* Packs q | k | v into one operand as long as the keys and as wide as the widest head. The results of missing query
+ * rows are ignored, and columns of zeros change no score. */
 tx_status tx_onnx_attention(tx_onnx_case *c)
 {
     const tx_onnx_tensor *tensors[3] = {tx_onnx_real(c, "in0"), NULL, NULL};
@@ -132,7 +132,7 @@ tx_status tx_onnx_attention(tx_onnx_case *c)
 
 /* ---- Optimizers --------------------------------------------------------------------------------------- */
 
-/* A call of an update: rate in the controls, a gradient taken as it is. */
+/* A call of an update: the rate is in the controls, and the gradient is not changed. */
 static tx_call update_of(tx_op op, const tx_onnx_case *c, const tx_onnx_tensor *p, const tx_onnx_tensor *g)
 {
     tx_call call = tx_onnx_begin(op);
@@ -191,8 +191,8 @@ tx_status tx_onnx_momentum(tx_onnx_case *c)
     return status;
 }
 
-/* At T = 0 ONNX corrects no bias, which is what AdamW does after many updates. The decay that ONNX adds to the gradient
- * is done by two ops before. */
+/* At T = 0 ONNX does not correct the bias, as AdamW after many updates. ONNX adds weight decay to the gradient; two ops
+ * do so before the update. */
 tx_status tx_onnx_adam(tx_onnx_case *c)
 {
     const tx_onnx_tensor *t = tx_onnx_find(c, "in1");

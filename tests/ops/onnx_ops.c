@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * ONNX ops said with TX's. Operands may be reordered, padded or given another shape here; all arithmetic is the
- * device's. What cannot be said returns TX_UNSUPPORTED with the reason. */
+ * ONNX ops expressed by TX's ops. Operands may be reordered, padded or given another shape here; the device does all
+ * arithmetic. Ops that cannot be expressed return TX_UNSUPPORTED with the reason. */
 #include "tests/ops/onnx.h"
 
 #include <math.h>
@@ -161,7 +161,7 @@ static tx_status run_matmul(tx_onnx_case *c)
     return tx_onnx_finish(c, &call);
 }
 
-/* A bias row goes into the product; a bias matrix is what the product is added to. */
+/* A bias row is an input of the product; a bias matrix is the product's initial value. */
 static tx_status run_gemm(tx_onnx_case *c)
 {
     const tx_onnx_tensor *a = tx_onnx_real(c, "in0"), *b = a ? tx_onnx_real(c, "in1") : NULL,
@@ -238,7 +238,7 @@ static tx_status run_rms_norm(tx_onnx_case *c)
     return tx_onnx_finish(c, &call);
 }
 
-/* Over one dimension: it is moved last, in the operand and in what is expected. */
+/* Softmax over one dimension: it is moved last, in the operand and in the expected result. */
 static tx_status run_softmax(tx_onnx_case *c)
 {
     const tx_onnx_tensor *x = tx_onnx_real(c, "in0"), *y = x ? tx_onnx_real(c, "out0") : NULL;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Sizes of a call and where things lie in its packed operand. */
+/* Sizes of a call, and offsets in its packed operand. */
 typedef struct layout {
     int64_t batch, time, heads, kv_heads, size, row; /* row: elements of a row of qkv */
     double scale;
@@ -42,7 +42,8 @@ static int64_t value_at(const layout *l, int64_t b, int64_t t, int64_t h)
     return key_at(l, b, t, h) + l->kv_heads * l->size;
 }
 
-/* The first key that query t sees, which stands at `place`. `starts` is absent, or follows `lengths` in the call. */
+/* Returns the first key that query t attends to; the query is at `place`. `starts` is absent, or follows `lengths` in
+ * the call. */
 static int64_t first_seen(const tx_call *call, const tx_array *starts, const layout *l, int64_t b, int64_t t,
                           int64_t place)
 {
@@ -100,9 +101,9 @@ static double scores(const double *q, const double *k, int64_t n, int64_t step, 
     return top + log(sum);
 }
 
-/* Backends may round weights, and their gradients, but for those with caches, to the operands' 16 bits before they are
- * multiplied: by how much that adds to the magnitude of a sum whose terms' squares add up to `squares`; four times its
- * deviation. */
+/* Backends may round weights and their gradients to the operands' 16 bits before the products, except in attention with
+ * caches. Returns the addition to the magnitude of a sum, four times the standard deviation; `squares` is the sum of
+ * the terms' squares. */
 static double coarse(const tx_call *call, tx_dtype dtype, double squares)
 {
     if (dtype == TX_F32 || call->op == TX_OP_ATTENTION_CACHED)
@@ -317,14 +318,14 @@ static tx_spec qkv_spec(const variant *v)
     return s;
 }
 
-/* Lengths whole, 0 (a padding row) and between; 1 where there is one row only. */
+/* Full lengths, 0 (a padding row) and values between; 1 if there is only one row. */
 static tx_spec lengths_spec(const variant *v)
 {
     return tx_spec_of(TX_I32, TX_SHAPE(v->batch), TX_FILL_LENGTHS, v->batch > 2 ? 0 : 1,
                       v->batch > 1 ? v->time : v->time - 3);
 }
 
-/* Bounds a case as row i says; starts, operand `starts`, also lie beyond the position itself. */
+/* Bounds a case by row i; values of operand `starts` may be greater than the position. */
 static void bound(tx_case *c, size_t i, int32_t starts)
 {
     const variant *v = &bounded[i].v;
@@ -332,7 +333,7 @@ static void bound(tx_case *c, size_t i, int32_t starts)
     snprintf(c->label + length, sizeof c->label - length, " window %d%s", bounded[i].window,
              bounded[i].starts ? " starts" : "");
     c->attrs.attention.window = bounded[i].window;
-    c->flags |= bounded[i].window == 1 ? TX_CASE_ZEROS : 0u; /* one key, as where there is one token */
+    c->flags |= bounded[i].window == 1 ? TX_CASE_ZEROS : 0u; /* one key, as with a single token */
     if (bounded[i].starts)
         c->in[starts] = tx_spec_of(TX_I32, TX_SHAPE(v->batch, v->time), TX_FILL_STARTS, 0.0, v->time);
 }

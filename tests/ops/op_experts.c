@@ -162,7 +162,7 @@ static void route_cases(tx_cases *list)
     tx_case_chunks(list);
 }
 
-/* ---- The sum of what experts gave ---------------------------------------------------------------- */
+/* ---- The sum of the experts' outputs ------------------------------------------------------------- */
 
 static void combine_reference(tx_call *call)
 {
@@ -215,7 +215,7 @@ static void combine_grad_outputs(tx_call *call)
 
 TX_LENGTH(combine_grad_length, tx_array_last(&call->in[1]))
 
-/* Operands from input x on, behind those that are there. */
+/* Appends operands from input x on. */
 static void add_combined(tx_cases *list, int x)
 {
     static const int64_t sizes[][3] = {/* tokens, k, width */

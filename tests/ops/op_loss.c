@@ -218,7 +218,7 @@ static void add_all(tx_cases *list, tx_case *(*add)(tx_cases *list, size_t i))
     enum { COUNT = sizeof losses / sizeof losses[0] };
     for (size_t i = 0; i < COUNT; i++)
         add(list, i);
-    for (size_t i = 0; i < COUNT - 1; i++) { /* but for the large one */
+    for (size_t i = 0; i < COUNT - 1; i++) { /* all except the large one */
         add(list, i);
         tx_case *c = &list->item[list->count - 1];
         const size_t used = strlen(c->label);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Matrix products: reference and cases. Strides are worked out here anew, not by tx_gemm_of. */
+ * Matrix products: reference and cases. Strides are computed here independently of tx_gemm_of. */
 #include "tests/ops/case.h"
 
 #include <math.h>
@@ -32,8 +32,8 @@ static matrix matrix_of(const tx_array *x, bool flat, bool transpose)
 
 #define LEAST_ROUNDING (12.0 * 0x1p-24) /* that check.c allows of a magnitude */
 
-/* The epilogue of element i, whose product is `sum`. Its error is that of the product, which a result of 16 bits has
- * rounded to its type before, times a slope of at most 1.13, and its own. */
+/* Returns the epilogue of element i, whose product is `sum`. Its error is that of the product, times a slope of at most
+ * 1.13, and its own. With a result of 16 bits the product was rounded to that type before. */
 static void put_result(tx_call *call, int64_t i, double sum, double magnitude)
 {
     const double z = tx_array_present(&call->in[3]) ? call->in[3].value[i] : 0.0,
@@ -83,7 +83,7 @@ static void matmul_reference(tx_call *call)
             }
 }
 
-/* Leading dimensions of a (of b where a is the shared matrix), then m x n; flat and transposed: [m, n]. */
+/* Leading dimensions of a (of b if a is the shared matrix), then m x n; if flat and transposed, [m, n]. */
 static void matmul_outputs(tx_call *call)
 {
     const tx_attrs *t = &call->attrs;
@@ -152,8 +152,8 @@ static void add_linear(tx_cases *list, tx_dtype dtype, tx_dtype out)
     tx_case_accumulate(list);
 }
 
-/* All epilogues, and GELU with the product kept; of a product with tails, of few rows, of a batch, and of one whose
- * terms a device with many units parts. */
+/* All epilogues, and GELU with the product kept. The products have tails, few rows, a batch, or terms that a device
+ * with many units divides. */
 static void add_epilogues(tx_cases *list, tx_dtype dtype, tx_dtype out)
 {
     static const int64_t sizes[][3] = {{51, 48, 33}, {66, 65, 17}, {3, 130, 20}, {16, 64, 1100}};
@@ -188,9 +188,9 @@ static void add_epilogues(tx_cases *list, tx_dtype dtype, tx_dtype out)
     tx_case_chunks(list);
 }
 
-/* Weights of 4 bits, as linear layers and the gradients of their inputs read them: rows around those that count as few,
- * rows of one block and of an odd number of blocks, more blocks than share a scale, results added and with epilogues.
- * The types change every four cases, so that --every 4 has both. */
+/* Weights of 4 bits, as linear layers and the gradients of their inputs read them. The numbers of rows lie around the
+ * limit for few rows. Rows have one block or an odd number of blocks, and there are more blocks than share a scale.
+ * Results are added and have epilogues. The types change every four cases, so that --every 4 has both. */
 static void add_packed(tx_cases *list, tx_dtype dtype, tx_dtype out)
 {
     static const int64_t sizes[][3] = {{1, 64, 64},     {8, 192, 128},  {9, 128, 192}, {3, 704, 64},

@@ -233,7 +233,7 @@ static void scatter_add_cases(tx_cases *list)
         if (s + 1 < TABLES)
             tx_case_accumulate(list);
     }
-    /* The longest sums, and some that are longer than what is added up at a time. */
+    /* The longest sums, and some that are longer than a partial sum. */
     static const struct {
         int64_t sources, rows, first, end;
     } few[] = {{300, 4, 2, 3}, {300, 3, 0, 3}, {64, 2, 1, 2}, {65, 2, 0, 1}, {640, 9, 1, 8}};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The ends of Muon's chain of nodes, and what it needs between products. */
+ * The first and last nodes of Muon's chain, and the ops between its products. */
 #include "tests/ops/update.h"
 
 #include <math.h>

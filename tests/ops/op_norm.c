@@ -13,7 +13,7 @@ static double norm_length(const tx_call *call)
     return rows > last ? rows : last;
 }
 
-/* What is normalised: x, or its sum with operand z, which is output `out`. */
+/* Returns the input of the normalization: x, or its sum with operand z, which is output `out`. */
 static const double *normalised(tx_call *call, int z, int out)
 {
     const tx_array *x = &call->in[0];
@@ -27,8 +27,8 @@ static const double *normalised(tx_call *call, int z, int out)
     return call->out[out].value;
 }
 
-/* The size of element i of what is normalised, where `value` is that element: dropout's factor is rounded before the
- * sum, in which values can cancel. */
+/* Returns the magnitude of element i of the normalization's input, whose value is `value`. Dropout's factor is rounded
+ * before the sum, in which values can cancel. */
 static double size_of(const tx_call *call, int sum, int64_t i, double value)
 {
     return call->attrs.draw.p > 0.0f ? call->out[sum].magnitude[i] : fabs(value);
@@ -40,7 +40,7 @@ static void give_sum(tx_call *call, int z, int out)
         call->out[out] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
 }
 
-/* y is fp32 where no type is asked for. */
+/* y is fp32 unless the case requests another type. */
 static void give_result(tx_call *call)
 {
     const tx_dtype asked = call->out[0].dtype;
@@ -220,7 +220,7 @@ static const tx_shape shapes[] = {
 };
 static const tx_shape big = {3, {8, 1024, 768}};
 
-/* The operands that x [..., C] is normalised with; gamma away from 0, x off centre. */
+/* The other operands of the normalization of x [..., C]; gamma is not close to 0, and x is not centred. */
 static tx_case *add_forward(tx_cases *list, tx_shape x, bool beta)
 {
     char text[64];
@@ -237,7 +237,7 @@ static tx_case *add_forward(tx_cases *list, tx_shape x, bool beta)
     return c;
 }
 
-/* Of the case's x: heads q | k | v, with a gamma of q and one of k. */
+/* Turns the case's x into heads q | k | v, with a gamma for q and one for k. */
 static void make_heads(tx_case *c, int32_t heads, int32_t kv_heads, int gamma)
 {
     c->attrs.attention.heads = heads;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What attention around a ring of ranks is put together with: columns taken, joined, and outputs merged. */
+ * The ops of ring attention: taking and joining columns, and merging outputs. */
 #include "tests/ops/case.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static const int64_t widths[][4] = {/* rows, columns, first, how many */
                                     {9, 48, 16, 32}, {5, 1300, 12, 1200}, {8192, 2304, 768, 1536}};
 enum { WIDTHS = sizeof widths / sizeof widths[0] };
 
-/* A result is rounded when it is stored: exactly so where nothing is added. */
+/* A result is rounded when it is stored, and must be exact if nothing is added. */
 static void put_moved(tx_call *call, int64_t i, double x)
 {
     const bool adds = tx_call_beta(call, 0) != 0.0;
@@ -107,7 +107,7 @@ static void merge_reference(tx_call *call)
         const double x = call->in[1].value[at], y = call->in[3].value[at], top = fmax(x, y);
         const double lse = top + log(exp(x - top) + exp(y - top));
         const double of_a = a->value[i] * exp(x - lse), of_b = b->value[i] * exp(y - lse);
-        /* a share errs by what the log-sum-exps are away from another */
+        /* the error of a share is proportional to the difference of the log-sum-exps */
         tx_array_put(&call->out[0], i, of_a + of_b, (fabs(of_a) + fabs(of_b)) * (2.0 + fabs(x - y)));
         tx_array_put(&call->out[1], at, lse, fabs(top) + 1.0);
     }

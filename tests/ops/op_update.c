@@ -17,7 +17,7 @@ void tx_update_keep(tx_call *call, int32_t o, int32_t i)
         tx_array_put(&call->out[o], k, call->in[i].value[k], 0.0);
 }
 
-/* The copy of 16 bits, where there is one: input i and output o. */
+/* Writes the 16-bit copy, output o, if there is one as input i. */
 static void put_copy(tx_call *call, int32_t o, int32_t i)
 {
     if (!tx_array_present(&call->in[i]))
@@ -183,7 +183,7 @@ tx_case *tx_update_case(tx_cases *list, int64_t n)
     c->in[0].arena = TX_ARENA_WEIGHTS;
     c->in[1] = tx_spec_real(TX_SHAPE(n));
     c->in[1].arena = TX_ARENA_GRADIENTS;
-    /* bit 1 is for MASK_GRADIENT alone */
+    /* only MASK_GRADIENT reads bit 1 */
     c->in[2] = tx_spec_of(TX_U8, TX_SHAPE((n + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK), TX_FILL_INDEX, 0.0, 4.0);
     c->in[2].arena = TX_ARENA_STATE;
     c->attrs.update.weight_decay = 0.1f;
@@ -275,7 +275,7 @@ static void lion_cases(tx_cases *list)
         if (sizes[s] == 5003)
             tx_update_skipped(list);
     }
-    tx_case *c = tx_update_case(list, sizes[3]); /* nothing but decay moves what has no gradient yet, as padding */
+    tx_case *c = tx_update_case(list, sizes[3]); /* only decay changes weights without gradients, such as padding */
     c->attrs.update.beta1 = c->attrs.update.beta2 = 0.9f;
     c->in[1] = c->in[3] = tx_spec_of(TX_F32, c->in[0].shape, TX_FILL_UNIFORM, 0.0, 0.0);
     c->in[1].arena = TX_ARENA_GRADIENTS;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Updates whose states take less room than the weights: of 16 and 8 bits, and of rows and columns. */
+ * Updates whose states are smaller than the weights: of 16 and 8 bits, and of rows and columns. */
 #include "tests/ops/update.h"
 
 #include <math.h>
@@ -19,11 +19,11 @@ static void adam_attrs(tx_case *c, size_t s)
 
 /* ---- Any precision ----------------------------------------------------------------------------------- */
 
-/* What the weight loses to rounding c gains: only their sum is known, so of c an error of p's size is allowed. Rounding
- * by chance errs by up to twice as much as to the nearest. */
+/* c collects the weight's rounding errors. Only their sum is determined, so that c may have an error of p's size. The
+ * error of stochastic rounding is up to twice that of rounding to nearest. */
 static void anyprecision_reference(tx_call *call)
 {
-    const double ulp = 0x1p-8 / (0x1p-24 * 14.0); /* half of one of bf16, in what a magnitude stands for */
+    const double ulp = 0x1p-8 / (0x1p-24 * 14.0); /* half a unit of bf16, as a multiple of a magnitude's tolerance */
     const bool kahan = tx_array_present(&call->in[5]);
     const bool by_chance = call->in[0].dtype == TX_BF16;
     for (int32_t o = 0; o < (kahan ? 4 : 3) && call->result[TX_RESULT_FINITE] == 0.0; o++)
@@ -88,7 +88,7 @@ static void make_map(bool has_sign, double map[256])
         map[126 - k] = -map[128 + k];
 }
 
-/* The nearest code; of what lies between two as near as fp32 can tell, nothing is expected. */
+/* Writes the nearest code. If two codes are equally near within fp32, any result is accepted. */
 static void put_code(tx_array *out, int64_t i, const double map[256], double x)
 {
     int32_t best = 0, second = 1;
@@ -160,7 +160,7 @@ static void adamw_8bit_cases(tx_cases *list)
         if (sizes[s] == 5003)
             tx_update_skipped(list);
     }
-    tx_case *c = tx_update_case(list, 257); /* the first step, from moments of zero; and where there is no gradient */
+    tx_case *c = tx_update_case(list, 257); /* the first step, from moments of zero; and without a gradient */
     adam_attrs(c, 0);
     tx_update_state(c, 3, tx_spec_of(TX_U8, c->in[0].shape, TX_FILL_INDEX, 127.0, 128.0));
     tx_update_state(c, 4, tx_spec_of(TX_U8, c->in[0].shape, TX_FILL_INDEX, 0.0, 1.0));
@@ -250,7 +250,7 @@ static void adafactor_outputs(tx_call *call)
 
 TX_LENGTH(adafactor_length, call->in[0].count)
 
-/* By the number of the case: as the Trainer asks, as the class does, and with warm-up. */
+/* By the number of the case: the Trainer's settings, the class's defaults, and with warm-up. */
 static void adafactor_attrs(tx_case *c, int32_t number)
 {
     static const float updates[] = {1.0f, 2.0f, 30.0f, 5000.0f};

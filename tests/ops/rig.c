@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Guard bands hold this pair of bytes: NaN as fp32, bf16 and fp16, and negative as an index, so that what is read from
- * them shows in the result. */
+/* Guard bands repeat this pair of bytes, which is NaN as fp32, bf16 and fp16 and negative as an index. A read outside
+ * an operand therefore shows in the result. */
 static const uint8_t guard[2] = {0xA5, 0xFF};
 
 #define GUARD_BYTES TX_ALIGNMENT
@@ -38,7 +38,7 @@ static void place(tx_rig *rig, tx_operand *operand, tx_arena_id arena, int32_t c
         (operand->offset + tx_operand_bytes(operand) + GUARD_BYTES + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
 }
 
-/* The input (+ 1) that output o lies on, 0 for none. */
+/* Returns the number (+ 1) of the input that output o overwrites, or 0. */
 static int32_t base_of(const tx_call *call, int32_t o, bool in_place)
 {
     int32_t must = tx_descriptor_of(call->op)->lies_on[o], may = tx_op_info_of(call->op)->in_place;
@@ -53,7 +53,7 @@ bool tx_rig_may_be_in_place(const tx_call *call)
     return call->in[may].dtype == call->out[0].dtype && call->in[may].count == call->out[0].count;
 }
 
-/* Asks the engine for the outputs and compares with what the descriptor says. */
+/* Infers the outputs by the engine and compares them with the descriptor's. */
 static tx_status infer(tx_rig *rig, const tx_call *call)
 {
     tx_command *c = &rig->program[TX_RIG_COMMAND];

@@ -10,13 +10,12 @@
 
 /* Bytes of one chunk of an arena: as uploaded, and as found after the run. */
 typedef struct tx_image {
-    int64_t bytes; /* 0: the chunk does not exist */
+    int64_t bytes; /* 0 if the chunk does not exist */
     uint8_t *before, *after;
     tx_buffer *buffer;
 } tx_image;
 
-/* The program has a trap before the command under test: a fill that is never asked to run, and whose output must
- * therefore stay as it is. */
+/* Before the command under test the program has a trap: a fill that is never run, whose output must not change. */
 #define TX_RIG_COMMAND 1
 #define TX_RIG_COMMANDS 2
 
@@ -29,8 +28,8 @@ typedef struct tx_rig {
     uint32_t work; /* outputs whose contents are of no interest */
 } tx_rig;
 
-/* Places the operands of a call (whose inputs are filled), prepares the command and allocates. `in_place` puts
- * output 0 on the input that ops.def allows. Shapes are those of tx_op_infer, which must agree with the call's. */
+/* Places the operands of a call (whose inputs are filled), prepares the command and allocates. With `in_place` output 0
+ * overwrites the input that ops.def allows. Shapes are those of tx_op_infer, which must agree with the call's. */
 tx_status tx_rig_create(const tx_target *target, const tx_call *call, const tx_case *c, bool in_place, tx_rig *rig);
 void tx_rig_free(tx_rig *rig);
 /* Does this op have an in-place form for these operands, beyond those that it must use? */
@@ -42,7 +41,7 @@ tx_status tx_rig_upload(tx_rig *rig, const tx_call *call, uint32_t poison);
 tx_status tx_rig_run(tx_rig *rig, const tx_call *call);
 /* Was anything but outputs and scratch changed? The failure message says where. */
 tx_status tx_rig_check_untouched(const tx_rig *rig);
-/* Where output o lies in `after`. */
+/* Returns the position of output o in `after`. */
 const uint8_t *tx_rig_output(const tx_rig *rig, int32_t o);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Who checks the checker: planted faults that the harness must catch, and references that must agree with themselves.
+ * Checks the checker: the harness must detect planted errors, and references must agree with themselves.
  */
 #include "api/graph/op.h"
 #include "tests/ops/check.h"
@@ -45,7 +45,7 @@ static tx_status try_faults(tx_cases *list, reporter report, void *user, bool *a
     return TX_OK;
 }
 
-/* The references as kernels must pass every case: guards against a harness that fails what is right. */
+/* The references as kernels must pass every case: detects a harness that rejects correct results. */
 static tx_status try_none(reporter report, void *user, bool *all)
 {
     tx_target target = {.backend = &tx_backend_mock};

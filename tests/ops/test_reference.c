@@ -10,7 +10,7 @@
 
 /* ---- Finite differences -------------------------------------------------------------------------- */
 
-/* The forward call whose gradient `call` asks for: inputs copied from it, what it lacks drawn anew. */
+/* Builds the forward call of gradient call `call`. Shared inputs are copied, the others are drawn again. */
 static void forward_of(const tx_call *call, tx_call *forward)
 {
     const tx_descriptor *d = tx_descriptor_of(call->op);
@@ -249,7 +249,7 @@ static void check_about(float x)
     check_rounding(tx_float_of(tx_bits_of(x) + 1));
 }
 
-/* All 16-bit numbers, to the bit, with what lies halfway to the next, and fp32 numbers all over the range. */
+/* All 16-bit numbers, to the bit, with the midpoints between neighbours, and fp32 numbers of the whole range. */
 static void test_numbers(void **state)
 {
     for (uint32_t bits = 0; bits < 65536; bits++) {

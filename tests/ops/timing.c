@@ -72,7 +72,7 @@ typedef struct stage {
     tx_executable *executable;
 } stage;
 
-/* As far from the start of its allocation as a parameter may lie from its neighbour. */
+/* Offset of an operand in its allocation: a possible distance of two parameters. */
 #define OPERAND_OFFSET (TX_PARAM_BLOCK * (int64_t)sizeof(float))
 
 static tx_status add_chunk(stage *s, tx_arena_id arena, tx_memory_kind kind, int64_t bytes)
@@ -130,7 +130,7 @@ static bool is_real(tx_dtype dtype)
     return dtype == TX_F32 || dtype == TX_BF16 || dtype == TX_F16;
 }
 
-/* Outputs that must lie on an input do; the others hold zeros. */
+/* Outputs that must overwrite an input do so; the others hold zeros. */
 static tx_status place_all(stage *s, tx_command *c)
 {
     tx_status status = add_chunk(s, TX_ARENA_CONTROL, TX_MEMORY_FUNCTIONALITY, (int64_t)sizeof(tx_controls));
@@ -275,7 +275,7 @@ static tx_status time_queues(const two_queues *q, bool copies, int32_t runs, dou
     return status ? status : waited[0] ? waited[0] : waited[1];
 }
 
-/* The least of some: what other programs take from cores and memory only adds. */
+/* Returns the minimum of some measurements: other programs only add time. */
 static tx_status least_of_queues(const two_queues *q, bool copies, int32_t runs, double *least)
 {
     tx_status status = time_queues(q, copies, runs, least);

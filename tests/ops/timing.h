@@ -5,7 +5,7 @@
 
 #include "tests/ops/conformance.h"
 
-/* Commands of a program whose arenas are bound. */
+/* Commands of a program with bound arenas. */
 typedef struct tx_timed_run {
     const tx_target *target;
     tx_executable *executable;
@@ -17,11 +17,11 @@ typedef struct tx_timed_run {
 
 #define TX_TIMED_COMMANDS 2
 
-/* Runs it twice to warm up, then `repeats` times (0: as many as fit in about half a second). Sets the median in seconds
- * and the spread, (90th - 10th percentile) / median. */
+/* Runs it twice to warm up, then `repeats` times. With 0 repeats it runs as often as fits in about half a second. Sets
+ * the median in seconds and the spread, (90th - 10th percentile) / median. */
 tx_status tx_time_runs(const tx_timed_run *run, int32_t repeats, double *median, double *spread);
 
-/* Works out a timing's figures from its seconds, for one run of command `index` of a program. */
+/* Computes a timing's figures from its seconds, for one run of command `index` of a program. */
 void tx_timing_finish(const tx_target *target, const tx_executable *executable, const tx_command *program,
                       int32_t index, tx_timing *timing);
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the descriptors of parameter updates share. */
+ * Helpers of the descriptors of parameter updates. */
 #ifndef TX_TESTS_OPS_UPDATE_H
 #define TX_TESTS_OPS_UPDATE_H
 
 #include "tests/ops/case.h"
 
-/* Copies input i to output o unchanged: what an update with a gradient that is not finite does. */
+/* Copies input i to output o unchanged, as an update does if a gradient is not finite. */
 void tx_update_keep(tx_call *call, int32_t o, int32_t i);
 /* A case over a range of n elements: weights, gradients, groups. */
 tx_case *tx_update_case(tx_cases *list, int64_t n);

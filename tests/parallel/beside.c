@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A model on many ranks beside the same one on each rank alone. */
+ * Compares a model on many ranks with the same model on each rank, for the tests of divided models. */
 #include "tests/parallel/beside.h"
 
 #include "models/task/causal_lm.h"
@@ -20,7 +20,7 @@ static _Noreturn void leave(tx_comm *comm)
     _exit(1);
 }
 
-/* Runs the test on one case, whose numbers and words stand between colons. */
+/* Runs the test on one case, whose numbers and words are separated by colons. */
 static tx_status run_case(const char *device, tx_comm *comm, const char *text, beside_test *test)
 {
     enum { MOST = 8 };
@@ -112,7 +112,8 @@ tx_status beside_update(side *s)
 
 /* ---- Comparing ---------------------------------------------------------------------------------------------- */
 
-/* How far what the ranks have of a parameter is from what one rank has, relative; `factor` makes a gradient wrong. */
+/* Computes the relative distance of a parameter on the ranks from the same on one rank. The gradient is scaled by
+ * `factor`, to plant an error. */
 static tx_status distance(const side *together, const side *alone, tx_param_role part, int32_t index, double factor,
                           double *off)
 {
@@ -192,7 +193,7 @@ tx_status beside_results(const side *together, const side *alone, int32_t number
 
 /* ---- Files --------------------------------------------------------------------------------------------------- */
 
-/* What is read of one model is there to the bit when it has been written to another. */
+/* Writes a parameter of one model to another, whose values then have the same bits. */
 static tx_status carry(const side *from, const side *to, tx_param_role part, int32_t index, float *x, float *y,
                        size_t count)
 {

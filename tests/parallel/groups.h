@@ -25,12 +25,12 @@ typedef struct tested {
     bool masked;           /* guesses hidden words, which needs whole rows */
     int32_t rows;          /* of a micro-batch; 0: ROWS. MANY have the classifier by chunks */
     float smoothing;
-    /* Tensor parallelism: sums in a layer (after attention and MLP and of the gradients before them, of Qwen3's norms
-     * of heads, of what tokens weigh their experts by, after and before an expert of all tokens). With 0 none are
-     * counted. */
+    /* Tensor parallelism: the number of all-reduces in a layer, or 0 not to count them. They are those after attention
+     * and MLP, those of the gradients before them, of Qwen3's norms of heads, of the weights of experts, and after and
+     * before a shared expert. */
     int32_t sums;
-    /* If ranks have chunks of the positions: sums of parameters before and after the layers, one for each that is read
-     * between products. It is 0 if ranks have all positions. */
+    /* If ranks have chunks of the positions: the number of all-reduces of parameters before and after the layers, one
+     * for each parameter that is read outside products. It is 0 if ranks have all positions. */
     int32_t outer;
     int32_t segments; /* activations of so many are computed again */
     int64_t keys;     /* columns of keys and values together, if messages are counted */
@@ -52,7 +52,7 @@ bool only_tensor(void);
 bool only_context(void);
 bool only_expert(void);
 
-/* The gradients of a step: of this rank's rows, or, alone, of those of all groups, one after the other. */
+/* Computes the gradients of a step from this rank's rows, or, on one rank, from the rows of all groups in turn. */
 tx_status groups_backward(side *s, int32_t number, int32_t together);
 
 /* Tensor parallelism: the sums of the plan and of parameters that several ranks have; these are the same on all of

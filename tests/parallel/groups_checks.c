@@ -49,7 +49,7 @@ tx_status check_sums(const tested *t, const side *together, const side *alone)
     return count_sums(alone, 0, 0);
 }
 
-/* What this rank holds of a part of a parameter: of its weights all, of its moments what ZeRO leaves it. */
+/* Returns this rank's elements of a part of a parameter: all of its weights, and its ZeRO shard of the moments. */
 static tx_status read_own(const side *s, tx_param_role part, int32_t index, int64_t count, float *own)
 {
     const int64_t bytes = count * (int64_t)sizeof *own;
@@ -86,7 +86,7 @@ static tx_status compare_part(const side *s, tx_param_role part, int32_t index)
     return status;
 }
 
-/* The last value's moment becomes another on the last rank alone, where others have the same: that is found there. */
+/* Changes the moment of the last value only on the last rank; the other ranks have replicas. The check must find it. */
 static tx_status plant_moment(const side *s, int32_t index)
 {
     const tx_param_role part = (tx_param_role)(TX_PARAM_STATE + 1);
@@ -118,9 +118,9 @@ tx_status check_replicas(const side *s)
 
 /* ---- Context parallelism -------------------------------------------------------------------------------------- */
 
-/* Keys and values of a rank's first chunk go to all others, those of its second to the ranks before it, whose second
- * chunks are later: in the forward pass, where it is computed again, and in the backward pass, from which each rank
- * returns as many gradients as it got keys and values. */
+/* Counts the bytes of keys and values. A rank sends those of its first chunk to all other ranks, and those of its
+ * second chunk to the ranks before it, whose second chunks are later. It does so in the forward pass and when it
+ * recomputes it. In the backward pass it returns as many gradients as it received keys and values. */
 static tx_status count_messages(const tested *t, const side *s)
 {
     int64_t sent = 0;
@@ -167,8 +167,8 @@ tx_status check_context(const tested *t, const side *together, const side *alone
 
 /* ---- Expert parallelism --------------------------------------------------------------------------------------- */
 
-/* Routers that score all experts alike, of which the first are taken, and the bytes of a step: a layer's rows go forth
- * and come back, and so do their gradients; the numbers of rows go once. */
+/* Checks the bytes of a step. The routers score all experts alike, so that the first ones are chosen. A layer's rows
+ * and their gradients are sent to the experts and back; the numbers of rows are sent once. */
 tx_status check_bytes(side *s)
 {
     enum { EXPERTS = 4, CHOSEN = 2 };

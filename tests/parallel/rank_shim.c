@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A library to preload into one rank, which makes something go wrong there. TX_SHIM in the environment says what:
+ * A library to preload into one rank. It causes the fault that TX_SHIM in the environment names:
  *
- *     stop:init       the process stops itself (SIGSTOP) when it comes to MPI_Init_thread
- *     stop:finalize   likewise MPI_Finalize
- *     stop:open:TEXT  when it opens a file in whose path TEXT is
- *     slow:SECONDS    each fsync takes so long, of what lies under TX_SHIM_FOLDER
- *     eio:TEXT        a file in whose path TEXT is cannot be read, but for the first TX_SHIM_READS times
- *     online:COUNT    the machine has so many processors, of which the process may use those that there are
- *     memory:BYTES    there is no memory for so many bytes at once */
+ *     stop:init       The process stops itself (SIGSTOP) when it calls MPI_Init_thread.
+ *     stop:finalize   The process stops itself when it calls MPI_Finalize.
+ *     stop:open:TEXT  The process stops itself when it opens a file whose path contains TEXT.
+ *
+ *     slow:SECONDS    Each fsync of a file under TX_SHIM_FOLDER takes this long.
+ *     eio:TEXT        A file whose path contains TEXT cannot be read after the first TX_SHIM_READS reads.
+ *
+ *     online:COUNT    The machine reports this many processors; the process may use the real ones.
+ *     memory:BYTES    An allocation of this many bytes fails. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -25,15 +27,15 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-/* Sets a pointer to a function to the one that this library stands before. */
+/* Sets a pointer to the function that this library replaces. */
 static void find(const char *name, void *function)
 {
     void *found = dlsym(RTLD_NEXT, name);
     memcpy(function, &found, sizeof found);
 }
 
-/* What follows "WORD:" in TX_SHIM; NULL where that says something else. */
-static const char *told(const char *word)
+/* Returns the part of TX_SHIM after "WORD:", or NULL if it names another fault. */
+static const char *fault_argument(const char *word)
 {
     const char *what = getenv("TX_SHIM");
     size_t length = strlen(word);
@@ -42,7 +44,7 @@ static const char *told(const char *word)
 
 static void stop_at(const char *place)
 {
-    const char *where = told("stop:");
+    const char *where = fault_argument("stop:");
     if (where && strcmp(where, place) == 0)
         raise(SIGSTOP);
 }
@@ -50,7 +52,7 @@ static void stop_at(const char *place)
 /* 0, or the errno with which opening the file fails. */
 static int look_at(const char *path, int flags)
 {
-    const char *stop = told("stop:open:"), *unread = told("eio:");
+    const char *stop = fault_argument("stop:open:"), *unread = fault_argument("eio:");
     if (stop && strstr(path, stop))
         raise(SIGSTOP);
     if (!unread || (flags & O_CREAT) || !strstr(path, unread))
@@ -89,7 +91,7 @@ extern void *__libc_malloc(size_t size);
 
 EXPORT void *malloc(size_t size)
 {
-    const char *bytes = told("memory:");
+    const char *bytes = fault_argument("memory:");
     if (bytes && strtoull(bytes, NULL, 10) == size) {
         errno = ENOMEM;
         return NULL;
@@ -100,7 +102,7 @@ EXPORT void *malloc(size_t size)
 EXPORT long sysconf(int name)
 {
     long (*next)(int);
-    const char *online = told("online:");
+    const char *online = fault_argument("online:");
     find("sysconf", &next);
     return online && name == _SC_NPROCESSORS_ONLN ? atol(online) : next(name);
 }
@@ -108,7 +110,7 @@ EXPORT long sysconf(int name)
 EXPORT int fsync(int descriptor)
 {
     int (*next)(int);
-    const char *seconds = told("slow:"), *folder = getenv("TX_SHIM_FOLDER");
+    const char *seconds = fault_argument("slow:"), *folder = getenv("TX_SHIM_FOLDER");
     char link[64], path[PATH_MAX] = "";
     find("fsync", &next);
     snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);

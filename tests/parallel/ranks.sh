@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of many ranks share: a text, a model, runs and their comparison. Sourced, with $device, by tests that are given BIN
-# and LAUNCHER.
+# Helpers of the tests of many ranks: a text, a model, runs and their comparison. Tests that have the arguments BIN and
+# LAUNCHER set $device and source it.
 # shellcheck shell=sh disable=SC2154
 bin=$1
 launcher=$2
 . "${0%/*}/../program.sh"
 [ "$device" = mixed ] && device=opencl && mixed=yes || mixed=no
 need_device
-export TX_GEMM_TUNE=0 # runs are held against each other to the bit, and what measuring chooses differs with what else the machine does
+# Runs are compared bit by bit, and the autotuner's choices depend on the load of the machine.
+export TX_GEMM_TUNE=0
 command -v "$launcher" > /dev/null || { echo "skipped: no $launcher"; exit 77; }
 
 i=0
@@ -19,7 +20,7 @@ cat > "$work/config.json" << 'EOF'
 {"model_type": "gpt2", "n_layer": 3, "n_head": 2, "n_embd": 32, "n_positions": 32, "vocab_size": 257}
 EOF
 
-# What runs train, and at which rate; a test may have others.
+# Data, model and learning rate of the runs. A test may replace them.
 from="--config_name $work/config.json --train_file $work/text --block_size 32"
 rate=1e-2
 
@@ -43,7 +44,8 @@ write_talk()
     awk 'BEGIN {
         split("cat dog bird", who, " ")
         for (i = 0; i < 240; i++)
-            printf "{\"messages\": [{\"role\": \"user\", \"content\": \"greet the %s\"}, {\"role\": \"assistant\", \"content\": \"hi %s\"}]}\n", \
+            printf "{\"messages\": [{\"role\": \"user\", \"content\": \"greet the %s\"}, " \
+                "{\"role\": \"assistant\", \"content\": \"hi %s\"}]}\n", \
                 who[i % 3 + 1], who[i % 3 + 1]
     }' > "$work/talk.jsonl"
 }
@@ -70,7 +72,7 @@ losses()
     numbers loss "$work/$1/log.jsonl"
 }
 
-# near NAME NAME: 12 steps with the same losses, but for rounding
+# near NAME NAME: 12 steps with the same losses, except for rounding
 limit=2e-6
 [ "$mixed" = yes ] && limit=1e-5
 near()
@@ -79,11 +81,12 @@ near()
     losses "$2" > "$work/got"
     [ "$(wc -l < "$work/got")" -eq 12 ] || fail "$2: not 12 steps in the log"
     paste "$work/expected" "$work/got" | awk -v limit="$limit" \
-        '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= limit)) { print "step " NR ": " $1 " and " $2; bad = 1 } } END { exit bad }' \
+        '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= limit)) { print "step " NR ": " $1 " and " $2; bad = 1 } }
+        END { exit bad }' \
         > "$work/out" || fail "$2: other losses than $1"
 }
 
-# random N: sets $drawn to one of 0 .. N-1; not in a command substitution, where the seed would not move on
+# random N: sets $drawn to a number from 0 to N-1. A command substitution would lose the new seed.
 seed=$$
 random()
 {
@@ -104,7 +107,8 @@ divided()
         split="--expert_parallel 2"
         sizes=num_hidden_layers=6
         echo '{"model_type": "mixtral", "hidden_size": 96, "num_attention_heads": 4, "num_key_value_heads": 2,
-            "intermediate_size": 64, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' > "$work/config.json"
+            "intermediate_size": 64, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' \
+    > "$work/config.json"
         ;;
     pipeline) split="--pipeline_parallel 2 --gradient_accumulation_steps 2" ;;
     interleaved) split="--pipeline_parallel 2 --gradient_accumulation_steps 2 --pipeline_schedule interleaved" ;;
@@ -120,8 +124,8 @@ long_run()
     # shellcheck disable=SC2086
     "$@" "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" \
         --config_overrides "$sizes" --block_size 32 --threads 1 --seed 3 --max_steps 200 --learning_rate 1e-3 \
-        --logging_strategy no --ddp_overlap no --device "$device" --per_device_train_batch_size 4 --save_strategy steps \
-        --save_steps 20 --save_total_limit 2 --comm_timeout 3 $split --output_dir "$folder"
+        --logging_strategy no --ddp_overlap no --device "$device" --per_device_train_batch_size 4 \
+        --save_strategy steps --save_steps 20 --save_total_limit 2 --comm_timeout 3 $split --output_dir "$folder"
 }
 
 # await_moment FOLDER: a random step of the first three quarters of a long run into FOLDER
@@ -130,7 +134,8 @@ await_moment()
     random 140
     moment=$((drawn + 5))
     tries=0
-    until [ "$(grep -c '"step"' "$1/log.jsonl" 2> /dev/null || true)" -ge $moment ] 2> /dev/null || [ $tries -ge 3000 ]; do
+    until [ "$(grep -c '"step"' "$1/log.jsonl" 2> /dev/null || true)" -ge $moment ] 2> /dev/null ||
+        [ $tries -ge 3000 ]; do
         sleep 0.01
         tries=$((tries + 1))
     done

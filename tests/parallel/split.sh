@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-# What the tests of divided models share. Sourced behind ranks.sh, by a test that defines
-#   split RANKS PARTS NAME ARGUMENT...: a run of so many ranks in groups of so many, of which each holds a part
+# Helpers of the tests of divided models. A test sources it after ranks.sh and defines
+#   split RANKS PARTS NAME ARGUMENT...: a run of RANKS ranks in groups of PARTS ranks, which divide the model
 # shellcheck shell=sh disable=SC2034,SC2154
 saves="--save_strategy steps --save_steps 6"
 evaluates="--eval_strategy steps --eval_steps 6"
 
-# alike NAME NAME [LIMIT]: 12 steps of the same losses, relative, of the same norms, within five times as much, and, if runs
-# evaluate, two evaluations
+# alike NAME NAME [LIMIT]: 12 steps of the same losses, relative, of the same norms, within five times as much, and, if
+# runs evaluate, two evaluations
 alike()
 {
     keys="loss grad_norm"
@@ -19,12 +19,15 @@ alike()
         [ $key = eval_loss ] && times=2
         [ "$(wc -l < "$work/got")" -eq $times ] || fail "$2: not all of $key is in the log"
         paste "$work/expected" "$work/got" | awk -v limit="${3:-2e-6}" -v factor=$factor \
-            '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= factor * limit * $1)) { print "step " NR ": " $1 " and " $2; bad = 1 } } END { exit bad }' \
+            '{ d = $1 - $2; if (d < 0) d = -d }
+            !(d <= factor * limit * $1) { print "step " NR ": " $1 " and " $2; bad = 1 }
+            END { exit bad }' \
             > "$work/out" || fail "$2: other values of $key than $1"
     done
 }
 
-# divides RANKS.PARTS NAME ARGUMENT...: trains as the run `one` does, with the same weights on all ranks, and writes whole files
+# divides RANKS.PARTS NAME ARGUMENT...: trains as the run `one` does, with the same weights on all ranks, and writes
+# whole files
 divides()
 {
     way=$1 name=$2
@@ -33,12 +36,13 @@ divides()
     alike one "$name"
     [ "$(grep -c '"weights"' "$work/$name/log.jsonl")" -eq 3 ] || fail "$way: weights were not compared"
     for file in model.safetensors optimizer.safetensors; do
-        [ "$(wc -c < "$work/one/checkpoint-6/$file")" -eq "$(wc -c < "$work/$name/checkpoint-6/$file")" ] || fail "$way: $file is not whole"
+        [ "$(wc -c < "$work/one/checkpoint-6/$file")" -eq "$(wc -c < "$work/$name/checkpoint-6/$file")" ] ||
+            fail "$way: $file is not whole"
     done
 }
 
-# trains_alike ROWS: 2 and 4 ranks, alone and in groups, train as one rank does; so they do with three micro-batches of so
-# many rows and activations that are computed again, and ZeRO's stages change no bit
+# trains_alike ROWS: 2 and 4 ranks, alone and in groups, train as one rank does; so they do with three micro-batches of
+# so many rows and activations that are computed again, and ZeRO's stages change no bit
 trains_alike()
 {
     # shellcheck disable=SC2086
@@ -54,7 +58,8 @@ trains_alike()
         # shellcheck disable=SC2086
         split 4 2 stage$stage $saves --zero_stage $stage --ddp_check 4 || fail "ZeRO's stage $stage"
         for file in model.safetensors optimizer.safetensors; do
-            cmp -s "$work/by4.2/checkpoint-6/$file" "$work/stage$stage/checkpoint-6/$file" || fail "stage $stage: other $file"
+            cmp -s "$work/by4.2/checkpoint-6/$file" "$work/stage$stage/checkpoint-6/$file" ||
+                fail "stage $stage: other $file"
         done
         same by4.2 stage$stage
     done
@@ -68,22 +73,24 @@ go_on()
     cp -r "$work/$1/checkpoint-6" "$work/$2"
 }
 
-# hands_over NAME:RANKS.PARTS...: what a run wrote another goes on from: the weights to the bit, and the same steps as `one`
+# hands_over NAME:RANKS.PARTS...: another split resumes from a run's checkpoint, with the weights to the bit and the
+# same steps as `one`
 hands_over()
 {
     for way in "$@"; do
         to=${way#*:}
         go_on "${way%:*}" on
         split "${to%.*}" "${to#*.}" on --resume_from_checkpoint --max_steps 6 || fail "$way: nothing left to train"
-        cmp -s "$work/${way%:*}/checkpoint-6/model.safetensors" "$work/on/model.safetensors" || fail "$way: other weights"
+        cmp -s "$work/${way%:*}/checkpoint-6/model.safetensors" "$work/on/model.safetensors" ||
+            fail "$way: other weights"
         go_on "${way%:*}" on
         split "${to%.*}" "${to#*.}" on --resume_from_checkpoint || fail "$way"
         alike one on
     done
 }
 
-# llama_alike: a Llama of grouped heads and rotary positions, in the folder $work/base, trains on 4 ranks as on one, with
-# evaluations; its configuration is in $work/llama.json
+# llama_alike: a Llama of grouped heads and rotary positions, in the folder $work/base, trains on 4 ranks as on one,
+# with evaluations; its configuration is in $work/llama.json
 llama_alike()
 {
     cat > "$work/llama.json" << 'EOF'
@@ -92,7 +99,8 @@ llama_alike()
 EOF
     from="--config_name $work/llama.json --train_file $work/text --block_size 32"
     ranks 1 base --max_steps 1 --per_device_train_batch_size 12 || fail "a model to begin with"
-    from="--model_name_or_path $work/base --train_file $work/text --validation_file $work/text --block_size 32 $evaluates"
+    from="--model_name_or_path $work/base --train_file $work/text --validation_file $work/text --block_size 32"
+    from="$from $evaluates"
     split 1 1 llama || fail "Llama on one rank"
     split 4 2 llama42 || fail "Llama on 4 ranks"
     alike llama llama42
@@ -105,7 +113,8 @@ write_words()
     mkdir "$work/words"
     cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/words"
     cat > "$work/words/config.json" << 'EOF'
-{"model_type": "bert", "vocab_size": 342, "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4,
+{"model_type": "bert", "vocab_size": 342, "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128,
+ "num_attention_heads": 4,
  "max_position_embeddings": 24}
 EOF
 }
@@ -120,19 +129,22 @@ refused()
     rm -rf "$work/refused"
 }
 
-# ends_alone CONFIG ARGUMENT...: a rank of two dies, or stops while the other waits for it: the run ends by itself and names it
+# ends_alone CONFIG ARGUMENT...: a rank of two dies, or stops while the other waits for it: the run ends by itself and
+# names it
 ends_alone()
 {
     config=$1
     shift
     for signal in KILL STOP; do
         folder=$work/$signal
-        timeout -s KILL 60 "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" --config_name "$config" --block_size 32 \
-            --threads 1 --max_steps 100000 --logging_strategy no --save_strategy no --ddp_overlap no --device "$device" \
-            --comm_timeout 2 "$@" --output_dir "$folder" > "$work/out" 2> "$work/err" &
+        timeout -s KILL 60 "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" --config_name "$config" \
+            --block_size 32 \
+            --threads 1 --max_steps 100000 --logging_strategy no --save_strategy no --ddp_overlap no \
+            --device "$device" --comm_timeout 2 "$@" --output_dir "$folder" > "$work/out" 2> "$work/err" &
         pid=$!
         tries=0
-        until [ "$(grep -c '"step"' "$folder/log.jsonl" 2> /dev/null || true)" -ge 20 ] 2> /dev/null || [ $tries -ge 2000 ]; do
+        until [ "$(grep -c '"step"' "$folder/log.jsonl" 2> /dev/null || true)" -ge 20 ] 2> /dev/null ||
+            [ $tries -ge 2000 ]; do
             sleep 0.01
             tries=$((tries + 1))
         done

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The bubble of a pipeline, from the step that the engine carries out: every part of a micro-batch takes a time that is
- * given, by each rank's own clock, and a message takes the sender's clock along, behind which the receiver's does not
- * stay. A step then lasts what Narayanan et al. (Megatron-LM, SC 2021) say: (m + (p - 1) / v) (f + b) for m
- * micro-batches, p ranks of v stages each, and parts of f forward and b backward on a rank, exactly, since no machine's
- * time goes in. With `sleep` ranks sleep for those times, and what the machine's clock says is printed beside it.
+ * Measures the bubble of a pipeline from a step that the engine runs. Every part of a micro-batch takes a given time on
+ * the rank's simulated clock. A message carries the sender's clock, and the receiver's clock advances at least to it. A
+ * step then takes exactly (m + (p - 1) / v) (f + b) (Narayanan et al., Megatron-LM, SC 2021). Here m is the number of
+ * micro-batches, and p ranks have v stages each. The parts take f forward and b backward on a rank. With `sleep` the
+ * ranks also sleep for these times, and the test prints the measured time, too.
  *   test_bubble DEVICE RANKS:SCHEDULE[:sleep]... */
 #include "api/graph/graph.h"
 #include "comm/comm.h"
@@ -29,22 +29,22 @@ enum {
 static const char config_text[] = "{\"model_type\": \"gpt2\", \"vocab_size\": 97, \"n_layer\": 8, \"n_head\": 2, "
                                   "\"n_embd\": 16, \"n_positions\": 8}";
 
-/* ---- Messages that take the clock along ------------------------------------------------------------------- */
+/* ---- Messages that carry the clock ------------------------------------------------------------------------ */
 
 static struct {
     const tx_comm_table *real;
-    tx_comm_table table; /* the same, but for messages */
+    tx_comm_table table; /* the same, except for messages */
     int32_t chunks;      /* stages of a rank */
     bool sleeps;
     float clock; /* milliseconds */
     struct on_way {
         tx_message message;
-        float *data; /* what goes in its place: its elements and the clock; NULL: free */
+        float *data; /* the message that is sent instead: its elements and the clock, or NULL for a free entry */
         int32_t request;
     } on_way[TX_MESSAGES];
 } delays;
 
-/* This rank has done a part of a micro-batch. */
+/* Advances this rank's clock by a part of a micro-batch. */
 static void compute(bool backward)
 {
     const int32_t part = (backward ? BACKWARD : FORWARD) / delays.chunks;
@@ -54,8 +54,8 @@ static void compute(bool backward)
     delays.clock += (float)part;
 }
 
-/* What a message is of follows from its number (api/parallel/exchange.c): of several tensors it is the first, whether
- * it goes back, and the chunk that it comes from. */
+/* A message's number encodes its index among several tensors, its direction, and the chunk that sends it
+ * (api/parallel/exchange.c). */
 static bool is_first(int32_t number)
 {
     return number % TX_CROSSINGS == 0;
@@ -72,7 +72,7 @@ static tx_status begin_message(tx_comm *comm, const tx_message *message, int32_t
     int32_t i = 0;
     while (i < TX_MESSAGES && delays.on_way[i].data)
         i++;
-    /* Parts behind which nothing was received: those that begin a micro-batch, and its way back. */
+    /* Parts that no message precedes: the first part of a micro-batch, and the first of its backward pass. */
     if (message->out && is_first(number) &&
         (goes_back(number) ? comm->rank == comm->size - 1 && chunk == delays.chunks - 1
                            : comm->rank == 0 && chunk == 0))

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Adapters whose frozen base ranks divide (ZeRO's stage 3), beside the same ranks with all of it each: the same losses,
- * norms and weights to the bit, what is frozen included; a base in fp32, bf16 and 4 bits; memory as planned, of which
- * each has its part. A shard in which words have changed places (of 4 bits: scales) and one that is not gathered are
- * found. test_frozen DEVICE ZERO_STAGE... */
+ * Adapters with a frozen base that the ranks divide (ZeRO stage 3), compared with ranks that each have the whole base.
+ * Losses, norms and all weights have the same bits, with a base in fp32, bf16 and 4 bits. The memory is as planned, and
+ * each rank has its part. The test must find a shard with swapped words (of 4 bits: scales) and one that is not
+ * gathered. test_frozen DEVICE ZERO_STAGE... */
 #include "api/parallel/buckets.h"
 #include "backends/nf4.h"
 #include "models/arch/lora.h"
@@ -22,7 +22,7 @@ enum { ROWS = 2, BLOCK = 16, VOCAB = 97, STEPS = 3 };
 
 typedef struct tested {
     const char *name;
-    tx_dtype computed, packed; /* what products compute in, and what the blocks' matrices are in where it is 4 bits */
+    tx_dtype computed, packed; /* type that products compute in; type of the blocks' matrices if they have 4 bits */
     bool again;                /* activations are computed again */
 } tested;
 static const tested bases[] = {{"fp32", TX_F32, TX_F32, false},
@@ -30,7 +30,7 @@ static const tested bases[] = {{"fp32", TX_F32, TX_F32, false},
                                {"nf4", TX_BF16, TX_NF4, false},
                                {"nf4 twice", TX_F32, TX_NF4_DOUBLE, true}};
 
-/* What is made wrong of a model that is divided. */
+/* The error that is planted in a divided model. */
 typedef enum fault { NONE, MOVED, UNGATHERED } fault;
 
 static tx_status make(const char *device, const tested *t, const tx_config *config, tx_comm *comm, int32_t stage,
@@ -100,7 +100,7 @@ static tx_status move_words(const side *s, const tx_param_record *r, const tx_bu
     return word[0] != word[1] ? TX_OK : tx_fail(TX_INTERNAL, "the words that change places are alike");
 }
 
-/* Rank 0's shard of what is gathered counts as rank 1's, so that nobody gets it. */
+/* Rank 0's shard of a gathered bucket is attributed to rank 1, so that no rank receives it. */
 static void leave_out(side *s, int32_t bucket)
 {
     tx_parallel *p = s->model->parallel;
@@ -160,7 +160,8 @@ static tx_status compare(side *whole, side *divided, tx_comm *comm, bool *same)
     return TX_OK;
 }
 
-/* What was planned is there, and of the base each rank has its part, whole blocks of words of each bucket. */
+/* The allocated memory is that of the plan. Each rank has its part of the base, in whole blocks of words of a
+ * bucket. */
 static tx_status check_memory(const side *whole, const side *divided, int32_t stage, int32_t ranks)
 {
     tx_memory planned, counted, all;

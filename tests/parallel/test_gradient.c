@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two ranks with three rows and one, whose rows have different numbers of labels: their gradient is that of the whole
- * batch on one rank, dropout included. The rank with three rows has its classifier in chunks, the whole batch has not.
- * The model has graphs of two lengths, of which either is run beside the other.
- * With 16 bits stage 3 moves 2 bytes of a weight that products read.
+ * Two ranks, with three rows and one row and different numbers of labels. Their gradient is that of the whole batch on
+ * one rank, dropout included. The rank with three rows computes its classifier in chunks, the whole batch does not. The
+ * model has graphs of two lengths, which run in turn. With 16 bits stage 3 gathers 2 bytes of a weight that products
+ * read.
  *   test_gradient DEVICE|mixed ZERO_STAGE[:bf16]...  mixed: rank 0 on the cpu, rank 1 on OpenCL */
 #include "api/passes/passes.h"
 #include "comm/comm.h"
@@ -138,8 +138,8 @@ static tx_status distance(tx_model *a, tx_model *b, double *result)
     return status;
 }
 
-/* Whether gradients went by the second queue of a device whose memory is its own: they lie in
- * several buckets, each of which goes to the host and back. */
+/* Returns whether gradients were copied by the second queue of a device with its own memory: they are in several
+ * buckets, each of which is copied to the host and back. */
 static tx_status check_way(tx_engine *engine, bool own_memory)
 {
     tx_traffic traffic;
@@ -167,8 +167,8 @@ static double moved(tx_comm *comm)
     return (double)(traffic.sent + traffic.shared);
 }
 
-/* Bytes of a weight that a step gathers in stage 3, once for each pass: of matrices the copies of 16 bits where
- * products read them, and the tables' rows are read in fp32, of positions in the forward pass alone. */
+/* Bytes of a weight that a step gathers in stage 3, once for each pass. Products read copies of matrices in 16 bits.
+ * Rows of the embeddings are read in fp32, those of positions only in the forward pass. */
 static int64_t gathered_bytes(const char *name, const tx_param_spec *spec, tx_dtype dtype)
 {
     const int64_t full = (int64_t)sizeof(float), read = (int64_t)tx_dtype_size(dtype);
@@ -179,7 +179,8 @@ static int64_t gathered_bytes(const char *name, const tx_param_spec *spec, tx_dt
     return spec->logical.rank == 2 ? 2 * read : 2 * full;
 }
 
-/* Of two ranks each moves half of the gradients, and half of the weights once, or in stage 3 what the passes read. */
+/* Each of two ranks sends half of the gradients, and half of the weights once. In stage 3 it sends each pass's
+ * weights. */
 static tx_status check_bytes(const trained *s, int32_t stage, double bytes)
 {
     const double slack = 4096;
@@ -196,7 +197,7 @@ static tx_status check_bytes(const trained *s, int32_t stage, double bytes)
     return bytes > 0 && bytes <= (double)most + slack ? TX_OK : tx_fail(TX_INTERNAL, "more bytes were moved");
 }
 
-/* A step of one length on all ranks beside that of the whole batch on this one. */
+/* Compares a step of one length on all ranks with that of the whole batch on this rank. */
 static tx_status compare(trained *shared, trained *whole, int used, int32_t stage, tx_comm *comm)
 {
     const int32_t rank = comm->rank;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Ranks that divide a model in one way or several, compared with the same model undivided, which does the rows of one
- * group after the other: the same weights to begin with, every gradient, the norm, the losses of 12 steps, of groups of
- * several kinds and of pipelines in several micro-batches, dropout, routers' losses and choices that are dropped
- * included; memory as planned, and of each rank its part of the weights; weights and moments go to one rank and back;
- * and what groups.h says of each way. Gradients that are summed over the wrong ranks must be found, and a loss that
- * counts twice. test_groups DEVICE TENSOR:CONTEXT:EXPERT:STAGES[:ZERO_STAGE[:SCHEDULE[:BLOCKS,BLOCKS,...]]]... BLOCKS
- * is a number for each stage, as even as can be by default. */
+ * Ranks that divide a model in one or several ways, compared with the same model undivided, which computes the rows of
+ * one group after the other. The initial weights, every gradient, the norm and the losses of 12 steps are the same. The
+ * cases include groups of several kinds, pipelines with several micro-batches, dropout, losses of routers and dropped
+ * choices. The memory is as planned, and each rank has its part of the weights. Weights and moments are copied to one
+ * rank and back. groups.h declares the further checks. The test must find gradients that are summed over the wrong
+ * ranks, and a loss that counts twice.
+ *   test_groups DEVICE TENSOR:CONTEXT:EXPERT:STAGES[:ZERO_STAGE[:SCHEDULE[:BLOCKS,BLOCKS,...]]]...
+ * BLOCKS is the number of blocks of each stage, by default as even as possible. */
 #include "tests/parallel/groups.h"
 
 #include <math.h>
@@ -159,7 +160,7 @@ static const int32_t *own_chunks(const int32_t *rows, int32_t count, int32_t *ow
 }
 
 /* The rows of a group in a micro-batch; `m` is its number among the runs of the step, or of a pipeline's inputs. */
-static tx_status give(const side *s, bool together, int32_t m, const int32_t *tokens, const int32_t *labels)
+static tx_status write_batch(const side *s, bool together, int32_t m, const int32_t *tokens, const int32_t *labels)
 {
     int32_t own[MANY * BLOCK];
     const size_t bytes = (size_t)(s->rows * BLOCK / (together ? ways.context : 1)) * sizeof *own;
@@ -189,7 +190,7 @@ tx_status groups_backward(side *s, int32_t number, int32_t together)
     for (int32_t m = 0; m < runs; m++) {
         const int32_t first = s->rows * (together ? m * all + groups.data->rank : m);
         TX_TRY(tx_model_set(s->model, TX_CONTROL_SAMPLE, (double)(number * rows + first)));
-        TX_TRY(give(s, together, m, tokens + first * BLOCK, labels + first * BLOCK));
+        TX_TRY(write_batch(s, together, m, tokens + first * BLOCK, labels + first * BLOCK));
         TX_TRY(tx_model_synchronize(s->model, m == runs - 1));
         if (!together || ways.stages == 1 || m == runs - 1)
             TX_TRY(tx_plan_run(s->plan));
@@ -210,8 +211,8 @@ static int64_t part_of(const tx_param_spec *spec)
     return s->unit ? count / spec->shape.dim[0] * rows : count / parts;
 }
 
-/* Whole experts go to the ranks of an expert group, parts of what is split to those of a tensor group, blocks to the
- * stages. */
+/* The number of a parameter's elements on a rank. An expert group divides whole experts, a tensor group the split
+ * matrices, and the stages the blocks. */
 static int64_t share_of(const tx_param_spec *spec, int32_t rank, int32_t ranks)
 {
     const int32_t block = spec->block;
@@ -322,7 +323,7 @@ static tx_status make_groups(tx_comm *comm)
     return tx_comm_sub(groups.sums, row % ways.expert, row, &groups.replicas);
 }
 
-/* The layers of each stage as the list says, or as even as can be without a list. */
+/* Sets the layers of each stage from the list, or as evenly as possible without a list. */
 static tx_status find_blocks(char *list)
 {
     const int32_t stages = ways.stages * ways.chunks;

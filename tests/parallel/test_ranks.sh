@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# N ranks train as one rank that accumulates does, every stage of ZeRO to the bit alike, and every run repeated too.
+# N ranks train as one rank that accumulates gradients. All ZeRO stages give the same bits, and so does a repeated run.
 #   test_ranks.sh BIN LAUNCHER DEVICE     DEVICE mixed: the ranks are cpu and opencl in turns
 device=$3
 . "${0%/*}/ranks.sh"
 
-# 12 rows a step, whoever does them.
+# Every run has 12 rows a step.
 ranks 1 one --per_device_train_batch_size 3 --gradient_accumulation_steps 4 || fail "one rank"
 for n in 2 3 4; do
     [ "$mixed" = yes ] && [ "$n" -eq 3 ] && continue
@@ -20,21 +20,24 @@ for n in 2 3 4; do
     same "n$n.0" again
 done
 
-# Evaluations, whose batches the ranks share out: the same loss, but for rounding. Four ranks have shards of the weights.
+# Evaluations, whose batches the ranks divide: the same loss except for rounding. Four ranks have shards of the weights.
 for n in 1 2 4; do
-    ranks "$n" "eval$n" --global_batch_size 12 --per_device_train_batch_size $((12 / n)) --validation_split_percentage 30 \
+    ranks "$n" "eval$n" --global_batch_size 12 --per_device_train_batch_size $((12 / n)) \
+        --validation_split_percentage 30 \
         --eval_strategy steps --eval_steps 6 --per_device_eval_batch_size 3 --zero_stage $((n == 4 ? 3 : 0)) ||
         fail "$n ranks with evaluations"
     numbers eval_loss "$work/eval$n/log.jsonl" > "$work/evaluated$n"
     [ "$(wc -l < "$work/evaluated$n")" -eq 2 ] || fail "$n ranks: not two evaluations"
     paste "$work/evaluated1" "$work/evaluated$n" | awk -v limit="$limit" \
-        '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= limit)) exit 1 }' || fail "$n ranks: another loss of the evaluation"
+        '{ d = $1 - $2; if (d < 0) d = -d; if (!(d <= limit)) exit 1 }' ||
+        fail "$n ranks: another loss of the evaluation"
 done
 
 # Accumulation, sums in the background, small buckets, no shared memory, two groups of two: the same bits in each pair.
 ranks 2 plain --per_device_train_batch_size 2 --gradient_accumulation_steps 3 || fail "accumulation"
 near one plain
-ranks 2 thread --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes --ddp_bucket_cap_mb 1 ||
+ranks 2 thread --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes \
+    --ddp_bucket_cap_mb 1 ||
     fail "sums in the background"
 same plain thread
 ranks 2 stage1 --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes --zero_stage 1 ||
@@ -43,10 +46,11 @@ same plain stage1
 ranks 2 stage2 --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes --zero_stage 2 ||
     fail "stage 2 in the background"
 near one stage2
-ranks 2 stage3 --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes --ddp_bucket_cap_mb 1 --zero_stage 3 ||
+ranks 2 stage3 --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes --ddp_bucket_cap_mb 1 \
+    --zero_stage 3 ||
     fail "stage 3 in the background"
 same stage2 stage3
-# Activations computed again, beside sums in the background too, and as a limit asks for: no other bits.
+# Recomputed activations give the same bits, also with all-reduces in the background and under a memory limit.
 for stage in 0 1 2 3; do
     ranks 2 "again$stage" --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes \
         --zero_stage $stage --gradient_checkpointing || fail "checkpointing, stage $stage"
@@ -61,18 +65,21 @@ if [ "$mixed" = no ]; then # whose plans are alike
     same plain limit
 fi
 export TX_COMM_SHM=0
-ranks 2 apart --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes || fail "no shared memory"
+ranks 2 apart --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_overlap yes ||
+    fail "no shared memory"
 same plain apart
-ranks 2 half --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_comm bf16 --ddp_check 3 || fail "bf16"
+ranks 2 half --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --ddp_comm bf16 --ddp_check 3 ||
+    fail "bf16"
 cmp -s "$work/plain/model.safetensors" "$work/half/model.safetensors" && fail "bf16 changes nothing between hosts"
 export TX_COMM_SHM=2
 ranks 4 pairs --per_device_train_batch_size 3 --zero_stage 1 || fail "two groups of two"
 same n4.0 pairs
 unset TX_COMM_SHM
 
-# Mixed precision: the 16-bit copies are made of weights that have been gathered; in stage 3 they are what is gathered.
+# Mixed precision: the 16-bit copies are made of gathered weights; in stage 3 the ranks gather the copies.
 for stage in 0 1 2 3; do
-    ranks 2 "bf16.$stage" --bf16 --per_device_train_batch_size 6 --zero_stage $stage --ddp_check 5 || fail "bf16, stage $stage"
+    ranks 2 "bf16.$stage" --bf16 --per_device_train_batch_size 6 --zero_stage $stage --ddp_check 5 ||
+        fail "bf16, stage $stage"
     same bf16.0 "bf16.$stage"
 done
 cmp -s "$work/n2.0/model.safetensors" "$work/bf16.0/model.safetensors" && fail "mixed precision changes nothing"
@@ -87,8 +94,10 @@ same sum16.0 again16
 for way in "" --gradient_checkpointing; do # stage 2 has whole copies, stage 3 gathers them
     for stage in 2 3; do
         # shellcheck disable=SC2086
-        ranks 2 "sum16.$stage$way" --bf16 --per_device_train_batch_size 3 --gradient_accumulation_steps 2 --zero_stage $stage \
-            --validation_split_percentage 30 --eval_strategy steps --eval_steps 6 --ddp_overlap yes --ddp_bucket_cap_mb 1 $way ||
+        ranks 2 "sum16.$stage$way" --bf16 --per_device_train_batch_size 3 --gradient_accumulation_steps 2 \
+            --zero_stage $stage \
+            --validation_split_percentage 30 --eval_strategy steps --eval_steps 6 --ddp_overlap yes \
+            --ddp_bucket_cap_mb 1 $way ||
             fail "bf16, accumulation, stage $stage $way"
     done
     same "sum16.2$way" "sum16.3$way"
@@ -98,21 +107,24 @@ done
 
 # In fp16 all ranks leave out the same steps, and go on with the same scale.
 for stage in 0 1 2 3; do
-    ranks 2 "fp16.$stage" --fp16 --init_scale 1e9 --growth_interval 4 --per_device_train_batch_size 6 --zero_stage $stage \
-        --ddp_check 1 || fail "fp16, stage $stage"
+    ranks 2 "fp16.$stage" --fp16 --init_scale 1e9 --growth_interval 4 --per_device_train_batch_size 6 \
+        --zero_stage $stage --ddp_check 1 || fail "fp16, stage $stage"
     same fp16.0 "fp16.$stage"
     skipped=$(numbers skipped "$work/fp16.$stage/log.jsonl" | tail -n 1)
     [ "$skipped" -ge 2 ] && [ "$skipped" -le 8 ] || fail "fp16, stage $stage: $skipped steps were skipped"
-    [ "$(numbers loss_scale "$work/fp16.$stage/log.jsonl" | head -n 1)" = 500000000 ] || fail "fp16, stage $stage: no overflow"
+    [ "$(numbers loss_scale "$work/fp16.$stage/log.jsonl" | head -n 1)" = 500000000 ] ||
+        fail "fp16, stage $stage: no overflow"
     ranks 2 "sums.$stage" --fp16 --init_scale 1e9 --growth_interval 4 --per_device_train_batch_size 3 \
         --gradient_accumulation_steps 2 --zero_stage $stage --ddp_check 1 || fail "fp16, accumulation, stage $stage"
 done
 same sums.0 sums.1
 same sums.2 sums.3
 numbers loss_scale "$work/sums.0/log.jsonl" > "$work/scales"
-numbers loss_scale "$work/sums.2/log.jsonl" | cmp -s - "$work/scales" || fail "fp16, stage 2 with accumulation: other scales"
+numbers loss_scale "$work/sums.2/log.jsonl" | cmp -s - "$work/scales" ||
+    fail "fp16, stage 2 with accumulation: other scales"
 [ "$mixed" = yes ] || {
-    two="--fp16 --init_scale 1e9 --growth_interval 4 --per_device_train_batch_size 6 --save_strategy steps --save_steps 2"
+    two="--fp16 --init_scale 1e9 --growth_interval 4 --per_device_train_batch_size 6"
+    two="$two --save_strategy steps --save_steps 2"
     # shellcheck disable=SC2086
     ranks 2 halves $two || fail "fp16, with checkpoints"
     # shellcheck disable=SC2086
@@ -121,8 +133,8 @@ numbers loss_scale "$work/sums.2/log.jsonl" | cmp -s - "$work/scales" || fail "f
     same halves fp16.0
 }
 
-# A tied embedding, whose bucket is filled by the first gradient and the last. The text as tokens of 16 bits fills a bucket's
-# worth of vocabulary.
+# A tied embedding, whose bucket is filled by the first gradient and the last. The text as tokens of 16 bits fills a
+# bucket's worth of vocabulary.
 cp "$work/text" "$work/text.bin"
 plain=$from
 from="--config_name $work/config.json --train_file $work/text.bin --block_size 32"
@@ -149,10 +161,13 @@ tied="--config_overrides vocab_size=32768,n_layer=6,n_embd=64 --per_device_train
 from=$plain
 
 # Uneven shares, and a global batch that the micro-batches do not fill.
-ranks 2 uneven --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --batch_weights 3,1 || fail "uneven shares"
+ranks 2 uneven --per_device_train_batch_size 2 --gradient_accumulation_steps 3 --batch_weights 3,1 ||
+    fail "uneven shares"
 near one uneven
-# Shares by speed, measured in the first steps: whatever they are, the same rows make a step, and a resumed run keeps them.
-ranks 2 auto --per_device_train_batch_size 6 --batch_weights auto --save_strategy steps --save_steps 11 || fail "shares by speed"
+# Shares by speed, measured in the first steps: whatever they are, the same rows make a step, and a resumed run keeps
+# them.
+ranks 2 auto --per_device_train_batch_size 6 --batch_weights auto --save_strategy steps --save_steps 11 ||
+    fail "shares by speed"
 shares=$(sed -n 's/.*"rows": \[\([0-9]*,[0-9]*\)\].*/\1/p' "$work/auto/log.jsonl")
 [ $((${shares%,*} + ${shares#*,})) -eq 12 ] || fail "the shares \"$shares\" are not 12 rows"
 near one auto

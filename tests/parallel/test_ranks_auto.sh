@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# --parallel auto: whatever it chooses trains as one rank does, keeps what is given, is kept by who goes on, and fits a
-# memory that data parallelism alone does not fit.
+# --parallel auto: the chosen split trains as one rank does. It keeps given options, a resumed run keeps it, and it fits
+# into a memory that is too small for data parallelism.
 #   test_ranks_auto.sh BIN LAUNCHER DEVICE
 device=$3
 . "${0%/*}/ranks.sh"
@@ -9,7 +9,7 @@ device=$3
 sed 's/"n_head": 2/"n_head": 4/' "$work/config.json" > "$work/heads.json"
 from="--config_name $work/heads.json --train_file $work/text --block_size 32"
 
-# divided NAME ARGUMENT...: 4 ranks of 12 rows a step; leaves in $chosen what was chosen
+# divided NAME ARGUMENT...: 4 ranks with 12 rows a step; sets $chosen to the chosen split
 divided()
 {
     name=$1
@@ -26,7 +26,7 @@ divided any
 grep -q "^split .*: predicted [0-9.]* ms a step (compute [0-9.]*.*GiB are planned by 4 ranks" "$work/out" || fail "it is not said why"
 alike one any
 
-# Who goes on has the same split, on as many ranks, and the same bits.
+# A resumed run has the same split, on the same number of ranks, and the same bits.
 go_on any on
 divided on --resume_from_checkpoint
 grep -q "^split .*, as in the run of the checkpoint" "$work/out" || fail "another choice when it goes on"
@@ -35,7 +35,7 @@ go_on any on
 ranks 2 on --parallel auto --per_device_train_batch_size 3 --resume_from_checkpoint || fail "4 ranks to 2"
 alike one on
 
-# What is given stays.
+# Given options are kept.
 sed -i 's/"n_layer": 3/"n_layer": 4/' "$work/heads.json"
 # shellcheck disable=SC2086
 ranks 1 one --per_device_train_batch_size 12 $saves --overwrite_output_dir || fail "one rank, 4 layers"
@@ -47,7 +47,8 @@ for way in 2:tensor 4:pipeline; do
     case $chosen in *"${way#*:} ${way%:*}"*) ;; *) fail "$way: $chosen" ;; esac
 done
 
-for why in "--parallel and --context_parallel exclude each other:--context_parallel 2" "no split:--pipeline_parallel 4 --config_overrides n_layer=3"; do
+for why in "--parallel and --context_parallel exclude each other:--context_parallel 2" \
+    "no split:--pipeline_parallel 4 --config_overrides n_layer=3"; do
     # shellcheck disable=SC2086
     ranks 4 refused --parallel auto --per_device_train_batch_size 3 ${why#*:} && fail "not refused: $why"
     grep -q -e "${why%%:*}" "$work/err" || fail "another reason than: $why"
@@ -57,7 +58,8 @@ done
 if "$bin/txtrain" --list_devices | grep -q "^opencl"; then
     device=opencl
     export POCL_MEMORY_LIMIT=1
-    echo '{"model_type": "gpt2", "n_layer": 12, "n_head": 8, "n_embd": 512, "n_positions": 64, "vocab_size": 257}' > "$work/wide.json"
+    echo '{"model_type": "gpt2", "n_layer": 12, "n_head": 8, "n_embd": 512, "n_positions": 64, "vocab_size": 257}' \
+        > "$work/wide.json"
     from="--config_name $work/wide.json --train_file $work/text --block_size 64 --dry_run"
     ranks 4 data --per_device_train_batch_size 1 && fail "data parallelism fits"
     grep -q "does not fit" "$work/err" || fail "another reason than memory"

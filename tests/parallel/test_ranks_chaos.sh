@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs of 2 and 3 ranks, each with one fault at a moment from before the start to behind the end: a rank is killed, stopped
-# or asked to end. Every run ends by itself within the limit and five seconds, with 0 only if its model is there and that of
-# the undisturbed run, and leaves no process and no shared memory.
+# Runs of 2 and 3 ranks, each with one fault at a random moment, from before the start to after the end: a rank is
+# killed, stopped, or receives a signal to end. Every run ends within the limit plus five seconds. It returns 0 only if
+# its model is written and equal to that of the undisturbed run. It leaves no process and no shared memory.
 #   test_ranks_chaos.sh BIN LAUNCHER [RUNS [SEED]]
 runs=${3:-}
 runs=${runs:-12}
@@ -17,8 +17,10 @@ echo "seed $seed"
 begin()
 {
     "$launcher" -n "$1" "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" \
-        --config_overrides n_layer=6,n_embd=96 --block_size 32 --threads 1 --seed 3 --max_steps 40 --learning_rate 1e-3 \
-        --logging_strategy no --ddp_overlap no --global_batch_size 12 --per_device_train_batch_size 2 --save_strategy steps \
+        --config_overrides n_layer=6,n_embd=96 --block_size 32 --threads 1 --seed 3 --max_steps 40 \
+        --learning_rate 1e-3 \
+        --logging_strategy no --ddp_overlap no --global_batch_size 12 --per_device_train_batch_size 2 \
+        --save_strategy steps \
         --save_steps 15 --comm_timeout $limit --start_timeout $limit --output_dir "$2" > "$work/out" 2> "$work/err" &
     pid=$!
 }
@@ -28,7 +30,7 @@ now()
     echo $(($(date +%s%N) / 1000000))
 }
 
-# await PID MILLISECONDS: false where it has not ended by then
+# await PID MILLISECONDS: returns false if the process has not ended by then
 await()
 {
     until_=$(($(now) + $2))
@@ -64,10 +66,9 @@ while [ $i -lt "$runs" ]; do
     sleep "$(printf '%d.%03d' $((moment / 1000)) $((moment % 1000)))"
     hit=$(pgrep -f "^$bin/txtrain .*--output_dir $folder\$" | sed -n "$((victim + 1))p")
     [ -z "$hit" ] || kill -"$signal" "$hit" 2> /dev/null && struck=$((struck + 1))
-    # What is not disturbed any more takes its time; the limit holds from the fault on.
+    # A run that is not disturbed any more may take its usual time. The limit counts from the fault on.
     if ! await $pid $((1000 * (limit + 5) + took)); then
-        # Where MPI has ended and a process is stopped on its very last way, everything is written and only the launcher
-        # waits.
+        # If a process is stopped after MPI_Finalize, everything is written and only the launcher waits.
         left=$(pgrep -f "^$bin/txtrain .*--output_dir $folder\$")
         if [ "$signal" = STOP ] && [ "$left" = "$hit" ]; then
             kill -CONT "$hit"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Context parallelism: 2 and 4 ranks that have chunks of the positions of the same rows, alone and beside other groups,
-# train as one rank does; checkpoints hold whole models, which any other split goes on from; what does not go with it is
-# refused; a rank that dies or stops ends all.
+# Context parallelism: 2 and 4 ranks have chunks of the positions of the same rows, in one group or several. They train
+# as one rank does. Checkpoints hold whole models, from which any other split resumes. Unsupported combinations are
+# refused, and a rank that dies or stops ends the run.
 #   test_ranks_context.sh BIN LAUNCHER DEVICE
 device=$3
 . "${0%/*}/ranks.sh"
@@ -22,11 +22,12 @@ trains_alike 2
 # In 16 bits each pair of chunks is rounded before it is merged; other optimizers, and weights that are cut off.
 for way in --bf16 --fp16 "--sparsity 0.5" "--optim muon"; do
     # shellcheck disable=SC2086
-    { split 1 1 this1 $way --overwrite_output_dir && split 4 2 this2 $way --overwrite_output_dir --ddp_check 6; } || fail "$way"
+    { split 1 1 this1 $way --overwrite_output_dir && split 4 2 this2 $way --overwrite_output_dir --ddp_check 6; } ||
+        fail "$way"
     alike this1 this2 3e-3
 done
 
-# Whatever wrote it, whoever goes on: the weights and moments to the bit, and the same steps.
+# Any split resumes from any checkpoint, with weights and moments to the bit and the same steps.
 hands_over by2.2:1.1 by4.2:1.1 one:4.2 by2.2:4.4
 
 llama_alike
@@ -34,13 +35,15 @@ split 4 2 again42 --gradient_checkpointing || fail "Llama, activations computed 
 alike llama again42
 
 # Rotary positions that depend on the length of a row are those of the whole one.
-sed 's/"max_position_embeddings": 32/"max_position_embeddings": 16, "rope_scaling": {"type": "dynamic", "factor": 2}/' "$work/llama.json" > "$work/longer.json"
+sed 's/"max_position_embeddings": 32/"max_position_embeddings": 16, "rope_scaling": {"type": "dynamic", "factor": 2}/' \
+    "$work/llama.json" > "$work/longer.json"
 from="--config_name $work/longer.json --train_file $work/text --block_size 32"
 { split 1 1 longer && split 4 2 longer42; } || fail "rows beyond the original positions"
 alike longer longer42
 
 # Experts, whose tokens are those of a chunk.
-sed 's/llama/mixtral/; s/"vocab_size": 257/"vocab_size": 257, "num_local_experts": 4/' "$work/llama.json" > "$work/experts.json"
+sed 's/llama/mixtral/; s/"vocab_size": 257/"vocab_size": 257, "num_local_experts": 4/' "$work/llama.json" \
+    > "$work/experts.json"
 from="--config_name $work/experts.json --train_file $work/text --block_size 32"
 { split 1 1 experts && split 4 2 experts42; } || fail "experts"
 alike experts experts42

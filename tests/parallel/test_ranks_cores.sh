@@ -31,7 +31,8 @@ cores()
     wanted=$1
     shift
     rm -rf "$work/pair"
-    timeout -s KILL 60 taskset -c "$one,$two" "$launcher" -n 2 "$@" "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" \
+    timeout -s KILL 60 taskset -c "$one,$two" "$launcher" -n 2 "$@" "$bin/txtrain" --train_file "$work/text" \
+        --config_name "$work/config.json" \
         --block_size 32 --max_steps 1 --save_strategy no --output_dir "$work/pair" > "$work/out" 2> "$work/err" ||
         fail "$*: it does not train"
     found=$(awk '$3 == "cpu" { printf "%s ", $4 }' "$work/out")

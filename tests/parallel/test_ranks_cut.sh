@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The cable between two hosts is cut at a moment that nobody chose: the job ends by itself, not 0, with a line that names the
-# rank that is out of reach; under txlaunch it goes on when the cable is joined, and ends with the weights of the run that
-# nothing happened to.
+# The cable between two hosts is cut at a random moment. The job ends by itself with an error that names the unreachable
+# rank. Under txlaunch it resumes when the cable is joined, and ends with the weights of the undisturbed run.
 #   test_ranks_cut.sh BIN LAUNCHER DEVICE [WAY [TIMES]]      WAY: how the model is divided, see ranks.sh
 device=$3
 times=${5:-1}

@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The beginning and the end of a run of many ranks: what they start from is the same, whoever stops is named in every
-# phase, and nobody leaves before rank 0 has written everything.
+# The start and the end of a run of many ranks: all start from the same files, a rank that stops is named in every
+# phase, and no rank exits before rank 0 has written everything.
+#
 #   test_ranks_ends.sh BIN LAUNCHER SHIM
 shim=${3:-}
 device=cpu
 . "${0%/*}/ranks.sh"
 limit=3
 
-# two A B [ARGUMENT...]: a run of two ranks in the folders $work/A and $work/B, where each finds its own files; $first and
-# $second come before the program, and $outcome tells how it ended and how long that took
+# two A B [ARGUMENT...]: a run of two ranks in the folders $work/A and $work/B, each with its own files.
+# $first and $second precede the program. Sets $outcome to the exit status and the time.
 first=
 second=
 two()
@@ -17,12 +18,13 @@ two()
     a=$work/$1
     b=$work/$2
     shift 2
-    set -- "$bin/txtrain" --train_file text --config_name config.json --block_size 32 --threads 1 --seed 3 --max_steps 12 \
-        --learning_rate 1e-2 --save_strategy no --logging_strategy no --ddp_overlap no --output_dir out \
+    set -- "$bin/txtrain" --train_file text --config_name config.json --block_size 32 --threads 1 --seed 3 \
+        --max_steps 12 --learning_rate 1e-2 --save_strategy no --logging_strategy no --ddp_overlap no --output_dir out \
         --comm_timeout $limit --start_timeout $limit "$@"
     began=$(date +%s)
     # shellcheck disable=SC2086
-    timeout -s KILL 120 "$launcher" -n 1 -wdir "$a" $first "$@" : -n 1 -wdir "$b" $second "$@" > "$work/out" 2> "$work/err"
+    timeout -s KILL 120 "$launcher" -n 1 -wdir "$a" $first "$@" : -n 1 -wdir "$b" $second "$@" > "$work/out" \
+        2> "$work/err"
     status=$?
     took=$(($(date +%s) - began))
 }
@@ -49,7 +51,7 @@ two one one || true
 [ $status -eq 0 ] || fail "the undisturbed run"
 mv "$work/one/out" "$work/whole"
 
-# ---- What they start from --------------------------------------------------------------------------------------------
+# ---- Files at the start ----------------------------------------------------------------------------------------------
 
 folder other
 sed 's/square/root/' "$work/text" > "$work/other/text"
@@ -60,7 +62,7 @@ sed 's/"n_layer": 3/"n_layer": 2/' "$work/config.json" > "$work/other/config.jso
 two one other
 refused "rank 1 on .* n_layer 2.* n_layer 3"
 
-# One bit of a weight; without a manifest nothing else tells.
+# One bit of a weight differs; without a manifest nothing else detects it.
 cp -r "$work/whole" "$work/one/model"
 folder other
 cp -r "$work/whole" "$work/other/model"
@@ -73,7 +75,8 @@ two_models()
     began=$(date +%s)
     set -- "$bin/txtrain" --train_file text --model_name_or_path model --block_size 32 --threads 1 --max_steps 3 \
         --save_strategy no --output_dir out --comm_timeout $limit
-    timeout -s KILL 120 "$launcher" -n 1 -wdir "$work/one" "$@" : -n 1 -wdir "$work/$a" "$@" > "$work/out" 2> "$work/err"
+    timeout -s KILL 120 "$launcher" -n 1 -wdir "$work/one" "$@" : -n 1 -wdir "$work/$a" "$@" > "$work/out" \
+        2> "$work/err"
     status=$?
     took=$(($(date +%s) - began))
 }
@@ -113,7 +116,7 @@ rm -rf "$work/one/out"
 
 [ -n "$shim" ] || { echo "skipped the rest: nothing can be preloaded here"; [ $failures -eq 0 ]; exit; }
 
-# ---- Who stops is named, in every phase ---------------------------------------------------------------------------------
+# ---- A rank that stops is named, in every phase ----------------------------------------------------------------------
 
 # stops WHERE RANK ARGUMENT...: this rank stops there, and the run ends within the limit and a little
 stops()
@@ -153,9 +156,10 @@ second="env LD_PRELOAD=$shim TX_SHIM=stop:finalize"
 two one one
 second=
 [ $took -le $((limit + 5)) ] || fail "stopped at MPI's end: took $took s"
-cmp -s "$work/whole/model.safetensors" "$work/one/out/model.safetensors" || fail "stopped at MPI's end: no model, or another"
+cmp -s "$work/whole/model.safetensors" "$work/one/out/model.safetensors" ||
+    fail "stopped at MPI's end: no model, or another"
 
-# ---- A slow disk is waited for -------------------------------------------------------------------------------------------
+# ---- A slow disk is waited for ---------------------------------------------------------------------------------------
 
 rm -rf "$work/one/out"
 first="env LD_PRELOAD=$shim TX_SHIM=slow:0.7 TX_SHIM_FOLDER=$work/one/out"

@@ -1,15 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Expert parallelism: groups of 2 and 4 ranks, alone and beside each other, train as one rank does; checkpoints hold whole
-# tensors, and what one split wrote any other goes on from; what does not go with it is refused; a rank that dies or stops
-# ends all.
+# Expert parallelism: groups of 2 and 4 ranks, one or several, train as one rank does. Checkpoints hold whole tensors,
+# and any other split resumes from them. Unsupported combinations are refused, and a rank that dies or stops ends the
+# run.
 #   test_ranks_expert.sh BIN LAUNCHER DEVICE
 device=$3
 . "${0%/*}/ranks.sh"
 . "${0%/*}/split.sh"
 cat > "$work/experts.json" << 'EOF'
 {"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
- "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4, "attention_dropout": 0.1}
+ "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4,
+ "attention_dropout": 0.1}
 EOF
 from="--config_name $work/experts.json --train_file $work/text --block_size 32"
 
@@ -31,17 +32,18 @@ alike half1 half2 3e-3
 alike pruned1 pruned2
 split 4 2 pruned4 --mask_structure 2:4 || fail "a model pruned by groups"
 
-# Whatever wrote it, whoever goes on: the weights and moments to the bit, and the same steps.
+# Any split resumes from any checkpoint, with weights and moments to the bit and the same steps.
 hands_over by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4
 
-# Routers' losses and choices that are dropped go by a micro-batch's rows: data parallel ranks of as many have the same.
+# Losses of routers and dropped choices depend on a micro-batch's rows: data-parallel ranks with as many rows agree.
 routers="--expert_capacity_factor 0.7 --router_z_loss_coef 0.01"
 # shellcheck disable=SC2086
 { split 4 1 full $routers && split 4 2 full2 $routers; } || fail "a capacity"
 alike full full2
 numbers dropped "$work/full/log.jsonl" > "$work/expected"
 numbers dropped "$work/full2/log.jsonl" > "$work/got"
-{ [ "$(sort -n "$work/got" | tail -n 1)" -gt 0 ] && cmp -s "$work/expected" "$work/got"; } || fail "other numbers of choices are dropped"
+{ [ "$(sort -n "$work/got" | tail -n 1)" -gt 0 ] && cmp -s "$work/expected" "$work/got"; } ||
+    fail "other numbers of choices are dropped"
 
 # Evaluations, whose last round has fewer batches than ranks.
 from="$from --validation_file $work/text $evaluates"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Ranks that die or stop at moments that nobody chose: the job ends by itself, not 0, with one line that names the rank;
-# under txlaunch it ends with the weights of the run that nothing happened to.
+# Ranks that die or stop at random moments: the job ends by itself with an error in one line that names the rank. Under
+# txlaunch it ends with the weights of the undisturbed run.
 #   test_ranks_failures.sh BIN LAUNCHER DEVICE [WAY [TIMES]]      WAY: how the model is divided, see ranks.sh
 device=$3
 times=${5:-2}
@@ -31,7 +31,7 @@ strike()
 i=0
 while [ $i -lt "$times" ]; do
     for signal in KILL STOP; do
-        # By the MPI launcher alone: it ends, and where it leaves time for that a line tells of the rank.
+        # Under only the MPI launcher the run ends, and a line names the rank if the launcher leaves time for it.
         folder=$work/alone$i$signal
         long_run "$folder" timeout -s KILL 120 "$launcher" -n 2 > "$work/out" 2> "$work/err" &
         pid=$!
@@ -43,7 +43,7 @@ while [ $i -lt "$times" ]; do
         { [ $status -ne 0 ] && [ $status -ne 137 ]; } || fail "$signal: the launcher ended with $status"
         [ $signal = KILL ] || [ "$(grep -c "^txtrain: rank [01] on " "$work/err")" -eq 1 ] || fail "$signal: no line, or several"
         [ -z "$(of "$folder")" ] || fail "$signal: ranks are left"
-        # Under txlaunch it goes on.
+        # Under txlaunch the run resumes.
         folder=$work/again$i$signal
         long_run "$folder" timeout -s KILL 200 "$bin/txlaunch" --launcher "$launcher" -n 2 --max_restarts 2 \
             --heartbeat_timeout 4 -- > "$work/out" 2> "$work/err" &

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Groups of several kinds at once train as one rank does, evaluations included; checkpoints hold whole models, and what one
-# split wrote any other goes on from; what does not go together is refused. Sends wait for their receivers.
+# Groups of several kinds together train as one rank does, evaluations included. Checkpoints hold whole models, and any
+# other split resumes from them. Unsupported combinations are refused. Sends are synchronous.
 #   test_ranks_groups.sh BIN LAUNCHER DEVICE
 device=$3
 . "${0%/*}/ranks.sh"
@@ -9,7 +9,8 @@ device=$3
 export TX_COMM_SYNCHRONOUS=1
 cat > "$work/experts.json" << 'EOF'
 {"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
- "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4, "attention_dropout": 0.1}
+ "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4,
+ "attention_dropout": 0.1}
 EOF
 sed 's/"n_layer": 3/"n_layer": 4/' "$work/config.json" > "$work/layers.json"
 
@@ -37,7 +38,7 @@ model()
     split 1 1 half $bits || fail "bf16 on one rank"
 }
 
-# all_of RANKS WAY: alone, and with what goes with it; whatever wrote a checkpoint, whoever goes on
+# all_of RANKS WAY: the split with and without further options; any split resumes from any checkpoint
 all_of()
 {
     # shellcheck disable=SC2086
@@ -52,7 +53,8 @@ all_of()
 
 model experts.json
 all_of 4 ep
-split 4 ep turns --pipeline_schedule interleaved --gradient_accumulation_steps 6 --per_device_train_batch_size 1 || fail "interleaved"
+split 4 ep turns --pipeline_schedule interleaved --gradient_accumulation_steps 6 --per_device_train_batch_size 1 ||
+    fail "interleaved"
 alike one turns
 all_of 4 et
 split 8 etp parts || fail "experts, parts and stages"

@@ -17,7 +17,8 @@ for stage in 0 1 2 3; do
 done
 on_hosts 2 "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 \
     --seed 3 --max_steps 12 --learning_rate 1e-2 --save_strategy no --logging_strategy no --device "$device" \
-    --per_device_train_batch_size 3 --ddp_comm bf16 --ddp_check 3 --output_dir "$work/half" > "$work/out" 2> "$work/err" ||
+    --per_device_train_batch_size 3 --ddp_comm bf16 --ddp_check 3 --output_dir "$work/half" > "$work/out" \
+    2> "$work/err" ||
     fail "two hosts, bf16"
 cmp -s "$work/here/model.safetensors" "$work/half/model.safetensors" && fail "bf16 changes nothing between hosts"
 

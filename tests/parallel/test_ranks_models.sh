@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every model, whole, by an adapter, and by an adapter beside 4 bits, in fp32 and bf16, on one rank and two: what a dry run
-# plans is counted; ZeRO's stage 2 ends with the bytes of stage 0 (weights, moments, log, history), and so does what goes
-# on from a checkpoint.
+# Every model, by full training, by an adapter, and by an adapter on a base of 4 bits, in fp32 and bf16, on one rank and
+# two. The allocated memory is the dry run's. ZeRO stage 2 and a resumed run end with the bytes of stage 0 (weights,
+# moments, log, history).
 #   test_ranks_models.sh BIN LAUNCHER DEVICE each|all    each: one way for each model, such that each way is there
 device=$3
 ways=$4
@@ -11,7 +11,8 @@ ways=$4
 write_texts
 write_talk
 
-# describe NAME KEYS DATA: the model's folder, $work/NAME, and its data in $data. Widths are multiples of 64, which 4 bits need.
+# describe NAME KEYS DATA: the model's folder, $work/NAME, and its data in $data. Widths are multiples of 64, which 4
+# bits need.
 describe()
 {
     mkdir "$work/$1"
@@ -28,7 +29,8 @@ describe()
     esac
     [ $vocabulary = 257 ] || cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/$1"
     cat > "$work/$1/config.json" << EOF
-{"vocab_size": $vocabulary, "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128, "num_attention_heads": 4,
+{"vocab_size": $vocabulary, "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 128,
+ "num_attention_heads": 4,
  "num_key_value_heads": 2, "max_position_embeddings": $positions, $2}
 EOF
 }
@@ -41,17 +43,18 @@ run()
     shift 2
     ranks "$count" "$into" --per_device_train_batch_size $((4 / count)) --save_strategy steps --save_steps 6 "$@"
 }
-# total PLACE: the memory of the run that was last, 2: planned, or 6: counted; once, since rank 0 alone tells it
+# total PLACE: the memory of the last run, planned (PLACE 2) or counted (PLACE 6); only rank 0 prints it
 total()
 {
     awk -v place="$1" '$1 == "total" && NF >= place { print $place }' "$work/out"
 }
-# facts NAME: what must be equal of log and history: all but times and what the call itself did, by which a file's numbers have
-# more or fewer digits
+# facts NAME: the part of log and history that must be equal. Times and the call's own numbers are removed, and numbers
+# are rounded: a restored number has other digits.
 facts()
 {
     sed 's/, "tokens_per_second": .*//' "$work/$1/log.jsonl"
-    awk '/_runtime"|_per_second"|"train_loss"/ { next } $2 + 0 != 0 { $2 = sprintf("%.14g", $2) } 1' "$work/$1/trainer_state.json"
+    awk '/_runtime"|_per_second"|"train_loss"/ { next } $2 + 0 != 0 { $2 = sprintf("%.14g", $2) } 1' \
+        "$work/$1/trainer_state.json"
 }
 # equal NAME NAME
 equal()
@@ -78,18 +81,21 @@ check()
             [ -n "$counted" ] && [ "$(total 2)" = "$counted" ] ||
                 fail "$kind: $size ranks, stage $stage: $(total 2) planned, $counted counted"
             run $size dry "$@" --zero_stage $stage --dry_run || fail "$kind: $size ranks, stage $stage, a dry run"
-            [ "$(total 2)" = "$counted" ] || fail "$kind: $size ranks, stage $stage: a dry run plans $(total 2), not $counted"
+            [ "$(total 2)" = "$counted" ] ||
+                fail "$kind: $size ranks, stage $stage: a dry run plans $(total 2), not $counted"
         done
         [ $size = 1 ] || equal "$kind.20" "$kind.22"
         mkdir "$work/$kind.on"
         cp -r "$work/$kind.${size}0/checkpoint-6" "$work/$kind.on"
-        run $size "$kind.on" "$@" --zero_stage $((size * 2 - 2)) --resume_from_checkpoint || fail "$kind: $size ranks go on"
+        run $size "$kind.on" "$@" --zero_stage $((size * 2 - 2)) --resume_from_checkpoint ||
+            fail "$kind: $size ranks go on"
         equal "$kind.${size}0" "$kind.on"
         rm -r "$work/$kind.on"
     done
     losses "$kind.10" > "$work/expected"
     losses "$kind.20" | paste "$work/expected" - |
-        awk '{ d = $1 - $2; if (!(NF == 2 && d < 1e-2 && d > -1e-2)) bad = 1 } END { exit bad }' || fail "$kind: two ranks have other losses"
+        awk '{ d = $1 - $2; if (!(NF == 2 && d < 1e-2 && d > -1e-2)) bad = 1 } END { exit bad }' ||
+        fail "$kind: two ranks have other losses"
     rm -r "$work/$kind".*
 }
 

@@ -1,20 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Two ranks train as one does with every optimizer, every stage of ZeRO to the bit alike, also where a run goes on in another stage,
-# with states that lay in a file and then, of a device, in the host's memory.
+# Two ranks train as one does with every optimizer. All ZeRO stages give the same bits, also if a run resumes in another
+# stage, with states in a file and then, on a device, in host memory.
 #   test_ranks_optimizers.sh BIN LAUNCHER DEVICE
 device=$3
 . "${0%/*}/ranks.sh"
 
-# A model whose files hold q, k and v, gate and up, and experts apart.
+# A model whose files have separate q, k and v, gate and up, and experts.
 cat > "$work/apart.json" << 'EOF'
-{"model_type": "qwen2_moe", "num_hidden_layers": 2, "hidden_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2,
+{"model_type": "qwen2_moe", "num_hidden_layers": 2, "hidden_size": 24, "num_attention_heads": 4,
+ "num_key_value_heads": 2,
  "num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 10, "shared_expert_intermediate_size": 14,
  "max_position_embeddings": 32, "vocab_size": 257}
 EOF
 gpt2=$from
 
-# Of 64 columns, so that adamw_8bit has 8 bits to keep. What rounds or takes signs goes other ways after other sums.
+# Matrices have 64 columns, so that adamw_8bit keeps 8 bits. Optimizers that round or use signs amplify rounding errors.
 limit=1e-3
 rate=3e-3
 while read -r name model optim arguments <&3; do
@@ -24,14 +25,16 @@ while read -r name model optim arguments <&3; do
     [ -n "$arguments" ] && set -- "$@" --optim_args "$arguments"
     ranks 1 "$name.one" "$@" --per_device_train_batch_size 6 || fail "$name: one rank"
     for stage in 0 1 2 3; do
-        ranks 2 "$name.$stage" "$@" --per_device_train_batch_size 3 --zero_stage $stage --ddp_check 4 || fail "$name: stage $stage"
+        ranks 2 "$name.$stage" "$@" --per_device_train_batch_size 3 --zero_stage $stage --ddp_check 4 ||
+            fail "$name: stage $stage"
         same "$name.0" "$name.$stage"
     done
     near "$name.one" "$name.0"
     ranks 2 "$name.1" "$@" --per_device_train_batch_size 3 --zero_stage 1 --save_strategy steps --save_steps 5 \
         --overwrite_output_dir --offload_optimizer nvme --nvme_path "$work" || fail "$name: saves"
     ranks 2 "$name.on" "$@" --per_device_train_batch_size 3 --zero_stage 2 \
-        --offload_optimizer cpu --resume_from_checkpoint "$work/$name.1/checkpoint-5" || fail "$name: goes on in stage 2"
+        --offload_optimizer cpu --resume_from_checkpoint "$work/$name.1/checkpoint-5" ||
+        fail "$name: goes on in stage 2"
     same "$name.0" "$name.on"
 done 3<< 'END'
 nesterov gpt2 sgd momentum=0.9,nesterov=True

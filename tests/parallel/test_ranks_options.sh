@@ -1,12 +1,12 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Each option of txtrain in turn is another one on rank 1: the run is refused at once and both values are named, but for
-# the options of which each rank may have its own.
+# Each option of txtrain in turn has another value on rank 1. The run is refused at once and both values are named,
+# except for options that each rank may set.
 #   test_ranks_options.sh BIN LAUNCHER
 device=cpu
 . "${0%/*}/ranks.sh"
 
-# Every option with the value that it has by default, as training_args.json tells them: NAME VALUE a line.
+# Every option with its default value, from training_args.json: NAME VALUE a line.
 ranks 1 defaults || fail "one rank"
 sed -n 's/^ *"\([a-z0-9_]*\)": \(.*[^,]\),\{0,1\}$/\1 \2/p' "$work/defaults/training_args.json" > "$work/options"
 [ "$(wc -l < "$work/options")" -gt 70 ] || fail "training_args.json has few options"
@@ -32,7 +32,7 @@ another()
     esac
 }
 
-# What stands in the way of another value alone.
+# These arguments permit every other value.
 set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --max_steps 2 \
     --logging_strategy no --output_dir "$work/pair" --comm_timeout 5
 while read -r name old; do
@@ -64,13 +64,14 @@ while read -r name old; do
     [ $status -ne 0 ] || fail "$name $value on rank 1: trained together"
     [ $took -le 10 ] || fail "$name $value on rank 1: refused after $took s"
     [ "$name" != group_by_length ] || name=train_sampling_strategy # whose other name it is
-    # What the values say of each other is told as by a rank alone.
+    # Conflicts between values are reported as by a single rank.
     grep -q "^txtrain: rank 1 on .* $name .*rank 0 \|^txtrain: rank 1 on .* status 2" "$work/err" ||
         fail "$name $value on rank 1: not told"
 done < "$work/options"
 
 # A rank that waits for another one says so.
-TX_PROGRESS=1 timeout -s KILL 60 "$launcher" -n 1 "$bin/txtrain" "$@" : -n 1 sh -c 'sleep 2.5; exec "$@"' later "$bin/txtrain" "$@" > "$work/out" 2> "$work/err"
+TX_PROGRESS=1 timeout -s KILL 60 "$launcher" -n 1 "$bin/txtrain" "$@" : -n 1 sh -c 'sleep 2.5; exec "$@"' later \
+    "$bin/txtrain" "$@" > "$work/out" 2> "$work/err"
 grep -q "^txtrain: still .*, 2 s$" "$work/out" || fail "rank 0 is silent while it waits"
 
 # Another build of the same version.
@@ -82,10 +83,11 @@ if command -v objcopy > /dev/null; then
     grep -q "^txtrain: rank 1 on .* has TX build unknown, rank 0 has TX build [0-9a-f]\{16\}" "$work/err" || fail "another build: not told"
 fi
 
-# What a rank ends by before it trains, the others learn.
+# If a rank ends before it trains, the others report it.
 for last in --bogus --list_devices --help "--learning_rate nonsense"; do
     # shellcheck disable=SC2086
-    timeout -s KILL 60 "$launcher" -n 1 "$bin/txtrain" "$@" : -n 1 "$bin/txtrain" "$@" $last > "$work/out" 2> "$work/err"
+    timeout -s KILL 60 "$launcher" -n 1 "$bin/txtrain" "$@" : -n 1 "$bin/txtrain" "$@" $last > "$work/out" \
+        2> "$work/err"
     status=$?
     { [ $status -ne 0 ] && [ $status -ne 137 ]; } || fail "$last on rank 1: status $status"
     grep -q "^txtrain: rank 1 on .* status [02]" "$work/err" || fail "$last: not told"

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Pipelines: 2 and 4 stages, alone and beside each other, train as one rank does, by 1F1B and GPipe to the bit; checkpoints
-# hold whole models, and what one split wrote any other goes on from; what does not go with it is refused; a rank that dies
-# or stops ends all. Sends wait for their receivers, so that nothing hangs together by a library's buffers.
+# Pipelines of 2 and 4 stages, one or several, train as one rank does; 1F1B and GPipe give the same bits. Checkpoints
+# hold whole models, and any other split resumes from them. Unsupported combinations are refused, and a rank that dies
+# or stops ends the run. Sends are synchronous, so that no run depends on a library's buffers.
 #   test_ranks_pipeline.sh BIN LAUNCHER DEVICE
 device=$3
 . "${0%/*}/ranks.sh"
@@ -30,7 +30,8 @@ split 4 4 gpipe --pipeline_schedule gpipe --pipeline_partition 1,1,2,1 || fail "
 same by4.4 gpipe
 # Several stages a rank: the same gradients, whose norm is rounded otherwise, since ranks add up those of other blocks.
 # shellcheck disable=SC2086
-split 2 2 turns $saves --gradient_accumulation_steps 6 --per_device_train_batch_size 2 --pipeline_schedule interleaved --ddp_check 4 || fail "interleaved"
+split 2 2 turns $saves --gradient_accumulation_steps 6 --per_device_train_batch_size 2 --pipeline_schedule interleaved \
+    --ddp_check 4 || fail "interleaved"
 alike one turns
 split 4 2 turns4 --gradient_accumulation_steps 6 --per_device_train_batch_size 1 --pipeline_schedule interleaved \
     --gradient_checkpointing --zero_stage 1 || fail "interleaved, with others"
@@ -53,7 +54,8 @@ alike one cuts
 # shellcheck disable=SC2086
 split 4 2 stage1 $saves --zero_stage 1 || fail "ZeRO's stage 1"
 same by4.2 stage1
-cmp -s "$work/by4.2/checkpoint-6/optimizer.safetensors" "$work/stage1/checkpoint-6/optimizer.safetensors" || fail "stage 1: other moments"
+cmp -s "$work/by4.2/checkpoint-6/optimizer.safetensors" "$work/stage1/checkpoint-6/optimizer.safetensors" ||
+    fail "stage 1: other moments"
 # shellcheck disable=SC2086
 split 4 2 grid $saves --tensor_parallel 2 --per_device_train_batch_size 4 || fail "stages of two ranks each"
 alike one grid
@@ -69,37 +71,45 @@ for n in 1 2; do
 done
 from=$whole
 same_losses="$(numbers loss "$work/short1/log.jsonl" | tail -n 1) $(numbers loss "$work/short2/log.jsonl" | tail -n 1)"
-echo "$same_losses" | awk '{ d = $1 - $2; if (d < 0) d = -d; exit !(NF == 2 && d <= 2e-6 * $1) }' || fail "a short step: losses $same_losses"
+echo "$same_losses" | awk '{ d = $1 - $2; if (d < 0) d = -d; exit !(NF == 2 && d <= 2e-6 * $1) }' ||
+    fail "a short step: losses $same_losses"
 
 # In 16 bits too.
 for bits in --bf16 --fp16 "--dtype bfloat16"; do
     # shellcheck disable=SC2086
-    { split 1 1 half1 $bits --overwrite_output_dir && split 2 2 half2 $bits --overwrite_output_dir --ddp_check 6; } || fail "$bits"
+    { split 1 1 half1 $bits --overwrite_output_dir && split 2 2 half2 $bits --overwrite_output_dir --ddp_check 6; } ||
+        fail "$bits"
     alike half1 half2 3e-3
 done
 
-# Whatever wrote it, whoever goes on: the weights and moments to the bit, and the same steps.
+# Any split resumes from any checkpoint, with weights and moments to the bit and the same steps.
 hands_over turns:1.1 stage1:1.1 grid:1.1 by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4 by4.4:2.2 cut1,4:2.2
 
-# Other models: a table that is tied, one that is not, experts, and a classifier, whose texts are padded to the length of a row.
+# Other models: a tied embedding, one that is not tied, experts, and a classifier, whose texts are padded to a row.
 cat > "$work/llama.json" << 'EOF'
 {"model_type": "llama", "hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
- "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "attention_dropout": 0.1, "tie_word_embeddings": true}
+ "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "attention_dropout": 0.1,
+ "tie_word_embeddings": true}
 EOF
 sed 's/true/false/' "$work/llama.json" > "$work/untied.json"
-echo '{"model_type": "mixtral", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1,
- "intermediate_size": 16, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' > "$work/experts.json"
+echo '{"model_type": "mixtral", "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
+ "num_key_value_heads": 1,
+ "intermediate_size": 16, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' \
+    > "$work/experts.json"
 sed 's/}$/, "output_router_logits": true}/' "$work/experts.json" > "$work/routers.json"
 for model in llama untied experts routers; do
-    from="--config_name $work/$model.json --train_file $work/text --validation_file $work/text --block_size 32 $evaluates"
+    from="--config_name $work/$model.json --train_file $work/text --validation_file $work/text --block_size 32"
+    from="$from $evaluates"
     { split 1 1 $model && split 2 2 ${model}2; } || fail "$model"
     alike $model ${model}2
 done
 write_words
-from="--config_name $work/words --tokenizer_name $work/words --train_file $work/texts.tsv --validation_file $work/texts.tsv --task_name sst2 --max_seq_length 20 $evaluates"
+from="--config_name $work/words --tokenizer_name $work/words --train_file $work/texts.tsv
+    --validation_file $work/texts.tsv --task_name sst2 --max_seq_length 20 $evaluates"
 { split 1 1 bert --learning_rate 1e-3 && split 2 2 bert2 --learning_rate 1e-3; } || fail "BERT"
 alike bert bert2
-[ "$(numbers eval_accuracy "$work/bert/log.jsonl")" = "$(numbers eval_accuracy "$work/bert2/log.jsonl")" ] || fail "BERT: another accuracy"
+[ "$(numbers eval_accuracy "$work/bert/log.jsonl")" = "$(numbers eval_accuracy "$work/bert2/log.jsonl")" ] ||
+    fail "BERT: another accuracy"
 
 from="--config_name $work/layers.json --train_file $work/text --block_size 32"
 refused "must be a multiple of the group size" 2 4

@@ -6,7 +6,7 @@
 device=$3
 . "${0%/*}/ranks.sh"
 
-# stop_at STEP NAME: what of a run is behind a checkpoint goes, as after a crash
+# stop_at STEP NAME: removes everything that a run wrote after a checkpoint, as a crash would
 stop_at()
 {
     find "$work/$2" -mindepth 1 -maxdepth 1 ! -name "checkpoint-$1" ! -name cache -exec rm -rf {} +
@@ -38,12 +38,13 @@ limit=1e-5
     fail "4 ranks to 3 on $other"
 near whole moved
 
-# An optimizer of one state: the same files in every stage, and a run that goes on in another.
+# An optimizer with one state: the same files in every stage, and a run that resumes in another stage.
 for stage in 0 1 2 3; do
     ranks 4 lion$stage --optim lion_32bit --per_device_train_batch_size 3 --save_strategy steps --save_steps 6 \
         --zero_stage $stage || fail "Lion, stage $stage"
     for file in model.safetensors optimizer.safetensors; do
-        cmp -s "$work/lion0/checkpoint-6/$file" "$work/lion$stage/checkpoint-6/$file" || fail "Lion, stage $stage: other $file"
+        cmp -s "$work/lion0/checkpoint-6/$file" "$work/lion$stage/checkpoint-6/$file" ||
+            fail "Lion, stage $stage: other $file"
     done
 done
 same lion0 lion1
@@ -60,8 +61,8 @@ cp -r "$work/whole/checkpoint-6" "$work/moved/"
 ranks 4 moved --per_device_train_batch_size 2 --resume_from_checkpoint && fail "resumed with other steps"
 grep -q "global_batch" "$work/err" || fail "the other global batch is not named"
 
-# No file may pass 8 MiB, which MPI needs, so that rank 0 can write no checkpoint of this model; the others, whose moments it
-# collects, learn of it.
+# No file may pass 8 MiB, which MPI needs, so that rank 0 can write no checkpoint of this model; the others, whose
+# moments it collects, learn of it.
 for action in continue stop; do
     rm -rf "$work/full"
     (
@@ -76,28 +77,32 @@ for action in continue stop; do
     [ $found = $action ] || fail "on_save_error $action: it was $found"
 done
 
-# A model that fits beside moments that do not: it is written, and all ranks end with 1.
+# The disk has space for the model but not for the moments: the model is written, and all ranks end with 1.
 (
     trap '' XFSZ
     ulimit -f 16384
     export TX_COMM_SHM=0 bin="$bin" work="$work"
     # shellcheck disable=SC2016
-    set -- --train_file "$work/text" --config_name "$work/config.json" --config_overrides n_layer=2,n_embd=256 --block_size 32 \
-        --threads 1 --max_steps 4 --save_steps 2 --output_dir "$work/lacks" --device "$device" --per_device_train_batch_size 2
+    set -- --train_file "$work/text" --config_name "$work/config.json" --config_overrides n_layer=2,n_embd=256 \
+        --block_size 32 \
+        --threads 1 --max_steps 4 --save_steps 2 --output_dir "$work/lacks" --device "$device" \
+        --per_device_train_batch_size 2
     # shellcheck disable=SC2016
-    timeout -s KILL 120 "$launcher" -n 2 sh -c '"$bin/txtrain" "$@"; ended=$?; echo $ended >> "$work/ended"; exit $ended' sh "$@" \
-        > "$work/out" 2> "$work/err"
+    timeout -s KILL 120 "$launcher" -n 2 sh -c \
+        '"$bin/txtrain" "$@"; ended=$?; echo $ended >> "$work/ended"; exit $ended' sh "$@" > "$work/out" 2> "$work/err"
 ) && fail "ranks that lack checkpoints end with 0"
 [ "$(sort "$work/ended" | uniq -c | tr -s ' ')" = " 2 1" ] || fail "not every rank ended with 1: $(cat "$work/ended")"
 [ "$(grep -c "^txtrain: 2 checkpoints " "$work/err")" -eq 1 ] ||
     fail "what is lacking is not told once"
 [ -s "$work/lacks/model.safetensors" ] || fail "no model where its checkpoints could not be written"
 
-# Ranks that find other kernels the fastest, as where one's host is busy, compute by the same, and so does the run that goes on.
+# If autotuners of ranks choose different kernels, as on a busy host, all ranks use the same ones, and so does a resumed
+# run.
 if [ "$device" = opencl ] && [ "$mixed" = no ]; then
     # shellcheck disable=SC2086
     set -- $from --threads 1 --seed 3 --max_steps 12 --learning_rate 1e-2 --save_strategy steps --save_steps 6 --bf16 \
-        --logging_strategy no --ddp_overlap no --output_dir "$work/kernels" --device "$device" --per_device_train_batch_size 3
+        --logging_strategy no --ddp_overlap no --output_dir "$work/kernels" --device "$device" \
+        --per_device_train_batch_size 3
     "$launcher" -n 1 env TX_GEMM=portable "$bin/txtrain" "$@" : -n 1 env TX_GEMM=x86 "$bin/txtrain" "$@" \
         > "$work/out" 2> "$work/err" || fail "ranks with other kernels"
     cp -r "$work/kernels" "$work/on"
@@ -108,7 +113,8 @@ fi
 
 # SIGTERM to the launcher, which passes it on: all end after the same step, and go on as if nothing had been.
 rm -rf "$work/signal"
-set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --seed 3 --max_steps 100000 \
+set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --seed 3 \
+    --max_steps 100000 \
     --learning_rate 1e-4 --save_strategy no --logging_steps 1 --output_dir "$work/signal" --device "$device" \
     --per_device_train_batch_size 3
 "$launcher" -n 2 "$bin/txtrain" "$@" > "$work/out" 2> "$work/err" &

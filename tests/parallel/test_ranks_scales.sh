@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every numeric training option in every split: loss and gradient norm of the first steps are those of one rank. A factor that is
-# made of a number of rows, positions or tokens has to be that of the whole step, whatever part of it a rank has.
+# Every numeric training option in every split: loss and gradient norm of the first steps are those of one rank. A
+# factor computed from a number of rows, positions or tokens must be that of the whole step, for any part on a rank.
+#
 #   test_ranks_scales.sh BIN LAUNCHER DEVICE each|all    each: the options of a model together; all: also one by one
 device=$3
 options=$4
@@ -9,14 +10,16 @@ options=$4
 write_texts
 mkdir "$work/words"
 cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/words"
-vocabulary='"vocab_size": 342, "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4, "max_position_embeddings": 48'
+vocabulary='"vocab_size": 342, "num_hidden_layers": 2, "hidden_size": 32, "num_attention_heads": 4,
+ "max_position_embeddings": 48'
 llama="\"num_key_value_heads\": 2, \"eos_token_id\": 2, \"attention_dropout\": 0.1"
 # Answers of several lengths, so that rows are padded, and eleven of them, so that the last step has too few rows.
 awk 'BEGIN {
     for (i = 0; i < 11; i++) {
         text = "hi"
         for (k = 0; k < i * 5 % 11; k++) text = text " and hi"
-        printf "{\"messages\": [{\"role\": \"user\", \"content\": \"greet %d\"}, {\"role\": \"assistant\", \"content\": \"%s\"}]}\n", i, text
+        printf "{\"messages\": [{\"role\": \"user\", \"content\": \"greet %d\"}, " \
+            "{\"role\": \"assistant\", \"content\": \"%s\"}]}\n", i, text
     }
 }' > "$work/talk.jsonl"
 
@@ -32,13 +35,17 @@ config llama "\"model_type\": \"llama\", \"intermediate_size\": 48, $llama"
 config bert '"model_type": "bert", "intermediate_size": 48'
 mkdir "$work/masked"
 cat > "$work/masked/tokenizer.json" << 'END'
-{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": null,
+{"version": "1.0", "added_tokens": [], "normalizer": null, "pre_tokenizer": {"type": "BertPreTokenizer"},
+ "post_processor": null,
  "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
- "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100,
-  "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "[MASK]": 3, "Line": 4, "says": 5, "what": 6, "line": 7, "is": 8, "the": 9, "square": 10, "of": 11}}}
+ "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+ "max_input_chars_per_word": 100,
+  "vocab": {"[UNK]": 0, "[CLS]": 1, "[SEP]": 2, "[MASK]": 3, "Line": 4, "says": 5, "what": 6, "line": 7, "is": 8,
+  "the": 9, "square": 10, "of": 11}}}
 END
 cat > "$work/masked/config.json" << 'END'
-{"model_type": "bert", "architectures": ["BertForMaskedLM"], "vocab_size": 12, "num_hidden_layers": 2, "hidden_size": 32,
+{"model_type": "bert", "architectures": ["BertForMaskedLM"], "vocab_size": 12, "num_hidden_layers": 2,
+ "hidden_size": 32,
  "num_attention_heads": 4, "intermediate_size": 48, "max_position_embeddings": 48}
 END
 config experts "\"model_type\": \"mixtral\", \"intermediate_size\": 24, $llama, \"num_local_experts\": 4,
@@ -61,7 +68,8 @@ data_of()
         splits="accumulation zero data tensor pipeline"
         ;;
     words)
-        from="--config_name $work/bert --task_name sst2 --train_file $work/texts.tsv --max_seq_length 24 --pad_to_max_length false"
+        from="--config_name $work/bert --task_name sst2 --train_file $work/texts.tsv --max_seq_length 24"
+        from="$from --pad_to_max_length false"
         splits="accumulation zero data tensor pipeline"
         ;;
     experts) # whose routers have their losses by micro-batches
@@ -92,8 +100,8 @@ way()
     context) set -- --context_parallel 2 "$@" ;;
     expert) rows=2; set -- --expert_parallel 2 "$@" ;;
     esac
-    ranks $n "$name" --per_device_train_batch_size $rows --max_steps 3 --train_sampling_strategy sequential --learning_rate 1e-3 \
-        --overwrite_output_dir "$@"
+    ranks $n "$name" --per_device_train_batch_size $rows --max_steps 3 --train_sampling_strategy sequential \
+        --learning_rate 1e-3 --overwrite_output_dir "$@"
 }
 
 # numbers_of NAME: loss and norm of each step, and the tokens read
@@ -119,14 +127,17 @@ check()
         case " $without " in *" $s "*) continue ;; esac
         way "$s" part "$@" || { fail "$model $*, $s"; continue; }
         numbers_of part | paste "$work/expected" - | awk '
-            { d = $1 - $2; if (d < 0) d = -d; if (!(NF == 2 && $1 > 0 && d <= 2e-5 * $1)) { print $1 " and " $2; bad = 1 } }
+            { d = $1 - $2; if (d < 0) d = -d }
+            !(NF == 2 && $1 > 0 && d <= 2e-5 * $1) { print $1 " and " $2; bad = 1 }
             END { exit bad || NR != 9 }' > "$work/out" || fail "$model $*, $s: $(tr '\n' ';' < "$work/out")"
     done
 }
 
-# Options that no rank's share of the work can change: rates and optimizers come after the gradient, which is summed by then.
-later=" learning_rate lr_scheduler_kwargs warmup_steps warmup_ratio num_train_epochs validation_split_percentage logging_steps eval_steps \
-eval_delay save_steps early_stopping_threshold comm_timeout start_timeout init_scale sparsity adam_beta1 adam_beta2 adam_epsilon "
+# Options that no rank's share of the work can change: rates and optimizers come after the gradient, which is summed by
+# then.
+later=" learning_rate lr_scheduler_kwargs warmup_steps warmup_ratio num_train_epochs \
+validation_split_percentage logging_steps eval_steps eval_delay save_steps early_stopping_threshold comm_timeout \
+start_timeout init_scale sparsity adam_beta1 adam_beta2 adam_epsilon "
 dropouts="--config_overrides resid_pdrop=0.2,embd_pdrop=0.3,attn_pdrop=0.2"
 data_of llama
 ranks 1 base --max_steps 1 || fail "a base"
@@ -165,7 +176,7 @@ while read -r model without arguments <&3; do
     check "$model" "$without" $arguments
 done 3< "$work/table"
 
-# An option that a program has and neither list has is one that nobody looked at.
+# An option of a program that is in neither list has not been classified.
 "$bin/txtrain" --help | sed -n 's/^  *\(--[a-z_]*, \)*--\([a-z_0-9]*\) X\( .*\)*$/\2/p' | while read -r name; do
     grep -q -e "--$name " "$work/table" || case $later in *" $name "*) ;; *) echo "$name" ;; esac
 done > "$work/out"

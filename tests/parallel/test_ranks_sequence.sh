@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Sequence parallelism: groups of 2 and 4 ranks that divide what lies between products by positions train as one rank does, in
-# less memory than without; checkpoints hold whole tensors, and what one split wrote any other goes on from; what does not go
-# with it is refused.
+# Sequence parallelism: groups of 2 and 4 ranks divide the activations between products by positions. They train as one
+# rank does, in less memory than without. Checkpoints hold whole tensors, and any other split resumes from them.
+# Unsupported combinations are refused.
 #   test_ranks_sequence.sh BIN LAUNCHER DEVICE
 device=$3
 . "${0%/*}/ranks.sh"
@@ -20,20 +20,23 @@ split()
 }
 
 trains_alike 2
-split 4 2 grid --pipeline_parallel 2 --per_device_train_batch_size 4 --gradient_accumulation_steps 3 || fail "stages of groups"
+split 4 2 grid --pipeline_parallel 2 --per_device_train_batch_size 4 --gradient_accumulation_steps 3 ||
+    fail "stages of groups"
 alike one grid
 for bits in --bf16 --fp16; do
     # shellcheck disable=SC2086
-    { split 1 1 half1 $bits --overwrite_output_dir && split 4 2 half2 $bits --overwrite_output_dir --ddp_check 6; } || fail "$bits"
+    { split 1 1 half1 $bits --overwrite_output_dir && split 4 2 half2 $bits --overwrite_output_dir --ddp_check 6; } ||
+        fail "$bits"
     alike half1 half2 3e-3
 done
 hands_over by2.2:1.1 by4.2:1.1 one:2.2 one:4.2 by2.2:4.4
 llama_alike
 
-# Of what the backward pass keeps: the residual stream and what is gathered before products is a part.
+# A part of the saved activations is divided: the residual stream and the gathered inputs of products.
 planned()
 {
-    ranks 4 plan --tensor_parallel 4 --per_device_train_batch_size 12 --dry_run --overwrite_output_dir "$@" || fail "plans $*"
+    ranks 4 plan --tensor_parallel 4 --per_device_train_batch_size 12 --dry_run --overwrite_output_dir "$@" ||
+        fail "plans $*"
     awk '$1 == "activations" { print $2; exit }' "$work/out"
 }
 from="--config_name $work/heads.json --train_file $work/text --block_size 32 --config_overrides n_layer=8"
@@ -46,8 +49,10 @@ parts=$(planned --sequence_parallel --gradient_checkpointing)
 
 from="--config_name $work/heads.json --train_file $work/text"
 refused "30 positions cannot be divided among 4 ranks" 4 4 --block_size 30
-echo '{"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' > "$work/experts.json"
+echo '{"model_type": "mixtral", "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4,
+ "num_key_value_heads": 2,
+    "intermediate_size": 48, "max_position_embeddings": 32, "vocab_size": 257, "num_local_experts": 4}' \
+    > "$work/experts.json"
 from="--config_name $work/experts.json --train_file $work/text --block_size 32"
 refused "is not implemented for models with experts" 2 2
 write_words
@@ -56,7 +61,8 @@ refused "is implemented only for causal language models" 2 2
 write_talk
 mkdir "$work/talks"
 cp "${0%/*}"/../chat/golden/tokenizer*.json "$work/talks"
-echo '{"model_type": "gpt2", "vocab_size": 342, "n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 64}' > "$work/talks/config.json"
+echo '{"model_type": "gpt2", "vocab_size": 342, "n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 64}' \
+    > "$work/talks/config.json"
 from="--config_name $work/talks --tokenizer_name $work/talks --train_file $work/talk.jsonl --chat_template chatml --max_seq_length 64 --packing true"
 refused "given positions of tokens" 2 2
 ends

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Timetables of pipelines: the turns of all ranks together come to their end, each rank keeps as many micro-batches as
- * the schedule says, and faults that are planted are found. */
+ * Timetables of pipelines: the turns of all ranks together end, each rank keeps as many micro-batches as the schedule
+ * requires, and planted faults are found. */
 #include "tests/parallel/trial.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ static tx_status make_tables(tx_pipeline_schedule schedule, int32_t ranks, int32
     return TX_OK;
 }
 
-/* The most parts of micro-batches whose forward part is over and whose backward part is not. */
+/* Returns the largest number of micro-batches whose forward part is done and whose backward part is not. */
 static int32_t most_kept(const tx_timetable *t)
 {
     int32_t now = 0, most = 0;
@@ -35,7 +35,8 @@ static int32_t find_turn(const tx_timetable *t, tx_turn_kind kind, bool backward
     return i;
 }
 
-/* Stage 0 waits for a gradient before it sends what that follows from; then a message is called for and never sent. */
+/* Stage 0 waits for a gradient before it sends the activation that the gradient depends on. Then a message is received
+ * that is never sent. */
 static tx_status plant_faults(tx_timetable *table, int32_t stages)
 {
     tx_timetable *t = &table[0];
@@ -53,7 +54,7 @@ static tx_status plant_faults(tx_timetable *table, int32_t stages)
 
 enum { MOST = 9 }; /* ranks */
 
-/* How many parts a rank has to keep at most. */
+/* Returns the largest number of micro-batches that a rank keeps. */
 static int32_t kept_by(tx_pipeline_schedule schedule, int32_t rank, int32_t ranks, int32_t each, int32_t times)
 {
     const int32_t parts = each * times, behind = ranks - 1 - rank;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the backend's allocation calls hold on each rank is what ZeRO promises (Rajbhandari et al., 2020, section 5),
- * for GPT-2 124M in fp32: 4 bytes a parameter of weights (stage 3: 4/N), 4 of gradients (stages 2 and 3: 4/N), 8/N of
- * AdamW's moments (stage 0: 8), and what other optimizers keep; in mixed precision 2 more of copies (stage 3: 2/N); and
- * it is what the planner said. Of an adapter the same holds for what is trained, and of its base each rank has all, in
- * stage 3 1/N.
+ * The memory that the backend allocates on each rank is that of ZeRO (Rajbhandari et al., 2020, section 5), for GPT-2
+ * 124M in fp32. A parameter takes 4 bytes of weights (stage 3: 4/N) and 4 of gradients (stages 2 and 3: 4/N). AdamW's
+ * moments take 8/N (stage 0: 8), and other optimizers keep their own states. Mixed precision adds 2 of copies (stage 3:
+ * 2/N). The planner predicts the same. For an adapter this holds for the trained parameters; each rank has the whole
+ * base, or 1/N in stage 3.
  *
  *   test_zero_memory STAGE [DEVICE [OPTIMIZER [BASE]]]      BASE: BF16, NF4, NF4_DOUBLE */
 #include "models/arch/arch.h"
@@ -18,9 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The optimizers, and bytes of their states a parameter of GPT-2 124M: adamw_8bit has 85.0 million parameters in 2
- * bytes and 8 a block of 256, the rest (embeddings and small ones) in 8 bytes; muon 84.9 million in 4 bytes, the rest
- * in 8. */
+/* The optimizers, and the bytes of their states for each parameter of GPT-2 124M. With adamw_8bit, 85.0 million
+ * parameters take 2 bytes and 8 a block of 256, and the rest (embeddings and small ones) 8 bytes. With muon, 84.9
+ * million take 4 bytes, and the rest 8. */
 static const struct {
     const char *name;
     tx_optimizer_options options;
@@ -100,7 +100,7 @@ static tx_status count(const tx_model *model, double *trained, double *frozen)
     return TX_OK;
 }
 
-/* Within 2 percent of the formula, and to the byte what was planned. */
+/* The counted memory is within 2 percent of the formula, and equal to the plan to the byte. */
 static int judge(const tx_memory *planned, const tx_memory *counted, double params, double frozen, int32_t stage,
                  int32_t ranks, double weight, double copy, double state)
 {

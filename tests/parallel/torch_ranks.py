@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small GPT-2 and a small Llama on two ranks by PyTorch, as FSDP2 and DTensor divide them, over gloo, and by
-txtrain as its splits do, from the same weights on the same batches; compares losses, norms of gradients and the weights
-at the end.
+"""Trains a small GPT-2 and a small Llama on two ranks, by PyTorch (FSDP2 and DTensor over gloo) and by txtrain with its
+splits, from the same weights on the same batches. Compares losses, gradient norms and the final weights.
 
     torch_ranks.py TXTRAIN LAUNCHER      exit status 77: torch or transformers are absent
 """
@@ -31,11 +30,12 @@ transformers.utils.logging.disable_progress_bar()
 MODELS = {
     "gpt2": transformers.GPT2Config(vocab_size=VOCAB, n_positions=BLOCK, n_embd=32, n_layer=2, n_head=4, embd_pdrop=0.0,
                                     attn_pdrop=0.0, resid_pdrop=0.0, initializer_range=0.2, **NOTHING),
-    "llama": transformers.LlamaConfig(vocab_size=VOCAB, max_position_embeddings=BLOCK, hidden_size=32, intermediate_size=48,
+    "llama": transformers.LlamaConfig(vocab_size=VOCAB, max_position_embeddings=BLOCK, hidden_size=32,
+                                      intermediate_size=48,
                                       num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
                                       initializer_range=0.2, **NOTHING),
 }
-# What PyTorch does, and what TX does beside it; a group that shares rows has the whole batch.
+# Splits of PyTorch and of TX that are compared. A group that shares rows has the whole batch.
 WAYS = {
     ("gpt2", "fsdp"): ["--zero_stage 3", "--zero_stage 2", "--pipeline_parallel 2", "--context_parallel 2"],
     ("llama", "fsdp"): ["--zero_stage 3", "--context_parallel 2"],
@@ -129,7 +129,8 @@ def compare(name, ours, theirs):
     for key, limit in (("loss", 2e-6), ("grad_norm", 1e-5)):
         errors = [abs(a - b) / abs(b) for a, b in zip(ours[0][key], theirs[0][key])]
         good = good and len(errors) == STEPS and all(e <= limit for e in errors)
-        print(f"{name}: {key}: {len(errors)} steps, largest relative difference {max(errors, default=float('nan')):.1e}")
+        worst = max(errors, default=float('nan'))
+        print(f"{name}: {key}: {len(errors)} steps, largest relative difference {worst:.1e}")
     pairs = [(counting(n, ours[1][n]), counting(n, w)) for n, w in theirs[1].items()]
     worst = max(((a - b).norm() / b.norm()).item() for a, b in pairs)
     print(f"{name}: weights at the end: largest relative difference {worst:.1e}")

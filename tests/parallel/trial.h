@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The trial of the timetables of a pipeline's ranks: whether all of them together come to their end. */
+ * Checks the timetables of a pipeline's ranks: whether all of them together end. */
 #ifndef TX_TESTS_TRIAL_H
 #define TX_TESTS_TRIAL_H
 
@@ -58,7 +58,8 @@ static bool receives(const tx_timetable *t, bool backward, int32_t stage)
     return backward ? stage < t->chunks * t->ranks - 1 : stage > 0;
 }
 
-/* Of a micro-batch each stage computes both parts once, has what they read, and gives what they make. */
+/* Checks that each stage computes both parts of a micro-batch once, after receiving their inputs, and sends the
+ * outputs. */
 static tx_status check_parts(const tx_timetable *t, int32_t chunk, int32_t micro_batch)
 {
     for (int backward = 0; backward < 2; backward++) {
@@ -102,10 +103,10 @@ static tx_status go_through(const trial *t)
     return TX_OK;
 }
 
-/* Goes through the tables of all ranks in turns, as if each message were sent when its receiver calls for it (what
- * MPI_Ssend does, and no library is bound to do better): INTERNAL if one waits for ever, if a message is not sent
- * or not called for, or if a stage has not all of each micro-batch once, the backward part behind the forward one.
- */
+/* Runs the timetables of all ranks in turns, as if each message were sent only when its receiver posts the receive.
+ * MPI_Ssend does so, and no MPI library has to do better. Fails with TX_INTERNAL if a rank waits for ever or a message
+ * has no sender or no receiver. It also fails unless a stage computes each micro-batch once, forward before
+ * backward. */
 static tx_status try_together(const tx_timetable *table, int32_t ranks)
 {
     trial t = {table, ranks, calloc((size_t)ranks, sizeof *t.done)};

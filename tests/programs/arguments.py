@@ -19,10 +19,11 @@ with open(table) as file:
     known = re.findall(r"^\| `(?:--)?(\w+)` \|", file.read(), re.M)
 assert len(known) == len(set(known)), "a name is twice in the table"
 
-# What run_clm.py adds.
+# Options that run_clm.py adds.
 run_clm = """model_name_or_path model_type config_overrides config_name tokenizer_name cache_dir use_fast_tokenizer
     model_revision token trust_remote_code dtype torch_dtype low_cpu_mem_usage use_auth_token dataset_name
-    dataset_config_name train_file validation_file max_train_samples max_eval_samples streaming block_size overwrite_cache
+    dataset_config_name train_file validation_file max_train_samples max_eval_samples streaming block_size
+    overwrite_cache
     validation_split_percentage preprocessing_num_workers keep_linebreaks""".split()
 fields = {field.name: field for field in dataclasses.fields(TrainingArguments)}
 missing = [name for name in [*fields, *run_clm] if name not in known]
@@ -36,7 +37,7 @@ def default(field):
 
 
 def complaint(arguments):
-    """What txtrain says to a file of these options; nothing where it takes it."""
+    """Returns txtrain's message on a file of these options, or an empty text if it accepts them."""
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "args.json")
         with open(path, "w") as file:
@@ -83,4 +84,5 @@ assert not complaint({"lr": 1e-3, "max-length": 9, "dataset_num_proc": 2, "no_su
 assert "given twice" in complaint({"max_length": 9, "max_seq_length": 8})
 assert not complaint({"max_length": 9, "max_seq_length": 9})
 assert "no_such_option" in complaint({"no_such_option": 0})
-print(f"{len(fields)} options of TrainingArguments and {len(run_clm)} of run_clm.py, all in the table; their defaults are accepted")
+print(f"{len(fields)} options of TrainingArguments and {len(run_clm)} of run_clm.py, all in the table; "
+      "their defaults are accepted")

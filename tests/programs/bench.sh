@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# txbench train, generate and comm from the outside: their figures are there, fit each other, and errors are told. What the
-# figures are is no matter of a test.
+# txbench train, generate and comm, end to end: all figures exist and are consistent, and errors are reported. The test
+# does not judge the figures.
 #
 #   bench.sh TXBENCH [LAUNCHER]
 txbench=$1
@@ -11,7 +11,7 @@ export OMP_WAIT_POLICY=passive
 echo '{"model_type": "gpt2", "vocab_size": 300, "n_positions": 64, "n_embd": 32, "n_layer": 3, "n_head": 4}' \
     > "$work/config.json"
 
-# count KEY: how many numbers above 0 its list (or it alone) has in the JSON that was printed
+# count KEY: the number of values above 0 in its list (or its single value) in the printed JSON
 count()
 {
     sed -n "s/.*\"$1\": \[*\([^]}]*\).*/\1/p" "$work/out" | tr ',' '\n' | awk '$1 > 0' | wc -l
@@ -25,7 +25,7 @@ bench()
     [ "$(wc -l < "$work/out")" -eq 1 ] || fail "$command $*: not one line of JSON"
 }
 
-# ---- train ------------------------------------------------------------------------------------------------------------
+# ---- train -----------------------------------------------------------------------------------------------------------
 bench train --batch 2 --block 32 --steps 2 --pairs 3
 [ "$(count seconds_per_step)" -eq 3 ] || fail "train: not three figures"
 grep -q '"peer": {' "$work/out" && fail "train: a peer that nobody asked for"
@@ -35,10 +35,11 @@ sed -n 's/.*"seconds_per_step": \[\([^]]*\)\], "tokens_per_second": \([0-9.]*\).
          NR == 4 { good = $1 >= 63.9 / most && $1 <= 64.1 / least } END { exit !good }' ||
     fail "train: tokens a second do not fit the seconds"
 outcome 0 "tx tokens_per_second" "$txbench" train --config "$work/config.json" --batch 2 --block 32 --steps 1 --pairs 1
-# Other models, and adapters; beside the peer where Python has it.
+# Other models, and adapters; compared with the peer if Python has it.
 stack='"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64, "vocab_size": 300'
 echo "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], $stack}" > "$work/bert.json"
-echo "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], $stack, \"max_position_embeddings\": 64}" > "$work/llama.json"
+echo "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], $stack, \"max_position_embeddings\": 64}" \
+    > "$work/llama.json"
 peer=none
 HF_HUB_OFFLINE=1 "${TX_PYTHON:-python3}" -c "import torch, transformers, peft" 2> "$work/err" && peer=torch
 for model in bert llama; do
@@ -53,13 +54,13 @@ outcome 1 "more than the model's 64 positions" "$txbench" train --config "$work/
 outcome 1 "no published model" "$txbench" train --config nothing
 outcome 2 "must be one of" "$txbench" train --peer nobody
 
-# ---- generate ------------------------------------------------------------------------------------------------------------
+# ---- generate --------------------------------------------------------------------------------------------------------
 bench generate --prompt 8 --new_tokens 8 --pairs 2
 [ "$(count seconds)" -eq 2 ] || fail "generate: not two figures"
 outcome 0 "tx tokens_per_second" "$txbench" generate --config "$work/config.json" --prompt 8 --new_tokens 8 --pairs 1 --batch 3
 outcome 1 "the model has 64 positions" "$txbench" generate --config "$work/config.json"
 
-# ---- comm --------------------------------------------------------------------------------------------------------------------
+# ---- comm ------------------------------------------------------------------------------------------------------------
 outcome 0 "self" "$txbench" comm --sizes 1 --rounds 1
 outcome 1 "--sizes one: expected up to 16 sizes in MB" "$txbench" comm --sizes one
 if [ -n "$launcher" ] && command -v "$launcher" > /dev/null; then

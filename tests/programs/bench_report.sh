@@ -1,8 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# txbench report and device, and train by a method, from the outside: what they write is what docs/report.schema.json
-# says, parts that fail or have no time say so, and nothing tells whose machine it was. What the figures are
-# is no matter of a test.
+# txbench report and device, and train by a method, end to end. The files follow docs/report.schema.json. Parts that
+# fail or have no time say so, and no output identifies the machine. The test does not judge the figures.
 #
 #   bench_report.sh TXBENCH SOURCE-FOLDER DEVICE
 txbench=$1
@@ -23,7 +22,8 @@ report()
     text=$2
     name=$3
     shift 3
-    outcome "$wanted" "$text" "$txbench" report --device "$device" --config "$work/secret/config.json" --output "$name" "$@"
+    outcome "$wanted" "$text" "$txbench" report --device "$device" --config "$work/secret/config.json" \
+        --output "$name" "$@"
 }
 
 # state PART FILE: how the part ended; python is not needed for that
@@ -32,7 +32,7 @@ state()
     grep -A1 "\"part\": \"$1\"" "$2" | sed -n 's/.*"state": "\(.*\)".*/\1/p'
 }
 
-# ---- a report ----------------------------------------------------------------------------------------------------------
+# ---- a report --------------------------------------------------------------------------------------------------------
 few="step fp32,copy,generation"
 outcome 0 "few.json, few.html" "$txbench" report --device "$device" --config secret/config.json --output few --block 32 --budget 600 \
     --only "$few" --kernels
@@ -46,11 +46,11 @@ for word in secret "$work" "$(uname -n)" "${HOME:-/nowhere}/"; do
     grep -qF -- "$word" few.json few.html && fail "the report tells \"$word\""
 done
 [ "$(tail -n 1 few.html)" = "</html>" ] || fail "the page has no end"
-# What was planned is what was counted.
+# The counted memory equals the planned memory.
 totals=$(grep -E '"(planned|counted)": \{' -A12 few.json | numbers total /dev/stdin | sort -u | wc -l)
 [ "$totals" -eq 1 ] || fail "planned and counted memory differ"
 
-# ---- parts that fail, or have no time ------------------------------------------------------------------------------------
+# ---- parts that fail, or have no time --------------------------------------------------------------------------------
 report 1 "more than the model's 128 positions" broken --block 129 --budget 600 --only "step fp32,generation"
 [ "$(state "step fp32" broken.json)" = failed ] || fail "the step did not fail"
 [ "$(state generation broken.json)" = ok ] || fail "what follows a failure is not run"
@@ -72,16 +72,17 @@ if [ "$(grep -c '"part":' killed.json)" -eq 1 ]; then # the second part had not 
 fi
 [ "$(tail -n 1 killed.html)" = "</html>" ] || fail "the page of a killed report has no end"
 
-# ---- several on one page -------------------------------------------------------------------------------------------------
+# ---- several on one page ---------------------------------------------------------------------------------------------
 outcome 0 "both.html: 2 reports" "$txbench" report few.json broken.json --output both
 [ "$(grep -o '"what": "report"' both.html | wc -l)" -eq 2 ] || fail "the page has not both reports"
 outcome 1 "not a report of txbench" "$txbench" report few.json secret/config.json --output both
 outcome 1 "nothing.json" "$txbench" report nothing.json --output both
 
-# ---- train by a method -------------------------------------------------------------------------------------------------------
+# ---- train by a method -----------------------------------------------------------------------------------------------
 train()
 {
-    outcome 0 "" "$txbench" train --device "$device" --config secret/config.json --block 64 --steps 1 --pairs 1 --json "$@"
+    outcome 0 "" "$txbench" train --device "$device" --config secret/config.json --block 64 --steps 1 --pairs 1 \
+        --json "$@"
 }
 total()
 {
@@ -101,15 +102,15 @@ outcome 1 "not a setting of this optimizer" "$txbench" train --optim_args moment
 outcome 1 "auto:BYTES is not supported here" "$txbench" train --gradient_checkpointing=auto:1GiB
 outcome 1 "can only recompute whole blocks" "$txbench" train --gradient_checkpointing=auto --peer torch
 
-# ---- with Python -------------------------------------------------------------------------------------------------------------
+# ---- with Python -----------------------------------------------------------------------------------------------------
 python=${TX_PYTHON:-python3}
 if command -v "$python" > /dev/null; then
     sed 's/"state": "ok"/"state": "fine"/' few.json > bad-state.json
     sed 's/"total":/"sum":/' few.json > bad-key.json
     sed 's/"budget": [0-9.]*/"budget": -1/' few.json > bad-number.json
     "$txbench" report --device "$device" --config secret/config.json --block 32 --budget 30 --output whole > out 2> err
-    outcome 0 "" "$python" "$source/tests/topology/check_schema.py" "$source/docs/report.schema.json" few.json broken.json \
-        none.json short.json killed.json whole.json bad-state.json bad-key.json bad-number.json
+    outcome 0 "" "$python" "$source/tests/topology/check_schema.py" "$source/docs/report.schema.json" few.json \
+        broken.json none.json short.json killed.json whole.json bad-state.json bad-key.json bad-number.json
     if "$python" -c "import torch, transformers" 2> /dev/null; then
         for method in "--bf16 --optim adafactor" "--gradient_checkpointing --gradient_accumulation_steps 2" \
             "--optim sgd --optim_args momentum=0.9" "--fp16"; do

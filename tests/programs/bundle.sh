@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# bundle.sh SOURCE: makes the bundle, and trains with it, alone and as two ranks, in systems without a package installed: Debian
-# 12 and 13 and Ubuntu 24.04, made by debootstrap, or those in the folder TX_TEST_ROOTS. What cannot be had is skipped, with a word.
+# bundle.sh SOURCE: makes the bundle, and trains with it, alone and as two ranks, in systems without a package
+# installed: Debian 12 and 13 and Ubuntu 24.04, made by debootstrap, or those in the folder TX_TEST_ROOTS. What cannot
+# be had is skipped, with a word.
 source=$1
 . "${0%/*}/../program.sh"
 for tool in patchelf debootstrap; do
@@ -26,7 +27,7 @@ echo "$size bytes"
 write_small_text
 tried=0
 
-# inside COMMAND...: in $root, with /proc, by which programs find what lies beside them, for as long as it runs
+# inside COMMAND...: runs it in $root with /proc mounted, by which programs find their own folder
 inside()
 {
     # shellcheck disable=SC2016 # the inner shell's
@@ -46,14 +47,15 @@ try()
     mkdir -p "$root/opt/tx" "$root/tmp/tx"
     tar xf "$bundle" -C "$root/opt/tx" --strip-components 1
     cp "$work/text" "$root/tmp/tx/"
-    set -- --config_overrides n_layer=1,n_embd=32,n_head=2,n_positions=32 --train_file /tmp/tx/text --max_steps 3 --threads 1
+    set -- --config_overrides n_layer=1,n_embd=32,n_head=2,n_positions=32 --train_file /tmp/tx/text --max_steps 3 \
+        --threads 1
     inside /opt/tx/bin/txtrain "$@" --output_dir /tmp/tx/one || fail "$root: one rank"
     inside /opt/tx/bin/txlaunch -n 2 -- /opt/tx/bin/txtrain "$@" --output_dir /tmp/tx/two || fail "$root: two ranks"
     for run in one two; do
         [ -s "$root/tmp/tx/$run/model.safetensors" ] || fail "$root: no model of $run"
     done
     inside /opt/tx/bin/txtopo --json || fail "$root: txtopo"
-    # The compiler's libraries are the system's, whose drivers need no older ones; the bundle's where it has none.
+    # The compiler's libraries are the system's, since its drivers need no older ones. If it has none, the bundle's.
     inside env LD_TRACE_LOADED_OBJECTS=1 /opt/tx/bin/txtrain
     grep -q 'libstdc++.so.6 => /usr/lib' "$work/out" || fail "$root: not the system's libstdc++"
     system=$(find "$root/usr/lib" -name libstdc++.so.6)

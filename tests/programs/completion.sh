@@ -61,7 +61,8 @@ for program in "$@"; do
 done
 
 # Tables, too.
-printf '%s\n' '{"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 32, "vocab_size": 257}' > "$scratch/config.json"
+printf '%s\n' '{"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 32, "vocab_size": 257}' \
+    > "$scratch/config.json"
 printf '%s\n' '{"step": 1, "loss": 1}' > "$scratch/log.jsonl"
 unwritable txtrain --list-devices
 unwritable txcheck file "$scratch/config.json"
@@ -87,7 +88,8 @@ answers "none torch " txbench train --peer ""
 answers "--repeats " txbench ops --r
 
 # A program that is silent for two seconds prints its present action in a line of its own.
-(sleep 2 && echo text) | TX_PROGRESS=1 txtok train --tokenizer "$scratch/tokenizer" > "$scratch/said" 2> "$scratch/complaints" || fail "txtok train"
+(sleep 2 && echo text) | TX_PROGRESS=1 txtok train --tokenizer "$scratch/tokenizer" > "$scratch/said" \
+    2> "$scratch/complaints" || fail "txtok train"
 [ "$(grep -c "^txtok: still working on texts, [12] s$" "$scratch/complaints")" -eq 1 ] || fail "txtok is silent: $(cat -v "$scratch/complaints")"
 
 [ $failures -eq 0 ] && echo "all good"

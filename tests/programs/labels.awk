@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-# Whether the texts of a picture lie apart from each other and within it. Line 1 is its <svg ...>, then a line begins with each <text or
-# <tspan. A text with textLength has that width, others about 6.7 a character, bold ones (class "name") 8. `wanted`: how many have the
-# class "roof"; empty: any number.
+# Checks that the texts of a picture do not overlap and are within it. Line 1 is its <svg ...>, and each further line
+# begins with <text or <tspan. A text with textLength has that width. Others have about 6.7 a character, bold ones (class
+# "name") 8. `wanted` is the number of texts with the class "roof", or empty for any number.
 function value(name) { return match($0, " " name "=\"[^\"]*") ? substr($0, RSTART + length(name) + 3, RLENGTH - length(name) - 3) : "" }
 NR == 1 { canvas = value("width"); next }
 value("x") == "" { next }

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# No list of option names outside the tables: code that means an option names its member (TX_JOB_AT), so that a renamed or
-# removed option does not compile. Looks for names as whole strings. Programs name options as their users do.
+# No list of option names outside the tables: code that means an option names its member (TX_JOB_AT), so that a renamed
+# or removed option does not compile. Looks for names as whole strings. Programs name options as their users do.
 #   cmake -DROOT=<source tree> -P option_names.cmake
 cmake_minimum_required(VERSION 3.25)
 

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# package.sh BUILD PROGRAM...: makes the Debian package, looks at its control fields and contents, unpacks it, and trains and
-# generates with what it holds. Needs no rights; what dpkg itself would do is left out.
+# package.sh BUILD PROGRAM...: makes the Debian package, checks its control fields and contents, unpacks it, and trains
+# and generates with it. Needs no root rights; it does not run dpkg's installation.
 build=$1
 shift
 for tool in dpkg-deb dpkg-shlibdeps; do
@@ -78,12 +78,13 @@ done
 # It must run on CPUs other than the one that it was built on.
 grep -q -e '-m\(arch\|tune\|cpu\)=native' "$build/compile_commands.json" && fail "built for this machine's CPU alone"
 
-# A model from nothing to text. txbench finds its peer beside itself.
+# A model trained from a configuration, and generation. txbench finds its peer next to itself.
 seq 2000 > "$work/text"
 printf '%s' '{"model_type": "gpt2", "vocab_size": 257, "n_positions": 32, "n_embd": 16, "n_layer": 1, "n_head": 2}' \
     > "$work/config.json"
 cd "$work" || exit 1
-echo '{"train_file": "text", "config_name": "config.json", "output_dir": "model", "block_size": 32, "max_steps": 3}' > args.json
+echo '{"train_file": "text", "config_name": "config.json", "output_dir": "model", "block_size": 32, "max_steps": 3}' \
+    > args.json
 root/usr/bin/txtrain args.json > out 2>&1 || fail "training: $(cat out)"
 root/usr/bin/txgen --model model --prompt "1" --max_new_tokens 4 > out 2>&1 || fail "generating: $(cat out)"
 root/usr/bin/txplot model -o page.html > out 2>&1 || fail "plotting: $(cat out)"

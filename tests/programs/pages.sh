@@ -54,12 +54,14 @@ page search "learning_rate" 2 path
 page search "Importance" 5 tr
 
 write_small_config 1 16 128
-made "$bin/txbench" report --device cpu --config config.json --output report --block 16 --budget 300 --only "step fp32,generation"
+made "$bin/txbench" report --device cpu --config config.json --output report --block 16 --budget 300 \
+    --only "step fp32,generation"
 page report "Device report" 1 details
 page report "tokens/s" 10 td
 
 # A page that fails is seen.
-printf '<!doctype html><main></main><script>const top = 1; document.querySelector("main").append("here");</script>' > wrong.html
+printf '<!doctype html><main></main><script>const top = 1; document.querySelector("main").append("here");</script>' \
+    > wrong.html
 failures_before=$failures
 page wrong here 0 p > seen
 failures=$failures_before

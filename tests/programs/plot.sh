@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# plot.sh TXPLOT: what txplot reads, what stands in its page, and, where there is a Chromium, that the page draws it.
+# plot.sh TXPLOT: the files that txplot reads, the contents of its page, and, if Chromium is installed, the drawn page.
 txplot=$1
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -81,12 +81,13 @@ for value in 777 50000 60001 '"NaN"' 99.0 -99.0; do
     grep -qx -- "$value" values || fail "$value is lost in a long run"
 done
 
-# A run of transformers' Trainer beside it: its folder, or one that has checkpoints alone.
+# Compared with a run of transformers' Trainer: its folder, or one that has only checkpoints.
 mkdir -p trainer/checkpoint-2 trainer/checkpoint-10
 echo '{"global_step": 2, "log_history": [{"loss": 9, "step": 2}]}' > trainer/checkpoint-2/trainer_state.json
 cat > trainer/checkpoint-10/trainer_state.json << 'END'
 {"best_metric": null, "global_step": 10, "num_input_tokens_seen": 640, "log_history": [
-  {"epoch": 0.5, "grad_norm": NaN, "learning_rate": 5e-05, "loss": 4.5, "step": 5}, {"eval_loss": 4.25, "eval_runtime": 1, "step": 5},
+  {"epoch": 0.5, "grad_norm": NaN, "learning_rate": 5e-05, "loss": 4.5, "step": 5},
+  {"eval_loss": 4.25, "eval_runtime": 1, "step": 5},
   {"loss": 4.0, "step": 10}, {"train_loss": 4.25, "train_runtime": 9, "total_flos": 1e9, "step": 10}]}
 END
 expect 0 "2 runs" run trainer -o both.html
@@ -119,8 +120,10 @@ expect 2 "usage" -o none.html
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 if [ -n "$browser" ]; then
     timeout 100 "$browser" --headless --no-sandbox --disable-gpu --dump-dom "file://$work/page.html" > dom 2> complaints
-    [ "$(grep -o 'class="title"' dom | wc -l)" -eq 4 ] || fail "the page does not draw its four charts: $(head -c 300 complaints)"
-    [ "$(grep -o '<td[^>]*><svg[^>]*class="swatch"' dom | wc -l)" -eq 3 ] || fail "the page's table does not have three runs"
+    [ "$(grep -o 'class="title"' dom | wc -l)" -eq 4 ] ||
+        fail "the page does not draw its four charts: $(head -c 300 complaints)"
+    [ "$(grep -o '<td[^>]*><svg[^>]*class="swatch"' dom | wc -l)" -eq 3 ] ||
+        fail "the page's table does not have three runs"
 fi
 [ $failures -eq 0 ] && echo "all good${browser:+, drawn by $browser}"
 exit $((failures != 0))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every relation between two options, from both sides: the settings that break it are refused by both names, and either
- * option alone is not refused for it. And every option has a value other than its default that the table can set. */
+ * Every relation between two options, from both sides: settings that break it are refused with both names, and a single
+ * option is not refused. Every option has a value other than its default that the table can set. */
 #include "models/job/settings.h"
 
 #include "tests/scratch.h"

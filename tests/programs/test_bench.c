@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * txbench copy, gemm, attention and ops from the outside, on tiny sizes: that their figures fit together, and what
- * they refuse. How fast anything is decides nothing here.
+ * txbench copy, gemm, attention and ops, end to end, with tiny sizes: the figures are consistent, and invalid arguments
+ * are refused. The test does not judge speeds.
  *
  *     test_bench TXBENCH DEVICE */
 #include "tests/scratch.h"
@@ -13,7 +13,7 @@
 static const char *txbench, *device;
 static char *folder;
 
-/* Runs txbench; `arguments` are words of the shell. Tells what it printed on both outputs, returns its status. */
+/* Runs txbench; `arguments` are words of the shell. Sets both outputs' texts and returns the exit status. */
 static int run(const char *arguments, char **out, char **complaints)
 {
     char command[4096];
@@ -29,7 +29,7 @@ static int run(const char *arguments, char **out, char **complaints)
     return WEXITSTATUS(status);
 }
 
-/* Must fail with `status`, one line that holds `text`, and nothing on standard output. */
+/* Expects `status`, an error of one line that contains `text`, and no standard output. */
 static void refuses(int wanted, const char *arguments, const char *text)
 {
     char *out, *complaints;
@@ -41,7 +41,7 @@ static void refuses(int wanted, const char *arguments, const char *text)
     free(complaints);
 }
 
-/* Must succeed without a word of complaint. Returns standard output, which the caller frees. */
+/* Expects success without any message. Returns standard output, which the caller frees. */
 static char *succeeds(const char *arguments)
 {
     char *out, *complaints;
@@ -64,7 +64,7 @@ static tx_json *figures(const char *what, const char *arguments)
     return all;
 }
 
-/* ---- what the figures must be ----------------------------------------------------------------------- */
+/* ---- consistency of the figures --------------------------------------------------------------------- */
 
 static double number(const tx_json *object, const char *key)
 {
@@ -118,7 +118,8 @@ static void check_head(const tx_json *all, const char *what)
     positive(peaks, "alone_seconds");
 }
 
-/* Rates are work over time, the bound is the lower roof, the share what was reached of it. */
+/* Rates are work divided by time, the bound is the lower roof, and the share is the part of the roof that is
+ * reached. */
 static void check_row(const tx_json *row, const tx_json *peaks)
 {
     const double seconds = positive(row, "seconds"), flops = positive(row, "flops"), bytes = positive(row, "bytes");
@@ -237,7 +238,7 @@ static void test_gemm_step(void **state)
 
 static void test_attention(void **state)
 {
-    for (int window = -1; window < 8; window += window < 0 ? 1 : 7) { /* -1: not causal; 0: none */
+    for (int window = -1; window < 8; window += window < 0 ? 1 : 7) { /* -1 is not causal, 0 has no window */
         char words[256];
         snprintf(words, sizeof words,
                  "--batch 2 --block 17 --heads 4 --kv_heads 2 --head_size 16 --causal %s --window %d",

@@ -12,7 +12,7 @@ static const char ordinary[] =
     "\"log\": [{\"step\": 5, \"epoch\": 0.5, \"eval_loss\": 4}, {\"step\": 8, \"epoch\": 0.8, \"loss\": 3.75},"
     "{\"step\": 10, \"epoch\": 1, \"eval_loss\": 3.25}]}";
 
-/* Names that YAML would misread if they stood bare; the first two are what card.py expects. */
+/* Names that YAML would misread without quotes; card.py expects the first two. */
 static const char odd[] = "{\"base_model\": \"./my model: \\\"x\\\" # [y]\", \"dataset\": \"no\\n: - "
                           "\\u0085\\u2028\\u007f\\ufeff\\u00e9\\ud83d\\ude00|\\\\'\","
                           "\"hyperparameters\": {\"a*b\": \"<c>\"}, \"results\": {\"perplexity\": 1.5}}";

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txmem's table beside arithmetic by hand, its limits, and how long it takes.
+ * txmem's table compared with arithmetic by hand, its limits, and its running time.
  *   test_memory TXMEM */
 #include "tests/scratch.h"
 #include "tx_json.h"
@@ -15,8 +15,8 @@ enum { WIDTH = 768, LAYERS = 12, HEADS = 12, VOCAB = 50304, TOKENS = 1024 };
 static const int64_t layer =
     4 * WIDTH + WIDTH * 3 * WIDTH + 3 * WIDTH + WIDTH * WIDTH + WIDTH + 2 * 4 * WIDTH * WIDTH + 4 * WIDTH + WIDTH;
 
-/* What the program prints, parsed; its exit status is `wanted`. The caller frees it. */
-static tx_json *ask(const char *arguments, int wanted)
+/* Runs txmem and parses its output; checks its exit status. The caller frees the result. */
+static tx_json *run_txmem(const char *arguments, int wanted)
 {
     char command[1024], *text = calloc(1, 1 << 22);
     tx_json *json = NULL;
@@ -80,7 +80,7 @@ static void expect(const tx_json *plan, const char *kind, int64_t wanted)
 /* Every parameter is a whole number of blocks of 256, so nothing is rounded. */
 static void weights_and_states(void **state)
 {
-    tx_json *all = ask("--model gpt2 --memory 8GiB --json", 0);
+    tx_json *all = run_txmem("--model gpt2 --memory 8GiB --json", 0);
     const int64_t n = (int64_t)VOCAB * WIDTH + 1024 * WIDTH + LAYERS * layer + 2 * WIDTH;
     const struct {
         const char *optim;
@@ -104,7 +104,7 @@ static void weights_and_states(void **state)
     expect(pure, "optimizer states", 2 * 2 * n);
     const int64_t total = bytes_of(plan_of(all, "bf16", "none", "adamw_torch_fused", 1), "total");
     tx_json_free(all);
-    all = ask("--model gpt2 --memory 8GiB --optim adamw_torch_fused --offload_optimizer cpu --json", 0);
+    all = run_txmem("--model gpt2 --memory 8GiB --optim adamw_torch_fused --offload_optimizer cpu --json", 0);
     const tx_json *away = plan_of(all, "bf16", "none", "adamw_torch_fused", 1);
     expect(away, "optimizer states", 0);
     expect(away, "offloaded", (2 + 1) * 4 * n);
@@ -140,7 +140,7 @@ static void in_24_gib(void **state)
     for (int m = 0; m < 2; m++) {
         const int64_t n = m ? xl : seven;
         snprintf(arguments, sizeof arguments, "--model %s --memory 24GiB --json", m ? "gpt2-xl" : path);
-        tx_json *all = ask(arguments, 0);
+        tx_json *all = run_txmem(arguments, 0);
         for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++) {
             const tx_json *p = plan_of(all, rows[r].precision, "blocks", rows[r].optim, 1);
             const int64_t all_bytes = bytes_of(p, "weights") + bytes_of(p, "gradients") + bytes_of(p, "16-bit copies") +
@@ -157,12 +157,12 @@ static void in_24_gib(void **state)
     free(path);
 }
 
-/* In fp32, a token: of a block the norms' results, q k v, what attention gives, the stream twice, and the inner layer
- * before and behind its activation; the heads' and norms' statistics. Of the rest the embedding and the last norm:
- * logits become their gradient at once. Dropouts keep nothing. */
+/* Saved activations of a token, in fp32. A block saves the norms' results, q k v, attention's output, the stream twice,
+ * the inner layer before and after its activation, and the statistics of heads and norms. The rest saves the embedding
+ * and the last norm; logits become their gradient at once. Dropouts save nothing. */
 static void activations(void **state)
 {
-    tx_json *all = ask("--model gpt2 --memory 8GiB --optim sgd --json", 0);
+    tx_json *all = run_txmem("--model gpt2 --memory 8GiB --optim sgd --json", 0);
     const int64_t rest = 2 * WIDTH + 2, block = (1 + 3 + 1 + 1 + 1 + 4 + 4 + 1) * WIDTH + HEADS + 2 * 2;
     const int64_t cheap = (1 + 1 + 4) * WIDTH + 2 * 2;
     expect(plan_of(all, "fp32", "none", "sgd", 1), "activations", 4 * TOKENS * (LAYERS * block + rest));
@@ -171,7 +171,7 @@ static void activations(void **state)
     tx_json_free(all);
 }
 
-/* What each of four ranks has in stage 3, whole blocks of each bucket; frozen bases too. */
+/* The part of each of four ranks in stage 3, whole blocks of each bucket; for frozen bases too. */
 static void of_ranks(void **state)
 {
     const char *const adapters[] = {"", "--lora_r 8", "--lora_r 8 --load_in_4bit",
@@ -184,7 +184,7 @@ static void of_ranks(void **state)
         for (int many = 0; many < 2; many++) {
             snprintf(arguments, sizeof arguments, "--model gpt2 --memory 8GiB --optim adamw_torch_fused %s %s --json",
                      adapters[a], many ? "--ranks 4 --zero_stage 3" : "");
-            all[many] = ask(arguments, 0);
+            all[many] = run_txmem(arguments, 0);
             plan[many] = plan_of(all[many], "bf16", "blocks", "adamw_torch_fused", 1);
         }
         for (size_t d = 0; d < sizeof divided / sizeof divided[0]; d++) {
@@ -203,13 +203,13 @@ static void of_ranks(void **state)
 static void what_fits(void **state)
 {
     char arguments[256];
-    tx_json *all = ask("--model gpt2 --memory 1TiB --optim sgd --json", 0);
+    tx_json *all = run_txmem("--model gpt2 --memory 1TiB --optim sgd --json", 0);
     const int64_t total = bytes_of(plan_of(all, "fp32", "none", "sgd", 4), "total");
     assert_true(fits(plan_of(all, "fp32", "none", "sgd", 128)));
     tx_json_free(all);
     for (int64_t less = 0; less < 2; less++) {
         snprintf(arguments, sizeof arguments, "--model gpt2 --memory %" PRId64 " --optim sgd --json", total - less);
-        all = ask(arguments, 0);
+        all = run_txmem(arguments, 0);
         assert_true(fits(plan_of(all, "fp32", "none", "sgd", 2)));
         assert_true(fits(plan_of(all, "fp32", "none", "sgd", 4)) == (less == 0));
         tx_json_free(all);
@@ -218,21 +218,21 @@ static void what_fits(void **state)
 
 static void refused(void **state)
 {
-    ask("", 2);
-    ask("--model no-such-model", 1);
-    ask("--model gpt2 --memory lots", 1);
-    ask("--model gpt2 --memory 8GiB --zero_stage 3", 2);
-    ask("--model gpt2 --memory 0", 1);
-    ask("--model gpt2 --memory 8GiB --block_size 2000", 1);
+    run_txmem("", 2);
+    run_txmem("--model no-such-model", 1);
+    run_txmem("--model gpt2 --memory lots", 1);
+    run_txmem("--model gpt2 --memory 8GiB --zero_stage 3", 2);
+    run_txmem("--model gpt2 --memory 0", 1);
+    run_txmem("--model gpt2 --memory 8GiB --block_size 2000", 1);
 }
 
-/* The whole table of the largest model, of processor time: half a second where nothing else runs, and several times
- * that on a crowded machine. */
+/* The whole table of the largest model takes half a second of processor time on an idle machine, and several times that
+ * on a busy one. */
 static void in_a_second(void **state)
 {
     struct rusage before, after;
     getrusage(RUSAGE_CHILDREN, &before);
-    tx_json_free(ask("--model gpt2-xl --memory 80GiB --json", 0));
+    tx_json_free(run_txmem("--model gpt2-xl --memory 80GiB --json", 0));
     getrusage(RUSAGE_CHILDREN, &after);
     const double seconds = (double)(after.ru_utime.tv_sec - before.ru_utime.tv_sec) +
                            1e-6 * (double)(after.ru_utime.tv_usec - before.ru_utime.tv_usec);

@@ -57,7 +57,8 @@ static bool given(size_t offset)
     return tx_option_given(&values, offset);
 }
 
-/* Parses the words of `line`, which blanks separate, with stderr in a file whose text goes to `message`. */
+/* Parses the words of `line`, separated by blanks, with stderr redirected to a file whose text is copied to
+ * `message`. */
 static int parse(const tx_cli *cli, settings *set, const char *line, char message[1024])
 {
     char words[4096];
@@ -301,7 +302,7 @@ static void test_file(void **state)
     good(&program, &set, line);
     assert_true(!set.train && set.steps == 12 && !set.output && !set.resume && set.report == 6);
     assert_true(fabs(set.rate - 1e-3) < 1e-15);
-    /* A default in a file is given, and nobody asked for it. */
+    /* A default that a file names counts as given, but not as requested on the command line. */
     with_file(folder, "{\"max_steps\": 7, \"learning_rate\": 0.25, \"to\": \"a\", \"gone\": null}", line, "");
     good(&program, &set, line);
     assert_true(given(offsetof(settings, steps)) && !tx_option_asked(&values, offsetof(settings, steps)));

@@ -56,7 +56,7 @@ static void test_crc(void **state)
     assert_int_equal(crc((const uint8_t *)"123456789", 9), 0xe3069283u);
 }
 
-/* The only file in the folder; its name goes to `name`. */
+/* Finds the only file in the folder and copies its name to `name`. */
 static char *only_file(const char *folder, size_t *size, char name[256])
 {
     char *data = NULL;
@@ -91,7 +91,7 @@ static void test_records(void **state)
     assert_ok(tx_tensorboard_open(folder, &reporter, &board));
     tx_tensorboard_scalar(board, "a/loss", 300, 1.5, 1000.25);
     size_t size, length;
-    /* Read before the file is closed: every point is there at once. */
+    /* The file is read before it is closed: every point is written at once. */
     char *data = only_file(folder, &size, name);
     assert_int_equal(strncmp(name, "events.out.tfevents.", 20), 0);
     const uint8_t *at = (const uint8_t *)data, *end = at + size, *event = open_record(at, end, &length);
@@ -130,7 +130,7 @@ static void test_failures(void **state)
     tag[sizeof tag - 1] = '\0';
     tx_tensorboard_scalar(board, tag, INT64_MAX, 1e300, 1e9);
     assert_int_equal(warnings, 0);
-    /* A disk that is full is told once. */
+    /* A full disk is reported once. */
     struct rlimit limit, small;
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &limit);

@@ -105,7 +105,7 @@ static void check(const tx_split_load *load, int32_t ranks, int32_t all, double 
         assert_int_equal(blocks[r], wanted[r]);
 }
 
-/* Ends that weigh as much as several blocks, ties, and memory that stands against what is fastest. */
+/* Ends that weigh as much as several blocks, ties, and a memory limit that excludes the fastest partition. */
 static void test_by_hand(void **state)
 {
     const tx_split_load even[] = {{0, 1, 0, 0}, {0, 1, 0, 0}, {0, 1, 0, 0}, {0, 1, 0, 0}};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The model of divided training: links by hand, pipelines against schedules that are carried out, memory against the
- * engine's planner, and what must hold whatever the figures are. */
+ * The model of divided training: links compared with results by hand, pipelines with simulated schedules, memory with
+ * the engine's planner. Also properties that hold for any figures. */
 #include "models/split/split.h"
 #include "tests/scale/shapes.h"
 #include "tests/scratch.h"
@@ -51,14 +51,14 @@ typedef struct simulation {
     tx_split split;
     int stages, chunks, micro;
     double forward[STAGES * CHUNKS], backward[STAGES * CHUNKS]; /* of each part of the model, in its order */
-    double delay;                                               /* of a message, beside other work */
+    double delay;                                               /* of a message that overlaps other work */
     op order[STAGES][OPS];
-    double done[2][STAGES * CHUNKS][MICRO]; /* when; < 0: not yet */
-    double seconds, held;                   /* of all; chunks that the first stage held at most */
+    double done[2][STAGES * CHUNKS][MICRO]; /* time of completion, or < 0 before */
+    double seconds, held;                   /* total time; maximum number of chunks that the first stage held */
 } simulation;
 
-/* What a rank does as its k-th forward or backward pass: groups of `stages` micro-batches go through one chunk after
- * the other (Narayanan et al., 2021, figure 4). */
+/* Returns a rank's k-th forward or backward pass: groups of `stages` micro-batches run through one chunk after the
+ * other (Narayanan et al., 2021, figure 4). */
 static op nth(const simulation *s, bool back, int k)
 {
     const int group = s->stages * s->chunks, chunk = k % group / s->stages;
@@ -86,7 +86,7 @@ static void order(simulation *s)
     }
 }
 
-/* When an operation can begin, its own rank aside; < 0: not known yet. */
+/* Returns the time when an operation's inputs are complete, without regard to its rank, or < 0 if it is unknown. */
 static double ready(const simulation *s, int part, const op *o)
 {
     const int last = s->stages * s->chunks - 1;
@@ -164,8 +164,8 @@ static void test_pipelines(void **state)
     assert_near(4.5 / tx_split_pipeline(4, 2, 8, 3.0, 3.0), 0.158, 2e-3);
 }
 
-/* A head that makes the last stage slower, and messages that cost a twentieth of a pass: the bubble, which is what is
- * not the slowest stage's work, within 10 %. */
+/* A head makes the last stage slower, and a message costs a twentieth of a pass. The bubble, the time beyond the
+ * slowest stage's work, is predicted within 10 %. */
 static void test_uneven_pipelines(void **state)
 {
     for (int i = 0; i < PIPELINES; i++) {
@@ -210,12 +210,12 @@ static void test_unequal_pipelines(void **state)
 
 /* ---- Memory ------------------------------------------------------------------------------------------------- */
 
-typedef struct asked {
+typedef struct split_case {
     tx_engine *engine;
     tx_config *config;
     tx_split_model model;
     tx_trainer_options base;
-} asked;
+} split_case;
 
 static tx_trainer_options base_of(const tx_config *config, int64_t block)
 {
@@ -224,10 +224,10 @@ static tx_trainer_options base_of(const tx_config *config, int64_t block)
     return base;
 }
 
-static asked ask(const char *name, int64_t block)
+static split_case open_case(const char *name, int64_t block)
 {
     const tx_engine_options options = {.size = sizeof options, .threads = 1};
-    asked a = {0};
+    split_case a = {0};
     assert_ok(tx_engine_create(&options, &a.engine));
     assert_ok(tx_shape_config(name, block, &a.config));
     a.base = base_of(a.config, block);
@@ -235,13 +235,13 @@ static asked ask(const char *name, int64_t block)
     return a;
 }
 
-static void end(asked *a)
+static void end(split_case *a)
 {
     tx_config_free(a->config);
     tx_engine_free(a->engine);
 }
 
-static double planned(const asked *a, const tx_split *split)
+static double planned(const split_case *a, const tx_split *split)
 {
     tx_memory memory;
     assert_ok(tx_split_plan(a->engine, a->config, &a->base, &a->model, &machine, split, &memory));
@@ -251,7 +251,7 @@ static double planned(const asked *a, const tx_split *split)
 /* Every split of data, tensor and pipeline that the engine can do, as its planner has it. */
 static void check_plans(const char *name, int64_t block, int64_t pipeline, int64_t chunks)
 {
-    asked a = ask(name, block);
+    split_case a = open_case(name, block);
     tx_split_figures f;
     tx_split s = {.pipeline = pipeline, .expert = 1, .context = 1, .chunks = chunks};
     s.schedule = chunks > 1 ? TX_PIPELINE_INTERLEAVED : TX_PIPELINE_1F1B;
@@ -287,11 +287,11 @@ static void test_memory(void **state)
     check_plans("llama-7b", 2048, 4, 2);
 }
 
-/* The first of four stages is a model of a quarter of the layers, but for the head, that keeps the activations of four
- * micro-batches as of one four times as large; a context rank has a part of each row. */
+/* The first of four stages has a quarter of the layers and no head, but it keeps the activations of four micro-batches:
+ * as many as a model four times as large keeps of one. A context rank has a part of each row. */
 static void test_stage_memory(void **state)
 {
-    asked a = ask("llama-7b", 2048), part = ask("llama-7b", 512);
+    split_case a = open_case("llama-7b", 2048), part = open_case("llama-7b", 512);
     tx_split s = {1, 1, 4, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 8, false},
              whole = {1, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 4, 1, false};
     tx_split_figures f, one;
@@ -312,11 +312,11 @@ static void test_stage_memory(void **state)
     end(&part);
 }
 
-/* What tensor groups leave of a layer, as the planner says it, with blocks computed again or not; of experts too, whose
- * router is whole. */
+/* The part of a layer on a rank of a tensor group, compared with the planner's, with recomputed blocks or not; also
+ * with experts, whose router is whole. */
 static void check_divided(const char *name, int again)
 {
-    asked a = ask(name, 2048);
+    split_case a = open_case(name, 2048);
     assert_true(a.model.tensor >= 8);
     for (int power = 1; power < 4; power++) {
         const double t = 1 << power, kept = 1.0 - 24.0 / 34.0 + 24.0 / 34.0 / t;
@@ -343,7 +343,7 @@ static void test_indivisible(void **state)
     static const char text[] = "{\"model_type\": \"llama\", \"vocab_size\": 512, \"hidden_size\": 64, "
                                "\"intermediate_size\": 90, \"num_hidden_layers\": 4, \"num_attention_heads\": 8, "
                                "\"max_position_embeddings\": 64}";
-    asked a = {0};
+    split_case a = {0};
     const tx_engine_options options = {.size = sizeof options, .threads = 1};
     const tx_split_limits limits = {.devices = 16, .tokens = 4096, .zero = -1, .again = -1};
     tx_split_search *search = malloc(sizeof *search);
@@ -363,9 +363,9 @@ static void test_indivisible(void **state)
     end(&a);
 }
 
-/* ---- Whatever the figures are ------------------------------------------------------------------------------- */
+/* ---- Properties for any figures ---------------------------------------------------------------------------- */
 
-static double seconds_of(const asked *a, const tx_split *s, double *memory)
+static double seconds_of(const split_case *a, const tx_split *s, double *memory)
 {
     tx_split_figures f;
     tx_split_predict(&a->model, &machine, s, &f);
@@ -383,7 +383,7 @@ static double seconds_of(const asked *a, const tx_split *s, double *memory)
 /* One device's step is its products and bytes; dividing it further never holds more of it a device. */
 static void test_order(void **state)
 {
-    asked a = ask("mixtral-8x7b", 4096);
+    split_case a = open_case("mixtral-8x7b", 4096);
     double memory, before;
     tx_split s = {1, 1, 1, 1, 1, 0, TX_PIPELINE_1F1B, 1, 1, 64, false};
     const tx_split_model *m = &a.model;
@@ -392,7 +392,7 @@ static void test_order(void **state)
     const double update = 32.0 * m->layer[0][0].update + m->ends[0][0].update;
     assert_near(seconds_of(&a, &s, &before), 64.0 * (flops / 6e14 + moved / 4e12) + update / 4e12, 1e-9);
     assert_near(m->expert_share, 0.98, 0.02);
-    /* Six times the 12.9 thousand million that a token comes to, and half of its pairs. */
+    /* Six times the 12.9 thousand million active parameters of a token, and half of its pairs. */
     assert_near(flops, 4096.0 * 6.0 * 12.75e9 + 32.0 * 6.0 * 4096.0 * 4096.0 * 4096.0, 0.05);
     for (s.expert = s.data = 2, s.micro = 32; s.expert <= 8; s.expert *= 2, s.data *= 2, s.micro /= 2) {
         seconds_of(&a, &s, &memory);
@@ -409,10 +409,10 @@ static void test_order(void **state)
     end(&a);
 }
 
-/* The search finds what looking at each by itself finds, in order. */
+/* The search returns the results of single evaluations, in order. */
 static void test_search(void **state)
 {
-    asked a = ask("llama-7b", 4096);
+    split_case a = open_case("llama-7b", 4096);
     tx_split_search *search = malloc(sizeof *search), *one = malloc(sizeof *one);
     tx_split_limits limits = {.devices = 64, .tokens = 1 << 22, .zero = -1, .again = -1};
     assert_true(search && one);

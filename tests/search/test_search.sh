@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# txsearch on a tiny model: killed and gone on with, told to end, stopped trials, trials that fail, many ranks, the page.
+# txsearch on a tiny model: killed and resumed, stopped by a signal, stopped trials, failed trials, many ranks, and the
+# page.
 #
 #   test_search.sh BIN-FOLDER LAUNCHER(empty: built without MPI)
 bin=$1
@@ -86,7 +87,8 @@ edit()
 }
 
 ended='"state": "[cfs]'
-range='learning_rate=loguniform:1e-4:1e-1, warmup_ratio=uniform:0:0.5, seed=int:1:40, per_device_train_batch_size=choice:2,4'
+range='learning_rate=loguniform:1e-4:1e-1, warmup_ratio=uniform:0:0.5, seed=int:1:40'
+range="$range, per_device_train_batch_size=choice:2,4"
 set -- --train_file "$work/text" --config_name "$work/config.json" --max_steps 24 --save_steps 4
 
 # Killed in the middle; then all are there once, and the best is that of the trials' own files.
@@ -106,7 +108,8 @@ for i in $(seq 0 15); do
     echo "$(numbers eval_loss "$out/trial-$i/all_results.json") trial-$i"
 done | sort -g > "$work/ranking"
 best=$(head -n 1 "$work/ranking" | cut -d' ' -f2)
-[ "$(wc -l < "$work/ranking") $(readlink "$out/best")" = "16 $best" ] || fail "the best is $(readlink "$out/best"), not $best"
+[ "$(wc -l < "$work/ranking") $(readlink "$out/best")" = "16 $best" ] ||
+    fail "the best is $(readlink "$out/best"), not $best"
 says "best: trial ${best#trial-},"
 # Its options make the same model.
 outcome 0 "" "$bin/txtrain" "$out/best.json" --output_dir "$work/again"
@@ -120,22 +123,25 @@ says "txtrain $out/best.json --output_dir DIR"
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 if [ -n "$browser" ]; then
     for width in 400 1200 2000; do
-        timeout 100 "$browser" --headless --no-sandbox --disable-gpu --window-size=$width,900 --dump-dom "file://$out/search.html" \
+        timeout 100 "$browser" --headless --no-sandbox --disable-gpu --window-size=$width,900 \
+            --dump-dom "file://$out/search.html" \
             > "$work/dom" 2> /dev/null
-        [ "$(grep -o 'class="trial complete' "$work/dom" | wc -l)" -eq 16 ] || fail "the page does not draw 16 trials at $width"
+        [ "$(grep -o 'class="trial complete' "$work/dom" | wc -l)" -eq 16 ] ||
+            fail "the page does not draw 16 trials at $width"
         for name in learning_rate warmup_ratio seed per_device_ train_batch_ size eval_loss; do
             grep -q "<tspan class=\"name\"[^>]*>$name<" "$work/dom" || fail "the page has no axis $name"
         done
         tr '\n' ' ' < "$work/dom" | sed 's/<svg/\n<svg/g; s/<\/svg>/\n/g' | grep '^<svg' > "$work/pictures"
         for picture in 1 2; do
-            sed -n ${picture}p "$work/pictures" | sed 's/<t\(ext\|span\)/\n&/g' | awk -f "${0%/*}/../programs/labels.awk" > "$work/out" ||
+            sed -n ${picture}p "$work/pictures" | sed 's/<t\(ext\|span\)/\n&/g' |
+                awk -f "${0%/*}/../programs/labels.awk" > "$work/out" ||
                 fail "picture $picture at $width"
         done
     done
 fi
 
-# One after the other, the same settings follow from the same seed, also where the search was told to end on the way; then
-# the trial goes on from its checkpoint. Only the best model is kept.
+# Trials that run one after the other have the same settings with the same seed, also if a signal stopped the search.
+# Then the trial resumes from its checkpoint. Only the best model is kept.
 search 0 whole --search "$range" --trials 6 --n_startup_trials 3 --seed 5 -- "$@"
 [ "$(find "$out" -maxdepth 1 -type d -name 'trial-*' | wc -l)" -eq 1 ] || fail "more than the best model is kept"
 begin told --search "$range" --trials 6 --n_startup_trials 3 --seed 5 -- "$@"
@@ -149,7 +155,7 @@ search 0 told --search "$range" --trials 6 --n_startup_trials 3 --seed 5 -- "$@"
 [ "$(points "$work/told")" = "$(points "$work/whole")" ] || fail "other settings after it was told to end"
 [ "$(ends "$work/told")" = "$(ends "$work/whole")" ] || fail "other results after it was told to end"
 
-# Another search is not gone on with, nor is another folder filled; the same one may be made longer.
+# A search with other settings is not resumed, and a folder of other files is not used; the same search may be extended.
 search 2 told --search "$range" --trials 6 --n_startup_trials 3 --seed 6 -- "$@"
 says '"seed" was 5 and is 6 now'
 mkdir "$work/other"
@@ -168,7 +174,7 @@ edit 1 tired complete
 search 0 told --search "$range" --trials 7 --n_startup_trials 3 --seed 5 -- "$@"
 [ "$(points "$out" | wc -l)" -eq 7 ] || fail "the search was not made longer"
 
-# Halving: who is stopped follows from the values at the rungs, and a model is no further than that.
+# Halving: the values at the rungs determine which trials stop, and a stopped model has no more steps than its rung.
 search 0 halved --search "$range" --method random --trials 8 --halving 4 --reduction_factor 2 -- "$@"
 results "$out" | awk '{
         match($0, /"rungs": \[[^]]*/); count_here = split(substr($0, RSTART + 10, RLENGTH - 10), values, ", ")
@@ -188,7 +194,8 @@ search 0 halved2 --search "$range" --method random --trials 8 --halving 4 --redu
     fail "halving: $(ends "$work/halved"), and the second time $(ends "$work/halved2")"
 
 # A trial that fails is told, and is not the end; all that fail are.
-search 0 failing --search block_size=choice:16,4096 --method grid --parallel 2 --devices cpu,cpu --metric perplexity -- "$@"
+search 0 failing --search block_size=choice:16,4096 --method grid --parallel 2 --devices cpu,cpu --metric perplexity \
+    -- "$@"
 [ "$(ends "$out" | grep -c ' failed ')" -eq 1 ] || fail "not one trial failed"
 says "4096"
 says "perplexity $(awk 'BEGIN { printf "%.6g", '"$(numbers perplexity "$out/best/all_results.json")"' }')"
@@ -202,12 +209,14 @@ mkdir "$work/disk"
 if [ "$(id -u)" -eq 0 ] && unshare --mount true 2> /dev/null; then
     unshare --mount sh -c 'disk=$1; bin=$2; shift 2; mount -t tmpfs -o size=200k tmpfs "$disk"
         "$bin/txsearch" --output_dir "$disk/out" "$@" > "$disk.first" 2>&1; echo status $? >> "$disk.first"
-        mount -o remount,size=10m "$disk"; "$bin/txsearch" --output_dir "$disk/out" "$@" > "$disk.second" 2>&1; echo status $? >> "$disk.second"' \
+        mount -o remount,size=10m "$disk"; "$bin/txsearch" --output_dir "$disk/out" "$@" > "$disk.second" 2>&1
+        echo status $? >> "$disk.second"' \
         full "$work/disk" "$bin" --search learning_rate=choice:1e-3,1e-2 --method grid -- "$@"
     for text in "run the same command to continue" "status 1"; do
         grep -q "$text" "$work/disk.first" || fail "a full disk: $(cat "$work/disk.first")"
     done
-    grep -q "status 0" "$work/disk.second" || fail "a search does not go on after a full disk: $(cat "$work/disk.second")"
+    grep -q "status 0" "$work/disk.second" ||
+        fail "a search does not resume after a full disk: $(cat "$work/disk.second")"
 fi
 search 0 room --search learning_rate=choice:1e-3,1e-2 --method grid --keep all -- "$@"
 echo precious > "$work/target"
@@ -226,11 +235,13 @@ search 0 highest --search learning_rate=choice:1e-2,1e-6 --method grid --metric 
 
 # Ranks.
 if [ -n "$mpi" ] && command -v "$mpi" > /dev/null; then
-    search 0 ranks --search "learning_rate=choice:1e-3,1e-2" --method grid --ranks 2 -- "$@" --global_batch_size 4 --per_device_train_batch_size 2
+    search 0 ranks --search "learning_rate=choice:1e-3,1e-2" --method grid --ranks 2 -- "$@" --global_batch_size 4 \
+        --per_device_train_batch_size 2
     [ "$(ends "$out" | grep -c ' complete ')" -eq 2 ] || fail "trials of two ranks did not come to their end"
     says "txlaunch -n 2 -- txtrain $out/best.json --output_dir DIR"
     (PATH=$bin:$PATH && txlaunch -n 2 -- txtrain "$out/best.json" --output_dir "$work/ranks-again") > /dev/null 2>&1
-    cmp "$out/best/model.safetensors" "$work/ranks-again/model.safetensors" || fail "best.json of two ranks makes another model"
+    cmp "$out/best/model.safetensors" "$work/ranks-again/model.safetensors" ||
+        fail "best.json of two ranks makes another model"
     no_process
 fi
 

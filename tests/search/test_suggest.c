@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a search tries: samplers on a simulated objective whose optimum is known, successive halving, importance. */
+ * The choice of trials: samplers on a simulated objective with a known optimum, successive halving, importance. */
 #include "models/job/settings.h"
 #include "tests/scratch.h"
 #include "tools/search/study.h"
@@ -77,7 +77,7 @@ static void test_direction(void **state)
     assert_memory_equal(&least, &most, sizeof least);
 }
 
-/* Every suggestion lies in its range, on a step where there are steps, and repeats with the seed alone. */
+/* Every suggestion is within its range, on a step if there are steps, and depends only on the seed. */
 static void test_ranges(void **state)
 {
     static const char text[] = "learning_rate=loguniform:1e-5:1e-2,weight_decay=uniform:0:0.3:0.1,seed=int:3:11:4,"
@@ -130,9 +130,10 @@ static void test_grid(void **state)
     tx_study_free(&study);
 }
 
-/* ---- Halving ------------------------------------------------------------------------------------------------------ */
+/* ---- Halving ----------------------------------------------------------------------------------------------------- */
 
-/* Runs trials whose value at every rung is that of `values`, lower being better; which went on, a bit each. */
+/* Runs trials whose value at every rung is that of `values`, lower being better. Returns the trials that continued, a
+ * bit each. */
 static uint32_t halve(const double *values, int32_t count, int64_t factor)
 {
     tx_study study;
@@ -156,13 +157,13 @@ static uint32_t halve(const double *values, int32_t count, int64_t factor)
 
 static void test_halving(void **state)
 {
-    /* The first goes on, then whoever is the best so far; from the eighth on, with 4, the second best too. */
+    /* The first continues, then each that is the best so far; from the eighth on, with 4, the second best, too. */
     assert_int_equal(halve((double[]){5, 6, 4, 7}, 4, 4), 5);
     assert_int_equal(halve((double[]){1, 2, 3, 4, 5, 6, 7, 1.5}, 8, 4), 1 | 128);
     assert_int_equal(halve((double[]){1, 2, 3, 1.5}, 4, 2), 1 | 8);
 }
 
-/* ---- Importance --------------------------------------------------------------------------------------------------- */
+/* ---- Importance -------------------------------------------------------------------------------------------------- */
 
 static void test_importance(void **state)
 {

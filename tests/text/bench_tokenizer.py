@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Speed of encoding beside Hugging Face's tokenizers, on one thread each and in turns.
+"""Compares the speed of encoding with Hugging Face's tokenizers, on one thread each and in turns.
 
 usage: bench_tokenizer.py TXTOK TOKENIZER_DIR TEXT... [--megabytes 100] [--turns 4] [--lines]
 
-Makes as many parts as there are turns from the files, each repetition with other numbers and names in it, and encodes each
-part with both, `txtok count`, its start included, and Tokenizer.encode_batch_fast: as one text, or with --lines line by
-line (for txtok as JSON Lines, the parsing included). The counts must agree. Processor time is what counts on a machine that others use."""
+Makes one part for each turn from the files, in which each repetition has other numbers and names. Encodes each part
+with both, by `txtok count`, its start included, and by Tokenizer.encode_batch_fast. A part is one text, or with
+--lines one text a line (for txtok as JSON Lines, the parsing included). The counts must agree. Measures processor
+time, since other processes may use the machine."""
 import argparse
 import json
 import os

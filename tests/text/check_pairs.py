@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares txtok with Hugging Face's tokenizers for BERT's published vocabularies, and for RoBERTa's with GPT-2's words, as
-tokenizer.json and as vocab.json with merges.txt: texts by themselves, with special tokens, and pairs.
+"""Compares txtok with Hugging Face's tokenizers, on single texts, with special tokens, and on pairs. The vocabularies
+are BERT's published ones, and RoBERTa's with GPT-2's words, as tokenizer.json and as vocab.json with merges.txt.
 
     check_pairs.py TXTOK      exit status 77: something is missing
 """
@@ -14,9 +14,11 @@ from oracle import DATA, skip, txtok
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 HARD = ["", " ", "Hello, World!", "d\u00e9j\u00e0 vu na\u00efve \u00c5ngstr\u00f6m", "\u65e5\u672c\u8a9e\u306e text",
-        "don't won't it's", "[SEP] inside [CLS] and [MASK]ed", "a" * 150, "\u0130stanbul \u1e9e \ufb01", "x\u0000y\u200bz",
+        "don't won't it's", "[SEP] inside [CLS] and [MASK]ed", "a" * 150, "\u0130stanbul \u1e9e \ufb01",
+        "x\u0000y\u200bz",
         "3.14 \u00bd \u20ac5,000.00", "\U0001f600 smile \U0001f1ea\U0001f1f8", "tab\tnew\nline\r\n", "\u0301 e\u0301",
-        "unaffable ##able ## able", "\ufffd \ue000", "[UNK] [PAD]", "<mask> is it</s>, a <pad><s>", "\u00a0\u3000wide  spaces "]
+        "unaffable ##able ## able", "\ufffd \ue000", "[UNK] [PAD]", "<mask> is it</s>, a <pad><s>",
+        "\u00a0\u3000wide  spaces "]
 
 
 def texts(data):
@@ -52,11 +54,13 @@ def compare(name, theirs, folder, program, pairs):
              [theirs.encode(a, add_special_tokens=False).ids for a, _ in pairs]),
             ("with special tokens", [{"text": a} for a, _ in pairs], ["--add_special_tokens"],
              [theirs.encode(a).ids for a, _ in pairs]),
-            ("pairs", [{"text": a, "text_pair": b} for a, b in pairs], [], [theirs.encode(a, b).ids for a, b in pairs])):
+            ("pairs", [{"text": a, "text_pair": b} for a, b in pairs], [],
+             [theirs.encode(a, b).ids for a, b in pairs])):
         got = txtok(program, "encode", folder, lines, *options)
         bad = [i for i, (x, y) in enumerate(zip(got, want)) if x != y]
         failures += len(bad) + (len(got) != len(want))
-        print(f"{name}, {what}: {len(want) - len(bad)} of {len(want)} equal" + (f"; first {pairs[bad[0]]}" if bad else ""))
+        first = f"; first {pairs[bad[0]]}" if bad else ""
+        print(f"{name}, {what}: {len(want) - len(bad)} of {len(want)} equal{first}")
     return failures
 
 
@@ -69,7 +73,8 @@ def main():
     program, data = sys.argv[1], DATA
     failures = 0
     if not all(os.path.exists(os.path.join(data, *path)) for path in
-               (("glue", "MRPC"), ("tokenizers", "bert-base-cased-tokenizer.json"), ("tokenizers", "gpt2-encoder.json"))):
+               (("glue", "MRPC"), ("tokenizers", "bert-base-cased-tokenizer.json"),
+                ("tokenizers", "gpt2-encoder.json"))):
         skip(f"no MRPC or no tokenizers in {data}")
     pairs = list(texts(data))
     for name in ("bert-base-cased", "bert-base-uncased"):

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares the parts of tokenizers with Hugging Face's: normalizers, pre-tokenizers, models, decoders, post-processors.
 
-    check_pipeline.py TXTOK [TEXTS [SEED]]     many random texts through txtok; exit status 77: tokenizers is not installed
-    check_pipeline.py --write FILE             some texts with their ids, what these are decoded to, and what a model is
-                                               given of two texts, for test_pipeline.c; made with tokenizers 0.23.3
+    check_pipeline.py TXTOK [TEXTS [SEED]]     many random texts through txtok; exit status 77: no tokenizers library
+    check_pipeline.py --write FILE             writes texts with their ids, the decoded texts, and a model's inputs for
+                                               one and two texts, for test_pipeline.c; made with tokenizers 0.23.3
 """
 import json
 import os
@@ -17,15 +17,19 @@ from oracle import txtok
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 RANDOM = random.Random(1)
-CORPUS = ("It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness, "
-          "it was the epoch of belief, it was the epoch of incredulity, it was the season of Light, it was the season of "
-          "Darkness, it was the spring of hope, it was the winter of despair, we had everything before us, we had nothing "
-          "before us, we were all going direct to Heaven, we were all going direct the other way. na\u00efve caf\u00e9, "
-          "d\u00e9j\u00e0 vu; 1775 and 42! \u65e5\u672c \u0394\u03b5\u03bb\u03c4\u03b1 ")
-WORDS = ["the", "The", "best", " times", "wisdom", "don't", " n't", " 's", ".", ",", "!", "?", "...", "-", "_", "$", "  ",
+CORPUS = (
+    "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of foolishness, "
+    "it was the epoch of belief, it was the epoch of incredulity, it was the season of Light, it was the season of "
+    "Darkness, it was the spring of hope, it was the winter of despair, we had everything before us, we had nothing "
+    "before us, we were all going direct to Heaven, we were all going direct the other way. na\u00efve caf\u00e9, "
+    "d\u00e9j\u00e0 vu; 1775 and 42! \u65e5\u672c \u0394\u03b5\u03bb\u03c4\u03b1 ")
+WORDS = ["the", "The", "best", " times", "wisdom", "don't", " n't", " 's", ".", ",", "!", "?", "...", "-", "_", "$",
+         "  ",
          " ", "   ", "\t", "\n", "\u00a0", "\u3000", "\u2028", "\u00e9", "e\u0301", "caf\u00e9", "na\u00efve", "\u00c5",
-         "\u212b", "\ufb01", "\u0130", "\u00df", "\u03a3", "\u1e9b\u0323", "q\u0307\u0323", "\u1100\u1161\u11a8", "\uac01",
-         "\u65e5\u672c", "\u4e2d", "\U00020000", "123", "4", "\u0663", "\u00bd", "\u2167", "\u2581", "\u2581\u2581", "##",
+         "\u212b", "\ufb01", "\u0130", "\u00df", "\u03a3", "\u1e9b\u0323", "q\u0307\u0323", "\u1100\u1161\u11a8",
+         "\uac01",
+         "\u65e5\u672c", "\u4e2d", "\U00020000", "123", "4", "\u0663", "\u00bd", "\u2167", "\u2581", "\u2581\u2581",
+         "##",
          "##s", "\0", "\ufffd", "\u00ad", "\u200b", "\x07", "\U0001f600", "\u0903", "\u20dd", "[MASK]", "<s>", "<new>",
          "<NEW>", "caf\u00c9!", "<0x41>", "\u3002", "\u00bf", "\u0394\u03b5\u03bb", "a" * 101]
 
@@ -46,11 +50,14 @@ def bases():
     options = dict(vocab_size=260, special_tokens=special, show_progress=False)
     plain = trained(models.BPE(unk_token="<unk>"), trainers.BpeTrainer(**options), metaspace)
     fallback = trained(models.BPE(unk_token="<unk>", byte_fallback=True, fuse_unk=True),
-                       trainers.BpeTrainer(**dict(options, vocab_size=500, special_tokens=special + [f"<0x{i:02X}>" for i in range(256)])),
+                       trainers.BpeTrainer(**dict(options, vocab_size=500,
+                                                  special_tokens=special + [f"<0x{i:02X}>" for i in range(256)])),
                        metaspace)
     fallback["added_tokens"] = fallback["added_tokens"][:3]
-    piece = trained(models.WordPiece(unk_token="<unk>"), trainers.WordPieceTrainer(**options), pre_tokenizers.BertPreTokenizer())
-    letters = trained(models.BPE(), trainers.BpeTrainer(**dict(options, vocab_size=400, initial_alphabet=pre_tokenizers.ByteLevel.alphabet())),
+    piece = trained(models.WordPiece(unk_token="<unk>"), trainers.WordPieceTrainer(**options),
+                    pre_tokenizers.BertPreTokenizer())
+    letters = trained(models.BPE(), trainers.BpeTrainer(**dict(options, vocab_size=400,
+                                                               initial_alphabet=pre_tokenizers.ByteLevel.alphabet())),
                       pre_tokenizers.ByteLevel(add_prefix_space=False))
     for base in (plain, fallback, piece, letters):
         base["pre_tokenizer"] = base["decoder"] = None
@@ -99,7 +106,8 @@ def parts():
         yield name, texts, {"pre_tokenizer": {"type": name}}
     behaviors = ("isolated", "removed", "merged_with_previous", "merged_with_next", "contiguous")
     for behavior in behaviors:
-        yield f"Punctuation {behavior}", ("plain", "letters"), {"pre_tokenizer": state(pre_tokenizers.Punctuation(behavior))}
+        yield f"Punctuation {behavior}", ("plain",
+                                          "letters"), {"pre_tokenizer": state(pre_tokenizers.Punctuation(behavior))}
     for individual in (False, True):
         yield f"Digits {individual}", ("plain",), {"pre_tokenizer": state(pre_tokenizers.Digits(individual))}
     for scheme in ("always", "first", "never"):
@@ -112,21 +120,26 @@ def parts():
                                                         sequence("pretokenizers", state(pre_tokenizers.Punctuation()),
                                                                  state(pre_tokenizers.Digits(True))))}
     yield "Llama", ("fallback", "some"), {
-        "normalizer": sequence("normalizers", {"type": "Prepend", "prepend": "\u2581"}, replace({"String": " "}, "\u2581")),
+        "normalizer": sequence("normalizers", {"type": "Prepend", "prepend": "\u2581"},
+                               replace({"String": " "}, "\u2581")),
         "decoder": sequence("decoders", replace({"String": "\u2581"}, " "), {"type": "ByteFallback"}, {"type": "Fuse"},
                             state(decoders.Strip(" ", 1, 0)))}
-    yield "Strip", ("fallback",), {"decoder": sequence("decoders", state(decoders.Strip("t", 0, 1)), state(decoders.Strip("e", 2, 0)))}
+    yield "Strip", ("fallback",), {"decoder": sequence("decoders", state(decoders.Strip("t", 0, 1)),
+                                                       state(decoders.Strip("e", 2, 0)))}
     yield "ByteFallback", ("fallback",), {"decoder": {"type": "ByteFallback"}}
     yield "Replace", ("fallback",), {"decoder": replace({"Regex": "[aeiou]t"}, "<>")}
-    yield "WordPiece", ("piece",), {"pre_tokenizer": {"type": "Whitespace"}, "decoder": state(decoders.WordPiece(cleanup=True))}
+    yield "WordPiece", ("piece",), {"pre_tokenizer": {"type": "Whitespace"},
+                                    "decoder": state(decoders.WordPiece(cleanup=True))}
     single, pair = "<s> $A [MASK]", "<s> $A [MASK] $B:1 [MASK]:1"
     token = {"<s>": ("<s>", 1), "[MASK]": ("[MASK]", 2)}
     yield "Template", ("plain", "letters"), {"post_processor": state(processors.TemplateProcessing(
         single=single, pair=pair, special_tokens=list(token.values())))}
     yield "Template B A", ("plain",), {"post_processor": sequence("processors", state(processors.ByteLevel()), state(
         processors.TemplateProcessing(single="$A:3 <s>:2", pair="$B:1 $A <s>", special_tokens=[token["<s>"]])))}
-    yield "BertProcessing", ("piece",), {"post_processor": state(processors.BertProcessing(token["[MASK]"], token["<s>"]))}
-    yield "RobertaProcessing", ("letters",), {"post_processor": state(processors.RobertaProcessing(token["[MASK]"], token["<s>"]))}
+    bert_processor = state(processors.BertProcessing(token["[MASK]"], token["<s>"]))
+    yield "BertProcessing", ("piece",), {"post_processor": bert_processor}
+    roberta_processor = state(processors.RobertaProcessing(token["[MASK]"], token["<s>"]))
+    yield "RobertaProcessing", ("letters",), {"post_processor": roberta_processor}
 
 
 def added(base):
@@ -150,13 +163,14 @@ def cases():
                 one["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [before, level]} if before else level
                 one["decoder"] = state(decoders.ByteLevel())
             for more in (False, True):
-                yield f"{name}, {kind}{', added tokens' if more else ''}", dict(one, added_tokens=one["added_tokens"] + list(added(one) if more else []))
+                tokens = one["added_tokens"] + list(added(one) if more else [])
+                yield f"{name}, {kind}{', added tokens' if more else ''}", dict(one, added_tokens=tokens)
 
 
 def any_character():
     code = RANDOM.choice([RANDOM.randrange(1, 128), RANDOM.randrange(128, 0x3000), RANDOM.randrange(0x3000, 0xd800),
                           RANDOM.randrange(0xe000, 0x20000)])
-    # Of what came into Unicode later, Hugging Face's tables and ours know different parts.
+    # Hugging Face's tables and TX's know different characters of later Unicode versions.
     return chr(code) if unicodedata.ucd_3_2_0.category(chr(code)) != "Cn" else ""
 
 
@@ -167,7 +181,7 @@ def any_text(words=12):
 
 
 def some_texts(theirs, count, words=12):
-    """Texts and their ids. Some make the library panic: an added token's place where a normalizer has changed the text."""
+    """Returns texts and ids. Some texts make the library panic: a normalizer has moved an added token."""
     texts, ids = [], []
     while len(texts) < count:
         text = any_text(words)
@@ -192,7 +206,7 @@ def check(program, name, one, count):
     failures = 0
     for text, ids, right, decoded in zip(texts, found, wanted, back):
         again = theirs.decode(right, skip_special_tokens=False)
-        # The library takes the characters of added tokens for letters of bytes, and gives them out normalized.
+        # The library decodes characters of added tokens as bytes' letters, and returns them normalized.
         if "added" in name and ("letters" in name or one["normalizer"]):
             again = decoded
         if ids != right:

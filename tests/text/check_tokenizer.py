@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares txtok with Hugging Face's tokenizers: the merges that are learned, and the ids of random texts under many
+"""Compares txtok with Hugging Face's tokenizers: the learned merges, and the ids of random texts under many
 pre-tokenizers and added tokens.
 
     check_tokenizer.py TXTOK [TEXTS [SEED]]      exit status 77: tokenizers is not installed
@@ -72,7 +72,8 @@ def variants():
 
 def added_tokens(first):
     flags = [("<x>", dict(lstrip=True, rstrip=True, special=True)), ("cat", dict(single_word=True, normalized=True)),
-             ("<|endof", dict(normalized=True)), ("   ", {}), ("\u00e9!", dict(rstrip=True, normalized=True, special=True)),
+             ("<|endof", dict(normalized=True)), ("   ", {}),
+             ("\u00e9!", dict(rstrip=True, normalized=True, special=True)),
              ("<x><x>", dict(lstrip=True, special=True)),
              ("\n", dict(single_word=True, lstrip=True, rstrip=True, normalized=True))]
     for i, (content, changed) in enumerate(flags):
@@ -83,7 +84,7 @@ def added_tokens(first):
 def any_character():
     code = RANDOM.choice([RANDOM.randrange(1, 128), RANDOM.randrange(128, 0x3000), RANDOM.randrange(0x3000, 0xd800),
                           RANDOM.randrange(0xe000, 0x20000)])
-    # What this Python's Unicode does not know, PCRE2's may not know either.
+    # PCRE2 may not know characters that this Python's Unicode does not know.
     return chr(code) if unicodedata.category(chr(code)) != "Cn" else ""
 
 

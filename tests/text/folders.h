@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of tokenizers as files share: a folder with a small one, and changes to it. Include after cmocka.h. */
+ * Helpers of the tests of tokenizers as files: a folder with a small tokenizer, and changes to it. Include after
+ * cmocka.h. */
 #ifndef TX_TESTS_FOLDERS_H
 #define TX_TESTS_FOLDERS_H
 
@@ -41,7 +42,7 @@ static inline void write_in(const char *folder, const char *name, const char *te
     assert_ok(tx_file_write(TX_PATH(folder, name), text, strlen(text)));
 }
 
-/* Puts a value, written in JSON, in the place of "model.vocab.a" or in that of element 0 of "added_tokens.0.id". */
+/* Replaces "model.vocab.a", or element 0 of "added_tokens.0.id", by a value in JSON. */
 static inline void change(const char *folder, const char *place, const char *value)
 {
     tx_json *json = read_in(folder, "tokenizer.json"), *at = json, *made;

@@ -41,7 +41,7 @@ static void expect(const both *b, const char *text, size_t size, const int32_t *
         size_t back_size;
         assert_ok(tx_encoder_run(b->encoder[i], text, size, true, &ids));
         if (ids.count != count || (count && memcmp(ids.id, id, count * sizeof *id) != 0))
-            fail_msg("other ids, %zu in place of %zu, of \"%.*s\"", ids.count, count, (int)size, text);
+            fail_msg("other ids, %zu instead of %zu, of \"%.*s\"", ids.count, count, (int)size, text);
         assert_ok(tx_tokenizer_decode(b->tokenizer[i], ids.id, ids.count, false, &back, &back_size));
         assert_int_equal(back_size, size);
         assert_memory_equal(back, text, size);
@@ -162,7 +162,7 @@ static void test_plans(void **state)
     close_both(&b);
 }
 
-/* llama.cpp's vocabulary tests. The file of texts lacks the last one, which its ids give back. */
+/* llama.cpp's vocabulary tests. The file of texts lacks the last one, which is decoded from its ids. */
 static void test_llama(void **state)
 {
     static const char separator[] = "\n__ggml_vocab_test__\n";
@@ -197,7 +197,7 @@ static void test_llama(void **state)
 
 /* ---- long texts ---------------------------------------------------------------------------------- */
 
-/* One word of a million spaces or letters: what takes the square of the length would take hours. */
+/* One word of a million spaces or letters: an algorithm of quadratic time would take hours. */
 static void test_long_words(void **state)
 {
     const size_t size = 1 << 20;
@@ -242,7 +242,7 @@ static size_t merge_by_rank(const tx_merges *merges, int32_t *id, size_t count)
     return count;
 }
 
-/* A tokenizer learned from words of few letters, whose merges depend on one another over long distances. */
+/* A tokenizer that was trained on words of few letters, whose merges depend on one another over long distances. */
 static tx_tokenizer *learned(const char *letters, uint64_t *random)
 {
     tx_tokenizer_trainer *trainer;
@@ -388,7 +388,7 @@ static void test_long_text(void **state)
     remove_scratch(folder);
 }
 
-/* ---- what is no text ------------------------------------------------------------------------------- */
+/* ---- bytes that are not text ----------------------------------------------------------------------- */
 
 static void test_any_bytes(void **state)
 {
@@ -419,7 +419,7 @@ static void test_any_bytes(void **state)
     remove_scratch(folder);
 }
 
-/* Bytes that are no characters stand by themselves, whatever is beside them; NUL is a character, U+180E no space. */
+/* Invalid bytes are units of their own next to any other byte. NUL is a character, U+180E is not a space. */
 static void test_odd_bytes(void **state)
 {
     static const struct {

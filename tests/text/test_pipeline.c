@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The parts of tokenizers beside Hugging Face's: what check_pipeline.py --write has put into pipeline.golden.jsonl, the
- * two published BERT tokenizers, and what a stranger's file must not be able to do. */
+ * The parts of tokenizers compared with Hugging Face's: pipeline.golden.jsonl, which check_pipeline.py --write makes,
+ * and the two published BERT tokenizers. Also files that try to do harm. */
 #include "tests/text/text.h"
 
 #include <time.h>
@@ -37,7 +37,7 @@ static tx_tokenizer *open_json(const tx_json *json, const char *folder)
     return tokenizer;
 }
 
-/* The parts of the case in the place of its base's. */
+/* Replaces the base's parts by those of the case. */
 static tx_json *tokenizer_of(const tx_json *line, tx_json *const *bases)
 {
     const char *name, *base;
@@ -75,7 +75,7 @@ static void check_text(const tx_tokenizer *t, const tx_json *one, const char *na
     free(wanted.id);
 }
 
-/* What a model is given of one text, or of two. */
+/* Checks a model's input for one text, or for two. */
 static void check_given(const tx_tokenizer *t, const tx_json *one, const char *name)
 {
     static const char *const keys[] = {"first", "second"};
@@ -159,7 +159,7 @@ static void test_golden(void **state)
 
 /* ---- BERT ------------------------------------------------------------------------------------------ */
 
-/* "ids" are what a model is given of the text, or of two. */
+/* "ids" are a model's input for one text, or for two. */
 static void bert_line(void *context, int number, tx_json *line)
 {
     const tx_tokenizer *t = context;
@@ -214,7 +214,7 @@ static void test_bert(void **state)
 
 /* ---- Pieces ---------------------------------------------------------------------------------------- */
 
-/* What an id adds to a text behind others, for those who show a text while it is made. */
+/* The text that an id adds after other ids, for programs that show a text during generation. */
 static void test_pieces(void **state)
 {
     static const char text[] =
@@ -239,16 +239,16 @@ static void test_pieces(void **state)
         assert_memory_equal(bytes, pieces[id], size);
     }
     EXPECT_IDS(t, "a a", true, 1, 1);
-    EXPECT_IDS(t, "a\xFF", true, 1, 0); /* what is no UTF-8 is U+FFFD, which has no token */
+    EXPECT_IDS(t, "a\xFF", true, 1, 0); /* invalid UTF-8 becomes U+FFFD, which has no token */
     assert_ok(tx_tokenizer_decode(t, (int32_t[]){1, 2, 1}, 3, false, &back, &size));
-    assert_string_equal(back, "a\xEF\xBF\xBD a"); /* in a whole text a byte alone is no character */
+    assert_string_equal(back, "a\xEF\xBF\xBD a"); /* in a whole text a single byte is not a character */
     free(back);
     tx_tokenizer_free(t);
     tx_json_free(json);
     remove_scratch(folder);
 }
 
-/* Tokens that are shorter than what Strip takes from their ends. */
+/* Tokens that are shorter than the number of characters that Strip removes. */
 static void test_strip(void **state)
 {
     static const char text[] =
@@ -273,7 +273,7 @@ static void test_strip(void **state)
     "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"" pattern "\"},\"content\":\"" content "\"}"
 #define MORE REPLACE("a", "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa")
 
-/* What would take hours, or all memory, is refused soon. */
+/* A tokenizer that would need hours, or all memory, is refused soon. */
 static void test_limits(void **state)
 {
     static const struct {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Regular expressions of tokenizer files: what is translated for PCRE2, and what is refused, by what it says. */
+ * Regular expressions of tokenizer files: the translation for PCRE2, and refusals with their messages. */
 #include "models/text/regex.h"
 #include "tests/scratch.h"
 
@@ -109,12 +109,12 @@ static tx_status match_all(const char *pattern, const char *text, size_t count, 
     return status;
 }
 
-/* What would take hours, or gigabytes, ends within a second; what a long text needs is there. */
+/* An expression that needs hours or gigabytes is refused within a second; a long text gets the memory that it needs. */
 static void limits(void **state)
 {
     static const struct {
         const char *pattern, *text;
-        size_t count, matches; /* 0: none, refused */
+        size_t count, matches; /* matches is 0 if the expression is refused */
     } cases[] = {
         {"(a|aa)+x|y", "a", 64, 0},
         {"(a|aa)+x|y", "a", 100000, 0},

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokenizers as files: what is read, what is written; the byte vocabulary; decoding. */
+ * Tokenizers as files: reading and writing them, the byte vocabulary, and decoding. */
 #include "tests/text/folders.h"
 
-/* ---- what is read ---------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------------- */
 
 static void test_small(void **state)
 {
@@ -28,7 +28,7 @@ static void test_small(void **state)
     remove_scratch(folder);
 }
 
-/* Files that say the same in other words: the same ids, the same digest where the ids can never differ. */
+/* Equivalent files: the same ids, and the same digest if the ids can never differ. */
 static void test_equal_files(void **state)
 {
     static const struct {
@@ -86,7 +86,7 @@ static void test_equal_files(void **state)
     }
 }
 
-/* What the modes make of " a  the": parts, given as texts that are encoded by themselves. */
+/* The parts of " a  the" in each mode. Parts are given as texts that are encoded separately. */
 static void test_splitters(void **state)
 {
     static const struct {
@@ -124,7 +124,7 @@ static void test_splitters(void **state)
     }
 }
 
-/* Ids without a word are refused; those of added tokens go on behind the words. */
+/* Ids without a word are refused; ids of added tokens follow the words'. */
 static void test_holes(void **state)
 {
     static const char added[] = "{\"id\":264,\"content\":\"<new>\",\"single_word\":false,\"lstrip\":false,"
@@ -222,7 +222,7 @@ static void test_config_tokens(void **state)
         /* The numbers are an order, no ids. */
         {"{\"added_tokens_decoder\": {\"900\": {\"content\": \"<tool>\"}, \"7\": {\"content\": \"<extra>\"}}}", NULL,
          NULL, "<tool><extra>", "264 263"},
-        /* Flags of tokens that tokenizer.json has, too: both take the spaces. */
+        /* Flags of tokens as in tokenizer.json: both remove the spaces. */
         {"{\"added_tokens_decoder\": {\"0\": {\"content\": \"<|endoftext|>\", \"special\": true, \"lstrip\": true, "
          "\"rstrip\": true}}}",
          NULL, NULL, "! <|endoftext|> !", "1 0 1"},

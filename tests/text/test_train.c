@@ -120,7 +120,7 @@ typedef struct part {
     size_t size;
 } part;
 
-/* The rank of the merge of two parts; SIZE_MAX where there is none. */
+/* Returns the rank of the merge of two parts, or SIZE_MAX if there is none. */
 static size_t rank_of(const tx_json *merges, part left, part right)
 {
     for (size_t i = 0; i < tx_json_size(merges); i++) {
@@ -152,7 +152,7 @@ static size_t merge_by_rule(const tx_json *merges, part *parts, size_t count)
     }
 }
 
-/* Words of letters, short and long, become what the rule makes of them. */
+/* Words of letters, short and long, are merged by the rule. */
 static void test_rule(void **state)
 {
     part parts[200];
@@ -198,7 +198,7 @@ typedef struct rule {
     int32_t tokens;
 } rule;
 
-/* The pair that is there most often, of equal ones that with the smallest ids. */
+/* Finds the most frequent pair; of equally frequent ones that with the smallest ids. */
 static void find_best(rule *r, int32_t *left, int32_t *right)
 {
     int32_t most = 0;

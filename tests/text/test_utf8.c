@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * UTF-8: every code, every short sequence of bytes, and what stands for what is no character; normal forms. */
+ * UTF-8: every code, every short sequence of bytes, and the replacement of invalid bytes; normal forms. */
 #include "models/text/unicode.h"
 #include "models/text/utf8.h"
 #include "tests/scratch.h"
@@ -24,7 +24,7 @@ static void test_codes(void **state)
     }
 }
 
-/* Of all sequences of up to three bytes as many are characters as there are codes below U+10000. */
+/* The number of valid sequences of up to three bytes is the number of codes below U+10000. */
 static void test_sequences(void **state)
 {
     size_t found[TX_UTF8_MAX + 1] = {0};
@@ -76,7 +76,7 @@ static void test_replace(void **state)
     }
 }
 
-/* Normal forms of characters, and of a run of marks as long as a line can be, which takes no square of its length. */
+/* Normal forms of characters, and of a run of marks as long as a line can be, which must not take quadratic time. */
 static void test_forms(void **state)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What the tests of tokenizers share. Include after cmocka.h. */
+ * Helpers of the tests of tokenizers. Include after cmocka.h. */
 #ifndef TX_TESTS_TEXT_H
 #define TX_TESTS_TEXT_H
 
@@ -8,12 +8,12 @@
 #include "tests/scratch.h"
 #include "tx_json.h"
 
-/* A scratch folder with copies of test data, each as {file of the data, name}; the list ends with NULL. Skips the
- * test where there are none. */
+/* Makes a scratch folder with copies of test data, each given as {file of the data, name}. The list ends with NULL.
+ * Skips the test if a file is missing. */
 static inline char *folder_of(const char *const (*files)[2])
 {
     for (int i = 0; files[i][0]; i++)
-        free(test_data(files[i][0])); /* first: it may skip the test, and nothing is to be left behind then */
+        free(test_data(files[i][0])); /* first, since it may skip the test, and no folder may be left then */
     char *folder = make_scratch();
     for (int i = 0; files[i][0]; i++) {
         char *from = test_data(files[i][0]), *to = TX_PATH(folder, files[i][1]), *text;

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Validates JSON files against a JSON Schema, of which it knows what txtopo's uses and no more; an unknown keyword fails.
+"""Validates JSON files against a JSON Schema. It supports only the keywords of txtopo's schema; an unknown one fails.
 
     check_schema.py SCHEMA FILE...     a name that begins with "bad" must fail
 """

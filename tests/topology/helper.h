@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What tests of the topology share: fixtures, matrices as text, and temporary files. Include after cmocka.h. */
+ * Helpers of tests of the topology: fixtures, matrices as text, and temporary files. Include after cmocka.h. */
 #ifndef TX_TESTS_TOPOLOGY_HELPER_H
 #define TX_TESTS_TOPOLOGY_HELPER_H
 
@@ -46,7 +46,7 @@ static inline int32_t device_named(const tx_topology *t, const char *name)
     return -1;
 }
 
-/* Keeps what `print` (statements) prints to the stream `out` in `text`, which the caller frees. */
+/* Captures the output of `print` (statements) to the stream `out` in `text`, which the caller frees. */
 #define PRINTED(text, print)                         \
     do {                                             \
         size_t size_ = 0;                            \
@@ -56,7 +56,7 @@ static inline int32_t device_named(const tx_topology *t, const char *name)
         assert_int_equal(fclose(out), 0);            \
     } while (0)
 
-/* What a renderer prints, allocated. */
+/* Returns a renderer's output, allocated. */
 static inline char *printed(void (*print)(FILE *, const tx_topology *, bool), const tx_topology *t, bool links)
 {
     char *text = NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reads mutated copies of a file: each ends in a topology, which is printed, or in one line,
- * whatever hwloc does with it; of small files also all beginnings.
+ * Reads mutated copies of a file: each gives a topology, which is printed, or one line of error, for any reaction of
+ * hwloc. Small files are also truncated at every length.
  *
  *   mutate FILE COUNT [SEED] */
 #include "tests/topology/helper.h"

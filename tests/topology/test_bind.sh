@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What txtopo --bind prints of this machine is true: started by its mpiexec line, each rank may run where the table says
-# and nowhere else; the same of its numactl and hwloc-bind lines.
+# The lines that txtopo --bind prints for this machine are correct. Started by its mpiexec line, each rank may run on
+# the CPUs in the table and no others. The same holds for its numactl and hwloc-bind lines.
 #
 #   test_bind.sh TXTOPO [LAUNCHER]
 set -u
@@ -37,7 +37,8 @@ cpus=$(getconf _NPROCESSORS_ONLN)
 for ranks in 1 2 3 "$cpus" $((cpus + 1)); do
     "$txtopo" --bind "$ranks" > "$work/out" || exit 1
     # The column of CPUs, up to the empty line after the table.
-    awk '/^Rank / { at = index($0, "CPUs"); next } !NF { exit } { split(substr($0, at), part, " "); print $1, part[1] }' \
+    awk '/^Rank / { at = index($0, "CPUs"); next }
+        !NF { exit } { split(substr($0, at), part, " "); print $1, part[1] }' \
         "$work/out" > "$work/wanted"
     [ "$(wc -l < "$work/wanted")" -eq "$ranks" ] || {
         echo "FAIL: --bind $ranks: not so many ranks"
@@ -48,12 +49,14 @@ for ranks in 1 2 3 "$cpus" $((cpus + 1)); do
     "$launcher" $line | sort -n > "$work/found"
     check "mpiexec $line"
     if command -v numactl > /dev/null; then
-        sed -n "s|^  \(env numactl .*\) PROGRAM  # rank \(.*\)\$|PMI_RANK=\2 \1 $work/where|p" "$work/out" > "$work/script"
+        sed -n "s|^  \(env numactl .*\) PROGRAM  # rank \(.*\)\$|PMI_RANK=\2 \1 $work/where|p" "$work/out" \
+            > "$work/script"
         sh "$work/script" > "$work/found"
         check "numactl, $ranks ranks"
     fi
     if command -v hwloc-bind > /dev/null; then
-        sed -n "s|^  \(hwloc-bind .*\) -- PROGRAM  # rank \(.*\)\$|PMI_RANK=\2 \1 -- $work/where|p" "$work/out" > "$work/script"
+        sed -n "s|^  \(hwloc-bind .*\) -- PROGRAM  # rank \(.*\)\$|PMI_RANK=\2 \1 -- $work/where|p" "$work/out" \
+            > "$work/script"
         sh "$work/script" > "$work/found"
         check "hwloc-bind, $ranks ranks"
     fi

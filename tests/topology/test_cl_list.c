@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What drivers of each vendor tell of their OpenCL devices, and which of it is taken: the linker sends the calls of
- * OpenCL here, where each made-up device answers as its vendor's drivers do. */
+ * The properties that drivers of each vendor report for their OpenCL devices, and TX's use of them. The linker
+ * redirects the calls of OpenCL to this file, where simulated devices answer as their vendors' drivers do. */
 #include "tests/unit.h"
 
 #include "backends/opencl/runtime/cl.h"
@@ -12,7 +12,7 @@
 /* Queries of extensions. */
 enum { KHR_BUS = 0x410F, NV_BUS = 0x4008, NV_SLOT, NV_DOMAIN, AMD_TOPOLOGY = 0x4037, AMD_BOARD, INTEL_ID = 0x4251 };
 
-/* What a device answers to one query. */
+/* A device's answer to one query. */
 typedef struct answer {
     cl_device_info what;
     size_t size;
@@ -32,7 +32,7 @@ static const unsigned char amd_address[24] = {[0] = 1, [21] = 0xc3, [22] = 4, [2
 
 /* clang-format off */
 static const answer devices[][12] = {
-    /* cl_khr_pci_bus_info goes before the vendor's own. */
+    /* cl_khr_pci_bus_info has priority over the vendor's extension. */
     {USABLE, NUMBER(cl_device_type, CL_DEVICE_TYPE, CL_DEVICE_TYPE_GPU), NUMBER(cl_uint, CL_DEVICE_VENDOR_ID, 0x8086),
      TEXT(CL_DEVICE_NAME, "Intel Arc"), {KHR_BUS, sizeof intel_address, intel_address},
      NUMBER(cl_uint, NV_BUS, 7), NUMBER(cl_uint, NV_SLOT, 7), NUMBER(cl_uint, INTEL_ID, 0x56a0)},
@@ -45,10 +45,10 @@ static const answer devices[][12] = {
     {USABLE, NUMBER(cl_device_type, CL_DEVICE_TYPE, CL_DEVICE_TYPE_GPU), NUMBER(cl_uint, CL_DEVICE_VENDOR_ID, 0x1002),
      TEXT(CL_DEVICE_NAME, "gfx90a"), TEXT(AMD_BOARD, "Made-up Instinct"),
      {AMD_TOPOLOGY, sizeof amd_address, amd_address}},
-    /* No PCIe; an answer of another size than asked for. */
+    /* No PCIe; an answer of another size than requested. */
     {USABLE, NUMBER(cl_device_type, CL_DEVICE_TYPE, CL_DEVICE_TYPE_ACCELERATOR), NUMBER(cl_uint, NV_BUS, 4),
      {AMD_TOPOLOGY, sizeof amd_other, amd_other}, {KHR_BUS, 8, intel_address}},
-    /* A CPU is not asked where it is plugged in. */
+    /* The PCI address of a CPU is not queried. */
     {USABLE, NUMBER(cl_device_type, CL_DEVICE_TYPE, CL_DEVICE_TYPE_CPU), {KHR_BUS, sizeof intel_address, intel_address},
      NUMBER(cl_uint, CL_DEVICE_VENDOR_ID, 0x10006)},
 };

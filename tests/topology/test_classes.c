@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Every class and link on made-up machines, what is near a device, the way between two, and asking. */
+ * Every class and link on simulated machines, the nearest NUMA node of a device, the path between two, and queries. */
 #include "tests/topology/helper.h"
 
 /* A pair of every class, with and without links, in hwloc's words. */
@@ -79,7 +79,7 @@ static void the_way(void **state)
     tx_topology_free(t);
 }
 
-/* A system that hides what is near; switches inside packages; GPU memory as a NUMA node. */
+/* A system that hides its NUMA nodes; switches inside packages; GPU memory as a NUMA node. */
 static void guesses(void **state)
 {
     tx_topology *t = read_topology(FIXTURES "unplaced.xml");

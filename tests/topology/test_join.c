@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which PCI function an OpenCL device is: every way that drivers tell it, and when they tell nothing. */
+ * The PCI function of an OpenCL device: every way in which drivers report it, and drivers that report nothing. */
 #include "comm/topology/sources.h"
 #include "tests/topology/helper.h"
 
@@ -63,7 +63,7 @@ static void vouched_for(void **state)
     tx_topology_free(t);
 }
 
-/* AMD's drivers tell no domain: alone it is sure, in several domains it goes by the order of the list. */
+/* AMD's drivers report no domain. With one domain the device is certain, with several the order of the list decides. */
 static void without_domain(void **state)
 {
     tx_topo_cl_device device = AT(0, 0, 0x11, 0);
@@ -95,13 +95,13 @@ static void without_domain(void **state)
 
 static void without_address(void **state)
 {
-    /* The PCI device id, where one GPU has it. */
+    /* Joined by the PCI device id, if only one GPU has it. */
     const tx_topo_cl_device id = WITHOUT_BUS(0x10de, 0x2342, "GH200");
     tx_topology *t = joined("unplaced.xml", &id, 1);
     assert_int_equal(device_named(t, "0:0"), 3);
     assert_true(!t->devices[3].guessed);
     tx_topology_free(t);
-    /* The vendor, where one GPU has it: a guess. */
+    /* Joined by the vendor, if only one GPU has it, as a guess. */
     const tx_topo_cl_device vendor = WITHOUT_BUS(0x10de, 0, "GH200");
     t = joined("unplaced.xml", &vendor, 1);
     assert_int_equal(device_named(t, "0:0"), 3);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What a live run collects: made-up vendors' libraries (found by LD_LIBRARY_PATH) and a made-up sysfs, on the tree of a
- * fixture that hwloc is told to take for this machine. */
+ * The topology of a live run: simulated vendors' libraries (found by LD_LIBRARY_PATH) and a simulated sysfs, on the
+ * tree of a fixture that hwloc uses as this machine. */
 #include "tests/topology/helper.h"
 
 #include <sys/stat.h>
@@ -58,7 +58,8 @@ static void nvml_switch(void **state)
     tx_topology_free(t);
 }
 
-/* A failure is a question mark and a note; links that the other end tells stay; so does the rest of the matrix. */
+/* A failure gives a question mark and a note. Links that the other end reports are kept, and so is the rest of the
+ * matrix. */
 static void nvml_fails(void **state)
 {
     tx_topology *t = live_as("FAKE_NVML", "lost");
@@ -118,9 +119,9 @@ static void rsmi(void **state)
     tx_topology_free(t);
 }
 
-/* ---- A made-up sysfs ------------------------------------------------------------------------------------- */
+/* ---- A simulated sysfs ----------------------------------------------------------------------------------- */
 
-/* The path below `root` in a folder that is there then, allocated. */
+/* Returns a path below `root` and creates its folder; allocated. */
 static char *made_path(const char *root, const char *path)
 {
     char *whole = tx_path_join(root, path), *slash = strrchr(whole, '/');

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Recorded machines: both matrices equal the expected files cell by cell; what --nvidia prints of them reads back as
- * the same matrix; their bridges taken away are missed. */
+ * Recorded machines: both matrices equal the expected files cell by cell; the output of --nvidia is read back as the
+ * same matrix; and without their bridges the result differs. */
 #include "tests/topology/helper.h"
 
 static const char *const machines[] = {"01-dgx2h-16xV100-nvswitch", "04-power9-lassen-4xV100",
@@ -12,7 +12,7 @@ static const char *const machines[] = {"01-dgx2h-16xV100-nvswitch", "04-power9-l
                                        "33-conv-8xMI100-2hives",    "36-conv-8xA100-azure-ndv4"};
 enum { MACHINES = sizeof machines / sizeof machines[0], COLUMNS = 64, LINES = 256 };
 
-/* Skips the test, with nothing held yet, where there are none. */
+/* Skips the test if there are no recorded machines. Call it before anything is allocated. */
 static void need_machines(void)
 {
     tx_topology_free(recorded(machines[0]));
@@ -124,7 +124,7 @@ static void reads_nvidia_layout(void **state)
         char *copy = write_scratch(folder, "matrix", text, strlen(text));
         tx_topology *again = read_topology(copy);
         char *second = printed(tx_txtopo_nvidia, again, true), *first = printed(tx_txtopo_nvidia, t, links);
-        if (!links) /* the legend of PCI classes alone lacks a line */
+        if (!links) /* the legend of only PCI classes lacks a line */
             first[strcspn(first, "=")] = second[strcspn(second, "=")] = '\0';
         assert_string_equal(first, second);
         free(first);
@@ -139,8 +139,8 @@ static void reads_nvidia_layout(void **state)
 
 /* ---- Missing bridges --------------------------------------------------------------------------------------- */
 
-/* Takes the PCI-to-PCI bridges out, as an export without them does: lines of <object type="Bridge" bridge_type="1-1">
- * and what belongs to them. The files hold an element a line. */
+/* Removes the PCI-to-PCI bridges, as in an export without them: lines of <object type="Bridge" bridge_type="1-1"> and
+ * their attributes. The files have an element a line. */
 static char *without_bridges(const char *text)
 {
     char *out = calloc(strlen(text) + 1, 1);

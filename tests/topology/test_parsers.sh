@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# The matrix as programs parse that of nvidia-smi topo -m, in nine ways that are met, out of -m and of --nvidia: each gets
-# what the JSON says.
+# The matrix, parsed as programs parse that of nvidia-smi topo -m, in nine common ways, from -m and from --nvidia. Each
+# result equals the JSON output.
 #
 #   test_parsers.sh TXTOPO SOURCE-FOLDER
 txtopo=$1
@@ -34,7 +34,8 @@ tabs()
 first_line()
 {
     awk 'NR == 1 { gsub(/\033\[[0-9;]*m/, ""); n = split($0, name); next }
-        $1 ~ /^(GPU|NIC)[0-9]+$/ { for (i = 1; i <= n && name[i] != "CPU"; i++) print $1, name[i], $(i + 1) }' "$work/text"
+        $1 ~ /^(GPU|NIC)[0-9]+$/ { for (i = 1; i <= n && name[i] != "CPU"; i++) print $1, name[i], $(i + 1) }' \
+    "$work/text"
 }
 
 # No header: as many rows as begin with GPU, the cells by their places.
@@ -64,19 +65,20 @@ cpu_affinity()
     plain | awk '/^GPU[0-9]/ { for (i = 2; i <= NF; i++) if ($i ~ /^[0-9]+([-,][0-9]+)*$/) { print $1, $i; next } }'
 }
 
-# The NUMA affinity is where the header has it.
+# The NUMA affinity, in the column that the header names.
 numa_affinity()
 {
-    plain | awk -F'\t' '!at { for (i = 2; i <= NF; i++) if ($i == "NUMA Affinity") at = i; next } /^GPU/ { print $1, $at }'
+    plain | awk -F'\t' '!at { for (i = 2; i <= NF; i++) if ($i == "NUMA Affinity") at = i; next }
+        /^GPU/ { print $1, $at }'
 }
 
-# The names behind NIC Legend.
+# The names after NIC Legend.
 nic_legend()
 {
     plain | awk '/^NIC Legend/ { on = 1 } on && /^ +NIC[0-9]+:/ { sub(/:/, "", $1); print $1, $2 }'
 }
 
-# ---- what is to be found, of the JSON -----------------------------------------------------------------
+# ---- expected results, from the JSON ------------------------------------------------------------------
 cat > "$work/expected.py" << 'END'
 import json, re, sys
 t = json.load(open(sys.argv[2]))
@@ -104,7 +106,8 @@ END
 # try FILE FORM...
 try()
 {
-    { "$txtopo" --json --input "$1" > "$work/json" && "$txtopo" "$2" --input "$1" > "$work/text"; } || fail "$*: not printed"
+    { "$txtopo" --json --input "$1" > "$work/json" && "$txtopo" "$2" --input "$1" > "$work/text"; } ||
+        fail "$*: not printed"
     for shape in words tabs first_line by_place fixed_columns nvlinks cpu_affinity numa_affinity nic_legend; do
         "$python" "$work/expected.py" "$shape" "$work/json" > "$work/out"
         $shape | grep -v 'CPU[0-9]' > "$work/err" # a CPU device is one more column, which the expected rows have not

@@ -70,7 +70,7 @@ static void check(const tx_topology *t, const tx_placement *p)
     free(users);
 }
 
-/* Places ranks, whose places are checked. */
+/* Places ranks, and checks their placement. */
 static tx_placement *place(const tx_topology *t, int64_t ranks)
 {
     tx_placement *p = NULL;
@@ -162,7 +162,7 @@ static void no_cores_known(void **state)
     tx_topology_free(t);
 }
 
-/* ---- Made-up hosts --------------------------------------------------------------------------------- */
+/* ---- Simulated hosts ------------------------------------------------------------------------------- */
 
 enum { CPUS_MAX = 64, GPUS_MAX = 4 };
 
@@ -234,7 +234,7 @@ static void without_gpus(void **state)
     tx_placement_free(p);
 }
 
-/* Affinities that overlap: who may have few cores has them, the others leave them. */
+/* Overlapping affinities: a rank that may use few cores gets them, the others leave them to it. */
 static void overlapping(void **state)
 {
     host h;
@@ -248,7 +248,7 @@ static void overlapping(void **state)
     tx_placement_free(p);
 }
 
-/* A process that may not use the cores near a GPU; a GPU whose place is not known. */
+/* A process that may not use the cores near a GPU; a GPU at an unknown place. */
 static void restricted(void **state)
 {
     host h;

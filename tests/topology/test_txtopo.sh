@@ -8,7 +8,7 @@ fixtures=$2/tests/topology/fixtures
 opencl=$3
 . "${0%/*}/../program.sh"
 
-# expect STATUS TEXT ARGUMENT...: the exit status, and a text in what was printed; errors are one line.
+# expect STATUS TEXT ARGUMENT...: checks the exit status, and that the output contains TEXT; errors are one line.
 expect()
 {
     wanted=$1
@@ -19,7 +19,7 @@ expect()
         [ ! -s "$work/err" ] || fail "$*: complains"
     else
         [ "$(grep -c '^txtopo: ' "$work/err")" -eq 1 ] && [ "$(wc -l < "$work/err")" -eq 1 ] || fail "$*: not one line of error"
-        [ ! -s "$work/out" ] || fail "$*: prints beside its error"
+        [ ! -s "$work/out" ] || fail "$*: prints more than its error"
     fi
 }
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A library to preload: counts the calls by which a program makes threads and locks memory, and tells at its end. */
+ * A library to preload: counts a program's calls that create threads and lock memory, and prints the counts at its
+ * end. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Where tests find their data: the folder in TX_TEST_DATA, else ../shared/data beside the source tree. */
+ * Finds the data of tests: the folder in TX_TEST_DATA, by default ../shared/data next to the source tree. */
 #ifndef TX_TESTS_DATA_H
 #define TX_TESTS_DATA_H
 
@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-/* What ctest takes for "skipped". */
+/* The exit status that ctest counts as skipped. */
 #define TX_TEST_SKIPPED 77
 
-/* Writes the path of `name` in the data folder; ends the test as skipped, saying so, where it is absent. */
+/* Writes the path of `name` in the data folder. If the file is missing, it says so and ends the test as skipped. */
 static inline const char *tx_test_data(const char *name, char *path, size_t size)
 {
     const char *folder = getenv("TX_TEST_DATA");

@@ -79,7 +79,7 @@ static void new_model(subject *s)
     must(tx_model_create(s->engine, &s->model));
 }
 
-/* A trainer whose model holds the weights of the folder. */
+/* A trainer whose model has the folder's weights. */
 static tx_trainer *new_trainer(subject *s, int64_t batch, double clip, double decay)
 {
     s->set = tx_job_defaults;
@@ -159,7 +159,7 @@ static void check_logits(subject *s)
     free(got);
 }
 
-/* Gradients stay readable after a step; a rate of 0 leaves the weights alone. */
+/* Gradients stay readable after a step; a rate of 0 does not change the weights. */
 static void check_gradients(subject *s, const tx_json *golden)
 {
     int32_t ids[BATCH * BLOCK];
@@ -194,8 +194,8 @@ static void check_gradients(subject *s, const tx_json *golden)
     tx_trainer_free(trainer);
 }
 
-/* Differences of one parameter after the last step: the largest, and how many are over 1e-5. The gradient of key biases
- * is zero but for rounding, which Adam blows up to steps of full size: they are left out. */
+/* Returns how many elements of a parameter differ by more than 1e-5 after the last step, and the largest difference.
+ * The gradient of key biases is zero except for rounding, which Adam scales up to full steps: they are skipped. */
 static int64_t compare_weights(const char *name, const float *got, const float *want, int64_t count, double *largest)
 {
     int64_t over = 0;

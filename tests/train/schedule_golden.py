@@ -37,7 +37,8 @@ CASES = [  # (name here, name in transformers, peak, warm-up steps, total steps,
     ("INVERSE_SQRT", "inverse_sqrt", 1e-3, 3, 9, {"timescale": 5}),
 ]
 
-METRICS = [4.0, 3.0, 2.5, 2.5, 2.6, 2.4999, 2.7, 2.8, 2.9, 3.0, 2.2, 2.1, 2.0, 1.9, 1.8, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0, 1.0, 0.5]
+METRICS = [4.0, 3.0, 2.5, 2.5, 2.6, 2.4999, 2.7, 2.8, 2.9, 3.0, 2.2, 2.1, 2.0, 1.9, 1.8, 5.0, 5.0, 5.0, 5.0, 5.0, 5.0,
+           1.0, 0.5]
 ADAPTIVE = [
     ("REDUCE_ON_PLATEAU", "reduce_lr_on_plateau", 1e-3, {"patience": 1}),
     ("REDUCE_ON_PLATEAU", "reduce_lr_on_plateau", 1e-3, {"patience": 0, "factor": 0.5, "cooldown": 2, "min_lr": 2e-4}),
@@ -51,7 +52,8 @@ ADAPTIVE = [
                                 "cooldown": 1}),
     ("GREEDY", "greedy", 1e-2, {"patience": 0, "factor": 0.1, "reset_start": 2}),
     ("GREEDY", "greedy", 1e-2, {"patience": 0, "factor": 0.1, "reset_start": 2, "cooldown": 1, "warmup": 1}),
-    ("GREEDY", "greedy", 1e-2, {"patience": 1, "factor": 0.5, "mode": "max", "threshold": 0.1, "threshold_mode": "rel"}),
+    ("GREEDY", "greedy", 1e-2, {"patience": 1, "factor": 0.5, "mode": "max", "threshold": 0.1,
+                                "threshold_mode": "rel"}),
 ]
 
 
@@ -66,12 +68,14 @@ def adaptive():
             rates.append(repr(optimizer.param_groups[0]["lr"]))
         text = json.dumps(json.dumps(kwargs, separators=(",", ":")))
         row = f"ADAPTIVE({kind}, {peak!r}, {text}, {', '.join(rates)})"
-        print("\n".join(textwrap.wrap(row, 116, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)))
+        print("\n".join(textwrap.wrap(row, 116, subsequent_indent="  ", break_on_hyphens=False,
+                                      break_long_words=False)))
 
 
 def main():
     print("/* SPDX-License-Identifier: Apache-2.0")
-    print(f" * Rates of transformers {transformers.__version__}, written by tests/train/schedule_golden.py: kind, peak,")
+    version = transformers.__version__
+    print(f" * Rates of transformers {version}, written by tests/train/schedule_golden.py: kind, peak,")
     print(" * warm-up steps, total steps, lr_scheduler_kwargs, the rates of all these steps and of two more. */")
     print("/* clang-format off */")
     for kind, name, peak, warmup, total, kwargs in CASES:
@@ -85,8 +89,9 @@ def main():
             optimizer.step()
             schedule.step()
         row = f"X({kind}, {peak!r}, {warmup}, {total}, {text}, {', '.join(rates)})"
-        print("\n".join(textwrap.wrap(row, 116, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)))
-    print(f"METRICS({', '.join(map(repr, METRICS))})")
+        print("\n".join(textwrap.wrap(row, 116, subsequent_indent="  ", break_on_hyphens=False,
+                                      break_long_words=False)))
+    print("\n".join(textwrap.wrap(f"METRICS({', '.join(map(repr, METRICS))})", 116, subsequent_indent="  ")))
     adaptive()
 
 

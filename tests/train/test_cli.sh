@@ -5,7 +5,7 @@
 #   test_cli.sh BIN-FOLDER LAUNCHER DEVICE
 . "${0%/*}/../device.sh"
 
-# expect STATUS TEXT PROGRAM ARGUMENT...: the exit status, and a text in what was printed
+# expect STATUS TEXT PROGRAM ARGUMENT...: checks the exit status, and that the output contains TEXT
 expect()
 {
     wanted=$1
@@ -78,22 +78,23 @@ expect 2 "--seed 99999999999999999999: too large: must be between 0 and 92233720
 # runtimes, of which a program may load several, print their settings: some whenever they are loaded, others when first used.
 runtimes_told()
 {
-    env -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=true "$@" "$bin/txtrain" --config_name "$work/config.json" --block_size 8 --dry_run \
-        --threads 4096 2>&1 > "$work/out" | grep -c 'DISPLAY ENVIRONMENT BEGIN'
+    env -u OMP_WAIT_POLICY OMP_DISPLAY_ENV=true "$@" "$bin/txtrain" --config_name "$work/config.json" --block_size 8 \
+        --dry_run --threads 4096 2>&1 > "$work/out" | grep -c 'DISPLAY ENVIRONMENT BEGIN'
 }
 once=$(runtimes_told OMP_WAIT_POLICY=active)
-[ "$once" -gt 0 ] && [ "$(runtimes_told)" -gt "$once" ] || fail "4096 threads: not begun anew, or though the user said how to wait"
-# Another vocabulary than the bytes' needs no tokenizer where no data are named.
+[ "$once" -gt 0 ] && [ "$(runtimes_told)" -gt "$once" ] ||
+    fail "4096 threads: not begun anew, or though the user said how to wait"
+# A vocabulary of another size than the bytes' needs no tokenizer if no data are named.
 sed 's/"vocab_size": *257/"vocab_size": 300/' "$work/config.json" > "$work/wide.json"
 expect 0 "300" txtrain --config_name "$work/wide.json" --block_size 8 --dry_run
-# The tokens of a text that was read are kept; nothing else is made.
+# The tokens of a text that was read are cached; no other file is written.
 [ ! -e "$work/none" ] || [ "$(ls -A "$work/none")" = cache ] || fail "a run that could not start left files"
 
 # ---- training --------------------------------------------------------------------------------------
 train 0 "" a --max_steps 12 --validation_file "$work/text" --eval_strategy steps --eval_steps 5 \
     --warmup_steps 3 --profile
 grep -q "allocations .* 0$" "$work/out" || fail "allocations within the run"
-# Planned and counted bytes stand in columns before MiB and last.
+# Planned and counted bytes are in the columns before MiB and in the last column.
 awk '$1 == "total" { total++; if ($2 != $NF) exit 1 }
      $0 ~ /^  (weights|optimizer states|gradients|activations and temporary|functionality) / {
          n = split($0, word, " +"); for (i = 1; i <= n && word[i] !~ /^[0-9]+$/; i++); rows++
@@ -131,7 +132,8 @@ ended "$work/e" 32
 grep -q '"step": 21, "epoch": 1,.*"tokens": 2440,' "$work/e/log.jsonl" || fail "the end of the first epoch"
 
 # Tokens need no tokenizer; the model is then written without one.
-head -c 2000 "$work/text" | sed 's/./&\n/g' | awk '{ printf "%c%c", 65 + NR % 26, 0 }' | tr '\000' '\001' > "$work/tokens.bin"
+head -c 2000 "$work/text" | sed 's/./&\n/g' | awk '{ printf "%c%c", 65 + NR % 26, 0 }' |
+    tr '\000' '\001' > "$work/tokens.bin"
 expect 0 "" txtrain --train_file "$work/tokens.bin" --config_name "$work/config.json" \
     --config_overrides vocab_size=400 --block_size 20 --max_steps 2 --output_dir "$work/tokens" --device "$device"
 [ -s "$work/tokens/model.safetensors" ] && [ ! -e "$work/tokens/tokenizer.json" ] || fail "a model of bare tokens"

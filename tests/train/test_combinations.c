@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Every precision with every optimizer, with and without gradient checkpointing and accumulation: five steps of a small
- * GPT-2, or of a BERT for masked words, train, the last two of them once more from what there was after the third, with
- * offloaded states, give the same bits, memory is what was foreseen and what was counted, to the byte, and of a model
- * that was pruned the same weights are 0 in the end. In one process, or under a launcher, where the stages of ZeRO take
- * turns. (tests/parallel/test_ranks_models.sh has the models that txtrain trains.)
+ * Every precision with every optimizer, with and without gradient checkpointing and accumulation. A small GPT-2, or a
+ * BERT for masked words, trains for five steps. A second run repeats the last two steps from the state after the third,
+ * with offloaded states, and gives the same bits. The memory equals the forecast and the count, to the byte. The zeros
+ * of a pruned model stay. Under a launcher the ZeRO stages alternate. (tests/parallel/test_ranks_models.sh tests the
+ * models that txtrain trains.)
  *
- *     test_combinations DEVICE [pairs]    pairs: so few that any two values meet. Exit status 77: no such device */
+ *     test_combinations DEVICE [pairs]    pairs: only enough cases to combine any two values. Exit status 77: no
+ * device */
 #include "models/arch/prune.h"
 #include "models/train/trainer.h"
 #include "tests/train/small_gpt2.h"
@@ -83,9 +84,9 @@ static tx_trainer_options options_of(const combination *c)
     return o;
 }
 
-/* ---- What a run has come to ---------------------------------------------------------------------------- */
+/* ---- State of a run ------------------------------------------------------------------------------------ */
 
-/* Weights and states of all parameters, one after the other, and what lasts of the results. */
+/* Weights and states of all parameters, one after the other, and the results that persist. */
 typedef struct snapshot {
     float *number;
     int64_t count;
@@ -146,7 +147,8 @@ static tx_status train(tx_trainer *trainer, const combination *c, int from, int 
     return TX_OK;
 }
 
-/* All steps, and `cut` becomes what there is after step CUT; or, where it is that already, the steps behind it. */
+/* Runs all steps and saves the state after step CUT in `cut`. If `cut` is set already, restores it and runs the
+ * rest. */
 static tx_status finish(tx_trainer *trainer, tx_model *model, const combination *c, snapshot *cut, snapshot *end)
 {
     if (cut->count > 0) {
@@ -163,7 +165,7 @@ static tx_status finish(tx_trainer *trainer, tx_model *model, const combination 
     return copy_all(model, end, false);
 }
 
-/* Planned is foreseen, but for the scratch of kernels, and counted. */
+/* The planned memory equals the forecast, except for scratch memory of kernels, and the count. */
 static tx_status compare_memory(const tx_model *model, const tx_config *config, const tx_trainer_options *options)
 {
     tx_forecast foreseen;
@@ -205,7 +207,7 @@ static tx_status find_zeros(tx_model *model, uint64_t *digest, int64_t *zeros)
     return TX_OK;
 }
 
-/* The same weights are 0 as once the model was pruned: in the run that goes on, too. */
+/* The zeros are those of the pruned model, in the resumed run as well. */
 static tx_status check_zeros(tx_model *model, bool first)
 {
     static uint64_t wanted;
@@ -230,15 +232,15 @@ static tx_status prune(tx_model *model, const tx_config *config)
     return check_zeros(model, true);
 }
 
-/* What `finish` does with a new model. */
+/* Runs `finish` with a new model. */
 static tx_status run(const combination *c, snapshot *cut, snapshot *end)
 {
     tx_model *model = NULL;
     tx_trainer *trainer = NULL;
     const tx_config *config = configs[c->model];
     tx_trainer_options options = options_of(c);
-    if (cut->count >
-        0) /* in the host's memory, or in a file, with the weights where ranks do not exchange them whole */
+    /* Offloads the states to host memory or a file, and the weights unless ranks exchange them whole. */
+    if (cut->count > 0)
         options.optimizer.offload = c->accumulation > 1 ? TX_OFFLOAD_FILE : TX_OFFLOAD_HOST;
     if (c->stage == 0 || c->stage == 3)
         options.offload_params = options.optimizer.offload;

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A run with a configuration of DeepSpeed, or of FSDP, ends with the bytes of the same run in TX's own options; what TX
-# cannot do, and what the command line says otherwise, is refused, all of it in one line.
+# A run with a configuration of DeepSpeed or FSDP ends with the bytes of the same run with TX's options. Unsupported
+# settings, and settings that contradict the command line, are refused, all of them in one line.
 #
 #   test_configuration.sh BIN-FOLDER
 bin=$1
@@ -21,16 +21,19 @@ run()
 cat > "$work/all.json" << 'END'
 {"train_batch_size": 8, "train_micro_batch_size_per_gpu": 4, "gradient_accumulation_steps": 2, "gradient_clipping": 0.5,
  "optimizer": {"type": "Adam", "params": {"lr": 0.01, "betas": [0.8, 0.95], "eps": 1e-7, "weight_decay": 0.1}},
- "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_type": "linear", "warmup_num_steps": 2, "total_num_steps": 5}},
+ "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_type": "linear", "warmup_num_steps": 2,
+ "total_num_steps": 5}},
  "bf16": {"enabled": true}, "fp16": {"enabled": false, "loss_scale": 128, "hysteresis": 2},
- "zero_optimization": {"stage": 2, "overlap_comm": true, "offload_param": {"device": "nvme", "nvme_path": "WORK", "pin_memory": true},
+ "zero_optimization": {"stage": 2, "overlap_comm": true, "offload_param": {"device": "nvme", "nvme_path": "WORK",
+ "pin_memory": true},
  "offload_optimizer": {"device": "nvme", "nvme_path": "WORK", "pin_memory": true, "buffer_count": 4}}}
 END
 sed "s|WORK|$work|" "$work/all.json" > "$work/copy" && mv "$work/copy" "$work/all.json"
 outcome 0 "" run theirs --deepspeed "$work/all.json"
-outcome 0 "" run ours --global_batch_size 8 --per_device_train_batch_size 4 --max_grad_norm 0.5 --optim adamw_torch --learning_rate 0.01 \
-    --adam_beta1 0.8 --adam_beta2 0.95 --adam_epsilon 1e-7 --weight_decay 0.1 --lr_scheduler_type linear --warmup_steps 2 \
-    --max_steps 5 --bf16 --zero_stage 2
+outcome 0 "" run ours --global_batch_size 8 --per_device_train_batch_size 4 --max_grad_norm 0.5 --optim adamw_torch \
+    --learning_rate 0.01 \
+    --adam_beta1 0.8 --adam_beta2 0.95 --adam_epsilon 1e-7 --weight_decay 0.1 --lr_scheduler_type linear \
+    --warmup_steps 2 --max_steps 5 --bf16 --zero_stage 2
 cmp -s "$work/theirs/model.safetensors" "$work/ours/model.safetensors" || fail "the weights differ"
 for option in '"zero_stage": 2' '"bf16": true' '"max_grad_norm": 0.5' '"adam_beta2": 0.95' '"adam_epsilon": 1e-7' \
     '"offload_optimizer": "nvme"' '"offload_param": "nvme"' "\"nvme_path\": \"$work\""; do
@@ -41,11 +44,12 @@ done
 outcome 0 "" "$bin/txtrain" "$work/theirs/training_args.json" --output_dir "$work/again"
 cmp -s "$work/theirs/model.safetensors" "$work/again/model.safetensors" || fail "training_args.json makes another run"
 
-# As transformers' documentation has it: the command line fills in what is "auto".
+# The command line supplies the values "auto", as in transformers' documentation.
 cat > "$work/auto.json" << 'END'
 {"fp16": {"enabled": "auto", "loss_scale": 0, "loss_scale_window": 500, "initial_scale_power": 8, "hysteresis": 2},
  "optimizer": {"type": "AdamW", "params": {"lr": "auto", "betas": "auto", "eps": "auto", "weight_decay": "auto"}},
- "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto", "warmup_num_steps": "auto"}},
+ "scheduler": {"type": "WarmupLR", "params": {"warmup_min_lr": "auto", "warmup_max_lr": "auto",
+ "warmup_num_steps": "auto"}},
  "zero_optimization": {"stage": 3, "sub_group_size": 1e9, "stage3_prefetch_bucket_size": "auto"},
  "train_batch_size": "auto", "train_micro_batch_size_per_gpu": "auto", "steps_per_print": 2000}
 END
@@ -57,7 +61,8 @@ grep -qF '"init_scale": 256' "$work/auto/training_args.json" || fail "auto: the 
 
 cat > "$work/bad.json" << 'END'
 {"optimizer": {"type": "OneBitAdam", "params": {"cuda_aware": false}}, "zero_optimization": {"stage3_new": 1},
- "pipeline": {"partition": "type:layer"}, "gradient_clipping": "much", "zero": {}, "train_batch_size": 8, "gradient_accumulation_steps": 3}
+ "pipeline": {"partition": "type:layer"}, "gradient_clipping": "much", "zero": {}, "train_batch_size": 8,
+ "gradient_accumulation_steps": 3}
 END
 outcome 2 "optimizer.type: OneBitAdam is not one of Adam, AdamW, Lion" run bad --max_steps 2 --deepspeed "$work/bad.json"
 for text in "optimizer.params.cuda_aware: unknown key" "zero_optimization.stage3_new: unknown key" "pipeline.partition: type:layer is not one of best, parameters, uniform" \
@@ -71,9 +76,10 @@ outcome 1 "train_batch_size 12 is not train_micro_batch_size_per_gpu 4 x gradien
     run bad --max_steps 2 --deepspeed "$work/bad.json"
 echo '[]' > "$work/bad.json"
 outcome 2 "must hold one object" run bad --max_steps 2 --deepspeed "$work/bad.json"
-# What newer versions have.
+# Keys of newer versions.
 echo '{"bf16": {"enabled": true, "bf16_master_weights_and_grads": true}, "tensor_parallel": {"autotp_size": 0},
-    "optimizer": {"type": "sgd", "params": {"lr": 0.1}}, "scheduler": {"type": "WarmupCosineLR", "params": {"warmup_type": "linear"}}}' \
+    "optimizer": {"type": "sgd", "params": {"lr": 0.1}}, "scheduler": {"type": "WarmupCosineLR",
+    "params": {"warmup_type": "linear"}}}' \
     > "$work/new.json"
 outcome 2 "--dtype bfloat16: only AdamW updates 16-bit weights" run new --max_steps 2 --deepspeed "$work/new.json"
 sed 's/"bf16_master_weights_and_grads": true/"bf16_master_weights_and_grads": false/' "$work/new.json" > "$work/copy"
@@ -98,7 +104,8 @@ stage()
 }
 
 cat > "$work/fsdp.json" << 'END'
-{"fsdp_version": 2, "fsdp_reshard_after_forward": false, "fsdp_offload_params": true, "fsdp_state_dict_type": "SHARDED_STATE_DICT",
+{"fsdp_version": 2, "fsdp_reshard_after_forward": false, "fsdp_offload_params": true,
+ "fsdp_state_dict_type": "SHARDED_STATE_DICT",
  "fsdp_auto_wrap_policy": "TRANSFORMER_BASED_WRAP", "fsdp_transformer_layer_cls_to_wrap": ["GPT2Block"], "xla": false,
  "fsdp_activation_checkpointing": true, "fsdp_cpu_ram_efficient_loading": true, "mixed_precision_policy": null}
 END
@@ -120,13 +127,15 @@ grep -qF "has no effect without --fsdp" "$work/out" || fail "fsdp: a configurati
 # In a file of options, as a Trainer writes them.
 for pair in '"fsdp": [], "fsdp_config": {"xla": false} 0' '"fsdp": ["full_shard", "auto_wrap"] 3' \
     '"fsdp": true, "fsdp_config": {"reshard_after_forward": false} 2'; do
-    echo "{${pair% *}, \"max_steps\": 1, \"train_file\": \"$work/text\", \"config_name\": \"$work/config.json\", \"block_size\": 16," \
+    echo "{${pair% *}, \"max_steps\": 1, \"train_file\": \"$work/text\", \"config_name\": \"$work/config.json\"," \
+        "\"block_size\": 16," \
         "\"output_dir\": \"$work/file\", \"overwrite_output_dir\": true}" > "$work/args.json"
     outcome 0 "" "$bin/txtrain" "$work/args.json"
     grep -qF "\"zero_stage\": ${pair##* }" "$work/file/training_args.json" || fail "$pair: another stage"
 done
 
-echo '{"fsdp_shards": 1, "ignored_modules": ["wte"], "sharding_strategy": "HYBRID_SHARD", "xla": true, "reshard_after_forward": "some"}' \
+echo '{"fsdp_shards": 1, "ignored_modules": ["wte"], "sharding_strategy": "HYBRID_SHARD", "xla": true,
+    "reshard_after_forward": "some"}' \
     > "$work/bad.json"
 outcome 2 "fsdp.half: unknown key" run bad --max_steps 1 --fsdp half --fsdp_config "$work/bad.json"
 for text in "shards: unknown key" "ignored_modules: all trained parameters" "sharding_strategy: all ranks are one group" \

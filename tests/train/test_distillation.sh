@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Learning from a larger model: memory is what was planned, none of the teacher is saved, a resumed run ends with the same bytes, as two
-# ranks do with every ZeRO stage; classifiers; what cannot teach is refused.
+# Distillation from a larger model. Memory is as planned, and no part of the teacher is saved. A resumed run ends with
+# the same bytes, and so do two ranks with every ZeRO stage. Also classifiers, and unsuitable teachers, which are
+# refused.
 #
 #   test_distillation.sh BIN-FOLDER LAUNCHER DEVICE    LAUNCHER "": this build has none
 . "${0%/*}/../device.sh"
@@ -15,8 +16,8 @@ run()
     shift
     # shellcheck disable=SC2086
     $start "$bin/txtrain" --train_file "$work/text" --model_name_or_path "$work/small" --teacher_model_name_or_path \
-        "$work/large" --block_size 16 --device "$device" --threads 1 --max_steps 6 --learning_rate 1e-2 --save_total_limit 0 \
-        --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err"
+        "$work/large" --block_size 16 --device "$device" --threads 1 --max_steps 6 --learning_rate 1e-2 \
+        --save_total_limit 0 --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err"
 }
 # make FOLDER LAYERS WIDTH: a model of new weights
 make()
@@ -61,7 +62,8 @@ outcome 1 "teacher_model was" run part --resume_from_checkpoint "$work/whole/che
 outcome 2 label_smoothing_factor run refused --label_smoothing_factor 0.1
 sed 's/"vocab_size": 257/"vocab_size": 300/' "$work/large/config.json" > "$work/config.json"
 "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --tokenizer_name "$work/large" --output_dir \
-    "$work/wide" --block_size 16 --max_steps 1 --threads 1 > "$work/out" 2> "$work/err" || fail "making another vocabulary"
+    "$work/wide" --block_size 16 --max_steps 1 --threads 1 > "$work/out" 2> "$work/err" ||
+    fail "making another vocabulary"
 rm -rf "$work/large"
 mv "$work/wide" "$work/large"
 outcome 1 "both must have one vocabulary" run refused

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Evaluation: the same loss whatever the batch, and the watch learns of every batch, however long all of them take. */
+ * Evaluation: the same loss for any batch size. The watch is informed of every batch, so that a long evaluation is not
+ * reported as stuck. */
 #include "tests/scratch.h"
 #include "tests/train/small_gpt2.h"
 

@@ -36,7 +36,7 @@ train()
     expect "$wanted" "$text" txtrain $common --output_dir "$work/$folder" "$@"
 }
 
-# ---- what is no file -----------------------------------------------------------------------------
+# ---- Files that are not regular ------------------------------------------------------------------
 train 1 "pipe: a pipe" a --train_file "$work/pipe"
 train 1 "pipe: a pipe" a --train_file "$work/text" --config_name "$work/pipe"
 train 1 "pipe: a pipe" a --train_file "$work/text" --validation_file "$work/pipe" \
@@ -72,6 +72,7 @@ mkfifo "$work/locked/.lock"
 train 1 "locked/.lock: a pipe" locked --train_file "$work/text" --max_steps 2 --overwrite_output_dir
 
 # Programs write to an output that is a pipe or a link; the pipe and the link stay.
+#
 # written NAME COMMAND...: runs it twice, with @ for a pipe and a link; both bring the text that cat reads
 written()
 {
@@ -94,12 +95,13 @@ written()
 }
 written "-o @" "$bin/txplot" "$work/b"
 # shellcheck disable=SC2086
-written "--dump_order @" "$bin/txtrain" $common --train_file "$work/text" --max_steps 1 --output_dir "$work/orders" --overwrite_output_dir
+written "--dump_order @" "$bin/txtrain" $common --train_file "$work/text" --max_steps 1 --output_dir "$work/orders" \
+    --overwrite_output_dir
 mkfifo "$work/logits"
 expect 1 "logits: a pipe" txgen --model "$work/b" --ids "1 2" --device cpu --logits "$work/logits"
 
 # ---- data that become shorter while they are in use -------------------------------------------------
-# shrink FOLDER FILE DATA ARGUMENT...: trains on DATA until FILE is cut, then goes on from where that ended
+# shrink FOLDER FILE DATA ARGUMENT...: trains on DATA until FILE is truncated, then resumes
 shrink()
 {
     folder=$1
@@ -107,8 +109,8 @@ shrink()
     data=$3
     shift 3
     # shellcheck disable=SC2086
-    "$bin/txtrain" $common --output_dir "$work/$folder" --train_file "$data" --max_steps 100000000 --save_strategy no "$@" --overwrite_output_dir \
-        > "$work/out" 2> "$work/err" &
+    "$bin/txtrain" $common --output_dir "$work/$folder" --train_file "$data" --max_steps 100000000 --save_strategy no \
+        "$@" --overwrite_output_dir > "$work/out" 2> "$work/err" &
     run=$!
     while kill -0 $run 2> /dev/null && ! grep -q '"step": 3,' "$work/$folder/log.jsonl" 2> /dev/null; do
         sleep 0.1
@@ -135,8 +137,8 @@ done
 train 0 "" cached --train_file "$work/text" --max_steps 2
 shrink cached "$(ls "$work"/cached/cache/tokens-*)" "$work/text"
 cp "$work/tokens.bin" "$work/validation.bin"
-shrink evaluated "$work/validation.bin" "$work/tokens.bin" --validation_file "$work/validation.bin" --eval_strategy steps \
-    --eval_steps 1 --max_eval_samples 4
+shrink evaluated "$work/validation.bin" "$work/tokens.bin" --validation_file "$work/validation.bin" \
+    --eval_strategy steps --eval_steps 1 --max_eval_samples 4
 
 # ---- the rest ----------------------------------------------------------------------------------------
 odd=$(printf '%s/a\033[31m\nb' "$work")

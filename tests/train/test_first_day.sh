@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# What a newcomer runs into: launchers that are not MPI's, checkpoints that are none, runs that go on otherwise, files that a
-# model came with, and how soon a run says something.
+# Problems of new users: launchers of other systems than MPI, invalid checkpoints, resumed runs with other
+# options, files that belong to a model, and the time until a run prints its first line.
 #
-#   test_first_day.sh BIN-FOLDER LAUNCHER    LAUNCHER: of MPI's ranks, or "" where TX was built without
+#   test_first_day.sh BIN-FOLDER LAUNCHER    LAUNCHER: MPI's launcher, or "" if TX was built without MPI
 bin=$1
 launcher=$2
 . "${0%/*}/../program.sh"
@@ -22,7 +22,8 @@ says() { grep -qF -- "$*" "$work/out" "$work/err" || fail "does not say: $*"; }
 
 # ---- launchers ---------------------------------------------------------------------------------------
 # Each of their processes would train the whole model: they end with the line that starts one run of many ranks.
-for variables in "WORLD_SIZE=4 RANK=1 LOCAL_RANK=1" "SLURM_NTASKS=4 SLURM_PROCID=2" "SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0" \
+for variables in "WORLD_SIZE=4 RANK=1 LOCAL_RANK=1" "SLURM_NTASKS=4 SLURM_PROCID=2" \
+    "SLURM_STEP_NUM_TASKS=4 SLURM_PROCID=0" \
     "OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_RANK=0" "FLUX_JOB_SIZE=4 FLUX_TASK_RANK=3"; do
     # shellcheck disable=SC2086
     outcome 1 "${variables%%=*}" env $variables "$bin/txtrain" --train_file "$work/a text" --output_dir "$work/launched"
@@ -38,8 +39,9 @@ says "step 1/6  loss "
 [ "$(grep -c '^step ' "$work/out")" -eq 1 ] || fail "more than the first step is printed within 30 seconds"
 
 # ---- early stopping -----------------------------------------------------------------------------------
-# At a rate of 0 nothing gets better. A run that goes on knows how long it has waited.
-early="--max_steps 20 --learning_rate 0 --validation_file $work/text2 --eval_strategy steps --eval_steps 1 --save_steps 2"
+# At a rate of 0 nothing improves. A resumed run keeps the count of evaluations without improvement.
+early="--max_steps 20 --learning_rate 0 --validation_file $work/text2 --eval_strategy steps --eval_steps 1"
+early="$early --save_steps 2"
 # shellcheck disable=SC2086
 outcome 0 "early stopping after step 5: 4 evaluations without a better eval_loss" go early $early --early_stopping_patience 4
 ended "$work/early" 5
@@ -68,7 +70,8 @@ rests "$work/early2/checkpoint-5 is after step 5 of 20 (early stopping)" "$work/
 files "$work/early" | grep -v "eval_results\|all_results" > "$work/before"
 rm "$work/early/eval_results.json"
 outcome 0 "eval_loss" "$bin/txtrain" --output_dir "$work/early" --resume_from_checkpoint --do_eval
-files "$work/early" | grep -v "eval_results\|all_results" | cmp -s - "$work/before" || fail "an evaluation changes what training left"
+files "$work/early" | grep -v "eval_results\|all_results" | cmp -s - "$work/before" ||
+    fail "an evaluation changes what training left"
 [ -s "$work/early/eval_results.json" ] || fail "no evaluation of a run that had ended"
 # Its end was cut short: the model is written, and no results that are none.
 cp -r "$work/early2" "$work/cut"
@@ -87,14 +90,16 @@ outcome 1 "needs either" go r --lr_scheduler_type cosine_with_min_lr
 outcome 1 "--dataloader_drop_last drops all data" go r --dataloader_drop_last --per_device_train_batch_size 64
 
 # ---- a rate that follows the evaluations ------------------------------------------------------------------
-# Nothing gets better by nine tenths, so that the rate halves every second step; a run that goes on knows when next.
-plateau="--max_steps 8 --save_steps 3 --validation_file $work/text2 --eval_strategy steps --eval_steps 1 --learning_rate 0.01"
+# Nothing improves by nine tenths, so that the rate halves every second step. A resumed run keeps the count.
+plateau="--max_steps 8 --save_steps 3 --validation_file $work/text2 --eval_strategy steps --eval_steps 1"
+plateau="$plateau --learning_rate 0.01"
 kwargs='{"patience": 1, "threshold": 0.9, "factor": 0.5, "min_lr": 0.002}'
 for type in reduce_lr_on_plateau greedy; do
     # shellcheck disable=SC2086
     outcome 0 "" go $type $plateau --lr_scheduler_type $type --lr_scheduler_kwargs "$kwargs"
     outcome 0 "" "$bin/txtrain" --output_dir "$work/$type-2" --resume_from_checkpoint "$work/$type/checkpoint-3"
-    cmp -s "$work/$type/model.safetensors" "$work/$type-2/model.safetensors" || fail "$type: other weights after going on"
+    cmp -s "$work/$type/model.safetensors" "$work/$type-2/model.safetensors" ||
+        fail "$type: other weights after going on"
     numbers learning_rate "$work/$type-2/log.jsonl" > "$work/a"
     numbers learning_rate "$work/$type/log.jsonl" | cmp -s - "$work/a" || fail "$type: other rates after going on"
 done
@@ -102,7 +107,7 @@ done
     "0.01 0.01 0.01 0.005 0.005 0.0025 0.0025 0.002 " ] || fail "the rates of reduce_lr_on_plateau"
 outcome 2 "it needs --eval_strategy" go r --lr_scheduler_type reduce_lr_on_plateau
 
-# ---- what is no checkpoint ---------------------------------------------------------------------------
+# ---- Folders that are not checkpoints ----------------------------------------------------------------
 mkdir -p "$work/empty" "$work/trainer/checkpoint-7"
 for name in config.json model.safetensors trainer_state.json; do
     cp "$work/whole/checkpoint-4/$name" "$work/trainer/checkpoint-7"
@@ -135,7 +140,7 @@ mv "$work/kept" "$work/text"
 outcome 0 "the run resumes with different options: learning_rate was 5e-5 and is 0.0001 now, weight_decay was 0.0 and is 0.5 now" \
     "$bin/txtrain" --resume_from_checkpoint "$from" --learning_rate 1e-4 --weight_decay 0.5 --output_dir "$work/told"
 
-# The newest by name is damaged: options are those of the one that is whole, or the run says what to do.
+# The newest checkpoint by name is damaged: the options are those of the newest valid one, or the run says what to do.
 cp -r "$work/whole" "$work/damaged"
 printf 'x' >> "$work/damaged/checkpoint-6/model.safetensors"
 outcome 0 "after step 4" "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/damaged"
@@ -146,13 +151,15 @@ sed -i 's/"learning_rate": 5e-0*5/"learning_rate": 0.25/' "$work/damaged/checkpo
 outcome 1 "learning_rate was 0.25 and is 5e-5 now" "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/damaged"
 says "to use it, give it"
 
-# ---- what a model came with --------------------------------------------------------------------------------
+# ---- Files that belong to a model --------------------------------------------------------------------------
 echo '{"do_sample": true, "temperature": 0.7}' > "$work/model/generation_config.json"
 echo '{"eos_token": "<|endoftext|>"}' > "$work/model/special_tokens_map.json"
 echo '{{ messages }}' > "$work/model/chat_template.jinja"
-"$bin/txtrain" --model_name_or_path "$work/model" --train_file "$work/text" --block_size 16 --max_steps 2 --save_steps 1 \
+"$bin/txtrain" --model_name_or_path "$work/model" --train_file "$work/text" --block_size 16 --max_steps 2 \
+    --save_steps 1 \
     --threads 1 --output_dir "$work/tuned" > "$work/out" 2> "$work/err" || fail "the run of a model with files"
-"$bin/txtrain" --resume_from_checkpoint "$work/tuned/checkpoint-1" --output_dir "$work/tuned2" > "$work/out" 2> "$work/err" ||
+"$bin/txtrain" --resume_from_checkpoint "$work/tuned/checkpoint-1" --output_dir "$work/tuned2" > "$work/out" \
+    2> "$work/err" ||
     fail "going on with a model with files"
 for name in generation_config.json special_tokens_map.json chat_template.jinja tokenizer.json tokenizer_config.json; do
     for folder in tuned tuned/checkpoint-2 tuned2; do

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Which runs fit: ranks that share a host or a device, and what a refusal says. */
+ * The check whether a run fits: ranks that share a host or a device, and the message of a refusal. */
 #include "models/job/fit.h"
 #include "models/job/job.h"
 #include "tests/scratch.h"
@@ -68,7 +68,7 @@ static void many_ranks(void **state)
     expect(one_card, 2, false, "12.00 GiB are planned by 2 ranks, opencl:0 has 8.00 GiB");
 }
 
-/* No machine has the memory for this: nothing of it is taken. */
+/* No machine has enough memory for this: nothing is allocated. */
 static void whole_run(void **state)
 {
     char *folder = make_scratch(), *text = TX_PATH(folder, "text"), *output = TX_PATH(folder, "out");
@@ -107,7 +107,7 @@ static int64_t planned_with(const char *text, const char *checkpointing)
     return tx_memory_total(&planned);
 }
 
-/* As little is computed again as meets the limit, and the backend then holds what was planned, to the byte. */
+/* Recomputes only as many activations as the limit requires. The backend then holds the planned memory, to the byte. */
 static void limit(void **state)
 {
     char *folder = make_scratch(), *text = tx_path_join(folder, "text"), line[4096], option[64];
@@ -139,7 +139,7 @@ static void limit(void **state)
     assert_refused(dry_run(text, option, &job, &planned), TX_MEMORY, both);
     assert_non_null(strstr(tx_error(), option + 5));
     tx_job_free(job);
-    /* What would fit has to meet that limit too. */
+    /* Options that would fit must meet the limit, too. */
     assert_refused(dry_run(text, "auto:1KiB", &job, &planned), TX_MEMORY, "together are not enough");
     tx_job_free(job);
     remove_scratch(folder);

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A GGUF file as a model: what is trained on it, generated with it and adapted to it is what the folder gives that it was made of;
-# what cannot be read is refused in one line.
+# A GGUF file as a model: training, generation and adapters give the results of the folder that the file was made from.
+# Unreadable files are refused in one line.
 #
 #   test_gguf.sh BIN-FOLDER LAUNCHER DEVICE
 . "${0%/*}/../device.sh"
@@ -28,7 +28,8 @@ say()
 for model in "$work/config.json" gpt2; do
     rm -rf "$work/base" "$work/base.gguf" "$work/of_folder" "$work/of_file" "$work/adapter"
     small=
-    [ "$model" = gpt2 ] && small="n_layer=2,n_embd=36,n_head=3,n_positions=32,vocab_size=257,bos_token_id=256,eos_token_id=256"
+    [ "$model" = gpt2 ] &&
+        small="n_layer=2,n_embd=36,n_head=3,n_positions=32,vocab_size=257,bos_token_id=256,eos_token_id=256"
     train base --config_name "$model" ${small:+--config_overrides "$small"}
     "$bin/txconvert" "$work/base" --to "$work/base.gguf" > "$work/out" 2> "$work/err" || fail "no GGUF file"
     train of_folder --model_name_or_path "$work/base"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Whole runs by the library: what the listener is told, an end on demand and going on, refusals. */
+ * Whole runs through the library: the listener's calls, a stop on request, resumption, and refusals. */
 #include "models/job/inputs.h"
 #include "tests/scratch.h"
 
@@ -7,7 +7,7 @@ enum { STEPS = 4, STOP_AFTER = 2, WHY = 7 };
 
 typedef struct heard {
     int begins, steps, logs, evaluations, saves, results, notes;
-    int stop_after; /* 0: never */
+    int stop_after; /* number of steps, or 0 for never */
     double eval_loss, perplexity;
 } heard;
 
@@ -157,7 +157,7 @@ static void whole_run(const char *folder)
     tx_job_free(job);
 }
 
-/* With the options of the checkpoint's run, and where it lies. */
+/* Resumes with the options of the checkpoint's run, in its folder. */
 static void go_on_bare(const char *folder)
 {
     heard h = {.stop_after = STOP_AFTER};
@@ -170,7 +170,7 @@ static void go_on_bare(const char *folder)
     assert_ok(tx_job_run(job));
     tx_job_free(job);
     assert_same_file(folder, "whole/model.safetensors", "bare/model.safetensors");
-    assert_ok(tx_job_create(&job)); /* what is given goes before */
+    assert_ok(tx_job_create(&job)); /* a given option overrides the restored one */
     set(job, folder, "output_dir", "bare");
     assert_ok(tx_job_set(job, "resume_from_checkpoint", ""));
     assert_ok(tx_job_set(job, "num_train_epochs", "2"));
@@ -227,7 +227,7 @@ static void refusals(void **state)
     tx_job_free(job);
 }
 
-/* What --optim_args may not say; each run would be refused for want of data too. */
+/* Invalid values of --optim_args. Each run would also be refused for missing data. */
 static void optimizer_refusals(void **state)
 {
     static const struct {
@@ -348,7 +348,7 @@ static void other_value(const tx_job *job, const tx_option *o, char value[64])
     }
 }
 
-/* Settles the options and opens the inputs; the message is empty if that succeeds. Returns the options, which the
+/* Resolves the options and opens the inputs; the message is empty if that succeeds. Returns the options, which the
  * caller frees. */
 static char *open_run(tx_job *job, char message[2048])
 {

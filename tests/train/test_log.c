@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The log of a run where it cannot be written: told once, and nothing else is touched. */
+ * The log of a run if it cannot be written: one warning, and no other file changes. */
 #include "models/train/log.h"
 #include "tests/data/texts.h"
 
@@ -81,7 +81,7 @@ static void what_is_no_file(void **state)
     free(target);
 }
 
-/* A limit on sizes stands for a full disk. */
+/* A limit on file sizes simulates a full disk. */
 static void no_room(void **state)
 {
     struct rlimit before, small;

@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Adapters from the outside: runs that go on to the byte, the same files whatever is computed again and however many
-# ranks spread the states, memory as planned, a base that must not change, and text from adapter and merged model alike.
+# Adapters, end to end: resumed runs with the same bytes, and the same files with recomputed activations and with any
+# number of ranks that shard the states. Memory is as planned, and the base does not change. Adapter and merged model
+# generate the same text.
 #
 #   test_lora.sh BIN-FOLDER LAUNCHER DEVICE      (no many ranks where LAUNCHER is empty)
 . "${0%/*}/../device.sh"
@@ -12,14 +13,14 @@ cat > "$work/config.json" << 'END'
  "num_key_value_heads": 2, "max_position_embeddings": 32, "vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256}
 END
 
-# train FOLDER ARGUMENT...: 12 steps, with checkpoints behind 6 and 12
+# train FOLDER ARGUMENT...: 12 steps, with checkpoints after 6 and 12
 train()
 {
     folder=$1
     shift
     $run "$bin/txtrain" --train_file "$work/text" --block_size 24 --device "$device" --threads 1 --learning_rate 1e-2 \
-        --per_device_train_batch_size 4 --max_steps 12 --save_steps 6 --logging_strategy no --output_dir "$work/$folder" \
-        "$@" > "$work/out" 2> "$work/err"
+        --per_device_train_batch_size 4 --max_steps 12 --save_steps 6 --logging_strategy no \
+        --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err"
 }
 run=
 adapt()
@@ -36,7 +37,8 @@ cp "$work/base/model.safetensors" "$work/base.before"
 
 # The A of q and of v are a tensor each in the adapter's file: Adafactor has sums of columns of each.
 adapt sums --lora_target_modules q_proj,v_proj --optim adafactor
-grep -aq 'q_proj|v_proj.lora_A.weight.exp_avg_sq_col": {[^}]*"shape": \[2, 48\]' "$work/sums/checkpoint-12/optimizer.safetensors" ||
+grep -aq 'q_proj|v_proj.lora_A.weight.exp_avg_sq_col": {[^}]*"shape": \[2, 48\]' \
+    "$work/sums/checkpoint-12/optimizer.safetensors" ||
     fail "adafactor takes two A as one"
 
 adapt whole --lora_target_modules "q_proj, v_proj"
@@ -63,11 +65,11 @@ adapt halves --per_device_train_batch_size 2 --gradient_accumulation_steps 2
 awk -v a="$(last whole)" -v b="$(last halves)" 'BEGIN { exit !(a - b < 1e-4 && b - a < 1e-4) }' ||
     fail "accumulation: $(last halves) in place of $(last whole)"
 
-# In bf16 frozen matrices take half the memory, and the loss is the same but for rounding.
+# In bf16 frozen matrices take half the memory, and the loss is the same except for rounding.
 weights=$(awk '$1 == "weights" { print $2 }' "$work/out")
 adapt bf16 --bf16 --optim adamw_8bit
 awk -v a="$(last whole)" -v b="$(last bf16)" 'BEGIN { d = a / b - 1; exit !(d < 0.01 && d > -0.01) }' ||
-    fail "bf16: $(last bf16) in place of $(last whole)"
+    fail "bf16: $(last bf16) instead of $(last whole)"
 awk -v full="$weights" '$1 == "weights" { bytes = $2 } END { exit !(bytes < 0.6 * full) }' "$work/out" ||
     fail "bf16: frozen weights are not of 16 bits"
 
@@ -83,7 +85,7 @@ if [ -n "$launcher" ] && command -v "$launcher" > /dev/null; then
         fail "2 ranks: $(last rank-0) in place of $(last whole)"
 fi
 
-# The adapter goes on, with its own settings; modules to save and the best weights at the end.
+# The adapter is trained further, with its own settings. Also modules to save, and the best weights at the end.
 train further --model_name_or_path "$work/whole" || fail "an adapter trained further"
 grep -q '"lora_alpha": 16' "$work/further/adapter_config.json" || fail "an adapter trained further has lost its alpha"
 outcome 1 "leave the option out" train refused --model_name_or_path "$work/whole" --lora_r 8

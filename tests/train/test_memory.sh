@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Runs that cannot fit are refused before they take anything, with what is planned, what there is, and what would fit: on
-# the cpu, on an OpenCL device of the host, as two ranks, in a control group of 2 GiB; training, evaluating, generating.
+# Runs that cannot fit are refused before they allocate memory. The message names the planned memory, the available
+# memory, and options that would fit. Tested on the cpu, on an OpenCL device of the host, and with two ranks, in a
+# control group of 2 GiB: training, evaluation and generation.
 #
 #   test_memory.sh BIN-FOLDER OPENCL LAUNCHER    "": this build has none
 bin=$1
@@ -53,8 +54,8 @@ train()
 {
     shape=$1
     shift
-    set -- "$bin/txtrain" --train_file "$work/text" --output_dir "$work/out dir" --config_overrides "$shape" --block_size 16 \
-        --threads 1 --max_steps 2 --save_strategy no "$@"
+    set -- "$bin/txtrain" --train_file "$work/text" --output_dir "$work/out dir" --config_overrides "$shape" \
+        --block_size 16 --threads 1 --max_steps 2 --save_strategy no "$@"
     timeout -s KILL 600 "$@"
 }
 small=n_layer=2,n_embd=64,n_head=2,n_positions=64
@@ -89,7 +90,8 @@ if [ -n "$launcher" ]; then
 fi
 
 # A model whose weights are small and whose caches and activations are not
-train n_layer=1,n_embd=64,n_head=2,n_positions=16384 --overwrite_output_dir > "$work/out" 2> "$work/err" || fail "a model with many positions"
+train n_layer=1,n_embd=64,n_head=2,n_positions=16384 --overwrite_output_dir > "$work/out" 2> "$work/err" ||
+    fail "a model with many positions"
 cp -r "$work/out dir" "$work/model"
 i=0
 while [ $i -lt 4096 ]; do
@@ -119,9 +121,9 @@ of()
         --per_device_train_batch_size 1 "--$option" "$work/base" "$@"
 }
 if [ -n "$group" ]; then
-    # A model that is there already, in 4 GiB, since what the host has left changes from run to run: an adapter fits where
-    # the model takes more with its states than there is, and half of it with frozen weights; 4 bits where these are too
-    # much as well. Neither is advice for new weights.
+    # An existing model, in 4 GiB, since the host's free memory varies. The model and its states exceed the memory. An
+    # adapter fits if the frozen weights take half of the memory. If they exceed it as well, weights of 4 bits fit.
+    # Neither is advised for new weights.
     echo $((4 << 30)) > "$limit_file"
     shaped 3
     refuse "it would with --lora_r 8 (" of model_name_or_path
@@ -134,17 +136,19 @@ if [ -n "$group" ]; then
     echo $((2 << 30)) > "$limit_file"
     for device in cpu $opencl; do
         refuse "it would with --per_device_train_batch_size " in_group "$bin/txtrain" \
-            --train_file "$work/text" --output_dir "$work/o" --config_overrides n_layer=12,n_embd=1024,n_head=16,n_positions=1024 --block_size 128 \
+            --train_file "$work/text" --output_dir "$work/o" \
+            --config_overrides n_layer=12,n_embd=1024,n_head=16,n_positions=1024 --block_size 128 \
             --threads 1 --device "$device" --per_device_train_batch_size 64 --optim sgd
         grep -q "the control group .*/tx-test-$$ has" "$work/err" || fail "the control group is not named"
     done
     refuse "--optim adamw_8bit (" in_group "$bin/txtrain" --train_file "$work/text" --output_dir "$work/o" \
         --config_overrides $wide --block_size 16 --per_device_train_batch_size 1 --threads 1
-    refuse "a smaller batch_size" in_group "$bin/txgen" --model "$work/model" --prompts "$work/prompts" --batch_size 512 \
-        --max_new_tokens 16000
-    [ -z "$launcher" ] || refuse "planned by 2 ranks" ranks in_group "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" \
+    refuse "a smaller batch_size" in_group "$bin/txgen" --model "$work/model" --prompts "$work/prompts" \
+        --batch_size 512 --max_new_tokens 16000
+    [ -z "$launcher" ] || refuse "planned by 2 ranks" ranks in_group "$launcher" -n 2 "$bin/txtrain" \
+        --train_file "$work/text" \
         --output_dir "$work/o" --config_overrides $wide --block_size 16 --optim sgd --threads 1
-    # What fits is not refused, and lives.
+    # A run that fits is accepted and not killed.
     for device in cpu $opencl; do
         outcome 0 "trained 2 steps" in_group "$bin/txtrain" --train_file "$work/text" --output_dir "$work/fits-$device" \
             --config_overrides $wide --block_size 16 --optim sgd --threads 1 --max_steps 2 --save_strategy no \

@@ -1,10 +1,10 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Optimizer states, and fp32 weights of mixed precision, outside the device's memory: the same bytes as without, from and to checkpoints of either, and runs
-# that fit no device otherwise.
+# Optimizer states, and fp32 weights of mixed precision, outside the device's memory. The results have the same bytes as
+# without offloading, checkpoints are interchangeable, and runs fit that would not fit otherwise.
 #
 #   test_offload.sh BIN-FOLDER SHIM DEVICE
-#     SHIM  the library of tests/checkpoint/fault_shim.c, or none where it cannot be preloaded
+#     SHIM  the library of tests/checkpoint/fault_shim.c, or none if it cannot be preloaded
 bin=$1
 shim=$2
 device=$3
@@ -63,10 +63,11 @@ else
     grep -q "^offload .* of activations are kept in host memory" "$work/out" || fail "not told where activations are"
     awk '/^  offloaded / { away = $2 > 0 && $2 == $NF } END { exit !away }' "$work/out" || fail "activations are not where they were planned"
 fi
-run both --activation_offloading --offload_optimizer cpu --gradient_checkpointing || fail "the run with states and activations there"
+run both --activation_offloading --offload_optimizer cpu --gradient_checkpointing ||
+    fail "the run with states and activations there"
 same both
 
-# So do weights, alone and with all else.
+# The same for weights, alone and with all other offloads.
 run params --offload_param cpu --profile || fail "the run with weights in the host's memory"
 same params
 if [ "$device" = cpu ]; then
@@ -75,7 +76,8 @@ else
     grep -q "^offload .* of weights are kept in host memory" "$work/out" || fail "not told where weights are"
     awk '/^  offloaded / { away = $2 > 0 && $2 == $NF } /^  16-bit copies / { left = $NF } END { exit !(away && left == 0) }' "$work/out" || fail "weights are not where they were planned"
 fi
-run all --offload_param cpu --activation_offloading --offload_optimizer cpu --gradient_checkpointing --save_total_limit 2 ||
+run all --offload_param cpu --activation_offloading --offload_optimizer cpu --gradient_checkpointing \
+    --save_total_limit 2 ||
     fail "the run with all of it there"
 same all
 run onto --offload_param cpu --resume_from_checkpoint "$work/kept/checkpoint-3" || fail "goes on with weights there"
@@ -87,21 +89,25 @@ mkdir "$disk"
 run filed --offload_optimizer nvme --nvme_path "$disk" || fail "the run with its states in a file"
 same filed
 grep -q "^offload .* are kept in a file in $disk" "$work/out" || fail "not told of the file"
-run unfiled --offload_optimizer none --resume_from_checkpoint "$work/filed/checkpoint-3" || fail "goes on from the run with a file"
+run unfiled --offload_optimizer none --resume_from_checkpoint "$work/filed/checkpoint-3" ||
+    fail "goes on from the run with a file"
 same unfiled
 outcome 1 "$work/nowhere: cannot create the offload file" run none --offload_optimizer nvme --nvme_path "$work/nowhere"
 outcome 2 "needs --nvme_path" run none --offload_optimizer nvme
 
-# So do weights, with their copies of 16 bits, or without any, alone and with the states.
+# The same for weights, with their 16-bit copies or without any, alone and with the states.
 run weights --offload_param nvme --nvme_path "$disk" --profile || fail "the run with its weights in a file"
 same weights
 grep -q "^offload .* of weights are kept in a file in $disk" "$work/out" || fail "not told of the weights' file"
-awk '/^  offloaded / { away = $2 > 0 && $2 == $NF } /^  (weights|16-bit copies) / { left += $NF } END { exit !(away && left == 0) }' \
+awk '/^  offloaded / { away = $2 > 0 && $2 == $NF } /^  (weights|16-bit copies) / { left += $NF }
+    END { exit !(away && left == 0) }' \
     "$work/out" || fail "weights are not where they were planned"
-run whole --offload_param nvme --offload_optimizer nvme --nvme_path "$disk" --gradient_checkpointing --save_total_limit 2 ||
+run whole --offload_param nvme --offload_optimizer nvme --nvme_path "$disk" --gradient_checkpointing \
+    --save_total_limit 2 ||
     fail "the run with all in a file"
 same whole
-run taken --offload_param nvme --nvme_path "$disk" --resume_from_checkpoint "$work/kept/checkpoint-3" || fail "goes on with weights in a file"
+run taken --offload_param nvme --nvme_path "$disk" --resume_from_checkpoint "$work/kept/checkpoint-3" ||
+    fail "goes on with weights in a file"
 same taken
 run wide --bf16 0 || fail "the run in fp32"
 run wide_filed --bf16 0 --offload_param nvme --nvme_path "$disk" || fail "the run in fp32 with weights in a file"
@@ -109,7 +115,8 @@ cmp -s "$work/wide/model.safetensors" "$work/wide_filed/model.safetensors" || fa
 outcome 1 "$work/nowhere: cannot create the offload file" run none --offload_param nvme --nvme_path "$work/nowhere"
 outcome 2 "--offload_param nvme needs --nvme_path" run none --offload_param nvme
 
-# faulty FOLDER MODE AT ARGUMENT...: a run whose calls on the disk go wrong; a step writes moments of two kinds, 92 KiB each
+# faulty FOLDER MODE AT ARGUMENT...: a run whose calls on the disk go wrong; a step writes moments of two kinds, 92 KiB
+# each
 faulty()
 {
     mode=$2
@@ -132,7 +139,7 @@ if [ "$shim" != none ]; then
         same $folder
     done
 fi
-# So it is where a weight cannot be read in step 5.
+# The same if a weight cannot be read in step 5.
 if [ "$shim" != none ]; then
     faulty unread unreadable 600 --offload_param nvme && fail "goes on with a weight that it cannot read"
     [ "$(wc -l < "$work/err")" -eq 1 ] && grep -q "$disk: cannot read bytes .* of the offload file: Input/output error" "$work/err" ||
@@ -143,7 +150,7 @@ if [ "$shim" != none ]; then
 fi
 [ -z "$(ls -A "$disk")" ] || fail "something is left on the disk"
 
-# Of 1.1 GiB in all a device has 1: the states are half of them.
+# The run needs 1.1 GiB, and the device has 1 GiB. The states are half of the run's memory.
 if [ "$device" = opencl ] && "$bin/txtrain" --list_devices | grep -qi pocl; then
     export POCL_MEMORY_LIMIT=1
     large="--config_overrides vocab_size=60000,n_embd=1024 --tokenizer_name $work/kept --dry_run"

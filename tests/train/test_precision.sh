@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# 300 steps of a small GPT-2 on tinyshakespeare in bf16 and in fp16, and with weights and moments of bf16 (rounded by
-# chance, or with Kahan's sum), end where fp32 does, and memory is what was planned.
+# 300 steps of a small GPT-2 on tinyshakespeare in bf16, in fp16, and with weights and moments in bf16 (stochastic
+# rounding or Kahan summation). The losses end close to fp32's, and memory is as planned.
 #
 #   test_precision.sh BIN-FOLDER LAUNCHER DEVICE
 . "${0%/*}/../device.sh"
@@ -12,12 +12,13 @@ cat > "$work/config.json" << 'END'
  "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
 END
 
-# run FOLDER ARGUMENT...: the mean loss of the last 30 steps goes to $loss
+# run FOLDER ARGUMENT...: sets $loss to the mean loss of the last 30 steps
 run()
 {
     folder=$1
     shift
-    "$bin/txtrain" --train_file "$text" --config_name "$work/config.json" --block_size 64 --device "$device" --threads 2 \
+    "$bin/txtrain" --train_file "$text" --config_name "$work/config.json" --block_size 64 --device "$device" \
+        --threads 2 \
         --learning_rate 2e-3 --warmup_steps 20 --per_device_train_batch_size 8 --max_steps 300 --save_strategy no \
         --profile --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err" || fail "$folder"
     loss=$(numbers loss "$work/$folder/log.jsonl" | tail -n 30 | awk '{ sum += $1 } END { print sum / NR }')
@@ -41,7 +42,7 @@ for precision in bf16 fp16 pure kahan; do
 done
 
 
-# What is saved is of bf16, half the bytes.
+# The saved model is in bf16 and takes half the bytes.
 grep -q '"torch_dtype": "bfloat16"' "$work/pure/config.json" || fail "config.json does not say bfloat16"
 [ $(($(wc -c < "$work/pure/model.safetensors") * 2 - 8000)) -lt "$(wc -c < "$work/fp32/model.safetensors")" ] ||
     fail "the saved weights are not of 16 bits"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Adapters beside weights of 4 bits: the loss beside that of bf16, memory as planned, a base that does not change, runs
-# that go on to the byte, what a model of 7B would take, text of weights of 4 bits, and refusals.
+# Adapters on weights of 4 bits: the loss compared with bf16, memory as planned, an unchanged base, and resumed runs
+# with the same bytes. Also the memory of a 7B model, generation with weights of 4 bits, and refusals.
 #
 #   test_qlora.sh BIN-FOLDER LAUNCHER DEVICE
 . "${0%/*}/../device.sh"
@@ -49,29 +49,35 @@ adapt nf4 --max_steps 200 --load_in_4bit
 adapt double --max_steps 200 --load_in_4bit --bnb_4bit_use_double_quant --bnb_4bit_compute_dtype bfloat16
 for folder in nf4 double; do
     near "$(mean $folder)" "$(mean wide)" 0.02 || fail "$folder: loss $(mean $folder), in bf16 $(mean wide)"
-    cmp -s "$work/$folder/adapter_model.safetensors" "$work/wide/adapter_model.safetensors" && fail "$folder: as in bf16"
+    cmp -s "$work/$folder/adapter_model.safetensors" "$work/wide/adapter_model.safetensors" &&
+        fail "$folder: as in bf16"
 done
 near "$(mean wide)" "$(numbers loss "$work/wide/log.jsonl" | head -n 1)" 0.05 && fail "nothing was learnt"
 cmp -s "$work/nf4/adapter_model.safetensors" "$work/double/adapter_model.safetensors" && fail "double: as without"
 cmp -s "$work/base/model.safetensors" "$work/base.before" || fail "the base has changed"
-# Of 2 layers with 851,968 bytes of matrices in bf16 425,984 elements are in 4.5, and 4.13, bits.
+# The 2 layers have 425,984 elements in matrices, which take 851,968 bytes in bf16, or 4.5 and 4.13 bits an element.
 awk -v wide="$(cat "$work/wide.weights")" -v nf4="$(cat "$work/nf4.weights")" -v twice="$(cat "$work/double.weights")" \
     'BEGIN { n = wide - nf4; t = nf4 - twice; exit !(n > 600000 && n < 620000 && t > 8000 && t < 20000) }' ||
     fail "weights take $(cat "$work/wide.weights"), $(cat "$work/nf4.weights"), $(cat "$work/double.weights") bytes"
 
 # Stopped and resumed, to the byte.
-adapt whole --max_steps 8 --save_strategy steps --save_steps 4 --load_in_4bit --bnb_4bit_use_double_quant --gradient_checkpointing
+adapt whole --max_steps 8 --save_strategy steps --save_steps 4 --load_in_4bit --bnb_4bit_use_double_quant \
+    --gradient_checkpointing
 cp -r "$work/whole" "$work/resumed"
 rm -r "$work/resumed/checkpoint-8" "$work/resumed/adapter_model.safetensors"
 "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/resumed" > "$work/out" 2> "$work/err" || fail "resumed"
 grep -q "NF4_DOUBLE" "$work/out" "$work/err" || fail "resumed in another type"
-cmp -s "$work/whole/adapter_model.safetensors" "$work/resumed/adapter_model.safetensors" || fail "resumed to another adapter"
-adapt away --max_steps 8 --save_strategy steps --save_steps 4 --load_in_4bit --bnb_4bit_use_double_quant --gradient_checkpointing \
-    --offload_param cpu
-cmp -s "$work/whole/adapter_model.safetensors" "$work/away/adapter_model.safetensors" || fail "another adapter with the base in the host's memory"
+cmp -s "$work/whole/adapter_model.safetensors" "$work/resumed/adapter_model.safetensors" ||
+    fail "resumed to another adapter"
+adapt away --max_steps 8 --save_strategy steps --save_steps 4 --load_in_4bit --bnb_4bit_use_double_quant \
+    --gradient_checkpointing --offload_param cpu
+cmp -s "$work/whole/adapter_model.safetensors" "$work/away/adapter_model.safetensors" ||
+    fail "another adapter with the base in the host's memory"
 mkdir "$work/disk"
-adapt filed --max_steps 8 --save_strategy steps --save_steps 4 --load_in_4bit --bnb_4bit_use_double_quant --offload_param nvme --nvme_path "$work/disk"
-cmp -s "$work/whole/adapter_model.safetensors" "$work/filed/adapter_model.safetensors" || fail "another adapter with the base in a file"
+adapt filed --max_steps 8 --save_strategy steps --save_steps 4 --load_in_4bit --bnb_4bit_use_double_quant \
+    --offload_param nvme --nvme_path "$work/disk"
+cmp -s "$work/whole/adapter_model.safetensors" "$work/filed/adapter_model.safetensors" ||
+    fail "another adapter with the base in a file"
 
 # Text is nearly as likely as with the base's own weights.
 perplexity()
@@ -86,18 +92,21 @@ near "$packed" "$plain" 0.05 || fail "perplexity $packed in 4 bits, $plain in fp
 
 # A model of 7B.
 cat > "$work/7b.json" << 'END'
-{"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 11008, "num_attention_heads": 32,
+{"model_type": "llama", "num_hidden_layers": 32, "hidden_size": 4096, "intermediate_size": 11008,
+ "num_attention_heads": 32,
  "num_key_value_heads": 32, "max_position_embeddings": 4096, "vocab_size": 32000, "tie_word_embeddings": false}
 END
-outcome 0 "" "$bin/txtrain" --dry_run --config_name "$work/7b.json" --lora_r 16 --load_in_4bit --bnb_4bit_use_double_quant --bf16 \
+outcome 0 "" "$bin/txtrain" --dry_run --config_name "$work/7b.json" --lora_r 16 --load_in_4bit \
+    --bnb_4bit_use_double_quant --bf16 \
     --gradient_checkpointing --block_size 512 --per_device_train_batch_size 1 --device "$device"
 awk '$1 == "total" && $2 > 3e9 && $2 < 8 * 2 ^ 30 { fits = 1 } END { exit !fits }' "$work/out" ||
     fail "7B: $(grep total "$work/out")"
-# In 16 bits where a device has two of its layers at a time.
+# In 16 bits, if the device holds two of its layers at a time.
 if [ "$device" != cpu ]; then
-    outcome 0 "" "$bin/txtrain" --dry_run --config_name "$work/7b.json" --lora_r 16 --dtype bfloat16 --offload_param cpu \
-        --gradient_checkpointing --block_size 512 --per_device_train_batch_size 1 --device "$device"
-    awk '$1 == "total" { here = $2 } $1 == "offloaded" { away = $2 } END { exit !(here < 1.5e9 && away > 13e9) }' "$work/out" ||
+    outcome 0 "" "$bin/txtrain" --dry_run --config_name "$work/7b.json" --lora_r 16 --dtype bfloat16 \
+        --offload_param cpu --gradient_checkpointing --block_size 512 --per_device_train_batch_size 1 --device "$device"
+    awk '$1 == "total" { here = $2 } $1 == "offloaded" { away = $2 } END { exit !(here < 1.5e9 && away > 13e9) }' \
+        "$work/out" ||
         fail "7B: $(grep "total\|offloaded" "$work/out")"
 fi
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A run that goes on from a checkpoint ends with the same bytes as one that never stopped: weights, moments, log.
+# A run that resumes from a checkpoint ends with the same bytes as one that never stopped: weights, moments, log.
 #
 #   test_resume.sh BIN-FOLDER LAUNCHER DEVICE
 . "${0%/*}/../device.sh"
@@ -17,12 +17,12 @@ run()
     shift
     "$bin/txtrain" --train_file "${data:-$work/text}" --validation_file "$work/text" --config_name "$work/config.json" \
         --block_size 20 --device "$device" --threads 2 --learning_rate 1e-2 --per_device_train_batch_size 3 \
-        --gradient_accumulation_steps 2 --max_steps 45 --warmup_steps 4 --lr_scheduler_type cosine --eval_strategy steps \
-        --eval_steps 10 --logging_steps 7 --save_total_limit 0 --output_dir "$work/$folder" "$@" \
+        --gradient_accumulation_steps 2 --max_steps 45 --warmup_steps 4 --lr_scheduler_type cosine \
+        --eval_strategy steps --eval_steps 10 --logging_steps 7 --save_total_limit 0 --output_dir "$work/$folder" "$@" \
         > "$work/out" 2> "$work/err"
 }
 
-# What must be equal: all but timings, the mean loss of the call, and what was asked for differently.
+# Prints everything that must be equal: all but times, the mean loss of the call, and options that differ.
 facts()
 {
     sed 's/, "tokens_per_second": .*//' "$1/log.jsonl"
@@ -72,7 +72,7 @@ else
 fi
 compare signal "resumed after a signal"
 
-# Other data, and another batch, are refused; another rate is told.
+# Other data, and another batch, are refused; another rate gives a message.
 mkdir "$work/other"
 head -c 2400 "$work/text" > "$work/text2"
 data=$work/text2
@@ -100,8 +100,8 @@ cmp -s "$work/fp32/model.safetensors" "$work/whole/model.safetensors" && fail "m
 [ "$(wc -c < "$work/fp32/model.safetensors")" -eq "$(wc -c < "$work/whole/model.safetensors")" ] ||
     fail "the weights of mixed precision are not saved in fp32"
 
-# In fp16 from a scale that is too large: each overflow halves it and changes nothing else, then the run recovers; a resumed
-# one goes on with scale and count.
+# In fp16 from a scale that is too large: each overflow only halves the scale, then the run recovers. A resumed run
+# restores scale and count.
 rm -rf "$work/whole"
 run whole --fp16 --init_scale 1e10 --growth_interval 11 --save_steps 1 || fail "the unbroken run in fp16"
 numbers loss_scale "$work/whole/log.jsonl" > "$work/scales"
@@ -122,8 +122,10 @@ numbers learning_rate "$work/whole/log.jsonl" | paste "$work/rates" - "$work/ski
 cmp -s "$work/whole/checkpoint-1/model.safetensors" "$work/whole/checkpoint-2/model.safetensors" ||
     fail "a skipped step changes weights"
 # The device chooses the right rate also if the host learns of a skipped step after it has given the next one.
-run late --fp16 --init_scale 1e10 --growth_interval 11 --save_steps 45 || fail "a run in fp16 without checkpoints in between"
-cmp -s "$work/late/model.safetensors" "$work/whole/model.safetensors" || fail "the rate depends on when the host learns of skipped steps"
+run late --fp16 --init_scale 1e10 --growth_interval 11 --save_steps 45 ||
+    fail "a run in fp16 without checkpoints in between"
+cmp -s "$work/late/model.safetensors" "$work/whole/model.safetensors" ||
+    fail "the rate depends on when the host learns of skipped steps"
 cmp -s "$work/whole/checkpoint-1/optimizer.safetensors" "$work/whole/checkpoint-2/optimizer.safetensors" ||
     fail "a skipped step changes moments"
 for k in 2 21 30; do

@@ -70,7 +70,7 @@ static void adaptive_rates_equal_transformers(void **state)
     }
 }
 
-/* What is not a number is never better. */
+/* A metric that is not a number never improves. */
 static void nan_is_a_bad_evaluation(void **state)
 {
     tx_schedule schedule = tx_schedule_default(TX_SCHEDULE_REDUCE_ON_PLATEAU, 1.0, 0, 100);

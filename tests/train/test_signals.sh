@@ -1,14 +1,16 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Signals to a run: what ends it does so behind a checkpoint with one line, and SIGUSR1 asks for a checkpoint.
+# Signals to a run: SIGTERM and others end it with a checkpoint and one line, and SIGUSR1 requests a checkpoint.
 #   test_signals.sh BIN [LAUNCHER]
-# Under nohup, say, this shell ignores SIGHUP, and so would what it starts.
+#
+# If this shell ignores SIGHUP, as under nohup, its children would ignore it, too.
 [ -n "${heeds_hup:-}" ] || exec env --default-signal=HUP heeds_hup=yes sh "$0" "$@"
 bin=$1
 launcher=${2:-}
 . "${0%/*}/../program.sh"
 seq 1 500 | sed 's/$/ is a number/' > "$work/text"
-echo '{"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 32, "vocab_size": 257}' > "$work/config.json"
+echo '{"model_type": "gpt2", "n_layer": 2, "n_head": 2, "n_embd": 32, "n_positions": 32, "vocab_size": 257}' \
+    > "$work/config.json"
 
 # train NAME STEPS [ARGUMENT...]
 train()
@@ -16,8 +18,8 @@ train()
     name=$1
     steps=$2
     shift 2
-    exec "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 --seed 3 \
-        --per_device_train_batch_size 2 --save_strategy no --max_steps "$steps" --output_dir "$work/$name" "$@"
+    exec "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 32 --threads 1 \
+        --seed 3 --per_device_train_batch_size 2 --save_strategy no --max_steps "$steps" --output_dir "$work/$name" "$@"
 }
 
 # await_step NAME STEP: until the log has it
@@ -56,7 +58,7 @@ ends terminated TERM 143
 ends hangup HUP 129
 ends user USR2 140
 
-# Whoever read the output is gone.
+# The reader of the output is gone.
 {
     (train pipe 1000000 --logging_steps 1 2> "$work/err")
     echo $? > "$work/status"
@@ -75,14 +77,14 @@ status=$?
 grep -q "signal 25" "$work/err" || fail "SIGXFSZ: not told"
 checkpoint large || fail "SIGXFSZ: no checkpoint"
 
-# What is ignored, as by nohup, stays so.
+# An ignored signal stays ignored, as under nohup.
 (trap '' HUP; train nohup 2500 > "$work/out" 2> "$work/err") &
 pid=$!
 await_step nohup 20
 kill -HUP $pid
 wait $pid || fail "nohup: SIGHUP ended the run"
 
-# SIGUSR1 saves, and the run goes on to the same end, before the first step too.
+# SIGUSR1 saves a checkpoint, also before the first step, and the run ends as without it.
 (train usr1 2500 > "$work/out" 2> "$work/err") &
 pid=$!
 await_step usr1 20
@@ -96,13 +98,14 @@ pid=$!
 kill -USR1 $pid 2> /dev/null
 wait $pid
 status=$?
-{ [ $status -eq 0 ] || [ $status -eq 138 ]; } || fail "SIGUSR1 at the start: status $status" # 138: before it was a txtrain
+# 138: before it was a txtrain
+{ [ $status -eq 0 ] || [ $status -eq 138 ]; } || fail "SIGUSR1 at the start: status $status"
 
-# Of many ranks all save where one is asked to.
+# If one of many ranks receives the signal, all ranks save.
 if [ -n "$launcher" ] && command -v "$launcher" > /dev/null && command -v pgrep > /dev/null; then
     "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 32 \
-        --threads 1 --seed 3 --per_device_train_batch_size 2 --save_strategy no --max_steps 2500 --output_dir "$work/many" \
-        > "$work/out" 2> "$work/err" &
+        --threads 1 --seed 3 --per_device_train_batch_size 2 --save_strategy no --max_steps 2500 \
+        --output_dir "$work/many" > "$work/out" 2> "$work/err" &
     pid=$!
     await_step many 20
     kill -USR1 "$(pgrep -f "^$bin/txtrain .*--output_dir $work/many\$" | tail -n 1)"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# A run with weights that are 0 from its begin to its end: as many in every model and checkpoint that it writes, memory as
-# without, a resumed run ends with the same bytes, as two ranks do with every ZeRO stage; what cannot be pruned is refused.
+# A run with pruned weights: every model and checkpoint has the same number of zeros, and memory is as without pruning.
+# A resumed run ends with the same bytes, and so do two ranks with every ZeRO stage. Unsupported cases are refused.
 #
 #   test_sparsity.sh BIN-FOLDER LAUNCHER DEVICE    LAUNCHER "": this build has none
 . "${0%/*}/../device.sh"
@@ -16,15 +16,16 @@ run()
     folder=$1
     shift
     # shellcheck disable=SC2086
-    $start "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 16 --device "$device" \
+    $start "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" --block_size 16 \
+        --device "$device" \
         --threads 1 --max_steps 6 --learning_rate 1e-2 --weight_decay 0.1 --output_dir "$work/$folder" "$@" \
         > "$work/out" 2> "$work/err"
 }
-# count FOLDER: the zeros that a run of one step, which prunes nothing more, finds in the matrices of what lies there
+# count FOLDER: the number of zeros in the folder's matrices; a run of one step that prunes no more counts them
 count()
 {
-    "$bin/txtrain" --model_name_or_path "$1" --train_file "$work/text" --block_size 16 --max_steps 1 --threads 1 --sparsity 1e-9 \
-        --output_dir "$work/count" --overwrite_output_dir > "$work/counted" 2>&1
+    "$bin/txtrain" --model_name_or_path "$1" --train_file "$work/text" --block_size 16 --max_steps 1 --threads 1 \
+        --sparsity 1e-9 --output_dir "$work/count" --overwrite_output_dir > "$work/counted" 2>&1
     sed -n 's/^sparse .*: \([0-9]*\) of \([0-9]*\) weights are 0.*/\1 of \2/p' "$work/counted"
 }
 bytes() { awk '$1 == "total" { print $2 }' "$work/out"; }
@@ -32,7 +33,8 @@ bytes() { awk '$1 == "total" { print $2 }' "$work/out"; }
 run dense --profile || fail "the dense run"
 dense=$(bytes)
 for way in "--sparsity 0.5" "--mask_structure 2:4 --bf16" "--mask_structure 2:4 --dtype bfloat16" \
-    "--sparsity 0.5 --optim muon" "--sparsity 0.5 --optim adafactor" "--sparsity 0.5 --gradient_accumulation_steps 2"; do
+    "--sparsity 0.5 --optim muon" "--sparsity 0.5 --optim adafactor" "--sparsity 0.5 --gradient_accumulation_steps 2"; \
+    do
     # shellcheck disable=SC2086
     run way --overwrite_output_dir --save_steps 3 --profile $way || fail "$way: the run"
     grep -qF "8 matrices of the blocks: 12288 of 24576 weights are 0, 50.00 %" "$work/out" || fail "$way: not told"
@@ -56,7 +58,8 @@ if [ -n "$launcher" ]; then
     start="timeout -s KILL 120 $launcher -n 2"
     for optim in adamw_torch muon; do
         for stage in 0 1 2 3; do
-            run "$optim-$stage" --sparsity 0.5 --optim $optim --zero_stage $stage || fail "two ranks, $optim, stage $stage"
+            run "$optim-$stage" --sparsity 0.5 --optim $optim --zero_stage $stage ||
+                fail "two ranks, $optim, stage $stage"
             same $optim-0 "$optim-$stage"
         done
         [ "$(count "$work/$optim-3")" = "12288 of 24576" ] || fail "two ranks, $optim: $(count "$work/$optim-3") zeros"

@@ -1,11 +1,11 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Every option of txtrain has an effect: a table of options, values, and what they must change. An option that is not in
-# the table fails the test.
+# Every option of txtrain has an effect. A table lists options, values, and the expected effects. An option that is not
+# in the table fails the test.
 #
 #   test_train_options.sh BIN-FOLDER SHIM LAUNCHER
-#     SHIM      the library of count_calls.c, or "" where it cannot be preloaded
-#     LAUNCHER  of MPI's ranks, or "": what shows with two ranks alone is not tried
+#     SHIM      the library of count_calls.c, or "" if it cannot be preloaded
+#     LAUNCHER  MPI's launcher, or "" to skip rows that need two ranks
 bin=$1
 shim=$2
 launcher=$3
@@ -15,19 +15,24 @@ cat > "$work/config.json" << 'END'
 {"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 24, "vocab_size": 257,
  "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
 END
-echo '{"model_type": "mixtral", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "num_key_value_heads": 1,
- "intermediate_size": 16, "max_position_embeddings": 24, "vocab_size": 257, "num_local_experts": 4}' > "$work/experts.json"
+echo '{"model_type": "mixtral", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+ "num_key_value_heads": 1,
+ "intermediate_size": 16, "max_position_embeddings": 24, "vocab_size": 257, "num_local_experts": 4}' \
+    > "$work/experts.json"
 mkdir "$work/bert"
-echo '{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+echo '{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
+ "intermediate_size": 16,
  "max_position_embeddings": 64, "vocab_size": 257}' > "$work/bert/config.json"
 write_small_text 30
 { echo "sentence,label"; awk '{ print $0 "," NR % 2 }' "$work/text"; } > "$work/texts.csv"
 sed 's/cat/dog/' "$work/text" > "$work/other"
-awk '{ line[NR] = $0 } END { for (i = 0; i < 2000; i++) for (n = 1; n <= NR; n++) print line[n] }' "$work/text" > "$work/big"
+awk '{ line[NR] = $0 } END { for (i = 0; i < 2000; i++) for (n = 1; n <= NR; n++) print line[n] }' "$work/text" \
+    > "$work/big"
 sed 's/.*/{"text": "&"}/' "$work/text" > "$work/lines.jsonl"
 echo "broken" >> "$work/lines.jsonl"
 for word in cat dog bird; do
-    echo "{\"prompt\": [{\"role\": \"user\", \"content\": \"$word\"}], \"completion\": [{\"role\": \"assistant\", \"content\": \"a $word\"}]}"
+    echo "{\"prompt\": [{\"role\": \"user\", \"content\": \"$word\"}]," \
+        "\"completion\": [{\"role\": \"assistant\", \"content\": \"a $word\"}]}"
 done > "$work/talk.jsonl"
 sed 's/"prompt": \[/"messages": [/; s/\], "completion": \[/, /' "$work/talk.jsonl" > "$work/messages.jsonl"
 echo '{"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.5]}}}' > "$work/ds.json"
@@ -94,21 +99,25 @@ pair()
 {
     [ -n "$launcher" ] || return 0
     timeout -s KILL 60 "$launcher" -n 2 "$bin/txtrain" \
-        --train_file "$work/text" --config_name "$work/config.json" --output_dir "$work/r" --block_size 16 --max_steps 8 \
-        --per_device_train_batch_size 2 --threads 1 --save_strategy no "$@" > "$work/out" 2> "$work/err"
+        --train_file "$work/text" --config_name "$work/config.json" --output_dir "$work/r" --block_size 16 \
+        --max_steps 8 --per_device_train_batch_size 2 --threads 1 --save_strategy no "$@" > "$work/out" 2> "$work/err"
 }
 
 run base --logging_steps 2 --validation_file "$work/other" --eval_strategy steps --eval_steps 3 ||
     fail "the base run"
 cp "$work/out" "$work/base.out"
 
-# What a row may ask for. The run is in $work/r, its arguments were "$@".
+# Effects that a row may expect. The run is in $work/r, its arguments were "$@".
 differs() { ! cmp -s "$work/base/$1" "$work/r/$1"; }
-adapter_differs() { [ -s "$work/r/adapter_model.safetensors" ] && ! cmp -s "$work/adapter" "$work/r/adapter_model.safetensors"; }
+adapter_differs()
+{
+    [ -s "$work/r/adapter_model.safetensors" ] && ! cmp -s "$work/adapter" "$work/r/adapter_model.safetensors"
+}
 weights_differ() { [ -s "$work/r/model.safetensors" ] && differs model.safetensors; }
 experts_differ()
 {
-    run experts --config_name "$work/experts.json" && ! cmp -s "$work/experts/model.safetensors" "$work/r/model.safetensors"
+    run experts --config_name "$work/experts.json" &&
+        ! cmp -s "$work/experts/model.safetensors" "$work/r/model.safetensors"
 }
 log_differs()
 {
@@ -129,7 +138,8 @@ names_the_idle()
 {
     for text in "--distill_alpha (only with --teacher_model_name_or_path)" \
         "--router_z_loss_coef (the model has no experts)" "--init_scale, --growth_interval (only with --fp16)" \
-        "--nvme_path (only with --offload" "--adam_beta1 (the optimizer has none)" "--zero_stage (the run has one rank)" \
+        "--nvme_path (only with --offload" "--adam_beta1 (the optimizer has none)" \
+        "--zero_stage (the run has one rank)" \
         "--eval_steps (only with --eval_strategy steps)" "--run_name (only with --report_to tensorboard)" \
         "--pad_to_max_length (all blocks have the same length)" "--validation_file (nothing is evaluated)"; do
         says "$text" || return 1
@@ -152,7 +162,8 @@ weights_kept() { ! differs model.safetensors; }
 evaluates_otherwise()
 {
     weights_kept && numbers eval_loss "$work/base/log.jsonl" > "$work/a" && numbers eval_loss "$work/r/log.jsonl" |
-        paste - "$work/a" | awk '{ d = $1 / $2 - 1; if (!(d < 1e-3 && d > -1e-3 && d != 0)) bad = 1 } END { exit bad || NR != 2 }'
+        paste - "$work/a" | awk \
+        '{ d = $1 / $2 - 1; if (!(d < 1e-3 && d > -1e-3 && d != 0)) bad = 1 } END { exit bad || NR != 2 }'
 }
 does_not_say() { says device && ! says "$@"; }
 steps_are() { ended "$work/r" "$1"; }
@@ -195,20 +206,24 @@ draws_progress()
     done
 }
 
-# More is learnt than what is usual.
+# More tokens are trained than by default.
 learns_more()
 {
     cp "$work/r/log.jsonl" "$work/b" && rm -rf "$work/r" && "$1" --chat_template "$work/form.jinja" || return 1
     [ "$(numbers loss "$work/b" | head -n 1)" != "$(numbers loss "$work/r/log.jsonl" | head -n 1)" ]
 }
 # evaluations_are STEP...: those of log.jsonl
-evaluations_are() { [ "$(grep eval_loss "$work/r/log.jsonl" | sed 's/^{"step": \([0-9]*\).*/\1/' | tr '\n' ' ')" = "$* " ]; }
+evaluations_are()
+{
+    [ "$(grep eval_loss "$work/r/log.jsonl" | sed 's/^{"step": \([0-9]*\).*/\1/' | tr '\n' ' ')" = "$* " ]
+}
 stopped_at() { steps_are "$1" && says early stopping after step "$1" && has README.md; }
-# ... and none goes on from it.
+# ... and no run resumes from it.
 holds_the_model_alone()
 {
     has checkpoint-3/model.safetensors && lacks checkpoint-3/optimizer.safetensors || return 1
-    "$bin/txtrain" --resume_from_checkpoint "$work/r/checkpoint-3" --train_file "$work/text" > "$work/out" 2> "$work/err" &&
+    "$bin/txtrain" --resume_from_checkpoint "$work/r/checkpoint-3" --train_file "$work/text" > "$work/out" \
+        2> "$work/err" &&
         return 1
     says --model_name_or_path "$work/r/checkpoint-3"
 }
@@ -223,8 +238,8 @@ late()
     # shellcheck disable=SC2016
     timeout -s KILL 60 "$launcher" -n 2 sh -c \
         '[ "${PMI_RANK:-${OMPI_COMM_WORLD_RANK:-0}}" = 1 ] && sleep 8; exec "$@"' sh "$bin/txtrain" \
-        --train_file "$work/text" --config_name "$work/config.json" --output_dir "$work/r" --block_size 16 --max_steps 2 \
-        --threads 1 "$@" > "$work/out" 2> "$work/err"
+        --train_file "$work/text" --config_name "$work/config.json" --output_dir "$work/r" --block_size 16 \
+        --max_steps 2 --threads 1 "$@" > "$work/out" 2> "$work/err"
 }
 pair_fails() { [ -z "$launcher" ] || grep -q "$*" "$work/err"; }
 # A step of this model takes longer than the limit.
@@ -245,39 +260,46 @@ mkdir "$work/nan"
 cp "$work/base/config.json" "$work/base/tokenizer.json" "$work/nan"
 { head -c $((size - 4)) "$work/copy"; printf '\377\377\377\377'; } > "$work/nan/model.safetensors"
 
-# Another device than the cpu, where there is one.
+# Another device than the cpu, if there is one.
 other=cpu
 "$bin/txtrain" --list_devices | grep -q "^opencl:0" && other=opencl
 
-# option | arguments (behind "bare": all of them) | what must be so. Steps and files are those of $work/r.
+# option | arguments (after "bare": all of them) | expected effect. Steps and files are those of $work/r.
 table="
-model_name_or_path | bare --train_file $work/text --output_dir $work/r --model_name_or_path tiny --learning_rate 0 | weights_kept
+model_name_or_path | bare --train_file $work/text --output_dir $work/r --model_name_or_path tiny --learning_rate 0 \
+    | weights_kept
 config_name | --config_name gpt2 --block_size 8 --dry_run --tokenizer_name tiny | says 12 layers
 config_overrides | --config_overrides n_layer=2,n_head=4 | holds config.json n_layer.*2
 tokenizer_name | --tokenizer_name tiny | says 257
-allow_nonfinite_weights | bare --train_file $work/text --output_dir $work/r --model_name_or_path $work/nan --allow_nonfinite_weights --max_bad_steps 9 | logged loss.*NaN
+allow_nonfinite_weights | bare --train_file $work/text --output_dir $work/r --model_name_or_path $work/nan \
+    --allow_nonfinite_weights --max_bad_steps 9 | logged loss.*NaN
 ignore_mismatched_sizes | short --train_file $work/texts.csv --model_name_or_path $work/sst2 --task_name mnli --output_dir $work/r --ignore_mismatched_sizes | says lacks classifier.weight, classifier.bias
 train_file | bare --config_name $work/config.json --output_dir $work/r --train_file $work/other | weights_differ
 validation_file | --validation_file $work/text --do_train --do_eval | has eval_results.json
 dataset_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets/small | says pets/small/train.txt
 dataset_config_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets --dataset_config_name small --do_train --do_eval | says small/validation.txt
-validation_split_percentage | --do_train --do_eval --validation_split_percentage 40 | holds eval_results.json eval_samples.*43
+validation_split_percentage | --do_train --do_eval --validation_split_percentage 40 \
+    | holds eval_results.json eval_samples.*43
 block_size | --block_size 12 | says blocks of 12
 group_texts | --group_texts 3 | weights_differ
 max_train_samples | --max_train_samples 9 | says 9 blocks
-max_eval_samples | --do_train --do_eval --validation_file $work/other --max_eval_samples 4 | holds eval_results.json eval_samples.*4
+max_eval_samples | --do_train --do_eval --validation_file $work/other --max_eval_samples 4 \
+    | holds eval_results.json eval_samples.*4
 skip_bad | bare --config_name $work/config.json --output_dir $work/r --train_file $work/lines.jsonl --skip_bad 1 | says malformed
-preprocessing_num_workers | bare --config_name $work/config.json --output_dir $work/r --train_file $work/big --preprocessing_num_workers 3 | counted pthread_create 2
+preprocessing_num_workers | bare --config_name $work/config.json --output_dir $work/r --train_file $work/big \
+    --preprocessing_num_workers 3 | counted pthread_create 2
 dataloader_num_workers | --preprocessing_num_workers 1 --dataloader_num_workers 2 | counted pthread_create 2
 dataloader_pin_memory | --dataloader_pin_memory false | counted mlock 0
 dump_order | --dump_order $work/r.order | steps_are 6
 do_train | --do_train | lacks eval_results.json
 do_eval | --do_eval --validation_file $work/other | lacks train_results.json
 per_device_train_batch_size | --per_device_train_batch_size 3 | weights_differ
-dataloader_drop_last | --max_steps -1 --num_train_epochs 1 --per_device_train_batch_size 4 --dataloader_drop_last | steps_are 27
+dataloader_drop_last | --max_steps -1 --num_train_epochs 1 --per_device_train_batch_size 4 --dataloader_drop_last \
+    | steps_are 27
 train_sampling_strategy | --train_sampling_strategy sequential | weights_differ
 train_sampling_strategy | --train_sampling_strategy group_by_length | grouping_changes_nothing
-group_by_length | talk --chat_template $work/form.jinja --max_steps -1 --num_train_epochs 2 --group_by_length --per_device_train_batch_size 1 --dump_order $work/lengths | begins_with_the_longest
+group_by_length | talk --chat_template $work/form.jinja --max_steps -1 --num_train_epochs 2 --group_by_length \
+    --per_device_train_batch_size 1 --dump_order $work/lengths | begins_with_the_longest
 group_by_length | --group_by_length --train_sampling_strategy sequential | says --group_by_length and --train_sampling_strategy exclude each other
 optim_args | --optim_args beta1=0.5,eps=1e-4 | weights_differ
 task_name | glue --task_name sst2 | holds config.json BertForSequenceClassification
@@ -286,7 +308,8 @@ do_predict | glue --task_name sst2 --do_train --do_predict --test_file $work/tex
 max_predict_samples | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv --max_predict_samples 3 | says 3 samples of
 max_seq_length | glue --task_name sst2 --max_seq_length 9 | says samples of at most 9
 max_seq_length | --max_seq_length 9 | says the length of blocks of text is --block_size
-pad_to_max_length | glue --task_name sst2 --pad_to_max_length false | holds training_args.json \"pad_to_max_length\":.false
+pad_to_max_length | glue --task_name sst2 --pad_to_max_length false \
+    | holds training_args.json \"pad_to_max_length\":.false
 max_seq_length | talk --chat_template $work/form.jinja --max_seq_length 20 | says samples of at most 20
 chat_template | talk --chat_template $work/form.jinja | has chat_template.jinja
 chat_template | --chat_template chatml | says is for instruction data
@@ -319,13 +342,17 @@ neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
 eval_on_start | --validation_file $work/other --eval_on_start | logged \"step\":.0,.*eval_loss
 eval_delay | --validation_file $work/other --eval_strategy steps --eval_steps 2 --eval_delay 4 | evaluations_are 4 6
-early_stopping_patience | --validation_file $work/other --eval_strategy steps --eval_steps 1 --learning_rate 0 --early_stopping_patience 2 | stopped_at 3
-early_stopping_threshold | --validation_file $work/other --eval_strategy steps --eval_steps 1 --early_stopping_patience 3 --early_stopping_threshold 50 | stopped_at 4
-greater_is_better | --validation_file $work/other --eval_strategy steps --eval_steps 3 --greater_is_better true | holds trainer_state.json best_global_step.*3
+early_stopping_patience | --validation_file $work/other --eval_strategy steps --eval_steps 1 --learning_rate 0 \
+    --early_stopping_patience 2 | stopped_at 3
+early_stopping_threshold | --validation_file $work/other --eval_strategy steps --eval_steps 1 \
+    --early_stopping_patience 3 --early_stopping_threshold 50 | stopped_at 4
+greater_is_better | --validation_file $work/other --eval_strategy steps --eval_steps 3 --greater_is_better true \
+    | holds trainer_state.json best_global_step.*3
 save_only_model | --save_strategy steps --save_steps 3 --save_only_model | holds_the_model_alone
 run_name | --report_to tensorboard --run_name mine | has runs/mine/events.out.tfevents.*
 use_cpu | --use_cpu | says cpu:
-per_device_eval_batch_size | --do_train --do_eval --validation_file $work/other --per_device_eval_batch_size 1 | one_batch_a_sample
+per_device_eval_batch_size | --do_train --do_eval --validation_file $work/other --per_device_eval_batch_size 1 \
+    | one_batch_a_sample
 auto_find_batch_size | --dry_run --config_overrides n_embd=512,n_layer=12 --auto_find_batch_size --per_device_train_batch_size 1048576 --gradient_accumulation_steps 3 | finds_a_batch
 auto_find_batch_size | --auto_find_batch_size | weights_kept
 gradient_accumulation_steps | --gradient_accumulation_steps 2 | weights_differ
@@ -360,7 +387,8 @@ data_seed | --data_seed 7 | weights_differ
 max_bad_steps | --adam_epsilon 0 --max_bad_steps 2 --max_steps 20 | says 2 times
 output_dir | --max_steps 1 | has model.safetensors
 overwrite_output_dir | --overwrite_output_dir | steps_are 6
-resume_from_checkpoint | --save_strategy steps --save_steps 3 --resume_from_checkpoint $work/saved/checkpoint-3 | lacks checkpoint-3
+resume_from_checkpoint | --save_strategy steps --save_steps 3 --resume_from_checkpoint $work/saved/checkpoint-3 \
+    | lacks checkpoint-3
 logging_strategy | --logging_strategy epoch --max_steps -1 --num_train_epochs 1 | says epoch 1.000
 logging_steps | --logging_steps 3 | says step 3/6
 eval_strategy | --validation_file $work/other --eval_strategy epoch | logged eval_loss
@@ -369,8 +397,10 @@ save_strategy | --save_strategy epoch | has checkpoint-6
 save_steps | --save_strategy steps --save_steps 2 | has checkpoint-4
 save_total_limit | --save_strategy steps --save_steps 2 --save_total_limit 1 | lacks checkpoint-4
 on_save_error | --dry_run | stops_when_saving_fails
-load_best_model_at_end | --validation_file $work/other --eval_strategy steps --eval_steps 3 --save_strategy steps --save_steps 3 --load_best_model_at_end | holds trainer_state.json best_model_checkpoint.*checkpoint
-metric_for_best_model | --validation_file $work/other --eval_strategy steps --eval_steps 6 --metric_for_best_model perplexity | holds trainer_state.json best_metric.*[1-9][0-9][0-9]\\.
+load_best_model_at_end | --validation_file $work/other --eval_strategy steps --eval_steps 3 --save_strategy steps \
+    --save_steps 3 --load_best_model_at_end | holds trainer_state.json best_model_checkpoint.*checkpoint
+metric_for_best_model | --validation_file $work/other --eval_strategy steps --eval_steps 6 \
+    --metric_for_best_model perplexity | holds trainer_state.json best_metric.*[1-9][0-9][0-9]\\.
 report_to | --report_to tensorboard | has runs/*/events.out.tfevents.*
 logging_dir | --report_to tensorboard --logging_dir $work/r/tb | has tb/events.out.tfevents.*
 disable_tqdm | --dry_run | draws_progress
@@ -398,17 +428,22 @@ comm_timeout | --comm_timeout 0.001 --config_overrides n_embd=512,n_positions=51
 device | --device $other | says $other:
 threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
 gradient_checkpointing | --gradient_checkpointing | computes_again
-gradient_checkpointing | bare $work/again.json --train_file $work/text --config_name $work/config.json --output_dir $work/r | computes_again
+gradient_checkpointing | bare $work/again.json --train_file $work/text --config_name $work/config.json \
+    --output_dir $work/r | computes_again
 gradient_checkpointing | --dry_run --gradient_checkpointing auto:1KiB --max_steps 6 | says the limit is 1024 bytes
 dtype | --dtype bfloat16 | holds config.json torch_dtype.*bfloat16
 dtype | --dtype bfloat16 --optim adamw_anyprecision --optim_args use_kahan_summation=True | weights_differ
 bf16 | --bf16 true | weights_differ
 fp16 | --fp16 true | logged \"loss_scale\":.65536
-bf16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --bf16_full_eval | evaluates_otherwise
-fp16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --fp16_full_eval | evaluates_otherwise
+bf16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --bf16_full_eval \
+    | evaluates_otherwise
+fp16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --fp16_full_eval \
+    | evaluates_otherwise
 init_scale | --fp16 --init_scale 64 | logged \"loss_scale\":.64
 growth_interval | --fp16 --init_scale 64 --save_strategy steps --save_steps 3 | tells_other_scales
-growth_interval | --dry_run --distill_alpha 0.1 --router_z_loss_coef 1 --init_scale 64 --growth_interval 3 --nvme_path x --optim sgd --adam_beta1 0.3 --zero_stage 2 --eval_steps 3 --run_name x --pad_to_max_length false --validation_file $work/other | names_the_idle
+growth_interval | --dry_run --distill_alpha 0.1 --router_z_loss_coef 1 --init_scale 64 --growth_interval 3 \
+    --nvme_path x --optim sgd --adam_beta1 0.3 --zero_stage 2 --eval_steps 3 --run_name x --pad_to_max_length false \
+    --validation_file $work/other | names_the_idle
 growth_interval | --fp16 --growth_interval 2 | logged \"loss_scale\":.131072
 tf32 | --tf32 true | says TX uses no tf32 units
 no_tf32 | --tf32 true --no_tf32 | does_not_say tf32
@@ -447,22 +482,22 @@ missing=$(comm -23 "$work/all" "$work/tested" | grep -vx 'help\|version\|man\|co
 unknown=$(comm -13 "$work/all" "$work/tested" | tr '\n' ' ')
 [ -z "$unknown" ] || fail "rows without an option: $unknown"
 
-# What TX itself wrote is read back whole.
+# A file that TX wrote is read back completely.
 "$bin/txtrain" "$work/base/training_args.json" --list_devices > "$work/out" 2> "$work/err" && [ ! -s "$work/err" ] ||
     fail "training_args.json is not read back"
 
-# As the guides write it, behind the program's name; the names are looked up in TX_HOME.
+# The command line of the guides; the names are looked up in TX_HOME.
 mkdir -p "$work/home/models/gpt2" "$work/home/datasets/wikitext/wikitext-2-raw-v1"
 cp "$work"/base/config.json "$work"/base/model.safetensors "$work"/base/tokenizer*.json "$work/home/models/gpt2"
 cp "$work/text" "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.train.raw"
 cp "$work/other" "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.valid.raw"
 "$bin/txtrain" --model_name_or_path gpt2 --dataset_name wikitext --dataset_config_name wikitext-2-raw-v1 --do_train \
-    --output_dir "$work/test-clm" --per_device_train_batch_size 2 --gradient_accumulation_steps 2 --gradient_checkpointing --bf16 \
-    --optim adafactor --max_steps 200 > "$work/out" 2> "$work/err" ||
+    --output_dir "$work/test-clm" --per_device_train_batch_size 2 --gradient_accumulation_steps 2 \
+    --gradient_checkpointing --bf16 --optim adafactor --max_steps 200 > "$work/out" 2> "$work/err" ||
     fail "the line of the guide"
 [ -s "$work/test-clm/checkpoint-200/model.safetensors" ] && [ -s "$work/test-clm/train_results.json" ] ||
     fail "the line of the guide left no checkpoint or no results"
-# What is only evaluated has nothing to train on, and memory is planned without data.
+# A run that only evaluates needs no training split, and memory is planned without data.
 rm "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.train.raw"
 "$bin/txtrain" --model_name_or_path gpt2 --dataset_name wikitext --dataset_config_name wikitext-2-raw-v1 --do_eval \
     --output_dir "$work/evaluated" > "$work/out" 2> "$work/err" && [ -s "$work/evaluated/eval_results.json" ] ||

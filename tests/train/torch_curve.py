@@ -1,14 +1,12 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a GPT-2 of odd sizes with transformers and with TX, from the same weights on the same batches, and compares the
-loss curves.
+"""Trains a GPT-2 of odd sizes with transformers and with TX, from the same weights on the same batches, and compares
+the loss curves.
 
     torch_curve.py CURVE DEVICE        CURVE: the program of curve.c
 
-Once with labels as they are, once with smoothed ones.
-
-The other side computes in double precision, so that what is seen is TX's error. Ends with 77 (skipped) where torch or
-transformers are absent or the device is.
+Runs once with the labels and once with smoothed labels. The reference computes in double precision, so that the
+difference is TX's error. Ends with 77 (skipped) if torch, transformers or the device are missing.
 """
 import math
 import subprocess
@@ -100,7 +98,8 @@ def compare(curve, device, smoothing):
         sys.exit(f"FAIL: {len(ours)} steps of {STEPS}")
     worst = max(abs(a[0] - b[0]) if math.isfinite(a[0]) else math.inf for a, b in zip(ours, theirs))
     norms = max(abs(a[1] / b[1] - 1) if math.isfinite(a[1]) else math.inf for a, b in zip(ours, theirs))
-    print(f"{device}, smoothing {smoothing}: loss {theirs[0][0]:.6f} -> {theirs[-1][0]:.6f}, largest difference {worst:.3g} "
+    print(f"{device}, smoothing {smoothing}: loss {theirs[0][0]:.6f} -> {theirs[-1][0]:.6f}, "
+          f"largest difference {worst:.3g} "
           f"(limit {TOLERANCE:g}), gradient norms within {norms:.3g}")
     if not theirs[-1][0] < theirs[0][0] - 0.5:
         sys.exit("FAIL: nothing was learned, so nothing was tested")

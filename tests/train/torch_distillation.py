@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small GPT-2 from a larger one's logits, by PyTorch's formula and by txtrain, from the same weights on the same batches, and
-compares the losses of all steps and the evaluation, which knows no teacher.
+"""Trains a small GPT-2 from a larger one's logits, by PyTorch's formula and by txtrain, from the same weights on the
+same batches. Compares the losses of all steps, and the evaluation without the teacher.
 
     torch_distillation.py TXTRAIN DEVICE      exit status 77: torch, transformers or the device are absent
 """
@@ -43,8 +43,8 @@ def loss_of(student, teacher, tokens, temperature, alpha):
 
 def train_torch(student, teacher, tokens, temperature, alpha):
     optimizer = torch.optim.AdamW(student.parameters(), lr=RATE, weight_decay=0.0)
-    return fit(optimizer, STEPS, lambda step: loss_of(student, teacher, tokens[step * BATCH:(step + 1) * BATCH], temperature,
-                                                      alpha), RATE)
+    return fit(optimizer, STEPS, lambda step: loss_of(student, teacher, tokens[step * BATCH:(step + 1) * BATCH],
+                                                      temperature, alpha), RATE)
 
 
 def main():
@@ -63,7 +63,8 @@ def main():
                        distill_temperature=temperature, distill_alpha=alpha, train_file=f"{work}/train.bin",
                        validation_file=f"{work}/train.bin", do_train=True, do_eval=True, output_dir=out,
                        overwrite_output_dir=True, train_sampling_strategy="sequential", block_size=BLOCK,
-                       per_device_train_batch_size=BATCH, max_steps=STEPS, learning_rate=RATE, device=device, profile=True)
+                       per_device_train_batch_size=BATCH, max_steps=STEPS, learning_rate=RATE, device=device,
+                       profile=True)
             if done.returncode:
                 print(done.stderr.strip())
                 return 1
@@ -76,7 +77,8 @@ def main():
             saved = set(load_file(f"{out}/model.safetensors")) == set(load_file(f"{work}/student/model.safetensors"))
             good = len(got) == STEPS and error <= 1e-5 and off <= 1e-5 and saved
             bad += not good
-            print(f"{'ok  ' if good else 'FAIL'} T {temperature}, alpha {alpha}: {STEPS} losses differ by {error:.1e} at most, "
+            print(f"{'ok  ' if good else 'FAIL'} T {temperature}, alpha {alpha}: "
+                  f"{STEPS} losses differ by {error:.1e} at most, "
                   f"eval_loss by {off:.1e}; {'no' if saved else 'OTHER'} tensors besides the model's saved")
     return 1 if bad else 0
 

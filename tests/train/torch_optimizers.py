@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small byte GPT-2 on tinyshakespeare with every optimizer, by PyTorch (transformers' and bitsandbytes' optimizers, or
-the formula) and by TX, from the same weights on the same batches, and compares the losses of the last steps.
+"""Trains a small byte GPT-2 on tinyshakespeare with every optimizer, by PyTorch (transformers' and bitsandbytes'
+optimizers, or the formula) and by TX, from the same weights on the same batches. Compares the losses of the last steps.
 
-    torch_optimizers.py CURVE DEVICE [NAME...]     CURVE: the program of curve.c; NAME: of rows alone
+    torch_optimizers.py CURVE DEVICE [NAME...]     CURVE: the program of curve.c; NAME: run only these rows
 
-Ends with 77 (skipped) where torch, transformers, the text or the device are absent.
+Ends with 77 (skipped) if torch, transformers, the text or the device are missing.
 """
 import os
 import subprocess
@@ -38,7 +38,8 @@ class AnyPrecision(torch.optim.Optimizer):
             for p in group["params"]:
                 s = self.state[p]
                 if not s:
-                    s.update(step=0, m=torch.zeros_like(p, dtype=torch.bfloat16), v=torch.zeros_like(p, dtype=torch.bfloat16),
+                    s.update(step=0, m=torch.zeros_like(p, dtype=torch.bfloat16),
+                             v=torch.zeros_like(p, dtype=torch.bfloat16),
                              c=torch.zeros_like(p, dtype=torch.bfloat16))
                 s["step"] += 1
                 p.mul_(1 - group["lr"] * group["weight_decay"])

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Trains small models that are pruned at the start, by torch.nn.utils.prune and by txtrain, from the same weights on the same batches,
-and compares the losses of all steps, which weights are 0 in the end, and all the others.
+"""Trains small models that are pruned at the start, by torch.nn.utils.prune and by txtrain, from the same weights on
+the same batches. Compares the losses of all steps, the final zeros, and all other weights.
 
     torch_sparsity.py TXTRAIN DEVICE      exit status 77: torch, transformers or the device are absent
 """
@@ -39,7 +39,7 @@ def make_model(make, folder):
 
 
 def group_mask(weight, conv, kept, group):
-    """1 for the `kept` greatest of every `group` weights along the inputs, which are the first dimension of a Conv1D's."""
+    """Marks the `kept` largest of every `group` weights along the inputs, the first dimension of a Conv1D's weight."""
     rows = (weight.T if conv else weight).detach()
     least = rows.abs().reshape(-1, group).argsort(dim=1, stable=True)[:, :group - kept]
     mask = torch.ones(rows.numel() // group, group).scatter_(1, least, 0.0).reshape(rows.shape)
@@ -47,7 +47,7 @@ def group_mask(weight, conv, kept, group):
 
 
 def prune_model(model, structure, sparsity):
-    """Each linear layer of the blocks; the modules that it has pruned."""
+    """Prunes each linear layer of the blocks, and returns the pruned modules."""
     modules = []
     for name, module in model.named_modules():
         conv = isinstance(module, transformers.pytorch_utils.Conv1D)
@@ -68,7 +68,8 @@ def train_torch(model, tokens, sgd):
         logits = model(rows, use_cache=False).logits[:, :-1].reshape(-1, VOCAB)
         return torch.nn.functional.cross_entropy(logits, rows[:, 1:].reshape(-1))
     groups = decayed(model, DECAY)
-    return fit(torch.optim.SGD(groups, lr=RATE, momentum=0.9) if sgd else torch.optim.AdamW(groups, lr=RATE), STEPS, loss_of, RATE)
+    return fit(torch.optim.SGD(groups, lr=RATE, momentum=0.9) if sgd else torch.optim.AdamW(groups, lr=RATE), STEPS,
+               loss_of, RATE)
 
 
 def compare(modules, saved):
@@ -96,9 +97,11 @@ def main():
             how = dict(mask_structure=structure) if structure else dict(sparsity=sparsity)
             if sgd:
                 how.update(optim="sgd", optim_args="momentum=0.9")
-            done = run(txtrain, model_name_or_path=f"{work}/model", train_file=f"{work}/train.bin", output_dir=f"{work}/out",
+            done = run(txtrain, model_name_or_path=f"{work}/model", train_file=f"{work}/train.bin",
+                       output_dir=f"{work}/out",
                        overwrite_output_dir=True, train_sampling_strategy="sequential", block_size=BLOCK,
-                       per_device_train_batch_size=BATCH, max_steps=STEPS, learning_rate=RATE, weight_decay=DECAY, device=device,
+                       per_device_train_batch_size=BATCH, max_steps=STEPS, learning_rate=RATE, weight_decay=DECAY,
+                       device=device,
                        **how)
             if done.returncode:
                 print(done.stderr.strip())
@@ -109,8 +112,9 @@ def main():
             same, apart = compare(modules, load_file(f"{work}/out/model.safetensors"))
             good = len(got) == STEPS and error <= 1e-4 and same and apart <= 5e-4 and want[-1] < want[0]
             bad += not good
-            print(f"{'ok  ' if good else 'FAIL'} {make.__name__} {how}: {STEPS} losses, {want[0]:.4f} -> {want[-1]:.4f}, "
-                  f"differ by {error:.1e} at most; {'the same' if same else 'OTHER'} zeros, weights differ by {apart:.1e}")
+            print(f"{'ok  ' if good else 'FAIL'} {make.__name__} {how}: "
+                  f"{STEPS} losses, {want[0]:.4f} -> {want[-1]:.4f}, differ by {error:.1e} at most; "
+                  f"{'the same' if same else 'OTHER'} zeros, weights differ by {apart:.1e}")
     return 1 if bad else 0
 
 

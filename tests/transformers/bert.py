@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares BERT and RoBERTa and their heads with transformers: logits, gradients and thirty steps of AdamW for random
-weights of odd sizes and rows of different lengths, padding inside texts, files with old names, and folders written by TX
-read by transformers.
+"""Compares BERT and RoBERTa and their heads with transformers, for random weights of odd sizes and rows of different
+lengths. Compares logits, gradients and thirty steps of AdamW, padding inside texts, files with old names, and
+folders of TX that transformers reads.
 
     bert.py BERT_STEPS [DEVICE]      exit status 77: transformers is not installed
 """
@@ -34,7 +34,8 @@ VARIANTS = {
                                                                         num_attention_heads=1)),
     "RoBERTa, padding 3": (RobertaForSequenceClassification, dict(type_vocab_size=1, pad_token_id=3)),
     "RoBERTa, masked": (RobertaForMaskedLM, dict(type_vocab_size=1)),
-    "RoBERTa, masked, tanh gelu": (RobertaForMaskedLM, dict(hidden_act="gelu_new", vocab_size=257, num_hidden_layers=1)),
+    "RoBERTa, masked, tanh gelu": (RobertaForMaskedLM,
+                                   dict(hidden_act="gelu_new", vocab_size=257, num_hidden_layers=1)),
 }
 MASKED = (BertForMaskedLM, RobertaForMaskedLM)
 
@@ -46,7 +47,8 @@ def make_model(kind, changes):
     model = kind(config(**{**BASE, **changes})).train()
     with torch.no_grad():
         for name, p in model.named_parameters():
-            p.copy_(torch.randn_like(p) * 0.1 + (1.0 if name.lower().replace("_", "").endswith("layernorm.weight") else 0.0))
+            p.copy_(torch.randn_like(p) * 0.1 + (1.0 if name.lower().replace("_", "").endswith("layernorm.weight")
+                                                 else 0.0))
     return model
 
 
@@ -108,7 +110,8 @@ def compare(name, kind, changes, program, device, prepare=None):
             for step in zip(*data):
                 for field in step:
                     file.write(field.int().numpy().tobytes())
-        done = run(program, folder, os.path.join(folder, "data"), out, str(STEPS), str(BATCH), str(BLOCK), str(RATE), device)
+        done = run(program, folder, os.path.join(folder, "data"), out, str(STEPS), str(BATCH), str(BLOCK), str(RATE),
+                   device)
         check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
         if done.returncode:
             return
@@ -136,7 +139,7 @@ def compare(name, kind, changes, program, device, prepare=None):
 
 
 def old_names(path):
-    """As TensorFlow's weights were once converted, with what else such files hold."""
+    """Writes names as in weights converted from TensorFlow, with the other tensors of such files."""
     state = load_file(path)
     state = {name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): p
              for name, p in state.items()}
@@ -146,7 +149,7 @@ def old_names(path):
 
 
 def published(path):
-    """As RoBERTa's files are, with a pooler and the decoder beside the embedding."""
+    """Writes names as in RoBERTa's files, with a pooler, and with the decoder next to the embedding."""
     state = load_file(path)
     state["roberta.embeddings.position_ids"] = torch.arange(23).float()[None]
     state["roberta.pooler.dense.weight"] = torch.zeros(30, 30)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TX's side of bert.py: trains a BERT on given batches and prints the loss of every step. OUT gets the model as it was
- * read, first.safetensors with the logits of the first batch and the gradients of its loss, and in OUT/trained the
- * model after the last step.
+ * TX's side of bert.py: trains a BERT on given batches and prints the loss of every step. Writes to OUT the model as it
+ * was read, and first.safetensors with the logits of the first batch and the gradients of its loss. Writes to
+ * OUT/trained the model after the last step.
  *
  *     bert_steps FOLDER DATA OUT STEPS BATCH BLOCK RATE [DEVICE]
  *
- * DATA holds, for every step, int32 input_ids and token_type_ids [BATCH, BLOCK], attention_lengths [BATCH], and labels:
- * of a classifier [BATCH], of a masked language model [BATCH, BLOCK]. */
+ * DATA holds, for every step, int32 input_ids and token_type_ids [BATCH, BLOCK], attention_lengths [BATCH], and labels.
+ * Labels are [BATCH] for a classifier and [BATCH, BLOCK] for a masked language model. */
 #include "api/base/file.h"
 #include "models/arch/arch.h"
 #include "models/files/safetensors.h"

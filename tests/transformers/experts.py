@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares models of experts with transformers: logits, gradients, the loss that balances the experts, what TX saves as
-transformers reads it, and 30 steps of training.
+"""Compares models of experts with transformers: logits, gradients, the load-balancing loss, folders that TX saves and
+transformers reads, and 30 steps of training.
 
     experts.py MODEL_LOGITS TXTRAIN [DEVICE]      exit status 77: transformers is not installed
 """
@@ -30,13 +30,15 @@ VARIANTS = {
     "mixtral, all of three experts": (MixtralConfig, dict(BASE, num_local_experts=3, num_experts_per_tok=3,
                                                          tie_word_embeddings=True)),
     "qwen2_moe": (Qwen2MoeConfig, dict(QWEN, shared_expert_intermediate_size=28)),
-    "qwen2_moe, balanced, sums of 1": (Qwen2MoeConfig, dict(QWEN, shared_expert_intermediate_size=28, norm_topk_prob=True,
+    "qwen2_moe, balanced, sums of 1": (Qwen2MoeConfig,
+                                       dict(QWEN, shared_expert_intermediate_size=28, norm_topk_prob=True,
                                                             output_router_logits=True, router_aux_loss_coef=0.7)),
     "qwen2_moe, every second layer, no biases": (Qwen2MoeConfig, dict(
         QWEN, shared_expert_intermediate_size=28, decoder_sparse_step=2, qkv_bias=False)),
     "qwen3_moe": (Qwen3MoeConfig, dict(QWEN, head_dim=10)),
     "qwen3_moe, balanced, a layer without experts": (Qwen3MoeConfig, dict(
-        QWEN, head_dim=8, norm_topk_prob=True, mlp_only_layers=[1], output_router_logits=True, router_aux_loss_coef=0.7)),
+        QWEN, head_dim=8, norm_topk_prob=True, mlp_only_layers=[1], output_router_logits=True,
+        router_aux_loss_coef=0.7)),
 }
 
 
@@ -47,12 +49,13 @@ def read(folder):
 
 
 def apart(ours, theirs):
-    """Of the largest; what is 0 but for roundings, as gradients of a router whose one choice has the weight 1, is 0."""
+    """The error relative to the largest element. Gradients that are zero except for rounding count as zero, such as
+    those of a router whose only choice has the weight 1."""
     return ((ours.double() - theirs).abs().max() / theirs.abs().max().clamp(min=1e-4)).item()
 
 
 def compare(name, model, folder, program, device):
-    """Logits, and what TX saved of the model."""
+    """Returns logits, and the folder that TX saved."""
     model.double()
     with torch.no_grad():
         want = model(ids_of(model)).logits
@@ -65,14 +68,15 @@ def compare(name, model, folder, program, device):
         error = apart(load_file(os.path.join(out, "logits.safetensors"))["logits"], want)
         check(error <= 1e-5, f"{name}: logits differ by {error}")
         ours, theirs = read(out).state_dict(), model.state_dict()
-        check(set(ours) == set(theirs) and all(torch.equal(ours[k], theirs[k]) for k in ours), f"{name}: weights differ")
+        check(set(ours) == set(theirs) and all(torch.equal(ours[k], theirs[k]) for k in ours),
+              f"{name}: weights differ")
         files = [set(load_file(os.path.join(f, "model.safetensors"))) for f in (folder, out)]
         check(files[0] == files[1], f"{name}: names in files differ: {files[0] ^ files[1]}")
         print(f"{name}: largest relative difference {error:.1e}")
 
 
 def gradients(name, model, folder, program, device):
-    """Gradients of the mean loss over the tokens after each, with what balances the experts; and that loss."""
+    """Returns the gradients of the mean next-token loss with the load-balancing loss, and that loss."""
     model.double()
     ids = ids_of(model)
     loss = model(ids, labels=ids).loss
@@ -91,7 +95,7 @@ def gradients(name, model, folder, program, device):
 
 
 def train(name, kind, keys, program, device):
-    """The losses of steps on blocks of bytes in their order, with what balances the experts."""
+    """Returns the losses of steps on blocks of bytes in their order, with the load-balancing loss."""
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_config(kind(**keys)).train()
     text = "".join(f"line {i}: the {('cat', 'dog', 'bird')[i * i % 3]} saw {i % 7} fish\n" for i in range(200)).encode()
@@ -99,9 +103,12 @@ def train(name, kind, keys, program, device):
         model.save_pretrained(f"{folder}/model")
         with open(f"{folder}/text.txt", "wb") as file:
             file.write(text)
-        done = run(program, model_name_or_path=f"{folder}/model", train_file=f"{folder}/text.txt", output_dir=f"{folder}/run",
-                   block_size=LENGTH, per_device_train_batch_size=BATCH, max_steps=STEPS, train_sampling_strategy="sequential",
-                   learning_rate=RATE, lr_scheduler_type="constant", weight_decay=DECAY, save_strategy="no", device=device)
+        done = run(program, model_name_or_path=f"{folder}/model", train_file=f"{folder}/text.txt",
+                   output_dir=f"{folder}/run",
+                   block_size=LENGTH, per_device_train_batch_size=BATCH, max_steps=STEPS,
+                   train_sampling_strategy="sequential",
+                   learning_rate=RATE, lr_scheduler_type="constant", weight_decay=DECAY, save_strategy="no",
+                   device=device)
         check(done.returncode == 0, f"{name}: txtrain: {done.stderr.strip()}")
         if done.returncode:
             return
@@ -118,7 +125,8 @@ def train(name, kind, keys, program, device):
 
 
 def padded(name, kind, keys, program, device):
-    """The loss of a padded batch and its gradient norm, with what balances the experts: transformers has an attention mask."""
+    """Compares the loss of a padded batch, with the load-balancing loss, and its gradient norm; uses an attention
+    mask."""
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_config(kind(**keys)).train()
     pairs = [("abc", "defg"), ("the cat sat on", " the mat"), ("x", "y"), ("line 3: the dog", " saw 6 fish")]
@@ -144,7 +152,8 @@ def padded(name, kind, keys, program, device):
                 return
             with open(f"{folder}/run/log.jsonl", encoding="utf-8") as file:
                 ours = json.loads(file.readline())
-            check(abs(ours["loss"] - loss.item()) <= 2e-6 * loss.item() and abs(ours["grad_norm"] - norm) <= 1e-4 * norm,
+            check(abs(ours["loss"] - loss.item()) <= 2e-6 * loss.item()
+                  and abs(ours["grad_norm"] - norm) <= 1e-4 * norm,
                   f"{name}: padded {extra}: loss {ours['loss']}, norm {ours['grad_norm']}, not {loss.item()}, {norm}")
     print(f"{name}: a padded batch has loss {loss.item():.6f}, norm {norm:.5f}")
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Holds what txconvert writes against the gguf package and transformers: values, blocks and names of each type, logits and ids of
-files that transformers reads, the weights that txgen takes of a file, folders made of files of the gguf package's, and the way to GGUF and back, bit by bit.
+"""Compares txconvert with the gguf package and transformers: values, blocks and names of each type, logits and ids
+of files that transformers reads, the weights that txgen reads from a file, folders made from files of the gguf
+package, and conversion to GGUF and back, bit by bit.
 
     gguf_files.py TXCONVERT TXTOK TXGEN      exit status 77: gguf or transformers is not installed
 """
@@ -43,11 +44,14 @@ MODELS = {
     "qwen2": (Qwen2Config(**BYTES), "qwen2", True),
     "qwen3": (Qwen3Config(**BYTES, head_dim=128), "qwen2", True),
 }
-REGEX = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}%s| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
+REGEX = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}%s|"
+         " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
          "|\\s+(?!\\S)|\\s+")
-TEXTS = ["the cat sat on the mat", "  two  spaces, 12345 numbers\n\nand lines ", "don't I'LL caf\u00e9 \u4e2d\u6587 \U0001f600",
+TEXTS = ["the cat sat on the mat", "  two  spaces, 12345 numbers\n\nand lines ",
+         "don't I'LL caf\u00e9 \u4e2d\u6587 \U0001f600",
          "", " ", "<|end|> a special one"]
-LEARNED = ["the cat sat on the mat and the dog didn't; 1234 numbers, two  spaces\nand lines " * 3, "caf\u00e9 hello world " * 5]
+LEARNED = ["the cat sat on the mat and the dog didn't; 1234 numbers, two  spaces\nand lines " * 3,
+           "caf\u00e9 hello world " * 5]
 
 
 def byte_level(split):
@@ -72,7 +76,7 @@ def byte_level(split):
 
 
 def pieces():
-    """SentencePiece's kind: pieces merged by score, bytes for what is unknown."""
+    """A tokenizer of SentencePiece's kind: pieces merged by score, and bytes for unknown characters."""
     learned = tokenizers.Tokenizer(tokenizers.models.BPE())
     learned.normalizer = tokenizers.normalizers.Sequence([tokenizers.normalizers.Prepend("\u2581"),
                                                           tokenizers.normalizers.Replace(" ", "\u2581")])
@@ -84,11 +88,14 @@ def pieces():
     rank = {}
     for m in merges:
         rank.setdefault("".join(m), len(rank))
-    every = [(rank[w], -len(w[:i]), w[:i], w[i:]) for w in rank for i in range(1, len(w)) if w[:i] in vocab and w[i:] in vocab]
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, [(a, b) for _, _, a, b in sorted(every)], unk_token="<unk>",
+    every = [(rank[w], -len(w[:i]), w[:i], w[i:]) for w in rank for i in range(1, len(w)) if w[:i] in vocab
+             and w[i:] in vocab]
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, [(a, b) for _, _, a, b in sorted(every)],
+                                                      unk_token="<unk>",
                                                       fuse_unk=True, byte_fallback=True))
     made.normalizer = learned.normalizer
-    made.decoder = tokenizers.decoders.Sequence([tokenizers.decoders.Replace("\u2581", " "), tokenizers.decoders.ByteFallback(),
+    made.decoder = tokenizers.decoders.Sequence([tokenizers.decoders.Replace("\u2581", " "),
+                                                 tokenizers.decoders.ByteFallback(),
                                                  tokenizers.decoders.Fuse(), tokenizers.decoders.Strip(" ", 1, 0)])
     made.add_special_tokens(["<unk>", "<s>", "</s>"])
     made.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B",
@@ -118,7 +125,8 @@ def convert(name, source, to, outtype="f32"):
 
 def permuted(weights, heads):
     """llama.cpp's convert script, LlamaModel.permute."""
-    return weights.reshape(heads, 2, weights.shape[0] // heads // 2, *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
+    return weights.reshape(heads, 2, weights.shape[0] // heads // 2,
+                           *weights.shape[1:]).swapaxes(1, 2).reshape(weights.shape)
 
 
 def expected(state, config):
@@ -150,7 +158,8 @@ def compare_values(name, path, state, config, outtype):
         kind = gguf.GGMLQuantizationType.F32 if plain else types[outtype]
         check(t.tensor_type == kind, f"{name}: {tensor} is of type {t.tensor_type.name}")
         check(list(t.shape) == list(reversed(value.shape)), f"{name}: {tensor} has shape {t.shape}")
-        same = np.array_equal(t.data.reshape(-1).view(np.uint8), gguf.quants.quantize(value, kind).reshape(-1).view(np.uint8))
+        same = np.array_equal(t.data.reshape(-1).view(np.uint8),
+                              gguf.quants.quantize(value, kind).reshape(-1).view(np.uint8))
         check(same, f"{name}: {tensor} as {outtype}: bytes differ from the gguf package's")
         check(t.data_offset % 32 == 0, f"{name}: {tensor} at {t.data_offset}")
     return reader
@@ -167,7 +176,8 @@ def compare_loaded(name, work, path, state, config):
         check(set(got) == set(has) and len(got) == len(state), f"{name}, loaded: tensors {sorted(set(got) ^ set(has))}")
         for tensor in set(got) & set(has):
             want = gguf.quants.dequantize(has[tensor].data, has[tensor].tensor_type).reshape(got[tensor].shape)
-            check(np.array_equal(want.view(np.uint32), got[tensor].view(np.uint32)), f"{name}: {tensor} as loaded differs")
+            check(np.array_equal(want.view(np.uint32), got[tensor].view(np.uint32)),
+                  f"{name}: {tensor} as loaded differs")
 
 
 def compare_rope(name, reader, config):
@@ -179,7 +189,8 @@ def compare_rope(name, reader, config):
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
     plain = 1.0 / (5e5 ** (np.arange(0, 16, 2) / 16))
     scaled, _ = ROPE_INIT_FUNCTIONS["llama3"](config, "cpu")
-    check(np.allclose(found[0].data, plain / scaled.double().numpy(), rtol=1e-5), f"{name}: factors of rotary positions")
+    check(np.allclose(found[0].data, plain / scaled.double().numpy(), rtol=1e-5),
+          f"{name}: factors of rotary positions")
 
 
 def ids_of(folder):
@@ -191,17 +202,19 @@ def ids_of(folder):
 
 def without(path, key, to):
     """A copy of a file without one of its values, by the gguf package's own script."""
-    subprocess.run([sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--remove-metadata", key, "--force", path, to],
+    subprocess.run([sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--remove-metadata", key, "--force", path,
+                    to],
                    check=True, capture_output=True, cwd=os.path.dirname(path))
 
 
 def compare_back(name, work, source, state, path):
-    """Back to a folder: weights bit by bit, the same ids, also of a tokenizer made of the file's tokens alone."""
+    """Converts back to a folder: the same weights and ids, also with a tokenizer made only of the file's tokens."""
     back, bare, rebuilt = (os.path.join(work, n) for n in ("back", "bare.gguf", "rebuilt"))
     if not convert(f"{name}, back", path, back):
         return
     got = load_file(os.path.join(back, "model.safetensors"))
-    check(set(got) == set(state) and all(np.array_equal(got[k].view(np.uint32), state[k].view(np.uint32)) for k in state),
+    check(set(got) == set(state) and all(np.array_equal(got[k].view(np.uint32), state[k].view(np.uint32))
+                                         for k in state),
           f"{name}: weights that come back differ")
     want = AutoModelForCausalLM.from_pretrained(source).config.to_dict()
     have = AutoModelForCausalLM.from_pretrained(back).config.to_dict()
@@ -221,7 +234,8 @@ def compare_back(name, work, source, state, path):
 def compare_logits(name, model, work, file):
     """transformers' reader of GGUF as a second one."""
     ids = torch.tensor([[(t * 37) % VOCAB for t in range(24)]])
-    read = AutoModelForCausalLM.from_pretrained(work, gguf_file=file, dtype=torch.float32, attn_implementation="eager").eval()
+    read = AutoModelForCausalLM.from_pretrained(work, gguf_file=file, dtype=torch.float32,
+                                                attn_implementation="eager").eval()
     with torch.no_grad():
         want, got = model(ids).logits, read(ids).logits
     error = ((got - want).abs().max() / want.abs().max()).item()

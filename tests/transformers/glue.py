@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small BERT, and a small RoBERTa, on MRPC with txtrain, and holds what came of it against transformers: the folder's model gives the
-same predictions for the same texts, tokenized and cut by tokenizers, accuracy and F1 are scikit-learn's (its formulas,
-where it is not installed), and the loss of the evaluation is the model's.
+"""Trains a small BERT, and a small RoBERTa, on MRPC with txtrain, and compares the results with transformers. The
+folder's model gives the same predictions for the same texts, tokenized and truncated by tokenizers. Accuracy and F1
+are those of scikit-learn (or of its formulas, if it is not installed), and the loss of the evaluation is the
+model's.
 
     glue.py TXTRAIN [DEVICE]      exit status 77: something is missing
 """
@@ -49,7 +50,8 @@ def make_bert(start, tokenizers):
 
 def make_roberta(start, tokenizers):
     with open(os.path.join(tokenizers, "gpt2-encoder.json"), encoding="utf-8") as file:
-        words = ["<s>", "<pad>", "</s>", "<unk>"] + [word for word in json.load(file) if word != "<|endoftext|>"] + ["<mask>"]
+        words = ["<s>", "<pad>", "</s>", "<unk>"] + [word for word in json.load(file)
+                                                     if word != "<|endoftext|>"] + ["<mask>"]
     with open(os.path.join(tokenizers, "gpt2-vocab.bpe"), encoding="utf-8") as file:
         merges = [tuple(line.split()) for line in file.read().split("\n")[1:] if line]
     tokenizer = RobertaTokenizer(vocab={word: i for i, word in enumerate(words)}, merges=merges)
@@ -65,7 +67,8 @@ def train(make, tokenizers, program, device):
         start, end = os.path.join(work, "start"), os.path.join(work, "end")
         torch.manual_seed(0)
         kind, tokenizer = make(start, tokenizers)
-        done = run(program, model_name_or_path=start, task_name="mrpc", train_file=texts, validation_file=dev, test_file=dev,
+        done = run(program, model_name_or_path=start, task_name="mrpc", train_file=texts, validation_file=dev,
+                   test_file=dev,
                    do_train=True, do_eval=True, do_predict=True, max_seq_length=BLOCK, pad_to_max_length="false",
                    num_train_epochs=4, max_train_samples=TRAINED, learning_rate=3e-3, save_strategy="no",
                    per_device_train_batch_size=16, device=device, output_dir=end)
@@ -88,7 +91,8 @@ def train(make, tokenizers, program, device):
             and abs(results["eval_accuracy"] - accuracy) <= 1e-12 and abs(results["eval_f1"] - f1) <= 1e-12
             and abs(results["eval_combined_score"] - (accuracy + f1) / 2) <= 1e-12
             and abs(results["eval_loss"] - out.loss.item()) <= 1e-5 and 0 < sum(guess) < len(guess))
-    print(f"{kind.__name__}, {device}: accuracy {results['eval_accuracy']} and F1 {results['eval_f1']}, by {by} {accuracy} and {f1}; loss "
+    print(f"{kind.__name__}, {device}: accuracy {results['eval_accuracy']} and F1 {results['eval_f1']}, "
+          f"by {by} {accuracy} and {f1}; loss "
           f"{results['eval_loss']}, transformers' {out.loss.item()}; {sum(guess)} of {len(guess)} positive: "
           f"{'agree' if good else 'FAIL'}")
     return 0 if good else 1

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares GPT-2 with transformers: folders written by either are read by the other, logits agree for every
+"""Compares GPT-2 with transformers. Each reads the folders that the other writes, logits agree for every
 configuration key that changes them, tokenizers give the same tokens, and the byte-level tokenizer gives the bytes.
 
     gpt2.py MODEL_LOGITS [DEVICE]      exit status 77: transformers is not installed
@@ -49,7 +49,7 @@ def make_model(changes):
 
 
 def compare(name, model, folder, program, device, shard_bytes=0):
-    """Runs TX on `folder`, and compares its logits and what it saved with the model."""
+    """Runs TX on `folder`, and compares its logits and its saved folder with the model."""
     with tempfile.TemporaryDirectory() as out:
         done = run(program, folder, out, device, str(shard_bytes))
         check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
@@ -58,7 +58,7 @@ def compare(name, model, folder, program, device, shard_bytes=0):
         vocab = model.config.vocab_size
         ids = torch.tensor([[(b * 101 + t * 37) % vocab for t in range(LENGTH)] for b in range(ROWS)])
         with torch.no_grad():
-            # That way of attention works in fp32 alone.
+            # With this option transformers' attention works only in fp32.
             wide = model if model.config.reorder_and_upcast_attn else model.double()
             want = wide(ids).logits.double()
         model.float()
@@ -74,8 +74,10 @@ def compare(name, model, folder, program, device, shard_bytes=0):
         check(error <= 1e-5, f"{name}: logits of what TX saved differ by {error}")
         check(not any(info.values()), f"{name}: loading what TX saved: {info}")
         ours, theirs = back.state_dict(), model.state_dict()
-        check(set(ours) == set(theirs) and all(torch.equal(ours[k], theirs[k]) for k in ours), f"{name}: weights differ")
-        keys = ["vocab_size", "n_inner", "activation_function", "scale_attn_weights", "layer_norm_epsilon", "resid_pdrop"]
+        check(set(ours) == set(theirs) and all(torch.equal(ours[k], theirs[k]) for k in ours),
+              f"{name}: weights differ")
+        keys = ["vocab_size", "n_inner", "activation_function", "scale_attn_weights", "layer_norm_epsilon",
+                "resid_pdrop"]
         check(all(getattr(back.config, k) == getattr(model.config, k) for k in keys), f"{name}: configurations differ")
         if name == "defaults":
             check_tokenizer(out)
@@ -97,7 +99,7 @@ def check_tokenizer(folder):
 
 
 def compare_tokenizers(folder, program, device):
-    """A tokenizer made by transformers, through TX and back; from tokenizer.json, and from vocab.json with merges.txt."""
+    """Reads a tokenizer of transformers by TX and back, from tokenizer.json, and from vocab.json with merges.txt."""
     texts = ["the cat sat on the mat, the dog didn't!", "  two  blanks\n\ttabs", "a<|endoftext|>b", "é漢字😀 123 4567", ""]
     trained = ByteLevelBPETokenizer()
     trained.train_from_iterator(texts * 5, vocab_size=290, min_frequency=2, special_tokens=["<|endoftext|>"])

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the Llama family with transformers: logits of random weights for every key that changes them and every scaling
-of rotary positions beyond the original length, their gradients, and folders written by TX read by transformers.
+"""Compares the Llama family with transformers, with random weights, for every key that changes the logits and every
+scaling of rotary positions beyond the original length. Compares logits, gradients, and folders of TX that transformers
+reads.
 
     llama.py MODEL_LOGITS [DEVICE]      exit status 77: transformers is not installed
 """
@@ -39,9 +40,12 @@ VARIANTS = {
     "llama3": (LlamaConfig, dict(head_dim=32, rope_parameters=dict(
         rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
         original_max_position_embeddings=8))),
-    "longrope, long": (LlamaConfig, dict(head_dim=8, rope_parameters=dict(LONGROPE, original_max_position_embeddings=8))),
-    "longrope, short": (LlamaConfig, dict(head_dim=8, rope_parameters=dict(LONGROPE, original_max_position_embeddings=LENGTH))),
-    "longrope as Phi-3": (MistralConfig, dict(head_dim=8, original_max_position_embeddings=8, rope_theta=1e4, rope_parameters=dict(
+    "longrope, long": (LlamaConfig,
+                       dict(head_dim=8, rope_parameters=dict(LONGROPE, original_max_position_embeddings=8))),
+    "longrope, short": (LlamaConfig,
+                        dict(head_dim=8, rope_parameters=dict(LONGROPE, original_max_position_embeddings=LENGTH))),
+    "longrope as Phi-3": (MistralConfig, dict(head_dim=8, original_max_position_embeddings=8, rope_theta=1e4,
+                                              rope_parameters=dict(
         type="longrope", short_factor=[1.0] * 4, long_factor=[1.5, 2.0, 3.0, 7.25]))),
     "longrope, attention factor": (Qwen3Config, dict(head_dim=8, rope_parameters=dict(
         LONGROPE, original_max_position_embeddings=8, attention_factor=1.25, factor=6.0))),
@@ -57,7 +61,8 @@ VARIANTS = {
     "mistral within its window": (MistralConfig, dict(sliding_window=LENGTH)),
     "mistral beyond its window": (MistralConfig, dict(sliding_window=5)),
     "mistral, a window of one": (MistralConfig, dict(sliding_window=1)),
-    "qwen2, windows of some layers": (Qwen2Config, dict(use_sliding_window=True, sliding_window=7, max_window_layers=1)),
+    "qwen2, windows of some layers": (Qwen2Config,
+                                      dict(use_sliding_window=True, sliding_window=7, max_window_layers=1)),
     "qwen3, windows of all layers": (Qwen3Config, dict(use_sliding_window=True, sliding_window=4, max_window_layers=0)),
     "qwen2": (Qwen2Config, {}),
     "qwen2, tied": (Qwen2Config, dict(tie_word_embeddings=True)),
@@ -72,7 +77,7 @@ def logits_of(model):
 
 
 def compare(name, model, folder, program, device, shard_bytes=0):
-    """Runs TX on `folder`, and compares its logits and what it saved with the model."""
+    """Runs TX on `folder`, and compares its logits and its saved folder with the model."""
     want = logits_of(model.double())
     model.float()
     with tempfile.TemporaryDirectory() as out:
@@ -86,7 +91,8 @@ def compare(name, model, folder, program, device, shard_bytes=0):
         back, info = AutoModelForCausalLM.from_pretrained(out, attn_implementation="eager", output_loading_info=True)
         check(not any(info.values()), f"{name}: loading what TX saved: {info}")
         ours, theirs = back.state_dict(), model.state_dict()
-        check(set(ours) == set(theirs) and all(torch.equal(ours[k], theirs[k]) for k in ours), f"{name}: weights differ")
+        check(set(ours) == set(theirs) and all(torch.equal(ours[k], theirs[k]) for k in ours),
+              f"{name}: weights differ")
         off = ((logits_of(back.eval().double()) - want).abs().max() / want.abs().max()).item()
         check(off <= 1e-6, f"{name}: logits of what TX saved differ by {off}")
         print(f"{name}: largest relative difference {error:.1e}")
@@ -108,7 +114,7 @@ def gradients(name, model, folder, program, device):
 
 
 def refuse(name, kind, changes, words, program, device):
-    """What TX does not compute is refused by name."""
+    """Options that TX does not support are refused by name."""
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
         make_model(kind(**{**BASE, **changes})).save_pretrained(folder)
         done = run_logits(program, folder, out, device)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains adapters beside peft: from a folder that peft wrote, on the same blocks, or pairs of texts with labels. Compares losses, the adapter at the end
-as peft loads it, and the logits of txgen with the adapter and of the merged model. Adapters of every setting of peft's give peft's logits or are refused by
-the name of the setting.
+"""Compares the training of adapters with peft: from a folder that peft wrote, on the same blocks, or on pairs of texts
+with labels. Compares losses, the final adapter as peft loads it, and the logits of txgen with the adapter and of the
+merged model. Adapters with any of peft's settings give peft's logits, or are refused with the name of the setting.
 
     lora.py TXTRAIN TXGEN DEVICE      exit status 77: peft is not installed, or there is no such device
 """
@@ -26,15 +26,17 @@ GPT2 = GPT2Config(vocab_size=257, n_positions=32, n_embd=36, n_layer=2, n_head=3
 BERT = BertConfig(vocab_size=257, max_position_embeddings=32, hidden_size=36, intermediate_size=55, num_hidden_layers=2,
                   num_attention_heads=6, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0, pad_token_id=0)
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "the", "a", "cat", "dog", "bird", "saw", "fish", "and", "##s"]
-# Configuration, and what LoraConfig is given.
+# Configuration, and the arguments of LoraConfig.
 CASES = {
     "gpt2": (GPT2, {}),
     "gpt2-more": (GPT2, dict(target_modules=["c_attn", "mlp.c_proj"], modules_to_save=["ln_f"], use_rslora=True)),
     "gpt2-all": (GPT2, dict(target_modules="all-linear")),
     "llama": (LlamaConfig(**FAMILY), {}),
-    "llama-all": (LlamaConfig(**FAMILY, attention_bias=True), dict(target_modules="all-linear", modules_to_save=["norm", "lm_head"])),
+    "llama-all": (LlamaConfig(**FAMILY, attention_bias=True),
+                  dict(target_modules="all-linear", modules_to_save=["norm", "lm_head"])),
     "gpt2-dora": (GPT2, dict(target_modules="all-linear", use_dora=True)),
-    "llama-dora": (LlamaConfig(**FAMILY, attention_bias=True), dict(target_modules=["q_proj", "v_proj", "up_proj", "o_proj"], use_dora=True)),
+    "llama-dora": (LlamaConfig(**FAMILY, attention_bias=True),
+                   dict(target_modules=["q_proj", "v_proj", "up_proj", "o_proj"], use_dora=True)),
     "llama-odd": (LlamaConfig(**FAMILY), dict(target_modules=["k_proj", "up_proj", "o_proj"])),
     "qwen2": (Qwen2Config(**FAMILY, tie_word_embeddings=True), dict(r=5, lora_alpha=5)),
     "qwen3": (Qwen3Config(**FAMILY, head_dim=8), dict(target_modules=["q_proj", "k_proj", "v_proj"])),
@@ -83,7 +85,7 @@ def load(config, folder):
 
 
 def make(folder, config, settings):
-    """The model, and an adapter of it whose B are not zero, so that all gradients count from the first step on."""
+    """Makes the model, and an adapter whose B are not zero, so that all gradients count from the first step on."""
     torch.manual_seed(1)
     kind(config).from_config(config).save_pretrained(f"{folder}/model")
     model = load(config, f"{folder}/model")
@@ -106,7 +108,8 @@ def write_text(path):
 
 
 def write_pairs(folder):
-    """Pairs of several lengths, of which one learns whether they speak of the same animal, and a tokenizer of their words."""
+    """Writes pairs of several lengths, whose label is whether both name the same animal, and a tokenizer of their
+    words."""
     made = Tokenizer(models.WordPiece({word: i for i, word in enumerate(WORDS)}, unk_token="[UNK]"))
     made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     made.decoder = decoders.WordPiece()
@@ -123,14 +126,15 @@ def write_pairs(folder):
 
 
 def data(folder, config):
-    """What txtrain is told, and what a model is given of a list of samples."""
+    """Returns txtrain's options, and a model's inputs for a list of samples."""
     if classifies(config):
         tokenizer = write_pairs(folder)
         with open(f"{folder}/texts.tsv", encoding="utf-8") as file:
             lines = [line.rstrip("\n").split("\t") for line in file][1:]
         tokenizer.enable_padding(length=BLOCK)
         rows = tokenizer.encode_batch([tuple(line[1:]) for line in lines])
-        given = dict(input_ids=torch.tensor([r.ids for r in rows]), token_type_ids=torch.tensor([r.type_ids for r in rows]),
+        given = dict(input_ids=torch.tensor([r.ids for r in rows]),
+                     token_type_ids=torch.tensor([r.type_ids for r in rows]),
                      attention_mask=torch.tensor([r.attention_mask for r in rows]),
                      labels=torch.tensor([int(line[0]) for line in lines]))
         told = ("--train_file", f"{folder}/texts.tsv", "--task_name", "mrpc", "--max_seq_length", str(BLOCK))
@@ -145,7 +149,8 @@ def data(folder, config):
 
 
 def train_ours(program, folder, device, out, *more):
-    succeed(program, "--model_name_or_path", f"{folder}/begin", "--output_dir", f"{folder}/{out}", "--max_steps", str(STEPS), "--learning_rate", str(RATE),
+    succeed(program, "--model_name_or_path", f"{folder}/begin", "--output_dir", f"{folder}/{out}", "--max_steps",
+            str(STEPS), "--learning_rate", str(RATE),
         "--lr_scheduler_type", "constant", "--per_device_train_batch_size", str(BATCH), "--dump_order",
         f"{folder}/order", "--save_strategy", "no", "--device", device, *more)
     return log_of(f"{folder}/{out}")[:STEPS]
@@ -207,9 +212,11 @@ def compare_settings(txgen, folder):
     torch.manual_seed(2)
     AutoModelForCausalLM.from_config(config).save_pretrained(f"{folder}/model")
     ids = torch.arange(3, 20)[None]
-    adapt = (txgen, "--model", f"{folder}/model", "--ids", " ".join(map(str, ids[0].tolist())), "--logits", f"{folder}/logits", "--adapter")
+    adapt = (txgen, "--model", f"{folder}/model", "--ids", " ".join(map(str, ids[0].tolist())), "--logits",
+             f"{folder}/logits", "--adapter")
     for i, (settings, key) in enumerate(SETTINGS):
-        arguments = dict(dict(r=4, lora_alpha=8, task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj"]), **settings)
+        arguments = dict(dict(r=4, lora_alpha=8, task_type="CAUSAL_LM", target_modules=["q_proj", "v_proj"]),
+                         **settings)
         model = get_peft_model(load(config, f"{folder}/model"), LoraConfig(**arguments))
         for weight in model.parameters():
             weight.data += 0.05 * weight.requires_grad * torch.randn_like(weight)
@@ -219,7 +226,8 @@ def compare_settings(txgen, folder):
             continue
         succeed(*adapt, f"{folder}/{i}")
         with torch.no_grad():
-            wanted = PeftModel.from_pretrained(load(config, f"{folder}/model"), f"{folder}/{i}").eval()(input_ids=ids).logits
+            wanted = PeftModel.from_pretrained(load(config, f"{folder}/model"),
+                                               f"{folder}/{i}").eval()(input_ids=ids).logits
         off = greatest(load_file(f"{folder}/logits")["logits"], wanted)
         check(off <= LOGITS, f"{settings}: logits differ by {off}")
     compare_merged(txgen, folder, config, adapt)
@@ -227,8 +235,10 @@ def compare_settings(txgen, folder):
 
 def compare_merged(txgen, folder, config, adapt):
     """A sum in 16 bits is the one of fp32, rounded once, except for sums in another order."""
-    succeed(txgen, "--model", f"{folder}/model", "--adapter", f"{folder}/0", "--save_merged", f"{folder}/bf16", "--dtype", "bfloat16")
-    wanted = PeftModel.from_pretrained(load(config, f"{folder}/model"), f"{folder}/0").merge_and_unload().to(torch.bfloat16).state_dict()
+    succeed(txgen, "--model", f"{folder}/model", "--adapter", f"{folder}/0", "--save_merged", f"{folder}/bf16",
+            "--dtype", "bfloat16")
+    wanted = PeftModel.from_pretrained(load(config, f"{folder}/model"),
+                                       f"{folder}/0").merge_and_unload().to(torch.bfloat16).state_dict()
     ours = load_file(f"{folder}/bf16/model.safetensors")
     off = sum((ours[name].to(torch.bfloat16) != wanted[name]).sum().item() for name in ours)
     check(set(ours) == set(wanted) and off <= 10, f"merged in bf16: {off} weights differ")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains a small BERT to guess hidden words with txtrain, and the same model with transformers on the same rows, tokenized, cut and
-joined as run_mlm does it and hidden by the same draws: 30 losses, the loss of an evaluation, and a folder that transformers loads.
+"""Trains a small BERT on masked words with txtrain, and the same model with transformers. The rows are the same,
+tokenized and joined as in run_mlm, and masked by the same random numbers. Compares 30 losses, the loss of an
+evaluation, and a folder that transformers loads.
 
     masked_lm.py TXTRAIN [DEVICE]      exit status 77: something is missing
 """
@@ -46,7 +47,8 @@ def hide(ids, number, epoch, tokenizer):
     for t in chosen:
         key, labels[t] = mix(row ^ t), ids[t]
         how = draw(key + 1)
-        hidden[t] = tokenizer.mask_token_id if how < 0.8 else int(draw(key + 2) * len(tokenizer)) if how < 0.9 else ids[t]
+        hidden[t] = (tokenizer.mask_token_id if how < 0.8
+                     else int(draw(key + 2) * len(tokenizer)) if how < 0.9 else ids[t])
     return hidden, labels
 
 
@@ -76,8 +78,10 @@ def compare(program, device, by_line, work, tokenizer):
     start, end, order = (os.path.join(work, name) for name in ("start", f"end{by_line}", "order"))
     text, dev = os.path.join(work, "text.txt"), os.path.join(work, "dev.txt")
     done = run(program, model_name_or_path=start, train_file=text, validation_file=dev, do_train=True, do_eval=True,
-               line_by_line=str(by_line).lower(), max_seq_length=BLOCK, max_steps=STEPS, per_device_train_batch_size=BATCH,
-               learning_rate=RATE, seed=SEED, lr_scheduler_type="constant", save_strategy="no", dump_order=order, device=device,
+               line_by_line=str(by_line).lower(), max_seq_length=BLOCK, max_steps=STEPS,
+               per_device_train_batch_size=BATCH,
+               learning_rate=RATE, seed=SEED, lr_scheduler_type="constant", save_strategy="no", dump_order=order,
+               device=device,
                output_dir=end)
     check(done.returncode == 0, f"by line {by_line}: {done.stderr.strip()}")
     if done.returncode:
@@ -106,18 +110,23 @@ def compare(program, device, by_line, work, tokenizer):
     with torch.no_grad():
         wanted = trained.eval()(**batch_of(rows, [(0, i) for i in range(len(rows))], tokenizer)).loss.item()
     results = read_json(end, "eval_results.json")
-    check(abs(results["eval_loss"] - wanted) <= 1e-5, f"by line {by_line}: eval_loss {results['eval_loss']}, transformers' {wanted}")
-    check(abs(results["perplexity"] / math.exp(wanted) - 1) <= 1e-4, f"by line {by_line}: perplexity {results['perplexity']}")
-    print(f"{device}, by line {by_line}: {STEPS} losses from {got[0]:.4f} to {got[-1]:.4f} within {worst:.1e}, eval_loss within "
+    check(abs(results["eval_loss"] - wanted) <= 1e-5,
+          f"by line {by_line}: eval_loss {results['eval_loss']}, transformers' {wanted}")
+    check(abs(results["perplexity"] / math.exp(wanted) - 1) <= 1e-4,
+          f"by line {by_line}: perplexity {results['perplexity']}")
+    print(f"{device}, by line {by_line}: {STEPS} losses from {got[0]:.4f} to {got[-1]:.4f} within {worst:.1e}, "
+          f"eval_loss within "
           f"{abs(results['eval_loss'] - wanted):.1e}")
 
 
 def main():
     program, device = sys.argv[1], (sys.argv[2:] or ["cpu"])[0]
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=TOKENIZER, cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=TOKENIZER, cls_token="[CLS]", sep_token="[SEP]",
+                                        mask_token="[MASK]")
     with tempfile.TemporaryDirectory() as work:
         torch.manual_seed(0)
-        BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+        BertForMaskedLM(BertConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2,
+                                   num_attention_heads=4,
                                    intermediate_size=48, max_position_embeddings=BLOCK, hidden_dropout_prob=0.0,
                                    attention_probs_dropout_prob=0.0)).save_pretrained(os.path.join(work, "start"))
         shutil.copy(TOKENIZER, os.path.join(work, "start", "tokenizer.json"))

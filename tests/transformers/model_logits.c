@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TX's side of the comparison with transformers (gpt2.py, llama.py, experts.py): reads a model folder, writes the
- * logits of fixed tokens to OUT/logits.safetensors, and to OUT the model and its tokenizer (the byte vocabulary where
- * it has none). With SHARD_BYTES the weights are written as shards of that size; -1: what is written in place of the
- * weights are the gradients of the mean loss of the tokens after each, and the loss is printed.
+ * TX's side of the comparison with transformers (gpt2.py, llama.py, experts.py). It reads a model folder and writes the
+ * logits of fixed tokens to OUT/logits.safetensors. It also writes the model and its tokenizer to OUT, or the byte
+ * vocabulary if there is none. With SHARD_BYTES the weights are written as shards of that size. If it is -1, the
+ * gradients of the mean next-token loss are written instead of the weights, and the loss is printed.
  *
  *     model_logits FOLDER OUT [DEVICE [SHARD_BYTES]] */
 #include "api/base/file.h"

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Quantises tensors to 4 bits beside bitsandbytes: all codes and scales are to be equal, and double quantisation is to
-keep the scales as well as bitsandbytes does, whose mean is that of a tensor in place of a group.
+"""Quantizes tensors to 4 bits and compares with bitsandbytes. All codes and scales must be equal. Double
+quantization must keep the scales as precisely as bitsandbytes, which uses the mean of a tensor instead of a group.
 
     nf4.py NF4_CODES      exit status 77: bitsandbytes is not installed
 """
@@ -38,10 +38,12 @@ with tempfile.TemporaryDirectory() as folder:
         codes = torch.frombuffer(got, dtype=torch.uint8, count=x.numel() // 2)
         scales = torch.frombuffer(got, dtype=torch.float32, offset=x.numel() // 2)
         want, state = bnb.quantize_4bit(x, quant_type="nf4", blocksize=64)
-        check(torch.equal(codes, want.flatten()), f"{name}: {(codes != want.flatten()).sum().item()} bytes of codes differ")
+        check(torch.equal(codes, want.flatten()),
+              f"{name}: {(codes != want.flatten()).sum().item()} bytes of codes differ")
         check(torch.equal(scales[:blocks], state.absmax), f"{name}: scales differ")
         _, nested = bnb.quantize_4bit(x, quant_type="nf4", blocksize=64, compress_statistics=True)
         theirs = bnb.dequantize_blockwise(nested.absmax, nested.state2) + nested.offset
         error, usual = (scales[blocks:] - state.absmax).norm(), (theirs - state.absmax).norm()
-        check(bool(error <= 1.1 * usual), f"{name}: scales in 8 bits are off by {error:.3g}, bitsandbytes' by {usual:.3g}")
+        check(bool(error <= 1.1 * usual),
+              f"{name}: scales in 8 bits are off by {error:.3g}, bitsandbytes' by {usual:.3g}")
 sys.exit(status())

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What TX makes of numbers in 4 bits, for nf4.py: nf4_codes IN OUT reads fp32 numbers, a multiple of 64, and writes
- * codes, absmax, and these again as double quantisation keeps them. */
+ * TX's quantization to 4 bits, for nf4.py: nf4_codes IN OUT reads fp32 numbers, a multiple of 64. It writes codes,
+ * absmax, and absmax after double quantization. */
 #include "api/packed/nf4.h"
 
 #include <stdbool.h>

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains with txtrain, and with transformers' Adafactor and torch.optim.Muon on the tensors that the model's file holds: their
-changes by one step and by four.
+"""Trains with txtrain, and with transformers' Adafactor and torch.optim.Muon on the tensors of the model's file.
+Compares the changes by one step and by four.
 
     optimizers.py TXTRAIN [DEVICE]      exit status 77: transformers is not installed, or there is no such device
 """

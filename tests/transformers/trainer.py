@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trains beside transformers' Trainer: the same weights, blocks, order, options. Compares the learning rates of every
-scheduler, epochs, losses, evaluations, and the keys of trainer_state.json.
+"""Compares training with transformers' Trainer: the same weights, blocks, order, options. Compares the learning
+rates of every scheduler, epochs, losses, evaluations, and the keys of trainer_state.json.
 
     trainer.py TXTRAIN DEVICE      exit status 77: transformers is not installed, or there is no such device
 """
@@ -108,8 +108,8 @@ def run_ours(program, device, folder, out, model, scheduler, warmup, settings):
 
 def run_theirs(folder, out, ours, model, scheduler, warmup, settings):
     model = AutoModelForCausalLM.from_pretrained(f"{folder}/{model}", attn_implementation="eager", dtype=torch.float32)
-    # The Trainer knows a loss that shifts its labels by the class's name, which for GPT-2 tells it nothing: it would count
-    # the first token of each row as a label too, and divide by 24 where 23 are predicted.
+    # The Trainer recognizes a loss that shifts its labels by the name of the class, but not GPT-2's. It would count the
+    # first token of each row as a label too, and divide by 24 instead of the 23 predicted tokens.
     model.loss_type = "ForCausalLM"
     arguments = TrainingArguments(**COMMON, output_dir=out, lr_scheduler_type=scheduler, warmup_steps=warmup,
                                   lr_scheduler_kwargs=settings, report_to="none", disable_tqdm=True, use_cpu=True)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What instructions compute: those of amd_wave.def. */
+ * The computations of the instructions of amd_wave.def. */
 #include "tests/opencl/amd/amd_internal.h"
 
 #include "api/base/half.h"
@@ -19,7 +19,7 @@ static u half_of(f x)
     return tx_f32_to_f16(x);
 }
 
-/* ---- Arithmetic ------------------------------------------------------------------------------------------------------- */
+/* ---- Arithmetic -------------------------------------------------------------------------------------------------- */
 
 static bool denormal(f x)
 {
@@ -92,7 +92,7 @@ static u turned(u a)
     return out;
 }
 
-/* Bits from the highest on that are as it is; -1: all. */
+/* Returns the number of leading bits that equal the highest one, or -1 if all bits are equal. */
 static i equal_bits(i a)
 {
     const u x = (u)(a < 0 ? ~a : a);
@@ -113,7 +113,7 @@ static u bytes_of(u a, u b, u select)
     return out;
 }
 
-/* ---- Instructions of the table ---------------------------------------------------------------------------------------- */
+/* ---- Instructions of the table ----------------------------------------------------------------------------------- */
 
 /* clang-format off */
 #define VECTOR(name, D, A, B, C, value)                                        \
@@ -236,7 +236,7 @@ void amd_v_writelane_b32(amd_state *w, const amd_instruction *x)
     w->v[x->to.reg][lane_of(w, &x->from[1])] = a;
 }
 
-/* number: whether the result goes to the upper half; the other stays as it was. */
+/* number: whether the result is written to the upper half; the other half is kept. */
 void amd_v_fma_mix_f16(amd_state *w, const amd_instruction *x)
 {
     f a[AMD_LANES], b[AMD_LANES], c[AMD_LANES];
@@ -274,7 +274,7 @@ void amd_v_div_scale_f32(amd_state *w, const amd_instruction *x)
     amd_put(w, &x->also, sizeof(m), none);
 }
 
-/* ---- Two floats in a lane --------------------------------------------------------------------------------------------- */
+/* ---- Two floats in a lane ---------------------------------------------------------------------------------------- */
 
 static void packed(amd_state *w, const amd_instruction *x, int sources, u (*value)(u a, u b, u c))
 {
@@ -337,7 +337,7 @@ void amd_v_pk_mov_b32(amd_state *w, const amd_instruction *x)
     amd_put_word(w, x->to.reg + 1, high);
 }
 
-/* ---- By name ---------------------------------------------------------------------------------------------------------- */
+/* ---- By name ----------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *name;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * An OpenCL device of AMD's that is not here. Loaded before a program by LD_PRELOAD, these functions stand before
- * libOpenCL's: programs are compiled to AMD's machine code by amd_compile.py and run by the emulator, in the memory of
- * the device that is here (PoCL), whose CPU it is. Which card it is says CL_DEVICE_NAME, which stand_in.c gives
- * (TX_TEST_CARD). A program's binary is its decoded image. */
+ * Simulates an OpenCL device of AMD. Preloaded by LD_PRELOAD, these functions replace libOpenCL's. amd_compile.py
+ * compiles programs to AMD's machine code, and the emulator runs them in the memory of the local device (PoCL).
+ * CL_DEVICE_NAME, which stand_in.c sets (TX_TEST_CARD), selects the card. A program's binary is its decoded image. */
 #include "backends/opencl/runtime/cl.h"
 #include "tests/opencl/amd/amd_wave.h"
 #include "tests/opencl/answer.h"
@@ -62,7 +61,7 @@ static void *grown(void *p, size_t size)
     return p;
 }
 
-/* ---- Programs --------------------------------------------------------------------------------------------------------- */
+/* ---- Programs ---------------------------------------------------------------------------------------------------- */
 
 EXPORT cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_uint count, const char **text,
                                                         const size_t *size, cl_int *code)
@@ -114,7 +113,7 @@ EXPORT cl_int CL_API_CALL clReleaseProgram(cl_program p)
     return CL_SUCCESS;
 }
 
-/* A whole file with a NUL behind it; NULL: it cannot be read. */
+/* Reads a whole file and appends a NUL. Returns NULL if the file cannot be read. */
 static void *read_file(const char *path, size_t *size)
 {
     struct stat about;
@@ -206,7 +205,7 @@ EXPORT cl_int CL_API_CALL clGetProgramInfo(cl_program p, cl_program_info what, s
     return CL_SUCCESS;
 }
 
-/* ---- Kernels ---------------------------------------------------------------------------------------------------------- */
+/* ---- Kernels ----------------------------------------------------------------------------------------------------- */
 
 static cl_kernel kernel_of(cl_program p, const amd_kernel *amd)
 {
@@ -295,7 +294,7 @@ EXPORT cl_int CL_API_CALL clSetKernelArg(cl_kernel k, cl_uint index, size_t size
     return CL_SUCCESS;
 }
 
-/* ---- Launches --------------------------------------------------------------------------------------------------------- */
+/* ---- Launches ---------------------------------------------------------------------------------------------------- */
 
 typedef struct call {
     cl_command_queue queue;

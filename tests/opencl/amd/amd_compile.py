@@ -3,9 +3,9 @@
 
     amd_compile.py TARGET TEXT.cl IMAGE [build options]
 
-TARGET is gfx942, gfx1100 or gfx1201. The object's bytes are disassembled by llvm-objdump; IMAGE gets instructions with
-their operands, under the names that gfx9 has for them (amd_wave.def). An instruction whose modifiers are not known keeps
-them in its name, which nobody emulates."""
+TARGET is gfx942, gfx1100 or gfx1201. llvm-objdump disassembles the object. IMAGE receives the instructions and their
+operands, under their names on gfx9 (amd_wave.def). An instruction with unknown modifiers keeps them in its name, which
+the emulator does not know."""
 import os
 import re
 import struct
@@ -25,20 +25,29 @@ VCC, TTMP, NULL, M0, EXEC, ASIDE = 106, 108, 124, 125, 126, 512
 KINDS = ["by_value", "global_buffer", "dynamic_shared_pointer"]
 EMPTY = (NONE, 0, 0, 0, 0, 0)
 
-SPECIAL = {"vcc": VCC, "vcc_lo": VCC, "vcc_hi": VCC + 1, "exec": EXEC, "exec_lo": EXEC, "exec_hi": EXEC + 1, "m0": M0, "null": NULL}
+SPECIAL = {"vcc": VCC, "vcc_lo": VCC, "vcc_hi": VCC + 1, "exec": EXEC, "exec_lo": EXEC, "exec_hi": EXEC + 1, "m0": M0,
+           "null": NULL}
 # Waits, caches and hints. In an emulator memory is whole after each instruction.
-NOTHING = re.compile(r"s_(nop|waitcnt.*|wait_.*|delay_alu|clause|code_end|sendmsg|setprio|sleep|barrier_signal|inst_prefetch|"
+NOTHING = re.compile(r"s_(nop|waitcnt.*|wait_.*|delay_alu|clause|code_end|sendmsg|setprio|sleep|barrier_signal|"
+                     r"inst_prefetch|"
                      r"set_inst_prefetch_distance)$|buffer_(gl[01]_inv|inv|wbl2)$|global_(inv|wb|wbinv)$")
 CACHE = re.compile(r" (glc|slc|dlc|sc0|sc1|nt|th:\w+|scope:\w+)\b")
 # gfx11 and gfx12 to gfx9.
-RENAMED = [(r"^v_s_", "s_"), (r"_nc_", "_"), (r"_num_", "_"), (r"_rcp_iflag_", "_rcp_"), (r"^v_(add|sub|subrev)_co_ci_u32$", r"v_\1c_co_u32"),
-           (r"^v_subc_", "v_subb_"), (r"^v_subrevc_", "v_subbrev_"), (r"^v_mad_co_", "v_mad_"), (r"^v_accvgpr_(read|write)_b32$", "v_mov_b32"),
-           (r"^s_and_not1_", "s_andn2_"), (r"^s_or_not1_", "s_orn2_"), (r"^s_add_co_ci_", "s_addc_"), (r"^s_sub_co_ci_", "s_subb_"),
-           (r"^s_(add|sub)_co_", r"s_\1_"), (r"^s_(add|mul)k(_co)?_i32$", r"s_\1k_i32"), (r"^s_cls_", "s_flbit_"), (r"^v_cls_", "v_ffbh_"),
+RENAMED = [(r"^v_s_", "s_"), (r"_nc_", "_"), (r"_num_", "_"), (r"_rcp_iflag_", "_rcp_"),
+           (r"^v_(add|sub|subrev)_co_ci_u32$", r"v_\1c_co_u32"),
+           (r"^v_subc_", "v_subb_"), (r"^v_subrevc_", "v_subbrev_"), (r"^v_mad_co_", "v_mad_"),
+           (r"^v_accvgpr_(read|write)_b32$", "v_mov_b32"),
+           (r"^s_and_not1_", "s_andn2_"), (r"^s_or_not1_", "s_orn2_"), (r"^s_add_co_ci_", "s_addc_"),
+           (r"^s_sub_co_ci_", "s_subb_"),
+           (r"^s_(add|sub)_co_", r"s_\1_"), (r"^s_(add|mul)k(_co)?_i32$", r"s_\1k_i32"), (r"^s_cls_", "s_flbit_"),
+           (r"^v_cls_", "v_ffbh_"),
            (r"^v_clz_i32_u32$", "v_ffbh_u32"), (r"^s_barrier_wait$", "s_barrier"),
-           (r"^ds_load_", "ds_read_"), (r"^ds_store_", "ds_write_"), (r"^ds_(read|write)_2addr_stride64_", r"ds_\g<1>2st64_"),
-           (r"^ds_(read|write)_2addr_", r"ds_\g<1>2_"), (r"_short_d16(_hi)?$", r"_d16\1_b16"), (r"_u16_d16(_hi)?$", r"_d16\1_b16")]
-BYTES = {"ubyte": 1, "u8": 1, "byte": 1, "b8": 1, "ushort": 2, "u16": 2, "short": 2, "b16": 2, "dword": 4, "b32": 4, "dwordx2": 8, "b64": 8,
+           (r"^ds_load_", "ds_read_"), (r"^ds_store_", "ds_write_"),
+           (r"^ds_(read|write)_2addr_stride64_", r"ds_\g<1>2st64_"),
+           (r"^ds_(read|write)_2addr_", r"ds_\g<1>2_"), (r"_short_d16(_hi)?$", r"_d16\1_b16"),
+           (r"_u16_d16(_hi)?$", r"_d16\1_b16")]
+BYTES = {"ubyte": 1, "u8": 1, "byte": 1, "b8": 1, "ushort": 2, "u16": 2, "short": 2, "b16": 2, "dword": 4, "b32": 4,
+         "dwordx2": 8, "b64": 8,
          "dwordx3": 12, "b96": 12, "dwordx4": 16, "b128": 16, "dwordx8": 32, "b256": 32, "dwordx16": 64, "b512": 64}
 PARTS = {"WORD_0": LOW_WORD, "WORD_1": HIGH_WORD, "DWORD": WHOLE, **{f"BYTE_{n}": BYTE + n for n in range(4)}}
 
@@ -104,7 +113,7 @@ class Decoder:
         self.list.append((name, at, (list(numbers) + [0] * 4)[:4], to, also, (list(sources) + [EMPTY] * 4)[:4]))
 
     def pair(self, text, at):
-        """Both read before one writes: the first writes aside."""
+        """Decodes a pair of instructions, which both read before one writes: the first writes to a spare register."""
         first = len(self.list)
         for half in text.split(" :: "):
             name, rest = half.split(None, 1)
@@ -165,7 +174,8 @@ class Decoder:
         if re.match(r"s_(mov|add|mul|cmp)k_", name):
             value = int(texts[1], 0)
             value -= 0 if name.endswith("u32") else value >> 15 << 16
-            name, texts = {"s_movk_i32": "s_mov_b32"}.get(name, name.replace("k_", "_")), [texts[0]] + ([texts[0]] if name[2:5] in ("add", "mul") else []) + [str(value)]
+            texts = [texts[0]] + ([texts[0]] if name[2:5] in ("add", "mul") else []) + [str(value)]
+            name = {"s_movk_i32": "s_mov_b32"}.get(name, name.replace("k_", "_"))
         accumulates = name == "s_fmac_f32"
         name = re.sub(r"^s_fm(amk|aak|ac)_", "s_fma_", name)
         operands = [operand(text)[0] for text in texts]
@@ -199,7 +209,8 @@ class Decoder:
         operands = self.parts(name, operands, modifiers)
         if name.startswith("v_fma_mix") and name != "v_fma_mix_f32":
             numbers, operands, name = [int(name == "v_fma_mixhi_f16")], operands + [to], "v_fma_mix_f16"
-        if name in ("v_cvt_f16_f32", "v_mul_lo_u16", "v_sub_u16", "v_lshlrev_b16", "v_lshrrev_b16"):  # from gfx10 on the upper half stays as it was
+        # From gfx10 on these keep the upper half of their result register.
+        if name in ("v_cvt_f16_f32", "v_mul_lo_u16", "v_sub_u16", "v_lshlrev_b16", "v_lshrrev_b16"):
             operands += [] if self.gfx9 else [to]
         name = {"v_fma_mix_f32": "v_fma_f32", "v_cvt_f32_f16": "v_mov_b32"}.get(name, name)
         if modifiers:
@@ -208,7 +219,7 @@ class Decoder:
 
     @staticmethod
     def parts(name, operands, modifiers):
-        """The operands with what is taken of their registers."""
+        """Returns the operands with the parts of their registers that the instruction reads."""
         if modifiers.pop("dst_sel", "DWORD") != "DWORD":
             raise Unknown
         modifiers.pop("dst_unused", None)
@@ -217,7 +228,8 @@ class Decoder:
             operands = operands[:n] + [part_of(operands[n], part)] + operands[n + 1:] if part else operands
         if name.startswith("v_fma_mix"):
             halves, upper = mask_of(modifiers.pop("op_sel_hi", "[0]")), mask_of(modifiers.pop("op_sel", "[0]"))
-            return [part_of(one, LOW_HALF + (upper >> n & 1)) if halves >> n & 1 else one for n, one in enumerate(operands)]
+            return [part_of(one, LOW_HALF + (upper >> n & 1)) if halves >> n & 1 else one
+                    for n, one in enumerate(operands)]
         if name == "v_cvt_f32_f16":
             upper = operands[0][2] == HIGH_WORD or mask_of(modifiers.pop("op_sel", "[0]")) == 1
             return [part_of(operands[0], LOW_HALF + upper)]
@@ -264,9 +276,11 @@ def write(path, code, kernels, instructions):
         for one in kernel[".args"]:
             kind = one[".value_kind"]
             number = KINDS.index(kind) if kind in KINDS else len(KINDS)
-            arguments.append(struct.pack("<4I", int(one[".offset"]), int(one[".size"]), number, int(one.get(".pointee_align", 1))))
+            arguments.append(struct.pack("<4I", int(one[".offset"]), int(one[".size"]), number,
+                                         int(one.get(".pointee_align", 1))))
     with open(path, "wb") as file:
-        file.write(struct.pack("<6I", MAGIC, len(code.memory), len(names), len(instructions), len(kernels), len(arguments)))
+        file.write(struct.pack("<6I", MAGIC, len(code.memory), len(names), len(instructions), len(kernels),
+                               len(arguments)))
         file.write(code.memory + b"".join(struct.pack(f"{NAME}s", name.encode()) for name in names))
         file.write(b"".join(out + table + arguments))
 
@@ -281,9 +295,11 @@ def main():
     if done.returncode:
         sys.exit(1)
     code = Object(made)
-    kernels = metadata(subprocess.run([f"llvm-readelf-{version}", "--notes", made], stdout=subprocess.PIPE, text=True, check=True).stdout)
+    kernels = metadata(subprocess.run([f"llvm-readelf-{version}", "--notes", made], stdout=subprocess.PIPE, text=True,
+                                      check=True).stdout)
     code.link()
-    lines = subprocess.run([f"llvm-objdump-{version}", "-d", "-j", ".text", made], stdout=subprocess.PIPE, text=True, check=True).stdout
+    lines = subprocess.run([f"llvm-objdump-{version}", "-d", "-j", ".text", made], stdout=subprocess.PIPE, text=True,
+                           check=True).stdout
     os.remove(made)
     decoder = Decoder(gfx9=target.startswith("gfx9"))
     for line in lines.splitlines():

@@ -1,23 +1,25 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 #
-# Products and attention with known answers, and the conformance suite on cards of AMD's that are not here: the kernels are compiled to
-# their machine code, which an emulator runs (amd_card.c) in the place of PoCL. In the suite matrix units compute what they
-# take, tiles the rest.
+# Products and attention with known answers, and the conformance suite, on simulated cards of AMD. The kernels are
+# compiled to the cards' machine code, and an emulator (amd_card.c) runs it instead of PoCL. In the suite matrix units
+# compute the shapes that they support, and tiles the rest.
 #
 #     amd_emulated.sh CARD BIN AMD_CARD STAND_IN [OP...]
 #
-# CARD is mi300x (gfx942), rx7900xtx (gfx1100) or rx9070 (gfx1201), BIN holds txcheck, test_amd_products and test_matrix_attention, AMD_CARD and STAND_IN are the two
-# libraries. OP... are ops of api/ops.def in place of those that take the most of a training step. Compiled programs stay in
-# the folder that TX_CACHE_DIR names (empty it when amd_compile.py changes); where it is not set, nothing stays.
-# Exit status 77: there is no PoCL, or no compiler for AMD (clang-19, llvm-19, libclc-19) or no python3.
+# CARD is mi300x (gfx942), rx7900xtx (gfx1100) or rx9070 (gfx1201). BIN holds txcheck, test_amd_products and
+# test_matrix_attention. AMD_CARD and STAND_IN are the two libraries. OP... are ops of api/ops.def, by default those
+# that dominate a training step. TX_CACHE_DIR names a folder that keeps compiled programs (empty it when amd_compile.py
+# changes); without it none are kept. Exit status 77: PoCL, a compiler for AMD (clang-19, llvm-19, libclc-19) or
+# python3 is missing.
 set -u
 
 card=$1
 bin=$2
 libraries="$3 $4"
 shift 4
-[ $# -gt 0 ] || set -- matmul attention attention_grad layer_norm layer_norm_grad cross_entropy cross_entropy_grad fused_classifier
+[ $# -gt 0 ] || set -- matmul attention attention_grad layer_norm layer_norm_grad cross_entropy cross_entropy_grad \
+    fused_classifier
 
 clang=$(for n in 30 29 28 27 26 25 24 23 22 21 20 19; do command -v "clang-$n"; done | head -n 1)
 version=${clang##*-}

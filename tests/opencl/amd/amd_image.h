@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * A program of AMD's machine code, decoded: what amd_compile.py writes and amd_wave.c runs. Little-endian, without
- * padding: header, memory, names, instructions, kernels, arguments. amd_compile.py has the same structs. */
+ * A decoded program of AMD's machine code, which amd_compile.py writes and amd_wave.c runs. It is little-endian,
+ * without padding: header, memory, names, instructions, kernels, arguments. amd_compile.py has the same structs. */
 #ifndef TX_TESTS_AMD_IMAGE_H
 #define TX_TESTS_AMD_IMAGE_H
 
@@ -18,14 +18,14 @@ typedef struct amd_header {
 
 enum { AMD_NONE, AMD_SCALAR, AMD_VECTOR, AMD_CONSTANT };
 enum { AMD_NEGATED = 1, AMD_ABSOLUTE = 2 }; /* of a float */
-/* What is taken of a register: all, a word of 16 bits, a half as a float, or a byte, the first of four. */
+/* The part of a register that is read: all, a word of 16 bits, a half as a float, or a byte, the first of four. */
 enum { AMD_WHOLE, AMD_LOW_WORD, AMD_HIGH_WORD, AMD_LOW_HALF, AMD_HIGH_HALF, AMD_BYTE };
 
 /* Scalar registers by their numbers in instructions; those of lanes from 256 on are the accumulation registers. */
 enum { AMD_VCC = 106, AMD_TTMP = 108, AMD_NULL = 124, AMD_M0 = 125, AMD_EXEC = 126, AMD_SCALARS = 128 };
 enum {
     AMD_VECTORS = 514
-}; /* the last two hold what the first of a pair of instructions gives while the second reads */
+}; /* the last two hold the results of the first instruction of a pair while the second reads its operands */
 
 typedef struct amd_operand {
     uint8_t kind, change, part, unused;
@@ -49,8 +49,8 @@ typedef struct amd_argument {
     uint32_t offset, size, kind, align;
 } amd_argument;
 
-/* In the order of amd_compile.py's KINDS; higher ones are hidden arguments, which are 0: libclc reads one of them
- * alone, the grid's offset, and from where that lay in former versions. */
+/* In the order of amd_compile.py's KINDS. Higher ones are hidden arguments, which are 0. libclc reads only the grid's
+ * offset, at its position in former versions. */
 enum { AMD_BY_VALUE, AMD_GLOBAL, AMD_LOCAL };
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * What the files of the emulator share: waves, their registers, operands. */
+ * Declarations that the emulator's files share: waves, their registers, operands. */
 #ifndef TX_TESTS_AMD_INTERNAL_H
 #define TX_TESTS_AMD_INTERNAL_H
 
@@ -62,7 +62,7 @@ void amd_put_one(amd_state *w, const amd_operand *o, size_t size, const void *x)
 #undef OTHER
 
 typedef void (*amd_function)(amd_state *w, const amd_instruction *x);
-/* Of an instruction's name; NULL: there is none. */
+/* Returns the function of an instruction's name, or NULL if it is not emulated. */
 amd_function amd_function_of(const char *name);
 
 #endif

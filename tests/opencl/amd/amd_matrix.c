@@ -51,7 +51,7 @@ static void fill(amd_state *w, const amd_operand *o, type from, int size, int ea
             float *to = &out[lane % size][(repeated ? 0 : lane / size * each) + n];
             const float x = term_of(from, (const uint32_t(*)[AMD_LANES])word, lane, n);
             if (repeated && lane >= size && !(x == *to))
-                amd_stop(w, "the upper half of the lanes does not hold what the lower holds");
+                amd_stop(w, "the upper half of the lanes holds other values than the lower half");
             *to = x;
         }
 }

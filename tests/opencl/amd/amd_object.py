@@ -13,7 +13,7 @@ Descriptor = collections.namedtuple("Descriptor", "entry properties resources")
 
 
 class Object:
-    """The object in file `path`. memory: what is loaded, of its sections one after the other; text: where its code is."""
+    """The object in file `path`. memory: the loaded sections, one after the other; text: the code's position."""
 
     def __init__(self, path):
         self.path = path
@@ -22,7 +22,8 @@ class Object:
         at, = struct.unpack_from("<Q", self.bytes, 0x28)
         count, names = struct.unpack_from("<HH", self.bytes, 0x3C)
         headers = [struct.unpack_from("<IIQQQQIIQQ", self.bytes, at + 64 * n) for n in range(count)]
-        self.sections = [Section(self.text_at(headers[names][4] + h[0]), h[1], h[2], h[4], h[5], h[6], h[7], h[9]) for h in headers]
+        self.sections = [Section(self.text_at(headers[names][4] + h[0]), h[1], h[2], h[4], h[5], h[6], h[7], h[9])
+                         for h in headers]
         self.place, self.memory = {}, b""
         end = 0
         for n, section in enumerate(self.sections):
@@ -44,7 +45,7 @@ class Object:
                     yield self.text_at(strings + name), index, self.place.get(index, 0) + value
 
     def link(self):
-        """Fills in what depends on where sections lie, also in the file."""
+        """Sets relocated values, which depend on the sections' addresses, also in the file."""
         symbols = list(self.symbols())
         for section in self.sections:
             if section.type != RELA or section.info not in self.place:
@@ -74,7 +75,7 @@ class Object:
 
 
 def metadata(text):
-    """[{key: value}] of kernels, of what llvm-readelf --notes prints; .args is such a list itself."""
+    """Parses llvm-readelf --notes: returns [{key: value}] of kernels; .args is such a list itself."""
     kernels, key = [], ""
     for line in text.splitlines():
         found = re.match(r"( *)(- )?(\.\w+): *(.*)$", line)

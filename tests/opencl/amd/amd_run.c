@@ -9,7 +9,7 @@
 #define MOST_WAVES 32
 #define UNWRITTEN 0x7fa5a5a5 /* a NaN: what registers and local memory hold before they are written */
 
-/* ---- Programs --------------------------------------------------------------------------------------------------------- */
+/* ---- Programs ---------------------------------------------------------------------------------------------------- */
 
 bool amd_open(amd_program *p, unsigned char *image, size_t size)
 {
@@ -34,7 +34,7 @@ void amd_close(amd_program *p)
     free(p->run);
 }
 
-/* ---- Memory ----------------------------------------------------------------------------------------------------------- */
+/* ---- Memory ------------------------------------------------------------------------------------------------------ */
 
 static void *place_of(const amd_state *w, uint64_t address, uint64_t bytes)
 {
@@ -86,9 +86,9 @@ static void addresses(const amd_state *w, const amd_instruction *x, uint64_t out
         out[n] += (uint64_t)x->number[1];
 }
 
-/* Words of a lane's registers from `reg` on, of which the last may be half one; number[3]: one half of a register
- * alone, 1 the lower, 2 the upper. */
-static void take(amd_state *w, const amd_instruction *x, uint32_t reg, uint32_t lane, const unsigned char *from)
+/* Words of a lane's registers from `reg` on; the last may be half a word. number[3] selects only one half of a
+ * register: 1 the lower, 2 the upper. */
+static void load_words(amd_state *w, const amd_instruction *x, uint32_t reg, uint32_t lane, const unsigned char *from)
 {
     const uint32_t bytes = (uint32_t)x->number[0];
     if (x->number[3]) {
@@ -102,7 +102,7 @@ static void take(amd_state *w, const amd_instruction *x, uint32_t reg, uint32_t 
     }
 }
 
-static void give(const amd_state *w, const amd_instruction *x, uint32_t reg, uint32_t lane, unsigned char *to)
+static void store_words(const amd_state *w, const amd_instruction *x, uint32_t reg, uint32_t lane, unsigned char *to)
 {
     const uint32_t bytes = (uint32_t)x->number[0];
     if (x->number[3]) {
@@ -120,7 +120,7 @@ void amd_global_load(amd_state *w, const amd_instruction *x)
     addresses(w, x, at);
     for (uint32_t n = 0; n < w->lanes; n++)
         if (amd_exec(w) >> n & 1)
-            take(w, x, x->to.reg, n, place_of(w, at[n], bytes));
+            load_words(w, x, x->to.reg, n, place_of(w, at[n], bytes));
 }
 
 void amd_global_store(amd_state *w, const amd_instruction *x)
@@ -130,10 +130,10 @@ void amd_global_store(amd_state *w, const amd_instruction *x)
     addresses(w, x, at);
     for (uint32_t n = 0; n < w->lanes; n++)
         if (amd_exec(w) >> n & 1)
-            give(w, x, x->from[1].reg, n, place_of(w, at[n], bytes));
+            store_words(w, x, x->from[1].reg, n, place_of(w, at[n], bytes));
 }
 
-/* number: bytes, offset. from: what the lane adds to it, and what all add. */
+/* Computes a private address. number: bytes and offset. The operands are the lane's offset and the common one. */
 static unsigned char *private_place(const amd_state *w, const amd_instruction *x, const amd_operand *all, uint32_t lane)
 {
     uint32_t own[AMD_LANES], base;
@@ -149,14 +149,14 @@ void amd_scratch_load(amd_state *w, const amd_instruction *x)
 {
     for (uint32_t n = 0; n < w->lanes; n++)
         if (amd_exec(w) >> n & 1)
-            take(w, x, x->to.reg, n, private_place(w, x, &x->from[2], n));
+            load_words(w, x, x->to.reg, n, private_place(w, x, &x->from[2], n));
 }
 
 void amd_scratch_store(amd_state *w, const amd_instruction *x)
 {
     for (uint32_t n = 0; n < w->lanes; n++)
         if (amd_exec(w) >> n & 1)
-            give(w, x, x->from[1].reg, n, private_place(w, x, &x->from[2], n));
+            store_words(w, x, x->from[1].reg, n, private_place(w, x, &x->from[2], n));
 }
 
 /* Registers of an operand `index` are at number[1 + index] from the lanes' addresses. */
@@ -170,9 +170,9 @@ static void local_move(amd_state *w, const amd_instruction *x, uint32_t reg, int
             continue;
         unsigned char *place = local_place(w, at[n] + (uint32_t)x->number[1 + index], bytes);
         if (load)
-            take(w, x, reg, n, place);
+            load_words(w, x, reg, n, place);
         else
-            give(w, x, reg, n, place);
+            store_words(w, x, reg, n, place);
     }
 }
 
@@ -186,7 +186,7 @@ void amd_ds_write(amd_state *w, const amd_instruction *x)
     local_move(w, x, x->from[1].reg, 0, false);
 }
 
-/* The addresses may lie in the registers that are read to: what is read first goes aside. */
+/* The destination registers may hold the addresses: the first result is kept in spare registers. */
 void amd_ds_read2(amd_state *w, const amd_instruction *x)
 {
     const uint32_t words = (uint32_t)x->number[0] / 4, aside = AMD_VECTORS - 2;
@@ -202,7 +202,7 @@ void amd_ds_write2(amd_state *w, const amd_instruction *x)
     local_move(w, x, x->from[2].reg, 1, false);
 }
 
-/* What the lane named by a byte address has; of one that is not active, 0. */
+/* Returns the value of the lane that a byte address names, or 0 for a lane that is not active. */
 void amd_ds_bpermute(amd_state *w, const amd_instruction *x)
 {
     uint32_t at[AMD_LANES], a[AMD_LANES], out[AMD_LANES];
@@ -215,7 +215,7 @@ void amd_ds_bpermute(amd_state *w, const amd_instruction *x)
     amd_put_word(w, x->to.reg, out);
 }
 
-/* ---- Control flow ----------------------------------------------------------------------------------------------------- */
+/* ---- Control flow ------------------------------------------------------------------------------------------------ */
 
 static void branch(amd_state *w, const amd_instruction *x, bool taken)
 {
@@ -284,9 +284,9 @@ void amd_s_endpgm(amd_state *w, const amd_instruction *x)
     w->ended = true;
 }
 
-/* ---- Work-groups ------------------------------------------------------------------------------------------------------- */
+/* ---- Work-groups ------------------------------------------------------------------------------------------------- */
 
-/* Of an AQL packet, what kernels read (HSA Platform System Architecture, 2.9.6). */
+/* The fields of an AQL packet that kernels read (HSA Platform System Architecture, 2.9.6). */
 typedef struct packet {
     uint16_t header, setup, items[3], reserved;
     uint32_t grid[3], private_bytes, local_bytes;

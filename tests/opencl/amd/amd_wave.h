@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Runs AMD's machine code, decoded, a work-group after the other. What is not emulated or leaves its memory ends the
- * process with a line that names kernel and instruction; registers and local memory that were not written hold NaN. */
+ * Runs decoded machine code of AMD, one work-group after the other. An unknown instruction, or an access outside its
+ * memory, ends the process with a line that names kernel and instruction. Unwritten registers and local memory hold
+ * NaN. */
 #ifndef TX_TESTS_AMD_WAVE_H
 #define TX_TESTS_AMD_WAVE_H
 
@@ -18,10 +19,10 @@ typedef struct amd_program {
     const amd_instruction *code;
     const amd_kernel *kernel;
     const amd_argument *argument;
-    void (**run)(void); /* function of each name; NULL: not emulated */
+    void (**run)(void); /* function of each name, or NULL if it is not emulated */
 } amd_program;
 
-/* Points into `image`, which has to outlive it. False: it is none, or there is no memory. */
+/* The result points into `image`, which must outlive it. Returns false for an invalid image or without memory. */
 bool amd_open(amd_program *program, unsigned char *image, size_t size);
 void amd_close(amd_program *program);
 
@@ -40,7 +41,7 @@ typedef struct amd_launch {
     uint32_t items[3], groups[3];
     uint32_t local_bytes;
     const void *arguments; /* as the kernel reads them */
-    amd_range *range;      /* those of the arguments' buffers; the emulator adds three of its own behind them */
+    amd_range *range;      /* the arguments' buffers; the emulator appends three ranges of its own */
     int ranges;
 } amd_launch;
 

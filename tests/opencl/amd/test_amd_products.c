@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Products with known answers, whose sums are exact, by providers of the device, in all transposes: whole and with
- * their terms parted, added to y with a bias, and with an epilogue.
+ * Products with known answers and exact sums, by the device's providers, in all transposes: whole and with their terms
+ * divided, added to y with a bias, and with an epilogue.
  *
- *     test_amd_products PROVIDER TYPE... [, PROVIDER TYPE...]...     TYPE: f32 (which matrix units take as tf32), bf16,
- * f16
+ *     test_amd_products PROVIDER TYPE... [, PROVIDER TYPE...]...
  *
- * amd_emulated.sh runs it on emulated cards. Exit status 77: there is no OpenCL device. */
+ * TYPE is f32 (which matrix units read as tf32), bf16 or f16. amd_emulated.sh runs it on emulated cards. Exit status
+ * 77: there is no OpenCL device. */
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A made-up libnvidia-ml.so.1 for the GPUs of classes.xml. FAKE_NVML says how it behaves: "" direct links; "switch";
- * "vm": ends of links are hidden; "lost": GPU 1 fails; "differ": other classes than the tree; "hidden": GPU 2 is not
- * listed; "dead": does not start. Built with FAKE_OLD it has the oldest functions alone. */
+ * A simulated libnvidia-ml.so.1 for the GPUs of classes.xml. FAKE_NVML selects its behaviour: "" direct links;
+ * "switch"; "vm" hides ends of links; "lost": GPU 1 fails; "differ": other classes than the tree; "hidden": GPU 2 is
+ * not listed; "dead": does not start. Built with FAKE_OLD it has only the oldest functions. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

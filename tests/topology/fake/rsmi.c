@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * A made-up librocm_smi64.so.1 for the AMD GPUs of classes.xml. FAKE_RSMI: "" four links between them; "fail": it does
- * not tell; "far": through another GPU; "parts": each GPU is two partitions. */
+ * A simulated librocm_smi64.so.1 for the AMD GPUs of classes.xml. FAKE_RSMI: "" four links between them; "fail":
+ * queries fail; "far": links through another GPU; "parts": each GPU is two partitions. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
