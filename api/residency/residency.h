@@ -10,9 +10,9 @@
  * Other graphs that read weights themselves read them in arena KEPT. */
 tx_status tx_offload(tx_graph *graph);
 
-/* Keeps activations of blocks in arena OFFLOADED between the passes (tx_graph_offload_activations). Each is copied there
- * after its last reader in the forward pass, and is fetched to another tensor while the backward pass computes the
- * block after it. It runs after all passes that change readers. */
+/* Keeps activations of blocks in arena OFFLOADED between the passes (tx_graph_offload_activations). Each is copied
+ * there after its last reader in the forward pass, and is fetched to another tensor while the backward pass computes
+ * the block after it. It runs after all passes that change readers. */
 tx_status tx_offload_activations(tx_graph *graph);
 
 /* Fetches offloaded parameters (tx_model_offload_params) to planned tensors while the block before is computed, and

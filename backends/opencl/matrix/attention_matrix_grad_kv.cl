@@ -239,14 +239,8 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
                     starts_of,
                     stride,
                     o_stride,
-                    first,
-                    tiles,
-                    tiles * group,
-                    kv_head * group,
-                    k0,
-                    T,
-                    length,
-                    window};
+                    first, tiles, tiles * group, kv_head * group,
+                    k0, T, length, window};
 
     own_lines k, v;
     turn next;

@@ -67,7 +67,7 @@ typedef struct tx_cl_driver {
 /* Environment variables that are read when the device is opened. limits.c and cache.c read the others at the same
  * time. */
 typedef struct tx_cl_options {
-    char gemm[48]; /* value of TX_GEMM: prefix of the names of preferred providers; may be empty */
+    char gemm[48]; /* value of TX_GEMM, a prefix of the names of preferred providers; may be empty */
 } tx_cl_options;
 
 struct tx_cl_selection;
