@@ -105,8 +105,13 @@ bool tx_option_asked(const tx_option_values *values, size_t offset);
 tx_status tx_option_set(tx_option_values *to, const char *name, const char *value);
 /* The same for an option of the table. Messages start with `file`; pass NULL for a command line. */
 tx_status tx_option_store(tx_option_values *to, const char *file, const tx_option *option, const char *value);
-/* Sets all options of a JSON file, {"learning_rate": 5e-5, ...}, as transformers' HfArgumentParser reads it; null
- * leaves an option as it is. */
+/* Whether a path has the ending of a file of options: .json, .yaml or .yml. */
+bool tx_option_is_file(const char *path);
+/* Reads a file of options as it is, without setting any. ${NAME} in a YAML value becomes the value of that environment
+ * variable. The caller frees `*json`. */
+tx_status tx_option_file(const char *path, tx_json **json);
+/* Sets all options of a JSON or YAML file, {"learning_rate": 5e-5, ...}, as transformers' HfArgumentParser reads it;
+ * null leaves an option as it is. */
 tx_status tx_option_read(tx_option_values *to, const char *path);
 /* Appends a word to the tx_words at offset `at` of the struct. */
 tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at);

@@ -74,6 +74,7 @@ set(homes
     "^hwloc|^comm/topology/hwloc"
     "^jansson\\.h$|^api/base/json\\.c$"
     "^(pcre2|utf8proc)|^models/text/"
+    "^yaml|^models/options/yaml\\.c$"
     "^openssl/|^models/files/digest\\.c$"
     "^(zlib|zstd|snappy)|^models/parquet/pages\\.c$"
     "^cmocka\\.h$|^(tools/research/)?tests/"

@@ -3,6 +3,8 @@
 #include "models/options/option.h"
 
 #include "api/base/needs.h"
+#include "models/names.h"
+#include "models/options/yaml.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -155,10 +157,27 @@ static tx_status read_own(tx_option_values *to, const char *path, const char *ke
     return status;
 }
 
+static bool is_yaml(const char *path)
+{
+    return tx_ends_with(path, ".yaml") || tx_ends_with(path, ".yml");
+}
+
+bool tx_option_is_file(const char *path)
+{
+    TX_NEEDS(path, false);
+    return tx_ends_with(path, ".json") || is_yaml(path);
+}
+
+tx_status tx_option_file(const char *path, tx_json **json)
+{
+    TX_NEEDS(path && json, TX_INVALID);
+    return is_yaml(path) ? tx_yaml_read(path, FILE_LIMIT, json) : tx_json_read(path, FILE_LIMIT, json);
+}
+
 static tx_status read_members(tx_option_values *to, const char *path, bool inherited, const tx_option_marks *left_out)
 {
     tx_json *json = NULL;
-    tx_status status = tx_json_read(path, FILE_LIMIT, &json);
+    tx_status status = tx_option_file(path, &json);
     char refused[3072] = "";
     if (!status && tx_json_type_of(json) != TX_JSON_OBJECT)
         status = tx_fail(TX_INVALID, "%s: must hold one object, {\"option\": value, ...}", path);

@@ -13,7 +13,7 @@ set -u
 
 bin=$1
 folder=${2:-${XDG_CACHE_HOME:-$HOME/.cache}/tx/rusticl}
-packages=mesa-opencl-icd,ocl-icd-libopencl1,libclblast1,libdnnl2,libgomp1,libjansson4,libhwloc15,libmpich12,libssl3,zlib1g,libzstd1,libsnappy1v5,\
+packages=mesa-opencl-icd,ocl-icd-libopencl1,libclblast1,libdnnl2,libgomp1,libjansson4,libhwloc15,libmpich12,libssl3,libyaml-0-2,zlib1g,libzstd1,libsnappy1v5,\
 libpcre2-8-0,libutf8proc2
 rows='add layer_norm softmax cross_entropy cross_entropy_grad reduce adamw embedding scatter_add dropout'
 

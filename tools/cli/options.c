@@ -188,8 +188,7 @@ static int check_operands(const tx_cli *program, const tx_option_values *v)
 /* Whether `argument` is a file of options. */
 static bool is_file(const tx_cli *program, const char *argument)
 {
-    size_t length = strlen(argument);
-    return !program->operand && argument[0] != '-' && length > 5 && strcmp(argument + length - 5, ".json") == 0;
+    return !program->operand && argument[0] != '-' && tx_option_is_file(argument);
 }
 
 /* ---- the whole command line ----------------------------------------------------------------------- */

@@ -9,8 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define OPTIONS_LIMIT (1 << 24)
-
 /* Returns the rest of `word` after --NAME, "" or "=...", or NULL if it is another word. - and _ are the same. */
 static const char *option_value(const char *word, const char *name)
 {
@@ -47,7 +45,7 @@ static tx_status read_options(const char *path, tx_launch_output *output)
     const char *folder = NULL, *checkpoint = "";
     bool resumes = true;
     tx_status status = TX_OK;
-    if (tx_json_read(path, OPTIONS_LIMIT, &json))
+    if (tx_option_file(path, &json))
         return TX_OK;
     if (tx_json_type_of(json) == TX_JSON_OBJECT) {
         output->overwrites = output->overwrites || tx_json_has(json, "overwrite_output_dir");
@@ -93,8 +91,7 @@ tx_status tx_launch_output_find(const tx_words *command, tx_launch_output *outpu
     tx_status status = TX_OK;
     for (int32_t i = 1; i < command->count && !status; i++) { /* the file first: options override it */
         const char *word = command->word[i];
-        size_t length = strlen(word);
-        if (word[0] != '-' && length > 5 && strcmp(word + length - 5, ".json") == 0)
+        if (word[0] != '-' && tx_option_is_file(word))
             status = read_options(word, &made);
     }
     for (int32_t i = 1; i < command->count && !status; i++)

@@ -6,7 +6,7 @@ tx_cli tx_train_arguments(const tx_option_table *table)
 {
     return (tx_cli){
         .name = "txtrain",
-        .usage = "txtrain [ARGUMENTS.json] --train_file FILE --output_dir DIR [options]",
+        .usage = "txtrain [OPTIONS.yaml|.json] --train_file FILE --output_dir DIR [options]",
         .about = "Trains GPT-2, Llama, Mistral, Qwen2 or Qwen3 on texts or conversations, or BERT on labelled texts,\n"
                  "and writes a Hugging Face model folder.\n"
                  "Options have the names of transformers' Trainer; - and _ in names are the same.",
