@@ -47,8 +47,8 @@ says "rank-1.log: a link"
 # The watch reports a rank that hangs.
 start hangs -n 2 -- --fault hang:1:13 --timeout 2
 finish 0
-grep -q "^rank: rank 1 on .* step is 12" "$work/err" || fail "the watch does not name rank 1"
-says "step is 12"
+grep -q "^rank: rank 1 on .* last step 12" "$work/err" || fail "the watch does not name rank 1"
+says "last step 12"
 [ "$(final)" = "$whole" ] || fail "hang: the result differs"
 
 # Without a checkpoint the command begins anew, also in a folder that it began to fill.

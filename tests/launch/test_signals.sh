@@ -59,7 +59,7 @@ for r in 1 0; do
     strike STOP $r 0.2
     finish 17 9 25 1 # MPICH makes one status of those of all ranks, which it killed, or takes 1
     [ "$(grep -c '^rank: ' "$work/err")" -eq 1 ] || fail "not one line of the ranks"
-    grep -q "^rank: rank $r on $(uname -n) .* step is [0-9]*" "$work/err" || fail "rank $r is not named"
+    grep -q "^rank: rank $r on $(uname -n) .* last step [0-9]*" "$work/err" || fail "rank $r is not named"
 done
 
 # SIGTERM and SIGINT: the ranks save and end; the next run resumes from their checkpoint.
