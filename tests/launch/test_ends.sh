@@ -48,7 +48,7 @@ says "rank-1.log: a link"
 start hangs -n 2 -- --fault hang:1:13 --timeout 2
 finish 0
 grep -q "^rank: rank 1 on .* last step 12" "$work/err" || fail "the watch does not name rank 1"
-says "last step 12"
+says "step is 12"
 [ "$(final)" = "$whole" ] || fail "hang: the result differs"
 
 # Without a checkpoint the command begins anew, also in a folder that it began to fill.
