@@ -143,10 +143,9 @@ if [ -n "$group" ]; then
     done
     refuse "--optim adamw_8bit (" in_group "$bin/txtrain" --train_file "$work/text" --output_dir "$work/o" \
         --config_overrides $wide --block_size 16 --per_device_train_batch_size 1 --threads 1
-    refuse "a smaller batch_size" in_group "$bin/txgen" --model "$work/model" --prompts "$work/prompts" \
-        --batch_size 512 --max_new_tokens 16000
-    [ -z "$launcher" ] || refuse "planned by 2 ranks" ranks in_group "$launcher" -n 2 "$bin/txtrain" \
-        --train_file "$work/text" \
+    refuse "a smaller batch_size" in_group "$bin/txgen" --model "$work/model" --prompts "$work/prompts" --batch_size 512 \
+        --max_new_tokens 16000
+    [ -z "$launcher" ] || refuse "planned by 2 ranks" ranks in_group "$launcher" -n 2 "$bin/txtrain" --train_file "$work/text" \
         --output_dir "$work/o" --config_overrides $wide --block_size 16 --optim sgd --threads 1
     # A run that fits is accepted and not killed.
     for device in cpu $opencl; do

@@ -16,13 +16,11 @@ cat > "$work/config.json" << 'END'
  "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
 END
 echo '{"model_type": "mixtral", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
- "num_key_value_heads": 1,
- "intermediate_size": 16, "max_position_embeddings": 24, "vocab_size": 257, "num_local_experts": 4}' \
-    > "$work/experts.json"
+ "num_key_value_heads": 1, "intermediate_size": 16, "max_position_embeddings": 24, "vocab_size": 257,
+ "num_local_experts": 4}' > "$work/experts.json"
 mkdir "$work/bert"
 echo '{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
- "intermediate_size": 16,
- "max_position_embeddings": 64, "vocab_size": 257}' > "$work/bert/config.json"
+ "intermediate_size": 16, "max_position_embeddings": 64, "vocab_size": 257}' > "$work/bert/config.json"
 write_small_text 30
 { echo "sentence,label"; awk '{ print $0 "," NR % 2 }' "$work/text"; } > "$work/texts.csv"
 sed 's/cat/dog/' "$work/text" > "$work/other"
@@ -51,49 +49,41 @@ run()
     shift
     bare --train_file "$work/text" --config_name "$work/config.json" --output_dir "$work/$name" "$@"
 }
-
 # The same without data and model
 bare()
 {
     short --block_size 16 "$@"
 }
-
 short()
 {
     LD_PRELOAD=$shim "$bin/txtrain" --max_steps 6 --learning_rate 1e-2 --per_device_train_batch_size 2 \
         --threads 1 --disable_tqdm --save_strategy no "$@" > "$work/out" 2> "$work/err"
 }
-
 # A small BERT over bytes on texts with labels
 glue()
 {
     short --train_file "$work/texts.csv" --config_name "$work/bert" --output_dir "$work/r" "$@"
 }
-
 # An adapter of the base run's model
 adapt()
 {
     bare --train_file "$work/text" --model_name_or_path tiny --output_dir "$work/r" --lora_r 2 "$@"
 }
-
 # What would be taken by an adapter of a model that is wide enough for 4 bits
 packs()
 {
     bare --config_name "$work/config.json" --config_overrides n_embd=64 --output_dir "$work/r" --dry_run --lora_r 2 "$@"
 }
-
 # A small GPT-2 over bytes on conversations, which need no more than its 24 positions
 talk()
 {
     short --train_file "$work/${form:-talk}.jsonl" --config_name "$work/config.json" --output_dir "$work/r" "$@"
 }
-
 # The same on messages
 messages()
 {
     form=messages talk "$@"
 }
-
 # The same as two ranks
 pair()
 {
@@ -138,8 +128,7 @@ names_the_idle()
 {
     for text in "--distill_alpha (only with --teacher_model_name_or_path)" \
         "--router_z_loss_coef (the model has no experts)" "--init_scale, --growth_interval (only with --fp16)" \
-        "--nvme_path (only with --offload" "--adam_beta1 (the optimizer has none)" \
-        "--zero_stage (the run has one rank)" \
+        "--nvme_path (only with --offload" "--adam_beta1 (the optimizer has none)" "--zero_stage (the run has one rank)" \
         "--eval_steps (only with --eval_strategy steps)" "--run_name (only with --report_to tensorboard)" \
         "--pad_to_max_length (all blocks have the same length)" "--validation_file (nothing is evaluated)"; do
         says "$text" || return 1
@@ -223,8 +212,7 @@ holds_the_model_alone()
 {
     has checkpoint-3/model.safetensors && lacks checkpoint-3/optimizer.safetensors || return 1
     "$bin/txtrain" --resume_from_checkpoint "$work/r/checkpoint-3" --train_file "$work/text" > "$work/out" \
-        2> "$work/err" &&
-        return 1
+        2> "$work/err" && return 1
     says --model_name_or_path "$work/r/checkpoint-3"
 }
 
@@ -264,10 +252,16 @@ cp "$work/base/config.json" "$work/base/tokenizer.json" "$work/nan"
 other=cpu
 "$bin/txtrain" --list_devices | grep -q "^opencl:0" && other=opencl
 
+# Common parts of rows
+evaluates="--validation_file $work/other --eval_strategy steps --eval_steps"
+both="--do_train --do_eval"
+from="bare --train_file $work/text --output_dir $work/r"
+new="bare --config_name $work/config.json --output_dir $work/r"
+saves="--save_strategy steps --save_steps 3"
+epoch="--max_steps -1 --num_train_epochs 1"
 # option | arguments (after "bare": all of them) | expected effect. Steps and files are those of $work/r.
 table="
-model_name_or_path | bare --train_file $work/text --output_dir $work/r --model_name_or_path tiny --learning_rate 0 \
-    | weights_kept
+model_name_or_path | $from --model_name_or_path tiny --learning_rate 0 | weights_kept
 config_name | --config_name gpt2 --block_size 8 --dry_run --tokenizer_name tiny | says 12 layers
 config_overrides | --config_overrides n_layer=2,n_head=4 | holds config.json n_layer.*2
 tokenizer_name | --tokenizer_name tiny | says 257
@@ -278,24 +272,20 @@ train_file | bare --config_name $work/config.json --output_dir $work/r --train_f
 validation_file | --validation_file $work/text --do_train --do_eval | has eval_results.json
 dataset_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets/small | says pets/small/train.txt
 dataset_config_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets --dataset_config_name small --do_train --do_eval | says small/validation.txt
-validation_split_percentage | --do_train --do_eval --validation_split_percentage 40 \
-    | holds eval_results.json eval_samples.*43
+validation_split_percentage | $both --validation_split_percentage 40 | holds eval_results.json eval_samples.*43
 block_size | --block_size 12 | says blocks of 12
 group_texts | --group_texts 3 | weights_differ
 max_train_samples | --max_train_samples 9 | says 9 blocks
-max_eval_samples | --do_train --do_eval --validation_file $work/other --max_eval_samples 4 \
-    | holds eval_results.json eval_samples.*4
+max_eval_samples | $both --validation_file $work/other --max_eval_samples 4 | holds eval_results.json eval_samples.*4
 skip_bad | bare --config_name $work/config.json --output_dir $work/r --train_file $work/lines.jsonl --skip_bad 1 | says malformed
-preprocessing_num_workers | bare --config_name $work/config.json --output_dir $work/r --train_file $work/big \
-    --preprocessing_num_workers 3 | counted pthread_create 2
+preprocessing_num_workers | $new --train_file $work/big --preprocessing_num_workers 3 | counted pthread_create 2
 dataloader_num_workers | --preprocessing_num_workers 1 --dataloader_num_workers 2 | counted pthread_create 2
 dataloader_pin_memory | --dataloader_pin_memory false | counted mlock 0
 dump_order | --dump_order $work/r.order | steps_are 6
 do_train | --do_train | lacks eval_results.json
 do_eval | --do_eval --validation_file $work/other | lacks train_results.json
 per_device_train_batch_size | --per_device_train_batch_size 3 | weights_differ
-dataloader_drop_last | --max_steps -1 --num_train_epochs 1 --per_device_train_batch_size 4 --dataloader_drop_last \
-    | steps_are 27
+dataloader_drop_last | $epoch --per_device_train_batch_size 4 --dataloader_drop_last | steps_are 27
 train_sampling_strategy | --train_sampling_strategy sequential | weights_differ
 train_sampling_strategy | --train_sampling_strategy group_by_length | grouping_changes_nothing
 group_by_length | talk --chat_template $work/form.jinja --max_steps -1 --num_train_epochs 2 --group_by_length \
@@ -342,17 +332,13 @@ neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
 eval_on_start | --validation_file $work/other --eval_on_start | logged \"step\":.0,.*eval_loss
 eval_delay | --validation_file $work/other --eval_strategy steps --eval_steps 2 --eval_delay 4 | evaluations_are 4 6
-early_stopping_patience | --validation_file $work/other --eval_strategy steps --eval_steps 1 --learning_rate 0 \
-    --early_stopping_patience 2 | stopped_at 3
-early_stopping_threshold | --validation_file $work/other --eval_strategy steps --eval_steps 1 \
-    --early_stopping_patience 3 --early_stopping_threshold 50 | stopped_at 4
-greater_is_better | --validation_file $work/other --eval_strategy steps --eval_steps 3 --greater_is_better true \
-    | holds trainer_state.json best_global_step.*3
+early_stopping_patience | $evaluates 1 --learning_rate 0 --early_stopping_patience 2 | stopped_at 3
+early_stopping_threshold | $evaluates 1 --early_stopping_patience 3 --early_stopping_threshold 50 | stopped_at 4
+greater_is_better | $evaluates 3 --greater_is_better true | holds trainer_state.json best_global_step.*3
 save_only_model | --save_strategy steps --save_steps 3 --save_only_model | holds_the_model_alone
 run_name | --report_to tensorboard --run_name mine | has runs/mine/events.out.tfevents.*
 use_cpu | --use_cpu | says cpu:
-per_device_eval_batch_size | --do_train --do_eval --validation_file $work/other --per_device_eval_batch_size 1 \
-    | one_batch_a_sample
+per_device_eval_batch_size | $both --validation_file $work/other --per_device_eval_batch_size 1 | one_batch_a_sample
 auto_find_batch_size | --dry_run --config_overrides n_embd=512,n_layer=12 --auto_find_batch_size --per_device_train_batch_size 1048576 --gradient_accumulation_steps 3 | finds_a_batch
 auto_find_batch_size | --auto_find_batch_size | weights_kept
 gradient_accumulation_steps | --gradient_accumulation_steps 2 | weights_differ
@@ -387,8 +373,7 @@ data_seed | --data_seed 7 | weights_differ
 max_bad_steps | --adam_epsilon 0 --max_bad_steps 2 --max_steps 20 | says 2 times
 output_dir | --max_steps 1 | has model.safetensors
 overwrite_output_dir | --overwrite_output_dir | steps_are 6
-resume_from_checkpoint | --save_strategy steps --save_steps 3 --resume_from_checkpoint $work/saved/checkpoint-3 \
-    | lacks checkpoint-3
+resume_from_checkpoint | $saves --resume_from_checkpoint $work/saved/checkpoint-3 | lacks checkpoint-3
 logging_strategy | --logging_strategy epoch --max_steps -1 --num_train_epochs 1 | says epoch 1.000
 logging_steps | --logging_steps 3 | says step 3/6
 eval_strategy | --validation_file $work/other --eval_strategy epoch | logged eval_loss
@@ -435,10 +420,8 @@ dtype | --dtype bfloat16 | holds config.json torch_dtype.*bfloat16
 dtype | --dtype bfloat16 --optim adamw_anyprecision --optim_args use_kahan_summation=True | weights_differ
 bf16 | --bf16 true | weights_differ
 fp16 | --fp16 true | logged \"loss_scale\":.65536
-bf16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --bf16_full_eval \
-    | evaluates_otherwise
-fp16_full_eval | --validation_file $work/other --eval_strategy steps --eval_steps 3 --fp16_full_eval \
-    | evaluates_otherwise
+bf16_full_eval | $evaluates 3 --bf16_full_eval | evaluates_otherwise
+fp16_full_eval | $evaluates 3 --fp16_full_eval | evaluates_otherwise
 init_scale | --fp16 --init_scale 64 | logged \"loss_scale\":.64
 growth_interval | --fp16 --init_scale 64 --save_strategy steps --save_steps 3 | tells_other_scales
 growth_interval | --dry_run --distill_alpha 0.1 --router_z_loss_coef 1 --init_scale 64 --growth_interval 3 \
