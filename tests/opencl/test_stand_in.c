@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Simulated cards (stand_in.h): the properties that TX finds, and the provider, tile and form of attention that it
- * chooses.
+ * Simulated cards (stand_in.h): the properties that TX finds, and its choice of provider, tile and form of attention.
  *
  *     test_stand_in table [FILE]      prints the choices for GPT-2 124M; exit status 1 if they differ from FILE
  *
- *     test_stand_in products [NAME]   matrix units, with emulated instructions, pass their known-answer tests and are
- *                                     chosen (providers whose names begin with NAME)
+ *     test_stand_in products [NAME]   emulated matrix units prove correct and are chosen (providers NAME...)
  *     test_stand_in spills            a form that spills is replaced by the next form
  *
  * Exit status 77: there is no OpenCL device. */
@@ -19,8 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Nothing is built for the table: the linker redirects the functions that run kernels here. On the card the results
- * would be right. */
+/* Nothing is built for the table: the linker redirects the functions that run kernels here. */
 static bool believed;
 
 tx_status __real_tx_cl_self_test(tx_context *context);
