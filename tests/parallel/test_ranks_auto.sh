@@ -47,8 +47,7 @@ for way in 2:tensor 4:pipeline; do
     case $chosen in *"${way#*:} ${way%:*}"*) ;; *) fail "$way: $chosen" ;; esac
 done
 
-for why in "--parallel and --context_parallel exclude each other:--context_parallel 2" \
-    "no split:--pipeline_parallel 4 --config_overrides n_layer=3"; do
+for why in "--parallel and --context_parallel exclude each other:--context_parallel 2" "no split:--pipeline_parallel 4 --config_overrides n_layer=3"; do
     # shellcheck disable=SC2086
     ranks 4 refused --parallel auto --per_device_train_batch_size 3 ${why#*:} && fail "not refused: $why"
     grep -q -e "${why%%:*}" "$work/err" || fail "another reason than: $why"

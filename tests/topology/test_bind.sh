@@ -49,14 +49,12 @@ for ranks in 1 2 3 "$cpus" $((cpus + 1)); do
     "$launcher" $line | sort -n > "$work/found"
     check "mpiexec $line"
     if command -v numactl > /dev/null; then
-        sed -n "s|^  \(env numactl .*\) PROGRAM  # rank \(.*\)\$|PMI_RANK=\2 \1 $work/where|p" "$work/out" \
-            > "$work/script"
+        sed -n "s|^  \(env numactl .*\) PROGRAM  # rank \(.*\)\$|PMI_RANK=\2 \1 $work/where|p" "$work/out" > "$work/script"
         sh "$work/script" > "$work/found"
         check "numactl, $ranks ranks"
     fi
     if command -v hwloc-bind > /dev/null; then
-        sed -n "s|^  \(hwloc-bind .*\) -- PROGRAM  # rank \(.*\)\$|PMI_RANK=\2 \1 -- $work/where|p" "$work/out" \
-            > "$work/script"
+        sed -n "s|^  \(hwloc-bind .*\) -- PROGRAM  # rank \(.*\)\$|PMI_RANK=\2 \1 -- $work/where|p" "$work/out" > "$work/script"
         sh "$work/script" > "$work/found"
         check "hwloc-bind, $ranks ranks"
     fi
