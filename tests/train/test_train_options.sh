@@ -15,14 +15,15 @@ cat > "$work/config.json" << 'END'
 {"model_type": "gpt2", "n_layer": 1, "n_embd": 16, "n_head": 2, "n_positions": 24, "vocab_size": 257,
  "bos_token_id": 256, "eos_token_id": 256, "embd_pdrop": 0.1, "attn_pdrop": 0.0, "resid_pdrop": 0.0}
 END
-echo '{"model_type": "mixtral", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
- "num_key_value_heads": 1, "intermediate_size": 16, "max_position_embeddings": 24, "vocab_size": 257,
- "num_local_experts": 4}' > "$work/experts.json"
+echo '{"model_type": "mixtral", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 257,
+ "num_key_value_heads": 1, "intermediate_size": 16, "max_position_embeddings": 24, "num_local_experts": 4}' \
+    > "$work/experts.json"
 mkdir "$work/bert"
-echo '{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2,
- "intermediate_size": 16, "max_position_embeddings": 64, "vocab_size": 257}' > "$work/bert/config.json"
+echo '{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "vocab_size": 257,
+ "intermediate_size": 16, "max_position_embeddings": 64}' > "$work/bert/config.json"
 write_small_text 30
 { echo "sentence,label"; awk '{ print $0 "," NR % 2 }' "$work/text"; } > "$work/texts.csv"
+sed 's/^sentence,label/sentence,stars/' "$work/texts.csv" > "$work/stars.csv"
 sed 's/cat/dog/' "$work/text" > "$work/other"
 awk '{ line[NR] = $0 } END { for (i = 0; i < 2000; i++) for (n = 1; n <= NR; n++) print line[n] }' "$work/text" \
     > "$work/big"
@@ -157,6 +158,8 @@ evaluates_otherwise()
 does_not_say() { says device && ! says "$@"; }
 steps_are() { ended "$work/r" "$1"; }
 logged() { grep -q -- "$*" "$work/r/log.jsonl"; }
+prepared() { grep -q -- "$*" "$work"/r/cache/rows-*.jsonl; }
+rows_are() { [ "$(cat "$work"/r/cache/rows-*.jsonl | wc -l)" -eq "$1" ]; }
 has() { for file in "$work"/r/$1; do [ -e "$file" ] && return 0; done; return 1; }
 lacks() { ! has "$1"; }
 holds() { grep -q -- "$2" "$work/r/$1"; }
@@ -257,6 +260,8 @@ evaluates="--validation_file $work/other --eval_strategy steps --eval_steps"
 both="--do_train --do_eval"
 from="bare --train_file $work/text --output_dir $work/r"
 new="bare --config_name $work/config.json --output_dir $work/r"
+mixed="$new --dataset_name pets/small,pets/small --interleave_probabilities"
+columns="$new --train_file $work/texts.csv --text_column_name"
 saves="--save_strategy steps --save_steps 3"
 epoch="--max_steps -1 --num_train_epochs 1"
 # option | arguments (after "bare": all of them) | expected effect. Steps and files are those of $work/r.
@@ -272,6 +277,11 @@ train_file | bare --config_name $work/config.json --output_dir $work/r --train_f
 validation_file | --validation_file $work/text --do_train --do_eval | has eval_results.json
 dataset_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets/small | says pets/small/train.txt
 dataset_config_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets --dataset_config_name small --do_train --do_eval | says small/validation.txt
+interleave_probabilities | $mixed 0.5,0.5 | rows_are 47
+stopping_strategy | $mixed 0.9,0.1 --stopping_strategy all_exhausted | rows_are 284
+text_column_name | $columns label | prepared \"text\": \"1\"
+text_column_delimiter | $columns label,sentence --text_column_delimiter / | prepared \"1/
+label_column_name | short --train_file $work/stars.csv --model_name_or_path $work/sst2 --output_dir $work/r --label_column_name stars | says stars.csv
 validation_split_percentage | $both --validation_split_percentage 40 | holds eval_results.json eval_samples.*43
 block_size | --block_size 12 | says blocks of 12
 group_texts | --group_texts 3 | weights_differ
@@ -298,8 +308,7 @@ do_predict | glue --task_name sst2 --do_train --do_predict --test_file $work/tex
 max_predict_samples | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv --max_predict_samples 3 | says 3 samples of
 max_seq_length | glue --task_name sst2 --max_seq_length 9 | says samples of at most 9
 max_seq_length | --max_seq_length 9 | says the length of blocks of text is --block_size
-pad_to_max_length | glue --task_name sst2 --pad_to_max_length false \
-    | holds training_args.json \"pad_to_max_length\":.false
+pad_to_max_length | glue --task_name sst2 --pad_to_max_length false | holds training_args.json \"pad_to_max_length\":.false
 max_seq_length | talk --chat_template $work/form.jinja --max_seq_length 20 | says samples of at most 20
 chat_template | talk --chat_template $work/form.jinja | has chat_template.jinja
 chat_template | --chat_template chatml | says is for instruction data
@@ -464,33 +473,5 @@ missing=$(comm -23 "$work/all" "$work/tested" | grep -vx 'help\|version\|man\|co
 [ -z "$missing" ] || fail "options without a row: $missing"
 unknown=$(comm -13 "$work/all" "$work/tested" | tr '\n' ' ')
 [ -z "$unknown" ] || fail "rows without an option: $unknown"
-
-# A file that TX wrote is read back completely.
-"$bin/txtrain" "$work/base/training_args.json" --list_devices > "$work/out" 2> "$work/err" && [ ! -s "$work/err" ] ||
-    fail "training_args.json is not read back"
-
-# The command line of the guides; the names are looked up in TX_HOME.
-mkdir -p "$work/home/models/gpt2" "$work/home/datasets/wikitext/wikitext-2-raw-v1"
-cp "$work"/base/config.json "$work"/base/model.safetensors "$work"/base/tokenizer*.json "$work/home/models/gpt2"
-cp "$work/text" "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.train.raw"
-cp "$work/other" "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.valid.raw"
-"$bin/txtrain" --model_name_or_path gpt2 --dataset_name wikitext --dataset_config_name wikitext-2-raw-v1 --do_train \
-    --output_dir "$work/test-clm" --per_device_train_batch_size 2 --gradient_accumulation_steps 2 \
-    --gradient_checkpointing --bf16 --optim adafactor --max_steps 200 > "$work/out" 2> "$work/err" ||
-    fail "the line of the guide"
-[ -s "$work/test-clm/checkpoint-200/model.safetensors" ] && [ -s "$work/test-clm/train_results.json" ] ||
-    fail "the line of the guide left no checkpoint or no results"
-# A run that only evaluates needs no training split, and memory is planned without data.
-rm "$work/home/datasets/wikitext/wikitext-2-raw-v1/wiki.train.raw"
-"$bin/txtrain" --model_name_or_path gpt2 --dataset_name wikitext --dataset_config_name wikitext-2-raw-v1 --do_eval \
-    --output_dir "$work/evaluated" > "$work/out" 2> "$work/err" && [ -s "$work/evaluated/eval_results.json" ] ||
-    fail "an evaluation of a dataset without a training split"
-for what in "--do_train --do_eval" --do_eval "--do_train --eval_strategy epoch"; do
-    # shellcheck disable=SC2086
-    outcome 0 "memory  fits: " "$bin/txtrain" --config_name "$work/config.json" --output_dir "$work/planned" $what --dry_run
-done
-"$bin/txtrain" --model_name_or_path nobody/nothing --train_file "$work/text" --output_dir "$work/n" > "$work/out" \
-    2> "$work/err" && fail "a model that is nowhere"
-grep -q "nobody/nothing" "$work/err" || fail "no command that would fetch the model"
 
 verdict
