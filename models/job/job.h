@@ -35,18 +35,18 @@ typedef struct tx_job_inputs {
     char base_digest[TX_DIGEST_TEXT]; /* of the weights that an adapter is for, once they are read */
     tx_run_state state;               /* the checkpoint's, or a new one */
     tx_config *config;
-    char *teacher_folder;                /* of the teacher model of a distillation */
-    tx_config *teacher;                  /* its configuration */
-    char teacher_digest[TX_DIGEST_TEXT]; /* of its weights, once they are read */
-    char *generation;                    /* the text of the model's generation_config.json */
+    char *teacher_folder;                           /* of the teacher model of a distillation */
+    tx_config *teacher;                             /* its configuration */
+    char teacher_digest[TX_DIGEST_TEXT];            /* of its weights, once they are read */
+    char *generation;                               /* the text of the model's generation_config.json */
     char *train_path, *validation_path, *test_path; /* of the data, possibly prepared from other files */
     char *train_name, *validation_name, *test_name; /* of the files that the user gave, in notes */
-    const tx_task *task;                /* that the model is trained for */
-    const tx_metric *metric;            /* selects the best evaluation */
-    bool shared;                        /* the validation data are a part of the training file */
-    tx_tokenizer *tokenizer;            /* NULL if the data are tokens */
-    int64_t block;                      /* positions of a row */
-    tx_samples train, validation, test; /* count is 0 without data */
+    const tx_task *task;                            /* that the model is trained for */
+    const tx_metric *metric;                        /* selects the best evaluation */
+    bool shared;                                    /* the validation data are a part of the training file */
+    tx_tokenizer *tokenizer;                        /* NULL if the data are tokens */
+    int64_t block;                                  /* positions of a row */
+    tx_samples train, validation, test;             /* count is 0 without data */
 } tx_job_inputs;
 
 struct tx_job {
