@@ -369,6 +369,8 @@ tx_status tx_data_prepare(const tx_data_source *sources, size_t count, const tx_
     char key[TX_DIGEST_TEXT], name[TX_DIGEST_TEXT + 16];
     if (single && !options->text_columns && !options->label_column && !tx_ends_with(first, ".parquet"))
         return tx_copy_text(first, path);
+    if (!options->folder || !*options->folder)
+        return tx_fail(TX_INVALID, "%s: no folder to keep its rows in: set TX_HOME, or give an output folder", first);
     TX_TRY(make_key(sources, count, options, key));
     snprintf(name, sizeof name, "rows-%s.json", key);
     char *description = tx_path_join(options->folder, name);

@@ -110,6 +110,14 @@ static tx_status find_home(char path[TX_PATH_ROOM])
     return TX_OK;
 }
 
+tx_status tx_hub_cache(char path[TX_PATH_ROOM])
+{
+    char home[TX_PATH_ROOM];
+    TX_TRY(find_home(home));
+    tx_path_in(path, home, "cache");
+    return TX_OK;
+}
+
 /* The cache of Hugging Face's libraries: the first variable that is set decides. */
 static void find_hub(char path[TX_PATH_ROOM])
 {

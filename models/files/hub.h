@@ -9,7 +9,7 @@
 #ifndef TX_FILES_HUB_H
 #define TX_FILES_HUB_H
 
-#include "tx.h"
+#include "models/tx_folder.h"
 
 /* Finds a folder with config.json. A path, also of a GGUF file, is returned unchanged. TX_NOT_FOUND's message contains
  * the command that downloads the model and the places searched. The caller frees `*folder`. */
@@ -18,5 +18,7 @@ tx_status tx_hub_model(const char *name, char **folder);
  * wikitext-2-raw-v1; pass NULL for a dataset without configurations or with only one. A path gets /CONFIG appended.
  * TX_INVALID lists several configurations. TX_NOT_FOUND's message contains the command that downloads the dataset. */
 tx_status tx_hub_dataset(const char *name, const char *config, char **folder);
+/* The folder of TX for files that can be made again: $TX_HOME/cache. */
+tx_status tx_hub_cache(char path[TX_PATH_ROOM]);
 
 #endif

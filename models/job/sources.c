@@ -146,7 +146,11 @@ static tx_status prepare(tx_job *j, const sources *s, bool train, char **path, c
     const tx_job_settings *set = &j->set;
     const bool text = set->text_column && strcmp(set->text_column, "text") != 0;
     const bool label = set->label_column && strcmp(set->label_column, "label") != 0;
-    char *cache = set->output_dir ? tx_path_join(set->output_dir, "cache") : NULL;
+    char cache[TX_PATH_ROOM];
+    if (set->output_dir) /* a dry run may have none */
+        tx_path_in(cache, set->output_dir, "cache");
+    else if (tx_hub_cache(cache))
+        cache[0] = '\0';
     const tx_prepare_options options = {
         .text_columns = text ? set->text_column : NULL,
         .delimiter = set->text_delimiter,
@@ -157,10 +161,8 @@ static tx_status prepare(tx_job *j, const sources *s, bool train, char **path, c
         .folder = cache,
         .report = j->report,
     };
-    tx_status status = set->output_dir && !cache ? TX_MEMORY : name_sources(s, name);
-    TX_THEN(status, tx_data_prepare(s->source, s->count, &options, path));
-    free(cache);
-    return status;
+    TX_TRY(name_sources(s, name));
+    return tx_data_prepare(s->source, s->count, &options, path);
 }
 
 /* The validation data. If there are none, they are a part of the training data. */

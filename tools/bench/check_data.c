@@ -2,6 +2,7 @@
  * txcheck file: checks texts, conversations and labelled texts with txtrain's readers. */
 #include "tools/bench/check_file.h"
 
+#include "models/parquet/parquet.h"
 #include "models/task/instruction.h"
 #include "models/task/sequence.h"
 #include "models/text/table.h"
@@ -78,6 +79,19 @@ tx_status tx_check_text(const char *path)
     if (!status)
         tx_dataset_free(dataset);
     tx_tokenizer_free(bytes);
+    return status;
+}
+
+tx_status tx_check_parquet(const char *path)
+{
+    tx_parquet *file = NULL;
+    const char *row;
+    size_t size = 1;
+    TX_TRY(tx_parquet_open(path, &file));
+    tx_status status = TX_OK;
+    while (!status && size > 0)
+        status = tx_parquet_next(file, &row, &size);
+    tx_parquet_close(file);
     return status;
 }
 

@@ -34,7 +34,8 @@ const tx_cli tx_check_file_program = {
     .about =
         "Checks files and folders: weights (.safetensors, shards by their index, folders), GGUF files, config.json, "
         "tokenizers, tokens (.bin), texts and conversations (.txt, .jsonl, .json), labelled texts (.csv, .tsv, "
-        ".jsonl), adapters, checkpoints, whole models. Prints one line for each: \"PATH: ok\" or \"PATH: reason\".\n"
+        ".jsonl, .parquet), adapters, checkpoints, whole models. Prints one line for each: \"PATH: ok\" or \"PATH: "
+        "reason\".\n"
         "Exit status: 0 if all are valid, 1 if some are not, 2 for wrong usage.",
     .operand = "FILE|DIR",
     .operands = offsetof(settings, paths),
@@ -150,6 +151,7 @@ static const struct {
     {".bin", false, tx_check_text},
     {".txt", false, tx_check_text},
     {".jsonl", false, tx_check_lines},
+    {".parquet", false, tx_check_parquet},
     {".csv", false, tx_check_table},
     {".tsv", false, tx_check_table},
 };
@@ -216,10 +218,11 @@ static tx_status judge_content(const char *path)
         return tx_check_lines(path);
     if (begin[0] == '{')
         return judge_json(path);
-    return tx_fail(TX_UNSUPPORTED,
-                   "%s: unknown kind of file; known are weights, .gguf, config.json, tokenizers, .bin, .txt, .jsonl, "
-                   ".csv, .tsv, adapters, manifests",
-                   path);
+    return tx_fail(
+        TX_UNSUPPORTED,
+        "%s: unknown kind of file; known are weights, .gguf, config.json, tokenizers, .bin, .txt, .jsonl, .parquet, "
+        ".csv, .tsv, adapters, manifests",
+        path);
 }
 
 /* ---- Folders --------------------------------------------------------------------------------------- */

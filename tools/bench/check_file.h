@@ -18,5 +18,6 @@ tx_status tx_check_text(const char *path);
 tx_status tx_check_table(const char *path);
 /* Checks a file of JSON objects: conversations, texts or labelled texts. */
 tx_status tx_check_lines(const char *path);
+tx_status tx_check_parquet(const char *path); /* reads every row */
 
 #endif
