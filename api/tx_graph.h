@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Graphs: parameters, inputs and operations. */
+ * Graphs: parameters, inputs and operations. A function that returns a tensor adds an operation to the graph of its
+ * operands. On failure it returns NULL, and the graph records the first failure, which tx_backward and tx_plan_create
+ * report. Calls can therefore be nested without checks. The graph owns its tensors. */
 #ifndef TX_GRAPH_H
 #define TX_GRAPH_H
 
@@ -25,12 +27,11 @@ void tx_graph_block(tx_graph *graph, int32_t block);
  * not saved in the forward pass. The backward pass recomputes them just before use, with the same bits. */
 typedef struct tx_checkpointing {
     size_t size; /* sizeof(tx_checkpointing) */
-    int32_t
-        /* Number of segments into which the blocks are divided, as evenly as possible. Default: 0 (one a block), as for
-         * values over the number of blocks. */
-        segments;
-    int32_t whole; /* the first `whole` segments save only their input */
-    /* After those, the first `cheap` segments recompute norms, activation functions and casts of saved values. */
+    /* Number of segments into which the blocks are divided, as evenly as possible. Default: 0 (a segment for each
+     * block). Larger values than the number of blocks mean the same. */
+    int32_t segments;
+    int32_t whole; /* the first `whole` segments save only their input; INT32_MAX means all segments */
+    /* The next `cheap` segments recompute only norms, activation functions and casts. The others save everything. */
     int32_t cheap;
 } tx_checkpointing;
 /* Call this before the graph has a plan. tx_plan_create refuses a graph with gradients and without blocks. */
@@ -64,10 +65,10 @@ tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose);
 tx_tensor *tx_linear_full(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose);
 /* Batched product over equal leading dimensions. An operand of rank 2 applies to the whole batch. */
 tx_tensor *tx_matmul(tx_tensor *a, tx_tensor *b, bool transpose_a, bool transpose_b);
-/* Token embedding plus position embedding, for tokens [B, T]. Returns [B, T, C]. position_table may be NULL. Positions
- * I32 [B] are those of each row's first token (the length of its cache). Positions I32 [B, T] are those of each token.
- * With NULL they count from 0. If a tensor group divides the rows of token_table (tx_param_spec.split), each rank looks
- * up its own rows and the results are summed. */
+/* Token embedding plus position embedding, for tokens I32 [B, T]. Returns [B, T, C]. A token below 0 gives a row of
+ * zeros. position_table may be NULL. Positions I32 [B] are those of each row's first token (the length of its cache).
+ * Positions I32 [B, T] are those of each token. With NULL they count from 0. If a tensor group divides the rows of
+ * token_table (tx_param_spec.split), each rank looks up its own rows and the results are summed. */
 tx_tensor *tx_embedding(tx_tensor *tokens, tx_tensor *token_table, tx_tensor *position_table, tx_tensor *positions);
 /* The same, but row `padding` of token_table gets no gradient (PyTorch's padding_idx). Below 0 all rows get one. */
 tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,
@@ -75,6 +76,7 @@ tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_
 /* Positions of the tokens in each row: I32 [B, T] -> [B, T]. Tokens that are not padding count from padding + 1;
  * padding has position `padding` (RoBERTa). */
 tx_tensor *tx_token_positions(tx_tensor *tokens, int32_t padding);
+/* Returns the given rows of table [V, C]: rows I32 [...] -> [..., C]. A negative index gives a row of zeros. */
 tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows);
 /* Returns [rows, C]: row r is the sum of the src rows whose index is r. */
 tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows);
@@ -112,18 +114,19 @@ tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen,
 tx_tensor *tx_ep_collect(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals);
 /* y[n] = the sum over j of weights[n, j] x[places[n, j]]: x [N k, C], weights [N, k] -> [N, C]. */
 tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes);
+/* Norms over the last dimension C of x; gamma and beta are [C]. */
 tx_tensor *tx_layer_norm(tx_tensor *x, tx_tensor *gamma, tx_tensor *beta, float eps);
 tx_tensor *tx_rms_norm(tx_tensor *x, tx_tensor *gamma, float eps);
 /* RMS norm of each head of q and k. x is [..., (heads + 2 kv_heads) * size] = q | k | v, gamma is [2 * size] = gamma of
  * q | gamma of k. The norm leaves v as it is (Henry et al., Query-key normalization for transformers, 2020; as in
  * Qwen3). */
 tx_tensor *tx_head_norm(tx_tensor *x, tx_tensor *gamma, int32_t heads, int32_t kv_heads, float eps);
-/* Returns the tensor-parallel size (tx_parallel_options), 1 without such a group, and this rank's index in *part. */
-int32_t tx_graph_tp_size(const tx_graph *graph, int32_t *part);
+/* Returns the tensor-parallel size (tx_parallel_options), 1 without such a group, and this rank's index in *rank. */
+int32_t tx_graph_tp_size(const tx_graph *graph, int32_t *rank);
 /* Returns the context-parallel size (tx_parallel_options.context), 1 without such a group, and this rank's index in
- * *context. Each rank has two chunks of every row. Embeddings and rotary positions without given positions, and
+ * *rank. Each rank has two chunks of every row. Embeddings and rotary positions without given positions, and
  * dropout, use the positions of these chunks in the row. */
-int32_t tx_graph_cp_size(const tx_graph *graph, int32_t *context);
+int32_t tx_graph_cp_size(const tx_graph *graph, int32_t *rank);
 /* Marks x, which all tensor-parallel ranks have, as input of divided products. Its gradient is summed over the group.
  */
 tx_tensor *tx_tp_input(tx_tensor *x);
@@ -139,18 +142,20 @@ tx_tensor *tx_tp_all_gather(tx_tensor *x);
 tx_tensor *tx_tp_reduce_scatter(tx_tensor *x);
 /* Marks a parameter that is read between products. With sequence parallelism its gradient is summed over the group. */
 tx_tensor *tx_tp_param(tx_tensor *param);
-tx_tensor *tx_softmax(tx_tensor *x); /* over the last dimension */
-tx_tensor *tx_gelu(tx_tensor *x, bool exact);
+tx_tensor *tx_softmax(tx_tensor *x);          /* over the last dimension */
+tx_tensor *tx_gelu(tx_tensor *x, bool exact); /* exact: by erf; otherwise the tanh approximation */
 tx_tensor *tx_silu(tx_tensor *x);
 tx_tensor *tx_tanh(tx_tensor *x);
 tx_tensor *tx_rsqrt(tx_tensor *x);  /* 1 / sqrt(x) */
 tx_tensor *tx_swiglu(tx_tensor *x); /* x [..., 2F] = gate | up -> silu(gate) * up [..., F] */
+/* Element-wise. Both operands have the same shape and type; use tx_broadcast if they do not. */
 tx_tensor *tx_add(tx_tensor *a, tx_tensor *b);
 tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b);
 tx_tensor *tx_scale(tx_tensor *x, float factor);
-/* `site` identifies the dropout in the model. Equal seed, step, sample, site and element give equal draws. */
+/* Sets elements to 0 with probability p and divides the others by 1 - p. `site` identifies the dropout in the model.
+ * Equal seed, step, sample, site and element give equal draws. */
 tx_tensor *tx_dropout(tx_tensor *x, float p, int32_t site);
-/* Adds uniform noise from [-scale, scale), multiplied by control NOISE. */
+/* Adds uniform noise from [-scale, scale), multiplied by control NOISE. tx_model.h lists the controls. */
 tx_tensor *tx_noise(tx_tensor *x, float scale, int32_t site);
 
 typedef struct tx_attention_options {
@@ -169,7 +174,8 @@ typedef struct tx_attention_options {
     int32_t first_head;
 } tx_attention_options;
 /* Attention. The operand qkv is [B, T, (heads + 2 kv_heads) * size] = q | k | v, the result [B, T, heads * size].
- * Operand lengths is I32 [B] or NULL. Operand starts is I32 [B, T] or NULL. It holds the first position that each
+ * Operand lengths, I32 [B] or NULL, has the number of positions of each row that are not padding. Keys from there on
+ * are masked, and results there are 0. Operand starts is I32 [B, T] or NULL. It holds the first position that each
  * position sees, for rows of several packed samples, and needs causal attention. Values are 0..T-1; one greater than
  * the position itself counts as the position. */
 tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, const tx_attention_options *options);
@@ -224,12 +230,13 @@ tx_tensor *tx_share_loss(tx_tensor *loss);
  * times control POSITIONS_PER_TOKEN. */
 tx_tensor *tx_mean_of_tokens(tx_tensor *mean);
 
-/* Adds x, one F32 number, to `result`, which must be DROPPED, over all micro-batches of a step and all ranks. At most
- * once a graph. */
+/* Adds x, one F32 number, to `result` over all micro-batches of a step and all ranks. The only result that graphs may
+ * write is TX_RESULT_DROPPED, at most once a graph. */
 tx_status tx_add_to_result(tx_tensor *x, tx_result result);
 
 typedef enum tx_reduction { TX_REDUCE_SUM, TX_REDUCE_MEAN, TX_REDUCE_MAX, TX_REDUCE_SUMSQ } tx_reduction;
-/* The dimensions to reduce: all, the last, or all except the last. */
+/* The dimensions to reduce: all (the result is [1]), the last (it is removed), or all except the last (the result is
+ * [C]). */
 typedef enum tx_axis { TX_AXIS_ALL, TX_AXIS_LAST, TX_AXIS_ROWS } tx_axis;
 tx_tensor *tx_reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis);
 /* Repeats x to `shape`, the inverse of tx_reduce's axis: x is [1], lacks the last dimension, or has only the last. */

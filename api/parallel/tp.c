@@ -7,10 +7,10 @@
 
 #include <inttypes.h>
 
-int32_t tx_graph_tp_size(const tx_graph *graph, int32_t *part)
+int32_t tx_graph_tp_size(const tx_graph *graph, int32_t *rank)
 {
-    TX_NEEDS(graph && part, 0);
-    *part = graph->model->mesh.tensor.rank;
+    TX_NEEDS(graph && rank, 0);
+    *rank = graph->model->mesh.tensor.rank;
     return graph->model->mesh.tensor.size;
 }
 
@@ -20,10 +20,10 @@ bool tx_graph_sequence(const tx_graph *graph)
     return graph->model->mesh.sequence;
 }
 
-int32_t tx_graph_cp_size(const tx_graph *graph, int32_t *context)
+int32_t tx_graph_cp_size(const tx_graph *graph, int32_t *rank)
 {
-    TX_NEEDS(graph && context, 0);
-    *context = graph->model->mesh.context.rank;
+    TX_NEEDS(graph && rank, 0);
+    *rank = graph->model->mesh.context.rank;
     return graph->model->mesh.context.size;
 }
 

@@ -43,8 +43,11 @@ static void check_best(refusals *r, const tx_job_settings *set)
     refuse(r, set->load_best && !same,
            "--load_best_model_at_end needs --eval_strategy and --save_strategy to be the same (steps or epoch), or "
            "--save_strategy best");
-    refuse(r, set->load_best && same && set->saving == TX_STRATEGY_STEPS && !fits,
-           "--load_best_model_at_end: save_steps %g must be a multiple of eval_steps %g", set->save_steps, every);
+    refuse(
+        r, set->load_best && same && set->saving == TX_STRATEGY_STEPS && !fits,
+        "--load_best_model_at_end: --save_steps %g must be a multiple of the evaluation interval %g (--eval_steps, or "
+        "--logging_steps if it is not given)",
+        set->save_steps, every);
     refuse(r, set->saving == TX_STRATEGY_BEST && !set->evaluation,
            "--save_strategy best needs --eval_strategy steps or epoch");
 }
@@ -61,12 +64,13 @@ static void check_stored(refusals *r, const tx_job_settings *set)
 
 static void check_4bit(refusals *r, const tx_job_settings *set)
 {
-    const int32_t computes = set->bf16 || set->dtype ? 2 : set->fp16 ? 3 : 1; /* index in the words of the option */
-    static const char *const with[] = {"", "without --bf16 and --fp16", "with --bf16", "with --fp16"};
+    const int32_t computes = set->bf16 || set->dtype ? 2 : set->fp16 ? 3 : 1; /* index in the option's values */
+    static const char *const remedy[] = {"", "train without --bf16 and --fp16", "add --bf16", "add --fp16"};
     refuse(r, set->bnb_type != 0,
            "--bnb_4bit_quant_type fp4: TX supports only nf4, which fits weights better: leave the option out");
     refuse(r, set->load_in_4bit && set->bnb_compute && set->bnb_compute != computes,
-           "--bnb_4bit_compute_dtype: a run computes in one type: use this one %s", with[set->bnb_compute]);
+           "--bnb_4bit_compute_dtype is not the type in which the run computes: %s, or leave the option out",
+           remedy[set->bnb_compute]);
 }
 
 /* Values of the options of ranks. */
@@ -76,7 +80,8 @@ static void check_ranks(refusals *r, const tx_job_settings *set)
     refuse(r,
            (set->tensor_parallel > 1 || set->context_parallel > 1) && set->batch_weights &&
                strcmp(set->batch_weights, "auto") == 0,
-           "--batch_weights: with --tensor_parallel and --context_parallel give a number for each group of ranks");
+           "--batch_weights auto is not possible with --tensor_parallel or --context_parallel: give a number for each "
+           "group of ranks");
     refuse(r, set->sequence_parallel && set->tensor_parallel == 1 && !automatic,
            "--sequence_parallel needs --tensor_parallel 2 or more");
     refuse(r, set->pipeline_schedule != TX_PIPELINE_INTERLEAVED && set->pipeline_chunks != TX_JOB_CHUNKS,
@@ -107,7 +112,7 @@ static void check_course(refusals *r, const tx_job_settings *set)
            tx_schedule_name(schedule.kind));
     refuse(r, !set->dry_run && set->do_predict && !set->test_file && !set->dataset && !tx_job_takes_glue(set),
            "--test_file or --dataset_name is missing: give the text to predict labels of");
-    refuse(r, set->list_devices, "--list_devices is an option of the program, not of a run: leave it out");
+    refuse(r, set->list_devices, "--list_devices: only the program txtrain lists devices: leave it out");
     check_steps(r, TX_JOB_NAME(logging_steps), set->logging_steps);
     check_steps(r, TX_JOB_NAME(eval_steps), set->eval_steps);
     check_steps(r, TX_JOB_NAME(save_steps), set->save_steps);
@@ -159,8 +164,8 @@ tx_status tx_job_check(const tx_job_settings *set)
     check_stored(&r, set);
     check_4bit(&r, set);
     refuse(&r, set->lora_rank && set->bf16_full_eval && !set->bf16 && !set->dtype,
-           "--bf16_full_eval: with --lora_r it needs --bf16");
-    refuse(&r, set->lora_rank && set->fp16_full_eval && !set->fp16, "--fp16_full_eval: with --lora_r it needs --fp16");
+           "--bf16_full_eval with --lora_r needs --bf16 or --dtype bfloat16");
+    refuse(&r, set->lora_rank && set->fp16_full_eval && !set->fp16, "--fp16_full_eval with --lora_r needs --fp16");
     refuse(&r, tx_job_check_pruning(set) != TX_OK, "--mask_structure: %s", tx_error());
     refuse(&r, tx_job_optimizer(set, &optimizer) != TX_OK, "--optim_args: %s", tx_error());
     return *r.text ? tx_fail(TX_INVALID, "%s", r.text) : TX_OK;

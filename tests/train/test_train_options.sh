@@ -333,7 +333,7 @@ load_in_4bit | packs --load_in_4bit | says those of the blocks in NF4
 load_in_4bit | --load_in_4bit | says needs --lora_r
 bnb_4bit_quant_type | packs --load_in_4bit --bnb_4bit_quant_type fp4 | says TX supports only nf4
 bnb_4bit_use_double_quant | packs --load_in_4bit --bnb_4bit_use_double_quant | says those of the blocks in NF4_DOUBLE
-bnb_4bit_compute_dtype | packs --load_in_4bit --bnb_4bit_compute_dtype float16 | says use this one with --fp16
+bnb_4bit_compute_dtype | packs --load_in_4bit --bnb_4bit_compute_dtype float16 | says add --fp16
 teacher_model_name_or_path | --teacher_model_name_or_path tiny | weights_differ
 distill_temperature | --teacher_model_name_or_path tiny --distill_temperature 3 | says temperature 3
 distill_alpha | --teacher_model_name_or_path tiny --distill_alpha 1 | weights_kept
