@@ -148,6 +148,7 @@ tx_tensor *tx_silu(tx_tensor *x);
 tx_tensor *tx_tanh(tx_tensor *x);
 tx_tensor *tx_rsqrt(tx_tensor *x);  /* 1 / sqrt(x) */
 tx_tensor *tx_swiglu(tx_tensor *x); /* x [..., 2F] = gate | up -> silu(gate) * up [..., F] */
+tx_tensor *tx_geglu(tx_tensor *x);  /* the same, but the gate passes through the tanh form of GELU */
 /* Element-wise. Both operands have the same shape and type; use tx_broadcast if they do not. */
 tx_tensor *tx_add(tx_tensor *a, tx_tensor *b);
 tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b);
@@ -189,22 +190,21 @@ tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_
  * ramp + ramp_pair i + ramp_frequency f clamped to [0, 1]. Ramp 0 leaves all pairs unchanged and ramp 1 slows all
  * ("linear"). ramp_pair depends on the pair (YaRN), ramp_frequency on the wavelength ("llama3"). Divisors divide the f
  * of each pair ("longrope"; a pair with an infinite one is not rotated). Sines and cosines are multiplied by
- * `magnitude`. All is computed in fp32. */
+ * `magnitude`. With `rotated` elements, pairs and d refer to the first `rotated` elements of each head, and the others
+ * are copied. All is computed in fp32. */
 #define TX_MAX_ROTARY 256
 typedef struct tx_rope {
     float theta, factor;
     float ramp, ramp_pair, ramp_frequency;
     float magnitude;
     float divisor[TX_MAX_ROTARY / 2]; /* 0 means 1 */
+    int32_t rotated;                  /* an even number of elements; 0 means the whole head */
 } tx_rope;
-#define TX_ROPE(theta)                       \
-    {                                        \
-        theta, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, \
-        {                                    \
-            0                                \
-        }                                    \
+#define TX_ROPE(theta)                              \
+    {                                               \
+        theta, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, {0}, 0 \
     } /* an initializer */
-/* Rotates pairs (i, i + head_size / 2) in the first `heads` heads of x [B, T, n * head_size] and copies the others.
+/* Rotates pairs (i, i + rotated / 2) in the first `heads` heads of x [B, T, n * head_size] and copies the others.
  * head_size is even and at most TX_MAX_ROTARY. Token t of row b has position positions[b] + t with I32 [B],
  * positions[b][t] with I32 [B, T], and t with NULL. */
 tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions);

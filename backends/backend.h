@@ -64,6 +64,7 @@ typedef struct tx_attrs {
     bool trans_a, trans_b, flat, full;
     bool summed; /* reshape: the gradient is summed over the tensor-parallel group */
     bool exact, inverse;
+    bool gelu; /* swiglu: the gate passes through the tanh form of GELU instead of SiLU */
     tx_accumulate accumulate;
     tx_epilogue epilogue;
     bool keeps;

@@ -25,6 +25,11 @@ tx_tensor *tx_swiglu(tx_tensor *x)
     return TX_EMIT(x, SWIGLU, TX_PLAIN, x);
 }
 
+tx_tensor *tx_geglu(tx_tensor *x)
+{
+    return TX_EMIT(x, SWIGLU, TX_ATTRS(.gelu = true), x);
+}
+
 tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose)
 {
     return TX_EMIT(x, MATMUL, TX_ATTRS(.flat = true, .trans_b = transpose), x, w, b);

@@ -69,6 +69,9 @@ tx_status tx_infer_rotary(const tx_infer *c)
         a->attention.heads > last / a->attention.head_size || !(a->rope.theta > 0.0f) || !(a->rope.factor > 0.0f))
         return tx_refuse(c, "%d heads of size %d (even, at most %d) with theta %g do not fit %s", a->attention.heads,
                          a->attention.head_size, TX_MAX_ROTARY, (double)a->rope.theta, TX_TEXT(c->in[0].shape));
+    if (a->rope.rotated < 0 || a->rope.rotated % 2 != 0 || a->rope.rotated > a->attention.head_size)
+        return tx_refuse(c, "%d rotated elements are not an even part of a head of size %d", a->rope.rotated,
+                         a->attention.head_size);
     return tx_set_output(c, 0, TX_F32, c->in[0].shape);
 }
 

@@ -38,8 +38,10 @@ void TX_CPU_NAME(noise)(const tx_cpu_call *call)
 
 /* ---- Rotary ------------------------------------------------------------------------------------ */
 
-static void rotate_head(const float *x, float *y, const float *cosine, const float *sine, int64_t half)
+static void rotate_head(const float *x, float *y, const float *cosine, const float *sine, int64_t half, int64_t size)
 {
+    if (x != y)
+        memcpy(y + 2 * half, x + 2 * half, (size_t)(size - 2 * half) * sizeof *y);
     TX_SIMD for (int64_t i = 0; i < half; i++)
     {
         float a = x[i], b = x[i + half];
@@ -52,7 +54,7 @@ static void rotate_head(const float *x, float *y, const float *cosine, const flo
 static void rotary_angles(const tx_attrs *attrs, const float *frequency, int64_t position, float *cosine, float *sine)
 {
     const double magnitude = (double)attrs->rope.magnitude;
-    for (int32_t i = 0; i < attrs->attention.head_size / 2; i++) {
+    for (int32_t i = 0; i < tx_rope_rotated(attrs) / 2; i++) {
         const double angle = (double)position * (double)frequency[i];
         cosine[i] = (float)(magnitude * cos(angle));
         sine[i] = (float)(magnitude * (attrs->inverse ? -sin(angle) : sin(angle)));
@@ -65,7 +67,8 @@ static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t las
     const tx_attrs *attrs = &call->command->attrs;
     const tx_shape *shape = &call->command->out[0].shape;
     const int64_t batch = shape->dim[0], length = shape->dim[1], width = shape->dim[2];
-    const int64_t size = attrs->attention.head_size, half = size / 2, turned = attrs->attention.heads * size;
+    const int64_t size = attrs->attention.head_size, half = tx_rope_rotated(attrs) / 2,
+                  turned = attrs->attention.heads * size;
     float *cosine = call->scratch, *sine = cosine + half, frequency[TX_MAX_ROTARY / 2];
     for (int32_t i = 0; i < half; i++)
         frequency[i] = tx_rope_frequency(attrs, i);
@@ -78,7 +81,7 @@ static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t las
             const float *x = (const float *)call->in[0] + (b * length + t) * width;
             float *y = (float *)call->out[0] + (b * length + t) * width;
             for (int64_t h = 0; h < attrs->attention.heads; h++)
-                rotate_head(x + h * size, y + h * size, cosine, sine, half);
+                rotate_head(x + h * size, y + h * size, cosine, sine, half, size);
             if (x != y)
                 memcpy(y + turned, x + turned, (size_t)(width - turned) * sizeof *y);
         }

@@ -130,8 +130,31 @@ TX_ROWS(swiglu, out[0])
         const float *gate = tx_run_of(call->in[0], type, at + row * width, count, gates);
         const float *up = tx_run_of(call->in[0], type, at + (row + 1) * width, count, ups);
         float *y = tx_run_to(call->out[0], type, at, results);
-        TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = gate[i] * tx_sigmoid(gate[i]) * up[i];
+        if (call->command->attrs.gelu)
+            TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = tx_gelu_tanh(gate[i]) * up[i];
+        else
+            TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = gate[i] * tx_sigmoid(gate[i]) * up[i];
         tx_run_put(call->out[0], y, type, at, count);
+    }
+}
+
+static void geglu_slopes(const float *dy, const float *gate, const float *up, float *dgate, float *dup, int64_t n)
+{
+    TX_SIMD for (int64_t i = 0; i < n; i++)
+    {
+        float g = gate[i], u = up[i], d = dy[i];
+        dgate[i] = d * u * tx_gelu_tanh_slope(g);
+        dup[i] = d * tx_gelu_tanh(g);
+    }
+}
+
+static void swiglu_slopes(const float *dy, const float *gate, const float *up, float *dgate, float *dup, int64_t n)
+{
+    TX_SIMD for (int64_t i = 0; i < n; i++)
+    {
+        float g = gate[i], u = up[i], d = dy[i];
+        dgate[i] = d * u * tx_silu_slope(g);
+        dup[i] = d * g * tx_sigmoid(g);
     }
 }
 
@@ -147,12 +170,7 @@ TX_ROWS(swiglu_grad, in[0])
         const float *gate = tx_run_of(call->in[1], type, to_gate, count, gates);
         const float *up = tx_run_of(call->in[1], type, to_up, count, ups);
         float *dgate = tx_run_to(call->out[0], type, to_gate, gates), *dup = tx_run_to(call->out[0], type, to_up, ups);
-        TX_SIMD for (int64_t i = 0; i < count; i++)
-        {
-            float g = gate[i], u = up[i], d = dy[i];
-            dgate[i] = d * u * tx_silu_slope(g);
-            dup[i] = d * g * tx_sigmoid(g);
-        }
+        (call->command->attrs.gelu ? geglu_slopes : swiglu_slopes)(dy, gate, up, dgate, dup, count);
         tx_run_put(call->out[0], dgate, type, to_gate, count);
         tx_run_put(call->out[0], dup, type, to_up, count);
     }

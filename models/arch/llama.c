@@ -7,16 +7,12 @@
  * projections y = x W^T with W [out, in]. Files store q, k and v separately, and gate and up. Here each group is one
  * parameter, so that one matrix product computes it. */
 #include "models/arch/experts.h"
-#include "models/arch/llama_config.h"
-#include "models/arch/stack.h"
+#include "models/arch/llama_family.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-#define HEAD "lm_head.weight"
-#define EMBEDDING "model.embed_tokens.weight"
-#define LAYER "model.layers.%d."
 #define MIXTRAL LAYER "block_sparse_moe."
 #define MLP LAYER "mlp."
 #define SHARED "shared_expert"
@@ -24,67 +20,18 @@
 #define DOWN "down_proj.weight"
 
 /* ---- Parameters -------------------------------------------------------------------------------------- */
-/* Symbolic sizes of dimensions. */
-/* Sizes that a dimension can have. */
-enum {
-    VOCAB = TX_EXTENT_VOCAB,
-    WIDTH = TX_EXTENT_WIDTH,
-    QKV = TX_EXTENT_OWN,
-    QK_HEAD,
-    HEADS,
-    GATE_UP,
-    INNER,
-    EXPERTS,
-    EXPERT_GATE_UP,
-    EXPERT_INNER,
-    SHARED_GATE_UP,
-    SHARED_INNER,
-    ONE
-};
 
-/* Slots of parameters. */
-enum {
-    EMBED,
-    INPUT_NORM,
-    QKV_PROJ,
-    QKV_BIAS,
-    HEAD_NORM,
-    O_PROJ,
-    O_BIAS,
-    POST_NORM,
-    ROUTER,
-    EXPERTS_GATE_UP,
-    EXPERTS_DOWN,
-    SHARED_GATE_UP_PROJ,
-    SHARED_DOWN_PROJ,
-    SHARED_GATE,
-    GATE_UP_PROJ,
-    DOWN_PROJ,
-    GATE_UP_BIAS,
-    DOWN_BIAS,
-    FINAL_NORM,
-    LM_HEAD,
-    NO_BIAS
-};
-
-/* The parameter exists if the flag is set or is not set. SPARSE and DENSE: only in layers with, or without experts. */
-#define IF(flag) .with = offsetof(llama_config, flag)
-#define UNLESS(flag) .without = offsetof(llama_config, flag)
+/* SPARSE and DENSE: only in layers with, or without experts. */
 #define SPARSE(flag) IF(flag), .in = is_sparse
 #define DENSE(flag) IF(flag), .in = is_dense
-#define ONES .draw = TX_DRAW_ONE
-#define ZEROS .draw = TX_DRAW_ZERO
 #define OF_EXPERTS(dimension) .split = (dimension), .experts = true
 
-/* Names separated by bars are the tensors of the sections in files; a star is the index of an expert. */
-static const tx_stack_row rows[] = {
-    {EMBED, EMBEDDING, {VOCAB, WIDTH}, .split = 1},
+const tx_stack_row tx_llama_rows[] = {
+    EMBED_ROW,
     {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
-    {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .split = 1},
-    {QKV_BIAS, LAYER "self_attn.q_proj|k_proj|v_proj.bias", {QKV}, ZEROS, IF(qkv_bias), .split = 1},
+    SEPARATE_QKV_ROWS,
     {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ONES, IF(head_norms)},
-    {O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .split = 2},
-    {O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention_bias)},
+    O_ROWS,
     {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
     {ROUTER, MIXTRAL "gate.weight", {EXPERTS, WIDTH}, .router = true, IF(mixtral_names)},
     {EXPERTS_GATE_UP,
@@ -105,9 +52,7 @@ static const tx_stack_row rows[] = {
     {GATE_UP_BIAS, MLP "gate_proj|up_proj.bias", {GATE_UP}, ZEROS, IF(mlp_bias), .split = 1},
     {DOWN_PROJ, MLP DOWN, {WIDTH, INNER}, UNLESS(has_experts), .split = 2},
     {DOWN_BIAS, MLP "down_proj.bias", {WIDTH}, ZEROS, IF(mlp_bias)},
-    {FINAL_NORM, "model.norm.weight", {WIDTH}, ONES},
-    {LM_HEAD, HEAD, {VOCAB, WIDTH}, UNLESS(tie_word_embeddings), .split = 1},
-    {.name = NULL},
+    LAST_ROWS,
 };
 
 /* A parameter gate | up with this inner width. */
@@ -128,6 +73,9 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     case QK_HEAD:
         *sections = (tx_param_sections){2, dimension, {head_size(c), head_size(c)}, 0};
         return 2 * head_size(c);
+    case QK_WIDTH:
+        *sections = (tx_param_sections){2, dimension, {heads, of_kv}, 0};
+        return heads + of_kv;
     case GATE_UP:
         return gate_and_up(c->intermediate_size, dimension, sections);
     case EXPERT_GATE_UP:
@@ -147,25 +95,25 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     }
 }
 
-static int32_t params(const tx_config *config)
+int32_t tx_llama_params(const tx_config *config)
 {
-    return tx_stack_params(config, rows);
+    return tx_stack_params(config, llama_of(config)->rows);
 }
 
-static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
+tx_status tx_llama_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
-    tx_stack_param(config, rows, extent_of, llama_of(config)->initializer_range, index, name, spec);
+    tx_stack_param(config, llama_of(config)->rows, extent_of, llama_of(config)->initializer_range, index, name, spec);
     spec->tied = index == 0 && llama_of(config)->tie_word_embeddings;
     return TX_OK;
 }
 
-static int64_t embeddings(const tx_config *config)
+int64_t tx_llama_embeddings(const tx_config *config)
 {
     return config->vocab_size * config->width;
 }
 
 /* Weights of the experts that a token is not routed to. */
-static int64_t idle(const tx_config *config)
+int64_t tx_llama_idle(const tx_config *config)
 {
     const llama_config *c = llama_of(config);
     int64_t layers = 0;
@@ -176,9 +124,29 @@ static int64_t idle(const tx_config *config)
 
 /* ---- Graph ------------------------------------------------------------------------------------------- */
 
+/* A norm, or x if the family has none at this place. */
 static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t weight)
 {
-    return tx_rms_norm(x, tx_tp_param(tx_stack_weight(b, weight)), (float)llama_of(b->config)->rms_norm_eps);
+    const float eps = (float)llama_of(b->config)->rms_norm_eps;
+    if (!tx_stack_has(b, weight))
+        return x;
+    tx_tensor *gamma = tx_tp_param(tx_stack_weight(b, weight));
+    return tx_stack_has(b, weight + 1) ? tx_layer_norm(x, gamma, tx_tp_param(tx_stack_weight(b, weight + 1)), eps)
+                                       : tx_rms_norm(x, gamma, eps);
+}
+
+/* RMS norms of q and k: of each head, or of all heads together. */
+static tx_tensor *norm_heads(tx_stack *b, tx_tensor *qkv, int32_t heads, int32_t of_kv)
+{
+    const llama_config *c = llama_of(b->config);
+    if (!tx_stack_has(b, HEAD_NORM))
+        return qkv;
+    if (c->whole_norms && b->parts > 1)
+        tx_graph_fail(b->graph,
+                      tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism is not implemented for norms over all heads",
+                              b->config->architecture->type));
+    tx_tensor *gamma = tx_tp_input(tx_stack_weight(b, HEAD_NORM));
+    return tx_head_norm(qkv, gamma, c->whole_norms ? 1 : heads, c->whole_norms ? 1 : of_kv, (float)c->rms_norm_eps);
 }
 
 /* x [B, T, C] -> [B, T, heads * size] */
@@ -192,11 +160,13 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     const int64_t row = tx_tensor_shape(b->tokens)->dim[1] * tx_graph_cp_size(b->graph, &context);
     const int64_t length = b->options->cache > row ? b->options->cache : row;
     const tx_rope rope = tx_rope_of(&c->rope, size, length);
-    tx_attention_options options = {.heads = heads, .kv_heads = of_kv, .window = (int32_t)window_of(c, layer)};
-    tx_tensor *qkv = tx_stack_linear(b, x, QKV_PROJ, QKV_BIAS);
-    if (c->head_norms)
-        qkv = tx_head_norm(qkv, tx_tp_input(tx_stack_weight(b, HEAD_NORM)), heads, of_kv, (float)c->rms_norm_eps);
-    qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions);
+    tx_attention_options options = {.heads = heads,
+                                    .kv_heads = of_kv,
+                                    .scale = (float)c->attention_multiplier,
+                                    .window = (int32_t)window_of(c, layer)};
+    tx_tensor *qkv = norm_heads(b, tx_stack_linear(b, x, QKV_PROJ, QKV_BIAS), heads, of_kv);
+    if (has_rope(c, layer))
+        qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions);
     return tx_stack_attention(b, qkv, layer, &options, c->attention_dropout);
 }
 
@@ -244,60 +214,110 @@ static tx_tensor *sparse_mlp(tx_stack *b, tx_tensor *x)
     return tx_add(y, tx_mul(shared, tx_broadcast(gate, shape, TX_AXIS_LAST)));
 }
 
+/* x times a multiplier of the configuration; 0 means 1. */
+static tx_tensor *scaled(tx_tensor *x, double multiplier)
+{
+    return multiplier > 0 && multiplier != 1 ? tx_scale(x, (float)multiplier) : x;
+}
+
+/* Adds a part of a block to the residual stream. */
+static tx_tensor *add_part(tx_stack *b, tx_tensor *x, tx_tensor *part)
+{
+    const llama_config *c = llama_of(b->config);
+    if (c->resid_pdrop > 0)
+        part = tx_stack_dropout(b, part, c->resid_pdrop);
+    return tx_add(x, scaled(part, c->residual_multiplier));
+}
+
 /* x [B, T, C] -> [B, T, C] */
 static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     tx_tensor *h = attention(b, norm(b, x, INPUT_NORM), layer);
-    x = tx_add(x, tx_stack_linear(b, h, O_PROJ, O_BIAS));
+    x = add_part(b, x, norm(b, tx_stack_linear(b, h, O_PROJ, O_BIAS), ATTENTION_NORM));
     h = norm(b, x, POST_NORM);
-    return tx_add(x, is_sparse(b->config, layer) ? sparse_mlp(b, h) : mlp(b, h));
+    return add_part(b, x, norm(b, is_sparse(b->config, layer) ? sparse_mlp(b, h) : mlp(b, h), MLP_NORM));
 }
 
-static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
+tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
+    const llama_config *c = llama_of(config);
     tx_stack b;
-    if (tx_stack_open(graph, config, options, rows, &b))
+    if (tx_stack_open(graph, config, options, c->rows, &b))
         return NULL;
+    b.padding = c->padding <= config->vocab_size ? c->padding - 1 : -1;
     tx_tensor *embedding = tx_stack_weight(&b, EMBED);
-    tx_tensor *x = tx_stack_embed(&b, embedding, NULL);
+    tx_tensor *x = scaled(tx_stack_embed(&b, embedding, NULL), c->embedding_multiplier);
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)), FINAL_NORM);
-    const tx_experts experts = experts_of(llama_of(config));
-    tx_stack_router_loss(&b, &experts, llama_of(config)->router_aux_loss_coef);
-    return tx_linear(tx_tp_all_gather(x),
-                     llama_of(config)->tie_word_embeddings ? embedding : tx_stack_weight(&b, LM_HEAD), NULL, true);
+    /* Of the head's input, because it is smaller than the logits, and the loss is fused with a product. */
+    x = scaled(x, c->logits_scaling > 0 ? 1 / c->logits_scaling : 0);
+    const tx_experts experts = experts_of(c);
+    tx_stack_router_loss(&b, &experts, c->router_aux_loss_coef);
+    return tx_linear(tx_tp_all_gather(x), c->tie_word_embeddings ? embedding : tx_stack_weight(&b, LM_HEAD), NULL,
+                     true);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */
 
+static const char *name_of(const tx_config *config, int32_t slot)
+{
+    const tx_stack_row *row = llama_of(config)->rows;
+    while (row->slot != slot)
+        row++;
+    return row->name;
+}
+
+/* The length of a name's first part, with its dot. */
+static size_t first_part(const char *name)
+{
+    return strcspn(name, ".") + 1;
+}
+
+/* Whether the file of a base model ("embed_tokens.weight", as in Qwen3-Embedding) has the tensor: then its name lacks
+ * the first part of the parameter's. */
+static bool lacks_prefix(const tx_config *config, const char *tensor)
+{
+    for (const tx_stack_row *row = llama_of(config)->rows; row->name; row++) {
+        const char *rest = row->name + first_part(row->name);
+        if (row->slot != LM_HEAD && strncmp(tensor, rest, first_part(rest)) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* Skips a copy of a tied head, and the rope frequencies that old files contain. */
-static void rename_tensor(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
+void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
-    const bool is_copy = strcmp(tensor, HEAD) == 0 && llama_of(config)->tie_word_embeddings;
-    snprintf(param, TX_WEIGHTS_NAME, "%s", is_copy || strstr(tensor, ".rotary_emb.inv_freq") ? "" : tensor);
+    const char *embedding = name_of(config, EMBED);
+    const bool is_copy = strcmp(tensor, name_of(config, LM_HEAD)) == 0 && llama_of(config)->tie_word_embeddings;
+    if (is_copy || strstr(tensor, ".rotary_emb.inv_freq"))
+        param[0] = '\0';
+    else if (lacks_prefix(config, tensor))
+        snprintf(param, TX_WEIGHTS_NAME, "%.*s%s", (int)first_part(embedding), embedding, tensor);
+    else
+        snprintf(param, TX_WEIGHTS_NAME, "%s", tensor);
 }
 
-static tx_status check_head(const tx_config *config, const tx_weights *weights)
+tx_status tx_llama_check_weights(const tx_config *config, const tx_weights *weights)
 {
-    return llama_of(config)->tie_word_embeddings ? tx_arch_check_tied(weights, HEAD, EMBEDDING) : TX_OK;
+    return llama_of(config)->tie_word_embeddings
+               ? tx_arch_check_tied(weights, name_of(config, LM_HEAD), name_of(config, EMBED))
+               : TX_OK;
 }
 
-static const tx_fixed_key fixed_keys[] = {{.name = NULL}};
+const tx_fixed_key tx_llama_fixed_keys[] = {{.name = NULL}};
+const tx_preset tx_llama_presets[] = {{.name = NULL}};
 /* transformers applies the window to other layers than these models' configurations say. */
 static const tx_fixed_key fixed_moe_keys[] = {
     {"use_sliding_window", false, "sliding windows of this model type are not implemented"}, {.name = NULL}};
-static const tx_preset presets[] = {{.name = NULL}};
 
-#define ROW(NAME, CLASS, FIXED)                                                                                \
-    .type = #NAME, .class_name = CLASS "ForCausalLM", .config_bytes = sizeof(llama_config),                    \
-    .defaults = &tx_##NAME##_defaults.base, .keys = tx_##NAME##_keys, .fixed = FIXED, .presets = presets,      \
-    .read = tx_llama_read, .write = tx_llama_write, .check = tx_llama_check, .params = params, .param = param, \
-    .embeddings = embeddings, .idle = idle, .lora_targets = "q_proj,v_proj", .logits = logits,                 \
-    .rename = rename_tensor, .check_weights = check_head
+#define ROW(NAME, CLASS, FIXED)                                                                                  \
+    FAMILY(#NAME, CLASS, tx_##NAME##_defaults, tx_##NAME##_keys, FIXED, "q_proj,v_proj"), .read = tx_llama_read, \
+                                                                                          .check = tx_llama_check
 
-const tx_architecture tx_llama = {ROW(llama, "Llama", fixed_keys)};
-const tx_architecture tx_mistral = {ROW(mistral, "Mistral", fixed_keys)};
-const tx_architecture tx_qwen2 = {ROW(qwen2, "Qwen2", fixed_keys)};
-const tx_architecture tx_qwen3 = {ROW(qwen3, "Qwen3", fixed_keys)};
-const tx_architecture tx_mixtral = {ROW(mixtral, "Mixtral", fixed_keys)};
+const tx_architecture tx_llama = {ROW(llama, "Llama", tx_llama_fixed_keys)};
+const tx_architecture tx_mistral = {ROW(mistral, "Mistral", tx_llama_fixed_keys)};
+const tx_architecture tx_qwen2 = {ROW(qwen2, "Qwen2", tx_llama_fixed_keys)};
+const tx_architecture tx_qwen3 = {ROW(qwen3, "Qwen3", tx_llama_fixed_keys)};
+const tx_architecture tx_mixtral = {ROW(mixtral, "Mixtral", tx_llama_fixed_keys)};
 const tx_architecture tx_qwen2_moe = {ROW(qwen2_moe, "Qwen2Moe", fixed_moe_keys)};
 const tx_architecture tx_qwen3_moe = {ROW(qwen3_moe, "Qwen3Moe", fixed_moe_keys)};

@@ -5,13 +5,35 @@
 
 #include "models/arch/llama.h"
 #include "models/arch/rope.h"
+#include "models/arch/stack.h"
 
 #define TX_LLAMA_LAYERS (1 << 12)        /* limit */
 #define TX_LLAMA_EXPERT_LAYERS (1 << 10) /* limit for models with experts */
 
+/* A set of layers. */
+typedef struct tx_layer_set {
+    bool listed; /* the file lists the layers; else other keys select them */
+    uint64_t bits[TX_LLAMA_LAYERS / 64];
+} tx_layer_set;
+
+static inline bool has_layer(const tx_layer_set *set, int64_t layer)
+{
+    return set->bits[layer / 64] >> layer % 64 & 1u;
+}
+
+static inline void add_layer(tx_layer_set *set, int64_t layer)
+{
+    set->bits[layer / 64] |= UINT64_C(1) << layer % 64;
+}
+
+/* The activations of MLPs. */
+enum { TX_LLAMA_SILU };
+extern const char *const tx_llama_activations[];
+
 /* The keys of config.json under their own names. */
 typedef struct llama_config {
     tx_config base;
+    const tx_stack_row *rows;        /* the table of the family's tensors */
     int64_t max_position_embeddings; /* base.positions is longer if scaling extends it (tx_rope_positions) */
     int64_t intermediate_size;
     int64_t num_key_value_heads; /* 0 means the number of query heads (null in the file) */
@@ -25,6 +47,14 @@ typedef struct llama_config {
     double rms_norm_eps, initializer_range, attention_dropout;
     int32_t hidden_act;
     tx_rope_config rope;
+    int64_t padding;                /* 1 + pad_token_id, whose embedding gets no gradient; 0: there is none */
+    double resid_pdrop;             /* dropout of what a block adds */
+    tx_layer_set layer_types;       /* the layers with the window */
+    tx_layer_set no_rope_layers;    /* SmolLM3: the layers without rotary positions */
+    int64_t no_rope_layer_interval; /* SmolLM3: every so many layers have none; 0: all have them */
+    bool whole_norms;               /* OLMo 2: all heads of q, and of k, are normalised together */
+    /* Granite. 0 means 1; of attention_multiplier, the scale of the scores, 1 / sqrt(head size). */
+    double embedding_multiplier, attention_multiplier, residual_multiplier, logits_scaling;
     /* Of models with experts. */
     int64_t num_experts, num_experts_per_tok, decoder_sparse_step;
     int64_t moe_intermediate_size; /* 0 means intermediate_size */
@@ -32,7 +62,7 @@ typedef struct llama_config {
     bool norm_topk_prob, output_router_logits;
     double router_aux_loss_coef, router_jitter_noise;
     bool has_experts, mixtral_names, qwen_names, shared_expert; /* select parameters */
-    uint64_t dense[TX_LLAMA_LAYERS / 64];                       /* bit set of the layers in mlp_only_layers */
+    tx_layer_set dense;                                         /* the layers in mlp_only_layers */
 } llama_config;
 
 static inline const llama_config *llama_of(const tx_config *config)
@@ -49,7 +79,7 @@ static inline int64_t head_size(const llama_config *c)
 static inline bool is_sparse(const tx_config *config, int64_t layer)
 {
     const llama_config *c = llama_of(config);
-    return c->has_experts && (layer + 1) % c->decoder_sparse_step == 0 && !(c->dense[layer / 64] >> layer % 64 & 1u);
+    return c->has_experts && (layer + 1) % c->decoder_sparse_step == 0 && !has_layer(&c->dense, layer);
 }
 
 static inline bool is_dense(const tx_config *config, int64_t layer)
@@ -70,10 +100,21 @@ static inline int64_t kv_heads(const llama_config *c)
 /* The sliding window of a layer in positions, or 0 for full attention. */
 static inline int64_t window_of(const llama_config *c, int64_t layer)
 {
-    return c->use_sliding_window && layer >= c->max_window_layers ? c->sliding_window : 0;
+    const bool slides = c->layer_types.listed ? has_layer(&c->layer_types, layer) : layer >= c->max_window_layers;
+    return c->use_sliding_window && slides ? c->sliding_window : 0;
 }
 
-/* The model types: names of architectures, defaults and keys. */
+/* Whether a layer has rotary positions. */
+static inline bool has_rope(const llama_config *c, int64_t layer)
+{
+    if (c->no_rope_layers.listed)
+        return !has_layer(&c->no_rope_layers, layer);
+    return c->no_rope_layer_interval == 0 || (layer + 1) % c->no_rope_layer_interval != 0;
+}
+
+extern const tx_stack_row tx_llama_rows[]; /* llama.c */
+
+/* The model types of llama.c: names of architectures, defaults and keys. */
 #define TX_LLAMA_TYPES(X) X(llama) X(mistral) X(qwen2) X(qwen3) X(mixtral) X(qwen2_moe) X(qwen3_moe)
 #define X(name)                                     \
     extern const llama_config tx_##name##_defaults; \
@@ -81,6 +122,8 @@ static inline int64_t window_of(const llama_config *c, int64_t layer)
 TX_LLAMA_TYPES(X)
 #undef X
 
+/* Reads the list "layer_types": "sliding_attention" or "full_attention" for each layer. */
+tx_status tx_llama_read_layer_types(const tx_json *json, llama_config *config);
 /* The functions read, write and check of tx_architecture. */
 tx_status tx_llama_read(const tx_json *json, tx_config *config);
 tx_status tx_llama_write(const tx_config *config, tx_json *json);

@@ -23,7 +23,7 @@ static tx_status read_type(const tx_json *json, tx_rope_type *type)
     if (tx_json_find(json, key))
         TX_TRY(tx_json_get_string(json, key, &name));
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
-        if (strcmp(types[i], name) == 0) {
+        if (strcmp(types[i], strcmp(name, "su") == 0 ? "longrope" : name) == 0) {
             *type = (tx_rope_type)i;
             return TX_OK;
         }
@@ -83,7 +83,8 @@ static tx_status read_attention(const tx_json *json, tx_rope_config *rope)
 static tx_status read_scaling(const tx_json *json, const tx_json *config, int64_t positions, tx_rope_config *rope)
 {
     const bool yarn = rope->type == TX_ROPE_YARN;
-    rope->rotated = 1;
+    if (!rope->partial)
+        rope->rotated = 1;
     rope->original = (double)positions;
     rope->truncate = true;
     rope->low = 1;
@@ -96,8 +97,8 @@ static tx_status read_scaling(const tx_json *json, const tx_json *config, int64_
     TX_TRY(read_number(json, yarn ? "beta_fast" : "high_freq_factor", 0, &rope->high));
     TX_TRY(TX_JSON_OPTIONAL(bool, json, "truncate", &rope->truncate));
     TX_TRY(read_number(json, "partial_rotary_factor", 0, &rope->rotated));
-    if (rope->rotated != 1 && (rope->type != TX_ROPE_PROPORTIONAL || rope->rotated > 1))
-        return tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: partial rotary embeddings are not implemented");
+    if (rope->rotated != 1 && !rope->partial && rope->type != TX_ROPE_PROPORTIONAL)
+        return tx_fail(TX_UNSUPPORTED, "partial_rotary_factor: %g: this model type rotates whole heads", rope->rotated);
     if (rope->type != TX_ROPE_DEFAULT && !(rope->high > rope->low))
         return tx_fail(TX_INVALID, "rope_parameters: the high factor must be above the low one");
     return read_attention(json, rope);
@@ -108,6 +109,8 @@ tx_status tx_rope_read(const tx_json *json, int64_t positions, tx_rope_config *r
     const char *key = tx_json_has(json, "rope_scaling") ? "rope_scaling" : "rope_parameters";
     tx_json *scaling;
     TX_TRY(read_number(json, "rope_theta", 1, &rope->theta));
+    if (rope->partial)
+        TX_TRY(read_number(json, "partial_rotary_factor", 0, &rope->rotated));
     if (tx_json_has(json, key)) {
         tx_status status = tx_json_get(json, key, TX_JSON_OBJECT, &scaling);
         TX_THEN(status, read_number(scaling, "rope_theta", 1, &rope->theta));
@@ -152,12 +155,24 @@ static void yarn(const tx_rope_config *rope, int64_t size, tx_rope *made)
     made->magnitude = (float)rope->attention;
 }
 
+/* The number of elements of a head that rotate. */
+static int64_t rotated_of(const tx_rope_config *rope, int64_t size)
+{
+    return rope->partial ? (int64_t)(rope->rotated * (double)size) : size;
+}
+
 tx_status tx_rope_check(const tx_rope_config *rope, int64_t size)
 {
-    return rope->pairs == 0 || 2 * rope->pairs == size
-               ? TX_OK
-               : tx_fail(TX_INVALID, "rope_parameters: %d factors, but heads of %d elements need half as many",
-                         (int)rope->pairs, (int)size);
+    if (rope->rotated > 1)
+        return tx_fail(TX_INVALID, "partial_rotary_factor: %g is more than 1", rope->rotated);
+    const int64_t rotated = rotated_of(rope, size);
+    if (rotated < 2 || rotated % 2 != 0)
+        return tx_fail(TX_INVALID, "partial_rotary_factor: %d of the %d elements of a head: expected an even number",
+                       (int)rotated, (int)size);
+    if (rope->pairs != 0 && 2 * rope->pairs != rotated)
+        return tx_fail(TX_INVALID, "rope_parameters: %d factors, but %d rotated elements of a head need half as many",
+                       (int)rope->pairs, (int)rotated);
+    return TX_OK;
 }
 
 /* Pairs that do not rotate get an infinite divisor. */
@@ -183,9 +198,11 @@ static double stretched(const tx_rope_config *rope, int64_t size, int64_t length
     return grown > 1 && size > 2 ? rope->theta * pow(grown, (double)size / (double)(size - 2)) : rope->theta;
 }
 
-tx_rope tx_rope_of(const tx_rope_config *rope, int64_t size, int64_t length)
+tx_rope tx_rope_of(const tx_rope_config *rope, int64_t head_size, int64_t length)
 {
+    const int64_t size = rotated_of(rope, head_size);
     tx_rope made = TX_ROPE((float)(rope->type == TX_ROPE_DYNAMIC ? stretched(rope, size, length) : rope->theta));
+    made.rotated = size < head_size ? (int32_t)size : 0;
     if (rope->type == TX_ROPE_DEFAULT || rope->type == TX_ROPE_DYNAMIC)
         return made;
     made.factor = (float)rope->factor;

@@ -23,7 +23,8 @@ typedef struct tx_rope_config {
     double factor, original; /* texts may be `factor` times longer than the original length, in positions */
     double low, high;        /* "llama3": low_freq_factor, high_freq_factor; "yarn": beta_slow, beta_fast */
     double attention;        /* "yarn", "longrope": factor of sines and cosines */
-    double rotated;          /* "proportional": the fraction of pairs that rotate */
+    double rotated;          /* partial_rotary_factor: the part of each head, or of its pairs, that rotates */
+    bool partial;            /* the model type rotates the first elements of a head if `rotated` is below 1 */
     int32_t pairs;           /* "longrope": number of divisors in the next arrays; else 0 */
     float short_factor[TX_MAX_ROTARY / 2], long_factor[TX_MAX_ROTARY / 2];
     bool truncate; /* "yarn": round the ends of the ramp to whole pairs */
@@ -34,14 +35,14 @@ typedef struct tx_rope_config {
 tx_status tx_rope_read(const tx_json *json, int64_t positions, tx_rope_config *rope);
 /* Writes theta to the place that the file uses: "rope_parameters" if it exists. */
 tx_status tx_rope_write(const tx_rope_config *rope, tx_json *json);
-/* TX_INVALID if the number of factors does not match heads of `size` elements. */
+/* TX_INVALID if the number of factors, or the part that rotates, does not fit heads of `size` elements. */
 tx_status tx_rope_check(const tx_rope_config *rope, int64_t size);
 /* The longest text of a model whose max_position_embeddings is `positions`: scaling extends the original length by its
  * factor. (In published files max_position_embeddings is either the length before scaling or the one after it.) */
 int64_t tx_rope_positions(const tx_rope_config *rope, int64_t positions);
-/* The argument of tx_rotary for heads of `size` elements and texts or caches of at most `length` positions. As in
+/* The argument of tx_rotary for heads of `head_size` elements and texts or caches of at most `length` positions. As in
  * transformers, "longrope" uses its long factors and "dynamic" a larger base if `length` exceeds the original length.
  */
-tx_rope tx_rope_of(const tx_rope_config *rope, int64_t size, int64_t length);
+tx_rope tx_rope_of(const tx_rope_config *rope, int64_t head_size, int64_t length);
 
 #endif

@@ -226,6 +226,11 @@ static int32_t index_of(const tx_stack *s, int32_t slot)
     return -1;
 }
 
+bool tx_stack_has(const tx_stack *stack, int32_t slot)
+{
+    return index_of(stack, slot) >= 0;
+}
+
 static tx_tensor *param_at(const tx_stack *stack, int32_t index)
 {
     char name[TX_ARCH_NAME];

@@ -64,6 +64,8 @@ tx_status tx_stack_open(tx_graph *graph, const tx_config *config, const tx_arch_
                         const tx_stack_row *rows, tx_stack *stack);
 /* The parameter in a slot; in the current block if its row belongs to blocks. NULL on error. */
 tx_tensor *tx_stack_weight(const tx_stack *stack, int32_t slot);
+/* Whether the model, or the current block, has the parameter. */
+bool tx_stack_has(const tx_stack *stack, int32_t slot);
 /* The number of this tensor-parallel rank's heads, of `heads` in all. Fails if they cannot be divided equally; `what`
  * names them in the message. */
 int32_t tx_stack_heads_per_rank(tx_stack *stack, int64_t heads, const char *what);

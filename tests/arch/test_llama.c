@@ -144,7 +144,7 @@ static void test_keys(void **state)
     assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": "
                              "[1, 1], \"long_factor\": [1, 2]}}",
                              &config),
-                   TX_FORMAT, "2 factors, but heads of 128 elements");
+                   TX_FORMAT, "2 factors, but 128 rotated elements");
     assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"longrope\", \"short_factor\": "
                              "[1, 1], \"long_factor\": [1]}}",
                              &config),
@@ -153,15 +153,17 @@ static void test_keys(void **state)
                              "[0, 1], \"long_factor\": [1, 2]}}",
                              &config),
                    TX_FORMAT, "short_factor");
-    assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"su\"}}", &config),
+    assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"ntk\"}}", &config),
                    TX_UNSUPPORTED, "longrope");
     assert_refused(read_text("{\"model_type\": \"llama\", \"num_key_value_heads\": 5}", &config), TX_FORMAT,
                    "num_key_value_heads, 5");
-    assert_refused(read_text("{\"model_type\": \"qwen2\", \"layer_types\": [\"sliding_attention\"]}", &config),
-                   TX_UNSUPPORTED, "layer_types: \"sliding_attention\" of layer 0");
+    assert_refused(read_text("{\"model_type\": \"qwen2\", \"num_hidden_layers\": 1, \"layer_types\": "
+                             "[\"sliding_attention\"]}",
+                             &config),
+                   TX_UNSUPPORTED, "layer_types: layer 0");
     assert_refused(read_text("{\"model_type\": \"llama\", \"head_dim\": 7}", &config), TX_FORMAT, "head_dim: 7");
-    assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"su\"}}", &config),
-                   TX_UNSUPPORTED, "rope_scaling: rope_type: \"su\"");
+    assert_refused(read_text("{\"model_type\": \"llama\", \"rope_scaling\": {\"type\": \"ntk\"}}", &config),
+                   TX_UNSUPPORTED, "rope_scaling: rope_type: \"ntk\"");
     assert_refused(
         read_text("{\"model_type\": \"qwen2\", \"rope_scaling\": {\"type\": \"yarn\", \"beta_slow\": 40}}", &config),
         TX_FORMAT, "high factor");

@@ -144,6 +144,7 @@ static tx_tensor *broadcast_columns(tx_builder *b)
 }
 
 GRAPH(swiglu, tx_swiglu(wide(b)))
+GRAPH(geglu, tx_geglu(wide(b)))
 GRAPH(add, tx_add(wide(b), real(b, "y", TX_SHAPE(3, 10))))
 GRAPH(mul, tx_mul(wide(b), real(b, "y", TX_SHAPE(3, 10))))
 GRAPH(scale, tx_scale(wide(b), -1.75f))
@@ -265,6 +266,7 @@ static const tx_graph_case cases[] = {
     {"rsqrt", rsqrt_, 1},
     {"broadcast", broadcast_columns, 1},
     {"swiglu", swiglu, 1},
+    {"geglu", geglu, 1},
     {"add", add, 1},
     {"mul", mul, 1},
     {"scale", scale, 1},

@@ -28,13 +28,24 @@ TX_POINTWISE(tanh_reference, tanh(x), 1.0) /* near 0 a difference of numbers nea
 TX_POINTWISE(rsqrt_reference, 1.0 / sqrt(x), 1.0 / sqrt(x))
 TX_POINTWISE(tanh_grad_reference, (1.0 - y * y) * x, fabs(x) * (1.0 + y * y))
 
+/* The function of the gate, and its derivative. */
+static double gate_of(const tx_call *call, double gate)
+{
+    return call->attrs.gelu ? tx_number_gelu(gate, false) : gate * sigmoid(gate);
+}
+
+static double gate_slope(const tx_call *call, double gate)
+{
+    return call->attrs.gelu ? tx_number_gelu_slope(gate, false) : silu_slope(gate);
+}
+
 static void swiglu_reference(tx_call *call)
 {
     int64_t f = tx_array_last(&call->out[0]);
     for (int64_t i = 0; i < call->out[0].count; i++) {
         double gate = call->in[0].value[i / f * 2 * f + i % f], up = call->in[0].value[i / f * 2 * f + f + i % f];
-        double y = gate * sigmoid(gate) * up;
-        tx_array_put(&call->out[0], i, y, fabs(y) * (1.0 + fabs(gate)));
+        double y = gate_of(call, gate) * up, of_gelu = call->attrs.gelu ? fabs(gate * up) : 0.0;
+        tx_array_put(&call->out[0], i, y, fabs(y) * (1.0 + fabs(gate)) + of_gelu);
     }
 }
 
@@ -50,8 +61,8 @@ static void swiglu_grad_reference(tx_call *call)
     for (int64_t i = 0; i < call->in[0].count; i++) {
         int64_t g = i / f * 2 * f + i % f;
         double dy = call->in[0].value[i], gate = call->in[1].value[g], up = call->in[1].value[g + f];
-        tx_array_put(&call->out[0], g, dy * up * silu_slope(gate), fabs(dy * up) * (1.0 + fabs(gate)));
-        tx_array_put(&call->out[0], g + f, dy * gate * sigmoid(gate), fabs(dy * gate));
+        tx_array_put(&call->out[0], g, dy * up * gate_slope(call, gate), fabs(dy * up) * (1.0 + fabs(gate)));
+        tx_array_put(&call->out[0], g + f, dy * gate_of(call, gate), fabs(dy * gate));
     }
 }
 
@@ -92,10 +103,14 @@ TX_POINTWISE(dropout_reference, tx_call_dropped(call, 0, i), fabs(tx_call_droppe
 /* ---- Rotary positions (Su et al., RoFormer, 2021) ------------------------------------------------ */
 
 /* The turn of a pair at position 1, each of its steps rounded to fp32. */
+static int64_t rotary_rotated(const tx_attrs *attrs)
+{
+    return attrs->rope.rotated ? attrs->rope.rotated : attrs->attention.head_size;
+}
 static double rotary_frequency(const tx_attrs *attrs, int64_t pair)
 {
     const tx_rope *r = &attrs->rope;
-    double exponent = (double)(float)(2.0 * (double)pair / (double)attrs->attention.head_size);
+    double exponent = (double)(float)(2.0 * (double)pair / (double)rotary_rotated(attrs));
     double power = (double)(float)pow((double)r->theta, exponent);
     double divisor = r->divisor[pair] != 0.0f ? (double)r->divisor[pair] : 1.0;
     double f = (double)(float)(1.0 / (double)(float)(divisor * power));
@@ -108,18 +123,19 @@ static void rotary_reference(tx_call *call)
 {
     const tx_array *x = &call->in[0];
     int64_t d = call->attrs.attention.head_size, time = x->shape.dim[1], row = x->shape.dim[2];
+    const int64_t half = rotary_rotated(&call->attrs) / 2;
     for (int64_t i = 0; i < x->count; i++) {
-        int64_t column = i % row, head = column / d, at = column % d, pair = at % (d / 2);
-        if (head >= call->attrs.attention.heads) {
+        int64_t column = i % row, head = column / d, at = column % d, pair = at % half;
+        if (head >= call->attrs.attention.heads || at >= 2 * half) {
             tx_array_put(&call->out[0], i, x->value[i], 0.0);
             continue;
         }
         double position = (double)tx_place_of(&call->in[1], i / row, INT32_MAX + time, time);
         double angle = position * rotary_frequency(&call->attrs, pair);
         double turn = call->attrs.inverse ? -angle : angle, low = x->value[i - at + pair],
-               high = x->value[i - at + pair + d / 2];
+               high = x->value[i - at + pair + half];
         double magnitude = (double)call->attrs.rope.magnitude;
-        double y = at < d / 2 ? low * cos(turn) - high * sin(turn) : low * sin(turn) + high * cos(turn);
+        double y = at < half ? low * cos(turn) - high * sin(turn) : low * sin(turn) + high * cos(turn);
         tx_array_put(&call->out[0], i, magnitude * y, magnitude * (fabs(low) + fabs(high)) * (1.0 + angle));
     }
 }
@@ -215,15 +231,19 @@ static void widen(tx_spec *s)
 
 static void swiglu_cases(tx_cases *list)
 {
-    for (int32_t i = 0; plain_case(list, i, 1, -6.0, 6.0); i++)
+    for (int32_t i = 0; plain_case(list, i / 2, 1, -6.0, 6.0); i++) {
         widen(&list->item[list->count - 1].in[0]);
+        list->item[list->count - 1].attrs.gelu = i % 2;
+    }
     tx_case_half(list, 1, false);
 }
 
 static void swiglu_grad_cases(tx_cases *list)
 {
-    for (int32_t i = 0; plain_case(list, i, 2, -6.0, 6.0); i++)
+    for (int32_t i = 0; plain_case(list, i / 2, 2, -6.0, 6.0); i++) {
         widen(&list->item[list->count - 1].in[1]);
+        list->item[list->count - 1].attrs.gelu = i % 2;
+    }
     tx_case_half(list, 3, false);
 }
 
@@ -302,10 +322,13 @@ static void rotary_cases(tx_cases *list)
              {1, 17, 1, 2, 64, true, 2000, TX_ROPE(0.5f)},
              {1, 33, 2, 2, 6, false, -1, TX_ROPE(1.0f)},
              {1, 5, 1, 2, 8, false, 100, TX_ROPE(1e-6f)},
-             {2, 9, 2, 4, 64, false, 5000, {1e4f, 4.0f, 1.0f, 0.0f, 0.0f, 1.0f, {0}}},           /* linear */
-             {2, 9, 2, 4, 64, true, 9000, {1e4f, 40.0f, -0.8f, 0.09f, 0.0f, 1.3688879f, {0}}},   /* YaRN */
-             {2, 9, 2, 4, 128, false, 9000, {5e5f, 8.0f, 1.3333334f, 0.0f, -434.6f, 1.0f, {0}}}, /* llama3 */
-             {2, 9, 2, 4, 8, true, 700, {1e4f, 1.0f, 0.0f, 0.0f, 0.0f, 1.19f, {1.0f, 2.5f, 4.0f, (float)INFINITY}}}};
+             {2, 9, 2, 4, 64, false, 5000, {1e4f, 4.0f, 1.0f, 0.0f, 0.0f, 1.0f, {0}, 0}},           /* linear */
+             {2, 9, 2, 4, 64, true, 9000, {1e4f, 40.0f, -0.8f, 0.09f, 0.0f, 1.3688879f, {0}, 0}},   /* YaRN */
+             {2, 9, 2, 4, 128, false, 9000, {5e5f, 8.0f, 1.3333334f, 0.0f, -434.6f, 1.0f, {0}, 0}}, /* llama3 */
+             {2, 9, 2, 4, 8, true, 700, {1e4f, 1.0f, 0.0f, 0.0f, 0.0f, 1.19f, {1.0f, 2.5f, 4.0f, (float)INFINITY}, 0}},
+             {2, 9, 2, 4, 80, false, -1, {1e4f, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, {0}, 20}},     /* a part of each head */
+             {1, 17, 1, 3, 10, true, 700, {1e4f, 1.0f, 0.0f, 0.0f, 0.0f, 1.19f, {2.0f}, 6}}, /* its gradient */
+             {3, 5, 2, 2, 64, false, 90, {1e4f, 1.0f, 0.0f, 0.0f, 0.0f, 1.0f, {0}, 2}}};
     for (size_t i = 0; i < sizeof r / sizeof r[0]; i++) {
         tx_case *c = tx_case_add(list, "b%d t%d h%d/%d d%d theta %g%s%s", r[i].batch, r[i].time, r[i].heads, r[i].all,
                                  r[i].size, (double)r[i].rope.theta, r[i].inverse ? " inverse" : "",

@@ -10,14 +10,13 @@ import os
 import sys
 import tempfile
 
-from oracle import check, decayed, fit, log_of, run, status
+from oracle import check, run, status
 
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, MixtralConfig, Qwen2MoeConfig, Qwen3MoeConfig
-from random_models import LENGTH, ids_of, make_model, run_logits
+from random_models import ids_of, make_model, run_logits, train
 
-STEPS, BATCH, RATE, DECAY = 30, 4, 2e-3, 0.1
 BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
             num_attention_heads=6, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, attn_implementation="eager",
             experts_implementation="eager", use_cache=False)
@@ -92,36 +91,6 @@ def gradients(name, model, folder, program, device):
     off = abs(float(done.stdout) - loss.item()) / loss.item()
     check(off <= 1e-6, f"{name}: the loss {done.stdout.strip()} is not {loss.item()}")
     print(f"{name}: largest relative difference of a gradient {worst:.1e}, of the loss {off:.1e}")
-
-
-def train(name, kind, keys, program, device):
-    """Returns the losses of steps on blocks of bytes in their order, with the load-balancing loss."""
-    torch.manual_seed(1)
-    model = AutoModelForCausalLM.from_config(kind(**keys)).train()
-    text = "".join(f"line {i}: the {('cat', 'dog', 'bird')[i * i % 3]} saw {i % 7} fish\n" for i in range(200)).encode()
-    with tempfile.TemporaryDirectory() as folder:
-        model.save_pretrained(f"{folder}/model")
-        with open(f"{folder}/text.txt", "wb") as file:
-            file.write(text)
-        done = run(program, model_name_or_path=f"{folder}/model", train_file=f"{folder}/text.txt",
-                   output_dir=f"{folder}/run",
-                   block_size=LENGTH, per_device_train_batch_size=BATCH, max_steps=STEPS,
-                   train_sampling_strategy="sequential",
-                   learning_rate=RATE, lr_scheduler_type="constant", weight_decay=DECAY, save_strategy="no",
-                   device=device)
-        check(done.returncode == 0, f"{name}: txtrain: {done.stderr.strip()}")
-        if done.returncode:
-            return
-        ours = log_of(f"{folder}/run")
-
-    def loss_of(step):
-        ids = torch.tensor(list(text[step * BATCH * LENGTH:(step + 1) * BATCH * LENGTH])).reshape(BATCH, LENGTH)
-        return model(ids, labels=ids).loss
-    theirs = fit(torch.optim.AdamW(decayed(model, DECAY), lr=RATE), STEPS, loss_of)
-    worst = max((abs(a - b) for a, b in zip(ours, theirs)), default=math.inf)
-    check(len(ours) == STEPS and worst <= 1e-4, f"{name}: losses of {len(ours)} steps differ by {worst}")
-    check(theirs[-1] < theirs[0] - 1.0, f"{name}: little was learned: {theirs}")
-    print(f"{name}: losses of {STEPS} steps within {worst:.1e}, {theirs[0]:.3f} -> {theirs[-1]:.3f}")
 
 
 def padded(name, kind, keys, program, device):

@@ -44,33 +44,38 @@ BINARY(gelu_grad_tanh, u * gelu_slope(v, 0))
 BINARY(gelu_grad_exact, u * gelu_slope(v, 1))
 BINARY(silu_grad, u * silu_slope(v))
 
-/* Rows of x have 2n columns: gate, then up. */
-__kernel void swiglu(const __global h_t *x, long xo, __global h_t *y, long yo, long n)
-{
-    long row = TX_ROW;
-    x += xo + row * 2 * n;
-    y += yo + row * n;
-    TX_EACH({
-        vec gate = tx_load_h(x, i, n);
-        tx_store_h(gate * tx_sigmoid(gate) * tx_load_h(x + n, i, n), y, i, n);
-    })
-}
+/* Kernels <name> and <name>_grad: rows of x have 2n columns, gate, then up. `value` is the result, `dgate` and `dup` its
+ * derivatives times d. */
+#define GATED(name, value, dgate, dup)                                                                               \
+    __kernel void name(const __global h_t *x, long xo, __global h_t *y, long yo, long n)                             \
+    {                                                                                                                \
+        long row = TX_ROW;                                                                                           \
+        x += xo + row * 2 * n;                                                                                       \
+        y += yo + row * n;                                                                                           \
+        TX_EACH({                                                                                                    \
+            vec gate = tx_load_h(x, i, n);                                                                           \
+            vec up = tx_load_h(x + n, i, n);                                                                         \
+            tx_store_h(value, y, i, n);                                                                              \
+        })                                                                                                           \
+    }                                                                                                                \
+    __kernel void name##_grad(const __global h_t *dy, long dyo, const __global h_t *x, long xo, __global h_t *dx,    \
+                              long dxo, long n)                                                                      \
+    {                                                                                                                \
+        long row = TX_ROW;                                                                                           \
+        dy += dyo + row * n;                                                                                         \
+        x += xo + row * 2 * n;                                                                                       \
+        dx += dxo + row * 2 * n;                                                                                     \
+        TX_EACH({                                                                                                    \
+            vec gate = tx_load_h(x, i, n);                                                                           \
+            vec up = tx_load_h(x + n, i, n);                                                                         \
+            vec d = tx_load_h(dy, i, n);                                                                             \
+            tx_store_h(dgate, dx, i, n);                                                                             \
+            tx_store_h(dup, dx + n, i, n);                                                                           \
+        })                                                                                                           \
+    }
 
-__kernel void swiglu_grad(const __global h_t *dy, long dyo, const __global h_t *x, long xo, __global h_t *dx,
-                          long dxo, long n)
-{
-    long row = TX_ROW;
-    dy += dyo + row * n;
-    x += xo + row * 2 * n;
-    dx += dxo + row * 2 * n;
-    TX_EACH({
-        vec gate = tx_load_h(x, i, n);
-        vec up = tx_load_h(x + n, i, n);
-        vec d = tx_load_h(dy, i, n);
-        tx_store_h(d * up * silu_slope(gate), dx, i, n);
-        tx_store_h(d * gate * tx_sigmoid(gate), dx + n, i, n);
-    })
-}
+GATED(swiglu, gate * tx_sigmoid(gate) * up, d * up * silu_slope(gate), d * gate * tx_sigmoid(gate))
+GATED(geglu, gelu_of(gate, 0) * up, d * up * gelu_slope(gate, 0), d * gelu_of(gate, 0))
 
 __kernel void scale(const __global h_t *x, long xo, __global h_t *y, long yo, long n, float alpha, int which,
                     const __global uint *control)
@@ -154,13 +159,13 @@ typedef struct {
 /* Dimension 0 is pair i of the head, dimension 1 row (b, t). Angles are turns in fractions of 2^64, where position
  * times frequency wraps exactly. So high positions lose no precision. */
 __kernel void rotary(const __global float *x, long xo, __global float *y, long yo, long last, int T, int heads, int d,
-                     rope_table table, float magnitude, int inverse, int at, const __global int *positions, long po)
+                     int half_d, rope_table table, float magnitude, int inverse, int at,
+                     const __global int *positions, long po)
 {
     long row = TX_ROW;
     ulong position = (ulong)tx_place(positions + po, at, row, T, INT_MAX);
     x += xo + row * last;
     y += yo + row * last;
-    int half_d = d / 2;
     for (int r = 0; r < RUN; r++) {
         int i = (int)TX_COLUMN(r);
         if (i >= half_d)
@@ -175,6 +180,9 @@ __kernel void rotary(const __global float *x, long xo, __global float *y, long y
             y[(long)h * d + i + half_d] = b * c + a * s;
         }
     }
+    for (int i = 2 * half_d + (int)TX_COLUMN(0) / RUN; i < d; i += (int)get_global_size(1 - ROW_DIM))
+        for (int h = 0; h < heads; h++)
+            y[(long)h * d + i] = x[(long)h * d + i];
     for (long i = (long)heads * d + TX_COLUMN(0) / RUN; i < last; i += (long)get_global_size(1 - ROW_DIM))
         y[i] = x[i];
 }

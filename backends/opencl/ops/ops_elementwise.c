@@ -141,8 +141,10 @@ tx_status tx_cl_scale(tx_cl_builder *b, const tx_command *c)
     return tx_cl_arg_control(b);
 }
 
-TX_CL_OP(swiglu, by_rows, "swiglu", tx_shape_last(&c->out[0].shape), tx_shape_rows(&c->out[0].shape))
-TX_CL_OP(swiglu_grad, by_rows, "swiglu_grad", tx_shape_last(&c->in[0].shape), tx_shape_rows(&c->in[0].shape))
+TX_CL_OP(swiglu, by_rows, c->attrs.gelu ? "geglu" : "swiglu", tx_shape_last(&c->out[0].shape),
+         tx_shape_rows(&c->out[0].shape))
+TX_CL_OP(swiglu_grad, by_rows, c->attrs.gelu ? "geglu_grad" : "swiglu_grad", tx_shape_last(&c->in[0].shape),
+         tx_shape_rows(&c->in[0].shape))
 
 /* Launches a kernel that draws random numbers. */
 static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel, float number)
@@ -163,7 +165,7 @@ TX_CL_OP(noise, drawn, "noise", c->attrs.scale)
 tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *x = &c->in[0].shape;
-    int32_t half = c->attrs.attention.head_size / 2;
+    int32_t half = tx_rope_rotated(&c->attrs) / 2;
     tx_cl_form form = {.vector = 1, .run = b->context->limits.cpu ? half : 1, .group = tx_cl_group(b->context, 32)};
     float frequency[TX_MAX_ROTARY / 2] = {0};
     for (int32_t i = 0; i < half; i++)
@@ -172,7 +174,7 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
     tx_cl_launch_columns(b, &form, "elementwise", "rotary", half, tx_shape_rows(x));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[0]);
     TX_CL_I64(b, tx_shape_last(x));
-    TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.attention.heads, c->attrs.attention.head_size);
+    TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.attention.heads, c->attrs.attention.head_size, half);
     tx_cl_arg_values(b, sizeof frequency, 1, frequency);
     TX_CL_F32(b, c->attrs.rope.magnitude);
     TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]) ? c->in[1].shape.rank : 0);

@@ -1,0 +1,181 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * What a file of a family uses that the Llama graph (llama.c) computes: the slots of parameters for its table of
+ * tensors, the keys of its config.json, and the row of the table of architectures. phi3.c is an example. */
+#ifndef TX_MODELS_LLAMA_FAMILY_H
+#define TX_MODELS_LLAMA_FAMILY_H
+
+#include "models/arch/llama_config.h"
+#include "models/arch/stack.h"
+
+#include <stddef.h>
+
+/* ---- The table of tensors ---------------------------------------------------------------------------- */
+
+/* Symbolic sizes of dimensions. QKV, GATE_UP and the sizes of norms of q and k set the sections of the parameter. */
+enum {
+    VOCAB = TX_EXTENT_VOCAB,
+    WIDTH = TX_EXTENT_WIDTH,
+    QKV = TX_EXTENT_OWN,
+    QK_HEAD,  /* a gamma for the heads of q and one for those of k */
+    QK_WIDTH, /* a gamma for all of q and one for all of k */
+    HEADS,
+    GATE_UP,
+    INNER,
+    EXPERTS,
+    EXPERT_GATE_UP,
+    EXPERT_INNER,
+    SHARED_GATE_UP,
+    SHARED_INNER,
+    ONE
+};
+
+/* Slots of parameters. The graph has the parts of a block whose parameters the table has. A norm without a bias is an
+ * RMS norm, else a layer norm; the slot of the bias follows the slot of the norm. */
+enum {
+    EMBED,
+    INPUT_NORM, /* before the attention */
+    INPUT_NORM_BIAS,
+    QKV_PROJ,
+    QKV_BIAS,
+    HEAD_NORM,
+    O_PROJ,
+    O_BIAS,
+    ATTENTION_NORM, /* after the attention, before the addition */
+    ATTENTION_NORM_BIAS,
+    POST_NORM, /* before the MLP */
+    POST_NORM_BIAS,
+    ROUTER,
+    EXPERTS_GATE_UP,
+    EXPERTS_DOWN,
+    SHARED_GATE_UP_PROJ,
+    SHARED_DOWN_PROJ,
+    SHARED_GATE,
+    GATE_UP_PROJ,
+    DOWN_PROJ,
+    GATE_UP_BIAS,
+    DOWN_BIAS,
+    MLP_NORM, /* after the MLP, before the addition */
+    MLP_NORM_BIAS,
+    FINAL_NORM,
+    FINAL_NORM_BIAS,
+    LM_HEAD,
+    NO_BIAS
+};
+
+/* The parameter exists if the flag is set or is not set. */
+#define IF(flag) .with = offsetof(llama_config, flag)
+#define UNLESS(flag) .without = offsetof(llama_config, flag)
+#define ONES .draw = TX_DRAW_ONE
+#define ZEROS .draw = TX_DRAW_ZERO
+
+/* Names separated by bars are the tensors of the sections in files; a star is the index of an expert. */
+#define LAYER "model.layers.%d."
+#define EMBED_ROW                                                      \
+    {                                                                  \
+        EMBED, "model.embed_tokens.weight", {VOCAB, WIDTH}, .split = 1 \
+    }
+#define SEPARATE_QKV_ROWS                                                                             \
+    {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .split = 1},              \
+    {                                                                                                 \
+        QKV_BIAS, LAYER "self_attn.q_proj|k_proj|v_proj.bias", {QKV}, ZEROS, IF(qkv_bias), .split = 1 \
+    }
+#define O_ROWS                                                                    \
+    {O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .split = 2},        \
+    {                                                                             \
+        O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention_bias) \
+    }
+#define SEPARATE_MLP_ROWS                                                               \
+    {GATE_UP_PROJ, LAYER "mlp.gate_proj|up_proj.weight", {GATE_UP, WIDTH}, .split = 1}, \
+    {                                                                                   \
+        DOWN_PROJ, LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .split = 2             \
+    }
+#define LAST_ROWS                                                                             \
+    {FINAL_NORM, "model.norm.weight", {WIDTH}, ONES},                                         \
+        {LM_HEAD, "lm_head.weight", {VOCAB, WIDTH}, UNLESS(tie_word_embeddings), .split = 1}, \
+    {                                                                                         \
+        .name = NULL                                                                          \
+    }
+
+/* ---- Keys and defaults ------------------------------------------------------------------------------- */
+
+#define KEY(name) #name, offsetof(llama_config, name)
+#define BASE(name, field) #name, offsetof(llama_config, base.field)
+#define FLAG(name)                       \
+    {                                    \
+        KEY(name), TX_KEY_BOOL, .min = 0 \
+    }
+#define NUMBER(name, most)                      \
+    {                                           \
+        KEY(name), TX_KEY_NUMBER, .max = (most) \
+    }
+
+/* Keys that all types have. The bounds keep all products of sizes within int64. */
+#define SIZE_KEYS                                                                           \
+    {BASE(vocab_size, vocab_size), TX_KEY_INT, .min = 1, .max = 1 << 30},                   \
+        {KEY(max_position_embeddings), TX_KEY_INT, .min = 1, .max = 1 << 24},               \
+        {BASE(hidden_size, width), TX_KEY_INT, .min = 1, .max = 1 << 20},                   \
+        {BASE(num_hidden_layers, layers), TX_KEY_INT, .min = 1, .max = TX_LLAMA_LAYERS},    \
+        {BASE(num_attention_heads, heads), TX_KEY_INT, .min = 1, .max = 1 << 16},           \
+        {KEY(intermediate_size), TX_KEY_INT, .min = 1, .max = 1 << 22},                     \
+        {BASE(bos_token_id, bos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1}, \
+        {BASE(eos_token_id, eos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1}, \
+        NUMBER(initializer_range, 10), NUMBER(attention_dropout, 0.999), FLAG(tie_word_embeddings)
+#define KV_HEADS_KEY                                                           \
+    {                                                                          \
+        KEY(num_key_value_heads), TX_KEY_INT_OR_NULL, .min = 1, .max = 1 << 16 \
+    }
+#define EPS_KEY(name)                                                                      \
+    {                                                                                      \
+#name, offsetof(llama_config, rms_norm_eps), TX_KEY_NUMBER, .min = 1e-12, .max = 1 \
+    }
+/* The activations from `first` to `last` under the name of the key. */
+#define ACT_KEY(name, last)                                                                                    \
+    {                                                                                                          \
+#name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .max = (last), .words = tx_llama_activations \
+    }
+#define COMMON_KEYS SIZE_KEYS, KV_HEADS_KEY, EPS_KEY(rms_norm_eps), ACT_KEY(hidden_act, TX_LLAMA_SILU)
+#define HEAD_DIM_KEY                                                      \
+    {                                                                     \
+        KEY(head_dim), TX_KEY_INT_OR_NULL, .min = 2, .max = TX_MAX_ROTARY \
+    }
+#define WINDOW_KEY                                                        \
+    {                                                                     \
+        KEY(sliding_window), TX_KEY_INT_OR_NULL, .min = 1, .max = 1 << 24 \
+    }
+
+/* transformers' defaults. */
+#define SIZES(row, table, vocab, positions_, width_, layers_, heads_, bos, eos) \
+    .base = {.architecture = &(row),                                            \
+             .vocab_size = (vocab),                                             \
+             .width = (width_),                                                 \
+             .layers = (layers_),                                               \
+             .heads = (heads_),                                                 \
+             .bos_token_id = (bos),                                             \
+             .eos_token_id = (eos)},                                            \
+    .rows = (table), .max_position_embeddings = (positions_)
+#define REST(inner, heads_of_kv, eps, theta_)                                                  \
+    .intermediate_size = (inner), .num_key_value_heads = (heads_of_kv), .rms_norm_eps = (eps), \
+    .initializer_range = 0.02, .rope = {.theta = (theta_), .factor = 1, .attention = 1, .rotated = 1}
+
+/* ---- The row of the table of architectures ----------------------------------------------------------- */
+
+extern const tx_fixed_key tx_llama_fixed_keys[]; /* none */
+extern const tx_preset tx_llama_presets[];       /* none */
+int32_t tx_llama_params(const tx_config *config);
+tx_status tx_llama_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
+int64_t tx_llama_embeddings(const tx_config *config);
+int64_t tx_llama_idle(const tx_config *config);
+tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
+void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME]);
+tx_status tx_llama_check_weights(const tx_config *config, const tx_weights *weights);
+
+/* A row without its functions read and check, and with peft's default targets. */
+#define FAMILY(TYPE, CLASS, DEFAULTS, KEYS, FIXED, TARGETS)                                                         \
+    .type = (TYPE), .class_name = CLASS "ForCausalLM", .config_bytes = sizeof(llama_config),                        \
+    .defaults = &(DEFAULTS).base, .keys = (KEYS), .fixed = (FIXED), .presets = tx_llama_presets,                    \
+    .write = tx_llama_write, .params = tx_llama_params, .param = tx_llama_param, .embeddings = tx_llama_embeddings, \
+    .idle = tx_llama_idle, .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = tx_llama_rename,         \
+    .check_weights = tx_llama_check_weights
+
+#endif

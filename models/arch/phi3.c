@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Phi-3, Phi-3.5 and Phi-4 (Abdin et al., Phi-3 technical report, 2024): a Llama whose files store q, k and v as one
+ * tensor, and gate and up. Phi-4-mini rotates a part of each head. */
+#include "models/arch/llama_family.h"
+
+static const tx_stack_row rows[] = {
+    EMBED_ROW,
+    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
+    {QKV_PROJ, LAYER "self_attn.qkv_proj.weight", {QKV, WIDTH}, .split = 1},
+    O_ROWS,
+    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    {GATE_UP_PROJ, LAYER "mlp.gate_up_proj.weight", {GATE_UP, WIDTH}, .split = 1},
+    {DOWN_PROJ, LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .split = 2},
+    LAST_ROWS,
+};
+
+static const tx_config_key keys[] = {COMMON_KEYS, WINDOW_KEY, NUMBER(resid_pdrop, 0.999), {.name = NULL}};
+
+static const llama_config defaults = {
+    SIZES(tx_phi3, rows, 32064, 4096, 3072, 32, 32, 1, 32000),
+    .padding = 32001,
+    .intermediate_size = 8192,
+    .rms_norm_eps = 1e-5,
+    .initializer_range = 0.02,
+    .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1, .partial = true},
+    .use_sliding_window = true};
+
+/* Early files of Phi-3-mini-128k name the scaling "yarn", but it is LongRoPE. */
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    TX_TRY(tx_llama_read(json, config));
+    const tx_rope_type type = llama_of(config)->rope.type;
+    return type == TX_ROPE_DEFAULT || type == TX_ROPE_LONGROPE
+               ? TX_OK
+               : tx_fail(TX_UNSUPPORTED, "rope_scaling: Phi-3 has only \"longrope\" and \"default\"");
+}
+
+const tx_architecture tx_phi3 = {FAMILY("phi3", "Phi3", defaults, keys, tx_llama_fixed_keys, "qkv_proj"), .read = read,
+                                 .check = tx_llama_check};

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares families that are variants of Llama with transformers: logits and gradients of random weights with the keys of
+published configurations, folders written by TX, steps of training, and greedy text.
+
+    families.py MODEL_LOGITS TXTRAIN TXGEN [DEVICE]      exit status 77: transformers is not installed
+"""
+import sys
+import tempfile
+
+from oracle import status
+
+from transformers import GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config, SmolLM3Config
+from random_models import compare, generate, gradients, make_model, train
+
+BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
+            num_attention_heads=6, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+            attn_implementation="eager")
+LONGROPE = dict(type="longrope", short_factor=[1.0, 1.02, 1.03], long_factor=[1.05, 1.5, 3.0])
+# The first variant of a type of configuration trains too.
+VARIANTS = {
+    "phi3 as Phi-3-mini-4k": (Phi3Config, dict(rope_scaling=None, rope_theta=10000.0, sliding_window=2047,
+                                               resid_pdrop=0.0, embd_pdrop=0.0)),
+    "phi3 as Phi-4-mini, long": (Phi3Config, dict(
+        rope_scaling=LONGROPE, partial_rotary_factor=0.75, original_max_position_embeddings=7, sliding_window=262144,
+        tie_word_embeddings=True)),
+    "phi3 as Phi-3.5-mini, short": (Phi3Config, dict(
+        rope_scaling=dict(LONGROPE, short_factor=[1.0, 1.1, 1.2, 1.3], long_factor=[1.0, 2.0, 3.0, 4.0]),
+        max_position_embeddings=4096, original_max_position_embeddings=1024)),
+    "phi3, a part of each head, a window": (Phi3Config, dict(
+        hidden_size=60, partial_rotary_factor=0.4, sliding_window=5, num_key_value_heads=6)),
+    "olmo2": (Olmo2Config, dict(num_key_value_heads=6, rms_norm_eps=1e-6, rope_theta=500000, rope_scaling=None)),
+    "olmo2, biases, tied": (Olmo2Config, dict(num_key_value_heads=None, attention_bias=True, tie_word_embeddings=True)),
+    "smollm3": (SmolLM3Config, dict(no_rope_layers=[1, 1, 0], no_rope_layer_interval=4, rope_theta=5000000.0, rope_scaling=None,
+                                    tie_word_embeddings=True, use_sliding_window=False, pretraining_tp=2,
+                                    layer_types=["full_attention"] * 3)),
+    "smollm3, its interval, windows": (SmolLM3Config, dict(no_rope_layer_interval=2, use_sliding_window=True, sliding_window=5,
+                                                           attention_bias=True, mlp_bias=True, tie_word_embeddings=False)),
+    "granite as Granite 3.3": (GraniteConfig, dict(
+        embedding_multiplier=12.0, attention_multiplier=0.015625, residual_multiplier=0.22, logits_scaling=8.0,
+        rope_theta=10000000.0, tie_word_embeddings=True)),
+    "granite, biases": (GraniteConfig, dict(attention_bias=True, mlp_bias=True, embedding_multiplier=3, logits_scaling=0.5)),
+    "llama as SmolLM2": (LlamaConfig, dict(is_llama_config=True, rope_interleaved=False, rope_theta=100000, rope_scaling=None,
+                                           tie_word_embeddings=True, num_key_value_heads=3, pretraining_tp=1)),
+    "llama as Falcon 3": (LlamaConfig, dict(head_dim=16, rope_theta=1000042, num_key_value_heads=2, activation="swiglu",
+                                            attention_bias=False, mlp_bias=False)),
+}
+
+
+def main():
+    program, txtrain, txgen = sys.argv[1:4]
+    device = (sys.argv[4:] or ["cpu"])[0]
+    trained = set()
+    for name, (kind, changes) in VARIANTS.items():
+        with tempfile.TemporaryDirectory() as folder:
+            model = make_model(kind(**{**BASE, **changes}))
+            model.save_pretrained(folder)
+            compare(name, model, folder, program, device)
+            generate(name, model, folder, txgen, device)
+            gradients(name, model, folder, program, device)
+        if kind not in trained:
+            trained.add(kind)
+            train(name, kind, {**BASE, **changes, "vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256}, txtrain, device)
+    return status()
+
+
+sys.exit(main())
