@@ -249,6 +249,8 @@ tx_tensor *tx_cast(tx_tensor *x, tx_dtype dtype);
 tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value);
 /* I32: first, first + step, ..., for index operands of tx_embedding and tx_gather. */
 tx_tensor *tx_range(tx_graph *graph, tx_shape shape, int32_t first, int32_t step);
+/* Swaps two dimensions: x [.., A, B, C] -> [.., B, A, C]. */
+tx_tensor *tx_transpose(tx_tensor *x);
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape);
 
 /* Adds `loss`, a scalar, to result LOSS and requests its gradient for every parameter it depends on. For several

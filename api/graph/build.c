@@ -70,6 +70,11 @@ tx_tensor *tx_gather(tx_tensor *table, tx_tensor *rows)
     return TX_EMIT(table, GATHER, TX_PLAIN, table, rows);
 }
 
+tx_tensor *tx_transpose(tx_tensor *x)
+{
+    return TX_EMIT(x, TRANSPOSE, TX_PLAIN, x);
+}
+
 tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows)
 {
     return TX_EMIT(indices, SCATTER_ADD, TX_ATTRS(.rows = rows), indices, src);

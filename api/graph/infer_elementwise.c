@@ -119,6 +119,17 @@ tx_status tx_infer_gather(const tx_infer *c)
     return tx_set_output(c, 0, c->in[0].dtype, y);
 }
 
+tx_status tx_infer_transpose(const tx_infer *c)
+{
+    TX_TRY(tx_require(c, "H"));
+    tx_shape y = c->in[0].shape;
+    if (y.rank < 3)
+        return tx_require_other_shape(c, 0, "at least three dimensions");
+    y.dim[y.rank - 3] = c->in[0].shape.dim[y.rank - 2];
+    y.dim[y.rank - 2] = c->in[0].shape.dim[y.rank - 3];
+    return tx_set_output(c, 0, c->in[0].dtype, y);
+}
+
 tx_status tx_infer_scatter_add(const tx_infer *c)
 {
     TX_TRY(tx_require(c, "IF"));

@@ -227,6 +227,11 @@ void tx_grad_gather(const tx_grad *c)
         tx_scatter_add(TX_NODE_IN(c, gather, indices), c->dout[0], TX_NODE_IN(c, gather, table)->shape.dim[0]);
 }
 
+void tx_grad_transpose(const tx_grad *c)
+{
+    TX_DIN(c, transpose, x) = tx_transpose(c->dout[0]);
+}
+
 void tx_grad_scatter_add(const tx_grad *c)
 {
     tx_tensor *src = TX_NODE_IN(c, scatter_add, src);

@@ -48,6 +48,15 @@ TX_ROWS(position_grad, out[0])
         memset(y, 0, (size_t)width * sizeof *y);
 }
 
+TX_ROWS(transpose, out[0])
+{
+    const tx_shape *y = &call->command->out[0].shape;
+    const int64_t a = y->dim[y->rank - 2], b = y->dim[y->rank - 3], first = row / (a * b) * (a * b), at = row - first;
+    const size_t bytes = (size_t)width * tx_dtype_size(call->command->out[0].dtype);
+    const int64_t from = first + at % a * b + at / a;
+    memcpy((char *)call->out[0] + (size_t)row * bytes, (const char *)call->in[0] + (size_t)from * bytes, bytes);
+}
+
 TX_ROWS(gather, out[0])
 {
     const size_t bytes = (size_t)width * tx_dtype_size(call->command->out[0].dtype);

@@ -25,5 +25,6 @@ static const llama_config defaults = {SIZES(tx_granite, tx_llama_rows, 32000, 20
                                       .residual_multiplier = 1,
                                       .logits_scaling = 1};
 
-const tx_architecture tx_granite = {FAMILY("granite", "Granite", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj"),
-                                    .read = tx_llama_read, .check = tx_llama_check};
+const tx_architecture tx_granite = {
+    FAMILY("granite", "Granite", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
+    .read = tx_llama_read, .check = tx_llama_check};

@@ -10,6 +10,7 @@
 #include "models/arch/llama_family.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,6 +71,8 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     case QKV:
         *sections = (tx_param_sections){3, dimension, {heads, of_kv, of_kv}, head_size(c)};
         return heads + 2 * of_kv;
+    case QKV_BY_HEAD:
+        return 3 * heads;
     case QK_HEAD:
         *sections = (tx_param_sections){2, dimension, {head_size(c), head_size(c)}, 0};
         return 2 * head_size(c);
@@ -124,6 +127,14 @@ int64_t tx_llama_idle(const tx_config *config)
 
 /* ---- Graph ------------------------------------------------------------------------------------------- */
 
+/* The weight of an RMS norm. */
+static tx_tensor *gamma_of(const tx_stack *b, tx_tensor *gamma)
+{
+    if (!gamma || !llama_of(b->config)->gemma)
+        return gamma;
+    return tx_add(gamma, tx_fill(b->graph, *tx_tensor_shape(gamma), 1.0f));
+}
+
 /* A norm, or x if the family has none at this place. */
 static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t weight)
 {
@@ -132,7 +143,15 @@ static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t weight)
         return x;
     tx_tensor *gamma = tx_tp_param(tx_stack_weight(b, weight));
     return tx_stack_has(b, weight + 1) ? tx_layer_norm(x, gamma, tx_tp_param(tx_stack_weight(b, weight + 1)), eps)
-                                       : tx_rms_norm(x, gamma, eps);
+                                       : tx_rms_norm(x, gamma_of(b, gamma), eps);
+}
+
+/* Fails if tensor-parallel ranks would need what is not implemented. */
+static void needs_one_rank(tx_stack *b, const char *what)
+{
+    if (b->parts > 1)
+        tx_graph_fail(b->graph, tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism is not implemented for %s",
+                                        b->config->architecture->type, what));
 }
 
 /* RMS norms of q and k: of each head, or of all heads together. */
@@ -141,12 +160,26 @@ static tx_tensor *norm_heads(tx_stack *b, tx_tensor *qkv, int32_t heads, int32_t
     const llama_config *c = llama_of(b->config);
     if (!tx_stack_has(b, HEAD_NORM))
         return qkv;
-    if (c->whole_norms && b->parts > 1)
-        tx_graph_fail(b->graph,
-                      tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism is not implemented for norms over all heads",
-                              b->config->architecture->type));
-    tx_tensor *gamma = tx_tp_input(tx_stack_weight(b, HEAD_NORM));
+    if (c->whole_norms)
+        needs_one_rank(b, "norms over all heads");
+    tx_tensor *gamma = gamma_of(b, tx_tp_input(tx_stack_weight(b, HEAD_NORM)));
     return tx_head_norm(qkv, gamma, c->whole_norms ? 1 : heads, c->whole_norms ? 1 : of_kv, (float)c->rms_norm_eps);
+}
+
+/* x [B, T, C] -> q | k | v */
+static tx_tensor *project(tx_stack *b, tx_tensor *x, int32_t heads, int32_t size)
+{
+    tx_tensor *qkv = tx_stack_linear(b, x, QKV_PROJ, QKV_BIAS);
+    if (!qkv || !llama_of(b->config)->by_head)
+        return qkv;
+    const tx_shape shape = *tx_tensor_shape(qkv);
+    return tx_reshape(tx_transpose(tx_reshape(qkv, TX_SHAPE(tx_shape_rows(&shape), heads, 3, size))), shape);
+}
+
+/* The scale of the scores; 0 means 1 / sqrt(head size). */
+static float score_scale(const llama_config *c)
+{
+    return (float)(c->query_pre_attn_scalar > 0 ? 1 / sqrt((double)c->query_pre_attn_scalar) : c->attention_multiplier);
 }
 
 /* x [B, T, C] -> [B, T, heads * size] */
@@ -159,20 +192,28 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     int32_t context;
     const int64_t row = tx_tensor_shape(b->tokens)->dim[1] * tx_graph_cp_size(b->graph, &context);
     const int64_t length = b->options->cache > row ? b->options->cache : row;
-    const tx_rope rope = tx_rope_of(&c->rope, size, length);
-    tx_attention_options options = {.heads = heads,
-                                    .kv_heads = of_kv,
-                                    .scale = (float)c->attention_multiplier,
-                                    .window = (int32_t)window_of(c, layer)};
-    tx_tensor *qkv = norm_heads(b, tx_stack_linear(b, x, QKV_PROJ, QKV_BIAS), heads, of_kv);
+    const bool local = c->has_local_rope && slides(c, layer);
+    const tx_rope rope = tx_rope_of(local ? &c->local_rope : &c->rope, size, length);
+    tx_attention_options options = {
+        .heads = heads, .kv_heads = of_kv, .scale = score_scale(c), .window = (int32_t)window_of(c, layer)};
+    tx_tensor *qkv = norm_heads(b, project(b, x, heads, size), heads, of_kv);
     if (has_rope(c, layer))
         qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions);
     return tx_stack_attention(b, qkv, layer, &options, c->attention_dropout);
 }
 
+static tx_tensor *activate(const llama_config *c, tx_tensor *x)
+{
+    const int32_t activation = c->activation + c->hidden_act;
+    if (c->plain_mlp)
+        return tx_gelu(x, activation == TX_LLAMA_GELU);
+    return activation == TX_LLAMA_SILU ? tx_swiglu(x) : tx_geglu(x);
+}
+
 static tx_tensor *mlp(const tx_stack *b, tx_tensor *x)
 {
-    return tx_stack_linear(b, tx_swiglu(tx_stack_linear(b, x, GATE_UP_PROJ, GATE_UP_BIAS)), DOWN_PROJ, DOWN_BIAS);
+    tx_tensor *h = activate(llama_of(b->config), tx_stack_linear(b, x, GATE_UP_PROJ, GATE_UP_BIAS));
+    return tx_stack_linear(b, h, DOWN_PROJ, DOWN_BIAS);
 }
 
 /* The shared expert, which processes all tokens. */
@@ -232,10 +273,34 @@ static tx_tensor *add_part(tx_stack *b, tx_tensor *x, tx_tensor *part)
 /* x [B, T, C] -> [B, T, C] */
 static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
-    tx_tensor *h = attention(b, norm(b, x, INPUT_NORM), layer);
-    x = add_part(b, x, norm(b, tx_stack_linear(b, h, O_PROJ, O_BIAS), ATTENTION_NORM));
+    tx_tensor *h = norm(b, x, INPUT_NORM);
+    tx_tensor *attended = norm(b, tx_stack_linear(b, attention(b, h, layer), O_PROJ, O_BIAS), ATTENTION_NORM);
+    if (llama_of(b->config)->use_parallel_residual) {
+        h = mlp(b, tx_stack_has(b, POST_NORM) ? norm(b, x, POST_NORM) : h);
+        return tx_add(x, tx_add(attended, h));
+    }
+    x = add_part(b, x, attended);
     h = norm(b, x, POST_NORM);
     return add_part(b, x, norm(b, is_sparse(b->config, layer) ? sparse_mlp(b, h) : mlp(b, h), MLP_NORM));
+}
+
+/* The embeddings. Gemma's lookup includes the factor, so that NEFTune noise is added after it. */
+static tx_tensor *embed(tx_stack *b, tx_tensor *table)
+{
+    const llama_config *c = llama_of(b->config);
+    if (!c->gemma)
+        return scaled(tx_stack_embed(b, table, NULL), c->embedding_multiplier);
+    tx_tensor *x = tx_embedding_padded(b->tokens, table, b->padding, NULL, NULL);
+    return tx_arch_noise(b->graph, scaled(x, sqrt((double)b->config->width)), b->options);
+}
+
+/* c tanh(x / c) */
+static tx_tensor *capped(tx_stack *b, tx_tensor *x, double cap)
+{
+    if (!(cap > 0))
+        return x;
+    needs_one_rank(b, "final_logit_softcapping");
+    return tx_scale(tx_tanh(tx_scale(x, (float)(1 / cap))), (float)cap);
 }
 
 tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
@@ -246,14 +311,14 @@ tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_ar
         return NULL;
     b.padding = c->padding <= config->vocab_size ? c->padding - 1 : -1;
     tx_tensor *embedding = tx_stack_weight(&b, EMBED);
-    tx_tensor *x = scaled(tx_stack_embed(&b, embedding, NULL), c->embedding_multiplier);
+    tx_tensor *x = embed(&b, embedding);
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)), FINAL_NORM);
     /* Of the head's input, because it is smaller than the logits, and the loss is fused with a product. */
     x = scaled(x, c->logits_scaling > 0 ? 1 / c->logits_scaling : 0);
     const tx_experts experts = experts_of(c);
     tx_stack_router_loss(&b, &experts, c->router_aux_loss_coef);
-    return tx_linear(tx_tp_all_gather(x), c->tie_word_embeddings ? embedding : tx_stack_weight(&b, LM_HEAD), NULL,
-                     true);
+    tx_tensor *head = c->tie_word_embeddings ? embedding : tx_stack_weight(&b, LM_HEAD);
+    return capped(&b, tx_linear(tx_tp_all_gather(x), head, NULL, true), c->final_logit_softcapping);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */
@@ -310,9 +375,10 @@ const tx_preset tx_llama_presets[] = {{.name = NULL}};
 static const tx_fixed_key fixed_moe_keys[] = {
     {"use_sliding_window", false, "sliding windows of this model type are not implemented"}, {.name = NULL}};
 
-#define ROW(NAME, CLASS, FIXED)                                                                                  \
-    FAMILY(#NAME, CLASS, tx_##NAME##_defaults, tx_##NAME##_keys, FIXED, "q_proj,v_proj"), .read = tx_llama_read, \
-                                                                                          .check = tx_llama_check
+#define ROW(NAME, CLASS, FIXED)                                                                           \
+    FAMILY(#NAME, CLASS, tx_##NAME##_defaults, tx_##NAME##_keys, FIXED, "q_proj,v_proj", tx_llama_rename, \
+           tx_llama_write),                                                                               \
+        .read = tx_llama_read, .check = tx_llama_check
 
 const tx_architecture tx_llama = {ROW(llama, "Llama", tx_llama_fixed_keys)};
 const tx_architecture tx_mistral = {ROW(mistral, "Mistral", tx_llama_fixed_keys)};

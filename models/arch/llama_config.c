@@ -7,7 +7,11 @@
 
 /* ---- Keys and defaults ----------------------------------------------------------------------------------- */
 
-const char *const tx_llama_activations[] = {[TX_LLAMA_SILU] = "silu"};
+const char *const tx_llama_activations[] = {[TX_LLAMA_SILU] = "silu",
+                                            [TX_LLAMA_GELU_TANH] = "gelu_pytorch_tanh",
+                                            [TX_LLAMA_GELU] = "gelu",
+                                            [TX_LLAMA_GELU_NEW] = "gelu_new",
+                                            [TX_LLAMA_GELU_FAST] = "gelu_fast"};
 
 #define QWEN_WINDOW_KEYS                                   \
     WINDOW_KEY, FLAG(use_sliding_window),                  \
@@ -149,7 +153,7 @@ tx_status tx_llama_read(const tx_json *json, tx_config *config)
 {
     const tx_architecture *row = config->architecture;
     llama_config *c = (llama_config *)config;
-    if (row != &tx_qwen2_moe)
+    if (row != &tx_qwen2_moe && row != &tx_stablelm) /* they have a key */
         c->qkv_bias = c->attention_bias || row == &tx_qwen2;
     TX_TRY(read_padding(json, c));
     TX_TRY(tx_rope_read(json, c->max_position_embeddings, &c->rope));

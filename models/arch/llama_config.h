@@ -26,8 +26,8 @@ static inline void add_layer(tx_layer_set *set, int64_t layer)
     set->bits[layer / 64] |= UINT64_C(1) << layer % 64;
 }
 
-/* The activations of MLPs. */
-enum { TX_LLAMA_SILU };
+/* The activations of MLPs. All but GELU and SiLU are the tanh form of GELU. */
+enum { TX_LLAMA_SILU, TX_LLAMA_GELU_TANH, TX_LLAMA_GELU, TX_LLAMA_GELU_NEW, TX_LLAMA_GELU_FAST };
 extern const char *const tx_llama_activations[];
 
 /* The keys of config.json under their own names. */
@@ -45,7 +45,7 @@ typedef struct llama_config {
     bool qkv_bias;   /* Qwen2: q, k and v have biases, the output projection has none */
     bool head_norms; /* Qwen3: the heads of q and k are normalised */
     double rms_norm_eps, initializer_range, attention_dropout;
-    int32_t hidden_act;
+    int32_t hidden_act, activation; /* the activation is the sum: `activation` is the first one of the family */
     tx_rope_config rope;
     int64_t padding;                /* 1 + pad_token_id, whose embedding gets no gradient; 0: there is none */
     double resid_pdrop;             /* dropout of what a block adds */
@@ -55,6 +55,17 @@ typedef struct llama_config {
     bool whole_norms;               /* OLMo 2: all heads of q, and of k, are normalised together */
     /* Granite. 0 means 1; of attention_multiplier, the scale of the scores, 1 / sqrt(head size). */
     double embedding_multiplier, attention_multiplier, residual_multiplier, logits_scaling;
+    /* Gemma: weights of norms are 1 + gamma, embeddings are multiplied by sqrt(hidden_size). */
+    bool gemma;
+    bool has_local_rope; /* Gemma 3: layers with the window have their own rotary positions */
+    tx_rope_config local_rope;
+    int64_t sliding_window_pattern; /* Gemma: the last of so many layers has no window; 0: max_window_layers counts */
+    int64_t query_pre_attn_scalar;  /* Gemma: scores are divided by its root; 0: by that of the head size */
+    double final_logit_softcapping; /* c tanh(logits / c); 0: none */
+    double hidden_dropout;
+    bool use_parallel_residual; /* attention and MLP both take the block's input */
+    bool by_head;               /* GPT-NeoX: q, k and v of a head are adjacent */
+    bool plain_mlp;             /* GPT-NeoX: the MLP has no gate */
     /* Of models with experts. */
     int64_t num_experts, num_experts_per_tok, decoder_sparse_step;
     int64_t moe_intermediate_size; /* 0 means intermediate_size */
@@ -97,11 +108,19 @@ static inline int64_t kv_heads(const llama_config *c)
     return c->num_key_value_heads ? c->num_key_value_heads : c->base.heads;
 }
 
+/* Whether a layer has the window. */
+static inline bool slides(const llama_config *c, int64_t layer)
+{
+    if (c->layer_types.listed)
+        return has_layer(&c->layer_types, layer);
+    return c->sliding_window_pattern > 0 ? (layer + 1) % c->sliding_window_pattern != 0
+                                         : c->use_sliding_window && layer >= c->max_window_layers;
+}
+
 /* The sliding window of a layer in positions, or 0 for full attention. */
 static inline int64_t window_of(const llama_config *c, int64_t layer)
 {
-    const bool slides = c->layer_types.listed ? has_layer(&c->layer_types, layer) : layer >= c->max_window_layers;
-    return c->use_sliding_window && slides ? c->sliding_window : 0;
+    return c->use_sliding_window && slides(c, layer) ? c->sliding_window : 0;
 }
 
 /* Whether a layer has rotary positions. */

@@ -17,8 +17,9 @@ enum {
     VOCAB = TX_EXTENT_VOCAB,
     WIDTH = TX_EXTENT_WIDTH,
     QKV = TX_EXTENT_OWN,
-    QK_HEAD,  /* a gamma for the heads of q and one for those of k */
-    QK_WIDTH, /* a gamma for all of q and one for all of k */
+    QKV_BY_HEAD, /* q, k and v of a head together */
+    QK_HEAD,     /* a gamma for the heads of q and one for those of k */
+    QK_WIDTH,    /* a gamma for all of q and one for all of k */
     HEADS,
     GATE_UP,
     INNER,
@@ -90,12 +91,12 @@ enum {
     {                                                                                   \
         DOWN_PROJ, LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .split = 2             \
     }
-#define LAST_ROWS                                                                             \
-    {FINAL_NORM, "model.norm.weight", {WIDTH}, ONES},                                         \
-        {LM_HEAD, "lm_head.weight", {VOCAB, WIDTH}, UNLESS(tie_word_embeddings), .split = 1}, \
-    {                                                                                         \
-        .name = NULL                                                                          \
+#define HEAD_ROWS                                                                         \
+    {LM_HEAD, "lm_head.weight", {VOCAB, WIDTH}, UNLESS(tie_word_embeddings), .split = 1}, \
+    {                                                                                     \
+        .name = NULL                                                                      \
     }
+#define LAST_ROWS {FINAL_NORM, "model.norm.weight", {WIDTH}, ONES}, HEAD_ROWS
 
 /* ---- Keys and defaults ------------------------------------------------------------------------------- */
 
@@ -171,11 +172,10 @@ void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_
 tx_status tx_llama_check_weights(const tx_config *config, const tx_weights *weights);
 
 /* A row without its functions read and check, and with peft's default targets. */
-#define FAMILY(TYPE, CLASS, DEFAULTS, KEYS, FIXED, TARGETS)                                                         \
-    .type = (TYPE), .class_name = CLASS "ForCausalLM", .config_bytes = sizeof(llama_config),                        \
-    .defaults = &(DEFAULTS).base, .keys = (KEYS), .fixed = (FIXED), .presets = tx_llama_presets,                    \
-    .write = tx_llama_write, .params = tx_llama_params, .param = tx_llama_param, .embeddings = tx_llama_embeddings, \
-    .idle = tx_llama_idle, .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = tx_llama_rename,         \
-    .check_weights = tx_llama_check_weights
+#define FAMILY(TYPE, CLASS, DEFAULTS, KEYS, FIXED, TARGETS, RENAME, WRITE)                                         \
+    .type = (TYPE), .class_name = CLASS "ForCausalLM", .config_bytes = sizeof(llama_config),                       \
+    .defaults = &(DEFAULTS).base, .keys = (KEYS), .fixed = (FIXED), .presets = tx_llama_presets, .write = (WRITE), \
+    .params = tx_llama_params, .param = tx_llama_param, .embeddings = tx_llama_embeddings, .idle = tx_llama_idle,  \
+    .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = (RENAME), .check_weights = tx_llama_check_weights
 
 #endif

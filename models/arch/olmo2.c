@@ -34,5 +34,6 @@ static tx_status check(const tx_config *config)
     return TX_OK;
 }
 
-const tx_architecture tx_olmo2 = {FAMILY("olmo2", "Olmo2", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj"),
-                                  .read = tx_llama_read, .check = check};
+const tx_architecture tx_olmo2 = {
+    FAMILY("olmo2", "Olmo2", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
+    .read = tx_llama_read, .check = check};

@@ -36,5 +36,6 @@ static tx_status read(const tx_json *json, tx_config *config)
                : tx_fail(TX_UNSUPPORTED, "rope_scaling: Phi-3 has only \"longrope\" and \"default\"");
 }
 
-const tx_architecture tx_phi3 = {FAMILY("phi3", "Phi3", defaults, keys, tx_llama_fixed_keys, "qkv_proj"), .read = read,
-                                 .check = tx_llama_check};
+const tx_architecture tx_phi3 = {
+    FAMILY("phi3", "Phi3", defaults, keys, tx_llama_fixed_keys, "qkv_proj", tx_llama_rename, tx_llama_write),
+    .read = read, .check = tx_llama_check};

@@ -104,21 +104,29 @@ static tx_status read_scaling(const tx_json *json, const tx_json *config, int64_
     return read_attention(json, rope);
 }
 
+tx_status tx_rope_read_settings(const tx_json *settings, const tx_json *config, int64_t positions, tx_rope_config *rope)
+{
+    TX_TRY(read_number(settings, "rope_theta", 1, &rope->theta));
+    TX_TRY(read_type(settings, &rope->type));
+    TX_TRY(read_scaling(settings, config, positions, rope));
+    if (rope->type == TX_ROPE_DYNAMIC) /* transformers ignores original_max_position_embeddings here */
+        rope->original = (double)positions;
+    return TX_OK;
+}
+
 tx_status tx_rope_read(const tx_json *json, int64_t positions, tx_rope_config *rope)
 {
     const char *key = tx_json_has(json, "rope_scaling") ? "rope_scaling" : "rope_parameters";
-    tx_json *scaling;
+    tx_json *settings;
     TX_TRY(read_number(json, "rope_theta", 1, &rope->theta));
     if (rope->partial)
         TX_TRY(read_number(json, "partial_rotary_factor", 0, &rope->rotated));
     if (tx_json_has(json, key)) {
-        tx_status status = tx_json_get(json, key, TX_JSON_OBJECT, &scaling);
-        TX_THEN(status, read_number(scaling, "rope_theta", 1, &rope->theta));
-        TX_THEN(status, read_type(scaling, &rope->type));
-        TX_THEN(status, read_scaling(scaling, json, positions, rope));
-        TX_TRY(tx_fail_in(status, "%s", key));
+        tx_status status = tx_json_get(json, key, TX_JSON_OBJECT, &settings);
+        TX_THEN(status, tx_rope_read_settings(settings, json, positions, rope));
+        return tx_fail_in(status, "%s", key);
     }
-    if (rope->type == TX_ROPE_DYNAMIC) /* transformers ignores original_max_position_embeddings here */
+    if (rope->type == TX_ROPE_DYNAMIC)
         rope->original = (double)positions;
     return TX_OK;
 }
@@ -129,6 +137,8 @@ tx_status tx_rope_write(const tx_rope_config *rope, tx_json *json)
     if (!tx_json_has(json, "rope_parameters"))
         return tx_json_set_number(json, "rope_theta", rope->theta);
     TX_TRY(tx_json_get(json, "rope_parameters", TX_JSON_OBJECT, &parameters));
+    if (tx_json_has(parameters, "full_attention"))
+        TX_TRY(tx_json_get(parameters, "full_attention", TX_JSON_OBJECT, &parameters));
     return tx_json_set_number(parameters, "rope_theta", rope->theta);
 }
 

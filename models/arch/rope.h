@@ -33,6 +33,9 @@ typedef struct tx_rope_config {
 /* Reads the settings in the config.json of a model with `positions` positions. Absent keys leave the members unchanged.
  * TX_UNSUPPORTED names a type or key that TX does not implement. */
 tx_status tx_rope_read(const tx_json *json, int64_t positions, tx_rope_config *rope);
+/* Reads one object of settings in the same way; `config` is the whole file. */
+tx_status tx_rope_read_settings(const tx_json *settings, const tx_json *config, int64_t positions,
+                                tx_rope_config *rope);
 /* Writes theta to the place that the file uses: "rope_parameters" if it exists. */
 tx_status tx_rope_write(const tx_rope_config *rope, tx_json *json);
 /* TX_INVALID if the number of factors, or the part that rotates, does not fit heads of `size` elements. */

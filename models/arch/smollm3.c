@@ -47,5 +47,6 @@ static tx_status read(const tx_json *json, tx_config *config)
                : TX_OK;
 }
 
-const tx_architecture tx_smollm3 = {FAMILY("smollm3", "SmolLM3", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj"),
-                                    .read = read, .check = tx_llama_check};
+const tx_architecture tx_smollm3 = {
+    FAMILY("smollm3", "SmolLM3", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
+    .read = read, .check = tx_llama_check};

@@ -160,6 +160,7 @@ static tx_tensor *embedding(tx_builder *b)
     return tx_embedding(tokens, real(b, "tokens", TX_SHAPE(6, 5)), real(b, "positions", TX_SHAPE(7, 5)), NULL);
 }
 
+GRAPH(transpose, tx_transpose(real(b, "x", TX_SHAPE(2, 3, 4, 5))))
 GRAPH(gather, tx_gather(real(b, "table", TX_SHAPE(6, 5)), input(b, TX_I32, TX_SHAPE(2, 7), 0.0, 6.0)))
 GRAPH(scatter_add, tx_scatter_add(input(b, TX_I32, TX_SHAPE(7), 0.0, 4.0), real(b, "src", TX_SHAPE(7, 5)), 4))
 GRAPH(reshape, tx_reshape(wide(b), TX_SHAPE(2, 15)))
@@ -274,6 +275,7 @@ static const tx_graph_case cases[] = {
     {"noise", noise, 1},
     {"rotary", rotary, 1},
     {"embedding", embedding, 1},
+    {"transpose", transpose, 1},
     {"gather", gather, 1},
     {"scatter_add", scatter_add, 1},
     {"reshape", reshape, 1},

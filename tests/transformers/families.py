@@ -9,7 +9,8 @@ import tempfile
 
 from oracle import status
 
-from transformers import GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config, SmolLM3Config
+from transformers import (Gemma3TextConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config, SmolLM3Config,
+                          StableLmConfig)
 from random_models import compare, generate, gradients, make_model, train
 
 BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
@@ -39,6 +40,22 @@ VARIANTS = {
         embedding_multiplier=12.0, attention_multiplier=0.015625, residual_multiplier=0.22, logits_scaling=8.0,
         rope_theta=10000000.0, tie_word_embeddings=True)),
     "granite, biases": (GraniteConfig, dict(attention_bias=True, mlp_bias=True, embedding_multiplier=3, logits_scaling=0.5)),
+    "gemma3 as Gemma 3 1B": (Gemma3TextConfig, dict(
+        head_dim=16, query_pre_attn_scalar=256, num_key_value_heads=1, rope_theta=1000000, rope_local_base_freq=10000,
+        rope_scaling=None, sliding_window=5, sliding_window_pattern=2, hidden_activation="gelu_pytorch_tanh",
+        attn_logit_softcapping=None, final_logit_softcapping=None, tie_word_embeddings=True)),
+    "gemma3, scaled, capped logits, biases": (Gemma3TextConfig, dict(
+        head_dim=12, query_pre_attn_scalar=24, sliding_window=4, final_logit_softcapping=3.0, attention_bias=True,
+        tie_word_embeddings=False, layer_types=["full_attention", "sliding_attention", "full_attention"],
+        rope_scaling=dict(rope_type="linear", factor=8.0))),
+    "stablelm as StableLM 2 1.6B": (StableLmConfig, dict(
+        num_key_value_heads=6, partial_rotary_factor=0.25, use_qkv_bias=True, layer_norm_eps=1e-5, rope_theta=10000,
+        hidden_dropout=0.0, qk_layernorm=False, use_parallel_residual=False)),
+    "stablelm, parallel": (StableLmConfig, dict(hidden_size=96, partial_rotary_factor=0.5, use_parallel_residual=True)),
+    "gpt_neox as Pythia": (GPTNeoXConfig, dict(rotary_pct=0.25, rotary_emb_base=10000, hidden_act="gelu", layer_norm_eps=1e-5,
+                                               use_parallel_residual=True, hidden_dropout=0.0)),
+    "gpt_neox, not parallel, without biases": (GPTNeoXConfig, dict(
+        rotary_pct=1.0, rotary_emb_base=5000, hidden_act="gelu_fast", use_parallel_residual=False, attention_bias=False)),
     "llama as SmolLM2": (LlamaConfig, dict(is_llama_config=True, rope_interleaved=False, rope_theta=100000, rope_scaling=None,
                                            tie_word_embeddings=True, num_key_value_heads=3, pretraining_tp=1)),
     "llama as Falcon 3": (LlamaConfig, dict(head_dim=16, rope_theta=1000042, num_key_value_heads=2, activation="swiglu",

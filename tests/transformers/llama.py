@@ -56,7 +56,7 @@ VARIANTS = {
         rope_type="linear", rope_theta=1e4, factor=8.0))),
     "yarn, its temperatures and ends": (LlamaConfig, dict(head_dim=32, rope_parameters=dict(
         YARN, mscale=0.7, mscale_all_dim=1.3, beta_fast=3.0, beta_slow=0.5, truncate=False))),
-    "mistral": (MistralConfig, dict(sliding_window=None)),
+    "mistral, a token of padding": (MistralConfig, dict(sliding_window=None, pad_token_id=37)),
     "mistral within its window": (MistralConfig, dict(sliding_window=LENGTH)),
     "mistral beyond its window": (MistralConfig, dict(sliding_window=5)),
     "mistral, a window of one": (MistralConfig, dict(sliding_window=1)),
@@ -67,7 +67,7 @@ VARIANTS = {
         use_sliding_window=True, sliding_window=4, max_window_layers=3,
         layer_types=["sliding_attention", "full_attention", "sliding_attention"])),
     "qwen2": (Qwen2Config, {}),
-    "qwen2, tied": (Qwen2Config, dict(tie_word_embeddings=True)),
+    "qwen2, tied, a token of padding": (Qwen2Config, dict(tie_word_embeddings=True, pad_token_id=37)),
     "qwen3": (Qwen3Config, dict(head_dim=10)),
     "qwen3, biases, heads of one key": (Qwen3Config, dict(head_dim=16, attention_bias=True, num_key_value_heads=1)),
 }
@@ -102,6 +102,12 @@ def main():
         state = load_file(path)
         save_file(state | {"lm_head.weight": state["model.embed_tokens.weight"].clone()}, path, {"format": "pt"})
         compare("tied, stored twice", model, folder, program, device)
+    with tempfile.TemporaryDirectory() as folder:
+        model = make_model(Qwen3Config(**BASE, tie_word_embeddings=True))
+        model.save_pretrained(folder)
+        path = os.path.join(folder, "model.safetensors")
+        save_file({name.removeprefix("model."): t for name, t in load_file(path).items()}, path, {"format": "pt"})
+        compare("names of a base model, as of Qwen3-Embedding", model, folder, program, device)
     refuse("chunks", Qwen2Config, dict(layer_types=["full_attention", "chunked_attention", "full_attention"]), "layer_types",
            program, device)
     return status()

@@ -77,6 +77,14 @@ __kernel void gather(const __global IN_T *table, long to, const __global int *in
     })
 }
 
+__kernel void transpose(const __global IN_T *x, long xo, __global IN_T *y, long yo, long n, int a, int b)
+{
+    long row = TX_ROW, first = row / ((long)a * b) * ((long)a * b), at = row - first;
+    x += xo + (first + at % a * b + at / a) * n;
+    y += yo + row * n;
+    TX_EACH({ TX_CAT(tx_store_, IN)(LOAD_IN(x, i, n), y, i, n); })
+}
+
 /* A work-item numbers the tokens of one row. */
 __kernel void token_positions(const __global int *tokens, long to, __global int *y, long yo, int B, int T, int padding)
 {

@@ -55,6 +55,13 @@ tx_status tx_cl_gather(tx_cl_builder *b, const tx_command *c)
     return move_all(b, c, "gather", c->in[0].dtype, tx_shape_last(&c->in[0].shape), tx_operand_count(&c->in[1]));
 }
 
+tx_status tx_cl_transpose(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *y = &c->out[0].shape;
+    move_all(b, c, "transpose", c->in[0].dtype, tx_shape_last(y), tx_shape_rows(y));
+    return TX_CL_I32(b, (int32_t)y->dim[y->rank - 2], (int32_t)y->dim[y->rank - 3]);
+}
+
 #define PIECE 64       /* sources that are summed at a time */
 #define SORT_BLOCK 256 /* sources that are sorted by counting */
 #define SORT_ITEMS 64  /* sources of a work-item on a CPU, in every kernel */

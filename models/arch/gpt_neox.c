@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPT-NeoX and Pythia (Black et al., GPT-NeoX-20B, 2022; Biderman et al., Pythia, 2023): layer norms, attention and MLP
+ * in parallel, and rotary positions in a part of each head. Files store q, k and v of a head together. */
+#include "models/arch/llama_family.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NEOX "gpt_neox.layers.%d."
+
+static const tx_stack_row rows[] = {
+    {EMBED, "gpt_neox.embed_in.weight", {VOCAB, WIDTH}, .split = 1},
+    {INPUT_NORM, NEOX "input_layernorm.weight", {WIDTH}, ONES},
+    {INPUT_NORM_BIAS, NEOX "input_layernorm.bias", {WIDTH}, ZEROS},
+    {QKV_PROJ, NEOX "attention.query_key_value.weight", {QKV_BY_HEAD, WIDTH}, .split = 1},
+    {QKV_BIAS, NEOX "attention.query_key_value.bias", {QKV_BY_HEAD}, ZEROS, IF(attention_bias), .split = 1},
+    {O_PROJ, NEOX "attention.dense.weight", {WIDTH, HEADS}, .split = 2},
+    {O_BIAS, NEOX "attention.dense.bias", {WIDTH}, ZEROS, IF(attention_bias)},
+    {POST_NORM, NEOX "post_attention_layernorm.weight", {WIDTH}, ONES},
+    {POST_NORM_BIAS, NEOX "post_attention_layernorm.bias", {WIDTH}, ZEROS},
+    {GATE_UP_PROJ, NEOX "mlp.dense_h_to_4h.weight", {INNER, WIDTH}, .split = 1},
+    {GATE_UP_BIAS, NEOX "mlp.dense_h_to_4h.bias", {INNER}, ZEROS, .split = 1},
+    {DOWN_PROJ, NEOX "mlp.dense_4h_to_h.weight", {WIDTH, INNER}, .split = 2},
+    {DOWN_BIAS, NEOX "mlp.dense_4h_to_h.bias", {WIDTH}, ZEROS},
+    {FINAL_NORM, "gpt_neox.final_layer_norm.weight", {WIDTH}, ONES},
+    {FINAL_NORM_BIAS, "gpt_neox.final_layer_norm.bias", {WIDTH}, ZEROS},
+    {LM_HEAD, "embed_out.weight", {VOCAB, WIDTH}, UNLESS(tie_word_embeddings), .split = 1},
+    {.name = NULL},
+};
+
+static const tx_config_key keys[] = {
+    SIZE_KEYS,
+    EPS_KEY(layer_norm_eps),
+    {KEY(hidden_act), TX_KEY_CHOICE, .max = TX_LLAMA_GELU_FAST - TX_LLAMA_GELU_TANH,
+     .words = &tx_llama_activations[TX_LLAMA_GELU_TANH]},
+    FLAG(attention_bias),
+    FLAG(use_parallel_residual),
+    NUMBER(hidden_dropout, 0),
+    {"rotary_pct", offsetof(llama_config, rope.rotated), TX_KEY_NUMBER, .max = 1},
+    {"rotary_emb_base", offsetof(llama_config, rope.theta), TX_KEY_NUMBER, .min = 1, .max = 1e12},
+    {.name = NULL}};
+
+static const llama_config defaults = {
+    SIZES(tx_gpt_neox, rows, 50432, 2048, 6144, 44, 64, 0, 2),
+    .intermediate_size = 24576,
+    .rms_norm_eps = 1e-5,
+    .initializer_range = 0.02,
+    .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 0.25, .partial = true},
+    .activation = TX_LLAMA_GELU_TANH,
+    .hidden_act = TX_LLAMA_GELU - TX_LLAMA_GELU_TANH,
+    .attention_bias = true,
+    .use_parallel_residual = true,
+    .by_head = true,
+    .plain_mlp = true,
+};
+
+/* transformers trains the embedding of padding in this type. */
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    TX_TRY(tx_llama_read(json, config));
+    ((llama_config *)config)->padding = 0;
+    return TX_OK;
+}
+
+/* Skips the causal masks that old files contain. */
+static void rename_tensor(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
+{
+    const char *last = strstr(tensor, ".attention.");
+    if (last && (strcmp(last, ".attention.bias") == 0 || strcmp(last, ".attention.masked_bias") == 0))
+        param[0] = '\0';
+    else
+        tx_llama_rename(config, tensor, param);
+}
+
+/* The keys have the base, unless version 5 of transformers stores it in "rope_parameters". */
+static tx_status write(const tx_config *config, tx_json *json)
+{
+    return tx_json_has(json, "rope_parameters") ? tx_llama_write(config, json) : TX_OK;
+}
+
+const tx_architecture tx_gpt_neox = {
+    FAMILY("gpt_neox", "GPTNeoX", defaults, keys, tx_llama_fixed_keys, "query_key_value", rename_tensor, write),
+    .read = read, .check = tx_llama_check};

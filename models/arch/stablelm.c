@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * StableLM 2 (Bellagamba et al., Stable LM 2 1.6B technical report, 2024): a Llama with layer norms that rotates a part
+ * of each head. Attention and MLP may be parallel. */
+#include "models/arch/llama_family.h"
+
+static const tx_stack_row rows[] = {
+    EMBED_ROW,
+    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
+    {INPUT_NORM_BIAS, LAYER "input_layernorm.bias", {WIDTH}, ZEROS},
+    SEPARATE_QKV_ROWS,
+    O_ROWS,
+    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES, UNLESS(use_parallel_residual)},
+    {POST_NORM_BIAS, LAYER "post_attention_layernorm.bias", {WIDTH}, ZEROS, UNLESS(use_parallel_residual)},
+    SEPARATE_MLP_ROWS,
+    {FINAL_NORM, "model.norm.weight", {WIDTH}, ONES},
+    {FINAL_NORM_BIAS, "model.norm.bias", {WIDTH}, ZEROS},
+    HEAD_ROWS,
+};
+
+static const tx_config_key keys[] = {SIZE_KEYS,
+                                     KV_HEADS_KEY,
+                                     EPS_KEY(layer_norm_eps),
+                                     ACT_KEY(hidden_act, TX_LLAMA_SILU),
+                                     {"use_qkv_bias", offsetof(llama_config, qkv_bias), TX_KEY_BOOL, .min = 0},
+                                     FLAG(use_parallel_residual),
+                                     NUMBER(hidden_dropout, 0),
+                                     {.name = NULL}};
+
+static const tx_fixed_key fixed_keys[] = {{"qk_layernorm", false, "norms of the heads are not implemented"},
+                                          {.name = NULL}};
+
+static const llama_config defaults = {
+    SIZES(tx_stablelm, rows, 50304, 4096, 2560, 32, 32, 0, 0),
+    .intermediate_size = 6912,
+    .num_key_value_heads = 32,
+    .rms_norm_eps = 1e-5,
+    .initializer_range = 0.02,
+    .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 0.25, .partial = true}};
+
+const tx_architecture tx_stablelm = {
+    FAMILY("stablelm", "StableLm", defaults, keys, fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
+    .read = tx_llama_read, .check = tx_llama_check};
