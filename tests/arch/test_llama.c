@@ -111,6 +111,40 @@ static void test_positions(void **state)
     }
 }
 
+/* Settings that a family does not have, or that TX does not implement for it. */
+static void test_family_keys(void **state)
+{
+    (void)state;
+    tx_config *config = NULL;
+    static const struct {
+        const char *text;
+        tx_status status;
+        const char *words;
+    } families[] = {
+        {"{'model_type': 'phi3', 'rope_scaling': {'type': 'yarn', 'factor': 4}}", TX_UNSUPPORTED, "longrope"},
+        {"{'model_type': 'phi3', 'partial_rotary_factor': 1.5}", TX_FORMAT, "partial_rotary_factor: 1.5"},
+        {"{'model_type': 'stablelm', 'partial_rotary_factor': 0.01}", TX_FORMAT, "partial_rotary_factor: 0 of the 80"},
+        {"{'model_type': 'stablelm', 'qk_layernorm': true}", TX_UNSUPPORTED, "qk_layernorm"},
+        {"{'model_type': 'llama', 'rope_scaling': {'type': 'default', 'partial_rotary_factor': 0.5}}", TX_UNSUPPORTED,
+         "partial_rotary_factor: 0.5"},
+        {"{'model_type': 'olmo2', 'num_key_value_heads': 8}", TX_UNSUPPORTED, "num_key_value_heads: 8"},
+        {"{'model_type': 'smollm3', 'num_hidden_layers': 2, 'no_rope_layers': [1]}", TX_FORMAT, "no_rope_layers"},
+        {"{'model_type': 'smollm3', 'num_hidden_layers': 1, 'no_rope_layers': [2]}", TX_FORMAT, "no_rope_layers"},
+        {"{'model_type': 'smollm3', 'use_sliding_window': true}", TX_UNSUPPORTED, "layer_types"},
+        {"{'model_type': 'granite', 'logits_scaling': 0}", TX_FORMAT, "logits_scaling"},
+        {"{'model_type': 'gemma3_text', 'attn_logit_softcapping': 50.0}", TX_UNSUPPORTED, "attn_logit_softcapping"},
+        {"{'model_type': 'gemma3_text', 'hidden_activation': 'silu'}", TX_UNSUPPORTED, "hidden_activation"},
+        {"{'model_type': 'gpt_neox', 'hidden_dropout': 0.1}", TX_FORMAT, "hidden_dropout"},
+    };
+    for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
+        char text_of[160];
+        snprintf(text_of, sizeof text_of, "%s", families[i].text);
+        for (char *at = text_of; *at; at++)
+            *at = *at == '\'' ? '"' : *at;
+        assert_refused(read_text(text_of, &config), families[i].status, families[i].words);
+    }
+}
+
 static void test_keys(void **state)
 {
     char *folder = make_scratch(), *path = tx_path_join(folder, "config.json"), *text;
@@ -427,10 +461,15 @@ int main(int argc, char **argv)
 {
     const int status = take_device(argc, argv);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_sizes),     cmocka_unit_test(test_frequencies),
-        cmocka_unit_test(test_positions), cmocka_unit_test(test_keys),
-        cmocka_unit_test(test_begin),     cmocka_unit_test_setup_teardown(test_pieces, set_up, tear_down),
-        cmocka_unit_test(test_updates),   cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
+        cmocka_unit_test(test_sizes),
+        cmocka_unit_test(test_frequencies),
+        cmocka_unit_test(test_positions),
+        cmocka_unit_test(test_keys),
+        cmocka_unit_test(test_family_keys),
+        cmocka_unit_test(test_begin),
+        cmocka_unit_test_setup_teardown(test_pieces, set_up, tear_down),
+        cmocka_unit_test(test_updates),
+        cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
     };
     return status ? status : cmocka_run_group_tests(tests, NULL, NULL);
 }

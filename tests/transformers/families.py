@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares families that are variants of Llama with transformers: logits and gradients of random weights with the keys of
-published configurations, folders written by TX, steps of training, and greedy text.
+"""Compares families that are variants of Llama with transformers: logits and gradients of random weights with the keys
+of published configurations, folders that TX writes, steps of training, and greedy text.
 
     families.py MODEL_LOGITS TXTRAIN TXGEN [DEVICE]      exit status 77: transformers is not installed
 """
@@ -9,8 +9,8 @@ import tempfile
 
 from oracle import status
 
-from transformers import (Gemma3TextConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config, SmolLM3Config,
-                          StableLmConfig)
+from transformers import (Gemma3TextConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config,
+                          SmolLM3Config, StableLmConfig)
 from random_models import compare, generate, gradients, make_model, train
 
 BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
@@ -31,15 +31,17 @@ VARIANTS = {
         hidden_size=60, partial_rotary_factor=0.4, sliding_window=5, num_key_value_heads=6)),
     "olmo2": (Olmo2Config, dict(num_key_value_heads=6, rms_norm_eps=1e-6, rope_theta=500000, rope_scaling=None)),
     "olmo2, biases, tied": (Olmo2Config, dict(num_key_value_heads=None, attention_bias=True, tie_word_embeddings=True)),
-    "smollm3": (SmolLM3Config, dict(no_rope_layers=[1, 1, 0], no_rope_layer_interval=4, rope_theta=5000000.0, rope_scaling=None,
-                                    tie_word_embeddings=True, use_sliding_window=False, pretraining_tp=2,
-                                    layer_types=["full_attention"] * 3)),
-    "smollm3, its interval, windows": (SmolLM3Config, dict(no_rope_layer_interval=2, use_sliding_window=True, sliding_window=5,
-                                                           attention_bias=True, mlp_bias=True, tie_word_embeddings=False)),
+    "smollm3": (SmolLM3Config, dict(
+        no_rope_layers=[1, 1, 0], no_rope_layer_interval=4, rope_theta=5000000.0, rope_scaling=None, pretraining_tp=2,
+        tie_word_embeddings=True, use_sliding_window=False, layer_types=["full_attention"] * 3)),
+    "smollm3, its interval, windows": (SmolLM3Config, dict(
+        no_rope_layer_interval=2, use_sliding_window=True, sliding_window=5, attention_bias=True, mlp_bias=True,
+        tie_word_embeddings=False)),
     "granite as Granite 3.3": (GraniteConfig, dict(
         embedding_multiplier=12.0, attention_multiplier=0.015625, residual_multiplier=0.22, logits_scaling=8.0,
         rope_theta=10000000.0, tie_word_embeddings=True)),
-    "granite, biases": (GraniteConfig, dict(attention_bias=True, mlp_bias=True, embedding_multiplier=3, logits_scaling=0.5)),
+    "granite, biases": (GraniteConfig, dict(
+        attention_bias=True, mlp_bias=True, embedding_multiplier=3, logits_scaling=0.5)),
     "gemma3 as Gemma 3 1B": (Gemma3TextConfig, dict(
         head_dim=16, query_pre_attn_scalar=256, num_key_value_heads=1, rope_theta=1000000, rope_local_base_freq=10000,
         rope_scaling=None, sliding_window=5, sliding_window_pattern=2, hidden_activation="gelu_pytorch_tanh",
@@ -52,14 +54,18 @@ VARIANTS = {
         num_key_value_heads=6, partial_rotary_factor=0.25, use_qkv_bias=True, layer_norm_eps=1e-5, rope_theta=10000,
         hidden_dropout=0.0, qk_layernorm=False, use_parallel_residual=False)),
     "stablelm, parallel": (StableLmConfig, dict(hidden_size=96, partial_rotary_factor=0.5, use_parallel_residual=True)),
-    "gpt_neox as Pythia": (GPTNeoXConfig, dict(rotary_pct=0.25, rotary_emb_base=10000, hidden_act="gelu", layer_norm_eps=1e-5,
-                                               use_parallel_residual=True, hidden_dropout=0.0)),
+    "gpt_neox as Pythia": (GPTNeoXConfig, dict(
+        rotary_pct=0.25, rotary_emb_base=10000, hidden_act="gelu", layer_norm_eps=1e-5, use_parallel_residual=True,
+        hidden_dropout=0.0)),
     "gpt_neox, not parallel, without biases": (GPTNeoXConfig, dict(
-        rotary_pct=1.0, rotary_emb_base=5000, hidden_act="gelu_fast", use_parallel_residual=False, attention_bias=False)),
-    "llama as SmolLM2": (LlamaConfig, dict(is_llama_config=True, rope_interleaved=False, rope_theta=100000, rope_scaling=None,
-                                           tie_word_embeddings=True, num_key_value_heads=3, pretraining_tp=1)),
-    "llama as Falcon 3": (LlamaConfig, dict(head_dim=16, rope_theta=1000042, num_key_value_heads=2, activation="swiglu",
-                                            attention_bias=False, mlp_bias=False)),
+        rotary_pct=1.0, rotary_emb_base=5000, hidden_act="gelu_fast", use_parallel_residual=False,
+        attention_bias=False)),
+    "llama as SmolLM2": (LlamaConfig, dict(
+        is_llama_config=True, rope_interleaved=False, rope_theta=100000, rope_scaling=None, tie_word_embeddings=True,
+        num_key_value_heads=3, pretraining_tp=1)),
+    "llama as Falcon 3": (LlamaConfig, dict(
+        head_dim=16, rope_theta=1000042, num_key_value_heads=2, activation="swiglu", attention_bias=False,
+        mlp_bias=False)),
 }
 
 
@@ -76,7 +82,8 @@ def main():
             gradients(name, model, folder, program, device)
         if kind not in trained:
             trained.add(kind)
-            train(name, kind, {**BASE, **changes, "vocab_size": 257, "bos_token_id": 256, "eos_token_id": 256}, txtrain, device)
+            of_bytes = dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
+            train(name, kind, {**BASE, **changes, **of_bytes}, txtrain, device)
     return status()
 
 

@@ -108,8 +108,8 @@ def main():
         path = os.path.join(folder, "model.safetensors")
         save_file({name.removeprefix("model."): t for name, t in load_file(path).items()}, path, {"format": "pt"})
         compare("names of a base model, as of Qwen3-Embedding", model, folder, program, device)
-    refuse("chunks", Qwen2Config, dict(layer_types=["full_attention", "chunked_attention", "full_attention"]), "layer_types",
-           program, device)
+    refuse("chunks", Qwen2Config, dict(layer_types=["full_attention", "chunked_attention", "full_attention"]),
+           "layer_types", program, device)
     return status()
 
 

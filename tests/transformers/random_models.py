@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Causal language models of random weights, their input, and TX's programs on their folders compared with transformers."""
+"""Causal language models of random weights, their input, and comparisons of TX's programs on their folders with
+transformers."""
 import math
 import os
 import tempfile
@@ -38,7 +39,7 @@ def logits_of(model):
 
 
 def compare(name, model, folder, program, device, shard_bytes=0):
-    """Runs TX on `folder`, and compares its logits and what it saved with the model."""
+    """Runs TX on `folder`, and compares its logits and its saved folder with the model."""
     want = logits_of(model.double())
     model.float()
     with tempfile.TemporaryDirectory() as out:
@@ -52,15 +53,16 @@ def compare(name, model, folder, program, device, shard_bytes=0):
         back, info = AutoModelForCausalLM.from_pretrained(out, attn_implementation="eager", output_loading_info=True)
         check(not any(info.values()), f"{name}: loading what TX saved: {info}")
         ours, theirs = back.state_dict(), model.state_dict()
-        check(set(ours) == set(theirs) and all(torch.equal(ours[k], theirs[k]) for k in ours), f"{name}: weights differ")
+        check(set(ours) == set(theirs) and all(torch.equal(ours[k], theirs[k]) for k in ours),
+              f"{name}: weights differ")
         off = ((logits_of(back.eval().double()) - want).abs().max() / want.abs().max()).item()
         check(off <= 1e-6, f"{name}: logits of what TX saved differ by {off}")
         print(f"{name}: largest relative difference {error:.1e}")
 
 
 def gradients(name, model, folder, program, device):
-    """Gradients of the mean loss over the tokens after each. One that is 0 but for roundings, as of the biases of keys without
-    positions, is 0."""
+    """Compares gradients of the mean loss. A gradient that is 0 except for rounding, as of the biases of keys without
+    positions, counts as 0."""
     model.double()
     ids = ids_of(model)
     model(ids, labels=ids).loss.backward()
@@ -68,14 +70,16 @@ def gradients(name, model, folder, program, device):
         done = run_logits(program, folder, out, device, -1)
         check(done.returncode == 0, f"{name}: gradients: {done.stderr.strip()}")
         ours = dict(AutoModelForCausalLM.from_pretrained(out).named_parameters()) if done.returncode == 0 else {}
-    worst = max((((ours[n].detach().double() - p.grad).abs().max() / p.grad.abs().max().clamp(min=1e-3)).item() if n in ours else math.inf)
-                for n, p in model.named_parameters())
+    worst = 0.0
+    for n, p in model.named_parameters():
+        size = p.grad.abs().max().clamp(min=1e-3)
+        worst = max(worst, ((ours[n].detach().double() - p.grad).abs().max() / size).item() if n in ours else math.inf)
     check(worst <= 1e-4, f"{name}: gradients differ by {worst}")
     print(f"{name}: largest relative difference of a gradient {worst:.1e}")
 
 
 def train(name, kind, keys, program, device):
-    """The losses of steps on blocks of bytes in their order, with what balances the experts."""
+    """Compares the losses of steps on blocks of bytes in their order, with the load-balancing loss."""
     torch.manual_seed(1)
     model = AutoModelForCausalLM.from_config(kind(**keys)).train()
     text = "".join(f"line {i}: the {('cat', 'dog', 'bird')[i * i % 3]} saw {i % 7} fish\n" for i in range(200)).encode()
@@ -83,9 +87,12 @@ def train(name, kind, keys, program, device):
         model.save_pretrained(f"{folder}/model")
         with open(f"{folder}/text.txt", "wb") as file:
             file.write(text)
-        done = run(program, model_name_or_path=f"{folder}/model", train_file=f"{folder}/text.txt", output_dir=f"{folder}/run",
-                   block_size=LENGTH, per_device_train_batch_size=BATCH, max_steps=STEPS, train_sampling_strategy="sequential",
-                   learning_rate=RATE, lr_scheduler_type="constant", weight_decay=DECAY, save_strategy="no", device=device)
+        done = run(program, model_name_or_path=f"{folder}/model", train_file=f"{folder}/text.txt",
+                   output_dir=f"{folder}/run",
+                   block_size=LENGTH, per_device_train_batch_size=BATCH, max_steps=STEPS,
+                   train_sampling_strategy="sequential",
+                   learning_rate=RATE, lr_scheduler_type="constant", weight_decay=DECAY, save_strategy="no",
+                   device=device)
         check(done.returncode == 0, f"{name}: txtrain: {done.stderr.strip()}")
         if done.returncode:
             return
@@ -102,12 +109,13 @@ def train(name, kind, keys, program, device):
 
 
 def generate(name, model, folder, program, device, new=16):
-    """The likeliest continuation of each row."""
+    """Compares the likeliest continuation of each row."""
     model.float()
     for row in ids_of(model)[:, :8]:
         with torch.no_grad():
-            want = model.generate(row[None], attention_mask=torch.ones_like(row[None]), max_new_tokens=new, do_sample=False,
-                                  pad_token_id=0)[0, len(row):].tolist()
-        done = run(program, model=folder, ids=" ".join(map(str, row.tolist())), max_new_tokens=new, device=device, threads=1)
+            want = model.generate(row[None], attention_mask=torch.ones_like(row[None]), max_new_tokens=new,
+                                  do_sample=False, pad_token_id=0)[0, len(row):].tolist()
+        done = run(program, model=folder, ids=" ".join(map(str, row.tolist())), max_new_tokens=new, device=device,
+                   threads=1)
         got = [int(token) for token in done.stdout.split()] if done.returncode == 0 else done.stderr
         check(got == want, f"{name}: txgen continues with {got}, not {want}")

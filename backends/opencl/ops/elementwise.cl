@@ -44,8 +44,8 @@ BINARY(gelu_grad_tanh, u * gelu_slope(v, 0))
 BINARY(gelu_grad_exact, u * gelu_slope(v, 1))
 BINARY(silu_grad, u * silu_slope(v))
 
-/* Kernels <name> and <name>_grad: rows of x have 2n columns, gate, then up. `value` is the result, `dgate` and `dup` its
- * derivatives times d. */
+/* Kernels <name> and <name>_grad: rows of x have 2n columns, gate, then up. `value` is the result; `dgate` and `dup`
+ * are its derivatives times d. */
 #define GATED(name, value, dgate, dup)                                                                               \
     __kernel void name(const __global h_t *x, long xo, __global h_t *y, long yo, long n)                             \
     {                                                                                                                \
