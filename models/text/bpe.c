@@ -17,6 +17,7 @@ tx_status tx_bpe_read_vocab(tx_tokenizer *tokenizer, const tx_json *vocab)
     tx_letters_make(&letters);
     tx_status status = TX_OK;
     const int64_t words = (int64_t)tx_json_size(vocab);
+    tokenizer->words = words < TX_VOCAB_LIMIT ? (int32_t)words : TX_VOCAB_LIMIT;
     for (void *i = tx_json_first(vocab); i && !status; i = tx_json_next(vocab, i)) {
         const char *key = tx_json_key(i);
         size_t size = strlen(key), count;
@@ -124,19 +125,24 @@ tx_status tx_model_read_unk(tx_tokenizer *tokenizer, const tx_json *model, const
     return tokenizer->unk < 0 ? tx_fail(TX_FORMAT, "unk_token %.64s is not in the vocabulary", text) : TX_OK;
 }
 
+tx_status tx_model_read_fallback(tx_tokenizer *t, const tx_json *model)
+{
+    TX_TRY(TX_JSON_OPTIONAL(bool, model, "byte_fallback", &t->byte_fallback));
+    for (int byte = 0; byte < 256 && t->byte_fallback; byte++) {
+        char text[8];
+        const int length = snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
+        t->vocab.byte_ids[byte] = tx_vocab_find(&t->vocab, TX_TOKEN_WORD, text, (size_t)length);
+    }
+    return TX_OK;
+}
+
 /* Reads the options for characters without a token. They have no effect if all bytes have tokens. */
 static tx_status read_unknown(tx_tokenizer *t, const tx_json *model, const tx_json *vocab)
 {
     if (tx_json_has(model, "unk_token"))
         TX_TRY(tx_model_read_unk(t, model, vocab));
     TX_TRY(TX_JSON_OPTIONAL(bool, model, "fuse_unk", &t->fuse_unk));
-    TX_TRY(TX_JSON_OPTIONAL(bool, model, "byte_fallback", &t->byte_fallback));
-    for (int byte = 0; byte < 256 && t->byte_fallback; byte++) {
-        char text[8];
-        snprintf(text, sizeof text, "<0x%02X>", (unsigned)byte);
-        t->vocab.byte_ids[byte] = tx_vocab_id(vocab, text);
-    }
-    return TX_OK;
+    return tx_model_read_fallback(t, model);
 }
 
 static tx_status read(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
@@ -219,4 +225,4 @@ static tx_status encode(const tx_tokenizer *t, tx_buffer *scratch, const char *w
     return TX_OK;
 }
 
-const tx_model_kind tx_bpe = {"BPE", read, encode};
+const tx_model_kind tx_bpe = {"BPE", read, encode, false};

@@ -14,6 +14,7 @@
 #include "models/text/marks.h"
 #include "models/text/post_processor.h"
 #include "models/text/pre_tokenizer.h"
+#include "models/text/trie.h"
 #include "models/tx_text.h"
 #include "tx_json.h"
 
@@ -159,12 +160,15 @@ typedef struct tx_model_kind {
     tx_status (*read)(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab);
     /* Appends the ids of a word. `scratch` is the thread's. */
     tx_status (*encode)(const tx_tokenizer *tokenizer, tx_buffer *scratch, const char *word, size_t size, tx_ids *ids);
+    bool scored; /* the vocabulary is a list of tokens with scores, which `read` reads; `vocab` is NULL */
 } tx_model_kind;
 
-extern const tx_model_kind tx_bpe, tx_word_piece;
+extern const tx_model_kind tx_bpe, tx_word_piece, tx_word_level, tx_unigram;
 
 /* Reads the unknown token, which must exist. */
 tx_status tx_model_read_unk(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab);
+/* Reads byte_fallback and finds the tokens of bytes, <0x00> to <0xFF>. */
+tx_status tx_model_read_fallback(tx_tokenizer *tokenizer, const tx_json *model);
 /* Id of a word in the model's vocabulary in JSON, or -1. */
 int32_t tx_vocab_id(const tx_json *vocab, const char *text);
 
@@ -196,12 +200,17 @@ struct tx_tokenizer {
     const tx_model_kind *model;
     tx_vocab vocab;
     tx_additions additions;
-    int32_t unk; /* unknown token, or -1 */
+    int32_t words; /* number of the model's tokens */
+    int32_t unk;   /* unknown token, or -1 */
 
     tx_merges merges;   /* BPE */
     bool ignore_merges; /* a word that is a token is not merged */
     bool byte_fallback; /* a character without a token becomes the tokens of its bytes */
     bool fuse_unk;      /* adjacent unknown tokens become one */
+
+    tx_trie trie;         /* Unigram: the tokens */
+    double *score;        /* Unigram: by id */
+    double unknown_score; /* Unigram: of a character without a token */
 
     char *prefix;    /* WordPiece: of tokens inside a word */
     int64_t longest; /* WordPiece: longer words are unknown, in characters */

@@ -74,6 +74,48 @@ static void prepend(const tx_step *step, const char *text, size_t size, tx_buffe
     tx_buffer_add(out, text, size);
 }
 
+/* ---- SentencePiece --------------------------------------------------------------------------------- */
+
+static tx_status read_precompiled(tx_step *step, const tx_json *json)
+{
+    const char *text;
+    size_t size;
+    TX_TRY(tx_json_get_text(json, "precompiled_charsmap", &text, &size));
+    return tx_charsmap_read(text, size, true, &step->map);
+}
+
+static void precompiled(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+{
+    tx_charsmap_run(step->map, text, size, out);
+}
+
+static bool is_nmt_control(uint32_t code)
+{
+    return (code >= 1 && code <= 8) || code == 0xB || (code >= 0xE && code <= 0x1F) || code == 0x7F || code == 0x8F ||
+           code == 0x9F;
+}
+
+static bool is_nmt_space(uint32_t code)
+{
+    return code == '\t' || code == '\n' || code == '\f' || code == '\r' || code == 0x1680 ||
+           (code >= 0x200B && code <= 0x200F) || code == 0x2028 || code == 0x2029 || code == 0x2581 || code == 0xFEFF ||
+           code == 0xFFFD;
+}
+
+/* Removes control characters and replaces other blanks by ' ', as SentencePiece's rules "nmt" do. */
+static void nmt(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+{
+    (void)step;
+    for (size_t at = 0, length; at < size; at += length) {
+        uint32_t code;
+        length = tx_utf8_read(text + at, size - at, &code);
+        if (is_nmt_space(code))
+            tx_buffer_add(out, " ", 1);
+        else if (!is_nmt_control(code))
+            tx_buffer_add(out, text + at, length);
+    }
+}
+
 /* ---- BERT ------------------------------------------------------------------------------------------ */
 
 enum { CLEAN, CHINESE, ACCENTS, LOWER };
@@ -161,6 +203,8 @@ static const tx_step_kind kinds[] = {
     {"Strip", .read = read_strip, .normalize = strip},
     {"Replace", .read = tx_step_replace},
     {"Prepend", .read = read_prepend, .normalize = prepend},
+    {"Precompiled", .read = read_precompiled, .normalize = precompiled},
+    {"Nmt", .normalize = nmt},
     {"BertNormalizer", .read = read_bert, .normalize = bert},
 };
 

@@ -56,6 +56,35 @@ static tx_status read_metaspace(tx_step *step, const tx_json *json)
     return tx_regex_compile(pattern, &step->regex);
 }
 
+/* Splits at each occurrence of a character, and removes it. */
+static tx_status read_delimiter(tx_step *step, const tx_json *json)
+{
+    char pattern[TX_UTF8_MAX + sizeof "\\Q\\E"];
+    TX_TRY(tx_step_text(step, json, "delimiter"));
+    if (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text))
+        return tx_fail(TX_FORMAT, "delimiter %.40s: expected one character", step->text);
+    step->mode = TX_SPLIT_REMOVED;
+    snprintf(pattern, sizeof pattern, "\\Q%.4s\\E", step->text);
+    return tx_regex_compile(pattern, &step->regex);
+}
+
+static tx_status read_length(tx_step *step, const tx_json *json)
+{
+    int64_t length = 5;
+    char pattern[64];
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "length", 1, UINT16_MAX, &length));
+    snprintf(pattern, sizeof pattern, "(?s).{1,%d}", (int)length);
+    return tx_regex_compile(pattern, &step->regex);
+}
+
+static tx_status read_scripts(tx_step *step, const tx_json *json)
+{
+    (void)json;
+    step->mode = TX_SPLIT_REMOVED;
+    step->invert = true;
+    return tx_regex_scripts(&step->regex);
+}
+
 static tx_status set_gpt2(tx_step *step, bool prefix, bool regex)
 {
     step->mark = prefix;
@@ -80,6 +109,9 @@ static const tx_step_kind kinds[] = {
     {"Digits", .read = read_digits},
     {"Punctuation", .read = read_punctuation},
     {"Metaspace", .read = read_metaspace},
+    {"CharDelimiterSplit", .read = read_delimiter},
+    {"FixedLength", .read = read_length},
+    {"UnicodeScripts", .read = read_scripts},
     {"Whitespace", .words = "[" TX_REGEX_WORD "]+|[^" TX_REGEX_WORD SPACE "]+"},
     {"WhitespaceSplit", .words = "[^" SPACE "]+"},
     {"BertPreTokenizer", .words = "[^" SPACE PUNCTUATION "]+|[" PUNCTUATION "]"},

@@ -85,7 +85,14 @@ static tx_status code_point(translation *t)
     return TX_OK;
 }
 
-static tx_status escape(translation *t)
+static tx_status replace(translation *t, size_t length, const char *text)
+{
+    append(t, text, strlen(text));
+    t->at += length;
+    return TX_OK;
+}
+
+static tx_status escape(translation *t, bool anchors)
 {
     static const struct {
         char letter;
@@ -108,11 +115,12 @@ static tx_status escape(translation *t)
     if (c == 'x' || c == 'u')
         return code_point(t);
     for (size_t i = 0; i < sizeof equivalents / sizeof equivalents[0]; i++)
-        if (c == equivalents[i].letter) {
-            append(t, equivalents[i].text, strlen(equivalents[i].text));
-            t->at += 2;
-            return TX_OK;
-        }
+        if (c == equivalents[i].letter)
+            return replace(t, 2, equivalents[i].text);
+    if (anchors && (c == 'A' || c == 'z' || c == 'Z')) {
+        copy(t, 2);
+        return TX_OK;
+    }
     if (!ispunct((unsigned char)c) && c != ' ')
         return refuse(t->at, c ? 2 : 1);
     copy(t, 2);
@@ -132,7 +140,7 @@ static tx_status class(translation *t)
         if (*t->at == '[' || (*t->at == '&' && t->at[1] == '&'))
             return refuse(t->at, 2);
         if (*t->at == '\\')
-            TX_TRY(escape(t));
+            TX_TRY(escape(t, false));
         else
             copy(t, 1);
     }
@@ -176,16 +184,17 @@ static tx_status item(translation *t)
 {
     switch (*t->at) {
     case '\\':
-        return escape(t);
+        return escape(t, true);
     case '[':
         return class(t);
     case '(':
         return group(t);
     case '{':
         return repetition(t);
-    case '^': /* they match at lines in Ruby, at the text in PCRE2 */
+    case '^': /* they match at lines in Ruby, at the text in PCRE2; Ruby has no line after the last newline */
+        return replace(t, 1, "(?:\\A|(?<=\\n)(?!\\z))");
     case '$':
-        return refuse(t->at, 1);
+        return replace(t, 1, "(?=\\n|\\z)");
     case ')':
         if (t->depth == 0)
             return tx_fail(TX_FORMAT, "regular expression: ) without (");
@@ -200,7 +209,7 @@ static tx_status item(translation *t)
 
 tx_status tx_regex_translate(const char *pattern, char **made)
 {
-    size_t size = strlen(pattern), room = 8 * size + ITEM_MAX; /* \s becomes 15 bytes */
+    size_t size = strlen(pattern), room = 24 * size + ITEM_MAX; /* ^ becomes 23 bytes */
     if (tx_utf8_prefix(pattern, size) != size)
         return tx_fail(TX_FORMAT, "regular expression: not UTF-8");
     translation t = {.at = pattern, .made = malloc(room)};
@@ -253,10 +262,21 @@ tx_status tx_regex_compile(const char *pattern, tx_regex *regex)
     return compile(pattern, pattern, regex);
 }
 
+/* Published expressions that need quadratic time in a run of spaces, and equivalents that do not. If such an expression
+ * does not match at the beginning of a run, it does not match inside it. */
+static const char *const linear[][2] = {
+    {"\\s+$", "(?<!\\s)\\s+$"},
+    {" +$", "(?<! ) +$"},
+    {"\\A +| +\\z", "\\A +|(?<! ) +\\z"},
+};
+
 tx_status tx_regex_open(const char *pattern, tx_regex *regex)
 {
     char *translated;
-    TX_TRY(tx_regex_translate(pattern, &translated));
+    const char *wanted = pattern;
+    for (size_t i = 0; i < sizeof linear / sizeof linear[0]; i++)
+        wanted = strcmp(pattern, linear[i][0]) == 0 ? linear[i][1] : wanted;
+    TX_TRY(tx_regex_translate(wanted, &translated));
     const tx_status status = compile(translated, pattern, regex);
     free(translated);
     return status;

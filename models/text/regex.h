@@ -25,6 +25,8 @@ tx_status tx_regex_translate(const char *pattern, char **made);
 tx_status tx_regex_compile(const char *pattern, tx_regex *regex);
 /* Translates and compiles. */
 tx_status tx_regex_open(const char *pattern, tx_regex *regex);
+/* Compiles an expression that matches runs of characters of one script. */
+tx_status tx_regex_scripts(tx_regex *regex);
 void tx_regex_close(tx_regex *regex);
 
 /* The per-thread state of matching. An untrusted expression may take time that doubles with each byte of the text, so

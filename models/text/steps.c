@@ -67,6 +67,7 @@ void tx_steps_free(tx_steps *steps)
     for (int32_t i = 0; i < steps->count; i++) {
         tx_regex_close(&steps->at[i].regex);
         free(steps->at[i].text);
+        tx_charsmap_free(steps->at[i].map);
     }
 }
 

@@ -6,6 +6,7 @@
 #define TX_TEXT_STEPS_H
 
 #include "models/text/buffer.h"
+#include "models/text/charsmap.h"
 #include "models/text/regex.h"
 #include "tx_json.h"
 
@@ -48,6 +49,7 @@ struct tx_step {
     tx_prepend prepend; /* and when `text` is added before the text */
     bool flag[4];       /* BertNormalizer's and others' options, in the order of their kind's reader */
     int64_t cut[2];     /* of the decoder Strip: characters to remove at the beginning and at the end */
+    tx_charsmap *map;   /* of Precompiled */
 };
 
 static inline bool tx_step_is(const tx_step *step, const char *kind)

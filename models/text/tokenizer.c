@@ -37,6 +37,8 @@ void tx_tokenizer_free(tx_tokenizer *tokenizer)
     tx_steps_free(&tokenizer->pre_tokenizer);
     tx_steps_free(&tokenizer->decoder);
     tx_post_processor_free(&tokenizer->post_processor);
+    tx_trie_free(&tokenizer->trie);
+    free(tokenizer->score);
     free(tokenizer->prefix);
     free(tokenizer->piece);
     free(tokenizer->piece_at);
@@ -266,6 +268,10 @@ static void add_model(tx_digest *digest, const tx_tokenizer *t)
     }
     for (size_t i = 0; i < t->merges.count; i++)
         ADD_NUMBERS(digest, t->merges.at[i].left, t->merges.at[i].right, t->merges.at[i].id);
+    for (int32_t id = 0; t->score && id < t->words; id++) {
+        char text[40];
+        tx_digest_add(digest, text, (size_t)snprintf(text, sizeof text, "%.17g,", t->score[id]));
+    }
     ADD_NUMBERS(digest, t->bytes, t->ignore_merges, t->unk, t->byte_fallback, t->fuse_unk, t->longest);
     add_text(digest, t->model->name);
     add_text(digest, t->prefix);
@@ -280,6 +286,8 @@ static void add_steps(tx_digest *digest, const tx_steps *steps)
         add_text(digest, s->kind->name);
         add_text(digest, s->regex.pattern);
         add_text(digest, s->text);
+        if (s->map)
+            add_bytes(digest, s->map->data, s->map->size);
     }
 }
 

@@ -8,7 +8,7 @@
 
 /* ---- The model ----------------------------------------------------------------------------------- */
 
-static const tx_model_kind *const models[] = {&tx_bpe, &tx_word_piece};
+static const tx_model_kind *const models[] = {&tx_bpe, &tx_word_piece, &tx_word_level, &tx_unigram};
 
 static tx_status find_model(tx_tokenizer *tokenizer, const tx_json *model)
 {
@@ -19,35 +19,46 @@ static tx_status find_model(tx_tokenizer *tokenizer, const tx_json *model)
             tokenizer->model = models[i];
             return TX_OK;
         }
-    return tx_fail(TX_UNSUPPORTED, "type %.40s is not supported, only BPE and WordPiece", type);
+    return tx_fail(TX_UNSUPPORTED, "type %.40s is not supported, only BPE, WordPiece, WordLevel and Unigram", type);
 }
 
 static tx_status read_model(tx_tokenizer *tokenizer, const tx_json *model, tx_json **vocab)
 {
-    TX_TRY(tx_json_get(model, "vocab", TX_JSON_OBJECT, vocab));
-    TX_TRY(tx_bpe_read_vocab(tokenizer, *vocab));
+    *vocab = NULL;
+    if (!tokenizer->model->scored) {
+        TX_TRY(tx_json_get(model, "vocab", TX_JSON_OBJECT, vocab));
+        TX_TRY(tx_bpe_read_vocab(tokenizer, *vocab));
+    }
     return tokenizer->model->read(tokenizer, model, *vocab);
 }
 
 /* ---- Added tokens -------------------------------------------------------------------------------------- */
 
 /* The id that Hugging Face's tokenizers assign to the next added token. */
-static int32_t next_added(const tx_tokenizer *tokenizer, const tx_json *vocab)
+static int32_t next_added(const tx_tokenizer *tokenizer)
 {
-    int32_t next = (int32_t)tx_json_size(vocab);
-    return next > tokenizer->additions.next ? next : tokenizer->additions.next;
+    return tokenizer->words > tokenizer->additions.next ? tokenizer->words : tokenizer->additions.next;
+}
+
+/* Id of a word in the model's vocabulary, or -1. `vocab` is NULL if it is a list of tokens with scores. */
+static int32_t word_id(const tx_tokenizer *t, const tx_json *vocab, const char *text)
+{
+    if (vocab)
+        return tx_vocab_id(vocab, text);
+    const int32_t id = tx_vocab_find(&t->vocab, TX_TOKEN_WORD, text, strlen(text));
+    return id < t->words ? id : -1;
 }
 
 /* Makes sure that the vocabulary has the token under its id, with its literal text. */
 static tx_status place_added(tx_tokenizer *tokenizer, const tx_json *vocab, const char *text, int32_t id)
 {
     tx_vocab *words = &tokenizer->vocab;
-    const int32_t known = tx_tokenizer_find(tokenizer, text), word = tx_vocab_id(vocab, text);
+    const int32_t known = tx_tokenizer_find(tokenizer, text), word = word_id(tokenizer, vocab, text);
     if (known >= 0 && words->token[known].added)
         return tx_fail(TX_FORMAT, "it is added twice");
-    if (word < 0 && id != next_added(tokenizer, vocab))
+    if (word < 0 && id != next_added(tokenizer))
         return tx_fail(TX_UNSUPPORTED, "id %" PRId32 ", but tokenizers would assign %" PRId32, id,
-                       next_added(tokenizer, vocab));
+                       next_added(tokenizer));
     if (word >= 0 && id != word)
         return tx_fail(TX_FORMAT, "id %" PRId32 ", but its id in the vocabulary is %" PRId32, id, word);
     if (word >= 0 && known == id)
@@ -60,8 +71,8 @@ static tx_status place_added(tx_tokenizer *tokenizer, const tx_json *vocab, cons
 tx_status tx_bpe_add(tx_tokenizer *tokenizer, const tx_json *vocab, const char *text, const tx_added *flags, int64_t id)
 {
     tx_added added = *flags;
-    const int32_t word = tx_vocab_id(vocab, text);
-    added.id = id >= 0 ? (int32_t)id : word >= 0 ? word : next_added(tokenizer, vocab);
+    const int32_t word = word_id(tokenizer, vocab, text);
+    added.id = id >= 0 ? (int32_t)id : word >= 0 ? word : next_added(tokenizer);
     TX_TRY(place_added(tokenizer, vocab, text, added.id));
     return tx_tokenizer_add(tokenizer, &added, text);
 }

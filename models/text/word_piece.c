@@ -62,4 +62,4 @@ static tx_status encode(const tx_tokenizer *t, tx_buffer *scratch, const char *w
     return TX_OK;
 }
 
-const tx_model_kind tx_word_piece = {"WordPiece", read, encode};
+const tx_model_kind tx_word_piece = {"WordPiece", read, encode, false};

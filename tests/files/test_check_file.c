@@ -197,8 +197,8 @@ static void test_others(void **state)
     expect(folder, "x.json", "unknown kind of JSON");
     put_text(folder, "x.json", "{\"model_type\": \"t5\"}");
     expect(folder, "x.json", "model_type: \"t5\": TX trains");
-    put_text(folder, "x.json", "{\"model\": {\"type\": \"Unigram\"}}");
-    expect(folder, "x.json", "type Unigram is not supported");
+    put_text(folder, "x.json", "{\"model\": {\"type\": \"Mystery\"}}");
+    expect(folder, "x.json", "type Mystery is not supported");
     put_text(folder, "x.json", "{\"weight_map\": {\"a\": \"b\"}}");
     expect(folder, "x.json", "cannot open");
     put_text(folder, "x.json", "{\"weight_map\": ");

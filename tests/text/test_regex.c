@@ -22,6 +22,8 @@ static const struct {
     {"a{2}b{2,}c{2,3}?", "a{2}b{2,}c{2,3}?"},
     {"(?i:'s)(?>a)(?<=b)(?<!c)(?=d)(e)", "(?i:'s)(?>a)(?<=b)(?<!c)(?=d)(e)"},
     {"(?i:\\p{N})\\p{Lu}", "(?i:\\p{N})\\p{Lu}"},
+    {"^a$", "(?:\\A|(?<=\\n)(?!\\z))a(?=\\n|\\z)"},
+    {"\\Aa\\z|b\\Z[$^]", "\\Aa\\z|b\\Z[$^]"},
     {OPEN_30 "(a)" CLOSE_30, OPEN_30 "(a)" CLOSE_30},
 };
 
@@ -29,8 +31,8 @@ static const struct {
     const char *pattern, *message;
     tx_status status;
 } refused[] = {
-    {"^a", "\"^\" is not supported", TX_UNSUPPORTED},
-    {"a$", "\"$\" is not supported", TX_UNSUPPORTED},
+    {"^", "one that matches the empty text", TX_UNSUPPORTED},
+    {"[\\A]", "\"\\A\" is not supported", TX_UNSUPPORTED},
     {"\\b", "\"\\b\" is not supported", TX_UNSUPPORTED},
     {"a\\", "\"\\\" is not supported", TX_UNSUPPORTED},
     {"\\pL", "\"\\pL\" is not supported", TX_UNSUPPORTED},

@@ -3,6 +3,8 @@
 #include "models/text/tokenizer_gguf.h"
 #include "tests/text/folders.h"
 
+#define CHARSMAP(text) "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"" text "\"}"
+
 /* The place of a value in tokenizer.json, another value, and how it is refused. */
 static const struct {
     const char *place, *value;
@@ -10,22 +12,31 @@ static const struct {
     const char *message;
 } refused[] = {
     {"model.type", "\"WordPiece\"", TX_UNSUPPORTED, "pre_tokenizer: ByteLevel with a model of type WordPiece"},
-    {"model.type", "\"Unigram\"", TX_UNSUPPORTED, "Unigram"},
-    {"model.type", "\"WordLevel\"", TX_UNSUPPORTED, "WordLevel"},
+    {"model.type", "\"Unigram\"", TX_UNSUPPORTED, "pre_tokenizer: ByteLevel with a model of type Unigram"},
+    {"model.type", "\"Mystery\"", TX_UNSUPPORTED, "type Mystery is not supported"},
     {"model.dropout", "0.1", TX_UNSUPPORTED, "dropout 0.1"},
     {"model.continuing_subword_prefix", "\"##\"", TX_UNSUPPORTED, "continuing_subword_prefix \"##\""},
     {"model.end_of_word_suffix", "\"</w>\"", TX_UNSUPPORTED, "end_of_word_suffix \"</w>\""},
-    {"normalizer", "{\"type\":\"Nmt\"}", TX_UNSUPPORTED, "normalizer: Nmt is not supported"},
-    {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Precompiled\"}]}",
-     TX_UNSUPPORTED, "normalizer: normalizers[1]: Precompiled is not supported"},
+    {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Mystery\"}]}",
+     TX_UNSUPPORTED, "normalizer: normalizers[1]: Mystery is not supported"},
+    {"normalizer", "{\"type\":\"Precompiled\"}", TX_NOT_FOUND, "Precompiled: precompiled_charsmap is missing"},
+    {"normalizer", CHARSMAP(""), TX_FORMAT, "precompiled_charsmap: 0 bytes are not a map of characters"},
+    {"normalizer", CHARSMAP("AAAA"), TX_FORMAT, "precompiled_charsmap: 3 bytes are not a map of characters"},
+    {"normalizer", CHARSMAP("AAA"), TX_FORMAT, "precompiled_charsmap: not base64 at character 1 of 3"},
+    {"normalizer", CHARSMAP("AA=AAAAA"), TX_FORMAT, "precompiled_charsmap: not base64 at character 3 of 8"},
+    {"normalizer", CHARSMAP("CAAAAAAAAAA="), TX_FORMAT, "precompiled_charsmap: 8 bytes are not a map of characters"},
+    {"normalizer", CHARSMAP("BAAAAAAAAAD/"), TX_FORMAT, "precompiled_charsmap: its replacements are not UTF-8"},
     {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[7]}", TX_FORMAT, "normalizers[0]: not an object"},
     {"normalizer", "{\"type\":\"Strip\",\"strip_left\":true}", TX_NOT_FOUND, "Strip: strip_right is missing"},
     {"normalizer", "{\"type\":\"Replace\",\"pattern\":{\"String\":\"\"},\"content\":\"a\"}", TX_UNSUPPORTED,
      "Replace: regular expression: one that matches the empty text"},
     {"normalizer", "3", TX_FORMAT, "normalizer: expected an object, found 3"},
     {"pre_tokenizer", "null", TX_UNSUPPORTED, "decoder: ByteLevel is supported only after pre_tokenizer ByteLevel"},
-    {"pre_tokenizer", "{\"type\":\"UnicodeScripts\"}", TX_UNSUPPORTED,
-     "pre_tokenizer: UnicodeScripts is not supported"},
+    {"pre_tokenizer", "{\"type\":\"Mystery\"}", TX_UNSUPPORTED, "pre_tokenizer: Mystery is not supported"},
+    {"pre_tokenizer", "{\"type\":\"CharDelimiterSplit\",\"delimiter\":\"ab\"}", TX_FORMAT,
+     "CharDelimiterSplit: delimiter ab: expected one"},
+    {"pre_tokenizer", "{\"type\":\"FixedLength\",\"length\":0}", TX_FORMAT,
+     "FixedLength: length: expected an integer from 1"},
     {"pre_tokenizer", "{\"type\":\"Metaspace\",\"replacement\":\"ab\"}", TX_FORMAT,
      "Metaspace: replacement ab: expected one"},
     {"pre_tokenizer", "{\"type\":\"Metaspace\",\"replacement\":\"_\",\"prepend_scheme\":\"last\"}", TX_UNSUPPORTED,
@@ -36,7 +47,7 @@ static const struct {
      TX_UNSUPPORTED, "Punctuation after ByteLevel"},
     {"pre_tokenizer", SPLIT("\\\\w+", "Isolated"), TX_UNSUPPORTED,
      "pretokenizers[0]: Split: regular expression: \"\\w\""},
-    {"pre_tokenizer", SPLIT("^a", "Isolated"), TX_UNSUPPORTED, "\"^\""},
+    {"pre_tokenizer", SPLIT("^", "Isolated"), TX_UNSUPPORTED, "matches the empty text"},
     {"pre_tokenizer", SPLIT("\\\\h", "Isolated"), TX_UNSUPPORTED, "\"\\h\""},
     {"pre_tokenizer", SPLIT("[a[b]]", "Isolated"), TX_UNSUPPORTED, "\"[b\""},
     {"pre_tokenizer", SPLIT("[a&&b]", "Isolated"), TX_UNSUPPORTED, "\"&&\""},
