@@ -13,9 +13,10 @@
 
 /* ---- Base64 -------------------------------------------------------------------------------------- */
 
+static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
 static int value_of(char c)
 {
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const char *found = c ? strchr(digits, c) : NULL;
     return found ? (int)(found - digits) : -1;
 }
@@ -35,6 +36,23 @@ static tx_status decode_base64(const char *text, size_t size, char *bytes, size_
             bytes[used++] = (char)(bits >> (6 - 2 * (i % 4)));
     }
     *made = used;
+    return TX_OK;
+}
+
+tx_status tx_charsmap_text(const char *data, size_t size, char **text)
+{
+    char *made = malloc(size / 3 * 4 + 5), *at = made;
+    if (!made)
+        return tx_fail(TX_MEMORY, "no memory for a map of characters");
+    for (size_t i = 0; i < size; i += 3) {
+        uint32_t bits = 0;
+        for (size_t k = i; k < i + 3; k++)
+            bits = bits << 8 | (k < size ? (unsigned char)data[k] : 0);
+        for (size_t k = 0; k < 4; k++)
+            *at++ = (char)(i + k > size ? '=' : digits[bits >> (18 - 6 * k) & 63]);
+    }
+    *at = '\0';
+    *text = made;
     return TX_OK;
 }
 
@@ -97,18 +115,13 @@ static tx_status check(tx_charsmap *map)
     return status;
 }
 
-tx_status tx_charsmap_read(const char *text, size_t size, bool base64, tx_charsmap **map)
+tx_status tx_charsmap_read(const char *text, size_t size, tx_charsmap **map)
 {
     tx_charsmap *made = calloc(1, sizeof *made);
     if (made)
         made->data = malloc(size + 1);
     tx_status status = made && made->data ? TX_OK : tx_fail(TX_MEMORY, "no memory for a map of characters");
-    if (!status && base64) {
-        status = decode_base64(text, size, made->data, &made->size);
-    } else if (!status) {
-        memcpy(made->data, text, size);
-        made->size = size;
-    }
+    TX_THEN(status, decode_base64(text, size, made->data, &made->size));
     if (!status) {
         made->data[made->size] = '\0'; /* ends the last replacement */
         status = check(made);

@@ -13,8 +13,10 @@ typedef struct tx_charsmap {
     bool changed[128]; /* ASCII characters that have a replacement */
 } tx_charsmap;
 
-/* Reads the bytes of a map, or with `base64` their text in base64. */
-tx_status tx_charsmap_read(const char *text, size_t size, bool base64, tx_charsmap **map);
+/* Reads a map from base64. */
+tx_status tx_charsmap_read(const char *text, size_t size, tx_charsmap **map);
+/* Makes base64 of the bytes of a map. The caller frees. */
+tx_status tx_charsmap_text(const char *data, size_t size, char **text);
 void tx_charsmap_free(tx_charsmap *map);
 /* Appends a text of whole characters with the replacements of its grapheme clusters or characters. */
 void tx_charsmap_run(const tx_charsmap *map, const char *text, size_t size, tx_buffer *out);

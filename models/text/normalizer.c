@@ -81,7 +81,7 @@ static tx_status read_precompiled(tx_step *step, const tx_json *json)
     const char *text;
     size_t size;
     TX_TRY(tx_json_get_text(json, "precompiled_charsmap", &text, &size));
-    return tx_charsmap_read(text, size, true, &step->map);
+    return tx_charsmap_read(text, size, &step->map);
 }
 
 static void precompiled(const tx_step *step, const char *text, size_t size, tx_buffer *out)

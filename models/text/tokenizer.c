@@ -44,6 +44,7 @@ void tx_tokenizer_free(tx_tokenizer *tokenizer)
     free(tokenizer->piece_at);
     for (int i = 0; i < TX_SOURCES; i++)
         free(tokenizer->source[i].data);
+    free(tokenizer->older.data);
     free(tokenizer);
 }
 

@@ -2,8 +2,8 @@
  * Makes a tokenizer.json from the tokens and the merges or scores of a GGUF file. */
 #include "models/text/tokenizer_gguf.h"
 
-#include "models/names.h"
 #include "models/text/bpe.h"
+#include "models/text/pieces.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #define TOKENIZER "tokenizer.json"
 #define KEY(rest) "tokenizer.ggml." rest
 /* Maximum bytes of a token. */
-#define MAX_TOKEN 4096
+#define MAX_TOKEN TX_PIECE_MOST
 
 typedef struct reading {
     const tx_gguf_file *file;
@@ -115,78 +115,17 @@ static tx_status add_tokens(const reading *r, tx_json *json, tx_json *model)
 
 /* ---- Merges ------------------------------------------------------------------------------------------ */
 
-typedef struct pair {
-    float score;
-    int32_t id;           /* of the merged token */
-    uint16_t left, right; /* numbers of characters */
-    uint16_t at;          /* bytes of the left token */
-} pair;
-
-/* The order of transformers' generate_merges: by score, then the longer left token, then the longer right token. */
-static int compare_pairs(const void *a, const void *b)
-{
-    const pair *x = a, *y = b;
-    if (x->score != y->score)
-        return x->score > y->score ? -1 : 1;
-    if (x->left != y->left)
-        return x->left > y->left ? -1 : 1;
-    if (x->right != y->right)
-        return x->right > y->right ? -1 : 1;
-    return x->id < y->id ? -1 : x->id > y->id;
-}
-
-typedef struct pairs {
-    pair *at;
-    size_t count, room;
-} pairs;
-
-/* Finds all pairs of tokens that make a token. */
-static tx_status split_token(const reading *r, int32_t id, pairs *all)
-{
-    char left[MAX_TOKEN + 1];
-    const char *text = r->text[id];
-    const size_t size = strlen(text), count = (size_t)r->tokens.count;
-    size_t characters = 0, before = 0;
-    for (size_t i = 0; i < size; i++)
-        characters += ((unsigned char)text[i] & 0xC0) != 0x80;
-    for (size_t i = 1; i < size; i++) {
-        before += ((unsigned char)text[i - 1] & 0xC0) != 0x80;
-        if (((unsigned char)text[i] & 0xC0) == 0x80)
-            continue;
-        memcpy(left, text, i);
-        left[i] = '\0';
-        if (tx_named_find(r->names, count, left) < 0 || tx_named_find(r->names, count, text + i) < 0)
-            continue;
-        TX_TRY(tx_array_reserve(&all->at, &all->room, all->count + 1, sizeof *all->at, "merges"));
-        all->at[all->count++] =
-            (pair){(float)r->scores.number[id], id, (uint16_t)before, (uint16_t)(characters - before), (uint16_t)i};
-    }
-    return TX_OK;
-}
-
-static tx_status add_merge(const char *left, size_t left_size, const char *right, tx_json *merges)
-{
-    char text[MAX_TOKEN + 1];
-    snprintf(text, sizeof text, "%.*s", (int)left_size, left);
-    tx_json *both = tx_json_array();
-    TX_TRY(tx_json_append(merges, both));
-    TX_TRY(tx_json_append_string(both, text));
-    return tx_json_append_string(both, right);
-}
-
 /* Derives the merges from the scores. */
 static tx_status add_scored(const reading *r, tx_json *merges)
 {
-    pairs all = {0};
-    tx_status status = TX_OK;
-    for (int64_t id = 0; id < r->tokens.count && !status; id++)
-        if (type_of(r, id) == TX_GGUF_TOKEN_NORMAL && r->scores.number[id] == r->scores.number[id])
-            status = split_token(r, (int32_t)id, &all);
-    if (all.count)
-        qsort(all.at, all.count, sizeof *all.at, compare_pairs);
-    for (size_t i = 0; i < all.count && !status; i++)
-        status = add_merge(r->text[all.at[i].id], all.at[i].at, r->text[all.at[i].id] + all.at[i].at, merges);
-    free(all.at);
+    bool *normal = calloc((size_t)r->tokens.count, sizeof *normal);
+    if (!normal)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " tokens", r->tokens.count);
+    for (int64_t id = 0; id < r->tokens.count; id++)
+        normal[id] = type_of(r, id) == TX_GGUF_TOKEN_NORMAL && r->scores.number[id] == r->scores.number[id];
+    const tx_pieces pieces = {r->text, r->names, r->scores.number, normal, (size_t)r->tokens.count, false};
+    const tx_status status = tx_pieces_add_merges(&pieces, merges);
+    free(normal);
     return status;
 }
 
@@ -201,7 +140,7 @@ static tx_status add_listed(const reading *r, tx_json *merges)
             return tx_fail(TX_FORMAT, KEY("merges") ": number %" PRId64 " is not a pair", i);
         char right[MAX_TOKEN + 1];
         snprintf(right, sizeof right, "%.*s", (int)(size - (size_t)(blank + 1 - text)), blank + 1);
-        TX_TRY(add_merge(text, (size_t)(blank - text), right, merges));
+        TX_TRY(tx_pieces_add_merge(text, (size_t)(blank - text), right, merges));
     }
     return TX_OK;
 }

@@ -5,7 +5,9 @@
 #include "api/base/file.h"
 #include "api/base/needs.h"
 #include "models/files/folder.h"
+#include "models/names.h"
 #include "models/text/tokenizer_gguf.h"
+#include "models/text/tokenizer_make.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -24,6 +26,11 @@ static const char *const names[TX_SOURCES] = {
     [TX_TOKENIZER_TEMPLATE] = "chat_template.jinja",
 };
 
+/* Older files from which a tokenizer.json is made: models of SentencePiece, under the names of transformers' classes,
+ * and vocab.txt of BERT. */
+static const char *const older[] = {"tokenizer.model", "spiece.model", "sentencepiece.bpe.model", "spm.model",
+                                    "vocab.txt"};
+
 /* Reads a file if it exists. */
 static tx_status read_source(tx_tokenizer *t, int source, const char *path)
 {
@@ -31,19 +38,33 @@ static tx_status read_source(tx_tokenizer *t, int source, const char *path)
     return tx_file_exists(path) ? tx_file_read_text(path, FILE_LIMIT, &s->data, &s->size) : TX_OK;
 }
 
+static tx_status read_older(tx_tokenizer *t, const char *name, const char *path)
+{
+    t->older.name = name;
+    return tx_file_exists(path) ? tx_file_read(path, FILE_LIMIT, &t->older.data, &t->older.size) : TX_OK;
+}
+
 /* Reads the files of a folder from `first` on. */
 static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
     for (int i = first; i < TX_SOURCES; i++)
         TX_TRY(read_source(t, i, TX_PATH(folder, names[i])));
-    if (!t->source[TX_TOKENIZER_JSON].data &&
-        !(t->source[TX_TOKENIZER_VOCAB].data && t->source[TX_TOKENIZER_MERGES].data))
-        return tx_fail(TX_NOT_FOUND, "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt", folder);
+    if (t->older.data || t->source[TX_TOKENIZER_JSON].data ||
+        (t->source[TX_TOKENIZER_VOCAB].data && t->source[TX_TOKENIZER_MERGES].data))
+        return TX_OK;
+    for (size_t i = 0; i < sizeof older / sizeof older[0] && !t->older.data; i++)
+        TX_TRY(read_older(t, older[i], TX_PATH(folder, older[i])));
+    if (!t->older.data)
+        return tx_fail(
+            TX_NOT_FOUND,
+            "%s: no tokenizer: neither tokenizer.json, vocab.json with merges.txt, tokenizer.model nor vocab.txt",
+            folder);
     return TX_OK;
 }
 
-/* A file means its folder, with two exceptions. vocab.json and merges.txt mean these two files even if there is a
- * tokenizer.json. A tokenizer.json under another name means only itself. */
+/* A file means its folder, with these exceptions. vocab.json and merges.txt mean these two files even if there is a
+ * tokenizer.json. So do vocab.txt and models of SentencePiece. A tokenizer.json under another name means only itself.
+ */
 static tx_status read_sources(tx_tokenizer *t, const char *path)
 {
     struct stat info;
@@ -51,12 +72,15 @@ static tx_status read_sources(tx_tokenizer *t, const char *path)
         return read_folder(t, path, TX_TOKENIZER_JSON);
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     bool pair = strcmp(name, names[TX_TOKENIZER_VOCAB]) == 0 || strcmp(name, names[TX_TOKENIZER_MERGES]) == 0;
-    if (!pair && strcmp(name, names[TX_TOKENIZER_JSON]) != 0)
+    const bool is_older = strcmp(name, "vocab.txt") == 0 || tx_ends_with(name, ".model");
+    if (is_older)
+        TX_TRY(read_older(t, strcmp(name, "vocab.txt") == 0 ? "vocab.txt" : "tokenizer.model", path));
+    if (!pair && !is_older && strcmp(name, names[TX_TOKENIZER_JSON]) != 0)
         return read_source(t, TX_TOKENIZER_JSON, path);
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     if (!folder)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    tx_status status = read_folder(t, folder, pair ? TX_TOKENIZER_CONFIG : TX_TOKENIZER_JSON);
+    tx_status status = read_folder(t, folder, pair || is_older ? TX_TOKENIZER_CONFIG : TX_TOKENIZER_JSON);
     free(folder);
     return status;
 }
@@ -257,9 +281,45 @@ static tx_status open_gguf(tx_tokenizer *t, const char *path)
     return status;
 }
 
+/* Replaces a source by the text of a JSON. */
+static tx_status set_source(tx_source *source, const tx_json *json)
+{
+    char *text = tx_json_text(json, TX_JSON_PRETTY);
+    if (!text)
+        return TX_MEMORY;
+    free(source->data);
+    source->data = text;
+    source->size = strlen(text);
+    return TX_OK;
+}
+
+/* Makes tokenizer.json from an older file, and completes tokenizer_config.json, which then includes
+ * special_tokens_map.json. */
+static tx_status make_sources(tx_tokenizer *t)
+{
+    tx_making m = {0};
+    tx_source *map = &t->source[TX_TOKENIZER_SPECIAL];
+    TX_TRY(tx_tokenizer_config(t, &m.config));
+    m.config = m.config ? m.config : tx_json_object();
+    tx_status status = strcmp(t->older.name, "vocab.txt") == 0 ? tx_make_of_vocab(t->older.data, t->older.size, &m)
+                                                               : tx_make_of_spm(t->older.data, t->older.size, &m);
+    status = tx_fail_in(status, "%s", t->older.name);
+    TX_THEN(status, set_source(&t->source[TX_TOKENIZER_JSON], m.json));
+    TX_THEN(status, set_source(&t->source[TX_TOKENIZER_CONFIG], m.config));
+    tx_json_free(m.json);
+    tx_json_free(m.config);
+    free(map->data);
+    map->data = NULL;
+    free(t->older.data);
+    t->older.data = NULL;
+    return status;
+}
+
 static tx_status open_files(tx_tokenizer *t, const char *path)
 {
     TX_TRY(read_sources(t, path));
+    if (t->older.data)
+        TX_TRY(tx_fail_in(make_sources(t), "%s", path));
     return tx_fail_in(read_all(t), "%s", path);
 }
 
