@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The expression of the pre-tokenizer UnicodeScripts, which splits where the script changes. */
+ * The expression of the pre-tokenizer UnicodeScripts, which splits a text into runs of one script. */
 #include "models/text/buffer.h"
 #include "models/text/regex.h"
 

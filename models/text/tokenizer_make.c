@@ -118,6 +118,29 @@ tx_status tx_making_template(tx_making *m, const char *const *single, const char
     return TX_OK;
 }
 
+tx_status tx_making_ends(tx_making *m)
+{
+    const char *single[4], *pair[8];
+    bool bos = false, eos = false;
+    size_t n = 0, k = 0;
+    TX_TRY(TX_JSON_OPTIONAL(bool, m->config, "add_bos_token", &bos));
+    TX_TRY(TX_JSON_OPTIONAL(bool, m->config, "add_eos_token", &eos));
+    if (!bos && !eos)
+        return TX_OK;
+    for (int i = 0; i < 2; i++) {
+        if (bos)
+            pair[k++] = "bos_token";
+        pair[k++] = i ? "$B" : "$A";
+        if (eos)
+            pair[k++] = "eos_token";
+        if (i == 0)
+            for (; n < k; n++)
+                single[n] = pair[n];
+    }
+    single[n] = pair[k] = NULL;
+    return tx_making_template(m, single, "000", pair, n == 2 ? "0011" : "000111");
+}
+
 /* ---- vocab.txt ------------------------------------------------------------------------------------- */
 
 static const char bert_frame[] =

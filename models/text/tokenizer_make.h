@@ -18,7 +18,7 @@ typedef struct tx_roles {
 #undef X
 } tx_roles;
 
-/* What is made: a tokenizer.json and its parts. The configuration, an object, receives the defaults of the class. */
+/* A tokenizer.json and its parts. The configuration, an object, receives the defaults of the class. */
 typedef struct tx_making {
     tx_json *json, *config;
     tx_json *model, *vocab; /* of `json` */
@@ -42,6 +42,9 @@ tx_status tx_making_roles(tx_making *m, const tx_roles *roles);
  * `types` is the type of an item. */
 tx_status tx_making_template(tx_making *m, const char *const *single, const char *single_types, const char *const *pair,
                              const char *pair_types);
+
+/* Sets a post-processor that adds bos and eos, if the configuration has add_bos_token or add_eos_token. */
+tx_status tx_making_ends(tx_making *m);
 
 /* Make a tokenizer.json from vocab.txt, and from a model of SentencePiece. `m` has the configuration. The caller frees
  * `m->json`, also after a failure. */

@@ -57,7 +57,7 @@ static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
     if (!t->older.data)
         return tx_fail(
             TX_NOT_FOUND,
-            "%s: no tokenizer: neither tokenizer.json, vocab.json with merges.txt, tokenizer.model nor vocab.txt",
+            "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt, tokenizer.model or vocab.txt",
             folder);
     return TX_OK;
 }

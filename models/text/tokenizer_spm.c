@@ -220,30 +220,6 @@ static tx_status make_parts(making *m, bool legacy)
 
 /* ---- Classes --------------------------------------------------------------------------------------- */
 
-/* Adds bos and eos as the configuration demands. */
-static tx_status add_ends(making *m)
-{
-    const char *single[4], *pair[8];
-    bool bos = false, eos = false;
-    size_t n = 0, k = 0;
-    TX_TRY(TX_JSON_OPTIONAL(bool, m->to.config, "add_bos_token", &bos));
-    TX_TRY(TX_JSON_OPTIONAL(bool, m->to.config, "add_eos_token", &eos));
-    if (!bos && !eos)
-        return TX_OK;
-    for (int i = 0; i < 2; i++) {
-        if (bos)
-            pair[k++] = "bos_token";
-        pair[k++] = i ? "$B" : "$A";
-        if (eos)
-            pair[k++] = "eos_token";
-        if (i == 0)
-            for (; n < k; n++)
-                single[n] = pair[n];
-    }
-    single[n] = pair[k] = NULL;
-    return tx_making_template(&m->to, single, "000", pair, n == 2 ? "0011" : "000111");
-}
-
 static const char *piece_of(const making *m, int32_t id, const char *other)
 {
     return id < 0 ? NULL : (size_t)id < m->from->count ? m->text[id] : other;
@@ -263,7 +239,7 @@ static tx_status make_plain(making *m)
                             .eos = piece_of(m, from->eos_id, "</s>"),
                             .unk = m->text[from->unk_id]};
     TX_TRY(tx_making_roles(&m->to, &roles));
-    return add_ends(m);
+    return tx_making_ends(&m->to);
 }
 
 static tx_status make_llama(making *m)
@@ -283,7 +259,7 @@ static tx_status make_llama(making *m)
                                 : SEQUENCE("decoders", REPLACE("String", MARK, " ") ", " FALLBACK ", " FUSE)));
     TX_TRY(add_pieces(m, true));
     TX_TRY(tx_making_roles(&m->to, &roles));
-    return add_ends(m);
+    return tx_making_ends(&m->to);
 }
 
 static tx_status make_gemma(making *m)
@@ -300,7 +276,7 @@ static tx_status make_gemma(making *m)
     TX_TRY(tx_making_set(m->to.json, "decoder",
                          SEQUENCE("decoders", REPLACE("String", MARK, " ") ", " FALLBACK ", " FUSE)));
     TX_TRY(add_pieces(m, true));
-    return add_ends(m);
+    return tx_making_ends(&m->to);
 }
 
 /* Sets the parts of classes that split a text at spaces. */

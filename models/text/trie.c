@@ -32,6 +32,25 @@ static tx_status add_node(tx_trie *trie, range **ranges, size_t *room, char labe
     return TX_OK;
 }
 
+/* Nodes with more children get a table, if they are among the first ones, which are near the root. */
+#define CHILDREN_MOST 6
+#define TABLES_MOST 4096
+
+static tx_status add_tables(tx_trie *trie)
+{
+    const size_t first = trie->count < TABLES_MOST ? trie->count : TABLES_MOST;
+    size_t count = 1;
+    for (size_t n = 0; n < first; n++)
+        trie->node[n].table = trie->node[n].children > CHILDREN_MOST ? (uint16_t)count++ : 0;
+    trie->table = calloc(count, sizeof *trie->table);
+    if (!trie->table)
+        return tx_fail(TX_MEMORY, "no memory for the tables of a trie");
+    for (size_t n = 0; n < first; n++)
+        for (uint32_t i = 0; i < trie->node[n].children && trie->node[n].table; i++)
+            trie->table[trie->node[n].table][trie->label[trie->node[n].first + i]] = trie->node[n].first + i;
+    return TX_OK;
+}
+
 tx_status tx_trie_build(tx_trie *trie, tx_trie_key *keys, size_t count)
 {
     range *ranges = NULL;
@@ -54,6 +73,7 @@ tx_status tx_trie_build(tx_trie *trie, tx_trie_key *keys, size_t count)
         }
     }
     free(ranges);
+    TX_THEN(status, add_tables(trie));
     return status;
 }
 
@@ -61,5 +81,6 @@ void tx_trie_free(tx_trie *trie)
 {
     free(trie->node);
     free(trie->label);
+    free(trie->table);
     *trie = (tx_trie){0};
 }

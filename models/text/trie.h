@@ -18,13 +18,15 @@ typedef struct tx_trie_key {
 typedef struct tx_trie_node {
     uint32_t first; /* child */
     uint16_t children;
-    int32_t id; /* of the key that ends here, or -1 */
+    uint16_t table; /* number of the node's table, or 0 */
+    int32_t id;     /* of the key that ends here, or -1 */
 } tx_trie_node;
 
 /* Begin with {0}. The root is node 0. */
 typedef struct tx_trie {
     tx_trie_node *node;
-    uint8_t *label; /* by node: the last byte of its prefix */
+    uint8_t *label;         /* by node: the last byte of its prefix */
+    uint32_t (*table)[256]; /* of nodes near the root with many children: by byte, the child or 0; table 0 is unused */
     size_t count, room, label_room;
 } tx_trie;
 
@@ -36,9 +38,12 @@ void tx_trie_free(tx_trie *trie);
 static inline uint32_t tx_trie_step(const tx_trie *trie, uint32_t node, char byte)
 {
     const tx_trie_node *at = &trie->node[node];
-    const uint8_t *labels = trie->label + at->first;
-    const uint8_t *found = memchr(labels, (unsigned char)byte, at->children);
-    return found ? at->first + (uint32_t)(found - labels) : 0;
+    if (at->table)
+        return trie->table[at->table][(uint8_t)byte];
+    for (uint32_t child = at->first; child < at->first + at->children; child++)
+        if (trie->label[child] == (uint8_t)byte)
+            return child;
+    return 0;
 }
 
 #endif

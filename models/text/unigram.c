@@ -124,6 +124,8 @@ static void reach(place *to, double score, int32_t id, size_t begin)
 /* Finds the best tokens before each position. */
 static tx_status search(const tx_tokenizer *t, const char *word, size_t size, place *places)
 {
+    const tx_trie trie = t->trie;
+    const double *scores = t->score;
     for (size_t i = 1; i <= size; i++)
         places[i].begin = NOWHERE;
     places[0] = (place){0};
@@ -131,14 +133,14 @@ static tx_status search(const tx_tokenizer *t, const char *word, size_t size, pl
         const double score = places[at].score;
         bool known = false; /* the character has a token */
         uint32_t node = 0;
-        length = tx_utf8_read(word + at, size - at, NULL);
-        for (size_t end = at; end < size && (node = tx_trie_step(&t->trie, node, word[end])) != 0;) {
-            const int32_t id = t->trie.node[node].id;
+        length = (unsigned char)word[at] < 0x80 ? 1 : tx_utf8_read(word + at, size - at, NULL);
+        for (size_t end = at; end < size && (node = tx_trie_step(&trie, node, word[end])) != 0;) {
+            const int32_t id = trie.node[node].id;
             end++;
             if (id < 0)
                 continue;
             known = known || end == at + length;
-            reach(&places[end], t->score[id] + score, id, at);
+            reach(&places[end], scores[id] + score, id, at);
         }
         if (known)
             continue;

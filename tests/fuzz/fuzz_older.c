@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Fuzz target: a model of SentencePiece, read as each class of transformers, and the same bytes as vocab.txt. What is
- * accepted encodes any bytes. */
+ * Fuzz target: a model of SentencePiece, read as each class of transformers, and the same bytes as vocab.txt. An
+ * accepted tokenizer encodes any bytes. */
 #include "tests/fuzz/tokenizer.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

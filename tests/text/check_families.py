@@ -38,7 +38,7 @@ def any_text():
     if kind < .2:
         ranges = [(1, 0x250), (0x250, 0x2000), (0x3000, 0xD7A4)]
         text = [chr(RANDOM.randrange(*RANDOM.choice(ranges))) for _ in range(RANDOM.randrange(1, 30))]
-        # Of what came into Unicode later, Hugging Face's tables and ours know different parts.
+        # Tables of Unicode differ in the characters that were added later.
         return "".join(character for character in text if unicodedata.ucd_3_2_0.category(character) != "Cn")
     return "".join(RANDOM.choice(PARTS) if RANDOM.random() < .8 else " " for _ in range(RANDOM.randrange(0, 14)))
 

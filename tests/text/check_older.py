@@ -126,7 +126,8 @@ def spm_cases(corpus):
     plain = dict(name="identity", remove_extra_whitespaces=False)
     bpe = dict(model_type=BPE, byte_fallback=True)
     yield "unigram", TokenizersBackend, unigram_pieces(corpus, HEAD), {}, charsmap, {}
-    yield "unigram of users", TokenizersBackend, unigram_pieces(corpus, HEAD, USERS), {}, charsmap, {"add_bos_token": True}
+    yield "unigram of users", TokenizersBackend, unigram_pieces(corpus, HEAD, USERS), {}, charsmap, {
+        "add_bos_token": True}
     yield "unigram, no prefix", TokenizersBackend, unigram_pieces(corpus, HEAD), {}, dict(
         plain, add_dummy_prefix=False), {"add_eos_token": True}
     yield "unigram of bytes", TokenizersBackend, unigram_pieces(
