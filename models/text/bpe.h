@@ -220,8 +220,8 @@ struct tx_tokenizer {
     int32_t begin, end; /* bos_token and eos_token, or -1 */
     bool amended;       /* tokenizer_config.json or another file added tokens or flags to tokenizer.json's */
     char digest[TX_DIGEST_TEXT];
-    tx_source older;              /* while a tokenizer is opened: a file from which tokenizer.json is made */
-    tx_source source[TX_SOURCES]; /* by tx_tokenizer_file; empty for a tokenizer that was made here */
+    tx_source older, model_config; /* while it is opened: a file from which tokenizer.json is made, and config.json */
+    tx_source source[TX_SOURCES];  /* by tx_tokenizer_file; empty for a tokenizer that was made here */
 };
 
 tx_status tx_tokenizer_new(tx_tokenizer **tokenizer);

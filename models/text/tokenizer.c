@@ -45,6 +45,7 @@ void tx_tokenizer_free(tx_tokenizer *tokenizer)
     for (int i = 0; i < TX_SOURCES; i++)
         free(tokenizer->source[i].data);
     free(tokenizer->older.data);
+    free(tokenizer->model_config.data);
     free(tokenizer);
 }
 

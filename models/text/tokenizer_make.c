@@ -9,13 +9,42 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-tx_status tx_making_class(const tx_making *m, char name[64])
+/* Classes of model types, as transformers 5 registers them. "" overrides a class of the configuration. */
+static const char *const registered[][2] = {
+    {"albert", "AlbertTokenizer"},
+    {"deberta-v2", "DebertaV2Tokenizer"},
+    {"gemma", "GemmaTokenizer"},
+    {"gemma2", "GemmaTokenizer"},
+    {"gemma3", "GemmaTokenizer"},
+    {"gemma3_text", "GemmaTokenizer"},
+    {"mistral", ""},
+    {"mixtral", ""},
+    {"mpnet", "MPNetTokenizer"},
+    {"mt5", "T5Tokenizer"},
+    {"phi3", ""},
+    {"stablelm", ""},
+    {"switch_transformers", "T5Tokenizer"},
+    {"t5", "T5Tokenizer"},
+    {"umt5", ""},
+    {"xlm-roberta", "XLMRobertaTokenizer"},
+};
+
+tx_status tx_making_class(tx_making *m, char name[64])
 {
-    const char *given = "";
+    const char *given = "", *type = "", *known = NULL;
     TX_TRY(TX_JSON_OPTIONAL(string, m->config, "tokenizer_class", &given));
+    if (m->model_config) {
+        if (!*given)
+            TX_TRY(tx_fail_in(TX_JSON_OPTIONAL(string, m->model_config, "tokenizer_class", &given), "config.json"));
+        TX_TRY(tx_fail_in(TX_JSON_OPTIONAL(string, m->model_config, "model_type", &type), "config.json"));
+    }
+    for (size_t i = 0; i < sizeof registered / sizeof registered[0]; i++)
+        known = strcmp(registered[i][0], type) == 0 ? registered[i][1] : known;
+    if (known && (!*given || !*known))
+        given = known;
     const size_t size = strlen(given);
     snprintf(name, 64, "%.*s", (int)(size < 63 ? size : 63) - (tx_ends_with(given, "Fast") ? 4 : 0), given);
-    return TX_OK;
+    return *name ? tx_making_default(m, "tokenizer_class", name) : TX_OK;
 }
 
 tx_status tx_making_set(tx_json *object, const char *key, const char *text)

@@ -21,11 +21,13 @@ typedef struct tx_roles {
 /* A tokenizer.json and its parts. The configuration, an object, receives the defaults of the class. */
 typedef struct tx_making {
     tx_json *json, *config;
-    tx_json *model, *vocab; /* of `json` */
+    const tx_json *model_config; /* config.json, or NULL */
+    tx_json *model, *vocab;      /* of `json` */
 } tx_making;
 
-/* The class of the configuration without "Fast" at its end; "" if it names none. */
-tx_status tx_making_class(const tx_making *m, char name[64]);
+/* The tokenizer's class without "Fast" at its end, which the configuration gets too: that of the configuration, of
+ * config.json, or of its model type. "" means no class. */
+tx_status tx_making_class(tx_making *m, char name[64]);
 /* Parses the text of the JSON, and gets its model and vocabulary. */
 tx_status tx_making_begin(tx_making *m, const char *text);
 /* Sets a member of an object to a text of JSON. */

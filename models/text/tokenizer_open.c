@@ -49,8 +49,9 @@ static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
     for (int i = first; i < TX_SOURCES; i++)
         TX_TRY(read_source(t, i, TX_PATH(folder, names[i])));
-    if (t->older.data || t->source[TX_TOKENIZER_JSON].data ||
-        (t->source[TX_TOKENIZER_VOCAB].data && t->source[TX_TOKENIZER_MERGES].data))
+    tx_source *model = &t->model_config;
+    if (!t->older.data && (t->source[TX_TOKENIZER_JSON].data ||
+                           (t->source[TX_TOKENIZER_VOCAB].data && t->source[TX_TOKENIZER_MERGES].data)))
         return TX_OK;
     for (size_t i = 0; i < sizeof older / sizeof older[0] && !t->older.data; i++)
         TX_TRY(read_older(t, older[i], TX_PATH(folder, older[i])));
@@ -59,7 +60,8 @@ static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
             TX_NOT_FOUND,
             "%s: no tokenizer: neither tokenizer.json nor vocab.json with merges.txt, tokenizer.model or vocab.txt",
             folder);
-    return TX_OK;
+    const char *path = TX_PATH(folder, "config.json");
+    return tx_file_exists(path) ? tx_file_read_text(path, FILE_LIMIT, &model->data, &model->size) : TX_OK;
 }
 
 /* A file means its folder, with these exceptions. vocab.json and merges.txt mean these two files even if there is a
@@ -293,25 +295,36 @@ static tx_status set_source(tx_source *source, const tx_json *json)
     return TX_OK;
 }
 
+static void drop(tx_source *source)
+{
+    free(source->data);
+    source->data = NULL;
+}
+
 /* Makes tokenizer.json from an older file, and completes tokenizer_config.json, which then includes
  * special_tokens_map.json. */
 static tx_status make_sources(tx_tokenizer *t)
 {
     tx_making m = {0};
+    tx_json *model = NULL;
     tx_source *map = &t->source[TX_TOKENIZER_SPECIAL];
-    TX_TRY(tx_tokenizer_config(t, &m.config));
+    if (t->model_config.data)
+        TX_TRY(tx_json_parse(t->model_config.data, t->model_config.size, "config.json", &model));
+    m.model_config = model;
+    tx_status status = tx_tokenizer_config(t, &m.config);
     m.config = m.config ? m.config : tx_json_object();
-    tx_status status = strcmp(t->older.name, "vocab.txt") == 0 ? tx_make_of_vocab(t->older.data, t->older.size, &m)
-                                                               : tx_make_of_spm(t->older.data, t->older.size, &m);
+    if (!status)
+        status = strcmp(t->older.name, "vocab.txt") == 0 ? tx_make_of_vocab(t->older.data, t->older.size, &m)
+                                                         : tx_make_of_spm(t->older.data, t->older.size, &m);
     status = tx_fail_in(status, "%s", t->older.name);
     TX_THEN(status, set_source(&t->source[TX_TOKENIZER_JSON], m.json));
     TX_THEN(status, set_source(&t->source[TX_TOKENIZER_CONFIG], m.config));
     tx_json_free(m.json);
     tx_json_free(m.config);
-    free(map->data);
-    map->data = NULL;
-    free(t->older.data);
-    t->older.data = NULL;
+    tx_json_free(model);
+    drop(map);
+    drop(&t->older);
+    drop(&t->model_config);
     return status;
 }
 

@@ -329,11 +329,12 @@ static tx_status make_xlm_roberta(making *m)
     return tx_making_template(&m->to, single, "000", pair, "000000");
 }
 
+static const char *const cls_single[] = {"cls_token", "$A", "sep_token", NULL};
+static const char *const cls_pair[] = {"cls_token", "$A", "sep_token", "$B", "sep_token", NULL};
+
 static tx_status make_albert(making *m)
 {
     static const tx_roles roles = {"[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"};
-    static const char *const single[] = {"cls_token", "$A", "sep_token", NULL};
-    static const char *const pair[] = {"cls_token", "$A", "sep_token", "$B", "sep_token", NULL};
     bool lower = true, accents = false;
     TX_TRY(TX_JSON_OPTIONAL(bool, m->to.config, "do_lower_case", &lower));
     TX_TRY(TX_JSON_OPTIONAL(bool, m->to.config, "keep_accents", &accents));
@@ -347,7 +348,33 @@ static tx_status make_albert(making *m)
     TX_TRY(add_pieces(m, true));
     TX_TRY(tx_making_roles(&m->to, &roles));
     TX_TRY(set_words(m));
-    return tx_making_template(&m->to, single, "000", pair, "00011");
+    return tx_making_template(&m->to, cls_single, "000", cls_pair, "00011");
+}
+
+static tx_status make_deberta(making *m)
+{
+    static const tx_roles roles = {"[CLS]", "[SEP]", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"};
+    bool lower = false, split = false, prefix = true;
+    const char *unk, *metaspace;
+    TX_TRY(TX_JSON_OPTIONAL(bool, m->to.config, "do_lower_case", &lower));
+    TX_TRY(TX_JSON_OPTIONAL(bool, m->to.config, "split_by_punct", &split));
+    TX_TRY(TX_JSON_OPTIONAL(bool, m->to.config, "add_prefix_space", &prefix));
+    TX_TRY(tx_making_roles(&m->to, &roles));
+    TX_TRY(tx_tokenizer_role(m->to.config, "unk_token", &unk));
+    const int32_t id = unk ? tx_named_find(m->names, m->from->count, unk) : -1;
+    TX_TRY(make_unigram(m, NULL, id >= 0 && m->from->piece[id].score == 0 ? id : m->from->unk_id, false));
+    TX_TRY(lower ? tx_making_append(m->normalizers, "{\"type\": \"Lowercase\"}") : TX_OK);
+    TX_TRY(tx_making_append(m->normalizers, REPLACE("Regex", "\\\\s{2,}|[\\\\n\\\\r\\\\t]", " ")));
+    TX_TRY(tx_making_append(m->normalizers, "{\"type\": \"NFC\"}"));
+    TX_TRY(tx_making_append(m->normalizers, "{\"type\": \"Strip\", \"strip_left\": false, \"strip_right\": true}"));
+    metaspace = prefix ? METASPACE("always", "true") : METASPACE("first", "true");
+    TX_TRY(tx_making_set(m->to.json, "decoder", metaspace));
+    TX_TRY(tx_making_set(m->to.json, "pre_tokenizer", SEQUENCE("pretokenizers", )));
+    tx_json *pre = tx_json_find(tx_json_find(m->to.json, "pre_tokenizer"), "pretokenizers");
+    TX_TRY(split ? tx_making_append(pre, "{\"type\": \"Punctuation\", \"behavior\": \"Isolated\"}") : TX_OK);
+    TX_TRY(tx_making_append(pre, metaspace));
+    TX_TRY(add_pieces(m, true));
+    return tx_making_template(&m->to, cls_single, "000", cls_pair, "00011");
 }
 
 /* Classes of transformers; kind 0 means both. */
@@ -364,6 +391,7 @@ static const struct {
     {"T5Tokenizer", TX_SPM_UNIGRAM, make_t5},
     {"XLMRobertaTokenizer", TX_SPM_UNIGRAM, make_xlm_roberta},
     {"AlbertTokenizer", TX_SPM_UNIGRAM, make_albert},
+    {"DebertaV2Tokenizer", TX_SPM_UNIGRAM, make_deberta},
 };
 
 static tx_status make(making *m)

@@ -19,8 +19,8 @@ import check_families
 import families
 
 from tokenizers import models, trainers
-from transformers import (AlbertTokenizer, BertTokenizer, GemmaTokenizer, LlamaTokenizer, MPNetTokenizer, T5Tokenizer,
-                          XLMRobertaTokenizer)
+from transformers import (AlbertTokenizer, BertTokenizer, DebertaV2Tokenizer, GemmaTokenizer, LlamaTokenizer,
+                          MPNetTokenizer, T5Tokenizer, XLMRobertaTokenizer)
 from transformers.convert_slow_tokenizer import (SLOW_TO_FAST_CONVERTERS, SentencePieceExtractor, SpmConverter)
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
@@ -150,6 +150,12 @@ def spm_cases(corpus):
         ("[MASK]", 0.0, CONTROL))), dict(unk_id=1, bos_id=2, eos_id=3, pad_id=0), charsmap, {}
 
 
+    head = (("[PAD]", 0.0, CONTROL), ("[CLS]", 0.0, CONTROL), ("[SEP]", 0.0, CONTROL), ("[UNK]", 0.0, UNKNOWN))
+    for config in ({}, {"do_lower_case": True, "split_by_punct": True}):
+        yield f"deberta-v3 {config}", DebertaV2Tokenizer, unigram_pieces(corpus, head), dict(
+            unk_id=3, unk_piece="[UNK]", bos_id=1, eos_id=2), charsmap, config
+
+
 # ---- Comparisons ---------------------------------------------------------------------------------------------------
 
 def write(folder, name, data):
@@ -175,7 +181,9 @@ def check_spm(corpus, texts):
             file = "tokenizer.model" if trainer.get("model_type") == BPE or cls is TokenizersBackend else "spiece.model"
             file = "sentencepiece.bpe.model" if cls is XLMRobertaTokenizer else file
             write(folder, file, data)
-            if cls is not TokenizersBackend:
+            if cls is DebertaV2Tokenizer:  # the published folder names no class
+                write(folder, "config.json", b'{"model_type": "deberta-v2"}')
+            elif cls is not TokenizersBackend:
                 config = dict(config, tokenizer_class=cls.__name__)
             write(folder, "tokenizer_config.json", json.dumps(config).encode())
             backend, made = theirs_of(cls, proto, folder, config)
