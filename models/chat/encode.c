@@ -101,7 +101,7 @@ static tx_status normalize(const tx_tokenizer *tokenizer, const tx_chat_text *te
         const size_t begin = i ? text->part[i - 1].end : 0;
         const char *bytes = text->bytes.data + begin;
         size_t size = text->part[i].end - begin;
-        status = tx_normalizer_run(&tokenizer->normalizer, matcher, scratch, &bytes, &size);
+        status = tx_normalizer_run(&tokenizer->normalizer, matcher, scratch, &bytes, &size, NULL);
         tx_buffer_add(&normal->bytes, bytes, size);
         TX_THEN(status, normal->bytes.status);
         normal->part[normal->parts++] = (tx_text_part){normal->bytes.size, text->part[i].frame};

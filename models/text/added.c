@@ -90,7 +90,7 @@ static tx_status set_search_text(tx_added *added, const tx_steps *normalizer, tx
     const char *text = added->text;
     size_t size = added->size;
     tx_buffer scratch[2] = {{0}};
-    tx_status status = added->normalized ? tx_normalizer_run(normalizer, matcher, scratch, &text, &size) : TX_OK;
+    tx_status status = added->normalized ? tx_normalizer_run(normalizer, matcher, scratch, &text, &size, NULL) : TX_OK;
     if (!status) {
         added->sought = size ? strndup(text, size) : strdup("");
         status = added->sought ? TX_OK : tx_fail(TX_MEMORY, "no memory for an added token");

@@ -30,6 +30,7 @@ struct tx_encoder {
     cached *cache;
     tx_ids *ids;           /* the output of the current text */
     const tx_marks *marks; /* of the current text; may be NULL */
+    bool first_counts;     /* the pre-tokenizer treats the beginning of the text in a special way */
 };
 
 static tx_status add_word(void *context, const char *word, size_t size);
@@ -41,6 +42,8 @@ tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder)
     if (made) {
         made->tokenizer = tokenizer;
         made->match = pcre2_match_data_create(1, NULL);
+        for (int32_t i = 0; i < tokenizer->pre_tokenizer.count; i++)
+            made->first_counts = made->first_counts || tokenizer->pre_tokenizer.at[i].prepend == TX_PREPEND_FIRST;
         made->cache = calloc(CACHE_PLACES, sizeof *made->cache);
     }
     tx_status status = made && made->match && made->cache ? TX_OK : tx_fail(TX_MEMORY, "no memory for an encoder");
@@ -103,7 +106,8 @@ static tx_status add_rest(tx_encoder *e, int finder, const char *text, size_t si
     if (finder == 2)
         return tx_cutter_run(e->cutter, text, size, first);
     if (finder == 1)
-        TX_TRY(tx_normalizer_run(&e->tokenizer->normalizer, tx_cutter_matcher(e->cutter), e->normal, &text, &size));
+        TX_TRY(tx_normalizer_run(&e->tokenizer->normalizer, tx_cutter_matcher(e->cutter), e->normal, &text, &size,
+                                 e->first_counts ? &first : NULL));
     return add_texts(e, finder, text, size, special, first);
 }
 

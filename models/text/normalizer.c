@@ -213,13 +213,37 @@ tx_status tx_normalizer_read(tx_steps *steps, const tx_json *json)
     return tx_steps_read(steps, json, "normalizers", kinds, sizeof kinds / sizeof kinds[0]);
 }
 
+/* Updates the size of the beginning of a text that came from the first character of the original text. As in Hugging
+ * Face's tokenizers, a match of Replace counts as removed up to its last character. */
+static tx_status follow_first(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, size_t *origin)
+{
+    tx_buffer out = {0};
+    size_t begin = 0, end = 0;
+    if (step->kind->normalize == strip && !step->flag[LEFT])
+        return TX_OK;
+    if (step->kind->normalize) {
+        step->kind->normalize(step, text, *origin, &out);
+        *origin = out.size;
+        free(out.data);
+        return out.status;
+    }
+    TX_TRY(tx_matcher_next(matcher, &step->regex, text, size, 0, &begin, &end));
+    if (begin == 0 && end > 0)
+        *origin = end <= *origin ? *origin - end + strlen(step->text) : 0;
+    return TX_OK;
+}
+
 tx_status tx_normalizer_run(const tx_steps *steps, tx_matcher *matcher, tx_buffer scratch[2], const char **text,
-                            size_t *size)
+                            size_t *size, bool *first)
 {
     const size_t limit = tx_buffer_limit(*size);
+    size_t origin = tx_utf8_read(*text, *size, NULL);
     for (int32_t i = 0; i < steps->count; i++) {
         const tx_step *step = &steps->at[i];
         tx_buffer *out = &scratch[i % 2];
+        const bool follow = first && origin && *size;
+        if (follow)
+            TX_TRY(follow_first(step, matcher, *text, *size, &origin));
         tx_buffer_clear(out);
         out->limit = limit;
         if (step->kind->normalize)
@@ -230,6 +254,10 @@ tx_status tx_normalizer_run(const tx_steps *steps, tx_matcher *matcher, tx_buffe
             return out->status;
         *text = out->data;
         *size = out->size;
+        if (follow && !origin && step->kind->normalize == precompiled)
+            origin = tx_utf8_read(*text, *size, NULL); /* if it removes the first character, the next one counts */
     }
+    if (first)
+        *first = *first && origin;
     return TX_OK;
 }

@@ -95,8 +95,9 @@ void tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *t
 tx_status tx_normalizer_read(tx_steps *steps, const tx_json *json);
 /* Overrides the options of a BertNormalizer by those of tokenizer_config.json, as transformers' BertTokenizer does. */
 tx_status tx_normalizer_follow_bert(tx_steps *steps, const tx_json *config);
-/* Applies the steps to a text of whole characters. The result is in `scratch`. Call tx_matcher_begin before. */
+/* Applies the steps to a text of whole characters. The result is in `scratch`. Call tx_matcher_begin before. `*first`
+ * (may be NULL) becomes false if the result does not begin with the first character of the text or its replacement. */
 tx_status tx_normalizer_run(const tx_steps *steps, tx_matcher *matcher, tx_buffer scratch[2], const char **text,
-                            size_t *size);
+                            size_t *size, bool *first);
 
 #endif

@@ -128,6 +128,7 @@ def spm_cases(corpus):
     yield "unigram", TokenizersBackend, unigram_pieces(corpus, HEAD), {}, charsmap, {}
     yield "unigram of users", TokenizersBackend, unigram_pieces(corpus, HEAD, USERS), {}, charsmap, {
         "add_bos_token": True}
+    yield "unigram, not legacy", TokenizersBackend, unigram_pieces(corpus, HEAD), {}, charsmap, {"legacy": False}
     yield "unigram, no prefix", TokenizersBackend, unigram_pieces(corpus, HEAD), {}, dict(
         plain, add_dummy_prefix=False), {"add_eos_token": True}
     yield "unigram of bytes", TokenizersBackend, unigram_pieces(

@@ -37,14 +37,15 @@ def double_array(keys):
         for byte in key:
             node = node.setdefault(byte, {})
         node[-1] = value
-    units, free, used = {0: 0}, 256, {0}
+    units, free, used, bases = {0: 0}, 256, {0}, set()
     waiting = [(0, tree)]
     while waiting:
         at, node = waiting.pop()
         labels = [max(label, 0) for label in node]
         base = free
-        while any(base ^ label in used for label in labels):
+        while base in bases or any(base ^ label in used for label in labels):
             base += 1
+        bases.add(base)
         while free in used:
             free += 1
         used.update(base ^ label for label in labels)
@@ -222,6 +223,21 @@ def scripts(corpus):
                     unmark())
 
 
+def first(corpus):
+    """A mark only at the beginning, after normalizers that may remove the first character."""
+    normal = [normalizers.Nmt(), normalizers.StripAccents(), normalizers.Replace("an", "u"), normalizers.Replace("Q", ""),
+              normalizers.Strip(), single_spaces(MARK)]
+    return assemble(with_unigram(unigram(corpus)), normal, mark("first"), unmark("first"), None,
+                    [AddedToken("cat", normalized=True)])
+
+
+def spaces(corpus):
+    """The parts of a tokenizer.model under legacy: false."""
+    normal = [normalizers.Precompiled(charsmap()), normalizers.Replace(Regex(r"\A +| +\z"), ""), single_spaces(),
+              normalizers.Replace(" ", MARK)]
+    return assemble(with_unigram(unigram(corpus)), normal, mark("first", False), unmark("first"))
+
+
 def gemma(corpus):
     options = dict(special_tokens=["<pad>", "<eos>", "<bos>", "<unk>", *BYTES], vocab_size=WORDS + 256,
                    show_progress=False)
@@ -266,4 +282,4 @@ def word_level(corpus):
 
 def all_families():
     return [t5, mt5, xlm_roberta, albert, xlnet, deberta, nmt, fallback, sentencepiece, whole, gemma, deepseek, lines,
-            word_level, scripts]
+            word_level, scripts, first, spaces]
