@@ -225,8 +225,8 @@ def scripts(corpus):
 
 def first(corpus):
     """A mark only at the beginning, after normalizers that may remove the first character."""
-    normal = [normalizers.Nmt(), normalizers.StripAccents(), normalizers.Replace("an", "u"), normalizers.Replace("Q", ""),
-              normalizers.Strip(), single_spaces(MARK)]
+    normal = [normalizers.Nmt(), normalizers.StripAccents(), normalizers.Replace("an", "u"),
+              normalizers.Replace("Q", ""), normalizers.Strip(), single_spaces(MARK)]
     return assemble(with_unigram(unigram(corpus)), normal, mark("first"), unmark("first"), None,
                     [AddedToken("cat", normalized=True)])
 
