@@ -189,8 +189,8 @@ EXPORT cl_int CL_API_CALL clBuildProgram(cl_program program, cl_uint count, cons
     sleep(stand_in.delay);
     if (options)
         without_options(options, text, sizeof text);
-    return fails(STAND_IN_BUILD) ? CL_BUILD_PROGRAM_FAILURE
-                                 : real(program, count, devices, options ? text : NULL, notify, data);
+    stand_in_before_build(program, text, sizeof text);
+    return fails(STAND_IN_BUILD) ? CL_BUILD_PROGRAM_FAILURE : real(program, count, devices, text, notify, data);
 }
 
 EXPORT cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char *name, cl_int *code)
@@ -245,6 +245,9 @@ EXPORT cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue queue, cl_kern
         return CL_OUT_OF_RESOURCES;
     if (!takes(kernel, dims, global, local))
         return CL_INVALID_WORK_GROUP_SIZE;
+    const cl_int code = stand_in_before_launch(queue, kernel);
+    if (code != CL_SUCCESS)
+        return code;
     if (stand_in.slow > 0.0)
         usleep((useconds_t)(1e6 * stand_in.slow * groups_of(dims, global, local)));
     return real(queue, kernel, dims, first, global, local, count, wait, event);

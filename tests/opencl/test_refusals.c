@@ -139,8 +139,9 @@ static int narrow(size_t group, const course *usual)
     return wrong != NULL;
 }
 
-/* Number of programs that the first thread builds: opening the device measures the driver's native functions. */
-enum { PROBES = 1 };
+/* Programs that the first thread builds when it opens the device: the fill, the test of native functions, and the
+ * kernel that shows whether the driver reports spilled registers. */
+enum { PROBES = 3 };
 
 static int build_beside(const course *usual)
 {

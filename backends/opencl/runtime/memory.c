@@ -213,9 +213,33 @@ tx_status tx_cl_copy_bytes(tx_context *context, tx_queue_id queue, tx_buffer *fr
                     "clEnqueueCopyBuffer");
 }
 
+/* Bytes of one launch. Its grid has 2^26 items. */
+#define FILL_PIECE ((int64_t)1 << 30)
+
+/* Fills device memory. The kernel counts bytes from the start of the buffer. */
+static tx_status launch_fill(tx_context *context, cl_kernel kernel, tx_buffer *to, int64_t offset, cl_uint word,
+                             int64_t bytes)
+{
+    size_t group = 1;
+    while (group < 256 && group * 2 <= context->limits.max_item[0])
+        group *= 2;
+    const int64_t items = bytes / 16 > 16 ? bytes / 16 : 16;
+    const size_t global = (size_t)tx_cl_blocks(items, (int64_t)group) * group;
+    const cl_long numbers[] = {offset, bytes};
+    cl_int code = clSetKernelArg(kernel, 0, sizeof to->memory, &to->memory);
+    for (cl_uint i = 0; i < 2 && code == CL_SUCCESS; i++)
+        code = clSetKernelArg(kernel, 1 + i, sizeof numbers[i], &numbers[i]);
+    if (code == CL_SUCCESS)
+        code = clSetKernelArg(kernel, 3, sizeof word, &word);
+    if (code == CL_SUCCESS)
+        code = clEnqueueNDRangeKernel(context->compute, kernel, 1, NULL, &global, &group, 0, NULL, NULL);
+    return tx_cl_check(code, "filling memory");
+}
+
 tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, uint8_t value, int64_t bytes)
 {
     void *host;
+    cl_kernel kernel = NULL;
     tx_status status = begin(context, to, offset, bytes, &host);
     if (status != TX_OK || bytes == 0)
         return status;
@@ -223,12 +247,12 @@ tx_status tx_cl_fill_bytes(tx_context *context, tx_buffer *to, int64_t offset, u
         memset(host, value, (size_t)bytes);
         return TX_OK;
     }
-    uint8_t pattern[16];
-    memset(pattern, value, sizeof pattern);
-    size_t size = offset % 16 == 0 && bytes % 16 == 0 ? 16 : 1; /* wide stores if the range allows them */
-    return tx_cl_check(
-        clEnqueueFillBuffer(context->compute, to->memory, pattern, size, (size_t)offset, (size_t)bytes, 0, NULL, NULL),
-        "clEnqueueFillBuffer");
+    TX_TRY(tx_cl_kernel(context, "fill", NULL, "fill", &kernel));
+    for (int64_t done = 0; status == TX_OK && done < bytes; done += FILL_PIECE)
+        status =
+            launch_fill(context, kernel, to, offset + done, value * 0x01010101u, tx_cl_least(bytes - done, FILL_PIECE));
+    clReleaseKernel(kernel);
+    return status;
 }
 
 /* ---- Events ---------------------------------------------------------------------------------------------- */

@@ -35,10 +35,20 @@ static tx_operand of_shape(const tx_shape *shape)
     return (tx_operand){.dtype = shape->rank ? TX_F32 : TX_DTYPE_COUNT, .shape = *shape};
 }
 
+/* Adds to a failed test that the device is not used. */
+static tx_status not_used(const tx_context *context, tx_status status)
+{
+    char what[512];
+    if (status != TX_DEVICE)
+        return status;
+    snprintf(what, sizeof what, "%s", tx_error());
+    return tx_fail(TX_DEVICE, "the device fails the known-answer test (%s) and is not used; try another driver than %s",
+                   what, context->info.driver);
+}
+
 static tx_status run_check(tx_context *context, const struct check *c)
 {
     tx_probe probe = {.command = tx_probe_command(c->op, &c->attrs), .tolerance = {c->tolerance, -1.0}};
-    char what[512];
     probe.command.in[0] = of_shape(&c->in);
     probe.command.out[0] = of_shape(&c->out);
     probe.command.out[1] = of_shape(&c->work);
@@ -46,11 +56,25 @@ static tx_status run_check(tx_context *context, const struct check *c)
     tx_probe_fill(&probe, TX_PROBE_ROUGH, 0);
     tx_status status = tx_cl_verify_candidate(context, NULL, &probe);
     tx_probe_free(&probe);
-    if (status != TX_DEVICE)
-        return status;
-    snprintf(what, sizeof what, "%s", tx_error());
-    return tx_fail(TX_DEVICE, "the device fails the known-answer test (%s) and is not used; try another driver than %s",
-                   what, context->info.driver);
+    return not_used(context, status);
+}
+
+/* Tests the fill of an odd range. */
+static tx_status try_fill(tx_context *context)
+{
+    enum { BYTES = 4099, FIRST = 5, LAST = 4090 };
+    unsigned char y[BYTES];
+    tx_buffer *memory = NULL;
+    tx_status status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, BYTES, &memory);
+    TX_THEN(status, tx_cl_fill_bytes(context, memory, 0, 0xA5, BYTES));
+    TX_THEN(status, tx_cl_fill_bytes(context, memory, FIRST, 0, LAST - FIRST));
+    TX_THEN(status, tx_cl_read(context, memory, 0, y, BYTES));
+    for (int i = 0; status == TX_OK && i < BYTES; i++)
+        if (y[i] != (i >= FIRST && i < LAST ? 0 : 0xA5))
+            status = tx_fail(TX_DEVICE, "byte %d of filled memory is %d", i, y[i]);
+    if (memory)
+        tx_cl_release(context, memory);
+    return not_used(context, status);
 }
 
 enum { EXPONENTS = 1024 };
@@ -102,6 +126,7 @@ tx_status tx_cl_self_test(tx_context *context)
     tx_status status = TX_OK;
     for (size_t i = 0; status == TX_OK && i < sizeof checks / sizeof checks[0]; i++)
         status = run_check(context, &checks[i]);
+    TX_THEN(status, try_fill(context));
     TX_THEN(status, try_native(context));
     if (context->driver.groups == TX_CL_UNTRIED)
         context->driver.groups = TX_CL_BELIEVED;
