@@ -4,7 +4,11 @@
  *
  *     test_failures fill       memory is filled though the driver's fill is wrong, a buffer of 6 GiB too
  *
+ *     test_failures types      each card reports the operand types for which it has providers
+ *
  * Exit status 77: there is no OpenCL device. */
+#include "api/graph/op.h"
+#include "backends/opencl/gemm/gemm_tile.h"
 #include "backends/opencl/runtime/internal.h"
 #include "tests/opencl/stand_in.h"
 
@@ -66,9 +70,58 @@ static int test_fill(void)
     return status || wrong;
 }
 
+/* ---- Types of operands ------------------------------------------------------------------------------------------- */
+
+/* Returns true if matrix units compute the product of such operands on this device. */
+static bool has_provider(tx_context *context, tx_dtype from, bool tf32)
+{
+    const tx_operand none = {.dtype = TX_DTYPE_COUNT}, square = {.dtype = from, .shape = TX_SHAPE(2048, 2048)},
+                     y = {.dtype = TX_F32, .shape = TX_SHAPE(2048, 2048)};
+    const tx_attrs attrs = {.flat = true};
+    const tx_cl_product p = {.g = tx_gemm_of(&attrs, &square.shape, &square.shape),
+                             .from = from,
+                             .a = &square,
+                             .b = &square,
+                             .y = &y,
+                             .bias = &none,
+                             .z = &none,
+                             .kept = &none};
+    const tx_cl_provider *one;
+    char why[TX_CL_WHY] = "";
+    bool found = false;
+    context->tf32 = tf32;
+    for (int i = 0; (one = tx_cl_gemm_provider(i)) != NULL; i++)
+        found = found || (one->tile && !one->full && strcmp(one->tile->kernel, "gemm_matrix") == 0 &&
+                          one->suits(context, one, &p, why) > 0.0);
+    return found;
+}
+
+static int test_types(void)
+{
+    int bad = 0;
+    for (int i = 0; (stand_in.card = stand_in_card(i)) != NULL; i++) {
+        tx_context *context = NULL;
+        tx_device_info info;
+        tx_status status = tx_cl_device_info(0, &info);
+        TX_THEN(status, tx_cl_open(0, NULL, &context));
+        if (status)
+            return printf("%s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
+        const bool fp16 = has_provider(context, TX_F16, false), bf16 = has_provider(context, TX_BF16, false),
+                   tf32 = has_provider(context, TX_F32, true),
+                   good = info.fp16 == fp16 && info.bf16 == bf16 && info.tf32 == tf32;
+        printf("%s  %s: reports fp16 %d, bf16 %d, tf32 %d; has %d, %d, %d\n", good ? "ok" : "FAIL", stand_in.card,
+               info.fp16, info.bf16, info.tf32, fp16, bf16, tf32);
+        bad += !good;
+        tx_cl_close(context);
+    }
+    return bad > 0;
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "fill") == 0)
         return test_fill();
-    return fprintf(stderr, "usage: test_failures fill\n"), 2;
+    if (argc == 2 && strcmp(argv[1], "types") == 0)
+        return test_types();
+    return fprintf(stderr, "usage: test_failures fill|types\n"), 2;
 }

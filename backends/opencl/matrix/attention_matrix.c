@@ -71,7 +71,7 @@ static double suits(const tx_context *context, const tx_cl_attention_job *a, con
 static bool offers(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                    const matrix_form *m)
 {
-    return m->kernel == kernel && tx_cl_matrix_units(context, m->vendor, m->lanes) && a->d >= m->least &&
+    return m->kernel == kernel && tx_cl_matrix_units(&context->can, m->vendor, m->lanes) && a->d >= m->least &&
            a->d <= m->most && a->d % TERMS == 0 && a->d % m->atom_lines == 0;
 }
 
@@ -108,7 +108,7 @@ static bool knows(const tx_context *context, const char *name)
 {
     for (size_t i = 0; i < FORMS; i++)
         if (strcmp(matrix_forms[i].name, name) == 0 &&
-            tx_cl_matrix_units(context, matrix_forms[i].vendor, matrix_forms[i].lanes))
+            tx_cl_matrix_units(&context->can, matrix_forms[i].vendor, matrix_forms[i].lanes))
             return true;
     return false;
 }

@@ -26,9 +26,9 @@ static bool has_units(const tx_context *context, const matrix_form *f, tx_dtype 
     const bool rounds = context->tf32 && context->can.tf32;
     if (strcmp(f->atom, "WGMMA") == 0 && strcmp(context->can.architecture, "sm_90") != 0)
         return false;
-    return tx_cl_matrix_units(context, f->vendor, f->lanes) && (f->takes & (from != TX_F32 ? HALVES
-                                                                            : rounds       ? AS_TF32
-                                                                                           : FULL)) != 0;
+    return tx_cl_matrix_units(&context->can, f->vendor, f->lanes) && (f->takes & (from != TX_F32 ? HALVES
+                                                                                  : rounds       ? AS_TF32
+                                                                                                 : FULL)) != 0;
 }
 
 #define MAX_LD (1 << 24) /* elements of a block are counted in 32 bits */
@@ -89,3 +89,15 @@ static const tx_cl_provider forms[] = {
 #include "backends/opencl/matrix/gemm_matrix.def"
 };
 TX_CL_PROVIDERS(matrix, forms);
+
+void tx_cl_matrix_types(const tx_cl_capabilities *can, tx_device_info *info)
+{
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        const matrix_form *f = forms[i].tile->form;
+        if (!tx_cl_matrix_units(can, f->vendor, f->lanes))
+            continue;
+        info->fp16 = info->fp16 || (f->takes & HALVES) != 0;
+        info->bf16 = info->bf16 || (f->takes & HALVES) != 0;
+        info->tf32 = info->tf32 || (can->tf32 && (f->takes & AS_TF32) != 0);
+    }
+}

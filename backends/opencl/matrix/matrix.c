@@ -6,9 +6,8 @@
 
 #include <string.h>
 
-bool tx_cl_matrix_units(const tx_context *context, tx_cl_vendor vendor, int lanes)
+bool tx_cl_matrix_units(const tx_cl_capabilities *can, tx_cl_vendor vendor, int lanes)
 {
-    const tx_cl_capabilities *can = &context->can;
     return can->bf16 && can->vendor == vendor && (vendor == TX_CL_NVIDIA || can->sub_group == lanes);
 }
 

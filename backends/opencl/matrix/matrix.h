@@ -9,8 +9,8 @@
 #include "backends/opencl/runtime/internal.h"
 
 /* Returns true if the device has matrix units of this vendor and warps of `lanes` lanes, which distinguishes the
- * two kinds of AMD and of Intel. They support 16-bit operands; see context->can for other types. */
-bool tx_cl_matrix_units(const tx_context *context, tx_cl_vendor vendor, int lanes);
+ * two kinds of AMD and of Intel. They support 16-bit operands; see `can` for other types. */
+bool tx_cl_matrix_units(const tx_cl_capabilities *can, tx_cl_vendor vendor, int lanes);
 
 /* Returns ATOM of the kernels. "MMA" and "MFMA" are returned unchanged; the architecture selects the variant of
  * "WMMA". */

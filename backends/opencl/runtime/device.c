@@ -63,6 +63,16 @@ static void device_text(cl_device_id device, cl_device_info what, char *text, si
         snprintf(text, size, "%.*s", (int)size - 1, long_text);
 }
 
+/* Functions that set the operand types for which extensions have providers. */
+#define TX_OPERAND_TYPES(add) void add(const tx_cl_capabilities *can, tx_device_info *info);
+#include "backends/opencl/extensions.def"
+#undef TX_OPERAND_TYPES
+static void (*const add_types[])(const tx_cl_capabilities *can, tx_device_info *info) = {
+#define TX_OPERAND_TYPES(add) add,
+#include "backends/opencl/extensions.def"
+#undef TX_OPERAND_TYPES
+    NULL};
+
 static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t index, tx_device_info *info,
                           tx_cl_capabilities *can, tx_cl_limits *limits)
 {
@@ -82,9 +92,11 @@ static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t 
     info->max_allocation = tx_cl_number(device, CL_DEVICE_MAX_MEM_ALLOC_SIZE, 0);
     info->compute_units = (int32_t)tx_cl_number(device, CL_DEVICE_MAX_COMPUTE_UNITS, 0);
     tx_cl_read_capabilities(device, info, can);
-    info->tf32 = can->vendor != TX_CL_INTEL && can->tf32; /* no provider supports Intel's matrix units */
-    info->bf16 = can->vendor != TX_CL_INTEL && can->bf16;
-    return tx_cl_read_limits(device, can, info, limits);
+    TX_TRY(tx_cl_read_limits(device, can, info, limits));
+    info->bf16 = limits->cpu && can->bf16; /* gemm_vector.c */
+    for (int i = 0; !limits->cpu && add_types[i]; i++)
+        add_types[i](can, info);
+    return TX_OK;
 }
 
 tx_status tx_cl_device_count(int32_t *count)
