@@ -13,7 +13,7 @@
 /* Calls that the driver can refuse. */
 typedef enum stand_in_call { STAND_IN_BUILD, STAND_IN_KERNEL, STAND_IN_ENQUEUE, STAND_IN_CALLS } stand_in_call;
 
-/* What a driver gets wrong (stand_in_failures.c); `what` names the kernel, the function or a part of the source. */
+/* A fault of a driver (stand_in_failures.c); `what` names the kernel, the function or a part of the source. */
 typedef enum stand_in_failure {
     STAND_IN_NO_FAILURE,
     STAND_IN_FILL,         /* clEnqueueFillBuffer writes wrong values; large buffers take little memory */
@@ -40,8 +40,8 @@ typedef struct stand_in_state {
     stand_in_failure failure;
     const char *what;
     unsigned char *memory; /* STAND_IN_FILL: the last buffer of more than 1 GiB */
-    atomic_bool failed;                /* a call did */
-    char broken[160];                  /* a launch that the card would not take; empty: none */
+    atomic_bool failed;    /* a call did */
+    char broken[160];      /* a launch that the card would not take; empty: none */
 } stand_in_state;
 extern stand_in_state stand_in;
 

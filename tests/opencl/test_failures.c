@@ -1,20 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What real drivers get wrong (stand_in.h), in processes of their own.
+ * Faults of real drivers (stand_in.h), in processes of their own.
  *
  *     test_failures fill       memory is filled though the driver's fill is wrong, a buffer of 6 GiB too
  *
  *     test_failures types      each card reports the operand types for which it has providers
+ *
+ *     test_failures FAILURE    a row of `failures`: the run continues or ends with a message, and the next
+ *                              start leaves out what failed
  *
  * Exit status 77: there is no OpenCL device. */
 #include "api/graph/op.h"
 #include "backends/opencl/gemm/gemm_tile.h"
 #include "backends/opencl/runtime/internal.h"
 #include "tests/opencl/stand_in.h"
+#include "tests/opencl/tiny_training.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 /* ---- Fills ------------------------------------------------------------------------------------------------------- */
 
@@ -117,11 +123,135 @@ static int test_types(void)
     return bad > 0;
 }
 
+/* ---- Starts ------------------------------------------------------------------------------------------------------ */
+
+/* A run of a tiny model in a process of its own. `text` receives its losses, or the warnings and the message of its
+ * failure. Returns the exit status, or minus the signal that ended it. */
+static void warn(void *context, const char *message)
+{
+    fprintf(context, "warning: %s\n", message);
+    fflush(context);
+}
+
+static int train(FILE *out)
+{
+    const tx_reporter report = {.context = out, .warn = warn};
+    const tx_engine_options open = {.size = sizeof open, .device = "opencl", .report = &report};
+    tiny_training t = {.config = "n_layer=1,n_embd=64,n_head=2,vocab_size=64,n_positions=20,"
+                                 "attn_pdrop=0,embd_pdrop=0,resid_pdrop=0",
+                       .rows = 2,
+                       .block = 20,
+                       .vocab = 64,
+                       .steps = 3,
+                       .rate = 1e-2};
+    tx_engine *engine = NULL;
+    tx_status status = tx_engine_create(&open, &engine);
+    TX_THEN(status, tiny_train(engine, &t));
+    if (status)
+        fprintf(out, "message: %s\n", tx_error());
+    for (int i = 0; i < t.steps && !status; i++)
+        fprintf(out, "loss %.4f\n", t.loss[i]);
+    tiny_free(&t);
+    tx_engine_free(engine);
+    return status == TX_NOT_FOUND ? 77 : status != TX_OK;
+}
+
+static int start(stand_in_failure failure, const char *what, char *text, size_t size)
+{
+    char path[] = "/tmp/tx_failures_XXXXXX";
+    const int file = mkstemp(path);
+    int state = 0;
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        FILE *out = fdopen(file, "w");
+        stand_in.failure = failure;
+        stand_in.what = what;
+        const int code = train(out);
+        fclose(out);
+        _exit(code);
+    }
+    waitpid(child, &state, 0);
+    const ssize_t got = pread(file, text, size - 1, 0);
+    text[got > 0 ? got : 0] = '\0';
+    close(file);
+    unlink(path);
+    return WIFSIGNALED(state) ? -WTERMSIG(state) : WEXITSTATUS(state);
+}
+
+/* The expected end of a start: the usual losses, a message, or a crash. */
+typedef enum outcome { GOES_ON, FAILS, CRASHES } outcome;
+
+enum { STARTS = 3, PARTS = 3, TEXT = 8192 };
+typedef struct failure {
+    const char *name;
+    stand_in_failure failure;
+    const char *what;
+    struct {
+        outcome outcome;
+        const char *says[PARTS]; /* parts of the text */
+    } start[STARTS];
+} failure;
+
+static const failure failures[] = {
+    /* The form of attention is another on the second start, which does not try it. */
+    {"death_in_trial", STAND_IN_DEATH, "gemm_tile", {{GOES_ON, {""}}, {GOES_ON, {"gemm_tile", "delete "}}}},
+    {"crash_in_trial",
+     STAND_IN_LAUNCH_CRASH,
+     "gemm_tile",
+     {{CRASHES, {""}}, {CRASHES, {"warning: opencl:0", "kernel gemm_tile", "delete "}}, {GOES_ON, {"gemm_tile"}}}},
+    {"hang_in_trial",
+     STAND_IN_HANG,
+     "gemm_tile",
+     {{FAILS, {"kernel gemm_tile", "did not end within 2 seconds", "driver "}},
+      {FAILS, {"kernel gemm_tile", "did not end within 2 seconds", "delete "}},
+      {GOES_ON, {"gemm_tile", "delete "}}}},
+    {"hang", STAND_IN_HANG, "adamw", {{FAILS, {"", "did not end within 2 seconds", "driver "}}}},
+    {"crash_in_build",
+     STAND_IN_BUILD_CRASH,
+     "attention(ATTENTION_ARGUMENTS, __local float4 *pool)",
+     {{CRASHES, {""}}, {CRASHES, {"building attention_gpu.cl"}}, {FAILS, {"building attention_gpu.cl", "delete "}}}},
+};
+
+static bool as_expected(const failure *f, int i, int code, const char *text, const char *usual)
+{
+    const outcome expected = f->start[i].outcome;
+    bool good = expected == CRASHES ? code < 0 : expected == FAILS ? code == 1 : code == 0 && strstr(text, usual);
+    for (int k = 0; k < PARTS; k++)
+        good = good && (!f->start[i].says[k] || strstr(text, f->start[i].says[k]));
+    printf("%s  %s, start %d: status %d\n%s", good ? "ok" : "FAIL", f->name, i + 1, code, text);
+    return good;
+}
+
+static int test_starts(const failure *f)
+{
+    char usual[TEXT], text[TEXT], folder[] = "/tmp/tx_failures_XXXXXX", command[64];
+    bool good = true;
+    setenv("TX_OCL_VARIANT", "gpu", 1);
+    setenv("TX_GEMM_TUNE", "0", 1);
+    const int code = start(STAND_IN_NO_FAILURE, NULL, usual, sizeof usual);
+    if (code != 0)
+        return printf("%s", usual), code == 77 ? 77 : 1;
+    if (!mkdtemp(folder))
+        return 1;
+    setenv("TX_CACHE_DIR", folder, 1);
+    setenv("TX_OCL_TIMEOUT", "2", 1);
+    for (int i = 0; i < STARTS && (i == 0 || f->start[i].says[0]); i++) {
+        const int now = start(f->failure, f->what, text, sizeof text);
+        good = as_expected(f, i, now, text, usual) && good;
+    }
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command) != 0 || !good;
+}
+
 int main(int argc, char **argv)
 {
     if (argc == 2 && strcmp(argv[1], "fill") == 0)
         return test_fill();
     if (argc == 2 && strcmp(argv[1], "types") == 0)
         return test_types();
-    return fprintf(stderr, "usage: test_failures fill|types\n"), 2;
+    for (size_t i = 0; argc == 2 && i < sizeof failures / sizeof failures[0]; i++)
+        if (strcmp(argv[1], failures[i].name) == 0)
+            return test_starts(&failures[i]);
+    return fprintf(stderr, "usage: test_failures fill|types|FAILURE\n"), 2;
 }

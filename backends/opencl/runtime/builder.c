@@ -56,6 +56,17 @@ static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t it
                    allowed);
 }
 
+/* Fails if the first launch of this kernel, or of one with the same options, crashed or hung before. A trial has its
+ * own entry. */
+static tx_status check_earlier(const tx_cl_builder *b, cl_kernel kernel)
+{
+    char name[TX_CL_JOURNAL_NAME];
+    if (b->forced || !b->context->journal)
+        return TX_OK;
+    tx_cl_kernel_entry(b->context, kernel, name, sizeof name);
+    return tx_cl_journal_check(b->context, name, TX_CL_TWO_OR_SURE);
+}
+
 static size_t items_of(cl_uint dims, const size_t *local)
 {
     size_t items = 1;
@@ -71,15 +82,15 @@ void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, con
     tx_cl_step s = {.dims = dims, .has_local = local != NULL};
     if (b->status != TX_OK)
         return;
-    if (b->context->survey) {
-        fail(b, tx_cl_want_program(b->context, source, options));
+    fail(b, tx_cl_want_program(b->context, source, options, b->forced != NULL));
+    if (b->context->survey)
         return;
-    }
     b->widest = items > b->widest ? items : b->widest;
     fail(b, tx_cl_kernel(b->context, source, options, name, &s.kernel));
     if (b->status != TX_OK)
         return;
     fail(b, check_group(b, s.kernel, items, &s.doubted));
+    fail(b, check_earlier(b, s.kernel));
     for (cl_uint i = 0; i < dims; i++) {
         s.local[i] = local ? local[i] : 1;
         s.global[i] = (global[i] + s.local[i] - 1) / s.local[i] * s.local[i];

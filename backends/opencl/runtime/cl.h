@@ -24,6 +24,7 @@ tx_status tx_cl_check(cl_int code, const char *what);
 
 typedef struct tx_cl_program tx_cl_program; /* one built program, in the context's list */
 typedef struct tx_cl_builder tx_cl_builder;
+typedef struct tx_cl_journal tx_cl_journal; /* journal.c */
 
 /* Values are PCI vendor IDs. */
 typedef enum tx_cl_vendor { TX_CL_OTHER, TX_CL_AMD = 0x1002, TX_CL_NVIDIA = 0x10DE, TX_CL_INTEL = 0x8086 } tx_cl_vendor;
@@ -50,6 +51,7 @@ typedef struct tx_cl_limits {
     int64_t alignment;     /* sub-buffers begin at a multiple of this many bytes */
     int32_t lanes;         /* preferred vector width in floats: 4, 8 or 16 */
     int32_t compute_units; /* tx_cl_capabilities.units */
+    int32_t patience;      /* seconds without progress after which a wait fails; 0 = no limit (TX_OCL_TIMEOUT) */
     int32_t compilers;     /* programs that may be compiled at a time (TX_OCL_COMPILERS) */
     double launch_work;    /* floating-point operations that a launch should not exceed; 0 = no limit */
     bool narrowed;         /* the driver refused a kernel of the command; work-groups are now smaller */
@@ -63,6 +65,17 @@ typedef struct tx_cl_driver {
                             size (check.c) */
     bool native_exp2;    /* native_exp2 is known to be nearly as accurate as exp2 */
 } tx_cl_driver;
+
+/* Markers in the compute queue, one after each few launches of a program. A marker that is reached is progress. */
+#define TX_CL_BEATS 64
+typedef struct tx_cl_interval {
+    cl_event event;
+    const char *first, *last; /* names of the ops before the marker */
+} tx_cl_interval;
+typedef struct tx_cl_beats {
+    int first, count;
+    tx_cl_interval beat[TX_CL_BEATS];
+} tx_cl_beats;
 
 /* Environment variables that are read when the device is opened. limits.c and cache.c read the others at the same
  * time. */
@@ -86,6 +99,11 @@ struct tx_context {
     char *identity; /* platform, device and driver with versions: part of the key of cached files */
     char *cache;    /* folder of cached files, already created; NULL if caching is disabled */
     tx_cl_program *programs;
+    tx_cl_journal *journal; /* NULL without a cache folder */
+    int32_t generation;     /* how many times the OpenCL context was replaced (tx_cl_renew) */
+    char lost[256];         /* why the OpenCL context can no longer be used; "" if it can */
+    tx_cl_beats beats;      /* wait.c */
+    bool hung;              /* a kernel never ended: waits for the queues would not end either */
     /* Selects among candidates by more than their expected shares (select.h). An extension sets it; otherwise NULL. */
     tx_status (*select)(tx_context *context, struct tx_cl_selection *selection);
     struct tx_cl_tuner *tuner; /* state of that extension */

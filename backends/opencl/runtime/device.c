@@ -191,6 +191,8 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
         describe(context->platform, context->device, index, &context->info, &context->can, &context->limits);
     if (status == TX_OK && !(context->identity = read_identity(context)))
         status = tx_fail(TX_MEMORY, "out of host memory");
+    if (status == TX_OK)
+        tx_cl_journal_open(context);
     TX_THEN(status, make_context(context));
     for (int i = 0; opened[i].open; i++)
         TX_THEN(status, opened[i].open(context, options));
@@ -204,23 +206,45 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     return TX_OK;
 }
 
+/* Releases the OpenCL context and its objects. After a hang no call is safe. */
+static void drop_context(tx_context *context)
+{
+    cl_command_queue *const queues[] = {&context->compute, &context->transfer};
+    tx_cl_clblast_close(context);
+    tx_cl_release_programs(context);
+    for (int i = 0; i < 2 && !context->hung; i++) {
+        if (!*queues[i])
+            continue;
+        tx_cl_wait_queue(context, *queues[i], NULL);
+        if (!context->hung)
+            clReleaseCommandQueue(*queues[i]);
+        *queues[i] = NULL;
+    }
+    if (!context->hung)
+        tx_cl_drop_beats(context);
+    if (context->context && !context->hung)
+        clReleaseContext(context->context);
+    context->context = NULL;
+}
+
+tx_status tx_cl_renew(tx_context *context)
+{
+    if (context->hung || tx_memory_total(&context->held) > 0)
+        return tx_fail(TX_DEVICE, "the OpenCL context cannot be used any more");
+    drop_context(context);
+    context->lost[0] = '\0';
+    context->generation++;
+    return make_context(context);
+}
+
 void tx_cl_close(tx_context *context)
 {
     if (!context)
         return;
-    tx_cl_clblast_close(context);
     for (int i = 0; opened[i].close; i++)
         opened[i].close(context);
-    tx_cl_release_programs(context);
-    cl_command_queue const queues[] = {context->compute, context->transfer};
-    for (int i = 0; i < 2; i++) {
-        if (!queues[i])
-            continue;
-        clFinish(queues[i]);
-        clReleaseCommandQueue(queues[i]);
-    }
-    if (context->context)
-        clReleaseContext(context->context);
+    drop_context(context);
+    tx_cl_journal_close(context);
     free(context->identity);
     free(context->cache);
     free(context);

@@ -22,7 +22,9 @@
  *
  *   program, memory                   programs and buffers
  *
- *   cache, limits, capabilities, errors
+ *   wait                              launches, and waits for queues
+ *
+ *   cache, journal, limits, capabilities, errors
  */
 #ifndef TX_OPENCL_INTERNAL_H
 #define TX_OPENCL_INTERNAL_H
@@ -44,6 +46,9 @@ tx_status tx_cl_device_count(int32_t *count);
 tx_status tx_cl_device_info(int32_t index, tx_device_info *info);
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **context);
 void tx_cl_close(tx_context *context);
+/* Replaces the OpenCL context after a trial destroyed it. Executables are emitted again when they are bound. This fails
+ * if there is memory in the old context, or if the device hangs. */
+tx_status tx_cl_renew(tx_context *context);
 
 /* capabilities.c */
 /* Returns a number that OpenCL or a vendor extension reports for a device, at most INT64_MAX. Returns `missing` if
@@ -66,11 +71,12 @@ struct tx_cl_program {
     tx_cl_program *next;
     cl_program program; /* NULL if it is not built */
     bool tried;         /* it was scheduled to be built ahead of its command */
+    bool optional;      /* a trial builds it, so there may be other candidates */
     const char *options;
     char source[]; /* the options follow */
 };
 /* Adds a program to the context's list, for tx_cl_compile_ahead. */
-tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options);
+tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, bool trial);
 /* Builds a program. Several threads may build different programs at a time. */
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *program);
 void tx_cl_release_programs(tx_context *context);
@@ -97,6 +103,40 @@ void tx_cl_compile_ahead(tx_context *context);
 /* cache.c: returns the folder of cached files, which it creates if necessary, or NULL if caching is disabled. The
  * caller frees it. */
 char *tx_cl_cache_folder(void);
+
+/* journal.c */
+#define TX_CL_JOURNAL_NAME 256
+/* Reads the entries that earlier processes left, and warns of each. */
+void tx_cl_journal_open(tx_context *context);
+void tx_cl_journal_close(tx_context *context);
+/* Records that a build, trial or launch begins. Returns its entry for tx_cl_journal_end, or -1 if there is no journal.
+ * With `failed` the entry remains for later starts. Several threads may call these functions at a time. */
+int tx_cl_journal_begin(const tx_context *context, const char *name);
+void tx_cl_journal_end(const tx_context *context, int entry, bool failed);
+/* Writes the name of an entry for the launch of a kernel. */
+void tx_cl_kernel_entry(const tx_context *context, cl_kernel kernel, char *name, size_t size);
+/* Returns TX_DEVICE with a message if builds, trials or launches whose names begin so crashed or hung before. One entry
+ * is sufficient if TX has an alternative. Otherwise TX_CL_TWO_OR_SURE requires two, because a start that the user
+ * interrupted leaves one too, or one of a failure that TX saw. */
+typedef enum tx_cl_strikes { TX_CL_ONE, TX_CL_TWO, TX_CL_TWO_OR_SURE } tx_cl_strikes;
+tx_status tx_cl_journal_check(const tx_context *context, const char *name, tx_cl_strikes needed);
+
+/* wait.c: wait for a queue or an event without occupying a processor, and return an OpenCL code. If there is no
+ * progress for context->limits.patience seconds, they fail, and context->lost has the reason. `what` names the kernels
+ * that the queue runs; it may be NULL. */
+cl_int tx_cl_wait_queue(tx_context *context, cl_command_queue queue, const char *what);
+cl_int tx_cl_wait_event(tx_context *context, cl_event event);
+/* Enqueues a marker after the ops named `first` to `last`. If the device hangs, the message names them. */
+tx_status tx_cl_beat(tx_context *context, const char *first, const char *last);
+void tx_cl_drop_beats(tx_context *context);
+/* Returns true if an error concerns one launch: the driver has too few resources for it or finds it too large. */
+bool tx_cl_is_refusal(cl_int code);
+/* Launches a kernel. A refused launch is retried once after all earlier work is done. `local` and `event` may be NULL.
+ */
+cl_int tx_cl_enqueue(tx_context *context, cl_kernel kernel, cl_uint dims, const size_t *global, const size_t *local,
+                     cl_event *event);
+/* Returns true if the OpenCL context still works. */
+bool tx_cl_is_alive(tx_context *context);
 
 /* memory.c: the functions for memory, copies and events in the table. */
 tx_status tx_cl_allocate(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
@@ -155,6 +195,7 @@ typedef struct tx_cl_command {
 struct tx_executable {
     tx_context *context;
     const struct tx_cl_forced *forced; /* the candidate that is being measured (select.h), or NULL */
+    int32_t generation;                /* of the context in which its kernels were made */
     int32_t length, step_count, step_room, patch_count, patch_room;
     tx_cl_command *commands;
     tx_cl_step *steps;
@@ -182,8 +223,8 @@ void tx_cl_destroy(tx_executable *executable);
 /* refusal.c: the program's `trial` is a tx_cl_forced (select.h). */
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes);
-/* Returns true if an error concerns one launch: the driver has too few resources for it or finds it too large. */
-bool tx_cl_is_refusal(cl_int code);
+/* Emits all commands again, for a new OpenCL context. They need no more scratch memory than before. */
+tx_status tx_cl_prepare_again(tx_executable *executable);
 /* Handles a refused launch of the command: sets ->instead to a form with smaller work-groups. `began` is true if
  * earlier launches of the command were accepted. Returns `status`, with its message, if there is no such form. */
 tx_status tx_cl_replace_refused(tx_executable *executable, tx_cl_command *command, bool began, tx_status status);

@@ -139,6 +139,7 @@ static double launch_work(const tx_cl_capabilities *can, const tx_cl_limits *lim
     return limits->cpu ? 0.0 : TX_CL_LAUNCH_SECONDS * rate * (double)can->units;
 }
 
+#define PATIENCE 300    /* launches take TX_CL_LAUNCH_SECONDS, but the estimates for the first may be wrong */
 #define MAX_COMPILERS 8 /* a compiler may use hundreds of megabytes */
 
 tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, tx_device_info *info,
@@ -155,6 +156,9 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
         status = read_limit_list(wanted, info, value);
     TX_THEN(status, tx_environment_count("TX_OCL_COMPILERS", 1, MAX_COMPILERS,
                                          "how many programs are compiled at a time", &limits->compilers));
+    TX_THEN(status, tx_environment_count("TX_OCL_TIMEOUT", 0, limits->cpu ? 0 : PATIENCE,
+                                         "seconds without progress after which a run ends; 0 means no limit",
+                                         &limits->patience));
     if (status != TX_OK)
         return status;
     name_simulated(own, value, limits->simulated, sizeof limits->simulated);

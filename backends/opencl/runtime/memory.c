@@ -14,7 +14,7 @@ static tx_status commit_memory(tx_context *context, cl_mem memory)
     cl_int code = clEnqueueMigrateMemObjects(context->compute, 1, &memory, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0,
                                              NULL, NULL);
     if (code == CL_SUCCESS)
-        code = clFinish(context->compute);
+        code = tx_cl_wait_queue(context, context->compute, NULL);
     if (code == CL_OUT_OF_RESOURCES)
         code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     return tx_cl_check(code, "clEnqueueMigrateMemObjects");
@@ -48,6 +48,8 @@ static tx_status make_buffer(tx_context *context, tx_memory_kind kind, tx_memory
 {
     if (bytes <= 0)
         return tx_fail(TX_INVALID, "cannot allocate %" PRId64 " bytes", bytes);
+    if (context->lost[0])
+        return tx_fail(TX_DEVICE, "no memory can be allocated");
     if (bytes > context->limits.max_allocation)
         return tx_fail(TX_MEMORY,
                        "the device allows at most %" PRId64 " bytes in one allocation; %" PRId64 " were requested",
@@ -84,11 +86,13 @@ void tx_cl_release(tx_context *context, tx_buffer *buffer)
 {
     if (!buffer)
         return;
-    clFinish(context->transfer);
-    if (buffer->mapped)
-        clEnqueueUnmapMemObject(context->compute, buffer->memory, buffer->mapped, 0, NULL, NULL);
-    clFinish(context->compute);
-    clReleaseMemObject(buffer->memory);
+    tx_cl_wait_queue(context, context->transfer, NULL);
+    if (!context->hung) { /* otherwise the device may still write to it */
+        if (buffer->mapped)
+            clEnqueueUnmapMemObject(context->compute, buffer->memory, buffer->mapped, 0, NULL, NULL);
+        tx_cl_wait_queue(context, context->compute, NULL);
+        clReleaseMemObject(buffer->memory);
+    }
     context->held.bytes[buffer->kind] -= buffer->bytes;
     free(buffer);
 }
@@ -156,13 +160,13 @@ tx_status tx_cl_write(tx_context *context, tx_queue_id queue, tx_buffer *to, int
                     "clEnqueueWriteBuffer");
 }
 
-/* Reads device memory, and waits if `waits`. `event` may be NULL. */
+/* Starts a read of device memory. `event` may be NULL. */
 static tx_status start_read(tx_context *context, tx_queue_id queue, const tx_buffer *from, int64_t offset, void *data,
-                            int64_t bytes, bool waits, cl_event *event)
+                            int64_t bytes, cl_event *event)
 {
     context->traffic.from_device += bytes;
     return enqueued(context, queue,
-                    clEnqueueReadBuffer(queue_of(context, queue), from->memory, waits, (size_t)offset, (size_t)bytes,
+                    clEnqueueReadBuffer(queue_of(context, queue), from->memory, CL_FALSE, (size_t)offset, (size_t)bytes,
                                         data, 0, NULL, event),
                     "clEnqueueReadBuffer");
 }
@@ -177,7 +181,8 @@ tx_status tx_cl_read(tx_context *context, tx_buffer *from, int64_t offset, void 
         memmove(data, host, (size_t)bytes);
         return TX_OK;
     }
-    return start_read(context, TX_QUEUE_COMPUTE, from, offset, data, bytes, true, NULL);
+    TX_TRY(start_read(context, TX_QUEUE_COMPUTE, from, offset, data, bytes, NULL));
+    return tx_cl_check(tx_cl_wait_queue(context, context->compute, NULL), "clEnqueueReadBuffer");
 }
 
 tx_status tx_cl_read_begin(tx_context *context, tx_queue_id queue, tx_buffer *from, int64_t offset, void *data,
@@ -187,7 +192,7 @@ tx_status tx_cl_read_begin(tx_context *context, tx_queue_id queue, tx_buffer *fr
     tx_status status = check_range(from, offset, bytes);
     if (status == TX_OK && (from->mapped || bytes == 0))
         status = tx_fail(TX_INTERNAL, "an asynchronous read needs device memory and at least one byte");
-    TX_THEN(status, start_read(context, queue, from, offset, data, bytes, false, &event));
+    TX_THEN(status, start_read(context, queue, from, offset, data, bytes, &event));
     TX_THEN(status, tx_cl_check(clFlush(queue_of(context, queue)), "clFlush"));
     if (status == TX_OK)
         *out = (tx_event *)event;
@@ -206,7 +211,7 @@ tx_status tx_cl_copy_bytes(tx_context *context, tx_queue_id queue, tx_buffer *fr
     if (from->mapped)
         return tx_cl_write(context, queue, to, to_offset, (char *)from->mapped + from_offset, bytes);
     if (to->mapped)
-        return start_read(context, queue, from, from_offset, (char *)to->mapped + to_offset, bytes, false, NULL);
+        return start_read(context, queue, from, from_offset, (char *)to->mapped + to_offset, bytes, NULL);
     return enqueued(context, queue,
                     clEnqueueCopyBuffer(queue_of(context, queue), from->memory, to->memory, (size_t)from_offset,
                                         (size_t)to_offset, (size_t)bytes, 0, NULL, NULL),
@@ -220,11 +225,7 @@ tx_status tx_cl_copy_bytes(tx_context *context, tx_queue_id queue, tx_buffer *fr
 static tx_status launch_fill(tx_context *context, cl_kernel kernel, tx_buffer *to, int64_t offset, cl_uint word,
                              int64_t bytes)
 {
-    size_t group = 1;
-    while (group < 256 && group * 2 <= context->limits.max_item[0])
-        group *= 2;
-    const int64_t items = bytes / 16 > 16 ? bytes / 16 : 16;
-    const size_t global = (size_t)tx_cl_blocks(items, (int64_t)group) * group;
+    const size_t global = (size_t)tx_cl_blocks(bytes + 1, 16 * 256) * 256; /* drivers divide it well */
     const cl_long numbers[] = {offset, bytes};
     cl_int code = clSetKernelArg(kernel, 0, sizeof to->memory, &to->memory);
     for (cl_uint i = 0; i < 2 && code == CL_SUCCESS; i++)
@@ -232,7 +233,7 @@ static tx_status launch_fill(tx_context *context, cl_kernel kernel, tx_buffer *t
     if (code == CL_SUCCESS)
         code = clSetKernelArg(kernel, 3, sizeof word, &word);
     if (code == CL_SUCCESS)
-        code = clEnqueueNDRangeKernel(context->compute, kernel, 1, NULL, &global, &group, 0, NULL, NULL);
+        code = tx_cl_enqueue(context, kernel, 1, &global, NULL, NULL);
     return tx_cl_check(code, "filling memory");
 }
 
@@ -285,21 +286,13 @@ tx_status tx_cl_wait(tx_context *context, tx_event *event)
     const cl_event point = (cl_event)event;
     if (!point)
         return TX_OK;
-    const cl_int code = clWaitForEvents(1, &point);
+    const cl_int code = tx_cl_wait_event(context, point);
     tx_cl_forget(context, event);
     return tx_cl_check(code, "clWaitForEvents");
 }
 
 void tx_cl_forget(tx_context *context, tx_event *event)
 {
-    (void)context;
-    if (event)
+    if (event && !context->hung)
         clReleaseEvent((cl_event)event);
-}
-
-/* Waits for both queues even if one fails, because the caller may free the destinations of their copies. */
-tx_status tx_cl_finish(tx_context *context)
-{
-    const cl_int transfer = clFinish(context->transfer), compute = clFinish(context->compute);
-    return tx_cl_check(compute != CL_SUCCESS ? compute : transfer, "clFinish");
 }

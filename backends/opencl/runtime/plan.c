@@ -23,7 +23,7 @@ void tx_cl_drop_steps(tx_executable *x, int32_t first)
     while (x->patch_count > 0 && x->patches[x->patch_count - 1].step >= first)
         x->patch_count--;
     for (int32_t i = first; i < x->step_count; i++) {
-        if (x->steps[i].kernel)
+        if (x->steps[i].kernel && !x->context->hung)
             clReleaseKernel(x->steps[i].kernel);
         if (x->steps[i].destroy)
             x->steps[i].destroy(x->steps[i].data);
@@ -47,6 +47,7 @@ tx_status tx_cl_make(tx_context *context, int32_t length, tx_executable **out)
     if (!x)
         return tx_fail(TX_MEMORY, "out of host memory");
     x->context = context;
+    x->generation = context->generation;
     x->commands = calloc((size_t)length + 1, sizeof *x->commands);
     if (!x->commands) {
         free(x);
@@ -85,6 +86,8 @@ tx_status tx_cl_bind(tx_executable *x, const tx_bindings *bindings)
     x->bound = false;
     x->scratch = scratch->chunks > 0 ? scratch->chunk[0]->bytes : 0;
     drop_instead(x);
+    if (x->generation != x->context->generation)
+        TX_TRY(tx_cl_prepare_again(x));
     for (int a = 0; a < TX_ARENA_COUNT; a++) {
         const tx_extent *space = &bindings->arena[a];
         free(x->memory[a]);
@@ -130,7 +133,7 @@ void tx_cl_destroy(tx_executable *x)
 {
     if (!x)
         return;
-    clFinish(x->context->compute);
+    tx_cl_wait_queue(x->context, x->context->compute, NULL);
     drop_instead(x);
     tx_cl_drop_steps(x, 0);
     for (int32_t i = 0; x->commands && i < x->length; i++)

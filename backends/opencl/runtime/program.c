@@ -4,6 +4,9 @@
  */
 #include "backends/opencl/runtime/internal.h"
 
+#include "api/base/hash.h"
+
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -183,8 +186,8 @@ static tx_status revise(const tx_context *context, const tx_cl_reviser *reviser,
     return status ? tx_fail_in(status, "%s.cl for %s", source, reviser->version) : TX_OK;
 }
 
-static tx_status build_program(const tx_context *context, const tx_cl_reviser *reviser, const char *source,
-                               const char *options, const char *text, cl_program *out)
+static tx_status build_source(const tx_context *context, const tx_cl_reviser *reviser, const char *source,
+                              const char *options, const char *text, cl_program *out)
 {
     cl_int code;
     cl_program program = clCreateProgramWithSource(context->context, 1, &text, NULL, &code);
@@ -198,6 +201,23 @@ static tx_status build_program(const tx_context *context, const tx_cl_reviser *r
     }
     *out = program;
     return reviser ? revise(context, reviser, source, options, out) : TX_OK;
+}
+
+/* Builds a program unless the driver crashed or hung in its build before. */
+static tx_status build_program(const tx_context *context, const tx_cl_reviser *reviser, tx_cl_program *entry,
+                               const char *options, const char *text)
+{
+    char name[TX_CL_JOURNAL_NAME];
+    const int kind = snprintf(name, sizeof name, "building %s.cl ", entry->source);
+    if (entry->optional)
+        TX_TRY(tx_cl_journal_check(context, name, TX_CL_TWO));
+    snprintf(name + kind, sizeof name - (size_t)kind, "(%016" PRIx64 ")",
+             tx_hash(tx_hash(TX_HASH_START, options, strlen(options)), text, strlen(text)));
+    TX_TRY(tx_cl_journal_check(context, name, entry->optional ? TX_CL_ONE : TX_CL_TWO_OR_SURE));
+    const int trying = tx_cl_journal_begin(context, name);
+    tx_status status = build_source(context, reviser, entry->source, options, text, &entry->program);
+    tx_cl_journal_end(context, trying, false);
+    return status;
 }
 
 /* Loads a program from the disk cache, keyed by the whole text and the options. Otherwise builds it from source and
@@ -219,7 +239,7 @@ tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
         snprintf(key, size, "program%s%s\n%s\n%s", reviser ? " " : "", version, options, text);
         entry->program = load_program(context, key, entry->source, all);
         if (!entry->program) {
-            status = build_program(context, reviser, entry->source, all, text, &entry->program);
+            status = build_program(context, reviser, entry, all, text);
             if (status == TX_OK)
                 store_program(context, key, entry->program);
         }
@@ -251,10 +271,12 @@ static tx_status entry_of(tx_context *context, const char *source, const char *o
     return TX_OK;
 }
 
-tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options)
+tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, bool trial)
 {
     tx_cl_program *entry;
-    return entry_of(context, source, options, &entry);
+    TX_TRY(entry_of(context, source, options, &entry));
+    entry->optional = entry->optional || trial;
+    return TX_OK;
 }
 
 tx_status tx_cl_kernel(tx_context *context, const char *source, const char *options, const char *name,
@@ -276,7 +298,7 @@ void tx_cl_release_programs(tx_context *context)
 {
     for (tx_cl_program *entry = context->programs, *next; entry; entry = next) {
         next = entry->next;
-        if (entry->program)
+        if (entry->program && !context->hung)
             clReleaseProgram(entry->program);
         free(entry);
     }

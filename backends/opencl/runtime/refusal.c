@@ -76,6 +76,36 @@ static tx_status add(tx_executable *x, const tx_command *c, bounds within, int64
     return status == TX_OK ? TX_OK : tx_fail_in(status, "%s", tx_op_info_of(c->op)->name);
 }
 
+/* Emits the commands. A trial among them may replace the OpenCL context, which makes the earlier kernels useless. */
+static tx_status add_all(tx_executable *x, int32_t length, const tx_command *commands, bounds within, int64_t *scratch)
+{
+    tx_status status = TX_OK;
+    int32_t generation;
+    do {
+        generation = x->generation = x->context->generation;
+        tx_cl_drop_steps(x, 0);
+        for (x->length = 0; x->length < length && status == TX_OK;)
+            status = add(x, commands ? &commands[x->length] : &x->commands[x->length].asked, within, scratch);
+    } while (status == TX_OK && generation != x->context->generation);
+    if (status == TX_OK && x->context->profile) {
+        free(x->events);
+        x->events = calloc((size_t)x->step_count + 1, sizeof *x->events);
+        status = x->events ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
+    }
+    return status;
+}
+
+tx_status tx_cl_prepare_again(tx_executable *x)
+{
+    const int32_t length = x->length;
+    int64_t scratch = 0;
+    tx_status status = add_all(x, length, NULL, (bounds){.forced = x->forced}, &scratch);
+    x->length = length;
+    if (status == TX_OK && scratch > x->scratch)
+        status = tx_fail(TX_DEVICE, "another form needs more scratch memory than there is; start again");
+    return status;
+}
+
 static tx_status prepare(tx_context *context, const tx_program *program, bounds within, tx_executable **out,
                          int64_t *scratch)
 {
@@ -84,14 +114,9 @@ static tx_status prepare(tx_context *context, const tx_program *program, bounds 
     *scratch = 0;
     if (status == TX_OK)
         x->forced = within.forced;
-    for (int32_t i = 0; status == TX_OK && i < program->length; i++)
-        status = add(x, &program->commands[i], within, scratch);
+    TX_THEN(status, add_all(x, program->length, program->commands, within, scratch));
     if (status == TX_OK && within.forced && context->survey)
         status = tx_fail(TX_UNSUPPORTED, "a survey runs nothing");
-    if (status == TX_OK && context->profile) {
-        x->events = calloc((size_t)x->step_count + 1, sizeof *x->events);
-        status = x->events ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
-    }
     if (status == TX_OK)
         *out = x;
     else
@@ -139,12 +164,6 @@ static tx_status replace(tx_executable *x, tx_cl_command *c, bounds within, int3
     else
         tx_cl_destroy(other);
     return status;
-}
-
-bool tx_cl_is_refusal(cl_int code)
-{
-    return code == CL_OUT_OF_RESOURCES || code == CL_MEM_OBJECT_ALLOCATION_FAILURE || code == CL_OUT_OF_HOST_MEMORY ||
-           code == CL_INVALID_WORK_GROUP_SIZE || code == CL_INVALID_WORK_ITEM_SIZE;
 }
 
 static bool overlap(const tx_operand *a, const tx_operand *b)

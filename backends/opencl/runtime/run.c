@@ -5,6 +5,9 @@
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/graph/op.h"
+#include "backends/opencl/runtime/select.h"
+
+#include <stdio.h>
 
 #define FLUSH_EVERY 64
 
@@ -20,22 +23,38 @@ static tx_status call(const tx_executable *x, const tx_cl_step *s, const tx_cl_r
     return status;
 }
 
-/* Launches a kernel. A refused launch is retried once after all earlier work is done. Sets *refused if that fails
- * too. */
+/* Launches a kernel. Sets *refused if the driver refuses it. */
 static tx_status launch(const tx_executable *x, int32_t index, cl_event *event, bool *refused)
 {
     const tx_cl_step *s = &x->steps[index];
-    cl_int code = CL_SUCCESS;
-    for (int attempt = 0; attempt < 2; attempt++) {
-        code = clEnqueueNDRangeKernel(x->context->compute, s->kernel, s->dims, NULL, s->global,
-                                      s->has_local ? s->local : NULL, 0, NULL, event);
-        if (!tx_cl_is_refusal(code) || (attempt == 0 && clFinish(x->context->compute) != CL_SUCCESS))
-            break;
-    }
+    const cl_int code = tx_cl_enqueue(x->context, s->kernel, s->dims, s->global, s->has_local ? s->local : NULL, event);
     *refused = tx_cl_is_refusal(code);
     if (code == CL_SUCCESS && s->doubted)
         x->context->driver.groups = TX_CL_WRONG;
     return tx_cl_check(code, "clEnqueueNDRangeKernel");
+}
+
+/* Runs a step for the first time: with an entry in the journal, and without other work in the queue. The
+ * entry of a trial begins with the name of its candidate. */
+static tx_status run_first(tx_executable *x, int32_t index, const tx_cl_run *run, bool *refused)
+{
+    tx_context *context = x->context;
+    const tx_cl_step *s = &x->steps[index];
+    char kernel[128] = "a library's kernels", name[TX_CL_JOURNAL_NAME];
+    if (!s->fn)
+        tx_cl_kernel_entry(context, s->kernel, kernel, sizeof kernel);
+    if (x->forced)
+        snprintf(name, sizeof name, "%.40s %.60s, %s", x->forced->begins, x->forced->name, kernel);
+    else
+        snprintf(name, sizeof name, "%s", kernel);
+    const int entry = tx_cl_journal_begin(context, name);
+    tx_status status = s->fn ? s->fn(run, s->data) : launch(x, index, NULL, refused);
+    TX_THEN(status, tx_cl_check(tx_cl_wait_queue(context, context->compute, name), name));
+    const bool failed = status != TX_OK && !*refused && !tx_cl_is_alive(context);
+    if (failed && !context->lost[0])
+        snprintf(context->lost, sizeof context->lost, "%.200s destroyed the OpenCL context", name);
+    tx_cl_journal_end(context, entry, failed);
+    return status;
 }
 
 /* Runs a command. If the driver refuses a launch, uses a form with smaller work-groups from now on. Host calls are
@@ -48,7 +67,9 @@ static tx_status run_command(tx_executable *x, int32_t index, const tx_cl_run *r
     int32_t i = c->first;
     for (; status == TX_OK && i < c->first + c->count; i++) {
         const tx_cl_step *s = &x->steps[i];
-        if (s->fn)
+        if (c->runs == 1 && !seconds)
+            status = run_first(x, i, run, &refused);
+        else if (s->fn)
             status = call(x, s, run, seconds);
         else
             status = launch(x, i, seconds ? &x->events[i] : NULL, &refused);
@@ -110,6 +131,11 @@ static tx_status collect_times(tx_executable *x, int32_t first, int32_t count, d
     return status;
 }
 
+static const char *op_name(const tx_executable *x, int32_t index)
+{
+    return tx_op_info_of(x->commands[index].asked.op)->name;
+}
+
 tx_status tx_cl_run_program(tx_executable *x, int32_t first, int32_t count, const tx_controls *controls,
                             double *seconds)
 {
@@ -122,19 +148,21 @@ tx_status tx_cl_run_program(tx_executable *x, int32_t first, int32_t count, cons
     const tx_cl_run run = {
         .context = x->context, .queue = x->context->compute, .controls = controls, .memory = x->memory};
     tx_status status = TX_OK;
-    int32_t pending = 0;
+    int32_t pending = 0, since = first;
     for (int32_t i = first; status == TX_OK && i < first + count; i++) {
         const tx_cl_command *c = &x->commands[i];
         status = run_watched(x, i, &run, seconds ? &seconds[i] : NULL);
         if (status != TX_OK) {
-            tx_fail_in(status, "%s", tx_op_info_of(c->asked.op)->name);
+            tx_fail_in(status, "%s", op_name(x, i));
             break;
         }
         x->context->traffic.launches += c->launches;
         pending += c->count;
         if (pending >= FLUSH_EVERY) {
             pending = 0;
-            status = tx_cl_check(clFlush(x->context->compute), "clFlush");
+            status = tx_cl_beat(x->context, op_name(x, since), op_name(x, i));
+            TX_THEN(status, tx_cl_check(clFlush(x->context->compute), "clFlush"));
+            since = i + 1;
         }
     }
     if (seconds) {

@@ -6,6 +6,8 @@
 #include "backends/opencl/tune/trials.h"
 
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #define TIMED_RUNS 5
 #define TIMED_SECONDS 0.25
@@ -64,15 +66,41 @@ static void note_spills(tx_context *context, const tx_executable *x)
     }
 }
 
+/* Fails if an earlier start crashed or hung in a trial of the candidate, or of two whose names differ from its name
+ * only in numbers: drivers fail on a kind of kernel. */
+static tx_status check_earlier(const tx_context *context, const tx_cl_forced *forced)
+{
+    char name[TX_CL_JOURNAL_NAME];
+    if (!forced)
+        return TX_OK;
+    snprintf(name, sizeof name, "%.40s %.60s, ", forced->begins, forced->name);
+    TX_TRY(tx_cl_journal_check(context, name, TX_CL_ONE));
+    const size_t kind = strlen(forced->begins);
+    name[kind + strcspn(name + kind, "0123456789")] = '\0';
+    return tx_cl_journal_check(context, name, TX_CL_TWO);
+}
+
+/* After a failed trial: if it destroyed the OpenCL context, makes another. The message stays that of the trial. */
+static tx_status recover(tx_context *context, tx_status status)
+{
+    char why[640];
+    if (status == TX_OK || status == TX_UNSUPPORTED || !context->lost[0])
+        return status;
+    snprintf(why, sizeof why, "%s; %s", context->lost, tx_error());
+    (void)tx_cl_renew(context);
+    return tx_fail(TX_DEVICE, "%s", why);
+}
+
 tx_status tx_cl_verify_candidate(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe)
 {
     tx_probe_run run;
+    TX_TRY(check_earlier(context, forced));
     tx_status status = tx_probe_open(&run, &tx_cl_plain, context, probe, forced);
     if (!status)
         note_spills(context, run.executable);
     TX_THEN(status, tx_verify(&run, &context->tuner->reference));
     tx_probe_close(&run);
-    return status;
+    return recover(context, status);
 }
 
 static tx_status measure(tx_context *context, const tx_probe_run *run, double *seconds)
@@ -98,5 +126,5 @@ tx_status tx_cl_measure_candidate(tx_context *context, const tx_cl_forced *force
     tx_status status = tx_probe_open(&run, &tx_cl_plain, context, probe, forced);
     TX_THEN(status, measure(context, &run, seconds));
     tx_probe_close(&run);
-    return status;
+    return recover(context, status);
 }

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The journal: a file in the cache folder with the names of the builds, trials and first launches in progress. If the
+ * driver crashes or hangs, the names remain, and later starts skip them.
+ *
+ * Each context writes a file of its own, cl-trying-IDENTITY-NUMBER, and locks it. So a file without a lock belongs to
+ * a process that ended. A file without names is removed; other files remain until the user deletes them.
+ */
+#include "backends/opencl/runtime/internal.h"
+
+#include "api/base/file.h"
+#include "api/base/hash.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define SLOTS 32 /* more than threads that build */
+
+/* An entry of a file: TRYING or FAILED, and a name. */
+enum { EMPTY = 0, TRYING = 'T', FAILED = 'F' };
+typedef struct slot {
+    char state, name[TX_CL_JOURNAL_NAME - 1];
+} slot;
+
+typedef struct earlier {
+    struct earlier *next;
+    slot entry;
+    char path[];
+} earlier;
+
+struct tx_cl_journal {
+    char *begins; /* start of the paths of this device's files */
+    char *path;   /* of the own file */
+    int file;
+    earlier *found; /* entries of processes that ended */
+    pthread_mutex_t mutex;
+    slot slots[SLOTS];
+};
+
+static void write_slot(tx_cl_journal *j, int i)
+{
+    if (pwrite(j->file, &j->slots[i], sizeof(slot), i * (off_t)sizeof(slot)) < 0)
+        return; /* a full disk only means that this start leaves no trace */
+}
+
+static void remember(tx_cl_journal *j, const slot *entry, const char *path)
+{
+    earlier *made = malloc(sizeof *made + strlen(path) + 1);
+    if (!made)
+        return; /* it is only tried again */
+    made->entry = *entry;
+    strcpy(made->path, path);
+    made->next = j->found;
+    j->found = made;
+}
+
+/* Keeps the entries of the file at `path`, whose process ended. Removes a file without entries. */
+static void read_ended(tx_cl_journal *j, const char *path, int file)
+{
+    bool empty = true;
+    slot one;
+    for (int i = 0; i < SLOTS && pread(file, &one, sizeof one, i * (off_t)sizeof one) == sizeof one; i++) {
+        if (one.state != TRYING && one.state != FAILED)
+            continue;
+        empty = false;
+        one.name[sizeof one.name - 1] = '\0';
+        remember(j, &one, path);
+    }
+    if (empty && flock(file, LOCK_EX | LOCK_NB) == 0)
+        unlink(path);
+}
+
+static void read_folder(tx_cl_journal *j, const char *folder)
+{
+    const char *name = strrchr(j->begins, '/') + 1;
+    DIR *list = opendir(folder);
+    for (struct dirent *one; list && (one = readdir(list)) != NULL;) {
+        char *path = strncmp(one->d_name, name, strlen(name)) == 0 ? tx_path_join(folder, one->d_name) : NULL;
+        const int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+        if (file >= 0 && flock(file, LOCK_SH | LOCK_NB) == 0)
+            read_ended(j, path, file);
+        if (file >= 0)
+            close(file);
+        free(path);
+    }
+    if (list)
+        closedir(list);
+}
+
+/* Creates the own file. Another process may remove it before it is locked. */
+static bool create_own(tx_cl_journal *j)
+{
+    struct stat now;
+    const size_t size = strlen(j->begins) + 8;
+    j->path = malloc(size);
+    for (int attempt = 0; j->path && attempt < 10; attempt++) {
+        snprintf(j->path, size, "%sXXXXXX", j->begins);
+        j->file = mkstemp(j->path);
+        if (j->file < 0)
+            return false;
+        if (fcntl(j->file, F_SETFD, FD_CLOEXEC) == 0 && flock(j->file, LOCK_EX) == 0 && fstat(j->file, &now) == 0 &&
+            now.st_nlink > 0)
+            return true;
+        unlink(j->path);
+        close(j->file);
+        j->file = -1;
+    }
+    return false;
+}
+
+/* Returns true if an earlier entry in the list belongs to the same candidate. */
+static bool is_repeated(const tx_cl_journal *j, const earlier *one)
+{
+    const size_t length = strcspn(one->entry.name, ",");
+    const earlier *other = j->found;
+    while (other != one &&
+           (strncmp(other->entry.name, one->entry.name, length) != 0 || strcspn(other->entry.name, ",") != length))
+        other = other->next;
+    return other != one;
+}
+
+/* Warns once of all entries. */
+static void warn(const tx_context *context)
+{
+    const tx_cl_journal *j = context->journal;
+    char names[512] = "", text[1200];
+    if (!j->found || !context->report || !context->report->warn)
+        return;
+    for (const earlier *one = j->found; one; one = one->next)
+        if (!is_repeated(j, one))
+            tx_list_add(names, sizeof names, "; ", "%s", one->entry.name);
+    snprintf(text, sizeof text,
+             "%s (%s, driver %s): earlier starts crashed or hung here, which is avoided if possible: %s; delete %s* to "
+             "try again",
+             context->info.id, context->info.name, context->info.driver, names, j->begins);
+    context->report->warn(context->report->context, text);
+}
+
+void tx_cl_journal_open(tx_context *context)
+{
+    char name[48];
+    tx_cl_journal *j = context->cache ? calloc(1, sizeof *j) : NULL;
+    if (!j)
+        return;
+    j->file = -1;
+    pthread_mutex_init(&j->mutex, NULL);
+    snprintf(name, sizeof name, "cl-trying-%016" PRIx64 "-",
+             tx_hash(TX_HASH_START, context->identity, strlen(context->identity)));
+    j->begins = tx_path_join(context->cache, name);
+    context->journal = j;
+    if (!j->begins)
+        return;
+    read_folder(j, context->cache);
+    warn(context);
+}
+
+void tx_cl_journal_close(tx_context *context)
+{
+    tx_cl_journal *j = context->journal;
+    bool kept = false;
+    if (!j)
+        return;
+    for (int i = 0; i < SLOTS; i++)
+        kept = kept || j->slots[i].state != EMPTY;
+    if (j->file >= 0 && !kept)
+        unlink(j->path);
+    if (j->file >= 0)
+        close(j->file);
+    for (earlier *one = j->found, *next; one; one = next) {
+        next = one->next;
+        free(one);
+    }
+    pthread_mutex_destroy(&j->mutex);
+    free(j->begins);
+    free(j->path);
+    free(j);
+    context->journal = NULL;
+}
+
+int tx_cl_journal_begin(const tx_context *context, const char *name)
+{
+    tx_cl_journal *j = context->journal;
+    int i = 0;
+    if (!j || !j->begins)
+        return -1;
+    pthread_mutex_lock(&j->mutex);
+    if (j->file < 0 && !create_own(j)) {
+        pthread_mutex_unlock(&j->mutex);
+        return -1;
+    }
+    while (i < SLOTS && j->slots[i].state != EMPTY)
+        i++;
+    if (i < SLOTS) {
+        j->slots[i].state = TRYING;
+        snprintf(j->slots[i].name, sizeof j->slots[i].name, "%s", name);
+        write_slot(j, i);
+    }
+    pthread_mutex_unlock(&j->mutex);
+    return i < SLOTS ? i : -1;
+}
+
+void tx_cl_journal_end(const tx_context *context, int entry, bool failed)
+{
+    tx_cl_journal *j = context->journal;
+    if (!j || entry < 0)
+        return;
+    pthread_mutex_lock(&j->mutex);
+    j->slots[entry].state = failed ? FAILED : EMPTY;
+    write_slot(j, entry);
+    if (failed)
+        remember(j, &j->slots[entry], j->path);
+    pthread_mutex_unlock(&j->mutex);
+}
+
+tx_status tx_cl_journal_check(const tx_context *context, const char *name, tx_cl_strikes needed)
+{
+    tx_cl_journal *j = context->journal;
+    const earlier *first = NULL;
+    int entries = 0;
+    if (!j)
+        return TX_OK;
+    pthread_mutex_lock(&j->mutex);
+    for (const earlier *one = j->found; one; one = one->next) {
+        if (strncmp(one->entry.name, name, strlen(name)) != 0)
+            continue;
+        entries += needed == TX_CL_TWO_OR_SURE && one->entry.state == FAILED ? 2 : 1;
+        first = first ? first : one;
+    }
+    pthread_mutex_unlock(&j->mutex);
+    if (entries < (needed == TX_CL_ONE ? 1 : 2))
+        return TX_OK;
+    return tx_fail(TX_DEVICE, "crashed or hung before: %s; to retry delete cl-trying-* in the cache",
+                   first->entry.name);
+}
+
+void tx_cl_kernel_entry(const tx_context *context, cl_kernel kernel, char *name, size_t size)
+{
+    char function[64] = "", options[1024] = "";
+    cl_program program = NULL;
+    clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof function, function, NULL);
+    clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof program, &program, NULL);
+    if (program)
+        clGetProgramBuildInfo(program, context->device, CL_PROGRAM_BUILD_OPTIONS, sizeof options, options, NULL);
+    snprintf(name, size, "kernel %s (%016" PRIx64 ")", function, tx_hash(TX_HASH_START, options, strlen(options)));
+}
