@@ -5,7 +5,7 @@
  *   D                  The head size. DP is D rounded up to whole vectors; the padding is zero.
  *   CAUSAL, LENGTHS, DROPOUT, CACHED   Flags, 0 or 1.
  *   WINDOW, STARTS     Flags; 0 if not defined.
- *   EXP2               The function for powers of 2; native_exp2 if not defined.
+ *   TX_NO_EXP2         If defined, native_exp2 is not used.
  *
  * A long command has several launches. Their work-groups are numbered from first_tile, first_head and first_b.
  */
@@ -21,7 +21,9 @@
 #ifndef STARTS
 #define STARTS 0
 #endif
-#ifndef EXP2
+#ifdef TX_NO_EXP2
+#define EXP2 exp2
+#else
 #define EXP2 native_exp2
 #endif
 #define BOUNDED (WINDOW || STARTS)

@@ -26,10 +26,9 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
     a.window = (int32_t)tx_cl_least(c->attrs.attention.window, a.S);
     a.starts = !cached && tx_present(&lengths[1]) ? &lengths[1] : NULL;
     a.d = (int32_t)(a.last / (a.heads + 2 * a.kv_heads));
-    snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d%s%s%s %s", a.d,
+    snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d%s%s %s", a.d,
              c->attrs.attention.causal || cached, !cached && tx_present(lengths), c->attrs.draw.p > 0.0f && !cached,
-             cached, a.window > 0 ? " -DWINDOW=1" : "", a.starts ? " -DSTARTS=1" : "",
-             b->context->driver.native_exp2 ? "" : " -DEXP2=exp2", tx_cl_type(qkv));
+             cached, a.window > 0 ? " -DWINDOW=1" : "", a.starts ? " -DSTARTS=1" : "", tx_cl_type(qkv));
     return a;
 }
 

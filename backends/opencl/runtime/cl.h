@@ -58,12 +58,21 @@ typedef struct tx_cl_limits {
     char simulated[80];    /* simulated limits, "local=16384,group=128"; "" if none */
 } tx_cl_limits;
 
+/* Functions of OpenCL C that a driver may lack (tune/builtins.c), X(NAME, function). */
+#define TX_CL_BUILTIN_MAP(X)                                 \
+    X(EXP2, "native_exp2") /* as accurate as exp2, nearly */ \
+    X(SINCOS, "sincos")                                      \
+    X(FMA, "fma")
+#define X(name, function) TX_CL_##name,
+typedef enum tx_cl_builtin { TX_CL_BUILTIN_MAP(X) TX_CL_BUILTINS } tx_cl_builtin;
+#undef X
+
 /* Facts about the driver that TX learns while kernels run. */
 typedef enum tx_cl_claims { TX_CL_UNTRIED, TX_CL_BELIEVED, TX_CL_WRONG } tx_cl_claims;
 typedef struct tx_cl_driver {
     tx_cl_claims groups; /* reliability of CL_KERNEL_WORK_GROUP_SIZE; rusticl of Mesa 22.3 always returns the sub-group
                             size (check.c) */
-    bool native_exp2;    /* native_exp2 is known to be nearly as accurate as exp2 */
+    bool missing[TX_CL_BUILTINS]; /* functions that do not build or are inaccurate; programs get -DTX_NO_<NAME> */
 } tx_cl_driver;
 
 /* Markers in the compute queue, one after each few launches of a program. A marker that is reached is progress. */

@@ -25,6 +25,12 @@
 #define RUN 1
 #endif
 
+/* The host defines TX_NO_FMA if the driver has no fma for vectors. */
+#ifdef TX_NO_FMA
+#undef fma
+#define fma(a, b, c) ((a) * (b) + (c))
+#endif
+
 #define TX_CAT_(a, b) a##b
 #define TX_CAT(a, b) TX_CAT_(a, b)
 

@@ -220,6 +220,23 @@ static tx_status build_program(const tx_context *context, const tx_cl_reviser *r
     return status;
 }
 
+#define BASE_OPTIONS 128 /* bytes for the options of all programs */
+
+/* Warnings are off because users cannot act on those of a driver. */
+static void write_options(const tx_context *context, const char *options, char *text, size_t size)
+{
+    static const char *const absent[] = {
+#define X(name, function) " -DTX_NO_" #name,
+        TX_CL_BUILTIN_MAP(X)
+#undef X
+    };
+    int used = snprintf(text, size, "-cl-std=CL1.2 -w");
+    for (int i = 0; i < TX_CL_BUILTINS; i++)
+        if (context->driver.missing[i])
+            used += snprintf(text + used, size - (size_t)used, "%s", absent[i]);
+    snprintf(text + used, size - (size_t)used, " %s", options);
+}
+
 /* Loads a program from the disk cache, keyed by the whole text and the options. Otherwise builds it from source and
  * stores it in the cache. */
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
@@ -230,13 +247,13 @@ tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
     char *text = NULL;
     TX_TRY(tx_cl_program_text(entry->source, &text));
     tx_status status = TX_OK;
-    size_t size = strlen(text) + strlen(options) + strlen(version) + 16;
-    char *key = malloc(size), *all = malloc(strlen(options) + 32);
+    size_t size = strlen(text) + strlen(options) + strlen(version) + BASE_OPTIONS + 16;
+    char *key = malloc(size), *all = malloc(strlen(options) + BASE_OPTIONS);
     if (!key || !all) {
         status = tx_fail(TX_MEMORY, "out of host memory");
     } else {
-        sprintf(all, "-cl-std=CL1.2 -w %s", options); /* users cannot act on a driver's warnings */
-        snprintf(key, size, "program%s%s\n%s\n%s", reviser ? " " : "", version, options, text);
+        write_options(context, options, all, strlen(options) + BASE_OPTIONS);
+        snprintf(key, size, "program%s%s\n%s\n%s", reviser ? " " : "", version, all, text);
         entry->program = load_program(context, key, entry->source, all);
         if (!entry->program) {
             status = build_program(context, reviser, entry, all, text);

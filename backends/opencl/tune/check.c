@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The known-answer test of a device at opening: a few kernels of every kind (exact arithmetic, sums in local memory,
- * exponentials, random numbers) are compared with the cpu backend. Matrix products and attention have their own
- * tests.
+ * The known-answer test of a device at opening: a few kernels of every kind (exact arithmetic, conversions, sums in
+ * local memory, exponentials, angles, random numbers), fills and addresses are compared with the cpu backend or with
+ * known results. Matrix products and attention have their own tests.
  */
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
@@ -11,7 +11,6 @@
 #include "api/graph/op.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +22,38 @@ static const struct check {
     tx_shape in, out, work; /* rank 0 if the op has no work output */
     tx_attrs attrs;
     double tolerance;
+    tx_dtype from, to;
 } checks[] = {
-    {TX_OP_SCALE, {1, {1003}}, {1, {1003}}, {0}, {.alpha = 2, .control = -1}, 0},
-    {TX_OP_REDUCE, {1, {1003}}, {1, {1}}, {1, {1}}, {.alpha = 1, .control = -1}, TOLERANCE},
-    {TX_OP_SOFTMAX, {2, {7, 37}}, {2, {7, 37}}, {0}, {0}, TOLERANCE},
-    {TX_OP_DROPOUT, {3, {3, 5, 33}}, {3, {3, 5, 33}}, {0}, {.draw.p = 0.25f, .draw.site = 2}, TOLERANCE},
+    {TX_OP_SCALE, {1, {1003}}, {1, {1003}}, {0}, {.alpha = 2, .control = -1}, 0, TX_F32, TX_F32},
+    {TX_OP_REDUCE, {1, {1003}}, {1, {1}}, {1, {1}}, {.alpha = 1, .control = -1}, TOLERANCE, TX_F32, TX_F32},
+    {TX_OP_SOFTMAX, {2, {7, 37}}, {2, {7, 37}}, {0}, {0}, TOLERANCE, TX_F32, TX_F32},
+    /* A full grid of large work-groups: Arc B60 reads local memory too early. */
+    {TX_OP_SOFTMAX, {2, {4096, 515}}, {2, {4096, 515}}, {0}, {0}, TOLERANCE, TX_F32, TX_F32},
+    {TX_OP_DROPOUT,
+     {3, {3, 5, 33}},
+     {3, {3, 5, 33}},
+     {0},
+     {.draw.p = 0.25f, .draw.site = 2},
+     TOLERANCE,
+     TX_F32,
+     TX_F32},
+    {TX_OP_CAST, {1, {1003}}, {1, {1003}}, {0}, {0}, 0, TX_F32, TX_BF16},
+    {TX_OP_CAST, {1, {1003}}, {1, {1003}}, {0}, {0}, 0, TX_BF16, TX_F32},
+    {TX_OP_CAST, {1, {1003}}, {1, {1003}}, {0}, {0}, 0, TX_F32, TX_F16},
+    {TX_OP_CAST, {1, {1003}}, {1, {1003}}, {0}, {0}, 0, TX_F16, TX_F32},
+    {TX_OP_ROTARY,
+     {3, {2, 2049, 36}},
+     {3, {2, 2049, 36}},
+     {0},
+     {.attention.heads = 2, .attention.head_size = 12, .rope = TX_ROPE(10000.0f)},
+     TOLERANCE,
+     TX_F32,
+     TX_F32},
 };
 
-static tx_operand of_shape(const tx_shape *shape)
+static tx_operand of_shape(const tx_shape *shape, tx_dtype dtype)
 {
-    return (tx_operand){.dtype = shape->rank ? TX_F32 : TX_DTYPE_COUNT, .shape = *shape};
+    return (tx_operand){.dtype = shape->rank ? dtype : TX_DTYPE_COUNT, .shape = *shape};
 }
 
 /* Adds to a failed test that the device is not used. */
@@ -49,9 +70,9 @@ static tx_status not_used(const tx_context *context, tx_status status)
 static tx_status run_check(tx_context *context, const struct check *c)
 {
     tx_probe probe = {.command = tx_probe_command(c->op, &c->attrs), .tolerance = {c->tolerance, -1.0}};
-    probe.command.in[0] = of_shape(&c->in);
-    probe.command.out[0] = of_shape(&c->out);
-    probe.command.out[1] = of_shape(&c->work);
+    probe.command.in[0] = of_shape(&c->in, c->from);
+    probe.command.out[0] = of_shape(&c->out, c->to);
+    probe.command.out[1] = of_shape(&c->work, TX_F32);
     TX_TRY(tx_probe_create(&probe));
     tx_probe_fill(&probe, TX_PROBE_ROUGH, 0);
     tx_status status = tx_cl_verify_candidate(context, NULL, &probe);
@@ -77,39 +98,61 @@ static tx_status try_fill(tx_context *context)
     return not_used(context, status);
 }
 
-enum { EXPONENTS = 1024 };
-
-/* Tests native_exp2. GPU attention kernels use it if it is as accurate as exp2, which holds on GPUs by AMD, Intel
- * and NVIDIA. Intel's CPU driver computes only 13 bits. */
-static tx_status try_native(tx_context *context)
+/* Tests addresses beyond 4 GiB if the device, a GPU, has plenty of memory. */
+static tx_status try_far(tx_context *context)
 {
-    const size_t items = EXPONENTS;
-    float y[EXPONENTS];
-    cl_kernel kernel = NULL;
+    enum { BYTES = 4096 };
+    const int64_t far = (int64_t)1 << 32;
+    const tx_device_info *info = &context->info;
+    unsigned char y[2][BYTES];
     tx_buffer *memory = NULL;
-    tx_status status = tx_cl_kernel(context, "native", "", "native", &kernel);
-    TX_THEN(status, tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, sizeof y, &memory));
-    TX_THEN(status, tx_cl_check(clSetKernelArg(kernel, 0, sizeof(cl_mem), &memory->memory), "clSetKernelArg"));
-    TX_THEN(status, tx_cl_check(clEnqueueNDRangeKernel(context->compute, kernel, 1, NULL, &items, NULL, 0, NULL, NULL),
-                                "clEnqueueNDRangeKernel"));
-    TX_THEN(status, tx_cl_read(context, memory, 0, y, sizeof y));
-    context->driver.native_exp2 = status == TX_OK;
-    for (int i = 0; status == TX_OK && i < EXPONENTS; i++)
-        context->driver.native_exp2 =
-            context->driver.native_exp2 && fabs((double)y[i] * exp2(i / 64.0) - 1.0) <= TOLERANCE / 4;
+    if (info->type != TX_DEVICE_GPU || info->memory < 3 * far || info->max_allocation < far + BYTES)
+        return TX_OK;
+    tx_status status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, far + BYTES, &memory);
+    if (status == TX_MEMORY)
+        return TX_OK; /* another program uses it */
+    TX_THEN(status, tx_cl_fill_bytes(context, memory, 0, 1, BYTES));
+    TX_THEN(status, tx_cl_fill_bytes(context, memory, far, 2, BYTES));
+    TX_THEN(status, tx_cl_read(context, memory, 0, y[0], BYTES));
+    TX_THEN(status, tx_cl_read(context, memory, far, y[1], BYTES));
+    for (int i = 0; status == TX_OK && i < BYTES; i++)
+        if (y[0][i] != 1 || y[1][i] != 2)
+            status = tx_fail(TX_DEVICE, "memory beyond 4 GiB is wrong: %d and %d at byte %d", y[0][i], y[1][i], i);
     if (memory)
         tx_cl_release(context, memory);
-    if (kernel)
-        clReleaseKernel(kernel);
-    return status;
+    return not_used(context, status);
+}
+
+/* The text of a passed test, with the facts about the driver that the test found. */
+static const char disproved[] = ", in larger work-groups than the driver says";
+static const char *const without[] = {
+#define X(name, function) ", without " function,
+    TX_CL_BUILTIN_MAP(X)
+#undef X
+};
+
+static void read_verdict(tx_context *context, const char *verdict)
+{
+    context->driver.groups = strstr(verdict, disproved) ? TX_CL_WRONG : TX_CL_BELIEVED;
+    for (int i = 0; i < TX_CL_BUILTINS; i++)
+        context->driver.missing[i] = strstr(verdict, without[i]) != NULL;
+}
+
+static void store_verdict(const tx_context *context, const char *key)
+{
+    char verdict[256] = "passed";
+    if (context->driver.groups == TX_CL_WRONG)
+        tx_list_add(verdict, sizeof verdict, "", "%s", disproved);
+    for (int i = 0; i < TX_CL_BUILTINS; i++)
+        if (context->driver.missing[i])
+            tx_list_add(verdict, sizeof verdict, "", "%s", without[i]);
+    tx_cl_cache_store(context, key, verdict, strlen(verdict) + 1);
 }
 
 /* The cached result is valid for this device, driver and variant (the cache adds them to the key) and these kernel
  * sources. */
 tx_status tx_cl_self_test(tx_context *context)
 {
-    static const char disproved[] = ", in larger work-groups than the driver says",
-                      coarse[] = ", native_exp2 is coarse";
     char key[48];
     uint64_t texts = TX_HASH_START;
     for (int32_t i = 0; i < tx_cl_source_count; i++)
@@ -118,23 +161,19 @@ tx_status tx_cl_self_test(tx_context *context)
     void *verdict = NULL;
     size_t size = 0;
     if (tx_cl_cache_load(context, key, &verdict, &size)) {
-        context->driver.groups = strstr(verdict, disproved) ? TX_CL_WRONG : TX_CL_BELIEVED;
-        context->driver.native_exp2 = strstr(verdict, coarse) == NULL;
+        read_verdict(context, verdict);
         free(verdict);
         return TX_OK;
     }
-    tx_status status = TX_OK;
+    tx_status status = tx_cl_try_builtins(context);
     for (size_t i = 0; status == TX_OK && i < sizeof checks / sizeof checks[0]; i++)
         status = run_check(context, &checks[i]);
     TX_THEN(status, try_fill(context));
-    TX_THEN(status, try_native(context));
+    TX_THEN(status, try_far(context));
     if (context->driver.groups == TX_CL_UNTRIED)
         context->driver.groups = TX_CL_BELIEVED;
-    char found[sizeof disproved + sizeof coarse + 8];
-    snprintf(found, sizeof found, "passed%s%s", context->driver.groups == TX_CL_BELIEVED ? "" : disproved,
-             context->driver.native_exp2 ? "" : coarse);
     if (status == TX_OK)
-        tx_cl_cache_store(context, key, found, strlen(found) + 1);
+        store_verdict(context, key);
     memset(&context->traffic, 0, sizeof context->traffic); /* do not count the traffic of this test */
     return status;
 }

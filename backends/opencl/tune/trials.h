@@ -21,6 +21,9 @@ tx_status tx_cl_measure_candidate(tx_context *context, const tx_cl_forced *force
 /* The functions of the backend without explanations of failures, because failures become reasons in variants. */
 extern const tx_backend tx_cl_plain;
 
+/* builtins.c: finds the functions that the driver lacks (context->driver.missing). */
+tx_status tx_cl_try_builtins(tx_context *context);
+
 /* ---- Matrix products (gemm_trial.c) ---------------------------------------------------------- */
 
 typedef struct tx_cl_gemm_case {
