@@ -6,11 +6,13 @@
  *
  *     test_failures types      each card reports the operand types for which it has providers
  *
+ *     test_failures local      attention has forms within 48 KiB of local memory on each of NVIDIA's cards
  *     test_failures FAILURE    a row of `failures`: the run continues or ends with a message, and the next
  *                              start leaves out what failed
  *
  * Exit status 77: there is no OpenCL device. */
 #include "api/graph/op.h"
+#include "backends/opencl/attention/attention.h"
 #include "backends/opencl/gemm/gemm_tile.h"
 #include "backends/opencl/runtime/internal.h"
 #include "tests/opencl/stand_in.h"
@@ -120,6 +122,53 @@ static int test_types(void)
         bad += !good;
         tx_cl_close(context);
     }
+    return bad > 0;
+}
+
+/* ---- Local memory ------------------------------------------------------------------------------------------------ */
+
+/* Returns true if one of the forms for matrix units needs at most 48 KiB, which all drivers allow. */
+static bool has_small_form(const tx_context *context, tx_cl_attention_kernel kernel, int32_t d, float p)
+{
+    const int lengths = kernel == TX_CL_FORWARD ? 1 : 4;
+    tx_command command = {.op = kernel == TX_CL_FORWARD ? TX_OP_ATTENTION : TX_OP_ATTENTION_GRAD,
+                          .attrs = {.attention = {.heads = 1, .kv_heads = 1, .causal = true}, .draw.p = p, .scale = 1}};
+    const tx_cl_attention_job job = {.command = &command,
+                                     .B = 1,
+                                     .T = 1024,
+                                     .S = 1024,
+                                     .last = 3 * d,
+                                     .heads = 1,
+                                     .kv_heads = 1,
+                                     .d = d,
+                                     .type = TX_BF16};
+    tx_cl_attention_forms forms;
+    bool found = false;
+    command.in[lengths].dtype = command.in[lengths + 1].dtype = TX_DTYPE_COUNT;
+    tx_status status = tx_cl_attention_list(context, &job, kernel, &forms);
+    for (int i = 0; i < forms.count && status == TX_OK; i++)
+        found = found || (forms.form[i].kind->typed && forms.form[i].local_bytes <= 48 << 10);
+    return found;
+}
+
+static int test_local(void)
+{
+    int bad = 0;
+    for (int i = 0; (stand_in.card = stand_in_card(i)) != NULL; i++) {
+        tx_context *context = NULL;
+        tx_status status = tx_cl_open(0, NULL, &context);
+        if (status)
+            return printf("%s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
+        const bool units = context->can.vendor == TX_CL_NVIDIA && context->can.bf16;
+        for (int k = 0; k <= TX_CL_GRAD_KV && units; k++)
+            for (int32_t d = 16; d <= 128; d += 16)
+                for (int dropout = 0; dropout < 2; dropout++)
+                    if (!has_small_form(context, (tx_cl_attention_kernel)k, d, 0.1f * (float)dropout))
+                        bad +=
+                            printf("FAIL %s: kernel %d, heads of %d: no form within 48 KiB\n", stand_in.card, k, d) > 0;
+        tx_cl_close(context);
+    }
+    printf("%d faults\n", bad);
     return bad > 0;
 }
 
@@ -253,8 +302,10 @@ int main(int argc, char **argv)
         return test_fill();
     if (argc == 2 && strcmp(argv[1], "types") == 0)
         return test_types();
+    if (argc == 2 && strcmp(argv[1], "local") == 0)
+        return test_local();
     for (size_t i = 0; argc == 2 && i < sizeof failures / sizeof failures[0]; i++)
         if (strcmp(argv[1], failures[i].name) == 0)
             return test_starts(&failures[i]);
-    return fprintf(stderr, "usage: test_failures fill|types|FAILURE\n"), 2;
+    return fprintf(stderr, "usage: test_failures fill|types|local|FAILURE\n"), 2;
 }

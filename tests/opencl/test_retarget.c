@@ -42,6 +42,7 @@ static void test_changed(void **state)
                                "\t// begin inline asm\nwgmma.fence.sync.aligned;\n\t// end inline asm\na {%f1};";
     expect(ptx, strlen(ptx), made);
     expect(ptx, sizeof ptx, made);
+    expect(".target sm_90a\n//@90a a;\n", strlen(".target sm_90a\n//@90a a;\n"), ".target sm_90a\na;\n");
     expect(".target sm_90\n//@90a a;\nnot read", strlen(".target sm_90\n//@90a a;\n"), ".target sm_90a\na;\n");
 }
 
@@ -64,7 +65,7 @@ static void test_refused(void **state)
     expect_refused("", "not PTX");
     expect_refused("\177ELF", "not PTX");
     expect_refused(".target sm_80\n//@90a a;\n", "not PTX for sm_90");
-    expect_refused(".target sm_90a\n//@90a a;\n", "not PTX for sm_90");
+    expect_refused(".target sm_90ab\n//@90a a;\n", "not PTX for sm_90");
     expect_refused(".target sm_900\n//@90a a;\n", "not PTX for sm_90");
     expect_refused(HEAD ".target sm_90\n//@90a a;\n", "not PTX for sm_90");
     expect_refused(HEAD "mov.u32 %r1, 1;\n", "has no sm_90a mark");

@@ -20,14 +20,15 @@ static const char *marked(const char *line)
     return strncmp(line, MARK, strlen(MARK)) == 0 ? line + strlen(MARK) : NULL;
 }
 
-/* Returns the end of the target's name if the line sets target sm_90, or NULL. */
+/* Returns the end of "sm_90" if the line sets target sm_90 or sm_90a, or NULL. */
 static const char *target_of(const char *line)
 {
     line += strspn(line, " \t");
     if (strncmp(line, TARGET, strlen(TARGET)) != 0)
         return NULL;
     line += strlen(TARGET);
-    return isalnum((unsigned char)*line) || *line == '_' ? NULL : line;
+    const char *end = line + (*line == 'a');
+    return isalnum((unsigned char)*end) || *end == '_' ? NULL : line;
 }
 
 /* Returns true if this line begins the body of a kernel, not an inner block. */
@@ -71,7 +72,7 @@ tx_status tx_cl_retarget_ptx(const char *ptx, size_t size, char **text)
         if (name && targets++ == 0) {
             append(&end, line, name);
             *end++ = 'a';
-            line = name;
+            line = name + (*name == 'a');
         }
         if (begins_body(line, &outside))
             body = end;
