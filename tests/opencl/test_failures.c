@@ -7,6 +7,7 @@
  *     test_failures types      each card reports the operand types for which it has providers
  *
  *     test_failures local      attention has forms within 48 KiB of local memory on each of NVIDIA's cards
+ *     test_failures wait       a wait for a kernel that hangs ends, and sleeps
  *     test_failures FAILURE    a row of `failures`: the run continues or ends with a message, and the next
  *                              start leaves out what failed
  *
@@ -22,6 +23,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 /* ---- Fills ------------------------------------------------------------------------------------------------------- */
@@ -172,6 +174,33 @@ static int test_local(void)
     return bad > 0;
 }
 
+/* ---- Waits ------------------------------------------------------------------------------------------------------- */
+
+/* A wait for a kernel that hangs ends, and needs hardly any processor time. */
+static int test_wait(void)
+{
+    tx_context *context = NULL;
+    tx_buffer *buffer = NULL;
+    setenv("TX_OCL_VARIANT", "gpu", 1);
+    setenv("TX_OCL_TIMEOUT", "3", 1);
+    tx_status status = tx_cl_open(0, NULL, &context);
+    if (status)
+        return printf("%s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
+    status = tx_cl_allocate(context, TX_MEMORY_FUNCTIONALITY, TX_SPACE_DEVICE, SMALL, &buffer);
+    stand_in.failure = STAND_IN_HANG;
+    stand_in.what = "fill";
+    TX_THEN(status, tx_cl_fill_bytes(context, buffer, 0, 0, SMALL));
+    const double begin = tx_cl_now(), used = (double)clock() / CLOCKS_PER_SEC;
+    const tx_status waited = status ? status : tx_cl_explain(context, tx_cl_finish(context));
+    const double seconds = tx_cl_now() - begin, busy = (double)clock() / CLOCKS_PER_SEC - used;
+    const bool good = status == TX_OK && waited == TX_DEVICE && strstr(tx_error(), "did not end within 3 seconds") &&
+                      seconds >= 3.0 && busy < 0.1 * seconds;
+    printf("%s  a wait of %.2f s used %.3f s of processor time: %s\n", good ? "ok" : "FAIL", seconds, busy, tx_error());
+    tx_cl_release(context, buffer);
+    tx_cl_close(context);
+    return !good;
+}
+
 /* ---- Starts ------------------------------------------------------------------------------------------------------ */
 
 /* A run of a tiny model in a process of its own. `text` receives its losses, or the warnings and the message of its
@@ -304,8 +333,10 @@ int main(int argc, char **argv)
         return test_types();
     if (argc == 2 && strcmp(argv[1], "local") == 0)
         return test_local();
+    if (argc == 2 && strcmp(argv[1], "wait") == 0)
+        return test_wait();
     for (size_t i = 0; argc == 2 && i < sizeof failures / sizeof failures[0]; i++)
         if (strcmp(argv[1], failures[i].name) == 0)
             return test_starts(&failures[i]);
-    return fprintf(stderr, "usage: test_failures fill|types|local|FAILURE\n"), 2;
+    return fprintf(stderr, "usage: test_failures fill|types|local|wait|FAILURE\n"), 2;
 }

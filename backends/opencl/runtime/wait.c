@@ -125,8 +125,8 @@ cl_int tx_cl_wait_event(tx_context *context, cl_event event)
 /* Waits for both queues even if one fails, because the caller may free the destinations of their copies. */
 tx_status tx_cl_finish(tx_context *context)
 {
-    const cl_int transfer = tx_cl_wait_queue(context, context->transfer, "a copy"),
-                 compute = tx_cl_wait_queue(context, context->compute, NULL);
+    const cl_int compute = tx_cl_wait_queue(context, context->compute, NULL),
+                 transfer = tx_cl_wait_queue(context, context->transfer, "a copy");
     return tx_cl_check(compute != CL_SUCCESS ? compute : transfer, "clFinish");
 }
 
