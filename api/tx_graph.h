@@ -144,6 +144,7 @@ tx_tensor *tx_tp_reduce_scatter(tx_tensor *x);
 tx_tensor *tx_tp_param(tx_tensor *param);
 tx_tensor *tx_softmax(tx_tensor *x);          /* over the last dimension */
 tx_tensor *tx_gelu(tx_tensor *x, bool exact); /* exact: by erf; otherwise the tanh approximation */
+tx_tensor *tx_relu(tx_tensor *x);             /* max(x, 0) */
 tx_tensor *tx_silu(tx_tensor *x);
 tx_tensor *tx_tanh(tx_tensor *x);
 tx_tensor *tx_rsqrt(tx_tensor *x);  /* 1 / sqrt(x) */

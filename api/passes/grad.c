@@ -128,6 +128,7 @@ void tx_grad_copy(const tx_grad *c)
 /* clang-format off */
 static const tx_op gradient_op[TX_OP_COUNT] = {
     [TX_OP_GELU] = TX_OP_GELU_GRAD,
+    [TX_OP_RELU] = TX_OP_RELU_GRAD,
     [TX_OP_SILU] = TX_OP_SILU_GRAD,
     [TX_OP_SWIGLU] = TX_OP_SWIGLU_GRAD,
     [TX_OP_TANH] = TX_OP_TANH_GRAD,

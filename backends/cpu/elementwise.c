@@ -106,6 +106,8 @@ static void gelu_grad_map(const tx_cpu_call *call, const float *a, const float *
 TX_MAPPED(gelu)
 TX_MAPPED(gelu_grad)
 
+TX_MAP_KERNEL(relu, , a[i] < 0.0f ? 0.0f : a[i])
+TX_MAP_KERNEL(relu_grad, , b[i] <= 0.0f ? 0.0f : a[i])
 TX_MAP_KERNEL(silu, , a[i] * tx_sigmoid(a[i]))
 TX_MAP_KERNEL(silu_grad, , a[i] * tx_silu_slope(b[i]))
 TX_MAP_KERNEL(tanh, , 2.0f * tx_sigmoid(2.0f * a[i]) - 1.0f)

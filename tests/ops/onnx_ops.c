@@ -103,6 +103,7 @@ static tx_status run_gelu(tx_onnx_case *c)
 
 RUN(run_swish, tx_onnx_number(c, "alpha", 1.0) != 1.0 ? tx_onnx_cannot("alpha") : unary(c, TX_OP_SILU, false))
 RUN(run_tanh, unary(c, TX_OP_TANH, false))
+RUN(run_relu, unary(c, TX_OP_RELU, false))
 
 static tx_status run_identity(tx_onnx_case *c)
 {
@@ -337,6 +338,7 @@ static const struct {
     {"ReduceMean", run_reduce_mean},
     {"ReduceSum", run_reduce_sum},
     {"ReduceSumSquare", run_reduce_sumsq},
+    {"Relu", run_relu},
     {"RotaryEmbedding", run_rotary},
     {"Softmax", run_softmax},
     {"SoftmaxCrossEntropyLoss", tx_onnx_softmax_loss},

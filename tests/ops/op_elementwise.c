@@ -21,6 +21,8 @@ static double silu_slope(double x)
 /* 1 + tanh or erf cancels for x < 0 */
 TX_POINTWISE(gelu_reference, tx_number_gelu(x, call->attrs.exact), fabs(x))
 TX_POINTWISE(gelu_grad_reference, tx_number_gelu_slope(y, call->attrs.exact) * x, fabs(x) * (1.0 + fabs(y)))
+TX_POINTWISE(relu_reference, x < 0.0 ? 0.0 : x, 0.0)
+TX_POINTWISE(relu_grad_reference, y <= 0.0 ? 0.0 : x, 0.0)
 /* the last term: a sigmoid below 2^-126 may be flushed to zero */
 TX_POINTWISE(silu_reference, (sigmoid(x) * x), fabs(sigmoid(x) * x) * (1.0 + fabs(x)) + fabs(x) * 0x1p-104)
 TX_POINTWISE(silu_grad_reference, silu_slope(y) * x, fabs(x) * (1.0 + fabs(y)))
@@ -190,6 +192,24 @@ static void silu_cases(tx_cases *list)
     tx_case_half(list, 1, false);
 }
 
+/* Mostly positive numbers, because the checks refuse results that are mostly 0. */
+static void relu_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 1, -3.0, 12.0); i++)
+        continue;
+    plain_case(list, 3, 1, -3.0, 12.0);
+    list->item[list->count - 1].in[0].fill = TX_FILL_NAN;
+    tx_case_chunks(list);
+    tx_case_half(list, 1, false);
+}
+
+static void relu_grad_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 2, -3.0, 12.0); i++)
+        continue;
+    tx_case_half(list, 3, false);
+}
+
 static void rsqrt_cases(tx_cases *list)
 {
     for (int32_t i = 0; plain_case(list, i, 1, 0.01, 100.0); i++)
@@ -353,12 +373,17 @@ const tx_descriptor tx_descriptor_gelu_grad = {.cases = gelu_grad_cases,
                                                .reference = gelu_grad_reference,
                                                GRADIENT_OF(GELU),
                                                .source = {TX_FROM_DY, TX_FROM_IN(0)}};
+const tx_descriptor tx_descriptor_relu = {.cases = relu_cases, .reference = relu_reference};
 const tx_descriptor tx_descriptor_silu = {.cases = silu_cases, .reference = silu_reference};
 const tx_descriptor tx_descriptor_tanh = {.cases = silu_cases, .reference = tanh_reference};
 const tx_descriptor tx_descriptor_rsqrt = {.cases = rsqrt_cases, .reference = rsqrt_reference};
 const tx_descriptor tx_descriptor_tanh_grad = {.cases = tanh_grad_cases,
                                                .reference = tanh_grad_reference,
                                                GRADIENT_OF(TANH),
+                                               .source = {TX_FROM_DY, TX_FROM_OUT(0)}};
+const tx_descriptor tx_descriptor_relu_grad = {.cases = relu_grad_cases,
+                                               .reference = relu_grad_reference,
+                                               GRADIENT_OF(RELU),
                                                .source = {TX_FROM_DY, TX_FROM_OUT(0)}};
 const tx_descriptor tx_descriptor_silu_grad = {.cases = silu_grad_cases,
                                                .reference = silu_grad_reference,

@@ -34,6 +34,7 @@ static vec silu_slope(vec v)
 
 UNARY(gelu_tanh, gelu_of(u, 0))
 UNARY(gelu_exact, gelu_of(u, 1))
+UNARY(relu, select(u, (vec)(0.0f), u < 0.0f))
 UNARY(silu, u * tx_sigmoid(u))
 UNARY(rsqrt, 1.0f / sqrt(u))
 UNARY(tanh, 2.0f * tx_sigmoid(2.0f * u) - 1.0f)
@@ -42,6 +43,7 @@ BINARY(add, u + v)
 BINARY(mul, u * v)
 BINARY(gelu_grad_tanh, u * gelu_slope(v, 0))
 BINARY(gelu_grad_exact, u * gelu_slope(v, 1))
+BINARY(relu_grad, select(u, (vec)(0.0f), v <= 0.0f))
 BINARY(silu_grad, u * silu_slope(v))
 
 /* Kernels <name> and <name>_grad: rows of x have 2n columns, gate, then up. `value` is the result; `dgate` and `dup`
