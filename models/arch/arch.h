@@ -15,9 +15,11 @@ typedef struct tx_lora tx_lora; /* lora.h */
 
 /* The kind of a model's output. */
 typedef enum tx_head {
-    TX_HEAD_CAUSAL_LM,              /* logits of the next token at each position */
-    TX_HEAD_MASKED_LM,              /* logits of the token at each position */
-    TX_HEAD_SEQUENCE_CLASSIFICATION /* logits of the labels of a text, or one number (regression) */
+    TX_HEAD_CAUSAL_LM,               /* logits of the next token at each position */
+    TX_HEAD_MASKED_LM,               /* logits of the token at each position */
+    TX_HEAD_SEQUENCE_CLASSIFICATION, /* logits of the labels of a text, or one number (regression) */
+    TX_HEAD_TOKEN_CLASSIFICATION,    /* logits of the labels of the token at each position */
+    TX_HEAD_COUNT
 } tx_head;
 
 /* The common first part of every configuration; each architecture appends its own members. The architecture's keys map
@@ -80,6 +82,8 @@ tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int
 int64_t tx_arch_param_count(const tx_config *config);
 /* The valid columns of the logits: the size of the vocabulary, or a classifier's number of labels. */
 int64_t tx_arch_columns(const tx_config *config);
+/* Returns true if the logits are those of labels, not of tokens of the vocabulary. */
+bool tx_arch_classifies(const tx_config *config);
 /* FLOPs of the training step per token, as transformers counts them (total_flos): 6 per weight outside the embeddings.
  * Only the experts that a token is routed to count. */
 double tx_arch_flops(const tx_config *config);

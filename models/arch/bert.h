@@ -1,12 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0
- * BERT and RoBERTa with their heads. Next to input_ids the graph may have token_type_ids, I32 [B, T]; the default is 0.
- */
+ *
+ * BERT, RoBERTa, DistilBERT, ELECTRA and relatives with their heads. Next to input_ids the graph may have
+ * token_type_ids, I32 [B, T]; the default is 0. DistilBERT ignores it. */
 #ifndef TX_MODELS_BERT_H
 #define TX_MODELS_BERT_H
 
 #include "models/arch/arch.h"
 
-extern const tx_architecture tx_bert_masked_lm, tx_bert_classifier;
-extern const tx_architecture tx_roberta_masked_lm, tx_roberta_classifier;
+#define TX_BERT_DECLARE(name) extern const tx_architecture name##_masked_lm, name##_classifier, name##_token_classifier
+TX_BERT_DECLARE(tx_bert);
+TX_BERT_DECLARE(tx_roberta);
+TX_BERT_DECLARE(tx_xlm_roberta);
+TX_BERT_DECLARE(tx_camembert);
+TX_BERT_DECLARE(tx_distilbert);
+TX_BERT_DECLARE(tx_electra);
 
 #endif

@@ -229,7 +229,8 @@ tx_status tx_config_set_head(tx_config *config, tx_head head)
 {
     static const char *const heads[] = {[TX_HEAD_CAUSAL_LM] = "causal language models",
                                         [TX_HEAD_MASKED_LM] = "masked language models",
-                                        [TX_HEAD_SEQUENCE_CLASSIFICATION] = "classifiers"};
+                                        [TX_HEAD_SEQUENCE_CLASSIFICATION] = "classifiers",
+                                        [TX_HEAD_TOKEN_CLASSIFICATION] = "token classifiers"};
     const tx_architecture *has = config->architecture;
     char types[256] = "";
     for (const tx_architecture *const *a = tx_architectures; *a; a++) {

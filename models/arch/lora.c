@@ -249,7 +249,7 @@ static tx_status find_tied(const tx_config *config, char tied[TX_ARCH_NAME])
             count++;
         }
     }
-    if (count != 1 || config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION)
+    if (count != 1 || tx_arch_classifies(config))
         *tied = '\0';
     return TX_OK;
 }
@@ -354,10 +354,14 @@ static tx_status check_tied(const tx_lora *lora, const tx_config *config)
 
 static tx_status check_task(const tx_lora *lora, const tx_config *config)
 {
-    const bool classifies = config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION;
-    if (lora->task && (strcmp(lora->task, TX_LORA_CLASSES) == 0) != classifies)
+    const char *task = lora->task, *own = tx_lora_task(config);
+    const bool texts = task && strcmp(task, TX_LORA_TEXTS) == 0;
+    if (task && (texts ? tx_arch_classifies(config) : !own || strcmp(task, own) != 0))
         return tx_fail(TX_INVALID, "task_type: the adapter belongs to a %s, the model is a %s",
-                       classifies ? "language model" : "classifier", config->architecture->class_name);
+                       texts                               ? "language model"
+                       : strcmp(task, TX_LORA_TOKENS) == 0 ? "token classifier"
+                                                           : "classifier",
+                       config->architecture->class_name);
     return TX_OK;
 }
 

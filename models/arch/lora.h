@@ -20,9 +20,10 @@
 #define TX_LORA_WEIGHTS "adapter_model.safetensors"
 /* The prefix that peft adds to tensor names. */
 #define TX_LORA_PREFIX "base_model.model."
-/* peft's task_type of language models and of classifiers. */
+/* peft's task_type of language models, and of classifiers of texts and of tokens. */
 #define TX_LORA_TEXTS "CAUSAL_LM"
 #define TX_LORA_CLASSES "SEQ_CLS"
+#define TX_LORA_TOKENS "TOKEN_CLS"
 /* The value of target modules that selects every linear layer in the blocks, and outside those that are not outputs. */
 #define TX_LORA_ALL "all-linear"
 
@@ -35,13 +36,15 @@ struct tx_lora {
     char *targets;        /* last components of module names, separated by commas, or TX_LORA_ALL */
     char *saved;          /* modules that are trained fully, by the ends of their names; or NULL */
     char *base;           /* the name or path of the base model; or NULL */
-    const char *task;     /* TX_LORA_TEXTS or TX_LORA_CLASSES, as the adapter's file names it; NULL if neither */
+    const char *task;     /* one of the three task types, as the adapter's file names it; NULL for others */
 };
 
 /* Makes a deep copy. */
 tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy);
 void tx_lora_free(tx_lora *lora); /* NULL is fine */
 double tx_lora_scale(const tx_lora *lora);
+/* peft's task_type for a model; NULL if it has none. */
+const char *tx_lora_task(const tx_config *config);
 
 /* Fails if a named module does not exist, and lists the modules of the architecture. Fails if a module to save cannot
  * be saved. Fails if the adapter belongs to a classifier but the model is a language model, or the other way round. */

@@ -129,15 +129,25 @@ static tx_status read_names(const tx_json *json, const char *key, const char *le
     return status;
 }
 
+static const char *const task_types[TX_HEAD_COUNT] = {[TX_HEAD_CAUSAL_LM] = TX_LORA_TEXTS,
+                                                      [TX_HEAD_SEQUENCE_CLASSIFICATION] = TX_LORA_CLASSES,
+                                                      [TX_HEAD_TOKEN_CLASSIFICATION] = TX_LORA_TOKENS};
+
+const char *tx_lora_task(const tx_config *config)
+{
+    return task_types[config->architecture->head];
+}
+
 /* The task_type, if it is one of those that TX writes. */
 static const char *task_of_file(const tx_json *json)
 {
     const char *task = "";
     if (!tx_json_has(json, "task_type") || tx_json_get_string(json, "task_type", &task))
         return NULL;
-    return strcmp(task, TX_LORA_CLASSES) == 0 ? TX_LORA_CLASSES
-           : strcmp(task, TX_LORA_TEXTS) == 0 ? TX_LORA_TEXTS
-                                              : NULL;
+    for (int head = 0; head < TX_HEAD_COUNT; head++)
+        if (task_types[head] && strcmp(task, task_types[head]) == 0)
+            return task_types[head];
+    return NULL;
 }
 
 static tx_status read_config(const tx_json *json, tx_lora *lora)
@@ -153,7 +163,7 @@ static tx_status read_config(const tx_json *json, tx_lora *lora)
     TX_TRY(read_names(json, "target_modules", NULL, &lora->targets));
     /* For a classifier peft always lists "classifier" and "score". No model of TX has the latter. */
     lora->task = task_of_file(json);
-    const bool classifies = lora->task && strcmp(lora->task, TX_LORA_CLASSES) == 0;
+    const bool classifies = lora->task && strcmp(lora->task, TX_LORA_TEXTS) != 0;
     TX_TRY(read_names(json, "modules_to_save", classifies ? "score" : NULL, &lora->saved));
     if (!lora->targets)
         return tx_fail(TX_FORMAT, "target_modules is missing");
@@ -202,13 +212,6 @@ static tx_status set_names(tx_json *json, const char *key, const char *names)
     return tx_json_set(json, key, list);
 }
 
-static const char *task_of(const tx_config *config)
-{
-    static const char *const tasks[] = {
-        [TX_HEAD_CAUSAL_LM] = TX_LORA_TEXTS, [TX_HEAD_SEQUENCE_CLASSIFICATION] = TX_LORA_CLASSES};
-    return config->architecture->head == TX_HEAD_MASKED_LM ? NULL : tasks[config->architecture->head];
-}
-
 /* peft's alpha is an integer. */
 static tx_status set_alpha(tx_json *json, double alpha)
 {
@@ -220,8 +223,8 @@ static tx_status fill_config(tx_json *json, const tx_config *config)
 {
     const tx_lora *lora = config->lora;
     TX_TRY(tx_json_set_string(json, "peft_type", "LORA"));
-    TX_TRY(task_of(config) ? tx_json_set_string(json, "task_type", task_of(config))
-                           : tx_json_set_null(json, "task_type"));
+    TX_TRY(tx_lora_task(config) ? tx_json_set_string(json, "task_type", tx_lora_task(config))
+                                : tx_json_set_null(json, "task_type"));
     TX_TRY(lora->base ? tx_json_set_string(json, "base_model_name_or_path", lora->base)
                       : tx_json_set_null(json, "base_model_name_or_path"));
     TX_TRY(tx_json_set_int(json, "r", lora->rank));

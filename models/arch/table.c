@@ -4,6 +4,8 @@
 #include "models/arch/gpt2.h"
 #include "models/arch/llama.h"
 
+#define BERT(name) &name##_masked_lm, &name##_classifier, &name##_token_classifier
+
 const tx_architecture *const tx_architectures[] = {&tx_gpt2,
                                                    &tx_llama,
                                                    &tx_mistral,
@@ -19,8 +21,10 @@ const tx_architecture *const tx_architectures[] = {&tx_gpt2,
                                                    &tx_gemma3_text,
                                                    &tx_gpt_neox,
                                                    &tx_stablelm,
-                                                   &tx_bert_masked_lm,
-                                                   &tx_bert_classifier,
-                                                   &tx_roberta_masked_lm,
-                                                   &tx_roberta_classifier,
+                                                   BERT(tx_bert),
+                                                   BERT(tx_roberta),
+                                                   BERT(tx_xlm_roberta),
+                                                   BERT(tx_camembert),
+                                                   BERT(tx_distilbert),
+                                                   BERT(tx_electra),
                                                    NULL};

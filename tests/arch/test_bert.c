@@ -25,6 +25,16 @@ static void test_sizes(void **state)
          "\"max_position_embeddings\": 514, \"type_vocab_size\": 1}",
          124647170}, /* roberta-base */
         {"{\"model_type\": \"roberta\", \"max_position_embeddings\": 514, \"type_vocab_size\": 1}", 124697433},
+        {"{\"model_type\": \"xlm-roberta\", \"architectures\": [\"XLMRobertaForTokenClassification\"], "
+         "\"vocab_size\": 250002, \"max_position_embeddings\": 514, \"type_vocab_size\": 1, \"num_labels\": 9}",
+         277459977}, /* xlm-roberta-base */
+        {"{\"model_type\": \"distilbert\", \"architectures\": [\"DistilBertForSequenceClassification\"]}", 66955010},
+        {"{\"model_type\": \"distilbert\"}", 66985530},
+        {"{\"model_type\": \"electra\", \"architectures\": [\"ElectraForSequenceClassification\"]}", 13549314},
+        {"{\"model_type\": \"electra\"}", 13546682}, /* electra-small */
+        {"{\"model_type\": \"electra\", \"architectures\": [\"ElectraForTokenClassification\"], "
+         "\"embedding_size\": 768, \"hidden_size\": 768, \"num_attention_heads\": 12, \"intermediate_size\": 3072}",
+         108893186}, /* electra-base */
     };
     check_sizes(known, sizeof known / sizeof known[0]);
 }
@@ -32,16 +42,19 @@ static void test_sizes(void **state)
 static void test_keys(void **state)
 {
     static const char *const bad[][2] = {
-        {"{\"model_type\": \"bert\", \"hidden_act\": \"relu\"}", "hidden_act"},
+        {"{\"model_type\": \"bert\", \"hidden_act\": \"mish\"}", "hidden_act"},
         {"{\"model_type\": \"bert\", \"is_decoder\": true}", "is_decoder"},
         {"{\"model_type\": \"bert\", \"position_embedding_type\": \"relative_key\"}", "position_embedding_type"},
         {"{\"model_type\": \"roberta\", \"is_decoder\": true}", "is_decoder"},
+        {"{\"model_type\": \"distilbert\", \"sinusoidal_pos_embds\": true}", "sinusoidal_pos_embds"},
+        {"{\"model_type\": \"electra\", \"tie_word_embeddings\": false}", "tie_word_embeddings"},
         {"{\"model_type\": \"bert\", \"problem_type\": \"multi_label_classification\"}", "problem_type"},
     };
     tx_config *config = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         assert_refused(read_text(bad[i][0], &config), TX_UNSUPPORTED, bad[i][1]);
     assert_refused(read_text("{\"model_type\": \"bert\", \"hidden_size\": 770}", &config), TX_FORMAT, "770");
+    assert_refused(read_text("{\"model_type\": \"distilbert\", \"dim\": 770}", &config), TX_FORMAT, "n_heads");
     assert_refused(read_text("{\"model_type\": \"roberta\", \"pad_token_id\": null}", &config), TX_FORMAT,
                    "pad_token_id");
     assert_refused(read_text("{\"model_type\": \"roberta\", \"max_position_embeddings\": 2}", &config), TX_FORMAT,

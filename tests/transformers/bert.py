@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares BERT and RoBERTa and their heads with transformers, for random weights of odd sizes and rows of different
-lengths. Compares logits, gradients and thirty steps of AdamW, padding inside texts, files with old names, and
-folders of TX that transformers reads.
+"""Compares BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA and their heads with transformers. Uses random
+weights of odd sizes and rows of different lengths. Compares logits, gradients and thirty steps of AdamW, padding inside
+texts, files with old names, and folders of TX that transformers reads.
 
     bert.py BERT_STEPS [DEVICE]      exit status 77: transformers is not installed
 """
@@ -13,9 +13,14 @@ from oracle import check, decayed, run, status
 
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, RobertaConfig,
-                          RobertaForMaskedLM, RobertaForSequenceClassification)
+from transformers import (BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification,
+                          CamembertForMaskedLM, CamembertForSequenceClassification, CamembertForTokenClassification, DistilBertForMaskedLM,
+                          DistilBertForSequenceClassification, DistilBertForTokenClassification, ElectraForMaskedLM,
+                          ElectraForSequenceClassification, ElectraForTokenClassification,
+                          RobertaForMaskedLM, RobertaForSequenceClassification, RobertaForTokenClassification,
+                          XLMRobertaForMaskedLM, XLMRobertaForSequenceClassification, XLMRobertaForTokenClassification)
 
+torch.set_num_threads(1)
 STEPS, BATCH, BLOCK, RATE = 30, 5, 19, 5e-4
 BASE = dict(vocab_size=131, max_position_embeddings=23, hidden_size=30, intermediate_size=47, num_hidden_layers=3,
             num_attention_heads=5, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
@@ -36,35 +41,61 @@ VARIANTS = {
     "RoBERTa, masked": (RobertaForMaskedLM, dict(type_vocab_size=1)),
     "RoBERTa, masked, tanh gelu": (RobertaForMaskedLM,
                                    dict(hidden_act="gelu_new", vocab_size=257, num_hidden_layers=1)),
+    "BERT, tokens": (BertForTokenClassification, dict(num_labels=5, hidden_act="relu")),
+    "RoBERTa, tokens": (RobertaForTokenClassification, dict(num_labels=3, type_vocab_size=1)),
+    "XLM-RoBERTa": (XLMRobertaForSequenceClassification, dict(num_labels=3, type_vocab_size=1)),
+    "XLM-RoBERTa, masked": (XLMRobertaForMaskedLM, dict(type_vocab_size=1)),
+    "XLM-RoBERTa, tokens": (XLMRobertaForTokenClassification, dict(num_labels=5, type_vocab_size=1)),
+    "CamemBERT": (CamembertForSequenceClassification, dict(type_vocab_size=1)),
+    "CamemBERT, masked": (CamembertForMaskedLM, dict(type_vocab_size=1)),
+    "CamemBERT, tokens": (CamembertForTokenClassification, dict(num_labels=4, type_vocab_size=1)),
+    "DistilBERT": (DistilBertForSequenceClassification, dict(num_labels=3)),
+    "DistilBERT, relu, one layer": (DistilBertForSequenceClassification, dict(activation="relu", num_hidden_layers=1)),
+    "DistilBERT, masked": (DistilBertForMaskedLM, {}),
+    "DistilBERT, tokens": (DistilBertForTokenClassification, dict(num_labels=5, hidden_size=37, num_attention_heads=1)),
+    "ELECTRA": (ElectraForSequenceClassification, dict(num_labels=3, embedding_size=21)),
+    "ELECTRA, embeddings of the width": (ElectraForSequenceClassification, dict(embedding_size=30, hidden_act="silu")),
+    "ELECTRA, generator": (ElectraForMaskedLM, dict(embedding_size=13, hidden_act="relu")),
+    "ELECTRA, generator of the width": (ElectraForMaskedLM, dict(embedding_size=30)),
+    "ELECTRA, tokens": (ElectraForTokenClassification, dict(num_labels=5, embedding_size=44)),
 }
-MASKED = (BertForMaskedLM, RobertaForMaskedLM)
+# DistilBERT has its own names.
+NAMES = dict(intermediate_size="hidden_dim", hidden_dropout_prob="dropout",
+             attention_probs_dropout_prob="attention_dropout")
+
+
+def is_distilbert(kind):
+    return kind.__name__.startswith("DistilBert")
 
 
 def make_model(kind, changes):
     """A model whose logits depend on every parameter."""
     torch.manual_seed(0)
-    config = BertConfig if kind in (BertForMaskedLM, BertForSequenceClassification) else RobertaConfig
-    model = kind(config(**{**BASE, **changes})).train()
+    keys = {**BASE, **changes}
+    if is_distilbert(kind):
+        keys = {NAMES.get(key, key): value for key, value in keys.items()} | dict(seq_classif_dropout=0.0)
+    model = kind(kind.config_class(**keys)).train()
     with torch.no_grad():
         for name, p in model.named_parameters():
-            p.copy_(torch.randn_like(p) * 0.1 + (1.0 if name.lower().replace("_", "").endswith("layernorm.weight")
-                                                 else 0.0))
+            is_norm = name.lower().replace("_", "").endswith("layernorm.weight")
+            p.copy_(torch.randn_like(p) * 0.1 + (1.0 if is_norm else 0.0))
     return model
 
 
-def make_data(model, masked):
+def make_data(model, kind):
     torch.manual_seed(1)
     config = model.config
     ids = torch.randint(0, config.vocab_size, (STEPS, BATCH, BLOCK))
     if config.pad_token_id is not None:
         ids[torch.rand(ids.shape) < 0.1] = config.pad_token_id
-    types = torch.randint(0, config.type_vocab_size, ids.shape)
+    types = torch.randint(0, getattr(config, "type_vocab_size", 1), ids.shape)
     lengths = torch.randint(1, BLOCK + 1, (STEPS, BATCH))
     lengths[:, 0] = BLOCK
-    if not masked:
+    if "Sequence" in kind.__name__:
         return ids, types, lengths, ids[:, :, 0] % config.num_labels  # what [CLS] sees
     hidden = (torch.rand(ids.shape) < 0.5) & (torch.arange(BLOCK) < lengths[..., None])
-    return ids, types, lengths, torch.where(hidden, (ids + 1) % config.vocab_size, torch.tensor(-100))
+    count = config.num_labels if "Token" in kind.__name__ else config.vocab_size
+    return ids, types, lengths, torch.where(hidden, (ids + 1) % count, torch.tensor(-100))
 
 
 def train(model, data):
@@ -74,12 +105,13 @@ def train(model, data):
     losses, first = [], None
     for ids, types, lengths, labels in zip(*data):
         mask = (torch.arange(BLOCK) < lengths[:, None]).long()
-        out = model(input_ids=ids, token_type_ids=types, attention_mask=mask, labels=labels)
+        typed = {} if is_distilbert(type(model)) else dict(token_type_ids=types)
+        out = model(input_ids=ids, attention_mask=mask, labels=labels, **typed)
         optimizer.zero_grad()
         out.loss.backward()
         if first is None:
             first = {"logits": out.logits.detach().clone()}
-            first |= {name: p.grad.clone() for name, p in model.named_parameters()}
+            first |= {name: p.grad.clone() for name, p in model.named_parameters(remove_duplicate=False)}
         optimizer.step()
         losses.append(out.loss.item())
     return losses, first
@@ -94,14 +126,14 @@ def joined(name, theirs):
     """TX holds query, key and value as one."""
     if "|" not in name:
         return theirs[name]
-    before, _, after = name.partition("query|key|value")
-    return torch.cat([theirs[before + part + after] for part in ("query", "key", "value")])
+    path = name.split(".")
+    at = next(i for i, part in enumerate(path) if "|" in part)
+    return torch.cat([theirs[".".join(path[:at] + [part] + path[at + 1:])] for part in path[at].split("|")])
 
 
 def compare(name, kind, changes, program, device, prepare=None):
     model = make_model(kind, changes)
-    masked = kind in MASKED
-    data = make_data(model, masked)
+    data = make_data(model, kind)
     with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as out:
         model.save_pretrained(folder)
         if prepare:
@@ -121,7 +153,8 @@ def compare(name, kind, changes, program, device, prepare=None):
               f"{name}: what TX saved differs")
         losses, first = train(model, data)
         ours = load_file(os.path.join(out, "first.safetensors"))
-        real = torch.ones(BATCH, 1) if not masked else (torch.arange(BLOCK) < data[2][0][:, None])[..., None]
+        inside = (torch.arange(BLOCK) < data[2][0][:, None])[..., None]
+        real = torch.ones(BATCH, 1) if "Sequence" in kind.__name__ else inside
         logits = far(ours["logits"] * real, first["logits"] * real)
         size = max(p.abs().max() for key, p in first.items() if key != "logits")
         gradients = max(((g.double() - joined(key, first)).abs().max() / size).item()
@@ -132,7 +165,8 @@ def compare(name, kind, changes, program, device, prepare=None):
         check(losses[-1] != losses[0], f"{name}: nothing was learned")
         trained = kind.from_pretrained(os.path.join(out, "trained")).state_dict()
         # The softmax does not see the keys' biases: their gradients are rounding errors, which Adam follows.
-        moved = max(far(trained[key], p) for key, p in model.state_dict().items() if "key.bias" not in key)
+        moved = max(far(trained[key], p) for key, p in model.state_dict().items()
+                    if "key.bias" not in key and "k_lin.bias" not in key)
         check(moved <= 1e-4, f"{name}: weights after {STEPS} steps differ by {moved}")
         print(f"{name}: logits {logits:.1e}, gradients {gradients:.1e}, losses {losses[0]:.3f} to {losses[-1]:.3f} "
               f"{curve:.1e}, trained weights {moved:.1e}")
@@ -158,6 +192,29 @@ def published(path):
     save_file(state, path, {"format": "pt"})
 
 
+def bare(path):
+    """As the encoder alone is stored; the head keeps its names."""
+    state = load_file(path)
+    state = {name.removeprefix("bert.").removeprefix("distilbert.").removeprefix("electra."): p
+             for name, p in state.items()}
+    save_file(state, path, {"format": "pt"})
+
+
+def discriminator(path):
+    """As ELECTRA's published discriminators are, under a classifier."""
+    state = load_file(path)
+    state["discriminator_predictions.dense.weight"] = torch.zeros(30, 30)
+    state["generator_lm_head.bias"] = torch.zeros(131)
+    save_file(state, path, {"format": "pt"})
+
+
+def projector(path):
+    """As DistilBERT's published files are, with the decoder beside the embedding."""
+    state = load_file(path)
+    state["vocab_projector.weight"] = state["distilbert.embeddings.word_embeddings.weight"].clone()
+    save_file(state, path, {"format": "pt"})
+
+
 def stored_twice(path):
     state = load_file(path)
     state["cls.predictions.decoder.weight"] = state["bert.embeddings.word_embeddings.weight"].clone()
@@ -173,6 +230,12 @@ def main():
     compare("masked, old names", BertForMaskedLM, {}, program, device, old_names)
     compare("RoBERTa, masked, as published", RobertaForMaskedLM, {}, program, device, published)
     compare("masked, stored twice", BertForMaskedLM, {}, program, device, stored_twice)
+    compare("bare BERT", BertForTokenClassification, {}, program, device, bare)
+    compare("bare DistilBERT", DistilBertForSequenceClassification, {}, program, device, bare)
+    compare("bare ELECTRA", ElectraForTokenClassification, dict(embedding_size=21), program, device, bare)
+    compare("DistilBERT, as published", DistilBertForMaskedLM, {}, program, device, projector)
+    compare("ELECTRA, as published", ElectraForSequenceClassification, dict(embedding_size=21), program, device,
+            discriminator)
     return status()
 
 

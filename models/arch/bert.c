@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * BERT (Devlin et al., 2019), RoBERTa (Liu et al., 2019), and the models with RoBERTa's network: XLM-RoBERTa (Conneau et
+ * al., 2020) and CamemBERT (Martin et al., 2020).
+ *
+ * RoBERTa differs from BERT in names, heads and positions. Its positions skip padding and start after pad_token_id, so
+ * the first pad_token_id + 1 rows of its position table are unused. */
+#include "models/arch/bert_stack.h"
+#include "models/arch/labels.h"
+
+#define CLASSIFIER "classifier."
+#define BERT "bert."
+#define BERT_HEAD "cls.predictions."
+#define ROBERTA "roberta."
+#define ROBERTA_HEAD "lm_head."
+
+static const tx_config_key keys[] = {TX_BERT_KEYS, {.name = NULL}};
+
+/* ---- BERT -------------------------------------------------------------------------------------------- */
+
+static const tx_stack_row bert_masked[] = {
+    TX_BERT_ENCODER(BERT),
+    TX_BERT_MASKED_HEAD(BERT_HEAD "transform.dense.", BERT_HEAD "transform.LayerNorm.", BERT_HEAD "bias")};
+static const tx_stack_row bert_texts[] = {TX_BERT_ENCODER(BERT), TX_BERT_TEXT_HEAD(BERT "pooler.dense.", CLASSIFIER)};
+static const tx_stack_row bert_tokens[] = {TX_BERT_ENCODER(BERT), TX_BERT_TOKEN_HEAD(CLASSIFIER)};
+
+static const tx_bert_kind bert = {
+    .has_types = true,
+    .head_act = TX_BERT_TANH,
+    .prefix = BERT,
+    .heads = TX_BERT_NAMES("cls.", BERT "pooler.", CLASSIFIER, "qa_outputs."),
+    .rows = {[TX_HEAD_MASKED_LM] = bert_masked,
+             [TX_HEAD_SEQUENCE_CLASSIFICATION] = bert_texts,
+             [TX_HEAD_TOKEN_CLASSIFICATION] = bert_tokens},
+    .ties = {{BERT_HEAD "decoder.weight", BERT TX_BERT_WORDS}, {BERT_HEAD "decoder.bias", BERT_HEAD "bias"}}};
+
+#define DEFAULTS(name, row, kind, vocab, bos, eos, pad)                                              \
+    static const tx_bert_config name##_defaults = {                                                  \
+        TX_BERT_DEFAULTS(row, kind, vocab, 768, 768, 12, 12, 3072, bos, eos), .pad_token_id = (pad), \
+        .classifier_dropout = TX_BERT_NO_DROPOUT}
+DEFAULTS(bert, tx_bert_masked_lm, bert, 30522, -1, -1, 0);
+
+#define ROW(name, type_)                                                                                          \
+    .type = type_, .defaults = &name##_defaults.base, .keys = keys, .fixed = tx_bert_fixed, .read = tx_bert_read, \
+    .write = tx_bert_write, .lora_targets = "query,value"
+
+TX_BERT_FAMILY(tx_bert, "Bert", "classifier", ROW(bert, "bert"));
+
+/* ---- RoBERTa ----------------------------------------------------------------------------------------- */
+
+static const tx_stack_row roberta_masked[] = {
+    TX_BERT_ENCODER(ROBERTA),
+    TX_BERT_MASKED_HEAD(ROBERTA_HEAD "dense.", ROBERTA_HEAD "layer_norm.", ROBERTA_HEAD "bias")};
+static const tx_stack_row roberta_texts[] = {TX_BERT_ENCODER(ROBERTA),
+                                             TX_BERT_TEXT_HEAD(CLASSIFIER "dense.", CLASSIFIER "out_proj.")};
+static const tx_stack_row roberta_tokens[] = {TX_BERT_ENCODER(ROBERTA), TX_BERT_TOKEN_HEAD(CLASSIFIER)};
+
+static const tx_bert_kind roberta = {.counts_tokens = true,
+                                     .has_types = true,
+                                     .input_dropout = true,
+                                     .exact_gelu = true,
+                                     .head_act = TX_BERT_TANH,
+                                     .prefix = ROBERTA,
+                                     .heads = TX_BERT_NAMES(ROBERTA_HEAD, ROBERTA "pooler.", CLASSIFIER, "qa_outputs."),
+                                     .rows = {[TX_HEAD_MASKED_LM] = roberta_masked,
+                                              [TX_HEAD_SEQUENCE_CLASSIFICATION] = roberta_texts,
+                                              [TX_HEAD_TOKEN_CLASSIFICATION] = roberta_tokens},
+                                     .ties = {{ROBERTA_HEAD "decoder.weight", ROBERTA TX_BERT_WORDS},
+                                              {ROBERTA_HEAD "decoder.bias", ROBERTA_HEAD "bias"}}};
+
+DEFAULTS(roberta, tx_roberta_masked_lm, roberta, 50265, 0, 2, 1);
+DEFAULTS(xlm_roberta, tx_xlm_roberta_masked_lm, roberta, 30522, 0, 2, 1);
+DEFAULTS(camembert, tx_camembert_masked_lm, roberta, 30522, 0, 2, 1);
+
+TX_BERT_FAMILY(tx_roberta, "Roberta", "classifier", ROW(roberta, "roberta"));
+TX_BERT_FAMILY(tx_xlm_roberta, "XLMRoberta", "classifier", ROW(xlm_roberta, "xlm-roberta"));
+TX_BERT_FAMILY(tx_camembert, "Camembert", "classifier", ROW(camembert, "camembert"));

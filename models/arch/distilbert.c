@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * DistilBERT (Sanh et al., DistilBERT, a distilled version of BERT, 2019): BERT without token types, under its own
+ * names, with ReLU in the head of sequence classification. */
+#include "models/arch/bert_stack.h"
+#include "models/arch/labels.h"
+
+#define MODEL "distilbert."
+#define LAYER MODEL "transformer.layer.%d."
+#define CLASSIFIER "classifier."
+
+static const tx_config_key keys[] = {TX_BERT_COMMON_KEYS,
+                                     TX_BERT_SIZE(dim, base.width, 20),
+                                     TX_BERT_SIZE(n_layers, base.layers, 12),
+                                     TX_BERT_SIZE(n_heads, base.heads, 20),
+                                     TX_BERT_SIZE(hidden_dim, intermediate_size, 22),
+                                     TX_BERT_ACT_KEY(activation),
+                                     TX_BERT_RATE(dropout, hidden_dropout_prob),
+                                     TX_BERT_RATE(attention_dropout, attention_probs_dropout_prob),
+                                     TX_BERT_RATE(seq_classif_dropout, classifier_dropout),
+                                     {.name = NULL}};
+
+static const tx_fixed_key fixed[] = {
+    {"sinusoidal_pos_embds", false, "sinusoidal positions are not implemented"},
+    {"tie_word_embeddings", true, "an untied decoder is not implemented"},
+    {.name = NULL},
+};
+
+#define ENCODER                                                                                             \
+    TX_BERT_TABLES(MODEL), TX_BERT_NORM(EMBED_NORM, MODEL "embeddings.LayerNorm.", TX_BERT_EMBEDDING),      \
+        TX_BERT_LINEAR(QKV_PROJ, LAYER "attention.q_lin|k_lin|v_lin.", TX_BERT_QKV, TX_EXTENT_WIDTH, 1, 1), \
+        TX_BERT_LINEAR(O_PROJ, LAYER "attention.out_lin.", TX_EXTENT_WIDTH, TX_EXTENT_WIDTH, 2, 0),         \
+        TX_BERT_NORM(ATTN_NORM, LAYER "sa_layer_norm.", TX_EXTENT_WIDTH),                                   \
+        TX_BERT_LINEAR(UP_PROJ, LAYER "ffn.lin1.", TX_BERT_INNER, TX_EXTENT_WIDTH, 1, 1),                   \
+        TX_BERT_LINEAR(DOWN_PROJ, LAYER "ffn.lin2.", TX_EXTENT_WIDTH, TX_BERT_INNER, 2, 0),                 \
+        TX_BERT_NORM(MLP_NORM, LAYER "output_layer_norm.", TX_EXTENT_WIDTH)
+
+static const tx_stack_row masked[] = {
+    ENCODER, TX_BERT_MASKED_HEAD("vocab_transform.", "vocab_layer_norm.", "vocab_projector.bias")};
+static const tx_stack_row texts[] = {ENCODER, TX_BERT_TEXT_HEAD("pre_classifier.", CLASSIFIER)};
+static const tx_stack_row tokens[] = {ENCODER, TX_BERT_TOKEN_HEAD(CLASSIFIER)};
+
+static const tx_bert_kind distilbert = {.dropout_of_texts = true,
+                                        .head_act = TX_BERT_RELU,
+                                        .prefix = MODEL,
+                                        .heads = TX_BERT_NAMES("vocab_", "pre_classifier.", CLASSIFIER, "qa_outputs."),
+                                        .rows = {[TX_HEAD_MASKED_LM] = masked,
+                                                 [TX_HEAD_SEQUENCE_CLASSIFICATION] = texts,
+                                                 [TX_HEAD_TOKEN_CLASSIFICATION] = tokens},
+                                        .ties = {{"vocab_projector.weight", MODEL TX_BERT_WORDS}}};
+
+static const tx_bert_config defaults = {
+    TX_BERT_DEFAULTS(tx_distilbert_masked_lm, distilbert, 30522, 768, 768, 6, 12, 3072, -1, -1), .pad_token_id = 0,
+    .classifier_dropout = 0.2};
+
+TX_BERT_FAMILY(tx_distilbert, "DistilBert", "pre_classifier,classifier", .type = "distilbert",
+               .defaults = &defaults.base, .keys = keys, .fixed = fixed, .read = tx_bert_read_rest,
+               .lora_targets = "q_lin,v_lin");
