@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * BERT (Devlin et al., 2019), RoBERTa (Liu et al., 2019), and the models with RoBERTa's network: XLM-RoBERTa (Conneau et
- * al., 2020) and CamemBERT (Martin et al., 2020).
+ * BERT (Devlin et al., 2019), RoBERTa (Liu et al., 2019), and the models with RoBERTa's network: XLM-RoBERTa (Conneau
+ * et al., 2020) and CamemBERT (Martin et al., 2020).
  *
  * RoBERTa differs from BERT in names, heads and positions. Its positions skip padding and start after pad_token_id, so
  * the first pad_token_id + 1 rows of its position table are unused. */

@@ -51,11 +51,14 @@ static tx_status write_bytes(writer *w, const char *text, size_t size)
 
 /* ---- Columns ------------------------------------------------------------------------------------------------- */
 
-/* Sets `to`.text to the texts of the named columns of a row, joined. */
+/* Sets `to`.text to the texts of the named columns of a row, joined. A single column may also be a list of words. */
 static tx_status set_text(tx_json *to, const tx_json *row, const char *columns, const char *delimiter)
 {
     tx_buffer text = {0};
     char names[TX_PATH_ROOM], *rest = NULL;
+    tx_json *words = tx_json_find(row, columns);
+    if (tx_json_type_of(words) == TX_JSON_ARRAY)
+        return tx_json_set(to, "text", tx_json_copy(words));
     snprintf(names, sizeof names, "%s", columns);
     tx_status status = TX_OK;
     for (char *name = strtok_r(names, ",", &rest); name && !status; name = strtok_r(NULL, ",", &rest)) {

@@ -9,13 +9,14 @@
 #include "models/task/instruction.h"
 #include "models/task/masked_lm.h"
 #include "models/task/sequence.h"
+#include "models/task/tokens.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Default maximum of tokens: of a conversation, as TRL's max_length, and of a row of masked language modelling, as in
- * run_mlm. */
+/* Default maximum of tokens: of a conversation, as TRL's max_length, of a row of masked language modelling, as in
+ * run_mlm, and of token classification. */
 #define USUAL_LENGTH 1024
 
 /* ---- The task --------------------------------------------------------------------------------------------- */
@@ -23,7 +24,8 @@
 /* The default task for the model and the data. NULL if the user has to name it. */
 static tx_status default_task(const tx_job *j, const tx_task **task)
 {
-    static const tx_task *const tasks[] = {&tx_causal_lm, &tx_masked_lm, &tx_sequence_classification.task, NULL};
+    static const tx_task *const tasks[] = {&tx_causal_lm, &tx_masked_lm, &tx_sequence_classification.task,
+                                           &tx_token_classification, NULL};
     const tx_job_inputs *in = &j->inputs;
     const tx_head head = in->config->architecture->head;
     const char *path = in->train_path ? in->train_path : in->validation_path;
@@ -37,6 +39,10 @@ static tx_status default_task(const tx_job *j, const tx_task **task)
     const bool labelled = head == TX_HEAD_MASKED_LM && path && (table || j->set.label_column);
     if (labelled && tx_job_trains(&j->set)) /* a base encoder gets a new head, with the labels of the data */
         *task = &tx_sequence_classification.task;
+    if (head == TX_HEAD_MASKED_LM && path && tx_job_trains(&j->set) && tx_tokens_find(path)) {
+        *task = &tx_token_classification;
+        return TX_OK;
+    }
     if (instructs || labelled)
         return TX_OK;
     for (const tx_task *const *t = tasks; *t && !*task; t++)
@@ -60,7 +66,8 @@ static tx_status set_task_defaults(tx_job *j)
     const tx_task *task = j->inputs.task;
     const bool instructs = task == &tx_instruction || task == &tx_instruction_packed, masks = task == &tx_masked_lm;
     const int64_t positions = j->inputs.config->positions;
-    if ((instructs || masks) && !tx_option_given(&j->options, TX_JOB_AT(max_seq_length)) && !j->inherited)
+    if ((instructs || masks || task == &tx_token_classification) &&
+        !tx_option_given(&j->options, TX_JOB_AT(max_seq_length)) && !j->inherited)
         j->set.max_seq_length = positions < USUAL_LENGTH ? positions : USUAL_LENGTH;
     if (instructs && !tx_option_given(&j->options, TX_JOB_AT(pad_to_max_length)) && !j->inherited)
         j->set.pad_to_max_length = j->set.packing;

@@ -44,7 +44,7 @@ static void add_of_data(const tx_job *j, char *text, size_t size)
 {
     const tx_job_settings *set = &j->set;
     const tx_job_inputs *in = &j->inputs;
-    const bool blocks = !in->task->length, table = in->task->head == TX_HEAD_SEQUENCE_CLASSIFICATION;
+    const bool blocks = !in->task->length, table = tx_arch_classifies(in->config);
     const bool talks = in->task == &tx_instruction || in->task == &tx_instruction_packed;
     const bool evaluates = tx_job_evaluates(set), padded = j->pipeline || j->expert;
     const idle_options rows[] = {

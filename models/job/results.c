@@ -167,13 +167,14 @@ static tx_status write_predictions(const tx_job *j, const char *path, const floa
 {
     const tx_samples *samples = &j->inputs.test;
     const int64_t columns = tx_trainer_outputs(j->trainer);
-    char line[TX_PREDICTION + 32] = "index\tprediction\n", words[TX_PREDICTION];
+    char line[32] = "index\tprediction\n";
     tx_file *file;
     TX_TRY(tx_file_create(path, &file));
     tx_status status = tx_file_append(file, line, strlen(line));
     for (int64_t i = 0; i < samples->count && !status; i++) {
-        samples->task->tell(j->inputs.config, outputs + i * columns, words);
-        status = tx_file_append(file, line, (size_t)snprintf(line, sizeof line, "%" PRId64 "\t%s\n", i, words));
+        status = tx_file_append(file, line, (size_t)snprintf(line, sizeof line, "%" PRId64 "\t", i));
+        TX_THEN(status, samples->task->tell(samples, i, j->inputs.config, outputs + i * columns, file));
+        TX_THEN(status, tx_file_append(file, "\n", 1));
     }
     if (!status)
         return tx_file_commit(file);

@@ -4,6 +4,7 @@
 
 #include "models/task/instruction.h"
 #include "models/task/sequence.h"
+#include "models/task/tokens.h"
 #include "models/train/schedule.h"
 #include "models/tx_train.h"
 
@@ -25,7 +26,7 @@ static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 static const char task_words[] = "auto"
 #define TX_GLUE(name, ...) "|" #name
 #include "models/task/glue.def"
-                                 "|instruction";
+                                 "|instruction|ner";
 
 static const tx_option options[] = {
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},
@@ -74,11 +75,16 @@ _Static_assert(sizeof options / sizeof options[0] <= TX_OPTIONS_MOST, "as many o
 const tx_task *tx_job_named_task(const tx_job_settings *set)
 {
     const tx_sequence_task *t = tx_glue;
+    int32_t left = set->task - 1; /* words before the task's, without auto */
     if (!set->task)
         return NULL;
-    for (int32_t i = 1; i < set->task && t->task.name; i++)
+    for (; left > 0 && t->task.name; left--)
         t++;
-    return t->task.name ? &t->task : set->packing ? &tx_instruction_packed : &tx_instruction;
+    if (t->task.name)
+        return &t->task;
+    if (left == 1)
+        return &tx_token_classification;
+    return set->packing ? &tx_instruction_packed : &tx_instruction;
 }
 
 bool tx_job_takes_glue(const tx_job_settings *set)

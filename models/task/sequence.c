@@ -42,7 +42,7 @@ static int64_t row_length(const tx_samples *samples, int64_t number)
     return d->end[number] - tx_sample_begin(d->end, number);
 }
 
-static tx_tensor *class_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
+tx_tensor *tx_sequence_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
 {
     return tx_mean_loss(tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), config->labels, smoothing));
 }
@@ -61,22 +61,29 @@ static tx_tensor *number_loss(tx_graph *graph, const tx_config *config, tx_tenso
     return tx_mean_loss(tx_mul(error, error));
 }
 
-static void tell_class(const tx_config *config, const float *output, char text[TX_PREDICTION])
+static tx_status tell_class(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                            tx_file *file)
 {
+    char text[TX_PREDICTION];
     int64_t best = 0;
+    (void)samples;
+    (void)number;
     for (int64_t i = 1; i < config->labels; i++)
         best = output[i] > output[best] ? i : best;
     const char *name = tx_label_name(config, best);
     if (name)
-        snprintf(text, TX_PREDICTION, "%s", name);
-    else
-        snprintf(text, TX_PREDICTION, "%" PRId64, best);
+        return tx_file_append(file, name, strlen(name));
+    return tx_file_append(file, text, (size_t)snprintf(text, sizeof text, "%" PRId64, best));
 }
 
-static void tell_number(const tx_config *config, const float *output, char text[TX_PREDICTION])
+static tx_status tell_number(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                             tx_file *file)
 {
+    char text[TX_PREDICTION];
+    (void)samples;
+    (void)number;
     (void)config;
-    snprintf(text, TX_PREDICTION, "%.3f", (double)*output);
+    return tx_file_append(file, text, (size_t)snprintf(text, sizeof text, "%.3f", (double)*output));
 }
 
 #define ROW(title, METRICS, list, formula, taught, measured, told) \
@@ -94,7 +101,7 @@ static void tell_number(const tx_config *config, const float *output, char text[
              .metrics = tx_metrics_##METRICS,                      \
              .tell = told}
 #define CLASSES(title, METRICS) \
-    ROW(title, METRICS, classes, class_loss, tx_task_distill, tx_sequence_measure, tell_class)
+    ROW(title, METRICS, classes, tx_sequence_loss, tx_task_distill, tx_sequence_measure, tell_class)
 #define NUMBERS(title, METRICS) \
     ROW(title, METRICS, numbers, number_loss, NULL, tx_sequence_measure_numbers, tell_number)
 #define ROW_ACCURACY(name) CLASSES(name, ACCURACY)

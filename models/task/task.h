@@ -8,6 +8,7 @@
 #ifndef TX_TASK_H
 #define TX_TASK_H
 
+#include "api/base/file.h"
 #include "models/arch/arch.h"
 #include "models/options/settings.h"
 #include "models/tx_text.h"
@@ -87,7 +88,7 @@ typedef struct tx_teaching {
 /* The `distill` of a tx_task whose outputs are logits of tokens or labels. The graph has the input "labels". */
 tx_tensor *tx_task_distill(tx_graph *graph, const tx_config *config, tx_tensor *output, const tx_teaching *teaching);
 
-/* Size of the text of a prediction. */
+/* Size of the text of a predicted label. */
 #define TX_PREDICTION 128
 
 /* The token that ends the texts that a model learns to write. */
@@ -119,11 +120,15 @@ struct tx_task {
     tx_tensor *(*loss)(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing);
     /* The loss of a distillation (tx_distillation). NULL if the task does not support it. */
     tx_tensor *(*distill)(tx_graph *graph, const tx_config *config, tx_tensor *output, const tx_teaching *teaching);
+    /* If outputs are [rows, positions, columns]: the number that an evaluation keeps of each position, whose outputs
+     * are then [rows, block]. NULL if outputs are [rows, columns]. */
+    float (*keep)(const float *output, int64_t columns);
     /* Computes the task's own sums from the outputs of all samples, [count, columns]. NULL if there are none; the
      * output of a whole batch is then never stored. */
     void (*measure)(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
-    /* Writes the prediction of a sample as text. NULL if the task predicts nothing. */
-    void (*tell)(const tx_config *config, const float *output, char text[TX_PREDICTION]);
+    /* Writes the prediction for a sample to a file. NULL if the task predicts nothing. */
+    tx_status (*tell)(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                      tx_file *file);
     const tx_metric *metrics; /* the name after the last is NULL; the first is the default metric_for_best_model */
 };
 

@@ -14,9 +14,9 @@ from oracle import check, decayed, run, status
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import (BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification,
-                          CamembertForMaskedLM, CamembertForSequenceClassification, CamembertForTokenClassification, DistilBertForMaskedLM,
-                          DistilBertForSequenceClassification, DistilBertForTokenClassification, ElectraForMaskedLM,
-                          ElectraForSequenceClassification, ElectraForTokenClassification,
+                          CamembertForMaskedLM, CamembertForSequenceClassification, CamembertForTokenClassification,
+                          DistilBertForMaskedLM, DistilBertForSequenceClassification, DistilBertForTokenClassification,
+                          ElectraForMaskedLM, ElectraForSequenceClassification, ElectraForTokenClassification,
                           RobertaForMaskedLM, RobertaForSequenceClassification, RobertaForTokenClassification,
                           XLMRobertaForMaskedLM, XLMRobertaForSequenceClassification, XLMRobertaForTokenClassification)
 

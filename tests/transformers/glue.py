@@ -15,7 +15,9 @@ import tempfile
 from oracle import DATA, read_json, run, skip
 
 import torch
-from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, PreTrainedTokenizerFast,
+from transformers import (BertConfig, BertForMaskedLM, BertForSequenceClassification, BertModel, DistilBertConfig,
+                          DistilBertForSequenceClassification, DistilBertModel, ElectraConfig,
+                          ElectraForSequenceClassification, ElectraModel, PreTrainedTokenizerFast,
                           RobertaConfig, RobertaForMaskedLM, RobertaForSequenceClassification, RobertaTokenizer)
 
 BLOCK, TRAINED, EVALUATED = 40, 640, 408
@@ -37,15 +39,45 @@ def read(path, count):
     return [int(row[0]) for row in rows], [row[3] for row in rows], [row[4] for row in rows]
 
 
+TYPED = (BertForSequenceClassification, ElectraForSequenceClassification)
 SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=64)
+
+
+def word_piece(model, start, tokenizers):
+    vocabulary = os.path.join(tokenizers, "bert-base-uncased-tokenizer.json")
+    model.save_pretrained(start)
+    shutil.copy(vocabulary, os.path.join(start, "tokenizer.json"))
+    return PreTrainedTokenizerFast(tokenizer_file=vocabulary, pad_token="[PAD]")
 
 
 def make_bert(start, tokenizers):
     """A model without the head, in `start` with its tokenizer; the class with it, and the tokenizer."""
-    vocabulary = os.path.join(tokenizers, "bert-base-uncased-tokenizer.json")
-    BertForMaskedLM(BertConfig(max_position_embeddings=BLOCK, **SMALL)).save_pretrained(start)
-    shutil.copy(vocabulary, os.path.join(start, "tokenizer.json"))
-    return BertForSequenceClassification, PreTrainedTokenizerFast(tokenizer_file=vocabulary, pad_token="[PAD]")
+    model = BertForMaskedLM(BertConfig(max_position_embeddings=BLOCK, **SMALL))
+    return BertForSequenceClassification, word_piece(model, start, tokenizers)
+
+
+def make_sentence_bert(start, tokenizers):
+    """A folder of sentence-transformers: a base encoder and its pooling."""
+    tokenizer = word_piece(BertModel(BertConfig(max_position_embeddings=BLOCK, **SMALL)), start, tokenizers)
+    os.mkdir(os.path.join(start, "1_Pooling"))
+    modules = [{"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.models.Transformer"},
+               {"idx": 1, "name": "1", "path": "1_Pooling", "type": "sentence_transformers.models.Pooling"}]
+    for name, what in (("modules.json", modules), ("1_Pooling/config.json", {"pooling_mode_mean_tokens": True}),
+                       ("sentence_bert_config.json", {"max_seq_length": BLOCK, "do_lower_case": False})):
+        with open(os.path.join(start, name), "w", encoding="utf-8") as file:
+            json.dump(what, file)
+    return BertForSequenceClassification, tokenizer
+
+
+def make_distilbert(start, tokenizers):
+    model = DistilBertModel(DistilBertConfig(max_position_embeddings=BLOCK, dim=32, n_layers=2, n_heads=4,
+                                             hidden_dim=64))
+    return DistilBertForSequenceClassification, word_piece(model, start, tokenizers)
+
+
+def make_electra(start, tokenizers):
+    model = ElectraModel(ElectraConfig(max_position_embeddings=BLOCK, embedding_size=20, **SMALL))
+    return ElectraForSequenceClassification, word_piece(model, start, tokenizers)
 
 
 def make_roberta(start, tokenizers):
@@ -77,7 +109,7 @@ def train(make, tokenizers, program, device):
         truth, first, second = read(dev, EVALUATED)
         model, info = kind.from_pretrained(end, output_loading_info=True)
         batch = tokenizer(first, second, truncation=True, max_length=BLOCK, padding="max_length", return_tensors="pt",
-                          return_token_type_ids=kind is BertForSequenceClassification)
+                          return_token_type_ids=kind in TYPED)
         with torch.no_grad():
             out = model.eval()(**batch, labels=torch.tensor(truth))
         guess = out.logits.argmax(-1).tolist()
@@ -104,7 +136,8 @@ def main():
     if not all(os.path.exists(path) for path in (os.path.join(DATA, "glue", "MRPC"), os.path.join(
             tokenizers, "bert-base-uncased-tokenizer.json"), os.path.join(tokenizers, "gpt2-encoder.json"))):
         skip(f"no MRPC or no tokenizers in {DATA}")
-    return max(train(make, tokenizers, program, device) for make in (make_bert, make_roberta))
+    makes = (make_bert, make_roberta, make_sentence_bert, make_distilbert, make_electra)
+    return max(train(make, tokenizers, program, device) for make in makes)
 
 
 sys.exit(main())

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Token classification: a label for each word of a text, as run_ner.py of transformers trains it (named entities, parts
+ * of speech). The fields are input_ids, token_type_ids and labels [rows, block], and attention_lengths [rows]. The
+ * first token of a word has its label; all other tokens are ignored. */
+#ifndef TX_TASK_TOKENS_H
+#define TX_TASK_TOKENS_H
+
+#include "models/task/task.h"
+#include "models/tx_text.h"
+
+/* Indices of the fields. */
+enum { TX_TOKENS_INPUT_IDS, TX_TOKENS_TOKEN_TYPE_IDS, TX_TOKENS_LENGTHS, TX_TOKENS_LABELS };
+
+extern const tx_task tx_token_classification;
+
+/* The parts of a label such as B-LOC: its position in an entity, B, I, O, E or S, and the index of its type. */
+typedef struct tx_tag {
+    char position; /* '?' for any other letter */
+    int32_t type;
+} tx_tag;
+
+typedef struct tx_token_data {
+    tx_ids ids, types; /* of all samples, one after the other */
+    tx_ids label;      /* of each id; TX_IGNORE_LABEL if it has none */
+    tx_ids first;      /* of each id: 1 if it is the first of a word, else 0 */
+    int64_t count;
+    int64_t *end; /* [count]: end of each sample's ids */
+    tx_tag *tag;  /* [labels of the model] */
+    char digest[65];
+} tx_token_data;
+
+/* Reads a .jsonl or .json file, or Parquet files, whose rows have a list of words and a list of labels. */
+tx_status tx_tokens_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
+void tx_tokens_close(const tx_samples *samples);
+/* Returns true if the first row of a .jsonl or .json file has a list of words. */
+bool tx_tokens_find(const char *path);
+
+/* ---- Metrics (tokens_metrics.c) ------------------------------------------------------------------------ */
+
+/* The tags of the model's labels. The caller frees `*tags`. */
+tx_status tx_tags_of(const tx_config *config, tx_tag **tags);
+/* Counts entities and words as seqeval does. `outputs` are predicted labels [count, block]. */
+void tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
+/* The loss, then precision, recall and F1 of entities, and the accuracy of words. */
+extern const tx_metric tx_token_metrics[];
+
+#endif

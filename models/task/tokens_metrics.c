@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Metrics of token classification: precision, recall and F1 of entities as seqeval computes them by default. */
+#include "models/arch/labels.h"
+#include "models/names.h"
+#include "models/task/tokens.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Indices of the task's own sums: entities that are right, predicted and in the data; words that are right, and all. */
+enum { TX_SUM_RIGHT = TX_SUM_OWN, TX_SUM_PREDICTED, TX_SUM_TRUE, TX_SUM_RIGHT_WORDS, TX_SUM_WORDS };
+
+/* ---- Tags ---------------------------------------------------------------------------------------------- */
+
+/* The type of an entity in a label: the text after the first character, and after a hyphen in it. */
+static const char *type_of(const char *name)
+{
+    const char *rest = name + (*name != '\0');
+    while (((unsigned char)*rest & 0xC0) == 0x80) /* the other bytes of a character */
+        rest++;
+    const char *hyphen = strchr(rest, '-');
+    const char *type = hyphen ? hyphen + 1 : rest;
+    return *type ? type : "_";
+}
+
+/* A label without a name is a type of its own. */
+tx_status tx_tags_of(const tx_config *config, tx_tag **tags)
+{
+    const int64_t labels = config->labels;
+    tx_tag *made = malloc((size_t)labels * sizeof *made);
+    tx_named *type = malloc((size_t)labels * sizeof *type);
+    size_t types = 0, first = 0;
+    for (int64_t i = 0; i < labels && made && type; i++) {
+        const char *name = tx_label_name(config, i);
+        made[i] = (tx_tag){name && *name && strchr("BIOES.", *name) ? *name : '?', (int32_t)i};
+        if (name)
+            type[types++] = (tx_named){type_of(name), (int32_t)i};
+    }
+    if (made && type)
+        tx_named_sort(type, types);
+    for (size_t i = 0; i < types; i++) {
+        first = strcmp(type[i].name, type[first].name) == 0 ? first : i;
+        made[type[i].index].type = (int32_t)(labels + (int64_t)first);
+    }
+    const tx_status status = made && type ? TX_OK : tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", labels);
+    free(type);
+    return TX_RETURN(status, made, tags, free);
+}
+
+/* ---- Entities ------------------------------------------------------------------------------------------ */
+
+/* The state of finding the entities of a text, word by word. */
+typedef struct finder {
+    tx_tag before;
+    int64_t begin; /* the word at which the current entity begins */
+} finder;
+
+typedef struct entity {
+    bool ends; /* before the current word */
+    int64_t begin;
+    int32_t type;
+} entity;
+
+static bool is_one_of(char position, const char *positions)
+{
+    return strchr(positions, position);
+}
+
+/* The rules of seqeval's end_of_chunk and start_of_chunk. */
+static entity find(finder *f, tx_tag now, int64_t word)
+{
+    const char before = f->before.position;
+    const bool differs = f->before.type != now.type;
+    const bool ends = is_one_of(before, "ES") || (is_one_of(before, "BI") && is_one_of(now.position, "BSO")) ||
+                      (!is_one_of(before, "O.") && differs);
+    const bool starts = is_one_of(now.position, "BS") || (is_one_of(before, "ESO") && is_one_of(now.position, "EI")) ||
+                        (!is_one_of(now.position, "O.") && differs);
+    const entity found = {ends, f->begin, f->before.type};
+    if (starts)
+        f->begin = word;
+    f->before = now;
+    return found;
+}
+
+static void count_word(finder finders[2], tx_tag truth, tx_tag guess, int64_t word, double sums[TX_SUMS_MAX])
+{
+    const entity real = find(&finders[0], truth, word), predicted = find(&finders[1], guess, word);
+    sums[TX_SUM_TRUE] += real.ends;
+    sums[TX_SUM_PREDICTED] += predicted.ends;
+    sums[TX_SUM_RIGHT] += real.ends && predicted.ends && real.begin == predicted.begin && real.type == predicted.type;
+}
+
+void tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+{
+    const tx_token_data *d = samples->data;
+    const tx_tag outside = {'O', -1};
+    for (int64_t s = 0; s < samples->count; s++) {
+        const int64_t begin = tx_sample_begin(d->end, s);
+        finder finders[2] = {{outside, 0}, {outside, 0}};
+        int64_t word = 0;
+        for (int64_t i = begin; i < d->end[s]; i++) {
+            const int32_t truth = d->label.id[i], guess = (int32_t)outputs[s * columns + i - begin];
+            if (truth == TX_IGNORE_LABEL)
+                continue;
+            count_word(finders, d->tag[truth], d->tag[guess], word++, sums);
+            sums[TX_SUM_RIGHT_WORDS] += truth == guess;
+            sums[TX_SUM_WORDS]++;
+        }
+        count_word(finders, outside, outside, word, sums);
+    }
+}
+
+/* ---- Names --------------------------------------------------------------------------------------------- */
+
+static double ratio(double part, double whole)
+{
+    return whole > 0.0 ? part / whole : 0.0;
+}
+
+static double precision(const double sums[TX_SUMS_MAX])
+{
+    return ratio(sums[TX_SUM_RIGHT], sums[TX_SUM_PREDICTED]);
+}
+
+static double recall(const double sums[TX_SUMS_MAX])
+{
+    return ratio(sums[TX_SUM_RIGHT], sums[TX_SUM_TRUE]);
+}
+
+static double f1(const double sums[TX_SUMS_MAX])
+{
+    return ratio(2.0 * sums[TX_SUM_RIGHT], sums[TX_SUM_PREDICTED] + sums[TX_SUM_TRUE]);
+}
+
+static double accuracy(const double sums[TX_SUMS_MAX])
+{
+    return ratio(sums[TX_SUM_RIGHT_WORDS], sums[TX_SUM_WORDS]);
+}
+
+const tx_metric tx_token_metrics[] = {{"eval_loss", false, tx_task_mean_loss}, {"eval_precision", true, precision},
+                                      {"eval_recall", true, recall},           {"eval_f1", true, f1},
+                                      {"eval_accuracy", true, accuracy},       {NULL, false, NULL}};
