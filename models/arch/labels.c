@@ -8,15 +8,17 @@
 
 #define REGRESSION "regression"
 #define CLASSIFICATION "single_label_classification"
+#define SEVERAL "multi_label_classification"
 
 tx_status tx_labels_read(const tx_json *json, tx_config *config)
 {
     tx_json *names;
-    const char *problem = CLASSIFICATION;
+    const char *problem = config->several_labels ? SEVERAL : CLASSIFICATION;
     TX_TRY(TX_JSON_OPTIONAL(string, json, "problem_type", &problem));
-    if (strcmp(problem, REGRESSION) != 0 && strcmp(problem, CLASSIFICATION) != 0)
-        return tx_fail(TX_UNSUPPORTED, "problem_type: \"%.40s\" is not one of " REGRESSION ", " CLASSIFICATION,
-                       problem);
+    config->several_labels = strcmp(problem, SEVERAL) == 0;
+    if (strcmp(problem, REGRESSION) != 0 && strcmp(problem, CLASSIFICATION) != 0 && !config->several_labels)
+        return tx_fail(TX_UNSUPPORTED,
+                       "problem_type: \"%.40s\" is not one of " REGRESSION ", " CLASSIFICATION ", " SEVERAL, problem);
     if (!tx_json_has(json, "id2label"))
         return TX_JSON_OPTIONAL(int, json, "num_labels", 1, TX_LABELS_MOST, &config->labels);
     TX_TRY(tx_json_get(json, "id2label", TX_JSON_OBJECT, &names));
@@ -38,6 +40,11 @@ const char *tx_label_name(const tx_config *config, int64_t label)
         tx_json_get_string(names, key, &name) || strcmp(name, usual) == 0)
         return NULL;
     return name;
+}
+
+static const char *problem_of(const tx_config *config, bool named)
+{
+    return !named ? REGRESSION : config->several_labels ? SEVERAL : CLASSIFICATION;
 }
 
 tx_status tx_labels_set(tx_config *config, const char *const *names, int64_t count)
@@ -62,6 +69,16 @@ tx_status tx_labels_set(tx_config *config, const char *const *names, int64_t cou
     status = tx_json_set(config->source, "id2label", to_name);
     const tx_status other = tx_json_set(config->source, "label2id", to_id); /* frees to_id also on failure */
     TX_THEN(status, other);
-    TX_THEN(status, tx_json_set_string(config->source, "problem_type", names ? CLASSIFICATION : REGRESSION));
+    TX_THEN(status, tx_json_set_string(config->source, "problem_type", problem_of(config, names != NULL)));
     return status;
+}
+
+tx_status tx_labels_set_several(tx_config *config, bool several)
+{
+    if (config->several_labels == several)
+        return TX_OK;
+    config->several_labels = several;
+    if (!config->source)
+        config->source = tx_json_object();
+    return tx_json_set_string(config->source, "problem_type", problem_of(config, true));
 }

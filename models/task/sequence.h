@@ -8,6 +8,7 @@
 
 #include "models/names.h"
 #include "models/task/task.h"
+#include "models/text/buffer.h"
 #include "models/tx_text.h"
 
 /* Indices of the fields. */
@@ -43,9 +44,16 @@ typedef struct tx_sequence_data {
     int64_t *end;   /* [count]: end of each sample's ids */
     int32_t *label; /* [count]; TX_IGNORE_LABEL if there is none */
     float *target;  /* [count], of a regression */
+    /* Multi-label classification: all labels of all samples, and the end of those of each sample. */
+    tx_ids several;
+    int64_t *several_end; /* [count]; NULL for test data and for other tasks */
+    tx_sequence_task own; /* the task of these data, whose field "labels" has the width of the model's labels */
+    tx_field field[TX_SEQUENCE_LABELS + 2];
     char digest[65];
 } tx_sequence_data;
 
+/* Writes the fields of the texts of a sample: all except labels and targets. */
+void tx_sequence_texts(const tx_samples *samples, int64_t number, const tx_batch *row);
 tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
 void tx_sequence_close(const tx_samples *samples);
 
@@ -67,6 +75,29 @@ tx_status tx_labels_resolve(const tx_sequence_task *task, const tx_data_options 
 /* The label of a text, and its number in a regression. TX_FORMAT, with the reason, if it is not a label. */
 tx_status tx_label_read(const tx_config *config, const tx_label_index *index, const char *text, int32_t *label,
                         float *target);
+
+/* Lists of labels, one for each row. It begins as {0}. */
+typedef struct tx_label_lists {
+    tx_buffer text;          /* of all labels, each with a NUL at the end */
+    size_t count;            /* of all labels */
+    const char **label;      /* [count], set by tx_label_lists_index */
+    size_t *end, rows, room; /* [rows]: end of each row's labels */
+} tx_label_lists;
+
+/* Adds the list of a row, written as JSON. TX_FORMAT, with the reason, if it is not a list of names or numbers. */
+tx_status tx_label_lists_add(tx_label_lists *lists, const char *text, size_t size);
+/* Removes the last row. */
+void tx_label_lists_drop(tx_label_lists *lists);
+/* Sets `label` after the last addition. */
+tx_status tx_label_lists_index(tx_label_lists *lists);
+/* The index of the first label of a row. */
+size_t tx_label_lists_begin(const tx_label_lists *lists, int64_t row);
+void tx_label_lists_free(tx_label_lists *lists);
+
+/* ---- Multi-label classification (multi_label.c) ---------------------------------------------------------- */
+
+/* Makes the task of data whose samples have several of `labels` labels. */
+void tx_multi_label_task(tx_sequence_data *data, int64_t labels);
 
 /* ---- Metrics (sequence_metrics.c) ---------------------------------------------------------------------- */
 

@@ -2,6 +2,7 @@
  * Reads files of texts with labels: columns, rows, tokens. */
 #include "models/task/sequence.h"
 
+#include "models/arch/labels.h"
 #include "models/files/digest.h"
 #include "models/text/hash.h"
 #include "models/text/table.h"
@@ -20,6 +21,7 @@ typedef struct reading {
     int64_t begin, end;           /* range of rows to use */
     int64_t count, *row;          /* rows in use */
     const char **label_text;      /* [count] */
+    tx_label_lists lists;         /* instead of label_text, if rows have lists of labels */
     tx_label_index labels;
     int64_t bad, first_bad; /* number of skipped rows, and the first of them */
     tx_encoder *encoder;
@@ -75,6 +77,38 @@ static tx_status skip_row(reading *r, int64_t row, tx_status status)
     return TX_OK;
 }
 
+/* Whether labels are lists: as in the first row that has one if the run trains, else as in the model. */
+static tx_status find_form(reading *r)
+{
+    const tx_data_options *o = r->options;
+    if (r->label < 0 || r->task->labels)
+        return TX_OK;
+    const char *text = NULL;
+    size_t size = 0;
+    for (int64_t row = r->begin; row < r->end && !(text && *text); row++)
+        text = tx_table_text(&r->table, row, r->label, &size);
+    if (o->split == TX_DATA_TRAIN)
+        return tx_labels_set_several(o->config, text && *text == '[');
+    return TX_OK;
+}
+
+/* True for multi-label classification. The tasks of GLUE have one label. */
+static bool is_several(const reading *r)
+{
+    return r->options->config->several_labels && !r->task->labels;
+}
+
+/* Checks the label of a row, and keeps it. */
+static tx_status take_label(reading *r, const char *text, size_t size)
+{
+    if (r->label < 0)
+        return TX_OK;
+    if (is_several(r))
+        return tx_label_lists_add(&r->lists, text, size);
+    r->label_text[r->count] = text;
+    return tx_label_check(text, size);
+}
+
 /* Finds the valid rows and the texts of their labels. */
 static tx_status choose_rows(reading *r)
 {
@@ -88,12 +122,11 @@ static tx_status choose_rows(reading *r)
         const char *text = tx_table_text(&r->table, row, r->label < 0 ? r->first : r->label, &size);
         if (!text) /* the table skipped the row */
             continue;
-        const tx_status status = r->label < 0 ? TX_OK : tx_label_check(text, size);
+        const tx_status status = take_label(r, text, size);
         if (status) {
             TX_TRY(skip_row(r, row, status));
             continue;
         }
-        r->label_text[r->count] = text;
         r->row[r->count++] = row;
     }
     return r->count ? TX_OK : tx_fail(TX_FORMAT, "no row has a label");
@@ -169,18 +202,40 @@ static tx_status write_digest(const tx_sequence_data *d, const tx_config *config
     tx_digest_add(digest, d->end, count * sizeof *d->end);
     tx_digest_add(digest, d->label, count * sizeof *d->label);
     tx_digest_add(digest, d->target, count * sizeof *d->target);
+    tx_digest_add(digest, d->several.id, d->several.count * sizeof *d->several.id);
+    if (d->several_end)
+        tx_digest_add(digest, d->several_end, count * sizeof *d->several_end);
     tx_digest_add(digest, &config->labels, sizeof config->labels);
     return tx_digest_finish(digest, text);
+}
+
+/* Adds the labels in the list of a row to the data of the next sample. */
+static tx_status read_several(const reading *r, int64_t number, tx_sequence_data *d)
+{
+    const size_t before = d->several.count, begin = tx_label_lists_begin(&r->lists, number);
+    const size_t count = r->lists.end[number] - begin;
+    tx_status status = tx_ids_reserve(&d->several, count);
+    for (size_t i = 0; i < count && !status; i++) {
+        float target;
+        status = tx_label_read(r->options->config, &r->labels, r->lists.label[begin + i],
+                               d->several.id + d->several.count++, &target);
+    }
+    if (status)
+        d->several.count = before;
+    d->several_end[d->count] = (int64_t)d->several.count;
+    return status;
 }
 
 static tx_status read_samples(reading *r, tx_sequence_data *d)
 {
     const size_t rows = (size_t)r->count;
     size_t special = 0;
+    if (is_several(r) && r->label >= 0)
+        d->several_end = malloc(rows * sizeof *d->several_end);
     d->end = malloc(rows * sizeof *d->end);
     d->label = malloc(rows * sizeof *d->label);
     d->target = malloc(rows * sizeof *d->target);
-    if (!d->end || !d->label || !d->target)
+    if (!d->end || !d->label || !d->target || (is_several(r) && r->label >= 0 && !d->several_end))
         return tx_fail(TX_MEMORY, "no memory for %zu samples", rows);
     TX_TRY(count_special(r, &special));
     for (int64_t i = 0; i < r->count; i++) {
@@ -188,8 +243,10 @@ static tx_status read_samples(reading *r, tx_sequence_data *d)
         float *target = &d->target[d->count];
         *label = TX_IGNORE_LABEL;
         *target = 0.0f;
-        const tx_status status =
-            r->label < 0 ? TX_OK : tx_label_read(r->options->config, &r->labels, r->label_text[i], label, target);
+        const tx_status status = r->label < 0 ? TX_OK
+                                 : is_several(r)
+                                     ? read_several(r, i, d)
+                                     : tx_label_read(r->options->config, &r->labels, r->label_text[i], label, target);
         TX_TRY(status ? skip_row(r, r->row[i], status)
                       : tx_fail_in(add_sample(r, r->row[i], special, d), "row %" PRId64, r->row[i] + 1));
     }
@@ -209,9 +266,15 @@ static void report_bad(const reading *r, const char *path)
 static tx_status read_all(reading *r, tx_sequence_data *d)
 {
     TX_TRY(find_columns(r));
+    TX_TRY(find_form(r));
     TX_TRY(choose_rows(r));
+    if (r->label >= 0 && is_several(r))
+        TX_TRY(tx_label_lists_index(&r->lists));
     if (r->label >= 0)
-        TX_TRY(tx_labels_resolve(r->task, r->options, r->label_text, r->count, &r->labels));
+        TX_TRY(tx_labels_resolve(r->task, r->options, is_several(r) ? r->lists.label : r->label_text,
+                                 is_several(r) ? (int64_t)r->lists.count : r->count, &r->labels));
+    if (is_several(r) && r->options->config->labels < 2)
+        return tx_fail(TX_INVALID, "lists of labels need a model with two labels or more");
     TX_TRY(tx_encoder_create(r->options->tokenizer, &r->encoder));
     return read_samples(r, d);
 }
@@ -223,6 +286,8 @@ static void free_data(tx_sequence_data *d)
     free(d->end);
     free(d->label);
     free(d->target);
+    free(d->several.id);
+    free(d->several_end);
     free(d);
 }
 
@@ -241,6 +306,7 @@ tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_
     tx_label_index_free(&r.labels);
     free(r.row);
     free(r.label_text);
+    tx_label_lists_free(&r.lists);
     tx_encoder_free(r.encoder);
     free(r.texts[0].id);
     free(r.texts[1].id);
@@ -249,7 +315,11 @@ tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_
         return status;
     }
     const tx_sequence_task *any = options->config->labels == 1 ? &tx_sequence_regression : &tx_sequence_classification;
-    *samples = (tx_samples){.task = r.task->labels ? task : &any->task,
+    if (is_several(&r))
+        tx_multi_label_task(d, options->config->labels);
+    *samples = (tx_samples){.task = r.task->labels   ? task
+                                    : is_several(&r) ? &d->own.task
+                                                     : &any->task,
                             .data = d,
                             .count = d->count,
                             .block = options->block,

@@ -20,10 +20,7 @@ typedef struct reading {
     int32_t words, labels; /* columns; `labels` is -1 if there is none */
     int64_t begin, end;    /* range of rows to use */
     int64_t count, *row;   /* rows in use */
-    size_t *row_label;     /* [count + 1]: index of the first label of each row */
-    tx_buffer text;        /* of all labels, each with a NUL at the end */
-    const char **label;    /* their texts */
-    size_t label_count;
+    tx_label_lists lists;  /* labels of these rows */
     tx_label_index index;
     int64_t bad, first_bad; /* number of skipped rows, and the first of them */
     tx_encoder *encoder;
@@ -83,80 +80,43 @@ static tx_status read_list(const reading *r, int64_t row, int32_t column, tx_jso
     return TX_OK;
 }
 
-/* Appends the texts of a row's labels to r->text. */
-static tx_status add_labels(reading *r, const tx_json *list, size_t *count)
+/* Checks a row, and keeps its labels. */
+static tx_status check_row(reading *r, int64_t row)
 {
-    *count = tx_json_size(list);
-    for (size_t i = 0; i < *count; i++) {
-        const tx_json *item = tx_json_at(list, i);
-        char number[32];
-        const char *text = number;
-        int64_t whole;
-        if (tx_json_type_of(item) == TX_JSON_STRING) {
-            TX_TRY(tx_json_as_string(item, "label", &text));
-            TX_TRY(tx_label_check(text, strlen(text)));
-        } else {
-            TX_TRY(tx_json_as_int(item, "label", 0, TX_LABELS_MOST, &whole));
-            snprintf(number, sizeof number, "%" PRId64, whole);
-        }
-        tx_buffer_add(&r->text, text, strlen(text) + 1);
-    }
-    return r->text.status;
-}
-
-/* Checks a row, and appends its labels if the file has any. */
-static tx_status check_row(reading *r, int64_t row, size_t *labels)
-{
-    tx_json *words = NULL, *list = NULL;
-    const size_t before = r->text.size;
-    tx_status status = read_list(r, row, r->words, &words);
-    *labels = 0;
-    if (r->labels >= 0) {
-        TX_THEN(status, read_list(r, row, r->labels, &list));
-        TX_THEN(status, add_labels(r, list, labels));
-    }
-    const size_t count = tx_json_size(words);
-    if (!status && count == 0)
-        status = tx_fail(TX_FORMAT, "the row has no words");
-    if (!status && r->labels >= 0 && count != *labels)
-        status = tx_fail(TX_FORMAT, "the row has %zu words and %zu labels", count, *labels);
-    if (status)
-        r->text.size = before;
-    tx_json_free(words);
+    tx_json *list = NULL;
+    size_t size;
+    TX_TRY(read_list(r, row, r->words, &list));
+    const size_t words = tx_json_size(list);
     tx_json_free(list);
-    return status;
+    if (words == 0)
+        return tx_fail(TX_FORMAT, "the row has no words");
+    if (r->labels < 0)
+        return TX_OK;
+    const char *text = tx_table_text(&r->table, row, r->labels, &size);
+    TX_TRY(tx_label_lists_add(&r->lists, text, size));
+    const size_t labels = r->lists.count - tx_label_lists_begin(&r->lists, r->count);
+    if (labels == words)
+        return TX_OK;
+    tx_label_lists_drop(&r->lists);
+    return tx_fail(TX_FORMAT, "the row has %zu words and %zu labels", words, labels);
 }
 
-/* Finds the valid rows and the texts of their labels. */
+/* Finds the valid rows and their labels. */
 static tx_status choose_rows(reading *r)
 {
-    const size_t most = (size_t)(r->end - r->begin);
     size_t size;
-    r->row = malloc(most * sizeof *r->row);
-    r->row_label = calloc(most + 1, sizeof *r->row_label);
-    if (!r->row || !r->row_label)
-        return tx_fail(TX_MEMORY, "no memory for %zu rows", most);
+    r->row = malloc((size_t)(r->end - r->begin) * sizeof *r->row);
+    if (!r->row)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " rows", r->end - r->begin);
     for (int64_t row = r->begin; row < r->end; row++) {
-        size_t labels;
         if (!tx_table_text(&r->table, row, r->words, &size)) /* the table skipped the row */
             continue;
-        const tx_status status = check_row(r, row, &labels);
-        if (status) {
-            TX_TRY(skip_row(r, row, status == TX_INVALID ? TX_FORMAT : status));
-            continue;
-        }
-        r->row[r->count++] = row;
-        r->label_count += labels;
-        r->row_label[r->count] = r->label_count;
+        const tx_status status = check_row(r, row);
+        TX_TRY(status ? skip_row(r, row, status) : TX_OK);
+        if (!status)
+            r->row[r->count++] = row;
     }
-    if (!r->count)
-        return tx_fail(TX_FORMAT, "no row has words");
-    r->label = malloc((r->label_count + 1) * sizeof *r->label);
-    if (!r->label)
-        return tx_fail(TX_MEMORY, "no memory for %zu labels", r->label_count);
-    for (size_t i = 0, at = 0; i < r->label_count; i++, at += strlen(r->text.data + at) + 1)
-        r->label[i] = r->text.data + at;
-    return TX_OK;
+    return r->count ? tx_label_lists_index(&r->lists) : tx_fail(TX_FORMAT, "no row has words");
 }
 
 /* ---- Tokens -------------------------------------------------------------------------------------------- */
@@ -241,7 +201,7 @@ static tx_status add_sample(reading *r, int64_t number, tx_token_data *d)
     const size_t special = r->around.count - 1, begin = d->ids.count, after = special - r->before;
     tx_json *words = NULL;
     TX_TRY(read_list(r, r->row[number], r->words, &words));
-    const char *const *labels = r->labels < 0 ? NULL : r->label + r->row_label[number];
+    const char *const *labels = r->labels < 0 ? NULL : r->lists.label + tx_label_lists_begin(&r->lists, number);
     tx_status status = encode_words(r, words, labels, (size_t)o->block - special);
     tx_json_free(words);
     TX_TRY(status);
@@ -290,7 +250,7 @@ static tx_status read_all(reading *r, tx_token_data *d)
     TX_TRY(find_columns(r));
     TX_TRY(choose_rows(r));
     if (r->labels >= 0)
-        TX_TRY(tx_labels_resolve(&any, r->options, r->label, (int64_t)r->label_count, &r->index));
+        TX_TRY(tx_labels_resolve(&any, r->options, r->lists.label, (int64_t)r->lists.count, &r->index));
     if (config->labels < 2)
         return tx_fail(TX_INVALID, "token classification needs two labels or more, not %" PRId64, config->labels);
     TX_TRY(tx_tags_of(config, &d->tag));
@@ -334,9 +294,7 @@ static void free_reading(reading *r)
     tx_label_index_free(&r->index);
     tx_encoder_free(r->encoder);
     free(r->row);
-    free(r->row_label);
-    free(r->text.data);
-    free(r->label);
+    tx_label_lists_free(&r->lists);
     free(r->around.id);
     free(r->ids.id);
     free(r->first.id);

@@ -266,7 +266,11 @@ const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer)
 tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *samples)
 {
     const tx_trainer_options *o = &trainer->options;
-    if (samples->task == o->task && samples->block == o->block)
+    /* The task of data with several labels belongs to the data. */
+    const tx_task *task = samples->task;
+    const bool same = task == o->task || (strcmp(task->name, o->task->name) == 0 &&
+                                          tx_task_row_bytes(task, o->block) == tx_task_row_bytes(o->task, o->block));
+    if (same && samples->block == o->block)
         return TX_OK;
     return tx_fail(TX_INVALID, "the data are for %s with %" PRId64 " positions, the trainer is for %s with %" PRId64,
                    samples->task->name, samples->block, o->task->name, o->block);

@@ -48,7 +48,7 @@ static void test_keys(void **state)
         {"{\"model_type\": \"roberta\", \"is_decoder\": true}", "is_decoder"},
         {"{\"model_type\": \"distilbert\", \"sinusoidal_pos_embds\": true}", "sinusoidal_pos_embds"},
         {"{\"model_type\": \"electra\", \"tie_word_embeddings\": false}", "tie_word_embeddings"},
-        {"{\"model_type\": \"bert\", \"problem_type\": \"multi_label_classification\"}", "problem_type"},
+        {"{\"model_type\": \"bert\", \"problem_type\": \"ranking\"}", "problem_type"},
     };
     tx_config *config = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Multi-label classification: a text has any number of the model's labels, as in run_classification.py of transformers.
+ * The field "labels" holds 1 or 0 for each label. */
+#include "models/arch/labels.h"
+#include "models/task/sequence.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Indices of the task's own sums: labels that are right, predicted and in the data; texts that are right, and all. */
+enum { TX_SUM_RIGHT = TX_SUM_OWN, TX_SUM_PREDICTED, TX_SUM_TRUE, TX_SUM_RIGHT_TEXTS, TX_SUM_TEXTS };
+
+static void write_labels(const tx_sequence_data *d, int64_t number, int64_t labels, int32_t *to)
+{
+    for (int64_t i = 0; i < labels; i++)
+        to[i] = d->several_end ? 0 : TX_IGNORE_LABEL;
+    if (d->several_end)
+        for (int64_t i = tx_sample_begin(d->several_end, number); i < d->several_end[number]; i++)
+            to[d->several.id[i]] = 1;
+}
+
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+{
+    const tx_sequence_data *d = samples->data;
+    (void)epoch;
+    tx_sequence_texts(samples, number, to);
+    write_labels(d, number, d->field[TX_SEQUENCE_LABELS].width, to->field[TX_SEQUENCE_LABELS]);
+    return TX_OK;
+}
+
+static int64_t row_length(const tx_samples *samples, int64_t number)
+{
+    const tx_sequence_data *d = samples->data;
+    return d->end[number] - tx_sample_begin(d->end, number);
+}
+
+/* Binary cross-entropy with logits: the cross-entropy of the pair (0, logit) for each label. */
+static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
+{
+    (void)config;
+    if (smoothing > 0.0f) {
+        tx_graph_fail(graph, tx_fail(TX_INVALID, "label_smoothing_factor is not supported for several labels"));
+        return NULL;
+    }
+    if (!logits)
+        return NULL;
+    const int64_t count = tx_shape_count(tx_tensor_shape(logits));
+    const tx_shape pairs = TX_SHAPE(count, 2);
+    /* Gathers by the indices -1 and 0; a negative index gives 0. */
+    tx_tensor *unit = tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), tx_range(graph, TX_SHAPE(2), -1, 1));
+    unit = tx_broadcast(tx_reshape(unit, TX_SHAPE(2)), pairs, TX_AXIS_ROWS);
+    tx_tensor *x = tx_broadcast(tx_reshape(logits, TX_SHAPE(count)), pairs, TX_AXIS_LAST);
+    tx_tensor *labels = tx_reshape(tx_find_input(graph, "labels"), TX_SHAPE(count));
+    return tx_mean_loss(tx_cross_entropy(tx_mul(x, unit), labels, 2));
+}
+
+static void measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+{
+    const tx_sequence_data *d = samples->data;
+    int32_t *truth = malloc((size_t)columns * sizeof *truth);
+    for (int64_t s = 0; s < samples->count && truth && d->several_end; s++) {
+        bool same = true;
+        write_labels(d, s, columns, truth);
+        for (int64_t i = 0; i < columns; i++) {
+            const bool guess = outputs[s * columns + i] > 0.0f;
+            sums[TX_SUM_TRUE] += truth[i];
+            sums[TX_SUM_PREDICTED] += guess;
+            sums[TX_SUM_RIGHT] += guess && truth[i];
+            same = same && guess == (truth[i] == 1);
+        }
+        sums[TX_SUM_RIGHT_TEXTS] += same;
+        sums[TX_SUM_TEXTS]++;
+    }
+    free(truth);
+}
+
+/* Writes a list of the labels whose logits are positive, as JSON. */
+static tx_status tell(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                      tx_file *file)
+{
+    tx_json *list = tx_json_array();
+    tx_status status = TX_OK;
+    (void)samples;
+    (void)number;
+    for (int64_t i = 0; i < config->labels && !status; i++) {
+        const char *name = tx_label_name(config, i);
+        if (output[i] > 0.0f)
+            status = name ? tx_json_append_string(list, name) : tx_json_append_int(list, i);
+    }
+    char *text = status ? NULL : tx_json_text(list, TX_JSON_LINE);
+    tx_json_free(list);
+    if (!status && !text)
+        status = TX_MEMORY;
+    TX_THEN(status, tx_file_append(file, text, strlen(text)));
+    free(text);
+    return status;
+}
+
+/* ---- The task ------------------------------------------------------------------------------------------ */
+
+/* Over all labels of all texts (average "micro" of scikit-learn). */
+static double f1(const double sums[TX_SUMS_MAX])
+{
+    const double whole = sums[TX_SUM_PREDICTED] + sums[TX_SUM_TRUE];
+    return whole > 0.0 ? 2.0 * sums[TX_SUM_RIGHT] / whole : 0.0;
+}
+
+/* The share of texts whose labels are all right. */
+static double accuracy(const double sums[TX_SUMS_MAX])
+{
+    return sums[TX_SUM_TEXTS] > 0.0 ? sums[TX_SUM_RIGHT_TEXTS] / sums[TX_SUM_TEXTS] : 0.0;
+}
+
+static const tx_metric metrics[] = {{"eval_loss", false, tx_task_mean_loss},
+                                    {"eval_f1", true, f1},
+                                    {"eval_accuracy", true, accuracy},
+                                    {NULL, false, NULL}};
+
+void tx_multi_label_task(tx_sequence_data *d, int64_t labels)
+{
+    memcpy(d->field, tx_sequence_classification.task.fields, sizeof d->field);
+    d->field[TX_SEQUENCE_LABELS].width = labels;
+    d->own = (tx_sequence_task){.task = {.name = "multi-label classification",
+                                         .head = TX_HEAD_SEQUENCE_CLASSIFICATION,
+                                         .of_texts = true,
+                                         .open = tx_sequence_open,
+                                         .close = tx_sequence_close,
+                                         .fields = d->field,
+                                         .row = row,
+                                         .length = row_length,
+                                         .loss = loss,
+                                         .measure = measure,
+                                         .tell = tell,
+                                         .metrics = metrics}};
+}
