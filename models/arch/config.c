@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * config.json of any architecture: presets, defaults, validation, and writing that keeps unknown keys. */
 #include "models/arch/lora.h"
+#include "models/names.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -188,12 +189,28 @@ static tx_status read_all(const tx_json *json, tx_config *config)
     return tx_config_check(config);
 }
 
+/* The class that the file names; NULL if there is none. */
+static const char *named_class(const tx_json *json)
+{
+    tx_json *list;
+    const char *name;
+    return tx_json_get(json, "architectures", TX_JSON_ARRAY, &list) || tx_json_as_string(tx_json_at(list, 0), "", &name)
+               ? NULL
+               : name;
+}
+
+/* True for a base encoder, such as BertModel: the head of its type is new. */
+static bool lacks_head(const tx_json *json, const tx_architecture *architecture)
+{
+    const char *name = named_class(json);
+    return architecture->is_of_head && name && tx_ends_with(name, "Model");
+}
+
 /* Selects the row of the type whose class the file names, else keeps the first. */
 static void choose_head(const tx_json *json, const tx_architecture **architecture)
 {
-    const char *type = (*architecture)->type, *name;
-    tx_json *list;
-    if (tx_json_get(json, "architectures", TX_JSON_ARRAY, &list) || tx_json_as_string(tx_json_at(list, 0), "", &name))
+    const char *type = (*architecture)->type, *name = named_class(json);
+    if (!name)
         return;
     for (const tx_architecture *const *a = tx_architectures; *a; a++)
         if (strcmp((*a)->type, type) == 0 && strcmp((*a)->class_name, name) == 0)
@@ -218,11 +235,8 @@ static tx_status choose(const tx_json *json, const tx_architecture **architectur
 /* The class that the file names, else the class of the architecture. */
 static const char *class_of(const tx_config *config)
 {
-    tx_json *list;
-    const char *name = config->architecture->class_name;
-    if (config->source && !tx_json_get(config->source, "architectures", TX_JSON_ARRAY, &list) && tx_json_size(list) > 0)
-        (void)tx_json_as_string(tx_json_at(list, 0), "architectures", &name);
-    return name;
+    const char *name = config->source ? named_class(config->source) : NULL;
+    return name ? name : config->architecture->class_name;
 }
 
 tx_status tx_config_set_head(tx_config *config, tx_head head)
@@ -272,6 +286,7 @@ tx_status tx_config_of_json(tx_json *json, tx_config **config)
         return status == TX_INVALID ? TX_FORMAT : status;
     }
     made->source = json;
+    made->new_head = lacks_head(json, architecture);
     drop_foreign_ids(made);
     *config = made;
     return TX_OK;

@@ -108,6 +108,16 @@ static void test_heads(void **state)
     assert_true(tx_json_has(back->source, "more"));
     tx_config_free(back);
     tx_config_free(config);
+    /* A base encoder has no head. */
+    assert_ok(read_text("{\"model_type\": \"distilbert\", \"architectures\": [\"DistilBertModel\"]}", &config));
+    assert_ptr_equal(config->architecture, &tx_distilbert_masked_lm);
+    assert_true(config->new_head);
+    assert_ok(tx_config_write(config, TX_F32, path));
+    assert_ok(tx_config_read(path, &back));
+    assert_ptr_equal(back->architecture, &tx_distilbert_masked_lm);
+    assert_false(back->new_head);
+    tx_config_free(back);
+    tx_config_free(config);
     free(path);
     remove_scratch(folder);
 }

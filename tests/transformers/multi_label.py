@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small BERT with lists of labels by txtrain, and by transformers on the same rows, as run_classification.py
-does. Compares 30 losses (binary cross-entropy), and in a folder of TX that transformers reads the predictions, the loss,
+does. Compares 30 losses (binary cross-entropy). In a folder of TX that transformers reads, compares predictions, loss,
 F1 (micro) and the accuracy of whole lists, by scikit-learn or, without it, by their formulas.
 
     multi_label.py TXTRAIN [DEVICE]      exit status 77: something is missing
