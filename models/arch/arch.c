@@ -88,12 +88,6 @@ int64_t tx_arch_param_count(const tx_config *config)
     return total;
 }
 
-bool tx_arch_classifies(const tx_config *config)
-{
-    const tx_head head = config->architecture->head;
-    return head == TX_HEAD_SEQUENCE_CLASSIFICATION || head == TX_HEAD_TOKEN_CLASSIFICATION;
-}
-
 int64_t tx_arch_columns(const tx_config *config)
 {
     return tx_arch_classifies(config) ? config->labels : config->vocab_size;

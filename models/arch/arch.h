@@ -83,8 +83,6 @@ tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int
 int64_t tx_arch_param_count(const tx_config *config);
 /* The valid columns of the logits: the size of the vocabulary, or a classifier's number of labels. */
 int64_t tx_arch_columns(const tx_config *config);
-/* Returns true if the logits are those of labels, not of tokens of the vocabulary. */
-bool tx_arch_classifies(const tx_config *config);
 /* FLOPs of the training step per token, as transformers counts them (total_flos): 6 per weight outside the embeddings.
  * Only the experts that a token is routed to count. */
 double tx_arch_flops(const tx_config *config);
@@ -215,6 +213,13 @@ struct tx_architecture {
     /* Checks values of the weights, such as tied tensors. May be NULL. */
     tx_status (*check_weights)(const tx_config *config, const tx_weights *weights);
 };
+
+/* Returns true if the logits are those of labels, not of tokens of the vocabulary. */
+static inline bool tx_arch_classifies(const tx_config *config)
+{
+    const tx_head head = config->architecture->head;
+    return head == TX_HEAD_SEQUENCE_CLASSIFICATION || head == TX_HEAD_TOKEN_CLASSIFICATION;
+}
 
 /* All architectures, ended by NULL (table.c). */
 extern const tx_architecture *const tx_architectures[];

@@ -352,6 +352,14 @@ static tx_status check_tied(const tx_lora *lora, const tx_config *config)
     return *tied && is_saved(lora, tied) ? refuse_tied(tied, strlen(tied)) : TX_OK;
 }
 
+const char *tx_lora_task(const tx_config *config)
+{
+    static const char *const tasks[TX_HEAD_COUNT] = {[TX_HEAD_CAUSAL_LM] = TX_LORA_TEXTS,
+                                                     [TX_HEAD_SEQUENCE_CLASSIFICATION] = TX_LORA_CLASSES,
+                                                     [TX_HEAD_TOKEN_CLASSIFICATION] = TX_LORA_TOKENS};
+    return tasks[config->architecture->head];
+}
+
 static tx_status check_task(const tx_lora *lora, const tx_config *config)
 {
     const char *task = lora->task, *own = tx_lora_task(config);

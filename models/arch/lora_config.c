@@ -129,24 +129,16 @@ static tx_status read_names(const tx_json *json, const char *key, const char *le
     return status;
 }
 
-static const char *const task_types[TX_HEAD_COUNT] = {[TX_HEAD_CAUSAL_LM] = TX_LORA_TEXTS,
-                                                      [TX_HEAD_SEQUENCE_CLASSIFICATION] = TX_LORA_CLASSES,
-                                                      [TX_HEAD_TOKEN_CLASSIFICATION] = TX_LORA_TOKENS};
-
-const char *tx_lora_task(const tx_config *config)
-{
-    return task_types[config->architecture->head];
-}
-
 /* The task_type, if it is one of those that TX writes. */
 static const char *task_of_file(const tx_json *json)
 {
+    static const char *const known[] = {TX_LORA_TEXTS, TX_LORA_CLASSES, TX_LORA_TOKENS};
     const char *task = "";
     if (!tx_json_has(json, "task_type") || tx_json_get_string(json, "task_type", &task))
         return NULL;
-    for (int head = 0; head < TX_HEAD_COUNT; head++)
-        if (task_types[head] && strcmp(task, task_types[head]) == 0)
-            return task_types[head];
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(task, known[i]) == 0)
+            return known[i];
     return NULL;
 }
 

@@ -166,7 +166,7 @@ tx_status tx_job_report_evaluation(tx_job *j, const tx_run_evaluation *e)
 static tx_status write_predictions(const tx_job *j, const char *path, const float *outputs)
 {
     const tx_samples *samples = &j->inputs.test;
-    const int64_t columns = tx_trainer_outputs(j->trainer);
+    const int64_t columns = tx_run_columns(j->trainer);
     char line[32] = "index\tprediction\n";
     tx_file *file;
     TX_TRY(tx_file_create(path, &file));

@@ -24,16 +24,9 @@ static void write_labels(const tx_sequence_data *d, int64_t number, int64_t labe
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_sequence_data *d = samples->data;
-    (void)epoch;
-    tx_sequence_texts(samples, number, to);
+    TX_TRY(d->single->row(samples, number, epoch, to)); /* the texts */
     write_labels(d, number, d->field[TX_SEQUENCE_LABELS].width, to->field[TX_SEQUENCE_LABELS]);
     return TX_OK;
-}
-
-static int64_t row_length(const tx_samples *samples, int64_t number)
-{
-    const tx_sequence_data *d = samples->data;
-    return d->end[number] - tx_sample_begin(d->end, number);
 }
 
 /* Binary cross-entropy with logits: the cross-entropy of the pair (0, logit) for each label. */
@@ -118,20 +111,18 @@ static const tx_metric metrics[] = {{"eval_loss", false, tx_task_mean_loss},
                                     {"eval_accuracy", true, accuracy},
                                     {NULL, false, NULL}};
 
-void tx_multi_label_task(tx_sequence_data *d, int64_t labels)
+void tx_multi_label_task(tx_sequence_data *d, const tx_task *single, int64_t labels)
 {
-    memcpy(d->field, tx_sequence_classification.task.fields, sizeof d->field);
+    memcpy(d->field, single->fields, sizeof d->field);
     d->field[TX_SEQUENCE_LABELS].width = labels;
-    d->own = (tx_sequence_task){.task = {.name = "multi-label classification",
-                                         .head = TX_HEAD_SEQUENCE_CLASSIFICATION,
-                                         .of_texts = true,
-                                         .open = tx_sequence_open,
-                                         .close = tx_sequence_close,
-                                         .fields = d->field,
-                                         .row = row,
-                                         .length = row_length,
-                                         .loss = loss,
-                                         .measure = measure,
-                                         .tell = tell,
-                                         .metrics = metrics}};
+    d->single = single;
+    d->own.task = *single;
+    d->own.task.name = "multi-label classification";
+    d->own.task.fields = d->field;
+    d->own.task.row = row;
+    d->own.task.loss = loss;
+    d->own.task.distill = NULL;
+    d->own.task.measure = measure;
+    d->own.task.tell = tell;
+    d->own.task.metrics = metrics;
 }

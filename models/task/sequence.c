@@ -18,24 +18,18 @@
 static const tx_field classes[] = {FIELDS, {.name = NULL}};
 static const tx_field numbers[] = {FIELDS, [TX_SEQUENCE_TARGETS] = {"targets", TX_F32, .padding = 0}, {.name = NULL}};
 
-void tx_sequence_texts(const tx_samples *samples, int64_t number, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_sequence_data *d = samples->data;
     const int64_t begin = tx_sample_begin(d->end, number), length = d->end[number] - begin;
     const tx_ids *const from[] = {&d->ids, &d->types};
+    (void)epoch;
     for (int f = TX_SEQUENCE_INPUT_IDS; f <= TX_SEQUENCE_TOKEN_TYPE_IDS; f++) {
         int32_t *values = to->field[f];
         memcpy(values, from[f]->id + begin, (size_t)length * sizeof *values);
         tx_field_pad(&classes[f], values + length, samples->block - length);
     }
     *(int32_t *)to->field[TX_SEQUENCE_LENGTHS] = (int32_t)length;
-}
-
-static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
-{
-    const tx_sequence_data *d = samples->data;
-    (void)epoch;
-    tx_sequence_texts(samples, number, to);
     *(int32_t *)to->field[TX_SEQUENCE_LABELS] = d->label[number];
     if (samples->task->fields == numbers)
         *(float *)to->field[TX_SEQUENCE_TARGETS] = d->target[number];

@@ -46,14 +46,13 @@ typedef struct tx_sequence_data {
     float *target;  /* [count], of a regression */
     /* Multi-label classification: all labels of all samples, and the end of those of each sample. */
     tx_ids several;
-    int64_t *several_end; /* [count]; NULL for test data and for other tasks */
-    tx_sequence_task own; /* the task of these data, whose field "labels" has the width of the model's labels */
+    int64_t *several_end;  /* [count]; NULL for test data and for other tasks */
+    const tx_task *single; /* the task for one label a sample */
+    tx_sequence_task own;  /* the task of these data, whose field "labels" has the width of the model's labels */
     tx_field field[TX_SEQUENCE_LABELS + 2];
     char digest[65];
 } tx_sequence_data;
 
-/* Writes the fields of the texts of a sample: all except labels and targets. */
-void tx_sequence_texts(const tx_samples *samples, int64_t number, const tx_batch *row);
 tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
 void tx_sequence_close(const tx_samples *samples);
 
@@ -96,8 +95,8 @@ void tx_label_lists_free(tx_label_lists *lists);
 
 /* ---- Multi-label classification (multi_label.c) ---------------------------------------------------------- */
 
-/* Makes the task of data whose samples have several of `labels` labels. */
-void tx_multi_label_task(tx_sequence_data *data, int64_t labels);
+/* Makes the task of data whose samples have several of `labels` labels, from the one for a single label. */
+void tx_multi_label_task(tx_sequence_data *data, const tx_task *single, int64_t labels);
 
 /* ---- Metrics (sequence_metrics.c) ---------------------------------------------------------------------- */
 

@@ -316,7 +316,7 @@ tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_
     }
     const tx_sequence_task *any = options->config->labels == 1 ? &tx_sequence_regression : &tx_sequence_classification;
     if (is_several(&r))
-        tx_multi_label_task(d, options->config->labels);
+        tx_multi_label_task(d, &tx_sequence_classification.task, options->config->labels);
     *samples = (tx_samples){.task = r.task->labels   ? task
                                     : is_several(&r) ? &d->own.task
                                                      : &any->task,

@@ -157,6 +157,8 @@ void tx_field_pad(const tx_field *field, void *values, int64_t count);
 
 /* Bytes of a row, all fields together. */
 int64_t tx_task_row_bytes(const tx_task *task, int64_t block);
+/* Whether rows of one task fit a plan of the other. Data with several labels have a task of their own. */
+bool tx_task_is_same(const tx_task *one, const tx_task *other, int64_t block);
 /* The index of the metric of this name, with or without the prefix eval_, or -1. */
 int32_t tx_task_metric(const tx_task *task, const char *name);
 

@@ -29,9 +29,10 @@ typedef struct pass {
     bool gathers;          /* plans communicate (sharded weights or experts), so all ranks must run them */
     const tx_samples *samples;
     tx_batch batch;
-    int64_t outputs; /* output values of a row; 0 if they are not needed */
-    float *round;    /* [groups, rows, outputs]: outputs of a round */
-    float *all;      /* [count, outputs] */
+    int64_t outputs;      /* output values of a row that are kept; 0 if they are not needed */
+    float *batch_outputs; /* of a batch, if the task keeps a number for each position; else NULL */
+    float *round;         /* [groups, rows, outputs]: outputs of a round */
+    float *all;           /* [count, outputs] */
 } pass;
 
 /* Copies the outputs of a round, which begins with sample `first`, to all ranks' outputs. */
@@ -46,6 +47,18 @@ static tx_status keep_outputs(pass *p, int64_t first, int64_t ranks)
     return TX_OK;
 }
 
+/* Reduces the outputs of the positions of a batch to those that are kept. */
+static void reduce_outputs(const pass *p, float *to)
+{
+    const tx_task *task = p->samples->task;
+    const int64_t block = p->samples->block, positions = tx_trainer_positions(p->trainer, &p->batch);
+    const int64_t columns = tx_trainer_outputs(p->trainer) / block;
+    for (int64_t r = 0; r < p->batch.rows; r++)
+        for (int64_t t = 0; t < block; t++)
+            to[r * block + t] =
+                t < positions ? task->keep(p->batch_outputs + (r * positions + t) * columns, columns) : 0.0f;
+}
+
 /* Evaluates the batches of a round, which begins with sample `first`, and adds up their sums. */
 static tx_status do_round(pass *p, int64_t first, double sums[TX_SUMS_MAX])
 {
@@ -57,7 +70,9 @@ static tx_status do_round(pass *p, int64_t first, double sums[TX_SUMS_MAX])
     if (any || p->gathers) {
         TX_TRY(tx_samples_rows(p->samples, &order, any ? own : first, &p->batch));
         p->batch.longest = tx_batch_longest(p->samples->task, &p->batch);
-        TX_TRY(tx_trainer_evaluate(p->trainer, &p->batch, of_batch, output));
+        TX_TRY(tx_trainer_evaluate(p->trainer, &p->batch, of_batch, p->batch_outputs ? p->batch_outputs : output));
+        if (p->batch_outputs)
+            reduce_outputs(p, output);
     }
     if (!any)
         memset(of_batch, 0, sizeof of_batch);
@@ -68,6 +83,13 @@ static tx_status do_round(pass *p, int64_t first, double sums[TX_SUMS_MAX])
     return keep_outputs(p, first, p->groups);
 }
 
+int64_t tx_run_columns(const tx_trainer *trainer)
+{
+    const tx_trainer_options *o = tx_trainer_options_of(trainer);
+    const int64_t outputs = tx_trainer_outputs(trainer);
+    return outputs && o->task->keep ? o->block : outputs;
+}
+
 tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch, double sums[TX_SUMS_MAX],
                          float **outputs)
 {
@@ -76,18 +98,25 @@ tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watc
     const int64_t rows = tx_trainer_options_of(trainer)->eval_batch, same = context ? context->size : 1,
                   ranks = comm ? comm->size / same : 1;
     TX_TRY(tx_trainer_check_samples(trainer, samples));
+    if (same > 1 && samples->task->keep)
+        return tx_fail(TX_UNSUPPORTED, "context parallelism is not implemented for evaluations of %s",
+                       samples->task->name);
     pass p = {.trainer = trainer,
               .comm = comm,
               .group = comm ? comm->rank / same : 0,
               .groups = ranks,
               .samples = samples,
-              .outputs = tx_trainer_outputs(trainer)};
+              .outputs = tx_run_columns(trainer)};
     const tx_parallel_options *parallel = &tx_trainer_options_of(trainer)->parallel;
     p.gathers = parallel->zero_stage == 3 || parallel->expert;
     void *memory = malloc((size_t)(rows * tx_task_row_bytes(samples->task, samples->block)));
+    const bool reduces = p.outputs && samples->task->keep;
+    if (reduces)
+        p.batch_outputs = malloc((size_t)(rows * tx_trainer_outputs(trainer)) * sizeof *p.batch_outputs);
     p.round = calloc((size_t)(ranks * rows * p.outputs) + 1, sizeof *p.round);
     p.all = calloc((size_t)(samples->count * p.outputs) + 1, sizeof *p.all);
-    tx_status status = memory && p.round && p.all ? TX_OK : tx_fail(TX_MEMORY, "evaluation: no memory for a batch");
+    const bool has = memory && p.round && p.all && (p.batch_outputs || !reduces);
+    tx_status status = has ? TX_OK : tx_fail(TX_MEMORY, "evaluation: no memory for a batch");
     p.batch = tx_batch_of(samples->task, samples->block, rows, memory);
     tx_watch_begin(watch, TX_WATCH_EVALUATING);
     /* The ranks add up their sums after each batch. So no rank waits longer than the slowest rank's batch takes, and
@@ -98,6 +127,7 @@ tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watc
     }
     free(memory);
     free(p.round);
+    free(p.batch_outputs);
     if (status)
         free(p.all);
     else
@@ -114,7 +144,7 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_wat
     float *outputs = NULL;
     TX_TRY(tx_run_outputs(trainer, samples, watch, sums, &outputs));
     if (task->measure)
-        task->measure(samples, outputs, tx_trainer_outputs(trainer), sums);
+        task->measure(samples, outputs, tx_run_columns(trainer), sums);
     free(outputs);
     evaluation->metrics = task->metrics;
     for (int32_t m = 0; task->metrics[m].name; m++)

@@ -75,8 +75,10 @@ tx_status tx_run(tx_engine *engine, tx_model *model, tx_trainer *trainer, const 
 enum { TX_RUN_FIGURES = TX_METRICS_MAX + 3 };
 int32_t tx_run_figures(const tx_run_evaluation *evaluation, bool of_trainer, tx_figure figures[TX_RUN_FIGURES]);
 
+/* The output values of a sample that an evaluation keeps. */
+int64_t tx_run_columns(const tx_trainer *trainer);
 /* Adds loss and labels of the samples to the sums; the ranks divide the samples. If the task measures or predicts,
- * every rank gets the outputs of all samples [count, tx_trainer_outputs], which the caller frees. */
+ * every rank gets the outputs of all samples [count, tx_run_columns], which the caller frees. */
 tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch, double sums[TX_SUMS_MAX],
                          float **outputs);
 /* Computes the task's metrics over the samples, which the ranks divide. `step` and `epoch` of the result do not change.

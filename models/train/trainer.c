@@ -88,8 +88,6 @@ static void build_loss(const tx_trainer *trainer, bool train, batch_plan *made)
 static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t block, batch_plan *made)
 {
     const tx_task *task = trainer->options.task;
-    if (!train && task->keep && chunks_of(&trainer->options) > 1)
-        return tx_fail(TX_UNSUPPORTED, "context parallelism is not implemented for evaluations of %s", task->name);
     TX_TRY(tx_graph_create(trainer->model, &made->graph));
     TX_TRY(tx_graph_autocast(made->graph, train ? trainer->options.autocast : trainer->options.eval_autocast));
     const tx_checkpointing *again = &trainer->options.checkpointing;
@@ -266,11 +264,7 @@ const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer)
 tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *samples)
 {
     const tx_trainer_options *o = &trainer->options;
-    /* The task of data with several labels belongs to the data. */
-    const tx_task *task = samples->task;
-    const bool same = task == o->task || (strcmp(task->name, o->task->name) == 0 &&
-                                          tx_task_row_bytes(task, o->block) == tx_task_row_bytes(o->task, o->block));
-    if (same && samples->block == o->block)
+    if (tx_task_is_same(samples->task, o->task, o->block) && samples->block == o->block)
         return TX_OK;
     return tx_fail(TX_INVALID, "the data are for %s with %" PRId64 " positions, the trainer is for %s with %" PRId64,
                    samples->task->name, samples->block, o->task->name, o->block);
@@ -445,10 +439,9 @@ tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results)
 int64_t tx_trainer_outputs(const tx_trainer *trainer)
 {
     const tx_tensor *output = trainer->evaluate[0].output;
-    const tx_task *task = trainer->options.task;
-    if (!output || !task->measure)
-        return 0;
-    return task->keep ? trainer->options.block : tx_shape_last(tx_tensor_shape(output));
+    return output && trainer->options.task->measure
+               ? tx_shape_count(tx_tensor_shape(output)) / tx_tensor_shape(output)->dim[0]
+               : 0;
 }
 
 /* Reads a result of an evaluation. In a pipeline the last stage broadcasts it. */
@@ -459,24 +452,6 @@ static tx_status read_output(const tx_trainer *trainer, const batch_plan *e, tx_
     if (!pipeline || pipeline->rank == pipeline->size - 1)
         TX_TRY(tx_plan_read(e->plan, from, output, (size_t)count * sizeof *output));
     return pipeline ? tx_comm_collect(pipeline, TX_BROADCAST, output, count, TX_F32, pipeline->size - 1) : TX_OK;
-}
-
-/* Reads the outputs of a batch. With the task's `keep` it reduces those of each position to one number; positions
- * after the plan's rows get 0. */
-static tx_status read_outputs(const tx_trainer *trainer, const batch_plan *e, float *output)
-{
-    const tx_task *task = trainer->options.task;
-    const tx_shape *shape = tx_tensor_shape(e->output);
-    const int64_t block = trainer->options.block, positions = shape->dim[1], columns = tx_shape_last(shape);
-    if (!task->keep)
-        return read_output(trainer, e, e->output, output);
-    float *all = malloc((size_t)tx_shape_count(shape) * sizeof *all);
-    tx_status status = all ? read_output(trainer, e, e->output, all) : tx_fail(TX_MEMORY, "no memory for outputs");
-    for (int64_t r = 0; r < shape->dim[0] && !status; r++)
-        for (int64_t t = 0; t < block; t++)
-            output[r * block + t] = t < positions ? task->keep(all + (r * positions + t) * columns, columns) : 0.0f;
-    free(all);
-    return status;
 }
 
 tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double sums[TX_SUMS_MAX], float *output)
@@ -495,7 +470,7 @@ tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double
     TX_TRY(run_batch(trainer, trainer->evaluate, batch, &e));
     TX_TRY(read_output(trainer, e, e->loss, &mean));
     if (output)
-        TX_TRY(read_outputs(trainer, e, output));
+        TX_TRY(read_output(trainer, e, e->output, output));
     sums[TX_SUM_LOSS] += (double)mean * labels;
     sums[TX_SUM_LABELS] += chunk_of(o) == 0 ? labels : 0.0; /* context-parallel ranks add only parts of the loss */
     return TX_OK;

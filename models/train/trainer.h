@@ -86,7 +86,8 @@ void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps);
 /* The number of output values for each row of an evaluation batch. 0 if the task neither measures nor predicts. */
 int64_t tx_trainer_outputs(const tx_trainer *trainer);
 /* Adds loss and labels of a batch of eval_batch rows to the sums, and writes the output to `output`
- * [eval_batch, outputs], which may be NULL. Waits for the device. */
+ * [eval_batch, outputs], which may be NULL. Outputs of positions are [eval_batch, tx_trainer_positions, columns] at its
+ * beginning. Waits for the device. */
 tx_status tx_trainer_evaluate(tx_trainer *trainer, const tx_batch *batch, double sums[TX_SUMS_MAX], float *output);
 
 /* ---- Profile ----------------------------------------------------------------------------------- */
