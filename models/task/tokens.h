@@ -25,8 +25,9 @@ typedef struct tx_token_data {
     tx_ids label;      /* of each id; TX_IGNORE_LABEL if it has none */
     tx_ids first;      /* of each id: 1 if it is the first of a word, else 0 */
     int64_t count;
-    int64_t *end; /* [count]: end of each sample's ids */
-    tx_tag *tag;  /* [labels of the model] */
+    int64_t *end;   /* [count]: end of each sample's ids */
+    int64_t labels; /* of the model */
+    tx_tag *tag;    /* [labels + 1], see tx_tags_of */
     char digest[65];
 } tx_token_data;
 
@@ -38,7 +39,7 @@ bool tx_tokens_find(const char *path);
 
 /* ---- Metrics (tokens_metrics.c) ------------------------------------------------------------------------ */
 
-/* The tags of the model's labels. The caller frees `*tags`. */
+/* The tags of the model's labels, and the tag after the last word of a text. The caller frees `*tags`. */
 tx_status tx_tags_of(const tx_config *config, tx_tag **tags);
 /* Counts entities and words as seqeval does. `outputs` are predicted labels [count, block]. */
 void tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);

@@ -253,6 +253,7 @@ static tx_status read_all(reading *r, tx_token_data *d)
         TX_TRY(tx_labels_resolve(&any, r->options, r->lists.label, (int64_t)r->lists.count, &r->index));
     if (config->labels < 2)
         return tx_fail(TX_INVALID, "token classification needs two labels or more, not %" PRId64, config->labels);
+    d->labels = config->labels;
     TX_TRY(tx_tags_of(config, &d->tag));
     TX_TRY(tx_encoder_create(r->options->tokenizer, &r->encoder));
     return read_samples(r, d);

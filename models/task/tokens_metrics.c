@@ -28,8 +28,8 @@ static const char *type_of(const char *name)
 tx_status tx_tags_of(const tx_config *config, tx_tag **tags)
 {
     const int64_t labels = config->labels;
-    tx_tag *made = malloc((size_t)labels * sizeof *made);
-    tx_named *type = malloc((size_t)labels * sizeof *type);
+    tx_tag *made = malloc((size_t)(labels + 1) * sizeof *made);
+    tx_named *type = malloc((size_t)(labels + 1) * sizeof *type);
     size_t types = 0, first = 0;
     for (int64_t i = 0; i < labels && made && type; i++) {
         const char *name = tx_label_name(config, i);
@@ -37,8 +37,11 @@ tx_status tx_tags_of(const tx_config *config, tx_tag **tags)
         if (name)
             type[types++] = (tx_named){type_of(name), (int32_t)i};
     }
-    if (made && type)
+    if (made && type) {
+        made[labels] = (tx_tag){.position = 'O'};
+        type[types++] = (tx_named){type_of("O"), (int32_t)labels};
         tx_named_sort(type, types);
+    }
     for (size_t i = 0; i < types; i++) {
         first = strcmp(type[i].name, type[first].name) == 0 ? first : i;
         made[type[i].index].type = (int32_t)(labels + (int64_t)first);
@@ -94,10 +97,10 @@ static void count_word(finder finders[2], tx_tag truth, tx_tag guess, int64_t wo
 void tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
     const tx_token_data *d = samples->data;
-    const tx_tag outside = {'O', -1};
+    const tx_tag before = {'O', -1};
     for (int64_t s = 0; s < samples->count; s++) {
         const int64_t begin = tx_sample_begin(d->end, s);
-        finder finders[2] = {{outside, 0}, {outside, 0}};
+        finder finders[2] = {{before, 0}, {before, 0}};
         int64_t word = 0;
         for (int64_t i = begin; i < d->end[s]; i++) {
             const int32_t truth = d->label.id[i], guess = (int32_t)outputs[s * columns + i - begin];
@@ -107,7 +110,7 @@ void tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t 
             sums[TX_SUM_RIGHT_WORDS] += truth == guess;
             sums[TX_SUM_WORDS]++;
         }
-        count_word(finders, outside, outside, word, sums);
+        count_word(finders, d->tag[d->labels], d->tag[d->labels], word, sums);
     }
 }
 

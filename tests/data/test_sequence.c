@@ -351,16 +351,51 @@ static void test_metrics(void **state)
     NEAR(cola, "matthews_correlation", 0.0);
 }
 
+/* Rows whose label is a list: the field "labels" has 1 or 0 for each label of the model. */
+static void test_several(void **state)
+{
+    static const char text[] =
+        "{\"sentence\": \"a\", \"label\": [\"y\", \"x\"]}\n{\"sentence\": \"b\", \"label\": []}\n"
+        "{\"sentence\": \"c\", \"label\": [\"z\"]}\n";
+    static const int32_t wanted[3][3] = {{1, 1, 0}, {0, 0, 0}, {0, 0, 1}};
+    const float outputs[9] = {1, 1, -1, -1, -1, 1, -1, -1, 1}; /* two of three texts are right */
+    double sums[TX_SUMS_MAX] = {0};
+    bench b = open_bench();
+    tx_samples samples, again;
+    assert_ok(open_text(&b, &tx_sequence_classification, "a.jsonl", text, TX_DATA_TRAIN, &samples));
+    assert_true(b.config->several_labels);
+    assert_int_equal(b.config->labels, 3);
+    for (int r = 0; r < 3; r++) {
+        int32_t values[2 * 7 + 1 + 3];
+        const tx_batch row = tx_batch_of(samples.task, 7, 1, values);
+        assert_ok(samples.task->row(&samples, r, 0, &row));
+        assert_memory_equal(row.field[TX_SEQUENCE_LABELS], wanted[r], sizeof wanted[r]);
+        assert_int_equal(tx_batch_labels(samples.task, 7, &row), 3);
+    }
+    samples.task->measure(&samples, outputs, 3, sums);
+    assert_true(fabs(samples.task->metrics[1].value(sums) - 6.0 / 7.0) < 1e-15);
+    assert_true(fabs(samples.task->metrics[2].value(sums) - 2.0 / 3.0) < 1e-15);
+    /* The task that the training data made opens other data, too. */
+    assert_ok(open_text(&b, (const tx_sequence_task *)samples.task, "b.jsonl", text, TX_DATA_VALIDATION, &again));
+    assert_true(tx_task_is_same(samples.task, again.task, 7));
+    tx_sequence_close(&again);
+    assert_refused(open_text(&b, &tx_sequence_classification, "c.jsonl", "{\"sentence\": \"a\", \"label\": \"x\"}\n",
+                             TX_DATA_VALIDATION, &again),
+                   TX_FORMAT, "not a list");
+    assert_refused(open_text(&b, &tx_sequence_classification, "d.jsonl", "{\"sentence\": \"a\", \"label\": [\"w\"]}\n",
+                             TX_DATA_VALIDATION, &again),
+                   TX_FORMAT, "not one of the model's 3 labels");
+    tx_sequence_close(&samples);
+    close_bench(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_faults),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_labels),
-        cmocka_unit_test(test_metrics),
-        cmocka_unit_test(test_bad_labels),
-        cmocka_unit_test(test_labels_of_later_data),
+        cmocka_unit_test(test_several),    cmocka_unit_test(test_formats),
+        cmocka_unit_test(test_faults),     cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_labels),     cmocka_unit_test(test_metrics),
+        cmocka_unit_test(test_bad_labels), cmocka_unit_test(test_labels_of_later_data),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
