@@ -44,7 +44,7 @@ DEFAULTS(bert, tx_bert_masked_lm, bert, 30522, -1, -1, 0);
     .type = type_, .defaults = &name##_defaults.base, .keys = keys, .fixed = tx_bert_fixed, .read = tx_bert_read, \
     .write = tx_bert_write, .lora_targets = "query,value"
 
-TX_BERT_FAMILY(tx_bert, "Bert", "classifier", ROW(bert, "bert"));
+TX_BERT_FAMILY(tx_bert, "Bert", ROW(bert, "bert"));
 
 /* ---- RoBERTa ----------------------------------------------------------------------------------------- */
 
@@ -72,6 +72,6 @@ DEFAULTS(roberta, tx_roberta_masked_lm, roberta, 50265, 0, 2, 1);
 DEFAULTS(xlm_roberta, tx_xlm_roberta_masked_lm, roberta, 30522, 0, 2, 1);
 DEFAULTS(camembert, tx_camembert_masked_lm, roberta, 30522, 0, 2, 1);
 
-TX_BERT_FAMILY(tx_roberta, "Roberta", "classifier", ROW(roberta, "roberta"));
-TX_BERT_FAMILY(tx_xlm_roberta, "XLMRoberta", "classifier", ROW(xlm_roberta, "xlm-roberta"));
-TX_BERT_FAMILY(tx_camembert, "Camembert", "classifier", ROW(camembert, "camembert"));
+TX_BERT_FAMILY(tx_roberta, "Roberta", ROW(roberta, "roberta"));
+TX_BERT_FAMILY(tx_xlm_roberta, "XLMRoberta", ROW(xlm_roberta, "xlm-roberta"));
+TX_BERT_FAMILY(tx_camembert, "Camembert", ROW(camembert, "camembert"));

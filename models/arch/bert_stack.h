@@ -207,31 +207,27 @@ tx_status tx_bert_check_ties(const tx_config *config, const tx_weights *weights)
 #define TX_BERT_NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 extern const tx_preset tx_bert_presets[];
 
-/* Defines the three architectures of a family. `saved` are the modules of sequence classification that adapters train
- * fully. The rest initializes type, defaults, keys, reading and lora_targets. */
-#define TX_BERT_FAMILY(name, CLASS, saved, ...)                                                    \
-    const tx_architecture name##_masked_lm = {TX_BERT_SHARED,                                      \
-                                              .class_name = CLASS "ForMaskedLM",                   \
-                                              .head = TX_HEAD_MASKED_LM,                           \
-                                              .logits = tx_bert_masked_logits,                     \
-                                              .check_weights = tx_bert_check_ties,                 \
-                                              __VA_ARGS__};                                        \
-    const tx_architecture name##_classifier = {TX_BERT_SHARED,                                     \
-                                               .class_name = CLASS "ForSequenceClassification",    \
-                                               .head = TX_HEAD_SEQUENCE_CLASSIFICATION,            \
-                                               .logits = tx_bert_text_logits,                      \
-                                               .lora_saved = saved,                                \
-                                               __VA_ARGS__};                                       \
-    const tx_architecture name##_token_classifier = {TX_BERT_SHARED,                               \
-                                                     .class_name = CLASS "ForTokenClassification", \
-                                                     .head = TX_HEAD_TOKEN_CLASSIFICATION,         \
-                                                     .logits = tx_bert_token_logits,               \
-                                                     .lora_saved = "classifier",                   \
-                                                     __VA_ARGS__}
-#define TX_BERT_SHARED                                                                                            \
-    .config_bytes = sizeof(tx_bert_config), .presets = tx_bert_presets, .check = tx_bert_check,                   \
-    .params = tx_bert_params, .param = tx_bert_param, .embeddings = tx_bert_embeddings, .rename = tx_bert_rename, \
-    .is_of_head = tx_bert_is_of_head
+/* Defines the three architectures of a family. The rest initializes type, defaults, keys, reading and lora_targets. */
+#define TX_BERT_FAMILY(name, CLASS, ...)                                                                             \
+    TX_BERT_ROW(name##_masked_lm, CLASS "ForMaskedLM", MASKED_LM, tx_bert_masked_logits,                             \
+                .check_weights = tx_bert_check_ties, __VA_ARGS__);                                                   \
+    TX_BERT_ROW(name##_classifier, CLASS "ForSequenceClassification", SEQUENCE_CLASSIFICATION, tx_bert_text_logits,  \
+                .lora_saved = "classifier", __VA_ARGS__);                                                            \
+    TX_BERT_ROW(name##_token_classifier, CLASS "ForTokenClassification", TOKEN_CLASSIFICATION, tx_bert_token_logits, \
+                .lora_saved = "classifier", __VA_ARGS__)
+#define TX_BERT_ROW(name, class, HEAD, build, ...)                        \
+    const tx_architecture name = {.class_name = class,                    \
+                                  .head = TX_HEAD_##HEAD,                 \
+                                  .logits = build,                        \
+                                  .config_bytes = sizeof(tx_bert_config), \
+                                  .presets = tx_bert_presets,             \
+                                  .check = tx_bert_check,                 \
+                                  .params = tx_bert_params,               \
+                                  .param = tx_bert_param,                 \
+                                  .embeddings = tx_bert_embeddings,       \
+                                  .rename = tx_bert_rename,               \
+                                  .is_of_head = tx_bert_is_of_head,       \
+                                  __VA_ARGS__}
 
 /* transformers' defaults that all families share. */
 #define TX_BERT_DEFAULTS(row, differs, vocab, embedding, hidden, depth, count, inner, bos, eos)                      \

@@ -53,6 +53,5 @@ static const tx_bert_config defaults = {
     TX_BERT_DEFAULTS(tx_distilbert_masked_lm, distilbert, 30522, 768, 768, 6, 12, 3072, -1, -1), .pad_token_id = 0,
     .classifier_dropout = 0.2};
 
-TX_BERT_FAMILY(tx_distilbert, "DistilBert", "pre_classifier,classifier", .type = "distilbert",
-               .defaults = &defaults.base, .keys = keys, .fixed = fixed, .read = tx_bert_read_rest,
-               .lora_targets = "q_lin,v_lin");
+TX_BERT_FAMILY(tx_distilbert, "DistilBert", .type = "distilbert", .defaults = &defaults.base, .keys = keys,
+               .fixed = fixed, .read = tx_bert_read_rest, .lora_targets = "q_lin,v_lin");

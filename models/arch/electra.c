@@ -35,5 +35,5 @@ static const tx_bert_config defaults = {
     TX_BERT_DEFAULTS(tx_electra_masked_lm, electra, 30522, 128, 256, 12, 4, 1024, -1, -1), .pad_token_id = 0,
     .projects = true, .classifier_dropout = TX_BERT_NO_DROPOUT};
 
-TX_BERT_FAMILY(tx_electra, "Electra", "classifier", .type = "electra", .defaults = &defaults.base, .keys = keys,
+TX_BERT_FAMILY(tx_electra, "Electra", .type = "electra", .defaults = &defaults.base, .keys = keys,
                .fixed = tx_bert_fixed, .read = tx_bert_read, .write = tx_bert_write, .lora_targets = "query,value");

@@ -26,7 +26,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 tx_tensor *tx_causal_lm_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
 {
     return tx_mean_loss(
-        tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), config->vocab_size, smoothing));
+        tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), tx_arch_columns(config), smoothing));
 }
 
 static double perplexity(const double sums[TX_SUMS_MAX])

@@ -54,7 +54,7 @@ tx_optimizer_options tx_bench_optimizer(void)
     return (tx_optimizer_options){sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f};
 }
 
-/* Heads with scores for each token, causal or masked, use the same task: their labels have the same shape. */
+/* Heads with scores for each token use the same task: their labels have the same shape. */
 static const tx_task *task_of(const tx_config *config)
 {
     return config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION ? &tx_sequence_classification.task
@@ -140,7 +140,7 @@ static void fill(tx_bench_training *t, const tx_task *task)
         const tx_field *field = &task->fields[f];
         int32_t *values = t->batch.field[f];
         const bool of_rows = field->width != TX_FIELD_BLOCK, labelled = strcmp(field->name, "labels") == 0;
-        if (strcmp(field->name, "input_ids") == 0 || (labelled && !of_rows))
+        if (strcmp(field->name, "input_ids") == 0 || (labelled && !of_rows && !tx_arch_classifies(t->config)))
             memcpy(values, labelled ? t->data.labels : t->data.tokens, (size_t)count * sizeof *values);
         else
             for (int64_t i = 0; i < (of_rows ? t->data.rows : count); i++)
