@@ -18,7 +18,9 @@ from oracle import DATA, check, log_of, read_json, run, skip, status
 import torch
 from transformers import (BertConfig, BertForTokenClassification, BertModel, DistilBertConfig,
                           DistilBertForTokenClassification, DistilBertModel, PreTrainedTokenizerFast, RobertaConfig,
-                          RobertaForTokenClassification, RobertaModel, RobertaTokenizerFast)
+                          RobertaForTokenClassification, RobertaModel, RobertaTokenizerFast, XLMRobertaConfig,
+                          XLMRobertaForTokenClassification, XLMRobertaModel)
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors, trainers
 
 torch.set_num_threads(1)
 TOKENIZERS = os.path.join(DATA, "tokenizers")
@@ -94,6 +96,23 @@ def make_roberta(start):
                                **SMALL)).save_pretrained(start)
     RobertaTokenizerFast(vocab=vocabulary, merges=merges).save_pretrained(start)
     return RobertaForTokenClassification, RobertaTokenizerFast(vocab=vocabulary, merges=merges, add_prefix_space=True)
+
+
+def make_xlm_roberta(start):
+    """A Unigram tokenizer as XLM-RoBERTa has it, over the words of MRPC."""
+    tokenizer = Tokenizer(models.Unigram())
+    tokenizer.normalizer = normalizers.NFKC()
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    with open(MRPC, encoding="utf-8") as file:
+        tokenizer.train_from_iterator(file.readlines(), trainers.UnigramTrainer(
+            vocab_size=600, special_tokens=special, unk_token="<unk>", show_progress=False))
+    tokenizer.post_processor = processors.TemplateProcessing(single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>",
+                                                             special_tokens=[("<s>", 0), ("</s>", 2)])
+    XLMRobertaModel(XLMRobertaConfig(vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=BLOCK + 2,
+                                     type_vocab_size=1, **SMALL)).save_pretrained(start)
+    tokenizer.save(os.path.join(start, "tokenizer.json"))
+    return XLMRobertaForTokenClassification, PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="<pad>")
 
 
 def batch_of(rows, tokenizer, kind):
@@ -208,7 +227,8 @@ def main():
     with open(MRPC, encoding="utf-8") as file:
         texts = [line.rstrip("\n").split("\t")[3].split() for line in file][1:]
     rows = [(words, tag_words(words)) for words in texts]
-    for name, make in (("BERT", make_bert), ("DistilBERT", make_distilbert), ("RoBERTa", make_roberta)):
+    for name, make in (("BERT", make_bert), ("DistilBERT", make_distilbert), ("RoBERTa", make_roberta),
+                       ("XLM-RoBERTa", make_xlm_roberta)):
         compare(name, make, program, device, rows[:90], rows[90:150])
     return status()
 
