@@ -3,9 +3,10 @@
  * Pass chunk: computes the classifier in chunks of rows. Its logits, the product of all rows and a table, are by far
  * the largest tensor of a language model, and only the cross-entropy and its gradient read them. For each chunk the
  * pass emits the logits, losses, gradient of the logits, rows of dx and the summand of dtable, so that the logits of
- * only one chunk exist at a time. Some backward nodes therefore precede the sum of the loss. This is possible because
- * the gradient of the losses, for a mean, does not depend on them. A teacher's logits in distillation are chunked too.
- */
+ * only one chunk exist at a time. Some backward nodes therefore precede the sum of the loss. This is possible if the
+ * gradient of the losses, as for a mean, does not depend on them. If it does, as for the loss of a pair of completions,
+ * there are two rounds of chunks: the losses, and later the logits again with their gradient. A teacher's logits in
+ * distillation are chunked too. */
 #include "api/fusion/fusion.h"
 
 #include "api/graph/edit.h"
@@ -43,7 +44,9 @@ typedef struct classifier {
     int32_t loss; /* the node CROSS_ENTROPY or DISTILLATION */
     bool split;
     int64_t rows;
-    bool *early; /* by node: must precede the first chunk */
+    int32_t begin; /* members before this one are computed again; they stay where they are */
+    bool *early;   /* by node: must precede the first chunk */
+    int32_t nodes; /* number of elements of `early` */
 } classifier;
 
 /* ---- Finding ------------------------------------------------------------------------------------------ */
@@ -240,11 +243,17 @@ static bool reads_nothing(const tx_node *n)
     return tx_op_info_of(n->op)->inputs == 0;
 }
 
+/* The node before which the chunks are inserted. */
+static int32_t first_of(const classifier *c)
+{
+    return c->member[c->begin].node;
+}
+
 /* Whether the other nodes between the first and the last member can move before or after the chunks. Sums over ranks of
  * a member's result can move after them. */
 static bool others_can_move(const classifier *c)
 {
-    const int32_t first = c->member[0].node, last = c->member[c->members - 1].node;
+    const int32_t first = first_of(c), last = c->member[c->members - 1].node;
     for (int32_t i = first + 1; i < last; i++) {
         const tx_node *n = &c->graph->node[i];
         if (member_at(c, i) || tx_op_info_of(n->op)->place == TX_ON_HOST_LAST || reads_nothing(n))
@@ -261,10 +270,15 @@ static bool others_can_move(const classifier *c)
     return true;
 }
 
-/* Marks the operands of members that are produced after the first member. Returns false if one needs a member. */
+/* Marks the operands of members that are produced after the first member. Returns false if one needs a member, or if
+ * memory runs out. */
 static bool find_early(classifier *c)
 {
-    const int32_t first = c->member[0].node, last = c->member[c->members - 1].node;
+    c->nodes = c->graph->nodes;
+    c->early = tx_edit_alloc(c->edit, (size_t)c->nodes, sizeof *c->early);
+    if (!c->early)
+        return false;
+    const int32_t first = first_of(c), last = c->member[c->members - 1].node;
     for (int32_t i = last; i > first; i--) {
         const tx_node *n = &c->graph->node[i];
         const bool is_member = member_at(c, i) != NULL;
@@ -336,7 +350,7 @@ static tx_status emit_chunks(const classifier *c, int64_t limit)
 static tx_status split(const classifier *c, int64_t limit)
 {
     tx_graph *graph = c->graph;
-    const int32_t first = c->member[0].node, chunks = graph->nodes;
+    const int32_t first = first_of(c), chunks = graph->nodes;
     TX_TRY(emit_chunks(c, limit));
     for (int32_t i = 0; i < c->members; i++) /* the last chunk produces whole outputs */
         for (int k = 0; k < TX_MAX_OUT; k++) {
@@ -345,11 +359,45 @@ static tx_status split(const classifier *c, int64_t limit)
                 t->producer = graph->nodes - c->members + i;
         }
     for (int32_t i = first + 1; i < graph->nodes; i++)
-        if (i >= chunks || c->early[i])
+        if (i >= chunks || (i < c->nodes && c->early[i]))
             tx_edit_move(c->edit, i, first);
-    for (int32_t i = 0; i < c->members; i++)
+    for (int32_t i = c->begin; i < c->members; i++)
         tx_edit_erase(c->edit, c->member[i].node);
     return TX_OK;
+}
+
+/* ---- Two rounds --------------------------------------------------------------------------------------- */
+
+/* The members of one round: up to the losses, or the product again with the gradient and its readers. A tensor that a
+ * member of the round makes is separate for each chunk, except the lse, which the second round reads. */
+static classifier round_of(const classifier *c, bool backward)
+{
+    classifier r = *c;
+    r.members = r.inners = 0;
+    r.early = NULL;
+    for (int32_t i = 0; i < c->members; i++) {
+        const tx_node *n = &c->graph->node[c->member[i].node];
+        const bool is_backward = n->direction == TX_BACKWARD, logits = c->member[i].node < c->loss;
+        if (backward && is_backward && !r.begin)
+            r.begin = r.members;
+        if (backward ? is_backward || logits : !is_backward)
+            r.member[r.members++] = c->member[i];
+    }
+    for (int32_t i = 0; i < c->inners; i++)
+        if (member_at(&r, c->inner[i]->producer) && c->inner[i] != c->lse)
+            r.inner[r.inners++] = c->inner[i];
+    return r;
+}
+
+/* Splits a classifier whose gradient of the losses depends on the losses. */
+static tx_status split_twice(classifier *c, int64_t limit)
+{
+    classifier losses = round_of(c, false), gradient = round_of(c, true);
+    if (!others_can_move(&losses) || !others_can_move(&gradient) || !find_early(&losses) || !find_early(&gradient))
+        return tx_edit_check(c->edit);
+    c->split = true;
+    TX_TRY(split(&gradient, limit));
+    return split(&losses, limit);
 }
 
 /* ---- The pass ----------------------------------------------------------------------------------------- */
@@ -375,16 +423,17 @@ static tx_status chunk_one(tx_edit *edit, void *state)
 {
     classifier *c = state;
     c->edit = edit;
-    if (!find_members(c, c->loss) || !others_can_move(c))
+    if (!find_members(c, c->loss))
         return TX_OK;
     const int64_t limit = row_limit(c->graph, c->graph->node[c->loss].in[0]);
     /* If all rows fit in a chunk, its nodes are moved together so that tx_fuse can fuse loss and gradient. */
     if (c->rows <= limit && (!c->has_gradient || is_consecutive(c)))
         return TX_OK;
-    c->early = tx_edit_alloc(edit, (size_t)c->graph->nodes, sizeof *c->early);
+    c->split = others_can_move(c) && find_early(c);
     TX_TRY(tx_edit_check(edit));
-    c->split = find_early(c);
-    return c->split ? split(c, limit) : TX_OK;
+    if (c->split)
+        return split(c, limit);
+    return c->has_gradient && c->lse && c->rows > limit ? split_twice(c, limit) : TX_OK;
 }
 
 tx_status tx_chunk(tx_graph *graph)
