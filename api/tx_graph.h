@@ -231,8 +231,12 @@ tx_tensor *tx_share_loss(tx_tensor *loss);
  * times control POSITIONS_PER_TOKEN. */
 tx_tensor *tx_mean_of_tokens(tx_tensor *mean);
 
-/* Adds x, one F32 number, to `result` over all micro-batches of a step and all ranks. The only result that graphs may
- * write is TX_RESULT_DROPPED, at most once a graph. */
+/* Adds the means over the labels of the columns of x [rows, n] (their sums times control INVERSE_LABELS) to results
+ * `first`, one of TASK_0 and those after it, to `first` + n - 1, over all micro-batches of a step and all ranks. At
+ * most once a graph for each result. */
+tx_status tx_add_means_to_results(tx_tensor *x, tx_result first);
+/* Adds x, one F32 number, to `result` over all micro-batches of a step and all ranks. `result` must be
+ * TX_RESULT_DROPPED. At most once a graph. */
 tx_status tx_add_to_result(tx_tensor *x, tx_result result);
 
 typedef enum tx_reduction { TX_REDUCE_SUM, TX_REDUCE_MEAN, TX_REDUCE_MAX, TX_REDUCE_SUMSQ } tx_reduction;

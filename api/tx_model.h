@@ -48,9 +48,15 @@ typedef enum tx_control {
 
 /* Scalars that the device writes. X(NAME) */
 #define TX_RESULT_MAP(X)                                                                   \
-    X(LOSS)        /* sum over micro-batches of the loss given to tx_backward */           \
-    X(GRAD_SUMSQ)  /* sum of squares of all gradients, loss scale included */              \
-    X(DROPPED)     /* sum over micro-batches of the values from tx_add_to_result */        \
+    X(LOSS)       /* sum over micro-batches of the loss given to tx_backward */            \
+    X(GRAD_SUMSQ) /* sum of squares of all gradients, loss scale included */               \
+    X(DROPPED)    /* sum over micro-batches of the values from tx_add_to_result */         \
+    X(TASK_0)     /* this one and the next: sums of tx_add_means_to_results */             \
+    X(TASK_1)                                                                              \
+    X(TASK_2)                                                                              \
+    X(TASK_3)                                                                              \
+    X(TASK_4)                                                                              \
+    X(TASK_5)                                                                              \
     X(GRAD_NORM)   /* global norm before clipping, without the loss scale */               \
     X(GRAD_FACTOR) /* gradients' factor in the update: clipping and 1 / loss scale */      \
     X(FINITE)      /* 1, or 0 if the norm is not finite; such an update changes nothing */ \

@@ -200,16 +200,32 @@ tx_tensor *tx_mean_loss(tx_tensor *losses)
     return reduce(losses, TX_REDUCE_SUM, TX_AXIS_ALL, TX_CONTROL_INVERSE_LABELS);
 }
 
+static tx_status add_to(tx_tensor *x, tx_tensor *results)
+{
+    tx_emit_args copy = {
+        .op = TX_OP_COPY, .attrs = TX_ATTRS(.accumulate = TX_ADD_CONTROL), .in = {x}, .out = {results}};
+    return results && tx_emit(x->graph, &copy) ? TX_OK : x->graph->status;
+}
+
 tx_status tx_add_to_result(tx_tensor *x, tx_result result)
 {
     TX_NEEDS(x, TX_INVALID);
     if (result != TX_RESULT_DROPPED)
         return tx_graph_fail(x->graph, tx_fail(TX_INVALID, "add_to_result: result %d is not for graphs", (int)result));
-    tx_emit_args copy = {.op = TX_OP_COPY,
-                         .attrs = TX_ATTRS(.accumulate = TX_ADD_CONTROL),
-                         .in = {x},
-                         .out = {tx_tensor_result(x->graph, TX_RESULT_DROPPED)}};
-    return copy.out[0] && tx_emit(x->graph, &copy) ? TX_OK : x->graph->status;
+    return add_to(x, tx_tensor_result(x->graph, TX_RESULT_DROPPED));
+}
+
+tx_status tx_add_means_to_results(tx_tensor *x, tx_result first)
+{
+    TX_NEEDS(x, TX_INVALID);
+    const int64_t columns = tx_shape_last(&x->shape);
+    if (first < TX_RESULT_TASK_0 || first > TX_RESULT_TASK_5 || columns > TX_RESULT_TASK_5 + 1 - (int64_t)first)
+        return tx_graph_fail(x->graph, tx_fail(TX_INVALID, "add_means_to_results: %lld results from %d on",
+                                               (long long)columns, (int)first));
+    tx_tensor *means = reduce(x, TX_REDUCE_SUM, TX_AXIS_ROWS, TX_CONTROL_INVERSE_LABELS);
+    return means ? add_to(means, tx_tensor_fixed(x->graph, TX_F32, means->shape, TX_ARENA_RESULT,
+                                                 (int64_t)first * (int64_t)sizeof(float)))
+                 : x->graph->status;
 }
 
 tx_tensor *tx_reduce(tx_tensor *x, tx_reduction reduction, tx_axis axis)

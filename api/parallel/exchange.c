@@ -348,7 +348,8 @@ tx_status tx_host_reduce_results(tx_model *model, const tx_command *c)
     sum[count] = p->vote;
     /* All ranks of a tensor group have the same results. Only the last pipeline stage has current ones. */
     if (mesh->tensor.rank > 0 || mesh->pipeline.rank < mesh->pipeline.size - 1)
-        sum[TX_RESULT_LOSS] = sum[TX_RESULT_DROPPED] = 0.0f;
+        for (int64_t i = 0; i < count; i++)
+            sum[i] = i == TX_RESULT_GRAD_SUMSQ ? sum[i] : 0.0f;
     tx_comm *const groups[] = {mesh->data.comm, mesh->tensor.comm, mesh->pipeline.comm};
     for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++)
         if (groups[i])
