@@ -88,10 +88,12 @@ int64_t tx_arch_columns(const tx_config *config);
 double tx_arch_flops(const tx_config *config);
 
 typedef struct tx_arch_options {
-    size_t size;   /* sizeof(tx_arch_options) */
-    bool train;    /* apply dropout as configured */
-    float noise;   /* NEFTune alpha for training, see tx_arch_noise; 0 disables it */
-    int64_t cache; /* positions of the KV caches, states "cache.h.<layer>.key" and ".value"; 0 means no caches */
+    size_t size;     /* sizeof(tx_arch_options) */
+    bool train;      /* apply dropout as configured */
+    bool no_dropout; /* not even in training */
+    bool base;       /* leave the adapter out: the logits of its base model, as a reference */
+    float noise;     /* NEFTune alpha for training, see tx_arch_noise; 0 disables it */
+    int64_t cache;   /* positions of the KV caches, states "cache.h.<layer>.key" and ".value"; 0 means no caches */
     /* For models with experts. Capacity factor: an expert accepts at most ceil(capacity times the average number of
      * tokens per expert) of a graph's tokens. 0 means no limit. */
     float capacity;

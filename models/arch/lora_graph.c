@@ -143,7 +143,7 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
     tx_param_spec spec;
     if (!x || !weight)
         return NULL;
-    if (!l.lora)
+    if (!l.lora || options->base)
         return tx_linear(x, weight, bias, !inputs_first);
     tx_status status = tx_arch_param(config, index, name, &spec);
     TX_THEN(status, tx_lora_modules_of(l.lora, config, index, &l.modules));
@@ -158,6 +158,6 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
     l.sections = spec.sections;
     for (int32_t i = 0; i < l.sections.count; i++)
         l.first[i + 1] = l.first[i] + l.sections.size[i];
-    const float dropout = options->train ? (float)l.lora->dropout : 0.0f;
+    const float dropout = options->train && !options->no_dropout ? (float)l.lora->dropout : 0.0f;
     return adapt(&l, x, tx_dropout(x, dropout, FIRST_SITE + index));
 }

@@ -295,7 +295,7 @@ tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *po
 tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p)
 {
     const int32_t site = stack->next_site++;
-    return stack->options->train && p > 0 ? tx_dropout(x, (float)p, site) : x;
+    return stack->options->train && !stack->options->no_dropout && p > 0 ? tx_dropout(x, (float)p, site) : x;
 }
 
 static tx_tensor *cache(const tx_stack *s, const tx_tensor *qkv, const tx_attention_options *o, int64_t block,
@@ -315,7 +315,7 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
         return NULL;
     options->size = sizeof *options;
     options->causal = stack->config->architecture->head == TX_HEAD_CAUSAL_LM;
-    options->dropout = stack->options->train ? (float)dropout : 0.0f;
+    options->dropout = stack->options->train && !stack->options->no_dropout ? (float)dropout : 0.0f;
     options->site = stack->next_site++;
     options->first_head = stack->part * options->heads;
     if (stack->options->cache == 0)
@@ -328,7 +328,7 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
 tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)
 {
     for (int64_t i = 0; i < stack->config->layers; i++) {
-        if (!stack->config->teacher) /* a teacher needs no recomputation */
+        if (!stack->config->teacher && !stack->options->base) /* they need no recomputation */
             tx_graph_block(stack->graph, (int32_t)i + 1);
         stack->block = i;
         x = block(stack, x, i);

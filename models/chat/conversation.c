@@ -171,9 +171,9 @@ tx_status tx_chat_foreign(const tx_json *object)
     if (!tx_json_has(object, "chosen") && !tx_json_has(object, "rejected"))
         return TX_OK;
     return tx_fail(TX_FORMAT,
-                   "chosen and rejected are preferences, from which TX does not learn: TX reads {\"messages\": "
-                   "[{\"role\": \"user\", \"content\": \"...\"}, {\"role\": \"assistant\", \"content\": \"...\"}]}, or "
-                   "{\"prompt\": \"...\", \"completion\": \"...\"}");
+                   "chosen and rejected are preferences: give --task_name dpo to learn from them; other tasks read "
+                   "{\"messages\": [{\"role\": \"user\", \"content\": \"...\"}, {\"role\": \"assistant\", \"content\": "
+                   "\"...\"}]}, or {\"prompt\": \"...\", \"completion\": \"...\"}");
 }
 
 /* ---- Reading ---------------------------------------------------------------------------------------------- */
@@ -338,4 +338,36 @@ tx_status tx_conversation_read(const tx_json *object, bool answered, tx_conversa
     if (status) /* a missing key means a malformed file */
         return status == TX_NOT_FOUND ? TX_FORMAT : status;
     return c->count ? TX_OK : tx_fail(TX_FORMAT, "there are no messages");
+}
+
+/* Appends the messages, or the text, of key `key`. */
+static tx_status read_part(const tx_json *object, const char *key, const char *role, tx_conversation *c)
+{
+    const tx_json *value = tx_json_find(object, key);
+    const tx_json_type type = value ? tx_json_type_of(value) : TX_JSON_NULL;
+    const bool plain = c->form == TX_CHAT_PLAIN;
+    if (type == TX_JSON_NULL)
+        return tx_fail(TX_FORMAT, "%s is missing", key);
+    if (type != (plain ? TX_JSON_STRING : TX_JSON_ARRAY))
+        return tx_fail(TX_FORMAT, "%s: expected %s, because prompt is %s", key, plain ? "a text" : "a list of messages",
+                       plain ? "a text" : "such a list");
+    return plain ? read_text(object, key, role, c) : read_list(object, key, strcmp(role, "assistant") == 0, c);
+}
+
+tx_status tx_conversation_read_side(const tx_json *object, const char *side, tx_conversation *c)
+{
+    static const char *const keys[] = {"prompt", "chosen", "rejected", "tools", "documents", NULL};
+    const tx_json *prompt = tx_json_find(object, keys[0]);
+    if (prompt && tx_json_type_of(prompt) != TX_JSON_STRING && tx_json_type_of(prompt) != TX_JSON_ARRAY)
+        return tx_fail(TX_FORMAT, "prompt: expected a text or a list of messages");
+    TX_TRY(clear(c, object));
+    c->form = prompt && tx_json_type_of(prompt) == TX_JSON_STRING ? TX_CHAT_PLAIN : TX_CHAT_PAIR;
+    note_keys(object, keys, c);
+    tx_status status = refuse_parts(object);
+    TX_THEN(status, read_part(object, "prompt", "user", c));
+    if (!status && !c->count)
+        status = tx_fail(TX_FORMAT, "prompt: there are no messages");
+    if (side)
+        TX_THEN(status, read_part(object, side, "assistant", c));
+    return status == TX_NOT_FOUND ? TX_FORMAT : status;
 }

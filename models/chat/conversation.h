@@ -10,6 +10,10 @@
 tx_chat_form tx_chat_form_of(const tx_json *object);
 /* Refuses an object with preferences, from which TX cannot train. */
 tx_status tx_chat_foreign(const tx_json *object);
+/* Replaces the conversation by the prompt of an object with preferences, followed by its key `side`, chosen or
+ * rejected. Pass NULL as `side` for only the prompt. The prompt and both sides are texts, or lists of messages.
+ * TX_FORMAT if the object is malformed; the message names the key. */
+tx_status tx_conversation_read_side(const tx_json *object, const char *side, tx_conversation *conversation);
 /* Message `index`. */
 tx_json *tx_conversation_message(const tx_conversation *conversation, size_t index);
 /* Adds a key that nothing reads to the list of ignored keys, once, while there is room. */

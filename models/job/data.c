@@ -18,6 +18,8 @@
 /* Default maximum of tokens: of a conversation, as TRL's max_length, of a row of masked language modelling, as in
  * run_mlm, and of token classification. */
 #define USUAL_LENGTH 1024
+/* Default learning rate of preferences, as TRL's. */
+#define PREFERENCE_RATE 1e-6
 
 /* ---- The task --------------------------------------------------------------------------------------------- */
 
@@ -64,13 +66,18 @@ static tx_status refuse_others(const tx_job *j, tx_job_trait trait, const char *
 static tx_status set_task_defaults(tx_job *j)
 {
     const tx_task *task = j->inputs.task;
-    const bool instructs = task == &tx_instruction || task == &tx_instruction_packed, masks = task == &tx_masked_lm;
+    const bool instructs = task == &tx_instruction || task == &tx_instruction_packed || task->prefer,
+               masks = task == &tx_masked_lm;
     const int64_t positions = j->inputs.config->positions;
     if ((instructs || masks || task == &tx_token_classification) &&
         !tx_option_given(&j->options, TX_JOB_AT(max_seq_length)) && !j->inherited)
         j->set.max_seq_length = positions < USUAL_LENGTH ? positions : USUAL_LENGTH;
     if (instructs && !tx_option_given(&j->options, TX_JOB_AT(pad_to_max_length)) && !j->inherited)
         j->set.pad_to_max_length = j->set.packing;
+    if (task->prefer && !tx_option_given(&j->options, TX_JOB_AT(rate)) && !j->inherited)
+        j->set.rate = PREFERENCE_RATE;
+    if (!task->prefer)
+        TX_TRY(refuse_others(j, TX_PREFER, "preferences (--task_name dpo)"));
     if (!instructs)
         TX_TRY(refuse_others(j, TX_TALK, "instruction data, whose objects have messages, prompt or instruction"));
     return masks ? TX_OK : refuse_others(j, TX_MASKED, tx_masked_lm.name);

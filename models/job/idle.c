@@ -45,7 +45,7 @@ static void add_of_data(const tx_job *j, char *text, size_t size)
     const tx_job_settings *set = &j->set;
     const tx_job_inputs *in = &j->inputs;
     const bool blocks = !in->task->length, table = tx_arch_classifies(in->config);
-    const bool talks = in->task == &tx_instruction || in->task == &tx_instruction_packed;
+    const bool talks = in->task == &tx_instruction || in->task == &tx_instruction_packed, pairs = in->task->prefer;
     const bool evaluates = tx_job_evaluates(set), padded = j->pipeline || j->expert;
     const idle_options rows[] = {
         {{TX_JOB_AT(sampling)},
@@ -56,8 +56,8 @@ static void add_of_data(const tx_job *j, char *text, size_t size)
         {{TX_JOB_AT(completion_only), TX_JOB_AT(assistant_only)}, "the data are not conversations", !talks},
         {{TX_JOB_AT(max_seq_length)}, "the length of blocks is --block_size", !in->task->of_texts},
         {{TX_JOB_AT(block)}, "the length of texts is --max_seq_length", in->task->of_texts},
-        {{TX_JOB_AT(group_texts)}, "each sample is a separate text", table || talks || set->line_by_line},
-        {{TX_JOB_AT(tokenize_threads)}, "one thread reads samples of this kind", table || talks},
+        {{TX_JOB_AT(group_texts)}, "each sample is a separate text", table || talks || pairs || set->line_by_line},
+        {{TX_JOB_AT(tokenize_threads)}, "one thread reads samples of this kind", table || talks || pairs},
         {{TX_JOB_AT(validation_split)}, "no part of the training file is held out", !in->shared},
         {{TX_JOB_AT(validation_file), TX_JOB_AT(max_eval_samples)}, "nothing is evaluated", !evaluates},
         {{TX_JOB_AT(max_train_samples)}, "nothing is trained", !tx_job_trains(set)},
@@ -82,6 +82,7 @@ static void add_of_training(const tx_job *j, char *text, size_t size)
     const bool to_file = set->offload_optimizer == TX_OFFLOAD_FILE || set->offload_param == TX_OFFLOAD_FILE;
     const idle_options rows[] = {
         {{TX_JOB_AT(temperature), TX_JOB_AT(alpha)}, "only with --teacher_model_name_or_path", !set->teacher},
+        {{TX_JOB_AT(label_smoothing)}, "only with --loss_type robust", set->loss_type != TX_LOSS_TYPE_ROBUST},
         {{TX_JOB_AT(z_loss), TX_JOB_AT(capacity)}, "the model has no experts", dense},
         {{TX_JOB_AT(init_scale), TX_JOB_AT(growth_interval)}, "only with --fp16", !set->fp16},
         {{TX_JOB_AT(nvme_path)}, "only with --offload_optimizer nvme or --offload_param nvme", !to_file},

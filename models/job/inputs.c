@@ -147,7 +147,7 @@ static tx_status open_teacher(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
     if (!j->set.teacher)
-        return TX_OK;
+        return tx_job_open_reference(j);
     TX_TRY(tx_hub_model(j->set.teacher, &in->teacher_folder));
     TX_TRY(tx_config_of_folder(in->teacher_folder, &in->teacher));
     in->teacher->teacher = true;

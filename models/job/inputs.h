@@ -61,6 +61,11 @@ tx_status tx_job_choose_task(tx_job *job);
 /* Reads the data, which decide between tasks with the same head. */
 tx_status tx_job_open_data(tx_job *job);
 
+/* ---- reference.c ---------------------------------------------------------------------------------------- */
+
+/* Opens the reference model of preferences, if the run has such a second model. */
+tx_status tx_job_open_reference(tx_job *j);
+
 /* ---- ending.c ------------------------------------------------------------------------------------------- */
 
 /* Makes the token that ends answers the eos_token in the files that the run writes. */

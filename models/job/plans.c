@@ -43,7 +43,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
                      .replicas = j->replicas, .context = j->context,
                      .schedule = (tx_pipeline_schedule)set->pipeline_schedule, .chunks = tx_job_chunks(set),
                      .stage_blocks = j->stage_blocks},
-        .eval_batch = tx_job_evaluates(set) || set->do_predict ? set->eval_batch : 0,
+        .eval_batch = tx_job_evaluates(set) || set->do_predict || set->precompute_ref ? set->eval_batch : 0,
         .lengths = j->inputs.task->of_texts && !set->pad_to_max_length ? TX_LENGTHS_MAX : 0,
         .stored = half(stored, false),
         .autocast = half(set->bf16 || narrow, set->fp16),

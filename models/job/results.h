@@ -14,6 +14,9 @@ int64_t tx_job_trained_count(const tx_job *job);
 void tx_job_note_adapter(const tx_job *job);
 /* Allocates the model and gives it the initial weights. All ranks call it. */
 tx_status tx_job_load_weights(tx_job *job);
+/* If asked for, computes the reference's log-probabilities of all preferences with the model before training, or reads
+ * them from output_dir/cache (reference.c). The weights are loaded afterwards. All ranks call it. */
+tx_status tx_job_precompute(tx_job *job);
 /* Loads the trained weights from a folder that the run wrote. */
 tx_status tx_job_load(const tx_job *job, const char *folder);
 /* Writes the files of a checkpoint that the final folder also has: configuration, weights, tokenizer, options. `job` is

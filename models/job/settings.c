@@ -3,6 +3,7 @@
 #include "models/job/settings.h"
 
 #include "models/task/instruction.h"
+#include "models/task/preference.h"
 #include "models/task/sequence.h"
 #include "models/task/tokens.h"
 #include "models/train/schedule.h"
@@ -21,12 +22,14 @@ static const char save_error_words[] = TX_SAVE_ERROR_MAP(WORD);
 static const char ddp_comm_words[] = TX_DDP_COMM_MAP(WORD);
 static const char pipeline_words[] = TX_PIPELINE_MAP(WORD);
 static const char greater_words[] = TX_GREATER_MAP(WORD);
+#define LOSS(name, word) "|" #word
+static const char loss_words[] = TX_LOSS_TYPE_MAP(LOSS);
 static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
 static const char task_words[] = "auto"
 #define TX_GLUE(name, ...) "|" #name
 #include "models/task/glue.def"
-                                 "|instruction|ner";
+                                 "|instruction|ner|dpo";
 
 static const tx_option options[] = {
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},
@@ -84,6 +87,8 @@ const tx_task *tx_job_named_task(const tx_job_settings *set)
         return &t->task;
     if (left == 1)
         return &tx_token_classification;
+    if (left == 2)
+        return &tx_dpo;
     return set->packing ? &tx_instruction_packed : &tx_instruction;
 }
 

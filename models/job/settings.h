@@ -26,6 +26,7 @@ typedef enum tx_job_trait {
     TX_EVALUATION = 1 << 9, /* requests an evaluation or predictions */
     TX_TALK = 1 << 10,      /* only for conversations */
     TX_MASKED = 1 << 11,    /* only for masked language modelling */
+    TX_PREFER = 1 << 13,    /* only for preferences */
     TX_ORDER = 1 << 12,     /* decides which rows of the data a step reads */
 } tx_job_trait;
 

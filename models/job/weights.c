@@ -67,6 +67,7 @@ tx_status tx_job_load_weights(tx_job *j)
     uint64_t hash;
     tx_watch_begin(j->watch, TX_WATCH_LOADING);
     TX_TRY(tx_model_allocate(j->model));
+    TX_TRY(tx_job_precompute(j));
     if (!folder || in->config->new_head)
         TX_TRY(tx_model_init(j->model, (uint64_t)j->set.seed));
     if (in->config->lora)

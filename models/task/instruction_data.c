@@ -2,9 +2,8 @@
  * Reads files of instruction data: objects, conversations, tokens, labels. */
 #include "models/task/instruction.h"
 
-#include "api/base/file.h"
+#include "models/task/objects.h"
 #include "models/text/bpe.h"
-#include "models/text/lines.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,76 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Objects of a file ----------------------------------------------------------------------------------- */
-
-typedef struct line {
-    size_t at, size;
-    int64_t number; /* from 1 */
-} line;
-
-/* The objects of a file: one on each line, or the elements of one array. */
-typedef struct objects {
-    char *text;
-    tx_json *array; /* NULL if the objects are lines */
-    line *lines;
-    size_t count, room;
-} objects;
-
-static void close_objects(objects *o)
-{
-    free(o->text);
-    tx_json_free(o->array);
-    free(o->lines);
-}
-
-static tx_status index_lines(objects *o, size_t begin, size_t size)
-{
-    int64_t number = 1;
-    for (size_t at = begin; at < size; number++) {
-        const char *newline = memchr(o->text + at, '\n', size - at);
-        const size_t next = newline ? (size_t)(newline - o->text) + 1 : size;
-        TX_TRY(tx_array_reserve(&o->lines, &o->room, o->count + 1, sizeof *o->lines, "lines"));
-        if (!tx_line_is_blank(o->text + at, next - at))
-            o->lines[o->count++] = (line){at, next - at, number};
-        at = next;
-    }
-    return TX_OK;
-}
-
-static tx_status open_objects(const char *path, objects *o)
-{
-    size_t size, begin;
-    TX_TRY(tx_file_read(path, INT64_MAX, &o->text, &size));
-    TX_TRY(tx_text_begin(o->text, size, false, &begin));
-    if (o->text[begin + strspn(o->text + begin, " \t\r\n")] == '[') {
-        TX_TRY(tx_json_parse_line(o->text + begin, size - begin, "JSON", &o->array));
-        o->count = tx_json_size(o->array);
-    } else {
-        TX_TRY(index_lines(o, begin, size));
-    }
-    return o->count ? TX_OK : tx_fail(TX_FORMAT, "holds no samples");
-}
-
-/* Reads object `number`. The caller frees `*own`, which may be NULL. */
-static tx_status read_object(const objects *o, size_t number, tx_json **own, const tx_json **object)
-{
-    *own = NULL;
-    if (o->array) {
-        *object = tx_json_at(o->array, number);
-        return TX_OK;
-    }
-    TX_TRY(tx_json_parse_line(o->text + o->lines[number].at, o->lines[number].size, "JSON", own));
-    *object = *own;
-    return TX_OK;
-}
-
 /* ---- Samples -------------------------------------------------------------------------------------------- */
 
 /* The state of reading a file. */
 typedef struct reading {
     const char *path;
     const tx_data_options *options;
-    objects objects;
+    tx_objects objects;
     int64_t begin, end; /* range of the objects to use */
     tx_chat plain;      /* for texts without a template */
     tx_encoder *encoder;
@@ -92,8 +28,7 @@ typedef struct reading {
     int64_t cut, dropped;   /* numbers of truncated samples, and of samples without labels */
 } reading;
 
-/* Appends the ids that the tokenizer adds before a text. */
-static tx_status add_beginning(const tx_tokenizer *tokenizer, tx_ids *ids)
+tx_status tx_instruction_begin(const tx_tokenizer *tokenizer, tx_ids *ids)
 {
     const tx_template *t = &tokenizer->post_processor.of[0];
     for (size_t i = 0; i < t->count && t->item[i].id >= 0; i++) {
@@ -103,22 +38,20 @@ static tx_status add_beginning(const tx_tokenizer *tokenizer, tx_ids *ids)
     return TX_OK;
 }
 
-/* Opens the chat template of the options, else the model's, else the built-in one for Alpaca's data. */
-static tx_status open_chat(reading *r, tx_instruction_data *d)
+tx_status tx_instruction_chat(const tx_data_options *o, tx_chat_form form, tx_chat **chat)
 {
-    const tx_data_options *o = r->options;
-    if (d->chat)
+    if (*chat)
         return TX_OK;
-    tx_status status = tx_chat_create(o->set->chat_template, o->tokenizer, &o->report, &d->chat);
+    tx_status status = tx_chat_create(o->set->chat_template, o->tokenizer, &o->report, chat);
     bool replaces = false;
     if (!status && o->set->chat_template && o->split == TX_DATA_TRAIN)
-        status = tx_chat_replaces(d->chat, &replaces);
+        status = tx_chat_replaces(*chat, &replaces);
     if (replaces)
         tx_reporter_print(&o->report,
                           "--chat_template %s replaces the model's own chat template, also in the saved folders",
                           o->set->chat_template);
-    if (status == TX_NOT_FOUND && !o->set->chat_template && r->conversation.form == TX_CHAT_INSTRUCTION)
-        status = tx_chat_create("alpaca", o->tokenizer, &o->report, &d->chat);
+    if (status == TX_NOT_FOUND && !o->set->chat_template && form == TX_CHAT_INSTRUCTION)
+        status = tx_chat_create("alpaca", o->tokenizer, &o->report, chat);
     return status;
 }
 
@@ -151,7 +84,7 @@ static tx_status add_sample(reading *r, tx_instruction_data *d)
     const tx_data_options *o = r->options;
     const size_t before = d->ids.count;
     if (is_plain(r))
-        TX_TRY(add_beginning(o->tokenizer, &d->ids));
+        TX_TRY(tx_instruction_begin(o->tokenizer, &d->ids));
     const size_t begun = d->ids.count - before, most = (size_t)o->block;
     const size_t all = begun + r->ids.count, size = all < most ? all : most;
     bool labelled = false;
@@ -179,10 +112,10 @@ static tx_status read_one(reading *r, size_t number, tx_instruction_data *d)
     tx_json *own = NULL; /* owns the conversation's texts */
     const tx_json *object;
     bool of_object = true;
-    tx_status status = read_object(&r->objects, number, &own, &object);
+    tx_status status = tx_objects_read(&r->objects, number, &own, &object);
     TX_THEN(status, tx_conversation_read(object, true, &r->conversation));
     if (!status && !is_plain(r)) {
-        status = open_chat(r, d);
+        status = tx_instruction_chat(r->options, r->conversation.form, &d->chat);
         of_object = status == TX_OK;
     }
     TX_THEN(status, encode(r, d));
@@ -192,10 +125,7 @@ static tx_status read_one(reading *r, size_t number, tx_instruction_data *d)
         return TX_OK;
     }
     TX_THEN(status, add_sample(r, d));
-    if (!of_object)
-        return status;
-    return r->objects.array ? tx_fail_in(status, "element %zu", number + 1)
-                            : tx_fail_in(status, "line %" PRId64, r->objects.lines[number].number);
+    return of_object ? tx_objects_fail(&r->objects, number, status) : status;
 }
 
 static void report_counts(const reading *r)
@@ -204,10 +134,7 @@ static void report_counts(const reading *r)
     const char *ignored = r->conversation.ignored;
     if (*ignored)
         tx_reporter_print(report, "%.800s: keys that TX ignores: %s", r->path, ignored);
-    if (r->bad)
-        tx_reporter_print(report, "%.800s: %" PRId64 " malformed %s skipped, the first is %s %" PRId64, r->path, r->bad,
-                          r->objects.array ? "elements are" : "lines are", r->objects.array ? "element" : "line",
-                          r->objects.array ? r->first_bad + 1 : r->objects.lines[r->first_bad].number);
+    tx_objects_report(&r->objects, r->path, r->bad, r->first_bad, report);
     if (r->cut)
         tx_reporter_print(report,
                           "%.800s: %" PRId64 " of %" PRId64 " samples are longer than max_seq_length %" PRId64
@@ -236,7 +163,7 @@ static tx_status write_digest(const tx_instruction_data *d, char text[TX_DIGEST_
 static tx_status read_all(reading *r, const tx_task *task, tx_instruction_data *d)
 {
     const tx_data_options *o = r->options;
-    TX_TRY(open_objects(r->path, &r->objects));
+    TX_TRY(tx_objects_open(r->path, &r->objects));
     TX_TRY(tx_task_choose_range(o, (int64_t)r->objects.count, "samples", &r->begin, &r->end));
     const int64_t samples = r->end - r->begin;
     r->plain.tokenizer = o->tokenizer;
@@ -278,7 +205,7 @@ tx_status tx_instruction_open(const tx_task *task, const char *path, const tx_da
     tx_instruction_data *d = calloc(1, sizeof *d);
     tx_status status =
         d ? tx_fail_in(read_all(&r, task, d), "%s", path) : tx_fail(TX_MEMORY, "%s: out of memory", path);
-    close_objects(&r.objects);
+    tx_objects_close(&r.objects);
     tx_encoder_free(r.encoder);
     tx_conversation_free(&r.conversation);
     tx_chat_text_free(&r.text);

@@ -6,14 +6,26 @@
 #include <math.h>
 #include <string.h>
 
-int64_t tx_field_values(const tx_field *field, int64_t block)
+static int64_t sequences_of(const tx_field *field)
+{
+    return field->sequences ? field->sequences : 1;
+}
+
+/* The number of values of a sequence. */
+static int64_t width_of(const tx_field *field, int64_t block)
 {
     return field->width == TX_FIELD_BLOCK ? block : field->width > 0 ? field->width : 1;
 }
 
+int64_t tx_field_values(const tx_field *field, int64_t block)
+{
+    return sequences_of(field) * width_of(field, block);
+}
+
 tx_shape tx_field_shape(const tx_field *field, int64_t rows, int64_t block)
 {
-    return field->width ? TX_SHAPE(rows, tx_field_values(field, block)) : TX_SHAPE(rows);
+    const int64_t sequences = rows * sequences_of(field);
+    return field->width ? TX_SHAPE(sequences, width_of(field, block)) : TX_SHAPE(sequences);
 }
 
 void tx_field_pad(const tx_field *field, void *values, int64_t count)
@@ -82,7 +94,9 @@ int64_t tx_batch_longest(const tx_task *task, const tx_batch *batch)
 {
     int64_t longest = 0;
     for (int32_t f = 0; task->fields[f].name; f++)
-        for (int64_t r = 0; r < batch->rows && strcmp(task->fields[f].name, TX_FIELD_LENGTHS) == 0; r++) {
+        for (int64_t r = 0;
+             r < batch->rows * sequences_of(&task->fields[f]) && strcmp(task->fields[f].name, TX_FIELD_LENGTHS) == 0;
+             r++) {
             const int32_t length = ((const int32_t *)batch->field[f])[r];
             longest = length > longest ? length : longest;
         }
@@ -98,6 +112,12 @@ static int32_t find(const tx_task *task, const char *name)
     return -1;
 }
 
+int64_t tx_task_sequences(const tx_task *task)
+{
+    const int32_t ids = find(task, "input_ids");
+    return ids < 0 ? 1 : sequences_of(&task->fields[ids]);
+}
+
 int64_t tx_batch_tokens(const tx_task *task, int64_t block, const tx_batch *batch)
 {
     const int32_t at_lengths = find(task, TX_FIELD_LENGTHS), at_ids = find(task, "input_ids");
@@ -105,7 +125,7 @@ int64_t tx_batch_tokens(const tx_task *task, int64_t block, const tx_batch *batc
     const bool has_ids =
         at_ids >= 0 && task->fields[at_ids].width == TX_FIELD_BLOCK && task->fields[at_ids].dtype == TX_I32;
     int64_t tokens = 0;
-    for (int64_t r = 0; r < batch->rows; r++) {
+    for (int64_t r = 0; r < batch->rows * tx_task_sequences(task); r++) {
         const int32_t *ids = has_ids ? (const int32_t *)batch->field[at_ids] + r * block : NULL;
         const int64_t used = lengths ? lengths[r] : block;
         for (int64_t t = 0; t < used; t++)

@@ -26,10 +26,11 @@ enum { TX_FIELDS_MAX = 8, TX_SUMS_MAX = 8, TX_METRICS_MAX = 8 };
 #define TX_NO_TOKEN (-1)
 
 typedef struct tx_field {
-    const char *name; /* as in transformers, if it has the field; also the name of the plan's input */
-    tx_dtype dtype;   /* I32 or F32 */
-    int64_t width;    /* 0 for the shape [rows], TX_FIELD_BLOCK for [rows, block], else for [rows, width] */
-    double padding;   /* value of positions without a sample */
+    const char *name;  /* as in transformers, if it has the field; also the name of the plan's input */
+    tx_dtype dtype;    /* I32 or F32 */
+    int64_t width;     /* 0 for the shape [rows], TX_FIELD_BLOCK for [rows, block], else for [rows, width] */
+    double padding;    /* value of positions without a sample */
+    int32_t sequences; /* of a row, each with such values, so that the shape begins with rows * sequences; 0 means 1 */
 } tx_field;
 
 /* Rows of a task's fields. The caller owns the memory of the fields. */
@@ -85,6 +86,13 @@ typedef struct tx_teaching {
     float temperature, alpha;
 } tx_teaching;
 
+/* The operands of the loss of preferences. */
+typedef struct tx_preferring {
+    const tx_job_settings *set;
+    tx_tensor *output, *reference; /* logits of the model, and of the reference model or NULL */
+    bool train;
+} tx_preferring;
+
 /* The `distill` of a tx_task whose outputs are logits of tokens or labels. The graph has the input "labels". */
 tx_tensor *tx_task_distill(tx_graph *graph, const tx_config *config, tx_tensor *output, const tx_teaching *teaching);
 
@@ -123,6 +131,10 @@ struct tx_task {
     /* If outputs are [rows, positions, columns]: the number that an evaluation keeps of each position, whose outputs
      * are then [rows, block]. NULL if outputs are [rows, columns]. */
     float (*keep)(const float *output, int64_t columns);
+    /* The loss of preferences, which replaces `loss`. `*rows` receives a row of numbers for each row of the batch,
+     * which `measure` reads instead of the model's output. NULL for other tasks. */
+    tx_tensor *(*prefer)(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
+    const char *const *logged; /* names of results TASK_0 and those after it; NULL after the last; NULL without any */
     /* Computes the task's own sums from the outputs of all samples, [count, columns]. NULL if there are none; the
      * output of a whole batch is then never stored. */
     void (*measure)(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
@@ -155,6 +167,8 @@ tx_shape tx_field_shape(const tx_field *field, int64_t rows, int64_t block);
 /* Writes the field's padding to `count` values. */
 void tx_field_pad(const tx_field *field, void *values, int64_t count);
 
+/* The number of sequences of a row. */
+int64_t tx_task_sequences(const tx_task *task);
 /* Bytes of a row, all fields together. */
 int64_t tx_task_row_bytes(const tx_task *task, int64_t block);
 /* Whether rows of one task fit a plan of the other. Data with several labels have a task of their own. */

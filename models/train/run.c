@@ -137,7 +137,8 @@ static tx_status submit(tx_running *r, tx_pending *given)
         .seconds = tx_now() - begin,
         .rows = b->rows,
         .tokens = b->tokens,
-        .padded_tokens = b->rows * tx_trainer_positions(r->trainer, &b->batch),
+        .padded_tokens =
+            b->rows * tx_task_sequences(r->options->train.task) * tx_trainer_positions(r->trainer, &b->batch),
     };
     return TX_OK;
 }

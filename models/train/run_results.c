@@ -9,9 +9,22 @@
 #include <stdio.h>
 #include <string.h>
 
-static void write_step(tx_running *r, const tx_run_step *s)
+/* The task's names of results TASK_0 and those after it; the last is NULL. */
+static const char *const *logged_by(const tx_running *r)
 {
-    char n[7][TX_LOG_NUMBER], scale[96] = "", dropped[48] = "";
+    static const char *const none[] = {NULL};
+    const tx_task *task = r->options->train.task;
+    return task->logged ? task->logged : none;
+}
+
+static void write_step(tx_running *r, const tx_run_step *s, const tx_results *results)
+{
+    char n[7][TX_LOG_NUMBER], scale[96] = "", dropped[48] = "", of_task[384] = "";
+    const char *const *names = logged_by(r);
+    size_t used = 0;
+    for (int i = 0; names[i] && used < sizeof of_task; i++)
+        used += (size_t)snprintf(of_task + used, sizeof of_task - used, "\"%s\": %s, ", names[i],
+                                 tx_log_number((double)results->value[TX_RESULT_TASK_0 + i], n[0]));
     if (s->loss_scale > 0)
         snprintf(scale, sizeof scale, "\"loss_scale\": %s, \"skipped\": %" PRId64 ", ",
                  tx_log_number(s->loss_scale, n[6]), s->skipped);
@@ -19,10 +32,10 @@ static void write_step(tx_running *r, const tx_run_step *s)
         snprintf(dropped, sizeof dropped, "\"dropped\": %" PRId64 ", ", s->dropped);
     tx_log_line(&r->log,
                 "{\"step\": %" PRId64 ", \"epoch\": %s, \"loss\": %s, \"grad_norm\": %s, \"learning_rate\": %s, "
-                "%s%s\"tokens\": %" PRId64 ", \"padded_tokens\": %" PRId64
+                "%s%s%s\"tokens\": %" PRId64 ", \"padded_tokens\": %" PRId64
                 ", \"tokens_per_second\": %s, \"waited\": %s}",
                 s->step, tx_log_number(s->epoch, n[0]), tx_log_number(s->loss, n[1]), tx_log_number(s->grad_norm, n[2]),
-                tx_log_number(s->learning_rate, n[3]), scale, dropped, s->tokens, s->padded_tokens,
+                tx_log_number(s->learning_rate, n[3]), of_task, scale, dropped, s->tokens, s->padded_tokens,
                 tx_log_number(s->tokens_per_second, n[4]), tx_log_number(s->waited, n[5]));
 }
 
@@ -66,15 +79,20 @@ static void add_points(const tx_running *r, int64_t step, const tx_figure *figur
 static tx_status log_point(tx_running *r, const tx_run_step *s)
 {
     tx_run_state *state = r->state;
-    double loss = state->loss_sum / (double)(state->step - state->logged);
-    const tx_figure figures[] = {
+    const double steps = (double)(state->step - state->logged), loss = state->loss_sum / steps;
+    tx_figure figures[3 + TX_TASK_RESULTS] = {
         {"loss", loss, -1}, {"grad_norm", s->grad_norm, -1}, {"learning_rate", s->learning_rate, -1}};
-    tx_status status = tx_run_state_log(state, figures, sizeof figures / sizeof figures[0]);
+    const char *const *names = logged_by(r);
+    int32_t count = 3;
+    for (int i = 0; names[i]; i++)
+        figures[count++] = (tx_figure){names[i], state->task_sum[i] / steps, -1};
+    tx_status status = tx_run_state_log(state, figures, count);
     state->loss_sum = 0.0;
+    memset(state->task_sum, 0, sizeof state->task_sum);
     state->logged = state->step;
     if (!status && r->listener.log)
         r->listener.log(r->listener.context, s, loss);
-    add_points(r, s->step, figures, sizeof figures / sizeof figures[0]);
+    add_points(r, s->step, figures, count);
     tx_tensorboard_add(r->options->board, "epoch", s->step, s->epoch);
     return status;
 }
@@ -148,6 +166,8 @@ static void account(tx_running *r, const tx_pending *p, const tx_results *result
     state->padded_tokens += p->padded_tokens;
     state->flops += r->options->flops_per_token * (double)p->padded_tokens;
     state->loss_sum += loss;
+    for (int i = 0; i < TX_TASK_RESULTS; i++)
+        state->task_sum[i] += (double)results->value[TX_RESULT_TASK_0 + i];
     state->updates = (int64_t)results->value[TX_RESULT_UPDATES];
     const int64_t skipped = (int64_t)results->value[TX_RESULT_SKIPPED];
     state->held += tx_running_skips_schedule(r) ? skipped - state->skipped : 0;
@@ -202,7 +222,7 @@ tx_status tx_running_take(tx_running *r)
         .seconds_left =
             r->timed_steps ? (double)left * r->timed_seconds / (double)r->timed_steps : (double)left * seconds,
     };
-    write_step(r, &s);
+    write_step(r, &s, &results);
     if (tx_running_due(o->set->logging, o->facts.logging_steps, &p) || (o->set->log_first && p.step == 1))
         TX_TRY(log_point(r, &s));
     if (r->listener.step)

@@ -9,6 +9,7 @@
 #include <float.h>
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -138,6 +139,34 @@ static tx_status set_schedule(tx_json *json, const tx_schedule_state *s)
     return tx_json_set(json, "schedule", made);
 }
 
+/* The name of the sum of a result of the task. */
+#define TASK_SUM 16
+static const char *task_sum(char name[TASK_SUM], int i)
+{
+    snprintf(name, TASK_SUM, "task_sum_%d", i);
+    return name;
+}
+
+static tx_status set_task_sums(tx_json *json, const tx_run_state *s)
+{
+    char name[TASK_SUM];
+    for (int i = 0; i < TX_TASK_RESULTS; i++)
+        if (!(s->task_sum[i] == 0.0))
+            TX_TRY(set_number(json, task_sum(name, i), s->task_sum[i]));
+    return TX_OK;
+}
+
+static tx_status read_task_sums(const tx_json *json, tx_run_state *s)
+{
+    char name[TASK_SUM];
+    for (int i = 0; i < TX_TASK_RESULTS; i++) {
+        s->task_sum[i] = tx_json_find(json, task_sum(name, i)) ? (double)NAN : 0.0;
+        if (tx_json_has(json, name))
+            TX_TRY(tx_json_get_number(json, name, -1e300, 1e300, &s->task_sum[i]));
+    }
+    return TX_OK;
+}
+
 static tx_status fill_run(tx_json *json, const tx_run_state *s)
 {
     TX_TRY(tx_json_set_int(json, "format", FORMAT));
@@ -147,6 +176,7 @@ static tx_status fill_run(tx_json *json, const tx_run_state *s)
     TX_TRY(tx_json_set_number(json, "epoch", s->epoch));
     TX_TRY(tx_json_set_number(json, "flops", s->flops));
     TX_TRY(set_number(json, "loss_sum", s->loss_sum));
+    TX_TRY(set_task_sums(json, s));
     if (s->loss_scale > 0) {
         TX_TRY(tx_json_set_number(json, "loss_scale", s->loss_scale));
         TX_TRY(tx_json_set_int(json, "scale_steps", s->scale_steps));
@@ -236,6 +266,7 @@ static tx_status read_run(const tx_json *json, const char *folder, const char *o
     s->loss_sum = (double)NAN;
     if (tx_json_has(json, "loss_sum"))
         TX_TRY(tx_json_get_number(json, "loss_sum", -1e300, 1e300, &s->loss_sum));
+    TX_TRY(read_task_sums(json, s));
     if (tx_json_has(json, "loss_scale")) {
         TX_TRY(tx_json_get_number(json, "loss_scale", (double)FLT_TRUE_MIN, (double)FLT_MAX, &s->loss_scale));
         TX_TRY(tx_json_get_int(json, "scale_steps", 0, s->updates, &s->scale_steps));

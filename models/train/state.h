@@ -16,24 +16,28 @@
 /* The member of `run` with the ranks' rows of a micro-batch, "3,1". */
 #define TX_RUN_ROWS "rows"
 
+/* The number of results that a task can log (tx_task.logged). */
+enum { TX_TASK_RESULTS = TX_RESULT_TASK_5 - TX_RESULT_TASK_0 + 1 };
+
 typedef struct tx_run_state {
-    int64_t step;               /* optimizer steps done */
-    double epoch;               /* epochs done, with a fraction */
-    int64_t tokens;             /* read so far, without padding */
-    int64_t padded_tokens;      /* read so far, with padding */
-    double flops;               /* as transformers counts: 6 per token and parameter outside the embeddings */
-    double loss_sum;            /* of the steps since the last entry of the history */
-    int64_t logged;             /* step of that entry */
-    int64_t bad;                /* consecutive steps whose loss or gradient was not finite */
-    int64_t skipped;            /* skipped updates */
-    int64_t held;               /* skipped updates that did not advance the schedule (with a loss scale) */
-    int64_t updates;            /* done: Adam's t */
-    double loss_scale;          /* of the next step; 0 without a loss scale */
-    int64_t scale_steps;        /* consecutive updates since the loss scale changed */
-    int64_t stale;              /* consecutive evaluations without a better metric (early_stopping_patience) */
-    tx_schedule_state schedule; /* of a schedule that follows the evaluations */
-    bool has_best;              /* the next three are set */
-    double best;                /* value of the metric */
+    int64_t step;                     /* optimizer steps done */
+    double epoch;                     /* epochs done, with a fraction */
+    int64_t tokens;                   /* read so far, without padding */
+    int64_t padded_tokens;            /* read so far, with padding */
+    double flops;                     /* as transformers counts: 6 per token and parameter outside the embeddings */
+    double loss_sum;                  /* of the steps since the last entry of the history */
+    double task_sum[TX_TASK_RESULTS]; /* of the same steps: sums of the task's results */
+    int64_t logged;                   /* step of that entry */
+    int64_t bad;                      /* consecutive steps whose loss or gradient was not finite */
+    int64_t skipped;                  /* skipped updates */
+    int64_t held;                     /* skipped updates that did not advance the schedule (with a loss scale) */
+    int64_t updates;                  /* done: Adam's t */
+    double loss_scale;                /* of the next step; 0 without a loss scale */
+    int64_t scale_steps;              /* consecutive updates since the loss scale changed */
+    int64_t stale;                    /* consecutive evaluations without a better metric (early_stopping_patience) */
+    tx_schedule_state schedule;       /* of a schedule that follows the evaluations */
+    bool has_best;                    /* the next three are set */
+    double best;                      /* value of the metric */
     int64_t best_step;
     /* The checkpoint of the best saved evaluation, or NULL. A checkpoint in the run's output_dir has only its name,
      * "checkpoint-N", so that the folder can be moved. A checkpoint elsewhere, from which the run was resumed, has its

@@ -59,32 +59,6 @@ static int32_t plans_of(const tx_trainer_options *o)
     return o->lengths > 1 && !o->parallel.pipeline && !o->parallel.expert ? o->lengths : 1;
 }
 
-/* Builds outputs and loss. Evaluations do not use the teacher: their loss is only the task's. */
-static void build_loss(const tx_trainer *trainer, bool train, batch_plan *made)
-{
-    const tx_trainer_options *o = &trainer->options;
-    tx_tensor *own = NULL;
-    const tx_arch_options options = {.size = sizeof options,
-                                     .train = train,
-                                     .noise = (float)o->set->noise,
-                                     .capacity = train ? (float)o->set->capacity : 0.0f,
-                                     .z_loss = train ? (float)o->set->z_loss : 0.0f,
-                                     .own_loss = &own},
-                          plain = {.size = sizeof plain};
-    tx_teaching teaching = {.temperature = (float)o->set->temperature, .alpha = (float)o->set->alpha};
-    if (train && o->teacher)
-        teaching.output = tx_arch_logits(made->graph, o->teacher, &plain);
-    made->output = tx_arch_logits(made->graph, trainer->config, &options);
-    made->loss = train && o->teacher
-                     ? o->task->distill(made->graph, trainer->config, made->output, &teaching)
-                     : o->task->loss(made->graph, trainer->config, made->output, (float)o->set->smoothing);
-    if (own && chunks_of(o) > 1)
-        tx_graph_fail(made->graph,
-                      tx_fail(TX_UNSUPPORTED, "router losses need whole rows, which --context_parallel divides: set "
-                                              "router_aux_loss_coef to 0"));
-    made->loss = own ? tx_add(made->loss, own) : made->loss;
-}
-
 static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t block, batch_plan *made)
 {
     const tx_task *task = trainer->options.task;
@@ -98,7 +72,7 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t bl
     for (int32_t f = 0; task->fields[f].name; f++)
         made->field[f] = tx_input(made->graph, task->fields[f].name, task->fields[f].dtype,
                                   tx_field_shape(&task->fields[f], rows, block / chunks_of(&trainer->options)));
-    build_loss(trainer, train, made);
+    made->loss = tx_trainer_loss(&trainer->options, trainer->config, made->graph, train, &made->output);
     if (train)
         TX_TRY(tx_backward(made->graph, made->loss));
     else
@@ -158,7 +132,7 @@ static tx_status prepare(tx_trainer *trainer)
     }
     if (plans_of(o) > 1 || chunks_of(o) > 1) {
         const int64_t rows = o->batch > o->eval_batch ? o->batch : o->eval_batch;
-        trainer->narrow = malloc((size_t)(rows * o->block) * sizeof(int32_t));
+        trainer->narrow = malloc((size_t)(rows * tx_task_sequences(o->task) * o->block) * sizeof(int32_t));
         TX_TRY(trainer->narrow ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows"));
     }
     TX_TRY(tx_model_set_seed(trainer->model, (uint64_t)o->set->seed));
@@ -242,7 +216,10 @@ tx_status tx_trainer_share(tx_trainer *trainer, int64_t batch, int64_t rows_befo
     }
     batch_plan made[TX_LENGTHS_MAX] = {{0}};
     void *narrow =
-        trainer->narrow ? realloc(trainer->narrow, (size_t)(changed.all_rows * changed.block) * sizeof(int32_t)) : NULL;
+        trainer->narrow
+            ? realloc(trainer->narrow,
+                      (size_t)(changed.all_rows * tx_task_sequences(changed.task) * changed.block) * sizeof(int32_t))
+            : NULL;
     status = trainer->narrow && !narrow ? tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows")
                                         : build_all(trainer, true, batch, made);
     trainer->narrow = narrow ? narrow : trainer->narrow;
@@ -343,7 +320,7 @@ static tx_status set_padding(const tx_trainer *trainer, const tx_batch *batch)
 {
     const tx_trainer_options *o = &trainer->options;
     const int64_t tokens = tx_batch_tokens(o->task, o->block, batch), length = tx_trainer_positions(trainer, batch);
-    const double positions = (double)(batch->rows * length);
+    const double positions = (double)(batch->rows * tx_task_sequences(o->task) * length);
     const double longest = (double)(o->lengths > 1 && batch->longest ? batch->longest : length);
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_NOISE, sqrt((double)length / longest)));
     return tx_model_set(trainer->model, TX_CONTROL_POSITIONS_PER_TOKEN, tokens ? positions / (double)tokens : 0.0);
@@ -367,7 +344,8 @@ static tx_status begin_micro_batch(const tx_trainer *trainer, int64_t i, const t
     const tx_trainer_options *o = &trainer->options;
     const double share = (double)tx_batch_labels(o->task, o->block, micro) / (double)labels;
     TX_TRY(tx_model_set(trainer->model, TX_CONTROL_ACCUMULATE, i > 0 ? 1.0 : 0.0));
-    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_SAMPLE, (double)(i * o->all_rows + o->rows_before)));
+    TX_TRY(tx_model_set(trainer->model, TX_CONTROL_SAMPLE,
+                        (double)((i * o->all_rows + o->rows_before) * tx_task_sequences(o->task))));
     return tx_model_set(trainer->model, TX_CONTROL_LABEL_SHARE, share);
 }
 

@@ -33,7 +33,9 @@ typedef struct tx_trainer_options {
     tx_offload_place offload_params; /* with an adapter only the base weights, see tx_model_offload_params */
     const char *offload_folder;      /* for TX_OFFLOAD_FILE; outlives the model */
     const tx_reporter *watch;        /* receives values that are not finite (tx_plan_watch); may be NULL */
-    const tx_config *teacher;        /* the frozen teacher model of a distillation, or NULL */
+    const tx_config
+        *teacher; /* the frozen second model: a distillation's teacher, the reference of preferences, or NULL
+                   */
     tx_optimizer_options optimizer;
 } tx_trainer_options;
 
@@ -41,6 +43,10 @@ typedef struct tx_trainer tx_trainer;
 
 /* Fails if one of the options is out of range. */
 tx_status tx_trainer_check(const tx_trainer_options *options);
+/* Builds the model's output and its loss in a graph whose inputs are the task's fields (loss.c). Returns NULL on error.
+ */
+tx_tensor *tx_trainer_loss(const tx_trainer_options *options, const tx_config *config, tx_graph *graph, bool train,
+                           tx_tensor **output);
 /* Declares the parameters in `model` and compiles the plans. Allocates nothing on the device. `config` must outlive the
  * trainer. The caller frees the trainer before the model. */
 tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,

@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The reference model of preferences: the base of the adapter, a second model, or log-probabilities that are computed
+ * once before training. */
+#include "models/job/inputs.h"
+
+#include "api/base/file.h"
+#include "comm/comm.h"
+#include "models/arch/find.h"
+#include "models/arch/lora.h"
+#include "models/files/folder.h"
+#include "models/files/hub.h"
+#include "models/job/results.h"
+#include "models/task/preference.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Refuses options that the loss of preferences does not support. */
+static tx_status check_options(const tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    const struct {
+        bool used;
+        size_t at;
+        const char *why;
+    } refused[] = {
+        {set->tensor_parallel > 1, TX_JOB_AT(tensor_parallel), "a rank has only a part of the vocabulary"},
+        {set->pipeline_parallel > 1, TX_JOB_AT(pipeline_parallel), "the reference model is not divided into stages"},
+        {set->context_parallel > 1, TX_JOB_AT(context_parallel), "the loss needs whole completions"},
+        {set->expert_parallel > 1, TX_JOB_AT(expert_parallel), "the reference model is not sharded"},
+        {set->parallel != TX_JOB_PARALLEL_GIVEN, TX_JOB_AT(parallel), "it may choose other kinds of ranks than data"},
+        {set->packing, TX_JOB_AT(packing), "a row is a pair of completions"},
+        {set->smoothing > 0.0, TX_JOB_AT(smoothing), "use --label_smoothing with --loss_type robust"},
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (refused[i].used)
+            return tx_fail(TX_UNSUPPORTED, "--%s is not supported with --task_name dpo: %s",
+                           tx_option_at(&tx_job_table, refused[i].at)->name, refused[i].why);
+    if (!set->model && !set->dry_run)
+        return tx_fail(TX_INVALID, "--task_name dpo needs --model_name_or_path, the model to train further");
+    return TX_OK;
+}
+
+/* Checks that the reference has the same vocabulary as the model, and enough positions. */
+static tx_status check_reference(const tx_job_inputs *in)
+{
+    const tx_config *c = in->config, *r = in->teacher;
+    if (r->architecture->head != c->architecture->head || r->vocab_size != c->vocab_size)
+        return tx_fail(TX_INVALID,
+                       "%s: a %s with %" PRId64 " tokens cannot be the reference of a %s with %" PRId64
+                       ": both must have one vocabulary",
+                       in->teacher_folder, r->architecture->class_name, r->vocab_size, c->architecture->class_name,
+                       c->vocab_size);
+    return r->positions >= in->block
+               ? TX_OK
+               : tx_fail(TX_INVALID, "%s: the reference has %" PRId64 " positions, but rows have %" PRId64,
+                         in->teacher_folder, r->positions, in->block);
+}
+
+/* Opens the second model, frozen in the type of the trained weights. */
+static tx_status open_second(tx_job *j, const char *name)
+{
+    tx_job_inputs *in = &j->inputs;
+    TX_TRY(tx_hub_model(name, &in->teacher_folder));
+    TX_TRY(tx_config_of_folder(in->teacher_folder, &in->teacher));
+    in->teacher->teacher = true;
+    in->teacher->teacher_dtype = j->set.dtype ? TX_BF16 : TX_F32;
+    tx_job_note(j, "reference %s: %" PRId64 " parameters", in->teacher_folder, tx_arch_param_count(in->teacher));
+    return check_reference(in);
+}
+
+tx_status tx_job_open_reference(tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    char *start = NULL;
+    if (!j->inputs.task->prefer)
+        return TX_OK;
+    TX_TRY(check_options(j));
+    if (!tx_preference_has_reference(set) || set->precompute_ref || !set->model)
+        return TX_OK;
+    if (set->ref_model)
+        return open_second(j, set->ref_model);
+    if (!j->inputs.config->lora)
+        return open_second(j, set->model);
+    TX_TRY(tx_hub_model(set->model, &start));
+    const bool adapted = tx_lora_is_folder(start), saved = j->inputs.config->lora->saved != NULL;
+    free(start);
+    if (adapted || saved)
+        return tx_fail(TX_UNSUPPORTED,
+                       "%s: the reference is not the base model of the adapter: give "
+                       "--precompute_ref_log_probs",
+                       adapted ? "the model has an adapter before training" : "--lora_modules_to_save");
+    tx_job_note(j, "reference the base model of the adapter");
+    return TX_OK;
+}
+
+/* ---- Precomputed log-probabilities ----------------------------------------------------------------------- */
+
+/* Loads the model before training, with the digest of its weights. */
+static tx_status load_start(tx_job *j, char digest[TX_DIGEST_TEXT])
+{
+    tx_job_inputs *in = &j->inputs;
+    tx_load_options options = {sizeof options, j->set.allow_nonfinite, &j->report, NULL};
+    char *start = NULL;
+    TX_TRY(tx_hub_model(j->set.model, &start));
+    tx_status status = tx_digest_create(&options.digest);
+    const bool adapted = tx_lora_is_folder(start);
+    if (status) {
+        free(start);
+        return status;
+    }
+    status = tx_arch_load(j->model, in->config, adapted || in->config->lora ? in->model_folder : start, &options);
+    if (!status && in->config->lora)
+        status = adapted ? tx_lora_load(j->model, in->config, start, &options)
+                         : tx_lora_init(j->model, in->config, (uint64_t)j->set.seed);
+    free(start);
+    const tx_status finished = tx_digest_finish(options.digest, digest);
+    return status ? status : finished;
+}
+
+/* The file of the log-probabilities of some samples, named by the digest of everything that they depend on. */
+static tx_status file_of(const tx_job *j, const tx_samples *samples, const char *weights, char name[TX_DIGEST_TEXT])
+{
+    char text[2 * TX_DIGEST_TEXT + 64];
+    const int length = snprintf(text, sizeof text, "reference %s %s bf16 %d fp16 %d dtype %d", samples->digest, weights,
+                                j->set.bf16, j->set.fp16, (int)j->set.dtype);
+    return tx_digest_data(text, (size_t)length, name);
+}
+
+/* Reads log-probabilities. The file ends with the digest of its numbers; a file that does not fit is ignored. */
+static tx_status read_file(const char *path, void *numbers, size_t bytes, bool *found)
+{
+    char digest[TX_DIGEST_TEXT], *text = NULL;
+    size_t size = 0;
+    *found = false;
+    if (!tx_file_exists(path))
+        return TX_OK;
+    tx_status status = tx_file_read(path, INT64_MAX, &text, &size);
+    const bool fits = !status && size == bytes + TX_DIGEST_TEXT - 1;
+    if (fits)
+        status = tx_digest_data(text, bytes, digest);
+    *found = fits && !status && memcmp(text + bytes, digest, TX_DIGEST_TEXT - 1) == 0;
+    if (*found)
+        memcpy(numbers, text, bytes);
+    free(text);
+    return status;
+}
+
+static tx_status write_file(const char *folder, const char *path, const void *numbers, size_t bytes)
+{
+    char digest[TX_DIGEST_TEXT];
+    tx_file *file;
+    TX_TRY(tx_folder_create(folder));
+    TX_TRY(tx_digest_data(numbers, bytes, digest));
+    TX_TRY(tx_file_create(path, &file));
+    tx_status status = tx_file_append(file, numbers, bytes);
+    TX_THEN(status, tx_file_append(file, digest, TX_DIGEST_TEXT - 1));
+    if (!status)
+        return tx_file_commit(file);
+    tx_file_discard(file);
+    return status;
+}
+
+/* Computes the log-probabilities of some samples. */
+static tx_status compute(const tx_job *j, const tx_samples *samples)
+{
+    double sums[TX_SUMS_MAX] = {0};
+    float *outputs = NULL;
+    TX_TRY(tx_run_outputs(j->trainer, samples, j->watch, sums, &outputs));
+    tx_preference_set_reference(samples, outputs, tx_trainer_outputs(j->trainer));
+    free(outputs);
+    return TX_OK;
+}
+
+/* Reads the log-probabilities of some samples, or computes and writes them. All ranks compute if the file of one of
+ * them is missing. */
+static tx_status precompute(const tx_job *j, const tx_samples *samples, const char *weights)
+{
+    const tx_preference_data *data = samples->data;
+    const size_t bytes = 2 * (size_t)samples->count * sizeof *data->reference;
+    char name[TX_DIGEST_TEXT];
+    bool found = false;
+    TX_TRY(file_of(j, samples, weights, name));
+    char *folder = tx_path_join(j->set.output_dir, "cache"), *path = folder ? tx_path_join(folder, name) : NULL;
+    tx_status status = path ? read_file(path, data->reference, bytes, &found) : TX_MEMORY;
+    float missing = found ? 0.0f : 1.0f;
+    if (j->comm->size > 1)
+        TX_THEN(status, tx_comm_collect(j->comm, TX_ALL_REDUCE, &missing, 1, TX_F32, 0));
+    const bool computes = missing > 0.0f;
+    if (computes)
+        TX_THEN(status, compute(j, samples));
+    if (computes && tx_job_leads(j))
+        TX_THEN(status, write_file(folder, path, data->reference, bytes));
+    if (!status)
+        tx_job_note(j, "reference %s: log-probabilities of %" PRId64 " pairs %s", path, samples->count,
+                    computes ? "computed" : "read");
+    free(path);
+    free(folder);
+    return status;
+}
+
+tx_status tx_job_precompute(tx_job *j)
+{
+    tx_job_inputs *in = &j->inputs;
+    const tx_samples *const all[] = {&in->train, &in->validation};
+    if (!in->task->prefer || !j->set.precompute_ref || !tx_preference_has_reference(&j->set))
+        return TX_OK;
+    TX_TRY(load_start(j, in->teacher_digest));
+    for (int i = 0; i < 2; i++)
+        if (all[i]->count)
+            TX_TRY(precompute(j, all[i], in->teacher_digest));
+    return TX_OK;
+}

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The objects of a JSON file: one on each line, or the elements of one array. Tasks read their samples from them. */
+#ifndef TX_TASK_OBJECTS_H
+#define TX_TASK_OBJECTS_H
+
+#include "models/task/task.h"
+
+/* A line of a file: its bytes, and its number from 1. */
+typedef struct tx_object_line {
+    size_t at, size;
+    int64_t number;
+} tx_object_line;
+
+/* Begin with {0}. */
+typedef struct tx_objects {
+    char *text;
+    tx_json *array; /* NULL if the objects are lines */
+    tx_object_line *lines;
+    size_t count, room;
+} tx_objects;
+
+/* Fails if the file has no objects. Close the objects after success and failure. */
+tx_status tx_objects_open(const char *path, tx_objects *objects);
+void tx_objects_close(tx_objects *objects);
+/* Reads object `number`, counted from 0. The caller frees `*own`, which may be NULL. */
+tx_status tx_objects_read(const tx_objects *objects, size_t number, tx_json **own, const tx_json **object);
+/* Adds the position of object `number` to the message of a failure. Returns the status. */
+tx_status tx_objects_fail(const tx_objects *objects, size_t number, tx_status status);
+/* Warns that `bad` objects were skipped, the first of them object `first`. */
+void tx_objects_report(const tx_objects *objects, const char *path, int64_t bad, int64_t first,
+                       const tx_reporter *report);
+
+#endif

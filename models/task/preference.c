@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The task of learning from preferences: rows and metrics. */
+#include "models/task/preference.h"
+
+#include <string.h>
+
+static const tx_field fields[] = {
+    [TX_PREFERENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN, .sequences = 2},
+    [TX_PREFERENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1, .sequences = 2},
+    [TX_PREFERENCE_COMPLETION_LABELS] = {"completion_labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL,
+                                         .sequences = 2},
+    [TX_PREFERENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
+    [TX_PREFERENCE_SHARES] = {"completion_shares", TX_F32, 2, .padding = 0},
+    [TX_PREFERENCE_REFERENCE] = {"reference_logps", TX_F32, 2, .padding = 0},
+    {.name = NULL},
+};
+
+/* Writes a sequence of `length` ids. The label of a position is the next token, if it belongs to the completion. */
+static void put(const tx_preference_data *d, int64_t begin, int64_t length, int64_t prompt, int64_t block, int32_t *ids,
+                int32_t *labels)
+{
+    const int32_t *from = d->ids.id + begin;
+    memcpy(ids, from, (size_t)length * sizeof *ids);
+    tx_field_pad(&fields[TX_PREFERENCE_INPUT_IDS], ids + length, block - length);
+    for (int64_t t = 0; t < block; t++)
+        labels[t] = t + 1 < length && t + 1 >= prompt ? from[t + 1] : TX_IGNORE_LABEL;
+}
+
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+{
+    const tx_preference_data *d = samples->data;
+    const int64_t block = samples->block, prompt = d->prompt[number];
+    (void)epoch;
+    for (int64_t i = 0; i < 2; i++) {
+        const int64_t sequence = 2 * number + i, begin = tx_sample_begin(d->end, sequence),
+                      length = d->end[sequence] - begin;
+        put(d, begin, length, prompt, block, (int32_t *)to->field[TX_PREFERENCE_INPUT_IDS] + i * block,
+            (int32_t *)to->field[TX_PREFERENCE_COMPLETION_LABELS] + i * block);
+        ((int32_t *)to->field[TX_PREFERENCE_LENGTHS])[i] = (int32_t)(length ? length : 1);
+        ((float *)to->field[TX_PREFERENCE_SHARES])[i] = 1.0f / (float)(length > prompt ? length - prompt : 1);
+        ((float *)to->field[TX_PREFERENCE_REFERENCE])[i] = d->reference[sequence];
+    }
+    *(int32_t *)to->field[TX_PREFERENCE_LABELS] = 0;
+    return TX_OK;
+}
+
+static int64_t row_length(const tx_samples *samples, int64_t number)
+{
+    const tx_preference_data *d = samples->data;
+    const int64_t chosen = d->end[2 * number] - tx_sample_begin(d->end, 2 * number),
+                  rejected = d->end[2 * number + 1] - d->end[2 * number];
+    return chosen > rejected ? chosen : rejected;
+}
+
+/* ---- Metrics -------------------------------------------------------------------------------------------- */
+
+/* Indices of a row of numbers, and of the sums of an evaluation. */
+enum { REWARD_CHOSEN, LOGP_CHOSEN, REWARD_REJECTED, LOGP_REJECTED };
+enum { SUM_CHOSEN = TX_SUM_OWN, SUM_REJECTED, SUM_RIGHT, SUM_LOGP_CHOSEN, SUM_LOGP_REJECTED };
+
+static void measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+{
+    for (int64_t r = 0; r < samples->count; r++) {
+        const float *of = outputs + r * columns;
+        sums[SUM_CHOSEN] += (double)of[REWARD_CHOSEN];
+        sums[SUM_REJECTED] += (double)of[REWARD_REJECTED];
+        sums[SUM_RIGHT] += of[REWARD_CHOSEN] > of[REWARD_REJECTED];
+        sums[SUM_LOGP_CHOSEN] += (double)of[LOGP_CHOSEN];
+        sums[SUM_LOGP_REJECTED] += (double)of[LOGP_REJECTED];
+    }
+}
+
+#define MEAN(name, sum)                                \
+    static double name(const double sums[TX_SUMS_MAX]) \
+    {                                                  \
+        return (sum) / sums[TX_SUM_LABELS];            \
+    }
+MEAN(chosen, sums[SUM_CHOSEN])
+MEAN(rejected, sums[SUM_REJECTED])
+MEAN(accuracy, sums[SUM_RIGHT])
+MEAN(margin, sums[SUM_CHOSEN] - sums[SUM_REJECTED])
+MEAN(logp_chosen, sums[SUM_LOGP_CHOSEN])
+MEAN(logp_rejected, sums[SUM_LOGP_REJECTED])
+
+static const tx_metric metrics[] = {
+    {"eval_loss", .value = tx_task_mean_loss},     {"eval_rewards/chosen", true, chosen},
+    {"eval_rewards/rejected", false, rejected},    {"eval_rewards/accuracies", true, accuracy},
+    {"eval_rewards/margins", true, margin},        {"eval_logps/chosen", true, logp_chosen},
+    {"eval_logps/rejected", false, logp_rejected}, {.name = NULL},
+};
+
+/* In the order of the results that tx_preference_loss adds. */
+static const char *const logged[] = {"rewards/chosen",
+                                     "rewards/rejected",
+                                     "rewards/accuracies",
+                                     "rewards/margins",
+                                     "logps/chosen",
+                                     "logps/rejected",
+                                     NULL};
+
+/* No task asks for this loss: `prefer` replaces it. */
+static tx_tensor *no_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
+{
+    (void)config;
+    (void)output;
+    (void)smoothing;
+    tx_graph_fail(graph, tx_fail(TX_INTERNAL, "preferences have no loss for each label"));
+    return NULL;
+}
+
+void tx_preference_set_reference(const tx_samples *samples, const float *outputs, int64_t columns)
+{
+    const tx_preference_data *d = samples->data;
+    for (int64_t r = 0; r < samples->count; r++) {
+        d->reference[2 * r] = outputs[r * columns + LOGP_CHOSEN];
+        d->reference[2 * r + 1] = outputs[r * columns + LOGP_REJECTED];
+    }
+}
+
+const tx_task tx_dpo = {
+    .name = "preferences",
+    .head = TX_HEAD_CAUSAL_LM,
+    .of_texts = true,
+    .open = tx_preference_open,
+    .close = tx_preference_close,
+    .save = tx_preference_save,
+    .end = tx_preference_end,
+    .fields = fields,
+    .row = row,
+    .length = row_length,
+    .loss = no_loss,
+    .prefer = tx_preference_loss,
+    .logged = logged,
+    .measure = measure,
+    .metrics = metrics,
+};

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Learns from preferences with TRL's DPOTrainer and with txtrain, from the same model on the same pairs, and compares loss, gradient norm
+and the metrics of all steps and of the evaluation.
+
+    dpo.py TXTRAIN DEVICE [LAUNCHER]      exit status 77: TRL is not installed, or there is no such device
+"""
+import contextlib
+import io
+import json
+import os
+import sys
+import tempfile
+
+from oracle import check, need_device, read_json, run, status
+
+import datasets
+import torch
+import transformers
+from peft import LoraConfig, set_peft_model_state_dict
+from safetensors.torch import load_file
+from tokenizers import Tokenizer, models, pre_tokenizers, decoders
+from trl import DPOConfig, DPOTrainer
+
+STEPS, BATCH, LENGTH, RATE = 20, 4, 40, 3e-4
+LOSS, NORM, METRIC = 1e-5, 1e-5, 1e-5
+METRICS = ("rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected")
+TEMPLATE = ("{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</s>{% endfor %}"
+            "{% if add_generation_prompt %}<assistant>{% endif %}")
+LORA = dict(lora_r=4, lora_alpha=8)
+# Options of both, and further options of txtrain (lora_*, ranks, talk: the data are conversations).
+CASES = {
+    "sigmoid": dict(),
+    "beta": dict(beta=0.2),
+    "conversations": dict(talk=True),
+    "implicit": dict(implicit=True, talk=True),
+    "implicit-texts": dict(implicit=True),
+    "truncated": dict(max_length=16),
+    "accumulation": dict(gradient_accumulation_steps=2),
+    "lora": dict(lora=True),
+    "lora-precomputed": dict(lora=True, precompute_ref_log_probs=True),
+    "precomputed": dict(precompute_ref_log_probs=True),
+    "hinge": dict(loss_type="hinge", beta=0.05),
+    "ipo": dict(loss_type="ipo"),
+    "robust": dict(loss_type="robust", label_smoothing=0.2),
+    "bco_pair": dict(loss_type="bco_pair"),
+    "nca_pair": dict(loss_type="nca_pair"),
+    "sppo_hard": dict(loss_type="sppo_hard"),
+    "apo_zero": dict(loss_type="apo_zero"),
+    "apo_down": dict(loss_type="apo_down"),
+    "sigmoid_norm": dict(loss_type="sigmoid_norm", beta=2.0),
+}
+
+
+def make_model(folder):
+    """A GPT-2 over bytes, with a chat template."""
+    torch.manual_seed(1)
+    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
+        vocab_size=258, n_positions=128, n_embd=32, n_layer=2, n_head=2, initializer_range=0.1, bos_token_id=256,
+        eos_token_id=256, pad_token_id=257))
+    model.save_pretrained(folder)
+    letters = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
+    made = Tokenizer(models.BPE(vocab=letters, merges=[]))
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    made.add_special_tokens(["</s>", "<pad>"])
+    tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=made, eos_token="</s>", pad_token="<pad>",
+                                                     chat_template=TEMPLATE)
+    tokenizer.save_pretrained(folder)
+
+
+def sample(i, talk, implicit):
+    animal, other = ("cat", "dog", "bird")[i % 3], ("fish", "cow")[i % 2]
+    prompt, chosen, rejected = f"say {animal} {i % 7}:", f" {animal}" * (1 + i % 4), f" {other} or" * (1 + i % 3)
+    if talk:
+        prompt = [{"role": "user", "content": prompt}]
+        chosen, rejected = ([{"role": "assistant", "content": text.strip()}] for text in (chosen, rejected))
+    if implicit:
+        return {"chosen": prompt + chosen, "rejected": prompt + rejected}
+    return {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+
+
+def write_lines(path, rows):
+    with open(path, "w", encoding="utf-8") as file:
+        file.writelines(json.dumps(row) + "\n" for row in rows)
+
+
+def by_trl(work, rows, held, options, lora):
+    arguments = DPOConfig(
+        output_dir=f"{work}/trl", use_cpu=True, bf16=False, gradient_checkpointing=False, learning_rate=RATE, max_steps=STEPS,
+        per_device_train_batch_size=BATCH, per_device_eval_batch_size=BATCH, logging_steps=1, report_to=[],
+        save_strategy="no", seed=1, disable_tqdm=True, weight_decay=0.0, max_grad_norm=1.0, train_sampling_strategy="sequential",
+        **dict(dict(max_length=LENGTH, gradient_accumulation_steps=1), **options))
+    trainer = DPOTrainer(
+        model=f"{work}/model", args=arguments, train_dataset=datasets.Dataset.from_list(rows),
+        eval_dataset=datasets.Dataset.from_list(held),
+        peft_config=LoraConfig(r=4, lora_alpha=8, target_modules=["c_attn"], fan_in_fan_out=True) if lora else None)
+    if lora:  # TX's new adapter
+        set_peft_model_state_dict(trainer.model, load_file(lora))
+    with contextlib.redirect_stdout(io.StringIO()):
+        trainer.train()
+        evaluated = trainer.evaluate()
+    return [row for row in trainer.state.log_history if "loss" in row], evaluated
+
+
+def by_tx(work, program, device, options, lora, start=()):
+    out = f"{work}/tx"
+    usual = dict(max_length=LENGTH, per_device_train_batch_size=BATCH, learning_rate=RATE, max_steps=STEPS, output_dir=out)
+    done = run(*start, program, task_name="dpo", model_name_or_path=f"{work}/model", train_file=f"{work}/train.jsonl",
+               validation_file=f"{work}/held.jsonl", do_train=True, do_eval=True, overwrite_output_dir=True,
+               train_sampling_strategy="sequential", threads=1, device=device, seed=1, per_device_eval_batch_size=BATCH,
+               **dict(usual, **options), **(LORA if lora else {}))
+    if done.returncode:
+        return None, done.stderr.strip()
+    with open(f"{out}/log.jsonl", encoding="utf-8") as file:
+        return [row for row in map(json.loads, file) if "loss" in row], read_json(out, "eval_results.json")
+
+
+def far(got, want, floor=1.0):
+    """The greatest difference, relative to the value or to `floor`."""
+    return max(abs(a - b) / max(floor, abs(b)) for a, b in zip(got, want, strict=True))
+
+
+def compare(name, got, want, evaluated, wanted):
+    loss, norm = (far([row[key] for row in got], [row[key] for row in want], floor)
+                  for key, floor in (("loss", 0.1), ("grad_norm", 0.1)))
+    metric = max(far([row[key] for row in got], [row[key] for row in want]) for key in METRICS)
+    accuracy = max(abs(a["rewards/accuracies"] - b["rewards/accuracies"]) for a, b in zip(got[1:], want[1:]))
+    held = max(far([evaluated[f"eval_{key}"]], [wanted[f"eval_{key}"]]) for key in METRICS + ("loss", "rewards/accuracies"))
+    check(len(got) == STEPS and loss <= LOSS and norm <= NORM and metric <= METRIC and accuracy <= 1e-6 and held <= METRIC,
+          f"{name} is not as TRL's")
+    print(f"{name}: loss differs by {loss:.1e}, gradient norm by {norm:.1e}, metrics by {metric:.1e}, accuracies by "
+          f"{accuracy:.1e}, evaluation by {held:.1e}", flush=True)
+
+
+def main():
+    program, device = sys.argv[1:3]
+    launcher = sys.argv[3] if len(sys.argv) > 3 else ""
+    wanted = os.environ.get("TX_DPO_CASES", "").split() or CASES
+    need_device(program, device)
+    transformers.utils.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as work:
+        make_model(f"{work}/model")
+        for name in wanted:
+            options = dict(CASES[name])
+            talk, implicit, lora = (options.pop(key, False) for key in ("talk", "implicit", "lora"))
+            rows = [sample(i, talk, implicit) for i in range(STEPS * BATCH * 2)]
+            held = [sample(i, talk, implicit) for i in range(1000, 1000 + 4 * BATCH)]
+            write_lines(f"{work}/train.jsonl", rows)
+            write_lines(f"{work}/held.jsonl", held)
+            own, begin = dict(options), None
+            if lora:
+                by_tx(work, program, device, dict(own, learning_rate=0, max_steps=1, output_dir=f"{work}/new"), lora)
+                begin = f"{work}/new/adapter_model.safetensors"
+            want, evaluated = by_trl(work, rows, held, options, begin)
+            got, result = by_tx(work, program, device, own, lora)
+            if got is None:
+                check(False, f"{name}: {result}")
+                continue
+            compare(name, got, want, result, evaluated)
+            if launcher and name in ("sigmoid", "lora"):
+                own["per_device_train_batch_size"] = BATCH // 2
+                got, result = by_tx(work, program, device, own, lora, (launcher, "-n", "2"))
+                check(got is not None, f"{name} on two ranks: {result}")
+                if got is not None:
+                    compare(f"{name} on two ranks", got, want, result, evaluated)
+    return status()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
