@@ -231,9 +231,9 @@ tx_tensor *tx_share_loss(tx_tensor *loss);
  * times control POSITIONS_PER_TOKEN. */
 tx_tensor *tx_mean_of_tokens(tx_tensor *mean);
 
-/* Adds the means over the labels of the columns of x [rows, n] (their sums times control INVERSE_LABELS) to results
- * `first`, one of TASK_0 and those after it, to `first` + n - 1, over all micro-batches of a step and all ranks. At
- * most once a graph for each result. */
+/* Adds the means over the labels of the columns of x [rows, n] to n results: `first`, TASK_0 or a later one, and those
+ * after it. A mean is the sum times control INVERSE_LABELS. The results are sums over all micro-batches of a step and
+ * all ranks. At most once a graph for each result. */
 tx_status tx_add_means_to_results(tx_tensor *x, tx_result first);
 /* Adds x, one F32 number, to `result` over all micro-batches of a step and all ranks. `result` must be
  * TX_RESULT_DROPPED. At most once a graph. */

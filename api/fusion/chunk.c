@@ -44,7 +44,7 @@ typedef struct classifier {
     int32_t loss; /* the node CROSS_ENTROPY or DISTILLATION */
     bool split;
     int64_t rows;
-    int32_t begin; /* members before this one are computed again; they stay where they are */
+    int32_t begin; /* members before this one are computed again and keep their places */
     bool *early;   /* by node: must precede the first chunk */
     int32_t nodes; /* number of elements of `early` */
 } classifier;

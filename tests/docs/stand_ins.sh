@@ -56,6 +56,12 @@ chats()
     }'
 }
 
+# preferences LINES FIRST: pairs of answers, one JSON object a line.
+preferences()
+{
+    chats "$1" "$2" | sed 's/"messages"/"prompt"/; s/, \({"role": "assistant".*}\)\]}$/], "chosen": [\1], "rejected": [{"role": "assistant", "content": "I am a fish."}]}/'
+}
+
 # labels LINES FIRST: a table of texts with labels.
 labels()
 {
@@ -73,6 +79,7 @@ text 40 500 > my-folder/validation.txt
 mkdir chats
 chats 60 0 > chats/train.jsonl
 chats 8 3 > chats/validation.jsonl
+preferences 40 0 > preferences.jsonl
 labels 120 1 > train.csv
 labels 30 200 > dev.csv
 

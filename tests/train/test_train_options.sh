@@ -33,6 +33,9 @@ for word in cat dog bird; do
     echo "{\"prompt\": [{\"role\": \"user\", \"content\": \"$word\"}]," \
         "\"completion\": [{\"role\": \"assistant\", \"content\": \"a $word\"}]}"
 done > "$work/talk.jsonl"
+for word in cat dog; do
+    echo "{\"prompt\": \"$word\", \"chosen\": \" one\", \"rejected\": \" three\"}"
+done > "$work/pairs.jsonl"
 sed 's/"prompt": \[/"messages": [/; s/\], "completion": \[/, /' "$work/talk.jsonl" > "$work/messages.jsonl"
 echo '{"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.5]}}}' > "$work/ds.json"
 cat > "$work/form.jinja" << 'END'
@@ -85,6 +88,13 @@ messages()
 {
     form=messages talk "$@"
 }
+
+# The base run's model on preferences
+prefer()
+{
+    short --train_file "$work/pairs.jsonl" --model_name_or_path tiny --task_name dpo --output_dir "$work/r" "$@"
+}
+
 # The same as two ranks
 pair()
 {
@@ -337,6 +347,14 @@ bnb_4bit_compute_dtype | packs --load_in_4bit --bnb_4bit_compute_dtype float16 |
 teacher_model_name_or_path | --teacher_model_name_or_path tiny | weights_differ
 distill_temperature | --teacher_model_name_or_path tiny --distill_temperature 3 | says temperature 3
 distill_alpha | --teacher_model_name_or_path tiny --distill_alpha 1 | weights_kept
+loss_type | prefer --loss_type ipo | logged \"step\":.1,.*\"loss\":.25,
+beta | prefer --loss_type ipo --beta 0.5 | logged \"step\":.1,.*\"loss\":.1,
+label_smoothing | prefer --label_smoothing 0.1 | says only with --loss_type robust
+label_smoothing | prefer --loss_type robust --label_smoothing 0.1 | logged \"rewards/margins\"
+reference_free | prefer --reference_free | logged \"step\":.1,.*\"rewards/chosen\":.-
+ref_model | prefer --ref_model tiny | says reference $work/home/models/tiny
+precompute_ref_log_probs | prefer --precompute_ref_log_probs | says of 2 pairs computed
+disable_dropout | prefer --disable_dropout false | logged \"step\":.1,.*\"rewards/margins\":.-*[0-9.e-]*[1-9]
 neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
 eval_on_start | --validation_file $work/other --eval_on_start | logged \"step\":.0,.*eval_loss
@@ -457,7 +475,7 @@ while IFS='|' read -r option arguments wanted; do
     # shellcheck disable=SC2086
     set -- $arguments
     case $1 in
-    bare | short | glue | talk | messages | adapt | packs | pair | late) "$@" ;;
+    bare | short | glue | talk | messages | adapt | prefer | packs | pair | late) "$@" ;;
     *) run r "$@" ;;
     esac
     # shellcheck disable=SC2086

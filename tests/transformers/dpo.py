@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learns from preferences with TRL's DPOTrainer and with txtrain, from the same model on the same pairs, and compares loss, gradient norm
-and the metrics of all steps and of the evaluation.
+"""Learns from preferences with TRL's DPOTrainer and with txtrain, from the same model on the same pairs. Compares loss,
+gradient norm and metrics of all steps, and those of the evaluation.
 
-    dpo.py TXTRAIN DEVICE [LAUNCHER]      exit status 77: TRL is not installed, or there is no such device
-"""
+    dpo.py TXTRAIN LAUNCHER DEVICE      exit status 77: TRL is not installed, or there is no such device
+
+LAUNCHER starts two ranks; "" if this build has none. TX_DPO_CASES names the cases to run; all without it."""
 import contextlib
 import io
 import json
@@ -27,7 +28,7 @@ METRICS = ("rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chose
 TEMPLATE = ("{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</s>{% endfor %}"
             "{% if add_generation_prompt %}<assistant>{% endif %}")
 LORA = dict(lora_r=4, lora_alpha=8)
-# Options of both, and further options of txtrain (lora_*, ranks, talk: the data are conversations).
+# Options of both programs. talk: the data are conversations; implicit: without prompt; lora: train an adapter.
 CASES = {
     "sigmoid": dict(),
     "beta": dict(beta=0.2),
@@ -85,9 +86,10 @@ def write_lines(path, rows):
 
 def by_trl(work, rows, held, options, lora):
     arguments = DPOConfig(
-        output_dir=f"{work}/trl", use_cpu=True, bf16=False, gradient_checkpointing=False, learning_rate=RATE, max_steps=STEPS,
-        per_device_train_batch_size=BATCH, per_device_eval_batch_size=BATCH, logging_steps=1, report_to=[],
-        save_strategy="no", seed=1, disable_tqdm=True, weight_decay=0.0, max_grad_norm=1.0, train_sampling_strategy="sequential",
+        output_dir=f"{work}/trl", use_cpu=True, bf16=False, gradient_checkpointing=False, learning_rate=RATE,
+        max_steps=STEPS, per_device_train_batch_size=BATCH, per_device_eval_batch_size=BATCH, logging_steps=1,
+        report_to=[], save_strategy="no", seed=1, disable_tqdm=True, weight_decay=0.0, max_grad_norm=1.0,
+        train_sampling_strategy="sequential",
         **dict(dict(max_length=LENGTH, gradient_accumulation_steps=1), **options))
     trainer = DPOTrainer(
         model=f"{work}/model", args=arguments, train_dataset=datasets.Dataset.from_list(rows),
@@ -103,7 +105,8 @@ def by_trl(work, rows, held, options, lora):
 
 def by_tx(work, program, device, options, lora, start=()):
     out = f"{work}/tx"
-    usual = dict(max_length=LENGTH, per_device_train_batch_size=BATCH, learning_rate=RATE, max_steps=STEPS, output_dir=out)
+    usual = dict(max_length=LENGTH, per_device_train_batch_size=BATCH, learning_rate=RATE, max_steps=STEPS,
+                 output_dir=out)
     done = run(*start, program, task_name="dpo", model_name_or_path=f"{work}/model", train_file=f"{work}/train.jsonl",
                validation_file=f"{work}/held.jsonl", do_train=True, do_eval=True, overwrite_output_dir=True,
                train_sampling_strategy="sequential", threads=1, device=device, seed=1, per_device_eval_batch_size=BATCH,
@@ -124,16 +127,16 @@ def compare(name, got, want, evaluated, wanted):
                   for key, floor in (("loss", 0.1), ("grad_norm", 0.1)))
     metric = max(far([row[key] for row in got], [row[key] for row in want]) for key in METRICS)
     accuracy = max(abs(a["rewards/accuracies"] - b["rewards/accuracies"]) for a, b in zip(got[1:], want[1:]))
-    held = max(far([evaluated[f"eval_{key}"]], [wanted[f"eval_{key}"]]) for key in METRICS + ("loss", "rewards/accuracies"))
-    check(len(got) == STEPS and loss <= LOSS and norm <= NORM and metric <= METRIC and accuracy <= 1e-6 and held <= METRIC,
-          f"{name} is not as TRL's")
+    held = max(far([evaluated[f"eval_{key}"]], [wanted[f"eval_{key}"]])
+               for key in METRICS + ("loss", "rewards/accuracies"))
+    check(len(got) == STEPS and loss <= LOSS and norm <= NORM and metric <= METRIC and accuracy <= 1e-6 and
+          held <= METRIC, f"{name} is not as TRL's")
     print(f"{name}: loss differs by {loss:.1e}, gradient norm by {norm:.1e}, metrics by {metric:.1e}, accuracies by "
           f"{accuracy:.1e}, evaluation by {held:.1e}", flush=True)
 
 
 def main():
-    program, device = sys.argv[1:3]
-    launcher = sys.argv[3] if len(sys.argv) > 3 else ""
+    program, launcher, device = sys.argv[1:4]
     wanted = os.environ.get("TX_DPO_CASES", "").split() or CASES
     need_device(program, device)
     transformers.utils.logging.set_verbosity_error()
