@@ -146,7 +146,7 @@ static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t weight)
                                        : tx_rms_norm(x, gamma_of(b, gamma), eps);
 }
 
-/* Fails if tensor-parallel ranks would need what is not implemented. */
+/* Refuses a feature that tensor-parallel ranks do not support. */
 static void needs_one_rank(tx_stack *b, const char *what)
 {
     if (b->parts > 1)
@@ -313,7 +313,7 @@ tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_ar
     tx_tensor *embedding = tx_stack_weight(&b, EMBED);
     tx_tensor *x = embed(&b, embedding);
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)), FINAL_NORM);
-    /* Of the head's input, because it is smaller than the logits, and the loss is fused with a product. */
+    /* The input of the head is scaled, because it is smaller than the logits, and the loss is fused with a product. */
     x = scaled(x, c->logits_scaling > 0 ? 1 / c->logits_scaling : 0);
     const tx_experts experts = experts_of(c);
     tx_stack_router_loss(&b, &experts, c->router_aux_loss_coef);

@@ -47,11 +47,11 @@ typedef struct llama_config {
     double rms_norm_eps, initializer_range, attention_dropout;
     int32_t hidden_act, activation; /* the activation is the sum: `activation` is the first one of the family */
     tx_rope_config rope;
-    int64_t padding;                /* 1 + pad_token_id, whose embedding gets no gradient; 0: there is none */
-    double resid_pdrop;             /* dropout of what a block adds */
+    int64_t padding;                /* 1 + pad_token_id, whose embedding gets no gradient; 0 without one */
+    double resid_pdrop;             /* dropout of the sums that a block adds */
     tx_layer_set layer_types;       /* the layers with the window */
     tx_layer_set no_rope_layers;    /* SmolLM3: the layers without rotary positions */
-    int64_t no_rope_layer_interval; /* SmolLM3: every so many layers have none; 0: all have them */
+    int64_t no_rope_layer_interval; /* SmolLM3: period of the layers without rotary positions, or 0 */
     bool whole_norms;               /* OLMo 2: all heads of q, and of k, are normalised together */
     /* Granite. 0 means 1; of attention_multiplier, the scale of the scores, 1 / sqrt(head size). */
     double embedding_multiplier, attention_multiplier, residual_multiplier, logits_scaling;
@@ -59,9 +59,9 @@ typedef struct llama_config {
     bool gemma;
     bool has_local_rope; /* Gemma 3: layers with the window have their own rotary positions */
     tx_rope_config local_rope;
-    int64_t sliding_window_pattern; /* Gemma: the last of so many layers has no window; 0: max_window_layers counts */
-    int64_t query_pre_attn_scalar;  /* Gemma: scores are divided by its root; 0: by that of the head size */
-    double final_logit_softcapping; /* c tanh(logits / c); 0: none */
+    int64_t sliding_window_pattern; /* Gemma: period of the layers without a window. 0 uses max_window_layers */
+    int64_t query_pre_attn_scalar;  /* Gemma: scores are divided by its root. 0 uses the head size */
+    double final_logit_softcapping; /* c tanh(logits / c), or 0 without a cap */
     double hidden_dropout;
     bool use_parallel_residual; /* attention and MLP both take the block's input */
     bool by_head;               /* GPT-NeoX: q, k and v of a head are adjacent */

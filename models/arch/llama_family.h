@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * What a file of a family uses that the Llama graph (llama.c) computes: the slots of parameters for its table of
- * tensors, the keys of its config.json, and the row of the table of architectures. phi3.c is an example. */
+ * The parts of a family that the Llama graph (llama.c) computes. They are slots for its table of tensors, keys of its
+ * config.json, and the row of the table of architectures. phi3.c is an example. */
 #ifndef TX_MODELS_LLAMA_FAMILY_H
 #define TX_MODELS_LLAMA_FAMILY_H
 

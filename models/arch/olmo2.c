@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * OLMo 2 (Walsh et al., 2 OLMo 2 Furious, 2024): a Llama that normalises what attention and MLP return instead of what
- * they take, and q and k over all heads. */
+ * OLMo 2 (Walsh et al., 2 OLMo 2 Furious, 2024): a Llama that normalises the outputs of attention and MLP instead of
+ * their inputs, and q and k over all heads. */
 #include "models/arch/llama_family.h"
 
 #include <inttypes.h>

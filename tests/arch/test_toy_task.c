@@ -220,7 +220,7 @@ static void trains(void **state)
     assert_refused(tx_run(f.engine, f.model, f.trainer, &run, &reached, &summary), TX_INVALID, "no metric perplexity");
     run.train.block--;
     run.best_metric = NULL;
-    assert_refused(tx_run(f.engine, f.model, f.trainer, &run, &reached, &summary), TX_INVALID, "of 11 positions");
+    assert_refused(tx_run(f.engine, f.model, f.trainer, &run, &reached, &summary), TX_INVALID, "with 11 positions");
     tx_run_state_free(&reached);
     remove_scratch(folder);
     close_fixture(&f);

@@ -154,39 +154,6 @@ static void position_grad_cases(tx_cases *list)
 
 /* ---- Gather and scatter ------------------------------------------------------------------------ */
 
-static void transpose_reference(tx_call *call)
-{
-    const tx_shape *y = &call->out[0].shape;
-    const int64_t c = y->dim[y->rank - 1], a = y->dim[y->rank - 2], b = y->dim[y->rank - 3];
-    for (int64_t i = 0; i < call->out[0].count; i++) {
-        const int64_t outer = i / (a * b * c), in_b = i / (a * c) % b, in_a = i / c % a;
-        tx_array_put(&call->out[0], i, call->in[0].value[((outer * a + in_a) * b + in_b) * c + i % c], 0.0);
-    }
-}
-
-static void transpose_outputs(tx_call *call)
-{
-    tx_shape y = call->in[0].shape;
-    y.dim[y.rank - 3] = call->in[0].shape.dim[y.rank - 2];
-    y.dim[y.rank - 2] = call->in[0].shape.dim[y.rank - 3];
-    call->out[0] = (tx_array){.dtype = call->in[0].dtype, .shape = y};
-}
-
-static void transpose_cases(tx_cases *list)
-{
-    static const tx_shape shapes[] = {
-        {3, {1, 1, 1}}, {3, {3, 5, 7}}, {4, {2, 12, 3, 16}}, {4, {5, 3, 4, 33}}, {4, {1024, 12, 3, 64}}};
-    for (size_t s = 0; s < sizeof shapes / sizeof shapes[0]; s++)
-        for (int t = 0; t < 3; t++) {
-            char text[64];
-            tx_case *c =
-                tx_case_add(list, "%s %s", tx_shape_text(&shapes[s], text, sizeof text), tx_dtype_name(floats[t]));
-            c->in[0] = tx_spec_real(shapes[s]);
-            c->in[0].dtype = floats[t];
-            c->flags = shapes[s].dim[0] > 1000 && t == 0 ? TX_CASE_BENCH : 0u;
-        }
-}
-
 static void gather_reference(tx_call *call)
 {
     int64_t c = tx_array_last(&call->in[0]);
@@ -486,8 +453,6 @@ const tx_descriptor tx_descriptor_position_grad = {.cases = position_grad_cases,
                                                    .outputs = position_grad_outputs,
                                                    .reference = position_grad_reference,
                                                    .length = position_grad_length};
-const tx_descriptor tx_descriptor_transpose = {
-    .cases = transpose_cases, .outputs = transpose_outputs, .reference = transpose_reference};
 const tx_descriptor tx_descriptor_gather = {
     .cases = gather_cases, .outputs = gather_outputs, .reference = gather_reference};
 const tx_descriptor tx_descriptor_scatter_add = {.cases = scatter_add_cases,

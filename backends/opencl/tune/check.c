@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The known-answer test of a device at opening: a few kernels of every kind (exact arithmetic, conversions, sums in
- * local memory, exponentials, angles, random numbers), fills and addresses are compared with the cpu backend or with
- * known results. Matrix products and attention have their own tests.
+ * The known-answer test of a device at opening. A few kernels of every kind are compared with the cpu backend or with
+ * known results: exact arithmetic, conversions, sums in local memory, exponentials, angles, random numbers. So are
+ * fills and addresses. Matrix products and attention have their own tests.
  */
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
