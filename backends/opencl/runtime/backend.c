@@ -38,7 +38,8 @@ EXPLAINED(finish, context, (tx_context * context), (context))
 EXPLAINED(prepare, context,
           (tx_context * context, const tx_program *program, tx_executable **executable, int64_t *scratch),
           (context, program, executable, scratch))
-EXPLAINED(bind, executable->context, (tx_executable * executable, const tx_bindings *bindings), (executable, bindings))
+EXPLAINED(bind_current, executable->context, (tx_executable * executable, const tx_bindings *bindings),
+          (executable, bindings))
 EXPLAINED(run_program, executable->context,
           (tx_executable * executable, int32_t first, int32_t count, const tx_controls *controls, double *seconds),
           (executable, first, count, controls, seconds))
@@ -71,7 +72,7 @@ const tx_backend tx_backend_opencl = {
     .forget = tx_cl_forget,
     .finish = finish,
     .prepare = prepare,
-    .bind = bind,
+    .bind = bind_current,
     .run = run_program,
     .command_info = tx_cl_command_info,
     .destroy = tx_cl_destroy,

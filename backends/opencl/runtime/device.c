@@ -145,20 +145,6 @@ static void read_options(tx_cl_options *options)
     snprintf(options->gemm, sizeof options->gemm, "%s", gemm ? gemm : "");
 }
 
-static tx_status make_context(tx_context *context)
-{
-    const cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)context->platform, 0};
-    cl_int code;
-    context->context = clCreateContext(properties, 1, &context->device, NULL, NULL, &code);
-    if (code != CL_SUCCESS)
-        return tx_cl_check(code, "clCreateContext");
-    cl_command_queue_properties flags = context->profile ? CL_QUEUE_PROFILING_ENABLE : 0;
-    context->compute = clCreateCommandQueue(context->context, context->device, flags, &code);
-    if (code == CL_SUCCESS)
-        context->transfer = clCreateCommandQueue(context->context, context->device, 0, &code);
-    return tx_cl_check(code, "clCreateCommandQueue");
-}
-
 #define TX_OPENED(open, close)                                           \
     tx_status open(tx_context *context, const tx_open_options *options); \
     void close(tx_context *context);
@@ -193,7 +179,7 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
         status = tx_fail(TX_MEMORY, "out of host memory");
     if (status == TX_OK)
         tx_cl_journal_open(context);
-    TX_THEN(status, make_context(context));
+    TX_THEN(status, tx_cl_make_context(context));
     for (int i = 0; opened[i].open; i++)
         TX_THEN(status, opened[i].open(context, options));
     if (status != TX_OK) {
@@ -206,44 +192,13 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     return TX_OK;
 }
 
-/* Releases the OpenCL context and its objects. After a hang no call is safe. */
-static void drop_context(tx_context *context)
-{
-    cl_command_queue *const queues[] = {&context->compute, &context->transfer};
-    tx_cl_clblast_close(context);
-    tx_cl_release_programs(context);
-    for (int i = 0; i < 2 && !context->hung; i++) {
-        if (!*queues[i])
-            continue;
-        tx_cl_wait_queue(context, *queues[i], NULL);
-        if (!context->hung)
-            clReleaseCommandQueue(*queues[i]);
-        *queues[i] = NULL;
-    }
-    if (!context->hung)
-        tx_cl_drop_beats(context);
-    if (context->context && !context->hung)
-        clReleaseContext(context->context);
-    context->context = NULL;
-}
-
-tx_status tx_cl_renew(tx_context *context)
-{
-    if (context->hung || tx_memory_total(&context->held) > 0)
-        return tx_fail(TX_DEVICE, "the OpenCL context cannot be used any more");
-    drop_context(context);
-    context->lost[0] = '\0';
-    context->generation++;
-    return make_context(context);
-}
-
 void tx_cl_close(tx_context *context)
 {
     if (!context)
         return;
     for (int i = 0; opened[i].close; i++)
         opened[i].close(context);
-    drop_context(context);
+    tx_cl_drop_context(context);
     tx_cl_journal_close(context);
     free(context->identity);
     free(context->cache);

@@ -4,7 +4,7 @@
  *
  *   backend                           the table of functions
  *
- *   device                            opens and closes devices
+ *   device, context                   open and close devices and their OpenCL contexts
  *
  *   run                               runs programs
  *
@@ -46,6 +46,11 @@ tx_status tx_cl_device_count(int32_t *count);
 tx_status tx_cl_device_info(int32_t index, tx_device_info *info);
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **context);
 void tx_cl_close(tx_context *context);
+
+/* context.c */
+tx_status tx_cl_make_context(tx_context *context);
+/* Releases the OpenCL context and its objects. */
+void tx_cl_drop_context(tx_context *context);
 /* Replaces the OpenCL context after a trial destroyed it. Executables are emitted again when they are bound. This fails
  * if there is memory in the old context, or if the device hangs. */
 tx_status tx_cl_renew(tx_context *context);
@@ -223,8 +228,8 @@ void tx_cl_destroy(tx_executable *executable);
 /* refusal.c: the program's `trial` is a tx_cl_forced (select.h). */
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes);
-/* Emits all commands again, for a new OpenCL context. They need no more scratch memory than before. */
-tx_status tx_cl_prepare_again(tx_executable *executable);
+/* Binds an executable (tx_cl_bind). After tx_cl_renew emits its commands again first, with no more scratch memory. */
+tx_status tx_cl_bind_current(tx_executable *executable, const tx_bindings *bindings);
 /* Handles a refused launch of the command: sets ->instead to a form with smaller work-groups. `began` is true if
  * earlier launches of the command were accepted. Returns `status`, with its message, if there is no such form. */
 tx_status tx_cl_replace_refused(tx_executable *executable, tx_cl_command *command, bool began, tx_status status);

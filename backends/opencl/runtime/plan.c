@@ -86,8 +86,6 @@ tx_status tx_cl_bind(tx_executable *x, const tx_bindings *bindings)
     x->bound = false;
     x->scratch = scratch->chunks > 0 ? scratch->chunk[0]->bytes : 0;
     drop_instead(x);
-    if (x->generation != x->context->generation)
-        TX_TRY(tx_cl_prepare_again(x));
     for (int a = 0; a < TX_ARENA_COUNT; a++) {
         const tx_extent *space = &bindings->arena[a];
         free(x->memory[a]);

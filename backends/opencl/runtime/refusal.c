@@ -95,15 +95,18 @@ static tx_status add_all(tx_executable *x, int32_t length, const tx_command *com
     return status;
 }
 
-tx_status tx_cl_prepare_again(tx_executable *x)
+tx_status tx_cl_bind_current(tx_executable *x, const tx_bindings *bindings)
 {
+    const tx_extent *space = &bindings->arena[TX_ARENA_SCRATCH];
     const int32_t length = x->length;
     int64_t scratch = 0;
+    if (x->generation == x->context->generation)
+        return tx_cl_bind(x, bindings);
     tx_status status = add_all(x, length, NULL, (bounds){.forced = x->forced}, &scratch);
     x->length = length;
-    if (status == TX_OK && scratch > x->scratch)
+    if (status == TX_OK && scratch > (space->chunks > 0 ? space->chunk[0]->bytes : 0))
         status = tx_fail(TX_DEVICE, "another form needs more scratch memory than there is; start again");
-    return status;
+    return status == TX_OK ? tx_cl_bind(x, bindings) : status;
 }
 
 static tx_status prepare(tx_context *context, const tx_program *program, bounds within, tx_executable **out,
