@@ -66,11 +66,6 @@ static tx_tensor *is_positive(tx_tensor *x)
     return tx_detach(tx_scale(tx_add(square(sign), sign), 0.5f));
 }
 
-static tx_tensor *relu(tx_tensor *x)
-{
-    return tx_mul(x, is_positive(x));
-}
-
 /* ---- The losses ----------------------------------------------------------------------------------------- */
 
 /* The numbers of a batch, from which a loss is made. */
@@ -90,7 +85,7 @@ static tx_tensor *sigmoid_loss(const batch *b)
 
 static tx_tensor *hinge_loss(const batch *b)
 {
-    return relu(plus(b->graph, tx_scale(b->delta, -b->beta), 1.0f));
+    return tx_relu(plus(b->graph, tx_scale(b->delta, -b->beta), 1.0f));
 }
 
 static tx_tensor *ipo_loss(const batch *b)
