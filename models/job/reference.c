@@ -32,6 +32,8 @@ static tx_status check_options(const tx_job *j)
         {set->expert_parallel > 1, TX_JOB_AT(expert_parallel), "the reference model is not sharded"},
         {set->parallel != TX_JOB_PARALLEL_GIVEN, TX_JOB_AT(parallel), "it may choose other kinds of ranks than data"},
         {set->packing, TX_JOB_AT(packing), "a row is a pair of completions"},
+        {set->loss_type == TX_LOSS_TYPE_NLL && tx_option_asked(&j->options, TX_JOB_AT(loss_type)), TX_JOB_AT(loss_type),
+         "nll is the loss of other tasks; give sigmoid or another loss of pairs"},
         {set->smoothing > 0.0, TX_JOB_AT(smoothing), "use --label_smoothing with --loss_type robust"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)

@@ -23,7 +23,7 @@ static const char ddp_comm_words[] = TX_DDP_COMM_MAP(WORD);
 static const char pipeline_words[] = TX_PIPELINE_MAP(WORD);
 static const char greater_words[] = TX_GREATER_MAP(WORD);
 #define LOSS(name, word) "|" #word
-static const char loss_words[] = TX_LOSS_TYPE_MAP(LOSS);
+static const char loss_words[] = "nll" TX_LOSS_TYPE_MAP(LOSS);
 static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
 static const char task_words[] = "auto"

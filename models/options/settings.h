@@ -50,7 +50,7 @@ typedef enum tx_greater {
     X(SIGMOID_NORM, sigmoid_norm)
 
 #define X(name, word) TX_LOSS_TYPE_##name,
-enum { TX_LOSS_TYPE_MAP(X) };
+enum { TX_LOSS_TYPE_NLL, TX_LOSS_TYPE_MAP(X) }; /* NLL stands for SIGMOID if the task is dpo */
 #undef X
 
 #define X(name, word) TX_REPORT_##name,

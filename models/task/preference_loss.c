@@ -132,9 +132,9 @@ static tx_tensor *sigmoid_norm_loss(const batch *b)
     return nls(b->graph, tx_scale(b->average, b->beta));
 }
 
-static tx_tensor *(*const losses[])(const batch *) = {
+static tx_tensor *(*const losses[])(const batch *) = {[TX_LOSS_TYPE_NLL] = sigmoid_loss,
 #define X(NAME, name) [TX_LOSS_TYPE_##NAME] = name##_loss,
-    TX_LOSS_TYPE_MAP(X)
+                                                      TX_LOSS_TYPE_MAP(X)
 #undef X
 };
 
