@@ -141,14 +141,15 @@ static tx_status copy(const char *path, char **made)
 
 /* ---- Searching ------------------------------------------------------------------------------------- */
 
-static bool holds_split(const char *folder)
+/* TX_OK if a folder has files of a split. Damaged and ambiguous ones are reported when the split is requested. */
+static tx_status find_split(const char *folder)
 {
     tx_names files = {0};
     tx_status status = TX_NOT_FOUND;
     for (int split = TX_SPLIT_TRAIN; split <= TX_SPLIT_TEST && status == TX_NOT_FOUND; split++)
         status = tx_hub_split(folder, (tx_split)split, &files);
     tx_names_free(&files);
-    return status != TX_NOT_FOUND && status != TX_IO; /* other failures are reported when a split is requested */
+    return status == TX_INVALID || status == TX_FORMAT ? TX_OK : status;
 }
 
 /* Copies the path of `candidate` if it holds a dataset, or the path of its only configuration. Several configurations
@@ -156,10 +157,11 @@ static bool holds_split(const char *folder)
 static tx_status try_dataset(search *s, const char *candidate, char **folder)
 {
     tx_names names = {0};
-    if (holds_split(candidate))
+    const tx_status found = find_split(candidate);
+    if (!found)
         return copy(candidate, folder);
-    if (s->config || !tx_is_folder(candidate))
-        return TX_NOT_FOUND;
+    if (found == TX_MEMORY || s->config || !tx_is_folder(candidate))
+        return found == TX_MEMORY ? found : TX_NOT_FOUND;
     TX_TRY(tx_hub_configurations(candidate, &names));
     char list[512] = "";
     for (size_t i = 0; i < names.count; i++)

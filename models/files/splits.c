@@ -208,6 +208,8 @@ tx_status tx_hub_configurations(const char *folder, tx_names *names)
         const tx_status has = tx_hub_split(path, TX_SPLIT_TRAIN, &files);
         if (!has || has == TX_INVALID || has == TX_FORMAT)
             status = add_path(&found, all.name[i]);
+        else if (has == TX_MEMORY)
+            status = has;
         tx_names_free(&files);
     }
     tx_names_free(&all);

@@ -307,9 +307,11 @@ static void test_kind(void **state)
     }
     for (size_t i = 0; i < sizeof foreign / sizeof foreign[0]; i++) {
         assert_ok(tx_file_write(r.path, foreign[i], strlen(foreign[i])));
+        const char *forms =
+            strstr(foreign[i], "chosen") ? "give --task_name dpo" : "TX reads {\"messages\": [{\"role\"";
         if (!strstr(foreign[i], "prompt")) /* reading finds out */
-            assert_refused(tx_instruction_find(r.path, &is), TX_FORMAT, "TX reads {\"messages\": [{\"role\"");
-        assert_refused(read_text(&r, foreign[i]), TX_FORMAT, "TX reads {\"messages\": [{\"role\"");
+            assert_refused(tx_instruction_find(r.path, &is), TX_FORMAT, forms);
+        assert_refused(read_text(&r, foreign[i]), TX_FORMAT, forms);
     }
     assert_ok(tx_instruction_find("none.jsonl", &is));
     assert_false(is);
