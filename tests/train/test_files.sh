@@ -121,7 +121,7 @@ shrink()
     status=$?
     [ $status -eq 1 ] || fail "$folder: status $status where the data become shorter"
     [ "$(wc -l < "$work/err")" -eq 1 ] || fail "$folder: not one line of error"
-    grep -q "^txtrain: $file: .*shorten" "$work/err" || fail "$folder: the message"
+    grep -q "^txtrain: $file: .*truncated" "$work/err" || fail "$folder: the message"
     step=$(ls "$work/$folder" | sed -n 's/^checkpoint-//p')
     outcome 0 "ok" "$bin/txcheck" file "$work/$folder/checkpoint-$step"
     cat "$work/kept" > "$file"

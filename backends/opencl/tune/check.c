@@ -67,11 +67,23 @@ static tx_status not_used(const tx_context *context, tx_status status)
                    what, context->info.driver);
 }
 
+/* Keeps as many rows as the device's allocations hold: the input, the output, and bytes around them. */
+static void fit_rows(const tx_context *context, tx_operand *x)
+{
+    const int64_t bytes = tx_operand_bytes(x), most = context->limits.max_allocation / 4;
+    if (x->shape.rank < 2 || bytes <= most)
+        return;
+    int64_t *rows = &x->shape.dim[x->shape.rank - 2];
+    *rows = most / (bytes / *rows);
+}
+
 static tx_status run_check(tx_context *context, const struct check *c)
 {
     tx_probe probe = {.command = tx_probe_command(c->op, &c->attrs), .tolerance = {c->tolerance, -1.0}};
     probe.command.in[0] = of_shape(&c->in, c->from);
     probe.command.out[0] = of_shape(&c->out, c->to);
+    fit_rows(context, &probe.command.in[0]);
+    fit_rows(context, &probe.command.out[0]);
     probe.command.out[1] = of_shape(&c->work, TX_F32);
     TX_TRY(tx_probe_create(&probe));
     tx_probe_fill(&probe, TX_PROBE_ROUGH, 0);
