@@ -118,7 +118,7 @@ refused "--pipeline_parallel and --lora_r exclude each other" 2 2 --lora_r 4
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
 sed 's/"n_layer": 5/"n_layer": 1/' "$work/layers.json" > "$work/layer.json"
 refused "need at least as many blocks" 2 2 --config_name "$work/layer.json"
-refused "multiple of so many micro-batches, not 3" 2 2 --pipeline_schedule interleaved
+refused "multiple of as many micro-batches, not 3" 2 2 --pipeline_schedule interleaved
 refused "8 pipeline stages need at least as many blocks, but the model has 5" 2 2 --pipeline_schedule interleaved --pipeline_chunks 4 --gradient_accumulation_steps 2
 for list in 5 2,2 3,3 2,2,1 5,0 6,-1 2,3x odd; do
     refused "2 positive numbers of blocks, separated by commas, with the sum 5" 2 2 --pipeline_partition $list

@@ -22,6 +22,8 @@ awk 'BEGIN {
             "{\"role\": \"assistant\", \"content\": \"%s\"}]}\n", i, text
     }
 }' > "$work/talk.jsonl"
+sed 's/"messages": \[{"role": "user", "content": \("[^"]*"\)}, {[^}]*"content": \("[^"]*"\)}\]/"prompt": \1, "chosen": \2, "rejected": "no"/' \
+    "$work/talk.jsonl" > "$work/pairs.jsonl"
 
 # config NAME KEYS: a model with the tokenizer
 config()
@@ -76,6 +78,10 @@ data_of()
         from="--config_name $work/experts $talk"
         splits="zero data pipeline expert"
         ;;
+    preferred)
+        from="--model_name_or_path $work/base --task_name dpo --train_file $work/pairs.jsonl --max_seq_length 48"
+        splits="accumulation zero data"
+        ;;
     adapter | taught)
         from="--model_name_or_path $work/base $talk"
         splits="accumulation zero data"
@@ -127,8 +133,8 @@ check()
         case " $without " in *" $s "*) continue ;; esac
         way "$s" part "$@" || { fail "$model $*, $s"; continue; }
         numbers_of part | paste "$work/expected" - | awk '
-            { d = $1 - $2; if (d < 0) d = -d }
-            !(NF == 2 && $1 > 0 && d <= 2e-5 * $1) { print $1 " and " $2; bad = 1 }
+            { d = $1 - $2; if (d < 0) d = -d; size = $1 < 0 ? -$1 : $1 }
+            !(NF == 2 && size > 0 && d <= 2e-5 * size) { print $1 " and " $2; bad = 1 }
             END { exit bad || NR != 9 }' > "$work/out" || fail "$model $*, $s: $(tr '\n' ';' < "$work/out")"
     done
 }
@@ -151,6 +157,7 @@ words - --label_smoothing_factor 0.2 --neftune_noise_alpha 25
 experts - --router_z_loss_coef 0.3 --expert_capacity_factor 0.8 --neftune_noise_alpha 25
 adapter - --lora_r 4 --lora_alpha 16 --lora_dropout 0.3 --neftune_noise_alpha 25
 taught - --teacher_model_name_or_path $work/base --distill_temperature 3 --distill_alpha 0.3
+preferred - --loss_type robust --label_smoothing 0.2 --beta 0.3
 END
 [ "$options" = all ] && cat >> "$work/table" << END
 gpt2 context --neftune_noise_alpha 25
