@@ -127,10 +127,11 @@ static tx_status add_only_file(const char *folder, tx_names *files)
     static const char *const tables[] = {".jsonl", ".csv", ".tsv", ".parquet"};
     tx_names all = {0};
     bool table = false;
-    TX_TRY(add_files(folder, TX_SPLIT_TRAIN, true, &all));
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0] && all.count == 1; i++)
+    tx_status status = add_files(folder, TX_SPLIT_TRAIN, true, &all);
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0] && !status && all.count == 1; i++)
         table |= tx_ends_with(all.name[0], tables[i]);
-    const tx_status status = table ? add_path(files, all.name[0]) : TX_OK;
+    if (table)
+        status = add_path(files, all.name[0]);
     tx_names_free(&all);
     return status;
 }

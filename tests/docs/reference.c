@@ -181,7 +181,12 @@ static void print_optimizers(void)
 
 static void print_models(void)
 {
-    static const char *const heads[] = {"causal language model", "masked language model", "sequence classification"};
+    static const char *const heads[TX_HEAD_COUNT] = {
+        [TX_HEAD_CAUSAL_LM] = "causal language model",
+        [TX_HEAD_MASKED_LM] = "masked language model",
+        [TX_HEAD_SEQUENCE_CLASSIFICATION] = "sequence classification",
+        [TX_HEAD_TOKEN_CLASSIFICATION] = "token classification",
+    };
     static const char *const gguf[] = {
 #define TX_GGUF_TYPE(type, ...) #type,
 #define TX_GGUF_KEY(...)
