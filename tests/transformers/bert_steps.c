@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TX's side of bert.py: trains an encoder on given batches and prints the loss of every step. Writes to OUT the model as
- * it was read, and first.safetensors with the logits of the first batch and the gradients of its loss. Writes to
+ * TX's side of bert.py: trains an encoder on given batches and prints the loss of every step. Writes to OUT the model
+ * as it was read, and first.safetensors with the logits of the first batch and the gradients of its loss. Writes to
  * OUT/trained the model after the last step.
  *
  *     bert_steps FOLDER DATA OUT STEPS BATCH BLOCK RATE [DEVICE]
