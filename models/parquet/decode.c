@@ -2,6 +2,8 @@
  * The encodings of Parquet's pages. */
 #include "models/parquet/decode.h"
 
+#include "models/files/varint.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +14,7 @@
 #define CUT_OFF "its values are cut off"
 #define DAMAGED "its values are damaged"
 
-static uint64_t little(const uint8_t *bytes, int count)
+uint64_t tx_pq_little(const uint8_t *bytes, int count)
 {
     uint64_t value = 0;
     for (int i = 0; i < count; i++)
@@ -22,22 +24,7 @@ static uint64_t little(const uint8_t *bytes, int count)
 
 static bool read_varint(tx_pq_bytes *in, uint64_t *value)
 {
-    *value = 0;
-    for (int shift = 0; shift < 64 && in->at < in->end; shift += 7) {
-        const uint8_t byte = *in->at++;
-        *value |= (uint64_t)(byte & 0x7F) << shift;
-        if (!(byte & 0x80))
-            return true;
-    }
-    return false;
-}
-
-static bool read_zigzag(tx_pq_bytes *in, int64_t *value)
-{
-    uint64_t coded;
-    const bool read = read_varint(in, &coded);
-    *value = (int64_t)(coded >> 1) ^ -(int64_t)(coded & 1);
-    return read;
+    return tx_varint_read(&in->at, in->end, value);
 }
 
 /* Number `index` of numbers of `bits` bits, 1 to 64, packed from the lowest bit of each byte on. */
@@ -51,7 +38,7 @@ static uint64_t unpack(const uint8_t *packed, const uint8_t *end, int bits, int6
     if (left >= 8)
         memcpy(&word, at, 8); /* little-endian machines only, as models/text/tokens.h */
     else
-        word = little(at, (int)left);
+        word = tx_pq_little(at, (int)left);
     word >>= shift;
     if (shift + bits > 64 && left > 8)
         word |= (uint64_t)at[8] << (64 - shift);
@@ -94,7 +81,7 @@ static const char *next_run(tx_pq_bytes *in, int bits, run *r)
         if (bits && r->count > 8 * bytes / bits)
             r->count = 8 * bytes / bits;
     } else
-        r->value = (uint32_t)little(in->at, (int)bytes);
+        r->value = (uint32_t)tx_pq_little(in->at, (int)bytes);
     in->at += bytes;
     return r->count > 0 ? NULL : CUT_OFF;
 }
@@ -114,29 +101,12 @@ const char *tx_pq_decode_runs(tx_pq_bytes *in, int bits, int64_t count, uint32_t
     return NULL;
 }
 
-const char *tx_pq_decode_levels(tx_pq_bytes *in, int bits, int64_t count, uint8_t *levels)
-{
-    for (int64_t done = 0; done < count;) {
-        run r;
-        const char *fault = next_run(in, bits, &r);
-        if (fault)
-            return fault;
-        const int64_t take = r.count < count - done ? r.count : count - done;
-        if (!r.packed)
-            memset(levels + done, (int)(r.value & 0xFF), (size_t)take);
-        for (int64_t i = 0; i < take && r.packed; i++)
-            levels[done + i] = bits ? (uint8_t)unpack(r.packed, r.end, bits, i) : 0;
-        done += take;
-    }
-    return NULL;
-}
-
 /* ---- Plain ----------------------------------------------------------------------------------------------- */
 
 /* Nanoseconds since 1970 of the old form of timestamps: nanoseconds of the day, and the Julian day. */
 static int64_t read_int96(const uint8_t *bytes)
 {
-    const uint64_t nanoseconds = little(bytes, 8), days = little(bytes + 8, 4) - 2440588;
+    const uint64_t nanoseconds = tx_pq_little(bytes, 8), days = tx_pq_little(bytes + 8, 4) - 2440588;
     return (int64_t)(days * 86400000000000u + nanoseconds);
 }
 
@@ -146,10 +116,10 @@ static tx_pq_value read_number(tx_pq_type type, const uint8_t *at)
     tx_pq_value v = {0};
     switch (type) {
     case TX_PQ_INT32:
-        v.integer = (int32_t)little(at, 4);
+        v.integer = (int32_t)tx_pq_little(at, 4);
         break;
     case TX_PQ_INT64:
-        v.integer = (int64_t)little(at, 8);
+        v.integer = (int64_t)tx_pq_little(at, 8);
         break;
     case TX_PQ_INT96:
         v.integer = read_int96(at);
@@ -199,7 +169,7 @@ static const char *decode_plain(const tx_pq_node *leaf, tx_pq_bytes in, int64_t 
     for (int64_t i = 0; i < count; i++) {
         if (in.end - in.at < 4)
             return CUT_OFF;
-        const uint32_t size = (uint32_t)little(in.at, 4);
+        const uint32_t size = (uint32_t)tx_pq_little(in.at, 4);
         in.at += 4;
         if (size > in.end - in.at)
             return CUT_OFF;
@@ -214,10 +184,10 @@ static const char *decode_plain(const tx_pq_node *leaf, tx_pq_bytes in, int64_t 
 /* `count` integers, each stored as the difference to the one before, packed in blocks. */
 static const char *decode_delta(tx_pq_bytes *in, int64_t count, int64_t *numbers)
 {
-    uint64_t block, minis, total, sum;
-    int64_t first;
-    if (!read_varint(in, &block) || !read_varint(in, &minis) || !read_varint(in, &total) || !read_zigzag(in, &first))
+    uint64_t block, minis, total, sum, coded;
+    if (!read_varint(in, &block) || !read_varint(in, &minis) || !read_varint(in, &total) || !read_varint(in, &coded))
         return CUT_OFF;
+    const int64_t first = tx_zigzag(coded);
     if (minis == 0 || block == 0 || block > INT32_MAX || block % minis || block / minis % 8 || total != (uint64_t)count)
         return DAMAGED;
     const int64_t each = (int64_t)(block / minis);
@@ -225,9 +195,9 @@ static const char *decode_delta(tx_pq_bytes *in, int64_t count, int64_t *numbers
     if (count > 0)
         numbers[0] = first;
     for (int64_t done = 1; done < count;) {
-        int64_t least;
-        if (!read_zigzag(in, &least) || (uint64_t)(in->end - in->at) < minis)
+        if (!read_varint(in, &coded) || (uint64_t)(in->end - in->at) < minis)
             return CUT_OFF;
+        const int64_t least = tx_zigzag(coded);
         const uint8_t *widths = in->at;
         in->at += minis;
         for (uint64_t m = 0; m < minis && done < count; m++) {
@@ -345,13 +315,13 @@ static const char *decode_split(const tx_pq_node *leaf, tx_pq_bytes in, int64_t 
 
 static const char *decode_booleans(tx_pq_bytes in, int64_t count, tx_pq_value *values)
 {
-    uint8_t *truths = malloc((size_t)count + 1);
+    uint32_t *truths = malloc(((size_t)count + 1) * sizeof *truths);
     if (!truths)
         return "no memory for its values";
     const char *fault = in.end - in.at < 4 ? CUT_OFF : NULL;
     in.at += fault ? 0 : 4; /* the number of bytes, which the page has said before */
     if (!fault)
-        fault = tx_pq_decode_levels(&in, 1, count, truths);
+        fault = tx_pq_decode_runs(&in, 1, count, truths);
     for (int64_t i = 0; i < count && !fault; i++)
         values[i].integer = truths[i];
     free(truths);

@@ -3,6 +3,7 @@
 #include "models/parquet/metadata.h"
 
 #include "models/names.h"
+#include "models/parquet/decode.h"
 #include "models/parquet/thrift.h"
 
 #include <inttypes.h>
@@ -304,7 +305,7 @@ tx_status tx_pq_metadata_read(const tx_data_file *file, tx_pq_metadata *metadata
         return tx_fail(TX_UNSUPPORTED, "%s: this Parquet file is encrypted", file->path);
     if (memcmp(tail + 4, "PAR1", 4) != 0)
         return tx_fail(TX_FORMAT, "%s: not a Parquet file, or cut off: it does not end with PAR1", file->path);
-    const int64_t size = tail[0] | tail[1] << 8 | tail[2] << 16 | (int64_t)tail[3] << 24;
+    const int64_t size = (int64_t)tx_pq_little(tail, 4);
     if (size > file->size - TAIL - 4)
         return tx_fail(TX_FORMAT, "%s: the footer of this Parquet file is damaged", file->path);
     uint8_t *footer = malloc((size_t)size + 1);

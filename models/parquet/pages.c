@@ -181,6 +181,7 @@ static tx_status reserve_entries(tx_pq_column *c, int64_t count)
     const size_t room = (size_t)count + 1;
     tx_status status = tx_array_reserve(&c->def, &c->def_room, room, 1, "levels of a page");
     TX_THEN(status, tx_array_reserve(&c->rep, &c->rep_room, room, 1, "levels of a page"));
+    TX_THEN(status, tx_array_reserve(&c->number, &c->number_room, room, sizeof *c->number, "levels of a page"));
     TX_THEN(status, tx_array_reserve(&c->value, &c->value_room, room, sizeof *c->value, "values of a page"));
     return tx_fail_in(status, "%s", c->file->path);
 }
@@ -216,20 +217,18 @@ static const char *look_up(tx_pq_column *c, tx_pq_bytes in, int64_t count)
     if (in.at == in.end || *in.at > 32)
         return "its values are damaged";
     const int bits = *in.at++;
-    if (tx_array_reserve(&c->index, &c->index_room, (size_t)count + 1, sizeof *c->index, "values of a page"))
-        return "no memory for its values";
-    const char *fault = tx_pq_decode_runs(&in, bits, count, c->index);
+    const char *fault = tx_pq_decode_runs(&in, bits, count, c->number);
     for (int64_t i = 0; i < count && !fault; i++)
-        if (c->index[i] < c->dictionary_count)
-            c->value[i] = c->dictionary[c->index[i]];
+        if (c->number[i] < c->dictionary_count)
+            c->value[i] = c->dictionary[c->number[i]];
         else
             fault = "a value is not in the dictionary";
     return fault;
 }
 
 /* The levels of one kind. In pages of the first version their bytes begin with their number. */
-static const char *read_levels(tx_pq_bytes *in, int32_t most, int64_t encoding, int64_t bytes, int64_t count,
-                               uint8_t *levels)
+static const char *read_levels(tx_pq_column *c, tx_pq_bytes *in, int32_t most, int64_t encoding, int64_t bytes,
+                               int64_t count, uint8_t *levels)
 {
     if (most == 0) {
         memset(levels, 0, (size_t)count);
@@ -240,17 +239,19 @@ static const char *read_levels(tx_pq_bytes *in, int32_t most, int64_t encoding, 
     if (bytes < 0) {
         if (in->end - in->at < 4)
             return "its levels are cut off";
-        bytes = in->at[0] | in->at[1] << 8 | in->at[2] << 16 | (int64_t)in->at[3] << 24;
+        bytes = (int64_t)tx_pq_little(in->at, 4);
         in->at += 4;
     }
     if (bytes > in->end - in->at)
         return "its levels are cut off";
     tx_pq_bytes part = {in->at, in->at + bytes};
     in->at += bytes;
-    const char *fault = tx_pq_decode_levels(&part, tx_pq_bits((uint32_t)most), count, levels);
-    for (int64_t i = 0; i < count && !fault; i++)
-        if (levels[i] > most)
+    const char *fault = tx_pq_decode_runs(&part, tx_pq_bits((uint32_t)most), count, c->number);
+    for (int64_t i = 0; i < count && !fault; i++) {
+        levels[i] = (uint8_t)c->number[i];
+        if (c->number[i] > (uint32_t)most)
             fault = "its levels are damaged";
+    }
     return fault;
 }
 
@@ -282,9 +283,10 @@ static tx_status read_data(tx_pq_column *c, const page *p)
     TX_TRY(reserve_entries(c, p->entries));
     const uint8_t *data = (const uint8_t *)c->data.data;
     tx_pq_bytes in = {data, data + c->data.size};
-    const char *fault = read_levels(&in, c->leaf->rep, p->rep_encoding, second ? p->rep_bytes : -1, p->entries, c->rep);
+    const char *fault =
+        read_levels(c, &in, c->leaf->rep, p->rep_encoding, second ? p->rep_bytes : -1, p->entries, c->rep);
     if (!fault)
-        fault = read_levels(&in, c->leaf->def, p->def_encoding, second ? p->def_bytes : -1, p->entries, c->def);
+        fault = read_levels(c, &in, c->leaf->def, p->def_encoding, second ? p->def_bytes : -1, p->entries, c->def);
     int64_t values = 0;
     for (int64_t i = 0; i < p->entries && !fault; i++)
         values += c->def[i] == c->leaf->def;
@@ -338,5 +340,5 @@ void tx_pq_column_free(tx_pq_column *column)
     free(column->def);
     free(column->rep);
     free(column->value);
-    free(column->index);
+    free(column->number);
 }

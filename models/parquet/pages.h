@@ -23,8 +23,8 @@ typedef struct tx_pq_column {
     size_t def_room, rep_room;
     tx_pq_value *value;
     size_t value_room;
-    uint32_t *index;
-    size_t index_room;
+    uint32_t *number; /* levels or indices of the dictionary while a page is read */
+    size_t number_room;
     int64_t count, entry; /* entries of the page, and the one that is next */
     int64_t next_value;
 } tx_pq_column;

@@ -20,9 +20,8 @@ tx_status tx_parquet_open(const char *path, tx_parquet **file);
 void tx_parquet_close(tx_parquet *file); /* NULL is fine */
 
 int64_t tx_parquet_rows(const tx_parquet *file);
-/* The number of columns at the top of the schema, and their names. */
+/* The number of columns at the top of the schema. */
 int32_t tx_parquet_columns(const tx_parquet *file);
-const char *tx_parquet_column(const tx_parquet *file, int32_t index);
 
 /* The next row as the text of a JSON object without a newline; 0 bytes after the last row. The text is valid until the
  * next call.

@@ -260,11 +260,3 @@ int32_t tx_parquet_columns(const tx_parquet *file)
 {
     return file->metadata.node[0].count;
 }
-
-const char *tx_parquet_column(const tx_parquet *file, int32_t index)
-{
-    int32_t at = file->metadata.node[0].child;
-    for (int32_t i = 0; i < index; i++)
-        at = file->metadata.node[at].next;
-    return file->metadata.node[at].name;
-}

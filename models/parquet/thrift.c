@@ -2,6 +2,8 @@
  * Thrift's compact protocol (https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md). */
 #include "models/parquet/thrift.h"
 
+#include "models/files/varint.h"
+
 /* Structs within structs that are skipped; Parquet's headers have fewer than ten. */
 #define DEPTH 32
 
@@ -15,20 +17,8 @@ static uint8_t read_byte(tx_thrift *t)
 static uint64_t read_varint(tx_thrift *t)
 {
     uint64_t value = 0;
-    for (int shift = 0; shift < 64; shift += 7) {
-        const uint8_t byte = read_byte(t);
-        value |= (uint64_t)(byte & 0x7F) << shift;
-        if (!(byte & 0x80))
-            return value;
-    }
-    t->bad = true;
-    return 0;
-}
-
-static int64_t read_zigzag(tx_thrift *t)
-{
-    const uint64_t value = read_varint(t);
-    return (int64_t)(value >> 1) ^ -(int64_t)(value & 1);
+    t->bad = t->bad || !tx_varint_read(&t->at, t->end, &value);
+    return t->bad ? 0 : value;
 }
 
 bool tx_thrift_next(tx_thrift *t, tx_thrift_field *field)
@@ -37,7 +27,7 @@ bool tx_thrift_next(tx_thrift *t, tx_thrift_field *field)
     if (t->bad || header == 0)
         return false;
     field->type = header & 0x0F;
-    const int64_t id = header >> 4 ? field->id + (header >> 4) : read_zigzag(t);
+    const int64_t id = header >> 4 ? field->id + (header >> 4) : tx_zigzag(read_varint(t));
     t->bad |= id < 0 || id > INT16_MAX;
     field->id = (int16_t)id;
     return !t->bad;
@@ -48,7 +38,7 @@ int64_t tx_thrift_int(tx_thrift *t, tx_thrift_field field)
     if (field.type == TX_THRIFT_BYTE)
         return (int8_t)read_byte(t);
     t->bad |= field.type < TX_THRIFT_I16 || field.type > TX_THRIFT_I64;
-    return t->bad ? 0 : read_zigzag(t);
+    return t->bad ? 0 : tx_zigzag(read_varint(t));
 }
 
 bool tx_thrift_bool(tx_thrift *t, tx_thrift_field field)

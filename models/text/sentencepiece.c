@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads models of SentencePiece. Unknown fields are skipped, as Protocol Buffers requires. */
 #include "models/text/sentencepiece.h"
+
+#include "models/files/varint.h"
 #include "models/text/bpe.h"
 #include "models/text/utf8.h"
 
@@ -20,15 +22,10 @@ typedef struct field {
 
 static bool read_varint(tx_spm_text *message, uint64_t *value)
 {
-    *value = 0;
-    for (int shift = 0; shift < 64 && message->size; shift += 7) {
-        const unsigned char byte = (unsigned char)*message->data++;
-        message->size--;
-        *value |= (uint64_t)(byte & 0x7F) << shift;
-        if (byte < 0x80)
-            return true;
-    }
-    return false;
+    const uint8_t *at = (const uint8_t *)message->data, *end = at + message->size;
+    const bool read = tx_varint_read(&at, end, value);
+    *message = (tx_spm_text){(const char *)at, (size_t)(end - at)};
+    return read;
 }
 
 /* Reads the next field of a message. */
