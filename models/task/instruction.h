@@ -48,12 +48,6 @@ tx_status tx_instruction_save(const tx_samples *samples, const char *folder);
 /* The token that ends an answer: the template's, or eos_token. */
 tx_text_end tx_instruction_end(const tx_samples *samples);
 
-/* Opens the chat template of the options, else the model's, else the built-in one for Alpaca's data. Does nothing if
- * `*chat` is open. */
-tx_status tx_instruction_chat(const tx_data_options *options, tx_chat_form form, tx_chat **chat);
-/* Appends the ids that the tokenizer adds before a text. */
-tx_status tx_instruction_begin(const tx_tokenizer *tokenizer, tx_ids *ids);
-
 /* ---- Packing (packing.c) ------------------------------------------------------------------------------- */
 
 /* Packs the samples first-fit: each is added to the first row of `block` positions in which it fits. Their order

@@ -62,10 +62,18 @@ tx_status tx_objects_fail(const tx_objects *o, size_t number, tx_status status)
                     : tx_fail_in(status, "line %" PRId64, o->lines[number].number);
 }
 
-void tx_objects_report(const tx_objects *o, const char *path, int64_t bad, int64_t first, const tx_reporter *report)
+bool tx_objects_skip(tx_objects *o, size_t number, int64_t most)
 {
-    if (bad)
-        tx_reporter_print(report, "%.800s: %" PRId64 " malformed %s skipped, the first is %s %" PRId64, path, bad,
+    if (o->bad >= most)
+        return false;
+    o->first_bad = o->bad++ ? o->first_bad : number;
+    return true;
+}
+
+void tx_objects_report(const tx_objects *o, const char *path, const tx_reporter *report)
+{
+    if (o->bad)
+        tx_reporter_print(report, "%.800s: %" PRId64 " malformed %s skipped, the first is %s %" PRId64, path, o->bad,
                           o->array ? "elements are" : "lines are", o->array ? "element" : "line",
-                          o->array ? first + 1 : o->lines[first].number);
+                          o->array ? (int64_t)o->first_bad + 1 : o->lines[o->first_bad].number);
 }

@@ -18,6 +18,8 @@ typedef struct tx_objects {
     tx_json *array; /* NULL if the objects are lines */
     tx_object_line *lines;
     size_t count, room;
+    int64_t bad;      /* number of skipped objects */
+    size_t first_bad; /* and the first of them */
 } tx_objects;
 
 /* Fails if the file has no objects. Close the objects after success and failure. */
@@ -27,8 +29,9 @@ void tx_objects_close(tx_objects *objects);
 tx_status tx_objects_read(const tx_objects *objects, size_t number, tx_json **own, const tx_json **object);
 /* Adds the position of object `number` to the message of a failure. Returns the status. */
 tx_status tx_objects_fail(const tx_objects *objects, size_t number, tx_status status);
-/* Warns that `bad` objects were skipped, the first of them object `first`. */
-void tx_objects_report(const tx_objects *objects, const char *path, int64_t bad, int64_t first,
-                       const tx_reporter *report);
+/* Counts a malformed object as skipped. False if `most` objects are skipped already. */
+bool tx_objects_skip(tx_objects *objects, size_t number, int64_t most);
+/* Prints how many objects were skipped. */
+void tx_objects_report(const tx_objects *objects, const char *path, const tx_reporter *report);
 
 #endif

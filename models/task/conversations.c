@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reads files of conversations. */
+#include "models/task/conversations.h"
+
+#include "models/text/bpe.h"
+
+#include <stdlib.h>
+
+tx_status tx_conversations_open(tx_conversations *c)
+{
+    const tx_data_options *o = c->options;
+    const int32_t eos = tx_tokenizer_end(o->tokenizer);
+    TX_TRY(tx_objects_open(c->path, &c->objects));
+    TX_TRY(tx_task_choose_range(o, (int64_t)c->objects.count, "samples", &c->begin, &c->end));
+    c->plain.tokenizer = o->tokenizer;
+    if (eos >= 0)
+        TX_TRY(tx_tokenizer_piece(o->tokenizer, eos, false, &c->plain.eos, &c->plain.eos_size));
+    return tx_encoder_create(o->tokenizer, &c->encoder);
+}
+
+void tx_conversations_close(tx_conversations *c)
+{
+    tx_objects_close(&c->objects);
+    tx_encoder_free(c->encoder);
+    tx_conversation_free(&c->conversation);
+    tx_chat_text_free(&c->text);
+    tx_chat_free(c->chat);
+}
+
+bool tx_conversations_is_plain(const tx_conversations *c)
+{
+    return c->conversation.form == TX_CHAT_PLAIN && !c->options->set->chat_template;
+}
+
+static tx_status open_chat(const tx_data_options *o, tx_chat_form form, tx_chat **chat)
+{
+    tx_status status = tx_chat_create(o->set->chat_template, o->tokenizer, &o->report, chat);
+    bool replaces = false;
+    if (!status && o->set->chat_template && o->split == TX_DATA_TRAIN)
+        status = tx_chat_replaces(*chat, &replaces);
+    if (replaces)
+        tx_reporter_print(&o->report,
+                          "--chat_template %s replaces the model's own chat template, also in the saved folders",
+                          o->set->chat_template);
+    if (status == TX_NOT_FOUND && !o->set->chat_template && form == TX_CHAT_INSTRUCTION)
+        status = tx_chat_create("alpaca", o->tokenizer, &o->report, chat);
+    return status;
+}
+
+tx_status tx_conversations_open_chat(tx_conversations *c)
+{
+    if (c->chat || tx_conversations_is_plain(c))
+        return TX_OK;
+    const tx_status status = open_chat(c->options, c->conversation.form, &c->chat);
+    c->wrong_template = status != TX_OK;
+    return status;
+}
+
+bool tx_conversations_skip(tx_conversations *c, size_t number, tx_status status)
+{
+    return status == TX_FORMAT && !c->wrong_template && tx_objects_skip(&c->objects, number, c->options->set->skip_bad);
+}
+
+tx_status tx_conversations_fail(const tx_conversations *c, size_t number, tx_status status)
+{
+    return c->wrong_template ? status : tx_objects_fail(&c->objects, number, status);
+}
+
+void tx_conversations_report(const tx_conversations *c)
+{
+    const tx_reporter *report = &c->options->report;
+    if (*c->conversation.ignored)
+        tx_reporter_print(report, "%.800s: keys that TX ignores: %s", c->path, c->conversation.ignored);
+    tx_objects_report(&c->objects, c->path, report);
+}
+
+tx_status tx_conversations_begin(const tx_tokenizer *tokenizer, tx_ids *ids)
+{
+    const tx_template *t = &tokenizer->post_processor.of[0];
+    for (size_t i = 0; i < t->count && t->item[i].id >= 0; i++) {
+        TX_TRY(tx_ids_reserve(ids, 1));
+        ids->id[ids->count++] = t->item[i].id;
+    }
+    return TX_OK;
+}
+
+tx_text_end tx_conversations_end(const tx_chat *chat, int32_t eos)
+{
+    tx_text_end end = {.id = eos};
+    if (chat)
+        end.id = tx_chat_end_token(chat, &end.keeps_eos);
+    return end;
+}
+
+tx_status tx_conversations_save(const tx_chat *chat, const char *folder)
+{
+    return chat && !chat->is_own ? tx_chat_save(chat, folder) : TX_OK;
+}

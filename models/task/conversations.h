@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading a file of conversations, for instruction data and preferences. */
+#ifndef TX_TASK_CONVERSATIONS_H
+#define TX_TASK_CONVERSATIONS_H
+
+#include "models/chat/chat.h"
+#include "models/task/objects.h"
+
+/* The state of reading. Begin with {.path, .options}. */
+typedef struct tx_conversations {
+    const char *path;
+    const tx_data_options *options;
+    tx_objects objects;
+    int64_t begin, end;           /* range of the objects to use */
+    tx_conversation conversation; /* the current one */
+    tx_chat_text text;            /* its rendered text */
+    tx_encoder *encoder;
+    tx_chat plain;       /* for texts without a template */
+    tx_chat *chat;       /* NULL before a conversation needs a template */
+    bool wrong_template; /* the template, not an object, is the fault */
+} tx_conversations;
+
+/* Opens the file and chooses the range. Close after success and failure. */
+tx_status tx_conversations_open(tx_conversations *c);
+void tx_conversations_close(tx_conversations *c);
+/* Whether the current conversation is used without a template. */
+bool tx_conversations_is_plain(const tx_conversations *c);
+/* Opens the chat template that the current conversation needs: that of the options, else the model's, else the built-in
+ * one for Alpaca's data. Does nothing if a template is open, or if none is needed. */
+tx_status tx_conversations_open_chat(tx_conversations *c);
+/* Whether object `number`, which failed with `status`, is skipped, as --skip_bad allows. */
+bool tx_conversations_skip(tx_conversations *c, size_t number, tx_status status);
+/* Adds the position of object `number` to the message of a failure, unless the template is wrong. Returns the status.
+ */
+tx_status tx_conversations_fail(const tx_conversations *c, size_t number, tx_status status);
+/* Prints which keys were ignored, and how many objects were skipped. */
+void tx_conversations_report(const tx_conversations *c);
+
+/* Appends the ids that the tokenizer adds before a text. */
+tx_status tx_conversations_begin(const tx_tokenizer *tokenizer, tx_ids *ids);
+/* The token that ends an answer: that of the template (NULL if there is none), else `eos`. */
+tx_text_end tx_conversations_end(const tx_chat *chat, int32_t eos);
+/* Writes the template, which may be NULL, to a model's folder, unless it is the model's own. */
+tx_status tx_conversations_save(const tx_chat *chat, const char *folder);
+
+#endif
