@@ -166,7 +166,7 @@ static tx_status prepare(tx_job *j, const sources *s, bool train, char **path, c
 }
 
 /* The validation data. If there are none, they are a part of the training data. */
-static tx_status find_validation(tx_job *j, const datasets *d, const sources *train)
+static tx_status find_validation(tx_job *j, const datasets *d)
 {
     const tx_job_settings *set = &j->set;
     tx_job_inputs *in = &j->inputs;
@@ -176,14 +176,19 @@ static tx_status find_validation(tx_job *j, const datasets *d, const sources *tr
         status = prepare(j, &found, false, &in->validation_path, &in->validation_name);
     else if (status == TX_NOT_FOUND && !set->validation_file) {
         status = TX_OK;
-        if (!train->count)
+        if (!in->train_path)
             status = d->count ? find_files(d, NULL, TX_SPLIT_TRAIN, &whole) : TX_NOT_FOUND;
         if (status == TX_NOT_FOUND && !d->count) /* a dry run without data */
             return TX_OK;
         if (!status && set->validation_split <= 0)
             status = tx_fail(TX_INVALID, "no validation data: give --validation_file or --validation_split_percentage");
         in->shared = true;
-        TX_THEN(status, prepare(j, train->count ? train : &whole, true, &in->validation_path, &in->validation_name));
+        if (in->train_path) {
+            TX_THEN(status, tx_copy_text(in->train_path, &in->validation_path));
+            TX_THEN(status, tx_copy_text(in->train_name, &in->validation_name));
+        } else {
+            TX_THEN(status, prepare(j, &whole, true, &in->validation_path, &in->validation_name));
+        }
     }
     free_sources(&found);
     free_sources(&whole);
@@ -206,7 +211,7 @@ tx_status tx_job_find_data(tx_job *j)
         TX_THEN(status, prepare(j, &test, false, &in->test_path, &in->test_name));
     }
     if (!status && tx_job_evaluates(set))
-        status = find_validation(j, &d, &train);
+        status = find_validation(j, &d);
     free_sources(&train);
     free_sources(&test);
     free_datasets(&d);

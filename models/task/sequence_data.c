@@ -23,7 +23,6 @@ typedef struct reading {
     const char **label_text;      /* [count] */
     tx_label_lists lists;         /* instead of label_text, if rows have lists of labels */
     tx_label_index labels;
-    int64_t bad, first_bad; /* number of skipped rows, and the first of them */
     tx_encoder *encoder;
     tx_ids texts[2]; /* of one sample */
 } reading;
@@ -67,15 +66,6 @@ static tx_status find_columns(reading *r)
 }
 
 /* ---- Rows ----------------------------------------------------------------------------------------------- */
-
-/* Skips and counts an invalid row. Fails if --skip_bad does not allow more. */
-static tx_status skip_row(reading *r, int64_t row, tx_status status)
-{
-    if (status != TX_FORMAT || r->bad + r->table.bad >= r->options->set->skip_bad)
-        return tx_fail_in(status, "row %" PRId64, row + 1);
-    r->first_bad = r->bad++ ? r->first_bad : row + 1;
-    return TX_OK;
-}
 
 /* Whether labels are lists: as in the first row that has one if the run trains, else as in the model. */
 static tx_status find_form(reading *r)
@@ -124,7 +114,7 @@ static tx_status choose_rows(reading *r)
             continue;
         const tx_status status = take_label(r, text, size);
         if (status) {
-            TX_TRY(skip_row(r, row, status));
+            TX_TRY(tx_table_skip(&r->table, row, status));
             continue;
         }
         r->row[r->count++] = row;
@@ -247,7 +237,7 @@ static tx_status read_samples(reading *r, tx_sequence_data *d)
                                  : is_several(r)
                                      ? read_several(r, i, d)
                                      : tx_label_read(r->options->config, &r->labels, r->label_text[i], label, target);
-        TX_TRY(status ? skip_row(r, r->row[i], status)
+        TX_TRY(status ? tx_table_skip(&r->table, r->row[i], status)
                       : tx_fail_in(add_sample(r, r->row[i], special, d), "row %" PRId64, r->row[i] + 1));
     }
     return d->count ? write_digest(d, r->options->config, d->digest) : tx_fail(TX_FORMAT, "no row has a label");
@@ -256,11 +246,10 @@ static tx_status read_samples(reading *r, tx_sequence_data *d)
 static void report_bad(const reading *r, const char *path)
 {
     const tx_table *t = &r->table;
-    const int64_t first = !r->bad || (t->bad && t->first_bad < r->first_bad) ? t->first_bad : r->first_bad;
-    if (r->bad + t->bad)
+    if (t->bad)
         tx_reporter_print(&r->options->report,
                           "%.800s: %" PRId64 " malformed or unlabelled %s skipped, the first is row %" PRId64, path,
-                          r->bad + t->bad, r->bad + t->bad == 1 ? "row is" : "rows are", first);
+                          t->bad, t->bad == 1 ? "row is" : "rows are", t->first_bad);
 }
 
 static tx_status read_all(reading *r, tx_sequence_data *d)

@@ -22,7 +22,6 @@ typedef struct reading {
     int64_t count, *row;   /* rows in use */
     tx_label_lists lists;  /* labels of these rows */
     tx_label_index index;
-    int64_t bad, first_bad; /* number of skipped rows, and the first of them */
     tx_encoder *encoder;
     tx_ids around;           /* special tokens that the tokenizer adds to a text */
     size_t before;           /* number of them before the text */
@@ -55,15 +54,6 @@ static tx_status find_columns(reading *r)
 }
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
-
-/* Skips and counts an invalid row. Fails if --skip_bad does not allow more. */
-static tx_status skip_row(reading *r, int64_t row, tx_status status)
-{
-    if (status != TX_FORMAT || r->bad + r->table.bad >= r->options->set->skip_bad)
-        return tx_fail_in(status, "row %" PRId64, row + 1);
-    r->first_bad = r->bad++ ? r->first_bad : row + 1;
-    return TX_OK;
-}
 
 /* Reads a cell that is a list. The caller frees it. */
 static tx_status read_list(const reading *r, int64_t row, int32_t column, tx_json **list)
@@ -112,7 +102,7 @@ static tx_status choose_rows(reading *r)
         if (!tx_table_text(&r->table, row, r->words, &size)) /* the table skipped the row */
             continue;
         const tx_status status = check_row(r, row);
-        TX_TRY(status ? skip_row(r, row, status) : TX_OK);
+        TX_TRY(status ? tx_table_skip(&r->table, row, status) : TX_OK);
         if (!status)
             r->row[r->count++] = row;
     }
@@ -238,7 +228,7 @@ static tx_status read_samples(reading *r, tx_token_data *d)
     TX_TRY(find_around(r));
     for (int64_t i = 0; i < r->count; i++) {
         const tx_status status = add_sample(r, i, d);
-        TX_TRY(status ? skip_row(r, r->row[i], status) : TX_OK);
+        TX_TRY(status ? tx_table_skip(&r->table, r->row[i], status) : TX_OK);
     }
     return d->count ? write_digest(d, r->options->config, d->digest) : tx_fail(TX_FORMAT, "no row has words");
 }
@@ -311,7 +301,7 @@ tx_status tx_tokens_open(const tx_task *task, const char *path, const tx_data_op
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
     tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
     TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
-    const int64_t bad = r.bad + r.table.bad;
+    const int64_t bad = r.table.bad;
     if (!status && bad)
         tx_reporter_print(&options->report, "%.800s: %" PRId64 " malformed row%s skipped", path, bad,
                           bad == 1 ? " is" : "s are");

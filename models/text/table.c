@@ -33,13 +33,21 @@ static tx_status add_cell(tx_table *t, const char *text, size_t size)
     return end_cell(t, begin);
 }
 
+/* Counts row `number`, from 1, as skipped, if the status is of a malformed row and skip_bad allows one more. */
+static bool count_bad(tx_table *t, int64_t number, tx_status status)
+{
+    if (status != TX_FORMAT || t->bad >= t->skip_bad)
+        return false;
+    t->first_bad = t->bad++ && t->first_bad < number ? t->first_bad : number;
+    return true;
+}
+
 /* Ends a malformed row. Marks its cells as skipped, unless too many rows were skipped already. */
 static tx_status skip_row(tx_table *t, tx_status status)
 {
-    if (status != TX_FORMAT || !t->columns || t->bad >= t->skip_bad)
+    if (!t->columns || !count_bad(t, t->rows + 1, status))
         return status;
     t->rows++;
-    t->first_bad = t->bad++ ? t->first_bad : t->rows;
     t->cells = (size_t)(t->rows * t->columns);
     TX_TRY(
         tx_array_reserve(&t->cell, &t->cells_room, t->cells + (size_t)t->columns, sizeof *t->cell, "cells of a table"));
@@ -210,6 +218,11 @@ void tx_table_close(tx_table *table)
     free(table->bytes.data);
     free(table->cell);
     *table = (tx_table){0};
+}
+
+tx_status tx_table_skip(tx_table *table, int64_t row, tx_status status)
+{
+    return count_bad(table, row + 1, status) ? TX_OK : tx_fail_in(status, "row %" PRId64, row + 1);
 }
 
 int32_t tx_table_column(const tx_table *table, const char *name)

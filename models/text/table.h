@@ -20,7 +20,7 @@ typedef struct tx_table {
     int64_t rows;
     tx_cell *cell;          /* [1 + rows, columns]; row 0 has the names */
     int64_t skip_bad;       /* number of malformed rows to skip; more are an error */
-    int64_t bad, first_bad; /* number of skipped rows, which count as rows without cells, and the first one */
+    int64_t bad, first_bad; /* number of skipped rows, and the first one, from 1 */
     size_t cells, cells_room;
 } tx_table;
 
@@ -29,9 +29,12 @@ typedef struct tx_table {
  * `*table` is {0}. */
 tx_status tx_table_open(const char *path, int64_t skip_bad, tx_table *table);
 void tx_table_close(tx_table *table); /* {0} is fine */
+/* Counts row `row`, from 0, whose cells do not fit the task, as skipped. Returns `status` and names the row if skip_bad
+ * does not allow one more, or if the status is not TX_FORMAT. */
+tx_status tx_table_skip(tx_table *table, int64_t row, tx_status status);
 /* The index of the column with this name, or -1. */
 int32_t tx_table_column(const tx_table *table, const char *name);
-/* The text at row `row`, from 0 on, and its size; a NUL follows. NULL if the row was skipped. */
+/* The text at row `row`, from 0 on, and its size; a NUL follows. NULL if the row is malformed. */
 const char *tx_table_text(const tx_table *table, int64_t row, int32_t column, size_t *size);
 
 #endif
