@@ -8,10 +8,6 @@
 #define NF4 0
 #endif
 
-/* Forces inlining. If PoCL 3.1 keeps a call that reads local memory in gemm_tile, which it does for long functions,
- * sums become NaN. */
-#define TX_INLINE __attribute__((always_inline)) static
-
 #if NF4
 #include "backends/nf4.h"
 

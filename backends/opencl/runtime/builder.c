@@ -56,7 +56,7 @@ static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t it
                    allowed);
 }
 
-/* Fails if the first launch of this kernel, or of one with the same options, crashed or hung before. A trial has its
+/* Fails if first launches of this kernel crashed or hung before, or of this function with any options. A trial has its
  * own entry. */
 static tx_status check_earlier(const tx_cl_builder *b, cl_kernel kernel)
 {
@@ -64,7 +64,9 @@ static tx_status check_earlier(const tx_cl_builder *b, cl_kernel kernel)
     if (b->forced || !b->context->journal)
         return TX_OK;
     tx_cl_kernel_entry(b->context, kernel, name, sizeof name);
-    return tx_cl_journal_check(b->context, name, TX_CL_TWO_OR_SURE);
+    TX_TRY(tx_cl_journal_check(b->context, name, TX_CL_TWO_OR_SURE));
+    *strrchr(name, '(') = '\0'; /* the same function with any options */
+    return tx_cl_journal_check(b->context, name, TX_CL_TWO);
 }
 
 static size_t items_of(cl_uint dims, const size_t *local)

@@ -31,6 +31,10 @@
 #define fma(a, b, c) ((a) * (b) + (c))
 #endif
 
+/* Inlines functions that use local memory before the driver's own passes run. Later, PoCL 3.1 computes NaN in long
+ * functions, and llvmpipe of Mesa 25 and 26 crashes at barriers. */
+#define TX_INLINE static __attribute__((always_inline))
+
 #define TX_CAT_(a, b) a##b
 #define TX_CAT(a, b) TX_CAT_(a, b)
 
@@ -204,12 +208,12 @@ static vec tx_sigmoid(vec x)
 #define TX_GROUP_JOIN(JOIN) return v;
 #endif
 
-static float tx_group_sum(float v, __local float *part)
+TX_INLINE float tx_group_sum(float v, __local float *part)
 {
     TX_GROUP_JOIN(TX_ADD2)
 }
 
-static float tx_group_max(float v, __local float *part)
+TX_INLINE float tx_group_max(float v, __local float *part)
 {
     TX_GROUP_JOIN(tx_max1)
 }
