@@ -8,11 +8,8 @@
  *
  * Prints each program that does not build and each kernel that spills registers to memory. Exit status 77: there is no
  * such runtime or device. */
-#define CL_TARGET_OPENCL_VERSION 120
-#define CL_USE_DEPRECATED_OPENCL_1_2_APIS
-#include <CL/cl.h>
+#include "backends/opencl/runtime/cl.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
