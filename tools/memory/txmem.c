@@ -57,6 +57,7 @@ static const tx_cli program = {
     .usage = "txmem --model DIR|FILE|NAME [--memory 8GiB] [options]",
     .about = "Reports which batch sizes fit in a memory, by precision, gradient checkpointing and optimizer.\n"
              "It only plans and allocates nothing. Scratch memory of the device's kernels, some MiB, is not included.",
+    .example = "  txmem --model gpt2 --memory 8GiB",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -100,9 +101,35 @@ static void print_row(const tx_mem_table *t, const tx_mem_row *row)
     putchar('\n');
 }
 
-static void print_table(const tx_mem_table *t)
+/* Writes the advice with the options of the model that txmem was given. Returns false if nothing fits. */
+static bool advise(const settings *set, const tx_mem_table *t, char *text, size_t size)
 {
-    bool any = false;
+    static const char *const places[] = {"none", "cpu", "nvme"};
+    char chosen[256];
+    const bool any = tx_mem_advice(t, chosen, sizeof chosen);
+    *text = '\0';
+    if (any)
+        tx_list_add(text, size, " ", "%s", chosen);
+    if (any && set->block)
+        tx_list_add(text, size, " ", "--block_size %" PRId64, set->block);
+    if (any && set->lora_rank)
+        tx_list_add(text, size, " ", "--lora_r %" PRId64, set->lora_rank);
+    if (any && set->lora_targets)
+        tx_list_add(text, size, " ", "--lora_target_modules %s", set->lora_targets);
+    if (any && set->load_in_4bit)
+        tx_list_add(text, size, " ", "--load_in_4bit%s", set->double_quant ? " --bnb_4bit_use_double_quant" : "");
+    if (any && set->offload_optimizer)
+        tx_list_add(text, size, " ", "--offload_optimizer %s", places[set->offload_optimizer]);
+    if (any && set->offload_param)
+        tx_list_add(text, size, " ", "--offload_param %s", places[set->offload_param]);
+    if (any && set->zero_stage)
+        tx_list_add(text, size, " ", "--zero_stage %" PRId64, set->zero_stage);
+    return any;
+}
+
+static void print_table(const settings *set, const tx_mem_table *t)
+{
+    char advice[1024];
     const double unit = unit_of(t);
     printf("%s by rows of %" PRId64 " tokens in a micro-batch; - does not fit in %.2f\n", unit < GIB ? "MiB" : "GiB",
            t->block, (double)t->memory / unit);
@@ -110,12 +137,12 @@ static void print_table(const tx_mem_table *t)
     for (int b = 0; b < TX_MEM_BATCHES; b++)
         printf(" %7d", 1 << b);
     putchar('\n');
-    for (int32_t i = 0; i < t->rows; i++) {
+    for (int32_t i = 0; i < t->rows; i++)
         print_row(t, &t->row[i]);
-        any = any || fits(t, &t->row[i], 0);
-    }
-    if (!any)
-        puts("nothing fits: use a smaller model, a smaller --block_size or more memory");
+    if (advise(set, t, advice, sizeof advice))
+        printf("fits with: %s\n", advice);
+    else
+        puts("nothing fits: use a smaller model, a smaller --block_size, --lora_r or more memory");
 }
 
 static tx_status add_cell(const tx_mem_table *t, const tx_mem_row *row, int batch, tx_json *cells)
@@ -133,22 +160,25 @@ static tx_status add_cell(const tx_mem_table *t, const tx_mem_row *row, int batc
     return status ? status : added;
 }
 
-static tx_status print_json(const tx_mem_table *t)
+static tx_status print_json(const settings *set, const tx_mem_table *t)
 {
+    char advice[1024];
     tx_json *all = tx_json_object(), *cells = tx_json_array();
     tx_status status = tx_json_set_int(all, "memory", t->memory);
     TX_THEN(status, tx_json_set_int(all, "block_size", t->block));
     TX_THEN(status, tx_json_set_int(all, "parameters", tx_forecaster_params(t->forecaster)));
+    if (advise(set, t, advice, sizeof advice))
+        TX_THEN(status, tx_json_set_string(all, "advice", advice));
     for (int32_t i = 0; i < t->rows; i++)
         for (int b = 0; b < t->row[i].batches && !status; b++)
             status = add_cell(t, &t->row[i], b, cells);
-    const tx_status set = tx_json_set(all, "plans", cells);
-    char *text = status || set ? NULL : tx_json_text(all, TX_JSON_LINE);
+    const tx_status added = tx_json_set(all, "plans", cells);
+    char *text = status || added ? NULL : tx_json_text(all, TX_JSON_LINE);
     if (text)
         puts(text);
     free(text);
     tx_json_free(all);
-    return status ? status : set ? set : text ? TX_OK : TX_MEMORY;
+    return status ? status : added ? added : text ? TX_OK : TX_MEMORY;
 }
 
 /* ---- The program -------------------------------------------------------------------------------------------- */
@@ -166,9 +196,9 @@ static tx_status run(const settings *set, const tx_forecaster *forecaster, tx_me
     tx_status status = find_memory(set, forecaster, &t->memory);
     TX_THEN(status, tx_mem_fill(t));
     if (!status && set->json)
-        return print_json(t);
+        return print_json(set, t);
     if (!status)
-        print_table(t);
+        print_table(set, t);
     return status;
 }
 

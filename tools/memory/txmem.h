@@ -47,6 +47,9 @@ typedef struct tx_mem_table {
 
 /* Fills the table's rows, which the caller frees. Allocates nothing on the device. */
 tx_status tx_mem_fill(tx_mem_table *table);
+/* Writes the options of txtrain for the preferred configuration that fits: "--bf16 --per_device_train_batch_size 4".
+ * Another optimizer than the default is only chosen if the default does not fit. Returns false if nothing fits. */
+bool tx_mem_advice(const tx_mem_table *table, char *text, size_t size);
 /* The set with the first optimizer of each kind. */
 uint32_t tx_mem_all_optimizers(void);
 
