@@ -115,7 +115,7 @@ says "best: trial ${best#trial-},"
 outcome 0 "" "$bin/txtrain" "$out/best.json" --output_dir "$work/again"
 cmp "$out/best/model.safetensors" "$work/again/model.safetensors" || fail "best.json makes another model"
 search 0 killed --search "$range" --trials 16 --parallel 2 --keep all --n_startup_trials 5 -- "$@"
-says "txtrain $out/best.json --output_dir DIR"
+says "txtrain $out/best.json --output_dir $out-best"
 [ "$(ends "$out" | wc -l)" -eq 16 ] || fail "a search that was done made more trials"
 
 # The page.
@@ -238,7 +238,7 @@ if [ -n "$mpi" ] && command -v "$mpi" > /dev/null; then
     search 0 ranks --search "learning_rate=choice:1e-3,1e-2" --method grid --ranks 2 -- "$@" --global_batch_size 4 \
         --per_device_train_batch_size 2
     [ "$(ends "$out" | grep -c ' complete ')" -eq 2 ] || fail "trials of two ranks did not come to their end"
-    says "txlaunch -n 2 -- txtrain $out/best.json --output_dir DIR"
+    says "txlaunch -n 2 -- txtrain $out/best.json --output_dir $out-best"
     (PATH=$bin:$PATH && txlaunch -n 2 -- txtrain "$out/best.json" --output_dir "$work/ranks-again") > /dev/null 2>&1
     cmp "$out/best/model.safetensors" "$work/ranks-again/model.safetensors" ||
         fail "best.json of two ranks makes another model"

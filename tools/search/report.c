@@ -17,10 +17,16 @@
 
 void tx_search_command(const tx_search *s, char *text, size_t size)
 {
-    char ranks[48] = "";
+    char ranks[48] = "", folder[4096] = "";
+    const bool plain =
+        !s->folder[strspn(s->folder, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-")];
+    size_t used = 0;
+    for (const char *at = s->folder; *at && used + 8 < sizeof folder; at++)
+        used += (size_t)snprintf(folder + used, sizeof folder - used, *at == '\'' ? "'\\''" : "%c", *at);
     if (s->set->ranks > 1)
         snprintf(ranks, sizeof ranks, "txlaunch -n %" PRId64 " -- ", s->set->ranks);
-    snprintf(text, size, "%stxtrain %s/" TX_SEARCH_BEST ".json --output_dir DIR", ranks, s->folder);
+    snprintf(text, size, "%stxtrain %s%s/" TX_SEARCH_BEST ".json%s --output_dir %s%s-" TX_SEARCH_BEST "%s", ranks,
+             plain ? "" : "'", folder, plain ? "" : "'", plain ? "" : "'", folder, plain ? "" : "'");
 }
 
 /* Points the link OUT/best to the trial. The link is replaced atomically. */

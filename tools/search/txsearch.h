@@ -101,7 +101,7 @@ tx_status tx_search_run(tx_search *search, int *caught);
 
 /* Writes the link and the options of the best trial, and the report. Removes the models that are not kept. */
 tx_status tx_search_report(const tx_search *search);
-/* Writes the command that trains the best model again to `text`. */
+/* Writes the command that trains the best model again, to the folder OUT-best. A shell reads it as it is. */
 void tx_search_command(const tx_search *search, char *text, size_t size);
 
 /* The NUL-terminated text of search.html. @DATA@ is the place of the results. */
