@@ -7,16 +7,17 @@ bin=$1
 folder=$2
 shift 2
 mkdir -p "$folder"
+export COLUMNS=110
 
 # write NAME COMMAND: the page FOLDER/NAME.1 of a command line
 write()
 {
-    help=$($2 --help)
+    help=$($2 --help all)
     about=$(printf '%s\n' "$help" | sed -n '3,/^$/p' | tr '\n' ' ' | sed 's/[.:].*//; s/ *$//')
     first=$(printf '%.1s' "$about" | tr '[:upper:]' '[:lower:]')
     # Commands have a page each, a list of words may break after |, and the date would change with every build.
     title=$(printf '%s' "$1" | tr '[:lower:]' '[:upper:]')
-    help2man --no-info --manual TX --source "$version" --name "$first${about#?}" "$2" |
+    help2man --no-info --help-option="--help all" --manual TX --source "$version" --name "$first${about#?}" "$2" |
         sed "s/^\.TH [^ ]* \"1\" \"[^\"]*\"/.TH $title \"1\" \"\"/; 2a .ad l
             /^\.SH NAME/{n;s/^[^ ]*/$1/;}; s/|/|\\\\:/g" > "$folder/$1.1"
 }
@@ -26,6 +27,6 @@ for program in "$@"; do
     write "$program" "$bin/$program"
     whole=$help
     for command in $(printf '%s\n' "$whole" | sed -n '/^Commands:$/,/^$/s/^  \([a-z]*\) .*/\1/p'); do
-        [ "$("$bin/$program" "$command" --help)" = "$whole" ] || write "$program-$command" "$bin/$program $command"
+        [ "$("$bin/$program" "$command" --help all)" = "$whole" ] || write "$program-$command" "$bin/$program $command"
     done
 done

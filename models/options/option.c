@@ -151,7 +151,7 @@ tx_status tx_option_unknown(const tx_option_table *table, const char *file, cons
     if (nearest)
         return tx_fail(TX_INVALID, "%s%s%s: unknown option; did you mean %s%s?", PLACE(file, name),
                        file ? "" : dashes(nearest), nearest);
-    return tx_fail(TX_INVALID, "%s%s%s: unknown option; --help lists all", PLACE(file, name));
+    return tx_fail(TX_INVALID, "%s%s%s: unknown option; --help all lists all", PLACE(file, name));
 }
 
 const tx_option *tx_option_find(const tx_option_table *table, const char *name)

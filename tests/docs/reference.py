@@ -20,12 +20,13 @@ bin_folder, source, *programs = arguments
 
 def output(program, *words):
     command = [os.path.join(bin_folder, program), *words]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    wide = {**os.environ, "COLUMNS": "100"}
+    return subprocess.run(command, check=True, capture_output=True, text=True, env=wide).stdout
 
 
 def help_of(*command):
     """The help of a program or one of its commands, without the options that all programs have."""
-    text = output(*command, "--help").split("\nCommon options:")[0].rstrip()
+    text = output(*command, "--help", "all").split("\nCommon options:")[0].rstrip()
     if command == ("txtrain",):
         text = "\n\n".join(text.split("\n\n")[:2]) + "\n\nSee options.md for the options."
     return f"```text\n{text}\n```\n"
@@ -37,7 +38,7 @@ def section_programs():
         text += f"\n## {program}\n\n{help_of(program)}"
         commands = re.search(r"^Commands:\n(.*?)(?:\n\n|\Z)", output(program, "--help"), re.M | re.S)
         for command in re.findall(r"^  (\w+)", commands.group(1), re.M) if commands else []:
-            if output(program, command, "--help") != output(program, "--help"):
+            if output(program, command, "--help", "all") != output(program, "--help", "all"):
                 text += f"\n### {program} {command}\n\n{help_of(program, command)}"
     return text
 

@@ -10,7 +10,7 @@ device=cpu
 ranks 1 defaults || fail "one rank"
 sed -n 's/^ *"\([a-z0-9_]*\)": \(.*[^,]\),\{0,1\}$/\1 \2/p' "$work/defaults/training_args.json" > "$work/options"
 [ "$(wc -l < "$work/options")" -gt 70 ] || fail "training_args.json has few options"
-"$bin/txtrain" --help > "$work/help"
+COLUMNS=999 "$bin/txtrain" --help all > "$work/help"
 
 # another NAME VALUE: sets $value to one that the option takes and that is not VALUE
 another()

@@ -184,7 +184,7 @@ while read -r model without arguments <&3; do
 done 3< "$work/table"
 
 # An option of a program that is in neither list has not been classified.
-"$bin/txtrain" --help | sed -n 's/^  *\(--[a-z_]*, \)*--\([a-z_0-9]*\) X\( .*\)*$/\2/p' | while read -r name; do
+COLUMNS=999 "$bin/txtrain" --help all | sed -n 's/^  *\(--[a-z_]*, \)*--\([a-z_0-9]*\) X\( .*\)*$/\2/p' | while read -r name; do
     grep -q -e "--$name " "$work/table" || case $later in *" $name "*) ;; *) echo "$name" ;; esac
 done > "$work/out"
 [ -s "$work/out" ] && fail "not in the table: $(tr '\n' ' ' < "$work/out")"

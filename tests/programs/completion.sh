@@ -1,7 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# completion.sh BIN PROGRAM...: the completion script of each program loads in bash and answers.
+# completion.sh BIN PROGRAM...: the completion script of each program loads in bash, and in zsh and fish if they are
+# installed, and answers. --help is short and wrapped, and has topics.
 bin=$1
 shift
 failures=0
@@ -53,7 +54,21 @@ for program in "$@"; do
     . "$scratch/script" || fail "$program: the script does not load"
     answers "*--help --version *" "$program" --
     answers "--help " "$program" --hel
-    "$bin/$program" --completion zsh 2> /dev/null && fail "$program: a shell that is not known"
+    "$bin/$program" --completion csh 2> /dev/null && fail "$program: a shell that is not known"
+    for shell in zsh fish; do
+        "$bin/$program" --completion $shell > "$scratch/$program.$shell" || fail "$program --completion $shell"
+        ! command -v $shell > /dev/null || $shell -n "$scratch/$program.$shell" || fail "$program: $shell cannot read its script"
+    done
+    # --help fits 80 columns, or COLUMNS, and its reader may end early.
+    for topic in "" all; do
+        "$bin/$program" --help $topic > "$scratch/help"
+        awk 'length > 80 { print; found = 1 } END { exit found }' "$scratch/help" || fail "$program --help $topic is too wide"
+        [ "$(grep -c "^[A-Z]" "$scratch/help")" -ge 4 ] || fail "$program --help $topic: $(cat "$scratch/help")"
+        (trap - PIPE; "$bin/$program" --help $topic) 2> "$scratch/complaints" | head -1 > /dev/null
+        [ ! -s "$scratch/complaints" ] || fail "$program --help $topic | head: $(cat "$scratch/complaints")"
+    done
+    grep -q "^Example:" "$scratch/help" || fail "$program --help has no example"
+    [ "$("$bin/$program" --help | grep -c "^  -")" -le 24 ] || fail "$program --help is long"
     for option in --help --version "--completion bash"; do
         # shellcheck disable=SC2086
         unwritable "$program" $option
@@ -86,6 +101,61 @@ answers "ops onnx " txcheck o
 answers "report device *" txbench ""
 answers "none torch " txbench train --peer ""
 answers "--repeats " txbench ops --r
+
+# Topics: a heading, a name, a word, a command, and an unknown one.
+topic()
+{
+    wanted=$1
+    shift
+    "$@" > "$scratch/help" 2>&1
+    grep -q -e "$wanted" "$scratch/help" || fail "$*: $(cat "$scratch/help")"
+}
+[ "$(txtrain --help | grep -c "^  -")" -eq 19 ] || fail "txtrain --help: an option is missing"
+[ "$(txgen --help | grep -c "^  -")" -eq 19 ] || fail "txgen --help: an option is missing"
+topic "^  --mlm_probability X" txtrain --help data
+! grep -q learning_rate "$scratch/help" || fail "txtrain --help data: shows all"
+topic "^  --lr, --learning_rate X" txtrain --help learning_rate
+[ "$(grep -c "^  -" "$scratch/help")" -eq 1 ] || fail "txtrain --help learning_rate shows others"
+topic "^  --use_dora" txtrain --help dora
+topic "^Usage: txbench train" txbench --help train
+topic "--help zzz: no option has this word; topics: all, model" txtrain --help zzz
+! txtrain --help zzz 2> /dev/null || fail "txtrain --help zzz succeeds"
+[ "$(COLUMNS=400 txtrain --help all | grep -c "^  --auto_find_batch_size .*number of rows")" -eq 1 ] || fail "COLUMNS is not obeyed"
+
+# fish answers without a terminal; zsh needs a pseudo-terminal.
+fish_answers()
+{
+    got=$(fish --no-config -c "source $scratch/$2.fish; complete -C '${*:2}'" | cut -f1 | tr '\n' ' ')
+    # shellcheck disable=SC2053 # a pattern
+    [[ $got == $1 ]] || fail "fish: ${*:2}: \"$got\" where \"$1\" was expected"
+}
+zsh_answers()
+{
+    got=$(zsh -f -c '
+        zmodload zsh/zpty
+        zpty z zsh -f -i
+        send() { zpty -w z "$1"; }
+        send "PS1=; unsetopt zle_bracketed_paste; stty cols 200 rows 60; autoload -U compinit; compinit -u -D; LISTMAX=0; source $1; print re""ady"
+        zpty -r -m z line "*ready*"
+        zpty -n -w z "$2"$'"'"'\t'"'"'
+        sleep 1
+        while zpty -r -t z part; do print -rn -- "$part"; done' zsh "$scratch/$2.zsh" "${*:2}" | tr '\r\n' '  ')
+    # shellcheck disable=SC2053 # a pattern
+    [[ $got == $1 ]] || fail "zsh: ${*:2}: \"$got\" where \"$1\" was expected"
+}
+if command -v fish > /dev/null; then
+    fish_answers "*--lr_scheduler_type *" txtrain --lr_sch
+    fish_answers "constant *cosine *" txtrain --lr_scheduler_type ""
+    fish_answers "folder/ " txtrain --output_dir fo
+    fish_answers "device " txbench dev
+    fish_answers "--pairs " txbench train --pai
+fi
+if command -v zsh > /dev/null; then
+    zsh_answers "*--lr_scheduler_type*" txtrain --lr_scheduler_t
+    zsh_answers "*constant_with_warmup*cosine*" txtrain --lr_scheduler_type ""
+    zsh_answers "*device*" txbench dev
+    zsh_answers "*--pairs*" txbench train --pai
+fi
 
 # A program that is silent for two seconds prints its present action in a line of its own.
 (sleep 2 && echo text) | TX_PROGRESS=1 txtok train --tokenizer "$scratch/tokenizer" > "$scratch/said" \

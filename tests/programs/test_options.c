@@ -230,7 +230,7 @@ static void test_several(void **state)
 static void test_mistakes(void **state)
 {
     bad(&program, TX_EXIT_USAGE, "--max_step 1", "did you mean --max_steps?");
-    bad(&program, TX_EXIT_USAGE, "--zzzzzzzzzz", "--zzzzzzzzzz: unknown option; --help lists all");
+    bad(&program, TX_EXIT_USAGE, "--zzzzzzzzzz", "--zzzzzzzzzz: unknown option; --help all lists all");
     bad(&program, TX_EXIT_USAGE, "--max_steps 1.5", "--max_steps 1.5: not a whole number");
     bad(&program, TX_EXIT_USAGE, "--max_steps 1001", "must be between -1 and 1000");
     bad(&program, TX_EXIT_USAGE, "--max_steps 99999999999999999999", "must be between -1 and 1000");
@@ -247,7 +247,7 @@ static void test_mistakes(void **state)
     bad(&program, TX_EXIT_USAGE, "--report_to tensorboard,wandb", "--report_to wandb: must be one or more of none|");
     bad(&program, TX_EXIT_USAGE, "stray", "stray: not an option");
     bad(&program, TX_EXIT_USAGE, "--do_train args.json", "a file of options must be the first argument");
-    bad(&program, TX_EXIT_USAGE, "--completion csh", "unsupported shell: give bash");
+    bad(&program, TX_EXIT_USAGE, "--completion csh", "unsupported shell: give bash, zsh or fish");
 }
 
 static void test_foreign(void **state)

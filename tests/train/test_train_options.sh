@@ -485,7 +485,7 @@ while IFS='|' read -r option arguments wanted; do
 done < "$work/table"
 
 [ "$(wc -l < "$work/r.order" 2> /dev/null)" -eq 12 ] || fail "--dump_order: not 12 samples"
-"$bin/txtrain" --help | sed -n 's/^  \(-[-a-z0-9_]*, \)*--\([a-z0-9_]*\).*/\2/p' | sort -u > "$work/all"
+COLUMNS=999 "$bin/txtrain" --help all | sed -n 's/^  \(-[-a-z0-9_]*, \)*--\([a-z0-9_]*\).*/\2/p' | sort -u > "$work/all"
 sed 's/ *|.*//' "$work/table" | sort -u > "$work/tested"
 missing=$(comm -23 "$work/all" "$work/tested" | grep -vx 'help\|version\|man\|completion' | tr '\n' ' ')
 [ -z "$missing" ] || fail "options without a row: $missing"

@@ -32,7 +32,7 @@ static const tx_option options[] = {
      .help = "also time each operation of a step, and print the memory of kernels"},
     TX_BENCH_DEVICE(PAIRS),
     TX_BENCH_JSON(PAIRS),
-    {TX_OPTION_HEADING, .help = "The training method, with the options of txtrain"},
+    {TX_OPTION_HEADING, .help = "method (options of txtrain)"},
 #define METHOD(...) {__VA_ARGS__},
 #define RUN(...)
 #define OPTION(kind, type, name, member, initial, group, traits, least, most, choices, help) \

@@ -20,6 +20,7 @@ int main(int argc, char **argv)
         .name = "txbench",
         .usage = "txbench report|train|copy|gemm|attention|ops|... [options]",
         .about = "Measures speed. txbench train --help, ops --help and so on list the options.",
+        .example = "  txbench report --device gpu",
         .commands = commands,
         .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
     };

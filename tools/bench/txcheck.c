@@ -53,9 +53,10 @@ static const tx_cli_command commands[] = {
 
 static const tx_cli program = {
     .name = "txcheck",
-    .usage = "txcheck ops|threads|autodiff|onnx DIR|selftest [options], txcheck file PATH...",
+    .usage = "txcheck ops|threads|autodiff|onnx DIR|selftest|file PATH... [options]",
     .about = "Checks that a device computes correctly, or checks files.\n"
              "Exit status: 0 if all checks passed, 1 if one failed, 2 for wrong usage, 77 if there is no such device.",
+    .example = "  txcheck ops --device cpu --op gelu",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .commands = commands,

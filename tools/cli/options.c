@@ -211,7 +211,7 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
             one = judge(program, tx_option_add_word(v, argv[i], program->operands));
         else
             one = tx_complain(program, TX_EXIT_USAGE,
-                              "%s: not an option, and not the value of one; --help lists all options%s", argv[i],
+                              "%s: not an option, and not the value of one; --help all lists the options%s", argv[i],
                               is_file(program, argv[i]) ? "; a file of options must be the first argument" : "");
         status = one != TX_GO_ON ? one : status; /* continues, to report all mistakes at once */
     }

@@ -10,7 +10,7 @@
 #include "tools/cli/program.h"
 
 /* Reads argv[1..] into `values`, which has the defaults. Texts stay valid until the process ends. Every program accepts
- * --help, --version and --completion. Returns TX_GO_ON or the exit status. */
+ * --help [TOPIC], --version and --completion SHELL. Returns TX_GO_ON or the exit status. */
 int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *values);
 /* The same, but `values` also records which options were given. The caller frees `values`, also after errors. */
 int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_option_values *values);

@@ -3,6 +3,7 @@
 #include "tools/cli/program.h"
 
 #include <errno.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 
@@ -37,6 +38,8 @@ int tx_end(const tx_cli *program, int status)
     const bool written = fflush(stdout) == 0 && !ferror(stdout);
     if (status || written)
         return status;
+    if (errno == EPIPE) /* its reader has ended, as head does */
+        return 128 + SIGPIPE;
     return tx_complain(program, TX_EXIT_FAILURE, "standard output: cannot write%s%s", errno ? ": " : "",
                        errno ? strerror(errno) : "");
 }

@@ -15,7 +15,11 @@ typedef struct tx_cli_command {
 } tx_cli_command;
 
 typedef struct tx_cli {
-    const char *name, *usage, *about;
+    /* `usage` and each line of `example`, which begins with two blanks, have at most 80 columns. Lines of `about` that
+     * begin with a blank stay lines of their own. */
+    const char *name, *usage, *about, *example;
+    const char *most_used; /* names of the options in the short help, separated by blanks; NULL shows all,
+                            * or those before the first topic if there are more than TX_HELP_OPTIONS */
     const tx_option *options;
     int32_t count;
     const void *values; /* the defaults of a command's options */
@@ -28,6 +32,7 @@ typedef struct tx_cli {
     int32_t operands_least, operands_most;
 } tx_cli;
 
+#define TX_HELP_OPTIONS 20
 #define TX_EXIT_FAILURE 1
 #define TX_EXIT_USAGE 2
 #define TX_GO_ON (-1)
@@ -41,8 +46,13 @@ int tx_complain(const tx_cli *program, int status, const char *format, ...) TX_P
  * be written, prints a message and returns TX_EXIT_FAILURE. */
 int tx_end(const tx_cli *program, int status);
 
-/* Prints the help, the version or the completion script if argv has --help, -h, --version or --completion bash, and
- * returns the exit status. Otherwise returns TX_GO_ON. `values` has the defaults, or is NULL. (usage.c) */
+/* Prints the help, the version or the completion script if argv has --help [TOPIC], -h, --version or --completion
+ * SHELL, and returns the exit status. Otherwise returns TX_GO_ON. `values` has the defaults, or is NULL. (usage.c) */
 int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const void *values);
+/* The options that every program has. (usage.c) */
+extern const tx_option *const tx_common_options;
+extern const int32_t tx_common_option_count;
+/* Prints the completion script for "bash", "zsh" or "fish", and returns the exit status. (completion.c) */
+int tx_print_completion(const tx_cli *program, const char *shell);
 
 #endif

@@ -1,11 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Prints the help and the completion script of a program from its table of options. */
+ * Prints the help of a program from its table of options. */
+#define _GNU_SOURCE /* strcasestr */
 #include "tools/cli/program.h"
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 /* Returns the next choice, or NULL after the last one. */
 static const char *next_choice(const char *choice)
@@ -44,151 +50,252 @@ static void default_text(const tx_option *option, const void *values, char *text
 /* ---- help ----------------------------------------------------------------------------------- */
 
 static const tx_option common[] = {
-    {TX_OPTION_FLAG, "help", .help = "print this help"},
+    {TX_OPTION_OPTIONAL, "help", .choices = "TOPIC|all",
+     .help = "print the options that most runs need; those of a topic, of a name or with a word; or all"},
     {TX_OPTION_FLAG, "version", .help = "print the version"},
-    {TX_OPTION_TEXT, "completion", .choices = "bash", .help = "print the completion script for bash"},
+    {TX_OPTION_TEXT, "completion", .choices = "bash|zsh|fish", .help = "print the completion script of a shell"},
 };
-enum { COMMON = sizeof common / sizeof common[0] };
+const tx_option *const tx_common_options = common;
+const int32_t tx_common_option_count = sizeof common / sizeof common[0];
 
-/* Writes all spellings of an option: "-n, --name". */
-static void spellings(const tx_cli *program, const tx_option *option, char *text, size_t size)
+/* Writes the spellings of an option: "-n, --name"; without other names of several letters if `brief`. */
+static void spellings(const tx_cli *program, const tx_option *option, bool brief, char *text, size_t size)
 {
     size_t used = 0;
     for (int32_t i = 0; i < program->spelling_count && used < size; i++)
-        if (strcmp(program->spellings[i].name, option->name) == 0)
+        if (strcmp(program->spellings[i].name, option->name) == 0 &&
+            (!brief || program->spellings[i].spelled[1] != '-'))
             used += (size_t)snprintf(text + used, size - used, "%s, ", program->spellings[i].spelled);
     if (used < size)
         snprintf(text + used, size - used, "%s%s", option->name[1] ? "--" : "-", option->name);
 }
 
-#define HELP_COLUMN 32
-#define HELP_WIDTH 110
+#define STANDARD_WIDTH 80
+#define MOST_WIDTH 120 /* longer lines are hard to read */
+#define LEAST_WIDTH 40
+
+/* Columns of a line: COLUMNS of the environment, or else the terminal's. Scripts that read the help set COLUMNS. */
+static size_t line_width(void)
+{
+    struct winsize size = {0};
+    const char *columns = getenv("COLUMNS");
+    const long given = columns ? strtol(columns, NULL, 10) : 0;
+    if (given >= LEAST_WIDTH)
+        return (size_t)given;
+    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_col < LEAST_WIDTH)
+        return STANDARD_WIDTH;
+    return size.ws_col < MOST_WIDTH ? size.ws_col : MOST_WIDTH;
+}
+
+/* Prints words from `column` on and returns the last column. A new line begins at `indent`; it may begin after a |. */
+static size_t fill(const char *text, size_t length, size_t column, size_t indent)
+{
+    const size_t width = line_width();
+    for (size_t at = 0, word; at < length; at += word) {
+        const size_t blanks = strspn(text + at, " \n");
+        const size_t end = at + blanks + strcspn(text + at + blanks, " \n|");
+        word = (end < length ? end + (text[end] == '|') : length) - at;
+        if (blanks >= word)
+            continue;
+        if (column + word > width && column > indent) {
+            printf("\n%*s", (int)indent, "");
+            column = indent;
+        } else {
+            printf("%*s", blanks > 0 && column > 0 ? (int)(text[at] == '\n' ? 1 : blanks) : 0, "");
+            column += column > 0 ? blanks : 0;
+        }
+        printf("%.*s", (int)(word - blanks), text + at + blanks);
+        column += word - blanks;
+    }
+    return column;
+}
+
+/* Prints paragraphs. A line that begins with a blank stays a line of its own; the others are filled. */
+static void paragraphs(const char *text)
+{
+    while (*text) {
+        const bool own = *text == ' ';
+        size_t length = strcspn(text, "\n");
+        while (!own && text[length] && text[length + 1] && !strchr("\n ", text[length + 1]))
+            length += 1 + strcspn(text + length + 1, "\n");
+        const size_t begin = own ? strspn(text, " ") : 0, name = begin + strcspn(text + begin, " ");
+        printf("%*s", (int)begin, "");
+        fill(text + begin, length - begin, begin, own && name < length ? name + strspn(text + name, " ") : 0);
+        putchar('\n');
+        text += length + (text[length] == '\n');
+    }
+}
 
 /* Prints a heading with a capital letter and a colon, by which help2man recognizes headings. */
 static void help_heading(const char *text)
 {
     const size_t length = strlen(text);
-    printf("\n%c%s%s\n", toupper((unsigned char)text[0]), text + 1, text[length - 1] == ':' ? "" : ":");
+    char line[256];
+    snprintf(line, sizeof line, "%c%s%s", toupper((unsigned char)text[0]), text + 1,
+             text[length - 1] == ':' ? "" : ":");
+    putchar('\n');
+    fill(line, strlen(line), 0, 0);
+    putchar('\n');
 }
 
-/* Prints a name and its description, with lines broken between words. */
+#define HELP_COLUMN 32
+#define VALUE_COLUMN 6
+
+/* Prints a name and its description. */
 static void help_entry(const char *name, const char *value, bool optional, const char *help, const char *standard)
 {
-    char head[256], all[1024];
+    char head[512], all[1024];
     snprintf(head, sizeof head, "%s%s%s%s", name,
              !value     ? ""
              : optional ? " ["
                         : " ",
              value ? value : "", value && optional ? "]" : "");
-    snprintf(all, sizeof all, " %s%s", help, standard);
-    size_t column = (size_t)printf("  %-*s", HELP_COLUMN - 2, head);
-    bool full = column > HELP_COLUMN || strlen(head) == HELP_COLUMN - 2; /* at least two spaces must follow the name */
-    for (const char *text = all; *text;) {
-        size_t word = 1 + strcspn(text + 1, " ");
-        if (full || column + word > HELP_WIDTH) {
-            printf("\n%*s", HELP_COLUMN, "");
-            column = HELP_COLUMN;
-            full = false;
-        }
-        printf("%.*s", (int)word, text);
-        column += word;
-        text += word;
+    snprintf(all, sizeof all, "%s%s", help, standard);
+    fputs("  ", stdout);
+    size_t column = fill(head, strlen(head), 2, VALUE_COLUMN);
+    if (column + 2 > HELP_COLUMN) { /* at least two spaces must follow the name */
+        putchar('\n');
+        column = 0;
     }
+    printf("%*s", (int)(HELP_COLUMN - column), "");
+    fill(all, strlen(all), HELP_COLUMN, HELP_COLUMN);
     putchar('\n');
 }
 
-static void print_commands(const tx_cli *program)
+/* With its first sentence and without its default if `brief`. */
+static void print_option(const tx_cli *program, const tx_option *option, const void *values, bool brief)
 {
-    for (int32_t i = 0; i < program->command_count; i++)
-        help_entry(program->commands[i].name, NULL, false, program->commands[i].help, "");
-}
-
-static void print_options(const tx_cli *program, const tx_option *options, int32_t count, const void *values)
-{
-    for (int32_t i = 0; i < count; i++) {
-        const tx_option *option = &options[i];
-        char name[128], standard[256];
-        if (option->kind == TX_OPTION_HEADING) {
-            help_heading(option->help);
-            continue;
-        }
-        if (option->kind == TX_OPTION_FOREIGN)
-            continue;
-        spellings(program, option, name, sizeof name);
+    char name[128], standard[256] = "", help[1024];
+    if (option->kind == TX_OPTION_FOREIGN)
+        return;
+    const char *end = brief ? strstr(option->help, ". ") : NULL;
+    snprintf(help, sizeof help, "%.*s", end ? (int)(end + 1 - option->help) : (int)strlen(option->help), option->help);
+    spellings(program, option, brief, name, sizeof name);
+    if (!brief)
         default_text(option, values, standard, sizeof standard);
-        help_entry(name, option->choices, option->kind == TX_OPTION_OPTIONAL, option->help, standard);
-    }
+    help_entry(name, option->choices, option->kind == TX_OPTION_OPTIONAL, help, standard);
 }
 
-static void print_help(const tx_cli *program, const void *values)
+/* ---- topics ----------------------------------------------------------------------------------- */
+
+/* Length of the first word of a heading, which is its topic. */
+static size_t topic_length(const tx_option *heading)
 {
-    printf("Usage: %s\n\n%s\n", program->usage, program->about);
+    return strcspn(heading->help, " :;,");
+}
+
+static bool is_topic(const tx_option *option, const char *topic)
+{
+    return option->kind == TX_OPTION_HEADING && strlen(topic) == topic_length(option) &&
+           strncasecmp(option->help, topic, strlen(topic)) == 0;
+}
+
+static const char *list_topics(const tx_cli *program, char *text, size_t size)
+{
+    *text = '\0';
+    for (int32_t i = 0; i < program->count; i++)
+        if (program->options[i].kind == TX_OPTION_HEADING)
+            tx_list_add(text, size, ", ", "%.*s", (int)topic_length(&program->options[i]), program->options[i].help);
+    return text;
+}
+
+/* How an option answers a topic. */
+typedef enum answer { NO_ANSWER, IN_HELP, IN_NAME, IS_NAME, IN_SECTION } answer;
+
+static answer answers(const tx_option *option, const char *topic, bool in_section)
+{
+    if (option->kind == TX_OPTION_HEADING || option->kind == TX_OPTION_FOREIGN)
+        return NO_ANSWER;
+    return in_section                        ? IN_SECTION
+           : !strcmp(option->name, topic)    ? IS_NAME
+           : strstr(option->name, topic)     ? IN_NAME
+           : strcasestr(option->help, topic) ? IN_HELP
+                                             : NO_ANSWER;
+}
+
+/* Prints the options that answer a topic best: those of a section, or the one of this name, or those with the text in
+ * their names, or in their help. Prints all options if `topic` is "all". Returns false if there are none. */
+static bool print_topic(const tx_cli *program, const void *values, const char *topic)
+{
+    const bool all = strcmp(topic, "all") == 0;
+    answer best = all ? IN_SECTION : NO_ANSWER;
+    bool in_section = all, printed = all;
+    for (int32_t i = 0; i < program->count && !all; i++) {
+        in_section = program->options[i].kind == TX_OPTION_HEADING ? is_topic(&program->options[i], topic) : in_section;
+        const answer one = answers(&program->options[i], topic, in_section);
+        best = one > best ? one : best;
+    }
+    if (best != NO_ANSWER && program->count > 0 && program->options[0].kind != TX_OPTION_HEADING &&
+        (all || best != IN_SECTION))
+        help_heading("options");
+    in_section = all;
+    for (int32_t i = 0; i < program->count && best != NO_ANSWER; i++) {
+        const tx_option *option = &program->options[i];
+        if (option->kind == TX_OPTION_HEADING) {
+            in_section = all || is_topic(option, topic);
+            if (in_section)
+                help_heading(option->help);
+        } else if (answers(option, topic, in_section) == best) {
+            print_option(program, option, values, false);
+            printed = true;
+        }
+    }
+    return printed;
+}
+
+/* Prints the options in the list program->most_used, or those before the first topic, and the topics of the others. */
+static void print_most_used(const tx_cli *program, const void *values)
+{
+    const tx_option_table table = {.option = program->options, .count = program->count};
+    char name[64], topics[512];
+    help_heading("options that most runs need");
+    for (int32_t i = 0; !program->most_used && program->options[i].kind != TX_OPTION_HEADING; i++)
+        print_option(program, &program->options[i], values, true);
+    for (const char *at = program->most_used ? program->most_used : ""; *at; at += strspn(at, " ")) {
+        const size_t length = strcspn(at, " ");
+        snprintf(name, sizeof name, "%.*s", (int)length, at);
+        const tx_option *option = tx_option_find(&table, name);
+        if (option)
+            print_option(program, option, values, true);
+        at += length;
+    }
+    help_heading("more options");
+    snprintf(name, sizeof name, "%s --help TOPIC", program->name);
+    help_entry(name, NULL, false, list_topics(program, topics, sizeof topics),
+               "; or a word of the options you look for");
+    snprintf(name, sizeof name, "%s --help all", program->name);
+    help_entry(name, NULL, false, "all options", "");
+}
+
+static int print_help(const tx_cli *program, const void *values, const char *topic)
+{
+    char topics[512];
+    for (int32_t i = 0; topic && i < program->command_count; i++)
+        if (strcmp(program->commands[i].name, topic) == 0 && program->commands[i].program)
+            return print_help(program->commands[i].program, program->commands[i].program->values, NULL);
+    if (topic && strcmp(topic, "all") != 0)
+        return print_topic(program, values, topic)
+                   ? 0
+                   : tx_complain(program, TX_EXIT_USAGE, "--help %s: no option has this word; topics: all%s%s", topic,
+                                 *list_topics(program, topics, sizeof topics) ? ", " : "", topics);
+    printf("Usage: %s\n\n", program->usage);
+    paragraphs(program->about);
+    if (program->example) {
+        help_heading("example");
+        paragraphs(program->example);
+    }
     if (program->command_count)
         help_heading("commands");
-    print_commands(program);
-    if (program->count && program->options[0].kind != TX_OPTION_HEADING)
-        help_heading("options");
-    print_options(program, program->options, program->count, values);
+    for (int32_t i = 0; i < program->command_count; i++)
+        help_entry(program->commands[i].name, NULL, false, program->commands[i].help, "");
+    if (!topic && (program->most_used || program->count > TX_HELP_OPTIONS))
+        print_most_used(program, values);
+    else
+        print_topic(program, values, "all");
     help_heading("common options");
-    print_options(program, common, COMMON, NULL);
-}
-
-/* ---- completion for bash ------------------------------------------------------------------------------ */
-
-/* The script reads commands, options and their values from the program's help. @ is replaced by the program's name. */
-static const char script[] =
-    "# bash completion of @ " TX_VERSION ", written by @ --completion bash\n"
-    "_@_complete()\n"
-    "{\n"
-    "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} equals=\n"
-    "    local command= commands line spelled value choice options= words= files=-f\n"
-    "    COMPREPLY=()\n"
-    "    # bash splits --name=value into three words.\n"
-    "    if [[ $word == \"=\" ]]; then\n"
-    "        word= equals=1\n"
-    "    elif [[ $before == \"=\" ]]; then\n"
-    "        before=${COMP_WORDS[COMP_CWORD - 2]} equals=1\n"
-    "    fi\n"
-    "    before=${before//-/_}\n"
-    "    commands=$(\"${COMP_WORDS[0]}\" --help | sed -n '/^Commands:$/,/^$/s/^  \\([a-z]*\\) .*/\\1/p')\n"
-    "    [ -z \"$commands\" ] || command=${COMP_WORDS[1]}\n"
-    "    if [ -n \"$commands\" ] && [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-    "        words=\"$commands --help --version --completion\" files=\n"
-    "    else\n"
-    "        while IFS= read -r line; do # \"  -n, --name VALUE  text\"\n"
-    "            [[ $line == \"  -\"* ]] || continue\n"
-    "            line=${line:2} line=${line%%  *}\n"
-    "            spelled=${line%% [^-]*} value=${line#\"${line%% [^-]*}\"}\n"
-    "            options+=\"${spelled##*, } \"\n"
-    "            [[ \", ${spelled//-/_},\" == *\", $before,\"* ]] || continue\n"
-    "            # The value of a flag is offered only after =, because it is optional.\n"
-    "            [ -n \"$value\" ] || { [ -n \"$equals\" ] && value=' true|false' || continue; }\n"
-    "            [[ $value == ' ['* && $word == -* ]] && continue\n"
-    "            files=\n"
-    "            [[ $value == *DIR* ]] && files=-d\n"
-    "            [[ $value == *FILE* ]] && files=-f\n"
-    "            for choice in ${value//|/ }; do\n"
-    "                [[ $choice =~ ^[a-z0-9_.-]+$ ]] && words+=\"$choice \"\n"
-    "            done\n"
-    "            equals=found\n"
-    "            break\n"
-    "        done < <(\"${COMP_WORDS[0]}\" $command --help)\n"
-    "        if [[ $equals != found && $word == -* ]]; then\n"
-    "            word=${word//-/_} words=$options files=\n"
-    "            word=--${word#__} word=${word/#--_/--}\n"
-    "        fi\n"
-    "    fi\n"
-    "    while IFS= read -r line; do\n"
-    "        COMPREPLY+=(\"$line\")\n"
-    "    done < <(compgen $files -W \"$words\" -- \"$word\")\n"
-    "    [ -z \"$files\" ] || compopt -o filenames 2> /dev/null\n"
-    "}\n"
-    "complete -F _@_complete @\n";
-
-static void print_completion(const tx_cli *program)
-{
-    for (const char *at = script; *at; at++)
-        fputs(*at == '@' ? program->name : (char[]){*at, '\0'}, stdout);
+    for (int32_t i = 0; i < tx_common_option_count; i++)
+        print_option(program, &common[i], NULL, false);
+    return 0;
 }
 
 /* ---- requests ------------------------------------------------------------------------------------------ */
@@ -196,20 +303,20 @@ static void print_completion(const tx_cli *program)
 int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const void *values)
 {
     for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
-        const char *shell = strncmp(argv[i], "--completion=", 13) == 0 ? argv[i] + 13
-                            : strcmp(argv[i], "--completion") == 0     ? i + 1 < argc ? argv[i + 1] : ""
-                                                                       : NULL;
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
-            print_help(program, values);
-        else if (strcmp(argv[i], "--version") == 0)
-            printf("%s %s\n", program->name, TX_VERSION);
-        else if (shell && strcmp(shell, "bash") == 0)
-            print_completion(program);
-        else if (shell)
-            return tx_complain(program, TX_EXIT_USAGE, "--completion %s: unsupported shell: give bash", shell);
-        else
+        const char *next = i + 1 < argc ? argv[i + 1] : "";
+        const bool asks_shell = strncmp(argv[i], "--completion", 12) == 0 && (!argv[i][12] || argv[i][12] == '=');
+        const bool asks_help = strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+        int result = 0;
+        if (!asks_help && !asks_shell && strcmp(argv[i], "--version") != 0)
             continue;
-        return tx_end(program, 0);
+        signal(SIGPIPE, SIG_DFL); /* a reader as head -1 that ends early ends the program silently */
+        if (asks_help)
+            result = print_help(program, values, *next && *next != '-' ? next : NULL);
+        else if (asks_shell)
+            result = tx_print_completion(program, argv[i][12] ? argv[i] + 13 : next);
+        else
+            printf("%s %s\n", program->name, TX_VERSION);
+        return tx_end(program, result);
     }
     return TX_GO_ON;
 }

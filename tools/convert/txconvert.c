@@ -33,6 +33,7 @@ static const tx_cli program = {
     .usage = "txconvert MODEL --to FILE.gguf|DIR [options]",
     .about = "Converts a model folder (GPT-2, Llama, Mistral, Qwen2, Qwen3) to a GGUF file for llama.cpp, or a GGUF "
              "file of types F32, F16, BF16 and Q8_0 to a folder that transformers and txtrain load.",
+    .example = "  txconvert out --to out.gguf",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,

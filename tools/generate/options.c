@@ -126,6 +126,9 @@ const tx_cli txgen_program = {
     .usage = "txgen --model DIR [--prompt TEXT] [options]",
     .about = "Continues texts or conversations with a model, or measures the perplexity of a text.\n"
              "Options have the names of transformers; - and _ in names are the same.",
+    .example = "  txgen --model out --prompt \"Once upon a time\" --max_new_tokens 50",
+    .most_used = "model prompt prompts chat system max_new_tokens stop temperature top_p do_sample seed dtype "
+                 "load_in_4bit adapter perplexity device",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,

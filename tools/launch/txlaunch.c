@@ -65,6 +65,7 @@ static const tx_cli program = {
         "Starts a training job of several ranks with mpiexec and monitors it. If a rank dies, hangs or cannot be\n"
         "reached, the attempt ends and the command is restarted from its newest checkpoint. On SIGTERM and SIGINT\n"
         "all ranks save a checkpoint and end. The exit status is 0 only if rank 0 reports that all output is written.",
+    .example = "  txlaunch -n 2 -- txtrain --train_file text.txt --output_dir out",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,

@@ -55,19 +55,16 @@ static const tx_search_settings defaults = {.trials = 20,
 
 static const tx_cli program = {
     .name = "txsearch",
-    .usage = "txsearch --search NAME=RANGE... --output_dir DIR [options] -- OPTIONS OF TXTRAIN",
+    .usage = "txsearch --search NAME=RANGE... --output_dir DIR [options] -- OPTIONS",
     .about =
         "Searches for the best hyperparameters. Each trial runs txtrain with other values of the searched options.\n"
         "The options after -- are txtrain's, the same in every trial. If you run the same command again, the search\n"
         "resumes. OUT/best is the best model, OUT/best.json its options, OUT/search.html a report.\n"
         "\n"
-        "    txsearch --search default --output_dir out -- --model_name_or_path gpt2 --train_file book.txt\n"
-        "    txsearch --search learning_rate=loguniform:1e-5:1e-3 warmup_ratio=uniform:0:0.2 "
-        "optim=choice:adamw_torch,lion_32bit \\\n"
-        "        --output_dir out --trials 50 --halving 100 --parallel 2 -- train.json --max_steps 2000\n"
-        "    txsearch --search space.json --output_dir out --metric f1 -- --task_name mrpc ...\n"
-        "\n"
         "Exit status: 0 if a trial is complete, 1 if none is, 128 + N after signal N.",
+    .example = "  txsearch --search default --output_dir out -- --model gpt2 --train_file book.txt\n"
+               "  txsearch --search learning_rate=loguniform:1e-5:1e-3 warmup_ratio=uniform:0:0.2 \\\n"
+               "      --output_dir out --trials 50 --halving 100 -- train.json --max_steps 2000",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,

@@ -96,6 +96,7 @@ static const tx_cli program = {
     .name = "txtok",
     .usage = "txtok encode|decode|count|train --tokenizer DIR [FILE] [options]",
     .about = "Encodes and decodes text with byte-level BPE tokenizers. The ids are those of Hugging Face's tokenizers.",
+    .example = "  txtok count --tokenizer out text.txt",
     .commands = commands,
     .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
 };

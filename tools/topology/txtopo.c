@@ -61,6 +61,7 @@ static const tx_cli program = {
         "Shows how the GPUs, NICs and OpenCL devices of a machine are connected.\n\n"
         "It prints the matrix of nvidia-smi topo -m for devices of any vendor, with their nearest cores and memory.\n"
         "Its cells:\n" TX_TOPO_CLASS_MAP(CLASS_LINE) TX_TOPO_LINK_MAP(LINK_LINE),
+    .example = "  txtopo --tree",
     .options = options,
     .count = sizeof options / sizeof options[0],
     .spellings = spellings,

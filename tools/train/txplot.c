@@ -39,6 +39,7 @@ static const tx_cli program = {
     .about = "Draws training runs as one HTML page: loss, learning rate, gradient norm, speed.\n"
              "A RUN is an output_dir of txtrain or of transformers' Trainer, or its log.jsonl or trainer_state.json.\n"
              "The page works without a network.",
+    .example = "  txplot out -o out.html",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .operand = "DIR|FILE",

@@ -192,7 +192,7 @@ static int show_usage(const tx_cli *program)
             "Example: train a small GPT-2 on the bytes of a text and write it to the folder out:\n"
             "    txtrain --train_file text.txt --output_dir out --max_steps 200\n"
             "To fine-tune a model of your own, add --model_name_or_path DIR.\n"
-            "txtrain --help lists all options.\n",
+            "txtrain --help shows the options that most runs need.\n",
             program->usage);
     return TX_EXIT_USAGE;
 }
