@@ -28,15 +28,23 @@ make_scratch()
     trap 'exit 143' TERM
 }
 
-# Prints the time and the last line of the log, after one second and then every nine seconds.
+# Prints the time and the last line of the log. A terminal shows one line that changes every second; otherwise a line
+# follows after one second and then every nine seconds. "[3/40] Building" of ninja gets a percentage.
 follow_log()
 {
     pause=1
     spent=0
     while sleep "$pause" > /dev/null 2>&1; do
         spent=$((spent + pause))
-        pause=9
-        say "  $spent s  $(tail -c 300 "$scratch/log" | tr '\r' '\n' | sed -n '$p' | cut -c 1-90)"
+        last=$(tail -c 300 "$scratch/log" | tr '\r' '\n' | sed -n '$p')
+        share=$(printf '%s\n' "$last" | awk -F '[][/]' '/^\[[0-9]+\/[0-9]+\]/ { printf "%3d %%  ", 100 * $2 / $3 }')
+        line=$(printf '  %3d s  %s%s' "$spent" "$share" "$last" | cut -c 1-79)
+        if [ -t 1 ]; then
+            printf '\r\033[K%s' "$line"
+        else
+            pause=9
+            say "$line"
+        fi
     done
 }
 
@@ -54,6 +62,7 @@ quietly()
     quiet_status=$?
     kill $follower
     wait $follower 2> /dev/null
+    [ ! -t 1 ] || printf '\r\033[K'
     background=${background% *}
     [ $quiet_status -ne 0 ] || return 0
     tail -n 25 "$scratch/log" >&2
