@@ -68,7 +68,8 @@ typedef struct tx_lm tx_lm;
 
 typedef struct tx_lm_options {
     size_t size;        /* sizeof(tx_lm_options) */
-    const char *model;  /* a folder, a GGUF file, or a name to find, as txgen's --model; NULL if `adapter` names it */
+    const char *model;  /* a folder, a GGUF file, or a name to find, as txgen's --model; NULL if `adapter` names it.
+                         * An output_dir without a model gives its newest checkpoint, with a warning. */
     const char *device; /* as txgen's --device; NULL means "cpu" */
     int32_t threads;    /* of the cpu backend; 0 means all that this process may use */
     int64_t batch_size; /* prompts at once, 0 means 8; it does not change the texts */
@@ -109,6 +110,8 @@ int64_t tx_lm_positions(const tx_lm *lm);
 const char *tx_lm_device_map(const tx_lm *lm);
 /* The model's generation settings: transformers' defaults, then generation_config.json. They live as long as `lm`. */
 const tx_generation *tx_lm_generation(const tx_lm *lm);
+/* Returns true if the model or its adapter has a generation_config.json. */
+bool tx_lm_has_generation(const tx_lm *lm);
 
 /* Returns true if max_length of `how` limits prompt and new tokens together: it is set, max_new_tokens is not, and the
  * model has at least max_length positions. */

@@ -2,13 +2,45 @@
  * Finds the folders of a model and its adapter, and combines their configurations. */
 #include "models/arch/find.h"
 #include "models/arch/lora.h"
+#include "models/files/checkpoint.h"
 #include "models/files/folder.h"
 #include "models/files/hub.h"
 #include "models/generate/lm.h"
 
 #include "api/base/file.h"
 
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* If an output_dir has no model of its own, replaces `*folder` by its newest checkpoint: the newest intact one, or of
+ * another program the one with the largest step. */
+static tx_status take_checkpoint(const tx_lm_options *o, char **folder)
+{
+    const tx_reporter report = {.warn = o->warn, .context = o->context};
+    char message[2 * TX_PATH_ROOM], newest[TX_PATH_ROOM + 64];
+    char *found = NULL;
+    int64_t step = -1;
+    if (!tx_is_folder(*folder) || tx_file_exists(TX_PATH(*folder, "config.json")) || tx_lora_is_folder(*folder))
+        return TX_OK;
+    TX_TRY(tx_checkpoint_latest(*folder, &step));
+    if (step < 0)
+        return TX_OK;
+    snprintf(newest, sizeof newest, "%s/" TX_CHECKPOINT_PREFIX "%" PRId64, *folder, step);
+    if (!tx_file_exists(TX_PATH(newest, TX_CHECKPOINT_MANIFEST)))
+        found = strdup(newest);
+    else
+        TX_TRY(tx_checkpoint_newest(*folder, &report, &found));
+    if (!found)
+        return tx_fail(TX_MEMORY, "%s: out of memory", *folder);
+    snprintf(message, sizeof message, "%s: holds no model, only checkpoints: using the newest, %s", *folder, found);
+    if (o->warn)
+        o->warn(o->context, message);
+    free(*folder);
+    *folder = found;
+    return TX_OK;
+}
 
 /* Finds the adapter: the named one, or the one that the model's folder holds. In the second case the model is the
  * adapter's base model. */
@@ -21,11 +53,13 @@ static tx_status find_adapter(tx_lm *lm, const tx_lm_options *o)
         return tx_fail(TX_MEMORY, "%s: out of memory", o->adapter);
     if (o->model)
         TX_TRY(tx_hub_model(o->model, &model));
-    if (model && !lm->adapter && tx_lora_is_folder(model)) {
-        lm->adapter = model;
-        model = NULL;
-    }
     lm->folder = model;
+    if (model)
+        TX_TRY(take_checkpoint(o, &lm->folder));
+    if (model && !lm->adapter && tx_lora_is_folder(lm->folder)) {
+        lm->adapter = lm->folder;
+        lm->folder = NULL;
+    }
     if (!lm->adapter)
         return TX_OK;
     TX_TRY(tx_lora_read(lm->adapter, &lm->lora));
@@ -44,6 +78,11 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
     if (o->load_in_4bit)
         lm->config->packed = o->double_quant ? TX_NF4_DOUBLE : TX_NF4;
     return lm->adapter ? tx_lora_adapted_config(lm->adapter, &lm->config) : TX_OK;
+}
+
+bool tx_lm_has_generation(const tx_lm *lm)
+{
+    return tx_file_exists(TX_PATH(tx_lm_generation_folder(lm), TX_LM_GENERATION));
 }
 
 const char *tx_lm_generation_folder(const tx_lm *lm)

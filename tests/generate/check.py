@@ -90,7 +90,8 @@ def theirs(model, prompts, **options):
 
 def ours(program, folder, device, prompts, batch, *arguments):
     ids = [word for p in prompts for word in ("--ids", " ".join(map(str, p)))]
-    out = txgen(program, folder, device, *ids, "--max_new_tokens", str(NEW), "--batch_size", str(batch), *arguments)
+    out = txgen(program, folder, device, *ids, "--max_new_tokens", str(NEW), "--batch_size", str(batch),
+                "--temperature", "0", *arguments)
     return [[int(word) for word in line.split()] for line in out.splitlines()]
 
 

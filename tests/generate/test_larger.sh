@@ -23,7 +23,7 @@ generated()
 {
     name=$1
     shift
-    POCL_MEMORY_LIMIT=1 "$bin/txgen" --model "$work/model" --ids "5 6 7 8" --max_new_tokens 8 "$@" > "$work/$name" \
+    POCL_MEMORY_LIMIT=1 "$bin/txgen" --model "$work/model" --ids "5 6 7 8" --max_new_tokens 8 --temperature 0 "$@" > "$work/$name" \
         2> "$work/err"
 }
 

@@ -36,19 +36,19 @@ done > "$work/text"
     > "$work/out" 2> "$work/err" || { fail "the model cannot be made"; exit 1; }
 
 # ---- prompts ---------------------------------------------------------------------------------------
-run 0 "" --prompt "the cat" --max_new_tokens 12
+run 0 "" --prompt "the cat" --max_new_tokens 12 --temperature 0
 grep -q "^the cat" "$work/out" || fail "the prompt is not shown"
 keep
 printf 'the cat' > "$work/prompt"
-run 0 "" --max_new_tokens 12 < "$work/prompt"
+run 0 "" --max_new_tokens 12 --temperature 0 < "$work/prompt"
 same "standard input"
 printf '\nthe cat\r\n' > "$work/prompts"
-run 0 "" --prompts "$work/prompts" --max_new_tokens 12
+run 0 "" --prompts "$work/prompts" --max_new_tokens 12 --temperature 0
 same "a file of prompts"
-run 0 "" --prompts - --max_new_tokens 12 < "$work/prompts"
+run 0 "" --prompts - --max_new_tokens 12 --temperature 0 < "$work/prompts"
 same "lines of standard input"
 printf '{"id": 1, "text": "the cat"}\n' > "$work/prompts.jsonl"
-run 0 "" --prompts "$work/prompts.jsonl" --max_new_tokens 12
+run 0 "" --prompts "$work/prompts.jsonl" --max_new_tokens 12 --temperature 0
 same "a file of JSON lines"
 run 0 "" --prompt "the cat" --max-new-tokens=12 --top_k 1
 same "top_k 1"
@@ -68,14 +68,14 @@ run 0 "" --prompts "$work/prompts" --max_new_tokens 15 --temperature 0.8 --seed 
 ! cmp -s "$work/kept" "$work/out" || fail "another seed gives the same texts"
 run 0 "" --prompts "$work/prompts" --max_new_tokens 15 --temperature 0.8 --seed 3 --do_sample false
 keep
-run 0 "" --prompts "$work/prompts" --max_new_tokens 15
+run 0 "" --prompts "$work/prompts" --max_new_tokens 15 --temperature 0
 same "do_sample false"
 
 # ---- ends of texts -----------------------------------------------------------------------------------
-run 0 "" --prompt "the c" --max_new_tokens 20 --repetition_penalty 1.2
+run 0 "" --prompt "the c" --max_new_tokens 20 --temperature 0 --repetition_penalty 1.2
 keep
 stop=$(head -n 1 "$work/kept" | cut -c 8-9) # of what is new, the third and fourth character
-run 0 "" --prompt "the c" --max_new_tokens 20 --repetition_penalty 1.2 --stop "never seen" --stop "$stop"
+run 0 "" --prompt "the c" --max_new_tokens 20 --temperature 0 --repetition_penalty 1.2 --stop "never seen" --stop "$stop"
 [ "$(cat "$work/out")" != "$(cat "$work/kept")" ] || fail "--stop '$stop' changes nothing"
 case $(cat "$work/kept") in "$(cat "$work/out")"*) ;; *) fail "not the beginning of the text without --stop" ;; esac
 case $(cat "$work/out") in "the c"*"$stop") ;; *) fail "the text does not end with '$stop'" ;; esac
@@ -107,11 +107,11 @@ echo '{"top_p": 2}' > "$work/model/generation_config.json"
 run 1 "top_p" --prompt a
 rm "$work/model/generation_config.json"
 # A list of ids in config.json: each ends a text.
-run 0 "" --ids "116 104 101" --max_new_tokens 5
+run 0 "" --ids "116 104 101" --max_new_tokens 5 --temperature 0
 end=$(awk '{ print $2 }' "$work/out")
 cp "$work/model/config.json" "$work/kept_config"
 sed -i "s/\"eos_token_id\": [0-9]*/\"eos_token_id\": [256, $end]/" "$work/model/config.json"
-run 0 "" --ids "116 104 101" --max_new_tokens 5
+run 0 "" --ids "116 104 101" --max_new_tokens 5 --temperature 0
 [ "$(awk '{ print $NF }' "$work/out")" = "$end" ] && [ "$(wc -w < "$work/out")" -le 2 ] ||
     fail "an id in a list of eos_token_id does not end a text"
 mv "$work/kept_config" "$work/model/config.json"
@@ -164,6 +164,33 @@ mv "$work/kept_config" "$work/model/config.json"
 mkdir -p "$work/run/checkpoint-5" "$work/run/checkpoint-20"
 outcome 1 "$work/run/checkpoint-20" "$bin/txgen" --model "$work/run" --device "$device" --prompt a
 outcome 1 "config.json" "$bin/txgen" --model "$work/run/checkpoint-20" --device "$device" --prompt a
+cp "$work/model/config.json" "$work/model/model.safetensors" "$work/run/checkpoint-5"
+rm -r "$work/run/checkpoint-20"
+outcome 0 "using the newest, $work/run/checkpoint-5" "$bin/txgen" --model "$work/run" --device "$device" --ids 97 -n 1
+"$bin/txtrain" --config_name "$work/config.json" --train_file "$work/text" --output_dir "$work/saved" --block_size 40 \
+    --max_steps 2 --save_steps 1 --device "$device" --threads 2 > "$work/out" 2> "$work/err" || fail "a run: $(cat "$work/err")"
+rm -f "$work/saved"/*.json "$work/saved"/*.safetensors
+outcome 0 "using the newest, $work/saved/checkpoint-2" "$bin/txgen" --model "$work/saved" --device "$device" --ids 97 -n 1
+printf broken > "$work/saved/checkpoint-2/model.safetensors"
+outcome 0 "using the newest, $work/saved/checkpoint-1" "$bin/txgen" --model "$work/saved" --device "$device" --ids 97 -n 1
+
+# ---- a model without settings samples -----------------------------------------------------------------
+run 0 "sampling with temperature 0.8, top_p 0.95" --prompt "the cat" --max_new_tokens 12
+keep
+for arguments in "--temperature 0" "--do_sample false" "--num_beams 2" "--num_beams 2 --temperature 0"; do
+    # shellcheck disable=SC2086
+    run 0 "" --prompt "the cat" --max_new_tokens 12 $arguments
+    ! grep -q "sampling" "$work/err" || fail "txgen $arguments says that it samples"
+done
+run 0 "" --prompt "the cat" --max_new_tokens 12 --temperature 0.8 --top_p 0.95
+same "temperature 0.8 and top_p 0.95"
+echo '{}' > "$work/model/generation_config.json"
+run 0 "" --prompt "the cat" --max_new_tokens 12
+keep
+! grep -q "sampling" "$work/err" || fail "a model with settings samples"
+rm "$work/model/generation_config.json"
+run 0 "" --prompt "the cat" --max_new_tokens 12 --temperature 0
+same "an empty generation_config.json"
 
 # ---- perplexity -----------------------------------------------------------------------------------------
 run 0 "" --perplexity "$work/text" --max_length 40 --stride 20 --batch_size 1
@@ -194,14 +221,14 @@ for arguments in "--temperature 0" "--num_beams 2" "--temperature 0.8 --seed 3";
     divided "cpu=1,$device=1" --prompt "the cat" --prompt "sat" --max_new_tokens 12 $arguments
     same "divided, $arguments"
 done
-run 0 "" --prompt "the cat" --max_new_tokens 12
+run 0 "" --prompt "the cat" --max_new_tokens 12 --temperature 0
 keep
 for map in "$device" "$device,cpu" "$device=1,$device"; do # as many blocks as there is room for
-    divided "$map" --prompt "the cat" --max_new_tokens 12
+    divided "$map" --prompt "the cat" --max_new_tokens 12 --temperature 0
     same "divided, $map"
     [ "$map" = "$device" ] || grep -q "^txgen: device_map [a-z:0-9]*=" "$work/err" || fail "$map: the blocks are not told"
 done
-divided auto --prompt "the cat" --max_new_tokens 2
+divided auto --prompt "the cat" --max_new_tokens 2 --temperature 0
 for map in "cpu=3" "cpu=1" "cpu=1,nowhere=1" "cpu=3,cpu" "nowhere"; do
     wanted=blocks
     [ "${map%nowhere*}" = "$map" ] || wanted=nowhere
@@ -222,7 +249,7 @@ run 1 "$work/gone" --prompts "$work/gone"
 printf '{"text": "a"}\n{"text": 3}\n' > "$work/bad.jsonl"
 run 1 "bad.jsonl: line 2" --prompts "$work/bad.jsonl"
 run 1 "txgen: -: " --prompts - < /dev/null
-run 0 "" --max_new_tokens 2 < /dev/null # an empty text begins after the end of another
+run 0 "" --max_new_tokens 2 --temperature 0 < /dev/null # an empty text begins after the end of another
 "$bin/txgen" --model "$work/nowhere" --prompt a > "$work/out" 2> "$work/err"
 [ $? -eq 1 ] && grep -q "^txgen: .*nowhere" "$work/err" || fail "a model that is not there"
 

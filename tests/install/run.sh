@@ -115,7 +115,7 @@ for bin in "$tree/bin" "$scratch/own"; do
         --overwrite_output_dir --learning_rate 1e-3 --max_steps 4 --threads 1 --profile > "$scratch/log"
     grep -q '^peak resident memory' "$scratch/log"
     mv "$scratch/again/model.safetensors" "$scratch/again/$(basename "$bin")"
-    "$bin/txgen" --model "$scratch/c" --ids "1 2 3" --max_new_tokens 5 --threads 1 > "$scratch/$(basename "$bin").ids" \
+    "$bin/txgen" --model "$scratch/c" --ids "1 2 3" --max_new_tokens 5 --threads 1 --temperature 0 > "$scratch/$(basename "$bin").ids" \
         2> "$scratch/log"
 done
 cmp "$scratch/again/bin" "$scratch/again/own"
@@ -134,7 +134,7 @@ done
 build consumer_generate
 tiny=${TX_TEST_DATA:-$source/../shared/data}/models/tiny_gpt2_bytes
 if [ -d "$tiny" ]; then
-    "$tree/bin/txgen" --model "$tiny" --prompt "the cat" > "$scratch/wanted" 2> /dev/null
+    "$tree/bin/txgen" --model "$tiny" --prompt "the cat" --temperature 0 > "$scratch/wanted" 2> /dev/null
     for consumer in consumer_generate consumer_generate_static; do
         LD_LIBRARY_PATH=$libdir "$scratch/$consumer" "$tiny" "the cat" > "$scratch/continued"
         printf 'the cat%s\n' "$(cat "$scratch/continued")" | cmp - "$scratch/wanted"

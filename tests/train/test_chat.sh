@@ -50,7 +50,7 @@ tr -d ' \n' < "$work/learnt/generation_config.json" | grep -q '"eos_token_id":\[
 grep -q '"eos_token_id": 334' "$work/learnt/config.json" || fail "config.json has the former eos_token_id"
 grep -q '"eos_token": "<|im_end|>"' "$work/learnt/tokenizer_config.json" ||
     fail "the tokenizer has the former eos_token"
-"$bin/txgen" --device "$device" --threads 1 --model "$work/learnt" -n 20 --prompt "<|im_start|>user
+"$bin/txgen" --device "$device" --threads 1 --model "$work/learnt" -n 20 --temperature 0 --prompt "<|im_start|>user
 greet the dog<|im_end|>
 <|im_start|>assistant
 " > "$work/out" 2> "$work/err"
@@ -101,7 +101,7 @@ data=
 # The model answers, with the template that it was saved with, and in one conversation.
 chat()
 {
-    "$bin/txgen" --device "$device" --threads 1 --model "$work/learnt" --chat "$@" 2> "$work/err"
+    "$bin/txgen" --device "$device" --threads 1 --model "$work/learnt" --chat --temperature 0 "$@" 2> "$work/err"
 }
 [ "$(chat --prompt "greet the dog" --prompt "greet the bird")" = "$(printf 'hi dog\nhi bird')" ] || fail "answers"
 printf 'greet the cat\nand the dog\n/reset\ngreet the fish\n\n/exit\ngreet the dog\n' | chat > "$work/out"

@@ -52,7 +52,7 @@ for model in mixtral qwen; do
     train $model-bf16 --config_name "$work/$model.json" --bf16
     near $model-bf16 $model 0.02
     # Prompts in one batch, then token by token with caches.
-    "$bin/txgen" --model "$work/$model" --ids "108 105 110 101" -n 12 --device "$device" > "$work/text.$model" \
+    "$bin/txgen" --model "$work/$model" --ids "108 105 110 101" -n 12 --temperature 0 --device "$device" > "$work/text.$model" \
         2> "$work/err" || fail "$model: no text"
     [ -s "$work/text.$model" ] || fail "$model: an empty text"
 done

@@ -23,7 +23,7 @@ train()
 # say ARGUMENT...: text of a model
 say()
 {
-    "$bin/txgen" --device "$device" --threads 1 --prompt "the " --max_new_tokens 12 "$@" 2> "$work/err"
+    "$bin/txgen" --device "$device" --threads 1 --prompt "the " --max_new_tokens 12 --temperature 0 "$@" 2> "$work/err"
 }
 for model in "$work/config.json" gpt2; do
     rm -rf "$work/base" "$work/base.gguf" "$work/of_folder" "$work/of_file" "$work/adapter"

@@ -110,7 +110,7 @@ cp "$work/base.before" "$work/base/model.safetensors"
 # Text of the adapter, of the merged model, and of the base.
 generate()
 {
-    "$bin/txgen" "$@" --device "$device" --ids "108 105 110 101" -n 12 2> "$work/err" || fail "txgen $*"
+    "$bin/txgen" "$@" --device "$device" --ids "108 105 110 101" -n 12 --temperature 0 2> "$work/err" || fail "txgen $*"
 }
 outcome 0 "" "$bin/txgen" --adapter "$work/best" --save_merged "$work/merged"
 generate --adapter "$work/best" > "$work/applied"

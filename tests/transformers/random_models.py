@@ -116,6 +116,6 @@ def generate(name, model, folder, program, device, new=16):
             want = model.generate(row[None], attention_mask=torch.ones_like(row[None]), max_new_tokens=new,
                                   do_sample=False, pad_token_id=0)[0, len(row):].tolist()
         done = run(program, model=folder, ids=" ".join(map(str, row.tolist())), max_new_tokens=new, device=device,
-                   threads=1)
+                   threads=1, temperature=0)
         got = [int(token) for token in done.stdout.split()] if done.returncode == 0 else done.stderr
         check(got == want, f"{name}: txgen continues with {got}, not {want}")

@@ -62,7 +62,9 @@ static const tx_option options[] = {
      .help = "end a text after the token that completes TEXT; can be repeated"},
     {TX_OPTION_HEADING, .help = "sampling and beam search (defaults: generation_config.json of the model, then these)"},
     {TX_OPTION_FLAG, "do_sample", AT(do_sample),
-     .help = "sample tokens; implied by temperature, top_k or top_p. Otherwise decoding is greedy"},
+     .help =
+         "sample tokens; implied by temperature, top_k or top_p, and, with temperature 0.8 and top_p 0.95, by a model "
+         "without generation_config.json. Otherwise decoding is greedy"},
     {TX_OPTION_REAL, "temperature", AT(temperature), 0, FLT_MAX, "X",
      "divide the logits by X before sampling; 0 is greedy decoding"},
     {TX_OPTION_INTEGER, "top_k", AT(top_k), 0, 1 << 24, "N", "sample from the N most likely tokens; 0 means all"},
@@ -184,10 +186,22 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
     return TX_GO_ON;
 }
 
+#define GIVEN(field) tx_option_given(given, offsetof(txgen_settings, field))
+
+/* Greedy texts of small models repeat themselves. */
+bool txgen_sample(const tx_option_values *given, tx_generation *how)
+{
+    if (GIVEN(do_sample) || GIVEN(temperature) || GIVEN(top_k) || GIVEN(top_p) || GIVEN(num_beams))
+        return false;
+    how->do_sample = true;
+    how->temperature = 0.8;
+    how->top_p = 0.95;
+    return true;
+}
+
 tx_status txgen_generation(const tx_option_values *given, tx_generation *how)
 {
     const txgen_settings *set = given->values;
-#define GIVEN(field) tx_option_given(given, offsetof(txgen_settings, field))
 #define TAKE(field) how->field = GIVEN(field) ? set->field : how->field
     TAKE(max_new_tokens);
     TAKE(min_new_tokens);
@@ -205,7 +219,7 @@ tx_status txgen_generation(const tx_option_values *given, tx_generation *how)
     if (GIVEN(do_sample))
         how->do_sample = set->do_sample;
     else if (GIVEN(top_k) || GIVEN(temperature) || GIVEN(top_p))
-        how->do_sample = true;
+        how->do_sample = how->temperature > 0.0;
 #undef TAKE
 #undef GIVEN
     return tx_generation_check(how);

@@ -90,6 +90,13 @@ static int run(const txgen_settings *set, const tx_option_values *given)
     tx_status status = tx_lm_open(&options, &lm);
     if (!status) {
         tx_generation how = *tx_lm_generation(lm);
+        const bool generates = !set->logits && !set->perplexity && !set->save_merged;
+        if (generates && !tx_lm_has_generation(lm) && txgen_sample(given, &how))
+            tx_print_line(
+                stderr,
+                "txgen: no generation_config.json: sampling with temperature %g, top_p %g; use --temperature 0 "
+                "for the most likely tokens",
+                how.temperature, how.top_p);
         status = txgen_generation(given, &how);
         if (!status && set->ids.count == 0 && !set->save_merged)
             status = tx_lm_tokenizer(lm, &tokenizer);

@@ -31,6 +31,9 @@ extern const tx_cli txgen_program;
 
 /* Reads the command line. Returns TX_GO_ON or the exit status. The caller frees `given`. */
 int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option_values *given);
+/* Chooses sampling for a model without settings of its own, unless the command line chooses how to decode. Returns true
+ * if it did. */
+bool txgen_sample(const tx_option_values *given, tx_generation *how);
 /* Replaces the values in `how` by those that the command line gives. */
 tx_status txgen_generation(const tx_option_values *given, tx_generation *how);
 
