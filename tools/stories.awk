@@ -28,7 +28,7 @@ function story(    who, name, she, her, place, thing, friend, mood)
     printf "One %s day %s %s %s. ", pick("sunny,rainy,cold,warm,windy"), name, pick("found,saw,lost,made"), thing
     printf "%s %s very %s. ", she == "she" ? "She" : "He", pick("was,felt"), pick("happy,excited,surprised,curious")
     printf "Then %s met %s %s. ", she, friend == "owl" ? "an" : "a", friend
-    printf "\"%s\" said the %s. ", pick("Do you want to play?,Can you help me?,Where are you going?,What is that?"), friend
+    printf "\"%s\" said the %s. ", pick("Do you want to play?,Can you help me?,Where are you going?,Is that yours?"), friend
     printf "\"%s\" said %s. ", pick("Yes!,Of course!,Come with me!,Let us go together!"), name
     printf "They %s ", pick("played,walked,sang,danced,ran")
     printf "%s until ", pick("together,in the sun,under a tall tree,by the river")
