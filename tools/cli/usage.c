@@ -2,6 +2,7 @@
  * Prints the help of a program from its table of options. */
 #define _GNU_SOURCE /* strcasestr */
 #include "tools/cli/program.h"
+#include "tools/cli/terminal.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -10,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 /* Returns the next choice, or NULL after the last one. */
@@ -70,44 +70,18 @@ static void spellings(const tx_cli *program, const tx_option *option, bool brief
         snprintf(text + used, size - used, "%s%s", option->name[1] ? "--" : "-", option->name);
 }
 
-#define STANDARD_WIDTH 80
 #define MOST_WIDTH 120 /* longer lines are hard to read */
-#define LEAST_WIDTH 40
 
 /* Columns of a line: COLUMNS of the environment, or else the terminal's. Scripts that read the help set COLUMNS. */
 static size_t line_width(void)
 {
-    struct winsize size = {0};
-    const char *columns = getenv("COLUMNS");
-    const long given = columns ? strtol(columns, NULL, 10) : 0;
-    if (given >= LEAST_WIDTH)
-        return (size_t)given;
-    if (!isatty(STDOUT_FILENO) || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) || size.ws_col < LEAST_WIDTH)
-        return STANDARD_WIDTH;
-    return size.ws_col < MOST_WIDTH ? size.ws_col : MOST_WIDTH;
+    const size_t width = tx_terminal_width(STDOUT_FILENO);
+    return width > MOST_WIDTH && !getenv("COLUMNS") ? MOST_WIDTH : width;
 }
 
-/* Prints words from `column` on and returns the last column. A new line begins at `indent`; it may begin after a |. */
 static size_t fill(const char *text, size_t length, size_t column, size_t indent)
 {
-    const size_t width = line_width();
-    for (size_t at = 0, word; at < length; at += word) {
-        const size_t blanks = strspn(text + at, " \n");
-        const size_t end = at + blanks + strcspn(text + at + blanks, " \n|");
-        word = (end < length ? end + (text[end] == '|') : length) - at;
-        if (blanks >= word)
-            continue;
-        if (column + word > width && column > indent) {
-            printf("\n%*s", (int)indent, "");
-            column = indent;
-        } else {
-            printf("%*s", blanks > 0 && column > 0 ? (int)(text[at] == '\n' ? 1 : blanks) : 0, "");
-            column += column > 0 ? blanks : 0;
-        }
-        printf("%.*s", (int)(word - blanks), text + at + blanks);
-        column += word - blanks;
-    }
-    return column;
+    return tx_print_filled(text, length, line_width(), column, indent);
 }
 
 /* Prints paragraphs. A line that begins with a blank stays a line of its own; the others are filled. */

@@ -3,6 +3,7 @@
 #include "tools/train/progress.h"
 
 #include "tools/cli/profile.h"
+#include "tools/cli/terminal.h"
 #include "tools/train/memory.h"
 
 #include <inttypes.h>
@@ -10,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 /* Erases the progress line before another line is printed. */
 static void erase_line(const tx_train_progress *progress)
@@ -25,11 +27,22 @@ static void on_warning(void *context, const char *message)
     tx_print_line(stderr, "txtrain: warning: %s", message);
 }
 
+/* Prints a line on standard output, wrapped in a terminal. */
+static void print_wrapped(const char *line)
+{
+    enum { INDENT = 8 };
+    if (isatty(STDOUT_FILENO))
+        tx_print_filled(line, strlen(line), tx_terminal_width(STDOUT_FILENO), 0, INDENT);
+    else
+        fputs(line, stdout);
+    putchar('\n');
+    fflush(stdout);
+}
+
 static void on_note(void *context, const char *line)
 {
     erase_line(context);
-    puts(line);
-    fflush(stdout);
+    print_wrapped(line);
 }
 
 /* Prints the first step and then one every STEP_LINE_SECONDS, if there is no progress line. Log lines count as such. */
@@ -46,17 +59,40 @@ static void print_step(tx_train_progress *p, const tx_run_step *s)
     p->last_line = now;
 }
 
+/* Draws "  42 % [====>     ] 300/705  loss 0.4302  3290 tokens/s  0:01:23 left" in the width of the terminal. */
+static void draw_bar(const tx_run_step *s)
+{
+    enum { LEAST_BAR = 8, MOST_BAR = 40 };
+    const int64_t left = (int64_t)s->seconds_left;
+    const double share = s->steps > 0 ? (double)s->step / (double)s->steps : 0.0;
+    const size_t width = tx_terminal_width(STDERR_FILENO) - 1; /* the last column would begin a new line */
+    const bool colored = tx_terminal_has_colors(STDERR_FILENO);
+    char text[160], speed[32];
+    size_t length = 0;
+    snprintf(speed, sizeof speed, "  %.0f tokens/s", s->tokens_per_second);
+    for (int with = 1; with >= 0 && (with || length + LEAST_BAR > width); with--)
+        length =
+            10 + (size_t)snprintf(text, sizeof text, "%" PRId64 "/%" PRId64 "  loss %.4f%s  %" PRId64 ":%02d:%02d left",
+                                  s->step, s->steps, s->loss, with ? speed : "", left / 3600, (int)(left / 60 % 60),
+                                  (int)(left % 60));
+    const size_t room = length + LEAST_BAR > width ? 0 : width - length, bar = room < MOST_BAR ? room : MOST_BAR;
+    const size_t full = (size_t)(share * (double)bar);
+    fprintf(stderr, "\r\033[K %3.0f %% ", 100.0 * share);
+    if (bar > 0)
+        fprintf(stderr, "[%s%.*s%s%*s] ", colored ? "\033[32m" : "", (int)full,
+                "========================================", colored ? "\033[0m" : "", (int)(bar - full), "");
+    fprintf(stderr, "%.*s", (int)(width > 7 ? width - 7 : 0), text);
+}
+
 static void on_step(void *context, const tx_run_step *s)
 {
     tx_train_progress *p = context;
-    const int64_t left = (int64_t)s->seconds_left;
     if (!p->line && p->logged != s->step)
         print_step(p, s);
     if (p->line)
         tx_alive_told(p->alive);
     if (p->line)
-        fprintf(stderr, "\r\033[Kstep %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s  %" PRId64 ":%02d:%02d left",
-                s->step, s->steps, s->loss, s->tokens_per_second, left / 3600, (int)(left / 60 % 60), (int)(left % 60));
+        draw_bar(s);
 }
 
 static void on_log(void *context, const tx_run_step *s, double loss)
@@ -66,12 +102,16 @@ static void on_log(void *context, const tx_run_step *s, double loss)
     p->steps++;
     p->last_line = tx_now();
     erase_line(p);
-    printf("step %" PRId64 "/%" PRId64 "  epoch %.3f  loss %.4f  grad norm %.3f  rate %.3g  ", s->step, s->steps,
-           s->epoch, loss, fabs(s->grad_norm), s->learning_rate);
+    char text[256], speed[32];
+    snprintf(speed, sizeof speed, "%.0f tokens/s", s->tokens_per_second);
+    snprintf(text, sizeof text, "step %" PRId64 "/%" PRId64 "  epoch %.3f  loss %.4f  grad norm %.3f  rate %.3g  ",
+             s->step, s->steps, s->epoch, loss, fabs(s->grad_norm), s->learning_rate);
     if (s->loss_scale > 0)
-        printf("loss scale %g, %" PRId64 " skipped  ", s->loss_scale, s->skipped);
-    printf("%.0f tokens/s\n", s->tokens_per_second);
-    fflush(stdout);
+        tx_list_add(text, sizeof text, "", "loss scale %g, %" PRId64 " skipped  ", s->loss_scale, s->skipped);
+    /* The progress bar has the speed too. */
+    if (!isatty(STDOUT_FILENO) || strlen(text) + strlen(speed) <= tx_terminal_width(STDOUT_FILENO))
+        tx_list_add(text, sizeof text, "", "%s", speed);
+    print_wrapped(text);
 }
 
 /* Prints the metrics. Speed figures start with eval_runtime and are left out. */
