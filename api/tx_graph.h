@@ -183,9 +183,10 @@ typedef struct tx_attention_options {
 tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, const tx_attention_options *options);
 /* Appends keys and values of each row to its caches [B, S, kv_heads * size] at positions[b] (I32 [B], 0..S-T). Query t
  * attends to 0..positions[b]+t, within the window. With `sources` (I32 [B], or NULL), row b's cache first becomes a
- * copy of row sources[b]'s, as beam search needs it. */
+ * copy of row sources[b]'s, as beam search needs it. With `slots` (I32 [B], all different, or NULL) the caches have any
+ * number of rows, and row b uses row slots[b] of them. */
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
-                               tx_tensor *sources, const tx_attention_options *options);
+                               tx_tensor *sources, tx_tensor *slots, const tx_attention_options *options);
 /* Rotary position embedding (Su et al., RoFormer, 2021) and its extensions to contexts longer than in training. The
  * angle of pair i in a head of d elements is f (1 - r + r / factor) for each position, with f = theta^(-2i/d) and r =
  * ramp + ramp_pair i + ramp_frequency f clamped to [0, 1]. Ramp 0 leaves all pairs unchanged and ramp 1 slows all

@@ -3,7 +3,7 @@
 #include "api/graph/graph.h"
 
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
-                               tx_tensor *sources, const tx_attention_options *options)
+                               tx_tensor *sources, tx_tensor *slots, const tx_attention_options *options)
 {
     tx_attrs attrs;
     if (!qkv || !k_cache || !v_cache || !positions || !tx_attention_attrs(qkv, options, &attrs))
@@ -15,11 +15,12 @@ tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_
                                             .out = {k_cache, v_cache}});
     tx_emit(qkv->graph, &(tx_emit_args){.op = TX_OP_KV_APPEND,
                                         .attrs = attrs,
-                                        .in = {qkv, k_cache, v_cache, positions},
+                                        .in = {qkv, k_cache, v_cache, positions, slots},
                                         .out = {k_cache, v_cache}});
     if (qkv->graph->status == TX_OK) {
         tx_tensor_narrow(sources, 0, k_cache->shape.dim[0], false);
+        tx_tensor_narrow(slots, 0, k_cache->shape.dim[0], false);
         tx_tensor_narrow(positions, 0, k_cache->shape.dim[1] - qkv->shape.dim[1] + 1, false);
     }
-    return TX_EMIT(qkv, ATTENTION_CACHED, attrs, qkv, k_cache, v_cache, positions);
+    return TX_EMIT(qkv, ATTENTION_CACHED, attrs, qkv, k_cache, v_cache, positions, slots);
 }

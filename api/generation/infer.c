@@ -11,8 +11,9 @@ static tx_status check_cache(const tx_infer *c, int64_t *head_size)
     TX_TRY(tx_require_qkv(c, 0, head_size));
     const tx_shape *cache = &c->in[1].shape;
     TX_TRY(tx_require_positions(c, 3, c->in[0].shape.dim[0]));
-    if (cache->dim[0] != c->in[0].shape.dim[0] || cache->dim[2] != c->attrs->attention.kv_heads * *head_size ||
-        cache->dim[1] < c->in[0].shape.dim[1])
+    TX_TRY(tx_require_positions(c, 4, c->in[0].shape.dim[0]));
+    const bool rows = cache->dim[0] == c->in[0].shape.dim[0] || tx_present(&c->in[4]);
+    if (!rows || cache->dim[2] != c->attrs->attention.kv_heads * *head_size || cache->dim[1] < c->in[0].shape.dim[1])
         return tx_refuse(c, "the cache %s does not fit %s", TX_TEXT(*cache), TX_TEXT(c->in[0].shape));
     return tx_require_shape(c, 2, cache);
 }
@@ -63,7 +64,8 @@ double tx_flops_attention_cached(const tx_command *c)
 /* Only the rows of the caches that queries see are read. */
 double tx_bytes_attention_cached(const tx_command *c)
 {
-    const double unseen = 1.0 - cached_rows(c) / (double)c->in[1].shape.dim[1];
+    const double samples = (double)c->in[0].shape.dim[0] / (double)c->in[1].shape.dim[0];
+    const double unseen = 1.0 - samples * cached_rows(c) / (double)c->in[1].shape.dim[1];
     return tx_bytes_of(c) - unseen * (double)(tx_operand_bytes(&c->in[1]) + tx_operand_bytes(&c->in[2]));
 }
 

@@ -202,7 +202,8 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
         const int64_t valid = tx_tile_valid(lengths, b, length), end = tx_least(query + TX_TILE, length);
         const int64_t seen = valid < query ? query : tx_least(valid, end);
         const int64_t start = cached ? tx_cpu_position(call, 3, b, kv->dim[1] - length) : 0;
-        const int64_t k = b * kv->dim[1] * kv->dim[2] + ((cached ? 0 : heads) + h / (heads / kv_heads)) * size;
+        const int64_t row = cached ? tx_cpu_slot(call, b) : b;
+        const int64_t k = row * kv->dim[1] * kv->dim[2] + ((cached ? 0 : heads) + h / (heads / kv_heads)) * size;
         const tx_stored at = {.q_of = call->in[0],
                               .k_of = call->in[cached ? 1 : 0],
                               .v_of = call->in[cached ? 2 : 0],

@@ -120,6 +120,12 @@ static inline int64_t tx_cpu_position(const tx_cpu_call *call, int i, int64_t b,
     return position < 0 ? 0 : position < last ? position : last;
 }
 
+/* Returns the row of the caches that sample b of a call with caches uses: operand 4, or b without it. */
+static inline int64_t tx_cpu_slot(const tx_cpu_call *call, int64_t b)
+{
+    return call->in[4] ? tx_cpu_position(call, 4, b, call->command->in[1].shape.dim[0] - 1) : b;
+}
+
 /* Returns the row of token t of sample b in a table of `rows` rows. Operand `i` holds one position for each sample
  * of `time` tokens, or one for each token. */
 static inline int64_t tx_cpu_place(const tx_cpu_call *call, int i, int64_t b, int64_t t, int64_t time, int64_t rows)

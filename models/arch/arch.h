@@ -88,12 +88,13 @@ int64_t tx_arch_columns(const tx_config *config);
 double tx_arch_flops(const tx_config *config);
 
 typedef struct tx_arch_options {
-    size_t size;     /* sizeof(tx_arch_options) */
-    bool train;      /* apply dropout as configured */
-    bool no_dropout; /* not even in training */
-    bool base;       /* leave the adapter out: the logits of its base model, as a reference */
-    float noise;     /* NEFTune alpha for training, see tx_arch_noise; 0 disables it */
-    int64_t cache;   /* positions of the KV caches, states "cache.h.<layer>.key" and ".value"; 0 means no caches */
+    size_t size;        /* sizeof(tx_arch_options) */
+    bool train;         /* apply dropout as configured */
+    bool no_dropout;    /* not even in training */
+    bool base;          /* leave the adapter out: the logits of its base model, as a reference */
+    float noise;        /* NEFTune alpha for training, see tx_arch_noise; 0 disables it */
+    int64_t cache;      /* positions of the KV caches, states "cache.h.<layer>.key" and ".value"; 0 means no caches */
+    int64_t cache_rows; /* rows of the KV caches, with the input `slots`; 0 means B */
     /* For models with experts. Capacity factor: an expert accepts at most ceil(capacity times the average number of
      * tokens per expert) of a graph's tokens. 0 means no limit. */
     float capacity;
@@ -114,6 +115,7 @@ typedef struct tx_arch_options {
  *     I32 position_ids [B, T]    Optional, without caches: default 0, 1, ..
  *     I32 positions [B]          Only with caches: the position of each row's first token.
  *     I32 sources [B]            Optional, with caches: the row whose cache each row continues (beam search).
+ *     I32 slots [B]              Optional, with caches: the row of the caches that each row uses, all different.
  *     I32 rows [R]               Optional: indices into the B * T positions. Only their logits are computed, [R, V'].
  *
  * The logits are [B, T, V'], where V' is the padded vocabulary; columns from vocab_size on are meaningless. With a

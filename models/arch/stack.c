@@ -173,8 +173,9 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
         return tx_fail(TX_INVALID,
                        "a cache of %" PRId64 " positions allows neither training, nor lengths, nor more tokens a row",
                        o->cache);
-    if ((o->cache > 0) != (tx_find_input(graph, "positions") != NULL) || (tx_find_input(graph, "sources") && !o->cache))
-        return tx_fail(TX_INVALID, "a cache needs the input positions; positions and sources need a cache");
+    if ((o->cache > 0) != (tx_find_input(graph, "positions") != NULL) ||
+        ((tx_find_input(graph, "sources") || tx_find_input(graph, "slots")) && !o->cache))
+        return tx_fail(TX_INVALID, "a cache needs the input positions; positions, sources and slots need a cache");
     return tx_config_check(c);
 }
 
@@ -303,9 +304,10 @@ static tx_tensor *cache(const tx_stack *s, const tx_tensor *qkv, const tx_attent
 {
     char name[TX_ARCH_NAME];
     const tx_shape *shape = tx_tensor_shape(qkv);
+    const int64_t rows = s->options->cache_rows;
     const int64_t width = shape->dim[2] / (o->heads + 2 * o->kv_heads) * o->kv_heads;
     snprintf(name, sizeof name, "cache.h.%" PRId64 ".%s", block, part);
-    return tx_state(s->graph, name, TX_F32, TX_SHAPE(shape->dim[0], s->options->cache, width));
+    return tx_state(s->graph, name, TX_F32, TX_SHAPE(rows > 0 ? rows : shape->dim[0], s->options->cache, width));
 }
 
 tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx_attention_options *options,
@@ -322,7 +324,8 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
         return tx_attention(qkv, tx_find_input(stack->graph, "attention_lengths"),
                             tx_find_input(stack->graph, "attention_starts"), options);
     tx_tensor *k = cache(stack, qkv, options, block, "key"), *v = cache(stack, qkv, options, block, "value");
-    return tx_attention_cached(qkv, k, v, stack->positions, tx_find_input(stack->graph, "sources"), options);
+    return tx_attention_cached(qkv, k, v, stack->positions, tx_find_input(stack->graph, "sources"),
+                               tx_find_input(stack->graph, "slots"), options);
 }
 
 tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)

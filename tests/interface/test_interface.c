@@ -58,7 +58,7 @@ static void attention(void **state)
     REFUSES(tx_attention(F32(2, 24), NULL, NULL, &o), "attention: input 0 has shape [2, 24], wanted rank 3");
     REFUSES(tx_attention(F32(2, 5, 25), NULL, NULL, &o),
             "the last dimension of [2, 5, 25] is not a multiple of 6 heads");
-    REFUSES(tx_attention(F32(2, 5, 24), I32(3), NULL, &o), "attention: input 1 has shape [3], wanted [2]");
+    REFUSES(tx_attention(F32(2, 5, 24), I32(3), NULL, NULL, &o), "attention: input 1 has shape [3], wanted [2]");
     REFUSES(tx_attention(F32(2, 5, 24), F32(2), NULL, &o), "attention: input 1 is F32, wanted I32");
     o.kv_heads = 3;
     REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "2 heads cannot share 3 key heads");
@@ -78,11 +78,11 @@ static void attention(void **state)
     o.window = 3;
     REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "attention: a window or starts need causal");
     o.window = 0;
-    REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 4, 8), F32(2, 4, 8), I32(2), NULL, &o),
+    REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 4, 8), F32(2, 4, 8), I32(2), NULL, NULL, &o),
             "the cache [2, 4, 8] does not fit [2, 5, 24]");
-    REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 9, 8), F32(2, 8, 8), I32(2), NULL, &o),
+    REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 9, 8), F32(2, 8, 8), I32(2), NULL, NULL, &o),
             "input 2 has shape [2, 8, 8], wanted [2, 9, 8]");
-    REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 9, 8), F32(2, 9, 8), I32(3), NULL, &o),
+    REFUSES(tx_attention_cached(F32(2, 5, 24), F32(2, 9, 8), F32(2, 9, 8), I32(3), NULL, NULL, &o),
             "input 3 has shape [3], wanted [2]");
 }
 
@@ -336,7 +336,7 @@ static decoder decoder_of(tx_model *model, const char *keys, const char *values,
     d.positions = tx_input(d.graph, "positions", TX_I32, TX_SHAPE(1));
     tx_tensor *k = tx_state(d.graph, keys, TX_F32, TX_SHAPE(1, rows, WIDTH));
     tx_tensor *v = tx_state(d.graph, values, TX_F32, TX_SHAPE(1, rows, WIDTH));
-    d.output = tx_output(tx_attention_cached(d.qkv, k, v, d.positions, NULL, &o));
+    d.output = tx_output(tx_attention_cached(d.qkv, k, v, d.positions, NULL, NULL, &o));
     assert_ok(tx_plan_create(d.graph, keys, &d.plan));
     return d;
 }

@@ -237,6 +237,12 @@ static inline int64_t tx_position_of(const tx_array *positions, int64_t b, int64
     return p < 0.0 ? 0 : p > (double)(rows - time) ? rows - time : (int64_t)p;
 }
 
+/* Returns the row of caches with `rows` rows that sample b uses: operand `slots`, or b if it is absent. */
+static inline int64_t tx_slot_of(const tx_array *slots, int64_t b, int64_t rows)
+{
+    return tx_array_present(slots) ? (int64_t)fmin(fmax(slots->value[b], 0.0), (double)(rows - 1)) : b;
+}
+
 /* The same of a token, row = b time + t: positions of two dimensions are of tokens. */
 static inline int64_t tx_place_of(const tx_array *positions, int64_t row, int64_t rows, int64_t time)
 {

@@ -236,7 +236,8 @@ static void attention_cached_reference(tx_call *call)
         int64_t b = i / (l.time * l.heads), t = i / l.heads % l.time, h = i % l.heads;
         int64_t place = tx_position_of(&call->in[3], b, capacity, l.time) + t;
         int64_t first = first_seen(call, NULL, &l, b, t, place), n = place + 1 - first,
-                at = (b * capacity + first) * row + h / (l.heads / l.kv_heads) * l.size;
+                at = (tx_slot_of(&call->in[4], b, call->in[1].shape.dim[0]) * capacity + first) * row +
+                     h / (l.heads / l.kv_heads) * l.size;
         double lse = scores(call->in[0].value + query_at(&l, b, t, h), call->in[1].value + at, n, row, &l, p, extra);
         for (int64_t j = 0; j < n; j++) {
             p[j] = exp(p[j] - lse);
@@ -400,22 +401,25 @@ static void attention_cached_cases(tx_cases *list)
     static const struct {
         variant v;
         int32_t capacity, first, last, window; /* positions; as the attribute */
+        int32_t rows;                          /* of the caches, with slots of -1 to `rows`; 0 means no slots */
     } cached[] = {
-        {{1, 1, 1, 1, 8, true, false, 0.0f}, 1, 0, 0, 0},
-        {{2, 1, 4, 2, 16, true, false, 0.0f}, 33, 0, 17, 0},
-        {{1, 5, 2, 2, 64, true, false, 0.0f}, 64, 59, 59, 0},
-        {{2, 17, 3, 1, 24, true, false, 0.0f}, 40, 0, 23, 0},
-        {{1, 1, 2, 1, 256, true, false, 0.0f}, 130, 128, 128, 0},
-        {{1, 1, 8, 4, 8, true, false, 0.0f}, 512, 0, 300, 0},
-        {{5, 1, 4, 4, 32, true, false, 0.0f}, 100, 0, 99, 0},
-        {{3, 5, 4, 2, 20, true, false, 0.0f}, 90, -7, 86, 0},
-        {{4, 2, 2, 2, 64, true, false, 0.0f}, 200, 1, 160, 0},
-        {{1, 1, 2, 1, 8, true, false, 0.0f}, 9000, 0, 8999, 0},
-        {{1, 70, 2, 1, 80, true, false, 0.0f}, 150, 60, 60, 0},
-        {{2, 1, 4, 2, 32, true, false, 0.0f}, 200, 3, 150, 9},
-        {{2, 90, 2, 1, 16, true, false, 0.0f}, 300, 0, 205, 20},
-        {{1, 3, 2, 2, 24, true, false, 0.0f}, 250, 180, 180, 70},
-        {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 0, 1000, 0},
+        {{1, 1, 1, 1, 8, true, false, 0.0f}, 1, 0, 0, 0, 0},
+        {{2, 1, 4, 2, 16, true, false, 0.0f}, 33, 0, 17, 0, 0},
+        {{1, 5, 2, 2, 64, true, false, 0.0f}, 64, 59, 59, 0, 0},
+        {{2, 17, 3, 1, 24, true, false, 0.0f}, 40, 0, 23, 0, 0},
+        {{1, 1, 2, 1, 256, true, false, 0.0f}, 130, 128, 128, 0, 0},
+        {{1, 1, 8, 4, 8, true, false, 0.0f}, 512, 0, 300, 0, 0},
+        {{5, 1, 4, 4, 32, true, false, 0.0f}, 100, 0, 99, 0, 0},
+        {{3, 5, 4, 2, 20, true, false, 0.0f}, 90, -7, 86, 0, 0},
+        {{4, 2, 2, 2, 64, true, false, 0.0f}, 200, 1, 160, 0, 0},
+        {{1, 1, 2, 1, 8, true, false, 0.0f}, 9000, 0, 8999, 0, 0},
+        {{1, 70, 2, 1, 80, true, false, 0.0f}, 150, 60, 60, 0, 0},
+        {{2, 1, 4, 2, 32, true, false, 0.0f}, 200, 3, 150, 9, 0},
+        {{2, 90, 2, 1, 16, true, false, 0.0f}, 300, 0, 205, 20, 0},
+        {{1, 3, 2, 2, 24, true, false, 0.0f}, 250, 180, 180, 70, 0},
+        {{3, 1, 4, 2, 32, true, false, 0.0f}, 100, 0, 99, 0, 7},
+        {{1, 40, 2, 2, 16, true, false, 0.0f}, 90, 3, 50, 0, 4},
+        {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 0, 1000, 0, 0},
     };
     int32_t count = (int32_t)(sizeof cached / sizeof cached[0]);
     static const tx_dtype types[] = {TX_F32, TX_BF16, TX_F16};
@@ -423,12 +427,15 @@ static void attention_cached_cases(tx_cases *list)
         const int32_t i = k % count;
         const variant *v = &cached[i].v;
         tx_case *c = add_variant(list, v);
-        tx_shape cache = TX_SHAPE(v->batch, cached[i].capacity, v->kv_heads * v->size);
+        tx_shape cache =
+            TX_SHAPE(cached[i].rows ? cached[i].rows : v->batch, cached[i].capacity, v->kv_heads * v->size);
         c->in[0] = qkv_spec(v);
         c->in[1] = c->in[2] = tx_spec_real(cache);
         c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
         c->in[0].dtype = c->in[1].dtype = c->in[2].dtype = types[k / count];
         c->in[3] = tx_spec_positions(v->batch, cached[i].first, cached[i].last);
+        if (cached[i].rows)
+            c->in[4] = tx_spec_of(TX_I32, TX_SHAPE(v->batch), TX_FILL_INDEX, -1.0, cached[i].rows + 1.0);
         c->attrs.attention.window = cached[i].window;
         c->flags |= i == count - 1 ? TX_CASE_BENCH : 0u;
     }

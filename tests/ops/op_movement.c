@@ -258,7 +258,11 @@ static void kv_append_reference(tx_call *call)
     int64_t capacity = call->in[1].shape.dim[1];
     for (int32_t kv = 0; kv < 2; kv++)
         for (int64_t i = 0; i < call->out[kv].count; i++) {
-            int64_t b = i / n / capacity, t = i / n % capacity - tx_position_of(&call->in[3], b, capacity, time);
+            int64_t rows = call->in[1].shape.dim[0], b = 0;
+            while (b < qkv->shape.dim[0] && tx_slot_of(&call->in[4], b, rows) != i / n / capacity)
+                b++;
+            const bool used = b < qkv->shape.dim[0];
+            int64_t t = used ? i / n % capacity - tx_position_of(&call->in[3], b, capacity, time) : -1;
             int64_t from = (b * time + t) * row + (row - 2 * n) + kv * n + i % n;
             bool is_new = t >= 0 && t < time;
             tx_array_put(&call->out[kv], i, is_new ? qkv->value[from] : call->in[1 + kv].value[i], 0.0);
@@ -272,10 +276,11 @@ static void kv_append_outputs(tx_call *call)
 
 static void kv_append_cases(tx_cases *list)
 {
-    static const int64_t sizes[][7] = {/* B, T, S, heads, kv_heads, size, last position (33, 15: none fits) */
-                                       {1, 1, 1, 1, 1, 8, 0},         {2, 1, 33, 4, 2, 16, 32}, {3, 7, 20, 3, 3, 5, 4},
-                                       {1, 17, 64, 2, 1, 64, 0},      {4, 1, 33, 4, 2, 16, 33}, {2, 7, 20, 1, 1, 8, 15},
-                                       {1, 1024, 1024, 12, 12, 64, 0}};
+    /* B, T, S, heads, kv_heads, size, last position (33, 15: none fits), and 1 + slot of the only sample or 0 */
+    static const int64_t sizes[][8] = {
+        {1, 1, 1, 1, 1, 8, 0},     {2, 1, 33, 4, 2, 16, 32},  {3, 7, 20, 3, 3, 5, 4},
+        {1, 17, 64, 2, 1, 64, 0},  {4, 1, 33, 4, 2, 16, 33},  {2, 7, 20, 1, 1, 8, 15},
+        {1, 3, 20, 2, 1, 8, 4, 3}, {1, 1, 9, 4, 4, 16, 8, 6}, {1, 1024, 1024, 12, 12, 64, 0}};
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         const int64_t *n = sizes[s];
         tx_case *c = tx_case_add(list, "b%lld t%lld s%lld h%lld/%lld d%lld at %lld", (long long)n[0], (long long)n[1],
@@ -284,7 +289,9 @@ static void kv_append_cases(tx_cases *list)
         c->attrs.attention.kv_heads = (int32_t)n[4];
         c->in[0] = tx_spec_real(TX_SHAPE(n[0], n[1], (n[3] + 2 * n[4]) * n[5]));
         c->in[3] = tx_spec_positions(n[0], n[6] % 2 ? -1 : 0, n[6]);
-        c->in[1] = c->in[2] = tx_spec_real(TX_SHAPE(n[0], n[2], n[4] * n[5]));
+        if (n[7]) /* one of 4 rows, or a row outside, which is clamped */
+            c->in[4] = tx_spec_of(TX_I32, TX_SHAPE(1), TX_FILL_INDEX, (double)n[7] - 1.0, (double)n[7]);
+        c->in[1] = c->in[2] = tx_spec_real(TX_SHAPE(n[7] ? 4 : n[0], n[2], n[4] * n[5]));
         c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
         c->in[0].dtype = c->in[1].dtype = c->in[2].dtype = floats[s % 3];
         c->flags = n[1] == 1024 ? TX_CASE_BENCH : 0u;

@@ -17,10 +17,10 @@ static void kv_append_positions(const tx_cpu_call *call, int64_t first, int64_t 
     const int64_t capacity = cache->dim[1], keys = cache->dim[2];
     const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
     for (int64_t b = 0; b < batch; b++) {
-        const int64_t start = tx_cpu_position(call, 3, b, capacity - length);
+        const int64_t start = tx_cpu_position(call, 3, b, capacity - length), row = tx_cpu_slot(call, b);
         for (int64_t t = first; t < last; t++) {
             const char *k = (const char *)call->in[0] + ((b * length + t) * width + width - 2 * keys) * unit;
-            const int64_t to = (b * capacity + start + t) * keys * unit;
+            const int64_t to = (row * capacity + start + t) * keys * unit;
             memcpy((char *)call->out[0] + to, k, (size_t)(keys * unit));
             memcpy((char *)call->out[1] + to, k + keys * unit, (size_t)(keys * unit));
         }

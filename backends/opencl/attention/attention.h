@@ -15,7 +15,7 @@ typedef struct tx_cl_attention {
     int64_t B, T, S, last;
     int32_t heads, kv_heads, d;
     int32_t window;           /* at most S; 0 = no window */
-    const tx_operand *starts; /* NULL without starts */
+    const tx_operand *starts; /* starts, or with caches their slots; or NULL */
     tx_dtype type;            /* storage type of inputs and outputs */
     bool cpu, cached;
     char facts[128]; /* build options that do not depend on tiles */

@@ -100,8 +100,8 @@ attention(ATTENTION_ARGUMENTS, __local vec *pool)
     QUERY_TILE(ROWS, COLS);
     const long stride = (long)(heads + 2 * kv_heads) * D, kv_stride = CACHED ? (long)kv_heads * D : stride;
 #if CACHED
-    const __global h_t *k = k_cache + ko + b * (long)S * kv_stride + (long)kv_head * D;
-    const __global h_t *v = v_cache + vo + b * (long)S * kv_stride + (long)kv_head * D;
+    const __global h_t *k = k_cache + ko + CACHE_OF(b) * S * kv_stride + (long)kv_head * D;
+    const __global h_t *v = v_cache + vo + CACHE_OF(b) * S * kv_stride + (long)kv_head * D;
 #else
     const __global h_t *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
     const __global h_t *v = k + (long)kv_heads * D;

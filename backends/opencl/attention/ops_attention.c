@@ -7,12 +7,13 @@
 
 #include <stdio.h>
 
-/* `lengths` and the operand after it, `starts`, are not used with caches. */
+/* `lengths` and the operand after it, `starts`, are not used with caches, whose operand `slots` takes its place. */
 static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c, const tx_operand *qkv,
                                     const tx_operand *lengths)
 {
     const tx_shape *shape = &qkv->shape;
     const bool cached = qkv == c->in && tx_present(&c->in[3]); /* caches are operands */
+    char slots[40];
     tx_cl_attention_job a = {.command = c,
                              .heads = c->attrs.attention.heads,
                              .kv_heads = c->attrs.attention.kv_heads,
@@ -24,11 +25,17 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
     a.B = tx_shape_rows(shape) / a.T;
     a.S = cached ? c->in[1].shape.dim[c->in[1].shape.rank - 2] : a.T;
     a.window = (int32_t)tx_cl_least(c->attrs.attention.window, a.S);
-    a.starts = !cached && tx_present(&lengths[1]) ? &lengths[1] : NULL;
+    const tx_operand *starts = cached ? &c->in[TX_IN(attention_cached, slots)] : &lengths[1];
+    a.starts = tx_present(starts) ? starts : NULL;
     a.d = (int32_t)(a.last / (a.heads + 2 * a.kv_heads));
+    snprintf(slots, sizeof slots, " -DSLOTS=%lld", cached && a.starts ? (long long)c->in[1].shape.dim[0] : 0LL);
     snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d%s%s %s", a.d,
              c->attrs.attention.causal || cached, !cached && tx_present(lengths), c->attrs.draw.p > 0.0f && !cached,
-             cached, a.window > 0 ? " -DWINDOW=1" : "", a.starts ? " -DSTARTS=1" : "", tx_cl_type(qkv));
+             cached, a.window > 0 ? " -DWINDOW=1" : "",
+             cached     ? slots
+             : a.starts ? " -DSTARTS=1"
+                        : "",
+             tx_cl_type(qkv));
     return a;
 }
 

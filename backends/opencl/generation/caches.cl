@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Key-value caches of storage type IN (f32, bf16 or f16) for BATCH samples.
+ * Key-value caches of storage type IN (f32, bf16 or f16) for BATCH samples. With SLOTS, caches of that many samples.
  */
 
 #ifndef IN
 #define IN f32
+#endif
+#ifndef SLOTS
+#define SLOTS 0
 #endif
 #ifndef BATCH
 #define BATCH 1
@@ -14,12 +17,13 @@
 
 /* TX_ROW is row (b, t) of qkv. It has n keys, from column `skip` on, and n values. */
 __kernel void kv_append(const __global IN_T *qkv, long qo, __global IN_T *k_cache, long ko, __global IN_T *v_cache,
-                        long vo, const __global int *positions, long po, long n, long skip, long last, long T, long S)
+                        long vo, const __global int *positions, long po, const __global int *slots, long slo, long n, long skip,
+                        long last, long T, long S)
 {
-    long row = TX_ROW;
+    long row = TX_ROW, sample = SLOTS ? clamp(slots[slo + row / T], 0, SLOTS - 1) : row / T;
     long slot = row % T + tx_position(positions[po + row / T], S - T);
     qkv += qo + row * last + skip;
-    long at = (row / T * S + slot) * n;
+    long at = (sample * S + slot) * n;
     TX_EACH({
         TX_CAT(tx_store_, IN)(LOAD_IN(qkv, i, n), k_cache + ko + at, i, n);
         TX_CAT(tx_store_, IN)(LOAD_IN(qkv + n, i, n), v_cache + vo + at, i, n);

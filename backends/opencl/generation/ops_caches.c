@@ -12,10 +12,13 @@ tx_status tx_cl_attention_cached(tx_cl_builder *b, const tx_command *c)
 tx_status tx_cl_kv_append(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *qkv = &c->in[0].shape, *cache = &c->in[1].shape;
+    const tx_operand *slots = &c->in[TX_IN(kv_append, slots)];
     int64_t columns = tx_shape_last(cache), last = tx_shape_last(qkv);
-    const tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DIN=%s", tx_cl_storage(c->in[0].dtype));
+    const tx_cl_form form =
+        tx_cl_form_of(b, c, columns, false, "-DSLOTS=%lld -DIN=%s", tx_present(slots) ? (long long)cache->dim[0] : 0LL,
+                      tx_cl_storage(c->in[0].dtype));
     tx_cl_launch_columns(b, &form, "caches", "kv_append", columns, tx_shape_rows(qkv));
-    TX_CL_OPERANDS(b, &c->in[0], &c->out[0], &c->out[1], &c->in[3]);
+    TX_CL_OPERANDS(b, &c->in[0], &c->out[0], &c->out[1], &c->in[3], tx_present(slots) ? slots : NULL);
     return TX_CL_I64(b, columns, last - 2 * columns, last, qkv->dim[qkv->rank - 2], cache->dim[cache->rank - 2]);
 }
 
