@@ -7,6 +7,7 @@
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
 #include "models/files/safetensors.h"
+#include "models/generate/slots.h"
 #include "tx_json.h"
 
 #include <inttypes.h>
@@ -91,8 +92,7 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
     return TX_RETURN(status, made, lm, tx_lm_free);
 }
 
-/* Frees the plans and the model with its weights. */
-static void drop(tx_lm *lm)
+void tx_lm_drop(tx_lm *lm)
 {
     tx_generator_free(lm->generator);
     tx_model_free(lm->model);
@@ -105,7 +105,7 @@ void tx_lm_free(tx_lm *lm)
 {
     if (!lm)
         return;
-    drop(lm);
+    tx_lm_drop(lm);
     for (int32_t d = 0; d < lm->devices; d++)
         tx_engine_free(lm->engine[d]);
     tx_encoder_free(lm->encoder);
@@ -277,7 +277,7 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
         need.prompt = larger(need.prompt, has->prompt);
     }
     if (lm->generator) /* the caches are states of the model and cannot be resized */
-        drop(lm);
+        tx_lm_drop(lm);
     tx_status status = create_model(lm, &(tx_lm_sizes){.texts = &need});
     TX_THEN(status, tx_generator_create(lm->model, lm->config, &need, &lm->generator));
     TX_THEN(status, load(lm));
@@ -287,7 +287,7 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
         "devices with device_map, or keep its weights in host memory or a file with offload_param");
     lm->compiled = need;
     if (status)
-        drop(lm);
+        tx_lm_drop(lm);
     return status;
 }
 
@@ -304,6 +304,19 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
                                         .keep = lm->keep};
     TX_TRY(tx_generation_check(how));
     return tx_lm_compile(lm, &sizes);
+}
+
+tx_status tx_lm_compile_slots(tx_lm *lm, int64_t count, int64_t context, tx_slots **slots)
+{
+    const int64_t positions = lm->config->positions;
+    const tx_generator_options texts = {
+        .size = sizeof texts, .batch = count, .beams = 1, .prompt = 1, .context = context ? context : positions};
+    tx_lm_drop(lm);
+    tx_status status = create_model(lm, &(tx_lm_sizes){.texts = &texts});
+    TX_THEN(status, tx_slots_create(lm->model, lm->config, count, texts.context, slots));
+    TX_THEN(status, load(lm));
+    TX_THEN(status, tx_slots_prove(*slots));
+    return advise(status, "use fewer slots or a shorter context");
 }
 
 /* ---- Measures ------------------------------------------------------------------------------------------- */

@@ -5,6 +5,7 @@
 #define TX_GENERATE_LM_H
 
 #include "models/generate/generate.h"
+#include "models/generate/slots.h"
 #include "models/tx_text.h"
 
 /* Maximum number of devices that a model is divided among. */
@@ -57,5 +58,10 @@ tx_status tx_lm_place(tx_lm *lm, const tx_lm_sizes *sizes);
 tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], bool only_plan, tx_model **model);
 /* Makes sure that there is a generator of at least these sizes, and loads the weights. */
 tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes);
+
+/* Creates slots of `context` tokens (0: the model's positions), loads the weights and proves the slots (slots.h). */
+tx_status tx_lm_compile_slots(tx_lm *lm, int64_t count, int64_t context, tx_slots **slots);
+/* Frees the plans and the model with its weights; slots must be freed before. */
+void tx_lm_drop(tx_lm *lm);
 
 #endif

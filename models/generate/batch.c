@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Continuous batching: gives each request a slot, computes prompts and tokens, and reports them. */
+#include "models/tx_batch.h"
+
+#include "api/base/needs.h"
+#include "models/generate/lm.h"
+#include "models/generate/sample.h"
+#include "models/generate/slots.h"
+#include "models/generate/stream.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Tokens of prompts that are computed between two steps, so that running texts do not wait long. */
+#define PROMPT_TOKENS 256
+
+/* A slot's request. */
+typedef struct seat {
+    bool used;
+    tx_batch_request request;
+    tx_generation how;
+    uint64_t ticket;          /* order of arrival */
+    int32_t *ids;             /* [context]: prompt and new tokens */
+    int64_t prompt, computed; /* tokens of the prompt; those that are computed */
+    int64_t generated, limit; /* new tokens; their largest number */
+} seat;
+
+struct tx_batch {
+    tx_lm *lm;
+    tx_slots *slots;
+    seat *seat; /* [count] */
+    int64_t count, context, vocab;
+    uint64_t tickets;
+    tx_choice choice;
+    int32_t *ids;           /* [count, context] */
+    int32_t *slot, *tokens; /* [count]: inputs of a step */
+};
+
+/* ---- Creation ------------------------------------------------------------------------------------------- */
+
+static tx_status prepare(tx_batch *b)
+{
+    b->context = tx_slots_context(b->slots);
+    b->vocab = tx_slots_vocab(b->slots);
+    b->seat = calloc((size_t)b->count, sizeof *b->seat);
+    b->ids = malloc((size_t)(b->count * b->context) * sizeof *b->ids);
+    b->slot = malloc((size_t)b->count * sizeof *b->slot);
+    b->tokens = malloc((size_t)b->count * sizeof *b->tokens);
+    if (!b->seat || !b->ids || !b->slot || !b->tokens)
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    for (int64_t i = 0; i < b->count; i++)
+        b->seat[i].ids = b->ids + i * b->context;
+    return tx_choice_create(b->vocab, &b->choice);
+}
+
+tx_status tx_batch_create(tx_lm *lm, int64_t slots, int64_t context, tx_batch **batch)
+{
+    TX_NEEDS(lm && batch, TX_INVALID);
+    tx_batch *b = calloc(1, sizeof *b);
+    if (!b)
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    b->lm = lm;
+    b->count = slots;
+    tx_status status = tx_lm_compile_slots(lm, slots, context, &b->slots);
+    TX_THEN(status, prepare(b));
+    return TX_RETURN(status, b, batch, tx_batch_free);
+}
+
+void tx_batch_free(tx_batch *batch)
+{
+    if (!batch)
+        return;
+    tx_slots_free(batch->slots);
+    tx_lm_drop(batch->lm);
+    tx_choice_free(&batch->choice);
+    free(batch->seat);
+    free(batch->ids);
+    free(batch->slot);
+    free(batch->tokens);
+    free(batch);
+}
+
+int64_t tx_batch_context(const tx_batch *batch)
+{
+    TX_NEEDS(batch, 0);
+    return batch->context;
+}
+
+int64_t tx_batch_free_slots(const tx_batch *batch)
+{
+    TX_NEEDS(batch, 0);
+    int64_t free_slots = 0;
+    for (int64_t i = 0; i < batch->count; i++)
+        free_slots += !batch->seat[i].used;
+    return free_slots;
+}
+
+/* ---- Requests ------------------------------------------------------------------------------------------- */
+
+static tx_status check(const tx_batch *b, const tx_batch_request *r, int64_t limit)
+{
+    if (r->size != sizeof *r)
+        return tx_fail(TX_INVALID, "tx_batch_add: the request's size field is %zu, expected %zu", r->size, sizeof *r);
+    TX_NEEDS(r->ids && r->how && r->token && r->end, TX_INVALID);
+    TX_TRY(tx_generation_check(r->how));
+    if (r->how->num_beams > 1)
+        return tx_fail(TX_UNSUPPORTED, "num_beams %" PRId64 ": a batch of requests has no beams", r->how->num_beams);
+    if (r->top < 0 || r->top > TX_BATCH_TOP)
+        return tx_fail(TX_INVALID, "%" PRId32 " alternatives: at most %d are supported", r->top, TX_BATCH_TOP);
+    if (r->count < 1 || r->count > b->context)
+        return tx_fail(TX_INVALID, "the prompt has %" PRId64 " tokens; the context is 1 to %" PRId64 " tokens",
+                       r->count, b->context);
+    if (limit < 0 || limit > b->context - r->count)
+        return tx_fail(TX_INVALID,
+                       "the prompt has %" PRId64 " tokens and %" PRId64 " new ones are requested; the context is "
+                       "%" PRId64 " tokens: shorten the prompt or request fewer",
+                       r->count, limit, b->context);
+    if (r->how->stop_count > 0)
+        TX_TRY(tx_lm_open_tokenizer(b->lm));
+    return tx_check_ids(r->ids, r->count, b->vocab);
+}
+
+tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
+{
+    TX_NEEDS(batch && request, TX_INVALID);
+    const bool unset = request->how && request->how->max_new_tokens < 0 && request->how->max_length < 0;
+    const int64_t limit = !request->how ? 0
+                          : unset       ? batch->context - request->count
+                                        : tx_generation_limit(request->how, request->count);
+    TX_TRY(check(batch, request, limit));
+    int64_t i = 0;
+    while (i < batch->count && batch->seat[i].used)
+        i++;
+    if (i == batch->count)
+        return tx_fail(TX_INVALID, "tx_batch_add: all %" PRId64 " slots are in use", batch->count);
+    seat *s = &batch->seat[i];
+    *s = (seat){.used = true,
+                .request = *request,
+                .how = *request->how,
+                .ticket = batch->tickets++,
+                .ids = s->ids,
+                .prompt = request->count,
+                .limit = limit};
+    memcpy(s->ids, request->ids, (size_t)request->count * sizeof *s->ids);
+    return TX_OK;
+}
+
+static void end_request(tx_batch *b, seat *s, tx_batch_end end)
+{
+    const tx_batch_request request = s->request;
+    s->used = false;
+    tx_slots_clear(b->slots, s - b->seat);
+    request.end(request.context, end);
+}
+
+/* ---- Log-probabilities ---------------------------------------------------------------------------------- */
+
+/* log of the sum of exp(logits). */
+static double log_sum(const float *logits, int64_t vocab)
+{
+    float largest = logits[0];
+    double sum = 0.0;
+    for (int64_t i = 1; i < vocab; i++)
+        largest = logits[i] > largest ? logits[i] : largest;
+    for (int64_t i = 0; i < vocab; i++)
+        sum += exp((double)logits[i] - (double)largest);
+    return log(sum) + (double)largest;
+}
+
+/* Reports a token; `logits` [vocab] are those that predicted it, or NULL for the first token of a prompt. */
+static bool report(const tx_batch *b, const seat *s, int32_t id, bool prompt, const float *logits)
+{
+    const tx_batch_request *r = &s->request;
+    tx_batch_likely top[TX_BATCH_TOP];
+    tx_batch_token token = {.id = id, .prompt = prompt, .logprob = NAN, .top = top};
+    if (logits && r->logprobs) {
+        const double all = log_sum(logits, b->vocab);
+        token.logprob = (double)logits[id] - all;
+        for (int32_t i = 0; i < b->vocab; i++) {
+            const double logprob = (double)logits[i] - all;
+            int32_t at = token.top_count;
+            while (at > 0 && logprob > top[at - 1].logprob)
+                at--;
+            if (at >= r->top)
+                continue;
+            token.top_count += token.top_count < r->top;
+            memmove(top + at + 1, top + at, (size_t)(token.top_count - 1 - at) * sizeof *top);
+            top[at] = (tx_batch_likely){i, logprob};
+        }
+    }
+    return r->token(r->context, &token);
+}
+
+/* ---- Steps ---------------------------------------------------------------------------------------------- */
+
+/* Chooses the next token of a request from its logits, and ends the request if it is the last. */
+static void choose(tx_batch *b, seat *s)
+{
+    const float *logits = tx_slots_logits(b->slots, s - b->seat);
+    const int64_t count = s->prompt + s->generated;
+    const tx_history history = {s->ids, count, s->generated, s->request.sample};
+    const tx_stop stop = {b->lm->tokenizer, s->how.stop_strings, s->how.stop_count};
+    int32_t id = 0;
+    if (s->generated >= s->limit) {
+        end_request(b, s, TX_BATCH_LIMIT);
+        return;
+    }
+    if (tx_sample(&s->how, &history, logits, &b->choice, &id)) {
+        end_request(b, s, TX_BATCH_FAILED);
+        return;
+    }
+    s->ids[count] = id;
+    s->generated++;
+    if (!report(b, s, id, false, logits))
+        end_request(b, s, TX_BATCH_CANCELLED);
+    else if (tx_generation_ends(&s->how, id) || tx_stop_reached(&stop, s->ids + s->prompt, s->generated))
+        end_request(b, s, TX_BATCH_STOPPED);
+    else if (s->generated >= s->limit)
+        end_request(b, s, TX_BATCH_LIMIT);
+}
+
+/* Reports the prompt's tokens first..computed-1. Their successors have the logits `all`. */
+static bool echo(const tx_batch *b, const seat *s, int64_t first, const float *all, int64_t stride)
+{
+    if (first == 0 && !report(b, s, s->ids[0], true, NULL))
+        return false;
+    for (int64_t t = first; t < s->computed && t + 1 < s->prompt; t++)
+        if (!report(b, s, s->ids[t + 1], true, all + (t - first) * stride))
+            return false;
+    return true;
+}
+
+/* Computes the next piece of a prompt. */
+static tx_status compute_prompt(tx_batch *b, seat *s)
+{
+    const float *all = NULL;
+    const int64_t first = s->computed;
+    int64_t stride = 0;
+    TX_TRY(tx_slots_prefill(b->slots, s - b->seat, s->ids, s->prompt, &s->computed, s->request.echo ? &all : NULL,
+                            &stride));
+    if (s->request.echo && !echo(b, s, first, all, stride))
+        end_request(b, s, TX_BATCH_CANCELLED);
+    else if (s->computed == s->prompt)
+        choose(b, s);
+    return TX_OK;
+}
+
+/* The request that has waited longest for its prompt, or NULL. */
+static seat *oldest_prompt(const tx_batch *b)
+{
+    seat *oldest = NULL;
+    for (int64_t i = 0; i < b->count; i++) {
+        seat *s = &b->seat[i];
+        if (s->used && s->computed < s->prompt && (!oldest || s->ticket < oldest->ticket))
+            oldest = s;
+    }
+    return oldest;
+}
+
+static tx_status compute_prompts(tx_batch *b)
+{
+    for (int64_t left = PROMPT_TOKENS; left > 0;) {
+        seat *s = oldest_prompt(b);
+        if (!s)
+            return TX_OK;
+        const int64_t before = s->computed;
+        TX_TRY(compute_prompt(b, s));
+        left -= s->computed - before;
+    }
+    return TX_OK;
+}
+
+/* Computes the next token of each request whose prompt is complete. */
+static tx_status compute_tokens(tx_batch *b)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < b->count; i++) {
+        const seat *s = &b->seat[i];
+        if (!s->used || s->computed < s->prompt)
+            continue;
+        b->slot[count] = (int32_t)i;
+        b->tokens[count++] = s->ids[s->prompt + s->generated - 1];
+    }
+    if (!count)
+        return TX_OK;
+    TX_TRY(tx_slots_step(b->slots, b->slot, b->tokens, count));
+    for (int64_t i = 0; i < count; i++)
+        choose(b, &b->seat[b->slot[i]]);
+    return TX_OK;
+}
+
+tx_status tx_batch_step(tx_batch *batch, bool *running)
+{
+    TX_NEEDS(batch && running, TX_INVALID);
+    tx_batch *b = batch;
+    for (int64_t i = 0; i < b->count; i++) {
+        seat *s = &b->seat[i];
+        if (s->used && s->request.cancelled && s->request.cancelled(s->request.context))
+            end_request(b, s, TX_BATCH_CANCELLED);
+    }
+    tx_status status = compute_tokens(b);
+    TX_THEN(status, compute_prompts(b));
+    *running = false;
+    for (int64_t i = 0; i < b->count; i++)
+        if (b->seat[i].used && status)
+            end_request(b, &b->seat[i], TX_BATCH_FAILED);
+        else
+            *running = *running || b->seat[i].used;
+    return status;
+}

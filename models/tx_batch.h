@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Continuous batching: requests share one batch, start as soon as a slot is free, and free it when they end. txserve
+ * uses these calls.
+ *
+ *     tx_batch_create(lm, 8, 0, &batch);
+ *     tx_batch_add(batch, &request);
+ *     for (bool running = true; running && !status;)
+ *         status = tx_batch_step(batch, &running);
+ *
+ * Prompts are computed in pieces between the steps of the other requests. A request gets the same tokens and
+ * log-probabilities whatever else is in the batch. */
+#ifndef TX_BATCH_H
+#define TX_BATCH_H
+
+#include "tx_generate.h"
+
+TX_API_BEGIN
+
+/* The batch of a language model. Only one thread at a time may use it. */
+typedef struct tx_batch tx_batch;
+
+/* Compiles a batch of `slots` requests and reads the weights. A slot holds `context` tokens of prompt and text; 0 means
+ * the model's positions. Until the batch is freed, use only its calls and those for text and settings of `lm`, which
+ * must outlive it. The caller frees. */
+tx_status tx_batch_create(tx_lm *lm, int64_t slots, int64_t context, tx_batch **batch);
+/* Frees a batch without ending its requests; NULL is fine. */
+void tx_batch_free(tx_batch *batch);
+
+/* Tokens of a slot, and the number of slots without a request. */
+int64_t tx_batch_context(const tx_batch *batch);
+int64_t tx_batch_free_slots(const tx_batch *batch);
+
+/* A token and the logarithm of its probability, before temperature, penalties and other settings. */
+typedef struct tx_batch_likely {
+    int32_t id;
+    double logprob;
+} tx_batch_likely;
+
+/* The largest number of alternatives of a token. */
+#define TX_BATCH_TOP 20
+
+typedef struct tx_batch_token {
+    int32_t id;
+    bool prompt;                /* it is a token of the prompt */
+    double logprob;             /* NaN if the request has no `logprobs`, and for the first token of a prompt */
+    const tx_batch_likely *top; /* the most likely tokens, best first, during the call; equal ones by id */
+    int32_t top_count;
+} tx_batch_token;
+
+typedef enum tx_batch_end {
+    TX_BATCH_STOPPED,   /* by an end-of-text id or a stop string */
+    TX_BATCH_LIMIT,     /* by the limit of `how` */
+    TX_BATCH_CANCELLED, /* by a callback */
+    TX_BATCH_FAILED     /* tx_error() has the reason during the call */
+} tx_batch_end;
+
+typedef struct tx_batch_request {
+    size_t size; /* sizeof(tx_batch_request) */
+    const int32_t *ids;
+    int64_t count; /* of ids, at least 1; copied */
+    /* Without beams; copied, but its stop strings must live until the end. Without a limit, the text may fill the slot.
+     * At most the slot's tokens, prompt included. */
+    const tx_generation *how;
+    uint64_t sample; /* number of the text: random numbers depend only on it, the seed and the number of the token */
+    bool logprobs;   /* compute log-probabilities, */
+    int32_t top;     /* and those of so many alternatives, at most TX_BATCH_TOP */
+    bool echo;       /* also report the tokens of the prompt, first */
+    void *context;
+    /* Receives each token; the last may be an end-of-text id. Return false to cancel the request. */
+    bool (*token)(void *context, const tx_batch_token *token);
+    /* Called before each step. Return true to cancel the request. It may be NULL. */
+    bool (*cancelled)(void *context);
+    /* Called once, when the slot is free again. */
+    void (*end)(void *context, tx_batch_end end);
+} tx_batch_request;
+
+/* Puts a request into a free slot. TX_INVALID if it does not fit or contradicts itself; then no callback is called. */
+tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request);
+/* Computes a token of each request, or pieces of prompts. *running is false if no request is left. If it fails, all
+ * requests have ended with TX_BATCH_FAILED. */
+tx_status tx_batch_step(tx_batch *batch, bool *running);
+
+TX_API_END
+
+#endif
