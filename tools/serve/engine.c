@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The thread that owns the batch: takes texts from the queue and computes them. */
+#include "api/base/clock.h"
+#include "tools/serve/txserve.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- The callbacks of the batch ---------------------------------------------------------------------------- */
+
+static bool on_token(void *context, const tx_batch_token *token)
+{
+    serve_text *text = context;
+    serve_call *c = text->call;
+    pthread_mutex_lock(&c->server->lock);
+    const double now = tx_now();
+    if (c->first <= 0.0) {
+        c->first = now;
+        c->server->counters.first_seconds += now - c->begun;
+        c->server->counters.firsts++;
+    }
+    const bool more = serve_add_token(text, token);
+    pthread_mutex_unlock(&c->server->lock);
+    return more;
+}
+
+/* Cancels a text if its client has left, its time is over, or another text of the call failed. */
+static bool on_cancelled(void *context)
+{
+    serve_call *c = ((serve_text *)context)->call;
+    pthread_mutex_lock(&c->server->lock);
+    if (c->status < 400 && c->deadline > 0.0 && tx_now() > c->deadline) {
+        c->status = 504;
+        snprintf(c->error, sizeof c->error, "the request took longer than the server's timeout of %lld s",
+                 (long long)c->server->set->timeout);
+    }
+    const bool cancelled = c->status >= 400 || serve_left(c);
+    pthread_mutex_unlock(&c->server->lock);
+    return cancelled;
+}
+
+/* Ends a text, with the lock. */
+static void end_text(serve_text *text, tx_batch_end end)
+{
+    serve_call *c = text->call;
+    serve_server *s = c->server;
+    s->counters.texts++;
+    s->counters.cancelled += end == TX_BATCH_CANCELLED;
+    serve_end_text(text, end);
+    if (!c->left) {
+        s->counters.seconds += tx_now() - c->begun;
+        s->counters.calls++;
+    }
+    serve_release(c);
+}
+
+static void on_end(void *context, tx_batch_end end)
+{
+    serve_text *text = context;
+    serve_server *s = text->call->server;
+    pthread_mutex_lock(&s->lock);
+    s->running--;
+    end_text(text, end);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- The queue ------------------------------------------------------------------------------------------- */
+
+bool serve_queue(serve_call *c)
+{
+    serve_server *s = c->server;
+    if (s->queued + c->count > s->set->max_queue)
+        return false;
+    c->begun = tx_now();
+    c->deadline = s->set->timeout > 0 ? c->begun + (double)s->set->timeout : 0.0;
+    c->left = c->count;
+    c->owners += c->count;
+    for (int32_t i = 0; i < c->count; i++) {
+        *s->tail = &c->text[i];
+        s->tail = &c->text[i].next;
+    }
+    s->queued += c->count;
+    s->counters.prompt_tokens += c->prompt_tokens;
+    pthread_cond_signal(&s->work);
+    return true;
+}
+
+/* Puts a text into the batch. */
+static tx_status add(serve_server *s, serve_text *t)
+{
+    const serve_call *c = t->call;
+    const tx_batch_request request = {.size = sizeof request,
+                                      .ids = t->ids,
+                                      .count = t->count,
+                                      .how = &c->how,
+                                      .sample = t->sample,
+                                      .logprobs = c->logprobs,
+                                      .top = c->top,
+                                      .echo = c->echo,
+                                      .context = t,
+                                      .token = on_token,
+                                      .cancelled = on_cancelled,
+                                      .end = on_end};
+    return tx_batch_add(s->batch, &request);
+}
+
+/* Moves texts from the queue into free slots, with the lock. Texts of clients that left are ended at once. */
+static void refill(serve_server *s)
+{
+    for (int64_t room = tx_batch_free_slots(s->batch); s->queue && room > 0;) {
+        serve_text *t = s->queue;
+        s->queue = t->next;
+        s->tail = s->queue ? s->tail : &s->queue;
+        s->queued--;
+        if (t->call->status >= 400 || serve_left(t->call)) {
+            end_text(t, TX_BATCH_CANCELLED);
+        } else if (add(s, t)) {
+            end_text(t, TX_BATCH_FAILED);
+        } else {
+            s->running++;
+            room--;
+        }
+    }
+}
+
+void *serve_engine(void *server)
+{
+    serve_server *s = server;
+    bool running = false;
+    pthread_mutex_lock(&s->lock);
+    for (;;) {
+        while (!s->queue && !running && !s->drains)
+            pthread_cond_wait(&s->work, &s->lock);
+        if (!s->queue && !running)
+            break;
+        refill(s);
+        pthread_mutex_unlock(&s->lock);
+        if (tx_batch_step(s->batch, &running)) /* all its requests have ended with the error */
+            tx_print_line(stderr, "txserve: %s", tx_error());
+        pthread_mutex_lock(&s->lock);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return NULL;
+}

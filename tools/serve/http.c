@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * HTTP by libmicrohttpd: reads requests, and sends answers, events, errors, metrics and the page. One thread serves all
+ * connections; a connection that waits for its answer is suspended. */
+#include "tools/serve/txserve.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <microhttpd.h>
+#include <netdb.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+/* Seconds after which a connection without traffic is closed, or a body that is still incomplete is given up. */
+#define IDLE_SECONDS 30
+#define BODY_SECONDS 120
+
+/* A request while it is read and answered. */
+typedef struct exchange {
+    serve_server *server;
+    serve_bytes body;
+    serve_call *call;
+    time_t begun;
+    int status;
+} exchange;
+
+/* ---- Responses ------------------------------------------------------------------------------------------ */
+
+static enum MHD_Result respond(struct MHD_Connection *connection, exchange *e, int status,
+                               struct MHD_Response *response, const char *type)
+{
+    if (!response)
+        return MHD_NO;
+    MHD_add_response_header(response, "Content-Type", type);
+    MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (status == 401)
+        MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
+    if (status == 429 || status == 503)
+        MHD_add_response_header(response, "Retry-After", "1");
+    e->status = status;
+    const enum MHD_Result result = MHD_queue_response(connection, (unsigned)status, response);
+    MHD_destroy_response(response);
+    return result;
+}
+
+static enum MHD_Result send_bytes(struct MHD_Connection *connection, exchange *e, int status, const char *type,
+                                  const char *bytes, size_t size)
+{
+    return respond(connection, e, status,
+                   MHD_create_response_from_buffer(size, (void *)(uintptr_t)bytes, MHD_RESPMEM_MUST_COPY), type);
+}
+
+static enum MHD_Result send_error(struct MHD_Connection *connection, exchange *e, int status, const char *message)
+{
+    char *text = serve_error_json(status, message);
+    const enum MHD_Result result =
+        text ? send_bytes(connection, e, status, "application/json", text, strlen(text)) : MHD_NO;
+    free(text);
+    return result;
+}
+
+static enum MHD_Result send_json(struct MHD_Connection *connection, exchange *e, int status, tx_json *object,
+                                 tx_status made)
+{
+    char *text = made ? NULL : tx_json_text(object, TX_JSON_LINE);
+    tx_json_free(object);
+    const enum MHD_Result result =
+        text ? send_bytes(connection, e, status, "application/json", text, strlen(text)) : MHD_NO;
+    free(text);
+    return result;
+}
+
+/* ---- Streams -------------------------------------------------------------------------------------------- */
+
+void serve_wake(serve_call *call)
+{
+    if (!call->connection || !call->waits || (!call->stream && call->left))
+        return;
+    call->waits = false;
+    MHD_resume_connection(call->connection);
+}
+
+bool serve_left(const serve_call *call)
+{
+    char byte;
+    if (!call->connection)
+        return true;
+    const ssize_t size = recv(call->client, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return size == 0 || (size < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+static void suspend(serve_call *c)
+{
+    c->waits = true;
+    MHD_suspend_connection(c->connection);
+}
+
+/* Sends events as they are made. */
+static ssize_t read_events(void *context, uint64_t position, char *to, size_t room)
+{
+    serve_call *c = context;
+    (void)position;
+    pthread_mutex_lock(&c->server->lock);
+    size_t size = c->out.size - c->sent;
+    size = size < room ? size : room;
+    memcpy(to, c->out.data + c->sent, size);
+    c->sent += size;
+    if (c->sent == c->out.size)
+        c->sent = c->out.size = 0;
+    ssize_t result = (ssize_t)size;
+    if (!size && !c->left)
+        result = MHD_CONTENT_READER_END_OF_STREAM;
+    else if (!size)
+        suspend(c);
+    pthread_mutex_unlock(&c->server->lock);
+    return result;
+}
+
+/* ---- Completions ---------------------------------------------------------------------------------------- */
+
+static enum MHD_Result send_answer(struct MHD_Connection *connection, exchange *e)
+{
+    const serve_call *c = e->call;
+    return c->status >= 400 ? send_error(connection, e, c->status, c->error)
+                            : send_bytes(connection, e, 200, "application/json", c->out.data, c->out.size);
+}
+
+static enum MHD_Result begin_call(struct MHD_Connection *connection, exchange *e, serve_kind kind)
+{
+    serve_server *s = e->server;
+    serve_call *c = NULL;
+    const int status = serve_parse(s, kind, e->body.data ? e->body.data : "", e->body.size, &c);
+    if (status)
+        return send_error(connection, e, status, tx_error());
+    e->call = c;
+    pthread_mutex_lock(&s->lock);
+    const bool drains = s->drains, queued = !drains && serve_queue(c);
+    if (queued) {
+        c->connection = connection;
+        c->client = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        if (!c->stream)
+            suspend(c);
+    }
+    pthread_mutex_unlock(&s->lock);
+    if (!queued)
+        return send_error(connection, e, drains ? 503 : 429,
+                          drains ? "the server is shutting down" : "the queue is full: try again later");
+    if (!c->stream)
+        return MHD_YES;
+    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_events, c, NULL);
+    if (response)
+        MHD_add_response_header(response, "Cache-Control", "no-cache");
+    return respond(connection, e, 200, response, "text/event-stream");
+}
+
+static enum MHD_Result post_completion(struct MHD_Connection *connection, exchange *e, const char *rest)
+{
+    (void)rest;
+    return begin_call(connection, e, SERVE_COMPLETION);
+}
+
+static enum MHD_Result post_chat(struct MHD_Connection *connection, exchange *e, const char *rest)
+{
+    (void)rest;
+    return begin_call(connection, e, SERVE_CHAT);
+}
+
+/* ---- Everything else ------------------------------------------------------------------------------------ */
+
+static enum MHD_Result get_page(struct MHD_Connection *connection, exchange *e, const char *rest)
+{
+    (void)rest;
+    return send_bytes(connection, e, 200, "text/html; charset=utf-8", (const char *)serve_page,
+                      strlen((const char *)serve_page));
+}
+
+static enum MHD_Result get_health(struct MHD_Connection *connection, exchange *e, const char *rest)
+{
+    tx_json *object = tx_json_object();
+    (void)rest;
+    pthread_mutex_lock(&e->server->lock);
+    const bool drains = e->server->drains;
+    pthread_mutex_unlock(&e->server->lock);
+    const tx_status made = tx_json_set_string(object, "status", drains ? "draining" : "ok");
+    return send_json(connection, e, drains ? 503 : 200, object, made);
+}
+
+static tx_status describe_model(const serve_server *s, tx_json *object)
+{
+    tx_status status = tx_json_set_string(object, "id", s->name);
+    TX_THEN(status, tx_json_set_string(object, "object", "model"));
+    TX_THEN(status, tx_json_set_int(object, "created", s->created));
+    TX_THEN(status, tx_json_set_string(object, "owned_by", "txserve"));
+    TX_THEN(status, tx_json_set_int(object, "max_model_len", s->context));
+    return status;
+}
+
+static enum MHD_Result get_models(struct MHD_Connection *connection, exchange *e, const char *rest)
+{
+    tx_json *object = tx_json_object(), *list = tx_json_array(), *model = tx_json_object();
+    char message[320];
+    if (*rest && strcmp(rest, e->server->name) != 0) {
+        tx_json_free(object);
+        tx_json_free(list);
+        tx_json_free(model);
+        snprintf(message, sizeof message, "the model %.200s does not exist", rest);
+        return send_error(connection, e, 404, message);
+    }
+    tx_status made = describe_model(e->server, model);
+    if (*rest) {
+        tx_json_free(object);
+        tx_json_free(list);
+        return send_json(connection, e, 200, model, made);
+    }
+    TX_THEN(made, tx_json_set_string(object, "object", "list"));
+    TX_THEN(made, tx_json_set(object, "data", list));
+    TX_THEN(made, tx_json_append(list, model));
+    return send_json(connection, e, 200, object, made);
+}
+
+static enum MHD_Result get_metrics(struct MHD_Connection *connection, exchange *e, const char *rest)
+{
+    serve_server *s = e->server;
+    char text[4096];
+    (void)rest;
+    pthread_mutex_lock(&s->lock);
+    const serve_counters c = s->counters;
+    const struct {
+        const char *type, *name, *help;
+        double value;
+    } rows[] = {
+        {"gauge", "requests_running", "Texts in slots.", (double)s->running},
+        {"gauge", "requests_waiting", "Texts in the queue.", (double)s->queued},
+        {"gauge", "slots", "Slots of the batch.", (double)s->set->slots},
+        {"counter", "texts_total", "Texts that ended.", (double)c.texts},
+        {"counter", "texts_cancelled_total", "Texts that were cancelled.", (double)c.cancelled},
+        {"counter", "prompt_tokens_total", "Tokens of prompts.", (double)c.prompt_tokens},
+        {"counter", "generation_tokens_total", "New tokens.", (double)c.tokens},
+        {"counter", "request_seconds_sum", "Seconds from arrival to the end of requests.", c.seconds},
+        {"counter", "request_seconds_count", "Requests in txserve_request_seconds_sum.", (double)c.calls},
+        {"counter", "first_token_seconds_sum", "Seconds from arrival to the first token.", c.first_seconds},
+        {"counter", "first_token_seconds_count", "Requests in txserve_first_token_seconds_sum.", (double)c.firsts},
+    };
+    pthread_mutex_unlock(&s->lock);
+    size_t size = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
+        size += (size_t)snprintf(text + size, sizeof text - size,
+                                 "# HELP txserve_%s %s\n# TYPE txserve_%s %s\ntxserve_%s %.17g\n", rows[i].name,
+                                 rows[i].help, rows[i].name, rows[i].type, rows[i].name, rows[i].value);
+    size += (size_t)snprintf(text + size, sizeof text - size,
+                             "# HELP txserve_responses_total Responses by status.\n"
+                             "# TYPE txserve_responses_total counter\n");
+    for (int i = 2; i < 6; i++)
+        size += (size_t)snprintf(text + size, sizeof text - size,
+                                 "txserve_responses_total{status=\"%dxx\"} %" PRId64 "\n", i, c.status[i]);
+    return send_bytes(connection, e, 200, "text/plain; version=0.0.4", text, size);
+}
+
+/* ---- Routes --------------------------------------------------------------------------------------------- */
+
+/* A path that ends with * matches any rest. */
+static const struct {
+    const char *method, *path;
+    bool secret; /* needs an API key, if the server has any */
+    enum MHD_Result (*answer)(struct MHD_Connection *connection, exchange *e, const char *rest);
+} routes[] = {
+    {"GET", "/", false, get_page},
+    {"GET", "/health", false, get_health},
+    {"GET", "/metrics", true, get_metrics},
+    {"GET", "/v1/models", true, get_models},
+    {"GET", "/v1/models/*", true, get_models},
+    {"POST", "/v1/completions", true, post_completion},
+    {"POST", "/v1/chat/completions", true, post_chat},
+};
+enum { ROUTES = sizeof routes / sizeof routes[0] };
+
+static bool matches(const char *path, const char *url, const char **rest)
+{
+    const size_t size = strlen(path);
+    const bool open = path[size - 1] == '*';
+    *rest = open ? url + (strlen(url) < size - 1 ? strlen(url) : size - 1) : "";
+    return open ? strncmp(path, url, size - 1) == 0 : strcmp(path, url) == 0;
+}
+
+/* Compares in a time that depends only on the length of the header. */
+static bool equal(const char *key, const char *given)
+{
+    const size_t size = strlen(key), count = strlen(given);
+    unsigned char differ = size != count;
+    for (size_t i = 0; i < count; i++)
+        differ |= (unsigned char)(given[i] ^ key[size ? i % size : 0]);
+    return !differ;
+}
+
+static bool allowed(struct MHD_Connection *connection, const serve_server *s)
+{
+    const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+    bool found = false;
+    for (char **key = s->keys; key && *key && header && strncmp(header, "Bearer ", 7) == 0; key++)
+        found = equal(*key, header + 7) || found;
+    return found || !s->keys;
+}
+
+/* Answers a complete request. */
+static enum MHD_Result dispatch(struct MHD_Connection *connection, exchange *e, const char *url, const char *method)
+{
+    const char *rest = "";
+    bool known = false;
+    for (int i = 0; i < ROUTES; i++) {
+        if (!matches(routes[i].path, url, &rest))
+            continue;
+        known = true;
+        if (strcmp(method, routes[i].method) != 0)
+            continue;
+        if (routes[i].secret && !allowed(connection, e->server))
+            return send_error(connection, e, 401, "the API key is missing or wrong: send Authorization: Bearer KEY");
+        return routes[i].answer(connection, e, rest);
+    }
+    return known ? send_error(connection, e, 405, "this path has another method")
+                 : send_error(connection, e, 404, "unknown path: see docs/guides/serve.md");
+}
+
+/* ---- Connections ---------------------------------------------------------------------------------------- */
+
+/* Answers before the body arrives if the body is too large. */
+static enum MHD_Result begin(struct MHD_Connection *connection, serve_server *s, void **state)
+{
+    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
+    exchange *e = calloc(1, sizeof *e);
+    if (!e)
+        return MHD_NO;
+    e->server = s;
+    e->begun = time(NULL);
+    *state = e;
+    if (length && strtod(length, NULL) > (double)(s->set->max_body << 20)) {
+        char message[96];
+        snprintf(message, sizeof message, "the body is larger than %" PRId64 " MiB", s->set->max_body);
+        return send_error(connection, e, 413, message);
+    }
+    return MHD_YES;
+}
+
+static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url, const char *method,
+                                  const char *version, const char *bytes, size_t *size, void **state)
+{
+    serve_server *s = context;
+    exchange *e = *state;
+    (void)version;
+    if (!e)
+        return begin(connection, s, state);
+    if (*size) {
+        if (e->body.size + *size > (size_t)s->set->max_body << 20 || time(NULL) - e->begun > BODY_SECONDS ||
+            serve_append(&e->body, bytes, *size))
+            return MHD_NO; /* closes the connection */
+        *size = 0;
+        return MHD_YES;
+    }
+    return e->call ? send_answer(connection, e) : dispatch(connection, e, url, method);
+}
+
+static void on_completed(void *context, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode code)
+{
+    serve_server *s = context;
+    exchange *e = *state;
+    (void)connection;
+    (void)code;
+    if (!e)
+        return;
+    pthread_mutex_lock(&s->lock);
+    if (e->status)
+        s->counters.status[e->status / 100]++;
+    if (e->call) {
+        e->call->connection = NULL;
+        serve_release(e->call);
+    }
+    pthread_mutex_unlock(&s->lock);
+    free(e->body.data);
+    free(e);
+    *state = NULL;
+}
+
+/* ---- The daemon ----------------------------------------------------------------------------------------- */
+
+tx_status serve_start(serve_server *s)
+{
+    struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
+    char port[16];
+    snprintf(port, sizeof port, "%" PRId64, s->set->port);
+    const int error = getaddrinfo(s->set->host, port, &hints, &found);
+    if (error)
+        return tx_fail(TX_INVALID, "--host %s: %s", s->set->host, gai_strerror(error));
+    unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
+    flags |= found->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0u;
+    s->daemon = MHD_start_daemon(flags, (uint16_t)s->set->port, NULL, NULL, on_request, s, MHD_OPTION_SOCK_ADDR,
+                                 found->ai_addr, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
+                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->set->max_connections,
+                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_END);
+    freeaddrinfo(found);
+    if (!s->daemon)
+        return tx_fail(TX_IO, "cannot listen on %s:%" PRId64 ": choose another --port", s->set->host, s->set->port);
+    return TX_OK;
+}
+
+void serve_stop(serve_server *server)
+{
+    if (server->daemon)
+        MHD_stop_daemon(server->daemon);
+    server->daemon = NULL;
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * txserve: serves a model over HTTP with OpenAI's interface. */
+#include "tools/serve/txserve.h"
+
+#include "tools/cli/alive.h"
+#include "tools/cli/waiting.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define AT(field) offsetof(serve_settings, field)
+static const tx_option options[] = {
+    {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
+     .help = "the model: a folder, a GGUF file, or a name to look up (docs/guides/inference.md)"},
+    {TX_OPTION_TEXT, "adapter", AT(adapter), .choices = "DIR",
+     .help = "merge a LoRA adapter of peft or txtrain --lora_r into the weights"},
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+     .help = "device to compute on"},
+    {TX_OPTION_TEXT, "device_map", AT(device_map), .choices = "auto|DEVICE[=BLOCKS],...",
+     .help = "divide the model's blocks among devices, instead of --device"},
+    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
+     "threads of the cpu backend; 0 uses all cores of this process"},
+    {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
+     .help = "type of weights, caches and matrix products; auto uses the type in config.json"},
+    {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit), .help = "keep the matrices of the blocks in 4 bits (NF4)"},
+    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant),
+     .help = "with --load_in_4bit: keep the scales in 8 bits"},
+    {TX_OPTION_TEXT, "chat_template", AT(chat_template), .choices = "NAME|FILE",
+     .help = "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a .jinja file; "
+             "default: the model's own"},
+    {TX_OPTION_TEXT, "served_model_name", AT(served_model_name), .choices = "NAME",
+     .help = "name of the model in requests; default: the last part of --model"},
+    {TX_OPTION_HEADING, .help = "the server"},
+    {TX_OPTION_TEXT, "host", AT(host), .choices = "ADDRESS",
+     .help = "address to listen on; 0.0.0.0 accepts other hosts, then use --api_key_file and a proxy with TLS"},
+    {TX_OPTION_INTEGER, "port", AT(port), 1, 65535, "N", "port to listen on"},
+    {TX_OPTION_TEXT, "api_key_file", AT(api_key_file), .choices = "FILE",
+     .help = "accept only requests with one of these API keys, one a line"},
+    {TX_OPTION_HEADING, .help = "limits"},
+    {TX_OPTION_INTEGER, "slots", AT(slots), 1, 1024, "N",
+     "texts that are generated at once; each has a key-value cache of --max_length tokens. Up to 8, a single text is "
+     "as fast as without other slots on the cpu"},
+    {TX_OPTION_INTEGER, "max_length", AT(max_length), 0, 1 << 24, "N",
+     "tokens of a prompt and its text; 0 means the model's positions"},
+    {TX_OPTION_INTEGER, "max_queue", AT(max_queue), 1, 1 << 20, "N",
+     "texts that wait for a slot; further requests are refused with status 429"},
+    {TX_OPTION_INTEGER, "max_body", AT(max_body), 1, 1024, "MiB", "largest body of a request"},
+    {TX_OPTION_INTEGER, "max_connections", AT(max_connections), 1, 1 << 16, "N", "connections at once"},
+    {TX_OPTION_INTEGER, "timeout", AT(timeout), 0, 1 << 24, "SECONDS",
+     "longest time of a request, its wait in the queue included; 0 means no limit"},
+};
+#undef AT
+
+static const tx_option_spelling spellings[] = {{"-m", "model"}, {"--max_model_len", "max_length"}};
+
+static const serve_settings defaults = {.device = "cpu",
+                                        .dtype = "float32",
+                                        .host = "127.0.0.1",
+                                        .port = 8080,
+                                        .slots = 8,
+                                        .max_queue = 256,
+                                        .max_body = 4,
+                                        .max_connections = 512,
+                                        .timeout = 600};
+
+const tx_cli serve_program = {
+    .name = "txserve",
+    .usage = "txserve --model DIR [options]",
+    .about = "Serves a model over HTTP with OpenAI's interface, and a page for chatting.\n"
+             "SIGTERM finishes the requests that it has accepted, then ends it.",
+    .options = options,
+    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .values = &defaults,
+    .spellings = spellings,
+    .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0]),
+};
+
+static void warn(void *context, const char *message)
+{
+    (void)context;
+    tx_print_line(stderr, "txserve: warning: %s", message);
+}
+
+/* ---- API keys ------------------------------------------------------------------------------------------- */
+
+static void free_keys(serve_server *s)
+{
+    for (char **key = s->keys; key && *key; key++)
+        free(*key);
+    free(s->keys);
+}
+
+static tx_status read_keys(serve_server *s, const char *path)
+{
+    FILE *file = fopen(path, "r");
+    char *line = NULL;
+    size_t room = 0, count = 0, keys = 0;
+    ssize_t size;
+    if (!file)
+        return tx_fail(TX_IO, "%s: cannot open: %s", path, strerror(errno));
+    tx_status status = tx_array_reserve(&s->keys, &keys, 1, sizeof *s->keys, "API keys");
+    if (!status)
+        s->keys[0] = NULL;
+    while (!status && (size = getline(&line, &room, file)) >= 0) {
+        while (size > 0 && isspace((unsigned char)line[size - 1]))
+            line[--size] = 0;
+        if (!size)
+            continue;
+        status = tx_array_reserve(&s->keys, &keys, count + 2, sizeof *s->keys, "API keys");
+        if (!status && !(s->keys[count] = strdup(line)))
+            status = tx_fail(TX_MEMORY, "out of memory");
+        if (!status)
+            s->keys[++count] = NULL;
+    }
+    if (!status && ferror(file))
+        status = tx_fail(TX_IO, "%s: cannot read: %s", path, strerror(errno));
+    free(line);
+    fclose(file);
+    return status || count ? status : tx_fail(TX_INVALID, "%s: the file has no API key", path);
+}
+
+/* ---- The model ------------------------------------------------------------------------------------------ */
+
+static tx_status name_model(serve_server *s)
+{
+    const serve_settings *set = s->set;
+    const char *path = set->model ? set->model : set->adapter;
+    size_t size = strlen(path);
+    while (size > 1 && path[size - 1] == '/')
+        size--;
+    size_t first = size;
+    while (first > 0 && path[first - 1] != '/')
+        first--;
+    s->name = set->served_model_name ? strdup(set->served_model_name) : strndup(path + first, size - first);
+    return s->name ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
+}
+
+static tx_status open_model(serve_server *s, tx_alive *alive)
+{
+    const serve_settings *set = s->set;
+    const tx_reporter report = {.warn = warn};
+    const tx_lm_options lm = {.size = sizeof lm,
+                              .model = set->model,
+                              .adapter = set->adapter,
+                              .device = set->device_map ? NULL : set->device,
+                              .device_map = set->device_map,
+                              .dtype = set->dtype,
+                              .threads = (int32_t)set->threads,
+                              .load_in_4bit = set->load_in_4bit,
+                              .double_quant = set->double_quant,
+                              .warn = warn,
+                              .progress = tx_alive_progress,
+                              .context = alive};
+    TX_TRY(name_model(s));
+    TX_TRY(tx_lm_open(&lm, &s->lm));
+    TX_TRY(tx_lm_tokenizer(s->lm, &s->tokenizer));
+    TX_TRY(tx_encoder_create(s->tokenizer, &s->encoder));
+    const tx_status status = tx_chat_create(set->chat_template, s->tokenizer, &report, &s->chat);
+    if (status && (status != TX_NOT_FOUND || set->chat_template))
+        return status;
+    TX_TRY(tx_batch_create(s->lm, set->slots, set->max_length, &s->batch));
+    s->context = tx_batch_context(s->batch);
+    return TX_OK;
+}
+
+/* ---- The server ----------------------------------------------------------------------------------------- */
+
+static sigset_t ending_signals(void)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    return signals;
+}
+
+/* Waits until all connections have their answers, at most ten seconds. */
+static void wait_for_connections(serve_server *s)
+{
+    const struct timespec pause = {.tv_nsec = 50000000};
+    for (int i = 0; i < 200; i++) {
+        pthread_mutex_lock(&s->lock);
+        const int64_t open = s->open;
+        pthread_mutex_unlock(&s->lock);
+        if (!open)
+            return;
+        nanosleep(&pause, NULL);
+    }
+}
+
+/* Waits for SIGTERM and SIGINT, which all threads block. While the model is loaded, and the second time, they end the
+ * process at once. */
+static void *watch(void *server)
+{
+    serve_server *s = server;
+    for (;;) {
+        sigset_t signals = ending_signals();
+        int number = 0;
+        sigwait(&signals, &number);
+        pthread_mutex_lock(&s->lock);
+        if (!s->serves || s->drains)
+            _exit(128 + number);
+        s->drains = true;
+        pthread_cond_signal(&s->stop);
+        pthread_cond_signal(&s->work);
+        pthread_mutex_unlock(&s->lock);
+    }
+    return NULL;
+}
+
+/* Serves until a signal arrives, then finishes the accepted requests. */
+static tx_status serve(serve_server *s)
+{
+    if (pthread_create(&s->engine, NULL, serve_engine, s))
+        return tx_fail(TX_MEMORY, "cannot start a thread");
+    tx_status status = serve_start(s);
+    if (!status) {
+        printf("txserve: %s is served at http://%s:%" PRId64 "\n", s->name, s->set->host, s->set->port);
+        fflush(stdout);
+    }
+    pthread_mutex_lock(&s->lock);
+    s->serves = true;
+    while (!status && !s->drains)
+        pthread_cond_wait(&s->stop, &s->lock);
+    if (!status)
+        fprintf(stderr, "txserve: finishing %" PRId64 " texts\n", s->queued + s->running);
+    s->drains = true;
+    pthread_cond_signal(&s->work);
+    pthread_mutex_unlock(&s->lock);
+    pthread_join(s->engine, NULL);
+    wait_for_connections(s);
+    serve_stop(s);
+    return status;
+}
+
+static int run(const serve_settings *set)
+{
+    serve_server s = {.set = set, .created = (int64_t)time(NULL)};
+    const sigset_t signals = ending_signals();
+    pthread_t watcher;
+    s.tail = &s.queue;
+    pthread_mutex_init(&s.lock, NULL);
+    pthread_cond_init(&s.work, NULL);
+    pthread_cond_init(&s.stop, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    if (pthread_create(&watcher, NULL, watch, &s))
+        return tx_complain(&serve_program, TX_EXIT_FAILURE, "cannot start a thread");
+    tx_alive *alive = tx_alive_start(&serve_program, stderr, "loading the model");
+    tx_status status = set->api_key_file ? read_keys(&s, set->api_key_file) : TX_OK;
+    TX_THEN(status, open_model(&s, alive));
+    tx_alive_stop(alive);
+    TX_THEN(status, serve(&s));
+    pthread_cancel(watcher);
+    pthread_join(watcher, NULL);
+    tx_batch_free(s.batch);
+    tx_chat_free(s.chat);
+    tx_encoder_free(s.encoder);
+    tx_lm_free(s.lm);
+    free_keys(&s);
+    free(s.name);
+    pthread_cond_destroy(&s.work);
+    pthread_cond_destroy(&s.stop);
+    pthread_mutex_destroy(&s.lock);
+    return status ? tx_complain(&serve_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+}
+
+int main(int argc, char **argv)
+{
+    serve_settings set = defaults;
+    int result = tx_options_parse(&serve_program, argc, argv, &set);
+    if (result == TX_GO_ON && !set.model && !set.adapter)
+        result = tx_complain(&serve_program, TX_EXIT_USAGE, "--model is missing: give a model folder");
+    if (result == TX_GO_ON) {
+        tx_wait_passively(argv, (int32_t)set.threads);
+        result = run(&set);
+    }
+    return tx_end(&serve_program, result);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The parts of txserve. Data flows like this:
+ *
+ *     http.c (one thread)  reads a request ──▶ request.c parses it to a call with texts ──▶ engine.c queues the texts
+ *     engine.c (one thread) puts queued texts into the batch (tx_batch.h), whose callbacks in answer.c append to the
+ *                           call's output and wake its connection ──▶ http.c sends the output
+ *
+ * One lock protects the queue, the counters and the output of all calls. */
+#ifndef TX_TOOLS_TXSERVE_H
+#define TX_TOOLS_TXSERVE_H
+
+#include "tools/cli/options.h"
+#include "tx_batch.h"
+#include "tx_chat.h"
+
+#include <pthread.h>
+
+/* The largest numbers of stop strings and of texts of a request. */
+enum { SERVE_STOPS = 17, SERVE_TEXTS = 128 };
+
+typedef struct serve_settings {
+    const char *model, *adapter, *device, *device_map, *dtype, *host, *api_key_file, *served_model_name, *chat_template;
+    bool load_in_4bit, double_quant;
+    int64_t threads, port, slots, max_length, max_queue, max_body, max_connections, timeout;
+} serve_settings;
+
+extern const tx_cli serve_program;
+
+/* Growing bytes; begin with {0}. */
+typedef struct serve_bytes {
+    char *data;
+    size_t size, room;
+} serve_bytes;
+
+typedef enum serve_kind { SERVE_COMPLETION, SERVE_CHAT } serve_kind;
+
+typedef struct serve_call serve_call;
+
+/* A text of a call: choice `index` of its answer. */
+typedef struct serve_text {
+    serve_call *call;
+    struct serve_text *next; /* in the queue */
+    int64_t index;
+    int32_t *ids; /* the prompt's */
+    int64_t count;
+    uint64_t sample;
+    serve_bytes answer;         /* bytes of the prompt, if it is echoed, and of the new tokens */
+    size_t begin, shown, cut;   /* in `answer`: the new tokens; bytes that are sent; the end of the text */
+    int64_t generated, letters; /* new tokens; characters before the next token */
+    tx_json *logprobs;          /* not yet sent; or NULL */
+    const char *finish;         /* the reason, or NULL while it runs */
+    bool greeted;               /* the chunk with the role is sent */
+} serve_text;
+
+/* A request that is being answered. The connection and each text that has not ended own it together. */
+struct serve_call {
+    struct serve_server *server;
+    serve_kind kind;
+    tx_json *body; /* owns the stop strings */
+    char id[48];
+    int64_t created;
+    double begun, first, deadline; /* seconds: arrival; first token or 0; end of its time */
+    bool stream, usage, echo, logprobs;
+    int32_t top, count, left, owners; /* texts; those that have not ended */
+    const char *stop[SERVE_STOPS];
+    tx_generation how;
+    serve_text *text;
+    int64_t prompt_tokens, tokens;
+    void *connection; /* NULL once the client has left */
+    int client;       /* its socket */
+    bool waits;       /* the connection is suspended */
+    serve_bytes out;  /* an answer, or events that are not yet sent from `sent` on */
+    size_t sent;
+    int status; /* HTTP's; 0 while there is none */
+    char error[512];
+};
+
+/* Counters, as /metrics reports them. */
+typedef struct serve_counters {
+    int64_t prompt_tokens, tokens, texts, cancelled;
+    int64_t status[6]; /* responses by hundreds of the status */
+    double seconds, first_seconds;
+    int64_t calls, firsts; /* calls in `seconds` and in `first_seconds` */
+} serve_counters;
+
+typedef struct serve_server {
+    const serve_settings *set;
+    tx_lm *lm;
+    tx_batch *batch;
+    const tx_tokenizer *tokenizer;
+    tx_encoder *encoder; /* of the HTTP thread */
+    tx_chat *chat;       /* NULL if the model has no template */
+    char *name;
+    int64_t context, created;
+    char **keys; /* NULL without keys; ends with NULL */
+    pthread_mutex_t lock;
+    pthread_cond_t work, stop; /* there is work, or the end; a signal arrived */
+    pthread_t engine;
+    serve_text *queue, **tail;
+    int64_t queued, running; /* texts */
+    int64_t open;            /* calls that exist */
+    uint64_t serial;
+    bool serves; /* the model is loaded */
+    bool drains; /* refuse new requests, and end the engine thread after the accepted ones */
+    serve_counters counters;
+    void *daemon;
+} serve_server;
+
+/* ---- request.c: JSON to calls --------------------------------------------------------------------------- */
+
+/* Parses a body to a call whose only owner is the connection. Returns 0 or the HTTP status of an error, whose message
+ * is tx_error(). */
+int serve_parse(serve_server *server, serve_kind kind, const char *body, size_t size, serve_call **call);
+/* Gives up a share in a call; the last owner frees it. Call it with the lock. */
+void serve_release(serve_call *call);
+
+/* ---- engine.c: the queue and the batch ------------------------------------------------------------------- */
+
+/* Queues the texts of a call, with the lock. Returns false if the queue has no room for them. */
+bool serve_queue(serve_call *call);
+/* The engine thread; the argument is the server. */
+void *serve_engine(void *server);
+
+/* ---- answer.c: tokens to JSON ---------------------------------------------------------------------------- */
+
+/* Adds a token to a text, and sends events of a stream. False ends the text. */
+bool serve_add_token(serve_text *text, const tx_batch_token *token);
+/* Ends a text; the last one of a call completes the answer. */
+void serve_end_text(serve_text *text, tx_batch_end end);
+/* True if an id ends a text. */
+bool serve_is_end(const tx_generation *how, int32_t id);
+/* An error as OpenAI's JSON; the caller frees it. */
+char *serve_error_json(int status, const char *message);
+tx_status serve_append(serve_bytes *to, const char *bytes, size_t size);
+
+/* ---- http.c --------------------------------------------------------------------------------------------- */
+
+tx_status serve_start(serve_server *server);
+void serve_stop(serve_server *server);
+/* Wakes the connection of a call, with the lock. */
+void serve_wake(serve_call *call);
+/* True if the client has left, with the lock. */
+bool serve_left(const serve_call *call);
+
+/* The page at /. */
+extern const unsigned char serve_page[];
+
+#endif
