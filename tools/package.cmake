@@ -9,7 +9,7 @@ set(CPACK_PACKAGE_DESCRIPTION
     "TX trains and fine-tunes transformers in C, on the CPU and on any GPU that has an
 OpenCL driver. It reads and writes the files of Hugging Face. The package has the library with
 its headers, and the programs
- txtrain (training), txgen (generation and perplexity),
+ txtrain (training), txgen (generation and perplexity), txserve (HTTP server),
  txlaunch (jobs of many ranks), txsearch (hyperparameter search), txtok (tokenizers), txconvert (GGUF files),
  txmem (memory forecast), txplot (curves), txtopo (topology of devices),
  txcheck (checks of files and devices), txtune (autotuner) and txbench (benchmarks).")

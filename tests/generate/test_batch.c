@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Continuous batching by the public header, with a small random GPT-2: requests in a full batch get the tokens and the
- * bits of log-probabilities that they get alone, and those of tx_lm_generate and tx_lm_logits. Also refusals and
- * requests that are cancelled.
+ * Continuous batching by the public header, with a small random GPT-2. Requests in a full batch get the same tokens and
+ * the same bits of log-probabilities as in an empty one. Tokens equal those of tx_lm_generate, and log-probabilities
+ * those of tx_lm_logits. Also refusals and requests that are cancelled.
  *
  *     test_batch DEVICE */
 #include "models/arch/gpt2.h"

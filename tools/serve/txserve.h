@@ -109,7 +109,7 @@ typedef struct serve_server {
 
 /* ---- request.c: JSON to calls --------------------------------------------------------------------------- */
 
-/* Parses a body to a call whose only owner is the connection. Returns 0 or the HTTP status of an error, whose message
+/* Parses a body to a call that the connection owns. Returns 0 or the HTTP status of an error, whose message
  * is tx_error(). */
 int serve_parse(serve_server *server, serve_kind kind, const char *body, size_t size, serve_call **call);
 /* Gives up a share in a call; the last owner frees it. Call it with the lock. */

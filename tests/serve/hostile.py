@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""txserve with hostile and impatient clients: requests that are cut, slow, huge or garbage; clients that leave; more
+requests than the queue holds; many clients at once; API keys; SIGTERM.
+
+    hostile.py TXSERVE MODEL [COUNT]      COUNT: number of hostile requests, by default 400
+"""
+import concurrent.futures
+import json
+import os
+import random
+import socket
+import sys
+import tempfile
+import threading
+import time
+
+from server import Server
+
+program, model = sys.argv[1], sys.argv[2]
+count = int(sys.argv[3]) if len(sys.argv) > 3 else 400
+
+
+def check(good, what):
+    if not good:
+        sys.exit(f"FAILED: {what}")
+    print(f"ok   {what}", flush=True)
+
+
+def request(path, body, extra=""):
+    return (f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n{extra}\r\n").encode() + body
+
+
+GOOD = request("/v1/completions", json.dumps({"prompt": "Once", "max_tokens": 4, "stream": True}).encode())
+BODIES = [b"", b"{", b"null", b"[]", b"[" * 100000, b'{"prompt": "a", "prompt": "b"}', b'{"prompt": "\xff\xfe"}',
+          b'{"prompt": "a", "max_tokens": -1}', b'{"prompt": "a", "max_tokens": 1e300}', b'{"prompt": [1, -5]}',
+          b'{"prompt": [99999999999]}', b'{"prompt": [[]]}', b'{"prompt": []}', b'{"prompt": ""}', b'{"messages": 3}',
+          b'{"prompt": "a", "n": 100000}', b'{"prompt": "a", "stop": ["", ""]}', b'{"prompt": "a", "logprobs": 999}',
+          b'{"prompt": "a", "temperature": NaN}', b'{"prompt": "a", "top_p": 0}', b'{"prompt": {"a": 1}}',
+          b'{"prompt": "a\\u0000b", "max_tokens": 1}', b'{"prompt": "a", "stop": "\\u0000"}',
+          b'{"prompt": "a", "seed": 18446744073709551616}', b'{"messages": [{"role": "user", "content": [{}]}]}',
+          b'{"messages": [{"role": "\\ud800", "content": ""}]}', b'{"messages": []}', b'{"prompt": "a", "x": 1}',
+          json.dumps({"prompt": "word " * 20000}).encode(), json.dumps({"prompt": "x" * 3000000}).encode()]
+HEADS = [b"\r\n\r\n", b"GET", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(200),
+         b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 20000 + b"\r\n",
+         b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: -5\r\n\r\n",
+         b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999\r\n\r\n",
+         b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFF\r\nx",
+         b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{\"pro\r\n0\r\n\r\n",
+         b"DELETE /v1/models HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /v1/models/%00%ff HTTP/1.1\r\nHost: x\r\n\r\n",
+         b"OPTIONS * HTTP/1.1\r\nHost: x\r\n\r\n", b"GET /../../etc/passwd HTTP/1.1\r\nHost: x\r\n\r\n"]
+
+
+def attack(server, number):
+    """Sends one hostile request. The server may answer with a status below 500 or 505, or close the connection."""
+    r = random.Random(number)
+    path = r.choice(["/v1/completions", "/v1/chat/completions", "/v1/models", "/"])
+    kind = r.randrange(5)
+    if kind == 0:
+        data = request(path, r.choice(BODIES))
+    elif kind == 1:
+        data = r.choice(HEADS)
+    elif kind == 2:
+        data = bytes(r.randrange(256) for _ in range(r.randrange(1, 3000)))
+    elif kind == 3:
+        data = bytearray(GOOD)
+        for _ in range(r.randrange(1, 6)):
+            data[r.randrange(len(data))] = r.randrange(256)
+    else:
+        data = GOOD
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+        try:
+            if kind == 4:
+                s.sendall(data[:r.randrange(1, len(data) + 1)])  # cut, or left while it is answered
+                return
+            if r.randrange(8) == 0:
+                for i in range(0, min(len(data), 12)):  # slow, then cut
+                    s.sendall(data[i:i + 1])
+                    time.sleep(0.01)
+                return
+            s.sendall(data)
+            s.shutdown(socket.SHUT_WR)
+            s.settimeout(2)
+            answer = s.recv(65536)
+        except OSError:  # closed, or it waits for the rest of the request
+            return
+    if answer and not (answer.startswith(b"HTTP/1.") and int(answer[9:12]) in (*range(200, 500), 505)):
+        sys.exit(f"FAILED: request {number}: {answer[:200]}")
+
+
+def test_hostile():
+    with Server(program, model, "--chat_template", "chatml") as server:
+        want = server.complete("Once upon a time")
+        with concurrent.futures.ThreadPoolExecutor(16) as pool:
+            for done in [pool.submit(attack, server, i) for i in range(count)]:
+                done.result()
+        server.wait_for("requests_running", 0)
+        again = server.complete("Once upon a time")
+        check(again[1]["choices"] == want[1]["choices"], f"answers after {count} hostile requests")
+        check(server.end() == 0, "and ends with status 0")
+
+
+BEGINS = "Once upon a time", "One day", "Lily", "The cat", "Tom and Sam", "A big dog", "It was", "She"
+PROMPTS = [f"{a} {b}" for a in BEGINS for b in ("there", "was a", "went to", "had", "wanted", "saw the", "his", "said")]
+
+
+def test_crowd():
+    """64 clients at once, with different lengths and half of them streams, get the texts that they get alone."""
+    def ask(i):
+        most = 5 + i % 40
+        if i % 2:
+            status, text = server.complete(PROMPTS[i], most, stream=True)
+            events = [json.loads(line[6:]) for line in text.split("\n\n") if line.startswith("data: {")]
+            return status, "".join(e["choices"][0]["text"] for e in events), events[-1]["choices"][0]["finish_reason"]
+        status, answer = server.complete(PROMPTS[i], most)
+        return status, answer["choices"][0]["text"], answer["choices"][0]["finish_reason"]
+
+    with Server(program, model, "--slots", "16") as server:
+        alone = [ask(i) for i in range(len(PROMPTS))]
+        check(all(a[0] == 200 and len(a[1]) > 3 for a in alone) and len({a[1] for a in alone}) > 40, "64 texts alone")
+        with concurrent.futures.ThreadPoolExecutor(64) as pool:
+            check(list(pool.map(ask, range(len(PROMPTS)))) == alone, "the same texts for 64 clients at once")
+        check(server.metric("requests_waiting") == 0 and server.metric("texts_total") == 128, "metrics count the texts")
+
+
+def test_leaving():
+    """A client that leaves frees its slot; a full queue refuses."""
+    with Server(program, model, "--slots", "1", "--max_queue", "2") as server:
+        body = json.dumps({"prompt": "Once", "max_tokens": 400, "min_tokens": 400, "n": 2}).encode()
+        one, two = (socket.create_connection(("127.0.0.1", server.port)) for _ in range(2))
+        one.sendall(request("/v1/completions", body))
+        server.wait_for("requests_running", 1)
+        two.sendall(request("/v1/completions", body.replace(b', "n": 2', b"")))
+        server.wait_for("requests_waiting", 2)
+        status, answer = server.complete("Once", 3)
+        check(status == 429 and "queue is full" in answer["error"]["message"], "a full queue refuses with 429")
+        one.close()
+        two.close()
+        server.wait_for("requests_running", 0)
+        check(server.metric("texts_cancelled_total") >= 2, "clients that leave free their slots")
+        check(server.complete("Once", 3)[0] == 200, "the next client gets the slot")
+
+
+def test_keys():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "keys")
+        with open(path, "w") as f:
+            f.write("first-key\n\nsecond-key\n")
+        with Server(program, model, "--api_key_file", path) as server:
+            for header, want in [(None, 401), ("Bearer first-ke", 401), ("Bearer ", 401), ("first-key", 401),
+                                 ("Bearer first-keyfirst-key", 401), ("Bearer first-key", 200),
+                                 ("Bearer second-key", 200)]:
+                status = server.send("GET", "/v1/models", headers={"Authorization": header} if header else {})[0]
+                check(status == want, f"Authorization: {header}: {status}")
+            check(server.send("GET", "/health")[0] == 200, "health needs no key")
+
+
+def test_end():
+    """SIGTERM: accepted requests are finished, others are refused."""
+    with Server(program, model, "--slots", "2") as server:
+        answers = []
+        threads = [threading.Thread(target=lambda: answers.append(server.complete("Once", 450, min_tokens=450)))
+                   for _ in range(8)]
+        for t in threads:
+            t.start()
+        server.wait_for("requests_running", 2)
+        server.process.terminate()
+        refused = 0
+        for _ in range(100):
+            try:
+                if server.send("GET", "/health")[0] == 503:  # the signal has arrived
+                    refused += server.complete("Once", 2)[0] == 503
+            except (ConnectionError, OSError):
+                break
+            time.sleep(0.005)
+        for t in threads:
+            t.join()
+        done = [a[1]["usage"]["completion_tokens"] for a in answers if a[0] == 200]
+        check(done == [450] * 8, f"SIGTERM finishes the accepted requests: {done}")
+        check(refused > 0, "and refuses others with 503")
+        check(server.process.wait(timeout=60) == 0, "and ends with status 0")
+
+
+test_crowd()
+test_leaving()
+test_keys()
+test_end()
+test_hostile()
