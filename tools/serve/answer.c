@@ -13,7 +13,8 @@
 tx_status serve_append(serve_bytes *to, const char *bytes, size_t size)
 {
     TX_TRY(tx_array_reserve(&to->data, &to->room, to->size + size + 1, 1, "bytes of an answer"));
-    memcpy(to->data + to->size, bytes, size);
+    if (size)
+        memcpy(to->data + to->size, bytes, size);
     to->size += size;
     to->data[to->size] = 0;
     return TX_OK;
@@ -174,6 +175,15 @@ static tx_status top_object(const serve_text *t, const tx_batch_token *token, tx
     return status;
 }
 
+static tx_status append_null(tx_json *array)
+{
+    tx_json *holder = tx_json_object();
+    tx_status status = tx_json_set_null(holder, "null");
+    TX_THEN(status, tx_json_append(array, tx_json_copy(tx_json_find(holder, "null"))));
+    tx_json_free(holder);
+    return status;
+}
+
 static tx_status add_columns(const serve_text *t, tx_json *to, const tx_batch_token *token)
 {
     tx_json *tokens, *logprobs, *tops, *offsets, *top = NULL;
@@ -191,8 +201,8 @@ static tx_status add_columns(const serve_text *t, tx_json *to, const tx_batch_to
     if (status)
         return status;
     if (isnan(token->logprob)) { /* the first token of a prompt */
-        TX_TRY(tx_json_append_null(logprobs));
-        return tx_json_append_null(tops);
+        TX_TRY(append_null(logprobs));
+        return append_null(tops);
     }
     TX_TRY(tx_json_append_number(logprobs, clamped(token->logprob)));
     top = tx_json_object();

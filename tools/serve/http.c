@@ -105,7 +105,8 @@ static ssize_t read_events(void *context, uint64_t position, char *to, size_t ro
     pthread_mutex_lock(&c->server->lock);
     size_t size = c->out.size - c->sent;
     size = size < room ? size : room;
-    memcpy(to, c->out.data + c->sent, size);
+    if (size)
+        memcpy(to, c->out.data + c->sent, size);
     c->sent += size;
     if (c->sent == c->out.size)
         c->sent = c->out.size = 0;

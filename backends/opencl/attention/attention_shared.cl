@@ -58,7 +58,7 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
         int site, int plane, int first_row, int first_column, int first_b, int first_head, int first_tile,             \
         const __global uint *control
 /* With CACHED, keys and values are S rows of k_cache and v_cache for each sample. `lengths` holds positions: query
- * t has position lengths[b] + t. With SLOTS there are that many samples in the caches, and starts[b] is the one of b. */
+ * t has position lengths[b] + t. With SLOTS the caches have that many samples, and starts[b] is the one of b. */
 #define CACHE_OF(b) (SLOTS ? (long)clamp(starts[sto + (b)], 0, SLOTS - 1) : (long)(b))
 #define ATTENTION_ARGUMENTS                                                                                            \
     const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache, long ko,     \

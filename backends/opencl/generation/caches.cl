@@ -17,8 +17,8 @@
 
 /* TX_ROW is row (b, t) of qkv. It has n keys, from column `skip` on, and n values. */
 __kernel void kv_append(const __global IN_T *qkv, long qo, __global IN_T *k_cache, long ko, __global IN_T *v_cache,
-                        long vo, const __global int *positions, long po, const __global int *slots, long slo, long n, long skip,
-                        long last, long T, long S)
+                        long vo, const __global int *positions, long po, const __global int *slots, long slo, long n,
+                        long skip, long last, long T, long S)
 {
     long row = TX_ROW, sample = SLOTS ? clamp(slots[slo + row / T], 0, SLOTS - 1) : row / T;
     long slot = row % T + tx_position(positions[po + row / T], S - T);
