@@ -348,14 +348,14 @@ bool serve_add_token(serve_text *text, const tx_batch_token *token)
         c->tokens++;
         c->server->counters.tokens++;
     }
-    if (c->logprobs && !end)
+    if (c->logprobs && !(end && c->kind == SERVE_CHAT)) /* as OpenAI: a chat has none for its end */
         status = add_logprobs(text, token);
     if (!end)
         TX_THEN(status, add_bytes(text, token));
     const size_t upto = status ? 0 : showable(text);
     if (c->stream && !status && (upto > text->shown || (!text->greeted && c->kind == SERVE_CHAT))) {
         status = write_object(c, (int32_t)text->index, 1, upto, false);
-        serve_wake(c);
+        c->server->wake(c);
     }
     if (status)
         fail(c, 500, tx_error());
@@ -398,5 +398,5 @@ void serve_end_text(serve_text *text, tx_batch_end end)
         fail(c, 500, tx_error());
     if (--c->left == 0)
         complete(c);
-    serve_wake(c);
+    c->server->wake(c);
 }

@@ -41,7 +41,7 @@ static bool on_cancelled(void *context)
         snprintf(c->error, sizeof c->error, "the request took longer than the server's timeout of %lld s",
                  (long long)c->server->set->timeout);
     }
-    const bool cancelled = c->status >= 400 || serve_left(c);
+    const bool cancelled = c->status >= 400 || c->server->left(c);
     pthread_mutex_unlock(&c->server->lock);
     return cancelled;
 }
@@ -119,7 +119,7 @@ static void refill(serve_server *s)
         s->queue = t->next;
         s->tail = s->queue ? s->tail : &s->queue;
         s->queued--;
-        if (t->call->status >= 400 || serve_left(t->call)) {
+        if (t->call->status >= 400 || s->left(t->call)) {
             end_text(t, TX_BATCH_CANCELLED);
         } else if (add(s, t)) {
             end_text(t, TX_BATCH_FAILED);

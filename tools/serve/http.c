@@ -74,7 +74,7 @@ static enum MHD_Result send_json(struct MHD_Connection *connection, exchange *e,
 
 /* ---- Streams -------------------------------------------------------------------------------------------- */
 
-void serve_wake(serve_call *call)
+static void wake(serve_call *call)
 {
     if (!call->connection || !call->waits || (!call->stream && call->left))
         return;
@@ -82,7 +82,7 @@ void serve_wake(serve_call *call)
     MHD_resume_connection(call->connection);
 }
 
-bool serve_left(const serve_call *call)
+static bool has_left(const serve_call *call)
 {
     char byte;
     if (!call->connection)
@@ -389,6 +389,8 @@ tx_status serve_start(serve_server *s)
 {
     struct addrinfo hints = {.ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE}, *found = NULL;
     char port[16];
+    s->wake = wake;
+    s->left = has_left;
     snprintf(port, sizeof port, "%" PRId64, s->set->port);
     const int error = getaddrinfo(s->set->host, port, &hints, &found);
     if (error)

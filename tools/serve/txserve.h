@@ -105,6 +105,9 @@ typedef struct serve_server {
     bool drains; /* refuse new requests, and end the engine thread after the accepted ones */
     serve_counters counters;
     void *daemon;
+    /* Set by serve_start, called with the lock: wakes the connection of a call; returns true if its client has left. */
+    void (*wake)(serve_call *call);
+    bool (*left)(const serve_call *call);
 } serve_server;
 
 /* ---- request.c: JSON to calls --------------------------------------------------------------------------- */
@@ -138,11 +141,6 @@ tx_status serve_append(serve_bytes *to, const char *bytes, size_t size);
 
 tx_status serve_start(serve_server *server);
 void serve_stop(serve_server *server);
-/* Wakes the connection of a call, with the lock. */
-void serve_wake(serve_call *call);
-/* True if the client has left, with the lock. */
-bool serve_left(const serve_call *call);
-
 /* The page at /. */
 extern const unsigned char serve_page[];
 
