@@ -106,11 +106,20 @@ static double clamped(double logprob)
     return isfinite(logprob) ? logprob : NO_CHANCE;
 }
 
+/* The bytes of a token. A model may have more ids than its tokenizer; those have none. */
+static void piece(const serve_text *t, int32_t id, bool skip_special, const char **bytes, size_t *count)
+{
+    if (tx_tokenizer_piece(t->call->server->tokenizer, id, skip_special, bytes, count)) {
+        *bytes = "";
+        *count = 0;
+    }
+}
+
 /* The text of a token, special tokens too; the caller frees it. */
 static tx_status token_text(const serve_text *t, int32_t id, char **text, size_t *size, const char **bytes,
                             size_t *count)
 {
-    TX_TRY(tx_tokenizer_piece(t->call->server->tokenizer, id, false, bytes, count));
+    piece(t, id, false, bytes, count);
     return tx_utf8_replace(*bytes, *count, text, size);
 }
 
@@ -323,10 +332,10 @@ static tx_status add_bytes(serve_text *t, const tx_batch_token *token)
     char *first = NULL;
     size_t size = 0;
     if (token->prompt && !t->answer.size) {
-        TX_TRY(tx_tokenizer_decode(tokenizer, &token->id, 1, true, &first, &size));
-        bytes = first;
+        if (tx_tokenizer_decode(tokenizer, &token->id, 1, true, &first, &size) == TX_OK)
+            bytes = first;
     } else {
-        TX_TRY(tx_tokenizer_piece(tokenizer, token->id, true, &bytes, &size));
+        piece(t, token->id, true, &bytes, &size);
     }
     const tx_status status = serve_append(&t->answer, bytes, size);
     for (size_t i = 0; i < size; i++)
