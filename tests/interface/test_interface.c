@@ -58,7 +58,7 @@ static void attention(void **state)
     REFUSES(tx_attention(F32(2, 24), NULL, NULL, &o), "attention: input 0 has shape [2, 24], wanted rank 3");
     REFUSES(tx_attention(F32(2, 5, 25), NULL, NULL, &o),
             "the last dimension of [2, 5, 25] is not a multiple of 6 heads");
-    REFUSES(tx_attention(F32(2, 5, 24), I32(3), NULL, NULL, &o), "attention: input 1 has shape [3], wanted [2]");
+    REFUSES(tx_attention(F32(2, 5, 24), I32(3), NULL, &o), "attention: input 1 has shape [3], wanted [2]");
     REFUSES(tx_attention(F32(2, 5, 24), F32(2), NULL, &o), "attention: input 1 is F32, wanted I32");
     o.kv_heads = 3;
     REFUSES(tx_attention(F32(2, 5, 24), NULL, NULL, &o), "2 heads cannot share 3 key heads");
