@@ -12,8 +12,9 @@ set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE};/
 list(JOIN CMAKE_INSTALL_RPATH ":" tx_rpath)
 add_link_options(LINKER:--disable-new-dtags)
 
-# Libraries of the system, which are not bundled: the C library, which must match the system's loader.
-set(tx_system "/(ld-linux[^/]*|lib(c|m|dl|pthread|rt|resolv|util|nss_[a-z]+|anl|BrokenLocale))\\.so")
+# Libraries that are not bundled: the C library, which must match the system's loader, and libtx of a wheel, which is
+# installed already.
+set(tx_system "/(ld-linux[^/]*|lib(tx|c|m|dl|pthread|rt|resolv|util|nss_[a-z]+|anl|BrokenLocale))\\.so")
 
 # tx_bundle(program...): adds the bundled libraries to the installation. Call it after all other installation rules.
 function(tx_bundle)
@@ -27,6 +28,10 @@ function(tx_bundle)
         install(PROGRAMS ${launcher} DESTINATION ${CMAKE_INSTALL_BINDIR} RENAME ${name})
         install(PROGRAMS ${folder}/hydra_pmi_proxy DESTINATION ${CMAKE_INSTALL_BINDIR})
     endif()
+    set(libraries "")
+    if(SKBUILD)
+        set(libraries libtx.so.0)
+    endif()
     install(CODE "
         set(bin \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")
         set(executables ${ARGN})
@@ -38,13 +43,24 @@ function(tx_bundle)
                 list(APPEND executables \"\${bin}/\${helper}\")
             endif()
         endforeach()
-        file(GET_RUNTIME_DEPENDENCIES EXECUTABLES \${executables} RESOLVED_DEPENDENCIES_VAR found
+        set(libraries ${libraries})
+        list(TRANSFORM libraries PREPEND \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/\")
+        if(libraries)
+            list(PREPEND libraries LIBRARIES)
+        endif()
+        file(GET_RUNTIME_DEPENDENCIES EXECUTABLES \${executables} \${libraries} RESOLVED_DEPENDENCIES_VAR found
             POST_EXCLUDE_REGEXES [[${tx_system}]])
         foreach(library IN LISTS found)
             set(folder lib)
             if(library MATCHES [[${tx_compiler}]])
                 set(folder lib/gcc)
             endif()
-            file(INSTALL \"\${library}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/\${folder}\" FOLLOW_SYMLINK_CHAIN)
+            if(libraries) # a wheel has no links
+                cmake_path(GET library FILENAME name)
+                file(REAL_PATH \"\${library}\" library)
+                file(INSTALL \"\${library}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/\${folder}\" RENAME \"\${name}\")
+            else()
+                file(INSTALL \"\${library}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/\${folder}\" FOLLOW_SYMLINK_CHAIN)
+            endif()
         endforeach()")
 endfunction()

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""test_terminal.py BIN: txtrain's lines in terminals of 80 and 50 columns: a progress bar with percent and the time that
-is left, no line wider than the terminal, colours unless NO_COLOR is set, and neither in a pipe."""
+"""test_terminal.py BIN: txtrain's lines in terminals of 80 and 50 columns: a progress bar with percent and the time
+that is left, no line wider than the terminal, colours unless NO_COLOR is set, and neither in a pipe."""
 import fcntl
 import os
 import pty

@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The functions and structures of libtx's public headers that the package uses."""
+import ctypes
+import os
+from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32,
+                    c_int64, c_size_t, c_uint64, c_void_p)
+
+_here = os.path.dirname(os.path.abspath(__file__))
+lib = ctypes.CDLL(os.environ.get("TX_LIBRARY") or os.path.join(_here, "lib", "libtx.so.0"))
+_free = ctypes.CDLL(None).free
+_free.argtypes, _free.restype = [c_void_p], None
+
+
+class Error(Exception):
+    """An error of the library. Its text says what is wrong and what to do; `status` is the library's status code."""
+
+    def __init__(self, message, status):
+        super().__init__(message)
+        self.status = status
+
+
+def check(status):
+    """Raises the library's last message on this thread if a call has failed."""
+    if status:
+        raise Error(lib.tx_error().decode(errors="replace"), status)
+
+
+def take(pointer, kind, count):
+    """Copies `count` items that the library allocated, and frees them."""
+    if not pointer:
+        return b"" if kind is c_char else []
+    try:
+        return ctypes.string_at(pointer, count) if kind is c_char else (kind * count).from_address(pointer)[:]
+    finally:
+        _free(pointer)
+
+
+def encode(value):
+    """Text, a path or None as bytes for C."""
+    return None if value is None else os.fsencode(value)
+
+
+# ---- tx_train.h ----------------------------------------
+
+
+class RunStep(Structure):
+    """tx_run_step: one finished optimizer step."""
+    _fields_ = [("step", c_int64), ("steps", c_int64), ("epoch", c_double), ("loss", c_double),
+                ("grad_norm", c_double), ("learning_rate", c_double), ("tokens", c_int64), ("padded_tokens", c_int64),
+                ("tokens_per_second", c_double), ("loss_scale", c_double), ("skipped", c_int64), ("dropped", c_int64),
+                ("waited", c_double), ("seconds_left", c_double)]
+
+
+class Figure(Structure):
+    _fields_ = [("name", c_char_p), ("value", c_double), ("digits", c_int32)]
+
+
+class JobListener(Structure):
+    _fields_ = [("size", c_size_t), ("context", c_void_p), ("begin", CFUNCTYPE(None, c_void_p)),
+                ("step", CFUNCTYPE(None, c_void_p, POINTER(RunStep))),
+                ("log", CFUNCTYPE(None, c_void_p, POINTER(RunStep), c_double)),
+                ("evaluation", CFUNCTYPE(None, c_void_p, c_int64, POINTER(Figure), c_int32)),
+                ("saved", CFUNCTYPE(None, c_void_p, c_char_p)),
+                ("results", CFUNCTYPE(None, c_void_p, c_char_p, POINTER(Figure), c_int32)),
+                ("note", CFUNCTYPE(None, c_void_p, c_char_p)), ("warn", CFUNCTYPE(None, c_void_p, c_char_p)),
+                ("stop", CFUNCTYPE(c_int, c_void_p)), ("save", CFUNCTYPE(c_bool, c_void_p))]
+
+
+# ---- tx_generate.h ----------------------------------------
+
+
+class Generation(Structure):
+    """tx_generation: names and meanings of transformers' GenerationConfig."""
+    _fields_ = [("size", c_size_t), ("max_new_tokens", c_int64), ("max_length", c_int64), ("min_new_tokens", c_int64),
+                ("do_sample", c_bool), ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double),
+                ("repetition_penalty", c_double), ("num_beams", c_int64), ("length_penalty", c_double),
+                ("early_stopping", c_int), ("seed", c_uint64), ("eos_token_id", c_int32 * 32), ("eos_count", c_int32),
+                ("stop_strings", POINTER(c_char_p)), ("stop_count", c_int32)]
+
+
+_warn = CFUNCTYPE(None, c_void_p, c_char_p)
+
+
+class LmOptions(Structure):
+    _fields_ = [("size", c_size_t), ("model", c_char_p), ("device", c_char_p), ("threads", c_int32),
+                ("batch_size", c_int64), ("dtype", c_char_p), ("warn", _warn), ("context", c_void_p),
+                ("adapter", c_char_p), ("load_in_4bit", c_bool), ("double_quant", c_bool), ("keep_cache", c_bool),
+                ("device_map", c_char_p), ("offload_params", c_int), ("offload_folder", c_char_p),
+                ("progress", c_void_p)]
+
+
+class Prompt(Structure):
+    _fields_ = [("text", c_char_p), ("size", c_size_t), ("ids", POINTER(c_int32)), ("count", c_int64)]
+
+
+class LmListener(Structure):
+    _fields_ = [("size", c_size_t), ("context", c_void_p), ("begin", CFUNCTYPE(None, c_void_p, c_int64)),
+                ("token", CFUNCTYPE(None, c_void_p, c_int64, c_int32)),
+                ("text", CFUNCTYPE(None, c_void_p, c_int64, POINTER(c_char), c_size_t)),
+                ("end", CFUNCTYPE(None, c_void_p, c_int64)), ("stop", CFUNCTYPE(c_bool, c_void_p)),
+                ("done", CFUNCTYPE(None, c_void_p, c_int64, c_double))]
+
+
+class Perplexity(Structure):
+    _fields_ = [("size", c_size_t), ("max_length", c_int64), ("stride", c_int64), ("batch", c_int64)]
+
+
+class PerplexityResult(Structure):
+    """tx_perplexity_result."""
+    _fields_ = [("loss", c_double), ("perplexity", c_double), ("windows", c_int64), ("tokens", c_int64),
+                ("max_length", c_int64), ("stride", c_int64)]
+
+
+class Shape(Structure):
+    _fields_ = [("rank", c_int32), ("dim", c_int64 * 5)]
+
+
+# ---- tx_text.h and tx_chat.h ----------------------------------------
+
+
+class Ids(Structure):
+    _fields_ = [("id", c_void_p), ("count", c_size_t), ("room", c_size_t), ("drain", c_void_p), ("context", c_void_p)]
+
+
+class Conversation(Structure):
+    _fields_ = [("said", c_void_p), ("learnt", c_void_p), ("count", c_size_t), ("room", c_size_t), ("form", c_int),
+                ("ignored", c_char * 200)]
+
+
+def _declare(names, *arguments, result=c_int):
+    for name in names.split():
+        function = getattr(lib, "tx_" + name)
+        function.argtypes, function.restype = arguments, result
+
+
+_declare("error", result=c_char_p)
+_declare("job_create", POINTER(c_void_p))
+_declare("job_free lm_free chat_free encoder_free json_free topology_free", c_void_p, result=None)
+_declare("job_run", c_void_p)
+_declare("job_stopped", c_void_p)
+_declare("job_set", c_void_p, c_char_p, c_char_p)
+_declare("job_listen", c_void_p, POINTER(JobListener))
+_declare("job_step", c_void_p, POINTER(c_int64), result=c_int64)
+_declare("lm_open", POINTER(LmOptions), POINTER(c_void_p))
+_declare("lm_vocab_size lm_positions", c_void_p, result=c_int64)
+_declare("lm_generation", c_void_p, result=POINTER(Generation))
+_declare("lm_tokenizer", c_void_p, POINTER(c_void_p))
+_declare("lm_encode", c_void_p, c_char_p, c_size_t, POINTER(c_void_p), POINTER(c_int64))
+_declare("lm_generate", c_void_p, POINTER(Prompt), c_int64, POINTER(Generation), POINTER(LmListener))
+_declare("lm_logits_shape", c_void_p, c_int64, POINTER(Shape))
+_declare("lm_logits", c_void_p, POINTER(c_int32), c_int64, POINTER(c_float))
+_declare("lm_perplexity", c_void_p, POINTER(c_int32), c_int64, POINTER(Perplexity), POINTER(PerplexityResult))
+_declare("lm_save", c_void_p, c_char_p)
+_declare("tokenizer_decode", c_void_p, POINTER(c_int32), c_size_t, c_bool, POINTER(c_void_p), POINTER(c_size_t))
+_declare("encoder_create", c_void_p, POINTER(c_void_p))
+_declare("json_parse", c_char_p, c_size_t, c_char_p, POINTER(c_void_p))
+_declare("chat_create", c_char_p, c_void_p, c_void_p, POINTER(c_void_p))
+_declare("chat_prompt", c_void_p, c_void_p, POINTER(Conversation), POINTER(Ids))
+_declare("chat_end", c_void_p, POINTER(c_int32), result=c_char_p)
+_declare("chat_trim", c_void_p, c_char_p, c_size_t, result=c_size_t)
+_declare("conversation_read", c_void_p, c_bool, POINTER(Conversation))
+_declare("conversation_free", POINTER(Conversation), result=None)
+_declare("topology_live", c_void_p, POINTER(c_void_p))
+_declare("topology_read", c_char_p, POINTER(c_void_p))
+_declare("topology_json", c_void_p, result=c_void_p)
+
+
+def own_text(pointer):
+    """A text that the library allocated."""
+    if not pointer:
+        check(1)
+    text = ctypes.string_at(pointer)
+    _free(pointer)
+    return text.decode()
+
+
+__all__ = [name for name in globals() if not name.startswith("_")]
+__all__ += ["byref"]

@@ -1,0 +1,240 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Language models: generation, chat, logits, perplexity."""
+import ctypes
+import json
+import os
+import warnings
+from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int32, c_int64, c_size_t, c_void_p, sizeof
+
+import numpy as np
+
+from ._library import (Conversation, Generation, Ids, LmListener, LmOptions, Perplexity, PerplexityResult, Prompt,
+                       Shape, check, encode, lib, take)
+
+_EARLY = {False: 0, True: 1, "never": 2}
+_OFFLOAD = {None: 0, "none": 0, "cpu": 1, "nvme": 2}
+_INTERNAL = {"size", "eos_count", "stop_count", "stop_strings"}
+
+
+def _array(ids):
+    """Token ids as a contiguous array of 32 bits: no copy if they are one already."""
+    array = np.ascontiguousarray(ids, dtype=np.int32)
+    if array.ndim != 1 or array.size == 0:
+        raise ValueError(f"ids must be a list of at least one token id, not an array of shape {array.shape}")
+    return array
+
+
+def _pointer(array, kind=c_int32):
+    return array.ctypes.data_as(POINTER(kind))
+
+
+class LM:
+    """A model on a device: a Hugging Face folder, a GGUF file, the output folder of a run, or the name of a model in
+    Hugging Face's cache. The first call that computes reads the weights. Only one thread at a time may use it.
+
+        lm = tx.LM("out")
+        print(lm.generate("Once upon a time", max_new_tokens=50, temperature=0.8))
+    """
+
+    def __init__(self, model=None, *, device="cpu", dtype="float32", threads=0, batch_size=0, adapter=None,
+                 load_in_4bit=False, double_quant=False, keep_cache=True, device_map=None, offload_param=None,
+                 offload_folder=None):
+        """`dtype` is "float32", "bfloat16", "float16" or "auto". `adapter` is a folder of peft. `keep_cache` reuses
+        the keys and values of a conversation. The others are options of txgen, with its values."""
+        warn = dict(LmOptions._fields_)["warn"]
+        self._warn = warn(lambda _, line: warnings.warn(line.decode(errors="replace"), stacklevel=3))
+        options = LmOptions(size=sizeof(LmOptions), model=encode(model), threads=threads, batch_size=batch_size,
+                            device=None if device_map else encode(device), dtype=encode(dtype), warn=self._warn,
+                            adapter=encode(adapter), load_in_4bit=load_in_4bit, double_quant=double_quant,
+                            keep_cache=keep_cache, device_map=encode(device_map),
+                            offload_params=_OFFLOAD[offload_param], offload_folder=encode(offload_folder))
+        self._lm, self._tokenizer = c_void_p(), None
+        check(lib.tx_lm_open(byref(options), byref(self._lm)))
+
+    def close(self):
+        """Frees the model's memory. The model cannot be used afterwards."""
+        if self._lm:
+            lib.tx_lm_free(self._lm)
+        self._lm = c_void_p()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_lm", None) and lib:
+            self.close()
+
+    @property
+    def vocab_size(self):
+        """Number of tokens that the logits score."""
+        return lib.tx_lm_vocab_size(self._lm)
+
+    @property
+    def max_length(self):
+        """The largest number of tokens in a context."""
+        return lib.tx_lm_positions(self._lm)
+
+    # ---- text and ids
+
+    def encode(self, text):
+        """The ids of a text with the special tokens that the model expects, as an int32 array."""
+        data, ids, count = text.encode(), c_void_p(), c_int64()
+        check(lib.tx_lm_encode(self._lm, data, len(data), byref(ids), byref(count)))
+        return np.array(take(ids.value, c_int32, count.value), dtype=np.int32)
+
+    def decode(self, ids, skip_special_tokens=False):
+        """The text of ids. Bytes that are not UTF-8 become U+FFFD."""
+        array, text, size = np.ascontiguousarray(ids, dtype=np.int32), c_void_p(), c_size_t()
+        check(lib.tx_tokenizer_decode(self._own_tokenizer(), _pointer(array), array.size, skip_special_tokens,
+                                      byref(text), byref(size)))
+        return take(text.value, c_char, size.value).decode(errors="replace")
+
+    def _own_tokenizer(self):
+        if self._tokenizer is None:
+            tokenizer = c_void_p()
+            check(lib.tx_lm_tokenizer(self._lm, byref(tokenizer)))
+            self._tokenizer = tokenizer
+        return self._tokenizer
+
+    # ---- generation
+
+    def _settings(self, given):
+        """tx_generation with the model's settings and those given. Returns it with the memory that it points to."""
+        how = Generation()
+        ctypes.memmove(byref(how), lib.tx_lm_generation(self._lm), sizeof(how))
+        known = [name for name, _ in Generation._fields_ if name not in _INTERNAL] + ["stop"]
+        stop = given.pop("stop", None) or []
+        for name, value in given.items():
+            if name not in known:
+                raise TypeError(f"unknown setting {name}: the settings are {', '.join(known)}")
+            if name == "eos_token_id":
+                ends = [value] if isinstance(value, int) else list(value or [])
+                how.eos_token_id[:len(ends)], how.eos_count = ends, len(ends)
+            else:
+                setattr(how, name, _EARLY[value] if name == "early_stopping" else value)
+        if "do_sample" not in given and {"temperature", "top_k", "top_p"} & set(given):
+            how.do_sample = how.temperature > 0
+        stops = [text.encode() for text in ([stop] if isinstance(stop, str) else stop)]
+        if stops:
+            how.stop_strings, how.stop_count = (c_char_p * len(stops))(*stops), len(stops)
+        return how
+
+    def generate(self, prompts, *, on_text=None, **settings):
+        """Continues a prompt or a list of prompts, and returns the new texts.
+
+        A prompt is a text, or a list or array of ids. Texts give texts, ids give int32 arrays. `settings` are fields
+        of transformers' GenerationConfig (max_new_tokens, do_sample, temperature, top_k, top_p, num_beams, ..),
+        `seed`, and `stop`, a text or list of texts. Without any, those of generation_config.json hold, and greedy
+        decoding if there are none. `on_text(index, text)` receives each text as it grows; if it returns True,
+        generation ends."""
+        one = isinstance(prompts, str) or (len(prompts) > 0 and np.ndim(prompts[0]) == 0
+                                           and not isinstance(prompts[0], str))
+        several = [prompts] if one else list(prompts)
+        texts = bool(several) and isinstance(several[0], str)
+        keep = [p.encode() if texts else _array(p) for p in several]
+        made = (Prompt * len(keep))(*[
+            Prompt(text=p, size=len(p)) if texts else Prompt(ids=_pointer(p), count=p.size) for p in keep])
+        results = self._run(made, len(keep), self._settings(dict(settings)), on_text)
+        found = [data.decode(errors="replace") if texts else np.array(ids, dtype=np.int32) for data, ids in results]
+        return found[0] if one else found
+
+    def _run(self, prompts, count, how, on_text=None):
+        """Returns the new bytes and ids of each prompt."""
+        results, state = [(bytearray(), []) for _ in range(count)], {"stop": False, "error": None}
+
+        def guard(function):
+            """An exception must not pass through C: it ends the generation and is raised afterwards."""
+            def call(*arguments):
+                try:
+                    return function(*arguments)
+                except BaseException as error:
+                    state["error"] = state["error"] or error
+                    return 0
+            return call
+
+        def text(_, index, data, size):
+            piece = data[:size]
+            results[index][0].extend(piece)
+            if on_text and on_text(index, piece.decode(errors="replace")):
+                state["stop"] = True
+
+        types = dict(LmListener._fields_)
+        by_text = count > 0 and bool(prompts[0].text is not None or on_text)
+        listener = LmListener(
+            size=sizeof(LmListener), token=types["token"](guard(lambda _, index, id_: results[index][1].append(id_))),
+            stop=types["stop"](guard(lambda _: state["stop"] or state["error"] is not None)))
+        if by_text:
+            listener.text = types["text"](guard(text))
+        status = lib.tx_lm_generate(self._lm, prompts, count, byref(how), byref(listener))
+        if state["error"] is not None:
+            raise state["error"]
+        check(status)
+        return results
+
+    def chat(self, messages, *, template=None, tools=None, on_text=None, **settings):
+        """The model's answer to a conversation: a text of the user, or a list of {"role": .., "content": ..}.
+
+        The chat template is the model's own, or `template`: the name of a built-in one or a .jinja file. `tools` are
+        passed to it. `on_text` and `settings` are those of generate()."""
+        said = {"messages": [{"role": "user", "content": messages}] if isinstance(messages, str) else list(messages)}
+        if tools:
+            said["tools"] = tools
+        chat, encoder, ids, end = c_void_p(), c_void_p(), Ids(), c_int32(-1)
+        try:
+            check(lib.tx_chat_create(encode(template), self._own_tokenizer(), None, byref(chat)))
+            check(lib.tx_encoder_create(self._own_tokenizer(), byref(encoder)))
+            self._render(said, chat, encoder, ids)
+            array = np.array(take(ids.id, c_int32, ids.count), dtype=np.int32)
+            how = self._settings(dict(settings))
+            last = lib.tx_chat_end(chat, byref(end))
+            if end.value >= 0 and how.eos_count < len(how.eos_token_id):
+                how.eos_token_id[how.eos_count] = end.value
+                how.eos_count += 1
+            elif end.value < 0:
+                stops = how.stop_strings[:how.stop_count] + [last]
+                how.stop_strings, how.stop_count = (c_char_p * len(stops))(*stops), len(stops)
+            prompt = (Prompt * 1)(Prompt(ids=_pointer(array), count=array.size))
+            answer = bytes(self._run(prompt, 1, how, on_text or (lambda *_: False))[0][0])
+            buffer = ctypes.create_string_buffer(answer)
+            return buffer.raw[:lib.tx_chat_trim(chat, buffer, len(answer))].decode(errors="replace")
+        finally:
+            lib.tx_encoder_free(encoder)
+            lib.tx_chat_free(chat)
+
+    @staticmethod
+    def _render(said, chat, encoder, ids):
+        text, parsed, conversation = json.dumps(said).encode(), c_void_p(), Conversation()
+        try:
+            check(lib.tx_json_parse(text, len(text), b"messages", byref(parsed)))
+            check(lib.tx_conversation_read(parsed, False, byref(conversation)))
+            check(lib.tx_chat_prompt(chat, encoder, byref(conversation), byref(ids)))
+        finally:
+            lib.tx_conversation_free(byref(conversation))
+            lib.tx_json_free(parsed)
+
+    # ---- measures
+
+    def logits(self, text_or_ids):
+        """The logits of a text or of ids, as a float32 array that the library writes to directly: [tokens, vocab_size],
+        or [labels] for a classifier."""
+        ids = self.encode(text_or_ids) if isinstance(text_or_ids, str) else _array(text_or_ids)
+        shape = Shape()
+        check(lib.tx_lm_logits_shape(self._lm, ids.size, byref(shape)))
+        logits = np.empty(shape.dim[1:shape.rank], dtype=np.float32)
+        check(lib.tx_lm_logits(self._lm, _pointer(ids), ids.size, _pointer(logits, c_float)))
+        return logits
+
+    def perplexity(self, text_or_ids, *, max_length=0, stride=0, batch=0):
+        """The perplexity of a text, by overlapping windows as in Hugging Face's guide. Returns an object with loss,
+        perplexity, tokens, windows, max_length and stride."""
+        ids = self.encode(text_or_ids) if isinstance(text_or_ids, str) else _array(text_or_ids)
+        options, result = Perplexity(sizeof(Perplexity), max_length, stride, batch), PerplexityResult()
+        check(lib.tx_lm_perplexity(self._lm, _pointer(ids), ids.size, byref(options), byref(result)))
+        return result
+
+    def save(self, folder):
+        """Writes the model as a Hugging Face folder, with its adapter merged into the weights."""
+        check(lib.tx_lm_save(self._lm, os.fsencode(folder)))
