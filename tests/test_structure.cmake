@@ -75,7 +75,7 @@ set(homes
     "^hwloc|^comm/topology/hwloc"
     "^jansson\\.h$|^api/base/json\\.c$"
     "^(pcre2|utf8proc)|^models/text/"
-    "^microhttpd\\.h$|^tools/serve/http\\.c$"
+    "^microhttpd\\.h$|^tools/(serve/http|train/follow)\\.c$"
     "^yaml|^models/options/yaml\\.c$"
     "^openssl/|^models/files/digest\\.c$"
     "^(zlib|zstd|snappy)|^models/parquet/pages\\.c$"

@@ -21,17 +21,28 @@ static void fill_page(FILE *to, const char *page, const char *json)
     fputs(place + strlen("@DATA@"), to);
 }
 
-tx_status tx_page_write(const char *path, const unsigned char *page, const tx_json *data)
+tx_status tx_page_text(const unsigned char *page, const tx_json *data, char **text, size_t *size)
 {
-    char *json = tx_json_text(data, TX_JSON_LINE), *text = NULL;
-    size_t size = 0;
-    FILE *to = json ? open_memstream(&text, &size) : NULL;
+    char *json = tx_json_text(data, TX_JSON_LINE), *made = NULL;
+    FILE *to = json ? open_memstream(&made, size) : NULL;
     if (to)
         fill_page(to, (const char *)page, json);
     bool whole = to && !ferror(to);
     if (to && fclose(to))
         whole = false;
-    tx_status status = whole ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for the page", path);
+    free(json);
+    *text = whole ? made : NULL;
+    if (whole)
+        return TX_OK;
+    free(made);
+    return tx_fail(TX_MEMORY, "no memory for the page");
+}
+
+tx_status tx_page_write(const char *path, const unsigned char *page, const tx_json *data)
+{
+    char *text = NULL;
+    size_t size = 0;
+    tx_status status = tx_fail_in(tx_page_text(page, data, &text, &size), "%s", path);
     if (!status && strcmp(path, "-") == 0) {
         fwrite(text, 1, size, stdout);
         if (fflush(stdout) || ferror(stdout))
@@ -40,6 +51,5 @@ tx_status tx_page_write(const char *path, const unsigned char *page, const tx_js
         status = tx_file_write_output(path, text, size);
     }
     free(text);
-    free(json);
     return status;
 }

@@ -10,4 +10,7 @@
  * The page must contain @DATA@ once. A file is replaced as a whole or left unchanged. */
 tx_status tx_page_write(const char *path, const unsigned char *page, const tx_json *data);
 
+/* The same in memory. The caller frees `*text`. */
+tx_status tx_page_text(const unsigned char *page, const tx_json *data, char **text, size_t *size);
+
 #endif

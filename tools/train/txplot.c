@@ -3,6 +3,7 @@
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
+#include "tools/train/follow.h"
 #include "tools/train/history.h"
 #include "tools/train/plot.h"
 #include "tx_json.h"
@@ -19,7 +20,7 @@
 
 typedef struct settings {
     tx_words runs;
-    const char *output;
+    const char *output, *follow;
     double smoothing;
     bool clip;
 } settings;
@@ -27,6 +28,11 @@ typedef struct settings {
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "o", offsetof(settings, output), .choices = "FILE",
      .help = "the page to write; - is standard output"},
+#ifdef TX_HTTP
+    {TX_OPTION_OPTIONAL, "follow", offsetof(settings, follow), .choices = "PORT",
+     .help = "serve the page at http://localhost:PORT/, by default 6006, and draw new steps while the runs go on; "
+             "Ctrl-C ends"},
+#endif
     {TX_OPTION_REAL, "smoothing", offsetof(settings, smoothing), 0, 0.99, "X",
      "initial weight of earlier values in the smoothed lines, as in TensorBoard; 0 draws the values unchanged"},
     {TX_OPTION_FLAG, "clip_spikes", offsetof(settings, clip),
@@ -35,7 +41,7 @@ static const tx_option options[] = {
 
 static const tx_cli program = {
     .name = "txplot",
-    .usage = "txplot RUN... [-o FILE]",
+    .usage = "txplot RUN... [-o FILE | --follow]",
     .about = "Draws training runs as one HTML page: loss, learning rate, gradient norm, speed.\n"
              "A RUN is an output_dir of txtrain or of transformers' Trainer, or its log.jsonl or trainer_state.json.\n"
              "The page works without a network.",
@@ -230,18 +236,56 @@ static tx_status collect(const settings *set, tx_json *all)
     return status;
 }
 
+/* All data of the page. The caller frees `*data`, also after an error. */
+static tx_status make_data(const settings *set, tx_json **data)
+{
+    tx_json *all = *data = tx_json_object();
+    TX_TRY(tx_json_set_string(all, "version", TX_VERSION));
+    TX_TRY(tx_json_set_number(all, "smoothing", set->smoothing));
+    TX_TRY(tx_json_set_bool(all, "clip", set->clip));
+    TX_TRY(tx_json_set_bool(all, "follow", set->follow));
+    return collect(set, all);
+}
+
+#ifdef TX_HTTP
+static tx_status draw(const void *context, char **page, size_t *size)
+{
+    tx_json *data = NULL;
+    tx_status status = make_data(context, &data);
+    TX_THEN(status, tx_page_text(tx_plot_page, data, page, size));
+    tx_json_free(data);
+    return status;
+}
+
+static void print_address(int64_t port)
+{
+    tx_print_line(stdout, "http://localhost:%" PRId64 "/ shows the runs; Ctrl-C ends", port);
+    fflush(stdout);
+}
+
+static int follow(const settings *set)
+{
+    char *end;
+    const long port = *set->follow ? strtol(set->follow, &end, 10) : 6006;
+    if (*set->follow && (*end || port < 0 || port > 65535))
+        return tx_complain(&program, TX_EXIT_USAGE, "--follow %s: give a port from 0 to 65535", set->follow);
+    return tx_follow(port, draw, set, print_address) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+}
+#endif
+
 int main(int argc, char **argv)
 {
     settings set = {.output = "txplot.html"};
     int result = tx_options_parse(&program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;
+#ifdef TX_HTTP
+    if (set.follow)
+        return tx_end(&program, follow(&set));
+#endif
     tx_alive *alive = tx_alive_start(&program, stderr, "reading logs");
-    tx_json *all = tx_json_object();
-    tx_status status = tx_json_set_string(all, "version", TX_VERSION);
-    TX_THEN(status, tx_json_set_number(all, "smoothing", set.smoothing));
-    TX_THEN(status, tx_json_set_bool(all, "clip", set.clip));
-    TX_THEN(status, collect(&set, all));
+    tx_json *all = NULL;
+    tx_status status = make_data(&set, &all);
     TX_THEN(status, tx_page_write(set.output, tx_plot_page, all));
     if (!status && strcmp(set.output, "-") != 0)
         tx_print_line(stdout, "%s: %d run%s", set.output, (int)set.runs.count, set.runs.count > 1 ? "s" : "");
