@@ -131,7 +131,9 @@ tx_status tx_tokenizer_trainer_finish(tx_tokenizer_trainer *trainer, int64_t voc
  * llm.c's (256 int32 of header, magic 20240520 with uint16 or 20240801 with uint32 ids) or nanoGPT's (uint16 from the
  * first byte).
  *
- * Files of tokens are not copied into memory: tx_dataset_read reads the tokens of a block from the file. */
+ * Files of tokens, and cached tokens of texts, are not copied into memory: tx_dataset_read reads the tokens of a block
+ * from the file. The memory of such a dataset is 24 bytes for each group of texts, or, with by_text, for each 4096
+ * texts. */
 typedef struct tx_dataset tx_dataset;
 
 typedef struct tx_dataset_options {
@@ -146,8 +148,8 @@ typedef struct tx_dataset_options {
                             datasets */
     int64_t most_blocks; /* keep only the first blocks; 0 means all */
     int64_t skip_bad;    /* number of malformed lines of a .jsonl file to skip; more of them are an error */
-    const char *cache;   /* folder that caches tokenised texts, or NULL. If it cannot be written the user is
-                            warned and nothing is cached */
+    const char *cache;   /* folder for the tokens of texts, which are then read from it. With NULL they are in memory,
+                            also if the folder cannot be written, of which the user is warned */
     bool bare_lines;     /* tokenise lines without their line ends, as in run_mlm */
     int64_t by_text;     /* each text of at least this many tokens is a block of its own, of which tx_dataset_read
                             returns at most `block` tokens. 0 concatenates texts. Not for a .bin file */
@@ -164,7 +166,8 @@ void tx_dataset_free(tx_dataset *dataset);
 int64_t tx_dataset_block(const tx_dataset *dataset);  /* tokens in a block */
 int64_t tx_dataset_blocks(const tx_dataset *dataset); /* number of blocks */
 int64_t tx_dataset_tokens(const tx_dataset *dataset); /* of the part used, before cutting */
-/* Tokens of block `number`. With by_text it is the length of the whole text. */
+/* Tokens of block `number`. With by_text it is the length of the whole text. -1, with the message set, if the file
+ * became shorter. */
 int64_t tx_dataset_length(const tx_dataset *dataset, int64_t number);
 /* Digest of the blocks' contents and shape. A resumed run compares it with the checkpoint's. */
 const char *tx_dataset_digest(const tx_dataset *dataset);

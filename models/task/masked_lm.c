@@ -89,6 +89,8 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     const int64_t whole = tx_dataset_length(d->dataset, number), length = whole < d->block ? whole : d->block;
     const int64_t after = (int64_t)d->around.count - d->before;
     int32_t *ids = to->field[INPUT_IDS], *labels = to->field[LABELS];
+    if (whole < 0)
+        return TX_IO;
     TX_TRY(tx_dataset_read(d->dataset, number, ids));
     if (length < whole) /* only the text is truncated, not the special tokens after it */
         memcpy(ids + length - after, d->around.id + d->before, (size_t)after * sizeof *ids);

@@ -13,17 +13,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A sequence of adjacent blocks. */
+/* A sequence of adjacent blocks, or STRIDE texts of which each may be a block. */
 typedef struct run {
     int64_t first; /* number of its first block */
     int64_t token; /* its first token */
-    int64_t count; /* if it is one block with a whole text: the text's tokens; else 0 */
+    int64_t text;  /* its first text */
 } run;
+
+/* If each text is a block, the index has one entry for so many texts, and the lengths of these find a text. */
+#define STRIDE TX_TOKENS_PIECE
 
 struct tx_dataset {
     tx_tokens tokens;
     int64_t begin, end; /* tokens of the part used */
     int64_t vocab, block, blocks;
+    int64_t least; /* tokens that make a text a block of its own; 0 if texts are concatenated */
+    int64_t last;  /* text after the part used */
     run *runs;
     int64_t run_count;
     char digest[TX_DIGEST_TEXT];
@@ -102,23 +107,49 @@ static tx_status read_tokens(const char *path, const tx_dataset_options *o, tx_t
     return status;
 }
 
+/* ---- Lengths of the texts ----------------------------------------------------------------------------- */
+
+/* Iterates over the lengths of texts. Begin with {.tokens, .next, .last}. */
+typedef struct lengths {
+    const tx_tokens *tokens;
+    int64_t next, last; /* texts; the last is excluded */
+    int64_t held;       /* text after those in `piece` */
+    int64_t in_piece;
+    uint32_t piece[TX_TOKENS_PIECE];
+} lengths;
+
+/* The length of the next text. There must be one. */
+static tx_status next_length(lengths *l, uint32_t *length)
+{
+    if (l->next >= l->held) {
+        const int64_t left = l->last - l->next;
+        l->in_piece = left < TX_TOKENS_PIECE ? left : TX_TOKENS_PIECE;
+        TX_TRY(tx_tokens_lengths(l->tokens, l->next, l->in_piece, l->piece));
+        l->held = l->next + l->in_piece;
+    }
+    *length = l->piece[l->in_piece - (l->held - l->next)];
+    l->next++;
+    return TX_OK;
+}
+
 /* ---- Checks of the tokens -------------------------------------------------------------------------- */
 
 /* Fails with the position of an id outside the vocabulary. */
 static tx_status fail_id(const char *path, const tx_tokens *t, int64_t at, uint32_t id, int64_t vocab)
 {
-    int64_t text = 0;
-    if (!t->lengths)
+    lengths l = {.tokens = t, .last = t->texts};
+    uint32_t length = 0;
+    if (!t->of_texts)
         return tx_fail(TX_FORMAT,
                        "%s: token %" PRId64 " (byte %" PRId64 ") is %" PRIu32 ", outside the vocabulary of %" PRId64
                        ": the file was made with another tokenizer",
                        path, at, t->header + at * t->width, id, vocab);
-    for (int64_t left = at; left >= t->lengths[text]; text++)
-        left -= t->lengths[text];
+    for (int64_t left = at; left >= 0; left -= length)
+        TX_TRY(next_length(&l, &length));
     return tx_fail(TX_INVALID,
                    "%s: text %" PRId64 " has the id %" PRIu32 ", outside the model's vocabulary of %" PRId64
                    ": model and tokenizer do not belong together",
-                   path, text + 1, id, vocab);
+                   path, l.next, id, vocab);
 }
 
 static tx_status check_ids(const char *path, const tx_tokens *t, int64_t vocab)
@@ -136,46 +167,59 @@ static tx_status check_ids(const char *path, const tx_tokens *t, int64_t vocab)
 
 /* ---- Cutting --------------------------------------------------------------------------------------- */
 
-/* Cuts the texts first..last-1, `group` at a time. */
-static void cut_groups(tx_dataset *d, int64_t first, int64_t last, int64_t group)
+/* Cuts the texts, `group` at a time. */
+static tx_status cut_groups(tx_dataset *d, int64_t first, int64_t group)
 {
+    lengths l = {.tokens = &d->tokens, .next = first, .last = d->last};
     int64_t token = d->begin;
-    for (int64_t text = first; text < last;) {
-        int64_t begin = token;
-        for (int64_t i = 0; i < group && text < last; i++)
-            token += d->tokens.lengths[text++];
-        int64_t blocks = (token - begin) / d->block;
+    while (l.next < l.last) {
+        const int64_t begin = token, text = l.next;
+        for (int64_t i = 0; i < group && l.next < l.last; i++) {
+            uint32_t length;
+            TX_TRY(next_length(&l, &length));
+            token += length;
+        }
+        const int64_t blocks = (token - begin) / d->block;
         if (blocks)
-            d->runs[d->run_count++] = (run){.first = d->blocks, .token = begin};
+            d->runs[d->run_count++] = (run){.first = d->blocks, .token = begin, .text = text};
         d->blocks += blocks;
     }
+    return TX_OK;
 }
 
 /* Makes each text of at least `least` tokens a block. */
-static void list_texts(tx_dataset *d, int64_t first, int64_t last, int64_t least)
+static tx_status list_texts(tx_dataset *d, int64_t first)
 {
+    lengths l = {.tokens = &d->tokens, .next = first, .last = d->last};
     int64_t token = d->begin;
-    for (int64_t text = first; text < last; text++) {
-        const int64_t count = d->tokens.lengths[text];
-        if (count >= least)
-            d->runs[d->run_count++] = (run){.first = d->blocks++, .token = token, .count = count};
-        token += count;
+    while (l.next < l.last) {
+        uint32_t length;
+        if ((l.next - first) % STRIDE == 0)
+            d->runs[d->run_count++] = (run){.first = d->blocks, .token = token, .text = l.next};
+        TX_TRY(next_length(&l, &length));
+        d->blocks += length >= d->least;
+        token += length;
     }
+    return TX_OK;
 }
 
-/* Selects the part of the tokens. `first` and `last` are its range of texts, or of tokens in a .bin file. */
-static void find_part(tx_dataset *d, const tx_dataset_options *o, int64_t *first, int64_t *last)
+/* Selects the part of the tokens. `first` and d->last are its range of texts, or of tokens in a .bin file. */
+static tx_status find_part(tx_dataset *d, const tx_dataset_options *o, int64_t *first)
 {
     const tx_tokens *t = &d->tokens;
-    double whole = (double)(t->lengths ? t->texts : t->count);
-    *first = (int64_t)rint(o->from * whole / 100.0); /* a half to even, as Python's round */
-    *last = o->to < 100.0 ? (int64_t)rint(o->to * whole / 100.0) : t->lengths ? t->texts : t->count;
-    d->begin = t->lengths ? 0 : *first;
-    d->end = t->lengths ? 0 : *last;
-    for (int64_t i = 0; t->lengths && i < *last; i++) {
-        d->begin += i < *first ? t->lengths[i] : 0;
-        d->end += t->lengths[i];
+    const int64_t all = t->of_texts ? t->texts : t->count;
+    *first = (int64_t)rint(o->from * (double)all / 100.0); /* a half to even, as Python's round */
+    d->last = o->to < 100.0 ? (int64_t)rint(o->to * (double)all / 100.0) : all;
+    d->begin = t->of_texts ? 0 : *first;
+    d->end = t->of_texts ? 0 : d->last;
+    lengths l = {.tokens = t, .last = d->last};
+    while (t->of_texts && l.next < l.last) {
+        uint32_t length;
+        TX_TRY(next_length(&l, &length));
+        d->begin += l.next <= *first ? length : 0;
+        d->end += length;
     }
+    return TX_OK;
 }
 
 static tx_status fail_short(const char *path, const tx_dataset *d, const tx_dataset_options *o)
@@ -200,17 +244,18 @@ static tx_status fail_short(const char *path, const tx_dataset *d, const tx_data
 
 static tx_status cut(const char *path, tx_dataset *d, const tx_dataset_options *o)
 {
-    int64_t first, last;
-    find_part(d, o, &first, &last);
-    bool grouped = d->tokens.lengths && o->group;
-    int64_t groups = o->by_text ? last - first + 1 : grouped ? (last - first) / o->group + 1 : 1;
-    d->runs = calloc((size_t)groups, sizeof *d->runs);
+    int64_t first;
+    TX_TRY(find_part(d, o, &first));
+    d->least = o->by_text;
+    const int64_t a_run = d->least ? STRIDE : d->tokens.of_texts && o->group ? o->group : INT64_MAX;
+    const int64_t runs = (d->last - first) / a_run + 1;
+    d->runs = calloc((size_t)runs, sizeof *d->runs);
     if (!d->runs)
-        return tx_fail(TX_MEMORY, "%s: no memory for %" PRId64 " groups of texts", path, groups);
-    if (o->by_text) {
-        list_texts(d, first, last, o->by_text);
-    } else if (grouped) {
-        cut_groups(d, first, last, o->group);
+        return tx_fail(TX_MEMORY, "%s: no memory for %" PRId64 " groups of texts", path, runs);
+    if (d->least) {
+        TX_TRY(list_texts(d, first));
+    } else if (a_run != INT64_MAX) {
+        TX_TRY(cut_groups(d, first, a_run));
     } else {
         d->runs[d->run_count++] = (run){.token = d->begin};
         d->blocks = (d->end - d->begin) / d->block;
@@ -235,6 +280,25 @@ static void digest_tokens(tx_digest *digest, const tx_tokens *t, int64_t first, 
         tx_data_file_digest(&t->file, t->header + begin, t->header + begin + bytes, digest, report);
 }
 
+/* Adds the texts that are blocks, each with its length. */
+static tx_status digest_texts(tx_digest *digest, const tx_dataset *d, const tx_reporter *report)
+{
+    lengths l = {.tokens = &d->tokens, .next = d->runs[0].text, .last = d->last};
+    int64_t token = d->runs[0].token;
+    for (int64_t block = 0; block < d->blocks;) {
+        uint32_t length;
+        TX_TRY(next_length(&l, &length));
+        const int64_t count = length;
+        if (count >= d->least) {
+            digest_tokens(digest, &d->tokens, token, count, report);
+            tx_digest_add(digest, &count, sizeof count);
+            block++;
+        }
+        token += count;
+    }
+    return TX_OK;
+}
+
 static tx_status digest_blocks(tx_dataset *d, const tx_reporter *report)
 {
     char shape[96];
@@ -243,13 +307,12 @@ static tx_status digest_blocks(tx_dataset *d, const tx_reporter *report)
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
     tx_digest_add(digest, shape, (size_t)length);
-    for (int64_t i = 0; i < d->run_count; i++) {
+    for (int64_t i = 0; i < d->run_count && !d->least; i++) {
         const run *r = &d->runs[i];
         const int64_t end = i + 1 < d->run_count ? r[1].first : d->blocks;
-        digest_tokens(digest, &d->tokens, r->token, r->count ? r->count : (end - r->first) * d->block, report);
-        if (r->count)
-            tx_digest_add(digest, &r->count, sizeof r->count);
+        digest_tokens(digest, &d->tokens, r->token, (end - r->first) * d->block, report);
     }
+    tx_digest_fail(digest, d->least ? digest_texts(digest, d, report) : TX_OK);
     return tx_digest_finish(digest, d->digest);
 }
 
@@ -274,8 +337,6 @@ static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *
     if (tokens->bad)
         tx_reporter_print(&o->report, "%.800s: %" PRId64 " malformed lines were skipped, the first is line %" PRId64,
                           path, tokens->bad, tokens->first_bad);
-    free(made->tokens.lengths); /* needed only for cutting */
-    made->tokens.lengths = NULL;
     *dataset = made;
     return TX_OK;
 }
@@ -338,11 +399,31 @@ static const run *find_run(const tx_dataset *d, int64_t number)
     return &d->runs[low];
 }
 
+/* Finds the first token of block `number`, and its tokens: those of a whole text, or one block. */
+static tx_status find_block(const tx_dataset *d, int64_t number, int64_t *first, int64_t *count)
+{
+    const run *r = find_run(d, number);
+    *first = r->token + (number - r->first) * d->block;
+    *count = d->block;
+    if (!d->least)
+        return TX_OK;
+    lengths l = {.tokens = &d->tokens, .next = r->text, .last = d->last};
+    *first = r->token;
+    for (int64_t block = r->first; block <= number;) {
+        uint32_t length;
+        TX_TRY(next_length(&l, &length));
+        *count = length;
+        if (length < d->least || block++ < number)
+            *first += length;
+    }
+    return TX_OK;
+}
+
 int64_t tx_dataset_length(const tx_dataset *dataset, int64_t number)
 {
-    TX_NEEDS(dataset, 0);
-    const run *r = find_run(dataset, number);
-    return r->count ? r->count : dataset->block;
+    TX_NEEDS(dataset, -1);
+    int64_t first, length;
+    return find_block(dataset, number, &first, &length) ? -1 : length;
 }
 
 /* Checks the ids again, because the file may have changed since it was opened. */
@@ -350,9 +431,9 @@ tx_status tx_dataset_read(const tx_dataset *dataset, int64_t number, int32_t *to
 {
     TX_NEEDS(dataset && tokens, TX_INVALID);
     const tx_dataset *d = dataset;
-    const run *r = find_run(d, number);
-    const int64_t first = r->token + (number - r->first) * d->block;
-    const int64_t wanted = r->count && r->count < d->block ? r->count : d->block;
+    int64_t first, wanted;
+    TX_TRY(find_block(d, number, &first, &wanted));
+    wanted = wanted < d->block ? wanted : d->block;
     for (int64_t at = 0, count; at < wanted; at += count) {
         uint32_t *ids = (uint32_t *)(tokens + at);
         count = wanted - at < TX_TOKENS_PIECE ? wanted - at : TX_TOKENS_PIECE;

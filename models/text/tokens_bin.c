@@ -50,6 +50,15 @@ tx_status tx_tokens_read(const tx_tokens *tokens, int64_t first, int64_t count, 
     return TX_OK;
 }
 
+tx_status tx_tokens_lengths(const tx_tokens *tokens, int64_t first, int64_t count, uint32_t *lengths)
+{
+    const size_t bytes = (size_t)count * sizeof *lengths;
+    if (!tokens->lengths)
+        return tx_data_file_read(&tokens->file, tokens->lengths_at + first * (int64_t)sizeof *lengths, lengths, bytes);
+    memcpy(lengths, tokens->lengths + first, bytes);
+    return TX_OK;
+}
+
 /* ---- llm.c's and nanoGPT's files ----------------------------------------------------------------------- */
 
 /* Returns true for a header like llm.c's with an unknown magic: its words after the third are 0. */

@@ -1,30 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Caches tokenised texts in a folder. There is one file for each text and tokenizer, named by the digest of both. Its
- * own digest is verified whenever it is read. */
+ * own digest is verified whenever it is opened. The tokens are written while the text is tokenised and read on demand,
+ * so that a text may be larger than memory. */
 #include "models/text/tokens.h"
 
 #include "api/base/file.h"
 #include "models/files/folder.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 /* Increase it if the layout below or any rule of tokenising changes. */
-#define CACHE_VERSION 1
+#define CACHE_VERSION 2
 #define CACHE_MAGIC "TXTOKENS"
 
-/* The layout of a file: this header, the ids (padded to whole uint32), the lengths of the texts. Little-endian. */
-typedef struct cache_header {
+/* The layout of a file: the ids (padded to whole uint32), the lengths of the texts, this trailer. Little-endian. */
+typedef struct cache_trailer {
     char magic[8];
     uint32_t version, width;
     uint64_t count, texts, bad, first_bad;
     char key[TX_DIGEST_TEXT - 1];    /* also in the file's name */
     char digest[TX_DIGEST_TEXT - 1]; /* of the whole file, with zeros in this member */
     char reserved[16];
-} cache_header;
+} cache_trailer;
 
-_Static_assert(sizeof(cache_header) == 192, "the layout of the file");
+_Static_assert(sizeof(cache_trailer) == 192, "the layout of the file");
 
 /* The key is the digest of all that affects the tokens: the text, its form, the tokenizer, the rules' version. */
 static tx_status make_key(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
@@ -47,79 +52,74 @@ static size_t padded(size_t bytes)
 
 /* ---- Reading --------------------------------------------------------------------------------------- */
 
-/* Returns the fault of a header, or NULL if its counts match the file's size. */
-static const char *fault_of_header(const cache_header *h, int64_t size, const char *key)
+/* Returns the fault of a trailer, or NULL if its counts match the file's size. */
+static const char *fault_of_trailer(const cache_trailer *t, int64_t size, const char *key)
 {
-    if (size < (int64_t)sizeof *h)
-        return "it is shorter than its header";
-    if (memcmp(h->magic, CACHE_MAGIC, sizeof h->magic) != 0 || h->version != CACHE_VERSION)
+    if (size < (int64_t)sizeof *t)
+        return "it is shorter than its trailer";
+    if (memcmp(t->magic, CACHE_MAGIC, sizeof t->magic) != 0 || t->version != CACHE_VERSION)
         return "it is not a token cache";
-    if (memcmp(h->key, key, sizeof h->key) != 0)
+    if (memcmp(t->key, key, sizeof t->key) != 0)
         return "it belongs to another text or tokenizer";
-    uint64_t rest = (uint64_t)size - sizeof *h;
-    if ((h->width != 2 && h->width != 4) || h->count > rest / h->width || h->texts > rest / sizeof(uint32_t) ||
-        h->bad > INT64_MAX || h->first_bad > INT64_MAX ||
-        padded((size_t)h->count * h->width) + h->texts * sizeof(uint32_t) != rest)
+    uint64_t rest = (uint64_t)size - sizeof *t;
+    if ((t->width != 2 && t->width != 4) || t->count > rest / t->width || t->texts > rest / sizeof(uint32_t) ||
+        t->bad > INT64_MAX || t->first_bad > INT64_MAX ||
+        padded((size_t)t->count * t->width) + t->texts * sizeof(uint32_t) != rest)
         return "its counts do not fit its size";
     return NULL;
 }
 
-/* Compares the file with the digest in its header. */
-static tx_status check_digest(const tx_data_file *file, const cache_header *h, const tx_reporter *report)
+/* Compares the file with the digest in its trailer. */
+static tx_status check_digest(const tx_data_file *file, const cache_trailer *t, const tx_reporter *report)
 {
     char text[TX_DIGEST_TEXT];
-    cache_header blank = *h;
+    cache_trailer blank = *t;
     memset(blank.digest, 0, sizeof blank.digest);
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
+    tx_data_file_digest(file, 0, file->size - (int64_t)sizeof blank, digest, report);
     tx_digest_add(digest, &blank, sizeof blank);
-    tx_data_file_digest(file, sizeof blank, file->size, digest, report);
     TX_TRY(tx_digest_finish(digest, text));
-    if (memcmp(text, h->digest, sizeof h->digest) != 0)
+    if (memcmp(text, t->digest, sizeof t->digest) != 0)
         return tx_fail(TX_FORMAT, "its contents do not match its digest");
     return TX_OK;
 }
 
-static tx_status read_lengths(const tx_data_file *file, const cache_header *h, tx_tokens *tokens)
+static tx_status check_lengths(const tx_tokens *tokens)
 {
-    const size_t bytes = (size_t)h->texts * sizeof *tokens->lengths;
-    const int64_t at = (int64_t)(sizeof *h + padded((size_t)h->count * h->width));
-    tokens->lengths = malloc(bytes + 1);
-    if (!tokens->lengths)
-        return tx_fail(TX_MEMORY, "no memory for the lengths of its texts");
-    TX_TRY(tx_data_file_read(file, at, tokens->lengths, bytes));
-    uint64_t sum = 0;
-    for (int64_t i = 0; i < tokens->texts; i++)
-        sum += tokens->lengths[i];
-    if (sum != h->count)
-        return tx_fail(TX_FORMAT, "the lengths of its texts do not add up");
-    return TX_OK;
+    uint32_t lengths[TX_TOKENS_PIECE];
+    int64_t sum = 0;
+    for (int64_t at = 0, count; at < tokens->texts; at += count) {
+        count = tokens->texts - at < TX_TOKENS_PIECE ? tokens->texts - at : TX_TOKENS_PIECE;
+        TX_TRY(tx_tokens_lengths(tokens, at, count, lengths));
+        for (int64_t i = 0; i < count; i++)
+            sum += lengths[i];
+    }
+    return sum == tokens->count ? TX_OK : tx_fail(TX_FORMAT, "the lengths of its texts do not add up");
 }
 
 /* Checks the file and moves it into `tokens`. The message of a failure is the reason. */
 static tx_status verify(tx_data_file *file, const char *key, const tx_reporter *report, tx_tokens *tokens)
 {
-    cache_header h = {.width = 0};
-    if (file->size >= (int64_t)sizeof h)
-        TX_TRY(tx_data_file_read(file, 0, &h, sizeof h));
-    const char *fault = fault_of_header(&h, file->size, key);
+    cache_trailer t = {.width = 0};
+    const int64_t at = file->size - (int64_t)sizeof t;
+    if (at >= 0)
+        TX_TRY(tx_data_file_read(file, at, &t, sizeof t));
+    const char *fault = fault_of_trailer(&t, file->size, key);
     if (fault)
         return tx_fail(TX_FORMAT, "%s", fault);
-    TX_TRY(check_digest(file, &h, report));
+    TX_TRY(check_digest(file, &t, report));
     tx_tokens made = {
-        .header = sizeof h,
-        .width = (int32_t)h.width,
-        .count = (int64_t)h.count,
-        .texts = (int64_t)h.texts,
-        .bad = (int64_t)h.bad,
-        .first_bad = (int64_t)h.first_bad,
+        .file = *file,
+        .width = (int32_t)t.width,
+        .count = (int64_t)t.count,
+        .of_texts = true,
+        .texts = (int64_t)t.texts,
+        .lengths_at = (int64_t)padded((size_t)t.count * t.width),
+        .bad = (int64_t)t.bad,
+        .first_bad = (int64_t)t.first_bad,
     };
-    tx_status status = read_lengths(file, &h, &made);
-    if (status) {
-        tx_tokens_free(&made);
-        return status;
-    }
-    made.file = *file;
+    TX_TRY(check_lengths(&made));
     *file = (tx_data_file){0};
     *tokens = made;
     return TX_OK;
@@ -143,35 +143,73 @@ static tx_status read_cache(const char *path, const char *key, const tx_reporter
 
 /* ---- Writing --------------------------------------------------------------------------------------- */
 
-typedef struct piece {
-    const void *data;
-    size_t size;
-} piece;
-
-/* Writes the header, whose digest covers the header without digest and the pieces, and then the pieces. */
-static tx_status write_pieces(tx_file *file, cache_header *header, const piece *pieces, size_t count)
-{
-    char text[TX_DIGEST_TEXT];
+/* A file that is being written. */
+typedef struct writer {
+    tx_file *file;
     tx_digest *digest;
-    TX_TRY(tx_digest_create(&digest));
-    tx_digest_add(digest, header, sizeof *header);
-    for (size_t i = 0; i < count; i++)
-        tx_digest_add(digest, pieces[i].data, pieces[i].size);
-    TX_TRY(tx_digest_finish(digest, text));
-    memcpy(header->digest, text, sizeof header->digest);
-    TX_TRY(tx_file_append(file, header, sizeof *header));
-    for (size_t i = 0; i < count; i++)
-        TX_TRY(tx_file_append(file, pieces[i].data, pieces[i].size));
+    const char *path;
+    int descriptor;   /* of a file without a name that holds the lengths until all ids are written */
+    size_t lengths;   /* bytes in it */
+    tx_status status; /* of writing, as opposed to reading the text */
+} writer;
+
+/* The lengths go to a file that has no name, so that nothing remains of it if the process ends. */
+static tx_status open_lengths(writer *w)
+{
+    char name[TX_PATH_ROOM];
+    snprintf(name, sizeof name, "%s.lengths.%ld-0.tmp", w->path, (long)getpid());
+    TX_TRY(tx_file_open(name, O_RDWR | O_CREAT | O_TRUNC, &w->descriptor, NULL));
+    return unlink(name) == 0 ? TX_OK : tx_file_fail(name, "unlink");
+}
+
+static tx_status append(writer *w, const void *data, size_t size)
+{
+    tx_digest_add(w->digest, data, size);
+    return tx_file_append(w->file, data, size);
+}
+
+static tx_status append_length(writer *w, const void *data, size_t size)
+{
+    const char *next = data;
+    while (size > 0) {
+        const ssize_t done = write(w->descriptor, next, size);
+        if (done < 0 && errno == EINTR)
+            continue;
+        if (done < 0)
+            return tx_file_fail(w->path, "write");
+        next += done;
+        size -= (size_t)done;
+        w->lengths += (size_t)done;
+    }
     return TX_OK;
 }
 
-static tx_status write_contents(tx_file *file, const char *key, const tx_tokens *tokens)
+static tx_status take(void *context, tx_tokens_piece *piece)
+{
+    writer *w = context;
+    w->status = append(w, piece->ids, piece->count * (size_t)piece->width);
+    TX_THEN(w->status, append_length(w, piece->lengths, piece->texts * sizeof *piece->lengths));
+    return w->status;
+}
+
+static tx_status copy_lengths(writer *w)
+{
+    char piece[1 << 16];
+    for (size_t at = 0, size; at < w->lengths; at += size) {
+        size = w->lengths - at < sizeof piece ? w->lengths - at : sizeof piece;
+        TX_TRY(tx_file_read_at(w->descriptor, w->path, (int64_t)at, piece, (int64_t)size));
+        TX_TRY(append(w, piece, size));
+    }
+    return TX_OK;
+}
+
+/* Writes what follows the ids. */
+static tx_status finish(writer *w, const char *key, const tx_tokens *tokens)
 {
     static const char zeros[sizeof(uint32_t)] = {0};
-    size_t ids = (size_t)tokens->count * (size_t)tokens->width, gap = padded(ids) - ids;
-    size_t lengths = (size_t)tokens->texts * sizeof *tokens->lengths;
-    const piece pieces[] = {{tokens->ids, ids}, {zeros, gap}, {tokens->lengths, lengths}};
-    cache_header header = {
+    char text[TX_DIGEST_TEXT];
+    const size_t ids = (size_t)tokens->count * (size_t)tokens->width;
+    cache_trailer trailer = {
         .version = CACHE_VERSION,
         .width = (uint32_t)tokens->width,
         .count = (uint64_t)tokens->count,
@@ -179,22 +217,80 @@ static tx_status write_contents(tx_file *file, const char *key, const tx_tokens 
         .bad = (uint64_t)tokens->bad,
         .first_bad = (uint64_t)tokens->first_bad,
     };
-    memcpy(header.magic, CACHE_MAGIC, sizeof header.magic);
-    memcpy(header.key, key, sizeof header.key);
-    return write_pieces(file, &header, pieces, sizeof pieces / sizeof pieces[0]);
+    memcpy(trailer.magic, CACHE_MAGIC, sizeof trailer.magic);
+    memcpy(trailer.key, key, sizeof trailer.key);
+    TX_TRY(append(w, zeros, padded(ids) - ids));
+    TX_TRY(copy_lengths(w));
+    tx_digest_add(w->digest, &trailer, sizeof trailer);
+    const tx_status status = tx_digest_finish(w->digest, text);
+    w->digest = NULL;
+    TX_TRY(status);
+    memcpy(trailer.digest, text, sizeof trailer.digest);
+    TX_TRY(tx_file_append(w->file, &trailer, sizeof trailer));
+    tx_file *file = w->file;
+    w->file = NULL;
+    return tx_file_commit(file);
 }
 
-static tx_status write_cache(const char *folder, const char *path, const char *key, const tx_tokens *tokens)
+static tx_status open_writer(writer *w, const char *folder)
 {
-    tx_file *file;
     TX_TRY(tx_folder_create(folder));
-    TX_TRY(tx_file_create(path, &file));
-    tx_status status = write_contents(file, key, tokens);
-    if (status) {
-        tx_file_discard(file);
-        return status;
+    TX_TRY(tx_file_create(w->path, &w->file));
+    TX_TRY(open_lengths(w));
+    return tx_digest_create(&w->digest);
+}
+
+/* Tokenises the text into the file. `*written` receives the status of writing. */
+static tx_status write_cache(const tx_data_file *file, tx_text_form form, const tx_dataset_options *o, const char *path,
+                             const char *key, tx_status *written)
+{
+    writer w = {.path = path, .descriptor = -1};
+    const tx_tokens_sink sink = {take, &w};
+    tx_tokens counted = {0};
+    w.status = open_writer(&w, o->cache);
+    tx_status status = w.status;
+    TX_THEN(status, tx_tokens_stream(file, form, o, &sink, &counted));
+    if (!status)
+        status = w.status = finish(&w, key, &counted);
+    *written = w.status;
+    if (w.descriptor >= 0)
+        close(w.descriptor);
+    tx_digest_free(w.digest);
+    tx_file_discard(w.file);
+    return status;
+}
+
+/* ---- All ------------------------------------------------------------------------------------------- */
+
+/* Tokenises the text and reads the file that was made. */
+static tx_status make(const tx_data_file *file, tx_text_form form, const tx_dataset_options *o, const char *path,
+                      const char *key, tx_tokens *tokens)
+{
+    tx_status written = TX_OK, status = write_cache(file, form, o, path, key, &written);
+    TX_THEN(status, read_cache(path, key, &o->report, tokens));
+    if (written || status == TX_NOT_FOUND) {
+        tx_reporter_print(&o->report,
+                          "the tokens cannot be cached, so they are in memory, and the text is tokenised again next "
+                          "time: %s",
+                          tx_error());
+        status = tx_tokens_of_text(file, form, o, tokens);
     }
-    return tx_file_commit(file);
+    return status;
+}
+
+/* Waits until no other process writes in the folder: the ranks then tokenise a text once. Returns -1 without a lock, in
+ * a folder that cannot be written or on a file system that has no locks. */
+static int lock(const tx_dataset_options *o)
+{
+    char name[TX_PATH_ROOM];
+    int descriptor = -1;
+    tx_path_in(name, o->cache, ".lock");
+    if (tx_folder_create(o->cache) || tx_file_open(name, O_RDWR | O_CREAT, &descriptor, NULL))
+        return -1;
+    while (flock(descriptor, LOCK_EX) != 0)
+        if (errno != EINTR)
+            break;
+    return descriptor;
 }
 
 tx_status tx_tokens_cached(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
@@ -204,6 +300,7 @@ tx_status tx_tokens_cached(const tx_data_file *file, tx_text_form form, const tx
     TX_TRY(make_key(file, form, options, key));
     snprintf(name, sizeof name, "tokens-%s.cache", key);
     tx_path_in(kept, options->cache, name);
+    const int locked = lock(options);
     tx_tokens made = {0};
     tx_status status = read_cache(kept, key, &options->report, &made);
     /* If there are more malformed lines than allowed now, read the text again to report the first one. */
@@ -211,12 +308,10 @@ tx_status tx_tokens_cached(const tx_data_file *file, tx_text_form form, const tx
         tx_tokens_free(&made);
         status = TX_NOT_FOUND;
     }
-    if (status == TX_NOT_FOUND) {
-        status = tx_tokens_of_text(file, form, options, &made);
-        if (!status && write_cache(options->cache, kept, key, &made))
-            tx_reporter_print(&options->report,
-                              "the tokens cannot be cached, so the text is tokenised again next time: %s", tx_error());
-    }
+    if (status == TX_NOT_FOUND)
+        status = make(file, form, options, kept, key, &made);
+    if (locked >= 0)
+        close(locked);
     if (!status)
         *tokens = made;
     return status;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Tokenises texts in several threads. Each has a range of whole lines, and their results are concatenated. */
+ * Tokenises texts in several threads. The file is read in rounds: in each round every thread has a range of whole
+ * lines, and their results are passed on in order. */
 #include "api/base/thread.h"
 #include "models/text/lines.h"
 #include "models/text/tokens.h"
@@ -13,6 +14,8 @@
 
 /* Minimum bytes for each thread. */
 #define LEAST_BYTES ((int64_t)1 << 16)
+/* Bytes for each thread in a round. Tokens take up to four times as much memory. */
+#define ROUND_BYTES ((int64_t)8 << 20)
 #define MESSAGE_BYTES 1024
 #define REPORT_EVERY ((size_t)1 << 17) /* tokens of a part between two progress reports */
 
@@ -22,17 +25,13 @@ typedef struct part {
     tx_lines lines;
     const tx_dataset_options *options;
     tx_text_form form;
-    int32_t width;
 
     pthread_t thread;
     bool started;
     tx_status status;
     char message[MESSAGE_BYTES];
 
-    void *ids;
-    size_t count, room;
-    uint32_t *lengths;
-    size_t texts, texts_room;
+    tx_tokens_piece piece; /* the result */
     int64_t bad, first_bad;
     char reason[MESSAGE_BYTES]; /* fault of the first malformed line */
 
@@ -50,20 +49,21 @@ static tx_status drain(void *context, tx_ids *encoded)
 {
     part *p = context;
     const size_t count = encoded->count;
-    TX_TRY(
-        tx_fail_in(tx_array_reserve(&p->ids, &p->room, p->count + count, (size_t)p->width, "tokens"), "%s", p->path));
+    TX_TRY(tx_fail_in(
+        tx_array_reserve(&p->piece.ids, &p->piece.room, p->piece.count + count, (size_t)p->piece.width, "tokens"), "%s",
+        p->path));
     for (size_t i = 0; i < count; i++)
-        if (p->width == 2)
-            ((uint16_t *)p->ids)[p->count + i] = (uint16_t)encoded->id[i];
+        if (p->piece.width == 2)
+            ((uint16_t *)p->piece.ids)[p->piece.count + i] = (uint16_t)encoded->id[i];
         else
-            ((uint32_t *)p->ids)[p->count + i] = (uint32_t)encoded->id[i];
-    p->count += count;
+            ((uint32_t *)p->piece.ids)[p->piece.count + i] = (uint32_t)encoded->id[i];
+    p->piece.count += count;
     p->text += count;
     encoded->count = 0;
-    if (p->count - p->reported >= REPORT_EVERY) {
+    if (p->piece.count - p->reported >= REPORT_EVERY) {
         const int64_t before = (int64_t)atomic_fetch_add(p->read, p->done);
         tx_report_progress(&p->options->report, p->path, before + p->done, p->total);
-        p->reported = p->count;
+        p->reported = p->piece.count;
         p->done = 0;
     }
     return TX_OK;
@@ -77,9 +77,10 @@ static tx_status add_text(part *p, const char *text, size_t size)
     TX_TRY(drain(p, &p->encoded));
     if (p->text > UINT32_MAX)
         return tx_fail(TX_UNSUPPORTED, "%s: a text of %zu tokens is too long; split it into lines", p->path, p->text);
-    TX_TRY(tx_fail_in(tx_array_reserve(&p->lengths, &p->texts_room, p->texts + 1, sizeof *p->lengths, "texts"), "%s",
-                      p->path));
-    p->lengths[p->texts++] = (uint32_t)p->text;
+    TX_TRY(tx_fail_in(tx_array_reserve(&p->piece.lengths, &p->piece.texts_room, p->piece.texts + 1,
+                                       sizeof *p->piece.lengths, "texts"),
+                      "%s", p->path));
+    p->piece.lengths[p->piece.texts++] = (uint32_t)p->text;
     return TX_OK;
 }
 
@@ -142,15 +143,13 @@ static tx_status run_lines(part *p)
 
 static void run_part(part *p)
 {
-    p->status = tx_encoder_create(p->options->tokenizer, &p->encoder);
     p->encoded.drain = drain;
     p->encoded.context = p;
+    p->status = p->encoder ? TX_OK : tx_encoder_create(p->options->tokenizer, &p->encoder);
     if (!p->status)
         p->status = run_lines(p);
     if (p->status)
         snprintf(p->message, sizeof p->message, "%s", tx_error());
-    tx_encoder_free(p->encoder);
-    free(p->encoded.id);
     free(p->lines.data);
 }
 
@@ -180,36 +179,44 @@ static void run_parts(part *parts, size_t count, const tx_reporter *report)
             pthread_join(parts[i].thread, NULL);
 }
 
-/* Divides the file into ranges of similar size that end with a line. */
-static tx_status cut_ranges(part *parts, size_t most, const tx_data_file *file, const part *common, size_t *count)
+/* The first byte of the text, after a byte order mark. */
+static tx_status find_begin(const tx_data_file *file, int64_t *begin)
 {
     char mark[3] = "";
-    const int64_t end = file->size;
-    int64_t at = 0;
-    TX_TRY(end < 3 ? TX_OK : tx_data_file_read(file, 0, mark, sizeof mark));
-    if (memcmp(mark, "\xEF\xBB\xBF", 3) == 0) /* skip a byte order mark */
-        at = 3;
-    for (size_t i = 0; i < most && (at < end || i == 0); i++) {
+    TX_TRY(file->size < 3 ? TX_OK : tx_data_file_read(file, 0, mark, sizeof mark));
+    *begin = memcmp(mark, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    return TX_OK;
+}
+
+/* Gives the parts of a round ranges of similar size that end with a line. The round begins at `*at`, which moves to its
+ * end. */
+static tx_status cut_ranges(part *parts, size_t most, const tx_data_file *file, int64_t *at, size_t *count)
+{
+    int64_t end = file->size;
+    if (end - *at > (int64_t)most * ROUND_BYTES)
+        TX_TRY(tx_lines_after(file, *at + (int64_t)most * ROUND_BYTES, &end));
+    for (size_t i = 0; i < most && (*at < end || i == 0); i++) {
         int64_t to = end;
         if (i + 1 < most)
-            TX_TRY(tx_lines_after(file, at + (end - at) / (int64_t)(most - i), &to));
-        parts[i] = *common;
-        parts[i].lines = (tx_lines){.file = file, .at = at, .end = to, .carriage = common->form != TX_TEXT_JSONL};
+            TX_TRY(tx_lines_after(file, *at + (end - *at) / (int64_t)(most - i), &to));
+        parts[i].lines = (tx_lines){.file = file, .at = *at, .end = to, .carriage = parts[i].form != TX_TEXT_JSONL};
+        parts[i].started = false;
         *count = i + 1;
-        at = to;
+        *at = to;
     }
     return TX_OK;
 }
 
 /* Returns the failure of the first failed part, or fails if there are more malformed lines than allowed. */
-static tx_status check_parts(const part *parts, size_t count, tx_tokens *made)
+static tx_status check_parts(const part *parts, size_t most, tx_tokens *made)
 {
     int64_t allowed = parts[0].options->skip_bad;
     const char *reason = "";
-    for (size_t i = 0; i < count; i++) {
+    made->bad = 0;
+    for (size_t i = 0; i < most; i++) {
         if (parts[i].status)
             return tx_fail(parts[i].status, "%s", parts[i].message);
-        if (parts[i].bad && !made->bad) {
+        if (parts[i].bad && (!made->bad || parts[i].first_bad < made->first_bad)) {
             made->first_bad = parts[i].first_bad;
             reason = parts[i].reason;
         }
@@ -223,48 +230,21 @@ static tx_status check_parts(const part *parts, size_t count, tx_tokens *made)
                    reason);
 }
 
-/* Concatenates the parts' results. The memory of each part is freed before the next one is copied. */
-static tx_status join(part *parts, size_t count, tx_tokens *made)
+/* Passes the results of a round on. */
+static tx_status pass(part *parts, size_t count, const tx_tokens_sink *sink, tx_tokens *made)
 {
-    size_t ids = 0, texts = 0;
     for (size_t i = 0; i < count; i++) {
-        ids += parts[i].count;
-        texts += parts[i].texts;
-    }
-    part *first = &parts[0];
-    size_t width = (size_t)first->width;
-    void *all = realloc(first->ids, ids ? ids * width : 1);
-    if (all)
-        first->ids = all;
-    uint32_t *lengths = realloc(first->lengths, texts ? texts * sizeof *lengths : 1);
-    if (lengths)
-        first->lengths = lengths;
-    if (!all || !lengths)
-        return tx_fail(TX_MEMORY, "%s: no memory for its %zu tokens", first->path, ids);
-    size_t id = first->count, text = first->texts;
-    for (size_t i = 1; i < count; i++) {
         part *p = &parts[i];
-        if (p->count)
-            memcpy((char *)all + id * width, p->ids, p->count * width);
-        if (p->texts)
-            memcpy(lengths + text, p->lengths, p->texts * sizeof *lengths);
-        id += p->count;
-        text += p->texts;
-        free(p->ids);
-        free(p->lengths);
-        p->ids = p->lengths = NULL;
+        made->count += (int64_t)p->piece.count;
+        made->texts += (int64_t)p->piece.texts;
+        TX_TRY(sink->take(sink->context, &p->piece));
+        p->piece.count = p->piece.texts = p->reported = 0;
     }
-    first->ids = first->lengths = NULL;
-    made->ids = all;
-    made->lengths = lengths;
-    made->width = first->width;
-    made->count = (int64_t)ids;
-    made->texts = (int64_t)texts;
     return TX_OK;
 }
 
-tx_status tx_tokens_of_text(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
-                            tx_tokens *tokens)
+tx_status tx_tokens_stream(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
+                           const tx_tokens_sink *sink, tx_tokens *tokens)
 {
     size_t most = (size_t)options->threads, worth = (size_t)(file->size / LEAST_BYTES) + 1, count = 0;
     if (most > worth)
@@ -273,27 +253,84 @@ tx_status tx_tokens_of_text(const tx_data_file *file, tx_text_form form, const t
     if (!parts)
         return tx_fail(TX_MEMORY, "%s: no memory to tokenise it", file->path);
     atomic_llong read = 0;
-    part common = {
+    const part common = {
         .path = file->path,
         .read = &read,
         .total = file->size,
         .options = options,
         .form = form,
-        .width = tx_tokenizer_size(options->tokenizer) <= UINT16_MAX + 1 ? 2 : 4,
+        .piece.width = tx_tokenizer_size(options->tokenizer) <= UINT16_MAX + 1 ? 2 : 4,
     };
-    tx_tokens made = {0};
-    tx_status status = cut_ranges(parts, most, file, &common, &count);
-    if (!status) {
-        run_parts(parts, count, &options->report);
-        status = check_parts(parts, count, &made);
+    for (size_t i = 0; i < most; i++)
+        parts[i] = common;
+    tx_tokens made = {.width = common.piece.width, .of_texts = true};
+    int64_t at = 0;
+    tx_status status = find_begin(file, &at);
+    while (!status && at < file->size) {
+        status = cut_ranges(parts, most, file, &at, &count);
+        if (!status) {
+            run_parts(parts, count, &options->report);
+            status = check_parts(parts, most, &made);
+        }
+        TX_THEN(status, pass(parts, count, sink, &made));
     }
-    TX_THEN(status, join(parts, count, &made));
-    for (size_t i = 0; i < count; i++) {
-        free(parts[i].ids);
-        free(parts[i].lengths);
+    for (size_t i = 0; i < most; i++) {
+        tx_encoder_free(parts[i].encoder);
+        free(parts[i].encoded.id);
+        free(parts[i].piece.ids);
+        free(parts[i].piece.lengths);
     }
     free(parts);
     if (!status)
         *tokens = made;
     return status;
+}
+
+/* ---- In memory --------------------------------------------------------------------------------------- */
+
+typedef struct memory {
+    const char *path;
+    tx_tokens_piece all;
+} memory;
+
+static tx_status keep(void *context, tx_tokens_piece *piece)
+{
+    memory *m = context;
+    tx_tokens_piece *all = &m->all;
+    const size_t width = (size_t)piece->width;
+    if (!all->count && !all->texts) {
+        tx_tokens_piece none = {.width = piece->width};
+        free(all->ids);
+        free(all->lengths);
+        *all = *piece;
+        *piece = none;
+        return TX_OK;
+    }
+    tx_status status = tx_array_reserve(&all->ids, &all->room, all->count + piece->count, width, "tokens");
+    TX_THEN(status, tx_array_reserve(&all->lengths, &all->texts_room, all->texts + piece->texts, sizeof *all->lengths,
+                                     "texts"));
+    TX_TRY(tx_fail_in(status, "%s", m->path));
+    if (piece->count)
+        memcpy((char *)all->ids + all->count * width, piece->ids, piece->count * width);
+    if (piece->texts)
+        memcpy(all->lengths + all->texts, piece->lengths, piece->texts * sizeof *all->lengths);
+    all->count += piece->count;
+    all->texts += piece->texts;
+    return TX_OK;
+}
+
+tx_status tx_tokens_of_text(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
+                            tx_tokens *tokens)
+{
+    memory m = {.path = file->path};
+    const tx_tokens_sink sink = {keep, &m};
+    const tx_status status = tx_tokens_stream(file, form, options, &sink, tokens);
+    if (status) {
+        free(m.all.ids);
+        free(m.all.lengths);
+        return status;
+    }
+    tokens->ids = m.all.ids;
+    tokens->lengths = m.all.lengths;
+    return TX_OK;
 }
