@@ -3,6 +3,7 @@
 #include "models/data/prepare.h"
 
 #include "api/base/file.h"
+#include "models/data/encoding.h"
 #include "models/data/rows.h"
 #include "models/files/data_file.h"
 #include "models/files/folder.h"
@@ -18,7 +19,7 @@
 #include <string.h>
 
 /* Changes with every rule by which rows are prepared. */
-#define VERSION 1
+#define VERSION 2
 /* Bytes that are written at a time. */
 #define PIECE ((size_t)1 << 20)
 /* Bytes of the description of a prepared file. */
@@ -243,6 +244,29 @@ static tx_status write_text(writer *w, const tx_data_source *sources, size_t cou
     return TX_OK;
 }
 
+/* Writes one file in UTF-8. */
+static tx_status write_converted(writer *w, const tx_data_source *sources, size_t count)
+{
+    tx_data_file file = {0};
+    tx_encoding *encoding = NULL;
+    (void)count;
+    TX_TRY(tx_encoding_open(w->options->encoding, &encoding));
+    char *piece = malloc(PIECE);
+    tx_status status = piece ? tx_data_file_open(sources->files.name[0], &file)
+                             : tx_fail(TX_MEMORY, "%s: no memory to read it", sources->files.name[0]);
+    for (int64_t at = 0; at < file.size && !status; at += (int64_t)PIECE) {
+        const size_t size = file.size - at < (int64_t)PIECE ? (size_t)(file.size - at) : PIECE;
+        status = tx_data_file_read(&file, at, piece, size);
+        TX_THEN(status, tx_fail_in(tx_encoding_add(encoding, piece, size, &w->piece), "%s", file.path));
+        TX_THEN(status, write_bytes(w, NULL, 0));
+    }
+    TX_THEN(status, tx_fail_in(tx_encoding_end(encoding), "%s", file.path));
+    tx_encoding_close(encoding);
+    tx_data_file_close(&file);
+    free(piece);
+    return status;
+}
+
 static tx_status write_rows(writer *w, const tx_data_source *sources, size_t count)
 {
     reading *readings = calloc(count, sizeof *readings);
@@ -267,9 +291,10 @@ static tx_status make_key(const tx_data_source *sources, size_t count, const tx_
     tx_digest *digest;
     char rules[1024];
     TX_TRY(tx_digest_create(&digest));
-    const int size = snprintf(rules, sizeof rules, "version %d\ntext %.300s\ndelimiter %.300s\nlabel %.300s\n", VERSION,
-                              o->text_columns ? o->text_columns : "", o->delimiter ? o->delimiter : " ",
-                              o->label_column ? o->label_column : "");
+    const int size =
+        snprintf(rules, sizeof rules, "version %d\nencoding %.64s\ntext %.300s\ndelimiter %.300s\nlabel %.300s\n",
+                 VERSION, o->encoding ? o->encoding : "UTF-8", o->text_columns ? o->text_columns : "",
+                 o->delimiter ? o->delimiter : " ", o->label_column ? o->label_column : "");
     tx_digest_add(digest, rules, (size_t)size);
     for (size_t i = 0; i < count; i++) {
         const int more = snprintf(rules, sizeof rules, "dataset %.17g, %d, %d, %" PRIu64 "\n", sources[i].probability,
@@ -335,20 +360,47 @@ static tx_status finish(writer *w, const char *description)
     return status;
 }
 
-static tx_status make_file(const tx_data_source *sources, size_t count, bool text, const tx_prepare_options *options,
-                           const char *path, const char *description)
+/* Writes the contents of a file that is made of the sources. */
+typedef tx_status contents(writer *w, const tx_data_source *sources, size_t count);
+
+static tx_status make_file(const tx_data_source *sources, size_t count, contents *write,
+                           const tx_prepare_options *options, const char *path, const char *description)
 {
     writer w = {.options = options};
     TX_TRY(tx_folder_create(options->folder));
     TX_TRY(tx_file_create(path, &w.file));
     tx_status status = tx_digest_create(&w.digest);
-    TX_THEN(status, text ? write_text(&w, sources, count) : write_rows(&w, sources, count));
-    if (!status && w.rows == 0 && !text)
+    TX_THEN(status, write(&w, sources, count));
+    if (!status && w.rows == 0 && write == write_rows)
         status = tx_fail(TX_FORMAT, "%s: no rows", sources[0].files.name[0]);
     TX_THEN(status, finish(&w, description));
     tx_digest_free(w.digest);
     tx_file_discard(w.file);
     free(w.piece.data);
+    return status;
+}
+
+/* Makes a file, unless it is there and intact. `ending` is that of its name. */
+static tx_status find_or_make(const tx_data_source *sources, size_t count, contents *write,
+                              const tx_prepare_options *options, const char *ending, char **path)
+{
+    char key[TX_DIGEST_TEXT], name[TX_DIGEST_TEXT + 48];
+    if (!options->folder || !*options->folder)
+        return tx_fail(TX_INVALID, "%s: no folder to keep its rows in: set TX_HOME, or give an output folder",
+                       sources[0].files.name[0]);
+    TX_TRY(make_key(sources, count, options, key));
+    snprintf(name, sizeof name, "rows-%s.json", key);
+    char *description = tx_path_join(options->folder, name);
+    snprintf(name, sizeof name, "rows-%s.%.32s", key, ending);
+    char *file = tx_path_join(options->folder, name);
+    tx_status status = description && file ? TX_OK : TX_MEMORY;
+    if (!status && !is_whole(file, description, &options->report))
+        status = make_file(sources, count, write, options, file, description);
+    if (status)
+        free(file);
+    else
+        *path = file;
+    free(description);
     return status;
 }
 
@@ -364,28 +416,37 @@ static bool are_text(const tx_data_source *sources, size_t count, const tx_prepa
     return !o->interleave && !o->text_columns && !o->label_column;
 }
 
-tx_status tx_data_prepare(const tx_data_source *sources, size_t count, const tx_prepare_options *options, char **path)
+/* Prepares files in UTF-8. */
+static tx_status prepare(const tx_data_source *sources, size_t count, const tx_prepare_options *options, char **path)
 {
     const char *first = sources[0].files.name[0];
     const bool single = count == 1 && sources[0].files.count == 1;
     const bool text = are_text(sources, count, options);
-    char key[TX_DIGEST_TEXT], name[TX_DIGEST_TEXT + 16];
     if (single && !options->text_columns && !options->label_column && !tx_ends_with(first, ".parquet"))
         return tx_copy_text(first, path);
-    if (!options->folder || !*options->folder)
-        return tx_fail(TX_INVALID, "%s: no folder to keep its rows in: set TX_HOME, or give an output folder", first);
-    TX_TRY(make_key(sources, count, options, key));
-    snprintf(name, sizeof name, "rows-%s.json", key);
-    char *description = tx_path_join(options->folder, name);
-    snprintf(name, sizeof name, "rows-%s.%s", key, text ? "txt" : "jsonl");
-    char *file = tx_path_join(options->folder, name);
-    tx_status status = description && file ? TX_OK : TX_MEMORY;
-    if (!status && !is_whole(file, description, &options->report))
-        status = make_file(sources, count, text, options, file, description);
-    if (status)
-        free(file);
-    else
-        *path = file;
-    free(description);
-    return status;
+    return find_or_make(sources, count, text ? write_text : write_rows, options, text ? "txt" : "jsonl", path);
+}
+
+/* Replaces a path by that of the file in UTF-8. */
+static tx_status convert(const tx_prepare_options *options, char **path)
+{
+    const tx_data_source one = {.files = {.name = path, .count = 1}};
+    const tx_prepare_options only = {
+        .encoding = options->encoding, .folder = options->folder, .report = options->report};
+    const char *slash = strrchr(*path, '/'), *dot = strrchr(slash ? slash : *path, '.');
+    char *converted = NULL;
+    if (tx_ends_with(*path, ".parquet") || tx_ends_with(*path, ".bin"))
+        return tx_fail(TX_INVALID, "--encoding is for files of text; %s has none", *path);
+    TX_TRY(find_or_make(&one, 1, write_converted, &only, dot ? dot + 1 : "txt", &converted));
+    free(*path);
+    *path = converted;
+    return TX_OK;
+}
+
+tx_status tx_data_prepare(tx_data_source *sources, size_t count, const tx_prepare_options *options, char **path)
+{
+    for (size_t i = 0; options->encoding && i < count; i++)
+        for (size_t f = 0; f < sources[i].files.count; f++)
+            TX_TRY(convert(options, &sources[i].files.name[f]));
+    return prepare(sources, count, options, path);
 }

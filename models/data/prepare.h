@@ -24,14 +24,17 @@ typedef struct tx_prepare_options {
     /* If datasets are interleaved: false stops when the first dataset has no row left. With true smaller datasets begin
      * again until every one was read to its end. */
     bool all_exhausted;
-    uint64_t seed;      /* of the draws */
-    const char *folder; /* keeps the prepared file for the next run; it is created */
+    uint64_t seed;        /* of the draws */
+    const char *encoding; /* of all files, by a name of iconv or Python, such as latin-1; NULL for UTF-8 */
+    const char *folder;   /* keeps the prepared file for the next run; it is created */
     tx_reporter report;
 } tx_prepare_options;
 
-/* Prepares the data. A single file of text, JSON lines or a table needs no preparation unless columns are named:
- * `*path` is then a copy of its path. A prepared file is named by the digest of its sources, and it is used again only
- * if its own digest is right. The caller frees `*path`. */
-tx_status tx_data_prepare(const tx_data_source *sources, size_t count, const tx_prepare_options *options, char **path);
+/* Prepares the data. A single file of text, JSON lines or a table needs no preparation unless columns or an encoding
+ * are named: `*path` is then a copy of its path. A prepared file is named by the digest of its sources, and it is used
+ * again only if its own digest is right. With an encoding the sources' paths become those of files in UTF-8. The caller
+ * frees
+ * `*path`. */
+tx_status tx_data_prepare(tx_data_source *sources, size_t count, const tx_prepare_options *options, char **path);
 
 #endif

@@ -141,7 +141,7 @@ static tx_status name_sources(const sources *s, char **name)
 }
 
 /* Prepares the files of a split: the path of the data, and their name in notes. */
-static tx_status prepare(tx_job *j, const sources *s, bool train, char **path, char **name)
+static tx_status prepare(tx_job *j, sources *s, bool train, char **path, char **name)
 {
     const tx_job_settings *set = &j->set;
     const bool text = set->text_column && strcmp(set->text_column, "text") != 0;
@@ -158,6 +158,7 @@ static tx_status prepare(tx_job *j, const sources *s, bool train, char **path, c
         .interleave = train && set->interleave,
         .all_exhausted = set->all_exhausted,
         .seed = tx_job_data_seed(set),
+        .encoding = set->encoding,
         .folder = cache,
         .report = j->report,
     };

@@ -154,6 +154,30 @@ static const char *find_wide(const char *text, size_t size)
     return narrow[by[1] > by[0]];
 }
 
+/* Whether a text seems to have an encoding of one byte a character. Then it has bytes that are invalid in UTF-8, and
+ * neither longer characters of UTF-8 nor control characters. The end of a text that is cut may be half a character. */
+static bool is_narrow(const char *text, size_t size)
+{
+    size_t invalid = 0;
+    for (size_t at = 0; at < size;) {
+        const unsigned char byte = (unsigned char)text[at];
+        const size_t length = tx_utf8_read(text + at, size - at, NULL);
+        if (length > 1 || (byte < ' ' && (!byte || !strchr("\t\n\r\f\x1B", text[at]))))
+            return false;
+        invalid += !length && (size < TX_TEXT_BEGIN || size - at >= TX_UTF8_MAX);
+        at += length ? length : 1;
+    }
+    return invalid;
+}
+
+tx_status tx_text_check(const char *text, size_t size)
+{
+    const size_t good = tx_utf8_prefix(text, size);
+    if (good == size)
+        return TX_OK;
+    return tx_fail(TX_FORMAT, "byte %zu is not UTF-8: convert the text, or name its encoding by --encoding", good + 1);
+}
+
 bool tx_line_is_blank(const char *line, size_t size)
 {
     TX_NEEDS(line || !size, false);
@@ -173,7 +197,14 @@ tx_status tx_text_begin(const char *text, size_t size, bool tokens, size_t *begi
     if (other)
         return tx_fail(TX_FORMAT, "not text, but %s", other);
     if (wide)
-        return tx_fail(TX_FORMAT, "text in %s, and TX reads UTF-8: convert it with `iconv -f %s -t UTF-8`", wide, wide);
+        return tx_fail(TX_FORMAT,
+                       "text in %s, and TX reads UTF-8: convert it with `iconv -f %s -t UTF-8`; txtrain does so with "
+                       "--encoding %s",
+                       wide, wide, wide);
+    if (!tokens && is_narrow(text, looked))
+        return tx_fail(TX_FORMAT, "text in an encoding of one byte a character, such as Latin-1 or Windows-1252, and "
+                                  "TX reads UTF-8: convert it with `iconv -f LATIN1 -t UTF-8`; txtrain does so with "
+                                  "--encoding latin-1");
     *begin = size >= 3 && memcmp(text, mark, 3) == 0 ? 3 : 0;
     return TX_OK;
 }

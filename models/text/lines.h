@@ -26,6 +26,9 @@ tx_status tx_lines_count(const tx_data_file *file, int64_t end, int64_t *count);
 /* Position after the first \n at or after `from`, or the file's size. */
 tx_status tx_lines_after(const tx_data_file *file, int64_t from, int64_t *place);
 
+/* TX_FORMAT with the first byte that is not UTF-8. */
+tx_status tx_text_check(const char *text, size_t size);
+
 /* Reads the text of a line {"text": ..., ...}, as strictly as tx_json_parse_line; TX_FORMAT names the fault. A long
  * text is decoded in place instead of copied, so `line` may change. Messages start with `where`. `*text` lives as long
  * as the line and `*json`, which the caller frees. */

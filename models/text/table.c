@@ -61,10 +61,14 @@ static tx_status end_row(tx_table *t, int64_t count)
 {
     if (t->columns == 0 && (count < 1 || count > COLUMNS_MOST))
         return tx_fail(TX_FORMAT, "%" PRId64 " columns: expected 1 to %d", count, COLUMNS_MOST);
+    const size_t begin = t->cell[t->cells - (size_t)count].at;
+    const tx_status status = tx_text_check(t->bytes.data + begin, t->bytes.size - begin);
     if (t->columns == 0) {
         t->columns = (int32_t)count;
-        return TX_OK;
+        return tx_fail_in(status, "names of the columns");
     }
+    if (status)
+        return skip_row(t, tx_fail_in(status, "row %" PRId64, t->rows + 1));
     if (count != t->columns)
         return skip_row(t, tx_fail(TX_FORMAT, "row %" PRId64 ": %" PRId64 " fields, the first row has %" PRId32,
                                    t->rows + 1, count, t->columns));

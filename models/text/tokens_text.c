@@ -4,6 +4,7 @@
 #include "api/base/thread.h"
 #include "models/text/lines.h"
 #include "models/text/tokens.h"
+#include "models/text/utf8.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -84,27 +85,41 @@ static tx_status add_text(part *p, const char *text, size_t size)
     return TX_OK;
 }
 
-/* ---- JSON Lines ------------------------------------------------------------------------------------ */
+/* ---- Lines ------------------------------------------------------------------------------------------- */
+
+/* Finds the fault of a malformed line. */
+static tx_status find_fault(const part *p, char *line, size_t size, const char *where)
+{
+    tx_json *json = NULL;
+    const char *text;
+    size_t length;
+    if (p->form != TX_TEXT_JSONL)
+        return tx_fail_in(tx_text_check(line, size), "%s", where);
+    const tx_status status = tx_jsonl_text(line, size, where, &json, &text, &length);
+    tx_json_free(json);
+    return status;
+}
 
 /* Counts a malformed line, which was just read, and keeps the fault of the first one. */
 static tx_status note_bad(part *p, char *line, size_t size)
 {
+    char where[32];
     if (p->bad++ > 0)
         return TX_OK;
-    tx_json *json;
-    const char *text;
-    size_t length;
-    char where[32];
     TX_TRY(tx_lines_count(p->lines.file, p->lines.given, &p->first_bad));
     p->first_bad++;
     snprintf(where, sizeof where, "line %" PRId64, p->first_bad);
-    tx_status status = tx_jsonl_text(line, size, where, &json, &text, &length);
+    const tx_status status = find_fault(p, line, size, where);
     if (status == TX_MEMORY)
         return tx_fail_in(status, "%s", p->path);
-    if (!status)
-        tx_json_free(json);
     snprintf(p->reason, sizeof p->reason, "%s", tx_error());
     return TX_OK;
+}
+
+static tx_status add_line(part *p, char *line, size_t size)
+{
+    const size_t end = p->form == TX_TEXT_BARE && line[size - 1] == '\n';
+    return tx_utf8_prefix(line, size) == size ? add_text(p, line, size - end) : note_bad(p, line, size);
 }
 
 static tx_status add_json(part *p, char *line, size_t size)
@@ -134,9 +149,7 @@ static tx_status run_lines(part *p)
     while (size > 0 && p->bad <= p->options->skip_bad) {
         TX_TRY(tx_lines_next(&p->lines, &line, &size));
         if (size > 0)
-            TX_TRY(p->form == TX_TEXT_JSONL   ? add_json(p, line, size)
-                   : p->form == TX_TEXT_LINES ? add_text(p, line, size)
-                                              : add_text(p, line, size - (line[size - 1] == '\n')));
+            TX_TRY(p->form == TX_TEXT_JSONL ? add_json(p, line, size) : add_line(p, line, size));
     }
     return TX_OK;
 }

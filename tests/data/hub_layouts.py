@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
@@ -183,6 +184,43 @@ def several(work):
     return faults
 
 
+def encodings(work):
+    """Files in other encodings are refused, and converted by --encoding."""
+    faults = []
+    lines = [f"Größe {i}: café naïve {text()}" for i in range(200)]
+    contents = {".txt": "".join(line + "\n" for line in lines),
+                ".jsonl": "".join(json.dumps({"text": line}, ensure_ascii=False) + "\n" for line in lines),
+                ".csv": "text,label\n" + "".join(f"{line},1\n{line} so,0\n" for line in lines)}
+    for ending, content in contents.items():
+        model = os.path.join(work, "bert" if ending == ".csv" else "gpt2")
+        size = ["--max_seq_length", "32"] if ending == ".csv" else ["--block_size", "64"]
+        path = os.path.join(work, "encoded" + ending)
+        out = os.path.join(work, "encoded")
+        wanted = None
+        for encoding in ("utf-8", "latin-1", "cp1252", "utf-16", "utf-16-be", "utf-32", "gb18030"):
+            with open(path, "w", encoding=encoding, newline="") as file:
+                file.write(content)
+            data = ["--overwrite_output_dir", "--train_file", path]
+            named = [*size, "--encoding", encoding]
+            made = train(out, model, named if wanted else size, data)
+            wanted = wanted or made
+            if made != wanted:
+                faults.append(f"{ending} in {encoding}: other weights")
+            if encoding in ("latin-1", "utf-16"):
+                said = run("--model_name_or_path" if ending == ".csv" else "--config_name", model, *size, "--do_train",
+                           "--output_dir", out, *data, fails=True)
+                if not re.search(f"encoded{ending}: text in .*--encoding {encoding}", said, re.IGNORECASE):
+                    faults.append(f"{ending} in {encoding}: {said}")
+    for encoding, words in (("ascii", "byte 3 is invalid in ascii"), ("klingon", "iconv has no such encoding")):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("größer\n")
+        said = run("--config_name", os.path.join(work, "gpt2"), "--do_train", "--output_dir", out,
+                   "--overwrite_output_dir", "--train_file", path, "--encoding", encoding, fails=True)
+        if words not in said:
+            faults.append(f"{encoding}: {said}")
+    return faults
+
+
 def planned(work):
     """Plans a run on Parquet data without an output folder."""
     os.environ["TX_HOME"] = os.path.join(work, "home")
@@ -225,6 +263,7 @@ def main():
             os.path.join(work, "lines.txt"), "--output_dir", os.path.join(work, "bert"),
             "--save_strategy", "no", "--report_to", "none", "--max_seq_length", "32")
         faults = sum((compare(work, name) for name in LAYOUTS), []) + several(work) + planned(work) + refusals(work)
+        faults += encodings(work)
     print("\n".join(faults) or f"{len(LAYOUTS)} layouts agree with JSON lines")
     return 1 if faults else 0
 

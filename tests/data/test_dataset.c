@@ -26,14 +26,14 @@ static void expect_tokens(const char *name, const void *data, size_t size, const
 static void blocks_and_labels(void **state)
 {
     tx_dataset_options options = plain_options(bytes, 4, NULL);
-    tx_dataset *dataset = open_text("a.txt", "abcd\xff\0ghij", 10, &options);
+    tx_dataset *dataset = open_text("a.txt", "abcd\x7f\0ghij", 10, &options);
     assert_int_equal(tx_dataset_tokens(dataset), 10);
     assert_int_equal(tx_dataset_blocks(dataset), 2);
     assert_int_equal(tx_dataset_block(dataset), 4);
     tx_sample_order order = {0};
     int32_t tokens[12], labels[12];
     assert_ok(read_rows(dataset, &order, 0, 3, tokens, labels));
-    const int32_t want_tokens[12] = {'a', 'b', 'c', 'd', 255, 0, 'g', 'h', -1, -1, -1, -1};
+    const int32_t want_tokens[12] = {'a', 'b', 'c', 'd', 127, 0, 'g', 'h', -1, -1, -1, -1};
     const int32_t want_labels[12] = {'b', 'c', 'd', -100, 0, 'g', 'h', -100, -100, -100, -100, -100};
     assert_memory_equal(tokens, want_tokens, sizeof tokens);
     assert_memory_equal(labels, want_labels, sizeof labels);
@@ -90,7 +90,29 @@ static void lines_of_text(void **state)
     expect_text("a.txt", "the end\r", "the end\n");
     expect_text("a.txt", "a\rb", "a\nb");
     expect_text("a.txt", "\xEF\xBB\xBFmark\n\xEF\xBB\xBF", "mark\n\xEF\xBB\xBF");
-    expect_text("a.txt", "nul\0nul\n\xff\xfe\xc3\n", "nul\0nul\n\xff\xfe\xc3\n");
+    expect_text("a.txt", "nul\0nul\n\x7f\n", "nul\0nul\n\x7f\n");
+}
+
+/* Lines that are not UTF-8, at the beginning and after it. */
+static void lines_of_other_encodings(void **state)
+{
+    enum { LINES = 1000, LINE = 8 };
+    reported r = {0};
+    tx_dataset_options options = plain_options(bytes, 3, &r);
+    static const char caf[] = "caf\xe9 au lait\n", mixed[] = "caf\xc3\xa9 au lait\ncaf\xe9\n";
+    static char late[LINES * LINE + 1];
+    for (int i = 0; i < LINES; i++)
+        snprintf(late + i * LINE, sizeof late - (size_t)(i * LINE), "line ok\n");
+    late[600 * LINE] = '\xe9';
+    refuse("a.txt", caf, &options, TX_FORMAT, "one byte a character, such as Latin-1 or Windows-1252");
+    refuse("a.txt", mixed, &options, TX_FORMAT, ": line 2: byte 4 is not UTF-8");
+    expect_refused("a.txt", late, LINES * LINE, &options, TX_FORMAT, ": line 601: byte 1 is not UTF-8");
+    refuse("a.txt", "\xc3\xa9\n\xff\xfe\xc3\n", &options, TX_FORMAT, ": line 2: byte 1 is not UTF-8");
+    options.skip_bad = 1;
+    tx_dataset *dataset = open_text("a.txt", mixed, sizeof mixed - 1, &options);
+    assert_int_equal(tx_dataset_tokens(dataset), 14);
+    assert_non_null(strstr(r.last, "1 malformed lines were skipped, the first is line 2"));
+    tx_dataset_free(dataset);
 }
 
 static void special_tokens(void **state)
@@ -207,9 +229,9 @@ static void what_is_no_text(void **state)
         {"\xFF\xFE\0\0a\0\0\0", 0, 8, "text in UTF-32"},
     };
     static const uint32_t scripts[] = {'a', 0x3B1, 0x430, 0x915, 0xE01, 0x4E00, 0xAC00};
-    static const char *const texts[] = {"caf\xE9 na\xEFve",  "a\0b c",       "MZ BM II*",
-                                        "Convert WEBP",      "PDF %PDF-1.4", "\xC6\xFC\xCE\xC4\xCA\xE9 a",
-                                        "\x1B[31mred\x1B[0m"};
+    static const char *const texts[] = {
+        "caf\xC3\xA9 na\xC3\xAFve", "a\0b c", "MZ BM II*", "Convert WEBP", "PDF %PDF-1.4", "\xE6\x96\x87 a",
+        "\x1B[31mred\x1B[0m"};
     tx_dataset_options options = plain_options(bytes, 4, NULL);
     char text[4096];
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
@@ -226,9 +248,10 @@ static void what_is_no_text(void **state)
         }
     for (size_t i = 0; i < sizeof texts / sizeof texts[0]; i++) {
         const size_t length = i == 1 ? 5 : strlen(texts[i]);
-        for (size_t k = 0; k < sizeof text; k++)
+        const size_t size = sizeof text - sizeof text % length;
+        for (size_t k = 0; k < size; k++)
             text[k] = texts[i][k % length];
-        tx_dataset_free(open_text("a.txt", text, sizeof text, &options));
+        tx_dataset_free(open_text("a.txt", text, size, &options));
     }
 }
 
@@ -286,7 +309,8 @@ static void json_lines_refused(void **state)
     refuse("a.jsonl", "{\"text\":12}\n", &options, TX_FORMAT, ": line 1: text: expected a string, found 12");
     refuse("a.jsonl", "[\"text\"]\n", &options, TX_FORMAT, ": line 1: expected an object");
     refuse("a.jsonl", "\"text\"\n", &options, TX_FORMAT, ": line 1: expected an object");
-    refuse("a.jsonl", "{\"text\":\"\xff\"}\n", &options, TX_FORMAT, ": line 1: not valid JSON");
+    refuse("a.jsonl", "{\"text\":\"\xff\"}\n", &options, TX_FORMAT, "such as Latin-1");
+    refuse("a.jsonl", "{\"text\":\"\xc3\xa9\xff\"}\n", &options, TX_FORMAT, ": line 1: not valid JSON");
     refuse("a.jsonl", "{\"text\":\"a\"} {\"text\":\"b\"}\n", &options, TX_FORMAT, ": line 1: not valid JSON");
     refuse("a.jsonl", "{\"text\":\"\"}\n", &options, TX_FORMAT, "no tokens");
     refuse("a.jsonl", "\n\n \n", &options, TX_FORMAT, "no tokens");
@@ -321,7 +345,7 @@ static char *make_text(bool json, size_t *size)
         uint64_t length = next_random(&random) % (line % 50 ? 90 : 2000);
         used += json ? (size_t)snprintf(text + used, 64, "{\"text\": \"%d ", line) : 0;
         for (uint64_t i = 0; i < length; i++)
-            text[used++] = json ? (char)('a' + next_random(&random) % 26) : (char)next_random(&random);
+            text[used++] = (char)(json ? 'a' + next_random(&random) % 26 : 1 + next_random(&random) % 127);
         used += json ? (size_t)snprintf(text + used, 8, "\"}") : 0;
         text[used++] = '\n';
     }
@@ -409,6 +433,7 @@ int main(void)
         cmocka_unit_test(order_is_a_permutation),
         cmocka_unit_test(order_depends_on_seed_and_epoch),
         cmocka_unit_test(lines_of_text),
+        cmocka_unit_test(lines_of_other_encodings),
         cmocka_unit_test(special_tokens),
         cmocka_unit_test(wide_ids),
         cmocka_unit_test(what_is_no_text),

@@ -261,6 +261,8 @@ mkdir "$work/nan"
 cp "$work/base/config.json" "$work/base/tokenizer.json" "$work/nan"
 { head -c $((size - 4)) "$work/copy"; printf '\377\377\377\377'; } > "$work/nan/model.safetensors"
 
+for i in 1 2 3 4 5 6 7 8 9; do printf 'caf\351 au lait %d\n' $i; done > "$work/latin.txt"
+
 # Another device than the cpu, if there is one.
 other=cpu
 "$bin/txtrain" --list_devices | grep -q "^opencl:0" && other=opencl
@@ -289,6 +291,7 @@ dataset_name | bare --config_name $work/config.json --output_dir $work/r --datas
 dataset_config_name | bare --config_name $work/config.json --output_dir $work/r --dataset_name pets --dataset_config_name small --do_train --do_eval | says small/validation.txt
 interleave_probabilities | $mixed 0.5,0.5 | rows_are 47
 stopping_strategy | $mixed 0.9,0.1 --stopping_strategy all_exhausted | rows_are 284
+encoding | $new --train_file $work/latin.txt --encoding latin-1 | says latin.txt
 text_column_name | $columns label | prepared \"text\": \"1\"
 text_column_delimiter | $columns label,sentence --text_column_delimiter / | prepared \"1/
 label_column_name | short --train_file $work/stars.csv --model_name_or_path $work/sst2 --output_dir $work/r --label_column_name stars | says stars.csv
