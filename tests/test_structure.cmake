@@ -78,13 +78,13 @@ set(homes
     "^microhttpd\\.h$|^tools/(serve/http|train/follow)\\.c$"
     "^yaml|^models/options/yaml\\.c$"
     "^openssl/|^models/files/digest\\.c$"
-    "^(zlib|zstd|snappy)|^models/parquet/pages\\.c$"
+    "^(zlib|zstd|snappy|lz4)|^models/parquet/(pages|unpack)\\.c$"
     "^cmocka\\.h$|^(tools/research/)?tests/"
     "^tx(_[a-z]+)?\\.h$|^tests/install/")
 
 set(standard assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg
     stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
-    dirent dlfcn fcntl glob ifaddrs libgen link net/if netdb netinet/in poll pthread sched spawn strings sys/epoll
+    dirent dlfcn fcntl glob iconv ifaddrs libgen link net/if netdb netinet/in poll pthread sched spawn strings sys/epoll
     sys/file sys/ioctl sys/mman sys/prctl sys/random sys/resource sys/socket sys/stat sys/statvfs sys/syscall sys/time
     sys/types sys/uio sys/un sys/utsname sys/wait
     termios unistd wordexp)

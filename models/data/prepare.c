@@ -422,7 +422,7 @@ static tx_status prepare(const tx_data_source *sources, size_t count, const tx_p
     const char *first = sources[0].files.name[0];
     const bool single = count == 1 && sources[0].files.count == 1;
     const bool text = are_text(sources, count, options);
-    if (single && !options->text_columns && !options->label_column && !tx_ends_with(first, ".parquet"))
+    if (single && !options->text_columns && !options->label_column && !tx_rows_is_binary(first))
         return tx_copy_text(first, path);
     return find_or_make(sources, count, text ? write_text : write_rows, options, text ? "txt" : "jsonl", path);
 }
@@ -435,7 +435,7 @@ static tx_status convert(const tx_prepare_options *options, char **path)
         .encoding = options->encoding, .folder = options->folder, .report = options->report};
     const char *slash = strrchr(*path, '/'), *dot = strrchr(slash ? slash : *path, '.');
     char *converted = NULL;
-    if (tx_ends_with(*path, ".parquet") || tx_ends_with(*path, ".bin"))
+    if (tx_rows_is_binary(*path) || tx_ends_with(*path, ".bin"))
         return tx_fail(TX_INVALID, "--encoding is for files of text; %s has none", *path);
     TX_TRY(find_or_make(&one, 1, write_converted, &only, dot ? dot + 1 : "txt", &converted));
     free(*path);

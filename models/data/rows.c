@@ -2,6 +2,7 @@
  * Rows of files of several formats. */
 #include "models/data/rows.h"
 
+#include "models/arrow/arrow.h"
 #include "models/names.h"
 #include "models/parquet/parquet.h"
 #include "models/parquet/text.h"
@@ -15,6 +16,7 @@
 struct tx_rows {
     tx_status (*next)(tx_rows *rows, const char **row, size_t *size);
     tx_parquet *parquet;
+    tx_arrow *arrow;
     tx_data_file file;
     tx_lines lines;
     tx_table table;
@@ -25,6 +27,11 @@ struct tx_rows {
 static tx_status next_of_parquet(tx_rows *r, const char **row, size_t *size)
 {
     return tx_parquet_next(r->parquet, row, size);
+}
+
+static tx_status next_of_arrow(tx_rows *r, const char **row, size_t *size)
+{
+    return tx_arrow_next(r->arrow, row, size);
 }
 
 static tx_status next_of_json(tx_rows *r, const char **row, size_t *size)
@@ -100,6 +107,11 @@ bool tx_rows_is_text(const char *path)
     return tx_ends_with(path, ".txt") || tx_ends_with(path, ".raw") || tx_ends_with(path, ".tokens");
 }
 
+bool tx_rows_is_binary(const char *path)
+{
+    return tx_ends_with(path, ".parquet") || tx_ends_with(path, ".arrow");
+}
+
 static tx_status open_lines(tx_rows *r, const char *path, bool text)
 {
     char begin[TX_TEXT_BEGIN];
@@ -119,13 +131,18 @@ static tx_status open_rows(tx_rows *r, const char *path)
         r->next = next_of_parquet;
         return tx_parquet_open(path, &r->parquet);
     }
+    if (tx_ends_with(path, ".arrow")) {
+        r->next = next_of_arrow;
+        return tx_arrow_open(path, &r->arrow);
+    }
     if (tx_ends_with(path, ".jsonl") || tx_ends_with(path, ".json") || tx_rows_is_text(path))
         return open_lines(r, path, tx_rows_is_text(path));
     if (tx_ends_with(path, ".csv") || tx_ends_with(path, ".tsv")) {
         r->next = next_of_table;
         return tx_table_open(path, 0, &r->table);
     }
-    return tx_fail(TX_INVALID, "%s: rows are read from .parquet, .jsonl, .json, .csv, .tsv and .txt files", path);
+    return tx_fail(TX_INVALID, "%s: rows are read from .parquet, .arrow, .jsonl, .json, .csv, .tsv and .txt files",
+                   path);
 }
 
 tx_status tx_rows_open(const char *path, tx_rows **rows)
@@ -146,6 +163,7 @@ void tx_rows_close(tx_rows *rows)
     if (!rows)
         return;
     tx_parquet_close(rows->parquet);
+    tx_arrow_close(rows->arrow);
     free(rows->lines.data);
     tx_data_file_close(&rows->file);
     tx_table_close(&rows->table);

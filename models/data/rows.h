@@ -10,7 +10,7 @@
 typedef struct tx_rows tx_rows;
 
 /* Opens a file by its ending; another one is TX_INVALID. The caller closes it.
- *   .parquet                one object for each row
+ *   .parquet, .arrow        one object for each row
  *   .jsonl, .json           an object a line
  *   .csv, .tsv              the first row names the columns; all values are strings
  *   .txt, .raw, .tokens     each line, with its end, is the value of "text" */
@@ -22,5 +22,7 @@ tx_status tx_rows_next(tx_rows *rows, const char **row, size_t *size);
 
 /* Whether a path has the ending of a file of plain text. */
 bool tx_rows_is_text(const char *path);
+/* Whether a path has the ending of a file that is not text and that only this reads. */
+bool tx_rows_is_binary(const char *path);
 
 #endif

@@ -33,6 +33,12 @@ typedef struct parts {
 
 /* ---- Names of files ----------------------------------------------------------------------------------------- */
 
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
 static size_t digits(const char *text)
 {
     return strspn(text, "0123456789");
@@ -73,7 +79,13 @@ static parts read_name(const char *name)
 
 static bool is_data(const char *folder, const char *name)
 {
+    /* datasets writes these beside the data. */
+    static const char *const described[] = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
+                                            "state.json"};
     struct stat info;
+    for (size_t i = 0; i < sizeof described / sizeof described[0]; i++)
+        if (strcmp(name, described[i]) == 0)
+            return false;
     return name[0] != '.' && read_name(name).ending && stat(TX_PATH(folder, name), &info) == 0 && S_ISREG(info.st_mode);
 }
 
@@ -121,25 +133,20 @@ static tx_status add_files(const char *folder, tx_split split, bool all, tx_name
     return status;
 }
 
-/* A folder with one table, or one file of JSON lines, whose name says no split. */
+/* A folder with one table, or one file of JSON lines, or the shards of one, whose name says no split. */
 static tx_status add_only_file(const char *folder, tx_names *files)
 {
-    static const char *const tables[] = {".jsonl", ".csv", ".tsv", ".parquet"};
+    static const char *const tables[] = {".jsonl", ".csv", ".tsv", ".parquet", ".arrow"};
     tx_names all = {0};
     bool table = false;
     tx_status status = add_files(folder, TX_SPLIT_TRAIN, true, &all);
-    for (size_t i = 0; i < sizeof tables / sizeof tables[0] && !status && all.count == 1; i++)
+    const bool one = !status && all.count && (all.count == 1 || read_name(base_name(all.name[0])).of);
+    for (size_t i = 0; i < sizeof tables / sizeof tables[0] && one; i++)
         table |= tx_ends_with(all.name[0], tables[i]);
-    if (table)
-        status = add_path(files, all.name[0]);
+    for (size_t i = 0; i < all.count && table && !status; i++)
+        status = add_path(files, all.name[i]);
     tx_names_free(&all);
     return status;
-}
-
-static const char *base_name(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
 }
 
 /* Several files of a split are one dataset only as all shards of one name, or as the files of the split's folder. */

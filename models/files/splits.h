@@ -8,7 +8,7 @@
 #include "models/tx_folder.h"
 
 /* Endings of data files that TX reads. X(ending); the first one has its own macro for lists in messages. */
-#define TX_DATA_ENDINGS(FIRST, X) FIRST(txt) X(raw) X(tokens) X(jsonl) X(json) X(csv) X(tsv) X(parquet) X(bin)
+#define TX_DATA_ENDINGS(FIRST, X) FIRST(txt) X(raw) X(tokens) X(jsonl) X(json) X(csv) X(tsv) X(parquet) X(arrow) X(bin)
 #define TX_DATA_ENDING_FIRST(name) "." #name
 #define TX_DATA_ENDING_NEXT(name) ", ." #name
 #define TX_DATA_ENDING_LIST TX_DATA_ENDINGS(TX_DATA_ENDING_FIRST, TX_DATA_ENDING_NEXT)
@@ -20,8 +20,9 @@ typedef enum tx_split { TX_SPLIT_TRAIN, TX_SPLIT_VALIDATION, TX_SPLIT_TEST } tx_
  *   train.jsonl                        also valid, val and dev for validation; a prefix such as wiki. is allowed
  *   train-00000-of-00002.parquet ...   all shards of one split; TX_FORMAT names a shard that is missing
  *   train/0000.parquet ...             all files of one ending
- * If a folder has a single table or file of JSON lines with another name, that is its train split. TX_NOT_FOUND if
- * there is no file, TX_INVALID if the files of several datasets match. The caller frees `files`. */
+ * If a folder has a single table or file of JSON lines with another name, or only the shards of one, that is its train
+ * split, as in data-00000-of-00001.arrow of save_to_disk. Files in which datasets describes itself are no data.
+ * TX_NOT_FOUND if there is no file, TX_INVALID if the files of several datasets match. The caller frees `files`. */
 tx_status tx_hub_split(const char *folder, tx_split split, tx_names *files);
 /* Lists the folders in `folder` that hold a split: its configurations. The caller frees `names`. */
 tx_status tx_hub_configurations(const char *folder, tx_names *names);

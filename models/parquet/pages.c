@@ -3,12 +3,11 @@
 #include "models/parquet/pages.h"
 
 #include "models/parquet/thrift.h"
+#include "models/parquet/unpack.h"
 
 #include <inttypes.h>
-#include <snappy-c.h>
 #include <stdlib.h>
 #include <zlib.h>
-#include <zstd.h>
 
 /* Bytes that are read for a page's header first, and at most. Statistics within it may be long. */
 #define HEADER_FIRST 256
@@ -21,7 +20,6 @@
 #define ENTRY_RATIO 64
 
 enum { DATA_PAGE, INDEX_PAGE, DICTIONARY_PAGE, DATA_PAGE_V2 };
-enum { UNCOMPRESSED, SNAPPY, GZIP, ZSTD = 6 };
 
 typedef struct page {
     int64_t type, bytes, stored_bytes, crc;
@@ -124,51 +122,17 @@ static tx_status read_page(tx_pq_column *c, page *p)
 
 /* ---- Compression ----------------------------------------------------------------------------------------------- */
 
-static bool inflate_gzip(const uint8_t *from, size_t size, uint8_t *to, size_t room)
-{
-    z_stream z = {.next_in = (Bytef *)(uintptr_t)from, .avail_in = (uInt)size, .next_out = to, .avail_out = (uInt)room};
-    if (inflateInit2(&z, 15 + 32) != Z_OK) /* gzip or zlib, by its header */
-        return false;
-    int result = inflate(&z, Z_FINISH);
-    while (result == Z_STREAM_END && z.avail_in > 0 && z.avail_out > 0 && inflateReset(&z) == Z_OK)
-        result = inflate(&z, Z_FINISH); /* several members */
-    inflateEnd(&z);
-    return result == Z_STREAM_END && z.avail_out == 0;
-}
-
 /* Decompresses `size` bytes of a page to exactly `room` bytes and appends them to `to`. */
 static tx_status decompress(tx_pq_column *c, const uint8_t *from, size_t size, size_t room, tx_buffer *to)
 {
-    TX_TRY(tx_buffer_reserve(to, room + 1));
-    uint8_t *out = (uint8_t *)to->data + to->size;
-    size_t made = room;
-    bool good = false;
-    switch (c->chunk.codec) {
-    case UNCOMPRESSED:
-        good = size == room;
-        if (good)
-            memcpy(out, from, size);
-        break;
-    case SNAPPY:
-        good = snappy_uncompress((const char *)from, size, (char *)out, &made) == SNAPPY_OK && made == room;
-        break;
-    case GZIP:
-        good = room == 0 || inflate_gzip(from, size, out, room);
-        break;
-    case ZSTD:
-        good = ZSTD_decompress(out, room, from, size) == room;
-        break;
-    default: {
-        static const char *const names[] = {"", "", "", "LZO", "Brotli", "LZ4", "", "LZ4"};
-        const size_t codec = (size_t)c->chunk.codec;
+    const char *unread = tx_pq_unread(c->chunk.codec);
+    if (unread)
         return tx_fail(TX_UNSUPPORTED,
-                       "%s: column %s is compressed with %s; TX reads snappy, gzip and zstd: write the file again with "
-                       "one of these",
-                       c->file->path, c->leaf->name,
-                       codec < sizeof names / sizeof names[0] ? names[codec] : "an unknown codec");
-    }
-    }
-    if (!good)
+                       "%s: column %s is compressed with %s; TX reads snappy, gzip, zstd and lz4_raw: write the file "
+                       "again with one of these",
+                       c->file->path, c->leaf->name, unread);
+    TX_TRY(tx_buffer_reserve(to, room + 1));
+    if (!tx_pq_unpack((tx_pq_codec)c->chunk.codec, from, size, (uint8_t *)to->data + to->size, room))
         return fail(c, "its compressed data are damaged");
     to->size += room;
     return TX_OK;

@@ -41,8 +41,8 @@ typedef enum file_kind { FILE_TEXT, FILE_JSONL, FILE_BIN } file_kind;
 /* Refuses files whose name shows that they are neither text nor tokens. */
 static tx_status kind_of(const char *path, file_kind *kind)
 {
-    static const char *const others[] = {".parquet", ".arrow", ".csv", ".tsv", ".npy", ".pt",         ".pth",
-                                         ".gz",      ".zip",   ".zst", ".xz",  ".bz2", ".safetensors"};
+    static const char *const others[] = {".parquet", ".csv", ".tsv", ".npy", ".pt",          ".pth",  ".gz",
+                                         ".zip",     ".zst", ".xz",  ".bz2", ".safetensors", ".arrow"};
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
         if (tx_ends_with(path, others[i]))
             return tx_fail(TX_UNSUPPORTED,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet files beside pyarrow: parquet.py PARQUET_ROWS. Writes files of all types, encodings and compressions, with
+"""Parquet files beside pyarrow: parquet.py DATA_ROWS. Writes files of all types, encodings and compressions, with
 nulls and nesting, and compares the rows that TX reads with those of pyarrow."""
 import datetime
 import decimal
@@ -148,7 +148,7 @@ def cases():
             tables[name, nulls] = pa.table({"x": pa.array(values, kind), "n": pa.array(range(ROWS), pa.int32())})
             yield f"{name} {nulls}", tables[name, nulls], {}
     wide = pa.table({name: tables[name, 0.3]["x"] for name in TYPES if name != "null"})
-    for codec in ("none", "snappy", "gzip", "zstd"):
+    for codec in ("none", "snappy", "gzip", "zstd", "lz4"):
         for version in ("1.0", "2.0"):
             yield (f"all {codec} {version}", wide,
                    {"compression": codec, "data_page_version": version, "row_group_size": 700, "data_page_size": 512,
@@ -212,4 +212,5 @@ def main():
     return 1 if failures else 0
 
 
-sys.exit(main())
+if __name__ == "__main__":
+    sys.exit(main())

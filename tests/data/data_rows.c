@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Prints the rows of Parquet files as JSON lines: parquet_rows FILE... A file that cannot be read ends with status 1
- * and the message. */
-#include "models/parquet/parquet.h"
+ * Prints the rows of data files as JSON lines: data_rows FILE... A file that cannot be read ends with status 1 and the
+ * message. */
+#include "models/data/rows.h"
 
 #include <stdio.h>
 
 static tx_status print_rows(const char *path)
 {
-    tx_parquet *file = NULL;
+    tx_rows *rows = NULL;
     const char *row = NULL;
     size_t size = 0;
-    TX_TRY(tx_parquet_open(path, &file));
+    TX_TRY(tx_rows_open(path, &rows));
     tx_status status = TX_OK;
     do {
-        status = tx_parquet_next(file, &row, &size);
+        status = tx_rows_next(rows, &row, &size);
         if (!status && size > 0) {
             fwrite(row, 1, size, stdout);
             fputc('\n', stdout);
         }
     } while (!status && size > 0);
-    tx_parquet_close(file);
+    tx_rows_close(rows);
     return status;
 }
 
