@@ -16,6 +16,13 @@ bool tx_ends_with(const char *text, const char *suffix)
     return length >= of_suffix && strcmp(text + length - of_suffix, suffix) == 0;
 }
 
+void tx_list_keys(const tx_json *object, char *keys, size_t room)
+{
+    *keys = '\0';
+    for (void *i = tx_json_first(object); i; i = tx_json_next(object, i))
+        tx_list_add(keys, room, ", ", "%s", tx_json_key(i));
+}
+
 tx_status tx_copy_text(const char *text, char **copy)
 {
     *copy = text ? strdup(text) : NULL;

@@ -5,9 +5,13 @@
 #define TX_MODELS_NAMES_H
 
 #include "tx.h"
+#include "tx_json.h"
 
 bool tx_begins_with(const char *text, const char *prefix);
 bool tx_ends_with(const char *text, const char *suffix);
+
+/* Lists the keys of an object, or of anything else nothing, with ", " between them; as many as fit. */
+void tx_list_keys(const tx_json *object, char *keys, size_t room);
 
 /* Copies a text, or NULL. The caller frees the copy. */
 tx_status tx_copy_text(const char *text, char **copy);

@@ -38,6 +38,7 @@ typedef struct tx_conversation {
     bool *learnt;  /* for each message: in training, its tokens have labels */
     size_t count, room;
     tx_chat_form form;
+    bool weighted; /* a message has the weight 0, as in OpenAI's files: only messages with `learnt` have labels */
     char ignored[TX_CHAT_IGNORED]; /* unknown keys of all objects read, separated by ", "; as many as fit */
 } tx_conversation;
 

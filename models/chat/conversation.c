@@ -3,7 +3,9 @@
 #include "models/chat/conversation.h"
 
 #include "api/base/needs.h"
+#include "models/names.h"
 #include "models/text/buffer.h"
+#include "models/text/lines.h"
 #include "models/text/utf8.h"
 
 #include <stdlib.h>
@@ -33,6 +35,7 @@ static tx_status clear(tx_conversation *c, const tx_json *from)
     tx_json_free(c->said);
     c->said = said;
     c->count = 0;
+    c->weighted = false;
     return status;
 }
 
@@ -176,6 +179,13 @@ tx_status tx_chat_foreign(const tx_json *object)
                    "\"...\"}]}, or {\"prompt\": \"...\", \"completion\": \"...\"}");
 }
 
+static tx_status fail_form(const tx_json *object)
+{
+    char keys[256];
+    tx_list_keys(object, keys, sizeof keys);
+    return tx_fail(TX_FORMAT, "its keys are of no form: %s; " TX_LINES_FORMS, *keys ? keys : "it has none");
+}
+
 /* ---- Reading ---------------------------------------------------------------------------------------------- */
 
 /* As transformers does, sets reasoning_content from its older names, and thinking, which templates of gpt-oss read. */
@@ -247,11 +257,14 @@ static tx_status read_message(const tx_json *item, bool learnt, tx_conversation 
         return tx_fail(TX_FORMAT, "content is missing, and there are no tool_calls");
     if (type != TX_JSON_NULL && type != TX_JSON_STRING && type != TX_JSON_ARRAY)
         return tx_fail(TX_FORMAT, "content: expected a text or a list of parts");
+    int64_t weight = 1;
+    TX_TRY(TX_JSON_OPTIONAL(int, item, "weight", 0, 1, &weight));
     tx_json *made = tx_json_copy(item);
     const tx_status status = made ? name_reasoning(made) : TX_OK;
     if (status)
         tx_json_free(made);
-    return status ? status : append(c, made, learnt && strcmp(role, "assistant") == 0);
+    c->weighted = c->weighted || !weight;
+    return status ? status : append(c, made, learnt && weight && strcmp(role, "assistant") == 0);
 }
 
 /* Appends the messages of the list `key`. */
@@ -264,13 +277,24 @@ static tx_status read_list(const tx_json *object, const char *key, bool learnt, 
     return TX_OK;
 }
 
+/* The keys of instruction data: Alpaca's, or Dolly's. */
+static const char *answer_key(const tx_json *object)
+{
+    return !tx_json_has(object, "output") && tx_json_has(object, "response") ? "response" : "output";
+}
+
+static const char *input_key(const tx_json *object)
+{
+    return !tx_json_has(object, "input") && tx_json_has(object, "context") ? "context" : "input";
+}
+
 /* Appends an instruction with an input. `content` has both; templates for such data also find them separately. */
 static tx_status set_input(const tx_json *object, tx_json *message, const char *text, size_t size)
 {
     const char *input = "";
     size_t input_size = 0;
     tx_buffer both = {0};
-    TX_TRY(TX_JSON_OPTIONAL(text, object, "input", &input, &input_size));
+    TX_TRY(TX_JSON_OPTIONAL(text, object, input_key(object), &input, &input_size));
     if (!input_size)
         return TX_OK;
     tx_buffer_add(&both, text, size);
@@ -301,11 +325,9 @@ static tx_status read_text(const tx_json *object, const char *key, const char *r
 
 static tx_status read_form(const tx_json *object, bool answered, tx_conversation *c)
 {
-    static const char *const answers[] = {
-        [TX_CHAT_PAIR] = "completion", [TX_CHAT_PLAIN] = "completion", [TX_CHAT_INSTRUCTION] = "output"};
     if (c->form == TX_CHAT_MESSAGES || c->form == TX_CHAT_SHAREGPT)
         return read_list(object, c->form == TX_CHAT_MESSAGES ? "messages" : find_talk(object), true, c);
-    const char *answer = answers[c->form];
+    const char *answer = c->form == TX_CHAT_INSTRUCTION ? answer_key(object) : "completion";
     const bool rest = answered || tx_json_has(object, answer);
     if (c->form == TX_CHAT_PAIR) {
         TX_TRY(read_list(object, "prompt", false, c));
@@ -322,16 +344,16 @@ tx_status tx_conversation_read(const tx_json *object, bool answered, tx_conversa
         return tx_fail(TX_FORMAT, "expected an object");
     TX_TRY(clear(c, object));
     c->form = tx_chat_form_of(object);
-    static const char *const keys[][6] = {[TX_CHAT_MESSAGES] = {"messages", "tools", "documents"},
-                                          [TX_CHAT_SHAREGPT] = {"conversations", "conversation", "tools", "documents"},
-                                          [TX_CHAT_PAIR] = {"prompt", "completion", "tools", "documents"},
-                                          [TX_CHAT_PLAIN] = {"prompt", "completion"},
-                                          [TX_CHAT_INSTRUCTION] = {"instruction", "output", "input"}};
+    const char *const keys[][6] = {[TX_CHAT_MESSAGES] = {"messages", "tools", "documents"},
+                                   [TX_CHAT_SHAREGPT] = {"conversations", "conversation", "tools", "documents"},
+                                   [TX_CHAT_PAIR] = {"prompt", "completion", "tools", "documents"},
+                                   [TX_CHAT_PLAIN] = {"prompt", "completion"},
+                                   [TX_CHAT_INSTRUCTION] = {"instruction", answer_key(object), input_key(object)}};
     const bool in_parts = c->form == TX_CHAT_PAIR || c->form == TX_CHAT_PLAIN || c->form == TX_CHAT_INSTRUCTION;
     if (c->form == TX_CHAT_FORMS || (in_parts && !tx_json_has(object, keys[c->form][1])))
         TX_TRY(tx_chat_foreign(object));
     if (c->form == TX_CHAT_FORMS)
-        return tx_fail(TX_FORMAT, "it has none of the keys messages, conversations, prompt and instruction");
+        return fail_form(object);
     note_keys(object, keys[c->form], c);
     tx_status status = refuse_parts(object);
     TX_THEN(status, read_form(object, answered, c));

@@ -61,7 +61,7 @@ static tx_status check_keys(const tx_chat *chat, const tx_json *object, tx_conve
 {
     static const char *const parts[] = {"tools", "documents", "tool_calls", "reasoning_content", "tool_plan", NULL};
     /* The library's own keys, and duplicates of a checked key. */
-    static const char *const silent[] = {"role", "thinking", "reasoning", "instruction", "input", NULL};
+    static const char *const silent[] = {"role", "thinking", "reasoning", "instruction", "input", "weight", NULL};
     for (void *i = tx_json_first(object); i; i = tx_json_next(object, i)) {
         const char *key = tx_json_key(i);
         if (strstr(chat->text, key) || tx_json_is_empty(tx_json_value(i)))

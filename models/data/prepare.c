@@ -79,9 +79,8 @@ static tx_status set_text(tx_json *to, const tx_json *row, const char *columns, 
 /* TX_NOT_FOUND with the keys that the row has. */
 static tx_status fail_column(const tx_json *row, const char *name)
 {
-    char keys[512] = "";
-    for (void *i = tx_json_first(row); i; i = tx_json_next(row, i))
-        tx_list_add(keys, sizeof keys, ", ", "%s", tx_json_key(i));
+    char keys[512];
+    tx_list_keys(row, keys, sizeof keys);
     return tx_fail(TX_FORMAT, "no column %s; there are %s", name, keys);
 }
 
@@ -422,7 +421,7 @@ static tx_status prepare(const tx_data_source *sources, size_t count, const tx_p
     const char *first = sources[0].files.name[0];
     const bool single = count == 1 && sources[0].files.count == 1;
     const bool text = are_text(sources, count, options);
-    if (single && !options->text_columns && !options->label_column && !tx_rows_is_binary(first))
+    if (single && !options->text_columns && !options->label_column && !options->rows && !tx_rows_is_binary(first))
         return tx_copy_text(first, path);
     return find_or_make(sources, count, text ? write_text : write_rows, options, text ? "txt" : "jsonl", path);
 }

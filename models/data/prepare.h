@@ -24,6 +24,7 @@ typedef struct tx_prepare_options {
     /* If datasets are interleaved: false stops when the first dataset has no row left. With true smaller datasets begin
      * again until every one was read to its end. */
     bool all_exhausted;
+    bool rows;            /* make JSON lines of a single table, too */
     uint64_t seed;        /* of the draws */
     const char *encoding; /* of all files, by a name of iconv or Python, such as latin-1; NULL for UTF-8 */
     const char *folder;   /* keeps the prepared file for the next run; it is created */

@@ -114,6 +114,8 @@ tx_status tx_job_choose_task(tx_job *j)
     tx_job_inputs *in = &j->inputs;
     const tx_task *named = tx_job_named_task(&j->set);
     in->task = named;
+    if (in->config->architecture->head == TX_HEAD_CAUSAL_LM && (!named || named->head == TX_HEAD_CAUSAL_LM))
+        TX_TRY(tx_job_rows_of_tables(j));
     if (!named)
         TX_TRY(default_task(j, &in->task));
     if (!in->task)

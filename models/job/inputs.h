@@ -53,6 +53,8 @@ tx_status tx_job_prune(const tx_job *job);
 
 /* Finds the data files of each split, and prepares several files, Parquet files and named columns as one file. */
 tx_status tx_job_find_data(tx_job *job);
+/* Makes JSON lines of data files that are tables, for tasks that read no tables. */
+tx_status tx_job_rows_of_tables(tx_job *job);
 
 /* ---- data.c --------------------------------------------------------------------------------------------- */
 

@@ -140,6 +140,15 @@ static tx_status name_sources(const sources *s, char **name)
     return tx_copy_text(more ? text : s->source[0].files.name[0], name);
 }
 
+/* The folder of prepared files; "" if there is none. */
+static void find_cache(const tx_job_settings *set, char cache[TX_PATH_ROOM])
+{
+    if (set->output_dir) /* a dry run may have none */
+        tx_path_in(cache, set->output_dir, "cache");
+    else if (tx_hub_cache(cache))
+        cache[0] = '\0';
+}
+
 /* Prepares the files of a split: the path of the data, and their name in notes. */
 static tx_status prepare(tx_job *j, sources *s, bool train, char **path, char **name)
 {
@@ -147,10 +156,7 @@ static tx_status prepare(tx_job *j, sources *s, bool train, char **path, char **
     const bool text = set->text_column && strcmp(set->text_column, "text") != 0;
     const bool label = set->label_column && strcmp(set->label_column, "label") != 0;
     char cache[TX_PATH_ROOM];
-    if (set->output_dir) /* a dry run may have none */
-        tx_path_in(cache, set->output_dir, "cache");
-    else if (tx_hub_cache(cache))
-        cache[0] = '\0';
+    find_cache(set, cache);
     const tx_prepare_options options = {
         .text_columns = text ? set->text_column : NULL,
         .delimiter = set->text_delimiter,
@@ -217,4 +223,23 @@ tx_status tx_job_find_data(tx_job *j)
     free_sources(&test);
     free_datasets(&d);
     return status;
+}
+
+tx_status tx_job_rows_of_tables(tx_job *j)
+{
+    tx_job_inputs *in = &j->inputs;
+    char **const paths[] = {&in->train_path, &in->validation_path, &in->test_path};
+    char cache[TX_PATH_ROOM];
+    find_cache(&j->set, cache);
+    const tx_prepare_options options = {.rows = true, .folder = cache, .report = j->report};
+    for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
+        tx_data_source one = {.files = {.name = paths[i], .count = 1}};
+        char *rows = NULL;
+        if (!*paths[i] || !(tx_ends_with(*paths[i], ".csv") || tx_ends_with(*paths[i], ".tsv")))
+            continue;
+        TX_TRY(tx_data_prepare(&one, 1, &options, &rows));
+        free(*paths[i]);
+        *paths[i] = rows;
+    }
+    return TX_OK;
 }

@@ -27,8 +27,8 @@ static tx_status encode(reading *r)
     const tx_chat_form form = c->conversation.form;
     const bool plain = tx_conversations_is_plain(c);
     const tx_chat *chat = plain ? &c->plain : c->chat;
-    const bool learns =
-        form == TX_CHAT_MESSAGES || form == TX_CHAT_SHAREGPT ? o->set->assistant_only : o->set->completion_only;
+    const bool several = form == TX_CHAT_MESSAGES || form == TX_CHAT_SHAREGPT;
+    const bool learns = c->conversation.weighted || (several ? o->set->assistant_only : o->set->completion_only);
     TX_TRY(plain ? tx_chat_render_plain(chat, &c->conversation, &c->text)
                  : tx_chat_render(chat, &c->conversation, false, learns, &c->text));
     TX_TRY(tx_chat_encode(chat, c->encoder, &c->text, &r->ids, &r->learnt));

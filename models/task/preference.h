@@ -49,8 +49,12 @@ void tx_preference_close(const tx_samples *samples);
 tx_status tx_preference_save(const tx_samples *samples, const char *folder);
 tx_text_end tx_preference_end(const tx_samples *samples);
 
-/* Makes a copy of an object without `prompt` in which the common beginning of chosen and rejected is the prompt, as
- * TRL's extract_prompt does (preference_prompt.c). The caller frees it. TX_FORMAT if there is none. */
+/* Whether an object has its prompt apart from both sides (preference_prompt.c). A text as prompt does not count if the
+ * sides are lists of messages, which have it then, too. TRL's DPOTrainer decides so. */
+bool tx_preference_is_split(const tx_json *object);
+/* Makes a copy of another object in which the common beginning of chosen and rejected is the prompt, as TRL's
+ * extract_prompt does, or a copy with these keys of an object of OpenAI's files. The caller frees it. TX_FORMAT if
+ * there is none. */
 tx_status tx_preference_split(const tx_json *object, tx_json **split);
 
 #endif

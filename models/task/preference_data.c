@@ -103,7 +103,7 @@ static tx_status read_one(reading *r, size_t number, tx_preference_data *d)
     tx_status status = tx_objects_read(&c->objects, number, &own, &object);
     if (!status && tx_json_type_of(object) != TX_JSON_OBJECT)
         status = tx_fail(TX_FORMAT, "expected an object");
-    if (!status && !tx_json_has(object, "prompt"))
+    if (!status && !tx_preference_is_split(object))
         status = tx_preference_split(object, &split);
     TX_THEN(status, read_pair(r, split ? split : object));
     tx_json_free(split);

@@ -2,6 +2,8 @@
  * Finds the prompt of preferences whose two sides both contain it. */
 #include "models/task/preference.h"
 
+#include "models/names.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -66,8 +68,42 @@ static tx_status split_texts(const tx_json *object, tx_json *made)
     return tx_json_set_text(made, "rejected", rejected + size, sizes[1] - size);
 }
 
+/* Renames the keys of OpenAI's files: {"input": {"messages": [...]}, "preferred_output": [...], ...}. */
+static tx_status rename_openai(const tx_json *object, tx_json *made)
+{
+    static const char *const names[][2] = {{"preferred_output", "chosen"}, {"non_preferred_output", "rejected"}};
+    tx_json *input = NULL, *list = NULL;
+    TX_TRY(tx_json_get(object, "input", TX_JSON_OBJECT, &input));
+    TX_TRY(tx_fail_in(tx_json_get(input, "messages", TX_JSON_ARRAY, &list), "input"));
+    TX_TRY(tx_json_set(made, "prompt", tx_json_copy(list)));
+    if (tx_json_has(input, "tools"))
+        TX_TRY(tx_json_set(made, "tools", tx_json_copy(tx_json_find(input, "tools"))));
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        TX_TRY(tx_json_get(object, names[i][0], TX_JSON_ARRAY, &list));
+        TX_TRY(tx_json_set(made, names[i][1], tx_json_copy(list)));
+        TX_TRY(tx_json_set_null(made, names[i][0]));
+    }
+    return tx_json_set_null(made, "input");
+}
+
+/* The object is of no form of preferences. */
+static tx_status fail_form(const tx_json *object)
+{
+    char keys[256];
+    tx_list_keys(object, keys, sizeof keys);
+    return tx_fail(
+        TX_FORMAT,
+        "chosen or rejected is missing from the keys %s; TX reads chosen and rejected, with or without prompt, "
+        "and OpenAI's input, preferred_output and non_preferred_output",
+        *keys ? keys : "no keys");
+}
+
 static tx_status split(const tx_json *object, tx_json *made)
 {
+    if (tx_json_has(object, "preferred_output"))
+        return rename_openai(object, made);
+    if (!tx_json_has(object, "chosen") || !tx_json_has(object, "rejected"))
+        return fail_form(object);
     tx_json *const sides[] = {tx_json_find(made, "chosen"), tx_json_find(made, "rejected")};
     for (int i = 0; i < 2; i++)
         if (!sides[i] || (tx_json_type_of(sides[i]) != TX_JSON_STRING && tx_json_type_of(sides[i]) != TX_JSON_ARRAY))
@@ -81,6 +117,14 @@ static tx_status split(const tx_json *object, tx_json *made)
     const size_t count = common_messages(sides[0], sides[1]);
     return count ? split_messages(made, sides, count)
                  : tx_fail(TX_FORMAT, "chosen and rejected have no first message in common: give a prompt");
+}
+
+bool tx_preference_is_split(const tx_json *object)
+{
+    const tx_json *prompt = tx_json_find(object, "prompt"), *chosen = tx_json_find(object, "chosen");
+    if (!prompt || tx_json_type_of(prompt) == TX_JSON_NULL)
+        return false;
+    return !(tx_json_type_of(prompt) == TX_JSON_STRING && chosen && tx_json_type_of(chosen) == TX_JSON_ARRAY);
 }
 
 tx_status tx_preference_split(const tx_json *object, tx_json **made)

@@ -32,12 +32,7 @@ typedef struct reading {
 /* Refuses a file that lacks a column; the message lists the columns that it has. */
 static tx_status fail_column(const reading *r, const char *name, const char *option)
 {
-    char names[512] = "";
-    size_t size;
-    for (int32_t c = 0; c < r->table.columns; c++)
-        tx_list_add(names, sizeof names, ", ", "%s", tx_table_text(&r->table, -1, c, &size));
-    return tx_fail(TX_FORMAT, "there is no column %s; the columns are %s: name the one to use by --%s", name, names,
-                   option);
+    return tx_table_fail_column(&r->table, name, option);
 }
 
 static tx_status find_texts(reading *r)

@@ -47,9 +47,9 @@ static tx_status find_columns(reading *r)
     r->words = find_one(&r->table, word_columns);
     r->labels = r->options->split == TX_DATA_TEST ? -1 : find_one(&r->table, labels);
     if (r->words < 0)
-        return tx_fail(TX_FORMAT, "there is no column tokens or words: name the one to use by --text_column_name");
+        return tx_table_fail_column(&r->table, "tokens or words", "text_column_name");
     if (r->labels < 0 && r->options->split != TX_DATA_TEST)
-        return tx_fail(TX_FORMAT, "there is no column ner_tags or tags: name the one to use by --label_column_name");
+        return tx_table_fail_column(&r->table, "ner_tags or tags", "label_column_name");
     return tx_task_choose_range(r->options, r->table.rows, "rows", &r->begin, &r->end);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads the text of a line of JSON. jansson needs twice the memory of a long string and as much time as tokenising it.
  * Therefore a long text is decoded here, and jansson parses the line without it. */
+#include "models/names.h"
 #include "models/text/lines.h"
 #include "models/text/utf8.h"
 
@@ -129,6 +130,16 @@ static const char *decode(char *text, size_t size, bool write, size_t *length)
 
 /* ---- Lines --------------------------------------------------------------------------------------------- */
 
+/* The object has no key that a text could be in. */
+static tx_status fail_form(const tx_json *object, const char *where)
+{
+    char keys[256];
+    tx_list_keys(object, keys, sizeof keys);
+    return tx_fail(TX_FORMAT,
+                   "%s: text is missing from the keys %s: name the one to use by --text_column_name; " TX_LINES_FORMS,
+                   where, *keys ? keys : "no keys");
+}
+
 /* Parses the object and finds its text. */
 static tx_status parse(const char *line, size_t size, const char *where, tx_json **json, const char **text,
                        size_t *length)
@@ -138,6 +149,8 @@ static tx_status parse(const char *line, size_t size, const char *where, tx_json
     tx_status status = TX_OK;
     if (tx_json_type_of(object) != TX_JSON_OBJECT)
         status = tx_fail(TX_FORMAT, "%s: expected an object {\"text\": ...}", where);
+    else if (!tx_json_find(object, "text"))
+        status = fail_form(object, where);
     else if (tx_json_get_text(object, "text", text, length))
         status = tx_fail_in(TX_FORMAT, "%s", where);
     return TX_RETURN(status, object, json, tx_json_free);

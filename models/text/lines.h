@@ -29,6 +29,11 @@ tx_status tx_lines_after(const tx_data_file *file, int64_t from, int64_t *place)
 /* TX_FORMAT with the first byte that is not UTF-8. */
 tx_status tx_text_check(const char *text, size_t size);
 
+/* The keys of the forms of data that tasks read, for messages. */
+#define TX_LINES_FORMS                                                                                      \
+    "TX reads text, messages, conversations, prompt with completion, instruction with output or response, " \
+    "and chosen with rejected (--task_name dpo)"
+
 /* Reads the text of a line {"text": ..., ...}, as strictly as tx_json_parse_line; TX_FORMAT names the fault. A long
  * text is decoded in place instead of copied, so `line` may change. Messages start with `where`. `*text` lives as long
  * as the line and `*json`, which the caller frees. */

@@ -238,6 +238,15 @@ int32_t tx_table_column(const tx_table *table, const char *name)
     return -1;
 }
 
+tx_status tx_table_fail_column(const tx_table *table, const char *name, const char *option)
+{
+    char names[512] = "";
+    for (int32_t c = 0; c < table->columns; c++)
+        tx_list_add(names, sizeof names, ", ", "%.*s", (int)table->cell[c].size, table->bytes.data + table->cell[c].at);
+    return tx_fail(TX_FORMAT, "there is no column %s; the columns are %s: name the one to use by --%s", name, names,
+                   option);
+}
+
 const char *tx_table_text(const tx_table *table, int64_t row, int32_t column, size_t *size)
 {
     const tx_cell *cell = &table->cell[(row + 1) * table->columns + column];

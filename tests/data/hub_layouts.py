@@ -60,6 +60,11 @@ def label():
     return random.randrange(2)
 
 
+def sides():
+    prompt = {"role": "user", "content": text()}
+    return {side: [prompt, {"role": "assistant", "content": text()}] for side in ("chosen", "rejected")}
+
+
 CHAT = ["--chat_template", "chatml", "--max_seq_length", "96"]
 # name: rows, train files, validation files, model, options
 LAYOUTS = {
@@ -76,6 +81,11 @@ LAYOUTS = {
     "ultrachat": (rows(30, prompt_id=text, messages=talk("role", "content")), shards("data/train_sft", 2),
                   shards("data/validation", 1), "gpt2", CHAT),
     "sharegpt": (rows(30, conversations=sharegpt), ["train/0000.parquet", "train/0001.parquet"], [], "gpt2", CHAT),
+    "dolly": (rows(30, instruction=text, context=lambda: random.choice(["", text()]), response=text, category=text),
+              ["databricks-dolly-15k.parquet"], [], "gpt2", CHAT),
+    "ultrafeedback": ([{"prompt": pair["chosen"][0]["content"], "prompt_id": text(), **pair, "score_chosen": 1.5}
+                       for pair in (sides() for _ in range(20))], shards("data/train", 2), shards("data/test", 1),
+                      "tuned", ["--task_name", "dpo", *CHAT]),
     "reviews": (rows(40, title=text, body=text, stars=label), shards("data/train", 1), shards("data/validation", 1),
                 "bert", ["--text_column_names", "title,body", "--text_column_delimiter", " - ", "--label_column_name",
                          "stars"]),
@@ -137,6 +147,23 @@ def make_bert(folder):
                    "unk_token": "[UNK]"}, file)
 
 
+def save_to_disk(folder, table, count):
+    """As a DatasetDict of the library datasets is saved."""
+    for split, of in (("train", table), ("validation", table[:10])):
+        parts = count if split == "train" else 1
+        os.makedirs(os.path.join(folder, split))
+        for i in range(parts):
+            part = pa.Table.from_pylist(of[i * len(of) // parts:(i + 1) * len(of) // parts])
+            name = os.path.join(folder, split, f"data-{i:05d}-of-{parts:05d}.arrow")
+            with pa.ipc.new_stream(name, part.schema) as writer:
+                writer.write_table(part, max_chunksize=7)
+        for name in ("dataset_info.json", "state.json"):
+            with open(os.path.join(folder, split, name), "w") as file:
+                json.dump({"features": {}}, file)
+    with open(os.path.join(folder, "dataset_dict.json"), "w") as file:
+        json.dump({"splits": ["train", "validation"]}, file)
+
+
 def compare(work, name):
     table, train_files, validation, model, options = LAYOUTS[name]
     folder, lines = os.path.join(work, name), os.path.join(work, name + ".jsonl")
@@ -149,9 +176,13 @@ def compare(work, name):
     plain = [o for o in options if o not in ("--text_column_names", "title,body", "--text_column_delimiter", " - ")]
     plain = ["label" if o == "stars" else o for o in plain]
     path = folder + "/mrpc" if name == "glue" else folder
+    save_to_disk(folder + ".saved", table, len(train_files))
     mine = train(os.path.join(work, name + ".1"), os.path.join(work, model), options, ["--dataset_name", path])
     jsonl = train(os.path.join(work, name + ".2"), os.path.join(work, model), plain, ["--train_file", lines])
-    return [] if mine == jsonl else [f"{name}: the weights differ from those of the JSON lines"]
+    arrow = train(os.path.join(work, name + ".3"), os.path.join(work, model), options,
+                  ["--dataset_name", folder + ".saved"])
+    return [f"{name}: the weights of {kind} differ from those of the JSON lines"
+            for kind, weights in (("Parquet", mine), ("Arrow", arrow)) if weights != jsonl]
 
 
 def several(work):
@@ -262,6 +293,8 @@ def main():
             os.path.join(work, "bert0"), "--do_train", "--max_steps", "1", "--train_file",
             os.path.join(work, "lines.txt"), "--output_dir", os.path.join(work, "bert"),
             "--save_strategy", "no", "--report_to", "none", "--max_seq_length", "32")
+        train(os.path.join(work, "tuned"), os.path.join(work, "gpt2"), ["--block_size", "32"],
+              ["--train_file", os.path.join(work, "lines.txt")])
         faults = sum((compare(work, name) for name in LAYOUTS), []) + several(work) + planned(work) + refusals(work)
         faults += encodings(work)
     print("\n".join(faults) or f"{len(LAYOUTS)} layouts agree with JSON lines")

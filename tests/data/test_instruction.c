@@ -102,6 +102,32 @@ static void expect_row(const reader *r, int64_t number, const char *text, const 
 
 #define TURN(role, text) "{\"role\": \"" role "\", \"content\": \"" text "\"}"
 
+#define WEIGHTED(role, text, weight) "{\"role\": \"" role "\", \"content\": \"" text "\", \"weight\": " weight "}"
+
+/* OpenAI's weights: only answers of weight 1 have labels, also if all messages would have some. */
+static void test_weights(void **state)
+{
+    static const char *const frame = "<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nb<|im_end|>\n";
+    reader r;
+    begin(&r);
+    r.set.chat_template = "chatml";
+    r.set.assistant_only = false;
+    assert_ok(read_text(&r, "{\"messages\": [" WEIGHTED("assistant", "b", "0") ", " TURN("user", "a") ", " WEIGHTED(
+                                "assistant", "c", "1") "]}"));
+    expect_row(
+        &r, 0,
+        "<|im_start|>assistant\nb<|im_end|>\n<|im_start|>user\na<|im_end|>\n<|im_start|>assistant\nc<|im_end|>\n",
+        "c<|im_end|>");
+    assert_string_equal(r.told, "");
+    assert_ok(read_text(&r, "{\"messages\": [" TURN("user", "a") ", " WEIGHTED("assistant", "b", "1") "]}"));
+    expect_row(&r, 0, frame, frame + sizeof "<|im_start|>" - 1);
+    assert_refused(read_text(&r, "{\"messages\": [" TURN("user", "a") ", " WEIGHTED("assistant", "b", "0") "]}"),
+                   TX_FORMAT, "no sample has anything to learn");
+    assert_refused(read_text(&r, "{\"messages\": [" TURN("user", "a") ", " WEIGHTED("assistant", "b", "2") "]}"),
+                   TX_FORMAT, "line 1: messages: message 2: weight");
+    finish(&r);
+}
+
 static void test_forms(void **state)
 {
     static const char *const pair =
@@ -190,8 +216,8 @@ static void test_faults(void **state)
         {"[]", "no samples"},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n\n{\"prompt\": \"a\"}\n", "line 3: completion"},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\"\n", "line 2: JSON"},
-        {"[{\"prompt\": \"a\", \"completion\": \"b\"}, {\"completion\": \"b\"}]", "element 2: it has none of the keys"},
-        {"{\"text\": \"a\"}", "line 1: it has none of the keys"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"}, {\"completion\": \"b\"}]", "element 2: its keys are of no form: completion"},
+        {"{\"text\": \"a\"}", "line 1: its keys are of no form: text"},
         {"{\"messages\": [" TURN("tool", "a") "]}", "line 1: chat template, line 3: there is no role tool here"},
         {"\xFE\xFF{", "a.jsonl: text in UTF-16"},
         /* Parts of a conversation that the template does not render. */
@@ -390,9 +416,10 @@ static void test_packed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),  cmocka_unit_test(test_no_template), cmocka_unit_test(test_cut_and_dropped),
-        cmocka_unit_test(test_faults), cmocka_unit_test(test_part),        cmocka_unit_test(test_kind),
-        cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_forms),       cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_no_template), cmocka_unit_test(test_cut_and_dropped),
+        cmocka_unit_test(test_faults),      cmocka_unit_test(test_part),
+        cmocka_unit_test(test_kind),        cmocka_unit_test(test_packed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,7 +2,7 @@
  * txcheck file: checks texts, conversations and labelled texts with txtrain's readers. */
 #include "tools/bench/check_file.h"
 
-#include "models/parquet/parquet.h"
+#include "models/data/rows.h"
 #include "models/task/instruction.h"
 #include "models/task/sequence.h"
 #include "models/text/table.h"
@@ -82,16 +82,16 @@ tx_status tx_check_text(const char *path)
     return status;
 }
 
-tx_status tx_check_parquet(const char *path)
+tx_status tx_check_rows(const char *path)
 {
-    tx_parquet *file = NULL;
+    tx_rows *rows = NULL;
     const char *row;
     size_t size = 1;
-    TX_TRY(tx_parquet_open(path, &file));
+    TX_TRY(tx_rows_open(path, &rows));
     tx_status status = TX_OK;
     while (!status && size > 0)
-        status = tx_parquet_next(file, &row, &size);
-    tx_parquet_close(file);
+        status = tx_rows_next(rows, &row, &size);
+    tx_rows_close(rows);
     return status;
 }
 

@@ -34,7 +34,8 @@ const tx_cli tx_check_file_program = {
     .about =
         "Checks files and folders: weights (.safetensors, shards by their index, folders), GGUF files, config.json, "
         "tokenizers, tokens (.bin), texts and conversations (.txt, .jsonl, .json), labelled texts (.csv, .tsv, "
-        ".jsonl, .parquet), adapters, checkpoints, whole models. Prints one line for each: \"PATH: ok\" or \"PATH: "
+        ".jsonl, .parquet, .arrow), adapters, checkpoints, whole models. Prints one line for each: \"PATH: ok\" or "
+        "\"PATH: "
         "reason\".\n"
         "Exit status: 0 if all are valid, 1 if some are not, 2 for wrong usage.",
     .operand = "FILE|DIR",
@@ -151,7 +152,8 @@ static const struct {
     {".bin", false, tx_check_text},
     {".txt", false, tx_check_text},
     {".jsonl", false, tx_check_lines},
-    {".parquet", false, tx_check_parquet},
+    {".parquet", false, tx_check_rows},
+    {".arrow", false, tx_check_rows},
     {".csv", false, tx_check_table},
     {".tsv", false, tx_check_table},
 };
@@ -218,11 +220,11 @@ static tx_status judge_content(const char *path)
         return tx_check_lines(path);
     if (begin[0] == '{')
         return judge_json(path);
-    return tx_fail(
-        TX_UNSUPPORTED,
-        "%s: unknown kind of file; known are weights, .gguf, config.json, tokenizers, .bin, .txt, .jsonl, .parquet, "
-        ".csv, .tsv, adapters, manifests",
-        path);
+    return tx_fail(TX_UNSUPPORTED,
+                   "%s: unknown kind of file; known are weights, .gguf, config.json, tokenizers, .bin, .txt, .jsonl, "
+                   ".parquet, .arrow, "
+                   ".csv, .tsv, adapters, manifests",
+                   path);
 }
 
 /* ---- Folders --------------------------------------------------------------------------------------- */

@@ -18,6 +18,7 @@ tx_status tx_check_text(const char *path);
 tx_status tx_check_table(const char *path);
 /* Checks a file of JSON objects: conversations, texts or labelled texts. */
 tx_status tx_check_lines(const char *path);
-tx_status tx_check_parquet(const char *path); /* reads every row */
+/* Reads every row of a .parquet or .arrow file. */
+tx_status tx_check_rows(const char *path);
 
 #endif
