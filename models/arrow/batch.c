@@ -138,7 +138,7 @@ static tx_status read_column(reading *r, int32_t index)
                                : c->kind == TX_ARROW_FIXED_LIST ? length * c->size
                                                                 : 0;
         if (r->columns->column[child].length < wanted)
-            return fail(c, "what is below it is too short");
+            return fail(c, "a column below it is too short");
     }
     return TX_OK;
 }

@@ -176,35 +176,44 @@ static tx_status read_integer(const tx_arrow *a, const tx_arrow_column *c, int64
     return TX_OK;
 }
 
-static tx_status write_leaf(tx_arrow *a, const tx_arrow_column *c, int64_t index)
+/* Reads a value that has no parts. `reversed` receives the bytes of a decimal. */
+static tx_status read_leaf(const tx_arrow *a, const tx_arrow_column *c, int64_t index, uint8_t reversed[32],
+                           tx_pq_value *value)
 {
-    tx_pq_value value = {.integer = 0};
-    uint8_t reversed[32];
     const uint8_t *at = c->kind == TX_ARROW_FIXED && c->width ? c->data + index * c->width : c->data;
     int64_t begin = 0, end = c->width;
     float single;
     if (c->kind == TX_ARROW_BOOL) {
-        value.integer = bit(c->data, index);
+        value->integer = bit(c->data, index);
     } else if (c->kind == TX_ARROW_BYTES) {
         TX_TRY(find_range(a, c, index, c->bytes, &begin, &end));
-        value.bytes.data = end > begin ? at + begin : (const uint8_t *)"";
-        value.bytes.size = (uint32_t)(end - begin);
+        value->bytes.data = end > begin ? at + begin : (const uint8_t *)"";
+        value->bytes.size = (uint32_t)(end - begin);
         if (end - begin > UINT32_MAX)
             return fail_value(a, c, "a text of more than 4 GiB");
     } else if (c->leaf.type == TX_PQ_INT64) {
-        TX_TRY(read_integer(a, c, index, &value.integer));
+        return read_integer(a, c, index, &value->integer);
     } else if (c->leaf.type == TX_PQ_FLOAT) {
         memcpy(&single, at, sizeof single);
-        value.number = (double)single;
+        value->number = (double)single;
     } else if (c->leaf.type == TX_PQ_DOUBLE) {
-        memcpy(&value.number, at, sizeof value.number);
+        memcpy(&value->number, at, sizeof value->number);
     } else {
         for (int32_t i = 0; i < c->width && c->leaf.meaning == TX_PQ_DECIMAL; i++)
             reversed[i] = at[c->width - 1 - i]; /* Parquet's decimals are big-endian */
-        value.bytes.data = c->leaf.meaning == TX_PQ_DECIMAL ? reversed : c->width ? at : (const uint8_t *)"";
-        value.bytes.size = (uint32_t)c->width;
+        value->bytes.data = c->leaf.meaning == TX_PQ_DECIMAL ? reversed : c->width ? at : (const uint8_t *)"";
+        value->bytes.size = (uint32_t)c->width;
     }
-    const char *fault = tx_pq_write_value(&a->text, &c->leaf, &value);
+    return TX_OK;
+}
+
+static tx_status write_leaf(tx_arrow *a, const tx_arrow_column *c, int64_t index, bool key)
+{
+    tx_pq_value value = {.integer = 0};
+    uint8_t reversed[32];
+    TX_TRY(read_leaf(a, c, index, reversed, &value));
+    const char *fault =
+        key && !tx_pq_is_key(&value) ? "a key with a NUL byte" : tx_pq_write_value(&a->text, &c->leaf, &value);
     return fault ? fail_value(a, c, fault) : TX_OK;
 }
 
@@ -246,7 +255,7 @@ static tx_status write_map(tx_arrow *a, const tx_arrow_column *c, int64_t begin,
         tx_buffer_add(&a->text, ", ", i > begin ? 2 : 0);
         if (key->valid && !bit(key->valid, i))
             return fail_value(a, c, "a key is null");
-        TX_TRY(write_leaf(a, key, i));
+        TX_TRY(write_leaf(a, key, i, true));
         tx_buffer_add(&a->text, ": ", 2);
         TX_TRY(write_value(a, key->next, i));
     }
@@ -283,7 +292,7 @@ static tx_status write_value(tx_arrow *a, int32_t column, int64_t index)
     case TX_ARROW_STRUCT:
         return write_members(a, c, index);
     default:
-        return write_leaf(a, c, index);
+        return write_leaf(a, c, index, false);
     }
 }
 

@@ -79,7 +79,7 @@ static parts read_name(const char *name)
 
 static bool is_data(const char *folder, const char *name)
 {
-    /* datasets writes these beside the data. */
+    /* Descriptions that datasets writes next to the data. */
     static const char *const described[] = {"dataset_info.json", "dataset_infos.json", "dataset_dict.json",
                                             "state.json"};
     struct stat info;

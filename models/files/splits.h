@@ -20,6 +20,7 @@ typedef enum tx_split { TX_SPLIT_TRAIN, TX_SPLIT_VALIDATION, TX_SPLIT_TEST } tx_
  *   train.jsonl                        also valid, val and dev for validation; a prefix such as wiki. is allowed
  *   train-00000-of-00002.parquet ...   all shards of one split; TX_FORMAT names a shard that is missing
  *   train/0000.parquet ...             all files of one ending
+ *
  * If a folder has a single table or file of JSON lines with another name, or only the shards of one, that is its train
  * split, as in data-00000-of-00001.arrow of save_to_disk. Files in which datasets describes itself are no data.
  * TX_NOT_FOUND if there is no file, TX_INVALID if the files of several datasets match. The caller frees `files`. */

@@ -124,6 +124,9 @@ static tx_status write_item(tx_parquet *p, const tx_pq_node *parent, const tx_pq
         return node->count ? write_members(p, node) : write_leaf(p, node);
     const tx_pq_node *key = &p->metadata.node[node->child], *value = &p->metadata.node[key->next];
     TX_TRY(write_leaf(p, key));
+    const tx_pq_column *keys = &p->column[key->leaf];
+    if (!tx_pq_is_key(&keys->value[keys->next_value - 1]))
+        return fail(p, key, "a key with a NUL byte");
     tx_buffer_add(&p->text, ": ", 2);
     return write_field(p, value);
 }

@@ -10,6 +10,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Bytes of the longest decimal that is written, and of its value in the file. */
 #define DIGITS_MOST 160
@@ -221,6 +222,11 @@ static void write_integer(tx_buffer *to, const tx_pq_node *leaf, int64_t value)
         print(to, "%" PRIu64, leaf->type == TX_PQ_INT32 ? (uint64_t)(uint32_t)value : (uint64_t)value);
     else
         print(to, "%" PRId64, value);
+}
+
+bool tx_pq_is_key(const tx_pq_value *value)
+{
+    return !value->bytes.size || !memchr(value->bytes.data, '\0', value->bytes.size);
 }
 
 const char *tx_pq_write_value(tx_buffer *to, const tx_pq_node *leaf, const tx_pq_value *value)

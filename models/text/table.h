@@ -34,7 +34,7 @@ void tx_table_close(tx_table *table); /* {0} is fine */
 tx_status tx_table_skip(tx_table *table, int64_t row, tx_status status);
 /* The index of the column with this name, or -1. */
 int32_t tx_table_column(const tx_table *table, const char *name);
-/* TX_FORMAT: there is no column `name`. The message lists the columns and names the option. */
+/* Fails with TX_FORMAT because there is no column `name`. The message lists the columns and names the option. */
 tx_status tx_table_fail_column(const tx_table *table, const char *name, const char *option);
 /* The text at row `row`, from 0 on, and its size; a NUL follows. NULL if the row is malformed. */
 const char *tx_table_text(const tx_table *table, int64_t row, int32_t column, size_t *size);

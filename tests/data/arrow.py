@@ -86,7 +86,8 @@ def column(name, nulls):
     kind, make = TYPES[name]
     if name == "float16":
         import numpy as np
-        return pa.array([None if random.random() < nulls else np.float16(random.gauss(0, 1)) for _ in range(ROWS)], kind)
+        values = [None if random.random() < nulls else np.float16(random.gauss(0, 1)) for _ in range(ROWS)]
+        return pa.array(values, kind)
     if pa.types.is_dictionary(kind):
         return pa.array(some(make, nulls), kind.value_type).dictionary_encode().cast(kind)
     if name == "labels":

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The order of --group_by_length beside transformers' LengthGroupedSampler, for conversations and for texts with labels.
-The sampler gets the shuffle that the same run has without grouping.
+"""The order of --group_by_length next to that of transformers' LengthGroupedSampler, for conversations and for texts
+with labels. The sampler gets the shuffle that the same run has without grouping.
 
     grouping.py TXTRAIN      exit status 77: something is missing
 """
