@@ -50,6 +50,8 @@ LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_collect(tx_tensor *x, const tx_routes *
 LEFT_OUT(packed, tx_status tx_packed_check(const char *name, const tx_param_spec *spec))
 LEFT_OUT(packed, tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count,
     const float *data))
+LEFT_OUT(packed, tx_status tx_model_write_blocks(tx_model *model, int32_t index, int64_t first, int64_t count,
+    tx_dtype dtype, const void *blocks))
 LEFT_OUT(packed, tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data))
 #endif
 

@@ -120,16 +120,29 @@ double tx_now(void);
 
 /* X(NAME, bytes, "name in safetensors files"). NF4 and NF4_DOUBLE (backends/nf4.h) store frozen matrices that products
  * read. They hold blocks of 64 consecutive elements in 4 bits each; the scale of a block is fp32 or, with NF4_DOUBLE,
- * quantised to 8 bits. Single elements are not addressable, so the unit is the byte. Files never contain these types.
+ * quantised to 8 bits. The types of TX_BLOCK_MAP (api/base/blocks.h) store frozen matrices and embedding tables as GGUF
+ * files hold them, on the cpu backend. Single elements of these types are not addressable, so the unit is the byte.
+ * Safetensors files never contain them.
  */
-#define TX_DTYPE_MAP(X) \
-    X(F32, 4, "F32")    \
-    X(BF16, 2, "BF16")  \
-    X(F16, 2, "F16")    \
-    X(I32, 4, "I32")    \
-    X(U8, 1, "U8")      \
-    X(NF4, 1, "NF4")    \
-    X(NF4_DOUBLE, 1, "NF4_DOUBLE")
+#define TX_DTYPE_MAP(X)            \
+    X(F32, 4, "F32")               \
+    X(BF16, 2, "BF16")             \
+    X(F16, 2, "F16")               \
+    X(I32, 4, "I32")               \
+    X(U8, 1, "U8")                 \
+    X(NF4, 1, "NF4")               \
+    X(NF4_DOUBLE, 1, "NF4_DOUBLE") \
+    X(Q8_0, 1, "Q8_0")             \
+    X(Q4_0, 1, "Q4_0")             \
+    X(Q4_K, 1, "Q4_K")             \
+    X(Q6_K, 1, "Q6_K")
+
+/* X(NAME, values, bytes): types of blocks, with the values and bytes of a block. */
+#define TX_BLOCK_MAP(X) \
+    X(Q8_0, 32, 34)     \
+    X(Q4_0, 32, 18)     \
+    X(Q4_K, 256, 144)   \
+    X(Q6_K, 256, 210)
 
 typedef enum tx_dtype {
 #define X(name, bytes, text) TX_##name,
@@ -139,7 +152,7 @@ typedef enum tx_dtype {
 } tx_dtype;
 
 size_t tx_dtype_size(tx_dtype dtype);
-bool tx_dtype_packed(tx_dtype dtype); /* NF4 or NF4_DOUBLE */
+bool tx_dtype_packed(tx_dtype dtype); /* NF4, NF4_DOUBLE or a type of blocks */
 /* Returns the bytes of `count` contiguous elements. For packed types the result is a multiple of 64. */
 int64_t tx_dtype_bytes(tx_dtype dtype, int64_t count);
 const char *tx_dtype_name(tx_dtype dtype);

@@ -104,7 +104,7 @@ typedef struct tx_param_spec {
     /* The stored type. It must be F32 unless the parameter is frozen; tx_model_store can change F32. Graphs read a
      * frozen parameter of BF16 or F16 as such. A graph with the same autocast type (tx_graph_autocast, called first)
      * reads it as if it were F32. */
-    tx_dtype dtype; /* NF4 and NF4_DOUBLE: only matrices whose rows are multiples of 64 (tx_base.h) */
+    tx_dtype dtype; /* packed types: only matrices whose rows are whole blocks (tx_base.h) */
     tx_param_sections sections;
     /* 1 + the dimension that tensor-parallel ranks divide (tx_parallel_options), or 0 to replicate the parameter. Each
      * section along that dimension is divided separately. The parameter has one or two dimensions, multiples of the
@@ -178,6 +178,12 @@ tx_status tx_model_write_range(tx_model *model, tx_param_role part, int32_t inde
                                const float *data);
 tx_status tx_model_read_range(tx_model *model, tx_param_role part, int32_t index, int64_t first, int64_t count,
                               float *data);
+/* Writes the same elements of a parameter of blocks (TX_BLOCK_MAP), as files hold them: whole blocks of one section of
+ * the rows. `dtype` is the type of the whole section; its blocks have as many values as those of the
+ * parameter's type and at most as many bytes. Reads return the
+ * values. Other writes to such parameters fail. */
+tx_status tx_model_write_blocks(tx_model *model, int32_t index, int64_t first, int64_t count, tx_dtype dtype,
+                                const void *blocks);
 
 /* Sets a scalar for later runs. Values of u32 controls are whole numbers. */
 tx_status tx_model_set(tx_model *model, tx_control control, double value);

@@ -19,7 +19,7 @@ set(extension_rows "api/(${extensions})/([a-z_]+\\.def|(${extensions})\\.h)")
 set(installed "(api/tx[a-z_]*|models/tx_[a-z]+|comm/topology/tx_[a-z]+)\\.h")
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def|work\\.def)|${extension_rows}")
 set(basics "${public}|api/graph/op\\.h")
-string(APPEND basics "|api/base/(half|hash|file|clock|cores|memory_left|needs|thread|environment|drivers)\\.h")
+string(APPEND basics "|api/base/(blocks|half|hash|file|clock|cores|memory_left|needs|thread|environment|drivers)\\.h")
 set(contracts "backends/(backend|rng|rope|nf4|dynamic_map)\\.h|comm/comm\\.h")
 set(backend_basics "${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h")
 set(opencl_core "backends/opencl/[a-z]+\\.def")
@@ -69,7 +69,7 @@ set(homes
     "^clblast|^backends/opencl/"
     "^(dnnl|oneapi/)|^backends/cpu/"
     "^omp\\.h$|^backends/cpu/"
-    "^immintrin\\.h$|^backends/cpu/((random|nf4)\\.h|amx/gemm_amx\\.c)$"
+    "^immintrin\\.h$|^backends/cpu/((random|nf4|blocks)\\.h|amx/gemm_amx\\.c)$"
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^smpi/|^tools/research/tests/smpi(_splits)?\\.c$"
     "^hwloc|^comm/topology/hwloc"

@@ -2,6 +2,7 @@
  * Data types, shapes, and the names of enumerations. */
 #include "tx.h"
 
+#include "api/base/blocks.h"
 #include "api/base/needs.h"
 #include "backends/nf4.h"
 
@@ -20,11 +21,13 @@ size_t tx_dtype_size(tx_dtype dtype)
 
 bool tx_dtype_packed(tx_dtype dtype)
 {
-    return dtype == TX_NF4 || dtype == TX_NF4_DOUBLE;
+    return dtype == TX_NF4 || dtype == TX_NF4_DOUBLE || tx_block_values(dtype) > 0;
 }
 
 int64_t tx_dtype_bytes(tx_dtype dtype, int64_t count)
 {
+    if (tx_block_values(dtype) > 0)
+        return tx_block_total(dtype, count);
     return tx_dtype_packed(dtype) ? tx_nf4_bytes(count, dtype == TX_NF4_DOUBLE) : count * (int64_t)tx_dtype_size(dtype);
 }
 

@@ -2,6 +2,7 @@
  * Inference rules of contractions: matrix products and attention, with its caches. */
 #include "api/graph/infer.h"
 
+#include "api/base/blocks.h"
 #include "backends/nf4.h"
 
 #include <inttypes.h>
@@ -30,8 +31,11 @@ static tx_status check_packed(const tx_infer *c)
     TX_TRY(tx_require_rank(c, 1, 2));
     if (!c->attrs->flat || c->attrs->trans_a)
         return tx_refuse(c, "%s operands need a flat product without trans_a", tx_dtype_name(c->in[1].dtype));
-    if (tx_shape_last(&c->in[1].shape) % TX_NF4_BLOCK != 0)
-        return tx_require_other_shape(c, 1, "rows of a multiple of 64 elements");
+    const int64_t values = tx_block_values(c->in[1].dtype);
+    if (values && !c->attrs->trans_b)
+        return tx_refuse(c, "%s operands need a product with trans_b", tx_dtype_name(c->in[1].dtype));
+    if (tx_shape_last(&c->in[1].shape) % (values ? values : TX_NF4_BLOCK) != 0)
+        return tx_require_other_shape(c, 1, "rows of whole blocks");
     return TX_OK;
 }
 

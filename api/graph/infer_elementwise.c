@@ -2,6 +2,8 @@
  * Inference rules of element-wise ops and of movement. */
 #include "api/graph/infer.h"
 
+#include "api/base/blocks.h"
+
 #include <float.h>
 #include <inttypes.h>
 
@@ -79,7 +81,10 @@ tx_status tx_infer_rotary(const tx_infer *c)
 
 tx_status tx_infer_embedding(const tx_infer *c)
 {
-    TX_TRY(tx_require(c, "I2H2=2"));
+    const bool blocks = tx_block_values(c->in[1].dtype) > 0;
+    if (blocks && (c->in[1].shape.rank != 2 || tx_present(&c->in[2])))
+        return tx_refuse(c, "a table of %s is a matrix, and there is no position table", tx_dtype_name(c->in[1].dtype));
+    TX_TRY(tx_require(c, blocks ? "I2" : "I2H2=2"));
     const tx_shape *tokens = &c->in[0].shape;
     TX_TRY(tx_require_places(c, 3, tokens->dim[0], tokens->dim[1]));
     int64_t channels = c->in[1].shape.dim[1];
@@ -89,7 +94,7 @@ tx_status tx_infer_embedding(const tx_infer *c)
     if (c->attrs->padding > c->in[1].shape.dim[0])
         return tx_refuse(c, "padding row %" PRId64 " is not in the table %s", c->attrs->padding - 1,
                          TX_TEXT(c->in[1].shape));
-    return tx_give_stored(c, c->in[1].dtype, TX_F32, TX_SHAPE(tokens->dim[0], tokens->dim[1], channels));
+    return tx_give_stored(c, blocks ? TX_F32 : c->in[1].dtype, TX_F32, TX_SHAPE(tokens->dim[0], tokens->dim[1], channels));
 }
 
 tx_status tx_infer_token_positions(const tx_infer *c)

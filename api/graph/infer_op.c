@@ -4,6 +4,8 @@
  * of their class. */
 #include "api/graph/infer.h"
 
+#include "api/base/blocks.h"
+
 static tx_status (*const rules[TX_OP_COUNT])(const tx_infer *) = {
 #define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, rule, grad, in, out) \
     [TX_OP_##NAME] = tx_infer_##rule,
@@ -28,6 +30,13 @@ static tx_status check_dims(const tx_infer *c, const tx_operand *o, const char *
     return tx_refuse(c, "%s %d has an impossible shape %s", side, i, TX_TEXT(o->shape));
 }
 
+/* Whether input `i` may be of this packed type. */
+static bool may_be_packed(tx_op op, int i, tx_dtype dtype)
+{
+    return (op == TX_OP_MATMUL && i == TX_IN(matmul, b)) ||
+           (op == TX_OP_EMBEDDING && i == TX_IN(embedding, table) && tx_block_values(dtype) > 0);
+}
+
 tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MAX_IN], tx_operand out[TX_MAX_OUT])
 {
     const tx_op_info *info = tx_op_info_of(op);
@@ -41,9 +50,9 @@ tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MA
             return tx_refuse(&c, "input %d is missing", i);
         if (present)
             TX_TRY(check_dims(&c, &in[i], "input", i));
-        if (present && tx_dtype_packed(in[i].dtype) && (op != TX_OP_MATMUL || i != TX_IN(matmul, b)))
-            return tx_refuse(&c, "input %d is %s, which only the second operand of a product may be", i,
-                             tx_dtype_name(in[i].dtype));
+        if (present && tx_dtype_packed(in[i].dtype) && !may_be_packed(op, i, in[i].dtype))
+            return tx_refuse(&c, "input %d is %s, which only the second operand of a product%s may be", i,
+                             tx_dtype_name(in[i].dtype), tx_block_values(in[i].dtype) ? " or a table" : "");
     }
     if (result[0].shape.rank != 0) /* set for ops that cannot derive it */
         TX_TRY(check_dims(&c, &result[0], "output", 0));

@@ -2,6 +2,7 @@
  * Declares parameters and states, and writes and reads their memory. */
 #include "api/model/model.h"
 
+#include "api/base/blocks.h"
 #include "api/base/grow.h"
 #include "api/base/needs.h"
 #include "api/packed/packed.h"
@@ -135,6 +136,9 @@ static tx_status declare_new(tx_model *model, const char *name, const tx_param_s
     if (spec->logical.rank == 0)
         record.whole.logical = spec->shape;
     TX_TRY(check_spec(name, &record.whole, model->stored));
+    if (tx_block_values(record.whole.dtype) > 0 && (model->hooks || strcmp(model->engine->backend->name, "cpu") != 0))
+        return tx_fail(TX_UNSUPPORTED, "parameter %s: only one cpu device computes with %s", name,
+                       tx_dtype_name(record.whole.dtype));
     record.spec = record.whole;
     if (model->hooks)
         TX_TRY(model->hooks->divide(model, &record));

@@ -2,6 +2,7 @@
  * Quantises to NormalFloat and back, on the host. */
 #include "tx.h"
 
+#include "api/base/blocks.h"
 #include "api/packed/nf4.h"
 #include "api/packed/packed.h"
 #include "backends/dynamic_map.h"
@@ -82,6 +83,8 @@ tx_status tx_packed_check(const char *name, const tx_param_spec *spec)
     const int64_t unit = tx_nf4_unit(spec->dtype == TX_NF4_DOUBLE), row = tx_shape_last(&spec->shape);
     const tx_param_sections *s = &spec->sections;
     char text[96];
+    if (tx_block_values(spec->dtype) > 0)
+        return tx_blocks_check(name, spec);
     if (spec->shape.rank != 2 || row % TX_NF4_BLOCK != 0)
         return tx_fail(TX_UNSUPPORTED,
                        "parameter %s of shape %s cannot be stored in 4 bits: only matrices can, whose rows are "

@@ -2,6 +2,7 @@
  * Quantises writes to packed parameters and dequantises reads, slice by slice. */
 #include "api/plan/plan.h"
 
+#include "api/base/blocks.h"
 #include "api/base/thread.h"
 #include "api/packed/nf4.h"
 #include "api/packed/packed.h"
@@ -111,6 +112,9 @@ tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t
     const tx_param_record *param = &model->param[index];
     const tx_engine *e = model->engine;
     slice *s = NULL;
+    if (tx_block_values(param->spec.dtype) > 0)
+        return tx_fail(TX_UNSUPPORTED, "parameter %s is stored in %s: values are not quantised to blocks", param->name,
+                       tx_dtype_name(param->spec.dtype));
     const int64_t unit = tx_nf4_unit(param->spec.dtype == TX_NF4_DOUBLE), end = first + count;
     if (first % unit != 0 || (end % unit != 0 && end != tx_shape_count(&param->spec.logical)))
         return tx_fail(TX_INVALID,
@@ -132,6 +136,8 @@ tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t
 tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data)
 {
     slice *s = NULL;
+    if (tx_block_values(model->param[index].spec.dtype) > 0)
+        return tx_blocks_read(model, index, first, count, data);
     TX_TRY(open_slice(model, index, &s));
     const int64_t end = first + count, last = (end + TX_NF4_BLOCK - 1) / TX_NF4_BLOCK;
     tx_status status = TX_OK;

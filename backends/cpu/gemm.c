@@ -8,6 +8,7 @@
 
 #include "gemm_parts.h"
 
+#include "api/base/blocks.h"
 #include "backends/nf4.h"
 
 #include <stdio.h>
@@ -38,10 +39,12 @@ static tx_status check(const tx_cpu_gemm_spec *spec)
         return tx_fail(TX_UNSUPPORTED, "matrix product: operands must be F32, BF16 or F16");
     if (spec->result != TX_F32 && spec->result != spec->type)
         return tx_fail(TX_UNSUPPORTED, "matrix product: the result must be F32 or the operands' type");
-    if (spec->packed != TX_F32 && (s->batch > 1 || spec->trans_a || s->ldb % TX_NF4_BLOCK != 0))
+    const int64_t values = tx_block_values(spec->packed), unit = values ? values : TX_NF4_BLOCK;
+    if (spec->packed != TX_F32 &&
+        (s->batch > 1 || spec->trans_a || s->ldb % unit != 0 || (values && (!spec->trans_b || s->ldb != s->k))))
         return tx_fail(TX_UNSUPPORTED,
-                       "matrix product: a 4-bit operand must be one matrix whose rows are whole blocks of %d",
-                       TX_NF4_BLOCK);
+                       "matrix product: a packed operand must be one matrix whose rows are whole blocks of %d",
+                       (int)unit);
     if (spec->threads < 1)
         return tx_fail(TX_INVALID, "matrix product: %d threads; use at least 1", (int)spec->threads);
     return TX_OK;

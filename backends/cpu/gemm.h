@@ -16,7 +16,7 @@ typedef struct tx_gemm_rows tx_gemm_rows; /* TX's own loops in one instruction s
 typedef struct tx_cpu_gemm_spec {
     tx_gemm shape;
     tx_dtype type;            /* of a and b: F32, BF16 or F16 */
-    tx_dtype packed;          /* 4-bit type of b: NF4 or NF4_DOUBLE, for batch 1 and no trans_a; F32 = not packed */
+    tx_dtype packed;          /* packed type of b, for batch 1 and no trans_a, blocks with trans_b; F32 = not packed */
     tx_dtype result;          /* of c: F32 or `type` */
     bool trans_a, trans_b;    /* a is stored k x m, b is stored n x k */
     bool bias;                /* runs may pass bias [n] */

@@ -55,9 +55,22 @@ struct tx_gemm_rows {
 };
 
 /* Bytes of scratch that `multiply` needs for rows of a that it cannot read in place. */
-static inline int64_t tx_gemm_thin_scratch(const tx_cpu_gemm_spec *spec)
+static inline int64_t tx_gemm_thin_wide(const tx_cpu_gemm_spec *spec)
 {
     return spec->type == TX_F32 && !spec->trans_a ? 0 : tx_gemm_wide_bytes(spec->shape.m * spec->shape.k);
+}
+
+/* Bytes of a row in 8 bits (blocks.h). */
+static inline int64_t tx_gemm_row8_bytes(int64_t k)
+{
+    return tx_gemm_lines(k + k / 8 + k / 8 + 2 * 64);
+}
+
+/* Bytes of scratch that `multiply` needs. */
+static inline int64_t tx_gemm_thin_scratch(const tx_cpu_gemm_spec *spec)
+{
+    const bool blocks = spec->packed != TX_F32 && spec->packed != TX_NF4 && spec->packed != TX_NF4_DOUBLE;
+    return tx_gemm_thin_wide(spec) + (blocks ? spec->shape.m * tx_gemm_row8_bytes(spec->shape.k) : 0);
 }
 
 /* ---- gemm_dnnl.c ------------------------------------------------------------------------------ */

@@ -5,6 +5,7 @@
  */
 #include "gemm_parts.h"
 
+#include "backends/cpu/blocks.h"
 #include "backends/cpu/nf4.h"
 
 #include <string.h>
@@ -21,6 +22,7 @@ typedef struct lines {
     tx_dtype type;
     int64_t ld;
     tx_cpu_nf4 nf4;
+    tx_block_matrix blocks;
 } lines;
 
 static lines lines_of(const tx_cpu_gemm_spec *spec, const void *b)
@@ -28,15 +30,28 @@ static lines lines_of(const tx_cpu_gemm_spec *spec, const void *b)
     lines l = {.data = b, .type = spec->type, .ld = spec->shape.ldb};
     if (spec->packed != TX_F32) {
         l.type = spec->packed;
-        l.nf4 = tx_cpu_nf4_of(b, spec->packed, spec->shape.n * spec->shape.k, spec->type);
+        if (tx_block_values(spec->packed) > 0)
+            l.blocks = tx_block_matrix_of(b, spec->packed, spec->shape.n, spec->shape.ldb);
+        else
+            l.nf4 = tx_cpu_nf4_of(b, spec->packed, spec->shape.n * spec->shape.k, spec->type);
     }
     return l;
+}
+
+/* Reads a part of one row. */
+static void load_blocks(const tx_block_matrix *b, int64_t at, int64_t count, float *restrict to)
+{
+    tx_dtype type;
+    const uint8_t *row = tx_block_row(b, at / b->width, &type, NULL);
+    tx_block_read(type, row + tx_block_run(type, at % b->width), count, to);
 }
 
 /* Reads `count` elements from element `at` on as fp32. Packed elements are read in whole blocks. */
 static inline void load_lines(const lines *b, int64_t at, int64_t count, float *restrict to)
 {
-    if (tx_dtype_packed(b->type))
+    if (b->blocks.data)
+        load_blocks(&b->blocks, at, count, to);
+    else if (tx_dtype_packed(b->type))
         tx_cpu_nf4_run(&b->nf4, at, count, to);
     else
         tx_widen(to, b->data, b->type, at, count);
@@ -156,6 +171,35 @@ static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *
     }
 }
 
+#if defined(__AVX2__)
+#define EIGHT_BITS true
+
+/* Rounds the rows of a product by blocks to 8 bits. */
+static void round_rows(const tx_cpu_gemm_spec *spec, const float *rows, int64_t ld, char *memory, tx_cpu_rows8 *eight)
+{
+    const int64_t k = spec->shape.k;
+    *eight = (tx_cpu_rows8){.count = (int32_t)spec->shape.m, .k = k, .vnni = __builtin_cpu_supports("avx512vnni")};
+    for (int64_t i = 0; i < spec->shape.m; i++) {
+        eight->row[i] = tx_row8_in(memory + i * tx_gemm_row8_bytes(k), k);
+        tx_row8_make(rows + i * ld, k, tx_block_values(spec->packed), &eight->row[i]);
+    }
+}
+#else
+#define EIGHT_BITS false
+typedef int tx_cpu_rows8;
+
+static void round_rows(const tx_cpu_gemm_spec *spec, const float *rows, int64_t ld, char *memory, tx_cpu_rows8 *eight)
+{
+    (void)spec, (void)rows, (void)ld, (void)memory, (void)eight;
+}
+
+static void tx_cpu_blocks_columns(const tx_block_matrix *w, int64_t j, int64_t n, const tx_cpu_rows8 *rows, float *y,
+                                  int64_t ld)
+{
+    (void)w, (void)j, (void)n, (void)rows, (void)y, (void)ld;
+}
+#endif
+
 static int64_t blocks_of(int64_t count, int64_t size)
 {
     return (count + size - 1) / size;
@@ -167,11 +211,14 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
     const tx_gemm_matrix a = {.data = (void *)call->a, .type = spec->type, .ld = s->lda};
     const lines b = lines_of(spec, call->b);
     const tx_gemm_matrix c = {.data = call->c, .type = spec->result, .ld = s->ldc};
-    const bool in_place = tx_gemm_thin_scratch(spec) == 0;
+    const bool in_place = tx_gemm_thin_wide(spec) == 0, eight_bits = EIGHT_BITS && b.blocks.data;
+    tx_cpu_rows8 eight;
     const float *rows = in_place ? call->a : call->scratch;
     const int64_t ld = in_place ? s->lda : s->k;
     if (!in_place)
         unpack(&a, spec->trans_a, s->m, s->k, call->scratch);
+    if (eight_bits)
+        round_rows(spec, rows, ld, (char *)call->scratch + tx_gemm_thin_wide(spec), &eight);
     const int32_t threads = (double)s->m * (double)s->n * (double)s->k < SMALL_WORK ? 1 : spec->threads;
     const int64_t items = threads * blocks_of(s->n, threads * COLUMNS);
     const int64_t unit = spec->packed == TX_F32 ? CACHE_LINE : TX_NF4_BLOCK;
@@ -182,7 +229,9 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
         float sum[TX_GEMM_THIN][COLUMNS];
         for (int64_t i = 0; i < s->m; i++)
             memset(sum[i], 0, (size_t)n * sizeof sum[i][0]);
-        if (spec->trans_b)
+        if (eight_bits)
+            tx_cpu_blocks_columns(&b.blocks, j, n, &eight, sum[0], COLUMNS);
+        else if (spec->trans_b)
             thin_lines(s->m, j, n, s->k, rows, ld, &b, sum);
         else
             thin_runs(s->m, j, n, s->k, rows, ld, &b, sum);
@@ -191,7 +240,7 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
     }
 }
 
-/* ---- From 4 bits ------------------------------------------------------------------------------------ */
+/* ---- From packed types ------------------------------------------------------------------------------------ */
 
 static void unpack_panel(const tx_cpu_gemm_spec *spec, const void *b, int64_t j, int64_t width, tx_dtype to,
                          void *panel)
@@ -203,10 +252,11 @@ static void unpack_panel(const tx_cpu_gemm_spec *spec, const void *b, int64_t j,
     const size_t size = tx_dtype_size(to);
 #pragma omp parallel for schedule(static) num_threads(spec->threads)
     for (int64_t i = 0; i < rows; i++)
-        for (int64_t c = 0; c < columns; c += TX_NF4_BLOCK) {
-            float block[TX_NF4_BLOCK];
-            tx_cpu_nf4_run(&w.nf4, first + i * s->ldb + c, TX_NF4_BLOCK, block);
-            tx_narrow((char *)panel + (size_t)(i * columns + c) * size, block, to, 0, TX_NF4_BLOCK);
+        for (int64_t c = 0, count; c < columns; c += count) {
+            float piece[TX_PIECE];
+            count = tx_least(columns - c, TX_PIECE);
+            load_lines(&w, first + i * s->ldb + c, count, piece);
+            tx_narrow((char *)panel + (size_t)(i * columns + c) * size, piece, to, 0, count);
         }
 }
 

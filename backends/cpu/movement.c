@@ -4,7 +4,22 @@
  */
 #include "backends/cpu/move.h"
 
+#include "api/base/blocks.h"
+
 /* ---- Tables ------------------------------------------------------------------------------------------ */
+
+/* Elements first .. first + count - 1 of a row of the table. */
+static void load_table(const tx_cpu_call *call, tx_dtype type, int64_t row, int64_t first, int64_t count, float *to)
+{
+    const tx_shape *shape = &call->command->in[1].shape;
+    if (tx_block_values(type) == 0) {
+        tx_widen(to, call->in[1], type, row * shape->dim[1] + first, count);
+        return;
+    }
+    const tx_block_matrix b = tx_block_matrix_of(call->in[1], type, shape->dim[0], shape->dim[1]);
+    const uint8_t *from = tx_block_row(&b, row, &type, NULL);
+    tx_block_read(type, from + tx_block_run(type, first), count, to);
+}
 
 /* Row `tokens[row]` of the table, plus a row of the position table if there is one. */
 TX_ROWS(embedding, out[0])
@@ -19,7 +34,7 @@ TX_ROWS(embedding, out[0])
         if (token < 0)
             memset(sum, 0, (size_t)count * sizeof *sum);
         else
-            tx_widen(sum, call->in[1], type, token * width + start, count);
+            load_table(call, type, token, start, count, sum);
         if (call->in[2]) {
             tx_widen(other, call->in[2], type, position * width + start, count);
             TX_SIMD for (int64_t i = 0; i < count; i++) sum[i] += other[i];

@@ -45,6 +45,10 @@ tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARC
         spec->frozen = true;
         spec->dtype = config->packed;
     }
+    if (config->blocks && config->blocks[index] != TX_F32) {
+        spec->frozen = true;
+        spec->dtype = config->blocks[index];
+    }
     if (config->teacher) {
         char own[TX_ARCH_NAME];
         memcpy(own, name, sizeof own);

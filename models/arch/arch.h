@@ -36,6 +36,7 @@ typedef struct tx_config {
     tx_json *source;                    /* the file it was read from, whose unknown keys are kept; or NULL */
     /* NF4 or NF4_DOUBLE to quantize the frozen matrices of blocks (without an adapter: all of them); F32 if not. */
     tx_dtype packed;
+    tx_dtype *blocks;       /* for each parameter the type of blocks that stores it, or F32; owned; or NULL */
     tx_lora *lora;          /* an adapter that freezes the base parameters (lora.h); owned; or NULL */
     bool teacher;           /* a frozen teacher next to the trained model; its names begin with TX_WEIGHTS_TEACHER */
     tx_dtype teacher_dtype; /* the storage type of the teacher's matrices */

@@ -28,6 +28,7 @@ tx_status tx_config_copy(const tx_config *config, tx_config **copy)
     memcpy(made, config, bytes);
     made->source = NULL;
     made->lora = NULL;
+    made->blocks = NULL;
     *copy = made;
     return TX_OK;
 }
@@ -38,6 +39,7 @@ void tx_config_free(tx_config *config)
         return;
     tx_json_free(config->source);
     tx_lora_free(config->lora);
+    free(config->blocks);
     free(config);
 }
 

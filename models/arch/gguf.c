@@ -107,7 +107,7 @@ tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const t
 
 /* Rotary embeddings of Hugging Face rotate rows i and i + size / 2 of a head together. llama.cpp's Llama rotates rows 2
  * i and 2 i + 1. */
-static int64_t source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row)
+int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row)
 {
     const int64_t size = layout->rows / layout->heads, half = size / 2, head = row / size, at = row % size;
     return head * size + (to_gguf ? at % 2 * half + at / 2 : at % half * 2 + at / half);
@@ -120,7 +120,7 @@ static tx_status read_rows(const tx_gguf_reader *r, const tx_gguf_layout *layout
     for (int64_t done = 0, now; done < count; done += now) {
         const int64_t row = (first + done) / width, at = (first + done) % width;
         now = width - at < count - done ? width - at : count - done;
-        TX_TRY(r->read(r->from, index, source_row(layout, r->to_gguf, row) * width + at, now, data + done));
+        TX_TRY(r->read(r->from, index, tx_gguf_source_row(layout, r->to_gguf, row) * width + at, now, data + done));
     }
     return TX_OK;
 }

@@ -23,6 +23,9 @@ tx_status tx_gguf_import(const char *path, const char *folder, tx_dtype dtype, c
  * transposed matrix is kept in memory. TX_UNSUPPORTED names an unknown architecture, type or tensor. */
 tx_status tx_config_of_gguf(const char *path, tx_config **config);
 tx_status tx_gguf_weights(const char *path, tx_weights **weights);
+/* Makes `config` store the matrices that the file holds in blocks (TX_BLOCK_MAP) as they are, unless a parameter joins
+ * matrices whose blocks differ in size, or the layout is transposed (GPT-2). Only one cpu device computes with them. */
+tx_status tx_gguf_keep_blocks(const char *path, tx_config *config);
 
 /* ---- Shared by the files gguf_*.c ---------------------------------------------------------------------- */
 
@@ -95,6 +98,9 @@ tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const t
 
 /* Reads elements of a tensor. */
 typedef tx_status tx_gguf_source(const void *from, int32_t index, int64_t first, int64_t count, float *data);
+
+/* The row of the source that is row `row` in the other kind of file, for QUERIES and KEYS. */
+int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row);
 
 /* Reads tensors of one kind of file in the layout of the other. */
 typedef struct tx_gguf_reader {

@@ -2,6 +2,8 @@
  * Reads the weights in a GGUF file, under the names and in the layout of Hugging Face's. */
 #include "models/arch/gguf.h"
 
+#include "api/base/blocks.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@ typedef struct reading {
     int32_t *source; /* for each piece, the index of its tensor in the file */
     tx_gguf_layout *layout;
     tx_st_tensor *tensor;
+    tx_dtype *blocks; /* for each piece, the type of its blocks */
     tx_gguf_reader reader;
 } reading;
 
@@ -33,6 +36,7 @@ static tx_status list_tensor(reading *m, int32_t i)
         return tx_fail(TX_FORMAT, "has no tensor %s", layout->name);
     const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, m->source[i]);
     const bool transposed = layout->form == TX_GGUF_TURNED;
+    m->blocks[i] = transposed || has->rank != 2 ? TX_F32 : tx_gguf_blocks(has->dtype);
     bool fits = has->rank == shape->rank;
     for (int32_t d = 0; d < shape->rank && fits; d++)
         fits = has->dim[d] == shape->dim[transposed ? shape->rank - 1 - d : d];
@@ -86,7 +90,8 @@ static tx_status list_tensors(reading *m)
     m->source = malloc(room * sizeof *m->source);
     m->layout = calloc(room, sizeof *m->layout);
     m->tensor = calloc(room, sizeof *m->tensor);
-    if (!m->source || !m->layout || !m->tensor)
+    m->blocks = calloc(room, sizeof *m->blocks);
+    if (!m->source || !m->layout || !m->tensor || !m->blocks)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
     for (int32_t i = 0; i < m->pieces; i++)
         TX_TRY(list_tensor(m, i));
@@ -107,6 +112,24 @@ static tx_status read_tensor(void *context, int32_t index, int64_t first, int64_
                       "%s: tensor %s", tx_gguf_path(m->file), m->layout[index].name);
 }
 
+/* Reads row by row, because the order of rows may differ. */
+static tx_status read_blocks(void *context, int32_t index, int64_t first, int64_t count, void *bytes)
+{
+    const reading *m = context;
+    const tx_gguf_layout *layout = &m->layout[index];
+    const int64_t width = layout->width;
+    uint8_t *to = bytes;
+    if (layout->form == TX_GGUF_PLAIN)
+        return tx_gguf_read_bytes(m->file, m->source[index], first, count, bytes);
+    for (int64_t done = 0, now; done < count; done += now) {
+        const int64_t row = (first + done) / width, at = (first + done) % width;
+        now = width - at < count - done ? width - at : count - done;
+        TX_TRY(tx_gguf_read_bytes(m->file, m->source[index], tx_gguf_source_row(layout, false, row) * width + at, now,
+                                  to + tx_block_run(m->blocks[index], done)));
+    }
+    return TX_OK;
+}
+
 static void release(void *context)
 {
     reading *m = context;
@@ -116,11 +139,12 @@ static void release(void *context)
     free(m->source);
     free(m->layout);
     free(m->tensor);
+    free(m->blocks);
     tx_gguf_close(m->file);
     free(m);
 }
 
-tx_status tx_gguf_weights(const char *path, tx_weights **weights)
+static tx_status open_file(const char *path, reading **opened)
 {
     reading *m = calloc(1, sizeof *m);
     if (!m)
@@ -128,10 +152,50 @@ tx_status tx_gguf_weights(const char *path, tx_weights **weights)
     tx_status status = tx_gguf_open(path, &m->file);
     TX_THEN(status, tx_fail_in(tx_gguf_model_read(m->file, &m->model), "%s", path));
     TX_THEN(status, tx_fail_in(list_tensors(m), "%s", path));
+    m->reader = (tx_gguf_reader){.read = read_file, .from = m->file, .held = -1};
+    return TX_RETURN(status, m, opened, release);
+}
+
+tx_status tx_gguf_weights(const char *path, tx_weights **weights)
+{
+    reading *m = NULL;
+    TX_TRY(open_file(path, &m));
+    const tx_weights_source source = {.count = m->pieces,
+                                      .tensor = m->tensor,
+                                      .read = read_tensor,
+                                      .blocks = m->blocks,
+                                      .read_blocks = read_blocks,
+                                      .close = release,
+                                      .context = m};
+    return tx_weights_of_source(path, &source, weights);
+}
+
+/* ---- Blocks -------------------------------------------------------------------------------------------- */
+
+/* The type of a parameter that consists of a piece of type `piece` and others of type `others`: the one with more bytes
+ * if their blocks have equally many values. */
+static tx_dtype joint(tx_dtype piece, tx_dtype others)
+{
+    if (tx_block_values(piece) != tx_block_values(others))
+        return TX_F32;
+    return tx_block_bytes(piece) > tx_block_bytes(others) ? piece : others;
+}
+
+tx_status tx_gguf_keep_blocks(const char *path, tx_config *config)
+{
+    reading *m = NULL;
+    tx_dtype *made = calloc((size_t)tx_arch_params(config) + 1, sizeof *made);
+    tx_status status = made ? open_file(path, &m) : tx_fail(TX_MEMORY, "%s: out of memory", path);
     if (status) {
-        release(m);
+        free(made);
         return status;
     }
-    m->reader = (tx_gguf_reader){.read = read_file, .from = m->file, .held = -1};
-    return tx_weights_of_source(path, &(tx_weights_source){m->pieces, m->tensor, read_tensor, release, m}, weights);
+    for (int32_t i = 0; i < m->pieces; i++) {
+        tx_dtype *type = &made[m->piece[i].param];
+        *type = m->piece[i].first == 0 ? m->blocks[i] : joint(m->blocks[i], *type);
+    }
+    release(m);
+    free(config->blocks);
+    config->blocks = made;
+    return TX_OK;
 }

@@ -66,20 +66,34 @@ int32_t tx_gguf_find(const tx_gguf_file *file, const char *name)
     return tx_named_find(file->header.tensor_names, (size_t)file->header.tensors, name);
 }
 
-tx_status tx_gguf_read_f32(const tx_gguf_file *file, int32_t index, int64_t first, int64_t count, float *data)
+/* Finds the place of elements in the file. */
+static tx_status place_of(const tx_gguf_file *file, int32_t index, int64_t first, int64_t count, int64_t *at)
 {
     const tx_gguf_entry *entry = &file->header.tensor[index];
-    const tx_gguf_dtype dtype = entry->tensor.dtype;
-    const int64_t elements = tx_gguf_elements(&entry->tensor), block = tx_gguf_block(dtype);
+    const int64_t elements = tx_gguf_elements(&entry->tensor), block = tx_gguf_block(entry->tensor.dtype);
     if (first < 0 || count < 0 || first > elements || count > elements - first || first % block || count % block)
         return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on requested",
                        file->file.path, entry->tensor.name, elements, count, first);
+    *at = entry->at + first / block * tx_gguf_block_bytes(entry->tensor.dtype);
+    return TX_OK;
+}
+
+tx_status tx_gguf_read_bytes(const tx_gguf_file *file, int32_t index, int64_t first, int64_t count, void *bytes)
+{
+    const tx_gguf_dtype dtype = file->header.tensor[index].tensor.dtype;
+    int64_t at = 0;
+    TX_TRY(place_of(file, index, first, count, &at));
+    return tx_data_file_read(&file->file, at, bytes,
+                             (size_t)(count / tx_gguf_block(dtype) * tx_gguf_block_bytes(dtype)));
+}
+
+tx_status tx_gguf_read_f32(const tx_gguf_file *file, int32_t index, int64_t first, int64_t count, float *data)
+{
     float raw[CHUNK];
     for (int64_t done = 0; done < count; done += CHUNK) {
         const int64_t now = count - done < CHUNK ? count - done : CHUNK;
-        const int64_t at = entry->at + (first + done) / block * tx_gguf_block_bytes(dtype);
-        TX_TRY(tx_data_file_read(&file->file, at, raw, (size_t)(now / block * tx_gguf_block_bytes(dtype))));
-        tx_gguf_decode(dtype, raw, now, data + done);
+        TX_TRY(tx_gguf_read_bytes(file, index, first + done, now, raw));
+        tx_gguf_decode(file->header.tensor[index].tensor.dtype, raw, now, data + done);
     }
     return TX_OK;
 }

@@ -36,10 +36,13 @@ typedef enum tx_gguf_value {
 
 /* X(NAME, number, elements, bytes, file, "name"): types of tensors, with elements and bytes of a block. `file` is the
  * value of general.file_type if most tensors have the type. */
-#define TX_GGUF_DTYPE_MAP(X)      \
-    X(F32, 0, 1, 4, 0, "f32")     \
-    X(F16, 1, 1, 2, 1, "f16")     \
-    X(Q8_0, 8, 32, 34, 7, "q8_0") \
+#define TX_GGUF_DTYPE_MAP(X)          \
+    X(F32, 0, 1, 4, 0, "f32")         \
+    X(F16, 1, 1, 2, 1, "f16")         \
+    X(Q4_0, 2, 32, 18, 2, "q4_0")     \
+    X(Q8_0, 8, 32, 34, 7, "q8_0")     \
+    X(Q4_K, 12, 256, 144, 15, "q4_k") \
+    X(Q6_K, 14, 256, 210, 18, "q6_k") \
     X(BF16, 30, 1, 2, 32, "bf16")
 
 typedef enum tx_gguf_dtype {
@@ -65,8 +68,11 @@ typedef struct tx_gguf_tensor {
 int64_t tx_gguf_elements(const tx_gguf_tensor *tensor);
 int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor);
 
-/* Converts `count` elements, a multiple of the block, to and from the format of files. A block of q8_0 is an fp16 scale
- * and 32 signed bytes, as in ggml's reference. The scale is the largest magnitude divided by 127. Each byte is the
+/* The type of parameters that hold the same blocks (api/base/blocks.h), or TX_F32. */
+tx_dtype tx_gguf_blocks(tx_gguf_dtype dtype);
+
+/* Converts `count` elements, a multiple of the block, to and from the format of files. Of the types with blocks only
+ * q8_0 can be written, as ggml's reference does. The scale is the largest magnitude divided by 127. Each byte is the
  * number divided by the fp32 scale, rounded to nearest, halves away from zero. */
 void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void *bytes);
 void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float *data);
@@ -91,6 +97,8 @@ const tx_gguf_tensor *tx_gguf_tensor_at(const tx_gguf_file *file, int32_t index)
 int32_t tx_gguf_find(const tx_gguf_file *file, const char *name);
 /* Reads elements first..first+count-1 as fp32, which is exact. Both must be multiples of the block. */
 tx_status tx_gguf_read_f32(const tx_gguf_file *file, int32_t index, int64_t first, int64_t count, float *data);
+/* Reads the bytes of the same elements. */
+tx_status tx_gguf_read_bytes(const tx_gguf_file *file, int32_t index, int64_t first, int64_t count, void *bytes);
 
 /* Values by their key. TX_NOT_FOUND if there is none; TX_FORMAT if it has another type or is out of range. The output
  * is then unchanged. tx_gguf_get_int accepts integers of every width, tx_gguf_get_number integers and floats. */

@@ -2,7 +2,7 @@
  * Conversion between fp32 and the types of tensors in GGUF files. */
 #include "models/files/gguf.h"
 
-#include "api/base/half.h"
+#include "api/base/blocks.h"
 
 #include <math.h>
 #include <string.h>
@@ -57,13 +57,17 @@ static void encode_block(const float *data, uint8_t *bytes)
         bytes[sizeof half + (size_t)i] = (uint8_t)(int8_t)roundf(data[i] * inverse);
 }
 
-static void decode_block(const uint8_t *bytes, float *data)
+tx_dtype tx_gguf_blocks(tx_gguf_dtype dtype)
 {
-    uint16_t half;
-    memcpy(&half, bytes, sizeof half);
-    const float scale = tx_f16_to_f32(half);
-    for (int i = 0; i < Q8_BLOCK; i++)
-        data[i] = scale * (float)(int8_t)bytes[sizeof half + (size_t)i];
+    switch (dtype) {
+#define X(name, values, bytes) \
+    case TX_GGUF_##name:       \
+        return TX_##name;
+        TX_BLOCK_MAP(X)
+#undef X
+    default:
+        return TX_F32;
+    }
 }
 
 void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void *bytes)
@@ -86,9 +90,8 @@ void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float
     const uint8_t *from = bytes;
     if (dtype == TX_GGUF_F32)
         memcpy(data, bytes, (size_t)count * sizeof *data);
-    else if (dtype == TX_GGUF_Q8_0)
-        for (int64_t i = 0; i < count / Q8_BLOCK; i++)
-            decode_block(from + i * blocks[dtype].bytes, data + i * Q8_BLOCK);
+    else if (tx_gguf_blocks(dtype) != TX_F32)
+        tx_block_read(tx_gguf_blocks(dtype), from, count, data);
     else
         for (int64_t i = 0; i < count; i++) {
             uint16_t half;

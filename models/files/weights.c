@@ -298,6 +298,16 @@ const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t inde
     return tx_st_tensor_at(weights->shard[t->shard], t->index);
 }
 
+tx_dtype tx_weights_blocks(const tx_weights *weights, int32_t index)
+{
+    return weights->source.blocks ? weights->source.blocks[index] : TX_F32;
+}
+
+tx_status tx_weights_read_blocks(const tx_weights *weights, int32_t index, int64_t first, int64_t count, void *bytes)
+{
+    return weights->source.read_blocks(weights->source.context, index, first, count, bytes);
+}
+
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data)
 {
     if (weights->source.read)

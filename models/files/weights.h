@@ -28,6 +28,10 @@ typedef struct tx_weights_source {
     int32_t count;
     const tx_st_tensor *tensor;
     tx_status (*read)(void *context, int32_t index, int64_t first, int64_t count, float *data); /* as tx_st_read_f32 */
+    /* For each tensor the type of its blocks (TX_BLOCK_MAP), or F32. `read_blocks` reads elements as the file holds
+     * them. Both are NULL for sources without blocks. */
+    const tx_dtype *blocks;
+    tx_status (*read_blocks)(void *context, int32_t index, int64_t first, int64_t count, void *bytes);
     void (*close)(void *context); /* frees all of the source */
     void *context;
 } tx_weights_source;
@@ -39,6 +43,9 @@ int32_t tx_weights_count(const tx_weights *weights);
 const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t index);
 /* Same as tx_st_read_f32. */
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data);
+/* The type of a tensor's blocks, or F32; reads whole blocks. */
+tx_dtype tx_weights_blocks(const tx_weights *weights, int32_t index);
+tx_status tx_weights_read_blocks(const tx_weights *weights, int32_t index, int64_t first, int64_t count, void *bytes);
 const char *tx_weights_path(const tx_weights *weights);
 /* Returns the index of the tensor called `name`, or -1. With `names` (may be NULL) `name` is a parameter's name. */
 int32_t tx_weights_find(const tx_weights *weights, const struct tx_weights_names *names, const char *name);

@@ -3,6 +3,8 @@
 #include "models/files/safetensors_header.h"
 #include "models/files/weights.h"
 
+#include "api/base/blocks.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -182,30 +184,57 @@ static tx_status check_values(const tx_weights *w, int32_t index, int64_t first,
     return TX_OK;
 }
 
+/* The type of blocks in which a parameter holds a tensor; F32 if it holds numbers, or there is no model. */
+static tx_dtype blocks_of(const tx_weights *w, int32_t index, const tx_model *model, int32_t param)
+{
+    const char *name;
+    const tx_param_spec *spec;
+    const bool blocks = model && !tx_model_param(model, param, &name, &spec) && tx_block_values(spec->dtype) > 0;
+    return blocks ? tx_weights_blocks(w, index) : TX_F32;
+}
+
+typedef struct chunk {
+    float *values;
+    uint8_t *blocks; /* the same as the file holds them */
+} chunk;
+
+/* Reads elements and checks them, and copies them if there is a model. */
+static tx_status read_chunk(const tx_weights *w, const tx_weights_piece *piece, int32_t index, int64_t at, int64_t now,
+                            const tx_load_options *options, tx_model *model, const chunk *to)
+{
+    const tx_dtype blocks = blocks_of(w, index, model, piece->param);
+    if (blocks == TX_F32) {
+        TX_TRY(tx_weights_read_f32(w, index, at, now, to->values));
+    } else {
+        TX_TRY(tx_weights_read_blocks(w, index, at, now, to->blocks));
+        tx_block_read(blocks, to->blocks, now, to->values);
+    }
+    if (!(options && options->allow_nonfinite))
+        TX_TRY(check_values(w, index, at, now, to->values, tx_weights_limit(model, piece->param)));
+    if (options && options->digest)
+        TX_TRY(tx_digest_add(options->digest, to->values, (size_t)now * sizeof *to->values));
+    if (model && blocks == TX_F32)
+        return tx_model_write_range(model, TX_PARAM_WEIGHT, piece->param, piece->first + at, now, to->values);
+    return model ? tx_model_write_blocks(model, piece->param, piece->first + at, now, blocks, to->blocks) : TX_OK;
+}
+
 /* Reads and checks the data of all pieces, and copies them if there is a model. */
 static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, const int32_t *source, int32_t count,
                            const tx_load_options *options, tx_model *model)
 {
-    tx_status status = TX_OK;
-    float *buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *buffer);
-    if (!buffer)
-        return tx_fail(TX_MEMORY, "%s: no memory for a tensor", tx_weights_path(w));
+    const chunk buffer = {malloc(TX_WEIGHTS_CHUNK * sizeof(float)), malloc(TX_WEIGHTS_CHUNK * sizeof(float))};
+    tx_status status =
+        buffer.values && buffer.blocks ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for a tensor", tx_weights_path(w));
     for (int32_t p = 0; p < count && !status; p++) {
-        const tx_weights_piece *piece = &pieces[p];
         const int64_t elements = source[p] < 0 ? 0 : tx_st_elements(tx_weights_tensor_at(w, source[p]));
         for (int64_t at = 0; at < elements && !status; at += TX_WEIGHTS_CHUNK) {
-            int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
-            status = tx_weights_read_f32(w, source[p], at, now, buffer);
-            if (!status && !(options && options->allow_nonfinite))
-                status = check_values(w, source[p], at, now, buffer, tx_weights_limit(model, piece->param));
-            if (!status && options && options->digest)
-                status = tx_digest_add(options->digest, buffer, (size_t)now * sizeof *buffer);
-            if (!status && model)
-                status = tx_model_write_range(model, TX_PARAM_WEIGHT, piece->param, piece->first + at, now, buffer);
+            const int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
+            status = read_chunk(w, &pieces[p], source[p], at, now, options, model, &buffer);
         }
         tx_report_progress(options ? options->report : NULL, tx_weights_path(w), p + 1, count);
     }
-    free(buffer);
+    free(buffer.values);
+    free(buffer.blocks);
     return status;
 }
 

@@ -39,7 +39,7 @@ tx_st_tensor tx_weights_part(const char *name, tx_dtype dtype, const tx_shape *s
 {
     static const tx_st_dtype types[TX_DTYPE_COUNT] = {
         [TX_F32] = TX_ST_F32, [TX_BF16] = TX_ST_BF16, [TX_F16] = TX_ST_F16, [TX_U8] = TX_ST_U8};
-    tx_st_tensor tensor = {.name = name, .dtype = types[dtype], .rank = shape->rank};
+    tx_st_tensor tensor = {.name = name, .dtype = types[tx_dtype_packed(dtype) ? TX_F32 : dtype], .rank = shape->rank};
     memcpy(tensor.dim, shape->dim, (size_t)shape->rank * sizeof shape->dim[0]);
     return tensor;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finds the folders of a model and its adapter, and combines their configurations. */
 #include "models/arch/find.h"
+#include "models/arch/gguf.h"
 #include "models/arch/lora.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
@@ -75,6 +76,9 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
                        "%s: an adapter cannot be merged into 4-bit weights: save the merged model with --save_merged, "
                        "and load that in 4 bits",
                        lm->adapter);
+    const bool typed = o->dtype && strcmp(o->dtype, "auto") != 0, cpu = !o->device || strcmp(o->device, "cpu") == 0;
+    if (tx_gguf_is_name(lm->folder) && !typed && cpu && !o->device_map && !lm->adapter && !o->load_in_4bit)
+        TX_TRY(tx_gguf_keep_blocks(lm->folder, lm->config));
     if (o->load_in_4bit)
         lm->config->packed = o->double_quant ? TX_NF4_DOUBLE : TX_NF4;
     return lm->adapter ? tx_lora_adapted_config(lm->adapter, &lm->config) : TX_OK;

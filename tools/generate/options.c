@@ -32,7 +32,8 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
      "threads of the cpu backend; 0 uses all cores of this process"},
     {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
-     .help = "type of weights, caches and matrix products; auto uses the type in config.json"},
+     .help = "type of weights, caches and matrix products; auto uses the type in config.json. The default is float32, "
+             "but keeps the quantised matrices of a GGUF file as they are; a given type converts them"},
     {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit),
      .help = "keep the matrices of the blocks in 4 bits (NF4): a quarter of the memory of bfloat16, less exact"},
     {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant),
@@ -113,7 +114,6 @@ static const tx_option_spelling spellings[] = {{"-m", "model"},
                                                {"--max_tokens", "max_new_tokens"}};
 
 static const txgen_settings defaults = {.device = "cpu",
-                                        .dtype = "float32",
                                         .max_new_tokens = -1,
                                         .top_k = 50,
                                         .num_beams = 1,

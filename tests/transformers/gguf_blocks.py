@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compares models whose matrices are in blocks of a GGUF file with transformers, which computes with the values that
+the gguf package reads from these blocks. Files have one type, or several in one parameter (q and k in Q4_K, v in Q6_K).
+Products of many rows are exact. Those of few rows round their inputs to 8 bits, and so do transformers' in the
+comparison; the error of the rounding itself is printed. Every instruction set, 1 to 8 threads.
+
+    gguf_blocks.py TXGEN      exit status 77: gguf or transformers is not installed
+"""
+import os
+import sys
+import tempfile
+
+from oracle import check, run, status
+
+import gguf
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType as Type
+from safetensors.numpy import load_file
+from transformers import LlamaConfig, LlamaForCausalLM
+
+TXGEN = sys.argv[1]
+VOCAB, WIDTH, INNER, HEADS, KV, LAYERS = 300, 512, 768, 8, 4, 2
+SIZES = {"q": WIDTH, "k": WIDTH // HEADS * KV, "v": WIDTH // HEADS * KV}
+LONG, SHORT = list(range(3, 63)), [5, 250, 17]
+# Relative to the largest logit: fp32 sums in another order, which may round a few inputs to the next of 8 bits; and the
+# error of rounding in two layers of random weights.
+EXACT, ROUNDED, ROUNDING = 2e-5, 5e-4, 0.04
+
+
+def blocks(kind, rows, columns, random):
+    """Random blocks of a type: bytes as the file holds them, and scales so that values are near N(0, 0.04)."""
+    values, size = gguf.GGML_QUANT_SIZES[kind]
+    raw = random.integers(0, 256, (rows * columns // values, size), np.uint8)
+
+    def half(at, scale):
+        raw[:, at:at + 2] = (random.uniform(0.5, 1, (len(raw), 1)) * scale).astype(np.float16).view(np.uint8)
+    if kind == Type.Q4_K:
+        half(0, 1e-4)
+        half(2, 7e-4)
+    elif kind == Type.Q6_K:
+        half(208, 3e-5)
+    else:
+        half(0, 6e-4 if kind == Type.Q8_0 else 0.01)
+    return raw.reshape(rows, columns // values * size)
+
+
+def turned(rows, heads):
+    """Rows as transformers orders them: llama.cpp has pairs that rotate together next to each other."""
+    return rows.reshape(heads, rows.shape[0] // heads // 2, 2, -1).swapaxes(1, 2).reshape(rows.shape)
+
+
+def make(path, kinds, tied):
+    """Writes a file and returns transformers' model. `kinds` has the type of each kind of matrix."""
+    random = np.random.default_rng(1)
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_context_length(64)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(INNER)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV)
+    writer.add_layer_norm_rms_eps(1e-5)
+    state = {}
+
+    def matrix(name, to, kind, rows, columns, heads=0):
+        raw = blocks(kind, rows, columns, random)
+        writer.add_tensor(name, raw, raw_dtype=kind)
+        values = gguf.dequantize(raw, kind)
+        state[to] = torch.from_numpy(turned(values, heads) if heads else values)
+
+    def vector(name, to):
+        values = random.uniform(0.8, 1.2, WIDTH).astype(np.float32)
+        writer.add_tensor(name, values)
+        state[to] = torch.from_numpy(values)
+
+    matrix("token_embd.weight", "model.embed_tokens.weight", kinds["embed"], VOCAB, WIDTH)
+    for i in range(LAYERS):
+        at, to = f"blk.{i}.", f"model.layers.{i}."
+        vector(at + "attn_norm.weight", to + "input_layernorm.weight")
+        for part, heads in (("q", HEADS), ("k", KV), ("v", 0)):
+            matrix(f"{at}attn_{part}.weight", f"{to}self_attn.{part}_proj.weight", kinds[part], SIZES[part], WIDTH,
+                   heads)
+        matrix(at + "attn_output.weight", to + "self_attn.o_proj.weight", kinds["o"], WIDTH, WIDTH)
+        vector(at + "ffn_norm.weight", to + "post_attention_layernorm.weight")
+        matrix(at + "ffn_gate.weight", to + "mlp.gate_proj.weight", kinds["up"], INNER, WIDTH)
+        matrix(at + "ffn_up.weight", to + "mlp.up_proj.weight", kinds["up"], INNER, WIDTH)
+        matrix(at + "ffn_down.weight", to + "mlp.down_proj.weight", kinds["down"], WIDTH, INNER)
+    vector("output_norm.weight", "model.norm.weight")
+    if not tied:
+        matrix("output.weight", "lm_head.weight", kinds["head"], VOCAB, WIDTH)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    model = LlamaForCausalLM(LlamaConfig(
+        vocab_size=VOCAB, max_position_embeddings=64, hidden_size=WIDTH, intermediate_size=INNER, rms_norm_eps=1e-5,
+        num_hidden_layers=LAYERS, num_attention_heads=HEADS, num_key_value_heads=KV, tie_word_embeddings=tied)).eval()
+    missing, unknown = model.load_state_dict(state, strict=False)
+    check(not unknown and all("lm_head" in name for name in missing), f"transformers lacks {missing}, {unknown}")
+    return model
+
+
+def round_inputs(model, kinds):
+    """Makes the matrix products round their inputs to multiples of 1/127 of the largest in a block."""
+    of = {"q_proj": "q", "k_proj": "k", "v_proj": "v", "o_proj": "o", "gate_proj": "up", "up_proj": "up",
+          "down_proj": "down", "lm_head": "embed" if model.config.tie_word_embeddings else "head"}
+
+    def rounded(group):
+        def hook(module, inputs):
+            x = inputs[0].reshape(-1, group)
+            most = x.abs().amax(-1, keepdim=True)
+            return ((x * (127 / most)).round() * (most / 127)).reshape(inputs[0].shape),
+        return hook
+    parts = {part: gguf.GGML_QUANT_SIZES[kind][0] for part, kind in kinds.items()}
+    for name, module in model.named_modules():
+        part = of.get(name.split(".")[-1])
+        plain = part in ("q", "k", "v") and len({parts["q"], parts["k"], parts["v"]}) > 1
+        if part and not plain: # matrices in one parameter whose blocks differ become fp32
+            module.register_forward_pre_hook(rounded(parts[part]))
+
+
+def logits(path, ids, variant, threads=1, **more):
+    out = path + ".logits"
+    done = run("env", f"TX_CPU_VARIANT={variant}", TXGEN, model=path, ids=" ".join(map(str, ids)), logits=out,
+               threads=threads, **more)
+    check(done.returncode == 0, f"{path}: {done.stderr.strip()}")
+    return load_file(out)["logits"][0] if done.returncode == 0 else np.full((len(ids), VOCAB), np.nan)
+
+
+def compare(name, kinds, tied, variants):
+    with tempfile.TemporaryDirectory() as work:
+        path = os.path.join(work, "model.gguf")
+        model = make(path, kinds, tied)
+        with torch.no_grad():
+            want, exact = (model(torch.tensor([ids])).logits[0].numpy() for ids in (LONG, SHORT))
+            round_inputs(model, kinds)
+            rounded = model(torch.tensor([SHORT])).logits[0].numpy()
+
+        def error(got, expected):
+            return np.abs(got - expected).max() / np.abs(expected).max()
+        worst, rounding = 0, error(rounded, exact)
+        for variant in variants:
+            long = error(logits(path, LONG, variant), want)
+            converted = error(logits(path, SHORT, variant, dtype="float32"), exact)
+            short = error(logits(path, SHORT, variant), exact if variant == "base" else rounded)
+            check(long <= EXACT, f"{name}, {variant}: many rows differ by {long}")
+            check(converted <= EXACT, f"{name}, {variant}: with --dtype float32 logits differ by {converted}")
+            check(short <= (EXACT if variant == "base" else ROUNDED), f"{name}, {variant}: few rows differ by {short}")
+            worst = max(worst, short)
+        check(ROUNDED < rounding <= ROUNDING, f"{name}: rounding changes logits by {rounding}")
+        for threads in (2, 3, 8):
+            check(np.array_equal(logits(path, SHORT, variants[0], threads), logits(path, SHORT, variants[0])),
+                  f"{name}: {threads} threads give other bits")
+        print(f"{name}: few rows {worst:.1e}, rounding {rounding:.1e}")
+
+
+def same(kind):
+    return {part: kind for part in ("embed", "q", "k", "v", "o", "up", "down", "head")}
+
+
+def here(variant):
+    with tempfile.TemporaryDirectory() as work:
+        path = os.path.join(work, "model.gguf")
+        make(path, same(Type.Q8_0), True)
+        return run("env", f"TX_CPU_VARIANT={variant}", TXGEN, model=path, ids="1", logits=path + ".l").returncode == 0
+
+
+VARIANTS = [v for v in ("avx512", "avx2", "base") if here(v)]
+check("base" in VARIANTS, "no instruction set works")
+for kind in (Type.Q8_0, Type.Q4_0, Type.Q4_K, Type.Q6_K):
+    compare(kind.name, same(kind), False, VARIANTS)
+compare("Q4_K with v, down and head in Q6_K", {**same(Type.Q4_K), "v": Type.Q6_K, "down": Type.Q6_K,
+                                               "head": Type.Q6_K}, False, VARIANTS)
+compare("tied, q in Q8_0", {**same(Type.Q4_0), "q": Type.Q8_0}, True, VARIANTS)
+compare("v has other blocks", {**same(Type.Q4_K), "v": Type.Q8_0}, True, VARIANTS)
+sys.exit(status())
