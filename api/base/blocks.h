@@ -193,4 +193,17 @@ static inline void tx_block_read(tx_dtype dtype, const uint8_t *from, int64_t co
         }
 }
 
+/* Returns true if the scales of all blocks are finite. Then so are the values. */
+static inline bool tx_block_finite(tx_dtype dtype, const uint8_t *from, int64_t count)
+{
+    const int64_t blocks = count / tx_block_values(dtype), bytes = tx_block_bytes(dtype);
+    const int64_t first = dtype == TX_Q6_K ? 208 : 0, second = dtype == TX_Q4_K ? 2 : first;
+    bool finite = true;
+    for (int64_t i = 0; i < blocks; i++) { /* an exponent of ones is infinity or NaN */
+        const uint8_t *b = from + i * bytes;
+        finite = finite && (b[first + 1] & 0x7c) != 0x7c && (b[second + 1] & 0x7c) != 0x7c;
+    }
+    return finite;
+}
+
 #endif

@@ -13,6 +13,7 @@
 #define COLUMNS 512      /* columns of few rows' sums; with DEPTH lines of b they stay in the L1 cache */
 #define DEPTH 8          /* lines of b that are added at once */
 #define CHUNK 64         /* lanes of a sum */
+#define AHEAD 4096       /* bytes of a column that are fetched before they are used */
 #define CACHE_LINE 16    /* fp32 numbers in a cache line */
 #define SMALL_WORK 65536 /* multiply-adds that are not worth waking a thread */
 
@@ -132,22 +133,33 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
     }
 }
 
-/* Multiplies one row by one contiguous column: in lanes that are added pairwise at the end. */
-static inline float thin_dot(const float *restrict x, const float *restrict b, int64_t k)
+/* Element i of b, which is fp32 or, if `half`, bf16. */
+static inline float element(const void *b, bool half, int64_t i)
 {
+    return half ? tx_bf16_to_f32(((const uint16_t *)b)[i]) : ((const float *)b)[i];
+}
+
+/* Adds the upper of 2 * `width` lanes to the lower. The width is a constant, so each step is a few instructions. */
+#define FOLD(width) TX_SIMD for (int d = 0; d < (width); d++) lane[d] += lane[d + (width)];
+_Static_assert(CHUNK == 64, "the first fold");
+
+/* Multiplies one row by one contiguous column: in lanes that are added pairwise at the end. `half` is a constant. */
+static inline __attribute__((always_inline)) float thin_dot(const float *restrict x, const void *restrict b, bool half,
+                                                            int64_t k)
+{
+    const int64_t size = half ? sizeof(uint16_t) : sizeof(float);
     float lane[CHUNK] = {0.0f};
     int64_t p = 0;
-    for (; p + CHUNK <= k; p += CHUNK)
+    for (; p + CHUNK <= k; p += CHUNK) {
+        for (int64_t i = 0; i < CHUNK * size; i += 64)
+            __builtin_prefetch((const char *)b + p * size + i + AHEAD);
 #pragma omp simd
         for (int d = 0; d < CHUNK; d++)
-            lane[d] += x[p + d] * b[p + d];
+            lane[d] += x[p + d] * element(b, half, p + d);
+    }
     for (int64_t d = 0; p + d < k; d++)
-        lane[d] += x[p + d] * b[p + d];
-    for (int width = CHUNK / 2; width > 0; width /= 2)
-#pragma omp simd
-        for (int d = 0; d < width; d++)
-            lane[d] += lane[d + width];
-    return lane[0];
+        lane[d] += x[p + d] * element(b, half, p + d);
+    FOLD(32) FOLD(16) FOLD(8) FOLD(4) FOLD(2) return lane[0] + lane[1];
 }
 
 /* Sums of columns that are each contiguous in memory. */
@@ -158,15 +170,21 @@ static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *
         const int64_t at = (j + c) * b->ld;
         if (b->type == TX_F32) {
             for (int64_t i = 0; i < m; i++)
-                sum[i][c] = thin_dot(rows + i * ld, (const float *)b->data + at, k);
+                sum[i][c] = thin_dot(rows + i * ld, (const float *)b->data + at, false, k);
             continue;
         }
         float run[COLUMNS];
         for (int64_t p = 0; p < k; p += COLUMNS) {
             const int64_t depth = k - p < COLUMNS ? k - p : COLUMNS;
+            if (b->type == TX_BF16) { /* widened in registers */
+                const uint16_t *half = (const uint16_t *)b->data + at + p;
+                for (int64_t i = 0; i < m; i++)
+                    sum[i][c] += thin_dot(rows + i * ld + p, half, true, depth);
+                continue;
+            }
             load_lines(b, at + p, depth, run);
             for (int64_t i = 0; i < m; i++)
-                sum[i][c] += thin_dot(rows + i * ld + p, run, depth);
+                sum[i][c] += thin_dot(rows + i * ld + p, run, false, depth);
         }
     }
 }

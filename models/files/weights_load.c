@@ -203,15 +203,19 @@ static tx_status read_chunk(const tx_weights *w, const tx_weights_piece *piece, 
                             const tx_load_options *options, tx_model *model, const chunk *to)
 {
     const tx_dtype blocks = blocks_of(w, index, model, piece->param);
+    const bool digested = options && options->digest;
+    bool check = !(options && options->allow_nonfinite);
     if (blocks == TX_F32) {
         TX_TRY(tx_weights_read_f32(w, index, at, now, to->values));
     } else {
         TX_TRY(tx_weights_read_blocks(w, index, at, now, to->blocks));
-        tx_block_read(blocks, to->blocks, now, to->values);
+        check = check && !tx_block_finite(blocks, to->blocks, now);
+        if (check || digested)
+            tx_block_read(blocks, to->blocks, now, to->values);
     }
-    if (!(options && options->allow_nonfinite))
+    if (check)
         TX_TRY(check_values(w, index, at, now, to->values, tx_weights_limit(model, piece->param)));
-    if (options && options->digest)
+    if (digested)
         TX_TRY(tx_digest_add(options->digest, to->values, (size_t)now * sizeof *to->values));
     if (model && blocks == TX_F32)
         return tx_model_write_range(model, TX_PARAM_WEIGHT, piece->param, piece->first + at, now, to->values);
