@@ -102,6 +102,13 @@ static inline float tx_row8_total(__m256 sum)
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
+/* Fetches bytes of later blocks into the cache: as many as the loop consumes. */
+static inline void tx_row8_fetch(const uint8_t *b, int64_t bytes)
+{
+    for (int64_t i = 0; i < bytes; i += 64)
+        __builtin_prefetch(b + 4096 + i);
+}
+
 #define TX_LOAD256(at) _mm256_loadu_si256((const __m256i *)(const void *)(at))
 #define TX_LOAD128(at) _mm_loadu_si128((const __m128i *)(const void *)(at))
 
@@ -125,6 +132,7 @@ static inline __attribute__((always_inline)) void tx_avx2_block32(tx_dtype dtype
     for (int32_t i = 0; i < m; i++)
         sum[i] = _mm256_setzero_ps();
     for (int64_t j = 0; j < rows->k / 32; j++, b += tx_block_bytes(dtype)) {
+        tx_row8_fetch(b, tx_block_bytes(dtype));
         const __m256i w = tx_block32(dtype, b), positive = _mm256_sign_epi8(w, w);
         const float d = tx_row8_half(b);
         for (int32_t i = 0; i < m; i++) {
@@ -146,6 +154,7 @@ static inline __attribute__((always_inline)) void tx_avx2_q4_k(const uint8_t *b,
         sum[i] = _mm256_setzero_ps();
     for (int64_t j = 0; j < rows->k / 256; j++, b += 144) {
         uint64_t scales, minima;
+        tx_row8_fetch(b, 144);
         tx_q4_k_scales(b + 4, &scales, &minima);
         const float d = tx_row8_half(b), least = tx_row8_half(b + 2);
         for (int32_t i = 0; i < m; i++) {
@@ -179,6 +188,7 @@ static inline __attribute__((always_inline)) void tx_avx2_q6_k(const uint8_t *b,
         sum[i] = _mm256_setzero_ps();
     for (int64_t j = 0; j < rows->k / 256; j++, b += 210) {
         const float d = tx_row8_half(b + 208);
+        tx_row8_fetch(b, 210);
         const int8_t *scale = (const int8_t *)b + 192;
         __m256i total[TX_ROW8_ROWS];
         for (int32_t i = 0; i < m; i++)
@@ -236,6 +246,7 @@ static inline TX_VNNI __attribute__((always_inline)) void tx_vnni_block32(tx_dty
         sum[i] = _mm512_setzero_ps();
     for (int64_t j = 0; j < blocks; j += 2, b += 2 * tx_block_bytes(dtype)) {
         const bool two = j + 1 < blocks;
+        tx_row8_fetch(b, 2 * tx_block_bytes(dtype));
         const __m512i w = tx_block64(dtype, b, two), positive = _mm512_abs_epi8(w);
         const __mmask64 negative = _mm512_movepi8_mask(w);
         const __m512 d = tx_pair512(tx_row8_half(b), two ? tx_row8_half(b + tx_block_bytes(dtype)) : 0.0f);
@@ -265,6 +276,7 @@ static inline TX_VNNI __attribute__((always_inline)) void tx_vnni_q4_k(const uin
     }
     for (int64_t j = 0; j < rows->k / 256; j++, b += 144) {
         uint64_t scales, minima;
+        tx_row8_fetch(b, 144);
         tx_q4_k_scales(b + 4, &scales, &minima);
         const __m512i each = _mm512_castsi256_si512(_mm256_cvtepu8_epi32(_mm_set1_epi64x((int64_t)scales)));
         const float d = tx_row8_half(b), least = tx_row8_half(b + 2);
@@ -302,6 +314,7 @@ static inline TX_VNNI __attribute__((always_inline)) void tx_vnni_q6_k(const uin
         sum[i] = _mm512_setzero_ps();
     for (int64_t j = 0; j < rows->k / 256; j++, b += 210) {
         const float d = tx_row8_half(b + 208);
+        tx_row8_fetch(b, 210);
         const __m512i each = _mm512_cvtepi8_epi32(TX_LOAD128(b + 192));
         __m512i total[TX_ROW8_ROWS];
         for (int32_t i = 0; i < m; i++)
