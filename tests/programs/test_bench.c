@@ -255,6 +255,42 @@ static void test_attention(void **state)
     }
 }
 
+/* ---- train ------------------------------------------------------------------------------------------ */
+
+/* Operations of a step with micro-batches of 2 rows of 16 tokens, by txbench train. */
+static double flops_of_step(const char *config, double tokens, const char *options)
+{
+    char words[256];
+    tx_json *all;
+    snprintf(words, sizeof words, "train --config %s --batch 2 --block 16 --pairs 1 --steps 1 --json --device %s %s",
+             config, device, options);
+    char *out = succeeds(words);
+    assert_ok(tx_json_parse(out, strlen(out), words, &all));
+    const double flops = number(all, "flops");
+    const double speed = positive(member(all, "tx", TX_JSON_OBJECT), "tokens_per_second");
+    same(number(all, "gflops"), 1e-9 * flops * speed / tokens, "gflops");
+    free(out);
+    tx_json_free(all);
+    return flops;
+}
+
+/* Each product is computed once in the forward and twice in the backward pass: 6 operations a weight and token. Scores
+ * and values take 4 operations a pair of positions and element, and 10 in the backward pass. */
+static void test_train_flops(void **state)
+{
+    const double rows = 2, length = 16, tokens = rows * length, width = 32, layers = 3, padded = 384, labels = 2;
+    const double attention = 14 * rows * length * (length + 1) / 2 * width;
+    const double gpt2 = 6 * tokens * (layers * 12 * width * width + padded * width) + layers * attention;
+    same(flops_of_step("config.json", tokens, ""), gpt2, "flops of GPT-2");
+    same(flops_of_step("config.json", 2 * tokens, "--gradient_accumulation_steps 2"), 2 * gpt2,
+         "flops of two micro-batches");
+    /* A classifier reads the first position of the last block. After the attention of this block it needs only that. */
+    const double all_pairs = 14 * rows * length * length * width;
+    const double bert = 6 * tokens * ((layers - 1) * 12 + 3) * width * width + layers * all_pairs +
+                        6 * rows * ((9 + 1) * width * width + labels * width);
+    same(flops_of_step("bert.json", tokens, ""), bert, "flops of a classifier");
+}
+
 /* ---- ops -------------------------------------------------------------------------------------------- */
 
 static void test_ops(void **state)
@@ -310,13 +346,19 @@ int main(int argc, char **argv)
     folder = make_scratch();
     static const char config[] = "{\"model_type\": \"gpt2\", \"vocab_size\": 300, \"n_positions\": 64, \"n_embd\": 32, "
                                  "\"n_layer\": 3, \"n_head\": 4}";
-    char *path = tx_path_join(folder, "config.json");
-    if (!path || tx_file_write(path, config, strlen(config)))
+    static const char bert[] = "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], "
+                               "\"vocab_size\": 300, \"hidden_size\": 32, \"num_hidden_layers\": 3, "
+                               "\"num_attention_heads\": 4, \"intermediate_size\": 128, "
+                               "\"max_position_embeddings\": 64}";
+    char *path = tx_path_join(folder, "config.json"), *other = tx_path_join(folder, "bert.json");
+    if (!path || tx_file_write(path, config, strlen(config)) || !other || tx_file_write(other, bert, strlen(bert)))
         return 1;
     free(path);
+    free(other);
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_copy),      cmocka_unit_test(test_gemm_shape), cmocka_unit_test(test_gemm_step),
-        cmocka_unit_test(test_attention), cmocka_unit_test(test_ops),        cmocka_unit_test(test_mistakes),
+        cmocka_unit_test(test_copy),      cmocka_unit_test(test_gemm_shape),  cmocka_unit_test(test_gemm_step),
+        cmocka_unit_test(test_attention), cmocka_unit_test(test_train_flops), cmocka_unit_test(test_ops),
+        cmocka_unit_test(test_mistakes),
     };
     const int failed = cmocka_run_group_tests(tests, NULL, NULL);
     remove_scratch(folder);

@@ -2,6 +2,7 @@
  * The main function of programs with measuring commands. */
 #include "tools/bench/bench.h"
 #include "tools/cli/alive.h"
+#include "tools/cli/waiting.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -10,6 +11,7 @@
 int tx_bench_main(const tx_cli *program, const tx_bench_command *const *run, int argc, char **argv)
 {
     int32_t command;
+    tx_wait_passively(argv, 0);
     int result = tx_options_command(program, argc, argv, NULL, &command);
     if (result != TX_GO_ON)
         return result;

@@ -186,18 +186,35 @@ static tx_status add_profile(tx_pairs *p, tx_json *figures)
     return tx_account_profile(&p->tx, figures);
 }
 
+/* The operations of a step's products and attention, as the nodes of its plans count them. They include nodes that are
+ * computed again, and leave out what a model does not compute, such as most of the last block of a classifier. */
+static double step_flops(const tx_bench_training *training, int64_t accumulation)
+{
+    const struct {
+        int32_t which;
+        double runs;
+    } plans[] = {{TX_TRAINER_TRAIN, (double)accumulation}, {TX_TRAINER_UPDATE, 1.0}};
+    double sum = 0.0;
+    for (size_t i = 0; i < sizeof plans / sizeof plans[0]; i++) {
+        int64_t ignored;
+        double flops, bytes;
+        const tx_plan *plan = tx_trainer_plan(training->trainer, plans[i].which, &ignored);
+        if (!plan)
+            continue;
+        tx_plan_work(plan, &flops, &bytes);
+        sum += plans[i].runs * flops;
+    }
+    return sum;
+}
+
 static tx_status add_figures(tx_pairs *p, tx_json *figures)
 {
     const bench *b = (const bench *)p;
     const tx_config *c = p->config;
     tx_json *start = tx_json_object();
-    /* flops of a step: 6 per parameter and token, and 12 L C T per token for attention (Kaplan et al., 2020; PaLM,
-     * appendix B). */
-    const double token =
-        6.0 * (double)tx_arch_param_count(c) + 12.0 * (double)c->layers * (double)c->width * (double)p->set->block;
-    if (!c->lora)
-        tx_json_set_number(figures, "gflops",
-                           1e-9 * step_tokens(p->set) * token / tx_bench_median(p->ours, p->measured));
+    const double flops = step_flops(&p->tx, settings_of(p)->job.accumulation);
+    tx_json_set_number(figures, "flops", flops);
+    tx_json_set_number(figures, "gflops", 1e-9 * flops / tx_bench_median(p->ours, p->measured));
     tx_json_set_int(figures, "parameters", tx_arch_param_count(c));
     tx_json_set_number(start, "open_seconds", p->tx.open_seconds);
     tx_json_set_number(start, "compile_seconds", p->tx.compile_seconds);
