@@ -11,9 +11,9 @@
  *          signed scales s of 16 values each, half d.
  *
  * A parameter consists of rows of at most TX_BLOCK_PARTS parts. Files may give a part (a section of the parameter)
- * another type than the others have, so each part has its own. Their blocks have equally many values. The
- * parameter's type is the one of most bytes. Memory
- * holds the parts at the places that they would have if all were of this type, and behind them a table of the parts.
+ * another type than the others have, so each part has its own. Their blocks have equally many values. The parameter's
+ * type is the one of most bytes. Memory holds the parts at the places that they would have if all were of this type,
+ * and then a table of the parts.
  */
 #ifndef TX_BLOCKS_H
 #define TX_BLOCKS_H

@@ -187,7 +187,7 @@ static tx_status add_profile(tx_pairs *p, tx_json *figures)
 }
 
 /* The operations of a step's products and attention, as the nodes of its plans count them. They include nodes that are
- * computed again, and leave out what a model does not compute, such as most of the last block of a classifier. */
+ * computed again. A classifier has no nodes for most positions of its last block. */
 static double step_flops(const tx_bench_training *training, int64_t accumulation)
 {
     const struct {
