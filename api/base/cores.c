@@ -10,6 +10,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #define PROCESSORS_MAX (1 << 16)
@@ -77,8 +78,20 @@ static int32_t ranks_here(void)
     return 1;
 }
 
-/* If some process waited for a processor for a tenth of the last ten seconds, processors are shared. If the system does
- * not report this, the number of running processes decides. */
+/* Returns the least number of running processes in a few milliseconds; -1 if the system does not report it. Processes
+ * that run for an instant do not count. */
+static double running_processes(const char *proc)
+{
+    double least = -1.0, now;
+    for (int i = 0; i < 4 && tx_read_numbers(proc, "stat", "procs_running ", 1, &now); i++) {
+        least = i == 0 || now < least ? now : least;
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    }
+    return least;
+}
+
+/* Processors are shared if some process waited for one for a tenth of the last ten seconds, or if the running processes
+ * and the threads are more than the processors: other programs that have not waited will do so once the threads run. */
 bool tx_cores_shared_at(const char *root, int32_t threads)
 {
     const double waiting_limit = 10.0; /* percent */
@@ -90,12 +103,11 @@ bool tx_cores_shared_at(const char *root, int32_t threads)
     if (!bound && ranks_here() > 1 && (int64_t)ranks_here() * (requested > 0 ? requested : 1) > allowed)
         return true;
     char proc[PATH_MAX];
-    double waiting, running = -1.0;
+    double waiting;
     snprintf(proc, sizeof proc, "%.1000s/proc", root);
-    if (tx_read_numbers(proc, "pressure/cpu", "some avg10=", 1, &waiting))
-        return waiting >= waiting_limit;
-    tx_read_numbers(proc, "stat", "procs_running ", 1, &running);
-    return running - 1.0 + threads > all;
+    if (tx_read_numbers(proc, "pressure/cpu", "some avg10=", 1, &waiting) && waiting >= waiting_limit)
+        return true;
+    return running_processes(proc) - 1.0 + threads > all;
 }
 
 bool tx_cores_shared(int32_t threads)

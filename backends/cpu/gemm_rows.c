@@ -91,10 +91,17 @@ static void unpack(const tx_gemm_matrix *a, bool trans, int64_t m, int64_t k, fl
     }
 }
 
+/* Element i of b, which is fp32 or, if `half`, bf16. */
+static inline float element(const void *b, bool half, int64_t i)
+{
+    return half ? tx_bf16_to_f32(((const uint16_t *)b)[i]) : ((const float *)b)[i];
+}
+
 /* sum [m, n] += rows [m, DEPTH] times DEPTH adjacent lines of b, `step` apart. The lines are read at the speed of
- * memory and stay in the L1 cache for the other rows. */
-static inline void thin_add_lines(int64_t m, int64_t n, const float *rows, int64_t ld, const float *b, int64_t step,
-                                  float sum[TX_GEMM_THIN][COLUMNS])
+ * memory and stay in the L1 cache for the other rows. `half` is a constant. */
+static inline __attribute__((always_inline)) void thin_add_lines(int64_t m, int64_t n, const float *rows, int64_t ld,
+                                                                 const void *b, bool half, int64_t step,
+                                                                 float sum[TX_GEMM_THIN][COLUMNS])
 {
     for (int64_t i = 0; i < m; i++) {
         const float *restrict x = rows + i * ld;
@@ -104,7 +111,7 @@ static inline void thin_add_lines(int64_t m, int64_t n, const float *rows, int64
             float s = y[c];
 #pragma GCC unroll 8
             for (int d = 0; d < DEPTH; d++)
-                s += x[d] * b[d * step + c];
+                s += x[d] * element(b, half, d * step + c);
             y[c] = s;
         }
     }
@@ -118,8 +125,11 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
     for (int64_t p = 0; p < k; p += DEPTH) {
         const int64_t depth = k - p < DEPTH ? k - p : DEPTH;
         if (b->type == TX_F32 && depth == DEPTH) {
-            const float *first = (const float *)b->data + p * b->ld + j;
-            thin_add_lines(m, n, rows + p, ld, first, b->ld, sum);
+            thin_add_lines(m, n, rows + p, ld, (const float *)b->data + p * b->ld + j, false, b->ld, sum);
+            continue;
+        }
+        if (b->type == TX_BF16 && depth == DEPTH) {
+            thin_add_lines(m, n, rows + p, ld, (const uint16_t *)b->data + p * b->ld + j, true, b->ld, sum);
             continue;
         }
         for (int64_t d = 0; d < DEPTH; d++) /* beyond the end: zeros times zeros */
@@ -129,14 +139,8 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
                 memset(wide[d], 0, (size_t)n * sizeof wide[d][0]);
         for (int64_t i = 0; i < m; i++)
             memcpy(last[i], rows + i * ld + p, (size_t)depth * sizeof last[i][0]);
-        thin_add_lines(m, n, last[0], DEPTH, wide[0], COLUMNS, sum);
+        thin_add_lines(m, n, last[0], DEPTH, wide[0], false, COLUMNS, sum);
     }
-}
-
-/* Element i of b, which is fp32 or, if `half`, bf16. */
-static inline float element(const void *b, bool half, int64_t i)
-{
-    return half ? tx_bf16_to_f32(((const uint16_t *)b)[i]) : ((const float *)b)[i];
 }
 
 /* Adds the upper of 2 * `width` lanes to the lower. The width is a constant, so each step is a few instructions. */

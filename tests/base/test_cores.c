@@ -88,7 +88,8 @@ static void sharing(void **state)
         bool shared;
     } rows[] = {
         {"some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n", NULL, 1, NULL, false},
-        {"some avg10=9.99 avg60=50.00 avg300=0.00 total=1\n", "procs_running 100\n", 1, NULL, false},
+        {"some avg10=9.99 avg60=50.00 avg300=0.00 total=1\n", "procs_running 1\n", 1, NULL, false},
+        {"some avg10=0.00 avg60=0.00 avg300=0.00 total=1\n", "procs_running 100000\n", 1, NULL, true},
         {"some avg10=10.01 avg60=0.00 avg300=0.00 total=1\n", NULL, 1, NULL, true},
         {NULL, "cpu 1 2\nprocs_running 1\n", 1, NULL, false},
         {NULL, "cpu 1 2\nprocs_running 100000\n", 1, NULL, true},
