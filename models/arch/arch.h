@@ -33,6 +33,7 @@ typedef struct tx_config {
     int64_t bos_token_id, eos_token_id; /* -1 if there is none */
     bool new_head;                      /* the weights have another head: parameters that they lack are initialized */
     bool other_head_shape;              /* with new_head: parameters of another shape are initialized, too */
+    bool stand_in;                      /* an output head that the weights lack begins as the embedding */
     tx_json *source;                    /* the file it was read from, whose unknown keys are kept; or NULL */
     /* NF4 or NF4_DOUBLE to quantize the frozen matrices of blocks (without an adapter: all of them); F32 if not. */
     tx_dtype packed;

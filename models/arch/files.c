@@ -69,9 +69,29 @@ static bool is_elsewhere(const void *context, const char *param)
     return config->teacher != tx_weights_of_teacher(param) || (config->lora && tx_lora_adds(param));
 }
 
+/* An output head that the file lacks is a copy of the embedding. */
+static bool stand_in(const void *context, const char *piece, char other[TX_WEIGHTS_NAME])
+{
+    const tx_config *config = context;
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    bool is_head = false, found = false;
+    for (int32_t p = 0; p < tx_arch_params(config) && config->stand_in; p++) {
+        if (tx_arch_param(config, p, name, &spec))
+            return false;
+        if (spec.logical.rank == 2 && spec.block == 0) {
+            snprintf(other, TX_WEIGHTS_NAME, "%s", name);
+            found = true;
+        }
+        is_head = is_head || (spec.logical.rank == 2 && spec.block == -1 && strcmp(name, piece) == 0);
+    }
+    return found && is_head;
+}
+
 tx_weights_names tx_arch_names(const tx_config *config)
 {
-    return (tx_weights_names){rename_tensor, config, may_lack, is_elsewhere, config->other_head_shape};
+    return (tx_weights_names){rename_tensor,    config, may_lack, is_elsewhere, config->stand_in ? stand_in : NULL,
+                              config->other_head_shape};
 }
 
 /* The model's graph must match the configuration. */

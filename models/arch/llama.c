@@ -290,7 +290,7 @@ static tx_tensor *embed(tx_stack *b, tx_tensor *table)
     const llama_config *c = llama_of(b->config);
     if (!c->gemma)
         return scaled(tx_stack_embed(b, table, NULL), c->embedding_multiplier);
-    tx_tensor *x = tx_embedding_padded(b->tokens, table, b->padding, NULL, NULL);
+    tx_tensor *x = tx_stack_lookup(b, table, NULL);
     return tx_arch_noise(b->graph, scaled(x, sqrt((double)b->config->width)), b->options);
 }
 
@@ -317,8 +317,9 @@ tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_ar
     x = scaled(x, c->logits_scaling > 0 ? 1 / c->logits_scaling : 0);
     const tx_experts experts = experts_of(c);
     tx_stack_router_loss(&b, &experts, c->router_aux_loss_coef);
-    tx_tensor *head = c->tie_word_embeddings ? embedding : tx_stack_weight(&b, LM_HEAD);
-    return capped(&b, tx_linear(tx_tp_all_gather(x), head, NULL, true), c->final_logit_softcapping);
+    const bool tied = c->tie_word_embeddings;
+    tx_tensor *head = tied ? embedding : tx_stack_weight(&b, LM_HEAD);
+    return capped(&b, tx_stack_head(&b, x, head, tied ? EMBED : LM_HEAD), c->final_logit_softcapping);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */

@@ -12,6 +12,8 @@
 
 #define WEIGHT ".weight"
 #define BIAS ".bias"
+/* peft ties only embeddings of this name. */
+#define EMBEDDING_NAME "embed_tokens"
 
 /* ---- The adapter ----------------------------------------------------------------------------------------- */
 
@@ -21,10 +23,14 @@ tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy)
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for an adapter");
     *made = *lora;
-    made->targets = made->saved = made->base = NULL;
+    made->targets = made->saved = made->base = made->init = NULL;
+    made->rules = NULL;
     tx_status status = tx_copy_text(lora->targets, &made->targets);
     TX_THEN(status, tx_copy_text(lora->saved, &made->saved));
     TX_THEN(status, tx_copy_text(lora->base, &made->base));
+    TX_THEN(status, tx_copy_text(lora->init, &made->init));
+    if (!status && lora->rules && !(made->rules = tx_json_copy(lora->rules)))
+        status = tx_fail(TX_MEMORY, "no memory for an adapter");
     return TX_RETURN(status, made, copy, tx_lora_free);
 }
 
@@ -35,6 +41,8 @@ void tx_lora_free(tx_lora *lora)
     free(lora->targets);
     free(lora->saved);
     free(lora->base);
+    free(lora->init);
+    tx_json_free(lora->rules);
     free(lora);
 }
 
@@ -110,25 +118,6 @@ static bool is_saved(const tx_lora *lora, const char *module)
     return is_listed(lora->saved, module, ancestor_ends_with);
 }
 
-bool tx_lora_saves(const tx_lora *lora, const char *name)
-{
-    char module[TX_WEIGHTS_NAME];
-    snprintf(module, sizeof module, "%.*s", (int)(strrchr(name, '.') - name), name);
-    return !tx_weights_of_teacher(name) && is_saved(lora, module);
-}
-
-bool tx_lora_adds(const char *param)
-{
-    return strstr(param, ".lora_") != NULL;
-}
-
-void tx_lora_freeze(const tx_lora *lora, const char *name, tx_param_spec *spec)
-{
-    spec->frozen = !tx_lora_saves(lora, name);
-    if (spec->frozen && spec->shape.rank >= 2)
-        spec->dtype = lora->stored;
-}
-
 /* Returns true if parameter `index` is the weight of a linear layer. Embeddings and untied output heads are not: they
  * are outside the blocks and have no bias. */
 static bool is_linear(const tx_config *config, int32_t index, const char *name, const tx_param_spec *spec)
@@ -143,9 +132,77 @@ static bool is_linear(const tx_config *config, int32_t index, const char *name, 
                             strncmp(next, name, module) == 0 && strcmp(next + module, BIAS) == 0);
 }
 
-static bool is_target(const tx_lora *lora, const char *module)
+/* Kinds of modules. LINEAR ones are those that peft's "all-linear" selects. */
+typedef enum module_kind { OTHER, LINEAR, HEAD, EMBEDDING } module_kind;
+
+static module_kind kind_of(const tx_config *config, int32_t index, const char *name, const tx_param_spec *spec)
 {
-    return strcmp(lora->targets, TX_LORA_ALL) == 0 || is_listed(lora->targets, module, ends_with);
+    if (is_linear(config, index, name, spec))
+        return LINEAR;
+    if (spec->shape.rank != 2 || spec->logical.rank != 2)
+        return OTHER;
+    return spec->block == 0 ? EMBEDDING : HEAD;
+}
+
+static tx_status is_target(const tx_lora *lora, module_kind kind, const char *module, bool *target)
+{
+    *target = kind == LINEAR && strcmp(lora->targets, TX_LORA_ALL) == 0;
+    if (tx_lora_is_pattern(lora->targets))
+        TX_TRY(tx_lora_fits_pattern(lora, module, target));
+    *target = kind != OTHER && (*target || is_listed(lora->targets, module, ends_with));
+    return *target ? tx_lora_rules_allow(lora, module, target) : TX_OK;
+}
+
+static bool is_bias(const char *name)
+{
+    const size_t length = strlen(name);
+    return length > strlen(BIAS) && strcmp(name + length - strlen(BIAS), BIAS) == 0;
+}
+
+bool tx_lora_biases(const tx_lora *lora, const char *piece)
+{
+    char module[TX_WEIGHTS_NAME];
+    bool target;
+    if (!is_bias(piece))
+        return false;
+    snprintf(module, sizeof module, "%.*s", (int)(strlen(piece) - strlen(BIAS)), piece);
+    return !is_target(lora, LINEAR, module, &target) && target && !is_saved(lora, module);
+}
+
+/* Whether a rule trains a bias. A parameter of several modules is trained if one of them is adapted. */
+static bool is_trained_bias(const tx_lora *lora, const char *name)
+{
+    const char *rule = tx_lora_bias(lora);
+    tx_weights_piece piece[TX_MAX_SECTIONS];
+    bool trained = false;
+    if (!is_bias(name) || strcmp(rule, "lora_only") != 0)
+        return is_bias(name) && strcmp(rule, "all") == 0;
+    tx_param_spec spec = {.shape = TX_SHAPE(1), .sections = {.count = 1}};
+    for (const char *bar = name; (bar = strchr(bar, '|')) && spec.sections.count < TX_MAX_SECTIONS; bar++)
+        spec.sections.count++;
+    const int32_t count = tx_weights_pieces(name, &spec, 0, TX_MAX_SECTIONS, piece);
+    for (int32_t i = 0; i < count && !trained; i++)
+        trained = tx_lora_biases(lora, piece[i].name);
+    return trained;
+}
+
+bool tx_lora_saves(const tx_lora *lora, const char *name)
+{
+    char module[TX_WEIGHTS_NAME];
+    snprintf(module, sizeof module, "%.*s", (int)(strrchr(name, '.') - name), name);
+    return !tx_weights_of_teacher(name) && (is_saved(lora, module) || is_trained_bias(lora, name));
+}
+
+bool tx_lora_adds(const char *param)
+{
+    return strstr(param, ".lora_") != NULL;
+}
+
+void tx_lora_freeze(const tx_lora *lora, const char *name, tx_param_spec *spec)
+{
+    spec->frozen = !tx_lora_saves(lora, name);
+    if (spec->frozen && spec->shape.rank >= 2)
+        spec->dtype = lora->stored;
 }
 
 tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32_t index, tx_lora_modules *modules)
@@ -155,17 +212,21 @@ tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32
     tx_weights_piece piece[TX_MAX_SECTIONS];
     TX_TRY(config->architecture->param(config, index, name, &spec));
     *modules = (tx_lora_modules){0};
-    if (!is_linear(config, index, name, &spec))
+    const module_kind kind = kind_of(config, index, name, &spec);
+    if (kind == OTHER)
         return TX_OK;
     const int32_t pieces = modules_in(name, &spec, piece);
     modules->divided = pieces > 1;
+    modules->embedding = kind == EMBEDDING;
     for (int32_t i = 0; i < pieces; i++) {
         const char *module = piece[i].name;
-        if (is_saved(lora, module) || !is_target(lora, module))
+        const int32_t n = modules->count;
+        bool target;
+        TX_TRY(is_target(lora, kind, module, &target));
+        if (is_saved(lora, module) || !target)
             continue;
-        tx_list_add(modules->joint, sizeof modules->joint, "|", "%s",
-                    modules->count ? strrchr(module, '.') + 1 : module);
-        memcpy(modules->name[modules->count], module, TX_WEIGHTS_NAME);
+        TX_TRY(tx_lora_rank_of(lora, module, &modules->rank[n], &modules->scale[n]));
+        memcpy(modules->name[n], module, TX_WEIGHTS_NAME);
         modules->section[modules->count++] = i;
     }
     return TX_OK;
@@ -183,7 +244,7 @@ static void add_name(char *list, size_t size, const char *module)
 
 /* The modules of a model that match a word. */
 typedef struct found {
-    bool has_linear; /* one is a linear layer that can be adapted */
+    bool has_target; /* one can be adapted */
     bool exists;     /* there is one of any kind */
     char list[512];
 } found;
@@ -196,16 +257,16 @@ static tx_status find_module(const tx_config *config, const char *word, size_t l
     *f = (found){0};
     for (int32_t p = 0; p < config->architecture->params(config); p++) {
         TX_TRY(config->architecture->param(config, p, name, &spec));
-        const bool linear = is_linear(config, p, name, &spec);
+        const bool target = kind_of(config, p, name, &spec) != OTHER;
         const int32_t pieces = modules_in(name, &spec, piece);
         int32_t fitting = 0;
         for (int32_t i = 0; i < pieces; i++) {
-            if (saves || linear)
+            if (saves || target)
                 add_name(f->list, sizeof f->list, piece[i].name);
             fitting += (saves ? ancestor_ends_with : ends_with)(piece[i].name, word, length);
         }
         f->exists = f->exists || fitting;
-        f->has_linear = f->has_linear || (fitting && linear);
+        f->has_target = f->has_target || (fitting && target);
         if (saves && fitting && fitting < pieces)
             return tx_fail(TX_UNSUPPORTED,
                            "module to save %.*s: TX stores it in one parameter, %s: save all modules of that parameter",
@@ -224,15 +285,6 @@ static bool is_tied_head(const tx_config *config, const char *word, size_t lengt
     snprintf(tensor, sizeof tensor, "%.*s" WEIGHT, (int)length, word);
     config->architecture->rename(config, tensor, param);
     return param[0] == '\0';
-}
-
-static tx_status refuse_tied(const char *word, size_t length)
-{
-    return tx_fail(
-        TX_UNSUPPORTED,
-        "module to save %.*s: the output head of this model is its embedding (tie_word_embeddings), which TX "
-        "cannot train fully together with an adapter: leave it out",
-        (int)length, word);
 }
 
 /* Finds the module whose matrix is both embedding and output head, or "". */
@@ -257,17 +309,14 @@ static tx_status find_tied(const tx_config *config, char tied[TX_ARCH_NAME])
 static tx_status check_word(const tx_config *config, const char *word, size_t length, bool saves)
 {
     found f;
-    char tied[TX_ARCH_NAME];
     TX_TRY(find_module(config, word, length, saves, &f));
-    TX_TRY(find_tied(config, tied));
-    if (saves ? f.exists : f.has_linear)
+    if ((saves ? f.exists : f.has_target) || is_tied_head(config, word, length))
         return TX_OK;
-    if (is_tied_head(config, word, length) && saves)
-        return refuse_tied(word, length);
-    const bool can_save = f.exists && !(*tied && ends_with(tied, word, length));
-    if (f.exists || is_tied_head(config, word, length))
-        return tx_fail(TX_UNSUPPORTED, "target module %.*s: TX adapts only the linear layers of the blocks: %s%s",
-                       (int)length, word, f.list, can_save ? "; modules to save are trained fully" : "");
+    if (f.exists)
+        return tx_fail(TX_UNSUPPORTED,
+                       "target module %.*s: TX adapts linear layers and embeddings of tokens: %s; modules to save are "
+                       "trained fully",
+                       (int)length, word, f.list);
     return tx_fail(TX_INVALID, "%s %.*s: %s has no such module; its modules are %s",
                    saves ? "module to save" : "target module", (int)length, word, config->architecture->type, f.list);
 }
@@ -312,16 +361,17 @@ static tx_status check_overlap(const tx_lora *lora, const tx_config *config)
     tx_weights_piece piece[TX_MAX_SECTIONS];
     for (int32_t p = 0; p < config->architecture->params(config) && lora->saved; p++) {
         TX_TRY(config->architecture->param(config, p, name, &spec));
-        const bool linear = is_linear(config, p, name, &spec);
+        const module_kind kind = kind_of(config, p, name, &spec);
         const int32_t pieces = modules_in(name, &spec, piece);
         for (int32_t i = 0; i < pieces; i++) {
             const char *module = piece[i].name;
+            bool target;
+            TX_TRY(is_target(lora, kind, module, &target));
             if (saved_levels(lora, module) > 1)
                 return tx_fail(TX_UNSUPPORTED,
                                "modules to save %s: %s is in two of them, one inside the other: give their full names",
                                lora->saved, module);
-            if (linear && is_saved(lora, module) && is_target(lora, module) &&
-                !is_listed(lora->saved, module, has_component))
+            if (target && is_saved(lora, module) && !is_listed(lora->saved, module, has_component))
                 return tx_fail(
                     TX_UNSUPPORTED,
                     "modules to save %s: %s is a target module with the same ending: give the full names of modules "
@@ -345,11 +395,51 @@ static tx_status check_experts(const tx_lora *lora, const tx_config *config)
     return TX_OK;
 }
 
+/* Whether a list names a tied output head. */
+static bool names_tied_head(const tx_config *config, const char *names)
+{
+    for (size_t length; names && (length = first_name(&names)) > 0; names += length)
+        if (is_tied_head(config, names, length))
+            return true;
+    return false;
+}
+
+/* Finds the module whose matrix is both embedding and output head, if the adapter changes only one of its uses, or each
+ * differently; else "". */
+static tx_status find_changed_tied(const tx_lora *lora, const tx_config *config, char tied[TX_ARCH_NAME])
+{
+    bool target;
+    TX_TRY(find_tied(config, tied));
+    if (!*tied)
+        return TX_OK;
+    TX_TRY(is_target(lora, EMBEDDING, tied, &target));
+    if ((tx_lora_ties(lora) && ends_with(tied, EMBEDDING_NAME, strlen(EMBEDDING_NAME))) ||
+        !(target || is_saved(lora, tied) || names_tied_head(config, lora->targets) ||
+          names_tied_head(config, lora->saved)))
+        *tied = '\0';
+    return TX_OK;
+}
+
+tx_status tx_lora_untie(const tx_lora *lora, tx_config *config)
+{
+    char tied[TX_ARCH_NAME];
+    TX_TRY(find_changed_tied(lora, config, tied));
+    if (*tied)
+        TX_TRY(tx_fail_in(tx_config_override(config, "tie_word_embeddings=false"),
+                          "the adapter changes %s or the output head, which are one matrix", tied));
+    config->stand_in = config->stand_in || *tied;
+    return TX_OK;
+}
+
 static tx_status check_tied(const tx_lora *lora, const tx_config *config)
 {
     char tied[TX_ARCH_NAME];
-    TX_TRY(find_tied(config, tied));
-    return *tied && is_saved(lora, tied) ? refuse_tied(tied, strlen(tied)) : TX_OK;
+    TX_TRY(find_changed_tied(lora, config, tied));
+    return *tied ? tx_fail(TX_UNSUPPORTED,
+                           "the adapter changes %s or the output head, which are one matrix in this model "
+                           "(tie_word_embeddings): leave them out",
+                           tied)
+                 : TX_OK;
 }
 
 const char *tx_lora_task(const tx_config *config)
@@ -376,7 +466,7 @@ static tx_status check_task(const tx_lora *lora, const tx_config *config)
 tx_status tx_lora_check(const tx_lora *lora, const tx_config *config)
 {
     TX_TRY(check_task(lora, config));
-    if (strcmp(lora->targets, TX_LORA_ALL) != 0)
+    if (strcmp(lora->targets, TX_LORA_ALL) != 0 && !tx_lora_is_pattern(lora->targets))
         TX_TRY(check_names(config, lora->targets, false));
     TX_TRY(check_names(config, lora->saved, true));
     TX_TRY(check_overlap(lora, config));

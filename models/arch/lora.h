@@ -17,6 +17,9 @@
 #define TX_LORA_CONFIG "adapter_config.json"
 /* The suffix of a module's DoRA magnitudes. */
 #define TX_LORA_MAGNITUDE "lora_magnitude_vector"
+/* The suffixes of an embedding's A and B. */
+#define TX_LORA_EMBEDDING_A "lora_embedding_A"
+#define TX_LORA_EMBEDDING_B "lora_embedding_B"
 #define TX_LORA_WEIGHTS "adapter_model.safetensors"
 /* The prefix that peft adds to tensor names. */
 #define TX_LORA_PREFIX "base_model.model."
@@ -33,22 +36,48 @@ struct tx_lora {
     bool dora;            /* DoRA: train the magnitudes of outputs; W + scale B A only defines directions */
     bool rank_stabilised; /* scale alpha / sqrt(rank) (Kalajdzievski, rsLoRA, 2023); else alpha / rank */
     tx_dtype stored;      /* type of frozen matrices: F32, or the type that graphs compute in */
-    char *targets;        /* last components of module names, separated by commas, or TX_LORA_ALL */
+    /* Last components of module names, separated by commas; or TX_LORA_ALL; or a regular expression of whole names. */
+    char *targets;
     char *saved;          /* modules that are trained fully, by the ends of their names; or NULL */
     char *base;           /* the name or path of the base model; or NULL */
     const char *task;     /* one of the three task types, as the adapter's file names it; NULL for others */
+    char *init;           /* init_lora_weights, if it is a text; or NULL */
+    tx_json *rules;       /* those keys of tx_lora_rule_keys that the adapter's file sets; owned; or NULL */
 };
 
 /* Makes a deep copy. */
 tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy);
 void tx_lora_free(tx_lora *lora); /* NULL is fine */
 double tx_lora_scale(const tx_lora *lora);
+
+/* ---- Rules (lora_rules.c): keys of adapter_config.json that treat modules differently ---------------------- */
+
+extern const char *const tx_lora_rule_keys[];
+/* Whether target modules are a regular expression. Names of modules have no special characters except dots. */
+bool tx_lora_is_pattern(const char *names);
+/* Whether a regular expression of target modules matches a module. */
+tx_status tx_lora_fits_pattern(const tx_lora *lora, const char *module, bool *fit);
+/* Whether the rules allow to adapt a module: false for excluded ones and those of other layers. */
+tx_status tx_lora_rules_allow(const tx_lora *lora, const char *module, bool *allowed);
+/* The rank of a module and the scale of its B A. */
+tx_status tx_lora_rank_of(const tx_lora *lora, const char *module, int64_t *rank, double *scale);
+/* The biases that are trained: "none", "all", or "lora_only" (those of adapted modules). */
+const char *tx_lora_bias(const tx_lora *lora);
+/* Whether an embedding that is also the output head stays so if it is adapted or saved (ensure_weight_tying). */
+bool tx_lora_ties(const tx_lora *lora);
+
+/* ---- Modules ----------------------------------------------------------------------------------------------- */
 /* peft's task_type for a model; NULL if it has none. */
 const char *tx_lora_task(const tx_config *config);
 
 /* Fails if a named module does not exist, and lists the modules of the architecture. Fails if a module to save cannot
  * be saved. Fails if the adapter belongs to a classifier but the model is a language model, or the other way round. */
 tx_status tx_lora_check(const tx_lora *lora, const tx_config *config);
+
+/* If the adapter changes an embedding or an output head that are one matrix, and does not tie them
+ * (ensure_weight_tying), gives the configuration an output head of its own. Files of the base model may lack it: it
+ * begins as the embedding. */
+tx_status tx_lora_untie(const tx_lora *lora, tx_config *config);
 
 /* Sets whether a parameter is frozen, and its type. `name` and `spec` come from tx_arch_param. */
 void tx_lora_freeze(const tx_lora *lora, const char *name, tx_param_spec *spec);
@@ -57,13 +86,18 @@ bool tx_lora_adds(const char *param);
 /* Returns true if a parameter belongs to a module to save. */
 bool tx_lora_saves(const tx_lora *lora, const char *name);
 
+/* Returns true if a tensor is the bias of an adapted layer. */
+bool tx_lora_biases(const tx_lora *lora, const char *piece);
+
 /* The adapted modules of a parameter. */
 typedef struct tx_lora_modules {
     int32_t count;                               /* may be 0 */
     bool divided;                                /* the parameter consists of several modules */
+    bool embedding;                              /* a table of embeddings, [tokens, out] */
     int32_t section[TX_MAX_SECTIONS];            /* for each module, its section in a divided parameter */
+    int64_t rank[TX_MAX_SECTIONS];
+    double scale[TX_MAX_SECTIONS];
     char name[TX_MAX_SECTIONS][TX_WEIGHTS_NAME]; /* "model.layers.0.self_attn.q_proj" */
-    char joint[TX_WEIGHTS_NAME];                 /* of all modules: "model.layers.0.self_attn.q_proj|v_proj" */
 } tx_lora_modules;
 tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32_t index, tx_lora_modules *modules);
 
@@ -73,9 +107,31 @@ tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32
 tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
                           tx_tensor *x, tx_tensor *weight, tx_tensor *bias);
 
+/* Embeddings x [.., out] of `tokens` in table parameter `index`, plus the output of the adapter if there is one: column
+ * `token` of A [rank, tokens], times B^T, B [out, rank]. NULL on error. */
+tx_tensor *tx_lora_embedding(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
+                             tx_tensor *tokens, tx_tensor *x);
+
 /* Initializes the adapter of a model whose base weights are loaded: DoRA magnitudes start as the norms of the weights.
  */
 tx_status tx_lora_init(tx_model *model, const tx_config *config, uint64_t seed);
+
+/* ---- PiSSA and OLoRA (lora_principal.c) --------------------------------------------------------------------- */
+
+/* Values of init_lora_weights with which the adapter begins as a part of the weight, and the base is the rest. */
+#define TX_LORA_PISSA "pissa" /* the greatest singular values and their vectors */
+#define TX_LORA_OLORA "olora" /* the first columns of Q and rows of R of W = Q R */
+bool tx_lora_takes_principal(const tx_lora *lora);
+/* The weight of a module: [in, out] if `inputs_first`, else [out, in]. */
+typedef struct tx_lora_weight {
+    const float *data;
+    int64_t out, in;
+    bool inputs_first;
+} tx_lora_weight;
+/* Computes the initial A [rank, in] and B [out, rank]: the base is W - scale B A. TX_UNSUPPORTED if the rank is greater
+ * than that of the weight. */
+tx_status tx_lora_principal(const tx_lora *lora, const tx_lora_weight *weight, int64_t rank, double scale, float *a,
+                            float *b);
 
 /* ---- Files (lora_files.c), as peft reads and writes them -------------------------------------------------- */
 
@@ -96,7 +152,7 @@ tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *fol
 tx_status tx_lora_save(tx_model *model, const tx_config *config, const char *folder);
 /* Writes adapter_config.json. */
 tx_status tx_lora_write(const tx_config *config, const char *path);
-/* A tx_weights_names.rename for peft's names. */
+/* A tx_weights_names.rename for peft's names; `context` is the model's configuration or NULL. */
 void tx_lora_rename(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME]);
 
 /* ---- Merging (lora_merge.c) ------------------------------------------------------------------------------- */

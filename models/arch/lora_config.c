@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "models/files/folder.h"
+#include "models/names.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -22,14 +23,14 @@ static const char *const known_keys[] = {
     "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "modules_to_save", "use_rslora",
     "use_dora", "init_lora_weights", "revision", "base_model_name_or_path",
     "auto_mapping", "peft_version", "inference_mode", "fan_in_fan_out", "megatron_core", "runtime_config",
-    "qalora_group_size", "ensure_weight_tying", "loftq_config", "eva_config", "corda_config", "lora_ga_config", NULL};
+    "qalora_group_size", "loftq_config", "eva_config", "corda_config", "lora_ga_config", NULL};
 /* clang-format on */
 /* For these keys {} means default settings in peft, not "disabled". */
 static const char *const variant_keys[] = {"velora_config", "monteclora_config", "kasa_config",
                                            "use_bdlora",    "arrow_config",      NULL};
-/* Values of init_lora_weights, apart from true and false, that do not change the base weights and keep the whole
- * adapter trainable. */
-static const char *const plain_inits[] = {"gaussian", "eva", "orthogonal", "lora_ga", NULL};
+/* Values of init_lora_weights, apart from true and false. The first ones do not change the base weights and keep the
+ * whole adapter trainable. For the last two, TX changes the base as peft does. */
+static const char *const known_inits[] = {"gaussian", "eva", "orthogonal", "lora_ga", TX_LORA_PISSA, TX_LORA_OLORA, NULL};
 
 static bool is_one_of(const char *text, const char *const *list)
 {
@@ -54,28 +55,46 @@ static tx_status refuse_others(const tx_json *json)
     if (strcmp(type, "LORA") != 0)
         return tx_fail(TX_UNSUPPORTED, "peft_type: \"%.40s\": TX supports only adapters of type LORA", type);
     for (void *i = tx_json_first(json); i; i = tx_json_next(json, i))
-        if (!is_one_of(tx_json_key(i), known_keys) && !is_nothing(tx_json_key(i), tx_json_value(i)))
+        if (!is_one_of(tx_json_key(i), known_keys) && !is_one_of(tx_json_key(i), tx_lora_rule_keys) &&
+            !is_nothing(tx_json_key(i), tx_json_value(i)))
             return tx_fail(TX_UNSUPPORTED, "%.60s: TX does not implement adapters with this setting", tx_json_key(i));
     return TX_OK;
 }
 
-/* Some initializations change the base weights whenever peft loads the adapter (PiSSA, OLoRA, CorDA, LoftQ). MiCA
- * freezes a part of the adapter. */
-static tx_status check_init(const tx_json *json)
+/* peft changes the base weights whenever it loads an adapter with pissa_niter_N (by random numbers), CorDA or LoftQ.
+ * MiCA freezes a part of the adapter. */
+static tx_status read_init(const tx_json *json, tx_lora *lora)
 {
     const char *text = "";
     const tx_json *value = tx_json_find(json, "init_lora_weights");
     if (!value || tx_json_type_of(value) == TX_JSON_BOOL || tx_json_type_of(value) == TX_JSON_NULL)
         return TX_OK;
     TX_TRY(tx_json_as_string(value, "init_lora_weights", &text));
-    if (is_one_of(text, plain_inits))
-        return TX_OK;
+    if (is_one_of(text, known_inits))
+        return tx_copy_text(text, &lora->init);
     return tx_fail(
         TX_UNSUPPORTED,
         "init_lora_weights: \"%.40s\" changes the base or freezes a part of the adapter, which TX does not do: "
         "convert the adapter in peft by save_pretrained(..., path_initial_model_for_weight_conversion=...), "
         "or save the merged model",
         text);
+}
+
+/* Copies the keys that are rules. */
+static tx_status read_rules(const tx_json *json, tx_lora *lora)
+{
+    for (const char *const *key = tx_lora_rule_keys; *key; key++) {
+        const tx_json *value = tx_json_find(json, *key);
+        if (is_nothing(*key, value))
+            continue;
+        lora->rules = lora->rules ? lora->rules : tx_json_object();
+        tx_json *copy = tx_json_copy(value);
+        TX_TRY(copy ? tx_json_set(lora->rules, *key, copy) : tx_fail(TX_MEMORY, "no memory for an adapter"));
+    }
+    const char *bias = tx_lora_bias(lora);
+    if (strcmp(bias, "none") != 0 && strcmp(bias, "all") != 0 && strcmp(bias, "lora_only") != 0)
+        return tx_fail(TX_UNSUPPORTED, "bias: \"%.40s\": expected \"none\", \"all\" or \"lora_only\"", bias);
+    return TX_OK;
 }
 
 /* A model's name always finds its revision main. */
@@ -94,19 +113,20 @@ static tx_status check_revision(const tx_json *json, const char *base)
                          revision);
 }
 
-/* Reads a list of names, or "all-linear", into text separated by commas, without the name `left_out` (may be NULL).
+/* Reads a list of names, or target modules that are one text, into text separated by commas, without the name `left_out` (may be NULL).
  * `*names` stays NULL if the value is null, absent or empty. */
 static tx_status read_names(const tx_json *json, const char *key, const char *left_out, char **names)
 {
     const tx_json *value = tx_json_find(json, key);
     const size_t room = (size_t)1 << 16;
-    const char *text;
+    const char *text = "";
     if (!value || tx_json_type_of(value) == TX_JSON_NULL)
         return TX_OK;
     const bool is_text = tx_json_type_of(value) == TX_JSON_STRING;
-    if (is_text && (tx_json_as_string(value, key, &text) || strcmp(text, TX_LORA_ALL) != 0))
-        return tx_fail(TX_UNSUPPORTED,
-                       "%s: patterns are not supported: give a list of module names, or \"" TX_LORA_ALL "\"", key);
+    if (is_text)
+        TX_TRY(tx_json_as_string(value, key, &text));
+    if (is_text && strcmp(text, TX_LORA_ALL) != 0 && strcmp(key, "target_modules") != 0)
+        return tx_fail(TX_FORMAT, "%s is not a list of names", key);
     if (!is_text && tx_json_type_of(value) != TX_JSON_ARRAY)
         return tx_fail(TX_FORMAT, "%s is not a list of names", key);
     if (!is_text && tx_json_size(value) == 0)
@@ -146,7 +166,8 @@ static tx_status read_config(const tx_json *json, tx_lora *lora)
 {
     const char *base = NULL;
     TX_TRY(refuse_others(json));
-    TX_TRY(check_init(json));
+    TX_TRY(read_init(json, lora));
+    TX_TRY(read_rules(json, lora));
     TX_TRY(tx_json_get_int(json, "r", 1, 1 << 16, &lora->rank));
     TX_TRY(tx_json_get_number(json, "lora_alpha", 0, 1e6, &lora->alpha));
     TX_TRY(TX_JSON_OPTIONAL(number, json, "lora_dropout", 0, 0.999, &lora->dropout));
@@ -184,7 +205,7 @@ tx_status tx_lora_read(const char *folder, tx_lora **lora)
 
 static tx_status set_names(tx_json *json, const char *key, const char *names)
 {
-    if (names && strcmp(names, TX_LORA_ALL) == 0)
+    if (names && (strcmp(names, TX_LORA_ALL) == 0 || tx_lora_is_pattern(names)))
         return tx_json_set_string(json, key, names);
     tx_json *list = names ? tx_json_array() : NULL;
     tx_status status = names ? TX_OK : tx_json_set_null(json, key);
@@ -227,8 +248,11 @@ static tx_status fill_config(tx_json *json, const tx_config *config)
     TX_TRY(tx_json_set_bool(json, "use_rslora", lora->rank_stabilised));
     TX_TRY(tx_json_set_bool(json, "use_dora", lora->dora));
     TX_TRY(tx_json_set_string(json, "bias", "none"));
+    for (void *i = tx_json_first(lora->rules); i; i = tx_json_next(lora->rules, i))
+        TX_TRY(tx_json_set(json, tx_json_key(i), tx_json_copy(tx_json_value(i))));
     TX_TRY(tx_json_set_bool(json, "fan_in_fan_out", config->architecture->inputs_first));
-    TX_TRY(tx_json_set_bool(json, "init_lora_weights", true));
+    TX_TRY(tx_lora_takes_principal(lora) ? tx_json_set_string(json, "init_lora_weights", lora->init)
+                                         : tx_json_set_bool(json, "init_lora_weights", true));
     return tx_json_set_bool(json, "inference_mode", true);
 }
 

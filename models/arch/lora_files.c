@@ -29,10 +29,11 @@ tx_status tx_lora_find_base(const tx_lora *lora, const char *folder, char **base
 
 /* ---- The model's configuration and the adapter's ---------------------------------------------------------- */
 
-/* Special token ids, dropout and initialization may differ between a model and an adapter of it. */
+/* Special token ids, dropout and initialization may differ between a model and an adapter of it, which may also have an
+ * output head of its own. */
 static bool may_differ(const char *key)
 {
-    return strstr(key, "token_id") || strstr(key, "drop") || strcmp(key, "initializer_range") == 0;
+    return strstr(key, "token_id") || strcmp(key, "tie_word_embeddings") == 0 || strstr(key, "drop") || strcmp(key, "initializer_range") == 0;
 }
 
 /* A GGUF file may hold numbers rounded to fp32, and the effective value of a null. Such values only affect shapes,
@@ -105,19 +106,41 @@ tx_status tx_lora_adapted_config(const char *folder, tx_config **config)
 
 static bool is_elsewhere(const void *context, const char *param)
 {
-    return !tx_lora_adds(param) && !tx_lora_saves(context, param);
+    const tx_config *config = context;
+    return !tx_lora_adds(param) && !tx_lora_saves(config->lora, param);
+}
+
+/* peft names the parameters of a layer that has an adapter LAYER.base_layer.weight and .bias. */
+#define BASE_LAYER ".base_layer"
+
+/* Whether a tensor belongs to an output head that is tied to the embedding: peft then stores its adapter twice. */
+static bool is_of_tied_head(const tx_config *config, const char *tensor)
+{
+    char weight[TX_WEIGHTS_NAME], param[TX_WEIGHTS_NAME] = "";
+    const char *end = strstr(tensor, ".lora_") ? strstr(tensor, ".lora_") : strrchr(tensor, '.');
+    if (!config || config->architecture->head != TX_HEAD_CAUSAL_LM || !end)
+        return false;
+    snprintf(weight, sizeof weight, "%.*s.weight", (int)(end - tensor), tensor);
+    config->architecture->rename(config, weight, param);
+    return param[0] == '\0';
 }
 
 void tx_lora_rename(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
-    const size_t prefix = strlen(TX_LORA_PREFIX);
-    (void)context;
-    snprintf(param, TX_WEIGHTS_NAME, "%s", tensor + (strncmp(tensor, TX_LORA_PREFIX, prefix) == 0 ? prefix : 0));
+    const size_t prefix = strlen(TX_LORA_PREFIX), middle = strlen(BASE_LAYER);
+    tensor += strncmp(tensor, TX_LORA_PREFIX, prefix) == 0 ? prefix : 0;
+    const char *base = strstr(tensor, BASE_LAYER ".");
+    if (base)
+        snprintf(param, TX_WEIGHTS_NAME, "%.*s%s", (int)(base - tensor), tensor, base + middle);
+    else
+        snprintf(param, TX_WEIGHTS_NAME, "%s", tensor);
+    if (is_of_tied_head(context, param))
+        *param = '\0';
 }
 
 tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options)
 {
-    const tx_weights_names names = {tx_lora_rename, config->lora, .is_elsewhere = is_elsewhere};
+    const tx_weights_names names = {tx_lora_rename, config, .is_elsewhere = is_elsewhere};
     tx_weights *weights;
     TX_TRY(tx_weights_open(TX_PATH(folder, TX_LORA_WEIGHTS), &weights));
     tx_status status = tx_weights_load(weights, model, &names, options);
@@ -133,16 +156,19 @@ typedef struct adapter_file {
     float *buffer;
 } adapter_file;
 
-static tx_status list_pieces(const tx_model *model, const tx_lora *lora, adapter_file *f)
+static tx_status list_pieces(const tx_model *model, const tx_config *config, adapter_file *f)
 {
-    TX_TRY(tx_weights_list(model, is_elsewhere, lora, &f->piece, &f->count));
+    TX_TRY(tx_weights_list(model, is_elsewhere, config, &f->piece, &f->count));
     f->tensor = calloc((size_t)f->count + 1, sizeof *f->tensor);
     f->buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *f->buffer);
     if (!f->tensor || !f->buffer)
         return tx_fail(TX_MEMORY, "no memory to save an adapter");
     for (int32_t i = 0; i < f->count; i++) {
         char *name = f->piece[i].name, prefixed[TX_WEIGHTS_NAME];
-        snprintf(prefixed, sizeof prefixed, TX_LORA_PREFIX "%.200s", name);
+        const char *dot = strrchr(name, '.');
+        const bool adapted = tx_lora_biases(config->lora, name);
+        snprintf(prefixed, sizeof prefixed, TX_LORA_PREFIX "%.*s%s%.100s", (int)(dot - name), name,
+                 adapted ? BASE_LAYER : "", dot);
         memcpy(name, prefixed, sizeof prefixed);
         f->tensor[i] = tx_weights_part(name, TX_F32, &f->piece[i].shape);
     }
@@ -163,10 +189,10 @@ static tx_status write_pieces(tx_model *model, const adapter_file *f, const char
     return status;
 }
 
-static tx_status save_weights(tx_model *model, const tx_lora *lora, const char *path)
+static tx_status save_weights(tx_model *model, const tx_config *config, const char *path)
 {
     adapter_file f = {0};
-    tx_status status = tx_fail_in(list_pieces(model, lora, &f), "%s", path);
+    tx_status status = tx_fail_in(list_pieces(model, config, &f), "%s", path);
     TX_THEN(status, write_pieces(model, &f, path));
     free(f.piece);
     free(f.tensor);
@@ -177,6 +203,6 @@ static tx_status save_weights(tx_model *model, const tx_lora *lora, const char *
 tx_status tx_lora_save(tx_model *model, const tx_config *config, const char *folder)
 {
     TX_TRY(tx_folder_create(folder));
-    TX_TRY(save_weights(model, config->lora, TX_PATH(folder, TX_LORA_WEIGHTS)));
+    TX_TRY(save_weights(model, config, TX_PATH(folder, TX_LORA_WEIGHTS)));
     return tx_lora_write(config, TX_PATH(folder, TX_LORA_CONFIG));
 }

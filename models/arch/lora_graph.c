@@ -9,43 +9,87 @@
 /* Dropout sites of adapters; the model's own are smaller. */
 #define FIRST_SITE (1 << 24)
 
-/* An adapted linear layer. */
+/* An adapted linear layer. Sizes are this tensor-parallel rank's. */
 typedef struct layer {
     tx_graph *graph;
     const tx_lora *lora;
     tx_lora_modules modules;
-    tx_param_sections sections;         /* of the weight, if it is divided */
+    tx_param_spec spec;                 /* of the weight */
     int64_t first[TX_MAX_SECTIONS + 1]; /* first output of each section */
-    int64_t in, out;
+    int64_t in, out;                    /* `in` is that of all ranks */
     bool inputs_first;
-    tx_tensor *weight, *bias; /* bias may be NULL */
+    bool by_outputs, by_inputs; /* tensor-parallel ranks divide the outputs, or the inputs */
+    tx_tensor *weight, *bias;   /* bias may be NULL */
 } layer;
 
-static tx_tensor *declare(const layer *l, const char *module, const char *part, const tx_param_spec *spec)
+/* Declares a parameter of the adapter. One that the ranks do not divide gets a part of its gradient on each. */
+static tx_tensor *declare(const layer *l, const char *module, const char *part, tx_param_spec *spec)
 {
     char name[TX_WEIGHTS_NAME];
     snprintf(name, sizeof name, "%.230s.%s", module, part);
-    return tx_param(l->graph, name, spec);
+    spec->block = l->spec.block;
+    tx_tensor *param = tx_param(l->graph, name, spec);
+    return spec->split || !(l->by_inputs || l->by_outputs) ? param : tx_tp_input(param);
 }
 
-static tx_tensor *declare_a(const layer *l)
+/* The modules from number `first` on that have its rank and scale. They share one A. Returns false if an earlier module
+ * has the same. */
+static bool group_of(const tx_lora_modules *all, int32_t first, tx_lora_modules *group)
 {
-    const tx_lora_modules *m = &l->modules;
-    tx_param_spec spec = {.shape = TX_SHAPE(m->count * l->lora->rank, l->in),
+    *group = (tx_lora_modules){.divided = all->divided};
+    for (int32_t i = 0; i < all->count; i++) {
+        if (all->rank[i] != all->rank[first] || all->scale[i] != all->scale[first])
+            continue;
+        if (i < first)
+            return false;
+        memcpy(group->name[group->count], all->name[i], sizeof all->name[i]);
+        group->rank[group->count] = all->rank[i];
+        group->scale[group->count] = all->scale[i];
+        group->section[group->count++] = all->section[i];
+    }
+    return true;
+}
+
+static tx_tensor *declare_a(const layer *l, const tx_lora_modules *m)
+{
+    char joint[TX_WEIGHTS_NAME] = ""; /* "model.layers.0.self_attn.q_proj|v_proj" */
+    tx_param_spec spec = {.shape = TX_SHAPE(m->count * m->rank[0], l->in),
                           .init = TX_INIT_UNIFORM,
                           .scale = (float)(1.0 / sqrt((double)l->in)),
                           .decay = true,
+                          .split = l->by_inputs ? 2 : 0,
                           .apart = m->count > 1};
+    for (int32_t i = 0; i < m->count; i++)
+        tx_list_add(joint, sizeof joint, "|", "%s", i ? strrchr(m->name[i], '.') + 1 : m->name[i]);
     for (int32_t i = 0; i < m->count && m->count > 1; i++)
-        spec.sections.size[spec.sections.count++] = l->lora->rank;
-    return declare(l, m->joint, "lora_A.weight", &spec);
+        spec.sections.size[spec.sections.count++] = m->rank[0];
+    return declare(l, joint, "lora_A.weight", &spec);
+}
+
+/* The shape of B or of magnitudes of module i: its outputs, and columns if there are any. Tensor-parallel ranks divide
+ * the outputs as those of the weight, in whole heads. */
+static tx_param_spec spec_of_outputs(const layer *l, const tx_lora_modules *m, int32_t i, int64_t columns)
+{
+    const tx_param_sections *sections = &l->spec.sections;
+    const int32_t dimension = l->inputs_first ? 1 : 0;
+    const int64_t all = m->divided ? sections->size[m->section[i]] : l->spec.shape.dim[dimension];
+    tx_param_spec spec = {.shape = columns ? TX_SHAPE(all, columns) : TX_SHAPE(all), .decay = true};
+    if (l->by_outputs) {
+        spec.split = 1;
+        spec.sections = (tx_param_sections){1, 0, {all}, sections->unit};
+    }
+    if (!m->divided && l->spec.logical.rank) {
+        spec.logical = spec.shape;
+        spec.logical.dim[0] = l->spec.logical.dim[0];
+    }
+    return spec;
 }
 
 /* Scatters the rows of `part`, which belong to the module in `section`, into a tensor with `step` rows for each output.
  * The other rows are zero. */
 static tx_tensor *scatter_rows(const layer *l, tx_tensor *part, int32_t section, int32_t step, int32_t offset)
 {
-    const int64_t count = l->sections.size[section];
+    const int64_t count = l->first[section + 1] - l->first[section];
     tx_tensor *places = tx_range(l->graph, TX_SHAPE(count), (int32_t)(l->first[section] * step + offset), step);
     return tx_scatter_add(places, part, l->out * step);
 }
@@ -56,17 +100,15 @@ static tx_tensor *add(tx_tensor *sum, tx_tensor *part)
 }
 
 /* One B for all modules, [out, modules * rank]. The rows of a module are nonzero only in its own columns. */
-static tx_tensor *declare_b(const layer *l)
+static tx_tensor *declare_b(const layer *l, const tx_lora_modules *m)
 {
-    const tx_lora_modules *m = &l->modules;
     tx_tensor *all = NULL;
     for (int32_t i = 0; i < m->count; i++) {
-        const int64_t rows = m->divided ? l->sections.size[m->section[i]] : l->out;
-        const tx_param_spec spec = {.shape = TX_SHAPE(rows, l->lora->rank), .decay = true};
+        tx_param_spec spec = spec_of_outputs(l, m, i, m->rank[0]);
         tx_tensor *b = declare(l, m->name[i], "lora_B.weight", &spec);
         all = m->divided ? add(all, scatter_rows(l, b, m->section[i], m->count, i)) : b;
     }
-    return m->divided && all ? tx_reshape(all, TX_SHAPE(l->out, m->count * l->lora->rank)) : all;
+    return m->divided && all ? tx_reshape(all, TX_SHAPE(l->out, m->count * m->rank[0])) : all;
 }
 
 /* ---- DoRA ------------------------------------------------------------------------------------------------ */
@@ -81,26 +123,29 @@ static bool is_adapted(const tx_lora_modules *m, int32_t section)
 
 /* The factor of each output, [out]: magnitudes divided by the row norms of W + B A, which get no gradient (Liu et al.,
  * DoRA, 2024, section 4.3). It is 1 for modules that are not adapted. */
-static tx_tensor *output_factors(const layer *l, tx_tensor *a, tx_tensor *b)
+static tx_tensor *output_factors(const layer *l, tx_tensor *product)
 {
     const tx_lora_modules *m = &l->modules;
-    tx_tensor *product = l->inputs_first ? tx_matmul(a, b, true, true) : tx_matmul(b, a, false, false);
     tx_tensor *norms =
         tx_reduce(tx_add(l->weight, product), TX_REDUCE_SUMSQ, l->inputs_first ? TX_AXIS_ROWS : TX_AXIS_LAST);
     tx_tensor *magnitudes = NULL, *others = NULL;
     for (int32_t i = 0; i < m->count; i++) {
-        const int64_t rows = m->divided ? l->sections.size[m->section[i]] : l->out;
-        const tx_param_spec spec = {.shape = TX_SHAPE(rows), .init = TX_INIT_ONE, .decay = true};
+        tx_param_spec spec = spec_of_outputs(l, m, i, 0);
+        spec.init = TX_INIT_ONE;
         tx_tensor *own = declare(l, m->name[i], TX_LORA_MAGNITUDE, &spec);
+        const int64_t rows = own ? tx_tensor_shape(own)->dim[0] : 0;
         magnitudes = m->divided && own
                          ? add(magnitudes, scatter_rows(l, tx_reshape(own, TX_SHAPE(rows, 1)), m->section[i], 1, 0))
                          : own;
     }
-    for (int32_t s = 0; m->divided && s < l->sections.count; s++)
+    for (int32_t s = 0; m->divided && s < l->spec.sections.count; s++)
         if (!is_adapted(m, s))
-            others = add(others, scatter_rows(l, tx_fill(l->graph, TX_SHAPE(l->sections.size[s], 1), 1.0f), s, 1, 0));
+            others = add(others, scatter_rows(l, tx_fill(l->graph, TX_SHAPE(l->first[s + 1] - l->first[s], 1), 1.0f), s,
+                                              1, 0));
     if (!magnitudes || !norms)
         return NULL;
+    if (l->by_inputs)
+        norms = tx_tp_all_reduce(norms);
     tx_tensor *scales = tx_mul(tx_reshape(magnitudes, TX_SHAPE(l->out)), tx_rsqrt(tx_detach(norms)));
     return others ? tx_add(scales, tx_reshape(others, TX_SHAPE(l->out))) : scales;
 }
@@ -125,39 +170,94 @@ static tx_tensor *with_magnitudes(const layer *l, tx_tensor *x, tx_tensor *dropp
 
 static tx_tensor *adapt(const layer *l, tx_tensor *x, tx_tensor *dropped)
 {
-    const float scale = (float)tx_lora_scale(l->lora);
-    tx_tensor *a = declare_a(l), *b = declare_b(l);
-    b = scale == 1.0f ? b : tx_scale(b, scale);
-    tx_tensor *u = tx_linear(tx_linear(dropped, a, NULL, true), b, NULL, true);
+    tx_lora_modules group;
+    tx_tensor *u = NULL, *product = NULL;
+    for (int32_t i = 0; i < l->modules.count; i++) {
+        if (!group_of(&l->modules, i, &group))
+            continue;
+        const float scale = (float)group.scale[0];
+        tx_tensor *a = declare_a(l, &group), *b = declare_b(l, &group);
+        b = scale == 1.0f ? b : tx_scale(b, scale);
+        u = add(u, tx_linear(tx_linear(dropped, a, NULL, true), b, NULL, true));
+        if (l->lora->dora)
+            product = add(product, l->inputs_first ? tx_matmul(a, b, true, true) : tx_matmul(b, a, false, false));
+    }
     if (l->lora->dora)
-        return with_magnitudes(l, x, dropped, u, output_factors(l, a, b));
+        return with_magnitudes(l, x, dropped, u, output_factors(l, product));
     return tx_add(tx_linear(x, l->weight, l->bias, !l->inputs_first), u);
+}
+
+/* This rank's outputs: those of all sections, or of the weight. */
+static void set_sizes(layer *l, int32_t parts)
+{
+    const tx_param_sections *sections = &l->spec.sections;
+    const int64_t unit = sections->unit ? sections->unit : 1;
+    l->in = l->spec.shape.dim[l->inputs_first ? 0 : 1];
+    l->out = tx_tensor_shape(l->weight)->dim[l->inputs_first ? 1 : 0];
+    for (int32_t i = 0; i < sections->count; i++) {
+        const int64_t part = l->by_outputs ? sections->size[i] / parts : sections->size[i];
+        l->first[i + 1] = l->first[i] + (part < unit ? unit : part);
+    }
 }
 
 tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
                           tx_tensor *x, tx_tensor *weight, tx_tensor *bias)
 {
     const bool inputs_first = config->architecture->inputs_first;
-    layer l = {.graph = graph, .lora = config->lora, .inputs_first = inputs_first, .weight = weight, .bias = bias};
+    layer l = {.graph = graph, .lora = config->lora, .weight = weight, .bias = bias};
     char name[TX_ARCH_NAME];
-    tx_param_spec spec;
+    int32_t part;
+    const int32_t parts = tx_graph_tp_size(graph, &part);
     if (!x || !weight)
         return NULL;
     if (!l.lora || options->base)
         return tx_linear(x, weight, bias, !inputs_first);
-    tx_status status = tx_arch_param(config, index, name, &spec);
+    tx_status status = tx_arch_param(config, index, name, &l.spec);
     TX_THEN(status, tx_lora_modules_of(l.lora, config, index, &l.modules));
     if (status) {
         tx_graph_fail(graph, status);
         return NULL;
     }
-    if (l.modules.count == 0)
-        return tx_linear(x, weight, bias, !inputs_first);
-    l.in = spec.shape.dim[inputs_first ? 0 : 1];
-    l.out = spec.shape.dim[inputs_first ? 1 : 0];
-    l.sections = spec.sections;
-    for (int32_t i = 0; i < l.sections.count; i++)
-        l.first[i + 1] = l.first[i] + l.sections.size[i];
+    /* The weights of embeddings and output heads are [outputs, inputs] in every architecture. */
+    l.inputs_first = inputs_first && l.spec.logical.rank == 0;
+    if (l.modules.count == 0 || l.modules.embedding)
+        return tx_linear(x, weight, bias, !l.inputs_first);
+    l.by_outputs = parts > 1 && l.spec.split == (l.inputs_first ? 2 : 1);
+    l.by_inputs = parts > 1 && l.spec.split && !l.by_outputs;
+    set_sizes(&l, parts);
     const float dropout = options->train && !options->no_dropout ? (float)l.lora->dropout : 0.0f;
     return adapt(&l, x, tx_dropout(x, dropout, FIRST_SITE + index));
+}
+
+tx_tensor *tx_lora_embedding(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
+                             tx_tensor *tokens, tx_tensor *x)
+{
+    char name[TX_ARCH_NAME], part[TX_WEIGHTS_NAME];
+    tx_param_spec spec;
+    tx_lora_modules m;
+    if (!x || !config->lora || options->base)
+        return x;
+    tx_status status = tx_arch_param(config, index, name, &spec);
+    TX_THEN(status, tx_lora_modules_of(config->lora, config, index, &m));
+    if (!status && m.count && config->lora->dora)
+        status = tx_fail(TX_UNSUPPORTED, "%s: DoRA of embeddings cannot be trained: leave --use_dora out", m.name[0]);
+    if (!status && m.count && spec.tied)
+        status = tx_fail(TX_UNSUPPORTED, "%s: ensure_weight_tying: an adapter of a tied embedding cannot be trained",
+                         m.name[0]);
+    if (status) {
+        tx_graph_fail(graph, status);
+        return NULL;
+    }
+    if (m.count == 0 || !m.embedding)
+        return x;
+    const int64_t rank = m.rank[0], rows = spec.logical.dim[0], columns = spec.logical.dim[1];
+    const tx_param_spec of_a = {.shape = TX_SHAPE(rank, rows), .decay = true},
+                        of_b = {.shape = TX_SHAPE(columns, rank), .init = TX_INIT_NORMAL, .scale = 1, .decay = true};
+    snprintf(part, sizeof part, "%.230s." TX_LORA_EMBEDDING_A, m.name[0]);
+    tx_tensor *a = tx_param(graph, part, &of_a);
+    snprintf(part, sizeof part, "%.230s." TX_LORA_EMBEDDING_B, m.name[0]);
+    tx_tensor *b = tx_param(graph, part, &of_b);
+    tx_tensor *table = a ? tx_reshape(tx_transpose(tx_reshape(a, TX_SHAPE(1, rank, rows, 1))), TX_SHAPE(rows, rank)) : NULL;
+    tx_tensor *u = tx_linear(tx_embedding_padded(tokens, table, -1, NULL, NULL), b, NULL, true);
+    return u ? tx_add(x, tx_scale(u, (float)m.scale[0])) : NULL;
 }

@@ -15,14 +15,56 @@ typedef struct merge {
     const tx_config *config;
     const tx_lora *lora;
     tx_weights *weights, *base; /* files of the adapter and of the model */
+    bool inputs_first;          /* the weight of the current module is [in, out] */
     float *buffer;              /* TX_WEIGHTS_CHUNK */
 } merge;
 
+/* Module i of a parameter. */
+typedef struct adapted {
+    const char *name;
+    const tx_weights_piece *piece; /* its weight */
+    bool embedding, inputs_first;
+    int64_t rank, in, out;
+    double scale;
+} adapted;
+
+static adapted module_at(const tx_config *config, const tx_lora_modules *m, int32_t i, const tx_weights_piece *pieces,
+                        const tx_param_spec *spec)
+{
+    const tx_weights_piece *piece = &pieces[m->section[i]];
+    /* The weights of embeddings and output heads have a row for each token in every architecture. */
+    const bool inputs_first = m->embedding || (config->architecture->inputs_first && spec->logical.rank == 0);
+    return (adapted){.name = m->name[i],
+                    .piece = piece,
+                    .embedding = m->embedding,
+                    .inputs_first = inputs_first,
+                    .rank = m->rank[i],
+                    .in = piece->shape.dim[inputs_first ? 0 : 1],
+                    .out = piece->shape.dim[inputs_first ? 1 : 0],
+                    .scale = m->scale[i]};
+}
+
+static const char *name_of_a(const adapted *m)
+{
+    return m->embedding ? TX_LORA_EMBEDDING_A : "lora_A.weight";
+}
+
+static const char *name_of_b(const adapted *m)
+{
+    return m->embedding ? TX_LORA_EMBEDDING_B : "lora_B.weight";
+}
+
 /* ---- Files ------------------------------------------------------------------------------------------------- */
 
-/* Appends the adapter's tensors for parameter `index`. With NULL as `piece` it only counts them. */
-static tx_status list_param(const tx_lora *lora, const tx_config *config, int32_t index, tx_weights_piece *piece,
-                            int32_t *count)
+static tx_weights_names own_names(const tx_config *config)
+{
+    return (tx_weights_names){.rename = tx_lora_rename, .context = config};
+}
+
+/* Appends the adapter's tensors for parameter `index`. With NULL as `piece` it only counts them. Adapters of resized
+ * embeddings contain these whole. */
+static tx_status list_param(const tx_lora *lora, const tx_config *config, const tx_weights *weights, int32_t index,
+                            tx_weights_piece *piece, int32_t *count)
 {
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
@@ -30,49 +72,52 @@ static tx_status list_param(const tx_lora *lora, const tx_config *config, int32_
     tx_weights_piece own[TX_MAX_SECTIONS];
     TX_TRY(tx_arch_param(config, index, name, &spec));
     TX_TRY(tx_lora_modules_of(lora, config, index, &modules));
+    const tx_weights_names names = own_names(config);
     const int32_t pieces = tx_weights_pieces(name, &spec, index, TX_MAX_SECTIONS, own);
-    const bool inputs_first = config->architecture->inputs_first;
     for (int32_t i = 0; i < modules.count; i++) {
-        const tx_shape *weight = &own[modules.section[i]].shape;
-        const int64_t in = weight->dim[inputs_first ? 0 : 1], out = weight->dim[inputs_first ? 1 : 0];
+        const adapted m = module_at(config, &modules, i, own, &spec);
         const struct {
             const char *name;
             tx_shape shape;
-        } parts[] = {{"lora_A.weight", TX_SHAPE(lora->rank, in)},
-                     {"lora_B.weight", TX_SHAPE(out, lora->rank)},
-                     {TX_LORA_MAGNITUDE, TX_SHAPE(out)}};
+        } parts[] = {{name_of_a(&m), TX_SHAPE(m.rank, m.in)},
+                     {name_of_b(&m), TX_SHAPE(m.out, m.rank)},
+                     {TX_LORA_MAGNITUDE, TX_SHAPE(m.out)}};
         for (int p = 0; p < (lora->dora ? 3 : 2); p++, ++*count)
             if (piece) {
                 piece[*count] = (tx_weights_piece){.shape = parts[p].shape, .param = index};
-                snprintf(piece[*count].name, TX_WEIGHTS_NAME, "%.230s.%s", modules.name[i], parts[p].name);
+                snprintf(piece[*count].name, TX_WEIGHTS_NAME, "%.230s.%s", m.name, parts[p].name);
             }
     }
-    for (int32_t i = 0; i < pieces && tx_lora_saves(lora, name); i++, ++*count)
-        if (piece)
-            piece[*count] = own[i];
+    for (int32_t i = 0; i < pieces; i++)
+        if (tx_lora_saves(lora, own[i].name) || (spec.table && tx_weights_find(weights, &names, own[i].name) >= 0)) {
+            if (piece)
+                piece[*count] = own[i];
+            ++*count;
+        }
     return TX_OK;
 }
 
-static tx_status list_all(const tx_lora *lora, const tx_config *config, tx_weights_piece *piece, int32_t *count)
+static tx_status list_all(const tx_lora *lora, const tx_config *config, const tx_weights *weights,
+                          tx_weights_piece *piece, int32_t *count)
 {
     *count = 0;
     for (int32_t i = 0; i < tx_arch_params(config); i++)
-        TX_TRY(list_param(lora, config, i, piece, count));
+        TX_TRY(list_param(lora, config, weights, i, piece, count));
     return TX_OK;
 }
 
 tx_status tx_lora_check_files(const tx_lora *lora, const tx_config *config, const char *folder)
 {
-    const tx_weights_names names = {.rename = tx_lora_rename, .context = lora};
     tx_weights *weights = NULL;
     tx_weights_piece *piece = NULL;
-    int32_t count;
+    int32_t count = 0;
     TX_TRY(tx_fail_in(tx_lora_check(lora, config), "%s", folder));
-    TX_TRY(list_all(lora, config, NULL, &count));
     TX_TRY(tx_weights_open(TX_PATH(folder, TX_LORA_WEIGHTS), &weights));
-    tx_status status = (piece = malloc(((size_t)count + 1) * sizeof *piece))
-                           ? list_all(lora, config, piece, &count)
-                           : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", folder);
+    tx_status status = list_all(lora, config, weights, NULL, &count);
+    if (!status && !(piece = malloc(((size_t)count + 1) * sizeof *piece)))
+        status = tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", folder);
+    TX_THEN(status, list_all(lora, config, weights, piece, &count));
+    const tx_weights_names names = own_names(config);
     TX_THEN(status, tx_weights_check(weights, piece, count, &names));
     free(piece);
     tx_weights_close(weights);
@@ -93,7 +138,22 @@ static tx_status find(const tx_weights *weights, const tx_weights_names *names, 
 
 static tx_status find_own(const merge *m, const char *name, const tx_shape *shape, int32_t *index)
 {
-    return find(m->weights, &(tx_weights_names){.rename = tx_lora_rename}, name, shape, index);
+    const tx_weights_names names = own_names(m->config);
+    return find(m->weights, &names, name, shape, index);
+}
+
+/* Finds a weight in the adapter's file if it has the whole one, else in the model's. */
+static tx_status find_weight(const merge *m, const tx_weights_piece *piece, const tx_weights **file, int32_t *index)
+{
+    const tx_weights_names own = own_names(m->config), names = tx_arch_names(m->config);
+    const char *name = piece->name;
+    char other[TX_WEIGHTS_NAME];
+    *file = tx_weights_find(m->weights, &own, name) < 0 ? m->base : m->weights;
+    if (*file == m->weights)
+        return find(*file, &own, name, &piece->shape, index);
+    if (names.stand_in && tx_weights_find(*file, &names, name) < 0 && names.stand_in(names.context, name, other))
+        name = other;
+    return find(*file, &names, name, &piece->shape, index);
 }
 
 /* Reads a tensor; the caller frees. */
@@ -134,20 +194,22 @@ static void add_rows(const factors *f, float *weight, int64_t first, int64_t row
 /* A consumer of `rows` rows of W + scale B A, from row `first` on; they are in m->buffer. */
 typedef tx_status use_rows(merge *m, const tx_weights_piece *piece, double *outputs, int64_t first, int64_t rows);
 
-/* Computes W + scale B A in fp32, in chunks of rows, and passes each chunk to `use`. */
-static tx_status for_each_chunk(merge *m, const factors *f, const tx_weights_piece *piece, double *outputs,
+/* Computes W + scale B A in fp32, in chunks of rows, and passes each chunk to `use`. There are two factors if a part of
+ * the weight is subtracted. */
+static tx_status for_each_chunk(merge *m, const factors f[2], const tx_weights_piece *piece, double *outputs,
                                 use_rows *use)
 {
-    const tx_weights_names names = tx_arch_names(m->config);
     const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1], most = TX_WEIGHTS_CHUNK / columns;
+    const tx_weights *file;
     int32_t index;
     if (most < 1)
         return tx_fail(TX_UNSUPPORTED, "rows of %" PRId64 " weights are too long to be merged", columns);
-    TX_TRY(find(m->base, &names, piece->name, &piece->shape, &index));
+    TX_TRY(find_weight(m, piece, &file, &index));
     for (int64_t row = 0; row < rows; row += most) {
         const int64_t now = rows - row < most ? rows - row : most;
-        TX_TRY(tx_weights_read_f32(m->base, index, row * columns, now * columns, m->buffer));
-        add_rows(f, m->buffer, row, now, columns);
+        TX_TRY(tx_weights_read_f32(file, index, row * columns, now * columns, m->buffer));
+        for (int32_t i = 0; i < 2 && f[i].left; i++)
+            add_rows(&f[i], m->buffer, row, now, columns);
         TX_TRY(use(m, piece, outputs, row, now));
     }
     return TX_OK;
@@ -158,7 +220,7 @@ static tx_status add_squares(merge *m, const tx_weights_piece *piece, double *ou
 {
     const int64_t columns = piece->shape.dim[1];
     for (int64_t i = 0; i < rows * columns; i++)
-        outputs[m->config->architecture->inputs_first ? i % columns : first + i / columns] +=
+        outputs[m->inputs_first ? i % columns : first + i / columns] +=
             (double)m->buffer[i] * (double)m->buffer[i];
     return TX_OK;
 }
@@ -171,7 +233,7 @@ static tx_status write_rows(merge *m, const tx_weights_piece *piece, double *out
     for (int64_t i = 0; i < rows * columns; i++) {
         if (outputs)
             m->buffer[i] = (float)((double)m->buffer[i] *
-                                   outputs[m->config->architecture->inputs_first ? i % columns : first + i / columns]);
+                                   outputs[m->inputs_first ? i % columns : first + i / columns]);
         if (!(fabsf(m->buffer[i]) < limit))
             return tx_fail(TX_FORMAT, "%s: with the adapter, %s holds %g%s", tx_weights_path(m->weights), piece->name,
                            (double)m->buffer[i],
@@ -182,39 +244,63 @@ static tx_status write_rows(merge *m, const tx_weights_piece *piece, double *out
 }
 
 /* DoRA: scales each output of W + scale B A to the norm given by its magnitude. */
-static tx_status merge_magnitudes(merge *m, const factors *f, const char *module, const tx_weights_piece *piece,
-                                  int64_t out)
+static tx_status merge_magnitudes(merge *m, const factors f[2], const adapted *module)
 {
     float *magnitude = NULL;
-    double *factor = calloc((size_t)out, sizeof *factor);
-    tx_status status = factor ? read_whole(m, module, TX_LORA_MAGNITUDE, TX_SHAPE(out), &magnitude)
-                              : tx_fail(TX_MEMORY, "%s: no memory for its magnitudes", module);
-    TX_THEN(status, for_each_chunk(m, f, piece, factor, add_squares));
-    for (int64_t o = 0; o < out && !status; o++)
+    double *factor = calloc((size_t)module->out, sizeof *factor);
+    tx_status status = factor ? read_whole(m, module->name, TX_LORA_MAGNITUDE, TX_SHAPE(module->out), &magnitude)
+                              : tx_fail(TX_MEMORY, "%s: no memory for its magnitudes", module->name);
+    TX_THEN(status, for_each_chunk(m, f, module->piece, factor, add_squares));
+    for (int64_t o = 0; o < module->out && !status; o++)
         factor[o] = (double)magnitude[o] / sqrt(factor[o]);
-    TX_THEN(status, for_each_chunk(m, f, piece, factor, write_rows));
+    TX_THEN(status, for_each_chunk(m, f, module->piece, factor, write_rows));
     free(magnitude);
     free(factor);
     return status;
 }
 
-/* Merges one module, whose weight is `piece` of a parameter. */
-static tx_status merge_module(merge *m, const char *module, const tx_weights_piece *piece)
+/* Strides for a weight that is [out, in] or [in, out]. */
+static factors factors_of(const adapted *m, const float *a, const float *b, double scale)
 {
-    const bool inputs_first = m->config->architecture->inputs_first;
-    const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1], rank = m->lora->rank;
-    const int64_t in = inputs_first ? rows : columns, out = inputs_first ? columns : rows;
-    float *a = NULL, *b = NULL;
-    tx_status status = read_whole(m, module, "lora_A.weight", TX_SHAPE(rank, in), &a);
-    TX_THEN(status, read_whole(m, module, "lora_B.weight", TX_SHAPE(out, rank), &b));
-    /* Choose strides so that W is [out, in] or [in, out]. */
-    const factors of_outputs = {b, a, rank, 1, 1, in, rank, (float)tx_lora_scale(m->lora)};
-    const factors of_inputs = {a, b, 1, in, rank, 1, rank, (float)tx_lora_scale(m->lora)};
-    const factors *f = inputs_first ? &of_inputs : &of_outputs;
-    TX_THEN(status,
-            m->lora->dora ? merge_magnitudes(m, f, module, piece, out) : for_each_chunk(m, f, piece, NULL, write_rows));
+    const int64_t rank = m->rank, in = m->in;
+    return m->inputs_first ? (factors){a, b, 1, in, rank, 1, rank, (float)scale}
+                           : (factors){b, a, rank, 1, 1, in, rank, (float)scale};
+}
+
+/* The part of the weight that the adapter began with (tx_lora_principal), into `principal`: A, then B. */
+static tx_status read_principal(merge *m, const adapted *module, float *principal)
+{
+    const int64_t count = module->in * module->out;
+    const tx_weights *file;
+    int32_t index;
+    float *weight = malloc((size_t)count * sizeof *weight);
+    tx_status status = weight ? find_weight(m, module->piece, &file, &index)
+                              : tx_fail(TX_MEMORY, "%s: no memory for its weight", module->name);
+    TX_THEN(status, tx_weights_read_f32(file, index, 0, count, weight));
+    TX_THEN(status, tx_lora_principal(m->lora, &(tx_lora_weight){weight, module->out, module->in, module->inputs_first},
+                                      module->rank, module->scale, principal, principal + module->rank * module->in));
+    free(weight);
+    return tx_fail_in(status, "%s", module->name);
+}
+
+static tx_status merge_module(merge *m, const adapted *module)
+{
+    factors f[2] = {{.left = NULL}};
+    float *a = NULL, *b = NULL, *principal = NULL;
+    m->inputs_first = module->inputs_first;
+    tx_status status = read_whole(m, module->name, name_of_a(module), TX_SHAPE(module->rank, module->in), &a);
+    TX_THEN(status, read_whole(m, module->name, name_of_b(module), TX_SHAPE(module->out, module->rank), &b));
+    f[0] = factors_of(module, a, b, module->scale);
+    if (!status && tx_lora_takes_principal(m->lora) && !module->embedding) {
+        principal = malloc((size_t)(module->rank * (module->in + module->out)) * sizeof *principal);
+        status = principal ? read_principal(m, module, principal) : tx_fail(TX_MEMORY, "no memory for an adapter");
+        f[1] = factors_of(module, principal, principal + module->rank * module->in, -module->scale);
+    }
+    TX_THEN(status, m->lora->dora ? merge_magnitudes(m, f, module)
+                                  : for_each_chunk(m, f, module->piece, NULL, write_rows));
     free(a);
     free(b);
+    free(principal);
     return status;
 }
 
@@ -243,10 +329,14 @@ static tx_status merge_param(merge *m, int32_t index)
     TX_TRY(tx_lora_modules_of(m->lora, m->config, index, &modules));
     TX_TRY(tx_model_find(m->model, name, &param));
     const int32_t pieces = tx_weights_pieces(name, &spec, param, TX_MAX_SECTIONS, piece);
-    for (int32_t i = 0; i < modules.count; i++)
-        TX_TRY(merge_module(m, modules.name[i], &piece[modules.section[i]]));
-    for (int32_t i = 0; i < pieces && tx_lora_saves(m->lora, name); i++)
-        TX_TRY(replace(m, &piece[i], param));
+    const tx_weights_names names = own_names(m->config);
+    for (int32_t i = 0; i < pieces; i++)
+        if (tx_weights_find(m->weights, &names, piece[i].name) >= 0)
+            TX_TRY(replace(m, &piece[i], param));
+    for (int32_t i = 0; i < modules.count; i++) {
+        const adapted now = module_at(m->config, &modules, i, piece, &spec);
+        TX_TRY(merge_module(m, &now));
+    }
     return TX_OK;
 }
 

@@ -285,12 +285,23 @@ tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight_s
     return y && bias ? tx_add(y, tx_broadcast(tx_tp_param(bias), *tx_tensor_shape(y), TX_AXIS_ROWS)) : y;
 }
 
+tx_tensor *tx_stack_lookup(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)
+{
+    const int32_t first = 0; /* every table of rows begins with the token table */
+    tx_tensor *x = tx_embedding_padded(stack->tokens, table, stack->padding, position_table,
+                                       position_table ? stack->positions : NULL);
+    return tx_lora_embedding(stack->graph, stack->config, stack->options, first, stack->tokens, x);
+}
+
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table)
 {
-    return tx_arch_noise(stack->graph,
-                         tx_embedding_padded(stack->tokens, table, stack->padding, position_table,
-                                             position_table ? stack->positions : NULL),
-                         stack->options);
+    return tx_arch_noise(stack->graph, tx_stack_lookup(stack, table, position_table), stack->options);
+}
+
+tx_tensor *tx_stack_head(const tx_stack *stack, tx_tensor *x, tx_tensor *weight, int32_t slot)
+{
+    return tx_lora_linear(stack->graph, stack->config, stack->options, index_of(stack, slot), tx_tp_all_gather(x),
+                          weight, NULL);
 }
 
 tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p)

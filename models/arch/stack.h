@@ -76,7 +76,11 @@ int32_t tx_stack_kv_heads_per_rank(tx_stack *stack, int64_t heads, const char *w
  * the outputs are divided among tensor-parallel ranks, it returns this rank's slice. If the inputs are divided, it
  * takes this rank's slice and returns the sum over ranks. */
 tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight, int32_t bias);
-/* The token embeddings plus position embeddings (may be NULL), with NEFTune noise if the options set it. */
+/* The token embeddings, with their adapter, plus position embeddings (may be NULL). */
+tx_tensor *tx_stack_lookup(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
+/* The output head with its adapter, x [.., in] -> [.., vocabulary]; `weight` is that of the slot. */
+tx_tensor *tx_stack_head(const tx_stack *stack, tx_tensor *x, tx_tensor *weight, int32_t slot);
+/* tx_stack_lookup, with NEFTune noise if the options set it. */
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
 /* Dropout when training. Every call uses up a site, so that the random numbers of other sites do not depend on p. */
 tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p);

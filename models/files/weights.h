@@ -66,6 +66,9 @@ typedef struct tx_weights_names {
     bool (*may_lack)(const void *context, const char *piece);
     /* Returns true if another file holds the parameter, which then keeps its value. NULL means false. */
     bool (*is_elsewhere)(const void *context, const char *param);
+    /* Writes the name of the piece whose tensor replaces the one that the file lacks, and returns true; or returns false
+     * if there is none. NULL means false. */
+    bool (*stand_in)(const void *context, const char *piece, char other[TX_WEIGHTS_NAME]);
     bool other_shape_lacks; /* a piece that the file may lack is also ignored if it has another shape */
 } tx_weights_names;
 

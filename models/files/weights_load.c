@@ -134,9 +134,15 @@ static void assign(const tx_weights *w, const tx_weights_piece *pieces, const tx
             check_tensor(t, &pieces[piece].shape, faults);
         }
     }
-    for (int32_t p = 0; p < count; p++)
+    for (int32_t p = 0; p < count; p++) {
+        char other[TX_WEIGHTS_NAME];
+        if (source[p] < 0 && names->stand_in && names->stand_in(names->context, pieces[p].name, other)) {
+            const int32_t piece = tx_named_find(sorted, (size_t)count, other);
+            source[p] = piece < 0 ? -1 : source[piece];
+        }
         if (source[p] < 0 && !may_lack(names, &pieces[p]))
             add_fault(faults, FAULT_MISSING, pieces[p].name, "");
+    }
 }
 
 /* Sets source[p] to the index of the tensor for piece p, or -1. Collects all faults before it fails. */

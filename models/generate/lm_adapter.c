@@ -81,7 +81,10 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
         TX_TRY(tx_gguf_keep_blocks(lm->folder, lm->config));
     if (o->load_in_4bit)
         lm->config->packed = o->double_quant ? TX_NF4_DOUBLE : TX_NF4;
-    return lm->adapter ? tx_lora_adapted_config(lm->adapter, &lm->config) : TX_OK;
+    if (!lm->adapter)
+        return TX_OK;
+    TX_TRY(tx_lora_adapted_config(lm->adapter, &lm->config));
+    return tx_fail_in(tx_lora_untie(lm->lora, lm->config), "%s", lm->adapter);
 }
 
 bool tx_lm_has_generation(const tx_lm *lm)

@@ -110,7 +110,9 @@ static tx_status settings_of(const tx_job_settings *set, const tx_config *config
                       .rank_stabilised = set->use_rslora,
                       .targets = (char *)(uintptr_t)targets,
                       .saved = (char *)(uintptr_t)saved,
-                      .task = had ? had->task : NULL};
+                      .task = had ? had->task : NULL,
+                      .init = had ? had->init : NULL,
+                      .rules = had ? had->rules : NULL};
     return TX_OK;
 }
 
@@ -118,6 +120,7 @@ tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config)
 {
     tx_lora made;
     TX_TRY(settings_of(set, config, NULL, &made));
+    TX_TRY(tx_lora_untie(&made, config));
     TX_TRY(tx_lora_check(&made, config));
     made.stored = set->bf16 || set->dtype ? TX_BF16 : set->fp16 ? TX_F16 : TX_F32;
     return tx_lora_copy(&made, &config->lora);
@@ -162,6 +165,7 @@ tx_status tx_job_choose_adapter(tx_job *j)
                        "--model_name_or_path: the path of %s is not UTF-8, so adapter_config.json cannot contain it: "
                        "rename its folders",
                        j->set.model);
+    TX_TRY(tx_lora_untie(&made, in->config));
     TX_TRY(tx_lora_check(&made, in->config));
     if (j->set.load_in_4bit && made.dora)
         return tx_fail(TX_UNSUPPORTED,

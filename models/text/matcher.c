@@ -2,7 +2,9 @@
  * Matches regular expressions with limits on steps and memory. */
 #include "models/text/regex.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Stack of PCRE2's machine code, in bytes. */
 #define STACK_LEAST ((size_t)32 << 10)
@@ -113,4 +115,30 @@ tx_status tx_matcher_next(tx_matcher *matcher, const tx_regex *regex, const char
     *begin = bounds[0];
     *end = bounds[1];
     return TX_OK;
+}
+
+/* The line break at the end makes every match longer than nothing, as tx_regex_compile requires. */
+tx_status tx_regex_fits(const char *pattern, const char *text, bool *fits)
+{
+    const size_t room = strlen(pattern) + strlen(text) + sizeof "\\A(?:)\\n\\z" + 1, size = strlen(text) + 1;
+    char *anchored = malloc(room);
+    tx_regex regex = {0};
+    tx_matcher *matcher = NULL;
+    size_t begin, end;
+    tx_status status = anchored ? TX_OK : tx_fail(TX_MEMORY, "no memory for a regular expression");
+    if (!status)
+        snprintf(anchored, room, "\\A(?:%s)\\n\\z", pattern);
+    TX_THEN(status, tx_regex_compile(anchored, &regex));
+    TX_THEN(status, tx_matcher_create(&matcher));
+    if (!status) {
+        snprintf(anchored, room, "%s\n", text);
+        tx_matcher_begin(matcher, size);
+        status = tx_matcher_next(matcher, &regex, anchored, size, 0, &begin, &end);
+        if (!status)
+            *fits = begin < size;
+    }
+    tx_matcher_free(matcher);
+    tx_regex_close(&regex);
+    free(anchored);
+    return status;
 }

@@ -42,4 +42,7 @@ void tx_matcher_begin(tx_matcher *matcher, size_t size);
 tx_status tx_matcher_next(tx_matcher *matcher, const tx_regex *regex, const char *text, size_t size, size_t from,
                           size_t *begin, size_t *end);
 
+/* Whether a PCRE2 expression matches a whole text without line breaks. TX_UNSUPPORTED if it is not valid. */
+tx_status tx_regex_fits(const char *pattern, const char *text, bool *fits);
+
 #endif
