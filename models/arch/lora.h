@@ -101,6 +101,10 @@ typedef struct tx_lora_modules {
 } tx_lora_modules;
 tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32_t index, tx_lora_modules *modules);
 
+/* The name of the parameter with the A of a module: "model.layers.0.self_attn.q_proj|v_proj.lora_A.weight". Modules of
+ * one parameter with the same rank and scale share it. Returns the number of modules in it before this one. */
+int32_t tx_lora_name_of_a(const tx_lora_modules *modules, int32_t number, char name[TX_WEIGHTS_NAME]);
+
 /* The linear layer with weight parameter `index`, `weight` and `bias` (may be NULL), plus the output of the adapter if
  * there is one: x [.., in] -> [.., out]. Declares one A for all modules of the parameter, and B and magnitudes for
  * each. NULL on error. */
@@ -132,6 +136,10 @@ typedef struct tx_lora_weight {
  * than that of the weight. */
 tx_status tx_lora_principal(const tx_lora *lora, const tx_lora_weight *weight, int64_t rank, double scale, float *a,
                             float *b);
+
+/* Does that for all modules of a model whose base weights are loaded: writes A and B, and the rest of the weights. If the
+ * adapter does not take over a part of them, it does nothing. */
+tx_status tx_lora_take_principal(tx_model *model, const tx_config *config);
 
 /* ---- Files (lora_files.c), as peft reads and writes them -------------------------------------------------- */
 

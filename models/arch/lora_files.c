@@ -97,6 +97,9 @@ tx_status tx_lora_adapted_config(const char *folder, tx_config **config)
         return tx_fail_in(status, "%s", path);
     }
     adapted->new_head = adapted->architecture != (*config)->architecture;
+    for (const tx_config_key *key = adapted->architecture->keys; key->name; key++)
+        if (strcmp(key->name, "tie_word_embeddings") == 0 && (*config)->architecture == adapted->architecture)
+            adapted->stand_in = !same_value(key, adapted, *config);
     tx_config_free(*config);
     *config = adapted;
     return TX_OK;
@@ -104,10 +107,40 @@ tx_status tx_lora_adapted_config(const char *folder, tx_config **config)
 
 /* ---- Weights of a model that has the adapter -------------------------------------------------------------- */
 
+/* The parts of a file of an adapter. peft also stores the weights of an embedding or an output head that is adapted. */
+typedef struct adapter_parts {
+    const tx_config *config;
+    char carried[2][TX_ARCH_NAME];
+    int32_t count;
+} adapter_parts;
+
+static tx_status find_parts(const tx_config *config, adapter_parts *parts)
+{
+    tx_param_spec spec;
+    tx_lora_modules modules;
+    *parts = (adapter_parts){.config = config};
+    for (int32_t p = 0; p < tx_arch_params(config) && parts->count < 2; p++) {
+        TX_TRY(tx_arch_param(config, p, parts->carried[parts->count], &spec));
+        if (spec.logical.rank != 2)
+            continue;
+        TX_TRY(tx_lora_modules_of(config->lora, config, p, &modules));
+        parts->count += modules.count;
+    }
+    return TX_OK;
+}
+
+static bool is_carried(const adapter_parts *parts, const char *param)
+{
+    for (int32_t i = 0; i < parts->count; i++)
+        if (strcmp(parts->carried[i], param) == 0)
+            return true;
+    return false;
+}
+
 static bool is_elsewhere(const void *context, const char *param)
 {
-    const tx_config *config = context;
-    return !tx_lora_adds(param) && !tx_lora_saves(config->lora, param);
+    const adapter_parts *parts = context;
+    return !tx_lora_adds(param) && !tx_lora_saves(parts->config->lora, param) && !is_carried(parts, param);
 }
 
 /* peft names the parameters of a layer that has an adapter LAYER.base_layer.weight and .bias. */
@@ -138,11 +171,21 @@ void tx_lora_rename(const void *context, const char *tensor, char param[TX_WEIGH
         *param = '\0';
 }
 
+static void rename_part(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
+{
+    tx_lora_rename(((const adapter_parts *)context)->config, tensor, param);
+}
+
 tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options)
 {
-    const tx_weights_names names = {tx_lora_rename, config, .is_elsewhere = is_elsewhere};
+    adapter_parts parts;
     tx_weights *weights;
+    TX_TRY(find_parts(config, &parts));
+    const tx_weights_names names = {rename_part, &parts, .is_elsewhere = is_elsewhere};
     TX_TRY(tx_weights_open(TX_PATH(folder, TX_LORA_WEIGHTS), &weights));
+    for (int32_t i = parts.count - 1; i >= 0; i--)
+        if (tx_weights_find(weights, &names, parts.carried[i]) < 0)
+            *parts.carried[i] = '\0'; /* the base model's */
     tx_status status = tx_weights_load(weights, model, &names, options);
     tx_weights_close(weights);
     return status;
@@ -156,9 +199,27 @@ typedef struct adapter_file {
     float *buffer;
 } adapter_file;
 
+/* peft stores a trained embedding twice if it is also the output head. The list has room for one more. */
+static void add_tied_head(const tx_config *config, adapter_file *f)
+{
+    tx_weights_piece *copy = &f->piece[f->count];
+    for (int32_t i = 0; i < f->count && tx_lora_ties(config->lora); i++) {
+        const char *end = strstr(f->piece[i].name, "embed_tokens.weight");
+        if (!end || !is_of_tied_head(config, "lm_head.weight"))
+            continue;
+        *copy = f->piece[i];
+        snprintf(copy->name, sizeof copy->name, "lm_head.weight");
+        f->count++;
+        return;
+    }
+}
+
 static tx_status list_pieces(const tx_model *model, const tx_config *config, adapter_file *f)
 {
-    TX_TRY(tx_weights_list(model, is_elsewhere, config, &f->piece, &f->count));
+    adapter_parts parts;
+    TX_TRY(find_parts(config, &parts));
+    TX_TRY(tx_weights_list(model, is_elsewhere, &parts, &f->piece, &f->count));
+    add_tied_head(config, f);
     f->tensor = calloc((size_t)f->count + 1, sizeof *f->tensor);
     f->buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *f->buffer);
     if (!f->tensor || !f->buffer)
@@ -166,7 +227,7 @@ static tx_status list_pieces(const tx_model *model, const tx_config *config, ada
     for (int32_t i = 0; i < f->count; i++) {
         char *name = f->piece[i].name, prefixed[TX_WEIGHTS_NAME];
         const char *dot = strrchr(name, '.');
-        const bool adapted = tx_lora_biases(config->lora, name);
+        const bool adapted = is_carried(&parts, name) || tx_lora_biases(config->lora, name);
         snprintf(prefixed, sizeof prefixed, TX_LORA_PREFIX "%.*s%s%.100s", (int)(dot - name), name,
                  adapted ? BASE_LAYER : "", dot);
         memcpy(name, prefixed, sizeof prefixed);

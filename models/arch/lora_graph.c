@@ -23,22 +23,48 @@ typedef struct layer {
 } layer;
 
 /* Declares a parameter of the adapter. One that the ranks do not divide gets a part of its gradient on each. */
-static tx_tensor *declare(const layer *l, const char *module, const char *part, tx_param_spec *spec)
+static tx_tensor *declare(const layer *l, const char *name, tx_param_spec *spec)
 {
-    char name[TX_WEIGHTS_NAME];
-    snprintf(name, sizeof name, "%.230s.%s", module, part);
     spec->block = l->spec.block;
     tx_tensor *param = tx_param(l->graph, name, spec);
     return spec->split || !(l->by_inputs || l->by_outputs) ? param : tx_tp_input(param);
 }
 
-/* The modules from number `first` on that have its rank and scale. They share one A. Returns false if an earlier module
- * has the same. */
+static bool same_group(const tx_lora_modules *m, int32_t i, int32_t other)
+{
+    return m->rank[i] == m->rank[other] && m->scale[i] == m->scale[other];
+}
+
+int32_t tx_lora_name_of_a(const tx_lora_modules *modules, int32_t number, char name[TX_WEIGHTS_NAME])
+{
+    int32_t before = 0, count = 0;
+    *name = '\0';
+    for (int32_t i = 0; i < modules->count; i++) {
+        if (!same_group(modules, i, number))
+            continue;
+        const char *module = modules->name[i];
+        tx_list_add(name, TX_WEIGHTS_NAME, "|", "%s", count++ ? strrchr(module, '.') + 1 : module);
+        before += i < number;
+    }
+    tx_list_add(name, TX_WEIGHTS_NAME, ".", "%s", "lora_A.weight");
+    return before;
+}
+
+/* Declares the part of a module, with its name. */
+static tx_tensor *declare_part(const layer *l, const char *module, const char *part, tx_param_spec *spec)
+{
+    char name[TX_WEIGHTS_NAME];
+    snprintf(name, sizeof name, "%.230s.%s", module, part);
+    return declare(l, name, spec);
+}
+
+/* The modules that have the rank and scale of module `first`, and share one A. Returns false if an earlier module is
+ * among them. */
 static bool group_of(const tx_lora_modules *all, int32_t first, tx_lora_modules *group)
 {
     *group = (tx_lora_modules){.divided = all->divided};
     for (int32_t i = 0; i < all->count; i++) {
-        if (all->rank[i] != all->rank[first] || all->scale[i] != all->scale[first])
+        if (!same_group(all, i, first))
             continue;
         if (i < first)
             return false;
@@ -52,18 +78,17 @@ static bool group_of(const tx_lora_modules *all, int32_t first, tx_lora_modules 
 
 static tx_tensor *declare_a(const layer *l, const tx_lora_modules *m)
 {
-    char joint[TX_WEIGHTS_NAME] = ""; /* "model.layers.0.self_attn.q_proj|v_proj" */
+    char name[TX_WEIGHTS_NAME];
     tx_param_spec spec = {.shape = TX_SHAPE(m->count * m->rank[0], l->in),
                           .init = TX_INIT_UNIFORM,
                           .scale = (float)(1.0 / sqrt((double)l->in)),
                           .decay = true,
                           .split = l->by_inputs ? 2 : 0,
                           .apart = m->count > 1};
-    for (int32_t i = 0; i < m->count; i++)
-        tx_list_add(joint, sizeof joint, "|", "%s", i ? strrchr(m->name[i], '.') + 1 : m->name[i]);
+    tx_lora_name_of_a(m, 0, name);
     for (int32_t i = 0; i < m->count && m->count > 1; i++)
         spec.sections.size[spec.sections.count++] = m->rank[0];
-    return declare(l, joint, "lora_A.weight", &spec);
+    return declare(l, name, &spec);
 }
 
 /* The shape of B or of magnitudes of module i: its outputs, and columns if there are any. Tensor-parallel ranks divide
@@ -105,7 +130,7 @@ static tx_tensor *declare_b(const layer *l, const tx_lora_modules *m)
     tx_tensor *all = NULL;
     for (int32_t i = 0; i < m->count; i++) {
         tx_param_spec spec = spec_of_outputs(l, m, i, m->rank[0]);
-        tx_tensor *b = declare(l, m->name[i], "lora_B.weight", &spec);
+        tx_tensor *b = declare_part(l, m->name[i], "lora_B.weight", &spec);
         all = m->divided ? add(all, scatter_rows(l, b, m->section[i], m->count, i)) : b;
     }
     return m->divided && all ? tx_reshape(all, TX_SHAPE(l->out, m->count * m->rank[0])) : all;
@@ -132,7 +157,7 @@ static tx_tensor *output_factors(const layer *l, tx_tensor *product)
     for (int32_t i = 0; i < m->count; i++) {
         tx_param_spec spec = spec_of_outputs(l, m, i, 0);
         spec.init = TX_INIT_ONE;
-        tx_tensor *own = declare(l, m->name[i], TX_LORA_MAGNITUDE, &spec);
+        tx_tensor *own = declare_part(l, m->name[i], TX_LORA_MAGNITUDE, &spec);
         const int64_t rows = own ? tx_tensor_shape(own)->dim[0] : 0;
         magnitudes = m->divided && own
                          ? add(magnitudes, scatter_rows(l, tx_reshape(own, TX_SHAPE(rows, 1)), m->section[i], 1, 0))

@@ -66,6 +66,7 @@ static tx_status apply_settings(tx_job *j, const tx_lora *lora)
                     {TX_JOB_AT(lora_dropout), dropout},
                     {TX_JOB_AT(lora_targets), lora->targets},
                     {TX_JOB_AT(lora_saved), lora->saved},
+                    {TX_JOB_AT(lora_init), tx_lora_takes_principal(lora) ? lora->init : "true"},
                     {TX_JOB_AT(use_dora), lora->dora ? "true" : "false"},
                     {TX_JOB_AT(use_rslora), lora->rank_stabilised ? "true" : "false"}};
     snprintf(rank, sizeof rank, "%" PRId64, lora->rank);
@@ -84,6 +85,10 @@ static tx_status check_resumed(const tx_job *j, const tx_lora *made)
         return tx_fail(TX_INVALID,
                        "--lora_r: %s is from a run without an adapter: start a new run with --model_name_or_path %s",
                        checkpoint, checkpoint);
+    if (tx_lora_takes_principal(had) != tx_lora_takes_principal(made) ||
+        (tx_lora_takes_principal(had) && strcmp(had->init, made->init) != 0))
+        return tx_fail(TX_INVALID, "--init_lora_weights: the adapter in %s began differently: leave it out",
+                       checkpoint);
     if (had->rank != made->rank || had->alpha != made->alpha || had->rank_stabilised != made->rank_stabilised ||
         had->dora != made->dora || !same_names(had->targets, made->targets) || !same_names(had->saved, made->saved))
         return tx_fail(TX_INVALID,
@@ -98,6 +103,7 @@ static tx_status check_resumed(const tx_job *j, const tx_lora *made)
  * else peft's default for the architecture. */
 static tx_status settings_of(const tx_job_settings *set, const tx_config *config, const tx_lora *had, tx_lora *lora)
 {
+    static const char *const inits[] = {NULL, TX_LORA_PISSA, TX_LORA_OLORA};
     const tx_architecture *row = config->architecture;
     const char *targets = set->lora_targets ? set->lora_targets : row->lora_targets;
     const char *saved = set->lora_saved ? set->lora_saved : had ? had->saved : row->lora_saved;
@@ -111,7 +117,7 @@ static tx_status settings_of(const tx_job_settings *set, const tx_config *config
                       .targets = (char *)(uintptr_t)targets,
                       .saved = (char *)(uintptr_t)saved,
                       .task = had ? had->task : NULL,
-                      .init = had ? had->init : NULL,
+                      .init = (char *)(uintptr_t)inits[set->lora_init],
                       .rules = had ? had->rules : NULL};
     return TX_OK;
 }
@@ -167,6 +173,11 @@ tx_status tx_job_choose_adapter(tx_job *j)
                        j->set.model);
     TX_TRY(tx_lora_untie(&made, in->config));
     TX_TRY(tx_lora_check(&made, in->config));
+    if (j->set.load_in_4bit && tx_lora_takes_principal(&made))
+        return tx_fail(TX_UNSUPPORTED,
+                       "--load_in_4bit: --init_lora_weights %s changes the weights, which must have 16 bits or more "
+                       "for it: leave it out",
+                       made.init);
     if (j->set.load_in_4bit && made.dora)
         return tx_fail(TX_UNSUPPORTED,
                        "--load_in_4bit: DoRA adds to the weights, which must have 16 bits or more for it: leave "

@@ -87,13 +87,16 @@ tx_status tx_job_open_reference(tx_job *j)
     if (!j->inputs.config->lora)
         return open_second(j, set->model);
     TX_TRY(tx_hub_model(set->model, &start));
-    const bool adapted = tx_lora_is_folder(start), saved = j->inputs.config->lora->saved != NULL;
+    const tx_lora *lora = j->inputs.config->lora;
+    const bool adapted = tx_lora_is_folder(start), saved = lora->saved || strcmp(tx_lora_bias(lora), "none") != 0;
     free(start);
-    if (adapted || saved)
+    if (adapted || saved || tx_lora_takes_principal(lora))
         return tx_fail(TX_UNSUPPORTED,
                        "%s: the reference is not the base model of the adapter: give "
                        "--precompute_ref_log_probs",
-                       adapted ? "the model has an adapter before training" : "--lora_modules_to_save");
+                       adapted ? "the model has an adapter before training"
+                       : saved ? "--lora_modules_to_save"
+                               : "--init_lora_weights");
     tx_job_note(j, "reference the base model of the adapter");
     return TX_OK;
 }
@@ -114,6 +117,8 @@ static tx_status load_start(tx_job *j, char digest[TX_DIGEST_TEXT])
         return status;
     }
     status = tx_arch_load(j->model, in->config, adapted || in->config->lora ? in->model_folder : start, &options);
+    if (!status && adapted)
+        status = tx_lora_take_principal(j->model, in->config);
     if (!status && in->config->lora)
         status = adapted ? tx_lora_load(j->model, in->config, start, &options)
                          : tx_lora_init(j->model, in->config, (uint64_t)j->set.seed);

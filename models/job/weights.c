@@ -56,8 +56,10 @@ static tx_status load_adapter(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
     TX_TRY(load_frozen(j, in->config, in->model_folder, in->base_digest));
-    return in->adapter_folder ? tx_job_load(j, in->adapter_folder)
-                              : tx_lora_init(j->model, in->config, (uint64_t)j->set.seed);
+    if (!in->adapter_folder)
+        return tx_lora_init(j->model, in->config, (uint64_t)j->set.seed);
+    TX_TRY(tx_lora_take_principal(j->model, in->config));
+    return tx_job_load(j, in->adapter_folder);
 }
 
 tx_status tx_job_load_weights(tx_job *j)
