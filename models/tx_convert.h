@@ -24,6 +24,29 @@ typedef enum tx_convert_type {
  * `report` may be NULL. */
 tx_status tx_convert(const char *from, const char *to, tx_convert_type type, const tx_reporter *report);
 
+/* The types of peft's add_weighted_adapter. X(NAME, "word") */
+#define TX_COMBINATION_MAP(X)                                                                           \
+    X(LINEAR, "linear")                                                                                 \
+    X(CAT, "cat") X(SVD, "svd") X(TIES, "ties") X(DARE_LINEAR, "dare_linear") X(DARE_TIES, "dare_ties") \
+        X(MAGNITUDE_PRUNE, "magnitude_prune")
+
+/* How adapters become one. */
+typedef struct tx_combination {
+    size_t size;                /* sizeof(tx_combination) */
+    const char *const *adapter; /* peft folders of the same base model */
+    int32_t count;
+    const double *weight; /* one for each adapter; NULL means 1 */
+    int32_t type;         /* a number of TX_COMBINATION_MAP */
+    double density;       /* the fraction of values that ties, dare and magnitude_prune keep */
+    bool frequency;       /* ties takes the sign that most adapters have; else that of the sum */
+    int64_t rank;         /* of svd; 0 means the greatest rank of the adapters */
+    uint64_t seed;        /* of dare's random values */
+} tx_combination;
+
+/* Combines LoRA adapters and writes the result as a peft folder with scale 1. TX_UNSUPPORTED for other tensors than A
+ * and B of linear layers, and for DoRA, PiSSA and OLoRA. TX_INVALID if `folder` holds an adapter. */
+tx_status tx_combine_adapters(const tx_combination *how, const char *folder);
+
 TX_API_END
 
 #endif

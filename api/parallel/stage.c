@@ -275,7 +275,7 @@ static tx_status sum_tied(const staging *s, const tx_param_record *r)
 static tx_status sum_all_tied(const staging *s)
 {
     for (int32_t i = 0; i < s->model->params; i++)
-        if (tx_model_ties(s->model, i))
+        if (tx_model_ties(s->model, i) && !s->model->param[i].spec.frozen)
             TX_TRY(sum_tied(s, &s->model->param[i]));
     return TX_OK;
 }

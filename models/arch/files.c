@@ -90,8 +90,8 @@ static bool stand_in(const void *context, const char *piece, char other[TX_WEIGH
 
 tx_weights_names tx_arch_names(const tx_config *config)
 {
-    return (tx_weights_names){rename_tensor,    config, may_lack, is_elsewhere, config->stand_in ? stand_in : NULL,
-                              config->other_head_shape};
+    return (tx_weights_names){
+        rename_tensor, config, may_lack, is_elsewhere, config->stand_in ? stand_in : NULL, config->other_head_shape};
 }
 
 /* The model's graph must match the configuration. */

@@ -38,11 +38,11 @@ struct tx_lora {
     tx_dtype stored;      /* type of frozen matrices: F32, or the type that graphs compute in */
     /* Last components of module names, separated by commas; or TX_LORA_ALL; or a regular expression of whole names. */
     char *targets;
-    char *saved;          /* modules that are trained fully, by the ends of their names; or NULL */
-    char *base;           /* the name or path of the base model; or NULL */
-    const char *task;     /* one of the three task types, as the adapter's file names it; NULL for others */
-    char *init;           /* init_lora_weights, if it is a text; or NULL */
-    tx_json *rules;       /* those keys of tx_lora_rule_keys that the adapter's file sets; owned; or NULL */
+    char *saved;      /* modules that are trained fully, by the ends of their names; or NULL */
+    char *base;       /* the name or path of the base model; or NULL */
+    const char *task; /* one of the three task types, as the adapter's file names it; NULL for others */
+    char *init;       /* init_lora_weights, if it is a text; or NULL */
+    tx_json *rules;   /* those keys of tx_lora_rule_keys that the adapter's file sets; owned; or NULL */
 };
 
 /* Makes a deep copy. */
@@ -91,10 +91,10 @@ bool tx_lora_biases(const tx_lora *lora, const char *piece);
 
 /* The adapted modules of a parameter. */
 typedef struct tx_lora_modules {
-    int32_t count;                               /* may be 0 */
-    bool divided;                                /* the parameter consists of several modules */
-    bool embedding;                              /* a table of embeddings, [tokens, out] */
-    int32_t section[TX_MAX_SECTIONS];            /* for each module, its section in a divided parameter */
+    int32_t count;                    /* may be 0 */
+    bool divided;                     /* the parameter consists of several modules */
+    bool embedding;                   /* a table of embeddings, [tokens, out] */
+    int32_t section[TX_MAX_SECTIONS]; /* for each module, its section in a divided parameter */
     int64_t rank[TX_MAX_SECTIONS];
     double scale[TX_MAX_SECTIONS];
     char name[TX_MAX_SECTIONS][TX_WEIGHTS_NAME]; /* "model.layers.0.self_attn.q_proj" */
@@ -137,8 +137,8 @@ typedef struct tx_lora_weight {
 tx_status tx_lora_principal(const tx_lora *lora, const tx_lora_weight *weight, int64_t rank, double scale, float *a,
                             float *b);
 
-/* Does that for all modules of a model whose base weights are loaded: writes A and B, and the rest of the weights. If the
- * adapter does not take over a part of them, it does nothing. */
+/* Does that for all modules of a model whose base weights are loaded: writes A and B, and the rest of the weights. If
+ * the adapter does not take over a part of them, it does nothing. */
 tx_status tx_lora_take_principal(tx_model *model, const tx_config *config);
 
 /* ---- Files (lora_files.c), as peft reads and writes them -------------------------------------------------- */

@@ -30,7 +30,8 @@ static const char *const variant_keys[] = {"velora_config", "monteclora_config",
                                            "use_bdlora",    "arrow_config",      NULL};
 /* Values of init_lora_weights, apart from true and false. The first ones do not change the base weights and keep the
  * whole adapter trainable. For the last two, TX changes the base as peft does. */
-static const char *const known_inits[] = {"gaussian", "eva", "orthogonal", "lora_ga", TX_LORA_PISSA, TX_LORA_OLORA, NULL};
+static const char *const known_inits[] = {"gaussian",    "eva",         "orthogonal", "lora_ga",
+                                          TX_LORA_PISSA, TX_LORA_OLORA, NULL};
 
 static bool is_one_of(const char *text, const char *const *list)
 {
@@ -113,7 +114,8 @@ static tx_status check_revision(const tx_json *json, const char *base)
                          revision);
 }
 
-/* Reads a list of names, or target modules that are one text, into text separated by commas, without the name `left_out` (may be NULL).
+/* Reads a list of names, or target modules that are one text, into text separated by commas, without the name
+ * `left_out` (may be NULL).
  * `*names` stays NULL if the value is null, absent or empty. */
 static tx_status read_names(const tx_json *json, const char *key, const char *left_out, char **names)
 {

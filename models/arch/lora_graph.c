@@ -101,7 +101,8 @@ static tx_param_spec spec_of_outputs(const layer *l, const tx_lora_modules *m, i
     tx_param_spec spec = {.shape = columns ? TX_SHAPE(all, columns) : TX_SHAPE(all), .decay = true};
     if (l->by_outputs) {
         spec.split = 1;
-        spec.sections = (tx_param_sections){1, 0, {all}, sections->unit};
+        if (m->divided)
+            spec.sections = (tx_param_sections){1, 0, {all}, sections->unit};
     }
     if (!m->divided && l->spec.logical.rank) {
         spec.logical = spec.shape;
@@ -165,8 +166,8 @@ static tx_tensor *output_factors(const layer *l, tx_tensor *product)
     }
     for (int32_t s = 0; m->divided && s < l->spec.sections.count; s++)
         if (!is_adapted(m, s))
-            others = add(others, scatter_rows(l, tx_fill(l->graph, TX_SHAPE(l->first[s + 1] - l->first[s], 1), 1.0f), s,
-                                              1, 0));
+            others = add(others,
+                         scatter_rows(l, tx_fill(l->graph, TX_SHAPE(l->first[s + 1] - l->first[s], 1), 1.0f), s, 1, 0));
     if (!magnitudes || !norms)
         return NULL;
     if (l->by_inputs)
@@ -239,6 +240,9 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
         return tx_linear(x, weight, bias, !inputs_first);
     tx_status status = tx_arch_param(config, index, name, &l.spec);
     TX_THEN(status, tx_lora_modules_of(l.lora, config, index, &l.modules));
+    if (!status && parts > 1 && l.modules.count && l.spec.logical.rank && !l.modules.embedding)
+        status = tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism does not support an adapter of the output head",
+                         l.modules.name[0]);
     if (status) {
         tx_graph_fail(graph, status);
         return NULL;
@@ -251,6 +255,13 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
     l.by_inputs = parts > 1 && l.spec.split && !l.by_outputs;
     set_sizes(&l, parts);
     const float dropout = options->train && !options->no_dropout ? (float)l.lora->dropout : 0.0f;
+    if (l.by_inputs && dropout > 0.0f) {
+        tx_graph_fail(graph, tx_fail(TX_UNSUPPORTED,
+                                     "lora_dropout: tensor parallelism divides the inputs of %s: use 0, or leave the "
+                                     "module out",
+                                     l.modules.name[0]));
+        return NULL;
+    }
     return adapt(&l, x, tx_dropout(x, dropout, FIRST_SITE + index));
 }
 
@@ -266,6 +277,9 @@ tx_tensor *tx_lora_embedding(tx_graph *graph, const tx_config *config, const tx_
     TX_THEN(status, tx_lora_modules_of(config->lora, config, index, &m));
     if (!status && m.count && config->lora->dora)
         status = tx_fail(TX_UNSUPPORTED, "%s: DoRA of embeddings cannot be trained: leave --use_dora out", m.name[0]);
+    if (!status && m.count && tx_graph_sequence(graph))
+        status =
+            tx_fail(TX_UNSUPPORTED, "%s: sequence parallelism does not support an adapter of an embedding", m.name[0]);
     if (!status && m.count && spec.tied)
         status = tx_fail(TX_UNSUPPORTED, "%s: ensure_weight_tying: an adapter of a tied embedding cannot be trained",
                          m.name[0]);
@@ -282,7 +296,8 @@ tx_tensor *tx_lora_embedding(tx_graph *graph, const tx_config *config, const tx_
     tx_tensor *a = tx_param(graph, part, &of_a);
     snprintf(part, sizeof part, "%.230s." TX_LORA_EMBEDDING_B, m.name[0]);
     tx_tensor *b = tx_param(graph, part, &of_b);
-    tx_tensor *table = a ? tx_reshape(tx_transpose(tx_reshape(a, TX_SHAPE(1, rank, rows, 1))), TX_SHAPE(rows, rank)) : NULL;
+    tx_tensor *table =
+        a ? tx_reshape(tx_transpose(tx_reshape(a, TX_SHAPE(1, rank, rows, 1))), TX_SHAPE(rows, rank)) : NULL;
     tx_tensor *u = tx_linear(tx_embedding_padded(tokens, table, -1, NULL, NULL), b, NULL, true);
     return u ? tx_add(x, tx_scale(u, (float)m.scale[0])) : NULL;
 }

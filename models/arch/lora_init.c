@@ -101,9 +101,9 @@ static tx_status take_principal(tx_model *model, const tx_lora *lora, const adap
                   rank = m->modules->rank[m->number];
     float *weight = malloc((size_t)(in * out) * sizeof *weight), *a = malloc((size_t)(rank * in) * sizeof *a),
           *b = malloc((size_t)(rank * out) * sizeof *b);
-    tx_status status = weight && a && b ? tx_model_read_range(model, TX_PARAM_WEIGHT, m->piece.param, m->piece.first,
-                                                              in * out, weight)
-                                        : tx_fail(TX_MEMORY, "no memory for a weight");
+    tx_status status =
+        weight && a && b ? tx_model_read_range(model, TX_PARAM_WEIGHT, m->piece.param, m->piece.first, in * out, weight)
+                         : tx_fail(TX_MEMORY, "no memory for a weight");
     TX_THEN(status, tx_lora_principal(lora, &(tx_lora_weight){weight, out, in, m->inputs_first}, rank,
                                       m->modules->scale[m->number], a, b));
     if (!status)

@@ -29,19 +29,19 @@ typedef struct adapted {
 } adapted;
 
 static adapted module_at(const tx_config *config, const tx_lora_modules *m, int32_t i, const tx_weights_piece *pieces,
-                        const tx_param_spec *spec)
+                         const tx_param_spec *spec)
 {
     const tx_weights_piece *piece = &pieces[m->section[i]];
     /* The weights of embeddings and output heads have a row for each token in every architecture. */
     const bool inputs_first = m->embedding || (config->architecture->inputs_first && spec->logical.rank == 0);
     return (adapted){.name = m->name[i],
-                    .piece = piece,
-                    .embedding = m->embedding,
-                    .inputs_first = inputs_first,
-                    .rank = m->rank[i],
-                    .in = piece->shape.dim[inputs_first ? 0 : 1],
-                    .out = piece->shape.dim[inputs_first ? 1 : 0],
-                    .scale = m->scale[i]};
+                     .piece = piece,
+                     .embedding = m->embedding,
+                     .inputs_first = inputs_first,
+                     .rank = m->rank[i],
+                     .in = piece->shape.dim[inputs_first ? 0 : 1],
+                     .out = piece->shape.dim[inputs_first ? 1 : 0],
+                     .scale = m->scale[i]};
 }
 
 static const char *name_of_a(const adapted *m)
@@ -220,8 +220,7 @@ static tx_status add_squares(merge *m, const tx_weights_piece *piece, double *ou
 {
     const int64_t columns = piece->shape.dim[1];
     for (int64_t i = 0; i < rows * columns; i++)
-        outputs[m->inputs_first ? i % columns : first + i / columns] +=
-            (double)m->buffer[i] * (double)m->buffer[i];
+        outputs[m->inputs_first ? i % columns : first + i / columns] += (double)m->buffer[i] * (double)m->buffer[i];
     return TX_OK;
 }
 
@@ -232,8 +231,7 @@ static tx_status write_rows(merge *m, const tx_weights_piece *piece, double *out
     const float limit = tx_weights_limit(m->model, piece->param);
     for (int64_t i = 0; i < rows * columns; i++) {
         if (outputs)
-            m->buffer[i] = (float)((double)m->buffer[i] *
-                                   outputs[m->inputs_first ? i % columns : first + i / columns]);
+            m->buffer[i] = (float)((double)m->buffer[i] * outputs[m->inputs_first ? i % columns : first + i / columns]);
         if (!(fabsf(m->buffer[i]) < limit))
             return tx_fail(TX_FORMAT, "%s: with the adapter, %s holds %g%s", tx_weights_path(m->weights), piece->name,
                            (double)m->buffer[i],
@@ -296,8 +294,8 @@ static tx_status merge_module(merge *m, const adapted *module)
         status = principal ? read_principal(m, module, principal) : tx_fail(TX_MEMORY, "no memory for an adapter");
         f[1] = factors_of(module, principal, principal + module->rank * module->in, -module->scale);
     }
-    TX_THEN(status, m->lora->dora ? merge_magnitudes(m, f, module)
-                                  : for_each_chunk(m, f, module->piece, NULL, write_rows));
+    TX_THEN(status,
+            m->lora->dora ? merge_magnitudes(m, f, module) : for_each_chunk(m, f, module->piece, NULL, write_rows));
     free(a);
     free(b);
     free(principal);

@@ -114,7 +114,6 @@ alike bert bert2
 from="--config_name $work/layers.json --train_file $work/text --block_size 32"
 refused "must be a multiple of the group size" 2 4
 refused "needs --zero_stage 0 or 1" 2 2 --zero_stage 2
-refused "--pipeline_parallel and --lora_r exclude each other" 2 2 --lora_r 4
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
 sed 's/"n_layer": 5/"n_layer": 1/' "$work/layers.json" > "$work/layer.json"
 refused "need at least as many blocks" 2 2 --config_name "$work/layer.json"

@@ -122,7 +122,6 @@ from="--config_name $work/queries2.json --train_file $work/text --block_size 32"
 refused "num_attention_heads: 2 cannot be divided among 4 ranks" 4 4
 from="--model_name_or_path $work/base --train_file $work/text --block_size 32"
 refused "must be a multiple of the group size" 2 4
-refused "--tensor_parallel and --lora_r exclude each other" 2 2 --lora_r 4
 refused "take AdamW, SGD or Lion" 2 2 --optim adafactor
 
 # A rank that dies, and one that stops while its group waits for it: the run ends by itself and names it.

@@ -83,7 +83,40 @@ if [ -n "$launcher" ] && command -v "$launcher" > /dev/null; then
     run=
     awk -v a="$(last whole)" -v b="$(last rank-0)" 'BEGIN { exit !(a - b < 1e-5 && b - a < 1e-5) }' ||
         fail "2 ranks: $(last rank-0) in place of $(last whole)"
+
+    # Tensor-parallel ranks and pipeline stages train the same adapter, and resume from one rank's checkpoint.
+    for split in tensor pipeline; do
+        for how in "" --use_dora "--init_lora_weights pissa"; do
+            run=
+            # shellcheck disable=SC2086
+            adapt one --lora_target_modules all-linear --lora_dropout 0 --overwrite_output_dir $how
+            cp -r "$work/one" "$work/handed"
+            rm -r "$work/handed/checkpoint-12"
+            run="$launcher -n 2"
+            # shellcheck disable=SC2086
+            adapt two --lora_target_modules all-linear --lora_dropout 0 --overwrite_output_dir $how \
+                --${split}_parallel 2
+            $run "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/handed" --${split}_parallel 2 \
+                > "$work/out" 2> "$work/err" || fail "$split $how: resumed"
+            for other in two handed; do
+                awk -v a="$(last one)" -v b="$(last $other)" 'BEGIN { exit !(a - b < 1e-5 && b - a < 1e-5) }' ||
+                    fail "$split $how: $(last $other) in place of $(last one)"
+            done
+            rm -r "$work/handed"
+        done
+    done
+    run=
+    outcome 1 "tensor parallelism divides the inputs of" "$launcher" -n 2 "$bin/txtrain" --model_name_or_path \
+        "$work/base" --train_file "$work/text" --block_size 24 --device "$device" --threads 1 --lora_r 4 \
+        --lora_target_modules o_proj --lora_dropout 0.1 --tensor_parallel 2 --output_dir "$work/refused"
 fi
+
+# An adapter that takes over a part of the weights: resumed runs have the same bytes.
+adapt pissa --init_lora_weights pissa
+cp -r "$work/pissa" "$work/resumed-pissa"
+rm -r "$work/resumed-pissa/checkpoint-12" "$work/resumed-pissa/adapter_model.safetensors"
+"$bin/txtrain" --resume_from_checkpoint --output_dir "$work/resumed-pissa" > "$work/out" 2> "$work/err" || fail "resumed"
+same pissa resumed-pissa adapter_model.safetensors checkpoint-12/optimizer.safetensors
 
 # The adapter is trained further, with its own settings. Also modules to save, and the best weights at the end.
 train further --model_name_or_path "$work/whole" || fail "an adapter trained further"
@@ -99,7 +132,7 @@ grep -q '"norm"' "$work/best/adapter_config.json" || fail "adapter_config.json h
 grep -aq input_layernorm.weight "$work/best/adapter_model.safetensors" || fail "a module to save is not saved"
 
 # Refusals.
-outcome 1 "its modules are q_proj, k_proj" train refused --model_name_or_path "$work/base" --lora_r 4 --lora_target_modules q
+outcome 1 "its modules are embed_tokens, q_proj, k_proj" train refused --model_name_or_path "$work/base" --lora_r 4 --lora_target_modules q
 outcome 1 "the model to adapt" train refused --config_name "$work/config.json" --lora_r 4
 outcome 1 "the adapter has r 4, alpha 16" "$bin/txtrain" --resume_from_checkpoint "$work/whole/checkpoint-6" --lora_alpha 8
 train base2 --config_name "$work/config.json" --save_strategy no --seed 7 || fail "another base"

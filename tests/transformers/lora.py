@@ -17,8 +17,6 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from transformers import (AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, GPT2Config,
                           LlamaConfig, Qwen2Config, Qwen3Config)
 
-import os
-ONLY = os.environ.get("ONLY", "").split()
 STEPS, BATCH, BLOCK, RATE = 30, 4, 24, 5e-3
 LOSS, LOGITS, WEIGHTS = 1e-4, 1e-5, 1e-4
 FAMILY = dict(vocab_size=257, max_position_embeddings=32, hidden_size=36, intermediate_size=55, num_hidden_layers=2,
@@ -292,10 +290,9 @@ def compare_merged(txgen, folder, config, adapt):
 
 
 def main():
-    global CASES
     *programs, device = sys.argv[1:]
     need_device(programs[0], device)
-    for name, (config, settings) in [c for c in CASES.items() if not ONLY or c[0] in ONLY]:
+    for name, (config, settings) in CASES.items():
         with tempfile.TemporaryDirectory() as folder:
             compare(name, programs, folder, device, config, settings)
     if device == "cpu":

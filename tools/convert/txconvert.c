@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txconvert: converts model folders to GGUF files, and back. */
+ * txconvert: converts model folders to GGUF files, and back; combines adapters. */
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tx_convert.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,38 +13,89 @@ typedef struct settings {
     const char *to;
     int32_t type; /* a tx_convert_type */
     tx_words from;
+    int32_t combination; /* a number of TX_COMBINATION_MAP */
+    const char *weights;
+    int32_t frequency;
+    double density;
+    int64_t rank, seed;
 } settings;
+
+/* Most adapters of one command. */
+#define ADAPTERS 64
 
 #define WORD(name, word) "|" word
 static const char type_words[] = TX_CONVERT_MAP(WORD);
+static const char combination_words[] = TX_COMBINATION_MAP(WORD);
 
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "to", offsetof(settings, to), .choices = "FILE.gguf|DIR",
      .help = "output: a GGUF file, or a folder with config.json, model.safetensors and tokenizer.json"},
     {TX_OPTION_CHOICE, "outtype", offsetof(settings, type), .choices = type_words + 1,
      .help = "type of the matrices in the output; q8_0 is for GGUF files only; f32 is exact"},
+    {TX_OPTION_HEADING, .help = "several adapters (names of peft's add_weighted_adapter)"},
+    {TX_OPTION_CHOICE, "combination_type", offsetof(settings, combination), .choices = combination_words + 1,
+     .help = "how the adapters become one"},
+    {TX_OPTION_TEXT, "weights", offsetof(settings, weights), .choices = "X,...",
+     .help = "a weight for each adapter; default: 1 for all"},
+    {TX_OPTION_REAL, "density", offsetof(settings, density), 0, 1, "X",
+     "with ties, dare_linear, dare_ties and magnitude_prune: the fraction of values to keep"},
+    {TX_OPTION_CHOICE, "majority_sign_method", offsetof(settings, frequency), .choices = "total|frequency",
+     .help = "with ties and dare_ties: take the sign of the sum, or the sign of most adapters"},
+    {TX_OPTION_INTEGER, "svd_rank", offsetof(settings, rank), 0, 1 << 16, "N",
+     "with svd: the rank of the result; 0 means the greatest of the adapters"},
+    {TX_OPTION_INTEGER, "seed", offsetof(settings, seed), 0, 1 << 30, "N", "with dare: seed of the random values"},
 };
 
 static const tx_option_spelling spellings[] = {{"--outfile", "to"}}; /* the name in llama.cpp's script */
 
-static const settings defaults = {.type = TX_CONVERT_F32};
+static const settings defaults = {.type = TX_CONVERT_F32, .density = 1, .seed = 42};
 
 static const tx_cli program = {
     .name = "txconvert",
-    .usage = "txconvert MODEL --to FILE.gguf|DIR [options]",
+    .usage = "txconvert MODEL --to FILE.gguf|DIR [options]\n       txconvert ADAPTER... --to DIR [options]",
     .about = "Converts a model folder (GPT-2, Llama, Mistral, Qwen2, Qwen3) to a GGUF file for llama.cpp, or a GGUF "
-             "file of types F32, F16, BF16 and Q8_0 to a folder that transformers and txtrain load.",
+             "file of types F32, F16, BF16 and Q8_0 to a folder that transformers and txtrain load. Combines several "
+             "LoRA adapters into one.",
     .example = "  txconvert out --to out.gguf",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
     .spellings = spellings,
     .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0]),
-    .operand = "MODEL",
+    .operand = "MODEL|ADAPTER",
     .operands = offsetof(settings, from),
     .operands_least = 1,
-    .operands_most = 1,
+    .operands_most = ADAPTERS,
 };
+
+/* Reads as many numbers as there are adapters. */
+static bool read_weights(const char *text, int32_t count, double weight[ADAPTERS])
+{
+    char *end = NULL;
+    for (int32_t i = 0; i < count; i++, text = end + 1) {
+        weight[i] = strtod(text, &end);
+        if (end == text || !(fabs(weight[i]) <= 1e6) || *end != (i + 1 < count ? ',' : '\0'))
+            return false;
+    }
+    return true;
+}
+
+static int combine(const settings *set)
+{
+    double weight[ADAPTERS];
+    const tx_combination how = {sizeof how,         (const char *const *)set->from.word,
+                                set->from.count,    set->weights ? weight : NULL,
+                                set->combination,   set->density,
+                                set->frequency,     set->rank,
+                                (uint64_t)set->seed};
+    if (set->weights && !read_weights(set->weights, set->from.count, weight))
+        return tx_complain(&program, TX_EXIT_USAGE, "--weights %s: give %d numbers with commas between them",
+                           set->weights, set->from.count);
+    if (tx_combine_adapters(&how, set->to))
+        return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
+    tx_print_line(stdout, "%s: written", set->to);
+    return tx_end(&program, 0);
+}
 
 int main(int argc, char **argv)
 {
@@ -53,6 +105,8 @@ int main(int argc, char **argv)
         return result;
     if (!set.to)
         return tx_complain(&program, TX_EXIT_USAGE, "--to is missing: give the file or folder to write");
+    if (set.from.count > 1)
+        return combine(&set);
     tx_alive *alive = tx_alive_start(&program, stderr, "converting");
     const tx_status status = tx_convert(set.from.word[0], set.to, (tx_convert_type)set.type,
                                         &(tx_reporter){.context = alive, .progress = tx_alive_progress});
