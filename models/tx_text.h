@@ -25,6 +25,9 @@ typedef struct tx_tokenizer tx_tokenizer;
 tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer);
 /* Makes the byte vocabulary, which needs no file. The caller frees. */
 tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer);
+/* Replaces a tokenizer from a folder by one that also has these special tokens, a list with commas. Those that it has
+ * stay as they are. TX_UNSUPPORTED if the folder has no tokenizer.json. */
+tx_status tx_tokenizer_extend(tx_tokenizer **tokenizer, const char *tokens);
 void tx_tokenizer_free(tx_tokenizer *tokenizer);
 
 /* One more than the largest id, added tokens included. */

@@ -34,6 +34,7 @@ typedef struct tx_config {
     bool new_head;                      /* the weights have another head: parameters that they lack are initialized */
     bool other_head_shape;              /* with new_head: parameters of another shape are initialized, too */
     bool stand_in;                      /* an output head that the weights lack begins as the embedding */
+    int64_t grown_from;                 /* the vocabulary of the weights, if the configuration's is larger; or 0 */
     tx_json *source;                    /* the file it was read from, whose unknown keys are kept; or NULL */
     /* NF4 or NF4_DOUBLE to quantize the frozen matrices of blocks (without an adapter: all of them); F32 if not. */
     tx_dtype packed;

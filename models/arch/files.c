@@ -90,8 +90,14 @@ static bool stand_in(const void *context, const char *piece, char other[TX_WEIGH
 
 tx_weights_names tx_arch_names(const tx_config *config)
 {
-    return (tx_weights_names){
-        rename_tensor, config, may_lack, is_elsewhere, config->stand_in ? stand_in : NULL, config->other_head_shape};
+    return (tx_weights_names){.rename = rename_tensor,
+                              .context = config,
+                              .may_lack = may_lack,
+                              .is_elsewhere = is_elsewhere,
+                              .stand_in = config->stand_in ? stand_in : NULL,
+                              .grown_from = config->grown_from,
+                              .grown_to = config->vocab_size,
+                              .other_shape_lacks = config->other_head_shape};
 }
 
 /* The model's graph must match the configuration. */

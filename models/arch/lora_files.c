@@ -33,7 +33,7 @@ tx_status tx_lora_find_base(const tx_lora *lora, const char *folder, char **base
  * output head of its own. */
 static bool may_differ(const char *key)
 {
-    return strstr(key, "token_id") || strcmp(key, "tie_word_embeddings") == 0 || strstr(key, "drop") ||
+    return strstr(key, "token_id") || strcmp(key, "vocab_size") == 0 || strcmp(key, "tie_word_embeddings") == 0 || strstr(key, "drop") ||
            strcmp(key, "initializer_range") == 0;
 }
 
@@ -85,18 +85,45 @@ static tx_status check_same_model(const tx_config *adapted, const tx_config *bas
                : TX_OK;
 }
 
+/* If the adapter's file has an embedding with more rows than the vocabulary, enlarges the vocabulary. */
+static tx_status grow(const char *folder, tx_config *config)
+{
+    const tx_weights_names names = {.rename = tx_lora_rename, .context = config};
+    tx_weights *weights;
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec;
+    tx_status status = TX_OK;
+    if (!tx_file_exists(TX_PATH(folder, TX_LORA_WEIGHTS)))
+        return TX_OK;
+    TX_TRY(tx_weights_open(TX_PATH(folder, TX_LORA_WEIGHTS), &weights));
+    const int64_t before = config->vocab_size;
+    for (int32_t p = 0; p < tx_arch_params(config) && !status; p++) {
+        status = tx_arch_param(config, p, name, &spec);
+        const int32_t found = status || spec.logical.rank != 2 ? -1 : tx_weights_find(weights, &names, name);
+        const int64_t rows = found < 0 ? 0 : tx_weights_tensor_at(weights, found)->dim[0];
+        if (rows > config->vocab_size && rows < 1 << 30)
+            config->vocab_size = rows;
+    }
+    if (config->vocab_size > before)
+        config->grown_from = before;
+    tx_weights_close(weights);
+    return status;
+}
+
 tx_status tx_lora_adapted_config(const char *folder, tx_config **config)
 {
     const char *path = TX_PATH(folder, "config.json");
     tx_config *adapted;
     if (!tx_file_exists(path))
-        return TX_OK;
+        return grow(folder, *config);
     TX_TRY(tx_config_of_folder(folder, &adapted));
     const tx_status status = check_same_model(adapted, *config);
     if (status) {
         tx_config_free(adapted);
         return tx_fail_in(status, "%s", path);
     }
+    if (adapted->vocab_size > (*config)->vocab_size)
+        adapted->grown_from = (*config)->vocab_size;
     adapted->new_head = adapted->architecture != (*config)->architecture;
     for (const tx_config_key *key = adapted->architecture->keys; key->name; key++)
         if (strcmp(key->name, "tie_word_embeddings") == 0 && (*config)->architecture == adapted->architecture)
@@ -108,10 +135,12 @@ tx_status tx_lora_adapted_config(const char *folder, tx_config **config)
 
 /* ---- Weights of a model that has the adapter -------------------------------------------------------------- */
 
-/* The parts of a file of an adapter. peft also stores the weights of an embedding or an output head that is adapted. */
+/* The parts of a file of an adapter. peft also stores the weights of an embedding and an output head that are adapted
+ * or resized. */
 typedef struct adapter_parts {
     const tx_config *config;
     char carried[2][TX_ARCH_NAME];
+    bool adapted[2];
     int32_t count;
 } adapter_parts;
 
@@ -125,23 +154,25 @@ static tx_status find_parts(const tx_config *config, adapter_parts *parts)
         if (spec.logical.rank != 2)
             continue;
         TX_TRY(tx_lora_modules_of(config->lora, config, p, &modules));
-        parts->count += modules.count;
+        parts->adapted[parts->count] = modules.count > 0;
+        parts->count += modules.count > 0 || config->grown_from > 0;
     }
     return TX_OK;
 }
 
-static bool is_carried(const adapter_parts *parts, const char *param)
+/* The number of a carried weight, or -1. */
+static int32_t find_carried(const adapter_parts *parts, const char *param)
 {
-    for (int32_t i = 0; i < parts->count; i++)
-        if (strcmp(parts->carried[i], param) == 0)
-            return true;
-    return false;
+    int32_t i = parts->count - 1;
+    while (i >= 0 && strcmp(parts->carried[i], param) != 0)
+        i--;
+    return i;
 }
 
 static bool is_elsewhere(const void *context, const char *param)
 {
     const adapter_parts *parts = context;
-    return !tx_lora_adds(param) && !tx_lora_saves(parts->config->lora, param) && !is_carried(parts, param);
+    return !tx_lora_adds(param) && !tx_lora_saves(parts->config->lora, param) && find_carried(parts, param) < 0;
 }
 
 /* peft names the parameters of a layer that has an adapter LAYER.base_layer.weight and .bias. */
@@ -168,7 +199,8 @@ void tx_lora_rename(const void *context, const char *tensor, char param[TX_WEIGH
         snprintf(param, TX_WEIGHTS_NAME, "%.*s%s", (int)(base - tensor), tensor, base + middle);
     else
         snprintf(param, TX_WEIGHTS_NAME, "%s", tensor);
-    if (is_of_tied_head(context, param))
+    /* Saved modules that are also resized embeddings: the tensor without these names is the same. */
+    if (is_of_tied_head(context, param) || strstr(param, ".original_module.") || strstr(param, ".modules_to_save."))
         *param = '\0';
 }
 
@@ -228,7 +260,8 @@ static tx_status list_pieces(const tx_model *model, const tx_config *config, ada
     for (int32_t i = 0; i < f->count; i++) {
         char *name = f->piece[i].name, prefixed[TX_WEIGHTS_NAME];
         const char *dot = strrchr(name, '.');
-        const bool adapted = is_carried(&parts, name) || tx_lora_biases(config->lora, name);
+        const int32_t carried = find_carried(&parts, name);
+        const bool adapted = carried >= 0 ? parts.adapted[carried] : tx_lora_biases(config->lora, name);
         snprintf(prefixed, sizeof prefixed, TX_LORA_PREFIX "%.*s%s%.100s", (int)(dot - name), name,
                  adapted ? BASE_LAYER : "", dot);
         memcpy(name, prefixed, sizeof prefixed);

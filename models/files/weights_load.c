@@ -92,14 +92,22 @@ static bool is_dropped(const tx_st_tensor *t, const tx_weights_piece *wanted, co
     return names->other_shape_lacks && may_lack(names, wanted) && !has_shape(t, &wanted->shape);
 }
 
-static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, tx_faults *faults)
+/* Returns true if a tensor has the first rows of a matrix that has grown. */
+static bool has_fewer_rows(const tx_st_tensor *t, const tx_shape *wanted, const tx_weights_names *names)
+{
+    return names->grown_from && wanted->rank == 2 && t->rank == 2 && wanted->dim[0] == names->grown_to &&
+           t->dim[0] == names->grown_from && t->dim[1] == wanted->dim[1];
+}
+
+static void check_tensor(const tx_st_tensor *t, const tx_shape *wanted, const tx_weights_names *names,
+                         tx_faults *faults)
 {
     char have[96], want[96], detail[256];
     const tx_shape shape = tx_st_shape(t);
     if (t->rank > TX_MAX_RANK) {
         snprintf(detail, sizeof detail, " (of %" PRId32 " dimensions)", t->rank);
         add_fault(faults, FAULT_SHAPE, t->name, detail);
-    } else if (!has_shape(t, wanted)) {
+    } else if (!has_shape(t, wanted) && !has_fewer_rows(t, wanted, names)) {
         bool transposed =
             shape.rank == 2 && wanted->rank == 2 && shape.dim[0] == wanted->dim[1] && shape.dim[1] == wanted->dim[0];
         snprintf(detail, sizeof detail, " (%s, the configuration requires %s%s)",
@@ -131,7 +139,7 @@ static void assign(const tx_weights *w, const tx_weights_piece *pieces, const tx
             add_fault(faults, FAULT_TWICE, t->name, "");
         } else if (!is_dropped(t, &pieces[piece], names)) {
             source[piece] = i;
-            check_tensor(t, &pieces[piece].shape, faults);
+            check_tensor(t, &pieces[piece].shape, names, faults);
         }
     }
     for (int32_t p = 0; p < count; p++) {
@@ -228,6 +236,62 @@ static tx_status read_chunk(const tx_weights *w, const tx_weights_piece *piece, 
     return model ? tx_model_write_blocks(model, piece->param, piece->first + at, now, blocks, to->blocks) : TX_OK;
 }
 
+/* The mean of the rows of a matrix that has grown. */
+typedef struct row_mean {
+    int64_t columns, rows; /* `rows` are missing; 0 if the matrix is whole */
+    double *sum;
+} row_mean;
+
+static tx_status begin_mean(const tx_weights_piece *piece, int64_t elements, row_mean *mean)
+{
+    *mean = (row_mean){.columns = piece->shape.dim[1]};
+    if (elements == 0 || elements == tx_shape_count(&piece->shape))
+        return TX_OK;
+    mean->rows = piece->shape.dim[0] - elements / mean->columns;
+    mean->sum = calloc((size_t)mean->columns, sizeof *mean->sum);
+    return mean->sum ? TX_OK : tx_fail(TX_MEMORY, "no memory for new rows");
+}
+
+static void add_to_mean(row_mean *mean, int64_t first, int64_t count, const float *data)
+{
+    for (int64_t i = 0; i < count && mean->rows; i++)
+        mean->sum[(first + i) % mean->columns] += (double)data[i];
+}
+
+/* Writes the missing rows. `buffer` has room for a row. */
+static tx_status write_mean(tx_model *model, const tx_weights_piece *piece, const row_mean *mean, float *buffer)
+{
+    const int64_t before = piece->shape.dim[0] - mean->rows;
+    tx_status status = TX_OK;
+    for (int64_t c = 0; c < mean->columns && mean->rows; c++)
+        buffer[c] = (float)(mean->sum[c] / (double)before);
+    for (int64_t row = before; row < before + mean->rows && model && !status; row++)
+        status = tx_model_write_range(model, TX_PARAM_WEIGHT, piece->param, piece->first + row * mean->columns,
+                                      mean->columns, buffer);
+    return status;
+}
+
+/* Reads and checks the data of a piece, and copies them if there is a model. */
+static tx_status read_piece(const tx_weights *w, const tx_weights_piece *piece, int32_t index,
+                            const tx_load_options *options, tx_model *model, const chunk *buffer)
+{
+    const int64_t elements = tx_st_elements(tx_weights_tensor_at(w, index));
+    row_mean mean;
+    tx_status status = begin_mean(piece, elements, &mean);
+    if (!status && mean.rows && blocks_of(w, index, model, piece->param) != TX_F32)
+        status = tx_fail(TX_UNSUPPORTED, "%s: rows cannot be added to %s, which is quantized", tx_weights_path(w),
+                         piece->name);
+    for (int64_t at = 0; at < elements && !status; at += TX_WEIGHTS_CHUNK) {
+        const int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
+        status = read_chunk(w, piece, index, at, now, options, model, buffer);
+        if (!status)
+            add_to_mean(&mean, at, now, buffer->values);
+    }
+    TX_THEN(status, write_mean(model, piece, &mean, buffer->values));
+    free(mean.sum);
+    return status;
+}
+
 /* Reads and checks the data of all pieces, and copies them if there is a model. */
 static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, const int32_t *source, int32_t count,
                            const tx_load_options *options, tx_model *model)
@@ -236,11 +300,8 @@ static tx_status read_data(const tx_weights *w, const tx_weights_piece *pieces, 
     tx_status status =
         buffer.values && buffer.blocks ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for a tensor", tx_weights_path(w));
     for (int32_t p = 0; p < count && !status; p++) {
-        const int64_t elements = source[p] < 0 ? 0 : tx_st_elements(tx_weights_tensor_at(w, source[p]));
-        for (int64_t at = 0; at < elements && !status; at += TX_WEIGHTS_CHUNK) {
-            const int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
-            status = read_chunk(w, &pieces[p], source[p], at, now, options, model, &buffer);
-        }
+        if (source[p] >= 0)
+            status = read_piece(w, &pieces[p], source[p], options, model, &buffer);
         tx_report_progress(options ? options->report : NULL, tx_weights_path(w), p + 1, count);
     }
     free(buffer.values);

@@ -115,13 +115,31 @@ static tx_status choose_tokenizer(tx_job *j)
                          in->config->vocab_size, TX_BYTES_VOCAB);
     }
     free(folder);
-    if (!status && in->tokenizer && tx_tokenizer_size(in->tokenizer) > in->config->vocab_size)
-        status = tx_fail(TX_INVALID,
+    if (!status && set->add_tokens)
+        status = in->tokenizer ? tx_tokenizer_extend(&in->tokenizer, set->add_tokens)
+                               : tx_fail(TX_INVALID, "--add_tokens: the model has no tokenizer");
+    return status;
+}
+
+/* Enlarges the vocabulary to that of the tokenizer, or fails if it is too small. */
+static tx_status match_vocabulary(tx_job *j)
+{
+    tx_job_inputs *in = &j->inputs;
+    const int64_t before = in->config->vocab_size;
+    if (!in->tokenizer || tx_tokenizer_size(in->tokenizer) <= before)
+        return TX_OK;
+    if (!j->set.resize_tokens)
+        return tx_fail(TX_INVALID,
                          "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64
                          ": give the tokenizer of this model (--tokenizer_name), or enlarge the model with "
-                         "transformers' resize_token_embeddings",
-                         tx_tokenizer_size(in->tokenizer), in->config->vocab_size);
-    return status;
+                         "--resize_token_embeddings",
+                         tx_tokenizer_size(in->tokenizer), before);
+    in->config->vocab_size = tx_tokenizer_size(in->tokenizer);
+    if (in->model_folder && !in->config->grown_from)
+        in->config->grown_from = before;
+    tx_job_note(j, "vocabulary: %" PRId64 " -> %" PRId64 " tokens; the new rows begin as the mean of the others", before,
+                in->config->vocab_size);
+    return TX_OK;
 }
 
 /* Checks that the teacher has the same outputs as the model, and that the task supports distillation. */
@@ -198,6 +216,7 @@ tx_status tx_job_open(tx_job *j)
     TX_TRY(choose_config(j));
     TX_TRY(check_experts(j));
     TX_TRY(choose_tokenizer(j));
+    TX_TRY(match_vocabulary(j));
     TX_TRY(tx_job_choose_task(j));
     TX_TRY(tx_job_choose_adapter(j));
     TX_TRY(tx_job_choose_pruning(j));

@@ -346,3 +346,47 @@ tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
     const tx_status status = tx_gguf_is_name(path) ? open_gguf(made, path) : open_files(made, path);
     return TX_RETURN(status, made, tokenizer, tx_tokenizer_free);
 }
+
+/* ---- More tokens ------------------------------------------------------------------------------------- */
+
+/* Appends those of the tokens that `t` lacks to "added_tokens", with the next ids. */
+static tx_status append_tokens(const tx_tokenizer *t, const char *tokens, tx_json *json)
+{
+    tx_json *list;
+    tx_added added = {.id = (int32_t)tx_tokenizer_size(t), .special = true};
+    TX_TRY(tx_json_get(json, "added_tokens", TX_JSON_ARRAY, &list));
+    for (size_t length; *tokens; tokens += length + (tokens[length] == ',')) {
+        char text[256];
+        length = strcspn(tokens, ",");
+        if (length == 0 || length >= sizeof text)
+            return tx_fail(TX_INVALID, "\"%.40s\": a token has 1 to %zu bytes", tokens, sizeof text - 1);
+        memcpy(text, tokens, length);
+        text[length] = '\0';
+        if (tx_tokenizer_find(t, text) >= 0)
+            continue;
+        TX_TRY(tx_added_write(&added, text, list));
+        added.id++;
+    }
+    return TX_OK;
+}
+
+tx_status tx_tokenizer_extend(tx_tokenizer **tokenizer, const char *tokens)
+{
+    TX_NEEDS(tokenizer && *tokenizer && tokens, TX_INVALID);
+    tx_tokenizer *had = *tokenizer, *made = NULL;
+    tx_json *json = NULL;
+    if (!had->source[TX_TOKENIZER_JSON].data)
+        return tx_fail(TX_UNSUPPORTED, "tokens can be added only to a tokenizer that has a tokenizer.json");
+    tx_source *source = &had->source[TX_TOKENIZER_JSON];
+    TX_TRY(tx_json_parse(source->data, source->size, source->name, &json));
+    tx_status status = append_tokens(had, tokens, json);
+    TX_THEN(status, set_source(source, json));
+    tx_json_free(json);
+    TX_THEN(status, tx_tokenizer_new(&made));
+    TX_TRY(status);
+    memcpy(made->source, had->source, sizeof made->source); /* `made` owns the texts from here on */
+    memset(had->source, 0, sizeof had->source);
+    tx_tokenizer_free(had);
+    *tokenizer = NULL;
+    return TX_RETURN(read_all(made), made, tokenizer, tx_tokenizer_free);
+}
