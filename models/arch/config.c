@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * config.json of any architecture: presets, defaults, validation, and writing that keeps unknown keys. */
 #include "models/arch/lora.h"
+#include "models/files/quantized.h"
 #include "models/names.h"
 
 #include <inttypes.h>
@@ -172,8 +173,11 @@ static tx_status check_foreign(const tx_json *json, const tx_architecture *a)
             return tx_fail(TX_UNSUPPORTED, "%s: expected %s: %s", fixed->name, fixed->value ? "true" : "false",
                            fixed->why);
     }
-    if (tx_json_has(json, "quantization_config"))
-        return tx_fail(TX_UNSUPPORTED, "quantization_config: quantized weights are not implemented");
+    if (tx_json_has(json, "quantization_config")) {
+        TX_TRY(tx_quantized_check(tx_json_find(json, "quantization_config")));
+        if (a->inputs_first)
+            return tx_fail(TX_UNSUPPORTED, "quantization_config: quantized weights of a %s are not implemented", type);
+    }
     if (!tx_json_get(json, "pruned_heads", TX_JSON_OBJECT, &pruned) && tx_json_size(pruned) > 0)
         return tx_fail(TX_UNSUPPORTED, "pruned_heads: expected none: pruned heads are not implemented");
     return TX_OK;
@@ -410,10 +414,25 @@ static tx_status write_all(const tx_config *config, tx_json *json)
     return tx_json_append_string(list, a->class_name);
 }
 
+/* The members of the file that the configuration was read from. Saved weights are never quantized. */
+static tx_json *copy_source(const tx_json *source)
+{
+    tx_json *made = tx_json_object();
+    tx_status status = made ? TX_OK : TX_MEMORY;
+    for (void *i = tx_json_first(source); i && !status; i = tx_json_next(source, i))
+        if (strcmp(tx_json_key(i), "quantization_config") != 0)
+            status = tx_json_set(made, tx_json_key(i), tx_json_copy(tx_json_value(i)));
+    if (status) {
+        tx_json_free(made);
+        return NULL;
+    }
+    return made;
+}
+
 tx_status tx_config_json(const tx_config *config, tx_json **json)
 {
     TX_TRY(tx_config_check(config));
-    tx_json *made = config->source ? tx_json_copy(config->source) : tx_json_object();
+    tx_json *made = copy_source(config->source);
     const tx_status status = made ? write_all(config, made) : TX_MEMORY;
     return TX_RETURN(status, made, json, tx_json_free);
 }

@@ -5,6 +5,7 @@
 
 #include "api/base/file.h"
 #include "models/files/folder.h"
+#include "models/files/quantized.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +36,21 @@ tx_status tx_arch_check_tied(const tx_weights *weights, const char *head, const 
 
 tx_status tx_arch_open_weights(const char *folder, tx_weights **weights)
 {
-    return tx_gguf_is_name(folder) ? tx_gguf_weights(folder, weights) : tx_weights_open(folder, weights);
+    const int64_t limit = (int64_t)16 << 20;
+    tx_json *config = NULL;
+    if (tx_gguf_is_name(folder))
+        return tx_gguf_weights(folder, weights);
+    TX_TRY(tx_weights_open(folder, weights));
+    const char *path = TX_PATH(folder, "config.json");
+    if (!tx_file_exists(path))
+        return TX_OK;
+    tx_status status = tx_json_read(path, limit, &config);
+    if (status)
+        tx_weights_close(*weights);
+    else if (tx_json_has(config, "quantization_config"))
+        status = tx_quantized_open(tx_json_find(config, "quantization_config"), weights);
+    tx_json_free(config);
+    return status;
 }
 
 static tx_status check_values(const tx_config *config, const tx_weights *weights)

@@ -33,8 +33,8 @@ tx_status tx_lora_find_base(const tx_lora *lora, const char *folder, char **base
  * output head of its own. */
 static bool may_differ(const char *key)
 {
-    return strstr(key, "token_id") || strcmp(key, "vocab_size") == 0 || strcmp(key, "tie_word_embeddings") == 0 || strstr(key, "drop") ||
-           strcmp(key, "initializer_range") == 0;
+    return strstr(key, "token_id") || strcmp(key, "vocab_size") == 0 || strcmp(key, "tie_word_embeddings") == 0 ||
+           strstr(key, "drop") || strcmp(key, "initializer_range") == 0;
 }
 
 /* A GGUF file may hold numbers rounded to fp32, and the effective value of a null. Such values only affect shapes,

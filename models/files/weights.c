@@ -308,6 +308,12 @@ tx_status tx_weights_read_blocks(const tx_weights *weights, int32_t index, int64
     return weights->source.read_blocks(weights->source.context, index, first, count, bytes);
 }
 
+tx_status tx_weights_read(const tx_weights *weights, int32_t index, void *data, size_t bytes)
+{
+    const tx_weights_tensor *t = &weights->tensor[index];
+    return tx_st_read(weights->shard[t->shard], t->index, data, bytes);
+}
+
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data)
 {
     if (weights->source.read)

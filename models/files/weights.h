@@ -46,6 +46,8 @@ tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t 
 /* The type of a tensor's blocks, or F32; reads whole blocks. */
 tx_dtype tx_weights_blocks(const tx_weights *weights, int32_t index);
 tx_status tx_weights_read_blocks(const tx_weights *weights, int32_t index, int64_t first, int64_t count, void *bytes);
+/* Reads all data of a tensor as stored; `bytes` must be tx_st_bytes. Not for tx_weights_of_source. */
+tx_status tx_weights_read(const tx_weights *weights, int32_t index, void *data, size_t bytes);
 const char *tx_weights_path(const tx_weights *weights);
 /* Returns the index of the tensor called `name`, or -1. With `names` (may be NULL) `name` is a parameter's name. */
 int32_t tx_weights_find(const tx_weights *weights, const struct tx_weights_names *names, const char *name);

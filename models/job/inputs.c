@@ -130,15 +130,15 @@ static tx_status match_vocabulary(tx_job *j)
         return TX_OK;
     if (!j->set.resize_tokens)
         return tx_fail(TX_INVALID,
-                         "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64
-                         ": give the tokenizer of this model (--tokenizer_name), or enlarge the model with "
-                         "--resize_token_embeddings",
-                         tx_tokenizer_size(in->tokenizer), before);
+                       "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64
+                       ": give the tokenizer of this model (--tokenizer_name), or enlarge the model with "
+                       "--resize_token_embeddings",
+                       tx_tokenizer_size(in->tokenizer), before);
     in->config->vocab_size = tx_tokenizer_size(in->tokenizer);
     if (in->model_folder && !in->config->grown_from)
         in->config->grown_from = before;
-    tx_job_note(j, "vocabulary: %" PRId64 " -> %" PRId64 " tokens; the new rows begin as the mean of the others", before,
-                in->config->vocab_size);
+    tx_job_note(j, "vocabulary: %" PRId64 " -> %" PRId64 " tokens; the new rows begin as the mean of the others",
+                before, in->config->vocab_size);
     return TX_OK;
 }
 
