@@ -2,7 +2,7 @@
 """Compares txgen with peft on adapters of many kinds, which peft makes: the logits of the adapted and of the merged
 model are those of peft, or the adapter is refused with the name of the key.
 
-    adapters.py TXGEN      exit status 77: peft is not installed
+    adapters.py TXGEN TXCHECK      exit status 77: peft is not installed
 """
 import json
 import os
@@ -104,6 +104,8 @@ def compare(name, txgen, folder, base, key):
     check(done.returncode == 0, f"{name}: {done.stderr}")
     if done.returncode:
         return
+    done = run(sys.argv[2], "file", f"{folder}/a")
+    check(done.returncode == 0, f"{name}: {done.stdout}")
     wanted = logits(PeftModel.from_pretrained(load(base), f"{folder}/a").eval())
     off = (load_file(f"{folder}/logits")["logits"] - wanted).abs().max().item()
     done = run(txgen, "--model", base, "--adapter", f"{folder}/a", "--save_merged", f"{folder}/merged")

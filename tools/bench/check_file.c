@@ -265,6 +265,21 @@ static tx_status check_links(const char *folder)
     return status;
 }
 
+/* Checks that a tensor is an A or B of the rank that the configuration gives its module. */
+static tx_status check_factor(const char *folder, const tx_lora *lora, const tx_st_tensor *t, bool is_b)
+{
+    char module[TX_WEIGHTS_NAME];
+    int64_t rank;
+    double scale;
+    tx_lora_rename(NULL, t->name, module);
+    *strstr(module, ".lora_") = '\0';
+    TX_TRY(tx_fail_in(tx_lora_rank_of(lora, module, &rank, &scale), "%s", folder));
+    return t->rank == 2 && t->dim[is_b] == rank
+               ? TX_OK
+               : tx_fail(TX_FORMAT, "%s: %s is not a matrix of rank %" PRId64 ", the value of r in " TX_LORA_CONFIG,
+                         folder, t->name, rank);
+}
+
 /* Checks the configuration and the matrices of an adapter, but not its base model. */
 static tx_status judge_adapter(const char *folder)
 {
@@ -276,13 +291,11 @@ static tx_status judge_adapter(const char *folder)
     int32_t matrices = 0;
     for (int32_t i = 0; !status && i < tx_weights_count(weights); i++) {
         const tx_st_tensor *t = tx_weights_tensor_at(weights, i);
-        const bool a = strstr(t->name, ".lora_A."), b = strstr(t->name, ".lora_B.");
-        if (!a && !b)
-            continue;
-        matrices++;
-        if (t->rank != 2 || t->dim[b] != lora->rank)
-            status = tx_fail(TX_FORMAT, "%s: %s is not a matrix of rank %" PRId64 ", the value of r in " TX_LORA_CONFIG,
-                             folder, t->name, lora->rank);
+        const bool a = strstr(t->name, ".lora_A.") || strstr(t->name, "." TX_LORA_EMBEDDING_A),
+                   b = strstr(t->name, ".lora_B.") || strstr(t->name, "." TX_LORA_EMBEDDING_B);
+        matrices += a || b;
+        if (a || b)
+            status = check_factor(folder, lora, t, b);
     }
     if (!status && !matrices)
         status = tx_fail(TX_FORMAT, "%s: no matrices lora_A or lora_B", path);
