@@ -430,6 +430,7 @@ tx_status tx_quantized_open(const tx_json *quantization, tx_weights **weights)
         release(q);
         return status;
     }
-    const tx_weights_source source = {q->count, q->tensor, read_values, release, q};
+    const tx_weights_source source = {
+        .count = q->count, .tensor = q->tensor, .read = read_values, .close = release, .context = q};
     return tx_weights_of_source(tx_weights_path(q->weights), &source, weights);
 }
