@@ -36,6 +36,8 @@ int64_t tx_tokenizer_size(const tx_tokenizer *tokenizer);
 int32_t tx_tokenizer_find(const tx_tokenizer *tokenizer, const char *text);
 /* Id of the end-of-text token: tokenizer_config.json's eos_token, else <|endoftext|>, else -1. */
 int32_t tx_tokenizer_end(const tx_tokenizer *tokenizer);
+/* model_max_length in tokenizer_config.json, the largest number of tokens of a model input; 0 if it sets none. */
+int64_t tx_tokenizer_limit(const tx_tokenizer *tokenizer);
 /* Digest of all that affects the ids: tokenizers with the same digest produce the same ids. */
 const char *tx_tokenizer_digest(const tx_tokenizer *tokenizer);
 

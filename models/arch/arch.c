@@ -94,7 +94,9 @@ int64_t tx_arch_param_count(const tx_config *config)
 
 int64_t tx_arch_columns(const tx_config *config)
 {
-    return tx_arch_classifies(config) ? config->labels : config->vocab_size;
+    return tx_arch_classifies(config)                     ? config->labels
+           : config->architecture->head == TX_HEAD_STATES ? config->width
+                                                          : config->vocab_size;
 }
 
 double tx_arch_flops(const tx_config *config)

@@ -19,6 +19,7 @@ typedef enum tx_head {
     TX_HEAD_MASKED_LM,               /* logits of the token at each position */
     TX_HEAD_SEQUENCE_CLASSIFICATION, /* logits of the labels of a text, or one number (regression) */
     TX_HEAD_TOKEN_CLASSIFICATION,    /* logits of the labels of the token at each position */
+    TX_HEAD_STATES,                  /* hidden states of each position: an encoder without a head */
     TX_HEAD_COUNT
 } tx_head;
 
@@ -84,7 +85,8 @@ tx_status tx_arch_param(const tx_config *config, int32_t index, char name[TX_ARC
 tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int32_t *count);
 /* The number of scalar weights, tied ones counted once, without padding: 124,439,808 for gpt2. */
 int64_t tx_arch_param_count(const tx_config *config);
-/* The valid columns of the logits: the size of the vocabulary, or a classifier's number of labels. */
+/* The valid columns of the logits: the size of the vocabulary, a classifier's number of labels, or the width of hidden
+ * states. */
 int64_t tx_arch_columns(const tx_config *config);
 /* FLOPs of the training step per token, as transformers counts them (total_flos): 6 per weight outside the embeddings.
  * Only the experts that a token is routed to count. */
@@ -123,9 +125,9 @@ typedef struct tx_arch_options {
  *
  * The logits are [B, T, V'], where V' is the padded vocabulary; columns from vocab_size on are meaningless. With a
  * tensor-parallel vocabulary they hold this rank's columns, as tx_cross_entropy expects them. Other heads have no
- * caches. A classifier returns [B, labels]. Additional inputs are described in the architecture's header. Parameters
- * that are not yet declared are declared. Each layer is a block of the graph (tx_graph_block). Pass NULL as `options`
- * for evaluation without caches. */
+ * caches. A classifier returns [B, labels], an encoder without a head its hidden states [B, T, C]. Additional inputs
+ * are described in the architecture's header. Parameters that are not yet declared are declared. Each layer is a block
+ * of the graph (tx_graph_block). Pass NULL as `options` for evaluation without caches. */
 tx_tensor *tx_arch_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 /* Adds NEFTune noise to embeddings x [B, T, C]: uniform in +-noise / sqrt(T C), different for each row (Jain et al.,
  * NEFTune, 2023). Returns x if noise is disabled. For use by architectures. */

@@ -23,6 +23,7 @@ static const tx_stack_row bert_masked[] = {
     TX_BERT_MASKED_HEAD(BERT_HEAD "transform.dense.", BERT_HEAD "transform.LayerNorm.", BERT_HEAD "bias")};
 static const tx_stack_row bert_texts[] = {TX_BERT_ENCODER(BERT), TX_BERT_TEXT_HEAD(BERT "pooler.dense.", CLASSIFIER)};
 static const tx_stack_row bert_tokens[] = {TX_BERT_ENCODER(BERT), TX_BERT_TOKEN_HEAD(CLASSIFIER)};
+static const tx_stack_row base[] = {TX_BERT_ENCODER(""), {.name = NULL}}; /* also RoBERTa's */
 
 static const tx_bert_kind bert = {
     .has_types = true,
@@ -31,7 +32,8 @@ static const tx_bert_kind bert = {
     .heads = TX_BERT_NAMES("cls.", BERT "pooler.", CLASSIFIER, "qa_outputs."),
     .rows = {[TX_HEAD_MASKED_LM] = bert_masked,
              [TX_HEAD_SEQUENCE_CLASSIFICATION] = bert_texts,
-             [TX_HEAD_TOKEN_CLASSIFICATION] = bert_tokens},
+             [TX_HEAD_TOKEN_CLASSIFICATION] = bert_tokens,
+             [TX_HEAD_STATES] = base},
     .ties = {{BERT_HEAD "decoder.weight", BERT TX_BERT_WORDS}, {BERT_HEAD "decoder.bias", BERT_HEAD "bias"}}};
 
 #define DEFAULTS(name, row, kind, vocab, bos, eos, pad)                                              \
@@ -64,7 +66,8 @@ static const tx_bert_kind roberta = {.counts_tokens = true,
                                      .heads = TX_BERT_NAMES(ROBERTA_HEAD, ROBERTA "pooler.", CLASSIFIER, "qa_outputs."),
                                      .rows = {[TX_HEAD_MASKED_LM] = roberta_masked,
                                               [TX_HEAD_SEQUENCE_CLASSIFICATION] = roberta_texts,
-                                              [TX_HEAD_TOKEN_CLASSIFICATION] = roberta_tokens},
+                                              [TX_HEAD_TOKEN_CLASSIFICATION] = roberta_tokens,
+                                              [TX_HEAD_STATES] = base},
                                      .ties = {{ROBERTA_HEAD "decoder.weight", ROBERTA TX_BERT_WORDS},
                                               {ROBERTA_HEAD "decoder.bias", ROBERTA_HEAD "bias"}}};
 

@@ -7,7 +7,8 @@
 
 #include "models/arch/arch.h"
 
-#define TX_BERT_DECLARE(name) extern const tx_architecture name##_masked_lm, name##_classifier, name##_token_classifier
+#define TX_BERT_DECLARE(name) \
+    extern const tx_architecture name##_masked_lm, name##_classifier, name##_token_classifier, name##_base
 TX_BERT_DECLARE(tx_bert);
 TX_BERT_DECLARE(tx_roberta);
 TX_BERT_DECLARE(tx_xlm_roberta);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The encoder of BERT (Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019) and of the families
- * that changed little of it, as Hugging Face stores and computes them, with three heads.
+ * that changed little of it, as Hugging Face stores and computes them, with three heads or none.
  *
  * Post-norm blocks; learned positions and token types; bidirectional attention, keys from a row's length on masked;
  * projections y = x W^T + b with W [out, in]. Files store query, key and value separately. Here they are one parameter,
@@ -265,6 +265,14 @@ tx_tensor *tx_bert_token_logits(tx_graph *graph, const tx_config *config, const 
     return x ? linear(&b, tx_stack_dropout(&b, x, head_dropout(bert_of(config))), TX_BERT_HEAD_OUT) : NULL;
 }
 
+/* [B, T, C] */
+tx_tensor *tx_bert_states(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
+{
+    tx_stack b;
+    tx_tensor *words;
+    return encode(graph, config, options, &b, &words);
+}
+
 /* ---- Files ------------------------------------------------------------------------------------------- */
 
 static bool begins_with_one(const char *name, const char *const *prefixes)
@@ -296,6 +304,8 @@ void tx_bert_rename(const tx_config *config, const char *tensor, char param[TX_W
     if (tx_ends_with(param, "embeddings.position_ids") ||
         (begins_with_one(param, kind->heads) && !has_row(config, param)))
         param[0] = '\0'; /* published files have tensors that this head does not use */
+    else if (config->architecture->head == TX_HEAD_STATES && tx_begins_with(param, kind->prefix))
+        memmove(param, param + strlen(kind->prefix), strlen(param + strlen(kind->prefix)) + 1);
 }
 
 bool tx_bert_is_of_head(const char *param)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The encoder that BERT, RoBERTa, DistilBERT and ELECTRA share. A family is a tx_bert_kind: its names in files and its
- * differences. Each family has three heads: ForMaskedLM, ForSequenceClassification and ForTokenClassification. */
+ * differences. Each family has three heads, ForMaskedLM, ForSequenceClassification and ForTokenClassification, and the
+ * bare encoder, whose files have names without the family's prefix. */
 #ifndef TX_MODELS_BERT_STACK_H
 #define TX_MODELS_BERT_STACK_H
 
@@ -199,7 +200,9 @@ tx_status tx_bert_check(const tx_config *config);
 tx_tensor *tx_bert_masked_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 tx_tensor *tx_bert_text_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 tx_tensor *tx_bert_token_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
-/* Files of the bare encoder lack the prefix. Files from TensorFlow call a norm's weight gamma and its bias beta. */
+tx_tensor *tx_bert_states(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
+/* Files of the bare encoder usually lack the prefix. Files from TensorFlow call a norm's weight gamma and its bias
+ * beta. */
 void tx_bert_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME]);
 bool tx_bert_is_of_head(const char *param);
 tx_status tx_bert_check_ties(const tx_config *config, const tx_weights *weights);
@@ -207,14 +210,15 @@ tx_status tx_bert_check_ties(const tx_config *config, const tx_weights *weights)
 #define TX_BERT_NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 extern const tx_preset tx_bert_presets[];
 
-/* Defines the three architectures of a family. The rest initializes type, defaults, keys, reading and lora_targets. */
+/* Defines the four architectures of a family. The rest initializes type, defaults, keys, reading and lora_targets. */
 #define TX_BERT_FAMILY(name, CLASS, ...)                                                                             \
     TX_BERT_ROW(name##_masked_lm, CLASS "ForMaskedLM", MASKED_LM, tx_bert_masked_logits,                             \
                 .check_weights = tx_bert_check_ties, __VA_ARGS__);                                                   \
     TX_BERT_ROW(name##_classifier, CLASS "ForSequenceClassification", SEQUENCE_CLASSIFICATION, tx_bert_text_logits,  \
                 .lora_saved = "classifier", __VA_ARGS__);                                                            \
     TX_BERT_ROW(name##_token_classifier, CLASS "ForTokenClassification", TOKEN_CLASSIFICATION, tx_bert_token_logits, \
-                .lora_saved = "classifier", __VA_ARGS__)
+                .lora_saved = "classifier", __VA_ARGS__);                                                            \
+    TX_BERT_ROW(name##_base, CLASS "Model", STATES, tx_bert_states, __VA_ARGS__)
 #define TX_BERT_ROW(name, class, HEAD, build, ...)                        \
     const tx_architecture name = {.class_name = class,                    \
                                   .head = TX_HEAD_##HEAD,                 \

@@ -212,14 +212,15 @@ static bool lacks_head(const tx_json *json, const tx_architecture *architecture)
     return architecture->is_of_head && name && tx_ends_with(name, "Model");
 }
 
-/* Selects the row of the type whose class the file names, else keeps the first. */
+/* Selects the row of the type whose class the file names, else keeps the first. A base encoder also keeps it: most
+ * tasks add a head. */
 static void choose_head(const tx_json *json, const tx_architecture **architecture)
 {
     const char *type = (*architecture)->type, *name = named_class(json);
     if (!name)
         return;
     for (const tx_architecture *const *a = tx_architectures; *a; a++)
-        if (strcmp((*a)->type, type) == 0 && strcmp((*a)->class_name, name) == 0)
+        if (strcmp((*a)->type, type) == 0 && strcmp((*a)->class_name, name) == 0 && (*a)->head != TX_HEAD_STATES)
             *architecture = *a;
 }
 
@@ -250,7 +251,8 @@ tx_status tx_config_set_head(tx_config *config, tx_head head)
     static const char *const heads[] = {[TX_HEAD_CAUSAL_LM] = "causal language models",
                                         [TX_HEAD_MASKED_LM] = "masked language models",
                                         [TX_HEAD_SEQUENCE_CLASSIFICATION] = "classifiers",
-                                        [TX_HEAD_TOKEN_CLASSIFICATION] = "token classifiers"};
+                                        [TX_HEAD_TOKEN_CLASSIFICATION] = "token classifiers",
+                                        [TX_HEAD_STATES] = "encoders without a head"};
     const tx_architecture *has = config->architecture;
     char types[256] = "";
     for (const tx_architecture *const *a = tx_architectures; *a; a++) {

@@ -6,7 +6,7 @@
 #include "models/arch/labels.h"
 
 #define MODEL "distilbert."
-#define LAYER MODEL "transformer.layer.%d."
+#define LAYER "transformer.layer.%d."
 #define CLASSIFIER "classifier."
 
 static const tx_config_key keys[] = {TX_BERT_COMMON_KEYS,
@@ -26,19 +26,20 @@ static const tx_fixed_key fixed[] = {
     {.name = NULL},
 };
 
-#define ENCODER                                                                                             \
-    TX_BERT_TABLES(MODEL), TX_BERT_NORM(EMBED_NORM, MODEL "embeddings.LayerNorm.", TX_BERT_EMBEDDING),      \
-        TX_BERT_LINEAR(QKV_PROJ, LAYER "attention.q_lin|k_lin|v_lin.", TX_BERT_QKV, TX_EXTENT_WIDTH, 1, 1), \
-        TX_BERT_LINEAR(O_PROJ, LAYER "attention.out_lin.", TX_EXTENT_WIDTH, TX_EXTENT_WIDTH, 2, 0),         \
-        TX_BERT_NORM(ATTN_NORM, LAYER "sa_layer_norm.", TX_EXTENT_WIDTH),                                   \
-        TX_BERT_LINEAR(UP_PROJ, LAYER "ffn.lin1.", TX_BERT_INNER, TX_EXTENT_WIDTH, 1, 1),                   \
-        TX_BERT_LINEAR(DOWN_PROJ, LAYER "ffn.lin2.", TX_EXTENT_WIDTH, TX_BERT_INNER, 2, 0),                 \
-        TX_BERT_NORM(MLP_NORM, LAYER "output_layer_norm.", TX_EXTENT_WIDTH)
+#define ENCODER(prefix)                                                                                            \
+    TX_BERT_TABLES(prefix), TX_BERT_NORM(EMBED_NORM, prefix "embeddings.LayerNorm.", TX_BERT_EMBEDDING),           \
+        TX_BERT_LINEAR(QKV_PROJ, prefix LAYER "attention.q_lin|k_lin|v_lin.", TX_BERT_QKV, TX_EXTENT_WIDTH, 1, 1), \
+        TX_BERT_LINEAR(O_PROJ, prefix LAYER "attention.out_lin.", TX_EXTENT_WIDTH, TX_EXTENT_WIDTH, 2, 0),         \
+        TX_BERT_NORM(ATTN_NORM, prefix LAYER "sa_layer_norm.", TX_EXTENT_WIDTH),                                   \
+        TX_BERT_LINEAR(UP_PROJ, prefix LAYER "ffn.lin1.", TX_BERT_INNER, TX_EXTENT_WIDTH, 1, 1),                   \
+        TX_BERT_LINEAR(DOWN_PROJ, prefix LAYER "ffn.lin2.", TX_EXTENT_WIDTH, TX_BERT_INNER, 2, 0),                 \
+        TX_BERT_NORM(MLP_NORM, prefix LAYER "output_layer_norm.", TX_EXTENT_WIDTH)
 
 static const tx_stack_row masked[] = {
-    ENCODER, TX_BERT_MASKED_HEAD("vocab_transform.", "vocab_layer_norm.", "vocab_projector.bias")};
-static const tx_stack_row texts[] = {ENCODER, TX_BERT_TEXT_HEAD("pre_classifier.", CLASSIFIER)};
-static const tx_stack_row tokens[] = {ENCODER, TX_BERT_TOKEN_HEAD(CLASSIFIER)};
+    ENCODER(MODEL), TX_BERT_MASKED_HEAD("vocab_transform.", "vocab_layer_norm.", "vocab_projector.bias")};
+static const tx_stack_row texts[] = {ENCODER(MODEL), TX_BERT_TEXT_HEAD("pre_classifier.", CLASSIFIER)};
+static const tx_stack_row tokens[] = {ENCODER(MODEL), TX_BERT_TOKEN_HEAD(CLASSIFIER)};
+static const tx_stack_row base[] = {ENCODER(""), {.name = NULL}};
 
 static const tx_bert_kind distilbert = {.dropout_of_texts = true,
                                         .head_act = TX_BERT_RELU,
@@ -46,7 +47,8 @@ static const tx_bert_kind distilbert = {.dropout_of_texts = true,
                                         .heads = TX_BERT_NAMES("vocab_", "pre_classifier.", CLASSIFIER, "qa_outputs."),
                                         .rows = {[TX_HEAD_MASKED_LM] = masked,
                                                  [TX_HEAD_SEQUENCE_CLASSIFICATION] = texts,
-                                                 [TX_HEAD_TOKEN_CLASSIFICATION] = tokens},
+                                                 [TX_HEAD_TOKEN_CLASSIFICATION] = tokens,
+                                                 [TX_HEAD_STATES] = base},
                                         .ties = {{"vocab_projector.weight", MODEL TX_BERT_WORDS}}};
 
 static const tx_bert_config defaults = {

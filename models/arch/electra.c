@@ -17,6 +17,7 @@ static const tx_stack_row masked[] = {
 static const tx_stack_row texts[] = {TX_BERT_ENCODER(MODEL),
                                      TX_BERT_TEXT_HEAD(CLASSIFIER "dense.", CLASSIFIER "out_proj.")};
 static const tx_stack_row tokens[] = {TX_BERT_ENCODER(MODEL), TX_BERT_TOKEN_HEAD(CLASSIFIER)};
+static const tx_stack_row base[] = {TX_BERT_ENCODER(""), {.name = NULL}};
 
 static const tx_bert_kind electra = {
     .has_types = true,
@@ -28,7 +29,8 @@ static const tx_bert_kind electra = {
     .heads = TX_BERT_NAMES("generator_", "discriminator_predictions.", CLASSIFIER, "qa_outputs.", "sequence_summary."),
     .rows = {[TX_HEAD_MASKED_LM] = masked,
              [TX_HEAD_SEQUENCE_CLASSIFICATION] = texts,
-             [TX_HEAD_TOKEN_CLASSIFICATION] = tokens},
+             [TX_HEAD_TOKEN_CLASSIFICATION] = tokens,
+             [TX_HEAD_STATES] = base},
     .ties = {{"generator_lm_head.weight", MODEL TX_BERT_WORDS}}};
 
 static const tx_bert_config defaults = {

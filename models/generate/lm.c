@@ -192,8 +192,7 @@ tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, 
 
 /* ---- Compilation ---------------------------------------------------------------------------------------- */
 
-/* Creates the model. Building graphs declares its parameters, so plans must be made after this and before load. */
-static tx_status create_model(tx_lm *lm, const tx_lm_sizes *sizes)
+tx_status tx_lm_create_model(tx_lm *lm, const tx_lm_sizes *sizes)
 {
     if (lm->model)
         return TX_OK;
@@ -212,7 +211,7 @@ static tx_status load_adapted(tx_lm *lm, const tx_load_options *how)
     return tx_lora_merge(lm->model, lm->config, lm->lora, lm->adapter, lm->folder);
 }
 
-static tx_status load(tx_lm *lm)
+tx_status tx_lm_load(tx_lm *lm)
 {
     const tx_load_options how = {.size = sizeof how, .report = &lm->progress};
     const tx_status status = lm->loaded ? TX_OK
@@ -226,10 +225,10 @@ static tx_status load(tx_lm *lm)
 static tx_status load_all(tx_lm *lm)
 {
     tx_forward *pass = NULL;
-    tx_status status = create_model(lm, &(tx_lm_sizes){.tokens = 1});
+    tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.tokens = 1});
     if (!status && !lm->loaded)
         status = tx_forward_create(lm->model, lm->config, 1, &pass);
-    TX_THEN(status, load(lm));
+    TX_THEN(status, tx_lm_load(lm));
     tx_forward_free(pass);
     return status;
 }
@@ -278,9 +277,9 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     }
     if (lm->generator) /* the caches are states of the model and cannot be resized */
         tx_lm_drop(lm);
-    tx_status status = create_model(lm, &(tx_lm_sizes){.texts = &need});
+    tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = &need});
     TX_THEN(status, tx_generator_create(lm->model, lm->config, &need, &lm->generator));
-    TX_THEN(status, load(lm));
+    TX_THEN(status, tx_lm_load(lm));
     status = advise(
         status,
         "use a smaller batch_size, fewer num_beams, shorter prompts or fewer max_new_tokens; or divide the model among "
@@ -312,9 +311,9 @@ tx_status tx_lm_compile_slots(tx_lm *lm, int64_t count, int64_t context, tx_slot
     const tx_generator_options texts = {
         .size = sizeof texts, .batch = count, .beams = 1, .prompt = 1, .context = context ? context : positions};
     tx_lm_drop(lm);
-    tx_status status = create_model(lm, &(tx_lm_sizes){.texts = &texts});
+    tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = &texts});
     TX_THEN(status, tx_slots_create(lm->model, lm->config, count, texts.context, slots));
-    TX_THEN(status, load(lm));
+    TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_slots_prove(*slots));
     return advise(status, "use fewer slots or a shorter context");
 }
@@ -334,9 +333,9 @@ tx_status tx_lm_logits(tx_lm *lm, const int32_t *ids, int64_t count, float *logi
 {
     TX_NEEDS(lm && ids && logits, TX_INVALID);
     tx_forward *pass = NULL;
-    tx_status status = create_model(lm, &(tx_lm_sizes){.tokens = count});
+    tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.tokens = count});
     TX_THEN(status, tx_forward_create(lm->model, lm->config, count, &pass));
-    TX_THEN(status, load(lm));
+    TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_forward_run(pass, ids, logits));
     tx_forward_free(pass);
     return advise(status, "use fewer ids");
@@ -395,9 +394,9 @@ tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const t
     static const tx_perplexity_options defaults = {.size = sizeof defaults};
     const tx_perplexity_options o = fill_in(lm, options ? options : &defaults, count);
     tx_perplexity *perplexity = NULL;
-    tx_status status = create_model(lm, &(tx_lm_sizes){.windows = &o});
+    tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.windows = &o});
     TX_THEN(status, tx_perplexity_create(lm->model, lm->config, &o, &perplexity));
-    TX_THEN(status, load(lm));
+    TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_perplexity_run(perplexity, ids, count, result));
     tx_perplexity_free(perplexity);
     if (status)

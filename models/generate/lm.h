@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The struct of an opened language model, shared by lm.c, lm_adapter.c, device_map.c and texts.c. */
+ * The struct of an opened language model, shared by the files of this folder. */
 #ifndef TX_GENERATE_LM_H
 #define TX_GENERATE_LM_H
 
@@ -56,6 +56,11 @@ tx_status tx_lm_open_devices(tx_lm *lm, const char *map, int32_t threads);
 tx_status tx_lm_place(tx_lm *lm, const tx_lm_sizes *sizes);
 /* Creates a model on the devices that have blocks; the caller frees it. */
 tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], bool only_plan, tx_model **model);
+/* Creates the model if there is none. Building graphs declares its parameters, so plans must be made after this and
+ * before the weights are loaded for the first time. */
+tx_status tx_lm_create_model(tx_lm *lm, const tx_lm_sizes *sizes);
+/* Loads the weights if they are not loaded. */
+tx_status tx_lm_load(tx_lm *lm);
 /* Makes sure that there is a generator of at least these sizes, and loads the weights. */
 tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes);
 

@@ -5,6 +5,7 @@
 #include "models/arch/labels.h"
 #include "models/files/digest.h"
 #include "models/text/hash.h"
+#include "models/text/joined.h"
 #include "models/text/table.h"
 
 #include <inttypes.h>
@@ -23,8 +24,7 @@ typedef struct reading {
     const char **label_text;      /* [count] */
     tx_label_lists lists;         /* instead of label_text, if rows have lists of labels */
     tx_label_index labels;
-    tx_encoder *encoder;
-    tx_ids texts[2]; /* of one sample */
+    tx_joiner joiner;
 } reading;
 
 /* ---- Columns ------------------------------------------------------------------------------------------- */
@@ -119,40 +119,14 @@ static tx_status choose_rows(reading *r)
 
 /* ---- Tokens ----------------------------------------------------------------------------------------------- */
 
-/* Truncates texts to `most` tokens together: the longer one until both have the same length, then both (transformers'
- * longest_first). */
-static void truncate_pair(tx_ids *first, tx_ids *second, size_t most)
-{
-    tx_ids *less = first->count <= second->count ? first : second, *more = less == first ? second : first;
-    if (less->count + more->count <= most)
-        return;
-    const size_t half = most / 2, rest = less->count < most ? most - less->count : 0;
-    if (less->count > half) {
-        less->count = half;
-        more->count = half + most % 2;
-    } else {
-        more->count = rest;
-    }
-}
-
-static tx_status encode(reading *r, int64_t row, int32_t column, tx_ids *ids)
-{
-    size_t size;
-    const char *text = tx_table_text(&r->table, row, column, &size);
-    ids->count = 0;
-    return tx_encoder_run(r->encoder, text, size, true, ids);
-}
-
-/* Adds the texts of a row to the data, which have its label already. The tokenizer adds `special` tokens. */
-static tx_status add_sample(reading *r, int64_t row, size_t special, tx_sequence_data *d)
+/* Adds the texts of a row to the data, which have its label already. */
+static tx_status add_sample(reading *r, int64_t row, tx_sequence_data *d)
 {
     const tx_data_options *o = r->options;
-    TX_TRY(encode(r, row, r->first, &r->texts[0]));
-    r->texts[1].count = 0;
-    if (r->second >= 0)
-        TX_TRY(encode(r, row, r->second, &r->texts[1]));
-    truncate_pair(&r->texts[0], &r->texts[1], (size_t)o->block - special);
-    TX_TRY(tx_tokenizer_join(o->tokenizer, &r->texts[0], r->second < 0 ? NULL : &r->texts[1], &d->ids, &d->types));
+    size_t size, second_size = 0;
+    const char *first = tx_table_text(&r->table, row, r->first, &size);
+    const char *second = r->second < 0 ? NULL : tx_table_text(&r->table, row, r->second, &second_size);
+    TX_TRY(tx_joiner_add(&r->joiner, first, size, second, second_size, o->block, &d->ids, &d->types));
     d->end[d->count] = (int64_t)d->ids.count;
     const int64_t begin = tx_sample_begin(d->end, d->count);
     if (begin == d->end[d->count])
@@ -160,21 +134,6 @@ static tx_status add_sample(reading *r, int64_t row, size_t special, tx_sequence
     TX_TRY(tx_task_check_ids(o, d->ids.id + begin, d->ids.count - (size_t)begin));
     d->count++;
     return TX_OK;
-}
-
-/* Counts the special tokens that the tokenizer adds to a text or a pair. */
-static tx_status count_special(const reading *r, size_t *special)
-{
-    const tx_ids none = {0};
-    tx_ids ids = {0}, types = {0};
-    tx_status status = tx_tokenizer_join(r->options->tokenizer, &none, r->second < 0 ? NULL : &none, &ids, &types);
-    *special = ids.count;
-    free(ids.id);
-    free(types.id);
-    if (!status && *special >= (size_t)r->options->block)
-        status = tx_fail(TX_INVALID, "max_seq_length %" PRId64 " is too small for a text with %zu special tokens",
-                         r->options->block, *special);
-    return status;
 }
 
 static tx_status write_digest(const tx_sequence_data *d, const tx_config *config, char text[TX_DIGEST_TEXT])
@@ -214,7 +173,6 @@ static tx_status read_several(const reading *r, int64_t number, tx_sequence_data
 static tx_status read_samples(reading *r, tx_sequence_data *d)
 {
     const size_t rows = (size_t)r->count;
-    size_t special = 0;
     if (is_several(r) && r->label >= 0)
         d->several_end = malloc(rows * sizeof *d->several_end);
     d->end = malloc(rows * sizeof *d->end);
@@ -222,7 +180,7 @@ static tx_status read_samples(reading *r, tx_sequence_data *d)
     d->target = malloc(rows * sizeof *d->target);
     if (!d->end || !d->label || !d->target || (is_several(r) && r->label >= 0 && !d->several_end))
         return tx_fail(TX_MEMORY, "no memory for %zu samples", rows);
-    TX_TRY(count_special(r, &special));
+    TX_TRY(tx_joiner_check(&r->joiner, r->second >= 0, r->options->block));
     for (int64_t i = 0; i < r->count; i++) {
         int32_t *label = &d->label[d->count];
         float *target = &d->target[d->count];
@@ -233,7 +191,7 @@ static tx_status read_samples(reading *r, tx_sequence_data *d)
                                      ? read_several(r, i, d)
                                      : tx_label_read(r->options->config, &r->labels, r->label_text[i], label, target);
         TX_TRY(status ? tx_table_skip(&r->table, r->row[i], status)
-                      : tx_fail_in(add_sample(r, r->row[i], special, d), "row %" PRId64, r->row[i] + 1));
+                      : tx_fail_in(add_sample(r, r->row[i], d), "row %" PRId64, r->row[i] + 1));
     }
     return d->count ? write_digest(d, r->options->config, d->digest) : tx_fail(TX_FORMAT, "no row has a label");
 }
@@ -259,7 +217,7 @@ static tx_status read_all(reading *r, tx_sequence_data *d)
                                  is_several(r) ? (int64_t)r->lists.count : r->count, &r->labels));
     if (is_several(r) && r->options->config->labels < 2)
         return tx_fail(TX_INVALID, "lists of labels need a model with two labels or more");
-    TX_TRY(tx_encoder_create(r->options->tokenizer, &r->encoder));
+    TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
     return read_samples(r, d);
 }
 
@@ -291,9 +249,7 @@ tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_
     free(r.row);
     free(r.label_text);
     tx_label_lists_free(&r.lists);
-    tx_encoder_free(r.encoder);
-    free(r.texts[0].id);
-    free(r.texts[1].id);
+    tx_joiner_close(&r.joiner);
     if (status) {
         free_data(d);
         return status;

@@ -5,7 +5,7 @@
 #include "models/files/digest.h"
 #include "models/task/sequence.h"
 #include "models/task/tokens.h"
-#include "models/text/bpe.h"
+#include "models/text/joined.h"
 #include "models/text/table.h"
 
 #include <inttypes.h>
@@ -22,10 +22,8 @@ typedef struct reading {
     int64_t count, *row;   /* rows in use */
     tx_label_lists lists;  /* labels of these rows */
     tx_label_index index;
-    tx_encoder *encoder;
-    tx_ids around;           /* special tokens that the tokenizer adds to a text */
-    size_t before;           /* number of them before the text */
-    tx_ids ids, first, tags; /* of one sample */
+    tx_joiner joiner;
+    tx_ids word; /* of one sample, see tx_joined_words */
 } reading;
 
 /* ---- Columns ------------------------------------------------------------------------------------------- */
@@ -111,101 +109,55 @@ static tx_status choose_rows(reading *r)
 
 /* ---- Tokens -------------------------------------------------------------------------------------------- */
 
-/* Finds the special tokens around a text, by a text of one invalid token. */
-static tx_status find_around(reading *r)
+/* Encodes the words of a row. */
+static tx_status join_words(reading *r, const tx_json *words, tx_token_data *d)
 {
-    int32_t none = -1;
-    const tx_ids text = {.id = &none, .count = 1};
-    tx_ids types = {0};
-    const tx_status status = tx_tokenizer_join(r->options->tokenizer, &text, NULL, &r->around, &types);
-    free(types.id);
-    TX_TRY(status);
-    while (r->around.id[r->before] != none)
-        r->before++;
-    if (r->around.count > (size_t)r->options->block)
-        return tx_fail(TX_INVALID, "max_seq_length %" PRId64 " is too small for a text with %zu special tokens",
-                       r->options->block, r->around.count - 1);
-    return TX_OK;
-}
-
-static tx_status push(tx_ids *ids, int32_t id, size_t count)
-{
-    TX_TRY(tx_ids_reserve(ids, count));
-    for (size_t i = 0; i < count; i++)
-        ids->id[ids->count++] = id;
-    return TX_OK;
-}
-
-/* Encodes a word as a text of its own. Tokenizers of bytes see a space before each word, as add_prefix_space has it. */
-static tx_status encode_word(reading *r, const char *word, size_t size)
-{
-    const bool space = r->options->tokenizer->bytes && size && *word != ' ';
-    if (!space)
-        return tx_encoder_run(r->encoder, word, size, true, &r->ids);
-    tx_buffer text = {0};
-    tx_buffer_add(&text, " ", 1);
-    tx_buffer_add(&text, word, size);
-    tx_status status = text.status;
-    TX_THEN(status, tx_encoder_run(r->encoder, text.data, text.size, true, &r->ids));
-    free(text.data);
-    return status;
-}
-
-/* Encodes the words of a row until `most` tokens are used. */
-static tx_status encode_words(reading *r, const tx_json *words, const char *const *labels, size_t most)
-{
-    r->ids.count = r->first.count = r->tags.count = 0;
-    for (size_t w = 0; w < tx_json_size(words) && r->ids.count < most; w++) {
+    const int64_t most = r->options->block;
+    bool used = true;
+    tx_joiner_begin(&r->joiner);
+    for (size_t w = 0; w < tx_json_size(words); w++) {
         const char *word;
         size_t size;
-        int32_t label = TX_IGNORE_LABEL;
-        float target;
-        const size_t before = r->ids.count;
-        if (labels)
-            TX_TRY(tx_label_read(r->options->config, &r->index, labels[w], &label, &target));
         TX_TRY(tx_json_as_text(tx_json_at(words, w), "word", &word, &size));
-        TX_TRY(encode_word(r, word, size));
-        const size_t more = r->ids.count - before;
-        if (more) {
-            TX_TRY(push(&r->first, 1, 1));
-            TX_TRY(push(&r->first, 0, more - 1));
-            TX_TRY(push(&r->tags, label, 1));
-            TX_TRY(push(&r->tags, TX_IGNORE_LABEL, more - 1));
-        }
+        TX_TRY(tx_joiner_word(&r->joiner, word, size, most, &used));
     }
-    r->ids.count = r->ids.count < most ? r->ids.count : most;
-    return r->ids.count ? TX_OK : tx_fail(TX_FORMAT, "the words have no tokens");
+    r->word.count = 0;
+    return tx_joiner_end(&r->joiner, most, &(tx_joined_words){&d->ids, &d->types, &r->word});
 }
 
-static tx_status append(tx_ids *to, const tx_ids *from, size_t count)
+/* Adds the labels of a row, whose words are `r->word`. */
+static tx_status add_labels(const reading *r, const char *const *labels, tx_token_data *d)
 {
-    TX_TRY(tx_ids_reserve(to, count));
-    memcpy(to->id + to->count, from->id, count * sizeof *to->id);
-    to->count += count;
+    TX_TRY(tx_ids_reserve(&d->first, r->word.count));
+    TX_TRY(tx_ids_reserve(&d->label, r->word.count));
+    for (size_t i = 0; i < r->word.count; i++) {
+        const int32_t word = r->word.id[i];
+        const bool first = word >= 0 && (i == 0 || r->word.id[i - 1] != word);
+        int32_t label = TX_IGNORE_LABEL;
+        float target;
+        if (first && labels)
+            TX_TRY(tx_label_read(r->options->config, &r->index, labels[word], &label, &target));
+        d->first.id[d->first.count++] = first;
+        d->label.id[d->label.count++] = label;
+    }
     return TX_OK;
 }
 
 static tx_status add_sample(reading *r, int64_t number, tx_token_data *d)
 {
-    const tx_data_options *o = r->options;
-    const size_t special = r->around.count - 1, begin = d->ids.count, after = special - r->before;
+    const size_t begin = d->ids.count;
     tx_json *words = NULL;
     TX_TRY(read_list(r, r->row[number], r->words, &words));
-    const char *const *labels = r->labels < 0 ? NULL : r->lists.label + tx_label_lists_begin(&r->lists, number);
-    tx_status status = encode_words(r, words, labels, (size_t)o->block - special);
+    tx_status status = join_words(r, words, d);
     tx_json_free(words);
-    TX_TRY(status);
-    TX_TRY(tx_task_check_ids(o, r->ids.id, r->ids.count));
-    TX_TRY(tx_tokenizer_join(o->tokenizer, &r->ids, NULL, &d->ids, &d->types));
-    TX_TRY(push(&d->first, 0, r->before));
-    TX_TRY(push(&d->label, TX_IGNORE_LABEL, r->before));
-    TX_TRY(append(&d->first, &r->first, r->ids.count));
-    TX_TRY(append(&d->label, &r->tags, r->ids.count));
-    TX_TRY(push(&d->first, 0, after));
-    TX_TRY(push(&d->label, TX_IGNORE_LABEL, after));
+    TX_THEN(status, tx_task_check_ids(r->options, d->ids.id + begin, d->ids.count - begin));
+    TX_THEN(status, add_labels(r, r->labels < 0 ? NULL : r->lists.label + tx_label_lists_begin(&r->lists, number), d));
+    if (status) {
+        d->ids.count = d->types.count = d->first.count = d->label.count = begin;
+        return status;
+    }
     d->end[d->count++] = (int64_t)d->ids.count;
-    return d->ids.count - begin == r->ids.count + special ? TX_OK
-                                                          : tx_fail(TX_INTERNAL, "special tokens differ between texts");
+    return TX_OK;
 }
 
 static tx_status write_digest(const tx_token_data *d, const tx_config *config, char text[TX_DIGEST_TEXT])
@@ -225,7 +177,7 @@ static tx_status read_samples(reading *r, tx_token_data *d)
     d->end = malloc((size_t)r->count * sizeof *d->end);
     if (!d->end)
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " samples", r->count);
-    TX_TRY(find_around(r));
+    TX_TRY(tx_joiner_check(&r->joiner, false, r->options->block));
     for (int64_t i = 0; i < r->count; i++) {
         const tx_status status = add_sample(r, i, d);
         TX_TRY(status ? tx_table_skip(&r->table, r->row[i], status) : TX_OK);
@@ -245,7 +197,7 @@ static tx_status read_all(reading *r, tx_token_data *d)
         return tx_fail(TX_INVALID, "token classification needs two labels or more, not %" PRId64, config->labels);
     d->labels = config->labels;
     TX_TRY(tx_tags_of(config, &d->tag));
-    TX_TRY(tx_encoder_create(r->options->tokenizer, &r->encoder));
+    TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
     return read_samples(r, d);
 }
 
@@ -283,13 +235,10 @@ static void free_reading(reading *r)
 {
     tx_table_close(&r->table);
     tx_label_index_free(&r->index);
-    tx_encoder_free(r->encoder);
+    tx_joiner_close(&r->joiner);
     free(r->row);
     tx_label_lists_free(&r->lists);
-    free(r->around.id);
-    free(r->ids.id);
-    free(r->first.id);
-    free(r->tags.id);
+    free(r->word.id);
 }
 
 tx_status tx_tokens_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)

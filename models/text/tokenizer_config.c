@@ -104,6 +104,18 @@ tx_status tx_tokenizer_config(const tx_tokenizer *t, tx_json **config)
     return TX_RETURN(status, made, config, tx_json_free);
 }
 
+int64_t tx_tokenizer_limit(const tx_tokenizer *tokenizer)
+{
+    tx_json *config = NULL;
+    double limit = 0.0;
+    /* transformers writes 1e30 if there is no limit. */
+    if (!tx_tokenizer_config(tokenizer, &config) && config && tx_json_has(config, "model_max_length") &&
+        tx_json_get_number(config, "model_max_length", 1, INT32_MAX, &limit))
+        limit = 0.0;
+    tx_json_free(config);
+    return (int64_t)limit;
+}
+
 tx_status tx_tokenizer_role(const tx_json *config, const char *role, const char **text)
 {
     tx_json *object;

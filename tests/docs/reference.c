@@ -186,6 +186,7 @@ static void print_models(void)
         [TX_HEAD_MASKED_LM] = "masked language model",
         [TX_HEAD_SEQUENCE_CLASSIFICATION] = "sequence classification",
         [TX_HEAD_TOKEN_CLASSIFICATION] = "token classification",
+        [TX_HEAD_STATES] = "embedding",
     };
     static const char *const gguf[] = {
 #define TX_GGUF_TYPE(type, ...) #type,

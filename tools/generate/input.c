@@ -80,7 +80,7 @@ static tx_status add_ids(txgen_prompts *p, const char *word)
 
 /* ---- Text ------------------------------------------------------------------------------------------ */
 
-static bool is_json_lines(const char *path)
+bool txgen_is_json_lines(const char *path)
 {
     size_t length = strlen(path);
     return length > 6 && strcmp(path + length - 6, ".jsonl") == 0;
@@ -91,7 +91,7 @@ typedef tx_status take_line(void *context, const char *text, size_t size);
 
 static tx_status each_line(const char *path, const char *data, size_t size, take_line *take, void *context)
 {
-    const bool json_lines = is_json_lines(path);
+    const bool json_lines = txgen_is_json_lines(path);
     int64_t number = 0;
     tx_status status = TX_OK;
     for (size_t at = 0; at < size && !status;) {
@@ -192,7 +192,7 @@ tx_status txgen_read_text(const char *path, char **text, size_t *size)
     char *data = NULL;
     size_t count = 0;
     tx_status status = txgen_read_file(path, &data, &count);
-    if (status || !is_json_lines(path)) {
+    if (status || !txgen_is_json_lines(path)) {
         *text = data;
         *size = count;
         return status;

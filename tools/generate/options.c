@@ -53,8 +53,8 @@ static const tx_option options[] = {
              "default: the model's own"},
     {TX_OPTION_TEXT, "system", AT(system), .choices = "TEXT", .help = "system message at the start of a conversation"},
     {TX_OPTION_INTEGER, "batch_size", AT(batch_size), 0, 4096, "N",
-     "prompts, or windows of --perplexity, in a batch; 0 means 8 prompts or 1 window. A single text is printed token "
-     "by token"},
+     "prompts, or windows of --perplexity, in a batch; 0 means 8 prompts, 32 texts of --classify and --embed, or 1 "
+     "window. A single text is printed token by token"},
     {TX_OPTION_INTEGER, "max_new_tokens", AT(max_new_tokens), -1, 1 << 24, "N",
      "largest number of new tokens; -1 means up to max_length in generation_config.json, or else 200, within the "
      "model's positions"},
@@ -85,6 +85,16 @@ static const tx_option options[] = {
      .help = "token ids to continue; can be repeated. Prints the new ids of each on a line"},
     {TX_OPTION_TEXT, "logits", AT(logits), .choices = "FILE",
      .help = "with --ids: run one forward pass and write tensor logits, F32 [1, T, vocab_size], as safetensors"},
+    {TX_OPTION_HEADING, .help = "labels and embeddings of texts"},
+    {TX_OPTION_FLAG, "classify", AT(classify),
+     .help =
+         "classify each --prompt, or each line of --prompts or standard input, as text or JSON (text and text_pair, "
+         "sentence1 and sentence2, or a list of tokens); print a line of JSON with label and scores for each"},
+    {TX_OPTION_FLAG, "embed", AT(embed),
+     .help = "the same with an embedding of each text, from a folder of sentence-transformers or an encoder"},
+    {TX_OPTION_TEXT, "prompt_name", AT(prompt_name), .choices = "NAME",
+     .help = "with --embed: put this prompt of config_sentence_transformers.json before each text; default: its "
+             "default_prompt_name"},
     {TX_OPTION_HEADING, .help = "perplexity of a text, computed as in Hugging Face's guide"},
     {TX_OPTION_TEXT, "perplexity", AT(perplexity), .choices = "FILE",
      .help = "measure the perplexity of this text with overlapping windows; texts of a .jsonl file are joined by empty "
@@ -126,7 +136,7 @@ static const txgen_settings defaults = {.device = "cpu",
 const tx_cli txgen_program = {
     .name = "txgen",
     .usage = "txgen --model DIR [--prompt TEXT] [options]",
-    .about = "Continues texts or conversations with a model, or measures the perplexity of a text.\n"
+    .about = "Continues texts or conversations with a model, classifies or embeds texts, or measures perplexity.\n"
              "Options have the names of transformers; - and _ in names are the same.",
     .example = "  txgen --model out --prompt \"Once upon a time\" --max_new_tokens 50",
     .most_used = "model prompt prompts chat system max_new_tokens stop temperature top_p do_sample seed dtype "
@@ -178,6 +188,12 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
         return misuse("--chat: --prompt and --prompts exclude each other");
     if (!s->chat && (s->chat_template || s->system))
         return misuse("--chat_template and --system need --chat");
+    if (s->classify && s->embed)
+        return misuse("--classify and --embed exclude each other");
+    if ((s->classify || s->embed) && (s->chat || s->ids.count > 0 || s->perplexity || s->save_merged))
+        return misuse("--classify and --embed exclude --chat, --ids, --perplexity and --save_merged");
+    if (s->prompt_name && !s->embed)
+        return misuse("--prompt_name needs --embed");
     if (s->ids.count > 0 && s->stop.count > 0)
         return misuse("--stop and --ids exclude each other: stop strings need a tokenizer");
     if ((s->stride > 0 || s->max_length > 0) && !s->perplexity)

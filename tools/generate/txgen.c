@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txgen: continues texts or conversations with a model, writes the logits of a sequence, or measures perplexity. */
+ * txgen: continues texts or conversations with a model, classifies or embeds texts, writes the logits of a sequence, or
+ * measures perplexity. */
 #include "tools/generate/txgen.h"
 
 #include "tools/cli/waiting.h"
@@ -87,8 +88,9 @@ static int run(const txgen_settings *set, const tx_option_values *given)
                                    .context = set->alive};
     tx_lm *lm = NULL;
     const tx_tokenizer *tokenizer;
-    tx_status status = tx_lm_open(&options, &lm);
-    if (!status) {
+    const bool lines = set->classify || set->embed;
+    tx_status status = lines ? txgen_lines(set, &options) : tx_lm_open(&options, &lm);
+    if (lm) {
         tx_generation how = *tx_lm_generation(lm);
         const bool generates = !set->logits && !set->perplexity && !set->save_merged;
         if (generates && !tx_lm_has_generation(lm) && txgen_sample(given, &how))

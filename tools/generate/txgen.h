@@ -14,14 +14,14 @@ enum { TXGEN_STOPS = 64 };
 
 typedef struct txgen_settings {
     const char *model, *adapter, *save_merged, *device, *device_map, *dtype, *prompts, *logits, *perplexity,
-        *chat_template, *system, *nvme_path;
+        *chat_template, *system, *nvme_path, *prompt_name;
     bool load_in_4bit, double_quant;
     tx_words prompt, ids, stop;
     int64_t threads, batch_size, stride, max_length;
     int64_t max_new_tokens, min_new_tokens, top_k, num_beams, seed;
     double temperature, top_p, repetition_penalty, length_penalty;
     int32_t early_stopping, offload_param;
-    bool do_sample, chat;
+    bool do_sample, chat, classify, embed;
     tx_alive *alive; /* the thread that prints progress, or NULL */
 } txgen_settings;
 
@@ -51,6 +51,8 @@ tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prom
 /* Prompts the user for a line and reads it without its newline. Returns false at the end of the input. Initialize
  * `*line` and `*room` with NULL and 0, as for getline; the caller frees `*line`. */
 bool txgen_ask(tx_alive *alive, char **line, size_t *room, size_t *length);
+/* True for a .jsonl file. */
+bool txgen_is_json_lines(const char *path);
 /* Reads a text file, or standard input if `path` is "-", without a byte order mark. Files that are not text are an
  * error. The caller frees `*text`. */
 tx_status txgen_read_file(const char *path, char **text, size_t *size);
@@ -91,6 +93,11 @@ tx_status txgen_chat_ids(const txgen_chat *c, tx_conversation *conversation, tx_
 /* Start an answer, and append bytes to it. */
 void txgen_chat_clear(txgen_chat *c);
 void txgen_chat_grow(txgen_chat *c, const char *bytes, size_t size);
+
+/* ---- lines.c ----------------------------------------------------------------------------------------- */
+
+/* Classifies or embeds the texts of --prompt, --prompts or standard input, and prints a line of JSON for each. */
+tx_status txgen_lines(const txgen_settings *settings, const tx_lm_options *options);
 
 /* ---- answers.c --------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Classifies or embeds the texts of --prompt, --prompts or standard input, and prints a line of JSON for each. */
+#include "tools/generate/txgen.h"
+
+#include "tx_classify.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Texts that are sorted by length together, in batches. */
+#define WINDOW 32
+#define DEFAULT_BATCH 32
+
+/* The texts of a window, with the object of each output line. */
+typedef struct window {
+    const txgen_settings *set;
+    tx_classifier *classifier; /* one of these two */
+    tx_embedder *embedder;
+    const char *prompt; /* of the embedder */
+    tx_json **object;
+    tx_text_input *text;
+    tx_words_input *words;
+    size_t count, most;
+    float *score;
+    size_t room, truncated;
+} window;
+
+/* ---- Results ------------------------------------------------------------------------------------------- */
+
+/* The number with the fewest digits that is the same float. */
+static double shortest(float value)
+{
+    char text[32];
+    for (int digits = 6; digits < 9; digits++) {
+        snprintf(text, sizeof text, "%.*g", digits, (double)value);
+        if (strtof(text, NULL) == value)
+            return strtod(text, NULL);
+    }
+    snprintf(text, sizeof text, "%.9g", (double)value);
+    return strtod(text, NULL);
+}
+
+/* Adds an empty list or object to the line. It replaces the line's own value of this name. */
+static tx_status add(tx_json *object, const char *key, tx_json *value, tx_json **added)
+{
+    *added = value;
+    return tx_json_set(object, key, value);
+}
+
+static tx_status add_embedding(const window *w, size_t index)
+{
+    const size_t width = (size_t)tx_embedder_width(w->embedder);
+    tx_json *list;
+    TX_TRY(add(w->object[index], "embedding", tx_json_array(), &list));
+    for (size_t i = 0; i < width; i++)
+        TX_TRY(tx_json_append_number(list, shortest(w->score[index * width + i])));
+    return TX_OK;
+}
+
+static int64_t best_of(const float *score, int64_t labels)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < labels; i++)
+        best = score[i] > score[best] ? i : best;
+    return best;
+}
+
+static tx_status add_scores(const window *w, size_t index)
+{
+    const tx_classifier *c = w->classifier;
+    const tx_classifier_kind kind = tx_classifier_kind_of(c);
+    const int64_t labels = tx_classifier_labels(c), best = best_of(w->score + index * (size_t)labels, labels);
+    const float *score = w->score + index * (size_t)labels;
+    tx_json *object = w->object[index], *list;
+    if (kind == TX_CLASSIFIER_NUMBERS && labels == 1)
+        return tx_json_set_number(object, "score", shortest(*score));
+    if (kind == TX_CLASSIFIER_ONE) {
+        TX_TRY(tx_json_set_string(object, "label", tx_classifier_label(c, best)));
+        TX_TRY(tx_json_set_number(object, "score", shortest(score[best])));
+    }
+    if (kind == TX_CLASSIFIER_SEVERAL) {
+        TX_TRY(add(object, "labels", tx_json_array(), &list));
+        for (int64_t i = 0; i < labels; i++)
+            if (score[i] > 0.5f)
+                TX_TRY(tx_json_append_string(list, tx_classifier_label(c, i)));
+    }
+    TX_TRY(add(object, "scores", tx_json_object(), &list));
+    for (int64_t i = 0; i < labels; i++)
+        TX_TRY(tx_json_set_number(list, tx_classifier_label(c, i), shortest(score[i])));
+    return TX_OK;
+}
+
+static tx_status append_null(tx_json *list)
+{
+    tx_json *null = NULL;
+    TX_TRY(tx_json_parse("null", 4, "null", &null));
+    return tx_json_append(list, null);
+}
+
+/* Adds the labels of the words of a text, null for words that the model does not see. */
+static tx_status add_words(const window *w, size_t index, const float *score)
+{
+    const int64_t labels = tx_classifier_labels(w->classifier);
+    tx_json *names, *scores;
+    TX_TRY(add(w->object[index], "labels", tx_json_array(), &names));
+    TX_TRY(add(w->object[index], "scores", tx_json_array(), &scores));
+    for (int64_t i = 0; i < w->words[index].count; i++, score += labels) {
+        const int64_t best = best_of(score, labels);
+        const bool seen = !isnan(*score);
+        TX_TRY(seen ? tx_json_append_string(names, tx_classifier_label(w->classifier, best)) : append_null(names));
+        TX_TRY(seen ? tx_json_append_number(scores, shortest(score[best])) : append_null(scores));
+    }
+    return TX_OK;
+}
+
+static tx_status print_line(const tx_json *object)
+{
+    char *text = tx_json_text(object, TX_JSON_LINE);
+    if (!text)
+        return TX_MEMORY;
+    puts(text);
+    free(text);
+    return TX_OK;
+}
+
+/* ---- Windows ------------------------------------------------------------------------------------------- */
+
+static void clear(window *w)
+{
+    for (size_t i = 0; i < w->count; i++) {
+        tx_json_free(w->object[i]);
+        free((void *)(uintptr_t)w->words[i].word);
+    }
+    w->count = 0;
+}
+
+static tx_status compute(window *w, size_t rows)
+{
+    const bool words = w->classifier && tx_classifier_kind_of(w->classifier) == TX_CLASSIFIER_WORDS;
+    const int64_t width = w->embedder ? tx_embedder_width(w->embedder) : tx_classifier_labels(w->classifier);
+    TX_TRY(tx_array_reserve(&w->score, &w->room, rows * (size_t)width, sizeof *w->score, "scores"));
+    TX_TRY(w->embedder ? tx_embed(w->embedder, w->text, (int64_t)w->count, w->prompt, w->score)
+           : words     ? tx_classify_words(w->classifier, w->words, (int64_t)w->count, w->score)
+                       : tx_classify(w->classifier, w->text, (int64_t)w->count, w->score));
+    const float *score = w->score;
+    for (size_t i = 0; i < w->count; i++) {
+        TX_TRY(w->embedder ? add_embedding(w, i) : words ? add_words(w, i, score) : add_scores(w, i));
+        TX_TRY(print_line(w->object[i]));
+        score += w->words[i].count * width;
+        w->truncated += w->text[i].truncated;
+    }
+    errno = 0;
+    return fflush(stdout) || ferror(stdout)
+               ? tx_fail(TX_IO, "standard output: cannot write: %s", strerror(errno ? errno : EIO))
+               : TX_OK;
+}
+
+static tx_status finish(window *w)
+{
+    size_t rows = 0;
+    for (size_t i = 0; i < w->count; i++)
+        rows += w->classifier && tx_classifier_kind_of(w->classifier) == TX_CLASSIFIER_WORDS ? (size_t)w->words[i].count
+                                                                                             : 1;
+    const tx_status status = w->count ? compute(w, rows) : TX_OK;
+    clear(w);
+    return status;
+}
+
+/* ---- Lines --------------------------------------------------------------------------------------------- */
+
+/* Finds the words of a line: its list, or the words of its text, which are added to the line. */
+static tx_status find_words(tx_json *object, tx_words_input *words)
+{
+    static const char *const keys[] = {"tokens", "words", "text", NULL};
+    const char *const *key = keys;
+    tx_json *list = NULL;
+    while (*key && !(list = tx_json_find(object, *key)))
+        key++;
+    if (!list)
+        return tx_fail(TX_FORMAT, "there is no key tokens, words or text");
+    if (tx_json_type_of(list) == TX_JSON_STRING) {
+        const char *text;
+        size_t size;
+        TX_TRY(tx_json_get_text(object, *key, &text, &size));
+        TX_TRY(add(object, "tokens", tx_json_array(), &list));
+        for (text += strspn(text, " \t"); *text; text += strspn(text, " \t")) {
+            size = strcspn(text, " \t");
+            char *copy = strndup(text, size);
+            const tx_status status =
+                copy ? tx_json_append_string(list, copy) : tx_fail(TX_MEMORY, "no memory for a word");
+            free(copy);
+            TX_TRY(status);
+            text += size;
+        }
+    }
+    const size_t count = tx_json_size(list);
+    const char **word = count ? malloc(count * sizeof *word) : NULL;
+    if (!word)
+        return count ? tx_fail(TX_MEMORY, "no memory for %zu words", count) : tx_fail(TX_FORMAT, "there are no words");
+    *words = (tx_words_input){.word = word, .count = (int64_t)count};
+    for (size_t i = 0; i < count; i++)
+        TX_TRY(tx_json_as_string(tx_json_at(list, i), "word", &word[i]));
+    return TX_OK;
+}
+
+/* Finds the text, or the two texts, of a line. */
+static tx_status find_text(const tx_json *object, tx_text_input *text)
+{
+    static const char *const keys[][2] = {{"text", "text_pair"}, {"sentence1", "sentence2"}, {"sentence", NULL}};
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (!tx_json_has(object, keys[i][0]))
+            continue;
+        TX_TRY(tx_json_get_text(object, keys[i][0], &text->text, &text->size));
+        return keys[i][1] ? TX_JSON_OPTIONAL(text, object, keys[i][1], &text->second, &text->second_size) : TX_OK;
+    }
+    return tx_fail(TX_FORMAT, "there is no key text, sentence, or sentence1");
+}
+
+/* Adds a line to the window; it owns the object. Computes a full window. */
+static tx_status take(window *w, tx_json *object)
+{
+    const size_t at = w->count++;
+    w->object[at] = object;
+    w->text[at] = (tx_text_input){0};
+    w->words[at] = (tx_words_input){0};
+    if (tx_json_type_of(object) != TX_JSON_OBJECT)
+        return tx_fail(TX_FORMAT, "not an object");
+    TX_TRY(w->classifier && tx_classifier_kind_of(w->classifier) == TX_CLASSIFIER_WORDS
+               ? find_words(object, &w->words[at])
+               : find_text(object, &w->text[at]));
+    return w->count == w->most ? finish(w) : TX_OK;
+}
+
+static tx_status take_text(window *w, const char *text, size_t size)
+{
+    tx_json *object = tx_json_object();
+    const tx_status status = tx_json_set_text(object, "text", text, size);
+    if (status) {
+        tx_json_free(object);
+        return status;
+    }
+    return take(w, object);
+}
+
+static tx_status take_line(window *w, bool json_lines, const char *line, size_t size)
+{
+    tx_json *object = NULL;
+    if (!json_lines)
+        return take_text(w, line, size);
+    TX_TRY(tx_json_parse_line(line, size, "JSON", &object));
+    return take(w, object);
+}
+
+static tx_status take_file(window *w, const char *path)
+{
+    char *text = NULL;
+    size_t size;
+    int64_t number = 1;
+    TX_TRY(txgen_read_file(path, &text, &size));
+    const bool json_lines = txgen_is_json_lines(path) || (strcmp(path, "-") == 0 && *text == '{');
+    tx_status status = TX_OK;
+    for (size_t at = 0; at < size && !status; number++) {
+        const char *newline = memchr(text + at, '\n', size - at);
+        const size_t next = newline ? (size_t)(newline - text) + 1 : size;
+        size_t length = next - at - (newline != NULL);
+        length -= length && text[at + length - 1] == '\r';
+        if (!tx_line_is_blank(text + at, length))
+            status = tx_fail_in(take_line(w, json_lines, text + at, length), "%s: line %" PRId64, path, number);
+        at = next;
+    }
+    free(text);
+    return status;
+}
+
+/* ---- The program --------------------------------------------------------------------------------------- */
+
+static tx_status work(window *w)
+{
+    const txgen_settings *set = w->set;
+    tx_status status = TX_OK;
+    w->object = malloc(w->most * sizeof *w->object);
+    w->text = malloc(w->most * sizeof *w->text);
+    w->words = malloc(w->most * sizeof *w->words);
+    if (!w->object || !w->text || !w->words)
+        return tx_fail(TX_MEMORY, "no memory for %zu texts", w->most);
+    tx_alive_doing(set->alive, set->embed ? "embedding" : "classifying");
+    for (int32_t i = 0; i < set->prompt.count && !status; i++)
+        status = take_text(w, set->prompt.word[i], strlen(set->prompt.word[i]));
+    if (!status && (set->prompts || !set->prompt.count))
+        status = take_file(w, set->prompts ? set->prompts : "-");
+    return status ? status : finish(w);
+}
+
+tx_status txgen_lines(const txgen_settings *settings, const tx_lm_options *options)
+{
+    const size_t batch = settings->batch_size ? (size_t)settings->batch_size : DEFAULT_BATCH;
+    window w = {.set = settings, .most = WINDOW * batch};
+    tx_status status =
+        settings->embed ? tx_embedder_open(options, &w.embedder) : tx_classifier_open(options, &w.classifier);
+    if (w.embedder)
+        TX_THEN(status, tx_embedder_prompt(w.embedder, settings->prompt_name, &w.prompt));
+    TX_THEN(status, work(&w));
+    if (w.truncated)
+        tx_print_line(stderr, "txgen: warning: %zu text%s truncated to the positions of the model", w.truncated,
+                      w.truncated == 1 ? " was" : "s were");
+    clear(&w);
+    free(w.object);
+    free(w.text);
+    free(w.words);
+    free(w.score);
+    tx_classifier_free(w.classifier);
+    tx_embedder_free(w.embedder);
+    return status;
+}
