@@ -31,6 +31,7 @@ typedef struct tx_config {
     int64_t labels;                     /* of a classifier; 1 means regression */
     bool several_labels;                /* a text may have several labels (multi-label classification) */
     bool named_labels;                  /* the training data refer to labels by name, so regression is not possible */
+    bool unit_embeddings;               /* in training, embeddings are divided by their norms */
     int64_t bos_token_id, eos_token_id; /* -1 if there is none */
     bool new_head;                      /* the weights have another head: parameters that they lack are initialized */
     bool other_head_shape;              /* with new_head: parameters of another shape are initialized, too */

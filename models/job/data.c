@@ -69,7 +69,7 @@ static tx_status set_task_defaults(tx_job *j)
     const bool instructs = task == &tx_instruction || task == &tx_instruction_packed || task->prefer,
                masks = task == &tx_masked_lm;
     const int64_t positions = j->inputs.config->positions;
-    if ((instructs || masks || task == &tx_token_classification) &&
+    if ((instructs || masks || task == &tx_token_classification || task->contrast) &&
         !tx_option_given(&j->options, TX_JOB_AT(max_seq_length)) && !j->inherited)
         j->set.max_seq_length = positions < USUAL_LENGTH ? positions : USUAL_LENGTH;
     if (instructs && !tx_option_given(&j->options, TX_JOB_AT(pad_to_max_length)) && !j->inherited)
@@ -78,6 +78,8 @@ static tx_status set_task_defaults(tx_job *j)
         j->set.rate = PREFERENCE_RATE;
     if (!task->prefer)
         TX_TRY(refuse_others(j, TX_PREFER, "preferences (--task_name dpo)"));
+    if (!task->contrast)
+        TX_TRY(refuse_others(j, TX_EMBED, "embeddings (--task_name embedding)"));
     if (!instructs)
         TX_TRY(refuse_others(j, TX_TALK, "instruction data, whose objects have messages, prompt or instruction"));
     return masks ? TX_OK : refuse_others(j, TX_MASKED, tx_masked_lm.name);

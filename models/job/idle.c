@@ -45,7 +45,8 @@ static void add_of_data(const tx_job *j, char *text, size_t size)
     const tx_job_settings *set = &j->set;
     const tx_job_inputs *in = &j->inputs;
     const bool blocks = !in->task->length, table = tx_arch_classifies(in->config);
-    const bool talks = in->task == &tx_instruction || in->task == &tx_instruction_packed, pairs = in->task->prefer;
+    const bool talks = in->task == &tx_instruction || in->task == &tx_instruction_packed,
+               pairs = in->task->prefer || in->task->contrast;
     const bool evaluates = tx_job_evaluates(set), padded = j->pipeline || j->expert;
     const idle_options rows[] = {
         {{TX_JOB_AT(sampling)},

@@ -2,6 +2,7 @@
  * The table of a run's options, and settings that are derived from several options. */
 #include "models/job/settings.h"
 
+#include "models/task/embedding.h"
 #include "models/task/instruction.h"
 #include "models/task/preference.h"
 #include "models/task/sequence.h"
@@ -24,12 +25,14 @@ static const char pipeline_words[] = TX_PIPELINE_MAP(WORD);
 static const char greater_words[] = TX_GREATER_MAP(WORD);
 #define LOSS(name, word) "|" #word
 static const char loss_words[] = "nll" TX_LOSS_TYPE_MAP(LOSS);
+static const char embedding_loss_words[] = "auto" TX_EMBEDDING_LOSS_MAP(LOSS);
+static const char pooling_words[] = "auto|cls|max|mean|mean_sqrt_len_tokens|weightedmean|lasttoken";
 static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
 static const char task_words[] = "auto"
 #define TX_GLUE(name, ...) "|" #name
 #include "models/task/glue.def"
-                                 "|instruction|ner|dpo";
+                                 "|instruction|ner|dpo|embedding";
 
 static const tx_option options[] = {
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},
@@ -89,6 +92,8 @@ const tx_task *tx_job_named_task(const tx_job_settings *set)
         return &tx_token_classification;
     if (left == 2)
         return &tx_dpo;
+    if (left == 3)
+        return &tx_embeddings;
     return set->packing ? &tx_instruction_packed : &tx_instruction;
 }
 

@@ -53,6 +53,16 @@ typedef enum tx_greater {
 enum { TX_LOSS_TYPE_NLL, TX_LOSS_TYPE_MAP(X) }; /* NLL stands for SIGMOID if the task is dpo */
 #undef X
 
+/* The losses of embeddings, by the names of sentence-transformers. */
+#define TX_EMBEDDING_LOSS_MAP(X)             \
+    X(RANKING, MultipleNegativesRankingLoss) \
+    X(COSINE, CosineSimilarityLoss)          \
+    X(TRIPLET, TripletLoss)
+
+#define X(name, word) TX_EMBEDDING_LOSS_##name,
+enum { TX_EMBEDDING_LOSS_AUTO, TX_EMBEDDING_LOSS_MAP(X) };
+#undef X
+
 #define X(name, word) TX_REPORT_##name,
 enum { TX_REPORT_MAP(X) };
 #undef X

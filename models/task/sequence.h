@@ -107,9 +107,14 @@ enum { TX_SUM_PEARSON = TX_SUM_OWN, TX_SUM_SPEARMAN, TX_SUM_SQUARES };
 void tx_sequence_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
 void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,
                                  double sums[TX_SUMS_MAX]);
+/* Sums PEARSON, SPEARMAN and SQUARES of `most` pairs of numbers, except those whose label is TX_IGNORE_LABEL. `labels`
+ * may be NULL. */
+void tx_sequence_correlate(const float *outputs, const float *targets, const int32_t *labels, int64_t most,
+                           double sums[TX_SUMS_MAX]);
 /* Besides the loss, ACCURACY has the accuracy; F1 has accuracy, F1 and their mean; MATTHEWS has Matthews' correlation;
- * CORRELATION has Pearson's and Spearman's correlation and their mean; ERROR has the mean squared error. */
+ * CORRELATION has Pearson's and Spearman's correlation and their mean; ERROR has the mean squared error; SIMILARITY has
+ * both correlations of cosines; NEARER has the share of triplets whose positive is nearer; LOSS has nothing else. */
 extern const tx_metric tx_metrics_ACCURACY[], tx_metrics_F1[], tx_metrics_MATTHEWS[], tx_metrics_CORRELATION[],
-    tx_metrics_ERROR[];
+    tx_metrics_ERROR[], tx_metrics_SIMILARITY[], tx_metrics_NEARER[], tx_metrics_LOSS[];
 
 #endif

@@ -82,20 +82,18 @@ static double correlation(const double *x, const double *y, int64_t count)
     return x_differs && y_differs ? xy / sqrt(xx * yy) : (double)NAN;
 }
 
-void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,
-                                 double sums[TX_SUMS_MAX])
+void tx_sequence_correlate(const float *outputs, const float *targets, const int32_t *labels, int64_t most,
+                           double sums[TX_SUMS_MAX])
 {
-    const tx_sequence_data *d = samples->data;
-    const size_t most = (size_t)samples->count;
-    double *x = malloc(2 * most * sizeof *x), *y = x ? x + most : NULL, squares = 0.0;
-    ranked *room = malloc(most * sizeof *room);
     int64_t count = 0;
+    double *x = malloc(2 * (size_t)most * sizeof *x), *y = x ? x + most : NULL, squares = 0.0;
+    ranked *room = malloc((size_t)most * sizeof *room);
     sums[TX_SUM_PEARSON] = sums[TX_SUM_SPEARMAN] = sums[TX_SUM_SQUARES] = (double)NAN; /* if out of memory */
-    for (int64_t r = 0; r < samples->count && x && room; r++) {
-        if (d->label[r] == TX_IGNORE_LABEL)
+    for (int64_t r = 0; r < most && x && room; r++) {
+        if (labels && labels[r] == TX_IGNORE_LABEL)
             continue;
-        x[count] = (double)outputs[r * columns];
-        y[count] = (double)d->target[r];
+        x[count] = (double)outputs[r];
+        y[count] = (double)targets[r];
         squares += (x[count] - y[count]) * (x[count] - y[count]);
         count++;
     }
@@ -108,6 +106,14 @@ void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs
     }
     free(x);
     free(room);
+}
+
+void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,
+                                 double sums[TX_SUMS_MAX])
+{
+    const tx_sequence_data *d = samples->data;
+    (void)columns; /* 1 */
+    tx_sequence_correlate(outputs, d->target, d->label, samples->count, sums);
 }
 
 /* ---- Names --------------------------------------------------------------------------------------------- */
@@ -152,4 +158,8 @@ const tx_metric tx_metrics_CORRELATION[] = {LOSS,
                                             {"eval_spearmanr", true, spearman},
                                             {"eval_combined_score", true, correlations},
                                             LAST};
+const tx_metric tx_metrics_SIMILARITY[] = {
+    LOSS, {"eval_pearson_cosine", true, pearson}, {"eval_spearman_cosine", true, spearman}, LAST};
+const tx_metric tx_metrics_NEARER[] = {LOSS, {"eval_cosine_accuracy", true, accuracy}, LAST};
+const tx_metric tx_metrics_LOSS[] = {LOSS, LAST};
 const tx_metric tx_metrics_ERROR[] = {LOSS, {"eval_mse", false, squares}, LAST};

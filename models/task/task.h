@@ -134,6 +134,8 @@ struct tx_task {
     /* The loss of preferences, which replaces `loss`. `*rows` receives a row of numbers for each row of the batch,
      * which `measure` reads instead of the model's output. NULL for other tasks. */
     tx_tensor *(*prefer)(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
+    /* The loss of rows of several texts, called as `prefer`, whose options it ignores. NULL for other tasks. */
+    tx_tensor *(*contrast)(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
     const char *const *logged; /* names of results TASK_0 and those after it; NULL after the last; NULL without any */
     /* Computes the task's own sums from the outputs of all samples, [count, columns]. NULL if there are none; the
      * output of a whole batch is then never stored. */

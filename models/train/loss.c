@@ -36,6 +36,8 @@ tx_tensor *tx_trainer_loss(const tx_trainer_options *o, const tx_config *config,
     how.output = *output = tx_arch_logits(graph, config, &options);
     if (o->task->prefer)
         loss = o->task->prefer(graph, config, &how, output);
+    else if (o->task->contrast)
+        loss = o->task->contrast(graph, config, &how, output);
     else
         loss = distills ? o->task->distill(graph, config, *output, &teaching)
                         : o->task->loss(graph, config, *output, (float)o->set->smoothing);

@@ -36,6 +36,9 @@ done > "$work/talk.jsonl"
 for word in cat dog; do
     echo "{\"prompt\": \"$word\", \"chosen\": \" one\", \"rejected\": \" three\"}"
 done > "$work/pairs.jsonl"
+for word in cat dog; do
+    echo "{\"anchor\": \"$word\", \"positive\": \"a $word\", \"negative\": \"no $word\"}"
+done > "$work/trios.jsonl"
 sed 's/"prompt": \[/"messages": [/; s/\], "completion": \[/, /' "$work/talk.jsonl" > "$work/messages.jsonl"
 echo '{"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.5]}}}' > "$work/ds.json"
 cat > "$work/form.jinja" << 'END'
@@ -93,6 +96,12 @@ messages()
 prefer()
 {
     short --train_file "$work/pairs.jsonl" --model_name_or_path tiny --task_name dpo --output_dir "$work/r" "$@"
+}
+
+# A small BERT over bytes on triplets of texts
+embed()
+{
+    short --train_file "$work/trios.jsonl" --config_name "$work/bert" --task_name embedding --output_dir "$work/r" "$@"
 }
 
 # The same as two ranks
@@ -350,6 +359,10 @@ bnb_4bit_compute_dtype | packs --load_in_4bit --bnb_4bit_compute_dtype float16 |
 teacher_model_name_or_path | --teacher_model_name_or_path tiny | weights_differ
 distill_temperature | --teacher_model_name_or_path tiny --distill_temperature 3 | says temperature 3
 distill_alpha | --teacher_model_name_or_path tiny --distill_alpha 1 | weights_kept
+embedding_loss | embed --embedding_loss TripletLoss | logged \"step\":.1,.*\"loss\":.[45][.]
+similarity_scale | embed --similarity_scale 1e-6 | logged \"step\":.1,.*\"loss\":.1[.]386
+triplet_margin | embed --embedding_loss TripletLoss --triplet_margin 100 | logged \"step\":.1,.*\"loss\":.[19][0-9][0-9.]*,
+pooling_mode | embed --pooling_mode cls | holds 1_Pooling/config.json cls_token...true
 loss_type | prefer --loss_type ipo | logged \"step\":.1,.*\"loss\":.25,
 beta | prefer --loss_type ipo --beta 0.5 | logged \"step\":.1,.*\"loss\":.1,
 label_smoothing | prefer --label_smoothing 0.1 | says only with --loss_type robust

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The task of embeddings: rows and metrics. */
+#include "models/task/embedding.h"
+
+#include "models/task/sequence.h"
+
+#include <string.h>
+
+static const tx_field fields[] = {
+    [TX_EMBEDDING_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_EMBEDDING_TOKEN_TYPE_IDS] = {"token_type_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_EMBEDDING_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
+    [TX_EMBEDDING_POOLING] = {"pooling", TX_F32, TX_FIELD_BLOCK, .padding = 0},
+    [TX_EMBEDDING_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
+    [TX_EMBEDDING_TARGETS] = {"targets", TX_F32, .padding = 0},
+    {.name = NULL},
+};
+
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+{
+    const tx_embedding_data *d = samples->data;
+    const int64_t block = samples->block;
+    (void)epoch;
+    for (int64_t i = 0; i < d->texts; i++) {
+        const int64_t text = number * d->texts + i, begin = tx_sample_begin(d->end, text),
+                      length = d->end[text] - begin;
+        const tx_ids *const from[] = {&d->ids, &d->types};
+        for (int f = TX_EMBEDDING_INPUT_IDS; f <= TX_EMBEDDING_TOKEN_TYPE_IDS; f++) {
+            int32_t *values = (int32_t *)to->field[f] + i * block;
+            memcpy(values, from[f]->id + begin, (size_t)length * sizeof *values);
+            tx_field_pad(&fields[f], values + length, block - length);
+        }
+        ((int32_t *)to->field[TX_EMBEDDING_LENGTHS])[i] = (int32_t)length;
+        tx_pooling_fill(&d->pooling, block, length, 0, (float *)to->field[TX_EMBEDDING_POOLING] + i * block);
+    }
+    *(int32_t *)to->field[TX_EMBEDDING_LABELS] = 0;
+    *(float *)to->field[TX_EMBEDDING_TARGETS] = d->target[number];
+    return TX_OK;
+}
+
+static int64_t row_length(const tx_samples *samples, int64_t number)
+{
+    const tx_embedding_data *d = samples->data;
+    int64_t longest = 0;
+    for (int64_t text = number * d->texts; text < (number + 1) * d->texts; text++) {
+        const int64_t length = d->end[text] - tx_sample_begin(d->end, text);
+        longest = length > longest ? length : longest;
+    }
+    return longest;
+}
+
+/* ---- Metrics -------------------------------------------------------------------------------------------- */
+
+/* Pearson's and Spearman's correlation of cosines and scores, as EmbeddingSimilarityEvaluator computes them. */
+static void measure_scores(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+{
+    const tx_embedding_data *d = samples->data;
+    (void)columns; /* 1 */
+    tx_sequence_correlate(outputs, d->target, NULL, samples->count, sums);
+}
+
+/* The share of samples whose anchor is nearer to the positive than to every negative, as TripletEvaluator computes it
+ * for one negative. */
+static void measure_negatives(const tx_samples *samples, const float *outputs, int64_t columns,
+                              double sums[TX_SUMS_MAX])
+{
+    int64_t right = 0;
+    for (int64_t r = 0; r < samples->count; r++) {
+        const float *cosine = outputs + r * columns;
+        bool nearer = true;
+        for (int64_t i = 1; i < columns; i++)
+            nearer = nearer && cosine[0] > cosine[i];
+        right += nearer;
+    }
+    sums[TX_SUM_ACCURACY] = (double)right / (double)samples->count;
+}
+
+static tx_tensor *no_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
+{
+    (void)config;
+    (void)output;
+    (void)smoothing;
+    tx_graph_fail(graph, tx_fail(TX_INTERNAL, "embeddings have no loss for each label"));
+    return NULL;
+}
+
+static tx_status save(const tx_samples *samples, const char *folder)
+{
+    const tx_embedding_data *d = samples->data;
+    return tx_pooling_write(&d->pooling, d->width, d->most, folder);
+}
+
+#define TASK(called, list, hook)                                                                       \
+    {                                                                                                  \
+        .name = called, .head = TX_HEAD_STATES, .of_texts = true, .open = tx_embedding_open,           \
+        .close = tx_embedding_close, .save = save, .fields = fields, .row = row, .length = row_length, \
+        .loss = no_loss, .contrast = tx_embedding_##hook##_loss, .metrics = tx_metrics_##list,         \
+    }
+const tx_task tx_embeddings = TASK("embeddings", LOSS, ranking);
+
+void tx_embedding_task(tx_embedding_data *data)
+{
+    static const tx_task tasks[] = {
+        [TX_EMBEDDING_LOSS_RANKING] = TASK("embeddings", LOSS, ranking),
+        [TX_EMBEDDING_LOSS_COSINE] = TASK("embeddings", SIMILARITY, cosine),
+        [TX_EMBEDDING_LOSS_TRIPLET] = TASK("embeddings", NEARER, triplet),
+    };
+    data->task = tasks[data->loss];
+    if (data->loss == TX_EMBEDDING_LOSS_RANKING && data->texts > 2)
+        data->task.metrics = tx_metrics_NEARER;
+    data->task.measure = data->loss == TX_EMBEDDING_LOSS_COSINE ? measure_scores
+                         : data->texts > 2                      ? measure_negatives
+                                                                : NULL;
+    memcpy(data->field, fields, sizeof data->field);
+    for (int f = TX_EMBEDDING_INPUT_IDS; f <= TX_EMBEDDING_POOLING; f++)
+        data->field[f].sequences = (int32_t)data->texts;
+    data->task.fields = data->field;
+}

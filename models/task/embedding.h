@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Training of embeddings on pairs and triplets of texts, with losses of sentence-transformers. A row of a batch is a
+ * sample of several texts: an anchor, a positive and any number of negatives, or two sentences with a score. Fields
+ * input_ids, token_type_ids, attention_lengths and pooling have a sequence for each text. Labels [rows] are 0 for rows
+ * with a sample, and targets [rows] are the scores. The model is saved as a folder of sentence-transformers. */
+#ifndef TX_TASK_EMBEDDING_H
+#define TX_TASK_EMBEDDING_H
+
+#include "models/arch/pooling.h"
+#include "models/task/task.h"
+
+/* The largest number of texts of a sample. */
+#define TX_EMBEDDING_TEXTS 8
+
+/* Indices of the fields. */
+enum {
+    TX_EMBEDDING_INPUT_IDS,
+    TX_EMBEDDING_TOKEN_TYPE_IDS,
+    TX_EMBEDDING_LENGTHS,
+    TX_EMBEDDING_POOLING,
+    TX_EMBEDDING_LABELS,
+    TX_EMBEDDING_TARGETS,
+    TX_EMBEDDING_FIELDS
+};
+
+/* Opened data have a task of their own: the fields have as many sequences as a sample has texts. */
+extern const tx_task tx_embeddings;
+
+typedef struct tx_embedding_data {
+    tx_ids ids, types; /* of all texts, one after the other: those of the first sample, .. */
+    int64_t count, texts;
+    int64_t *end;  /* [count * texts]: end of each text's ids */
+    float *target; /* [count] */
+    int32_t loss;  /* TX_EMBEDDING_LOSS_.. */
+    tx_pooling pooling;
+    int64_t width, most; /* of the hidden states; tokens of a text */
+    tx_task task;
+    tx_field field[TX_EMBEDDING_FIELDS + 1];
+    char digest[65];
+} tx_embedding_data;
+
+/* Makes the task of data (embedding.c). */
+void tx_embedding_task(tx_embedding_data *data);
+
+/* Reads a file (embedding_data.c). As in sentence-transformers a column label, labels, score or scores has the target,
+ * and the other columns are the texts in their order. If there are columns anchor and positive, only these and columns
+ * that begin with negative are used. */
+tx_status tx_embedding_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
+void tx_embedding_close(const tx_samples *samples);
+
+/* The losses (embedding_loss.c), by the names and formulas of sentence-transformers. `*rows` receives the cosines of
+ * the first text of each sample with the others [rows, texts - 1]. */
+tx_tensor *tx_embedding_ranking_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
+                                     tx_tensor **rows);
+tx_tensor *tx_embedding_cosine_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
+                                    tx_tensor **rows);
+tx_tensor *tx_embedding_triplet_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
+                                     tx_tensor **rows);
+
+#endif

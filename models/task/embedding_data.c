@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reads files of pairs and triplets of texts: columns, rows, tokens. */
+#include "models/files/digest.h"
+#include "models/files/hub.h"
+#include "models/names.h"
+#include "models/task/embedding.h"
+#include "models/text/joined.h"
+#include "models/text/table.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The state of reading a file. */
+typedef struct reading {
+    const tx_data_options *options;
+    tx_table table;
+    int32_t text[TX_EMBEDDING_TEXTS], score; /* columns; `score` is -1 if there is none */
+    int64_t begin, end;                      /* range of rows to use */
+    tx_joiner joiner;
+} reading;
+
+/* ---- Columns ------------------------------------------------------------------------------------------- */
+
+/* Finds the columns of the texts and of the score. */
+static tx_status find_columns(reading *r, tx_embedding_data *d)
+{
+    static const char *const scores[] = {"label", "labels", "score", "scores"};
+    const tx_table *t = &r->table;
+    const bool named = tx_table_column(t, "anchor") >= 0 && tx_table_column(t, "positive") >= 0;
+    r->score = -1;
+    if (named) {
+        r->text[0] = tx_table_column(t, "anchor");
+        r->text[1] = tx_table_column(t, "positive");
+        d->texts = 2;
+    }
+    for (int32_t c = 0; c < t->columns; c++) {
+        size_t size;
+        const char *name = tx_table_text(t, -1, c, &size);
+        bool is_score = false;
+        for (size_t i = 0; i < sizeof scores / sizeof scores[0]; i++)
+            is_score = is_score || strcmp(name, scores[i]) == 0;
+        if (is_score)
+            r->score = c;
+        else if (named ? tx_begins_with(name, "negative") : d->texts <= TX_EMBEDDING_TEXTS) {
+            if (d->texts == TX_EMBEDDING_TEXTS)
+                return tx_fail(TX_UNSUPPORTED, "more than %d columns of texts", TX_EMBEDDING_TEXTS);
+            r->text[d->texts++] = c;
+        }
+    }
+    return tx_task_choose_range(r->options, t->rows, "rows", &r->begin, &r->end);
+}
+
+/* Chooses the loss by the columns, or checks that they fit it. */
+static tx_status choose_loss(const reading *r, tx_embedding_data *d)
+{
+    static const int64_t least[] =
+        {[TX_EMBEDDING_LOSS_RANKING] = 2, [TX_EMBEDDING_LOSS_COSINE] = 2, [TX_EMBEDDING_LOSS_TRIPLET] = 3},
+                         most[] = {[TX_EMBEDDING_LOSS_RANKING] = TX_EMBEDDING_TEXTS,
+                                   [TX_EMBEDDING_LOSS_COSINE] = 2,
+                                   [TX_EMBEDDING_LOSS_TRIPLET] = 3};
+    d->loss = r->options->set->embedding_loss;
+    if (d->loss == TX_EMBEDDING_LOSS_AUTO)
+        d->loss = r->score >= 0 && d->texts == 2 ? TX_EMBEDDING_LOSS_COSINE : TX_EMBEDDING_LOSS_RANKING;
+    if (d->texts < least[d->loss] || d->texts > most[d->loss])
+        return tx_fail(TX_FORMAT,
+                       "the file has %" PRId64 " columns of texts: two sentences and a score, or anchor, positive and "
+                       "negative are expected; --embedding_loss names the loss",
+                       d->texts);
+    if (d->loss == TX_EMBEDDING_LOSS_COSINE && r->score < 0)
+        return tx_fail(TX_FORMAT, "there is no column score or label, which CosineSimilarityLoss needs");
+    return TX_OK;
+}
+
+/* ---- Rows ---------------------------------------------------------------------------------------------- */
+
+static tx_status read_score(const reading *r, int64_t row, float *score)
+{
+    size_t size;
+    char *end;
+    if (r->score < 0)
+        return TX_OK;
+    const char *text = tx_table_text(&r->table, row, r->score, &size);
+    *score = strtof(text, &end);
+    return end != text && !*end && isfinite(*score) ? TX_OK
+                                                    : tx_fail(TX_FORMAT, "the score \"%.40s\" is not a number", text);
+}
+
+static tx_status add_row(reading *r, int64_t row, tx_embedding_data *d)
+{
+    size_t size;
+    const size_t before = d->ids.count;
+    d->target[d->count] = 0.0f;
+    TX_TRY(read_score(r, row, &d->target[d->count]));
+    for (int64_t i = 0; i < d->texts; i++) {
+        const char *text = tx_table_text(&r->table, row, r->text[i], &size);
+        const size_t begin = d->ids.count;
+        TX_TRY(tx_joiner_add(&r->joiner, text, size, NULL, 0, d->most, &d->ids, &d->types));
+        d->end[d->count * d->texts + i] = (int64_t)d->ids.count;
+        if (d->ids.count == begin)
+            return tx_fail(TX_FORMAT, "a text has no tokens");
+    }
+    TX_TRY(tx_task_check_ids(r->options, d->ids.id + before, d->ids.count - before));
+    d->count++;
+    return TX_OK;
+}
+
+static tx_status write_digest(const tx_embedding_data *d, char text[TX_DIGEST_TEXT])
+{
+    tx_digest *digest;
+    TX_TRY(tx_digest_create(&digest));
+    tx_digest_add(digest, d->ids.id, d->ids.count * sizeof *d->ids.id);
+    tx_digest_add(digest, d->end, (size_t)(d->count * d->texts) * sizeof *d->end);
+    tx_digest_add(digest, d->target, (size_t)d->count * sizeof *d->target);
+    return tx_digest_finish(digest, text);
+}
+
+/* The pooling of the model's folder, changed by --pooling_mode. */
+static tx_status find_pooling(const tx_data_options *o, tx_embedding_data *d)
+{
+    char *folder = NULL;
+    if (o->set->model)
+        TX_TRY(tx_hub_model(o->set->model, &folder));
+    const tx_status status = tx_pooling_read(folder ? folder : "", &d->pooling);
+    free(folder);
+    TX_TRY(status);
+    if (o->set->pooling_mode) {
+        d->pooling.mode[0] = (tx_pool_mode)(o->set->pooling_mode - 1);
+        d->pooling.modes = 1;
+    }
+    if (d->pooling.modes > 1 || d->pooling.mode[0] == TX_POOL_MAX)
+        return tx_fail(TX_UNSUPPORTED, "the pooling of this model is not implemented in training; give another one by "
+                                       "--pooling_mode");
+    o->config->unit_embeddings = d->pooling.normalize;
+    d->width = o->config->width;
+    d->most = d->pooling.max_seq_length && d->pooling.max_seq_length < o->block ? d->pooling.max_seq_length : o->block;
+    return TX_OK;
+}
+
+static tx_status read_all(reading *r, tx_embedding_data *d)
+{
+    TX_TRY(find_pooling(r->options, d));
+    TX_TRY(find_columns(r, d));
+    TX_TRY(choose_loss(r, d));
+    TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
+    TX_TRY(tx_joiner_check(&r->joiner, false, d->most));
+    const size_t rows = (size_t)(r->end - r->begin);
+    d->end = malloc(rows * (size_t)d->texts * sizeof *d->end);
+    d->target = malloc(rows * sizeof *d->target);
+    if (!d->end || !d->target)
+        return tx_fail(TX_MEMORY, "no memory for %zu rows", rows);
+    for (int64_t row = r->begin; row < r->end; row++) {
+        size_t size;
+        const size_t before = d->ids.count;
+        if (!tx_table_text(&r->table, row, r->text[0], &size)) /* the table skipped the row */
+            continue;
+        const tx_status status = add_row(r, row, d);
+        if (status)
+            d->ids.count = d->types.count = before;
+        TX_TRY(status ? tx_table_skip(&r->table, row, status) : TX_OK);
+    }
+    tx_embedding_task(d);
+    return d->count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no row has texts");
+}
+
+static void free_data(tx_embedding_data *d)
+{
+    free(d->ids.id);
+    free(d->types.id);
+    free(d->end);
+    free(d->target);
+    tx_pooling_free(&d->pooling);
+    free(d);
+}
+
+tx_status tx_embedding_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
+{
+    reading r = {.options = options};
+    (void)task; /* the data have a task of their own */
+    TX_TRY(tx_task_need_tokenizer(path, options));
+    tx_embedding_data *d = calloc(1, sizeof *d);
+    if (!d)
+        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
+    TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
+    if (!status && r.table.bad)
+        tx_reporter_print(&options->report, "%.800s: %" PRId64 " malformed row%s skipped", path, r.table.bad,
+                          r.table.bad == 1 ? " is" : "s are");
+    tx_table_close(&r.table);
+    tx_joiner_close(&r.joiner);
+    if (status) {
+        free_data(d);
+        return status;
+    }
+    *samples = (tx_samples){.task = &d->task,
+                            .data = d,
+                            .count = d->count,
+                            .block = options->block,
+                            .tokens = (int64_t)d->ids.count,
+                            .digest = d->digest};
+    return TX_OK;
+}
+
+void tx_embedding_close(const tx_samples *samples)
+{
+    free_data((void *)(uintptr_t)samples->data);
+}

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The losses of embeddings, by the names and formulas of sentence-transformers. */
+#include "models/task/embedding.h"
+
+/* Embeddings [rows * texts, C] of a batch. */
+typedef struct batch {
+    tx_graph *graph;
+    const tx_job_settings *set;
+    tx_tensor *labels;
+    int64_t rows, texts, width;
+    tx_tensor *embedding; /* NULL on error */
+    tx_tensor *unit;      /* the same with norm 1 */
+} batch;
+
+static batch batch_of(tx_graph *graph, const tx_config *config, const tx_preferring *how)
+{
+    const tx_pooling pooling = {.mode = {TX_POOL_MEAN}, .modes = 1, .normalize = config->unit_embeddings};
+    batch b = {.graph = graph, .set = how->set, .labels = tx_find_input(graph, "labels")};
+    b.embedding = tx_pooling_graph(graph, &pooling, how->output);
+    b.unit = tx_unit_rows(graph, b.embedding);
+    if (!b.unit)
+        return b;
+    b.rows = tx_tensor_shape(b.labels)->dim[0];
+    b.texts = tx_tensor_shape(b.unit)->dim[0] / b.rows;
+    b.width = config->width;
+    return b;
+}
+
+/* Text `text` of each sample: x [rows * texts, C] -> [rows, C]. */
+static tx_tensor *text_of(const batch *b, tx_tensor *x, int64_t text)
+{
+    return tx_gather(x, tx_range(b->graph, TX_SHAPE(b->rows), (int32_t)text, (int32_t)b->texts));
+}
+
+/* -x */
+static tx_tensor *minus(tx_tensor *x)
+{
+    return tx_scale(x, -1.0f);
+}
+
+/* 1 for rows with a sample, else 0: the result of a gather by a negative index. [rows] */
+static tx_tensor *used_rows(const batch *b)
+{
+    return tx_reshape(tx_gather(tx_fill(b->graph, TX_SHAPE(1, 1), 1.0f), b->labels), TX_SHAPE(b->rows));
+}
+
+static tx_tensor *mean_of(const batch *b, tx_tensor *losses)
+{
+    return tx_mean_loss(tx_mul(losses, used_rows(b)));
+}
+
+/* The cosines of the first text with the others, [rows, texts - 1]: products of [rows, 1, C] and [rows, texts, C], of
+ * which the first is left out by a gather. */
+static tx_tensor *cosines(const batch *b)
+{
+    const int64_t others = b->texts - 1;
+    tx_tensor *first = tx_reshape(text_of(b, b->unit, 0), TX_SHAPE(b->rows, 1, b->width));
+    tx_tensor *all = tx_matmul(first, tx_reshape(b->unit, TX_SHAPE(b->rows, b->texts, b->width)), false, true);
+    all = tx_transpose(tx_reshape(all, TX_SHAPE(b->rows, b->texts, 1))); /* [texts, rows, 1] */
+    all = tx_gather(tx_reshape(all, TX_SHAPE(b->texts, b->rows)), tx_range(b->graph, TX_SHAPE(others), 1, 1));
+    return tx_reshape(tx_transpose(tx_reshape(all, TX_SHAPE(others, b->rows, 1))), TX_SHAPE(b->rows, others));
+}
+
+/* Henderson et al., Efficient natural language response suggestion for Smart Reply, 2017: the positive of a row must
+ * have a higher score than all other positives and negatives of the batch. */
+tx_tensor *tx_embedding_ranking_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
+                                     tx_tensor **rows)
+{
+    const batch b = batch_of(graph, config, how);
+    if (!b.unit)
+        return NULL;
+    const int64_t others = (b.texts - 1) * b.rows;
+    *rows = cosines(&b);
+    /* [texts, rows, C]: the candidates are all rows after the anchors, positives first. */
+    tx_tensor *by_text = tx_transpose(tx_reshape(b.unit, TX_SHAPE(b.rows, b.texts, b.width)));
+    by_text = tx_reshape(by_text, TX_SHAPE(b.texts * b.rows, b.width));
+    tx_tensor *candidates = tx_gather(by_text, tx_range(graph, TX_SHAPE(others), (int32_t)b.rows, 1));
+    tx_tensor *scores = tx_matmul(text_of(&b, b.unit, 0), candidates, false, true);
+    scores = tx_scale(scores, (float)b.set->similarity_scale);
+    /* Rows without a sample are no candidates. */
+    tx_tensor *unused = tx_add(used_rows(&b), tx_fill(graph, TX_SHAPE(b.rows), -1.0f));
+    unused = tx_reshape(tx_broadcast(unused, TX_SHAPE(b.texts - 1, b.rows), TX_AXIS_ROWS), TX_SHAPE(others));
+    scores = tx_add(scores, tx_scale(tx_broadcast(unused, TX_SHAPE(b.rows, others), TX_AXIS_ROWS), 1e9f));
+    return mean_of(&b, tx_cross_entropy(scores, tx_range(graph, TX_SHAPE(b.rows), 0, 1), others));
+}
+
+/* The squared error of the cosine of two texts. */
+tx_tensor *tx_embedding_cosine_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
+                                    tx_tensor **rows)
+{
+    const batch b = batch_of(graph, config, how);
+    if (!b.unit)
+        return NULL;
+    *rows = cosines(&b);
+    tx_tensor *error = tx_add(tx_reshape(*rows, TX_SHAPE(b.rows)), minus(tx_find_input(graph, "targets")));
+    return mean_of(&b, tx_mul(error, error));
+}
+
+/* The Euclidean distance of two texts [rows], with the small number that PyTorch's pairwise_distance adds. */
+static tx_tensor *distance(const batch *b, int64_t one, int64_t other)
+{
+    tx_tensor *d = tx_add(text_of(b, b->embedding, one), minus(text_of(b, b->embedding, other)));
+    d = tx_add(d, tx_fill(b->graph, TX_SHAPE(b->rows, b->width), 1e-6f));
+    tx_tensor *square = tx_reduce(d, TX_REDUCE_SUMSQ, TX_AXIS_LAST);
+    return tx_mul(square, tx_rsqrt(square));
+}
+
+/* max(0, |anchor - positive| - |anchor - negative| + margin) */
+tx_tensor *tx_embedding_triplet_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
+                                     tx_tensor **rows)
+{
+    const batch b = batch_of(graph, config, how);
+    if (!b.unit)
+        return NULL;
+    *rows = cosines(&b);
+    tx_tensor *margin = tx_fill(graph, TX_SHAPE(b.rows), (float)b.set->triplet_margin);
+    return mean_of(&b, tx_relu(tx_add(tx_add(distance(&b, 0, 1), minus(distance(&b, 0, 2))), margin)));
+}
