@@ -30,6 +30,7 @@ typedef struct tx_config {
     int64_t vocab_size, positions, width, layers, heads;
     int64_t labels;                     /* of a classifier; 1 means regression */
     bool several_labels;                /* a text may have several labels (multi-label classification) */
+    bool several_numbers;               /* a regression of `labels` numbers, more than 1 */
     bool named_labels;                  /* the training data refer to labels by name, so regression is not possible */
     bool unit_embeddings;               /* in training, embeddings are divided by their norms */
     int64_t bos_token_id, eos_token_id; /* -1 if there is none */

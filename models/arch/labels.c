@@ -19,13 +19,16 @@ tx_status tx_labels_read(const tx_json *json, tx_config *config)
     if (strcmp(problem, REGRESSION) != 0 && strcmp(problem, CLASSIFICATION) != 0 && !config->several_labels)
         return tx_fail(TX_UNSUPPORTED,
                        "problem_type: \"%.40s\" is not one of " REGRESSION ", " CLASSIFICATION ", " SEVERAL, problem);
-    if (!tx_json_has(json, "id2label"))
-        return TX_JSON_OPTIONAL(int, json, "num_labels", 1, TX_LABELS_MOST, &config->labels);
-    TX_TRY(tx_json_get(json, "id2label", TX_JSON_OBJECT, &names));
-    const size_t count = tx_json_size(names);
-    if (count < 1 || count > TX_LABELS_MOST)
-        return tx_fail(TX_INVALID, "id2label: %zu labels: expected 1 to %d", count, TX_LABELS_MOST);
-    config->labels = (int64_t)count;
+    if (tx_json_has(json, "id2label")) {
+        TX_TRY(tx_json_get(json, "id2label", TX_JSON_OBJECT, &names));
+        const size_t count = tx_json_size(names);
+        if (count < 1 || count > TX_LABELS_MOST)
+            return tx_fail(TX_INVALID, "id2label: %zu labels: expected 1 to %d", count, TX_LABELS_MOST);
+        config->labels = (int64_t)count;
+    } else {
+        TX_TRY(TX_JSON_OPTIONAL(int, json, "num_labels", 1, TX_LABELS_MOST, &config->labels));
+    }
+    config->several_numbers = config->labels > 1 && strcmp(problem, REGRESSION) == 0;
     return TX_OK;
 }
 
@@ -66,6 +69,7 @@ tx_status tx_labels_set(tx_config *config, const char *const *names, int64_t cou
         return status;
     }
     config->labels = count;
+    config->several_numbers = !names && count > 1;
     status = tx_json_set(config->source, "id2label", to_name);
     const tx_status other = tx_json_set(config->source, "label2id", to_id); /* frees to_id also on failure */
     TX_THEN(status, other);
@@ -78,6 +82,7 @@ tx_status tx_labels_set_several(tx_config *config, bool several)
     if (config->several_labels == several)
         return TX_OK;
     config->several_labels = several;
+    config->several_numbers = false;
     if (!config->source)
         config->source = tx_json_object();
     return tx_json_set_string(config->source, "problem_type", problem_of(config, true));

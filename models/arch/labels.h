@@ -15,7 +15,7 @@
 tx_status tx_labels_read(const tx_json *json, tx_config *config);
 /* The name of a label, which lives as long as the configuration. NULL if it is transformers' LABEL_n or missing. */
 const char *tx_label_name(const tx_config *config, int64_t label);
-/* Sets the labels of a classifier. Pass NULL and 1 for regression. */
+/* Sets the labels of a classifier. Pass NULL and a number of values for regression. */
 tx_status tx_labels_set(tx_config *config, const char *const *names, int64_t count);
 /* Sets whether a text may have several labels. */
 tx_status tx_labels_set_several(tx_config *config, bool several);

@@ -38,7 +38,7 @@ static tx_tensor *minus(tx_tensor *x)
     return tx_scale(x, -1.0f);
 }
 
-/* 1 for rows with a sample, else 0: the result of a gather by a negative index. [rows] */
+/* The weights of the rows: 1 for rows with a sample, else 0, the result of a gather by a negative index. [rows] */
 static tx_tensor *used_rows(const batch *b)
 {
     return tx_reshape(tx_gather(tx_fill(b->graph, TX_SHAPE(1, 1), 1.0f), b->labels), TX_SHAPE(b->rows));

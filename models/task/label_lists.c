@@ -3,6 +3,7 @@
 #include "models/arch/labels.h"
 #include "models/task/sequence.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +18,14 @@ static tx_status add_item(tx_label_lists *lists, const tx_json *item)
         TX_TRY(tx_json_as_string(item, "label", &text));
         TX_TRY(tx_label_check(text, strlen(text)));
     } else {
-        TX_TRY(tx_json_as_int(item, "label", 0, TX_LABELS_MOST, &whole));
-        snprintf(number, sizeof number, "%" PRId64, whole);
+        double value;
+        if (!lists->numbers || tx_json_as_int(item, "label", 0, TX_LABELS_MOST, &whole) == TX_OK) {
+            TX_TRY(tx_json_as_int(item, "label", 0, TX_LABELS_MOST, &whole));
+            snprintf(number, sizeof number, "%" PRId64, whole);
+        } else {
+            TX_TRY(tx_json_as_number(item, "label", -FLT_MAX, FLT_MAX, &value));
+            snprintf(number, sizeof number, "%.17g", value);
+        }
     }
     tx_buffer_add(&lists->text, text, strlen(text) + 1);
     lists->count++;
@@ -71,6 +78,15 @@ tx_status tx_label_lists_index(tx_label_lists *lists)
     for (size_t i = 0, at = 0; i < lists->count; i++, at += strlen(lists->text.data + at) + 1)
         lists->label[i] = lists->text.data + at;
     return TX_OK;
+}
+
+int64_t tx_label_lists_numbers(const tx_label_lists *lists)
+{
+    const size_t size = lists->rows ? lists->end[0] : 0;
+    for (size_t r = 0; r < lists->rows; r++)
+        if (lists->end[r] != (r + 1) * size)
+            return 0;
+    return size > 1 && tx_label_are_numbers(lists->label, (int64_t)lists->count) ? (int64_t)size : 0;
 }
 
 void tx_label_lists_free(tx_label_lists *lists)

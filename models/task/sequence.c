@@ -18,6 +18,27 @@
 static const tx_field classes[] = {FIELDS, {.name = NULL}};
 static const tx_field numbers[] = {FIELDS, [TX_SEQUENCE_TARGETS] = {"targets", TX_F32, .padding = 0}, {.name = NULL}};
 
+/* The mean squared error. Rows without a target have the weight 0, the result of a gather by a negative index. */
+static tx_tensor *number_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
+{
+    (void)config;
+    if (smoothing > 0.0f) {
+        tx_graph_fail(graph, tx_fail(TX_INVALID, "label_smoothing_factor is not supported for a regression"));
+        return NULL;
+    }
+    tx_tensor *weight = tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), tx_find_input(graph, "labels"));
+    tx_tensor *target = output ? tx_reshape(tx_find_input(graph, "targets"), *tx_tensor_shape(output)) : NULL;
+    if (!weight || !target)
+        return NULL;
+    const tx_shape *shape = tx_tensor_shape(output);
+    const int64_t values = shape->dim[1];
+    if (values > 1)
+        weight = tx_broadcast(tx_reshape(weight, TX_SHAPE(shape->dim[0])), *shape, TX_AXIS_LAST);
+    tx_tensor *error = tx_mul(tx_add(output, tx_scale(target, -1.0f)), weight);
+    tx_tensor *mean = tx_mean_loss(tx_mul(error, error)); /* over the samples */
+    return values > 1 ? tx_scale(mean, 1.0f / (float)values) : mean;
+}
+
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_sequence_data *d = samples->data;
@@ -31,8 +52,8 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     }
     *(int32_t *)to->field[TX_SEQUENCE_LENGTHS] = (int32_t)length;
     *(int32_t *)to->field[TX_SEQUENCE_LABELS] = d->label[number];
-    if (samples->task->fields == numbers)
-        *(float *)to->field[TX_SEQUENCE_TARGETS] = d->target[number];
+    if (samples->task->loss == number_loss)
+        memcpy(to->field[TX_SEQUENCE_TARGETS], d->target + number * d->values, (size_t)d->values * sizeof *d->target);
     return TX_OK;
 }
 
@@ -45,20 +66,6 @@ static int64_t row_length(const tx_samples *samples, int64_t number)
 tx_tensor *tx_sequence_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
 {
     return tx_mean_loss(tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), config->labels, smoothing));
-}
-
-/* The mean squared error. Rows without a target have the weight 0, the result of a gather by a negative index. */
-static tx_tensor *number_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
-{
-    (void)config;
-    if (smoothing > 0.0f) {
-        tx_graph_fail(graph, tx_fail(TX_INVALID, "label_smoothing_factor is not supported for a regression"));
-        return NULL;
-    }
-    tx_tensor *weight = tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), tx_find_input(graph, "labels"));
-    tx_tensor *target = output ? tx_reshape(tx_find_input(graph, "targets"), *tx_tensor_shape(output)) : NULL;
-    tx_tensor *error = tx_mul(tx_add(output, tx_scale(target, -1.0f)), weight);
-    return tx_mean_loss(tx_mul(error, error));
 }
 
 static tx_status tell_class(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
@@ -80,10 +87,21 @@ static tx_status tell_number(const tx_samples *samples, int64_t number, const tx
                              tx_file *file)
 {
     char text[TX_PREDICTION];
+    tx_status status = TX_OK;
     (void)samples;
     (void)number;
-    (void)config;
-    return tx_file_append(file, text, (size_t)snprintf(text, sizeof text, "%.3f", (double)*output));
+    for (int64_t i = 0; i < config->labels && !status; i++)
+        status =
+            tx_file_append(file, text, (size_t)snprintf(text, sizeof text, "%s%.3f", i ? " " : "", (double)output[i]));
+    return status;
+}
+
+void tx_several_numbers_task(tx_sequence_data *d, int64_t values)
+{
+    memcpy(d->field, numbers, sizeof numbers);
+    d->field[TX_SEQUENCE_TARGETS].width = values;
+    d->own.task = tx_sequence_regression.task;
+    d->own.task.fields = d->field;
 }
 
 #define ROW(title, METRICS, list, formula, taught, measured, told) \

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sequence classification and regression of a text or a pair of texts. The fields are input_ids and token_type_ids
- * [rows, block], attention_lengths [rows] and labels [rows]. A regression also has targets F32 [rows], and its labels
- * are 0 for rows with a target. Each task of GLUE has its own columns, labels and metrics. */
+ * [rows, block], attention_lengths [rows] and labels [rows]. A regression also has targets F32 [rows], or [rows, values]
+ * for several values, and its labels are 0 for rows with a target. Each task of GLUE has its own columns, labels and metrics. */
 #ifndef TX_TASK_SEQUENCE_H
 #define TX_TASK_SEQUENCE_H
 
@@ -43,7 +43,8 @@ typedef struct tx_sequence_data {
     int64_t count;
     int64_t *end;   /* [count]: end of each sample's ids */
     int32_t *label; /* [count]; TX_IGNORE_LABEL if there is none */
-    float *target;  /* [count], of a regression */
+    float *target;  /* [count, values], of a regression */
+    int64_t values; /* numbers of a sample */
     /* Multi-label classification: all labels of all samples, and the end of those of each sample. */
     tx_ids several;
     int64_t *several_end;  /* [count]; NULL for test data and for other tasks */
@@ -71,6 +72,8 @@ tx_status tx_label_check(const char *text, size_t size);
 /* Sets the model's labels and indexes them: the task's labels, or in training the labels of the data. */
 tx_status tx_labels_resolve(const tx_sequence_task *task, const tx_data_options *options, const char *const *texts,
                             int64_t count, tx_label_index *index);
+/* Whether all texts are numbers and some have a fraction or an exponent. */
+bool tx_label_are_numbers(const char *const *texts, int64_t count);
 /* The label of a text, and its number in a regression. TX_FORMAT, with the reason, if it is not a label. */
 tx_status tx_label_read(const tx_config *config, const tx_label_index *index, const char *text, int32_t *label,
                         float *target);
@@ -78,6 +81,7 @@ tx_status tx_label_read(const tx_config *config, const tx_label_index *index, co
 /* Lists of labels, one for each row. It begins as {0}. */
 typedef struct tx_label_lists {
     tx_buffer text;          /* of all labels, each with a NUL at the end */
+    bool numbers;            /* items may be any numbers, the values of a regression */
     size_t count;            /* of all labels */
     const char **label;      /* [count], set by tx_label_lists_index */
     size_t *end, rows, room; /* [rows]: end of each row's labels */
@@ -91,12 +95,18 @@ void tx_label_lists_drop(tx_label_lists *lists);
 tx_status tx_label_lists_index(tx_label_lists *lists);
 /* The index of the first label of a row. */
 size_t tx_label_lists_begin(const tx_label_lists *lists, int64_t row);
+/* The size of the lists if they are the values of a regression: all have the same size above 1, and only numbers, some
+ * with a fraction. Otherwise 0. */
+int64_t tx_label_lists_numbers(const tx_label_lists *lists);
 void tx_label_lists_free(tx_label_lists *lists);
 
 /* ---- Multi-label classification (multi_label.c) ---------------------------------------------------------- */
 
 /* Makes the task of data whose samples have several of `labels` labels, from the one for a single label. */
 void tx_multi_label_task(tx_sequence_data *data, const tx_task *single, int64_t labels);
+
+/* Makes the task of a regression of several values (sequence.c). */
+void tx_several_numbers_task(tx_sequence_data *data, int64_t values);
 
 /* ---- Metrics (sequence_metrics.c) ---------------------------------------------------------------------- */
 

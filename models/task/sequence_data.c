@@ -77,10 +77,11 @@ static tx_status find_form(reading *r)
     return TX_OK;
 }
 
-/* True for multi-label classification. The tasks of GLUE have one label. */
+/* True for multi-label classification and regressions of several values. The tasks of GLUE have one label. */
 static bool is_several(const reading *r)
 {
-    return r->options->config->several_labels && !r->task->labels;
+    const tx_config *config = r->options->config;
+    return (config->several_labels || config->several_numbers) && !r->task->labels;
 }
 
 /* Checks the label of a row, and keeps it. */
@@ -145,12 +146,24 @@ static tx_status write_digest(const tx_sequence_data *d, const tx_config *config
     tx_digest_add(digest, d->types.id, d->types.count * sizeof *d->types.id);
     tx_digest_add(digest, d->end, count * sizeof *d->end);
     tx_digest_add(digest, d->label, count * sizeof *d->label);
-    tx_digest_add(digest, d->target, count * sizeof *d->target);
+    tx_digest_add(digest, d->target, count * (size_t)d->values * sizeof *d->target);
     tx_digest_add(digest, d->several.id, d->several.count * sizeof *d->several.id);
     if (d->several_end)
         tx_digest_add(digest, d->several_end, count * sizeof *d->several_end);
     tx_digest_add(digest, &config->labels, sizeof config->labels);
     return tx_digest_finish(digest, text);
+}
+
+/* Adds the numbers in the list of a row to the data of the next sample. */
+static tx_status read_numbers(const reading *r, int64_t number, tx_sequence_data *d)
+{
+    const size_t begin = tx_label_lists_begin(&r->lists, number), count = r->lists.end[number] - begin;
+    if ((int64_t)count != d->values)
+        return tx_fail(TX_FORMAT, "the row has %zu numbers, not %" PRId64, count, d->values);
+    for (size_t i = 0; i < count; i++)
+        TX_TRY(tx_label_read(r->options->config, &r->labels, r->lists.label[begin + i], &d->label[d->count],
+                             &d->target[d->count * d->values + (int64_t)i]));
+    return TX_OK;
 }
 
 /* Adds the labels in the list of a row to the data of the next sample. */
@@ -177,16 +190,17 @@ static tx_status read_samples(reading *r, tx_sequence_data *d)
         d->several_end = malloc(rows * sizeof *d->several_end);
     d->end = malloc(rows * sizeof *d->end);
     d->label = malloc(rows * sizeof *d->label);
-    d->target = malloc(rows * sizeof *d->target);
+    d->values = r->options->config->several_numbers ? r->options->config->labels : 1;
+    d->target = calloc(rows * (size_t)d->values, sizeof *d->target);
     if (!d->end || !d->label || !d->target || (is_several(r) && r->label >= 0 && !d->several_end))
         return tx_fail(TX_MEMORY, "no memory for %zu samples", rows);
     TX_TRY(tx_joiner_check(&r->joiner, r->second >= 0, r->options->block));
     for (int64_t i = 0; i < r->count; i++) {
         int32_t *label = &d->label[d->count];
-        float *target = &d->target[d->count];
+        float *target = &d->target[d->count * d->values];
         *label = TX_IGNORE_LABEL;
-        *target = 0.0f;
-        const tx_status status = r->label < 0 ? TX_OK
+        const tx_status status = r->label < 0    ? TX_OK
+                                 : d->values > 1 ? read_numbers(r, i, d)
                                  : is_several(r)
                                      ? read_several(r, i, d)
                                      : tx_label_read(r->options->config, &r->labels, r->label_text[i], label, target);
@@ -212,7 +226,12 @@ static tx_status read_all(reading *r, tx_sequence_data *d)
     TX_TRY(choose_rows(r));
     if (r->label >= 0 && is_several(r))
         TX_TRY(tx_label_lists_index(&r->lists));
-    if (r->label >= 0)
+    const int64_t values = r->options->split == TX_DATA_TRAIN && is_several(r) ? tx_label_lists_numbers(&r->lists) : 0;
+    if (values) {
+        r->options->config->several_labels = false;
+        TX_TRY(tx_labels_set(r->options->config, NULL, values));
+    }
+    if (r->label >= 0 && !r->options->config->several_numbers)
         TX_TRY(tx_labels_resolve(r->task, r->options, is_several(r) ? r->lists.label : r->label_text,
                                  is_several(r) ? (int64_t)r->lists.count : r->count, &r->labels));
     if (is_several(r) && r->options->config->labels < 2)
@@ -235,7 +254,7 @@ static void free_data(tx_sequence_data *d)
 
 tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
 {
-    reading r = {.task = (const tx_sequence_task *)task, .options = options};
+    reading r = {.task = (const tx_sequence_task *)task, .options = options, .lists = {.numbers = true}};
     TX_TRY(tx_task_need_tokenizer(path, options));
     tx_sequence_data *d = calloc(1, sizeof *d);
     if (!d)
@@ -255,7 +274,9 @@ tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_
         return status;
     }
     const tx_sequence_task *any = options->config->labels == 1 ? &tx_sequence_regression : &tx_sequence_classification;
-    if (is_several(&r))
+    if (d->values > 1)
+        tx_several_numbers_task(d, d->values);
+    else if (is_several(&r))
         tx_multi_label_task(d, &tx_sequence_classification.task, options->config->labels);
     *samples = (tx_samples){.task = r.task->labels   ? task
                                     : is_several(&r) ? &d->own.task

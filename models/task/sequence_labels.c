@@ -73,6 +73,15 @@ static bool has_fraction(const char *const *texts, int64_t count)
     return has;
 }
 
+bool tx_label_are_numbers(const char *const *texts, int64_t count)
+{
+    double number;
+    for (int64_t i = 0; i < count; i++)
+        if (!read_number(texts[i], &number))
+            return false;
+    return has_fraction(texts, count);
+}
+
 /* ---- Labels of the model ---------------------------------------------------------------------------------- */
 
 /* Indexes the model's labels by name. */
@@ -175,7 +184,7 @@ static tx_status set_any_labels(const tx_data_options *o, const char *const *tex
     const bool named = count_names(index, texts, count) > 0;
     if (trains && !config->new_head && knows_labels(index, texts, count))
         config->named_labels = named;
-    else if (trains && has_fraction(texts, count))
+    else if (trains && !config->several_labels && has_fraction(texts, count))
         return config->labels == 1 ? TX_OK : tx_labels_set(config, NULL, 1);
     else if (trains) {
         TX_TRY(set_data_labels(config, texts, count));
@@ -207,9 +216,10 @@ tx_status tx_label_read(const tx_config *config, const tx_label_index *index, co
                         float *target)
 {
     double number = 0.0;
-    if (config->labels == 1 && !read_number(text, &number))
+    const bool numbers = config->labels == 1 || config->several_numbers;
+    if (numbers && !read_number(text, &number))
         return tx_fail(TX_FORMAT, "label: \"%.40s\" is not a number, but the labels of a regression are", text);
-    *label = config->labels == 1 ? 0 : find_label(index, text);
+    *label = numbers ? 0 : find_label(index, text);
     *target = (float)number;
     return *label >= 0 ? TX_OK
                        : tx_fail(TX_FORMAT, "label: \"%.40s\" is not one of the model's %" PRId64 " labels", text,

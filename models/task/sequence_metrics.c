@@ -112,8 +112,7 @@ void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs
                                  double sums[TX_SUMS_MAX])
 {
     const tx_sequence_data *d = samples->data;
-    (void)columns; /* 1 */
-    tx_sequence_correlate(outputs, d->target, d->label, samples->count, sums);
+    tx_sequence_correlate(outputs, d->target, d->values > 1 ? NULL : d->label, samples->count * columns, sums);
 }
 
 /* ---- Names --------------------------------------------------------------------------------------------- */
