@@ -94,9 +94,19 @@ int64_t tx_arch_param_count(const tx_config *config)
 
 int64_t tx_arch_columns(const tx_config *config)
 {
-    return tx_arch_classifies(config)                     ? config->labels
-           : config->architecture->head == TX_HEAD_STATES ? config->width
-                                                          : config->vocab_size;
+    switch (config->architecture->head) {
+    case TX_HEAD_SEQUENCE_CLASSIFICATION:
+    case TX_HEAD_TOKEN_CLASSIFICATION:
+        return config->labels;
+    case TX_HEAD_MULTIPLE_CHOICE:
+        return 1;
+    case TX_HEAD_QUESTION_ANSWERING:
+        return 2;
+    case TX_HEAD_STATES:
+        return config->width;
+    default:
+        return config->vocab_size;
+    }
 }
 
 double tx_arch_flops(const tx_config *config)

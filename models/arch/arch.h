@@ -19,6 +19,8 @@ typedef enum tx_head {
     TX_HEAD_MASKED_LM,               /* logits of the token at each position */
     TX_HEAD_SEQUENCE_CLASSIFICATION, /* logits of the labels of a text, or one number (regression) */
     TX_HEAD_TOKEN_CLASSIFICATION,    /* logits of the labels of the token at each position */
+    TX_HEAD_MULTIPLE_CHOICE,         /* a number for each text, which are compared with those of other texts */
+    TX_HEAD_QUESTION_ANSWERING,      /* logits of the first and the last token of the answer at each position */
     TX_HEAD_STATES,                  /* hidden states of each position: an encoder without a head */
     TX_HEAD_COUNT
 } tx_head;
@@ -225,11 +227,11 @@ struct tx_architecture {
     tx_status (*check_weights)(const tx_config *config, const tx_weights *weights);
 };
 
-/* Returns true if the logits are those of labels, not of tokens of the vocabulary. */
+/* Returns true if the outputs are not logits of tokens of the vocabulary, and not hidden states. */
 static inline bool tx_arch_classifies(const tx_config *config)
 {
     const tx_head head = config->architecture->head;
-    return head == TX_HEAD_SEQUENCE_CLASSIFICATION || head == TX_HEAD_TOKEN_CLASSIFICATION;
+    return head != TX_HEAD_CAUSAL_LM && head != TX_HEAD_MASKED_LM && head != TX_HEAD_STATES;
 }
 
 /* All architectures, ended by NULL (table.c). */

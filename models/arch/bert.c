@@ -23,6 +23,9 @@ static const tx_stack_row bert_masked[] = {
     TX_BERT_MASKED_HEAD(BERT_HEAD "transform.dense.", BERT_HEAD "transform.LayerNorm.", BERT_HEAD "bias")};
 static const tx_stack_row bert_texts[] = {TX_BERT_ENCODER(BERT), TX_BERT_TEXT_HEAD(BERT "pooler.dense.", CLASSIFIER)};
 static const tx_stack_row bert_tokens[] = {TX_BERT_ENCODER(BERT), TX_BERT_TOKEN_HEAD(CLASSIFIER)};
+static const tx_stack_row bert_choices[] = {TX_BERT_ENCODER(BERT),
+                                            TX_BERT_CHOICE_HEAD(BERT "pooler.dense.", CLASSIFIER)};
+static const tx_stack_row bert_answers[] = {TX_BERT_ENCODER(BERT), TX_BERT_QUESTION_HEAD};
 static const tx_stack_row base[] = {TX_BERT_ENCODER(""), {.name = NULL}}; /* also RoBERTa's */
 
 static const tx_bert_kind bert = {
@@ -33,6 +36,8 @@ static const tx_bert_kind bert = {
     .rows = {[TX_HEAD_MASKED_LM] = bert_masked,
              [TX_HEAD_SEQUENCE_CLASSIFICATION] = bert_texts,
              [TX_HEAD_TOKEN_CLASSIFICATION] = bert_tokens,
+             [TX_HEAD_MULTIPLE_CHOICE] = bert_choices,
+             [TX_HEAD_QUESTION_ANSWERING] = bert_answers,
              [TX_HEAD_STATES] = base},
     .ties = {{BERT_HEAD "decoder.weight", BERT TX_BERT_WORDS}, {BERT_HEAD "decoder.bias", BERT_HEAD "bias"}}};
 
@@ -57,6 +62,10 @@ static const tx_stack_row roberta_texts[] = {TX_BERT_ENCODER(ROBERTA),
                                              TX_BERT_TEXT_HEAD(CLASSIFIER "dense.", CLASSIFIER "out_proj.")};
 static const tx_stack_row roberta_tokens[] = {TX_BERT_ENCODER(ROBERTA), TX_BERT_TOKEN_HEAD(CLASSIFIER)};
 
+static const tx_stack_row roberta_choices[] = {TX_BERT_ENCODER(ROBERTA),
+                                               TX_BERT_CHOICE_HEAD(ROBERTA "pooler.dense.", CLASSIFIER)};
+static const tx_stack_row roberta_answers[] = {TX_BERT_ENCODER(ROBERTA), TX_BERT_QUESTION_HEAD};
+
 static const tx_bert_kind roberta = {.counts_tokens = true,
                                      .has_types = true,
                                      .input_dropout = true,
@@ -67,6 +76,8 @@ static const tx_bert_kind roberta = {.counts_tokens = true,
                                      .rows = {[TX_HEAD_MASKED_LM] = roberta_masked,
                                               [TX_HEAD_SEQUENCE_CLASSIFICATION] = roberta_texts,
                                               [TX_HEAD_TOKEN_CLASSIFICATION] = roberta_tokens,
+                                              [TX_HEAD_MULTIPLE_CHOICE] = roberta_choices,
+                                              [TX_HEAD_QUESTION_ANSWERING] = roberta_answers,
                                               [TX_HEAD_STATES] = base},
                                      .ties = {{ROBERTA_HEAD "decoder.weight", ROBERTA TX_BERT_WORDS},
                                               {ROBERTA_HEAD "decoder.bias", ROBERTA_HEAD "bias"}}};

@@ -7,8 +7,9 @@
 
 #include "models/arch/arch.h"
 
-#define TX_BERT_DECLARE(name) \
-    extern const tx_architecture name##_masked_lm, name##_classifier, name##_token_classifier, name##_base
+#define TX_BERT_DECLARE(name)                                                                                 \
+    extern const tx_architecture name##_masked_lm, name##_classifier, name##_token_classifier, name##_choice, \
+        name##_question, name##_base
 TX_BERT_DECLARE(tx_bert);
 TX_BERT_DECLARE(tx_roberta);
 TX_BERT_DECLARE(tx_xlm_roberta);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The encoder of BERT (Devlin et al., BERT: Pre-training of Deep Bidirectional Transformers, 2019) and of the families
- * that changed little of it, as Hugging Face stores and computes them, with three heads or none.
+ * that changed little of it, as Hugging Face stores and computes them, with five heads or none.
  *
  * Post-norm blocks; learned positions and token types; bidirectional attention, keys from a row's length on masked;
  * projections y = x W^T + b with W [out, in]. Files store query, key and value separately. Here they are one parameter,
@@ -101,6 +101,8 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
            : extent == TX_BERT_EMBEDDING ? c->embedding_size
            : extent == TX_BERT_QKV       ? 3 * config->width
            : extent == TX_BERT_LABELS    ? config->labels
+           : extent == TX_BERT_ONE       ? 1
+           : extent == TX_BERT_TWO       ? 2
                                          : c->intermediate_size;
 }
 
@@ -193,12 +195,13 @@ static tx_tensor *first_of(const tx_stack *b, tx_tensor *x)
     return tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(shape), tx_shape_last(shape))), first);
 }
 
-/* x [B, T, C] -> [B, T, C]. Sequence classification reads only the first position of the last block. After its
- * attention that block therefore computes only [B, C]. */
+/* x [B, T, C] -> [B, T, C]. Sequence classification and multiple choice read only the first position of the last block.
+ * After its attention that block therefore computes only [B, C]. */
 static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const tx_bert_config *c = bert_of(b->config);
-    const bool reads_first = b->config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION;
+    const tx_head head = b->config->architecture->head;
+    const bool reads_first = head == TX_HEAD_SEQUENCE_CLASSIFICATION || head == TX_HEAD_MULTIPLE_CHOICE;
     const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, key_of(b->config, offsetof(tx_config, heads)));
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
     tx_tensor *h = linear(b, x, TX_BERT_QKV_PROJ); /* query | key | value */
@@ -242,7 +245,7 @@ static double head_dropout(const tx_bert_config *c)
                                                                                 : c->classifier_dropout;
 }
 
-/* [B, labels] */
+/* [B, labels], or [B, 1] for multiple choice. */
 tx_tensor *tx_bert_text_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
     const tx_bert_config *c = bert_of(config);
@@ -251,7 +254,7 @@ tx_tensor *tx_bert_text_logits(tx_graph *graph, const tx_config *config, const t
     tx_tensor *words, *x = encode(graph, config, options, &b, &words);
     if (!x)
         return NULL;
-    if (c->kind->input_dropout)
+    if (c->kind->input_dropout && config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION)
         x = tx_stack_dropout(&b, x, dropout);
     x = activation((int32_t)c->kind->head_act, linear(&b, x, TX_BERT_HEAD_DENSE));
     return linear(&b, tx_stack_dropout(&b, x, dropout), TX_BERT_HEAD_OUT);
@@ -263,6 +266,14 @@ tx_tensor *tx_bert_token_logits(tx_graph *graph, const tx_config *config, const 
     tx_stack b;
     tx_tensor *words, *x = encode(graph, config, options, &b, &words);
     return x ? linear(&b, tx_stack_dropout(&b, x, head_dropout(bert_of(config))), TX_BERT_HEAD_OUT) : NULL;
+}
+
+/* [B, T, 2] */
+tx_tensor *tx_bert_span_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
+{
+    tx_stack b;
+    tx_tensor *words, *x = encode(graph, config, options, &b, &words);
+    return x ? linear(&b, tx_stack_dropout(&b, x, bert_of(config)->qa_dropout), TX_BERT_HEAD_OUT) : NULL;
 }
 
 /* [B, T, C] */
@@ -310,8 +321,9 @@ void tx_bert_rename(const tx_config *config, const char *tensor, char param[TX_W
 
 bool tx_bert_is_of_head(const char *param)
 {
-    static const char *const heads[] = {"bert.pooler.", "classifier.", "pre_classifier.", "cls.predictions.",
-                                        "lm_head.",     "vocab_",      "generator_",      NULL};
+    static const char *const heads[] = {"bert.pooler.",      "roberta.pooler.", "classifier.", "pre_classifier.",
+                                        "cls.predictions.",  "lm_head.",        "vocab_",      "generator_",
+                                        "sequence_summary.", "qa_outputs.",     NULL};
     return begins_with_one(param, heads);
 }
 

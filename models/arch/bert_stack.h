@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The encoder that BERT, RoBERTa, DistilBERT and ELECTRA share. A family is a tx_bert_kind: its names in files and its
- * differences. Each family has three heads, ForMaskedLM, ForSequenceClassification and ForTokenClassification, and the
- * bare encoder, whose files have names without the family's prefix. */
+ * differences. Each family has five heads, ForMaskedLM, ForSequenceClassification, ForTokenClassification,
+ * ForMultipleChoice and ForQuestionAnswering, and the bare encoder, whose files have names without the family's prefix.
+ */
 #ifndef TX_MODELS_BERT_STACK_H
 #define TX_MODELS_BERT_STACK_H
 
@@ -53,6 +54,7 @@ typedef struct tx_bert_config {
     bool projects; /* a linear layer maps embeddings to hidden_size */
     int32_t hidden_act;
     double layer_norm_eps, initializer_range, hidden_dropout_prob, attention_probs_dropout_prob;
+    double qa_dropout;         /* DistilBERT's, before the head for question answering */
     double classifier_dropout; /* TX_BERT_NO_DROPOUT means hidden_dropout_prob (null in the file) */
 } tx_bert_config;
 
@@ -111,7 +113,9 @@ enum {
     TX_BERT_EMBEDDING,
     TX_BERT_QKV,
     TX_BERT_INNER,
-    TX_BERT_LABELS
+    TX_BERT_LABELS,
+    TX_BERT_ONE,
+    TX_BERT_TWO
 };
 
 /* Parameter slots; a bias follows its weight. */
@@ -190,6 +194,18 @@ enum {
         .name = NULL                                                      \
     }
 
+#define TX_BERT_CHOICE_HEAD(dense, out)                                        \
+    TX_BERT_LINEAR(HEAD_DENSE, dense, TX_EXTENT_WIDTH, TX_EXTENT_WIDTH, 0, 0), \
+        TX_BERT_LINEAR(HEAD_OUT, out, TX_BERT_ONE, TX_EXTENT_WIDTH, 0, 0),     \
+    {                                                                          \
+        .name = NULL                                                           \
+    }
+#define TX_BERT_QUESTION_HEAD                                                    \
+    TX_BERT_LINEAR(HEAD_OUT, "qa_outputs.", TX_BERT_TWO, TX_EXTENT_WIDTH, 0, 0), \
+    {                                                                            \
+        .name = NULL                                                             \
+    }
+
 int32_t tx_bert_params(const tx_config *config);
 tx_status tx_bert_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
 int64_t tx_bert_embeddings(const tx_config *config);
@@ -200,6 +216,7 @@ tx_status tx_bert_check(const tx_config *config);
 tx_tensor *tx_bert_masked_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 tx_tensor *tx_bert_text_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 tx_tensor *tx_bert_token_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
+tx_tensor *tx_bert_span_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 tx_tensor *tx_bert_states(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 /* Files of the bare encoder usually lack the prefix. Files from TensorFlow call a norm's weight gamma and its bias
  * beta. */
@@ -210,7 +227,7 @@ tx_status tx_bert_check_ties(const tx_config *config, const tx_weights *weights)
 #define TX_BERT_NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 extern const tx_preset tx_bert_presets[];
 
-/* Defines the four architectures of a family. The rest initializes type, defaults, keys, reading and lora_targets. */
+/* Defines the six architectures of a family. The rest initializes type, defaults, keys, reading and lora_targets. */
 #define TX_BERT_FAMILY(name, CLASS, ...)                                                                             \
     TX_BERT_ROW(name##_masked_lm, CLASS "ForMaskedLM", MASKED_LM, tx_bert_masked_logits,                             \
                 .check_weights = tx_bert_check_ties, __VA_ARGS__);                                                   \
@@ -218,6 +235,10 @@ extern const tx_preset tx_bert_presets[];
                 .lora_saved = "classifier", __VA_ARGS__);                                                            \
     TX_BERT_ROW(name##_token_classifier, CLASS "ForTokenClassification", TOKEN_CLASSIFICATION, tx_bert_token_logits, \
                 .lora_saved = "classifier", __VA_ARGS__);                                                            \
+    TX_BERT_ROW(name##_choice, CLASS "ForMultipleChoice", MULTIPLE_CHOICE, tx_bert_text_logits,                      \
+                .lora_saved = "classifier", __VA_ARGS__);                                                            \
+    TX_BERT_ROW(name##_question, CLASS "ForQuestionAnswering", QUESTION_ANSWERING, tx_bert_span_logits,              \
+                .lora_saved = "qa_outputs", __VA_ARGS__);                                                            \
     TX_BERT_ROW(name##_base, CLASS "Model", STATES, tx_bert_states, __VA_ARGS__)
 #define TX_BERT_ROW(name, class, HEAD, build, ...)                        \
     const tx_architecture name = {.class_name = class,                    \

@@ -252,6 +252,8 @@ tx_status tx_config_set_head(tx_config *config, tx_head head)
                                         [TX_HEAD_MASKED_LM] = "masked language models",
                                         [TX_HEAD_SEQUENCE_CLASSIFICATION] = "classifiers",
                                         [TX_HEAD_TOKEN_CLASSIFICATION] = "token classifiers",
+                                        [TX_HEAD_MULTIPLE_CHOICE] = "models for multiple choice",
+                                        [TX_HEAD_QUESTION_ANSWERING] = "models for question answering",
                                         [TX_HEAD_STATES] = "encoders without a head"};
     const tx_architecture *has = config->architecture;
     char types[256] = "";

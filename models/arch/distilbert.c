@@ -18,6 +18,7 @@ static const tx_config_key keys[] = {TX_BERT_COMMON_KEYS,
                                      TX_BERT_RATE(dropout, hidden_dropout_prob),
                                      TX_BERT_RATE(attention_dropout, attention_probs_dropout_prob),
                                      TX_BERT_RATE(seq_classif_dropout, classifier_dropout),
+                                     TX_BERT_RATE(qa_dropout, qa_dropout),
                                      {.name = NULL}};
 
 static const tx_fixed_key fixed[] = {
@@ -39,6 +40,8 @@ static const tx_stack_row masked[] = {
     ENCODER(MODEL), TX_BERT_MASKED_HEAD("vocab_transform.", "vocab_layer_norm.", "vocab_projector.bias")};
 static const tx_stack_row texts[] = {ENCODER(MODEL), TX_BERT_TEXT_HEAD("pre_classifier.", CLASSIFIER)};
 static const tx_stack_row tokens[] = {ENCODER(MODEL), TX_BERT_TOKEN_HEAD(CLASSIFIER)};
+static const tx_stack_row choices[] = {ENCODER(MODEL), TX_BERT_CHOICE_HEAD("pre_classifier.", CLASSIFIER)};
+static const tx_stack_row answers[] = {ENCODER(MODEL), TX_BERT_QUESTION_HEAD};
 static const tx_stack_row base[] = {ENCODER(""), {.name = NULL}};
 
 static const tx_bert_kind distilbert = {.dropout_of_texts = true,
@@ -48,12 +51,14 @@ static const tx_bert_kind distilbert = {.dropout_of_texts = true,
                                         .rows = {[TX_HEAD_MASKED_LM] = masked,
                                                  [TX_HEAD_SEQUENCE_CLASSIFICATION] = texts,
                                                  [TX_HEAD_TOKEN_CLASSIFICATION] = tokens,
+                                                 [TX_HEAD_MULTIPLE_CHOICE] = choices,
+                                                 [TX_HEAD_QUESTION_ANSWERING] = answers,
                                                  [TX_HEAD_STATES] = base},
                                         .ties = {{"vocab_projector.weight", MODEL TX_BERT_WORDS}}};
 
 static const tx_bert_config defaults = {
     TX_BERT_DEFAULTS(tx_distilbert_masked_lm, distilbert, 30522, 768, 768, 6, 12, 3072, -1, -1), .pad_token_id = 0,
-    .classifier_dropout = 0.2};
+    .classifier_dropout = 0.2, .qa_dropout = 0.1};
 
 TX_BERT_FAMILY(tx_distilbert, "DistilBert", .type = "distilbert", .defaults = &defaults.base, .keys = keys,
                .fixed = fixed, .read = tx_bert_read_rest, .lora_targets = "q_lin,v_lin");

@@ -17,6 +17,9 @@ static const tx_stack_row masked[] = {
 static const tx_stack_row texts[] = {TX_BERT_ENCODER(MODEL),
                                      TX_BERT_TEXT_HEAD(CLASSIFIER "dense.", CLASSIFIER "out_proj.")};
 static const tx_stack_row tokens[] = {TX_BERT_ENCODER(MODEL), TX_BERT_TOKEN_HEAD(CLASSIFIER)};
+static const tx_stack_row choices[] = {TX_BERT_ENCODER(MODEL),
+                                       TX_BERT_CHOICE_HEAD("sequence_summary.summary.", CLASSIFIER)};
+static const tx_stack_row answers[] = {TX_BERT_ENCODER(MODEL), TX_BERT_QUESTION_HEAD};
 static const tx_stack_row base[] = {TX_BERT_ENCODER(""), {.name = NULL}};
 
 static const tx_bert_kind electra = {
@@ -30,6 +33,8 @@ static const tx_bert_kind electra = {
     .rows = {[TX_HEAD_MASKED_LM] = masked,
              [TX_HEAD_SEQUENCE_CLASSIFICATION] = texts,
              [TX_HEAD_TOKEN_CLASSIFICATION] = tokens,
+             [TX_HEAD_MULTIPLE_CHOICE] = choices,
+             [TX_HEAD_QUESTION_ANSWERING] = answers,
              [TX_HEAD_STATES] = base},
     .ties = {{"generator_lm_head.weight", MODEL TX_BERT_WORDS}}};
 

@@ -447,6 +447,7 @@ const char *tx_lora_task(const tx_config *config)
     static const char *const tasks[TX_HEAD_COUNT] = {[TX_HEAD_CAUSAL_LM] = TX_LORA_TEXTS,
                                                      [TX_HEAD_SEQUENCE_CLASSIFICATION] = TX_LORA_CLASSES,
                                                      [TX_HEAD_TOKEN_CLASSIFICATION] = TX_LORA_TOKENS,
+                                                     [TX_HEAD_QUESTION_ANSWERING] = TX_LORA_ANSWERS,
                                                      [TX_HEAD_STATES] = TX_LORA_STATES};
     return tasks[config->architecture->head];
 }
@@ -457,10 +458,11 @@ static tx_status check_task(const tx_lora *lora, const tx_config *config)
     const bool texts = task && strcmp(task, TX_LORA_TEXTS) == 0;
     if (task && (texts ? tx_arch_classifies(config) : !own || strcmp(task, own) != 0))
         return tx_fail(TX_INVALID, "task_type: the adapter belongs to a %s, the model is a %s",
-                       texts                               ? "language model"
-                       : strcmp(task, TX_LORA_TOKENS) == 0 ? "token classifier"
-                       : strcmp(task, TX_LORA_STATES) == 0 ? "feature extractor"
-                                                           : "classifier",
+                       texts                                ? "language model"
+                       : strcmp(task, TX_LORA_TOKENS) == 0  ? "token classifier"
+                       : strcmp(task, TX_LORA_ANSWERS) == 0 ? "model for question answering"
+                       : strcmp(task, TX_LORA_STATES) == 0  ? "feature extractor"
+                                                            : "classifier",
                        config->architecture->class_name);
     return TX_OK;
 }

@@ -23,10 +23,12 @@
 #define TX_LORA_WEIGHTS "adapter_model.safetensors"
 /* The prefix that peft adds to tensor names. */
 #define TX_LORA_PREFIX "base_model.model."
-/* peft's task_type of language models, of classifiers of texts and of tokens, and of encoders without a head. */
+/* peft's task_type of language models, of classifiers of texts and of tokens, of models for question
+ * answering, and of encoders without a head. */
 #define TX_LORA_TEXTS "CAUSAL_LM"
 #define TX_LORA_CLASSES "SEQ_CLS"
 #define TX_LORA_TOKENS "TOKEN_CLS"
+#define TX_LORA_ANSWERS "QUESTION_ANS"
 #define TX_LORA_STATES "FEATURE_EXTRACTION"
 /* The value of target modules that selects every linear layer in the blocks, and outside those that are not outputs. */
 #define TX_LORA_ALL "all-linear"

@@ -154,7 +154,8 @@ static tx_status read_names(const tx_json *json, const char *key, const char *le
 /* The task_type, if it is one of those that TX writes. */
 static const char *task_of_file(const tx_json *json)
 {
-    static const char *const known[] = {TX_LORA_TEXTS, TX_LORA_CLASSES, TX_LORA_TOKENS, TX_LORA_STATES};
+    static const char *const known[] = {TX_LORA_TEXTS, TX_LORA_CLASSES, TX_LORA_TOKENS, TX_LORA_ANSWERS,
+                                        TX_LORA_STATES};
     const char *task = "";
     if (!tx_json_has(json, "task_type") || tx_json_get_string(json, "task_type", &task))
         return NULL;

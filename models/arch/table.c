@@ -4,7 +4,8 @@
 #include "models/arch/gpt2.h"
 #include "models/arch/llama.h"
 
-#define BERT(name) &name##_masked_lm, &name##_classifier, &name##_token_classifier, &name##_base
+#define BERT(name) \
+    &name##_masked_lm, &name##_classifier, &name##_token_classifier, &name##_choice, &name##_question, &name##_base
 
 const tx_architecture *const tx_architectures[] = {
     &tx_gpt2,           &tx_llama,           &tx_mistral,      &tx_qwen2,     &tx_qwen3,        &tx_mixtral,

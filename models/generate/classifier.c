@@ -39,7 +39,8 @@ static tx_status open_model(const tx_lm_options *options, tx_classifier *c)
 {
     TX_TRY(tx_passes_open(options, &c->passes));
     const tx_config *config = c->passes.lm->config;
-    if (!tx_arch_classifies(config))
+    const tx_head head = config->architecture->head;
+    if (head != TX_HEAD_SEQUENCE_CLASSIFICATION && head != TX_HEAD_TOKEN_CLASSIFICATION)
         return tx_fail(TX_UNSUPPORTED,
                        "%s: %s is no classifier: train one with txtrain, or give the folder of a model for sequence or "
                        "token classification",

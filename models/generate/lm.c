@@ -324,8 +324,9 @@ tx_status tx_lm_logits_shape(const tx_lm *lm, int64_t count, tx_shape *shape)
 {
     TX_NEEDS(lm && shape, TX_INVALID);
     const int64_t columns = tx_arch_columns(lm->config);
-    *shape = lm->config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION ? TX_SHAPE(1, columns)
-                                                                               : TX_SHAPE(1, count, columns);
+    const tx_head head = lm->config->architecture->head;
+    const bool of_text = head == TX_HEAD_SEQUENCE_CLASSIFICATION || head == TX_HEAD_MULTIPLE_CHOICE;
+    *shape = of_text ? TX_SHAPE(1, columns) : TX_SHAPE(1, count, columns);
     return TX_OK;
 }
 

@@ -6,6 +6,7 @@
 #include "api/base/file.h"
 #include "models/names.h"
 #include "models/task/causal_lm.h"
+#include "models/task/choice.h"
 #include "models/task/instruction.h"
 #include "models/task/masked_lm.h"
 #include "models/task/sequence.h"
@@ -26,8 +27,9 @@
 /* The default task for the model and the data. NULL if the user has to name it. */
 static tx_status default_task(const tx_job *j, const tx_task **task)
 {
-    static const tx_task *const tasks[] = {&tx_causal_lm, &tx_masked_lm, &tx_sequence_classification.task,
-                                           &tx_token_classification, NULL};
+    static const tx_task *const tasks[] = {
+        &tx_causal_lm,       &tx_masked_lm, &tx_sequence_classification.task, &tx_token_classification,
+        &tx_multiple_choice, NULL};
     const tx_job_inputs *in = &j->inputs;
     const tx_head head = in->config->architecture->head;
     const char *path = in->train_path ? in->train_path : in->validation_path;

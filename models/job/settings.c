@@ -2,6 +2,7 @@
  * The table of a run's options, and settings that are derived from several options. */
 #include "models/job/settings.h"
 
+#include "models/task/choice.h"
 #include "models/task/embedding.h"
 #include "models/task/instruction.h"
 #include "models/task/preference.h"
@@ -32,7 +33,7 @@ static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 static const char task_words[] = "auto"
 #define TX_GLUE(name, ...) "|" #name
 #include "models/task/glue.def"
-                                 "|instruction|ner|dpo|embedding";
+                                 "|instruction|ner|dpo|embedding|multiple_choice";
 
 static const tx_option options[] = {
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},
@@ -94,6 +95,8 @@ const tx_task *tx_job_named_task(const tx_job_settings *set)
         return &tx_dpo;
     if (left == 3)
         return &tx_embeddings;
+    if (left == 4)
+        return &tx_multiple_choice;
     return set->packing ? &tx_instruction_packed : &tx_instruction;
 }
 

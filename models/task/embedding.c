@@ -7,9 +7,7 @@
 #include <string.h>
 
 static const tx_field fields[] = {
-    [TX_EMBEDDING_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
-    [TX_EMBEDDING_TOKEN_TYPE_IDS] = {"token_type_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
-    [TX_EMBEDDING_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
+    TX_SEVERAL_FIELDS,
     [TX_EMBEDDING_POOLING] = {"pooling", TX_F32, TX_FIELD_BLOCK, .padding = 0},
     [TX_EMBEDDING_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
     [TX_EMBEDDING_TARGETS] = {"targets", TX_F32, .padding = 0},
@@ -21,18 +19,10 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     const tx_embedding_data *d = samples->data;
     const int64_t block = samples->block;
     (void)epoch;
-    for (int64_t i = 0; i < d->texts; i++) {
-        const int64_t text = number * d->texts + i, begin = tx_sample_begin(d->end, text),
-                      length = d->end[text] - begin;
-        const tx_ids *const from[] = {&d->ids, &d->types};
-        for (int f = TX_EMBEDDING_INPUT_IDS; f <= TX_EMBEDDING_TOKEN_TYPE_IDS; f++) {
-            int32_t *values = (int32_t *)to->field[f] + i * block;
-            memcpy(values, from[f]->id + begin, (size_t)length * sizeof *values);
-            tx_field_pad(&fields[f], values + length, block - length);
-        }
-        ((int32_t *)to->field[TX_EMBEDDING_LENGTHS])[i] = (int32_t)length;
-        tx_pooling_fill(&d->pooling, block, length, 0, (float *)to->field[TX_EMBEDDING_POOLING] + i * block);
-    }
+    tx_several_row(&d->several, number, block, to);
+    for (int64_t i = 0; i < d->several.texts; i++)
+        tx_pooling_fill(&d->pooling, block, tx_several_length(&d->several, number, i), 0,
+                        (float *)to->field[TX_EMBEDDING_POOLING] + i * block);
     *(int32_t *)to->field[TX_EMBEDDING_LABELS] = 0;
     *(float *)to->field[TX_EMBEDDING_TARGETS] = d->target[number];
     return TX_OK;
@@ -40,13 +30,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 
 static int64_t row_length(const tx_samples *samples, int64_t number)
 {
-    const tx_embedding_data *d = samples->data;
-    int64_t longest = 0;
-    for (int64_t text = number * d->texts; text < (number + 1) * d->texts; text++) {
-        const int64_t length = d->end[text] - tx_sample_begin(d->end, text);
-        longest = length > longest ? length : longest;
-    }
-    return longest;
+    return tx_several_longest(&((const tx_embedding_data *)samples->data)->several, number);
 }
 
 /* ---- Metrics -------------------------------------------------------------------------------------------- */
@@ -106,13 +90,13 @@ void tx_embedding_task(tx_embedding_data *data)
         [TX_EMBEDDING_LOSS_TRIPLET] = TASK("embeddings", NEARER, triplet),
     };
     data->task = tasks[data->loss];
-    if (data->loss == TX_EMBEDDING_LOSS_RANKING && data->texts > 2)
+    if (data->loss == TX_EMBEDDING_LOSS_RANKING && data->several.texts > 2)
         data->task.metrics = tx_metrics_NEARER;
     data->task.measure = data->loss == TX_EMBEDDING_LOSS_COSINE ? measure_scores
-                         : data->texts > 2                      ? measure_negatives
+                         : data->several.texts > 2              ? measure_negatives
                                                                 : NULL;
     memcpy(data->field, fields, sizeof data->field);
-    for (int f = TX_EMBEDDING_INPUT_IDS; f <= TX_EMBEDDING_POOLING; f++)
-        data->field[f].sequences = (int32_t)data->texts;
+    for (int f = 0; f <= TX_EMBEDDING_POOLING; f++)
+        data->field[f].sequences = (int32_t)data->several.texts;
     data->task.fields = data->field;
 }

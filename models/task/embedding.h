@@ -8,29 +8,16 @@
 #define TX_TASK_EMBEDDING_H
 
 #include "models/arch/pooling.h"
-#include "models/task/task.h"
+#include "models/task/several.h"
 
-/* The largest number of texts of a sample. */
-#define TX_EMBEDDING_TEXTS 8
-
-/* Indices of the fields. */
-enum {
-    TX_EMBEDDING_INPUT_IDS,
-    TX_EMBEDDING_TOKEN_TYPE_IDS,
-    TX_EMBEDDING_LENGTHS,
-    TX_EMBEDDING_POOLING,
-    TX_EMBEDDING_LABELS,
-    TX_EMBEDDING_TARGETS,
-    TX_EMBEDDING_FIELDS
-};
+/* Indices of the fields after those of all samples of several texts. */
+enum { TX_EMBEDDING_POOLING = TX_SEVERAL_OWN, TX_EMBEDDING_LABELS, TX_EMBEDDING_TARGETS, TX_EMBEDDING_FIELDS };
 
 /* Opened data have a task of their own: the fields have as many sequences as a sample has texts. */
 extern const tx_task tx_embeddings;
 
 typedef struct tx_embedding_data {
-    tx_ids ids, types; /* of all texts, one after the other: those of the first sample, .. */
-    int64_t count, texts;
-    int64_t *end;  /* [count * texts]: end of each text's ids */
+    tx_several several;
     float *target; /* [count] */
     int32_t loss;  /* TX_EMBEDDING_LOSS_.. */
     tx_pooling pooling;

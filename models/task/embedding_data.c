@@ -4,7 +4,6 @@
 #include "models/files/hub.h"
 #include "models/names.h"
 #include "models/task/embedding.h"
-#include "models/text/joined.h"
 #include "models/text/table.h"
 
 #include <inttypes.h>
@@ -16,8 +15,8 @@
 typedef struct reading {
     const tx_data_options *options;
     tx_table table;
-    int32_t text[TX_EMBEDDING_TEXTS], score; /* columns; `score` is -1 if there is none */
-    int64_t begin, end;                      /* range of rows to use */
+    int32_t text[TX_SEVERAL_TEXTS], score; /* columns; `score` is -1 if there is none */
+    int64_t begin, end;                    /* range of rows to use */
     tx_joiner joiner;
 } reading;
 
@@ -33,7 +32,7 @@ static tx_status find_columns(reading *r, tx_embedding_data *d)
     if (named) {
         r->text[0] = tx_table_column(t, "anchor");
         r->text[1] = tx_table_column(t, "positive");
-        d->texts = 2;
+        d->several.texts = 2;
     }
     for (int32_t c = 0; c < t->columns; c++) {
         size_t size;
@@ -43,10 +42,10 @@ static tx_status find_columns(reading *r, tx_embedding_data *d)
             is_score = is_score || strcmp(name, scores[i]) == 0;
         if (is_score)
             r->score = c;
-        else if (named ? tx_begins_with(name, "negative") : d->texts <= TX_EMBEDDING_TEXTS) {
-            if (d->texts == TX_EMBEDDING_TEXTS)
-                return tx_fail(TX_UNSUPPORTED, "more than %d columns of texts", TX_EMBEDDING_TEXTS);
-            r->text[d->texts++] = c;
+        else if (named ? tx_begins_with(name, "negative") : d->several.texts <= TX_SEVERAL_TEXTS) {
+            if (d->several.texts == TX_SEVERAL_TEXTS)
+                return tx_fail(TX_UNSUPPORTED, "more than %d columns of texts", TX_SEVERAL_TEXTS);
+            r->text[d->several.texts++] = c;
         }
     }
     return tx_task_choose_range(r->options, t->rows, "rows", &r->begin, &r->end);
@@ -55,19 +54,18 @@ static tx_status find_columns(reading *r, tx_embedding_data *d)
 /* Chooses the loss by the columns, or checks that they fit it. */
 static tx_status choose_loss(const reading *r, tx_embedding_data *d)
 {
-    static const int64_t least[] =
-        {[TX_EMBEDDING_LOSS_RANKING] = 2, [TX_EMBEDDING_LOSS_COSINE] = 2, [TX_EMBEDDING_LOSS_TRIPLET] = 3},
-                         most[] = {[TX_EMBEDDING_LOSS_RANKING] = TX_EMBEDDING_TEXTS,
-                                   [TX_EMBEDDING_LOSS_COSINE] = 2,
-                                   [TX_EMBEDDING_LOSS_TRIPLET] = 3};
+    static const int64_t least
+        [] = {[TX_EMBEDDING_LOSS_RANKING] = 2, [TX_EMBEDDING_LOSS_COSINE] = 2, [TX_EMBEDDING_LOSS_TRIPLET] = 3},
+   most[] = {
+       [TX_EMBEDDING_LOSS_RANKING] = TX_SEVERAL_TEXTS, [TX_EMBEDDING_LOSS_COSINE] = 2, [TX_EMBEDDING_LOSS_TRIPLET] = 3};
     d->loss = r->options->set->embedding_loss;
     if (d->loss == TX_EMBEDDING_LOSS_AUTO)
-        d->loss = r->score >= 0 && d->texts == 2 ? TX_EMBEDDING_LOSS_COSINE : TX_EMBEDDING_LOSS_RANKING;
-    if (d->texts < least[d->loss] || d->texts > most[d->loss])
+        d->loss = r->score >= 0 && d->several.texts == 2 ? TX_EMBEDDING_LOSS_COSINE : TX_EMBEDDING_LOSS_RANKING;
+    if (d->several.texts < least[d->loss] || d->several.texts > most[d->loss])
         return tx_fail(TX_FORMAT,
                        "the file has %" PRId64 " columns of texts: two sentences and a score, or anchor, positive and "
                        "negative are expected; --embedding_loss names the loss",
-                       d->texts);
+                       d->several.texts);
     if (d->loss == TX_EMBEDDING_LOSS_COSINE && r->score < 0)
         return tx_fail(TX_FORMAT, "there is no column score or label, which CosineSimilarityLoss needs");
     return TX_OK;
@@ -89,30 +87,28 @@ static tx_status read_score(const reading *r, int64_t row, float *score)
 
 static tx_status add_row(reading *r, int64_t row, tx_embedding_data *d)
 {
+    tx_several *s = &d->several;
     size_t size;
-    const size_t before = d->ids.count;
-    d->target[d->count] = 0.0f;
-    TX_TRY(read_score(r, row, &d->target[d->count]));
-    for (int64_t i = 0; i < d->texts; i++) {
+    const size_t before = s->ids.count;
+    d->target[s->count] = 0.0f;
+    TX_TRY(read_score(r, row, &d->target[s->count]));
+    for (int64_t i = 0; i < s->texts; i++) {
         const char *text = tx_table_text(&r->table, row, r->text[i], &size);
-        const size_t begin = d->ids.count;
-        TX_TRY(tx_joiner_add(&r->joiner, text, size, NULL, 0, d->most, &d->ids, &d->types));
-        d->end[d->count * d->texts + i] = (int64_t)d->ids.count;
-        if (d->ids.count == begin)
-            return tx_fail(TX_FORMAT, "a text has no tokens");
+        TX_TRY(tx_several_add(s, i, &r->joiner, text, size, NULL, 0, d->most));
     }
-    TX_TRY(tx_task_check_ids(r->options, d->ids.id + before, d->ids.count - before));
-    d->count++;
+    TX_TRY(tx_task_check_ids(r->options, s->ids.id + before, s->ids.count - before));
+    s->count++;
     return TX_OK;
 }
 
 static tx_status write_digest(const tx_embedding_data *d, char text[TX_DIGEST_TEXT])
 {
+    const tx_several *s = &d->several;
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
-    tx_digest_add(digest, d->ids.id, d->ids.count * sizeof *d->ids.id);
-    tx_digest_add(digest, d->end, (size_t)(d->count * d->texts) * sizeof *d->end);
-    tx_digest_add(digest, d->target, (size_t)d->count * sizeof *d->target);
+    tx_digest_add(digest, s->ids.id, s->ids.count * sizeof *s->ids.id);
+    tx_digest_add(digest, s->end, (size_t)(s->count * s->texts) * sizeof *s->end);
+    tx_digest_add(digest, d->target, (size_t)s->count * sizeof *d->target);
     return tx_digest_finish(digest, text);
 }
 
@@ -146,29 +142,26 @@ static tx_status read_all(reading *r, tx_embedding_data *d)
     TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
     TX_TRY(tx_joiner_check(&r->joiner, false, d->most));
     const size_t rows = (size_t)(r->end - r->begin);
-    d->end = malloc(rows * (size_t)d->texts * sizeof *d->end);
+    TX_TRY(tx_several_reserve(&d->several, r->end - r->begin));
     d->target = malloc(rows * sizeof *d->target);
-    if (!d->end || !d->target)
+    if (!d->target)
         return tx_fail(TX_MEMORY, "no memory for %zu rows", rows);
     for (int64_t row = r->begin; row < r->end; row++) {
         size_t size;
-        const size_t before = d->ids.count;
         if (!tx_table_text(&r->table, row, r->text[0], &size)) /* the table skipped the row */
             continue;
         const tx_status status = add_row(r, row, d);
         if (status)
-            d->ids.count = d->types.count = before;
+            tx_several_drop(&d->several);
         TX_TRY(status ? tx_table_skip(&r->table, row, status) : TX_OK);
     }
     tx_embedding_task(d);
-    return d->count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no row has texts");
+    return d->several.count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no row has texts");
 }
 
 static void free_data(tx_embedding_data *d)
 {
-    free(d->ids.id);
-    free(d->types.id);
-    free(d->end);
+    tx_several_free(&d->several);
     free(d->target);
     tx_pooling_free(&d->pooling);
     free(d);
@@ -195,9 +188,9 @@ tx_status tx_embedding_open(const tx_task *task, const char *path, const tx_data
     }
     *samples = (tx_samples){.task = &d->task,
                             .data = d,
-                            .count = d->count,
+                            .count = d->several.count,
                             .block = options->block,
-                            .tokens = (int64_t)d->ids.count,
+                            .tokens = (int64_t)d->several.ids.count,
                             .digest = d->digest};
     return TX_OK;
 }

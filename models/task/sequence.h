@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Sequence classification and regression of a text or a pair of texts. The fields are input_ids and token_type_ids
- * [rows, block], attention_lengths [rows] and labels [rows]. A regression also has targets F32 [rows], or [rows, values]
- * for several values, and its labels are 0 for rows with a target. Each task of GLUE has its own columns, labels and metrics. */
+ * [rows, block], attention_lengths [rows] and labels [rows]. A regression also has targets F32 [rows], or [rows,
+ * values] for several values, and its labels are 0 for rows with a target. Each task of GLUE has its own columns,
+ * labels and metrics. */
 #ifndef TX_TASK_SEQUENCE_H
 #define TX_TASK_SEQUENCE_H
 

@@ -186,6 +186,8 @@ static void print_models(void)
         [TX_HEAD_MASKED_LM] = "masked language model",
         [TX_HEAD_SEQUENCE_CLASSIFICATION] = "sequence classification",
         [TX_HEAD_TOKEN_CLASSIFICATION] = "token classification",
+        [TX_HEAD_MULTIPLE_CHOICE] = "multiple choice",
+        [TX_HEAD_QUESTION_ANSWERING] = "question answering",
         [TX_HEAD_STATES] = "embedding",
     };
     static const char *const gguf[] = {

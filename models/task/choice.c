@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The task of multiple choice: reading, rows, loss, accuracy, predictions. */
+#include "models/task/choice.h"
+
+#include "models/files/digest.h"
+#include "models/task/sequence.h"
+#include "models/task/several.h"
+#include "models/text/table.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { LABELS = TX_SEVERAL_OWN, FIELDS };
+
+typedef struct choices {
+    tx_several several;
+    int32_t *label; /* [count]; TX_IGNORE_LABEL in test data */
+    tx_task task;
+    tx_field field[FIELDS + 1];
+    char digest[65];
+} choices;
+
+/* ---- Reading ------------------------------------------------------------------------------------------- */
+
+typedef struct reading {
+    const tx_data_options *options;
+    tx_table table;
+    int32_t first, second, ending[TX_SEVERAL_TEXTS], label; /* columns; the last is -1 in test data */
+    int64_t begin, end;                                     /* range of rows to use */
+    tx_joiner joiner;
+    tx_buffer text; /* of sent2 and an ending */
+} reading;
+
+static tx_status find_columns(reading *r, tx_several *s)
+{
+    char name[32] = "ending0";
+    r->first = tx_table_column(&r->table, "sent1");
+    r->second = tx_table_column(&r->table, "sent2");
+    r->label = r->options->split == TX_DATA_TEST ? -1 : tx_table_column(&r->table, "label");
+    while (s->texts < TX_SEVERAL_TEXTS && (r->ending[s->texts] = tx_table_column(&r->table, name)) >= 0)
+        snprintf(name, sizeof name, "ending%" PRId64, ++s->texts);
+    if (r->first < 0 || s->texts < 2)
+        return tx_fail(TX_FORMAT, "multiple choice needs the columns sent1, sent2, ending0, ending1 and further ones");
+    if (r->label < 0 && r->options->split != TX_DATA_TEST)
+        return tx_fail(TX_FORMAT, "there is no column label: name the one to use by --label_column_name");
+    return tx_task_choose_range(r->options, r->table.rows, "rows", &r->begin, &r->end);
+}
+
+static tx_status read_label(const reading *r, int64_t row, int64_t endings, int32_t *label)
+{
+    size_t size;
+    char *end;
+    *label = TX_IGNORE_LABEL;
+    if (r->label < 0)
+        return TX_OK;
+    const char *text = tx_table_text(&r->table, row, r->label, &size);
+    const long long value = strtoll(text, &end, 10);
+    if (end == text || *end || value < 0 || value >= endings)
+        return tx_fail(TX_FORMAT, "label: \"%.40s\" is not from 0 to %" PRId64, text, endings - 1);
+    *label = (int32_t)value;
+    return TX_OK;
+}
+
+static tx_status add_row(reading *r, int64_t row, choices *d)
+{
+    tx_several *s = &d->several;
+    size_t first_size, second_size = 0, size;
+    const char *first = tx_table_text(&r->table, row, r->first, &first_size);
+    const char *second = r->second < 0 ? "" : tx_table_text(&r->table, row, r->second, &second_size);
+    TX_TRY(read_label(r, row, s->texts, &d->label[s->count]));
+    for (int64_t i = 0; i < s->texts; i++) {
+        const char *ending = tx_table_text(&r->table, row, r->ending[i], &size);
+        tx_buffer_clear(&r->text);
+        tx_buffer_add(&r->text, second, second_size);
+        tx_buffer_add(&r->text, " ", r->second >= 0);
+        tx_buffer_add(&r->text, ending, size);
+        TX_TRY(r->text.status);
+        TX_TRY(tx_several_add(s, i, &r->joiner, first, first_size, r->text.data ? r->text.data : "", r->text.size,
+                              r->options->block));
+    }
+    const size_t begin = (size_t)tx_sample_begin(s->end, s->count * s->texts);
+    TX_TRY(tx_task_check_ids(r->options, s->ids.id + begin, s->ids.count - begin));
+    s->count++;
+    return TX_OK;
+}
+
+static tx_status write_digest(const choices *d, char text[TX_DIGEST_TEXT])
+{
+    const tx_several *s = &d->several;
+    tx_digest *digest;
+    TX_TRY(tx_digest_create(&digest));
+    tx_digest_add(digest, s->ids.id, s->ids.count * sizeof *s->ids.id);
+    tx_digest_add(digest, s->end, (size_t)(s->count * s->texts) * sizeof *s->end);
+    tx_digest_add(digest, d->label, (size_t)s->count * sizeof *d->label);
+    return tx_digest_finish(digest, text);
+}
+
+static tx_status read_all(reading *r, choices *d)
+{
+    tx_several *s = &d->several;
+    TX_TRY(find_columns(r, s));
+    TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
+    TX_TRY(tx_several_reserve(s, r->end - r->begin));
+    d->label = malloc((size_t)(r->end - r->begin) * sizeof *d->label);
+    if (!d->label)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " rows", r->end - r->begin);
+    for (int64_t row = r->begin; row < r->end; row++) {
+        size_t size;
+        if (!tx_table_text(&r->table, row, r->first, &size)) /* the table skipped the row */
+            continue;
+        const tx_status status = add_row(r, row, d);
+        if (status)
+            tx_several_drop(s);
+        TX_TRY(status ? tx_table_skip(&r->table, row, status) : TX_OK);
+    }
+    return s->count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no row has endings");
+}
+
+static void free_data(choices *d)
+{
+    tx_several_free(&d->several);
+    free(d->label);
+    free(d);
+}
+
+static void close_data(const tx_samples *samples)
+{
+    free_data((void *)(uintptr_t)samples->data);
+}
+
+static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
+{
+    reading r = {.options = options};
+    TX_TRY(tx_task_need_tokenizer(path, options));
+    choices *d = calloc(1, sizeof *d);
+    if (!d)
+        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
+    TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
+    if (!status && r.table.bad)
+        tx_reporter_print(&options->report, "%.800s: %" PRId64 " malformed row%s skipped", path, r.table.bad,
+                          r.table.bad == 1 ? " is" : "s are");
+    tx_table_close(&r.table);
+    tx_joiner_close(&r.joiner);
+    free(r.text.data);
+    if (status) {
+        free_data(d);
+        return status;
+    }
+    d->task = *task;
+    memcpy(d->field, task->fields, sizeof d->field);
+    for (int f = 0; f < TX_SEVERAL_OWN; f++)
+        d->field[f].sequences = (int32_t)d->several.texts;
+    d->task.fields = d->field;
+    *samples = (tx_samples){.task = &d->task,
+                            .data = d,
+                            .count = d->several.count,
+                            .block = options->block,
+                            .tokens = (int64_t)d->several.ids.count,
+                            .digest = d->digest};
+    return TX_OK;
+}
+
+/* ---- The task ------------------------------------------------------------------------------------------ */
+
+static const tx_field fields[] = {
+    TX_SEVERAL_FIELDS,
+    [LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
+    {.name = NULL},
+};
+
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+{
+    const choices *d = samples->data;
+    (void)epoch;
+    tx_several_row(&d->several, number, samples->block, to);
+    *(int32_t *)to->field[LABELS] = d->label[number];
+    return TX_OK;
+}
+
+static int64_t row_length(const tx_samples *samples, int64_t number)
+{
+    return tx_several_longest(&((const choices *)samples->data)->several, number);
+}
+
+/* The cross-entropy of the endings' numbers. */
+static tx_tensor *contrast(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows)
+{
+    tx_tensor *labels = tx_find_input(graph, "labels");
+    (void)config;
+    if (!how->output)
+        return NULL;
+    const int64_t count = tx_tensor_shape(labels)->dim[0];
+    const int64_t endings = tx_shape_count(tx_tensor_shape(how->output)) / count;
+    *rows = tx_reshape(how->output, TX_SHAPE(count, endings));
+    return tx_mean_loss(tx_cross_entropy_smoothed(*rows, labels, endings, (float)how->set->smoothing));
+}
+
+static tx_tensor *no_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
+{
+    (void)config;
+    (void)output;
+    (void)smoothing;
+    tx_graph_fail(graph, tx_fail(TX_INTERNAL, "multiple choice has no loss for each text"));
+    return NULL;
+}
+
+static int64_t best_of(const float *output, int64_t count)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < count; i++)
+        best = output[i] > output[best] ? i : best;
+    return best;
+}
+
+static void measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+{
+    const choices *d = samples->data;
+    int64_t right = 0;
+    for (int64_t r = 0; r < samples->count; r++)
+        right += best_of(outputs + r * columns, columns) == d->label[r];
+    sums[TX_SUM_ACCURACY] = (double)right / (double)samples->count;
+}
+
+static tx_status tell(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                      tx_file *file)
+{
+    const choices *d = samples->data;
+    char text[TX_PREDICTION];
+    (void)number;
+    (void)config;
+    return tx_file_append(file, text,
+                          (size_t)snprintf(text, sizeof text, "%" PRId64, best_of(output, d->several.texts)));
+}
+
+const tx_task tx_multiple_choice = {
+    .name = "multiple choice",
+    .head = TX_HEAD_MULTIPLE_CHOICE,
+    .of_texts = true,
+    .open = open_data,
+    .close = close_data,
+    .fields = fields,
+    .row = row,
+    .length = row_length,
+    .loss = no_loss,
+    .contrast = contrast,
+    .measure = measure,
+    .tell = tell,
+    .metrics = tx_metrics_ACCURACY,
+};
