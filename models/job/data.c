@@ -9,6 +9,7 @@
 #include "models/task/choice.h"
 #include "models/task/instruction.h"
 #include "models/task/masked_lm.h"
+#include "models/task/question.h"
 #include "models/task/sequence.h"
 #include "models/task/tokens.h"
 
@@ -19,6 +20,8 @@
 /* Default maximum of tokens: of a conversation, as TRL's max_length, of a row of masked language modelling, as in
  * run_mlm, and of token classification. */
 #define USUAL_LENGTH 1024
+/* That of a question with a window of its context, as in run_qa.py. */
+#define QUESTION_LENGTH 384
 /* Default learning rate of preferences, as TRL's. */
 #define PREFERENCE_RATE 1e-6
 
@@ -27,9 +30,13 @@
 /* The default task for the model and the data. NULL if the user has to name it. */
 static tx_status default_task(const tx_job *j, const tx_task **task)
 {
-    static const tx_task *const tasks[] = {
-        &tx_causal_lm,       &tx_masked_lm, &tx_sequence_classification.task, &tx_token_classification,
-        &tx_multiple_choice, NULL};
+    static const tx_task *const tasks[] = {&tx_causal_lm,
+                                           &tx_masked_lm,
+                                           &tx_sequence_classification.task,
+                                           &tx_token_classification,
+                                           &tx_multiple_choice,
+                                           &tx_question_answering,
+                                           NULL};
     const tx_job_inputs *in = &j->inputs;
     const tx_head head = in->config->architecture->head;
     const char *path = in->train_path ? in->train_path : in->validation_path;
@@ -74,13 +81,17 @@ static tx_status set_task_defaults(tx_job *j)
     if ((instructs || masks || task == &tx_token_classification || task->contrast) &&
         !tx_option_given(&j->options, TX_JOB_AT(max_seq_length)) && !j->inherited)
         j->set.max_seq_length = positions < USUAL_LENGTH ? positions : USUAL_LENGTH;
+    if (task == &tx_question_answering && !tx_option_given(&j->options, TX_JOB_AT(max_seq_length)) && !j->inherited)
+        j->set.max_seq_length = positions < QUESTION_LENGTH ? positions : QUESTION_LENGTH;
     if (instructs && !tx_option_given(&j->options, TX_JOB_AT(pad_to_max_length)) && !j->inherited)
         j->set.pad_to_max_length = j->set.packing;
     if (task->prefer && !tx_option_given(&j->options, TX_JOB_AT(rate)) && !j->inherited)
         j->set.rate = PREFERENCE_RATE;
     if (!task->prefer)
         TX_TRY(refuse_others(j, TX_PREFER, "preferences (--task_name dpo)"));
-    if (!task->contrast)
+    if (task != &tx_question_answering)
+        TX_TRY(refuse_others(j, TX_ASK, "question answering (--task_name question_answering)"));
+    if (task->head != TX_HEAD_STATES)
         TX_TRY(refuse_others(j, TX_EMBED, "embeddings (--task_name embedding)"));
     if (!instructs)
         TX_TRY(refuse_others(j, TX_TALK, "instruction data, whose objects have messages, prompt or instruction"));

@@ -6,6 +6,7 @@
 #include "models/task/embedding.h"
 #include "models/task/instruction.h"
 #include "models/task/preference.h"
+#include "models/task/question.h"
 #include "models/task/sequence.h"
 #include "models/task/tokens.h"
 #include "models/train/schedule.h"
@@ -33,7 +34,7 @@ static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 static const char task_words[] = "auto"
 #define TX_GLUE(name, ...) "|" #name
 #include "models/task/glue.def"
-                                 "|instruction|ner|dpo|embedding|multiple_choice";
+                                 "|instruction|ner|dpo|embedding|multiple_choice|question_answering";
 
 static const tx_option options[] = {
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},
@@ -97,6 +98,8 @@ const tx_task *tx_job_named_task(const tx_job_settings *set)
         return &tx_embeddings;
     if (left == 4)
         return &tx_multiple_choice;
+    if (left == 5)
+        return &tx_question_answering;
     return set->packing ? &tx_instruction_packed : &tx_instruction;
 }
 

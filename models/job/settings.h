@@ -28,6 +28,7 @@ typedef enum tx_job_trait {
     TX_MASKED = 1 << 11,    /* only for masked language modelling */
     TX_PREFER = 1 << 13,    /* only for preferences */
     TX_EMBED = 1 << 14,     /* only for embeddings */
+    TX_ASK = 1 << 15,       /* only for question answering */
     TX_ORDER = 1 << 12,     /* decides which rows of the data a step reads */
 } tx_job_trait;
 

@@ -128,9 +128,10 @@ struct tx_task {
     tx_tensor *(*loss)(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing);
     /* The loss of a distillation (tx_distillation). NULL if the task does not support it. */
     tx_tensor *(*distill)(tx_graph *graph, const tx_config *config, tx_tensor *output, const tx_teaching *teaching);
-    /* If outputs are [rows, positions, columns]: the number that an evaluation keeps of each position, whose outputs
-     * are then [rows, block]. NULL if outputs are [rows, columns]. */
-    float (*keep)(const float *output, int64_t columns);
+    /* If outputs are [rows, positions, columns]: writes the `kept` numbers that an evaluation keeps of each position.
+     * Its outputs are then [rows, block, kept]. NULL if outputs are [rows, columns]. */
+    void (*keep)(const float *output, int64_t columns, float *to);
+    int64_t kept;
     /* The loss of preferences, which replaces `loss`. `*rows` receives a row of numbers for each row of the batch,
      * which `measure` reads instead of the model's output. NULL for other tasks. */
     tx_tensor *(*prefer)(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);

@@ -42,12 +42,12 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 }
 
 /* The label with the largest logit. Labels are exact in float. */
-static float keep(const float *logits, int64_t labels)
+static void keep(const float *logits, int64_t labels, float *to)
 {
     int64_t best = 0;
     for (int64_t i = 1; i < labels; i++)
         best = logits[i] > logits[best] ? i : best;
-    return (float)best;
+    *to = (float)best;
 }
 
 /* Writes the labels of a text's words, separated by spaces. */
@@ -84,6 +84,7 @@ const tx_task tx_token_classification = {
     .loss = tx_sequence_loss,
     .distill = tx_task_distill,
     .keep = keep,
+    .kept = 1,
     .measure = tx_tokens_measure,
     .tell = tell,
     .metrics = tx_token_metrics,

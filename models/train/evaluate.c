@@ -52,11 +52,11 @@ static void reduce_outputs(const pass *p, float *to)
 {
     const tx_task *task = p->samples->task;
     const int64_t block = p->samples->block, positions = tx_trainer_positions(p->trainer, &p->batch);
-    const int64_t columns = tx_trainer_outputs(p->trainer) / block;
+    const int64_t columns = tx_trainer_outputs(p->trainer) / block, kept = task->kept;
+    memset(to, 0, (size_t)(p->batch.rows * block * kept) * sizeof *to);
     for (int64_t r = 0; r < p->batch.rows; r++)
-        for (int64_t t = 0; t < block; t++)
-            to[r * block + t] =
-                t < positions ? task->keep(p->batch_outputs + (r * positions + t) * columns, columns) : 0.0f;
+        for (int64_t t = 0; t < positions; t++)
+            task->keep(p->batch_outputs + (r * positions + t) * columns, columns, to + (r * block + t) * kept);
 }
 
 /* Evaluates the batches of a round, which begins with sample `first`, and adds up their sums. */
@@ -87,7 +87,7 @@ int64_t tx_run_columns(const tx_trainer *trainer)
 {
     const tx_trainer_options *o = tx_trainer_options_of(trainer);
     const int64_t outputs = tx_trainer_outputs(trainer);
-    return outputs && o->task->keep ? o->block : outputs;
+    return outputs && o->task->keep ? o->block * o->task->kept : outputs;
 }
 
 tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch, double sums[TX_SUMS_MAX],

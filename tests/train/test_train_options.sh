@@ -39,6 +39,8 @@ done > "$work/pairs.jsonl"
 for word in cat dog; do
     echo "{\"anchor\": \"$word\", \"positive\": \"a $word\", \"negative\": \"no $word\"}"
 done > "$work/trios.jsonl"
+echo '{"question": "who", "context": "a cat and a dog", "answers": {"text": ["cat"], "answer_start": [2]}}' \
+    > "$work/question.jsonl"
 sed 's/"prompt": \[/"messages": [/; s/\], "completion": \[/, /' "$work/talk.jsonl" > "$work/messages.jsonl"
 echo '{"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.5]}}}' > "$work/ds.json"
 cat > "$work/form.jinja" << 'END'
@@ -102,6 +104,13 @@ prefer()
 embed()
 {
     short --train_file "$work/trios.jsonl" --config_name "$work/bert" --task_name embedding --output_dir "$work/r" "$@"
+}
+
+# A small BERT over bytes on a question
+ask()
+{
+    short --train_file "$work/question.jsonl" --config_name "$work/bert" --task_name question_answering \
+        --max_seq_length 40 --output_dir "$work/r" "$@"
 }
 
 # The same as two ranks
@@ -359,6 +368,8 @@ bnb_4bit_compute_dtype | packs --load_in_4bit --bnb_4bit_compute_dtype float16 |
 teacher_model_name_or_path | --teacher_model_name_or_path tiny | weights_differ
 distill_temperature | --teacher_model_name_or_path tiny --distill_temperature 3 | says temperature 3
 distill_alpha | --teacher_model_name_or_path tiny --distill_alpha 1 | weights_kept
+doc_stride | ask --doc_stride 40 | says leaves no room
+max_answer_length | ask --doc_stride 4 --max_answer_length 3 | holds training_args.json max_answer_length...3
 embedding_loss | embed --embedding_loss TripletLoss | logged \"step\":.1,.*\"loss\":.[45][.]
 similarity_scale | embed --similarity_scale 1e-6 | logged \"step\":.1,.*\"loss\":.1[.]386
 triplet_margin | embed --embedding_loss TripletLoss --triplet_margin 100 | logged \"step\":.1,.*\"loss\":.[19][0-9][0-9.]*,

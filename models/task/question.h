@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Extractive question answering, as run_qa.py of transformers trains it: the answer is a part of a context. A long
+ * context is divided into windows that overlap by doc_stride tokens, and each window is a sample, a feature. Fields are
+ * input_ids and token_type_ids [rows, block], attention_lengths [rows], and labels [rows, 2], the positions of the
+ * first and the last token of the answer. Both are 0, the position of the first special token, if the window lacks the
+ * answer. The columns are those of SQuAD: question, context, and answers {"text": [..], "answer_start": [..]}. */
+#ifndef TX_TASK_QUESTION_H
+#define TX_TASK_QUESTION_H
+
+#include "models/task/several.h"
+#include "models/text/offsets.h"
+
+extern const tx_task tx_question_answering;
+
+/* A question with its context. */
+typedef struct tx_question {
+    char *context;
+    char **answer; /* [answers]: texts that are right; none if the question has no answer */
+    size_t answers;
+    int64_t first, features; /* its first feature, and their number */
+} tx_question;
+
+typedef struct tx_question_data {
+    tx_several several; /* the features; texts is 1 */
+    tx_offset *offset;  /* of each id; begin > end for tokens that are not of the context */
+    size_t offset_room;
+    int32_t *label;    /* [count, 2] */
+    size_t label_room; /* features for which `label` and `several.end` have room */
+    tx_question *question;
+    int64_t questions;
+    bool unanswered;        /* some questions have no answer, as in SQuAD 2 */
+    int64_t longest_answer; /* tokens of an answer: --max_answer_length */
+    char digest[65];
+} tx_question_data;
+
+/* Reads a file (question_data.c). */
+tx_status tx_question_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
+void tx_question_close(const tx_samples *samples);
+
+/* ---- Answers and metrics (question_metrics.c) ------------------------------------------------------------ */
+
+/* The answer of a question as bytes of its context. Outputs are logits [features, block, 2]. `end` is 0 if the best
+ * answer is none. */
+tx_offset tx_question_answer(const tx_question_data *data, const tx_question *question, const float *outputs,
+                             int64_t block);
+/* Adds up exact match and F1 of all questions, as the metrics squad and squad_v2 compute them. */
+void tx_question_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
+extern const tx_metric tx_question_metrics[];
+
+#endif

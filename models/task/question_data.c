@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Reads files of questions with contexts and answers, and divides contexts into windows. */
+#include "models/task/question.h"
+
+#include "models/files/digest.h"
+#include "models/names.h"
+#include "models/text/table.h"
+#include "models/text/utf8.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The state of reading a file. */
+typedef struct reading {
+    const tx_data_options *options;
+    tx_table table;
+    int32_t question, context, answers; /* columns; the last is -1 in test data */
+    int64_t begin, end;                 /* range of rows to use */
+    tx_joiner joiner;
+    tx_aligner *aligner;
+    tx_ids ask, text; /* of the current row */
+    tx_offset *offset;
+    size_t offset_room, question_room;
+    tx_offset answer; /* the bytes of the first answer; both 0 if there is none */
+} reading;
+
+static tx_status find_columns(reading *r)
+{
+    const bool test = r->options->split == TX_DATA_TEST;
+    r->question = tx_table_column(&r->table, "question");
+    r->context = tx_table_column(&r->table, "context");
+    r->answers = test ? -1 : tx_table_column(&r->table, "answers");
+    if (r->question < 0 || r->context < 0 || (r->answers < 0 && !test))
+        return tx_fail(TX_FORMAT, "question answering needs the columns question, context and answers");
+    return tx_task_choose_range(r->options, r->table.rows, "rows", &r->begin, &r->end);
+}
+
+/* ---- Answers ------------------------------------------------------------------------------------------- */
+
+/* The bytes before character `count` of a text. */
+static size_t bytes_before(const char *text, size_t size, int64_t count)
+{
+    size_t at = 0;
+    uint32_t code;
+    for (; count > 0 && at < size; count--) {
+        const size_t length = tx_utf8_read(text + at, size - at, &code);
+        at += length ? length : 1;
+    }
+    return at;
+}
+
+/* Reads {"text": [..], "answer_start": [..]}. Starts count characters. */
+static tx_status read_answers(reading *r, const tx_json *json, size_t size, tx_question *q)
+{
+    tx_json *texts, *starts;
+    int64_t start = 0;
+    TX_TRY(tx_json_get(json, "text", TX_JSON_ARRAY, &texts));
+    TX_TRY(tx_json_get(json, "answer_start", TX_JSON_ARRAY, &starts));
+    const size_t count = tx_json_size(texts);
+    if (tx_json_size(starts) != count)
+        return tx_fail(TX_FORMAT, "answers: %zu texts and %zu starts", count, tx_json_size(starts));
+    q->answer = calloc(count + 1, sizeof *q->answer);
+    if (!q->answer)
+        return tx_fail(TX_MEMORY, "no memory for %zu answers", count);
+    for (; q->answers < count; q->answers++) {
+        const char *text;
+        TX_TRY(tx_json_as_string(tx_json_at(texts, q->answers), "text", &text));
+        TX_TRY(tx_copy_text(text, &q->answer[q->answers]));
+    }
+    if (!count)
+        return TX_OK;
+    TX_TRY(tx_json_as_int(tx_json_at(starts, 0), "answer_start", 0, INT64_MAX, &start));
+    const size_t begin = bytes_before(q->context, size, start), length = strlen(q->answer[0]);
+    if (begin + length > size || length == 0)
+        return tx_fail(TX_FORMAT, "answers: answer_start %" PRId64 " is not in the context", start);
+    r->answer = (tx_offset){begin, begin + length};
+    return TX_OK;
+}
+
+static tx_status read_question(reading *r, int64_t row, tx_question *q, size_t *size)
+{
+    size_t length;
+    tx_json *json = NULL;
+    r->answer = (tx_offset){0, 0};
+    TX_TRY(tx_copy_text(tx_table_text(&r->table, row, r->context, size), &q->context));
+    if (r->answers < 0)
+        return TX_OK;
+    const char *text = tx_table_text(&r->table, row, r->answers, &length);
+    tx_status status = tx_json_parse(text, length, "answers", &json);
+    TX_THEN(status, read_answers(r, json, *size, q));
+    tx_json_free(json);
+    return status == TX_INVALID || status == TX_NOT_FOUND ? TX_FORMAT : status;
+}
+
+/* ---- Features ------------------------------------------------------------------------------------------ */
+
+/* The positions of the answer in a window: the last token that begins at or before it, and the first that ends at or
+ * after it. Both are 0 if the window, tokens begin .. end - 1 of the context, lacks the answer. `first` is the position
+ * of its first token. */
+static void find_answer(const reading *r, size_t begin, size_t end, size_t first, int32_t label[2])
+{
+    const tx_offset *o = r->offset, a = r->answer;
+    label[0] = label[1] = 0;
+    if (a.end == 0 || o[begin].begin > a.begin || o[end - 1].end < a.end)
+        return;
+    size_t from = begin, to = end;
+    while (from < end && o[from].begin <= a.begin)
+        from++;
+    while (to > begin && o[to - 1].end >= a.end)
+        to--;
+    label[0] = (int32_t)(first + from - 1 - begin);
+    label[1] = (int32_t)(first + to - begin);
+}
+
+/* Adds the window of tokens begin .. end - 1 of the context. */
+static tx_status add_feature(reading *r, size_t begin, size_t end, tx_question_data *d)
+{
+    static const tx_offset none = {1, 0};
+    tx_several *s = &d->several;
+    const tx_ids window = {.id = r->text.id + begin, .count = end - begin};
+    const size_t before = s->ids.count, number = (size_t)s->count;
+    TX_TRY(tx_tokenizer_join(r->options->tokenizer, &r->ask, &window, &s->ids, &s->types));
+    const size_t room = d->label_room;
+    TX_TRY(tx_array_reserve(&d->label, &d->label_room, 2 * (number + 1), sizeof *d->label, "features"));
+    if (d->label_room != room) {
+        int64_t *larger = realloc(s->end, d->label_room * sizeof *larger);
+        if (!larger)
+            return tx_fail(TX_MEMORY, "no memory for features");
+        s->end = larger;
+    }
+    TX_TRY(tx_array_reserve(&d->offset, &d->offset_room, s->ids.count, sizeof *d->offset, "offsets"));
+    /* The window is before the special tokens at the end: find it by its ids from the back. */
+    size_t at = s->ids.count - window.count;
+    while (at > before && memcmp(s->ids.id + at, window.id, window.count * sizeof *window.id) != 0)
+        at--;
+    for (size_t i = before; i < s->ids.count; i++)
+        d->offset[i] = i >= at && i < at + window.count ? r->offset[begin + i - at] : none;
+    find_answer(r, begin, end, at - before, d->label + 2 * number);
+    s->end[s->count++] = (int64_t)s->ids.count;
+    return TX_OK;
+}
+
+static tx_status add_windows(reading *r, tx_question_data *d, tx_question *q)
+{
+    const tx_data_options *o = r->options;
+    const size_t special = r->joiner.special[1], block = (size_t)o->block, stride = (size_t)o->set->doc_stride;
+    if (block < special + r->ask.count + stride + 1)
+        return tx_fail(TX_FORMAT, "the question has %zu tokens: with doc_stride %zu it leaves no room for the context",
+                       r->ask.count, stride);
+    const size_t room = block - special - r->ask.count;
+    q->first = d->several.count;
+    for (size_t begin = 0, end = 0; end < r->text.count; begin += room - stride) {
+        end = begin + room < r->text.count ? begin + room : r->text.count;
+        TX_TRY(add_feature(r, begin, end, d));
+        q->features++;
+    }
+    return TX_OK;
+}
+
+static tx_status add_row(reading *r, int64_t row, tx_question_data *d, tx_question *q)
+{
+    size_t size, length;
+    TX_TRY(read_question(r, row, q, &size));
+    const char *ask = tx_table_text(&r->table, row, r->question, &length);
+    const size_t spaces = strspn(ask, " \t\r\n"); /* as run_qa.py */
+    r->ask.count = r->text.count = 0;
+    TX_TRY(tx_encoder_run(r->joiner.encoder, ask + spaces, length - spaces, true, &r->ask));
+    TX_TRY(tx_encoder_run(r->joiner.encoder, q->context, size, true, &r->text));
+    if (!r->text.count)
+        return tx_fail(TX_FORMAT, "the context has no tokens");
+    TX_TRY(tx_task_check_ids(r->options, r->text.id, r->text.count));
+    TX_TRY(tx_task_check_ids(r->options, r->ask.id, r->ask.count));
+    TX_TRY(tx_array_reserve(&r->offset, &r->offset_room, r->text.count, sizeof *r->offset, "offsets"));
+    TX_TRY(tx_aligner_run(r->aligner, q->context, size, r->text.id, r->text.count, r->offset));
+    return add_windows(r, d, q);
+}
+
+/* ---- Files --------------------------------------------------------------------------------------------- */
+
+static void free_question(tx_question *q)
+{
+    for (size_t i = 0; i < q->answers; i++)
+        free(q->answer[i]);
+    free(q->answer);
+    free(q->context);
+    *q = (tx_question){0};
+}
+
+static tx_status write_digest(const tx_question_data *d, char text[TX_DIGEST_TEXT])
+{
+    const tx_several *s = &d->several;
+    tx_digest *digest;
+    TX_TRY(tx_digest_create(&digest));
+    tx_digest_add(digest, s->ids.id, s->ids.count * sizeof *s->ids.id);
+    tx_digest_add(digest, s->end, (size_t)s->count * sizeof *s->end);
+    tx_digest_add(digest, d->label, 2 * (size_t)s->count * sizeof *d->label);
+    return tx_digest_finish(digest, text);
+}
+
+static tx_status read_all(reading *r, tx_question_data *d)
+{
+    tx_several *s = &d->several;
+    s->texts = 1;
+    d->longest_answer = r->options->set->max_answer_length;
+    TX_TRY(find_columns(r));
+    TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
+    TX_TRY(tx_aligner_create(r->options->tokenizer, &r->aligner));
+    for (int64_t row = r->begin; row < r->end; row++) {
+        size_t size;
+        if (!tx_table_text(&r->table, row, r->context, &size)) /* the table skipped the row */
+            continue;
+        TX_TRY(tx_array_reserve(&d->question, &r->question_room, (size_t)d->questions + 1, sizeof *d->question,
+                                "questions"));
+        tx_question *q = &d->question[d->questions];
+        const int64_t features = s->count;
+        *q = (tx_question){0};
+        const tx_status status = add_row(r, row, d, q);
+        d->unanswered = d->unanswered || (!status && !q->answers);
+        if (!status) {
+            d->questions++;
+            continue;
+        }
+        free_question(q);
+        s->count = features;
+        s->ids.count = s->types.count = features ? (size_t)s->end[features - 1] : 0;
+        TX_TRY(tx_table_skip(&r->table, row, status));
+    }
+    return s->count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no row has a question");
+}
+
+static void free_data(tx_question_data *d)
+{
+    for (int64_t i = 0; i < d->questions; i++)
+        free_question(&d->question[i]);
+    tx_several_free(&d->several);
+    free(d->question);
+    free(d->offset);
+    free(d->label);
+    free(d);
+}
+
+tx_status tx_question_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
+{
+    reading r = {.options = options};
+    TX_TRY(tx_task_need_tokenizer(path, options));
+    tx_question_data *d = calloc(1, sizeof *d);
+    if (!d)
+        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
+    TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
+    if (!status && r.table.bad)
+        tx_reporter_print(&options->report, "%.800s: %" PRId64 " malformed row%s skipped", path, r.table.bad,
+                          r.table.bad == 1 ? " is" : "s are");
+    tx_table_close(&r.table);
+    tx_joiner_close(&r.joiner);
+    tx_aligner_free(r.aligner);
+    free(r.ask.id);
+    free(r.text.id);
+    free(r.offset);
+    if (status) {
+        free_data(d);
+        return status;
+    }
+    *samples = (tx_samples){.task = task,
+                            .data = d,
+                            .count = d->several.count,
+                            .block = options->block,
+                            .tokens = (int64_t)d->several.ids.count,
+                            .digest = d->digest};
+    return TX_OK;
+}
+
+void tx_question_close(const tx_samples *samples)
+{
+    free_data((void *)(uintptr_t)samples->data);
+}
