@@ -102,6 +102,8 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
            : extent == TX_BERT_QKV       ? 3 * config->width
            : extent == TX_BERT_LABELS    ? config->labels
            : extent == TX_BERT_ONE       ? 1
+           : extent == TX_BERT_BUCKETS   ? c->buckets
+           : extent == TX_BERT_HEADS     ? config->heads
            : extent == TX_BERT_TWO       ? 2
                                          : c->intermediate_size;
 }
@@ -205,7 +207,8 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, key_of(b->config, offsetof(tx_config, heads)));
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
     tx_tensor *h = linear(b, x, TX_BERT_QKV_PROJ); /* query | key | value */
-    h = tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
+    h = b->scores ? tx_relative_attention(b, h, b->scores, c->attention_probs_dropout_prob)
+                  : tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
     if (reads_first && layer + 1 == b->config->layers) {
         h = first_of(b, h);
         x = first_of(b, x);
@@ -222,7 +225,14 @@ static tx_tensor *encode(tx_graph *graph, const tx_config *config, const tx_arch
 {
     if (tx_stack_open(graph, config, options, rows_of(config), b))
         return NULL;
-    return tx_stack_blocks(b, embed(b, words), transformer_block);
+    tx_tensor *x = embed(b, words);
+    const tx_bert_kind *kind = bert_of(config)->kind;
+    if (kind->bucket) {
+        tx_tensor *table = tx_stack_weight(b, TX_BERT_DISTANCE_TABLE);
+        b->scores =
+            tx_relative_scores(b, tx_relative_bias(graph, table, tx_tensor_shape(b->tokens)->dim[1], kind->bucket));
+    }
+    return tx_stack_blocks(b, x, transformer_block);
 }
 
 tx_tensor *tx_bert_masked_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
@@ -321,9 +331,9 @@ void tx_bert_rename(const tx_config *config, const char *tensor, char param[TX_W
 
 bool tx_bert_is_of_head(const char *param)
 {
-    static const char *const heads[] = {"bert.pooler.",      "roberta.pooler.", "classifier.", "pre_classifier.",
-                                        "cls.predictions.",  "lm_head.",        "vocab_",      "generator_",
-                                        "sequence_summary.", "qa_outputs.",     NULL};
+    static const char *const heads[] = {"mpnet.pooler.",   "bert.pooler.",      "roberta.pooler.", "classifier.",
+                                        "pre_classifier.", "cls.predictions.",  "lm_head.",        "vocab_",
+                                        "generator_",      "sequence_summary.", "qa_outputs.",     NULL};
     return begins_with_one(param, heads);
 }
 

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The encoder that BERT, RoBERTa, DistilBERT and ELECTRA share. A family is a tx_bert_kind: its names in files and its
- * differences. Each family has five heads, ForMaskedLM, ForSequenceClassification, ForTokenClassification,
+ * The encoder that BERT, RoBERTa, DistilBERT, ELECTRA and MPNet share. A family is a tx_bert_kind: its names in files
+ * and its differences. Each family has five heads, ForMaskedLM, ForSequenceClassification, ForTokenClassification,
  * ForMultipleChoice and ForQuestionAnswering, and the bare encoder, whose files have names without the family's prefix.
  */
 #ifndef TX_MODELS_BERT_STACK_H
 #define TX_MODELS_BERT_STACK_H
 
 #include "models/arch/bert.h"
-#include "models/arch/stack.h"
+#include "models/arch/relative.h"
 
 #include <stddef.h>
 
@@ -32,15 +32,16 @@ typedef struct tx_bert_tie {
 } tx_bert_tie;
 
 typedef struct tx_bert_kind {
-    bool counts_tokens;       /* positions count the tokens without padding, from pad_token_id + 1 on */
-    bool has_types;           /* token types are embedded */
-    bool has_embedding_size;  /* embedding_size is a key, else it is the width */
-    bool exact_gelu;          /* the masked head uses exact GELU instead of hidden_act */
-    bool input_dropout;       /* the head of sequence classification also applies dropout to its input */
-    bool dropout_of_texts;    /* classifier_dropout is only for sequence classification */
-    tx_bert_act head_act;     /* of the dense layer of sequence classification */
-    const char *prefix;       /* of the encoder's names in files */
-    const char *const *heads; /* prefixes of tensors of all heads; ends with NULL */
+    bool counts_tokens;         /* positions count the tokens without padding, from pad_token_id + 1 on */
+    bool has_types;             /* token types are embedded */
+    bool has_embedding_size;    /* embedding_size is a key, else it is the width */
+    bool exact_gelu;            /* the masked head uses exact GELU instead of hidden_act */
+    bool input_dropout;         /* the head of sequence classification also applies dropout to its input */
+    bool dropout_of_texts;      /* classifier_dropout is only for sequence classification */
+    tx_relative_bucket *bucket; /* of the biases of distances, which all layers share; or NULL */
+    tx_bert_act head_act;       /* of the dense layer of sequence classification */
+    const char *prefix;         /* of the encoder's names in files */
+    const char *const *heads;   /* prefixes of tensors of all heads; ends with NULL */
     const tx_stack_row *rows[TX_HEAD_COUNT];
     tx_bert_tie ties[3];
 } tx_bert_kind;
@@ -51,7 +52,8 @@ typedef struct tx_bert_config {
     const tx_bert_kind *kind;
     int64_t max_position_embeddings; /* rows of the position table; base.positions is the limit for a text */
     int64_t embedding_size, intermediate_size, type_vocab_size, pad_token_id;
-    bool projects; /* a linear layer maps embeddings to hidden_size */
+    int64_t buckets; /* of distances */
+    bool projects;   /* a linear layer maps embeddings to hidden_size */
     int32_t hidden_act;
     double layer_norm_eps, initializer_range, hidden_dropout_prob, attention_probs_dropout_prob;
     double qa_dropout;         /* DistilBERT's, before the head for question answering */
@@ -115,6 +117,8 @@ enum {
     TX_BERT_INNER,
     TX_BERT_LABELS,
     TX_BERT_ONE,
+    TX_BERT_BUCKETS,
+    TX_BERT_HEADS,
     TX_BERT_TWO
 };
 
@@ -134,7 +138,8 @@ enum {
     TX_BERT_HEAD_DENSE = TX_BERT_MLP_NORM + 2,
     TX_BERT_HEAD_NORM = TX_BERT_HEAD_DENSE + 2,
     TX_BERT_HEAD_OUT = TX_BERT_HEAD_NORM + 2,
-    TX_BERT_HEAD_BIAS = TX_BERT_HEAD_OUT + 2
+    TX_BERT_HEAD_BIAS = TX_BERT_HEAD_OUT + 2,
+    TX_BERT_DISTANCE_TABLE
 };
 
 /* Rows of a weight and its bias. Names separated by bars are the tensors of the sections in files. */

@@ -52,6 +52,7 @@ typedef struct tx_stack {
     int64_t block;       /* the block whose parameters slots refer to */
     int32_t next_site;   /* of dropout */
     int32_t part, parts; /* tensor-parallel rank and size (tx_graph_tp_size) */
+    tx_tensor *scores;   /* added to the scores of all blocks' attention (relative.h); or NULL */
     /* Sums over the blocks' routers for their losses (experts.h). NULL before the first router. */
     struct {
         tx_tensor *counts, *probabilities, *squares, *kept, *all;

@@ -7,8 +7,26 @@
 #define BERT(name) \
     &name##_masked_lm, &name##_classifier, &name##_token_classifier, &name##_choice, &name##_question, &name##_base
 
-const tx_architecture *const tx_architectures[] = {
-    &tx_gpt2,           &tx_llama,           &tx_mistral,      &tx_qwen2,     &tx_qwen3,        &tx_mixtral,
-    &tx_qwen2_moe,      &tx_qwen3_moe,       &tx_phi3,         &tx_olmo2,     &tx_smollm3,      &tx_granite,
-    &tx_gemma3_text,    &tx_gpt_neox,        &tx_stablelm,     BERT(tx_bert), BERT(tx_roberta), BERT(tx_xlm_roberta),
-    BERT(tx_camembert), BERT(tx_distilbert), BERT(tx_electra), NULL};
+const tx_architecture *const tx_architectures[] = {&tx_gpt2,
+                                                   &tx_llama,
+                                                   &tx_mistral,
+                                                   &tx_qwen2,
+                                                   &tx_qwen3,
+                                                   &tx_mixtral,
+                                                   &tx_qwen2_moe,
+                                                   &tx_qwen3_moe,
+                                                   &tx_phi3,
+                                                   &tx_olmo2,
+                                                   &tx_smollm3,
+                                                   &tx_granite,
+                                                   &tx_gemma3_text,
+                                                   &tx_gpt_neox,
+                                                   &tx_stablelm,
+                                                   BERT(tx_bert),
+                                                   BERT(tx_roberta),
+                                                   BERT(tx_xlm_roberta),
+                                                   BERT(tx_camembert),
+                                                   BERT(tx_distilbert),
+                                                   BERT(tx_electra),
+                                                   BERT(tx_mpnet),
+                                                   NULL};

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA and their heads with transformers. Uses random
-weights of odd sizes and rows of different lengths. Compares logits, gradients and thirty steps of AdamW, padding inside
+"""Compares BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, MPNet and their heads with transformers. Uses
+random weights of odd sizes and rows of different lengths. Compares logits, gradients and thirty steps of AdamW, padding inside
 texts, files with old names, and folders of TX that transformers reads.
 
     bert.py BERT_STEPS [DEVICE]      exit status 77: transformers is not installed
@@ -17,6 +17,7 @@ from transformers import (BertForMaskedLM, BertForSequenceClassification, BertFo
                           CamembertForMaskedLM, CamembertForSequenceClassification, CamembertForTokenClassification,
                           DistilBertForMaskedLM, DistilBertForSequenceClassification, DistilBertForTokenClassification,
                           ElectraForMaskedLM, ElectraForSequenceClassification, ElectraForTokenClassification,
+                          MPNetForMaskedLM, MPNetForSequenceClassification, MPNetForTokenClassification,
                           RobertaForMaskedLM, RobertaForSequenceClassification, RobertaForTokenClassification,
                           XLMRobertaForMaskedLM, XLMRobertaForSequenceClassification, XLMRobertaForTokenClassification)
 
@@ -58,6 +59,9 @@ VARIANTS = {
     "ELECTRA, generator": (ElectraForMaskedLM, dict(embedding_size=13, hidden_act="relu")),
     "ELECTRA, generator of the width": (ElectraForMaskedLM, dict(embedding_size=30)),
     "ELECTRA, tokens": (ElectraForTokenClassification, dict(num_labels=5, embedding_size=44)),
+    "MPNet": (MPNetForSequenceClassification, dict(num_labels=3)),
+    "MPNet, masked": (MPNetForMaskedLM, {}),
+    "MPNet, tokens, far positions": (MPNetForTokenClassification, dict(num_labels=5, max_position_embeddings=160)),
 }
 # DistilBERT has its own names.
 NAMES = dict(intermediate_size="hidden_dim", hidden_dropout_prob="dropout",
@@ -166,7 +170,7 @@ def compare(name, kind, changes, program, device, prepare=None):
         trained = kind.from_pretrained(os.path.join(out, "trained")).state_dict()
         # The softmax does not see the keys' biases: their gradients are rounding errors, which Adam follows.
         moved = max(far(trained[key], p) for key, p in model.state_dict().items()
-                    if "key.bias" not in key and "k_lin.bias" not in key)
+                    if not key.endswith(("key.bias", "k_lin.bias", "attn.k.bias")))
         check(moved <= 1e-4, f"{name}: weights after {STEPS} steps differ by {moved}")
         print(f"{name}: logits {logits:.1e}, gradients {gradients:.1e}, losses {losses[0]:.3f} to {losses[-1]:.3f} "
               f"{curve:.1e}, trained weights {moved:.1e}")

@@ -26,7 +26,8 @@ MRPC = os.path.join(DATA, "glue", "MRPC", "dev_408.tsv")
 POSITIONS, BOUND = 64, 5e-6
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 SMALL = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}
-FAMILIES = {"Bert": SIZES, "DistilBert": SMALL, "Electra": dict(SIZES, embedding_size=16)}
+FAMILIES = {"Bert": SIZES, "DistilBert": SMALL, "Electra": dict(SIZES, embedding_size=16),
+            "MPNet": SIZES}
 
 if not os.path.exists(TOKENIZER) or not os.path.exists(MRPC):
     skip(f"no tokenizer or no MRPC in {DATA}")
