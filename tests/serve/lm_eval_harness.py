@@ -42,7 +42,8 @@ def write_tasks(folder):
     rows = {"tx_cloze": [], "tx_choice": []}
     for _ in range(30):
         name = r.choice(WHO)
-        rows["tx_cloze"].append({"text": f"Once upon a time, there was a little girl named {name}. She {r.choice(DID)}."})
+        text = f"Once upon a time, there was a little girl named {name}. She {r.choice(DID)}."
+        rows["tx_cloze"].append({"text": text})
         rows["tx_choice"].append({"question": f"One day {name}", "choices": r.sample(DID, 4), "answer": r.randrange(4)})
     for name, text in (("tx_cloze", CLOZE), ("tx_choice", CHOICE)):
         data = os.path.join(folder, f"{name}.jsonl")

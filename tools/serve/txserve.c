@@ -37,7 +37,7 @@ static const tx_option options[] = {
              "default: the model's own"},
     {TX_OPTION_TEXT, "served_model_name", AT(served_model_name), .choices = "NAME",
      .help = "name of the model in requests; default: the last part of --model"},
-    {TX_OPTION_HEADING, .help = "the server"},
+    {TX_OPTION_HEADING, .help = "server"},
     {TX_OPTION_TEXT, "host", AT(host), .choices = "ADDRESS",
      .help = "address to listen on; 0.0.0.0 accepts other hosts, then use --api_key_file and a proxy with TLS"},
     {TX_OPTION_INTEGER, "port", AT(port), 1, 65535, "N", "port to listen on"},
@@ -75,6 +75,9 @@ const tx_cli serve_program = {
     .usage = "txserve --model DIR [options]",
     .about = "Serves a model over HTTP with OpenAI's interface, and a page for chatting.\n"
              "SIGTERM finishes the requests that it has accepted, then ends it.",
+    .example = "  txserve --model my-model --port 8080\n"
+               "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\"}'",
+    .most_used = "model device threads dtype host port api_key_file slots max_length",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
