@@ -275,7 +275,7 @@ static tx_status fill_choice(serve_text *t, size_t upto, tx_json *choice)
                      : tx_json_set_null(choice, "finish_reason");
 }
 
-static tx_status set_usage(const serve_call *c, tx_json *object)
+tx_status serve_set_usage(const serve_call *c, tx_json *object)
 {
     tx_json *usage = tx_json_object();
     tx_status status = tx_json_set(object, "usage", usage);
@@ -302,7 +302,7 @@ static tx_status write_object(serve_call *c, int32_t first, int32_t count, size_
         TX_THEN(status, fill_choice(&c->text[i], c->stream ? upto : c->text[i].cut, choice));
     }
     if (usage)
-        TX_THEN(status, set_usage(c, object));
+        TX_THEN(status, serve_set_usage(c, object));
     char *text = status ? NULL : tx_json_text(object, TX_JSON_LINE);
     tx_json_free(object);
     status = status || text ? status : TX_MEMORY;
@@ -316,7 +316,7 @@ static tx_status write_object(serve_call *c, int32_t first, int32_t count, size_
 
 /* ---- Tokens --------------------------------------------------------------------------------------------- */
 
-static void fail(serve_call *c, int status, const char *message)
+void serve_fail(serve_call *c, int status, const char *message)
 {
     if (c->status >= 400)
         return;
@@ -367,7 +367,7 @@ bool serve_add_token(serve_text *text, const tx_batch_token *token)
         c->server->wake(c);
     }
     if (status)
-        fail(c, 500, tx_error());
+        serve_fail(c, 500, tx_error());
     return status == TX_OK;
 }
 
@@ -375,12 +375,12 @@ bool serve_add_token(serve_text *text, const tx_batch_token *token)
 static void complete(serve_call *c)
 {
     tx_status status = TX_OK;
-    if (c->status < 400 && !c->stream)
+    if (c->status < 400 && !c->stream && !c->inputs)
         status = write_object(c, 0, c->count, 0, true);
     if (c->status < 400 && c->stream && c->usage)
         status = write_object(c, 0, 0, 0, true);
     if (status)
-        fail(c, 500, tx_error());
+        serve_fail(c, 500, tx_error());
     if (c->status >= 400 && c->stream) {
         char *text = serve_error_json(c->status, c->error);
         if (text && serve_append(&c->out, "data: ", 6) == TX_OK && serve_append(&c->out, text, strlen(text)) == TX_OK)
@@ -397,14 +397,14 @@ void serve_end_text(serve_text *text, tx_batch_end end)
 {
     serve_call *c = text->call;
     if (end == TX_BATCH_FAILED)
-        fail(c, 500, tx_error());
+        serve_fail(c, 500, tx_error());
     text->cut = end == TX_BATCH_STOPPED ? before_stops(text, true) : text->answer.size;
     if (c->kind == SERVE_CHAT && text->answer.size)
         text->cut = tx_chat_trim(c->server->chat, text->answer.data, text->cut);
     text->cut = text->cut > text->shown ? text->cut : text->shown;
     text->finish = end == TX_BATCH_STOPPED ? "stop" : "length";
     if (c->stream && c->status < 400 && write_object(c, (int32_t)text->index, 1, text->cut, false))
-        fail(c, 500, tx_error());
+        serve_fail(c, 500, tx_error());
     if (--c->left == 0)
         complete(c);
     c->server->wake(c);

@@ -92,6 +92,22 @@ bool serve_queue(serve_call *c)
     return true;
 }
 
+/* Computes the call of an encoder, with the lock, which is free meanwhile. */
+static void encode(serve_text *t)
+{
+    serve_call *c = t->call;
+    serve_server *s = c->server;
+    s->running++;
+    pthread_mutex_unlock(&s->lock);
+    const tx_status status = serve_encode(c);
+    pthread_mutex_lock(&s->lock);
+    s->running--;
+    s->counters.prompt_tokens += c->prompt_tokens;
+    if (status)
+        serve_fail(c, status == TX_INVALID ? 400 : 500, tx_error());
+    end_text(t, TX_BATCH_STOPPED);
+}
+
 /* Puts a text into the batch. */
 static tx_status add(serve_server *s, serve_text *t)
 {
@@ -114,13 +130,15 @@ static tx_status add(serve_server *s, serve_text *t)
 /* Moves texts from the queue into free slots, with the lock. Texts of clients that left are ended at once. */
 static void refill(serve_server *s)
 {
-    for (int64_t room = tx_batch_free_slots(s->batch); s->queue && room > 0;) {
+    for (int64_t room = s->batch ? tx_batch_free_slots(s->batch) : 1; s->queue && room > 0;) {
         serve_text *t = s->queue;
         s->queue = t->next;
         s->tail = s->queue ? s->tail : &s->queue;
         s->queued--;
         if (t->call->status >= 400 || s->left(t->call)) {
             end_text(t, TX_BATCH_CANCELLED);
+        } else if (!s->batch) {
+            encode(t);
         } else if (add(s, t)) {
             end_text(t, TX_BATCH_FAILED);
         } else {
@@ -142,7 +160,7 @@ void *serve_engine(void *server)
             break;
         refill(s);
         pthread_mutex_unlock(&s->lock);
-        if (tx_batch_step(s->batch, &running)) /* all its requests have ended with the error */
+        if (s->batch && tx_batch_step(s->batch, &running)) /* all its requests have ended with the error */
             tx_print_line(stderr, "txserve: %s", tx_error());
         pthread_mutex_lock(&s->lock);
     }

@@ -132,6 +132,9 @@ static enum MHD_Result begin_call(struct MHD_Connection *connection, exchange *e
 {
     serve_server *s = e->server;
     serve_call *c = NULL;
+    static const serve_task tasks[] = {SERVE_GENERATE, SERVE_GENERATE, SERVE_EMBEDDING, SERVE_CLASSIFICATION};
+    if ((serve_task)s->set->task != tasks[kind])
+        return send_error(connection, e, 400, "the server runs another --task: this path does not fit its model");
     const int status = serve_parse(s, kind, e->body.data ? e->body.data : "", e->body.size, &c);
     if (status)
         return send_error(connection, e, status, tx_error());
@@ -168,6 +171,18 @@ static enum MHD_Result post_chat(struct MHD_Connection *connection, exchange *e,
     return begin_call(connection, e, SERVE_CHAT);
 }
 
+static enum MHD_Result post_embeddings(struct MHD_Connection *connection, exchange *e, const char *rest)
+{
+    (void)rest;
+    return begin_call(connection, e, SERVE_EMBED);
+}
+
+static enum MHD_Result post_classify(struct MHD_Connection *connection, exchange *e, const char *rest)
+{
+    (void)rest;
+    return begin_call(connection, e, SERVE_CLASSIFY);
+}
+
 /* ---- Everything else ------------------------------------------------------------------------------------ */
 
 static enum MHD_Result get_page(struct MHD_Connection *connection, exchange *e, const char *rest)
@@ -194,7 +209,8 @@ static tx_status describe_model(const serve_server *s, tx_json *object)
     TX_THEN(status, tx_json_set_string(object, "object", "model"));
     TX_THEN(status, tx_json_set_int(object, "created", s->created));
     TX_THEN(status, tx_json_set_string(object, "owned_by", "txserve"));
-    TX_THEN(status, tx_json_set_int(object, "max_model_len", s->context));
+    if (s->context) /* encoders have no slots */
+        TX_THEN(status, tx_json_set_int(object, "max_model_len", s->context));
     return status;
 }
 
@@ -274,6 +290,8 @@ static const struct {
     {"GET", "/v1/models/*", true, get_models},
     {"POST", "/v1/completions", true, post_completion},
     {"POST", "/v1/chat/completions", true, post_chat},
+    {"POST", "/v1/embeddings", true, post_embeddings},
+    {"POST", "/v1/classify", true, post_classify},
 };
 enum { ROUTES = sizeof routes / sizeof routes[0] };
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Parses the bodies of /v1/completions and /v1/chat/completions. */
+ * Parses the bodies of requests. */
 #include "tools/serve/txserve.h"
 
 #include <inttypes.h>
@@ -13,7 +13,13 @@
 
 /* ---- Keys ----------------------------------------------------------------------------------------------- */
 
-enum { IN_COMPLETION = 1 << SERVE_COMPLETION, IN_CHAT = 1 << SERVE_CHAT, IN_BOTH = IN_COMPLETION | IN_CHAT };
+enum {
+    IN_COMPLETION = 1 << SERVE_COMPLETION,
+    IN_CHAT = 1 << SERVE_CHAT,
+    IN_BOTH = IN_COMPLETION | IN_CHAT,
+    IN_EMBED = 1 << SERVE_EMBED,
+    IN_ENCODERS = IN_EMBED | 1 << SERVE_CLASSIFY
+};
 
 /* The keys of bodies. Those that are only `empty` must be null, false, 0, "", [] or {}: TX has no such feature. */
 static const struct {
@@ -21,7 +27,10 @@ static const struct {
     int in;
     bool empty;
 } keys[] = {
-    {"model", IN_BOTH, false},
+    {"model", IN_BOTH | IN_ENCODERS, false},
+    {"input", IN_ENCODERS, false},
+    {"encoding_format", IN_EMBED, false},
+    {"dimensions", IN_EMBED, true},
     {"prompt", IN_COMPLETION, false},
     {"messages", IN_CHAT, false},
     {"tools", IN_CHAT, false},
@@ -43,7 +52,7 @@ static const struct {
     {"logprobs", IN_BOTH, false},
     {"top_logprobs", IN_CHAT, false},
     {"response_format", IN_CHAT, false},
-    {"user", IN_BOTH, false},
+    {"user", IN_BOTH | IN_ENCODERS, false},
     {"metadata", IN_BOTH, false},
     {"store", IN_CHAT, false},
     {"service_tier", IN_CHAT, false},
@@ -305,6 +314,35 @@ static tx_status read_texts(serve_call *c, int64_t copies)
     return status;
 }
 
+/* The inputs of an encoder: a text or an array of texts, which the body owns. */
+static tx_status read_inputs(serve_call *c)
+{
+    const tx_json *input = tx_json_find(c->body, "input");
+    const bool list = tx_json_type_of(input) == TX_JSON_ARRAY;
+    const size_t count = list ? tx_json_size(input) : 1;
+    const char *format = "float";
+    if (count < 1 || count > SERVE_INPUTS)
+        return tx_fail(TX_INVALID, "input: %zu texts; a request may have 1 to %d", count, SERVE_INPUTS);
+    TX_TRY(TX_JSON_OPTIONAL(string, c->body, "encoding_format", &format));
+    c->base64 = strcmp(format, "base64") == 0;
+    if (!c->base64 && strcmp(format, "float") != 0)
+        return tx_fail(TX_INVALID, "encoding_format %.40s is not supported: use float or base64", format);
+    c->input = calloc(count, sizeof *c->input);
+    c->text = calloc(1, sizeof *c->text);
+    if (!c->input || !c->text)
+        return tx_fail(TX_MEMORY, "out of memory");
+    for (size_t i = 0; i < count; i++) {
+        tx_text_input *to = &c->input[i];
+        TX_TRY(tx_json_as_text(list ? tx_json_at(input, i) : input, "input", &to->text, &to->size));
+        if (!to->size)
+            return tx_fail(TX_INVALID, "input %zu is empty", i);
+    }
+    c->inputs = (int64_t)count;
+    c->text->call = c;
+    c->count = 1;
+    return TX_OK;
+}
+
 void serve_release(serve_call *call)
 {
     if (!call || --call->owners > 0)
@@ -316,6 +354,7 @@ void serve_release(serve_call *call)
         tx_json_free(call->text[i].logprobs);
     }
     free(call->text);
+    free(call->input);
     free(call->out.data);
     tx_json_free(call->body);
     free(call);
@@ -323,6 +362,7 @@ void serve_release(serve_call *call)
 
 int serve_parse(serve_server *server, serve_kind kind, const char *body, size_t size, serve_call **call)
 {
+    static const char *const names[] = {"cmpl", "chatcmpl", "embd", "classify"};
     int64_t copies = 1;
     serve_call *c = calloc(1, sizeof *c);
     if (!c) {
@@ -336,16 +376,19 @@ int serve_parse(serve_server *server, serve_kind kind, const char *body, size_t 
     c->created = (int64_t)time(NULL);
     pthread_mutex_lock(&server->lock);
     server->open++;
-    snprintf(c->id, sizeof c->id, "%s-%" PRIx64 "-%" PRIx64, kind == SERVE_CHAT ? "chatcmpl" : "cmpl",
-             (uint64_t)server->created, server->serial++);
+    snprintf(c->id, sizeof c->id, "%s-%" PRIx64 "-%" PRIx64, names[kind], (uint64_t)server->created, server->serial++);
     pthread_mutex_unlock(&server->lock);
     tx_status status = tx_json_parse(body, size, "the body", &c->body);
     if (!status && tx_json_type_of(c->body) != TX_JSON_OBJECT)
         status = tx_fail(TX_INVALID, "the body is not a JSON object");
     TX_THEN(status, check_keys(c->body, kind));
     TX_THEN(status, read_options(c));
-    TX_THEN(status, read_settings(c, &copies));
-    TX_THEN(status, read_texts(c, copies));
+    if (kind == SERVE_EMBED || kind == SERVE_CLASSIFY) {
+        TX_THEN(status, read_inputs(c));
+    } else {
+        TX_THEN(status, read_settings(c, &copies));
+        TX_THEN(status, read_texts(c, copies));
+    }
     if (!status) {
         *call = c;
         return 0;

@@ -21,6 +21,9 @@ static const tx_option options[] = {
      .help = "the model: a folder, a GGUF file, or a name to look up (docs/guides/inference.md)"},
     {TX_OPTION_TEXT, "adapter", AT(adapter), .choices = "DIR",
      .help = "merge a LoRA adapter of peft or txtrain --lora_r into the weights"},
+    {TX_OPTION_CHOICE, "task", AT(task), .choices = "generate|embed|classify",
+     .help = "kind of the model: generate serves completions and chats; embed and classify serve encoders at "
+             "/v1/embeddings and /v1/classify"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "device to compute on"},
     {TX_OPTION_TEXT, "device_map", AT(device_map), .choices = "auto|DEVICE[=BLOCKS],...",
@@ -77,7 +80,7 @@ const tx_cli serve_program = {
              "SIGTERM finishes the requests that it has accepted, then ends it.",
     .example = "  txserve --model my-model --port 8080\n"
                "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\"}'",
-    .most_used = "model device threads dtype host port api_key_file slots max_length",
+    .most_used = "model task device threads dtype host port api_key_file slots max_length",
     .options = options,
     .count = (int32_t)(sizeof options / sizeof options[0]),
     .values = &defaults,
@@ -145,6 +148,14 @@ static tx_status name_model(serve_server *s)
     return s->name ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
 }
 
+static tx_status open_classifier(serve_server *s, const tx_lm_options *lm)
+{
+    TX_TRY(tx_classifier_open(lm, &s->classifier));
+    return tx_classifier_kind_of(s->classifier) == TX_CLASSIFIER_WORDS
+               ? tx_fail(TX_UNSUPPORTED, "--task classify: the model labels words; txgen --classify runs it")
+               : TX_OK;
+}
+
 static tx_status open_model(serve_server *s, tx_alive *alive)
 {
     const serve_settings *set = s->set;
@@ -162,6 +173,10 @@ static tx_status open_model(serve_server *s, tx_alive *alive)
                               .progress = tx_alive_progress,
                               .context = alive};
     TX_TRY(name_model(s));
+    if (set->task == SERVE_EMBEDDING)
+        return tx_embedder_open(&lm, &s->embedder);
+    if (set->task == SERVE_CLASSIFICATION)
+        return open_classifier(s, &lm);
     TX_TRY(tx_lm_open(&lm, &s->lm));
     TX_TRY(tx_lm_tokenizer(s->lm, &s->tokenizer));
     TX_TRY(tx_encoder_create(s->tokenizer, &s->encoder));
@@ -264,6 +279,8 @@ static int run(const serve_settings *set)
     pthread_cancel(watcher);
     pthread_join(watcher, NULL);
     tx_batch_free(s.batch);
+    tx_embedder_free(s.embedder);
+    tx_classifier_free(s.classifier);
     tx_chat_free(s.chat);
     tx_encoder_free(s.encoder);
     tx_lm_free(s.lm);

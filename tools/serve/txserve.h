@@ -13,15 +13,20 @@
 #include "tools/cli/options.h"
 #include "tx_batch.h"
 #include "tx_chat.h"
+#include "tx_classify.h"
 
 #include <pthread.h>
 
-/* The largest numbers of stop strings and of texts of a request. */
-enum { SERVE_STOPS = 17, SERVE_TEXTS = 128 };
+/* The largest numbers of stop strings, of texts, and of inputs of encoders, of a request. */
+enum { SERVE_STOPS = 17, SERVE_TEXTS = 128, SERVE_INPUTS = 2048 };
+
+/* The kinds of models, as --task names them. */
+typedef enum serve_task { SERVE_GENERATE, SERVE_EMBEDDING, SERVE_CLASSIFICATION } serve_task;
 
 typedef struct serve_settings {
     const char *model, *adapter, *device, *device_map, *dtype, *host, *api_key_file, *served_model_name, *chat_template;
     bool load_in_4bit, double_quant;
+    int32_t task; /* a serve_task */
     int64_t threads, port, slots, max_length, max_queue, max_body, max_connections, timeout;
 } serve_settings;
 
@@ -33,7 +38,7 @@ typedef struct serve_bytes {
     size_t size, room;
 } serve_bytes;
 
-typedef enum serve_kind { SERVE_COMPLETION, SERVE_CHAT } serve_kind;
+typedef enum serve_kind { SERVE_COMPLETION, SERVE_CHAT, SERVE_EMBED, SERVE_CLASSIFY } serve_kind;
 
 typedef struct serve_call serve_call;
 
@@ -65,7 +70,10 @@ struct serve_call {
     int32_t top, count, left, owners; /* texts; those that have not ended */
     const char *stop[SERVE_STOPS];
     tx_generation how;
-    serve_text *text;
+    serve_text *text;     /* the call of an encoder is queued as one text */
+    tx_text_input *input; /* of an encoder */
+    int64_t inputs;
+    bool base64; /* embeddings as base64 */
     int64_t prompt_tokens, tokens;
     void *connection; /* NULL once the client has left */
     int client;       /* its socket */
@@ -88,6 +96,8 @@ typedef struct serve_server {
     const serve_settings *set;
     tx_lm *lm;
     tx_batch *batch;
+    tx_embedder *embedder;     /* instead of `lm` and its parts with --task embed, */
+    tx_classifier *classifier; /* or with --task classify */
     const tx_tokenizer *tokenizer;
     tx_encoder *encoder; /* of the HTTP thread */
     tx_chat *chat;       /* NULL if the model has no template */
@@ -127,6 +137,8 @@ void *serve_engine(void *server);
 
 /* ---- answer.c: tokens to JSON ---------------------------------------------------------------------------- */
 
+/* Fails a call with HTTP's status unless it has failed before. */
+void serve_fail(serve_call *call, int status, const char *message);
 /* Adds a token to a text, and sends events of a stream. False ends the text. */
 bool serve_add_token(serve_text *text, const tx_batch_token *token);
 /* Ends a text; the last one of a call completes the answer. */
@@ -136,6 +148,14 @@ bool serve_is_end(const tx_generation *how, int32_t id);
 /* An error as OpenAI's JSON; the caller frees it. */
 char *serve_error_json(int status, const char *message);
 tx_status serve_append(serve_bytes *to, const char *bytes, size_t size);
+
+/* Sets the numbers of tokens. */
+tx_status serve_set_usage(const serve_call *call, tx_json *object);
+
+/* ---- encode.c: encoders ---------------------------------------------------------------------------------- */
+
+/* Computes a call of an encoder and writes its answer. TX_INVALID if an input is invalid. */
+tx_status serve_encode(serve_call *call);
 
 /* ---- http.c --------------------------------------------------------------------------------------------- */
 

@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0
+"""txserve --task embed and --task classify with the openai package and small random models, compared with transformers:
+mean pooling of the last hidden state, and probabilities of a pipeline.
+
+    encoders_client.py TXSERVE
+"""
+import os
+import sys
+import tempfile
+
+import oracle
+
+import openai
+import torch
+from transformers import (BertConfig, BertForSequenceClassification, BertModel, PreTrainedTokenizerFast, pipeline)
+
+from server import Server
+
+TOKENIZER = os.path.join(oracle.DATA, "tokenizers", "bert-base-uncased-tokenizer.json")
+TEXTS = ["a fox", "The quick brown fox jumps over the lazy dog.", "Where is the station?", "one two three four five"]
+check = oracle.check
+if not os.path.exists(TOKENIZER):
+    oracle.skip(f"no {TOKENIZER}")
+
+
+def near(got, want):
+    return len(got) == len(want) and all(abs(a - b) <= 1e-5 for a, b in zip(got, want))
+
+
+def save(folder, kind, **config):
+    torch.manual_seed(4)
+    model = kind(BertConfig(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+                            max_position_embeddings=64, initializer_range=0.3, **config)).eval()
+    tokenizer = PreTrainedTokenizerFast(tokenizer_file=TOKENIZER, unk_token="[UNK]", pad_token="[PAD]",
+                                        cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]", model_max_length=64)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return model, tokenizer
+
+
+def test_embed(folder):
+    model, tokenizer = save(folder, BertModel)
+    with torch.no_grad():
+        want = [model(tokenizer(t, return_tensors="pt").input_ids).last_hidden_state[0].mean(0).tolist() for t in TEXTS]
+    with Server(sys.argv[1], folder, "--task", "embed") as server:
+        client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+        name = client.models.list().data[0].id
+        for form in ("float", "base64", None):  # the package decodes its default, base64
+            how = {"encoding_format": form} if form == "float" else {}
+            got = client.embeddings.create(model=name, input=TEXTS, **how)
+            check([d.index for d in got.data] == [0, 1, 2, 3], "the order of embeddings")
+            check(all(near(d.embedding, w) for d, w in zip(got.data, want)), f"embeddings as {form}")
+        tokens = sum(len(tokenizer(t).input_ids) for t in TEXTS)
+        check(got.usage.prompt_tokens == tokens, f"{got.usage.prompt_tokens} tokens, expected {tokens}")
+        check(near(client.embeddings.create(model=name, input=TEXTS[1]).data[0].embedding, want[1]), "a single text")
+        for words, how in (("longer", dict(input="fox " * 100)), ("empty", dict(input=[""])),
+                           ("dimensions", dict(input="a", dimensions=3))):
+            try:
+                client.embeddings.create(model=name, **how)
+                check(False, f"{words}: accepted")
+            except openai.BadRequestError as error:
+                check(words in error.message, f"{words}: {error.message}")
+        check(server.complete("a")[0] == 400, "an encoder completes no text")
+        check(server.end() == 0, "the end of an encoder")
+
+
+def test_classify(folder):
+    labels = {0: "cat", 1: "dog", 2: "none"}
+    save(folder, BertForSequenceClassification, id2label=labels, label2id={v: k for k, v in labels.items()})
+    want = pipeline("text-classification", folder, top_k=None, device="cpu")(TEXTS)
+    with Server(sys.argv[1], folder, "--task", "classify") as server:
+        status, got = server.send("POST", "/v1/classify", {"input": TEXTS})
+        check(status == 200 and len(got["data"]) == len(TEXTS), f"classes: {got}")
+        for text, row, scores in zip(TEXTS, got["data"], want):
+            probs = {s["label"]: s["score"] for s in scores}
+            check(row["label"] == max(probs, key=probs.get) and row["num_classes"] == 3, f"{text}: {row}, {probs}")
+            check(near(row["probs"], [probs[labels[i]] for i in range(3)]), f"{text}: {row['probs']}, {probs}")
+
+
+with tempfile.TemporaryDirectory() as work:
+    test_embed(os.path.join(work, "embed"))
+    test_classify(os.path.join(work, "classify"))
+sys.exit(oracle.status())
