@@ -4,7 +4,9 @@ completions and prompts; chats, streams, stop strings, seeds and errors.
 
     openai_client.py TXSERVE MODEL
 """
+import os
 import sys
+import tempfile
 
 import oracle
 
@@ -99,6 +101,35 @@ def test_chat(client, model, reference):
     check(parts[0].choices[0].delta.role == "assistant" and parts[-1].choices[0].finish_reason == "length", "its ends")
 
 
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
+TOOLS = [{"type": "function", "function": {"name": "get_weather", "description": "Weather", "parameters": CITY}}]
+RENDERED = """{% if tools %}TOOLS {{ tools | tojson }}
+{% endif %}{% for m in messages %}{{ m.role }}: {{ m.content }}{% if m.role == 'assistant' %}[END]{% endif %}
+{% if m.tool_calls %}{{ m.tool_calls | tojson }}{% endif %}{% endfor -%}
+{% if add_generation_prompt %}assistant: {% endif %}"""
+
+
+def test_tools(reference):
+    """A template renders tools and the results of calls as transformers does."""
+    call = {"id": "1", "type": "function", "function": {"name": "get_weather", "arguments": "{}"}}
+    said = [{"role": "user", "content": "The sky?"}, {"role": "assistant", "content": "Wait", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": "1", "content": "sunny"}]
+    with tempfile.TemporaryDirectory() as work:
+        path = os.path.join(work, "tools.jinja")
+        with open(path, "w") as f:
+            f.write(RENDERED)
+        with Server(program, folder, "--chat_template", path) as server:
+            client = openai.OpenAI(base_url=f"http://127.0.0.1:{server.port}/v1", api_key="none", max_retries=0)
+            name = client.models.list().data[0].id
+            for messages, how in ((said[:1], {}), (said[:1], {"tools": TOOLS}), (said, {"tools": TOOLS})):
+                got = client.chat.completions.create(model=name, messages=messages, max_tokens=8, temperature=0, **how)
+                ids = reference.tokenizer.apply_chat_template(messages, chat_template=RENDERED, tokenize=True,
+                                                              add_generation_prompt=True, return_dict=False, **how)
+                want = client.completions.create(model=name, prompt=ids, max_tokens=8, temperature=0)
+                check(got.usage.prompt_tokens == len(ids), f"{got.usage.prompt_tokens} tokens, expected {len(ids)}")
+                check(got.choices[0].message.content == want.choices[0].text, "the answer with tools")
+
+
 def test_errors(client, model):
     cases = [(openai.NotFoundError, "does not exist", dict(model="other", prompt="a")),
              (openai.BadRequestError, "max_tokens", dict(model=model, prompt="a", max_tokens=-1)),
@@ -123,4 +154,5 @@ with Server(program, folder, "--slots", "3", "--chat_template", TEMPLATE) as ser
     test_streams(client, name)
     test_chat(client, name, hugging_face)
     test_errors(client, name)
+test_tools(hugging_face)
 sys.exit(oracle.status())

@@ -248,8 +248,9 @@ static tx_status read_conversation(serve_call *c, tx_ids *ids)
     tx_conversation said = {0};
     if (!c->server->chat) {
         tx_json_free(object);
-        return tx_fail(TX_INVALID, "the model has no chat template: use /v1/completions, or start txserve with "
-                                   "--chat_template");
+        return tx_fail(TX_INVALID,
+                       "the model has no chat template that TX can use: use /v1/completions, or start txserve with "
+                       "--chat_template");
     }
     tx_status status = tx_json_get(c->body, "messages", TX_JSON_ARRAY, &messages);
     TX_THEN(status, join_parts(messages));

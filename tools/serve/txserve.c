@@ -181,8 +181,10 @@ static tx_status open_model(serve_server *s, tx_alive *alive)
     TX_TRY(tx_lm_tokenizer(s->lm, &s->tokenizer));
     TX_TRY(tx_encoder_create(s->tokenizer, &s->encoder));
     const tx_status status = tx_chat_create(set->chat_template, s->tokenizer, &report, &s->chat);
-    if (status && (status != TX_NOT_FOUND || set->chat_template))
+    if (status && set->chat_template)
         return status;
+    if (status)
+        tx_print_line(stderr, "txserve: warning: no chats, only completions: %s", tx_error());
     TX_TRY(tx_batch_create(s->lm, set->slots, set->max_length, &s->batch));
     s->context = tx_batch_context(s->batch);
     return TX_OK;
