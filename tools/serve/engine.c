@@ -100,6 +100,7 @@ static void encode(serve_text *t)
     s->running++;
     pthread_mutex_unlock(&s->lock);
     const tx_status status = serve_encode(c);
+    tx_alive_doing(s->alive, "%s", ""); /* longer texts may have compiled something */
     pthread_mutex_lock(&s->lock);
     s->running--;
     s->counters.prompt_tokens += c->prompt_tokens;

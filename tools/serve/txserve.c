@@ -2,7 +2,6 @@
  * txserve: serves a model over HTTP with OpenAI's interface. */
 #include "tools/serve/txserve.h"
 
-#include "tools/cli/alive.h"
 #include "tools/cli/waiting.h"
 
 #include <ctype.h>
@@ -148,15 +147,26 @@ static tx_status name_model(serve_server *s)
     return s->name ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
 }
 
-static tx_status open_classifier(serve_server *s, const tx_lm_options *lm)
+/* Opens an encoder and reads its weights, by running it once. */
+static tx_status open_encoder(serve_server *s, const tx_lm_options *lm)
 {
-    TX_TRY(tx_classifier_open(lm, &s->classifier));
-    return tx_classifier_kind_of(s->classifier) == TX_CLASSIFIER_WORDS
-               ? tx_fail(TX_UNSUPPORTED, "--task classify: the model labels words; txgen --classify runs it")
-               : TX_OK;
+    tx_text_input text = {.text = "a"};
+    if (s->set->task == SERVE_EMBEDDING)
+        TX_TRY(tx_embedder_open(lm, &s->embedder));
+    else
+        TX_TRY(tx_classifier_open(lm, &s->classifier));
+    if (s->classifier && tx_classifier_kind_of(s->classifier) == TX_CLASSIFIER_WORDS)
+        return tx_fail(TX_UNSUPPORTED, "--task classify: the model labels words; txgen --classify runs it");
+    const int64_t width = s->embedder ? tx_embedder_width(s->embedder) : tx_classifier_labels(s->classifier);
+    float *results = malloc((size_t)width * sizeof *results);
+    tx_status status = results ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
+    TX_THEN(status, s->embedder ? tx_embed(s->embedder, &text, 1, NULL, results)
+                                : tx_classify(s->classifier, &text, 1, results));
+    free(results);
+    return status;
 }
 
-static tx_status open_model(serve_server *s, tx_alive *alive)
+static tx_status open_model(serve_server *s)
 {
     const serve_settings *set = s->set;
     const tx_reporter report = {.warn = warn};
@@ -171,12 +181,10 @@ static tx_status open_model(serve_server *s, tx_alive *alive)
                               .double_quant = set->double_quant,
                               .warn = warn,
                               .progress = tx_alive_progress,
-                              .context = alive};
+                              .context = s->alive};
     TX_TRY(name_model(s));
-    if (set->task == SERVE_EMBEDDING)
-        return tx_embedder_open(&lm, &s->embedder);
-    if (set->task == SERVE_CLASSIFICATION)
-        return open_classifier(s, &lm);
+    if (set->task != SERVE_GENERATE)
+        return open_encoder(s, &lm);
     TX_TRY(tx_lm_open(&lm, &s->lm));
     TX_TRY(tx_lm_tokenizer(s->lm, &s->tokenizer));
     TX_TRY(tx_encoder_create(s->tokenizer, &s->encoder));
@@ -273,10 +281,10 @@ static int run(const serve_settings *set)
     pthread_sigmask(SIG_BLOCK, &signals, NULL);
     if (pthread_create(&watcher, NULL, watch, &s))
         return tx_complain(&serve_program, TX_EXIT_FAILURE, "cannot start a thread");
-    tx_alive *alive = tx_alive_start(&serve_program, stderr, "loading the model");
+    s.alive = tx_alive_start(&serve_program, stderr, "loading the model");
     tx_status status = set->api_key_file ? read_keys(&s, set->api_key_file) : TX_OK;
-    TX_THEN(status, open_model(&s, alive));
-    tx_alive_stop(alive);
+    TX_THEN(status, open_model(&s));
+    tx_alive_doing(s.alive, "%s", "");
     TX_THEN(status, serve(&s));
     pthread_cancel(watcher);
     pthread_join(watcher, NULL);
@@ -286,6 +294,7 @@ static int run(const serve_settings *set)
     tx_chat_free(s.chat);
     tx_encoder_free(s.encoder);
     tx_lm_free(s.lm);
+    tx_alive_stop(s.alive);
     free_keys(&s);
     free(s.name);
     pthread_cond_destroy(&s.work);

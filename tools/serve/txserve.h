@@ -10,6 +10,7 @@
 #ifndef TX_TOOLS_TXSERVE_H
 #define TX_TOOLS_TXSERVE_H
 
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tx_batch.h"
 #include "tx_chat.h"
@@ -94,6 +95,7 @@ typedef struct serve_counters {
 
 typedef struct serve_server {
     const serve_settings *set;
+    tx_alive *alive; /* progress of loading; silent while the server serves */
     tx_lm *lm;
     tx_batch *batch;
     tx_embedder *embedder;     /* instead of `lm` and its parts with --task embed, */
