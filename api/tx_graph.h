@@ -208,8 +208,12 @@ typedef struct tx_rope {
     } /* an initializer */
 /* Rotates pairs (i, i + rotated / 2) in the first `heads` heads of x [B, T, n * head_size] and copies the others.
  * head_size is even and at most TX_MAX_ROTARY. Token t of row b has position positions[b] + t with I32 [B],
- * positions[b][t] with I32 [B, T], and t with NULL. */
-tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions);
+ * positions[b][t] with I32 [B, T], and t with NULL. With `rates`, F32 [B, rotated / 2] or NULL, the angle of pair i in
+ * row b is rates[b][i] for each position, and of `rope` only `magnitude` and `rotated` apply. */
+tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions,
+                     tx_tensor *rates);
+/* Writes the angles of the pairs at position 1 (see tx_rope) to rates [rotated / 2]. */
+void tx_rotary_rates(const tx_rope *rope, int32_t head_size, float *rates);
 /* Returns -log softmax(logits)[label] of each row: logits [..., V'], labels [...]. Columns from `vocab` on are padding.
  * Rows labelled TX_IGNORE_LABEL give 0. If the logits come from tx_linear with a transposed matrix whose rows a tensor
  * group divides, they are this rank's columns; the loss is over all `vocab` columns of the group. Such logits cannot be

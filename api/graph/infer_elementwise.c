@@ -74,6 +74,9 @@ tx_status tx_infer_rotary(const tx_infer *c)
     if (a->rope.rotated < 0 || a->rope.rotated % 2 != 0 || a->rope.rotated > a->attention.head_size)
         return tx_refuse(c, "%d rotated elements are not an even part of a head of size %d", a->rope.rotated,
                          a->attention.head_size);
+    TX_TRY(tx_require_dtype(c, 2, TX_F32));
+    const int64_t rotated = a->rope.rotated ? a->rope.rotated : a->attention.head_size;
+    TX_TRY(tx_require_shape(c, 2, &TX_SHAPE(c->in[0].shape.dim[0], rotated / 2)));
     return tx_set_output(c, 0, TX_F32, c->in[0].shape);
 }
 

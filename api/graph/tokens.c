@@ -4,6 +4,7 @@
 
 #include "api/base/needs.h"
 #include "api/model/model.h"
+#include "backends/rope.h"
 
 /* Returns the hooks of a tensor's model; NULL if one device has the model. */
 static const tx_parallel_hooks *hooks_of(const tx_tensor *x)
@@ -23,11 +24,19 @@ static tx_tensor *positions_of(const tx_tensor *x)
     return hooks_of(x) ? hooks_of(x)->places(x) : NULL;
 }
 
-tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions)
+tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_rope *rope, tx_tensor *positions,
+                     tx_tensor *rates)
 {
     TX_NEEDS(x && rope, NULL);
     const tx_attrs attrs = TX_ATTRS(.attention.heads = heads, .attention.head_size = head_size, .rope = *rope);
-    return TX_EMIT(x, ROTARY, attrs, x, positions ? positions : positions_of(x));
+    return TX_EMIT(x, ROTARY, attrs, x, positions ? positions : positions_of(x), rates);
+}
+
+void tx_rotary_rates(const tx_rope *rope, int32_t head_size, float *rates)
+{
+    const tx_attrs attrs = {.attention.head_size = head_size, .rope = *rope};
+    for (int32_t i = 0; i < tx_rope_rotated(&attrs) / 2; i++)
+        rates[i] = tx_rope_frequency(&attrs, i);
 }
 
 tx_tensor *tx_embedding_padded(tx_tensor *tokens, tx_tensor *token_table, int64_t padding, tx_tensor *position_table,

@@ -197,7 +197,8 @@ void tx_grad_rotary(const tx_grad *c)
 {
     tx_attrs attrs = c->node->attrs;
     attrs.inverse = !attrs.inverse;
-    TX_DIN(c, rotary, x) = TX_EMIT(c->dout[0], ROTARY, attrs, c->dout[0], TX_NODE_IN(c, rotary, positions));
+    TX_DIN(c, rotary, x) = TX_EMIT(c->dout[0], ROTARY, attrs, c->dout[0], TX_NODE_IN(c, rotary, positions),
+                                    TX_NODE_IN(c, rotary, rates));
 }
 
 void tx_grad_embedding(const tx_grad *c)

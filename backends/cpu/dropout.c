@@ -69,15 +69,16 @@ static void rotary_positions(const tx_cpu_call *call, int64_t first, int64_t las
     const int64_t batch = shape->dim[0], length = shape->dim[1], width = shape->dim[2];
     const int64_t size = attrs->attention.head_size, half = tx_rope_rotated(attrs) / 2,
                   turned = attrs->attention.heads * size;
+    const float *rates = call->in[2];
     float *cosine = call->scratch, *sine = cosine + half, frequency[TX_MAX_ROTARY / 2];
-    for (int32_t i = 0; i < half; i++)
+    for (int32_t i = 0; !rates && i < half; i++)
         frequency[i] = tx_rope_frequency(attrs, i);
     for (int64_t t = first; t < last; t++) {
         int64_t turned_to = -1;
         for (int64_t b = 0; b < batch; b++) {
             const int64_t position = tx_cpu_place(call, 1, b, t, length, INT32_MAX + length);
-            if (position != turned_to)
-                rotary_angles(attrs, frequency, turned_to = position, cosine, sine);
+            if (rates || position != turned_to)
+                rotary_angles(attrs, rates ? rates + b * half : frequency, turned_to = position, cosine, sine);
             const float *x = (const float *)call->in[0] + (b * length + t) * width;
             float *y = (float *)call->out[0] + (b * length + t) * width;
             for (int64_t h = 0; h < attrs->attention.heads; h++)

@@ -123,6 +123,7 @@ typedef struct tx_arch_options {
  *                                With several samples in a row it is the start of the position's sample.
  *     I32 position_ids [B, T]    Optional, without caches: default 0, 1, ..
  *     I32 positions [B]          Only with caches: the position of each row's first token.
+ *     F32 rope_rates [B, n]      Only with caches, if the architecture's `rates` returns n above 0: those of each row.
  *     I32 sources [B]            Optional, with caches: the row whose cache each row continues (beam search).
  *     I32 slots [B]              Optional, with caches: the row of the caches that each row uses, all different.
  *     I32 rows [R]               Optional: indices into the B * T positions. Only their logits are computed, [R, V'].
@@ -216,6 +217,11 @@ struct tx_architecture {
     int64_t (*embeddings)(const tx_config *config); /* number of embedding weights, tied ones included; may be NULL */
     int64_t (*idle)(const tx_config *config); /* number of expert weights that a token does not use; may be NULL */
     tx_tensor *(*logits)(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
+    /* For rotary frequencies that depend on the length of the text (dynamic NTK scaling, LongRoPE); may be NULL. Writes
+     * those for `length` tokens to `rates`, unless it is NULL, and returns their number, or 0 if they do not depend on
+     * the length. */
+    int64_t (*rates)(const tx_config *config, int64_t length, float *rates);
+    bool restarts;     /* if the frequencies change during generation, transformers computes the caches again */
     bool inputs_first; /* the weights of linear layers are [in, out], else [out, in] */
     /* peft's default target modules, and the modules that it trains fully (modules_to_save). NULL if there are none. */
     const char *lora_targets, *lora_saved;

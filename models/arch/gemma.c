@@ -95,6 +95,8 @@ static tx_status read(const tx_json *json, tx_config *config)
 static tx_status check(const tx_config *config)
 {
     TX_TRY(tx_llama_check(config));
+    if (llama_of(config)->local_rope.type == TX_ROPE_DYNAMIC || llama_of(config)->local_rope.type == TX_ROPE_LONGROPE)
+        return tx_fail(TX_UNSUPPORTED, "sliding_attention: rope_type dynamic and longrope are not implemented");
     return tx_rope_check(&llama_of(config)->local_rope, head_size(llama_of(config)));
 }
 

@@ -182,6 +182,17 @@ static float score_scale(const llama_config *c)
     return (float)(c->query_pre_attn_scalar > 0 ? 1 / sqrt((double)c->query_pre_attn_scalar) : c->attention_multiplier);
 }
 
+int64_t tx_llama_rates(const tx_config *config, int64_t length, float *rates)
+{
+    const llama_config *c = llama_of(config);
+    if (c->rope.type != TX_ROPE_DYNAMIC && c->rope.type != TX_ROPE_LONGROPE)
+        return 0;
+    const tx_rope rope = tx_rope_of(&c->rope, head_size(c), length);
+    if (rates)
+        tx_rotary_rates(&rope, (int32_t)head_size(c), rates);
+    return (rope.rotated ? rope.rotated : head_size(c)) / 2;
+}
+
 /* x [B, T, C] -> [B, T, heads * size] */
 static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
 {
@@ -198,7 +209,8 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
         .heads = heads, .kv_heads = of_kv, .scale = score_scale(c), .window = (int32_t)window_of(c, layer)};
     tx_tensor *qkv = norm_heads(b, project(b, x, heads, size), heads, of_kv);
     if (has_rope(c, layer))
-        qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions);
+        qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions,
+                        local ? NULL : tx_find_input(b->graph, "rope_rates"));
     return tx_stack_attention(b, qkv, layer, &options, c->attention_dropout);
 }
 

@@ -167,6 +167,7 @@ int32_t tx_llama_params(const tx_config *config);
 tx_status tx_llama_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
 int64_t tx_llama_embeddings(const tx_config *config);
 int64_t tx_llama_idle(const tx_config *config);
+int64_t tx_llama_rates(const tx_config *config, int64_t length, float *rates);
 tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME]);
 tx_status tx_llama_check_weights(const tx_config *config, const tx_weights *weights);
@@ -176,6 +177,7 @@ tx_status tx_llama_check_weights(const tx_config *config, const tx_weights *weig
     .type = (TYPE), .class_name = CLASS "ForCausalLM", .config_bytes = sizeof(llama_config),                       \
     .defaults = &(DEFAULTS).base, .keys = (KEYS), .fixed = (FIXED), .presets = tx_llama_presets, .write = (WRITE), \
     .params = tx_llama_params, .param = tx_llama_param, .embeddings = tx_llama_embeddings, .idle = tx_llama_idle,  \
-    .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = (RENAME), .check_weights = tx_llama_check_weights
+    .rates = tx_llama_rates, .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = (RENAME),             \
+    .check_weights = tx_llama_check_weights
 
 #endif

@@ -38,4 +38,4 @@ static tx_status read(const tx_json *json, tx_config *config)
 
 const tx_architecture tx_phi3 = {
     FAMILY("phi3", "Phi3", defaults, keys, tx_llama_fixed_keys, "qkv_proj", tx_llama_rename, tx_llama_write),
-    .read = read, .check = tx_llama_check};
+    .restarts = true, .read = read, .check = tx_llama_check};

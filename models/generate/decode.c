@@ -14,13 +14,16 @@
 /* A plan for `length` tokens of each row. */
 typedef struct stage {
     tx_graph *graph;
-    tx_tensor *tokens, *positions, *sources, *rows, *logits;
+    tx_tensor *tokens, *positions, *sources, *rates, *rows, *logits;
     tx_plan *plan;
     int64_t length;
 } stage;
 
 struct tx_decoder {
+    const tx_config *config;
     stage prefill, decode;
+    int64_t pairs;                         /* of rotary frequencies that depend on the length; 0 if they do not */
+    float *rates;                          /* input: [rows, pairs] */
     int64_t rows, vocab, padded, capacity; /* padded: vocabulary in memory; capacity: positions in a cache */
     int32_t *tokens;                       /* input of a stage, padded */
     int32_t *count;                        /* of each row: number of tokens in its cache */
@@ -52,6 +55,7 @@ static tx_status build(tx_decoder *d, tx_model *model, const tx_config *config, 
     made->tokens = tx_input(made->graph, "input_ids", TX_I32, TX_SHAPE(d->rows, length));
     made->positions = tx_input(made->graph, "positions", TX_I32, TX_SHAPE(d->rows));
     made->sources = beams ? tx_input(made->graph, "sources", TX_I32, TX_SHAPE(d->rows)) : NULL;
+    made->rates = d->pairs ? tx_input(made->graph, "rope_rates", TX_F32, TX_SHAPE(d->rows, d->pairs)) : NULL;
     made->rows = tx_input(made->graph, "rows", TX_I32, TX_SHAPE(d->rows));
     const tx_arch_options options = {.size = sizeof options, .cache = d->capacity};
     made->logits = tx_output(tx_arch_logits(made->graph, config, &options));
@@ -69,7 +73,9 @@ static tx_status prepare(tx_decoder *d, tx_model *model, const tx_config *config
     d->same = calloc((size_t)d->rows, sizeof *d->same);
     d->logits = calloc((size_t)(d->rows * d->padded), sizeof *d->logits);
     d->read = malloc((size_t)(d->rows * d->padded) * sizeof *d->read);
-    if (!d->tokens || !d->count || !d->held || !d->positions || !d->last || !d->same || !d->logits || !d->read)
+    d->rates = calloc((size_t)(d->rows * (d->pairs + 1)), sizeof *d->rates);
+    if (!d->rates || !d->tokens || !d->count || !d->held || !d->positions || !d->last || !d->same || !d->logits ||
+        !d->read)
         return tx_fail(TX_MEMORY, "generate: out of memory");
     for (int64_t r = 0; r < d->rows; r++)
         d->same[r] = (int32_t)r;
@@ -90,7 +96,9 @@ tx_status tx_decoder_create(tx_model *model, const tx_config *config, int64_t ro
     tx_decoder *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "generate: out of memory");
+    made->config = config;
     made->rows = rows;
+    made->pairs = config->architecture->rates ? config->architecture->rates(config, 1, NULL) : 0;
     made->vocab = config->vocab_size;
     made->padded = tx_arch_padded_vocab(config);
     made->capacity = round_up(context, config->positions);
@@ -111,6 +119,7 @@ void tx_decoder_free(tx_decoder *decoder)
     release(&decoder->decode);
     release(&decoder->prefill);
     free(decoder->tokens);
+    free(decoder->rates);
     free(decoder->count);
     free(decoder->held);
     free(decoder->positions);
@@ -128,10 +137,38 @@ static tx_status run(tx_decoder *d, const stage *s, const int32_t *sources, floa
     TX_TRY(tx_plan_write(s->plan, s->tokens, d->tokens, (size_t)s->length * bytes));
     TX_TRY(tx_plan_write(s->plan, s->positions, d->positions, bytes));
     TX_TRY(tx_plan_write(s->plan, s->rows, d->last, bytes));
+    if (s->rates)
+        TX_TRY(tx_plan_write(s->plan, s->rates, d->rates, (size_t)(d->rows * d->pairs) * sizeof *d->rates));
     if (s->sources)
         TX_TRY(tx_plan_write(s->plan, s->sources, sources ? sources : d->same, bytes));
     TX_TRY(tx_plan_run(s->plan));
     return tx_plan_read(s->plan, s->logits, logits, (size_t)(d->rows * d->padded) * sizeof *logits);
+}
+
+/* ---- Rotary frequencies that depend on the length ------------------------------------------------------------- */
+
+/* Sets the frequencies of a row for a text of `length` tokens. Returns true if they change. */
+static bool set_rates(tx_decoder *d, int64_t r, int64_t length)
+{
+    float rates[TX_MAX_ROTARY / 2], *own = d->rates + r * d->pairs;
+    const size_t bytes = (size_t)d->pairs * sizeof *rates;
+    if (!d->pairs)
+        return false;
+    d->config->architecture->rates(d->config, length, rates);
+    const bool changes = memcmp(own, rates, bytes) != 0;
+    memcpy(own, rates, bytes);
+    return changes;
+}
+
+/* Sets the frequencies of all rows for their prompts. Returns true if some keys in the caches have others. */
+static bool set_prompt_rates(tx_decoder *d, const tx_prompt *prompts)
+{
+    bool changes = false;
+    for (int64_t r = 0; r < d->rows; r++) {
+        changes = set_rates(d, r, 1) || changes;
+        changes = set_rates(d, r, prompts[r].count) || changes;
+    }
+    return changes;
 }
 
 /* Length of the longest prefix that all rows have in common with their caches. The last token of a prompt is always
@@ -187,7 +224,7 @@ tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts, bool k
     tx_decoder *d = decoder;
     int64_t longest = 0;
     TX_TRY(check_prompts(d, prompts));
-    const int64_t held = keep ? common_prefix(d, prompts) : 0;
+    const int64_t held = !set_prompt_rates(d, prompts) && keep ? common_prefix(d, prompts) : 0;
     for (int64_t r = 0; r < d->rows; r++) {
         longest = prompts[r].count > longest ? prompts[r].count : longest;
         d->count[r] = 0; /* after a failure the caches are invalid */
@@ -197,14 +234,56 @@ tx_status tx_decoder_start(tx_decoder *decoder, const tx_prompt *prompts, bool k
     for (int64_t r = 0; r < d->rows; r++) {
         d->count[r] = (int32_t)prompts[r].count;
         d->last[r] = (int32_t)r;
-        memcpy(d->held + r * d->capacity, prompts[r].ids, (size_t)prompts[r].count * sizeof *d->held);
+        memmove(d->held + r * d->capacity, prompts[r].ids, (size_t)prompts[r].count * sizeof *d->held);
     }
     return TX_OK;
+}
+
+/* Exchanges the rows' tokens as beam search exchanges their caches. */
+static tx_status exchange_held(tx_decoder *d, const int32_t *sources)
+{
+    const size_t row = (size_t)d->capacity, bytes = (size_t)d->rows * row * sizeof *d->held;
+    int32_t *old = malloc(bytes);
+    if (!old)
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    memcpy(old, d->held, bytes);
+    for (int64_t r = 0; r < d->rows; r++)
+        memcpy(d->held + (size_t)r * row, old + (size_t)sources[r] * row, row * sizeof *old);
+    free(old);
+    return TX_OK;
+}
+
+/* Sets the frequencies of the rows that get a token. Returns true if the caches must be computed again. */
+static bool set_step_rates(tx_decoder *d, const int32_t *tokens)
+{
+    bool changes = false;
+    for (int64_t r = 0; r < d->rows; r++)
+        changes = (tokens[r] >= 0 && set_rates(d, r, d->count[r] + 1)) || changes;
+    return changes && d->config->architecture->restarts;
+}
+
+/* Computes all rows and their new tokens as prompts. */
+static tx_status restart(tx_decoder *d, const int32_t *tokens)
+{
+    tx_prompt *prompts = calloc((size_t)d->rows, sizeof *prompts);
+    if (!prompts)
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    for (int64_t r = 0; r < d->rows; r++) {
+        int32_t *held = d->held + r * d->capacity;
+        if (tokens[r] >= 0)
+            held[d->count[r]] = tokens[r];
+        prompts[r] = (tx_prompt){held, d->count[r] + (tokens[r] >= 0)};
+    }
+    const tx_status status = tx_decoder_start(d, prompts, false);
+    free(prompts);
+    return status;
 }
 
 tx_status tx_decoder_step(tx_decoder *decoder, const int32_t *tokens, const int32_t *sources)
 {
     tx_decoder *d = decoder;
+    if (sources && d->pairs && d->config->architecture->restarts)
+        TX_TRY(exchange_held(d, sources));
     for (int64_t r = 0; r < d->rows; r++) {
         if (tokens[r] >= 0 && d->count[r] >= d->capacity)
             return tx_fail(TX_INVALID, "generate: the cache of row %" PRId64 " is full", r);
@@ -212,6 +291,8 @@ tx_status tx_decoder_step(tx_decoder *decoder, const int32_t *tokens, const int3
         d->positions[r] =
             d->count[r] < d->capacity ? d->count[r] : (int32_t)d->capacity - 1; /* a full row gets no token */
     }
+    if (set_step_rates(d, tokens))
+        return restart(d, tokens);
     tx_status status = run(d, &d->decode, sources, d->logits);
     for (int64_t r = 0; r < d->rows; r++)
         if (tokens[r] >= 0)

@@ -150,7 +150,7 @@ GRAPH(mul, tx_mul(wide(b), real(b, "y", TX_SHAPE(3, 10))))
 GRAPH(scale, tx_scale(wide(b), -1.75f))
 GRAPH(noise, tx_noise(tx_reshape(wide(b), TX_SHAPE(3, 2, 5)), 0.3f, 5))
 GRAPH(dropout, tx_dropout(tx_reshape(wide(b), TX_SHAPE(3, 2, 5)), 0.4f, 9))
-GRAPH(rotary, tx_rotary(real(b, "x", TX_SHAPE(2, 5, 3 * 6)), 2, 6, &(tx_rope)TX_ROPE(100.0f), NULL))
+GRAPH(rotary, tx_rotary(real(b, "x", TX_SHAPE(2, 5, 3 * 6)), 2, 6, &(tx_rope)TX_ROPE(100.0f), NULL, NULL))
 
 /* ---- Movement --------------------------------------------------------------------------------------- */
 

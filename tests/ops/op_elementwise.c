@@ -133,7 +133,9 @@ static void rotary_reference(tx_call *call)
             continue;
         }
         double position = (double)tx_place_of(&call->in[1], i / row, INT32_MAX + time, time);
-        double angle = position * rotary_frequency(&call->attrs, pair);
+        const tx_array *rates = &call->in[2];
+        double rate = rates->value ? rates->value[i / row / time * half + pair] : rotary_frequency(&call->attrs, pair);
+        double angle = position * rate;
         double turn = call->attrs.inverse ? -angle : angle, low = x->value[i - at + pair],
                high = x->value[i - at + pair + half];
         double magnitude = (double)call->attrs.rope.magnitude;
@@ -362,6 +364,9 @@ static void rotary_cases(tx_cases *list)
             c->in[1] = tx_spec_positions(r[i].batch, -1, r[i].position);
         if (r[i].position >= 0 && i % 2) /* of each token */
             c->in[1] = tx_spec_of(TX_I32, TX_SHAPE(r[i].batch, r[i].time), TX_FILL_INDEX, -1.0, r[i].position + 1.0);
+        if (i % 3 == 1) /* of each row */
+            c->in[2] =
+                tx_spec_of(TX_F32, TX_SHAPE(r[i].batch, rotary_rotated(&c->attrs) / 2), TX_FILL_UNIFORM, 0.0, 1.0);
         c->flags = r[i].time > 1000 ? TX_CASE_BENCH : 0u;
     }
 }

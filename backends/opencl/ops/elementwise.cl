@@ -178,11 +178,19 @@ typedef struct {
     float frequency[128]; /* of TX_MAX_ROTARY / 2 pairs */
 } rope_table;
 
+#ifdef RATES /* each row of the batch has its own */
+#define ROTARY_RATES , const __global float *rates, long ro
+#define RATE(i) rates[ro + row / T * half_d + (i)]
+#else
+#define ROTARY_RATES
+#define RATE(i) table.frequency[i]
+#endif
+
 /* Dimension 0 is pair i of the head, dimension 1 row (b, t). Angles are turns in fractions of 2^64, where position
  * times frequency wraps exactly. So high positions lose no precision. */
 __kernel void rotary(const __global float *x, long xo, __global float *y, long yo, long last, int T, int heads, int d,
                      int half_d, rope_table table, float magnitude, int inverse, int at,
-                     const __global int *positions, long po)
+                     const __global int *positions, long po ROTARY_RATES)
 {
     long row = TX_ROW;
     ulong position = (ulong)tx_place(positions + po, at, row, T, INT_MAX);
@@ -192,7 +200,7 @@ __kernel void rotary(const __global float *x, long xo, __global float *y, long y
         int i = (int)TX_COLUMN(r);
         if (i >= half_d)
             break;
-        long phase = (long)(turns_of(table.frequency[i]) * position);
+        long phase = (long)(turns_of(RATE(i)) * position);
         float c, s = sincos((float)phase * (6.2831853071795865f / 18446744073709551616.0f), &c);
         s *= inverse ? -magnitude : magnitude;
         c *= magnitude;

@@ -170,7 +170,7 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
     float frequency[TX_MAX_ROTARY / 2] = {0};
     for (int32_t i = 0; i < half; i++)
         frequency[i] = tx_rope_frequency(&c->attrs, i);
-    snprintf(form.options, sizeof form.options, "-DVW=1 -DRUN=%d", form.run);
+    snprintf(form.options, sizeof form.options, "-DVW=1 -DRUN=%d%s", form.run, tx_present(&c->in[2]) ? " -DRATES" : "");
     tx_cl_launch_columns(b, &form, "elementwise", "rotary", half, tx_shape_rows(x));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[0]);
     TX_CL_I64(b, tx_shape_last(x));
@@ -178,5 +178,6 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
     tx_cl_arg_values(b, sizeof frequency, 1, frequency);
     TX_CL_F32(b, c->attrs.rope.magnitude);
     TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]) ? c->in[1].shape.rank : 0);
-    return TX_CL_OPERANDS(b, &c->in[1]);
+    TX_CL_OPERANDS(b, &c->in[1]);
+    return tx_present(&c->in[2]) ? TX_CL_OPERANDS(b, &c->in[2]) : b->status;
 }
