@@ -149,6 +149,9 @@ tx_tensor *tx_silu(tx_tensor *x);
 tx_tensor *tx_tanh(tx_tensor *x);
 tx_tensor *tx_rsqrt(tx_tensor *x);  /* 1 / sqrt(x) */
 tx_tensor *tx_swiglu(tx_tensor *x); /* x [..., 2F] = gate | up -> silu(gate) * up [..., F] */
+/* The same as g / (1 + e^(-alpha g)) * (u + 1) with g = min(gate, limit) and u = up clamped to -limit..limit (gpt-oss).
+ */
+tx_tensor *tx_swiglu_clamped(tx_tensor *x, float alpha, float limit);
 tx_tensor *tx_geglu(tx_tensor *x);  /* the same, but the gate passes through the tanh form of GELU */
 /* Element-wise. Both operands have the same shape and type; use tx_broadcast if they do not. */
 tx_tensor *tx_add(tx_tensor *a, tx_tensor *b);
@@ -171,6 +174,8 @@ typedef struct tx_attention_options {
      * 0 (Beltagy et al., Longformer, 2020; as in Mistral). Time and memory traffic then grow with the window instead of
      * with T. It needs causal attention. */
     int32_t window;
+    float cap;        /* soft cap of the scores s: cap tanh(s / cap); 0 means none (Gemma 2) */
+    tx_tensor *sinks; /* F32 [heads], a score in each softmax that belongs to no key (gpt-oss); or NULL */
     /* Index in the model of this rank's first head, if tensor-parallel ranks divide the heads. Dropout depends on it.
      */
     int32_t first_head;

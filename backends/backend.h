@@ -73,6 +73,7 @@ typedef struct tx_attrs {
     struct {
         int32_t heads, kv_heads, head_size;
         int32_t window; /* the most keys that a query attends to; 0 = no limit */
+        float cap;      /* soft cap of the scores; 0 = none */
         bool causal;
     } attention;
     struct {

@@ -22,5 +22,5 @@ tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_
         tx_tensor_narrow(slots, 0, k_cache->shape.dim[0], false);
         tx_tensor_narrow(positions, 0, k_cache->shape.dim[1] - qkv->shape.dim[1] + 1, false);
     }
-    return TX_EMIT(qkv, ATTENTION_CACHED, attrs, qkv, k_cache, v_cache, positions, slots);
+    return TX_EMIT(qkv, ATTENTION_CACHED, attrs, qkv, k_cache, v_cache, positions, slots, options->sinks);
 }

@@ -22,6 +22,7 @@ tx_status tx_infer_attention_cached(const tx_infer *c)
 {
     int64_t d = 0;
     TX_TRY(check_cache(c, &d));
+    TX_TRY(tx_require_sinks(c, TX_IN(attention_cached, sinks)));
     return tx_set_output(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, c->attrs->attention.heads * d));
 }
 

@@ -25,6 +25,12 @@ tx_tensor *tx_swiglu(tx_tensor *x)
     return TX_EMIT(x, SWIGLU, TX_PLAIN, x);
 }
 
+tx_tensor *tx_swiglu_clamped(tx_tensor *x, float alpha, float limit)
+{
+    const tx_attrs attrs = {.control = -1, .alpha = alpha, .scale = limit};
+    return TX_EMIT(x, SWIGLU, attrs, x);
+}
+
 tx_tensor *tx_geglu(tx_tensor *x)
 {
     return TX_EMIT(x, SWIGLU, TX_ATTRS(.gelu = true), x);
@@ -165,9 +171,10 @@ bool tx_attention_attrs(tx_tensor *qkv, const tx_attention_options *o, tx_attrs 
     }
     const int64_t parts = o->heads + 2 * (int64_t)o->kv_heads;
     const int64_t head_size = parts > 0 ? tx_shape_last(&qkv->shape) / parts : 1;
-    *attrs = TX_ATTRS(.attention.heads = o->heads, .attention.kv_heads = o->kv_heads, .attention.causal = o->causal,
-                      .attention.window = o->window, .draw.p = o->dropout, .draw.site = o->site, .first = o->first_head,
-                      .scale = o->scale != 0.0f ? o->scale : 1.0f / sqrtf((float)head_size));
+    *attrs =
+        TX_ATTRS(.attention.heads = o->heads, .attention.kv_heads = o->kv_heads, .attention.causal = o->causal,
+                 .attention.window = o->window, .attention.cap = o->cap, .draw.p = o->dropout, .draw.site = o->site,
+                 .first = o->first_head, .scale = o->scale != 0.0f ? o->scale : 1.0f / sqrtf((float)head_size));
     return true;
 }
 
@@ -176,7 +183,7 @@ tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, c
     tx_attrs attrs;
     if (!qkv || !tx_attention_attrs(qkv, options, &attrs))
         return NULL;
-    return TX_EMIT(qkv, ATTENTION, attrs, qkv, lengths, starts);
+    return TX_EMIT(qkv, ATTENTION, attrs, qkv, lengths, starts, options->sinks);
 }
 
 /* Cross-entropy with smoothing 1 is the log-sum-exp minus the mean. */

@@ -92,8 +92,16 @@ tx_status tx_require_qkv(const tx_infer *c, int i, int64_t *head_size)
     TX_TRY(tx_require_draw(c));
     if (a->attention.window < 0)
         return tx_refuse(c, "window %d is negative", a->attention.window);
+    if (!(a->attention.cap >= 0.0f))
+        return tx_refuse(c, "cap %g is negative", (double)a->attention.cap);
     *head_size = last / parts;
     return TX_OK;
+}
+
+tx_status tx_require_sinks(const tx_infer *c, int i)
+{
+    TX_TRY(tx_require_dtype(c, i, TX_F32));
+    return tx_require_shape(c, i, &TX_SHAPE(c->attrs->attention.heads));
 }
 
 /* Checks the bounds of the keys: operand `lengths`, the next operand (starts) and the window. */
@@ -114,8 +122,21 @@ tx_status tx_infer_attention(const tx_infer *c)
     TX_TRY(tx_require_qkv(c, 0, &d));
     int64_t batch = c->in[0].shape.dim[0], time = c->in[0].shape.dim[1];
     TX_TRY(check_bounds(c, TX_IN(attention, lengths), &c->in[0].shape));
+    TX_TRY(tx_require_sinks(c, TX_IN(attention, sinks)));
     tx_set_output(c, 0, c->in[0].dtype, TX_SHAPE(batch, time, c->attrs->attention.heads * d));
     return tx_set_output(c, 1, TX_F32, TX_SHAPE(batch, c->attrs->attention.heads, time));
+}
+
+tx_status tx_infer_attention_sink_grad(const tx_infer *c)
+{
+    TX_TRY(tx_require(c, "H3=F3F1"));
+    const tx_shape *o = &c->in[0].shape;
+    const int64_t heads = tx_shape_count(&c->in[3].shape);
+    TX_TRY(tx_require_shape(c, 1, o));
+    if (o->dim[2] % heads != 0)
+        return tx_refuse(c, "%" PRId64 " sinks do not fit %s", heads, TX_TEXT(*o));
+    TX_TRY(tx_require_shape(c, 2, &TX_SHAPE(o->dim[0], heads, o->dim[1])));
+    return tx_set_output(c, 0, TX_F32, TX_SHAPE(o->dim[0], o->dim[1], heads));
 }
 
 tx_status tx_infer_attention_grad(const tx_infer *c)

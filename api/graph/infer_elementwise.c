@@ -45,6 +45,8 @@ tx_status tx_infer_same2(const tx_infer *c)
 
 tx_status tx_infer_swiglu(const tx_infer *c)
 {
+    if (!(c->attrs->scale >= 0.0f))
+        return tx_refuse(c, "limit %g is negative", (double)c->attrs->scale);
     TX_TRY(tx_require(c, "H"));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (last % 2 != 0)

@@ -355,6 +355,8 @@ static int packed_of(tx_op op)
 
 static tx_status check(const tx_node *n, int packed)
 {
+    if (packed == 0 && n->in[TX_IN(attention, sinks)])
+        return tx_fail(TX_UNSUPPORTED, "context parallelism does not support attention sinks; train without it");
     const bool bounded = n->in[packed == 0 ? TX_IN(attention, lengths) : TX_IN(attention_grad, lengths)] ||
                          n->in[packed == 0 ? TX_IN(attention, starts) : TX_IN(attention_grad, starts)];
     if (!n->attrs.attention.causal || n->attrs.attention.window > 0 || bounded)

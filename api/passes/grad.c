@@ -68,6 +68,10 @@ void tx_grad_attention(const tx_grad *c)
         TX_EMIT(c->dout[0], ATTENTION_GRAD, c->node->attrs, c->dout[0], TX_NODE_IN(c, attention, qkv),
                 TX_NODE_OUT(c, attention, o), TX_NODE_OUT(c, attention, lse), TX_NODE_IN(c, attention, lengths),
                 TX_NODE_IN(c, attention, starts));
+    if (TX_WANT(c, attention, sinks).need)
+        TX_DIN(c, attention, sinks) = sum_rows(
+            TX_EMIT(c->dout[0], ATTENTION_SINK_GRAD, TX_PLAIN, c->dout[0], TX_NODE_OUT(c, attention, o),
+                    TX_NODE_OUT(c, attention, lse), TX_NODE_IN(c, attention, sinks)));
 }
 
 void tx_grad_layer_norm(const tx_grad *c)

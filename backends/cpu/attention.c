@@ -56,8 +56,8 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
     tx_tile_transpose(space->query, head->q + query * head->q_row, head->q_row, queries, size,
                       call->command->attrs.scale);
     for (int64_t i = 0; i < TX_TILE; i++) {
-        space->greatest[i] = -FLT_MAX; /* a tile may mask all its keys for a query */
-        space->sum[i] = 0.0f;
+        space->greatest[i] = head->sink ? *head->sink : -FLT_MAX; /* a tile may mask all its keys for a query */
+        space->sum[i] = head->sink ? 1.0f : 0.0f;
     }
     const int64_t begin = tx_tile_begin(head, query, queries);
     for (int64_t key = begin;; key += TX_TILE) {
@@ -66,6 +66,7 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
             break;
         const tx_pair pair = {head, key, keys, query, queries, key == begin};
         tx_pair_scores(&pair, head->k + key * head->kv_row, space->query, space->score);
+        tx_pair_cap(&pair, space->score, NULL);
         tx_tile_mask(&pair, -INFINITY, space->score);
         update_softmax(space, keys, lanes);
         if (site->threshold) {
@@ -98,7 +99,7 @@ static float exponentiate_row(const tx_head *head, const float *query, int64_t k
         const float *row = k + j * head->kv_row;
         float sum;
         TX_SUM(sum, i, head->size, query[i] * row[i]);
-        score[j] = sum * scale;
+        score[j] = head->cap > 0.0f ? head->cap * tx_tanh_of(sum * scale / head->cap) : sum * scale;
         greatest = score[j] > greatest ? score[j] : greatest;
     }
     TX_SIMD for (int64_t j = 0; j < keys; j++) score[j] = tx_exp(score[j] - greatest);
@@ -111,13 +112,13 @@ static void forward_row(const tx_head *head, int64_t query, float scale, float *
     const int64_t begin = tx_head_first(head, query), end = head->offset + query + 1;
     const int64_t piece = TX_TILE * TX_TILE, size = head->size;
     const float *q = head->q + query * head->q_row;
-    float greatest = -INFINITY, sum = 0.0f;
+    float greatest = head->sink ? *head->sink : -INFINITY, sum = head->sink ? 1.0f : 0.0f;
     memset(o, 0, (size_t)size * sizeof *o);
     for (int64_t key = begin; key < end; key += piece) {
         const int64_t count = end - key < piece ? end - key : piece;
         const float before = greatest;
         greatest = exponentiate_row(head, q, key, count, scale, before, space->score);
-        const float factor = key > begin ? expf(before - greatest) : 0.0f;
+        const float factor = key > begin || head->sink ? expf(before - greatest) : 0.0f;
         sum *= factor;
         if (key > begin)
             scale_row(o, size, factor);
@@ -196,6 +197,7 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
                   kv_heads = attrs->attention.kv_heads;
     const int64_t size = width / (heads + 2 * kv_heads), tiles = (length + TX_TILE - 1) / TX_TILE;
     const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
+    const float *sinks = call->in[cached ? 5 : 3];
     const int32_t *lengths = cached ? NULL : call->in[1], *starts = cached ? NULL : call->in[2];
     for (int64_t item = first; item < last; item++) {
         const int64_t query = item % tiles * TX_TILE, h = item / tiles % heads, b = item / tiles / heads;
@@ -223,6 +225,8 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
             .window = attrs->attention.window,
             .starts = starts ? starts + b * length : NULL,
             .plane = (uint32_t)(h + attrs->first),
+            .cap = attrs->attention.cap,
+            .sink = sinks ? sinks + h : NULL,
         };
         const tx_site site = tx_site_of(call, b);
         if (seen > query)

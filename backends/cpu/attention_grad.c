@@ -11,7 +11,8 @@ typedef struct tx_backward_space {
     float p[TX_TILE * TX_TILE];  /* probabilities, then gradients of scores */
     float dp[TX_TILE * TX_TILE]; /* probabilities after dropout, then gradients of probabilities */
     float keep[TX_TILE * TX_TILE];
-    float query[]; /* [size][TX_TILE], followed by the gradients of outputs in the same layout */
+    float slope[TX_TILE * TX_TILE]; /* derivatives of capped scores */
+    float query[];                  /* [size][TX_TILE], followed by the gradients of outputs in the same layout */
 } tx_backward_space;
 
 /* The rows that one tile of queries reads and writes, in addition to those of tx_head. */
@@ -31,8 +32,8 @@ static void probabilities(const tx_pair *pair, const float *lse, float *p)
     tx_tile_mask(pair, 0.0f, p);
 }
 
-/* p = p (keep dp - delta) scale: the gradient of the unscaled scores. */
-static void score_gradients(int64_t keys, int64_t queries, const float *delta, float scale, bool drop,
+/* p = p (keep dp - delta) scale, times the slope with a cap: the gradient of the unscaled scores. */
+static void score_gradients(int64_t keys, int64_t queries, const float *delta, float scale, bool drop, bool capped,
                             tx_backward_space *space)
 {
     for (int64_t j = 0; j < keys; j++) {
@@ -43,6 +44,8 @@ static void score_gradients(int64_t keys, int64_t queries, const float *delta, f
         } else {
             TX_SIMD for (int64_t i = 0; i < queries; i++) p[i] *= (dp[i] - delta[i]) * scale;
         }
+        for (int64_t i = 0; capped && i < queries; i++)
+            p[i] *= space->slope[j * TX_TILE + i];
     }
 }
 
@@ -63,6 +66,7 @@ static void backward_tile(const tx_cpu_call *call, const tx_head *head, const tx
         const float *k = head->k + key * row, *v = head->v + key * row;
         const tx_pair pair = {head, key, keys, query, queries, key == begin};
         tx_pair_scores(&pair, k, space->query, p);
+        tx_pair_cap(&pair, p, space->slope);
         probabilities(&pair, rows->lse, p);
         const float *kept = p;
         if (drop) {
@@ -73,7 +77,7 @@ static void backward_tile(const tx_cpu_call *call, const tx_head *head, const tx
         }
         tx_pair_to_keys(&pair, kept, rows->dout, rows->out_row, rows->dv + key * row);
         tx_pair_scores(&pair, v, dout, dp);
-        score_gradients(keys, queries, rows->delta, scale, drop, space);
+        score_gradients(keys, queries, rows->delta, scale, drop, head->cap > 0.0f, space);
         tx_tile_mask(&pair, 0.0f, p); /* dp is undefined for masked keys */
         tx_pair_to_keys(&pair, p, q, head->q_row, rows->dk + key * row);
         tx_pair_to_queries(&pair, p, k, rows->dq, row);
@@ -125,6 +129,7 @@ static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, i
         .window = attrs->attention.window,
         .starts = starts ? starts + b * length : NULL,
         .plane = (uint32_t)(h + attrs->first),
+        .cap = attrs->attention.cap,
     };
     const tx_site site = tx_site_of(call, b);
     row_sums(dout, g->o + i * size, out_row, valid, size, delta);
@@ -173,6 +178,33 @@ static void backward_wide(const tx_cpu_call *call, const tx_backward_group *stor
     backward_group(call, &g, space);
     for (int p = 0; p < 3; p++)
         tx_narrow_rows(call->out[0], type, first + from[p], stored->row, dqkv + to[p], row, length, parts[p]);
+}
+
+/* The dot product of `count` elements from element `first` on of a and b. */
+static float dot_stored(const void *a, const void *b, tx_dtype type, int64_t first, int64_t count)
+{
+    float sum = 0.0f;
+    for (int64_t i = 0; i < count; i += TX_TILE) {
+        float x[TX_TILE], y[TX_TILE], part;
+        const int64_t n = tx_least(count - i, TX_TILE);
+        tx_widen(x, a, type, first + i, n);
+        tx_widen(y, b, type, first + i, n);
+        TX_SUM(part, k, n, x[k] * y[k]);
+        sum += part;
+    }
+    return sum;
+}
+
+TX_ROWS(attention_sink_grad, out[0])
+{
+    const tx_operand *o = &call->command->in[1];
+    const int64_t time = o->shape.dim[1], size = tx_shape_last(&o->shape) / width;
+    const float *lse = (const float *)call->in[2] + (row / time * width) * time + row % time, *sinks = call->in[3];
+    float *slope = (float *)call->out[0] + row * width;
+    for (int64_t h = 0; h < width; h++) {
+        const float sum = dot_stored(call->in[0], call->in[1], o->dtype, (row * width + h) * size, size);
+        slope[h] = -tx_exp(sinks[h] - lse[h * time]) * sum;
+    }
 }
 
 /* An item is (sample, key head). */

@@ -55,7 +55,7 @@ static inline int64_t tx_cpu_attention_scratch(int64_t size)
 }
 static inline int64_t tx_cpu_attention_grad_scratch(int64_t size)
 {
-    return tx_cpu_tile_bytes(3, 0, 2, size);
+    return tx_cpu_tile_bytes(4, 0, 2, size);
 }
 /* Bytes after these for 16-bit operands: q | k | v of one head as fp32, and a tile of o. */
 static inline int64_t tx_cpu_attention_wide(tx_dtype type, int64_t length, int64_t size)
@@ -72,7 +72,7 @@ static inline int64_t tx_cpu_attention_grad_wide(tx_dtype type, int64_t length, 
 /* Returns true if attention reads keys and values from caches (operands 1 and 2) at positions (operand 3). */
 static inline bool tx_cpu_reads_caches(const tx_command *c)
 {
-    return c->op != TX_OP_ATTENTION_GRAD && tx_present(&c->in[3]);
+    return c->op != TX_OP_ATTENTION && c->op != TX_OP_ATTENTION_GRAD;
 }
 
 /* ---- Threads --------------------------------------------------------------------------------- */

@@ -110,7 +110,7 @@ TX_MAP_KERNEL(relu, , a[i] < 0.0f ? 0.0f : a[i])
 TX_MAP_KERNEL(relu_grad, , b[i] <= 0.0f ? 0.0f : a[i])
 TX_MAP_KERNEL(silu, , a[i] * tx_sigmoid(a[i]))
 TX_MAP_KERNEL(silu_grad, , a[i] * tx_silu_slope(b[i]))
-TX_MAP_KERNEL(tanh, , 2.0f * tx_sigmoid(2.0f * a[i]) - 1.0f)
+TX_MAP_KERNEL(tanh, , tx_tanh_of(a[i]))
 TX_MAP_KERNEL(rsqrt, , 1.0f / sqrtf(a[i]))
 TX_MAP_KERNEL(tanh_grad, , a[i] * (1.0f - b[i] * b[i]))
 
@@ -123,6 +123,36 @@ TX_MAP_KERNEL(blend, const tx_attrs t = call->command->attrs, t.alpha *a[i] + t.
 
 /* ---- SwiGLU ------------------------------------------------------------------------------------ */
 
+/* SwiGLU with clamped operands (tx_swiglu_clamped). */
+static inline float clamp(float x, float low, float high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static void clamped_swiglu(const tx_attrs *attrs, const float *gate, const float *up, float *y, int64_t n)
+{
+    const float alpha = attrs->alpha, limit = attrs->scale;
+    TX_SIMD for (int64_t i = 0; i < n; i++)
+    {
+        const float g = gate[i] > limit ? limit : gate[i];
+        y[i] = g * tx_sigmoid(alpha * g) * (clamp(up[i], -limit, limit) + 1.0f);
+    }
+}
+
+/* The derivative is 1 at the limits, as in torch.clamp. */
+static void clamped_slopes(const tx_attrs *attrs, const float *dy, const float *gate, const float *up, float *dgate,
+                           float *dup, int64_t n)
+{
+    const float alpha = attrs->alpha, limit = attrs->scale;
+    TX_SIMD for (int64_t i = 0; i < n; i++)
+    {
+        const float g = gate[i] > limit ? limit : gate[i], u = up[i], d = dy[i], h = clamp(u, -limit, limit);
+        const float of_gate = d * (h + 1.0f) * tx_silu_slope(alpha * g), of_up = d * g * tx_sigmoid(alpha * g);
+        dgate[i] = gate[i] > limit ? 0.0f : of_gate;
+        dup[i] = h == u ? of_up : 0.0f;
+    }
+}
+
 TX_ROWS(swiglu, out[0])
 {
     const tx_dtype type = call->command->out[0].dtype;
@@ -132,7 +162,9 @@ TX_ROWS(swiglu, out[0])
         const float *gate = tx_run_of(call->in[0], type, at + row * width, count, gates);
         const float *up = tx_run_of(call->in[0], type, at + (row + 1) * width, count, ups);
         float *y = tx_run_to(call->out[0], type, at, results);
-        if (call->command->attrs.gelu)
+        if (call->command->attrs.scale > 0.0f)
+            clamped_swiglu(&call->command->attrs, gate, up, y, count);
+        else if (call->command->attrs.gelu)
             TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = tx_gelu_tanh(gate[i]) * up[i];
         else
             TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = gate[i] * tx_sigmoid(gate[i]) * up[i];
@@ -172,7 +204,10 @@ TX_ROWS(swiglu_grad, in[0])
         const float *gate = tx_run_of(call->in[1], type, to_gate, count, gates);
         const float *up = tx_run_of(call->in[1], type, to_up, count, ups);
         float *dgate = tx_run_to(call->out[0], type, to_gate, gates), *dup = tx_run_to(call->out[0], type, to_up, ups);
-        (call->command->attrs.gelu ? geglu_slopes : swiglu_slopes)(dy, gate, up, dgate, dup, count);
+        if (call->command->attrs.scale > 0.0f)
+            clamped_slopes(&call->command->attrs, dy, gate, up, dgate, dup, count);
+        else
+            (call->command->attrs.gelu ? geglu_slopes : swiglu_slopes)(dy, gate, up, dgate, dup, count);
         tx_run_put(call->out[0], dgate, type, to_gate, count);
         tx_run_put(call->out[0], dup, type, to_up, count);
     }

@@ -178,6 +178,11 @@ static inline float tx_sigmoid(float x)
     return tx_logistic_of(x).value;
 }
 
+static inline float tx_tanh_of(float x)
+{
+    return 2.0f * tx_sigmoid(2.0f * x) - 1.0f;
+}
+
 /* Returns the upper tail of the normal distribution at z >= 0, given bell = e^(-z^2 / 2). Uses a minimax polynomial
  * for Q(z) / (t bell) in t = 1 / (1 + 0.35 z), relative error 3e-8 before rounding. */
 static inline float tx_normal_tail(float z, float bell)

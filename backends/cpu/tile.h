@@ -113,6 +113,8 @@ typedef struct tx_head {
     int64_t window;
     const int32_t *starts;
     uint32_t plane;
+    float cap;         /* soft cap of the scores, or 0 */
+    const float *sink; /* or NULL */
 } tx_head;
 
 /* Returns the valid rows of sample b, clamped to 0..length. */
@@ -232,6 +234,20 @@ static inline void tx_pair_scores(const tx_pair *t, const float *rows, const flo
         const int64_t first = hidden / (2 * TX_VECTOR) * (2 * TX_VECTOR);
         tx_tile_product(false, tx_tile_strip(j, t->keys), width - first, t->head->size, rows + j * row, row, 1,
                         lanes + first, TX_TILE, out + j * TX_TILE + first, TX_TILE);
+    }
+}
+
+/* Replaces scaled scores s by cap tanh(s / cap). If `slope` is not NULL it gets the derivatives, 1 - tanh^2. */
+static inline void tx_pair_cap(const tx_pair *t, float *score, float *slope)
+{
+    const float cap = t->head->cap, inverse = 1.0f / cap;
+    for (int64_t j = 0; cap > 0.0f && j < t->keys; j++) {
+        float *s = score + j * TX_TILE;
+        for (int64_t i = 0; slope && i < t->queries; i++) {
+            const float tanh_of = tx_tanh_of(s[i] * inverse);
+            slope[j * TX_TILE + i] = 1.0f - tanh_of * tanh_of;
+        }
+        TX_SIMD for (int64_t i = 0; i < t->queries; i++) s[i] = cap * tx_tanh_of(s[i] * inverse);
     }
 }
 

@@ -68,6 +68,13 @@ static tx_tensor *attention_bounded(tx_builder *b)
     return tx_attention(real(b, "qkv", TX_SHAPE(2, 6, 4 * 3)), NULL, starts, &o);
 }
 
+static tx_tensor *attention_capped(tx_builder *b)
+{
+    tx_attention_options o = {.size = sizeof o, .heads = 4, .kv_heads = 2, .causal = true, .cap = 0.7f};
+    o.sinks = parameter(b, "sinks", TX_INIT_NORMAL, 0.5f, TX_SHAPE(4));
+    return tx_attention(real(b, "qkv", TX_SHAPE(2, 5, 8 * 3)), NULL, NULL, &o);
+}
+
 static tx_tensor *attention_lengths(tx_builder *b)
 {
     tx_attention_options o = {.size = sizeof o, .heads = 2, .kv_heads = 2, .scale = 0.7f, .dropout = 0.25f, .site = 4};
@@ -144,6 +151,7 @@ static tx_tensor *broadcast_columns(tx_builder *b)
 }
 
 GRAPH(swiglu, tx_swiglu(wide(b)))
+GRAPH(swiglu_clamped, tx_swiglu_clamped(wide(b), 1.702f, 1.5f))
 GRAPH(geglu, tx_geglu(wide(b)))
 GRAPH(add, tx_add(wide(b), real(b, "y", TX_SHAPE(3, 10))))
 GRAPH(mul, tx_mul(wide(b), real(b, "y", TX_SHAPE(3, 10))))
@@ -248,6 +256,7 @@ static const tx_graph_case cases[] = {
     {"matmul, one left operand", matmul_shared_left, 1},
     {"matmul ta tb, one left operand", matmul_shared_left_tt, 1},
     {"attention, causal, grouped", attention_causal, 1},
+    {"attention, cap, sinks", attention_capped, 1},
     {"attention, lengths, dropout", attention_lengths, 1},
     {"attention, window, starts", attention_bounded, 1},
     {"layer_norm", layer_norm, 1},
@@ -267,6 +276,7 @@ static const tx_graph_case cases[] = {
     {"rsqrt", rsqrt_, 1},
     {"broadcast", broadcast_columns, 1},
     {"swiglu", swiglu, 1},
+    {"swiglu, clamped", swiglu_clamped, 1},
     {"geglu", geglu, 1},
     {"add", add, 1},
     {"mul", mul, 1},

@@ -12,7 +12,7 @@
 /* Sizes of a call, and offsets in its packed operand. */
 typedef struct layout {
     int64_t batch, time, heads, kv_heads, size, row; /* row: elements of a row of qkv */
-    double scale;
+    double scale, cap;
 } layout;
 
 static layout layout_of(const tx_array *qkv, const tx_attrs *attrs)
@@ -22,7 +22,8 @@ static layout layout_of(const tx_array *qkv, const tx_attrs *attrs)
                 .heads = attrs->attention.heads,
                 .kv_heads = attrs->attention.kv_heads,
                 .row = qkv->shape.dim[2],
-                .scale = attrs->scale};
+                .scale = attrs->scale,
+                .cap = attrs->attention.cap};
     l.size = l.row / (l.heads + 2 * l.kv_heads);
     return l;
 }
@@ -86,19 +87,30 @@ static double dot(const double *a, const double *b, int64_t n, double *magnitude
     return sum;
 }
 
-/* Scaled scores of one query against n keys `step` elements apart, and their magnitudes. Returns log-sum-exp. */
-static double scores(const double *q, const double *k, int64_t n, int64_t step, const layout *l, double *score,
-                     double *magnitude)
+/* Scaled and capped scores of one query against n keys `step` elements apart, and their magnitudes. `sink` is that of
+ * the head, or -INFINITY. Returns log-sum-exp. */
+static double scores(const double *q, const double *k, int64_t n, int64_t step, const layout *l, double sink,
+                     double *score, double *magnitude)
 {
-    double top = -INFINITY, sum = 0.0;
+    double top = sink, sum = 0.0;
     for (int64_t j = 0; j < n; j++) {
         score[j] = l->scale * dot(q, k + j * step, l->size, &magnitude[j]);
         magnitude[j] *= fabs(l->scale);
+        if (l->cap > 0.0) {
+            score[j] = l->cap * tanh(score[j] / l->cap);
+            magnitude[j] += l->cap; /* near 0 tanh may be a difference of numbers near 1 */
+        }
         top = fmax(top, score[j]);
     }
     for (int64_t j = 0; j < n; j++)
         sum += exp(score[j] - top);
+    sum += exp(sink - top);
     return top + log(sum);
+}
+
+static double sink_of(const tx_array *sinks, int64_t head)
+{
+    return tx_array_present(sinks) ? sinks->value[head] : -INFINITY;
 }
 
 /* Backends may round weights and their gradients to the operands' 16 bits before the products, except in attention with
@@ -138,7 +150,8 @@ static void attention_reference(tx_call *call)
         int64_t n = keys_seen(call, &call->in[1], &l, b, t) - first;
         double lse = 0.0, lse_magnitude = 0.0;
         if (n > 0)
-            lse = scores(x + query_at(&l, b, t, h), x + key_at(&l, b, first, h), n, l.row, &l, p, extra);
+            lse = scores(x + query_at(&l, b, t, h), x + key_at(&l, b, first, h), n, l.row, &l, sink_of(&call->in[3], h),
+                         p, extra);
         for (int64_t j = 0; j < n; j++) {
             double probability = exp(p[j] - lse);
             lse_magnitude += probability * extra[j];
@@ -190,12 +203,13 @@ static void gradient_row(tx_call *call, double *squares, const layout *l, int64_
     double lse = call->in[3].value[(b * l->heads + h) * l->time + t], d_magnitude;
     double d = dot(dy, o, l->size, &d_magnitude);
     if (n > 0)
-        scores(x + query_at(l, b, t, h), x + key_at(l, b, 0, h), n, l->row, l, score, extra);
+        scores(x + query_at(l, b, t, h), x + key_at(l, b, 0, h), n, l->row, l, -INFINITY, score, extra);
     for (int64_t j = first; j < n; j++) {
         double p = exp(score[j] - lse), keep = kept(call, b, h, t, j), dp_magnitude;
         double grow = 1.0 + extra[j] + fabs(lse);
         double dp = keep * dot(dy, x + value_at(l, b, j, h), l->size, &dp_magnitude);
-        double ds = l->scale * p * (dp - d);
+        double slope = l->cap > 0.0 ? 1.0 - score[j] / l->cap * score[j] / l->cap : 1.0;
+        double ds = l->scale * p * (dp - d) * slope;
         double ds_magnitude = fabs(l->scale) * p * (keep * dp_magnitude + d_magnitude) * grow;
         add_scaled(dx, squares, value_at(l, b, j, h), p * keep, p * keep * grow, dy, l->size);
         add_scaled(dx, squares, query_at(l, b, t, h), ds, ds_magnitude, x + key_at(l, b, j, h), l->size);
@@ -238,7 +252,8 @@ static void attention_cached_reference(tx_call *call)
         int64_t first = first_seen(call, NULL, &l, b, t, place), n = place + 1 - first,
                 at = (tx_slot_of(&call->in[4], b, call->in[1].shape.dim[0]) * capacity + first) * row +
                      h / (l.heads / l.kv_heads) * l.size;
-        double lse = scores(call->in[0].value + query_at(&l, b, t, h), call->in[1].value + at, n, row, &l, p, extra);
+        double lse = scores(call->in[0].value + query_at(&l, b, t, h), call->in[1].value + at, n, row, &l,
+                            sink_of(&call->in[5], h), p, extra);
         for (int64_t j = 0; j < n; j++) {
             p[j] = exp(p[j] - lse);
             extra[j] += 1.0 + fabs(lse);
@@ -286,6 +301,20 @@ static const struct {
     {{3, 300, 1, 1, 8, true, true, 0.0f}, 0, true},    {{2, 260, 3, 1, 20, true, false, 0.3f}, 0, true},
     {{2, 193, 4, 2, 72, true, true, 0.1f}, 50, true},
 };
+/* Whether case i has a cap, and sinks. */
+static float cap_of(size_t i)
+{
+    return i % 3 == 1 ? 1.5f : i % 3 == 2 ? 0.6f : 0.0f;
+}
+static void cap_and_sink(tx_case *c, size_t i, int32_t sinks)
+{
+    c->attrs.attention.cap = cap_of(i);
+    if (sinks && i % 2 == 1)
+        c->in[sinks] = tx_spec_real(TX_SHAPE(c->attrs.attention.heads));
+    const size_t length = strlen(c->label);
+    snprintf(c->label + length, sizeof c->label - length, "%s%s", cap_of(i) > 0.0f ? " cap" : "",
+             sinks && i % 2 == 1 ? " sinks" : "");
+}
 #define BOUNDED (sizeof bounded / sizeof bounded[0])
 
 static const variant big = {4, 1024, 12, 12, 64, true, false, 0.0f};
@@ -357,6 +386,15 @@ static void attention_cases(tx_cases *list)
         add_attention(list, &bounded[i].v);
         bound(&list->item[list->count - 1], i, 2);
     }
+    for (size_t i = 1; i < sizeof variants / sizeof variants[0]; i += 4) {
+        add_attention(list, &variants[i]);
+        cap_and_sink(&list->item[list->count - 1], i, 3);
+    }
+    for (size_t i = 0; i < BOUNDED; i += 4) {
+        add_attention(list, &bounded[i].v);
+        bound(&list->item[list->count - 1], i, 2);
+        cap_and_sink(&list->item[list->count - 1], i + 1, 3);
+    }
     tx_case_chunks(list);
     add_attention(list, &variants[1]);
     list->item[list->count - 1].in[0].fill = TX_FILL_NAN;
@@ -389,6 +427,15 @@ static void attention_grad_cases(tx_cases *list)
     for (size_t i = 0; i < BOUNDED; i++) {
         add_gradient(list, &bounded[i].v);
         bound(&list->item[list->count - 1], i, 5);
+    }
+    for (size_t i = 1; i < sizeof variants / sizeof variants[0]; i += 4) {
+        add_gradient(list, &variants[i]);
+        cap_and_sink(&list->item[list->count - 1], i, 0);
+    }
+    for (size_t i = 0; i < BOUNDED; i += 4) {
+        add_gradient(list, &bounded[i].v);
+        bound(&list->item[list->count - 1], i, 5);
+        cap_and_sink(&list->item[list->count - 1], i + 1, 0);
     }
     tx_case_chunks(list);
     tx_case_half(list, 7, false);
@@ -437,6 +484,8 @@ static void attention_cached_cases(tx_cases *list)
         if (cached[i].rows)
             c->in[4] = tx_spec_of(TX_I32, TX_SHAPE(v->batch), TX_FILL_INDEX, -1.0, cached[i].rows + 1.0);
         c->attrs.attention.window = cached[i].window;
+        if (k % 4 == 1)
+            cap_and_sink(c, (size_t)(k / 4), 5);
         c->flags |= i == count - 1 ? TX_CASE_BENCH : 0u;
     }
 }

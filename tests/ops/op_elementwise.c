@@ -41,8 +41,44 @@ static double gate_slope(const tx_call *call, double gate)
     return call->attrs.gelu ? tx_number_gelu_slope(gate, false) : silu_slope(gate);
 }
 
+static double clamped(const tx_call *call, double *gate, double *up)
+{
+    const double limit = (double)call->attrs.scale, alpha = (double)call->attrs.alpha;
+    *gate = fmin(*gate, limit);
+    *up = fmax(fmin(*up, limit), -limit) + 1.0;
+    return 1.0 / (1.0 + exp(-alpha * *gate));
+}
+
+static void clamped_reference(tx_call *call)
+{
+    int64_t f = tx_array_last(&call->out[0]);
+    for (int64_t i = 0; i < call->out[0].count; i++) {
+        double gate = call->in[0].value[i / f * 2 * f + i % f], up = call->in[0].value[i / f * 2 * f + f + i % f];
+        double y = clamped(call, &gate, &up) * gate * up;
+        tx_array_put(&call->out[0], i, y, fabs(y) * (1.0 + fabs(gate)) + fabs(gate));
+    }
+}
+
+static void clamped_grad_reference(tx_call *call)
+{
+    int64_t f = tx_array_last(&call->in[0]);
+    for (int64_t i = 0; i < call->in[0].count; i++) {
+        int64_t g = i / f * 2 * f + i % f;
+        double dy = call->in[0].value[i], of_gate = call->in[1].value[g], of_up = call->in[1].value[g + f];
+        double gate = of_gate, up = of_up, sigmoid = clamped(call, &gate, &up), alpha = (double)call->attrs.alpha;
+        double slope = sigmoid * (1.0 + alpha * gate * (1.0 - sigmoid));
+        tx_array_put(&call->out[0], g, of_gate > gate ? 0.0 : dy * up * slope,
+                     fabs(dy) * (1.0 + fabs(of_up)) * (1.0 + fabs(gate)));
+        tx_array_put(&call->out[0], g + f, of_up == up - 1.0 ? dy * gate * sigmoid : 0.0, fabs(dy * gate));
+    }
+}
+
 static void swiglu_reference(tx_call *call)
 {
+    if (call->attrs.scale > 0.0f) {
+        clamped_reference(call);
+        return;
+    }
     int64_t f = tx_array_last(&call->out[0]);
     for (int64_t i = 0; i < call->out[0].count; i++) {
         double gate = call->in[0].value[i / f * 2 * f + i % f], up = call->in[0].value[i / f * 2 * f + f + i % f];
@@ -59,6 +95,10 @@ static void swiglu_outputs(tx_call *call)
 
 static void swiglu_grad_reference(tx_call *call)
 {
+    if (call->attrs.scale > 0.0f) {
+        clamped_grad_reference(call);
+        return;
+    }
     int64_t f = tx_array_last(&call->in[0]);
     for (int64_t i = 0; i < call->in[0].count; i++) {
         int64_t g = i / f * 2 * f + i % f;
@@ -251,20 +291,28 @@ static void widen(tx_spec *s)
     s->shape.dim[s->shape.rank - 1] *= 2;
 }
 
+/* SiLU, GELU, clamped. */
+static void choose_gate(tx_case *c, int32_t i)
+{
+    c->attrs.gelu = i % 3 == 1;
+    c->attrs.scale = i % 3 == 2 ? 2.5f : 0.0f;
+    c->attrs.alpha = i % 3 == 2 ? 1.702f : 1.0f;
+}
+
 static void swiglu_cases(tx_cases *list)
 {
-    for (int32_t i = 0; plain_case(list, i / 2, 1, -6.0, 6.0); i++) {
+    for (int32_t i = 0; plain_case(list, i / 3, 1, -6.0, 6.0); i++) {
         widen(&list->item[list->count - 1].in[0]);
-        list->item[list->count - 1].attrs.gelu = i % 2;
+        choose_gate(&list->item[list->count - 1], i);
     }
     tx_case_half(list, 1, false);
 }
 
 static void swiglu_grad_cases(tx_cases *list)
 {
-    for (int32_t i = 0; plain_case(list, i / 2, 2, -6.0, 6.0); i++) {
+    for (int32_t i = 0; plain_case(list, i / 3, 2, -6.0, 6.0); i++) {
         widen(&list->item[list->count - 1].in[1]);
-        list->item[list->count - 1].attrs.gelu = i % 2;
+        choose_gate(&list->item[list->count - 1], i);
     }
     tx_case_half(list, 3, false);
 }

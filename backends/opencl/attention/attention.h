@@ -16,9 +16,10 @@ typedef struct tx_cl_attention {
     int32_t heads, kv_heads, d;
     int32_t window;           /* at most S; 0 = no window */
     const tx_operand *starts; /* starts, or with caches their slots; or NULL */
+    const tx_operand *sinks;  /* NULL without sinks */
     tx_dtype type;            /* storage type of inputs and outputs */
     bool cpu, cached;
-    char facts[128]; /* build options that do not depend on tiles */
+    char facts[160]; /* build options that do not depend on tiles */
 } tx_cl_attention_job;
 
 /* A form: the tile and work-group sizes of one kernel. */

@@ -46,7 +46,7 @@ static void score_tile(vec s[ROW_STEPS][COL_STEPS][MR], float high[ROW_STEPS][MR
             product_nt(q_tile, k_tile_t, s[rs][cs], rs, cs);
             UNROLL for (int m = 0; m < MR; m++)
             {
-                const vec w = s[rs][cs][m] * scale;
+                const vec w = CAPPED(s[rs][cs][m] * scale);
                 s[rs][cs][m] = edge ? mask(w, of, ROW(rs, m), cs) : w;
             }
         }
@@ -111,8 +111,10 @@ attention(ATTENTION_ARGUMENTS, __local vec *pool)
     clear(acc);
     EACH_ROW(rs, m)
     {
-        state.maximum[rs][m] = LOWEST;
+        state.maximum[rs][m] = SINK(LOWEST);
         state.sum[rs][m] = 0.0f;
+        if (SINKS)
+            state.sum[rs][m].s0 = 1.0f;
     }
     load_tile(q_tile, qkv + qo + (b * (long)T + q0) * stride + (long)head * D, stride, ROWS, T - q0);
     for (int k0 = begin; k0 < last; k0 += COLS) {

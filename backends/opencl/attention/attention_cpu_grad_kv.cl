@@ -40,7 +40,7 @@ static void slope_tile(const queries *of, const __local float *k_tile, const __l
         {
             const int key = of->k0 + ROW(rs, m), start = key >= of->length ? of->length : CAUSAL ? key : 0;
             const int place = ROW(rs, m) * COLS + cs * VW;
-            vec w = tx_exp(s[m] * scale - l);
+            vec w = tx_exp(CAPPED(s[m] * scale) - l);
             w = (query >= start && query < of->length) ? w : (vec)0.0f;
             if (BOUNDED)
                 w = key >= vload16(0, of->first_key + cs * VW) ? w : (vec)0.0f;
@@ -51,7 +51,7 @@ static void slope_tile(const queries *of, const __local float *k_tile, const __l
                 dp[m] *= factor;
             }
             LSTORE(kept, scores + place);
-            w *= (dp[m] - delta) * scale;
+            w *= (dp[m] - delta) * scale CAP_SLOPE(s[m] * scale);
             LSTORE(w, slopes + place);
         }
     }

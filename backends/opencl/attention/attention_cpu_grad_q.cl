@@ -43,13 +43,13 @@ attention_grad_q(ATTENTION_GRAD_ARGUMENTS, __local vec *pool)
                 const int row = ROW(rs, m), at = min(q0 + row, length - 1);
                 const int limit = q0 + row >= length ? 0 : CAUSAL ? min(last, q0 + row + 1) : last;
                 __local float *const place = scores + row * COLS + cs * VW;
-                vec w = tx_exp(s[m] * scale - lse[at]);
+                vec w = tx_exp(CAPPED(s[m] * scale) - lse[at]);
                 w = k0 + SCORE_COLS(cs) < limit ? w : (vec)0.0f;
                 if (BOUNDED)
                     w = k0 + SCORE_COLS(cs) >= first_key(0, at, window, starts_of) ? w : (vec)0.0f;
                 if (DROPOUT)
                     dp[m] *= LLOAD(place);
-                w *= (dp[m] - delta[at]) * scale;
+                w *= (dp[m] - delta[at]) * scale CAP_SLOPE(s[m] * scale);
                 LSTORE(w, place);
             }
         }

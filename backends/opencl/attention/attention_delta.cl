@@ -4,10 +4,16 @@
  */
 #include "attention_shared.cl"
 
+#ifdef SINK_SLOPES
+#define SLOPE_ARGUMENTS , const __global float *lse, long lso, const __global float *sinks, long sio
+#else
+#define SLOPE_ARGUMENTS
+#endif
+
 /* Computes sums [B, heads, T] of `count` rows (b, t, head). */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 attention_delta(const __global h_t *d_o, long doo, const __global h_t *o, long oo, __global float *delta, long deo,
-                long count, int T, int heads)
+                long count, int T, int heads SLOPE_ARGUMENTS)
 {
     const int item = (int)get_local_id(0), lane = item % LANES;
     const long e = (long)get_group_id(0) * (WG / LANES) + item / LANES;
@@ -23,6 +29,12 @@ attention_delta(const __global h_t *d_o, long doo, const __global h_t *o, long o
     for (int i = 1; i < LANES; i++)
         total += lane == 0 ? part[item + i] : 0.0f;
 #endif
+    const long row = (e / heads / T * heads + e % heads) * T + e / heads % T;
+#ifdef SINK_SLOPES /* the gradients of the sinks instead, [B, T, heads] */
     if (e < count && lane == 0)
-        delta[deo + (e / heads / T * heads + e % heads) * T + e / heads % T] = total;
+        delta[deo + e] = -exp(sinks[sio + e % heads] - lse[lso + row]) * total;
+#else
+    if (e < count && lane == 0)
+        delta[deo + row] = total;
+#endif
 }

@@ -105,13 +105,19 @@ attention(ATTENTION_ARGUMENTS, __local float4 *pool)
     const __global h_t *const k = x, *const v = x;
 #endif
     float4 acc[AR][AQ];
-    row_state state = {LOWEST, 0.0f};
+    row_state state = {SINK(LOWEST), SINKS ? 1.0f : 0.0f};
+    if (SINKS)
+        state.maximum *= LOG2_E;
     clear(acc);
     for (int k0 = begin; k0 < last; k0 += COLS) {
         float4 s[MR][SQ], held[OUT_LINES][OUT_QUADS];
         product_scores(x, query, stride, T - q0, k, key + k0 * kv_stride, kv_stride, last - k0, stage, s, tx, ty);
         fetch_terms(v, value + k0 * kv_stride, kv_stride, last - k0, held);
+#ifdef CAP
+        EACH_SCORE(m, n) s[m][n] = CAPPED(s[m][n] * scale) * LOG2_E;
+#else
         EACH_SCORE(m, n) s[m][n] *= scale * LOG2_E;
+#endif
         mask(s, base, q0, k0, last, T, window, starts_of, tx, ty);
         update_maxima(s, &state, scores, max_of, rescale_of, item, tx, ty);
         exponentials(s, scores, max_of, sums, &drop, q0, k0, tx, ty);

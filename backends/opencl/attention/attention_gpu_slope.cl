@@ -30,7 +30,12 @@ static void slopes(float4 s[MR][SQ], __local float *tile, const __local float *l
     EACH_SCORE(m, n)
     {
         __local float *const place = tile + PLACE(m, n);
+#ifdef CAP
+        const float4 score = s[m][n] * (scale / LOG2_E);
+        float4 w = EXP2(CAPPED(score) * LOG2_E - lse_of[ROW(m)]), slope = LOCAL4(place), kept;
+#else
         float4 w = EXP2(fma(s[m][n], (float4)scale, (float4)-lse_of[ROW(m)])), slope = LOCAL4(place), kept;
+#endif
         if (edge) {
             const int seen = CAUSAL ? min(limit, reach + DOWN(m)) : limit;
             w = 4 * TX * n + (int4)(0, 1, 2, 3) < seen ? w : (float4)0.0f;
@@ -45,7 +50,7 @@ static void slopes(float4 s[MR][SQ], __local float *tile, const __local float *l
             kept *= factor;
             slope *= factor;
         }
-        s[m][n] = w * (slope - delta_of[ROW(m)]);
+        s[m][n] = w * (slope - delta_of[ROW(m)]) CAP_SLOPE(score);
         LOCAL4(place) = KEYS_OUT ? kept : s[m][n];
     }
 }

@@ -5,6 +5,8 @@
  *   D                  The head size. DP is D rounded up to whole vectors; the padding is zero.
  *   CAUSAL, LENGTHS, DROPOUT, CACHED   Flags, 0 or 1.
  *   WINDOW, STARTS     Flags; 0 if not defined.
+ *   CAP                The soft cap of the scores; not defined if there is none.
+ *   SINKS              A flag; 0 if not defined. The softmax of a row also has the sink of its head.
  *   TX_NO_EXP2         If defined, native_exp2 is not used.
  *
  * A long command has several launches. Their work-groups are numbered from first_tile, first_head and first_b.
@@ -23,6 +25,17 @@
 #endif
 #ifndef SLOTS
 #define SLOTS 0
+#endif
+#ifndef SINKS
+#define SINKS 0
+#endif
+/* A scaled score after the cap, and the factor of its gradient. */
+#ifdef CAP
+#define CAPPED(score) (CAP * tanh((score) * (1.0f / CAP)))
+#define CAP_SLOPE(score) *(1.0f - tanh((score) * (1.0f / CAP)) * tanh((score) * (1.0f / CAP)))
+#else
+#define CAPPED(score) score
+#define CAP_SLOPE(score)
 #endif
 #ifdef TX_NO_EXP2
 #define EXP2 exp2
@@ -53,6 +66,13 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
 
 /* ---- Arguments of the tiled kernels, before their local memory ------------------------------- */
 
+#if SINKS
+#define SINK_ARGUMENTS , const __global float *sinks, long sio
+#define SINK(none) sinks[sio + head]
+#else
+#define SINK_ARGUMENTS
+#define SINK(none) (none)
+#endif
 #define TILE_ARGUMENTS                                                                                                 \
     int T, int S, const __global int *starts, long sto, int heads, int kv_heads, int window, float scale, float p,     \
         int site, int plane, int first_row, int first_column, int first_b, int first_head, int first_tile,             \
@@ -62,7 +82,8 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
 #define CACHE_OF(b) (SLOTS ? (long)clamp(starts[sto + (b)], 0, SLOTS - 1) : (long)(b))
 #define ATTENTION_ARGUMENTS                                                                                            \
     const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache, long ko,     \
-        const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso, TILE_ARGUMENTS
+        const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,                 \
+        TILE_ARGUMENTS SINK_ARGUMENTS
 #define ATTENTION_GRAD_ARGUMENTS                                                                                       \
     const __global h_t *d_o, long doo, const __global h_t *qkv, long qo, const __global float *lse, long lso,          \
         const __global float *delta, long deo, const __global int *lengths, long leo, __global h_t *dqkv, long dqo,    \

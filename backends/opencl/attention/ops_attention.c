@@ -6,13 +6,15 @@
 #include "backends/opencl/ops/ops.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* `lengths` and the operand after it, `starts`, are not used with caches, whose operand `slots` takes its place. */
 static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c, const tx_operand *qkv,
                                     const tx_operand *lengths)
 {
     const tx_shape *shape = &qkv->shape;
-    const bool cached = qkv == c->in && tx_present(&c->in[3]); /* caches are operands */
+    const bool backward = c->op == TX_OP_ATTENTION_GRAD, cached = !backward && c->op != TX_OP_ATTENTION;
+    const tx_operand *sinks = &c->in[cached ? TX_IN(attention_cached, sinks) : TX_IN(attention, sinks)];
     char slots[40];
     tx_cl_attention_job a = {.command = c,
                              .heads = c->attrs.attention.heads,
@@ -27,6 +29,7 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
     a.window = (int32_t)tx_cl_least(c->attrs.attention.window, a.S);
     const tx_operand *starts = cached ? &c->in[TX_IN(attention_cached, slots)] : &lengths[1];
     a.starts = tx_present(starts) ? starts : NULL;
+    a.sinks = !backward && tx_present(sinks) ? sinks : NULL;
     a.d = (int32_t)(a.last / (a.heads + 2 * a.kv_heads));
     snprintf(slots, sizeof slots, " -DSLOTS=%lld", cached && a.starts ? (long long)c->in[1].shape.dim[0] : 0LL);
     snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d%s%s %s", a.d,
@@ -36,6 +39,11 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
              : a.starts ? " -DSTARTS=1"
                         : "",
              tx_cl_type(qkv));
+    const size_t used = strlen(a.facts);
+    if (c->attrs.attention.cap > 0.0f)
+        snprintf(a.facts + used, sizeof a.facts - used, " -DCAP=%af", (double)c->attrs.attention.cap);
+    if (a.sinks)
+        strcat(a.facts, " -DSINKS=1");
     return a;
 }
 
@@ -95,6 +103,8 @@ static void launch_share(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_a
               (int32_t)c->attrs.draw.column);
     TX_CL_I32(b, (int32_t)first[2], (int32_t)first[1], (int32_t)first[0]);
     tx_cl_arg_control(b);
+    if (a->sinks)
+        TX_CL_OPERANDS(b, a->sinks);
     if (f->kind->local_argument)
         tx_cl_arg_local(b, (size_t)f->local_bytes);
 }
@@ -134,21 +144,39 @@ tx_status tx_cl_attention(tx_cl_builder *b, const tx_command *c)
     return b->status;
 }
 
-/* Computes row sums of do * o. A few work-items share a row, so that neighbours read neighbouring quads. */
-static void launch_delta(tx_cl_builder *b, const tx_command *c, const tx_cl_attention_job *a)
+/* Computes row sums of do * o, or from these the gradients of sinks. A few work-items share a row, so that neighbours
+ * read neighbouring quads. */
+static void launch_delta(tx_cl_builder *b, const tx_cl_attention_job *a, const tx_operand *d_o, const tx_operand *o,
+                         const tx_operand *out)
 {
     const int64_t count = a->B * a->T * a->heads;
     const size_t group = tx_cl_group(b->context, 128);
     size_t lanes = 1;
     while (!a->cpu && lanes < group && 4 * (int64_t)lanes < a->d && lanes < 16)
         lanes *= 2;
-    char options[192];
-    snprintf(options, sizeof options, "%s -DVW=%d -DWG=%zu -DLANES=%zu", a->facts, a->cpu ? 16 : 4, group, lanes);
+    char options[256];
+    snprintf(options, sizeof options, "%s -DVW=%d -DWG=%zu -DLANES=%zu%s", a->facts, a->cpu ? 16 : 4, group, lanes,
+             a->sinks ? " -DSINK_SLOPES" : "");
     const size_t global = (size_t)count * lanes;
     tx_cl_launch(b, "attention_delta", options, "attention_delta", 1, &global, &group);
-    TX_CL_OPERANDS(b, &c->in[0], &c->in[2], &c->out[1]);
+    TX_CL_OPERANDS(b, d_o, o, out);
     TX_CL_I64(b, count);
     TX_CL_I32(b, (int32_t)a->T, a->heads);
+    if (a->sinks)
+        TX_CL_OPERANDS(b, &a->command->in[TX_IN(attention_sink_grad, lse)], a->sinks);
+}
+
+tx_status tx_cl_attention_sink_grad(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *o = &c->in[1].shape;
+    tx_cl_attention_job a = {.command = c, .B = o->dim[0], .T = o->dim[1], .sinks = &c->in[3]};
+    a.cpu = b->context->limits.cpu;
+    a.heads = (int32_t)tx_shape_count(&a.sinks->shape);
+    a.d = (int32_t)(o->dim[2] / a.heads);
+    snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=0 -DLENGTHS=0 -DDROPOUT=0 -DCACHED=0 %s", a.d,
+             tx_cl_type(&c->in[1]));
+    launch_delta(b, &a, &c->in[0], &c->in[1], &c->out[0]);
+    return b->status;
 }
 
 /* Inputs: do, qkv, o, lse, lengths, starts. Launches the row sums first, then queries, then keys and values. */
@@ -156,7 +184,7 @@ tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
 {
     const tx_cl_attention_job a = describe(b, c, &c->in[1], &c->in[4]);
     char note[2][160] = {"", ""}, variant[352];
-    launch_delta(b, c, &a);
+    launch_delta(b, &a, &c->in[0], &c->in[2], &c->out[1]);
     for (int i = 0; i < 2; i++) {
         const tx_cl_attention_kernel kernel = i == 0 ? TX_CL_GRAD_Q : TX_CL_GRAD_KV;
         TX_TRY(tx_cl_attention_runs(b, kernel) ? launch(b, &a, kernel, note[i]) : TX_OK);

@@ -75,12 +75,13 @@ static bool offers(const tx_context *context, const tx_cl_attention_job *a, tx_c
            a->d <= m->most && a->d % TERMS == 0 && a->d % m->atom_lines == 0;
 }
 
-/* Lists the forms for 16-bit operands and heads that are whole atoms, without caches. */
+/* Lists the forms for 16-bit operands and heads that are whole atoms, without caches, caps and sinks. */
 static void list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                  tx_cl_attention_forms *forms)
 {
     const tx_attrs *attrs = &a->command->attrs;
-    if ((a->type != TX_BF16 && a->type != TX_F16) || a->cached || !(attrs->scale > 0.0f) || !aligned(a->command))
+    if ((a->type != TX_BF16 && a->type != TX_F16) || a->cached || !(attrs->scale > 0.0f) || !aligned(a->command) ||
+        attrs->attention.cap > 0.0f || a->sinks)
         return;
     for (size_t i = 0; i < FORMS; i++) {
         const matrix_form *m = &matrix_forms[i];

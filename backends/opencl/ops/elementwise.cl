@@ -77,6 +77,13 @@ BINARY(silu_grad, u * silu_slope(v))
     }
 
 GATED(swiglu, gate * tx_sigmoid(gate) * up, d * up * silu_slope(gate), d * gate * tx_sigmoid(gate))
+#ifdef LIMIT /* tx_swiglu_clamped; the derivative is 1 at the limits */
+#define LIMITED(gate) fmin(gate, LIMIT)
+#define BETWEEN(up) clamp(up, -LIMIT, LIMIT)
+GATED(swiglu_clamped, LIMITED(gate) * tx_sigmoid(ALPHA * LIMITED(gate)) * (BETWEEN(up) + 1.0f),
+      gate > LIMIT ? (vec)0.0f : d * (BETWEEN(up) + 1.0f) * silu_slope(ALPHA * LIMITED(gate)),
+      BETWEEN(up) == up ? d * LIMITED(gate) * tx_sigmoid(ALPHA * LIMITED(gate)) : (vec)0.0f)
+#endif
 GATED(geglu, gelu_of(gate, 0) * up, d * up * gelu_slope(gate, 0), d * gelu_of(gate, 0))
 
 __kernel void scale(const __global h_t *x, long xo, __global h_t *y, long yo, long n, float alpha, int which,

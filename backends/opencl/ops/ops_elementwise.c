@@ -141,10 +141,33 @@ tx_status tx_cl_scale(tx_cl_builder *b, const tx_command *c)
     return tx_cl_arg_control(b);
 }
 
-TX_CL_OP(swiglu, by_rows, c->attrs.gelu ? "geglu" : "swiglu", tx_shape_last(&c->out[0].shape),
-         tx_shape_rows(&c->out[0].shape))
-TX_CL_OP(swiglu_grad, by_rows, c->attrs.gelu ? "geglu_grad" : "swiglu_grad", tx_shape_last(&c->in[0].shape),
-         tx_shape_rows(&c->in[0].shape))
+/* `half` has the shape of the gates. */
+static tx_status gated(tx_cl_builder *b, const tx_command *c, const tx_shape *half, bool slopes)
+{
+    const char *names[] = {"swiglu", "swiglu_grad", "geglu", "geglu_grad", "swiglu_clamped", "swiglu_clamped_grad"};
+    const bool clamped = c->attrs.scale > 0.0f;
+    char options[128];
+    snprintf(options, sizeof options, "%s", tx_cl_type(&c->in[0]));
+    if (clamped)
+        snprintf(options, sizeof options, "%s -DLIMIT=%af -DALPHA=%af", tx_cl_type(&c->in[0]), (double)c->attrs.scale,
+                 (double)c->attrs.alpha);
+    return tx_cl_by_columns(b, c, "elementwise",
+                            names[(clamped         ? 4
+                                   : c->attrs.gelu ? 2
+                                                   : 0) +
+                                  slopes],
+                            options, tx_shape_last(half), tx_shape_rows(half));
+}
+
+tx_status tx_cl_swiglu(tx_cl_builder *b, const tx_command *c)
+{
+    return gated(b, c, &c->out[0].shape, false);
+}
+
+tx_status tx_cl_swiglu_grad(tx_cl_builder *b, const tx_command *c)
+{
+    return gated(b, c, &c->in[0].shape, true);
+}
 
 /* Launches a kernel that draws random numbers. */
 static tx_status drawn(tx_cl_builder *b, const tx_command *c, const char *kernel, float number)

@@ -35,16 +35,18 @@ static void describe(const tx_cl_attention_subject *s, tx_cl_class *c)
     char window[16] = "";
     if (a->window > 0)
         snprintf(window, sizeof window, " w%d", tx_cl_class_of(a->window));
+    const char *more = attrs->attention.cap > 0.0f ? a->sinks ? " cap sinks" : " cap" : a->sinks ? " sinks" : "";
     if (a->cached) {
-        c->proven = snprintf(c->key, sizeof c->key, TX_CL_ATTENTION_CACHED " d%d %d/%d b%d t%d s%d%s", a->d, a->heads,
-                             a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), tx_cl_class_of(a->S), window);
+        c->proven =
+            snprintf(c->key, sizeof c->key, TX_CL_ATTENTION_CACHED " d%d %d/%d b%d t%d s%d%s%s", a->d, a->heads,
+                     a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T), tx_cl_class_of(a->S), window, more);
         return;
     }
     const bool forward = s->kernel == TX_CL_FORWARD, lengths = tx_present(&a->command->in[forward ? 1 : 4]);
-    snprintf(c->key, sizeof c->key, "%s d%d %d/%d b%d t%d%s%s%s%s%s%s%s", tx_cl_attention_keys[s->kernel], a->d,
+    snprintf(c->key, sizeof c->key, "%s d%d %d/%d b%d t%d%s%s%s%s%s%s%s%s", tx_cl_attention_keys[s->kernel], a->d,
              a->heads, a->kv_heads, tx_cl_class_of(a->B), tx_cl_class_of(a->T),
              attrs->attention.causal ? " causal" : "", lengths ? " lengths" : "", window, a->starts ? " starts" : "",
-             attrs->draw.p > 0.0f ? " dropout" : "", typed(s) ? " " : "", typed(s) ? tx_cl_storage(a->type) : "");
+             attrs->draw.p > 0.0f ? " dropout" : "", more, typed(s) ? " " : "", typed(s) ? tx_cl_storage(a->type) : "");
     c->proven = (int)strlen(c->key);
     int64_t B, T;
     tx_cl_attention_cut(a, &B, &T);

@@ -36,6 +36,8 @@ static tx_command command_of(const tx_cl_attention_job *a, tx_cl_attention_kerne
         c.in[lengths] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(e->B)};
     if (tx_present(&a->command->in[starts]))
         c.in[starts] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(e->B, e->T)};
+    if (a->sinks)
+        c.in[3] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(e->heads)};
     c.out[0] = backward ? qkv : o;
     c.out[1] = lse;
     return c;
@@ -64,6 +66,8 @@ static tx_command cached_command(const tx_cl_attention_job *a, const extent *e, 
         (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, queries, (int64_t)(e->heads + 2 * e->kv_heads) * a->d)};
     c.in[1] = c.in[2] = cache;
     c.in[3] = (tx_operand){.dtype = TX_I32, .shape = TX_SHAPE(1)};
+    if (a->sinks)
+        c.in[5] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(e->heads)};
     c.out[0] = (tx_operand){.dtype = TX_F32, .shape = TX_SHAPE(1, queries, (int64_t)e->heads * a->d)};
     return c;
 }
