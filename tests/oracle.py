@@ -91,6 +91,13 @@ def fit(optimizer, steps, loss_of, rate=None):
 
 
 def decayed(model, decay):
-    """Groups of parameters: matrices decay, the others do not."""
-    return [{"params": [p for p in model.parameters() if p.dim() > 1], "weight_decay": decay},
-            {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
+    """Groups of parameters as transformers' Trainer makes them: layer norms do not decay, nor do parameters whose names
+    contain "bias" or a norm."""
+    import re
+    import torch
+    norms = {f"{n}.{k}" for n, m in model.named_modules() if isinstance(m, torch.nn.LayerNorm)
+             for k, _ in m.named_parameters(recurse=False)}
+    other = [n in norms or bool(re.search(r"bias|layernorm|rmsnorm|(^|\.)norm($|\.)|_norm($|\.)", n.lower()))
+             for n, _ in model.named_parameters()]
+    return [{"params": [p for p, o in zip(model.parameters(), other) if not o], "weight_decay": decay},
+            {"params": [p for p, o in zip(model.parameters(), other) if o], "weight_decay": 0.0}]

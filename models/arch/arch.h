@@ -123,7 +123,7 @@ typedef struct tx_arch_options {
  *                                With several samples in a row it is the start of the position's sample.
  *     I32 position_ids [B, T]    Optional, without caches: default 0, 1, ..
  *     I32 positions [B]          Only with caches: the position of each row's first token.
- *     F32 rope_rates [B, n]      Only with caches, if the architecture's `rates` returns n above 0: those of each row.
+ *     F32 rope_rates [B, n]      Only with caches, if `rates` of the row returns a number n: the frequencies.
  *     I32 sources [B]            Optional, with caches: the row whose cache each row continues (beam search).
  *     I32 slots [B]              Optional, with caches: the row of the caches that each row uses, all different.
  *     I32 rows [R]               Optional: indices into the B * T positions. Only their logits are computed, [R, V'].

@@ -43,6 +43,30 @@ static void note_router(tx_stack *stack, const tx_experts *e, tx_tensor *logits,
     }
 }
 
+/* A product of the rows of each expert, plus its bias: a product of ones with the biases as matrices of one row. */
+static tx_tensor *expert_linear(const tx_stack *stack, const tx_experts *e, tx_tensor *x, int32_t weight, int32_t bias,
+                                tx_tensor *offsets)
+{
+    tx_tensor *y = tx_grouped_linear(x, tx_stack_weight(stack, weight), offsets, !(e->limit > 0.0f));
+    tx_tensor *biases = y && tx_stack_has(stack, bias) ? tx_stack_weight(stack, bias) : NULL;
+    if (!biases)
+        return y;
+    const tx_shape shape = *tx_tensor_shape(biases);
+    tx_tensor *ones = tx_fill(stack->graph, TX_SHAPE(tx_tensor_shape(x)->dim[0], 1), 1.0f);
+    biases = tx_reshape(biases, TX_SHAPE(shape.dim[0], 1, shape.dim[1]));
+    return tx_add(y, tx_grouped_linear(ones, biases, offsets, false));
+}
+
+/* h [R, 2 F] has alternating gates and ups, or gates | ups. */
+static tx_tensor *expert_activation(const tx_experts *e, tx_tensor *h)
+{
+    if (!h || !(e->limit > 0.0f))
+        return tx_swiglu(h);
+    const tx_shape shape = *tx_tensor_shape(h);
+    tx_tensor *pairs = tx_transpose(tx_reshape(h, TX_SHAPE(shape.dim[0], shape.dim[1] / 2, 2, 1)));
+    return tx_swiglu_clamped(tx_reshape(pairs, shape), e->alpha, e->limit);
+}
+
 tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *experts)
 {
     if (x && tx_graph_sequence(stack->graph))
@@ -53,7 +77,9 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     const tx_shape shape = *tx_tensor_shape(x);
     const int64_t tokens = tx_shape_rows(&shape);
     tx_tensor *rows = tx_reshape(x, TX_SHAPE(tokens, tx_shape_last(&shape))), *choices = NULL;
-    tx_tensor *logits = tx_linear_full(rows, tx_stack_weight(stack, experts->router), NULL, true),
+    const int32_t of_bias = experts->router_bias;
+    tx_tensor *router_bias = tx_stack_has(stack, of_bias) ? tx_stack_weight(stack, of_bias) : NULL;
+    tx_tensor *logits = tx_linear_full(rows, tx_stack_weight(stack, experts->router), router_bias, true),
               *probabilities = tx_softmax(logits);
     /* The softmax of the chosen logits equals that of all logits, normalised to sum 1. */
     tx_tensor *scores = experts->normalise ? logits : probabilities;
@@ -69,8 +95,8 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     tx_tensor *h = tx_gather(tx_tp_input(rows), routes.tokens);
     tx_arrivals here;
     h = tx_ep_dispatch(h, &routes, experts->chosen, capacity, &here);
-    h = tx_grouped_linear(h, tx_stack_weight(stack, experts->gate_up), here.offsets, true);
-    h = tx_grouped_linear(tx_swiglu(h), tx_stack_weight(stack, experts->down), here.offsets, true);
+    h = expert_linear(stack, experts, h, experts->gate_up, experts->gate_up_bias, here.offsets);
+    h = expert_linear(stack, experts, expert_activation(experts, h), experts->down, experts->down_bias, here.offsets);
     h = tx_ep_collect(h, &routes, &here);
     h = tx_combine(h, tx_tp_input(experts->normalise ? tx_softmax(weights) : weights), &routes);
     h = tx_tp_all_reduce(h);

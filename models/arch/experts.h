@@ -9,10 +9,14 @@
 #include "models/arch/stack.h"
 
 typedef struct tx_experts {
-    int64_t count, chosen;         /* number of experts, and of experts per token (k) */
-    bool normalise;                /* the k weights of a token are scaled to sum 1 */
-    bool balance;                  /* collect the layer's figures for the load-balancing loss */
-    int32_t router, gate_up, down; /* slots of the parameters [E, C], [E, 2 F, C] and [E, C, F] */
+    int64_t count, chosen;                        /* number of experts, and of experts per token (k) */
+    bool normalise;                               /* the k weights of a token are scaled to sum 1 */
+    bool balance;                                 /* collect the layer's figures for the load-balancing loss */
+    int32_t router, gate_up, down;                /* slots of the parameters [E, C], [E, 2 F, C] and [E, C, F] */
+    int32_t router_bias, gate_up_bias, down_bias; /* slots of [E], [E, 2 F] and [E, C], which a model may lack */
+    /* As in tx_swiglu_clamped. With a limit above 0, matrices are [E, C, 2 F] and [E, F, C], and gates and ups
+     * alternate. */
+    float alpha, limit;
 } tx_experts;
 
 /* x [B, T, C] -> [B, T, C]. Ties between scores go to the expert with the lower index. NULL on error. */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Gemma 3 for text (Gemma team, Gemma 3 technical report, 2025): norms before and after attention and MLP whose weights
- * are 1 + gamma, GeGLU, embeddings times sqrt(hidden_size), and layers with a sliding window that have their own rotary
- * base. */
+ * Gemma, Gemma 2 and Gemma 3 for text (Gemma team, Gemma, 2024; Gemma 2, 2024; Gemma 3 technical report, 2025): norms
+ * whose weights are 1 + gamma, GeGLU, embeddings times sqrt(hidden_size). Gemma 2 and 3 have norms before and after
+ * attention and MLP, and sliding windows by layer. Gemma 2 caps scores and logits. Gemma 3 normalises the heads of q
+ * and k, and its layers with a window have their own rotary base. */
 #include "models/arch/llama_family.h"
 
 static const tx_stack_row rows[] = {
     EMBED_ROW,
     {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ZEROS},
     SEPARATE_QKV_ROWS,
-    {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ZEROS},
+    {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ZEROS, IF(head_norms)},
     O_ROWS,
     {ATTENTION_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ZEROS},
     {POST_NORM, LAYER "pre_feedforward_layernorm.weight", {WIDTH}, ZEROS},
@@ -19,19 +20,64 @@ static const tx_stack_row rows[] = {
     HEAD_ROWS,
 };
 
+#define GEMMA_KEYS                                                                                  \
+    SIZE_KEYS, KV_HEADS_KEY, EPS_KEY(rms_norm_eps), HEAD_DIM_KEY, WINDOW_KEY, FLAG(attention_bias), \
+        {KEY(query_pre_attn_scalar), TX_KEY_INT, .min = 1, .max = 1 << 30},                         \
+    {                                                                                               \
+        "hidden_activation", offsetof(llama_config, hidden_act), TX_KEY_CHOICE,                     \
+            .words = &tx_llama_activations[TX_LLAMA_GELU_TANH]                                      \
+    }
+
+static const tx_stack_row gemma_rows[] = {
+    EMBED_ROW,
+    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ZEROS},
+    SEPARATE_QKV_ROWS,
+    O_ROWS,
+    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ZEROS},
+    SEPARATE_MLP_ROWS,
+    {FINAL_NORM, "model.norm.weight", {WIDTH}, ZEROS},
+    HEAD_ROWS,
+};
+
+/* "gelu" in published files means the tanh form. */
+static const tx_config_key gemma_keys[] = {SIZE_KEYS,
+                                           KV_HEADS_KEY,
+                                           EPS_KEY(rms_norm_eps),
+                                           HEAD_DIM_KEY,
+                                           FLAG(attention_bias),
+                                           {KEY(hidden_act), TX_KEY_CHOICE, .max = TX_LLAMA_GELU - TX_LLAMA_GELU_TANH,
+                                            .words = &tx_llama_activations[TX_LLAMA_GELU_TANH]},
+                                           {.name = NULL}};
+static const tx_config_key gemma2_keys[] = {GEMMA_KEYS, {.name = NULL}};
 static const tx_config_key keys[] = {
-    SIZE_KEYS,
-    KV_HEADS_KEY,
-    EPS_KEY(rms_norm_eps),
-    HEAD_DIM_KEY,
-    WINDOW_KEY,
-    FLAG(attention_bias),
-    {KEY(query_pre_attn_scalar), TX_KEY_INT, .min = 1, .max = 1 << 30},
+    GEMMA_KEYS,
     {KEY(sliding_window_pattern), TX_KEY_INT, .min = 1, .max = TX_LLAMA_LAYERS},
     {"rope_local_base_freq", offsetof(llama_config, local_rope.theta), TX_KEY_NUMBER, .min = 1, .max = 1e12},
-    {"hidden_activation", offsetof(llama_config, hidden_act), TX_KEY_CHOICE,
-     .words = &tx_llama_activations[TX_LLAMA_GELU_TANH]},
     {.name = NULL}};
+
+static const llama_config gemma_defaults = {SIZES(tx_gemma, gemma_rows, 256000, 8192, 3072, 28, 16, 2, 1),
+                                            REST(24576, 16, 1e-6, 1e4),
+                                            .padding = 1,
+                                            .head_dim = 256,
+                                            .activation = TX_LLAMA_GELU_TANH,
+                                            .gemma = true,
+                                            .tie_word_embeddings = true};
+
+static const llama_config gemma2_defaults = {
+    SIZES(tx_gemma2, rows, 256000, 8192, 2304, 26, 8, 2, 1),
+    REST(9216, 4, 1e-6, 1e4),
+    .padding = 1,
+    .head_dim = 256,
+    .query_pre_attn_scalar = 256,
+    .sliding_window = 4096,
+    .use_sliding_window = true,
+    .sliding_window_pattern = 2,
+    .attn_logit_softcapping = 50,
+    .final_logit_softcapping = 30,
+    .activation = TX_LLAMA_GELU_TANH,
+    .gemma = true,
+    .tie_word_embeddings = true,
+};
 
 static const llama_config defaults = {
     SIZES(tx_gemma3_text, rows, 262208, 131072, 2304, 26, 8, 2, 1),
@@ -42,6 +88,7 @@ static const llama_config defaults = {
     .sliding_window = 4096,
     .use_sliding_window = true,
     .sliding_window_pattern = 6,
+    .head_norms = true,
     .has_local_rope = true,
     .local_rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1},
     .activation = TX_LLAMA_GELU_TANH,
@@ -49,57 +96,42 @@ static const llama_config defaults = {
     .tie_word_embeddings = true,
 };
 
-/* Version 5 of transformers stores the settings of both kinds of layers in "rope_parameters". */
-static tx_status read_ropes(const tx_json *json, llama_config *c)
+/* null means no cap. */
+static tx_status read_cap(const tx_json *json, const char *key, double *cap)
 {
-    tx_json *ropes, *of_kind;
-    const int64_t positions = c->max_position_embeddings;
-    if (!tx_json_has(json, "rope_parameters"))
-        return TX_OK;
-    TX_TRY(tx_json_get(json, "rope_parameters", TX_JSON_OBJECT, &ropes));
-    if (tx_json_has(ropes, "full_attention")) {
-        TX_TRY(tx_json_get(ropes, "full_attention", TX_JSON_OBJECT, &of_kind));
-        TX_TRY(tx_fail_in(tx_rope_read_settings(of_kind, json, positions, &c->rope), "full_attention"));
-    }
-    if (tx_json_has(ropes, "sliding_attention")) {
-        TX_TRY(tx_json_get(ropes, "sliding_attention", TX_JSON_OBJECT, &of_kind));
-        TX_TRY(tx_fail_in(tx_rope_read_settings(of_kind, json, positions, &c->local_rope), "sliding_attention"));
-    }
-    return TX_OK;
+    if (tx_json_find(json, key) && !tx_json_has(json, key))
+        *cap = 0;
+    return TX_JSON_OPTIONAL(number, json, key, 0, 1e9, cap);
 }
 
-/* Mathematics that TX does not have. */
-static tx_status refuse_others(const tx_json *json)
+/* The keys of both types. */
+static tx_status read_common(const tx_json *json, tx_config *config)
 {
+    llama_config *c = (llama_config *)config;
     bool both = false;
-    double cap = 0;
     TX_TRY(TX_JSON_OPTIONAL(bool, json, "use_bidirectional_attention", &both));
-    TX_TRY(TX_JSON_OPTIONAL(number, json, "attn_logit_softcapping", 0, 1e9, &cap));
     if (both)
         return tx_fail(TX_UNSUPPORTED, "use_bidirectional_attention: true is not implemented");
-    return cap > 0 ? tx_fail(TX_UNSUPPORTED, "attn_logit_softcapping: %g: caps of scores are not implemented", cap)
-                   : TX_OK;
+    TX_TRY(read_cap(json, "attn_logit_softcapping", &c->attn_logit_softcapping));
+    TX_TRY(read_cap(json, "final_logit_softcapping", &c->final_logit_softcapping));
+    TX_TRY(tx_llama_read(json, config));
+    return c->sliding_window_pattern ? tx_llama_read_layer_types(json, c) : TX_OK;
 }
 
 static tx_status read(const tx_json *json, tx_config *config)
 {
-    llama_config *c = (llama_config *)config;
-    TX_TRY(refuse_others(json));
-    TX_TRY(tx_llama_read(json, config));
-    TX_TRY(tx_fail_in(read_ropes(json, c), "rope_parameters"));
-    config->positions = tx_rope_positions(&c->rope, c->max_position_embeddings);
-    TX_TRY(TX_JSON_OPTIONAL(number, json, "final_logit_softcapping", 0, 1e9, &c->final_logit_softcapping));
-    return tx_llama_read_layer_types(json, c);
+    TX_TRY(read_common(json, config));
+    if (llama_of(config)->attn_logit_softcapping > 0) /* transformers ignores it */
+        return tx_fail(TX_UNSUPPORTED, "attn_logit_softcapping: this model type has no caps of scores");
+    return tx_llama_read_ropes(json, config);
 }
 
-static tx_status check(const tx_config *config)
-{
-    TX_TRY(tx_llama_check(config));
-    if (llama_of(config)->local_rope.type == TX_ROPE_DYNAMIC || llama_of(config)->local_rope.type == TX_ROPE_LONGROPE)
-        return tx_fail(TX_UNSUPPORTED, "sliding_attention: rope_type dynamic and longrope are not implemented");
-    return tx_rope_check(&llama_of(config)->local_rope, head_size(llama_of(config)));
-}
-
+const tx_architecture tx_gemma = {FAMILY("gemma", "Gemma", gemma_defaults, gemma_keys, tx_llama_fixed_keys,
+                                         "q_proj,v_proj", tx_llama_rename, tx_llama_write),
+                                  .read = read_common, .check = tx_llama_check};
+const tx_architecture tx_gemma2 = {FAMILY("gemma2", "Gemma2", gemma2_defaults, gemma2_keys, tx_llama_fixed_keys,
+                                          "q_proj,v_proj", tx_llama_rename, tx_llama_write),
+                                   .read = read_common, .check = tx_llama_check};
 const tx_architecture tx_gemma3_text = {FAMILY("gemma3_text", "Gemma3", defaults, keys, tx_llama_fixed_keys,
                                                "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-                                        .read = read, .check = check};
+                                        .read = read, .check = tx_llama_check};

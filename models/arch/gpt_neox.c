@@ -32,8 +32,7 @@ static const tx_stack_row rows[] = {
 static const tx_config_key keys[] = {
     SIZE_KEYS,
     EPS_KEY(layer_norm_eps),
-    {KEY(hidden_act), TX_KEY_CHOICE, .max = TX_LLAMA_GELU_FAST - TX_LLAMA_GELU_TANH,
-     .words = &tx_llama_activations[TX_LLAMA_GELU_TANH]},
+    GELU_KEY(hidden_act),
     FLAG(attention_bias),
     FLAG(use_parallel_residual),
     NUMBER(hidden_dropout, 0),

@@ -79,6 +79,10 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     case QK_WIDTH:
         *sections = (tx_param_sections){2, dimension, {heads, of_kv}, 0};
         return heads + of_kv;
+    case QUERY_HEADS:
+        return config->heads;
+    case EXPERT_INTERLEAVED:
+        return 2 * expert_size(c);
     case GATE_UP:
         return gate_and_up(c->intermediate_size, dimension, sections);
     case EXPERT_GATE_UP:
@@ -193,6 +197,15 @@ int64_t tx_llama_rates(const tx_config *config, int64_t length, float *rates)
     return (rope.rotated ? rope.rotated : head_size(c)) / 2;
 }
 
+/* Regroups the elements of `heads` heads: from `rows` rows of columns to columns. */
+static tx_tensor *regroup(tx_tensor *x, int64_t heads, int64_t rows, int64_t columns)
+{
+    if (!x)
+        return NULL;
+    const tx_shape shape = *tx_tensor_shape(x);
+    return tx_reshape(tx_transpose(tx_reshape(x, TX_SHAPE(tx_shape_rows(&shape) * heads, rows, columns, 1))), shape);
+}
+
 /* x [B, T, C] -> [B, T, heads * size] */
 static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
 {
@@ -207,11 +220,22 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     const tx_rope rope = tx_rope_of(local ? &c->local_rope : &c->rope, size, length);
     tx_attention_options options = {
         .heads = heads, .kv_heads = of_kv, .scale = score_scale(c), .window = (int32_t)window_of(c, layer)};
-    tx_tensor *qkv = norm_heads(b, project(b, x, heads, size), heads, of_kv);
+    options.cap = (float)c->attn_logit_softcapping;
+    if (tx_stack_has(b, SINKS))
+        options.sinks = tx_stack_weight(b, SINKS);
+    tx_tensor *qkv = project(b, x, heads, size);
+    if (!c->norms_after_rope)
+        qkv = norm_heads(b, qkv, heads, of_kv);
+    /* Scores do not depend on the order of the elements. The result gets its order back. */
+    if (c->interleaved_rope)
+        qkv = regroup(qkv, heads + 2 * of_kv, size / 2, 2);
     if (has_rope(c, layer))
         qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions,
                         local ? NULL : tx_find_input(b->graph, "rope_rates"));
-    return tx_stack_attention(b, qkv, layer, &options, c->attention_dropout);
+    if (c->norms_after_rope)
+        qkv = norm_heads(b, qkv, heads, of_kv);
+    tx_tensor *y = tx_stack_attention(b, qkv, layer, &options, c->attention_dropout);
+    return c->interleaved_rope ? regroup(y, heads, 2, size / 2) : y;
 }
 
 static tx_tensor *activate(const llama_config *c, tx_tensor *x)
@@ -249,8 +273,13 @@ static tx_experts experts_of(const llama_config *c)
                         .normalise = c->norm_topk_prob,
                         .balance = c->output_router_logits,
                         .router = ROUTER,
+                        .router_bias = ROUTER_BIAS,
                         .gate_up = EXPERTS_GATE_UP,
-                        .down = EXPERTS_DOWN};
+                        .gate_up_bias = EXPERTS_GATE_UP_BIAS,
+                        .down = EXPERTS_DOWN,
+                        .down_bias = EXPERTS_DOWN_BIAS,
+                        .alpha = (float)c->swiglu_alpha,
+                        .limit = (float)c->swiglu_limit};
 }
 
 /* The routed experts plus the shared expert times its gate. */
@@ -258,6 +287,8 @@ static tx_tensor *sparse_mlp(tx_stack *b, tx_tensor *x)
 {
     const llama_config *c = llama_of(b->config);
     const tx_experts experts = experts_of(c);
+    if (c->swiglu_limit > 0)
+        needs_one_rank(b, "experts with biases");
     tx_tensor *y = tx_stack_experts(b, x, &experts);
     if (!c->shared_expert || !y)
         return y;
@@ -289,6 +320,10 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     tx_tensor *attended = norm(b, tx_stack_linear(b, attention(b, h, layer), O_PROJ, O_BIAS), ATTENTION_NORM);
     if (llama_of(b->config)->use_parallel_residual) {
         h = mlp(b, tx_stack_has(b, POST_NORM) ? norm(b, x, POST_NORM) : h);
+        if (llama_of(b->config)->resid_pdrop > 0) {
+            attended = tx_stack_dropout(b, attended, llama_of(b->config)->resid_pdrop);
+            h = tx_stack_dropout(b, h, llama_of(b->config)->resid_pdrop);
+        }
         return tx_add(x, tx_add(attended, h));
     }
     x = add_part(b, x, attended);
@@ -331,7 +366,10 @@ tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_ar
     tx_stack_router_loss(&b, &experts, c->router_aux_loss_coef);
     const bool tied = c->tie_word_embeddings;
     tx_tensor *head = tied ? embedding : tx_stack_weight(&b, LM_HEAD);
-    return capped(&b, tx_stack_head(&b, x, head, tied ? EMBED : LM_HEAD), c->final_logit_softcapping);
+    tx_tensor *bias = tx_stack_has(&b, LM_HEAD_BIAS) ? tx_stack_weight(&b, LM_HEAD_BIAS) : NULL;
+    if (bias)
+        needs_one_rank(&b, "a bias of the output head");
+    return capped(&b, tx_stack_head(&b, x, head, bias, tied ? EMBED : LM_HEAD), c->final_logit_softcapping);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */

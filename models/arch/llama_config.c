@@ -33,13 +33,6 @@ const tx_config_key tx_qwen3_keys[] = {
     COMMON_KEYS, HEAD_DIM_KEY, QWEN_WINDOW_KEYS, FLAG(attention_bias), {.name = NULL},
 };
 
-/* The keys use the names in files; the number of experts has two names. */
-#define EXPERTS_KEYS(name_of_count, second_name)                                                                       \
-    {name_of_count, offsetof(llama_config, num_experts), TX_KEY_INT, .min = 1, .max = 1 << 12, .second = second_name}, \
-        {KEY(num_experts_per_tok), TX_KEY_INT, .min = 1, .max = 1 << 12}, FLAG(output_router_logits),                  \
-    {                                                                                                                  \
-        KEY(router_aux_loss_coef), TX_KEY_NUMBER, .max = 1e6                                                           \
-    }
 #define QWEN_EXPERTS_KEYS                                                         \
     EXPERTS_KEYS("num_experts", "num_local_experts"), FLAG(norm_topk_prob),       \
         {KEY(decoder_sparse_step), TX_KEY_INT, .min = 1, .max = TX_LLAMA_LAYERS}, \
@@ -74,10 +67,6 @@ const llama_config tx_qwen2_defaults = {DEFAULTS(tx_qwen2, 151936, 32768, 22016,
 
 const llama_config tx_qwen3_defaults = {DEFAULTS(tx_qwen3, 151936, 32768, 22016, 32, -1, -1), .head_dim = 128,
                                         .sliding_window = 4096, .max_window_layers = 28, .head_norms = true};
-
-#define EXPERTS_DEFAULTS(all, chosen)                                                                     \
-    .has_experts = true, .num_experts = (all), .num_experts_per_tok = (chosen), .decoder_sparse_step = 1, \
-    .router_aux_loss_coef = 0.001
 
 const llama_config tx_mixtral_defaults = {SIZES(tx_mixtral, tx_llama_rows, 32000, 131072, 4096, 32, 32, 1, 2),
                                           REST(14336, 8, 1e-5, 1e6),
@@ -149,11 +138,35 @@ static tx_status read_padding(const tx_json *json, llama_config *c)
     return TX_OK;
 }
 
+/* Reads the settings of one kind of layers, if there are any. */
+static tx_status read_rope_of(const tx_json *ropes, const char *kind, const tx_json *json, int64_t positions,
+                              tx_rope_config *rope)
+{
+    tx_json *settings;
+    if (!tx_json_has(ropes, kind))
+        return TX_OK;
+    TX_TRY(tx_json_get(ropes, kind, TX_JSON_OBJECT, &settings));
+    return tx_fail_in(tx_rope_read_settings(settings, json, positions, rope), "rope_parameters: %s", kind);
+}
+
+tx_status tx_llama_read_ropes(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    tx_json *ropes;
+    if (!tx_json_has(json, "rope_parameters"))
+        return TX_OK;
+    TX_TRY(tx_json_get(json, "rope_parameters", TX_JSON_OBJECT, &ropes));
+    TX_TRY(read_rope_of(ropes, "full_attention", json, c->max_position_embeddings, &c->rope));
+    TX_TRY(read_rope_of(ropes, "sliding_attention", json, c->max_position_embeddings, &c->local_rope));
+    config->positions = tx_rope_positions(&c->rope, c->max_position_embeddings);
+    return TX_OK;
+}
+
 tx_status tx_llama_read(const tx_json *json, tx_config *config)
 {
     const tx_architecture *row = config->architecture;
     llama_config *c = (llama_config *)config;
-    if (row != &tx_qwen2_moe && row != &tx_stablelm) /* they have a key */
+    if (row != &tx_qwen2_moe && row != &tx_stablelm && row != &tx_seed_oss) /* they have a key */
         c->qkv_bias = c->attention_bias || row == &tx_qwen2;
     TX_TRY(read_padding(json, c));
     TX_TRY(tx_rope_read(json, c->max_position_embeddings, &c->rope));
@@ -189,5 +202,9 @@ tx_status tx_llama_check(const tx_config *config)
                        c->num_experts_per_tok, c->num_experts);
     if (c->router_jitter_noise > 0)
         return tx_fail(TX_UNSUPPORTED, "router_jitter_noise: %g is not implemented, only 0", c->router_jitter_noise);
+    if (c->has_local_rope && (c->local_rope.type == TX_ROPE_DYNAMIC || c->local_rope.type == TX_ROPE_LONGROPE))
+        return tx_fail(TX_UNSUPPORTED, "sliding_attention: rope_type dynamic and longrope are not implemented");
+    if (c->has_local_rope)
+        TX_TRY(tx_rope_check(&c->local_rope, head_size(c)));
     return tx_rope_check(&c->rope, head_size(c));
 }

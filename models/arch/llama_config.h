@@ -62,16 +62,21 @@ typedef struct llama_config {
     int64_t sliding_window_pattern; /* Gemma: period of the layers without a window. 0 uses max_window_layers */
     int64_t query_pre_attn_scalar;  /* Gemma: scores are divided by its root. 0 uses the head size */
     double final_logit_softcapping; /* c tanh(logits / c), or 0 without a cap */
+    double attn_logit_softcapping;  /* the same for scaled scores */
     double hidden_dropout;
     bool use_parallel_residual; /* attention and MLP both take the block's input */
     bool by_head;               /* GPT-NeoX: q, k and v of a head are adjacent */
     bool plain_mlp;             /* GPT-NeoX: the MLP has no gate */
+    bool norms_after_rope;      /* HunYuan: the heads of q and k are normalised after their rotation */
+    bool interleaved_rope;      /* Ernie: pairs that rotate are adjacent elements of a head */
+    bool window_rope;           /* EXAONE 4: if there is a window, only its layers have rotary positions */
     /* Of models with experts. */
     int64_t num_experts, num_experts_per_tok, decoder_sparse_step;
     int64_t moe_intermediate_size; /* 0 means intermediate_size */
     int64_t shared_expert_intermediate_size;
     bool norm_topk_prob, output_router_logits;
     double router_aux_loss_coef, router_jitter_noise;
+    double swiglu_limit, swiglu_alpha; /* gpt-oss: clamped SwiGLU of interleaved gates. 0 means plain SwiGLU */
     bool has_experts, mixtral_names, qwen_names, shared_expert; /* select parameters */
     tx_layer_set dense;                                         /* the layers in mlp_only_layers */
 } llama_config;
@@ -126,6 +131,8 @@ static inline int64_t window_of(const llama_config *c, int64_t layer)
 /* Whether a layer has rotary positions. */
 static inline bool has_rope(const llama_config *c, int64_t layer)
 {
+    if (c->window_rope)
+        return !c->sliding_window || window_of(c, layer) > 0;
     if (c->no_rope_layers.listed)
         return !has_layer(&c->no_rope_layers, layer);
     return c->no_rope_layer_interval == 0 || (layer + 1) % c->no_rope_layer_interval != 0;
@@ -143,6 +150,8 @@ TX_LLAMA_TYPES(X)
 
 /* Reads the list "layer_types": "sliding_attention" or "full_attention" for each layer. */
 tx_status tx_llama_read_layer_types(const tx_json *json, llama_config *config);
+/* Reads the settings of layers with and without a window from "rope_parameters" of version 5 of transformers. */
+tx_status tx_llama_read_ropes(const tx_json *json, tx_config *config);
 /* The functions read, write and check of tx_architecture. */
 tx_status tx_llama_read(const tx_json *json, tx_config *config);
 tx_status tx_llama_write(const tx_config *config, tx_json *json);

@@ -19,12 +19,14 @@ enum {
     QKV = TX_EXTENT_OWN,
     QKV_BY_HEAD, /* q, k and v of a head together */
     QK_HEAD,     /* a gamma for the heads of q and one for those of k */
+    QUERY_HEADS, /* their number */
     QK_WIDTH,    /* a gamma for all of q and one for all of k */
     HEADS,
     GATE_UP,
     INNER,
     EXPERTS,
     EXPERT_GATE_UP,
+    EXPERT_INTERLEAVED, /* the elements of gate and up alternate */
     EXPERT_INNER,
     SHARED_GATE_UP,
     SHARED_INNER,
@@ -40,6 +42,7 @@ enum {
     QKV_PROJ,
     QKV_BIAS,
     HEAD_NORM,
+    SINKS, /* of the heads */
     O_PROJ,
     O_BIAS,
     ATTENTION_NORM, /* after the attention, before the addition */
@@ -47,8 +50,11 @@ enum {
     POST_NORM, /* before the MLP */
     POST_NORM_BIAS,
     ROUTER,
+    ROUTER_BIAS,
     EXPERTS_GATE_UP,
+    EXPERTS_GATE_UP_BIAS,
     EXPERTS_DOWN,
+    EXPERTS_DOWN_BIAS,
     SHARED_GATE_UP_PROJ,
     SHARED_DOWN_PROJ,
     SHARED_GATE,
@@ -61,6 +67,7 @@ enum {
     FINAL_NORM,
     FINAL_NORM_BIAS,
     LM_HEAD,
+    LM_HEAD_BIAS,
     NO_BIAS
 };
 
@@ -85,6 +92,25 @@ enum {
     {O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .split = 2},        \
     {                                                                             \
         O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention_bias) \
+    }
+/* Biases of the MLP, and an MLP without a gate. */
+#define MLP_BIAS_ROWS                                                                               \
+    {GATE_UP_BIAS, LAYER "mlp.gate_proj|up_proj.bias", {GATE_UP}, ZEROS, IF(mlp_bias), .split = 1}, \
+    {                                                                                               \
+        DOWN_BIAS, LAYER "mlp.down_proj.bias", {WIDTH}, ZEROS, IF(mlp_bias)                         \
+    }
+#define PLAIN_MLP_ROWS(up, down)                                                           \
+    {GATE_UP_PROJ, LAYER "mlp." up ".weight", {INNER, WIDTH}, .split = 1},                 \
+        {GATE_UP_BIAS, LAYER "mlp." up ".bias", {INNER}, ZEROS, IF(mlp_bias), .split = 1}, \
+        {DOWN_PROJ, LAYER "mlp." down ".weight", {WIDTH, INNER}, .split = 2},              \
+    {                                                                                      \
+        DOWN_BIAS, LAYER "mlp." down ".bias", {WIDTH}, ZEROS, IF(mlp_bias)                 \
+    }
+/* A layer norm: its name without ".weight". */
+#define LAYER_NORM_ROWS(slot, name)               \
+    {slot, name ".weight", {WIDTH}, ONES},        \
+    {                                             \
+        slot##_BIAS, name ".bias", {WIDTH}, ZEROS \
     }
 #define SEPARATE_MLP_ROWS                                                               \
     {GATE_UP_PROJ, LAYER "mlp.gate_proj|up_proj.weight", {GATE_UP, WIDTH}, .split = 1}, \
@@ -135,6 +161,21 @@ enum {
     {                                                                                                          \
 #name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .max = (last), .words = tx_llama_activations \
     }
+/* The forms of GELU, for families whose first activation is the tanh form. */
+#define GELU_KEY(name)                                                                                               \
+    {                                                                                                                \
+#name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .max = TX_LLAMA_GELU_FAST - TX_LLAMA_GELU_TANH,    \
+                                                                  .words = &tx_llama_activations[TX_LLAMA_GELU_TANH] \
+    }
+/* A number under another name; dropouts that are not implemented must be 0. */
+#define NAMED_NUMBER(name, member, most)                                    \
+    {                                                                       \
+#name, offsetof(llama_config, member), TX_KEY_NUMBER, .max = (most) \
+    }
+#define NAMED_FLAG(name, member)                                     \
+    {                                                                \
+#name, offsetof(llama_config, member), TX_KEY_BOOL, .min = 0 \
+    }
 #define COMMON_KEYS SIZE_KEYS, KV_HEADS_KEY, EPS_KEY(rms_norm_eps), ACT_KEY(hidden_act, TX_LLAMA_SILU)
 #define HEAD_DIM_KEY                                                      \
     {                                                                     \
@@ -145,6 +186,13 @@ enum {
         KEY(sliding_window), TX_KEY_INT_OR_NULL, .min = 1, .max = 1 << 24 \
     }
 
+/* The keys use the names in files; the number of experts has two names. */
+#define EXPERTS_KEYS(name_of_count, second_name)                                                                       \
+    {name_of_count, offsetof(llama_config, num_experts), TX_KEY_INT, .min = 1, .max = 1 << 12, .second = second_name}, \
+        {KEY(num_experts_per_tok), TX_KEY_INT, .min = 1, .max = 1 << 12}, FLAG(output_router_logits),                  \
+    {                                                                                                                  \
+        KEY(router_aux_loss_coef), TX_KEY_NUMBER, .max = 1e6                                                           \
+    }
 /* transformers' defaults. */
 #define SIZES(row, table, vocab, positions_, width_, layers_, heads_, bos, eos) \
     .base = {.architecture = &(row),                                            \
@@ -158,6 +206,10 @@ enum {
 #define REST(inner, heads_of_kv, eps, theta_)                                                  \
     .intermediate_size = (inner), .num_key_value_heads = (heads_of_kv), .rms_norm_eps = (eps), \
     .initializer_range = 0.02, .rope = {.theta = (theta_), .factor = 1, .attention = 1, .rotated = 1}
+
+#define EXPERTS_DEFAULTS(all, chosen)                                                                     \
+    .has_experts = true, .num_experts = (all), .num_experts_per_tok = (chosen), .decoder_sparse_step = 1, \
+    .router_aux_loss_coef = 0.001
 
 /* ---- The row of the table of architectures ----------------------------------------------------------- */
 

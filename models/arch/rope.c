@@ -109,6 +109,10 @@ tx_status tx_rope_read_settings(const tx_json *settings, const tx_json *config, 
     TX_TRY(read_number(settings, "rope_theta", 1, &rope->theta));
     TX_TRY(read_type(settings, &rope->type));
     TX_TRY(read_scaling(settings, config, positions, rope));
+    if (rope->alpha > 0 && rope->type == TX_ROPE_DYNAMIC && tx_json_has(settings, "alpha")) {
+        rope->type = TX_ROPE_DEFAULT;
+        return read_number(settings, "alpha", 1e-6, &rope->alpha);
+    }
     if (rope->type == TX_ROPE_DYNAMIC) /* transformers ignores original_max_position_embeddings here */
         rope->original = (double)positions;
     return TX_OK;
@@ -211,7 +215,10 @@ static double stretched(const tx_rope_config *rope, int64_t size, int64_t length
 tx_rope tx_rope_of(const tx_rope_config *rope, int64_t head_size, int64_t length)
 {
     const int64_t size = rotated_of(rope, head_size);
-    tx_rope made = TX_ROPE((float)(rope->type == TX_ROPE_DYNAMIC ? stretched(rope, size, length) : rope->theta));
+    double theta = rope->type == TX_ROPE_DYNAMIC ? stretched(rope, size, length) : rope->theta;
+    if (rope->alpha > 0 && size > 2)
+        theta *= pow(rope->alpha, (double)size / (double)(size - 2));
+    tx_rope made = TX_ROPE((float)theta);
     made.rotated = size < head_size ? (int32_t)size : 0;
     if (rope->type == TX_ROPE_DEFAULT || rope->type == TX_ROPE_DYNAMIC)
         return made;

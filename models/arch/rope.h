@@ -27,6 +27,7 @@ typedef struct tx_rope_config {
     bool partial;            /* the model type rotates the first elements of a head if `rotated` is below 1 */
     int32_t pairs;           /* "longrope": number of divisors in the next arrays; else 0 */
     float short_factor[TX_MAX_ROTARY / 2], long_factor[TX_MAX_ROTARY / 2];
+    double alpha;  /* Hunyuan: NTK-aware scaling of theta by a constant, instead of "dynamic". Others have 0 */
     bool truncate; /* "yarn": round the ends of the ramp to whole pairs */
 } tx_rope_config;
 

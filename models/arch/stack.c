@@ -114,7 +114,7 @@ static const tx_stack_row *find_row(const tx_config *config, const tx_stack_row 
 static void set_rest(const tx_config *config, const tx_stack_row *row, double initializer_range, tx_param_spec *spec)
 {
     const bool residual = row->draw == TX_DRAW_RESIDUAL;
-    spec->decay = spec->shape.rank > 1;
+    spec->decay = (spec->shape.rank > 1) != row->other_decay;
     spec->table = spec->shape.rank > 1 && (row->router || !is_in_block(row));
     spec->init = row->draw == TX_DRAW_ZERO ? TX_INIT_ZERO : row->draw == TX_DRAW_ONE ? TX_INIT_ONE : TX_INIT_NORMAL;
     /* Residual projections are scaled by the 2 n_layer additions to the residual stream (Radford et al., 2019, section
@@ -298,10 +298,10 @@ tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *po
     return tx_arch_noise(stack->graph, tx_stack_lookup(stack, table, position_table), stack->options);
 }
 
-tx_tensor *tx_stack_head(const tx_stack *stack, tx_tensor *x, tx_tensor *weight, int32_t slot)
+tx_tensor *tx_stack_head(const tx_stack *stack, tx_tensor *x, tx_tensor *weight, tx_tensor *bias, int32_t slot)
 {
     return tx_lora_linear(stack->graph, stack->config, stack->options, index_of(stack, slot), tx_tp_all_gather(x),
-                          weight, NULL);
+                          weight, bias);
 }
 
 tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p)

@@ -28,6 +28,7 @@ typedef struct tx_stack_row {
     int32_t split;                                      /* as tx_param_spec's */
     bool (*in)(const tx_config *config, int64_t block); /* selects blocks that have it; NULL selects all */
     bool experts;                                       /* as tx_param_spec's */
+    bool other_decay;                                   /* vectors with weight decay, and matrices of biases without */
     bool router;                                        /* a router's weight: it keeps the precision of tables */
 } tx_stack_row;
 
@@ -80,7 +81,7 @@ tx_tensor *tx_stack_linear(const tx_stack *stack, tx_tensor *x, int32_t weight, 
 /* The token embeddings, with their adapter, plus position embeddings (may be NULL). */
 tx_tensor *tx_stack_lookup(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
 /* The output head with its adapter, x [.., in] -> [.., vocabulary]; `weight` is that of the slot. */
-tx_tensor *tx_stack_head(const tx_stack *stack, tx_tensor *x, tx_tensor *weight, int32_t slot);
+tx_tensor *tx_stack_head(const tx_stack *stack, tx_tensor *x, tx_tensor *weight, tx_tensor *bias, int32_t slot);
 /* tx_stack_lookup, with NEFTune noise if the options set it. */
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
 /* Dropout when training. Every call uses up a site, so that the random numbers of other sites do not depend on p. */

@@ -2,6 +2,8 @@
  * Reads weights that bitsandbytes, GPTQ and AWQ quantized. Called by models/arch/files.c. */
 #include "models/files/quantized.h"
 
+#include "models/files/mxfp4.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +46,12 @@ typedef struct quantized {
 
 /* ---- quantization_config --------------------------------------------------------------------------------------- */
 
+static bool is_mxfp4(const tx_json *json)
+{
+    const char *name = "";
+    return !TX_JSON_OPTIONAL(string, json, "quant_method", &name) && strcmp(name, "mxfp4") == 0;
+}
+
 static tx_status read_method(const tx_json *json, method *found)
 {
     const char *name = "";
@@ -53,7 +61,7 @@ static tx_status read_method(const tx_json *json, method *found)
             *found = (method)m;
             return TX_OK;
         }
-    return tx_fail(TX_UNSUPPORTED, "quant_method \"%.40s\": TX reads bitsandbytes, gptq and awq", name);
+    return tx_fail(TX_UNSUPPORTED, "quant_method \"%.40s\": TX reads bitsandbytes, gptq, awq and mxfp4", name);
 }
 
 static tx_status read_settings(const tx_json *json, quantized *q)
@@ -82,7 +90,7 @@ static tx_status read_settings(const tx_json *json, quantized *q)
 tx_status tx_quantized_check(const tx_json *quantization)
 {
     quantized q;
-    return tx_fail_in(read_settings(quantization, &q), "quantization_config");
+    return is_mxfp4(quantization) ? TX_OK : tx_fail_in(read_settings(quantization, &q), "quantization_config");
 }
 
 /* ---- The list of tensors ----------------------------------------------------------------------------------------- */
@@ -416,6 +424,8 @@ static void release(void *context)
 
 tx_status tx_quantized_open(const tx_json *quantization, tx_weights **weights)
 {
+    if (is_mxfp4(quantization))
+        return tx_mxfp4_open(weights);
     quantized *q = calloc(1, sizeof *q);
     if (!q) {
         tx_weights_close(*weights);

@@ -2,20 +2,22 @@
 """Compares families that are variants of Llama with transformers: logits and gradients of random weights with the keys
 of published configurations, folders that TX writes, steps of training, and greedy text.
 
-    families.py MODEL_LOGITS TXTRAIN TXGEN [DEVICE]      exit status 77: transformers is not installed
+    families.py MODEL_LOGITS TXTRAIN TXGEN [DEVICE [NAME...]]      exit status 77: transformers is not installed
 """
 import sys
 import tempfile
 
 from oracle import status
 
-from transformers import (Gemma3TextConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config,
+from transformers import (Ernie4_5Config, Exaone4Config, GemmaConfig, HunYuanDenseV1Config, Olmo3Config, OlmoeConfig,
+                          PhiConfig, SeedOssConfig, Starcoder2Config)
+from transformers import (Gemma2Config, Gemma3TextConfig, GptOssConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config,
                           SmolLM3Config, StableLmConfig)
 from random_models import compare, generate, gradients, make_model, train
 
 BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
             num_attention_heads=6, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, pad_token_id=0,
-            attn_implementation="eager")
+            attn_implementation="eager", experts_implementation="eager")
 LONGROPE = dict(type="longrope", short_factor=[1.0, 1.02, 1.03], long_factor=[1.05, 1.5, 3.0])
 # The first variant of a type of configuration trains too.
 VARIANTS = {
@@ -42,6 +44,21 @@ VARIANTS = {
         rope_theta=10000000.0, tie_word_embeddings=True)),
     "granite, biases": (GraniteConfig, dict(
         attention_bias=True, mlp_bias=True, embedding_multiplier=3, logits_scaling=0.5)),
+    "gemma2 as Gemma 2 2B": (Gemma2Config, dict(
+        head_dim=16, query_pre_attn_scalar=256, rope_theta=10000.0, sliding_window=5, attn_logit_softcapping=50.0,
+        final_logit_softcapping=30.0, hidden_activation="gelu_pytorch_tanh", cache_implementation="hybrid",
+        tie_word_embeddings=True)),
+    "gemma2, strong caps": (Gemma2Config, dict(
+        head_dim=12, query_pre_attn_scalar=24, sliding_window=4, attn_logit_softcapping=2.0,
+        final_logit_softcapping=5.0, attention_bias=True, tie_word_embeddings=False)),
+    "gpt_oss as gpt-oss-20b": (GptOssConfig, dict(
+        head_dim=8, num_local_experts=5, num_experts_per_tok=2, sliding_window=5, rope_theta=150000, swiglu_limit=7.0,
+        layer_types=["sliding_attention", "full_attention", "sliding_attention"], attention_bias=True,
+        experts_per_token=2, initial_context_length=4096, rope_scaling=dict(
+            beta_fast=32.0, beta_slow=1.0, factor=32.0, original_max_position_embeddings=16, rope_type="yarn",
+            truncate=False))),
+    "gpt_oss, strong limits": (GptOssConfig, dict(
+        head_dim=12, num_local_experts=3, num_experts_per_tok=1, sliding_window=4, swiglu_limit=0.7, swiglu_alpha=2.5)),
     "gemma3 as Gemma 3 1B": (Gemma3TextConfig, dict(
         head_dim=16, query_pre_attn_scalar=256, num_key_value_heads=1, rope_theta=1000000, rope_local_base_freq=10000,
         rope_scaling=None, sliding_window=5, sliding_window_pattern=2, hidden_activation="gelu_pytorch_tanh",
@@ -60,6 +77,38 @@ VARIANTS = {
     "gpt_neox, not parallel, without biases": (GPTNeoXConfig, dict(
         rotary_pct=1.0, rotary_emb_base=5000, hidden_act="gelu_fast", use_parallel_residual=False,
         attention_bias=False)),
+    "gemma as Gemma 2B": (GemmaConfig, dict(head_dim=16, num_key_value_heads=1, hidden_act="gelu", rope_theta=10000.0,
+                                            hidden_activation=None)),
+    "seed_oss": (SeedOssConfig, dict(head_dim=12, attention_bias=True, attention_out_bias=False, attention_dropout=0.0,
+                                     residual_dropout=0.0, mlp_bias=False, rope_scaling=dict(rope_type="default"))),
+    "seed_oss, other biases": (SeedOssConfig, dict(head_dim=8, attention_bias=False, attention_out_bias=True,
+                                                   mlp_bias=True)),
+    "exaone4 as EXAONE 4 32B": (Exaone4Config, dict(
+        head_dim=8, sliding_window=5, sliding_window_pattern="LLG", rope_theta=1000000,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"])),
+    "exaone4 as EXAONE 4 1.2B": (Exaone4Config, dict(sliding_window=None, sliding_window_pattern=None,
+                                                     layer_types=["full_attention"] * 3, tie_word_embeddings=True)),
+    "starcoder2 as StarCoder 2 3B": (Starcoder2Config, dict(
+        hidden_act="gelu_pytorch_tanh", norm_epsilon=1e-5, sliding_window=5, use_bias=True, residual_dropout=0.0,
+        embedding_dropout=0.0, rope_theta=999999.4420358813, norm_type="layer_norm", mlp_type="default")),
+    "starcoder2, without biases": (Starcoder2Config, dict(use_bias=False, sliding_window=None,
+                                                          tie_word_embeddings=False)),
+    "phi as Phi-2": (PhiConfig, dict(
+        hidden_act="gelu_new", num_key_value_heads=None, partial_rotary_factor=0.5, qk_layernorm=False,
+        resid_pdrop=0.0, embd_pdrop=0.0, layer_norm_eps=1e-5, rope_theta=10000.0)),
+    "ernie4_5 as ERNIE 4.5 0.3B": (Ernie4_5Config, dict(head_dim=16, use_bias=False, rope_theta=500000,
+                                                        tie_word_embeddings=True)),
+    "ernie4_5, biases": (Ernie4_5Config, dict(head_dim=8, use_bias=True, tie_word_embeddings=False)),
+    "hunyuan_v1_dense as Hunyuan 0.5B": (HunYuanDenseV1Config, dict(
+        head_dim=16, attention_bias=False, use_qk_norm=True, tie_word_embeddings=True, rope_scaling=dict(
+            alpha=1000.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0, mscale_all_dim=1.0, type="dynamic"))),
+    "olmo3": (Olmo3Config, dict(
+        num_key_value_heads=6, sliding_window=5, rope_theta=500000,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_scaling=dict(
+            rope_type="yarn", factor=8.0, original_max_position_embeddings=16, attention_factor=1.2, beta_fast=32,
+            beta_slow=1))),
+    "olmoe as OLMoE 1B-7B": (OlmoeConfig, dict(num_key_value_heads=6, num_experts=5, num_experts_per_tok=2,
+                                               norm_topk_prob=False, clip_qkv=None, rope_theta=10000.0)),
     "llama as SmolLM2": (LlamaConfig, dict(
         is_llama_config=True, rope_interleaved=False, rope_theta=100000, rope_scaling=None, tie_word_embeddings=True,
         num_key_value_heads=3, pretraining_tp=1)),
@@ -74,6 +123,8 @@ def main():
     device = (sys.argv[4:] or ["cpu"])[0]
     trained = set()
     for name, (kind, changes) in VARIANTS.items():
+        if not name.startswith(tuple(sys.argv[5:]) or ""):
+            continue
         with tempfile.TemporaryDirectory() as folder:
             model = make_model(kind(**{**BASE, **changes}))
             model.save_pretrained(folder)

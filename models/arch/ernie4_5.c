@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Ernie 4.5, dense (Baidu, ERNIE 4.5 technical report, 2025): a Llama that rotates adjacent elements of a head. */
+#include "models/arch/llama_family.h"
+
+static const tx_stack_row rows[] = {
+    EMBED_ROW,
+    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
+    SEPARATE_QKV_ROWS,
+    O_ROWS,
+    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    SEPARATE_MLP_ROWS,
+    MLP_BIAS_ROWS,
+    LAST_ROWS,
+};
+
+static const tx_config_key keys[] = {COMMON_KEYS, HEAD_DIM_KEY, NAMED_FLAG(use_bias, attention_bias), {.name = NULL}};
+
+static const llama_config defaults = {SIZES(tx_ernie4_5, rows, 103424, 131072, 1024, 18, 16, 1, 2),
+                                      REST(3072, 2, 1e-5, 5e5),
+                                      .padding = 1,
+                                      .head_dim = 128,
+                                      .interleaved_rope = true,
+                                      .tie_word_embeddings = true};
+
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    TX_TRY(tx_llama_read(json, config));
+    ((llama_config *)config)->mlp_bias = llama_of(config)->attention_bias;
+    return TX_OK;
+}
+
+const tx_architecture tx_ernie4_5 = {FAMILY("ernie4_5", "Ernie4_5", defaults, keys, tx_llama_fixed_keys,
+                                            "q_proj,v_proj", tx_llama_rename, tx_llama_write),
+                                     .read = read, .check = tx_llama_check};

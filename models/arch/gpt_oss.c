@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * gpt-oss (OpenAI, gpt-oss-120b & gpt-oss-20b model card, 2025): attention sinks, sliding windows in every second
+ * layer, YaRN, and experts with biases and a clamped SwiGLU. Published weights are MXFP4 (files/mxfp4.h). */
+#include "models/arch/llama_family.h"
+
+#define EXPERT_WEIGHTS .experts = true, .in = is_sparse
+#define EXPERT_BIASES .experts = true, .in = is_sparse, .other_decay = true
+
+static const tx_stack_row rows[] = {
+    EMBED_ROW,
+    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
+    SEPARATE_QKV_ROWS,
+    {SINKS, LAYER "self_attn.sinks", {QUERY_HEADS}, .split = 1, .other_decay = true},
+    O_ROWS,
+    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    {ROUTER, LAYER "mlp.router.weight", {EXPERTS, WIDTH}, .router = true},
+    {ROUTER_BIAS, LAYER "mlp.router.bias", {EXPERTS}, ZEROS},
+    {EXPERTS_GATE_UP, LAYER "mlp.experts.gate_up_proj", {EXPERTS, WIDTH, EXPERT_INTERLEAVED}, EXPERT_WEIGHTS},
+    {EXPERTS_GATE_UP_BIAS, LAYER "mlp.experts.gate_up_proj_bias", {EXPERTS, EXPERT_INTERLEAVED}, ZEROS, EXPERT_BIASES},
+    {EXPERTS_DOWN, LAYER "mlp.experts.down_proj", {EXPERTS, EXPERT_INNER, WIDTH}, EXPERT_WEIGHTS},
+    {EXPERTS_DOWN_BIAS, LAYER "mlp.experts.down_proj_bias", {EXPERTS, WIDTH}, ZEROS, EXPERT_BIASES},
+    LAST_ROWS,
+};
+
+static const tx_config_key keys[] = {COMMON_KEYS,
+                                     HEAD_DIM_KEY,
+                                     WINDOW_KEY,
+                                     FLAG(attention_bias),
+                                     EXPERTS_KEYS("num_local_experts", "num_experts"),
+                                     NUMBER(swiglu_alpha, 1e3),
+                                     {KEY(swiglu_limit), TX_KEY_NUMBER, .min = 1e-3, .max = 1e6},
+                                     {.name = NULL}};
+
+static const llama_config defaults = {
+    SIZES(tx_gpt_oss, rows, 201088, 131072, 2880, 36, 64, -1, -1),
+    .intermediate_size = 2880,
+    .num_key_value_heads = 8,
+    .rms_norm_eps = 1e-5,
+    .initializer_range = 0.02,
+    .rope = {.theta = 150000,
+             .type = TX_ROPE_YARN,
+             .factor = 32,
+             .original = 4096,
+             .low = 1,
+             .high = 32,
+             .attention = 1.3465735902799727,
+             .rotated = 1}, /* 0.1 ln 32 + 1 */
+    .head_dim = 64,
+    .sliding_window = 128,
+    .use_sliding_window = true,
+    .sliding_window_pattern = 2,
+    .attention_bias = true,
+    EXPERTS_DEFAULTS(128, 4),
+    .norm_topk_prob = true,
+    .swiglu_alpha = 1.702,
+    .swiglu_limit = 7,
+};
+
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    TX_TRY(tx_llama_read(json, config));
+    return tx_llama_read_layer_types(json, (llama_config *)config);
+}
+
+const tx_architecture tx_gpt_oss = {
+    FAMILY("gpt_oss", "GptOss", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
+    .read = read, .check = tx_llama_check};

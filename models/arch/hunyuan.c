@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Hunyuan, dense (Tencent, 2025): a Llama that normalises the heads of q and k after their rotation. A fixed "alpha" of
+ * its dynamic scaling stretches the rotary base. */
+#include "models/arch/llama_family.h"
+
+static const tx_stack_row rows[] = {
+    EMBED_ROW,
+    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
+    SEPARATE_QKV_ROWS,
+    {HEAD_NORM, LAYER "self_attn.query_layernorm|key_layernorm.weight", {QK_HEAD}, ONES},
+    O_ROWS,
+    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    SEPARATE_MLP_ROWS,
+    LAST_ROWS,
+};
+
+static const tx_config_key keys[] = {COMMON_KEYS, HEAD_DIM_KEY, FLAG(attention_bias), {.name = NULL}};
+
+static const llama_config defaults = {SIZES(tx_hunyuan_v1_dense, rows, 290943, 2048, 4096, 32, 32, 1, 2),
+                                      .intermediate_size = 11008,
+                                      .rms_norm_eps = 1e-5,
+                                      .initializer_range = 0.02,
+                                      .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1, .alpha = 1},
+                                      .padding = 1,
+                                      .norms_after_rope = true};
+
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    TX_TRY(tx_llama_read(json, config));
+    ((llama_config *)config)->head_dim = head_size(llama_of(config)); /* transformers does not accept null here */
+    return TX_OK;
+}
+
+const tx_architecture tx_hunyuan_v1_dense = {FAMILY("hunyuan_v1_dense", "HunYuanDenseV1", defaults, keys,
+                                                    tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename,
+                                                    tx_llama_write),
+                                             .read = read, .check = tx_llama_check};

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * StarCoder 2 (Lozhkov et al., StarCoder 2 and The Stack v2, 2024): a Llama with layer norms, biases, an MLP without a
+ * gate, and a window in all layers. */
+#include "models/arch/llama_family.h"
+
+static const tx_stack_row rows[] = {
+    EMBED_ROW,
+    LAYER_NORM_ROWS(INPUT_NORM, LAYER "input_layernorm"),
+    SEPARATE_QKV_ROWS,
+    O_ROWS,
+    LAYER_NORM_ROWS(POST_NORM, LAYER "post_attention_layernorm"),
+    PLAIN_MLP_ROWS("c_fc", "c_proj"),
+    LAYER_NORM_ROWS(FINAL_NORM, "model.norm"),
+    HEAD_ROWS,
+};
+
+static const tx_config_key keys[] = {SIZE_KEYS,
+                                     KV_HEADS_KEY,
+                                     EPS_KEY(norm_epsilon),
+                                     HEAD_DIM_KEY,
+                                     WINDOW_KEY,
+                                     GELU_KEY(hidden_act),
+                                     NAMED_FLAG(use_bias, attention_bias),
+                                     NAMED_NUMBER(residual_dropout, resid_pdrop, 0.999),
+                                     NAMED_NUMBER(embedding_dropout, hidden_dropout, 0),
+                                     {.name = NULL}};
+
+static const llama_config defaults = {SIZES(tx_starcoder2, rows, 49152, 4096, 3072, 30, 24, 50256, 50256),
+                                      .intermediate_size = 12288,
+                                      .num_key_value_heads = 2,
+                                      .rms_norm_eps = 1e-5,
+                                      .initializer_range = 0.018042,
+                                      .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1},
+                                      .use_sliding_window = true,
+                                      .activation = TX_LLAMA_GELU_TANH,
+                                      .plain_mlp = true,
+                                      .attention_bias = true,
+                                      .tie_word_embeddings = true};
+
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    TX_TRY(tx_llama_read(json, config));
+    ((llama_config *)config)->mlp_bias = llama_of(config)->attention_bias;
+    return TX_OK;
+}
+
+const tx_architecture tx_starcoder2 = {FAMILY("starcoder2", "Starcoder2", defaults, keys, tx_llama_fixed_keys,
+                                              "q_proj,v_proj", tx_llama_rename, tx_llama_write),
+                                       .read = read, .check = tx_llama_check};
