@@ -301,19 +301,15 @@ static const struct {
     {{3, 300, 1, 1, 8, true, true, 0.0f}, 0, true},    {{2, 260, 3, 1, 20, true, false, 0.3f}, 0, true},
     {{2, 193, 4, 2, 72, true, true, 0.1f}, 50, true},
 };
-/* Whether case i has a cap, and sinks. */
-static float cap_of(size_t i)
-{
-    return i % 3 == 1 ? 1.5f : i % 3 == 2 ? 0.6f : 0.0f;
-}
+/* Gives case i a cap, or sinks, or both. */
 static void cap_and_sink(tx_case *c, size_t i, int32_t sinks)
 {
-    c->attrs.attention.cap = cap_of(i);
-    if (sinks && i % 2 == 1)
-        c->in[sinks] = tx_spec_real(TX_SHAPE(c->attrs.attention.heads));
+    const bool has_sinks = sinks > 0 && i % 2 == 1;
     const size_t length = strlen(c->label);
-    snprintf(c->label + length, sizeof c->label - length, "%s%s", cap_of(i) > 0.0f ? " cap" : "",
-             sinks && i % 2 == 1 ? " sinks" : "");
+    c->attrs.attention.cap = i % 3 == 1 ? 1.5f : i % 3 == 2 ? 0.6f : 0.0f;
+    if (has_sinks)
+        c->in[sinks] = tx_spec_real(TX_SHAPE(c->attrs.attention.heads));
+    snprintf(c->label + length, sizeof c->label - length, "%s%s", i % 3 ? " cap" : "", has_sinks ? " sinks" : "");
 }
 #define BOUNDED (sizeof bounded / sizeof bounded[0])
 
