@@ -152,7 +152,7 @@ tx_tensor *tx_swiglu(tx_tensor *x); /* x [..., 2F] = gate | up -> silu(gate) * u
 /* The same as g / (1 + e^(-alpha g)) * (u + 1) with g = min(gate, limit) and u = up clamped to -limit..limit (gpt-oss).
  */
 tx_tensor *tx_swiglu_clamped(tx_tensor *x, float alpha, float limit);
-tx_tensor *tx_geglu(tx_tensor *x);  /* the same, but the gate passes through the tanh form of GELU */
+tx_tensor *tx_geglu(tx_tensor *x); /* the same, but the gate passes through the tanh form of GELU */
 /* Element-wise. Both operands have the same shape and type; use tx_broadcast if they do not. */
 tx_tensor *tx_add(tx_tensor *a, tx_tensor *b);
 tx_tensor *tx_mul(tx_tensor *a, tx_tensor *b);

@@ -69,9 +69,9 @@ void tx_grad_attention(const tx_grad *c)
                 TX_NODE_OUT(c, attention, o), TX_NODE_OUT(c, attention, lse), TX_NODE_IN(c, attention, lengths),
                 TX_NODE_IN(c, attention, starts));
     if (TX_WANT(c, attention, sinks).need)
-        TX_DIN(c, attention, sinks) = sum_rows(
-            TX_EMIT(c->dout[0], ATTENTION_SINK_GRAD, TX_PLAIN, c->dout[0], TX_NODE_OUT(c, attention, o),
-                    TX_NODE_OUT(c, attention, lse), TX_NODE_IN(c, attention, sinks)));
+        TX_DIN(c, attention, sinks) =
+            sum_rows(TX_EMIT(c->dout[0], ATTENTION_SINK_GRAD, TX_PLAIN, c->dout[0], TX_NODE_OUT(c, attention, o),
+                             TX_NODE_OUT(c, attention, lse), TX_NODE_IN(c, attention, sinks)));
 }
 
 void tx_grad_layer_norm(const tx_grad *c)
@@ -201,8 +201,8 @@ void tx_grad_rotary(const tx_grad *c)
 {
     tx_attrs attrs = c->node->attrs;
     attrs.inverse = !attrs.inverse;
-    TX_DIN(c, rotary, x) = TX_EMIT(c->dout[0], ROTARY, attrs, c->dout[0], TX_NODE_IN(c, rotary, positions),
-                                    TX_NODE_IN(c, rotary, rates));
+    TX_DIN(c, rotary, x) =
+        TX_EMIT(c->dout[0], ROTARY, attrs, c->dout[0], TX_NODE_IN(c, rotary, positions), TX_NODE_IN(c, rotary, rates));
 }
 
 void tx_grad_embedding(const tx_grad *c)
