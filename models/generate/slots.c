@@ -17,7 +17,7 @@
 /* A plan for `length` tokens of each of `rows` slots. It returns `outputs` rows of logits. */
 typedef struct pass {
     tx_graph *graph;
-    tx_tensor *tokens, *positions, *slots, *chosen, *logits;
+    tx_tensor *tokens, *positions, *slots, *rates, *chosen, *logits;
     tx_plan *plan;
     int64_t rows, length, outputs;
 } pass;
@@ -31,7 +31,13 @@ typedef struct passes {
 struct tx_slots {
     passes prefill, decode, score; /* one plan in `score` */
     int64_t count, context, vocab, padded;
-    int32_t *filled;                             /* of each slot: number of tokens in its cache */
+    int32_t *filled; /* of each slot: number of tokens in its cache */
+    const tx_config *config;
+    /* Rotary frequencies that depend on the length (tx_architecture.rates): their number or 0, those of each slot,
+     * those of a plan's rows, and whether the keys in a slot have different ones. */
+    int64_t pairs;
+    float *rates, *row_rates;
+    bool *mixed;
     bool *stepped;                               /* scratch of a step: the slots that get a token */
     int32_t *tokens, *positions, *rows, *chosen; /* inputs */
     float *logits, *read;                        /* [count, padded]; output of a plan */
@@ -55,6 +61,7 @@ static tx_status add_pass(tx_slots *s, tx_model *model, const tx_config *config,
     p->tokens = tx_input(p->graph, "input_ids", TX_I32, TX_SHAPE(p->rows, p->length));
     p->positions = tx_input(p->graph, "positions", TX_I32, TX_SHAPE(p->rows));
     p->slots = tx_input(p->graph, "slots", TX_I32, TX_SHAPE(p->rows));
+    p->rates = s->pairs ? tx_input(p->graph, "rope_rates", TX_F32, TX_SHAPE(p->rows, s->pairs)) : NULL;
     p->chosen = tx_input(p->graph, "rows", TX_I32, TX_SHAPE(p->outputs));
     const tx_arch_options options = {.size = sizeof options, .cache = s->context, .cache_rows = s->count};
     p->logits = tx_output(tx_arch_logits(p->graph, config, &options));
@@ -89,12 +96,17 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, int64_t coun
         return tx_fail(TX_MEMORY, "generate: out of memory");
     s->count = count;
     s->context = context;
+    s->config = config;
+    s->pairs = config->architecture->rates ? config->architecture->rates(config, 1, NULL) : 0;
     s->vocab = config->vocab_size;
     s->padded = tx_arch_padded_vocab(config);
     const size_t most = (size_t)(count > PREFILL_MOST ? count : PREFILL_MOST);
     const size_t outputs = (size_t)(count > SCORED ? count : SCORED);
     s->filled = calloc((size_t)count, sizeof *s->filled);
     s->stepped = calloc((size_t)count, sizeof *s->stepped);
+    s->rates = calloc((size_t)(count * (s->pairs + 1)), sizeof *s->rates);
+    s->row_rates = calloc((size_t)(count * (s->pairs + 1)), sizeof *s->row_rates);
+    s->mixed = calloc((size_t)count, sizeof *s->mixed);
     s->tokens = calloc(most, sizeof *s->tokens);
     s->positions = calloc(most, sizeof *s->positions);
     s->rows = calloc(most, sizeof *s->rows);
@@ -102,7 +114,8 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, int64_t coun
     s->logits = calloc((size_t)(count * s->padded), sizeof *s->logits);
     s->read = malloc(outputs * (size_t)s->padded * sizeof *s->read);
     tx_status status = TX_OK;
-    if (!s->filled || !s->stepped || !s->tokens || !s->positions || !s->rows || !s->chosen || !s->logits || !s->read)
+    if (!s->rates || !s->row_rates || !s->mixed || !s->filled || !s->stepped || !s->tokens || !s->positions ||
+        !s->rows || !s->chosen || !s->logits || !s->read)
         status = tx_fail(TX_MEMORY, "generate: out of memory");
     TX_THEN(status, add_passes(s, model, config));
     return TX_RETURN(status, s, slots, tx_slots_free);
@@ -125,6 +138,9 @@ void tx_slots_free(tx_slots *slots)
     free_passes(&slots->prefill);
     free_passes(&slots->score);
     free(slots->filled);
+    free(slots->rates);
+    free(slots->row_rates);
+    free(slots->mixed);
     free(slots->stepped);
     free(slots->tokens);
     free(slots->positions);
@@ -135,10 +151,32 @@ void tx_slots_free(tx_slots *slots)
     free(slots);
 }
 
+/* Sets the frequencies of a slot for a text of `length` tokens. Returns true if they change. */
+static bool set_rates(tx_slots *s, int64_t slot, int64_t length)
+{
+    float rates[TX_MAX_ROTARY / 2], *own = s->rates + slot * s->pairs;
+    const size_t bytes = (size_t)s->pairs * sizeof *rates;
+    if (!s->pairs)
+        return false;
+    s->config->architecture->rates(s->config, length, rates);
+    const bool changes = memcmp(own, rates, bytes) != 0;
+    memcpy(own, rates, bytes);
+    return changes;
+}
+
+static tx_status write_rates(tx_slots *s, const pass *p)
+{
+    const size_t bytes = (size_t)s->pairs * sizeof *s->rates;
+    for (int64_t i = 0; i < p->rows && s->pairs; i++)
+        memcpy(s->row_rates + i * s->pairs, s->rates + s->rows[i] * s->pairs, bytes);
+    return s->pairs ? tx_plan_write(p->plan, p->rates, s->row_rates, (size_t)p->rows * bytes) : TX_OK;
+}
+
 /* Runs a plan on the inputs in `s`. */
 static tx_status run(tx_slots *s, const pass *p)
 {
     const size_t rows = (size_t)p->rows * sizeof(int32_t);
+    TX_TRY(write_rates(s, p));
     TX_TRY(tx_plan_write(p->plan, p->tokens, s->tokens, (size_t)p->length * rows));
     TX_TRY(tx_plan_write(p->plan, p->positions, s->positions, rows));
     TX_TRY(tx_plan_write(p->plan, p->slots, s->rows, rows));
@@ -172,6 +210,9 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
     if (slot < 0 || slot >= s->count || *first < 0 || *first >= count || count > s->context)
         return tx_fail(TX_INVALID, "a prompt of %" PRId64 " tokens from %" PRId64 " on; a slot has 1 to %" PRId64,
                        count, *first, s->context);
+    if (set_rates(s, slot, count) || s->mixed[slot]) /* keys with other frequencies are computed again */
+        *first = 0;
+    s->mixed[slot] = false;
     const pass *p = pass_for(all ? &s->score : &s->prefill, count - *first);
     const int64_t at = least(*first, s->context - p->length), end = least(count, at + p->length);
     for (int64_t t = 0; t < p->length; t++)
@@ -201,8 +242,10 @@ static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int
 {
     int64_t other = 0;
     memset(s->stepped, 0, (size_t)s->count * sizeof *s->stepped);
-    for (int64_t i = 0; i < count; i++)
+    for (int64_t i = 0; i < count; i++) {
         s->stepped[slot[i]] = true;
+        s->mixed[slot[i]] = set_rates(s, slot[i], s->filled[slot[i]] + 1) || s->mixed[slot[i]];
+    }
     for (int64_t i = 0; i < p->rows; i++) {
         for (; i >= count && s->stepped[other]; other++)
             ;
