@@ -145,7 +145,7 @@ static tx_tensor *linear(const tx_stack *b, tx_tensor *x, int32_t slot)
     return tx_stack_linear(b, x, slot, slot + 1);
 }
 
-static tx_tensor *activation(int32_t act, tx_tensor *x)
+tx_tensor *tx_bert_activate(int32_t act, tx_tensor *x)
 {
     switch (act) {
     case TX_BERT_SILU:
@@ -215,7 +215,7 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     }
     h = linear(b, h, TX_BERT_O_PROJ);
     x = layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x), TX_BERT_ATTN_NORM);
-    h = linear(b, activation(c->hidden_act, linear(b, x, TX_BERT_UP_PROJ)), TX_BERT_DOWN_PROJ);
+    h = linear(b, tx_bert_activate(c->hidden_act, linear(b, x, TX_BERT_UP_PROJ)), TX_BERT_DOWN_PROJ);
     return layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x), TX_BERT_MLP_NORM);
 }
 
@@ -229,8 +229,7 @@ static tx_tensor *encode(tx_graph *graph, const tx_config *config, const tx_arch
     const tx_bert_kind *kind = bert_of(config)->kind;
     if (kind->bucket) {
         tx_tensor *table = tx_stack_weight(b, TX_BERT_DISTANCE_TABLE);
-        b->scores =
-            tx_relative_scores(b, tx_relative_bias(graph, table, tx_tensor_shape(b->tokens)->dim[1], kind->bucket));
+        b->scores = tx_relative_scores(b, tx_relative_bias(b, table, kind->bucket));
     }
     return tx_stack_blocks(b, x, transformer_block);
 }
@@ -243,7 +242,7 @@ tx_tensor *tx_bert_masked_logits(tx_graph *graph, const tx_config *config, const
     if (!x)
         return NULL;
     x = linear(&b, tx_stack_rows(&b, x), TX_BERT_HEAD_DENSE);
-    x = layer_norm(&b, activation(c->kind->exact_gelu ? TX_BERT_GELU : c->hidden_act, x), TX_BERT_HEAD_NORM);
+    x = layer_norm(&b, tx_bert_activate(c->kind->exact_gelu ? TX_BERT_GELU : c->hidden_act, x), TX_BERT_HEAD_NORM);
     return tx_linear(tx_tp_input(x), words, tx_stack_weight(&b, TX_BERT_HEAD_BIAS), true);
 }
 
@@ -266,7 +265,7 @@ tx_tensor *tx_bert_text_logits(tx_graph *graph, const tx_config *config, const t
         return NULL;
     if (c->kind->input_dropout && config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION)
         x = tx_stack_dropout(&b, x, dropout);
-    x = activation((int32_t)c->kind->head_act, linear(&b, x, TX_BERT_HEAD_DENSE));
+    x = tx_bert_activate((int32_t)c->kind->head_act, linear(&b, x, TX_BERT_HEAD_DENSE));
     return linear(&b, tx_stack_dropout(&b, x, dropout), TX_BERT_HEAD_OUT);
 }
 

@@ -25,6 +25,7 @@ typedef enum tx_bert_act {
 } tx_bert_act;
 
 extern const char *const tx_bert_acts[TX_BERT_ACTS]; /* their names in config.json */
+tx_tensor *tx_bert_activate(int32_t act, tx_tensor *x);
 
 /* Names of tensors: the one that files may also hold, and the parameter that it must equal. */
 typedef struct tx_bert_tie {

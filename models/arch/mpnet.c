@@ -48,8 +48,9 @@ static const tx_stack_row base[] = {ENCODER(""), {.name = NULL}};
 
 /* As relative_position_bucket of transformers with 32 buckets, half of them for keys after the query, which are exact
  * below 8 and logarithmic up to 128. */
-static int32_t bucket(int64_t distance)
+static int32_t bucket(const tx_config *config, int64_t distance)
 {
+    (void)config;
     enum { HALF = 16, EXACT = 8, FAR = 128 };
     const int32_t side = distance > 0 ? HALF : 0;
     const int64_t far = distance < 0 ? -distance : distance;

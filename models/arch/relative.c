@@ -4,9 +4,6 @@
 
 #include <math.h>
 
-/* What masked scores are reduced by. It is finite in all types. */
-#define MASKED (-30000.0f)
-
 /* ---- Biases -------------------------------------------------------------------------------------------- */
 
 /* Rows first, first + 1, .. of the first dimension. */
@@ -23,14 +20,16 @@ static tx_tensor *swap(tx_tensor *x, int64_t a, int64_t b, int64_t c)
 
 /* The rows of the table for all distances, 1 - T .. T: [2 T, heads]. Neighbouring distances whose rows are equal, or go
  * up or down by one, are one gather. */
-static tx_tensor *by_distance(tx_graph *graph, tx_tensor *table, int64_t positions, tx_relative_bucket *bucket)
+static tx_tensor *by_distance(const tx_stack *stack, tx_tensor *table, int64_t positions, tx_relative_bucket *bucket)
 {
+    tx_graph *graph = stack->graph;
+    const tx_config *c = stack->config;
     const int64_t all = 2 * positions, zero = positions - 1;
     tx_tensor *sum = NULL;
     for (int64_t at = 0, end; at < all; at = end) {
-        const int32_t first = bucket(at - zero), step = at + 1 < all ? bucket(at + 1 - zero) - first : 0;
+        const int32_t first = bucket(c, at - zero), step = at + 1 < all ? bucket(c, at + 1 - zero) - first : 0;
         const bool goes_on = step >= -1 && step <= 1;
-        for (end = at + 1; goes_on && end < all && bucket(end - zero) == first + step * (int32_t)(end - at);)
+        for (end = at + 1; goes_on && end < all && bucket(c, end - zero) == first + step * (int32_t)(end - at);)
             end++;
         tx_tensor *part = tx_gather(table, tx_range(graph, TX_SHAPE(end - at), first, goes_on ? step : 0));
         part = tx_scatter_add(tx_range(graph, TX_SHAPE(end - at), (int32_t)at, 1), part, all);
@@ -50,31 +49,39 @@ static tx_tensor *select_distances(tx_graph *graph, tx_tensor *x, int64_t count,
     return tx_reshape(swap(rows_of(graph, y, t - 1, t), t, rows, 1), TX_SHAPE(count, t, t));
 }
 
-tx_tensor *tx_relative_bias(tx_graph *graph, tx_tensor *table, int64_t positions, tx_relative_bucket *bucket)
+tx_tensor *tx_relative_bias(const tx_stack *stack, tx_tensor *table, tx_relative_bucket *bucket)
 {
     if (!table)
         return NULL;
-    const int64_t heads = tx_shape_last(tx_tensor_shape(table)), t = positions;
-    tx_tensor *by_head = swap(by_distance(graph, table, t, bucket), 2 * t, heads, 1);
+    tx_graph *graph = stack->graph;
+    const int64_t heads = tx_shape_last(tx_tensor_shape(table)), t = tx_tensor_shape(stack->tokens)->dim[1];
+    tx_tensor *by_head = swap(by_distance(stack, table, t, bucket), 2 * t, heads, 1);
     /* The same row for each query. */
     tx_tensor *ones = tx_fill(graph, TX_SHAPE(heads, t, 1), 1.0f);
     by_head = tx_matmul(ones, tx_reshape(by_head, TX_SHAPE(heads, 1, 2 * t)), false, false);
     return select_distances(graph, by_head, heads, t);
 }
 
-/* 0 for the positions of each row's tokens, MASKED for padding: [B, T]. The op of attention gives 0 at padding and here
- * 1 elsewhere. */
-static tx_tensor *mask_of(const tx_stack *stack, int64_t rows, int64_t t)
+/* The op of attention gives 0 at padding and here 1 elsewhere. */
+tx_tensor *tx_relative_used(const tx_stack *stack)
 {
     enum { SIZE = 8 };
     const tx_attention_options options = {.size = sizeof options, .heads = 1, .kv_heads = 1};
+    const int64_t rows = tx_tensor_shape(stack->tokens)->dim[0], t = tx_tensor_shape(stack->tokens)->dim[1];
     tx_tensor *lengths = tx_find_input(stack->graph, "attention_lengths");
     if (!lengths)
-        return NULL;
+        return tx_fill(stack->graph, TX_SHAPE(rows, t), 1.0f);
     tx_tensor *ones = tx_fill(stack->graph, TX_SHAPE(rows, t, 3 * SIZE), 1.0f);
-    tx_tensor *used = tx_reduce(tx_attention(ones, lengths, NULL, &options), TX_REDUCE_MEAN, TX_AXIS_LAST);
-    used = tx_add(used, tx_fill(stack->graph, TX_SHAPE(rows, t), -1.0f));
-    return tx_detach(tx_scale(used, -MASKED));
+    return tx_detach(tx_reduce(tx_attention(ones, lengths, NULL, &options), TX_REDUCE_MEAN, TX_AXIS_LAST));
+}
+
+/* 0 for the positions of each row's tokens, TX_RELATIVE_MASKED for padding: [B, T]. NULL if there is none. */
+static tx_tensor *mask_of(const tx_stack *stack, int64_t rows, int64_t t)
+{
+    if (!tx_find_input(stack->graph, "attention_lengths"))
+        return NULL;
+    tx_tensor *unused = tx_add(tx_relative_used(stack), tx_fill(stack->graph, TX_SHAPE(rows, t), -1.0f));
+    return tx_scale(unused, -TX_RELATIVE_MASKED);
 }
 
 tx_tensor *tx_relative_scores(const tx_stack *stack, tx_tensor *bias)

@@ -3,6 +3,7 @@
 #include "models/arch/bert.h"
 #include "models/arch/gpt2.h"
 #include "models/arch/llama.h"
+#include "models/arch/modernbert.h"
 
 #define BERT(name) \
     &name##_masked_lm, &name##_classifier, &name##_token_classifier, &name##_choice, &name##_question, &name##_base
@@ -40,4 +41,8 @@ const tx_architecture *const tx_architectures[] = {&tx_gpt2,
                                                    BERT(tx_distilbert),
                                                    BERT(tx_electra),
                                                    BERT(tx_mpnet),
+                                                   &tx_modernbert_masked_lm,
+                                                   &tx_modernbert_classifier,
+                                                   &tx_modernbert_token_classifier,
+                                                   &tx_modernbert_base,
                                                    NULL};

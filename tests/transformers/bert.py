@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, MPNet and their heads with transformers. Uses
-random weights of odd sizes and rows of different lengths. Compares logits, gradients and thirty steps of AdamW, padding inside
-texts, files with old names, and folders of TX that transformers reads.
+"""Compares BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, MPNet, ModernBERT and their heads with
+transformers. Uses random weights of odd sizes and rows of different lengths. Compares logits, gradients and thirty
+steps of AdamW, padding inside texts, files with old names, and folders of TX that transformers reads.
 
     bert.py BERT_STEPS [DEVICE]      exit status 77: transformers is not installed
 """
@@ -17,6 +17,8 @@ from transformers import (BertForMaskedLM, BertForSequenceClassification, BertFo
                           CamembertForMaskedLM, CamembertForSequenceClassification, CamembertForTokenClassification,
                           DistilBertForMaskedLM, DistilBertForSequenceClassification, DistilBertForTokenClassification,
                           ElectraForMaskedLM, ElectraForSequenceClassification, ElectraForTokenClassification,
+                          ModernBertForMaskedLM, ModernBertForSequenceClassification,
+                          ModernBertForTokenClassification,
                           MPNetForMaskedLM, MPNetForSequenceClassification, MPNetForTokenClassification,
                           RobertaForMaskedLM, RobertaForSequenceClassification, RobertaForTokenClassification,
                           XLMRobertaForMaskedLM, XLMRobertaForSequenceClassification, XLMRobertaForTokenClassification)
@@ -26,6 +28,8 @@ STEPS, BATCH, BLOCK, RATE = 30, 5, 19, 5e-4
 BASE = dict(vocab_size=131, max_position_embeddings=23, hidden_size=30, intermediate_size=47, num_hidden_layers=3,
             num_attention_heads=5, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
             attn_implementation="eager")
+MODERN = dict(hidden_activation="gelu", pad_token_id=3, bos_token_id=1, eos_token_id=2, cls_token_id=1,
+              sep_token_id=2, hidden_size=40, attn_implementation="sdpa")  # eager has NaN in padding
 VARIANTS = {
     "two labels": (BertForSequenceClassification, {}),
     "five labels": (BertForSequenceClassification, dict(num_labels=5)),
@@ -59,6 +63,12 @@ VARIANTS = {
     "ELECTRA, generator": (ElectraForMaskedLM, dict(embedding_size=13, hidden_act="relu")),
     "ELECTRA, generator of the width": (ElectraForMaskedLM, dict(embedding_size=30)),
     "ELECTRA, tokens": (ElectraForTokenClassification, dict(num_labels=5, embedding_size=44)),
+    "ModernBERT": (ModernBertForSequenceClassification, dict(num_labels=3, **MODERN)),
+    "ModernBERT, mean": (ModernBertForSequenceClassification,
+                         dict(num_labels=3, classifier_pooling="mean", **MODERN)),
+    "ModernBERT, near positions": (ModernBertForTokenClassification,
+                                   dict(num_labels=5, num_hidden_layers=4, **dict(MODERN, local_attention=8))),
+    "ModernBERT, masked, near positions": (ModernBertForMaskedLM, dict(MODERN, local_attention=6)),
     "MPNet": (MPNetForSequenceClassification, dict(num_labels=3)),
     "MPNet, masked": (MPNetForMaskedLM, {}),
     "MPNet, tokens, far positions": (MPNetForTokenClassification, dict(num_labels=5, max_position_embeddings=160)),

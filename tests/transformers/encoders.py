@@ -27,7 +27,8 @@ POSITIONS, BOUND = 64, 5e-6
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 SMALL = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}
 FAMILIES = {"Bert": SIZES, "DistilBert": SMALL, "Electra": dict(SIZES, embedding_size=16),
-            "MPNet": SIZES}
+            "MPNet": SIZES, "ModernBert": dict(SIZES, local_attention=16, pad_token_id=0, bos_token_id=101,
+                                               eos_token_id=102, cls_token_id=101, sep_token_id=102)}
 
 if not os.path.exists(TOKENIZER) or not os.path.exists(MRPC):
     skip(f"no tokenizer or no MRPC in {DATA}")
@@ -52,8 +53,8 @@ class Case:
         folder = os.path.join(self.work, f"{family}{head}{len(os.listdir(self.work))}")
         torch.manual_seed(4)
         made = getattr(transformers, f"{family}Config")(
-            vocab_size=len(self.tokenizer), max_position_embeddings=POSITIONS, initializer_range=0.3,
-            **FAMILIES[family], **config)
+            vocab_size=len(self.tokenizer), max_position_embeddings=POSITIONS + 2 * (family == "MPNet"),
+            initializer_range=0.3, **FAMILIES[family], **config)
         model = getattr(transformers, family + head)(made)
         model.save_pretrained(folder)
         self.tokenizer.save_pretrained(folder)
