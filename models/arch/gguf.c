@@ -89,7 +89,7 @@ tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const t
     int32_t block;
     size_t i = 0;
     while (i < sizeof tensors / sizeof tensors[0] &&
-           !(tensors[i].family == type->family && matches(tensors[i].param, param, &block)))
+           !(tx_gguf_has_rows(type, tensors[i].family) && matches(tensors[i].param, param, &block)))
         i++;
     if (i == sizeof tensors / sizeof tensors[0])
         return tx_fail(TX_UNSUPPORTED, "%s has no equivalent in GGUF files", param);

@@ -29,7 +29,7 @@ tx_status tx_gguf_keep_blocks(const char *path, tx_config *config);
 
 /* ---- Shared by the files gguf_*.c ---------------------------------------------------------------------- */
 
-typedef enum tx_gguf_family { TX_GGUF_GPT2, TX_GGUF_LLAMA } tx_gguf_family;
+typedef enum tx_gguf_family { TX_GGUF_GPT2, TX_GGUF_LLAMA, TX_GGUF_GRANITE, TX_GGUF_OLMO2 } tx_gguf_family;
 typedef enum tx_gguf_form { TX_GGUF_PLAIN, TX_GGUF_TURNED, TX_GGUF_QUERIES, TX_GGUF_KEYS } tx_gguf_form;
 typedef enum tx_gguf_kind { TX_GGUF_INT, TX_GGUF_NUMBER } tx_gguf_kind;
 typedef enum tx_gguf_otherwise { TX_GGUF_NOTHING, TX_GGUF_FOUR_WIDTHS, TX_GGUF_HEADS } tx_gguf_otherwise;
@@ -51,6 +51,12 @@ typedef struct tx_gguf_fixed {
     const char *type, *name;
     bool value;
 } tx_gguf_fixed;
+
+/* Whether a type has the rows of a family. A row of the type's own family replaces one of LLAMA, which comes later. */
+static inline bool tx_gguf_has_rows(const tx_gguf_type *type, tx_gguf_family family)
+{
+    return family == type->family || (family == TX_GGUF_LLAMA && type->family != TX_GGUF_GPT2);
+}
 
 /* The tables of gguf.def; a NULL ends each. */
 extern const tx_gguf_type tx_gguf_types[];

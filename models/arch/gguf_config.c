@@ -26,7 +26,8 @@ static tx_status find_type(reading *m)
     const tx_status status =
         m->model.type
             ? TX_OK
-            : tx_fail(TX_UNSUPPORTED, ARCHITECTURE ": \"%.40s\" is not one of gpt2, llama, qwen2, qwen3", name);
+            : tx_fail(TX_UNSUPPORTED, ARCHITECTURE ": \"%.40s\" is not one of gpt2, llama, qwen2, qwen3, granite, olmo2, "
+                                       "smollm3", name);
     free(name);
     if (!status && m->model.type->pairs &&
         tx_gguf_has(m->file, tx_gguf_key_of(key, row->architecture, "attention.sliding_window")))
@@ -80,8 +81,11 @@ static tx_status read_tensors(const reading *m, tx_json *json)
     TX_TRY(read_special(m, "tokenizer.ggml.eos_token_id", "eos_token_id", vocab, json));
     if (m->model.type->family == TX_GGUF_GPT2)
         return TX_OK;
+    TX_TRY(read_special(m, "tokenizer.ggml.padding_token_id", "pad_token_id", vocab, json));
     TX_TRY(tx_json_set_bool(json, "tie_word_embeddings", tx_gguf_find(m->file, TX_GGUF_OUTPUT) < 0));
-    if (strcmp(m->model.type->type, "llama") != 0)
+    /* The types whose config.json says whether there are biases. */
+    const char *type = m->model.type->type;
+    if (strcmp(type, "llama") != 0 && strcmp(type, "granite") != 0 && strcmp(type, "smollm3") != 0)
         return TX_OK;
     TX_TRY(tx_json_set_bool(json, "attention_bias", tx_gguf_find(m->file, "blk.0.attn_q.bias") >= 0));
     return tx_json_set_bool(json, "mlp_bias", tx_gguf_find(m->file, "blk.0.ffn_gate.bias") >= 0);
@@ -125,10 +129,10 @@ static tx_status fill_json(reading *m, tx_json *json)
 {
     TX_TRY(tx_json_set_string(json, "model_type", m->model.type->type));
     for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
-        if (row->family == m->model.type->family)
+        if (tx_gguf_has_rows(m->model.type, row->family))
             TX_TRY(read_key(m, row, json));
     TX_TRY(read_tensors(m, json));
-    return m->model.type->family == TX_GGUF_LLAMA ? read_rope(m, json) : TX_OK;
+    return m->model.type->family != TX_GGUF_GPT2 ? read_rope(m, json) : TX_OK;
 }
 
 tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model)

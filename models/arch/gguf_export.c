@@ -46,9 +46,23 @@ static tx_status find_type(exporting *e)
     while (row->type && strcmp(row->type, type) != 0)
         row++;
     if (!row->type || e->config->architecture->head != TX_HEAD_CAUSAL_LM)
-        return tx_fail(TX_UNSUPPORTED, "%s: only gpt2, llama, mistral, qwen2 and qwen3 can be exported to GGUF files",
+        return tx_fail(TX_UNSUPPORTED, "%s: only gpt2, llama, mistral, qwen2, qwen3, granite, olmo2 and smollm3 can be "
+                                       "exported to GGUF files",
                        e->config->architecture->class_name);
     e->type = row;
+    return TX_OK;
+}
+
+/* llama.cpp rotates all layers of SmolLM3 except every fourth. */
+static tx_status check_no_rope(const exporting *e)
+{
+    const tx_json *list = tx_json_find(e->json, "no_rope_layers");
+    for (size_t i = 0; i < tx_json_size(list); i++) {
+        int64_t rotates;
+        TX_TRY(tx_json_as_int(tx_json_at(list, i), "no_rope_layers", 0, 1, &rotates));
+        if (rotates != ((i + 1) % 4 != 0))
+            return tx_fail(TX_UNSUPPORTED, "no_rope_layers: llama.cpp computes as if it were every fourth layer");
+    }
     return TX_OK;
 }
 
@@ -63,6 +77,8 @@ static tx_status check_fixed(const exporting *e)
             return tx_fail(TX_UNSUPPORTED, "%s: llama.cpp computes as if it were %s", fixed->name,
                            fixed->value ? "true" : "false");
     }
+    if (strcmp(e->type->type, "smollm3") == 0)
+        TX_TRY(check_no_rope(e));
     if (e->type->family != TX_GGUF_GPT2)
         return TX_OK;
     TX_TRY(tx_json_get_string(e->json, "activation_function", &activation));
@@ -94,7 +110,7 @@ static tx_status read_heads(exporting *e)
     e->head_size = e->config->width / e->config->heads;
     TX_TRY(TX_JSON_OPTIONAL(int, e->json, "num_key_value_heads", 1, INT32_MAX, &e->kv_heads));
     TX_TRY(TX_JSON_OPTIONAL(int, e->json, "head_dim", 1, INT32_MAX, &e->head_size));
-    if (e->type->family != TX_GGUF_LLAMA)
+    if (e->type->family == TX_GGUF_GPT2)
         return TX_OK;
     TX_TRY(read_rope(e));
     if (e->rope.type != TX_ROPE_LLAMA3)
@@ -188,10 +204,10 @@ static tx_status put_values(const exporting *e)
     tx_gguf_put_int(e->writer, "general.file_type", file_types[e->dtype]);
     tx_gguf_put_int(e->writer, "general.quantization_version", QUANTIZATION_VERSION);
     for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
-        if (row->family == e->type->family)
+        if (tx_gguf_has_rows(e->type, row->family))
             TX_TRY(put_key(e, row));
     tx_gguf_put_int(e->writer, tx_gguf_key_of(key, architecture, "vocab_size"), e->config->vocab_size);
-    if (e->type->family == TX_GGUF_LLAMA)
+    if (e->type->family != TX_GGUF_GPT2)
         tx_gguf_put_rope(e->writer, architecture, &e->rope, e->head_size);
     return tx_tokenizer_put_gguf(
         e->tokenizer, &(tx_gguf_ids){e->config->vocab_size, e->config->bos_token_id, e->config->eos_token_id},

@@ -68,7 +68,7 @@ static tx_status check_others(const reading *m)
 {
     for (int32_t t = 0; t < tx_gguf_count(m->file); t++) {
         const char *name = tx_gguf_tensor_at(m->file, t)->name;
-        bool used = strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && m->model.type->family == TX_GGUF_LLAMA;
+        bool used = strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && m->model.type->family != TX_GGUF_GPT2;
         for (int32_t i = 0; i < m->pieces && !used; i++)
             used = m->source[i] == t;
         if (!used && strcmp(name, TX_GGUF_OUTPUT) == 0)

@@ -18,8 +18,8 @@ import numpy as np
 import tokenizers
 import torch
 from safetensors.numpy import load_file
-from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, LlamaConfig, MistralConfig, Qwen2Config,
-                          Qwen3Config)
+from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig,
+                          Olmo2Config, Qwen2Config, Qwen3Config, SmolLM3Config)
 
 TXCONVERT, TXTOK, TXGEN = sys.argv[1:4]
 VOCAB = 400
@@ -43,7 +43,12 @@ MODELS = {
     "mistral": (MistralConfig(**BASE, sliding_window=64, head_dim=32), "pieces", False),
     "qwen2": (Qwen2Config(**BYTES), "qwen2", True),
     "qwen3": (Qwen3Config(**BYTES, head_dim=128), "qwen2", True),
+    "granite": (GraniteConfig(**BYTES, embedding_multiplier=12.0, attention_multiplier=0.25, residual_multiplier=0.5,
+                              logits_scaling=8.0), "llama3", False),
+    "olmo2": (Olmo2Config(**{**BYTES, "num_key_value_heads": 4}), "llama3", False),
+    "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),
 }
+ROTATED_IN_PAIRS = ("llama", "mistral", "granite", "smollm3")
 REGEX = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}%s|"
          " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
          "|\\s+(?!\\S)|\\s+")
@@ -133,14 +138,15 @@ def expected(state, config):
     """Names by the gguf package's own table, values as the convert script turns them."""
     kind = config.model_type
     arch = {"gpt2": gguf.MODEL_ARCH.GPT2, "llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA,
-            "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3}[kind]
+            "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3, "granite": gguf.MODEL_ARCH.GRANITE,
+            "olmo2": gguf.MODEL_ARCH.OLMO2, "smollm3": gguf.MODEL_ARCH.SMOLLM3}[kind]
     names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
     for name, value in state.items():
         if kind == "gpt2" and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
             value = value.T
-        if kind in ("llama", "mistral") and ".q_proj." in name:
+        if kind in ROTATED_IN_PAIRS and ".q_proj." in name:
             value = permuted(value, config.num_attention_heads)
-        if kind in ("llama", "mistral") and ".k_proj." in name:
+        if kind in ROTATED_IN_PAIRS and ".k_proj." in name:
             value = permuted(value, config.num_key_value_heads)
         wanted[names.get_name(name, (".weight", ".bias"))] = np.ascontiguousarray(value)
     return wanted

@@ -4,28 +4,64 @@
 
 #include "models/data/rows.h"
 #include "models/task/instruction.h"
+#include "models/task/preference.h"
 #include "models/task/sequence.h"
+#include "models/task/tokens.h"
 #include "models/text/table.h"
 
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define LENGTH 512 /* tokens of a row; longer texts are truncated */
+
+#define FIRST_ROW ((int64_t)1 << 16) /* most bytes of it that are read */
+
+/* Whether the first row of a .jsonl or .json file is a pair of preferences. */
+static bool holds_preferences(const char *path)
+{
+    char *text = malloc(FIRST_ROW);
+    tx_json *row = NULL;
+    int descriptor = -1;
+    int64_t size = 0;
+    size_t used;
+    if (!text || tx_file_open(path, O_RDONLY, &descriptor, &size)) {
+        free(text);
+        return false;
+    }
+    size = size < FIRST_ROW ? size : FIRST_ROW;
+    const tx_status status = tx_file_read_at(descriptor, path, 0, text, size);
+    close(descriptor);
+    const char *begin = memchr(text, '{', status ? 0 : (size_t)size);
+    const bool parsed =
+        begin && !tx_json_parse_prefix(begin, (size_t)(text + size - begin), path, &row, &used);
+    free(text);
+    if (!parsed)
+        return false;
+    const bool found = tx_json_has(row, "chosen") && tx_json_has(row, "rejected");
+    tx_json_free(row);
+    return found;
+}
 
 /* Opens the file as data of the task, with a byte tokenizer and a small model. */
 static tx_status judge_task(const tx_task *task, const char *path)
 {
-    static const char text[] =
-        "{\"model_type\": \"bert\", \"architectures\": [\"BertForSequenceClassification\"], \"vocab_size\": 300, "
-        "\"hidden_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": 1, \"intermediate_size\": 8}";
+    char text[256];
+    const int length = snprintf(
+        text, sizeof text,
+        "{\"model_type\": \"bert\", \"architectures\": [\"BertFor%sClassification\"], \"vocab_size\": 300, "
+        "\"hidden_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": 1, \"intermediate_size\": 8}",
+        task == &tx_token_classification ? "Token" : "Sequence");
     tx_json *json = NULL;
     tx_config *config = NULL;
     tx_tokenizer *bytes = NULL;
     tx_samples samples;
-    tx_status status = tx_json_parse(text, sizeof text - 1, "config", &json);
+    tx_status status = tx_json_parse(text, (size_t)length, "config", &json);
     TX_THEN(status, tx_config_of_json(json, &config));
     TX_THEN(status, tx_tokenizer_bytes(&bytes));
-    const tx_job_settings set = {.chat_template = task == &tx_instruction ? "chatml" : NULL};
+    const tx_job_settings set = {.chat_template = task == &tx_instruction || task == &tx_dpo ? "chatml" : NULL};
     const tx_data_options options = {
         .set = &set, .config = config, .tokenizer = bytes, .block = LENGTH, .to = 100, .threads = 1};
     TX_THEN(status, task->open(task, path, &options, &samples));
@@ -99,6 +135,10 @@ tx_status tx_check_lines(const char *path)
 {
     char reason[1024];
     bool instructs = false;
+    if (tx_tokens_find(path))
+        return judge_task(&tx_token_classification, path);
+    if (holds_preferences(path))
+        return judge_task(&tx_dpo, path);
     TX_TRY(tx_instruction_find(path, &instructs));
     if (instructs)
         return judge_task(&tx_instruction, path);
