@@ -29,9 +29,16 @@ tx_status tx_gguf_keep_blocks(const char *path, tx_config *config);
 
 /* ---- Shared by the files gguf_*.c ---------------------------------------------------------------------- */
 
-typedef enum tx_gguf_family { TX_GGUF_GPT2, TX_GGUF_LLAMA, TX_GGUF_GRANITE, TX_GGUF_OLMO2 } tx_gguf_family;
+typedef enum tx_gguf_family {
+    TX_GGUF_GPT2,
+    TX_GGUF_LLAMA,
+    TX_GGUF_GRANITE,
+    TX_GGUF_OLMO2,
+    TX_GGUF_PHI3,
+    TX_GGUF_STABLELM
+} tx_gguf_family;
 typedef enum tx_gguf_form { TX_GGUF_PLAIN, TX_GGUF_TURNED, TX_GGUF_QUERIES, TX_GGUF_KEYS } tx_gguf_form;
-typedef enum tx_gguf_kind { TX_GGUF_INT, TX_GGUF_NUMBER } tx_gguf_kind;
+typedef enum tx_gguf_kind { TX_GGUF_INT, TX_GGUF_NUMBER, TX_GGUF_BOOL } tx_gguf_kind;
 typedef enum tx_gguf_otherwise { TX_GGUF_NOTHING, TX_GGUF_FOUR_WIDTHS, TX_GGUF_HEADS } tx_gguf_otherwise;
 
 typedef struct tx_gguf_type {

@@ -24,10 +24,11 @@ static tx_status find_type(reading *m)
     if (row->type)
         m->model.type = row;
     const tx_status status =
-        m->model.type
-            ? TX_OK
-            : tx_fail(TX_UNSUPPORTED, ARCHITECTURE ": \"%.40s\" is not one of gpt2, llama, qwen2, qwen3, granite, olmo2, "
-                                       "smollm3", name);
+        m->model.type ? TX_OK
+                      : tx_fail(TX_UNSUPPORTED,
+                                ARCHITECTURE ": \"%.40s\" is not one of gpt2, llama, qwen2, qwen3, granite, olmo2, "
+                                             "smollm3, phi3, stablelm",
+                                name);
     free(name);
     if (!status && m->model.type->pairs &&
         tx_gguf_has(m->file, tx_gguf_key_of(key, row->architecture, "attention.sliding_window")))
@@ -43,6 +44,11 @@ static tx_status read_key(const reading *m, const tx_gguf_key *row, tx_json *jso
     tx_gguf_key_of(key, m->model.type->architecture, row->key);
     if (!tx_gguf_has(m->file, key))
         return TX_OK;
+    if (row->kind == TX_GGUF_BOOL) {
+        bool flag;
+        TX_TRY(tx_gguf_get_bool(m->file, key, &flag));
+        return tx_json_set_bool(json, row->name, flag);
+    }
     if (row->kind == TX_GGUF_NUMBER) {
         TX_TRY(tx_gguf_get_number(m->file, key, &number));
         return tx_json_set_number(json, row->name, number);
@@ -85,6 +91,8 @@ static tx_status read_tensors(const reading *m, tx_json *json)
     TX_TRY(tx_json_set_bool(json, "tie_word_embeddings", tx_gguf_find(m->file, TX_GGUF_OUTPUT) < 0));
     /* The types whose config.json says whether there are biases. */
     const char *type = m->model.type->type;
+    if (strcmp(type, "stablelm") == 0)
+        return tx_json_set_bool(json, "use_qkv_bias", tx_gguf_find(m->file, "blk.0.attn_q.bias") >= 0);
     if (strcmp(type, "llama") != 0 && strcmp(type, "granite") != 0 && strcmp(type, "smollm3") != 0)
         return TX_OK;
     TX_TRY(tx_json_set_bool(json, "attention_bias", tx_gguf_find(m->file, "blk.0.attn_q.bias") >= 0));

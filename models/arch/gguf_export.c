@@ -46,8 +46,10 @@ static tx_status find_type(exporting *e)
     while (row->type && strcmp(row->type, type) != 0)
         row++;
     if (!row->type || e->config->architecture->head != TX_HEAD_CAUSAL_LM)
-        return tx_fail(TX_UNSUPPORTED, "%s: only gpt2, llama, mistral, qwen2, qwen3, granite, olmo2 and smollm3 can be "
-                                       "exported to GGUF files",
+        return tx_fail(TX_UNSUPPORTED,
+                       "%s: only gpt2, llama, mistral, qwen2, qwen3, granite, olmo2, smollm3, phi3 and "
+                       "stablelm can be "
+                       "exported to GGUF files",
                        e->config->architecture->class_name);
     e->type = row;
     return TX_OK;
@@ -88,10 +90,17 @@ static tx_status check_fixed(const exporting *e)
     return TX_OK;
 }
 
+/* Whether the type rotates a part of each head. */
+static bool is_partial(const tx_gguf_type *type)
+{
+    return type->family == TX_GGUF_PHI3 || type->family == TX_GGUF_STABLELM;
+}
+
 static tx_status read_rope(exporting *e)
 {
     int64_t positions; /* before scaling, unlike the configuration's */
-    e->rope = (tx_rope_config){.theta = 1e4, .factor = 1, .attention = 1};
+    e->rope = (tx_rope_config){.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1};
+    e->rope.partial = is_partial(e->type);
     TX_TRY(tx_json_get_int(e->json, "max_position_embeddings", 1, INT32_MAX, &positions));
     TX_TRY(tx_rope_read(e->json, positions, &e->rope));
     const double usual = 0.1 * log(e->rope.factor) + 1;
@@ -178,6 +187,12 @@ static tx_status put_key(const exporting *e, const tx_gguf_key *row)
     tx_gguf_key_of(key, e->type->architecture, row->key);
     if (!tx_json_has(e->json, row->name) && row->otherwise == TX_GGUF_NOTHING)
         return TX_OK;
+    if (row->kind == TX_GGUF_BOOL) {
+        bool flag = false;
+        TX_TRY(tx_json_get_bool(e->json, row->name, &flag));
+        tx_gguf_put_bool(e->writer, key, flag);
+        return TX_OK;
+    }
     if (row->kind == TX_GGUF_NUMBER) {
         TX_TRY(tx_json_get_number(e->json, row->name, -HUGE_VAL, HUGE_VAL, &number));
         tx_gguf_put_number(e->writer, key, number);
@@ -208,7 +223,7 @@ static tx_status put_values(const exporting *e)
             TX_TRY(put_key(e, row));
     tx_gguf_put_int(e->writer, tx_gguf_key_of(key, architecture, "vocab_size"), e->config->vocab_size);
     if (e->type->family != TX_GGUF_GPT2)
-        tx_gguf_put_rope(e->writer, architecture, &e->rope, e->head_size);
+        tx_gguf_put_rope(e->writer, architecture, &e->rope, (int64_t)(e->rope.rotated * (double)e->head_size));
     return tx_tokenizer_put_gguf(
         e->tokenizer, &(tx_gguf_ids){e->config->vocab_size, e->config->bos_token_id, e->config->eos_token_id},
         e->writer);

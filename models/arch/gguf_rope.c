@@ -125,8 +125,8 @@ tx_status tx_gguf_get_rope(const tx_gguf_file *file, const char *architecture, c
     int64_t rotated = 2 * pairs;
     double theta = 10000;
     TX_TRY(TX_GGUF_OPTIONAL(int, file, KEY("dimension_count"), 1, INT32_MAX, &rotated));
-    if (rotated != 2 * pairs)
-        return tx_fail(TX_UNSUPPORTED, "%s: partial rotary embeddings are not implemented", key);
+    if (rotated != 2 * pairs) /* refused by types that rotate whole heads */
+        TX_TRY(tx_json_set_number(config, "partial_rotary_factor", (double)rotated / (double)(2 * pairs)));
     TX_TRY(TX_GGUF_OPTIONAL(number, file, KEY("freq_base"), &theta));
     TX_TRY(tx_json_set_number(config, "rope_theta", theta));
     return set_scaling(file, architecture, factors, pairs, theta, config);

@@ -68,8 +68,8 @@ typedef struct tx_weights_names {
     bool (*may_lack)(const void *context, const char *piece);
     /* Returns true if another file holds the parameter, which then keeps its value. NULL means false. */
     bool (*is_elsewhere)(const void *context, const char *param);
-    /* Writes the name of the piece whose tensor replaces the one that the file lacks, and returns true; or returns false
-     * if there is none. NULL means false. */
+    /* Writes the name of the piece whose tensor replaces the one that the file lacks, and returns true; or returns
+     * false if there is none. NULL means false. */
     bool (*stand_in)(const void *context, const char *piece, char other[TX_WEIGHTS_NAME]);
     /* If not 0: matrices with `grown_to` rows may have only `grown_from` in the file. The others begin as the mean. */
     int64_t grown_from, grown_to;

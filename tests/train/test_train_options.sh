@@ -300,6 +300,8 @@ model_name_or_path | $from --model_name_or_path tiny --learning_rate 0 | weights
 config_name | --config_name gpt2 --block_size 8 --dry_run --tokenizer_name tiny | says 12 layers
 config_overrides | --config_overrides n_layer=2,n_head=4 | holds config.json n_layer.*2
 tokenizer_name | --tokenizer_name tiny | says 257
+add_tokens | --tokenizer_name tiny --add_tokens NEW --resize_token_embeddings | says 257 -> 258
+resize_token_embeddings | --tokenizer_name tiny --add_tokens NEW --resize_token_embeddings | says the mean of the others
 allow_nonfinite_weights | bare --train_file $work/text --output_dir $work/r --model_name_or_path $work/nan \
     --allow_nonfinite_weights --max_bad_steps 9 | logged loss.*NaN
 ignore_mismatched_sizes | short --train_file $work/texts.csv --model_name_or_path $work/sst2 --task_name mnli --output_dir $work/r --ignore_mismatched_sizes | says lacks classifier.weight, classifier.bias
@@ -357,6 +359,7 @@ lora_dropout | adapt --lora_dropout 0.5 | adapter_differs
 lora_target_modules | adapt --lora_target_modules c_fc | adapter_differs
 lora_modules_to_save | adapt --lora_modules_to_save ln_f | holds adapter_config.json ln_f
 use_rslora | adapt --use_rslora | adapter_differs
+init_lora_weights | adapt --init_lora_weights pissa | adapter_differs
 use_peft | adapt --use_peft | has adapter_config.json
 use_peft | --use_peft | says --use_peft needs --lora_r
 use_dora | adapt --use_dora | holds adapter_config.json use_dora.*true

@@ -19,7 +19,7 @@ import tokenizers
 import torch
 from safetensors.numpy import load_file
 from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig,
-                          Olmo2Config, Qwen2Config, Qwen3Config, SmolLM3Config)
+                          Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config, StableLmConfig)
 
 TXCONVERT, TXTOK, TXGEN = sys.argv[1:4]
 VOCAB = 400
@@ -28,6 +28,7 @@ BASE = dict(vocab_size=VOCAB, max_position_embeddings=64, hidden_size=64, interm
 LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
               original_max_position_embeddings=32)
 LINEAR = dict(rope_type="linear", rope_theta=1e4, factor=2.0)
+QUARTER = dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.25)
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=2.0, original_max_position_embeddings=32)
 BYTES = {**BASE, "bos_token_id": 1, "eos_token_id": 0}  # as the byte-level tokenizers have them
 # name: configuration, tokenizer, and whether transformers' own reader of GGUF knows all of it
@@ -46,7 +47,16 @@ MODELS = {
     "granite": (GraniteConfig(**BYTES, embedding_multiplier=12.0, attention_multiplier=0.25, residual_multiplier=0.5,
                               logits_scaling=8.0), "llama3", False),
     "olmo2": (Olmo2Config(**{**BYTES, "num_key_value_heads": 4}), "llama3", False),
+    "phi3": (Phi3Config(**BYTES, pad_token_id=0), "llama3", True),
+    "stablelm": (StableLmConfig(**BYTES, use_qkv_bias=True, rope_parameters=QUARTER), "qwen2", False),
+    "stablelm, parallel": (StableLmConfig(**BYTES, use_parallel_residual=True, rope_parameters=QUARTER), "qwen2", False),
     "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),
+}
+KEYS = {
+    "granite": {gguf.Keys.LLM.LOGIT_SCALE: 8.0, gguf.Keys.LLM.EMBEDDING_SCALE: 12.0, gguf.Keys.LLM.RESIDUAL_SCALE: 0.5,
+                gguf.Keys.Attention.SCALE: 0.25},
+    "stablelm": {gguf.Keys.LLM.USE_PARALLEL_RESIDUAL: False, gguf.Keys.Rope.DIMENSION_COUNT: 4},
+    "stablelm, parallel": {gguf.Keys.LLM.USE_PARALLEL_RESIDUAL: True},
 }
 ROTATED_IN_PAIRS = ("llama", "mistral", "granite", "smollm3")
 REGEX = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}%s|"
@@ -139,7 +149,8 @@ def expected(state, config):
     kind = config.model_type
     arch = {"gpt2": gguf.MODEL_ARCH.GPT2, "llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA,
             "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3, "granite": gguf.MODEL_ARCH.GRANITE,
-            "olmo2": gguf.MODEL_ARCH.OLMO2, "smollm3": gguf.MODEL_ARCH.SMOLLM3}[kind]
+            "olmo2": gguf.MODEL_ARCH.OLMO2, "smollm3": gguf.MODEL_ARCH.SMOLLM3, "phi3": gguf.MODEL_ARCH.PHI3,
+            "stablelm": gguf.MODEL_ARCH.STABLELM}[kind]
     names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
     for name, value in state.items():
         if kind == "gpt2" and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
@@ -240,7 +251,7 @@ def compare_back(name, work, source, state, path):
 def compare_logits(name, model, work, file):
     """transformers' reader of GGUF as a second one."""
     ids = torch.tensor([[(t * 37) % VOCAB for t in range(24)]])
-    read = AutoModelForCausalLM.from_pretrained(work, gguf_file=file, dtype=torch.float32,
+    read = AutoModelForCausalLM.from_pretrained(work, gguf_file=file, dtype=torch.float32, pad_token_id=0,
                                                 attn_implementation="eager").eval()
     with torch.no_grad():
         want, got = model(ids).logits, read(ids).logits
@@ -261,6 +272,9 @@ def compare(name, config, kind, readable):
             reader = compare_values(name, path, state, config, outtype)
             compare_loaded(f"{name}, {outtype}", work, path, state, config)
         compare_rope(name, reader, config)
+        for key, want in KEYS.get(name, {}).items():
+            field = reader.fields.get(key.format(arch=config.model_type))
+            check(field and field.parts[-1][0] == want, f"{name}: {key} is {field}, not {want}")
         compare_back(name, work, source, state, path)
         error = compare_logits(name, model, work, "model.gguf") if readable else None
         print(f"{name}: {len(reader.tensors)} tensors" + (f", logits {error:.1e}" if readable else ""))

@@ -35,8 +35,7 @@ static bool holds_preferences(const char *path)
     const tx_status status = tx_file_read_at(descriptor, path, 0, text, size);
     close(descriptor);
     const char *begin = memchr(text, '{', status ? 0 : (size_t)size);
-    const bool parsed =
-        begin && !tx_json_parse_prefix(begin, (size_t)(text + size - begin), path, &row, &used);
+    const bool parsed = begin && !tx_json_parse_prefix(begin, (size_t)(text + size - begin), path, &row, &used);
     free(text);
     if (!parsed)
         return false;
@@ -49,11 +48,11 @@ static bool holds_preferences(const char *path)
 static tx_status judge_task(const tx_task *task, const char *path)
 {
     char text[256];
-    const int length = snprintf(
-        text, sizeof text,
-        "{\"model_type\": \"bert\", \"architectures\": [\"BertFor%sClassification\"], \"vocab_size\": 300, "
-        "\"hidden_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": 1, \"intermediate_size\": 8}",
-        task == &tx_token_classification ? "Token" : "Sequence");
+    const int length =
+        snprintf(text, sizeof text,
+                 "{\"model_type\": \"bert\", \"architectures\": [\"BertFor%sClassification\"], \"vocab_size\": 300, "
+                 "\"hidden_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": 1, \"intermediate_size\": 8}",
+                 task == &tx_token_classification ? "Token" : "Sequence");
     tx_json *json = NULL;
     tx_config *config = NULL;
     tx_tokenizer *bytes = NULL;
