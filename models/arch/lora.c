@@ -404,9 +404,7 @@ static bool names_tied_head(const tx_config *config, const char *names)
     return false;
 }
 
-/* Finds the module whose matrix is both embedding and output head, if the adapter changes only one of its uses, or each
- * differently; else "". */
-static tx_status find_changed_tied(const tx_lora *lora, const tx_config *config, char tied[TX_ARCH_NAME])
+tx_status tx_lora_find_tied(const tx_lora *lora, const tx_config *config, char tied[TX_ARCH_NAME])
 {
     bool target;
     TX_TRY(find_tied(config, tied));
@@ -420,21 +418,10 @@ static tx_status find_changed_tied(const tx_lora *lora, const tx_config *config,
     return TX_OK;
 }
 
-tx_status tx_lora_untie(const tx_lora *lora, tx_config *config)
-{
-    char tied[TX_ARCH_NAME];
-    TX_TRY(find_changed_tied(lora, config, tied));
-    if (*tied)
-        TX_TRY(tx_fail_in(tx_config_override(config, "tie_word_embeddings=false"),
-                          "the adapter changes %s or the output head, which are one matrix", tied));
-    config->stand_in = config->stand_in || *tied;
-    return TX_OK;
-}
-
 static tx_status check_tied(const tx_lora *lora, const tx_config *config)
 {
     char tied[TX_ARCH_NAME];
-    TX_TRY(find_changed_tied(lora, config, tied));
+    TX_TRY(tx_lora_find_tied(lora, config, tied));
     return *tied ? tx_fail(TX_UNSUPPORTED,
                            "the adapter changes %s or the output head, which are one matrix in this model "
                            "(tie_word_embeddings): leave them out",

@@ -77,6 +77,9 @@ const char *tx_lora_task(const tx_config *config);
  * be saved. Fails if the adapter belongs to a classifier but the model is a language model, or the other way round. */
 tx_status tx_lora_check(const tx_lora *lora, const tx_config *config);
 
+/* Finds the module whose matrix is both embedding and output head, if the adapter changes only one of its uses, or each
+ * differently; else "". */
+tx_status tx_lora_find_tied(const tx_lora *lora, const tx_config *config, char tied[TX_ARCH_NAME]);
 /* If the adapter changes an embedding or an output head that are one matrix, and does not tie them
  * (ensure_weight_tying), gives the configuration an output head of its own. Files of the base model may lack it: it
  * begins as the embedding. */

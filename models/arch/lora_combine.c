@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Combines adapters of one base model into one, as peft's add_weighted_adapter: with signed square roots of the weights
- * on A and B ("linear"), by concatenation, by the singular vectors of the sum, or with pruning (Yadav et al.,
- * TIES-Merging, 2023; Yu et al., DARE, 2024). */
+ * Combines adapters of one base model into one, as peft's add_weighted_adapter does. "linear" weights A and B by square
+ * roots; "cat" concatenates them; "svd" decomposes the sum. The others prune A and B first (Yadav et al., TIES-Merging,
+ * 2023; Yu et al., DARE, 2024). */
 #include "models/tx_convert.h"
 
 #include "api/base/file.h"

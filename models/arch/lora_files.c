@@ -133,6 +133,17 @@ tx_status tx_lora_adapted_config(const char *folder, tx_config **config)
     return TX_OK;
 }
 
+tx_status tx_lora_untie(const tx_lora *lora, tx_config *config)
+{
+    char tied[TX_ARCH_NAME];
+    TX_TRY(tx_lora_find_tied(lora, config, tied));
+    if (*tied)
+        TX_TRY(tx_fail_in(tx_config_override(config, "tie_word_embeddings=false"),
+                          "the adapter changes %s or the output head, which are one matrix", tied));
+    config->stand_in = config->stand_in || *tied;
+    return TX_OK;
+}
+
 /* ---- Weights of a model that has the adapter -------------------------------------------------------------- */
 
 /* The parts of a file of an adapter. peft also stores the weights of an embedding and an output head that are adapted

@@ -31,7 +31,7 @@ typedef struct quantized {
     tx_weights *weights;
     method method;
     int32_t bits, zero; /* GPTQ's first format stores zero points less one */
-    int64_t group;      /* 0: one group for all inputs */
+    int64_t group;      /* inputs of a group; 0 if all are one group */
     int32_t count;
     matrix *matrix;
     tx_st_tensor *tensor;

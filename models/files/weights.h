@@ -71,7 +71,8 @@ typedef struct tx_weights_names {
     /* Writes the name of the piece whose tensor replaces the one that the file lacks, and returns true; or returns
      * false if there is none. NULL means false. */
     bool (*stand_in)(const void *context, const char *piece, char other[TX_WEIGHTS_NAME]);
-    /* If not 0: matrices with `grown_to` rows may have only `grown_from` in the file. The others begin as the mean. */
+    /* Matrices with `grown_to` rows may have only `grown_from` in the file. The other rows begin as the mean. Pass 0 if
+     * no matrix has grown. */
     int64_t grown_from, grown_to;
     bool other_shape_lacks; /* a piece that the file may lack is also ignored if it has another shape */
 } tx_weights_names;

@@ -29,7 +29,8 @@ QV = ["q_proj", "v_proj"]
 # Model, arguments of LoraConfig, and the word of the refusal if there is one.
 CASES = [
     ("llama", dict(target_modules=QV, rank_pattern={"v_proj": 2, r"layers\.1\..*q_proj": 6}), None),
-    ("llama", dict(target_modules="all-linear", alpha_pattern={"layers.0.self_attn.q_proj": 3, "mlp.up_proj": 32}), None),
+    ("llama", dict(target_modules="all-linear", alpha_pattern={"layers.0.self_attn.q_proj": 3, "mlp.up_proj": 32}),
+     None),
     ("llama", dict(target_modules=r".*\.(0|2)\.self_attn\.(q|k)_proj"), None),
     ("llama", dict(target_modules=QV + ["up_proj"], layers_to_transform=[0, 2]), None),
     ("llama", dict(target_modules=QV, layers_to_transform=1, layers_pattern="layers"), None),

@@ -34,7 +34,8 @@ CASES = [
 IDS = torch.arange(3, 20)[None]
 SVD = torch.linalg.svd
 # In fp32, singular values that are close to each other are too inexact.
-torch.linalg.svd = lambda weight, full_matrices=True, driver=None: [p.float() for p in SVD(weight.double(), full_matrices)]
+torch.linalg.svd = lambda weight, full_matrices=True, driver=None: [
+    part.float() for part in SVD(weight.double(), full_matrices)]
 
 
 def load(folder):
@@ -78,8 +79,8 @@ def compare(programs, folder, number, kind, arguments, options, same):
     loaded = PeftModel.from_pretrained(load(f"{folder}/model"), out).eval()
     with torch.no_grad():
         theirs = greatest(loaded(input_ids=IDS).logits, wanted)
-    done = run(programs[1], "--model", f"{folder}/model", "--adapter", out, "--ids", " ".join(map(str, IDS[0].tolist())),
-               "--logits", f"{folder}/logits")
+    done = run(programs[1], "--model", f"{folder}/model", "--adapter", out, "--ids",
+               " ".join(map(str, IDS[0].tolist())), "--logits", f"{folder}/logits")
     check(done.returncode == 0, done.stderr)
     ours = greatest(load_file(f"{folder}/logits")["logits"], wanted)
     check(theirs <= 5e-6 and ours <= 5e-6, f"{kind} {arguments}: logits differ by {theirs} in peft, {ours} in txgen")

@@ -49,7 +49,8 @@ MODELS = {
     "olmo2": (Olmo2Config(**{**BYTES, "num_key_value_heads": 4}), "llama3", False),
     "phi3": (Phi3Config(**BYTES, pad_token_id=0), "llama3", True),
     "stablelm": (StableLmConfig(**BYTES, use_qkv_bias=True, rope_parameters=QUARTER), "qwen2", False),
-    "stablelm, parallel": (StableLmConfig(**BYTES, use_parallel_residual=True, rope_parameters=QUARTER), "qwen2", False),
+    "stablelm, parallel": (StableLmConfig(**BYTES, use_parallel_residual=True, rope_parameters=QUARTER), "qwen2",
+                           False),
     "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),
 }
 KEYS = {

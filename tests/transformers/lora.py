@@ -41,8 +41,9 @@ CASES = {
     "llama-rules": (LlamaConfig(**FAMILY, attention_bias=True),
                     dict(target_modules=["q_proj", "v_proj", "up_proj"], rank_pattern={"q_proj": 6, "up_proj": 2},
                          alpha_pattern={"v_proj": 3}, layers_to_transform=[1], bias="all")),
-    "llama-regex-dora": (LlamaConfig(**FAMILY), dict(target_modules=r".*\.(q|v)_proj", exclude_modules=r".*\.0\..*v_proj",
-                                                     rank_pattern={"v_proj": 2}, use_dora=True)),
+    "llama-regex-dora": (LlamaConfig(**FAMILY),
+                         dict(target_modules=r".*\.(q|v)_proj", exclude_modules=r".*\.0\..*v_proj",
+                              rank_pattern={"v_proj": 2}, use_dora=True)),
     "llama-head": (LlamaConfig(**FAMILY), dict(target_modules=["q_proj", "lm_head", "embed_tokens"])),
     "qwen2-head": (Qwen2Config(**FAMILY, tie_word_embeddings=True), dict(target_modules=["q_proj", "lm_head"])),
     "qwen2-saved": (Qwen2Config(**FAMILY, tie_word_embeddings=True),
@@ -251,8 +252,9 @@ def compare_initial(txtrain, folder):
     AutoModelForCausalLM.from_config(config).save_pretrained(f"{folder}/model")
     told, batch = data(folder, config)
     for kind in ("pissa", "olora"):
-        ours = train_ours(txtrain, folder, "cpu", kind, *told, "--model_name_or_path", f"{folder}/model", "--lora_r", "4",
-                          "--lora_alpha", "6", "--lora_target_modules", "q_proj,v_proj,down_proj", "--init_lora_weights", kind)
+        ours = train_ours(txtrain, folder, "cpu", kind, *told, "--model_name_or_path", f"{folder}/model", "--lora_r",
+                          "4", "--lora_alpha", "6", "--lora_target_modules", "q_proj,v_proj,down_proj",
+                          "--init_lora_weights", kind)
         model = load(config, f"{folder}/model")
         model.loss_type = "ForCausalLM"
         model = get_peft_model(model, LoraConfig(r=4, lora_alpha=6, target_modules=["q_proj", "v_proj", "down_proj"],
@@ -263,7 +265,8 @@ def compare_initial(txtrain, folder):
         loaded = PeftModel.from_pretrained(load(config, f"{folder}/model"), f"{folder}/{kind}").eval()
         with torch.no_grad():
             logits = greatest(loaded(input_ids=ids).logits, model.eval()(input_ids=ids).logits)
-        check(len(ours) == STEPS and off <= LOSS and logits <= WEIGHTS, f"{kind}: losses differ by {off}, logits {logits}")
+        check(len(ours) == STEPS and off <= LOSS and logits <= WEIGHTS,
+              f"{kind}: losses differ by {off}, logits {logits}")
         print(f"{kind}: losses {off:.1e}, logits {logits:.1e}")
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reads models whose matrices bitsandbytes, GPTQ and AWQ stored: the logits and the weights of the saved model are those
-of a model whose matrices were dequantized by the published formulas.
+"""Reads models whose matrices bitsandbytes, GPTQ and AWQ stored: the logits and the weights of the saved model are
+those of a model whose matrices were dequantized by the published formulas.
 
     quantized.py TXGEN TXTRAIN      exit status 77: bitsandbytes is not installed
 """
@@ -66,7 +66,8 @@ def gptq(name, w, bits, group, act_order, second):
 def awq(name, w, group):
     _, scale, zero, codes, wanted = grouped(w, 4, group, torch.arange(w.shape[1]))
     order = [[0, 2, 4, 6, 1, 3, 5, 7].index(k) for k in range(8)]
-    return {f"{name}.qweight": pack(codes, 4, order), f"{name}.scales": scale, f"{name}.qzeros": pack(zero, 4, order)}, wanted
+    return {f"{name}.qweight": pack(codes, 4, order), f"{name}.scales": scale,
+            f"{name}.qzeros": pack(zero, 4, order)}, wanted
 
 
 def case(method, make, **more):
@@ -83,7 +84,8 @@ CASES = {
     "gptq 8": case("gptq", lambda n, w: gptq(n, w, 8, -1, False, False), bits=8, group_size=-1),
     "gptq 2": case("gptq", lambda n, w: gptq(n, w, 2, 16, False, False), bits=2, group_size=16),
     "gptq order": case("gptq", lambda n, w: gptq(n, w, 4, 32, True, False), bits=4, group_size=32, desc_act=True),
-    "gptq v2": case("gptq", lambda n, w: gptq(n, w, 4, 32, True, True), bits=4, group_size=32, checkpoint_format="gptq_v2"),
+    "gptq v2": case("gptq", lambda n, w: gptq(n, w, 4, 32, True, True), bits=4, group_size=32,
+                    checkpoint_format="gptq_v2"),
     "awq": case("awq", lambda n, w: awq(n, w, 32), bits=4, group_size=32, version="gemm"),
 }
 REFUSED = [(dict(quant_method="hqq"), "hqq"), (dict(quant_method="gptq", bits=3), "bits"),

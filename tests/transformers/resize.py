@@ -65,7 +65,8 @@ def compare(name, txtrain, txgen, folder, config):
     vocab = config.vocab_size
     done = train(txtrain, folder, f"{folder}/none")
     check("--resize_token_embeddings" in done.stderr, f"{name}: not refused: {done.stderr}")
-    train(txtrain, folder, f"{folder}/still", "--resize_token_embeddings", "--learning_rate", "0", "--weight_decay", "0")
+    train(txtrain, folder, f"{folder}/still", "--resize_token_embeddings", "--learning_rate", "0", "--weight_decay",
+          "0")
     tokenizer = PreTrainedTokenizerFast.from_pretrained(f"{folder}/still")
     check(tokenizer.convert_tokens_to_ids(NEW) == [vocab, vocab + 1] and
           tokenizer(f"w5 {NEW[1]}w7").input_ids == [5, vocab + 1, 7], f"{name}: other ids")
@@ -73,7 +74,8 @@ def compare(name, txtrain, txgen, folder, config):
     for a, b in zip((old.get_input_embeddings(), old.get_output_embeddings()),
                     (grown.get_input_embeddings(), grown.get_output_embeddings())):
         off = greatest(b.weight[vocab:], a.weight.mean(0, keepdim=True).expand(2, -1))
-        check(off <= 1e-6 and torch.equal(a.weight, b.weight[:vocab]), f"{name}: new rows differ from the mean by {off}")
+        check(off <= 1e-6 and torch.equal(a.weight, b.weight[:vocab]),
+              f"{name}: new rows differ from the mean by {off}")
     check(greatest(logits(old, IDS), logits(grown, IDS)[..., :vocab]) <= 1e-6, f"{name}: old logits have changed")
 
     # Adapters: of txtrain, and of peft with a resized model.
@@ -86,7 +88,8 @@ def compare(name, txtrain, txgen, folder, config):
     for save in (None, ["lm_head", "embed_tokens"]):
         base = load(folder)
         base.resize_token_embeddings(vocab + 3)
-        model = get_peft_model(base, LoraConfig(r=4, task_type="CAUSAL_LM", target_modules=["q_proj"], modules_to_save=save))
+        config = LoraConfig(r=4, task_type="CAUSAL_LM", target_modules=["q_proj"], modules_to_save=save)
+        model = get_peft_model(base, config)
         for weight in model.parameters():
             weight.data += 0.05 * weight.requires_grad * torch.randn_like(weight)
         model.save_pretrained(f"{folder}/peft{save}")
