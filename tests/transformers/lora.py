@@ -216,7 +216,8 @@ def compare(name, programs, folder, device, config, settings):
 
 def fails(word, *command):
     done = run(*command)
-    check(done.returncode == 1 and word in done.stderr, f"{' '.join(command)}: {done.returncode}, {done.stderr}, not {word}")
+    check(done.returncode == 1 and word in done.stderr,
+          f"{' '.join(command)}: {done.returncode}, {done.stderr}, not {word}")
 
 
 def compare_settings(txgen, folder):
