@@ -67,6 +67,19 @@ static const tx_option_spelling spellings[] = {{"--dataset_text_field", "text_co
                                                {"--dataset_num_proc", "preprocessing_num_workers"},
                                                {"--use_bnb_nested_quant", "bnb_4bit_use_double_quant"},
                                                {"--activation_checkpointing", "gradient_checkpointing"},
+                                               {"--base_model", "model_name_or_path"},
+                                               {"--tokenizer_config", "tokenizer_name"},
+                                               {"--sequence_len", "max_seq_length"},
+                                               {"--pad_to_sequence_len", "pad_to_max_length"},
+                                               {"--sample_packing", "packing"},
+                                               {"--micro_batch_size", "per_device_train_batch_size"},
+                                               {"--num_epochs", "num_train_epochs"},
+                                               {"--optimizer", "optim"},
+                                               {"--lr_scheduler", "lr_scheduler_type"},
+                                               {"--dataset_processes", "preprocessing_num_workers"},
+                                               {"--peft_use_dora", "use_dora"},
+                                               {"--peft_use_rslora", "use_rslora"},
+                                               {"--wandb_name", "run_name"},
                                                {"-o", "output_dir"}};
 
 /* In the order of `options`. */

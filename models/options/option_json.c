@@ -67,6 +67,10 @@ static tx_status store_scalar(tx_option_values *to, const char *file, const tx_o
     const bool numeric = option->kind == TX_OPTION_INTEGER || option->kind == TX_OPTION_REAL;
     if (value && option->kind == TX_OPTION_OPTIONAL && type == TX_JSON_BOOL)
         return tx_option_truth(value) ? tx_option_store(to, file, option, "") : TX_OK;
+    /* Files of accelerate have `debug: false`. */
+    if (value && option->kind == TX_OPTION_CHOICE && type == TX_JSON_BOOL && !tx_option_truth(value) &&
+        strncmp(option->choices, "none|", 5) == 0)
+        value = "none";
     const bool word = option->kind == TX_OPTION_FLAG || option->kind == TX_OPTION_CHOICE;
     /* A string may spell any value, as on a command line. */
     if (value && (type == TX_JSON_STRING || (numeric && type != TX_JSON_BOOL) || (word && type == TX_JSON_BOOL) ||

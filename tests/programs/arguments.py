@@ -63,22 +63,54 @@ assert not complaint(arguments), complaint(arguments)
 arguments["accelerator_config"]["split_batches"] = True
 arguments["push_to_hub"] = True
 for name in ("split_batches", "push_to_hub"):
-    assert f"{name}: TX does not support this option of transformers" in complaint(arguments), complaint(arguments)
+    assert f"{name}: TX does not support this option" in complaint(arguments), complaint(arguments)
 
-# TRL's SFTConfig, if it is installed. to_dict() writes a placeholder for every token.
+# TRL's configurations, if it is installed. to_dict() writes a placeholder for every token.
 try:
-    from trl import SFTConfig
+    from trl import DPOConfig, SFTConfig
 except ImportError:
-    SFTConfig = TrainingArguments
-config = object.__new__(SFTConfig)
-for field in dataclasses.fields(SFTConfig):
-    setattr(config, field.name, default(field))
-config.output_dir, config.model_init_kwargs = "out", None
-trl = config.to_dict()
-trl.update(accelerator_config=None, report_to=[], eos_token="<EOS_TOKEN>", pad_token="<PAD_TOKEN>", bf16=True)
-missing = [name for name in trl if name not in known and complaint({name: 1}).count("unknown option")]
-assert not missing, f"not in {table}: {missing}"
-assert not complaint(trl), complaint(trl)
+    SFTConfig = DPOConfig = TrainingArguments
+for kind in (SFTConfig, DPOConfig):
+    config = object.__new__(kind)
+    for field in dataclasses.fields(kind):
+        setattr(config, field.name, default(field))
+    config.output_dir, config.model_init_kwargs = "out", None
+    trl = config.to_dict()
+    trl.update(accelerator_config=None, report_to=[], eos_token="<EOS_TOKEN>", pad_token="<PAD_TOKEN>", bf16=True)
+    missing = [name for name in trl if name not in known and complaint({name: 1}).count("unknown option")]
+    assert not missing, f"not in {table}: {missing}"
+    assert not complaint(trl), complaint(trl)
+
+# A file of `accelerate config`, and common keys of axolotl: each is read, or refused by its name with the reason.
+accelerate = {"compute_environment": "LOCAL_MACHINE", "debug": False, "distributed_type": "MULTI_GPU",
+              "downcast_bf16": "no", "enable_cpu_affinity": False, "gpu_ids": "all", "machine_rank": 0,
+              "main_training_function": "main", "mixed_precision": "no", "num_machines": 1, "num_processes": 1,
+              "rdzv_backend": "static", "same_network": True, "tpu_env": [], "tpu_use_cluster": False,
+              "tpu_use_sudo": False, "use_cpu": False, "dynamo_config": {"dynamo_backend": "INDUCTOR"}}
+assert not complaint(accelerate), complaint(accelerate)
+for name, value in (("mixed_precision", "bf16"), ("num_processes", 2), ("num_machines", 2), ("debug", True),
+                    ("distributed_type", "MEGATRON_LM"), ("main_process_ip", "10.0.0.1")):
+    assert re.search(f"{name}( true|: TX does not support this option: )", complaint({name: value})), name
+try:
+    from accelerate.commands.config.config_args import ClusterConfig
+except ImportError:
+    ClusterConfig = None
+for field in dataclasses.fields(ClusterConfig) if ClusterConfig else ():
+    assert field.name in ("commands", "command_file") or "unknown" not in complaint({field.name: 1}), field.name
+axolotl = {"base_model": "gpt2", "tokenizer_type": "AutoTokenizer", "load_in_8bit": False, "load_in_4bit": True,
+           "strict": False, "dataset_prepared_path": "prepared", "val_set_size": 0.0, "output_dir": "out",
+           "adapter": "qlora", "lora_r": 8, "lora_alpha": 16, "lora_dropout": 0.05, "lora_modules_to_save": ["lm_head"],
+           "sequence_len": 512, "sample_packing": True, "pad_to_sequence_len": True, "wandb_project": None,
+           "wandb_watch": "x", "gradient_accumulation_steps": 4, "micro_batch_size": 2, "num_epochs": 3,
+           "optimizer": "adamw_torch", "lr_scheduler": "cosine", "learning_rate": 2e-4, "train_on_inputs": False,
+           "group_by_length": False, "bf16": True, "tf32": False, "gradient_checkpointing": True, "logging_steps": 1,
+           "flash_attention": True, "warmup_ratio": 0.1, "weight_decay": 0.0, "special_tokens": {}, "plugins": []}
+assert not complaint(axolotl), complaint(axolotl)
+for name, value in (("datasets", [{"path": "a", "type": "alpaca"}]), ("val_set_size", 0.1), ("evals_per_epoch", 4),
+                    ("saves_per_epoch", 1), ("lora_target_linear", True), ("rl", "dpo"), ("plugins", ["a"]),
+                    ("special_tokens", {"pad_token": "<pad>"}), ("train_on_inputs", True), ("s2_attention", True)):
+    assert f"{name}: TX does not support this option: " in complaint({name: value}), complaint({name: value})
+assert "base_model" not in complaint({"base_model": "a", "micro_batch_size": 3, "nothing": 1})
 # Names of the command line hold in a file; null asks for nothing; one option under two names is refused if they differ.
 assert not complaint({"lr": 1e-3, "max-length": 9, "dataset_num_proc": 2, "no_such_option": None})
 assert "given twice" in complaint({"max_length": 9, "max_seq_length": 8})

@@ -333,7 +333,7 @@ static void test_file_mistakes(void **state)
         {"{\"do_train\": {}}", "args.json: do_train: must be true or false", TX_EXIT_USAGE},
         {"{\"do_train\": 2}", "args.json: do_train 2: must be true or false", TX_EXIT_USAGE},
         {"{\"stop\": [\"a\", 1]}", "args.json: stop: must be strings", TX_EXIT_USAGE},
-        {"{\"fp16\": true}", "args.json: fp16: TX does not support this option of transformers: use fp32",
+        {"{\"fp16\": true}", "args.json: fp16: TX does not support this option: use fp32",
          TX_EXIT_USAGE},
         {"{\"fsdp\": {\"a\": 1}}", "args.json: fsdp: TX does not support", TX_EXIT_USAGE},
         {"{\"accelerator\": {\"fp16\": true}}", "args.json: fp16: TX does not support", TX_EXIT_USAGE},
