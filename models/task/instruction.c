@@ -4,8 +4,6 @@
 
 #include "models/task/causal_lm.h"
 
-#include <string.h>
-
 #define FIELDS                                                                                  \
     [TX_INSTRUCTION_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN}, \
     [TX_INSTRUCTION_LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},   \
@@ -19,14 +17,14 @@ static const tx_field packed_fields[] = {
     {.name = NULL},
 };
 
-/* Writes a sample to the row from position `at` on. Returns its length. */
-static int64_t put(const tx_instruction_data *d, int64_t sample, int64_t at, const tx_batch *to)
+/* Writes a sample to the row from position `at` on, and adds its length. */
+static tx_status put(const tx_instruction_data *d, int64_t sample, int64_t *at, const tx_batch *to)
 {
     const int64_t begin = tx_sample_begin(d->end, sample), length = d->end[sample] - begin;
-    const tx_ids *const from[] = {&d->ids, &d->labels};
-    for (int f = TX_INSTRUCTION_INPUT_IDS; f <= TX_INSTRUCTION_LABELS; f++)
-        memcpy((int32_t *)to->field[f] + at, from[f]->id + begin, (size_t)length * sizeof(int32_t));
-    return length;
+    TX_TRY(tx_store_read(&d->ids, begin, length, (int32_t *)to->field[TX_INSTRUCTION_INPUT_IDS] + *at));
+    TX_TRY(tx_store_read(&d->labels, begin, length, (int32_t *)to->field[TX_INSTRUCTION_LABELS] + *at));
+    *at += length;
+    return TX_OK;
 }
 
 /* Pads the row after its first `used` positions. */
@@ -41,8 +39,10 @@ static void pad(const tx_samples *samples, int64_t used, const tx_batch *to)
 
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
+    int64_t used = 0;
     (void)epoch;
-    pad(samples, put(samples->data, number, 0, to), to);
+    TX_TRY(put(samples->data, number, &used, to));
+    pad(samples, used, to);
     return TX_OK;
 }
 
@@ -68,12 +68,12 @@ static tx_status packed_row(const tx_samples *samples, int64_t number, uint64_t 
     int64_t used = 0;
     (void)epoch;
     for (int64_t i = tx_sample_begin(d->last, number); i < d->last[number]; i++) {
-        const int64_t length = put(d, d->order[i], used, to);
-        for (int64_t t = 0; t < length; t++) {
-            positions[used + t] = (int32_t)t;
-            starts[used + t] = (int32_t)used;
+        const int64_t begin = used;
+        TX_TRY(put(d, d->order[i], &used, to));
+        for (int64_t t = begin; t < used; t++) {
+            positions[t] = (int32_t)(t - begin);
+            starts[t] = (int32_t)begin;
         }
-        used += length;
     }
     pad(samples, used, to);
     return TX_OK;

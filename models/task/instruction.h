@@ -8,7 +8,7 @@
 #define TX_TASK_INSTRUCTION_H
 
 #include "models/chat/chat.h"
-#include "models/task/task.h"
+#include "models/task/store.h"
 
 /* Indices of the fields. */
 enum {
@@ -28,7 +28,7 @@ tx_status tx_instruction_find(const char *path, bool *is);
 /* ---- Data (instruction_data.c) ------------------------------------------------------------------------- */
 
 typedef struct tx_instruction_data {
-    tx_ids ids, labels; /* of all samples, one after the other */
+    tx_store ids, labels; /* of all samples, one after the other */
     int64_t count;
     int64_t *end;   /* [count]: end of each sample's ids */
     int64_t rows;   /* of packed samples */

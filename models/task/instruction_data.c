@@ -16,6 +16,7 @@
 typedef struct reading {
     tx_conversations from;
     tx_ids ids, learnt;   /* of one sample: its ids, and 1 for each id that is learnt */
+    tx_ids whole, labels; /* of one sample: its ids with those before the text, and their labels */
     int64_t cut, dropped; /* numbers of truncated samples, and of samples without labels */
 } reading;
 
@@ -41,27 +42,30 @@ static tx_status encode(reading *r)
 static tx_status add_sample(reading *r, tx_instruction_data *d)
 {
     const tx_data_options *o = r->from.options;
-    const size_t before = d->ids.count;
+    tx_ids *whole = &r->whole;
+    whole->count = r->labels.count = 0;
     if (tx_conversations_is_plain(&r->from))
-        TX_TRY(tx_conversations_begin(o->tokenizer, &d->ids));
-    const size_t begun = d->ids.count - before, most = (size_t)o->block;
+        TX_TRY(tx_conversations_begin(o->tokenizer, whole));
+    const size_t begun = whole->count, most = (size_t)o->block;
     const size_t all = begun + r->ids.count, size = all < most ? all : most;
     bool labelled = false;
-    TX_TRY(tx_ids_reserve(&d->ids, r->ids.count));
-    TX_TRY(tx_ids_reserve(&d->labels, size));
+    TX_TRY(tx_ids_reserve(whole, r->ids.count));
+    TX_TRY(tx_ids_reserve(&r->labels, size));
     if (r->ids.count)
-        memcpy(d->ids.id + d->ids.count, r->ids.id, r->ids.count * sizeof *r->ids.id);
+        memcpy(whole->id + begun, r->ids.id, r->ids.count * sizeof *r->ids.id);
     for (size_t t = 0; t < size; t++) {
         const bool has = t + 1 < size && t + 1 >= begun && r->learnt.id[t + 1 - begun];
-        d->labels.id[before + t] = has ? d->ids.id[before + t + 1] : TX_IGNORE_LABEL;
+        r->labels.id[t] = has ? whole->id[t + 1] : TX_IGNORE_LABEL;
         labelled = labelled || has;
     }
-    TX_TRY(tx_task_check_ids(o, d->ids.id + before, size));
+    TX_TRY(tx_task_check_ids(o, whole->id, size));
     r->cut += all > most;
     r->dropped += !labelled;
-    d->ids.count = d->labels.count = before + (labelled ? size : 0);
-    if (labelled)
-        d->end[d->count++] = (int64_t)d->ids.count;
+    if (!labelled)
+        return TX_OK;
+    TX_TRY(tx_store_add(&d->ids, whole->id, size));
+    TX_TRY(tx_store_add(&d->labels, r->labels.id, size));
+    d->end[d->count++] = d->ids.count;
     return TX_OK;
 }
 
@@ -101,8 +105,8 @@ static tx_status write_digest(const tx_instruction_data *d, char text[TX_DIGEST_
     const size_t count = (size_t)d->count;
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
-    tx_digest_add(digest, d->ids.id, d->ids.count * sizeof *d->ids.id);
-    tx_digest_add(digest, d->labels.id, d->labels.count * sizeof *d->labels.id);
+    tx_digest_fail(digest, tx_store_digest(&d->ids, digest));
+    tx_digest_fail(digest, tx_store_digest(&d->labels, digest));
     tx_digest_add(digest, d->end, count * sizeof *d->end);
     if (d->order)
         tx_digest_add(digest, d->order, count * sizeof *d->order);
@@ -116,6 +120,7 @@ static tx_status read_all(reading *r, const tx_task *task, tx_instruction_data *
     tx_conversations *c = &r->from;
     TX_TRY(tx_conversations_open(c));
     const int64_t samples = c->end - c->begin;
+    d->ids = d->labels = (tx_store){.folder = c->options->cache, .report = &c->options->report};
     d->end = malloc((size_t)samples * sizeof *d->end);
     if (!d->end)
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " samples", samples);
@@ -135,8 +140,8 @@ static tx_status read_all(reading *r, const tx_task *task, tx_instruction_data *
 
 static void free_data(tx_instruction_data *d)
 {
-    free(d->ids.id);
-    free(d->labels.id);
+    tx_store_free(&d->ids);
+    tx_store_free(&d->labels);
     free(d->end);
     free(d->order);
     free(d->last);
@@ -155,6 +160,8 @@ tx_status tx_instruction_open(const tx_task *task, const char *path, const tx_da
     tx_conversations_close(&r.from);
     free(r.ids.id);
     free(r.learnt.id);
+    free(r.whole.id);
+    free(r.labels.id);
     if (status) {
         if (d)
             free_data(d);
@@ -164,7 +171,7 @@ tx_status tx_instruction_open(const tx_task *task, const char *path, const tx_da
                             .data = d,
                             .count = d->rows,
                             .block = options->block,
-                            .tokens = (int64_t)d->ids.count,
+                            .tokens = d->ids.count,
                             .digest = d->digest};
     return TX_OK;
 }

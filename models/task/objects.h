@@ -4,20 +4,18 @@
 #ifndef TX_TASK_OBJECTS_H
 #define TX_TASK_OBJECTS_H
 
+#include "models/files/data_file.h"
 #include "models/task/task.h"
+#include "models/text/buffer.h"
 
-/* A line of a file: its bytes, and its number from 1. */
-typedef struct tx_object_line {
-    size_t at, size;
-    int64_t number;
-} tx_object_line;
-
-/* Begin with {0}. */
+/* Lines are read from the file on demand. Begin with {0}. */
 typedef struct tx_objects {
-    char *text;
+    tx_data_file file;
     tx_json *array; /* NULL if the objects are lines */
-    tx_object_line *lines;
+    int64_t *line;  /* the first byte of each object's line */
+    int64_t end;    /* of the last line */
     size_t count, room;
+    tx_buffer text;   /* of the line that was read */
     int64_t bad;      /* number of skipped objects */
     size_t first_bad; /* and the first of them */
 } tx_objects;
@@ -26,7 +24,7 @@ typedef struct tx_objects {
 tx_status tx_objects_open(const char *path, tx_objects *objects);
 void tx_objects_close(tx_objects *objects);
 /* Reads object `number`, counted from 0. The caller frees `*own`, which may be NULL. */
-tx_status tx_objects_read(const tx_objects *objects, size_t number, tx_json **own, const tx_json **object);
+tx_status tx_objects_read(tx_objects *objects, size_t number, tx_json **own, const tx_json **object);
 /* Adds the position of object `number` to the message of a failure. Returns the status. */
 tx_status tx_objects_fail(const tx_objects *objects, size_t number, tx_status status);
 /* Counts a malformed object as skipped. False if `most` objects are skipped already. */

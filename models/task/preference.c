@@ -16,14 +16,14 @@ static const tx_field fields[] = {
 };
 
 /* Writes a sequence of `length` ids. The label of a position is the next token, if it belongs to the completion. */
-static void put(const tx_preference_data *d, int64_t begin, int64_t length, int64_t prompt, int64_t block, int32_t *ids,
-                int32_t *labels)
+static tx_status put(const tx_preference_data *d, int64_t begin, int64_t length, int64_t prompt, int64_t block,
+                     int32_t *ids, int32_t *labels)
 {
-    const int32_t *from = d->ids.id + begin;
-    memcpy(ids, from, (size_t)length * sizeof *ids);
+    TX_TRY(tx_store_read(&d->ids, begin, length, ids));
     tx_field_pad(&fields[TX_PREFERENCE_INPUT_IDS], ids + length, block - length);
     for (int64_t t = 0; t < block; t++)
-        labels[t] = t + 1 < length && t + 1 >= prompt ? from[t + 1] : TX_IGNORE_LABEL;
+        labels[t] = t + 1 < length && t + 1 >= prompt ? ids[t + 1] : TX_IGNORE_LABEL;
+    return TX_OK;
 }
 
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
@@ -34,8 +34,8 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     for (int64_t i = 0; i < 2; i++) {
         const int64_t sequence = 2 * number + i, begin = tx_sample_begin(d->end, sequence),
                       length = d->end[sequence] - begin;
-        put(d, begin, length, prompt, block, (int32_t *)to->field[TX_PREFERENCE_INPUT_IDS] + i * block,
-            (int32_t *)to->field[TX_PREFERENCE_COMPLETION_LABELS] + i * block);
+        TX_TRY(put(d, begin, length, prompt, block, (int32_t *)to->field[TX_PREFERENCE_INPUT_IDS] + i * block,
+                   (int32_t *)to->field[TX_PREFERENCE_COMPLETION_LABELS] + i * block));
         ((int32_t *)to->field[TX_PREFERENCE_LENGTHS])[i] = (int32_t)(length ? length : 1);
         ((float *)to->field[TX_PREFERENCE_SHARES])[i] = 1.0f / (float)(length > prompt ? length - prompt : 1);
         ((float *)to->field[TX_PREFERENCE_REFERENCE])[i] = d->reference[sequence];

@@ -8,7 +8,7 @@
 #define TX_TASK_PREFERENCE_H
 
 #include "models/chat/chat.h"
-#include "models/task/task.h"
+#include "models/task/store.h"
 
 /* Indices of the fields. */
 enum {
@@ -32,7 +32,7 @@ void tx_preference_set_reference(const tx_samples *samples, const float *outputs
 /* ---- Data (preference_data.c) -------------------------------------------------------------------------- */
 
 typedef struct tx_preference_data {
-    tx_ids ids; /* of all sequences, one after the other: the chosen one of the first pair, its rejected one, .. */
+    tx_store ids; /* of all sequences, one after the other: the chosen one of the first pair, its rejected one, .. */
     int64_t count;
     int64_t *end;     /* [2 * count]: end of each sequence's ids */
     int64_t *prompt;  /* [count]: tokens of the prompt, with which both sequences of a pair begin */

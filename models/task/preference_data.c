@@ -71,11 +71,8 @@ static tx_status add_pair(reading *r, tx_preference_data *d)
     for (int i = 0; i < 2; i++) {
         const size_t size = r->side[i].count < most ? r->side[i].count : most;
         TX_TRY(tx_task_check_ids(r->from.options, r->side[i].id, size));
-        TX_TRY(tx_ids_reserve(&d->ids, size));
-        if (size)
-            memcpy(d->ids.id + d->ids.count, r->side[i].id, size * sizeof *d->ids.id);
-        d->ids.count += size;
-        d->end[2 * d->count + i] = (int64_t)d->ids.count;
+        TX_TRY(tx_store_add(&d->ids, r->side[i].id, size));
+        d->end[2 * d->count + i] = d->ids.count;
     }
     d->prompt[d->count++] = (int64_t)prompt;
     return TX_OK;
@@ -140,7 +137,7 @@ static tx_status write_digest(const tx_preference_data *d, char text[TX_DIGEST_T
 {
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
-    tx_digest_add(digest, d->ids.id, d->ids.count * sizeof *d->ids.id);
+    tx_digest_fail(digest, tx_store_digest(&d->ids, digest));
     tx_digest_add(digest, d->end, 2 * (size_t)d->count * sizeof *d->end);
     tx_digest_add(digest, d->prompt, (size_t)d->count * sizeof *d->prompt);
     return tx_digest_finish(digest, text);
@@ -151,6 +148,7 @@ static tx_status read_all(reading *r, tx_preference_data *d)
     tx_conversations *c = &r->from;
     TX_TRY(tx_conversations_open(c));
     const size_t pairs = (size_t)(c->end - c->begin);
+    d->ids = (tx_store){.folder = c->options->cache, .report = &c->options->report};
     d->end = malloc(2 * pairs * sizeof *d->end);
     d->prompt = malloc(pairs * sizeof *d->prompt);
     d->reference = calloc(2 * pairs, sizeof *d->reference);
@@ -167,7 +165,7 @@ static tx_status read_all(reading *r, tx_preference_data *d)
 
 static void free_data(tx_preference_data *d)
 {
-    free(d->ids.id);
+    tx_store_free(&d->ids);
     free(d->end);
     free(d->prompt);
     free(d->reference);
@@ -195,7 +193,7 @@ tx_status tx_preference_open(const tx_task *task, const char *path, const tx_dat
                             .data = d,
                             .count = d->count,
                             .block = options->block,
-                            .tokens = (int64_t)d->ids.count,
+                            .tokens = d->ids.count,
                             .digest = d->digest};
     return TX_OK;
 }

@@ -40,8 +40,10 @@ def write_corpus(path, size):
 
 def command(folder, corpus, *options, ranks=1):
     start = [] if ranks == 1 else [LAUNCHER, "-n", str(ranks)]
-    return [*start, TXTRAIN, "--config_name", folder + "/model.json", "--train_file", corpus, "--threads", "1",
-            "--block_size", "64", "--seed", "3", "--report_to", "none", "--streaming", *options]
+    model = [] if "--model_name_or_path" in options else ["--config_name", folder + "/model.json"]
+    size = [] if "--max_seq_length" in options else ["--block_size", "64"]
+    return [*start, TXTRAIN, *model, "--train_file", corpus, "--threads", "1", *size, "--seed", "3", "--report_to",
+            "none", "--streaming", *options]
 
 
 def resident(arguments):
@@ -92,6 +94,28 @@ def killed(folder, corpus):
     check(weights(out) == whole, "a resumed run ends with other weights")
 
 
+def conversations(folder):
+    """Instruction data and preferences, whose samples have an entry in memory, but not their tokens."""
+    for name, options in (("prompt and completion", []), ("preferences", ["--task_name", "dpo"])):
+        taken = []
+        for samples in (LARGE // 20000, LARGE // 4000):
+            path = folder + "/talk.jsonl"
+            with open(path, "w", encoding="ascii") as file:
+                for i in range(samples):
+                    row = {"prompt": f"question {i} " * 2, "completion": f" the answer is {i * 7919 % 1000003}" * 9}
+                    if options:
+                        row = {"prompt": row["prompt"], "chosen": row["completion"], "rejected": " none" * 40}
+                    file.write(json.dumps(row) + "\n")
+            out = folder + "/talk"
+            taken.append((samples, resident(command(
+                folder, path, "--max_steps", "1", "--max_seq_length", "64", "--save_strategy", "no",
+                "--per_device_train_batch_size", "2", "--output_dir", out, "--overwrite_output_dir",
+                *(options and [*options, "--model_name_or_path", folder + "/small.txt.out"])))))
+        (few, small), (many, large) = taken
+        print(f"{name}: {few} samples in {small / 1e6:.1f} MB, {many} in {large / 1e6:.1f} MB", flush=True)
+        check(large - small < 48 * (many - few) + 2 * SLACK, f"{name}: {large - small} bytes for {many - few} samples")
+
+
 def ranks(folder, corpus):
     """One rank and four: the same losses, and an order that is a permutation."""
     outs = {}
@@ -129,6 +153,7 @@ def main():
         sizes(folder, corpora)
         killed(folder, corpora[0])
         epoch(folder)
+        conversations(folder)
         if LAUNCHER:
             ranks(folder, corpora[0])
     print("FAILED" if failures else "all agree")
