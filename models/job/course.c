@@ -92,7 +92,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .checkpoint_bytes = weight_bytes(j) + (set->only_model ? 0 : tx_model_state_bytes(j->model)) + small_bytes(j),
         .write = tx_job_write_files,
         .write_context = j,
-        .board = j->board,
+        .events = &j->events,
         .report = j->report,
         .listener = j->listener,
     };

@@ -119,7 +119,7 @@ static void add_of_course(const tx_job *j, char *text, size_t size)
          !set->evaluation},
         {{TX_JOB_AT(save_steps)}, "only with --save_strategy steps", set->saving != TX_STRATEGY_STEPS},
         {{TX_JOB_AT(stop_threshold)}, "only with --early_stopping_patience", !set->stop_patience},
-        {{TX_JOB_AT(logging_dir), TX_JOB_AT(run_name)}, "only with --report_to tensorboard", !events},
+        {{TX_JOB_AT(logging_dir), TX_JOB_AT(run_name)}, "only with --report_to", !events},
         {{TX_JOB_AT(run_name)}, "--logging_dir is used", events && set->logging_dir},
     };
     ADD_ALL(rows);

@@ -34,7 +34,8 @@ void tx_job_free(tx_job *j)
 {
     if (!j)
         return;
-    tx_tensorboard_close(j->board);
+    tx_events_close(&j->events);
+    tx_json_free(j->config);
     tx_output_lock_release(j->lock);
     tx_trainer_free(j->trainer);
     tx_model_free(j->model);
@@ -370,8 +371,7 @@ tx_status tx_job_run(tx_job *j)
     if (!status && !j->set.dry_run)
         status = work(j);
     TX_THEN(status, finish(j));
-    tx_tensorboard_close(j->board);
-    j->board = NULL;
+    tx_events_close(&j->events);
     if (j->complete)
         tx_watch_done(j->watch);
     else if (status || j->summary.stopped)

@@ -61,7 +61,8 @@ struct tx_job {
     tx_model *model;
     tx_trainer *trainer;
     tx_output_lock *lock;
-    tx_tensorboard *board; /* may be NULL */
+    tx_events events;
+    tx_json *config; /* of the trackers */
     int64_t epoch_steps, steps;
     /* Ranks. Groups that a run does not have are NULL. */
     tx_comm *comm;              /* all ranks */
@@ -113,7 +114,7 @@ void tx_job_note(const tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
 tx_status tx_job_share_warnings(tx_job *job);
 /* Reports the kept warnings. Later warnings are reported at once. */
 void tx_job_print_warnings(tx_job *job);
-/* Opens the event file of --report_to. */
+/* Opens the trackers of --report_to. */
 tx_status tx_job_open_events(tx_job *job);
 
 #endif

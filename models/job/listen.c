@@ -6,6 +6,7 @@
 #include "api/base/clock.h"
 #include "api/base/file.h"
 #include "api/base/hash.h"
+#include "models/tx_folder.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -116,7 +117,12 @@ tx_reporter tx_job_reporter(tx_job *j)
     return (tx_reporter){warn, j, report_progress};
 }
 
-/* ---- Event files ---------------------------------------------------------------------------------------- */
+/* ---- Trackers ---------------------------------------------------------------------------------------- */
+
+static bool reports_to(const tx_job *j, int tracker)
+{
+    return j->set.report_to & UINT32_C(1) << tracker;
+}
 
 static char *default_folder(const char *output_dir)
 {
@@ -130,17 +136,53 @@ static char *default_folder(const char *output_dir)
     return tx_path_join(output_dir, name);
 }
 
-tx_status tx_job_open_events(tx_job *j)
+static tx_status open_tensorboard(tx_job *j)
 {
-    if (!tx_job_leads(j) || !(j->set.report_to & (1u << TX_REPORT_TENSORBOARD | 1u << TX_REPORT_ALL)))
-        return TX_OK;
     char *runs = tx_path_join(j->set.output_dir, "runs");
     char *folder = j->set.logging_dir        ? strdup(j->set.logging_dir)
                    : runs && j->set.run_name ? tx_path_join(runs, j->set.run_name)
                                              : default_folder(j->set.output_dir);
     free(runs);
-    tx_status status = folder ? tx_tensorboard_open(folder, &j->report, &j->board)
+    tx_status status = folder ? tx_tensorboard_open(folder, &j->report, &j->events.tensorboard)
                               : tx_fail(TX_MEMORY, "no memory for the name of the event file");
+    if (!status && reports_to(j, TX_REPORT_WANDB))
+        tx_job_note(j, "wandb   to upload the run: wandb sync %s", folder);
     free(folder);
     return status;
+}
+
+/* The run is called run_name, or as the last part of output_dir. The project is transformers' default. */
+static tx_status open_trackio(tx_job *j)
+{
+    static const char *const places[][2] = {{"TRACKIO_DIR", "/inbox"},
+                                            {"HF_HOME", "/trackio/inbox"},
+                                            {"XDG_CACHE_HOME", "/huggingface/trackio/inbox"},
+                                            {"HOME", "/.cache/huggingface/trackio/inbox"}};
+    const char *set = NULL, *project = getenv("TRACKIO_PROJECT_NAME");
+    char inbox[TX_PATH_ROOM] = "", *run = strdup(j->set.run_name ? j->set.run_name : j->set.output_dir);
+    size_t place = 0;
+    while (place < sizeof places / sizeof places[0] && (!(set = getenv(places[place][0])) || !*set))
+        place++;
+    if (place < sizeof places / sizeof places[0])
+        snprintf(inbox, sizeof inbox, "%s%s", set, places[place][1]);
+    j->config = tx_job_arguments(&j->set, 0, 0);
+    size_t length = run ? strlen(run) : 0;
+    while (length > 1 && run[length - 1] == '/')
+        run[--length] = '\0';
+    const char *slash = run && !j->set.run_name ? strrchr(run, '/') : NULL;
+    tx_status status =
+        *inbox && run ? tx_trackio_open(inbox, project && *project ? project : "huggingface",
+                                        slash && slash[1] ? slash + 1 : run, j->config, &j->report, &j->events.trackio)
+                      : tx_fail(TX_NOT_FOUND, "--report_to trackio: set TRACKIO_DIR or HOME");
+    free(run);
+    return status;
+}
+
+tx_status tx_job_open_events(tx_job *j)
+{
+    if (!tx_job_leads(j))
+        return TX_OK;
+    if (reports_to(j, TX_REPORT_TENSORBOARD) || reports_to(j, TX_REPORT_WANDB) || reports_to(j, TX_REPORT_ALL))
+        TX_TRY(open_tensorboard(j));
+    return reports_to(j, TX_REPORT_TRACKIO) ? open_trackio(j) : TX_OK;
 }

@@ -149,7 +149,7 @@ tx_status tx_job_report_training(tx_job *j)
     const int32_t count = keep_known(j, figures, TRAINING);
     qsort(figures, (size_t)count, sizeof figures[0], by_name);
     for (int32_t i = 0; i < count; i++)
-        tx_tensorboard_add(j->board, figures[i].name, j->inputs.state.step, figures[i].value);
+        tx_events_add(&j->events, figures[i].name, j->inputs.state.step, figures[i].value);
     return report(j, "train", figures, count);
 }
 

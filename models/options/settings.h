@@ -31,7 +31,8 @@ typedef enum tx_greater {
 } tx_greater;
 
 /* The words of options with fixed choices. X(NAME, "word") */
-#define TX_REPORT_MAP(X) X(TENSORBOARD, "tensorboard") X(ALL, "all") X(NONE, "none")
+#define TX_REPORT_MAP(X) \
+    X(TENSORBOARD, "tensorboard") X(WANDB, "wandb") X(TRACKIO, "trackio") X(ALL, "all") X(NONE, "none")
 #define TX_SAVE_ERROR_MAP(X) X(CONTINUE, "continue") X(STOP, "stop")
 #define TX_DDP_COMM_MAP(X) X(FP32, "fp32") X(BF16, "bf16")
 #define TX_SAMPLING_MAP(X) X(RANDOM, "random") X(SEQUENTIAL, "sequential") X(BY_LENGTH, "group_by_length")

@@ -11,7 +11,7 @@
 #include "models/train/pace.h"
 #include "models/train/schedule.h"
 #include "models/train/state.h"
-#include "models/train/tensorboard.h"
+#include "models/train/events.h"
 #include "models/train/trainer.h"
 #include "models/tx_train.h"
 
@@ -41,7 +41,7 @@ typedef struct tx_run_options {
     /* Writes the files of a checkpoint that the caller knows: configuration, weights, tokenizer. */
     tx_status (*write)(void *context, const char *folder);
     void *write_context;
-    tx_tensorboard *board; /* receives the points of the history; may be NULL */
+    const tx_events *events; /* receive the points of the history */
     tx_reporter report;
     tx_job_listener listener;
 } tx_run_options;

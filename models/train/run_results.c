@@ -72,7 +72,7 @@ static tx_status judge(tx_running *r, const tx_run_step *s, bool finite)
 static void add_points(const tx_running *r, int64_t step, const tx_figure *figures, int32_t count)
 {
     for (int32_t i = 0; i < count; i++)
-        tx_tensorboard_add(r->options->board, figures[i].name, step, figures[i].value);
+        tx_events_add(r->options->events, figures[i].name, step, figures[i].value);
 }
 
 /* Adds a point to the history. */
@@ -93,7 +93,7 @@ static tx_status log_point(tx_running *r, const tx_run_step *s)
     if (!status && r->listener.log)
         r->listener.log(r->listener.context, s, loss);
     add_points(r, s->step, figures, count);
-    tx_tensorboard_add(r->options->board, "epoch", s->step, s->epoch);
+    tx_events_add(r->options->events, "epoch", s->step, s->epoch);
     return status;
 }
 

@@ -209,15 +209,6 @@ void tx_tensorboard_scalar(tx_tensorboard *board, const char *tag, int64_t step,
     write_event(board, put_summary(at, tag, narrow));
 }
 
-void tx_tensorboard_add(tx_tensorboard *board, const char *name, int64_t step, double value)
-{
-    char tag[96];
-    const bool eval = strncmp(name, "eval_", 5) == 0;
-    snprintf(tag, sizeof tag, "%s/%s", eval ? "eval" : "train", eval ? name + 5 : name);
-    if (board)
-        tx_tensorboard_scalar(board, tag, step, value, tx_seconds(CLOCK_REALTIME));
-}
-
 void tx_tensorboard_close(tx_tensorboard *board)
 {
     if (!board)

@@ -15,9 +15,6 @@ tx_status tx_tensorboard_open(const char *folder, const tx_reporter *report, tx_
 /* Adds one point. A failure is reported once, and training continues without the file. `wall_time` is in seconds since
  * 1970. */
 void tx_tensorboard_scalar(tx_tensorboard *board, const char *tag, int64_t step, double value, double wall_time);
-/* Adds a point with the current time. The tag is the Trainer's: "eval/loss" for eval_loss. Does nothing if `board` is
- * NULL. */
-void tx_tensorboard_add(tx_tensorboard *board, const char *name, int64_t step, double value);
 /* Closes the file. `board` may be NULL. */
 void tx_tensorboard_close(tx_tensorboard *board);
 

@@ -158,7 +158,7 @@ names_the_idle()
     for text in "--distill_alpha (only with --teacher_model_name_or_path)" \
         "--router_z_loss_coef (the model has no experts)" "--init_scale, --growth_interval (only with --fp16)" \
         "--nvme_path (only with --offload" "--adam_beta1 (the optimizer has none)" "--zero_stage (the run has one rank)" \
-        "--eval_steps (only with --eval_strategy steps)" "--run_name (only with --report_to tensorboard)" \
+        "--eval_steps (only with --eval_strategy steps)" "--run_name (only with --report_to)" \
         "--pad_to_max_length (all blocks have the same length)" "--validation_file (nothing is evaluated)"; do
         says "$text" || return 1
     done
