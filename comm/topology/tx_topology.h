@@ -267,6 +267,34 @@ bool tx_topo_has_link(const tx_topology *topology, tx_topo_link_kind value);
 double tx_topo_pcie_rate(const tx_topo_pcie *link, bool max);
 /* Returns the numbers of a set in ascending order. The caller frees them. Returns FORMAT if the text is not a set. */
 tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count);
+/* ---- Measurements ---------------------------------------------------------------------------- */
+
+#define TX_TOPO_CARDS 16
+
+/* A GPU as its driver shows it in /sys; NaN for a value that the driver does not report. NVIDIA's own driver reports
+ * nothing there. */
+typedef struct tx_topo_card {
+    char name[16], bus[32], driver[32]; /* "card0", "0000:03:00.0", "amdgpu" */
+    double memory, memory_used;         /* bytes */
+    double busy;                        /* share of the time in which it computes, 0 to 1 */
+    double temperature, power;          /* degrees Celsius; watts */
+    double energy;                      /* joules since the driver was loaded */
+} tx_topo_card;
+
+/* Begin with {0}. */
+typedef struct tx_topo_cards {
+    tx_topo_card card[TX_TOPO_CARDS];
+    int32_t count;
+    double seconds; /* time of the measurement */
+} tx_topo_cards;
+
+/* Measures all GPUs that report a value. If a driver only counts energy, power is the mean since the measurement that
+ * `cards` held before. `root` is a prefix of "/sys"; NULL means TX_SYS_ROOT of the environment, or none. */
+void tx_topo_cards_read(const char *root, tx_topo_cards *cards);
+/* [{"card", "bus", "memory", "memory_used", "use", "celsius", "watts"}, ..], without unknown values. The caller frees
+ * it. NULL if out of memory. */
+char *tx_topo_cards_json(const tx_topo_cards *cards);
+
 /* ---- Placement ------------------------------------------------------------------------------- */
 
 #define TX_TOPO_RANKS_MAX 4096

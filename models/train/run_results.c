@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* The task's names of results TASK_0 and those after it; the last is NULL. */
@@ -37,6 +38,20 @@ static void write_step(tx_running *r, const tx_run_step *s, const tx_results *re
                 s->step, tx_log_number(s->epoch, n[0]), tx_log_number(s->loss, n[1]), tx_log_number(s->grad_norm, n[2]),
                 tx_log_number(s->learning_rate, n[3]), of_task, scale, dropped, s->tokens, s->padded_tokens,
                 tx_log_number(s->tokens_per_second, n[4]), tx_log_number(s->waited, n[5]));
+}
+
+/* Writes the measurements of this host's GPUs, at most once a second. */
+static void write_cards(tx_running *r, int64_t step)
+{
+    enum { SECONDS = 1 };
+    if (!r->log.file || strcmp(tx_engine_device(r->engine)->id, "cpu") == 0 ||
+        tx_seconds(CLOCK_MONOTONIC) - r->cards.seconds < SECONDS)
+        return;
+    tx_topo_cards_read(NULL, &r->cards);
+    char *text = r->cards.count ? tx_topo_cards_json(&r->cards) : NULL;
+    if (text)
+        tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"cards\": %s}", step, text);
+    free(text);
 }
 
 /* Counts and reports steps whose loss or gradient is not finite. Fails after max_bad_steps consecutive ones. With a
@@ -223,6 +238,7 @@ tx_status tx_running_take(tx_running *r)
             r->timed_steps ? (double)left * r->timed_seconds / (double)r->timed_steps : (double)left * seconds,
     };
     write_step(r, &s, &results);
+    write_cards(r, s.step);
     if (tx_running_due(o->set->logging, o->facts.logging_steps, &p) || (o->set->log_first && p.step == 1))
         TX_TRY(log_point(r, &s));
     if (r->listener.step)

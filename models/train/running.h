@@ -6,6 +6,7 @@
 #define TX_TRAIN_RUNNING_H
 
 #include "comm/comm.h"
+#include "comm/topology/tx_topology.h"
 #include "models/train/log.h"
 #include "models/train/run.h"
 
@@ -35,6 +36,7 @@ typedef struct tx_running {
     tx_pace *pace;            /* NULL with one rank */
     tx_loader *loader;
     tx_log log;
+    tx_topo_cards cards; /* the last measurement of GPUs */
     tx_pending late;
     int64_t epoch_steps;
     int64_t saved; /* step of the last checkpoint */

@@ -6,13 +6,16 @@
 #include "tx_file.h"
 #include "tx_topology.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 typedef struct settings {
     bool matrix, pci, tree, nvidia, json;
-    const char *p2p, *input;
+    const char *p2p, *input, *watch;
     int64_t bind;
 } settings;
 
@@ -33,6 +36,9 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
      "show a placement of N ranks with the device, cores, memory and NIC of each, and command lines for mpiexec, srun, "
      "mpirun, numactl and hwloc-bind"},
+    OPTION(OPTIONAL, "watch", watch, "SECONDS",
+           "measure the GPUs every 2 seconds, or SECONDS, until Ctrl-C: memory, use, temperature and power as their "
+           "drivers report them in /sys; with 0, measure once"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Format:"},
     OPTION(FLAG, "nvidia", nvidia, NULL, "print the layout of nvidia-smi topo -m, byte for byte"),
     OPTION(FLAG, "json", json, NULL, "print all known properties as JSON (tools/topology/txtopo.schema.json)"),
@@ -70,13 +76,13 @@ static const tx_cli program = {
 
 static int check(const settings *s)
 {
-    const int shown = s->matrix + s->pci + s->tree + (s->p2p != NULL) + (s->bind > 0);
+    const int shown = s->matrix + s->pci + s->tree + (s->p2p != NULL) + (s->bind > 0) + (s->watch != NULL);
     const char wrong = s->p2p ? tx_txtopo_p2p_wrong(s->p2p) : '\0';
     const struct {
         bool met;
         const char *text;
     } mistakes[] = {
-        {shown > 1, "-m, -mp, -p2p, --tree and --bind exclude each other"},
+        {shown > 1, "-m, -mp, -p2p, --tree, --bind and --watch exclude each other"},
         {s->nvidia && s->json, "--nvidia and --json exclude each other"},
         {(s->tree || s->bind > 0) && (s->nvidia || s->json), "--tree and --bind exclude --nvidia and --json"},
         {s->p2p && s->nvidia, "-p2p and --nvidia exclude each other"},
@@ -111,8 +117,61 @@ static tx_status show(const settings *s, const tx_topology *topology)
     return TX_OK;
 }
 
+/* Prints a value and its unit, or "-" if it is unknown. */
+static void print_value(int width, double value, const char *unit)
+{
+    if (isnan(value))
+        printf("  %*s %*s", width, "-", (int)strlen(unit), "");
+    else
+        printf("  %*.1f %s", width, value, unit);
+}
+
+static void print_cards(const tx_topo_cards *cards)
+{
+    const double gib = 0x1p30;
+    for (int32_t i = 0; i < cards->count; i++) {
+        const tx_topo_card *c = &cards->card[i];
+        printf("%-7s %-12s", c->name, c->bus);
+        print_value(6, c->memory_used / gib, "of");
+        print_value(5, c->memory / gib, "GiB");
+        print_value(5, 100.0 * c->busy, "%");
+        print_value(5, c->temperature, "C");
+        print_value(6, c->power, "W");
+        putchar('\n');
+    }
+}
+
+static int watch(const settings *s)
+{
+    char *end = NULL;
+    const double seconds = *s->watch ? strtod(s->watch, &end) : 2.0;
+    tx_topo_cards cards = {.count = 0};
+    if ((end && (*end || end == s->watch)) || !(seconds >= 0.0 && seconds <= 3600.0))
+        return tx_complain(&program, TX_EXIT_USAGE, "--watch %s: give seconds from 0 to 3600", s->watch);
+    tx_topo_cards_read(NULL, &cards);
+    if (!cards.count)
+        return tx_complain(&program, TX_EXIT_FAILURE, "--watch: no driver reports measurements of a GPU in /sys");
+    while (!ferror(stdout)) {
+        char *json = s->json ? tx_topo_cards_json(&cards) : NULL;
+        if (json)
+            puts(json);
+        else
+            print_cards(&cards);
+        free(json);
+        fflush(stdout);
+        if (!(seconds > 0.0))
+            break;
+        const struct timespec pause = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
+        nanosleep(&pause, NULL);
+        tx_topo_cards_read(NULL, &cards);
+    }
+    return tx_end(&program, 0);
+}
+
 static int run(const settings *s)
 {
+    if (s->watch)
+        return watch(s);
     tx_topology *topology = NULL;
     tx_alive *alive = tx_alive_start(&program, stderr, "looking for devices");
     tx_status status = s->input ? tx_topology_read(s->input, &topology) : tx_topology_live(NULL, &topology);
