@@ -13,7 +13,7 @@ export COLUMNS=110
 write()
 {
     help=$($2 --help all)
-    about=$(printf '%s\n' "$help" | sed -n '3,/^$/p' | tr '\n' ' ' | sed 's/[.:].*//; s/ *$//')
+    about=$(printf '%s\n' "$help" | awk -v RS= 'NR == 2' | tr '\n' ' ' | sed 's/[.:].*//; s/ *$//')
     first=$(printf '%.1s' "$about" | tr '[:upper:]' '[:lower:]')
     # Commands have a page each, a list of words may break after |, and the date would change with every build.
     title=$(printf '%s' "$1" | tr '[:lower:]' '[:upper:]')
