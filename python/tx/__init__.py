@@ -12,10 +12,10 @@ from importlib import metadata as _metadata
 
 from ._library import Error, byref as _byref, c_void_p as _pointer, check as _check, encode as _encode, lib as _lib
 from ._library import own_text as _own_text
-from ._lm import LM
+from ._lm import Embedder, LM
 from ._train import Callback, Trainer, TrainOutput
 
-__all__ = ["Callback", "Error", "LM", "TrainOutput", "Trainer", "topology"]
+__all__ = ["Callback", "Embedder", "Error", "LM", "TrainOutput", "Trainer", "topology"]
 try:
     __version__ = _metadata.version("tx-train")
 except _metadata.PackageNotFoundError:  # imported from a source tree

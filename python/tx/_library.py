@@ -115,6 +115,12 @@ class Shape(Structure):
     _fields_ = [("rank", c_int32), ("dim", c_int64 * 5)]
 
 
+class TextInput(Structure):
+    """tx_text_input of tx_classify.h."""
+    _fields_ = [("text", c_char_p), ("size", c_size_t), ("second", c_char_p), ("second_size", c_size_t),
+                ("tokens", c_int64), ("truncated", c_bool)]
+
+
 # ---- tx_text.h and tx_chat.h ----------------------------------------
 
 
@@ -135,7 +141,7 @@ def _declare(names, *arguments, result=c_int):
 
 _declare("error", result=c_char_p)
 _declare("job_create", POINTER(c_void_p))
-_declare("job_free lm_free chat_free encoder_free json_free topology_free", c_void_p, result=None)
+_declare("job_free lm_free embedder_free chat_free encoder_free json_free topology_free", c_void_p, result=None)
 _declare("job_run", c_void_p)
 _declare("job_stopped", c_void_p)
 _declare("job_set", c_void_p, c_char_p, c_char_p)
@@ -151,6 +157,10 @@ _declare("lm_logits_shape", c_void_p, c_int64, POINTER(Shape))
 _declare("lm_logits", c_void_p, POINTER(c_int32), c_int64, POINTER(c_float))
 _declare("lm_perplexity", c_void_p, POINTER(c_int32), c_int64, POINTER(Perplexity), POINTER(PerplexityResult))
 _declare("lm_save", c_void_p, c_char_p)
+_declare("embedder_open", POINTER(LmOptions), POINTER(c_void_p))
+_declare("embedder_width", c_void_p, result=c_int64)
+_declare("embedder_prompt", c_void_p, c_char_p, POINTER(c_char_p))
+_declare("embed", c_void_p, POINTER(TextInput), c_int64, c_char_p, POINTER(c_float))
 _declare("tokenizer_decode", c_void_p, POINTER(c_int32), c_size_t, c_bool, POINTER(c_void_p), POINTER(c_size_t))
 _declare("encoder_create", c_void_p, POINTER(c_void_p))
 _declare("json_parse", c_char_p, c_size_t, c_char_p, POINTER(c_void_p))

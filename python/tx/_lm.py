@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Language models: generation, chat, logits, perplexity."""
+"""Language models: generation, chat, logits, perplexity; and embeddings."""
 import ctypes
 import json
 import os
@@ -9,7 +9,7 @@ from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int32, c_int64, 
 import numpy as np
 
 from ._library import (Conversation, Generation, Ids, LmListener, LmOptions, Perplexity, PerplexityResult, Prompt,
-                       Shape, check, encode, lib, take)
+                       Shape, TextInput, check, encode, lib, take)
 
 _EARLY = {False: 0, True: 1, "never": 2}
 _OFFLOAD = {None: 0, "none": 0, "cpu": 1, "nvme": 2}
@@ -28,19 +28,15 @@ def _pointer(array, kind=c_int32):
     return array.ctypes.data_as(POINTER(kind))
 
 
-class LM:
-    """A model on a device: a Hugging Face folder, a GGUF file, the output folder of a run, or the name of a model in
-    Hugging Face's cache. The first call that computes reads the weights. Only one thread at a time may use it.
+class _Model:
+    """What LM and Embedder have in common: the options, and the handle that the library frees."""
+    _open = _free = None  # functions of the library
 
-        lm = tx.LM("out")
-        print(lm.generate("Once upon a time", max_new_tokens=50, temperature=0.8))
-    """
-
-    def __init__(self, model=None, *, device="cpu", dtype="float32", threads=0, batch_size=0, adapter=None,
+    def __init__(self, model=None, *, device="cpu", dtype=None, threads=0, batch_size=0, adapter=None,
                  load_in_4bit=False, double_quant=False, keep_cache=True, device_map=None, offload_param=None,
                  offload_folder=None):
-        """`dtype` is "float32", "bfloat16", "float16" or "auto". `adapter` is a folder of peft. `keep_cache` reuses
-        the keys and values of a conversation. The others are options of txgen, with its values."""
+        """`dtype` is "float32" (the default), "bfloat16", "float16" or "auto". `adapter` is a folder of peft.
+        `keep_cache` reuses the keys and values of a conversation. The others are options of txgen, with its values."""
         warn = dict(LmOptions._fields_)["warn"]
         self._warn = warn(lambda _, line: warnings.warn(line.decode(errors="replace"), stacklevel=3))
         options = LmOptions(size=sizeof(LmOptions), model=encode(model), threads=threads, batch_size=batch_size,
@@ -49,12 +45,12 @@ class LM:
                             keep_cache=keep_cache, device_map=encode(device_map),
                             offload_params=_OFFLOAD[offload_param], offload_folder=encode(offload_folder))
         self._lm, self._tokenizer = c_void_p(), None
-        check(lib.tx_lm_open(byref(options), byref(self._lm)))
+        check(self._open(byref(options), byref(self._lm)))
 
     def close(self):
         """Frees the model's memory. The model cannot be used afterwards."""
         if self._lm:
-            lib.tx_lm_free(self._lm)
+            self._free(self._lm)
         self._lm = c_void_p()
 
     def __enter__(self):
@@ -66,6 +62,38 @@ class LM:
     def __del__(self):
         if getattr(self, "_lm", None) and lib:
             self.close()
+
+
+class Embedder(_Model):
+    """A sentence-transformers folder, or an encoder with mean pooling. Only one thread at a time may use it.
+
+        vectors = tx.Embedder("all-MiniLM-L6-v2").embed(["a fox", "a cat"])
+    """
+    _open, _free = lib.tx_embedder_open, lib.tx_embedder_free
+
+    def embed(self, texts, prompt=None):
+        """The embeddings of texts as a float32 array [texts, width] that the library writes to directly; of a single
+        text [width]. `prompt` is the name of a prompt in config_sentence_transformers.json, which is put before each
+        text; without one, the model's default prompt is."""
+        one = isinstance(texts, str)
+        data = [text.encode() for text in ([texts] if one else texts)]
+        inputs = (TextInput * len(data))(*[TextInput(text=text, size=len(text)) for text in data])
+        before = c_char_p()
+        if prompt is not None:
+            check(lib.tx_embedder_prompt(self._lm, prompt.encode(), byref(before)))
+        vectors = np.empty((len(data), lib.tx_embedder_width(self._lm)), dtype=np.float32)
+        check(lib.tx_embed(self._lm, inputs, len(data), before, _pointer(vectors, c_float)))
+        return vectors[0] if one else vectors
+
+
+class LM(_Model):
+    """A model on a device: a Hugging Face folder, a GGUF file, the output folder of a run, or the name of a model in
+    Hugging Face's cache. The first call that computes reads the weights. Only one thread at a time may use it.
+
+        lm = tx.LM("out")
+        print(lm.generate("Once upon a time", max_new_tokens=50, temperature=0.8))
+    """
+    _open, _free = lib.tx_lm_open, lib.tx_lm_free
 
     @property
     def vocab_size(self):

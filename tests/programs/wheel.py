@@ -102,6 +102,44 @@ def compare():
             new = theirs.generate(ids, max_new_tokens=12, do_sample=False, pad_token_id=0)[0, ids.shape[1]:].tolist()
         assert far < 1e-4 and new == ours["greedy"].tolist(), (far, new, ours["greedy"])
         print(f"logits differ from transformers by {far:.1e}; the greedy ids are equal")
+    compare_embeddings()
+
+
+def compare_embeddings():
+    """Mean pooling of a small BERT."""
+    import glob
+    import warnings
+
+    import numpy as np
+    import torch
+    from transformers import BertConfig, BertModel, BertTokenizerFast
+    sys.path[:0] = glob.glob(os.path.join(folder, "venv/lib/python3*/site-packages/"))[:1] or []
+    import tx
+    bert = os.path.join(folder, "bert")
+    os.makedirs(bert, exist_ok=True)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    words = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *("##" + letter for letter in letters)]
+    with open(os.path.join(bert, "vocab.txt"), "w") as file:
+        file.write("\n".join(words) + "\n")
+    tokenizer = BertTokenizerFast(os.path.join(bert, "vocab.txt"))
+    torch.manual_seed(1)
+    theirs = BertModel(BertConfig(vocab_size=57, hidden_size=32, num_hidden_layers=2, num_attention_heads=2,
+                                  intermediate_size=64, max_position_embeddings=64)).eval()
+    theirs.save_pretrained(bert)
+    tokenizer.save_pretrained(bert)
+    texts = ["a fox", "the cat sat on the mat", "dog"]
+    batch = tokenizer(texts, padding=True, return_tensors="pt")
+    with torch.no_grad():
+        hidden, mask = theirs(**batch).last_hidden_state, batch["attention_mask"][..., None]
+    want = ((hidden * mask).sum(1) / mask.sum(1)).numpy()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        embedder = tx.Embedder(bert, threads=1)
+    assert any("mean of" in str(w.message) for w in warned), [str(w.message) for w in warned]
+    got = embedder.embed(texts)
+    assert got.shape == (3, 32) and np.abs(got - want).max() < 1e-5, np.abs(got - want).max()
+    assert np.abs(embedder.embed("dog") - want[2]).max() < 1e-5
+    print(f"embeddings differ from transformers by {np.abs(got - want).max():.1e}")
 
 
 {"use": use, "compare": compare}[sys.argv[1]]()
