@@ -149,13 +149,17 @@ static inline void tx_block_read_q4_0(const uint8_t *b, float *restrict to)
 static inline void tx_block_read_q4_k(const uint8_t *b, float *restrict to)
 {
     const float d = tx_block_half(b), m = tx_block_half(b + 2);
-    for (int j = 0; j < 8; j++) {
-        const uint8_t *q = b + 16 + j / 2 * 32;
-        int scale, minimum;
-        tx_block_q4_k_scale(b + 4, j, &scale, &minimum);
-        const float factor = d * (float)scale, least = m * (float)minimum;
-        for (int i = 0; i < 32; i++)
-            to[32 * j + i] = factor * (float)(j % 2 ? q[i] >> 4 : q[i] & 15) - least;
+    for (int c = 0; c < 4; c++, to += 64) {
+        const uint8_t *q = b + 16 + 32 * c;
+        int scale[2], minimum[2];
+        tx_block_q4_k_scale(b + 4, 2 * c, &scale[0], &minimum[0]);
+        tx_block_q4_k_scale(b + 4, 2 * c + 1, &scale[1], &minimum[1]);
+        const float low = d * (float)scale[0], high = d * (float)scale[1];
+        const float low_least = m * (float)minimum[0], high_least = m * (float)minimum[1];
+        for (int i = 0; i < 32; i++) {
+            to[i] = low * (float)(q[i] & 15) - low_least;
+            to[i + 32] = high * (float)(q[i] >> 4) - high_least;
+        }
     }
 }
 
@@ -163,11 +167,16 @@ static inline void tx_block_read_q6_k(const uint8_t *b, float *restrict to)
 {
     const float d = tx_block_half(b + 208);
     const int8_t *scale = (const int8_t *)b + 192;
-    for (int j = 0; j < 8; j++) { /* of 32 values */
-        const uint8_t *low = b + j / 4 * 64 + j % 2 * 32, *high = b + 128 + j / 4 * 32;
-        for (int i = 0; i < 32; i++) {
-            const int q = (j % 4 < 2 ? low[i] & 15 : low[i] >> 4) | (high[i] >> (j % 4 * 2) & 3) << 4;
-            to[32 * j + i] = d * (float)scale[2 * j + i / 16] * (float)(q - 32);
+    for (int part = 0; part < 4; part++) { /* 16 values in each quarter of 128 */
+        const uint8_t *low = b + part / 2 * 64 + part % 2 * 16, *high = b + 128 + part / 2 * 32 + part % 2 * 16;
+        const int8_t *s = scale + part / 2 * 8 + part % 2;
+        float *y = to + part / 2 * 128 + part % 2 * 16;
+        const float f[4] = {d * (float)s[0], d * (float)s[2], d * (float)s[4], d * (float)s[6]};
+        for (int i = 0; i < 16; i++) {
+            y[i] = f[0] * (float)(((low[i] & 15) | (high[i] & 3) << 4) - 32);
+            y[i + 32] = f[1] * (float)(((low[i + 32] & 15) | (high[i] >> 2 & 3) << 4) - 32);
+            y[i + 64] = f[2] * (float)((low[i] >> 4 | (high[i] >> 4 & 3) << 4) - 32);
+            y[i + 96] = f[3] * (float)((low[i + 32] >> 4 | high[i] >> 6 << 4) - 32);
         }
     }
 }

@@ -87,9 +87,14 @@ tx_status tx_infer_rotary(const tx_infer *c)
 tx_status tx_infer_embedding(const tx_infer *c)
 {
     const bool blocks = tx_block_values(c->in[1].dtype) > 0;
-    if (blocks && (c->in[1].shape.rank != 2 || tx_present(&c->in[2])))
-        return tx_refuse(c, "a table of %s is a matrix, and there is no position table", tx_dtype_name(c->in[1].dtype));
-    TX_TRY(tx_require(c, blocks ? "I2" : "I2H2=2"));
+    if (blocks) {
+        TX_TRY(tx_require(c, "I2"));
+        TX_TRY(tx_require_rank(c, 1, 2));
+        TX_TRY(tx_require_dtype(c, 2, TX_F32));
+        TX_TRY(tx_require_rank(c, 2, 2));
+    } else {
+        TX_TRY(tx_require(c, "I2H2=2"));
+    }
     const tx_shape *tokens = &c->in[0].shape;
     TX_TRY(tx_require_places(c, 3, tokens->dim[0], tokens->dim[1]));
     int64_t channels = c->in[1].shape.dim[1];

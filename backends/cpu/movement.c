@@ -36,7 +36,7 @@ TX_ROWS(embedding, out[0])
         else
             load_table(call, type, token, start, count, sum);
         if (call->in[2]) {
-            tx_widen(other, call->in[2], type, position * width + start, count);
+            tx_widen(other, call->in[2], call->command->in[2].dtype, position * width + start, count);
             TX_SIMD for (int64_t i = 0; i < count; i++) sum[i] += other[i];
         }
         tx_narrow(call->out[0], sum, call->command->out[0].dtype, row * width + start, count);

@@ -165,5 +165,5 @@ tx_status tx_arch_save(tx_model *model, const tx_config *config, const char *fol
     TX_TRY(tx_folder_create(folder));
     TX_TRY(tx_model_param(model, 0, &name, &spec));
     TX_TRY(tx_weights_save(model, folder, TX_WEIGHTS_SHARD));
-    return tx_config_write(config, spec->dtype, TX_PATH(folder, "config.json"));
+    return tx_config_write(config, tx_dtype_packed(spec->dtype) ? TX_F32 : spec->dtype, TX_PATH(folder, "config.json"));
 }
