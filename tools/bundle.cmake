@@ -9,6 +9,9 @@
 set(CMAKE_INSTALL_LIBDIR lib)
 set(tx_compiler "/lib(stdc\\+\\+|gcc_s|gomp|omp)\\.so")
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;/usr/lib/${CMAKE_LIBRARY_ARCHITECTURE};/usr/lib64;/usr/lib;$ORIGIN/../lib/gcc")
+if(SKBUILD) # a wheel uses the C++ library of the system anyway
+    set(CMAKE_INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../lib/gcc")
+endif()
 list(JOIN CMAKE_INSTALL_RPATH ":" tx_rpath)
 add_link_options(LINKER:--disable-new-dtags)
 
