@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Copies between the host and parameters of blocks (api/base/blocks.h). */
+ * Writes parameters of blocks (api/base/blocks.h). */
 #include "api/packed/packed.h"
 #include "api/plan/plan.h"
 
@@ -7,20 +7,8 @@
 #include "api/base/needs.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 _Static_assert(TX_BLOCK_PARTS == TX_MAX_SECTIONS, "a part for each section");
-
-tx_status tx_blocks_check(const char *name, const tx_param_spec *spec)
-{
-    const int64_t values = tx_block_values(spec->dtype);
-    char text[96];
-    if (spec->shape.rank != 2 || tx_shape_last(&spec->shape) % values != 0 || spec->shape.dim[0] > INT32_MAX)
-        return tx_fail(TX_UNSUPPORTED,
-                       "parameter %s of shape %s cannot be stored in %s: its rows are not multiples of %" PRId64, name,
-                       tx_shape_text(&spec->shape, text, sizeof text), tx_dtype_name(spec->dtype), values);
-    return TX_OK;
-}
 
 /* Finds the section of rows that contains a row: its number, its first row and the row after it. */
 static int32_t section_of(const tx_param_spec *spec, int64_t row, int64_t *first, int64_t *end)
@@ -72,38 +60,4 @@ tx_status tx_model_write_blocks(tx_model *model, int32_t index, int64_t first, i
                   table = tx_block_parts_at(spec->dtype, tx_shape_count(&spec->shape));
     TX_TRY(tx_stored_write(model, TX_PARAM_WEIGHT, index, at, blocks, tx_block_run(dtype, count)));
     return tx_stored_write(model, TX_PARAM_WEIGHT, index, table + section * (int64_t)sizeof part, &part, sizeof part);
-}
-
-/* Reads values first .. first + count - 1 of one row; `row` has room for a row. */
-static tx_status read_row(tx_model *model, int32_t index, const tx_block_matrix *b, int64_t at, int64_t count,
-                          uint8_t *bytes, float *row, float *data)
-{
-    tx_dtype dtype;
-    const int64_t number = at / b->width, first = at % b->width;
-    const int64_t offset = tx_block_row(b, number, &dtype, NULL) - b->data;
-    TX_TRY(tx_stored_read(model, TX_PARAM_WEIGHT, index, offset, bytes, tx_block_run(dtype, b->width)));
-    tx_block_read(dtype, bytes, b->width, row);
-    memcpy(data, row + first, (size_t)count * sizeof *data);
-    return TX_OK;
-}
-
-tx_status tx_blocks_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data)
-{
-    const tx_param_record *param = &model->param[index];
-    const int64_t width = tx_shape_last(&param->spec.shape), rows = param->spec.shape.dim[0];
-    tx_block_part part[TX_BLOCK_PARTS];
-    float *row = malloc((size_t)width * sizeof *row);
-    uint8_t *bytes = malloc((size_t)tx_block_run(param->spec.dtype, width) + sizeof(int32_t));
-    tx_status status = row && bytes ? TX_OK : tx_fail(TX_MEMORY, "no memory to convert parameter %s", param->name);
-    TX_THEN(status, tx_stored_read(model, TX_PARAM_WEIGHT, index, tx_block_parts_at(param->spec.dtype, rows * width),
-                                   part, sizeof part));
-    const tx_block_matrix b = {.data = bytes, .part = part, .dtype = param->spec.dtype, .width = width};
-    for (int64_t done = 0, now; done < count && !status; done += now) {
-        const int64_t left = width - (first + done) % width;
-        now = left < count - done ? left : count - done;
-        status = read_row(model, index, &b, first + done, now, bytes, row, data + done);
-    }
-    free(row);
-    free(bytes);
-    return status;
 }

@@ -78,13 +78,24 @@ void tx_nf4_make_map(float map[TX_NF4_MAP])
         map[code] = tx_map_signed(code);
 }
 
+static tx_status check_blocks(const char *name, const tx_param_spec *spec)
+{
+    const int64_t values = tx_block_values(spec->dtype);
+    char text[96];
+    if (spec->shape.rank != 2 || tx_shape_last(&spec->shape) % values != 0 || spec->shape.dim[0] > INT32_MAX)
+        return tx_fail(TX_UNSUPPORTED,
+                       "parameter %s of shape %s cannot be stored in %s: its rows are not multiples of %" PRId64, name,
+                       tx_shape_text(&spec->shape, text, sizeof text), tx_dtype_name(spec->dtype), values);
+    return TX_OK;
+}
+
 tx_status tx_packed_check(const char *name, const tx_param_spec *spec)
 {
     const int64_t unit = tx_nf4_unit(spec->dtype == TX_NF4_DOUBLE), row = tx_shape_last(&spec->shape);
     const tx_param_sections *s = &spec->sections;
     char text[96];
     if (tx_block_values(spec->dtype) > 0)
-        return tx_blocks_check(name, spec);
+        return check_blocks(name, spec);
     if (spec->shape.rank != 2 || row % TX_NF4_BLOCK != 0)
         return tx_fail(TX_UNSUPPORTED,
                        "parameter %s of shape %s cannot be stored in 4 bits: only matrices can, whose rows are "

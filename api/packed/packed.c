@@ -133,11 +133,45 @@ tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t
     return status;
 }
 
+/* Reads values first .. first + count - 1 of one row; `row` has room for a row. */
+static tx_status read_row(tx_model *model, int32_t index, const tx_block_matrix *b, int64_t at, int64_t count,
+                          uint8_t *bytes, float *row, float *data)
+{
+    tx_dtype dtype;
+    const int64_t number = at / b->width, first = at % b->width;
+    const int64_t offset = tx_block_row(b, number, &dtype, NULL) - b->data;
+    TX_TRY(tx_stored_read(model, TX_PARAM_WEIGHT, index, offset, bytes, tx_block_run(dtype, b->width)));
+    tx_block_read(dtype, bytes, b->width, row);
+    memcpy(data, row + first, (size_t)count * sizeof *data);
+    return TX_OK;
+}
+
+static tx_status read_blocks(tx_model *model, int32_t index, int64_t first, int64_t count, float *data)
+{
+    const tx_param_record *param = &model->param[index];
+    const int64_t width = tx_shape_last(&param->spec.shape), rows = param->spec.shape.dim[0];
+    tx_block_part part[TX_BLOCK_PARTS];
+    float *row = malloc((size_t)width * sizeof *row);
+    uint8_t *bytes = malloc((size_t)tx_block_run(param->spec.dtype, width) + sizeof(int32_t));
+    tx_status status = row && bytes ? TX_OK : tx_fail(TX_MEMORY, "no memory to convert parameter %s", param->name);
+    TX_THEN(status, tx_stored_read(model, TX_PARAM_WEIGHT, index, tx_block_parts_at(param->spec.dtype, rows * width),
+                                   part, sizeof part));
+    const tx_block_matrix b = {.data = bytes, .part = part, .dtype = param->spec.dtype, .width = width};
+    for (int64_t done = 0, now; done < count && !status; done += now) {
+        const int64_t left = width - (first + done) % width;
+        now = left < count - done ? left : count - done;
+        status = read_row(model, index, &b, first + done, now, bytes, row, data + done);
+    }
+    free(row);
+    free(bytes);
+    return status;
+}
+
 tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data)
 {
     slice *s = NULL;
     if (tx_block_values(model->param[index].spec.dtype) > 0)
-        return tx_blocks_read(model, index, first, count, data);
+        return read_blocks(model, index, first, count, data);
     TX_TRY(open_slice(model, index, &s));
     const int64_t end = first + count, last = (end + TX_NF4_BLOCK - 1) / TX_NF4_BLOCK;
     tx_status status = TX_OK;

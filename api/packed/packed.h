@@ -14,8 +14,4 @@ tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t
 /* Reads elements as fp32. */
 tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data);
 
-/* blocks.c: the same for types of blocks, which tx_model_write_blocks writes. */
-tx_status tx_blocks_check(const char *name, const tx_param_spec *spec);
-tx_status tx_blocks_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data);
-
 #endif
