@@ -34,6 +34,7 @@ tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_ro
 
 void tx_rotary_rates(const tx_rope *rope, int32_t head_size, float *rates)
 {
+    TX_NEEDS(rope && rates, );
     const tx_attrs attrs = {.attention.head_size = head_size, .rope = *rope};
     for (int32_t i = 0; i < tx_rope_rotated(&attrs) / 2; i++)
         rates[i] = tx_rope_frequency(&attrs, i);

@@ -3,6 +3,8 @@
  * amdgpu and i915 also report memory and use. txtopo --watch and the log of a run call it. */
 #include "comm/topology/tx_topology.h"
 
+#include "api/base/needs.h"
+
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -92,6 +94,7 @@ static const tx_topo_card *before_of(const tx_topo_cards *cards, const char *nam
 
 void tx_topo_cards_read(const char *root, tx_topo_cards *cards)
 {
+    TX_NEEDS(cards, );
     tx_topo_cards now = {.count = 0};
     char drm[PATH_SIZE], device[PATH_SIZE + 16], path[PATH_SIZE + 32];
     struct timespec clock;
@@ -123,6 +126,7 @@ void tx_topo_cards_read(const char *root, tx_topo_cards *cards)
 
 char *tx_topo_cards_json(const tx_topo_cards *cards)
 {
+    TX_NEEDS(cards, NULL);
     char *text = NULL;
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);

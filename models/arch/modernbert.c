@@ -270,7 +270,7 @@ static tx_tensor *attention(tx_stack *s, tx_tensor *x, int64_t layer)
     const int32_t heads = (int32_t)c->base.heads;
     const tx_rope rope = TX_ROPE((float)(local ? c->local_theta : c->global_theta));
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
-    x = tx_rotary(linear(s, x, QKV_PROJ), 2 * heads, (int32_t)(c->base.width / heads), &rope, NULL);
+    x = tx_rotary(linear(s, x, QKV_PROJ), 2 * heads, (int32_t)(c->base.width / heads), &rope, NULL, NULL);
     x = local && s->scores ? tx_relative_attention(s, x, s->scores, c->attention_dropout)
                            : tx_stack_attention(s, x, layer, &options, c->attention_dropout);
     return tx_stack_dropout(s, linear(s, x, O_PROJ), c->attention_dropout);

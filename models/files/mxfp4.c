@@ -166,6 +166,7 @@ tx_status tx_mxfp4_open(tx_weights **weights)
         close_all(made);
         return status;
     }
-    const tx_weights_source source = {made->count, made->tensor, read_f32, close_all, made};
+    const tx_weights_source source = {
+        .count = made->count, .tensor = made->tensor, .read = read_f32, .close = close_all, .context = made};
     return tx_weights_of_source(path, &source, weights);
 }

@@ -3,6 +3,7 @@
  * transformers' order and with its ids. */
 #include "models/text/bpe.h"
 
+#include "api/base/needs.h"
 #include "models/names.h"
 
 #include <stdlib.h>
@@ -106,6 +107,7 @@ tx_status tx_tokenizer_config(const tx_tokenizer *t, tx_json **config)
 
 int64_t tx_tokenizer_limit(const tx_tokenizer *tokenizer)
 {
+    TX_NEEDS(tokenizer, 0);
     tx_json *config = NULL;
     double limit = 0.0;
     /* transformers writes 1e30 if there is no limit. */

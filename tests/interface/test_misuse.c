@@ -3,7 +3,9 @@
  *
  *   test_misuse [NM LIBTX.so]    also: the library exports nothing that misuse.def does not name */
 #include "comm/topology/tx_topology.h"
+#include "models/tx_batch.h"
 #include "models/tx_chat.h"
+#include "models/tx_classify.h"
 #include "models/tx_convert.h"
 #include "models/tx_folder.h"
 #include "models/tx_generate.h"
