@@ -10,11 +10,12 @@
 
 _Static_assert(TX_BLOCK_PARTS == TX_MAX_SECTIONS, "a part for each section");
 
-/* Finds the section of rows that contains a row: its number, its first row and the row after it. */
+/* Finds the section of rows that contains a row: its number, its first row and the row after it. Sections that are one
+ * tensor in files count as one. */
 static int32_t section_of(const tx_param_spec *spec, int64_t row, int64_t *first, int64_t *end)
 {
     const tx_param_sections *s = &spec->sections;
-    const bool divided = s->count > 0 && s->dimension == 0;
+    const bool divided = spec->apart && s->count > 0 && s->dimension == 0;
     int32_t i = 0;
     *first = 0;
     *end = divided ? s->size[0] : spec->shape.dim[0];
