@@ -68,21 +68,29 @@ static tx_tensor *no_loss(tx_graph *graph, const tx_config *config, tx_tensor *o
     return NULL;
 }
 
+static void close_data(const tx_samples *samples)
+{
+    tx_embedding_free((void *)(uintptr_t)samples->data);
+}
+
+static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
+
 static tx_status save(const tx_samples *samples, const char *folder)
 {
     const tx_embedding_data *d = samples->data;
     return tx_pooling_write(&d->pooling, d->width, d->most, folder);
 }
 
-#define TASK(called, list, hook)                                                                       \
-    {                                                                                                  \
-        .name = called, .head = TX_HEAD_STATES, .of_texts = true, .open = tx_embedding_open,           \
-        .close = tx_embedding_close, .save = save, .fields = fields, .row = row, .length = row_length, \
-        .loss = no_loss, .contrast = tx_embedding_##hook##_loss, .metrics = tx_metrics_##list,         \
+#define TASK(called, list, hook)                                                                          \
+    {                                                                                                     \
+        .name = called, .head = TX_HEAD_STATES, .of_texts = true, .open = open_data, .close = close_data, \
+        .save = save, .fields = fields, .row = row, .length = row_length, .loss = no_loss,                \
+        .contrast = tx_embedding_##hook##_loss, .metrics = tx_metrics_##list,                             \
     }
 const tx_task tx_embeddings = TASK("embeddings", LOSS, ranking);
 
-void tx_embedding_task(tx_embedding_data *data)
+/* Makes the task of data. */
+static void make_task(tx_embedding_data *data)
 {
     static const tx_task tasks[] = {
         [TX_EMBEDDING_LOSS_RANKING] = TASK("embeddings", LOSS, ranking),
@@ -99,4 +107,19 @@ void tx_embedding_task(tx_embedding_data *data)
     for (int f = 0; f <= TX_EMBEDDING_POOLING; f++)
         data->field[f].sequences = (int32_t)data->several.texts;
     data->task.fields = data->field;
+}
+
+static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
+{
+    tx_embedding_data *d = NULL;
+    (void)task; /* the data have a task of their own */
+    TX_TRY(tx_embedding_read(path, options, &d));
+    make_task(d);
+    *samples = (tx_samples){.task = &d->task,
+                            .data = d,
+                            .count = d->several.count,
+                            .block = options->block,
+                            .tokens = (int64_t)d->several.ids.count,
+                            .digest = d->digest};
+    return TX_OK;
 }

@@ -27,14 +27,11 @@ typedef struct tx_embedding_data {
     char digest[65];
 } tx_embedding_data;
 
-/* Makes the task of data (embedding.c). */
-void tx_embedding_task(tx_embedding_data *data);
-
 /* Reads a file (embedding_data.c). As in sentence-transformers a column label, labels, score or scores has the target,
  * and the other columns are the texts in their order. If there are columns anchor and positive, only these and columns
  * that begin with negative are used. */
-tx_status tx_embedding_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
-void tx_embedding_close(const tx_samples *samples);
+tx_status tx_embedding_read(const char *path, const tx_data_options *options, tx_embedding_data **data);
+void tx_embedding_free(tx_embedding_data *data);
 
 /* The losses (embedding_loss.c), by the names and formulas of sentence-transformers. `*rows` receives the cosines of
  * the first text of each sample with the others [rows, texts - 1]. */

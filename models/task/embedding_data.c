@@ -155,22 +155,21 @@ static tx_status read_all(reading *r, tx_embedding_data *d)
             tx_several_drop(&d->several);
         TX_TRY(status ? tx_table_skip(&r->table, row, status) : TX_OK);
     }
-    tx_embedding_task(d);
     return d->several.count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no row has texts");
 }
 
-static void free_data(tx_embedding_data *d)
+void tx_embedding_free(tx_embedding_data *data)
 {
+    tx_embedding_data *d = data;
     tx_several_free(&d->several);
     free(d->target);
     tx_pooling_free(&d->pooling);
     free(d);
 }
 
-tx_status tx_embedding_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
+tx_status tx_embedding_read(const char *path, const tx_data_options *options, tx_embedding_data **data)
 {
     reading r = {.options = options};
-    (void)task; /* the data have a task of their own */
     TX_TRY(tx_task_need_tokenizer(path, options));
     tx_embedding_data *d = calloc(1, sizeof *d);
     if (!d)
@@ -182,20 +181,5 @@ tx_status tx_embedding_open(const tx_task *task, const char *path, const tx_data
                           r.table.bad == 1 ? " is" : "s are");
     tx_table_close(&r.table);
     tx_joiner_close(&r.joiner);
-    if (status) {
-        free_data(d);
-        return status;
-    }
-    *samples = (tx_samples){.task = &d->task,
-                            .data = d,
-                            .count = d->several.count,
-                            .block = options->block,
-                            .tokens = (int64_t)d->several.ids.count,
-                            .digest = d->digest};
-    return TX_OK;
-}
-
-void tx_embedding_close(const tx_samples *samples)
-{
-    free_data((void *)(uintptr_t)samples->data);
+    return TX_RETURN(status, d, data, tx_embedding_free);
 }

@@ -113,7 +113,7 @@ static const tx_metric metrics[] = {{"eval_loss", false, tx_task_mean_loss},
 
 void tx_multi_label_task(tx_sequence_data *d, const tx_task *single, int64_t labels)
 {
-    memcpy(d->field, single->fields, sizeof d->field);
+    memcpy(d->field, single->fields, (TX_SEQUENCE_LABELS + 2) * sizeof *d->field);
     d->field[TX_SEQUENCE_LABELS].width = labels;
     d->single = single;
     d->own.task = *single;
@@ -125,4 +125,12 @@ void tx_multi_label_task(tx_sequence_data *d, const tx_task *single, int64_t lab
     d->own.task.measure = measure;
     d->own.task.tell = tell;
     d->own.task.metrics = metrics;
+}
+
+void tx_several_numbers_task(tx_sequence_data *d, int64_t values)
+{
+    memcpy(d->field, tx_sequence_regression.task.fields, sizeof d->field);
+    d->field[TX_SEQUENCE_TARGETS].width = values;
+    d->own.task = tx_sequence_regression.task;
+    d->own.task.fields = d->field;
 }

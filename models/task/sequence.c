@@ -96,14 +96,6 @@ static tx_status tell_number(const tx_samples *samples, int64_t number, const tx
     return status;
 }
 
-void tx_several_numbers_task(tx_sequence_data *d, int64_t values)
-{
-    memcpy(d->field, numbers, sizeof numbers);
-    d->field[TX_SEQUENCE_TARGETS].width = values;
-    d->own.task = tx_sequence_regression.task;
-    d->own.task.fields = d->field;
-}
-
 #define ROW(title, METRICS, list, formula, taught, measured, told) \
     .task = {.name = title,                                        \
              .fields = list,                                       \

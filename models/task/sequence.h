@@ -51,7 +51,7 @@ typedef struct tx_sequence_data {
     int64_t *several_end;  /* [count]; NULL for test data and for other tasks */
     const tx_task *single; /* the task for one label a sample */
     tx_sequence_task own;  /* the task of these data, whose field "labels" has the width of the model's labels */
-    tx_field field[TX_SEQUENCE_LABELS + 2];
+    tx_field field[TX_SEQUENCE_TARGETS + 2];
     char digest[65];
 } tx_sequence_data;
 
@@ -105,8 +105,7 @@ void tx_label_lists_free(tx_label_lists *lists);
 
 /* Makes the task of data whose samples have several of `labels` labels, from the one for a single label. */
 void tx_multi_label_task(tx_sequence_data *data, const tx_task *single, int64_t labels);
-
-/* Makes the task of a regression of several values (sequence.c). */
+/* Makes the task of a regression of several values. */
 void tx_several_numbers_task(tx_sequence_data *data, int64_t values);
 
 /* ---- Metrics (sequence_metrics.c) ---------------------------------------------------------------------- */
@@ -122,9 +121,9 @@ void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs
  * may be NULL. */
 void tx_sequence_correlate(const float *outputs, const float *targets, const int32_t *labels, int64_t most,
                            double sums[TX_SUMS_MAX]);
-/* Besides the loss, ACCURACY has the accuracy; F1 has accuracy, F1 and their mean; MATTHEWS has Matthews' correlation;
- * CORRELATION has Pearson's and Spearman's correlation and their mean; ERROR has the mean squared error; SIMILARITY has
- * both correlations of cosines; NEARER has the share of triplets whose positive is nearer; LOSS has nothing else. */
+/* All have the loss. ACCURACY has the accuracy. F1 has accuracy, F1 and their mean. MATTHEWS has Matthews' correlation.
+ * CORRELATION has Pearson's and Spearman's correlation and their mean. ERROR has the mean squared error. SIMILARITY has
+ * both correlations of cosines. NEARER has the share of triplets whose positive is nearer. */
 extern const tx_metric tx_metrics_ACCURACY[], tx_metrics_F1[], tx_metrics_MATTHEWS[], tx_metrics_CORRELATION[],
     tx_metrics_ERROR[], tx_metrics_SIMILARITY[], tx_metrics_NEARER[], tx_metrics_LOSS[];
 
