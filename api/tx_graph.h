@@ -147,8 +147,10 @@ tx_tensor *tx_gelu(tx_tensor *x, bool exact); /* exact: by erf; otherwise the ta
 tx_tensor *tx_relu(tx_tensor *x);             /* max(x, 0) */
 tx_tensor *tx_silu(tx_tensor *x);
 tx_tensor *tx_tanh(tx_tensor *x);
-tx_tensor *tx_rsqrt(tx_tensor *x);  /* 1 / sqrt(x) */
-tx_tensor *tx_swiglu(tx_tensor *x); /* x [..., 2F] = gate | up -> silu(gate) * up [..., F] */
+tx_tensor *tx_exponential(tx_tensor *x); /* e^x */
+tx_tensor *tx_logarithm(tx_tensor *x);   /* ln(x) */
+tx_tensor *tx_rsqrt(tx_tensor *x);       /* 1 / sqrt(x) */
+tx_tensor *tx_swiglu(tx_tensor *x);      /* x [..., 2F] = gate | up -> silu(gate) * up [..., F] */
 /* The same as g / (1 + e^(-alpha g)) * (u + 1) with g = min(gate, limit) and u = up clamped to -limit..limit (gpt-oss).
  */
 tx_tensor *tx_swiglu_clamped(tx_tensor *x, float alpha, float limit);

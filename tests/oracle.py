@@ -40,8 +40,11 @@ def status():
 
 
 def run(*command, **options):
-    """Runs a program with --NAME VALUE for each option, --NAME for True, and nothing for None."""
+    """Runs a program with --NAME VALUE for each option, --NAME for True, and nothing for None. The items of a list have
+    commas between them."""
     for name, value in options.items():
+        if isinstance(value, list):
+            value = ",".join(map(str, value))
         if value is not None:
             command += (f"--{name}",) if value is True else (f"--{name}", str(value))
     return subprocess.run(command, capture_output=True, text=True, check=False)

@@ -165,6 +165,18 @@ void tx_grad_rsqrt(const tx_grad *c)
     c->din[0] = tx_scale(tx_mul(c->dout[0], tx_mul(y, tx_mul(y, y))), -0.5f);
 }
 
+/* dx = dy y. */
+void tx_grad_exponential(const tx_grad *c)
+{
+    c->din[0] = tx_mul(c->dout[0], c->node->out[0]);
+}
+
+/* dx = dy / x, where 1 / x = exp(-y). */
+void tx_grad_logarithm(const tx_grad *c)
+{
+    c->din[0] = tx_mul(c->dout[0], tx_exponential(tx_scale(c->node->out[0], -1.0f)));
+}
+
 /* The gradient is the sum over the repeated dimensions. */
 void tx_grad_broadcast(const tx_grad *c)
 {

@@ -111,6 +111,8 @@ TX_MAP_KERNEL(relu_grad, , b[i] <= 0.0f ? 0.0f : a[i])
 TX_MAP_KERNEL(silu, , a[i] * tx_sigmoid(a[i]))
 TX_MAP_KERNEL(silu_grad, , a[i] * tx_silu_slope(b[i]))
 TX_MAP_KERNEL(tanh, , tx_tanh_of(a[i]))
+TX_MAP_KERNEL(exponential, , expf(a[i]))
+TX_MAP_KERNEL(logarithm, , logf(a[i]))
 TX_MAP_KERNEL(rsqrt, , 1.0f / sqrtf(a[i]))
 TX_MAP_KERNEL(tanh_grad, , a[i] * (1.0f - b[i] * b[i]))
 

@@ -93,6 +93,9 @@ static tx_status set_task_defaults(tx_job *j)
         TX_TRY(refuse_others(j, TX_ASK, "question answering (--task_name question_answering)"));
     if (task->head != TX_HEAD_STATES)
         TX_TRY(refuse_others(j, TX_EMBED, "embeddings (--task_name embedding)"));
+    if (!task->prefer && j->set.loss_type && strcmp(j->set.loss_type, "nll") != 0)
+        return tx_fail(TX_INVALID, "--loss_type %s is for preferences (--task_name dpo); this is %s", j->set.loss_type,
+                       task->name);
     if (!instructs)
         TX_TRY(refuse_others(j, TX_TALK, "instruction data, whose objects have messages, prompt or instruction"));
     return masks ? TX_OK : refuse_others(j, TX_MASKED, tx_masked_lm.name);

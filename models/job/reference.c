@@ -21,6 +21,7 @@
 static tx_status check_options(const tx_job *j)
 {
     const tx_job_settings *set = &j->set;
+    tx_preference_losses losses;
     const struct {
         bool used;
         size_t at;
@@ -32,17 +33,16 @@ static tx_status check_options(const tx_job *j)
         {set->expert_parallel > 1, TX_JOB_AT(expert_parallel), "the reference model is not sharded"},
         {set->parallel != TX_JOB_PARALLEL_GIVEN, TX_JOB_AT(parallel), "it may choose other kinds of ranks than data"},
         {set->packing, TX_JOB_AT(packing), "a row is a pair of completions"},
-        {set->loss_type == TX_LOSS_TYPE_NLL && tx_option_asked(&j->options, TX_JOB_AT(loss_type)), TX_JOB_AT(loss_type),
-         "nll is the loss of other tasks; give sigmoid or another loss of pairs"},
         {set->smoothing > 0.0, TX_JOB_AT(smoothing), "use --label_smoothing with --loss_type robust"},
     };
     for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
         if (refused[i].used)
-            return tx_fail(TX_UNSUPPORTED, "--%s is not supported with --task_name dpo: %s",
-                           tx_option_at(&tx_job_table, refused[i].at)->name, refused[i].why);
+            return tx_fail(TX_UNSUPPORTED, "--%s is not supported with --task_name %s: %s",
+                           tx_option_at(&tx_job_table, refused[i].at)->name, j->inputs.task->name, refused[i].why);
     if (!set->model && !set->dry_run)
-        return tx_fail(TX_INVALID, "--task_name dpo needs --model_name_or_path, the model to train further");
-    return TX_OK;
+        return tx_fail(TX_INVALID, "--task_name %s needs --model_name_or_path, the model to train further",
+                       j->inputs.task->name);
+    return tx_preference_read(j->inputs.task, set, &losses);
 }
 
 /* Checks that the reference has the same vocabulary as the model, and enough positions. */
@@ -80,7 +80,7 @@ tx_status tx_job_open_reference(tx_job *j)
     if (!j->inputs.task->prefer)
         return TX_OK;
     TX_TRY(check_options(j));
-    if (!tx_preference_has_reference(set) || set->precompute_ref || !set->model)
+    if (!tx_preference_has_reference(j->inputs.task, set) || set->precompute_ref || !set->model)
         return TX_OK;
     if (set->ref_model)
         return open_second(j, set->ref_model);
@@ -212,7 +212,7 @@ tx_status tx_job_precompute(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
     const tx_samples *const all[] = {&in->train, &in->validation};
-    if (!in->task->prefer || !j->set.precompute_ref || !tx_preference_has_reference(&j->set))
+    if (!in->task->prefer || !j->set.precompute_ref || !tx_preference_has_reference(in->task, &j->set))
         return TX_OK;
     TX_TRY(load_start(j, in->teacher_digest));
     for (int i = 0; i < 2; i++)

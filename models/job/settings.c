@@ -26,15 +26,15 @@ static const char ddp_comm_words[] = TX_DDP_COMM_MAP(WORD);
 static const char pipeline_words[] = TX_PIPELINE_MAP(WORD);
 static const char greater_words[] = TX_GREATER_MAP(WORD);
 #define LOSS(name, word) "|" #word
-static const char loss_words[] = "nll" TX_LOSS_TYPE_MAP(LOSS);
 static const char embedding_loss_words[] = "auto" TX_EMBEDDING_LOSS_MAP(LOSS);
 static const char pooling_words[] = "auto|cls|max|mean|mean_sqrt_len_tokens|weightedmean|lasttoken";
+static const char divergence_words[] = TX_DIVERGENCE_MAP(WORD);
 static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
 static const char task_words[] = "auto"
 #define TX_GLUE(name, ...) "|" #name
 #include "models/task/glue.def"
-                                 "|instruction|ner|dpo|embedding|multiple_choice|question_answering";
+                                 "|instruction|ner|embedding|multiple_choice|question_answering|dpo";
 
 static const tx_option options[] = {
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},
@@ -103,17 +103,12 @@ const tx_task *tx_job_named_task(const tx_job_settings *set)
         t++;
     if (t->task.name)
         return &t->task;
-    if (left == 1)
-        return &tx_token_classification;
-    if (left == 2)
-        return &tx_dpo;
-    if (left == 3)
-        return &tx_embeddings;
-    if (left == 4)
-        return &tx_multiple_choice;
-    if (left == 5)
-        return &tx_question_answering;
-    return set->packing ? &tx_instruction_packed : &tx_instruction;
+    static const tx_task *const others[] = {&tx_token_classification, &tx_embeddings, &tx_multiple_choice,
+                                            &tx_question_answering};
+    enum { OTHERS = sizeof others / sizeof others[0] };
+    if (left == 0)
+        return set->packing ? &tx_instruction_packed : &tx_instruction;
+    return left <= OTHERS ? others[left - 1] : &tx_preferences[left - 1 - OTHERS].task;
 }
 
 bool tx_job_takes_glue(const tx_job_settings *set)

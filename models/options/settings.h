@@ -37,21 +37,14 @@ typedef enum tx_greater {
 #define TX_DDP_COMM_MAP(X) X(FP32, "fp32") X(BF16, "bf16")
 #define TX_SAMPLING_MAP(X) X(RANDOM, "random") X(SEQUENTIAL, "sequential") X(BY_LENGTH, "group_by_length")
 
-/* The losses of preferences, by TRL's names. */
-#define TX_LOSS_TYPE_MAP(X) \
-    X(SIGMOID, sigmoid)     \
-    X(HINGE, hinge)         \
-    X(IPO, ipo)             \
-    X(ROBUST, robust)       \
-    X(BCO_PAIR, bco_pair)   \
-    X(NCA_PAIR, nca_pair)   \
-    X(SPPO_HARD, sppo_hard) \
-    X(APO_ZERO, apo_zero)   \
-    X(APO_DOWN, apo_down)   \
-    X(SIGMOID_NORM, sigmoid_norm)
+#define TX_DIVERGENCE_MAP(X)               \
+    X(REVERSE_KL, "reverse_kl")            \
+    X(FORWARD_KL, "forward_kl")            \
+    X(JS_DIVERGENCE, "js_divergence")      \
+    X(ALPHA_DIVERGENCE, "alpha_divergence")
 
-#define X(name, word) TX_LOSS_TYPE_##name,
-enum { TX_LOSS_TYPE_NLL, TX_LOSS_TYPE_MAP(X) }; /* NLL stands for SIGMOID if the task is dpo */
+#define X(name, word) TX_DIVERGENCE_##name,
+enum { TX_DIVERGENCE_MAP(X) };
 #undef X
 
 /* The losses of embeddings, by the names of sentence-transformers. */

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The task of learning from preferences: rows and metrics. */
+ * The tasks of learning from preferences: rows and metrics. */
 #include "models/task/preference.h"
 
 #include <string.h>
 
-static const tx_field fields[] = {
-    [TX_PREFERENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN, .sequences = 2},
-    [TX_PREFERENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1, .sequences = 2},
-    [TX_PREFERENCE_COMPLETION_LABELS] = {"completion_labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL,
-                                         .sequences = 2},
-    [TX_PREFERENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
-    [TX_PREFERENCE_SHARES] = {"completion_shares", TX_F32, 2, .padding = 0},
-    [TX_PREFERENCE_REFERENCE] = {"reference_logps", TX_F32, 2, .padding = 0},
-    {.name = NULL},
-};
+#define COMMON_FIELDS                                                                                             \
+    [TX_PREFERENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN, .sequences = 2},    \
+    [TX_PREFERENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1, .sequences = 2},                           \
+    [TX_PREFERENCE_COMPLETION_LABELS] = {"completion_labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL, \
+                                         .sequences = 2},                                                         \
+    [TX_PREFERENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},                                      \
+    [TX_PREFERENCE_SHARES] = {"completion_shares", TX_F32, 2, .padding = 0},                                      \
+    [TX_PREFERENCE_REFERENCE] = {"reference_logps", TX_F32, 2, .padding = 0},                                     \
+    [TX_PREFERENCE_TOKENS] = {"chosen_tokens", TX_F32, .padding = 0}
+
+static const tx_field fields[] = {COMMON_FIELDS, {.name = NULL}};
 
 /* Writes a sequence of `length` ids. The label of a position is the next token, if it belongs to the completion. */
 static tx_status put(const tx_preference_data *d, int64_t begin, int64_t length, int64_t prompt, int64_t block,
@@ -24,6 +25,13 @@ static tx_status put(const tx_preference_data *d, int64_t begin, int64_t length,
     for (int64_t t = 0; t < block; t++)
         labels[t] = t + 1 < length && t + 1 >= prompt ? ids[t + 1] : TX_IGNORE_LABEL;
     return TX_OK;
+}
+
+/* The number of labels of a completion: the first token of a sequence is no label. */
+static int64_t labels_of(int64_t length, int64_t prompt)
+{
+    const int64_t first = prompt ? prompt : 1;
+    return length > first ? length - first : 0;
 }
 
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
@@ -39,6 +47,8 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
         ((int32_t *)to->field[TX_PREFERENCE_LENGTHS])[i] = (int32_t)(length ? length : 1);
         ((float *)to->field[TX_PREFERENCE_SHARES])[i] = 1.0f / (float)(length > prompt ? length - prompt : 1);
         ((float *)to->field[TX_PREFERENCE_REFERENCE])[i] = d->reference[sequence];
+        if (!i)
+            *(float *)to->field[TX_PREFERENCE_TOKENS] = (float)labels_of(length, prompt);
     }
     *(int32_t *)to->field[TX_PREFERENCE_LABELS] = 0;
     return TX_OK;
@@ -54,49 +64,38 @@ static int64_t row_length(const tx_samples *samples, int64_t number)
 
 /* ---- Metrics -------------------------------------------------------------------------------------------- */
 
-/* Indices of a row of numbers, and of the sums of an evaluation. */
-enum { REWARD_CHOSEN, LOGP_CHOSEN, REWARD_REJECTED, LOGP_REJECTED };
-enum { SUM_CHOSEN = TX_SUM_OWN, SUM_REJECTED, SUM_RIGHT, SUM_LOGP_CHOSEN, SUM_LOGP_REJECTED };
+/* The columns of a row of numbers, and their sums. */
+enum { REWARD_CHOSEN, REWARD_REJECTED, ACCURACY, MARGIN, LOGP_CHOSEN, LOGP_REJECTED };
 
 static void measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
-    for (int64_t r = 0; r < samples->count; r++) {
-        const float *of = outputs + r * columns;
-        sums[SUM_CHOSEN] += (double)of[REWARD_CHOSEN];
-        sums[SUM_REJECTED] += (double)of[REWARD_REJECTED];
-        sums[SUM_RIGHT] += of[REWARD_CHOSEN] > of[REWARD_REJECTED];
-        sums[SUM_LOGP_CHOSEN] += (double)of[LOGP_CHOSEN];
-        sums[SUM_LOGP_REJECTED] += (double)of[LOGP_REJECTED];
-    }
+    for (int64_t r = 0; r < samples->count; r++)
+        for (int64_t c = 0; c < columns; c++)
+            sums[TX_SUM_OWN + c] += (double)outputs[r * columns + c];
 }
 
-#define MEAN(name, sum)                                \
-    static double name(const double sums[TX_SUMS_MAX]) \
-    {                                                  \
-        return (sum) / sums[TX_SUM_LABELS];            \
+#define MEAN(column)                                               \
+    static double mean_of_##column(const double sums[TX_SUMS_MAX]) \
+    {                                                              \
+        return sums[TX_SUM_OWN + (column)] / sums[TX_SUM_LABELS];  \
     }
-MEAN(chosen, sums[SUM_CHOSEN])
-MEAN(rejected, sums[SUM_REJECTED])
-MEAN(accuracy, sums[SUM_RIGHT])
-MEAN(margin, sums[SUM_CHOSEN] - sums[SUM_REJECTED])
-MEAN(logp_chosen, sums[SUM_LOGP_CHOSEN])
-MEAN(logp_rejected, sums[SUM_LOGP_REJECTED])
+MEAN(REWARD_CHOSEN)
+MEAN(REWARD_REJECTED)
+MEAN(ACCURACY)
+MEAN(MARGIN)
+MEAN(LOGP_CHOSEN)
+MEAN(LOGP_REJECTED)
 
-static const tx_metric metrics[] = {
-    {"eval_loss", .value = tx_task_mean_loss},     {"eval_rewards/chosen", true, chosen},
-    {"eval_rewards/rejected", false, rejected},    {"eval_rewards/accuracies", true, accuracy},
-    {"eval_rewards/margins", true, margin},        {"eval_logps/chosen", true, logp_chosen},
-    {"eval_logps/rejected", false, logp_rejected}, {.name = NULL},
-};
+#define PAIR_METRICS                                                                                         \
+    {"eval_loss", .value = tx_task_mean_loss}, {"eval_rewards/chosen", true, mean_of_REWARD_CHOSEN},         \
+        {"eval_rewards/rejected", false, mean_of_REWARD_REJECTED},                                           \
+        {"eval_rewards/accuracies", true, mean_of_ACCURACY}, {"eval_rewards/margins", true, mean_of_MARGIN}, \
+        {"eval_logps/chosen", true, mean_of_LOGP_CHOSEN},                                                    \
+    {                                                                                                        \
+        "eval_logps/rejected", false, mean_of_LOGP_REJECTED                                                  \
+    }
 
-/* In the order of the results that tx_preference_loss adds. */
-static const char *const logged[] = {"rewards/chosen",
-                                     "rewards/rejected",
-                                     "rewards/accuracies",
-                                     "rewards/margins",
-                                     "logps/chosen",
-                                     "logps/rejected",
-                                     NULL};
+static const tx_metric pair_metrics[] = {PAIR_METRICS, {.name = NULL}};
 
 /* No task asks for this loss: `prefer` replaces it. */
 static tx_tensor *no_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
@@ -117,20 +116,23 @@ void tx_preference_set_reference(const tx_samples *samples, const float *outputs
     }
 }
 
-const tx_task tx_dpo = {
-    .name = "preferences",
-    .head = TX_HEAD_CAUSAL_LM,
-    .of_texts = true,
-    .open = tx_preference_open,
-    .close = tx_preference_close,
-    .save = tx_preference_save,
-    .end = tx_preference_end,
-    .fields = fields,
-    .row = row,
-    .length = row_length,
-    .loss = no_loss,
-    .prefer = tx_preference_loss,
-    .logged = logged,
-    .measure = measure,
-    .metrics = metrics,
+#define TASK(word, list, measures)         \
+    .task = {.name = word,                 \
+             .head = TX_HEAD_CAUSAL_LM,    \
+             .of_texts = true,             \
+             .open = tx_preference_open,   \
+             .close = tx_preference_close, \
+             .save = tx_preference_save,   \
+             .end = tx_preference_end,     \
+             .fields = list,               \
+             .row = row,                   \
+             .length = row_length,         \
+             .loss = no_loss,              \
+             .prefer = tx_preference_loss, \
+             .measure = measure,           \
+             .metrics = measures}
+
+const tx_preference_task tx_preferences[] = {
+    {TASK("dpo", fields, pair_metrics), TX_PREFERENCE_DPO, "sigmoid"},
+    {.task = {.name = NULL}},
 };

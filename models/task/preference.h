@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Learning from preferences: pairs of a chosen and a rejected completion of one prompt. A row of a batch is a pair.
- * Fields input_ids and completion_labels have two sequences for each row, first the chosen one. Labels [rows] are 0 for
- * rows with a pair, so that the loss is the mean over the pairs of a step. Names of options, losses and metrics are
- * those of TRL's DPOTrainer. */
+ * Learning from preferences: pairs of a chosen and a rejected completion of one prompt, or completions with a label
+ * (KTO). A row of a batch has two sequences in fields input_ids and completion_labels: the chosen and the rejected one,
+ * or a completion and another one for the same prompt. Labels [rows] are 0 for rows with a sample, so that the loss is
+ * the mean over the rows of a step. Names of options, losses and metrics are those of TRL's trainers. */
 #ifndef TX_TASK_PREFERENCE_H
 #define TX_TASK_PREFERENCE_H
 
@@ -14,20 +14,92 @@
 enum {
     TX_PREFERENCE_INPUT_IDS,
     TX_PREFERENCE_LENGTHS,
-    TX_PREFERENCE_COMPLETION_LABELS,
+    TX_PREFERENCE_COMPLETION_LABELS, /* the next token, if it belongs to a part whose log-probability is needed */
     TX_PREFERENCE_LABELS,
-    TX_PREFERENCE_SHARES,   /* 1 / number of tokens of each completion */
-    TX_PREFERENCE_REFERENCE /* the reference model's log-probability of each completion, if precomputed */
+    TX_PREFERENCE_SHARES,    /* 1 / number of tokens of each completion */
+    TX_PREFERENCE_REFERENCE, /* the reference model's log-probability of each completion, if precomputed */
+    TX_PREFERENCE_TOKENS,    /* the number of labels of the first sequence */
+    TX_PREFERENCE_MASK       /* of ORPO, whose labels include the prompt: 1 for labels of the completion */
 };
 
-extern const tx_task tx_dpo;
+/* The methods, one bit each. */
+typedef enum tx_preference_method {
+    TX_PREFERENCE_DPO = 1 << 0,
+    TX_PREFERENCE_CPO = 1 << 1, /* and SimPO */
+    TX_PREFERENCE_ORPO = 1 << 2
+} tx_preference_method;
 
-/* The `prefer` of the task (preference_loss.c). */
+typedef struct tx_preference_task {
+    tx_task task;
+    tx_preference_method method;
+    const char *loss_type; /* without --loss_type */
+    double cpo_alpha;      /* without --cpo_alpha */
+} tx_preference_task;
+
+/* The name after the last is NULL. */
+extern const tx_preference_task tx_preferences[];
+
+static inline const tx_preference_task *tx_preference_of(const tx_task *task)
+{
+    return (const tx_preference_task *)(const void *)task;
+}
+
+/* ---- Losses (preference_loss.c, preference_types.c) ----------------------------------------------------- */
+
+/* The numbers of a batch from which losses are made. Row i is a pair. */
+typedef struct tx_preference_batch {
+    tx_graph *graph;
+    const tx_job_settings *set;
+    tx_preference_method method;
+    float beta;
+    tx_tensor *weight;          /* [n] 1 for a row with a pair, else 0 */
+    tx_tensor *logps;           /* the model's log-probabilities of the completions [n, 2] */
+    tx_tensor *reference;       /* those of the reference; NULL without one */
+    tx_tensor *ratio;           /* log-ratios [n, 2] */
+    tx_tensor *chosen, *reject; /* their columns [n] */
+    tx_tensor *delta;           /* their difference, or that of their scores with --f_divergence_type [n] */
+    tx_tensor *average;         /* delta for each token [n] */
+} tx_preference_batch;
+
+typedef struct tx_preference_type {
+    const char *name;
+    int32_t methods; /* tx_preference_method */
+    /* Reads --label_smoothing; compares differences of scores, so that --f_divergence_type applies; CPO divides
+     * log-probabilities by the number of tokens. */
+    bool smooths, scores, averages;
+    tx_tensor *(*loss)(const tx_preference_batch *batch); /* of each pair [n] */
+} tx_preference_type;
+
+/* The losses of a run with their weights. */
+enum { TX_PREFERENCE_PARTS = 8 };
+typedef struct tx_preference_losses {
+    int32_t count;
+    const tx_preference_type *type[TX_PREFERENCE_PARTS];
+    float weight[TX_PREFERENCE_PARTS];
+} tx_preference_losses;
+
+/* Reads --loss_type and --loss_weights. TX_INVALID if the task does not have them. */
+tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx_preference_losses *losses);
+/* Whether a loss of the run reads --label_smoothing. */
+bool tx_preference_smooths(const tx_task *task, const tx_job_settings *set);
+/* The mean loss of the tokens of the chosen sequences, as numbers [n] with this mean. */
+tx_tensor *tx_preference_nll(const tx_preference_batch *batch);
+/* The sum of the losses of each pair [n]. */
+tx_tensor *tx_preference_sum(const tx_preference_batch *batch, const tx_preference_losses *losses);
+
+/* The `prefer` of the tasks. */
 tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
 /* Whether the loss compares with a reference model. */
-bool tx_preference_has_reference(const tx_job_settings *set);
+bool tx_preference_has_reference(const tx_task *task, const tx_job_settings *set);
 /* Sets the reference model's log-probabilities from the outputs of an evaluation of that model (tx_run_outputs). */
 void tx_preference_set_reference(const tx_samples *samples, const float *outputs, int64_t columns);
+
+/* Parts of graphs. Columns 0 and 1 of x [n, 2], multiplied and added: left * column 0 + right * column 1 [n]. */
+tx_tensor *tx_preference_mix(tx_graph *graph, tx_tensor *x, float left, float right);
+/* -log sigmoid(x) = log(1 + exp(-x)) of x [n]. */
+tx_tensor *tx_preference_nls(tx_graph *graph, tx_tensor *x);
+tx_tensor *tx_preference_sigmoid(tx_graph *graph, tx_tensor *x);
+tx_tensor *tx_preference_plus(tx_graph *graph, tx_tensor *x, float number);
 
 /* ---- Data (preference_data.c) -------------------------------------------------------------------------- */
 

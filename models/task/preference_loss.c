@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The losses of preferences, by the names and formulas of TRL's DPOTrainer. A log-ratio is the model's log-probability
- * of a completion minus the reference's; delta is the chosen log-ratio minus the rejected one. */
+ * From the logits of a batch of preferences to its loss and its metrics. */
 #include "models/task/preference.h"
 
-/* ---- Numbers for each pair ------------------------------------------------------------------------------ */
+#include <math.h>
+
+/* ---- Parts of graphs -------------------------------------------------------------------------------------- */
 
 /* The constant [left, right]. */
 static tx_tensor *two(tx_graph *graph, float left, float right)
@@ -13,8 +14,7 @@ static tx_tensor *two(tx_graph *graph, float left, float right)
     return tx_add(tx_reshape(right_only, TX_SHAPE(2)), tx_fill(graph, TX_SHAPE(2), left));
 }
 
-/* left * column 0 + right * column 1 of x [n, 2]: [n]. */
-static tx_tensor *mix(tx_graph *graph, tx_tensor *x, float left, float right)
+tx_tensor *tx_preference_mix(tx_graph *graph, tx_tensor *x, float left, float right)
 {
     if (!x)
         return NULL;
@@ -22,28 +22,13 @@ static tx_tensor *mix(tx_graph *graph, tx_tensor *x, float left, float right)
     return tx_reduce(tx_mul(x, weights), TX_REDUCE_SUM, TX_AXIS_LAST);
 }
 
-/* The columns a and b [n]: [n, 2]. */
-static tx_tensor *join(tx_graph *graph, tx_tensor *a, tx_tensor *b)
-{
-    if (!a || !b)
-        return NULL;
-    const tx_shape shape = TX_SHAPE(tx_shape_count(tx_tensor_shape(a)), 2);
-    return tx_add(tx_mul(tx_broadcast(a, shape, TX_AXIS_LAST), tx_broadcast(two(graph, 1, 0), shape, TX_AXIS_ROWS)),
-                  tx_mul(tx_broadcast(b, shape, TX_AXIS_LAST), tx_broadcast(two(graph, 0, 1), shape, TX_AXIS_ROWS)));
-}
-
-static tx_tensor *plus(tx_graph *graph, tx_tensor *x, float number)
+tx_tensor *tx_preference_plus(tx_graph *graph, tx_tensor *x, float number)
 {
     return x ? tx_add(x, tx_fill(graph, *tx_tensor_shape(x), number)) : NULL;
 }
 
-static tx_tensor *square(tx_tensor *x)
-{
-    return tx_mul(x, x);
-}
-
-/* -log sigmoid(x) = log(1 + exp(-x)), the cross-entropy of the logits x and 0. */
-static tx_tensor *nls(tx_graph *graph, tx_tensor *x)
+/* The cross-entropy of the logits x and 0. */
+tx_tensor *tx_preference_nls(tx_graph *graph, tx_tensor *x)
 {
     if (!x)
         return NULL;
@@ -53,9 +38,9 @@ static tx_tensor *nls(tx_graph *graph, tx_tensor *x)
     return tx_cross_entropy(logits, tx_range(graph, *tx_tensor_shape(x), 0, 0), 2);
 }
 
-static tx_tensor *sigmoid(tx_graph *graph, tx_tensor *x)
+tx_tensor *tx_preference_sigmoid(tx_graph *graph, tx_tensor *x)
 {
-    return plus(graph, tx_scale(tx_tanh(tx_scale(x, 0.5f)), 0.5f), 0.5f);
+    return tx_preference_plus(graph, tx_scale(tx_tanh(tx_scale(x, 0.5f)), 0.5f), 0.5f);
 }
 
 /* 1 if x > 0, else 0, without a gradient. The tangent of a large number is exactly -1 or 1. */
@@ -63,139 +48,136 @@ static tx_tensor *is_positive(tx_tensor *x)
 {
     const float large = 1e30f;
     tx_tensor *sign = tx_tanh(tx_scale(tx_detach(x), large));
-    return tx_detach(tx_scale(tx_add(square(sign), sign), 0.5f));
+    return tx_detach(tx_scale(tx_add(tx_mul(sign, sign), sign), 0.5f));
 }
 
-/* ---- The losses ----------------------------------------------------------------------------------------- */
-
-/* The numbers of a batch, from which a loss is made. */
-typedef struct batch {
-    tx_graph *graph;
-    float beta, smoothing;
-    tx_tensor *ratio;           /* log-ratios [n, 2] */
-    tx_tensor *chosen, *reject; /* their columns [n] */
-    tx_tensor *delta;           /* [n] */
-    tx_tensor *average;         /* delta of the log-ratios for each token [n] */
-} batch;
-
-static tx_tensor *sigmoid_loss(const batch *b)
+/* The columns [n] as a matrix [n, count]. */
+static tx_tensor *join(tx_graph *graph, tx_tensor *const *columns, int32_t count, int64_t n)
 {
-    return nls(b->graph, tx_scale(b->delta, b->beta));
+    tx_tensor *sum = NULL;
+    for (int32_t i = 0; i < count; i++) {
+        tx_tensor *places = tx_range(graph, TX_SHAPE(n), i, count);
+        tx_tensor *column = columns[i] ? tx_reshape(tx_detach(columns[i]), TX_SHAPE(n, 1)) : NULL;
+        tx_tensor *spread = tx_scatter_add(places, column, n * count);
+        sum = i ? tx_add(sum, spread) : spread;
+    }
+    return tx_reshape(sum, TX_SHAPE(n, count));
 }
 
-static tx_tensor *hinge_loss(const batch *b)
+/* The sum of x times 1 / the sum of y, both over all elements [1]. 0 if y is 0. */
+static tx_tensor *quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y)
 {
-    return tx_relu(plus(b->graph, tx_scale(b->delta, -b->beta), 1.0f));
+    const float tiny = 1e-30f;
+    tx_tensor *root = tx_rsqrt(tx_preference_plus(graph, tx_reduce(y, TX_REDUCE_SUM, TX_AXIS_ALL), tiny));
+    return tx_mul(tx_reduce(x, TX_REDUCE_SUM, TX_AXIS_ALL), tx_mul(root, root));
 }
 
-static tx_tensor *ipo_loss(const batch *b)
+/* ---- The numbers of a batch ------------------------------------------------------------------------------- */
+
+/* The losses of the tokens of all sequences [2 n, T]. */
+static tx_tensor *token_losses(tx_graph *graph, const tx_config *config, tx_tensor *logits)
 {
-    return square(plus(b->graph, b->average, -1.0f / (2.0f * b->beta)));
+    return logits ? tx_cross_entropy(logits, tx_find_input(graph, "completion_labels"), config->vocab_size) : NULL;
 }
 
-/* ((1 - s) nls(x) - s nls(-x)) / (1 - 2 s), where x = beta delta and nls(-x) = nls(x) + x. */
-static tx_tensor *robust_loss(const batch *b)
+/* The sums of numbers for each token, for each sequence of each row [n, 2]. */
+static tx_tensor *sums_of(tx_tensor *tokens)
 {
-    return tx_add(sigmoid_loss(b), tx_scale(b->delta, -b->beta * b->smoothing / (1.0f - 2.0f * b->smoothing)));
-}
-
-static tx_tensor *bco_pair_loss(const batch *b)
-{
-    return tx_add(nls(b->graph, tx_scale(b->chosen, b->beta)), nls(b->graph, tx_scale(b->reject, -b->beta)));
-}
-
-static tx_tensor *nca_pair_loss(const batch *b)
-{
-    tx_tensor *both =
-        tx_add(nls(b->graph, tx_scale(b->chosen, -b->beta)), nls(b->graph, tx_scale(b->reject, -b->beta)));
-    return tx_add(nls(b->graph, tx_scale(b->chosen, b->beta)), tx_scale(both, 0.5f));
-}
-
-static tx_tensor *sppo_hard_loss(const batch *b)
-{
-    return tx_add(square(plus(b->graph, b->chosen, -0.5f / b->beta)),
-                  square(plus(b->graph, b->reject, 0.5f / b->beta)));
-}
-
-static tx_tensor *apo_zero_loss(const batch *b)
-{
-    return tx_add(sigmoid(b->graph, tx_scale(b->chosen, -b->beta)), sigmoid(b->graph, tx_scale(b->reject, b->beta)));
-}
-
-static tx_tensor *apo_down_loss(const batch *b)
-{
-    return tx_add(sigmoid(b->graph, tx_scale(b->chosen, b->beta)), sigmoid(b->graph, tx_scale(b->delta, -b->beta)));
-}
-
-static tx_tensor *sigmoid_norm_loss(const batch *b)
-{
-    return nls(b->graph, tx_scale(b->average, b->beta));
-}
-
-static tx_tensor *(*const losses[])(const batch *) = {[TX_LOSS_TYPE_NLL] = sigmoid_loss,
-#define X(NAME, name) [TX_LOSS_TYPE_##NAME] = name##_loss,
-                                                      TX_LOSS_TYPE_MAP(X)
-#undef X
-};
-
-/* ---- From logits to the loss ---------------------------------------------------------------------------- */
-
-/* The log-probabilities of the completions of each pair [n, 2]. */
-static tx_tensor *logps_of(tx_graph *graph, const tx_config *config, tx_tensor *logits)
-{
-    if (!logits)
+    if (!tokens)
         return NULL;
-    tx_tensor *labels = tx_find_input(graph, "completion_labels");
-    tx_tensor *sums = tx_reduce(tx_cross_entropy(logits, labels, config->vocab_size), TX_REDUCE_SUM, TX_AXIS_LAST);
-    return tx_scale(tx_reshape(sums, TX_SHAPE(tx_tensor_shape(labels)->dim[0] / 2, 2)), -1.0f);
+    tx_tensor *sums = tx_reduce(tokens, TX_REDUCE_SUM, TX_AXIS_LAST);
+    return tx_scale(tx_reshape(sums, TX_SHAPE(tx_tensor_shape(tokens)->dim[0] / 2, 2)), -1.0f);
 }
 
-/* Adds the batch's numbers to the results that tx_preference_logged names. Rows without a pair add 0. */
-static void log_means(const batch *b, tx_tensor *rewards, tx_tensor *logps)
+/* The derivative of the f-divergence at exp(ratio), which replaces the log-ratio (Wang et al., f-DPO, 2024). */
+static tx_tensor *scores_of(tx_graph *graph, const tx_job_settings *set, tx_tensor *ratio)
 {
-    if (!rewards || !logps)
-        return;
-    const tx_shape one = TX_SHAPE(tx_tensor_shape(rewards)->dim[0], 1);
-    tx_tensor *margin = tx_detach(tx_scale(b->delta, b->beta));
-    const struct {
-        tx_tensor *x;
-        tx_result first;
-    } added[] = {{rewards, TX_RESULT_TASK_0},
-                 {tx_reshape(is_positive(margin), one), TX_RESULT_TASK_2},
-                 {tx_reshape(margin, one), TX_RESULT_TASK_3},
-                 {logps, TX_RESULT_TASK_4}};
-    for (size_t i = 0; i < sizeof added / sizeof added[0]; i++)
-        if (added[i].x)
-            tx_add_means_to_results(added[i].x, added[i].first);
+    const float power = (float)set->f_alpha - 1.0f, most = 80.0f; /* e^80 is finite */
+    if (!ratio)
+        return NULL;
+    tx_tensor *x = NULL;
+    switch (set->f_divergence) {
+    case TX_DIVERGENCE_FORWARD_KL: /* 1 - e^-r */
+        return tx_preference_plus(graph, tx_scale(tx_exponential(tx_scale(ratio, -1.0f)), -1.0f), 1.0f);
+    case TX_DIVERGENCE_JS_DIVERGENCE: /* log 2 + log sigmoid(r) */
+        x = tx_preference_nls(graph, tx_reshape(ratio, TX_SHAPE(tx_shape_count(tx_tensor_shape(ratio)))));
+        return tx_preference_plus(graph, tx_reshape(tx_scale(x, -1.0f), *tx_tensor_shape(ratio)), 0.693147181f);
+    case TX_DIVERGENCE_ALPHA_DIVERGENCE: /* (e^((a - 1) r) - 1) / (a - 1), of r at a = 1 */
+        if (fabsf(power) < 1e-6f)
+            return ratio;
+        x = tx_relu(tx_preference_plus(graph, tx_scale(ratio, -power), most));
+        x = tx_exponential(tx_preference_plus(graph, tx_scale(x, -1.0f), most));
+        return tx_scale(tx_preference_plus(graph, x, -1.0f), 1.0f / power);
+    default:
+        return ratio;
+    }
+}
+
+/* Sets the numbers that compare the two sequences of a row. */
+static void compare(tx_preference_batch *b, tx_tensor *ratio)
+{
+    tx_graph *graph = b->graph;
+    tx_tensor *scores = scores_of(graph, b->set, ratio);
+    b->ratio = ratio;
+    b->chosen = tx_preference_mix(graph, ratio, 1, 0);
+    b->reject = tx_preference_mix(graph, ratio, 0, 1);
+    b->delta = tx_preference_mix(graph, scores, 1, -1);
+    b->average = tx_preference_mix(graph, tx_mul(scores, tx_find_input(graph, "completion_shares")), 1, -1);
+}
+
+/* As TRL's, the mean is over the tokens of a rank's micro-batch: each row's sum times the rows for each token. */
+tx_tensor *tx_preference_nll(const tx_preference_batch *b)
+{
+    tx_tensor *rows_per_token = quotient(b->graph, b->weight, tx_find_input(b->graph, "chosen_tokens"));
+    tx_tensor *losses = tx_scale(tx_preference_mix(b->graph, b->logps, 1, 0), -1.0f);
+    return losses ? tx_mul(losses, tx_broadcast(rows_per_token, *tx_tensor_shape(losses), TX_AXIS_ALL)) : NULL;
+}
+
+/* ---- The loss --------------------------------------------------------------------------------------------- */
+
+/* The columns of the metrics, in the order of the task's metrics after the loss. Returns their number. */
+static int32_t columns_of(const tx_preference_batch *b, tx_tensor *columns[TX_SUMS_MAX])
+{
+    tx_graph *graph = b->graph;
+    tx_tensor *rewards = tx_detach(tx_scale(b->ratio, b->beta)), *margin = tx_preference_mix(graph, rewards, 1, -1);
+    int32_t count = 0;
+    columns[count++] = tx_preference_mix(graph, rewards, 1, 0);
+    columns[count++] = tx_preference_mix(graph, rewards, 0, 1);
+    columns[count++] = is_positive(margin);
+    columns[count++] = margin;
+    columns[count++] = tx_preference_mix(graph, tx_detach(b->logps), 1, 0);
+    columns[count++] = tx_preference_mix(graph, tx_detach(b->logps), 0, 1);
+    return count;
 }
 
 tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows)
 {
-    batch b = {.graph = graph, .beta = (float)how->set->beta, .smoothing = (float)how->set->label_smoothing};
-    tx_tensor *logps = logps_of(graph, config, how->output), *labels = tx_find_input(graph, "labels");
-    tx_tensor *reference =
-        how->reference ? tx_detach(logps_of(graph, config, how->reference)) : tx_find_input(graph, "reference_logps");
-    const bool has = tx_preference_has_reference(how->set);
-    b.ratio = has ? tx_add(logps, tx_scale(reference, -1.0f)) : logps;
-    b.chosen = mix(graph, b.ratio, 1, 0);
-    b.reject = mix(graph, b.ratio, 0, 1);
-    b.delta = mix(graph, b.ratio, 1, -1);
-    b.average = mix(graph, tx_mul(b.ratio, tx_find_input(graph, "completion_shares")), 1, -1);
-    tx_tensor *loss = losses[how->set->loss_type](&b);
-    tx_tensor *rewards = tx_detach(tx_scale(b.ratio, b.beta)), *plain = tx_detach(logps);
-    if (!loss || !rewards || !plain)
+    tx_preference_losses losses;
+    tx_preference_batch b = {
+        .graph = graph, .set = how->set, .method = tx_preference_of(how->task)->method, .beta = (float)how->set->beta};
+    if (tx_graph_fail(graph, tx_preference_read(how->task, how->set, &losses)))
         return NULL;
-    if (how->train)
-        log_means(&b, rewards, plain);
-    const int64_t pairs = tx_tensor_shape(rewards)->dim[0];
-    *rows = tx_reshape(join(graph, tx_reshape(rewards, TX_SHAPE(2 * pairs)), tx_reshape(plain, TX_SHAPE(2 * pairs))),
-                       TX_SHAPE(pairs, 4));
+    tx_tensor *tokens = token_losses(graph, config, how->output), *columns[TX_SUMS_MAX];
+    b.logps = sums_of(tokens);
+    if (!b.logps)
+        return NULL;
     /* Rows without a pair have the weight 0, the result of a gather by a negative index. */
-    tx_tensor *weight = tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), labels);
-    return tx_mean_loss(tx_mul(loss, tx_reshape(weight, TX_SHAPE(pairs))));
+    const int64_t n = tx_tensor_shape(b.logps)->dim[0];
+    b.weight = tx_reshape(tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), tx_find_input(graph, "labels")), TX_SHAPE(n));
+    if (how->reference)
+        b.reference = tx_detach(sums_of(token_losses(graph, config, how->reference)));
+    else if (tx_preference_has_reference(how->task, how->set))
+        b.reference = tx_find_input(graph, "reference_logps");
+    compare(&b, b.reference ? tx_add(b.logps, tx_scale(b.reference, -1.0f)) : b.logps);
+    tx_tensor *loss = tx_preference_sum(&b, &losses);
+    const int32_t count = columns_of(&b, columns);
+    *rows = join(graph, columns, count, n);
+    if (how->train && *rows)
+        tx_add_means_to_results(*rows, TX_RESULT_TASK_0);
+    return tx_mean_loss(tx_mul(loss, b.weight));
 }
 
-bool tx_preference_has_reference(const tx_job_settings *set)
+bool tx_preference_has_reference(const tx_task *task, const tx_job_settings *set)
 {
-    return !set->reference_free;
+    return tx_preference_of(task)->method == TX_PREFERENCE_DPO && !set->reference_free;
 }

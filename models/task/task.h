@@ -15,7 +15,7 @@
 #include "tx.h"
 
 /* Limits of a task. */
-enum { TX_FIELDS_MAX = 8, TX_SUMS_MAX = 8, TX_METRICS_MAX = 8 };
+enum { TX_FIELDS_MAX = 8, TX_SUMS_MAX = 12, TX_METRICS_MAX = 12 };
 
 /* Width of a field that has a value for each position. */
 #define TX_FIELD_BLOCK (-1)
@@ -88,6 +88,7 @@ typedef struct tx_teaching {
 
 /* The operands of the loss of preferences. */
 typedef struct tx_preferring {
+    const tx_task *task;
     const tx_job_settings *set;
     tx_tensor *output, *reference; /* logits of the model, and of the reference model or NULL */
     bool train;
@@ -133,11 +134,11 @@ struct tx_task {
     void (*keep)(const float *output, int64_t columns, float *to);
     int64_t kept;
     /* The loss of preferences, which replaces `loss`. `*rows` receives a row of numbers for each row of the batch,
-     * which `measure` reads instead of the model's output. NULL for other tasks. */
+     * which `measure` reads instead of the model's output. Their means are added to results TASK_0 and those after it,
+     * from which each step logs the metrics after the first. NULL for other tasks. */
     tx_tensor *(*prefer)(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
     /* The loss of rows of several texts, called as `prefer`, whose options it ignores. NULL for other tasks. */
     tx_tensor *(*contrast)(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
-    const char *const *logged; /* names of results TASK_0 and those after it; NULL after the last; NULL without any */
     /* Computes the task's own sums from the outputs of all samples, [count, columns]. NULL if there are none; the
      * output of a whole batch is then never stored. */
     void (*measure)(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);

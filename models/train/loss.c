@@ -10,7 +10,7 @@
 static tx_tensor *reference_of(const tx_trainer_options *o, const tx_config *config, tx_graph *graph)
 {
     const tx_arch_options plain = {.size = sizeof plain, .base = !o->teacher};
-    if (!o->task->prefer || !tx_preference_has_reference(o->set) || o->set->precompute_ref)
+    if (!o->task->prefer || !tx_preference_has_reference(o->task, o->set) || o->set->precompute_ref)
         return NULL;
     return tx_arch_logits(graph, o->teacher ? o->teacher : config, &plain);
 }
@@ -28,7 +28,7 @@ tx_tensor *tx_trainer_loss(const tx_trainer_options *o, const tx_config *config,
                                      .own_loss = &own},
                           plain = {.size = sizeof plain};
     tx_teaching teaching = {.temperature = (float)o->set->temperature, .alpha = (float)o->set->alpha};
-    tx_preferring how = {.set = o->set, .train = train, .reference = reference_of(o, config, graph)};
+    tx_preferring how = {.task = o->task, .set = o->set, .train = train, .reference = reference_of(o, config, graph)};
     /* Evaluations do not use the teacher: their loss is only the task's. */
     const bool distills = train && o->teacher && !o->task->prefer;
     if (distills)

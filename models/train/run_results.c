@@ -10,22 +10,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The task's names of results TASK_0 and those after it; the last is NULL. */
-static const char *const *logged_by(const tx_running *r)
+/* The metrics that each step logs, up to one without a name. Their names have the prefix eval_ in evaluations. */
+static const tx_metric *logged_by(const tx_running *r)
 {
-    static const char *const none[] = {NULL};
+    static const tx_metric none = {.name = NULL};
     const tx_task *task = r->options->train.task;
-    return task->logged ? task->logged : none;
+    return task->prefer ? task->metrics + 1 : &none;
+}
+
+static const char *name_of(const tx_metric *metric)
+{
+    return metric->name + strlen("eval_");
+}
+
+/* The value of a metric, given the task's results as means over the labels. */
+static double value_of(const tx_metric *metric, const double means[TX_TASK_RESULTS])
+{
+    _Static_assert(TX_SUM_OWN + TX_TASK_RESULTS <= TX_SUMS_MAX, "an evaluation has a sum for each result");
+    double sums[TX_SUMS_MAX] = {[TX_SUM_LABELS] = 1.0};
+    memcpy(sums + TX_SUM_OWN, means, TX_TASK_RESULTS * sizeof *means);
+    return metric->value(sums);
 }
 
 static void write_step(tx_running *r, const tx_run_step *s, const tx_results *results)
 {
-    char n[7][TX_LOG_NUMBER], scale[96] = "", dropped[48] = "", of_task[384] = "";
-    const char *const *names = logged_by(r);
+    char n[7][TX_LOG_NUMBER], scale[96] = "", dropped[48] = "", of_task[512] = "";
+    double means[TX_TASK_RESULTS];
     size_t used = 0;
-    for (int i = 0; names[i] && used < sizeof of_task; i++)
-        used += (size_t)snprintf(of_task + used, sizeof of_task - used, "\"%s\": %s, ", names[i],
-                                 tx_log_number((double)results->value[TX_RESULT_TASK_0 + i], n[0]));
+    for (int i = 0; i < TX_TASK_RESULTS; i++)
+        means[i] = (double)results->value[TX_RESULT_TASK_0 + i];
+    for (const tx_metric *m = logged_by(r); m->name && used < sizeof of_task; m++)
+        used += (size_t)snprintf(of_task + used, sizeof of_task - used, "\"%s\": %s, ", name_of(m),
+                                 tx_log_number(value_of(m, means), n[0]));
     if (s->loss_scale > 0)
         snprintf(scale, sizeof scale, "\"loss_scale\": %s, \"skipped\": %" PRId64 ", ",
                  tx_log_number(s->loss_scale, n[6]), s->skipped);
@@ -97,10 +113,12 @@ static tx_status log_point(tx_running *r, const tx_run_step *s)
     const double steps = (double)(state->step - state->logged), loss = state->loss_sum / steps;
     tx_figure figures[3 + TX_TASK_RESULTS] = {
         {"loss", loss, -1}, {"grad_norm", s->grad_norm, -1}, {"learning_rate", s->learning_rate, -1}};
-    const char *const *names = logged_by(r);
+    double means[TX_TASK_RESULTS];
     int32_t count = 3;
-    for (int i = 0; names[i]; i++)
-        figures[count++] = (tx_figure){names[i], state->task_sum[i] / steps, -1};
+    for (int i = 0; i < TX_TASK_RESULTS; i++)
+        means[i] = state->task_sum[i] / steps;
+    for (const tx_metric *m = logged_by(r); m->name; m++)
+        figures[count++] = (tx_figure){name_of(m), value_of(m, means), -1};
     tx_status status = tx_run_state_log(state, figures, count);
     state->loss_sum = 0.0;
     memset(state->task_sum, 0, sizeof state->task_sum);

@@ -134,6 +134,15 @@ GRAPH(gelu_exact, tx_gelu(wide(b), true))
 GRAPH(silu, tx_silu(wide(b)))
 GRAPH(tanh_, tx_tanh(wide(b)))
 
+GRAPH(exponential, tx_exponential(wide(b)))
+
+/* Of numbers from 1 on. */
+static tx_tensor *logarithm(tx_builder *b)
+{
+    tx_tensor *x = wide(b);
+    return tx_logarithm(tx_add(tx_mul(x, x), tx_fill(b->graph, *tx_tensor_shape(x), 1.0f)));
+}
+
 /* Of numbers from 1 on. */
 static tx_tensor *rsqrt_(tx_builder *b)
 {
@@ -273,6 +282,8 @@ static const tx_graph_case cases[] = {
     {"gelu exact", gelu_exact, 1},
     {"silu", silu, 1},
     {"tanh", tanh_, 1},
+    {"exponential", exponential, 1},
+    {"logarithm", logarithm, 1},
     {"rsqrt", rsqrt_, 1},
     {"broadcast", broadcast_columns, 1},
     {"swiglu", swiglu, 1},

@@ -27,6 +27,8 @@ TX_POINTWISE(relu_grad_reference, y <= 0.0 ? 0.0 : x, 0.0)
 TX_POINTWISE(silu_reference, (sigmoid(x) * x), fabs(sigmoid(x) * x) * (1.0 + fabs(x)) + fabs(x) * 0x1p-104)
 TX_POINTWISE(silu_grad_reference, silu_slope(y) * x, fabs(x) * (1.0 + fabs(y)))
 TX_POINTWISE(tanh_reference, tanh(x), 1.0) /* near 0 a difference of numbers near 1 */
+TX_POINTWISE(exponential_reference, exp(x), exp(x) * (1.0 + fabs(x)))
+TX_POINTWISE(logarithm_reference, log(x), 1.0 + fabs(log(x)))
 TX_POINTWISE(rsqrt_reference, 1.0 / sqrt(x), 1.0 / sqrt(x))
 TX_POINTWISE(tanh_grad_reference, (1.0 - y * y) * x, fabs(x) * (1.0 + y * y))
 
@@ -252,6 +254,14 @@ static void relu_grad_cases(tx_cases *list)
     tx_case_half(list, 3, false);
 }
 
+static void exp_cases(tx_cases *list)
+{
+    for (int32_t i = 0; plain_case(list, i, 1, -10.0, 10.0); i++)
+        continue;
+    plain_case(list, 7, 1, -80.0, 80.0);
+    tx_case_half(list, 1, false);
+}
+
 static void rsqrt_cases(tx_cases *list)
 {
     for (int32_t i = 0; plain_case(list, i, 1, 0.01, 100.0); i++)
@@ -429,6 +439,8 @@ const tx_descriptor tx_descriptor_gelu_grad = {.cases = gelu_grad_cases,
 const tx_descriptor tx_descriptor_relu = {.cases = relu_cases, .reference = relu_reference};
 const tx_descriptor tx_descriptor_silu = {.cases = silu_cases, .reference = silu_reference};
 const tx_descriptor tx_descriptor_tanh = {.cases = silu_cases, .reference = tanh_reference};
+const tx_descriptor tx_descriptor_exponential = {.cases = exp_cases, .reference = exponential_reference};
+const tx_descriptor tx_descriptor_logarithm = {.cases = rsqrt_cases, .reference = logarithm_reference};
 const tx_descriptor tx_descriptor_rsqrt = {.cases = rsqrt_cases, .reference = rsqrt_reference};
 const tx_descriptor tx_descriptor_tanh_grad = {.cases = tanh_grad_cases,
                                                .reference = tanh_grad_reference,

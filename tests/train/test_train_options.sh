@@ -379,7 +379,12 @@ triplet_margin | embed --embedding_loss TripletLoss --triplet_margin 100 | logge
 pooling_mode | embed --pooling_mode cls | holds 1_Pooling/config.json cls_token...true
 loss_type | prefer --loss_type ipo | logged \"step\":.1,.*\"loss\":.25,
 beta | prefer --loss_type ipo --beta 0.5 | logged \"step\":.1,.*\"loss\":.1,
-label_smoothing | prefer --label_smoothing 0.1 | says only with --loss_type robust
+loss_type | --loss_type nll | weights_kept
+loss_weights | prefer --loss_type ipo,sft --loss_weights 1,0 | logged \"step\":.1,.*\"loss\":.25,
+f_divergence_type | prefer --f_divergence_type forward_kl --loss_type ipo | logged \"step\":.1,.*\"loss\":.25,
+f_alpha_divergence_coef | prefer --f_alpha_divergence_coef 0.7 | says only with --f_divergence_type alpha_divergence
+discopop_tau | prefer --discopop_tau 0.1 | says only with --loss_type discopop
+label_smoothing | prefer --label_smoothing 0.1 | says no loss of --loss_type reads it
 label_smoothing | prefer --loss_type robust --label_smoothing 0.1 | logged \"rewards/margins\"
 reference_free | prefer --reference_free | logged \"step\":.1,.*\"rewards/chosen\":.-
 ref_model | prefer --ref_model tiny | says reference $work/home/models/tiny

@@ -49,6 +49,18 @@ CASES = {
     "apo_zero": dict(loss_type="apo_zero"),
     "apo_down": dict(loss_type="apo_down"),
     "sigmoid_norm": dict(loss_type="sigmoid_norm", beta=2.0),
+    "exo_pair": dict(loss_type="exo_pair", label_smoothing=0.1),
+    "discopop": dict(loss_type="discopop"),
+    "aot": dict(loss_type="aot", label_smoothing=0.1),
+    "aot_unpaired": dict(loss_type="aot_unpaired"),
+    "sft": dict(loss_type="sft", gradient_accumulation_steps=2),
+    "list": dict(loss_type=["sigmoid", "bco_pair", "sft"], loss_weights=[0.8, 0.2, 1.0]),
+    "list-lora": dict(loss_type=["ipo", "robust"], label_smoothing=0.1, lora=True, precompute_ref_log_probs=True),
+    # The exponential of a log-ratio far from 0 multiplies rounding errors.
+    "forward_kl": dict(f_divergence_type="forward_kl", learning_rate=3e-5),
+    "js_divergence": dict(f_divergence_type="js_divergence", loss_type="hinge"),
+    "alpha_divergence": dict(f_divergence_type="alpha_divergence", f_alpha_divergence_coef=0.7,
+                             learning_rate=3e-5),
 }
 
 
@@ -86,11 +98,11 @@ def write_lines(path, rows):
 
 def by_trl(work, rows, held, options, lora):
     arguments = DPOConfig(
-        output_dir=f"{work}/trl", use_cpu=True, bf16=False, gradient_checkpointing=False, learning_rate=RATE,
+        output_dir=f"{work}/trl", use_cpu=True, bf16=False, gradient_checkpointing=False,
         max_steps=STEPS, per_device_train_batch_size=BATCH, per_device_eval_batch_size=BATCH, logging_steps=1,
         report_to=[], save_strategy="no", seed=1, disable_tqdm=True, weight_decay=0.0, max_grad_norm=1.0,
         train_sampling_strategy="sequential",
-        **dict(dict(max_length=LENGTH, gradient_accumulation_steps=1), **options))
+        **dict(dict(max_length=LENGTH, gradient_accumulation_steps=1, learning_rate=RATE), **options))
     trainer = DPOTrainer(
         model=f"{work}/model", args=arguments, train_dataset=datasets.Dataset.from_list(rows),
         eval_dataset=datasets.Dataset.from_list(held),
@@ -141,6 +153,7 @@ def main():
     need_device(program, device)
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)
+    datasets.disable_progress_bars()
     with tempfile.TemporaryDirectory() as work:
         make_model(f"{work}/model")
         for name in wanted:

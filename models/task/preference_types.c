@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The losses of preferences, by the names and formulas of TRL's DPOTrainer, CPOTrainer and ORPOTrainer. A log-ratio is
+ * the model's log-probability of a completion minus the reference's; delta is the chosen log-ratio minus the rejected
+ * one. */
+#include "models/task/preference.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static tx_tensor *nls(const tx_preference_batch *b, tx_tensor *x)
+{
+    return tx_preference_nls(b->graph, x);
+}
+
+static tx_tensor *sigmoid(const tx_preference_batch *b, tx_tensor *x)
+{
+    return tx_preference_sigmoid(b->graph, x);
+}
+
+static tx_tensor *plus(const tx_preference_batch *b, tx_tensor *x, float number)
+{
+    return tx_preference_plus(b->graph, x, number);
+}
+
+static tx_tensor *square(tx_tensor *x)
+{
+    return tx_mul(x, x);
+}
+
+static float smoothing(const tx_preference_batch *b)
+{
+    return (float)b->set->label_smoothing;
+}
+
+/* (1 - s) nls(x) + s nls(-x), where nls(-x) = nls(x) + x. */
+static tx_tensor *smoothed(const tx_preference_batch *b, tx_tensor *x)
+{
+    return smoothing(b) > 0.0f ? tx_add(nls(b, x), tx_scale(x, smoothing(b))) : nls(b, x);
+}
+
+static tx_tensor *sigmoid_loss(const tx_preference_batch *b)
+{
+    return nls(b, tx_scale(b->delta, b->beta));
+}
+
+static tx_tensor *hinge_loss(const tx_preference_batch *b)
+{
+    return tx_relu(plus(b, tx_scale(b->delta, -b->beta), 1.0f));
+}
+
+static tx_tensor *ipo_loss(const tx_preference_batch *b)
+{
+    return square(plus(b, b->average, -1.0f / (2.0f * b->beta)));
+}
+
+/* KL divergence of the softmax of the rewards from (1 - s, s), where log sigmoid(-x) = -nls(x) - x. */
+static tx_tensor *exo_pair_loss(const tx_preference_batch *b)
+{
+    tx_tensor *x = tx_scale(b->delta, b->beta), *wins = tx_scale(nls(b, x), -1.0f);
+    tx_tensor *loses = tx_add(wins, tx_scale(x, -1.0f));
+    return tx_add(tx_mul(sigmoid(b, x), plus(b, wins, -log1pf(-smoothing(b)))),
+                  tx_mul(sigmoid(b, tx_scale(x, -1.0f)), plus(b, loses, -logf(smoothing(b)))));
+}
+
+/* ((1 - s) nls(x) - s nls(-x)) / (1 - 2 s), where x = beta delta and nls(-x) = nls(x) + x. */
+static tx_tensor *robust_loss(const tx_preference_batch *b)
+{
+    return tx_add(sigmoid_loss(b), tx_scale(b->delta, -b->beta * smoothing(b) / (1.0f - 2.0f * smoothing(b))));
+}
+
+static tx_tensor *bco_pair_loss(const tx_preference_batch *b)
+{
+    return tx_add(nls(b, tx_scale(b->chosen, b->beta)), nls(b, tx_scale(b->reject, -b->beta)));
+}
+
+static tx_tensor *nca_pair_loss(const tx_preference_batch *b)
+{
+    tx_tensor *both = tx_add(nls(b, tx_scale(b->chosen, -b->beta)), nls(b, tx_scale(b->reject, -b->beta)));
+    return tx_add(nls(b, tx_scale(b->chosen, b->beta)), tx_scale(both, 0.5f));
+}
+
+static tx_tensor *sppo_hard_loss(const tx_preference_batch *b)
+{
+    return tx_add(square(plus(b, b->chosen, -0.5f / b->beta)), square(plus(b, b->reject, 0.5f / b->beta)));
+}
+
+/* Sorts x [n] in descending order. Rows without a pair come last. */
+static tx_tensor *sort(const tx_preference_batch *b, tx_tensor *x)
+{
+    const float far = 1e30f;
+    tx_tensor *indices, *last = tx_add(x, tx_scale(plus(b, b->weight, -1.0f), far));
+    if (!last)
+        return NULL;
+    const int64_t n = tx_shape_count(tx_tensor_shape(x));
+    return tx_reshape(tx_top_k(tx_reshape(last, TX_SHAPE(1, n)), n, &indices), TX_SHAPE(n));
+}
+
+static tx_tensor *sorted_loss(const tx_preference_batch *b, tx_tensor *one, tx_tensor *other)
+{
+    return smoothed(b, tx_scale(tx_add(sort(b, one), tx_scale(sort(b, other), -1.0f)), b->beta));
+}
+
+static tx_tensor *aot_loss(const tx_preference_batch *b)
+{
+    tx_tensor *own = tx_preference_mix(b->graph, b->logps, 1, -1);
+    return sorted_loss(b, own, b->reference ? tx_preference_mix(b->graph, b->reference, 1, -1) : tx_scale(own, 0.0f));
+}
+
+static tx_tensor *aot_unpaired_loss(const tx_preference_batch *b)
+{
+    return sorted_loss(b, b->chosen, b->reject);
+}
+
+static tx_tensor *apo_zero_loss(const tx_preference_batch *b)
+{
+    return tx_add(sigmoid(b, tx_scale(b->chosen, -b->beta)), sigmoid(b, tx_scale(b->reject, b->beta)));
+}
+
+static tx_tensor *apo_down_loss(const tx_preference_batch *b)
+{
+    return tx_add(sigmoid(b, tx_scale(b->chosen, b->beta)), sigmoid(b, tx_scale(b->delta, -b->beta)));
+}
+
+static tx_tensor *discopop_loss(const tx_preference_batch *b)
+{
+    tx_tensor *x = tx_scale(b->delta, b->beta), *rest = tx_scale(x, (float)(1.0 / b->set->discopop_tau));
+    return tx_add(tx_mul(nls(b, x), sigmoid(b, tx_scale(rest, -1.0f))),
+                  tx_mul(tx_exponential(tx_scale(x, -1.0f)), sigmoid(b, rest)));
+}
+
+static tx_tensor *sft_loss(const tx_preference_batch *b)
+{
+    return tx_preference_nll(b);
+}
+
+static tx_tensor *sigmoid_norm_loss(const tx_preference_batch *b)
+{
+    return nls(b, tx_scale(b->average, b->beta));
+}
+
+/* In the order of --help. The first one of a method is listed first in messages. */
+static const tx_preference_type types[] = {
+    {"sigmoid", TX_PREFERENCE_DPO, .scores = true, .loss = sigmoid_loss},
+    {"hinge", TX_PREFERENCE_DPO, .scores = true, .loss = hinge_loss},
+    {"ipo", TX_PREFERENCE_DPO, .scores = true, .averages = true, .loss = ipo_loss},
+    {"exo_pair", TX_PREFERENCE_DPO, .smooths = true, .scores = true, .loss = exo_pair_loss},
+    {"nca_pair", TX_PREFERENCE_DPO, .loss = nca_pair_loss},
+    {"robust", TX_PREFERENCE_DPO, .smooths = true, .scores = true, .loss = robust_loss},
+    {"bco_pair", TX_PREFERENCE_DPO, .loss = bco_pair_loss},
+    {"sppo_hard", TX_PREFERENCE_DPO, .loss = sppo_hard_loss},
+    {"aot", TX_PREFERENCE_DPO, .smooths = true, .loss = aot_loss},
+    {"aot_unpaired", TX_PREFERENCE_DPO, .smooths = true, .loss = aot_unpaired_loss},
+    {"apo_zero", TX_PREFERENCE_DPO, .loss = apo_zero_loss},
+    {"apo_down", TX_PREFERENCE_DPO, .loss = apo_down_loss},
+    {"discopop", TX_PREFERENCE_DPO, .scores = true, .loss = discopop_loss},
+    {"sft", TX_PREFERENCE_DPO, .scores = true, .loss = sft_loss},
+    {"sigmoid_norm", TX_PREFERENCE_DPO, .scores = true, .loss = sigmoid_norm_loss},
+};
+enum { TYPES = sizeof types / sizeof types[0] };
+
+/* ---- The options ------------------------------------------------------------------------------------------ */
+
+/* Finds a type of the method by the first `size` bytes of a name. */
+static tx_status find(tx_preference_method method, const char *name, size_t size, const tx_preference_type **type)
+{
+    char known[256] = "";
+    for (int32_t i = 0; i < TYPES; i++) {
+        if (!(types[i].methods & (int32_t)method))
+            continue;
+        *type = &types[i];
+        if (strlen(types[i].name) == size && memcmp(types[i].name, name, size) == 0)
+            return TX_OK;
+        tx_list_add(known, sizeof known, ", ", "%s", types[i].name);
+    }
+    return tx_fail(TX_INVALID, "--loss_type %.*s: must be one or more of %s", (int)size, name, known);
+}
+
+/* Reads one weight for each loss. */
+static tx_status read_weights(const char *text, tx_preference_losses *losses)
+{
+    int32_t count = 0;
+    char *end = NULL;
+    for (const char *at = text; at && *at; at = *end ? end + 1 : end, count++) {
+        const double weight = strtod(at, &end);
+        if (end == at || (*end && *end != ',') || !isfinite(weight))
+            return tx_fail(TX_INVALID, "--loss_weights %s: \"%.*s\" is not a number", text, (int)strcspn(at, ","), at);
+        if (count < losses->count)
+            losses->weight[count] = (float)weight;
+    }
+    return !text || count == losses->count
+               ? TX_OK
+               : tx_fail(TX_INVALID, "--loss_weights %s: give one weight for each of the %d losses of --loss_type",
+                         text, (int)losses->count);
+}
+
+tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx_preference_losses *losses)
+{
+    const tx_preference_task *of = tx_preference_of(task);
+    tx_preference_losses read = {0};
+    const char *at = set->loss_type ? set->loss_type : of->loss_type;
+    if (!at || (of->method != TX_PREFERENCE_DPO && strchr(at, ',')))
+        return tx_fail(TX_INVALID, "--loss_type %s: --task_name %s has one loss", set->loss_type, task->name);
+    for (size_t size; *at; at += size + (at[size] == ',')) {
+        size = strcspn(at, ",");
+        if (read.count == TX_PREFERENCE_PARTS)
+            return tx_fail(TX_INVALID, "--loss_type: at most %d losses", TX_PREFERENCE_PARTS);
+        TX_TRY(find(of->method, at, size, &read.type[read.count]));
+        const tx_preference_type *type = read.type[read.count];
+        read.weight[read.count++] = 1.0f;
+        if (type->loss == exo_pair_loss && !(set->label_smoothing > 0.0))
+            return tx_fail(TX_INVALID, "--loss_type exo_pair needs --label_smoothing above 0, for example 1e-3");
+        if (!type->scores && set->f_divergence != TX_DIVERGENCE_REVERSE_KL)
+            return tx_fail(TX_INVALID, "--loss_type %s: only reverse_kl is defined as its --f_divergence_type",
+                           type->name);
+    }
+    TX_TRY(read_weights(set->loss_weights, &read));
+    *losses = read;
+    return TX_OK;
+}
+
+tx_tensor *tx_preference_sum(const tx_preference_batch *batch, const tx_preference_losses *losses)
+{
+    tx_tensor *sum = NULL;
+    for (int32_t i = 0; i < losses->count; i++) {
+        tx_tensor *loss = losses->type[i]->loss(batch);
+        if (!(losses->weight[i] == 1.0f))
+            loss = tx_scale(loss, losses->weight[i]);
+        sum = i ? tx_add(sum, loss) : loss;
+    }
+    return sum;
+}
+
+bool tx_preference_smooths(const tx_task *task, const tx_job_settings *set)
+{
+    tx_preference_losses losses;
+    bool smooths = false;
+    if (task->prefer && tx_preference_read(task, set, &losses) == TX_OK)
+        for (int32_t i = 0; i < losses.count; i++)
+            smooths |= losses.type[i]->smooths;
+    return smooths;
+}
