@@ -87,15 +87,18 @@ static tx_status set_task_defaults(tx_job *j)
         j->set.pad_to_max_length = j->set.packing;
     if (task->prefer && !tx_option_given(&j->options, TX_JOB_AT(rate)) && !j->inherited)
         j->set.rate = PREFERENCE_RATE;
+    if (task->prefer && strcmp(task->name, "simpo") == 0 && !tx_option_given(&j->options, TX_JOB_AT(cpo_alpha)) &&
+        !j->inherited)
+        j->set.cpo_alpha = 0.0; /* its loss has no such part (Meng et al., SimPO, 2024) */
     if (!task->prefer)
-        TX_TRY(refuse_others(j, TX_PREFER, "preferences (--task_name dpo)"));
+        TX_TRY(refuse_others(j, TX_PREFER, "preferences (--task_name dpo, cpo, simpo or orpo)"));
     if (task != &tx_question_answering)
         TX_TRY(refuse_others(j, TX_ASK, "question answering (--task_name question_answering)"));
     if (task->head != TX_HEAD_STATES)
         TX_TRY(refuse_others(j, TX_EMBED, "embeddings (--task_name embedding)"));
     if (!task->prefer && j->set.loss_type && strcmp(j->set.loss_type, "nll") != 0)
-        return tx_fail(TX_INVALID, "--loss_type %s is for preferences (--task_name dpo); this is %s", j->set.loss_type,
-                       task->name);
+        return tx_fail(TX_INVALID, "--loss_type %s is for preferences (--task_name dpo or cpo); this is %s",
+                       j->set.loss_type, task->name);
     if (!instructs)
         TX_TRY(refuse_others(j, TX_TALK, "instruction data, whose objects have messages, prompt or instruction"));
     return masks ? TX_OK : refuse_others(j, TX_MASKED, tx_masked_lm.name);

@@ -14,7 +14,11 @@
     [TX_PREFERENCE_REFERENCE] = {"reference_logps", TX_F32, 2, .padding = 0},                                     \
     [TX_PREFERENCE_TOKENS] = {"chosen_tokens", TX_F32, .padding = 0}
 
-static const tx_field fields[] = {COMMON_FIELDS, {.name = NULL}};
+static const tx_field fields[] = {COMMON_FIELDS, {.name = NULL}},
+                      masked_fields[] = {COMMON_FIELDS,
+                                         [TX_PREFERENCE_MASK] = {"completion_mask", TX_F32, TX_FIELD_BLOCK,
+                                                                 .padding = 0, .sequences = 2},
+                                         {.name = NULL}};
 
 /* Writes a sequence of `length` ids. The label of a position is the next token, if it belongs to the completion. */
 static tx_status put(const tx_preference_data *d, int64_t begin, int64_t length, int64_t prompt, int64_t block,
@@ -27,6 +31,13 @@ static tx_status put(const tx_preference_data *d, int64_t begin, int64_t length,
     return TX_OK;
 }
 
+/* Writes 1 for labels of the completion. */
+static void mark(int64_t prompt, int64_t length, int64_t block, float *mask)
+{
+    for (int64_t t = 0; t < block; t++)
+        mask[t] = t + 1 < length && t + 1 >= prompt ? 1.0f : 0.0f;
+}
+
 /* The number of labels of a completion: the first token of a sequence is no label. */
 static int64_t labels_of(int64_t length, int64_t prompt)
 {
@@ -34,21 +45,27 @@ static int64_t labels_of(int64_t length, int64_t prompt)
     return length > first ? length - first : 0;
 }
 
-static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+static tx_status row_of_pair(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_preference_data *d = samples->data;
+    const bool masks = tx_preference_of(samples->task)->method == TX_PREFERENCE_ORPO,
+               averages_labels = tx_preference_of(samples->task)->method != TX_PREFERENCE_DPO;
     const int64_t block = samples->block, prompt = d->prompt[number];
     (void)epoch;
     for (int64_t i = 0; i < 2; i++) {
         const int64_t sequence = 2 * number + i, begin = tx_sample_begin(d->end, sequence),
                       length = d->end[sequence] - begin;
-        TX_TRY(put(d, begin, length, prompt, block, (int32_t *)to->field[TX_PREFERENCE_INPUT_IDS] + i * block,
-                   (int32_t *)to->field[TX_PREFERENCE_COMPLETION_LABELS] + i * block));
+        const int64_t learnt = masks && !i ? 0 : prompt; /* ORPO learns the whole chosen sequence */
+        const int64_t tokens = averages_labels ? labels_of(length, prompt) : length - prompt;
+        TX_TRY(put(d, begin, length, learnt, block, (int32_t *)to->field[TX_PREFERENCE_INPUT_IDS] + i * block,
+            (int32_t *)to->field[TX_PREFERENCE_COMPLETION_LABELS] + i * block));
         ((int32_t *)to->field[TX_PREFERENCE_LENGTHS])[i] = (int32_t)(length ? length : 1);
-        ((float *)to->field[TX_PREFERENCE_SHARES])[i] = 1.0f / (float)(length > prompt ? length - prompt : 1);
+        ((float *)to->field[TX_PREFERENCE_SHARES])[i] = 1.0f / (float)(tokens > 0 ? tokens : 1);
         ((float *)to->field[TX_PREFERENCE_REFERENCE])[i] = d->reference[sequence];
         if (!i)
-            *(float *)to->field[TX_PREFERENCE_TOKENS] = (float)labels_of(length, prompt);
+            *(float *)to->field[TX_PREFERENCE_TOKENS] = (float)labels_of(length, learnt);
+        if (masks)
+            mark(prompt, length, block, (float *)to->field[TX_PREFERENCE_MASK] + i * block);
     }
     *(int32_t *)to->field[TX_PREFERENCE_LABELS] = 0;
     return TX_OK;
@@ -65,7 +82,7 @@ static int64_t row_length(const tx_samples *samples, int64_t number)
 /* ---- Metrics -------------------------------------------------------------------------------------------- */
 
 /* The columns of a row of numbers, and their sums. */
-enum { REWARD_CHOSEN, REWARD_REJECTED, ACCURACY, MARGIN, LOGP_CHOSEN, LOGP_REJECTED };
+enum { REWARD_CHOSEN, REWARD_REJECTED, ACCURACY, MARGIN, LOGP_CHOSEN, LOGP_REJECTED, NLL, ODDS_RATIO, ODDS };
 
 static void measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
@@ -85,6 +102,9 @@ MEAN(ACCURACY)
 MEAN(MARGIN)
 MEAN(LOGP_CHOSEN)
 MEAN(LOGP_REJECTED)
+MEAN(NLL)
+MEAN(ODDS_RATIO)
+MEAN(ODDS)
 
 #define PAIR_METRICS                                                                                         \
     {"eval_loss", .value = tx_task_mean_loss}, {"eval_rewards/chosen", true, mean_of_REWARD_CHOSEN},         \
@@ -95,7 +115,18 @@ MEAN(LOGP_REJECTED)
         "eval_logps/rejected", false, mean_of_LOGP_REJECTED                                                  \
     }
 
-static const tx_metric pair_metrics[] = {PAIR_METRICS, {.name = NULL}};
+#define NLL_METRIC                          \
+    {                                       \
+        "eval_nll_loss", false, mean_of_NLL \
+    }
+
+static const tx_metric pair_metrics[] = {PAIR_METRICS, {.name = NULL}},
+                       cpo_metrics[] = {PAIR_METRICS, NLL_METRIC, {.name = NULL}},
+                       orpo_metrics[] = {PAIR_METRICS,
+                                         NLL_METRIC,
+                                         {"eval_log_odds_ratio", true, mean_of_ODDS_RATIO},
+                                         {"eval_log_odds_chosen", true, mean_of_ODDS},
+                                         {.name = NULL}};
 
 /* No task asks for this loss: `prefer` replaces it. */
 static tx_tensor *no_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
@@ -125,7 +156,7 @@ void tx_preference_set_reference(const tx_samples *samples, const float *outputs
              .save = tx_preference_save,   \
              .end = tx_preference_end,     \
              .fields = list,               \
-             .row = row,                   \
+             .row = row_of_pair,           \
              .length = row_length,         \
              .loss = no_loss,              \
              .prefer = tx_preference_loss, \
@@ -134,5 +165,8 @@ void tx_preference_set_reference(const tx_samples *samples, const float *outputs
 
 const tx_preference_task tx_preferences[] = {
     {TASK("dpo", fields, pair_metrics), TX_PREFERENCE_DPO, "sigmoid"},
+    {TASK("cpo", fields, cpo_metrics), TX_PREFERENCE_CPO, "sigmoid"},
+    {TASK("simpo", fields, cpo_metrics), TX_PREFERENCE_CPO, "simpo"},
+    {TASK("orpo", masked_fields, orpo_metrics), TX_PREFERENCE_ORPO, "odds_ratio"},
     {.task = {.name = NULL}},
 };

@@ -33,7 +33,6 @@ typedef struct tx_preference_task {
     tx_task task;
     tx_preference_method method;
     const char *loss_type; /* without --loss_type */
-    double cpo_alpha;      /* without --cpo_alpha */
 } tx_preference_task;
 
 /* The name after the last is NULL. */
@@ -53,12 +52,15 @@ typedef struct tx_preference_batch {
     tx_preference_method method;
     float beta;
     tx_tensor *weight;          /* [n] 1 for a row with a pair, else 0 */
-    tx_tensor *logps;           /* the model's log-probabilities of the completions [n, 2] */
+    tx_tensor *labels;          /* the model's log-probabilities of all labels of the sequences [n, 2] */
+    tx_tensor *logps;           /* of the completions [n, 2]; for each token, if the loss averages */
     tx_tensor *reference;       /* those of the reference; NULL without one */
     tx_tensor *ratio;           /* log-ratios [n, 2] */
     tx_tensor *chosen, *reject; /* their columns [n] */
     tx_tensor *delta;           /* their difference, or that of their scores with --f_divergence_type [n] */
     tx_tensor *average;         /* delta for each token [n] */
+    tx_tensor *odds;            /* of ORPO: the log-odds ratio [n] */
+    tx_tensor *nll;             /* see tx_preference_nll; NULL if the loss does not add it */
 } tx_preference_batch;
 
 typedef struct tx_preference_type {
@@ -80,6 +82,13 @@ typedef struct tx_preference_losses {
 
 /* Reads --loss_type and --loss_weights. TX_INVALID if the task does not have them. */
 tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx_preference_losses *losses);
+static inline bool tx_preference_has(const tx_task *task, tx_preference_method method)
+{
+    return task->prefer && tx_preference_of(task)->method == method;
+}
+
+/* Whether the run has the loss of this name. */
+bool tx_preference_uses(const tx_task *task, const tx_job_settings *set, const char *name);
 /* Whether a loss of the run reads --label_smoothing. */
 bool tx_preference_smooths(const tx_task *task, const tx_job_settings *set);
 /* The mean loss of the tokens of the chosen sequences, as numbers [n] with this mean. */
@@ -89,7 +98,12 @@ tx_tensor *tx_preference_sum(const tx_preference_batch *batch, const tx_preferen
 
 /* The `prefer` of the tasks. */
 tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
-/* Whether the loss compares with a reference model. */
+/* Whether the method compares with a reference model. */
+static inline bool tx_preference_compares(const tx_task *task)
+{
+    return tx_preference_of(task)->method == TX_PREFERENCE_DPO;
+}
+/* Whether the run does. */
 bool tx_preference_has_reference(const tx_task *task, const tx_job_settings *set);
 /* Sets the reference model's log-probabilities from the outputs of an evaluation of that model (tx_run_outputs). */
 void tx_preference_set_reference(const tx_samples *samples, const float *outputs, int64_t columns);

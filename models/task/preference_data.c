@@ -3,6 +3,7 @@
 #include "models/task/preference.h"
 
 #include "models/task/conversations.h"
+#include "models/text/bpe.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@ static const char *const sides[] = {"chosen", "rejected"};
 /* The state of reading a file. */
 typedef struct reading {
     tx_conversations from;
+    tx_preference_method method;
     tx_ids prompt, side[2]; /* of one sample: the prompt, and the prompt with each completion */
     /* Numbers of samples: truncated, dropped, with another prompt before completions. */
     int64_t cut, dropped, different;
@@ -46,6 +48,29 @@ static tx_status encode(tx_conversations *c, bool asks, tx_ids *ids)
     free(ids->id);
     *ids = whole;
     return status;
+}
+
+/* As TRL's CPOTrainer and ORPOTrainer do, begins a sequence with bos_token, and ends it with eos_token. */
+static tx_status add_ends(const tx_tokenizer *tokenizer, bool asks, tx_ids *ids)
+{
+    const bool begins = tokenizer->begin >= 0 && (!ids->count || ids->id[0] != tokenizer->begin);
+    const bool ends = !asks && tokenizer->end >= 0 && (!ids->count || ids->id[ids->count - 1] != tokenizer->end);
+    TX_TRY(tx_ids_reserve(ids, 2));
+    if (begins) {
+        memmove(ids->id + 1, ids->id, ids->count++ * sizeof *ids->id);
+        ids->id[0] = tokenizer->begin;
+    }
+    if (ends)
+        ids->id[ids->count++] = tokenizer->end;
+    return TX_OK;
+}
+
+/* Encodes the current conversation as the task needs it. */
+static tx_status encode_for(reading *r, bool asks, tx_ids *ids)
+{
+    TX_TRY(encode(&r->from, asks, ids));
+    return r->method & (TX_PREFERENCE_CPO | TX_PREFERENCE_ORPO) ? add_ends(r->from.options->tokenizer, asks, ids)
+                                                                : TX_OK;
 }
 
 static size_t common(const tx_ids *a, const tx_ids *b)
@@ -84,10 +109,10 @@ static tx_status read_pair(reading *r, const tx_json *object)
     tx_conversations *c = &r->from;
     TX_TRY(tx_conversation_read_side(object, NULL, &c->conversation));
     TX_TRY(tx_conversations_open_chat(c));
-    TX_TRY(tx_fail_in(encode(c, true, &r->prompt), "prompt"));
+    TX_TRY(tx_fail_in(encode_for(r, true, &r->prompt), "prompt"));
     for (int i = 0; i < 2; i++) {
         TX_TRY(tx_conversation_read_side(object, sides[i], &c->conversation));
-        TX_TRY(tx_fail_in(encode(c, false, &r->side[i]), "%s", sides[i]));
+        TX_TRY(tx_fail_in(encode_for(r, false, &r->side[i]), "%s", sides[i]));
     }
     return TX_OK;
 }
@@ -175,7 +200,7 @@ static void free_data(tx_preference_data *d)
 
 tx_status tx_preference_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
 {
-    reading r = {.from = {.path = path, .options = options}};
+    reading r = {.from = {.path = path, .options = options}, .method = tx_preference_of(task)->method};
     TX_TRY(tx_task_need_tokenizer(path, options));
     tx_preference_data *d = calloc(1, sizeof *d);
     const tx_status status =

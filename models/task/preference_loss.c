@@ -113,23 +113,58 @@ static tx_tensor *scores_of(tx_graph *graph, const tx_job_settings *set, tx_tens
     }
 }
 
+/* Sets the log-probabilities from the losses of the tokens of the model. */
+static void sum_up(tx_preference_batch *b, tx_tensor *tokens, bool averages)
+{
+    tx_tensor *mask = tx_find_input(b->graph, "completion_mask");
+    b->labels = sums_of(tokens);
+    b->logps = mask ? sums_of(tx_mul(tokens, mask)) : b->labels;
+    if (averages && b->method != TX_PREFERENCE_DPO)
+        b->logps = tx_mul(b->logps, tx_find_input(b->graph, "completion_shares"));
+}
+
+/* The rewards of CPO divided by beta: log-probabilities, or (1 - p^-alpha) / alpha (Gupta et al., AlphaPO, 2025). */
+static tx_tensor *cpo_rewards(const tx_preference_batch *b)
+{
+    const float alpha = (float)b->set->alphapo;
+    if (b->method != TX_PREFERENCE_CPO || !(fabsf(alpha) > 0.0f))
+        return b->logps;
+    tx_tensor *power = tx_exponential(tx_scale(b->logps, -alpha));
+    return tx_scale(tx_preference_plus(b->graph, tx_scale(power, -1.0f), 1.0f), 1.0f / alpha);
+}
+
+/* x - ln(1 - e^x), the log-odds of a probability e^x. */
+static tx_tensor *log_odds(tx_graph *graph, tx_tensor *x)
+{
+    tx_tensor *rest = tx_preference_plus(graph, tx_scale(tx_exponential(x), -1.0f), 1.0f);
+    return tx_add(x, tx_scale(tx_logarithm(rest), -1.0f));
+}
+
 /* Sets the numbers that compare the two sequences of a row. */
-static void compare(tx_preference_batch *b, tx_tensor *ratio)
+static void compare(tx_preference_batch *b)
 {
     tx_graph *graph = b->graph;
+    tx_tensor *ratio = b->reference ? tx_add(b->logps, tx_scale(b->reference, -1.0f)) : cpo_rewards(b);
     tx_tensor *scores = scores_of(graph, b->set, ratio);
     b->ratio = ratio;
     b->chosen = tx_preference_mix(graph, ratio, 1, 0);
     b->reject = tx_preference_mix(graph, ratio, 0, 1);
     b->delta = tx_preference_mix(graph, scores, 1, -1);
-    b->average = tx_preference_mix(graph, tx_mul(scores, tx_find_input(graph, "completion_shares")), 1, -1);
+    if (b->method == TX_PREFERENCE_DPO)
+        b->average = tx_preference_mix(graph, tx_mul(scores, tx_find_input(graph, "completion_shares")), 1, -1);
+    else
+        b->average = b->delta; /* --loss_type ipo averages before */
+    if (b->method == TX_PREFERENCE_ORPO)
+        b->odds = tx_preference_mix(graph, log_odds(graph, b->logps), 1, -1);
+    if (b->method == TX_PREFERENCE_ORPO || (b->method == TX_PREFERENCE_CPO && b->set->cpo_alpha > 0.0))
+        b->nll = tx_preference_nll(b);
 }
 
 /* As TRL's, the mean is over the tokens of a rank's micro-batch: each row's sum times the rows for each token. */
 tx_tensor *tx_preference_nll(const tx_preference_batch *b)
 {
     tx_tensor *rows_per_token = quotient(b->graph, b->weight, tx_find_input(b->graph, "chosen_tokens"));
-    tx_tensor *losses = tx_scale(tx_preference_mix(b->graph, b->logps, 1, 0), -1.0f);
+    tx_tensor *losses = tx_scale(tx_preference_mix(b->graph, b->labels, 1, 0), -1.0f);
     return losses ? tx_mul(losses, tx_broadcast(rows_per_token, *tx_tensor_shape(losses), TX_AXIS_ALL)) : NULL;
 }
 
@@ -147,6 +182,12 @@ static int32_t columns_of(const tx_preference_batch *b, tx_tensor *columns[TX_SU
     columns[count++] = margin;
     columns[count++] = tx_preference_mix(graph, tx_detach(b->logps), 1, 0);
     columns[count++] = tx_preference_mix(graph, tx_detach(b->logps), 0, 1);
+    if (b->method != TX_PREFERENCE_DPO)
+        columns[count++] = b->nll ? b->nll : tx_scale(margin, 0.0f);
+    if (b->method == TX_PREFERENCE_ORPO) {
+        columns[count++] = tx_scale(tx_preference_nls(graph, b->odds), -1.0f);
+        columns[count++] = b->odds;
+    }
     return count;
 }
 
@@ -158,7 +199,7 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
     if (tx_graph_fail(graph, tx_preference_read(how->task, how->set, &losses)))
         return NULL;
     tx_tensor *tokens = token_losses(graph, config, how->output), *columns[TX_SUMS_MAX];
-    b.logps = sums_of(tokens);
+    sum_up(&b, tokens, losses.type[0]->averages);
     if (!b.logps)
         return NULL;
     /* Rows without a pair have the weight 0, the result of a gather by a negative index. */
@@ -168,8 +209,10 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
         b.reference = tx_detach(sums_of(token_losses(graph, config, how->reference)));
     else if (tx_preference_has_reference(how->task, how->set))
         b.reference = tx_find_input(graph, "reference_logps");
-    compare(&b, b.reference ? tx_add(b.logps, tx_scale(b.reference, -1.0f)) : b.logps);
+    compare(&b);
     tx_tensor *loss = tx_preference_sum(&b, &losses);
+    if (b.nll)
+        loss = tx_add(loss, b.method == TX_PREFERENCE_CPO ? tx_scale(b.nll, (float)how->set->cpo_alpha) : b.nll);
     const int32_t count = columns_of(&b, columns);
     *rows = join(graph, columns, count, n);
     if (how->train && *rows)
@@ -179,5 +222,5 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
 
 bool tx_preference_has_reference(const tx_task *task, const tx_job_settings *set)
 {
-    return tx_preference_of(task)->method == TX_PREFERENCE_DPO && !set->reference_free;
+    return tx_preference_compares(task) && !set->reference_free;
 }

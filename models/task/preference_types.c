@@ -40,9 +40,16 @@ static tx_tensor *smoothed(const tx_preference_batch *b, tx_tensor *x)
     return smoothing(b) > 0.0f ? tx_add(nls(b, x), tx_scale(x, smoothing(b))) : nls(b, x);
 }
 
+/* Only CPO's reads --label_smoothing. */
 static tx_tensor *sigmoid_loss(const tx_preference_batch *b)
 {
-    return nls(b, tx_scale(b->delta, b->beta));
+    tx_tensor *x = tx_scale(b->delta, b->beta);
+    return b->method == TX_PREFERENCE_CPO ? smoothed(b, x) : nls(b, x);
+}
+
+static tx_tensor *simpo_loss(const tx_preference_batch *b)
+{
+    return smoothed(b, plus(b, tx_scale(b->delta, b->beta), -(float)b->set->simpo_gamma));
 }
 
 static tx_tensor *hinge_loss(const tx_preference_batch *b)
@@ -67,7 +74,8 @@ static tx_tensor *exo_pair_loss(const tx_preference_batch *b)
 /* ((1 - s) nls(x) - s nls(-x)) / (1 - 2 s), where x = beta delta and nls(-x) = nls(x) + x. */
 static tx_tensor *robust_loss(const tx_preference_batch *b)
 {
-    return tx_add(sigmoid_loss(b), tx_scale(b->delta, -b->beta * smoothing(b) / (1.0f - 2.0f * smoothing(b))));
+    return tx_add(nls(b, tx_scale(b->delta, b->beta)),
+                  tx_scale(b->delta, -b->beta * smoothing(b) / (1.0f - 2.0f * smoothing(b))));
 }
 
 static tx_tensor *bco_pair_loss(const tx_preference_batch *b)
@@ -140,11 +148,17 @@ static tx_tensor *sigmoid_norm_loss(const tx_preference_batch *b)
     return nls(b, tx_scale(b->average, b->beta));
 }
 
+/* -beta log sigmoid of the log-odds ratio (Hong et al., ORPO, 2024). */
+static tx_tensor *odds_ratio_loss(const tx_preference_batch *b)
+{
+    return tx_scale(nls(b, b->odds), b->beta);
+}
+
 /* In the order of --help. The first one of a method is listed first in messages. */
 static const tx_preference_type types[] = {
-    {"sigmoid", TX_PREFERENCE_DPO, .scores = true, .loss = sigmoid_loss},
-    {"hinge", TX_PREFERENCE_DPO, .scores = true, .loss = hinge_loss},
-    {"ipo", TX_PREFERENCE_DPO, .scores = true, .averages = true, .loss = ipo_loss},
+    {"sigmoid", TX_PREFERENCE_DPO | TX_PREFERENCE_CPO, .scores = true, .loss = sigmoid_loss},
+    {"hinge", TX_PREFERENCE_DPO | TX_PREFERENCE_CPO, .scores = true, .loss = hinge_loss},
+    {"ipo", TX_PREFERENCE_DPO | TX_PREFERENCE_CPO, .scores = true, .averages = true, .loss = ipo_loss},
     {"exo_pair", TX_PREFERENCE_DPO, .smooths = true, .scores = true, .loss = exo_pair_loss},
     {"nca_pair", TX_PREFERENCE_DPO, .loss = nca_pair_loss},
     {"robust", TX_PREFERENCE_DPO, .smooths = true, .scores = true, .loss = robust_loss},
@@ -157,6 +171,8 @@ static const tx_preference_type types[] = {
     {"discopop", TX_PREFERENCE_DPO, .scores = true, .loss = discopop_loss},
     {"sft", TX_PREFERENCE_DPO, .scores = true, .loss = sft_loss},
     {"sigmoid_norm", TX_PREFERENCE_DPO, .scores = true, .loss = sigmoid_norm_loss},
+    {"simpo", TX_PREFERENCE_CPO, .smooths = true, .averages = true, .loss = simpo_loss},
+    {"odds_ratio", TX_PREFERENCE_ORPO, .averages = true, .loss = odds_ratio_loss},
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
@@ -200,8 +216,11 @@ tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx
     const tx_preference_task *of = tx_preference_of(task);
     tx_preference_losses read = {0};
     const char *at = set->loss_type ? set->loss_type : of->loss_type;
-    if (!at || (of->method != TX_PREFERENCE_DPO && strchr(at, ',')))
-        return tx_fail(TX_INVALID, "--loss_type %s: --task_name %s has one loss", set->loss_type, task->name);
+    if (of->method != TX_PREFERENCE_DPO && (set->loss_weights || strchr(at, ',')))
+        return tx_fail(TX_INVALID, "--task_name %s has one loss: give one --loss_type and no --loss_weights",
+                       task->name);
+    if (of->method != TX_PREFERENCE_DPO && set->f_divergence != TX_DIVERGENCE_REVERSE_KL)
+        return tx_fail(TX_INVALID, "--f_divergence_type: --task_name %s has no reference model", task->name);
     for (size_t size; *at; at += size + (at[size] == ',')) {
         size = strcspn(at, ",");
         if (read.count == TX_PREFERENCE_PARTS)
@@ -238,6 +257,17 @@ bool tx_preference_smooths(const tx_task *task, const tx_job_settings *set)
     bool smooths = false;
     if (task->prefer && tx_preference_read(task, set, &losses) == TX_OK)
         for (int32_t i = 0; i < losses.count; i++)
-            smooths |= losses.type[i]->smooths;
+            smooths |= losses.type[i]->smooths ||
+                       (tx_preference_of(task)->method == TX_PREFERENCE_CPO && losses.type[i]->loss == sigmoid_loss);
     return smooths;
+}
+
+bool tx_preference_uses(const tx_task *task, const tx_job_settings *set, const char *name)
+{
+    tx_preference_losses losses;
+    bool uses = false;
+    if (task->prefer && tx_preference_read(task, set, &losses) == TX_OK)
+        for (int32_t i = 0; i < losses.count; i++)
+            uses |= strcmp(losses.type[i]->name, name) == 0;
+    return uses;
 }

@@ -78,8 +78,8 @@ data_of()
         from="--config_name $work/experts $talk"
         splits="zero data pipeline expert"
         ;;
-    preferred)
-        from="--model_name_or_path $work/base --task_name dpo --train_file $work/pairs.jsonl --max_seq_length 48"
+    dpo | simpo)
+        from="--model_name_or_path $work/base --task_name $1 --train_file $work/pairs.jsonl --max_seq_length 48"
         splits="accumulation zero data"
         ;;
     adapter | taught)
@@ -144,6 +144,8 @@ check()
 later=" learning_rate lr_scheduler_kwargs warmup_steps warmup_ratio num_train_epochs \
 validation_split_percentage logging_steps eval_steps eval_delay save_steps early_stopping_threshold comm_timeout \
 start_timeout init_scale sparsity adam_beta1 adam_beta2 adam_epsilon "
+# Means over the tokens of a micro-batch, as TRL's, which depend on the division.
+later="$later cpo_alpha "
 dropouts="--config_overrides resid_pdrop=0.2,embd_pdrop=0.3,attn_pdrop=0.2"
 data_of llama
 ranks 1 base --max_steps 1 || fail "a base"
@@ -157,7 +159,8 @@ words - --label_smoothing_factor 0.2 --neftune_noise_alpha 25
 experts - --router_z_loss_coef 0.3 --expert_capacity_factor 0.8 --neftune_noise_alpha 25
 adapter - --lora_r 4 --lora_alpha 16 --lora_dropout 0.3 --neftune_noise_alpha 25
 taught - --teacher_model_name_or_path $work/base --distill_temperature 3 --distill_alpha 0.3
-preferred - --loss_type discopop,robust --label_smoothing 0.2 --beta 0.3 --discopop_tau 0.1 --f_divergence_type alpha_divergence --f_alpha_divergence_coef 0.7
+dpo - --loss_type discopop,robust --label_smoothing 0.2 --beta 0.3 --discopop_tau 0.1 --f_divergence_type alpha_divergence --f_alpha_divergence_coef 0.7
+simpo - --simpo_gamma 1 --alpha 0.2
 END
 [ "$options" = all ] && cat >> "$work/table" << END
 gpt2 context --neftune_noise_alpha 25

@@ -336,6 +336,7 @@ group_by_length | talk --chat_template $work/form.jinja --max_steps -1 --num_tra
 group_by_length | --group_by_length --train_sampling_strategy sequential | says --group_by_length and --train_sampling_strategy exclude each other
 optim_args | --optim_args beta1=0.5,eps=1e-4 | weights_differ
 task_name | glue --task_name sst2 | holds config.json BertForSequenceClassification
+task_name | short --train_file $work/pairs.jsonl --model_name_or_path tiny --output_dir $work/r --task_name orpo | logged \"log_odds_ratio\"
 test_file | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv | has predict_results_sst2.txt
 do_predict | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv | has predict_results_sst2.txt
 max_predict_samples | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv --max_predict_samples 3 | says 3 samples of
@@ -384,6 +385,9 @@ loss_weights | prefer --loss_type ipo,sft --loss_weights 1,0 | logged \"step\":.
 f_divergence_type | prefer --f_divergence_type forward_kl --loss_type ipo | logged \"step\":.1,.*\"loss\":.25,
 f_alpha_divergence_coef | prefer --f_alpha_divergence_coef 0.7 | says only with --f_divergence_type alpha_divergence
 discopop_tau | prefer --discopop_tau 0.1 | says only with --loss_type discopop
+cpo_alpha | prefer --cpo_alpha 0.5 | says only with --task_name cpo or simpo
+simpo_gamma | prefer --simpo_gamma 1 | says only with --loss_type simpo
+alpha | prefer --alpha 0.5 | says only with --task_name cpo or simpo
 label_smoothing | prefer --label_smoothing 0.1 | says no loss of --loss_type reads it
 label_smoothing | prefer --loss_type robust --label_smoothing 0.1 | logged \"rewards/margins\"
 reference_free | prefer --reference_free | logged \"step\":.1,.*\"rewards/chosen\":.-

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Learns from preferences with TRL's DPOTrainer and with txtrain, from the same model on the same pairs. Compares loss,
+"""Learns from preferences with TRL's trainers and with txtrain, from the same model on the same data. Compares loss,
 gradient norm and metrics of all steps, and those of the evaluation.
 
     dpo.py TXTRAIN LAUNCHER DEVICE      exit status 77: TRL is not installed, or there is no such device
@@ -21,12 +21,22 @@ from peft import LoraConfig, set_peft_model_state_dict
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders
 from trl import DPOConfig, DPOTrainer
+from trl.experimental.cpo import CPOConfig, CPOTrainer
+from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 STEPS, BATCH, LENGTH, RATE = 20, 4, 40, 3e-4
 LOSS, NORM, METRIC = 1e-5, 1e-5, 1e-5
 METRICS = ("rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected")
+# Of each task: TRL's classes, metrics and other defaults.
+METHODS = {
+    "dpo": (DPOConfig, DPOTrainer, METRICS, {}),
+    "cpo": (CPOConfig, CPOTrainer, METRICS + ("nll_loss",), {}),
+    "simpo": (CPOConfig, CPOTrainer, METRICS + ("nll_loss",), dict(loss_type="simpo", cpo_alpha=0.0)),
+    "orpo": (ORPOConfig, ORPOTrainer, METRICS + ("nll_loss", "log_odds_ratio", "log_odds_chosen"), {}),
+}
 TEMPLATE = ("{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</s>{% endfor %}"
             "{% if add_generation_prompt %}<assistant>{% endif %}")
+ON_TWO_RANKS = ("sigmoid", "lora", "cpo", "simpo-lora", "orpo")
 LORA = dict(lora_r=4, lora_alpha=8)
 # Options of both programs. talk: the data are conversations; implicit: without prompt; lora: train an adapter.
 CASES = {
@@ -61,6 +71,17 @@ CASES = {
     "js_divergence": dict(f_divergence_type="js_divergence", loss_type="hinge"),
     "alpha_divergence": dict(f_divergence_type="alpha_divergence", f_alpha_divergence_coef=0.7,
                              learning_rate=3e-5),
+    "cpo": dict(method="cpo"),
+    "cpo-smoothed": dict(method="cpo", label_smoothing=0.1, cpo_alpha=0.5, talk=True),
+    "cpo-hinge": dict(method="cpo", loss_type="hinge", gradient_accumulation_steps=2),
+    "cpo-ipo": dict(method="cpo", loss_type="ipo", lora=True),
+    "cpo-simpo": dict(method="cpo", loss_type="simpo", beta=2.0),
+    "simpo": dict(method="simpo", beta=2.0, simpo_gamma=1.0),
+    "simpo-lora": dict(method="simpo", beta=2.0, label_smoothing=0.1, lora=True),
+    "alphapo": dict(method="simpo", beta=2.0, alpha=0.2),
+    "orpo": dict(method="orpo"),
+    "orpo-lora": dict(method="orpo", lora=True, implicit=True, talk=True),
+    "orpo-truncated": dict(method="orpo", max_length=16, gradient_accumulation_steps=2),
 }
 
 
@@ -96,15 +117,19 @@ def write_lines(path, rows):
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def by_trl(work, rows, held, options, lora):
-    arguments = DPOConfig(
+def by_trl(work, rows, held, method, options, lora):
+    config, trainer_class, _, defaults = METHODS[method]
+    arguments = config(
         output_dir=f"{work}/trl", use_cpu=True, bf16=False, gradient_checkpointing=False,
-        max_steps=STEPS, per_device_train_batch_size=BATCH, per_device_eval_batch_size=BATCH, logging_steps=1,
+        max_steps=STEPS, per_device_eval_batch_size=BATCH, logging_steps=1,
         report_to=[], save_strategy="no", seed=1, disable_tqdm=True, weight_decay=0.0, max_grad_norm=1.0,
         train_sampling_strategy="sequential",
-        **dict(dict(max_length=LENGTH, gradient_accumulation_steps=1, learning_rate=RATE), **options))
-    trainer = DPOTrainer(
-        model=f"{work}/model", args=arguments, train_dataset=datasets.Dataset.from_list(rows),
+        **dict(dict(max_length=LENGTH, gradient_accumulation_steps=1, per_device_train_batch_size=BATCH,
+                    learning_rate=RATE), **defaults, **options))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(f"{work}/model")
+    trainer = trainer_class(
+        model=transformers.AutoModelForCausalLM.from_pretrained(f"{work}/model"), args=arguments,
+        processing_class=tokenizer, train_dataset=datasets.Dataset.from_list(rows),
         eval_dataset=datasets.Dataset.from_list(held),
         peft_config=LoraConfig(r=4, lora_alpha=8, target_modules=["c_attn"], fan_in_fan_out=True) if lora else None)
     if lora:  # TX's new adapter
@@ -115,11 +140,11 @@ def by_trl(work, rows, held, options, lora):
     return [row for row in trainer.state.log_history if "loss" in row], evaluated
 
 
-def by_tx(work, program, device, options, lora, start=()):
+def by_tx(work, program, device, method, options, lora, start=()):
     out = f"{work}/tx"
     usual = dict(max_length=LENGTH, per_device_train_batch_size=BATCH, learning_rate=RATE, max_steps=STEPS,
                  output_dir=out)
-    done = run(*start, program, task_name="dpo", model_name_or_path=f"{work}/model", train_file=f"{work}/train.jsonl",
+    done = run(*start, program, task_name=method, model_name_or_path=f"{work}/model", train_file=f"{work}/train.jsonl",
                validation_file=f"{work}/held.jsonl", do_train=True, do_eval=True, overwrite_output_dir=True,
                train_sampling_strategy="sequential", threads=1, device=device, seed=1, per_device_eval_batch_size=BATCH,
                **dict(usual, **options), **(LORA if lora else {}))
@@ -134,13 +159,14 @@ def far(got, want, floor=1.0):
     return max(abs(a - b) / max(floor, abs(b)) for a, b in zip(got, want, strict=True))
 
 
-def compare(name, got, want, evaluated, wanted):
+def compare(name, method, got, want, evaluated, wanted):
+    keys = METHODS[method][2]
     loss, norm = (far([row[key] for row in got], [row[key] for row in want], floor)
                   for key, floor in (("loss", 0.1), ("grad_norm", 0.1)))
-    metric = max(far([row[key] for row in got], [row[key] for row in want]) for key in METRICS)
+    metric = max(far([row[key] for row in got], [row[key] for row in want]) for key in keys)
     accuracy = max(abs(a["rewards/accuracies"] - b["rewards/accuracies"]) for a, b in zip(got[1:], want[1:]))
     held = max(far([evaluated[f"eval_{key}"]], [wanted[f"eval_{key}"]])
-               for key in METRICS + ("loss", "rewards/accuracies"))
+               for key in keys + ("loss", "rewards/accuracies"))
     check(len(got) == STEPS and loss <= LOSS and norm <= NORM and metric <= METRIC and accuracy <= 1e-6 and
           held <= METRIC, f"{name} is not as TRL's")
     print(f"{name}: loss differs by {loss:.1e}, gradient norm by {norm:.1e}, metrics by {metric:.1e}, accuracies by "
@@ -159,26 +185,29 @@ def main():
         for name in wanted:
             options = dict(CASES[name])
             talk, implicit, lora = (options.pop(key, False) for key in ("talk", "implicit", "lora"))
+            method = options.pop("method", "dpo")
             rows = [sample(i, talk, implicit) for i in range(STEPS * BATCH * 2)]
             held = [sample(i, talk, implicit) for i in range(1000, 1000 + 4 * BATCH)]
             write_lines(f"{work}/train.jsonl", rows)
             write_lines(f"{work}/held.jsonl", held)
             own, begin = dict(options), None
             if lora:
-                by_tx(work, program, device, dict(own, learning_rate=0, max_steps=1, output_dir=f"{work}/new"), lora)
+                by_tx(work, program, device, method, dict(own, learning_rate=0, max_steps=1, output_dir=f"{work}/new"), lora)
                 begin = f"{work}/new/adapter_model.safetensors"
-            want, evaluated = by_trl(work, rows, held, options, begin)
-            got, result = by_tx(work, program, device, own, lora)
+            want, evaluated = by_trl(work, rows, held, method, options, begin)
+            got, result = by_tx(work, program, device, method, own, lora)
             if got is None:
                 check(False, f"{name}: {result}")
                 continue
-            compare(name, got, want, result, evaluated)
-            if launcher and name in ("sigmoid", "lora"):
+            compare(name, method, got, want, result, evaluated)
+            if launcher and name in ON_TWO_RANKS:
                 own["per_device_train_batch_size"] = BATCH // 2
-                got, result = by_tx(work, program, device, own, lora, (launcher, "-n", "2"))
+                if method != "dpo":  # means over the tokens of a micro-batch
+                    want, evaluated = by_trl(work, rows, held, method, dict(own, gradient_accumulation_steps=2), begin)
+                got, result = by_tx(work, program, device, method, own, lora, (launcher, "-n", "2"))
                 check(got is not None, f"{name} on two ranks: {result}")
                 if got is not None:
-                    compare(f"{name} on two ranks", got, want, result, evaluated)
+                    compare(f"{name} on two ranks", method, got, want, result, evaluated)
     return status()
 
 
