@@ -9,6 +9,7 @@
 #include "models/task/choice.h"
 #include "models/task/instruction.h"
 #include "models/task/masked_lm.h"
+#include "models/task/preference.h"
 #include "models/task/question.h"
 #include "models/task/sequence.h"
 #include "models/task/tokens.h"
@@ -90,8 +91,11 @@ static tx_status set_task_defaults(tx_job *j)
     if (task->prefer && strcmp(task->name, "simpo") == 0 && !tx_option_given(&j->options, TX_JOB_AT(cpo_alpha)) &&
         !j->inherited)
         j->set.cpo_alpha = 0.0; /* its loss has no such part (Meng et al., SimPO, 2024) */
+    if (task->prefer && tx_preference_has(task, TX_PREFERENCE_KTO) &&
+        !tx_option_given(&j->options, TX_JOB_AT(sampling)) && !j->inherited)
+        j->set.sampling = TX_SAMPLING_SEQUENTIAL; /* a micro-batch then has both uses of a completion */
     if (!task->prefer)
-        TX_TRY(refuse_others(j, TX_PREFER, "preferences (--task_name dpo, cpo, simpo or orpo)"));
+        TX_TRY(refuse_others(j, TX_PREFER, "preferences (--task_name dpo, cpo, simpo, orpo or kto)"));
     if (task != &tx_question_answering)
         TX_TRY(refuse_others(j, TX_ASK, "question answering (--task_name question_answering)"));
     if (task->head != TX_HEAD_STATES)

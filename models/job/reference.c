@@ -201,7 +201,7 @@ static tx_status precompute(const tx_job *j, const tx_samples *samples, const ch
     if (computes && tx_job_leads(j))
         TX_THEN(status, write_file(folder, path, data->reference, bytes));
     if (!status)
-        tx_job_note(j, "reference %s: log-probabilities of %" PRId64 " pairs %s", path, samples->count,
+        tx_job_note(j, "reference %s: log-probabilities of %" PRId64 " samples %s", path, samples->count,
                     computes ? "computed" : "read");
     free(path);
     free(folder);

@@ -34,7 +34,7 @@ static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 static const char task_words[] = "auto"
 #define TX_GLUE(name, ...) "|" #name
 #include "models/task/glue.def"
-                                 "|instruction|ner|embedding|multiple_choice|question_answering|dpo|cpo|simpo|orpo";
+                                 "|instruction|ner|embedding|multiple_choice|question_answering|dpo|cpo|simpo|orpo|kto";
 
 static const tx_option options[] = {
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},

@@ -14,21 +14,53 @@
     [TX_PREFERENCE_REFERENCE] = {"reference_logps", TX_F32, 2, .padding = 0},                                     \
     [TX_PREFERENCE_TOKENS] = {"chosen_tokens", TX_F32, .padding = 0}
 
-static const tx_field fields[] = {COMMON_FIELDS, {.name = NULL}},
-                      masked_fields[] = {COMMON_FIELDS,
-                                         [TX_PREFERENCE_MASK] = {"completion_mask", TX_F32, TX_FIELD_BLOCK,
-                                                                 .padding = 0, .sequences = 2},
-                                         {.name = NULL}};
+static const tx_field
+    fields[] = {COMMON_FIELDS, {.name = NULL}},
+    masked_fields[] = {COMMON_FIELDS,
+                       [TX_PREFERENCE_MASK] = {"completion_mask", TX_F32, TX_FIELD_BLOCK, .padding = 0, .sequences = 2},
+                       {.name = NULL}},
+    kto_fields[] = {COMMON_FIELDS, [TX_PREFERENCE_DESIRABLE] = {"desirable", TX_F32, .padding = 0}, {.name = NULL}};
 
-/* Writes a sequence of `length` ids. The label of a position is the next token, if it belongs to the completion. */
-static tx_status put(const tx_preference_data *d, int64_t begin, int64_t length, int64_t prompt, int64_t block,
-                     int32_t *ids, int32_t *labels)
+/* Ids that are stored one after the other, the first at `begin`. */
+typedef struct run_of_ids {
+    int64_t begin, count;
+} run_of_ids;
+
+/* Writes a sequence. The label of a position is the next token, from token `learnt` on. */
+static tx_status put(const tx_preference_data *d, const run_of_ids *prompt, const run_of_ids *completion,
+                     int64_t learnt, int64_t block, int32_t *ids, int32_t *labels)
 {
-    TX_TRY(tx_store_read(&d->ids, begin, length, ids));
+    const int64_t length = prompt->count + completion->count;
+    TX_TRY(tx_store_read(&d->ids, prompt->begin, prompt->count, ids));
+    TX_TRY(tx_store_read(&d->ids, completion->begin, completion->count, ids + prompt->count));
     tx_field_pad(&fields[TX_PREFERENCE_INPUT_IDS], ids + length, block - length);
     for (int64_t t = 0; t < block; t++)
-        labels[t] = t + 1 < length && t + 1 >= prompt ? ids[t + 1] : TX_IGNORE_LABEL;
+        labels[t] = t + 1 < length && t + 1 >= learnt ? ids[t + 1] : TX_IGNORE_LABEL;
     return TX_OK;
+}
+
+/* The completion of sequence `number`. */
+static run_of_ids completion_of(const tx_preference_data *d, int64_t number)
+{
+    const int64_t begin = tx_sample_begin(d->end, number) + d->prompt[number / d->sides];
+    return (run_of_ids){begin, d->end[number] - begin};
+}
+
+/* Finds the prompt and the completion of sequence 0 or 1 of a row. As in TRL, the second one of KTO has the completion
+ * of the sample before it in its group, and the first sample of a group has that of the last. */
+static void find(const tx_samples *samples, int64_t number, int64_t i, run_of_ids *prompt, run_of_ids *completion)
+{
+    const tx_preference_data *d = samples->data;
+    int64_t own = d->sides * number, other = own + i;
+    if (d->sides == 1 && i) {
+        const int64_t first = number - number % d->group, left = d->count - first,
+                      last = first + (left < d->group ? left : d->group) - 1;
+        other = number == first ? last : number - 1;
+    }
+    *prompt = (run_of_ids){tx_sample_begin(d->end, own), d->prompt[number]};
+    *completion = completion_of(d, other);
+    const int64_t room = samples->block - prompt->count;
+    completion->count = completion->count < room ? completion->count : room;
 }
 
 /* Writes 1 for labels of the completion. */
@@ -45,38 +77,45 @@ static int64_t labels_of(int64_t length, int64_t prompt)
     return length > first ? length - first : 0;
 }
 
-static tx_status row_of_pair(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_preference_data *d = samples->data;
-    const bool masks = tx_preference_of(samples->task)->method == TX_PREFERENCE_ORPO,
-               averages_labels = tx_preference_of(samples->task)->method != TX_PREFERENCE_DPO;
+    const tx_preference_method method = tx_preference_of(samples->task)->method;
+    const bool masks = method == TX_PREFERENCE_ORPO;
     const int64_t block = samples->block, prompt = d->prompt[number];
     (void)epoch;
     for (int64_t i = 0; i < 2; i++) {
-        const int64_t sequence = 2 * number + i, begin = tx_sample_begin(d->end, sequence),
-                      length = d->end[sequence] - begin;
-        const int64_t learnt = masks && !i ? 0 : prompt; /* ORPO learns the whole chosen sequence */
-        const int64_t tokens = averages_labels ? labels_of(length, prompt) : length - prompt;
-        TX_TRY(put(d, begin, length, learnt, block, (int32_t *)to->field[TX_PREFERENCE_INPUT_IDS] + i * block,
-            (int32_t *)to->field[TX_PREFERENCE_COMPLETION_LABELS] + i * block));
+        run_of_ids asked, answer;
+        find(samples, number, i, &asked, &answer);
+        const int64_t length = asked.count + answer.count, labels = labels_of(length, prompt),
+                      learnt = masks && !i ? 0 : prompt, /* ORPO learns the whole chosen sequence */
+            tokens = method & (TX_PREFERENCE_CPO | TX_PREFERENCE_ORPO) ? labels : answer.count;
+        TX_TRY(put(d, &asked, &answer, learnt, block, (int32_t *)to->field[TX_PREFERENCE_INPUT_IDS] + i * block,
+                   (int32_t *)to->field[TX_PREFERENCE_COMPLETION_LABELS] + i * block));
         ((int32_t *)to->field[TX_PREFERENCE_LENGTHS])[i] = (int32_t)(length ? length : 1);
         ((float *)to->field[TX_PREFERENCE_SHARES])[i] = 1.0f / (float)(tokens > 0 ? tokens : 1);
-        ((float *)to->field[TX_PREFERENCE_REFERENCE])[i] = d->reference[sequence];
+        ((float *)to->field[TX_PREFERENCE_REFERENCE])[i] = d->reference[2 * number + i];
         if (!i)
             *(float *)to->field[TX_PREFERENCE_TOKENS] = (float)labels_of(length, learnt);
         if (masks)
             mark(prompt, length, block, (float *)to->field[TX_PREFERENCE_MASK] + i * block);
     }
+    if (method == TX_PREFERENCE_KTO)
+        *(float *)to->field[TX_PREFERENCE_DESIRABLE] = d->desirable[number];
     *(int32_t *)to->field[TX_PREFERENCE_LABELS] = 0;
     return TX_OK;
 }
 
 static int64_t row_length(const tx_samples *samples, int64_t number)
 {
-    const tx_preference_data *d = samples->data;
-    const int64_t chosen = d->end[2 * number] - tx_sample_begin(d->end, 2 * number),
-                  rejected = d->end[2 * number + 1] - d->end[2 * number];
-    return chosen > rejected ? chosen : rejected;
+    int64_t longest = 0;
+    for (int64_t i = 0; i < 2; i++) {
+        run_of_ids asked, answer;
+        find(samples, number, i, &asked, &answer);
+        const int64_t length = asked.count + answer.count;
+        longest = length > longest ? length : longest;
+    }
+    return longest;
 }
 
 /* ---- Metrics -------------------------------------------------------------------------------------------- */
@@ -114,6 +153,36 @@ MEAN(ODDS)
     {                                                                                                        \
         "eval_logps/rejected", false, mean_of_LOGP_REJECTED                                                  \
     }
+
+/* The columns of KTO, whose means are over desirable or over undesirable completions. Those of log-probabilities have
+ * the same places as those of pairs (tx_preference_set_reference). */
+enum { DESIRED_REWARD, UNDESIRED_REWARD, KL, DESIRED, LOGP, KL_LOGP, DESIRED_LOGP };
+#define KTO_MEAN(name, sum, count)                                      \
+    static double name(const double sums[TX_SUMS_MAX])                  \
+    {                                                                   \
+        const double *s = sums + TX_SUM_OWN, all = sums[TX_SUM_LABELS]; \
+        (void)all;                                                      \
+        return (sum) / (count);                                         \
+    }
+KTO_MEAN(desired_reward, s[DESIRED_REWARD], s[DESIRED])
+KTO_MEAN(undesired_reward, s[UNDESIRED_REWARD], all - s[DESIRED])
+KTO_MEAN(desired_logp, s[DESIRED_LOGP], s[DESIRED])
+KTO_MEAN(undesired_logp, s[LOGP] - s[DESIRED_LOGP], all - s[DESIRED])
+KTO_MEAN(mean_of_kl, s[KL], all)
+
+static double kto_margin(const double sums[TX_SUMS_MAX])
+{
+    return desired_reward(sums) - undesired_reward(sums);
+}
+
+static const tx_metric kto_metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
+                                        {"eval_rewards/chosen", true, desired_reward},
+                                        {"eval_rewards/rejected", false, undesired_reward},
+                                        {"eval_rewards/margins", true, kto_margin},
+                                        {"eval_logps/chosen", true, desired_logp},
+                                        {"eval_logps/rejected", false, undesired_logp},
+                                        {"eval_kl", false, mean_of_kl},
+                                        {.name = NULL}};
 
 #define NLL_METRIC                          \
     {                                       \
@@ -156,7 +225,7 @@ void tx_preference_set_reference(const tx_samples *samples, const float *outputs
              .save = tx_preference_save,   \
              .end = tx_preference_end,     \
              .fields = list,               \
-             .row = row_of_pair,           \
+             .row = row,                   \
              .length = row_length,         \
              .loss = no_loss,              \
              .prefer = tx_preference_loss, \
@@ -168,5 +237,6 @@ const tx_preference_task tx_preferences[] = {
     {TASK("cpo", fields, cpo_metrics), TX_PREFERENCE_CPO, "sigmoid"},
     {TASK("simpo", fields, cpo_metrics), TX_PREFERENCE_CPO, "simpo"},
     {TASK("orpo", masked_fields, orpo_metrics), TX_PREFERENCE_ORPO, "odds_ratio"},
+    {TASK("kto", kto_fields, kto_metrics), TX_PREFERENCE_KTO, "kto"},
     {.task = {.name = NULL}},
 };

@@ -19,14 +19,16 @@ enum {
     TX_PREFERENCE_SHARES,    /* 1 / number of tokens of each completion */
     TX_PREFERENCE_REFERENCE, /* the reference model's log-probability of each completion, if precomputed */
     TX_PREFERENCE_TOKENS,    /* the number of labels of the first sequence */
-    TX_PREFERENCE_MASK       /* of ORPO, whose labels include the prompt: 1 for labels of the completion */
+    TX_PREFERENCE_MASK,      /* of ORPO, whose labels include the prompt: 1 for labels of the completion */
+    TX_PREFERENCE_DESIRABLE = TX_PREFERENCE_MASK /* of KTO: 1 for a completion that is desirable, else 0 */
 };
 
 /* The methods, one bit each. */
 typedef enum tx_preference_method {
     TX_PREFERENCE_DPO = 1 << 0,
     TX_PREFERENCE_CPO = 1 << 1, /* and SimPO */
-    TX_PREFERENCE_ORPO = 1 << 2
+    TX_PREFERENCE_ORPO = 1 << 2,
+    TX_PREFERENCE_KTO = 1 << 3
 } tx_preference_method;
 
 typedef struct tx_preference_task {
@@ -59,6 +61,8 @@ typedef struct tx_preference_batch {
     tx_tensor *chosen, *reject; /* their columns [n] */
     tx_tensor *delta;           /* their difference, or that of their scores with --f_divergence_type [n] */
     tx_tensor *average;         /* delta for each token [n] */
+    tx_tensor *desirable;       /* of KTO: its field [n] */
+    tx_tensor *kl;              /* of KTO: the estimated divergence from the reference [n] */
     tx_tensor *odds;            /* of ORPO: the log-odds ratio [n] */
     tx_tensor *nll;             /* see tx_preference_nll; NULL if the loss does not add it */
 } tx_preference_batch;
@@ -101,34 +105,41 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
 /* Whether the method compares with a reference model. */
 static inline bool tx_preference_compares(const tx_task *task)
 {
-    return tx_preference_of(task)->method == TX_PREFERENCE_DPO;
+    return tx_preference_of(task)->method & (TX_PREFERENCE_DPO | TX_PREFERENCE_KTO);
 }
 /* Whether the run does. */
 bool tx_preference_has_reference(const tx_task *task, const tx_job_settings *set);
 /* Sets the reference model's log-probabilities from the outputs of an evaluation of that model (tx_run_outputs). */
 void tx_preference_set_reference(const tx_samples *samples, const float *outputs, int64_t columns);
 
-/* Parts of graphs. Columns 0 and 1 of x [n, 2], multiplied and added: left * column 0 + right * column 1 [n]. */
+/* Parts of graphs (preference_graph.c). Columns 0 and 1 of x [n, 2], multiplied and added: left * column 0 + right *
+ * column 1 [n]. */
 tx_tensor *tx_preference_mix(tx_graph *graph, tx_tensor *x, float left, float right);
 /* -log sigmoid(x) = log(1 + exp(-x)) of x [n]. */
 tx_tensor *tx_preference_nls(tx_graph *graph, tx_tensor *x);
 tx_tensor *tx_preference_sigmoid(tx_graph *graph, tx_tensor *x);
 tx_tensor *tx_preference_plus(tx_graph *graph, tx_tensor *x, float number);
+/* The sum of x divided by the sum of y, both over all elements [1]. 0 if y is 0. */
+tx_tensor *tx_preference_quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y);
 
 /* ---- Data (preference_data.c) -------------------------------------------------------------------------- */
 
 typedef struct tx_preference_data {
     tx_store ids; /* of all sequences, one after the other: the chosen one of the first pair, its rejected one, .. */
     int64_t count;
-    int64_t *end;     /* [2 * count]: end of each sequence's ids */
+    int64_t sides;    /* sequences of a sample: 2 of a pair, 1 of a completion with a label */
+    int64_t *end;     /* [sides * count]: end of each sequence's ids */
     int64_t *prompt;  /* [count]: tokens of the prompt, with which both sequences of a pair begin */
+    float *desirable; /* [count]: see TX_PREFERENCE_DESIRABLE */
+    int64_t group;    /* of KTO: samples that exchange their completions; the rows of a micro-batch */
     float *reference; /* [2 * count]: see TX_PREFERENCE_REFERENCE; 0 before it is computed */
     tx_chat *chat;    /* NULL if no sample needed a chat template */
     int32_t eos;      /* id of eos_token, which ends texts without a template; -1 if there is none */
     char digest[65];
 } tx_preference_data;
 
-/* Reads objects with the keys prompt, chosen and rejected. Without prompt it is the common beginning of both sides. */
+/* Reads objects with the keys prompt, chosen and rejected. Without prompt it is the common beginning of both sides. KTO
+ * reads prompt, completion and label, or makes two samples of a pair. */
 tx_status tx_preference_open(const tx_task *task, const char *path, const tx_data_options *options,
                              tx_samples *samples);
 void tx_preference_close(const tx_samples *samples);

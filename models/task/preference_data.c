@@ -9,13 +9,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* As in TRL, the desirable completions of so many pairs come before the undesirable ones. */
+#define UNPAIRED 1000
+
 static const char *const sides[] = {"chosen", "rejected"};
 
 /* The state of reading a file. */
 typedef struct reading {
     tx_conversations from;
     tx_preference_method method;
-    tx_ids prompt, side[2]; /* of one sample: the prompt, and the prompt with each completion */
+    tx_ids prompt, side[2];       /* of one sample: the prompt, and the prompt with each completion */
+    int64_t sequences, desirable; /* added so far */
     /* Numbers of samples: truncated, dropped, with another prompt before completions. */
     int64_t cut, dropped, different;
 } reading;
@@ -81,43 +85,74 @@ static size_t common(const tx_ids *a, const tx_ids *b)
     return count;
 }
 
-/* Appends a pair. Each sequence is truncated to a row. A pair whose prompt fills a row is dropped. */
-static tx_status add_pair(reading *r, tx_preference_data *d)
+/* Appends a sequence of at most `most` ids. */
+static tx_status add_sequence(reading *r, const tx_ids *ids, size_t most, tx_preference_data *d)
 {
-    const size_t most = (size_t)r->from.options->block,
-                 of[] = {common(&r->prompt, &r->side[0]), common(&r->prompt, &r->side[1])};
-    const size_t prompt = of[0] < of[1] ? of[0] : of[1];
+    const size_t size = ids->count < most ? ids->count : most;
+    TX_TRY(tx_task_check_ids(r->from.options, ids->id, size));
+    TX_TRY(tx_store_add(&d->ids, ids->id, size));
+    d->end[r->sequences++] = d->ids.count;
+    return TX_OK;
+}
+
+/* Appends a sample of `sides` sequences. Sequences are truncated to a row. A sample whose prompt fills a row is
+ * dropped. KTO also needs completions for shorter prompts, so it keeps as many tokens of them as a row has. */
+static tx_status add_sample(reading *r, const tx_ids *side, bool desirable, tx_preference_data *d)
+{
+    const size_t most = (size_t)r->from.options->block;
+    size_t prompt = SIZE_MAX, longest = 0;
+    for (int64_t i = 0; i < d->sides; i++) {
+        const size_t same = common(&r->prompt, &side[i]);
+        prompt = same < prompt ? same : prompt;
+        longest = side[i].count > longest ? side[i].count : longest;
+    }
     r->different += prompt < r->prompt.count;
     if (prompt >= most) {
         r->dropped++;
         return TX_OK;
     }
-    r->cut += r->side[0].count > most || r->side[1].count > most;
-    for (int i = 0; i < 2; i++) {
-        const size_t size = r->side[i].count < most ? r->side[i].count : most;
-        TX_TRY(tx_task_check_ids(r->from.options, r->side[i].id, size));
-        TX_TRY(tx_store_add(&d->ids, r->side[i].id, size));
-        d->end[2 * d->count + i] = d->ids.count;
-    }
+    r->cut += longest > most;
+    for (int64_t i = 0; i < d->sides; i++)
+        TX_TRY(add_sequence(r, &side[i], d->sides == 1 ? prompt + most : most, d));
+    d->desirable[d->count] = desirable ? 1.0f : 0.0f;
+    r->desirable += desirable;
     d->prompt[d->count++] = (int64_t)prompt;
     return TX_OK;
 }
 
-/* Reads the prompt and both sides of an object. */
-static tx_status read_pair(reading *r, const tx_json *object)
+/* Reads the prompt, and the completions of these keys. */
+static tx_status read_sides(reading *r, const tx_json *object, const char *const *keys, int32_t count)
 {
     tx_conversations *c = &r->from;
     TX_TRY(tx_conversation_read_side(object, NULL, &c->conversation));
     TX_TRY(tx_conversations_open_chat(c));
     TX_TRY(tx_fail_in(encode_for(r, true, &r->prompt), "prompt"));
-    for (int i = 0; i < 2; i++) {
-        TX_TRY(tx_conversation_read_side(object, sides[i], &c->conversation));
-        TX_TRY(tx_fail_in(encode_for(r, false, &r->side[i]), "%s", sides[i]));
+    for (int32_t i = 0; i < count; i++) {
+        TX_TRY(tx_conversation_read_side(object, keys[i], &c->conversation));
+        TX_TRY(tx_fail_in(encode_for(r, false, &r->side[i]), "%s", keys[i]));
     }
     return TX_OK;
 }
 
-static tx_status read_one(reading *r, size_t number, tx_preference_data *d)
+/* Adds the samples of an object: a pair, or in KTO's first pass the desirable completion of a pair, and in the second
+ * the other one. An object with a label has its sample in the first pass. */
+static tx_status read_object(reading *r, const tx_json *object, int32_t pass, tx_preference_data *d)
+{
+    static const char *const completion[] = {"completion"};
+    bool desirable = !pass;
+    if (d->sides == 2 || tx_json_has(object, "chosen") || tx_json_has(object, "rejected")) {
+        TX_TRY(read_sides(r, object, sides, 2));
+        return add_sample(r, &r->side[d->sides == 1 && pass], desirable, d);
+    }
+    if (pass)
+        return TX_OK;
+    if (tx_json_get_bool(object, "label", &desirable))
+        return tx_fail(TX_FORMAT, "label: expected true or false, whether the completion is desirable");
+    TX_TRY(read_sides(r, object, completion, 1));
+    return add_sample(r, r->side, desirable, d);
+}
+
+static tx_status read_one(reading *r, size_t number, int32_t pass, tx_preference_data *d)
 {
     tx_conversations *c = &r->from;
     tx_json *own = NULL, *split = NULL; /* they own the conversation's texts */
@@ -125,37 +160,41 @@ static tx_status read_one(reading *r, size_t number, tx_preference_data *d)
     tx_status status = tx_objects_read(&c->objects, number, &own, &object);
     if (!status && tx_json_type_of(object) != TX_JSON_OBJECT)
         status = tx_fail(TX_FORMAT, "expected an object");
-    if (!status && !tx_preference_is_split(object))
+    const bool pairs = !status && (d->sides == 2 || tx_json_has(object, "chosen") || tx_json_has(object, "rejected"));
+    if (pairs && !tx_preference_is_split(object))
         status = tx_preference_split(object, &split);
-    TX_THEN(status, read_pair(r, split ? split : object));
+    TX_THEN(status, read_object(r, split ? split : object, pass, d));
     tx_json_free(split);
     tx_json_free(own);
-    if (tx_conversations_skip(c, number, status))
+    if (status == TX_FORMAT && pass) /* skipped in the first pass */
         return TX_OK;
-    TX_THEN(status, add_pair(r, d));
-    return tx_conversations_fail(c, number, status);
+    return tx_conversations_skip(c, number, status) ? TX_OK : tx_conversations_fail(c, number, status);
 }
 
-static void report_counts(const reading *r)
+static void report_counts(const reading *r, const tx_preference_data *d)
 {
     const tx_conversations *c = &r->from;
     const tx_reporter *report = &c->options->report;
-    const int64_t pairs = c->end - c->begin;
+    const int64_t samples = d->count + r->dropped;
     tx_conversations_report(c);
+    if (d->sides == 1)
+        tx_reporter_print(report, "%.800s: %" PRId64 " desirable and %" PRId64 " undesirable completions", c->path,
+                          r->desirable, d->count - r->desirable);
     if (r->cut)
         tx_reporter_print(report,
-                          "%.800s: %" PRId64 " of %" PRId64 " pairs have a sequence that is longer than max_seq_length "
+                          "%.800s: %" PRId64 " of %" PRId64
+                          " samples have a sequence that is longer than max_seq_length "
                           "%" PRId64 " and is truncated",
-                          c->path, r->cut, pairs, c->options->block);
+                          c->path, r->cut, samples, c->options->block);
     if (r->dropped)
         tx_reporter_print(report,
-                          "%.800s: %" PRId64 " of %" PRId64 " pairs are skipped: the prompt fills max_seq_length",
-                          c->path, r->dropped, pairs);
+                          "%.800s: %" PRId64 " of %" PRId64 " samples are skipped: the prompt fills max_seq_length",
+                          c->path, r->dropped, samples);
     if (r->different)
         tx_reporter_print(report,
                           "%.800s: the tokens of %" PRId64 " of %" PRId64 " prompts change before a completion, which "
                           "then begins at the first different token; end prompts at a token boundary",
-                          c->path, r->different, pairs);
+                          c->path, r->different, samples);
 }
 
 static tx_status write_digest(const tx_preference_data *d, char text[TX_DIGEST_TEXT])
@@ -163,8 +202,12 @@ static tx_status write_digest(const tx_preference_data *d, char text[TX_DIGEST_T
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
     tx_digest_fail(digest, tx_store_digest(&d->ids, digest));
-    tx_digest_add(digest, d->end, 2 * (size_t)d->count * sizeof *d->end);
+    tx_digest_add(digest, d->end, (size_t)(d->sides * d->count) * sizeof *d->end);
     tx_digest_add(digest, d->prompt, (size_t)d->count * sizeof *d->prompt);
+    if (d->sides == 1) {
+        tx_digest_add(digest, d->desirable, (size_t)d->count * sizeof *d->desirable);
+        tx_digest_add(digest, &d->group, sizeof d->group);
+    }
     return tx_digest_finish(digest, text);
 }
 
@@ -172,20 +215,25 @@ static tx_status read_all(reading *r, tx_preference_data *d)
 {
     tx_conversations *c = &r->from;
     TX_TRY(tx_conversations_open(c));
-    const size_t pairs = (size_t)(c->end - c->begin);
+    const size_t most = 2 * (size_t)(c->end - c->begin); /* sequences, and samples of KTO */
+    d->sides = r->method == TX_PREFERENCE_KTO ? 1 : 2;
+    d->group = c->options->set->batch;
     d->ids = (tx_store){.folder = c->options->cache, .report = &c->options->report};
-    d->end = malloc(2 * pairs * sizeof *d->end);
-    d->prompt = malloc(pairs * sizeof *d->prompt);
-    d->reference = calloc(2 * pairs, sizeof *d->reference);
-    if (!d->end || !d->prompt || !d->reference)
-        return tx_fail(TX_MEMORY, "no memory for %zu pairs", pairs);
-    for (int64_t i = c->begin; i < c->end; i++)
-        TX_TRY(read_one(r, (size_t)i, d));
-    report_counts(r);
+    d->end = malloc(most * sizeof *d->end);
+    d->prompt = malloc(most * sizeof *d->prompt);
+    d->desirable = malloc(most * sizeof *d->desirable);
+    d->reference = calloc(2 * most, sizeof *d->reference);
+    if (!d->end || !d->prompt || !d->desirable || !d->reference)
+        return tx_fail(TX_MEMORY, "no memory for %zu sequences", most);
+    for (int64_t first = c->begin; first < c->end; first += UNPAIRED)
+        for (int32_t pass = 0; pass < 3 - d->sides; pass++)
+            for (int64_t i = first; i < c->end && i < first + UNPAIRED; i++)
+                TX_TRY(read_one(r, (size_t)i, pass, d));
+    report_counts(r, d);
     d->eos = tx_tokenizer_end(c->options->tokenizer);
     d->chat = c->chat;
     c->chat = NULL;
-    return d->count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no pair has a completion that fits");
+    return d->count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no sample has a completion that fits");
 }
 
 static void free_data(tx_preference_data *d)
@@ -193,6 +241,7 @@ static void free_data(tx_preference_data *d)
     tx_store_free(&d->ids);
     free(d->end);
     free(d->prompt);
+    free(d->desirable);
     free(d->reference);
     tx_chat_free(d->chat);
     free(d);

@@ -6,43 +6,6 @@
 
 /* ---- Parts of graphs -------------------------------------------------------------------------------------- */
 
-/* The constant [left, right]. */
-static tx_tensor *two(tx_graph *graph, float left, float right)
-{
-    tx_tensor *right_only =
-        tx_gather(tx_fill(graph, TX_SHAPE(1, 1), right - left), tx_range(graph, TX_SHAPE(2), -1, 1));
-    return tx_add(tx_reshape(right_only, TX_SHAPE(2)), tx_fill(graph, TX_SHAPE(2), left));
-}
-
-tx_tensor *tx_preference_mix(tx_graph *graph, tx_tensor *x, float left, float right)
-{
-    if (!x)
-        return NULL;
-    tx_tensor *weights = tx_broadcast(two(graph, left, right), *tx_tensor_shape(x), TX_AXIS_ROWS);
-    return tx_reduce(tx_mul(x, weights), TX_REDUCE_SUM, TX_AXIS_LAST);
-}
-
-tx_tensor *tx_preference_plus(tx_graph *graph, tx_tensor *x, float number)
-{
-    return x ? tx_add(x, tx_fill(graph, *tx_tensor_shape(x), number)) : NULL;
-}
-
-/* The cross-entropy of the logits x and 0. */
-tx_tensor *tx_preference_nls(tx_graph *graph, tx_tensor *x)
-{
-    if (!x)
-        return NULL;
-    const tx_shape shape = TX_SHAPE(tx_shape_count(tx_tensor_shape(x)), 2);
-    tx_tensor *logits =
-        tx_mul(tx_broadcast(x, shape, TX_AXIS_LAST), tx_broadcast(two(graph, 1, 0), shape, TX_AXIS_ROWS));
-    return tx_cross_entropy(logits, tx_range(graph, *tx_tensor_shape(x), 0, 0), 2);
-}
-
-tx_tensor *tx_preference_sigmoid(tx_graph *graph, tx_tensor *x)
-{
-    return tx_preference_plus(graph, tx_scale(tx_tanh(tx_scale(x, 0.5f)), 0.5f), 0.5f);
-}
-
 /* 1 if x > 0, else 0, without a gradient. The tangent of a large number is exactly -1 or 1. */
 static tx_tensor *is_positive(tx_tensor *x)
 {
@@ -62,14 +25,6 @@ static tx_tensor *join(tx_graph *graph, tx_tensor *const *columns, int32_t count
         sum = i ? tx_add(sum, spread) : spread;
     }
     return tx_reshape(sum, TX_SHAPE(n, count));
-}
-
-/* The sum of x times 1 / the sum of y, both over all elements [1]. 0 if y is 0. */
-static tx_tensor *quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y)
-{
-    const float tiny = 1e-30f;
-    tx_tensor *root = tx_rsqrt(tx_preference_plus(graph, tx_reduce(y, TX_REDUCE_SUM, TX_AXIS_ALL), tiny));
-    return tx_mul(tx_reduce(x, TX_REDUCE_SUM, TX_AXIS_ALL), tx_mul(root, root));
 }
 
 /* ---- The numbers of a batch ------------------------------------------------------------------------------- */
@@ -140,14 +95,28 @@ static tx_tensor *log_odds(tx_graph *graph, tx_tensor *x)
     return tx_add(x, tx_scale(tx_logarithm(rest), -1.0f));
 }
 
+/* Sets the numbers of KTO. Its divergence is the mean log-ratio of completions for the prompts of other rows, if that
+ * is positive, over a micro-batch of a rank. It has no gradient. */
+static void estimate_kl(tx_preference_batch *b)
+{
+    b->desirable = tx_find_input(b->graph, "desirable");
+    tx_tensor *sum = tx_mul(tx_preference_mix(b->graph, tx_detach(b->ratio), 0, 1), b->weight);
+    tx_tensor *mean = b->weight ? tx_preference_quotient(b->graph, sum, b->weight) : NULL;
+    b->kl = mean ? tx_detach(tx_broadcast(tx_relu(mean), *tx_tensor_shape(b->weight), TX_AXIS_ALL)) : NULL;
+}
+
 /* Sets the numbers that compare the two sequences of a row. */
 static void compare(tx_preference_batch *b)
 {
     tx_graph *graph = b->graph;
     tx_tensor *ratio = b->reference ? tx_add(b->logps, tx_scale(b->reference, -1.0f)) : cpo_rewards(b);
-    tx_tensor *scores = scores_of(graph, b->set, ratio);
     b->ratio = ratio;
     b->chosen = tx_preference_mix(graph, ratio, 1, 0);
+    if (b->method == TX_PREFERENCE_KTO) {
+        estimate_kl(b);
+        return;
+    }
+    tx_tensor *scores = scores_of(graph, b->set, ratio);
     b->reject = tx_preference_mix(graph, ratio, 0, 1);
     b->delta = tx_preference_mix(graph, scores, 1, -1);
     if (b->method == TX_PREFERENCE_DPO)
@@ -160,15 +129,24 @@ static void compare(tx_preference_batch *b)
         b->nll = tx_preference_nll(b);
 }
 
-/* As TRL's, the mean is over the tokens of a rank's micro-batch: each row's sum times the rows for each token. */
-tx_tensor *tx_preference_nll(const tx_preference_batch *b)
-{
-    tx_tensor *rows_per_token = quotient(b->graph, b->weight, tx_find_input(b->graph, "chosen_tokens"));
-    tx_tensor *losses = tx_scale(tx_preference_mix(b->graph, b->labels, 1, 0), -1.0f);
-    return losses ? tx_mul(losses, tx_broadcast(rows_per_token, *tx_tensor_shape(losses), TX_AXIS_ALL)) : NULL;
-}
-
 /* ---- The loss --------------------------------------------------------------------------------------------- */
+
+/* The columns of KTO's metrics (preference.c). Returns their number. */
+static int32_t kto_columns_of(const tx_preference_batch *b, tx_tensor *columns[TX_SUMS_MAX])
+{
+    tx_graph *graph = b->graph;
+    tx_tensor *reward = tx_mul(tx_scale(b->chosen, b->beta), b->weight), *desired = tx_mul(reward, b->desirable);
+    tx_tensor *logp = tx_preference_mix(graph, b->logps, 1, 0);
+    int32_t count = 0;
+    columns[count++] = desired;
+    columns[count++] = tx_add(reward, tx_scale(desired, -1.0f));
+    columns[count++] = tx_mul(b->kl, b->weight);
+    columns[count++] = b->desirable;
+    columns[count++] = logp;
+    columns[count++] = tx_preference_mix(graph, b->logps, 0, 1);
+    columns[count++] = tx_mul(logp, b->desirable);
+    return count;
+}
 
 /* The columns of the metrics, in the order of the task's metrics after the loss. Returns their number. */
 static int32_t columns_of(const tx_preference_batch *b, tx_tensor *columns[TX_SUMS_MAX])
@@ -213,7 +191,7 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
     tx_tensor *loss = tx_preference_sum(&b, &losses);
     if (b.nll)
         loss = tx_add(loss, b.method == TX_PREFERENCE_CPO ? tx_scale(b.nll, (float)how->set->cpo_alpha) : b.nll);
-    const int32_t count = columns_of(&b, columns);
+    const int32_t count = b.method == TX_PREFERENCE_KTO ? kto_columns_of(&b, columns) : columns_of(&b, columns);
     *rows = join(graph, columns, count, n);
     if (how->train && *rows)
         tx_add_means_to_results(*rows, TX_RESULT_TASK_0);

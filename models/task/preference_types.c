@@ -154,6 +154,27 @@ static tx_tensor *odds_ratio_loss(const tx_preference_batch *b)
     return tx_scale(nls(b, b->odds), b->beta);
 }
 
+/* The weight times 1 - sigmoid(beta (r - kl)) of a desirable completion, and 1 - sigmoid(beta (kl - r)) of another one
+ * (Ethayarajh et al., KTO, 2024). */
+static tx_tensor *kto_loss_above(const tx_preference_batch *b, tx_tensor *kl)
+{
+    const float desired = (float)b->set->desirable_weight, undesired = (float)b->set->undesirable_weight;
+    tx_tensor *sign = plus(b, tx_scale(b->desirable, 2.0f), -1.0f),
+              *weight = plus(b, tx_scale(b->desirable, desired - undesired), undesired),
+              *reward = kl ? tx_add(b->chosen, tx_scale(kl, -1.0f)) : b->chosen;
+    return tx_mul(weight, sigmoid(b, tx_mul(sign, tx_scale(reward, -b->beta))));
+}
+
+static tx_tensor *kto_loss(const tx_preference_batch *b)
+{
+    return kto_loss_above(b, b->kl);
+}
+
+static tx_tensor *apo_zero_unpaired_loss(const tx_preference_batch *b)
+{
+    return kto_loss_above(b, NULL);
+}
+
 /* In the order of --help. The first one of a method is listed first in messages. */
 static const tx_preference_type types[] = {
     {"sigmoid", TX_PREFERENCE_DPO | TX_PREFERENCE_CPO, .scores = true, .loss = sigmoid_loss},
@@ -172,6 +193,8 @@ static const tx_preference_type types[] = {
     {"sft", TX_PREFERENCE_DPO, .scores = true, .loss = sft_loss},
     {"sigmoid_norm", TX_PREFERENCE_DPO, .scores = true, .loss = sigmoid_norm_loss},
     {"simpo", TX_PREFERENCE_CPO, .smooths = true, .averages = true, .loss = simpo_loss},
+    {"kto", TX_PREFERENCE_KTO, .loss = kto_loss},
+    {"apo_zero_unpaired", TX_PREFERENCE_KTO, .loss = apo_zero_unpaired_loss},
     {"odds_ratio", TX_PREFERENCE_ORPO, .averages = true, .loss = odds_ratio_loss},
 };
 enum { TYPES = sizeof types / sizeof types[0] };
@@ -220,7 +243,7 @@ tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx
         return tx_fail(TX_INVALID, "--task_name %s has one loss: give one --loss_type and no --loss_weights",
                        task->name);
     if (of->method != TX_PREFERENCE_DPO && set->f_divergence != TX_DIVERGENCE_REVERSE_KL)
-        return tx_fail(TX_INVALID, "--f_divergence_type: --task_name %s has no reference model", task->name);
+        return tx_fail(TX_INVALID, "--f_divergence_type is for --task_name dpo; this is %s", task->name);
     for (size_t size; *at; at += size + (at[size] == ',')) {
         size = strcspn(at, ",");
         if (read.count == TX_PREFERENCE_PARTS)

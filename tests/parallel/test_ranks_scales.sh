@@ -144,8 +144,8 @@ check()
 later=" learning_rate lr_scheduler_kwargs warmup_steps warmup_ratio num_train_epochs \
 validation_split_percentage logging_steps eval_steps eval_delay save_steps early_stopping_threshold comm_timeout \
 start_timeout init_scale sparsity adam_beta1 adam_beta2 adam_epsilon "
-# Means over the tokens of a micro-batch, as TRL's, which depend on the division.
-later="$later cpo_alpha "
+# Methods with means over the tokens, or exchanges of completions, of a micro-batch, as in TRL.
+later="$later cpo_alpha desirable_weight undesirable_weight "
 dropouts="--config_overrides resid_pdrop=0.2,embd_pdrop=0.3,attn_pdrop=0.2"
 data_of llama
 ranks 1 base --max_steps 1 || fail "a base"

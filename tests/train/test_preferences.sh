@@ -20,7 +20,7 @@ run()
     folder=$1
     shift
     # shellcheck disable=SC2086
-    $start "$bin/txtrain" --task_name dpo --train_file "$work/${data:-pairs.jsonl}" --model_name_or_path "$work/model" \
+    $start "$bin/txtrain" --task_name ${task:-dpo} --train_file "$work/${data:-pairs.jsonl}" --model_name_or_path "$work/model" \
         --device "$device" --threads 1 --max_steps 6 --per_device_train_batch_size 4 --learning_rate 1e-3 \
         --save_total_limit 0 --output_dir "$work/$folder" "$@" > "$work/out" 2> "$work/err"
 }
@@ -41,34 +41,36 @@ done
 # At the first step the model is its reference.
 [ "$(numbers rewards/margins "$work/way/log.jsonl" | head -n 1)" = 0 ] || fail "rewards before the first update"
 
-for way in "" "--precompute_ref_log_probs" "--lora_r 2"; do
-    file=model.safetensors
+for way in "" "--precompute_ref_log_probs" "--lora_r 2" cpo orpo kto; do
+    file=model.safetensors task=
+    case $way in [a-z]*) task=$way way= ;; esac
     [ "$way" = "--lora_r 2" ] && file=adapter_model.safetensors
     # shellcheck disable=SC2086
-    run whole --overwrite_output_dir --save_steps 3 --logging_steps 4 $way || fail "$way: the unbroken run"
+    run whole --overwrite_output_dir --save_steps 3 --logging_steps 4 $way || fail "$task $way: the unbroken run"
     rm -rf "$work/part"
     # shellcheck disable=SC2086
     run part --save_steps 3 --logging_steps 4 $way --resume_from_checkpoint "$work/whole/checkpoint-3" ||
-        fail "$way: the resumed run"
+        fail "$task $way: the resumed run"
     same whole part $file checkpoint-6/optimizer.safetensors
     for folder in whole part; do
         grep -E '"(rewards|logps)/' "$work/$folder/checkpoint-6/trainer_state.json" > "$work/$folder.logged"
     done
     [ -s "$work/whole.logged" ] && cmp -s "$work/whole.logged" "$work/part.logged" ||
-        fail "$way: other means in the history"
+        fail "$task $way: other means in the history"
 done
+task=
 
 run cached --precompute_ref_log_probs || fail "the run that computes"
-grep -q "24 pairs computed" "$work/out" || fail "not computed"
+grep -q "24 samples computed" "$work/out" || fail "not computed"
 cp "$work/cached/model.safetensors" "$work/first"
 run cached --precompute_ref_log_probs --overwrite_output_dir || fail "the run that reads"
-grep -q "24 pairs read" "$work/out" || fail "not read from the cache"
+grep -q "24 samples read" "$work/out" || fail "not read from the cache"
 cmp -s "$work/cached/model.safetensors" "$work/first" || fail "other bytes with log-probabilities that were read"
 for file in "$work"/cached/cache/*; do
     printf X | dd of="$file" bs=1 seek=3 conv=notrunc 2> /dev/null
 done
 run cached --precompute_ref_log_probs --overwrite_output_dir || fail "the run with a damaged cache"
-grep -q "24 pairs computed" "$work/out" || fail "a damaged cache was read"
+grep -q "24 samples computed" "$work/out" || fail "a damaged cache was read"
 cmp -s "$work/cached/model.safetensors" "$work/first" || fail "other bytes after a damaged cache"
 
 run evaluated --validation_file "$work/held.jsonl" --do_train --do_eval || fail "with an evaluation"
@@ -106,6 +108,14 @@ wrong '{"chosen": "a b", "rejected": ["c"]}' "line 2: rejected: expected a text,
 wrong '{"chosen": [{"role": "user", "content": "b"}], "rejected": [{"role": "user", "content": "c"}]}' \
     "no first message in common"
 wrong '["prompt"]' "line 2: expected an object"
+task=kto
+wrong '{"prompt": "a", "completion": "b", "label": "yes"}' "line 2: label: expected true or false"
+wrong '{"prompt": "a", "label": true}' "line 2: completion is missing"
+task=
+outcome 1 "--loss_type kto: must be one or more of sigmoid, hinge" run wrong --overwrite_output_dir --loss_type kto
+outcome 1 "one weight for each of the 2 losses" run wrong --overwrite_output_dir --loss_type ipo,sft --loss_weights 1
+outcome 1 "only reverse_kl" run wrong --overwrite_output_dir --loss_type bco_pair --f_divergence_type forward_kl
+outcome 1 "exo_pair needs --label_smoothing" run wrong --overwrite_output_dir --loss_type exo_pair
 wrong '{"prompt": "a", "chosen": "b", "rejected": "c"' "line 2: "
 outcome 1 "--task_name dpo" "$bin/txtrain" --train_file "$work/pairs.jsonl" --model_name_or_path "$work/model" \
     --max_steps 1 --output_dir "$work/wrong" --overwrite_output_dir

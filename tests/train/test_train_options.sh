@@ -331,12 +331,10 @@ per_device_train_batch_size | --per_device_train_batch_size 3 | weights_differ
 dataloader_drop_last | $epoch --per_device_train_batch_size 4 --dataloader_drop_last | steps_are 27
 train_sampling_strategy | --train_sampling_strategy sequential | weights_differ
 train_sampling_strategy | --train_sampling_strategy group_by_length | grouping_changes_nothing
-group_by_length | talk --chat_template $work/form.jinja --max_steps -1 --num_train_epochs 2 --group_by_length \
-    --per_device_train_batch_size 1 --dump_order $work/lengths | begins_with_the_longest
+group_by_length | talk --chat_template $work/form.jinja --max_steps -1 --num_train_epochs 2 --group_by_length --per_device_train_batch_size 1 --dump_order $work/lengths | begins_with_the_longest
 group_by_length | --group_by_length --train_sampling_strategy sequential | says --group_by_length and --train_sampling_strategy exclude each other
 optim_args | --optim_args beta1=0.5,eps=1e-4 | weights_differ
 task_name | glue --task_name sst2 | holds config.json BertForSequenceClassification
-task_name | short --train_file $work/pairs.jsonl --model_name_or_path tiny --output_dir $work/r --task_name orpo | logged \"log_odds_ratio\"
 test_file | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv | has predict_results_sst2.txt
 do_predict | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv | has predict_results_sst2.txt
 max_predict_samples | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv --max_predict_samples 3 | says 3 samples of
@@ -380,19 +378,19 @@ triplet_margin | embed --embedding_loss TripletLoss --triplet_margin 100 | logge
 pooling_mode | embed --pooling_mode cls | holds 1_Pooling/config.json cls_token...true
 loss_type | prefer --loss_type ipo | logged \"step\":.1,.*\"loss\":.25,
 beta | prefer --loss_type ipo --beta 0.5 | logged \"step\":.1,.*\"loss\":.1,
-loss_type | --loss_type nll | weights_kept
 loss_weights | prefer --loss_type ipo,sft --loss_weights 1,0 | logged \"step\":.1,.*\"loss\":.25,
 f_divergence_type | prefer --f_divergence_type forward_kl --loss_type ipo | logged \"step\":.1,.*\"loss\":.25,
 f_alpha_divergence_coef | prefer --f_alpha_divergence_coef 0.7 | says only with --f_divergence_type alpha_divergence
 discopop_tau | prefer --discopop_tau 0.1 | says only with --loss_type discopop
 cpo_alpha | prefer --cpo_alpha 0.5 | says only with --task_name cpo or simpo
+desirable_weight | prefer --desirable_weight 2 | says only with --task_name kto
+undesirable_weight | prefer --undesirable_weight 2 | says only with --task_name kto
 simpo_gamma | prefer --simpo_gamma 1 | says only with --loss_type simpo
 alpha | prefer --alpha 0.5 | says only with --task_name cpo or simpo
 label_smoothing | prefer --label_smoothing 0.1 | says no loss of --loss_type reads it
-label_smoothing | prefer --loss_type robust --label_smoothing 0.1 | logged \"rewards/margins\"
 reference_free | prefer --reference_free | logged \"step\":.1,.*\"rewards/chosen\":.-
 ref_model | prefer --ref_model tiny | says reference $work/home/models/tiny
-precompute_ref_log_probs | prefer --precompute_ref_log_probs | says of 2 pairs computed
+precompute_ref_log_probs | prefer --precompute_ref_log_probs | says of 2 samples computed
 disable_dropout | prefer --disable_dropout false | logged \"step\":.1,.*\"rewards/margins\":.-*[0-9.e-]*[1-9]
 neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
@@ -448,10 +446,8 @@ save_strategy | --save_strategy epoch | has checkpoint-6
 save_steps | --save_strategy steps --save_steps 2 | has checkpoint-4
 save_total_limit | --save_strategy steps --save_steps 2 --save_total_limit 1 | lacks checkpoint-4
 on_save_error | --dry_run | stops_when_saving_fails
-load_best_model_at_end | --validation_file $work/other --eval_strategy steps --eval_steps 3 --save_strategy steps \
-    --save_steps 3 --load_best_model_at_end | holds trainer_state.json best_model_checkpoint.*checkpoint
-metric_for_best_model | --validation_file $work/other --eval_strategy steps --eval_steps 6 \
-    --metric_for_best_model perplexity | holds trainer_state.json best_metric.*[1-9][0-9][0-9]\\.
+load_best_model_at_end | --validation_file $work/other --eval_strategy steps --eval_steps 3 --save_strategy steps --save_steps 3 --load_best_model_at_end | holds trainer_state.json best_model_checkpoint.*checkpoint
+metric_for_best_model | --validation_file $work/other --eval_strategy steps --eval_steps 6 --metric_for_best_model perplexity | holds trainer_state.json best_metric.*[1-9][0-9][0-9]\\.
 report_to | --report_to tensorboard | has runs/*/events.out.tfevents.*
 logging_dir | --report_to tensorboard --logging_dir $work/r/tb | has tb/events.out.tfevents.*
 disable_tqdm | --dry_run | draws_progress
@@ -479,8 +475,7 @@ comm_timeout | --comm_timeout 0.001 --config_overrides n_embd=512,n_positions=51
 device | --device $other | says $other:
 threads | --preprocessing_num_workers 1 --threads 2 | counted pthread_create 1
 gradient_checkpointing | --gradient_checkpointing | computes_again
-gradient_checkpointing | bare $work/again.json --train_file $work/text --config_name $work/config.json \
-    --output_dir $work/r | computes_again
+gradient_checkpointing | bare $work/again.json --train_file $work/text --config_name $work/config.json --output_dir $work/r | computes_again
 gradient_checkpointing | --dry_run --gradient_checkpointing auto:1KiB --max_steps 6 | says the limit is 1024 bytes
 dtype | --dtype bfloat16 | holds config.json torch_dtype.*bfloat16
 dtype | --dtype bfloat16 --optim adamw_anyprecision --optim_args use_kahan_summation=True | weights_differ
@@ -490,9 +485,7 @@ bf16_full_eval | $evaluates 3 --bf16_full_eval | evaluates_otherwise
 fp16_full_eval | $evaluates 3 --fp16_full_eval | evaluates_otherwise
 init_scale | --fp16 --init_scale 64 | logged \"loss_scale\":.64
 growth_interval | --fp16 --init_scale 64 --save_strategy steps --save_steps 3 | tells_other_scales
-growth_interval | --dry_run --distill_alpha 0.1 --router_z_loss_coef 1 --init_scale 64 --growth_interval 3 \
-    --nvme_path x --optim sgd --adam_beta1 0.3 --zero_stage 2 --eval_steps 3 --run_name x --pad_to_max_length false \
-    --validation_file $work/other | names_the_idle
+growth_interval | --dry_run --distill_alpha 0.1 --router_z_loss_coef 1 --init_scale 64 --growth_interval 3 --nvme_path x --optim sgd --adam_beta1 0.3 --zero_stage 2 --eval_steps 3 --run_name x --pad_to_max_length false --validation_file $work/other | names_the_idle
 growth_interval | --fp16 --growth_interval 2 | logged \"loss_scale\":.131072
 tf32 | --tf32 true | says TX uses no tf32 units
 no_tf32 | --tf32 true --no_tf32 | does_not_say tf32

@@ -20,7 +20,7 @@ import transformers
 from peft import LoraConfig, set_peft_model_state_dict
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders
-from trl import DPOConfig, DPOTrainer
+from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
@@ -33,10 +33,11 @@ METHODS = {
     "cpo": (CPOConfig, CPOTrainer, METRICS + ("nll_loss",), {}),
     "simpo": (CPOConfig, CPOTrainer, METRICS + ("nll_loss",), dict(loss_type="simpo", cpo_alpha=0.0)),
     "orpo": (ORPOConfig, ORPOTrainer, METRICS + ("nll_loss", "log_odds_ratio", "log_odds_chosen"), {}),
+    "kto": (KTOConfig, KTOTrainer, METRICS + ("kl",), {}),
 }
 TEMPLATE = ("{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</s>{% endfor %}"
             "{% if add_generation_prompt %}<assistant>{% endif %}")
-ON_TWO_RANKS = ("sigmoid", "lora", "cpo", "simpo-lora", "orpo")
+ON_TWO_RANKS = ("sigmoid", "lora", "cpo", "simpo-lora", "orpo", "kto")
 LORA = dict(lora_r=4, lora_alpha=8)
 # Options of both programs. talk: the data are conversations; implicit: without prompt; lora: train an adapter.
 CASES = {
@@ -81,6 +82,12 @@ CASES = {
     "alphapo": dict(method="simpo", beta=2.0, alpha=0.2),
     "orpo": dict(method="orpo"),
     "orpo-lora": dict(method="orpo", lora=True, implicit=True, talk=True),
+    "kto": dict(method="kto", unpaired=True),
+    "kto-pairs": dict(method="kto", desirable_weight=1.5, undesirable_weight=0.5, implicit=True, talk=True),
+    "kto-truncated": dict(method="kto", unpaired=True, max_length=16, gradient_accumulation_steps=2),
+    "kto-lora": dict(method="kto", unpaired=True, lora=True, beta=0.3),
+    "kto-precomputed": dict(method="kto", unpaired=True, lora=True, precompute_ref_log_probs=True),
+    "apo_zero_unpaired": dict(method="kto", loss_type="apo_zero_unpaired", unpaired=True),
     "orpo-truncated": dict(method="orpo", max_length=16, gradient_accumulation_steps=2),
 }
 
@@ -101,12 +108,14 @@ def make_model(folder):
     tokenizer.save_pretrained(folder)
 
 
-def sample(i, talk, implicit):
+def sample(i, talk, implicit, unpaired=False):
     animal, other = ("cat", "dog", "bird")[i % 3], ("fish", "cow")[i % 2]
     prompt, chosen, rejected = f"say {animal} {i % 7}:", f" {animal}" * (1 + i % 4), f" {other} or" * (1 + i % 3)
     if talk:
         prompt = [{"role": "user", "content": prompt}]
         chosen, rejected = ([{"role": "assistant", "content": text.strip()}] for text in (chosen, rejected))
+    if unpaired:  # each micro-batch has both kinds
+        return {"prompt": prompt, "completion": rejected if i % 2 else chosen, "label": i % 2 == 0}
     if implicit:
         return {"chosen": prompt + chosen, "rejected": prompt + rejected}
     return {"prompt": prompt, "chosen": chosen, "rejected": rejected}
@@ -163,10 +172,11 @@ def compare(name, method, got, want, evaluated, wanted):
     keys = METHODS[method][2]
     loss, norm = (far([row[key] for row in got], [row[key] for row in want], floor)
                   for key, floor in (("loss", 0.1), ("grad_norm", 0.1)))
-    metric = max(far([row[key] for row in got], [row[key] for row in want]) for key in keys)
-    accuracy = max(abs(a["rewards/accuracies"] - b["rewards/accuracies"]) for a, b in zip(got[1:], want[1:]))
+    metric = max(far([a[key]], [b[key]]) for a, b in zip(got, want) for key in keys if key in b)
+    others = () if method == "kto" else ("rewards/accuracies",)
+    accuracy = max([abs(a[key] - b[key]) for a, b in zip(got[1:], want[1:]) for key in others], default=0.0)
     held = max(far([evaluated[f"eval_{key}"]], [wanted[f"eval_{key}"]])
-               for key in keys + ("loss", "rewards/accuracies"))
+               for key in keys + ("loss",) + others if f"eval_{key}" in wanted)
     check(len(got) == STEPS and loss <= LOSS and norm <= NORM and metric <= METRIC and accuracy <= 1e-6 and
           held <= METRIC, f"{name} is not as TRL's")
     print(f"{name}: loss differs by {loss:.1e}, gradient norm by {norm:.1e}, metrics by {metric:.1e}, accuracies by "
@@ -185,9 +195,9 @@ def main():
         for name in wanted:
             options = dict(CASES[name])
             talk, implicit, lora = (options.pop(key, False) for key in ("talk", "implicit", "lora"))
-            method = options.pop("method", "dpo")
-            rows = [sample(i, talk, implicit) for i in range(STEPS * BATCH * 2)]
-            held = [sample(i, talk, implicit) for i in range(1000, 1000 + 4 * BATCH)]
+            method, unpaired = options.pop("method", "dpo"), options.pop("unpaired", False)
+            rows = [sample(i, talk, implicit, unpaired) for i in range(STEPS * BATCH * 2)]
+            held = [sample(i, talk, implicit, unpaired) for i in range(1000, 1000 + 4 * BATCH)]
             write_lines(f"{work}/train.jsonl", rows)
             write_lines(f"{work}/held.jsonl", held)
             own, begin = dict(options), None

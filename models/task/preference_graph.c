@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Parts of the graphs of losses of preferences. */
+#include "models/task/preference.h"
+
+/* The constant [left, right]. */
+static tx_tensor *two(tx_graph *graph, float left, float right)
+{
+    tx_tensor *right_only =
+        tx_gather(tx_fill(graph, TX_SHAPE(1, 1), right - left), tx_range(graph, TX_SHAPE(2), -1, 1));
+    return tx_add(tx_reshape(right_only, TX_SHAPE(2)), tx_fill(graph, TX_SHAPE(2), left));
+}
+
+tx_tensor *tx_preference_mix(tx_graph *graph, tx_tensor *x, float left, float right)
+{
+    if (!x)
+        return NULL;
+    tx_tensor *weights = tx_broadcast(two(graph, left, right), *tx_tensor_shape(x), TX_AXIS_ROWS);
+    return tx_reduce(tx_mul(x, weights), TX_REDUCE_SUM, TX_AXIS_LAST);
+}
+
+tx_tensor *tx_preference_plus(tx_graph *graph, tx_tensor *x, float number)
+{
+    return x ? tx_add(x, tx_fill(graph, *tx_tensor_shape(x), number)) : NULL;
+}
+
+/* The cross-entropy of the logits x and 0. */
+tx_tensor *tx_preference_nls(tx_graph *graph, tx_tensor *x)
+{
+    if (!x)
+        return NULL;
+    const tx_shape shape = TX_SHAPE(tx_shape_count(tx_tensor_shape(x)), 2);
+    tx_tensor *logits =
+        tx_mul(tx_broadcast(x, shape, TX_AXIS_LAST), tx_broadcast(two(graph, 1, 0), shape, TX_AXIS_ROWS));
+    return tx_cross_entropy(logits, tx_range(graph, *tx_tensor_shape(x), 0, 0), 2);
+}
+
+tx_tensor *tx_preference_sigmoid(tx_graph *graph, tx_tensor *x)
+{
+    return tx_preference_plus(graph, tx_scale(tx_tanh(tx_scale(x, 0.5f)), 0.5f), 0.5f);
+}
+
+tx_tensor *tx_preference_quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y)
+{
+    const float tiny = 1e-30f;
+    tx_tensor *root = tx_rsqrt(tx_preference_plus(graph, tx_reduce(y, TX_REDUCE_SUM, TX_AXIS_ALL), tiny));
+    return tx_mul(tx_reduce(x, TX_REDUCE_SUM, TX_AXIS_ALL), tx_mul(root, root));
+}
+
+/* As TRL's, the mean is over the tokens of a rank's micro-batch: each row's sum times the rows for each token. */
+tx_tensor *tx_preference_nll(const tx_preference_batch *b)
+{
+    tx_tensor *rows_per_token = tx_preference_quotient(b->graph, b->weight, tx_find_input(b->graph, "chosen_tokens"));
+    tx_tensor *losses = tx_scale(tx_preference_mix(b->graph, b->labels, 1, 0), -1.0f);
+    return losses ? tx_mul(losses, tx_broadcast(rows_per_token, *tx_tensor_shape(losses), TX_AXIS_ALL)) : NULL;
+}
