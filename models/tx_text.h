@@ -38,6 +38,8 @@ int32_t tx_tokenizer_find(const tx_tokenizer *tokenizer, const char *text);
 int32_t tx_tokenizer_end(const tx_tokenizer *tokenizer);
 /* model_max_length in tokenizer_config.json, the largest number of tokens of a model input; 0 if it sets none. */
 int64_t tx_tokenizer_limit(const tx_tokenizer *tokenizer);
+/* The id of pad_token, else of eos_token, which TRL pads with; -1 if there is neither. */
+int32_t tx_tokenizer_pad(const tx_tokenizer *tokenizer);
 /* Digest of all that affects the ids: tokenizers with the same digest produce the same ids. */
 const char *tx_tokenizer_digest(const tx_tokenizer *tokenizer);
 

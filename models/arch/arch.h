@@ -126,6 +126,7 @@ typedef struct tx_arch_options {
  *     F32 rope_rates [B, n]      Only with caches, if `rates` of the row returns a number n: the frequencies.
  *     I32 sources [B]            Optional, with caches: the row whose cache each row continues (beam search).
  *     I32 slots [B]              Optional, with caches: the row of the caches that each row uses, all different.
+ *     F32 last_token [B, T]      Only of a decoder's classifier: 1 for the token whose output is classified, else 0.
  *     I32 rows [R]               Optional: indices into the B * T positions. Only their logits are computed, [R, V'].
  *
  * The logits are [B, T, V'], where V' is the padded vocabulary; columns from vocab_size on are meaningless. With a
@@ -222,6 +223,7 @@ struct tx_architecture {
      * the length. */
     int64_t (*rates)(const tx_config *config, int64_t length, float *rates);
     bool restarts;     /* if the frequencies change during generation, transformers computes the caches again */
+    bool reads_last;   /* a decoder's classifier, which classifies the output of the last token */
     bool inputs_first; /* the weights of linear layers are [in, out], else [out, in] */
     /* peft's default target modules, and the modules that it trains fully (modules_to_save). NULL if there are none. */
     const char *lora_targets, *lora_saved;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * GPT-2: the keys of its configuration, its parameters, its graph, its weights in files. */
 #include "models/arch/gpt2.h"
+#include "models/arch/labels.h"
 #include "models/arch/stack.h"
 
 #include <inttypes.h>
@@ -11,6 +12,7 @@
 #define PREFIX "transformer."
 #define HEAD "lm_head.weight"
 #define EMBEDDING "wte.weight"
+#define SCORE_NAME "score.weight"
 
 /* ---- Configuration ----------------------------------------------------------------------------------- */
 
@@ -67,6 +69,7 @@ static const tx_gpt2_config defaults = {
              .width = 768,
              .layers = 12,
              .heads = 12,
+             .labels = TX_LABELS_DEFAULT,
              .bos_token_id = 50256,
              .eos_token_id = 50256},
     .activation_function = TX_GPT2_GELU_NEW,
@@ -88,7 +91,7 @@ static tx_status check(const tx_config *c)
 /* ---- Parameters -------------------------------------------------------------------------------------- */
 
 /* Symbolic sizes of dimensions. */
-enum { VOCAB = TX_EXTENT_VOCAB, EMBD = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_OWN, QKV, INNER };
+enum { VOCAB = TX_EXTENT_VOCAB, EMBD = TX_EXTENT_WIDTH, POSITIONS = TX_EXTENT_OWN, QKV, INNER, LABELS };
 
 /* Slots of parameters. */
 enum {
@@ -107,7 +110,8 @@ enum {
     FC_PROJ,
     FC_PROJ_BIAS,
     LN_F,
-    LN_F_BIAS
+    LN_F_BIAS,
+    SCORE
 };
 
 static const tx_stack_row rows[] = {
@@ -127,6 +131,7 @@ static const tx_stack_row rows[] = {
     {FC_PROJ_BIAS, PREFIX "h.%d.mlp.c_proj.bias", {EMBD}, .draw = TX_DRAW_ZERO},
     {LN_F, PREFIX "ln_f.weight", {EMBD}, .draw = TX_DRAW_ONE},
     {LN_F_BIAS, PREFIX "ln_f.bias", {EMBD}, .draw = TX_DRAW_ZERO},
+    {SCORE, SCORE_NAME, {LABELS, EMBD}, .heads = 1 << TX_HEAD_SEQUENCE_CLASSIFICATION},
     {.name = NULL},
 };
 
@@ -137,6 +142,7 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
         *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, 0};
     return extent == POSITIONS ? config->positions
            : extent == QKV     ? 3 * config->width
+           : extent == LABELS  ? config->labels
            : inner             ? inner
                                : 4 * config->width;
 }
@@ -149,7 +155,7 @@ static int32_t params(const tx_config *config)
 static tx_status param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
     tx_stack_param(config, rows, extent_of, tx_gpt2_of(config)->initializer_range, index, name, spec);
-    spec->tied = index == 0;
+    spec->tied = index == 0 && config->architecture->head == TX_HEAD_CAUSAL_LM;
     return TX_OK;
 }
 
@@ -213,7 +219,9 @@ static tx_tensor *logits(tx_graph *graph, const tx_config *config, const tx_arch
     tx_tensor *x = tx_stack_dropout(&b, tx_stack_embed(&b, wte, wpe), tx_gpt2_of(config)->embd_pdrop);
     x = tx_stack_blocks(&b, x, transformer_block);
     x = tx_stack_rows(&b, x); /* the norm is row-wise, so only the requested rows need it */
-    return tx_linear(tx_tp_all_gather(layer_norm(&b, x, LN_F, LN_F_BIAS)), wte, NULL, true);
+    x = layer_norm(&b, x, LN_F, LN_F_BIAS);
+    return config->architecture->reads_last ? tx_linear(x, tx_stack_weight(&b, SCORE), NULL, true)
+                                            : tx_linear(tx_tp_all_gather(x), wte, NULL, true);
 }
 
 /* ---- Files ------------------------------------------------------------------------------------------- */
@@ -241,6 +249,8 @@ static void rename_tensor(const tx_config *config, const char *tensor, char para
     const char *name = without_prefix(tensor);
     if (is_mask(name) || strcmp(name, HEAD) == 0)
         param[0] = '\0';
+    else if (strcmp(name, SCORE_NAME) == 0)
+        snprintf(param, TX_WEIGHTS_NAME, SCORE_NAME);
     else
         snprintf(param, TX_WEIGHTS_NAME, PREFIX "%s", name);
 }
@@ -258,21 +268,22 @@ static int64_t embeddings(const tx_config *config)
     return (config->vocab_size + config->positions) * config->width;
 }
 
-const tx_architecture tx_gpt2 = {
-    .type = "gpt2",
-    .class_name = "GPT2LMHeadModel",
-    .config_bytes = sizeof(tx_gpt2_config),
-    .defaults = &defaults.base,
-    .keys = keys,
-    .fixed = fixed_keys,
-    .presets = presets,
-    .check = check,
-    .params = params,
-    .param = param,
-    .embeddings = embeddings,
-    .logits = logits,
-    .inputs_first = true,
-    .lora_targets = "c_attn",
-    .rename = rename_tensor,
-    .check_weights = check_head,
-};
+static bool is_of_head(const char *param)
+{
+    return strcmp(param, SCORE_NAME) == 0;
+}
+
+#define ROW                                                                                           \
+    .type = "gpt2", .config_bytes = sizeof(tx_gpt2_config), .defaults = &defaults.base, .keys = keys, \
+    .fixed = fixed_keys, .presets = presets, .check = check, .params = params, .param = param,        \
+    .embeddings = embeddings, .logits = logits, .inputs_first = true, .lora_targets = "c_attn",       \
+    .rename = rename_tensor, .check_weights = check_head
+
+const tx_architecture tx_gpt2 = {.class_name = "GPT2LMHeadModel", ROW};
+const tx_architecture tx_gpt2_classifier = {.class_name = "GPT2ForSequenceClassification",
+                                            ROW,
+                                            .head = TX_HEAD_SEQUENCE_CLASSIFICATION,
+                                            .reads_last = true,
+                                            .read = tx_labels_read,
+                                            .lora_saved = "score",
+                                            .is_of_head = is_of_head};

@@ -46,6 +46,6 @@ static inline const tx_gpt2_config *tx_gpt2_of(const tx_config *config)
     return (const tx_gpt2_config *)config;
 }
 
-extern const tx_architecture tx_gpt2;
+extern const tx_architecture tx_gpt2, tx_gpt2_classifier;
 
 #endif

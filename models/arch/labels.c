@@ -87,3 +87,19 @@ tx_status tx_labels_set_several(tx_config *config, bool several)
         config->source = tx_json_object();
     return tx_json_set_string(config->source, "problem_type", problem_of(config, true));
 }
+
+int64_t tx_pad_token(const tx_config *config)
+{
+    int64_t id = -1;
+    if (config->source && tx_json_has(config->source, "pad_token_id") &&
+        tx_json_get_int(config->source, "pad_token_id", -1, INT32_MAX, &id))
+        return -1;
+    return id;
+}
+
+tx_status tx_pad_token_set(tx_config *config, int64_t id)
+{
+    if (!config->source)
+        config->source = tx_json_object();
+    return tx_json_set_int(config->source, "pad_token_id", id);
+}

@@ -17,6 +17,9 @@ tx_status tx_labels_read(const tx_json *json, tx_config *config);
 const char *tx_label_name(const tx_config *config, int64_t label);
 /* Sets the labels of a classifier. Pass NULL and a number of values for regression. */
 tx_status tx_labels_set(tx_config *config, const char *const *names, int64_t count);
+/* The id of the padding, before which a decoder's classifier finds the last token; -1 if there is none. */
+int64_t tx_pad_token(const tx_config *config);
+tx_status tx_pad_token_set(tx_config *config, int64_t id);
 /* Sets whether a text may have several labels. */
 tx_status tx_labels_set_several(tx_config *config, bool several);
 

@@ -97,6 +97,8 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
         return c->shared_expert_intermediate_size;
     case ONE:
         return 1;
+    case LABELS:
+        return config->labels;
     default:
         return extent == HEADS ? heads : c->intermediate_size;
     }
@@ -110,7 +112,7 @@ int32_t tx_llama_params(const tx_config *config)
 tx_status tx_llama_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
     tx_stack_param(config, llama_of(config)->rows, extent_of, llama_of(config)->initializer_range, index, name, spec);
-    spec->tied = index == 0 && llama_of(config)->tie_word_embeddings;
+    spec->tied = index == 0 && llama_of(config)->tie_word_embeddings && !tx_arch_classifies(config);
     return TX_OK;
 }
 
@@ -360,6 +362,8 @@ tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_ar
     tx_tensor *embedding = tx_stack_weight(&b, EMBED);
     tx_tensor *x = embed(&b, embedding);
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)), FINAL_NORM);
+    if (config->architecture->reads_last)
+        return tx_linear(x, tx_stack_weight(&b, SCORE), NULL, true);
     /* The input of the head is scaled, because it is smaller than the logits, and the loss is fused with a product. */
     x = scaled(x, c->logits_scaling > 0 ? 1 / c->logits_scaling : 0);
     const tx_experts experts = experts_of(c);
@@ -394,7 +398,7 @@ static bool lacks_prefix(const tx_config *config, const char *tensor)
 {
     for (const tx_stack_row *row = llama_of(config)->rows; row->name; row++) {
         const char *rest = row->name + first_part(row->name);
-        if (row->slot != LM_HEAD && strncmp(tensor, rest, first_part(rest)) == 0)
+        if (row->slot != LM_HEAD && row->slot != SCORE && strncmp(tensor, rest, first_part(rest)) == 0)
             return true;
     }
     return false;
@@ -404,7 +408,8 @@ static bool lacks_prefix(const tx_config *config, const char *tensor)
 void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
     const char *embedding = name_of(config, EMBED);
-    const bool is_copy = strcmp(tensor, name_of(config, LM_HEAD)) == 0 && llama_of(config)->tie_word_embeddings;
+    const bool is_copy = strcmp(tensor, name_of(config, LM_HEAD)) == 0 &&
+                         (llama_of(config)->tie_word_embeddings || tx_arch_classifies(config));
     if (is_copy || strstr(tensor, ".rotary_emb.inv_freq"))
         param[0] = '\0';
     else if (lacks_prefix(config, tensor))
@@ -426,15 +431,26 @@ const tx_preset tx_llama_presets[] = {{.name = NULL}};
 static const tx_fixed_key fixed_moe_keys[] = {
     {"use_sliding_window", false, "sliding windows of this model type are not implemented"}, {.name = NULL}};
 
-#define ROW(NAME, CLASS, FIXED)                                                                           \
-    FAMILY(#NAME, CLASS, tx_##NAME##_defaults, tx_##NAME##_keys, FIXED, "q_proj,v_proj", tx_llama_rename, \
-           tx_llama_write),                                                                               \
-        .read = tx_llama_read, .check = tx_llama_check
+static bool is_of_head(const char *param)
+{
+    return strcmp(param, "score.weight") == 0;
+}
 
-const tx_architecture tx_llama = {ROW(llama, "Llama", tx_llama_fixed_keys)};
-const tx_architecture tx_mistral = {ROW(mistral, "Mistral", tx_llama_fixed_keys)};
-const tx_architecture tx_qwen2 = {ROW(qwen2, "Qwen2", tx_llama_fixed_keys)};
-const tx_architecture tx_qwen3 = {ROW(qwen3, "Qwen3", tx_llama_fixed_keys)};
-const tx_architecture tx_mixtral = {ROW(mixtral, "Mixtral", tx_llama_fixed_keys)};
-const tx_architecture tx_qwen2_moe = {ROW(qwen2_moe, "Qwen2Moe", fixed_moe_keys)};
-const tx_architecture tx_qwen3_moe = {ROW(qwen3_moe, "Qwen3Moe", fixed_moe_keys)};
+#define ROW(NAME, CLASS, FIXED)                                                                              \
+    FAMILY_OF(#NAME, CLASS, tx_##NAME##_defaults, tx_##NAME##_keys, FIXED, "q_proj,v_proj", tx_llama_rename, \
+              tx_llama_write),                                                                               \
+        .read = tx_llama_read, .check = tx_llama_check
+/* A type with a language model and a classifier. */
+#define ROWS(NAME, CLASS)                                                                                              \
+    const tx_architecture tx_##NAME = {ROW(NAME, CLASS "ForCausalLM", tx_llama_fixed_keys)};                           \
+    const tx_architecture tx_##NAME##_classifier = {ROW(NAME, CLASS "ForSequenceClassification", tx_llama_fixed_keys), \
+                                                    .head = TX_HEAD_SEQUENCE_CLASSIFICATION, .reads_last = true,       \
+                                                    .lora_saved = "score", .is_of_head = is_of_head}
+
+ROWS(llama, "Llama");
+ROWS(mistral, "Mistral");
+ROWS(qwen2, "Qwen2");
+ROWS(qwen3, "Qwen3");
+const tx_architecture tx_mixtral = {ROW(mixtral, "MixtralForCausalLM", tx_llama_fixed_keys)};
+const tx_architecture tx_qwen2_moe = {ROW(qwen2_moe, "Qwen2MoeForCausalLM", fixed_moe_keys)};
+const tx_architecture tx_qwen3_moe = {ROW(qwen3_moe, "Qwen3MoeForCausalLM", fixed_moe_keys)};

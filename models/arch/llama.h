@@ -5,6 +5,7 @@
 
 #include "models/arch/arch.h"
 
+extern const tx_architecture tx_llama_classifier, tx_mistral_classifier, tx_qwen2_classifier, tx_qwen3_classifier;
 extern const tx_architecture tx_llama, tx_mistral, tx_qwen2, tx_qwen3, tx_mixtral, tx_qwen2_moe, tx_qwen3_moe;
 extern const tx_architecture tx_phi3, tx_olmo2, tx_smollm3, tx_granite, tx_gemma2, tx_gemma3_text, tx_gpt_neox;
 extern const tx_architecture tx_stablelm, tx_gpt_oss, tx_gemma, tx_seed_oss, tx_exaone4, tx_starcoder2, tx_phi;

@@ -164,16 +164,20 @@ tx_status tx_llama_read_ropes(const tx_json *json, tx_config *config)
 
 tx_status tx_llama_read(const tx_json *json, tx_config *config)
 {
-    const tx_architecture *row = config->architecture;
+    const tx_config *row = config->architecture->defaults; /* of all heads of a type */
     llama_config *c = (llama_config *)config;
-    if (row != &tx_qwen2_moe && row != &tx_stablelm && row != &tx_seed_oss) /* they have a key */
-        c->qkv_bias = c->attention_bias || row == &tx_qwen2;
+    if (row != tx_qwen2_moe.defaults && row != tx_stablelm.defaults &&
+        row != tx_seed_oss.defaults) /* they have a key */
+        c->qkv_bias = c->attention_bias || row == tx_qwen2.defaults;
     TX_TRY(read_padding(json, c));
     TX_TRY(tx_rope_read(json, c->max_position_embeddings, &c->rope));
     config->positions = tx_rope_positions(&c->rope, c->max_position_embeddings);
     if (c->qwen_names)
         TX_TRY(read_dense_layers(json, c));
-    return row == &tx_qwen2 || row == &tx_qwen3 || c->qwen_names ? tx_llama_read_layer_types(json, c) : TX_OK;
+    if (tx_arch_classifies(config))
+        TX_TRY(tx_labels_read(json, config));
+    return row == tx_qwen2.defaults || row == tx_qwen3.defaults || c->qwen_names ? tx_llama_read_layer_types(json, c)
+                                                                                 : TX_OK;
 }
 
 tx_status tx_llama_write(const tx_config *config, tx_json *json)

@@ -5,6 +5,7 @@
 #ifndef TX_MODELS_LLAMA_FAMILY_H
 #define TX_MODELS_LLAMA_FAMILY_H
 
+#include "models/arch/labels.h"
 #include "models/arch/llama_config.h"
 #include "models/arch/stack.h"
 
@@ -30,7 +31,8 @@ enum {
     EXPERT_INNER,
     SHARED_GATE_UP,
     SHARED_INNER,
-    ONE
+    ONE,
+    LABELS
 };
 
 /* Slots of parameters. The graph has the parts of a block whose parameters the table has. A norm without a bias is an
@@ -68,6 +70,7 @@ enum {
     FINAL_NORM_BIAS,
     LM_HEAD,
     LM_HEAD_BIAS,
+    SCORE,
     NO_BIAS
 };
 
@@ -117,10 +120,12 @@ enum {
     {                                                                                   \
         DOWN_PROJ, LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .split = 2             \
     }
-#define HEAD_ROWS                                                                         \
-    {LM_HEAD, "lm_head.weight", {VOCAB, WIDTH}, UNLESS(tie_word_embeddings), .split = 1}, \
-    {                                                                                     \
-        .name = NULL                                                                      \
+#define HEAD_ROWS                                                                                               \
+    {LM_HEAD,   "lm_head.weight", {VOCAB, WIDTH}, UNLESS(tie_word_embeddings), .heads = 1 << TX_HEAD_CAUSAL_LM, \
+     .split = 1},                                                                                               \
+        {SCORE, "score.weight", {LABELS, WIDTH}, .heads = 1 << TX_HEAD_SEQUENCE_CLASSIFICATION},                \
+    {                                                                                                           \
+        .name = NULL                                                                                            \
     }
 #define LAST_ROWS {FINAL_NORM, "model.norm.weight", {WIDTH}, ONES}, HEAD_ROWS
 
@@ -201,7 +206,8 @@ enum {
              .layers = (layers_),                                               \
              .heads = (heads_),                                                 \
              .bos_token_id = (bos),                                             \
-             .eos_token_id = (eos)},                                            \
+             .eos_token_id = (eos),                                             \
+             .labels = TX_LABELS_DEFAULT},                                      \
     .rows = (table), .max_position_embeddings = (positions_)
 #define REST(inner, heads_of_kv, eps, theta_)                                                  \
     .intermediate_size = (inner), .num_key_value_heads = (heads_of_kv), .rms_norm_eps = (eps), \
@@ -225,11 +231,11 @@ void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_
 tx_status tx_llama_check_weights(const tx_config *config, const tx_weights *weights);
 
 /* A row without its functions read and check, and with peft's default targets. */
-#define FAMILY(TYPE, CLASS, DEFAULTS, KEYS, FIXED, TARGETS, RENAME, WRITE)                                         \
-    .type = (TYPE), .class_name = CLASS "ForCausalLM", .config_bytes = sizeof(llama_config),                       \
-    .defaults = &(DEFAULTS).base, .keys = (KEYS), .fixed = (FIXED), .presets = tx_llama_presets, .write = (WRITE), \
-    .params = tx_llama_params, .param = tx_llama_param, .embeddings = tx_llama_embeddings, .idle = tx_llama_idle,  \
-    .rates = tx_llama_rates, .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = (RENAME),             \
-    .check_weights = tx_llama_check_weights
+#define FAMILY(TYPE, CLASS, ...) FAMILY_OF(TYPE, CLASS "ForCausalLM", __VA_ARGS__)
+#define FAMILY_OF(TYPE, CLASS, DEFAULTS, KEYS, FIXED, TARGETS, RENAME, WRITE)                                   \
+    .type = (TYPE), .class_name = (CLASS), .config_bytes = sizeof(llama_config), .defaults = &(DEFAULTS).base,  \
+    .keys = (KEYS), .fixed = (FIXED), .presets = tx_llama_presets, .write = (WRITE), .params = tx_llama_params, \
+    .param = tx_llama_param, .embeddings = tx_llama_embeddings, .idle = tx_llama_idle, .rates = tx_llama_rates, \
+    .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = (RENAME), .check_weights = tx_llama_check_weights
 
 #endif

@@ -20,7 +20,8 @@ static bool is_set(const tx_config *config, size_t offset)
 
 static bool has(const tx_config *config, const tx_stack_row *row)
 {
-    return (!row->with || is_set(config, row->with)) && (!row->without || !is_set(config, row->without));
+    return (!row->heads || row->heads >> config->architecture->head & 1) && (!row->with || is_set(config, row->with)) &&
+           (!row->without || !is_set(config, row->without));
 }
 
 static bool has_param(const tx_config *config, const tx_stack_row *row, int64_t block)
@@ -327,7 +328,7 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
     if (!qkv)
         return NULL;
     options->size = sizeof *options;
-    options->causal = stack->config->architecture->head == TX_HEAD_CAUSAL_LM;
+    options->causal = tx_stack_decodes(stack->config);
     options->dropout = stack->options->train && !stack->options->no_dropout ? (float)dropout : 0.0f;
     options->site = stack->next_site++;
     options->first_head = stack->part * options->heads;
@@ -351,8 +352,31 @@ tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)
     return x;
 }
 
+bool tx_stack_decodes(const tx_config *config)
+{
+    return config->architecture->head == TX_HEAD_CAUSAL_LM || config->architecture->reads_last;
+}
+
+/* The rows of x [B, T, C] that the input last_token marks, [B, C]. */
+static tx_tensor *last_of(const tx_stack *stack, tx_tensor *x)
+{
+    const tx_shape *shape = tx_tensor_shape(x);
+    tx_tensor *last = tx_find_input(stack->graph, "last_token");
+    int32_t part;
+    if (!last || tx_graph_cp_size(stack->graph, &part) > 1) {
+        tx_graph_fail(stack->graph, tx_fail(TX_UNSUPPORTED, "%s: %s", stack->config->architecture->class_name,
+                                            last ? "context parallelism divides the row of the last token"
+                                                 : "the graph must have an input last_token, F32 [B, T]"));
+        return NULL;
+    }
+    tx_tensor *picked = tx_matmul(tx_reshape(last, TX_SHAPE(shape->dim[0], 1, shape->dim[1])), x, false, false);
+    return tx_reshape(picked, TX_SHAPE(shape->dim[0], shape->dim[2]));
+}
+
 tx_tensor *tx_stack_rows(const tx_stack *stack, tx_tensor *x)
 {
+    if (x && stack->config->architecture->reads_last)
+        return last_of(stack, x);
     tx_tensor *rows = tx_find_input(stack->graph, "rows");
     if (!rows || !x)
         return x;

@@ -29,6 +29,7 @@ typedef struct tx_stack_row {
     bool (*in)(const tx_config *config, int64_t block); /* selects blocks that have it; NULL selects all */
     bool experts;                                       /* as tx_param_spec's */
     bool other_decay;                                   /* vectors with weight decay, and matrices of biases without */
+    int32_t heads;                                      /* tx_heads that have it, one bit each; 0 means all */
     bool router;                                        /* a router's weight: it keeps the precision of tables */
 } tx_stack_row;
 
@@ -93,7 +94,10 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
 /* Builds all blocks in order, each marked by tx_graph_block: x [B, T, C] -> [B, T, C]. */
 typedef tx_tensor *tx_stack_block(tx_stack *stack, tx_tensor *x, int64_t block);
 tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block);
-/* The positions whose logits are requested: x [B, T, C] -> [R, C], or x if all are. */
+/* Whether the head is a decoder's: language models and classifiers that read the last token. */
+bool tx_stack_decodes(const tx_config *config);
+/* The positions whose logits are requested: x [B, T, C] -> [R, C], or x if all are; [B, C] if the last token of each
+ * row is classified. */
 tx_tensor *tx_stack_rows(const tx_stack *stack, tx_tensor *x);
 
 #endif

@@ -5,14 +5,15 @@
 #include "models/arch/llama.h"
 #include "models/arch/modernbert.h"
 
+#define LM(name) &name, &name##_classifier
 #define BERT(name) \
     &name##_masked_lm, &name##_classifier, &name##_token_classifier, &name##_choice, &name##_question, &name##_base
 
-const tx_architecture *const tx_architectures[] = {&tx_gpt2,
-                                                   &tx_llama,
-                                                   &tx_mistral,
-                                                   &tx_qwen2,
-                                                   &tx_qwen3,
+const tx_architecture *const tx_architectures[] = {LM(tx_gpt2),
+                                                   LM(tx_llama),
+                                                   LM(tx_mistral),
+                                                   LM(tx_qwen2),
+                                                   LM(tx_qwen3),
                                                    &tx_mixtral,
                                                    &tx_qwen2_moe,
                                                    &tx_qwen3_moe,

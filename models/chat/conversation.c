@@ -378,8 +378,8 @@ static tx_status read_part(const tx_json *object, const char *key, const char *r
 
 tx_status tx_conversation_read_side(const tx_json *object, const char *side, tx_conversation *c)
 {
-    static const char *const keys[] = {"prompt",    "chosen",     "rejected", "tools",
-                                       "documents", "completion", "label",    NULL};
+    static const char *const keys[] = {"prompt",     "chosen", "rejected", "tools", "documents",
+                                       "completion", "label",  "margin",   NULL};
     const tx_json *prompt = tx_json_find(object, keys[0]);
     if (prompt && tx_json_type_of(prompt) != TX_JSON_STRING && tx_json_type_of(prompt) != TX_JSON_ARRAY)
         return tx_fail(TX_FORMAT, "prompt: expected a text or a list of messages");

@@ -25,6 +25,7 @@
 #define QUESTION_LENGTH 384
 /* Default learning rate of preferences, as TRL's. */
 #define PREFERENCE_RATE 1e-6
+#define REWARD_RATE 1e-4
 
 /* ---- The task --------------------------------------------------------------------------------------------- */
 
@@ -87,7 +88,7 @@ static tx_status set_task_defaults(tx_job *j)
     if (instructs && !tx_option_given(&j->options, TX_JOB_AT(pad_to_max_length)) && !j->inherited)
         j->set.pad_to_max_length = j->set.packing;
     if (task->prefer && !tx_option_given(&j->options, TX_JOB_AT(rate)) && !j->inherited)
-        j->set.rate = PREFERENCE_RATE;
+        j->set.rate = tx_preference_has(task, TX_PREFERENCE_REWARD) ? REWARD_RATE : PREFERENCE_RATE;
     if (task->prefer && strcmp(task->name, "simpo") == 0 && !tx_option_given(&j->options, TX_JOB_AT(cpo_alpha)) &&
         !j->inherited)
         j->set.cpo_alpha = 0.0; /* its loss has no such part (Meng et al., SimPO, 2024) */
@@ -95,7 +96,7 @@ static tx_status set_task_defaults(tx_job *j)
         !tx_option_given(&j->options, TX_JOB_AT(sampling)) && !j->inherited)
         j->set.sampling = TX_SAMPLING_SEQUENTIAL; /* a micro-batch then has both uses of a completion */
     if (!task->prefer)
-        TX_TRY(refuse_others(j, TX_PREFER, "preferences (--task_name dpo, cpo, simpo, orpo or kto)"));
+        TX_TRY(refuse_others(j, TX_PREFER, "preferences (--task_name dpo, cpo, simpo, orpo, kto or reward)"));
     if (task != &tx_question_answering)
         TX_TRY(refuse_others(j, TX_ASK, "question answering (--task_name question_answering)"));
     if (task->head != TX_HEAD_STATES)

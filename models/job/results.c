@@ -184,7 +184,7 @@ static tx_status write_predictions(const tx_job *j, const char *path, const floa
 
 tx_status tx_job_predict(tx_job *j)
 {
-    const tx_task *named = tx_job_named_task(&j->set);
+    const tx_task *named = tx_job_names_glue(&j->set) ? tx_job_named_task(&j->set) : NULL; /* as run_glue */
     double sums[TX_SUMS_MAX] = {0};
     float *outputs = NULL;
     char name[64];

@@ -31,10 +31,16 @@ static const char pooling_words[] = "auto|cls|max|mean|mean_sqrt_len_tokens|weig
 static const char divergence_words[] = TX_DIVERGENCE_MAP(WORD);
 static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
-static const char task_words[] = "auto"
+static const char *const glue_names[] = {
+#define TX_GLUE(name, ...) #name,
+#include "models/task/glue.def"
+};
+static const char task_words[] =
+    "auto"
 #define TX_GLUE(name, ...) "|" #name
 #include "models/task/glue.def"
-                                 "|instruction|ner|embedding|multiple_choice|question_answering|dpo|cpo|simpo|orpo|kto";
+    "|instruction|ner|embedding|multiple_choice|question_answering|classification|dpo|cpo|simpo|orpo|kto|"
+    "reward";
 
 static const tx_option options[] = {
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},
@@ -104,18 +110,22 @@ const tx_task *tx_job_named_task(const tx_job_settings *set)
     if (t->task.name)
         return &t->task;
     static const tx_task *const others[] = {&tx_token_classification, &tx_embeddings, &tx_multiple_choice,
-                                            &tx_question_answering};
+                                            &tx_question_answering, &tx_sequence_classification.task};
     enum { OTHERS = sizeof others / sizeof others[0] };
     if (left == 0)
         return set->packing ? &tx_instruction_packed : &tx_instruction;
     return left <= OTHERS ? others[left - 1] : &tx_preferences[left - 1 - OTHERS].task;
 }
 
+bool tx_job_names_glue(const tx_job_settings *set)
+{
+    return set->task > 0 && set->task <= (int32_t)(sizeof glue_names / sizeof glue_names[0]);
+}
+
 bool tx_job_takes_glue(const tx_job_settings *set)
 {
-    const tx_task *task = tx_job_named_task(set);
     const bool files = set->train_file || set->validation_file || set->test_file || set->dataset;
-    return task && task->head == TX_HEAD_SEQUENCE_CLASSIFICATION && !files;
+    return tx_job_names_glue(set) && !files;
 }
 
 tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const tx_metric **metric)

@@ -82,6 +82,8 @@ tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int
 tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const tx_metric **metric);
 /* The task of task_name, or NULL if none is named. */
 const tx_task *tx_job_named_task(const tx_job_settings *set);
+/* Whether task_name is a GLUE task. */
+bool tx_job_names_glue(const tx_job_settings *set);
 /* Whether a GLUE task is named without data. The run then uses the GLUE dataset of that task, as run_glue does. */
 bool tx_job_takes_glue(const tx_job_settings *set);
 /* Refuses options that contradict each other or are missing. */

@@ -113,7 +113,7 @@ static const tx_metric metrics[] = {{"eval_loss", false, tx_task_mean_loss},
 
 void tx_multi_label_task(tx_sequence_data *d, const tx_task *single, int64_t labels)
 {
-    memcpy(d->field, single->fields, (TX_SEQUENCE_LABELS + 2) * sizeof *d->field);
+    memcpy(d->field, single->fields, (TX_SEQUENCE_LAST + 2) * sizeof *d->field);
     d->field[TX_SEQUENCE_LABELS].width = labels;
     d->single = single;
     d->own.task = *single;

@@ -101,7 +101,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
             mark(prompt, length, block, (float *)to->field[TX_PREFERENCE_MASK] + i * block);
     }
     if (method == TX_PREFERENCE_KTO)
-        *(float *)to->field[TX_PREFERENCE_DESIRABLE] = d->desirable[number];
+        *(float *)to->field[TX_PREFERENCE_DESIRABLE] = d->value[number];
     *(int32_t *)to->field[TX_PREFERENCE_LABELS] = 0;
     return TX_OK;
 }
@@ -216,27 +216,31 @@ void tx_preference_set_reference(const tx_samples *samples, const float *outputs
     }
 }
 
-#define TASK(word, list, measures)         \
-    .task = {.name = word,                 \
-             .head = TX_HEAD_CAUSAL_LM,    \
-             .of_texts = true,             \
-             .open = tx_preference_open,   \
-             .close = tx_preference_close, \
-             .save = tx_preference_save,   \
-             .end = tx_preference_end,     \
-             .fields = list,               \
-             .row = row,                   \
-             .length = row_length,         \
-             .loss = no_loss,              \
-             .prefer = tx_preference_loss, \
-             .measure = measure,           \
+#define TASK(word, of_model, list, write, formula, measures) \
+    .task = {.name = word,                                   \
+             .head = of_model,                               \
+             .of_texts = true,                               \
+             .open = tx_preference_open,                     \
+             .close = tx_preference_close,                   \
+             .save = tx_preference_save,                     \
+             .end = tx_preference_end,                       \
+             .fields = list,                                 \
+             .row = write,                                   \
+             .length = row_length,                           \
+             .loss = no_loss,                                \
+             .prefer = formula,                              \
+             .measure = measure,                             \
              .metrics = measures}
+#define LM(word, list, measures) TASK(word, TX_HEAD_CAUSAL_LM, list, row, tx_preference_loss, measures)
 
 const tx_preference_task tx_preferences[] = {
-    {TASK("dpo", fields, pair_metrics), TX_PREFERENCE_DPO, "sigmoid"},
-    {TASK("cpo", fields, cpo_metrics), TX_PREFERENCE_CPO, "sigmoid"},
-    {TASK("simpo", fields, cpo_metrics), TX_PREFERENCE_CPO, "simpo"},
-    {TASK("orpo", masked_fields, orpo_metrics), TX_PREFERENCE_ORPO, "odds_ratio"},
-    {TASK("kto", kto_fields, kto_metrics), TX_PREFERENCE_KTO, "kto"},
+    {LM("dpo", fields, pair_metrics), TX_PREFERENCE_DPO, "sigmoid"},
+    {LM("cpo", fields, cpo_metrics), TX_PREFERENCE_CPO, "sigmoid"},
+    {LM("simpo", fields, cpo_metrics), TX_PREFERENCE_CPO, "simpo"},
+    {LM("orpo", masked_fields, orpo_metrics), TX_PREFERENCE_ORPO, "odds_ratio"},
+    {LM("kto", kto_fields, kto_metrics), TX_PREFERENCE_KTO, "kto"},
+    {TASK("reward", TX_HEAD_SEQUENCE_CLASSIFICATION, tx_reward_fields, tx_reward_row, tx_preference_reward,
+          tx_reward_metrics),
+     TX_PREFERENCE_REWARD},
     {.task = {.name = NULL}},
 };

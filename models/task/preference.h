@@ -23,18 +23,28 @@ enum {
     TX_PREFERENCE_DESIRABLE = TX_PREFERENCE_MASK /* of KTO: 1 for a completion that is desirable, else 0 */
 };
 
+/* Indices of the fields of reward models. */
+enum {
+    TX_REWARD_INPUT_IDS,
+    TX_REWARD_LENGTHS,
+    TX_REWARD_LAST, /* see tx_task_mark_last */
+    TX_REWARD_LABELS,
+    TX_REWARD_MARGIN /* by which the reward of the chosen sequence should be greater */
+};
+
 /* The methods, one bit each. */
 typedef enum tx_preference_method {
     TX_PREFERENCE_DPO = 1 << 0,
     TX_PREFERENCE_CPO = 1 << 1, /* and SimPO */
     TX_PREFERENCE_ORPO = 1 << 2,
-    TX_PREFERENCE_KTO = 1 << 3
+    TX_PREFERENCE_KTO = 1 << 3,
+    TX_PREFERENCE_REWARD = 1 << 4
 } tx_preference_method;
 
 typedef struct tx_preference_task {
     tx_task task;
     tx_preference_method method;
-    const char *loss_type; /* without --loss_type */
+    const char *loss_type; /* without --loss_type; NULL if the method has one loss */
 } tx_preference_task;
 
 /* The name after the last is NULL. */
@@ -102,6 +112,11 @@ tx_tensor *tx_preference_sum(const tx_preference_batch *batch, const tx_preferen
 
 /* The `prefer` of the tasks. */
 tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
+/* The same of reward models, whose output is a number for each sequence (preference_reward.c). */
+extern const tx_field tx_reward_fields[];
+extern const tx_metric tx_reward_metrics[];
+tx_status tx_reward_row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to);
+tx_tensor *tx_preference_reward(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
 /* Whether the method compares with a reference model. */
 static inline bool tx_preference_compares(const tx_task *task)
 {
@@ -119,6 +134,12 @@ tx_tensor *tx_preference_mix(tx_graph *graph, tx_tensor *x, float left, float ri
 tx_tensor *tx_preference_nls(tx_graph *graph, tx_tensor *x);
 tx_tensor *tx_preference_sigmoid(tx_graph *graph, tx_tensor *x);
 tx_tensor *tx_preference_plus(tx_graph *graph, tx_tensor *x, float number);
+/* 1 if x > 0, else 0, without a gradient. */
+tx_tensor *tx_preference_is_positive(tx_tensor *x);
+/* The columns [n] as a matrix [n, count], without a gradient. */
+tx_tensor *tx_preference_join(tx_graph *graph, tx_tensor *const *columns, int32_t count, int64_t n);
+/* [n] 1 for a row with a sample, else 0. */
+tx_tensor *tx_preference_weight(tx_graph *graph, int64_t n);
 /* The sum of x divided by the sum of y, both over all elements [1]. 0 if y is 0. */
 tx_tensor *tx_preference_quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y);
 
@@ -130,7 +151,8 @@ typedef struct tx_preference_data {
     int64_t sides;    /* sequences of a sample: 2 of a pair, 1 of a completion with a label */
     int64_t *end;     /* [sides * count]: end of each sequence's ids */
     int64_t *prompt;  /* [count]: tokens of the prompt, with which both sequences of a pair begin */
-    float *desirable; /* [count]: see TX_PREFERENCE_DESIRABLE */
+    float *value;     /* [count]: TX_PREFERENCE_DESIRABLE of KTO, TX_REWARD_MARGIN of reward models */
+    int64_t pad;      /* of reward models, see tx_task_pad */
     int64_t group;    /* of KTO: samples that exchange their completions; the rows of a micro-batch */
     float *reference; /* [2 * count]: see TX_PREFERENCE_REFERENCE; 0 before it is computed */
     tx_chat *chat;    /* NULL if no sample needed a chat template */

@@ -2,6 +2,7 @@
  * Reads files of preferences: objects, prompts and completions, tokens. */
 #include "models/task/preference.h"
 
+#include "models/arch/labels.h"
 #include "models/task/conversations.h"
 #include "models/text/bpe.h"
 
@@ -97,7 +98,7 @@ static tx_status add_sequence(reading *r, const tx_ids *ids, size_t most, tx_pre
 
 /* Appends a sample of `sides` sequences. Sequences are truncated to a row. A sample whose prompt fills a row is
  * dropped. KTO also needs completions for shorter prompts, so it keeps as many tokens of them as a row has. */
-static tx_status add_sample(reading *r, const tx_ids *side, bool desirable, tx_preference_data *d)
+static tx_status add_sample(reading *r, const tx_ids *side, float value, tx_preference_data *d)
 {
     const size_t most = (size_t)r->from.options->block;
     size_t prompt = SIZE_MAX, longest = 0;
@@ -107,15 +108,15 @@ static tx_status add_sample(reading *r, const tx_ids *side, bool desirable, tx_p
         longest = side[i].count > longest ? side[i].count : longest;
     }
     r->different += prompt < r->prompt.count;
-    if (prompt >= most) {
+    if (r->method == TX_PREFERENCE_REWARD ? longest > most : prompt >= most) {
         r->dropped++;
         return TX_OK;
     }
     r->cut += longest > most;
     for (int64_t i = 0; i < d->sides; i++)
         TX_TRY(add_sequence(r, &side[i], d->sides == 1 ? prompt + most : most, d));
-    d->desirable[d->count] = desirable ? 1.0f : 0.0f;
-    r->desirable += desirable;
+    d->value[d->count] = value;
+    r->desirable += value > 0.0f;
     d->prompt[d->count++] = (int64_t)prompt;
     return TX_OK;
 }
@@ -126,11 +127,20 @@ static tx_status read_sides(reading *r, const tx_json *object, const char *const
     tx_conversations *c = &r->from;
     TX_TRY(tx_conversation_read_side(object, NULL, &c->conversation));
     TX_TRY(tx_conversations_open_chat(c));
-    TX_TRY(tx_fail_in(encode_for(r, true, &r->prompt), "prompt"));
+    if (r->method != TX_PREFERENCE_REWARD)
+        TX_TRY(tx_fail_in(encode_for(r, true, &r->prompt), "prompt"));
     for (int32_t i = 0; i < count; i++) {
         TX_TRY(tx_conversation_read_side(object, keys[i], &c->conversation));
         TX_TRY(tx_fail_in(encode_for(r, false, &r->side[i]), "%s", keys[i]));
     }
+    return TX_OK;
+}
+
+/* The margin of a pair, which is optional. */
+static tx_status read_margin(const tx_json *object, double *margin)
+{
+    if (tx_json_has(object, "margin") && tx_json_get_number(object, "margin", -1e30, 1e30, margin))
+        return tx_fail(TX_FORMAT, "margin: expected a number");
     return TX_OK;
 }
 
@@ -140,16 +150,23 @@ static tx_status read_object(reading *r, const tx_json *object, int32_t pass, tx
 {
     static const char *const completion[] = {"completion"};
     bool desirable = !pass;
+    double margin = 0.0;
     if (d->sides == 2 || tx_json_has(object, "chosen") || tx_json_has(object, "rejected")) {
         TX_TRY(read_sides(r, object, sides, 2));
-        return add_sample(r, &r->side[d->sides == 1 && pass], desirable, d);
+        if (r->method == TX_PREFERENCE_REWARD)
+            TX_TRY(read_margin(object, &margin));
+        return add_sample(r, &r->side[d->sides == 1 && pass],
+                          d->sides == 2 ? (float)margin
+                          : desirable   ? 1.0f
+                                        : 0.0f,
+                          d);
     }
     if (pass)
         return TX_OK;
     if (tx_json_get_bool(object, "label", &desirable))
         return tx_fail(TX_FORMAT, "label: expected true or false, whether the completion is desirable");
     TX_TRY(read_sides(r, object, completion, 1));
-    return add_sample(r, r->side, desirable, d);
+    return add_sample(r, r->side, desirable ? 1.0f : 0.0f, d);
 }
 
 static tx_status read_one(reading *r, size_t number, int32_t pass, tx_preference_data *d)
@@ -187,9 +204,9 @@ static void report_counts(const reading *r, const tx_preference_data *d)
                           "%" PRId64 " and is truncated",
                           c->path, r->cut, samples, c->options->block);
     if (r->dropped)
-        tx_reporter_print(report,
-                          "%.800s: %" PRId64 " of %" PRId64 " samples are skipped: the prompt fills max_seq_length",
-                          c->path, r->dropped, samples);
+        tx_reporter_print(report, "%.800s: %" PRId64 " of %" PRId64 " samples are skipped: %s max_seq_length", c->path,
+                          r->dropped, samples,
+                          r->method == TX_PREFERENCE_REWARD ? "a sequence is longer than" : "the prompt fills");
     if (r->different)
         tx_reporter_print(report,
                           "%.800s: the tokens of %" PRId64 " of %" PRId64 " prompts change before a completion, which "
@@ -197,18 +214,28 @@ static void report_counts(const reading *r, const tx_preference_data *d)
                           c->path, r->different, samples);
 }
 
-static tx_status write_digest(const tx_preference_data *d, char text[TX_DIGEST_TEXT])
+static tx_status write_digest(const tx_preference_data *d, tx_preference_method method, char text[TX_DIGEST_TEXT])
 {
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
     tx_digest_fail(digest, tx_store_digest(&d->ids, digest));
     tx_digest_add(digest, d->end, (size_t)(d->sides * d->count) * sizeof *d->end);
     tx_digest_add(digest, d->prompt, (size_t)d->count * sizeof *d->prompt);
-    if (d->sides == 1) {
-        tx_digest_add(digest, d->desirable, (size_t)d->count * sizeof *d->desirable);
-        tx_digest_add(digest, &d->group, sizeof d->group);
+    if (method & (TX_PREFERENCE_KTO | TX_PREFERENCE_REWARD)) {
+        tx_digest_add(digest, d->value, (size_t)d->count * sizeof *d->value);
+        tx_digest_add(digest, method == TX_PREFERENCE_KTO ? &d->group : &d->pad, sizeof d->group);
     }
     return tx_digest_finish(digest, text);
+}
+
+/* A reward model has one label. Its last token depends on the padding. */
+static tx_status prepare_head(const tx_data_options *o, int64_t *pad)
+{
+    if (o->config->labels != 1 && !o->config->new_head)
+        return tx_fail(TX_INVALID, "a reward model has one label, but this classifier has %" PRId64, o->config->labels);
+    if (o->config->labels != 1)
+        TX_TRY(tx_labels_set(o->config, NULL, 1));
+    return tx_task_pad(o, pad);
 }
 
 static tx_status read_all(reading *r, tx_preference_data *d)
@@ -219,11 +246,14 @@ static tx_status read_all(reading *r, tx_preference_data *d)
     d->sides = r->method == TX_PREFERENCE_KTO ? 1 : 2;
     d->group = c->options->set->batch;
     d->ids = (tx_store){.folder = c->options->cache, .report = &c->options->report};
+    d->pad = -1;
+    if (r->method == TX_PREFERENCE_REWARD)
+        TX_TRY(prepare_head(c->options, &d->pad));
     d->end = malloc(most * sizeof *d->end);
     d->prompt = malloc(most * sizeof *d->prompt);
-    d->desirable = malloc(most * sizeof *d->desirable);
+    d->value = malloc(most * sizeof *d->value);
     d->reference = calloc(2 * most, sizeof *d->reference);
-    if (!d->end || !d->prompt || !d->desirable || !d->reference)
+    if (!d->end || !d->prompt || !d->value || !d->reference)
         return tx_fail(TX_MEMORY, "no memory for %zu sequences", most);
     for (int64_t first = c->begin; first < c->end; first += UNPAIRED)
         for (int32_t pass = 0; pass < 3 - d->sides; pass++)
@@ -233,7 +263,8 @@ static tx_status read_all(reading *r, tx_preference_data *d)
     d->eos = tx_tokenizer_end(c->options->tokenizer);
     d->chat = c->chat;
     c->chat = NULL;
-    return d->count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no sample has a completion that fits");
+    return d->count ? write_digest(d, r->method, d->digest)
+                    : tx_fail(TX_FORMAT, "no sample has a completion that fits");
 }
 
 static void free_data(tx_preference_data *d)
@@ -241,7 +272,7 @@ static void free_data(tx_preference_data *d)
     tx_store_free(&d->ids);
     free(d->end);
     free(d->prompt);
-    free(d->desirable);
+    free(d->value);
     free(d->reference);
     tx_chat_free(d->chat);
     free(d);

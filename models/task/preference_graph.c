@@ -39,6 +39,32 @@ tx_tensor *tx_preference_sigmoid(tx_graph *graph, tx_tensor *x)
     return tx_preference_plus(graph, tx_scale(tx_tanh(tx_scale(x, 0.5f)), 0.5f), 0.5f);
 }
 
+/* The tangent of a large number is exactly -1 or 1. */
+tx_tensor *tx_preference_is_positive(tx_tensor *x)
+{
+    const float large = 1e30f;
+    tx_tensor *sign = tx_tanh(tx_scale(tx_detach(x), large));
+    return tx_detach(tx_scale(tx_add(tx_mul(sign, sign), sign), 0.5f));
+}
+
+tx_tensor *tx_preference_join(tx_graph *graph, tx_tensor *const *columns, int32_t count, int64_t n)
+{
+    tx_tensor *sum = NULL;
+    for (int32_t i = 0; i < count; i++) {
+        tx_tensor *places = tx_range(graph, TX_SHAPE(n), i, count);
+        tx_tensor *column = columns[i] ? tx_reshape(tx_detach(columns[i]), TX_SHAPE(n, 1)) : NULL;
+        tx_tensor *spread = tx_scatter_add(places, column, n * count);
+        sum = i ? tx_add(sum, spread) : spread;
+    }
+    return tx_reshape(sum, TX_SHAPE(n, count));
+}
+
+/* A gather by a negative index, the label of a row without a sample, gives 0. */
+tx_tensor *tx_preference_weight(tx_graph *graph, int64_t n)
+{
+    return tx_reshape(tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), tx_find_input(graph, "labels")), TX_SHAPE(n));
+}
+
 tx_tensor *tx_preference_quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y)
 {
     const float tiny = 1e-30f;

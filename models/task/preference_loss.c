@@ -4,29 +4,6 @@
 
 #include <math.h>
 
-/* ---- Parts of graphs -------------------------------------------------------------------------------------- */
-
-/* 1 if x > 0, else 0, without a gradient. The tangent of a large number is exactly -1 or 1. */
-static tx_tensor *is_positive(tx_tensor *x)
-{
-    const float large = 1e30f;
-    tx_tensor *sign = tx_tanh(tx_scale(tx_detach(x), large));
-    return tx_detach(tx_scale(tx_add(tx_mul(sign, sign), sign), 0.5f));
-}
-
-/* The columns [n] as a matrix [n, count]. */
-static tx_tensor *join(tx_graph *graph, tx_tensor *const *columns, int32_t count, int64_t n)
-{
-    tx_tensor *sum = NULL;
-    for (int32_t i = 0; i < count; i++) {
-        tx_tensor *places = tx_range(graph, TX_SHAPE(n), i, count);
-        tx_tensor *column = columns[i] ? tx_reshape(tx_detach(columns[i]), TX_SHAPE(n, 1)) : NULL;
-        tx_tensor *spread = tx_scatter_add(places, column, n * count);
-        sum = i ? tx_add(sum, spread) : spread;
-    }
-    return tx_reshape(sum, TX_SHAPE(n, count));
-}
-
 /* ---- The numbers of a batch ------------------------------------------------------------------------------- */
 
 /* The losses of the tokens of all sequences [2 n, T]. */
@@ -156,7 +133,7 @@ static int32_t columns_of(const tx_preference_batch *b, tx_tensor *columns[TX_SU
     int32_t count = 0;
     columns[count++] = tx_preference_mix(graph, rewards, 1, 0);
     columns[count++] = tx_preference_mix(graph, rewards, 0, 1);
-    columns[count++] = is_positive(margin);
+    columns[count++] = tx_preference_is_positive(margin);
     columns[count++] = margin;
     columns[count++] = tx_preference_mix(graph, tx_detach(b->logps), 1, 0);
     columns[count++] = tx_preference_mix(graph, tx_detach(b->logps), 0, 1);
@@ -180,9 +157,8 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
     sum_up(&b, tokens, losses.type[0]->averages);
     if (!b.logps)
         return NULL;
-    /* Rows without a pair have the weight 0, the result of a gather by a negative index. */
     const int64_t n = tx_tensor_shape(b.logps)->dim[0];
-    b.weight = tx_reshape(tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), tx_find_input(graph, "labels")), TX_SHAPE(n));
+    b.weight = tx_preference_weight(graph, n);
     if (how->reference)
         b.reference = tx_detach(sums_of(token_losses(graph, config, how->reference)));
     else if (tx_preference_has_reference(how->task, how->set))
@@ -192,7 +168,7 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
     if (b.nll)
         loss = tx_add(loss, b.method == TX_PREFERENCE_CPO ? tx_scale(b.nll, (float)how->set->cpo_alpha) : b.nll);
     const int32_t count = b.method == TX_PREFERENCE_KTO ? kto_columns_of(&b, columns) : columns_of(&b, columns);
-    *rows = join(graph, columns, count, n);
+    *rows = tx_preference_join(graph, columns, count, n);
     if (how->train && *rows)
         tx_add_means_to_results(*rows, TX_RESULT_TASK_0);
     return tx_mean_loss(tx_mul(loss, b.weight));

@@ -239,9 +239,12 @@ tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx
     const tx_preference_task *of = tx_preference_of(task);
     tx_preference_losses read = {0};
     const char *at = set->loss_type ? set->loss_type : of->loss_type;
-    if (of->method != TX_PREFERENCE_DPO && (set->loss_weights || strchr(at, ',')))
-        return tx_fail(TX_INVALID, "--task_name %s has one loss: give one --loss_type and no --loss_weights",
-                       task->name);
+    if (!at) {
+        *losses = read;
+        return TX_OK;
+    }
+    if ((of->method != TX_PREFERENCE_DPO && (set->loss_weights || strchr(at, ','))) || !of->loss_type)
+        return tx_fail(TX_INVALID, "--task_name %s has one loss: give no list, and no --loss_weights", task->name);
     if (of->method != TX_PREFERENCE_DPO && set->f_divergence != TX_DIVERGENCE_REVERSE_KL)
         return tx_fail(TX_INVALID, "--f_divergence_type is for --task_name dpo; this is %s", task->name);
     for (size_t size; *at; at += size + (at[size] == ',')) {

@@ -13,7 +13,8 @@
     [TX_SEQUENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},           \
     [TX_SEQUENCE_TOKEN_TYPE_IDS] = {"token_type_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0}, \
     [TX_SEQUENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},                        \
-    [TX_SEQUENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL}
+    [TX_SEQUENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},                   \
+    [TX_SEQUENCE_LAST] = {"last_token", TX_F32, TX_FIELD_BLOCK, .padding = 0}
 
 static const tx_field classes[] = {FIELDS, {.name = NULL}};
 static const tx_field numbers[] = {FIELDS, [TX_SEQUENCE_TARGETS] = {"targets", TX_F32, .padding = 0}, {.name = NULL}};
@@ -52,6 +53,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     }
     *(int32_t *)to->field[TX_SEQUENCE_LENGTHS] = (int32_t)length;
     *(int32_t *)to->field[TX_SEQUENCE_LABELS] = d->label[number];
+    tx_task_mark_last(d->ids.id + begin, length, d->pad, samples->block, to->field[TX_SEQUENCE_LAST]);
     if (samples->task->loss == number_loss)
         memcpy(to->field[TX_SEQUENCE_TARGETS], d->target + number * d->values, (size_t)d->values * sizeof *d->target);
     return TX_OK;

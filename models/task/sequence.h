@@ -18,6 +18,7 @@ enum {
     TX_SEQUENCE_TOKEN_TYPE_IDS,
     TX_SEQUENCE_LENGTHS,
     TX_SEQUENCE_LABELS,
+    TX_SEQUENCE_LAST,   /* see tx_task_mark_last; 0 for encoders */
     TX_SEQUENCE_TARGETS /* of regression */
 };
 
@@ -52,6 +53,7 @@ typedef struct tx_sequence_data {
     const tx_task *single; /* the task for one label a sample */
     tx_sequence_task own;  /* the task of these data, whose field "labels" has the width of the model's labels */
     tx_field field[TX_SEQUENCE_TARGETS + 2];
+    int64_t pad; /* see tx_task_pad */
     char digest[65];
 } tx_sequence_data;
 

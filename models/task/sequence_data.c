@@ -151,6 +151,8 @@ static tx_status write_digest(const tx_sequence_data *d, const tx_config *config
     if (d->several_end)
         tx_digest_add(digest, d->several_end, count * sizeof *d->several_end);
     tx_digest_add(digest, &config->labels, sizeof config->labels);
+    if (d->pad >= 0)
+        tx_digest_add(digest, &d->pad, sizeof d->pad);
     return tx_digest_finish(digest, text);
 }
 
@@ -236,6 +238,7 @@ static tx_status read_all(reading *r, tx_sequence_data *d)
                                  is_several(r) ? (int64_t)r->lists.count : r->count, &r->labels));
     if (is_several(r) && r->options->config->labels < 2)
         return tx_fail(TX_INVALID, "lists of labels need a model with two labels or more");
+    TX_TRY(tx_task_pad(r->options, &d->pad));
     TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
     return read_samples(r, d);
 }

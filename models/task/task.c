@@ -2,6 +2,8 @@
  * Functions for any task: shapes, rows and labels of its batches. */
 #include "models/task/task.h"
 
+#include "models/arch/labels.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -186,6 +188,27 @@ tx_status tx_task_check_ids(const tx_data_options *o, const int32_t *ids, size_t
             return tx_fail(TX_INVALID, "the tokenizer's id %" PRId32 " is not in the model's vocabulary of %" PRId64,
                            ids[i], o->config->vocab_size);
     return TX_OK;
+}
+
+tx_status tx_task_pad(const tx_data_options *o, int64_t *pad)
+{
+    *pad = -1;
+    if (!o->config->architecture->reads_last)
+        return TX_OK;
+    *pad = tx_pad_token(o->config);
+    if (*pad >= 0)
+        return TX_OK;
+    *pad = tx_tokenizer_pad(o->tokenizer);
+    return *pad < 0 ? TX_OK : tx_pad_token_set(o->config, *pad);
+}
+
+void tx_task_mark_last(const int32_t *ids, int64_t length, int64_t pad, int64_t block, float *last)
+{
+    int64_t at = length - 1;
+    while (at > 0 && ids[at] == pad)
+        at--;
+    for (int64_t t = 0; t < block; t++)
+        last[t] = t == at ? 1.0f : 0.0f;
 }
 
 double tx_task_mean_loss(const double sums[TX_SUMS_MAX])

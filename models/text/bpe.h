@@ -215,10 +215,10 @@ struct tx_tokenizer {
     char *prefix;    /* WordPiece: of tokens inside a word */
     int64_t longest; /* WordPiece: longer words are unknown, in characters */
 
-    char *piece;        /* the bytes that each id adds to a text, concatenated; NULL if they are the tokens' bytes */
-    size_t *piece_at;   /* offset of each id's bytes, and the total */
-    int32_t begin, end; /* bos_token and eos_token, or -1 */
-    bool amended;       /* tokenizer_config.json or another file added tokens or flags to tokenizer.json's */
+    char *piece;      /* the bytes that each id adds to a text, concatenated; NULL if they are the tokens' bytes */
+    size_t *piece_at; /* offset of each id's bytes, and the total */
+    int32_t begin, end, pad; /* bos_token, eos_token and pad_token, or -1 */
+    bool amended;            /* tokenizer_config.json or another file added tokens or flags to tokenizer.json's */
     char digest[TX_DIGEST_TEXT];
     tx_source older, model_config; /* while it is opened: a file from which tokenizer.json is made, and config.json */
     tx_source source[TX_SOURCES];  /* by tx_tokenizer_file; empty for a tokenizer that was made here */
@@ -258,7 +258,7 @@ tx_status tx_tokenizer_config(const tx_tokenizer *t, tx_json **config);
 /* The text of the token with a role, such as "bos_token", in the configuration (may be NULL). NULL if it is empty or
  * missing. */
 tx_status tx_tokenizer_role(const tx_json *config, const char *role, const char **text);
-/* Sets bos_token and eos_token. */
+/* Sets bos_token, eos_token and pad_token. */
 tx_status tx_tokenizer_find_ends(tx_tokenizer *t, const tx_json *config);
 /* Adds the tokens of the configuration and of added_tokens.json, and updates the flags of existing ones. */
 tx_status tx_tokenizer_add_config(tx_tokenizer *tokenizer, const tx_json *vocab, const tx_json *config);

@@ -144,6 +144,12 @@ int32_t tx_tokenizer_end(const tx_tokenizer *tokenizer)
     return tokenizer->end;
 }
 
+int32_t tx_tokenizer_pad(const tx_tokenizer *tokenizer)
+{
+    TX_NEEDS(tokenizer, -1);
+    return tokenizer->pad >= 0 ? tokenizer->pad : tokenizer->end;
+}
+
 const char *tx_tokenizer_digest(const tx_tokenizer *tokenizer)
 {
     TX_NEEDS(tokenizer, NULL);

@@ -138,6 +138,8 @@ tx_status tx_tokenizer_find_ends(tx_tokenizer *t, const tx_json *config)
     const char *text;
     TX_TRY(tx_tokenizer_role(config, "bos_token", &text));
     t->begin = text ? tx_tokenizer_find(t, text) : -1;
+    TX_TRY(tx_tokenizer_role(config, "pad_token", &text));
+    t->pad = text ? tx_tokenizer_find(t, text) : -1;
     TX_TRY(tx_tokenizer_role(config, "eos_token", &text));
     t->end = tx_tokenizer_find(t, text ? text : TX_END_OF_TEXT);
     if (text && t->end < 0)

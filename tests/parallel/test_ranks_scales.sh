@@ -78,7 +78,7 @@ data_of()
         from="--config_name $work/experts $talk"
         splits="zero data pipeline expert"
         ;;
-    dpo | simpo)
+    dpo | simpo | reward)
         from="--model_name_or_path $work/base --task_name $1 --train_file $work/pairs.jsonl --max_seq_length 48"
         splits="accumulation zero data"
         ;;
@@ -161,6 +161,7 @@ adapter - --lora_r 4 --lora_alpha 16 --lora_dropout 0.3 --neftune_noise_alpha 25
 taught - --teacher_model_name_or_path $work/base --distill_temperature 3 --distill_alpha 0.3
 dpo - --loss_type discopop,robust --label_smoothing 0.2 --beta 0.3 --discopop_tau 0.1 --f_divergence_type alpha_divergence --f_alpha_divergence_coef 0.7
 simpo - --simpo_gamma 1 --alpha 0.2
+reward - --center_rewards_coefficient 0.1
 END
 [ "$options" = all ] && cat >> "$work/table" << END
 gpt2 context --neftune_noise_alpha 25

@@ -41,7 +41,7 @@ done
 # At the first step the model is its reference.
 [ "$(numbers rewards/margins "$work/way/log.jsonl" | head -n 1)" = 0 ] || fail "rewards before the first update"
 
-for way in "" "--precompute_ref_log_probs" "--lora_r 2" cpo orpo kto; do
+for way in "" "--precompute_ref_log_probs" "--lora_r 2" cpo orpo kto reward; do
     file=model.safetensors task=
     case $way in [a-z]*) task=$way way= ;; esac
     [ "$way" = "--lora_r 2" ] && file=adapter_model.safetensors
@@ -53,7 +53,7 @@ for way in "" "--precompute_ref_log_probs" "--lora_r 2" cpo orpo kto; do
         fail "$task $way: the resumed run"
     same whole part $file checkpoint-6/optimizer.safetensors
     for folder in whole part; do
-        grep -E '"(rewards|logps)/' "$work/$folder/checkpoint-6/trainer_state.json" > "$work/$folder.logged"
+        grep -E '"(rewards|logps)/|_reward"' "$work/$folder/checkpoint-6/trainer_state.json" > "$work/$folder.logged"
     done
     [ -s "$work/whole.logged" ] && cmp -s "$work/whole.logged" "$work/part.logged" ||
         fail "$task $way: other means in the history"
@@ -111,6 +111,8 @@ wrong '["prompt"]' "line 2: expected an object"
 task=kto
 wrong '{"prompt": "a", "completion": "b", "label": "yes"}' "line 2: label: expected true or false"
 wrong '{"prompt": "a", "label": true}' "line 2: completion is missing"
+task=reward
+wrong '{"prompt": "a", "chosen": "b", "rejected": "c", "margin": "x"}' "line 2: margin: expected a number"
 task=
 outcome 1 "--loss_type kto: must be one or more of sigmoid, hinge" run wrong --overwrite_output_dir --loss_type kto
 outcome 1 "one weight for each of the 2 losses" run wrong --overwrite_output_dir --loss_type ipo,sft --loss_weights 1

@@ -385,6 +385,7 @@ discopop_tau | prefer --discopop_tau 0.1 | says only with --loss_type discopop
 cpo_alpha | prefer --cpo_alpha 0.5 | says only with --task_name cpo or simpo
 desirable_weight | prefer --desirable_weight 2 | says only with --task_name kto
 undesirable_weight | prefer --undesirable_weight 2 | says only with --task_name kto
+center_rewards_coefficient | prefer --center_rewards_coefficient 1 | says only with --task_name reward
 simpo_gamma | prefer --simpo_gamma 1 | says only with --loss_type simpo
 alpha | prefer --alpha 0.5 | says only with --task_name cpo or simpo
 label_smoothing | prefer --label_smoothing 0.1 | says no loss of --loss_type reads it

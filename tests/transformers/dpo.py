@@ -20,12 +20,12 @@ import transformers
 from peft import LoraConfig, set_peft_model_state_dict
 from safetensors.torch import load_file
 from tokenizers import Tokenizer, models, pre_tokenizers, decoders
-from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer
+from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer, RewardConfig, RewardTrainer
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 
 STEPS, BATCH, LENGTH, RATE = 20, 4, 40, 3e-4
-LOSS, NORM, METRIC = 1e-5, 1e-5, 1e-5
+LOSS, NORM, STEEP, METRIC = 1e-5, 1e-5, 1e-4, 1e-5
 METRICS = ("rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected")
 # Of each task: TRL's classes, metrics and other defaults.
 METHODS = {
@@ -34,12 +34,16 @@ METHODS = {
     "simpo": (CPOConfig, CPOTrainer, METRICS + ("nll_loss",), dict(loss_type="simpo", cpo_alpha=0.0)),
     "orpo": (ORPOConfig, ORPOTrainer, METRICS + ("nll_loss", "log_odds_ratio", "log_odds_chosen"), {}),
     "kto": (KTOConfig, KTOTrainer, METRICS + ("kl",), {}),
+    "reward": (RewardConfig, RewardTrainer, ("min_reward", "mean_reward", "max_reward", "margin"), {}),
 }
 TEMPLATE = ("{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</s>{% endfor %}"
             "{% if add_generation_prompt %}<assistant>{% endif %}")
-ON_TWO_RANKS = ("sigmoid", "lora", "cpo", "simpo-lora", "orpo", "kto")
+ON_TWO_RANKS = ("sigmoid", "lora", "cpo", "simpo-lora", "orpo", "kto", "reward-llama")
 LORA = dict(lora_r=4, lora_alpha=8)
-# Options of both programs. talk: the data are conversations; implicit: without prompt; lora: train an adapter.
+# Options of both programs. talk: the data are conversations. implicit: without prompt. unpaired: completions with a
+# label. margins: pairs have margins. lora: train an adapter. model: the kind of reward model. unevaluated: TRL does not
+# weight means of batches by their rows, so that batches that are not full differ. steep: the gradient multiplies the
+# rounding of log-probabilities, which are about -100.
 CASES = {
     "sigmoid": dict(),
     "beta": dict(beta=0.2),
@@ -61,14 +65,13 @@ CASES = {
     "apo_down": dict(loss_type="apo_down"),
     "sigmoid_norm": dict(loss_type="sigmoid_norm", beta=2.0),
     "exo_pair": dict(loss_type="exo_pair", label_smoothing=0.1),
-    "discopop": dict(loss_type="discopop"),
+    "discopop": dict(loss_type="discopop", learning_rate=3e-5, steep=True),
     "aot": dict(loss_type="aot", label_smoothing=0.1),
     "aot_unpaired": dict(loss_type="aot_unpaired"),
     "sft": dict(loss_type="sft", gradient_accumulation_steps=2),
     "list": dict(loss_type=["sigmoid", "bco_pair", "sft"], loss_weights=[0.8, 0.2, 1.0]),
     "list-lora": dict(loss_type=["ipo", "robust"], label_smoothing=0.1, lora=True, precompute_ref_log_probs=True),
-    # The exponential of a log-ratio far from 0 multiplies rounding errors.
-    "forward_kl": dict(f_divergence_type="forward_kl", learning_rate=3e-5),
+    "forward_kl": dict(f_divergence_type="forward_kl", learning_rate=1e-5, steep=True),
     "js_divergence": dict(f_divergence_type="js_divergence", loss_type="hinge"),
     "alpha_divergence": dict(f_divergence_type="alpha_divergence", f_alpha_divergence_coef=0.7,
                              learning_rate=3e-5),
@@ -88,16 +91,29 @@ CASES = {
     "kto-lora": dict(method="kto", unpaired=True, lora=True, beta=0.3),
     "kto-precomputed": dict(method="kto", unpaired=True, lora=True, precompute_ref_log_probs=True),
     "apo_zero_unpaired": dict(method="kto", loss_type="apo_zero_unpaired", unpaired=True),
+    # Without the coefficient, nothing but rounding decides a bias that adds to all rewards.
+    "reward": dict(method="reward", model="GPT2", center_rewards_coefficient=0.01),
+    "reward-llama": dict(method="reward", model="Llama", margins=True, center_rewards_coefficient=0.05),
+    "reward-qwen2": dict(method="reward", model="Qwen2", gradient_accumulation_steps=2, talk=True),
+    "reward-qwen3": dict(method="reward", model="Qwen3", implicit=True, talk=True),
+    "reward-lora": dict(method="reward", model="GPT2", lora=True),
+    "reward-filtered": dict(method="reward", model="Llama", max_length=30, unevaluated=True),
     "orpo-truncated": dict(method="orpo", max_length=16, gradient_accumulation_steps=2),
 }
 
 
-def make_model(folder):
-    """A GPT-2 over bytes, with a chat template."""
+def make_model(folder, kind=None):
+    """A GPT-2 over bytes, with a chat template, or the reward model of a kind."""
     torch.manual_seed(1)
-    model = transformers.GPT2LMHeadModel(transformers.GPT2Config(
-        vocab_size=258, n_positions=128, n_embd=32, n_layer=2, n_head=2, initializer_range=0.1, bos_token_id=256,
-        eos_token_id=256, pad_token_id=257))
+    if kind in (None, "GPT2"):
+        config = transformers.GPT2Config(vocab_size=258, n_positions=128, n_embd=32, n_layer=2, n_head=2)
+    else:
+        config = getattr(transformers, f"{kind}Config")(
+            vocab_size=258, max_position_embeddings=128, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+            num_attention_heads=2, num_key_value_heads=1, **(dict(head_dim=16) if kind == "Qwen3" else {}))
+    config.update(dict(initializer_range=0.1, bos_token_id=256, eos_token_id=256, pad_token_id=257,
+                       num_labels=1 if kind else 2))
+    model = getattr(transformers, f"{kind}ForSequenceClassification" if kind else "GPT2LMHeadModel")(config)
     model.save_pretrained(folder)
     letters = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     made = Tokenizer(models.BPE(vocab=letters, merges=[]))
@@ -108,7 +124,7 @@ def make_model(folder):
     tokenizer.save_pretrained(folder)
 
 
-def sample(i, talk, implicit, unpaired=False):
+def sample(i, talk, implicit, unpaired=False, margins=False):
     animal, other = ("cat", "dog", "bird")[i % 3], ("fish", "cow")[i % 2]
     prompt, chosen, rejected = f"say {animal} {i % 7}:", f" {animal}" * (1 + i % 4), f" {other} or" * (1 + i % 3)
     if talk:
@@ -118,7 +134,8 @@ def sample(i, talk, implicit, unpaired=False):
         return {"prompt": prompt, "completion": rejected if i % 2 else chosen, "label": i % 2 == 0}
     if implicit:
         return {"chosen": prompt + chosen, "rejected": prompt + rejected}
-    return {"prompt": prompt, "chosen": chosen, "rejected": rejected}
+    margin = dict(margin=(i % 5) / 10) if margins else {}
+    return {"prompt": prompt, "chosen": chosen, "rejected": rejected, **margin}
 
 
 def write_lines(path, rows):
@@ -126,7 +143,7 @@ def write_lines(path, rows):
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 
-def by_trl(work, rows, held, method, options, lora):
+def by_trl(work, model, rows, held, method, options, lora):
     config, trainer_class, _, defaults = METHODS[method]
     arguments = config(
         output_dir=f"{work}/trl", use_cpu=True, bf16=False, gradient_checkpointing=False,
@@ -135,12 +152,15 @@ def by_trl(work, rows, held, method, options, lora):
         train_sampling_strategy="sequential",
         **dict(dict(max_length=LENGTH, gradient_accumulation_steps=1, per_device_train_batch_size=BATCH,
                     learning_rate=RATE), **defaults, **options))
-    tokenizer = transformers.AutoTokenizer.from_pretrained(f"{work}/model")
+    tokenizer = transformers.AutoTokenizer.from_pretrained(model)
+    head = "SequenceClassification" if method == "reward" else "CausalLM"
+    loader = getattr(transformers, f"AutoModelFor{head}")
     trainer = trainer_class(
-        model=transformers.AutoModelForCausalLM.from_pretrained(f"{work}/model"), args=arguments,
+        model=loader.from_pretrained(model), args=arguments,
         processing_class=tokenizer, train_dataset=datasets.Dataset.from_list(rows),
         eval_dataset=datasets.Dataset.from_list(held),
-        peft_config=LoraConfig(r=4, lora_alpha=8, target_modules=["c_attn"], fan_in_fan_out=True) if lora else None)
+        peft_config=LoraConfig(r=4, lora_alpha=8, target_modules=["c_attn"], fan_in_fan_out=True,
+                               modules_to_save=["score"] if method == "reward" else None) if lora else None)
     if lora:  # TX's new adapter
         set_peft_model_state_dict(trainer.model, load_file(lora))
     with contextlib.redirect_stdout(io.StringIO()):
@@ -149,11 +169,11 @@ def by_trl(work, rows, held, method, options, lora):
     return [row for row in trainer.state.log_history if "loss" in row], evaluated
 
 
-def by_tx(work, program, device, method, options, lora, start=()):
+def by_tx(work, model, program, device, method, options, lora, start=()):
     out = f"{work}/tx"
     usual = dict(max_length=LENGTH, per_device_train_batch_size=BATCH, learning_rate=RATE, max_steps=STEPS,
                  output_dir=out)
-    done = run(*start, program, task_name=method, model_name_or_path=f"{work}/model", train_file=f"{work}/train.jsonl",
+    done = run(*start, program, task_name=method, model_name_or_path=model, train_file=f"{work}/train.jsonl",
                validation_file=f"{work}/held.jsonl", do_train=True, do_eval=True, overwrite_output_dir=True,
                train_sampling_strategy="sequential", threads=1, device=device, seed=1, per_device_eval_batch_size=BATCH,
                **dict(usual, **options), **(LORA if lora else {}))
@@ -168,16 +188,16 @@ def far(got, want, floor=1.0):
     return max(abs(a - b) / max(floor, abs(b)) for a, b in zip(got, want, strict=True))
 
 
-def compare(name, method, got, want, evaluated, wanted):
+def compare(name, method, got, want, evaluated, wanted, most=NORM):
     keys = METHODS[method][2]
     loss, norm = (far([row[key] for row in got], [row[key] for row in want], floor)
                   for key, floor in (("loss", 0.1), ("grad_norm", 0.1)))
     metric = max(far([a[key]], [b[key]]) for a, b in zip(got, want) for key in keys if key in b)
-    others = () if method == "kto" else ("rewards/accuracies",)
+    others = {"kto": (), "reward": ("accuracy",)}.get(method, ("rewards/accuracies",))
     accuracy = max([abs(a[key] - b[key]) for a, b in zip(got[1:], want[1:]) for key in others], default=0.0)
-    held = max(far([evaluated[f"eval_{key}"]], [wanted[f"eval_{key}"]])
-               for key in keys + ("loss",) + others if f"eval_{key}" in wanted)
-    check(len(got) == STEPS and loss <= LOSS and norm <= NORM and metric <= METRIC and accuracy <= 1e-6 and
+    held = max((far([evaluated[f"eval_{key}"]], [wanted[f"eval_{key}"]])
+                for key in keys + ("loss",) + others if f"eval_{key}" in wanted), default=0.0)
+    check(len(got) == STEPS and loss <= LOSS and norm <= most and metric <= METRIC and accuracy <= 1e-6 and
           held <= METRIC, f"{name} is not as TRL's")
     print(f"{name}: loss differs by {loss:.1e}, gradient norm by {norm:.1e}, metrics by {metric:.1e}, accuracies by "
           f"{accuracy:.1e}, evaluation by {held:.1e}", flush=True)
@@ -191,30 +211,38 @@ def main():
     torch.set_num_threads(1)
     datasets.disable_progress_bars()
     with tempfile.TemporaryDirectory() as work:
-        make_model(f"{work}/model")
         for name in wanted:
             options = dict(CASES[name])
             talk, implicit, lora = (options.pop(key, False) for key in ("talk", "implicit", "lora"))
-            method, unpaired = options.pop("method", "dpo"), options.pop("unpaired", False)
-            rows = [sample(i, talk, implicit, unpaired) for i in range(STEPS * BATCH * 2)]
-            held = [sample(i, talk, implicit, unpaired) for i in range(1000, 1000 + 4 * BATCH)]
+            method, unpaired, margins, kind = (
+                options.pop(*key) for key in (("method", "dpo"), ("unpaired", False), ("margins", False),
+                                              ("model", None)))
+            model = f"{work}/{kind or 'model'}"
+            if not os.path.exists(model):
+                make_model(model, kind)
+            rows = [sample(i, talk, implicit, unpaired, margins) for i in range(STEPS * BATCH * 2)]
+            held = [sample(i, talk, implicit, unpaired, margins) for i in range(1000, 1000 + 4 * BATCH)]
             write_lines(f"{work}/train.jsonl", rows)
             write_lines(f"{work}/held.jsonl", held)
+            unevaluated, steep = (options.pop(key, False) for key in ("unevaluated", "steep"))
             own, begin = dict(options), None
             if lora:
-                by_tx(work, program, device, method, dict(own, learning_rate=0, max_steps=1, output_dir=f"{work}/new"), lora)
+                new = dict(own, learning_rate=0, max_steps=1, output_dir=f"{work}/new")
+                by_tx(work, model, program, device, method, new, lora)
                 begin = f"{work}/new/adapter_model.safetensors"
-            want, evaluated = by_trl(work, rows, held, method, options, begin)
-            got, result = by_tx(work, program, device, method, own, lora)
+            want, evaluated = by_trl(work, model, rows, held, method, options, begin)
+            evaluated = {} if unevaluated else evaluated
+            got, result = by_tx(work, model, program, device, method, own, lora)
             if got is None:
                 check(False, f"{name}: {result}")
                 continue
-            compare(name, method, got, want, result, evaluated)
+            compare(name, method, got, want, result, evaluated, STEEP if steep else NORM)
             if launcher and name in ON_TWO_RANKS:
                 own["per_device_train_batch_size"] = BATCH // 2
                 if method != "dpo":  # means over the tokens of a micro-batch
-                    want, evaluated = by_trl(work, rows, held, method, dict(own, gradient_accumulation_steps=2), begin)
-                got, result = by_tx(work, program, device, method, own, lora, (launcher, "-n", "2"))
+                    parts = dict(own, gradient_accumulation_steps=2)
+                    want, evaluated = by_trl(work, model, rows, held, method, parts, begin)
+                got, result = by_tx(work, model, program, device, method, own, lora, (launcher, "-n", "2"))
                 check(got is not None, f"{name} on two ranks: {result}")
                 if got is not None:
                     compare(f"{name} on two ranks", method, got, want, result, evaluated)
