@@ -276,7 +276,7 @@ enum { ROWS = 4, LONG = 48, SHORT = 5 };
 static double step_of(int32_t lengths, int64_t longest, int64_t *runs, int64_t *memory)
 {
     static const int32_t length[ROWS] = {3, SHORT, 1, 4};
-    int32_t data[ROWS * (LONG + LONG + 2)];
+    int32_t data[ROWS * (3 * LONG + 2)];
     tx_config *config;
     tx_engine *engine;
     tx_model *model;

@@ -160,7 +160,7 @@ static void test_rows(void **state)
     };
     bench b = open_bench();
     tx_samples samples;
-    int32_t memory[5][7 + 7 + 2];
+    int32_t memory[5][7 + 7 + 2 + 7];
     assert_ok(open_text(&b, find_task("mrpc"), "a.tsv",
                         "sentence1\tlabel\tsentence2\nab\tequivalent\tc\nab\t0\t123456789\nabcdefgh\t1\t12\n"
                         "abcd\tnot_equivalent\t12345\nabcde\t0\t1234\n",
@@ -366,7 +366,7 @@ static void test_several(void **state)
     assert_true(b.config->several_labels);
     assert_int_equal(b.config->labels, 3);
     for (int r = 0; r < 3; r++) {
-        int32_t values[2 * 7 + 1 + 3];
+        int32_t values[2 * 7 + 1 + 3 + 7];
         const tx_batch row = tx_batch_of(samples.task, 7, 1, values);
         assert_ok(samples.task->row(&samples, r, 0, &row));
         assert_memory_equal(row.field[TX_SEQUENCE_LABELS], wanted[r], sizeof wanted[r]);
