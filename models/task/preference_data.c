@@ -177,7 +177,8 @@ static tx_status read_one(reading *r, size_t number, int32_t pass, tx_preference
     tx_status status = tx_objects_read(&c->objects, number, &own, &object);
     if (!status && tx_json_type_of(object) != TX_JSON_OBJECT)
         status = tx_fail(TX_FORMAT, "expected an object");
-    const bool pairs = !status && (d->sides == 2 || tx_json_has(object, "chosen") || tx_json_has(object, "rejected"));
+    const bool pairs = !status && (d->sides == 2 || tx_json_has(object, "chosen") || tx_json_has(object, "rejected") ||
+                                   tx_json_has(object, "preferred_output"));
     if (pairs && !tx_preference_is_split(object))
         status = tx_preference_split(object, &split);
     TX_THEN(status, read_object(r, split ? split : object, pass, d));
