@@ -103,3 +103,12 @@ tx_status tx_pad_token_set(tx_config *config, int64_t id)
         config->source = tx_json_object();
     return tx_json_set_int(config->source, "pad_token_id", id);
 }
+
+void tx_mark_last_token(const int32_t *ids, int64_t length, int64_t pad, int64_t block, float *last)
+{
+    int64_t at = length - 1;
+    while (at > 0 && ids[at] == pad)
+        at--;
+    for (int64_t t = 0; t < block; t++)
+        last[t] = t == at ? 1.0f : 0.0f;
+}

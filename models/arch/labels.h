@@ -20,6 +20,8 @@ tx_status tx_labels_set(tx_config *config, const char *const *names, int64_t cou
 /* The id of the padding, before which a decoder's classifier finds the last token; -1 if there is none. */
 int64_t tx_pad_token(const tx_config *config);
 tx_status tx_pad_token_set(tx_config *config, int64_t id);
+/* Writes 1 at the last id that is not `pad`, or at the first, and 0 elsewhere: the input last_token of a row. */
+void tx_mark_last_token(const int32_t *ids, int64_t length, int64_t pad, int64_t block, float *last);
 /* Sets whether a text may have several labels. */
 tx_status tx_labels_set_several(tx_config *config, bool several);
 

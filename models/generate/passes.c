@@ -2,6 +2,8 @@
  * Forward passes over texts in batches, sorted by length. */
 #include "models/generate/passes.h"
 
+#include "models/arch/labels.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -44,6 +46,8 @@ tx_status tx_passes_begin(tx_passes *passes, int64_t most)
 {
     const int64_t positions = passes->lm->config->positions;
     TX_TRY(tx_lm_open_tokenizer(passes->lm));
+    passes->pad = tx_pad_token(passes->lm->config);
+    passes->pad = passes->pad < 0 ? tx_tokenizer_pad(passes->lm->tokenizer) : passes->pad;
     most = most ? most : tx_tokenizer_limit(passes->lm->tokenizer);
     passes->most = most && most < positions ? most : positions;
     TX_TRY(tx_joiner_open(passes->lm->tokenizer, &passes->joiner));
@@ -84,10 +88,16 @@ static int64_t round_rows(int64_t count, int64_t batch)
     return rows < batch ? rows : batch;
 }
 
+/* The values of a row that select its output: those of the pooling, or last_token of a decoder's classifier. */
+static int64_t values_of(const tx_passes *s, int64_t length)
+{
+    return s->pooling ? tx_pooling_values(s->pooling, length) : s->lm->config->architecture->reads_last ? length : 0;
+}
+
 static tx_status build(const tx_passes *s, tx_pass *p)
 {
     const tx_config *config = s->lm->config;
-    const int64_t values = s->pooling ? tx_pooling_values(s->pooling, p->length) : 0;
+    const int64_t values = values_of(s, p->length);
     const size_t places = (size_t)(p->rows * p->length);
     p->id = malloc(places * sizeof *p->id);
     p->type = malloc(places * sizeof *p->type);
@@ -99,7 +109,8 @@ static tx_status build(const tx_passes *s, tx_pass *p)
     p->ids = tx_input(p->graph, "input_ids", TX_I32, TX_SHAPE(p->rows, p->length));
     p->types = tx_input(p->graph, "token_type_ids", TX_I32, TX_SHAPE(p->rows, p->length));
     p->lengths = tx_input(p->graph, "attention_lengths", TX_I32, TX_SHAPE(p->rows));
-    p->values = values ? tx_input(p->graph, "pooling", TX_F32, TX_SHAPE(p->rows, values)) : NULL;
+    p->values =
+        values ? tx_input(p->graph, s->pooling ? "pooling" : "last_token", TX_F32, TX_SHAPE(p->rows, values)) : NULL;
     tx_tensor *y = tx_arch_logits(p->graph, config, NULL);
     p->output = tx_output(s->pooling ? tx_pooling_graph(p->graph, s->pooling, y) : y);
     TX_TRY(tx_plan_create(p->graph, "forward", &p->plan));
@@ -162,14 +173,16 @@ static void fill(const tx_passes *s, const struct tx_pass_text *text, int64_t co
     memset(p->type, 0, (size_t)(p->rows * p->length) * sizeof *p->type);
     for (int64_t r = 0; r < p->rows; r++) {
         const struct tx_pass_text *t = r < count ? &text[r] : NULL;
-        const int64_t values = s->pooling ? tx_pooling_values(s->pooling, p->length) : 0;
+        float *value = p->value + r * values_of(s, p->length);
         p->count[r] = t ? (int32_t)t->count : 1;
         if (t) {
             memcpy(p->id + r * p->length, s->ids.id + t->begin, (size_t)t->count * sizeof *p->id);
             memcpy(p->type + r * p->length, s->types.id + t->begin, (size_t)t->count * sizeof *p->type);
         }
         if (s->pooling)
-            tx_pooling_fill(s->pooling, p->length, p->count[r], t ? t->prompt : 0, p->value + r * values);
+            tx_pooling_fill(s->pooling, p->length, p->count[r], t ? t->prompt : 0, value);
+        else if (p->values)
+            tx_mark_last_token(p->id + r * p->length, p->count[r], s->pad, p->length, value);
     }
 }
 

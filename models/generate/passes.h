@@ -17,6 +17,7 @@ typedef struct tx_passes {
     tx_lm *lm;
     const tx_pooling *pooling; /* NULL for logits */
     int64_t most;              /* tokens of a text */
+    int64_t pad;               /* the padding of a decoder's classifier, or -1 */
     tx_pass *pass[TX_PASSES_PLANS];
     int64_t used; /* number of runs, which ages plans */
     tx_joiner joiner;

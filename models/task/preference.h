@@ -27,7 +27,7 @@ enum {
 enum {
     TX_REWARD_INPUT_IDS,
     TX_REWARD_LENGTHS,
-    TX_REWARD_LAST, /* see tx_task_mark_last */
+    TX_REWARD_LAST, /* see tx_mark_last_token */
     TX_REWARD_LABELS,
     TX_REWARD_MARGIN /* by which the reward of the chosen sequence should be greater */
 };

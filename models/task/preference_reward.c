@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reward models: rows, loss and metrics, by the formulas and names of TRL's RewardTrainer. */
+#include "models/arch/labels.h"
 #include "models/task/preference.h"
 
 const tx_field tx_reward_fields[] = {
@@ -22,7 +23,7 @@ tx_status tx_reward_row(const tx_samples *samples, int64_t number, uint64_t epoc
         TX_TRY(tx_store_read(&d->ids, begin, length, ids));
         tx_field_pad(&tx_reward_fields[TX_REWARD_INPUT_IDS], ids + length, block - length);
         ((int32_t *)to->field[TX_REWARD_LENGTHS])[i] = (int32_t)length;
-        tx_task_mark_last(ids, length, d->pad, block, (float *)to->field[TX_REWARD_LAST] + i * block);
+        tx_mark_last_token(ids, length, d->pad, block, (float *)to->field[TX_REWARD_LAST] + i * block);
     }
     *(int32_t *)to->field[TX_REWARD_LABELS] = 0;
     *(float *)to->field[TX_REWARD_MARGIN] = d->value[number];

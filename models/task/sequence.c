@@ -53,7 +53,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     }
     *(int32_t *)to->field[TX_SEQUENCE_LENGTHS] = (int32_t)length;
     *(int32_t *)to->field[TX_SEQUENCE_LABELS] = d->label[number];
-    tx_task_mark_last(d->ids.id + begin, length, d->pad, samples->block, to->field[TX_SEQUENCE_LAST]);
+    tx_mark_last_token(d->ids.id + begin, length, d->pad, samples->block, to->field[TX_SEQUENCE_LAST]);
     if (samples->task->loss == number_loss)
         memcpy(to->field[TX_SEQUENCE_TARGETS], d->target + number * d->values, (size_t)d->values * sizeof *d->target);
     return TX_OK;

@@ -18,7 +18,7 @@ enum {
     TX_SEQUENCE_TOKEN_TYPE_IDS,
     TX_SEQUENCE_LENGTHS,
     TX_SEQUENCE_LABELS,
-    TX_SEQUENCE_LAST,   /* see tx_task_mark_last; 0 for encoders */
+    TX_SEQUENCE_LAST,   /* see tx_mark_last_token; 0 for encoders */
     TX_SEQUENCE_TARGETS /* of regression */
 };
 

@@ -202,15 +202,6 @@ tx_status tx_task_pad(const tx_data_options *o, int64_t *pad)
     return *pad < 0 ? TX_OK : tx_pad_token_set(o->config, *pad);
 }
 
-void tx_task_mark_last(const int32_t *ids, int64_t length, int64_t pad, int64_t block, float *last)
-{
-    int64_t at = length - 1;
-    while (at > 0 && ids[at] == pad)
-        at--;
-    for (int64_t t = 0; t < block; t++)
-        last[t] = t == at ? 1.0f : 0.0f;
-}
-
 double tx_task_mean_loss(const double sums[TX_SUMS_MAX])
 {
     return sums[TX_SUM_LOSS] / sums[TX_SUM_LABELS];

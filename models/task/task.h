@@ -165,8 +165,6 @@ tx_status tx_task_check_ids(const tx_data_options *options, const int32_t *ids, 
 /* The padding of a decoder's classifier: pad_token_id of the configuration, else the tokenizer's padding, which becomes
  * that. -1 for other models. */
 tx_status tx_task_pad(const tx_data_options *options, int64_t *pad);
-/* Writes 1 at the last id that is not `pad`, or at the first, and 0 elsewhere: the field "last_token" of a sequence. */
-void tx_task_mark_last(const int32_t *ids, int64_t length, int64_t pad, int64_t block, float *last);
 /* The metric eval_loss: the mean loss of the labels. */
 double tx_task_mean_loss(const double sums[TX_SUMS_MAX]);
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains classifiers of decoders with txtrain and with PyTorch, from the same weights and texts. Compares loss and
-gradient norm of each step, and the loss and the logits of transformers on the saved folder with TX's evaluation.
+gradient norm of each step, and the loss and the logits of transformers on the saved folder with TX's evaluation and
+with txgen --classify.
 
-    decoder_classes.py TXTRAIN DEVICE      exit status 77: transformers is not installed, or there is no such device"""
+    decoder_classes.py TXTRAIN TXGEN DEVICE      exit status 77: transformers is not installed, or there is no device
 import json
 import sys
 import tempfile
@@ -98,7 +99,19 @@ def far(got, want):
     return max(abs(a - b) / max(0.1, abs(b)) for a, b in zip(got, want, strict=True))
 
 
-def check_saved(name, folder, held, number, evaluated, predicted):
+def classify(generator, device, folder, held):
+    """The scores of texts by txgen."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        file.writelines(json.dumps({"text": text}) + "\n" for text, _ in held)
+        file.flush()
+        done = run(generator, model=folder, classify=True, prompts=file.name, device=device, threads=1)
+    if done.returncode:
+        sys.exit(f"FAIL: {done.stderr}")
+    rows = map(json.loads, done.stdout.splitlines())
+    return torch.tensor([list(row["scores"].values()) if "scores" in row else [row["score"]] for row in rows])
+
+
+def check_saved(name, folder, held, number, evaluated, predicted, scores):
     """transformers computes the same from the saved folder."""
     model = transformers.AutoModelForSequenceClassification.from_pretrained(folder).eval()
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -107,12 +120,14 @@ def check_saved(name, folder, held, number, evaluated, predicted):
     loss = abs(evaluated["eval_loss"] - float(output.loss)) / float(output.loss)
     own = [f"{value:.3f}" if number else model.config.id2label[best]
            for value, best in zip(output.logits[:, 0].tolist(), output.logits.argmax(-1).tolist())]
+    wanted = output.logits if number else output.logits.softmax(-1)
+    check(float((scores - wanted).abs().max()) <= 1e-5, f"{name}: txgen --classify gives other scores")
     check(loss <= 1e-5 and own == predicted, f"{name}: transformers reads other logits from the saved folder")
     return loss
 
 
 def main():
-    program, device = sys.argv[1:3]
+    program, generator, device = sys.argv[1:4]
     need_device(program, device)
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)
@@ -130,7 +145,7 @@ def main():
             out, steps, evaluated, predicted = by_tx(program, device, work, model)
             loss, norm = far([s["loss"] for s in steps], losses), far([s["grad_norm"] for s in steps], norms)
             check(loss <= 1e-5 and norm <= 1e-5, f"{name} is not as PyTorch's")
-            saved = check_saved(name, out, held, number, evaluated, predicted)
+            saved = check_saved(name, out, held, number, evaluated, predicted, classify(generator, device, out, held))
             print(f"{name}: loss differs by {loss:.1e}, gradient norm by {norm:.1e}, evaluation by {saved:.1e}",
                   flush=True)
             # A language model gets a new head, whose padding is the tokenizer's.
@@ -139,7 +154,8 @@ def main():
             config = read_json(out, "config.json")
             check(config["architectures"] == [f"{kind}ForSequenceClassification"] and
                   config["pad_token_id"] == (256 if ends else 257), f"{name}: the configuration of a new head")
-            check_saved(f"{name}, new head", out, held, number, evaluated, predicted)
+            check_saved(f"{name}, new head", out, held, number, evaluated, predicted,
+                        classify(generator, device, out, held))
     return status()
 
 
