@@ -3,7 +3,7 @@
 gradient norm of each step, and the loss and the logits of transformers on the saved folder with TX's evaluation and
 with txgen --classify.
 
-    decoder_classes.py TXTRAIN TXGEN DEVICE      exit status 77: transformers is not installed, or there is no device
+    decoder_classes.py TXTRAIN TXGEN DEVICE      exit status 77: transformers is not installed, or there is no device"""
 import json
 import sys
 import tempfile
@@ -120,7 +120,11 @@ def check_saved(name, folder, held, number, evaluated, predicted, scores):
     loss = abs(evaluated["eval_loss"] - float(output.loss)) / float(output.loss)
     own = [f"{value:.3f}" if number else model.config.id2label[best]
            for value, best in zip(output.logits[:, 0].tolist(), output.logits.argmax(-1).tolist())]
-    wanted = output.logits if number else output.logits.softmax(-1)
+    if not number:
+        wanted = output.logits.softmax(-1)
+    else:  # transformers' pipelines take one label without a problem_type as a probability
+        named = read_json(folder, "config.json").get("problem_type")
+        wanted = output.logits if named else output.logits.sigmoid()
     check(float((scores - wanted).abs().max()) <= 1e-5, f"{name}: txgen --classify gives other scores")
     check(loss <= 1e-5 and own == predicted, f"{name}: transformers reads other logits from the saved folder")
     return loss
