@@ -381,15 +381,11 @@ static void attention_cases(tx_cases *list)
     for (size_t i = 0; i < BOUNDED; i++) {
         add_attention(list, &bounded[i].v);
         bound(&list->item[list->count - 1], i, 2);
+        cap_and_sink(&list->item[list->count - 1], i % 4 == 1 ? i : 0, 3);
     }
     for (size_t i = 1; i < sizeof variants / sizeof variants[0]; i += 4) {
         add_attention(list, &variants[i]);
         cap_and_sink(&list->item[list->count - 1], i, 3);
-    }
-    for (size_t i = 0; i < BOUNDED; i += 4) {
-        add_attention(list, &bounded[i].v);
-        bound(&list->item[list->count - 1], i, 2);
-        cap_and_sink(&list->item[list->count - 1], i + 1, 3);
     }
     tx_case_chunks(list);
     add_attention(list, &variants[1]);
@@ -423,15 +419,11 @@ static void attention_grad_cases(tx_cases *list)
     for (size_t i = 0; i < BOUNDED; i++) {
         add_gradient(list, &bounded[i].v);
         bound(&list->item[list->count - 1], i, 5);
+        cap_and_sink(&list->item[list->count - 1], i % 4 == 1 ? i : 0, 0);
     }
     for (size_t i = 1; i < sizeof variants / sizeof variants[0]; i += 4) {
         add_gradient(list, &variants[i]);
         cap_and_sink(&list->item[list->count - 1], i, 0);
-    }
-    for (size_t i = 0; i < BOUNDED; i += 4) {
-        add_gradient(list, &bounded[i].v);
-        bound(&list->item[list->count - 1], i, 5);
-        cap_and_sink(&list->item[list->count - 1], i + 1, 0);
     }
     tx_case_chunks(list);
     tx_case_half(list, 7, false);
