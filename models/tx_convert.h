@@ -25,11 +25,11 @@ typedef enum tx_convert_type {
 tx_status tx_convert(const char *from, const char *to, tx_convert_type type, const tx_reporter *report);
 
 /* The types of peft's add_weighted_adapter. X(NAME, "word") */
-#define TX_COMBINATION_MAP(X)                                                             \
-    X(LINEAR, "linear")                                                                   \
-    X(CAT, "cat")                                                                         \
-    X(SVD, "svd") X(TIES, "ties") X(DARE_LINEAR, "dare_linear") X(DARE_TIES, "dare_ties") \
-        X(MAGNITUDE_PRUNE, "magnitude_prune")
+#define TX_COMBINATION_MAP(X) \
+    X(LINEAR, "linear")       \
+    X(CAT, "cat")             \
+    X(SVD, "svd")             \
+    X(TIES, "ties") X(DARE_LINEAR, "dare_linear") X(DARE_TIES, "dare_ties") X(MAGNITUDE_PRUNE, "magnitude_prune")
 
 /* How adapters become one. */
 typedef struct tx_combination {

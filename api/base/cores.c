@@ -91,7 +91,8 @@ static double running_processes(const char *proc)
 }
 
 /* Processors are shared if some process waited for one for a tenth of the last ten seconds, or if the running processes
- * and the threads are more than the processors: other programs that have not waited will do so once the threads run. */
+ * and the threads are more than the processors. Other programs may not have waited yet, but will once the threads
+ * run. */
 bool tx_cores_shared_at(const char *root, int32_t threads)
 {
     const double waiting_limit = 10.0; /* percent */

@@ -104,8 +104,7 @@ tx_status tx_gemm_panels_create(const tx_cpu_gemm_spec *spec, tx_dtype type, tx_
         return status;
     }
     if (packed || widened)
-        strncat(variant, packed ? ", unpacked" : ", widened to fp32",
-                TX_GEMM_VARIANT - strlen(variant) - 1);
+        strncat(variant, packed ? ", unpacked" : ", widened to fp32", TX_GEMM_VARIANT - strlen(variant) - 1);
     g->worker_bytes = g->panel_bytes + g->sum_bytes + tx_gemm_lines(scratch);
     *scratch_bytes = g->a_bytes + workers * g->worker_bytes;
     *panels = g;

@@ -71,9 +71,9 @@ int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor);
 /* The type of parameters that hold the same blocks (api/base/blocks.h), or TX_F32. */
 tx_dtype tx_gguf_blocks(tx_gguf_dtype dtype);
 
-/* Converts `count` elements, a multiple of the block, to and from the format of files. Of the types with blocks only
- * q8_0 can be written, as ggml's reference does. The scale is the largest magnitude divided by 127. Each byte is the
- * number divided by the fp32 scale, rounded to nearest, halves away from zero. */
+/* Converts `count` elements, a multiple of the block, to and from the format of files. q8_0 is the only type with
+ * blocks that can be written, as ggml's reference does. The scale is the largest magnitude divided by 127. Each byte is
+ * the number divided by the fp32 scale, rounded to nearest, halves away from zero. */
 void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void *bytes);
 void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float *data);
 

@@ -357,8 +357,8 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
     if (option->kind == TX_OPTION_FOREIGN)
         return tx_option_list_has(option->choices, value)
                    ? TX_OK
-                   : tx_fail(TX_UNSUPPORTED, "%s%s%s: TX does not support this option: %s",
-                             PLACE(file, option->name), option->help);
+                   : tx_fail(TX_UNSUPPORTED, "%s%s%s: TX does not support this option: %s", PLACE(file, option->name),
+                             option->help);
     if (!*value && option->kind == TX_OPTION_CHOICE && strncmp(option->choices, "none|", 5) == 0)
         value = "none"; /* transformers writes an empty list */
     if (!*value && option->kind != TX_OPTION_OPTIONAL && option->kind != TX_OPTION_LIST)

@@ -37,10 +37,10 @@ typedef enum tx_greater {
 #define TX_DDP_COMM_MAP(X) X(FP32, "fp32") X(BF16, "bf16")
 #define TX_SAMPLING_MAP(X) X(RANDOM, "random") X(SEQUENTIAL, "sequential") X(BY_LENGTH, "group_by_length")
 
-#define TX_DIVERGENCE_MAP(X)               \
-    X(REVERSE_KL, "reverse_kl")            \
-    X(FORWARD_KL, "forward_kl")            \
-    X(JS_DIVERGENCE, "js_divergence")      \
+#define TX_DIVERGENCE_MAP(X)          \
+    X(REVERSE_KL, "reverse_kl")       \
+    X(FORWARD_KL, "forward_kl")       \
+    X(JS_DIVERGENCE, "js_divergence") \
     X(ALPHA_DIVERGENCE, "alpha_divergence")
 
 #define X(name, word) TX_DIVERGENCE_##name,

@@ -8,10 +8,10 @@
 #include "comm/watch.h"
 #include "models/options/settings.h"
 #include "models/task/loader.h"
+#include "models/train/events.h"
 #include "models/train/pace.h"
 #include "models/train/schedule.h"
 #include "models/train/state.h"
-#include "models/train/events.h"
 #include "models/train/trainer.h"
 #include "models/tx_train.h"
 

@@ -117,7 +117,8 @@ static void elementwise(void **state)
             "rotary: 2 heads of size 7 (even, at most 256) with theta 10000 do not fit");
     REFUSES(tx_rotary(F32(2, 5, 24), 4, 8, &(tx_rope)TX_ROPE(1e4f), NULL, NULL), "rotary: 4 heads of size 8");
     REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, &(tx_rope)TX_ROPE(0.0f), NULL, NULL), "with theta 0 do not fit [2, 5, 24]");
-    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, &(tx_rope)TX_ROPE(1e4f), NULL, F32(1, 4)), "rotary: input 2 has shape [1, 4], wanted [2, 4]");
+    REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, &(tx_rope)TX_ROPE(1e4f), NULL, F32(1, 4)),
+            "rotary: input 2 has shape [1, 4], wanted [2, 4]");
     REFUSES(tx_rotary(F32(2, 5, 24), 2, 8, &(tx_rope)TX_ROPE(1e4f), I32(5), NULL),
             "rotary: input 1 has shape [5], wanted [2]");
 }
