@@ -2,7 +2,6 @@
  * The task of multiple choice: reading, rows, loss, accuracy, predictions. */
 #include "models/task/choice.h"
 
-#include "models/files/digest.h"
 #include "models/task/sequence.h"
 #include "models/task/several.h"
 #include "models/text/table.h"
@@ -86,17 +85,6 @@ static tx_status add_row(reading *r, int64_t row, choices *d)
     return TX_OK;
 }
 
-static tx_status write_digest(const choices *d, char text[TX_DIGEST_TEXT])
-{
-    const tx_several *s = &d->several;
-    tx_digest *digest;
-    TX_TRY(tx_digest_create(&digest));
-    tx_digest_add(digest, s->ids.id, s->ids.count * sizeof *s->ids.id);
-    tx_digest_add(digest, s->end, (size_t)(s->count * s->texts) * sizeof *s->end);
-    tx_digest_add(digest, d->label, (size_t)s->count * sizeof *d->label);
-    return tx_digest_finish(digest, text);
-}
-
 static tx_status read_all(reading *r, choices *d)
 {
     tx_several *s = &d->several;
@@ -115,7 +103,9 @@ static tx_status read_all(reading *r, choices *d)
             tx_several_drop(s);
         TX_TRY(status ? tx_table_skip(&r->table, row, status) : TX_OK);
     }
-    return s->count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no row has endings");
+    if (!s->count)
+        return tx_fail(TX_FORMAT, "no row has endings");
+    return tx_several_digest(s, d->label, (size_t)s->count * sizeof *d->label, d->digest);
 }
 
 static void free_data(choices *d)
@@ -139,9 +129,8 @@ static tx_status open_data(const tx_task *task, const char *path, const tx_data_
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
     tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
     TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
-    if (!status && r.table.bad)
-        tx_reporter_print(&options->report, "%.800s: %" PRId64 " malformed row%s skipped", path, r.table.bad,
-                          r.table.bad == 1 ? " is" : "s are");
+    if (!status)
+        tx_table_report(&r.table, path, &options->report);
     tx_table_close(&r.table);
     tx_joiner_close(&r.joiner);
     free(r.text.data);

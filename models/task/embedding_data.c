@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads files of pairs and triplets of texts: columns, rows, tokens. */
-#include "models/files/digest.h"
 #include "models/files/hub.h"
 #include "models/names.h"
 #include "models/task/embedding.h"
@@ -101,17 +100,6 @@ static tx_status add_row(reading *r, int64_t row, tx_embedding_data *d)
     return TX_OK;
 }
 
-static tx_status write_digest(const tx_embedding_data *d, char text[TX_DIGEST_TEXT])
-{
-    const tx_several *s = &d->several;
-    tx_digest *digest;
-    TX_TRY(tx_digest_create(&digest));
-    tx_digest_add(digest, s->ids.id, s->ids.count * sizeof *s->ids.id);
-    tx_digest_add(digest, s->end, (size_t)(s->count * s->texts) * sizeof *s->end);
-    tx_digest_add(digest, d->target, (size_t)s->count * sizeof *d->target);
-    return tx_digest_finish(digest, text);
-}
-
 /* The pooling of the model's folder, changed by --pooling_mode. */
 static tx_status find_pooling(const tx_data_options *o, tx_embedding_data *d)
 {
@@ -155,7 +143,9 @@ static tx_status read_all(reading *r, tx_embedding_data *d)
             tx_several_drop(&d->several);
         TX_TRY(status ? tx_table_skip(&r->table, row, status) : TX_OK);
     }
-    return d->several.count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no row has texts");
+    if (!d->several.count)
+        return tx_fail(TX_FORMAT, "no row has texts");
+    return tx_several_digest(&d->several, d->target, (size_t)d->several.count * sizeof *d->target, d->digest);
 }
 
 void tx_embedding_free(tx_embedding_data *data)
@@ -176,9 +166,8 @@ tx_status tx_embedding_read(const char *path, const tx_data_options *options, tx
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
     tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
     TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
-    if (!status && r.table.bad)
-        tx_reporter_print(&options->report, "%.800s: %" PRId64 " malformed row%s skipped", path, r.table.bad,
-                          r.table.bad == 1 ? " is" : "s are");
+    if (!status)
+        tx_table_report(&r.table, path, &options->report);
     tx_table_close(&r.table);
     tx_joiner_close(&r.joiner);
     return TX_RETURN(status, d, data, tx_embedding_free);

@@ -2,7 +2,6 @@
  * Reads files of questions with contexts and answers, and divides contexts into windows. */
 #include "models/task/question.h"
 
-#include "models/files/digest.h"
 #include "models/names.h"
 #include "models/text/table.h"
 #include "models/text/utf8.h"
@@ -187,17 +186,6 @@ static void free_question(tx_question *q)
     *q = (tx_question){0};
 }
 
-static tx_status write_digest(const tx_question_data *d, char text[TX_DIGEST_TEXT])
-{
-    const tx_several *s = &d->several;
-    tx_digest *digest;
-    TX_TRY(tx_digest_create(&digest));
-    tx_digest_add(digest, s->ids.id, s->ids.count * sizeof *s->ids.id);
-    tx_digest_add(digest, s->end, (size_t)s->count * sizeof *s->end);
-    tx_digest_add(digest, d->label, 2 * (size_t)s->count * sizeof *d->label);
-    return tx_digest_finish(digest, text);
-}
-
 static tx_status read_all(reading *r, tx_question_data *d)
 {
     tx_several *s = &d->several;
@@ -226,7 +214,9 @@ static tx_status read_all(reading *r, tx_question_data *d)
         s->ids.count = s->types.count = features ? (size_t)s->end[features - 1] : 0;
         TX_TRY(tx_table_skip(&r->table, row, status));
     }
-    return s->count ? write_digest(d, d->digest) : tx_fail(TX_FORMAT, "no row has a question");
+    if (!s->count)
+        return tx_fail(TX_FORMAT, "no row has a question");
+    return tx_several_digest(s, d->label, 2 * (size_t)s->count * sizeof *d->label, d->digest);
 }
 
 static void free_data(tx_question_data *d)
@@ -249,9 +239,8 @@ tx_status tx_question_open(const tx_task *task, const char *path, const tx_data_
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
     tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
     TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
-    if (!status && r.table.bad)
-        tx_reporter_print(&options->report, "%.800s: %" PRId64 " malformed row%s skipped", path, r.table.bad,
-                          r.table.bad == 1 ? " is" : "s are");
+    if (!status)
+        tx_table_report(&r.table, path, &options->report);
     tx_table_close(&r.table);
     tx_joiner_close(&r.joiner);
     tx_aligner_free(r.aligner);

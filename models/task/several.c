@@ -19,6 +19,17 @@ void tx_several_free(tx_several *samples)
     free(samples->end);
 }
 
+tx_status tx_several_digest(const tx_several *samples, const void *own, size_t size, char text[TX_DIGEST_TEXT])
+{
+    const tx_several *s = samples;
+    tx_digest *digest;
+    TX_TRY(tx_digest_create(&digest));
+    tx_digest_add(digest, s->ids.id, s->ids.count * sizeof *s->ids.id);
+    tx_digest_add(digest, s->end, (size_t)(s->count * s->texts) * sizeof *s->end);
+    tx_digest_add(digest, own, size);
+    return tx_digest_finish(digest, text);
+}
+
 tx_status tx_several_add(tx_several *samples, int64_t text, tx_joiner *joiner, const char *first, size_t first_size,
                          const char *second, size_t second_size, int64_t most)
 {

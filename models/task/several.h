@@ -5,6 +5,7 @@
 #ifndef TX_TASK_SEVERAL_H
 #define TX_TASK_SEVERAL_H
 
+#include "models/files/digest.h"
 #include "models/task/task.h"
 #include "models/text/joined.h"
 
@@ -32,6 +33,8 @@ tx_status tx_several_add(tx_several *samples, int64_t text, tx_joiner *joiner, c
                          const char *second, size_t second_size, int64_t most);
 /* Removes the texts of the next sample, which is not complete. */
 void tx_several_drop(tx_several *samples);
+/* Computes the digest of all samples and of `size` bytes of the task's own. */
+tx_status tx_several_digest(const tx_several *samples, const void *own, size_t size, char text[TX_DIGEST_TEXT]);
 /* The number of tokens of a text of a sample. */
 int64_t tx_several_length(const tx_several *samples, int64_t number, int64_t text);
 /* That of the longest text of a sample. */

@@ -250,10 +250,8 @@ tx_status tx_tokens_open(const tx_task *task, const char *path, const tx_data_op
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
     tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
     TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
-    const int64_t bad = r.table.bad;
-    if (!status && bad)
-        tx_reporter_print(&options->report, "%.800s: %" PRId64 " malformed row%s skipped", path, bad,
-                          bad == 1 ? " is" : "s are");
+    if (!status)
+        tx_table_report(&r.table, path, &options->report);
     free_reading(&r);
     if (status) {
         free_data(d);

@@ -2,6 +2,8 @@
  * Reads files of named columns: .csv, .tsv, .jsonl and .json. */
 #include "models/text/table.h"
 
+#include "models/report.h"
+
 #include "api/base/file.h"
 #include "models/names.h"
 #include "models/text/lines.h"
@@ -214,6 +216,13 @@ tx_status tx_table_open(const char *path, int64_t skip_bad, tx_table *table)
     if (status)
         tx_table_close(table);
     return tx_fail_in(status, "%s", path);
+}
+
+void tx_table_report(const tx_table *table, const char *path, const tx_reporter *report)
+{
+    if (table->bad)
+        tx_reporter_print(report, "%.800s: %" PRId64 " malformed row%s skipped", path, table->bad,
+                          table->bad == 1 ? " is" : "s are");
 }
 
 void tx_table_close(tx_table *table)

@@ -29,6 +29,8 @@ typedef struct tx_table {
  * `*table` is {0}. */
 tx_status tx_table_open(const char *path, int64_t skip_bad, tx_table *table);
 void tx_table_close(tx_table *table); /* {0} is fine */
+/* Reports the number of skipped rows, if there are any. */
+void tx_table_report(const tx_table *table, const char *path, const tx_reporter *report);
 /* Counts row `row`, from 0, whose cells do not fit the task, as skipped. Returns `status` and names the row if skip_bad
  * does not allow one more, or if the status is not TX_FORMAT. */
 tx_status tx_table_skip(tx_table *table, int64_t row, tx_status status);

@@ -10,6 +10,8 @@
 /* The trackers have the Trainer's names: "eval/loss" for eval_loss. */
 void tx_events_add(const tx_events *events, const char *name, int64_t step, double value)
 {
+    if (!events)
+        return;
     char tag[96];
     const bool eval = strncmp(name, "eval_", 5) == 0;
     const double now = tx_seconds(CLOCK_REALTIME);

@@ -14,7 +14,7 @@ typedef struct tx_events {
     tx_trackio *trackio;
 } tx_events;
 
-/* Adds a point with the current time. */
+/* Adds a point with the current time. If `events` is NULL, it does nothing. */
 void tx_events_add(const tx_events *events, const char *name, int64_t step, double value);
 /* Closes all trackers and sets them to NULL. */
 void tx_events_close(tx_events *events);

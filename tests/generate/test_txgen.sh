@@ -175,7 +175,7 @@ printf broken > "$work/saved/checkpoint-2/model.safetensors"
 outcome 0 "using the newest, $work/saved/checkpoint-1" "$bin/txgen" --model "$work/saved" --device "$device" --ids 97 -n 1
 
 # ---- a model without settings samples -----------------------------------------------------------------
-run 0 "sampling with temperature 0.8, top_p 0.95" --prompt "the cat" --max_new_tokens 12
+run 0 "sampled with temperature 0.8, top_p 0.95" --prompt "the cat" --max_new_tokens 12
 keep
 for arguments in "--temperature 0" "--do_sample false" "--num_beams 2" "--num_beams 2 --temperature 0"; do
     # shellcheck disable=SC2086

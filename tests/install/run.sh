@@ -102,7 +102,7 @@ fi
 # nothing else of the source tree.
 mkdir -p "$scratch/own/tools"
 for folder in cli train generate; do cp -R "$source/tools/$folder" "$scratch/own/tools"; done
-rm "$scratch/own/tools/train/txplot.c" "$scratch/own/tools/train/history.c" # another program
+rm "$scratch/own/tools/train/txplot.c" "$scratch/own/tools/train/history.c" "$scratch/own/tools/train/follow.c" # of txplot
 for program in train gen; do
     folder=$(echo "$program" | sed 's/^gen$/generate/')
     # shellcheck disable=SC2046

@@ -69,8 +69,11 @@ static int test_fill(void)
     tx_context *context = NULL;
     const char *wrong = NULL;
     stand_in.card = "mi300x";
+    tx_status status = tx_cl_open(0, NULL, &context); /* large buffers of the failing card fail the start-up test */
+    if (!status)
+        tx_cl_close(context);
     stand_in.failure = STAND_IN_FILL;
-    tx_status status = tx_cl_open(0, NULL, &context);
+    TX_THEN(status, tx_cl_open(0, NULL, &context));
     if (status)
         return printf("%s\n", tx_error()), status == TX_NOT_FOUND ? 77 : 1;
     status = fill_small(context, &wrong);
@@ -260,7 +263,7 @@ static int start(stand_in_failure failure, const char *what, char *text, size_t 
 /* The expected end of a start: the usual losses, a message, or a crash. */
 typedef enum outcome { GOES_ON, FAILS, CRASHES } outcome;
 
-enum { STARTS = 3, PARTS = 3, TEXT = 8192 };
+enum { STARTS = 4, PARTS = 3, TEXT = 8192 };
 typedef struct failure {
     const char *name;
     stand_in_failure failure;
@@ -282,7 +285,10 @@ static const failure failures[] = {
     {"crash_in_self_test",
      STAND_IN_LAUNCH_CRASH,
      "softmax",
-     {{CRASHES, {""}}, {CRASHES, {"warning: opencl:0", "kernel softmax"}}, {FAILS, {"kernel softmax", "delete "}}}},
+     {{CRASHES, {""}},
+      {CRASHES, {"warning: opencl:0", "kernel softmax"}},
+      {CRASHES, {"kernel softmax"}},
+      {FAILS, {"kernel softmax", "delete "}}}},
     {"hang_in_trial",
      STAND_IN_HANG,
      "gemm_tile",

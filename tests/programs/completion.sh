@@ -116,7 +116,7 @@ topic "^  --mlm_probability X" txtrain --help data
 ! grep -q learning_rate "$scratch/help" || fail "txtrain --help data: shows all"
 topic "^  --lr, --learning_rate X" txtrain --help learning_rate
 [ "$(grep -c "^  -" "$scratch/help")" -eq 1 ] || fail "txtrain --help learning_rate shows others"
-topic "^  --use_dora" txtrain --help dora
+topic "^  .*--use_dora" txtrain --help dora
 topic "^Usage: txbench train" txbench --help train
 topic "--help zzz: no option has this word; topics: all, model" txtrain --help zzz
 ! txtrain --help zzz 2> /dev/null || fail "txtrain --help zzz succeeds"

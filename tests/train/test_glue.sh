@@ -217,9 +217,9 @@ grep -qa '"shape": \[1, 2\]' "$work/logits.safetensors" || fail "logits of a cla
 outcome 1 "cannot generate text" "$bin/txgen" --model "$work/whole" --device "$device" --ids "2 4 5 3"
 
 # What does not fit.
-printf '{"model_type": "gpt2", "architectures": ["GPT2ForSequenceClassification"], "vocab_size": 23}' > "$work/gpt2.json"
-outcome 1 "GPT2ForSequenceClassification: TX has no classifiers of model type gpt2, only of bert, roberta" \
-    glue x --config_name "$work/gpt2.json" --tokenizer_name "$work/model" --task_name mrpc --train_file "$work/train.tsv"
+printf '{"model_type": "phi3", "architectures": ["Phi3ForSequenceClassification"], "vocab_size": 23}' > "$work/phi3.json"
+outcome 1 "Phi3ForSequenceClassification: TX has no classifiers of model type phi3, only of" \
+    glue x --config_name "$work/phi3.json" --tokenizer_name "$work/model" --task_name mrpc --train_file "$work/train.tsv"
 sed 's/"vocab_size": 23/"vocab_size": 22/' "$work/model/config.json" > "$work/fewer.json"
 outcome 1 "the tokenizer has 23 ids, the model's vocab_size is 22: give the tokenizer of this model (--tokenizer_name)" \
     glue x --config_name "$work/fewer.json" --tokenizer_name "$work/model" --task_name mrpc --train_file "$work/train.tsv"

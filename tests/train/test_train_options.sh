@@ -373,7 +373,7 @@ while IFS='|' read -r option arguments wanted; do
     # shellcheck disable=SC2086
     set -- $arguments
     case $1 in
-    bare | short | glue | talk | messages | adapt | prefer | packs | pair | late) "$@" ;;
+    bare | short | glue | talk | messages | adapt | prefer | packs | ask | embed | pair | late) "$@" ;;
     *) run r "$@" ;;
     esac
     # shellcheck disable=SC2086

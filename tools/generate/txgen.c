@@ -93,16 +93,16 @@ static int run(const txgen_settings *set, const tx_option_values *given)
     if (lm) {
         tx_generation how = *tx_lm_generation(lm);
         const bool generates = !set->logits && !set->perplexity && !set->save_merged;
-        if (generates && !tx_lm_has_generation(lm) && txgen_sample(given, &how))
-            tx_print_line(
-                stderr,
-                "txgen: no generation_config.json: sampling with temperature %g, top_p %g; use --temperature 0 "
-                "for the most likely tokens",
-                how.temperature, how.top_p);
+        const bool sampled = generates && !tx_lm_has_generation(lm) && txgen_sample(given, &how);
         status = txgen_generation(given, &how);
         if (!status && set->ids.count == 0 && !set->save_merged)
             status = tx_lm_tokenizer(lm, &tokenizer);
         TX_THEN(status, work(set, lm, &how));
+        if (!status && sampled)
+            tx_print_line(stderr,
+                          "txgen: no generation_config.json: sampled with temperature %g, top_p %g; use "
+                          "--temperature 0 for the most likely tokens",
+                          how.temperature, how.top_p);
         if (*tx_lm_device_map(lm) && strcmp(set->device_map, tx_lm_device_map(lm)) != 0)
             tx_print_line(stderr, "txgen: device_map %s", tx_lm_device_map(lm));
     }

@@ -123,7 +123,7 @@ void tx_cl_kernel_entry(const tx_context *context, cl_kernel kernel, char *name,
 /* Returns TX_DEVICE with a message if builds, trials or launches whose names begin so crashed or hung before. One entry
  * is sufficient if TX has an alternative. Otherwise TX_CL_TWO_OR_SURE requires two, because a start that the user
  * interrupted leaves one too, or one of a failure that TX saw. */
-typedef enum tx_cl_strikes { TX_CL_ONE, TX_CL_TWO, TX_CL_TWO_OR_SURE } tx_cl_strikes;
+typedef enum tx_cl_strikes { TX_CL_ONE = 1, TX_CL_TWO, TX_CL_THREE, TX_CL_TWO_OR_SURE } tx_cl_strikes;
 tx_status tx_cl_journal_check(const tx_context *context, const char *name, tx_cl_strikes needed);
 
 /* wait.c: wait for a queue or an event without occupying a processor, and return an OpenCL code. If there is no

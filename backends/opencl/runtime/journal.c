@@ -4,7 +4,8 @@
  * driver crashes or hangs, the names remain, and later starts skip them.
  *
  * Each context writes a file of its own, cl-trying-IDENTITY-NUMBER, and locks it. So a file without a lock belongs to
- * a process that ended. A file without names is removed; other files remain until the user deletes them.
+ * a process that ended. If the same work succeeds later, the process was only interrupted, and the name is removed. A
+ * file without names is removed; other files remain until the user deletes them.
  */
 #include "backends/opencl/runtime/internal.h"
 
@@ -33,6 +34,7 @@ typedef struct slot {
 typedef struct earlier {
     struct earlier *next;
     slot entry;
+    int number; /* of the slot in its file */
     char path[];
 } earlier;
 
@@ -51,12 +53,13 @@ static void write_slot(tx_cl_journal *j, int i)
         return; /* a full disk only means that this start leaves no trace */
 }
 
-static void remember(tx_cl_journal *j, const slot *entry, const char *path)
+static void remember(tx_cl_journal *j, const slot *entry, int number, const char *path)
 {
     earlier *made = malloc(sizeof *made + strlen(path) + 1);
     if (!made)
         return; /* it is only tried again */
     made->entry = *entry;
+    made->number = number;
     strcpy(made->path, path);
     made->next = j->found;
     j->found = made;
@@ -72,10 +75,42 @@ static void read_ended(tx_cl_journal *j, const char *path, int file)
             continue;
         empty = false;
         one.name[sizeof one.name - 1] = '\0';
-        remember(j, &one, path);
+        remember(j, &one, i, path);
     }
     if (empty && flock(file, LOCK_EX | LOCK_NB) == 0)
         unlink(path);
+}
+
+/* Removes an entry from its file, and a file without other entries. */
+static void remove_entry(const earlier *one)
+{
+    const int file = open(one->path, O_RDWR | O_CLOEXEC);
+    slot other = {.state = EMPTY};
+    bool empty = true;
+    if (file < 0)
+        return;
+    if (flock(file, LOCK_EX | LOCK_NB) == 0 &&
+        pwrite(file, &other, sizeof other, one->number * (off_t)sizeof other) == sizeof other) {
+        for (int i = 0; i < SLOTS && pread(file, &other, sizeof other, i * (off_t)sizeof other) == sizeof other; i++)
+            empty = empty && other.state == EMPTY;
+        if (empty)
+            unlink(one->path);
+    }
+    close(file);
+}
+
+/* Removes the entries of earlier processes for work that has now succeeded. */
+static void forget(tx_cl_journal *j, const char *name)
+{
+    for (earlier **at = &j->found, *one; (one = *at) != NULL;) {
+        if (one->entry.state != TRYING || strcmp(one->entry.name, name) != 0) {
+            at = &one->next;
+            continue;
+        }
+        *at = one->next;
+        remove_entry(one);
+        free(one);
+    }
 }
 
 static void read_folder(tx_cl_journal *j, const char *folder)
@@ -216,7 +251,9 @@ void tx_cl_journal_end(const tx_context *context, int entry, bool failed)
     j->slots[entry].state = failed ? FAILED : EMPTY;
     write_slot(j, entry);
     if (failed)
-        remember(j, &j->slots[entry], j->path);
+        remember(j, &j->slots[entry], entry, j->path);
+    else
+        forget(j, j->slots[entry].name);
     pthread_mutex_unlock(&j->mutex);
 }
 
@@ -235,7 +272,7 @@ tx_status tx_cl_journal_check(const tx_context *context, const char *name, tx_cl
         first = first ? first : one;
     }
     pthread_mutex_unlock(&j->mutex);
-    if (entries < (needed == TX_CL_ONE ? 1 : 2))
+    if (entries < (needed == TX_CL_TWO_OR_SURE ? 2 : (int)needed))
         return TX_OK;
     return tx_fail(TX_DEVICE, "crashed or hung before: %s; to retry delete cl-trying-* in the cache",
                    first->entry.name);
