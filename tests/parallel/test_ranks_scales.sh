@@ -24,6 +24,8 @@ awk 'BEGIN {
 }' > "$work/talk.jsonl"
 sed 's/"messages": \[{"role": "user", "content": \("[^"]*"\)}, {[^}]*"content": \("[^"]*"\)}\]/"prompt": \1, "chosen": \2, "rejected": "no"/' \
     "$work/talk.jsonl" > "$work/pairs.jsonl"
+sed 's/.*"content": \("[^"]*"\)}, {[^}]*"content": \("[^"]*"\)}.*/{"anchor": \1, "positive": \2, "negative": "no line"}/' \
+    "$work/talk.jsonl" > "$work/triplets.jsonl"
 
 # config NAME KEYS: a model with the tokenizer
 config()
@@ -80,6 +82,10 @@ data_of()
         ;;
     dpo | simpo | reward)
         from="--model_name_or_path $work/base --task_name $1 --train_file $work/pairs.jsonl --max_seq_length 48"
+        splits="accumulation zero data"
+        ;;
+    triplets)
+        from="--config_name $work/bert --task_name embedding --train_file $work/triplets.jsonl --max_seq_length 24"
         splits="accumulation zero data"
         ;;
     adapter | taught)
@@ -144,8 +150,8 @@ check()
 later=" learning_rate lr_scheduler_kwargs warmup_steps warmup_ratio num_train_epochs \
 validation_split_percentage logging_steps eval_steps eval_delay save_steps early_stopping_threshold comm_timeout \
 start_timeout init_scale sparsity adam_beta1 adam_beta2 adam_epsilon "
-# Methods with means over the tokens, or exchanges of completions, of a micro-batch, as in TRL.
-later="$later cpo_alpha desirable_weight undesirable_weight "
+# Methods with means over the tokens, or with other samples as negatives, of a micro-batch.
+later="$later cpo_alpha desirable_weight undesirable_weight similarity_scale "
 dropouts="--config_overrides resid_pdrop=0.2,embd_pdrop=0.3,attn_pdrop=0.2"
 data_of llama
 ranks 1 base --max_steps 1 || fail "a base"
@@ -162,6 +168,7 @@ taught - --teacher_model_name_or_path $work/base --distill_temperature 3 --disti
 dpo - --loss_type discopop,robust --label_smoothing 0.2 --beta 0.3 --discopop_tau 0.1 --f_divergence_type alpha_divergence --f_alpha_divergence_coef 0.7
 simpo - --simpo_gamma 1 --alpha 0.2
 reward - --center_rewards_coefficient 0.1
+triplets - --embedding_loss TripletLoss --triplet_margin 3
 END
 [ "$options" = all ] && cat >> "$work/table" << END
 gpt2 context --neftune_noise_alpha 25
