@@ -31,9 +31,10 @@ static const char pooling_words[] = "auto|cls|max|mean|mean_sqrt_len_tokens|weig
 static const char divergence_words[] = TX_DIVERGENCE_MAP(WORD);
 static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
-static const char *const glue_names[] = {
-#define TX_GLUE(name, ...) #name,
+enum {
+#define TX_GLUE(name, ...) GLUE_##name,
 #include "models/task/glue.def"
+    GLUE_TASKS
 };
 static const char task_words[] =
     "auto"
@@ -119,7 +120,7 @@ const tx_task *tx_job_named_task(const tx_job_settings *set)
 
 bool tx_job_names_glue(const tx_job_settings *set)
 {
-    return set->task > 0 && set->task <= (int32_t)(sizeof glue_names / sizeof glue_names[0]);
+    return set->task > 0 && set->task <= GLUE_TASKS;
 }
 
 bool tx_job_takes_glue(const tx_job_settings *set)
