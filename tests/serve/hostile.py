@@ -162,7 +162,7 @@ def test_end():
                    for _ in range(8)]
         for t in threads:
             t.start()
-        server.wait_for("requests_running", 2)
+        server.wait_for("requests_waiting", 6)
         server.process.terminate()
         refused = 0
         for _ in range(100):
