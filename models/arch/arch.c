@@ -92,6 +92,24 @@ int64_t tx_arch_param_count(const tx_config *config)
     return total;
 }
 
+int64_t tx_arch_pairs(const tx_config *config)
+{
+    return config->architecture->rates ? config->architecture->rates(config, 1, NULL) : 0;
+}
+
+bool tx_arch_set_rates(const tx_config *config, int64_t length, float *rates)
+{
+    float now[TX_MAX_ROTARY / 2];
+    const int64_t pairs = tx_arch_pairs(config);
+    if (!pairs)
+        return false;
+    config->architecture->rates(config, length, now);
+    const size_t bytes = (size_t)pairs * sizeof *now;
+    const bool changes = memcmp(rates, now, bytes) != 0;
+    memcpy(rates, now, bytes);
+    return changes;
+}
+
 int64_t tx_arch_columns(const tx_config *config)
 {
     switch (config->architecture->head) {

@@ -92,6 +92,10 @@ int64_t tx_arch_param_count(const tx_config *config);
 /* The valid columns of the logits: the size of the vocabulary, a classifier's number of labels, or the width of hidden
  * states. */
 int64_t tx_arch_columns(const tx_config *config);
+/* The number of rotary frequencies that depend on the length of the text (tx_architecture.rates), or 0. */
+int64_t tx_arch_pairs(const tx_config *config);
+/* Writes those for `length` tokens to rates. Returns true if they change. */
+bool tx_arch_set_rates(const tx_config *config, int64_t length, float *rates);
 /* FLOPs of the training step per token, as transformers counts them (total_flos): 6 per weight outside the embeddings.
  * Only the experts that a token is routed to count. */
 double tx_arch_flops(const tx_config *config);

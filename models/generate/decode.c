@@ -98,7 +98,7 @@ tx_status tx_decoder_create(tx_model *model, const tx_config *config, int64_t ro
         return tx_fail(TX_MEMORY, "generate: out of memory");
     made->config = config;
     made->rows = rows;
-    made->pairs = config->architecture->rates ? config->architecture->rates(config, 1, NULL) : 0;
+    made->pairs = tx_arch_pairs(config);
     made->vocab = config->vocab_size;
     made->padded = tx_arch_padded_vocab(config);
     made->capacity = round_up(context, config->positions);
@@ -150,14 +150,7 @@ static tx_status run(tx_decoder *d, const stage *s, const int32_t *sources, floa
 /* Sets the frequencies of a row for a text of `length` tokens. Returns true if they change. */
 static bool set_rates(tx_decoder *d, int64_t r, int64_t length)
 {
-    float rates[TX_MAX_ROTARY / 2], *own = d->rates + r * d->pairs;
-    const size_t bytes = (size_t)d->pairs * sizeof *rates;
-    if (!d->pairs)
-        return false;
-    d->config->architecture->rates(d->config, length, rates);
-    const bool changes = memcmp(own, rates, bytes) != 0;
-    memcpy(own, rates, bytes);
-    return changes;
+    return tx_arch_set_rates(d->config, length, d->rates + r * d->pairs);
 }
 
 /* Sets the frequencies of all rows for their prompts. Returns true if some keys in the caches have others. */

@@ -97,7 +97,7 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, int64_t coun
     s->count = count;
     s->context = context;
     s->config = config;
-    s->pairs = config->architecture->rates ? config->architecture->rates(config, 1, NULL) : 0;
+    s->pairs = tx_arch_pairs(config);
     s->vocab = config->vocab_size;
     s->padded = tx_arch_padded_vocab(config);
     const size_t most = (size_t)(count > PREFILL_MOST ? count : PREFILL_MOST);
@@ -154,14 +154,7 @@ void tx_slots_free(tx_slots *slots)
 /* Sets the frequencies of a slot for a text of `length` tokens. Returns true if they change. */
 static bool set_rates(tx_slots *s, int64_t slot, int64_t length)
 {
-    float rates[TX_MAX_ROTARY / 2], *own = s->rates + slot * s->pairs;
-    const size_t bytes = (size_t)s->pairs * sizeof *rates;
-    if (!s->pairs)
-        return false;
-    s->config->architecture->rates(s->config, length, rates);
-    const bool changes = memcmp(own, rates, bytes) != 0;
-    memcpy(own, rates, bytes);
-    return changes;
+    return tx_arch_set_rates(s->config, length, s->rates + slot * s->pairs);
 }
 
 static tx_status write_rates(tx_slots *s, const pass *p)
