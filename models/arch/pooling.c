@@ -116,6 +116,8 @@ tx_status tx_pooling_read(const char *folder, tx_pooling *pooling)
 {
     tx_json *list = NULL;
     *pooling = (tx_pooling){.mode = {TX_POOL_MEAN}, .modes = 1};
+    if (!folder)
+        return TX_OK;
     TX_TRY(read_file(folder, "", MODULES, &list));
     if (!list)
         return TX_OK;

@@ -106,7 +106,7 @@ static tx_status find_pooling(const tx_data_options *o, tx_embedding_data *d)
     char *folder = NULL;
     if (o->set->model)
         TX_TRY(tx_hub_model(o->set->model, &folder));
-    const tx_status status = tx_pooling_read(folder ? folder : "", &d->pooling);
+    const tx_status status = tx_pooling_read(folder, &d->pooling);
     free(folder);
     TX_TRY(status);
     if (o->set->pooling_mode) {
