@@ -78,16 +78,18 @@ static int32_t ranks_here(void)
     return 1;
 }
 
-/* Returns the least number of running processes in a few milliseconds; -1 if the system does not report it. Processes
- * that run for an instant do not count. */
-static double running_processes(const char *proc)
+/* Returns true if more than `most` processes run at each of a few moments. Processes that run for an instant do not
+ * count. */
+static bool run_more_than(const char *proc, double most)
 {
-    double least = -1.0, now;
-    for (int i = 0; i < 4 && tx_read_numbers(proc, "stat", "procs_running ", 1, &now); i++) {
-        least = i == 0 || now < least ? now : least;
-        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    for (int i = 0; i < 4; i++) {
+        double running = -1.0; /* if the system does not report it */
+        if (i > 0)
+            nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        if (!tx_read_numbers(proc, "stat", "procs_running ", 1, &running) || running <= most)
+            return running > most;
     }
-    return least;
+    return true;
 }
 
 /* Processors are shared if some process waited for one for a tenth of the last ten seconds, or if the running processes
@@ -108,7 +110,7 @@ bool tx_cores_shared_at(const char *root, int32_t threads)
     snprintf(proc, sizeof proc, "%.1000s/proc", root);
     if (tx_read_numbers(proc, "pressure/cpu", "some avg10=", 1, &waiting) && waiting >= waiting_limit)
         return true;
-    return running_processes(proc) - 1.0 + threads > all;
+    return run_more_than(proc, 1.0 + all - threads);
 }
 
 bool tx_cores_shared(int32_t threads)
