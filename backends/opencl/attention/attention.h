@@ -86,4 +86,9 @@ bool tx_cl_attention_has_form(const tx_context *context, const char *name);
  * kernel runs. */
 bool tx_cl_attention_runs(const tx_cl_builder *b, tx_cl_attention_kernel kernel);
 
+/* Launches forward attention. With caches `lengths` is NULL, and `starts` are their slots. Optional operands may be
+ * absent. */
+tx_status tx_cl_attention_over(tx_cl_builder *b, const tx_command *c, const tx_operand *lengths,
+                               const tx_operand *starts, const tx_operand *sinks);
+
 #endif

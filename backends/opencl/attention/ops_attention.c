@@ -8,13 +8,12 @@
 #include <stdio.h>
 #include <string.h>
 
-/* `lengths` and the operand after it, `starts`, are not used with caches, whose operand `slots` takes its place. */
+/* With caches `lengths` is NULL, and `starts` are slots. `sinks` is NULL in the gradient. */
 static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c, const tx_operand *qkv,
-                                    const tx_operand *lengths)
+                                    const tx_operand *lengths, const tx_operand *starts, const tx_operand *sinks)
 {
     const tx_shape *shape = &qkv->shape;
-    const bool backward = c->op == TX_OP_ATTENTION_GRAD, cached = !backward && c->op != TX_OP_ATTENTION;
-    const tx_operand *sinks = &c->in[cached ? TX_IN(attention_cached, sinks) : TX_IN(attention, sinks)];
+    const bool cached = !lengths;
     char slots[40];
     tx_cl_attention_job a = {.command = c,
                              .heads = c->attrs.attention.heads,
@@ -27,9 +26,8 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
     a.B = tx_shape_rows(shape) / a.T;
     a.S = cached ? c->in[1].shape.dim[c->in[1].shape.rank - 2] : a.T;
     a.window = (int32_t)tx_cl_least(c->attrs.attention.window, a.S);
-    const tx_operand *starts = cached ? &c->in[TX_IN(attention_cached, slots)] : &lengths[1];
     a.starts = tx_present(starts) ? starts : NULL;
-    a.sinks = !backward && tx_present(sinks) ? sinks : NULL;
+    a.sinks = sinks && tx_present(sinks) ? sinks : NULL;
     a.d = (int32_t)(a.last / (a.heads + 2 * a.kv_heads));
     snprintf(slots, sizeof slots, " -DSLOTS=%lld", cached && a.starts ? (long long)c->in[1].shape.dim[0] : 0LL);
     snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=%d -DLENGTHS=%d -DDROPOUT=%d -DCACHED=%d%s%s %s", a.d,
@@ -134,14 +132,21 @@ static tx_status launch(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_at
     return b->status;
 }
 
-tx_status tx_cl_attention(tx_cl_builder *b, const tx_command *c)
+tx_status tx_cl_attention_over(tx_cl_builder *b, const tx_command *c, const tx_operand *lengths,
+                               const tx_operand *starts, const tx_operand *sinks)
 {
-    const tx_cl_attention_job a = describe(b, c, &c->in[0], &c->in[1]);
+    const tx_cl_attention_job a = describe(b, c, &c->in[0], lengths, starts, sinks);
     char note[160] = "", variant[192];
     TX_TRY(launch(b, &a, TX_CL_FORWARD, note));
     snprintf(variant, sizeof variant, "tiles %s", note);
     tx_cl_variant(b, variant);
     return b->status;
+}
+
+tx_status tx_cl_attention(tx_cl_builder *b, const tx_command *c)
+{
+    return tx_cl_attention_over(b, c, &c->in[TX_IN(attention, lengths)], &c->in[TX_IN(attention, starts)],
+                                &c->in[TX_IN(attention, sinks)]);
 }
 
 /* Computes row sums of do * o, or from these the gradients of sinks. A few work-items share a row, so that neighbours
@@ -182,7 +187,7 @@ tx_status tx_cl_attention_sink_grad(tx_cl_builder *b, const tx_command *c)
 /* Inputs: do, qkv, o, lse, lengths, starts. Launches the row sums first, then queries, then keys and values. */
 tx_status tx_cl_attention_grad(tx_cl_builder *b, const tx_command *c)
 {
-    const tx_cl_attention_job a = describe(b, c, &c->in[1], &c->in[4]);
+    const tx_cl_attention_job a = describe(b, c, &c->in[1], &c->in[4], &c->in[5], NULL);
     char note[2][160] = {"", ""}, variant[352];
     launch_delta(b, &a, &c->in[0], &c->in[2], &c->out[1]);
     for (int i = 0; i < 2; i++) {

@@ -2,11 +2,13 @@
  *
  * Launches of the ops of key-value caches.
  */
+#include "backends/opencl/attention/attention.h"
 #include "backends/opencl/ops/ops.h"
 
 tx_status tx_cl_attention_cached(tx_cl_builder *b, const tx_command *c)
 {
-    return tx_cl_attention(b, c);
+    return tx_cl_attention_over(b, c, NULL, &c->in[TX_IN(attention_cached, slots)],
+                                &c->in[TX_IN(attention_cached, sinks)]);
 }
 
 tx_status tx_cl_kv_append(tx_cl_builder *b, const tx_command *c)
