@@ -223,7 +223,7 @@ static tx_jinja_value binary(tx_jinja_run *r, tx_jinja_op op, tx_jinja_value x, 
     if (tx_jinja_is_number(x) && tx_jinja_is_number(y))
         return numbers(r, op, x, y);
     if (op == TX_JINJA_ADD && x.kind == TX_JINJA_STRING && y.kind == TX_JINJA_STRING)
-        return tx_jinja_joined(a, x.string, y.string);
+        return tx_jinja_added(a, x.string, y.string);
     if (op == TX_JINJA_ADD && lists)
         return joined_lists(r, x, y);
     if (op == TX_JINJA_MODULO && x.kind == TX_JINJA_STRING) {
@@ -358,6 +358,9 @@ static tx_jinja_value apply(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja
     tx_jinja_argument at[MOST_ARGUMENTS];
     const tx_jinja_call call = {tx_jinja_method_find, &r->arena, self, at, arguments_of(r, node, at)};
     r->arena.line = node->line;
+    if (!node->method && !r->arena.status)
+        return tx_jinja_fail(&r->arena, TX_UNSUPPORTED, "there is no %s %.*s",
+                             node->kind == TX_JINJA_FILTER ? "filter" : "test", (int)node->name.size, node->name.bytes);
     return r->arena.status ? TX_JINJA_NOTHING : node->method->function(&call);
 }
 

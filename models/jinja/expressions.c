@@ -170,15 +170,12 @@ static tx_jinja_node *parse_subscript(tx_jinja_parser *p, tx_jinja_node *of)
     return node;
 }
 
-/* Parses the name of a filter or a test, without its arguments. */
+/* Parses the name of a filter or a test, without its arguments. An unknown one fails when it is applied. */
 static tx_jinja_node *parse_method(tx_jinja_parser *p, tx_jinja_node_kind kind, tx_jinja_node *of)
 {
     tx_jinja_node *node = unary(p, kind, of);
     node->name = tx_jinja_parse_name(p);
     node->method = tx_jinja_method_find(kind == TX_JINJA_FILTER ? TX_JINJA_A_FILTER : TX_JINJA_A_TEST, &node->name);
-    if (!node->method)
-        tx_jinja_fail(p->arena, TX_UNSUPPORTED, "there is no %s %.*s", kind == TX_JINJA_FILTER ? "filter" : "test",
-                      (int)node->name.size, node->name.bytes);
     return node;
 }
 

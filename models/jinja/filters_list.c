@@ -108,9 +108,15 @@ static tx_jinja_value attribute_by(const tx_jinja_call *c, tx_jinja_value of, tx
     return of;
 }
 
+/* The elements of `self`; NULL if it is false, as None is. */
+static const tx_jinja_list *elements_if_any(const tx_jinja_call *c)
+{
+    return tx_jinja_truth(c->self) ? tx_jinja_elements(c->arena, c->self) : NULL;
+}
+
 static tx_jinja_value choose(const tx_jinja_call *c, bool by_attribute, bool wanted)
 {
-    const tx_jinja_list *list = tx_jinja_elements(c->arena, c->self);
+    const tx_jinja_list *list = elements_if_any(c);
     const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
     const size_t test = by_attribute ? 1 : 0;
     for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++) {
@@ -147,7 +153,7 @@ tx_jinja_value tx_jinja_do_rejectattr(const tx_jinja_call *c)
 
 tx_jinja_value tx_jinja_do_map(const tx_jinja_call *c)
 {
-    const tx_jinja_list *list = tx_jinja_elements(c->arena, c->self);
+    const tx_jinja_list *list = elements_if_any(c);
     const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
     const tx_jinja_value name = tx_jinja_argument_of(c, SIZE_MAX, "attribute");
     const tx_jinja_value other = tx_jinja_argument_of(c, SIZE_MAX, "default");

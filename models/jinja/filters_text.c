@@ -11,6 +11,47 @@ tx_jinja_value tx_jinja_do_string(const tx_jinja_call *c)
     return tx_jinja_cut(c->arena, s, 0, s->size);
 }
 
+/* ---- HTML ----------------------------------------------------------------------------------------------- */
+
+static tx_jinja_value as_safe(tx_jinja_value v)
+{
+    if (v.kind == TX_JINJA_STRING)
+        v.string->safe = true;
+    return v;
+}
+
+tx_jinja_value tx_jinja_do_safe(const tx_jinja_call *c)
+{
+    return as_safe(tx_jinja_do_string(c));
+}
+
+static tx_jinja_value escaped(tx_jinja_arena *a, const tx_jinja_string *s)
+{
+    static const char special[] = "&<>'\"", *const names[] = {"&amp;", "&lt;", "&gt;", "&#39;", "&#34;"};
+    tx_jinja_sink sink = tx_jinja_sink_of(a);
+    for (size_t i = 0; i < s->size && tx_jinja_step(a, 1) && !sink.bytes.status; i++) {
+        const char *found = s->safe ? NULL : memchr(special, s->bytes[i], sizeof special - 1);
+        const char *text = found ? names[found - special] : s->bytes + i;
+        tx_jinja_write(&sink, text, found ? strlen(text) : 1, s->flags ? s->flags[i] : s->all);
+    }
+    return as_safe(tx_jinja_written(a, &sink));
+}
+
+tx_jinja_value tx_jinja_do_escape(const tx_jinja_call *c)
+{
+    return escaped(c->arena, tx_jinja_self(c));
+}
+
+tx_jinja_value tx_jinja_added(tx_jinja_arena *a, const tx_jinja_string *x, const tx_jinja_string *y)
+{
+    if (!x->safe && !y->safe)
+        return tx_jinja_joined(a, x, y);
+    const tx_jinja_value first = escaped(a, x), second = escaped(a, y);
+    return a->status ? TX_JINJA_NOTHING : as_safe(tx_jinja_joined(a, first.string, second.string));
+}
+
+/* ---- Lists and words ------------------------------------------------------------------------------------ */
+
 /* The attribute of a value if an attribute is named, else the value. */
 static tx_jinja_value attribute_of(const tx_jinja_call *c, tx_jinja_value v, size_t index)
 {

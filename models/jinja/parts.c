@@ -82,7 +82,7 @@ tx_jinja_value tx_jinja_do_count_of(const tx_jinja_call *c)
 
 static void write_cut(tx_jinja_sink *sink, str s, size_t begin, size_t end)
 {
-    const tx_jinja_string part = {s->bytes + begin, end - begin, s->flags ? s->flags + begin : NULL, s->all};
+    const tx_jinja_string part = {s->bytes + begin, end - begin, s->flags ? s->flags + begin : NULL, s->all, false};
     tx_jinja_write_string(sink, &part);
 }
 

@@ -118,7 +118,7 @@ tx_jinja_value tx_jinja_share(tx_jinja_arena *a, const char *bytes, size_t size,
     tx_jinja_string *s = tx_jinja_take(a, 1, sizeof *s);
     if (!s)
         return TX_JINJA_NOTHING;
-    *s = (tx_jinja_string){bytes, size, flags, all};
+    *s = (tx_jinja_string){bytes, size, flags, all, false};
     return (tx_jinja_value){TX_JINJA_STRING, {.string = s}};
 }
 

@@ -30,6 +30,7 @@ typedef struct tx_jinja_string {
     size_t size;
     const uint8_t *flags; /* one for each byte, or NULL if all bytes have `all` */
     uint8_t all;
+    bool safe; /* the operator + escapes the other operand */
 } tx_jinja_string;
 
 typedef struct tx_jinja_value tx_jinja_value;
@@ -98,6 +99,8 @@ tx_jinja_value tx_jinja_share(tx_jinja_arena *a, const char *bytes, size_t size,
 /* Makes a string of bytes begin..end-1 of another one, which shares its memory. */
 tx_jinja_value tx_jinja_cut(tx_jinja_arena *a, const tx_jinja_string *s, size_t begin, size_t end);
 tx_jinja_value tx_jinja_joined(tx_jinja_arena *a, const tx_jinja_string *x, const tx_jinja_string *y); /* x then y */
+/* Joins two strings as + does. If one is safe, the other is escaped, and so is the result safe (markupsafe). */
+tx_jinja_value tx_jinja_added(tx_jinja_arena *a, const tx_jinja_string *x, const tx_jinja_string *y);
 tx_jinja_value tx_jinja_list_new(tx_jinja_arena *a, bool tuple);
 void tx_jinja_append(tx_jinja_arena *a, tx_jinja_list *list, tx_jinja_value value);
 tx_jinja_value tx_jinja_dict_new(tx_jinja_arena *a);

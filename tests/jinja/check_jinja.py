@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares chat templates with transformers: the published ones of TRL, and small ones for each part of the language.
+"""Compares chat templates with transformers: the published ones of TRL and of the folder templates, and small ones for
+each part of the language.
 
     check_jinja.py RENDER_LINES
 
@@ -146,7 +147,9 @@ end
 {{ 1 < 'a' }}
 {{ raise_exception('wrong: ' ~ 1) }}
 {{ nothing() }}
+{{ 'a<' | safe + 'b>&' }}{{ '"x' + 'y' | safe + "'" + '<' | escape }}{{ 'a' | safe ~ '<' }}{{ '<' | e + ('<' | safe) }}
 {{ 'abc' | nofilter }}
+{% if false %}{{ 'abc' | nofilter }}{{ 1 is notest }}{% endif %}{{ (nothing or none) | map('upper') | list }}{{ none | selectattr('a') | list }}{{ 0 | reject('odd') | list }}
 {% unknown %}
 {{ 'open
 {% if true %}
