@@ -59,6 +59,37 @@ bench generate --prompt 8 --new_tokens 8 --pairs 2
 [ "$(count seconds)" -eq 2 ] || fail "generate: not two figures"
 outcome 0 "tx tokens_per_second" "$txbench" generate --config "$work/config.json" --prompt 8 --new_tokens 8 --pairs 1 --batch 3
 outcome 1 "the model has 64 positions" "$txbench" generate --config "$work/config.json"
+# A model with its weights, and a stand-in for a peer: it checks its description, and answers with fixed times.
+bin=${txbench%/*}
+seq 300 > "$work/text"
+sed "s/: 300/: 257/" "$work/config.json" > "$work/bytes.json"
+{ "$bin/txtrain" --config_name "$work/bytes.json" --train_file "$work/text" --block_size 32 --max_steps 1 \
+    --output_dir "$work/model" && "$bin/txconvert" "$work/model" --to "$work/model.gguf"; } > "$work/out" 2>&1 ||
+    fail "no model: $(cat "$work/out")"
+cat > "$work/python" << 'END'
+#!/bin/sh
+case $1$3 in
+*/peer_llama_cpp.py*'"model": '*'model.gguf"'*'"batch": 2, "block": 8, "count": 4, "threads": 0, "compile": false'*) ;;
+*/peer_torch.py*'"compile": true'*) ;;
+*) exit 1 ;;
+esac
+echo "ready a stand-in"
+while read -r count; do echo "seconds 30 20"; done
+END
+chmod +x "$work/python"
+outcome 0 '"peer_name": "a stand-in"' env TX_PYTHON="$work/python" "$txbench" generate --model "$work/model.gguf" \
+    --peer llama.cpp --batch 2 --prompt 8 --new_tokens 4 --pairs 2 --json
+[ "$(count other_processors)" -le 2 ] || fail "generate: more than two measurements of other programs"
+grep -q '"peer": {"seconds": \[30.0, 30.0\], "tokens_per_second": 0.26' "$work/out" || fail "generate: not the peer's times"
+outcome 0 '"peer_name": "a stand-in"' env TX_PYTHON="$work/python" "$txbench" train --config "$work/config.json" \
+    --peer torch-compile --batch 2 --block 8 --steps 10 --pairs 1 --json
+grep -q '"peer": {"seconds_per_step": \[3.0\], ' "$work/out" || fail "train: not the peer's time of a step"
+outcome 1 "give one as --model" "$txbench" generate --config "$work/config.json" --peer llama.cpp
+outcome 1 "only for --model" "$txbench" generate --config "$work/config.json" --dtype float32
+if "${TX_PYTHON:-python3}" -c "import llama_cpp" 2> "$work/err"; then
+    outcome 0 "peer tokens_per_second" "$txbench" generate --model "$work/model.gguf" --peer llama.cpp --prompt 8 \
+        --new_tokens 4 --pairs 1
+fi
 
 # ---- comm ------------------------------------------------------------------------------------------------------------
 outcome 0 "self" "$txbench" comm --sizes 1 --rounds 1

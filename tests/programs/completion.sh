@@ -99,7 +99,7 @@ answers "folder " txtrain --output_dir f
 answers "true false " txtrain --dry_run =
 answers "ops onnx " txcheck o
 answers "report device *" txbench ""
-answers "none torch " txbench train --peer ""
+answers "none torch torch-compile " txbench train --peer ""
 answers "--repeats " txbench ops --r
 
 # Topics: a heading, a name, a word, a command, and an unknown one.

@@ -15,7 +15,7 @@
     X(gemm, "the matrix products of a training step, or one product")                  \
     X(attention, "attention forward and backward")                                     \
     X(ops, "every op at sizes of GPT-2, compared with the device's peaks")             \
-    X(generate, "generation, optionally compared with transformers on PyTorch")        \
+    X(generate, "generation, optionally compared with transformers or llama.cpp")      \
     X(comm, "all-reduce over MPI ranks, compared with MPI_Allreduce and memcpy")
 
 typedef struct tx_bench_command {

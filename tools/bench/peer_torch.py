@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""The peer of `txbench train` and `txbench generate` with --peer torch: the same model with transformers and PyTorch.
+"""The peer of `txbench train` and `txbench generate` with --peer torch and torch-compile: the same model with
+transformers and PyTorch.
 
-    peer_torch.py train|generate {"model": CONFIG_JSON, "batch": ROWS, "block": TOKENS, "threads": N, "method": METHOD}
+    peer_torch.py train|generate {"model": CONFIG_JSON|DIR, "dtype": TYPE, "batch": ROWS, "block": TOKENS,
+                                  "threads": N, "compile": BOOL, "method": METHOD}
 
-It runs in eager mode with the default SDPA attention. Only an adapter has dropout.
+It runs in eager mode with the default SDPA attention, or compiled by torch.compile. Only an adapter has dropout. A
+configuration gives random weights in fp32, a folder its weights in TYPE.
 
 train uses random tokens and labels and clips the global gradient norm to 1. METHOD has
     precision     fp32, tf32, bf16 or fp16 (autocast)
@@ -13,7 +16,7 @@ train uses random tokens and labels and clips the global gradient norm to 1. MET
     micro         micro-batches of a step
     adapter       peft's LoraConfig. The model's weights then have the type in which autocast computes.
 
-generate continues random prompts greedily in fp32 with key-value caches.
+generate continues random prompts greedily with key-value caches.
 
 The script prints "ready VERSIONS". Then it reads a number of steps (train) or of new tokens (generate) from each line
 of standard input, and prints "seconds WALL_CLOCK_SECONDS CPU_SECONDS".
@@ -54,7 +57,8 @@ def adapted(model, half, target_modules, modules_to_save, **settings):
     return peft.get_peft_model(model.to(half or torch.float32), config)
 
 
-def trainer(model, batch, block, method):
+def trainer(model, what):
+    batch, block, method = what["batch"], what["block"], what["method"]
     vocab, micro, precision = model.config.vocab_size, method["micro"], method["precision"]
     if precision == "tf32":
         torch.set_float32_matmul_precision("high")
@@ -65,6 +69,8 @@ def trainer(model, batch, block, method):
     model.train()
     if method["checkpointing"]:
         model.gradient_checkpointing_enable()
+    if what["compile"]:
+        model.compile()
     scaler = torch.amp.GradScaler("cpu", enabled=precision == "fp16")
     optimizer = optimizer_of(model, method["optim"], method["optim_args"])
     trained = [p for p in model.parameters() if p.requires_grad]
@@ -87,9 +93,11 @@ def trainer(model, batch, block, method):
     return run
 
 
-def generator(model, batch, block, _):
-    vocab = model.config.vocab_size
+def generator(model, what):
+    vocab, batch, block = model.config.vocab_size, what["batch"], what["block"]
     model.eval()
+    if what["compile"]:
+        model.compile()
     model.generation_config.eos_token_id = None
     model.generation_config.pad_token_id = 0
 
@@ -105,10 +113,16 @@ def main():
     what = json.loads(sys.argv[2])
     torch.set_num_threads(what["threads"] or len(os.sched_getaffinity(0)))
     torch.manual_seed(1)
-    config = transformers.AutoConfig.for_model(**what["model"])
-    model = getattr(transformers, config.architectures[0])._from_config(config, dtype=torch.float32)
-    run = {"train": trainer, "generate": generator}[sys.argv[1]](model, what["batch"], what["block"], what["method"])
-    versions = f"torch {torch.__version__}, transformers {transformers.__version__}"
+    if isinstance(what["model"], str):
+        if not os.path.isdir(what["model"]):
+            sys.exit(f"peer_torch.py: {what['model']} is not a folder")
+        model = transformers.AutoModelForCausalLM.from_pretrained(what["model"], dtype=what["dtype"])
+    else:
+        config = transformers.AutoConfig.for_model(**what["model"])
+        model = getattr(transformers, config.architectures[0])._from_config(config, dtype=torch.float32)
+    run = {"train": trainer, "generate": generator}[sys.argv[1]](model, what)
+    compiled = " compiled" if what["compile"] else ""
+    versions = f"torch {torch.__version__}{compiled}, transformers {transformers.__version__}"
     print(f"ready {versions}, {torch.get_num_threads()} threads", flush=True)
     for line in sys.stdin:
         begin, processor = time.perf_counter(), time.process_time()

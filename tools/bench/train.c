@@ -25,9 +25,9 @@ static const tx_option options[] = {
     TX_BENCH_BATCH(PAIRS),
     {TX_OPTION_INTEGER, "steps", PAIRS(count), 1, 1 << 20, "N", "steps of a measurement"},
     TX_BENCH_MEASUREMENTS(PAIRS),
-    {TX_OPTION_CHOICE, "peer", PAIRS(peer), .choices = "none|torch",
+    {TX_OPTION_CHOICE, "peer", PAIRS(peer), .choices = "none|torch|torch-compile",
      .help = "program to compare with; torch trains the same model and method with transformers and peft on PyTorch, "
-             "with the Python in $TX_PYTHON"},
+             "with the Python in $TX_PYTHON; torch-compile compiles that model"},
     {TX_OPTION_FLAG, "profile", AT(profile),
      .help = "also time each operation of a step, and print the memory of kernels"},
     TX_BENCH_DEVICE(PAIRS),
@@ -142,7 +142,7 @@ static tx_status open_all(tx_pairs *p)
     const tx_job_settings *job = &settings_of(p)->job;
     if (job->lora_rank)
         TX_TRY(tx_job_make_adapter(job, p->config));
-    if (p->set->peer == TX_PEER_TORCH)
+    if (p->set->peer != TX_PEER_NONE)
         TX_TRY(describe_method(settings_of(p), p->config, &p->method));
     TX_TRY(open_side(p, false, &p->tx, &b->first_step));
     TX_TRY(tx_engine_traffic(p->tx.engine, &b->before));
@@ -160,8 +160,6 @@ static tx_status run_steps(tx_pairs *p, bool peer, tx_peer_time *time)
         time->processor = tx_seconds(CLOCK_PROCESS_CPUTIME_ID) - begin;
     if (!peer && b->after.launches == 0)
         TX_TRY(tx_engine_traffic(p->tx.engine, &b->after));
-    time->clock /= (double)steps;
-    time->processor /= (double)steps;
     return TX_OK;
 }
 
@@ -230,7 +228,8 @@ static tx_status add_figures(tx_pairs *p, tx_json *figures)
 
 static tx_status run(const void *set, char *const *argv)
 {
-    static const tx_pairs_task task = {"train", "seconds_per_step", open_all, run_steps, step_tokens, add_figures};
+    static const tx_pairs_task task = {"train",   "seconds_per_step", true,       open_all,
+                                       run_steps, step_tokens,        add_figures};
     bench b = {0};
     (void)argv;
     tx_status status = tx_pairs_run(&task, &tx_bench_train.program, set, &b.pairs);
