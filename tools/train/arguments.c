@@ -7,8 +7,8 @@ tx_cli tx_train_arguments(const tx_option_table *table)
     return (tx_cli){
         .name = "txtrain",
         .usage = "txtrain [OPTIONS.json|.yaml] --train_file FILE --output_dir DIR [options]",
-        .about = "Trains GPT-2, Llama, Mistral, Qwen2 or Qwen3 on texts or conversations, or BERT on labelled texts,\n"
-                 "and writes a Hugging Face model folder.\n"
+        .about = "Trains a transformer (GPT-2, Llama, Qwen, Gemma, BERT and their relatives) on texts, conversations,\n"
+                 "preferences or labelled texts, and writes a Hugging Face model folder.\n"
                  "Options have the names of transformers' Trainer; - and _ in names are the same.",
         .example = "  txtrain --train_file text.txt --output_dir out --max_steps 200",
         .most_used = "model_name_or_path train_file dataset_name task_name output_dir max_steps num_train_epochs "

@@ -75,7 +75,7 @@ tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, c
 {
     int64_t memory_parts;
     const int64_t limit = max_parts(b->context, g, &memory_parts);
-    char product[96], name[TX_CL_MOST_PARTS + 1][4];
+    char product[96], name[TX_CL_MOST_PARTS + 1][12];
     *parts = 1;
     if (limit < 2)
         return TX_OK;
