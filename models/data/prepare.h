@@ -32,10 +32,9 @@ typedef struct tx_prepare_options {
 } tx_prepare_options;
 
 /* Prepares the data. A single file of text, JSON lines or a table needs no preparation unless columns or an encoding
- * are named: `*path` is then a copy of its path. A prepared file is named by the digest of its sources, and it is used
- * again only if its own digest is right. With an encoding the sources' paths become those of files in UTF-8. The caller
- * frees
- * `*path`. */
+ * are named: `*path` is then a copy of its path. Compressed files (.gz, .zst) are unpacked first. A prepared file is
+ * named by its first source and the digest of all, and it is used again only if its own digest is right. The sources'
+ * paths become those of files that are unpacked and in UTF-8. The caller frees `*path`. */
 tx_status tx_data_prepare(tx_data_source *sources, size_t count, const tx_prepare_options *options, char **path);
 
 #endif

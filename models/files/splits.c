@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "models/files/folder.h"
+#include "models/files/packed.h"
 #include "models/names.h"
 
 #include <ctype.h>
@@ -66,10 +67,13 @@ static void read_shard(const char *name, size_t end, parts *p)
 
 static parts read_name(const char *name)
 {
-    parts p = {.stem = strlen(name)};
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-        if (tx_ends_with(name, endings[i]))
+    const size_t stem = tx_packed_stem(name);
+    parts p = {.stem = stem ? stem : strlen(name)};
+    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
+        const size_t size = strlen(endings[i]);
+        if (p.stem >= size && strncmp(name + p.stem - size, endings[i], size) == 0)
             p.ending = endings[i];
+    }
     if (p.ending) {
         p.stem -= strlen(p.ending);
         read_shard(name, p.stem, &p);

@@ -252,6 +252,43 @@ def encodings(work):
     return faults
 
 
+def packed(work):
+    """Compressed files give the weights of their contents. Damaged ones are refused."""
+    faults = []
+    model, out, size = os.path.join(work, "gpt2"), os.path.join(work, "packed"), ["--block_size", "64"]
+    lines = [text() for _ in range(20000)]
+    halves = [lines[:9000], lines[9000:]]
+    for ending, form in ((".txt", "%s\n"), (".jsonl", '{"text": "%s"}\n')):
+        contents = ["".join(form % line for line in half).encode() for half in halves]
+        folder = os.path.join(work, "packed" + ending)
+        os.makedirs(folder)
+        plain = os.path.join(work, "plain" + ending)
+        with open(plain, "wb") as file:
+            file.write(b"".join(contents))
+        wanted = train(out, model, size, ["--overwrite_output_dir", "--train_file", plain])
+        for kind, codec in ((".gz", "gzip"), (".zst", "zstd")):
+            path = os.path.join(folder, "train" + ending + kind)
+            for mode, content in zip(("wb", "ab"), contents):  # two members, as appended logs have
+                with open(path, mode) as file, pa.CompressedOutputStream(file, codec) as stream:
+                    stream.write(content)
+            for data in (["--train_file", path], ["--dataset_name", folder]):
+                if train(out, model, size, ["--overwrite_output_dir", *data]) != wanted:
+                    faults.append(f"{path}: other weights")
+            with open(path, "rb") as file:
+                whole = file.read()
+            half = len(whole) * 3 // 4
+            for damage, bad in (("cut off", whole[:half]), ("damaged: ", whole[:half] + b"\xff" * 99 + whole[half:]),
+                                ("cut off" if kind == ".zst" else "not compressed by gzip", b"")):
+                with open(path, "wb") as file:
+                    file.write(bad)
+                said = run("--config_name", model, "--do_train", "--output_dir", out, "--overwrite_output_dir", *size,
+                           "--train_file", path, fails=True)
+                if f"{path}: {damage}" not in said or said.count("\n") != 1:
+                    faults.append(f"{path}, {damage}: {said}")
+            os.remove(path)
+    return faults
+
+
 def planned(work):
     """Plans a run on Parquet data without an output folder."""
     os.environ["TX_HOME"] = os.path.join(work, "home")
@@ -296,7 +333,7 @@ def main():
         train(os.path.join(work, "tuned"), os.path.join(work, "gpt2"), ["--block_size", "32"],
               ["--train_file", os.path.join(work, "lines.txt")])
         faults = sum((compare(work, name) for name in LAYOUTS), []) + several(work) + planned(work) + refusals(work)
-        faults += encodings(work)
+        faults += encodings(work) + packed(work)
     print("\n".join(faults) or f"{len(LAYOUTS)} layouts agree with JSON lines")
     return 1 if faults else 0
 

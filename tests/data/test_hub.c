@@ -247,9 +247,9 @@ static void splits(void **state)
     put("s1/wiki.valid.raw", "");
     put("s1/wiki.test.raw", "");
     put("s1/constrain.txt", "");
-    put("s1/train.parquet.gz", "");
+    put("s1/train.parquet.xz", "");
     put("s1/.train.txt", "");
-    put("s1/train.txt.gz", "");
+    put("s1/train.txt.xz", "");
     put("s1/latest.txt", "");
     put("s1/train.tokens/x", "");
     expect_split("s1", TX_SPLIT_TRAIN, "s1/wiki.train.raw");
@@ -274,6 +274,10 @@ static void splits(void **state)
     put("s6/train.json", "");
     expect_split("s6", TX_SPLIT_VALIDATION, "s6/validation_matched.jsonl");
     expect_split("s6", TX_SPLIT_TRAIN, "s6/train.json");
+    put("s7/train-00000-of-00001.jsonl.gz", "");
+    put("s7/validation.csv.zst", "");
+    expect_split("s7", TX_SPLIT_TRAIN, "s7/train-00000-of-00001.jsonl.gz");
+    expect_split("s7", TX_SPLIT_VALIDATION, "s7/validation.csv.zst");
     assert_refused(tx_hub_split("s4", TX_SPLIT_TRAIN, &found), TX_NOT_FOUND, "s4");
     assert_refused(tx_hub_split("s3/valid.txt", TX_SPLIT_TRAIN, &found), TX_IO, "s3/valid.txt");
     assert_int_equal(found.count, 0);

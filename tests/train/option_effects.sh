@@ -62,8 +62,8 @@ evaluates_otherwise()
 does_not_say() { says device && ! says "$@"; }
 steps_are() { ended "$work/r" "$1"; }
 logged() { grep -q -- "$*" "$work/r/log.jsonl"; }
-prepared() { grep -q -- "$*" "$work"/r/cache/rows-*.jsonl; }
-rows_are() { [ "$(cat "$work"/r/cache/rows-*.jsonl | wc -l)" -eq "$1" ]; }
+prepared() { grep -q -- "$*" "$work"/r/cache/*.jsonl; }
+rows_are() { [ "$(cat "$work"/r/cache/*.jsonl | wc -l)" -eq "$1" ]; }
 has() { for file in "$work"/r/$1; do [ -e "$file" ] && return 0; done; return 1; }
 lacks() { ! has "$1"; }
 holds() { grep -q -- "$2" "$work/r/$1"; }
