@@ -45,7 +45,7 @@ sed 's/tx_gelu(\(.*\), false)/tx_quick_gelu(\1)/' tests/examples/mlp.c > example
 grep -q tx_quick_gelu example.c || fail "mlp.c calls tx_gelu no more"
 echo "add_executable(example example.c)
 target_link_libraries(example PRIVATE tx)" >> CMakeLists.txt
-cmake -S . -B ../build -DBUILD_TESTING=OFF -DTX_MPI=OFF "$@" > ../log || fail "$(cat ../log)"
+cmake -G Ninja -S . -B ../build -DBUILD_TESTING=OFF -DTX_MPI=OFF "$@" > ../log || fail "$(cat ../log)"
 cmake --build ../build --target txcheck example > ../log || fail "$(tail -n 30 ../log)"
 for device in cpu opencl; do
     for op in quick_gelu quick_gelu_grad; do

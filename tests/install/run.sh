@@ -68,7 +68,7 @@ target_link_libraries(train PRIVATE tx::tx)
 add_executable(mlp mlp.c)
 target_link_libraries(mlp PRIVATE tx::static m)
 END
-cmake -S "$scratch/clean" -B "$scratch/clean/build" -DCMAKE_PREFIX_PATH="$tree" -DCMAKE_C_COMPILER="$cc" \
+cmake -G Ninja -S "$scratch/clean" -B "$scratch/clean/build" -DCMAKE_PREFIX_PATH="$tree" -DCMAKE_C_COMPILER="$cc" \
     > "$scratch/log" 2>&1 &&
     cmake --build "$scratch/clean/build" >> "$scratch/log" 2>&1 || {
     cat "$scratch/log"
