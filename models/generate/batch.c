@@ -4,6 +4,7 @@
 
 #include "api/base/needs.h"
 #include "models/generate/lm.h"
+#include "models/generate/run.h"
 #include "models/generate/sample.h"
 #include "models/generate/slots.h"
 #include "models/generate/stream.h"
@@ -28,7 +29,8 @@ typedef struct seat {
 } seat;
 
 struct tx_batch {
-    tx_lm *lm;
+    tx_lm *lm;        /* the batch occupies it; NULL without */
+    bool keep, whole; /* keep caches of ended requests; compute the first prompts at once */
     tx_slots *slots;
     seat *seat; /* [count] */
     int64_t count, context, vocab;
@@ -36,36 +38,47 @@ struct tx_batch {
     tx_choice choice;
     int32_t *ids;           /* [count, context] */
     int32_t *slot, *tokens; /* [count]: inputs of a step */
+    tx_prompt *prompts;     /* [count] */
 };
 
 /* ---- Creation ------------------------------------------------------------------------------------------- */
 
-static tx_status prepare(tx_batch *b)
+tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, tx_batch **batch)
 {
-    b->context = tx_slots_context(b->slots);
-    b->vocab = tx_slots_vocab(b->slots);
+    tx_batch *b = calloc(1, sizeof *b);
+    if (!b) {
+        tx_slots_free(slots);
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    }
+    b->slots = slots;
+    b->count = sizes->batch;
+    b->context = sizes->context;
+    b->keep = sizes->keep;
+    b->whole = sizes->prompt > 0 && b->count > 1;
+    b->vocab = tx_slots_vocab(slots);
     b->seat = calloc((size_t)b->count, sizeof *b->seat);
     b->ids = malloc((size_t)(b->count * b->context) * sizeof *b->ids);
     b->slot = malloc((size_t)b->count * sizeof *b->slot);
     b->tokens = malloc((size_t)b->count * sizeof *b->tokens);
-    if (!b->seat || !b->ids || !b->slot || !b->tokens)
-        return tx_fail(TX_MEMORY, "generate: out of memory");
-    for (int64_t i = 0; i < b->count; i++)
+    b->prompts = malloc((size_t)b->count * sizeof *b->prompts);
+    tx_status status = b->seat && b->ids && b->slot && b->tokens && b->prompts
+                           ? tx_choice_create(b->vocab, &b->choice)
+                           : tx_fail(TX_MEMORY, "generate: out of memory");
+    for (int64_t i = 0; i < b->count && !status; i++)
         b->seat[i].ids = b->ids + i * b->context;
-    return tx_choice_create(b->vocab, &b->choice);
+    return TX_RETURN(status, b, batch, tx_batch_free);
 }
 
 tx_status tx_batch_create(tx_lm *lm, int64_t slots, int64_t context, tx_batch **batch)
 {
     TX_NEEDS(lm && batch, TX_INVALID);
-    tx_batch *b = calloc(1, sizeof *b);
-    if (!b)
-        return tx_fail(TX_MEMORY, "generate: out of memory");
-    b->lm = lm;
-    b->count = slots;
-    tx_status status = tx_lm_compile_slots(lm, slots, context, &b->slots);
-    TX_THEN(status, prepare(b));
-    return TX_RETURN(status, b, batch, tx_batch_free);
+    const tx_generator_options sizes = {
+        .size = sizeof sizes, .batch = slots, .beams = 1, .context = context ? context : tx_lm_positions(lm)};
+    tx_slots *made = NULL;
+    TX_TRY(tx_lm_compile_slots(lm, &sizes, &made));
+    TX_TRY(tx_batch_over(made, &sizes, batch));
+    (*batch)->lm = lm;
+    return TX_OK;
 }
 
 void tx_batch_free(tx_batch *batch)
@@ -73,12 +86,14 @@ void tx_batch_free(tx_batch *batch)
     if (!batch)
         return;
     tx_slots_free(batch->slots);
-    tx_lm_drop(batch->lm);
+    if (batch->lm)
+        tx_lm_drop(batch->lm);
     tx_choice_free(&batch->choice);
     free(batch->seat);
     free(batch->ids);
     free(batch->slot);
     free(batch->tokens);
+    free(batch->prompts);
     free(batch);
 }
 
@@ -117,7 +132,7 @@ static tx_status check(const tx_batch *b, const tx_batch_request *r, int64_t lim
                        "the prompt has %" PRId64 " tokens and %" PRId64 " new ones are requested; the context is "
                        "%" PRId64 " tokens: shorten the prompt or request fewer",
                        r->count, limit, b->context);
-    if (r->how->stop_count > 0)
+    if (r->how->stop_count > 0 && b->lm)
         TX_TRY(tx_lm_open_tokenizer(b->lm));
     return tx_check_ids(r->ids, r->count, b->vocab);
 }
@@ -142,6 +157,7 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
                 .ticket = batch->tickets++,
                 .ids = s->ids,
                 .prompt = request->count,
+                .computed = batch->keep ? tx_slots_shared(batch->slots, i, request->ids, request->count) : 0,
                 .limit = limit};
     memcpy(s->ids, request->ids, (size_t)request->count * sizeof *s->ids);
     return TX_OK;
@@ -151,7 +167,8 @@ static void end_request(tx_batch *b, seat *s, tx_batch_end end)
 {
     const tx_batch_request request = s->request;
     s->used = false;
-    tx_slots_clear(b->slots, s - b->seat);
+    if (!b->keep)
+        tx_slots_clear(b->slots, s - b->seat);
     request.end(request.context, end);
 }
 
@@ -201,7 +218,7 @@ static void choose(tx_batch *b, seat *s)
     const float *logits = tx_slots_logits(b->slots, s - b->seat);
     const int64_t count = s->prompt + s->generated;
     const tx_history history = {s->ids, count, s->generated, s->request.sample};
-    const tx_stop stop = {b->lm->tokenizer, s->how.stop_strings, s->how.stop_count};
+    const tx_stop stop = {b->lm ? b->lm->tokenizer : NULL, s->how.stop_strings, b->lm ? s->how.stop_count : 0};
     int32_t id = 0;
     if (s->generated >= s->limit) {
         end_request(b, s, TX_BATCH_LIMIT);
@@ -259,8 +276,29 @@ static seat *oldest_prompt(const tx_batch *b)
     return oldest;
 }
 
+/* Computes the prompts at once if no request has begun. */
+static tx_status start(tx_batch *b)
+{
+    int64_t count = 0, used = 0;
+    for (int64_t i = 0; i < b->count && b->whole; i++) {
+        const seat *s = &b->seat[i];
+        b->prompts[i] = (tx_prompt){s->ids, s->prompt};
+        used += s->used;
+        count += s->used && !s->computed && i == count;
+    }
+    if (count < 2 || count < used)
+        return TX_OK;
+    TX_TRY(tx_slots_start(b->slots, b->prompts, count));
+    for (int64_t i = 0; i < count; i++) {
+        b->seat[i].computed = b->seat[i].prompt;
+        choose(b, &b->seat[i]);
+    }
+    return TX_OK;
+}
+
 static tx_status compute_prompts(tx_batch *b)
 {
+    TX_TRY(start(b));
     for (int64_t left = PROMPT_TOKENS; left > 0;) {
         seat *s = oldest_prompt(b);
         if (!s)
@@ -285,7 +323,7 @@ static tx_status compute_tokens(tx_batch *b)
     }
     if (!count)
         return TX_OK;
-    TX_TRY(tx_slots_step(b->slots, b->slot, b->tokens, count));
+    TX_TRY(tx_slots_step(b->slots, b->slot, b->tokens, count, NULL));
     for (int64_t i = 0; i < count; i++)
         choose(b, &b->seat[b->slot[i]]);
     return TX_OK;

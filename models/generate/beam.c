@@ -84,7 +84,7 @@ static tx_status find_candidates(beams *b, int64_t p, int64_t generated, int64_t
     const int64_t vocab = run->g->choice.vocab, before = run->prompts[p].count + generated;
     int64_t count = 0;
     for (int64_t beam = 0; beam < b->width; beam++) {
-        const float *logits = tx_decoder_logits(run->g->decoder, p * b->width + beam);
+        const float *logits = tx_slots_logits(run->g->slots, p * b->width + (generated ? beam : 0));
         TX_TRY(tx_scores_check(logits, vocab));
         const tx_history history = {row_of(b, p, beam), before, generated, 0};
         log_softmax(logits, vocab, b->scores);
@@ -120,6 +120,12 @@ static void extend(const beams *b, int64_t p, const candidate *c, int64_t before
     text[before] = c->id;
 }
 
+static bool ends(const tx_run *run, const int32_t *ids, int64_t count)
+{
+    return tx_generation_ends(run->how, ids[count - 1]) ||
+           (run->sink->ends && run->sink->ends(run->sink->context, ids, count));
+}
+
 /* Marks the candidates that end. Returns true if all do. */
 static bool find_hits(const beams *b, int64_t p, int64_t found, int64_t generated)
 {
@@ -128,7 +134,7 @@ static bool find_hits(const beams *b, int64_t p, int64_t found, int64_t generate
     for (int64_t k = 0; k < found; k++) {
         candidate *c = &b->candidate[k];
         extend(b, p, c, before, b->text);
-        c->hit = generated + 1 == tx_run_limit(b->run, p) || tx_run_ends(b->run, b->text, before + 1);
+        c->hit = generated + 1 == tx_run_limit(b->run, p) || ends(b->run, b->text, before + 1);
         all = all && c->hit;
     }
     return all;
@@ -169,7 +175,7 @@ static void continue_beams(const beams *b, int64_t p, int64_t found, int64_t gen
             extend(b, p, c, before, b->text + beam * g->context);
             b->search[p].score[beam] = c->hit ? c->score + FAR : c->score;
             g->tokens[first + beam] = c->id;
-            g->sources[first + beam] = (int32_t)first + c->beam;
+            g->sources[first + beam] = (int32_t)first + (generated ? c->beam : 0); /* the first has the prompt */
             beam++;
         }
     for (beam = 0; beam < b->width; beam++)
@@ -201,27 +207,42 @@ static tx_status step_prompt(beams *b, int64_t p, int64_t generated)
 
 /* ---- The search --------------------------------------------------------------------------------------------- */
 
+/* Computes each prompt in its first slot, whose cache the first step copies to its other beams. */
+static tx_status start(const beams *b)
+{
+    const tx_run *run = b->run;
+    for (int64_t i = 0; i < run->g->batch * b->width; i++)
+        tx_slots_clear(run->g->slots, i);
+    for (int64_t p = 0; p < run->count; p++) {
+        const tx_prompt *prompt = &run->prompts[p];
+        for (int64_t done = 0; done < prompt->count;)
+            TX_TRY(tx_slots_prefill(run->g->slots, p * b->width, prompt->ids, prompt->count, &done, NULL, NULL));
+        for (int64_t beam = 0; beam < b->width; beam++)
+            memcpy(row_of(b, p, beam), prompt->ids, (size_t)prompt->count * sizeof *prompt->ids);
+    }
+    return TX_OK;
+}
+
 static tx_status run_steps(beams *b)
 {
     tx_generator *g = b->run->g;
-    const int64_t most = b->run->most;
-    bool any = true;
-    for (int64_t n = 0; n < most && any; n++) {
-        any = false;
-        for (int64_t r = 0; r < g->batch * b->width; r++) { /* default: no new token */
-            g->tokens[r] = -1;
+    for (int64_t n = 0;; n++) {
+        int64_t count = 0;
+        for (int64_t r = 0; r < g->batch * b->width; r++)
             g->sources[r] = (int32_t)r;
-        }
         for (int64_t p = 0; p < b->run->count; p++) {
             if (b->search[p].done)
                 continue;
             TX_TRY(step_prompt(b, p, n));
-            any = any || !b->search[p].done;
+            for (int64_t beam = 0; beam < b->width && !b->search[p].done; beam++, count++) {
+                g->slot[count] = (int32_t)(p * b->width + beam);
+                g->tokens[count] = g->tokens[g->slot[count]];
+            }
         }
-        if (any && n + 1 < most)
-            TX_TRY(tx_decoder_step(g->decoder, g->tokens, g->sources));
+        if (!count)
+            return TX_OK;
+        TX_TRY(tx_slots_step(g->slots, g->slot, g->tokens, count, g->sources));
     }
-    return TX_OK;
 }
 
 static tx_status allocate(beams *b)
@@ -238,7 +259,10 @@ static tx_status allocate(beams *b)
     if (!b->search || !b->score || !b->best || !b->ids || !b->candidate || !b->scores || !b->text)
         return tx_fail(TX_MEMORY, "generate: no memory for %lld beams", (long long)b->width);
     for (size_t p = 0; p < prompts; p++)
-        b->search[p] = (search){.score = b->score + p * width, .best = b->best + p * width, .open = true};
+        b->search[p] = (search){.score = b->score + p * width,
+                                .best = b->best + p * width,
+                                .open = true,
+                                .done = tx_run_limit(b->run, (int64_t)p) == 0};
     for (size_t i = 0; i < prompts * width; i++) {
         b->score[i] = i % width ? FAR : 0.0f; /* at first all beams are equal, so only the first one counts */
         b->best[i] = (finished){.score = FAR, .ids = b->ids + i * context};
@@ -262,12 +286,15 @@ tx_status tx_run_beams(const tx_run *run)
     const int64_t each = run->how->eos_count > 1 ? 1 + run->how->eos_count : 2;
     beams b = {.run = run, .width = run->g->beams, .keep = each * run->g->beams};
     tx_status status = allocate(&b);
+    TX_THEN(status, start(&b));
     TX_THEN(status, run_steps(&b));
     for (int64_t p = 0; p < run->count && !status; p++) {
         const finished *best = &b.search[p].best[0];
         for (int64_t i = run->prompts[p].count; i < best->count; i++)
-            if (!run->sink->emit(run->sink->context, p, best->ids[i]))
+            if (!run->sink->emit(run->sink->context, run->row + p, best->ids[i]))
                 break;
+        if (run->sink->end && !run->sink->end(run->sink->context, run->row + p))
+            break;
     }
     release(&b);
     return status;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Generates texts token by token: greedy decoding and sampling. */
+ * Generates texts for a sink: by the batch of requests, or by beam search. */
 #include "models/generate/run.h"
 
 #include <inttypes.h>
@@ -10,30 +10,34 @@ static tx_status allocate(tx_generator *g)
 {
     const size_t rows = (size_t)(g->batch * g->beams);
     g->ids = malloc(rows * (size_t)g->context * sizeof *g->ids);
+    g->slot = malloc(rows * sizeof *g->slot);
     g->tokens = malloc(rows * sizeof *g->tokens);
     g->sources = malloc(rows * sizeof *g->sources);
-    g->prompts = malloc(rows * sizeof *g->prompts);
-    if (!g->ids || !g->tokens || !g->sources || !g->prompts)
+    if (!g->ids || !g->slot || !g->tokens || !g->sources)
         return tx_fail(TX_MEMORY, "generate: out of memory");
-    return tx_choice_create(tx_decoder_vocab(g->decoder), &g->choice);
+    return g->slots ? tx_choice_create(tx_slots_vocab(g->slots), &g->choice) : TX_OK;
 }
 
 tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,
                               tx_generator **generator)
 {
-    const tx_generator_options *o = options;
-    if (o->size != sizeof *o || o->batch < 1 || o->beams < 1 || o->batch > INT32_MAX / o->beams)
+    tx_generator_options o = *options;
+    if (o.size != sizeof o || o.batch < 1 || o.beams < 1 || o.batch > INT32_MAX / o.beams)
         return tx_fail(TX_INVALID, "generate: %" PRId64 " prompts with %" PRId64 " beams, options of %zu bytes",
-                       o->batch, o->beams, o->size);
+                       o.batch, o.beams, o.size);
+    const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams > 1};
     tx_generator *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "generate: out of memory");
-    made->batch = o->batch;
-    made->beams = o->beams;
-    made->context = o->context;
-    made->keep = o->keep && o->batch == 1 && o->beams == 1;
-    tx_status status =
-        tx_decoder_create(model, config, o->batch * o->beams, o->prompt, o->context, o->beams > 1, &made->decoder);
+    made->batch = o.batch;
+    made->beams = o.beams;
+    made->context = o.context;
+    o.keep = o.keep && o.batch == 1;
+    tx_status status = tx_slots_create(model, config, &sizes, &made->slots);
+    if (!status && o.beams == 1) {
+        status = tx_batch_over(made->slots, &o, &made->texts);
+        made->slots = NULL;
+    }
     TX_THEN(status, allocate(made));
     return TX_RETURN(status, made, generator, tx_generator_free);
 }
@@ -42,66 +46,105 @@ void tx_generator_free(tx_generator *generator)
 {
     if (!generator)
         return;
-    tx_decoder_free(generator->decoder);
+    tx_batch_free(generator->texts);
+    tx_slots_free(generator->slots);
     tx_choice_free(&generator->choice);
     free(generator->ids);
+    free(generator->slot);
     free(generator->tokens);
     free(generator->sources);
-    free(generator->prompts);
     free(generator);
 }
 
-/* Chooses the next token of each row that is `alive`. `*any` becomes true if a row is still alive then. */
-static tx_status choose(const tx_run *run, int64_t generated, bool *alive, bool *any)
+/* ---- Texts of a batch ------------------------------------------------------------------------------------- */
+
+typedef struct texts texts;
+
+/* A text that is being generated. */
+typedef struct row {
+    texts *all;
+    int64_t index, count;
+    int32_t *ids; /* [context]: prompt and new tokens; NULL if the row is free */
+} row;
+
+struct texts {
+    const tx_run *run;
+    row *row; /* [batch] */
+    bool stopped;
+    tx_status status;
+};
+
+static bool take(void *context, const tx_batch_token *token)
 {
-    tx_generator *g = run->g;
-    *any = false;
-    for (int64_t r = 0; r < g->batch; r++) {
-        g->tokens[r] = -1;
-        if (r >= run->count || !alive[r])
-            continue;
-        const int64_t prompt = run->prompts[r].count, count = prompt + generated;
-        int32_t *ids = g->ids + r * g->context, id = 0;
-        const tx_history history = {ids, count, generated, run->first + (uint64_t)r};
-        TX_TRY(tx_sample(run->how, &history, tx_decoder_logits(g->decoder, r), &g->choice, &id));
-        ids[count] = g->tokens[r] = id;
-        alive[r] = run->sink->emit(run->sink->context, r, id) && !tx_run_ends(run, ids, count + 1) &&
-                   generated + 1 < tx_run_limit(run, r);
-        *any = *any || alive[r];
-        if (!alive[r])
-            g->tokens[r] = -1;
-    }
-    return TX_OK;
+    row *r = context;
+    const tx_sink *sink = r->all->run->sink;
+    r->ids[r->count++] = token->id;
+    return sink->emit(sink->context, r->index, token->id) &&
+           !(sink->ends && sink->ends(sink->context, r->ids, r->count));
 }
 
-static tx_status run_rows(const tx_run *run)
+static bool is_stopped(void *context)
 {
-    bool any = true, *alive = malloc((size_t)run->count * sizeof *alive);
-    if (!alive)
-        return tx_fail(TX_MEMORY, "generate: out of memory");
-    tx_status status = TX_OK;
-    for (int64_t r = 0; r < run->count; r++)
-        alive[r] = true;
-    for (int64_t n = 0; n < run->most && any && !status; n++) {
-        status = choose(run, n, alive, &any);
-        if (!status && any)
-            status = tx_decoder_step(run->g->decoder, run->g->tokens, NULL);
+    return ((const row *)context)->all->stopped;
+}
+
+static void end(void *context, tx_batch_end how)
+{
+    row *r = context;
+    texts *t = r->all;
+    const tx_sink *sink = t->run->sink;
+    char reason[1024];
+    r->ids = NULL;
+    if (how == TX_BATCH_FAILED && !t->status) {
+        snprintf(reason, sizeof reason, "%s", tx_error());
+        t->status = tx_fail(TX_INVALID, "%s", reason);
     }
-    free(alive);
+    const bool more = !sink->end || sink->end(sink->context, r->index);
+    t->stopped = t->stopped || t->status || !more;
+}
+
+static tx_status add(texts *t, int64_t index)
+{
+    const tx_run *run = t->run;
+    const tx_prompt *prompt = &run->prompts[index];
+    int64_t i = 0;
+    while (t->row[i].ids)
+        i++;
+    row *r = &t->row[i];
+    *r = (row){t, index, prompt->count, run->g->ids + i * run->g->context};
+    memcpy(r->ids, prompt->ids, (size_t)prompt->count * sizeof *r->ids);
+    const tx_batch_request request = {.size = sizeof request,
+                                      .ids = prompt->ids,
+                                      .count = prompt->count,
+                                      .how = run->how,
+                                      .sample = run->sample + (uint64_t)index,
+                                      .context = r,
+                                      .token = take,
+                                      .cancelled = is_stopped,
+                                      .end = end};
+    const tx_status status = tx_batch_add(run->g->texts, &request);
+    r->ids = status ? NULL : r->ids;
     return status;
 }
 
-/* Passes the prompts to the decoder, each to all its beams. Rows without a prompt get the first one. */
-static tx_status start(const tx_run *run)
+static tx_status run_texts(const tx_run *run)
 {
-    tx_generator *g = run->g;
-    for (int64_t r = 0; r < g->batch * g->beams; r++) {
-        g->prompts[r] = run->prompts[r / g->beams < run->count ? r / g->beams : 0];
-        g->sources[r] = (int32_t)r;
-        memcpy(g->ids + r * g->context, g->prompts[r].ids, (size_t)g->prompts[r].count * sizeof *g->ids);
+    texts t = {.run = run, .row = calloc((size_t)run->g->batch, sizeof *t.row)};
+    if (!t.row)
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    bool running = true;
+    for (int64_t next = 0; running || (next < run->count && !t.stopped);) {
+        while (next < run->count && !t.stopped && !t.status && tx_batch_free_slots(run->g->texts) > 0)
+            t.status = add(&t, next++);
+        t.stopped = t.stopped || t.status;
+        const tx_status status = tx_batch_step(run->g->texts, &running);
+        t.status = t.status ? t.status : status;
     }
-    return tx_decoder_start(g->decoder, g->prompts, g->keep);
+    free(t.row);
+    return t.status;
 }
+
+/* ---- Runs --------------------------------------------------------------------------------------------------- */
 
 /* Checks that a prompt and its text fit. */
 static tx_status check_prompt(const tx_generator *g, const tx_prompt *prompt, const tx_generation *how)
@@ -123,19 +166,16 @@ tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, in
                            const tx_generation *how, const tx_sink *sink)
 {
     tx_generator *g = generator;
-    if (count < 1 || count > g->batch || how->num_beams != g->beams)
-        return tx_fail(TX_INVALID,
-                       "generate: %" PRId64 " prompts, %" PRId64 " beams; compiled for 1 to %" PRId64
-                       " prompts and %" PRId64 " beams",
-                       count, how->num_beams, g->batch, g->beams);
-    tx_run run = {g, prompts, count, how, sink, first, 0};
+    if (count < 1 || how->num_beams != g->beams)
+        return tx_fail(TX_INVALID, "generate: %" PRId64 " prompts, %" PRId64 " beams; compiled for %" PRId64 " beams",
+                       count, how->num_beams, g->beams);
     TX_TRY(tx_generation_check(how));
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; i < count; i++)
         TX_TRY(check_prompt(g, &prompts[i], how));
-        run.most = tx_run_limit(&run, i) > run.most ? tx_run_limit(&run, i) : run.most;
-    }
-    if (run.most == 0)
-        return TX_OK;
-    TX_TRY(start(&run));
-    return g->beams > 1 ? tx_run_beams(&run) : run_rows(&run);
+    if (g->texts)
+        return run_texts(&(tx_run){g, prompts, count, how, sink, first, 0});
+    for (int64_t i = 0; i < count; i += g->batch)
+        TX_TRY(tx_run_beams(
+            &(tx_run){g, prompts + i, count - i < g->batch ? count - i : g->batch, how, sink, first + (uint64_t)i, i}));
+    return TX_OK;
 }

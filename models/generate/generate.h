@@ -5,7 +5,7 @@
 #ifndef TX_GENERATE_GENERATE_H
 #define TX_GENERATE_GENERATE_H
 
-#include "models/generate/decode.h"
+#include "models/generate/slots.h"
 #include "models/report.h"
 #include "models/tx_generate.h"
 
@@ -42,7 +42,7 @@ typedef struct tx_generator_options {
     size_t size;     /* sizeof(tx_generator_options) */
     int64_t batch;   /* prompts at once */
     int64_t beams;   /* num_beams of the runs */
-    int64_t prompt;  /* usual length of a prompt */
+    int64_t prompt;  /* usual length of a prompt; 0 as in tx_slots_options */
     int64_t context; /* maximum tokens of a prompt and its text, at most the model's positions */
     bool keep;       /* see tx_lm_options.keep_cache; only for one prompt without beams */
 } tx_generator_options;
@@ -54,15 +54,17 @@ void tx_generator_free(tx_generator *generator);
 /* Receives the texts, and may end them. */
 typedef struct tx_sink {
     /* Receives the next token of text `row`; the last one may be one of eos_token_id. Return false to end the text. The
-     * tokens of a batch arrive step by step, those of beams when the best text is known. */
+     * tokens of texts arrive step by step, those of beams when the best text is known. */
     bool (*emit)(void *context, int64_t row, int32_t id);
     /* Returns true if a text ends with the last of ids[0..count-1], prompt and new tokens. NULL means never. */
     bool (*ends)(void *context, const int32_t *ids, int64_t count);
+    /* Called once for each text that has begun, at its end. Return false to end all texts. NULL means nothing. */
+    bool (*end)(void *context, int64_t row);
     void *context;
 } tx_sink;
 
-/* Continues `count` prompts, 1 to batch, by at most tx_generation_limit tokens each. `first` is the number of the first
- * text. Random numbers depend on it, so a text does not depend on its batch. */
+/* Continues `count` prompts by at most tx_generation_limit tokens each, as many at once as the generator has room for.
+ * `first` is the number of the first text. Random numbers depend on it, so a text does not depend on its batch. */
 tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, int64_t count, uint64_t first,
                            const tx_generation *how, const tx_sink *sink);
 

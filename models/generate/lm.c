@@ -305,14 +305,12 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
     return tx_lm_compile(lm, &sizes);
 }
 
-tx_status tx_lm_compile_slots(tx_lm *lm, int64_t count, int64_t context, tx_slots **slots)
+tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_slots **slots)
 {
-    const int64_t positions = lm->config->positions;
-    const tx_generator_options texts = {
-        .size = sizeof texts, .batch = count, .beams = 1, .prompt = 1, .context = context ? context : positions};
     tx_lm_drop(lm);
-    tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = &texts});
-    TX_THEN(status, tx_slots_create(lm->model, lm->config, count, texts.context, slots));
+    tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = sizes});
+    TX_THEN(status,
+            tx_slots_create(lm->model, lm->config, &(tx_slots_options){sizes->batch, sizes->context, 0, false}, slots));
     TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_slots_prove(*slots));
     return advise(status, "use fewer slots or a shorter context");

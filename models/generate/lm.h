@@ -64,9 +64,8 @@ tx_status tx_lm_load(tx_lm *lm);
 /* Makes sure that there is a generator of at least these sizes, and loads the weights. */
 tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes);
 
-/* Creates slots of `context` tokens, loads the weights and proves the slots (slots.h). Pass 0 to use the model's
- * positions. */
-tx_status tx_lm_compile_slots(tx_lm *lm, int64_t count, int64_t context, tx_slots **slots);
+/* Creates slots for varied prompts, loads the weights and proves the slots (slots.h). */
+tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_slots **slots);
 /* Frees the plans and the model with its weights; slots must be freed before. */
 void tx_lm_drop(tx_lm *lm);
 

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared by the generation methods: the state of a running batch. */
+ * Shared by the generation methods: batches of texts and beam search. */
 #ifndef TX_GENERATE_RUN_H
 #define TX_GENERATE_RUN_H
 
 #include "models/generate/generate.h"
 #include "models/generate/sample.h"
+#include "models/tx_batch.h"
 
 struct tx_generator {
-    tx_decoder *decoder;
+    tx_batch *texts; /* without beams; else NULL, */
+    tx_slots *slots; /* and with beams */
     int64_t batch, beams, context;
-    bool keep;
     tx_choice choice;
-    int32_t *ids;              /* [batch * beams, context]: prompts and new tokens */
-    int32_t *tokens, *sources; /* [batch * beams]: inputs of a step */
-    tx_prompt *prompts;        /* [batch * beams] */
+    int32_t *ids;                     /* [batch * beams, context]: prompts and new tokens */
+    int32_t *slot, *tokens, *sources; /* [batch * beams]: inputs of a step */
 };
 
 /* A run of a generator. */
@@ -24,8 +24,8 @@ typedef struct tx_run {
     int64_t count;
     const tx_generation *how;
     const tx_sink *sink;
-    uint64_t first;
-    int64_t most; /* maximum number of new tokens of any text */
+    uint64_t sample; /* number of the first text */
+    int64_t row;     /* of the first text, for the sink */
 } tx_run;
 
 /* Maximum number of new tokens of text `row`. */
@@ -34,14 +34,9 @@ static inline int64_t tx_run_limit(const tx_run *run, int64_t row)
     return tx_generation_limit(run->how, run->prompts[row].count);
 }
 
-static inline bool tx_run_ends(const tx_run *run, const int32_t *ids, int64_t count)
-{
-    return tx_generation_ends(run->how, ids[count - 1]) ||
-           (run->sink->ends && run->sink->ends(run->sink->context, ids, count));
-}
-
-/* Beam search (beam.c): finds the most likely text of each prompt, which the decoder must have started, and emits it.
- */
+/* Creates a batch over slots, which it owns from then on, also if this fails. */
+tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, tx_batch **batch);
+/* Beam search (beam.c): finds the most likely text of each of at most `batch` prompts, and emits it. */
 tx_status tx_run_beams(const tx_run *run);
 
 #endif

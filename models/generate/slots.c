@@ -13,11 +13,13 @@
 /* Tokens of a prompt whose logits are all computed at once. */
 #define SCORED 64
 #define PASSES 16
+/* Capacities of caches, and lengths of prompts, are multiples of this, so that few programs are compiled. */
+#define UNIT 32
 
 /* A plan for `length` tokens of each of `rows` slots. It returns `outputs` rows of logits. */
 typedef struct pass {
     tx_graph *graph;
-    tx_tensor *tokens, *positions, *slots, *rates, *chosen, *logits;
+    tx_tensor *tokens, *positions, *slots, *sources, *rates, *chosen, *logits;
     tx_plan *plan;
     int64_t rows, length, outputs;
 } pass;
@@ -29,16 +31,18 @@ typedef struct passes {
 } passes;
 
 struct tx_slots {
-    passes prefill, decode, score; /* one plan in `score` */
-    int64_t count, context, vocab, padded;
-    int32_t *filled; /* of each slot: number of tokens in its cache */
+    passes prefill, decode, score, start;  /* at most one plan in `score` and `start` */
+    int64_t count, context, vocab, padded; /* padded: vocabulary in memory */
+    bool beams;
     const tx_config *config;
+    int32_t *filled; /* of each slot: number of tokens in its cache */
+    int32_t *held;   /* [count, context]: these tokens */
     /* Rotary frequencies that depend on the length (tx_architecture.rates): their number or 0, those of each slot,
      * those of a plan's rows, and whether the keys in a slot have different ones. */
     int64_t pairs;
     float *rates, *row_rates;
     bool *mixed;
-    bool *stepped;                               /* scratch of a step: the slots that get a token */
+    int32_t *new;                                /* scratch of a step: the token of each slot, or -1 */
     int32_t *tokens, *positions, *rows, *chosen; /* inputs */
     float *logits, *read;                        /* [count, padded]; output of a plan */
 };
@@ -48,76 +52,114 @@ static int64_t least(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
+static int64_t round_up(int64_t value, int64_t most)
+{
+    return least((value + UNIT - 1) / UNIT * UNIT, most);
+}
+
+tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return tx_fail(TX_INVALID, "token %" PRId64 ": id %" PRId32 " is outside the vocabulary of %" PRId64, i,
+                           ids[i], vocab);
+    return TX_OK;
+}
+
 /* ---- Plans ---------------------------------------------------------------------------------------------- */
 
-static tx_status add_pass(tx_slots *s, tx_model *model, const tx_config *config, passes *to, const char *name,
-                          const pass *sizes)
+/* A plan of all slots has no input that names them. */
+static tx_status add_pass(tx_slots *s, tx_model *model, passes *to, const char *name, const pass *sizes)
 {
     if (to->count == PASSES)
         return tx_fail(TX_UNSUPPORTED, "generate: %" PRId64 " slots are too many", s->count);
     pass *p = &to->pass[to->count++];
     *p = *sizes;
+    const bool beams = s->beams && to == &s->decode, all = beams || to == &s->start;
     TX_TRY(tx_graph_create(model, &p->graph));
     p->tokens = tx_input(p->graph, "input_ids", TX_I32, TX_SHAPE(p->rows, p->length));
     p->positions = tx_input(p->graph, "positions", TX_I32, TX_SHAPE(p->rows));
-    p->slots = tx_input(p->graph, "slots", TX_I32, TX_SHAPE(p->rows));
+    p->slots = all ? NULL : tx_input(p->graph, "slots", TX_I32, TX_SHAPE(p->rows));
+    p->sources = beams ? tx_input(p->graph, "sources", TX_I32, TX_SHAPE(p->rows)) : NULL;
     p->rates = s->pairs ? tx_input(p->graph, "rope_rates", TX_F32, TX_SHAPE(p->rows, s->pairs)) : NULL;
     p->chosen = tx_input(p->graph, "rows", TX_I32, TX_SHAPE(p->outputs));
-    const tx_arch_options options = {.size = sizeof options, .cache = s->context, .cache_rows = s->count};
-    p->logits = tx_output(tx_arch_logits(p->graph, config, &options));
+    const tx_arch_options options = {.size = sizeof options, .cache = s->context, .cache_rows = all ? 0 : s->count};
+    p->logits = tx_output(tx_arch_logits(p->graph, s->config, &options));
     return tx_plan_create(p->graph, name, &p->plan);
 }
 
-static tx_status add_passes(tx_slots *s, tx_model *model, const tx_config *config)
+/* Plans for prompts of varied lengths and any number of slots. */
+static tx_status add_varied(tx_slots *s, tx_model *model)
 {
-    const int64_t longest = least(PREFILL_MOST, s->context);
+    const int64_t longest = least(PREFILL_MOST, s->context), scored = least(SCORED, s->context);
     for (int64_t n = 1;; n = least(n * GROWTH, s->count)) {
-        TX_TRY(add_pass(s, model, config, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n}));
+        TX_TRY(add_pass(s, model, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n}));
         if (n == s->count)
             break;
     }
     for (int64_t n = least(PREFILL_LEAST, longest);; n = least(n * GROWTH, longest)) {
-        TX_TRY(add_pass(s, model, config, &s->prefill, "prefill", &(pass){.rows = 1, .length = n, .outputs = 1}));
+        TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(pass){.rows = 1, .length = n, .outputs = 1}));
         if (n == longest)
             break;
     }
-    const int64_t scored = least(SCORED, s->context);
-    return add_pass(s, model, config, &s->score, "score", &(pass){.rows = 1, .length = scored, .outputs = scored});
+    return add_pass(s, model, &s->score, "score", &(pass){.rows = 1, .length = scored, .outputs = scored});
 }
 
-tx_status tx_slots_create(tx_model *model, const tx_config *config, int64_t count, int64_t context, tx_slots **slots)
+static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt)
 {
-    if (count < 1 || count > INT32_MAX / PREFILL_MOST || context < 1 || context > config->positions)
+    const int64_t length = round_up(least(prompt, PREFILL_MOST), s->context), n = s->count;
+    if (!prompt)
+        return add_varied(s, model);
+    TX_TRY(add_pass(s, model, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n}));
+    TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(pass){.rows = 1, .length = length, .outputs = 1}));
+    return n == 1 ? TX_OK : add_pass(s, model, &s->start, "start", &(pass){.rows = n, .length = length, .outputs = n});
+}
+
+static tx_status allocate(tx_slots *s, int64_t prompt)
+{
+    const int64_t length = least(PREFILL_MOST, s->context);
+    const size_t count = (size_t)s->count, most = (size_t)(s->count * (prompt ? length : 1) + length);
+    const size_t outputs = (size_t)(s->count > SCORED ? s->count : SCORED);
+    s->filled = calloc(count, sizeof *s->filled);
+    s->held = malloc(count * (size_t)s->context * sizeof *s->held);
+    s->new = calloc(count, sizeof *s->new);
+    s->rates = calloc(count * (size_t)(s->pairs + 1), sizeof *s->rates);
+    s->row_rates = calloc(count * (size_t)(s->pairs + 1), sizeof *s->row_rates);
+    s->mixed = calloc(count, sizeof *s->mixed);
+    s->tokens = calloc(most, sizeof *s->tokens);
+    s->positions = calloc(count, sizeof *s->positions);
+    s->rows = calloc(count, sizeof *s->rows);
+    s->chosen = calloc(outputs, sizeof *s->chosen);
+    s->logits = calloc(count * (size_t)s->padded, sizeof *s->logits);
+    s->read = malloc(outputs * (size_t)s->padded * sizeof *s->read);
+    return s->filled && s->held && s->new && s->rates && s->row_rates && s->mixed && s->tokens && s->positions &&
+                   s->rows && s->chosen && s->logits && s->read
+               ? TX_OK
+               : tx_fail(TX_MEMORY, "generate: out of memory");
+}
+
+tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slots_options *options, tx_slots **slots)
+{
+    const tx_slots_options *o = options;
+    if (o->count < 1 || o->count > INT32_MAX / PREFILL_MOST)
+        return tx_fail(TX_INVALID, "generate: a batch cannot have %" PRId64 " sequences", o->count);
+    if (o->context < 1 || o->prompt > o->context || o->context > config->positions)
         return tx_fail(TX_INVALID,
-                       "generate: %" PRId64 " slots of %" PRId64 " tokens; the model has %" PRId64 " positions", count,
-                       context, config->positions);
+                       "a prompt of %" PRId64 " tokens and %" PRId64 " new ones: the model has %" PRId64
+                       " positions; shorten the prompt or request fewer new ones",
+                       o->prompt, o->context - o->prompt, config->positions);
     tx_slots *s = calloc(1, sizeof *s);
     if (!s)
         return tx_fail(TX_MEMORY, "generate: out of memory");
-    s->count = count;
-    s->context = context;
+    s->count = o->count;
+    s->context = round_up(o->context, config->positions);
+    s->beams = o->beams;
     s->config = config;
     s->pairs = tx_arch_pairs(config);
     s->vocab = config->vocab_size;
     s->padded = tx_arch_padded_vocab(config);
-    const size_t most = (size_t)(count > PREFILL_MOST ? count : PREFILL_MOST);
-    const size_t outputs = (size_t)(count > SCORED ? count : SCORED);
-    s->filled = calloc((size_t)count, sizeof *s->filled);
-    s->stepped = calloc((size_t)count, sizeof *s->stepped);
-    s->rates = calloc((size_t)(count * (s->pairs + 1)), sizeof *s->rates);
-    s->row_rates = calloc((size_t)(count * (s->pairs + 1)), sizeof *s->row_rates);
-    s->mixed = calloc((size_t)count, sizeof *s->mixed);
-    s->tokens = calloc(most, sizeof *s->tokens);
-    s->positions = calloc(most, sizeof *s->positions);
-    s->rows = calloc(most, sizeof *s->rows);
-    s->chosen = calloc(outputs, sizeof *s->chosen);
-    s->logits = calloc((size_t)(count * s->padded), sizeof *s->logits);
-    s->read = malloc(outputs * (size_t)s->padded * sizeof *s->read);
-    tx_status status = TX_OK;
-    if (!s->rates || !s->row_rates || !s->mixed || !s->filled || !s->stepped || !s->tokens || !s->positions ||
-        !s->rows || !s->chosen || !s->logits || !s->read)
-        status = tx_fail(TX_MEMORY, "generate: out of memory");
-    TX_THEN(status, add_passes(s, model, config));
+    tx_status status = allocate(s, o->prompt);
+    TX_THEN(status, add_passes(s, model, o->prompt));
     return TX_RETURN(status, s, slots, tx_slots_free);
 }
 
@@ -137,11 +179,13 @@ void tx_slots_free(tx_slots *slots)
     free_passes(&slots->decode);
     free_passes(&slots->prefill);
     free_passes(&slots->score);
+    free_passes(&slots->start);
     free(slots->filled);
+    free(slots->held);
+    free(slots->new);
     free(slots->rates);
     free(slots->row_rates);
     free(slots->mixed);
-    free(slots->stepped);
     free(slots->tokens);
     free(slots->positions);
     free(slots->rows);
@@ -166,19 +210,73 @@ static tx_status write_rates(tx_slots *s, const pass *p)
 }
 
 /* Runs a plan on the inputs in `s`. */
-static tx_status run(tx_slots *s, const pass *p)
+static tx_status run(tx_slots *s, const pass *p, const int32_t *sources)
 {
     const size_t rows = (size_t)p->rows * sizeof(int32_t);
     TX_TRY(write_rates(s, p));
     TX_TRY(tx_plan_write(p->plan, p->tokens, s->tokens, (size_t)p->length * rows));
     TX_TRY(tx_plan_write(p->plan, p->positions, s->positions, rows));
-    TX_TRY(tx_plan_write(p->plan, p->slots, s->rows, rows));
+    if (p->slots)
+        TX_TRY(tx_plan_write(p->plan, p->slots, s->rows, rows));
+    if (p->sources)
+        TX_TRY(tx_plan_write(p->plan, p->sources, sources ? sources : s->rows, rows));
     TX_TRY(tx_plan_write(p->plan, p->chosen, s->chosen, (size_t)p->outputs * sizeof(int32_t)));
     TX_TRY(tx_plan_run(p->plan));
     return tx_plan_read(p->plan, p->logits, s->read, (size_t)(p->outputs * s->padded) * sizeof *s->read);
 }
 
 /* ---- Prompts -------------------------------------------------------------------------------------------- */
+
+static void set_logits(tx_slots *s, int64_t slot, int64_t row)
+{
+    memcpy(s->logits + slot * s->padded, s->read + row * s->padded, (size_t)s->padded * sizeof *s->logits);
+}
+
+/* Sets row `row` of a prefill plan to the prompt's tokens from `first` on. Returns the first position: if the cache
+ * ends within the piece, the piece starts earlier; tokens that are computed again give the same result. Padding after a
+ * prompt fills positions that later tokens overwrite before any query attends to them. */
+static int64_t set_piece(tx_slots *s, const pass *p, int64_t row, int64_t slot, const tx_prompt *prompt, int64_t first)
+{
+    const int64_t at = least(first, s->context - p->length), last = prompt->count - 1 - at;
+    for (int64_t t = 0; t < p->length; t++)
+        s->tokens[row * p->length + t] = at + t < prompt->count ? prompt->ids[at + t] : 0;
+    s->positions[row] = (int32_t)at;
+    s->rows[row] = (int32_t)slot;
+    s->chosen[row] = (int32_t)(row * p->length + (last < 0 ? 0 : least(last, p->length - 1)));
+    return at;
+}
+
+static void hold(tx_slots *s, int64_t slot, const int32_t *ids, int64_t count)
+{
+    memmove(s->held + slot * s->context, ids, (size_t)count * sizeof *ids);
+    s->filled[slot] = (int32_t)count;
+}
+
+/* Rows without a prompt compute the first one. */
+tx_status tx_slots_start(tx_slots *slots, const tx_prompt *prompts, int64_t count)
+{
+    tx_slots *s = slots;
+    const pass *p = &s->start.pass[0];
+    int64_t longest = 0;
+    for (int64_t r = 0; r < s->count; r++) {
+        const tx_prompt *prompt = &prompts[r < count ? r : 0];
+        longest = prompt->count > longest ? prompt->count : longest;
+        set_rates(s, r, prompt->count);
+        s->mixed[r] = false;
+        s->filled[r] = 0; /* after a failure the caches are invalid */
+    }
+    for (int64_t first = 0; first < longest; first += p->length) {
+        for (int64_t r = 0; r < s->count; r++)
+            set_piece(s, p, r, r, &prompts[r < count ? r : 0], first);
+        TX_TRY(run(s, p, NULL));
+        for (int64_t r = 0; r < count; r++)
+            if (prompts[r].count > first && prompts[r].count <= first + p->length)
+                set_logits(s, r, r);
+    }
+    for (int64_t r = 0; r < count; r++)
+        hold(s, r, prompts[r].ids, prompts[r].count);
+    return TX_OK;
+}
 
 /* The longest plan that the rest of a prompt fills, or else the shortest. */
 static const pass *pass_for(const passes *of, int64_t left)
@@ -189,13 +287,6 @@ static const pass *pass_for(const passes *of, int64_t left)
     return &of->pass[i];
 }
 
-static void set_logits(tx_slots *s, int64_t slot, int64_t row)
-{
-    memcpy(s->logits + slot * s->padded, s->read + row * s->padded, (size_t)s->padded * sizeof *s->logits);
-}
-
-/* If the cache ends within a piece, the piece starts earlier; tokens that are computed again give the same result.
- * Padding after a prompt fills positions that later tokens overwrite before any query attends to them. */
 tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count, int64_t *first,
                            const float **all, int64_t *stride)
 {
@@ -207,18 +298,14 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
         *first = 0;
     s->mixed[slot] = false;
     const pass *p = pass_for(all ? &s->score : &s->prefill, count - *first);
-    const int64_t at = least(*first, s->context - p->length), end = least(count, at + p->length);
-    for (int64_t t = 0; t < p->length; t++)
-        s->tokens[t] = at + t < count ? ids[at + t] : 0;
-    s->positions[0] = (int32_t)at;
-    s->rows[0] = (int32_t)slot;
-    for (int64_t i = 0; i < p->outputs; i++)
-        s->chosen[i] = (int32_t)(p->outputs > 1 ? i : end - 1 - at);
+    const int64_t at = set_piece(s, p, 0, slot, &(tx_prompt){ids, count}, *first), end = least(count, at + p->length);
+    for (int64_t i = 0; i < p->outputs && all; i++)
+        s->chosen[i] = (int32_t)i;
     s->filled[slot] = 0; /* after a failure the cache is invalid */
-    TX_TRY(run(s, p));
-    s->filled[slot] = (int32_t)end;
+    TX_TRY(run(s, p, NULL));
+    hold(s, slot, ids, end);
     if (end == count)
-        set_logits(s, slot, p->outputs > 1 ? end - 1 - at : 0);
+        set_logits(s, slot, all ? end - 1 - at : 0);
     if (all) {
         *all = s->read + (*first - at) * s->padded;
         *stride = s->padded;
@@ -227,45 +314,96 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
     return TX_OK;
 }
 
+int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count)
+{
+    const int64_t most = least(slots->filled[slot], count - 1);
+    int64_t same = 0;
+    while (same < most && slots->held[slot * slots->context + same] == ids[same])
+        same++;
+    return same;
+}
+
 /* ---- Steps ---------------------------------------------------------------------------------------------- */
 
 /* Runs a decode plan. Its rows without a token compute one for other slots, at a position that their next token or
  * piece of a prompt overwrites. */
-static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int32_t *tokens, int64_t count)
+static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int32_t *tokens, int64_t count,
+                      const int32_t *sources)
 {
     int64_t other = 0;
-    memset(s->stepped, 0, (size_t)s->count * sizeof *s->stepped);
+    for (int64_t i = 0; i < s->count; i++)
+        s->new[i] = -1;
     for (int64_t i = 0; i < count; i++) {
-        s->stepped[slot[i]] = true;
+        s->new[slot[i]] = tokens[i];
         s->mixed[slot[i]] = set_rates(s, slot[i], s->filled[slot[i]] + 1) || s->mixed[slot[i]];
     }
     for (int64_t i = 0; i < p->rows; i++) {
-        for (; i >= count && s->stepped[other]; other++)
+        for (; !p->sources && i >= count && s->new[other] >= 0; other++)
             ;
-        s->rows[i] = i < count ? slot[i] : (int32_t)other++;
-        s->tokens[i] = i < count ? tokens[i] : 0;
-        s->positions[i] = (int32_t)least(s->filled[s->rows[i]], s->context - 1);
+        const int64_t at = p->sources ? i : i < count ? slot[i] : other++;
+        s->rows[i] = (int32_t)at;
+        s->tokens[i] = s->new[at] >= 0 ? s->new[at] : 0;
+        s->positions[i] = (int32_t)least(s->filled[at], s->context - 1);
         s->chosen[i] = (int32_t)i;
     }
-    TX_TRY(run(s, p));
+    TX_TRY(run(s, p, sources));
     for (int64_t i = 0; i < count; i++) {
-        s->filled[slot[i]]++;
-        set_logits(s, slot[i], i);
+        set_logits(s, slot[i], p->sources ? slot[i] : i);
+        s->held[slot[i] * s->context + s->filled[slot[i]]++] = tokens[i];
     }
     return TX_OK;
 }
 
-tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tokens, int64_t count)
+/* Computes a slot again if its keys have different frequencies, as transformers does for some architectures. */
+static tx_status restart(tx_slots *s, int64_t slot)
 {
+    const int64_t count = s->filled[slot];
+    for (int64_t done = s->mixed[slot] ? 0 : count; done < count;)
+        TX_TRY(tx_slots_prefill(s, slot, s->held + slot * s->context, count, &done, NULL, NULL));
+    return TX_OK;
+}
+
+/* Moves rows of `size` bytes: row i becomes row sources[i]. `old` has room for all rows. */
+static void move_rows(void *rows, size_t size, const int32_t *sources, int64_t count, void *old)
+{
+    memcpy(old, rows, size * (size_t)count);
+    for (int64_t i = 0; i < count; i++)
+        memcpy((char *)rows + (size_t)i * size, (char *)old + (size_t)sources[i] * size, size);
+}
+
+/* Exchanges the slots' states as beam search exchanges their caches. */
+static tx_status exchange(tx_slots *s, const int32_t *sources)
+{
+    const size_t row = (size_t)s->context * sizeof *s->held, rates = (size_t)s->pairs * sizeof *s->rates;
+    char *old = malloc((size_t)s->count * (row > rates ? row : rates));
+    if (!old)
+        return tx_fail(TX_MEMORY, "generate: out of memory");
+    move_rows(s->held, row, sources, s->count, old);
+    move_rows(s->filled, sizeof *s->filled, sources, s->count, old);
+    move_rows(s->mixed, sizeof *s->mixed, sources, s->count, old);
+    move_rows(s->rates, rates, sources, s->count, old);
+    free(old);
+    return TX_OK;
+}
+
+tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tokens, int64_t count,
+                        const int32_t *sources)
+{
+    tx_slots *s = slots;
     int32_t i = 0;
-    if (count < 1 || count > slots->count)
-        return tx_fail(TX_INVALID, "generate: a step of %" PRId64 " of %" PRId64 " slots", count, slots->count);
+    if (count < 1 || count > s->count)
+        return tx_fail(TX_INVALID, "generate: a step of %" PRId64 " of %" PRId64 " slots", count, s->count);
     for (int64_t k = 0; k < count; k++)
-        if (slots->filled[slot[k]] >= slots->context)
+        if (s->filled[slot[k]] >= s->context)
             return tx_fail(TX_INVALID, "generate: the cache of slot %" PRId32 " is full", slot[k]);
-    while (slots->decode.pass[i].rows < count)
+    if (sources)
+        TX_TRY(exchange(s, sources));
+    while (s->decode.pass[i].rows < count)
         i++;
-    return step(slots, &slots->decode.pass[i], slot, tokens, count);
+    TX_TRY(step(s, &s->decode.pass[i], slot, tokens, count, sources));
+    for (int64_t k = 0; k < count && s->config->architecture->restarts; k++)
+        TX_TRY(restart(s, slot[k]));
+    return TX_OK;
 }
 
 void tx_slots_clear(tx_slots *slots, int64_t slot)
@@ -281,11 +419,6 @@ const float *tx_slots_logits(const tx_slots *slots, int64_t slot)
 int64_t tx_slots_vocab(const tx_slots *slots)
 {
     return slots->vocab;
-}
-
-int64_t tx_slots_context(const tx_slots *slots)
-{
-    return slots->context;
 }
 
 /* ---- Proof of equal bits -------------------------------------------------------------------------------- */
@@ -308,7 +441,7 @@ static tx_status compare(tx_slots *s, const pass *p, bool first, float *want, bo
             slot[i] = (int32_t)i;
             tokens[i] = (int32_t)((t + 1) * s->vocab / (PROOF_STEPS + 1));
         }
-        status = step(s, p, slot, tokens, p->rows);
+        status = step(s, p, slot, tokens, p->rows, NULL);
         if (first && !status)
             memcpy(want, s->logits, (size_t)s->vocab * sizeof *want);
         for (int64_t i = 0; i < p->rows && !status; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tx_lm_generate: encodes prompts, resolves limits, runs batches, and reports texts in order. */
+ * tx_lm_generate: encodes prompts, resolves limits, and reports texts in order. */
 #include "api/base/clock.h"
 #include "api/base/needs.h"
 #include "models/generate/lm.h"
@@ -22,11 +22,13 @@ typedef struct texts {
     tx_ids *encoded; /* ids of prompts that are texts */
     int64_t count, longest;
     int64_t context;  /* maximum tokens of a prompt and its text */
-    int32_t *ids;     /* [batch, context]: new tokens of texts that are reported after the first of their batch */
-    int64_t *waiting; /* [batch]: their numbers */
+    tx_ids *waiting;  /* of each text: new tokens that are reported after the texts before it */
+    bool *ended;      /* of each text */
     int64_t index;    /* of the text that is being reported */
+    bool begun;       /* it has begun */
     tx_stream stream; /* of that text */
     bool stopped;
+    tx_status status; /* of storing tokens */
     int64_t tokens;
 } texts;
 
@@ -54,7 +56,9 @@ static tx_status encode_prompts(texts *t, tx_lm *lm, const tx_lm_prompt *prompts
         return tx_fail(TX_INVALID, "generate: %" PRId64 " prompts", count);
     t->prompts = calloc((size_t)count, sizeof *t->prompts);
     t->encoded = calloc((size_t)count, sizeof *t->encoded);
-    if (!t->prompts || !t->encoded)
+    t->waiting = calloc((size_t)count, sizeof *t->waiting);
+    t->ended = calloc((size_t)count, sizeof *t->ended);
+    if (!t->prompts || !t->encoded || !t->waiting || !t->ended)
         return tx_fail(TX_MEMORY, "generate: out of memory");
     t->count = count;
     for (int64_t i = 0; i < count; i++) {
@@ -87,7 +91,7 @@ static tx_status set_limits(texts *t, const tx_lm *lm)
         if (t->longest >= t->context)
             return tx_fail(TX_INVALID,
                            "a prompt has %" PRId64 " tokens, but max_length of generation_config.json is %" PRId64
-                           ": report_token --max_new_tokens",
+                           ": use --max_new_tokens",
                            t->longest, t->context);
         return TX_OK;
     }
@@ -107,13 +111,6 @@ static void report_text(void *context, const char *bytes, size_t size)
     t->to->text(t->to->context, t->index, bytes, size);
 }
 
-static void begin(texts *t, int64_t index)
-{
-    t->index = index;
-    if (t->to->begin)
-        t->to->begin(t->to->context, index);
-}
-
 static void report_token(texts *t, int32_t id)
 {
     const char *bytes;
@@ -124,27 +121,37 @@ static void report_token(texts *t, int32_t id)
         tx_stream_add(&t->stream, bytes, size, report_text, t);
 }
 
-static void end(texts *t)
+/* Begins the text that is being reported, unless it has begun. */
+static void begin(texts *t)
 {
-    tx_stream_end(&t->stream, report_text, t);
-    if (t->to->end)
-        t->to->end(t->to->context, t->index);
+    tx_ids *waiting = &t->waiting[t->index];
+    if (t->begun)
+        return;
+    t->begun = true;
+    if (t->to->begin)
+        t->to->begin(t->to->context, t->index);
+    for (size_t i = 0; i < waiting->count; i++)
+        report_token(t, waiting->id[i]);
 }
 
-/* ---- Batches -------------------------------------------------------------------------------------------- */
+/* ---- Generation ----------------------------------------------------------------------------------------- */
 
-/* Reports tokens of the first text of a batch at once, and stores those of the others. */
+/* Reports tokens of the current text at once, and stores those of the others. */
 static bool emit(void *context, int64_t row, int32_t id)
 {
     texts *t = context;
+    tx_ids *waiting = &t->waiting[row];
     if (t->stopped)
         return false;
     t->tokens++;
-    if (row == 0)
+    if (row == t->index) {
         report_token(t, id);
-    else
-        t->ids[row * t->context + t->waiting[row]++] = id;
-    t->stopped = t->to->stop && t->to->stop(t->to->context);
+    } else {
+        TX_THEN(t->status, tx_ids_reserve(waiting, 1));
+        if (!t->status)
+            waiting->id[waiting->count++] = id;
+    }
+    t->stopped = t->status || (t->to->stop && t->to->stop(t->to->context));
     return !t->stopped;
 }
 
@@ -153,40 +160,35 @@ static bool ends(void *context, const int32_t *ids, int64_t count)
     return tx_stop_reached(&((const texts *)context)->stop, ids, count);
 }
 
-/* Continues prompts first..first+count-1. */
-static tx_status run_batch(texts *t, tx_generator *generator, int64_t first, int64_t count)
+static bool end(void *context, int64_t row)
 {
-    const tx_sink sink = {emit, t->stop.count > 0 ? ends : NULL, t};
-    memset(t->waiting, 0, (size_t)count * sizeof *t->waiting);
-    begin(t, first);
-    TX_TRY(tx_generator_run(generator, t->prompts + first, count, (uint64_t)first, &t->how, &sink));
-    end(t);
-    for (int64_t r = 1; r < count; r++) {
-        begin(t, first + r);
-        for (int64_t i = 0; i < t->waiting[r]; i++)
-            report_token(t, t->ids[r * t->context + i]);
-        end(t);
+    texts *t = context;
+    for (t->ended[row] = true; t->index < t->count && t->ended[t->index]; t->begun = false) {
+        begin(t);
+        tx_stream_end(&t->stream, report_text, t);
+        if (t->to->end)
+            t->to->end(t->to->context, t->index);
+        t->index++;
     }
-    return TX_OK;
+    if (t->index < t->count && !t->stopped)
+        begin(t);
+    return !t->stopped;
 }
 
 static tx_status run(texts *t, tx_lm *lm)
 {
-    const int64_t batch = t->count < lm->batch ? t->count : lm->batch;
+    const tx_sink sink = {emit, t->stop.count > 0 ? ends : NULL, end, t};
     const tx_generator_options sizes = {.size = sizeof sizes,
-                                        .batch = batch,
+                                        .batch = t->count < lm->batch ? t->count : lm->batch,
                                         .beams = t->how.num_beams,
                                         .prompt = t->longest,
                                         .context = t->context,
                                         .keep = lm->keep};
     TX_TRY(tx_lm_compile(lm, &sizes));
-    t->ids = malloc((size_t)(batch * t->context) * sizeof *t->ids);
-    t->waiting = malloc((size_t)batch * sizeof *t->waiting);
-    if (!t->ids || !t->waiting)
-        return tx_fail(TX_MEMORY, "generate: out of memory");
     const double begun = tx_now();
-    for (int64_t i = 0; i < t->count && !t->stopped; i += batch)
-        TX_TRY(run_batch(t, lm->generator, i, t->count - i < batch ? t->count - i : batch));
+    begin(t);
+    TX_TRY(tx_generator_run(lm->generator, t->prompts, t->count, 0, &t->how, &sink));
+    TX_TRY(t->status);
     if (t->to->done)
         t->to->done(t->to->context, t->tokens, tx_now() - begun);
     return TX_OK;
@@ -194,12 +196,14 @@ static tx_status run(texts *t, tx_lm *lm)
 
 static void release(texts *t)
 {
-    for (int64_t i = 0; i < t->count; i++)
+    for (int64_t i = 0; i < t->count; i++) {
         free(t->encoded[i].id);
+        free(t->waiting[i].id);
+    }
     free(t->encoded);
     free(t->prompts);
-    free(t->ids);
     free(t->waiting);
+    free(t->ended);
 }
 
 tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, const tx_generation *how,

@@ -46,7 +46,7 @@ typedef struct side {
     tx_engine *engine[DEVICES];
     tx_model *model;
     tx_forward *forward;
-    tx_decoder *decoder; /* NULL for a model that does not generate */
+    tx_slots *slots; /* NULL for a model that does not generate */
     float scores[LENGTH * VOCAB], steps[4][ROWS * VOCAB];
 } side;
 
@@ -63,13 +63,13 @@ static void open_side(side *s, const tx_config *config, bool generates, const in
     assert_ok(tx_model_store(s->model, dtype));
     assert_ok(tx_forward_create(s->model, config, LENGTH, &s->forward));
     if (generates)
-        assert_ok(tx_decoder_create(s->model, config, ROWS, 20, CONTEXT, true, &s->decoder));
+        assert_ok(tx_slots_create(s->model, config, &(tx_slots_options){ROWS, CONTEXT, 20, true}, &s->slots));
     assert_ok(tx_model_init(s->model, 4));
 }
 
 static void close_side(side *s)
 {
-    tx_decoder_free(s->decoder);
+    tx_slots_free(s->slots);
     tx_forward_free(s->forward);
     tx_model_free(s->model);
     for (int32_t d = 0; d < DEVICES; d++)
@@ -82,7 +82,8 @@ static void generate(side *s)
 {
     static const int64_t counts[ROWS] = {7, LENGTH, 22};
     static const int32_t sources[ROWS] = {0, 0, 2};
-    int32_t ids[ROWS][LENGTH], next[ROWS] = {5, -1, 90};
+    static const int32_t slot[] = {0, 2}, next[] = {5, 90};
+    int32_t ids[ROWS][LENGTH];
     tx_prompt prompts[ROWS];
     for (int r = 0; r < ROWS; r++) {
         for (int t = 0; t < LENGTH; t++)
@@ -90,13 +91,13 @@ static void generate(side *s)
         prompts[r] = (tx_prompt){ids[r], counts[r]};
     }
     assert_ok(tx_forward_run(s->forward, ids[0], s->scores));
-    if (!s->decoder)
+    if (!s->slots)
         return;
-    assert_ok(tx_decoder_start(s->decoder, prompts, false));
+    assert_ok(tx_slots_start(s->slots, prompts, ROWS));
     for (int step = 0; step < 4; step++) {
         for (int r = 0; r < ROWS; r++)
-            memcpy(s->steps[step] + r * VOCAB, tx_decoder_logits(s->decoder, r), VOCAB * sizeof(float));
-        assert_ok(tx_decoder_step(s->decoder, next, step == 1 ? sources : NULL));
+            memcpy(s->steps[step] + r * VOCAB, tx_slots_logits(s->slots, r), VOCAB * sizeof(float));
+        assert_ok(tx_slots_step(s->slots, slot, next, 2, step == 1 ? sources : NULL));
     }
 }
 

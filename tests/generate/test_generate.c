@@ -56,9 +56,36 @@ static int tear_down(void **state)
 
 /* ---- Caches ---------------------------------------------------------------------------------------------- */
 
-static void check_logits(const tx_decoder *decoder, int row, const float *want)
+static tx_slots *make_slots(const fixture *f, int64_t count, int64_t prompt, bool beams)
 {
-    const float *got = tx_decoder_logits(decoder, row);
+    tx_slots *made = NULL;
+    assert_ok(tx_slots_create(f->model, f->config, &(tx_slots_options){count, POSITIONS, prompt, beams}, &made));
+    return made;
+}
+
+/* Appends tokens[r] to slot r, unless it is -1. */
+static tx_status step_rows(tx_slots *slots, const int32_t tokens[ROWS], const int32_t *sources)
+{
+    int32_t slot[ROWS], token[ROWS];
+    int64_t count = 0;
+    for (int32_t r = 0; r < ROWS; r++)
+        if (tokens[r] >= 0) {
+            slot[count] = r;
+            token[count++] = tokens[r];
+        }
+    return tx_slots_step(slots, slot, token, count, sources);
+}
+
+/* Computes a prompt, except a prefix that the cache has if `keep`. */
+static void prefill(tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count, bool keep)
+{
+    for (int64_t done = keep ? tx_slots_shared(slots, slot, ids, count) : 0; done < count;)
+        assert_ok(tx_slots_prefill(slots, slot, ids, count, &done, NULL, NULL));
+}
+
+static void check_logits(const tx_slots *slots, int row, const float *want)
+{
+    const float *got = tx_slots_logits(slots, row);
     for (int v = 0; v < VOCAB; v++)
         if (!(fabsf(got[v] - want[v]) <= 1e-5f * (1.0f + fabsf(want[v]))))
             fail_msg("row %d, token %d: %g instead of %g", row, v, (double)got[v], (double)want[v]);
@@ -71,35 +98,35 @@ static void cached_equals_whole(void **state)
     fixture *f = *state;
     static float whole[ROWS][POSITIONS][VOCAB];
     tx_forward *forward;
-    tx_decoder *decoder;
+    tx_slots *slots;
     assert_ok(tx_forward_create(f->model, f->config, POSITIONS, &forward));
-    assert_ok(tx_decoder_create(f->model, f->config, ROWS, 20, POSITIONS, false, &decoder));
+    slots = make_slots(f, ROWS, 20, false);
     assert_ok(tx_model_init(f->model, 4));
     for (int r = 0; r < ROWS; r++)
         assert_ok(tx_forward_run(forward, f->ids[r], whole[r][0]));
     for (int round = 0; round < 2; round++) { /* the caches begin anew */
         int64_t at[ROWS];
-        assert_ok(tx_decoder_start(decoder, f->prompts, false));
+        assert_ok(tx_slots_start(slots, f->prompts, ROWS));
         for (int r = 0; r < ROWS; r++) {
             at[r] = f->prompts[r].count;
-            check_logits(decoder, r, whole[r][at[r] - 1]);
+            check_logits(slots, r, whole[r][at[r] - 1]);
         }
         for (int step = 0; step < STEPS; step++) {
             int32_t tokens[ROWS];
             for (int r = 0; r < ROWS; r++)
                 tokens[r] = r != 2 && (step + r) % 4 == 0 ? -1 : f->ids[r][at[r]];
-            assert_ok(tx_decoder_step(decoder, tokens, NULL));
+            assert_ok(step_rows(slots, tokens, NULL));
             for (int r = 0; r < ROWS; r++)
                 if (tokens[r] >= 0)
-                    check_logits(decoder, r, whole[r][at[r]++]);
+                    check_logits(slots, r, whole[r][at[r]++]);
         }
         assert_int_equal(at[2], POSITIONS); /* that row is full: it rests, or is refused */
         int32_t tokens[ROWS] = {1, -1, -1, -1, 1};
-        assert_ok(tx_decoder_step(decoder, tokens, NULL));
+        assert_ok(step_rows(slots, tokens, NULL));
         tokens[2] = 1;
-        assert_refused(tx_decoder_step(decoder, tokens, NULL), TX_INVALID, "row 2 is full");
+        assert_refused(step_rows(slots, tokens, NULL), TX_INVALID, "slot 2 is full");
     }
-    tx_decoder_free(decoder);
+    tx_slots_free(slots);
     tx_forward_free(forward);
 }
 
@@ -112,9 +139,9 @@ static void kept_caches(void **state)
     static float whole[POSITIONS][VOCAB], parted[POSITIONS][VOCAB], noise[36];
     int32_t other[POSITIONS], index;
     tx_forward *forward;
-    tx_decoder *decoder;
+    tx_slots *slots;
     assert_ok(tx_forward_create(f->model, f->config, POSITIONS, &forward));
-    assert_ok(tx_decoder_create(f->model, f->config, 1, 20, POSITIONS, false, &decoder));
+    slots = make_slots(f, 1, 20, false);
     assert_ok(tx_model_init(f->model, 4));
     assert_ok(tx_model_find(f->model, "transformer.wpe.weight", &index));
     memcpy(other, f->ids[0], sizeof other);
@@ -122,28 +149,28 @@ static void kept_caches(void **state)
         other[t] = (other[t] + 1) % VOCAB;
     assert_ok(tx_forward_run(forward, f->ids[0], whole[0]));
     assert_ok(tx_forward_run(forward, other, parted[0]));
-    assert_ok(tx_decoder_start(decoder, &(tx_prompt){f->ids[0], 21}, true));
-    check_logits(decoder, 0, whole[20]);
+    prefill(slots, 0, f->ids[0], 21, true);
+    check_logits(slots, 0, whole[20]);
     for (int t = 21; t < 25; t++)
-        assert_ok(tx_decoder_step(decoder, &f->ids[0][t], NULL));
-    check_logits(decoder, 0, whole[24]);
+        assert_ok(tx_slots_step(slots, &(int32_t){0}, &f->ids[0][t], 1, NULL));
+    check_logits(slots, 0, whole[24]);
 
     for (int i = 0; i < 36; i++)
         noise[i] = (float)i - 18.0f;
     assert_ok(tx_model_write_range(f->model, TX_PARAM_WEIGHT, index, 0, 36, noise));
     static const int64_t counts[] = {40, 40, 88, POSITIONS};
     for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
-        assert_ok(tx_decoder_start(decoder, &(tx_prompt){f->ids[0], counts[i]}, true));
-        check_logits(decoder, 0, whole[counts[i] - 1]);
+        prefill(slots, 0, f->ids[0], counts[i], true);
+        check_logits(slots, 0, whole[counts[i] - 1]);
     }
-    assert_ok(tx_decoder_start(decoder, &(tx_prompt){other, 60}, true));
-    check_logits(decoder, 0, parted[59]);
-    assert_ok(tx_decoder_start(decoder, &(tx_prompt){other, 7}, true));
-    check_logits(decoder, 0, parted[6]);
-    assert_ok(tx_decoder_start(decoder, &(tx_prompt){f->ids[0], 40}, false));
-    if (fabsf(tx_decoder_logits(decoder, 0)[3] - whole[39][3]) < 1e-3f)
+    prefill(slots, 0, other, 60, true);
+    check_logits(slots, 0, parted[59]);
+    prefill(slots, 0, other, 7, true);
+    check_logits(slots, 0, parted[6]);
+    prefill(slots, 0, f->ids[0], 40, false);
+    if (fabsf(tx_slots_logits(slots, 0)[3] - whole[39][3]) < 1e-3f)
         fail_msg("a start that keeps nothing has kept something");
-    tx_decoder_free(decoder);
+    tx_slots_free(slots);
     tx_forward_free(forward);
 }
 
@@ -155,29 +182,28 @@ static void sources_move_caches(void **state)
     static const int32_t sources[ROWS] = {3, 1, 0, 0, 4};
     int32_t tokens[ROWS], text[ROWS][POSITIONS];
     tx_forward *forward;
-    tx_decoder *decoder;
+    tx_slots *slots;
     enum { LENGTH = 40 };
     assert_ok(tx_forward_create(f->model, f->config, POSITIONS, &forward));
-    assert_ok(tx_decoder_create(f->model, f->config, ROWS, LENGTH, POSITIONS, true, &decoder));
+    slots = make_slots(f, ROWS, LENGTH, true);
     assert_ok(tx_model_init(f->model, 4));
     for (int r = 0; r < ROWS; r++)
-        f->prompts[r].count = LENGTH;
-    assert_ok(tx_decoder_start(decoder, f->prompts, false));
+        prefill(slots, r, f->ids[r], LENGTH, false);
     for (int r = 0; r < ROWS; r++) {
         memcpy(text[r], f->ids[sources[r]], sizeof text[r]);
         text[r][LENGTH] = tokens[r] = 10 + r;
         text[r][LENGTH + 1] = 20 + r;
         assert_ok(tx_forward_run(forward, text[r], whole[r][0]));
     }
-    assert_ok(tx_decoder_step(decoder, tokens, sources));
+    assert_ok(step_rows(slots, tokens, sources));
     for (int r = 0; r < ROWS; r++) {
-        check_logits(decoder, r, whole[r][LENGTH]);
+        check_logits(slots, r, whole[r][LENGTH]);
         tokens[r] = 20 + r;
     }
-    assert_ok(tx_decoder_step(decoder, tokens, NULL));
+    assert_ok(step_rows(slots, tokens, NULL));
     for (int r = 0; r < ROWS; r++)
-        check_logits(decoder, r, whole[r][LENGTH + 1]);
-    tx_decoder_free(decoder);
+        check_logits(slots, r, whole[r][LENGTH + 1]);
+    tx_slots_free(slots);
     tx_forward_free(forward);
 }
 
@@ -214,7 +240,7 @@ static tx_generator *make_generator(fixture *f, int64_t batch, int64_t beams, in
 static void generate(tx_generator *g, const tx_prompt *prompts, int64_t count, uint64_t first, const tx_generation *how,
                      texts *out)
 {
-    const tx_sink sink = {emit, ends, out};
+    const tx_sink sink = {emit, ends, NULL, out};
     memset(out->count, 0, sizeof out->count);
     assert_ok(tx_generator_run(g, prompts, count, first, how, &sink));
 }
@@ -240,6 +266,8 @@ static void batch_equals_one_by_one(void **state)
             assert_int_equal(one.count[0], STEPS);
             assert_memory_equal(all.ids[r], one.ids[0], STEPS * sizeof one.ids[0][0]);
         }
+        generate(single, f->prompts, ROWS, 0, &how, &one); /* one after the other */
+        assert_memory_equal(all.ids, one.ids, sizeof all.ids);
         generate(batch, f->prompts + 1, 2, 1, &how, &one); /* a batch that is not full */
         assert_memory_equal(all.ids[1], one.ids[0], STEPS * sizeof one.ids[0][0]);
         assert_memory_equal(all.ids[2], one.ids[1], STEPS * sizeof one.ids[0][0]);
@@ -291,12 +319,12 @@ static void misuse_is_refused(void **state)
 {
     fixture *f = *state;
     texts out = {.stop = -1};
-    const tx_sink sink = {emit, NULL, &out};
+    const tx_sink sink = {emit, NULL, NULL, &out};
     tx_generator *g = make_generator(f, 2, 1, 40, 50), *none = NULL;
     assert_ok(tx_model_init(f->model, 4));
     tx_generation how = tx_generation_defaults(-1);
     how.max_new_tokens = 10;
-    assert_refused(tx_generator_run(g, f->prompts, 3, 0, &how, &sink), TX_INVALID, "3 prompts");
+    assert_refused(tx_generator_run(g, f->prompts, 0, 0, &how, &sink), TX_INVALID, "0 prompts");
     assert_refused(tx_generator_run(g, f->prompts + 2, 1, 0, &how, &sink), TX_INVALID, "a prompt of 75");
     how.num_beams = 2;
     assert_refused(tx_generator_run(g, f->prompts, 1, 0, &how, &sink), TX_INVALID, "2 beams");

@@ -22,7 +22,7 @@
 #include "backends/opencl/matrix/retarget.h"
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
-#include "models/generate/decode.h"
+#include "models/generate/slots.h"
 #include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 #include "tests/ops/rig.h"
@@ -210,10 +210,10 @@ static tx_status prepare_training(tx_engine *engine, const tx_config *config, tx
 static tx_status prepare_generation(tx_engine *engine, const tx_config *config)
 {
     tx_model *model = NULL;
-    tx_decoder *decoder = NULL;
+    tx_slots *slots = NULL;
     tx_status status = tx_model_create(engine, &model);
-    TX_THEN(status, tx_decoder_create(model, config, 1, 512, 1024, false, &decoder));
-    tx_decoder_free(decoder);
+    TX_THEN(status, tx_slots_create(model, config, &(tx_slots_options){1, 1024, 512, false}, &slots));
+    tx_slots_free(slots);
     tx_model_free(model);
     return status;
 }

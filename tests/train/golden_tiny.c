@@ -305,7 +305,7 @@ static void check_greedy(subject *s, const tx_json *golden)
     int32_t prompt[PROMPT];
     memcpy(prompt, want, sizeof prompt);
     const tx_prompt one = {prompt, PROMPT};
-    const tx_sink sink = {append, NULL, &t};
+    const tx_sink sink = {.emit = append, .context = &t};
     must(tx_generator_run(generator, &one, 1, 0, &greedy, &sink));
     for (int i = 0; i < t.count; i++)
         same += t.ids[i] == want[i];
