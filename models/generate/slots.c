@@ -33,7 +33,7 @@ typedef struct passes {
 struct tx_slots {
     passes prefill, decode, score, start;  /* at most one plan in `score` and `start` */
     int64_t count, context, vocab, padded; /* padded: vocabulary in memory */
-    bool beams;
+    bool beams, varied;
     const tx_config *config;
     int32_t *filled; /* of each slot: number of tokens in its cache */
     int32_t *held;   /* [count, context]: these tokens */
@@ -68,19 +68,19 @@ tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab)
 
 /* ---- Plans ---------------------------------------------------------------------------------------------- */
 
-/* A plan of all slots has no input that names them. */
+/* A plan that always computes all slots has no input that names them. */
 static tx_status add_pass(tx_slots *s, tx_model *model, passes *to, const char *name, const pass *sizes)
 {
     if (to->count == PASSES)
         return tx_fail(TX_UNSUPPORTED, "generate: %" PRId64 " slots are too many", s->count);
     pass *p = &to->pass[to->count++];
     *p = *sizes;
-    const bool beams = s->beams && to == &s->decode, all = beams || to == &s->start;
+    const bool all = !s->varied && p->rows == s->count;
     TX_TRY(tx_graph_create(model, &p->graph));
     p->tokens = tx_input(p->graph, "input_ids", TX_I32, TX_SHAPE(p->rows, p->length));
     p->positions = tx_input(p->graph, "positions", TX_I32, TX_SHAPE(p->rows));
     p->slots = all ? NULL : tx_input(p->graph, "slots", TX_I32, TX_SHAPE(p->rows));
-    p->sources = beams ? tx_input(p->graph, "sources", TX_I32, TX_SHAPE(p->rows)) : NULL;
+    p->sources = s->beams && to == &s->decode ? tx_input(p->graph, "sources", TX_I32, TX_SHAPE(p->rows)) : NULL;
     p->rates = s->pairs ? tx_input(p->graph, "rope_rates", TX_F32, TX_SHAPE(p->rows, s->pairs)) : NULL;
     p->chosen = tx_input(p->graph, "rows", TX_I32, TX_SHAPE(p->outputs));
     const tx_arch_options options = {.size = sizeof options, .cache = s->context, .cache_rows = all ? 0 : s->count};
@@ -154,6 +154,7 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     s->count = o->count;
     s->context = round_up(o->context, config->positions);
     s->beams = o->beams;
+    s->varied = !o->prompt;
     s->config = config;
     s->pairs = tx_arch_pairs(config);
     s->vocab = config->vocab_size;
@@ -338,9 +339,9 @@ static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int
         s->mixed[slot[i]] = set_rates(s, slot[i], s->filled[slot[i]] + 1) || s->mixed[slot[i]];
     }
     for (int64_t i = 0; i < p->rows; i++) {
-        for (; !p->sources && i >= count && s->new[other] >= 0; other++)
+        for (; p->slots && i >= count && s->new[other] >= 0; other++)
             ;
-        const int64_t at = p->sources ? i : i < count ? slot[i] : other++;
+        const int64_t at = !p->slots ? i : i < count ? slot[i] : other++;
         s->rows[i] = (int32_t)at;
         s->tokens[i] = s->new[at] >= 0 ? s->new[at] : 0;
         s->positions[i] = (int32_t)least(s->filled[at], s->context - 1);
@@ -348,7 +349,7 @@ static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int
     }
     TX_TRY(run(s, p, sources));
     for (int64_t i = 0; i < count; i++) {
-        set_logits(s, slot[i], p->sources ? slot[i] : i);
+        set_logits(s, slot[i], p->slots ? i : slot[i]);
         s->held[slot[i] * s->context + s->filled[slot[i]]++] = tokens[i];
     }
     return TX_OK;
