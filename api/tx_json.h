@@ -106,6 +106,7 @@ tx_status tx_json_set_string(tx_json *object, const char *key, const char *value
 tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size);
 tx_status tx_json_append(tx_json *array, tx_json *value);
 void tx_json_remove(tx_json *array, size_t index); /* frees the element; later elements move up */
+tx_status tx_json_append_null(tx_json *array);
 tx_status tx_json_append_int(tx_json *array, int64_t value);
 tx_status tx_json_append_number(tx_json *array, double value);
 tx_status tx_json_append_string(tx_json *array, const char *value);

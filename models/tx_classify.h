@@ -58,6 +58,10 @@ tx_classifier_kind tx_classifier_kind_of(const tx_classifier *classifier);
 int64_t tx_classifier_labels(const tx_classifier *classifier);
 /* The name of a label in id2label, or LABEL_n. It lives as long as the classifier. */
 const char *tx_classifier_label(const tx_classifier *classifier, int64_t label);
+/* The first label after `after` (-1 for the first of all) that the scores [labels] of a text or word choose, or -1. One
+ * of kinds ONE and WORDS: the most likely. Any number of kind SEVERAL: those above 0.5, as in transformers' pipelines.
+ * None of kind NUMBERS. */
+int64_t tx_classifier_chosen(const tx_classifier *classifier, const float *scores, int64_t after);
 
 /* Computes the scores of `count` texts: scores [count, labels]. Not for kind WORDS. TX_INVALID if a text has no
  * tokens. */

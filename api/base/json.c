@@ -444,6 +444,11 @@ void tx_json_remove(tx_json *array, size_t index)
     json_array_remove(array, index);
 }
 
+tx_status tx_json_append_null(tx_json *array)
+{
+    return tx_json_append(array, json_null());
+}
+
 tx_status tx_json_append_int(tx_json *array, int64_t value)
 {
     return tx_json_append(array, json_integer(value));

@@ -93,6 +93,21 @@ const char *tx_classifier_label(const tx_classifier *classifier, int64_t label)
     return name ? name : classifier->usual[label];
 }
 
+int64_t tx_classifier_chosen(const tx_classifier *classifier, const float *scores, int64_t after)
+{
+    TX_NEEDS(classifier && scores, -1);
+    const int64_t labels = tx_classifier_labels(classifier);
+    int64_t best = 0;
+    if (classifier->kind == TX_CLASSIFIER_SEVERAL) {
+        while (++after < labels && !(scores[after] > 0.5f))
+            ;
+        return after < labels ? after : -1;
+    }
+    for (int64_t i = 1; i < labels; i++)
+        best = scores[i] > scores[best] ? i : best;
+    return classifier->kind == TX_CLASSIFIER_NUMBERS || after >= 0 ? -1 : best;
+}
+
 /* ---- Scores -------------------------------------------------------------------------------------------- */
 
 static void softmax(const float *logits, int64_t count, float *scores)

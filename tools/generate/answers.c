@@ -2,7 +2,6 @@
  * Encodes conversations, collects answers, and answers many conversations. */
 #include "tools/generate/txgen.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,8 +101,9 @@ static tx_status read_line(waiting *w, const tx_json *object, tx_conversation *s
     return status;
 }
 
-static tx_status add_line(waiting *w, const char *line, size_t size)
+static tx_status add_line(void *context, const char *line, size_t size)
 {
+    waiting *w = context;
     tx_json *object = NULL, *made = tx_json_object();
     tx_conversation said = {0};
     tx_status status = tx_json_parse_line(line, size, "JSON", &object);
@@ -120,19 +120,7 @@ static tx_status add_line(waiting *w, const char *line, size_t size)
 
 static tx_status add_lines(waiting *w, const char *path)
 {
-    char *text = NULL;
-    size_t size;
-    int64_t number = 1;
-    TX_TRY(txgen_read_file(path, &text, &size));
-    tx_status status = TX_OK;
-    for (size_t at = 0; at < size && !status; number++) {
-        const char *newline = memchr(text + at, '\n', size - at);
-        const size_t next = newline ? (size_t)(newline - text) + 1 : size;
-        if (!tx_line_is_blank(text + at, next - at))
-            status = tx_fail_in(add_line(w, text + at, next - at), "%s: line %" PRId64, path, number);
-        at = next;
-    }
-    free(text);
+    const tx_status status = txgen_each_line(path, add_line, w);
     if (*w->read.ignored)
         tx_print_line(stderr, "txgen: warning: %s: keys that are not read: %s", path, w->read.ignored);
     return status || w->count ? status : tx_fail(TX_INVALID, "%s: the file has no conversation", path);
@@ -172,6 +160,7 @@ static tx_status write_answer(waiting *w, int64_t index)
     c->size = tx_chat_trim(c->chat, c->answer, c->size);
     if (!object) {
         fwrite(c->answer, 1, c->size, stdout);
+        putchar('\n');
     } else {
         char *whole = NULL; /* valid UTF-8: the last token may end within a character */
         size_t size = 0;
@@ -185,16 +174,9 @@ static tx_status write_answer(waiting *w, int64_t index)
             tx_json_free(message);
         TX_TRY(status);
         TX_TRY(tx_json_append(list, message));
-        char *text = tx_json_text(object, TX_JSON_LINE);
-        if (!text)
-            return TX_MEMORY;
-        fputs(text, stdout);
-        free(text);
+        TX_TRY(txgen_print(object));
     }
-    putchar('\n');
-    return fflush(stdout) || ferror(stdout)
-               ? tx_fail(TX_IO, "standard output: cannot write: %s", strerror(errno ? errno : EIO))
-               : TX_OK;
+    return txgen_flush();
 }
 
 static void on_end(void *context, int64_t index)

@@ -3,7 +3,6 @@
 #include "tools/cli/waiting.h"
 #include "tools/generate/txgen.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -58,8 +57,8 @@ static void show(txgen_chat *c, size_t upto)
         fwrite(c->answer + c->shown, 1, upto - c->shown, stdout);
         c->shown = upto;
     }
-    if (c->streams && !c->error && (fflush(stdout) || ferror(stdout)))
-        c->error = errno ? errno : EIO;
+    if (c->streams)
+        TX_THEN(c->status, txgen_flush());
 }
 
 static void on_text(void *context, int64_t index, const char *bytes, size_t size)
@@ -73,7 +72,7 @@ static void on_text(void *context, int64_t index, const char *bytes, size_t size
 static bool on_stop(void *context)
 {
     const txgen_chat *c = context;
-    return c->error != 0 || c->status != TX_OK;
+    return c->status != TX_OK;
 }
 
 static tx_status answer(txgen_chat *c, const tx_ids *ids, int64_t most)
@@ -92,7 +91,7 @@ static tx_status answer(txgen_chat *c, const tx_ids *ids, int64_t most)
     putchar('\n');
     show(c, 0);
     c->size = tx_chat_trim(c->chat, c->answer, c->size);
-    return c->error ? tx_fail(TX_IO, "standard output: cannot write: %s", strerror(c->error)) : TX_OK;
+    return c->status;
 }
 
 /* ---- A conversation ---------------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include "tx_json.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,38 +87,55 @@ bool txgen_is_json_lines(const char *path)
     return length > 6 && strcmp(path + length - 6, ".jsonl") == 0;
 }
 
-/* Receives one line, or the "text" of a line of JSON. */
-typedef tx_status take_line(void *context, const char *text, size_t size);
-
-static tx_status each_line(const char *path, const char *data, size_t size, take_line *take, void *context)
+tx_status txgen_read_file(const char *path, char **text, size_t *size)
 {
-    const bool json_lines = txgen_is_json_lines(path);
-    int64_t number = 0;
-    tx_status status = TX_OK;
-    for (size_t at = 0; at < size && !status;) {
+    size_t begin = 0;
+    TX_TRY(strcmp(path, "-") == 0 ? tx_file_read_input(text, size) : tx_file_read(path, FILE_LIMIT, text, size));
+    const tx_status status = tx_text_begin(*text, *size, false, &begin);
+    if (status) {
+        free(*text);
+        *text = NULL;
+        return tx_fail_in(status, "%s", path);
+    }
+    *size -= begin;
+    memmove(*text, *text + begin, *size + 1);
+    return TX_OK;
+}
+
+tx_status txgen_each_line(const char *path, txgen_take *take, void *context)
+{
+    char *data = NULL;
+    size_t size;
+    int64_t number = 1;
+    tx_status status = txgen_read_file(path, &data, &size);
+    for (size_t at = 0; !status && at < size; number++) {
         const char *line = data + at, *end = memchr(line, '\n', size - at);
         size_t length = end ? (size_t)(end - line) : size - at;
         at += length + 1;
-        number++;
         length -= length > 0 && line[length - 1] == '\r';
-        if (length == 0)
-            continue;
-        if (!json_lines) {
-            status = take(context, line, length);
-            continue;
-        }
-        char where[512];
-        tx_json *json = NULL;
-        const char *text = NULL;
-        snprintf(where, sizeof where, "%s: line %lld", path, (long long)number);
-        size_t text_size = 0;
-        status = tx_json_parse_line(line, length, where, &json);
-        if (!status) {
-            status = tx_json_get_text(json, "text", &text, &text_size);
-            status = status ? tx_fail_in(status, "%s", where) : take(context, text, text_size);
-        }
-        tx_json_free(json);
+        if (!tx_line_is_blank(line, length))
+            status = tx_fail_in(take(context, line, length), "%s: line %" PRId64, path, number);
     }
+    free(data);
+    return status;
+}
+
+/* Passes on the "text" of each line of JSON. */
+typedef struct texts {
+    txgen_take *take;
+    void *context;
+} texts;
+
+static tx_status take_json(void *context, const char *line, size_t size)
+{
+    const texts *t = context;
+    tx_json *json = NULL;
+    const char *text = NULL;
+    size_t text_size = 0;
+    tx_status status = tx_json_parse_line(line, size, "JSON", &json);
+    TX_THEN(status, tx_json_get_text(json, "text", &text, &text_size));
+    TX_THEN(status, t->take(t->context, text, text_size));
+    tx_json_free(json);
     return status;
 }
 
@@ -134,21 +152,6 @@ static tx_status add_text(void *prompts, const char *text, size_t size)
     return TX_OK;
 }
 
-tx_status txgen_read_file(const char *path, char **text, size_t *size)
-{
-    size_t begin = 0;
-    TX_TRY(strcmp(path, "-") == 0 ? tx_file_read_input(text, size) : tx_file_read(path, FILE_LIMIT, text, size));
-    const tx_status status = tx_text_begin(*text, *size, false, &begin);
-    if (status) {
-        free(*text);
-        *text = NULL;
-        return tx_fail_in(status, "%s", path);
-    }
-    *size -= begin;
-    memmove(*text, *text + begin, *size + 1);
-    return TX_OK;
-}
-
 tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prompts)
 {
     const txgen_settings *set = settings;
@@ -159,14 +162,18 @@ tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prom
         status = add_text(prompts, set->prompt.word[i], strlen(set->prompt.word[i]));
     if (status || (prompts->count > 0 && !set->prompts))
         return status;
-    char *text = NULL;
-    size_t size = 0;
-    const char *path = set->prompts ? set->prompts : "-";
-    status = txgen_read_file(path, &text, &size);
-    TX_THEN(status, set->prompts ? each_line(path, text, size, add_text, prompts) : add_text(prompts, text, size));
-    free(text);
+    if (!set->prompts) {
+        char *text = NULL;
+        size_t size = 0;
+        status = txgen_read_file("-", &text, &size);
+        TX_THEN(status, add_text(prompts, text, size));
+        free(text);
+        return status;
+    }
+    status = txgen_is_json_lines(set->prompts) ? txgen_each_line(set->prompts, take_json, &(texts){add_text, prompts})
+                                               : txgen_each_line(set->prompts, add_text, prompts);
     if (!status && prompts->count == 0)
-        status = tx_fail(TX_INVALID, "%s: the file has no prompt", path);
+        status = tx_fail(TX_INVALID, "%s: the file has no prompt", set->prompts);
     return status;
 }
 
@@ -174,13 +181,14 @@ tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prom
 
 typedef struct joined {
     char *text;
-    size_t size;
+    size_t size, room;
 } joined;
 
 static tx_status join_text(void *context, const char *text, size_t size)
 {
     joined *j = context;
     const size_t gap = j->size > 0 ? 2 : 0;
+    TX_TRY(tx_array_reserve(&j->text, &j->room, j->size + gap + size + 1, 1, "bytes of text"));
     memcpy(j->text + j->size, "\n\n", gap);
     memcpy(j->text + j->size + gap, text, size);
     j->size += gap + size;
@@ -189,22 +197,11 @@ static tx_status join_text(void *context, const char *text, size_t size)
 
 tx_status txgen_read_text(const char *path, char **text, size_t *size)
 {
-    char *data = NULL;
-    size_t count = 0;
-    tx_status status = txgen_read_file(path, &data, &count);
-    if (status || !txgen_is_json_lines(path)) {
-        *text = data;
-        *size = count;
-        return status;
-    }
-    joined j = {.text = malloc(count + 1)}; /* enough: {"text": ""} is longer than the separator */
-    status = j.text ? each_line(path, data, count, join_text, &j) : tx_fail(TX_MEMORY, "%s: out of memory", path);
-    free(data);
-    if (status) {
-        free(j.text);
-        return status;
-    }
+    joined j = {0};
+    if (!txgen_is_json_lines(path))
+        return txgen_read_file(path, text, size);
+    const tx_status status = txgen_each_line(path, take_json, &(texts){join_text, &j});
     *text = j.text;
     *size = j.size;
-    return TX_OK;
+    return status;
 }

@@ -4,8 +4,6 @@
 
 #include "tx_classify.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +25,7 @@ typedef struct window {
     size_t count, most;
     float *score;
     size_t room, truncated;
+    enum { UNKNOWN, TEXTS, JSON_LINES } form; /* of the lines */
 } window;
 
 /* ---- Results ------------------------------------------------------------------------------------------- */
@@ -61,44 +60,29 @@ static tx_status add_embedding(const window *w, size_t index)
     return TX_OK;
 }
 
-static int64_t best_of(const float *score, int64_t labels)
-{
-    int64_t best = 0;
-    for (int64_t i = 1; i < labels; i++)
-        best = score[i] > score[best] ? i : best;
-    return best;
-}
-
 static tx_status add_scores(const window *w, size_t index)
 {
     const tx_classifier *c = w->classifier;
     const tx_classifier_kind kind = tx_classifier_kind_of(c);
-    const int64_t labels = tx_classifier_labels(c), best = best_of(w->score + index * (size_t)labels, labels);
+    const int64_t labels = tx_classifier_labels(c);
     const float *score = w->score + index * (size_t)labels;
+    const int64_t chosen = tx_classifier_chosen(c, score, -1);
     tx_json *object = w->object[index], *list;
     if (kind == TX_CLASSIFIER_NUMBERS && labels == 1)
         return tx_json_set_number(object, "score", shortest(*score));
     if (kind == TX_CLASSIFIER_ONE) {
-        TX_TRY(tx_json_set_string(object, "label", tx_classifier_label(c, best)));
-        TX_TRY(tx_json_set_number(object, "score", shortest(score[best])));
+        TX_TRY(tx_json_set_string(object, "label", tx_classifier_label(c, chosen)));
+        TX_TRY(tx_json_set_number(object, "score", shortest(score[chosen])));
     }
     if (kind == TX_CLASSIFIER_SEVERAL) {
         TX_TRY(add(object, "labels", tx_json_array(), &list));
-        for (int64_t i = 0; i < labels; i++)
-            if (score[i] > 0.5f)
-                TX_TRY(tx_json_append_string(list, tx_classifier_label(c, i)));
+        for (int64_t i = chosen; i >= 0; i = tx_classifier_chosen(c, score, i))
+            TX_TRY(tx_json_append_string(list, tx_classifier_label(c, i)));
     }
     TX_TRY(add(object, "scores", tx_json_object(), &list));
     for (int64_t i = 0; i < labels; i++)
         TX_TRY(tx_json_set_number(list, tx_classifier_label(c, i), shortest(score[i])));
     return TX_OK;
-}
-
-static tx_status append_null(tx_json *list)
-{
-    tx_json *null = NULL;
-    TX_TRY(tx_json_parse("null", 4, "null", &null));
-    return tx_json_append(list, null);
 }
 
 /* Adds the labels of the words of a text, null for words that the model does not see. */
@@ -109,21 +93,12 @@ static tx_status add_words(const window *w, size_t index, const float *score)
     TX_TRY(add(w->object[index], "labels", tx_json_array(), &names));
     TX_TRY(add(w->object[index], "scores", tx_json_array(), &scores));
     for (int64_t i = 0; i < w->words[index].count; i++, score += labels) {
-        const int64_t best = best_of(score, labels);
+        const int64_t best = tx_classifier_chosen(w->classifier, score, -1);
         const bool seen = !isnan(*score);
-        TX_TRY(seen ? tx_json_append_string(names, tx_classifier_label(w->classifier, best)) : append_null(names));
-        TX_TRY(seen ? tx_json_append_number(scores, shortest(score[best])) : append_null(scores));
+        TX_TRY(seen ? tx_json_append_string(names, tx_classifier_label(w->classifier, best))
+                    : tx_json_append_null(names));
+        TX_TRY(seen ? tx_json_append_number(scores, shortest(score[best])) : tx_json_append_null(scores));
     }
-    return TX_OK;
-}
-
-static tx_status print_line(const tx_json *object)
-{
-    char *text = tx_json_text(object, TX_JSON_LINE);
-    if (!text)
-        return TX_MEMORY;
-    puts(text);
-    free(text);
     return TX_OK;
 }
 
@@ -149,14 +124,11 @@ static tx_status compute(window *w, size_t rows)
     const float *score = w->score;
     for (size_t i = 0; i < w->count; i++) {
         TX_TRY(w->embedder ? add_embedding(w, i) : words ? add_words(w, i, score) : add_scores(w, i));
-        TX_TRY(print_line(w->object[i]));
+        TX_TRY(txgen_print(w->object[i]));
         score += w->words[i].count * width;
         w->truncated += w->text[i].truncated;
     }
-    errno = 0;
-    return fflush(stdout) || ferror(stdout)
-               ? tx_fail(TX_IO, "standard output: cannot write: %s", strerror(errno ? errno : EIO))
-               : TX_OK;
+    return txgen_flush();
 }
 
 static tx_status finish(window *w)
@@ -246,10 +218,13 @@ static tx_status take_text(window *w, const char *text, size_t size)
     return take(w, object);
 }
 
-static tx_status take_line(window *w, bool json_lines, const char *line, size_t size)
+static tx_status take_line(void *context, const char *line, size_t size)
 {
+    window *w = context;
     tx_json *object = NULL;
-    if (!json_lines)
+    if (w->form == UNKNOWN)
+        w->form = *line == '{' ? JSON_LINES : TEXTS;
+    if (w->form == TEXTS)
         return take_text(w, line, size);
     TX_TRY(tx_json_parse_line(line, size, "JSON", &object));
     return take(w, object);
@@ -257,23 +232,8 @@ static tx_status take_line(window *w, bool json_lines, const char *line, size_t 
 
 static tx_status take_file(window *w, const char *path)
 {
-    char *text = NULL;
-    size_t size;
-    int64_t number = 1;
-    TX_TRY(txgen_read_file(path, &text, &size));
-    const bool json_lines = txgen_is_json_lines(path) || (strcmp(path, "-") == 0 && *text == '{');
-    tx_status status = TX_OK;
-    for (size_t at = 0; at < size && !status; number++) {
-        const char *newline = memchr(text + at, '\n', size - at);
-        const size_t next = newline ? (size_t)(newline - text) + 1 : size;
-        size_t length = next - at - (newline != NULL);
-        length -= length && text[at + length - 1] == '\r';
-        if (!tx_line_is_blank(text + at, length))
-            status = tx_fail_in(take_line(w, json_lines, text + at, length), "%s: line %" PRId64, path, number);
-        at = next;
-    }
-    free(text);
-    return status;
+    w->form = txgen_is_json_lines(path) ? JSON_LINES : strcmp(path, "-") == 0 ? UNKNOWN : TEXTS;
+    return txgen_each_line(path, take_line, w);
 }
 
 /* ---- The program --------------------------------------------------------------------------------------- */

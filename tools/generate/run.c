@@ -8,19 +8,36 @@
 #include <stdlib.h>
 #include <string.h>
 
+tx_status txgen_flush(void)
+{
+    errno = 0;
+    return fflush(stdout) || ferror(stdout)
+               ? tx_fail(TX_IO, "standard output: cannot write: %s", strerror(errno ? errno : EIO))
+               : TX_OK;
+}
+
+tx_status txgen_print(const tx_json *object)
+{
+    char *text = tx_json_text(object, TX_JSON_LINE);
+    if (!text)
+        return TX_MEMORY;
+    puts(text);
+    free(text);
+    return TX_OK;
+}
+
 /* The state of the output. */
 typedef struct display {
     tx_alive *alive;
     const tx_lm_prompt *prompts;
-    bool first; /* the next token is the first of its text */
-    int error;  /* errno of a failed write to standard output, or 0 */
+    bool first;       /* the next token is the first of its text */
+    tx_status status; /* of writing to standard output */
 } display;
 
 static void flush(display *d)
 {
     tx_alive_told(d->alive);
-    if (!d->error && (fflush(stdout) || ferror(stdout)))
-        d->error = errno ? errno : EIO;
+    TX_THEN(d->status, txgen_flush());
 }
 
 static void begin(void *context, int64_t index)
@@ -62,13 +79,13 @@ static bool stop(void *context)
 {
     display *d = context;
     flush(d);
-    return d->error != 0;
+    return d->status != TX_OK;
 }
 
 static void report(void *context, int64_t tokens, double seconds)
 {
     const display *d = context;
-    if (!d->error)
+    if (!d->status)
         fprintf(stderr, "txgen: %" PRId64 " token%s, %.2f s, %.1f tokens/s\n", tokens, tx_s(tokens), seconds,
                 seconds > 0.0 ? (double)tokens / seconds : 0.0);
 }
@@ -86,10 +103,8 @@ static tx_status show(tx_lm *lm, tx_alive *alive, const tx_generation *how, cons
                                      .end = end,
                                      .stop = stop,
                                      .done = report};
-    tx_status status = tx_lm_generate(lm, prompts, count, how, &listener);
-    if (!status && d.error)
-        status = tx_fail(TX_IO, "standard output: cannot write: %s", strerror(d.error));
-    return status;
+    TX_TRY(tx_lm_generate(lm, prompts, count, how, &listener));
+    return d.status;
 }
 
 static void print_limit(const tx_lm *lm, const tx_generation *how)

@@ -56,11 +56,19 @@ bool txgen_is_json_lines(const char *path);
 /* Reads a text file, or standard input if `path` is "-", without a byte order mark. Files that are not text are an
  * error. The caller frees `*text`. */
 tx_status txgen_read_file(const char *path, char **text, size_t *size);
-/* The same, but joins the texts of a .jsonl file by empty lines. The caller frees `*text`. */
+/* Passes the lines of such a file, except blank ones, to `take`, without their ends. Errors name the line. */
+typedef tx_status txgen_take(void *context, const char *line, size_t size);
+tx_status txgen_each_line(const char *path, txgen_take *take, void *context);
+/* As txgen_read_file, but joins the texts of a .jsonl file by empty lines. The caller frees `*text`, also after an
+ * error. */
 tx_status txgen_read_text(const char *path, char **text, size_t *size);
 
 /* ---- run.c ------------------------------------------------------------------------------------------- */
 
+/* Prints an object as a line of JSON. */
+tx_status txgen_print(const tx_json *object);
+/* Flushes standard output. */
+tx_status txgen_flush(void);
 /* Continues the prompts. */
 tx_status txgen_run(tx_lm *lm, tx_alive *alive, const tx_generation *how, const txgen_prompts *prompts);
 /* Continues each line that the user types. */
@@ -80,8 +88,7 @@ typedef struct txgen_chat {
     bool streams;             /* print answers while they are generated */
     char *answer;             /* the answer so far */
     size_t size, room, shown; /* its bytes; allocated bytes; bytes that are printed */
-    tx_status status;         /* an error of storing the answer */
-    int error;                /* errno of a failed write to standard output, or 0 */
+    tx_status status;         /* an error of storing or writing the answer */
 } txgen_chat;
 
 /* Holds a conversation on standard input, or answers --prompt and --prompts. */

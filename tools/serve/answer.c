@@ -184,15 +184,6 @@ static tx_status top_object(const serve_text *t, const tx_batch_token *token, tx
     return status;
 }
 
-static tx_status append_null(tx_json *array)
-{
-    tx_json *holder = tx_json_object();
-    tx_status status = tx_json_set_null(holder, "null");
-    TX_THEN(status, tx_json_append(array, tx_json_copy(tx_json_find(holder, "null"))));
-    tx_json_free(holder);
-    return status;
-}
-
 static tx_status add_columns(const serve_text *t, tx_json *to, const tx_batch_token *token)
 {
     tx_json *tokens, *logprobs, *tops, *offsets, *top = NULL;
@@ -210,8 +201,8 @@ static tx_status add_columns(const serve_text *t, tx_json *to, const tx_batch_to
     if (status)
         return status;
     if (isnan(token->logprob)) { /* the first token of a prompt */
-        TX_TRY(append_null(logprobs));
-        return append_null(tops);
+        TX_TRY(tx_json_append_null(logprobs));
+        return tx_json_append_null(tops);
     }
     TX_TRY(tx_json_append_number(logprobs, clamped(token->logprob)));
     top = tx_json_object();

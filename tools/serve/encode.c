@@ -3,12 +3,8 @@
 #include "tools/serve/txserve.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* A label of several is chosen if its probability exceeds this, as in transformers' pipelines. */
-#define CHOSEN 0.5f
 
 /* Sets the bytes of `count` numbers, little-endian, in base64 (RFC 4648). */
 static tx_status set_base64(tx_json *object, const char *key, const float *number, int64_t count)
@@ -43,24 +39,20 @@ static tx_status set_numbers(tx_json *object, const char *key, const float *numb
     return status;
 }
 
-/* The most likely label; for several labels a list of those that are chosen; null for numbers. */
-static tx_status set_labels(const tx_classifier *classifier, const float *score, int64_t count, tx_json *object)
+/* The chosen label; for several labels a list of those; null for numbers. */
+static tx_status set_labels(const tx_classifier *classifier, const float *score, tx_json *object)
 {
     const tx_classifier_kind kind = tx_classifier_kind_of(classifier);
-    int64_t best = 0;
+    int64_t label = tx_classifier_chosen(classifier, score, -1);
     if (kind == TX_CLASSIFIER_NUMBERS)
         return tx_json_set_null(object, "label");
-    if (kind == TX_CLASSIFIER_SEVERAL) {
-        tx_json *list = tx_json_array();
-        tx_status status = tx_json_set(object, "label", list);
-        for (int64_t i = 0; i < count && !status; i++)
-            if (score[i] > CHOSEN)
-                status = tx_json_append_string(list, tx_classifier_label(classifier, i));
-        return status;
-    }
-    for (int64_t i = 1; i < count; i++)
-        best = score[i] > score[best] ? i : best;
-    return tx_json_set_string(object, "label", tx_classifier_label(classifier, best));
+    if (kind == TX_CLASSIFIER_ONE)
+        return tx_json_set_string(object, "label", tx_classifier_label(classifier, label));
+    tx_json *list = tx_json_array();
+    TX_TRY(tx_json_set(object, "label", list));
+    for (; label >= 0; label = tx_classifier_chosen(classifier, score, label))
+        TX_TRY(tx_json_append_string(list, tx_classifier_label(classifier, label)));
+    return TX_OK;
 }
 
 static tx_status add_result(const serve_call *c, int64_t index, const float *row, int64_t width, tx_json *list)
@@ -75,7 +67,7 @@ static tx_status add_result(const serve_call *c, int64_t index, const float *row
                 c->base64 ? set_base64(object, "embedding", row, width) : set_numbers(object, "embedding", row, width));
         return status;
     }
-    TX_THEN(status, set_labels(s->classifier, row, width, object));
+    TX_THEN(status, set_labels(s->classifier, row, object));
     TX_THEN(status, set_numbers(object, "probs", row, width));
     TX_THEN(status, tx_json_set_int(object, "num_classes", width));
     return status;
