@@ -164,13 +164,16 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     return TX_RETURN(status, s, slots, tx_slots_free);
 }
 
-static void free_passes(passes *of)
+static void free_pass(const pass *p)
 {
-    for (int32_t i = 0; i < of->count; i++) {
-        tx_plan_free(of->pass[i].plan);
-        tx_graph_free(of->pass[i].graph);
-    }
-    of->count = 0;
+    tx_plan_free(p->plan);
+    tx_graph_free(p->graph);
+}
+
+static void free_passes(const passes *of)
+{
+    for (int32_t i = 0; i < of->count; i++)
+        free_pass(&of->pass[i]);
 }
 
 void tx_slots_free(tx_slots *slots)
@@ -457,28 +460,17 @@ tx_status tx_slots_prove(tx_slots *slots)
 {
     passes *of = &slots->decode;
     float *want = malloc(PROOF_STEPS * (size_t)slots->vocab * sizeof *want);
-    bool equal;
+    bool equal = true;
     tx_status status = want ? TX_OK : tx_fail(TX_MEMORY, "generate: out of memory");
-    const int32_t last = of->count - 1;
+    const int32_t count = of->count, last = count - 1;
     TX_THEN(status, compare(slots, &of->pass[last], true, want, &equal));
-    int32_t kept = 0;
-    for (int32_t i = 0; i < last && !status; i++) {
-        status = compare(slots, &of->pass[i], false, want, &equal);
-        if (!status && equal) {
-            const pass moved = of->pass[kept];
-            of->pass[kept++] = of->pass[i];
-            of->pass[i] = moved;
-        }
-    }
-    if (!status && kept < last) { /* the largest plan follows those that are kept; the others are freed */
-        const pass largest = of->pass[last];
-        of->pass[last] = of->pass[kept];
-        of->pass[kept] = largest;
-        for (int32_t i = kept + 1; i <= last; i++) {
-            tx_plan_free(of->pass[i].plan);
-            tx_graph_free(of->pass[i].graph);
-        }
-        of->count = kept + 1;
+    for (int32_t i = of->count = 0; i < count; i++) { /* keep a plan by moving it down, or free it */
+        if (i < last)
+            TX_THEN(status, compare(slots, &of->pass[i], false, want, &equal));
+        if (status || equal || i == last)
+            of->pass[of->count++] = of->pass[i];
+        else
+            free_pass(&of->pass[i]);
     }
     free(want);
     return status;

@@ -30,25 +30,19 @@ bool serve_is_end(const tx_generation *how, int32_t id)
 
 /* ---- Errors --------------------------------------------------------------------------------------------- */
 
-char *serve_error_json(int status, const char *message)
+tx_json *serve_error(int status, const char *message)
 {
     const char *type = status == 401   ? "authentication_error"
                        : status == 429 ? "rate_limit_error"
                        : status < 500  ? "invalid_request_error"
                                        : "server_error";
     tx_json *object = tx_json_object(), *error = tx_json_object();
-    char *text = NULL;
-    tx_status made = tx_json_set_text(error, "message", message, strlen(message));
+    tx_status made = tx_json_set(object, "error", error);
+    TX_THEN(made, tx_json_set_text(error, "message", message, strlen(message)));
     TX_THEN(made, tx_json_set_string(error, "type", type));
     TX_THEN(made, tx_json_set_null(error, "param"));
     TX_THEN(made, status == 404 ? tx_json_set_string(error, "code", "not_found") : tx_json_set_null(error, "code"));
-    if (made)
-        tx_json_free(error);
-    TX_THEN(made, tx_json_set(object, "error", error));
-    if (!made)
-        text = tx_json_text(object, TX_JSON_LINE);
-    tx_json_free(object);
-    return text;
+    return object;
 }
 
 /* ---- Shown text ----------------------------------------------------------------------------------------- */
@@ -123,49 +117,34 @@ static tx_status token_text(const serve_text *t, int32_t id, char **text, size_t
     return tx_utf8_replace(*bytes, *count, text, size);
 }
 
-/* Sets token, logprob and bytes of an entry of a chat. */
-static tx_status set_entry(const serve_text *t, tx_json *entry, int32_t id, double logprob)
+/* Appends an object with token, logprob and bytes to a list, and returns it in `*entry`. */
+static tx_status add_entry(const serve_text *t, tx_json *to, int32_t id, double logprob, tx_json **entry)
 {
     char *text = NULL;
     const char *bytes;
     size_t size, count = 0;
     tx_json *list = tx_json_array();
-    tx_status status = token_text(t, id, &text, &size, &bytes, &count);
-    TX_THEN(status, tx_json_set_text(entry, "token", text, size));
-    TX_THEN(status, tx_json_set_number(entry, "logprob", clamped(logprob)));
+    *entry = tx_json_object();
+    tx_status status = tx_json_append(to, *entry);
+    status = status ? (tx_json_free(list), status) : tx_json_set(*entry, "bytes", list);
+    TX_THEN(status, token_text(t, id, &text, &size, &bytes, &count));
+    TX_THEN(status, tx_json_set_text(*entry, "token", text, size));
+    TX_THEN(status, tx_json_set_number(*entry, "logprob", clamped(logprob)));
     for (size_t i = 0; i < count && !status; i++)
         status = tx_json_append_int(list, (unsigned char)bytes[i]);
     free(text);
-    if (status) {
-        tx_json_free(list);
-        return status;
-    }
-    return tx_json_set(entry, "bytes", list);
+    return status;
 }
 
 static tx_status add_chat_entry(const serve_text *t, tx_json *to, const tx_batch_token *token)
 {
-    tx_json *entry = tx_json_object(), *top = tx_json_array(), *content;
-    tx_status status = set_entry(t, entry, token->id, token->logprob);
-    for (int32_t i = 0; i < token->top_count && !status; i++) {
-        tx_json *likely = tx_json_object();
-        status = set_entry(t, likely, token->top[i].id, token->top[i].logprob);
-        if (status)
-            tx_json_free(likely);
-        TX_THEN(status, tx_json_append(top, likely));
-    }
-    if (status) {
-        tx_json_free(top);
-        tx_json_free(entry);
-        return status;
-    }
-    status = tx_json_set(entry, "top_logprobs", top);
-    TX_THEN(status, tx_json_get(to, "content", TX_JSON_ARRAY, &content));
-    if (status) {
-        tx_json_free(entry);
-        return status;
-    }
-    return tx_json_append(content, entry);
+    tx_json *entry, *top = NULL, *content, *likely;
+    TX_TRY(tx_json_get(to, "content", TX_JSON_ARRAY, &content));
+    TX_TRY(add_entry(t, content, token->id, token->logprob, &entry));
+    TX_TRY(tx_json_set(entry, "top_logprobs", top = tx_json_array()));
+    for (int32_t i = 0; i < token->top_count; i++)
+        TX_TRY(add_entry(t, top, token->top[i].id, token->top[i].logprob, &likely));
+    return TX_OK;
 }
 
 /* Alternatives as an object of texts; of two with the same text the more likely remains. */
@@ -205,13 +184,8 @@ static tx_status add_columns(const serve_text *t, tx_json *to, const tx_batch_to
         return tx_json_append_null(tops);
     }
     TX_TRY(tx_json_append_number(logprobs, clamped(token->logprob)));
-    top = tx_json_object();
-    status = top_object(t, token, top);
-    if (status) {
-        tx_json_free(top);
-        return status;
-    }
-    return tx_json_append(tops, top);
+    TX_TRY(tx_json_append(tops, top = tx_json_object()));
+    return top_object(t, token, top);
 }
 
 static tx_status add_logprobs(serve_text *t, const tx_batch_token *token)
@@ -276,6 +250,19 @@ tx_status serve_set_usage(const serve_call *c, tx_json *object)
     return status;
 }
 
+tx_status serve_write(serve_call *c, tx_json *object, tx_status status)
+{
+    char *text = status ? NULL : tx_json_text(object, TX_JSON_LINE);
+    tx_json_free(object);
+    status = status || text ? status : TX_MEMORY;
+    if (c->stream)
+        TX_THEN(status, serve_append(&c->out, "data: ", 6));
+    TX_THEN(status, serve_append(&c->out, text, strlen(text)));
+    TX_THEN(status, serve_append(&c->out, "\n\n", c->stream ? 2 : 1));
+    free(text);
+    return status;
+}
+
 /* Appends an answer or an event with the choices first..first+count-1 to the output. */
 static tx_status write_object(serve_call *c, int32_t first, int32_t count, size_t upto, bool usage)
 {
@@ -294,15 +281,7 @@ static tx_status write_object(serve_call *c, int32_t first, int32_t count, size_
     }
     if (usage)
         TX_THEN(status, serve_set_usage(c, object));
-    char *text = status ? NULL : tx_json_text(object, TX_JSON_LINE);
-    tx_json_free(object);
-    status = status || text ? status : TX_MEMORY;
-    if (c->stream)
-        TX_THEN(status, serve_append(&c->out, "data: ", 6));
-    TX_THEN(status, serve_append(&c->out, text, strlen(text)));
-    TX_THEN(status, serve_append(&c->out, "\n\n", c->stream ? 2 : 1));
-    free(text);
-    return status;
+    return serve_write(c, object, status);
 }
 
 /* ---- Tokens --------------------------------------------------------------------------------------------- */
@@ -372,12 +351,8 @@ static void complete(serve_call *c)
         status = write_object(c, 0, 0, 0, true);
     if (status)
         serve_fail(c, 500, tx_error());
-    if (c->status >= 400 && c->stream) {
-        char *text = serve_error_json(c->status, c->error);
-        if (text && serve_append(&c->out, "data: ", 6) == TX_OK && serve_append(&c->out, text, strlen(text)) == TX_OK)
-            serve_append(&c->out, "\n\n", 2);
-        free(text);
-    }
+    if (c->status >= 400 && c->stream)
+        serve_write(c, serve_error(c->status, c->error), TX_OK);
     if (c->stream)
         serve_append(&c->out, "data: [DONE]\n\n", 14);
     if (!c->status)

@@ -84,11 +84,7 @@ static tx_status write_results(serve_call *c, const float *results, int64_t widt
     for (int64_t i = 0; i < c->inputs && !status; i++)
         status = add_result(c, i, results + i * width, width, list);
     TX_THEN(status, serve_set_usage(c, object));
-    char *text = status ? NULL : tx_json_text(object, TX_JSON_LINE);
-    TX_THEN(status, text ? serve_append(&c->out, text, strlen(text)) : TX_MEMORY);
-    free(text);
-    tx_json_free(object);
-    return status;
+    return serve_write(c, object, status);
 }
 
 /* A text that is too long gets an error, because its result would not be that of the whole text. */

@@ -52,15 +52,6 @@ static enum MHD_Result send_bytes(struct MHD_Connection *connection, exchange *e
                    MHD_create_response_from_buffer(size, (void *)(uintptr_t)bytes, MHD_RESPMEM_MUST_COPY), type);
 }
 
-static enum MHD_Result send_error(struct MHD_Connection *connection, exchange *e, int status, const char *message)
-{
-    char *text = serve_error_json(status, message);
-    const enum MHD_Result result =
-        text ? send_bytes(connection, e, status, "application/json", text, strlen(text)) : MHD_NO;
-    free(text);
-    return result;
-}
-
 static enum MHD_Result send_json(struct MHD_Connection *connection, exchange *e, int status, tx_json *object,
                                  tx_status made)
 {
@@ -70,6 +61,11 @@ static enum MHD_Result send_json(struct MHD_Connection *connection, exchange *e,
         text ? send_bytes(connection, e, status, "application/json", text, strlen(text)) : MHD_NO;
     free(text);
     return result;
+}
+
+static enum MHD_Result send_error(struct MHD_Connection *connection, exchange *e, int status, const char *message)
+{
+    return send_json(connection, e, status, serve_error(status, message), TX_OK);
 }
 
 /* ---- Streams -------------------------------------------------------------------------------------------- */
@@ -128,10 +124,11 @@ static enum MHD_Result send_answer(struct MHD_Connection *connection, exchange *
                             : send_bytes(connection, e, 200, "application/json", c->out.data, c->out.size);
 }
 
-static enum MHD_Result begin_call(struct MHD_Connection *connection, exchange *e, serve_kind kind)
+static enum MHD_Result post_call(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest)
 {
     serve_server *s = e->server;
     serve_call *c = NULL;
+    (void)rest;
     static const serve_task tasks[] = {SERVE_GENERATE, SERVE_GENERATE, SERVE_EMBEDDING, SERVE_CLASSIFICATION};
     if ((serve_task)s->set->task != tasks[kind])
         return send_error(connection, e, 400, "the server runs another --task: this path does not fit its model");
@@ -159,43 +156,19 @@ static enum MHD_Result begin_call(struct MHD_Connection *connection, exchange *e
     return respond(connection, e, 200, response, "text/event-stream");
 }
 
-static enum MHD_Result post_completion(struct MHD_Connection *connection, exchange *e, const char *rest)
-{
-    (void)rest;
-    return begin_call(connection, e, SERVE_COMPLETION);
-}
-
-static enum MHD_Result post_chat(struct MHD_Connection *connection, exchange *e, const char *rest)
-{
-    (void)rest;
-    return begin_call(connection, e, SERVE_CHAT);
-}
-
-static enum MHD_Result post_embeddings(struct MHD_Connection *connection, exchange *e, const char *rest)
-{
-    (void)rest;
-    return begin_call(connection, e, SERVE_EMBED);
-}
-
-static enum MHD_Result post_classify(struct MHD_Connection *connection, exchange *e, const char *rest)
-{
-    (void)rest;
-    return begin_call(connection, e, SERVE_CLASSIFY);
-}
-
 /* ---- Everything else ------------------------------------------------------------------------------------ */
 
-static enum MHD_Result get_page(struct MHD_Connection *connection, exchange *e, const char *rest)
+static enum MHD_Result get_page(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest)
 {
-    (void)rest;
+    (void)kind, (void)rest;
     return send_bytes(connection, e, 200, "text/html; charset=utf-8", (const char *)serve_page,
                       strlen((const char *)serve_page));
 }
 
-static enum MHD_Result get_health(struct MHD_Connection *connection, exchange *e, const char *rest)
+static enum MHD_Result get_health(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest)
 {
     tx_json *object = tx_json_object();
-    (void)rest;
+    (void)kind, (void)rest;
     pthread_mutex_lock(&e->server->lock);
     const bool drains = e->server->drains;
     pthread_mutex_unlock(&e->server->lock);
@@ -214,34 +187,30 @@ static tx_status describe_model(const serve_server *s, tx_json *object)
     return status;
 }
 
-static enum MHD_Result get_models(struct MHD_Connection *connection, exchange *e, const char *rest)
+static enum MHD_Result get_models(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest)
 {
     tx_json *object = tx_json_object(), *list = tx_json_array(), *model = tx_json_object();
     char message[320];
-    if (*rest && strcmp(rest, e->server->name) != 0) {
-        tx_json_free(object);
-        tx_json_free(list);
-        tx_json_free(model);
-        snprintf(message, sizeof message, "the model %.200s does not exist", rest);
-        return send_error(connection, e, 404, message);
-    }
+    (void)kind;
     tx_status made = describe_model(e->server, model);
-    if (*rest) {
-        tx_json_free(object);
-        tx_json_free(list);
-        return send_json(connection, e, 200, model, made);
-    }
     TX_THEN(made, tx_json_set_string(object, "object", "list"));
     TX_THEN(made, tx_json_set(object, "data", list));
-    TX_THEN(made, tx_json_append(list, model));
-    return send_json(connection, e, 200, object, made);
+    TX_THEN(made, tx_json_append(list, *rest ? tx_json_copy(model) : model));
+    if (!*rest)
+        return send_json(connection, e, 200, object, made);
+    tx_json_free(object);
+    if (strcmp(rest, e->server->name) == 0)
+        return send_json(connection, e, 200, model, made);
+    tx_json_free(model);
+    snprintf(message, sizeof message, "the model %.200s does not exist", rest);
+    return send_error(connection, e, 404, message);
 }
 
-static enum MHD_Result get_metrics(struct MHD_Connection *connection, exchange *e, const char *rest)
+static enum MHD_Result get_metrics(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest)
 {
     serve_server *s = e->server;
     char text[4096];
-    (void)rest;
+    (void)kind, (void)rest;
     pthread_mutex_lock(&s->lock);
     const serve_counters c = s->counters;
     const struct {
@@ -281,17 +250,18 @@ static enum MHD_Result get_metrics(struct MHD_Connection *connection, exchange *
 static const struct {
     const char *method, *path;
     bool secret; /* needs an API key, if the server has any */
-    enum MHD_Result (*answer)(struct MHD_Connection *connection, exchange *e, const char *rest);
+    enum MHD_Result (*answer)(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest);
+    serve_kind kind; /* of post_call */
 } routes[] = {
-    {"GET", "/", false, get_page},
-    {"GET", "/health", false, get_health},
-    {"GET", "/metrics", true, get_metrics},
-    {"GET", "/v1/models", true, get_models},
-    {"GET", "/v1/models/*", true, get_models},
-    {"POST", "/v1/completions", true, post_completion},
-    {"POST", "/v1/chat/completions", true, post_chat},
-    {"POST", "/v1/embeddings", true, post_embeddings},
-    {"POST", "/v1/classify", true, post_classify},
+    {"GET", "/", false, get_page, 0},
+    {"GET", "/health", false, get_health, 0},
+    {"GET", "/metrics", true, get_metrics, 0},
+    {"GET", "/v1/models", true, get_models, 0},
+    {"GET", "/v1/models/*", true, get_models, 0},
+    {"POST", "/v1/completions", true, post_call, SERVE_COMPLETION},
+    {"POST", "/v1/chat/completions", true, post_call, SERVE_CHAT},
+    {"POST", "/v1/embeddings", true, post_call, SERVE_EMBED},
+    {"POST", "/v1/classify", true, post_call, SERVE_CLASSIFY},
 };
 enum { ROUTES = sizeof routes / sizeof routes[0] };
 
@@ -304,9 +274,9 @@ static bool matches(const char *path, const char *url, const char **rest)
 }
 
 /* Compares in a time that depends only on the length of the header. */
-static bool equal(const char *key, const char *given)
+static bool equal(const char *key, size_t size, const char *given)
 {
-    const size_t size = strlen(key), count = strlen(given);
+    const size_t count = strlen(given);
     unsigned char differ = size != count;
     for (size_t i = 0; i < count; i++)
         differ |= (unsigned char)(given[i] ^ key[size ? i % size : 0]);
@@ -315,10 +285,13 @@ static bool equal(const char *key, const char *given)
 
 static bool allowed(struct MHD_Connection *connection, const serve_server *s)
 {
-    const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+    const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"), *key = s->keys;
     bool found = false;
-    for (char **key = s->keys; key && *key && header && strncmp(header, "Bearer ", 7) == 0; key++)
-        found = equal(*key, header + 7) || found;
+    for (size_t size; key && header && strncmp(header, "Bearer ", 7) == 0 && *(key += strspn(key, " \t\r\n"));
+         key += size) {
+        size = strcspn(key, " \t\r\n");
+        found = equal(key, size, header + 7) || found;
+    }
     return found || !s->keys;
 }
 
@@ -335,7 +308,7 @@ static enum MHD_Result dispatch(struct MHD_Connection *connection, exchange *e, 
             continue;
         if (routes[i].secret && !allowed(connection, e->server))
             return send_error(connection, e, 401, "the API key is missing or wrong: send Authorization: Bearer KEY");
-        return routes[i].answer(connection, e, rest);
+        return routes[i].answer(connection, e, routes[i].kind, rest);
     }
     return known ? send_error(connection, e, 405, "this path has another method")
                  : send_error(connection, e, 404, "unknown path: see docs/guides/serve.md");

@@ -3,9 +3,8 @@
 #include "tools/serve/txserve.h"
 
 #include "tools/cli/waiting.h"
+#include "tx_file.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -95,40 +94,11 @@ static void warn(void *context, const char *message)
 
 /* ---- API keys ------------------------------------------------------------------------------------------- */
 
-static void free_keys(serve_server *s)
-{
-    for (char **key = s->keys; key && *key; key++)
-        free(*key);
-    free(s->keys);
-}
-
 static tx_status read_keys(serve_server *s, const char *path)
 {
-    FILE *file = fopen(path, "r");
-    char *line = NULL;
-    size_t room = 0, count = 0, keys = 0;
-    ssize_t size;
-    if (!file)
-        return tx_fail(TX_IO, "%s: cannot open: %s", path, strerror(errno));
-    tx_status status = tx_array_reserve(&s->keys, &keys, 1, sizeof *s->keys, "API keys");
-    if (!status)
-        s->keys[0] = NULL;
-    while (!status && (size = getline(&line, &room, file)) >= 0) {
-        while (size > 0 && isspace((unsigned char)line[size - 1]))
-            line[--size] = 0;
-        if (!size)
-            continue;
-        status = tx_array_reserve(&s->keys, &keys, count + 2, sizeof *s->keys, "API keys");
-        if (!status && !(s->keys[count] = strdup(line)))
-            status = tx_fail(TX_MEMORY, "out of memory");
-        if (!status)
-            s->keys[++count] = NULL;
-    }
-    if (!status && ferror(file))
-        status = tx_fail(TX_IO, "%s: cannot read: %s", path, strerror(errno));
-    free(line);
-    fclose(file);
-    return status || count ? status : tx_fail(TX_INVALID, "%s: the file has no API key", path);
+    size_t size;
+    TX_TRY(tx_file_read(path, 1 << 20, &s->keys, &size));
+    return tx_line_is_blank(s->keys, size) ? tx_fail(TX_INVALID, "%s: the file has no API key", path) : TX_OK;
 }
 
 /* ---- The model ------------------------------------------------------------------------------------------ */
@@ -295,7 +265,7 @@ static int run(const serve_settings *set)
     tx_encoder_free(s.encoder);
     tx_lm_free(s.lm);
     tx_alive_stop(s.alive);
-    free_keys(&s);
+    free(s.keys);
     free(s.name);
     pthread_cond_destroy(&s.work);
     pthread_cond_destroy(&s.stop);

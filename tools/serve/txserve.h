@@ -105,7 +105,7 @@ typedef struct serve_server {
     tx_chat *chat;       /* NULL if the model has no template */
     char *name;
     int64_t context, created;
-    char **keys; /* NULL without keys; ends with NULL */
+    char *keys; /* API keys, one a line; NULL without */
     pthread_mutex_t lock;
     pthread_cond_t work, stop; /* there is work, or the end; a signal arrived */
     pthread_t engine;
@@ -148,7 +148,9 @@ void serve_end_text(serve_text *text, tx_batch_end end);
 /* True if an id ends a text. */
 bool serve_is_end(const tx_generation *how, int32_t id);
 /* An error as OpenAI's JSON; the caller frees it. */
-char *serve_error_json(int status, const char *message);
+tx_json *serve_error(int status, const char *message);
+/* Appends an answer or an event to the output, and frees the object. Returns `status` if it is an error. */
+tx_status serve_write(serve_call *call, tx_json *object, tx_status status);
 tx_status serve_append(serve_bytes *to, const char *bytes, size_t size);
 
 /* Sets the numbers of tokens. */
