@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Measurements of GPUs from sysfs: hwmon has temperature and power of any driver (Documentation/hwmon/sysfs-interface),
- * amdgpu and i915 also report memory and use. txtopo --watch and the log of a run call it. */
+ * Measurements of GPUs. sysfs has temperature and power of any driver (Documentation/hwmon/sysfs-interface), and memory
+ * and use of amdgpu and i915. DRM's fdinfo has memory and engine times of each process that has opened a GPU
+ * (Documentation/gpu/drm-usage-stats). txtopo --watch and the log of a run call it. */
 #include "comm/topology/tx_topology.h"
 
 #include "api/base/needs.h"
 
+#include <ctype.h>
 #include <dirent.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +18,7 @@
 
 #define PATH_SIZE 512
 #define CARD_NUMBERS 64 /* names are card0 to card63 */
+#define CLIENTS 1024    /* more are left out */
 
 /* The number in a file of a folder, or NaN. */
 static double number_in(const char *folder, const char *name)
@@ -68,6 +72,149 @@ static void read_memory(const char *device, const char *drm, tx_topo_card *card)
     }
 }
 
+/* ---- DRM's fdinfo ------------------------------------------------------------------------------------------ */
+
+/* The lines of a client: an opened GPU, which several descriptors of several processes may share. */
+typedef struct client {
+    char bus[32];
+    long long id;
+    double bytes[2][2]; /* in the host's memory and the device's own: by the older keys, and by "resident" */
+    tx_topo_engine engine[TX_TOPO_ENGINES];
+} client;
+
+/* The engine of this name, or a free one; NULL if all others are taken. */
+static tx_topo_engine *engine_of(tx_topo_engine *engines, const char *name)
+{
+    for (int i = 0; i < TX_TOPO_ENGINES; i++)
+        if (!*engines[i].name || strncmp(engines[i].name, name, sizeof engines[i].name - 1) == 0) {
+            snprintf(engines[i].name, sizeof engines[i].name, "%.23s", name);
+            return &engines[i];
+        }
+    return NULL;
+}
+
+/* Reads "drm-KEY: VALUE [UNIT]". drm-memory-REGION is the older name of drm-resident-REGION. */
+static void read_client_line(const char *line, client *c)
+{
+    static const char *const own[] = {"vram", "local", "lmem"};
+    char key[64] = "", value[64] = "", unit[8] = "";
+    if (sscanf(line, "drm-%63[^:]: %63s %7s", key, value, unit) < 2)
+        return;
+    const double number = strtod(value, NULL);
+    const bool resident = strncmp(key, "resident-", 9) == 0;
+    const char *region = resident ? key + 9 : strncmp(key, "memory-", 7) == 0 ? key + 7 : NULL;
+    tx_topo_engine *engine;
+    if (strcmp(key, "pdev") == 0)
+        snprintf(c->bus, sizeof c->bus, "%.31s", value);
+    else if (strcmp(key, "client-id") == 0)
+        c->id = (long long)number;
+    else if (strncmp(key, "engine-capacity-", 16) == 0 && (engine = engine_of(c->engine, key + 16)))
+        engine->capacity = number;
+    else if (strncmp(key, "engine-", 7) == 0 && strncmp(key, "engine-capacity", 15) != 0 &&
+             (engine = engine_of(c->engine, key + 7)))
+        engine->seconds = 1e-9 * number;
+    else if (strncmp(key, "cycles-", 7) == 0 && (engine = engine_of(c->engine, key + 7)))
+        engine->seconds = number; /* xe counts cycles */
+    else if (strncmp(key, "total-cycles-", 13) == 0 && (engine = engine_of(c->engine, key + 13)))
+        engine->total = number;
+    bool device = false;
+    for (size_t i = 0; region && i < sizeof own / sizeof own[0]; i++)
+        device = device || strncmp(region, own[i], strlen(own[i])) == 0;
+    if (region)
+        c->bytes[resident][device] += number * (*unit == 'K' ? 0x1p10 : *unit == 'M' ? 0x1p20 : 1.0);
+}
+
+/* Adds a client to the card with its address. Integrated GPUs have no memory of their own. */
+static void add_client(const client *c, tx_topo_card *cards, int32_t count)
+{
+    const double *bytes = c->bytes[c->bytes[1][0] + c->bytes[1][1] > 0.0];
+    for (int32_t i = 0; i < count; i++) {
+        tx_topo_card *card = &cards[i];
+        if (strcmp(card->bus, c->bus) != 0)
+            continue;
+        card->client_memory += bytes[1] > 0.0 ? bytes[1] : bytes[0];
+        card->clients++;
+        for (int e = 0; e < TX_TOPO_ENGINES && *c->engine[e].name; e++) {
+            tx_topo_engine *sum = engine_of(card->engine, c->engine[e].name);
+            if (!sum)
+                continue;
+            sum->seconds += c->engine[e].seconds;
+            sum->capacity = c->engine[e].capacity;
+            sum->total = c->engine[e].total;
+        }
+    }
+}
+
+/* Adds the GPUs that a process has opened. `seen` has the clients that are added already. */
+static void read_process(const char *process, tx_topo_card *cards, int32_t count, client *seen, int32_t *seen_count)
+{
+    char path[2 * PATH_SIZE], target[16] = "", line[256];
+    snprintf(path, sizeof path, "%s/fd", process);
+    DIR *folder = opendir(path);
+    for (struct dirent *one; folder && *seen_count < CLIENTS && (one = readdir(folder));) {
+        snprintf(path, sizeof path, "%s/fd/%.16s", process, one->d_name);
+        if (readlink(path, target, sizeof target - 1) < 9 || strncmp(target, "/dev/dri/", 9) != 0)
+            continue;
+        snprintf(path, sizeof path, "%s/fdinfo/%.16s", process, one->d_name);
+        FILE *file = fopen(path, "re");
+        client *c = &seen[*seen_count];
+        *c = (client){.id = -1};
+        while (file && fgets(line, sizeof line, file))
+            read_client_line(line, c);
+        if (file)
+            fclose(file);
+        int32_t i = 0;
+        while (i < *seen_count && (seen[i].id != c->id || strcmp(seen[i].bus, c->bus) != 0))
+            i++;
+        if (c->id < 0 || i < *seen_count)
+            continue;
+        add_client(c, cards, count);
+        ++*seen_count;
+    }
+    if (folder)
+        closedir(folder);
+}
+
+static void read_clients(const char *root, bool all, tx_topo_cards *cards)
+{
+    char path[PATH_SIZE];
+    int32_t seen = 0;
+    client *clients = malloc(CLIENTS * sizeof *clients);
+    snprintf(path, sizeof path, "%.400s/proc", root);
+    DIR *folder = clients && all && cards->count ? opendir(path) : NULL;
+    for (struct dirent *one; folder && (one = readdir(folder));)
+        if (isdigit((unsigned char)*one->d_name)) {
+            snprintf(path, sizeof path, "%.400s/proc/%.16s", root, one->d_name);
+            read_process(path, cards->card, cards->count, clients, &seen);
+        }
+    if (folder)
+        closedir(folder);
+    snprintf(path, sizeof path, "%.400s/proc/self", root);
+    if (clients && !all && cards->count)
+        read_process(path, cards->card, cards->count, clients, &seen);
+    free(clients);
+}
+
+/* Uses the clients' memory and engine times for values that sysfs lacks. The busiest engine counts. */
+static void use_clients(tx_topo_card *c, const tx_topo_card *before, double seconds)
+{
+    if (c->clients && isnan(c->memory_used))
+        c->memory_used = c->client_memory;
+    if (!isnan(c->busy) || !before || !(seconds > 0.0))
+        return;
+    for (int i = 0; i < TX_TOPO_ENGINES && *c->engine[i].name; i++)
+        for (int k = 0; k < TX_TOPO_ENGINES; k++) {
+            const tx_topo_engine *now = &c->engine[i], *then = &before->engine[k];
+            if (strcmp(now->name, then->name) != 0 || now->seconds < then->seconds) /* a client has ended */
+                continue;
+            const double clock = now->total > 0.0 ? now->total - then->total : seconds;
+            const double use = (now->seconds - then->seconds) / clock / (now->capacity > 1.0 ? now->capacity : 1.0);
+            c->busy = !(c->busy >= use) ? fmin(use, 1.0) : c->busy;
+        }
+}
+
+/* ---- Cards --------------------------------------------------------------------------------------------------- */
+
 /* The last part of the target of a link: a PCI address, or the name of a driver. */
 static void read_link(const char *path, char *text, size_t size)
 {
@@ -80,7 +227,8 @@ static void read_link(const char *path, char *text, size_t size)
 
 static bool has_value(const tx_topo_card *c)
 {
-    return !isnan(c->memory) || !isnan(c->busy) || !isnan(c->temperature) || !isnan(c->power) || !isnan(c->energy);
+    return c->clients || !isnan(c->memory) || !isnan(c->busy) || !isnan(c->temperature) || !isnan(c->power) ||
+           !isnan(c->energy);
 }
 
 /* The card of this name in an earlier measurement, or NULL. */
@@ -92,20 +240,22 @@ static const tx_topo_card *before_of(const tx_topo_cards *cards, const char *nam
     return NULL;
 }
 
-void tx_topo_cards_read(const char *root, tx_topo_cards *cards)
+void tx_topo_cards_read(const char *root, bool all, tx_topo_cards *cards)
 {
     TX_NEEDS(cards, );
     tx_topo_cards now = {.count = 0};
     char drm[PATH_SIZE], device[PATH_SIZE + 16], path[PATH_SIZE + 32];
     struct timespec clock;
     const char *set = root ? root : getenv("TX_SYS_ROOT");
+    int32_t kept = 0;
+    set = set ? set : "";
     clock_gettime(CLOCK_MONOTONIC, &clock);
     now.seconds = (double)clock.tv_sec + 1e-9 * (double)clock.tv_nsec;
     for (int n = 0; n < CARD_NUMBERS && now.count < TX_TOPO_CARDS; n++) {
         tx_topo_card *c = &now.card[now.count];
         *c = (tx_topo_card){.temperature = (double)NAN, .power = (double)NAN, .energy = (double)NAN};
         snprintf(c->name, sizeof c->name, "card%d", n);
-        snprintf(drm, sizeof drm, "%.400s/sys/class/drm/%s", set ? set : "", c->name);
+        snprintf(drm, sizeof drm, "%.400s/sys/class/drm/%s", set, c->name);
         snprintf(device, sizeof device, "%s/device", drm);
         if (access(device, R_OK) != 0)
             continue;
@@ -119,8 +269,15 @@ void tx_topo_cards_read(const char *root, tx_topo_cards *cards)
         const tx_topo_card *before = before_of(cards, c->name);
         if (isnan(c->power) && before && now.seconds > cards->seconds && c->energy >= before->energy)
             c->power = (c->energy - before->energy) / (now.seconds - cards->seconds);
-        now.count += has_value(c);
+        now.count++;
     }
+    read_clients(set, all, &now);
+    for (int32_t i = 0; i < now.count; i++) {
+        use_clients(&now.card[i], before_of(cards, now.card[i].name), now.seconds - cards->seconds);
+        if (has_value(&now.card[i]))
+            now.card[kept++] = now.card[i];
+    }
+    now.count = kept;
     *cards = now;
 }
 

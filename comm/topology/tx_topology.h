@@ -270,15 +270,27 @@ tx_status tx_topo_set_parse(const char *set, int32_t **numbers, int32_t *count);
 /* ---- Measurements ---------------------------------------------------------------------------- */
 
 #define TX_TOPO_CARDS 16
+#define TX_TOPO_ENGINES 8
 
-/* A GPU as its driver shows it in /sys; NaN for a value that the driver does not report. NVIDIA's own driver reports
- * nothing there. */
+/* An engine of a GPU, in DRM's fdinfo. */
+typedef struct tx_topo_engine {
+    char name[24];
+    double seconds;  /* computed by all clients; cycles if `total` has the cycles of the clock, else 0 */
+    double capacity; /* number of engines of this name, or 0 */
+    double total;
+} tx_topo_engine;
+
+/* A GPU as its driver shows it in /sys, or else in the fdinfo of processes; NaN for a value that the driver does not
+ * report. NVIDIA's own driver reports nothing there. */
 typedef struct tx_topo_card {
-    char name[16], bus[32], driver[32]; /* "card0", "0000:03:00.0", "amdgpu" */
-    double memory, memory_used;         /* bytes */
-    double busy;                        /* share of the time in which it computes, 0 to 1 */
-    double temperature, power;          /* degrees Celsius; watts */
-    double energy;                      /* joules since the driver was loaded */
+    char name[16], bus[32], driver[32];     /* "card0", "0000:03:00.0", "amdgpu" */
+    double memory, memory_used;             /* bytes */
+    double busy;                            /* share of the time in which it computes, 0 to 1 */
+    double temperature, power;              /* degrees Celsius; watts */
+    double energy;                          /* joules since the driver was loaded */
+    int32_t clients;                        /* processes' clients with fdinfo, */
+    double client_memory;                   /* their memory in bytes, */
+    tx_topo_engine engine[TX_TOPO_ENGINES]; /* and engines; unused ones have no name */
 } tx_topo_card;
 
 /* Begin with {0}. */
@@ -289,8 +301,10 @@ typedef struct tx_topo_cards {
 } tx_topo_cards;
 
 /* Measures all GPUs that report a value. If a driver only counts energy, power is the mean since the measurement that
- * `cards` held before. `root` is a prefix of "/sys"; NULL means TX_SYS_ROOT of the environment, or none. */
-void tx_topo_cards_read(const char *root, tx_topo_cards *cards);
+ * `cards` held before; so is the use by engine times. `all` counts the clients of all processes that may be read, else
+ * only those of this process. `root` is a prefix of "/sys" and "/proc"; NULL means TX_SYS_ROOT of the environment, or
+ * none. */
+void tx_topo_cards_read(const char *root, bool all, tx_topo_cards *cards);
 /* [{"card", "bus", "memory", "memory_used", "use", "celsius", "watts"}, ..], without unknown values. The caller frees
  * it. NULL if out of memory. */
 char *tx_topo_cards_json(const tx_topo_cards *cards);

@@ -63,7 +63,7 @@ static void write_cards(tx_running *r, int64_t step)
     if (!r->log.file || strcmp(tx_engine_device(r->engine)->id, "cpu") == 0 ||
         tx_seconds(CLOCK_MONOTONIC) - r->cards.seconds < SECONDS)
         return;
-    tx_topo_cards_read(NULL, &r->cards);
+    tx_topo_cards_read(NULL, false, &r->cards);
     char *text = r->cards.count ? tx_topo_cards_json(&r->cards) : NULL;
     if (text)
         tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"cards\": %s}", step, text);

@@ -56,6 +56,40 @@ for wrong in -1 x 99999; do
     [ $? -eq 2 ] || fail "--watch=$wrong"
 done
 
+# fdinfo: an integrated GPU, whose memory is the host's, with two clients. One of them has two descriptors. Its busiest
+# engine computes for about 0.3 of 0.6 s, on two engines of that name. xe counts cycles.
+card 4 0000:00:03.0 i915
+client() # PROCESS DESCRIPTOR ID BUS LINE...
+{
+    mkdir -p "$work/root/proc/$1/fd" "$work/root/proc/$1/fdinfo"
+    ln -sf /dev/dri/renderD128 "$work/root/proc/$1/fd/$2"
+    printf 'pos:\t0\ndrm-driver:\ti915\ndrm-client-id:\t%s\ndrm-pdev:\t%s\n' "$3" "$4" > "$work/root/proc/$1/fdinfo/$2"
+    process=$1 descriptor=$2
+    shift 4
+    printf '%s\n' "$@" >> "$work/root/proc/$process/fdinfo/$descriptor"
+}
+client 17 3 5 0000:00:03.0 "drm-resident-system0: 1048576 KiB" "drm-memory-system0: 1048576 KiB" \
+    "drm-engine-render: 1000000000 ns" "drm-engine-capacity-render: 2"
+client 17 4 5 0000:00:03.0 "drm-resident-system0: 1048576 KiB"
+client 18 9 6 0000:00:03.0 "drm-resident-system0: 512 MiB" "drm-resident-stolen: nonsense"
+client 19 3 1 0000:06:00.0 "drm-resident-gtt: 7 GiB" "drm-resident-vram0: 2048 MiB" "drm-cycles-rcs: 100" \
+    "drm-total-cycles-rcs: 1000"
+client 20 3 1 9999:06:00.0 "drm-resident-vram0: 2048 MiB"
+mkdir -p "$work/root/proc/self/fd" "$work/root/proc/21/fd"
+ln -s /dev/null "$work/root/proc/21/fd/1"
+"$bin/txtopo" --watch 0 | grep "card4 .* 1.5 of" > "$work/out" || fail "memory by fdinfo"
+timeout 5 "$bin/txtopo" --watch 0.6 > "$work/out" &
+watching=$!
+sleep 0.3
+client 17 3 5 0000:00:03.0 "drm-resident-system0: 1048576 KiB" "drm-engine-render: 1600000000 ns" \
+    "drm-engine-capacity-render: 2" "drm-engine-copy: 5 ns"
+client 19 3 1 0000:06:00.0 "drm-resident-vram0: 2048 MiB" "drm-cycles-rcs: 350" "drm-total-cycles-rcs: 2000"
+sleep 0.7
+kill $watching
+wait $watching 2> /dev/null
+awk '$1 == "card4" && $7 == "%" && $6 > 25 && $6 <= 51 { one = 1 } $1 == "card3" && $3 == "2.0" && $6 == "25.0" { two = 1 }
+    END { exit !(one && two) }' "$work/out" || fail "no use by fdinfo: $(cat "$work/out")"
+
 # A run on a device other than the cpu logs them; one on the cpu does not.
 write_small_text
 for device in cpu opencl; do

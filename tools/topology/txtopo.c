@@ -38,7 +38,7 @@ static const tx_option options[] = {
      "mpirun, numactl and hwloc-bind"},
     OPTION(OPTIONAL, "watch", watch, "SECONDS",
            "measure the GPUs every 2 seconds, or SECONDS, until Ctrl-C: memory, use, temperature and power as their "
-           "drivers report them in /sys; with 0, measure once"),
+           "drivers report them in /sys and in the fdinfo of processes; with 0, measure once"),
     {TX_OPTION_HEADING, NULL, 0, 0, 0, NULL, "Format:"},
     OPTION(FLAG, "nvidia", nvidia, NULL, "print the layout of nvidia-smi topo -m, byte for byte"),
     OPTION(FLAG, "json", json, NULL, "print all known properties as JSON (tools/topology/txtopo.schema.json)"),
@@ -148,9 +148,10 @@ static int watch(const settings *s)
     tx_topo_cards cards = {.count = 0};
     if ((end && (*end || end == s->watch)) || !(seconds >= 0.0 && seconds <= 3600.0))
         return tx_complain(&program, TX_EXIT_USAGE, "--watch %s: give seconds from 0 to 3600", s->watch);
-    tx_topo_cards_read(NULL, &cards);
+    tx_topo_cards_read(NULL, true, &cards);
     if (!cards.count)
-        return tx_complain(&program, TX_EXIT_FAILURE, "--watch: no driver reports measurements of a GPU in /sys");
+        return tx_complain(&program, TX_EXIT_FAILURE,
+                           "--watch: no driver reports measurements of a GPU in /sys or /proc");
     while (!ferror(stdout)) {
         char *json = s->json ? tx_topo_cards_json(&cards) : NULL;
         if (json)
@@ -163,7 +164,7 @@ static int watch(const settings *s)
             break;
         const struct timespec pause = {(time_t)seconds, (long)(1e9 * (seconds - floor(seconds)))};
         nanosleep(&pause, NULL);
-        tx_topo_cards_read(NULL, &cards);
+        tx_topo_cards_read(NULL, true, &cards);
     }
     return tx_end(&program, 0);
 }
