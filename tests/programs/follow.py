@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """follow.py BIN: txplot --follow serves the page of a run, draws new steps, and ends by a signal with status 0. If
-Chromium is installed, the open page shows the new steps without being loaded again."""
+Chromium is installed, the open page shows the new steps without being loaded again, wide and narrow, light and dark."""
+import atexit
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +13,8 @@ import threading
 import time
 import urllib.error
 import urllib.request
+
+import browser
 
 txplot = os.path.join(sys.argv[1], "txplot")
 if "--follow" not in subprocess.run([txplot, "--help"], capture_output=True, text=True, check=True).stdout:
@@ -39,6 +41,7 @@ def steps(page):
 with tempfile.TemporaryDirectory() as folder:
     log = os.path.join(folder, "log.jsonl")
     server = subprocess.Popen([txplot, folder, "--follow", "0"], stdout=subprocess.PIPE, text=True)
+    atexit.register(server.kill)
     address = re.match(r"http://localhost:\d+", server.stdout.readline()).group(0)
     status, text = fetch(address)
     assert status == 503 and folder in text, (status, text)
@@ -60,24 +63,24 @@ with tempfile.TemporaryDirectory() as folder:
     port = address.rsplit(":", 1)[1]
     for wrong, wanted in [(port, 1), ("70000", 2), ("x", 2)]:
         assert subprocess.run([txplot, folder, "--follow", wrong], capture_output=True).returncode == wanted, wrong
-    browser = next((b for b in ("chromium", "chromium-browser", "google-chrome") if shutil.which(b)), None)
-    if browser:
-        viewer = subprocess.Popen([browser, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom",
-                                   "--virtual-time-budget=120000", address], stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, text=True)
-        threading.Thread(target=lambda: pages.append(viewer.communicate(timeout=60)[0])).start()
+    if browser.find():
         with open(log, "a", buffering=1) as file:
-            file.write("ss\": 1}\n")
-            for step in range(5, 600):
-                if viewer.poll() is not None:
-                    break
-                file.write(line(step))
-                time.sleep(0.05)
-        while len(pages) < 9:
-            time.sleep(0.1)
-        dom = pages[8]
-        shown = int(re.search(r"<td[^>]*>(\d+)</td>", dom).group(1))
-        assert shown > steps(dom), f"loaded with {steps(dom)} steps, shows {shown}"
-        print("the open page shows the new steps")
+            file.write('ss": 1}\n')
+            tab, step = browser.Page(), 5
+            shown = "+[...document.querySelectorAll('td')].map(c => c.textContent).find(t => /^\\d+$/.test(t))"
+            for width in (1200, 360):
+                for scheme in ("light", "dark"):
+                    tab.show(address, width, 800, scheme)
+                    tab.wait(shown + " > 0", "the first steps")
+                    before = tab.value(shown)
+                    file.write("".join(line(step + i) for i in range(20)))
+                    step += 20
+                    tab.wait(f"{shown} >= {before + 20}", "the new steps")
+                    assert tab.fits(), f"{width} {scheme}: wider than the window"
+                    dark = tab.value("/^rgb\\((\\d+)/.exec(getComputedStyle(document.body).backgroundColor)[1] < 100")
+                    assert dark == (scheme == "dark"), f"{width}: the {scheme} colours"
+            assert not tab.errors, tab.errors
+            tab.close()
+        print("the open page shows the new steps, wide and narrow, light and dark")
     server.send_signal(signal.SIGTERM)
     assert server.wait(timeout=20) == 0, server.returncode

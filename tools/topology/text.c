@@ -2,10 +2,12 @@
  * Prints a topology as text: devices, matrix, legend, notes. The matrix has the tabs of nvidia-smi, with NICs and CPU
  * devices as rows and columns. The layout of nvidia-smi itself is identical byte for byte, because programs parse it.
  * It has only NVIDIA's classes, so other links are shown by their PCI class. */
+#include "tools/cli/terminal.h"
 #include "tools/topology/txtopo.h"
 
 #include <inttypes.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- Matrix --------------------------------------------------------------------------------------- */
 
@@ -89,9 +91,14 @@ static void print_tabs(FILE *out, const matrix *m, bool underline)
     }
 }
 
+/* Terminals get lines of their width. */
 static void legend_line(FILE *out, const char *cell, const char *mark, const char *legend)
 {
-    fprintf(out, "  %s%-*s = %s\n", cell, 4 - (int)strlen(cell), mark, legend);
+    const bool shown = out == stdout && isatty(STDOUT_FILENO);
+    fprintf(out, "  %s%-*s = %s", cell, 4 - (int)strlen(cell), mark, shown ? "" : legend);
+    if (shown)
+        tx_print_filled(legend, strlen(legend), tx_terminal_width(STDOUT_FILENO), 9, 9);
+    fputc('\n', out);
 }
 
 static void class_line(FILE *out, tx_topo_class value)
