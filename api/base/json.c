@@ -302,8 +302,7 @@ bool tx_json_has(const tx_json *object, const char *key)
 
 bool tx_json_is_empty(const tx_json *json)
 {
-    const bool has_value =
-        json_is_number(json) || json_is_true(json); /* numbers and true have neither size nor length */
+    const bool has_value = json_is_number(json) || json_is_true(json); /* they have neither size nor length */
     return !has_value && tx_json_size(json) == 0 && json_string_length(json) == 0;
 }
 
@@ -320,11 +319,7 @@ tx_json *tx_json_at(const tx_json *array, size_t index)
 /* jansson's iterators need a mutable object but do not change it. */
 static tx_json *unchanged(const tx_json *json)
 {
-    union {
-        const tx_json *in;
-        tx_json *out;
-    } cast = {.in = json};
-    return cast.out;
+    return (tx_json *)(uintptr_t)json;
 }
 
 void *tx_json_first(const tx_json *object)

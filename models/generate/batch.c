@@ -29,8 +29,8 @@ typedef struct seat {
 } seat;
 
 struct tx_batch {
-    tx_lm *lm;        /* the batch occupies it; NULL without */
-    bool keep, whole; /* keep caches of ended requests; compute the first prompts at once */
+    tx_batch_owner owner; /* all NULL without */
+    bool keep, whole;     /* keep caches of ended requests; compute the first prompts at once */
     tx_slots *slots;
     seat *seat; /* [count] */
     int64_t count, context, vocab;
@@ -43,7 +43,8 @@ struct tx_batch {
 
 /* ---- Creation ------------------------------------------------------------------------------------------- */
 
-tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, tx_batch **batch)
+tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, const tx_batch_owner *owner,
+                        tx_batch **batch)
 {
     tx_batch *b = calloc(1, sizeof *b);
     if (!b) {
@@ -51,6 +52,7 @@ tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, tx_b
         return tx_fail(TX_MEMORY, "generate: out of memory");
     }
     b->slots = slots;
+    b->owner = owner ? *owner : (tx_batch_owner){NULL, NULL, NULL};
     b->count = sizes->batch;
     b->context = sizes->context;
     b->keep = sizes->keep;
@@ -69,25 +71,13 @@ tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, tx_b
     return TX_RETURN(status, b, batch, tx_batch_free);
 }
 
-tx_status tx_batch_create(tx_lm *lm, int64_t slots, int64_t context, tx_batch **batch)
-{
-    TX_NEEDS(lm && batch, TX_INVALID);
-    const tx_generator_options sizes = {
-        .size = sizeof sizes, .batch = slots, .beams = 1, .context = context ? context : tx_lm_positions(lm)};
-    tx_slots *made = NULL;
-    TX_TRY(tx_lm_compile_slots(lm, &sizes, &made));
-    TX_TRY(tx_batch_over(made, &sizes, batch));
-    (*batch)->lm = lm;
-    return TX_OK;
-}
-
 void tx_batch_free(tx_batch *batch)
 {
     if (!batch)
         return;
     tx_slots_free(batch->slots);
-    if (batch->lm)
-        tx_lm_drop(batch->lm);
+    if (batch->owner.lm)
+        batch->owner.release(batch->owner.lm);
     tx_choice_free(&batch->choice);
     free(batch->seat);
     free(batch->ids);
@@ -132,8 +122,8 @@ static tx_status check(const tx_batch *b, const tx_batch_request *r, int64_t lim
                        "the prompt has %" PRId64 " tokens and %" PRId64 " new ones are requested; the context is "
                        "%" PRId64 " tokens: shorten the prompt or request fewer",
                        r->count, limit, b->context);
-    if (r->how->stop_count > 0 && b->lm)
-        TX_TRY(tx_lm_open_tokenizer(b->lm));
+    if (r->how->stop_count > 0 && b->owner.lm)
+        TX_TRY(b->owner.open_tokenizer(b->owner.lm));
     return tx_check_ids(r->ids, r->count, b->vocab);
 }
 
@@ -218,7 +208,8 @@ static void choose(tx_batch *b, seat *s)
     const float *logits = tx_slots_logits(b->slots, s - b->seat);
     const int64_t count = s->prompt + s->generated;
     const tx_history history = {s->ids, count, s->generated, s->request.sample};
-    const tx_stop stop = {b->lm ? b->lm->tokenizer : NULL, s->how.stop_strings, b->lm ? s->how.stop_count : 0};
+    const tx_lm *lm = b->owner.lm;
+    const tx_stop stop = {lm ? lm->tokenizer : NULL, s->how.stop_strings, lm ? s->how.stop_count : 0};
     int32_t id = 0;
     if (s->generated >= s->limit) {
         end_request(b, s, TX_BATCH_LIMIT);

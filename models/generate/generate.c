@@ -35,7 +35,7 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
     o.keep = o.keep && o.batch == 1;
     tx_status status = tx_slots_create(model, config, &sizes, &made->slots);
     if (!status && o.beams == 1) {
-        status = tx_batch_over(made->slots, &o, &made->texts);
+        status = tx_batch_over(made->slots, &o, NULL, &made->texts);
         made->slots = NULL;
     }
     TX_THEN(status, allocate(made));

@@ -34,8 +34,17 @@ static inline int64_t tx_run_limit(const tx_run *run, int64_t row)
     return tx_generation_limit(run->how, run->prompts[row].count);
 }
 
-/* Creates a batch over slots, which it owns from then on, also if this fails. */
-tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, tx_batch **batch);
+/* The language model that a batch occupies. */
+typedef struct tx_batch_owner {
+    tx_lm *lm;
+    tx_status (*open_tokenizer)(tx_lm *lm); /* for stop strings */
+    void (*release)(tx_lm *lm);             /* when the batch is freed */
+} tx_batch_owner;
+
+/* Creates a batch over slots, which it owns from then on, also if this fails. Without an owner, pass NULL; then
+ * requests have no stop strings. */
+tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, const tx_batch_owner *owner,
+                        tx_batch **batch);
 /* Beam search (beam.c): finds the most likely text of each of at most `batch` prompts, and emits it. */
 tx_status tx_run_beams(const tx_run *run);
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * tx_lm_generate: encodes prompts, resolves limits, and reports texts in order. */
+ * tx_lm_generate: encodes prompts, resolves limits, and reports texts in order. tx_batch_create: a batch of requests.
+ */
 #include "api/base/clock.h"
 #include "api/base/needs.h"
 #include "models/generate/lm.h"
+#include "models/generate/run.h"
 #include "models/generate/stream.h"
 
 #include <inttypes.h>
@@ -228,4 +230,15 @@ tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, 
     TX_THEN(status, run(&t, lm));
     release(&t);
     return status;
+}
+
+tx_status tx_batch_create(tx_lm *lm, int64_t slots, int64_t context, tx_batch **batch)
+{
+    TX_NEEDS(lm && batch, TX_INVALID);
+    const tx_generator_options sizes = {
+        .size = sizeof sizes, .batch = slots, .beams = 1, .context = context ? context : tx_lm_positions(lm)};
+    const tx_batch_owner owner = {lm, tx_lm_open_tokenizer, tx_lm_drop};
+    tx_slots *made = NULL;
+    TX_TRY(tx_lm_compile_slots(lm, &sizes, &made));
+    return tx_batch_over(made, &sizes, &owner, batch);
 }
