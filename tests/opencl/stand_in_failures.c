@@ -39,7 +39,6 @@ static void wait_if_hung(void)
 
 static _Noreturn void crash(void)
 {
-    signal(SIGSEGV, SIG_DFL);
     raise(SIGSEGV);
     abort();
 }

@@ -8,8 +8,8 @@
  *
  *     test_failures local      attention has forms within 48 KiB of local memory on each of NVIDIA's cards
  *     test_failures wait       a wait for a kernel that hangs ends, and sleeps
- *     test_failures FAILURE    a row of `failures`: the run continues or ends with a message, and the next
- *                              start leaves out what failed
+ *     test_failures FAILURE    a row of `failures` or `interrupted`: the run continues or ends with a message, and the
+ * next start leaves out what failed
  *
  * Exit status 77: there is no OpenCL device. */
 #include "api/graph/op.h"
@@ -19,9 +19,12 @@
 #include "tests/opencl/stand_in.h"
 #include "tests/opencl/tiny_training.h"
 
+#include <glob.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -237,7 +240,33 @@ static int train(FILE *out)
     return status == TX_NOT_FOUND ? 77 : status != TX_OK;
 }
 
-static int start(stand_in_failure failure, const char *what, char *text, size_t size)
+/* Waits until a locked file of the journal in TX_CACHE_DIR names the launch, then for the driver, and sends the signal.
+ */
+static void interrupt(pid_t child, int number, const char *what)
+{
+    char pattern[64], kernel[64], text[1024];
+    bool found = false;
+    siginfo_t end = {0};
+    snprintf(pattern, sizeof pattern, "%s/cl-trying-*", getenv("TX_CACHE_DIR"));
+    snprintf(kernel, sizeof kernel, "kernel %s ", what);
+    while (!found && waitid(P_PID, (id_t)child, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid == 0 &&
+           usleep(100000) == 0) {
+        glob_t files;
+        for (size_t i = 0; glob(pattern, 0, NULL, &files) == 0 && i < files.gl_pathc; i++) {
+            FILE *one = fopen(files.gl_pathv[i], "r");
+            const size_t got = one ? fread(text, 1, sizeof text, one) : 0;
+            found = found ||
+                    (one && flock(fileno(one), LOCK_SH | LOCK_NB) != 0 && memmem(text, got, kernel, strlen(kernel)));
+            if (one)
+                fclose(one);
+        }
+        globfree(&files);
+    }
+    sleep(1);
+    kill(child, number);
+}
+
+static int start(stand_in_failure failure, const char *what, int number, char *text, size_t size)
 {
     char path[] = "/tmp/tx_failures_XXXXXX";
     const int file = mkstemp(path);
@@ -252,6 +281,8 @@ static int start(stand_in_failure failure, const char *what, char *text, size_t 
         fclose(out);
         _exit(code);
     }
+    if (number)
+        interrupt(child, number, what);
     waitpid(child, &state, 0);
     const ssize_t got = pread(file, text, size - 1, 0);
     text[got > 0 ? got : 0] = '\0';
@@ -270,7 +301,7 @@ typedef struct failure {
     const char *what;
     struct {
         outcome outcome;
-        const char *says[PARTS]; /* parts of the text */
+        const char *says[PARTS]; /* parts of the text; "!" before a part that must be absent */
     } start[STARTS];
 } failure;
 
@@ -285,10 +316,7 @@ static const failure failures[] = {
     {"crash_in_self_test",
      STAND_IN_LAUNCH_CRASH,
      "softmax",
-     {{CRASHES, {""}},
-      {CRASHES, {"warning: opencl:0", "kernel softmax"}},
-      {CRASHES, {"kernel softmax"}},
-      {FAILS, {"kernel softmax", "delete "}}}},
+     {{CRASHES, {""}}, {CRASHES, {"warning: opencl:0", "kernel softmax"}}, {FAILS, {"kernel softmax", "delete "}}}},
     {"hang_in_trial",
      STAND_IN_HANG,
      "gemm_tile",
@@ -302,26 +330,49 @@ static const failure failures[] = {
     {"crash_in_build",
      STAND_IN_BUILD_CRASH,
      "attention(ATTENTION_ARGUMENTS, __local float4 *pool)",
-     {{CRASHES, {""}}, {CRASHES, {"building attention_gpu.cl"}}, {FAILS, {"building attention_gpu.cl", "delete "}}}},
+     {{CRASHES, {""}},
+      {CRASHES, {"building attention_gpu.cl", "delete ", "!; building"}},
+      {FAILS, {"building attention_gpu.cl", "delete "}}}},
+};
+
+/* A process gets a signal while a trial hangs. The user's signals leave nothing; two that were killed count as a hang.
+ */
+static const struct interrupted {
+    int signal;
+    failure failure;
+} interrupted[] = {
+    {SIGINT,
+     {"interrupt",
+      STAND_IN_HANG,
+      "gemm_tile",
+      {{CRASHES, {"!warning"}}, {CRASHES, {"!warning"}}, {CRASHES, {"!warning"}}}}},
+    {SIGTERM, {"time_limit", STAND_IN_HANG, "gemm_tile", {{CRASHES, {"!warning"}}, {CRASHES, {"!warning"}}}}},
+    {SIGKILL,
+     {"kill",
+      STAND_IN_HANG,
+      "gemm_tile",
+      {{CRASHES, {"!warning"}}, {CRASHES, {"!warning"}}, {CRASHES, {"gemm_tile", "delete "}}}}},
 };
 
 static bool as_expected(const failure *f, int i, int code, const char *text, const char *usual)
 {
     const outcome expected = f->start[i].outcome;
     bool good = expected == CRASHES ? code < 0 : expected == FAILS ? code == 1 : code == 0 && strstr(text, usual);
-    for (int k = 0; k < PARTS; k++)
-        good = good && (!f->start[i].says[k] || strstr(text, f->start[i].says[k]));
+    for (int k = 0; k < PARTS && f->start[i].says[k]; k++) {
+        const char *part = f->start[i].says[k];
+        good = good && (part[0] == '!' ? !strstr(text, part + 1) : strstr(text, part) != NULL);
+    }
     printf("%s  %s, start %d: status %d\n%s", good ? "ok" : "FAIL", f->name, i + 1, code, text);
     return good;
 }
 
-static int test_starts(const failure *f)
+static int test_starts(const failure *f, int number)
 {
     char usual[TEXT], text[TEXT], folder[] = "/tmp/tx_failures_XXXXXX", command[64];
     bool good = true;
     setenv("TX_OCL_VARIANT", "gpu", 1);
     setenv("TX_GEMM_TUNE", "0", 1);
-    const int code = start(STAND_IN_NO_FAILURE, NULL, usual, sizeof usual);
+    const int code = start(STAND_IN_NO_FAILURE, NULL, 0, usual, sizeof usual);
     if (code != 0)
         return printf("%s", usual), code == 77 ? 77 : 1;
     if (!mkdtemp(folder))
@@ -329,7 +380,7 @@ static int test_starts(const failure *f)
     setenv("TX_CACHE_DIR", folder, 1);
     setenv("TX_OCL_TIMEOUT", "10", 1);
     for (int i = 0; i < STARTS && (i == 0 || f->start[i].says[0]); i++) {
-        const int now = start(f->failure, f->what, text, sizeof text);
+        const int now = start(f->failure, f->what, number, text, sizeof text);
         good = as_expected(f, i, now, text, usual) && good;
     }
     snprintf(command, sizeof command, "rm -rf %s", folder);
@@ -348,6 +399,9 @@ int main(int argc, char **argv)
         return test_wait();
     for (size_t i = 0; argc == 2 && i < sizeof failures / sizeof failures[0]; i++)
         if (strcmp(argv[1], failures[i].name) == 0)
-            return test_starts(&failures[i]);
+            return test_starts(&failures[i], 0);
+    for (size_t i = 0; argc == 2 && i < sizeof interrupted / sizeof interrupted[0]; i++)
+        if (strcmp(argv[1], interrupted[i].failure.name) == 0)
+            return test_starts(&interrupted[i].failure, interrupted[i].signal);
     return fprintf(stderr, "usage: test_failures fill|types|local|wait|FAILURE\n"), 2;
 }

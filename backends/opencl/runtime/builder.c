@@ -64,9 +64,9 @@ static tx_status check_earlier(const tx_cl_builder *b, cl_kernel kernel)
     if (b->forced || !b->context->journal)
         return TX_OK;
     tx_cl_kernel_entry(b->context, kernel, name, sizeof name);
-    TX_TRY(tx_cl_journal_check(b->context, name, TX_CL_TWO_OR_SURE));
+    TX_TRY(tx_cl_journal_check(b->context, name, 1));
     *strrchr(name, '(') = '\0'; /* the same function with any options */
-    return tx_cl_journal_check(b->context, name, TX_CL_THREE);
+    return tx_cl_journal_check(b->context, name, 2);
 }
 
 static size_t items_of(cl_uint dims, const size_t *local)

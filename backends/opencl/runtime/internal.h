@@ -115,16 +115,13 @@ char *tx_cl_cache_folder(void);
 void tx_cl_journal_open(tx_context *context);
 void tx_cl_journal_close(tx_context *context);
 /* Records that a build, trial or launch begins. Returns its entry for tx_cl_journal_end, or -1 if there is no journal.
- * With `failed` the entry remains for later starts. Several threads may call these functions at a time. */
+ * The first call installs handlers for signals that end the process. With `failed` the entry remains. Several threads may call these functions at a time. */
 int tx_cl_journal_begin(const tx_context *context, const char *name);
 void tx_cl_journal_end(const tx_context *context, int entry, bool failed);
 /* Writes the name of an entry for the launch of a kernel. */
 void tx_cl_kernel_entry(const tx_context *context, cl_kernel kernel, char *name, size_t size);
-/* Returns TX_DEVICE with a message if builds, trials or launches whose names begin so crashed or hung before. One entry
- * is sufficient if TX has an alternative. Otherwise TX_CL_TWO_OR_SURE requires two, because a start that the user
- * interrupted leaves one too, or one of a failure that TX saw. */
-typedef enum tx_cl_strikes { TX_CL_ONE = 1, TX_CL_TWO, TX_CL_THREE, TX_CL_TWO_OR_SURE } tx_cl_strikes;
-tx_status tx_cl_journal_check(const tx_context *context, const char *name, tx_cl_strikes needed);
+/* Returns TX_DEVICE with a message if at least `count` builds, trials or launches whose names begin so failed before. */
+tx_status tx_cl_journal_check(const tx_context *context, const char *name, int count);
 
 /* wait.c: wait for a queue or an event without occupying a processor, and return an OpenCL code. If there is no
  * progress for context->limits.patience seconds, they fail, and context->lost has the reason. `what` names the kernels

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The journal: a file in the cache folder with the names of the builds, trials and first launches in progress. If the
- * driver crashes or hangs, the names remain, and later starts skip them.
+ * The journal: a file in the cache folder with the names of the builds, trials and first launches in progress. Later
+ * starts skip a name at which the driver failed: it crashed, TX saw it fail or hang, or two starts were killed there.
  *
  * Each context writes a file of its own, cl-trying-IDENTITY-NUMBER, and locks it. So a file without a lock belongs to
- * a process that ended. If the same work succeeds later, the process was only interrupted, and the name is removed. A
- * file without names is removed; other files remain until the user deletes them.
+ * a process that ended. A handler marks the names at a crash. It removes them if the user ends the program early. If
+ * the same work succeeds later, the process was only interrupted, and the name is removed. A file without names is
+ * removed; other files remain until the user deletes them.
  */
 #include "backends/opencl/runtime/internal.h"
 
@@ -16,16 +17,21 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
-#define SLOTS 32 /* more than threads that build */
+#define SLOTS 32         /* more than threads that build */
+#define JOURNALS 64      /* more than devices that a process opens */
+#define HANG_SECONDS 120 /* if work takes longer, a signal by the user may end a hang */
 
-/* An entry of a file: TRYING or FAILED, and a name. */
+/* An entry of a file: TRYING or FAILED, and a name. Only FAILED counts. */
 enum { EMPTY = 0, TRYING = 'T', FAILED = 'F' };
 typedef struct slot {
     char state, name[TX_CL_JOURNAL_NAME - 1];
@@ -45,12 +51,70 @@ struct tx_cl_journal {
     earlier *found; /* entries of processes that ended */
     pthread_mutex_t mutex;
     slot slots[SLOTS];
+    pthread_t thread[SLOTS]; /* that does the work */
+    time_t began[SLOTS];     /* 0 if no work is in progress */
 };
+
+/* The signal handler's data: handlers have no arguments. */
+static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGSEGV, SIGBUS, SIGILL, SIGABRT};
+enum { INTERRUPTS = 3, SIGNALS = sizeof signals / sizeof signals[0] };
+static struct sigaction earlier_action[SIGNALS];
+static _Atomic(tx_cl_journal *) journals[JOURNALS]; /* those with a file */
 
 static void write_slot(tx_cl_journal *j, int i)
 {
     if (pwrite(j->file, &j->slots[i], sizeof(slot), i * (off_t)sizeof(slot)) < 0)
         return; /* a full disk only means that this start leaves no trace */
+}
+
+/* Marks the entries in progress, of the calling thread or of all threads, and returns true if there were any. Drivers
+ * may run kernels in threads of their own. */
+static bool mark(bool interrupted, bool all)
+{
+    bool marked = false;
+    for (int i = 0; i < JOURNALS * SLOTS; i++) {
+        tx_cl_journal *j = journals[i / SLOTS];
+        const int k = i % SLOTS;
+        if (!j || !j->began[k] || (!all && !pthread_equal(j->thread[k], pthread_self())))
+            continue;
+        marked = true;
+        if (interrupted && time(NULL) - j->began[k] >= HANG_SECONDS)
+            continue;
+        j->slots[k].state = interrupted ? EMPTY : FAILED;
+        write_slot(j, k);
+    }
+    return marked;
+}
+
+/* Calls async-signal-safe functions only. Ends with the action that the signal had before. */
+static void on_signal(int number)
+{
+    int i = 0;
+    while (signals[i] != number)
+        i++;
+    if (i < INTERRUPTS)
+        mark(true, true);
+    else if (!mark(false, false))
+        mark(false, true);
+    sigaction(number, &earlier_action[i], NULL);
+    raise(number);
+}
+
+static void catch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+    sigemptyset(&action.sa_mask);
+    for (int i = 0; i < SIGNALS; i++)
+        if (sigaction(signals[i], NULL, &earlier_action[i]) == 0 && earlier_action[i].sa_handler != SIG_IGN)
+            sigaction(signals[i], &action, NULL);
+}
+
+/* Replaces `from` by `to` in the list of the signal handler. */
+static void list(tx_cl_journal *from, tx_cl_journal *to)
+{
+    tx_cl_journal *expected = from;
+    for (int i = 0; i < JOURNALS && !atomic_compare_exchange_strong(&journals[i], &expected, to); i++)
+        expected = from;
 }
 
 static void remember(tx_cl_journal *j, const slot *entry, int number, const char *path)
@@ -103,7 +167,7 @@ static void remove_entry(const earlier *one)
 static void forget(tx_cl_journal *j, const char *name)
 {
     for (earlier **at = &j->found, *one; (one = *at) != NULL;) {
-        if (one->entry.state != TRYING || strcmp(one->entry.name, name) != 0) {
+        if (strcmp(one->entry.name, name) != 0) {
             at = &one->next;
             continue;
         }
@@ -151,27 +215,24 @@ static bool create_own(tx_cl_journal *j)
     return false;
 }
 
-/* Returns true if an earlier entry in the list belongs to the same candidate. */
-static bool is_repeated(const tx_cl_journal *j, const earlier *one)
+/* Returns the first entry from `one` on that counts and begins with these characters, or NULL. */
+static const earlier *find_failed(const earlier *one, const char *name, size_t length)
 {
-    const size_t length = strcspn(one->entry.name, ",");
-    const earlier *other = j->found;
-    while (other != one &&
-           (strncmp(other->entry.name, one->entry.name, length) != 0 || strcspn(other->entry.name, ",") != length))
-        other = other->next;
-    return other != one;
+    while (one && (one->entry.state != FAILED || strncmp(one->entry.name, name, length) != 0))
+        one = one->next;
+    return one;
 }
 
-/* Warns once of all entries. */
+/* Warns once of each candidate that failed. */
 static void warn(const tx_context *context)
 {
     const tx_cl_journal *j = context->journal;
     char names[512] = "", text[1200];
-    if (!j->found || !context->report || !context->report->warn)
-        return;
     for (const earlier *one = j->found; one; one = one->next)
-        if (!is_repeated(j, one))
+        if (find_failed(j->found, one->entry.name, strcspn(one->entry.name, ",") + 1) == one)
             tx_list_add(names, sizeof names, "; ", "%s", one->entry.name);
+    if (!names[0] || !context->report || !context->report->warn)
+        return;
     snprintf(text, sizeof text,
              "%s (%s, driver %s): earlier starts crashed or hung here, which is avoided if possible: %s; delete %s* to "
              "try again",
@@ -203,6 +264,7 @@ void tx_cl_journal_close(tx_context *context)
     bool kept = false;
     if (!j)
         return;
+    list(j, NULL);
     for (int i = 0; i < SLOTS; i++)
         kept = kept || j->slots[i].state != EMPTY;
     if (j->file >= 0 && !kept)
@@ -222,24 +284,32 @@ void tx_cl_journal_close(tx_context *context)
 
 int tx_cl_journal_begin(const tx_context *context, const char *name)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     tx_cl_journal *j = context->journal;
     int i = 0;
     if (!j || !j->begins)
         return -1;
     pthread_mutex_lock(&j->mutex);
-    if (j->file < 0 && !create_own(j)) {
-        pthread_mutex_unlock(&j->mutex);
-        return -1;
+    if (j->file < 0 && create_own(j)) {
+        pthread_once(&once, catch_signals);
+        list(NULL, j);
     }
     while (i < SLOTS && j->slots[i].state != EMPTY)
         i++;
-    if (i < SLOTS) {
-        j->slots[i].state = TRYING;
+    if (i == SLOTS || j->file < 0) {
+        i = -1;
+    } else {
+        const earlier *again = j->found;
+        while (again && strcmp(again->entry.name, name) != 0)
+            again = again->next;
         snprintf(j->slots[i].name, sizeof j->slots[i].name, "%s", name);
+        j->thread[i] = pthread_self();
+        j->began[i] = time(NULL);
+        j->slots[i].state = again ? FAILED : TRYING;
         write_slot(j, i);
     }
     pthread_mutex_unlock(&j->mutex);
-    return i < SLOTS ? i : -1;
+    return i;
 }
 
 void tx_cl_journal_end(const tx_context *context, int entry, bool failed)
@@ -248,6 +318,7 @@ void tx_cl_journal_end(const tx_context *context, int entry, bool failed)
     if (!j || entry < 0)
         return;
     pthread_mutex_lock(&j->mutex);
+    j->began[entry] = 0;
     j->slots[entry].state = failed ? FAILED : EMPTY;
     write_slot(j, entry);
     if (failed)
@@ -257,25 +328,19 @@ void tx_cl_journal_end(const tx_context *context, int entry, bool failed)
     pthread_mutex_unlock(&j->mutex);
 }
 
-tx_status tx_cl_journal_check(const tx_context *context, const char *name, tx_cl_strikes needed)
+tx_status tx_cl_journal_check(const tx_context *context, const char *name, int count)
 {
     tx_cl_journal *j = context->journal;
-    const earlier *first = NULL;
-    int entries = 0;
+    const earlier *one = NULL;
     if (!j)
         return TX_OK;
     pthread_mutex_lock(&j->mutex);
-    for (const earlier *one = j->found; one; one = one->next) {
-        if (strncmp(one->entry.name, name, strlen(name)) != 0)
-            continue;
-        entries += needed == TX_CL_TWO_OR_SURE && one->entry.state == FAILED ? 2 : 1;
-        first = first ? first : one;
-    }
+    for (one = find_failed(j->found, name, strlen(name)); one && --count > 0;)
+        one = find_failed(one->next, name, strlen(name));
     pthread_mutex_unlock(&j->mutex);
-    if (entries < (needed == TX_CL_TWO_OR_SURE ? 2 : (int)needed))
-        return TX_OK;
-    return tx_fail(TX_DEVICE, "crashed or hung before: %s; to retry delete cl-trying-* in the cache",
-                   first->entry.name);
+    return one ? tx_fail(TX_DEVICE, "crashed or hung before: %s; to retry delete cl-trying-* in the cache",
+                         one->entry.name)
+               : TX_OK;
 }
 
 void tx_cl_kernel_entry(const tx_context *context, cl_kernel kernel, char *name, size_t size)

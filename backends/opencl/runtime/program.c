@@ -210,10 +210,10 @@ static tx_status build_program(const tx_context *context, const tx_cl_reviser *r
     char name[TX_CL_JOURNAL_NAME];
     const int kind = snprintf(name, sizeof name, "building %s.cl ", entry->source);
     if (entry->optional)
-        TX_TRY(tx_cl_journal_check(context, name, TX_CL_TWO));
+        TX_TRY(tx_cl_journal_check(context, name, 2));
     snprintf(name + kind, sizeof name - (size_t)kind, "(%016" PRIx64 ")",
              tx_hash(tx_hash(TX_HASH_START, options, strlen(options)), text, strlen(text)));
-    TX_TRY(tx_cl_journal_check(context, name, entry->optional ? TX_CL_ONE : TX_CL_TWO_OR_SURE));
+    TX_TRY(tx_cl_journal_check(context, name, 1));
     const int trying = tx_cl_journal_begin(context, name);
     tx_status status = build_source(context, reviser, entry->source, options, text, &entry->program);
     tx_cl_journal_end(context, trying, false);

@@ -74,10 +74,10 @@ static tx_status check_earlier(const tx_context *context, const tx_cl_forced *fo
     if (!forced)
         return TX_OK;
     snprintf(name, sizeof name, "%.40s %.60s, ", forced->begins, forced->name);
-    TX_TRY(tx_cl_journal_check(context, name, TX_CL_ONE));
+    TX_TRY(tx_cl_journal_check(context, name, 1));
     const size_t kind = strlen(forced->begins);
     name[kind + strcspn(name + kind, "0123456789")] = '\0';
-    return tx_cl_journal_check(context, name, TX_CL_TWO);
+    return tx_cl_journal_check(context, name, 2);
 }
 
 /* After a failed trial: if it destroyed the OpenCL context, makes another. The message stays that of the trial. */
