@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <sys/stat.h>
 
 #include "backends/opencl/tune/tuner.h"
 #include "tests/scratch.h"
@@ -227,6 +228,54 @@ static void test_cache(void **state)
     unsetenv("TX_CACHE_DIR");
 }
 
+static int64_t kept(tx_context *context, int first, int end)
+{
+    int64_t found = 0;
+    for (int i = first; i < end; i++) {
+        char key[16];
+        void *data = NULL;
+        size_t size = 0;
+        snprintf(key, sizeof key, "%d", i);
+        found += tx_cl_cache_load(context, key, &data, &size);
+        free(data);
+    }
+    return found;
+}
+
+/* The folder stays below its limit: files that were loaded or stored recently remain, and so do files of others. */
+static void test_cache_size(void **state)
+{
+    enum { FILES = 640, BYTES = 8000, USED = 20 };
+    char *folder = make_scratch(), other[256];
+    const struct timespec past[2] = {{.tv_sec = 1000000000}, {.tv_sec = 1000000000}};
+    assert_int_equal(setenv("TX_CACHE_DIR", folder, 1), 0);
+    assert_int_equal(setenv("TX_CACHE_SIZE", "2", 1), 0);
+    tx_context *context = open_or_skip(false);
+    unsigned char *data = calloc(1, BYTES);
+    snprintf(other, sizeof other, "%s/notes", folder);
+    fclose(fopen(other, "w"));
+    for (int i = 0; i < FILES; i++) {
+        char key[16];
+        snprintf(key, sizeof key, "%d", i);
+        tx_cl_cache_store(context, key, data, BYTES);
+        if (i == USED) { /* all are old, and these are then used again */
+            DIR *list = opendir(folder);
+            for (struct dirent *one; (one = readdir(list)) != NULL;)
+                utimensat(dirfd(list), one->d_name, past, 0);
+            closedir(list);
+            assert_int_equal(kept(context, 0, USED / 2), USED / 2);
+        }
+    }
+    assert_int_equal(kept(context, USED / 2, USED), 0);
+    assert_in_range(kept(context, 0, FILES), 2 * 1048576 / BYTES / 2, 2 * 1048576 / BYTES + 2 * 64);
+    assert_int_equal(access(other, F_OK), 0);
+    be->close(context);
+    free(data);
+    unsetenv("TX_CACHE_SIZE");
+    unsetenv("TX_CACHE_DIR");
+    remove_scratch(folder);
+}
+
 /* The variant of the kernels depends on the device's type: measurements of earlier versions are ignored, in a file of
  * their own and in the table. */
 static void test_variant(void **state)
@@ -406,11 +455,17 @@ static void test_profile(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_devices),        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_queues_are_two), cmocka_unit_test(test_failures_reach_the_host),
-        cmocka_unit_test(test_cache),          cmocka_unit_test(test_build_failure),
-        cmocka_unit_test(test_profile),        cmocka_unit_test(test_simulated_limits),
-        cmocka_unit_test(test_limits_refused), cmocka_unit_test(test_stands_aside),
+        cmocka_unit_test(test_devices),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_queues_are_two),
+        cmocka_unit_test(test_failures_reach_the_host),
+        cmocka_unit_test(test_cache),
+        cmocka_unit_test(test_cache_size),
+        cmocka_unit_test(test_build_failure),
+        cmocka_unit_test(test_profile),
+        cmocka_unit_test(test_simulated_limits),
+        cmocka_unit_test(test_limits_refused),
+        cmocka_unit_test(test_stands_aside),
         cmocka_unit_test(test_variant),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,19 +2,29 @@
  *
  * Small files on disk, keyed by a text and the device's identity. The folder is TX_CACHE_DIR (empty disables
  * caching), else $XDG_CACHE_HOME/tx, else ~/.cache/tx. Damaged files and files of another key are ignored.
+ *
+ * A file's modification time is its last use, to a day. If the folder exceeds TX_CACHE_SIZE, the files whose last use
+ * is oldest are removed. A process that reads one of them keeps it, as it is open, or compiles again.
  */
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/base/file.h"
 #include "api/base/hash.h"
 
+#include <dirent.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define MAX_BYTES (1 << 30)
+#define DAY (24 * 3600)
+#define STORES_PER_SCAN 64 /* of the folder, which takes about a millisecond per 500 files */
+#define KEPT(bytes) ((bytes) / 8 * 7)
 
 /* The start of a file. The two hashes of the key detect two keys with the same file name. */
 typedef struct cache_header {
@@ -65,6 +75,67 @@ static char *file_of(const tx_context *context, const char *key, uint64_t hashes
     return tx_path_join(context->cache, name);
 }
 
+/* Records that a file is used. */
+static void touch(const char *path)
+{
+    struct stat info;
+    if (stat(path, &info) == 0 && time(NULL) - info.st_mtime > DAY)
+        utimensat(AT_FDCWD, path, NULL, 0);
+}
+
+typedef struct cached {
+    time_t used;
+    int64_t bytes;
+    char name[64];
+} cached;
+
+static int by_use(const void *a, const void *b)
+{
+    const cached *x = a, *y = b;
+    return x->used != y->used ? (x->used > y->used) - (x->used < y->used) : strcmp(x->name, y->name);
+}
+
+/* Lists the backend's files in a folder, temporary ones of processes that were killed too. The caller frees *list. */
+static size_t list_files(DIR *folder, cached **list)
+{
+    size_t count = 0, room = 0;
+    struct stat info;
+    for (struct dirent *one; (one = readdir(folder)) != NULL;) {
+        if (strncmp(one->d_name, "cl-", 3) != 0 || strlen(one->d_name) >= sizeof(*list)->name ||
+            fstatat(dirfd(folder), one->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
+            continue;
+        if (count == room) {
+            room = room ? 2 * room : 1024;
+            cached *larger = realloc(*list, room * sizeof **list);
+            if (!larger)
+                break;
+            *list = larger;
+        }
+        (*list)[count] = (cached){.used = info.st_mtime, .bytes = info.st_blocks * 512};
+        strcpy((*list)[count++].name, one->d_name);
+    }
+    return count;
+}
+
+/* Removes files until the folder is smaller than its limit. */
+static void prune(const char *path, int64_t limit)
+{
+    cached *list = NULL;
+    int64_t bytes = 0;
+    DIR *folder = opendir(path);
+    const size_t count = folder ? list_files(folder, &list) : 0;
+    for (size_t i = 0; i < count; i++)
+        bytes += list[i].bytes;
+    if (bytes > limit) {
+        qsort(list, count, sizeof *list, by_use);
+        for (size_t i = 0; i < count && bytes > KEPT(limit); bytes -= list[i++].bytes)
+            unlinkat(dirfd(folder), list[i].name, 0);
+    }
+    free(list);
+    if (folder)
+        closedir(folder);
+}
+
 bool tx_cl_cache_load(const tx_context *context, const char *key, void **data, size_t *size)
 {
     uint64_t hashes[2];
@@ -79,6 +150,8 @@ bool tx_cl_cache_load(const tx_context *context, const char *key, void **data, s
         found = memcmp(header.magic, magic, sizeof magic) == 0 && memcmp(header.key, hashes, sizeof hashes) == 0 &&
                 header.size == bytes && header.checksum == hash(0, file, bytes);
     }
+    if (found)
+        touch(path);
     free(path);
     if (!found) {
         free(file);
@@ -100,6 +173,8 @@ void tx_cl_cache_store(const tx_context *context, const char *key, const void *d
             tx_file_commit(file);
         else
             tx_file_discard(file);
+        if (context->limits.cache_mib > 0 && header.key[0] % STORES_PER_SCAN == 0)
+            prune(context->cache, (int64_t)context->limits.cache_mib << 20);
     }
     free(path);
 }

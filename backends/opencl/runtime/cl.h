@@ -53,6 +53,7 @@ typedef struct tx_cl_limits {
     int32_t compute_units; /* tx_cl_capabilities.units */
     int32_t patience;      /* seconds without progress after which a wait fails; 0 = no limit (TX_OCL_TIMEOUT) */
     int32_t compilers;     /* programs that may be compiled at a time (TX_OCL_COMPILERS) */
+    int32_t cache_mib;     /* largest size of the cache folder; 0 = no limit (TX_CACHE_SIZE) */
     double launch_work;    /* floating-point operations that a launch should not exceed; 0 = no limit */
     bool narrowed;         /* the driver refused a kernel of the command; work-groups are now smaller */
     char simulated[80];    /* simulated limits, "local=16384,group=128"; "" if none */

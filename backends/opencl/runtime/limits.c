@@ -140,6 +140,7 @@ static double launch_work(const tx_cl_capabilities *can, const tx_cl_limits *lim
 }
 
 #define PATIENCE 300    /* launches take TX_CL_LAUNCH_SECONDS, but the estimates for the first may be wrong */
+#define CACHE_MIB 1024  /* the kernels of a model take 5 to 50 */
 #define MAX_COMPILERS 8 /* a compiler may use hundreds of megabytes */
 
 tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, tx_device_info *info,
@@ -159,6 +160,9 @@ tx_status tx_cl_read_limits(cl_device_id device, const tx_cl_capabilities *can, 
     TX_THEN(status, tx_environment_count("TX_OCL_TIMEOUT", 0, limits->cpu ? 0 : PATIENCE,
                                          "seconds without progress after which a run ends; 0 means no limit",
                                          &limits->patience));
+    TX_THEN(status,
+            tx_environment_count("TX_CACHE_SIZE", 0, CACHE_MIB,
+                                 "MiB of compiled kernels that are kept; 0 means no limit", &limits->cache_mib));
     if (status != TX_OK)
         return status;
     name_simulated(own, value, limits->simulated, sizeof limits->simulated);
