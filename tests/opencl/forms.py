@@ -127,9 +127,9 @@ HEADS = (64, 80, 96, 128)
 FEATURES = ("-DLENGTHS=0 -DDROPOUT=0", "-DLENGTHS=0 -DDROPOUT=1", "-DLENGTHS=1 -DDROPOUT=1 -DWINDOW=1 -DSTARTS=1")
 
 
-def attention_forms(atoms, sizes=SIZES):
-    """Yields the preferred forms of these atoms: (kernel, name, atom, lanes, rows of an atom, head size, warps, atoms
-    of a warp, other lines, whether own lines are held, warps that share own lines)."""
+def attention_forms(atoms, sizes=SIZES, all_forms=False):
+    """Yields the preferred forms of these atoms, or all: (kernel, name, atom, lanes, rows of an atom, head size, warps,
+    atoms of a warp, other lines, whether own lines are held, warps that share own lines)."""
     with open(ATTENTION) as file:
         text = file.read()
     found = set()
@@ -137,7 +137,8 @@ def attention_forms(atoms, sizes=SIZES):
         kernel, name, atom, _, lanes, rows, least, most, warps, own, others, held, paired = [
             word.strip().strip('"') for word in words.split(",")]
         for size in sizes:
-            if atom in atoms and int(least) <= size <= int(most) and (kernel, atom, size) not in found:
+            if atom in atoms and int(least) <= size <= int(most) and (
+                    all_forms or (kernel, atom, size) not in found):
                 found.add((kernel, atom, size))
                 yield (kernel, name, atom, int(lanes), int(rows), size, int(warps), int(own), int(others),
                        int(held == "true"), 1 + (paired == "true"))

@@ -186,8 +186,16 @@ static int open_target(const settings *o, int64_t threads, tx_target *target)
     tx_status status = tx_target_open(o->device, &(tx_open_options){.threads = (int32_t)threads}, target);
     if (status)
         return failed(), status == TX_NOT_FOUND ? EXIT_SKIPPED : TX_EXIT_FAILURE;
+    const tx_device_info *info = &target->info;
+    char types[32] = "";
+    if (info->fp16)
+        tx_list_add(types, sizeof types, ", ", "fp16");
+    if (info->bf16)
+        tx_list_add(types, sizeof types, ", ", "bf16");
+    if (info->tf32)
+        tx_list_add(types, sizeof types, ", ", "tf32");
     if (!o->json)
-        printf("device %s: %s\n", target->info.id, target->info.name);
+        printf("device %s: %s; instructions for %s\n", info->id, info->name, types[0] ? types : "fp32 only");
     return 0;
 }
 
