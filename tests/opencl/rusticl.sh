@@ -9,7 +9,8 @@
 #
 # The file systems are kept in ~/.cache/tx/rusticl. llvmpipe takes minutes to compile large kernels, because it makes
 # barriers suspensions of coroutines, and LLVM needs long for their frames: 13 minutes for attention with LLVM 15 of
-# bookworm. Skipped are the gradient of attention, and for the CPU variant products and attention. Exit status 77: no file system can be made.
+# bookworm. Skipped are the gradient of attention, and for the CPU variant products and attention.
+# Exit status 77: no file system can be made.
 set -u
 
 bin=$1

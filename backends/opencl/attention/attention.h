@@ -49,10 +49,10 @@ typedef struct tx_cl_attention_kind {
     bool typed;            /* computes in the command's 16-bit type; otherwise tiles in local memory are fp32 */
     bool local_argument;   /* kernels take local memory as their last argument */
     /* Adds the forms that can run. */
-    void (*list)(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                 tx_cl_attention_forms *forms);
+    void (*list)(const struct tx_cl_attention_kind *kind, const tx_context *context, const tx_cl_attention_job *a,
+                 tx_cl_attention_kernel kernel, tx_cl_attention_forms *forms);
     /* Returns true if this device supports a form of this name. */
-    bool (*knows)(const tx_context *context, const char *name);
+    bool (*knows)(const struct tx_cl_attention_kind *kind, const tx_context *context, const char *name);
     /* Writes the build options of the form. */
     void (*options)(const tx_context *context, const tx_cl_attention_form *form, char *text, size_t size);
 } tx_cl_attention_kind;

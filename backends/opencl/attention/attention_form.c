@@ -124,11 +124,14 @@ static bool listed(const tx_cl_attention_forms *forms, const char *name)
     return false;
 }
 
-static void list_kind(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                      const tx_cl_attention_kind *kind, tx_cl_attention_forms *forms)
+/* CPU devices use the forms for GPUs if they have too little local memory for the preferred transposed copies. */
+static void list(const tx_cl_attention_kind *kind, const tx_context *context, const tx_cl_attention_job *a,
+                 tx_cl_attention_kernel kernel, tx_cl_attention_forms *forms)
 {
     int count;
     const tile *tiles = tiles_of(context, kind, &count);
+    if (kind == &tx_cl_attention_cpu ? !a->cpu : a->cpu && forms->count > 0)
+        return;
     for (int i = 0; i < count; i++) {
         char why[TX_CL_WHY];
         tx_cl_attention_form f = make(kind, &tiles[i], kernel, a->d);
@@ -140,11 +143,11 @@ static void list_kind(const tx_context *context, const tx_cl_attention_job *a, t
     }
 }
 
-static bool knows_kind(const tx_context *context, const tx_cl_attention_kind *kind, const char *name)
+static bool knows(const tx_cl_attention_kind *kind, const tx_context *context, const char *name)
 {
     int count;
     const tile *tiles = tiles_of(context, kind, &count);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count && (kind != &tx_cl_attention_cpu || context->limits.cpu); i++)
         if (strcmp(make(kind, &tiles[i], TX_CL_FORWARD, 1).name, name) == 0)
             return true;
     return false;
@@ -157,44 +160,17 @@ static void options(const tx_context *context, const tx_cl_attention_form *f, ch
              f->kind == &tx_cl_attention_cpu ? 16 : 4, f->group, f->rows, f->cols, f->micro, f->out_rows);
 }
 
-/* ---- Kinds of forms -------------------------------------------------------------------------- */
-
-static void list_cpu(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                     tx_cl_attention_forms *forms)
-{
-    if (a->cpu)
-        list_kind(context, a, kernel, &tx_cl_attention_cpu, forms);
-}
-
-/* CPU devices use these if they have too little local memory for the preferred transposed copies. */
-static void list_gpu(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                     tx_cl_attention_forms *forms)
-{
-    if (!a->cpu || forms->count == 0)
-        list_kind(context, a, kernel, &tx_cl_attention_gpu, forms);
-}
-
-static bool knows_cpu(const tx_context *context, const char *name)
-{
-    return context->limits.cpu && knows_kind(context, &tx_cl_attention_cpu, name);
-}
-
-static bool knows_gpu(const tx_context *context, const char *name)
-{
-    return knows_kind(context, &tx_cl_attention_gpu, name);
-}
-
 const tx_cl_attention_kind tx_cl_attention_cpu = {
     .source = {"attention_cpu", "attention_cpu_grad_q", "attention_cpu_grad_kv"},
     .local_argument = true,
-    .list = list_cpu,
-    .knows = knows_cpu,
+    .list = list,
+    .knows = knows,
     .options = options};
 const tx_cl_attention_kind tx_cl_attention_gpu = {
     .source = {"attention_gpu", "attention_gpu_grad_q", "attention_gpu_grad_kv"},
     .local_argument = true,
-    .list = list_gpu,
-    .knows = knows_gpu,
+    .list = list,
+    .knows = knows,
     .options = options};
 
 /* Forms for matrix units come first. */
@@ -209,7 +185,7 @@ tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_
 {
     *forms = (tx_cl_attention_forms){.count = 0};
     for (size_t i = 0; i < KINDS; i++)
-        kinds[i]->list(context, a, kernel, forms);
+        kinds[i]->list(kinds[i], context, a, kernel, forms);
     return forms->count
                ? TX_OK
                : tx_fail(TX_UNSUPPORTED, "heads of size %d need more than the %lld bytes of local memory of %s", a->d,
@@ -219,7 +195,7 @@ tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_
 bool tx_cl_attention_has_form(const tx_context *context, const char *name)
 {
     for (size_t i = 0; i < KINDS; i++)
-        if (kinds[i]->knows(context, name))
+        if (kinds[i]->knows(kinds[i], context, name))
             return true;
     return false;
 }

@@ -76,8 +76,8 @@ static bool offers(const tx_context *context, const tx_cl_attention_job *a, tx_c
 }
 
 /* Lists the forms for 16-bit operands and heads that are whole atoms, without caches, caps and sinks. */
-static void list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                 tx_cl_attention_forms *forms)
+static void list(const tx_cl_attention_kind *kind, const tx_context *context, const tx_cl_attention_job *a,
+                 tx_cl_attention_kernel kernel, tx_cl_attention_forms *forms)
 {
     const tx_attrs *attrs = &a->command->attrs;
     if ((a->type != TX_BF16 && a->type != TX_F16) || a->cached || !(attrs->scale > 0.0f) || !aligned(a->command) ||
@@ -89,7 +89,7 @@ static void list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_
             continue;
         const int own = m->warps * m->own_atoms * m->atom_lines / (m->paired ? 2 : 1);
         char why[TX_CL_WHY] = "";
-        tx_cl_attention_form f = {.kind = &tx_cl_attention_matrix,
+        tx_cl_attention_form f = {.kind = kind,
                                   .rows = kernel == TX_CL_GRAD_KV ? m->others : own,
                                   .cols = kernel == TX_CL_GRAD_KV ? own : m->others,
                                   .lines = own,
@@ -105,8 +105,9 @@ static void list(const tx_context *context, const tx_cl_attention_job *a, tx_cl_
     }
 }
 
-static bool knows(const tx_context *context, const char *name)
+static bool knows(const tx_cl_attention_kind *kind, const tx_context *context, const char *name)
 {
+    (void)kind;
     for (size_t i = 0; i < FORMS; i++)
         if (strcmp(matrix_forms[i].name, name) == 0 &&
             tx_cl_matrix_units(&context->can, matrix_forms[i].vendor, matrix_forms[i].lanes))
