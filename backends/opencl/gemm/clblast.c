@@ -43,26 +43,17 @@ static void destroy_sgemm(void *data)
 static tx_status open_window(const tx_cl_run *run, window *w, cl_mem *memory, size_t *offset)
 {
     cl_mem parent = run->memory[w->arena][w->chunk];
-    *memory = parent;
-    *offset = w->offset / sizeof(float);
-    if (!w->aligned)
-        return TX_OK;
-    if (w->parent != parent) {
+    cl_int code = CL_SUCCESS;
+    if (w->aligned && w->parent != parent) {
         if (w->memory)
             clReleaseMemObject(w->memory);
         const cl_buffer_region region = {w->offset, w->bytes};
-        cl_int code;
-        w->parent = NULL;
         w->memory = clCreateSubBuffer(parent, CL_MEM_READ_WRITE, CL_BUFFER_CREATE_TYPE_REGION, &region, &code);
-        if (code != CL_SUCCESS) {
-            w->memory = NULL;
-            return tx_cl_check(code, "clCreateSubBuffer");
-        }
-        w->parent = parent;
+        w->parent = w->memory ? parent : NULL;
     }
-    *memory = w->memory;
-    *offset = 0;
-    return TX_OK;
+    *memory = w->aligned ? w->memory : parent;
+    *offset = w->aligned ? 0 : w->offset / sizeof(float);
+    return tx_cl_check(code, "clCreateSubBuffer");
 }
 
 static CLBlastStatusCode call(const sgemm *s, const cl_mem memory[WINDOWS], const size_t at[3], size_t m, float beta,
@@ -142,10 +133,7 @@ static void reserve_temporary(tx_cl_builder *b, sgemm *s)
         b->status = status;
     if (status || bytes == 0)
         return;
-    const tx_operand place = {.dtype = TX_U8,
-                              .shape = TX_SHAPE((int64_t)bytes),
-                              .arena = TX_ARENA_SCRATCH,
-                              .offset = tx_cl_scratch(b, (int64_t)bytes)};
+    const tx_operand place = tx_cl_scratch(b, TX_U8, TX_SHAPE((int64_t)bytes));
     s->window[TEMPORARY] = window_of(b->context, &place);
 }
 

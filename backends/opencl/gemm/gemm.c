@@ -12,32 +12,24 @@
 static tx_status emit_in_two(tx_cl_builder *b, const tx_cl_provider *provider, const tx_cl_product *p,
                              const tx_command *c)
 {
+    static const struct {
+        tx_op op;
+        tx_status (*emit)(tx_cl_builder *b, const tx_command *c);
+    } rests[] = {[TX_EPILOGUE_GELU] = {TX_OP_GELU, tx_cl_gelu},
+                 [TX_EPILOGUE_GELU_GRAD] = {TX_OP_GELU_GRAD, tx_cl_gelu_grad},
+                 [TX_EPILOGUE_ADD] = {TX_OP_ADD, tx_cl_add}};
     tx_cl_product plain = *p;
     tx_command rest = *c;
     plain.epilogue = TX_EPILOGUE_NONE;
     plain.y = tx_present(p->kept) ? p->kept : p->y;
+    rest.op = rests[p->epilogue].op;
     rest.in[0] = *plain.y;
     rest.in[1] = *p->z;
     for (int i = 2; i < TX_MAX_IN; i++)
         rest.in[i].dtype = TX_DTYPE_COUNT;
     rest.out[1].dtype = TX_DTYPE_COUNT;
     provider->emit(b, provider, &plain);
-    if (b->status != TX_OK)
-        return b->status;
-    switch (p->epilogue) {
-    case TX_EPILOGUE_GELU:
-        rest.op = TX_OP_GELU;
-        return tx_cl_gelu(b, &rest);
-    case TX_EPILOGUE_GELU_GRAD:
-        rest.op = TX_OP_GELU_GRAD;
-        return tx_cl_gelu_grad(b, &rest);
-    case TX_EPILOGUE_ADD:
-        rest.op = TX_OP_ADD;
-        return tx_cl_add(b, &rest);
-    case TX_EPILOGUE_NONE:
-        break;
-    }
-    return TX_OK;
+    return b->status != TX_OK || p->epilogue == TX_EPILOGUE_NONE ? b->status : rests[p->epilogue].emit(b, &rest);
 }
 
 tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command *c)

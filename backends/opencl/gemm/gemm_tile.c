@@ -170,11 +170,6 @@ static void epilogue_options(const tx_cl_product *p, char *text, size_t size)
         snprintf(text + used, size - used, " -DEPILOGUE=%d -DEXACT=%d", (int)p->epilogue, p->exact);
 }
 
-static void epilogue_arguments(tx_cl_builder *b, const tx_cl_product *p)
-{
-    TX_CL_OPERANDS(b, p->z, p->kept);
-}
-
 /* Adds the partial sums of split-k in order. */
 static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operand *sums, int64_t parts)
 {
@@ -190,7 +185,7 @@ static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operan
     tx_cl_arg_control(b);
     TX_CL_I64(b, count, g->n, parts);
     TX_CL_I32(b, (int32_t)p->accumulate);
-    epilogue_arguments(b, p);
+    TX_CL_OPERANDS(b, p->z, p->kept);
 }
 
 int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *provider)
@@ -237,7 +232,7 @@ static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_prod
         TX_CL_I64(b, batch, plan->part, first);
         if (t->held)
             TX_CL_I64(b, first + some);
-        epilogue_arguments(b, p);
+        TX_CL_OPERANDS(b, p->z, p->kept);
         tx_cl_gemm_offsets(b, p);
     }
 }
@@ -250,12 +245,12 @@ void tx_cl_tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_p
     const tiling plan =
         p->offsets ? plan_groups(b->context, self->tile, p) : part_terms(b->context, self->tile, g, parts);
     const tx_operand none = {.dtype = TX_DTYPE_COUNT};
-    tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(plan.parts, g->batch, g->m, g->n), .arena = TX_ARENA_SCRATCH};
+    tx_operand sums = none;
     tx_cl_product one = *p;
     if (status && !b->status)
         b->status = status;
     if (plan.parts > 1) {
-        sums.offset = tx_cl_scratch(b, tx_operand_bytes(&sums));
+        sums = tx_cl_scratch(b, TX_F32, TX_SHAPE(plan.parts, g->batch, g->m, g->n));
         one.y = &sums;
         one.bias = one.z = one.kept = &none;
         one.epilogue = TX_EPILOGUE_NONE;

@@ -89,12 +89,8 @@ static void sort_sources(tx_cl_builder *b, const tx_command *c, const char *kern
 /* Sorts the sources by row as movement.cl describes: first blocks, then runs that double in length. */
 static tx_operand sort(tx_cl_builder *b, const tx_command *c, int32_t count)
 {
-    tx_operand order[2] = {{.dtype = TX_I32, .shape = TX_SHAPE(count), .arena = TX_ARENA_SCRATCH}};
-    tx_operand sorted = {.dtype = TX_I32, .shape = TX_SHAPE(count, 3), .arena = TX_ARENA_SCRATCH};
-    order[1] = order[0];
-    for (int i = 0; i < 2; i++)
-        order[i].offset = tx_cl_scratch(b, tx_operand_bytes(&order[i]));
-    sorted.offset = tx_cl_scratch(b, tx_operand_bytes(&sorted));
+    const tx_operand order[2] = {tx_cl_scratch(b, TX_I32, TX_SHAPE(count)), tx_cl_scratch(b, TX_I32, TX_SHAPE(count))},
+                     sorted = tx_cl_scratch(b, TX_I32, TX_SHAPE(count, 3));
     int now = 0;
     sort_sources(b, c, "scatter_sort", 1, count);
     TX_CL_OPERANDS(b, &order[now]);
@@ -118,8 +114,7 @@ tx_status tx_cl_scatter_add(tx_cl_builder *b, const tx_command *c)
     const int64_t n = tx_operand_count(&c->out[0]), parts = 2 * tx_cl_blocks(count, PIECE);
     if (count > INT32_MAX / 3)
         return tx_fail(TX_UNSUPPORTED, "scatter_add: %" PRId64 " sources are too many", count);
-    tx_operand sums = {.dtype = TX_F32, .shape = TX_SHAPE(parts, columns), .arena = TX_ARENA_SCRATCH};
-    sums.offset = tx_cl_scratch(b, tx_operand_bytes(&sums));
+    const tx_operand sums = tx_cl_scratch(b, TX_F32, TX_SHAPE(parts, columns));
     move(b, c, "scatter_begin", TX_F32, TX_F32, n, 1);
     TX_CL_OPERANDS(b, &c->out[0]);
     TX_CL_I64(b, n);

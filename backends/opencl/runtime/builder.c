@@ -163,11 +163,11 @@ void tx_cl_arg_local(tx_cl_builder *b, size_t bytes)
     set_argument(b, bytes, NULL);
 }
 
-int64_t tx_cl_scratch(tx_cl_builder *b, int64_t bytes)
+tx_operand tx_cl_scratch(tx_cl_builder *b, tx_dtype dtype, tx_shape shape)
 {
-    int64_t offset = b->scratch;
-    b->scratch += (bytes + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
-    return offset;
+    const tx_operand made = {.dtype = dtype, .shape = shape, .arena = TX_ARENA_SCRATCH, .offset = b->scratch};
+    b->scratch += tx_cl_blocks(tx_operand_bytes(&made), TX_ALIGNMENT) * TX_ALIGNMENT;
+    return made;
 }
 
 void tx_cl_call(tx_cl_builder *b, tx_cl_call_fn fn, void *data, void (*destroy)(void *data), int32_t launches)

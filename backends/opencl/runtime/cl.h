@@ -237,9 +237,8 @@ tx_status tx_cl_arg_control(tx_cl_builder *b); /* one argument: __global const u
 tx_status tx_cl_arg_result(tx_cl_builder *b);  /* one argument: __global float *result, TX_RESULT_COUNT floats */
 void tx_cl_arg_local(tx_cl_builder *b, size_t bytes); /* __local T * */
 
-/* Reserves a piece of arena SCRATCH for this command. Returns its offset in bytes, a multiple of TX_ALIGNMENT.
- * Commands share the arena, so the next command overwrites it. */
-int64_t tx_cl_scratch(tx_cl_builder *b, int64_t bytes);
+/* Reserves an array in arena SCRATCH for this command. Commands share the arena, so the next command overwrites it. */
+tx_operand tx_cl_scratch(tx_cl_builder *b, tx_dtype dtype, tx_shape shape);
 
 /* The arguments of a host call. */
 typedef struct tx_cl_run {
