@@ -146,17 +146,14 @@ static tx_status gated(tx_cl_builder *b, const tx_command *c, const tx_shape *ha
 {
     const char *names[] = {"swiglu", "swiglu_grad", "geglu", "geglu_grad", "swiglu_clamped", "swiglu_clamped_grad"};
     const bool clamped = c->attrs.scale > 0.0f;
+    const int first = clamped ? 4 : c->attrs.gelu ? 2 : 0;
     char options[128];
     snprintf(options, sizeof options, "%s", tx_cl_type(&c->in[0]));
     if (clamped)
         snprintf(options, sizeof options, "%s -DLIMIT=%af -DALPHA=%af", tx_cl_type(&c->in[0]), (double)c->attrs.scale,
                  (double)c->attrs.alpha);
-    return tx_cl_by_columns(b, c, "elementwise",
-                            names[(clamped         ? 4
-                                   : c->attrs.gelu ? 2
-                                                   : 0) +
-                                  slopes],
-                            options, tx_shape_last(half), tx_shape_rows(half));
+    return tx_cl_by_columns(b, c, "elementwise", names[first + slopes], options, tx_shape_last(half),
+                            tx_shape_rows(half));
 }
 
 tx_status tx_cl_swiglu(tx_cl_builder *b, const tx_command *c)

@@ -29,6 +29,7 @@
 
 #define SLOTS 32         /* more than threads that build */
 #define JOURNALS 64      /* more than devices that a process opens */
+#define NEW_SECONDS 60   /* a process locks its file in this time */
 #define HANG_SECONDS 120 /* if work takes longer, a signal by the user may end a hang */
 
 /* An entry of a file: TRYING or FAILED, and a name. Only FAILED counts. */
@@ -61,9 +62,9 @@ enum { INTERRUPTS = 3, SIGNALS = sizeof signals / sizeof signals[0] };
 static struct sigaction earlier_action[SIGNALS];
 static _Atomic(tx_cl_journal *) journals[JOURNALS]; /* those with a file */
 
-static void write_slot(tx_cl_journal *j, int i)
+static void write_slot(int file, const slot *entry, int number)
 {
-    if (pwrite(j->file, &j->slots[i], sizeof(slot), i * (off_t)sizeof(slot)) < 0)
+    if (pwrite(file, entry, sizeof *entry, number * (off_t)sizeof *entry) < 0)
         return; /* a full disk only means that this start leaves no trace */
 }
 
@@ -81,7 +82,7 @@ static bool mark(bool interrupted, bool all)
         if (interrupted && time(NULL) - j->began[k] >= HANG_SECONDS)
             continue;
         j->slots[k].state = interrupted ? EMPTY : FAILED;
-        write_slot(j, k);
+        write_slot(j->file, &j->slots[k], k);
     }
     return marked;
 }
@@ -110,7 +111,7 @@ static void catch_signals(void)
 }
 
 /* Replaces `from` by `to` in the list of the signal handler. */
-static void list(tx_cl_journal *from, tx_cl_journal *to)
+static void enlist(tx_cl_journal *from, tx_cl_journal *to)
 {
     tx_cl_journal *expected = from;
     for (int i = 0; i < JOURNALS && !atomic_compare_exchange_strong(&journals[i], &expected, to); i++)
@@ -129,9 +130,11 @@ static void remember(tx_cl_journal *j, const slot *entry, int number, const char
     j->found = made;
 }
 
-/* Keeps the entries of the file at `path`, whose process ended. Removes a file without entries. */
+/* Keeps the entries of the file at `path`, whose process ended. Removes a file without entries, but not a new one that
+ * its process has not locked yet. */
 static void read_ended(tx_cl_journal *j, const char *path, int file)
 {
+    struct stat info;
     bool empty = true;
     slot one;
     for (int i = 0; i < SLOTS && pread(file, &one, sizeof one, i * (off_t)sizeof one) == sizeof one; i++) {
@@ -141,38 +144,25 @@ static void read_ended(tx_cl_journal *j, const char *path, int file)
         one.name[sizeof one.name - 1] = '\0';
         remember(j, &one, i, path);
     }
-    if (empty && flock(file, LOCK_EX | LOCK_NB) == 0)
+    if (empty && fstat(file, &info) == 0 && time(NULL) - info.st_mtime > NEW_SECONDS)
         unlink(path);
-}
-
-/* Removes an entry from its file, and a file without other entries. */
-static void remove_entry(const earlier *one)
-{
-    const int file = open(one->path, O_RDWR | O_CLOEXEC);
-    slot other = {.state = EMPTY};
-    bool empty = true;
-    if (file < 0)
-        return;
-    if (flock(file, LOCK_EX | LOCK_NB) == 0 &&
-        pwrite(file, &other, sizeof other, one->number * (off_t)sizeof other) == sizeof other) {
-        for (int i = 0; i < SLOTS && pread(file, &other, sizeof other, i * (off_t)sizeof other) == sizeof other; i++)
-            empty = empty && other.state == EMPTY;
-        if (empty)
-            unlink(one->path);
-    }
-    close(file);
 }
 
 /* Removes the entries of earlier processes for work that has now succeeded. */
 static void forget(tx_cl_journal *j, const char *name)
 {
+    static const slot none = {.state = EMPTY};
     for (earlier **at = &j->found, *one; (one = *at) != NULL;) {
         if (strcmp(one->entry.name, name) != 0) {
             at = &one->next;
             continue;
         }
+        const int file = open(one->path, O_WRONLY | O_CLOEXEC);
+        if (file >= 0) {
+            write_slot(file, &none, one->number);
+            close(file);
+        }
         *at = one->next;
-        remove_entry(one);
         free(one);
     }
 }
@@ -194,25 +184,19 @@ static void read_folder(tx_cl_journal *j, const char *folder)
         closedir(list);
 }
 
-/* Creates the own file. Another process may remove it before it is locked. */
 static bool create_own(tx_cl_journal *j)
 {
-    struct stat now;
     const size_t size = strlen(j->begins) + 8;
     j->path = malloc(size);
-    for (int attempt = 0; j->path && attempt < 10; attempt++) {
-        snprintf(j->path, size, "%sXXXXXX", j->begins);
-        j->file = mkstemp(j->path);
-        if (j->file < 0)
-            return false;
-        if (fcntl(j->file, F_SETFD, FD_CLOEXEC) == 0 && flock(j->file, LOCK_EX) == 0 && fstat(j->file, &now) == 0 &&
-            now.st_nlink > 0)
-            return true;
-        unlink(j->path);
-        close(j->file);
-        j->file = -1;
-    }
-    return false;
+    if (!j->path)
+        return false;
+    snprintf(j->path, size, "%sXXXXXX", j->begins);
+    j->file = mkstemp(j->path);
+    if (j->file < 0)
+        return false;
+    fcntl(j->file, F_SETFD, FD_CLOEXEC);
+    flock(j->file, LOCK_EX);
+    return true;
 }
 
 /* Returns the first entry from `one` on that counts and begins with these characters, or NULL. */
@@ -264,7 +248,7 @@ void tx_cl_journal_close(tx_context *context)
     bool kept = false;
     if (!j)
         return;
-    list(j, NULL);
+    enlist(j, NULL);
     for (int i = 0; i < SLOTS; i++)
         kept = kept || j->slots[i].state != EMPTY;
     if (j->file >= 0 && !kept)
@@ -292,7 +276,7 @@ int tx_cl_journal_begin(const tx_context *context, const char *name)
     pthread_mutex_lock(&j->mutex);
     if (j->file < 0 && create_own(j)) {
         pthread_once(&once, catch_signals);
-        list(NULL, j);
+        enlist(NULL, j);
     }
     while (i < SLOTS && j->slots[i].state != EMPTY)
         i++;
@@ -306,7 +290,7 @@ int tx_cl_journal_begin(const tx_context *context, const char *name)
         j->thread[i] = pthread_self();
         j->began[i] = time(NULL);
         j->slots[i].state = again ? FAILED : TRYING;
-        write_slot(j, i);
+        write_slot(j->file, &j->slots[i], i);
     }
     pthread_mutex_unlock(&j->mutex);
     return i;
@@ -320,7 +304,7 @@ void tx_cl_journal_end(const tx_context *context, int entry, bool failed)
     pthread_mutex_lock(&j->mutex);
     j->began[entry] = 0;
     j->slots[entry].state = failed ? FAILED : EMPTY;
-    write_slot(j, entry);
+    write_slot(j->file, &j->slots[entry], entry);
     if (failed)
         remember(j, &j->slots[entry], entry, j->path);
     else
