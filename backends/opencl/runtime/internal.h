@@ -111,16 +111,18 @@ char *tx_cl_cache_folder(void);
 
 /* journal.c */
 #define TX_CL_JOURNAL_NAME 256
-/* Reads the entries that earlier processes left, and warns of each. */
+/* Reads the entries that earlier processes left, and warns of those at which the driver failed. */
 void tx_cl_journal_open(tx_context *context);
 void tx_cl_journal_close(tx_context *context);
 /* Records that a build, trial or launch begins. Returns its entry for tx_cl_journal_end, or -1 if there is no journal.
- * The first call installs handlers for signals that end the process. With `failed` the entry remains. Several threads may call these functions at a time. */
+ * With `failed` the entry remains for later starts. The first call installs handlers for signals that end the process.
+ * Several threads may call these functions at a time. */
 int tx_cl_journal_begin(const tx_context *context, const char *name);
 void tx_cl_journal_end(const tx_context *context, int entry, bool failed);
 /* Writes the name of an entry for the launch of a kernel. */
 void tx_cl_kernel_entry(const tx_context *context, cl_kernel kernel, char *name, size_t size);
-/* Returns TX_DEVICE with a message if at least `count` builds, trials or launches whose names begin so failed before. */
+/* Returns TX_DEVICE with a message if at least `count` builds, trials or launches whose names begin with `name` failed
+ * before. */
 tx_status tx_cl_journal_check(const tx_context *context, const char *name, int count);
 
 /* wait.c: wait for a queue or an event without occupying a processor, and return an OpenCL code. If there is no
