@@ -252,7 +252,7 @@ static void test_cache_size(void **state)
     assert_int_equal(setenv("TX_CACHE_SIZE", "2", 1), 0);
     tx_context *context = open_or_skip(false);
     unsigned char *data = calloc(1, BYTES);
-    snprintf(other, sizeof other, "%s/notes", folder);
+    snprintf(other, sizeof other, "%s/cl-notes", folder);
     fclose(fopen(other, "w"));
     for (int i = 0; i < FILES; i++) {
         char key[16];

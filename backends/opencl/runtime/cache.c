@@ -95,22 +95,25 @@ static int by_use(const void *a, const void *b)
     return x->used != y->used ? (x->used > y->used) - (x->used < y->used) : strcmp(x->name, y->name);
 }
 
+static bool is_own(const char *name)
+{
+    return strncmp(name, "cl-", 3) == 0 &&
+           (strspn(name + 3, "0123456789abcdef") == 32 || strncmp(name + 3, "trying-", 7) == 0);
+}
+
 /* Lists the backend's files in a folder, temporary ones of processes that were killed too. The caller frees *list. */
 static size_t list_files(DIR *folder, cached **list)
 {
-    size_t count = 0, room = 0;
+    size_t count = 0;
     struct stat info;
     for (struct dirent *one; (one = readdir(folder)) != NULL;) {
-        if (strncmp(one->d_name, "cl-", 3) != 0 || strlen(one->d_name) >= sizeof(*list)->name ||
+        if (!is_own(one->d_name) || strlen(one->d_name) >= sizeof(*list)->name ||
             fstatat(dirfd(folder), one->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
             continue;
-        if (count == room) {
-            room = room ? 2 * room : 1024;
-            cached *larger = realloc(*list, room * sizeof **list);
-            if (!larger)
-                break;
-            *list = larger;
-        }
+        cached *larger = realloc(*list, (count + 1) * sizeof **list);
+        if (!larger)
+            break;
+        *list = larger;
         (*list)[count] = (cached){.used = info.st_mtime, .bytes = info.st_blocks * 512};
         strcpy((*list)[count++].name, one->d_name);
     }
