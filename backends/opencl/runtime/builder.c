@@ -4,6 +4,8 @@
  */
 #include "backends/opencl/runtime/internal.h"
 
+#include "api/base/grow.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,18 +16,12 @@ static void fail(tx_cl_builder *b, tx_status status)
 }
 
 /* Returns `array` with capacity for one more element, reallocated if necessary. Records a failure. */
-static void *grow(tx_cl_builder *b, void *array, int32_t count, int32_t *capacity, size_t size)
+static void *grow(tx_cl_builder *b, void *array, int32_t count, size_t size)
 {
-    if (count < *capacity)
-        return array;
-    int32_t wanted = *capacity ? *capacity * 2 : 64;
-    void *larger = realloc(array, (size_t)wanted * size);
-    if (!larger) {
+    void *larger = tx_grown(array, count, size);
+    if (!larger)
         fail(b, tx_fail(TX_MEMORY, "out of host memory"));
-        return array;
-    }
-    *capacity = wanted;
-    return larger;
+    return larger ? larger : array;
 }
 
 /* Returns false if the step was not added, because this or an earlier call failed. */
@@ -33,7 +29,7 @@ static bool add_step(tx_cl_builder *b, const tx_cl_step *s)
 {
     tx_executable *x = b->executable;
     if (b->status == TX_OK)
-        x->steps = grow(b, x->steps, x->step_count, &x->step_room, sizeof *x->steps);
+        x->steps = grow(b, x->steps, x->step_count, sizeof *x->steps);
     if (b->status != TX_OK)
         return false;
     x->steps[x->step_count++] = *s;
@@ -118,7 +114,7 @@ static void add_patch(tx_cl_builder *b, tx_arena_id arena, int32_t chunk)
     if (b->context->survey)
         return;
     if (b->status == TX_OK)
-        x->patches = grow(b, x->patches, x->patch_count, &x->patch_room, sizeof *x->patches);
+        x->patches = grow(b, x->patches, x->patch_count, sizeof *x->patches);
     if (b->status != TX_OK)
         return;
     x->patches[x->patch_count++] = (tx_cl_patch){x->step_count - 1, x->argument++, arena, chunk};

@@ -9,6 +9,7 @@
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/base/file.h"
+#include "api/base/grow.h"
 #include "api/base/hash.h"
 
 #include <dirent.h>
@@ -102,15 +103,15 @@ static bool is_own(const char *name)
 }
 
 /* Lists the backend's files in a folder, temporary ones of processes that were killed too. The caller frees *list. */
-static size_t list_files(DIR *folder, cached **list)
+static int32_t list_files(DIR *folder, cached **list)
 {
-    size_t count = 0;
+    int32_t count = 0;
     struct stat info;
     for (struct dirent *one; (one = readdir(folder)) != NULL;) {
         if (!is_own(one->d_name) || strlen(one->d_name) >= sizeof(*list)->name ||
             fstatat(dirfd(folder), one->d_name, &info, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISREG(info.st_mode))
             continue;
-        cached *larger = realloc(*list, (count + 1) * sizeof **list);
+        cached *larger = tx_grown(*list, count, sizeof **list);
         if (!larger)
             break;
         *list = larger;
@@ -126,12 +127,12 @@ static void prune(const char *path, int64_t limit)
     cached *list = NULL;
     int64_t bytes = 0;
     DIR *folder = opendir(path);
-    const size_t count = folder ? list_files(folder, &list) : 0;
-    for (size_t i = 0; i < count; i++)
+    const int32_t count = folder ? list_files(folder, &list) : 0;
+    for (int32_t i = 0; i < count; i++)
         bytes += list[i].bytes;
     if (bytes > limit) {
-        qsort(list, count, sizeof *list, by_use);
-        for (size_t i = 0; i < count && bytes > KEPT(limit); bytes -= list[i++].bytes)
+        qsort(list, (size_t)count, sizeof *list, by_use);
+        for (int32_t i = 0; i < count && bytes > KEPT(limit); bytes -= list[i++].bytes)
             unlinkat(dirfd(folder), list[i].name, 0);
     }
     free(list);

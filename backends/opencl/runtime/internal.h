@@ -200,7 +200,7 @@ struct tx_executable {
     tx_context *context;
     const struct tx_cl_forced *forced; /* the candidate that is being measured (select.h), or NULL */
     int32_t generation;                /* of the context in which its kernels were made */
-    int32_t length, step_count, step_room, patch_count, patch_room;
+    int32_t length, step_count, patch_count;
     tx_cl_command *commands;
     tx_cl_step *steps;
     tx_cl_patch *patches;
