@@ -9,27 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Device properties that are numbers. X(KEY, PARAMETER) */
-#define NUMBER_MAP(X)                                                     \
-    X("vendor id", CL_DEVICE_VENDOR_ID)                                   \
-    X("clock MHz", CL_DEVICE_MAX_CLOCK_FREQUENCY)                         \
-    X("compute units", CL_DEVICE_MAX_COMPUTE_UNITS)                       \
-    X("work-group items", CL_DEVICE_MAX_WORK_GROUP_SIZE)                  \
-    X("memory bytes", CL_DEVICE_GLOBAL_MEM_SIZE)                          \
-    X("allocation bytes", CL_DEVICE_MAX_MEM_ALLOC_SIZE)                   \
-    X("cache bytes", CL_DEVICE_GLOBAL_MEM_CACHE_SIZE)                     \
-    X("local memory bytes", CL_DEVICE_LOCAL_MEM_SIZE)                     \
-    X("alignment bits", CL_DEVICE_MEM_BASE_ADDR_ALIGN)                    \
-    X("memory shared with the host", CL_DEVICE_HOST_UNIFIED_MEMORY)       \
-    X("memory with error correction", CL_DEVICE_ERROR_CORRECTION_SUPPORT) \
-    X("timer ns", CL_DEVICE_PROFILING_TIMER_RESOLUTION)
-
-/* Device properties that are texts. X(KEY, PARAMETER) */
-#define TEXT_MAP(X)                                     \
-    X("version", CL_DEVICE_VERSION)                     \
-    X("compiler's version", CL_DEVICE_OPENCL_C_VERSION) \
-    X("extensions", CL_DEVICE_EXTENSIONS)
-
 static void add_text(FILE *to, cl_device_id device, const char *key, cl_device_info parameter)
 {
     char text[8192] = "";
@@ -46,17 +25,21 @@ static void add_number(FILE *to, cl_device_id device, const char *key, cl_device
 
 static void add_device(FILE *to, cl_device_id device)
 {
-#define X(key, parameter) add_number(to, device, key, parameter);
-    NUMBER_MAP(X)
-#undef X
-#define X(key, parameter) add_text(to, device, key, parameter);
-    TEXT_MAP(X)
-#undef X
-}
-
-static const char *yes(bool is)
-{
-    return is ? "yes" : "no";
+    add_number(to, device, "vendor id", CL_DEVICE_VENDOR_ID);
+    add_number(to, device, "clock MHz", CL_DEVICE_MAX_CLOCK_FREQUENCY);
+    add_number(to, device, "compute units", CL_DEVICE_MAX_COMPUTE_UNITS);
+    add_number(to, device, "work-group items", CL_DEVICE_MAX_WORK_GROUP_SIZE);
+    add_number(to, device, "memory bytes", CL_DEVICE_GLOBAL_MEM_SIZE);
+    add_number(to, device, "allocation bytes", CL_DEVICE_MAX_MEM_ALLOC_SIZE);
+    add_number(to, device, "cache bytes", CL_DEVICE_GLOBAL_MEM_CACHE_SIZE);
+    add_number(to, device, "local memory bytes", CL_DEVICE_LOCAL_MEM_SIZE);
+    add_number(to, device, "alignment bits", CL_DEVICE_MEM_BASE_ADDR_ALIGN);
+    add_number(to, device, "memory shared with the host", CL_DEVICE_HOST_UNIFIED_MEMORY);
+    add_number(to, device, "memory with error correction", CL_DEVICE_ERROR_CORRECTION_SUPPORT);
+    add_number(to, device, "timer ns", CL_DEVICE_PROFILING_TIMER_RESOLUTION);
+    add_text(to, device, "version", CL_DEVICE_VERSION);
+    add_text(to, device, "compiler's version", CL_DEVICE_OPENCL_C_VERSION);
+    add_text(to, device, "extensions", CL_DEVICE_EXTENSIONS);
 }
 
 static void add_classification(FILE *to, const tx_context *c)
@@ -73,7 +56,7 @@ static void add_classification(FILE *to, const tx_context *c)
     fprintf(to, "TX lanes\t%" PRId32 "\n", c->limits.lanes);
     fprintf(to, "TX operations of a launch\t%.3g\n", c->limits.launch_work);
     fprintf(to, "TX programs compiled at a time\t%" PRId32 "\n", c->limits.compilers);
-    fprintf(to, "TX programs are cached\t%s\n", yes(c->cache != NULL));
+    fprintf(to, "TX programs are cached\t%s\n", c->cache ? "yes" : "no");
     if (c->limits.simulated[0])
         fprintf(to, "TX simulated\t%s\n", c->limits.simulated);
 }

@@ -6,54 +6,33 @@
 #include "backends/opencl/runtime/internal.h"
 
 #include <inttypes.h>
-#include <stddef.h>
 #include <stdio.h>
+
+/* The errors of the calls that TX makes. */
+/* clang-format off */
+#define ERROR_MAP(X) \
+    X(CL_DEVICE_NOT_FOUND) X(CL_DEVICE_NOT_AVAILABLE) X(CL_COMPILER_NOT_AVAILABLE) \
+    X(CL_MEM_OBJECT_ALLOCATION_FAILURE) X(CL_OUT_OF_RESOURCES) X(CL_OUT_OF_HOST_MEMORY) \
+    X(CL_PROFILING_INFO_NOT_AVAILABLE) X(CL_BUILD_PROGRAM_FAILURE) X(CL_MISALIGNED_SUB_BUFFER_OFFSET) \
+    X(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST) X(CL_INVALID_VALUE) X(CL_INVALID_DEVICE) X(CL_INVALID_CONTEXT) \
+    X(CL_INVALID_COMMAND_QUEUE) X(CL_INVALID_MEM_OBJECT) X(CL_INVALID_BINARY) X(CL_INVALID_BUILD_OPTIONS) \
+    X(CL_INVALID_PROGRAM) X(CL_INVALID_PROGRAM_EXECUTABLE) X(CL_INVALID_KERNEL_NAME) X(CL_INVALID_KERNEL) \
+    X(CL_INVALID_ARG_INDEX) X(CL_INVALID_ARG_VALUE) X(CL_INVALID_ARG_SIZE) X(CL_INVALID_KERNEL_ARGS) \
+    X(CL_INVALID_WORK_DIMENSION) X(CL_INVALID_WORK_GROUP_SIZE) X(CL_INVALID_WORK_ITEM_SIZE) X(CL_INVALID_EVENT) \
+    X(CL_INVALID_OPERATION) X(CL_INVALID_BUFFER_SIZE) X(CL_INVALID_GLOBAL_WORK_SIZE)
+/* clang-format on */
 
 const char *tx_cl_error_name(cl_int code)
 {
-    static const struct {
-        cl_int code;
-        const char *name;
-    } names[] = {
-#define NAME(x) {x, #x}
-        NAME(CL_DEVICE_NOT_FOUND),
-        NAME(CL_DEVICE_NOT_AVAILABLE),
-        NAME(CL_COMPILER_NOT_AVAILABLE),
-        NAME(CL_MEM_OBJECT_ALLOCATION_FAILURE),
-        NAME(CL_OUT_OF_RESOURCES),
-        NAME(CL_OUT_OF_HOST_MEMORY),
-        NAME(CL_PROFILING_INFO_NOT_AVAILABLE),
-        NAME(CL_BUILD_PROGRAM_FAILURE),
-        NAME(CL_MISALIGNED_SUB_BUFFER_OFFSET),
-        NAME(CL_EXEC_STATUS_ERROR_FOR_EVENTS_IN_WAIT_LIST),
-        NAME(CL_INVALID_VALUE),
-        NAME(CL_INVALID_DEVICE),
-        NAME(CL_INVALID_CONTEXT),
-        NAME(CL_INVALID_COMMAND_QUEUE),
-        NAME(CL_INVALID_MEM_OBJECT),
-        NAME(CL_INVALID_BINARY),
-        NAME(CL_INVALID_BUILD_OPTIONS),
-        NAME(CL_INVALID_PROGRAM),
-        NAME(CL_INVALID_PROGRAM_EXECUTABLE),
-        NAME(CL_INVALID_KERNEL_NAME),
-        NAME(CL_INVALID_KERNEL),
-        NAME(CL_INVALID_ARG_INDEX),
-        NAME(CL_INVALID_ARG_VALUE),
-        NAME(CL_INVALID_ARG_SIZE),
-        NAME(CL_INVALID_KERNEL_ARGS),
-        NAME(CL_INVALID_WORK_DIMENSION),
-        NAME(CL_INVALID_WORK_GROUP_SIZE),
-        NAME(CL_INVALID_WORK_ITEM_SIZE),
-        NAME(CL_INVALID_EVENT),
-        NAME(CL_INVALID_OPERATION),
-        NAME(CL_INVALID_BUFFER_SIZE),
-        NAME(CL_INVALID_GLOBAL_WORK_SIZE),
-#undef NAME
-    };
-    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
-        if (names[i].code == code)
-            return names[i].name;
-    return "OpenCL error";
+    switch (code) {
+#define X(name) \
+    case name:  \
+        return #name;
+        ERROR_MAP(X)
+#undef X
+    default:
+        return "OpenCL error";
+    }
 }
 
 tx_status tx_cl_check(cl_int code, const char *what)

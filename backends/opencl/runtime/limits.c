@@ -31,24 +31,15 @@ static const struct {
 /* Returns a whole number, or a share P/Q of `whole`; -1 if the text is neither. */
 static int64_t read_number(const char *text, size_t length, int64_t whole)
 {
-    int64_t part[2] = {0, 0};
-    int parts = 1;
-    size_t digits = 0;
-    for (size_t i = 0; i < length; i++) {
-        if (text[i] == '/' && parts == 1 && digits > 0) {
-            parts = 2;
-            digits = 0;
-            continue;
-        }
-        if (text[i] < '0' || text[i] > '9' || ++digits > 15)
-            return -1;
-        part[parts - 1] = 10 * part[parts - 1] + (text[i] - '0');
-    }
-    if (digits == 0)
+    char digits[2][16];
+    int used = 0;
+    const int parts = sscanf(text, "%15[0-9]%n/%15[0-9]%n", digits[0], &used, digits[1], &used);
+    if (parts < 1 || (size_t)used != length)
         return -1;
+    const int64_t part = strtoll(digits[0], NULL, 10), of = parts > 1 ? strtoll(digits[1], NULL, 10) : 0;
     if (parts == 1)
-        return part[0];
-    return part[0] <= part[1] && part[1] > 0 && part[1] < 1000 ? whole / part[1] * part[0] : -1;
+        return part;
+    return part <= of && of > 0 && of < 1000 ? whole / of * part : -1;
 }
 
 /* Reads one NAME=NUMBER of `length` characters into `value`, which holds the limits so far. */

@@ -19,36 +19,30 @@
 
 static const struct check {
     tx_op op;
+    tx_dtype from, to; /* fp32 if omitted */
+    double tolerance;
     tx_shape in, out, work; /* rank 0 if the op has no work output */
     tx_attrs attrs;
-    double tolerance;
-    tx_dtype from, to;
 } checks[] = {
-    {TX_OP_SCALE, {1, {1003}}, {1, {1003}}, {0}, {.alpha = 2, .control = -1}, 0, TX_F32, TX_F32},
-    {TX_OP_REDUCE, {1, {1003}}, {1, {1}}, {1, {1}}, {.alpha = 1, .control = -1}, TOLERANCE, TX_F32, TX_F32},
-    {TX_OP_SOFTMAX, {2, {7, 37}}, {2, {7, 37}}, {0}, {0}, TOLERANCE, TX_F32, TX_F32},
+#define ROW(name, tolerance_, ...) .op = TX_OP_##name, .tolerance = (tolerance_), .in = __VA_ARGS__, .out = __VA_ARGS__
+    {ROW(SCALE, 0, {1, {1003}}), .attrs = {.alpha = 2, .control = -1}},
+    {.op = TX_OP_REDUCE,
+     .tolerance = TOLERANCE,
+     .in = {1, {1003}},
+     .out = {1, {1}},
+     .work = {1, {1}},
+     .attrs = {.alpha = 1, .control = -1}},
+    {ROW(SOFTMAX, TOLERANCE, {2, {7, 37}})},
     /* A full grid of large work-groups: Arc B60 reads local memory too early. */
-    {TX_OP_SOFTMAX, {2, {4096, 515}}, {2, {4096, 515}}, {0}, {0}, TOLERANCE, TX_F32, TX_F32},
-    {TX_OP_DROPOUT,
-     {3, {3, 5, 33}},
-     {3, {3, 5, 33}},
-     {0},
-     {.draw.p = 0.25f, .draw.site = 2},
-     TOLERANCE,
-     TX_F32,
-     TX_F32},
-    {TX_OP_CAST, {1, {1003}}, {1, {1003}}, {0}, {0}, 0, TX_F32, TX_BF16},
-    {TX_OP_CAST, {1, {1003}}, {1, {1003}}, {0}, {0}, 0, TX_BF16, TX_F32},
-    {TX_OP_CAST, {1, {1003}}, {1, {1003}}, {0}, {0}, 0, TX_F32, TX_F16},
-    {TX_OP_CAST, {1, {1003}}, {1, {1003}}, {0}, {0}, 0, TX_F16, TX_F32},
-    {TX_OP_ROTARY,
-     {3, {2, 2049, 36}},
-     {3, {2, 2049, 36}},
-     {0},
-     {.attention.heads = 2, .attention.head_size = 12, .rope = TX_ROPE(10000.0f)},
-     TOLERANCE,
-     TX_F32,
-     TX_F32},
+    {ROW(SOFTMAX, TOLERANCE, {2, {4096, 515}})},
+    {ROW(DROPOUT, TOLERANCE, {3, {3, 5, 33}}), .attrs = {.draw.p = 0.25f, .draw.site = 2}},
+    {ROW(CAST, 0, {1, {1003}}), .to = TX_BF16},
+    {ROW(CAST, 0, {1, {1003}}), .from = TX_BF16},
+    {ROW(CAST, 0, {1, {1003}}), .to = TX_F16},
+    {ROW(CAST, 0, {1, {1003}}), .from = TX_F16},
+    {ROW(ROTARY, TOLERANCE, {3, {2, 2049, 36}}),
+     .attrs = {.attention.heads = 2, .attention.head_size = 12, .rope = TX_ROPE(10000.0f)}},
+#undef ROW
 };
 
 static tx_operand of_shape(const tx_shape *shape, tx_dtype dtype)
