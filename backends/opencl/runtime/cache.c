@@ -154,16 +154,15 @@ bool tx_cl_cache_load(const tx_context *context, const char *key, void **data, s
         found = memcmp(header.magic, magic, sizeof magic) == 0 && memcmp(header.key, hashes, sizeof hashes) == 0 &&
                 header.size == bytes && header.checksum == hash(0, file, bytes);
     }
-    if (found)
+    if (found) {
         touch(path);
-    free(path);
-    if (!found) {
+        *data = file;
+        *size = bytes;
+    } else {
         free(file);
-        return false;
     }
-    *data = file;
-    *size = bytes;
-    return true;
+    free(path);
+    return found;
 }
 
 void tx_cl_cache_store(const tx_context *context, const char *key, const void *data, size_t size)

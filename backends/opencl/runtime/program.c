@@ -102,16 +102,11 @@ static tx_status build_failure(const tx_context *context, cl_program program, co
     return tx_fail(TX_DEVICE, "building %s.cl: %s (%d): %s", source, tx_cl_error_name(code), code, log);
 }
 
-static tx_status build_binary(const tx_context *context, const char *source, const char *options, const void *binary,
-                              size_t size, cl_program *out)
+/* Builds a program unless `code` is an error. Releases it on failure. */
+static tx_status build(const tx_context *context, cl_program program, const char *source, const char *options,
+                       cl_int code, cl_program *out)
 {
-    const unsigned char *bytes = binary;
-    cl_int code, verdict = CL_SUCCESS;
-    cl_program program =
-        clCreateProgramWithBinary(context->context, 1, &context->device, &size, &bytes, &verdict, &code);
-    if (code != CL_SUCCESS)
-        return tx_cl_check(code, "clCreateProgramWithBinary");
-    code = verdict == CL_SUCCESS ? clBuildProgram(program, 1, &context->device, options, NULL, NULL) : verdict;
+    code = code == CL_SUCCESS ? clBuildProgram(program, 1, &context->device, options, NULL, NULL) : code;
     if (code == CL_SUCCESS) {
         *out = program;
         return TX_OK;
@@ -119,6 +114,17 @@ static tx_status build_binary(const tx_context *context, const char *source, con
     tx_status status = build_failure(context, program, source, code);
     clReleaseProgram(program);
     return status;
+}
+
+static tx_status build_binary(const tx_context *context, const char *source, const char *options, const void *binary,
+                              size_t size, cl_program *out)
+{
+    const unsigned char *bytes = binary;
+    cl_int code, verdict = CL_SUCCESS;
+    cl_program program =
+        clCreateProgramWithBinary(context->context, 1, &context->device, &size, &bytes, &verdict, &code);
+    TX_TRY(tx_cl_check(code, "clCreateProgramWithBinary"));
+    return build(context, program, source, options, verdict, out);
 }
 
 /* Returns the program's binary, which the caller frees, or NULL if there is none. */
@@ -141,8 +147,7 @@ static cl_program load_program(const tx_context *context, const char *key, const
     cl_program program = NULL;
     if (!tx_cl_cache_load(context, key, &binary, &size))
         return NULL;
-    if (build_binary(context, source, options, binary, size, &program) != TX_OK)
-        program = NULL;
+    (void)build_binary(context, source, options, binary, size, &program);
     free(binary);
     return program;
 }
@@ -191,15 +196,8 @@ static tx_status build_source(const tx_context *context, const tx_cl_reviser *re
 {
     cl_int code;
     cl_program program = clCreateProgramWithSource(context->context, 1, &text, NULL, &code);
-    if (code != CL_SUCCESS)
-        return tx_cl_check(code, "clCreateProgramWithSource");
-    code = clBuildProgram(program, 1, &context->device, options, NULL, NULL);
-    if (code != CL_SUCCESS) {
-        tx_status status = build_failure(context, program, source, code);
-        clReleaseProgram(program);
-        return status;
-    }
-    *out = program;
+    TX_TRY(tx_cl_check(code, "clCreateProgramWithSource"));
+    TX_TRY(build(context, program, source, options, CL_SUCCESS, out));
     return reviser ? revise(context, reviser, source, options, out) : TX_OK;
 }
 

@@ -16,8 +16,7 @@ static tx_status call(const tx_executable *x, const tx_cl_step *s, const tx_cl_r
     tx_status status = seconds ? tx_cl_finish(x->context) : TX_OK;
     const double start = tx_cl_now();
     TX_THEN(status, s->fn(run, s->data));
-    if (status == TX_OK && seconds)
-        status = tx_cl_finish(x->context);
+    TX_THEN(status, seconds ? tx_cl_finish(x->context) : TX_OK);
     if (seconds)
         *seconds += tx_cl_now() - start;
     return status;

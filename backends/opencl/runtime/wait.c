@@ -13,11 +13,6 @@
 #define SHARE (1.0 / 64)  /* of the time so far: the most that a sleep adds to a wait */
 #define LONGEST_SLEEP 2e-3
 
-static void sleep_for(double seconds)
-{
-    nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * seconds)}, NULL);
-}
-
 /* CL_COMPLETE, a positive state, or a negative error code. */
 static cl_int state_of(cl_event event)
 {
@@ -88,7 +83,8 @@ static cl_int poll_event(tx_context *context, cl_event event, const char *what)
         if (context->limits.patience > 0 && now - progress > context->limits.patience)
             return give_up(context, what);
         if (now - start > SPIN_SECONDS)
-            sleep_for(share < LONGEST_SLEEP ? share : LONGEST_SLEEP);
+            nanosleep(&(struct timespec){.tv_nsec = (long)(1e9 * (share < LONGEST_SLEEP ? share : LONGEST_SLEEP))},
+                      NULL);
     }
     return state;
 }
