@@ -251,8 +251,9 @@ static void interrupt(pid_t child, int number, const char *what)
     snprintf(kernel, sizeof kernel, "kernel %s ", what);
     while (!found && waitid(P_PID, (id_t)child, &end, WEXITED | WNOHANG | WNOWAIT) == 0 && end.si_pid == 0 &&
            usleep(100000) == 0) {
-        glob_t files;
-        for (size_t i = 0; glob(pattern, 0, NULL, &files) == 0 && i < files.gl_pathc; i++) {
+        glob_t files = {0};
+        (void)glob(pattern, 0, NULL, &files);
+        for (size_t i = 0; i < files.gl_pathc; i++) {
             FILE *one = fopen(files.gl_pathv[i], "r");
             const size_t got = one ? fread(text, 1, sizeof text, one) : 0;
             found = found ||
