@@ -84,6 +84,8 @@ LEFT_OUT_VALUE(param, tx_tensor *tx_tp_param(tx_tensor *param))
 #ifdef TX_WITHOUT_GENERATION
 LEFT_OUT_OP(generation, qkv, tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache,
     tx_tensor *positions, tx_tensor *sources, tx_tensor *slots, const tx_attention_options *options))
+LEFT_OUT(generation, tx_status tx_cache_append(tx_tensor *kv, tx_tensor *k_cache, tx_tensor *v_cache,
+    tx_tensor *positions, tx_tensor *sources, tx_tensor *slots))
 #endif
 
 #ifdef TX_WITHOUT_RESIDENCY

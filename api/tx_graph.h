@@ -194,6 +194,11 @@ tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, c
  * number of rows, and row b uses row slots[b] of them. */
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
                                tx_tensor *sources, tx_tensor *slots, const tx_attention_options *options);
+/* Appends kv [B, T, 2 n] = keys | values of each row to its caches [B, S, n] at positions[b] (I32 [B], 0..S-T), after
+ * `sources` and in `slots` as in tx_attention_cached; both may be NULL. Nodes that are added after it read the new
+ * caches. Fails if the graph has failed. */
+tx_status tx_cache_append(tx_tensor *kv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
+                          tx_tensor *sources, tx_tensor *slots);
 /* Rotary position embedding (Su et al., RoFormer, 2021) and its extensions to contexts longer than in training. The
  * angle of pair i in a head of d elements is f (1 - r + r / factor) for each position, with f = theta^(-2i/d) and r =
  * ramp + ramp_pair i + ramp_frequency f clamped to [0, 1]. Ramp 0 leaves all pairs unchanged and ramp 1 slows all

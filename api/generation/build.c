@@ -1,6 +1,35 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The builder of attention with key-value caches. */
+#include "api/base/needs.h"
 #include "api/graph/graph.h"
+
+/* Rows x end with keys and values. */
+static tx_status append(tx_tensor *x, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions, tx_tensor *sources,
+                        tx_tensor *slots, tx_attrs attrs)
+{
+    if (sources)
+        tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_KV_REORDER,
+                                          .attrs = TX_PLAIN,
+                                          .in = {k_cache, v_cache, sources, positions},
+                                          .out = {k_cache, v_cache}});
+    tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_KV_APPEND,
+                                      .attrs = attrs,
+                                      .in = {x, k_cache, v_cache, positions, slots},
+                                      .out = {k_cache, v_cache}});
+    if (x->graph->status == TX_OK) {
+        tx_tensor_narrow(sources, 0, k_cache->shape.dim[0], false);
+        tx_tensor_narrow(slots, 0, k_cache->shape.dim[0], false);
+        tx_tensor_narrow(positions, 0, k_cache->shape.dim[1] - x->shape.dim[1] + 1, false);
+    }
+    return x->graph->status;
+}
+
+tx_status tx_cache_append(tx_tensor *kv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
+                          tx_tensor *sources, tx_tensor *slots)
+{
+    TX_NEEDS(kv && k_cache && v_cache && positions, TX_INVALID);
+    return append(kv, k_cache, v_cache, positions, sources, slots, TX_PLAIN);
+}
 
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
                                tx_tensor *sources, tx_tensor *slots, const tx_attention_options *options)
@@ -8,19 +37,6 @@ tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_
     tx_attrs attrs;
     if (!qkv || !k_cache || !v_cache || !positions || !tx_attention_attrs(qkv, options, &attrs))
         return NULL;
-    if (sources)
-        tx_emit(qkv->graph, &(tx_emit_args){.op = TX_OP_KV_REORDER,
-                                            .attrs = TX_PLAIN,
-                                            .in = {k_cache, v_cache, sources, positions},
-                                            .out = {k_cache, v_cache}});
-    tx_emit(qkv->graph, &(tx_emit_args){.op = TX_OP_KV_APPEND,
-                                        .attrs = attrs,
-                                        .in = {qkv, k_cache, v_cache, positions, slots},
-                                        .out = {k_cache, v_cache}});
-    if (qkv->graph->status == TX_OK) {
-        tx_tensor_narrow(sources, 0, k_cache->shape.dim[0], false);
-        tx_tensor_narrow(slots, 0, k_cache->shape.dim[0], false);
-        tx_tensor_narrow(positions, 0, k_cache->shape.dim[1] - qkv->shape.dim[1] + 1, false);
-    }
+    append(qkv, k_cache, v_cache, positions, sources, slots, attrs);
     return TX_EMIT(qkv, ATTENTION_CACHED, attrs, qkv, k_cache, v_cache, positions, slots, options->sinks);
 }

@@ -5,31 +5,32 @@
 
 #include <math.h>
 
-static tx_status check_cache(const tx_infer *c, int64_t *head_size)
+/* Caches of `keys` columns, for rows whose keys and values are at the end. */
+static tx_status check_caches(const tx_infer *c, int64_t keys)
 {
     TX_TRY(tx_require(c, "H=3="));
-    TX_TRY(tx_require_qkv(c, 0, head_size));
-    const tx_shape *cache = &c->in[1].shape;
-    TX_TRY(tx_require_positions(c, 3, c->in[0].shape.dim[0]));
-    TX_TRY(tx_require_positions(c, 4, c->in[0].shape.dim[0]));
-    const bool rows = cache->dim[0] == c->in[0].shape.dim[0] || tx_present(&c->in[4]);
-    if (!rows || cache->dim[2] != c->attrs->attention.kv_heads * *head_size || cache->dim[1] < c->in[0].shape.dim[1])
-        return tx_refuse(c, "the cache %s does not fit %s", TX_TEXT(*cache), TX_TEXT(c->in[0].shape));
+    TX_TRY(tx_require_rank(c, 0, 3));
+    const tx_shape *cache = &c->in[1].shape, *x = &c->in[0].shape;
+    TX_TRY(tx_require_positions(c, 3, x->dim[0]));
+    TX_TRY(tx_require_positions(c, 4, x->dim[0]));
+    const bool rows = cache->dim[0] == x->dim[0] || tx_present(&c->in[4]);
+    if (!rows || cache->dim[2] != keys || 2 * keys > x->dim[2] || cache->dim[1] < x->dim[1])
+        return tx_refuse(c, "the cache %s does not fit %s", TX_TEXT(*cache), TX_TEXT(*x));
     return tx_require_shape(c, 2, cache);
 }
 
 tx_status tx_infer_attention_cached(const tx_infer *c)
 {
     int64_t d = 0;
-    TX_TRY(check_cache(c, &d));
+    TX_TRY(tx_require_qkv(c, 0, &d));
+    TX_TRY(check_caches(c, c->attrs->attention.kv_heads * d));
     TX_TRY(tx_require_sinks(c, TX_IN(attention_cached, sinks)));
     return tx_set_output(c, 0, c->in[0].dtype, tx_with_last(&c->in[0].shape, c->attrs->attention.heads * d));
 }
 
 tx_status tx_infer_kv_append(const tx_infer *c)
 {
-    int64_t d = 0;
-    TX_TRY(check_cache(c, &d));
+    TX_TRY(check_caches(c, c->in[1].shape.dim[2]));
     tx_set_output(c, 0, c->in[1].dtype, c->in[1].shape);
     return tx_set_output(c, 1, c->in[2].dtype, c->in[2].shape);
 }
@@ -73,6 +74,5 @@ double tx_bytes_attention_cached(const tx_command *c)
 /* Only the new keys and values are read and written. */
 double tx_bytes_kv_append(const tx_command *c)
 {
-    return 4.0 * c->attrs.attention.kv_heads * tx_head_size(c, &c->in[0].shape) *
-           (double)tx_shape_rows(&c->in[0].shape) * (double)sizeof(float);
+    return 4.0 * (double)(tx_shape_last(&c->in[1].shape) * tx_shape_rows(&c->in[0].shape)) * (double)sizeof(float);
 }

@@ -22,6 +22,7 @@ typedef enum tx_head {
     TX_HEAD_MULTIPLE_CHOICE,         /* a number for each text, which are compared with those of other texts */
     TX_HEAD_QUESTION_ANSWERING,      /* logits of the first and the last token of the answer at each position */
     TX_HEAD_STATES,                  /* hidden states of each position: an encoder without a head */
+    TX_HEAD_SEQ2SEQ,                 /* logits of the next token of a text that is written for another one */
     TX_HEAD_COUNT
 } tx_head;
 
@@ -131,7 +132,8 @@ typedef struct tx_arch_options {
  *     I32 sources [B]            Optional, with caches: the row whose cache each row continues (beam search).
  *     I32 slots [B]              Optional, with caches: the row of the caches that each row uses, all different.
  *     F32 last_token [B, T]      Only of a decoder's classifier: 1 for the token whose output is classified, else 0.
- *     I32 rows [R]               Optional: indices into the B * T positions. Only their logits are computed, [R, V'].
+ *     I32 decoder_input_ids [B, T'] Only of an encoder with a decoder: the decoder's tokens. Its logits are [B, T',
+ * V']. I32 rows [R]               Optional: indices into the B * T positions. Only their logits are computed, [R, V'].
  *
  * The logits are [B, T, V'], where V' is the padded vocabulary; columns from vocab_size on are meaningless. With a
  * tensor-parallel vocabulary they hold this rank's columns, as tx_cross_entropy expects them. Other heads have no

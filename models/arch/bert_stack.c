@@ -207,7 +207,7 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, key_of(b->config, offsetof(tx_config, heads)));
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
     tx_tensor *h = linear(b, x, TX_BERT_QKV_PROJ); /* query | key | value */
-    h = b->scores ? tx_relative_attention(b, h, b->scores, c->attention_probs_dropout_prob)
+    h = b->scores ? tx_relative_attention(b, h, NULL, NULL, b->scores, 0, c->attention_probs_dropout_prob)
                   : tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
     if (reads_first && layer + 1 == b->config->layers) {
         h = first_of(b, h);
@@ -229,7 +229,7 @@ static tx_tensor *encode(tx_graph *graph, const tx_config *config, const tx_arch
     const tx_bert_kind *kind = bert_of(config)->kind;
     if (kind->bucket) {
         tx_tensor *table = tx_stack_weight(b, TX_BERT_DISTANCE_TABLE);
-        b->scores = tx_relative_scores(b, tx_relative_bias(b, table, kind->bucket));
+        b->scores = tx_relative_scores(b, tx_relative_bias(b, table, kind->bucket), tx_relative_mask(b));
     }
     return tx_stack_blocks(b, x, transformer_block);
 }

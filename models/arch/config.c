@@ -254,7 +254,8 @@ tx_status tx_config_set_head(tx_config *config, tx_head head)
                                         [TX_HEAD_TOKEN_CLASSIFICATION] = "token classifiers",
                                         [TX_HEAD_MULTIPLE_CHOICE] = "models for multiple choice",
                                         [TX_HEAD_QUESTION_ANSWERING] = "models for question answering",
-                                        [TX_HEAD_STATES] = "encoders without a head"};
+                                        [TX_HEAD_STATES] = "encoders without a head",
+                                        [TX_HEAD_SEQ2SEQ] = "encoders with a decoder"};
     const tx_architecture *has = config->architecture;
     char types[256] = "";
     for (const tx_architecture *const *a = tx_architectures; *a; a++) {

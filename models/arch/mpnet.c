@@ -5,8 +5,6 @@
 #include "models/arch/bert_stack.h"
 #include "models/arch/labels.h"
 
-#include <math.h>
-
 #define MODEL "mpnet."
 #define HEAD "lm_head."
 #define CLASSIFIER "classifier."
@@ -30,7 +28,8 @@ static const tx_config_key keys[] = {
         {TX_BERT_DISTANCE_TABLE,                                                                            \
          prefix "encoder.relative_attention_bias.weight",                                                   \
          {TX_BERT_BUCKETS, TX_BERT_HEADS},                                                                  \
-         .draw = TX_DRAW_NORMAL},                                                                           \
+         .draw = TX_DRAW_NORMAL,                                                                            \
+         .other_decay = true},                                                                              \
         TX_BERT_LINEAR(QKV_PROJ, prefix LAYER "attention.attn.q|k|v.", TX_BERT_QKV, TX_EXTENT_WIDTH, 1, 1), \
         TX_BERT_LINEAR(O_PROJ, prefix LAYER "attention.attn.o.", TX_EXTENT_WIDTH, TX_EXTENT_WIDTH, 2, 0),   \
         TX_BERT_NORM(ATTN_NORM, prefix LAYER "attention.LayerNorm.", TX_EXTENT_WIDTH),                      \
@@ -46,19 +45,12 @@ static const tx_stack_row choices[] = {ENCODER(MODEL), TX_BERT_CHOICE_HEAD(MODEL
 static const tx_stack_row answers[] = {ENCODER(MODEL), TX_BERT_QUESTION_HEAD};
 static const tx_stack_row base[] = {ENCODER(""), {.name = NULL}};
 
-/* As relative_position_bucket of transformers with 32 buckets, half of them for keys after the query, which are exact
- * below 8 and logarithmic up to 128. */
+/* As relative_position_bucket of transformers, whose number of rows no key changes. */
 static int32_t bucket(const tx_config *config, int64_t distance)
 {
+    enum { ROWS = 32, FAR = 128 };
     (void)config;
-    enum { HALF = 16, EXACT = 8, FAR = 128 };
-    const int32_t side = distance > 0 ? HALF : 0;
-    const int64_t far = distance < 0 ? -distance : distance;
-    if (far < EXACT)
-        return side + (int32_t)far;
-    const float scaled = logf((float)far / EXACT) / (float)log((double)FAR / EXACT) * (HALF - EXACT);
-    const int32_t found = EXACT + (int32_t)scaled;
-    return side + (found < HALF ? found : HALF - 1);
+    return tx_relative_row(distance, true, ROWS, FAR);
 }
 
 static const tx_bert_kind mpnet = {

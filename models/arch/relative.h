@@ -11,17 +11,29 @@
 /* The number that is added to masked scores. It is finite in all types. */
 #define TX_RELATIVE_MASKED (-30000.0f)
 
-/* The row of a table for the distance of a key from a query, which is positive if the key is later. */
+/* The row of a table for the distance of a key from a query, which is positive if the key is later. Keys at a distance
+ * without a row, which is below 0, are masked. */
 typedef int32_t tx_relative_bucket(const tx_config *config, int64_t distance);
+/* The row in T5's tables of `buckets` rows (Raffel et al., T5, 2020): exact for near keys, logarithmic up to
+ * `farthest`. With `later`, half of the rows are for keys after the query; otherwise these have no row. */
+int32_t tx_relative_row(int64_t distance, bool later, int64_t buckets, int64_t farthest);
 
 /* The biases of all pairs of the T positions of a row, [heads, T, T], from table [buckets, heads]. NULL on error. */
 tx_tensor *tx_relative_bias(const tx_stack *stack, tx_tensor *table, tx_relative_bucket *bucket);
-/* Adds the mask of padding to biases [heads, T, T]: [B, heads, T, T]. */
-tx_tensor *tx_relative_scores(const tx_stack *stack, tx_tensor *bias);
+/* The mask of padding [B, T]: 0 for the positions of each row's tokens, TX_RELATIVE_MASKED for padding. NULL if there
+ * is none. */
+tx_tensor *tx_relative_mask(const tx_stack *stack);
+/* Adds a mask [B, S] of the keys, which may be NULL, to biases [heads, T, S]: [B, heads, T, S]. */
+tx_tensor *tx_relative_scores(const tx_stack *stack, tx_tensor *bias, tx_tensor *mask);
+/* The scores of one query of each row over S keys, [B, heads, 1, S]. I32 rows [B, S] are rows of the table for each
+ * key, or below 0 to mask it. */
+tx_tensor *tx_relative_query(const tx_stack *stack, tx_tensor *table, tx_tensor *rows);
 /* 1 for the positions of each row's tokens, 0 for padding: [B, T]. */
 tx_tensor *tx_relative_used(const tx_stack *stack);
-/* Bidirectional attention over packed qkv [B, T, 3 * width], with scores from tx_relative_scores: [B, T, width]. Ranks
- * cannot divide the heads. */
-tx_tensor *tx_relative_attention(tx_stack *stack, tx_tensor *qkv, tx_tensor *scores, double dropout);
+/* Attention with the scores of the functions above: [B, T, width]. The operands are q [B, T, width], k and v [B, S,
+ * width]. With NULL as v, k is k | v; with NULL as both, q is q | k | v. Products are multiplied by `scale`; 0 means
+ * 1 / sqrt(head size). Ranks cannot divide the heads. */
+tx_tensor *tx_relative_attention(tx_stack *stack, tx_tensor *q, tx_tensor *k, tx_tensor *v, tx_tensor *scores,
+                                 double scale, double dropout);
 
 #endif

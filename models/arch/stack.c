@@ -24,9 +24,18 @@ static bool has(const tx_config *config, const tx_stack_row *row)
            (!row->without || !is_set(config, row->without));
 }
 
+/* The first block that may have the parameter. */
+static int64_t first_of(const tx_config *config, const tx_stack_row *row)
+{
+    int64_t first = 0;
+    if (row->first)
+        memcpy(&first, (const char *)config + row->first, sizeof first);
+    return first;
+}
+
 static bool has_param(const tx_config *config, const tx_stack_row *row, int64_t block)
 {
-    return has(config, row) && (!row->in || row->in(config, block));
+    return has(config, row) && block >= first_of(config, row) && (!row->in || row->in(config, block));
 }
 
 static bool is_in_block(const tx_stack_row *row)
@@ -47,7 +56,7 @@ static row_part part_of(const tx_config *config, const tx_stack_row *row, int64_
     row_part found = {.end = row};
     for (; row->name && is_in_block(row) == in_block; row++) {
         found.count += has_param(config, row, block);
-        found.differs = found.differs || (row->in && has(config, row));
+        found.differs = found.differs || ((row->in || row->first) && has(config, row));
     }
     found.end = row;
     return found;
@@ -105,7 +114,8 @@ static const tx_stack_row *find_row(const tx_config *config, const tx_stack_row 
     *of = block_of(rows, row, block);
     const char *number = strstr(row->name, "%d");
     if (number)
-        snprintf(name, TX_ARCH_NAME, "%.*s%" PRId64 "%s", (int)(number - row->name), row->name, block, number + 2);
+        snprintf(name, TX_ARCH_NAME, "%.*s%" PRId64 "%s", (int)(number - row->name), row->name,
+                 block - first_of(config, row), number + 2);
     else
         snprintf(name, TX_ARCH_NAME, "%s", row->name);
     return row;
@@ -166,11 +176,13 @@ static tx_status check_call(const tx_graph *graph, const tx_config *c, const tx_
                        c->positions);
     if (tx_graph_sequence(graph) && c->architecture->head != TX_HEAD_CAUSAL_LM)
         return tx_fail(TX_UNSUPPORTED, "sequence parallelism is implemented only for causal language models");
-    if (o->cache > 0 && c->architecture->head != TX_HEAD_CAUSAL_LM)
+    const tx_head head = c->architecture->head;
+    if (o->cache > 0 && head != TX_HEAD_CAUSAL_LM && head != TX_HEAD_SEQ2SEQ)
         return tx_fail(TX_UNSUPPORTED, "%s cannot generate text", c->architecture->class_name);
     if (o->cache > 0 && (tx_find_input(graph, "attention_starts") || tx_find_input(graph, "position_ids")))
         return tx_fail(TX_INVALID, "attention_starts and position_ids cannot be used with a cache");
-    if (o->cache > 0 && (o->train || tx_find_input(graph, "attention_lengths") || tokens_in_row > o->cache))
+    const bool lengths = tx_find_input(graph, "attention_lengths") && head != TX_HEAD_SEQ2SEQ;
+    if (o->cache > 0 && (o->train || lengths || tokens_in_row > o->cache))
         return tx_fail(TX_INVALID,
                        "a cache of %" PRId64 " positions allows neither training, nor lengths, nor more tokens a row",
                        o->cache);
@@ -311,15 +323,21 @@ tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p)
     return stack->options->train && !stack->options->no_dropout && p > 0 ? tx_dropout(x, (float)p, site) : x;
 }
 
+tx_tensor *tx_stack_cache(const tx_stack *stack, const char *name, int64_t block, const char *part, int64_t rows,
+                          int64_t length, int64_t width)
+{
+    char state[TX_ARCH_NAME];
+    snprintf(state, sizeof state, "cache.%s.%" PRId64 ".%s", name, block, part);
+    return tx_state(stack->graph, state, TX_F32, TX_SHAPE(rows, length, width));
+}
+
 static tx_tensor *cache(const tx_stack *s, const tx_tensor *qkv, const tx_attention_options *o, int64_t block,
                         const char *part)
 {
-    char name[TX_ARCH_NAME];
     const tx_shape *shape = tx_tensor_shape(qkv);
     const int64_t rows = s->options->cache_rows;
-    const int64_t width = shape->dim[2] / (o->heads + 2 * o->kv_heads) * o->kv_heads;
-    snprintf(name, sizeof name, "cache.h.%" PRId64 ".%s", block, part);
-    return tx_state(s->graph, name, TX_F32, TX_SHAPE(rows > 0 ? rows : shape->dim[0], s->options->cache, width));
+    return tx_stack_cache(s, "h", block, part, rows > 0 ? rows : shape->dim[0], s->options->cache,
+                          shape->dim[2] / (o->heads + 2 * o->kv_heads) * o->kv_heads);
 }
 
 tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx_attention_options *options,
@@ -340,9 +358,9 @@ tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx
                                tx_find_input(stack->graph, "slots"), options);
 }
 
-tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)
+tx_tensor *tx_stack_range(tx_stack *stack, tx_tensor *x, int64_t first, int64_t end, tx_stack_block *block)
 {
-    for (int64_t i = 0; i < stack->config->layers; i++) {
+    for (int64_t i = first; i < end; i++) {
         if (!stack->config->teacher && !stack->options->base) /* they need no recomputation */
             tx_graph_block(stack->graph, (int32_t)i + 1);
         stack->block = i;
@@ -350,6 +368,11 @@ tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)
     }
     tx_graph_block(stack->graph, 0);
     return x;
+}
+
+tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block)
+{
+    return tx_stack_range(stack, x, 0, stack->config->layers, block);
 }
 
 bool tx_stack_decodes(const tx_config *config)

@@ -31,6 +31,7 @@ typedef struct tx_stack_row {
     bool other_decay;                                   /* vectors with weight decay, and matrices of biases without */
     int32_t heads;                                      /* tx_heads that have it, one bit each; 0 means all */
     bool router;                                        /* a router's weight: it keeps the precision of tables */
+    size_t first; /* offset of the first block that has it, an int64_t, from which names count; 0 means block 0 */
 } tx_stack_row;
 
 /* The number of parameters. A row without a name ends the table. */
@@ -55,6 +56,8 @@ typedef struct tx_stack {
     int32_t next_site;   /* of dropout */
     int32_t part, parts; /* tensor-parallel rank and size (tx_graph_tp_size) */
     tx_tensor *scores;   /* added to the scores of all blocks' attention (relative.h); or NULL */
+    /* The states of an encoder [B, S, C] that a decoder attends to, and the numbers added to their scores; or NULL. */
+    tx_tensor *source, *source_scores;
     /* Sums over the blocks' routers for their losses (experts.h). NULL before the first router. */
     struct {
         tx_tensor *counts, *probabilities, *squares, *kept, *all;
@@ -91,8 +94,13 @@ tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p);
  * this rank's heads, and the scale. */
 tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx_attention_options *options,
                               double dropout);
+/* A cache that rows of graphs share, F32 [rows, length, width]: state "cache.<name>.<block>.<part>". */
+tx_tensor *tx_stack_cache(const tx_stack *stack, const char *name, int64_t block, const char *part, int64_t rows,
+                          int64_t length, int64_t width);
 /* Builds all blocks in order, each marked by tx_graph_block: x [B, T, C] -> [B, T, C]. */
 typedef tx_tensor *tx_stack_block(tx_stack *stack, tx_tensor *x, int64_t block);
+/* Builds blocks first, .., end - 1. */
+tx_tensor *tx_stack_range(tx_stack *stack, tx_tensor *x, int64_t first, int64_t end, tx_stack_block *block);
 tx_tensor *tx_stack_blocks(tx_stack *stack, tx_tensor *x, tx_stack_block *block);
 /* Whether the head is a decoder's: language models and classifiers that read the last token. */
 bool tx_stack_decodes(const tx_config *config);

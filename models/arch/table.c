@@ -4,6 +4,7 @@
 #include "models/arch/gpt2.h"
 #include "models/arch/llama.h"
 #include "models/arch/modernbert.h"
+#include "models/arch/t5.h"
 
 #define LM(name) &name, &name##_classifier
 #define BERT(name) \
@@ -46,4 +47,6 @@ const tx_architecture *const tx_architectures[] = {LM(tx_gpt2),
                                                    &tx_modernbert_classifier,
                                                    &tx_modernbert_token_classifier,
                                                    &tx_modernbert_base,
+                                                   &tx_t5,
+                                                   &tx_mt5,
                                                    NULL};

@@ -189,6 +189,7 @@ static void print_models(void)
         [TX_HEAD_MULTIPLE_CHOICE] = "multiple choice",
         [TX_HEAD_QUESTION_ANSWERING] = "question answering",
         [TX_HEAD_STATES] = "embedding",
+        [TX_HEAD_SEQ2SEQ] = "text for a text",
     };
     static const char *const gguf[] = {
 #define TX_GGUF_TYPE(type, ...) #type,

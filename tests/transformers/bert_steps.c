@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * TX's side of bert.py: trains an encoder on given batches and prints the loss of every step. Writes to OUT the model
- * as it was read, and first.safetensors with the logits of the first batch and the gradients of its loss. Writes to
- * OUT/trained the model after the last step.
+ * TX's side of bert.py and t5.py: trains an encoder, or one with a decoder, on given batches and prints the loss of
+ * every step. Writes to OUT the model as it was read, and first.safetensors with the logits of the first batch and the
+ * gradients of its loss. Writes to OUT/trained the model after the last step.
  *
  *     bert_steps FOLDER DATA OUT STEPS BATCH BLOCK RATE [DEVICE]
  *
  * DATA holds, for every step, int32 input_ids and token_type_ids [BATCH, BLOCK], attention_lengths [BATCH], and labels.
- * Labels are [BATCH] for sequence classification and [BATCH, BLOCK] for other heads. */
+ * Labels are [BATCH] for sequence classification and [BATCH, BLOCK] for other heads. A decoder has decoder_input_ids
+ * instead of types; these and its labels are [BATCH, BLOCK / 2]. */
 #include "api/base/file.h"
 #include "models/arch/arch.h"
 #include "models/files/safetensors.h"
@@ -30,8 +31,10 @@ typedef struct side {
 static tx_status build(side *s, int64_t batch, int64_t block)
 {
     const bool texts = s->config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION;
-    static const char *const names[FIELDS] = {"input_ids", "token_type_ids", "attention_lengths", "labels"};
-    const tx_shape rows = TX_SHAPE(batch), all = TX_SHAPE(batch, block);
+    const bool decodes = s->config->architecture->head == TX_HEAD_SEQ2SEQ;
+    const char *const names[FIELDS] = {"input_ids", decodes ? "decoder_input_ids" : "token_type_ids",
+                                       "attention_lengths", "labels"};
+    const tx_shape rows = TX_SHAPE(batch), all = TX_SHAPE(batch, block), half = TX_SHAPE(batch, block / 2);
     const tx_arch_options options = {.size = sizeof options, .train = true};
     const tx_optimizer_options optimizer = {.size = sizeof optimizer,
                                             .kind = TX_ADAMW,
@@ -41,7 +44,10 @@ static tx_status build(side *s, int64_t batch, int64_t block)
                                             .weight_decay = 0.01f};
     TX_TRY(tx_graph_create(s->model, &s->graph));
     for (int f = 0; f < FIELDS; f++)
-        s->field[f] = tx_input(s->graph, names[f], TX_I32, f == LENGTHS || (f == LABELS && texts) ? rows : all);
+        s->field[f] = tx_input(s->graph, names[f], TX_I32,
+                               f == LENGTHS || (f == LABELS && texts)   ? rows
+                               : decodes && (f == TYPES || f == LABELS) ? half
+                                                                        : all);
     s->logits = tx_output(tx_arch_logits(s->graph, s->config, &options));
     s->loss = tx_mean_loss(tx_cross_entropy(s->logits, s->field[LABELS], tx_arch_columns(s->config)));
     TX_TRY(tx_backward(s->graph, s->loss));
