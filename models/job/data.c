@@ -38,6 +38,7 @@ static tx_status default_task(const tx_job *j, const tx_task **task)
                                            &tx_token_classification,
                                            &tx_multiple_choice,
                                            &tx_question_answering,
+                                           &tx_seq2seq,
                                            NULL};
     const tx_job_inputs *in = &j->inputs;
     const tx_head head = in->config->architecture->head;
@@ -85,7 +86,8 @@ static tx_status set_task_defaults(tx_job *j)
         j->set.max_seq_length = positions < USUAL_LENGTH ? positions : USUAL_LENGTH;
     if (task == &tx_question_answering && !tx_option_given(&j->options, TX_JOB_AT(max_seq_length)) && !j->inherited)
         j->set.max_seq_length = positions < QUESTION_LENGTH ? positions : QUESTION_LENGTH;
-    if (instructs && !tx_option_given(&j->options, TX_JOB_AT(pad_to_max_length)) && !j->inherited)
+    if ((instructs || task->head == TX_HEAD_SEQ2SEQ) && !tx_option_given(&j->options, TX_JOB_AT(pad_to_max_length)) &&
+        !j->inherited)
         j->set.pad_to_max_length = j->set.packing;
     if (task->prefer && !tx_option_given(&j->options, TX_JOB_AT(rate)) && !j->inherited)
         j->set.rate = tx_preference_has(task, TX_PREFERENCE_REWARD) ? REWARD_RATE : PREFERENCE_RATE;
@@ -101,12 +103,40 @@ static tx_status set_task_defaults(tx_job *j)
         TX_TRY(refuse_others(j, TX_ASK, "question answering (--task_name question_answering)"));
     if (task->head != TX_HEAD_STATES)
         TX_TRY(refuse_others(j, TX_EMBED, "embeddings (--task_name embedding)"));
+    if (task->head != TX_HEAD_SEQ2SEQ)
+        TX_TRY(refuse_others(j, TX_WRITE, "text for a text (--task_name seq2seq)"));
     if (!task->prefer && j->set.loss_type && strcmp(j->set.loss_type, "nll") != 0)
         return tx_fail(TX_INVALID, "--loss_type %s is for preferences (--task_name dpo or cpo); this is %s",
                        j->set.loss_type, task->name);
     if (!instructs)
         TX_TRY(refuse_others(j, TX_TALK, "instruction data, whose objects have messages, prompt or instruction"));
     return masks ? TX_OK : refuse_others(j, TX_MASKED, tx_masked_lm.name);
+}
+
+/* The lengths of sources and targets. */
+static tx_status choose_lengths(tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    tx_job_inputs *in = &j->inputs;
+    const struct {
+        size_t at;
+        bool used;
+        const char *why;
+    } refused[] = {{TX_JOB_AT(max_seq_length), tx_option_from(&j->options, TX_JOB_AT(max_seq_length)) == TX_OPTION_SET,
+                    "the lengths are --max_source_length and --max_target_length"},
+                   {TX_JOB_AT(block), set->block != 0, "the lengths are --max_source_length and --max_target_length"},
+                   {TX_JOB_AT(tensor_parallel), set->tensor_parallel > 1, "ranks cannot divide its attention"},
+                   {TX_JOB_AT(context_parallel), set->context_parallel > 1, "ranks cannot divide its positions"},
+                   {TX_JOB_AT(pipeline_parallel), set->pipeline_parallel > 1, "stages cannot share the source"},
+                   {TX_JOB_AT(parallel), set->parallel == TX_JOB_PARALLEL_AUTO, "only data-parallel ranks train it"}};
+    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
+        if (refused[i].used)
+            return tx_fail(TX_UNSUPPORTED, "--%s is not for %s: %s", tx_option_at(&tx_job_table, refused[i].at)->name,
+                           in->task->name, refused[i].why);
+    in->block = set->max_source_length;
+    tx_seq2seq_sized(&in->seq2seq, set->max_target_length);
+    in->task = &in->seq2seq.task;
+    return TX_OK;
 }
 
 static tx_status choose_block(tx_job *j)
@@ -120,6 +150,8 @@ static tx_status choose_block(tx_job *j)
         return tx_fail(TX_INVALID, "--%s: the length of %s is --%s", other->name,
                        in->task->of_texts ? "texts and conversations" : "blocks of text",
                        tx_option_at(&tx_job_table, in->task->of_texts ? texts : blocks)->name);
+    if (in->task->head == TX_HEAD_SEQ2SEQ)
+        return choose_lengths(j);
     in->block = in->task->of_texts ? set->max_seq_length : set->block ? set->block : 1024;
     if (in->block > positions && set->block && !in->task->of_texts)
         return tx_fail(TX_INVALID, "block_size %" PRId64 " is more than the model's %" PRId64 " positions", in->block,
@@ -140,7 +172,8 @@ tx_status tx_job_choose_task(tx_job *j)
     tx_job_inputs *in = &j->inputs;
     const tx_task *named = tx_job_named_task(&j->set);
     in->task = named;
-    if (in->config->architecture->head == TX_HEAD_CAUSAL_LM && (!named || named->head == TX_HEAD_CAUSAL_LM))
+    const tx_head head = named ? named->head : in->config->architecture->head;
+    if (head == TX_HEAD_SEQ2SEQ || (head == TX_HEAD_CAUSAL_LM && in->config->architecture->head == head))
         TX_TRY(tx_job_rows_of_tables(j));
     if (!named)
         TX_TRY(default_task(j, &in->task));

@@ -6,6 +6,7 @@
 #include "models/arch/lora.h"
 #include "models/split/pretend.h"
 #include "models/task/causal_lm.h"
+#include "models/task/seq2seq.h"
 #include "models/train/trainer.h"
 #include "models/tx_train.h"
 
@@ -97,9 +98,12 @@ tx_status tx_forecaster_plan(const tx_forecaster *f, const tx_forecast_options *
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "tx_forecaster_plan: the options' size field is %zu, expected %zu", o->size,
                        sizeof *o);
+    tx_seq2seq_task pairs; /* targets are as long as txtrain's by default, if sources are longer */
+    const int64_t target = tx_job_defaults.max_target_length;
+    tx_seq2seq_sized(&pairs, o->block < target ? o->block : target);
     const tx_trainer_options trainer = {
         .size = sizeof trainer,
-        .task = &tx_causal_lm,
+        .task = f->config->architecture->head == TX_HEAD_SEQ2SEQ ? &pairs.task : &tx_causal_lm,
         .batch = o->rows,
         .block = o->block,
         .accumulation = 1,

@@ -17,6 +17,7 @@
 #include "models/arch/arch.h"
 #include "models/files/checkpoint.h"
 #include "models/job/settings.h"
+#include "models/task/seq2seq.h"
 #include "models/train/run.h"
 #include "models/tx_train.h"
 
@@ -42,6 +43,7 @@ typedef struct tx_job_inputs {
     char *train_path, *validation_path, *test_path; /* of the data, possibly prepared from other files */
     char *train_name, *validation_name, *test_name; /* of the files that the user gave, in notes */
     const tx_task *task;                            /* that the model is trained for */
+    tx_seq2seq_task seq2seq;                        /* the same, if it is text for a text */
     const tx_metric *metric;                        /* selects the best evaluation */
     bool shared;                                    /* the validation data are a part of the training file */
     tx_tokenizer *tokenizer;                        /* NULL if the data are tokens */

@@ -7,6 +7,7 @@
 #include "models/task/instruction.h"
 #include "models/task/preference.h"
 #include "models/task/question.h"
+#include "models/task/seq2seq.h"
 #include "models/task/sequence.h"
 #include "models/task/tokens.h"
 #include "models/train/schedule.h"
@@ -40,7 +41,7 @@ static const char task_words[] =
     "auto"
 #define TX_GLUE(name, ...) "|" #name
 #include "models/task/glue.def"
-    "|instruction|ner|embedding|multiple_choice|question_answering|classification|dpo|cpo|simpo|orpo|kto|"
+    "|instruction|ner|embedding|multiple_choice|question_answering|seq2seq|classification|dpo|cpo|simpo|orpo|kto|"
     "reward";
 
 static const tx_option options[] = {
@@ -57,6 +58,7 @@ static const tx_option options[] = {
 
 static const tx_option_spelling spellings[] = {{"--dataset_text_field", "text_column_name"},
                                                {"--text_column_names", "text_column_name"},
+                                               {"--text_column", "text_column_name"},
                                                {"--lr", "learning_rate"},
                                                {"--epochs", "num_train_epochs"},
                                                {"--steps", "max_steps"},
@@ -111,7 +113,7 @@ const tx_task *tx_job_named_task(const tx_job_settings *set)
     if (t->task.name)
         return &t->task;
     static const tx_task *const others[] = {&tx_token_classification, &tx_embeddings, &tx_multiple_choice,
-                                            &tx_question_answering, &tx_sequence_classification.task};
+                                            &tx_question_answering,   &tx_seq2seq,    &tx_sequence_classification.task};
     enum { OTHERS = sizeof others / sizeof others[0] };
     if (left == 0)
         return set->packing ? &tx_instruction_packed : &tx_instruction;

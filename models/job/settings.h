@@ -29,6 +29,7 @@ typedef enum tx_job_trait {
     TX_PREFER = 1 << 13,    /* only for preferences */
     TX_EMBED = 1 << 14,     /* only for embeddings */
     TX_ASK = 1 << 15,       /* only for question answering */
+    TX_WRITE = 1 << 16,     /* only for text that is written for a text */
     TX_ORDER = 1 << 12,     /* decides which rows of the data a step reads */
 } tx_job_trait;
 

@@ -153,7 +153,8 @@ static void find_cache(const tx_job_settings *set, char cache[TX_PATH_ROOM])
 static tx_status prepare(tx_job *j, sources *s, bool train, char **path, char **name)
 {
     const tx_job_settings *set = &j->set;
-    const bool text = set->text_column && strcmp(set->text_column, "text") != 0;
+    const bool pairs = tx_job_named_task(set) == &tx_seq2seq || set->summary_column; /* it reads all columns */
+    const bool text = set->text_column && strcmp(set->text_column, "text") != 0 && !pairs;
     const bool label = set->label_column && strcmp(set->label_column, "label") != 0;
     char cache[TX_PATH_ROOM];
     find_cache(set, cache);

@@ -154,9 +154,11 @@ static tx_status prepare_rows(const tx_loader *l, const slot *s, tx_step_batch *
                                      at < b->rows ? sample_at(c, b->epoch, b->first + at) : c->samples, &row);
         if (at < b->rows && !status) {
             const int64_t longest = tx_batch_longest(samples->task, &row);
+            const int64_t target = tx_batch_target(samples->task, &row);
             b->tokens += tx_batch_tokens(samples->task, samples->block, &row);
             b->labels += tx_batch_labels(samples->task, samples->block, &row);
             b->batch.longest = longest > b->batch.longest ? longest : b->batch.longest;
+            b->batch.target = target > b->batch.target ? target : b->batch.target;
         }
     }
     return status;
@@ -171,9 +173,10 @@ static void prepare(const tx_loader *l, slot *s, int64_t number)
         s->status = prepare_rows(l, s, &b, i);
     if (s->status) /* tx_error() belongs to this thread */
         snprintf(s->message, sizeof s->message, "%s", tx_error());
-    const int64_t longest = b.batch.longest; /* over all ranks' rows, since all ranks run the same plan */
+    const tx_batch all = b.batch; /* the lengths are over all ranks' rows, since all ranks run the same plan */
     b.batch = s->room;
-    b.batch.longest = longest;
+    b.batch.longest = all.longest;
+    b.batch.target = all.target;
     b.batch.rows = b.micro_batches * l->course.rows;
     s->batch = b;
 }

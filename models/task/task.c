@@ -86,7 +86,7 @@ tx_batch tx_batch_of(const tx_task *task, int64_t block, int64_t rows, void *mem
 
 tx_batch tx_batch_rows(const tx_task *task, int64_t block, const tx_batch *batch, int64_t first, int64_t rows)
 {
-    tx_batch part = {.rows = rows, .longest = batch->longest};
+    tx_batch part = {.rows = rows, .longest = batch->longest, .target = batch->target};
     for (int32_t f = 0; task->fields[f].name; f++)
         part.field[f] = (char *)batch->field[f] + first * bytes_of(&task->fields[f], block);
     return part;
@@ -102,6 +102,29 @@ int64_t tx_batch_longest(const tx_task *task, const tx_batch *batch)
             const int32_t length = ((const int32_t *)batch->field[f])[r];
             longest = length > longest ? length : longest;
         }
+    return longest;
+}
+
+int64_t tx_task_target(const tx_task *task)
+{
+    const tx_field *f = task->fields;
+    while (f->name && !f->target)
+        f++;
+    return f->name ? f->width : 0;
+}
+
+int64_t tx_batch_target(const tx_task *task, const tx_batch *batch)
+{
+    int64_t longest = 0;
+    for (int32_t f = 0; task->fields[f].name; f++) {
+        const int64_t width = task->fields[f].width;
+        const int32_t *labels = batch->field[f];
+        if (!task->fields[f].target || strcmp(task->fields[f].name, "labels") != 0)
+            continue;
+        for (int64_t i = 0; i < batch->rows * width; i++)
+            if (labels[i] != TX_IGNORE_LABEL && i % width >= longest)
+                longest = i % width + 1;
+    }
     return longest;
 }
 

@@ -31,6 +31,7 @@ typedef struct tx_field {
     int64_t width;     /* 0 for the shape [rows], TX_FIELD_BLOCK for [rows, block], else for [rows, width] */
     double padding;    /* value of positions without a sample */
     int32_t sequences; /* of a row, each with such values, so that the shape begins with rows * sequences; 0 means 1 */
+    bool target;       /* of a target of `width` positions: rows of a batch may have fewer (tx_batch.target) */
 } tx_field;
 
 /* Rows of a task's fields. The caller owns the memory of the fields. */
@@ -38,6 +39,7 @@ typedef struct tx_batch {
     int64_t rows;
     void *field[TX_FIELDS_MAX]; /* in the task's order: the values of all rows, int32_t or float */
     int64_t longest;            /* positions after it are padding in all rows; 0 if unknown */
+    int64_t target;             /* the same for fields of targets */
 } tx_batch;
 
 /* Sums of an evaluation over all batches and ranks: the loss summed over labels, and their number. The
@@ -189,6 +191,10 @@ tx_batch tx_batch_of(const tx_task *task, int64_t block, int64_t rows, void *mem
 tx_batch tx_batch_rows(const tx_task *task, int64_t block, const tx_batch *batch, int64_t first, int64_t rows);
 /* The maximum number of positions that a row of the batch uses. 0 if the task has no TX_FIELD_LENGTHS. */
 int64_t tx_batch_longest(const tx_task *task, const tx_batch *batch);
+/* The maximum number of positions of a target: up to the last label. 0 if the task has no targets. */
+int64_t tx_batch_target(const tx_task *task, const tx_batch *batch);
+/* Positions of the task's targets, or 0. */
+int64_t tx_task_target(const tx_task *task);
 /* The number of tokens: used positions that are not TX_NO_TOKEN. */
 int64_t tx_batch_tokens(const tx_task *task, int64_t block, const tx_batch *batch);
 /* The number of labels that are not ignored. */

@@ -70,6 +70,7 @@ static tx_status do_round(pass *p, int64_t first, double sums[TX_SUMS_MAX])
     if (any || p->gathers) {
         TX_TRY(tx_samples_rows(p->samples, &order, any ? own : first, &p->batch));
         p->batch.longest = tx_batch_longest(p->samples->task, &p->batch);
+        p->batch.target = tx_batch_target(p->samples->task, &p->batch);
         TX_TRY(tx_trainer_evaluate(p->trainer, &p->batch, of_batch, p->batch_outputs ? p->batch_outputs : output));
         if (p->batch_outputs)
             reduce_outputs(p, output);

@@ -31,13 +31,32 @@ struct tx_trainer {
     void *vote_context;
 };
 
-/* Positions of the rows of plan `which`: an equal fraction of a row, rounded up to a multiple of 8 for the kernels. */
-static int64_t length_of(const tx_trainer_options *o, int32_t which)
+/* A fraction of `whole`, rounded up to a multiple of 8 for the kernels. */
+static int64_t part_of(int64_t whole, int64_t part, int64_t parts)
 {
     enum { UNIT = 8 };
-    const int64_t parts = o->lengths > 1 ? o->lengths : 1, part = o->block * (parts - which) / parts;
-    const int64_t rounded = (part + UNIT - 1) / UNIT * UNIT;
-    return which && rounded < o->block ? rounded : o->block;
+    const int64_t exact = whole * part / parts, rounded = (exact + (exact ? UNIT - 1 : UNIT)) / UNIT * UNIT;
+    return part < parts && rounded < whole ? rounded : whole;
+}
+
+/* The number of lengths of targets. Plans of one length of sources, for whole and then for half targets, are adjacent.
+ */
+static int32_t targets_of(const tx_trainer_options *o)
+{
+    return o->lengths > 1 && tx_task_target(o->task) ? 2 : 1;
+}
+
+/* Positions of the rows of plan `which`. */
+static int64_t length_of(const tx_trainer_options *o, int32_t which)
+{
+    const int64_t parts = o->lengths > 1 ? o->lengths / targets_of(o) : 1;
+    return part_of(o->block, parts - which / targets_of(o), parts);
+}
+
+/* Positions of the targets of plan `which`. */
+static int64_t target_of(const tx_trainer_options *o, int32_t which)
+{
+    return part_of(tx_task_target(o->task), targets_of(o) - which % targets_of(o), targets_of(o));
 }
 
 /* cp_size: the number of ranks that shard the positions of a row. */
@@ -59,19 +78,23 @@ static int32_t plans_of(const tx_trainer_options *o)
     return o->lengths > 1 && !o->parallel.pipeline && !o->parallel.expert ? o->lengths : 1;
 }
 
-static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int64_t block, batch_plan *made)
+static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int32_t which, batch_plan *made)
 {
-    const tx_task *task = trainer->options.task;
+    const tx_trainer_options *o = &trainer->options;
+    const tx_task *task = o->task;
+    const int64_t block = length_of(o, which) / chunks_of(o);
     TX_TRY(tx_graph_create(trainer->model, &made->graph));
-    TX_TRY(tx_graph_autocast(made->graph, train ? trainer->options.autocast : trainer->options.eval_autocast));
-    const tx_checkpointing *again = &trainer->options.checkpointing;
+    TX_TRY(tx_graph_autocast(made->graph, train ? o->autocast : o->eval_autocast));
+    const tx_checkpointing *again = &o->checkpointing;
     if (train && (again->whole != 0 || again->cheap != 0))
         TX_TRY(tx_graph_checkpointing(made->graph, again));
     if (train && trainer->options.offload_activations)
         TX_TRY(tx_graph_offload_activations(made->graph));
-    for (int32_t f = 0; task->fields[f].name; f++)
-        made->field[f] = tx_input(made->graph, task->fields[f].name, task->fields[f].dtype,
-                                  tx_field_shape(&task->fields[f], rows, block / chunks_of(&trainer->options)));
+    for (int32_t f = 0; task->fields[f].name; f++) {
+        tx_field field = task->fields[f];
+        field.width = field.target ? target_of(o, which) : field.width;
+        made->field[f] = tx_input(made->graph, field.name, field.dtype, tx_field_shape(&field, rows, block));
+    }
     made->loss = tx_trainer_loss(&trainer->options, trainer->config, made->graph, train, &made->output);
     if (train)
         TX_TRY(tx_backward(made->graph, made->loss));
@@ -96,7 +119,7 @@ static void discard(batch_plan plans[TX_LENGTHS_MAX])
 static tx_status build_all(tx_trainer *trainer, bool train, int64_t rows, batch_plan made[TX_LENGTHS_MAX])
 {
     for (int32_t i = 0; i < plans_of(&trainer->options); i++)
-        TX_TRY(build(trainer, train, rows, length_of(&trainer->options, i), &made[i]));
+        TX_TRY(build(trainer, train, rows, i, &made[i]));
     return TX_OK;
 }
 
@@ -132,7 +155,7 @@ static tx_status prepare(tx_trainer *trainer)
     }
     if (plans_of(o) > 1 || chunks_of(o) > 1) {
         const int64_t rows = o->batch > o->eval_batch ? o->batch : o->eval_batch;
-        trainer->narrow = malloc((size_t)(rows * tx_task_sequences(o->task) * o->block) * sizeof(int32_t));
+        trainer->narrow = malloc((size_t)(rows * tx_task_row_bytes(o->task, o->block)));
         TX_TRY(trainer->narrow ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows"));
     }
     TX_TRY(tx_model_set_seed(trainer->model, (uint64_t)o->set->seed));
@@ -217,8 +240,7 @@ tx_status tx_trainer_share(tx_trainer *trainer, int64_t batch, int64_t rows_befo
     batch_plan made[TX_LENGTHS_MAX] = {{0}};
     void *narrow =
         trainer->narrow
-            ? realloc(trainer->narrow,
-                      (size_t)(changed.all_rows * tx_task_sequences(changed.task) * changed.block) * sizeof(int32_t))
+            ? realloc(trainer->narrow, (size_t)(changed.all_rows * tx_task_row_bytes(changed.task, changed.block)))
             : NULL;
     status = trainer->narrow && !narrow ? tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows")
                                         : build_all(trainer, true, batch, made);
@@ -274,10 +296,10 @@ void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps)
 static const void *narrow(const tx_trainer *trainer, const tx_field *field, const tx_shape *shape, const void *values)
 {
     const tx_trainer_options *o = &trainer->options;
-    const int64_t block = o->block, length = shape->dim[1], half = length / 2;
+    const int64_t block = tx_field_shape(field, 1, o->block).dim[1], length = shape->dim[1], half = length / 2;
     const int64_t first = chunk_of(o) * half, second = (2 * chunks_of(o) - 1 - chunk_of(o)) * half;
     int32_t *to = trainer->narrow; /* both types of fields have 4 bytes */
-    if (field->width != TX_FIELD_BLOCK || length == block)
+    if ((field->width != TX_FIELD_BLOCK && !field->target) || length == block)
         return values;
     for (int64_t r = 0; r < shape->dim[0]; r++) {
         const int32_t *row = (const int32_t *)values + r * block;
@@ -303,10 +325,11 @@ static tx_status write_fields(tx_trainer *trainer, const batch_plan *plan, const
 /* The plan with the shortest rows that fit a batch. */
 static int32_t plan_for(const tx_trainer_options *o, const tx_batch *batch)
 {
-    int32_t which = 0;
-    while (batch->longest && which + 1 < plans_of(o) && length_of(o, which + 1) >= batch->longest)
-        which++;
-    return which;
+    int32_t found = 0;
+    for (int32_t which = 1; batch->longest && which < plans_of(o); which++)
+        if (length_of(o, which) >= batch->longest && target_of(o, which) >= batch->target)
+            found = which;
+    return found;
 }
 
 int64_t tx_trainer_positions(const tx_trainer *trainer, const tx_batch *batch)

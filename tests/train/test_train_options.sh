@@ -43,6 +43,12 @@ echo '{"question": "who", "context": "a cat and a dog", "answers": {"text": ["ca
     > "$work/question.jsonl"
 sed 's/"prompt": \[/"messages": [/; s/\], "completion": \[/, /' "$work/talk.jsonl" > "$work/messages.jsonl"
 echo '{"optimizer": {"type": "AdamW", "params": {"betas": [0.9, 0.5]}}}' > "$work/ds.json"
+mkdir "$work/t5"
+echo '{"model_type": "t5", "d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2, "vocab_size": 257}' \
+    > "$work/t5/config.json"
+for word in cat dog; do
+    echo "{\"text\": \"a $word\", \"summary\": \"a $word\"}"
+done > "$work/texts.jsonl"
 cat > "$work/form.jinja" << 'END'
 {% for m in messages %}{% if m.role == 'user' %}U{{ m.content }}{% else %}A{{ m.content }}{{ eos_token }}{% endif %}{% endfor %}{% if add_generation_prompt %}A{% endif %}
 END
@@ -111,6 +117,12 @@ ask()
 {
     short --train_file "$work/question.jsonl" --config_name "$work/bert" --task_name question_answering \
         --max_seq_length 40 --output_dir "$work/r" "$@"
+}
+
+# A small T5 over bytes on pairs of texts
+write()
+{
+    short --train_file "$work/texts.jsonl" --config_name "$work/t5" --output_dir "$work/r" "$@"
 }
 
 # The same as two ranks
@@ -237,6 +249,12 @@ distill_temperature | --teacher_model_name_or_path tiny --distill_temperature 3 
 distill_alpha | --teacher_model_name_or_path tiny --distill_alpha 1 | weights_kept
 doc_stride | ask --doc_stride 40 | says leaves no room
 max_answer_length | ask --doc_stride 4 --max_answer_length 3 | holds training_args.json max_answer_length...3
+summary_column | write --summary_column title | says title
+source_lang | write --source_lang en | says needs --target_lang
+target_lang | write --target_lang de | says needs --source_lang
+source_prefix | write --source_prefix say: | says 28 tokens
+max_source_length | write --max_source_length 3 | says are truncated
+max_target_length | write --max_target_length 3 | says are truncated
 embedding_loss | embed --embedding_loss TripletLoss | logged \"step\":.1,.*\"loss\":.[45][.]
 similarity_scale | embed --similarity_scale 1e-6 | logged \"step\":.1,.*\"loss\":.1[.]386
 triplet_margin | embed --embedding_loss TripletLoss --triplet_margin 100 | logged \"step\":.1,.*\"loss\":.[19][0-9][0-9.]*,
@@ -373,7 +391,7 @@ while IFS='|' read -r option arguments wanted; do
     # shellcheck disable=SC2086
     set -- $arguments
     case $1 in
-    bare | short | glue | talk | messages | adapt | prefer | packs | ask | embed | pair | late) "$@" ;;
+    bare | short | glue | talk | messages | adapt | prefer | packs | ask | write | embed | pair | late) "$@" ;;
     *) run r "$@" ;;
     esac
     # shellcheck disable=SC2086

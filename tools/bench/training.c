@@ -4,6 +4,7 @@
 #include "comm/comm.h"
 #include "models/arch/find.h"
 #include "models/task/causal_lm.h"
+#include "models/task/seq2seq.h"
 #include "models/task/sequence.h"
 
 #include <inttypes.h>
@@ -57,8 +58,10 @@ tx_optimizer_options tx_bench_optimizer(void)
 /* Heads with scores for each token use the same task: their labels have the same shape. */
 static const tx_task *task_of(const tx_config *config)
 {
-    return config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION ? &tx_sequence_classification.task
-                                                                         : &tx_causal_lm;
+    const tx_head head = config->architecture->head;
+    return head == TX_HEAD_SEQUENCE_CLASSIFICATION ? &tx_sequence_classification.task
+           : head == TX_HEAD_SEQ2SEQ               ? &tx_seq2seq
+                                                   : &tx_causal_lm;
 }
 
 tx_trainer_options tx_bench_trainer_options(const tx_config *config, int64_t batch, int64_t block)

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * The task of text that is written for another text: reading, rows. */
+#include "models/task/seq2seq.h"
+
+#include "models/arch/t5.h"
+#include "models/task/causal_lm.h"
+#include "models/task/objects.h"
+#include "models/task/several.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SOURCE, TARGET, TEXTS };
+
+typedef struct pairs {
+    tx_several several; /* source and target of each sample */
+    int32_t begin;      /* the decoder's first token */
+    char digest[65];
+} pairs;
+
+/* ---- Reading ------------------------------------------------------------------------------------------- */
+
+typedef struct reading {
+    const tx_data_options *options;
+    tx_objects objects;
+    tx_joiner joiner;
+    tx_buffer text;      /* of the prefix and a source */
+    int64_t most[TEXTS]; /* tokens */
+    int64_t cut;         /* number of truncated texts */
+    int64_t begin, end;
+} reading;
+
+/* The value with this name; without a name that of member `number`, counted from 0. */
+static tx_status text_of(const tx_json *object, const char *name, int number, const char **text)
+{
+    void *at = name ? NULL : tx_json_first(object);
+    for (int i = 0; at && i < number; i++)
+        at = tx_json_next(object, at);
+    if (at)
+        return tx_json_as_string(tx_json_value(at), tx_json_key(at), text);
+    return name ? tx_json_get_string(object, name, text)
+                : tx_fail(TX_FORMAT,
+                          "holds no two texts: name their columns by --text_column_name and --summary_column");
+}
+
+static tx_status find_texts(const reading *r, const tx_json *object, const char *text[TEXTS])
+{
+    const tx_job_settings *set = r->options->set;
+    tx_json *languages;
+    if (tx_json_type_of(object) != TX_JSON_OBJECT)
+        return tx_fail(TX_FORMAT, "is no object");
+    if (!tx_json_find(object, "translation")) {
+        TX_TRY(text_of(object, set->text_column, SOURCE, &text[SOURCE]));
+        return text_of(object, set->summary_column, TARGET, &text[TARGET]);
+    }
+    if (!set->source_lang || !set->target_lang)
+        return tx_fail(TX_INVALID, "has a column translation: give --source_lang and --target_lang");
+    TX_TRY(tx_json_get(object, "translation", TX_JSON_OBJECT, &languages));
+    TX_TRY(text_of(languages, set->source_lang, SOURCE, &text[SOURCE]));
+    return text_of(languages, set->target_lang, TARGET, &text[TARGET]);
+}
+
+static tx_status add_pair(reading *r, const tx_json *object, pairs *d)
+{
+    tx_several *s = &d->several;
+    const char *text[TEXTS], *prefix = r->options->set->source_prefix;
+    const size_t before = s->ids.count;
+    TX_TRY(find_texts(r, object, text));
+    tx_buffer_clear(&r->text);
+    tx_buffer_add(&r->text, prefix ? prefix : "", prefix ? strlen(prefix) : 0);
+    tx_buffer_add(&r->text, text[SOURCE], strlen(text[SOURCE]) + 1);
+    TX_TRY(r->text.status);
+    text[SOURCE] = r->text.data;
+    for (int i = 0; i < TEXTS; i++) {
+        TX_TRY(tx_several_add(s, i, &r->joiner, text[i], strlen(text[i]), NULL, 0, r->most[i]));
+        r->cut += r->joiner.truncated;
+    }
+    TX_TRY(tx_task_check_ids(r->options, s->ids.id + before, s->ids.count - before));
+    s->count++;
+    return TX_OK;
+}
+
+static tx_status read_one(reading *r, size_t number, pairs *d)
+{
+    tx_json *own = NULL;
+    const tx_json *object;
+    tx_status status = tx_objects_read(&r->objects, number, &own, &object);
+    TX_THEN(status, add_pair(r, object, d));
+    tx_json_free(own);
+    if (!status)
+        return TX_OK;
+    tx_several_drop(&d->several);
+    return status == TX_FORMAT && tx_objects_skip(&r->objects, number, r->options->set->skip_bad)
+               ? TX_OK
+               : tx_objects_fail(&r->objects, number, status);
+}
+
+static tx_status read_all(reading *r, const char *path, pairs *d)
+{
+    const tx_reporter *report = &r->options->report;
+    TX_TRY(tx_objects_open(path, &r->objects));
+    TX_TRY(tx_task_choose_range(r->options, (int64_t)r->objects.count, "samples", &r->begin, &r->end));
+    TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
+    for (int i = 0; i < TEXTS; i++)
+        TX_TRY(tx_joiner_check(&r->joiner, false, r->most[i]));
+    d->several.texts = TEXTS;
+    TX_TRY(tx_several_reserve(&d->several, r->end - r->begin));
+    for (int64_t i = r->begin; i < r->end; i++)
+        TX_TRY(read_one(r, (size_t)i, d));
+    tx_objects_report(&r->objects, path, report);
+    if (r->cut)
+        tx_reporter_print(report,
+                          "%.800s: %" PRId64 " sources and targets are longer than max_source_length %" PRId64
+                          " or max_target_length %" PRId64 " and are truncated",
+                          path, r->cut, r->most[SOURCE], r->most[TARGET]);
+    if (!d->several.count)
+        return tx_fail(TX_FORMAT, "no sample has two texts");
+    return tx_several_digest(&d->several, &d->begin, sizeof d->begin, d->digest);
+}
+
+static void free_data(pairs *d)
+{
+    tx_several_free(&d->several);
+    free(d);
+}
+
+static void close_data(const tx_samples *samples)
+{
+    free_data((void *)(uintptr_t)samples->data);
+}
+
+static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
+{
+    reading r = {.options = options,
+                 .most = {options->block, tx_field_values(&task->fields[TX_SEQ2SEQ_LABELS], options->block)}};
+    TX_TRY(tx_task_need_tokenizer(path, options));
+    pairs *d = calloc(1, sizeof *d);
+    if (!d)
+        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    d->begin = (int32_t)tx_t5_begin(options->config);
+    tx_status status = tx_fail_in(read_all(&r, path, d), "%s", path);
+    tx_objects_close(&r.objects);
+    tx_joiner_close(&r.joiner);
+    free(r.text.data);
+    if (status) {
+        free_data(d);
+        return status;
+    }
+    *samples = (tx_samples){.task = task,
+                            .data = d,
+                            .count = d->several.count,
+                            .block = options->block,
+                            .tokens = (int64_t)d->several.ids.count,
+                            .digest = d->digest};
+    return TX_OK;
+}
+
+/* ---- The task ------------------------------------------------------------------------------------------ */
+
+static const tx_field fields[TX_SEQ2SEQ_FIELDS + 1] = {
+    [TX_SEQ2SEQ_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN},
+    [TX_SEQ2SEQ_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
+    [TX_SEQ2SEQ_DECODER] = {"decoder_input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN},
+    [TX_SEQ2SEQ_LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},
+    {.name = NULL},
+};
+
+static int64_t row_length(const tx_samples *samples, int64_t number)
+{
+    return tx_several_length(&((const pairs *)samples->data)->several, number, SOURCE);
+}
+
+/* Writes `length` ids to a field, and padding after them. */
+static void put(const tx_samples *samples, int32_t field, const int32_t *ids, int64_t length, const tx_batch *to)
+{
+    const tx_field *f = &samples->task->fields[field];
+    int32_t *values = to->field[field];
+    memcpy(values, ids, (size_t)length * sizeof *values);
+    tx_field_pad(f, values + length, tx_field_values(f, samples->block) - length);
+}
+
+static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+{
+    const pairs *d = samples->data;
+    const int64_t source = row_length(samples, number), target = tx_several_length(&d->several, number, TARGET);
+    const int32_t *ids = d->several.ids.id + tx_sample_begin(d->several.end, TEXTS * number);
+    int32_t *before = to->field[TX_SEQ2SEQ_DECODER];
+    (void)epoch;
+    put(samples, TX_SEQ2SEQ_INPUT_IDS, ids, source, to);
+    put(samples, TX_SEQ2SEQ_LABELS, ids + source, target, to);
+    put(samples, TX_SEQ2SEQ_DECODER, ids + source, target, to);
+    memmove(before + 1, before, (size_t)(target - 1) * sizeof *before);
+    before[0] = d->begin;
+    *(int32_t *)to->field[TX_SEQ2SEQ_LENGTHS] = (int32_t)source;
+    return TX_OK;
+}
+
+const tx_task tx_seq2seq = {
+    .name = "text for a text",
+    .head = TX_HEAD_SEQ2SEQ,
+    .of_texts = true,
+    .open = open_data,
+    .close = close_data,
+    .fields = fields,
+    .row = row,
+    .length = row_length,
+    .loss = tx_causal_lm_loss,
+    .distill = tx_task_distill,
+    .metrics = tx_causal_lm_metrics,
+};
+
+void tx_seq2seq_sized(tx_seq2seq_task *made, int64_t target)
+{
+    made->task = tx_seq2seq;
+    made->task.fields = made->field;
+    memcpy(made->field, fields, sizeof fields);
+    for (int32_t f = TX_SEQ2SEQ_DECODER; f <= TX_SEQ2SEQ_LABELS; f++) {
+        made->field[f].width = target;
+        made->field[f].target = true;
+    }
+}
