@@ -107,6 +107,8 @@ void tx_lm_free(tx_lm *lm); /* NULL is fine */
 int64_t tx_lm_vocab_size(const tx_lm *lm);
 /* The largest number of tokens in a context. */
 int64_t tx_lm_positions(const tx_lm *lm);
+/* Returns true if an encoder reads prompts as sources (T5), so that texts do not continue them. */
+bool tx_lm_has_source(const tx_lm *lm);
 /* The devices and their numbers of blocks, in the format of tx_lm_options.device_map. "" before the first compilation
  * and on a single `device`. It lives as long as `lm`; a recompilation overwrites it. */
 const char *tx_lm_device_map(const tx_lm *lm);
@@ -154,10 +156,11 @@ typedef struct tx_lm_listener {
     void (*done)(void *context, int64_t tokens, double seconds);
 } tx_lm_listener;
 
-/* Continues `count` prompts, in batches. The text of prompt i depends only on the prompt, i and `how`; pass NULL to use
- * tx_lm_generation. If `how` sets neither max_new_tokens nor a max_length within the model's positions, all texts of a
- * call get the same number of new tokens: the positions left after the longest prompt. Without max_length that number
- * is at most 200. Returns TX_OK also if the listener stopped it. */
+/* Continues `count` prompts, in batches; an encoder with a decoder (T5) writes a text for each. The text of prompt i
+ * depends only on the prompt, i and `how`; pass NULL to use tx_lm_generation. If `how` sets neither max_new_tokens nor
+ * a max_length within the model's positions, all texts of a call get the same number of new tokens: the positions left
+ * after the longest prompt. Without max_length that number is at most 200. Returns TX_OK also if the listener stopped
+ * it. */
 tx_status tx_lm_generate(tx_lm *lm, const tx_lm_prompt *prompts, int64_t count, const tx_generation *how,
                          const tx_lm_listener *listener);
 /* Compiles and reads the weights now, for calls of tx_lm_generate with up to `batch` prompts at once that may fill all

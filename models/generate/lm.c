@@ -56,6 +56,8 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
     TX_TRY(choose_dtype(lm, o->dtype, &lm->dtype));
     TX_TRY(tx_generation_of_config(lm->config, &lm->generation));
     TX_TRY(tx_generation_read(tx_lm_generation_folder(lm), &lm->generation, &reporter));
+    if (o->device_map && tx_lm_has_source(lm))
+        return tx_fail(TX_UNSUPPORTED, "%s: a device_map cannot divide an encoder with a decoder", lm->folder);
     if (o->device_map)
         return tx_lm_open_devices(lm, o->device_map, o->threads);
     TX_TRY(tx_engine_create(&engine, &lm->engine[0]));
@@ -128,6 +130,12 @@ int64_t tx_lm_positions(const tx_lm *lm)
 {
     TX_NEEDS(lm, 0);
     return lm->config->positions;
+}
+
+bool tx_lm_has_source(const tx_lm *lm)
+{
+    TX_NEEDS(lm, false);
+    return lm->config->architecture->head == TX_HEAD_SEQ2SEQ;
 }
 
 const char *tx_lm_device_map(const tx_lm *lm)
@@ -302,11 +310,13 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
                                         .context = positions,
                                         .keep = lm->keep};
     TX_TRY(tx_generation_check(how));
-    return tx_lm_compile(lm, &sizes);
+    return tx_lm_has_source(lm) ? TX_OK : tx_lm_compile(lm, &sizes); /* no number of positions limits sources */
 }
 
 tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_slots **slots)
 {
+    if (tx_lm_has_source(lm))
+        return tx_fail(TX_UNSUPPORTED, "%s: an encoder with a decoder is not served; txgen runs it", lm->folder);
     tx_lm_drop(lm);
     tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = sizes});
     TX_THEN(status,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Decodes sequences that come and go, each in a slot of KV caches that all plans share. */
-#include "models/generate/slots.h"
+#include "models/generate/source.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,6 +32,7 @@ typedef struct passes {
 
 struct tx_slots {
     passes prefill, decode, score, start;  /* at most one plan in `score` and `start` */
+    tx_source *source;                     /* of an encoder; or NULL */
     int64_t count, context, vocab, padded; /* padded: vocabulary in memory */
     bool beams, varied;
     const tx_config *config;
@@ -57,15 +58,6 @@ static int64_t round_up(int64_t value, int64_t most)
     return least((value + UNIT - 1) / UNIT * UNIT, most);
 }
 
-tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab)
-{
-    for (int64_t i = 0; i < count; i++)
-        if (ids[i] < 0 || ids[i] >= vocab)
-            return tx_fail(TX_INVALID, "token %" PRId64 ": id %" PRId32 " is outside the vocabulary of %" PRId64, i,
-                           ids[i], vocab);
-    return TX_OK;
-}
-
 /* ---- Plans ---------------------------------------------------------------------------------------------- */
 
 /* A plan that always computes all slots has no input that names them. */
@@ -83,6 +75,7 @@ static tx_status add_pass(tx_slots *s, tx_model *model, passes *to, const char *
     p->sources = s->beams && to == &s->decode ? tx_input(p->graph, "sources", TX_I32, TX_SHAPE(p->rows)) : NULL;
     p->rates = s->pairs ? tx_input(p->graph, "rope_rates", TX_F32, TX_SHAPE(p->rows, s->pairs)) : NULL;
     p->chosen = tx_input(p->graph, "rows", TX_I32, TX_SHAPE(p->outputs));
+    tx_source_inputs(s->source, p->graph);
     const tx_arch_options options = {.size = sizeof options, .cache = s->context, .cache_rows = all ? 0 : s->count};
     p->logits = tx_output(tx_arch_logits(p->graph, s->config, &options));
     return tx_plan_create(p->graph, name, &p->plan);
@@ -108,6 +101,11 @@ static tx_status add_varied(tx_slots *s, tx_model *model)
 static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt)
 {
     const int64_t length = round_up(least(prompt, PREFILL_MOST), s->context), n = s->count;
+    if (s->config->architecture->head == TX_HEAD_SEQ2SEQ) {
+        TX_TRY(prompt ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s is not served", s->config->architecture->class_name));
+        TX_TRY(tx_source_create(model, s->config, n, s->context, &s->source));
+        return add_pass(s, model, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n});
+    }
     if (!prompt)
         return add_varied(s, model);
     TX_TRY(add_pass(s, model, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n}));
@@ -184,6 +182,7 @@ void tx_slots_free(tx_slots *slots)
     free_passes(&slots->prefill);
     free_passes(&slots->score);
     free_passes(&slots->start);
+    tx_source_free(slots->source);
     free(slots->filled);
     free(slots->held);
     free(slots->new);
@@ -225,6 +224,7 @@ static tx_status run(tx_slots *s, const pass *p, const int32_t *sources)
     if (p->sources)
         TX_TRY(tx_plan_write(p->plan, p->sources, sources ? sources : s->rows, rows));
     TX_TRY(tx_plan_write(p->plan, p->chosen, s->chosen, (size_t)p->outputs * sizeof(int32_t)));
+    TX_TRY(tx_source_write(s->source, p->plan, s->positions));
     TX_TRY(tx_plan_run(p->plan));
     return tx_plan_read(p->plan, p->logits, s->read, (size_t)(p->outputs * s->padded) * sizeof *s->read);
 }
@@ -234,6 +234,35 @@ static tx_status run(tx_slots *s, const pass *p, const int32_t *sources)
 static void set_logits(tx_slots *s, int64_t slot, int64_t row)
 {
     memcpy(s->logits + slot * s->padded, s->read + row * s->padded, (size_t)s->padded * sizeof *s->logits);
+}
+
+/* Runs a decode plan. Its rows without a token compute one for other slots, at a position that their next token or
+ * piece of a prompt overwrites. */
+static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int32_t *tokens, int64_t count,
+                      const int32_t *sources)
+{
+    int64_t other = 0;
+    for (int64_t i = 0; i < s->count; i++)
+        s->new[i] = -1;
+    for (int64_t i = 0; i < count; i++) {
+        s->new[slot[i]] = tokens[i];
+        s->mixed[slot[i]] = set_rates(s, slot[i], s->filled[slot[i]] + 1) || s->mixed[slot[i]];
+    }
+    for (int64_t i = 0; i < p->rows; i++) {
+        for (; p->slots && i >= count && s->new[other] >= 0; other++)
+            ;
+        const int64_t at = !p->slots ? i : i < count ? slot[i] : other++;
+        s->rows[i] = (int32_t)at;
+        s->tokens[i] = s->new[at] >= 0 ? s->new[at] : 0;
+        s->positions[i] = (int32_t)least(s->filled[at], s->context - 1);
+        s->chosen[i] = (int32_t)i;
+    }
+    TX_TRY(run(s, p, sources));
+    for (int64_t i = 0; i < count; i++) {
+        set_logits(s, slot[i], p->slots ? i : slot[i]);
+        s->held[slot[i] * s->context + s->filled[slot[i]]++] = tokens[i];
+    }
+    return TX_OK;
 }
 
 /* Sets row `row` of a prefill plan to the prompt's tokens from `first` on. Returns the first position: if the cache
@@ -256,10 +285,28 @@ static void hold(tx_slots *s, int64_t slot, const int32_t *ids, int64_t count)
     s->filled[slot] = (int32_t)count;
 }
 
+bool tx_slots_has_source(const tx_slots *slots)
+{
+    return slots->source;
+}
+
+/* Reads a prompt as source, and computes the token with which the decoder begins. */
+static tx_status read_source(tx_slots *s, int64_t slot, const tx_prompt *prompt)
+{
+    int32_t begin, at = (int32_t)slot;
+    s->filled[slot] = 0;
+    TX_TRY(tx_source_read(s->source, slot, prompt, &begin));
+    return step(s, &s->decode.pass[0], &at, &begin, 1, NULL);
+}
+
 /* Rows without a prompt compute the first one. */
 tx_status tx_slots_start(tx_slots *slots, const tx_prompt *prompts, int64_t count)
 {
     tx_slots *s = slots;
+    for (int64_t r = 0; r < count && s->source; r++)
+        TX_TRY(read_source(s, r, &prompts[r]));
+    if (s->source)
+        return TX_OK;
     const pass *p = &s->start.pass[0];
     int64_t longest = 0;
     for (int64_t r = 0; r < s->count; r++) {
@@ -298,6 +345,10 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
     if (slot < 0 || slot >= s->count || *first < 0 || *first >= count || count > s->context)
         return tx_fail(TX_INVALID, "a prompt of %" PRId64 " tokens from %" PRId64 " on; a slot has 1 to %" PRId64,
                        count, *first, s->context);
+    if (s->source) {
+        *first = count;
+        return read_source(s, slot, &(tx_prompt){ids, count});
+    }
     if (set_rates(s, slot, count) || s->mixed[slot]) /* keys with other frequencies are computed again */
         *first = 0;
     s->mixed[slot] = false;
@@ -328,35 +379,6 @@ int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, const int32_t *ids,
 }
 
 /* ---- Steps ---------------------------------------------------------------------------------------------- */
-
-/* Runs a decode plan. Its rows without a token compute one for other slots, at a position that their next token or
- * piece of a prompt overwrites. */
-static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int32_t *tokens, int64_t count,
-                      const int32_t *sources)
-{
-    int64_t other = 0;
-    for (int64_t i = 0; i < s->count; i++)
-        s->new[i] = -1;
-    for (int64_t i = 0; i < count; i++) {
-        s->new[slot[i]] = tokens[i];
-        s->mixed[slot[i]] = set_rates(s, slot[i], s->filled[slot[i]] + 1) || s->mixed[slot[i]];
-    }
-    for (int64_t i = 0; i < p->rows; i++) {
-        for (; p->slots && i >= count && s->new[other] >= 0; other++)
-            ;
-        const int64_t at = !p->slots ? i : i < count ? slot[i] : other++;
-        s->rows[i] = (int32_t)at;
-        s->tokens[i] = s->new[at] >= 0 ? s->new[at] : 0;
-        s->positions[i] = (int32_t)least(s->filled[at], s->context - 1);
-        s->chosen[i] = (int32_t)i;
-    }
-    TX_TRY(run(s, p, sources));
-    for (int64_t i = 0; i < count; i++) {
-        set_logits(s, slot[i], p->slots ? i : slot[i]);
-        s->held[slot[i] * s->context + s->filled[slot[i]]++] = tokens[i];
-    }
-    return TX_OK;
-}
 
 /* Computes a slot again if its keys have different frequencies, as transformers does for some architectures. */
 static tx_status restart(tx_slots *s, int64_t slot)

@@ -26,6 +26,9 @@ typedef struct tx_slots tx_slots;
  * model. */
 tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slots_options *options, tx_slots **slots);
 void tx_slots_free(tx_slots *slots);
+/* Whether an encoder reads prompts (T5). A computed prompt is then the source of a slot, whose text begins with one
+ * token. Such slots need options.prompt. */
+bool tx_slots_has_source(const tx_slots *slots);
 /* Finds the decode plans whose logits equal those of the largest plan to the bit, and keeps only them. So a sequence
  * gets the same logits whatever the other slots do. Call it once, after the weights are loaded. */
 tx_status tx_slots_prove(tx_slots *slots);

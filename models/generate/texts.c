@@ -8,6 +8,7 @@
 #include "models/generate/stream.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +89,11 @@ bool tx_lm_is_limited(const tx_lm *lm, const tx_generation *how)
 static tx_status set_limits(texts *t, const tx_lm *lm)
 {
     tx_generation *how = &t->how;
+    const bool reads = tx_lm_has_source(lm);
+    if (reads && !(fabs(how->repetition_penalty - 1.0) <= 0.0))
+        return tx_fail(TX_UNSUPPORTED, "repetition_penalty is not implemented for an encoder with a decoder");
+    if (reads && tx_lm_is_limited(lm, how)) /* it counts the token with which the decoder begins, not the source */
+        how->max_new_tokens = how->max_length - 1;
     if (tx_lm_is_limited(lm, how)) {
         t->context = how->max_length;
         if (t->longest >= t->context)

@@ -30,6 +30,7 @@ tx_status txgen_print(const tx_json *object)
 typedef struct display {
     tx_alive *alive;
     const tx_lm_prompt *prompts;
+    bool continues;   /* texts continue their prompts, which are printed before them */
     bool first;       /* the next token is the first of its text */
     tx_status status; /* of writing to standard output */
 } display;
@@ -48,7 +49,7 @@ static void begin(void *context, int64_t index)
     d->first = true;
     if (index > 0 && prompt->text)
         putchar('\n'); /* an empty line between texts */
-    if (prompt->text)
+    if (prompt->text && d->continues)
         fwrite(prompt->text, 1, prompt->size, stdout);
     flush(d);
 }
@@ -93,7 +94,7 @@ static void report(void *context, int64_t tokens, double seconds)
 /* Generates and prints continuations. Prompts of ids get ids, prompts of text get text. */
 static tx_status show(tx_lm *lm, tx_alive *alive, const tx_generation *how, const tx_lm_prompt *prompts, int64_t count)
 {
-    display d = {.alive = alive, .prompts = prompts};
+    display d = {.alive = alive, .prompts = prompts, .continues = !tx_lm_has_source(lm)};
     const bool ids = count > 0 && !prompts[0].text;
     const tx_lm_listener listener = {.size = sizeof listener,
                                      .context = &d,
@@ -109,7 +110,7 @@ static tx_status show(tx_lm *lm, tx_alive *alive, const tx_generation *how, cons
 
 static void print_limit(const tx_lm *lm, const tx_generation *how)
 {
-    if (tx_lm_is_limited(lm, how))
+    if (tx_lm_is_limited(lm, how) && !tx_lm_has_source(lm))
         fprintf(stderr,
                 "txgen: generation_config.json: max_length %" PRId64 " limits prompt and new tokens together; "
                 "use --max_new_tokens to override it\n",
