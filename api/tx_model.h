@@ -60,6 +60,7 @@ typedef enum tx_control {
     X(TASK_6)                                                                              \
     X(TASK_7)                                                                              \
     X(TASK_8)                                                                              \
+    X(TASK_9)                                                                              \
     X(GRAD_NORM)   /* global norm before clipping, without the loss scale */               \
     X(GRAD_FACTOR) /* gradients' factor in the update: clipping and 1 / loss scale */      \
     X(FINITE)      /* 1, or 0 if the norm is not finite; such an update changes nothing */ \

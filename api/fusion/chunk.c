@@ -17,7 +17,7 @@
 /* Chunks have a multiple of this number of rows. Views then start at multiples of TX_ALIGNMENT for every width, and the
  * products stay efficient. */
 #define ROWS_UNIT 256
-#define MEMBERS 9
+#define MEMBERS 10
 #define INNERS 7
 
 #define IN(op, name) (1u << TX_IN(op, name))
@@ -127,17 +127,30 @@ static bool add_distillation_grad(classifier *c, const tx_node *loss, int32_t no
     return add_member(c, node, in, OUT(distillation_grad, dlogits), false) && add_readers(c, n->out[0]);
 }
 
+/* Adds the statistics of the rows. */
+static bool add_statistics(classifier *c, int32_t node)
+{
+    const uint32_t in = IN(token_statistics, logits) | IN(token_statistics, labels) | IN(token_statistics, lse),
+                   out = OUT(token_statistics, entropy) | OUT(token_statistics, mean) | OUT(token_statistics, top) |
+                         OUT(token_statistics, squares);
+    return c->graph->node[node].in[TX_IN(token_statistics, lse)] == c->lse && add_member(c, node, in, out, false);
+}
+
 /* Adds the gradient of node `loss` and its readers. */
 static bool add_gradient(classifier *c, int32_t loss, int32_t node)
 {
     const tx_node *n = &c->graph->node[node], *l = &c->graph->node[loss];
+    if (n->op == TX_OP_TOKEN_STATISTICS)
+        return add_statistics(c, node);
     if (l->op == TX_OP_DISTILLATION)
         return node > loss && add_distillation_grad(c, l, node);
-    int32_t readers;
-    tx_edit_readers(c->edit, c->lse, &readers);
+    int32_t readers, statistics = 0;
+    const tx_use *use = tx_edit_readers(c->edit, c->lse, &readers);
+    for (int32_t i = 0; i < readers; i++)
+        statistics += c->graph->node[use[i].node].op == TX_OP_TOKEN_STATISTICS;
     if (n->op != TX_OP_CROSS_ENTROPY_GRAD || c->has_gradient || node < loss ||
         n->in[TX_IN(cross_entropy_grad, labels)] != l->in[TX_IN(cross_entropy, labels)] ||
-        n->in[TX_IN(cross_entropy_grad, lse)] != c->lse || readers > 1 || !add_inner(c, c->lse))
+        n->in[TX_IN(cross_entropy_grad, lse)] != c->lse || readers > 1 + statistics || !add_inner(c, c->lse))
         return false;
     c->has_gradient = true;
     const uint32_t in = IN(cross_entropy_grad, logits) | IN(cross_entropy_grad, dlosses) |
@@ -231,10 +244,11 @@ static const member *member_at(const classifier *c, int32_t node)
     return NULL;
 }
 
-/* Whether a member computes operand `k` for the same rows. */
-static bool is_inner(const classifier *c, const tx_node *n, int k)
+/* Whether a member computes operand `k` of member `m` for the same rows. */
+static bool is_of_rows(const classifier *c, const member *m, int k)
 {
-    return inner_of(c, n->in[k]) >= 0;
+    const tx_tensor *t = c->graph->node[m->node].in[k];
+    return inner_of(c, t) >= 0 || ((m->in & (1u << k)) && member_at(c, t->producer));
 }
 
 /* Whether a node can precede the chunks in any case: a parameter, or memory that is allocated or filled. */
@@ -281,11 +295,11 @@ static bool find_early(classifier *c)
     const int32_t first = first_of(c), last = c->member[c->members - 1].node;
     for (int32_t i = last; i > first; i--) {
         const tx_node *n = &c->graph->node[i];
-        const bool is_member = member_at(c, i) != NULL;
+        const member *m = member_at(c, i);
         c->early[i] = c->early[i] || reads_nothing(n);
         for (int k = 0; k < TX_MAX_IN; k++) {
             tx_tensor *t = n->in[k];
-            if (!t || !(is_member || c->early[i]) || (is_member && is_inner(c, n, k)))
+            if (!t || !(m || c->early[i]) || (m && is_of_rows(c, m, k)))
                 continue;
             if (!tx_tensor_lasts(t) || member_at(c, t->producer))
                 return false;

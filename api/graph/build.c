@@ -226,7 +226,7 @@ tx_status tx_add_means_to_results(tx_tensor *x, tx_result first)
 {
     TX_NEEDS(x, TX_INVALID);
     const int64_t columns = tx_shape_last(&x->shape);
-    if (first < TX_RESULT_TASK_0 || first > TX_RESULT_TASK_8 || columns > TX_RESULT_TASK_8 + 1 - (int64_t)first)
+    if (first < TX_RESULT_TASK_0 || first > TX_RESULT_TASK_9 || columns > TX_RESULT_TASK_9 + 1 - (int64_t)first)
         return tx_graph_fail(x->graph, tx_fail(TX_INVALID, "add_means_to_results: %lld results from %d on",
                                                (long long)columns, (int)first));
     tx_tensor *means = reduce(x, TX_REDUCE_SUM, TX_AXIS_ROWS, TX_CONTROL_INVERSE_LABELS);

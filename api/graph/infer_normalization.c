@@ -100,6 +100,15 @@ tx_status tx_infer_cross_entropy_grad(const tx_infer *c)
     return tx_set_output(c, 0, c->in[0].dtype, c->in[0].shape);
 }
 
+tx_status tx_infer_token_statistics(const tx_infer *c)
+{
+    TX_TRY(tx_require(c, "HIF"));
+    TX_TRY(check_logits(c, 1, 2));
+    for (int i = 0; i < 4; i++)
+        tx_set_output(c, i, TX_F32, c->in[1].shape);
+    return TX_OK;
+}
+
 tx_status tx_infer_fused_classifier(const tx_infer *c)
 {
     TX_TRY(tx_require(c, "HFI"));

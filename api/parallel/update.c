@@ -35,13 +35,13 @@ static void gather_weights(tx_graph *graph, int32_t bucket)
                    tx_parallel_exchanged(graph, TX_ARENA_WEIGHTS, bucket));
 }
 
-#define SUMMED (TX_RESULT_TASK_8 + 1) /* results LOSS, GRAD_SUMSQ, DROPPED and those of the task come first */
+#define SUMMED (TX_RESULT_TASK_9 + 1) /* results LOSS, GRAD_SUMSQ, DROPPED and those of the task come first */
 
 /* Sums these results over the ranks. */
 static void reduce_results(tx_graph *graph)
 {
     _Static_assert(TX_RESULT_LOSS < SUMMED && TX_RESULT_GRAD_SUMSQ < SUMMED && TX_RESULT_DROPPED < TX_RESULT_TASK_0 &&
-                       TX_RESULT_TASK_0 + 9 == SUMMED,
+                       TX_RESULT_TASK_0 + 10 == SUMMED,
                    "summed results are contiguous");
     tx_tensor *x = tx_tensor_fixed(graph, TX_F32, TX_SHAPE(SUMMED), TX_ARENA_RESULT, 0);
     tx_tensor *w =

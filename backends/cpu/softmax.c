@@ -161,6 +161,38 @@ TX_ROWS(fused_classifier, in[0])
     gradient_of_row(call, row, width, labels[row], lse, dlosses[row]);
 }
 
+/* Each piece of the row is in the cache when it is read for the next sum. */
+TX_ROWS(token_statistics, in[0])
+{
+    const tx_dtype type = call->command->in[0].dtype;
+    const int64_t vocab = call->command->attrs.vocab, at = row * width;
+    const int32_t label = ((const int32_t *)call->in[1])[row];
+    const float lse = ((const float *)call->in[2])[row];
+    float entropy[TX_LANES] = {0}, sum[TX_LANES] = {0}, squares[TX_LANES] = {0}, p[TX_PIECE], piece[TX_PIECE];
+    float before = -INFINITY, greatest = -INFINITY, *const *out = (float *const *)call->out;
+    if (label < 0 || label >= vocab) {
+        for (int i = 0; i < 4; i++)
+            out[i][row] = 0.0f;
+        return;
+    }
+    for (int64_t first = 0; first < vocab; first += TX_PIECE) {
+        const int64_t run = tx_least(vocab - first, TX_PIECE);
+        const float *x = tx_run_of(call->in[0], type, at + first, run, piece);
+        TX_SIMD for (int64_t i = 0; i < run; i++) p[i] = tx_exp(x[i] - lse);
+        TX_ADD_TERMS(entropy, i, run, p[i] * (lse - x[i]));
+        TX_ADD_TERMS(sum, i, run, x[i]);
+        TX_ADD_TERMS(squares, i, run, p[i] * p[i]);
+        greatest = fmaxf(greatest, tx_greatest(x, run));
+        if (first < label)
+            before = fmaxf(before, tx_greatest(x, tx_least(label - first, run)));
+    }
+    const float logit = logit_of(call, at + label);
+    out[0][row] = tx_fold(entropy);
+    out[1][row] = tx_fold(sum) / (float)vocab;
+    out[2][row] = before < logit && greatest <= logit ? 1.0f : 0.0f;
+    out[3][row] = logf(tx_fold(squares));
+}
+
 /* ---- Distillation ------------------------------------------------------------------------------------ */
 
 /* The state of a row: log-sum-exp of its logits, of its logits over T, and of the teacher's logits over T. */

@@ -130,9 +130,9 @@ static tx_status load_start(tx_job *j, char digest[TX_DIGEST_TEXT])
 /* The file of the log-probabilities of some samples, named by the digest of everything that they depend on. */
 static tx_status file_of(const tx_job *j, const tx_samples *samples, const char *weights, char name[TX_DIGEST_TEXT])
 {
-    char text[2 * TX_DIGEST_TEXT + 64];
-    const int length = snprintf(text, sizeof text, "reference %s %s bf16 %d fp16 %d dtype %d", samples->digest, weights,
-                                j->set.bf16, j->set.fp16, (int)j->set.dtype);
+    char text[2 * TX_DIGEST_TEXT + 96];
+    const int length = snprintf(text, sizeof text, "reference %s %s bf16 %d fp16 %d dtype %d ld_alpha %g",
+                                samples->digest, weights, j->set.bf16, j->set.fp16, (int)j->set.dtype, j->set.ld_alpha);
     return tx_digest_data(text, (size_t)length, name);
 }
 

@@ -106,10 +106,10 @@ static double accuracy(const double sums[TX_SUMS_MAX])
     return sums[TX_SUM_TEXTS] > 0.0 ? sums[TX_SUM_RIGHT_TEXTS] / sums[TX_SUM_TEXTS] : 0.0;
 }
 
-static const tx_metric metrics[] = {{"eval_loss", false, tx_task_mean_loss},
-                                    {"eval_f1", true, f1},
-                                    {"eval_accuracy", true, accuracy},
-                                    {NULL, false, NULL}};
+static const tx_metric metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
+                                    {"eval_f1", true, .value = f1},
+                                    {"eval_accuracy", true, .value = accuracy},
+                                    {.name = NULL}};
 
 void tx_multi_label_task(tx_sequence_data *d, const tx_task *single, int64_t labels)
 {

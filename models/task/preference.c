@@ -4,22 +4,18 @@
 
 #include <string.h>
 
-#define COMMON_FIELDS                                                                                             \
-    [TX_PREFERENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN, .sequences = 2},    \
-    [TX_PREFERENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1, .sequences = 2},                           \
-    [TX_PREFERENCE_COMPLETION_LABELS] = {"completion_labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL, \
-                                         .sequences = 2},                                                         \
-    [TX_PREFERENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},                                      \
-    [TX_PREFERENCE_SHARES] = {"completion_shares", TX_F32, 2, .padding = 0},                                      \
-    [TX_PREFERENCE_REFERENCE] = {"reference_logps", TX_F32, 2, .padding = 0},                                     \
-    [TX_PREFERENCE_TOKENS] = {"chosen_tokens", TX_F32, .padding = 0}
-
-static const tx_field
-    fields[] = {COMMON_FIELDS, {.name = NULL}},
-    masked_fields[] = {COMMON_FIELDS,
-                       [TX_PREFERENCE_MASK] = {"completion_mask", TX_F32, TX_FIELD_BLOCK, .padding = 0, .sequences = 2},
-                       {.name = NULL}},
-    kto_fields[] = {COMMON_FIELDS, [TX_PREFERENCE_DESIRABLE] = {"desirable", TX_F32, .padding = 0}, {.name = NULL}};
+static const tx_field fields[] = {
+    [TX_PREFERENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN, .sequences = 2},
+    [TX_PREFERENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1, .sequences = 2},
+    [TX_PREFERENCE_COMPLETION_LABELS] = {"completion_labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL,
+                                         .sequences = 2},
+    [TX_PREFERENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
+    [TX_PREFERENCE_SHARES] = {"completion_shares", TX_F32, 2, .padding = 0},
+    [TX_PREFERENCE_REFERENCE] = {"reference_logps", TX_F32, 2, .padding = 0},
+    [TX_PREFERENCE_WEIGHTS] = {"completion_weights", TX_F32, TX_FIELD_BLOCK, .padding = 0, .sequences = 2},
+    [TX_PREFERENCE_DESIRABLE] = {"desirable", TX_F32, .padding = 0},
+    {.name = NULL},
+};
 
 /* Ids that are stored one after the other, the first at `begin`. */
 typedef struct run_of_ids {
@@ -63,13 +59,6 @@ static void find(const tx_samples *samples, int64_t number, int64_t i, run_of_id
     completion->count = completion->count < room ? completion->count : room;
 }
 
-/* Writes 1 for labels of the completion. */
-static void mark(int64_t prompt, int64_t length, int64_t block, float *mask)
-{
-    for (int64_t t = 0; t < block; t++)
-        mask[t] = t + 1 < length && t + 1 >= prompt ? 1.0f : 0.0f;
-}
-
 /* The number of labels of a completion: the first token of a sequence is no label. */
 static int64_t labels_of(int64_t length, int64_t prompt)
 {
@@ -77,31 +66,39 @@ static int64_t labels_of(int64_t length, int64_t prompt)
     return length > first ? length - first : 0;
 }
 
+/* Writes the weights of `count` labels that follow the prompt: 1 for the first `shared`. */
+static void weigh(const tx_preference_data *d, int64_t prompt, int64_t count, int64_t shared, int64_t block, float *to)
+{
+    const int64_t first = prompt ? prompt - 1 : 0;
+    for (int64_t t = 0; t < block; t++)
+        to[t] = t < first || t >= first + count ? 0.0f : t < first + shared ? 1.0f : d->ld_alpha;
+}
+
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_preference_data *d = samples->data;
     const tx_preference_method method = tx_preference_of(samples->task)->method;
-    const bool masks = method == TX_PREFERENCE_ORPO;
-    const int64_t block = samples->block, prompt = d->prompt[number];
+    const int64_t block = samples->block, prompt = d->prompt[number],
+                  learnt = method == TX_PREFERENCE_ORPO ? 0 : prompt; /* ORPO learns the whole chosen sequence */
+    run_of_ids asked, answer[2];
+    int64_t labels[2];
     (void)epoch;
     for (int64_t i = 0; i < 2; i++) {
-        run_of_ids asked, answer;
-        find(samples, number, i, &asked, &answer);
-        const int64_t length = asked.count + answer.count, labels = labels_of(length, prompt),
-                      learnt = masks && !i ? 0 : prompt, /* ORPO learns the whole chosen sequence */
-            tokens = method & (TX_PREFERENCE_CPO | TX_PREFERENCE_ORPO) ? labels : answer.count;
-        TX_TRY(put(d, &asked, &answer, learnt, block, (int32_t *)to->field[TX_PREFERENCE_INPUT_IDS] + i * block,
+        find(samples, number, i, &asked, &answer[i]);
+        labels[i] = labels_of(prompt + answer[i].count, prompt);
+    }
+    for (int64_t i = 0; i < 2; i++) {
+        const int64_t length = prompt + answer[i].count,
+                      tokens = method & (TX_PREFERENCE_CPO | TX_PREFERENCE_ORPO) ? labels[i] : answer[i].count;
+        TX_TRY(put(d, &asked, &answer[i], learnt, block, (int32_t *)to->field[TX_PREFERENCE_INPUT_IDS] + i * block,
                    (int32_t *)to->field[TX_PREFERENCE_COMPLETION_LABELS] + i * block));
+        weigh(d, prompt, labels[i], labels[0] < labels[1] ? labels[0] : labels[1], block,
+              (float *)to->field[TX_PREFERENCE_WEIGHTS] + i * block);
         ((int32_t *)to->field[TX_PREFERENCE_LENGTHS])[i] = (int32_t)(length ? length : 1);
         ((float *)to->field[TX_PREFERENCE_SHARES])[i] = 1.0f / (float)(tokens > 0 ? tokens : 1);
         ((float *)to->field[TX_PREFERENCE_REFERENCE])[i] = d->reference[2 * number + i];
-        if (!i)
-            *(float *)to->field[TX_PREFERENCE_TOKENS] = (float)labels_of(length, learnt);
-        if (masks)
-            mark(prompt, length, block, (float *)to->field[TX_PREFERENCE_MASK] + i * block);
     }
-    if (method == TX_PREFERENCE_KTO)
-        *(float *)to->field[TX_PREFERENCE_DESIRABLE] = d->value[number];
+    *(float *)to->field[TX_PREFERENCE_DESIRABLE] = d->value[number];
     *(int32_t *)to->field[TX_PREFERENCE_LABELS] = 0;
     return TX_OK;
 }
@@ -120,8 +117,24 @@ static int64_t row_length(const tx_samples *samples, int64_t number)
 
 /* ---- Metrics -------------------------------------------------------------------------------------------- */
 
-/* The columns of a row of numbers, and their sums. */
-enum { REWARD_CHOSEN, REWARD_REJECTED, ACCURACY, MARGIN, LOGP_CHOSEN, LOGP_REJECTED, NLL, ODDS_RATIO, ODDS };
+/* The columns of a row of numbers, and their sums. The sums of KTO are over desirable or over undesirable rows. */
+enum {
+    LOGP_CHOSEN = TX_PREFERENCE_LOGP_CHOSEN, /* of KTO: of all rows, followed by those of other completions */
+    LOGP_REJECTED = TX_PREFERENCE_LOGP_REJECTED,
+    REWARD_CHOSEN,
+    REWARD_REJECTED,
+    LOGIT_CHOSEN,
+    LOGIT_REJECTED,
+    ACCURACY,
+    ENTROPY,
+    TOKEN_ACCURACY,
+    NLL = ENTROPY, /* of CPO and ORPO */
+    ODDS_RATIO,
+    ODDS,
+    KL = ACCURACY, /* of KTO */
+    DESIRED = TOKEN_ACCURACY,
+    DESIRED_LOGP
+};
 
 static void measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
@@ -130,72 +143,60 @@ static void measure(const tx_samples *samples, const float *outputs, int64_t col
             sums[TX_SUM_OWN + c] += (double)outputs[r * columns + c];
 }
 
-#define MEAN(column)                                               \
-    static double mean_of_##column(const double sums[TX_SUMS_MAX]) \
-    {                                                              \
-        return sums[TX_SUM_OWN + (column)] / sums[TX_SUM_LABELS];  \
-    }
-MEAN(REWARD_CHOSEN)
-MEAN(REWARD_REJECTED)
-MEAN(ACCURACY)
-MEAN(MARGIN)
-MEAN(LOGP_CHOSEN)
-MEAN(LOGP_REJECTED)
-MEAN(NLL)
-MEAN(ODDS_RATIO)
-MEAN(ODDS)
-
-#define PAIR_METRICS                                                                                         \
-    {"eval_loss", .value = tx_task_mean_loss}, {"eval_rewards/chosen", true, mean_of_REWARD_CHOSEN},         \
-        {"eval_rewards/rejected", false, mean_of_REWARD_REJECTED},                                           \
-        {"eval_rewards/accuracies", true, mean_of_ACCURACY}, {"eval_rewards/margins", true, mean_of_MARGIN}, \
-        {"eval_logps/chosen", true, mean_of_LOGP_CHOSEN},                                                    \
-    {                                                                                                        \
-        "eval_logps/rejected", false, mean_of_LOGP_REJECTED                                                  \
-    }
-
-/* The columns of KTO, whose means are over desirable or over undesirable completions. Those of log-probabilities have
- * the same places as those of pairs (tx_preference_set_reference). */
-enum { DESIRED_REWARD, UNDESIRED_REWARD, KL, DESIRED, LOGP, KL_LOGP, DESIRED_LOGP };
-#define KTO_MEAN(name, sum, count)                                      \
+#define OF_SUMS(name, result)                                           \
     static double name(const double sums[TX_SUMS_MAX])                  \
     {                                                                   \
         const double *s = sums + TX_SUM_OWN, all = sums[TX_SUM_LABELS]; \
-        (void)all;                                                      \
-        return (sum) / (count);                                         \
+        (void)s, (void)all;                                             \
+        return result;                                                  \
     }
-KTO_MEAN(desired_reward, s[DESIRED_REWARD], s[DESIRED])
-KTO_MEAN(undesired_reward, s[UNDESIRED_REWARD], all - s[DESIRED])
-KTO_MEAN(desired_logp, s[DESIRED_LOGP], s[DESIRED])
-KTO_MEAN(undesired_logp, s[LOGP] - s[DESIRED_LOGP], all - s[DESIRED])
-KTO_MEAN(mean_of_kl, s[KL], all)
+OF_SUMS(margin, (s[REWARD_CHOSEN] - s[REWARD_REJECTED]) / all)
+OF_SUMS(desired_reward, s[REWARD_CHOSEN] / s[DESIRED])
+OF_SUMS(undesired_reward, s[REWARD_REJECTED] / (all - s[DESIRED]))
+OF_SUMS(kto_margin, desired_reward(sums) - undesired_reward(sums))
+OF_SUMS(desired_logp, s[DESIRED_LOGP] / s[DESIRED])
+OF_SUMS(undesired_logp, (s[LOGP_CHOSEN] - s[DESIRED_LOGP]) / (all - s[DESIRED]))
+OF_SUMS(desired_logit, s[LOGIT_CHOSEN] / s[DESIRED])
+OF_SUMS(undesired_logit, s[LOGIT_REJECTED] / (all - s[DESIRED]))
 
-static double kto_margin(const double sums[TX_SUMS_MAX])
-{
-    return desired_reward(sums) - undesired_reward(sums);
-}
-
-static const tx_metric kto_metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
-                                        {"eval_rewards/chosen", true, desired_reward},
-                                        {"eval_rewards/rejected", false, undesired_reward},
-                                        {"eval_rewards/margins", true, kto_margin},
-                                        {"eval_logps/chosen", true, desired_logp},
-                                        {"eval_logps/rejected", false, undesired_logp},
-                                        {"eval_kl", false, mean_of_kl},
-                                        {.name = NULL}};
-
-#define NLL_METRIC                          \
-    {                                       \
-        "eval_nll_loss", false, mean_of_NLL \
+#define PAIR_METRICS                                                                                                 \
+    {"eval_loss", .value = tx_task_mean_loss}, {"eval_rewards/chosen", true, .column = REWARD_CHOSEN},               \
+        {"eval_rewards/rejected", .column = REWARD_REJECTED}, {"eval_rewards/accuracies", true, .column = ACCURACY}, \
+        {"eval_rewards/margins", true, .value = margin}, {"eval_logps/chosen", true, .column = LOGP_CHOSEN},         \
+        {"eval_logps/rejected", .column = LOGP_REJECTED}, {"eval_logits/chosen", .column = LOGIT_CHOSEN},            \
+    {                                                                                                                \
+        "eval_logits/rejected", .column = LOGIT_REJECTED                                                             \
+    }
+#define NLL_METRIC                     \
+    {                                  \
+        "eval_nll_loss", .column = NLL \
+    }
+#define ENTROPY_METRIC                    \
+    {                                     \
+        "eval_entropy", .column = ENTROPY \
     }
 
-static const tx_metric pair_metrics[] = {PAIR_METRICS, {.name = NULL}},
+static const tx_metric pair_metrics[] = {PAIR_METRICS,
+                                         ENTROPY_METRIC,
+                                         {"eval_mean_token_accuracy", true, .column = TOKEN_ACCURACY},
+                                         {.name = NULL}},
                        cpo_metrics[] = {PAIR_METRICS, NLL_METRIC, {.name = NULL}},
                        orpo_metrics[] = {PAIR_METRICS,
                                          NLL_METRIC,
-                                         {"eval_log_odds_ratio", true, mean_of_ODDS_RATIO},
-                                         {"eval_log_odds_chosen", true, mean_of_ODDS},
-                                         {.name = NULL}};
+                                         {"eval_log_odds_ratio", true, .column = ODDS_RATIO},
+                                         {"eval_log_odds_chosen", true, .column = ODDS},
+                                         {.name = NULL}},
+                       kto_metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
+                                        {"eval_rewards/chosen", true, .value = desired_reward},
+                                        {"eval_rewards/rejected", .value = undesired_reward},
+                                        {"eval_rewards/margins", true, .value = kto_margin},
+                                        {"eval_logps/chosen", true, .value = desired_logp},
+                                        {"eval_logps/rejected", .value = undesired_logp},
+                                        {"eval_logits/chosen", .value = desired_logit},
+                                        {"eval_logits/rejected", .value = undesired_logit},
+                                        ENTROPY_METRIC,
+                                        {"eval_kl", .column = KL},
+                                        {.name = NULL}};
 
 /* No task asks for this loss: `prefer` replaces it. */
 static tx_tensor *no_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
@@ -231,14 +232,14 @@ void tx_preference_set_reference(const tx_samples *samples, const float *outputs
              .prefer = formula,                              \
              .measure = measure,                             \
              .metrics = measures}
-#define LM(word, list, measures) TASK(word, TX_HEAD_CAUSAL_LM, list, row, tx_preference_loss, measures)
+#define LM(word, measures) TASK(word, TX_HEAD_CAUSAL_LM, fields, row, tx_preference_loss, measures)
 
 const tx_preference_task tx_preferences[] = {
-    {LM("dpo", fields, pair_metrics), TX_PREFERENCE_DPO, "sigmoid"},
-    {LM("cpo", fields, cpo_metrics), TX_PREFERENCE_CPO, "sigmoid"},
-    {LM("simpo", fields, cpo_metrics), TX_PREFERENCE_CPO, "simpo"},
-    {LM("orpo", masked_fields, orpo_metrics), TX_PREFERENCE_ORPO, "odds_ratio"},
-    {LM("kto", kto_fields, kto_metrics), TX_PREFERENCE_KTO, "kto"},
+    {LM("dpo", pair_metrics), TX_PREFERENCE_DPO, "sigmoid"},
+    {LM("cpo", cpo_metrics), TX_PREFERENCE_CPO, "sigmoid"},
+    {LM("simpo", cpo_metrics), TX_PREFERENCE_CPO, "simpo"},
+    {LM("orpo", orpo_metrics), TX_PREFERENCE_ORPO, "odds_ratio"},
+    {LM("kto", kto_metrics), TX_PREFERENCE_KTO, "kto"},
     {TASK("reward", TX_HEAD_SEQUENCE_CLASSIFICATION, tx_reward_fields, tx_reward_row, tx_preference_reward,
           tx_reward_metrics),
      TX_PREFERENCE_REWARD},

@@ -18,9 +18,8 @@ enum {
     TX_PREFERENCE_LABELS,
     TX_PREFERENCE_SHARES,    /* 1 / number of tokens of each completion */
     TX_PREFERENCE_REFERENCE, /* the reference model's log-probability of each completion, if precomputed */
-    TX_PREFERENCE_TOKENS,    /* the number of labels of the first sequence */
-    TX_PREFERENCE_MASK,      /* of ORPO, whose labels include the prompt: 1 for labels of the completion */
-    TX_PREFERENCE_DESIRABLE = TX_PREFERENCE_MASK /* of KTO: 1 for a completion that is desirable, else 0 */
+    TX_PREFERENCE_WEIGHTS,   /* of labels in the log-probability of a completion: 0 in the prompt, 1 or --ld_alpha */
+    TX_PREFERENCE_DESIRABLE  /* of KTO: 1 for a completion that is desirable, else 0 */
 };
 
 /* Indices of the fields of reward models. */
@@ -63,18 +62,21 @@ typedef struct tx_preference_batch {
     const tx_job_settings *set;
     tx_preference_method method;
     float beta;
-    tx_tensor *weight;          /* [n] 1 for a row with a pair, else 0 */
-    tx_tensor *labels;          /* the model's log-probabilities of all labels of the sequences [n, 2] */
-    tx_tensor *logps;           /* of the completions [n, 2]; for each token, if the loss averages */
-    tx_tensor *reference;       /* those of the reference; NULL without one */
-    tx_tensor *ratio;           /* log-ratios [n, 2] */
-    tx_tensor *chosen, *reject; /* their columns [n] */
-    tx_tensor *delta;           /* their difference, or that of their scores with --f_divergence_type [n] */
-    tx_tensor *average;         /* delta for each token [n] */
-    tx_tensor *desirable;       /* of KTO: its field [n] */
-    tx_tensor *kl;              /* of KTO: the estimated divergence from the reference [n] */
-    tx_tensor *odds;            /* of ORPO: the log-odds ratio [n] */
-    tx_tensor *nll;             /* see tx_preference_nll; NULL if the loss does not add it */
+    tx_tensor *weight; /* [n] 1 for a row with a pair, else 0 */
+    tx_tensor *labels; /* the model's log-probabilities of all labels of the sequences [n, 2] */
+    tx_tensor *counts; /* the number of these labels [n, 2] */
+    tx_tensor *logps;  /* of the completions [n, 2]; for each token, if the loss averages */
+    tx_tensor *statistics[TX_TOKEN_STATISTICS]; /* sums over tokens [n, 2] */
+    tx_tensor *measured;                        /* the number of these tokens [n, 2] */
+    tx_tensor *reference;                       /* those of the reference; NULL without one */
+    tx_tensor *ratio;                           /* log-ratios [n, 2] */
+    tx_tensor *chosen, *reject;                 /* their columns [n] */
+    tx_tensor *delta;     /* their difference, or that of their scores with --f_divergence_type [n] */
+    tx_tensor *average;   /* delta for each token [n] */
+    tx_tensor *desirable; /* of KTO: its field [n] */
+    tx_tensor *kl;        /* of KTO: the estimated divergence from the reference [n] */
+    tx_tensor *odds;      /* of ORPO: the log-odds ratio [n] */
+    tx_tensor *nll;       /* see tx_preference_nll; NULL if the loss does not add it */
 } tx_preference_batch;
 
 typedef struct tx_preference_type {
@@ -107,6 +109,14 @@ bool tx_preference_uses(const tx_task *task, const tx_job_settings *set, const c
 bool tx_preference_smooths(const tx_task *task, const tx_job_settings *set);
 /* The mean loss of the tokens of the chosen sequences, as numbers [n] with this mean. */
 tx_tensor *tx_preference_nll(const tx_preference_batch *batch);
+/* The same of left * column 0 + right * column 1 of sums over tokens [n, 2] in rows of weight 1, given the numbers of
+ * tokens [n, 2]. As TRL's, the mean is over the tokens of a rank's micro-batch. */
+tx_tensor *tx_preference_token_mean(tx_graph *graph, tx_tensor *sums, tx_tensor *counts, float left, float right,
+                                    tx_tensor *weight);
+/* The number of elements of an input [2 n, T] that are not negative, for each sequence [n, 2]. */
+tx_tensor *tx_preference_counts(tx_graph *graph, const char *input, int64_t vocab);
+/* The sums of numbers for each token, for each sequence of each row [n, 2]. */
+tx_tensor *tx_preference_sums(tx_tensor *tokens);
 /* The sum of the losses of each pair [n]. */
 tx_tensor *tx_preference_sum(const tx_preference_batch *batch, const tx_preference_losses *losses);
 
@@ -124,6 +134,8 @@ static inline bool tx_preference_compares(const tx_task *task)
 }
 /* Whether the run does. */
 bool tx_preference_has_reference(const tx_task *task, const tx_job_settings *set);
+/* The first columns of the numbers of a row. */
+enum { TX_PREFERENCE_LOGP_CHOSEN, TX_PREFERENCE_LOGP_REJECTED };
 /* Sets the reference model's log-probabilities from the outputs of an evaluation of that model (tx_run_outputs). */
 void tx_preference_set_reference(const tx_samples *samples, const float *outputs, int64_t columns);
 
@@ -154,6 +166,7 @@ typedef struct tx_preference_data {
     float *value;     /* [count]: TX_PREFERENCE_DESIRABLE of KTO, TX_REWARD_MARGIN of reward models */
     int64_t pad;      /* of reward models, see tx_task_pad */
     int64_t group;    /* of KTO: samples that exchange their completions; the rows of a micro-batch */
+    float ld_alpha;   /* the weight of tokens beyond the length of the other completion */
     float *reference; /* [2 * count]: see TX_PREFERENCE_REFERENCE; 0 before it is computed */
     tx_chat *chat;    /* NULL if no sample needed a chat template */
     int32_t eos;      /* id of eos_token, which ends texts without a template; -1 if there is none */

@@ -247,6 +247,7 @@ static tx_status read_all(reading *r, tx_preference_data *d)
     d->sides = r->method == TX_PREFERENCE_KTO ? 1 : 2;
     d->group = c->options->set->batch;
     d->ids = (tx_store){.folder = c->options->cache, .report = &c->options->report};
+    d->ld_alpha = r->method == TX_PREFERENCE_DPO ? (float)c->options->set->ld_alpha : 1.0f;
     d->pad = -1;
     if (r->method == TX_PREFERENCE_REWARD)
         TX_TRY(prepare_head(c->options, &d->pad));

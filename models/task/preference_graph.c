@@ -72,10 +72,30 @@ tx_tensor *tx_preference_quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y)
     return tx_mul(tx_reduce(x, TX_REDUCE_SUM, TX_AXIS_ALL), tx_mul(root, root));
 }
 
-/* As TRL's, the mean is over the tokens of a rank's micro-batch: each row's sum times the rows for each token. */
+tx_tensor *tx_preference_sums(tx_tensor *tokens)
+{
+    tx_tensor *sums = tx_reduce(tokens, TX_REDUCE_SUM, TX_AXIS_LAST);
+    return sums ? tx_reshape(sums, TX_SHAPE(tx_tensor_shape(tokens)->dim[0] / 2, 2)) : NULL;
+}
+
+tx_tensor *tx_preference_counts(tx_graph *graph, const char *input, int64_t vocab)
+{
+    tx_tensor *ids = tx_find_input(graph, input), *ones = tx_gather(tx_fill(graph, TX_SHAPE(vocab, 1), 1.0f), ids);
+    return ones ? tx_preference_sums(tx_reshape(ones, *tx_tensor_shape(ids))) : NULL;
+}
+
+tx_tensor *tx_preference_token_mean(tx_graph *graph, tx_tensor *sums, tx_tensor *counts, float left, float right,
+                                    tx_tensor *weight)
+{
+    if (!weight)
+        return NULL;
+    tx_tensor *tokens = tx_mul(tx_preference_mix(graph, counts, left, right), weight),
+              *rows_per_token = tx_preference_quotient(graph, weight, tokens);
+    return tx_mul(tx_mul(tx_preference_mix(graph, sums, left, right), weight),
+                  tx_broadcast(rows_per_token, *tx_tensor_shape(weight), TX_AXIS_ALL));
+}
+
 tx_tensor *tx_preference_nll(const tx_preference_batch *b)
 {
-    tx_tensor *rows_per_token = tx_preference_quotient(b->graph, b->weight, tx_find_input(b->graph, "chosen_tokens"));
-    tx_tensor *losses = tx_scale(tx_preference_mix(b->graph, b->labels, 1, 0), -1.0f);
-    return losses ? tx_mul(losses, tx_broadcast(rows_per_token, *tx_tensor_shape(losses), TX_AXIS_ALL)) : NULL;
+    return tx_scale(tx_preference_token_mean(b->graph, b->labels, b->counts, 1, 0, b->weight), -1.0f);
 }

@@ -12,13 +12,10 @@ static tx_tensor *token_losses(tx_graph *graph, const tx_config *config, tx_tens
     return logits ? tx_cross_entropy(logits, tx_find_input(graph, "completion_labels"), config->vocab_size) : NULL;
 }
 
-/* The sums of numbers for each token, for each sequence of each row [n, 2]. */
-static tx_tensor *sums_of(tx_tensor *tokens)
+/* The log-probabilities of the completions, given the losses of the tokens [n, 2]. */
+static tx_tensor *logps_of(tx_graph *graph, tx_tensor *tokens)
 {
-    if (!tokens)
-        return NULL;
-    tx_tensor *sums = tx_reduce(tokens, TX_REDUCE_SUM, TX_AXIS_LAST);
-    return tx_scale(tx_reshape(sums, TX_SHAPE(tx_tensor_shape(tokens)->dim[0] / 2, 2)), -1.0f);
+    return tx_scale(tx_preference_sums(tx_mul(tokens, tx_find_input(graph, "completion_weights"))), -1.0f);
 }
 
 /* The derivative of the f-divergence at exp(ratio), which replaces the log-ratio (Wang et al., f-DPO, 2024). */
@@ -45,12 +42,18 @@ static tx_tensor *scores_of(tx_graph *graph, const tx_job_settings *set, tx_tens
     }
 }
 
-/* Sets the log-probabilities from the losses of the tokens of the model. */
-static void sum_up(tx_preference_batch *b, tx_tensor *tokens, bool averages)
+/* Sets the log-probabilities and the statistics from the losses of the tokens of the model. As in TRL, CPO's are those
+ * of all tokens, ORPO's those of all labels. */
+static void sum_up(tx_preference_batch *b, tx_tensor *tokens, int64_t vocab, bool averages)
 {
-    tx_tensor *mask = tx_find_input(b->graph, "completion_mask");
-    b->labels = sums_of(tokens);
-    b->logps = mask ? sums_of(tx_mul(tokens, mask)) : b->labels;
+    const char *measured = b->method == TX_PREFERENCE_CPO ? "input_ids" : "completion_labels";
+    b->counts = tx_preference_counts(b->graph, "completion_labels", vocab);
+    b->measured = tx_preference_counts(b->graph, measured, vocab);
+    b->labels = tx_scale(tx_preference_sums(tokens), -1.0f);
+    b->logps = logps_of(b->graph, tokens);
+    tx_token_statistics(tokens, tx_find_input(b->graph, measured), b->statistics);
+    for (int32_t i = 0; i < TX_TOKEN_STATISTICS; i++)
+        b->statistics[i] = tx_preference_sums(b->statistics[i]);
     if (averages && b->method != TX_PREFERENCE_DPO)
         b->logps = tx_mul(b->logps, tx_find_input(b->graph, "completion_shares"));
 }
@@ -108,36 +111,35 @@ static void compare(tx_preference_batch *b)
 
 /* ---- The loss --------------------------------------------------------------------------------------------- */
 
-/* The columns of KTO's metrics (preference.c). Returns their number. */
-static int32_t kto_columns_of(const tx_preference_batch *b, tx_tensor *columns[TX_SUMS_MAX])
-{
-    tx_graph *graph = b->graph;
-    tx_tensor *reward = tx_mul(tx_scale(b->chosen, b->beta), b->weight), *desired = tx_mul(reward, b->desirable);
-    tx_tensor *logp = tx_preference_mix(graph, b->logps, 1, 0);
-    int32_t count = 0;
-    columns[count++] = desired;
-    columns[count++] = tx_add(reward, tx_scale(desired, -1.0f));
-    columns[count++] = tx_mul(b->kl, b->weight);
-    columns[count++] = b->desirable;
-    columns[count++] = logp;
-    columns[count++] = tx_preference_mix(graph, b->logps, 0, 1);
-    columns[count++] = tx_mul(logp, b->desirable);
-    return count;
-}
-
-/* The columns of the metrics, in the order of the task's metrics after the loss. Returns their number. */
+/* The columns of the metrics, in the order of preference.c. Returns their number. KTO's chosen completions are those
+ * of desirable rows, its rejected ones those of the other rows. */
 static int32_t columns_of(const tx_preference_batch *b, tx_tensor *columns[TX_SUMS_MAX])
 {
     tx_graph *graph = b->graph;
-    tx_tensor *rewards = tx_detach(tx_scale(b->ratio, b->beta)), *margin = tx_preference_mix(graph, rewards, 1, -1);
+    const bool kto = b->method == TX_PREFERENCE_KTO;
+    const float own = kto ? 1 : 0, other = 1 - own; /* the column of rejected completions */
+    tx_tensor *rewards = tx_scale(b->ratio, b->beta), *margin = tx_preference_mix(graph, rewards, 1, -1),
+              *logits = b->statistics[TX_TOKEN_MEAN_LOGIT], *entropy = b->statistics[TX_TOKEN_ENTROPY],
+              *chosen = kto ? b->desirable : b->weight,
+              *rejected = kto ? tx_add(b->weight, tx_scale(b->desirable, -1.0f)) : b->weight;
     int32_t count = 0;
-    columns[count++] = tx_preference_mix(graph, rewards, 1, 0);
-    columns[count++] = tx_preference_mix(graph, rewards, 0, 1);
-    columns[count++] = tx_preference_is_positive(margin);
-    columns[count++] = margin;
-    columns[count++] = tx_preference_mix(graph, tx_detach(b->logps), 1, 0);
-    columns[count++] = tx_preference_mix(graph, tx_detach(b->logps), 0, 1);
-    if (b->method != TX_PREFERENCE_DPO)
+    columns[count++] = tx_preference_mix(graph, b->logps, 1, 0);
+    columns[count++] = tx_preference_mix(graph, b->logps, 0, 1);
+    columns[count++] = tx_mul(tx_preference_mix(graph, rewards, 1, 0), chosen);
+    columns[count++] = tx_mul(tx_preference_mix(graph, rewards, own, other), rejected);
+    columns[count++] = tx_preference_token_mean(graph, logits, b->measured, 1, 0, chosen);
+    columns[count++] = tx_preference_token_mean(graph, logits, b->measured, own, other, rejected);
+    columns[count++] = kto ? tx_mul(b->kl, b->weight) : tx_preference_is_positive(margin);
+    if (b->method & (TX_PREFERENCE_DPO | TX_PREFERENCE_KTO))
+        columns[count++] = tx_preference_token_mean(graph, entropy, b->measured, 1, other, b->weight);
+    if (b->method == TX_PREFERENCE_DPO)
+        columns[count++] =
+            tx_preference_token_mean(graph, b->statistics[TX_TOKEN_IS_TOP], b->measured, 1, 0, b->weight);
+    if (kto) {
+        columns[count++] = b->desirable;
+        columns[count++] = tx_mul(columns[0], b->desirable);
+    }
+    if (b->method & (TX_PREFERENCE_CPO | TX_PREFERENCE_ORPO))
         columns[count++] = b->nll ? b->nll : tx_scale(margin, 0.0f);
     if (b->method == TX_PREFERENCE_ORPO) {
         columns[count++] = tx_scale(tx_preference_nls(graph, b->odds), -1.0f);
@@ -154,21 +156,20 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
     if (tx_graph_fail(graph, tx_preference_read(how->task, how->set, &losses)))
         return NULL;
     tx_tensor *tokens = token_losses(graph, config, how->output), *columns[TX_SUMS_MAX];
-    sum_up(&b, tokens, losses.type[0]->averages);
+    sum_up(&b, tokens, config->vocab_size, losses.type[0]->averages);
     if (!b.logps)
         return NULL;
     const int64_t n = tx_tensor_shape(b.logps)->dim[0];
     b.weight = tx_preference_weight(graph, n);
     if (how->reference)
-        b.reference = tx_detach(sums_of(token_losses(graph, config, how->reference)));
+        b.reference = tx_detach(logps_of(graph, token_losses(graph, config, how->reference)));
     else if (tx_preference_has_reference(how->task, how->set))
         b.reference = tx_find_input(graph, "reference_logps");
     compare(&b);
     tx_tensor *loss = tx_preference_sum(&b, &losses);
     if (b.nll)
         loss = tx_add(loss, b.method == TX_PREFERENCE_CPO ? tx_scale(b.nll, (float)how->set->cpo_alpha) : b.nll);
-    const int32_t count = b.method == TX_PREFERENCE_KTO ? kto_columns_of(&b, columns) : columns_of(&b, columns);
-    *rows = tx_preference_join(graph, columns, count, n);
+    *rows = tx_preference_join(graph, columns, columns_of(&b, columns), n);
     if (how->train && *rows)
         tx_add_means_to_results(*rows, TX_RESULT_TASK_0);
     return tx_mean_loss(tx_mul(loss, b.weight));

@@ -76,21 +76,10 @@ tx_tensor *tx_preference_reward(tx_graph *graph, const tx_config *config, const 
 
 /* ---- The task --------------------------------------------------------------------------------------------- */
 
-#define MEAN(column)                                               \
-    static double mean_of_##column(const double sums[TX_SUMS_MAX]) \
-    {                                                              \
-        return sums[TX_SUM_OWN + (column)] / sums[TX_SUM_LABELS];  \
-    }
-MEAN(LEAST)
-MEAN(REWARD)
-MEAN(GREATEST)
-MEAN(ACCURACY)
-MEAN(MARGIN)
-
 const tx_metric tx_reward_metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
-                                       {"eval_min_reward", true, mean_of_LEAST},
-                                       {"eval_mean_reward", true, mean_of_REWARD},
-                                       {"eval_max_reward", true, mean_of_GREATEST},
-                                       {"eval_accuracy", true, mean_of_ACCURACY},
-                                       {"eval_margin", true, mean_of_MARGIN},
+                                       {"eval_min_reward", true, .column = LEAST},
+                                       {"eval_mean_reward", true, .column = REWARD},
+                                       {"eval_max_reward", true, .column = GREATEST},
+                                       {"eval_accuracy", true, .column = ACCURACY},
+                                       {"eval_margin", true, .column = MARGIN},
                                        {.name = NULL}};

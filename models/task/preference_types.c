@@ -256,6 +256,8 @@ tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx
         read.weight[read.count++] = 1.0f;
         if (type->loss == exo_pair_loss && !(set->label_smoothing > 0.0))
             return tx_fail(TX_INVALID, "--loss_type exo_pair needs --label_smoothing above 0, for example 1e-3");
+        if (type->loss == sft_loss && set->use_weighting)
+            return tx_fail(TX_INVALID, "--use_weighting weights losses of pairs, and --loss_type sft is not one");
         if (!type->scores && set->f_divergence != TX_DIVERGENCE_REVERSE_KL)
             return tx_fail(TX_INVALID, "--loss_type %s: only reverse_kl is defined as its --f_divergence_type",
                            type->name);
@@ -263,6 +265,16 @@ tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx
     TX_TRY(read_weights(set->loss_weights, &read));
     *losses = read;
     return TX_OK;
+}
+
+/* The weight of each pair: the product of both sequences' mean probabilities of a token, of which each is divided by
+ * the sum of the squared probabilities of all tokens at its place (Zhou et al., WPO, 2024). */
+static tx_tensor *pair_weight(const tx_preference_batch *b)
+{
+    const float tiny = 1e-30f;
+    tx_tensor *root = tx_rsqrt(plus(b, b->counts, tiny)),
+              *aligned = tx_add(b->labels, tx_scale(b->statistics[TX_TOKEN_LOG_SQUARES], -1.0f));
+    return tx_detach(tx_exponential(tx_preference_mix(b->graph, tx_mul(aligned, square(root)), 1, 1)));
 }
 
 tx_tensor *tx_preference_sum(const tx_preference_batch *batch, const tx_preference_losses *losses)
@@ -274,6 +286,8 @@ tx_tensor *tx_preference_sum(const tx_preference_batch *batch, const tx_preferen
             loss = tx_scale(loss, losses->weight[i]);
         sum = i ? tx_add(sum, loss) : loss;
     }
+    if (batch->method == TX_PREFERENCE_DPO && batch->set->use_weighting)
+        sum = tx_mul(sum, pair_weight(batch));
     return sum;
 }
 

@@ -185,7 +185,7 @@ static double f1(const double sums[TX_SUMS_MAX])
     return 100.0 * sums[SUM_F1] / sums[SUM_QUESTIONS];
 }
 
-const tx_metric tx_question_metrics[] = {{"eval_loss", false, tx_task_mean_loss},
-                                         {"eval_f1", true, f1},
-                                         {"eval_exact_match", true, exact_match},
-                                         {NULL, false, NULL}};
+const tx_metric tx_question_metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
+                                         {"eval_f1", true, .value = f1},
+                                         {"eval_exact_match", true, .value = exact_match},
+                                         {.name = NULL}};

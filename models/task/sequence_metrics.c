@@ -137,28 +137,28 @@ METRIC(squares, SQUARES)
 MEAN(accuracy_and_f1, ACCURACY, F1)
 MEAN(correlations, PEARSON, SPEARMAN)
 
-#define LOSS                                  \
-    {                                         \
-        "eval_loss", false, tx_task_mean_loss \
+#define LOSS                                    \
+    {                                           \
+        "eval_loss", .value = tx_task_mean_loss \
     }
-#define LAST              \
-    {                     \
-        NULL, false, NULL \
+#define LAST         \
+    {                \
+        .name = NULL \
     }
-const tx_metric tx_metrics_ACCURACY[] = {LOSS, {"eval_accuracy", true, accuracy}, LAST};
+const tx_metric tx_metrics_ACCURACY[] = {LOSS, {"eval_accuracy", true, .value = accuracy}, LAST};
 const tx_metric tx_metrics_F1[] = {LOSS,
-                                   {"eval_accuracy", true, accuracy},
-                                   {"eval_f1", true, f1},
-                                   {"eval_combined_score", true, accuracy_and_f1},
+                                   {"eval_accuracy", true, .value = accuracy},
+                                   {"eval_f1", true, .value = f1},
+                                   {"eval_combined_score", true, .value = accuracy_and_f1},
                                    LAST};
-const tx_metric tx_metrics_MATTHEWS[] = {LOSS, {"eval_matthews_correlation", true, matthews}, LAST};
+const tx_metric tx_metrics_MATTHEWS[] = {LOSS, {"eval_matthews_correlation", true, .value = matthews}, LAST};
 const tx_metric tx_metrics_CORRELATION[] = {LOSS,
-                                            {"eval_pearson", true, pearson},
-                                            {"eval_spearmanr", true, spearman},
-                                            {"eval_combined_score", true, correlations},
+                                            {"eval_pearson", true, .value = pearson},
+                                            {"eval_spearmanr", true, .value = spearman},
+                                            {"eval_combined_score", true, .value = correlations},
                                             LAST};
 const tx_metric tx_metrics_SIMILARITY[] = {
-    LOSS, {"eval_pearson_cosine", true, pearson}, {"eval_spearman_cosine", true, spearman}, LAST};
-const tx_metric tx_metrics_NEARER[] = {LOSS, {"eval_cosine_accuracy", true, accuracy}, LAST};
+    LOSS, {"eval_pearson_cosine", true, .value = pearson}, {"eval_spearman_cosine", true, .value = spearman}, LAST};
+const tx_metric tx_metrics_NEARER[] = {LOSS, {"eval_cosine_accuracy", true, .value = accuracy}, LAST};
 const tx_metric tx_metrics_LOSS[] = {LOSS, LAST};
-const tx_metric tx_metrics_ERROR[] = {LOSS, {"eval_mse", false, squares}, LAST};
+const tx_metric tx_metrics_ERROR[] = {LOSS, {"eval_mse", .value = squares}, LAST};

@@ -49,8 +49,14 @@ enum { TX_SUM_LOSS, TX_SUM_LABELS, TX_SUM_OWN };
 typedef struct tx_metric {
     const char *name; /* in files; names that begin with eval_ are also in the history, as with transformers */
     bool greater_is_better;
-    double (*value)(const double sums[TX_SUMS_MAX]);
+    double (*value)(const double sums[TX_SUMS_MAX]); /* NULL for the mean over the labels of own value `column` */
+    int32_t column;
 } tx_metric;
+
+static inline double tx_metric_value(const tx_metric *metric, const double sums[TX_SUMS_MAX])
+{
+    return metric->value ? metric->value(sums) : sums[TX_SUM_OWN + metric->column] / sums[TX_SUM_LABELS];
+}
 
 typedef struct tx_task tx_task;
 

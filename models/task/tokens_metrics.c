@@ -141,6 +141,7 @@ static double accuracy(const double sums[TX_SUMS_MAX])
     return ratio(sums[TX_SUM_RIGHT_WORDS], sums[TX_SUM_WORDS]);
 }
 
-const tx_metric tx_token_metrics[] = {{"eval_loss", false, tx_task_mean_loss}, {"eval_precision", true, precision},
-                                      {"eval_recall", true, recall},           {"eval_f1", true, f1},
-                                      {"eval_accuracy", true, accuracy},       {NULL, false, NULL}};
+const tx_metric tx_token_metrics[] = {
+    {"eval_loss", .value = tx_task_mean_loss},  {"eval_precision", true, .value = precision},
+    {"eval_recall", true, .value = recall},     {"eval_f1", true, .value = f1},
+    {"eval_accuracy", true, .value = accuracy}, {.name = NULL}};

@@ -149,7 +149,7 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_wat
     free(outputs);
     evaluation->metrics = task->metrics;
     for (int32_t m = 0; task->metrics[m].name; m++)
-        evaluation->value[m] = task->metrics[m].value(sums);
+        evaluation->value[m] = tx_metric_value(&task->metrics[m], sums);
     evaluation->seconds = tx_now() - begin;
     evaluation->samples = samples->count;
     evaluation->batches = (samples->count + rows - 1) / rows;

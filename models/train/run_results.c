@@ -29,7 +29,7 @@ static double value_of(const tx_metric *metric, const double means[TX_TASK_RESUL
     _Static_assert(TX_SUM_OWN + TX_TASK_RESULTS <= TX_SUMS_MAX, "an evaluation has a sum for each result");
     double sums[TX_SUMS_MAX] = {[TX_SUM_LABELS] = 1.0};
     memcpy(sums + TX_SUM_OWN, means, TX_TASK_RESULTS * sizeof *means);
-    return metric->value(sums);
+    return tx_metric_value(metric, sums);
 }
 
 static void write_step(tx_running *r, const tx_run_step *s, const tx_results *results)

@@ -17,7 +17,7 @@
 #define TX_RUN_ROWS "rows"
 
 /* The number of results that a task can log (tx_task.logged). */
-enum { TX_TASK_RESULTS = TX_RESULT_TASK_8 - TX_RESULT_TASK_0 + 1 };
+enum { TX_TASK_RESULTS = TX_RESULT_TASK_9 - TX_RESULT_TASK_0 + 1 };
 
 typedef struct tx_run_state {
     int64_t step;                     /* optimizer steps done */

@@ -27,13 +27,14 @@ from trl.experimental.orpo import ORPOConfig, ORPOTrainer
 STEPS, BATCH, LENGTH, RATE = 20, 4, 40, 3e-4
 LOSS, NORM, STEEP, METRIC = 1e-5, 1e-5, 1e-4, 1e-5
 METRICS = ("rewards/chosen", "rewards/rejected", "rewards/margins", "logps/chosen", "logps/rejected")
+LOGITS = ("logits/chosen", "logits/rejected")
 # Of each task: TRL's classes, metrics and other defaults.
 METHODS = {
-    "dpo": (DPOConfig, DPOTrainer, METRICS, {}),
+    "dpo": (DPOConfig, DPOTrainer, METRICS + LOGITS + ("entropy", "mean_token_accuracy"), {}),
     "cpo": (CPOConfig, CPOTrainer, METRICS + ("nll_loss",), {}),
     "simpo": (CPOConfig, CPOTrainer, METRICS + ("nll_loss",), dict(loss_type="simpo", cpo_alpha=0.0)),
     "orpo": (ORPOConfig, ORPOTrainer, METRICS + ("nll_loss", "log_odds_ratio", "log_odds_chosen"), {}),
-    "kto": (KTOConfig, KTOTrainer, METRICS + ("kl",), {}),
+    "kto": (KTOConfig, KTOTrainer, METRICS + LOGITS + ("kl", "entropy"), {}),
     "reward": (RewardConfig, RewardTrainer, ("min_reward", "mean_reward", "max_reward", "margin"), {}),
 }
 TEMPLATE = ("{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</s>{% endfor %}"
@@ -41,7 +42,7 @@ TEMPLATE = ("{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</s>{% en
 ON_TWO_RANKS = ("sigmoid", "lora", "cpo", "simpo-lora", "orpo", "kto", "reward-llama")
 LORA = dict(lora_r=4, lora_alpha=8)
 # Options of both programs. talk: the data are conversations. implicit: without prompt. unpaired: completions with a
-# label. margins: pairs have margins. lora: train an adapter. model: the kind of reward model. unevaluated: TRL does not
+# label. even: all sequences have one length, as TRL's CPO and ORPO include logits of padding. margins: pairs have margins. lora: train an adapter. model: the kind of reward model. unevaluated: TRL does not
 # weight means of batches by their rows, so that batches that are not full differ. steep: the gradient multiplies the
 # rounding of log-probabilities, which are about -100.
 CASES = {
@@ -69,6 +70,10 @@ CASES = {
     "aot": dict(loss_type="aot", label_smoothing=0.1),
     "aot_unpaired": dict(loss_type="aot_unpaired"),
     "sft": dict(loss_type="sft", gradient_accumulation_steps=2),
+    "ld_alpha": dict(ld_alpha=0.4),
+    "ld_alpha-lora": dict(ld_alpha=0.0, lora=True, precompute_ref_log_probs=True),
+    "use_weighting": dict(use_weighting=True),
+    "use_weighting-list": dict(use_weighting=True, loss_type=["ipo", "robust"], label_smoothing=0.1, loss_weights=[0.7, 0.5]),
     "list": dict(loss_type=["sigmoid", "bco_pair", "sft"], loss_weights=[0.8, 0.2, 1.0]),
     "list-lora": dict(loss_type=["ipo", "robust"], label_smoothing=0.1, lora=True, precompute_ref_log_probs=True),
     "forward_kl": dict(f_divergence_type="forward_kl", learning_rate=1e-5, steep=True),
@@ -83,7 +88,9 @@ CASES = {
     "simpo": dict(method="simpo", beta=2.0, simpo_gamma=1.0),
     "simpo-lora": dict(method="simpo", beta=2.0, label_smoothing=0.1, lora=True),
     "alphapo": dict(method="simpo", beta=2.0, alpha=0.2),
+    "cpo-even": dict(method="cpo", even=True),
     "orpo": dict(method="orpo"),
+    "orpo-even": dict(method="orpo", even=True),
     "orpo-lora": dict(method="orpo", lora=True, implicit=True, talk=True),
     "kto": dict(method="kto", unpaired=True),
     "kto-pairs": dict(method="kto", desirable_weight=1.5, undesirable_weight=0.5, implicit=True, talk=True),
@@ -124,9 +131,11 @@ def make_model(folder, kind=None):
     tokenizer.save_pretrained(folder)
 
 
-def sample(i, talk, implicit, unpaired=False, margins=False):
+def sample(i, talk, implicit, unpaired=False, margins=False, even=False):
     animal, other = ("cat", "dog", "bird")[i % 3], ("fish", "cow")[i % 2]
     prompt, chosen, rejected = f"say {animal} {i % 7}:", f" {animal}" * (1 + i % 4), f" {other} or" * (1 + i % 3)
+    if even:
+        prompt, chosen, rejected = (text.ljust(14, ".")[:14] for text in (prompt, chosen, rejected))
     if talk:
         prompt = [{"role": "user", "content": prompt}]
         chosen, rejected = ([{"role": "assistant", "content": text.strip()}] for text in (chosen, rejected))
@@ -188,8 +197,9 @@ def far(got, want, floor=1.0):
     return max(abs(a - b) / max(floor, abs(b)) for a, b in zip(got, want, strict=True))
 
 
-def compare(name, method, got, want, evaluated, wanted, most=NORM):
-    keys = METHODS[method][2]
+def compare(name, method, got, want, evaluated, wanted, most=NORM, even=False):
+    keys = METHODS[method][2] + (LOGITS if even else ())
+    check(all(key in row for row in got for key in keys) and all(key in want[0] for key in keys), f"{name}: no metric")
     loss, norm = (far([row[key] for row in got], [row[key] for row in want], floor)
                   for key, floor in (("loss", 0.1), ("grad_norm", 0.1)))
     metric = max(far([a[key]], [b[key]]) for a, b in zip(got, want) for key in keys if key in b)
@@ -214,14 +224,14 @@ def main():
         for name in wanted:
             options = dict(CASES[name])
             talk, implicit, lora = (options.pop(key, False) for key in ("talk", "implicit", "lora"))
-            method, unpaired, margins, kind = (
+            method, unpaired, margins, even, kind = (
                 options.pop(*key) for key in (("method", "dpo"), ("unpaired", False), ("margins", False),
-                                              ("model", None)))
+                                              ("even", False), ("model", None)))
             model = f"{work}/{kind or 'model'}"
             if not os.path.exists(model):
                 make_model(model, kind)
-            rows = [sample(i, talk, implicit, unpaired, margins) for i in range(STEPS * BATCH * 2)]
-            held = [sample(i, talk, implicit, unpaired, margins) for i in range(1000, 1000 + 4 * BATCH)]
+            rows = [sample(i, talk, implicit, unpaired, margins, even) for i in range(STEPS * BATCH * 2)]
+            held = [sample(i, talk, implicit, unpaired, margins, even) for i in range(1000, 1000 + 4 * BATCH)]
             write_lines(f"{work}/train.jsonl", rows)
             write_lines(f"{work}/held.jsonl", held)
             unevaluated, steep = (options.pop(key, False) for key in ("unevaluated", "steep"))
@@ -236,7 +246,7 @@ def main():
             if got is None:
                 check(False, f"{name}: {result}")
                 continue
-            compare(name, method, got, want, result, evaluated, STEEP if steep else NORM)
+            compare(name, method, got, want, result, evaluated, STEEP if steep else NORM, even)
             if launcher and name in ON_TWO_RANKS:
                 own["per_device_train_batch_size"] = BATCH // 2
                 if method != "dpo":  # means over the tokens of a micro-batch

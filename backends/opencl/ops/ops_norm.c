@@ -140,6 +140,14 @@ static void by_logits(tx_cl_builder *b, const tx_command *c, const char *kernel)
     TX_CL_I32(b, TX_IGNORE_LABEL);
 }
 
+static tx_status statistics(tx_cl_builder *b, const tx_command *c, const char *kernel)
+{
+    by_logits(b, c, kernel);
+    return TX_OK;
+}
+
+TX_CL_OP(token_statistics, statistics, "token_statistics")
+
 static tx_status cross_entropy(tx_cl_builder *b, const tx_command *c, const char *kernel)
 {
     by_logits(b, c, kernel);

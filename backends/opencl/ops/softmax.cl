@@ -169,6 +169,41 @@ fused_classifier(const __global h_t *x, long xo, const __global float *dlosses, 
         *losses = label == ignore ? 0.0f : NAN;
 }
 
+__kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
+token_statistics(const __global h_t *x, long xo, const __global int *labels, long lo, const __global float *lse,
+                 long eo, __global float *entropy, long no, __global float *mean, long mo, __global float *top,
+                 long to, __global float *squares, long so, long n, long vocab, int ignore)
+{
+    __local float part[WG];
+    const long row = get_group_id(0);
+    const int label = labels[lo + row];
+    const bool counts = label >= 0 && label < vocab;
+    const float l = lse[eo + row];
+    vec minus = 0.0f, sum = 0.0f, square = 0.0f, before = -INFINITY, greatest = -INFINITY;
+    x += xo + row * n;
+    ROW_LOOP(i, counts ? vocab : 0)
+    {
+        /* Beyond the vocabulary, probabilities are e^-inf and differences finite. */
+        const vec q = tx_load_h_or(x, i, vocab, l - 1e30f) - l, p = tx_exp(q);
+        minus += p * q;
+        square += p * p;
+        sum += tx_load_h_or(x, i, vocab, 0.0f);
+        greatest = fmax(greatest, tx_load_h_or(x, i, vocab, -INFINITY));
+        if (i < label)
+            before = fmax(before, tx_load_h_or(x, i, (long)label, -INFINITY));
+    }
+    const float total = tx_group_sum(tx_hsum(minus), part), all = tx_group_sum(tx_hsum(sum), part),
+                both = tx_group_sum(tx_hsum(square), part), first = tx_group_max(tx_hmax(before), part),
+                most = tx_group_max(tx_hmax(greatest), part);
+    if (get_local_id(0) == 0) {
+        const float logit = counts ? tx_get_h(x, label) : NAN;
+        entropy[no + row] = -total;
+        mean[mo + row] = all / (float)vocab;
+        top[to + row] = first < logit && most <= logit ? 1.0f : 0.0f;
+        squares[so + row] = counts ? log(both) : 0.0f;
+    }
+}
+
 /* Returns the log-sum-exps of a row: of its logits, of its logits over the temperature, and of the teacher's over
  * the temperature. The fourth number is unused: Intel's CPU runtime computed wrong results with a float3. */
 static float4 row_distilled(const __global h_t *x, const __global h_t *t, long vocab, float inverse,
