@@ -97,6 +97,10 @@ static void normalization(void **state)
     REFUSES(tx_cross_entropy(F32(2, 7), I32(3), 7), "cross_entropy: input 1 has shape [3], wanted [2]");
     REFUSES(tx_cross_entropy(F32(2, 7), I32(2), 8), "a vocabulary of 8 does not fit logits [2, 7]");
     REFUSES(tx_cross_entropy(F32(2, 7), I32(2), 0), "a vocabulary of 0 does not fit");
+    tx_tensor *statistics[TX_TOKEN_STATISTICS];
+    REFUSES((tx_token_statistics(F32(2), I32(2), statistics), NULL), "the losses are not those of cross_entropy");
+    REFUSES((tx_token_statistics(tx_cross_entropy(F32(2, 7), I32(2), 7), I32(3), statistics), NULL),
+            "token_statistics: input 1 has shape [3], wanted [2]");
 }
 
 static void elementwise(void **state)

@@ -260,6 +260,49 @@ static void fused_classifier_cases(tx_cases *list)
     tx_case_half(list, 1, false);
 }
 
+/* ---- Token statistics -------------------------------------------------------------------------- */
+
+static void token_statistics_reference(tx_call *call)
+{
+    const int64_t columns = tx_array_last(&call->in[0]), vocab = call->attrs.vocab;
+    for (int64_t r = 0; r < tx_array_rows(&call->in[0]); r++) {
+        const double *x = call->in[0].value + r * columns, label = call->in[1].value[r], lse = call->in[2].value[r];
+        double value[4] = {0}, size[4] = {0};
+        int64_t top = 0;
+        for (int64_t i = 0; i < vocab && label >= 0.0; i++) {
+            const double p = exp(x[i] - lse);
+            top = x[i] > x[top] ? i : top;
+            value[0] += p * (lse - x[i]);
+            size[0] += p * (1.0 + fabs(lse) + fabs(x[i])) * (1.0 + fabs(lse - x[i]));
+            value[1] += x[i] / (double)vocab;
+            size[1] += fabs(x[i]) / (double)vocab;
+            value[2] = (double)top == label;
+            value[3] += p * p;
+            size[3] = fmax(size[3], 1.0 + fabs(lse) + fabs(x[i]));
+        }
+        value[3] = label >= 0.0 ? log(value[3]) : 0.0;
+        for (int i = 0; i < 4; i++)
+            tx_array_put(&call->out[i], r, value[i], size[i]);
+    }
+}
+
+static void token_statistics_outputs(tx_call *call)
+{
+    for (int i = 0; i < 4; i++)
+        call->out[i] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
+}
+
+static void token_statistics_cases(tx_cases *list)
+{
+    for (size_t i = 0; i < sizeof losses / sizeof losses[0]; i++) {
+        tx_case *c = add_loss(list, i);
+        c->attrs.smoothing = 0.0f;
+        c->in[2] = tx_spec_of(TX_F32, c->in[1].shape, TX_FILL_UNIFORM, 5.0, 12.0);
+        c->flags |= TX_CASE_ZEROS;
+    }
+    tx_case_half(list, 1, false);
+}
+
 /* ---- Distillation ------------------------------------------------------------------------------ */
 
 static double scaled_lse(const double *x, int64_t n, double inverse)
@@ -382,6 +425,10 @@ const tx_descriptor tx_descriptor_cross_entropy_grad = {
 const tx_descriptor tx_descriptor_fused_classifier = {.cases = fused_classifier_cases,
                                                       .outputs = fused_classifier_outputs,
                                                       .reference = fused_classifier_reference,
+                                                      .length = last_length};
+const tx_descriptor tx_descriptor_token_statistics = {.cases = token_statistics_cases,
+                                                      .outputs = token_statistics_outputs,
+                                                      .reference = token_statistics_reference,
                                                       .length = last_length};
 const tx_descriptor tx_descriptor_distillation = {.cases = distillation_cases,
                                                   .outputs = distillation_outputs,
