@@ -89,7 +89,9 @@ static void estimate_kl(tx_preference_batch *b)
 static void compare(tx_preference_batch *b)
 {
     tx_graph *graph = b->graph;
-    tx_tensor *ratio = b->reference ? tx_add(b->logps, tx_scale(b->reference, -1.0f)) : cpo_rewards(b);
+    tx_tensor *ratio = b->ratio       ? b->ratio
+                       : b->reference ? tx_add(b->logps, tx_scale(b->reference, -1.0f))
+                                      : cpo_rewards(b);
     b->ratio = ratio;
     b->chosen = tx_preference_mix(graph, ratio, 1, 0);
     if (b->method == TX_PREFERENCE_KTO) {
@@ -161,9 +163,11 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
         return NULL;
     const int64_t n = tx_tensor_shape(b.logps)->dim[0];
     b.weight = tx_preference_weight(graph, n);
-    if (how->reference)
-        b.reference = tx_detach(logps_of(graph, token_losses(graph, config, how->reference)));
-    else if (tx_preference_has_reference(how->task, how->set))
+    if (how->reference) {
+        tx_tensor *others = tx_detach(token_losses(graph, config, how->reference));
+        b.reference = logps_of(graph, others);
+        b.ratio = logps_of(graph, tx_add(tokens, tx_scale(others, -1.0f)));
+    } else if (tx_preference_has_reference(how->task, how->set))
         b.reference = tx_find_input(graph, "reference_logps");
     compare(&b);
     tx_tensor *loss = tx_preference_sum(&b, &losses);
