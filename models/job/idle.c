@@ -84,7 +84,9 @@ static void add_of_training(const tx_job *j, char *text, size_t size)
     const bool to_file = set->offload_optimizer == TX_OFFLOAD_FILE || set->offload_param == TX_OFFLOAD_FILE;
     const idle_options rows[] = {
         {{TX_JOB_AT(temperature), TX_JOB_AT(alpha)}, "only with --teacher_model_name_or_path", !set->teacher},
-        {{TX_JOB_AT(label_smoothing)}, "no loss of --loss_type reads it", !tx_preference_smooths(j->inputs.task, set)},
+        {{TX_JOB_AT(label_smoothing)},
+         "no loss of --loss_type reads it",
+         !tx_preference_uses(j->inputs.task, set, NULL, TX_PREFERENCE_SMOOTHS)},
         {{TX_JOB_AT(f_alpha)},
          "only with --f_divergence_type alpha_divergence",
          set->f_divergence != TX_DIVERGENCE_ALPHA_DIVERGENCE},
@@ -103,10 +105,10 @@ static void add_of_training(const tx_job *j, char *text, size_t size)
         {{TX_JOB_AT(ld_alpha), TX_JOB_AT(use_weighting)},
          "only with --task_name dpo",
          !tx_preference_has(j->inputs.task, TX_PREFERENCE_DPO)},
-        {{TX_JOB_AT(simpo_gamma)}, "only with --loss_type simpo", !tx_preference_uses(j->inputs.task, set, "simpo")},
+        {{TX_JOB_AT(simpo_gamma)}, "only with --loss_type simpo", !tx_preference_uses(j->inputs.task, set, "simpo", 0)},
         {{TX_JOB_AT(discopop_tau)},
          "only with --loss_type discopop",
-         !tx_preference_uses(j->inputs.task, set, "discopop")},
+         !tx_preference_uses(j->inputs.task, set, "discopop", 0)},
         {{TX_JOB_AT(z_loss), TX_JOB_AT(capacity)}, "the model has no experts", dense},
         {{TX_JOB_AT(init_scale), TX_JOB_AT(growth_interval)}, "only with --fp16", !set->fp16},
         {{TX_JOB_AT(nvme_path)}, "only with --offload_optimizer nvme or --offload_param nvme", !to_file},

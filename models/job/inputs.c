@@ -142,37 +142,42 @@ static tx_status match_vocabulary(tx_job *j)
     return TX_OK;
 }
 
-/* Checks that the teacher has the same outputs as the model, and that the task supports distillation. */
-static tx_status check_teacher(const tx_job_inputs *in)
+tx_status tx_job_open_second(tx_job *j, const char *name, tx_dtype dtype)
 {
+    tx_job_inputs *in = &j->inputs;
+    const char *use = in->task->prefer ? "reference" : "teacher";
+    TX_TRY(tx_hub_model(name, &in->teacher_folder));
+    TX_TRY(tx_config_of_folder(in->teacher_folder, &in->teacher));
     const tx_config *c = in->config, *t = in->teacher;
+    in->teacher->teacher = true;
+    in->teacher->teacher_dtype = dtype;
     if (t->architecture->head != c->architecture->head || tx_arch_columns(t) != tx_arch_columns(c) ||
         t->vocab_size != c->vocab_size)
         return tx_fail(TX_INVALID,
-                       "%s: a %s of %" PRId64 " outputs cannot teach a %s of %" PRId64
+                       "%s: a %s of %" PRId64 " outputs cannot be the %s of a %s of %" PRId64
                        ": both must have one vocabulary and the same labels",
-                       in->teacher_folder, t->architecture->class_name, tx_arch_columns(t), c->architecture->class_name,
-                       tx_arch_columns(c));
-    if (!in->task->distill)
-        return tx_fail(TX_INVALID, "--teacher_model_name_or_path: %s does not support distillation", in->task->name);
-    if (t->positions < in->block)
-        return tx_fail(TX_INVALID, "%s: the teacher has %" PRId64 " positions, but rows have %" PRId64,
-                       in->teacher_folder, t->positions, in->block);
-    return TX_OK;
+                       in->teacher_folder, t->architecture->class_name, tx_arch_columns(t), use,
+                       c->architecture->class_name, tx_arch_columns(c));
+    return t->positions >= in->block
+               ? TX_OK
+               : tx_fail(TX_INVALID, "%s: the %s has %" PRId64 " positions, but rows have %" PRId64, in->teacher_folder,
+                         use, t->positions, in->block);
 }
 
 static tx_status open_teacher(tx_job *j)
 {
-    tx_job_inputs *in = &j->inputs;
+    const tx_job_inputs *in = &j->inputs;
     if (!j->set.teacher)
         return tx_job_open_reference(j);
-    TX_TRY(tx_hub_model(j->set.teacher, &in->teacher_folder));
-    TX_TRY(tx_config_of_folder(in->teacher_folder, &in->teacher));
-    in->teacher->teacher = true;
-    in->teacher->teacher_dtype = j->set.bf16 || j->set.dtype ? TX_BF16 : j->set.fp16 ? TX_F16 : TX_F32;
+    if (!in->task->distill)
+        return tx_fail(TX_INVALID, "--teacher_model_name_or_path: %s does not support distillation", in->task->name);
+    TX_TRY(tx_job_open_second(j, j->set.teacher,
+                              j->set.bf16 || j->set.dtype ? TX_BF16
+                              : j->set.fp16               ? TX_F16
+                                                          : TX_F32));
     tx_job_note(j, "teacher %s: %" PRId64 " parameters, temperature %g, %g of the loss from the labels",
                 in->teacher_folder, tx_arch_param_count(in->teacher), j->set.temperature, j->set.alpha);
-    return check_teacher(in);
+    return TX_OK;
 }
 
 /* Decides whether the classifier gets a new head. The model's files have `labels` labels. */

@@ -45,34 +45,6 @@ static tx_status check_options(const tx_job *j)
     return tx_preference_read(j->inputs.task, set, &losses);
 }
 
-/* Checks that the reference has the same vocabulary as the model, and enough positions. */
-static tx_status check_reference(const tx_job_inputs *in)
-{
-    const tx_config *c = in->config, *r = in->teacher;
-    if (r->architecture->head != c->architecture->head || r->vocab_size != c->vocab_size)
-        return tx_fail(TX_INVALID,
-                       "%s: a %s with %" PRId64 " tokens cannot be the reference of a %s with %" PRId64
-                       ": both must have one vocabulary",
-                       in->teacher_folder, r->architecture->class_name, r->vocab_size, c->architecture->class_name,
-                       c->vocab_size);
-    return r->positions >= in->block
-               ? TX_OK
-               : tx_fail(TX_INVALID, "%s: the reference has %" PRId64 " positions, but rows have %" PRId64,
-                         in->teacher_folder, r->positions, in->block);
-}
-
-/* Opens the second model, frozen in the type of the trained weights. */
-static tx_status open_second(tx_job *j, const char *name)
-{
-    tx_job_inputs *in = &j->inputs;
-    TX_TRY(tx_hub_model(name, &in->teacher_folder));
-    TX_TRY(tx_config_of_folder(in->teacher_folder, &in->teacher));
-    in->teacher->teacher = true;
-    in->teacher->teacher_dtype = j->set.dtype ? TX_BF16 : TX_F32;
-    tx_job_note(j, "reference %s: %" PRId64 " parameters", in->teacher_folder, tx_arch_param_count(in->teacher));
-    return check_reference(in);
-}
-
 tx_status tx_job_open_reference(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -82,10 +54,12 @@ tx_status tx_job_open_reference(tx_job *j)
     TX_TRY(check_options(j));
     if (!tx_preference_has_reference(j->inputs.task, set) || set->precompute_ref || !set->model)
         return TX_OK;
-    if (set->ref_model)
-        return open_second(j, set->ref_model);
-    if (!j->inputs.config->lora)
-        return open_second(j, set->model);
+    if (set->ref_model || !j->inputs.config->lora) {
+        TX_TRY(tx_job_open_second(j, set->ref_model ? set->ref_model : set->model, set->dtype ? TX_BF16 : TX_F32));
+        tx_job_note(j, "reference %s: %" PRId64 " parameters", j->inputs.teacher_folder,
+                    tx_arch_param_count(j->inputs.teacher));
+        return TX_OK;
+    }
     TX_TRY(tx_hub_model(set->model, &start));
     const tx_lora *lora = j->inputs.config->lora;
     const bool adapted = tx_lora_is_folder(start), saved = lora->saved || strcmp(tx_lora_bias(lora), "none") != 0;

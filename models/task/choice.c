@@ -187,15 +187,6 @@ static tx_tensor *contrast(tx_graph *graph, const tx_config *config, const tx_pr
     return tx_mean_loss(tx_cross_entropy_smoothed(*rows, labels, endings, (float)how->set->smoothing));
 }
 
-static tx_tensor *no_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
-{
-    (void)config;
-    (void)output;
-    (void)smoothing;
-    tx_graph_fail(graph, tx_fail(TX_INTERNAL, "multiple choice has no loss for each text"));
-    return NULL;
-}
-
 static int64_t best_of(const float *output, int64_t count)
 {
     int64_t best = 0;
@@ -233,7 +224,6 @@ const tx_task tx_multiple_choice = {
     .fields = fields,
     .row = row,
     .length = row_length,
-    .loss = no_loss,
     .contrast = contrast,
     .measure = measure,
     .tell = tell,

@@ -59,15 +59,6 @@ static void measure_negatives(const tx_samples *samples, const float *outputs, i
     sums[TX_SUM_ACCURACY] = (double)right / (double)samples->count;
 }
 
-static tx_tensor *no_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
-{
-    (void)config;
-    (void)output;
-    (void)smoothing;
-    tx_graph_fail(graph, tx_fail(TX_INTERNAL, "embeddings have no loss for each label"));
-    return NULL;
-}
-
 static void close_data(const tx_samples *samples)
 {
     tx_embedding_free((void *)(uintptr_t)samples->data);
@@ -81,11 +72,11 @@ static tx_status save(const tx_samples *samples, const char *folder)
     return tx_pooling_write(&d->pooling, d->width, d->most, folder);
 }
 
-#define TASK(called, list, hook)                                                                          \
-    {                                                                                                     \
-        .name = called, .head = TX_HEAD_STATES, .of_texts = true, .open = open_data, .close = close_data, \
-        .save = save, .fields = fields, .row = row, .length = row_length, .loss = no_loss,                \
-        .contrast = tx_embedding_##hook##_loss, .metrics = tx_metrics_##list,                             \
+#define TASK(called, list, hook)                                                                                  \
+    {                                                                                                             \
+        .name = called, .head = TX_HEAD_STATES, .of_texts = true, .open = open_data, .close = close_data,         \
+        .save = save, .fields = fields, .row = row, .length = row_length, .contrast = tx_embedding_##hook##_loss, \
+        .metrics = tx_metrics_##list,                                                                             \
     }
 const tx_task tx_embeddings = TASK("embeddings", LOSS, ranking);
 

@@ -198,16 +198,6 @@ static const tx_metric pair_metrics[] = {PAIR_METRICS,
                                         {"eval_kl", .column = KL},
                                         {.name = NULL}};
 
-/* No task asks for this loss: `prefer` replaces it. */
-static tx_tensor *no_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
-{
-    (void)config;
-    (void)output;
-    (void)smoothing;
-    tx_graph_fail(graph, tx_fail(TX_INTERNAL, "preferences have no loss for each label"));
-    return NULL;
-}
-
 void tx_preference_set_reference(const tx_samples *samples, const float *outputs, int64_t columns)
 {
     const tx_preference_data *d = samples->data;
@@ -228,7 +218,6 @@ void tx_preference_set_reference(const tx_samples *samples, const float *outputs
              .fields = list,                                 \
              .row = write,                                   \
              .length = row_length,                           \
-             .loss = no_loss,                                \
              .prefer = formula,                              \
              .measure = measure,                             \
              .metrics = measures}

@@ -72,19 +72,18 @@ typedef struct tx_preference_batch {
     tx_tensor *ratio;                           /* log-ratios [n, 2] */
     tx_tensor *chosen, *reject;                 /* their columns [n] */
     tx_tensor *delta;     /* their difference, or that of their scores with --f_divergence_type [n] */
-    tx_tensor *average;   /* delta for each token [n] */
+    tx_tensor *average;   /* of DPO: delta for each token [n] */
     tx_tensor *desirable; /* of KTO: its field [n] */
     tx_tensor *kl;        /* of KTO: the estimated divergence from the reference [n] */
     tx_tensor *odds;      /* of ORPO: the log-odds ratio [n] */
     tx_tensor *nll;       /* see tx_preference_nll; NULL if the loss does not add it */
 } tx_preference_batch;
 
+enum { TX_PREFERENCE_SMOOTHS = 1 << 0, TX_PREFERENCE_SCORES = 1 << 1, TX_PREFERENCE_AVERAGES = 1 << 2 };
 typedef struct tx_preference_type {
     const char *name;
-    int32_t methods; /* tx_preference_method */
-    /* Reads --label_smoothing; compares differences of scores, so that --f_divergence_type applies; CPO divides
-     * log-probabilities by the number of tokens. */
-    bool smooths, scores, averages;
+    tx_preference_method method;
+    int32_t traits;                                       /* see preference_losses.def */
     tx_tensor *(*loss)(const tx_preference_batch *batch); /* of each pair [n] */
 } tx_preference_type;
 
@@ -103,10 +102,8 @@ static inline bool tx_preference_has(const tx_task *task, tx_preference_method m
     return task->prefer && tx_preference_of(task)->method == method;
 }
 
-/* Whether the run has the loss of this name. */
-bool tx_preference_uses(const tx_task *task, const tx_job_settings *set, const char *name);
-/* Whether a loss of the run reads --label_smoothing. */
-bool tx_preference_smooths(const tx_task *task, const tx_job_settings *set);
+/* Whether the run has a loss of this name, which may be NULL, with these traits. */
+bool tx_preference_uses(const tx_task *task, const tx_job_settings *set, const char *name, int32_t traits);
 /* The mean loss of the tokens of the chosen sequences, as numbers [n] with this mean. */
 tx_tensor *tx_preference_nll(const tx_preference_batch *batch);
 /* The same of left * column 0 + right * column 1 of sums over tokens [n, 2] in rows of weight 1, given the numbers of

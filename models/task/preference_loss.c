@@ -54,7 +54,7 @@ static void sum_up(tx_preference_batch *b, tx_tensor *tokens, int64_t vocab, boo
     tx_token_statistics(tokens, tx_find_input(b->graph, measured), b->statistics);
     for (int32_t i = 0; i < TX_TOKEN_STATISTICS; i++)
         b->statistics[i] = tx_preference_sums(b->statistics[i]);
-    if (averages && b->method != TX_PREFERENCE_DPO)
+    if (averages)
         b->logps = tx_mul(b->logps, tx_find_input(b->graph, "completion_shares"));
 }
 
@@ -103,8 +103,6 @@ static void compare(tx_preference_batch *b)
     b->delta = tx_preference_mix(graph, scores, 1, -1);
     if (b->method == TX_PREFERENCE_DPO)
         b->average = tx_preference_mix(graph, tx_mul(scores, tx_find_input(graph, "completion_shares")), 1, -1);
-    else
-        b->average = b->delta; /* --loss_type ipo averages before */
     if (b->method == TX_PREFERENCE_ORPO)
         b->odds = tx_preference_mix(graph, log_odds(graph, b->logps), 1, -1);
     if (b->method == TX_PREFERENCE_ORPO || (b->method == TX_PREFERENCE_CPO && b->set->cpo_alpha > 0.0))
@@ -158,7 +156,7 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
     if (tx_graph_fail(graph, tx_preference_read(how->task, how->set, &losses)))
         return NULL;
     tx_tensor *tokens = token_losses(graph, config, how->output), *columns[TX_SUMS_MAX];
-    sum_up(&b, tokens, config->vocab_size, losses.type[0]->averages);
+    sum_up(&b, tokens, config->vocab_size, losses.type[0]->traits & TX_PREFERENCE_AVERAGES);
     if (!b.logps)
         return NULL;
     const int64_t n = tx_tensor_shape(b.logps)->dim[0];

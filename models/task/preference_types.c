@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The losses of preferences, by the names and formulas of TRL's DPOTrainer, CPOTrainer and ORPOTrainer. A log-ratio is
- * the model's log-probability of a completion minus the reference's; delta is the chosen log-ratio minus the rejected
- * one. */
+ * The losses of preferences (preference_losses.def): formulas, and the options that choose them. */
 #include "models/task/preference.h"
 
 #include <math.h>
@@ -19,9 +17,10 @@ static tx_tensor *sigmoid(const tx_preference_batch *b, tx_tensor *x)
     return tx_preference_sigmoid(b->graph, x);
 }
 
-static tx_tensor *plus(const tx_preference_batch *b, tx_tensor *x, float number)
+/* factor x + number. */
+static tx_tensor *plus(const tx_preference_batch *b, tx_tensor *x, float factor, float number)
 {
-    return tx_preference_plus(b->graph, x, number);
+    return tx_preference_plus(b->graph, factor == 1.0f ? x : tx_scale(x, factor), number);
 }
 
 static tx_tensor *square(tx_tensor *x)
@@ -34,168 +33,87 @@ static float smoothing(const tx_preference_batch *b)
     return (float)b->set->label_smoothing;
 }
 
+/* The difference of the rewards, and the rewards times `sign`. */
+static tx_tensor *margin(const tx_preference_batch *b)
+{
+    return tx_scale(b->delta, b->beta);
+}
+
+static tx_tensor *chosen(const tx_preference_batch *b, float sign)
+{
+    return tx_scale(b->chosen, sign * b->beta);
+}
+
+static tx_tensor *rejected(const tx_preference_batch *b, float sign)
+{
+    return tx_scale(b->reject, sign * b->beta);
+}
+
 /* (1 - s) nls(x) + s nls(-x), where nls(-x) = nls(x) + x. */
 static tx_tensor *smoothed(const tx_preference_batch *b, tx_tensor *x)
 {
     return smoothing(b) > 0.0f ? tx_add(nls(b, x), tx_scale(x, smoothing(b))) : nls(b, x);
 }
 
-/* Only CPO's reads --label_smoothing. */
-static tx_tensor *sigmoid_loss(const tx_preference_batch *b)
-{
-    tx_tensor *x = tx_scale(b->delta, b->beta);
-    return b->method == TX_PREFERENCE_CPO ? smoothed(b, x) : nls(b, x);
-}
-
-static tx_tensor *simpo_loss(const tx_preference_batch *b)
-{
-    return smoothed(b, plus(b, tx_scale(b->delta, b->beta), -(float)b->set->simpo_gamma));
-}
-
-static tx_tensor *hinge_loss(const tx_preference_batch *b)
-{
-    return tx_relu(plus(b, tx_scale(b->delta, -b->beta), 1.0f));
-}
-
-static tx_tensor *ipo_loss(const tx_preference_batch *b)
-{
-    return square(plus(b, b->average, -1.0f / (2.0f * b->beta)));
-}
-
 /* KL divergence of the softmax of the rewards from (1 - s, s), where log sigmoid(-x) = -nls(x) - x. */
-static tx_tensor *exo_pair_loss(const tx_preference_batch *b)
+static tx_tensor *exo_pair(const tx_preference_batch *b)
 {
-    tx_tensor *x = tx_scale(b->delta, b->beta), *wins = tx_scale(nls(b, x), -1.0f);
-    tx_tensor *loses = tx_add(wins, tx_scale(x, -1.0f));
-    return tx_add(tx_mul(sigmoid(b, x), plus(b, wins, -log1pf(-smoothing(b)))),
-                  tx_mul(sigmoid(b, tx_scale(x, -1.0f)), plus(b, loses, -logf(smoothing(b)))));
-}
-
-/* ((1 - s) nls(x) - s nls(-x)) / (1 - 2 s), where x = beta delta and nls(-x) = nls(x) + x. */
-static tx_tensor *robust_loss(const tx_preference_batch *b)
-{
-    return tx_add(nls(b, tx_scale(b->delta, b->beta)),
-                  tx_scale(b->delta, -b->beta * smoothing(b) / (1.0f - 2.0f * smoothing(b))));
-}
-
-static tx_tensor *bco_pair_loss(const tx_preference_batch *b)
-{
-    return tx_add(nls(b, tx_scale(b->chosen, b->beta)), nls(b, tx_scale(b->reject, -b->beta)));
-}
-
-static tx_tensor *nca_pair_loss(const tx_preference_batch *b)
-{
-    tx_tensor *both = tx_add(nls(b, tx_scale(b->chosen, -b->beta)), nls(b, tx_scale(b->reject, -b->beta)));
-    return tx_add(nls(b, tx_scale(b->chosen, b->beta)), tx_scale(both, 0.5f));
-}
-
-static tx_tensor *sppo_hard_loss(const tx_preference_batch *b)
-{
-    return tx_add(square(plus(b, b->chosen, -0.5f / b->beta)), square(plus(b, b->reject, 0.5f / b->beta)));
+    tx_tensor *x = margin(b), *wins = tx_scale(nls(b, x), -1.0f), *loses = tx_add(wins, tx_scale(x, -1.0f));
+    return tx_add(tx_mul(sigmoid(b, x), plus(b, wins, 1.0f, -log1pf(-smoothing(b)))),
+                  tx_mul(sigmoid(b, tx_scale(x, -1.0f)), plus(b, loses, 1.0f, -logf(smoothing(b)))));
 }
 
 /* Sorts x [n] in descending order. Rows without a pair come last. */
 static tx_tensor *sort(const tx_preference_batch *b, tx_tensor *x)
 {
     const float far = 1e30f;
-    tx_tensor *indices, *last = tx_add(x, tx_scale(plus(b, b->weight, -1.0f), far));
+    tx_tensor *indices, *last = tx_add(x, plus(b, b->weight, far, -far));
     if (!last)
         return NULL;
     const int64_t n = tx_shape_count(tx_tensor_shape(x));
     return tx_reshape(tx_top_k(tx_reshape(last, TX_SHAPE(1, n)), n, &indices), TX_SHAPE(n));
 }
 
-static tx_tensor *sorted_loss(const tx_preference_batch *b, tx_tensor *one, tx_tensor *other)
+static tx_tensor *sorted(const tx_preference_batch *b, tx_tensor *one, tx_tensor *other)
 {
     return smoothed(b, tx_scale(tx_add(sort(b, one), tx_scale(sort(b, other), -1.0f)), b->beta));
 }
 
-static tx_tensor *aot_loss(const tx_preference_batch *b)
+static tx_tensor *aot(const tx_preference_batch *b)
 {
     tx_tensor *own = tx_preference_mix(b->graph, b->logps, 1, -1);
-    return sorted_loss(b, own, b->reference ? tx_preference_mix(b->graph, b->reference, 1, -1) : tx_scale(own, 0.0f));
+    return sorted(b, own, b->reference ? tx_preference_mix(b->graph, b->reference, 1, -1) : tx_scale(own, 0.0f));
 }
 
-static tx_tensor *aot_unpaired_loss(const tx_preference_batch *b)
+static tx_tensor *discopop(const tx_preference_batch *b)
 {
-    return sorted_loss(b, b->chosen, b->reject);
-}
-
-static tx_tensor *apo_zero_loss(const tx_preference_batch *b)
-{
-    return tx_add(sigmoid(b, tx_scale(b->chosen, -b->beta)), sigmoid(b, tx_scale(b->reject, b->beta)));
-}
-
-static tx_tensor *apo_down_loss(const tx_preference_batch *b)
-{
-    return tx_add(sigmoid(b, tx_scale(b->chosen, b->beta)), sigmoid(b, tx_scale(b->delta, -b->beta)));
-}
-
-static tx_tensor *discopop_loss(const tx_preference_batch *b)
-{
-    tx_tensor *x = tx_scale(b->delta, b->beta), *rest = tx_scale(x, (float)(1.0 / b->set->discopop_tau));
+    tx_tensor *x = margin(b), *rest = tx_scale(x, (float)(1.0 / b->set->discopop_tau));
     return tx_add(tx_mul(nls(b, x), sigmoid(b, tx_scale(rest, -1.0f))),
                   tx_mul(tx_exponential(tx_scale(x, -1.0f)), sigmoid(b, rest)));
 }
 
-static tx_tensor *sft_loss(const tx_preference_batch *b)
-{
-    return tx_preference_nll(b);
-}
-
-static tx_tensor *sigmoid_norm_loss(const tx_preference_batch *b)
-{
-    return nls(b, tx_scale(b->average, b->beta));
-}
-
-/* -beta log sigmoid of the log-odds ratio (Hong et al., ORPO, 2024). */
-static tx_tensor *odds_ratio_loss(const tx_preference_batch *b)
-{
-    return tx_scale(nls(b, b->odds), b->beta);
-}
-
 /* The weight times 1 - sigmoid(beta (r - kl)) of a desirable completion, and 1 - sigmoid(beta (kl - r)) of another one
- * (Ethayarajh et al., KTO, 2024). */
-static tx_tensor *kto_loss_above(const tx_preference_batch *b, tx_tensor *kl)
+ * (Ethayarajh et al., KTO, 2024). Without `kl` it is 0. */
+static tx_tensor *unpaired(const tx_preference_batch *b, tx_tensor *kl)
 {
     const float desired = (float)b->set->desirable_weight, undesired = (float)b->set->undesirable_weight;
-    tx_tensor *sign = plus(b, tx_scale(b->desirable, 2.0f), -1.0f),
-              *weight = plus(b, tx_scale(b->desirable, desired - undesired), undesired),
+    tx_tensor *sign = plus(b, b->desirable, 2.0f, -1.0f),
+              *weight = plus(b, b->desirable, desired - undesired, undesired),
               *reward = kl ? tx_add(b->chosen, tx_scale(kl, -1.0f)) : b->chosen;
     return tx_mul(weight, sigmoid(b, tx_mul(sign, tx_scale(reward, -b->beta))));
 }
 
-static tx_tensor *kto_loss(const tx_preference_batch *b)
-{
-    return kto_loss_above(b, b->kl);
-}
+#define X(name, METHOD, TRAITS, result)                                \
+    static tx_tensor *name##_of_##METHOD(const tx_preference_batch *b) \
+    {                                                                  \
+        return result;                                                 \
+    }
+#include "models/task/preference_losses.def"
 
-static tx_tensor *apo_zero_unpaired_loss(const tx_preference_batch *b)
-{
-    return kto_loss_above(b, NULL);
-}
-
-/* In the order of --help. The first one of a method is listed first in messages. */
+enum { PLAIN, SMOOTHS = TX_PREFERENCE_SMOOTHS, SCORES = TX_PREFERENCE_SCORES, AVERAGES = TX_PREFERENCE_AVERAGES };
 static const tx_preference_type types[] = {
-    {"sigmoid", TX_PREFERENCE_DPO | TX_PREFERENCE_CPO, .scores = true, .loss = sigmoid_loss},
-    {"hinge", TX_PREFERENCE_DPO | TX_PREFERENCE_CPO, .scores = true, .loss = hinge_loss},
-    {"ipo", TX_PREFERENCE_DPO | TX_PREFERENCE_CPO, .scores = true, .averages = true, .loss = ipo_loss},
-    {"exo_pair", TX_PREFERENCE_DPO, .smooths = true, .scores = true, .loss = exo_pair_loss},
-    {"nca_pair", TX_PREFERENCE_DPO, .loss = nca_pair_loss},
-    {"robust", TX_PREFERENCE_DPO, .smooths = true, .scores = true, .loss = robust_loss},
-    {"bco_pair", TX_PREFERENCE_DPO, .loss = bco_pair_loss},
-    {"sppo_hard", TX_PREFERENCE_DPO, .loss = sppo_hard_loss},
-    {"aot", TX_PREFERENCE_DPO, .smooths = true, .loss = aot_loss},
-    {"aot_unpaired", TX_PREFERENCE_DPO, .smooths = true, .loss = aot_unpaired_loss},
-    {"apo_zero", TX_PREFERENCE_DPO, .loss = apo_zero_loss},
-    {"apo_down", TX_PREFERENCE_DPO, .loss = apo_down_loss},
-    {"discopop", TX_PREFERENCE_DPO, .scores = true, .loss = discopop_loss},
-    {"sft", TX_PREFERENCE_DPO, .scores = true, .loss = sft_loss},
-    {"sigmoid_norm", TX_PREFERENCE_DPO, .scores = true, .loss = sigmoid_norm_loss},
-    {"simpo", TX_PREFERENCE_CPO, .smooths = true, .averages = true, .loss = simpo_loss},
-    {"kto", TX_PREFERENCE_KTO, .loss = kto_loss},
-    {"apo_zero_unpaired", TX_PREFERENCE_KTO, .loss = apo_zero_unpaired_loss},
-    {"odds_ratio", TX_PREFERENCE_ORPO, .averages = true, .loss = odds_ratio_loss},
+#define X(name, METHOD, TRAITS, result) {#name, TX_PREFERENCE_##METHOD, TRAITS, name##_of_##METHOD},
+#include "models/task/preference_losses.def"
 };
 enum { TYPES = sizeof types / sizeof types[0] };
 
@@ -206,7 +124,7 @@ static tx_status find(tx_preference_method method, const char *name, size_t size
 {
     char known[256] = "";
     for (int32_t i = 0; i < TYPES; i++) {
-        if (!(types[i].methods & (int32_t)method))
+        if (types[i].method != method)
             continue;
         *type = &types[i];
         if (strlen(types[i].name) == size && memcmp(types[i].name, name, size) == 0)
@@ -254,11 +172,11 @@ tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx
         TX_TRY(find(of->method, at, size, &read.type[read.count]));
         const tx_preference_type *type = read.type[read.count];
         read.weight[read.count++] = 1.0f;
-        if (type->loss == exo_pair_loss && !(set->label_smoothing > 0.0))
+        if (type->loss == exo_pair_of_DPO && !(set->label_smoothing > 0.0))
             return tx_fail(TX_INVALID, "--loss_type exo_pair needs --label_smoothing above 0, for example 1e-3");
-        if (type->loss == sft_loss && set->use_weighting)
+        if (type->loss == sft_of_DPO && set->use_weighting)
             return tx_fail(TX_INVALID, "--use_weighting weights losses of pairs, and --loss_type sft is not one");
-        if (!type->scores && set->f_divergence != TX_DIVERGENCE_REVERSE_KL)
+        if (!(type->traits & SCORES) && set->f_divergence != TX_DIVERGENCE_REVERSE_KL)
             return tx_fail(TX_INVALID, "--loss_type %s: only reverse_kl is defined as its --f_divergence_type",
                            type->name);
     }
@@ -272,7 +190,7 @@ tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx
 static tx_tensor *pair_weight(const tx_preference_batch *b)
 {
     const float tiny = 1e-30f;
-    tx_tensor *root = tx_rsqrt(plus(b, b->counts, tiny)),
+    tx_tensor *root = tx_rsqrt(plus(b, b->counts, 1.0f, tiny)),
               *aligned = tx_add(b->labels, tx_scale(b->statistics[TX_TOKEN_LOG_SQUARES], -1.0f));
     return tx_detach(tx_exponential(tx_preference_mix(b->graph, tx_mul(aligned, square(root)), 1, 1)));
 }
@@ -291,23 +209,12 @@ tx_tensor *tx_preference_sum(const tx_preference_batch *batch, const tx_preferen
     return sum;
 }
 
-bool tx_preference_smooths(const tx_task *task, const tx_job_settings *set)
-{
-    tx_preference_losses losses;
-    bool smooths = false;
-    if (task->prefer && tx_preference_read(task, set, &losses) == TX_OK)
-        for (int32_t i = 0; i < losses.count; i++)
-            smooths |= losses.type[i]->smooths ||
-                       (tx_preference_of(task)->method == TX_PREFERENCE_CPO && losses.type[i]->loss == sigmoid_loss);
-    return smooths;
-}
-
-bool tx_preference_uses(const tx_task *task, const tx_job_settings *set, const char *name)
+bool tx_preference_uses(const tx_task *task, const tx_job_settings *set, const char *name, int32_t traits)
 {
     tx_preference_losses losses;
     bool uses = false;
     if (task->prefer && tx_preference_read(task, set, &losses) == TX_OK)
         for (int32_t i = 0; i < losses.count; i++)
-            uses |= strcmp(losses.type[i]->name, name) == 0;
+            uses |= (!name || strcmp(losses.type[i]->name, name) == 0) && (losses.type[i]->traits & traits) == traits;
     return uses;
 }

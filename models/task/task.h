@@ -133,7 +133,8 @@ struct tx_task {
     /* The number of positions that sample `number` uses in its row. NULL if all rows have one length. */
     int64_t (*length)(const tx_samples *samples, int64_t number);
     /* The scalar loss of an architecture's output in a graph whose inputs are the fields: the mean over the labels, by
-     * control INVERSE_LABELS. `smoothing` is that of tx_cross_entropy_smoothed. NULL on error. */
+     * control INVERSE_LABELS. `smoothing` is that of tx_cross_entropy_smoothed. NULL on error. Tasks with `prefer` or
+     * `contrast` have none. */
     tx_tensor *(*loss)(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing);
     /* The loss of a distillation (tx_distillation). NULL if the task does not support it. */
     tx_tensor *(*distill)(tx_graph *graph, const tx_config *config, tx_tensor *output, const tx_teaching *teaching);
