@@ -234,10 +234,10 @@ tx_tensor *tx_cross_entropy(tx_tensor *logits, tx_tensor *labels, int64_t vocab)
 /* Label smoothing: (1 - smoothing) times the cross-entropy plus `smoothing` times the mean over the vocabulary of -log
  * p. 0 <= smoothing < 1. It equals transformers' LabelSmoother (Szegedy et al., 2016, section 7). */
 tx_tensor *tx_cross_entropy_smoothed(tx_tensor *logits, tx_tensor *labels, int64_t vocab, float smoothing);
-/* Statistics of the distributions that gave the `losses` of tx_cross_entropy, [..] each and without a gradient: the
- * entropy, the mean of the logits, 1 if the label has the greatest logit and else 0, and the logarithm of the sum of the
- * squared probabilities. Rows whose label is negative give 0. TX_INVALID if `losses` are other tensors, also if a tensor
- * group divides the vocabulary. */
+/* Statistics of the distributions that gave the `losses` of tx_cross_entropy, [..] each and without a gradient.
+ * TOKEN_ENTROPY is the entropy. TOKEN_MEAN_LOGIT is the mean of the logits. TOKEN_IS_TOP is 1 if the label has the
+ * greatest logit, else 0. TOKEN_LOG_SQUARES is the logarithm of the sum of the squared probabilities. Rows whose label
+ * is negative give 0. TX_INVALID if `losses` are other tensors, also if a tensor group divides the vocabulary. */
 enum { TX_TOKEN_ENTROPY, TX_TOKEN_MEAN_LOGIT, TX_TOKEN_IS_TOP, TX_TOKEN_LOG_SQUARES, TX_TOKEN_STATISTICS };
 tx_status tx_token_statistics(tx_tensor *losses, tx_tensor *labels, tx_tensor *statistics[TX_TOKEN_STATISTICS]);
 /* Distillation from a teacher's logits of the same shape and type (Hinton et al., 2015): `alpha` times the

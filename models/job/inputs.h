@@ -32,8 +32,6 @@ tx_status tx_job_check_inherited(const tx_job *job, const char *from, const tx_o
 /* Finds and reads all inputs, and notes the choices. The caller releases the inputs after success and failure. */
 tx_status tx_job_open(tx_job *job);
 void tx_job_release(tx_job_inputs *inputs);
-/* Opens a frozen second model in a type for its matrices. TX_INVALID if its outputs are others than the model's. */
-tx_status tx_job_open_second(tx_job *job, const char *name, tx_dtype dtype);
 /* Whether a model has experts. */
 bool tx_job_has_experts(const tx_config *config);
 
@@ -67,6 +65,8 @@ tx_status tx_job_open_data(tx_job *job);
 
 /* ---- reference.c ---------------------------------------------------------------------------------------- */
 
+/* Opens a frozen second model in a type for its matrices. TX_INVALID if its outputs are others than the model's. */
+tx_status tx_job_open_second(tx_job *job, const char *name, tx_dtype dtype);
 /* Opens the reference model of preferences, if the run has such a second model. */
 tx_status tx_job_open_reference(tx_job *j);
 

@@ -45,6 +45,28 @@ static tx_status check_options(const tx_job *j)
     return tx_preference_read(j->inputs.task, set, &losses);
 }
 
+tx_status tx_job_open_second(tx_job *j, const char *name, tx_dtype dtype)
+{
+    tx_job_inputs *in = &j->inputs;
+    const char *use = in->task->prefer ? "reference" : "teacher";
+    TX_TRY(tx_hub_model(name, &in->teacher_folder));
+    TX_TRY(tx_config_of_folder(in->teacher_folder, &in->teacher));
+    const tx_config *c = in->config, *t = in->teacher;
+    in->teacher->teacher = true;
+    in->teacher->teacher_dtype = dtype;
+    if (t->architecture->head != c->architecture->head || tx_arch_columns(t) != tx_arch_columns(c) ||
+        t->vocab_size != c->vocab_size)
+        return tx_fail(TX_INVALID,
+                       "%s: a %s of %" PRId64 " outputs cannot be the %s of a %s of %" PRId64
+                       ": both must have one vocabulary and the same labels",
+                       in->teacher_folder, t->architecture->class_name, tx_arch_columns(t), use,
+                       c->architecture->class_name, tx_arch_columns(c));
+    return t->positions >= in->block
+               ? TX_OK
+               : tx_fail(TX_INVALID, "%s: the %s has %" PRId64 " positions, but rows have %" PRId64, in->teacher_folder,
+                         use, t->positions, in->block);
+}
+
 tx_status tx_job_open_reference(tx_job *j)
 {
     const tx_job_settings *set = &j->set;

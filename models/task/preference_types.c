@@ -185,8 +185,8 @@ tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx
     return TX_OK;
 }
 
-/* The weight of each pair: the product of both sequences' mean probabilities of a token, of which each is divided by
- * the sum of the squared probabilities of all tokens at its place (Zhou et al., WPO, 2024). */
+/* The weight of each pair (Zhou et al., WPO, 2024). A token's probability is divided by the sum of the squared
+ * probabilities of all tokens at its place. The weight is the product of the geometric means of both sequences. */
 static tx_tensor *pair_weight(const tx_preference_batch *b)
 {
     const float tiny = 1e-30f;

@@ -165,7 +165,7 @@ words - --label_smoothing_factor 0.2 --neftune_noise_alpha 25
 experts - --router_z_loss_coef 0.3 --expert_capacity_factor 0.8 --neftune_noise_alpha 25
 adapter - --lora_r 4 --lora_alpha 16 --lora_dropout 0.3 --neftune_noise_alpha 25
 taught - --teacher_model_name_or_path $work/base --distill_temperature 3 --distill_alpha 0.3
-dpo - --loss_type discopop,robust --label_smoothing 0.2 --beta 0.3 --discopop_tau 0.1 --f_divergence_type alpha_divergence --f_alpha_divergence_coef 0.7
+dpo - --loss_type discopop,robust --label_smoothing 0.2 --beta 0.3 --ld_alpha 0.5 --discopop_tau 0.1 --f_divergence_type alpha_divergence --f_alpha_divergence_coef 0.7
 simpo - --simpo_gamma 1 --alpha 0.2
 reward - --center_rewards_coefficient 0.1
 triplets - --embedding_loss TripletLoss --triplet_margin 3

@@ -74,7 +74,8 @@ grep -q "24 samples computed" "$work/out" || fail "a damaged cache was read"
 cmp -s "$work/cached/model.safetensors" "$work/first" || fail "other bytes after a damaged cache"
 
 run evaluated --validation_file "$work/held.jsonl" --do_train --do_eval || fail "with an evaluation"
-for key in eval_loss eval_rewards/chosen eval_rewards/accuracies eval_logps/rejected; do
+for key in eval_loss eval_rewards/chosen eval_rewards/accuracies eval_logps/rejected eval_logits/chosen eval_entropy \
+    eval_mean_token_accuracy; do
     [ "$(numbers $key "$work/evaluated/eval_results.json" | wc -l)" -eq 1 ] || fail "no $key"
 done
 
@@ -117,6 +118,7 @@ task=
 outcome 1 "--loss_type kto: must be one or more of sigmoid, hinge" run wrong --overwrite_output_dir --loss_type kto
 outcome 1 "one weight for each of the 2 losses" run wrong --overwrite_output_dir --loss_type ipo,sft --loss_weights 1
 outcome 1 "only reverse_kl" run wrong --overwrite_output_dir --loss_type bco_pair --f_divergence_type forward_kl
+outcome 1 "--use_weighting weights losses of pairs" run wrong --overwrite_output_dir --loss_type ipo,sft --use_weighting
 outcome 1 "exo_pair needs --label_smoothing" run wrong --overwrite_output_dir --loss_type exo_pair
 wrong '{"prompt": "a", "chosen": "b", "rejected": "c"' "line 2: "
 outcome 1 "--task_name dpo" "$bin/txtrain" --train_file "$work/pairs.jsonl" --model_name_or_path "$work/model" \

@@ -264,6 +264,8 @@ beta | prefer --loss_type ipo --beta 0.5 | logged \"step\":.1,.*\"loss\":.1,
 loss_weights | prefer --loss_type ipo,sft --loss_weights 1,0 | logged \"step\":.1,.*\"loss\":.25,
 f_divergence_type | prefer --f_divergence_type forward_kl --loss_type ipo | logged \"step\":.1,.*\"loss\":.25,
 f_alpha_divergence_coef | prefer --f_alpha_divergence_coef 0.7 | says only with --f_divergence_type alpha_divergence
+ld_alpha | prefer --task_name cpo --ld_alpha 0.5 | says only with --task_name dpo
+use_weighting | prefer --use_weighting --loss_type ipo | logged \"step\":.1,.*\"loss\":.[0-9]*[.][0-9]
 discopop_tau | prefer --discopop_tau 0.1 | says only with --loss_type discopop
 cpo_alpha | prefer --cpo_alpha 0.5 | says only with --task_name cpo or simpo
 desirable_weight | prefer --desirable_weight 2 | says only with --task_name kto
