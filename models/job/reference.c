@@ -105,19 +105,15 @@ static tx_status load_start(tx_job *j, char digest[TX_DIGEST_TEXT])
     tx_job_inputs *in = &j->inputs;
     tx_load_options options = {sizeof options, j->set.allow_nonfinite, &j->report, NULL};
     char *start = NULL;
-    TX_TRY(tx_hub_model(j->set.model, &start));
-    tx_status status = tx_digest_create(&options.digest);
-    const bool adapted = tx_lora_is_folder(start);
-    if (status) {
-        free(start);
-        return status;
-    }
-    status = tx_arch_load(j->model, in->config, adapted || in->config->lora ? in->model_folder : start, &options);
-    if (!status && adapted)
-        status = tx_lora_take_principal(j->model, in->config);
-    if (!status && in->config->lora)
-        status = adapted ? tx_lora_load(j->model, in->config, start, &options)
-                         : tx_lora_init(j->model, in->config, (uint64_t)j->set.seed);
+    TX_TRY(tx_digest_create(&options.digest));
+    tx_status status = tx_hub_model(j->set.model, &start);
+    const bool adapted = !status && tx_lora_is_folder(start);
+    TX_THEN(status, tx_arch_load(j->model, in->config, in->config->lora ? in->model_folder : start, &options));
+    if (adapted) {
+        TX_THEN(status, tx_lora_take_principal(j->model, in->config));
+        TX_THEN(status, tx_lora_load(j->model, in->config, start, &options));
+    } else if (in->config->lora)
+        TX_THEN(status, tx_lora_init(j->model, in->config, (uint64_t)j->set.seed));
     free(start);
     const tx_status finished = tx_digest_finish(options.digest, digest);
     return status ? status : finished;
@@ -127,7 +123,7 @@ static tx_status load_start(tx_job *j, char digest[TX_DIGEST_TEXT])
 static tx_status file_of(const tx_job *j, const tx_samples *samples, const char *weights, char name[TX_DIGEST_TEXT])
 {
     char text[2 * TX_DIGEST_TEXT + 96];
-    const int length = snprintf(text, sizeof text, "reference %s %s bf16 %d fp16 %d dtype %d ld_alpha %g",
+    const int length = snprintf(text, sizeof text, "reference %s %s bf16 %d fp16 %d dtype %d ld_alpha %.17g",
                                 samples->digest, weights, j->set.bf16, j->set.fp16, (int)j->set.dtype, j->set.ld_alpha);
     return tx_digest_data(text, (size_t)length, name);
 }
@@ -137,14 +133,11 @@ static tx_status read_file(const char *path, void *numbers, size_t bytes, bool *
 {
     char digest[TX_DIGEST_TEXT], *text = NULL;
     size_t size = 0;
-    *found = false;
-    if (!tx_file_exists(path))
-        return TX_OK;
-    tx_status status = tx_file_read(path, INT64_MAX, &text, &size);
-    const bool fits = !status && size == bytes + TX_DIGEST_TEXT - 1;
-    if (fits)
+    tx_status status = tx_file_exists(path) ? tx_file_read(path, INT64_MAX, &text, &size) : TX_OK;
+    if (!status && size == bytes + sizeof digest) {
         status = tx_digest_data(text, bytes, digest);
-    *found = fits && !status && memcmp(text + bytes, digest, TX_DIGEST_TEXT - 1) == 0;
+        *found = !status && memcmp(text + bytes, digest, sizeof digest) == 0;
+    }
     if (*found)
         memcpy(numbers, text, bytes);
     free(text);
@@ -153,28 +146,14 @@ static tx_status read_file(const char *path, void *numbers, size_t bytes, bool *
 
 static tx_status write_file(const char *folder, const char *path, const void *numbers, size_t bytes)
 {
-    char digest[TX_DIGEST_TEXT];
-    tx_file *file;
-    TX_TRY(tx_folder_create(folder));
-    TX_TRY(tx_digest_data(numbers, bytes, digest));
-    TX_TRY(tx_file_create(path, &file));
-    tx_status status = tx_file_append(file, numbers, bytes);
-    TX_THEN(status, tx_file_append(file, digest, TX_DIGEST_TEXT - 1));
+    char *text = malloc(bytes + TX_DIGEST_TEXT);
+    tx_status status = text ? tx_folder_create(folder) : tx_fail(TX_MEMORY, "no memory for log-probabilities");
+    TX_THEN(status, tx_digest_data(numbers, bytes, text + bytes));
     if (!status)
-        return tx_file_commit(file);
-    tx_file_discard(file);
+        memcpy(text, numbers, bytes);
+    TX_THEN(status, tx_file_write(path, text, bytes + TX_DIGEST_TEXT));
+    free(text);
     return status;
-}
-
-/* Computes the log-probabilities of some samples. */
-static tx_status compute(const tx_job *j, const tx_samples *samples)
-{
-    double sums[TX_SUMS_MAX] = {0};
-    float *outputs = NULL;
-    TX_TRY(tx_run_outputs(j->trainer, samples, j->watch, sums, &outputs));
-    tx_preference_set_reference(samples, outputs, tx_trainer_outputs(j->trainer));
-    free(outputs);
-    return TX_OK;
 }
 
 /* Reads the log-probabilities of some samples, or computes and writes them. All ranks compute if the file of one of
@@ -184,6 +163,8 @@ static tx_status precompute(const tx_job *j, const tx_samples *samples, const ch
     const tx_preference_data *data = samples->data;
     const size_t bytes = 2 * (size_t)samples->count * sizeof *data->reference;
     char name[TX_DIGEST_TEXT];
+    double sums[TX_SUMS_MAX] = {0};
+    float *outputs = NULL;
     bool found = false;
     TX_TRY(file_of(j, samples, weights, name));
     char *folder = tx_path_join(j->set.output_dir, "cache"), *path = folder ? tx_path_join(folder, name) : NULL;
@@ -193,12 +174,15 @@ static tx_status precompute(const tx_job *j, const tx_samples *samples, const ch
         TX_THEN(status, tx_comm_collect(j->comm, TX_ALL_REDUCE, &missing, 1, TX_F32, 0));
     const bool computes = missing > 0.0f;
     if (computes)
-        TX_THEN(status, compute(j, samples));
+        TX_THEN(status, tx_run_outputs(j->trainer, samples, j->watch, sums, &outputs));
+    if (outputs && !status)
+        tx_preference_set_reference(samples, outputs, tx_trainer_outputs(j->trainer));
     if (computes && tx_job_leads(j))
         TX_THEN(status, write_file(folder, path, data->reference, bytes));
     if (!status)
         tx_job_note(j, "reference %s: log-probabilities of %" PRId64 " samples %s", path, samples->count,
                     computes ? "computed" : "read");
+    free(outputs);
     free(path);
     free(folder);
     return status;
