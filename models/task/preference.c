@@ -164,25 +164,13 @@ OF_SUMS(undesired_logit, s[LOGIT_REJECTED] / (all - s[DESIRED]))
         {"eval_rewards/rejected", .column = REWARD_REJECTED}, {"eval_rewards/accuracies", true, .column = ACCURACY}, \
         {"eval_rewards/margins", true, .value = margin}, {"eval_logps/chosen", true, .column = LOGP_CHOSEN},         \
         {"eval_logps/rejected", .column = LOGP_REJECTED}, {"eval_logits/chosen", .column = LOGIT_CHOSEN},            \
-    {                                                                                                                \
-        "eval_logits/rejected", .column = LOGIT_REJECTED                                                             \
-    }
-#define NLL_METRIC                     \
-    {                                  \
-        "eval_nll_loss", .column = NLL \
-    }
-#define ENTROPY_METRIC                    \
-    {                                     \
-        "eval_entropy", .column = ENTROPY \
-    }
+        {"eval_logits/rejected", .column = LOGIT_REJECTED},
 
-static const tx_metric pair_metrics[] = {PAIR_METRICS,
-                                         ENTROPY_METRIC,
+static const tx_metric pair_metrics[] = {PAIR_METRICS{"eval_entropy", .column = ENTROPY},
                                          {"eval_mean_token_accuracy", true, .column = TOKEN_ACCURACY},
                                          {.name = NULL}},
-                       cpo_metrics[] = {PAIR_METRICS, NLL_METRIC, {.name = NULL}},
-                       orpo_metrics[] = {PAIR_METRICS,
-                                         NLL_METRIC,
+                       cpo_metrics[] = {PAIR_METRICS{"eval_nll_loss", .column = NLL}, {.name = NULL}},
+                       orpo_metrics[] = {PAIR_METRICS{"eval_nll_loss", .column = NLL},
                                          {"eval_log_odds_ratio", true, .column = ODDS_RATIO},
                                          {"eval_log_odds_chosen", true, .column = ODDS},
                                          {.name = NULL}},
@@ -194,7 +182,7 @@ static const tx_metric pair_metrics[] = {PAIR_METRICS,
                                         {"eval_logps/rejected", .value = undesired_logp},
                                         {"eval_logits/chosen", .value = desired_logit},
                                         {"eval_logits/rejected", .value = undesired_logit},
-                                        ENTROPY_METRIC,
+                                        {"eval_entropy", .column = ENTROPY},
                                         {"eval_kl", .column = KL},
                                         {.name = NULL}};
 

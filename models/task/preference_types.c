@@ -33,20 +33,10 @@ static float smoothing(const tx_preference_batch *b)
     return (float)b->set->label_smoothing;
 }
 
-/* The difference of the rewards, and the rewards times `sign`. */
-static tx_tensor *margin(const tx_preference_batch *b)
+/* A log-ratio, or a difference of two, as a reward times `sign`. */
+static tx_tensor *reward(const tx_preference_batch *b, tx_tensor *ratio, float sign)
 {
-    return tx_scale(b->delta, b->beta);
-}
-
-static tx_tensor *chosen(const tx_preference_batch *b, float sign)
-{
-    return tx_scale(b->chosen, sign * b->beta);
-}
-
-static tx_tensor *rejected(const tx_preference_batch *b, float sign)
-{
-    return tx_scale(b->reject, sign * b->beta);
+    return tx_scale(ratio, sign * b->beta);
 }
 
 /* (1 - s) nls(x) + s nls(-x), where nls(-x) = nls(x) + x. */
@@ -58,7 +48,8 @@ static tx_tensor *smoothed(const tx_preference_batch *b, tx_tensor *x)
 /* KL divergence of the softmax of the rewards from (1 - s, s), where log sigmoid(-x) = -nls(x) - x. */
 static tx_tensor *exo_pair(const tx_preference_batch *b)
 {
-    tx_tensor *x = margin(b), *wins = tx_scale(nls(b, x), -1.0f), *loses = tx_add(wins, tx_scale(x, -1.0f));
+    tx_tensor *x = reward(b, b->delta, 1.0f), *wins = tx_scale(nls(b, x), -1.0f),
+              *loses = tx_add(wins, tx_scale(x, -1.0f));
     return tx_add(tx_mul(sigmoid(b, x), plus(b, wins, 1.0f, -log1pf(-smoothing(b)))),
                   tx_mul(sigmoid(b, tx_scale(x, -1.0f)), plus(b, loses, 1.0f, -logf(smoothing(b)))));
 }
@@ -87,7 +78,7 @@ static tx_tensor *aot(const tx_preference_batch *b)
 
 static tx_tensor *discopop(const tx_preference_batch *b)
 {
-    tx_tensor *x = margin(b), *rest = tx_scale(x, (float)(1.0 / b->set->discopop_tau));
+    tx_tensor *x = reward(b, b->delta, 1.0f), *rest = tx_scale(x, (float)(1.0 / b->set->discopop_tau));
     return tx_add(tx_mul(nls(b, x), sigmoid(b, tx_scale(rest, -1.0f))),
                   tx_mul(tx_exponential(tx_scale(x, -1.0f)), sigmoid(b, rest)));
 }
@@ -99,8 +90,8 @@ static tx_tensor *unpaired(const tx_preference_batch *b, tx_tensor *kl)
     const float desired = (float)b->set->desirable_weight, undesired = (float)b->set->undesirable_weight;
     tx_tensor *sign = plus(b, b->desirable, 2.0f, -1.0f),
               *weight = plus(b, b->desirable, desired - undesired, undesired),
-              *reward = kl ? tx_add(b->chosen, tx_scale(kl, -1.0f)) : b->chosen;
-    return tx_mul(weight, sigmoid(b, tx_mul(sign, tx_scale(reward, -b->beta))));
+              *ratio = kl ? tx_add(b->chosen, tx_scale(kl, -1.0f)) : b->chosen;
+    return tx_mul(weight, sigmoid(b, tx_mul(sign, reward(b, ratio, -1.0f))));
 }
 
 #define X(name, METHOD, TRAITS, result)                                \
