@@ -65,6 +65,8 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
         if (keys <= 0)
             break;
         const tx_pair pair = {head, key, keys, query, queries, key == begin};
+        tx_tile_fetch(head, head->k, key + TX_TILE);
+        tx_tile_fetch(head, head->v, key + TX_TILE);
         tx_pair_scores(&pair, head->k + key * head->kv_row, space->query, space->score);
         tx_pair_cap(&pair, space->score, NULL);
         tx_tile_mask(&pair, -INFINITY, space->score);

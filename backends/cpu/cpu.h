@@ -62,11 +62,11 @@ static inline int64_t tx_cpu_attention_wide(tx_dtype type, int64_t length, int64
 {
     return type == TX_F32 ? 0 : (3 * length + TX_TILE) * size * (int64_t)sizeof(float);
 }
-/* The same for the gradient: q | k | v, dq | dk | dv, do and o of a key head and the `shared` query heads that read
- * it. */
-static inline int64_t tx_cpu_attention_grad_wide(tx_dtype type, int64_t length, int64_t size, int64_t shared)
+/* The same for the gradient, of operands of any type: q | k | v, dq | dk | dv, do and o of a key head and the `shared`
+ * query heads that read it. */
+static inline int64_t tx_cpu_attention_grad_copies(int64_t length, int64_t size, int64_t shared)
 {
-    return type == TX_F32 ? 0 : (4 * shared + 4) * length * size * (int64_t)sizeof(float);
+    return (4 * shared + 4) * length * size * (int64_t)sizeof(float);
 }
 
 /* Returns true if attention reads keys and values from caches (operands 1 and 2) at positions (operand 3). */

@@ -79,7 +79,7 @@ int64_t tx_cpu_scratch_attention(const tx_command *command)
                   length = tx_cpu_reads_caches(command) ? command->in[1].shape.dim[1] : qkv->shape.dim[1];
     if (grad)
         return tx_cpu_attention_grad_scratch(size) +
-               tx_cpu_attention_grad_wide(qkv->dtype, length, size, attrs->attention.heads / attrs->attention.kv_heads);
+               tx_cpu_attention_grad_copies(length, size, attrs->attention.heads / attrs->attention.kv_heads);
     return tx_cpu_attention_scratch(size) + tx_cpu_attention_wide(qkv->dtype, length, size);
 }
 
