@@ -81,6 +81,11 @@ tx_tensor *tx_transpose(tx_tensor *x)
     return TX_EMIT(x, TRANSPOSE, TX_PLAIN, x);
 }
 
+tx_tensor *tx_shift_rows(tx_tensor *x, int64_t columns, int64_t first, int32_t step)
+{
+    return TX_EMIT(x, SHIFT_ROWS, TX_ATTRS(.rows = columns, .first = first, .step = step), x);
+}
+
 tx_tensor *tx_scatter_add(tx_tensor *indices, tx_tensor *src, int64_t rows)
 {
     return TX_EMIT(indices, SCATTER_ADD, TX_ATTRS(.rows = rows), indices, src);

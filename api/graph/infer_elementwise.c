@@ -146,6 +146,21 @@ tx_status tx_infer_transpose(const tx_infer *c)
     return tx_set_output(c, 0, c->in[0].dtype, y);
 }
 
+tx_status tx_infer_shift_rows(const tx_infer *c)
+{
+    enum { MOST = 1 << 30 }; /* so that sums of offsets fit 64 bits */
+    TX_TRY(tx_require(c, "H"));
+    tx_shape y = c->in[0].shape;
+    if (y.rank < 2)
+        return tx_require_other_shape(c, 0, "at least two dimensions");
+    if (c->attrs->rows < 1 || c->attrs->rows > MOST || c->attrs->first > MOST || c->attrs->first < -MOST ||
+        y.dim[y.rank - 2] > MOST)
+        return tx_refuse(c, "%" PRId64 " columns from %" PRId64 " on are out of range", c->attrs->rows,
+                         c->attrs->first);
+    y.dim[y.rank - 1] = c->attrs->rows;
+    return tx_set_output(c, 0, c->in[0].dtype, y);
+}
+
 tx_status tx_infer_scatter_add(const tx_infer *c)
 {
     TX_TRY(tx_require(c, "IF"));

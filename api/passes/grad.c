@@ -250,6 +250,13 @@ void tx_grad_transpose(const tx_grad *c)
     TX_DIN(c, transpose, x) = tx_transpose(c->dout[0]);
 }
 
+void tx_grad_shift_rows(const tx_grad *c)
+{
+    const tx_attrs *attrs = &c->node->attrs;
+    TX_DIN(c, shift_rows, x) =
+        tx_shift_rows(c->dout[0], tx_shape_last(&TX_NODE_IN(c, shift_rows, x)->shape), -attrs->first, -attrs->step);
+}
+
 void tx_grad_scatter_add(const tx_grad *c)
 {
     tx_tensor *src = TX_NODE_IN(c, scatter_add, src);

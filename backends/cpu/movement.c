@@ -72,6 +72,22 @@ TX_ROWS(transpose, out[0])
     memcpy((char *)call->out[0] + (size_t)row * bytes, (const char *)call->in[0] + (size_t)from * bytes, bytes);
 }
 
+TX_ROWS(shift_rows, out[0])
+{
+    const tx_shape *x = &call->command->in[0].shape;
+    const tx_attrs *attrs = &call->command->attrs;
+    const int64_t columns = tx_shape_last(x), size = (int64_t)tx_dtype_size(call->command->out[0].dtype);
+    const int64_t offset = attrs->first + row % x->dim[x->rank - 2] * attrs->step;
+    const int64_t begin = tx_least(offset < 0 ? -offset : 0, width), rest = columns - offset;
+    const int64_t end = tx_least(rest > begin ? rest : begin, width);
+    char *y = (char *)call->out[0] + row * width * size;
+    memset(y, 0, (size_t)(begin * size));
+    if (begin < end)
+        memcpy(y + begin * size, (const char *)call->in[0] + (row * columns + begin + offset) * size,
+               (size_t)((end - begin) * size));
+    memset(y + end * size, 0, (size_t)((width - end) * size));
+}
+
 TX_ROWS(gather, out[0])
 {
     const size_t bytes = (size_t)width * tx_dtype_size(call->command->out[0].dtype);

@@ -78,7 +78,7 @@ void tx_config_free(tx_config *config); /* NULL is fine */
 
 /* ---- Parameters and graph (arch.c) ------------------------------------------------------------------- */
 
-#define TX_ARCH_NAME 80
+#define TX_ARCH_NAME 96
 /* In memory the vocabulary is padded to a multiple of this: 50257 -> 50304. */
 #define TX_VOCAB_MULTIPLE 128
 int64_t tx_arch_padded_vocab(const tx_config *config);

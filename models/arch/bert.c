@@ -29,8 +29,6 @@ static const tx_stack_row bert_answers[] = {TX_BERT_ENCODER(BERT), TX_BERT_QUEST
 static const tx_stack_row base[] = {TX_BERT_ENCODER(""), {.name = NULL}}; /* also RoBERTa's */
 
 static const tx_bert_kind bert = {
-    .has_types = true,
-    .head_act = TX_BERT_TANH,
     .prefix = BERT,
     .heads = TX_BERT_NAMES("cls.", BERT "pooler.", CLASSIFIER, "qa_outputs."),
     .rows = {[TX_HEAD_MASKED_LM] = bert_masked,
@@ -41,10 +39,10 @@ static const tx_bert_kind bert = {
              [TX_HEAD_STATES] = base},
     .ties = {{BERT_HEAD "decoder.weight", BERT TX_BERT_WORDS}, {BERT_HEAD "decoder.bias", BERT_HEAD "bias"}}};
 
-#define DEFAULTS(name, row, kind, vocab, bos, eos, pad)                                              \
-    static const tx_bert_config name##_defaults = {                                                  \
-        TX_BERT_DEFAULTS(row, kind, vocab, 768, 768, 12, 12, 3072, bos, eos), .pad_token_id = (pad), \
-        .classifier_dropout = TX_BERT_NO_DROPOUT}
+#define DEFAULTS(name, row, kind, vocab, bos, eos, pad)                                                        \
+    static const tx_bert_config name##_defaults = {                                                            \
+        TX_BERT_DEFAULTS(row, kind, vocab, 768, 768, 12, 12, 3072, 2, 1e-12, bos, eos), .pad_token_id = (pad), \
+        .head_act = TX_BERT_TANH, .classifier_dropout = TX_BERT_NO_DROPOUT}
 DEFAULTS(bert, tx_bert_masked_lm, bert, 30522, -1, -1, 0);
 
 #define ROW(name, type_)                                                                                          \
@@ -67,10 +65,8 @@ static const tx_stack_row roberta_choices[] = {TX_BERT_ENCODER(ROBERTA),
 static const tx_stack_row roberta_answers[] = {TX_BERT_ENCODER(ROBERTA), TX_BERT_QUESTION_HEAD};
 
 static const tx_bert_kind roberta = {.counts_tokens = true,
-                                     .has_types = true,
                                      .input_dropout = true,
                                      .exact_gelu = true,
-                                     .head_act = TX_BERT_TANH,
                                      .prefix = ROBERTA,
                                      .heads = TX_BERT_NAMES(ROBERTA_HEAD, ROBERTA "pooler.", CLASSIFIER, "qa_outputs."),
                                      .rows = {[TX_HEAD_MASKED_LM] = roberta_masked,

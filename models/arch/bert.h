@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * BERT, RoBERTa, DistilBERT, ELECTRA, MPNet and relatives with their heads. Next to input_ids the graph may have
- * token_type_ids, I32 [B, T]; the default is 0. DistilBERT and MPNet ignore it. */
+ * BERT, RoBERTa, DistilBERT, ELECTRA, MPNet, DeBERTa and relatives with their heads. Next to input_ids the graph may
+ * have token_type_ids, I32 [B, T]; the default is 0. DistilBERT and MPNet ignore it. */
 #ifndef TX_MODELS_BERT_H
 #define TX_MODELS_BERT_H
 
@@ -17,5 +17,6 @@ TX_BERT_DECLARE(tx_camembert);
 TX_BERT_DECLARE(tx_distilbert);
 TX_BERT_DECLARE(tx_electra);
 TX_BERT_DECLARE(tx_mpnet);
+TX_BERT_DECLARE(tx_deberta_v2);
 
 #endif

@@ -96,6 +96,8 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     const tx_bert_config *c = bert_of(config);
     if (extent == TX_BERT_QKV)
         *sections = (tx_param_sections){3, dimension, {config->width, config->width, config->width}, 0};
+    if (extent == TX_BERT_QK)
+        *sections = (tx_param_sections){2, dimension, {config->width, config->width}, 0};
     return extent == TX_BERT_POSITIONS   ? c->max_position_embeddings
            : extent == TX_BERT_TYPES     ? c->type_vocab_size
            : extent == TX_BERT_EMBEDDING ? c->embedding_size
@@ -105,6 +107,7 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
            : extent == TX_BERT_BUCKETS   ? c->buckets
            : extent == TX_BERT_HEADS     ? config->heads
            : extent == TX_BERT_TWO       ? 2
+           : extent == TX_BERT_QK        ? 2 * config->width
                                          : c->intermediate_size;
 }
 
@@ -127,9 +130,13 @@ tx_status tx_bert_param(const tx_config *config, int32_t index, char name[TX_ARC
 
 int64_t tx_bert_embeddings(const tx_config *config)
 {
-    const tx_bert_config *c = bert_of(config);
-    const int64_t types = c->kind->has_types ? c->type_vocab_size : 0;
-    return (config->vocab_size + c->max_position_embeddings + types) * c->embedding_size;
+    int64_t sum = 0;
+    char name[TX_ARCH_NAME];
+    tx_param_spec spec = {0};
+    for (int32_t i = 0; spec.block == 0 && !tx_bert_param(config, i, name, &spec); i++)
+        if (tx_ends_with(name, "_embeddings.weight"))
+            sum += tx_shape_count(spec.logical.rank ? &spec.logical : &spec.shape);
+    return sum;
 }
 
 /* ---- Graph ----------------------------------------------------------------------------------------- */
@@ -173,7 +180,9 @@ static tx_tensor *embed(tx_stack *b, tx_tensor **words)
     const tx_bert_config *c = bert_of(b->config);
     b->padding = c->pad_token_id;
     *words = tx_stack_weight(b, TX_BERT_WORD_TABLE);
-    tx_tensor *position_table = tx_stack_weight(b, TX_BERT_POSITION_TABLE), *x;
+    tx_tensor *position_table =
+                  tx_stack_has(b, TX_BERT_POSITION_TABLE) ? tx_stack_weight(b, TX_BERT_POSITION_TABLE) : NULL,
+              *x;
     if (c->kind->counts_tokens) {
         tx_tensor *positions = b->positions ? b->positions : tx_token_positions(b->tokens, (int32_t)b->padding);
         x = tx_stack_embed(b, *words, NULL);
@@ -181,7 +190,7 @@ static tx_tensor *embed(tx_stack *b, tx_tensor **words)
     } else {
         x = tx_stack_embed(b, *words, position_table);
     }
-    if (c->kind->has_types)
+    if (tx_stack_has(b, TX_BERT_TYPE_TABLE))
         x = tx_add(x, tx_embedding(token_types(b), tx_stack_weight(b, TX_BERT_TYPE_TABLE), NULL, NULL));
     x = tx_stack_dropout(b, layer_norm(b, x, TX_BERT_EMBED_NORM), c->hidden_dropout_prob);
     return c->projects ? linear(b, x, TX_BERT_PROJECT) : x;
@@ -197,6 +206,16 @@ static tx_tensor *first_of(const tx_stack *b, tx_tensor *x)
     return tx_gather(tx_reshape(x, TX_SHAPE(tx_shape_rows(shape), tx_shape_last(shape))), first);
 }
 
+/* The block's queries and keys of distances, or NULL: [2 T, 2 C], or [2 T, 3 C] with values that nobody uses. */
+static tx_tensor *distances(tx_stack *b)
+{
+    const bool own = tx_stack_has(b, TX_BERT_DISTANCE_PROJ);
+    if (!b->distances)
+        return NULL;
+    tx_tensor *x = tx_stack_dropout(b, b->distances, bert_of(b->config)->hidden_dropout_prob);
+    return linear(b, x, own ? TX_BERT_DISTANCE_PROJ : TX_BERT_QKV_PROJ);
+}
+
 /* x [B, T, C] -> [B, T, C]. Sequence classification and multiple choice read only the first position of the last block.
  * After its attention that block therefore computes only [B, C]. */
 static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
@@ -207,8 +226,10 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
     const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, key_of(b->config, offsetof(tx_config, heads)));
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
     tx_tensor *h = linear(b, x, TX_BERT_QKV_PROJ); /* query | key | value */
-    h = b->scores ? tx_relative_attention(b, h, NULL, NULL, b->scores, 0, c->attention_probs_dropout_prob)
-                  : tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
+    const tx_relative_options relative = {
+        .heads = heads, .scores = b->scores, .distances = distances(b), .dropout = c->attention_probs_dropout_prob};
+    h = c->kind->bucket ? tx_relative_attention(b, h, NULL, NULL, &relative)
+                        : tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
     if (reads_first && layer + 1 == b->config->layers) {
         h = first_of(b, h);
         x = first_of(b, x);
@@ -227,9 +248,15 @@ static tx_tensor *encode(tx_graph *graph, const tx_config *config, const tx_arch
         return NULL;
     tx_tensor *x = embed(b, words);
     const tx_bert_kind *kind = bert_of(config)->kind;
-    if (kind->bucket) {
-        tx_tensor *table = tx_stack_weight(b, TX_BERT_DISTANCE_TABLE);
-        b->scores = tx_relative_scores(b, tx_relative_bias(b, table, kind->bucket), tx_relative_mask(b));
+    const int64_t t = tx_tensor_shape(b->tokens)->dim[1];
+    tx_tensor *table = kind->bucket ? tx_stack_weight(b, TX_BERT_DISTANCE_TABLE) : NULL;
+    if (kind->disentangled) {
+        table = bert_of(config)->norms_distances ? layer_norm(b, table, TX_BERT_DISTANCE_NORM) : table;
+        b->distances = tx_relative_rows(b, table, kind->bucket);
+        b->scores = tx_relative_scores(b, config->heads, t, NULL, tx_relative_mask(b));
+    } else if (kind->bucket) {
+        b->scores =
+            tx_relative_scores(b, config->heads, t, tx_relative_bias(b, table, kind->bucket), tx_relative_mask(b));
     }
     return tx_stack_blocks(b, x, transformer_block);
 }
@@ -265,7 +292,9 @@ tx_tensor *tx_bert_text_logits(tx_graph *graph, const tx_config *config, const t
         return NULL;
     if (c->kind->input_dropout && config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION)
         x = tx_stack_dropout(&b, x, dropout);
-    x = tx_bert_activate((int32_t)c->kind->head_act, linear(&b, x, TX_BERT_HEAD_DENSE));
+    if (c->pooler_dropout > 0.0)
+        x = tx_stack_dropout(&b, x, c->pooler_dropout);
+    x = tx_bert_activate(c->head_act, linear(&b, x, TX_BERT_HEAD_DENSE));
     return linear(&b, tx_stack_dropout(&b, x, dropout), TX_BERT_HEAD_OUT);
 }
 
@@ -319,20 +348,21 @@ void tx_bert_rename(const tx_config *config, const char *tensor, char param[TX_W
                        : tx_ends_with(tensor, "LayerNorm.beta") ? "bias"
                                                                 : NULL;
     const size_t kept = last ? (size_t)(strrchr(tensor, '.') + 1 - tensor) : strlen(tensor);
-    snprintf(param, TX_WEIGHTS_NAME, "%s%.*s%s", begins_with_one(tensor, bare) ? kind->prefix : "", (int)kept, tensor,
-             last ? last : "");
-    if (tx_ends_with(param, "embeddings.position_ids") ||
-        (begins_with_one(param, kind->heads) && !has_row(config, param)))
-        param[0] = '\0'; /* published files have tensors that this head does not use */
-    else if (config->architecture->head == TX_HEAD_STATES && tx_begins_with(param, kind->prefix))
+    const bool is_bare = begins_with_one(tensor, bare) && !has_row(config, tensor);
+    snprintf(param, TX_WEIGHTS_NAME, "%s%.*s%s", is_bare ? kind->prefix : "", (int)kept, tensor, last ? last : "");
+    const bool of_a_head = begins_with_one(param, kind->heads);
+    if (config->architecture->head == TX_HEAD_STATES && tx_begins_with(param, kind->prefix))
         memmove(param, param + strlen(kind->prefix), strlen(param + strlen(kind->prefix)) + 1);
+    if (tx_ends_with(param, "embeddings.position_ids") || (of_a_head && !has_row(config, param)))
+        param[0] = '\0'; /* published files have tensors that this head does not use */
 }
 
 bool tx_bert_is_of_head(const char *param)
 {
-    static const char *const heads[] = {"mpnet.pooler.",   "bert.pooler.",      "roberta.pooler.", "classifier.",
-                                        "pre_classifier.", "cls.predictions.",  "lm_head.",        "vocab_",
-                                        "generator_",      "sequence_summary.", "qa_outputs.",     NULL};
+    static const char *const heads[] = {
+        "mpnet.pooler.",    "bert.pooler.",      "roberta.pooler.", "classifier.", "pre_classifier.",
+        "cls.predictions.", "lm_head.",          "lm_predictions.", "vocab_",      "pooler.",
+        "generator_",       "sequence_summary.", "qa_outputs.",     NULL};
     return begins_with_one(param, heads);
 }
 

@@ -34,13 +34,12 @@ typedef struct tx_bert_tie {
 
 typedef struct tx_bert_kind {
     bool counts_tokens;         /* positions count the tokens without padding, from pad_token_id + 1 on */
-    bool has_types;             /* token types are embedded */
     bool has_embedding_size;    /* embedding_size is a key, else it is the width */
     bool exact_gelu;            /* the masked head uses exact GELU instead of hidden_act */
     bool input_dropout;         /* the head of sequence classification also applies dropout to its input */
     bool dropout_of_texts;      /* classifier_dropout is only for sequence classification */
-    tx_relative_bucket *bucket; /* of the biases of distances, which all layers share; or NULL */
-    tx_bert_act head_act;       /* of the dense layer of sequence classification */
+    bool disentangled;          /* distances have queries and keys instead of a bias that all layers share */
+    tx_relative_bucket *bucket; /* of distances; or NULL */
     const char *prefix;         /* of the encoder's names in files */
     const char *const *heads;   /* prefixes of tensors of all heads; ends with NULL */
     const tx_stack_row *rows[TX_HEAD_COUNT];
@@ -53,11 +52,14 @@ typedef struct tx_bert_config {
     const tx_bert_kind *kind;
     int64_t max_position_embeddings; /* rows of the position table; base.positions is the limit for a text */
     int64_t embedding_size, intermediate_size, type_vocab_size, pad_token_id;
-    int64_t buckets; /* of distances */
-    bool projects;   /* a linear layer maps embeddings to hidden_size */
-    int32_t hidden_act;
+    int64_t buckets;                                  /* of distances */
+    int64_t position_buckets, max_relative_positions; /* DeBERTa's, like the flags after `projects` */
+    bool projects;                                    /* a linear layer maps embeddings to hidden_size */
+    bool relative_attention, position_biased_input, share_att_key, legacy, has_types, norms_distances;
+    int32_t hidden_act, head_act; /* the last is that of the dense layer of sequence classification */
     double layer_norm_eps, initializer_range, hidden_dropout_prob, attention_probs_dropout_prob;
     double qa_dropout;         /* DistilBERT's, before the head for question answering */
+    double pooler_dropout;     /* before that dense layer */
     double classifier_dropout; /* TX_BERT_NO_DROPOUT means hidden_dropout_prob (null in the file) */
 } tx_bert_config;
 
@@ -120,7 +122,8 @@ enum {
     TX_BERT_ONE,
     TX_BERT_BUCKETS,
     TX_BERT_HEADS,
-    TX_BERT_TWO
+    TX_BERT_TWO,
+    TX_BERT_QK
 };
 
 /* Parameter slots; a bias follows its weight. */
@@ -140,7 +143,9 @@ enum {
     TX_BERT_HEAD_NORM = TX_BERT_HEAD_DENSE + 2,
     TX_BERT_HEAD_OUT = TX_BERT_HEAD_NORM + 2,
     TX_BERT_HEAD_BIAS = TX_BERT_HEAD_OUT + 2,
-    TX_BERT_DISTANCE_TABLE
+    TX_BERT_DISTANCE_TABLE,
+    TX_BERT_DISTANCE_NORM,
+    TX_BERT_DISTANCE_PROJ = TX_BERT_DISTANCE_NORM + 2
 };
 
 /* Rows of a weight and its bias. Names separated by bars are the tensors of the sections in files. */
@@ -163,23 +168,25 @@ enum {
         TX_BERT_##slot, name, {rows, TX_BERT_EMBEDDING}, .draw = TX_DRAW_NORMAL \
     }
 /* An encoder under BERT's names. */
-#define TX_BERT_ENCODER(prefix)                                                                                        \
-    TX_BERT_TABLES(prefix),                                                                                            \
-        TX_BERT_TABLE(TYPE_TABLE, prefix "embeddings.token_type_embeddings.weight", TX_BERT_TYPES),                    \
-        TX_BERT_NORM(EMBED_NORM, prefix "embeddings.LayerNorm.", TX_BERT_EMBEDDING),                                   \
-        {TX_BERT_PROJECT,                                                                                              \
-         prefix "embeddings_project.weight",                                                                           \
-         {TX_EXTENT_WIDTH, TX_BERT_EMBEDDING},                                                                         \
-         .with = offsetof(tx_bert_config, projects)},                                                                  \
-        {TX_BERT_PROJECT + 1,                                                                                          \
-         prefix "embeddings_project.bias",                                                                             \
-         {TX_EXTENT_WIDTH},                                                                                            \
-         .draw = TX_DRAW_ZERO,                                                                                         \
-         .with = offsetof(tx_bert_config, projects)},                                                                  \
-        TX_BERT_LINEAR(QKV_PROJ, prefix "encoder.layer.%d.attention.self.query|key|value.", TX_BERT_QKV,               \
-                       TX_EXTENT_WIDTH, 1, 1),                                                                         \
-        TX_BERT_LINEAR(O_PROJ, prefix "encoder.layer.%d.attention.output.dense.", TX_EXTENT_WIDTH, TX_EXTENT_WIDTH, 2, \
-                       0),                                                                                             \
+#define TX_BERT_ENCODER(prefix)                                                                          \
+    TX_BERT_TABLES(prefix),                                                                              \
+        TX_BERT_TABLE(TYPE_TABLE, prefix "embeddings.token_type_embeddings.weight", TX_BERT_TYPES),      \
+        TX_BERT_NORM(EMBED_NORM, prefix "embeddings.LayerNorm.", TX_BERT_EMBEDDING),                     \
+        {TX_BERT_PROJECT,                                                                                \
+         prefix "embeddings_project.weight",                                                             \
+         {TX_EXTENT_WIDTH, TX_BERT_EMBEDDING},                                                           \
+         .with = offsetof(tx_bert_config, projects)},                                                    \
+        {TX_BERT_PROJECT + 1,                                                                            \
+         prefix "embeddings_project.bias",                                                               \
+         {TX_EXTENT_WIDTH},                                                                              \
+         .draw = TX_DRAW_ZERO,                                                                           \
+         .with = offsetof(tx_bert_config, projects)},                                                    \
+        TX_BERT_LINEAR(QKV_PROJ, prefix "encoder.layer.%d.attention.self.query|key|value.", TX_BERT_QKV, \
+                       TX_EXTENT_WIDTH, 1, 1),                                                           \
+        TX_BERT_REST(prefix)
+/* What follows attention in its blocks. */
+#define TX_BERT_REST(prefix)                                                                                           \
+    TX_BERT_LINEAR(O_PROJ, prefix "encoder.layer.%d.attention.output.dense.", TX_EXTENT_WIDTH, TX_EXTENT_WIDTH, 2, 0), \
         TX_BERT_NORM(ATTN_NORM, prefix "encoder.layer.%d.attention.output.LayerNorm.", TX_EXTENT_WIDTH),               \
         TX_BERT_LINEAR(UP_PROJ, prefix "encoder.layer.%d.intermediate.dense.", TX_BERT_INNER, TX_EXTENT_WIDTH, 1, 1),  \
         TX_BERT_LINEAR(DOWN_PROJ, prefix "encoder.layer.%d.output.dense.", TX_EXTENT_WIDTH, TX_BERT_INNER, 2, 0),      \
@@ -261,7 +268,7 @@ extern const tx_preset tx_bert_presets[];
                                   __VA_ARGS__}
 
 /* transformers' defaults that all families share. */
-#define TX_BERT_DEFAULTS(row, differs, vocab, embedding, hidden, depth, count, inner, bos, eos)                      \
+#define TX_BERT_DEFAULTS(row, differs, vocab, embedding, hidden, depth, count, inner, types, eps, bos, eos)          \
     .base = {.architecture = &(row),                                                                                 \
              .vocab_size = (vocab),                                                                                  \
              .width = (hidden),                                                                                      \
@@ -271,7 +278,7 @@ extern const tx_preset tx_bert_presets[];
              .bos_token_id = (bos),                                                                                  \
              .eos_token_id = (eos)},                                                                                 \
     .kind = &(differs), .max_position_embeddings = 512, .embedding_size = (embedding), .intermediate_size = (inner), \
-    .type_vocab_size = 2, .hidden_act = TX_BERT_GELU, .layer_norm_eps = 1e-12, .initializer_range = 0.02,            \
+    .type_vocab_size = (types), .hidden_act = TX_BERT_GELU, .layer_norm_eps = (eps), .initializer_range = 0.02,      \
     .hidden_dropout_prob = 0.1, .attention_probs_dropout_prob = 0.1
 
 #endif

@@ -45,7 +45,6 @@ static const tx_stack_row answers[] = {ENCODER(MODEL), TX_BERT_QUESTION_HEAD};
 static const tx_stack_row base[] = {ENCODER(""), {.name = NULL}};
 
 static const tx_bert_kind distilbert = {.dropout_of_texts = true,
-                                        .head_act = TX_BERT_RELU,
                                         .prefix = MODEL,
                                         .heads = TX_BERT_NAMES("vocab_", "pre_classifier.", CLASSIFIER, "qa_outputs."),
                                         .rows = {[TX_HEAD_MASKED_LM] = masked,
@@ -57,8 +56,8 @@ static const tx_bert_kind distilbert = {.dropout_of_texts = true,
                                         .ties = {{"vocab_projector.weight", MODEL TX_BERT_WORDS}}};
 
 static const tx_bert_config defaults = {
-    TX_BERT_DEFAULTS(tx_distilbert_masked_lm, distilbert, 30522, 768, 768, 6, 12, 3072, -1, -1), .pad_token_id = 0,
-    .classifier_dropout = 0.2, .qa_dropout = 0.1};
+    TX_BERT_DEFAULTS(tx_distilbert_masked_lm, distilbert, 30522, 768, 768, 6, 12, 3072, 0, 1e-12, -1, -1),
+    .pad_token_id = 0, .head_act = TX_BERT_RELU, .classifier_dropout = 0.2, .qa_dropout = 0.1};
 
 TX_BERT_FAMILY(tx_distilbert, "DistilBert", .type = "distilbert", .defaults = &defaults.base, .keys = keys,
                .fixed = fixed, .read = tx_bert_read_rest, .lora_targets = "q_lin,v_lin");

@@ -23,11 +23,9 @@ static const tx_stack_row answers[] = {TX_BERT_ENCODER(MODEL), TX_BERT_QUESTION_
 static const tx_stack_row base[] = {TX_BERT_ENCODER(""), {.name = NULL}};
 
 static const tx_bert_kind electra = {
-    .has_types = true,
     .has_embedding_size = true,
     .input_dropout = true,
     .exact_gelu = true,
-    .head_act = TX_BERT_GELU,
     .prefix = MODEL,
     .heads = TX_BERT_NAMES("generator_", "discriminator_predictions.", CLASSIFIER, "qa_outputs.", "sequence_summary."),
     .rows = {[TX_HEAD_MASKED_LM] = masked,
@@ -39,8 +37,8 @@ static const tx_bert_kind electra = {
     .ties = {{"generator_lm_head.weight", MODEL TX_BERT_WORDS}}};
 
 static const tx_bert_config defaults = {
-    TX_BERT_DEFAULTS(tx_electra_masked_lm, electra, 30522, 128, 256, 12, 4, 1024, -1, -1), .pad_token_id = 0,
-    .projects = true, .classifier_dropout = TX_BERT_NO_DROPOUT};
+    TX_BERT_DEFAULTS(tx_electra_masked_lm, electra, 30522, 128, 256, 12, 4, 1024, 2, 1e-12, -1, -1), .pad_token_id = 0,
+    .projects = true, .head_act = TX_BERT_GELU, .classifier_dropout = TX_BERT_NO_DROPOUT};
 
 TX_BERT_FAMILY(tx_electra, "Electra", .type = "electra", .defaults = &defaults.base, .keys = keys,
                .fixed = tx_bert_fixed, .read = tx_bert_read, .write = tx_bert_write, .lora_targets = "query,value");

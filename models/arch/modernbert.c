@@ -260,7 +260,8 @@ static tx_tensor *local_scores(const tx_stack *s)
     /* Gathers by the indices -1 and 0; a negative index gives 0. */
     tx_tensor *table =
         tx_gather(tx_fill(s->graph, TX_SHAPE(1, heads), TX_RELATIVE_MASKED), tx_range(s->graph, TX_SHAPE(2), -1, 1));
-    return tx_relative_scores(s, tx_relative_bias(s, table, is_far), tx_relative_mask(s));
+    return tx_relative_scores(s, heads, tx_tensor_shape(s->tokens)->dim[1], tx_relative_bias(s, table, is_far),
+                              tx_relative_mask(s));
 }
 
 static tx_tensor *attention(tx_stack *s, tx_tensor *x, int64_t layer)
@@ -271,7 +272,8 @@ static tx_tensor *attention(tx_stack *s, tx_tensor *x, int64_t layer)
     const tx_rope rope = TX_ROPE((float)(local ? c->local_theta : c->global_theta));
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
     x = tx_rotary(linear(s, x, QKV_PROJ), 2 * heads, (int32_t)(c->base.width / heads), &rope, NULL, NULL);
-    x = local && s->scores ? tx_relative_attention(s, x, NULL, NULL, s->scores, 0, c->attention_dropout)
+    const tx_relative_options relative = {.heads = heads, .scores = s->scores, .dropout = dropout};
+    x = local && s->scores ? tx_relative_attention(s, x, NULL, NULL, &relative)
                            : tx_stack_attention(s, x, layer, &options, c->attention_dropout);
     return tx_stack_dropout(s, linear(s, x, O_PROJ), c->attention_dropout);
 }

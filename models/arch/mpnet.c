@@ -57,7 +57,6 @@ static const tx_bert_kind mpnet = {
     .counts_tokens = true,
     .input_dropout = true,
     .exact_gelu = true,
-    .head_act = TX_BERT_TANH,
     .bucket = bucket,
     .prefix = MODEL,
     .heads = TX_BERT_NAMES(HEAD, MODEL "pooler.", CLASSIFIER, "qa_outputs."),
@@ -70,8 +69,8 @@ static const tx_bert_kind mpnet = {
     .ties = {{HEAD "decoder.weight", MODEL TX_BERT_WORDS}, {HEAD "decoder.bias", HEAD "bias"}}};
 
 static const tx_bert_config defaults = {
-    TX_BERT_DEFAULTS(tx_mpnet_masked_lm, mpnet, 30527, 768, 768, 12, 12, 3072, 0, 2), .pad_token_id = 1,
-    .classifier_dropout = TX_BERT_NO_DROPOUT, .buckets = 32};
+    TX_BERT_DEFAULTS(tx_mpnet_masked_lm, mpnet, 30527, 768, 768, 12, 12, 3072, 0, 1e-12, 0, 2), .pad_token_id = 1,
+    .head_act = TX_BERT_TANH, .classifier_dropout = TX_BERT_NO_DROPOUT, .buckets = 32};
 
 TX_BERT_FAMILY(tx_mpnet, "MPNet", .type = "mpnet", .defaults = &defaults.base, .keys = keys, .fixed = tx_bert_fixed,
                .read = tx_bert_read_rest, .lora_targets = "q,v");

@@ -55,7 +55,9 @@ typedef struct tx_stack {
     int64_t block;       /* the block whose parameters slots refer to */
     int32_t next_site;   /* of dropout */
     int32_t part, parts; /* tensor-parallel rank and size (tx_graph_tp_size) */
-    tx_tensor *scores;   /* added to the scores of all blocks' attention (relative.h); or NULL */
+    /* For attention with relative positions (relative.h), or NULL: added to the scores of all blocks, and the rows of
+     * the table of distances. */
+    tx_tensor *scores, *distances;
     /* The states of an encoder [B, S, C] that a decoder attends to, and the numbers added to their scores; or NULL. */
     tx_tensor *source, *source_scores;
     /* Sums over the blocks' routers for their losses (experts.h). NULL before the first router. */

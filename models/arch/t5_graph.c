@@ -56,7 +56,9 @@ static tx_tensor *attend(tx_stack *b, tx_tensor *x, int32_t slot, tx_tensor *sco
         if (kv && tx_cache_append(kv, k, v, b->positions, tx_find_input(b->graph, "sources"), NULL))
             return NULL;
     }
-    h = k ? tx_relative_attention(b, q, k, v, scores, 1.0, tx_t5_of(b->config)->dropout_rate) : NULL;
+    const tx_relative_options options = {
+        .heads = b->config->heads, .scores = scores, .scale = 1.0, .dropout = tx_t5_of(b->config)->dropout_rate};
+    h = k ? tx_relative_attention(b, q, k, v, &options) : NULL;
     return tx_add(x, dropout(b, tx_stack_linear(b, h, slot + 3, TX_T5_NO_BIAS)));
 }
 
@@ -92,7 +94,7 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t block)
 static tx_tensor *encode(tx_stack *b, tx_tensor *table, tx_tensor *mask)
 {
     tx_tensor *bias = tx_relative_bias(b, tx_stack_weight(b, TX_T5_ENCODER_BIAS), bucket_of_encoder);
-    b->scores = tx_relative_scores(b, bias, mask);
+    b->scores = tx_relative_scores(b, b->config->heads, tx_tensor_shape(b->tokens)->dim[1], bias, mask);
     tx_tensor *x = dropout(b, tx_stack_embed(b, table, NULL));
     x = tx_stack_range(b, x, 0, tx_t5_of(b->config)->num_layers, transformer_block);
     return dropout(b, norm(b, x, TX_T5_ENCODER_NORM));
@@ -124,21 +126,15 @@ static tx_tensor *decode(tx_stack *b, tx_tensor *table)
                          c->untied ? TX_T5_LM_HEAD : TX_T5_EMBED);
 }
 
-/* Scores of T queries over the source, to which only the mask is added. */
-static tx_tensor *source_scores(const tx_stack *b, int64_t queries, int64_t length, tx_tensor *mask)
-{
-    return tx_relative_scores(b, tx_fill(b->graph, TX_SHAPE(b->config->heads, queries, length), 0.0f), mask);
-}
-
 static tx_tensor *whole(tx_stack *b, tx_tensor *table, tx_tensor *target)
 {
-    const int64_t s = tx_tensor_shape(b->tokens)->dim[1], t = tx_tensor_shape(target)->dim[1];
+    const int64_t heads = b->config->heads, t = tx_tensor_shape(target)->dim[1];
     tx_tensor *mask = tx_relative_mask(b);
     b->source = encode(b, table, mask);
     b->tokens = target;
     tx_tensor *bias = tx_relative_bias(b, tx_stack_weight(b, TX_T5_DECODER_BIAS), bucket_of_decoder);
-    b->scores = tx_relative_scores(b, bias, NULL);
-    b->source_scores = source_scores(b, t, s, mask);
+    b->scores = tx_relative_scores(b, heads, t, bias, NULL);
+    b->source_scores = tx_relative_scores(b, heads, t, NULL, mask);
     return b->source ? decode(b, table) : NULL;
 }
 
@@ -147,7 +143,7 @@ static tx_tensor *step(tx_stack *b, tx_tensor *table, tx_tensor *mask)
 {
     tx_tensor *rows = tx_find_input(b->graph, "bias_rows");
     b->scores = tx_relative_query(b, tx_stack_weight(b, TX_T5_DECODER_BIAS), rows);
-    b->source_scores = source_scores(b, 1, tx_tensor_shape(mask)->dim[1], mask);
+    b->source_scores = tx_relative_scores(b, b->config->heads, 1, NULL, mask);
     return decode(b, table);
 }
 

@@ -15,6 +15,14 @@ enum { BATCH = 3, BLOCK = 7, MOST = 4096 };
 
 static const char *device = "cpu";
 
+/* deberta-v3-base without its last brace. */
+#define DEBERTA "{\"model_type\": \"deberta-v2\""
+#define DEBERTA_BASE                                                                                     \
+    DEBERTA ", \"hidden_size\": 768, \"intermediate_size\": 3072, \"num_hidden_layers\": 12, "           \
+            "\"num_attention_heads\": 12, \"relative_attention\": true, \"position_buckets\": 256, "     \
+            "\"norm_rel_ebd\": \"layer_norm\", \"share_att_key\": true, \"pos_att_type\": \"p2c|c2p\", " \
+            "\"position_biased_input\": false"
+
 static void test_sizes(void **state)
 {
     static const known_size known[] = {
@@ -35,6 +43,8 @@ static void test_sizes(void **state)
         {"{\"model_type\": \"electra\", \"architectures\": [\"ElectraForTokenClassification\"], "
          "\"embedding_size\": 768, \"hidden_size\": 768, \"num_attention_heads\": 12, \"intermediate_size\": 3072}",
          108893186}, /* electra-base */
+        {DEBERTA_BASE ", \"architectures\": [\"DebertaV2ForSequenceClassification\"]}", 184423682},
+        {DEBERTA_BASE ", \"legacy\": false}", 184551780}, /* deberta-v3-base */
     };
     check_sizes(known, sizeof known / sizeof known[0]);
 }
@@ -49,6 +59,11 @@ static void test_keys(void **state)
         {"{\"model_type\": \"distilbert\", \"sinusoidal_pos_embds\": true}", "sinusoidal_pos_embds"},
         {"{\"model_type\": \"electra\", \"tie_word_embeddings\": false}", "tie_word_embeddings"},
         {"{\"model_type\": \"bert\", \"problem_type\": \"ranking\"}", "problem_type"},
+        {DEBERTA "}", "relative_attention"},
+        {DEBERTA ", \"relative_attention\": true, \"pos_att_type\": [\"c2p\"]}", "pos_att_type"},
+        {DEBERTA_BASE ", \"conv_kernel_size\": 3}", "conv_kernel_size"},
+        {DEBERTA_BASE ", \"pooler_hidden_size\": 512}", "pooler_hidden_size"},
+        {DEBERTA_BASE ", \"embedding_size\": 512}", "embedding_size"},
     };
     tx_config *config = NULL;
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
@@ -60,6 +75,8 @@ static void test_keys(void **state)
     assert_refused(read_text("{\"model_type\": \"roberta\", \"max_position_embeddings\": 2}", &config), TX_FORMAT,
                    "pad_token_id");
     assert_refused(read_text("{\"model_type\": \"bert\", \"pad_token_id\": 30522}", &config), TX_FORMAT, "30522");
+    assert_refused(read_text(DEBERTA_BASE ", \"max_relative_positions\": 129}", &config), TX_FORMAT,
+                   "position_buckets");
     assert_refused(read_text("{\"model_type\": \"bert\", \"id2label\": {}}", &config), TX_FORMAT, "id2label");
 }
 

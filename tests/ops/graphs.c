@@ -178,6 +178,7 @@ static tx_tensor *embedding(tx_builder *b)
 }
 
 GRAPH(transpose, tx_transpose(real(b, "x", TX_SHAPE(2, 3, 4, 5))))
+GRAPH(shift_rows, tx_shift_rows(real(b, "x", TX_SHAPE(2, 3, 6)), 4, 2, -1))
 GRAPH(gather, tx_gather(real(b, "table", TX_SHAPE(6, 5)), input(b, TX_I32, TX_SHAPE(2, 7), 0.0, 6.0)))
 GRAPH(scatter_add, tx_scatter_add(input(b, TX_I32, TX_SHAPE(7), 0.0, 4.0), real(b, "src", TX_SHAPE(7, 5)), 4))
 GRAPH(reshape, tx_reshape(wide(b), TX_SHAPE(2, 15)))
@@ -297,6 +298,7 @@ static const tx_graph_case cases[] = {
     {"rotary", rotary, 1},
     {"embedding", embedding, 1},
     {"transpose", transpose, 1},
+    {"shift_rows", shift_rows, 1},
     {"gather", gather, 1},
     {"scatter_add", scatter_add, 1},
     {"reshape", reshape, 1},

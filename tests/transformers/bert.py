@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, MPNet, ModernBERT and their heads with
-transformers. Uses random weights of odd sizes and rows of different lengths. Compares logits, gradients and thirty
+"""Compares BERT, RoBERTa, XLM-RoBERTa, CamemBERT, DistilBERT, ELECTRA, MPNet, DeBERTa, ModernBERT and their heads
+with transformers. Uses random weights of odd sizes and rows of different lengths. Compares logits, gradients and thirty
 steps of AdamW, padding inside texts, files with old names, and folders of TX that transformers reads.
 
     bert.py BERT_STEPS [DEVICE]      exit status 77: transformers is not installed
@@ -15,6 +15,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import (BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification,
                           CamembertForMaskedLM, CamembertForSequenceClassification, CamembertForTokenClassification,
+                          DebertaV2ForMaskedLM, DebertaV2ForSequenceClassification, DebertaV2ForTokenClassification,
                           DistilBertForMaskedLM, DistilBertForSequenceClassification, DistilBertForTokenClassification,
                           ElectraForMaskedLM, ElectraForSequenceClassification, ElectraForTokenClassification,
                           ModernBertForMaskedLM, ModernBertForSequenceClassification,
@@ -30,6 +31,8 @@ BASE = dict(vocab_size=131, max_position_embeddings=23, hidden_size=30, intermed
             attn_implementation="eager")
 MODERN = dict(hidden_activation="gelu", pad_token_id=3, bos_token_id=1, eos_token_id=2, cls_token_id=1,
               sep_token_id=2, hidden_size=40, attn_implementation="sdpa")  # eager has NaN in padding
+DEBERTA = dict(type_vocab_size=0, relative_attention=True, position_buckets=8, norm_rel_ebd="layer_norm",
+               share_att_key=True, pos_att_type="p2c|c2p", position_biased_input=False, layer_norm_eps=1e-7)
 VARIANTS = {
     "two labels": (BertForSequenceClassification, {}),
     "five labels": (BertForSequenceClassification, dict(num_labels=5)),
@@ -69,6 +72,15 @@ VARIANTS = {
     "ModernBERT, near positions": (ModernBertForTokenClassification,
                                    dict(num_labels=5, num_hidden_layers=4, **dict(MODERN, local_attention=8))),
     "ModernBERT, masked, near positions": (ModernBertForMaskedLM, dict(MODERN, local_attention=6)),
+    "DeBERTa": (DebertaV2ForSequenceClassification, dict(num_labels=3, **DEBERTA)),
+    "DeBERTa, every distance, silu": (DebertaV2ForSequenceClassification,
+                                      dict(DEBERTA, position_buckets=-1, max_relative_positions=11,
+                                           pooler_hidden_act="silu", cls_dropout=0.0)),
+    "DeBERTa, masked": (DebertaV2ForMaskedLM, DEBERTA),
+    "DeBERTa, masked, without legacy": (DebertaV2ForMaskedLM, dict(DEBERTA, legacy=False)),
+    "DeBERTa, tokens, own projections": (DebertaV2ForTokenClassification,
+                                         dict(DEBERTA, num_labels=5, share_att_key=False, norm_rel_ebd="none",
+                                              type_vocab_size=2, position_biased_input=True)),
     "MPNet": (MPNetForSequenceClassification, dict(num_labels=3)),
     "MPNet, masked": (MPNetForMaskedLM, {}),
     "MPNet, tokens, far positions": (MPNetForTokenClassification, dict(num_labels=5, max_position_embeddings=160)),
@@ -102,7 +114,7 @@ def make_data(model, kind):
     ids = torch.randint(0, config.vocab_size, (STEPS, BATCH, BLOCK))
     if config.pad_token_id is not None:
         ids[torch.rand(ids.shape) < 0.1] = config.pad_token_id
-    types = torch.randint(0, getattr(config, "type_vocab_size", 1), ids.shape)
+    types = torch.randint(0, max(getattr(config, "type_vocab_size", 1), 1), ids.shape)
     lengths = torch.randint(1, BLOCK + 1, (STEPS, BATCH))
     lengths[:, 0] = BLOCK
     if "Sequence" in kind.__name__:
@@ -180,7 +192,7 @@ def compare(name, kind, changes, program, device, prepare=None):
         trained = kind.from_pretrained(os.path.join(out, "trained")).state_dict()
         # The softmax does not see the keys' biases: their gradients are rounding errors, which Adam follows.
         moved = max(far(trained[key], p) for key, p in model.state_dict().items()
-                    if not key.endswith(("key.bias", "k_lin.bias", "attn.k.bias")))
+                    if not key.endswith(("key.bias", "k_lin.bias", "attn.k.bias", "key_proj.bias")))
         check(moved <= 1e-4, f"{name}: weights after {STEPS} steps differ by {moved}")
         print(f"{name}: logits {logits:.1e}, gradients {gradients:.1e}, losses {losses[0]:.3f} to {losses[-1]:.3f} "
               f"{curve:.1e}, trained weights {moved:.1e}")

@@ -27,7 +27,10 @@ POSITIONS, BOUND = 64, 5e-6
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 SMALL = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}
 FAMILIES = {"Bert": SIZES, "DistilBert": SMALL, "Electra": dict(SIZES, embedding_size=16),
-            "MPNet": SIZES, "ModernBert": dict(SIZES, local_attention=16, pad_token_id=0, bos_token_id=101,
+            "MPNet": SIZES, "DebertaV2": dict(SIZES, relative_attention=True, position_buckets=16,
+                                                                norm_rel_ebd="layer_norm", share_att_key=True,
+                                                                pos_att_type="p2c|c2p", position_biased_input=False),
+            "ModernBert": dict(SIZES, local_attention=16, pad_token_id=0, bos_token_id=101,
                                                eos_token_id=102, cls_token_id=101, sep_token_id=102)}
 
 if not os.path.exists(TOKENIZER) or not os.path.exists(MRPC):

@@ -23,13 +23,15 @@ from transformers import PreTrainedTokenizerFast
 
 torch.set_num_threads(1)
 TOKENIZERS = {"Bert": "bert-base-uncased-tokenizer.json", "DistilBert": "bert-base-cased-tokenizer.json",
-              "Roberta": "gpt2-tokenizer.json"}
+              "DebertaV2": "bert-base-uncased-tokenizer.json", "Roberta": "gpt2-tokenizer.json"}
 MRPC = os.path.join(DATA, "glue", "MRPC", "dev_408.tsv")
 BLOCK, STRIDE, LONGEST, BATCH, STEPS, SEED, RATE = 96, 20, 12, 4, 20, 3, 1e-3
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
          "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 SMALL = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "dropout": 0.0, "attention_dropout": 0.0,
          "qa_dropout": 0.0}
+DEBERTA = {"relative_attention": True, "position_buckets": 16, "norm_rel_ebd": "layer_norm", "share_att_key": True,
+           "pos_att_type": "p2c|c2p", "position_biased_input": False, "type_vocab_size": 2}
 
 FILES = {family: os.path.join(DATA, "tokenizers", name) for family, name in TOKENIZERS.items()}
 
@@ -141,7 +143,7 @@ def score(row, answer):
 def compare(work, program, device, family, unanswered):
     head, end, order, start, train, held = (os.path.join(work, f"{family}{name}") for name in (
         "head", "end", "order", "start", "train.jsonl", "dev.jsonl"))
-    names = ["input_ids", "attention_mask"] + (["token_type_ids"] if family == "Bert" else [])
+    names = ["input_ids", "attention_mask"] + (["token_type_ids"] if family in ("Bert", "DebertaV2") else [])
     with open(FILES[family], encoding="utf-8") as file:
         text = json.load(file)
     vocab = text["model"]["vocab"]
@@ -157,7 +159,8 @@ def compare(work, program, device, family, unanswered):
     config = getattr(transformers, family + "Config")(
         vocab_size=max(len(vocab), len(tokenizer)), max_position_embeddings=BLOCK + 8,
         initializer_range=0.1, **(SMALL if family == "DistilBert" else SIZES),
-        **({"type_vocab_size": 1, "pad_token_id": 1} if family == "Roberta" else {}))
+        **({"type_vocab_size": 1, "pad_token_id": 1} if family == "Roberta" else {}),
+        **(DEBERTA if family == "DebertaV2" else {}))
     getattr(transformers, family + "Model")(config).save_pretrained(start)
     rows = rows_of(60, unanswered)
     rows, dev = rows[:25], rows[25:]
@@ -208,6 +211,7 @@ def main():
         compare(work, program, device, "Bert", False)
         compare(work, program, device, "DistilBert", True)
         compare(work, program, device, "Roberta", False)
+        compare(work, program, device, "DebertaV2", False)
     return status()
 
 

@@ -85,6 +85,19 @@ __kernel void transpose(const __global IN_T *x, long xo, __global IN_T *y, long 
     TX_EACH({ TX_CAT(tx_store_, IN)(LOAD_IN(x, i, n), y, i, n); })
 }
 
+/* TX_ROW is row t of T; its source has `columns` elements. */
+__kernel void shift_rows(const __global IN_T *x, long xo, __global IN_T *y, long yo, long n, long columns, long T,
+                         long first, long step)
+{
+    const long row = TX_ROW, offset = first + row % T * step;
+    x += xo + row * columns;
+    y += yo + row * n;
+    TX_EACH({
+        for (long k = i; k < i + VW && k < n; k++)
+            y[k] = k + offset >= 0 && k + offset < columns ? x[k + offset] : (IN_T)0;
+    })
+}
+
 /* A work-item numbers the tokens of one row. */
 __kernel void token_positions(const __global int *tokens, long to, __global int *y, long yo, int B, int T, int padding)
 {

@@ -62,6 +62,13 @@ tx_status tx_cl_transpose(tx_cl_builder *b, const tx_command *c)
     return TX_CL_I32(b, (int32_t)y->dim[y->rank - 2], (int32_t)y->dim[y->rank - 3]);
 }
 
+tx_status tx_cl_shift_rows(tx_cl_builder *b, const tx_command *c)
+{
+    const tx_shape *x = &c->in[0].shape;
+    move_all(b, c, "shift_rows", c->in[0].dtype, tx_shape_last(&c->out[0].shape), tx_shape_rows(x));
+    return TX_CL_I64(b, tx_shape_last(x), x->dim[x->rank - 2], c->attrs.first, (int64_t)c->attrs.step);
+}
+
 #define PIECE 64       /* sources that are summed at a time */
 #define SORT_BLOCK 256 /* sources that are sorted by counting */
 #define SORT_ITEMS 64  /* sources of a work-item on a CPU, in every kernel */
