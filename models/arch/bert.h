@@ -18,5 +18,6 @@ TX_BERT_DECLARE(tx_distilbert);
 TX_BERT_DECLARE(tx_electra);
 TX_BERT_DECLARE(tx_mpnet);
 TX_BERT_DECLARE(tx_deberta_v2);
+TX_BERT_DECLARE(tx_modernbert);
 
 #endif

@@ -108,6 +108,7 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
            : extent == TX_BERT_HEADS     ? config->heads
            : extent == TX_BERT_TWO       ? 2
            : extent == TX_BERT_QK        ? 2 * config->width
+           : extent == TX_BERT_GATED     ? 2 * c->intermediate_size
                                          : c->intermediate_size;
 }
 
@@ -134,20 +135,22 @@ int64_t tx_bert_embeddings(const tx_config *config)
     char name[TX_ARCH_NAME];
     tx_param_spec spec = {0};
     for (int32_t i = 0; spec.block == 0 && !tx_bert_param(config, i, name, &spec); i++)
-        if (tx_ends_with(name, "_embeddings.weight"))
+        if (tx_ends_with(name, "embeddings.weight"))
             sum += tx_shape_count(spec.logical.rank ? &spec.logical : &spec.shape);
     return sum;
 }
 
 /* ---- Graph ----------------------------------------------------------------------------------------- */
 
-static tx_tensor *layer_norm(const tx_stack *b, tx_tensor *x, int32_t slot)
+tx_tensor *tx_bert_norm(const tx_stack *b, tx_tensor *x, int32_t slot)
 {
-    tx_tensor *gamma = tx_stack_weight(b, slot), *beta = tx_stack_weight(b, slot + 1);
+    tx_tensor *gamma = tx_stack_weight(b, slot), *beta = tx_stack_has(b, slot + 1)
+                                                             ? tx_stack_weight(b, slot + 1)
+                                                             : tx_fill(b->graph, TX_SHAPE(b->config->width), 0.0f);
     return tx_layer_norm(x, gamma, beta, (float)bert_of(b->config)->layer_norm_eps);
 }
 
-static tx_tensor *linear(const tx_stack *b, tx_tensor *x, int32_t slot)
+tx_tensor *tx_bert_linear(const tx_stack *b, tx_tensor *x, int32_t slot)
 {
     return tx_stack_linear(b, x, slot, slot + 1);
 }
@@ -192,12 +195,11 @@ static tx_tensor *embed(tx_stack *b, tx_tensor **words)
     }
     if (tx_stack_has(b, TX_BERT_TYPE_TABLE))
         x = tx_add(x, tx_embedding(token_types(b), tx_stack_weight(b, TX_BERT_TYPE_TABLE), NULL, NULL));
-    x = tx_stack_dropout(b, layer_norm(b, x, TX_BERT_EMBED_NORM), c->hidden_dropout_prob);
-    return c->projects ? linear(b, x, TX_BERT_PROJECT) : x;
+    x = tx_stack_dropout(b, tx_bert_norm(b, x, TX_BERT_EMBED_NORM), c->hidden_dropout_prob);
+    return c->projects ? tx_bert_linear(b, x, TX_BERT_PROJECT) : x;
 }
 
-/* Selects the first position of each row, [CLS] or <s>: x [B, T, C] -> [B, C]. */
-static tx_tensor *first_of(const tx_stack *b, tx_tensor *x)
+tx_tensor *tx_bert_first_of(const tx_stack *b, tx_tensor *x)
 {
     if (!x)
         return NULL;
@@ -213,7 +215,13 @@ static tx_tensor *distances(tx_stack *b)
     if (!b->distances)
         return NULL;
     tx_tensor *x = tx_stack_dropout(b, b->distances, bert_of(b->config)->hidden_dropout_prob);
-    return linear(b, x, own ? TX_BERT_DISTANCE_PROJ : TX_BERT_QKV_PROJ);
+    return tx_bert_linear(b, x, own ? TX_BERT_DISTANCE_PROJ : TX_BERT_QKV_PROJ);
+}
+
+static bool reads_a_text(const tx_config *config)
+{
+    const tx_head head = config->architecture->head;
+    return head == TX_HEAD_SEQUENCE_CLASSIFICATION || head == TX_HEAD_MULTIPLE_CHOICE;
 }
 
 /* x [B, T, C] -> [B, T, C]. Sequence classification and multiple choice read only the first position of the last block.
@@ -221,23 +229,21 @@ static tx_tensor *distances(tx_stack *b)
 static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 {
     const tx_bert_config *c = bert_of(b->config);
-    const tx_head head = b->config->architecture->head;
-    const bool reads_first = head == TX_HEAD_SEQUENCE_CLASSIFICATION || head == TX_HEAD_MULTIPLE_CHOICE;
     const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, key_of(b->config, offsetof(tx_config, heads)));
     tx_attention_options options = {.heads = heads, .kv_heads = heads};
-    tx_tensor *h = linear(b, x, TX_BERT_QKV_PROJ); /* query | key | value */
+    tx_tensor *h = tx_bert_linear(b, x, TX_BERT_QKV_PROJ); /* query | key | value */
     const tx_relative_options relative = {
         .heads = heads, .scores = b->scores, .distances = distances(b), .dropout = c->attention_probs_dropout_prob};
     h = c->kind->bucket ? tx_relative_attention(b, h, NULL, NULL, &relative)
                         : tx_stack_attention(b, h, layer, &options, c->attention_probs_dropout_prob);
-    if (reads_first && layer + 1 == b->config->layers) {
-        h = first_of(b, h);
-        x = first_of(b, x);
+    if (reads_a_text(b->config) && layer + 1 == b->config->layers) {
+        h = tx_bert_first_of(b, h);
+        x = tx_bert_first_of(b, x);
     }
-    h = linear(b, h, TX_BERT_O_PROJ);
-    x = layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x), TX_BERT_ATTN_NORM);
-    h = linear(b, tx_bert_activate(c->hidden_act, linear(b, x, TX_BERT_UP_PROJ)), TX_BERT_DOWN_PROJ);
-    return layer_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x), TX_BERT_MLP_NORM);
+    h = tx_bert_linear(b, h, TX_BERT_O_PROJ);
+    x = tx_bert_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x), TX_BERT_ATTN_NORM);
+    h = tx_bert_linear(b, tx_bert_activate(c->hidden_act, tx_bert_linear(b, x, TX_BERT_UP_PROJ)), TX_BERT_DOWN_PROJ);
+    return tx_bert_norm(b, tx_add(tx_stack_dropout(b, h, c->hidden_dropout_prob), x), TX_BERT_MLP_NORM);
 }
 
 /* Initializes `b` and builds the graph up to the head. NULL on error. */
@@ -249,16 +255,17 @@ static tx_tensor *encode(tx_graph *graph, const tx_config *config, const tx_arch
     tx_tensor *x = embed(b, words);
     const tx_bert_kind *kind = bert_of(config)->kind;
     const int64_t t = tx_tensor_shape(b->tokens)->dim[1];
-    tx_tensor *table = kind->bucket ? tx_stack_weight(b, TX_BERT_DISTANCE_TABLE) : NULL;
+    tx_tensor *table = kind->table ? kind->table(b) : kind->bucket ? tx_stack_weight(b, TX_BERT_DISTANCE_TABLE) : NULL;
     if (kind->disentangled) {
-        table = bert_of(config)->norms_distances ? layer_norm(b, table, TX_BERT_DISTANCE_NORM) : table;
+        table = bert_of(config)->norms_distances ? tx_bert_norm(b, table, TX_BERT_DISTANCE_NORM) : table;
         b->distances = tx_relative_rows(b, table, kind->bucket);
         b->scores = tx_relative_scores(b, config->heads, t, NULL, tx_relative_mask(b));
-    } else if (kind->bucket) {
+    } else if (table) {
         b->scores =
             tx_relative_scores(b, config->heads, t, tx_relative_bias(b, table, kind->bucket), tx_relative_mask(b));
     }
-    return tx_stack_blocks(b, x, transformer_block);
+    x = tx_stack_blocks(b, x, kind->block ? kind->block : transformer_block);
+    return x && tx_stack_has(b, TX_BERT_FINAL_NORM) ? tx_bert_norm(b, x, TX_BERT_FINAL_NORM) : x;
 }
 
 tx_tensor *tx_bert_masked_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
@@ -268,8 +275,9 @@ tx_tensor *tx_bert_masked_logits(tx_graph *graph, const tx_config *config, const
     tx_tensor *words, *x = encode(graph, config, options, &b, &words);
     if (!x)
         return NULL;
-    x = linear(&b, tx_stack_rows(&b, x), TX_BERT_HEAD_DENSE);
-    x = layer_norm(&b, tx_bert_activate(c->kind->exact_gelu ? TX_BERT_GELU : c->hidden_act, x), TX_BERT_HEAD_NORM);
+    const int32_t act = c->kind->exact_gelu ? TX_BERT_GELU : c->kind->same_head ? c->head_act : c->hidden_act;
+    x = tx_bert_activate(act, tx_bert_linear(&b, tx_stack_rows(&b, x), TX_BERT_HEAD_DENSE));
+    x = tx_bert_norm(&b, x, TX_BERT_HEAD_NORM);
     return tx_linear(tx_tp_input(x), words, tx_stack_weight(&b, TX_BERT_HEAD_BIAS), true);
 }
 
@@ -281,37 +289,26 @@ static double head_dropout(const tx_bert_config *c)
                                                                                 : c->classifier_dropout;
 }
 
-/* [B, labels], or [B, 1] for multiple choice. */
-tx_tensor *tx_bert_text_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
+tx_tensor *tx_bert_label_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
 {
     const tx_bert_config *c = bert_of(config);
-    const double dropout = head_dropout(c);
+    const tx_head head = config->architecture->head;
+    const double dropout = head == TX_HEAD_QUESTION_ANSWERING ? c->qa_dropout : head_dropout(c);
     tx_stack b;
     tx_tensor *words, *x = encode(graph, config, options, &b, &words);
+    if (x && c->kind->pool && reads_a_text(config))
+        x = c->kind->pool(&b, x);
     if (!x)
         return NULL;
-    if (c->kind->input_dropout && config->architecture->head == TX_HEAD_SEQUENCE_CLASSIFICATION)
+    if (c->kind->input_dropout && head == TX_HEAD_SEQUENCE_CLASSIFICATION)
         x = tx_stack_dropout(&b, x, dropout);
-    if (c->pooler_dropout > 0.0)
+    if (c->pooler_dropout > 0.0 && reads_a_text(config))
         x = tx_stack_dropout(&b, x, c->pooler_dropout);
-    x = tx_bert_activate(c->head_act, linear(&b, x, TX_BERT_HEAD_DENSE));
-    return linear(&b, tx_stack_dropout(&b, x, dropout), TX_BERT_HEAD_OUT);
-}
-
-/* [B, T, labels] */
-tx_tensor *tx_bert_token_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
-{
-    tx_stack b;
-    tx_tensor *words, *x = encode(graph, config, options, &b, &words);
-    return x ? linear(&b, tx_stack_dropout(&b, x, head_dropout(bert_of(config))), TX_BERT_HEAD_OUT) : NULL;
-}
-
-/* [B, T, 2] */
-tx_tensor *tx_bert_span_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
-{
-    tx_stack b;
-    tx_tensor *words, *x = encode(graph, config, options, &b, &words);
-    return x ? linear(&b, tx_stack_dropout(&b, x, bert_of(config)->qa_dropout), TX_BERT_HEAD_OUT) : NULL;
+    if (tx_stack_has(&b, TX_BERT_HEAD_DENSE))
+        x = tx_bert_activate(c->head_act, tx_bert_linear(&b, x, TX_BERT_HEAD_DENSE));
+    if (tx_stack_has(&b, TX_BERT_HEAD_NORM))
+        x = tx_bert_norm(&b, x, TX_BERT_HEAD_NORM);
+    return tx_bert_linear(&b, tx_stack_dropout(&b, x, dropout), TX_BERT_HEAD_OUT);
 }
 
 /* [B, T, C] */
@@ -342,7 +339,8 @@ static bool has_row(const tx_config *config, const char *param)
 
 void tx_bert_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
-    static const char *const bare[] = {"embeddings", "encoder.", "transformer.", "pooler.", NULL};
+    static const char *const bare[] = {"embeddings",  "encoder.", "transformer.", "pooler.", "layers.",
+                                       "final_norm.", NULL};
     const tx_bert_kind *kind = bert_of(config)->kind;
     const char *last = tx_ends_with(tensor, "LayerNorm.gamma")  ? "weight"
                        : tx_ends_with(tensor, "LayerNorm.beta") ? "bias"
@@ -360,9 +358,9 @@ void tx_bert_rename(const tx_config *config, const char *tensor, char param[TX_W
 bool tx_bert_is_of_head(const char *param)
 {
     static const char *const heads[] = {
-        "mpnet.pooler.",    "bert.pooler.",      "roberta.pooler.", "classifier.", "pre_classifier.",
-        "cls.predictions.", "lm_head.",          "lm_predictions.", "vocab_",      "pooler.",
-        "generator_",       "sequence_summary.", "qa_outputs.",     NULL};
+        "mpnet.pooler.", "bert.pooler.",    "roberta.pooler.", "classifier.", "pre_classifier.", "cls.predictions.",
+        "lm_head.",      "lm_predictions.", "vocab_",          "pooler.",     "generator_",      "sequence_summary.",
+        "qa_outputs.",   "head.",           "decoder.",        NULL};
     return begins_with_one(param, heads);
 }
 

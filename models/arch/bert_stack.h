@@ -37,11 +37,17 @@ typedef struct tx_bert_kind {
     bool has_embedding_size;    /* embedding_size is a key, else it is the width */
     bool exact_gelu;            /* the masked head uses exact GELU instead of hidden_act */
     bool input_dropout;         /* the head of sequence classification also applies dropout to its input */
+    bool same_head;             /* the masked head uses head_act */
     bool dropout_of_texts;      /* classifier_dropout is only for sequence classification */
     bool disentangled;          /* distances have queries and keys instead of a bias that all layers share */
     tx_relative_bucket *bucket; /* of distances; or NULL */
-    const char *prefix;         /* of the encoder's names in files */
-    const char *const *heads;   /* prefixes of tensors of all heads; ends with NULL */
+    /* These may be NULL. The table of distances if it is not a parameter; it returns NULL if none is needed. The block,
+     * and the input [B, C] of sequence classification, instead of BERT's. */
+    tx_tensor *(*table)(tx_stack *stack);
+    tx_stack_block *block;
+    tx_tensor *(*pool)(tx_stack *stack, tx_tensor *x);
+    const char *prefix;       /* of the encoder's names in files */
+    const char *const *heads; /* prefixes of tensors of all heads; ends with NULL */
     const tx_stack_row *rows[TX_HEAD_COUNT];
     tx_bert_tie ties[3];
 } tx_bert_kind;
@@ -57,6 +63,10 @@ typedef struct tx_bert_config {
     bool projects;                                    /* a linear layer maps embeddings to hidden_size */
     bool relative_attention, position_biased_input, share_att_key, legacy, has_types, norms_distances;
     int32_t hidden_act, head_act; /* the last is that of the dense layer of sequence classification */
+    /* ModernBERT's: each `every`-th layer sees all positions; the others see `local` / 2 on each side. */
+    int64_t every, local;
+    double global_theta, local_theta, mlp_dropout;
+    int32_t pooling;
     double layer_norm_eps, initializer_range, hidden_dropout_prob, attention_probs_dropout_prob;
     double qa_dropout;         /* DistilBERT's, before the head for question answering */
     double pooler_dropout;     /* before that dense layer */
@@ -123,7 +133,8 @@ enum {
     TX_BERT_BUCKETS,
     TX_BERT_HEADS,
     TX_BERT_TWO,
-    TX_BERT_QK
+    TX_BERT_QK,
+    TX_BERT_GATED
 };
 
 /* Parameter slots; a bias follows its weight. */
@@ -145,7 +156,8 @@ enum {
     TX_BERT_HEAD_BIAS = TX_BERT_HEAD_OUT + 2,
     TX_BERT_DISTANCE_TABLE,
     TX_BERT_DISTANCE_NORM,
-    TX_BERT_DISTANCE_PROJ = TX_BERT_DISTANCE_NORM + 2
+    TX_BERT_DISTANCE_PROJ = TX_BERT_DISTANCE_NORM + 2,
+    TX_BERT_FINAL_NORM = TX_BERT_DISTANCE_PROJ + 2
 };
 
 /* Rows of a weight and its bias. Names separated by bars are the tensors of the sections in files. */
@@ -219,6 +231,11 @@ enum {
         .name = NULL                                                             \
     }
 
+tx_tensor *tx_bert_norm(const tx_stack *stack, tx_tensor *x, int32_t slot);
+tx_tensor *tx_bert_linear(const tx_stack *stack, tx_tensor *x, int32_t slot);
+/* Selects the first position of each row, [CLS] or <s>: x [B, T, C] -> [B, C]. */
+tx_tensor *tx_bert_first_of(const tx_stack *stack, tx_tensor *x);
+
 int32_t tx_bert_params(const tx_config *config);
 tx_status tx_bert_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
 int64_t tx_bert_embeddings(const tx_config *config);
@@ -227,9 +244,8 @@ int64_t tx_bert_embeddings(const tx_config *config);
 
 tx_status tx_bert_check(const tx_config *config);
 tx_tensor *tx_bert_masked_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
-tx_tensor *tx_bert_text_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
-tx_tensor *tx_bert_token_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
-tx_tensor *tx_bert_span_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
+/* [B, labels] of texts, [B, 1] of choices, [B, T, labels] of tokens, [B, T, 2] of answers. */
+tx_tensor *tx_bert_label_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 tx_tensor *tx_bert_states(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 /* Files of the bare encoder usually lack the prefix. Files from TensorFlow call a norm's weight gamma and its bias
  * beta. */
@@ -244,13 +260,13 @@ extern const tx_preset tx_bert_presets[];
 #define TX_BERT_FAMILY(name, CLASS, ...)                                                                             \
     TX_BERT_ROW(name##_masked_lm, CLASS "ForMaskedLM", MASKED_LM, tx_bert_masked_logits,                             \
                 .check_weights = tx_bert_check_ties, __VA_ARGS__);                                                   \
-    TX_BERT_ROW(name##_classifier, CLASS "ForSequenceClassification", SEQUENCE_CLASSIFICATION, tx_bert_text_logits,  \
+    TX_BERT_ROW(name##_classifier, CLASS "ForSequenceClassification", SEQUENCE_CLASSIFICATION, tx_bert_label_logits, \
                 .lora_saved = "classifier", __VA_ARGS__);                                                            \
-    TX_BERT_ROW(name##_token_classifier, CLASS "ForTokenClassification", TOKEN_CLASSIFICATION, tx_bert_token_logits, \
+    TX_BERT_ROW(name##_token_classifier, CLASS "ForTokenClassification", TOKEN_CLASSIFICATION, tx_bert_label_logits, \
                 .lora_saved = "classifier", __VA_ARGS__);                                                            \
-    TX_BERT_ROW(name##_choice, CLASS "ForMultipleChoice", MULTIPLE_CHOICE, tx_bert_text_logits,                      \
+    TX_BERT_ROW(name##_choice, CLASS "ForMultipleChoice", MULTIPLE_CHOICE, tx_bert_label_logits,                     \
                 .lora_saved = "classifier", __VA_ARGS__);                                                            \
-    TX_BERT_ROW(name##_question, CLASS "ForQuestionAnswering", QUESTION_ANSWERING, tx_bert_span_logits,              \
+    TX_BERT_ROW(name##_question, CLASS "ForQuestionAnswering", QUESTION_ANSWERING, tx_bert_label_logits,             \
                 .lora_saved = "qa_outputs", __VA_ARGS__);                                                            \
     TX_BERT_ROW(name##_base, CLASS "Model", STATES, tx_bert_states, __VA_ARGS__)
 #define TX_BERT_ROW(name, class, HEAD, build, ...)                        \
@@ -267,18 +283,20 @@ extern const tx_preset tx_bert_presets[];
                                   .is_of_head = tx_bert_is_of_head,       \
                                   __VA_ARGS__}
 
-/* transformers' defaults that all families share. */
-#define TX_BERT_DEFAULTS(row, differs, vocab, embedding, hidden, depth, count, inner, types, eps, bos, eos)          \
-    .base = {.architecture = &(row),                                                                                 \
-             .vocab_size = (vocab),                                                                                  \
-             .width = (hidden),                                                                                      \
-             .layers = (depth),                                                                                      \
-             .heads = (count),                                                                                       \
-             .labels = TX_LABELS_DEFAULT,                                                                            \
-             .bos_token_id = (bos),                                                                                  \
-             .eos_token_id = (eos)},                                                                                 \
-    .kind = &(differs), .max_position_embeddings = 512, .embedding_size = (embedding), .intermediate_size = (inner), \
-    .type_vocab_size = (types), .hidden_act = TX_BERT_GELU, .layer_norm_eps = (eps), .initializer_range = 0.02,      \
-    .hidden_dropout_prob = 0.1, .attention_probs_dropout_prob = 0.1
+/* transformers' defaults that families share: sizes, and the rest of all but ModernBERT. */
+#define TX_BERT_SIZES(row, differs, vocab, embedding, hidden, depth, count, inner, types, eps, bos, eos)         \
+    .base = {.architecture = &(row),                                                                             \
+             .vocab_size = (vocab),                                                                              \
+             .width = (hidden),                                                                                  \
+             .layers = (depth),                                                                                  \
+             .heads = (count),                                                                                   \
+             .labels = TX_LABELS_DEFAULT,                                                                        \
+             .bos_token_id = (bos),                                                                              \
+             .eos_token_id = (eos)},                                                                             \
+    .kind = &(differs), .embedding_size = (embedding), .intermediate_size = (inner), .type_vocab_size = (types), \
+    .hidden_act = TX_BERT_GELU, .layer_norm_eps = (eps), .initializer_range = 0.02
+#define TX_BERT_DEFAULTS(...)                                                               \
+    TX_BERT_SIZES(__VA_ARGS__), .max_position_embeddings = 512, .hidden_dropout_prob = 0.1, \
+                                .attention_probs_dropout_prob = 0.1
 
 #endif

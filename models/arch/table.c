@@ -3,7 +3,6 @@
 #include "models/arch/bert.h"
 #include "models/arch/gpt2.h"
 #include "models/arch/llama.h"
-#include "models/arch/modernbert.h"
 #include "models/arch/t5.h"
 
 #define LM(name) &name, &name##_classifier
@@ -44,10 +43,7 @@ const tx_architecture *const tx_architectures[] = {LM(tx_gpt2),
                                                    BERT(tx_electra),
                                                    BERT(tx_mpnet),
                                                    BERT(tx_deberta_v2),
-                                                   &tx_modernbert_masked_lm,
-                                                   &tx_modernbert_classifier,
-                                                   &tx_modernbert_token_classifier,
-                                                   &tx_modernbert_base,
+                                                   BERT(tx_modernbert),
                                                    &tx_t5,
                                                    &tx_mt5,
                                                    NULL};

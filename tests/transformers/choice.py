@@ -26,10 +26,12 @@ SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "i
          "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 SMALL = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "dropout": 0.0, "attention_dropout": 0.0,
          "seq_classif_dropout": 0.0}
+MODERN = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 48}
 FAMILIES = {"Bert": SIZES, "Roberta": SIZES, "DistilBert": SMALL,
             "Electra": dict(SIZES, embedding_size=16, summary_last_dropout=0.0),
             "DebertaV2": dict(SIZES, relative_attention=True, position_buckets=16, norm_rel_ebd="layer_norm",
-                              share_att_key=True, pos_att_type="p2c|c2p", position_biased_input=False)}
+                              share_att_key=True, pos_att_type="p2c|c2p", position_biased_input=False),
+            "ModernBert": dict(MODERN, local_attention=16, pad_token_id=0, classifier_pooling="mean")}
 
 if not os.path.exists(TOKENIZER) or not os.path.exists(MRPC):
     skip(f"no tokenizer or no MRPC in {DATA}")

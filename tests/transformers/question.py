@@ -23,7 +23,8 @@ from transformers import PreTrainedTokenizerFast
 
 torch.set_num_threads(1)
 TOKENIZERS = {"Bert": "bert-base-uncased-tokenizer.json", "DistilBert": "bert-base-cased-tokenizer.json",
-              "DebertaV2": "bert-base-uncased-tokenizer.json", "Roberta": "gpt2-tokenizer.json"}
+              "DebertaV2": "bert-base-uncased-tokenizer.json", "ModernBert": "bert-base-uncased-tokenizer.json",
+              "Roberta": "gpt2-tokenizer.json"}
 MRPC = os.path.join(DATA, "glue", "MRPC", "dev_408.tsv")
 BLOCK, STRIDE, LONGEST, BATCH, STEPS, SEED, RATE = 96, 20, 12, 4, 20, 3, 1e-3
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
@@ -160,7 +161,7 @@ def compare(work, program, device, family, unanswered):
         vocab_size=max(len(vocab), len(tokenizer)), max_position_embeddings=BLOCK + 8,
         initializer_range=0.1, **(SMALL if family == "DistilBert" else SIZES),
         **({"type_vocab_size": 1, "pad_token_id": 1} if family == "Roberta" else {}),
-        **(DEBERTA if family == "DebertaV2" else {}))
+        **(DEBERTA if family == "DebertaV2" else {}), **({"pad_token_id": 0} if family == "ModernBert" else {}))
     getattr(transformers, family + "Model")(config).save_pretrained(start)
     rows = rows_of(60, unanswered)
     rows, dev = rows[:25], rows[25:]
@@ -212,6 +213,7 @@ def main():
         compare(work, program, device, "DistilBert", True)
         compare(work, program, device, "Roberta", False)
         compare(work, program, device, "DebertaV2", False)
+        compare(work, program, device, "ModernBert", False)
     return status()
 
 
