@@ -95,8 +95,9 @@ tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const t
         return tx_fail(TX_UNSUPPORTED, "%s has no equivalent in GGUF files", param);
     const tx_gguf_form form = tensors[i].form;
     const bool transposed = form == TX_GGUF_TURNED && to_gguf;
-    layout->form = form == TX_GGUF_TURNED || type->pairs ? form : TX_GGUF_PLAIN;
-    layout->heads = form == TX_GGUF_QUERIES ? heads : of_kv;
+    const bool in_pairs = form == TX_GGUF_QUERIES || form == TX_GGUF_KEYS;
+    layout->form = in_pairs && !type->pairs ? TX_GGUF_PLAIN : form;
+    layout->heads = form == TX_GGUF_KEYS ? of_kv : heads;
     layout->rows = shape->dim[transposed ? 1 : 0];
     layout->width = shape->rank == 1 ? 1 : shape->dim[transposed ? 0 : 1];
     fill_name(tensors[i].gguf, block, layout->name);
@@ -106,9 +107,14 @@ tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const t
 /* ---- The order of rows ------------------------------------------------------------------------------- */
 
 /* Rotary embeddings of Hugging Face rotate rows i and i + size / 2 of a head together. llama.cpp's Llama rotates rows 2
- * i and 2 i + 1. */
+ * i and 2 i + 1. BY_HEAD swaps the order of heads and of query, key and value. */
 int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row)
 {
+    if (layout->form == TX_GGUF_BY_HEAD) {
+        const int64_t outer = to_gguf ? layout->heads : 3, inner = to_gguf ? 3 : layout->heads;
+        const int64_t each = layout->rows / (outer * inner), group = row / each;
+        return (group % outer * inner + group / outer) * each + row % each;
+    }
     const int64_t size = layout->rows / layout->heads, half = size / 2, head = row / size, at = row % size;
     return head * size + (to_gguf ? at % 2 * half + at / 2 : at % half * 2 + at / half);
 }
@@ -146,12 +152,27 @@ static tx_status read_transposed(tx_gguf_reader *r, const tx_gguf_layout *layout
     return TX_OK;
 }
 
+static tx_status read_shifted(const tx_gguf_reader *r, int32_t index, int64_t first, int64_t count, float *data)
+{
+    TX_TRY(r->read(r->from, index, first, count, data));
+    for (int64_t i = 0; i < count; i++)
+        data[i] += r->to_gguf ? 1.0f : -1.0f;
+    return TX_OK;
+}
+
 tx_status tx_gguf_read_as(tx_gguf_reader *reader, const tx_gguf_layout *layout, int32_t index, int64_t first,
                           int64_t count, float *data)
 {
-    return layout->form == TX_GGUF_TURNED  ? read_transposed(reader, layout, index, first, count, data)
-           : layout->form == TX_GGUF_PLAIN ? reader->read(reader->from, index, first, count, data)
-                                           : read_rows(reader, layout, index, first, count, data);
+    switch (layout->form) {
+    case TX_GGUF_PLAIN:
+        return reader->read(reader->from, index, first, count, data);
+    case TX_GGUF_SHIFTED:
+        return read_shifted(reader, index, first, count, data);
+    case TX_GGUF_TURNED:
+        return read_transposed(reader, layout, index, first, count, data);
+    default:
+        return read_rows(reader, layout, index, first, count, data);
+    }
 }
 
 void tx_gguf_reader_free(tx_gguf_reader *reader)

@@ -35,9 +35,19 @@ typedef enum tx_gguf_family {
     TX_GGUF_GRANITE,
     TX_GGUF_OLMO2,
     TX_GGUF_PHI3,
-    TX_GGUF_STABLELM
+    TX_GGUF_STABLELM,
+    TX_GGUF_GEMMA,
+    TX_GGUF_GEMMA2,
+    TX_GGUF_GPT_NEOX
 } tx_gguf_family;
-typedef enum tx_gguf_form { TX_GGUF_PLAIN, TX_GGUF_TURNED, TX_GGUF_QUERIES, TX_GGUF_KEYS } tx_gguf_form;
+typedef enum tx_gguf_form {
+    TX_GGUF_PLAIN,
+    TX_GGUF_TURNED,
+    TX_GGUF_QUERIES,
+    TX_GGUF_KEYS,
+    TX_GGUF_BY_HEAD,
+    TX_GGUF_SHIFTED
+} tx_gguf_form;
 typedef enum tx_gguf_kind { TX_GGUF_INT, TX_GGUF_NUMBER, TX_GGUF_BOOL } tx_gguf_kind;
 typedef enum tx_gguf_otherwise { TX_GGUF_NOTHING, TX_GGUF_FOUR_WIDTHS, TX_GGUF_HEADS } tx_gguf_otherwise;
 
@@ -99,7 +109,7 @@ tx_status tx_gguf_get_rope(const tx_gguf_file *file, const char *architecture, c
 typedef struct tx_gguf_layout {
     char name[TX_GGUF_NAME_ROOM]; /* in GGUF files */
     tx_gguf_form form;
-    int64_t heads;       /* number of heads in the rows, for QUERIES and KEYS */
+    int64_t heads;       /* number of heads in the rows, for QUERIES, KEYS and BY_HEAD */
     int64_t rows, width; /* of the written tensor; a vector has rows of width 1 */
 } tx_gguf_layout;
 
@@ -112,7 +122,7 @@ tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const t
 /* Reads elements of a tensor. */
 typedef tx_status tx_gguf_source(const void *from, int32_t index, int64_t first, int64_t count, float *data);
 
-/* The row of the source that is row `row` in the other kind of file, for QUERIES and KEYS. */
+/* The row of the source that is row `row` in the other kind of file, for QUERIES, KEYS and BY_HEAD. */
 int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row);
 
 /* Reads tensors of one kind of file in the layout of the other. */

@@ -27,7 +27,7 @@ static tx_status find_type(reading *m)
         m->model.type ? TX_OK
                       : tx_fail(TX_UNSUPPORTED,
                                 ARCHITECTURE ": \"%.40s\" is not one of gpt2, llama, qwen2, qwen3, granite, olmo2, "
-                                             "smollm3, phi3, stablelm",
+                                             "smollm3, phi3, stablelm, gemma, gemma2, gemma3, gptneox",
                                 name);
     free(name);
     if (!status && m->model.type->pairs &&
@@ -68,6 +68,28 @@ static tx_status read_special(const reading *m, const char *key, const char *nam
     int64_t id = -1;
     TX_TRY(TX_GGUF_OPTIONAL(int, m->file, key, 0, vocab - 1, &id));
     return id < 0 ? tx_json_set_null(json, name) : tx_json_set_int(json, name, id);
+}
+
+/* Keys that llama.cpp derives from others. */
+static tx_status derive(const reading *m, tx_json *json)
+{
+    int64_t layers, width, heads, size;
+    double number = 1e4, part = 1;
+    if (m->model.type->family == TX_GGUF_GPT_NEOX) {
+        TX_TRY(tx_json_get_number(json, "rope_theta", 0, 1e12, &number));
+        TX_TRY(tx_json_set_number(json, "rotary_emb_base", number));
+        TX_TRY(TX_JSON_OPTIONAL(number, json, "partial_rotary_factor", 0, 1, &part));
+        return tx_json_set_number(json, "rotary_pct", part);
+    }
+    if (m->model.type->family != TX_GGUF_GEMMA2)
+        return TX_OK;
+    TX_TRY(tx_json_get_int(json, "num_hidden_layers", 1, 1 << 24, &layers));
+    TX_TRY(tx_json_get_int(json, "hidden_size", 1, 1 << 24, &width));
+    TX_TRY(tx_json_get_int(json, "num_attention_heads", 1, 1 << 24, &heads));
+    TX_TRY(tx_json_get_int(json, "head_dim", 1, 1 << 24, &size));
+    const bool third = strcmp(m->model.type->type, "gemma3_text") == 0;
+    TX_TRY(tx_json_set_int(json, "query_pre_attn_scalar", layers == (third ? 62 : 46) ? width / heads : size));
+    return third ? tx_json_set_number(json, "rope_local_base_freq", number) : TX_OK;
 }
 
 /* Settings that follow from the tensors: vocabulary size, untied output head, biases. */
@@ -140,7 +162,10 @@ static tx_status fill_json(reading *m, tx_json *json)
         if (tx_gguf_has_rows(m->model.type, row->family))
             TX_TRY(read_key(m, row, json));
     TX_TRY(read_tensors(m, json));
-    return m->model.type->family != TX_GGUF_GPT2 ? read_rope(m, json) : TX_OK;
+    if (m->model.type->family == TX_GGUF_GPT2)
+        return TX_OK;
+    TX_TRY(read_rope(m, json));
+    return derive(m, json);
 }
 
 tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model)

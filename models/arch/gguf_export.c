@@ -3,6 +3,7 @@
 #include "models/arch/gguf.h"
 
 #include "models/arch/find.h"
+#include "models/arch/llama_config.h"
 #include "models/text/tokenizer_gguf.h"
 
 #include <inttypes.h>
@@ -47,9 +48,8 @@ static tx_status find_type(exporting *e)
         row++;
     if (!row->type || e->config->architecture->head != TX_HEAD_CAUSAL_LM)
         return tx_fail(TX_UNSUPPORTED,
-                       "%s: only gpt2, llama, mistral, qwen2, qwen3, granite, olmo2, smollm3, phi3 and "
-                       "stablelm can be "
-                       "exported to GGUF files",
+                       "%s: only gpt2, llama, mistral, qwen2, qwen3, granite, olmo2, smollm3, phi3, stablelm, gemma, "
+                       "gemma2, gemma3_text and gpt_neox can be exported to GGUF files",
                        e->config->architecture->class_name);
     e->type = row;
     return TX_OK;
@@ -68,6 +68,23 @@ static tx_status check_no_rope(const exporting *e)
     return TX_OK;
 }
 
+/* llama.cpp derives the scale of scores, the layers with a window and their base from the type. */
+static tx_status check_gemma(const exporting *e)
+{
+    const llama_config *c = llama_of(e->config);
+    const bool third = c->has_local_rope, largest = c->base.layers == (third ? 62 : 46);
+    const int64_t scalar = largest ? c->base.width / c->base.heads : head_size(c);
+    if (c->query_pre_attn_scalar != scalar)
+        return tx_fail(TX_UNSUPPORTED, "query_pre_attn_scalar: llama.cpp computes as if it were %" PRId64, scalar);
+    for (int64_t i = 0; i < c->base.layers; i++)
+        if (slides(c, i) != ((i + 1) % (third ? 6 : 2) != 0))
+            return tx_fail(TX_UNSUPPORTED, "layer_types: llama.cpp computes as if only layers %d, %d, .. had no window",
+                           third ? 5 : 1, third ? 11 : 3);
+    if (third && (c->local_rope.theta != 1e4 || c->local_rope.type != TX_ROPE_DEFAULT))
+        return tx_fail(TX_UNSUPPORTED, "rope_local_base_freq: llama.cpp computes as if it were 10000");
+    return TX_OK;
+}
+
 static tx_status check_fixed(const exporting *e)
 {
     const char *activation;
@@ -81,6 +98,8 @@ static tx_status check_fixed(const exporting *e)
     }
     if (strcmp(e->type->type, "smollm3") == 0)
         TX_TRY(check_no_rope(e));
+    if (e->type->family == TX_GGUF_GEMMA2)
+        TX_TRY(check_gemma(e));
     if (e->type->family != TX_GGUF_GPT2)
         return TX_OK;
     TX_TRY(tx_json_get_string(e->json, "activation_function", &activation));
@@ -102,7 +121,10 @@ static tx_status read_rope(exporting *e)
     e->rope = (tx_rope_config){.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1};
     e->rope.partial = is_partial(e->type);
     TX_TRY(tx_json_get_int(e->json, "max_position_embeddings", 1, INT32_MAX, &positions));
-    TX_TRY(tx_rope_read(e->json, positions, &e->rope));
+    if (e->type->family == TX_GGUF_GEMMA2 || e->type->family == TX_GGUF_GPT_NEOX)
+        e->rope = llama_of(e->config)->rope; /* under names of their own */
+    else
+        TX_TRY(tx_rope_read(e->json, positions, &e->rope));
     const double usual = 0.1 * log(e->rope.factor) + 1;
     if (e->rope.type == TX_ROPE_LONGROPE || e->rope.type == TX_ROPE_PROPORTIONAL)
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional cannot be written to GGUF files");

@@ -18,8 +18,16 @@ import numpy as np
 import tokenizers
 import torch
 from safetensors.numpy import load_file
-from transformers import (AutoModelForCausalLM, AutoTokenizer, GPT2Config, GraniteConfig, LlamaConfig, MistralConfig,
+from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig, GemmaConfig,
+                          GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig,
                           Olmo2Config, Phi3Config, Qwen2Config, Qwen3Config, SmolLM3Config, StableLmConfig)
+
+try:
+    import llama_cpp
+    SILENT = llama_cpp.llama_log_callback(lambda level, text, data: None)
+    llama_cpp.llama_log_set(SILENT, None)
+except ImportError:
+    llama_cpp = None
 
 TXCONVERT, TXTOK, TXGEN = sys.argv[1:4]
 VOCAB = 400
@@ -31,6 +39,7 @@ LINEAR = dict(rope_type="linear", rope_theta=1e4, factor=2.0)
 QUARTER = dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.25)
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=2.0, original_max_position_embeddings=32)
 BYTES = {**BASE, "bos_token_id": 1, "eos_token_id": 0}  # as the byte-level tokenizers have them
+ALL_HEADS = {key: value for key, value in BYTES.items() if key != "num_key_value_heads"}
 # name: configuration, tokenizer, and whether transformers' own reader of GGUF knows all of it
 MODELS = {
     "gpt2": (GPT2Config(vocab_size=VOCAB, n_embd=64, n_layer=2, n_head=4, bos_token_id=1, eos_token_id=0),
@@ -51,8 +60,18 @@ MODELS = {
     "stablelm": (StableLmConfig(**BYTES, use_qkv_bias=True, rope_parameters=QUARTER), "qwen2", False),
     "stablelm, parallel": (StableLmConfig(**BYTES, use_parallel_residual=True, rope_parameters=QUARTER), "qwen2",
                            False),
+    "gemma": (GemmaConfig(**BASE, head_dim=32), "pieces", False),
+    "gemma2": (Gemma2Config(**{**BASE, "num_hidden_layers": 3}, head_dim=32, query_pre_attn_scalar=32,
+                            sliding_window=16), "pieces", False),
+    "gemma3_text": (Gemma3TextConfig(**{**BASE, "num_hidden_layers": 7}, head_dim=32, query_pre_attn_scalar=32,
+                                     sliding_window=16), "pieces", False),
+    "gpt_neox": (GPTNeoXConfig(**ALL_HEADS, rotary_pct=0.25, tie_word_embeddings=False), "gpt2", False),
+    "gpt_neox, sequential": (GPTNeoXConfig(**ALL_HEADS, rotary_pct=0.5, use_parallel_residual=False,
+                                           tie_word_embeddings=False), "gpt2", False),
     "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),
 }
+# Models without GELU, whose table in ggml has fp16 numbers.
+EXACT = [name for name in MODELS if not name.startswith(("gpt", "gemma"))]
 KEYS = {
     "granite": {gguf.Keys.LLM.LOGIT_SCALE: 8.0, gguf.Keys.LLM.EMBEDDING_SCALE: 12.0, gguf.Keys.LLM.RESIDUAL_SCALE: 0.5,
                 gguf.Keys.Attention.SCALE: 0.25},
@@ -151,7 +170,8 @@ def expected(state, config):
     arch = {"gpt2": gguf.MODEL_ARCH.GPT2, "llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA,
             "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3, "granite": gguf.MODEL_ARCH.GRANITE,
             "olmo2": gguf.MODEL_ARCH.OLMO2, "smollm3": gguf.MODEL_ARCH.SMOLLM3, "phi3": gguf.MODEL_ARCH.PHI3,
-            "stablelm": gguf.MODEL_ARCH.STABLELM}[kind]
+            "stablelm": gguf.MODEL_ARCH.STABLELM, "gemma": gguf.MODEL_ARCH.GEMMA, "gemma2": gguf.MODEL_ARCH.GEMMA2,
+            "gemma3_text": gguf.MODEL_ARCH.GEMMA3, "gpt_neox": gguf.MODEL_ARCH.GPTNEOX}[kind]
     names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
     for name, value in state.items():
         if kind == "gpt2" and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
@@ -160,6 +180,10 @@ def expected(state, config):
             value = permuted(value, config.num_attention_heads)
         if kind in ROTATED_IN_PAIRS and ".k_proj." in name:
             value = permuted(value, config.num_key_value_heads)
+        if kind.startswith("gemma") and name.endswith("norm.weight"):
+            value = value + 1
+        if ".query_key_value." in name:
+            value = value.reshape(config.num_attention_heads, 3, -1, *value.shape[1:]).swapaxes(0, 1).reshape(value.shape)
         wanted[names.get_name(name, (".weight", ".bias"))] = np.ascontiguousarray(value)
     return wanted
 
@@ -201,7 +225,7 @@ def compare_loaded(name, work, path, state, config):
 def compare_rope(name, reader, config):
     """The factors that the convert script writes for llama3, by transformers' frequencies."""
     found = [t for t in reader.tensors if t.name == "rope_freqs.weight"]
-    if config.model_type == "gpt2" or config.rope_parameters["rope_type"] != "llama3":
+    if config.model_type == "gpt2" or config.rope_parameters.get("rope_type") != "llama3":
         check(not found, f"{name}: factors of rotary positions")
         return
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -231,7 +255,9 @@ def compare_back(name, work, source, state, path):
     if not convert(f"{name}, back", path, back):
         return
     got = load_file(os.path.join(back, "model.safetensors"))
+    rounds = name.startswith("gemma")  # files have norms plus 1
     check(set(got) == set(state) and all(np.array_equal(got[k].view(np.uint32), state[k].view(np.uint32))
+                                         or (rounds and "norm" in k and np.allclose(got[k], state[k], atol=2e-7, rtol=0))
                                          for k in state),
           f"{name}: weights that come back differ")
     want = AutoModelForCausalLM.from_pretrained(source).config.to_dict()
@@ -261,6 +287,43 @@ def compare_logits(name, model, work, file):
     return error
 
 
+def table_of_gelu(x):
+    """ggml computes GELU by a table of fp16 numbers, and always in its tanh form."""
+    y = torch.nn.functional.gelu(x.half().float(), approximate="tanh").half().float()
+    return torch.where(x.abs() < 10, y, x.clamp(min=0))
+
+
+def compare_llama_cpp(name, model, path):
+    """Logits of llama.cpp, if its Python package is there."""
+    if llama_cpp is None:
+        return "without llama.cpp"
+    made, now = llama_cpp.llama_model_default_params(), llama_cpp.llama_context_default_params()
+    made.n_gpu_layers, now.n_threads, now.type_k, now.type_v, now.flash_attn_type = 0, 1, 0, 0, 0
+    read = llama_cpp.llama_model_load_from_file(path.encode(), made)
+    check(read, f"{name}: llama.cpp does not load the file")
+    if not read:
+        return "failed"
+    context, ids = llama_cpp.llama_init_from_model(read, now), [t * 37 % VOCAB for t in range(40)]
+    batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
+    batch.n_tokens = len(ids)
+    for i, token in enumerate(ids):
+        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
+    check(llama_cpp.llama_decode(context, batch) == 0, f"{name}: llama.cpp computes nothing")
+    got = torch.stack([torch.tensor(llama_cpp.llama_get_logits_ith(context, i)[:VOCAB]) for i in range(len(ids))])
+    for module in model.modules():
+        for place in ("act", "act_fn"):
+            if "gelu" in type(getattr(module, place, None)).__name__.lower():
+                delattr(module, place)
+                setattr(module, place, table_of_gelu)
+    with torch.no_grad():
+        want = model(torch.tensor([ids])).logits[0]
+    llama_cpp.llama_free(context)
+    llama_cpp.llama_model_free(read)
+    error, bound = ((got - want).abs().max() / want.abs().max()).item(), 1e-5 if name in EXACT else 5e-4
+    check(error <= bound, f"{name}: logits of llama.cpp differ by {error}")
+    return f"llama.cpp {error:.1e}"
+
+
 def compare(name, config, kind, readable):
     with tempfile.TemporaryDirectory() as work:
         source = os.path.join(work, "source")
@@ -278,7 +341,8 @@ def compare(name, config, kind, readable):
             check(field and field.parts[-1][0] == want, f"{name}: {key} is {field}, not {want}")
         compare_back(name, work, source, state, path)
         error = compare_logits(name, model, work, "model.gguf") if readable else None
-        print(f"{name}: {len(reader.tensors)} tensors" + (f", logits {error:.1e}" if readable else ""))
+        other = compare_llama_cpp(name, model, path)
+        print(f"{name}: {len(reader.tensors)} tensors" + (f", logits {error:.1e}" if readable else "") + f", {other}")
 
 
 def refuse(name, config, kind, words):
@@ -293,6 +357,7 @@ def refuse(name, config, kind, words):
 for name, model in MODELS.items():
     compare(name, *model)
 refuse("a biased qwen3", Qwen3Config(**BASE, attention_bias=True), "qwen2", "attention_bias")
+refuse("a gemma 2 with another scale", Gemma2Config(**BASE, head_dim=32), "pieces", "query_pre_attn_scalar")
 refuse("exact gelu", GPT2Config(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=1, n_head=4, bos_token_id=0,
                                 eos_token_id=0, activation_function="gelu"), "gpt2", "gelu_new")
 sys.exit(status())
