@@ -57,39 +57,43 @@ char *tx_gguf_key_of(char key[TX_GGUF_KEY_ROOM], const char *architecture, const
 
 /* ---- Names and forms --------------------------------------------------------------------------------- */
 
-/* Compares `name` with `pattern`, in which "%d" stands for the index of a block. `*block` receives the index, or -1. */
-static bool matches(const char *pattern, const char *name, int32_t *block)
+/* Compares `name` with `pattern`, in which "%d" stands for the index of a block and then of an expert. `number`
+ * receives them, or -1. */
+static bool matches(const char *pattern, const char *name, int64_t number[2])
 {
-    const char *number = strstr(pattern, "%d");
-    *block = -1;
-    if (!number)
-        return strcmp(pattern, name) == 0;
-    const size_t before = (size_t)(number - pattern);
-    if (strncmp(pattern, name, before) != 0)
-        return false;
-    char *rest;
-    const long value = strtol(name + before, &rest, 10);
-    *block = (int32_t)value;
-    return rest != name + before && strcmp(rest, number + 2) == 0;
+    number[0] = number[1] = -1;
+    for (int i = 0; i < 2; i++) {
+        const char *at = strstr(pattern, "%d");
+        const size_t before = at ? (size_t)(at - pattern) : 0;
+        if (!at || strncmp(pattern, name, before) != 0)
+            break;
+        char *rest;
+        number[i] = strtol(name + before, &rest, 10);
+        if (rest == name + before)
+            return false;
+        name = rest;
+        pattern = at + 2;
+    }
+    return strcmp(pattern, name) == 0;
 }
 
 /* Replaces "%d" in "blk.%d.attn_norm.weight" by the index of a block. -1 means that there is none. */
-static void fill_name(const char *pattern, int32_t block, char name[TX_GGUF_NAME_ROOM])
+static void fill_name(const char *pattern, int64_t block, char name[TX_GGUF_NAME_ROOM])
 {
     const char *number = strstr(pattern, "%d");
     if (block < 0 || !number)
         snprintf(name, TX_GGUF_NAME_ROOM, "%s", pattern);
     else
-        snprintf(name, TX_GGUF_NAME_ROOM, "%.*s%" PRId32 "%s", (int)(number - pattern), pattern, block, number + 2);
+        snprintf(name, TX_GGUF_NAME_ROOM, "%.*s%" PRId64 "%s", (int)(number - pattern), pattern, block, number + 2);
 }
 
 tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const tx_shape *shape, bool to_gguf,
                             int64_t heads, int64_t of_kv, tx_gguf_layout *layout)
 {
-    int32_t block;
+    int64_t number[2];
     size_t i = 0;
     while (i < sizeof tensors / sizeof tensors[0] &&
-           !(tx_gguf_has_rows(type, tensors[i].family) && matches(tensors[i].param, param, &block)))
+           !(tx_gguf_has_rows(type, tensors[i].family) && matches(tensors[i].param, param, number)))
         i++;
     if (i == sizeof tensors / sizeof tensors[0])
         return tx_fail(TX_UNSUPPORTED, "%s has no equivalent in GGUF files", param);
@@ -100,7 +104,8 @@ tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const t
     layout->heads = form == TX_GGUF_KEYS ? of_kv : heads;
     layout->rows = shape->dim[transposed ? 1 : 0];
     layout->width = shape->rank == 1 ? 1 : shape->dim[transposed ? 0 : 1];
-    fill_name(tensors[i].gguf, block, layout->name);
+    layout->expert = number[1];
+    fill_name(tensors[i].gguf, number[0], layout->name);
     return TX_OK;
 }
 

@@ -38,7 +38,10 @@ typedef enum tx_gguf_family {
     TX_GGUF_STABLELM,
     TX_GGUF_GEMMA,
     TX_GGUF_GEMMA2,
-    TX_GGUF_GPT_NEOX
+    TX_GGUF_GPT_NEOX,
+    TX_GGUF_MIXTRAL,
+    TX_GGUF_QWEN3_MOE,
+    TX_GGUF_OLMOE
 } tx_gguf_family;
 typedef enum tx_gguf_form {
     TX_GGUF_PLAIN,
@@ -90,6 +93,7 @@ tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model);
 
 #define TX_GGUF_OUTPUT "output.weight"
 #define TX_GGUF_EMBEDDING "token_embd.weight"
+#define TX_GGUF_EXPERTS "expert_count"
 
 /* Makes the key of an architecture. The room is enough for "qwen2.attention.layer_norm_rms_epsilon" and all others. */
 #define TX_GGUF_KEY_ROOM 96
@@ -110,6 +114,7 @@ typedef struct tx_gguf_layout {
     char name[TX_GGUF_NAME_ROOM]; /* in GGUF files */
     tx_gguf_form form;
     int64_t heads;       /* number of heads in the rows, for QUERIES, KEYS and BY_HEAD */
+    int64_t expert;      /* its index in a GGUF tensor of all experts' matrices; or -1 */
     int64_t rows, width; /* of the written tensor; a vector has rows of width 1 */
 } tx_gguf_layout;
 

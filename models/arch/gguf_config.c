@@ -13,7 +13,7 @@ typedef struct reading {
     tx_gguf_model model;
 } reading;
 
-/* Finds the row of the architecture. With a sliding window it is the next row, Mistral's. */
+/* Finds the row of the architecture. With experts Llama's is Mixtral's, with a sliding window Mistral's. */
 static tx_status find_type(reading *m)
 {
     char *name = NULL, key[TX_GGUF_KEY_ROOM];
@@ -27,11 +27,14 @@ static tx_status find_type(reading *m)
         m->model.type ? TX_OK
                       : tx_fail(TX_UNSUPPORTED,
                                 ARCHITECTURE ": \"%.40s\" is not one of gpt2, llama, qwen2, qwen3, granite, olmo2, "
-                                             "smollm3, phi3, stablelm, gemma, gemma2, gemma3, gptneox",
+                                             "smollm3, phi3, stablelm, gemma, gemma2, gemma3, gptneox, qwen3moe, olmoe",
                                 name);
     free(name);
-    if (!status && m->model.type->pairs &&
-        tx_gguf_has(m->file, tx_gguf_key_of(key, row->architecture, "attention.sliding_window")))
+    if (status || strcmp(row->type, "llama") != 0)
+        return status;
+    if (tx_gguf_has(m->file, tx_gguf_key_of(key, row->architecture, TX_GGUF_EXPERTS)))
+        m->model.type = row + 2;
+    else if (tx_gguf_has(m->file, tx_gguf_key_of(key, row->architecture, "attention.sliding_window")))
         m->model.type = row + 1;
     return status;
 }
@@ -81,6 +84,8 @@ static tx_status derive(const reading *m, tx_json *json)
         TX_TRY(TX_JSON_OPTIONAL(number, json, "partial_rotary_factor", 0, 1, &part));
         return tx_json_set_number(json, "rotary_pct", part);
     }
+    if (m->model.type->family == TX_GGUF_QWEN3_MOE)
+        return tx_json_set_bool(json, "norm_topk_prob", true);
     if (m->model.type->family != TX_GGUF_GEMMA2)
         return TX_OK;
     TX_TRY(tx_json_get_int(json, "num_hidden_layers", 1, 1 << 24, &layers));

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #define POSITIONS "position_embd.weight"
+#define ROUTER ".ffn_gate_inp."
 #define QUANTIZATION_VERSION 2
 
 typedef struct exporting {
@@ -26,6 +27,7 @@ typedef struct exporting {
     int32_t pieces;
     tx_weights_piece *piece;
     int32_t *source; /* for each piece, the index of its tensor in the weights */
+    int32_t *place;  /* for each piece, the index of its tensor in the file */
     tx_gguf_layout *layout;
     tx_gguf_tensor *tensor; /* one for each piece, after the one of rope factors if there is one */
     int32_t tensors;
@@ -49,7 +51,7 @@ static tx_status find_type(exporting *e)
     if (!row->type || e->config->architecture->head != TX_HEAD_CAUSAL_LM)
         return tx_fail(TX_UNSUPPORTED,
                        "%s: only gpt2, llama, mistral, qwen2, qwen3, granite, olmo2, smollm3, phi3, stablelm, gemma, "
-                       "gemma2, gemma3_text and gpt_neox can be exported to GGUF files",
+                       "gemma2, gemma3_text, gpt_neox, mixtral, qwen3_moe and olmoe can be exported to GGUF files",
                        e->config->architecture->class_name);
     e->type = row;
     return TX_OK;
@@ -100,6 +102,11 @@ static tx_status check_fixed(const exporting *e)
         TX_TRY(check_no_rope(e));
     if (e->type->family == TX_GGUF_GEMMA2)
         TX_TRY(check_gemma(e));
+    if (e->type->family == TX_GGUF_QWEN3_MOE)
+        for (int64_t i = 0; i < e->config->layers; i++)
+            if (!is_sparse(e->config, i))
+                return tx_fail(TX_UNSUPPORTED, "mlp_only_layers, decoder_sparse_step: llama.cpp computes as if all "
+                                               "layers had experts");
     if (e->type->family != TX_GGUF_GPT2)
         return TX_OK;
     TX_TRY(tx_json_get_string(e->json, "activation_function", &activation));
@@ -155,10 +162,10 @@ static tx_status read_heads(exporting *e)
 
 /* ---- Tensors ------------------------------------------------------------------------------------------- */
 
-/* As llama.cpp's convert script chooses: vectors and position tables are fp32. */
+/* As llama.cpp's convert script chooses: vectors, position tables and routers are fp32. */
 static tx_gguf_dtype dtype_of(const exporting *e, const tx_gguf_layout *layout, int32_t rank)
 {
-    if (rank < 2 || strcmp(layout->name, POSITIONS) == 0)
+    if (rank < 2 || strcmp(layout->name, POSITIONS) == 0 || strstr(layout->name, ROUTER))
         return TX_GGUF_F32;
     return layout->width % tx_gguf_block(e->dtype) ? TX_GGUF_F16 : e->dtype;
 }
@@ -172,11 +179,22 @@ static tx_status list_tensor(exporting *e, int32_t i)
     if (e->source[i] < 0)
         return tx_fail(TX_FORMAT, "the weights have no %s", piece->name);
     TX_TRY(tx_gguf_layout_of(e->type, piece->name, &piece->shape, true, e->config->heads, e->kv_heads, layout));
+    int32_t place = e->tensors, outer = layout->expert >= 0;
+    while (layout->expert > 0 && place > 0 && strcmp(e->tensor[place - 1].name, layout->name) != 0)
+        place--;
+    place -= layout->expert > 0;
+    e->place[i] = place;
+    tx_gguf_tensor *tensor = &e->tensor[place];
+    if (layout->expert > 0) { /* experts are in their order */
+        tensor->dim[0]++;
+        return TX_OK;
+    }
     const int32_t rank = piece->shape.rank;
-    tx_gguf_tensor *tensor = &e->tensor[e->tensors++];
-    *tensor = (tx_gguf_tensor){.name = layout->name, .dtype = dtype_of(e, layout, rank), .rank = rank};
-    tensor->dim[0] = layout->rows;
-    tensor->dim[1] = layout->width;
+    e->tensors++;
+    *tensor = (tx_gguf_tensor){.name = layout->name, .dtype = dtype_of(e, layout, rank), .rank = rank + outer};
+    tensor->dim[0] = 1;
+    tensor->dim[outer] = layout->rows;
+    tensor->dim[outer + 1] = layout->width;
     return TX_OK;
 }
 
@@ -185,11 +203,12 @@ static tx_status list_tensors(exporting *e)
     TX_TRY(tx_arch_pieces(e->config, &e->piece, &e->pieces));
     const size_t room = (size_t)e->pieces + 1;
     e->source = malloc(room * sizeof *e->source);
+    e->place = malloc(room * sizeof *e->place);
     e->layout = calloc(room, sizeof *e->layout);
     e->tensor = calloc(room, sizeof *e->tensor);
     e->buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *e->buffer);
     e->bytes = malloc(TX_WEIGHTS_CHUNK * sizeof *e->buffer);
-    if (!e->source || !e->layout || !e->tensor || !e->buffer || !e->bytes)
+    if (!e->source || !e->place || !e->layout || !e->tensor || !e->buffer || !e->bytes)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
     if (e->factors)
         e->tensor[e->tensors++] =
@@ -279,9 +298,11 @@ static tx_status write_file(exporting *e, const char *path)
     TX_TRY(tx_gguf_begin(e->writer, path, e->tensor, e->tensors));
     if (e->factors)
         TX_TRY(tx_gguf_append(e->writer, e->factors, (size_t)(e->head_size / 2) * sizeof *e->factors));
-    for (int32_t i = 0; i < e->pieces; i++) {
-        TX_TRY(write_tensor(e, i, e->tensor[first + i].dtype));
-        tx_report_progress(e->report, path, i + 1, e->pieces);
+    for (int32_t t = first; t < e->tensors; t++) {
+        for (int32_t i = 0; i < e->pieces; i++)
+            if (e->place[i] == t)
+                TX_TRY(write_tensor(e, i, e->tensor[t].dtype));
+        tx_report_progress(e->report, path, t + 1, e->tensors);
     }
     tx_gguf_writer *writer = e->writer;
     e->writer = NULL;
@@ -316,6 +337,7 @@ tx_status tx_gguf_export(const char *folder, const char *path, tx_gguf_dtype dty
     tx_config_free(e.config);
     free(e.piece);
     free(e.source);
+    free(e.place);
     free(e.layout);
     free(e.tensor);
     free(e.factors);

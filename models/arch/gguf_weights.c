@@ -19,6 +19,7 @@ typedef struct reading {
     int32_t *source; /* for each piece, the index of its tensor in the file */
     tx_gguf_layout *layout;
     tx_st_tensor *tensor;
+    int64_t experts;  /* of a layer, or 0 */
     tx_dtype *blocks; /* for each piece, the type of its blocks */
     tx_gguf_reader reader;
 } reading;
@@ -37,9 +38,10 @@ static tx_status list_tensor(reading *m, int32_t i)
     const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, m->source[i]);
     const bool transposed = layout->form == TX_GGUF_TURNED;
     m->blocks[i] = transposed || has->rank != 2 ? TX_F32 : tx_gguf_blocks(has->dtype);
-    bool fits = has->rank == shape->rank;
+    const int32_t outer = layout->expert >= 0; /* the tensor has a dimension of experts */
+    bool fits = has->rank == shape->rank + outer && (!outer || has->dim[0] == m->experts);
     for (int32_t d = 0; d < shape->rank && fits; d++)
-        fits = has->dim[d] == shape->dim[transposed ? shape->rank - 1 - d : d];
+        fits = has->dim[d + outer] == shape->dim[transposed ? shape->rank - 1 - d : d];
     return fits ? TX_OK
                 : tx_fail(TX_FORMAT, "tensor %s does not have the shape that the configuration requires", has->name);
 }
@@ -93,6 +95,9 @@ static tx_status list_tensors(reading *m)
     m->blocks = calloc(room, sizeof *m->blocks);
     if (!m->source || !m->layout || !m->tensor || !m->blocks)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
+    char key[TX_GGUF_KEY_ROOM];
+    tx_gguf_key_of(key, m->model.type->architecture, TX_GGUF_EXPERTS);
+    TX_TRY(TX_GGUF_OPTIONAL(int, m->file, key, 0, INT32_MAX, &m->experts));
     for (int32_t i = 0; i < m->pieces; i++)
         TX_TRY(list_tensor(m, i));
     return check_others(m);
@@ -108,8 +113,10 @@ static tx_status read_file(const void *from, int32_t index, int64_t first, int64
 static tx_status read_tensor(void *context, int32_t index, int64_t first, int64_t count, float *data)
 {
     reading *m = context;
-    return tx_fail_in(tx_gguf_read_as(&m->reader, &m->layout[index], m->source[index], first, count, data),
-                      "%s: tensor %s", tx_gguf_path(m->file), m->layout[index].name);
+    const tx_gguf_layout *layout = &m->layout[index];
+    const int64_t skipped = layout->expert > 0 ? layout->expert * layout->rows * layout->width : 0;
+    return tx_fail_in(tx_gguf_read_as(&m->reader, layout, m->source[index], skipped + first, count, data),
+                      "%s: tensor %s", tx_gguf_path(m->file), layout->name);
 }
 
 /* Reads row by row, because the order of rows may differ. */
