@@ -136,7 +136,7 @@ int64_t tx_llama_idle(const tx_config *config)
 /* The weight of an RMS norm. */
 static tx_tensor *gamma_of(const tx_stack *b, tx_tensor *gamma)
 {
-    if (!gamma || !llama_of(b->config)->gemma)
+    if (!gamma || !(llama_of(b->config)->gemma || llama_of(b->config)->norms_plus_one))
         return gamma;
     return tx_add(gamma, tx_fill(b->graph, *tx_tensor_shape(gamma), 1.0f));
 }
@@ -144,12 +144,15 @@ static tx_tensor *gamma_of(const tx_stack *b, tx_tensor *gamma)
 /* A norm, or x if the family has none at this place. */
 static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t weight)
 {
-    const float eps = (float)llama_of(b->config)->rms_norm_eps;
+    const llama_config *c = llama_of(b->config);
+    const float eps = (float)c->rms_norm_eps;
     if (!tx_stack_has(b, weight))
         return x;
-    tx_tensor *gamma = tx_tp_param(tx_stack_weight(b, weight));
-    return tx_stack_has(b, weight + 1) ? tx_layer_norm(x, gamma, tx_tp_param(tx_stack_weight(b, weight + 1)), eps)
-                                       : tx_rms_norm(x, gamma_of(b, gamma), eps);
+    tx_tensor *gamma = gamma_of(b, tx_tp_param(tx_stack_weight(b, weight)));
+    if (tx_stack_has(b, weight + 1))
+        return tx_layer_norm(x, gamma, tx_tp_param(tx_stack_weight(b, weight + 1)), eps);
+    return c->layer_norms ? tx_layer_norm(x, gamma, tx_fill(b->graph, TX_SHAPE(c->base.width), 0.0f), eps)
+                          : tx_rms_norm(x, gamma, eps);
 }
 
 /* Refuses a feature that tensor-parallel ranks do not support. */
@@ -243,6 +246,10 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
 static tx_tensor *activate(const llama_config *c, tx_tensor *x)
 {
     const int32_t activation = c->activation + c->hidden_act;
+    if (activation == TX_LLAMA_RELU2) {
+        x = tx_relu(x);
+        return tx_mul(x, x);
+    }
     if (c->plain_mlp)
         return tx_gelu(x, activation == TX_LLAMA_GELU);
     return activation == TX_LLAMA_SILU ? tx_swiglu(x) : tx_geglu(x);

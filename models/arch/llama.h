@@ -10,5 +10,6 @@ extern const tx_architecture tx_llama, tx_mistral, tx_qwen2, tx_qwen3, tx_mixtra
 extern const tx_architecture tx_phi3, tx_olmo2, tx_smollm3, tx_granite, tx_gemma2, tx_gemma3_text, tx_gpt_neox;
 extern const tx_architecture tx_stablelm, tx_gpt_oss, tx_gemma, tx_seed_oss, tx_exaone4, tx_starcoder2, tx_phi;
 extern const tx_architecture tx_ernie4_5, tx_hunyuan_v1_dense, tx_olmo3, tx_olmoe;
+extern const tx_architecture tx_arcee, tx_cohere, tx_granitemoe, tx_helium, tx_nemotron;
 
 #endif

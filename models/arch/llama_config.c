@@ -7,11 +7,9 @@
 
 /* ---- Keys and defaults ----------------------------------------------------------------------------------- */
 
-const char *const tx_llama_activations[] = {[TX_LLAMA_SILU] = "silu",
-                                            [TX_LLAMA_GELU_TANH] = "gelu_pytorch_tanh",
-                                            [TX_LLAMA_GELU] = "gelu",
-                                            [TX_LLAMA_GELU_NEW] = "gelu_new",
-                                            [TX_LLAMA_GELU_FAST] = "gelu_fast"};
+const char *const tx_llama_activations[] = {
+    [TX_LLAMA_SILU] = "silu",         [TX_LLAMA_GELU_TANH] = "gelu_pytorch_tanh", [TX_LLAMA_GELU] = "gelu",
+    [TX_LLAMA_GELU_NEW] = "gelu_new", [TX_LLAMA_GELU_FAST] = "gelu_fast",         [TX_LLAMA_RELU2] = "relu2"};
 
 #define QWEN_WINDOW_KEYS                                   \
     WINDOW_KEY, FLAG(use_sliding_window),                  \
@@ -162,12 +160,19 @@ tx_status tx_llama_read_ropes(const tx_json *json, tx_config *config)
     return TX_OK;
 }
 
+static bool has_key(const tx_config *config, size_t offset)
+{
+    const tx_config_key *key = config->architecture->keys;
+    while (key->name && key->offset != offset)
+        key++;
+    return key->name;
+}
+
 tx_status tx_llama_read(const tx_json *json, tx_config *config)
 {
     const tx_config *row = config->architecture->defaults; /* of all heads of a type */
     llama_config *c = (llama_config *)config;
-    if (row != tx_qwen2_moe.defaults && row != tx_stablelm.defaults &&
-        row != tx_seed_oss.defaults) /* they have a key */
+    if (!has_key(config, offsetof(llama_config, qkv_bias)))
         c->qkv_bias = c->attention_bias || row == tx_qwen2.defaults;
     TX_TRY(read_padding(json, c));
     TX_TRY(tx_rope_read(json, c->max_position_embeddings, &c->rope));

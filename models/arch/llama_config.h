@@ -26,8 +26,8 @@ static inline void add_layer(tx_layer_set *set, int64_t layer)
     set->bits[layer / 64] |= UINT64_C(1) << layer % 64;
 }
 
-/* The activations of MLPs. All but GELU and SiLU are the tanh form of GELU. */
-enum { TX_LLAMA_SILU, TX_LLAMA_GELU_TANH, TX_LLAMA_GELU, TX_LLAMA_GELU_NEW, TX_LLAMA_GELU_FAST };
+/* The activations of MLPs. GELU_NEW and GELU_FAST are the tanh form of GELU. */
+enum { TX_LLAMA_SILU, TX_LLAMA_GELU_TANH, TX_LLAMA_GELU, TX_LLAMA_GELU_NEW, TX_LLAMA_GELU_FAST, TX_LLAMA_RELU2 };
 extern const char *const tx_llama_activations[];
 
 /* The keys of config.json under their own names. */
@@ -69,6 +69,8 @@ typedef struct llama_config {
     bool plain_mlp;             /* GPT-NeoX: the MLP has no gate */
     bool norms_after_rope;      /* HunYuan: the heads of q and k are normalised after their rotation */
     bool interleaved_rope;      /* Ernie: pairs that rotate are adjacent elements of a head */
+    bool layer_norms;           /* Cohere: norms without a bias are layer norms, too */
+    bool norms_plus_one;        /* Nemotron: weights of norms are 1 + gamma */
     bool window_rope;           /* EXAONE 4: if there is a window, only its layers have rotary positions */
     /* Of models with experts. */
     int64_t num_experts, num_experts_per_tok, decoder_sparse_step;

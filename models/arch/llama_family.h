@@ -96,6 +96,12 @@ enum {
     {                                                                             \
         O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention_bias) \
     }
+/* The rows of Llama up to the MLP. */
+#define OPENING_ROWS                                                                                   \
+    EMBED_ROW, {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES}, SEPARATE_QKV_ROWS, O_ROWS, \
+    {                                                                                                  \
+        POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES                              \
+    }
 /* Biases of the MLP, and an MLP without a gate. */
 #define MLP_BIAS_ROWS                                                                               \
     {GATE_UP_BIAS, LAYER "mlp.gate_proj|up_proj.bias", {GATE_UP}, ZEROS, IF(mlp_bias), .split = 1}, \
@@ -165,6 +171,11 @@ enum {
 #define ACT_KEY(name, last)                                                                                    \
     {                                                                                                          \
 #name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .max = (last), .words = tx_llama_activations \
+    }
+/* The square of ReLU, for families with this activation. */
+#define RELU2_KEY(name)                                                                                          \
+    {                                                                                                            \
+#name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .words = &tx_llama_activations[TX_LLAMA_RELU2] \
     }
 /* The forms of GELU, for families whose first activation is the tanh form. */
 #define GELU_KEY(name)                                                                                               \

@@ -4,11 +4,7 @@
 #include "models/arch/llama_family.h"
 
 static const tx_stack_row rows[] = {
-    EMBED_ROW,
-    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
-    SEPARATE_QKV_ROWS,
-    O_ROWS,
-    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    OPENING_ROWS,
     SEPARATE_MLP_ROWS,
     MLP_BIAS_ROWS,
     LAST_ROWS,

@@ -9,6 +9,7 @@ import tempfile
 
 from oracle import status
 
+from transformers import ArceeConfig, CohereConfig, GraniteMoeConfig, HeliumConfig, NemotronConfig
 from transformers import (Ernie4_5Config, Exaone4Config, GemmaConfig, HunYuanDenseV1Config, Olmo3Config, OlmoeConfig,
                           PhiConfig, SeedOssConfig, Starcoder2Config)
 from transformers import (Gemma2Config, Gemma3TextConfig, GptOssConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config,
@@ -109,6 +110,22 @@ VARIANTS = {
             beta_slow=1))),
     "olmoe as OLMoE 1B-7B": (OlmoeConfig, dict(num_key_value_heads=6, num_experts=5, num_experts_per_tok=2,
                                                norm_topk_prob=False, clip_qkv=None, rope_theta=10000.0)),
+    "arcee as AFM 4.5B": (ArceeConfig, dict(head_dim=8, hidden_act="relu2", rope_theta=10000, attention_bias=False,
+                                            rope_scaling=dict(rope_type="yarn", factor=20.0, beta_fast=32.0,
+                                                              beta_slow=1.0, mscale=1.0,
+                                                              original_max_position_embeddings=16))),
+    "arcee, biases": (ArceeConfig, dict(attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+    "cohere, biases": (CohereConfig, dict(logit_scale=0.8, attention_bias=True, tie_word_embeddings=False)),
+    "cohere as Command-R": (CohereConfig, dict(logit_scale=0.0625, layer_norm_eps=1e-5, rope_theta=8000000.0,
+                                               use_qk_norm=False, attention_bias=False, tie_word_embeddings=True)),
+    "granitemoe as Granite 3 1B": (GraniteMoeConfig, dict(
+        num_local_experts=5, num_experts_per_tok=2, embedding_multiplier=12.0, attention_multiplier=0.015625,
+        residual_multiplier=0.22, logits_scaling=6.0, rope_theta=10000, tie_word_embeddings=True)),
+    "helium as Helium-1": (HeliumConfig, dict(head_dim=8, num_key_value_heads=6, rope_theta=100000.0)),
+    "helium, biases": (HeliumConfig, dict(head_dim=8, attention_bias=True, mlp_bias=True, tie_word_embeddings=True)),
+    "nemotron as Minitron": (NemotronConfig, dict(norm_eps=1e-5, partial_rotary_factor=0.5, rope_theta=10000.0,
+                                                  hidden_act="relu2")),
+    "nemotron, biases": (NemotronConfig, dict(attention_bias=True, mlp_bias=True, head_dim=12)),
     "llama as SmolLM2": (LlamaConfig, dict(
         is_llama_config=True, rope_interleaved=False, rope_theta=100000, rope_scaling=None, tie_word_embeddings=True,
         num_key_value_heads=3, pretraining_tp=1)),

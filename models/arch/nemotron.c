@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Nemotron and Minitron (Parmar et al., Nemotron-4 15B, 2024): layer norms whose weights are 1 + gamma, rotary
+ * positions in a part of each head, and an MLP without a gate and with the square of ReLU. */
+#include "models/arch/llama_family.h"
+
+static const tx_stack_row rows[] = {
+    EMBED_ROW,
+    LAYER_NORM_ROWS(INPUT_NORM, LAYER "input_layernorm"),
+    SEPARATE_QKV_ROWS,
+    O_ROWS,
+    LAYER_NORM_ROWS(POST_NORM, LAYER "post_attention_layernorm"),
+    PLAIN_MLP_ROWS("up_proj", "down_proj"),
+    LAYER_NORM_ROWS(FINAL_NORM, "model.norm"),
+    HEAD_ROWS,
+};
+
+static const tx_config_key keys[] = {SIZE_KEYS,    KV_HEADS_KEY,         EPS_KEY(norm_eps), RELU2_KEY(hidden_act),
+                                     HEAD_DIM_KEY, FLAG(attention_bias), FLAG(mlp_bias),    {.name = NULL}};
+
+static const llama_config defaults = {
+    SIZES(tx_nemotron, rows, 256000, 4096, 6144, 32, 48, 2, 3),
+    .intermediate_size = 24576,
+    .rms_norm_eps = 1e-5,
+    .initializer_range = 0.0134,
+    .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 0.5, .partial = true},
+    .activation = TX_LLAMA_RELU2,
+    .norms_plus_one = true,
+    .plain_mlp = true};
+
+const tx_architecture tx_nemotron = {FAMILY("nemotron", "Nemotron", defaults, keys, tx_llama_fixed_keys,
+                                            "q_proj,v_proj", tx_llama_rename, tx_llama_write),
+                                     .read = tx_llama_read, .check = tx_llama_check};
