@@ -279,7 +279,7 @@ tx_tensor *tx_fill(tx_graph *graph, tx_shape shape, float value);
 tx_tensor *tx_range(tx_graph *graph, tx_shape shape, int32_t first, int32_t step);
 /* Swaps two dimensions: x [.., A, B, C] -> [.., B, A, C]. */
 tx_tensor *tx_transpose(tx_tensor *x);
-/* Moves each row to the left by first + t step elements: x [.., T, C] -> [.., T, columns]. Element i of row t is element
+/* Moves row t to the left by first + t step elements: x [.., T, C] -> [.., T, columns]. Element i of row t is element
  * i + first + t step of row t of x, or 0 outside the row. */
 tx_tensor *tx_shift_rows(tx_tensor *x, int64_t columns, int64_t first, int32_t step);
 tx_tensor *tx_reshape(tx_tensor *x, tx_shape shape);

@@ -55,8 +55,8 @@ typedef struct tx_stack {
     int64_t block;       /* the block whose parameters slots refer to */
     int32_t next_site;   /* of dropout */
     int32_t part, parts; /* tensor-parallel rank and size (tx_graph_tp_size) */
-    /* For attention with relative positions (relative.h), or NULL: added to the scores of all blocks, and the rows of
-     * the table of distances. */
+    /* For attention with relative positions (relative.h): the addend of the scores of all blocks, and the rows of the
+     * table of distances. Both may be NULL. */
     tx_tensor *scores, *distances;
     /* The states of an encoder [B, S, C] that a decoder attends to, and the numbers added to their scores; or NULL. */
     tx_tensor *source, *source_scores;

@@ -12,8 +12,8 @@ from oracle import status
 from transformers import ArceeConfig, CohereConfig, GraniteMoeConfig, HeliumConfig, NemotronConfig
 from transformers import (Ernie4_5Config, Exaone4Config, GemmaConfig, HunYuanDenseV1Config, Olmo3Config, OlmoeConfig,
                           PhiConfig, SeedOssConfig, Starcoder2Config)
-from transformers import (Gemma2Config, Gemma3TextConfig, GptOssConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig, Olmo2Config, Phi3Config,
-                          SmolLM3Config, StableLmConfig)
+from transformers import (Gemma2Config, Gemma3TextConfig, GptOssConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig,
+                          Olmo2Config, Phi3Config, SmolLM3Config, StableLmConfig)
 from random_models import compare, generate, gradients, make_model, train
 
 BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,

@@ -20,7 +20,8 @@ import torch
 from safetensors.numpy import load_file
 from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig, GemmaConfig,
                           GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                          Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
+                          Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig,
+                          SmolLM3Config, StableLmConfig)
 
 try:
     import llama_cpp
@@ -175,7 +176,8 @@ def expected(state, config):
             "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3, "granite": gguf.MODEL_ARCH.GRANITE,
             "olmo2": gguf.MODEL_ARCH.OLMO2, "smollm3": gguf.MODEL_ARCH.SMOLLM3, "phi3": gguf.MODEL_ARCH.PHI3,
             "stablelm": gguf.MODEL_ARCH.STABLELM, "gemma": gguf.MODEL_ARCH.GEMMA, "gemma2": gguf.MODEL_ARCH.GEMMA2,
-            "gemma3_text": gguf.MODEL_ARCH.GEMMA3, "gpt_neox": gguf.MODEL_ARCH.GPTNEOX, "mixtral": gguf.MODEL_ARCH.LLAMA,
+            "gemma3_text": gguf.MODEL_ARCH.GEMMA3, "gpt_neox": gguf.MODEL_ARCH.GPTNEOX,
+            "mixtral": gguf.MODEL_ARCH.LLAMA,
             "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE, "olmoe": gguf.MODEL_ARCH.OLMOE}[kind]
     names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
     state = dict(state)
@@ -194,7 +196,8 @@ def expected(state, config):
         if kind.startswith("gemma") and name.endswith("norm.weight"):
             value = value + 1
         if ".query_key_value." in name:
-            value = value.reshape(config.num_attention_heads, 3, -1, *value.shape[1:]).swapaxes(0, 1).reshape(value.shape)
+            shape = value.shape
+            value = value.reshape(config.num_attention_heads, 3, -1, *shape[1:]).swapaxes(0, 1).reshape(shape)
         wanted[names.get_name(name, (".weight", ".bias"))] = np.ascontiguousarray(value)
     return wanted
 
@@ -268,7 +271,8 @@ def compare_back(name, work, source, state, path):
     got = load_file(os.path.join(back, "model.safetensors"))
     rounds = name.startswith("gemma")  # files have norms plus 1
     check(set(got) == set(state) and all(np.array_equal(got[k].view(np.uint32), state[k].view(np.uint32))
-                                         or (rounds and "norm" in k and np.allclose(got[k], state[k], atol=2e-7, rtol=0))
+                                         or (rounds and "norm" in k
+                                             and np.allclose(got[k], state[k], atol=2e-7, rtol=0))
                                          for k in state),
           f"{name}: weights that come back differ")
     want = AutoModelForCausalLM.from_pretrained(source).config.to_dict()
