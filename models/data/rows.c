@@ -76,17 +76,18 @@ static tx_status next_of_text(tx_rows *r, const char **row, size_t *size)
 
 static tx_status next_of_table(tx_rows *r, const char **row, size_t *size)
 {
-    const tx_table *t = &r->table;
+    tx_table *t = &r->table;
     *size = 0;
     if (r->row == t->rows)
         return TX_OK;
+    TX_TRY(tx_fail_in(tx_table_read(t, r->row), "%s", t->file.path));
     tx_buffer_clear(&r->text);
     tx_buffer_add(&r->text, "{", 1);
     for (int32_t c = 0; c < t->columns; c++) {
         size_t name, bytes = 0;
-        const char *key = tx_table_text(t, -1, c, &name), *text = tx_table_text(t, r->row, c, &bytes);
+        const char *key = tx_table_name(t, c, &name), *text = tx_table_text(t, c, &bytes);
         tx_buffer_add(&r->text, ", ", c ? 2 : 0);
-        TX_TRY(add_member(r, t->path, key, text, bytes));
+        TX_TRY(add_member(r, t->file.path, key, text, bytes));
     }
     r->row++;
     tx_buffer_add(&r->text, "}", 1);

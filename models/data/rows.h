@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The rows of a data file, one after the other, each as the text of a JSON object. prepare.c puts rows of several files
- * together. Only tables (.csv, .tsv) are read into memory as a whole. */
+ * together. */
 #ifndef TX_DATA_ROWS_H
 #define TX_DATA_ROWS_H
 

@@ -2,9 +2,9 @@
  * The task of multiple choice: reading, rows, loss, accuracy, predictions. */
 #include "models/task/choice.h"
 
+#include "models/task/reader.h"
 #include "models/task/sequence.h"
 #include "models/task/several.h"
-#include "models/text/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,43 +18,40 @@ typedef struct choices {
     int32_t *label; /* [count]; TX_IGNORE_LABEL in test data */
     tx_task task;
     tx_field field[FIELDS + 1];
-    char digest[65];
 } choices;
 
 /* ---- Reading ------------------------------------------------------------------------------------------- */
 
 typedef struct reading {
-    const tx_data_options *options;
-    tx_table table;
+    tx_reader from;
+    choices *data;
     int32_t first, second, ending[TX_SEVERAL_TEXTS], label; /* columns; the last is -1 in test data */
-    int64_t begin, end;                                     /* range of rows to use */
-    tx_joiner joiner;
-    tx_buffer text; /* of sent2 and an ending */
+    tx_buffer text;                                         /* of sent2 and an ending */
 } reading;
 
-static tx_status find_columns(reading *r, tx_several *s)
+static tx_status find_columns(reading *r)
 {
+    static const char *const labels[] = {"label", NULL};
+    const tx_table *t = &r->from.table;
+    tx_several *s = &r->data->several;
     char name[32] = "ending0";
-    r->first = tx_table_column(&r->table, "sent1");
-    r->second = tx_table_column(&r->table, "sent2");
-    r->label = r->options->split == TX_DATA_TEST ? -1 : tx_table_column(&r->table, "label");
-    while (s->texts < TX_SEVERAL_TEXTS && (r->ending[s->texts] = tx_table_column(&r->table, name)) >= 0)
+    r->first = tx_table_column(t, "sent1");
+    r->second = tx_table_column(t, "sent2");
+    while (s->texts < TX_SEVERAL_TEXTS && (r->ending[s->texts] = tx_table_column(t, name)) >= 0)
         snprintf(name, sizeof name, "ending%" PRId64, ++s->texts);
     if (r->first < 0 || s->texts < 2)
         return tx_fail(TX_FORMAT, "multiple choice needs the columns sent1, sent2, ending0, ending1 and further ones");
-    if (r->label < 0 && r->options->split != TX_DATA_TEST)
-        return tx_fail(TX_FORMAT, "there is no column label: name the one to use by --label_column_name");
-    return tx_task_choose_range(r->options, r->table.rows, "rows", &r->begin, &r->end);
+    return tx_reader_find_label(&r->from, labels, "label", &r->label);
 }
 
-static tx_status read_label(const reading *r, int64_t row, int64_t endings, int32_t *label)
+static tx_status read_label(const reading *r, int64_t endings, int32_t *label)
 {
     size_t size;
     char *end;
     *label = TX_IGNORE_LABEL;
     if (r->label < 0)
         return TX_OK;
-    const char *text = tx_table_text(&r->table, row, r->label, &size);
+    const char *text = tx_table_text(&r->from.table, r->label, &size);
     const long long value = strtoll(text, &end, 10);
     if (end == text || *end || value < 0 || value >= endings)
         return tx_fail(TX_FORMAT, "label: \"%.40s\" is not from 0 to %" PRId64, text, endings - 1);
@@ -62,50 +59,41 @@ static tx_status read_label(const reading *r, int64_t row, int64_t endings, int3
     return TX_OK;
 }
 
-static tx_status add_row(reading *r, int64_t row, choices *d)
+static tx_status add_row(tx_reader *from)
 {
-    tx_several *s = &d->several;
+    reading *r = (reading *)from;
+    tx_several *s = &r->data->several;
     size_t first_size, second_size = 0, size;
-    const char *first = tx_table_text(&r->table, row, r->first, &first_size);
-    const char *second = r->second < 0 ? "" : tx_table_text(&r->table, row, r->second, &second_size);
-    TX_TRY(read_label(r, row, s->texts, &d->label[s->count]));
+    const char *first = tx_table_text(&from->table, r->first, &first_size);
+    const char *second = r->second < 0 ? "" : tx_table_text(&from->table, r->second, &second_size);
+    TX_TRY(read_label(r, s->texts, &r->data->label[s->count]));
     for (int64_t i = 0; i < s->texts; i++) {
-        const char *ending = tx_table_text(&r->table, row, r->ending[i], &size);
+        const char *ending = tx_table_text(&from->table, r->ending[i], &size);
         tx_buffer_clear(&r->text);
         tx_buffer_add(&r->text, second, second_size);
         tx_buffer_add(&r->text, " ", r->second >= 0);
         tx_buffer_add(&r->text, ending, size);
         TX_TRY(r->text.status);
-        TX_TRY(tx_several_add(s, i, &r->joiner, first, first_size, r->text.data ? r->text.data : "", r->text.size,
-                              r->options->block));
+        TX_TRY(tx_several_add(s, i, &from->joiner, first, first_size, r->text.data ? r->text.data : "", r->text.size,
+                              from->options->block));
     }
-    const size_t begin = (size_t)tx_sample_begin(s->end, s->count * s->texts);
-    TX_TRY(tx_task_check_ids(r->options, s->ids.id + begin, s->ids.count - begin));
-    s->count++;
-    return TX_OK;
+    return tx_several_keep(s, from->options);
 }
 
-static tx_status read_all(reading *r, choices *d)
+static tx_status read_all(tx_reader *from)
 {
-    tx_several *s = &d->several;
-    TX_TRY(find_columns(r, s));
-    TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
-    TX_TRY(tx_several_reserve(s, r->end - r->begin));
-    d->label = malloc((size_t)(r->end - r->begin) * sizeof *d->label);
+    reading *r = (reading *)from;
+    choices *d = r->data;
+    const int64_t rows = from->end - from->begin;
+    TX_TRY(find_columns(r));
+    tx_several_begin(&d->several, from->options);
+    d->label = malloc((size_t)rows * sizeof *d->label);
     if (!d->label)
-        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " rows", r->end - r->begin);
-    for (int64_t row = r->begin; row < r->end; row++) {
-        size_t size;
-        if (!tx_table_text(&r->table, row, r->first, &size)) /* the table skipped the row */
-            continue;
-        const tx_status status = add_row(r, row, d);
-        if (status)
-            tx_several_drop(s);
-        TX_TRY(status ? tx_table_skip(&r->table, row, status) : TX_OK);
-    }
-    if (!s->count)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " rows", rows);
+    TX_TRY(tx_reader_rows(from, add_row));
+    if (!d->several.count)
         return tx_fail(TX_FORMAT, "no row has endings");
-    return tx_several_digest(s, d->label, (size_t)s->count * sizeof *d->label, d->digest);
+    return tx_several_digest(&d->several, d->label, (size_t)d->several.count * sizeof *d->label);
 }
 
 static void free_data(choices *d)
@@ -122,17 +110,11 @@ static void close_data(const tx_samples *samples)
 
 static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
 {
-    reading r = {.options = options};
-    TX_TRY(tx_task_need_tokenizer(path, options));
-    choices *d = calloc(1, sizeof *d);
+    reading r = {.from = {.path = path, .options = options}, .data = calloc(1, sizeof *r.data)};
+    choices *d = r.data;
     if (!d)
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
-    tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
-    TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
-    if (!status)
-        tx_table_report(&r.table, path, &options->report);
-    tx_table_close(&r.table);
-    tx_joiner_close(&r.joiner);
+    const tx_status status = tx_reader_run(&r.from, read_all);
     free(r.text.data);
     if (status) {
         free_data(d);
@@ -143,12 +125,7 @@ static tx_status open_data(const tx_task *task, const char *path, const tx_data_
     for (int f = 0; f < TX_SEVERAL_OWN; f++)
         d->field[f].sequences = (int32_t)d->several.texts;
     d->task.fields = d->field;
-    *samples = (tx_samples){.task = &d->task,
-                            .data = d,
-                            .count = d->several.count,
-                            .block = options->block,
-                            .tokens = (int64_t)d->several.ids.count,
-                            .digest = d->digest};
+    *samples = tx_several_samples(&d->several, &d->task, d, options->block);
     return TX_OK;
 }
 
@@ -164,7 +141,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 {
     const choices *d = samples->data;
     (void)epoch;
-    tx_several_row(&d->several, number, samples->block, to);
+    TX_TRY(tx_several_row(&d->several, number, samples->block, to));
     *(int32_t *)to->field[LABELS] = d->label[number];
     return TX_OK;
 }
@@ -195,13 +172,14 @@ static int64_t best_of(const float *output, int64_t count)
     return best;
 }
 
-static void measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+static tx_status measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
     const choices *d = samples->data;
     int64_t right = 0;
     for (int64_t r = 0; r < samples->count; r++)
         right += best_of(outputs + r * columns, columns) == d->label[r];
     sums[TX_SUM_ACCURACY] = (double)right / (double)samples->count;
+    return TX_OK;
 }
 
 static tx_status tell(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,

@@ -19,7 +19,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     const tx_embedding_data *d = samples->data;
     const int64_t block = samples->block;
     (void)epoch;
-    tx_several_row(&d->several, number, block, to);
+    TX_TRY(tx_several_row(&d->several, number, block, to));
     for (int64_t i = 0; i < d->several.texts; i++)
         tx_pooling_fill(&d->pooling, block, tx_several_length(&d->several, number, i), 0,
                         (float *)to->field[TX_EMBEDDING_POOLING] + i * block);
@@ -36,17 +36,19 @@ static int64_t row_length(const tx_samples *samples, int64_t number)
 /* ---- Metrics -------------------------------------------------------------------------------------------- */
 
 /* Pearson's and Spearman's correlation of cosines and scores, as EmbeddingSimilarityEvaluator computes them. */
-static void measure_scores(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+static tx_status measure_scores(const tx_samples *samples, const float *outputs, int64_t columns,
+                                double sums[TX_SUMS_MAX])
 {
     const tx_embedding_data *d = samples->data;
     (void)columns; /* 1 */
     tx_sequence_correlate(outputs, d->target, NULL, samples->count, sums);
+    return TX_OK;
 }
 
 /* The share of samples whose anchor is nearer to the positive than to every negative, as TripletEvaluator computes it
  * for one negative. */
-static void measure_negatives(const tx_samples *samples, const float *outputs, int64_t columns,
-                              double sums[TX_SUMS_MAX])
+static tx_status measure_negatives(const tx_samples *samples, const float *outputs, int64_t columns,
+                                   double sums[TX_SUMS_MAX])
 {
     int64_t right = 0;
     for (int64_t r = 0; r < samples->count; r++) {
@@ -57,6 +59,7 @@ static void measure_negatives(const tx_samples *samples, const float *outputs, i
         right += nearer;
     }
     sums[TX_SUM_ACCURACY] = (double)right / (double)samples->count;
+    return TX_OK;
 }
 
 static void close_data(const tx_samples *samples)
@@ -106,11 +109,6 @@ static tx_status open_data(const tx_task *task, const char *path, const tx_data_
     (void)task; /* the data have a task of their own */
     TX_TRY(tx_embedding_read(path, options, &d));
     make_task(d);
-    *samples = (tx_samples){.task = &d->task,
-                            .data = d,
-                            .count = d->several.count,
-                            .block = options->block,
-                            .tokens = (int64_t)d->several.ids.count,
-                            .digest = d->digest};
+    *samples = tx_several_samples(&d->several, &d->task, d, options->block);
     return TX_OK;
 }

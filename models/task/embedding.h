@@ -24,7 +24,6 @@ typedef struct tx_embedding_data {
     int64_t width, most; /* of the hidden states; tokens of a text */
     tx_task task;
     tx_field field[TX_EMBEDDING_FIELDS + 1];
-    char digest[65];
 } tx_embedding_data;
 
 /* Reads a file (embedding_data.c). As in sentence-transformers a column label, labels, score or scores has the target,

@@ -3,7 +3,7 @@
 #include "models/files/hub.h"
 #include "models/names.h"
 #include "models/task/embedding.h"
-#include "models/text/table.h"
+#include "models/task/reader.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -12,20 +12,19 @@
 
 /* The state of reading a file. */
 typedef struct reading {
-    const tx_data_options *options;
-    tx_table table;
+    tx_reader from;
+    tx_embedding_data *data;
     int32_t text[TX_SEVERAL_TEXTS], score; /* columns; `score` is -1 if there is none */
-    int64_t begin, end;                    /* range of rows to use */
-    tx_joiner joiner;
 } reading;
 
 /* ---- Columns ------------------------------------------------------------------------------------------- */
 
 /* Finds the columns of the texts and of the score. */
-static tx_status find_columns(reading *r, tx_embedding_data *d)
+static tx_status find_columns(reading *r)
 {
     static const char *const scores[] = {"label", "labels", "score", "scores"};
-    const tx_table *t = &r->table;
+    const tx_table *t = &r->from.table;
+    tx_embedding_data *d = r->data;
     const bool named = tx_table_column(t, "anchor") >= 0 && tx_table_column(t, "positive") >= 0;
     r->score = -1;
     if (named) {
@@ -35,7 +34,7 @@ static tx_status find_columns(reading *r, tx_embedding_data *d)
     }
     for (int32_t c = 0; c < t->columns; c++) {
         size_t size;
-        const char *name = tx_table_text(t, -1, c, &size);
+        const char *name = tx_table_name(t, c, &size);
         bool is_score = false;
         for (size_t i = 0; i < sizeof scores / sizeof scores[0]; i++)
             is_score = is_score || strcmp(name, scores[i]) == 0;
@@ -47,7 +46,7 @@ static tx_status find_columns(reading *r, tx_embedding_data *d)
             r->text[d->several.texts++] = c;
         }
     }
-    return tx_task_choose_range(r->options, t->rows, "rows", &r->begin, &r->end);
+    return TX_OK;
 }
 
 /* Chooses the loss by the columns, or checks that they fit it. */
@@ -57,7 +56,7 @@ static tx_status choose_loss(const reading *r, tx_embedding_data *d)
         [] = {[TX_EMBEDDING_LOSS_RANKING] = 2, [TX_EMBEDDING_LOSS_COSINE] = 2, [TX_EMBEDDING_LOSS_TRIPLET] = 3},
    most[] = {
        [TX_EMBEDDING_LOSS_RANKING] = TX_SEVERAL_TEXTS, [TX_EMBEDDING_LOSS_COSINE] = 2, [TX_EMBEDDING_LOSS_TRIPLET] = 3};
-    d->loss = r->options->set->embedding_loss;
+    d->loss = r->from.options->set->embedding_loss;
     if (d->loss == TX_EMBEDDING_LOSS_AUTO)
         d->loss = r->score >= 0 && d->several.texts == 2 ? TX_EMBEDDING_LOSS_COSINE : TX_EMBEDDING_LOSS_RANKING;
     if (d->several.texts < least[d->loss] || d->several.texts > most[d->loss])
@@ -72,32 +71,31 @@ static tx_status choose_loss(const reading *r, tx_embedding_data *d)
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
 
-static tx_status read_score(const reading *r, int64_t row, float *score)
+static tx_status read_score(const reading *r, float *score)
 {
     size_t size;
     char *end;
     if (r->score < 0)
         return TX_OK;
-    const char *text = tx_table_text(&r->table, row, r->score, &size);
+    const char *text = tx_table_text(&r->from.table, r->score, &size);
     *score = strtof(text, &end);
     return end != text && !*end && isfinite(*score) ? TX_OK
                                                     : tx_fail(TX_FORMAT, "the score \"%.40s\" is not a number", text);
 }
 
-static tx_status add_row(reading *r, int64_t row, tx_embedding_data *d)
+static tx_status add_row(tx_reader *from)
 {
+    reading *r = (reading *)from;
+    tx_embedding_data *d = r->data;
     tx_several *s = &d->several;
     size_t size;
-    const size_t before = s->ids.count;
     d->target[s->count] = 0.0f;
-    TX_TRY(read_score(r, row, &d->target[s->count]));
+    TX_TRY(read_score(r, &d->target[s->count]));
     for (int64_t i = 0; i < s->texts; i++) {
-        const char *text = tx_table_text(&r->table, row, r->text[i], &size);
-        TX_TRY(tx_several_add(s, i, &r->joiner, text, size, NULL, 0, d->most));
+        const char *text = tx_table_text(&from->table, r->text[i], &size);
+        TX_TRY(tx_several_add(s, i, &from->joiner, text, size, NULL, 0, d->most));
     }
-    TX_TRY(tx_task_check_ids(r->options, s->ids.id + before, s->ids.count - before));
-    s->count++;
-    return TX_OK;
+    return tx_several_keep(s, from->options);
 }
 
 /* The pooling of the model's folder, changed by --pooling_mode. */
@@ -122,30 +120,23 @@ static tx_status find_pooling(const tx_data_options *o, tx_embedding_data *d)
     return TX_OK;
 }
 
-static tx_status read_all(reading *r, tx_embedding_data *d)
+static tx_status read_all(tx_reader *from)
 {
-    TX_TRY(find_pooling(r->options, d));
-    TX_TRY(find_columns(r, d));
+    reading *r = (reading *)from;
+    tx_embedding_data *d = r->data;
+    const size_t rows = (size_t)(from->end - from->begin);
+    TX_TRY(find_pooling(from->options, d));
+    TX_TRY(find_columns(r));
     TX_TRY(choose_loss(r, d));
-    TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
-    TX_TRY(tx_joiner_check(&r->joiner, false, d->most));
-    const size_t rows = (size_t)(r->end - r->begin);
-    TX_TRY(tx_several_reserve(&d->several, r->end - r->begin));
+    TX_TRY(tx_joiner_check(&from->joiner, false, d->most));
+    tx_several_begin(&d->several, from->options);
     d->target = malloc(rows * sizeof *d->target);
     if (!d->target)
         return tx_fail(TX_MEMORY, "no memory for %zu rows", rows);
-    for (int64_t row = r->begin; row < r->end; row++) {
-        size_t size;
-        if (!tx_table_text(&r->table, row, r->text[0], &size)) /* the table skipped the row */
-            continue;
-        const tx_status status = add_row(r, row, d);
-        if (status)
-            tx_several_drop(&d->several);
-        TX_TRY(status ? tx_table_skip(&r->table, row, status) : TX_OK);
-    }
+    TX_TRY(tx_reader_rows(from, add_row));
     if (!d->several.count)
         return tx_fail(TX_FORMAT, "no row has texts");
-    return tx_several_digest(&d->several, d->target, (size_t)d->several.count * sizeof *d->target, d->digest);
+    return tx_several_digest(&d->several, d->target, (size_t)d->several.count * sizeof *d->target);
 }
 
 void tx_embedding_free(tx_embedding_data *data)
@@ -159,16 +150,7 @@ void tx_embedding_free(tx_embedding_data *data)
 
 tx_status tx_embedding_read(const char *path, const tx_data_options *options, tx_embedding_data **data)
 {
-    reading r = {.options = options};
-    TX_TRY(tx_task_need_tokenizer(path, options));
-    tx_embedding_data *d = calloc(1, sizeof *d);
-    if (!d)
-        return tx_fail(TX_MEMORY, "%s: out of memory", path);
-    tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
-    TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
-    if (!status)
-        tx_table_report(&r.table, path, &options->report);
-    tx_table_close(&r.table);
-    tx_joiner_close(&r.joiner);
-    return TX_RETURN(status, d, data, tx_embedding_free);
+    reading r = {.from = {.path = path, .options = options}, .data = calloc(1, sizeof *r.data)};
+    const tx_status status = r.data ? tx_reader_run(&r.from, read_all) : tx_fail(TX_MEMORY, "%s: out of memory", path);
+    return r.data ? TX_RETURN(status, r.data, data, tx_embedding_free) : status;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Lists of labels in the cells of a file, for multi-label and token classification. */
+ * Labels in the cells of a file: those of a row, and the different ones of all rows. */
 #include "models/arch/labels.h"
 #include "models/task/sequence.h"
 
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static tx_status add_item(tx_label_lists *lists, const tx_json *item)
+static tx_status add_item(tx_label_list *list, const tx_json *item)
 {
     char number[32];
     const char *text = number;
@@ -19,7 +19,7 @@ static tx_status add_item(tx_label_lists *lists, const tx_json *item)
         TX_TRY(tx_label_check(text, strlen(text)));
     } else {
         double value;
-        if (!lists->numbers || tx_json_as_int(item, "label", 0, TX_LABELS_MOST, &whole) == TX_OK) {
+        if (!list->numbers || tx_json_as_int(item, "label", 0, TX_LABELS_MOST, &whole) == TX_OK) {
             TX_TRY(tx_json_as_int(item, "label", 0, TX_LABELS_MOST, &whole));
             snprintf(number, sizeof number, "%" PRId64, whole);
         } else {
@@ -27,72 +27,74 @@ static tx_status add_item(tx_label_lists *lists, const tx_json *item)
             snprintf(number, sizeof number, "%.17g", value);
         }
     }
-    tx_buffer_add(&lists->text, text, strlen(text) + 1);
-    lists->count++;
-    return lists->text.status;
+    tx_buffer_add(&list->text, text, strlen(text) + 1);
+    return list->text.status;
 }
 
-tx_status tx_label_lists_add(tx_label_lists *lists, const char *text, size_t size)
+tx_status tx_label_list_read(tx_label_list *list, const char *text, size_t size)
 {
-    const size_t bytes = lists->text.size, count = lists->count;
-    tx_json *list = NULL;
-    if (*text != '[' || tx_json_parse(text, size, "label", &list) || tx_json_type_of(list) != TX_JSON_ARRAY) {
-        tx_json_free(list);
+    tx_json *json = NULL;
+    if (*text != '[' || tx_json_parse(text, size, "label", &json) || tx_json_type_of(json) != TX_JSON_ARRAY) {
+        tx_json_free(json);
         return tx_fail(TX_FORMAT, "label: \"%.40s\" is not a list", text);
     }
-    tx_status status =
-        tx_array_reserve(&lists->end, &lists->room, lists->rows + 1, sizeof *lists->end, "lists of labels");
-    for (size_t i = 0; i < tx_json_size(list) && !status; i++)
-        status = add_item(lists, tx_json_at(list, i));
-    tx_json_free(list);
-    if (status) {
-        lists->text.size = bytes;
-        lists->count = count;
-        return status == TX_INVALID ? TX_FORMAT : status;
+    list->count = tx_json_size(json);
+    tx_buffer_clear(&list->text);
+    tx_status status = tx_array_reserve(&list->label, &list->room, list->count, sizeof *list->label, "labels");
+    for (size_t i = 0; i < list->count && !status; i++)
+        status = add_item(list, tx_json_at(json, i));
+    for (size_t i = 0, at = 0; i < list->count && !status; i++, at += strlen(list->text.data + at) + 1)
+        list->label[i] = list->text.data + at;
+    tx_json_free(json);
+    return status == TX_INVALID ? TX_FORMAT : status;
+}
+
+tx_status tx_label_list_of(tx_label_list *list, const char *text, size_t size)
+{
+    TX_TRY(tx_array_reserve(&list->label, &list->room, 1, sizeof *list->label, "labels"));
+    list->count = 1;
+    list->label[0] = text;
+    return tx_label_check(text, size);
+}
+
+void tx_label_list_free(tx_label_list *list)
+{
+    free(list->text.data);
+    free(list->label);
+}
+
+static bool is_label(const void *set, uint32_t number, const void *text)
+{
+    return strcmp(((const tx_label_set *)set)->label[number], text) == 0;
+}
+
+tx_status tx_label_set_add(tx_label_set *set, const tx_label_list *list)
+{
+    const int64_t size = (int64_t)list->count;
+    for (size_t i = 0; i < list->count; i++) {
+        const char *text = list->label[i];
+        const uint64_t hash = tx_hash_bytes(text, strlen(text));
+        if (tx_index_find(&set->index, hash, is_label, set, text) != TX_INDEX_NONE)
+            continue;
+        TX_TRY(tx_array_reserve(&set->label, &set->room, set->count + 1, sizeof *set->label, "labels"));
+        TX_TRY(tx_copy_text(text, &set->label[set->count]));
+        set->count++;
+        TX_TRY(tx_index_add(&set->index, hash, set->count - 1));
     }
-    lists->end[lists->rows++] = lists->count;
+    set->size = set->rows == 0 || set->size == size ? size : 0;
+    set->rows++;
     return TX_OK;
 }
 
-size_t tx_label_lists_begin(const tx_label_lists *lists, int64_t row)
+int64_t tx_label_set_numbers(const tx_label_set *set)
 {
-    return row ? lists->end[row - 1] : 0;
+    return set->size > 1 && tx_label_are_numbers(set) ? set->size : 0;
 }
 
-void tx_label_lists_drop(tx_label_lists *lists)
+void tx_label_set_free(tx_label_set *set)
 {
-    const size_t count = tx_label_lists_begin(lists, (int64_t)lists->rows - 1);
-    for (; lists->count > count; lists->count--) {
-        lists->text.size--; /* the NUL */
-        while (lists->text.size && lists->text.data[lists->text.size - 1])
-            lists->text.size--;
-    }
-    lists->rows--;
-}
-
-tx_status tx_label_lists_index(tx_label_lists *lists)
-{
-    lists->label = malloc((lists->count + 1) * sizeof *lists->label);
-    if (!lists->label)
-        return tx_fail(TX_MEMORY, "no memory for %zu labels", lists->count);
-    for (size_t i = 0, at = 0; i < lists->count; i++, at += strlen(lists->text.data + at) + 1)
-        lists->label[i] = lists->text.data + at;
-    return TX_OK;
-}
-
-int64_t tx_label_lists_numbers(const tx_label_lists *lists)
-{
-    const size_t size = lists->rows ? lists->end[0] : 0;
-    for (size_t r = 0; r < lists->rows; r++)
-        if (lists->end[r] != (r + 1) * size)
-            return 0;
-    return size > 1 && tx_label_are_numbers(lists->label, (int64_t)lists->count) ? (int64_t)size : 0;
-}
-
-void tx_label_lists_free(tx_label_lists *lists)
-{
-    free(lists->text.data);
-    free(lists->label);
-    free(lists->end);
-    *lists = (tx_label_lists){0};
+    for (size_t i = 0; i < set->count; i++)
+        free(set->label[i]);
+    free(set->label);
+    free(set->index.place);
 }

@@ -15,10 +15,10 @@ enum { TX_SUM_RIGHT = TX_SUM_OWN, TX_SUM_PREDICTED, TX_SUM_TRUE, TX_SUM_RIGHT_TE
 static void write_labels(const tx_sequence_data *d, int64_t number, int64_t labels, int32_t *to)
 {
     for (int64_t i = 0; i < labels; i++)
-        to[i] = d->several_end ? 0 : TX_IGNORE_LABEL;
-    if (d->several_end)
-        for (int64_t i = tx_sample_begin(d->several_end, number); i < d->several_end[number]; i++)
-            to[d->several.id[i]] = 1;
+        to[i] = d->labels_end ? 0 : TX_IGNORE_LABEL;
+    if (d->labels_end)
+        for (int64_t i = tx_sample_begin(d->labels_end, number); i < d->labels_end[number]; i++)
+            to[d->labels.id[i]] = 1;
 }
 
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
@@ -49,11 +49,13 @@ static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *logi
     return tx_mean_loss(tx_cross_entropy(tx_mul(x, unit), labels, 2));
 }
 
-static void measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+static tx_status measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
     const tx_sequence_data *d = samples->data;
     int32_t *truth = malloc((size_t)columns * sizeof *truth);
-    for (int64_t s = 0; s < samples->count && truth && d->several_end; s++) {
+    if (!truth)
+        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", columns);
+    for (int64_t s = 0; s < samples->count && d->labels_end; s++) {
         bool same = true;
         write_labels(d, s, columns, truth);
         for (int64_t i = 0; i < columns; i++) {
@@ -67,6 +69,7 @@ static void measure(const tx_samples *samples, const float *outputs, int64_t col
         sums[TX_SUM_TEXTS]++;
     }
     free(truth);
+    return TX_OK;
 }
 
 /* Writes a list of the labels whose logits are positive, as JSON. */

@@ -136,11 +136,12 @@ enum {
     DESIRED_LOGP
 };
 
-static void measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+static tx_status measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
     for (int64_t r = 0; r < samples->count; r++)
         for (int64_t c = 0; c < columns; c++)
             sums[TX_SUM_OWN + c] += (double)outputs[r * columns + c];
+    return TX_OK;
 }
 
 #define OF_SUMS(name, result)                                           \

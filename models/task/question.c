@@ -25,7 +25,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 {
     const tx_question_data *d = samples->data;
     (void)epoch;
-    tx_several_row(&d->several, number, samples->block, to);
+    TX_TRY(tx_several_row(&d->several, number, samples->block, to));
     float *mask = to->field[MASK];
     for (int64_t t = 0; t < samples->block; t++)
         mask[t] = t < row_length(samples, number) ? 0.0f : MASKED;

@@ -25,13 +25,12 @@ typedef struct tx_question_data {
     tx_several several; /* the features; texts is 1 */
     tx_offset *offset;  /* of each id; begin > end for tokens that are not of the context */
     size_t offset_room;
-    int32_t *label;    /* [count, 2] */
-    size_t label_room; /* features for which `label` and `several.end` have room */
+    int32_t *label; /* [count, 2] */
+    size_t label_room;
     tx_question *question;
     int64_t questions;
     bool unanswered;        /* some questions have no answer, as in SQuAD 2 */
     int64_t longest_answer; /* tokens of an answer: --max_answer_length */
-    char digest[65];
 } tx_question_data;
 
 /* Reads a file (question_data.c). */
@@ -45,7 +44,8 @@ void tx_question_close(const tx_samples *samples);
 tx_offset tx_question_answer(const tx_question_data *data, const tx_question *question, const float *outputs,
                              int64_t block);
 /* Adds up exact match and F1 of all questions, as the metrics squad and squad_v2 compute them. */
-void tx_question_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
+tx_status tx_question_measure(const tx_samples *samples, const float *outputs, int64_t columns,
+                              double sums[TX_SUMS_MAX]);
 extern const tx_metric tx_question_metrics[];
 
 #endif

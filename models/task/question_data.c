@@ -3,7 +3,7 @@
 #include "models/task/question.h"
 
 #include "models/names.h"
-#include "models/text/table.h"
+#include "models/task/reader.h"
 #include "models/text/utf8.h"
 
 #include <inttypes.h>
@@ -12,11 +12,9 @@
 
 /* The state of reading a file. */
 typedef struct reading {
-    const tx_data_options *options;
-    tx_table table;
+    tx_reader from;
+    tx_question_data *data;
     int32_t question, context, answers; /* columns; the last is -1 in test data */
-    int64_t begin, end;                 /* range of rows to use */
-    tx_joiner joiner;
     tx_aligner *aligner;
     tx_ids ask, text; /* of the current row */
     tx_offset *offset;
@@ -26,13 +24,14 @@ typedef struct reading {
 
 static tx_status find_columns(reading *r)
 {
-    const bool test = r->options->split == TX_DATA_TEST;
-    r->question = tx_table_column(&r->table, "question");
-    r->context = tx_table_column(&r->table, "context");
-    r->answers = test ? -1 : tx_table_column(&r->table, "answers");
+    const tx_table *t = &r->from.table;
+    const bool test = r->from.options->split == TX_DATA_TEST;
+    r->question = tx_table_column(t, "question");
+    r->context = tx_table_column(t, "context");
+    r->answers = test ? -1 : tx_table_column(t, "answers");
     if (r->question < 0 || r->context < 0 || (r->answers < 0 && !test))
         return tx_fail(TX_FORMAT, "question answering needs the columns question, context and answers");
-    return tx_task_choose_range(r->options, r->table.rows, "rows", &r->begin, &r->end);
+    return TX_OK;
 }
 
 /* ---- Answers ------------------------------------------------------------------------------------------- */
@@ -77,15 +76,15 @@ static tx_status read_answers(reading *r, const tx_json *json, size_t size, tx_q
     return TX_OK;
 }
 
-static tx_status read_question(reading *r, int64_t row, tx_question *q, size_t *size)
+static tx_status read_question(reading *r, tx_question *q, size_t *size)
 {
     size_t length;
     tx_json *json = NULL;
     r->answer = (tx_offset){0, 0};
-    TX_TRY(tx_copy_text(tx_table_text(&r->table, row, r->context, size), &q->context));
+    TX_TRY(tx_copy_text(tx_table_text(&r->from.table, r->context, size), &q->context));
     if (r->answers < 0)
         return TX_OK;
-    const char *text = tx_table_text(&r->table, row, r->answers, &length);
+    const char *text = tx_table_text(&r->from.table, r->answers, &length);
     tx_status status = tx_json_parse(text, length, "answers", &json);
     TX_THEN(status, read_answers(r, json, *size, q));
     tx_json_free(json);
@@ -113,69 +112,44 @@ static void find_answer(const reading *r, size_t begin, size_t end, size_t first
 }
 
 /* Adds the window of tokens begin .. end - 1 of the context. */
-static tx_status add_feature(reading *r, size_t begin, size_t end, tx_question_data *d)
+static tx_status add_feature(reading *r, size_t begin, size_t end)
 {
     static const tx_offset none = {1, 0};
+    tx_question_data *d = r->data;
     tx_several *s = &d->several;
     const tx_ids window = {.id = r->text.id + begin, .count = end - begin};
-    const size_t before = s->ids.count, number = (size_t)s->count;
-    TX_TRY(tx_tokenizer_join(r->options->tokenizer, &r->ask, &window, &s->ids, &s->types));
-    const size_t room = d->label_room;
+    const size_t before = (size_t)s->ids.count, number = (size_t)s->count;
+    tx_several_clear(s);
+    TX_TRY(tx_tokenizer_join(r->from.options->tokenizer, &r->ask, &window, &s->id, &s->type));
     TX_TRY(tx_array_reserve(&d->label, &d->label_room, 2 * (number + 1), sizeof *d->label, "features"));
-    if (d->label_room != room) {
-        int64_t *larger = realloc(s->end, d->label_room * sizeof *larger);
-        if (!larger)
-            return tx_fail(TX_MEMORY, "no memory for features");
-        s->end = larger;
-    }
-    TX_TRY(tx_array_reserve(&d->offset, &d->offset_room, s->ids.count, sizeof *d->offset, "offsets"));
+    TX_TRY(tx_array_reserve(&d->offset, &d->offset_room, before + s->id.count, sizeof *d->offset, "offsets"));
     /* The window is before the special tokens at the end: find it by its ids from the back. */
-    size_t at = s->ids.count - window.count;
-    while (at > before && memcmp(s->ids.id + at, window.id, window.count * sizeof *window.id) != 0)
+    size_t at = s->id.count - window.count;
+    while (at > 0 && memcmp(s->id.id + at, window.id, window.count * sizeof *window.id) != 0)
         at--;
-    for (size_t i = before; i < s->ids.count; i++)
-        d->offset[i] = i >= at && i < at + window.count ? r->offset[begin + i - at] : none;
-    find_answer(r, begin, end, at - before, d->label + 2 * number);
-    s->end[s->count++] = (int64_t)s->ids.count;
-    return TX_OK;
+    for (size_t i = 0; i < s->id.count; i++)
+        d->offset[before + i] = i >= at && i < at + window.count ? r->offset[begin + i - at] : none;
+    find_answer(r, begin, end, at, d->label + 2 * number);
+    s->at[0] = (int64_t)s->id.count;
+    return tx_several_keep(s, r->from.options);
 }
 
-static tx_status add_windows(reading *r, tx_question_data *d, tx_question *q)
+static tx_status add_windows(reading *r, tx_question *q)
 {
-    const tx_data_options *o = r->options;
-    const size_t special = r->joiner.special[1], block = (size_t)o->block, stride = (size_t)o->set->doc_stride;
+    const tx_data_options *o = r->from.options;
+    const size_t special = r->from.joiner.special[1], block = (size_t)o->block, stride = (size_t)o->set->doc_stride;
     if (block < special + r->ask.count + stride + 1)
         return tx_fail(TX_FORMAT, "the question has %zu tokens: with doc_stride %zu it leaves no room for the context",
                        r->ask.count, stride);
     const size_t room = block - special - r->ask.count;
-    q->first = d->several.count;
+    q->first = r->data->several.count;
     for (size_t begin = 0, end = 0; end < r->text.count; begin += room - stride) {
         end = begin + room < r->text.count ? begin + room : r->text.count;
-        TX_TRY(add_feature(r, begin, end, d));
+        TX_TRY(add_feature(r, begin, end));
         q->features++;
     }
     return TX_OK;
 }
-
-static tx_status add_row(reading *r, int64_t row, tx_question_data *d, tx_question *q)
-{
-    size_t size, length;
-    TX_TRY(read_question(r, row, q, &size));
-    const char *ask = tx_table_text(&r->table, row, r->question, &length);
-    const size_t spaces = strspn(ask, " \t\r\n"); /* as run_qa.py */
-    r->ask.count = r->text.count = 0;
-    TX_TRY(tx_encoder_run(r->joiner.encoder, ask + spaces, length - spaces, true, &r->ask));
-    TX_TRY(tx_encoder_run(r->joiner.encoder, q->context, size, true, &r->text));
-    if (!r->text.count)
-        return tx_fail(TX_FORMAT, "the context has no tokens");
-    TX_TRY(tx_task_check_ids(r->options, r->text.id, r->text.count));
-    TX_TRY(tx_task_check_ids(r->options, r->ask.id, r->ask.count));
-    TX_TRY(tx_array_reserve(&r->offset, &r->offset_room, r->text.count, sizeof *r->offset, "offsets"));
-    TX_TRY(tx_aligner_run(r->aligner, q->context, size, r->text.id, r->text.count, r->offset));
-    return add_windows(r, d, q);
-}
-
-/* ---- Files --------------------------------------------------------------------------------------------- */
 
 static void free_question(tx_question *q)
 {
@@ -186,37 +160,56 @@ static void free_question(tx_question *q)
     *q = (tx_question){0};
 }
 
-static tx_status read_all(reading *r, tx_question_data *d)
+static tx_status read_row(reading *r, tx_question *q)
 {
-    tx_several *s = &d->several;
-    s->texts = 1;
-    d->longest_answer = r->options->set->max_answer_length;
-    TX_TRY(find_columns(r));
-    TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
-    TX_TRY(tx_aligner_create(r->options->tokenizer, &r->aligner));
-    for (int64_t row = r->begin; row < r->end; row++) {
-        size_t size;
-        if (!tx_table_text(&r->table, row, r->context, &size)) /* the table skipped the row */
-            continue;
-        TX_TRY(tx_array_reserve(&d->question, &r->question_room, (size_t)d->questions + 1, sizeof *d->question,
-                                "questions"));
-        tx_question *q = &d->question[d->questions];
-        const int64_t features = s->count;
-        *q = (tx_question){0};
-        const tx_status status = add_row(r, row, d, q);
-        d->unanswered = d->unanswered || (!status && !q->answers);
-        if (!status) {
-            d->questions++;
-            continue;
-        }
+    size_t size, length;
+    TX_TRY(read_question(r, q, &size));
+    const char *ask = tx_table_text(&r->from.table, r->question, &length);
+    const size_t spaces = strspn(ask, " \t\r\n"); /* as run_qa.py */
+    tx_encoder *encoder = r->from.joiner.encoder;
+    r->ask.count = r->text.count = 0;
+    TX_TRY(tx_encoder_run(encoder, ask + spaces, length - spaces, true, &r->ask));
+    TX_TRY(tx_encoder_run(encoder, q->context, size, true, &r->text));
+    if (!r->text.count)
+        return tx_fail(TX_FORMAT, "the context has no tokens");
+    TX_TRY(tx_array_reserve(&r->offset, &r->offset_room, r->text.count, sizeof *r->offset, "offsets"));
+    TX_TRY(tx_aligner_run(r->aligner, q->context, size, r->text.id, r->text.count, r->offset));
+    return add_windows(r, q);
+}
+
+static tx_status add_row(tx_reader *from)
+{
+    reading *r = (reading *)from;
+    tx_question_data *d = r->data;
+    TX_TRY(
+        tx_array_reserve(&d->question, &r->question_room, (size_t)d->questions + 1, sizeof *d->question, "questions"));
+    tx_question *q = &d->question[d->questions];
+    *q = (tx_question){0};
+    const tx_status status = read_row(r, q);
+    if (status) {
         free_question(q);
-        s->count = features;
-        s->ids.count = s->types.count = features ? (size_t)s->end[features - 1] : 0;
-        TX_TRY(tx_table_skip(&r->table, row, status));
+        return status;
     }
-    if (!s->count)
+    d->unanswered = d->unanswered || !q->answers;
+    d->questions++;
+    return TX_OK;
+}
+
+/* ---- Files ---------------------------------------------------------------------------------------------- */
+
+static tx_status read_all(tx_reader *from)
+{
+    reading *r = (reading *)from;
+    tx_question_data *d = r->data;
+    d->several.texts = 1;
+    d->longest_answer = from->options->set->max_answer_length;
+    tx_several_begin(&d->several, from->options);
+    TX_TRY(find_columns(r));
+    TX_TRY(tx_aligner_create(from->options->tokenizer, &r->aligner));
+    TX_TRY(tx_reader_rows(from, add_row));
+    if (!d->several.count)
         return tx_fail(TX_FORMAT, "no row has a question");
-    return tx_several_digest(s, d->label, 2 * (size_t)s->count * sizeof *d->label, d->digest);
+    return tx_several_digest(&d->several, d->label, 2 * (size_t)d->several.count * sizeof *d->label);
 }
 
 static void free_data(tx_question_data *d)
@@ -232,32 +225,19 @@ static void free_data(tx_question_data *d)
 
 tx_status tx_question_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
 {
-    reading r = {.options = options};
-    TX_TRY(tx_task_need_tokenizer(path, options));
-    tx_question_data *d = calloc(1, sizeof *d);
-    if (!d)
+    reading r = {.from = {.path = path, .options = options}, .data = calloc(1, sizeof *r.data)};
+    if (!r.data)
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
-    tx_status status = tx_table_open(path, options->set->skip_bad, &r.table);
-    TX_THEN(status, tx_fail_in(read_all(&r, d), "%s", path));
-    if (!status)
-        tx_table_report(&r.table, path, &options->report);
-    tx_table_close(&r.table);
-    tx_joiner_close(&r.joiner);
+    const tx_status status = tx_reader_run(&r.from, read_all);
     tx_aligner_free(r.aligner);
     free(r.ask.id);
     free(r.text.id);
     free(r.offset);
-    if (status) {
-        free_data(d);
-        return status;
-    }
-    *samples = (tx_samples){.task = task,
-                            .data = d,
-                            .count = d->several.count,
-                            .block = options->block,
-                            .tokens = (int64_t)d->several.ids.count,
-                            .digest = d->digest};
-    return TX_OK;
+    if (status)
+        free_data(r.data);
+    else
+        *samples = tx_several_samples(&r.data->several, task, r.data, options->block);
+    return status;
 }
 
 void tx_question_close(const tx_samples *samples)

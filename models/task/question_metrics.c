@@ -157,7 +157,8 @@ static void compare(const char *guess, size_t size, const char *truth, double *e
     free(b.data);
 }
 
-void tx_question_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+tx_status tx_question_measure(const tx_samples *samples, const float *outputs, int64_t columns,
+                              double sums[TX_SUMS_MAX])
 {
     const tx_question_data *d = samples->data;
     (void)columns; /* 2 for each position */
@@ -173,6 +174,7 @@ void tx_question_measure(const tx_samples *samples, const float *outputs, int64_
         sums[SUM_F1] += f1;
         sums[SUM_QUESTIONS]++;
     }
+    return TX_OK;
 }
 
 static double exact_match(const double sums[TX_SUMS_MAX])

@@ -17,7 +17,6 @@ enum { SOURCE, TARGET, TEXTS };
 typedef struct pairs {
     tx_several several; /* source and target of each sample */
     int32_t begin;      /* the decoder's first token */
-    char digest[65];
 } pairs;
 
 /* ---- Reading ------------------------------------------------------------------------------------------- */
@@ -66,7 +65,6 @@ static tx_status add_pair(reading *r, const tx_json *object, pairs *d)
 {
     tx_several *s = &d->several;
     const char *text[TEXTS], *prefix = r->options->set->source_prefix;
-    const size_t before = s->ids.count;
     TX_TRY(find_texts(r, object, text));
     tx_buffer_clear(&r->text);
     tx_buffer_add(&r->text, prefix ? prefix : "", prefix ? strlen(prefix) : 0);
@@ -77,9 +75,7 @@ static tx_status add_pair(reading *r, const tx_json *object, pairs *d)
         TX_TRY(tx_several_add(s, i, &r->joiner, text[i], strlen(text[i]), NULL, 0, r->most[i]));
         r->cut += r->joiner.truncated;
     }
-    TX_TRY(tx_task_check_ids(r->options, s->ids.id + before, s->ids.count - before));
-    s->count++;
-    return TX_OK;
+    return tx_several_keep(s, r->options);
 }
 
 static tx_status read_one(reading *r, size_t number, pairs *d)
@@ -91,7 +87,6 @@ static tx_status read_one(reading *r, size_t number, pairs *d)
     tx_json_free(own);
     if (!status)
         return TX_OK;
-    tx_several_drop(&d->several);
     return status == TX_FORMAT && tx_objects_skip(&r->objects, number, r->options->set->skip_bad)
                ? TX_OK
                : tx_objects_fail(&r->objects, number, status);
@@ -106,7 +101,7 @@ static tx_status read_all(reading *r, const char *path, pairs *d)
     for (int i = 0; i < TEXTS; i++)
         TX_TRY(tx_joiner_check(&r->joiner, false, r->most[i]));
     d->several.texts = TEXTS;
-    TX_TRY(tx_several_reserve(&d->several, r->end - r->begin));
+    tx_several_begin(&d->several, r->options);
     for (int64_t i = r->begin; i < r->end; i++)
         TX_TRY(read_one(r, (size_t)i, d));
     tx_objects_report(&r->objects, path, report);
@@ -117,7 +112,7 @@ static tx_status read_all(reading *r, const char *path, pairs *d)
                           path, r->cut, r->most[SOURCE], r->most[TARGET]);
     if (!d->several.count)
         return tx_fail(TX_FORMAT, "no sample has two texts");
-    return tx_several_digest(&d->several, &d->begin, sizeof d->begin, d->digest);
+    return tx_several_digest(&d->several, &d->begin, sizeof d->begin);
 }
 
 static void free_data(pairs *d)
@@ -148,12 +143,7 @@ static tx_status open_data(const tx_task *task, const char *path, const tx_data_
         free_data(d);
         return status;
     }
-    *samples = (tx_samples){.task = task,
-                            .data = d,
-                            .count = d->several.count,
-                            .block = options->block,
-                            .tokens = (int64_t)d->several.ids.count,
-                            .digest = d->digest};
+    *samples = tx_several_samples(&d->several, task, d, options->block);
     return TX_OK;
 }
 
@@ -172,28 +162,29 @@ static int64_t row_length(const tx_samples *samples, int64_t number)
     return tx_several_length(&((const pairs *)samples->data)->several, number, SOURCE);
 }
 
-/* Writes `length` ids to a field, and padding after them. */
-static void put(const tx_samples *samples, int32_t field, const int32_t *ids, int64_t length, const tx_batch *to)
+/* Writes a text of a sample to a field, and padding after it. */
+static tx_status put(const tx_samples *samples, int64_t number, int64_t text, int32_t field, const tx_batch *to)
 {
     const tx_field *f = &samples->task->fields[field];
+    const tx_several *s = &((const pairs *)samples->data)->several;
+    const int64_t length = tx_several_length(s, number, text);
     int32_t *values = to->field[field];
-    memcpy(values, ids, (size_t)length * sizeof *values);
     tx_field_pad(f, values + length, tx_field_values(f, samples->block) - length);
+    return tx_store_read(&s->ids, tx_sample_begin(s->end, TEXTS * number + text), length, values);
 }
 
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const pairs *d = samples->data;
-    const int64_t source = row_length(samples, number), target = tx_several_length(&d->several, number, TARGET);
-    const int32_t *ids = d->several.ids.id + tx_sample_begin(d->several.end, TEXTS * number);
+    const size_t target = (size_t)tx_several_length(&d->several, number, TARGET);
     int32_t *before = to->field[TX_SEQ2SEQ_DECODER];
     (void)epoch;
-    put(samples, TX_SEQ2SEQ_INPUT_IDS, ids, source, to);
-    put(samples, TX_SEQ2SEQ_LABELS, ids + source, target, to);
-    put(samples, TX_SEQ2SEQ_DECODER, ids + source, target, to);
-    memmove(before + 1, before, (size_t)(target - 1) * sizeof *before);
+    TX_TRY(put(samples, number, SOURCE, TX_SEQ2SEQ_INPUT_IDS, to));
+    TX_TRY(put(samples, number, TARGET, TX_SEQ2SEQ_LABELS, to));
+    TX_TRY(put(samples, number, TARGET, TX_SEQ2SEQ_DECODER, to));
+    memmove(before + 1, before, (target - 1) * sizeof *before);
     before[0] = d->begin;
-    *(int32_t *)to->field[TX_SEQ2SEQ_LENGTHS] = (int32_t)source;
+    *(int32_t *)to->field[TX_SEQ2SEQ_LENGTHS] = (int32_t)row_length(samples, number);
     return TX_OK;
 }
 

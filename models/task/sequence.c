@@ -9,12 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FIELDS                                                                               \
-    [TX_SEQUENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},           \
-    [TX_SEQUENCE_TOKEN_TYPE_IDS] = {"token_type_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0}, \
-    [TX_SEQUENCE_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},                        \
-    [TX_SEQUENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},                   \
-    [TX_SEQUENCE_LAST] = {"last_token", TX_F32, TX_FIELD_BLOCK, .padding = 0}
+#define FIELDS                                                                                \
+    TX_SEVERAL_FIELDS, [TX_SEQUENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL}, \
+                       [TX_SEQUENCE_LAST] = {"last_token", TX_F32, TX_FIELD_BLOCK, .padding = 0}
 
 static const tx_field classes[] = {FIELDS, {.name = NULL}};
 static const tx_field numbers[] = {FIELDS, [TX_SEQUENCE_TARGETS] = {"targets", TX_F32, .padding = 0}, {.name = NULL}};
@@ -43,17 +40,11 @@ static tx_tensor *number_loss(tx_graph *graph, const tx_config *config, tx_tenso
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_sequence_data *d = samples->data;
-    const int64_t begin = tx_sample_begin(d->end, number), length = d->end[number] - begin;
-    const tx_ids *const from[] = {&d->ids, &d->types};
+    const int64_t length = tx_several_length(&d->several, number, 0);
     (void)epoch;
-    for (int f = TX_SEQUENCE_INPUT_IDS; f <= TX_SEQUENCE_TOKEN_TYPE_IDS; f++) {
-        int32_t *values = to->field[f];
-        memcpy(values, from[f]->id + begin, (size_t)length * sizeof *values);
-        tx_field_pad(&classes[f], values + length, samples->block - length);
-    }
-    *(int32_t *)to->field[TX_SEQUENCE_LENGTHS] = (int32_t)length;
+    TX_TRY(tx_several_row(&d->several, number, samples->block, to));
     *(int32_t *)to->field[TX_SEQUENCE_LABELS] = d->label[number];
-    tx_mark_last_token(d->ids.id + begin, length, d->pad, samples->block, to->field[TX_SEQUENCE_LAST]);
+    tx_mark_last_token(to->field[TX_SEQUENCE_INPUT_IDS], length, d->pad, samples->block, to->field[TX_SEQUENCE_LAST]);
     if (samples->task->loss == number_loss)
         memcpy(to->field[TX_SEQUENCE_TARGETS], d->target + number * d->values, (size_t)d->values * sizeof *d->target);
     return TX_OK;
@@ -61,8 +52,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 
 static int64_t row_length(const tx_samples *samples, int64_t number)
 {
-    const tx_sequence_data *d = samples->data;
-    return d->end[number] - tx_sample_begin(d->end, number);
+    return tx_several_length(&((const tx_sequence_data *)samples->data)->several, number, 0);
 }
 
 tx_tensor *tx_sequence_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)

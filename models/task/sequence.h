@@ -8,9 +8,9 @@
 #define TX_TASK_SEQUENCE_H
 
 #include "models/names.h"
-#include "models/task/task.h"
+#include "models/task/several.h"
 #include "models/text/buffer.h"
-#include "models/tx_text.h"
+#include "models/text/hash.h"
 
 /* Indices of the fields. */
 enum {
@@ -41,20 +41,17 @@ tx_tensor *tx_sequence_loss(tx_graph *graph, const tx_config *config, tx_tensor 
 /* ---- Data (sequence_data.c) --------------------------------------------------------------------------- */
 
 typedef struct tx_sequence_data {
-    tx_ids ids, types; /* of all samples, one after the other */
-    int64_t count;
-    int64_t *end;   /* [count]: end of each sample's ids */
+    tx_several several;
     int32_t *label; /* [count]; TX_IGNORE_LABEL if there is none */
     float *target;  /* [count, values], of a regression */
     int64_t values; /* numbers of a sample */
     /* Multi-label classification: all labels of all samples, and the end of those of each sample. */
-    tx_ids several;
-    int64_t *several_end;  /* [count]; NULL for test data and for other tasks */
+    tx_ids labels;
+    int64_t *labels_end;   /* [count]; NULL for test data and for other tasks */
     const tx_task *single; /* the task for one label a sample */
     tx_sequence_task own;  /* the task of these data, whose field "labels" has the width of the model's labels */
     tx_field field[TX_SEQUENCE_TARGETS + 2];
     int64_t pad; /* see tx_task_pad */
-    char digest[65];
 } tx_sequence_data;
 
 tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
@@ -72,36 +69,43 @@ typedef struct tx_label_index {
 void tx_label_index_free(tx_label_index *index); /* resets it to {0} */
 /* TX_FORMAT, with the reason, if a text cannot be a label: it is empty, a list, an object, or means a missing value. */
 tx_status tx_label_check(const char *text, size_t size);
-/* Sets the model's labels and indexes them: the task's labels, or in training the labels of the data. */
-tx_status tx_labels_resolve(const tx_sequence_task *task, const tx_data_options *options, const char *const *texts,
-                            int64_t count, tx_label_index *index);
-/* Whether all texts are numbers and some have a fraction or an exponent. */
-bool tx_label_are_numbers(const char *const *texts, int64_t count);
 /* The label of a text, and its number in a regression. TX_FORMAT, with the reason, if it is not a label. */
 tx_status tx_label_read(const tx_config *config, const tx_label_index *index, const char *text, int32_t *label,
                         float *target);
 
-/* Lists of labels, one for each row. It begins as {0}. */
-typedef struct tx_label_lists {
-    tx_buffer text;          /* of all labels, each with a NUL at the end */
-    bool numbers;            /* items may be any numbers, the values of a regression */
-    size_t count;            /* of all labels */
-    const char **label;      /* [count], set by tx_label_lists_index */
-    size_t *end, rows, room; /* [rows]: end of each row's labels */
-} tx_label_lists;
+/* The labels of a row. Begin with {0}. */
+typedef struct tx_label_list {
+    tx_buffer text; /* of all labels, each with a NUL at the end */
+    bool numbers;   /* items may be any numbers, the values of a regression */
+    size_t count, room;
+    const char **label; /* [count] */
+} tx_label_list;
 
-/* Adds the list of a row, written as JSON. TX_FORMAT, with the reason, if it is not a list of names or numbers. */
-tx_status tx_label_lists_add(tx_label_lists *lists, const char *text, size_t size);
-/* Removes the last row. */
-void tx_label_lists_drop(tx_label_lists *lists);
-/* Sets `label` after the last addition. */
-tx_status tx_label_lists_index(tx_label_lists *lists);
-/* The index of the first label of a row. */
-size_t tx_label_lists_begin(const tx_label_lists *lists, int64_t row);
+/* Reads a list, written as JSON. TX_FORMAT, with the reason, if it is not a list of names or numbers. */
+tx_status tx_label_list_read(tx_label_list *list, const char *text, size_t size);
+/* Makes a list of one label, which is checked. The text must outlive the list. */
+tx_status tx_label_list_of(tx_label_list *list, const char *text, size_t size);
+void tx_label_list_free(tx_label_list *list);
+
+/* The different labels of a file. Begin with {0}. */
+typedef struct tx_label_set {
+    char **label; /* [count] */
+    size_t count, room;
+    tx_index index;
+    int64_t rows, size; /* number of lists, and the size of each; 0 if sizes differ */
+} tx_label_set;
+
+tx_status tx_label_set_add(tx_label_set *set, const tx_label_list *list);
 /* The size of the lists if they are the values of a regression: all have the same size above 1, and only numbers, some
  * with a fraction. Otherwise 0. */
-int64_t tx_label_lists_numbers(const tx_label_lists *lists);
-void tx_label_lists_free(tx_label_lists *lists);
+int64_t tx_label_set_numbers(const tx_label_set *set);
+void tx_label_set_free(tx_label_set *set);
+
+/* Sets the model's labels and indexes them: the task's labels, or in training the labels of the data. */
+tx_status tx_labels_resolve(const tx_sequence_task *task, const tx_data_options *options, const tx_label_set *set,
+                            tx_label_index *index);
+/* Whether all labels are numbers and some have a fraction or an exponent. */
+bool tx_label_are_numbers(const tx_label_set *set);
 
 /* ---- Multi-label classification (multi_label.c) ---------------------------------------------------------- */
 
@@ -116,9 +120,10 @@ void tx_several_numbers_task(tx_sequence_data *data, int64_t values);
 enum { TX_SUM_ACCURACY = TX_SUM_OWN, TX_SUM_F1, TX_SUM_MATTHEWS };
 enum { TX_SUM_PEARSON = TX_SUM_OWN, TX_SUM_SPEARMAN, TX_SUM_SQUARES };
 
-void tx_sequence_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
-void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,
-                                 double sums[TX_SUMS_MAX]);
+tx_status tx_sequence_measure(const tx_samples *samples, const float *outputs, int64_t columns,
+                              double sums[TX_SUMS_MAX]);
+tx_status tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,
+                                      double sums[TX_SUMS_MAX]);
 /* Sums PEARSON, SPEARMAN and SQUARES of `most` pairs of numbers, except those whose label is TX_IGNORE_LABEL. `labels`
  * may be NULL. */
 void tx_sequence_correlate(const float *outputs, const float *targets, const int32_t *labels, int64_t most,

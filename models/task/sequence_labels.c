@@ -62,24 +62,24 @@ static int by_label(const void *left, const void *right)
 }
 
 /* Whether some label is a number with a fraction or an exponent. */
-static bool has_fraction(const char *const *texts, int64_t count)
+static bool has_fraction(const tx_label_set *set)
 {
     bool has = false;
-    for (int64_t i = 0; i < count && !has; i++) {
+    for (size_t i = 0; i < set->count && !has; i++) {
         double number;
         int64_t whole;
-        has = read_number(texts[i], &number) && !read_whole(texts[i], &whole);
+        has = read_number(set->label[i], &number) && !read_whole(set->label[i], &whole);
     }
     return has;
 }
 
-bool tx_label_are_numbers(const char *const *texts, int64_t count)
+bool tx_label_are_numbers(const tx_label_set *set)
 {
     double number;
-    for (int64_t i = 0; i < count; i++)
-        if (!read_number(texts[i], &number))
+    for (size_t i = 0; i < set->count; i++)
+        if (!read_number(set->label[i], &number))
             return false;
-    return has_fraction(texts, count);
+    return has_fraction(set);
 }
 
 /* ---- Labels of the model ---------------------------------------------------------------------------------- */
@@ -125,21 +125,21 @@ static int32_t find_label(const tx_label_index *index, const char *text)
     return number >= 0 && number < index->labels ? (int32_t)number : -1;
 }
 
-/* The number of texts that are names of labels. */
-static int64_t count_names(const tx_label_index *index, const char *const *texts, int64_t count)
+/* Whether some labels of the data are names of the model's. */
+static bool has_names(const tx_label_index *index, const tx_label_set *set)
 {
-    int64_t names = 0;
-    for (int64_t i = 0; i < count; i++)
-        names += find_name(index, texts[i]) >= 0;
-    return names;
+    bool has = false;
+    for (size_t i = 0; i < set->count && !has; i++)
+        has = find_name(index, set->label[i]) >= 0;
+    return has;
 }
 
 /* Whether the model has named labels, and all labels of the data are among the model's. */
-static bool knows_labels(const tx_label_index *index, const char *const *texts, int64_t count)
+static bool knows_labels(const tx_label_index *index, const tx_label_set *set)
 {
     bool knows = index->count > 0;
-    for (int64_t i = 0; i < count && knows; i++)
-        knows = find_label(index, texts[i]) >= 0;
+    for (size_t i = 0; i < set->count && knows; i++)
+        knows = find_label(index, set->label[i]) >= 0;
     return knows;
 }
 
@@ -153,41 +153,36 @@ static bool has_labels(const tx_config *config, const char *const *names, int64_
     return same;
 }
 
-/* Sets the model's labels to the sorted distinct labels of the data. */
-static tx_status set_data_labels(tx_config *config, const char *const *texts, int64_t rows)
+/* Sets the model's labels to the sorted labels of the data. */
+static tx_status set_data_labels(tx_config *config, const tx_label_set *set)
 {
-    const char **names = malloc((size_t)rows * sizeof *names);
-    int64_t count = 0;
+    const size_t count = set->count;
+    if (count < 2 || count > TX_LABELS_MOST)
+        return tx_fail(TX_FORMAT, "the data have %zu different labels, must be 2 to %d", count, TX_LABELS_MOST);
+    const char **names = malloc(count * sizeof *names);
     if (!names)
-        return tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", rows);
-    memcpy(names, texts, (size_t)rows * sizeof *names);
-    qsort(names, (size_t)rows, sizeof *names, by_label);
-    for (int64_t i = 0; i < rows; i++)
-        if (count == 0 || strcmp(names[i], names[count - 1]) != 0)
-            names[count++] = names[i];
-    tx_status status =
-        count < 2 || count > TX_LABELS_MOST
-            ? tx_fail(TX_FORMAT, "the data have %" PRId64 " different labels, must be 2 to %d", count, TX_LABELS_MOST)
-        : has_labels(config, names, count) ? TX_OK
-                                           : tx_labels_set(config, names, count);
+        return tx_fail(TX_MEMORY, "no memory for %zu labels", count);
+    memcpy(names, set->label, count * sizeof *names);
+    qsort(names, count, sizeof *names, by_label);
+    const bool same = has_labels(config, names, (int64_t)count);
+    const tx_status status = same ? TX_OK : tx_labels_set(config, names, (int64_t)count);
     free(names);
     return status;
 }
 
 /* Sets labels without a GLUE task. Names and numbers do not mix: after training data with names, later data cannot use
  * numbers. */
-static tx_status set_any_labels(const tx_data_options *o, const char *const *texts, int64_t count,
-                                tx_label_index *index)
+static tx_status set_any_labels(const tx_data_options *o, const tx_label_set *set, tx_label_index *index)
 {
     tx_config *config = o->config;
     const bool trains = o->split == TX_DATA_TRAIN;
-    const bool named = count_names(index, texts, count) > 0;
-    if (trains && !config->new_head && knows_labels(index, texts, count))
+    const bool named = has_names(index, set);
+    if (trains && !config->new_head && knows_labels(index, set))
         config->named_labels = named;
-    else if (trains && !config->several_labels && has_fraction(texts, count))
+    else if (trains && !config->several_labels && has_fraction(set))
         return config->labels == 1 ? TX_OK : tx_labels_set(config, NULL, 1);
     else if (trains) {
-        TX_TRY(set_data_labels(config, texts, count));
+        TX_TRY(set_data_labels(config, set));
         config->named_labels = true;
     }
     if (trains)
@@ -196,8 +191,8 @@ static tx_status set_any_labels(const tx_data_options *o, const char *const *tex
     return TX_OK;
 }
 
-tx_status tx_labels_resolve(const tx_sequence_task *t, const tx_data_options *o, const char *const *texts,
-                            int64_t count, tx_label_index *index)
+tx_status tx_labels_resolve(const tx_sequence_task *t, const tx_data_options *o, const tx_label_set *set,
+                            tx_label_index *index)
 {
     tx_config *config = o->config;
     const bool trains = o->split == TX_DATA_TRAIN;
@@ -209,7 +204,7 @@ tx_status tx_labels_resolve(const tx_sequence_task *t, const tx_data_options *o,
     else if (t->labels && !has_labels(config, t->labels, t->label_count))
         TX_TRY(tx_labels_set(config, t->labels, t->label_count));
     TX_TRY(index_labels(config, index));
-    return t->labels ? TX_OK : set_any_labels(o, texts, count, index);
+    return t->labels ? TX_OK : set_any_labels(o, set, index);
 }
 
 tx_status tx_label_read(const tx_config *config, const tx_label_index *index, const char *text, int32_t *label,

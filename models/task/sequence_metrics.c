@@ -12,7 +12,8 @@ static double ratio(double part, double whole)
     return whole > 0.0 ? part / whole : 0.0;
 }
 
-void tx_sequence_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+tx_status tx_sequence_measure(const tx_samples *samples, const float *outputs, int64_t columns,
+                              double sums[TX_SUMS_MAX])
 {
     const tx_sequence_data *d = samples->data;
     double count = 0.0, right = 0.0, of[2][2] = {{0.0}}; /* confusion matrix [label][prediction], 1 is positive */
@@ -32,6 +33,7 @@ void tx_sequence_measure(const tx_samples *samples, const float *outputs, int64_
     sums[TX_SUM_ACCURACY] = ratio(right, count);
     sums[TX_SUM_F1] = ratio(2.0 * of[1][1], 2.0 * of[1][1] + of[0][1] + of[1][0]);
     sums[TX_SUM_MATTHEWS] = ratio(of[1][1] * of[0][0] - of[0][1] * of[1][0], sqrt(product));
+    return TX_OK;
 }
 
 /* ---- Numbers ------------------------------------------------------------------------------------------- */
@@ -108,11 +110,12 @@ void tx_sequence_correlate(const float *outputs, const float *targets, const int
     free(room);
 }
 
-void tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,
-                                 double sums[TX_SUMS_MAX])
+tx_status tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,
+                                      double sums[TX_SUMS_MAX])
 {
     const tx_sequence_data *d = samples->data;
     tx_sequence_correlate(outputs, d->target, d->values > 1 ? NULL : d->label, samples->count * columns, sums);
+    return TX_OK;
 }
 
 /* ---- Names --------------------------------------------------------------------------------------------- */

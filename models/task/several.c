@@ -6,43 +6,70 @@
 #include <stdlib.h>
 #include <string.h>
 
-tx_status tx_several_reserve(tx_several *samples, int64_t rows)
+void tx_several_begin(tx_several *samples, const tx_data_options *options)
 {
-    samples->end = malloc((size_t)(rows * samples->texts) * sizeof *samples->end);
-    return samples->end ? TX_OK : tx_fail(TX_MEMORY, "no memory for %" PRId64 " samples", rows);
+    samples->ids = samples->types = (tx_store){.folder = options->cache, .report = &options->report};
 }
 
 void tx_several_free(tx_several *samples)
 {
-    free(samples->ids.id);
-    free(samples->types.id);
+    tx_store_free(&samples->ids);
+    tx_store_free(&samples->types);
+    free(samples->id.id);
+    free(samples->type.id);
     free(samples->end);
 }
 
-tx_status tx_several_digest(const tx_several *samples, const void *own, size_t size, char text[TX_DIGEST_TEXT])
+tx_status tx_several_digest(tx_several *samples, const void *own, size_t size)
 {
-    const tx_several *s = samples;
+    tx_several *s = samples;
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
-    tx_digest_add(digest, s->ids.id, s->ids.count * sizeof *s->ids.id);
+    tx_digest_fail(digest, tx_store_digest(&s->ids, digest));
     tx_digest_add(digest, s->end, (size_t)(s->count * s->texts) * sizeof *s->end);
     tx_digest_add(digest, own, size);
-    return tx_digest_finish(digest, text);
+    return tx_digest_finish(digest, s->digest);
+}
+
+void tx_several_clear(tx_several *samples)
+{
+    samples->id.count = samples->type.count = 0;
 }
 
 tx_status tx_several_add(tx_several *samples, int64_t text, tx_joiner *joiner, const char *first, size_t first_size,
                          const char *second, size_t second_size, int64_t most)
 {
     tx_several *s = samples;
-    const size_t begin = s->ids.count;
-    TX_TRY(tx_joiner_add(joiner, first, first_size, second, second_size, most, &s->ids, &s->types));
-    s->end[s->count * s->texts + text] = (int64_t)s->ids.count;
-    return s->ids.count > begin ? TX_OK : tx_fail(TX_FORMAT, "a text has no tokens");
+    if (text == 0)
+        tx_several_clear(s);
+    const size_t begin = s->id.count;
+    TX_TRY(tx_joiner_add(joiner, first, first_size, second, second_size, most, &s->id, &s->type));
+    s->at[text] = (int64_t)s->id.count;
+    return s->id.count > begin ? TX_OK : tx_fail(TX_FORMAT, "%s text has no tokens", s->texts > 1 ? "a" : "the");
 }
 
-void tx_several_drop(tx_several *samples)
+tx_status tx_several_keep(tx_several *samples, const tx_data_options *options)
 {
-    samples->ids.count = samples->types.count = (size_t)tx_sample_begin(samples->end, samples->count * samples->texts);
+    tx_several *s = samples;
+    const int64_t ends = s->count * s->texts, before = s->ids.count;
+    TX_TRY(tx_task_check_ids(options, s->id.id, s->id.count));
+    TX_TRY(tx_array_reserve(&s->end, &s->room, (size_t)(ends + s->texts), sizeof *s->end, "samples"));
+    TX_TRY(tx_store_add(&s->ids, s->id.id, s->id.count));
+    TX_TRY(tx_store_add(&s->types, s->type.id, s->type.count));
+    for (int64_t i = 0; i < s->texts; i++)
+        s->end[ends + i] = before + s->at[i];
+    s->count++;
+    return TX_OK;
+}
+
+tx_samples tx_several_samples(const tx_several *samples, const tx_task *task, const void *data, int64_t block)
+{
+    return (tx_samples){.task = task,
+                        .data = data,
+                        .count = samples->count,
+                        .block = block,
+                        .tokens = samples->ids.count,
+                        .digest = samples->digest};
 }
 
 int64_t tx_several_length(const tx_several *samples, int64_t number, int64_t text)
@@ -61,18 +88,19 @@ int64_t tx_several_longest(const tx_several *samples, int64_t number)
     return longest;
 }
 
-void tx_several_row(const tx_several *samples, int64_t number, int64_t block, const tx_batch *row)
+tx_status tx_several_row(const tx_several *samples, int64_t number, int64_t block, const tx_batch *row)
 {
     static const tx_field fields[] = {TX_SEVERAL_FIELDS};
-    const tx_ids *const from[] = {&samples->ids, &samples->types};
+    const tx_store *const from[] = {&samples->ids, &samples->types};
     for (int64_t i = 0; i < samples->texts; i++) {
         const int64_t length = tx_several_length(samples, number, i);
         const int64_t begin = samples->end[number * samples->texts + i] - length;
         for (int f = TX_SEVERAL_INPUT_IDS; f <= TX_SEVERAL_TOKEN_TYPE_IDS; f++) {
             int32_t *values = (int32_t *)row->field[f] + i * block;
-            memcpy(values, from[f]->id + begin, (size_t)length * sizeof *values);
+            TX_TRY(tx_store_read(from[f], begin, length, values));
             tx_field_pad(&fields[f], values + length, block - length);
         }
         ((int32_t *)row->field[TX_SEVERAL_LENGTHS])[i] = (int32_t)length;
     }
+    return TX_OK;
 }

@@ -150,7 +150,7 @@ struct tx_task {
     tx_tensor *(*contrast)(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
     /* Computes the task's own sums from the outputs of all samples, [count, columns]. NULL if there are none; the
      * output of a whole batch is then never stored. */
-    void (*measure)(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
+    tx_status (*measure)(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
     /* Writes the prediction for a sample to a file. NULL if the task predicts nothing. */
     tx_status (*tell)(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
                       tx_file *file);

@@ -10,35 +10,25 @@
 #include <string.h>
 
 static const tx_field fields[] = {
-    [TX_TOKENS_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
-    [TX_TOKENS_TOKEN_TYPE_IDS] = {"token_type_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0},
-    [TX_TOKENS_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
+    TX_SEVERAL_FIELDS,
     [TX_TOKENS_LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},
     {.name = NULL},
 };
 
 static int64_t row_length(const tx_samples *samples, int64_t number)
 {
-    const tx_token_data *d = samples->data;
-    return d->end[number] - tx_sample_begin(d->end, number);
+    return tx_several_length(&((const tx_token_data *)samples->data)->several, number, 0);
 }
 
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_token_data *d = samples->data;
-    const int64_t begin = tx_sample_begin(d->end, number), length = row_length(samples, number);
-    const tx_ids *const from[] = {
-        [TX_TOKENS_INPUT_IDS] = &d->ids, [TX_TOKENS_TOKEN_TYPE_IDS] = &d->types, [TX_TOKENS_LABELS] = &d->label};
+    const int64_t length = row_length(samples, number);
+    int32_t *labels = to->field[TX_TOKENS_LABELS];
     (void)epoch;
-    for (int f = TX_TOKENS_INPUT_IDS; f <= TX_TOKENS_LABELS; f++) {
-        int32_t *values = to->field[f];
-        if (f == TX_TOKENS_LENGTHS)
-            continue;
-        memcpy(values, from[f]->id + begin, (size_t)length * sizeof *values);
-        tx_field_pad(&fields[f], values + length, samples->block - length);
-    }
-    *(int32_t *)to->field[TX_TOKENS_LENGTHS] = (int32_t)length;
-    return TX_OK;
+    TX_TRY(tx_several_row(&d->several, number, samples->block, to));
+    tx_field_pad(&fields[TX_TOKENS_LABELS], labels + length, samples->block - length);
+    return tx_store_read(&d->label, tx_sample_begin(d->several.end, number), length, labels);
 }
 
 /* The label with the largest logit. Labels are exact in float. */
@@ -55,11 +45,13 @@ static tx_status tell(const tx_samples *samples, int64_t number, const tx_config
                       tx_file *file)
 {
     const tx_token_data *d = samples->data;
-    const int64_t begin = tx_sample_begin(d->end, number);
+    const int64_t begin = tx_sample_begin(d->several.end, number);
     const char *space = "";
-    for (int64_t i = begin; i < d->end[number]; i++) {
+    for (int64_t i = begin; i < d->several.end[number]; i++) {
         char text[TX_PREDICTION];
-        if (!d->first.id[i])
+        int32_t first;
+        TX_TRY(tx_store_read(&d->first, i, 1, &first));
+        if (!first)
             continue;
         const int64_t label = (int64_t)output[i - begin];
         const char *name = tx_label_name(config, label);

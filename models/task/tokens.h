@@ -6,8 +6,7 @@
 #ifndef TX_TASK_TOKENS_H
 #define TX_TASK_TOKENS_H
 
-#include "models/task/task.h"
-#include "models/tx_text.h"
+#include "models/task/several.h"
 
 /* Indices of the fields. */
 enum { TX_TOKENS_INPUT_IDS, TX_TOKENS_TOKEN_TYPE_IDS, TX_TOKENS_LENGTHS, TX_TOKENS_LABELS };
@@ -21,14 +20,11 @@ typedef struct tx_tag {
 } tx_tag;
 
 typedef struct tx_token_data {
-    tx_ids ids, types; /* of all samples, one after the other */
-    tx_ids label;      /* of each id; TX_IGNORE_LABEL if it has none */
-    tx_ids first;      /* of each id: 1 if it is the first of a word, else 0 */
-    int64_t count;
-    int64_t *end;   /* [count]: end of each sample's ids */
+    tx_several several;
+    tx_store label; /* of each id; TX_IGNORE_LABEL if it has none */
+    tx_store first; /* of each id: 1 if it is the first of a word, else 0 */
     int64_t labels; /* of the model */
     tx_tag *tag;    /* [labels + 1], see tx_tags_of */
-    char digest[65];
 } tx_token_data;
 
 /* Reads a .jsonl or .json file, or Parquet files, whose rows have a list of words and a list of labels. */
@@ -42,7 +38,7 @@ bool tx_tokens_find(const char *path);
 /* The tags of the model's labels, and the tag after the last word of a text. The caller frees `*tags`. */
 tx_status tx_tags_of(const tx_config *config, tx_tag **tags);
 /* Counts entities and words as seqeval does. `outputs` are predicted labels [count, block]. */
-void tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
+tx_status tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
 /* The loss, then precision, recall and F1 of entities, and the accuracy of words. */
 extern const tx_metric tx_token_metrics[];
 

@@ -94,16 +94,18 @@ static void count_word(finder finders[2], tx_tag truth, tx_tag guess, int64_t wo
     sums[TX_SUM_RIGHT] += real.ends && predicted.ends && real.begin == predicted.begin && real.type == predicted.type;
 }
 
-void tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+tx_status tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
     const tx_token_data *d = samples->data;
     const tx_tag before = {'O', -1};
     for (int64_t s = 0; s < samples->count; s++) {
-        const int64_t begin = tx_sample_begin(d->end, s);
+        const int64_t begin = tx_sample_begin(d->several.end, s);
         finder finders[2] = {{before, 0}, {before, 0}};
         int64_t word = 0;
-        for (int64_t i = begin; i < d->end[s]; i++) {
-            const int32_t truth = d->label.id[i], guess = (int32_t)outputs[s * columns + i - begin];
+        for (int64_t i = begin; i < d->several.end[s]; i++) {
+            const int32_t guess = (int32_t)outputs[s * columns + i - begin];
+            int32_t truth;
+            TX_TRY(tx_store_read(&d->label, i, 1, &truth));
             if (truth == TX_IGNORE_LABEL)
                 continue;
             count_word(finders, d->tag[truth], d->tag[guess], word++, sums);
@@ -112,6 +114,7 @@ void tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t 
         }
         count_word(finders, d->tag[d->labels], d->tag[d->labels], word, sums);
     }
+    return TX_OK;
 }
 
 /* ---- Names --------------------------------------------------------------------------------------------- */

@@ -144,9 +144,9 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_wat
     double sums[TX_SUMS_MAX] = {0}, begin = tx_now();
     float *outputs = NULL;
     TX_TRY(tx_run_outputs(trainer, samples, watch, sums, &outputs));
-    if (task->measure)
-        task->measure(samples, outputs, tx_run_columns(trainer), sums);
+    const tx_status status = task->measure ? task->measure(samples, outputs, tx_run_columns(trainer), sums) : TX_OK;
     free(outputs);
+    TX_TRY(status);
     evaluation->metrics = task->metrics;
     for (int32_t m = 0; task->metrics[m].name; m++)
         evaluation->value[m] = tx_metric_value(&task->metrics[m], sums);

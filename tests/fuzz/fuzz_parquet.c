@@ -4,6 +4,8 @@
 #include "tests/fuzz/fuzz.h"
 #include "tx_json.h"
 
+#include <string.h>
+
 #define NAME "fuzz.parquet"
 /* Rows that are read and parsed: a small file may promise many. */
 #define READ 3000
@@ -22,8 +24,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         tx_json *json = NULL;
         status = tx_parquet_next(file, &row, &bytes);
         if (!status && bytes > 0 && rows++ < PARSED && bytes < 1 << 16) {
-            FUZZ_CHECK(!tx_json_parse_line(row, bytes, "row", &json));
-            FUZZ_CHECK(tx_json_size(json) == (size_t)tx_parquet_columns(file));
+            const tx_status parsed = tx_json_parse_line(row, bytes, "row", &json);
+            FUZZ_CHECK(!parsed || strstr(tx_error(), "duplicate")); /* a map may have a key twice */
+            FUZZ_CHECK(parsed || tx_json_size(json) == (size_t)tx_parquet_columns(file));
         }
         tx_json_free(json);
     }

@@ -228,7 +228,7 @@ outcome 1 "the run does not train" glue x --config_name "$work/model" --validati
 outcome 1 "row 3" glue x $new --train_file "$work/bad.tsv"
 sed '4s/^./\t/; 4s/\t\t/\t/' "$work/dev.tsv" > "$work/dataset/dev.tsv"
 outcome 1 "dev.tsv: row 3: label is empty" glue x $new --dataset_name "$work/dataset" --do_train --do_eval
-outcome 0 "dev.tsv: 1 malformed or unlabelled row is skipped, the first is row 3" \
+outcome 0 "dev.tsv: 1 malformed row is skipped, the first is row 3" \
     glue skipped $new --max_steps 1 --dataset_name "$work/dataset" --do_train --do_eval --skip_bad 1
 }
 verdict

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Reading the rows of a table for a task. */
+#ifndef TX_TASK_READER_H
+#define TX_TASK_READER_H
+
+#include "models/task/task.h"
+#include "models/text/joined.h"
+#include "models/text/table.h"
+
+/* The state of reading, the first member of a task's own. Begin with {.path, .options}. */
+typedef struct tx_reader {
+    const char *path;
+    const tx_data_options *options;
+    tx_table table;
+    int64_t begin, end; /* range of rows to use */
+    tx_joiner joiner;
+} tx_reader;
+
+typedef tx_status tx_reader_hook(tx_reader *reader);
+
+/* Opens the table, chooses the range, runs `read` and closes the table. Reports skipped rows. The message of a failure
+ * names the file. */
+tx_status tx_reader_run(tx_reader *reader, tx_reader_hook *read);
+/* Runs `use` after reading each row of the range that is not skipped. A row for which it fails with TX_FORMAT is
+ * skipped from then on, as --skip_bad allows. */
+tx_status tx_reader_rows(tx_reader *reader, tx_reader_hook *use);
+/* Finds the first column of a list of names, which ends with NULL. If there is none, TX_FORMAT with the columns that
+ * there are and the option that names one, and `*column` is -1. `shown` are the names in the message. */
+tx_status tx_reader_find(const tx_reader *reader, const char *const *names, const char *shown, const char *option,
+                         int32_t *column);
+/* Finds a column of labels. Test data have none: `*column` is -1. */
+tx_status tx_reader_find_label(const tx_reader *reader, const char *const *names, const char *shown, int32_t *column);
+
+#endif
