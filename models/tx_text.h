@@ -156,7 +156,10 @@ typedef struct tx_dataset_options {
     int64_t most_blocks; /* keep only the first blocks; 0 means all */
     int64_t skip_bad;    /* number of malformed lines of a .jsonl file to skip; more of them are an error */
     const char *cache;   /* folder for the tokens of texts, which are then read from it. With NULL they are in memory,
-                            also if the folder cannot be written, of which the user is warned */
+                            also if the folder cannot be written, of which the user is warned. Tokens that
+                            `txtok pack` made are read from its folder instead */
+    int64_t part;        /* tokenise texts into the cache in parts of about so many bytes, which several processes
+                            share and a later call resumes. 0 makes one part */
     bool bare_lines;     /* tokenise lines without their line ends, as in run_mlm */
     int64_t by_text;     /* each text of at least this many tokens is a block of its own, of which tx_dataset_read
                             returns at most `block` tokens. 0 concatenates texts. Not for a .bin file */

@@ -76,7 +76,8 @@ static tx_status check_options(const char *path, const tx_dataset_options *o)
     if (!(o->from >= 0.0 && o->from < o->to && o->to <= 100.0))
         return tx_fail(TX_INVALID, "%s: the part from %g to %g %% is invalid; 0 <= from < to <= 100 is required", path,
                        o->from, o->to);
-    if (o->vocab < 1 || o->vocab > INT32_MAX || o->group < 0 || o->most_blocks < 0 || o->skip_bad < 0 || o->threads < 1)
+    if (o->vocab < 1 || o->vocab > INT32_MAX || o->group < 0 || o->most_blocks < 0 || o->skip_bad < 0 || o->part < 0 ||
+        o->threads < 1)
         return tx_fail(TX_INVALID,
                        "%s: vocabulary %" PRId64 " and threads %" PRId32
                        " must be 1 or more (and fit 31 bits), group %" PRId64 ", most blocks %" PRId64
@@ -91,7 +92,13 @@ static tx_status read_tokens(const char *path, const tx_dataset_options *o, tx_t
     tx_data_file file = {0};
     TX_TRY(kind_of(path, &kind));
     TX_TRY(tx_data_file_open(path, &file));
-    const tx_text_form form = kind == FILE_JSONL ? TX_TEXT_JSONL : o->bare_lines ? TX_TEXT_BARE : TX_TEXT_LINES;
+    const tx_text_range texts = {
+        .file = &file,
+        .form = kind == FILE_JSONL ? TX_TEXT_JSONL
+                : o->bare_lines    ? TX_TEXT_BARE
+                                   : TX_TEXT_LINES,
+        .end = file.size,
+    };
     tx_status status = check_contents(&file, kind);
     if (!status && kind == FILE_BIN && o->by_text)
         status = tx_fail(TX_INVALID, "%s: a file of tokens has no lines", path);
@@ -100,9 +107,9 @@ static tx_status read_tokens(const char *path, const tx_dataset_options *o, tx_t
     else if (!status && !o->tokenizer)
         status = tx_fail(TX_INVALID, "%s: a text needs a tokenizer", path);
     else if (!status && o->cache)
-        status = tx_tokens_cached(&file, form, o, tokens);
+        status = tx_tokens_cached(&texts, o, tokens);
     else if (!status)
-        status = tx_tokens_of_text(&file, form, o, tokens);
+        status = tx_tokens_of_text(&texts, o, tokens);
     tx_data_file_close(&file);
     return status;
 }
@@ -155,7 +162,8 @@ static tx_status fail_id(const char *path, const tx_tokens *t, int64_t at, uint3
 static tx_status check_ids(const char *path, const tx_tokens *t, int64_t vocab)
 {
     uint32_t ids[TX_TOKENS_PIECE];
-    for (int64_t at = 0, count; at < t->count; at += count) {
+    const int64_t unknown = t->ids_end && t->ids_end <= vocab ? 0 : t->count;
+    for (int64_t at = 0, count; at < unknown; at += count) {
         count = t->count - at < TX_TOKENS_PIECE ? t->count - at : TX_TOKENS_PIECE;
         TX_TRY(tx_tokens_read(t, at, count, ids));
         for (int64_t i = 0; i < count; i++)

@@ -22,6 +22,7 @@ typedef struct tx_tokens {
     uint32_t *lengths;      /* tokens of each text; NULL if they are read from the file on demand */
     int64_t lengths_at;     /* offset of the lengths in the file */
     int64_t bad, first_bad; /* number of skipped malformed lines, and the number of the first */
+    int64_t ids_end;        /* all ids are less; 0 if unknown */
 } tx_tokens;
 
 /* Frees the contents and sets it to {0}. */
@@ -42,9 +43,15 @@ tx_status tx_tokens_of_bin(tx_data_file *file, tx_tokens *tokens);
 /* The form of a file of texts. BARE means lines without their line ends. */
 typedef enum tx_text_form { TX_TEXT_LINES, TX_TEXT_JSONL, TX_TEXT_BARE } tx_text_form;
 
-/* Tokenises a file with the options' tokenizer and threads, into memory. */
-tx_status tx_tokens_of_text(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
-                            tx_tokens *tokens);
+/* A range of a file of texts that begins and ends with a line. */
+typedef struct tx_text_range {
+    const tx_data_file *file;
+    tx_text_form form;
+    int64_t begin, end;
+} tx_text_range;
+
+/* Tokenises texts with the options' tokenizer and threads, into memory. */
+tx_status tx_tokens_of_text(const tx_text_range *texts, const tx_dataset_options *options, tx_tokens *tokens);
 
 /* Tokens of some texts, in arrays with room to grow. */
 typedef struct tx_tokens_piece {
@@ -62,14 +69,14 @@ typedef struct tx_tokens_sink {
     void *context;
 } tx_tokens_sink;
 
-/* Tokenises a file into a sink, in memory that does not depend on the file's length (a line is in memory as a whole).
- * Sets the numbers of `tokens`, not its contents. */
-tx_status tx_tokens_stream(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
-                           const tx_tokens_sink *sink, tx_tokens *tokens);
-
-/* Tokenises a file into the folder options->cache, unless its tokens are there. They are then read from that file on
- * demand. If the folder cannot be written the user is warned, and the tokens are in memory. */
-tx_status tx_tokens_cached(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
+/* Tokenises texts into a sink, in memory that does not depend on their length (a line is in memory as a whole). Sets
+ * the numbers of `tokens`, not its contents. */
+tx_status tx_tokens_stream(const tx_text_range *texts, const tx_dataset_options *options, const tx_tokens_sink *sink,
                            tx_tokens *tokens);
+
+/* Tokenises a file into the folder options->cache, unless its tokens are there or in the cache of tx_hub_cache. They
+ * are then read from that file on demand. If the folder cannot be written the user is warned, and the tokens are in
+ * memory. With options->part a failure to write is an error. */
+tx_status tx_tokens_cached(const tx_text_range *texts, const tx_dataset_options *options, tx_tokens *tokens);
 
 #endif

@@ -1,317 +1,188 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Caches tokenised texts in a folder. There is one file for each text and tokenizer, named by the digest of both. Its
- * own digest is verified whenever it is opened. The tokens are written while the text is tokenised and read on demand,
- * so that a text may be larger than memory. */
-#include "models/text/tokens.h"
-
+ * own digest is verified unless this process wrote it. A text may also be tokenised in parts, each a file of the same
+ * layout, which are put together at last. */
 #include "api/base/file.h"
 #include "models/files/folder.h"
+#include "models/files/hub.h"
+#include "models/text/lines.h"
+#include "models/text/tokens_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <unistd.h>
 
-/* Increase it if the layout below or any rule of tokenising changes. */
-#define CACHE_VERSION 2
-#define CACHE_MAGIC "TXTOKENS"
-
-/* The layout of a file: the ids (padded to whole uint32), the lengths of the texts, this trailer. Little-endian. */
-typedef struct cache_trailer {
-    char magic[8];
-    uint32_t version, width;
-    uint64_t count, texts, bad, first_bad;
-    char key[TX_DIGEST_TEXT - 1];    /* also in the file's name */
-    char digest[TX_DIGEST_TEXT - 1]; /* of the whole file, with zeros in this member */
-    char reserved[16];
-} cache_trailer;
-
-_Static_assert(sizeof(cache_trailer) == 192, "the layout of the file");
+/* Size of the name of a part. */
+#define PART_ROOM (TX_PATH_ROOM + 64)
 
 /* The key is the digest of all that affects the tokens: the text, its form, the tokenizer, the rules' version. */
-static tx_status make_key(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
-                          char key[TX_DIGEST_TEXT])
+static tx_status make_key(const tx_text_range *texts, const tx_dataset_options *options, char key[TX_DIGEST_TEXT])
 {
     tx_digest *digest;
     char rules[64 + TX_DIGEST_TEXT];
-    int length = snprintf(rules, sizeof rules, "version %d, form %d, tokenizer %s\n", CACHE_VERSION, (int)form,
-                          tx_tokenizer_digest(options->tokenizer));
+    int length = snprintf(rules, sizeof rules, "version %d, form %d, tokenizer %s\n", TX_TOKENS_VERSION,
+                          (int)texts->form, tx_tokenizer_digest(options->tokenizer));
     TX_TRY(tx_digest_create(&digest));
     tx_digest_add(digest, rules, (size_t)length);
-    tx_data_file_digest(file, 0, file->size, digest, &options->report);
+    tx_data_file_digest(texts->file, 0, texts->file->size, digest, &options->report);
     return tx_digest_finish(digest, key);
 }
 
-static size_t padded(size_t bytes)
+/* Locks a file. Returns -1 without a lock, in a folder that cannot be written or on a file system that has no locks,
+ * and -2 if another process has it and `wait` is false. */
+static int lock(const char *folder, const char *path, bool wait)
 {
-    return (bytes + sizeof(uint32_t) - 1) / sizeof(uint32_t) * sizeof(uint32_t);
+    int descriptor = -1;
+    if (tx_folder_create(folder) || tx_file_open(path, O_RDWR | O_CREAT, &descriptor, NULL))
+        return -1;
+    while (flock(descriptor, wait ? LOCK_EX : LOCK_EX | LOCK_NB) != 0)
+        if (errno == EWOULDBLOCK) {
+            close(descriptor);
+            return -2;
+        } else if (errno != EINTR) {
+            break;
+        }
+    return descriptor;
 }
 
-/* ---- Reading --------------------------------------------------------------------------------------- */
-
-/* Returns the fault of a trailer, or NULL if its counts match the file's size. */
-static const char *fault_of_trailer(const cache_trailer *t, int64_t size, const char *key)
+static void unlock(int descriptor)
 {
-    if (size < (int64_t)sizeof *t)
-        return "it is shorter than its trailer";
-    if (memcmp(t->magic, CACHE_MAGIC, sizeof t->magic) != 0 || t->version != CACHE_VERSION)
-        return "it is not a token cache";
-    if (memcmp(t->key, key, sizeof t->key) != 0)
-        return "it belongs to another text or tokenizer";
-    uint64_t rest = (uint64_t)size - sizeof *t;
-    if ((t->width != 2 && t->width != 4) || t->count > rest / t->width || t->texts > rest / sizeof(uint32_t) ||
-        t->bad > INT64_MAX || t->first_bad > INT64_MAX ||
-        padded((size_t)t->count * t->width) + t->texts * sizeof(uint32_t) != rest)
-        return "its counts do not fit its size";
-    return NULL;
+    if (descriptor >= 0)
+        close(descriptor);
 }
 
-/* Compares the file with the digest in its trailer. */
-static tx_status check_digest(const tx_data_file *file, const cache_trailer *t, const tx_reporter *report)
+/* ---- Parts ----------------------------------------------------------------------------------------- */
+
+/* A file of tokens that is made of parts. */
+typedef struct parts {
+    const tx_text_range *texts;
+    const tx_dataset_options *options;
+    const char *path, *key;
+    int64_t count;
+} parts;
+
+static void name_part(const parts *p, int64_t number, const char *ending, char name[PART_ROOM])
 {
-    char text[TX_DIGEST_TEXT];
-    cache_trailer blank = *t;
-    memset(blank.digest, 0, sizeof blank.digest);
-    tx_digest *digest;
-    TX_TRY(tx_digest_create(&digest));
-    tx_data_file_digest(file, 0, file->size - (int64_t)sizeof blank, digest, report);
-    tx_digest_add(digest, &blank, sizeof blank);
-    TX_TRY(tx_digest_finish(digest, text));
-    if (memcmp(text, t->digest, sizeof t->digest) != 0)
-        return tx_fail(TX_FORMAT, "its contents do not match its digest");
-    return TX_OK;
+    snprintf(name, PART_ROOM, "%s.part-%" PRId64 "-%" PRId64 "%s", p->path, p->options->part, number, ending);
 }
 
-static tx_status check_lengths(const tx_tokens *tokens)
+static tx_status make_part(const parts *p, int64_t number, const char *name)
 {
-    uint32_t lengths[TX_TOKENS_PIECE];
-    int64_t sum = 0;
-    for (int64_t at = 0, count; at < tokens->texts; at += count) {
-        count = tokens->texts - at < TX_TOKENS_PIECE ? tokens->texts - at : TX_TOKENS_PIECE;
-        TX_TRY(tx_tokens_lengths(tokens, at, count, lengths));
-        for (int64_t i = 0; i < count; i++)
-            sum += lengths[i];
-    }
-    return sum == tokens->count ? TX_OK : tx_fail(TX_FORMAT, "the lengths of its texts do not add up");
+    const tx_text_range *whole = p->texts;
+    const int64_t size = p->options->part;
+    tx_text_range range = *whole;
+    tx_status written;
+    if (number > 0)
+        TX_TRY(tx_lines_after(whole->file, number * size, &range.begin));
+    if (number + 1 < p->count)
+        TX_TRY(tx_lines_after(whole->file, (number + 1) * size, &range.end));
+    return tx_tokens_file_write(&range, p->options, name, p->key, &written);
 }
 
-/* Checks the file and moves it into `tokens`. The message of a failure is the reason. */
-static tx_status verify(tx_data_file *file, const char *key, const tx_reporter *report, tx_tokens *tokens)
+/* Makes a part, unless it is there. Without `wait` leaves it to another process that makes it now. */
+static tx_status find_part(const parts *p, int64_t number, bool wait)
 {
-    cache_trailer t = {.width = 0};
-    const int64_t at = file->size - (int64_t)sizeof t;
-    if (at >= 0)
-        TX_TRY(tx_data_file_read(file, at, &t, sizeof t));
-    const char *fault = fault_of_trailer(&t, file->size, key);
-    if (fault)
-        return tx_fail(TX_FORMAT, "%s", fault);
-    TX_TRY(check_digest(file, &t, report));
-    tx_tokens made = {
-        .file = *file,
-        .width = (int32_t)t.width,
-        .count = (int64_t)t.count,
-        .of_texts = true,
-        .texts = (int64_t)t.texts,
-        .lengths_at = (int64_t)padded((size_t)t.count * t.width),
-        .bad = (int64_t)t.bad,
-        .first_bad = (int64_t)t.first_bad,
-    };
-    TX_TRY(check_lengths(&made));
-    *file = (tx_data_file){0};
-    *tokens = made;
-    return TX_OK;
-}
-
-/* TX_NOT_FOUND if there is no file, or a damaged one, of which the user is warned. */
-static tx_status read_cache(const char *path, const char *key, const tx_reporter *report, tx_tokens *tokens)
-{
-    tx_data_file file = {0};
-    if (!tx_file_exists(path))
-        return TX_NOT_FOUND;
-    tx_status status = tx_data_file_open(path, &file);
-    TX_THEN(status, verify(&file, key, report, tokens));
-    tx_data_file_close(&file);
-    if (!status || status == TX_MEMORY)
-        return status;
-    tx_reporter_print(report, "%.500s: the cached tokens cannot be used (%.1000s); the text is tokenised again", path,
-                      tx_error());
-    return TX_NOT_FOUND;
-}
-
-/* ---- Writing --------------------------------------------------------------------------------------- */
-
-/* A file that is being written. */
-typedef struct writer {
-    tx_file *file;
-    tx_digest *digest;
-    const char *path;
-    int descriptor;   /* of a file without a name that holds the lengths until all ids are written */
-    size_t lengths;   /* bytes in it */
-    tx_status status; /* of writing, as opposed to reading the text */
-} writer;
-
-/* The lengths go to a file that has no name, so that nothing remains of it if the process ends. */
-static tx_status open_lengths(writer *w)
-{
-    char name[TX_PATH_ROOM];
-    snprintf(name, sizeof name, "%s.lengths.%ld-0.tmp", w->path, (long)getpid());
-    TX_TRY(tx_file_open(name, O_RDWR | O_CREAT | O_TRUNC, &w->descriptor, NULL));
-    return unlink(name) == 0 ? TX_OK : tx_file_fail(name, "unlink");
-}
-
-static tx_status append(writer *w, const void *data, size_t size)
-{
-    tx_digest_add(w->digest, data, size);
-    return tx_file_append(w->file, data, size);
-}
-
-static tx_status append_length(writer *w, const void *data, size_t size)
-{
-    const char *next = data;
-    while (size > 0) {
-        const ssize_t done = write(w->descriptor, next, size);
-        if (done < 0 && errno == EINTR)
-            continue;
-        if (done < 0)
-            return tx_file_fail(w->path, "write");
-        next += done;
-        size -= (size_t)done;
-        w->lengths += (size_t)done;
-    }
-    return TX_OK;
-}
-
-static tx_status take(void *context, tx_tokens_piece *piece)
-{
-    writer *w = context;
-    w->status = append(w, piece->ids, piece->count * (size_t)piece->width);
-    TX_THEN(w->status, append_length(w, piece->lengths, piece->texts * sizeof *piece->lengths));
-    return w->status;
-}
-
-static tx_status copy_lengths(writer *w)
-{
-    char piece[1 << 16];
-    for (size_t at = 0, size; at < w->lengths; at += size) {
-        size = w->lengths - at < sizeof piece ? w->lengths - at : sizeof piece;
-        TX_TRY(tx_file_read_at(w->descriptor, w->path, (int64_t)at, piece, (int64_t)size));
-        TX_TRY(append(w, piece, size));
-    }
-    return TX_OK;
-}
-
-/* Writes what follows the ids. */
-static tx_status finish(writer *w, const char *key, const tx_tokens *tokens)
-{
-    static const char zeros[sizeof(uint32_t)] = {0};
-    char text[TX_DIGEST_TEXT];
-    const size_t ids = (size_t)tokens->count * (size_t)tokens->width;
-    cache_trailer trailer = {
-        .version = CACHE_VERSION,
-        .width = (uint32_t)tokens->width,
-        .count = (uint64_t)tokens->count,
-        .texts = (uint64_t)tokens->texts,
-        .bad = (uint64_t)tokens->bad,
-        .first_bad = (uint64_t)tokens->first_bad,
-    };
-    memcpy(trailer.magic, CACHE_MAGIC, sizeof trailer.magic);
-    memcpy(trailer.key, key, sizeof trailer.key);
-    TX_TRY(append(w, zeros, padded(ids) - ids));
-    TX_TRY(copy_lengths(w));
-    tx_digest_add(w->digest, &trailer, sizeof trailer);
-    const tx_status status = tx_digest_finish(w->digest, text);
-    w->digest = NULL;
-    TX_TRY(status);
-    memcpy(trailer.digest, text, sizeof trailer.digest);
-    TX_TRY(tx_file_append(w->file, &trailer, sizeof trailer));
-    tx_file *file = w->file;
-    w->file = NULL;
-    return tx_file_commit(file);
-}
-
-static tx_status open_writer(writer *w, const char *folder)
-{
-    TX_TRY(tx_folder_create(folder));
-    TX_TRY(tx_file_create(w->path, &w->file));
-    TX_TRY(open_lengths(w));
-    return tx_digest_create(&w->digest);
-}
-
-/* Tokenises the text into the file. `*written` receives the status of writing. */
-static tx_status write_cache(const tx_data_file *file, tx_text_form form, const tx_dataset_options *o, const char *path,
-                             const char *key, tx_status *written)
-{
-    writer w = {.path = path, .descriptor = -1};
-    const tx_tokens_sink sink = {take, &w};
-    tx_tokens counted = {0};
-    w.status = open_writer(&w, o->cache);
-    tx_status status = w.status;
-    TX_THEN(status, tx_tokens_stream(file, form, o, &sink, &counted));
-    if (!status)
-        status = w.status = finish(&w, key, &counted);
-    *written = w.status;
-    if (w.descriptor >= 0)
-        close(w.descriptor);
-    tx_digest_free(w.digest);
-    tx_file_discard(w.file);
+    char name[PART_ROOM], locking[PART_ROOM];
+    tx_status status = TX_OK;
+    name_part(p, number, "", name);
+    name_part(p, number, ".lock", locking);
+    const int locked = lock(p->options->cache, locking, wait);
+    if (locked != -2 && !tx_file_exists(name) && !tx_file_exists(p->path))
+        status = make_part(p, number, name);
+    unlock(locked);
     return status;
+}
+
+static tx_status find_parts(const parts *p)
+{
+    for (int64_t i = 0; i < 2 * p->count; i++)
+        TX_TRY(find_part(p, i % p->count, i >= p->count));
+    return TX_OK;
+}
+
+/* Opens a part. Makes it again if it is damaged. */
+static tx_status open_part(void *context, int64_t number, tx_tokens *part)
+{
+    const parts *p = context;
+    char name[PART_ROOM];
+    name_part(p, number, "", name);
+    const tx_status status = tx_tokens_file_read(name, p->key, false, &p->options->report, part);
+    if (status != TX_NOT_FOUND)
+        return status;
+    TX_TRY(make_part(p, number, name));
+    return tx_tokens_file_read(name, p->key, true, &p->options->report, part);
+}
+
+/* Puts the parts together and removes them. */
+static tx_status join_parts(parts *p)
+{
+    char name[PART_ROOM];
+    TX_TRY(tx_tokens_file_join(p->options->cache, p->path, p->key, p->count, &(tx_tokens_parts){open_part, p}));
+    for (int64_t i = 0; i < 2 * p->count; i++) {
+        name_part(p, i / 2, i % 2 ? ".lock" : "", name);
+        unlink(name);
+    }
+    return TX_OK;
 }
 
 /* ---- All ------------------------------------------------------------------------------------------- */
 
 /* Tokenises the text and reads the file that was made. */
-static tx_status make(const tx_data_file *file, tx_text_form form, const tx_dataset_options *o, const char *path,
-                      const char *key, tx_tokens *tokens)
+static tx_status make(parts *p, tx_tokens *tokens)
 {
-    tx_status written = TX_OK, status = write_cache(file, form, o, path, key, &written);
-    TX_THEN(status, read_cache(path, key, &o->report, tokens));
-    if (written || status == TX_NOT_FOUND) {
+    const tx_dataset_options *o = p->options;
+    tx_status written = TX_OK,
+              status = o->part ? join_parts(p) : tx_tokens_file_write(p->texts, o, p->path, p->key, &written);
+    TX_THEN(status, tx_tokens_file_read(p->path, p->key, true, &o->report, tokens));
+    if (written || (status == TX_NOT_FOUND && !o->part)) {
         tx_reporter_print(&o->report,
                           "the tokens cannot be cached, so they are in memory, and the text is tokenised again next "
                           "time: %s",
                           tx_error());
-        status = tx_tokens_of_text(file, form, o, tokens);
+        status = tx_tokens_of_text(p->texts, o, tokens);
     }
     return status;
 }
 
-/* Waits until no other process writes in the folder: the ranks then tokenise a text once. Returns -1 without a lock, in
- * a folder that cannot be written or on a file system that has no locks. */
-static int lock(const tx_dataset_options *o)
+/* Reads the tokens from the folder, or from that of `txtok pack`. */
+static tx_status find(const parts *p, const char *name, tx_tokens *tokens)
 {
-    char name[TX_PATH_ROOM];
-    int descriptor = -1;
-    tx_path_in(name, o->cache, ".lock");
-    if (tx_folder_create(o->cache) || tx_file_open(name, O_RDWR | O_CREAT, &descriptor, NULL))
-        return -1;
-    while (flock(descriptor, LOCK_EX) != 0)
-        if (errno != EINTR)
-            break;
-    return descriptor;
+    char folder[TX_PATH_ROOM], path[TX_PATH_ROOM];
+    const tx_reporter *report = &p->options->report;
+    const tx_status status = tx_tokens_file_read(p->path, p->key, false, report, tokens);
+    if (status != TX_NOT_FOUND || p->options->part || tx_hub_cache(folder))
+        return status;
+    tx_path_in(path, folder, name);
+    return tx_tokens_file_read(path, p->key, false, report, tokens);
 }
 
-tx_status tx_tokens_cached(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
-                           tx_tokens *tokens)
+tx_status tx_tokens_cached(const tx_text_range *texts, const tx_dataset_options *options, tx_tokens *tokens)
 {
-    char key[TX_DIGEST_TEXT], name[TX_DIGEST_TEXT + 16], kept[TX_PATH_ROOM];
-    TX_TRY(make_key(file, form, options, key));
+    char key[TX_DIGEST_TEXT], name[TX_DIGEST_TEXT + 16], kept[TX_PATH_ROOM], locking[TX_PATH_ROOM];
+    parts p = {.texts = texts, .options = options, .path = kept, .key = key};
+    TX_TRY(make_key(texts, options, key));
     snprintf(name, sizeof name, "tokens-%s.cache", key);
     tx_path_in(kept, options->cache, name);
-    const int locked = lock(options);
+    tx_path_in(locking, options->cache, ".lock");
+    if (options->part) {
+        p.count = (texts->end + options->part - 1) / options->part;
+        TX_TRY(find_parts(&p));
+    }
+    const int locked = lock(options->cache, locking, true); /* the ranks tokenise a text once */
     tx_tokens made = {0};
-    tx_status status = read_cache(kept, key, &options->report, &made);
+    tx_status status = find(&p, name, &made);
     /* If there are more malformed lines than allowed now, read the text again to report the first one. */
     if (!status && made.bad > options->skip_bad) {
         tx_tokens_free(&made);
         status = TX_NOT_FOUND;
     }
     if (status == TX_NOT_FOUND)
-        status = make(file, form, options, kept, key, &made);
-    if (locked >= 0)
-        close(locked);
+        status = make(&p, &made);
+    unlock(locked);
     if (!status)
         *tokens = made;
     return status;

@@ -192,20 +192,24 @@ static void run_parts(part *parts, size_t count, const tx_reporter *report)
             pthread_join(parts[i].thread, NULL);
 }
 
-/* The first byte of the text, after a byte order mark. */
-static tx_status find_begin(const tx_data_file *file, int64_t *begin)
+/* The first byte of the texts, after a byte order mark. */
+static tx_status find_begin(const tx_text_range *texts, int64_t *begin)
 {
+    const tx_data_file *file = texts->file;
     char mark[3] = "";
-    TX_TRY(file->size < 3 ? TX_OK : tx_data_file_read(file, 0, mark, sizeof mark));
-    *begin = memcmp(mark, "\xEF\xBB\xBF", 3) == 0 ? 3 : 0;
+    *begin = texts->begin;
+    TX_TRY(file->size < 3 || texts->begin ? TX_OK : tx_data_file_read(file, 0, mark, sizeof mark));
+    if (memcmp(mark, "\xEF\xBB\xBF", 3) == 0)
+        *begin = 3;
     return TX_OK;
 }
 
 /* Gives the parts of a round ranges of similar size that end with a line. The round begins at `*at`, which moves to its
  * end. */
-static tx_status cut_ranges(part *parts, size_t most, const tx_data_file *file, int64_t *at, size_t *count)
+static tx_status cut_ranges(part *parts, size_t most, const tx_text_range *texts, int64_t *at, size_t *count)
 {
-    int64_t end = file->size;
+    const tx_data_file *file = texts->file;
+    int64_t end = texts->end;
     if (end - *at > (int64_t)most * ROUND_BYTES)
         TX_TRY(tx_lines_after(file, *at + (int64_t)most * ROUND_BYTES, &end));
     for (size_t i = 0; i < most && (*at < end || i == 0); i++) {
@@ -256,31 +260,32 @@ static tx_status pass(part *parts, size_t count, const tx_tokens_sink *sink, tx_
     return TX_OK;
 }
 
-tx_status tx_tokens_stream(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
-                           const tx_tokens_sink *sink, tx_tokens *tokens)
+tx_status tx_tokens_stream(const tx_text_range *texts, const tx_dataset_options *options, const tx_tokens_sink *sink,
+                           tx_tokens *tokens)
 {
-    size_t most = (size_t)options->threads, worth = (size_t)(file->size / LEAST_BYTES) + 1, count = 0;
+    const tx_data_file *file = texts->file;
+    size_t most = (size_t)options->threads, worth = (size_t)((texts->end - texts->begin) / LEAST_BYTES) + 1, count = 0;
     if (most > worth)
         most = worth;
     part *parts = calloc(most, sizeof *parts);
     if (!parts)
         return tx_fail(TX_MEMORY, "%s: no memory to tokenise it", file->path);
-    atomic_llong read = 0;
+    atomic_llong read = texts->begin;
     const part common = {
         .path = file->path,
         .read = &read,
         .total = file->size,
         .options = options,
-        .form = form,
+        .form = texts->form,
         .piece.width = tx_tokenizer_size(options->tokenizer) <= UINT16_MAX + 1 ? 2 : 4,
     };
     for (size_t i = 0; i < most; i++)
         parts[i] = common;
     tx_tokens made = {.width = common.piece.width, .of_texts = true};
     int64_t at = 0;
-    tx_status status = find_begin(file, &at);
-    while (!status && at < file->size) {
-        status = cut_ranges(parts, most, file, &at, &count);
+    tx_status status = find_begin(texts, &at);
+    while (!status && at < texts->end) {
+        status = cut_ranges(parts, most, texts, &at, &count);
         if (!status) {
             run_parts(parts, count, &options->report);
             status = check_parts(parts, most, &made);
@@ -332,12 +337,11 @@ static tx_status keep(void *context, tx_tokens_piece *piece)
     return TX_OK;
 }
 
-tx_status tx_tokens_of_text(const tx_data_file *file, tx_text_form form, const tx_dataset_options *options,
-                            tx_tokens *tokens)
+tx_status tx_tokens_of_text(const tx_text_range *texts, const tx_dataset_options *options, tx_tokens *tokens)
 {
-    memory m = {.path = file->path};
+    memory m = {.path = texts->file->path};
     const tx_tokens_sink sink = {keep, &m};
-    const tx_status status = tx_tokens_stream(file, form, options, &sink, tokens);
+    const tx_status status = tx_tokens_stream(texts, options, &sink, tokens);
     if (status) {
         free(m.all.ids);
         free(m.all.lengths);
