@@ -5,6 +5,7 @@
 #include "api/base/file.h"
 #include "models/files/folder.h"
 #include "models/files/hub.h"
+#include "models/names.h"
 #include "models/text/lines.h"
 #include "models/text/tokens_file.h"
 
@@ -117,15 +118,26 @@ static tx_status open_part(void *context, int64_t number, tx_tokens *part)
     return tx_tokens_file_read(name, p->key, true, &p->options->report, part);
 }
 
+/* Removes the parts, their locks, and the files that processes left when they were killed. */
+static void remove_parts(const parts *p)
+{
+    const char *folder = p->options->cache;
+    char prefix[PART_ROOM];
+    tx_names names = {0};
+    snprintf(prefix, sizeof prefix, "%s.part-", strrchr(p->path, '/') + 1);
+    if (tx_folder_list(folder, &names))
+        return;
+    for (size_t i = 0; i < names.count; i++)
+        if (tx_begins_with(names.name[i], prefix))
+            unlink(TX_PATH(folder, names.name[i]));
+    tx_names_free(&names);
+}
+
 /* Puts the parts together and removes them. */
 static tx_status join_parts(parts *p)
 {
-    char name[PART_ROOM];
     TX_TRY(tx_tokens_file_join(p->options->cache, p->path, p->key, p->count, &(tx_tokens_parts){open_part, p}));
-    for (int64_t i = 0; i < 2 * p->count; i++) {
-        name_part(p, i / 2, i % 2 ? ".lock" : "", name);
-        unlink(name);
-    }
+    remove_parts(p);
     return TX_OK;
 }
 

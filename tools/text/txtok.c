@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * txtok: encodes, decodes and counts tokens with a tokenizer folder, and trains tokenizers. */
+ * txtok: encodes, decodes and counts tokens with a tokenizer folder, trains tokenizers, and tokenises corpora. */
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
+#include "tools/text/pack.h"
 #include "tx_file.h"
 #include "tx_folder.h"
 #include "tx_json.h"
@@ -15,9 +16,9 @@
 #include <unistd.h>
 
 typedef struct settings {
-    const char *tokenizer;
-    bool jsonl, split_special, skip_special, add_special;
-    int64_t vocab, least, model_max_length;
+    const char *tokenizer, *text_column, *delimiter;
+    bool bare_lines, jsonl, split_special, skip_special, add_special;
+    int64_t vocab, least, model_max_length, part, skip_bad, threads;
     tx_words files;
 } settings;
 
@@ -64,9 +65,23 @@ static const tx_option train_options[] = {
      "model_max_length in tokenizer_config.json"},
     {TX_OPTION_FLAG, "jsonl", AT(jsonl), .help = "read lines {\"text\": ...}"},
 };
+static const tx_option pack_options[] = {
+    TOKENIZER,
+    {TX_OPTION_TEXT, "text_column_name", AT(text_column), .choices = "NAME,...",
+     .help = "columns of the text, as in training"},
+    {TX_OPTION_TEXT, "text_column_delimiter", AT(delimiter), .choices = "TEXT", .help = "text between joined columns"},
+    {TX_OPTION_FLAG, "bare_lines", AT(bare_lines),
+     .help = "leave line ends out, as masked language modelling reads text"},
+    {TX_OPTION_INTEGER, "skip_bad", AT(skip_bad), 0, INT32_MAX, "N", "skip up to N malformed lines"},
+    {TX_OPTION_INTEGER, "part_bytes", AT(part), 1, INT64_C(1) << 40, "N",
+     "bytes of a part; the parts that are ready remain if the program ends early"},
+    {TX_OPTION_INTEGER, "preprocessing_num_workers", AT(threads), 0, 1024, "N",
+     "threads of this process; 0 means one on each core"},
+};
 #undef AT
 
-static const settings defaults = {.vocab = 32000, .least = 2, .model_max_length = 1024};
+static const settings defaults = {
+    .vocab = 32000, .least = 2, .model_max_length = 1024, .part = 256 << 20, .delimiter = " "};
 
 #define COMMAND(title, most, text)                                                                            \
     {                                                                                                         \
@@ -83,18 +98,24 @@ static const tx_cli programs[] = {
     COMMAND(train, "...",
             "Trains a byte-level BPE tokenizer, with each line as one text. Writes tokenizer.json and "
             "tokenizer_config.json for transformers. Reads standard input if FILE is not given."),
+    COMMAND(pack, "...",
+            "Tokenises a corpus into $TX_HOME/cache. Training on the same files with the same tokenizer reads these "
+            "tokens. Several processes may run at the same time, and a later one completes an earlier one."),
 };
+
+enum { TRAIN = 3, PACK };
 
 static const tx_cli_command commands[] = {
     {"encode", "text to ids", &programs[0]},
     {"decode", "ids to text", &programs[1]},
     {"count", "number of ids of a text", &programs[2]},
     {"train", "train a tokenizer", &programs[3]},
+    {"pack", "tokenise a corpus for training", &programs[4]},
 };
 
 static const tx_cli program = {
     .name = "txtok",
-    .usage = "txtok encode|decode|count|train --tokenizer DIR [FILE] [options]",
+    .usage = "txtok encode|decode|count|train|pack --tokenizer DIR [FILE] [options]",
     .about = "Encodes and decodes text with byte-level BPE tokenizers. The ids are those of Hugging Face's tokenizers.",
     .example = "  txtok count --tokenizer out text.txt",
     .commands = commands,
@@ -110,6 +131,7 @@ typedef struct job {
     tx_tokenizer_trainer *trainer;
     tx_ids ids, part[2], types; /* of the whole input; of its one or two texts; token types of a pair */
     size_t count;               /* ids of all texts */
+    tx_reporter report;
 } job;
 
 /* Processes one text. With `line` the text is a line of JSON. */
@@ -313,19 +335,50 @@ static tx_status train(job *j)
     return TX_OK;
 }
 
+/* ---- pack -------------------------------------------------------------------------------------------- */
+
+static tx_status pack(job *j)
+{
+    const settings *set = j->set;
+    int64_t tokens = 0;
+    const tx_pack how = {
+        .tokenizer = j->tokenizer,
+        .text_column = set->text_column,
+        .delimiter = set->delimiter,
+        .bare_lines = set->bare_lines,
+        .part = set->part,
+        .skip_bad = set->skip_bad,
+        .threads = set->threads,
+        .report = j->report,
+    };
+    if (!set->files.count)
+        return tx_fail(TX_INVALID, "pack: name the files to tokenise");
+    TX_TRY(tx_pack_files(&how, set->files.word, set->files.count, &tokens));
+    printf("%" PRId64 " tokens\n", tokens);
+    return TX_OK;
+}
+
 /* ---- main ---------------------------------------------------------------------------------------------- */
 
 static tx_status run(job *j, int32_t command)
 {
-    static const tx_text_task tasks[] = {print_ids, decode, count, NULL}; /* of the commands */
-    if (!tasks[command])
+    static const tx_text_task tasks[] = {print_ids, decode, count}; /* of the first commands */
+    if (command == TRAIN)
         return train(j);
     TX_TRY(tx_tokenizer_open(j->set->tokenizer, &j->tokenizer));
+    if (command == PACK)
+        return pack(j);
     TX_TRY(tx_encoder_create(j->tokenizer, &j->encoder));
     TX_TRY(each_text(j, j->set->files.count ? j->set->files.word[0] : NULL, false, tasks[command]));
     if (tasks[command] == count)
         printf("%zu\n", j->count);
     return TX_OK;
+}
+
+static void warn(void *context, const char *message)
+{
+    (void)context;
+    tx_complain(&program, 0, "warning: %s", message);
 }
 
 int main(int argc, char **argv)
@@ -343,6 +396,7 @@ int main(int argc, char **argv)
     /* No progress lines while the user types. */
     const bool typed = set.files.count == 0 && isatty(STDIN_FILENO);
     tx_alive *alive = typed ? NULL : tx_alive_start(&program, stderr, "working on texts");
+    j.report = (tx_reporter){.warn = warn, .progress = tx_alive_progress, .context = alive};
     tx_status status = run(&j, command);
     tx_alive_stop(alive);
     tx_encoder_free(j.encoder);
