@@ -13,13 +13,14 @@
 /* Values of a column that has no buffers, at most. */
 #define LENGTH_MOST ((int64_t)1 << 31)
 
-enum { BATCH_LENGTH, BATCH_NODES, BATCH_BUFFERS, BATCH_COMPRESSION };
-enum { NODE_BYTES = 16, BUFFER_ENTRY = 16 };
+enum { BATCH_LENGTH, BATCH_NODES, BATCH_BUFFERS, BATCH_COMPRESSION, BATCH_PARTS };
+enum { NODE_BYTES = 16, BUFFER_ENTRY = 16, PART_ENTRY = 8 };
 
 /* The parts of a batch that are still to be used. */
 typedef struct reading {
     tx_arrow_schema *columns;
     const uint8_t *node, *node_end, *buffer, *buffer_end;
+    const uint8_t *parts, *parts_end; /* the number of parts of each column of views */
     tx_arrow_memory *memory;
     int64_t codec; /* -1 for none */
 } reading;
@@ -38,10 +39,21 @@ void tx_arrow_memory_free(tx_arrow_memory *memory)
     *memory = (tx_arrow_memory){0};
 }
 
+/* Allocates memory that is freed with that of the batch. */
+static tx_status allocate(tx_arrow_memory *m, size_t bytes, void **made)
+{
+    TX_TRY(tx_array_reserve(&m->made, &m->room, m->count + 1, sizeof *m->made, "buffers"));
+    *made = malloc(bytes + 1);
+    if (!*made)
+        return tx_fail(TX_MEMORY, "no memory for a buffer of %zu bytes", bytes);
+    m->made[m->count++] = *made;
+    return TX_OK;
+}
+
 /* Decompresses a buffer, which begins with its size. A size of -1 means that it is stored as it is. */
 static tx_status unpack(reading *r, const tx_arrow_column *c, const uint8_t **data, int64_t *bytes)
 {
-    tx_arrow_memory *m = r->memory;
+    void *made;
     if (*bytes < 8)
         return fail(c, "a buffer is damaged");
     const int64_t size = (int64_t)tx_pq_little(*data, 8);
@@ -51,11 +63,7 @@ static tx_status unpack(reading *r, const tx_arrow_column *c, const uint8_t **da
         return TX_OK;
     if (size < 0 || size > BUFFER_BYTES + BUFFER_RATIO * *bytes)
         return fail(c, "the size of a compressed buffer is damaged");
-    TX_TRY(tx_array_reserve(&m->made, &m->room, m->count + 1, sizeof *m->made, "buffers"));
-    uint8_t *made = malloc((size_t)size + 1);
-    if (!made)
-        return tx_fail(TX_MEMORY, "no memory for a buffer of %" PRId64 " bytes", size);
-    m->made[m->count++] = made;
+    TX_TRY(allocate(r->memory, (size_t)size, &made));
     if (!tx_pq_unpack(r->codec ? TX_PQ_ZSTD : TX_PQ_LZ4_FRAME, *data, (size_t)*bytes, made, (size_t)size))
         return fail(c, "its compressed data are damaged");
     *data = made;
@@ -94,26 +102,45 @@ static tx_status read_children(reading *r, const tx_arrow_column *c)
     return TX_OK;
 }
 
+/* Reads the buffers that hold the bytes of views. */
+static tx_status read_parts(reading *r, tx_arrow_column *c)
+{
+    void *made;
+    if (r->parts == r->parts_end)
+        return fail(c, "the batch has too few numbers of parts");
+    const uint64_t count = tx_pq_little(r->parts, PART_ENTRY);
+    r->parts += PART_ENTRY;
+    if (count > (uint64_t)(r->buffer_end - r->buffer) / BUFFER_ENTRY)
+        return fail(c, "the batch has too few buffers");
+    TX_TRY(allocate(r->memory, count * sizeof *c->part, &made));
+    c->part = made;
+    for (; c->parts < (int64_t)count; c->parts++)
+        TX_TRY(next_buffer(r, c, &c->part[c->parts].data, &c->part[c->parts].bytes));
+    return TX_OK;
+}
+
 static tx_status read_buffers(reading *r, tx_arrow_column *c, int64_t nulls)
 {
-    const bool offsets = c->kind == TX_ARROW_BYTES || c->kind == TX_ARROW_LIST || c->kind == TX_ARROW_MAP;
-    const bool data = c->kind == TX_ARROW_BYTES || c->kind == TX_ARROW_FIXED || c->kind == TX_ARROW_BOOL;
+    const bool views = c->kind == TX_ARROW_LIST_VIEW;
+    const bool offsets = c->kind == TX_ARROW_BYTES || c->kind == TX_ARROW_LIST || c->kind == TX_ARROW_MAP || views;
+    const bool values = c->kind == TX_ARROW_FIXED || c->kind == TX_ARROW_VIEW || views;
+    const bool data = c->kind == TX_ARROW_BYTES || c->kind == TX_ARROW_BOOL || values;
     int64_t bytes = 0;
     TX_TRY(next_buffer(r, c, &c->valid, &bytes));
     if (nulls ? bytes < (c->length + 7) / 8 : c->valid && bytes < (c->length + 7) / 8)
         return fail(c, "too few bits say which values are null");
     if (offsets) {
         TX_TRY(next_buffer(r, c, &c->offsets, &bytes));
-        if (c->length && bytes / c->width <= c->length)
+        if (c->length && bytes / c->width < c->length + !views)
             return fail(c, "it has too few offsets");
     }
     if (!data)
         return TX_OK;
     TX_TRY(next_buffer(r, c, &c->data, &c->bytes));
     if (c->kind == TX_ARROW_BOOL ? c->bytes < (c->length + 7) / 8
-                                 : c->kind == TX_ARROW_FIXED && c->width && c->bytes / c->width < c->length)
+                                 : values && c->width && c->bytes / c->width < c->length)
         return fail(c, "it has too few values");
-    return TX_OK;
+    return c->kind == TX_ARROW_VIEW ? read_parts(r, c) : TX_OK;
 }
 
 static tx_status read_column(reading *r, int32_t index)
@@ -127,8 +154,8 @@ static tx_status read_column(reading *r, int32_t index)
         return fail(c, "its length is damaged");
     c->length = length;
     c->valid = c->offsets = c->data = NULL;
-    c->bytes = 0;
-    if (c->kind != TX_ARROW_NULL)
+    c->bytes = c->parts = 0;
+    if (c->kind != TX_ARROW_NULL && (c->kind != TX_ARROW_RUNS || r->columns->old))
         TX_TRY(read_buffers(r, c, nulls));
     if (c->dictionary >= 0)
         return TX_OK;
@@ -146,15 +173,18 @@ static tx_status read_column(reading *r, int32_t index)
 tx_status tx_arrow_read_batch(tx_flat *flat, tx_flat_at batch, tx_arrow_schema *columns, int32_t column,
                               tx_arrow_memory *memory)
 {
-    size_t nodes, buffers;
+    size_t nodes, buffers, parts;
     const tx_flat_at node = tx_flat_vector(flat, batch, BATCH_NODES, NODE_BYTES, &nodes);
     const tx_flat_at buffer = tx_flat_vector(flat, batch, BATCH_BUFFERS, BUFFER_ENTRY, &buffers);
+    const tx_flat_at part = tx_flat_vector(flat, batch, BATCH_PARTS, PART_ENTRY, &parts);
     const tx_flat_at compression = tx_flat_table(flat, batch, BATCH_COMPRESSION);
     reading r = {.columns = columns,
                  .node = flat->data + node,
                  .node_end = flat->data + node + nodes * NODE_BYTES,
                  .buffer = flat->data + buffer,
                  .buffer_end = flat->data + buffer + buffers * BUFFER_ENTRY,
+                 .parts = flat->data + part,
+                 .parts_end = flat->data + part + parts * PART_ENTRY,
                  .memory = memory,
                  .codec = compression ? tx_flat_int(flat, compression, 0, 1, 0) : -1};
     const int64_t length = tx_flat_int(flat, batch, BATCH_LENGTH, 8, 0);

@@ -11,13 +11,21 @@
 typedef enum tx_arrow_kind {
     TX_ARROW_NULL,
     TX_ARROW_BOOL,
-    TX_ARROW_FIXED, /* values of `width` bytes */
-    TX_ARROW_BYTES, /* offsets of `width` bytes, and the bytes */
-    TX_ARROW_LIST,  /* offsets of `width` bytes into the child */
-    TX_ARROW_MAP,   /* the same; the child has the keys and the values */
+    TX_ARROW_FIXED,     /* values of `width` bytes */
+    TX_ARROW_BYTES,     /* offsets of `width` bytes, and the bytes */
+    TX_ARROW_VIEW,      /* 16 bytes: the size, and the bytes or their place in one of the parts */
+    TX_ARROW_LIST,      /* offsets of `width` bytes into the child */
+    TX_ARROW_LIST_VIEW, /* offsets and, in `data`, sizes */
+    TX_ARROW_MAP,       /* the same; the child has the keys and the values */
     TX_ARROW_FIXED_LIST,
-    TX_ARROW_STRUCT
+    TX_ARROW_STRUCT,
+    TX_ARROW_RUNS /* the children have the ends of runs and their values */
 } tx_arrow_kind;
+
+typedef struct tx_arrow_part {
+    const uint8_t *data;
+    int64_t bytes;
+} tx_arrow_part;
 
 typedef struct tx_arrow_column {
     tx_pq_node leaf; /* name and type, as tx_pq_write_value reads them */
@@ -34,12 +42,14 @@ typedef struct tx_arrow_column {
     const uint8_t *valid; /* bits; NULL if no value is null */
     const uint8_t *offsets, *data;
     int64_t bytes; /* of data */
+    tx_arrow_part *part;
+    int64_t parts;
 } tx_arrow_column;
 
 /* The memory of a batch. */
 typedef struct tx_arrow_memory {
     tx_buffer stored; /* as in the file */
-    void **made;      /* buffers that were decompressed */
+    void **made;      /* buffers that were decompressed, and lists of parts */
     size_t count, room;
 } tx_arrow_memory;
 
@@ -55,6 +65,7 @@ typedef struct tx_arrow_schema {
     size_t count, room;
     tx_arrow_dictionary *dictionary;
     size_t dictionaries, dictionaries_room;
+    bool old; /* before version 5, in which runs have no bits for nulls */
 } tx_arrow_schema;
 
 /* Makes the columns of a Schema table (schema.c). Free them after success and failure. Messages lack the file's name.

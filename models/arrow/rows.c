@@ -36,6 +36,7 @@ struct tx_arrow {
 typedef struct message {
     tx_flat flat;
     int64_t kind; /* 0 at the end */
+    int64_t version;
     tx_flat_at header;
     int64_t body; /* bytes */
 } message;
@@ -83,6 +84,7 @@ static tx_status next_message(tx_arrow *a, message *m)
     TX_TRY(read_into(a, (int64_t)size, &a->metadata));
     m->flat = (tx_flat){.data = (const uint8_t *)a->metadata.data, .size = a->metadata.size};
     const tx_flat_at root = tx_flat_root(&m->flat);
+    m->version = tx_flat_int(&m->flat, root, MESSAGE_VERSION, 2, 0) + 1;
     m->kind = tx_flat_int(&m->flat, root, MESSAGE_KIND, 1, 0);
     m->header = tx_flat_table(&m->flat, root, MESSAGE_HEADER);
     m->body = tx_flat_int(&m->flat, root, MESSAGE_BODY, 8, 0);
@@ -158,8 +160,11 @@ static bool bit(const uint8_t *bits, int64_t index)
 static tx_status find_range(const tx_arrow *a, const tx_arrow_column *c, int64_t index, int64_t most, int64_t *begin,
                             int64_t *end)
 {
+    const bool view = c->kind == TX_ARROW_LIST_VIEW;
     *begin = (int64_t)tx_pq_little(c->offsets + index * c->width, c->width);
-    *end = (int64_t)tx_pq_little(c->offsets + (index + 1) * c->width, c->width);
+    *end = (int64_t)tx_pq_little(view ? c->data + index * c->width : c->offsets + (index + 1) * c->width, c->width);
+    if (view && __builtin_add_overflow(*end, *begin, end))
+        *end = -1;
     return *begin < 0 || *end < *begin || *end > most ? fail_value(a, c, "its offsets are damaged") : TX_OK;
 }
 
@@ -173,6 +178,21 @@ static tx_status read_integer(const tx_arrow *a, const tx_arrow_column *c, int64
         *value = *value / -c->ticks - (*value % -c->ticks < 0);
     else if (__builtin_mul_overflow(*value, c->ticks, value))
         return fail_value(a, c, "a time out of range");
+    return TX_OK;
+}
+
+/* The bytes of a view: up to 12 are in it, more are in a part. */
+static tx_status find_view(const tx_arrow *a, const tx_arrow_column *c, int64_t index, tx_pq_value *value)
+{
+    const uint8_t *view = c->data + index * c->width;
+    const uint64_t size = tx_pq_little(view, 4), part = tx_pq_little(view + 8, 4), at = tx_pq_little(view + 12, 4);
+    value->bytes.data = view + 4;
+    value->bytes.size = (uint32_t)size;
+    if (size <= 12)
+        return TX_OK;
+    if (part >= (uint64_t)c->parts || at + size > (uint64_t)c->part[part].bytes)
+        return fail_value(a, c, "its views are damaged");
+    value->bytes.data = c->part[part].data + at;
     return TX_OK;
 }
 
@@ -191,6 +211,8 @@ static tx_status read_leaf(const tx_arrow *a, const tx_arrow_column *c, int64_t 
         value->bytes.size = (uint32_t)(end - begin);
         if (end - begin > UINT32_MAX)
             return fail_value(a, c, "a text of more than 4 GiB");
+    } else if (c->kind == TX_ARROW_VIEW) {
+        return find_view(a, c, index, value);
     } else if (c->leaf.type == TX_PQ_INT64) {
         return read_integer(a, c, index, &value->integer);
     } else if (c->leaf.type == TX_PQ_FLOAT) {
@@ -248,7 +270,7 @@ static tx_status write_members(tx_arrow *a, const tx_arrow_column *c, int64_t in
 static tx_status write_map(tx_arrow *a, const tx_arrow_column *c, int64_t begin, int64_t end)
 {
     const tx_arrow_column *entry = &a->columns.column[c->child], *key = &a->columns.column[entry->child];
-    if (key->leaf.meaning != TX_PQ_STRING || key->kind != TX_ARROW_BYTES)
+    if (key->leaf.meaning != TX_PQ_STRING)
         return write_items(a, c, begin, end);
     tx_buffer_add(&a->text, "{", 1);
     for (int64_t i = begin; i < end; i++) {
@@ -261,6 +283,25 @@ static tx_status write_map(tx_arrow *a, const tx_arrow_column *c, int64_t begin,
     }
     tx_buffer_add(&a->text, "}", 1);
     return TX_OK;
+}
+
+/* The run of a value: the first whose end is after it. */
+static tx_status find_run(const tx_arrow *a, const tx_arrow_column *c, int64_t index, int64_t *run)
+{
+    const tx_arrow_column *ends = &a->columns.column[c->child];
+    int64_t last = ends->length;
+    for (*run = 0; *run < last;) {
+        const int64_t middle = *run + (last - *run) / 2;
+        int64_t end;
+        TX_TRY(read_integer(a, ends, middle, &end));
+        if (end > index)
+            last = middle;
+        else
+            *run = middle + 1;
+    }
+    return *run < ends->length && *run < a->columns.column[ends->next].length
+               ? TX_OK
+               : fail_value(a, c, "its runs are damaged");
 }
 
 /* Value `index` of a column, which has so many. */
@@ -281,10 +322,15 @@ static tx_status write_value(tx_arrow *a, int32_t column, int64_t index)
             return fail_value(a, c, "a number outside of its dictionary");
         return write_value(a, c->dictionary, begin);
     }
-    if (c->kind == TX_ARROW_LIST || c->kind == TX_ARROW_MAP)
+    if (c->kind == TX_ARROW_RUNS) {
+        TX_TRY(find_run(a, c, index, &begin));
+        return write_value(a, a->columns.column[c->child].next, begin);
+    }
+    if (c->kind == TX_ARROW_LIST || c->kind == TX_ARROW_LIST_VIEW || c->kind == TX_ARROW_MAP)
         TX_TRY(find_range(a, c, index, a->columns.column[c->child].length, &begin, &end));
     switch (c->kind) {
     case TX_ARROW_LIST:
+    case TX_ARROW_LIST_VIEW:
     case TX_ARROW_FIXED_LIST:
         return write_items(a, c, begin, end);
     case TX_ARROW_MAP:
@@ -350,6 +396,7 @@ static tx_status open_file(tx_arrow *a, const char *path)
     if (m.kind != SCHEMA)
         return fail(a, "it is not an Arrow file or stream");
     a->at += m.body;
+    a->columns.old = m.version < 5;
     return tx_fail_in(tx_arrow_read_schema(&m.flat, m.header, &a->columns), "%s", path);
 }
 

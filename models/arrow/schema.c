@@ -117,26 +117,38 @@ static tx_status set_size(int64_t size, tx_arrow_column *c, int32_t *to)
 
 static tx_status set_type(tx_flat *f, int64_t kind, tx_flat_at type, tx_arrow_column *c)
 {
-    static const tx_arrow_kind kinds[TYPES] = {[INT] = TX_ARROW_FIXED,        [FLOAT] = TX_ARROW_FIXED,
-                                               [BINARY] = TX_ARROW_BYTES,     [UTF8] = TX_ARROW_BYTES,
-                                               [BOOL] = TX_ARROW_BOOL,        [DECIMAL] = TX_ARROW_FIXED,
-                                               [DATE] = TX_ARROW_FIXED,       [TIME] = TX_ARROW_FIXED,
-                                               [TIMESTAMP] = TX_ARROW_FIXED,  [LIST] = TX_ARROW_LIST,
-                                               [STRUCT] = TX_ARROW_STRUCT,    [FIXED_BINARY] = TX_ARROW_FIXED,
-                                               [MAP] = TX_ARROW_MAP,          [FIXED_LIST] = TX_ARROW_FIXED_LIST,
-                                               [DURATION] = TX_ARROW_FIXED,   [LARGE_BINARY] = TX_ARROW_BYTES,
-                                               [LARGE_UTF8] = TX_ARROW_BYTES, [LARGE_LIST] = TX_ARROW_LIST};
-    static const char *const others[TYPES] = {
-        [INTERVAL] = "interval",        [UNION] = "union",           [RUN_END] = "run-end encoded",
-        [BINARY_VIEW] = "binary_view",  [UTF8_VIEW] = "string_view", [LIST_VIEW] = "list_view",
-        [LARGE_LIST_VIEW] = "list_view"};
+    static const tx_arrow_kind kinds[TYPES] = {[INT] = TX_ARROW_FIXED,
+                                               [FLOAT] = TX_ARROW_FIXED,
+                                               [BINARY] = TX_ARROW_BYTES,
+                                               [UTF8] = TX_ARROW_BYTES,
+                                               [BOOL] = TX_ARROW_BOOL,
+                                               [DECIMAL] = TX_ARROW_FIXED,
+                                               [DATE] = TX_ARROW_FIXED,
+                                               [TIME] = TX_ARROW_FIXED,
+                                               [TIMESTAMP] = TX_ARROW_FIXED,
+                                               [LIST] = TX_ARROW_LIST,
+                                               [STRUCT] = TX_ARROW_STRUCT,
+                                               [FIXED_BINARY] = TX_ARROW_FIXED,
+                                               [MAP] = TX_ARROW_MAP,
+                                               [FIXED_LIST] = TX_ARROW_FIXED_LIST,
+                                               [DURATION] = TX_ARROW_FIXED,
+                                               [LARGE_BINARY] = TX_ARROW_BYTES,
+                                               [LARGE_UTF8] = TX_ARROW_BYTES,
+                                               [LARGE_LIST] = TX_ARROW_LIST,
+                                               [RUN_END] = TX_ARROW_RUNS,
+                                               [BINARY_VIEW] = TX_ARROW_VIEW,
+                                               [UTF8_VIEW] = TX_ARROW_VIEW,
+                                               [LIST_VIEW] = TX_ARROW_LIST_VIEW,
+                                               [LARGE_LIST_VIEW] = TX_ARROW_LIST_VIEW};
+    static const char *const others[TYPES] = {[INTERVAL] = "interval", [UNION] = "union"};
     if (kind <= NO_TYPE || kind >= TYPES || others[kind])
         return tx_fail(TX_UNSUPPORTED, "column %s has the type %s, which TX does not read", c->leaf.name,
                        kind > NO_TYPE && kind < TYPES ? others[kind] : "of a newer version of Arrow");
     c->kind = kinds[kind];
-    c->width = kind == LARGE_BINARY || kind == LARGE_UTF8 || kind == LARGE_LIST ? 8 : 4;
+    const bool large = kind == LARGE_BINARY || kind == LARGE_UTF8 || kind == LARGE_LIST || kind == LARGE_LIST_VIEW;
+    c->width = c->kind == TX_ARROW_VIEW ? 16 : large ? 8 : 4;
     c->leaf.type = kind == BOOL ? TX_PQ_BOOLEAN : TX_PQ_BYTES;
-    c->leaf.meaning = kind == UTF8 || kind == LARGE_UTF8 ? TX_PQ_STRING : TX_PQ_PLAIN;
+    c->leaf.meaning = kind == UTF8 || kind == LARGE_UTF8 || kind == UTF8_VIEW ? TX_PQ_STRING : TX_PQ_PLAIN;
     switch (kind) {
     case INT:
         return set_int(f, type, c);
@@ -192,7 +204,9 @@ static bool has_children(const tx_arrow_schema *all, const tx_arrow_column *c)
     const tx_arrow_column *child = &all->column[c->child];
     if (c->kind == TX_ARROW_MAP)
         return c->count == 1 && child->kind == TX_ARROW_STRUCT && child->count == 2;
-    if (c->kind == TX_ARROW_LIST || c->kind == TX_ARROW_FIXED_LIST)
+    if (c->kind == TX_ARROW_RUNS)
+        return c->count == 2 && child->kind == TX_ARROW_FIXED && child->leaf.type == TX_PQ_INT64;
+    if (c->kind == TX_ARROW_LIST || c->kind == TX_ARROW_LIST_VIEW || c->kind == TX_ARROW_FIXED_LIST)
         return c->count == 1;
     return c->kind == TX_ARROW_STRUCT || c->count == 0;
 }

@@ -40,7 +40,8 @@ def write_corpus(path, size):
 
 def command(folder, corpus, *options, ranks=1):
     start = [] if ranks == 1 else [LAUNCHER, "-n", str(ranks)]
-    model = [] if "--model_name_or_path" in options else ["--config_name", folder + "/model.json"]
+    named = "--model_name_or_path" in options or "--config_name" in options
+    model = [] if named else ["--config_name", folder + "/model.json"]
     size = [] if "--max_seq_length" in options else ["--block_size", "64"]
     return [*start, TXTRAIN, *model, "--train_file", corpus, "--threads", "1", *size, "--seed", "3", "--report_to",
             "none", "--streaming", *options]
@@ -116,6 +117,34 @@ def conversations(folder):
         check(large - small < 48 * (many - few) + 2 * SLACK, f"{name}: {large - small} bytes for {many - few} samples")
 
 
+def labelled(folder):
+    """Texts with labels and words with labels: the resident size, and a resumed run."""
+    for name, kind in (("texts with labels", "Sequence"), ("words with labels", "Token")):
+        path, out, model, taken = folder + "/labelled.jsonl", folder + "/labelled", folder + "/bert.json", []
+        with open(model, "w", encoding="ascii") as file:
+            json.dump({"model_type": "bert", "architectures": [f"BertFor{kind}Classification"], "vocab_size": 257,
+                       "max_position_embeddings": 64, "hidden_size": 32, "num_hidden_layers": 1,
+                       "num_attention_heads": 2, "intermediate_size": 64}, file)
+        options = ["--config_name", model, "--max_seq_length", "64", "--per_device_train_batch_size", "2", "--max_steps",
+                   "40", "--save_steps", "20", "--output_dir"]
+        for rows in (LARGE // 100000, LARGE // 10000):
+            with open(path, "w", encoding="ascii") as file:
+                for i in range(rows):
+                    words = [f"w{i * k % 9973}" for k in range(1, 150 + i % 50)]
+                    row = {"text": " ".join(words), "label": "abc"[i % 3]}
+                    if kind == "Token":
+                        row = {"tokens": words, "ner_tags": ["OBI"[(i + k) % 3] for k in range(len(words))]}
+                    file.write(json.dumps(row) + "\n")
+            taken.append((rows, resident(command(folder, path, *options, out, "--overwrite_output_dir"))))
+        (few, small), (many, large) = taken
+        print(f"{name}: {few} rows in {small / 1e6:.1f} MB, {many} in {large / 1e6:.1f} MB", flush=True)
+        # Up to four arrays of tokens have 4 MiB in memory each before they go to a file.
+        check(large - small < 48 * (many - few) + 5 * SLACK, f"{name}: {large - small} bytes for {many - few} rows")
+        again = f"{out}-{kind}"
+        resident(command(folder, path, *options, again, "--resume_from_checkpoint", out + "/checkpoint-20"))
+        check(weights(again) == weights(out), f"{name}: a resumed run ends with other weights")
+
+
 def ranks(folder, corpus):
     """One rank and four: the same losses, and an order that is a permutation."""
     outs = {}
@@ -154,6 +183,7 @@ def main():
         killed(folder, corpora[0])
         epoch(folder)
         conversations(folder)
+        labelled(folder)
         if LAUNCHER:
             ranks(folder, corpora[0])
     print("FAILED" if failures else "all agree")

@@ -8,6 +8,8 @@
 #include "models/text/table.h"
 #include "tests/scratch.h"
 
+#include <unistd.h>
+
 static char *write_file(const char *folder, const char *name, const char *text)
 {
     char *path = tx_path_join(folder, name);
@@ -52,6 +54,26 @@ static void test_formats(void **state)
     remove_scratch(folder);
 }
 
+/* Rows are read in any order. A file that is changed meanwhile is a failure. */
+static void test_order(void **state)
+{
+    char *folder = make_scratch();
+    char *path = write_file(folder, "a.csv", "label,text\n1,\"a\nb\"\n\n2,\"c \"\"d\"\"\n\"\n3,\"x\"y \"z\"\n");
+    tx_table table;
+    assert_ok(tx_table_open(path, 0, &table));
+    assert_int_equal(table.rows, 3);
+    for (int i = 0; i < 2; i++) {
+        expect_cell(&table, 2, "text", "xy \"z\"");
+        expect_cell(&table, 0, "text", "a\nb");
+        expect_cell(&table, 1, "text", "c \"d\"\n");
+    }
+    assert_int_equal(truncate(path, 14), 0);
+    assert_refused(tx_table_read(&table, 0), TX_IO, "row 1");
+    tx_table_close(&table);
+    free(path);
+    remove_scratch(folder);
+}
+
 static void test_faults(void **state)
 {
     static const struct {
@@ -91,6 +113,7 @@ typedef struct bench {
     tx_config *config;
     tx_tokenizer *tokenizer;
     int64_t skip_bad;
+    const char *cache;
     char told[512];
 } bench;
 
@@ -131,6 +154,7 @@ static tx_status open_text(bench *b, const tx_sequence_task *task, const char *n
                                      .tokenizer = b->tokenizer,
                                      .block = 7,
                                      .to = 100.0,
+                                     .cache = b->cache,
                                      .report = {.warn = listen, .context = b}};
     b->told[0] = '\0';
     tx_status status = tx_sequence_open(&task->task, path, &options, samples);
@@ -390,11 +414,50 @@ static void test_several(void **state)
     close_bench(&b);
 }
 
+/* More tokens than memory holds are read from a file, and are those that memory would hold. */
+static void test_many(void **state)
+{
+    enum { ROWS = 180000 };
+    bench b = open_bench();
+    tx_buffer text = {0};
+    tx_samples samples[2];
+    tx_buffer_add(&text, "sentence,label\n", 15);
+    for (int i = 0; i < ROWS; i++) {
+        char line[32];
+        tx_buffer_add(&text, line, (size_t)snprintf(line, sizeof line, "%06d,%d\n", i, i % 3));
+    }
+    tx_buffer_add(&text, "", 1);
+    for (int i = 0; i < 2; i++) {
+        b.cache = i ? b.folder : NULL;
+        assert_ok(open_text(&b, &tx_sequence_classification, "a.csv", text.data, TX_DATA_TRAIN, &samples[i]));
+        assert_int_equal(((const tx_sequence_data *)samples[i].data)->several.ids.written > 0, i);
+        assert_int_equal(samples[i].count, ROWS);
+    }
+    assert_string_equal(samples[0].digest, samples[1].digest);
+    for (int64_t row = 0; row < ROWS; row += 997) {
+        int32_t memory[2][7 + 7 + 2 + 7];
+        char wanted[8];
+        for (int i = 0; i < 2; i++) {
+            const tx_batch to = tx_batch_of(samples[i].task, 7, 1, memory[i]);
+            assert_ok(samples[i].task->row(&samples[i], row, 0, &to));
+        }
+        snprintf(wanted, sizeof wanted, "%06d", (int)row);
+        for (int t = 0; t < 6; t++)
+            assert_int_equal(memory[1][t], wanted[t]);
+        assert_memory_equal(memory[0], memory[1], sizeof memory[0]);
+    }
+    for (int i = 0; i < 2; i++)
+        tx_sequence_close(&samples[i]);
+    free(text.data);
+    close_bench(&b);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_several),    cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_faults),     cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_several),    cmocka_unit_test(test_many),
+        cmocka_unit_test(test_formats),    cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_rows),       cmocka_unit_test(test_order),
         cmocka_unit_test(test_labels),     cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_bad_labels), cmocka_unit_test(test_labels_of_later_data),
     };
