@@ -4,6 +4,7 @@
 
 #include "models/files/data_file.h"
 #include "models/files/folder.h"
+#include "models/files/hub.h"
 #include "tx_json.h"
 
 #include <inttypes.h>
@@ -132,28 +133,47 @@ static tx_status make_file(const tx_data_source *sources, size_t count, tx_made_
     return status;
 }
 
-tx_status tx_made_find(const tx_data_source *sources, size_t count, tx_made_contents *write,
-                       const tx_prepare_options *options, const char *ending, char **path)
+/* The path of a prepared file and that of its description; the caller frees both. */
+static tx_status name_files(const char *folder, const char *first, const char *key, const char *ending, char **file,
+                            char **description)
 {
-    const char *first = sources[0].files.name[0], *slash = strrchr(first, '/'), *base = slash ? slash + 1 : first;
-    char key[TX_DIGEST_TEXT], name[128];
-    if (!options->folder || !*options->folder)
-        return tx_fail(TX_INVALID, "%s: no folder to keep its rows in: set TX_HOME, or give an output folder", first);
-    TX_TRY(make_key(sources, count, options, key));
+    const char *slash = strrchr(first, '/'), *base = slash ? slash + 1 : first;
+    char name[128];
     snprintf(name, sizeof name, "%.60s", base);
     int stem = (int)strcspn(name, ".");
     stem += snprintf(name + stem, sizeof name - (size_t)stem, "-%.16s.", key);
     snprintf(name + stem, sizeof name - (size_t)stem, "%.32s", ending);
-    char *file = tx_path_join(options->folder, name);
+    *file = tx_path_join(folder, name);
     snprintf(name + stem, sizeof name - (size_t)stem, "prepared.json");
-    char *description = tx_path_join(options->folder, name);
-    tx_status status = description && file ? TX_OK : TX_MEMORY;
-    if (!status && !is_whole(file, description, key, &options->report))
-        status = make_file(sources, count, write, options, key, file, description);
-    if (status)
-        free(file);
-    else
-        *path = file;
-    free(description);
-    return status;
+    *description = tx_path_join(folder, name);
+    return *description && *file ? TX_OK : TX_MEMORY;
+}
+
+tx_status tx_made_find(const tx_data_source *sources, size_t count, tx_made_contents *write,
+                       const tx_prepare_options *options, const char *ending, char **path)
+{
+    const char *first = sources[0].files.name[0];
+    char key[TX_DIGEST_TEXT], packed[TX_PATH_ROOM], *found = NULL;
+    /* The folders to search, and the one in which the file is made. */
+    const char *folders[] = {options->folder, tx_hub_cache(packed) ? NULL : packed, options->folder};
+    if (!options->folder || !*options->folder)
+        return tx_fail(TX_INVALID, "%s: no folder to keep its rows in: set TX_HOME, or give an output folder", first);
+    TX_TRY(make_key(sources, count, options, key));
+    for (int i = 0; i < 3 && !found; i++) {
+        const bool makes = i == 2;
+        char *file = NULL, *description = NULL;
+        if (!folders[i])
+            continue;
+        tx_status status = name_files(folders[i], first, key, ending, &file, &description);
+        if (!status && makes)
+            status = make_file(sources, count, write, options, key, file, description);
+        if (!status && (makes || is_whole(file, description, key, &options->report)))
+            found = file;
+        else
+            free(file);
+        free(description);
+        TX_TRY(status);
+    }
+    *path = found;
+    return TX_OK;
 }

@@ -24,8 +24,8 @@ tx_status tx_made_write(tx_made *made, const char *text, size_t size);
 /* Writes the contents of a file that is made of the sources. */
 typedef tx_status tx_made_contents(tx_made *made, const tx_data_source *sources, size_t count);
 
-/* Makes a file, unless it is there and intact. Its name is that of the first source, a part of the key, and `ending`.
- * The caller frees `*path`. */
+/* Makes a file, unless it is there, or in the folder of `txtok pack`, and intact. Its name is that of the first source,
+ * a part of the key, and `ending`. The caller frees `*path`. */
 tx_status tx_made_find(const tx_data_source *sources, size_t count, tx_made_contents *write,
                        const tx_prepare_options *options, const char *ending, char **path);
 
