@@ -66,12 +66,13 @@ static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *outp
 
 enum { RIGHT = TX_SUM_OWN };
 
-static void measure(const tx_samples *all, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+static tx_status measure(const tx_samples *all, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
     for (int64_t r = 0; r < all->count; r++) {
         const float *logit = outputs + r * columns;
         sums[RIGHT] += texts[r].label == (logit[1] > logit[0]);
     }
+    return TX_OK;
 }
 
 static double mean_loss(const double sums[TX_SUMS_MAX])
