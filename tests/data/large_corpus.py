@@ -125,8 +125,8 @@ def labelled(folder):
             json.dump({"model_type": "bert", "architectures": [f"BertFor{kind}Classification"], "vocab_size": 257,
                        "max_position_embeddings": 64, "hidden_size": 32, "num_hidden_layers": 1,
                        "num_attention_heads": 2, "intermediate_size": 64}, file)
-        options = ["--config_name", model, "--max_seq_length", "64", "--per_device_train_batch_size", "2", "--max_steps",
-                   "40", "--save_steps", "20", "--output_dir"]
+        options = ["--config_name", model, "--max_seq_length", "64", "--per_device_train_batch_size", "2",
+                   "--max_steps", "40", "--save_steps", "20", "--output_dir"]
         for rows in (LARGE // 100000, LARGE // 10000):
             with open(path, "w", encoding="ascii") as file:
                 for i in range(rows):

@@ -118,8 +118,8 @@ def main():
             file.write("\ufeff")
             for i in range(20000):
                 file.write(f"line {i} says {i * 7919 % 1000003}, ünd {'more ' * (i % 7)}\n")
-        subprocess.run([TXTOK, "train", "--tokenizer", folder + "/tokenizer", "--vocab_size", "300", corpus], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run([TXTOK, "train", "--tokenizer", folder + "/tokenizer", "--vocab_size", "300", corpus],
+                       check=True, stdout=subprocess.DEVNULL)
         parts_and_processes(folder, corpus)
         training(folder, corpus)
         columns(folder)
