@@ -187,6 +187,22 @@ const char *tx_dataset_digest(const tx_dataset *dataset);
  * returned. */
 tx_status tx_dataset_read(const tx_dataset *dataset, int64_t number, int32_t *tokens);
 
+typedef struct tx_pack_options {
+    size_t size; /* sizeof(tx_pack_options) */
+    const tx_tokenizer *tokenizer;
+    const char *text_column; /* names of columns with commas between them, whose texts are joined; NULL for "text" */
+    const char *delimiter;   /* between joined texts; NULL for a space */
+    bool bare_lines;         /* see tx_dataset_options */
+    int64_t skip_bad, part;  /* the same; `part` is at least 1 */
+    int32_t threads;         /* that tokenise; 0 for one on each core */
+    tx_reporter report;
+} tx_pack_options;
+
+/* Tokenises files (paths, or patterns such as data/train-*.parquet) as one corpus into the folder cache of $TX_HOME, in
+ * which tx_dataset_open and training look for the tokens of these files. Several processes may run at the same time. A
+ * later call completes an interrupted one. `*tokens` receives the number of tokens. */
+tx_status tx_pack(const char *const *files, int32_t count, const tx_pack_options *options, int64_t *tokens);
+
 /* ---- Batches ------------------------------------------------------------------------------------- */
 
 /* A dataset's blocks in training order, shuffled anew in each epoch, without end. A batch depends only on its number,

@@ -2,7 +2,6 @@
  * txtok: encodes, decodes and counts tokens with a tokenizer folder, trains tokenizers, and tokenises corpora. */
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
-#include "tools/text/pack.h"
 #include "tx_file.h"
 #include "tx_folder.h"
 #include "tx_json.h"
@@ -341,19 +340,20 @@ static tx_status pack(job *j)
 {
     const settings *set = j->set;
     int64_t tokens = 0;
-    const tx_pack how = {
+    const tx_pack_options how = {
+        .size = sizeof how,
         .tokenizer = j->tokenizer,
         .text_column = set->text_column,
         .delimiter = set->delimiter,
         .bare_lines = set->bare_lines,
         .part = set->part,
         .skip_bad = set->skip_bad,
-        .threads = set->threads,
+        .threads = (int32_t)set->threads,
         .report = j->report,
     };
     if (!set->files.count)
         return tx_fail(TX_INVALID, "pack: name the files to tokenise");
-    TX_TRY(tx_pack_files(&how, set->files.word, set->files.count, &tokens));
+    TX_TRY(tx_pack(set->files.word, set->files.count, &how, &tokens));
     printf("%" PRId64 " tokens\n", tokens);
     return TX_OK;
 }
