@@ -161,10 +161,17 @@ static int64_t floor_divide(int64_t a, int64_t b)
     return a / b - (a % b < 0);
 }
 
-/* The date of a day since 1970-01-01 (Hinnant, "chrono-compatible low-level date algorithms", civil_from_days). */
+/* a - floor_divide(a, b) * b, whose product may overflow. */
+static int64_t floor_modulo(int64_t a, int64_t b)
+{
+    return a % b < 0 ? a % b + b : a % b;
+}
+
+/* The date of any day since 1970-01-01 (Hinnant, "chrono-compatible low-level date algorithms", civil_from_days). */
 static void write_date(tx_buffer *to, int64_t days)
 {
-    const int64_t shifted = days + 719468, era = floor_divide(shifted, 146097), day = shifted - era * 146097;
+    const int64_t cycle = 146097, shifted = floor_modulo(days, cycle) + 719468, day = shifted % cycle;
+    const int64_t era = floor_divide(days, cycle) + shifted / cycle;
     const int64_t year = (day - day / 1460 + day / 36524 - day / 146096) / 365;
     const int64_t of_year = day - (365 * year + year / 4 - year / 100), month = (5 * of_year + 2) / 153;
     print(to, "%04" PRId64 "-%02" PRId64 "-%02" PRId64, year + era * 400 + (month >= 10),
@@ -186,13 +193,12 @@ static void write_clock(tx_buffer *to, int64_t ticks, int64_t second)
 static void write_time(tx_buffer *to, const tx_pq_node *leaf, int64_t ticks, int digits, bool has_date)
 {
     const int64_t second = digits == 3 ? 1000 : digits == 6 ? 1000000 : 1000000000, day = 86400 * second;
-    const int64_t days = floor_divide(ticks, day);
     tx_buffer_add(to, "\"", 1);
     if (has_date) {
-        write_date(to, days);
+        write_date(to, floor_divide(ticks, day));
         tx_buffer_add(to, "T", 1);
     }
-    write_clock(to, ticks - days * day, second);
+    write_clock(to, floor_modulo(ticks, day), second);
     print(to, has_date && leaf->utc ? "+00:00\"" : "\"");
 }
 
