@@ -40,7 +40,7 @@ static tx_status find_columns(reading *r)
     while (s->texts < TX_SEVERAL_TEXTS && (r->ending[s->texts] = tx_table_column(t, name)) >= 0)
         snprintf(name, sizeof name, "ending%" PRId64, ++s->texts);
     if (r->first < 0 || s->texts < 2)
-        return tx_fail(TX_FORMAT, "multiple choice needs the columns sent1, sent2, ending0, ending1 and further ones");
+        return tx_table_fail_column(t, r->first < 0 ? "sent1" : s->texts ? "ending1" : "ending0", NULL);
     return tx_reader_find_label(&r->from, labels, "label", &r->label);
 }
 

@@ -41,8 +41,7 @@ static tx_status measure_scores(const tx_samples *samples, const float *outputs,
 {
     const tx_embedding_data *d = samples->data;
     (void)columns; /* 1 */
-    tx_sequence_correlate(outputs, d->target, NULL, samples->count, sums);
-    return TX_OK;
+    return tx_sequence_correlate(outputs, d->target, NULL, samples->count, sums);
 }
 
 /* The share of samples whose anchor is nearer to the positive than to every negative, as TripletEvaluator computes it

@@ -24,13 +24,12 @@ typedef struct reading {
 
 static tx_status find_columns(reading *r)
 {
-    const tx_table *t = &r->from.table;
-    const bool test = r->from.options->split == TX_DATA_TEST;
-    r->question = tx_table_column(t, "question");
-    r->context = tx_table_column(t, "context");
-    r->answers = test ? -1 : tx_table_column(t, "answers");
-    if (r->question < 0 || r->context < 0 || (r->answers < 0 && !test))
-        return tx_fail(TX_FORMAT, "question answering needs the columns question, context and answers");
+    static const char *const names[][2] = {{"question"}, {"context"}, {"answers"}};
+    int32_t *const columns[] = {&r->question, &r->context, &r->answers};
+    const int count = r->from.options->split == TX_DATA_TEST ? 2 : 3;
+    r->answers = -1;
+    for (int i = 0; i < count; i++)
+        TX_TRY(tx_reader_find(&r->from, names[i], names[i][0], NULL, columns[i]));
     return TX_OK;
 }
 

@@ -25,8 +25,8 @@ tx_status tx_reader_run(tx_reader *reader, tx_reader_hook *read);
 /* Runs `use` after reading each row of the range that is not skipped. A row for which it fails with TX_FORMAT is
  * skipped from then on, as --skip_bad allows. */
 tx_status tx_reader_rows(tx_reader *reader, tx_reader_hook *use);
-/* Finds the first column of a list of names, which ends with NULL. If there is none, TX_FORMAT with the columns that
- * there are and the option that names one, and `*column` is -1. `shown` are the names in the message. */
+/* Finds the first column of a list of names, which ends with NULL. If there is none, fails as tx_table_fail_column, and
+ * `*column` is -1. `shown` are the names in the message. */
 tx_status tx_reader_find(const tx_reader *reader, const char *const *names, const char *shown, const char *option,
                          int32_t *column);
 /* Finds a column of labels. Test data have none: `*column` is -1. */

@@ -126,8 +126,8 @@ tx_status tx_sequence_measure_numbers(const tx_samples *samples, const float *ou
                                       double sums[TX_SUMS_MAX]);
 /* Sums PEARSON, SPEARMAN and SQUARES of `most` pairs of numbers, except those whose label is TX_IGNORE_LABEL. `labels`
  * may be NULL. */
-void tx_sequence_correlate(const float *outputs, const float *targets, const int32_t *labels, int64_t most,
-                           double sums[TX_SUMS_MAX]);
+tx_status tx_sequence_correlate(const float *outputs, const float *targets, const int32_t *labels, int64_t most,
+                                double sums[TX_SUMS_MAX]);
 /* All have the loss. ACCURACY has the accuracy. F1 has accuracy, F1 and their mean. MATTHEWS has Matthews' correlation.
  * CORRELATION has Pearson's and Spearman's correlation and their mean. ERROR has the mean squared error. SIMILARITY has
  * both correlations of cosines. NEARER has the share of triplets whose positive is nearer. */

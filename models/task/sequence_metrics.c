@@ -2,6 +2,7 @@
  * Metrics of classification and regression, computed as scikit-learn and SciPy do. */
 #include "models/task/sequence.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -84,14 +85,18 @@ static double correlation(const double *x, const double *y, int64_t count)
     return x_differs && y_differs ? xy / sqrt(xx * yy) : (double)NAN;
 }
 
-void tx_sequence_correlate(const float *outputs, const float *targets, const int32_t *labels, int64_t most,
-                           double sums[TX_SUMS_MAX])
+tx_status tx_sequence_correlate(const float *outputs, const float *targets, const int32_t *labels, int64_t most,
+                                double sums[TX_SUMS_MAX])
 {
     int64_t count = 0;
     double *x = malloc(2 * (size_t)most * sizeof *x), *y = x ? x + most : NULL, squares = 0.0;
     ranked *room = malloc((size_t)most * sizeof *room);
-    sums[TX_SUM_PEARSON] = sums[TX_SUM_SPEARMAN] = sums[TX_SUM_SQUARES] = (double)NAN; /* if out of memory */
-    for (int64_t r = 0; r < most && x && room; r++) {
+    if (!x || !room) {
+        free(x);
+        free(room);
+        return tx_fail(TX_MEMORY, "no memory for the ranks of %" PRId64 " numbers", most);
+    }
+    for (int64_t r = 0; r < most; r++) {
         if (labels && labels[r] == TX_IGNORE_LABEL)
             continue;
         x[count] = (double)outputs[r];
@@ -99,23 +104,21 @@ void tx_sequence_correlate(const float *outputs, const float *targets, const int
         squares += (x[count] - y[count]) * (x[count] - y[count]);
         count++;
     }
-    if (x && room) {
-        sums[TX_SUM_SQUARES] = squares / (double)count;
-        sums[TX_SUM_PEARSON] = correlation(x, y, count);
-        rank(x, room, count);
-        rank(y, room, count);
-        sums[TX_SUM_SPEARMAN] = correlation(x, y, count);
-    }
+    sums[TX_SUM_SQUARES] = squares / (double)count;
+    sums[TX_SUM_PEARSON] = correlation(x, y, count);
+    rank(x, room, count);
+    rank(y, room, count);
+    sums[TX_SUM_SPEARMAN] = correlation(x, y, count);
     free(x);
     free(room);
+    return TX_OK;
 }
 
 tx_status tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,
                                       double sums[TX_SUMS_MAX])
 {
     const tx_sequence_data *d = samples->data;
-    tx_sequence_correlate(outputs, d->target, d->values > 1 ? NULL : d->label, samples->count * columns, sums);
-    return TX_OK;
+    return tx_sequence_correlate(outputs, d->target, d->values > 1 ? NULL : d->label, samples->count * columns, sums);
 }
 
 /* ---- Names --------------------------------------------------------------------------------------------- */
