@@ -58,10 +58,16 @@ static tx_status next_text(tx_table *t, char **text, size_t *size)
     return t->text.status;
 }
 
+/* Continues at a position, which may be among the bytes that are read already. */
 static void move_to(tx_table *t, int64_t at)
 {
-    t->lines.at = at;
-    t->lines.begin = t->lines.held = 0;
+    tx_lines *l = &t->lines;
+    const int64_t first = l->at - (int64_t)l->held;
+    if (at < first || at > l->at) {
+        l->at = at;
+        l->held = 0;
+    }
+    l->begin = l->held ? (size_t)(at - first) : 0;
 }
 
 /* ---- Cells ------------------------------------------------------------------------------------------------ */
@@ -270,8 +276,7 @@ tx_status tx_table_read(tx_table *t, int64_t row)
 {
     char *text;
     size_t size;
-    if (t->lines.at - (int64_t)(t->lines.held - t->lines.begin) != t->row[row])
-        move_to(t, t->row[row]);
+    move_to(t, t->row[row]);
     tx_status status = next_text(t, &text, &size);
     if (!status && !size)
         status = tx_fail(TX_IO, "the file was changed while it was read");
