@@ -256,8 +256,10 @@ tx_status tx_bert_check_ties(const tx_config *config, const tx_weights *weights)
 #define TX_BERT_NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
 extern const tx_preset tx_bert_presets[];
 
-/* Defines the six architectures of a family. The rest initializes type, defaults, keys, reading and lora_targets. */
-#define TX_BERT_FAMILY(name, CLASS, ...)                                                                             \
+/* Defines the six architectures of a family, with the module `answers` for questions. The rest initializes type,
+ * defaults, keys, reading and lora_targets. */
+#define TX_BERT_FAMILY(name, CLASS, ...) TX_BERT_FAMILY_OF(name, CLASS, "qa_outputs", __VA_ARGS__)
+#define TX_BERT_FAMILY_OF(name, CLASS, answers, ...)                                                                 \
     TX_BERT_ROW(name##_masked_lm, CLASS "ForMaskedLM", MASKED_LM, tx_bert_masked_logits,                             \
                 .check_weights = tx_bert_check_ties, __VA_ARGS__);                                                   \
     TX_BERT_ROW(name##_classifier, CLASS "ForSequenceClassification", SEQUENCE_CLASSIFICATION, tx_bert_label_logits, \
@@ -267,7 +269,7 @@ extern const tx_preset tx_bert_presets[];
     TX_BERT_ROW(name##_choice, CLASS "ForMultipleChoice", MULTIPLE_CHOICE, tx_bert_label_logits,                     \
                 .lora_saved = "classifier", __VA_ARGS__);                                                            \
     TX_BERT_ROW(name##_question, CLASS "ForQuestionAnswering", QUESTION_ANSWERING, tx_bert_label_logits,             \
-                .lora_saved = "qa_outputs", __VA_ARGS__);                                                            \
+                .lora_saved = answers, __VA_ARGS__);                                                                 \
     TX_BERT_ROW(name##_base, CLASS "Model", STATES, tx_bert_states, __VA_ARGS__)
 #define TX_BERT_ROW(name, class, HEAD, build, ...)                        \
     const tx_architecture name = {.class_name = class,                    \

@@ -244,5 +244,5 @@ static const tx_bert_config defaults = {
     .global_theta = 160000,
     .local_theta = 10000};
 
-TX_BERT_FAMILY(tx_modernbert, "ModernBert", .type = "modernbert", .defaults = &defaults.base, .keys = keys,
-               .fixed = fixed, .read = read_rest);
+TX_BERT_FAMILY_OF(tx_modernbert, "ModernBert", "classifier", .type = "modernbert", .defaults = &defaults.base,
+                  .keys = keys, .fixed = fixed, .read = read_rest);
