@@ -82,6 +82,12 @@ typedef struct client {
     tx_topo_engine engine[TX_TOPO_ENGINES];
 } client;
 
+/* A client that is added already. */
+typedef struct added {
+    char bus[32];
+    long long id;
+} added;
+
 /* The engine of this name, or a free one; NULL if all others are taken. */
 static tx_topo_engine *engine_of(tx_topo_engine *engines, const char *name)
 {
@@ -145,8 +151,8 @@ static void add_client(const client *c, tx_topo_card *cards, int32_t count)
     }
 }
 
-/* Adds the GPUs that a process has opened. `seen` has the clients that are added already. */
-static void read_process(const char *process, tx_topo_card *cards, int32_t count, client *seen, int32_t *seen_count)
+/* Adds the GPUs that a process has opened. */
+static void read_process(const char *process, tx_topo_card *cards, int32_t count, added *seen, int32_t *seen_count)
 {
     char path[2 * PATH_SIZE], target[16] = "", line[256];
     snprintf(path, sizeof path, "%s/fd", process);
@@ -157,18 +163,19 @@ static void read_process(const char *process, tx_topo_card *cards, int32_t count
             continue;
         snprintf(path, sizeof path, "%s/fdinfo/%.16s", process, one->d_name);
         FILE *file = fopen(path, "re");
-        client *c = &seen[*seen_count];
-        *c = (client){.id = -1};
+        client c = {.id = -1};
         while (file && fgets(line, sizeof line, file))
-            read_client_line(line, c);
+            read_client_line(line, &c);
         if (file)
             fclose(file);
         int32_t i = 0;
-        while (i < *seen_count && (seen[i].id != c->id || strcmp(seen[i].bus, c->bus) != 0))
+        while (i < *seen_count && (seen[i].id != c.id || strcmp(seen[i].bus, c.bus) != 0))
             i++;
-        if (c->id < 0 || i < *seen_count)
+        if (c.id < 0 || i < *seen_count)
             continue;
-        add_client(c, cards, count);
+        add_client(&c, cards, count);
+        seen[i].id = c.id;
+        memcpy(seen[i].bus, c.bus, sizeof c.bus);
         ++*seen_count;
     }
     if (folder)
@@ -179,9 +186,9 @@ static void read_clients(const char *root, bool all, tx_topo_cards *cards)
 {
     char path[PATH_SIZE];
     int32_t seen = 0;
-    client *clients = malloc(CLIENTS * sizeof *clients);
+    added clients[CLIENTS];
     snprintf(path, sizeof path, "%.400s/proc", root);
-    DIR *folder = clients && all && cards->count ? opendir(path) : NULL;
+    DIR *folder = all && cards->count ? opendir(path) : NULL;
     for (struct dirent *one; folder && (one = readdir(folder));)
         if (isdigit((unsigned char)*one->d_name)) {
             snprintf(path, sizeof path, "%.400s/proc/%.16s", root, one->d_name);
@@ -190,9 +197,8 @@ static void read_clients(const char *root, bool all, tx_topo_cards *cards)
     if (folder)
         closedir(folder);
     snprintf(path, sizeof path, "%.400s/proc/self", root);
-    if (clients && !all && cards->count)
+    if (!all && cards->count)
         read_process(path, cards->card, cards->count, clients, &seen);
-    free(clients);
 }
 
 /* Uses the clients' memory and engine times for values that sysfs lacks. The busiest engine counts. */

@@ -93,7 +93,7 @@ static void test_refusals(void **state)
         {"{\"scale_attn_weights\": 1}", TX_FORMAT, "scale_attn_weights: expected true or false, found 1"},
         {"{\"activation_function\": \"relu\"}", TX_UNSUPPORTED, "\"relu\" is not one of gelu_new, gelu_pytorch_tanh"},
         {"{\"activation_function\": 3}", TX_FORMAT, "activation_function: expected a string"},
-        {"{\"model_type\": \"t5\"}", TX_UNSUPPORTED, "model_type: \"t5\": TX trains models of the types \"gpt2\""},
+        {"{\"model_type\": \"mamba\"}", TX_UNSUPPORTED, "model_type: \"mamba\": TX trains models of the types \"gpt2\""},
         {"{\"add_cross_attention\": true}", TX_UNSUPPORTED, "add_cross_attention: expected false"},
         {"{\"tie_word_embeddings\": false}", TX_UNSUPPORTED, "tie_word_embeddings: expected true"},
         {"{\"tie_word_embeddings\": \"no\"}", TX_FORMAT, "tie_word_embeddings: expected true or false"},

@@ -195,8 +195,8 @@ static void test_others(void **state)
     expect(folder, "README.md", "unknown kind of file");
     put_text(folder, "x.json", "{\"a\": 1}");
     expect(folder, "x.json", "unknown kind of JSON");
-    put_text(folder, "x.json", "{\"model_type\": \"t5\"}");
-    expect(folder, "x.json", "model_type: \"t5\": TX trains");
+    put_text(folder, "x.json", "{\"model_type\": \"mamba\"}");
+    expect(folder, "x.json", "model_type: \"mamba\": TX trains");
     put_text(folder, "x.json", "{\"model\": {\"type\": \"Mystery\"}}");
     expect(folder, "x.json", "type Mystery is not supported");
     put_text(folder, "x.json", "{\"weight_map\": {\"a\": \"b\"}}");

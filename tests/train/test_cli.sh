@@ -45,7 +45,7 @@ expect 2 "--temperature" txgen --temprature 1
 write_small_config 2 24 24 0.1
 write_small_text 41
 : > "$work/empty"
-echo '{"model_type": "t5"}' > "$work/t5.json"
+echo '{"model_type": "mamba"}' > "$work/mamba.json"
 printf 'short' > "$work/short"
 common="--config_name $work/config.json --block_size 20 --device $device --threads 2 --learning_rate 1e-2
     --per_device_train_batch_size 3 --gradient_accumulation_steps 2"
@@ -70,7 +70,7 @@ expect 1 "gpt3" txtrain --config_name gpt3 --dry-run
 expect 1 "$work/gone" txtrain --model_name_or_path "$work/gone" --dry_run
 expect 1 "no device \"nonsense\": there are cpu (" txtrain --device nonsense --dry-run
 expect 1 "through OpenCL" txtrain --device cuda --dry-run
-expect 1 "TX trains models of the types \"gpt2\"" txtrain --config_name "$work/t5.json" --dry-run
+expect 1 "TX trains models of the types \"gpt2\"" txtrain --config_name "$work/mamba.json" --dry-run
 expect 2 "did you mean cosine? " txtrain --lr_scheduler_type cosin
 expect 2 "too small: must be between 0 and" txtrain --seed -1
 expect 2 "--seed 99999999999999999999: too large: must be between 0 and 9223372036854775807" txtrain --seed 99999999999999999999
