@@ -111,7 +111,7 @@ static tx_status log_point(tx_running *r, const tx_run_step *s)
 {
     tx_run_state *state = r->state;
     const double steps = (double)(state->step - state->logged), loss = state->loss_sum / steps;
-    tx_figure figures[3 + TX_TASK_RESULTS] = {
+    tx_figure figures[3 + TX_METRICS_MAX] = {
         {"loss", loss, -1}, {"grad_norm", s->grad_norm, -1}, {"learning_rate", s->learning_rate, -1}};
     double means[TX_TASK_RESULTS];
     int32_t count = 3;

@@ -109,7 +109,7 @@ shrink()
     data=$3
     shift 3
     # shellcheck disable=SC2086
-    "$bin/txtrain" $common --output_dir "$work/$folder" --train_file "$data" --max_steps 100000000 --save_strategy no \
+    "$bin/txtrain" $common --output_dir "$work/$folder" --train_file "$data" --max_steps 10000000 --save_strategy no \
         "$@" --overwrite_output_dir > "$work/out" 2> "$work/err" &
     run=$!
     while kill -0 $run 2> /dev/null && ! grep -q '"step": 3,' "$work/$folder/log.jsonl" 2> /dev/null; do
