@@ -4,7 +4,6 @@
 #include "models/data/prepare.h"
 #include "models/files/hub.h"
 #include "models/files/splits.h"
-#include "models/names.h"
 #include "models/text/buffer.h"
 #include "models/tx_text.h"
 #include "tx_engine.h"
@@ -29,12 +28,11 @@ static tx_status find_files(const char *const *files, int32_t count, tx_names *n
 static tx_status prepare(const tx_pack_options *o, tx_names *names, const char *folder, char **path)
 {
     const bool column = o->text_column && strcmp(o->text_column, "text") != 0;
-    const char *first = names->name[0];
     tx_data_source source = {.files = *names};
     const tx_prepare_options options = {
         .text_columns = column ? o->text_column : NULL,
         .delimiter = o->delimiter,
-        .rows = tx_ends_with(first, ".csv") || tx_ends_with(first, ".tsv"),
+        .rows = true,
         .folder = folder,
         .report = o->report,
     };

@@ -280,7 +280,8 @@ static tx_status prepare(const tx_data_source *sources, size_t count, const tx_p
     const char *first = sources[0].files.name[0];
     const bool single = count == 1 && sources[0].files.count == 1;
     const bool text = are_text(sources, count, options);
-    if (single && !options->text_columns && !options->label_column && !options->rows && !tx_rows_is_binary(first))
+    const bool rows = tx_rows_is_binary(first) || (options->rows && tx_rows_is_table(first));
+    if (single && !options->text_columns && !options->label_column && !rows)
         return tx_copy_text(first, path);
     return tx_made_find(sources, count, text ? write_text : write_rows, options, text ? "txt" : "jsonl", path);
 }

@@ -108,6 +108,11 @@ bool tx_rows_is_text(const char *path)
     return tx_ends_with(path, ".txt") || tx_ends_with(path, ".raw") || tx_ends_with(path, ".tokens");
 }
 
+bool tx_rows_is_table(const char *path)
+{
+    return tx_ends_with(path, ".csv") || tx_ends_with(path, ".tsv");
+}
+
 bool tx_rows_is_binary(const char *path)
 {
     return tx_ends_with(path, ".parquet") || tx_ends_with(path, ".arrow");
@@ -138,7 +143,7 @@ static tx_status open_rows(tx_rows *r, const char *path)
     }
     if (tx_ends_with(path, ".jsonl") || tx_ends_with(path, ".json") || tx_rows_is_text(path))
         return open_lines(r, path, tx_rows_is_text(path));
-    if (tx_ends_with(path, ".csv") || tx_ends_with(path, ".tsv")) {
+    if (tx_rows_is_table(path)) {
         r->next = next_of_table;
         return tx_table_open(path, 0, &r->table);
     }

@@ -22,6 +22,8 @@ tx_status tx_rows_next(tx_rows *rows, const char **row, size_t *size);
 
 /* Whether a path has the ending of a file of plain text. */
 bool tx_rows_is_text(const char *path);
+/* Whether a path has the ending of a table of text. */
+bool tx_rows_is_table(const char *path);
 /* Whether a path has the ending of a file that is not text and that only this reads. */
 bool tx_rows_is_binary(const char *path);
 

@@ -4,7 +4,7 @@
 
 #include "api/base/cores.h"
 #include "api/base/file.h"
-#include "models/names.h"
+#include "models/data/rows.h"
 #include "models/task/causal_lm.h"
 #include "models/task/choice.h"
 #include "models/task/instruction.h"
@@ -49,7 +49,7 @@ static tx_status default_task(const tx_job *j, const tx_task **task)
         TX_TRY(tx_instruction_find(path, &instructs));
     if (instructs)
         *task = j->set.packing ? &tx_instruction_packed : &tx_instruction;
-    const bool table = path && (tx_ends_with(path, ".csv") || tx_ends_with(path, ".tsv"));
+    const bool table = path && tx_rows_is_table(path);
     const bool labelled = head == TX_HEAD_MASKED_LM && path && (table || j->set.label_column);
     if (labelled && tx_job_trains(&j->set)) /* a base encoder gets a new head, with the labels of the data */
         *task = &tx_sequence_classification.task;

@@ -236,7 +236,7 @@ tx_status tx_job_rows_of_tables(tx_job *j)
     for (size_t i = 0; i < sizeof paths / sizeof paths[0]; i++) {
         tx_data_source one = {.files = {.name = paths[i], .count = 1}};
         char *rows = NULL;
-        if (!*paths[i] || !(tx_ends_with(*paths[i], ".csv") || tx_ends_with(*paths[i], ".tsv")))
+        if (!*paths[i])
             continue;
         TX_TRY(tx_data_prepare(&one, 1, &options, &rows));
         free(*paths[i]);

@@ -5,6 +5,7 @@
 A process that is killed leaves its parts to the next one, and two processes share the parts. A run on the same files
 then reads these tokens and writes none of its own."""
 import glob
+import gzip
 import json
 import os
 import signal
@@ -109,6 +110,18 @@ def columns(folder):
     check(not left, f"columns: the run has {left} of its own")
 
 
+def table(folder):
+    """A compressed table, whose column is not named."""
+    path = folder + "/table.csv.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as file:
+        file.write("id,text\n" + "".join(f"{k},\"row {k}, é\"\n" for k in range(300)))
+    alone = train(folder, "nothing", folder + "/alone", "--train_file", path)
+    finish(pack(folder, "table", path))
+    check(train(folder, "table", folder + "/packed", "--train_file", path) == alone, "table: other weights")
+    left = tokens(folder + "/packed/cache")
+    check(not left, "table: the run has tokens of its own")
+
+
 def main():
     with tempfile.TemporaryDirectory() as folder:
         with open(folder + "/model.json", "w", encoding="ascii") as file:
@@ -123,6 +136,7 @@ def main():
         parts_and_processes(folder, corpus)
         training(folder, corpus)
         columns(folder)
+        table(folder)
         child = pack(folder, "bad")
         child.communicate()
         check(child.returncode == 1, "no file: not refused")
