@@ -149,31 +149,39 @@ static tx_status name_files(const char *folder, const char *first, const char *k
     return *description && *file ? TX_OK : TX_MEMORY;
 }
 
+/* Looks for the file in a folder: `*path` is NULL if it is not there. */
+static tx_status look_in(const char *folder, const char *first, const char *key, const char *ending,
+                         const tx_reporter *report, char **path)
+{
+    char *file = NULL, *description = NULL;
+    const tx_status status = name_files(folder, first, key, ending, &file, &description);
+    const bool found = !status && is_whole(file, description, key, report);
+    free(description);
+    *path = found ? file : NULL;
+    if (!found)
+        free(file);
+    return status;
+}
+
 tx_status tx_made_find(const tx_data_source *sources, size_t count, tx_made_contents *write,
                        const tx_prepare_options *options, const char *ending, char **path)
 {
-    const char *first = sources[0].files.name[0];
-    char key[TX_DIGEST_TEXT], packed[TX_PATH_ROOM], *found = NULL;
-    /* The folders to search, and the one in which the file is made. */
-    const char *folders[] = {options->folder, tx_hub_cache(packed) ? NULL : packed, options->folder};
-    if (!options->folder || !*options->folder)
+    const char *first = sources[0].files.name[0], *folder = options->folder;
+    char key[TX_DIGEST_TEXT], packed[TX_PATH_ROOM], *description = NULL;
+    if (!folder || !*folder)
         return tx_fail(TX_INVALID, "%s: no folder to keep its rows in: set TX_HOME, or give an output folder", first);
     TX_TRY(make_key(sources, count, options, key));
-    for (int i = 0; i < 3 && !found; i++) {
-        const bool makes = i == 2;
-        char *file = NULL, *description = NULL;
-        if (!folders[i])
-            continue;
-        tx_status status = name_files(folders[i], first, key, ending, &file, &description);
-        if (!status && makes)
-            status = make_file(sources, count, write, options, key, file, description);
-        if (!status && (makes || is_whole(file, description, key, &options->report)))
-            found = file;
-        else
-            free(file);
-        free(description);
-        TX_TRY(status);
+    TX_TRY(look_in(folder, first, key, ending, &options->report, path));
+    if (!*path && !tx_hub_cache(packed))
+        TX_TRY(look_in(packed, first, key, ending, &options->report, path));
+    if (*path)
+        return TX_OK;
+    tx_status status = name_files(folder, first, key, ending, path, &description);
+    TX_THEN(status, make_file(sources, count, write, options, key, *path, description));
+    free(description);
+    if (status) {
+        free(*path);
+        *path = NULL;
     }
-    *path = found;
-    return TX_OK;
+    return status;
 }
