@@ -7,6 +7,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const tx_field fields[] = {
@@ -45,23 +46,25 @@ static tx_status tell(const tx_samples *samples, int64_t number, const tx_config
                       tx_file *file)
 {
     const tx_token_data *d = samples->data;
-    const int64_t begin = tx_sample_begin(d->several.end, number);
+    const int64_t length = row_length(samples, number);
+    int32_t *first = malloc((size_t)length * sizeof *first);
     const char *space = "";
-    for (int64_t i = begin; i < d->several.end[number]; i++) {
+    tx_status status = first ? tx_store_read(&d->first, tx_sample_begin(d->several.end, number), length, first)
+                             : tx_fail(TX_MEMORY, "no memory for a text of %" PRId64 " tokens", length);
+    for (int64_t i = 0; i < length && !status; i++) {
         char text[TX_PREDICTION];
-        int32_t first;
-        TX_TRY(tx_store_read(&d->first, i, 1, &first));
-        if (!first)
+        if (!first[i])
             continue;
-        const int64_t label = (int64_t)output[i - begin];
+        const int64_t label = (int64_t)output[i];
         const char *name = tx_label_name(config, label);
         snprintf(text, sizeof text, "%" PRId64, label);
         name = name ? name : text;
-        TX_TRY(tx_file_append(file, space, strlen(space)));
-        TX_TRY(tx_file_append(file, name, strlen(name)));
+        status = tx_file_append(file, space, strlen(space));
+        TX_THEN(status, tx_file_append(file, name, strlen(name)));
         space = " ";
     }
-    return TX_OK;
+    free(first);
+    return status;
 }
 
 const tx_task tx_token_classification = {

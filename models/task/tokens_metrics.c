@@ -98,14 +98,15 @@ tx_status tx_tokens_measure(const tx_samples *samples, const float *outputs, int
 {
     const tx_token_data *d = samples->data;
     const tx_tag before = {'O', -1};
-    for (int64_t s = 0; s < samples->count; s++) {
-        const int64_t begin = tx_sample_begin(d->several.end, s);
+    int32_t *labels = malloc((size_t)samples->block * sizeof *labels);
+    tx_status status = labels ? TX_OK : tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", samples->block);
+    for (int64_t s = 0; s < samples->count && !status; s++) {
+        const int64_t begin = tx_sample_begin(d->several.end, s), length = d->several.end[s] - begin;
         finder finders[2] = {{before, 0}, {before, 0}};
         int64_t word = 0;
-        for (int64_t i = begin; i < d->several.end[s]; i++) {
-            const int32_t guess = (int32_t)outputs[s * columns + i - begin];
-            int32_t truth;
-            TX_TRY(tx_store_read(&d->label, i, 1, &truth));
+        status = tx_store_read(&d->label, begin, length, labels);
+        for (int64_t i = 0; i < length && !status; i++) {
+            const int32_t guess = (int32_t)outputs[s * columns + i], truth = labels[i];
             if (truth == TX_IGNORE_LABEL)
                 continue;
             count_word(finders, d->tag[truth], d->tag[guess], word++, sums);
@@ -114,7 +115,8 @@ tx_status tx_tokens_measure(const tx_samples *samples, const float *outputs, int
         }
         count_word(finders, d->tag[d->labels], d->tag[d->labels], word, sums);
     }
-    return TX_OK;
+    free(labels);
+    return status;
 }
 
 /* ---- Names --------------------------------------------------------------------------------------------- */
