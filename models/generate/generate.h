@@ -68,7 +68,7 @@ typedef struct tx_sink {
 tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, int64_t count, uint64_t first,
                            const tx_generation *how, const tx_sink *sink);
 
-/* ---- Settings (generation.c) ------------------------------------------------------------------------- */
+/* ---- Settings and ids (generation.c) ------------------------------------------------------------------- */
 
 /* transformers' defaults; eos_token_id is the model's, or -1. */
 tx_generation tx_generation_defaults(int64_t eos_token_id);
@@ -82,5 +82,7 @@ tx_status tx_generation_read(const char *folder, tx_generation *generation, cons
  */
 int64_t tx_generation_limit(const tx_generation *generation, int64_t prompt);
 bool tx_generation_ends(const tx_generation *generation, int32_t id);
+/* Fails if an id of a prompt or a text is outside the vocabulary. */
+tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab);
 
 #endif

@@ -7,6 +7,7 @@
 #include "tx_json.h"
 
 #include <float.h>
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
@@ -202,4 +203,13 @@ bool tx_generation_ends(const tx_generation *g, int32_t id)
         if (g->eos_token_id[i] == id)
             return true;
     return false;
+}
+
+tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab)
+{
+    for (int64_t i = 0; i < count; i++)
+        if (ids[i] < 0 || ids[i] >= vocab)
+            return tx_fail(TX_INVALID, "token %" PRId64 ": id %" PRId32 " is outside the vocabulary of %" PRId64, i,
+                           ids[i], vocab);
+    return TX_OK;
 }

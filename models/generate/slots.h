@@ -53,7 +53,4 @@ void tx_slots_clear(tx_slots *slots, int64_t slot);
 const float *tx_slots_logits(const tx_slots *slots, int64_t slot);
 int64_t tx_slots_vocab(const tx_slots *slots);
 
-/* Fails if an id is outside the vocabulary. */
-tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab);
-
 #endif

@@ -5,7 +5,6 @@
 #include "models/arch/relative.h"
 #include "models/arch/t5.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,15 +19,6 @@ struct tx_source {
     int32_t *bias_rows;        /* [slots, context] */
     float *mask;               /* [slots, context] */
 };
-
-tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab)
-{
-    for (int64_t i = 0; i < count; i++)
-        if (ids[i] < 0 || ids[i] >= vocab)
-            return tx_fail(TX_INVALID, "token %" PRId64 ": id %" PRId32 " is outside the vocabulary of %" PRId64, i,
-                           ids[i], vocab);
-    return TX_OK;
-}
 
 static tx_status build(tx_source *s, tx_model *model)
 {
