@@ -14,8 +14,6 @@
 /* Bytes that are read or unpacked at a time. */
 #define PIECE ((size_t)1 << 17)
 
-typedef tx_status sink(void *to, const char *text, size_t size);
-
 size_t tx_packed_stem(const char *path)
 {
     static const char *const endings[] = {".gz", ".zst"};
@@ -25,7 +23,7 @@ size_t tx_packed_stem(const char *path)
     return 0;
 }
 
-static tx_status unpack_gzip(const char *path, char *room, sink *add, void *to)
+static tx_status unpack_gzip(const char *path, char *room, tx_unpacked *add, void *to)
 {
     gzFile file = gzopen(path, "rb");
     if (!file)
@@ -43,7 +41,7 @@ static tx_status unpack_gzip(const char *path, char *room, sink *add, void *to)
 }
 
 /* `room` has two pieces. */
-static tx_status unpack_zstd(const char *path, char *room, sink *add, void *to)
+static tx_status unpack_zstd(const char *path, char *room, tx_unpacked *add, void *to)
 {
     FILE *file = fopen(path, "rb");
     if (!file)
@@ -71,7 +69,7 @@ static tx_status unpack_zstd(const char *path, char *room, sink *add, void *to)
     return status;
 }
 
-tx_status tx_unpack(const char *path, tx_status (*add)(void *to, const char *text, size_t size), void *to)
+tx_status tx_unpack(const char *path, tx_unpacked *add, void *to)
 {
     char *room = malloc(2 * PIECE);
     if (!room)

@@ -8,7 +8,9 @@
 
 /* Bytes of the name before .gz or .zst; 0 if it has no such ending. */
 size_t tx_packed_stem(const char *path);
+/* Receives a piece of unpacked contents. */
+typedef tx_status tx_unpacked(void *to, const char *text, size_t size);
 /* Passes the unpacked contents on, piece by piece. TX_FORMAT if the file is damaged or cut off. */
-tx_status tx_unpack(const char *path, tx_status (*add)(void *to, const char *text, size_t size), void *to);
+tx_status tx_unpack(const char *path, tx_unpacked *add, void *to);
 
 #endif
