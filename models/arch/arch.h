@@ -132,8 +132,8 @@ typedef struct tx_arch_options {
  *     I32 sources [B]            Optional, with caches: the row whose cache each row continues (beam search).
  *     I32 slots [B]              Optional, with caches: the row of the caches that each row uses, all different.
  *     F32 last_token [B, T]      Only of a decoder's classifier: 1 for the token whose output is classified, else 0.
- *     I32 decoder_input_ids [B, T'] Only of an encoder with a decoder: the decoder's tokens. Its logits are [B, T',
- * V']. I32 rows [R]               Optional: indices into the B * T positions. Only their logits are computed, [R, V'].
+ *     I32 decoder_input_ids [B, T'] Only of an encoder with a decoder: the decoder's tokens. Logits are [B, T', V'].
+ *     I32 rows [R]               Optional: indices into the B * T positions. Only their logits are computed, [R, V'].
  *
  * The logits are [B, T, V'], where V' is the padded vocabulary; columns from vocab_size on are meaningless. With a
  * tensor-parallel vocabulary they hold this rank's columns, as tx_cross_entropy expects them. Other heads have no

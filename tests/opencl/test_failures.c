@@ -3,13 +3,11 @@
  * Faults of real drivers (stand_in.h), in processes of their own.
  *
  *     test_failures fill       memory is filled though the driver's fill is wrong, a buffer of 6 GiB too
- *
  *     test_failures types      each card reports the operand types for which it has providers
- *
  *     test_failures local      attention has forms within 48 KiB of local memory on each of NVIDIA's cards
  *     test_failures wait       a wait for a kernel that hangs ends, and sleeps
- *     test_failures FAILURE    a row of `failures` or `interrupted`: the run continues or ends with a message, and the
- * next start leaves out what failed
+ *     test_failures FAILURE    a row of `failures` or `interrupted`: the run continues or ends with a message, and
+ *                              the next start leaves out what failed
  *
  * Exit status 77: there is no OpenCL device. */
 #include "api/graph/op.h"

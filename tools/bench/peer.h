@@ -58,9 +58,9 @@ typedef struct tx_pairs_task {
 
 /* Runs both sides once to warm up, then measures them alternately, so that other load on the machine affects both
  * equally. Repeats at most as many pairs as are asked for, if other programs disturbed them. Prints each pair on
- * standard error. Then prints device, driver, seconds and tokens per second of both sides,
- * and the median ratios of wall-clock and CPU seconds, peer over TX. `pairs` must be zeroed before; the caller closes
- * it on success and on errors. */
+ * standard error. Then prints device, driver, seconds and tokens per second of both sides, and the median ratios of
+ * wall-clock and CPU seconds, peer over TX. `pairs` must be zeroed before; the caller closes it on success and on
+ * errors. */
 tx_status tx_pairs_run(const tx_pairs_task *task, const tx_cli *program, const tx_pairs_settings *set, tx_pairs *pairs);
 void tx_pairs_close(tx_pairs *pairs);
 /* True if work of `seconds` more would end after `times` times the limit of --seconds. */
