@@ -3,6 +3,7 @@
 #include "tests/checkpoint/cl_fault.h"
 
 #include <dlfcn.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -224,12 +225,18 @@ void *__real_calloc(size_t number, size_t size);
 void *__real_realloc(void *memory, size_t size);
 char *__real_strdup(const char *text);
 char *__real_strndup(const char *text, size_t most);
+void *__real_aligned_alloc(size_t alignment, size_t size);
+char *__real_json_dumps(const json_t *json, size_t flags);
+FILE *__real_open_memstream(char **text, size_t *size);
 void __real_free(void *memory);
 void *__wrap_malloc(size_t size);
 void *__wrap_calloc(size_t number, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
 char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t most);
+void *__wrap_aligned_alloc(size_t alignment, size_t size);
+char *__wrap_json_dumps(const json_t *json, size_t flags);
+FILE *__wrap_open_memstream(char **text, size_t *size);
 void __wrap_free(void *memory);
 
 void *__wrap_malloc(size_t size)
@@ -265,6 +272,28 @@ char *__wrap_strndup(const char *text, size_t most)
     char *copy = __real_strndup(text, most);
     fault.blocks += copy != NULL;
     return copy;
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t size)
+{
+    void *memory = __real_aligned_alloc(alignment, size);
+    fault.blocks += memory != NULL;
+    return memory;
+}
+
+char *__wrap_json_dumps(const json_t *json, size_t flags)
+{
+    char *text = __real_json_dumps(json, flags);
+    fault.blocks += text != NULL;
+    return text;
+}
+
+/* Its caller gives the text back. */
+FILE *__wrap_open_memstream(char **text, size_t *size)
+{
+    FILE *file = __real_open_memstream(text, size);
+    fault.blocks += file != NULL;
+    return file;
 }
 
 void __wrap_free(void *memory)

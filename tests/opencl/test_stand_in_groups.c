@@ -24,6 +24,11 @@ typedef struct proof {
     const char *expected;
 } proof;
 
+static tx_op op_of(const proof *t)
+{
+    return t->trans_a ? TX_OP_GROUPED_MATMUL_GRAD : TX_OP_GROUPED_MATMUL;
+}
+
 static tx_status choose(tx_context *context, const proof *t, tx_cl_gemm_choice *choice)
 {
     const int64_t m = 2048, n = 3072, k = 1024; /* large enough for tiles of matrix units */
@@ -39,6 +44,7 @@ static tx_status choose(tx_context *context, const proof *t, tx_cl_gemm_choice *
                                         .stride_b = t->trans_a ? 0 : k * n},
                                   .trans_a = t->trans_a,
                                   .trans_b = t->trans_b,
+                                  .op = op_of(t),
                                   .from = t->from,
                                   .a = &a,
                                   .b = &a,
@@ -60,6 +66,7 @@ static tx_status run_tiles(tx_context *context, const proof *t, const char *prov
                                    .k = t->trans_a ? 403 : 104,
                                    .trans_a = t->trans_a,
                                    .trans_b = t->trans_b,
+                                   .op = op_of(t),
                                    .groups = t->groups,
                                    .from = t->from,
                                    .to = t->trans_a ? TX_F32 : t->from,
