@@ -3,7 +3,6 @@
 #include "tests/checkpoint/cl_fault.h"
 
 #include <dlfcn.h>
-#include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -226,7 +225,7 @@ void *__real_realloc(void *memory, size_t size);
 char *__real_strdup(const char *text);
 char *__real_strndup(const char *text, size_t most);
 void *__real_aligned_alloc(size_t alignment, size_t size);
-char *__real_json_dumps(const json_t *json, size_t flags);
+char *__real_json_dumps(const void *json, size_t flags);
 FILE *__real_open_memstream(char **text, size_t *size);
 void __real_free(void *memory);
 void *__wrap_malloc(size_t size);
@@ -235,7 +234,7 @@ void *__wrap_realloc(void *memory, size_t size);
 char *__wrap_strdup(const char *text);
 char *__wrap_strndup(const char *text, size_t most);
 void *__wrap_aligned_alloc(size_t alignment, size_t size);
-char *__wrap_json_dumps(const json_t *json, size_t flags);
+char *__wrap_json_dumps(const void *json, size_t flags);
 FILE *__wrap_open_memstream(char **text, size_t *size);
 void __wrap_free(void *memory);
 
@@ -281,7 +280,7 @@ void *__wrap_aligned_alloc(size_t alignment, size_t size)
     return memory;
 }
 
-char *__wrap_json_dumps(const json_t *json, size_t flags)
+char *__wrap_json_dumps(const void *json, size_t flags)
 {
     char *text = __real_json_dumps(json, flags);
     fault.blocks += text != NULL;

@@ -286,7 +286,7 @@ static void a_wish_goes_first(void **state)
     for (int i = 0; i < 2; i++) {
         char key[96];
         tx_cl_gemm_choice choice;
-        snprintf(context->options.gemm, sizeof context->options.gemm, "%s", wishes[i][0]);
+        snprintf(context->gemm, sizeof context->gemm, "%s", wishes[i][0]);
         snprintf(key, sizeof key, "product 00 0 0 in quads %s", wishes[i][1]);
         assert_ok(tx_cl_line_set(&context->tuner->proofs, key, ""));
         assert_ok(tx_cl_gemm_choose(&builder, &p, &choice));
@@ -294,7 +294,7 @@ static void a_wish_goes_first(void **state)
         free(context->tuner->choices);
         context->tuner->choices = NULL;
     }
-    snprintf(context->options.gemm, sizeof context->options.gemm, "cublas");
+    snprintf(context->gemm, sizeof context->gemm, "cublas");
     tx_cl_gemm_choice choice;
     assert_refused(tx_cl_gemm_choose(&builder, &p, &choice), TX_INVALID, "TX_GEMM=cublas");
     close_context(context);

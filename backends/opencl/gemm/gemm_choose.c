@@ -46,7 +46,7 @@ static void suggest(const tx_context *context, const tx_cl_product *p, const cha
 
 tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice)
 {
-    const char *preferred = b->context->options.gemm;
+    const char *preferred = b->context->gemm;
     TX_TRY(check_preferred(preferred));
     tx_cl_selection q = {.what = "provider of matrix products", .kind = TX_CL_PRODUCT, .forced = b->forced, .user = p};
     suggest(b->context, p, preferred, &q);

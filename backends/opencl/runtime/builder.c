@@ -52,17 +52,15 @@ static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t it
                    allowed);
 }
 
-/* Fails if first launches of this kernel crashed or hung before, or of this function with any options. A trial has its
- * own entry. */
+/* Fails if the first launch of this kernel, or of this function with other options, crashed or hung before. A trial
+ * has its own entry. */
 static tx_status check_earlier(const tx_cl_builder *b, cl_kernel kernel)
 {
     char name[TX_CL_JOURNAL_NAME];
     if (b->forced || !b->context->journal)
         return TX_OK;
     tx_cl_kernel_entry(b->context, kernel, name, sizeof name);
-    TX_TRY(tx_cl_journal_check(b->context, name, 1));
-    *strrchr(name, '(') = '\0'; /* the same function with any options */
-    return tx_cl_journal_check(b->context, name, 2);
+    return tx_cl_journal_check(b->context, name, strcspn(name, "("));
 }
 
 static size_t items_of(cl_uint dims, const size_t *local)

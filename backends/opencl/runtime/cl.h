@@ -87,15 +87,9 @@ typedef struct tx_cl_beats {
     tx_cl_interval beat[TX_CL_BEATS];
 } tx_cl_beats;
 
-/* Environment variables that are read when the device is opened. limits.c and cache.c read the others at the same
- * time. */
-typedef struct tx_cl_options {
-    char gemm[48]; /* value of TX_GEMM, a prefix of the names of preferred providers; may be empty */
-} tx_cl_options;
-
 struct tx_cl_selection;
 struct tx_context {
-    tx_cl_options options;
+    char gemm[48]; /* TX_GEMM, a prefix of the names of preferred providers; may be empty */
     cl_platform_id platform;
     cl_device_id device;
     cl_context context;

@@ -139,12 +139,6 @@ static char *read_identity(const tx_context *context)
     return strdup(text);
 }
 
-static void read_options(tx_cl_options *options)
-{
-    const char *gemm = getenv("TX_GEMM");
-    snprintf(options->gemm, sizeof options->gemm, "%s", gemm ? gemm : "");
-}
-
 #define TX_OPENED(open, close)                                           \
     tx_status open(tx_context *context, const tx_open_options *options); \
     void close(tx_context *context);
@@ -161,6 +155,7 @@ static const struct {
 
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **out)
 {
+    const char *gemm = getenv("TX_GEMM");
     device_list list;
     TX_TRY(find_device(index, &list));
     tx_context *context = calloc(1, sizeof *context);
@@ -172,7 +167,8 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     context->tf32 = options && options->tf32;
     context->report = options ? options->report : NULL;
     context->cache = tx_cl_cache_folder();
-    read_options(&context->options);
+    if (gemm)
+        snprintf(context->gemm, sizeof context->gemm, "%s", gemm);
     tx_status status =
         describe(context->platform, context->device, index, &context->info, &context->can, &context->limits);
     if (status == TX_OK && !(context->identity = read_identity(context)))

@@ -121,9 +121,9 @@ int tx_cl_journal_begin(const tx_context *context, const char *name);
 void tx_cl_journal_end(const tx_context *context, int entry, bool failed);
 /* Writes the name of an entry for the launch of a kernel. */
 void tx_cl_kernel_entry(const tx_context *context, cl_kernel kernel, char *name, size_t size);
-/* Returns TX_DEVICE with a message if at least `count` builds, trials or launches whose names begin with `name` failed
- * before. */
-tx_status tx_cl_journal_check(const tx_context *context, const char *name, int count);
+/* Returns TX_DEVICE with a message if work whose name begins with `name` failed before. The first `kind` characters
+ * name its kind: the same if work of this kind ended a start or failed twice. */
+tx_status tx_cl_journal_check(const tx_context *context, const char *name, size_t kind);
 
 /* wait.c: wait for a queue or an event without occupying a processor, and return an OpenCL code. If there is no
  * progress for context->limits.patience seconds, they fail, and context->lost has the reason. `what` names the kernels

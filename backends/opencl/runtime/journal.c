@@ -4,9 +4,9 @@
  * starts skip a name at which the driver failed: it crashed, TX saw it fail or hang, or two starts were killed there.
  *
  * Each context writes a file of its own, cl-trying-IDENTITY-NUMBER, and locks it. So a file without a lock belongs to
- * a process that ended. A handler marks the names at a crash. It removes them if the user ends the program early. If
- * the same work succeeds later, the process was only interrupted, and the name is removed. A file without names is
- * removed; other files remain until the user deletes them.
+ * a process that ended. At a crash a handler marks the names and prints them. It removes them if the user ends the
+ * program early. If the same work succeeds later, the process was only interrupted, and the name is removed. A file
+ * without names is removed; other files remain until the user deletes them.
  */
 #include "backends/opencl/runtime/internal.h"
 
@@ -32,8 +32,9 @@
 #define NEW_SECONDS 60   /* a process locks its file in this time */
 #define HANG_SECONDS 120 /* if work takes longer, a signal by the user may end a hang */
 
-/* An entry of a file: TRYING or FAILED, and a name. Only FAILED counts. */
-enum { EMPTY = 0, TRYING = 'T', FAILED = 'F' };
+/* An entry of a file: a state and a name. The driver failed, and TX used another candidate, or the driver ended the
+ * start by a crash or a hang. */
+enum { EMPTY = 0, TRYING = 'T', FAILED = 'F', ENDED = 'E' };
 typedef struct slot {
     char state, name[TX_CL_JOURNAL_NAME - 1];
 } slot;
@@ -49,7 +50,8 @@ struct tx_cl_journal {
     char *begins; /* start of the paths of this device's files */
     char *path;   /* of the own file */
     int file;
-    earlier *found; /* entries of processes that ended */
+    char device[320]; /* its name and driver for messages */
+    earlier *found;   /* entries of processes that ended */
     pthread_mutex_t mutex;
     slot slots[SLOTS];
     pthread_t thread[SLOTS]; /* that does the work */
@@ -64,8 +66,16 @@ static _Atomic(tx_cl_journal *) journals[JOURNALS]; /* those with a file */
 
 static void write_slot(int file, const slot *entry, int number)
 {
-    if (pwrite(file, entry, sizeof *entry, number * (off_t)sizeof *entry) < 0)
-        return; /* a full disk only means that this start leaves no trace */
+    /* On a full disk this start only leaves no trace. */
+    (void)!pwrite(file, entry, sizeof *entry, number * (off_t)sizeof *entry);
+}
+
+/* Prints the name of the entry at which the process crashes. */
+static void print_crash(const tx_cl_journal *j, const char *name)
+{
+    char text[1024], *end = stpcpy(stpcpy(text, j->device), ": the process crashed here: ");
+    end = stpcpy(stpcpy(end, name), "; the next start avoids it if there is an alternative; also try another driver\n");
+    (void)!write(STDERR_FILENO, text, (size_t)(end - text));
 }
 
 /* Marks the entries in progress, of the calling thread or of all threads, and returns true if there were any. Drivers
@@ -81,8 +91,10 @@ static bool mark(bool interrupted, bool all)
         marked = true;
         if (interrupted && time(NULL) - j->began[k] >= HANG_SECONDS)
             continue;
-        j->slots[k].state = interrupted ? EMPTY : FAILED;
+        j->slots[k].state = interrupted ? EMPTY : ENDED;
         write_slot(j->file, &j->slots[k], k);
+        if (!interrupted)
+            print_crash(j, j->slots[k].name);
     }
     return marked;
 }
@@ -138,7 +150,7 @@ static void read_ended(tx_cl_journal *j, const char *path, int file)
     bool empty = true;
     slot one;
     for (int i = 0; i < SLOTS && pread(file, &one, sizeof one, i * (off_t)sizeof one) == sizeof one; i++) {
-        if (one.state != TRYING && one.state != FAILED)
+        if (one.state == EMPTY)
             continue;
         empty = false;
         one.name[sizeof one.name - 1] = '\0';
@@ -199,28 +211,21 @@ static bool create_own(tx_cl_journal *j)
     return true;
 }
 
-/* Returns the first entry from `one` on that counts and begins with these characters, or NULL. */
-static const earlier *find_failed(const earlier *one, const char *name, size_t length)
-{
-    while (one && (one->entry.state != FAILED || strncmp(one->entry.name, name, length) != 0))
-        one = one->next;
-    return one;
-}
-
 /* Warns once of each candidate that failed. */
 static void warn(const tx_context *context)
 {
     const tx_cl_journal *j = context->journal;
-    char names[512] = "", text[1200];
-    for (const earlier *one = j->found; one; one = one->next)
-        if (find_failed(j->found, one->entry.name, strcspn(one->entry.name, ",") + 1) == one)
+    char names[512] = "", candidate[TX_CL_JOURNAL_NAME], text[1200];
+    for (const earlier *one = j->found; one; one = one->next) {
+        snprintf(candidate, sizeof candidate, "%.*s", (int)strcspn(one->entry.name, ",") + 1, one->entry.name);
+        if (one->entry.state != TRYING && !strstr(names, candidate))
             tx_list_add(names, sizeof names, "; ", "%s", one->entry.name);
+    }
     if (!names[0] || !context->report || !context->report->warn)
         return;
     snprintf(text, sizeof text,
-             "%s (%s, driver %s): earlier starts crashed or hung here, which is avoided if possible: %s; delete %s* to "
-             "try again",
-             context->info.id, context->info.name, context->info.driver, names, j->begins);
+             "%s: earlier starts crashed or hung here, which is avoided if possible: %s; delete %s* to try again",
+             j->device, names, j->begins);
     context->report->warn(context->report->context, text);
 }
 
@@ -236,6 +241,8 @@ void tx_cl_journal_open(tx_context *context)
              tx_hash(TX_HASH_START, context->identity, strlen(context->identity)));
     j->begins = tx_path_join(context->cache, name);
     context->journal = j;
+    snprintf(j->device, sizeof j->device, "%s (%s, driver %s)", context->info.id, context->info.name,
+             context->info.driver);
     if (!j->begins)
         return;
     read_folder(j, context->cache);
@@ -289,7 +296,7 @@ int tx_cl_journal_begin(const tx_context *context, const char *name)
         snprintf(j->slots[i].name, sizeof j->slots[i].name, "%s", name);
         j->thread[i] = pthread_self();
         j->began[i] = time(NULL);
-        j->slots[i].state = again ? FAILED : TRYING;
+        j->slots[i].state = again ? ENDED : TRYING;
         write_slot(j->file, &j->slots[i], i);
     }
     pthread_mutex_unlock(&j->mutex);
@@ -303,7 +310,7 @@ void tx_cl_journal_end(const tx_context *context, int entry, bool failed)
         return;
     pthread_mutex_lock(&j->mutex);
     j->began[entry] = 0;
-    j->slots[entry].state = failed ? FAILED : EMPTY;
+    j->slots[entry].state = !failed ? EMPTY : context->hung ? ENDED : FAILED;
     write_slot(j->file, &j->slots[entry], entry);
     if (failed)
         remember(j, &j->slots[entry], entry, j->path);
@@ -312,15 +319,21 @@ void tx_cl_journal_end(const tx_context *context, int entry, bool failed)
     pthread_mutex_unlock(&j->mutex);
 }
 
-tx_status tx_cl_journal_check(const tx_context *context, const char *name, int count)
+tx_status tx_cl_journal_check(const tx_context *context, const char *name, size_t kind)
 {
     tx_cl_journal *j = context->journal;
-    const earlier *one = NULL;
+    int failures = 0;
     if (!j)
         return TX_OK;
     pthread_mutex_lock(&j->mutex);
-    for (one = find_failed(j->found, name, strlen(name)); one && --count > 0;)
-        one = find_failed(one->next, name, strlen(name));
+    const earlier *one = j->found;
+    for (; one; one = one->next) {
+        const bool same = strncmp(one->entry.name, name, strlen(name)) == 0;
+        if (one->entry.state != TRYING && strncmp(one->entry.name, name, kind) == 0)
+            failures += same || one->entry.state == ENDED ? 2 : 1;
+        if (failures >= 2)
+            break;
+    }
     pthread_mutex_unlock(&j->mutex);
     return one ? tx_fail(TX_DEVICE, "crashed or hung before: %s; to retry delete cl-trying-* in the cache",
                          one->entry.name)

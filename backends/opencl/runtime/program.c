@@ -206,12 +206,9 @@ static tx_status build_program(const tx_context *context, const tx_cl_reviser *r
                                const char *options, const char *text)
 {
     char name[TX_CL_JOURNAL_NAME];
-    const int kind = snprintf(name, sizeof name, "building %s.cl ", entry->source);
-    if (entry->optional)
-        TX_TRY(tx_cl_journal_check(context, name, 2));
-    snprintf(name + kind, sizeof name - (size_t)kind, "(%016" PRIx64 ")",
+    snprintf(name, sizeof name, "building %s.cl (%016" PRIx64 ")", entry->source,
              tx_hash(tx_hash(TX_HASH_START, options, strlen(options)), text, strlen(text)));
-    TX_TRY(tx_cl_journal_check(context, name, 1));
+    TX_TRY(tx_cl_journal_check(context, name, entry->optional ? strcspn(name, "(") : strlen(name)));
     const int trying = tx_cl_journal_begin(context, name);
     tx_status status = build_source(context, reviser, entry->source, options, text, &entry->program);
     tx_cl_journal_end(context, trying, false);

@@ -187,7 +187,7 @@ void tx_cl_gemm_class(const tx_context *context, tx_cl_class *c)
              context->tf32 && p->from == TX_F32 ? " tf32" : "");
     snprintf(c->sample, sizeof c->sample, "at %lld x %lld x %lld", (long long)t.m, (long long)t.n, (long long)t.k);
     c->work = work_of(&t);
-    c->fixed = *context->options.gemm || context->tuner->unmeasured;
+    c->fixed = *context->gemm || context->tuner->unmeasured;
     c->usual = 2;
     c->form = in_quads(p) ? " in quads" : "";
     c->prove = prove;

@@ -66,18 +66,16 @@ static void note_spills(tx_context *context, const tx_executable *x)
     }
 }
 
-/* Fails if an earlier start crashed or hung in a trial of the candidate, or of two whose names differ from its name
- * only in numbers: drivers fail on a kind of kernel. */
+/* Fails if a trial of the candidate failed in an earlier start, or candidates whose names differ from its name only in
+ * numbers: drivers fail on a kind of kernel. */
 static tx_status check_earlier(const tx_context *context, const tx_cl_forced *forced)
 {
     char name[TX_CL_JOURNAL_NAME];
     if (!forced)
         return TX_OK;
     snprintf(name, sizeof name, "%.40s %.60s, ", forced->begins, forced->name);
-    TX_TRY(tx_cl_journal_check(context, name, 1));
     const size_t kind = strlen(forced->begins);
-    name[kind + strcspn(name + kind, "0123456789")] = '\0';
-    return tx_cl_journal_check(context, name, 2);
+    return tx_cl_journal_check(context, name, kind + strcspn(name + kind, "0123456789"));
 }
 
 /* After a failed trial: if it destroyed the OpenCL context, makes another. The message stays that of the trial. */
