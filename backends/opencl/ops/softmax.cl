@@ -79,8 +79,8 @@ static float row_loss(float2 lse, float logit, float smoothing)
 
 /* Computes the gradient of a row's logits from its log-sum-exp l and the gradient d of its loss. dx may alias x.
  * The work-item that processes the label stores its original logit in *logit and returns 1. */
-static int row_gradient(const __global h_t *x, __global h_t *dx, long n, long vocab, long all, int label, float l,
-                        float d, float smoothing, float *logit)
+TX_INLINE int row_gradient(const __global h_t *x, __global h_t *dx, long n, long vocab, long all, int label, float l,
+                           float d, float smoothing, float *logit)
 {
     const float share = smoothing / (float)all;
     int found = 0;
@@ -89,9 +89,8 @@ static int row_gradient(const __global h_t *x, __global h_t *dx, long n, long vo
         vec u = tx_load_h(x, i, n), v = (tx_exp(u - l) - share) * d;
         const bool hit = label >= i && label < i + VW;
         float part[VW];
-        if (hit) {
-            VSTORE_PRIVATE(u, part);
-            *logit = part[label - i];
+        if (hit) { /* not by an index into u, which then lies in memory */
+            *logit = tx_get_h(x, label);
             found = 1;
         }
         if (hit || i + VW > vocab) {

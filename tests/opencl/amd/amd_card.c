@@ -37,7 +37,7 @@ struct _cl_kernel {
     const amd_kernel *amd;
     struct argument {
         size_t size;
-        unsigned char value[64];
+        unsigned char value[1024]; /* rotary passes a table */
     } argument[MOST_ARGUMENTS];
 };
 
