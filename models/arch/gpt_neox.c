@@ -4,9 +4,6 @@
  * in parallel, and rotary positions in a part of each head. Files store q, k and v of a head together. */
 #include "models/arch/llama_family.h"
 
-#include <stdio.h>
-#include <string.h>
-
 #define NEOX "gpt_neox.layers.%d."
 
 static const tx_stack_row rows[] = {
@@ -54,24 +51,6 @@ static const llama_config defaults = {
     .plain_mlp = true,
 };
 
-/* transformers trains the embedding of padding in this type. */
-static tx_status read(const tx_json *json, tx_config *config)
-{
-    TX_TRY(tx_llama_read(json, config));
-    ((llama_config *)config)->padding = 0;
-    return TX_OK;
-}
-
-/* Skips the causal masks that old files contain. */
-static void rename_tensor(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
-{
-    const char *last = strstr(tensor, ".attention.");
-    if (last && (strcmp(last, ".attention.bias") == 0 || strcmp(last, ".attention.masked_bias") == 0))
-        param[0] = '\0';
-    else
-        tx_llama_rename(config, tensor, param);
-}
-
 /* The keys have the base, unless version 5 of transformers stores it in "rope_parameters". */
 static tx_status write(const tx_config *config, tx_json *json)
 {
@@ -79,5 +58,5 @@ static tx_status write(const tx_config *config, tx_json *json)
 }
 
 const tx_architecture tx_gpt_neox = {
-    FAMILY("gpt_neox", "GPTNeoX", defaults, keys, tx_llama_fixed_keys, "query_key_value", rename_tensor, write),
-    .read = read, .check = tx_llama_check};
+    FAMILY("gpt_neox", "GPTNeoX", defaults, keys, tx_llama_fixed_keys, "query_key_value", tx_llama_rename, write),
+    .read = tx_llama_read_unpadded, .check = tx_llama_check};

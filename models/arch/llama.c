@@ -8,6 +8,7 @@
  * parameter, so that one matrix product computes it. */
 #include "models/arch/experts.h"
 #include "models/arch/llama_family.h"
+#include "models/names.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -81,6 +82,8 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
         return heads + of_kv;
     case QUERY_HEADS:
         return config->heads;
+    case POSITIONS:
+        return c->max_position_embeddings + c->first_position;
     case EXPERT_INTERLEAVED:
         return 2 * expert_size(c);
     case GATE_UP:
@@ -100,7 +103,7 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     case LABELS:
         return config->labels;
     default:
-        return extent == HEADS ? heads : c->intermediate_size;
+        return extent == HEADS ? heads : c->intermediate_size ? c->intermediate_size : 4 * config->width;
     }
 }
 
@@ -118,7 +121,9 @@ tx_status tx_llama_param(const tx_config *config, int32_t index, char name[TX_AR
 
 int64_t tx_llama_embeddings(const tx_config *config)
 {
-    return config->vocab_size * config->width;
+    const llama_config *c = llama_of(config);
+    const int64_t positions = c->learned_positions ? c->max_position_embeddings + c->first_position : 0;
+    return (config->vocab_size + positions) * config->width;
 }
 
 /* Weights of the experts that a token is not routed to. */
@@ -211,6 +216,17 @@ static tx_tensor *regroup(tx_tensor *x, int64_t heads, int64_t rows, int64_t col
     return tx_reshape(tx_transpose(tx_reshape(x, TX_SHAPE(tx_shape_rows(&shape) * heads, rows, columns, 1))), shape);
 }
 
+/* Rotates whole heads, in which pairs beyond the rotated part have the frequency 0. */
+static void widen(tx_rope *rope, int32_t size)
+{
+    if (rope->rotated == 0)
+        return;
+    rope->theta = powf(rope->theta, (float)size / (float)rope->rotated);
+    for (int32_t i = rope->rotated / 2; i < size / 2; i++)
+        rope->divisor[i] = INFINITY;
+    rope->rotated = 0;
+}
+
 /* x [B, T, C] -> [B, T, heads * size] */
 static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
 {
@@ -222,7 +238,7 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     const int64_t row = tx_tensor_shape(b->tokens)->dim[1] * tx_graph_cp_size(b->graph, &context);
     const int64_t length = b->options->cache > row ? b->options->cache : row;
     const bool local = c->has_local_rope && slides(c, layer);
-    const tx_rope rope = tx_rope_of(local ? &c->local_rope : &c->rope, size, length);
+    tx_rope rope = tx_rope_of(local ? &c->local_rope : &c->rope, size, length);
     tx_attention_options options = {
         .heads = heads, .kv_heads = of_kv, .scale = score_scale(c), .window = (int32_t)window_of(c, layer)};
     options.cap = (float)c->attn_logit_softcapping;
@@ -232,8 +248,10 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     if (!c->norms_after_rope)
         qkv = norm_heads(b, qkv, heads, of_kv);
     /* Scores do not depend on the order of the elements. The result gets its order back. */
-    if (c->interleaved_rope)
+    if (c->interleaved_rope) {
         qkv = regroup(qkv, heads + 2 * of_kv, size / 2, 2);
+        widen(&rope, size);
+    }
     if (has_rope(c, layer))
         qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions,
                         local ? NULL : tx_find_input(b->graph, "rope_rates"));
@@ -246,9 +264,9 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
 static tx_tensor *activate(const llama_config *c, tx_tensor *x)
 {
     const int32_t activation = c->activation + c->hidden_act;
-    if (activation == TX_LLAMA_RELU2) {
+    if (activation == TX_LLAMA_RELU2 || activation == TX_LLAMA_RELU) {
         x = tx_relu(x);
-        return tx_mul(x, x);
+        return activation == TX_LLAMA_RELU ? x : tx_mul(x, x);
     }
     if (c->plain_mlp)
         return tx_gelu(x, activation == TX_LLAMA_GELU);
@@ -344,8 +362,15 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 static tx_tensor *embed(tx_stack *b, tx_tensor *table)
 {
     const llama_config *c = llama_of(b->config);
-    if (!c->gemma)
-        return scaled(tx_stack_embed(b, table, NULL), c->embedding_multiplier);
+    tx_tensor *positions = c->learned_positions ? tx_stack_weight(b, POSITION_TABLE) : NULL;
+    if (c->first_position > 0) {
+        const tx_shape rows = TX_SHAPE(c->max_position_embeddings);
+        positions = tx_gather(positions, tx_range(b->graph, rows, (int32_t)c->first_position, 1));
+    }
+    if (!c->gemma) {
+        tx_tensor *x = scaled(tx_stack_embed(b, table, positions), c->embedding_multiplier);
+        return c->embd_pdrop > 0 ? tx_stack_dropout(b, x, c->embd_pdrop) : x;
+    }
     tx_tensor *x = tx_stack_lookup(b, table, NULL);
     return tx_arch_noise(b->graph, scaled(x, sqrt((double)b->config->width)), b->options);
 }
@@ -411,13 +436,15 @@ static bool lacks_prefix(const tx_config *config, const char *tensor)
     return false;
 }
 
-/* Skips a copy of a tied head, and the rope frequencies that old files contain. */
+/* Skips a copy of a tied head, and the rope frequencies and causal masks that old files contain. */
 void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
     const char *embedding = name_of(config, EMBED);
     const bool is_copy = strcmp(tensor, name_of(config, LM_HEAD)) == 0 &&
                          (llama_of(config)->tie_word_embeddings || tx_arch_classifies(config));
-    if (is_copy || strstr(tensor, ".rotary_emb.inv_freq"))
+    const bool is_mask = tx_ends_with(tensor, ".attn.bias") || tx_ends_with(tensor, ".attention.bias") ||
+                         tx_ends_with(tensor, ".masked_bias");
+    if (is_copy || is_mask || strstr(tensor, ".rotary_emb.inv_freq"))
         param[0] = '\0';
     else if (lacks_prefix(config, tensor))
         snprintf(param, TX_WEIGHTS_NAME, "%.*s%s", (int)first_part(embedding), embedding, tensor);

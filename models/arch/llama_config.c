@@ -9,7 +9,8 @@
 
 const char *const tx_llama_activations[] = {
     [TX_LLAMA_SILU] = "silu",         [TX_LLAMA_GELU_TANH] = "gelu_pytorch_tanh", [TX_LLAMA_GELU] = "gelu",
-    [TX_LLAMA_GELU_NEW] = "gelu_new", [TX_LLAMA_GELU_FAST] = "gelu_fast",         [TX_LLAMA_RELU2] = "relu2"};
+    [TX_LLAMA_GELU_NEW] = "gelu_new", [TX_LLAMA_GELU_FAST] = "gelu_fast",         [TX_LLAMA_RELU2] = "relu2",
+    [TX_LLAMA_RELU] = "relu"};
 
 #define QWEN_WINDOW_KEYS                                   \
     WINDOW_KEY, FLAG(use_sliding_window),                  \
@@ -183,6 +184,13 @@ tx_status tx_llama_read(const tx_json *json, tx_config *config)
         TX_TRY(tx_labels_read(json, config));
     return row == tx_qwen2.defaults || row == tx_qwen3.defaults || c->qwen_names ? tx_llama_read_layer_types(json, c)
                                                                                  : TX_OK;
+}
+
+tx_status tx_llama_read_unpadded(const tx_json *json, tx_config *config)
+{
+    TX_TRY(tx_llama_read(json, config));
+    ((llama_config *)config)->padding = 0;
+    return TX_OK;
 }
 
 tx_status tx_llama_write(const tx_config *config, tx_json *json)

@@ -27,7 +27,15 @@ static inline void add_layer(tx_layer_set *set, int64_t layer)
 }
 
 /* The activations of MLPs. GELU_NEW and GELU_FAST are the tanh form of GELU. */
-enum { TX_LLAMA_SILU, TX_LLAMA_GELU_TANH, TX_LLAMA_GELU, TX_LLAMA_GELU_NEW, TX_LLAMA_GELU_FAST, TX_LLAMA_RELU2 };
+enum {
+    TX_LLAMA_SILU,
+    TX_LLAMA_GELU_TANH,
+    TX_LLAMA_GELU,
+    TX_LLAMA_GELU_NEW,
+    TX_LLAMA_GELU_FAST,
+    TX_LLAMA_RELU2,
+    TX_LLAMA_RELU
+};
 extern const char *const tx_llama_activations[];
 
 /* The keys of config.json under their own names. */
@@ -49,6 +57,9 @@ typedef struct llama_config {
     tx_rope_config rope;
     int64_t padding;                /* 1 + pad_token_id, whose embedding gets no gradient; 0 without one */
     double resid_pdrop;             /* dropout of the sums that a block adds */
+    double embd_pdrop;              /* dropout of the embeddings */
+    bool learned_positions;         /* a table of positions, no rotary ones */
+    int64_t first_position;         /* OPT: the row of that table for the first position */
     tx_layer_set layer_types;       /* the layers with the window */
     tx_layer_set no_rope_layers;    /* SmolLM3: the layers without rotary positions */
     int64_t no_rope_layer_interval; /* SmolLM3: period of the layers without rotary positions, or 0 */
@@ -133,6 +144,8 @@ static inline int64_t window_of(const llama_config *c, int64_t layer)
 /* Whether a layer has rotary positions. */
 static inline bool has_rope(const llama_config *c, int64_t layer)
 {
+    if (c->learned_positions)
+        return false;
     if (c->window_rope)
         return !c->sliding_window || window_of(c, layer) > 0;
     if (c->no_rope_layers.listed)
@@ -156,6 +169,8 @@ tx_status tx_llama_read_layer_types(const tx_json *json, llama_config *config);
 tx_status tx_llama_read_ropes(const tx_json *json, tx_config *config);
 /* The functions read, write and check of tx_architecture. */
 tx_status tx_llama_read(const tx_json *json, tx_config *config);
+/* The same for types whose embedding of padding is trained, too. */
+tx_status tx_llama_read_unpadded(const tx_json *json, tx_config *config);
 tx_status tx_llama_write(const tx_config *config, tx_json *json);
 tx_status tx_llama_check(const tx_config *config);
 

@@ -23,6 +23,7 @@ enum {
     QUERY_HEADS, /* their number */
     QK_WIDTH,    /* a gamma for all of q and one for all of k */
     HEADS,
+    POSITIONS,
     GATE_UP,
     INNER,
     EXPERTS,
@@ -39,6 +40,7 @@ enum {
  * RMS norm, else a layer norm; the slot of the bias follows the slot of the norm. */
 enum {
     EMBED,
+    POSITION_TABLE,
     INPUT_NORM, /* before the attention */
     INPUT_NORM_BIAS,
     QKV_PROJ,
@@ -149,16 +151,24 @@ enum {
     }
 
 /* Keys that all types have. The bounds keep all products of sizes within int64. */
-#define SIZE_KEYS                                                                           \
-    {BASE(vocab_size, vocab_size), TX_KEY_INT, .min = 1, .max = 1 << 30},                   \
-        {KEY(max_position_embeddings), TX_KEY_INT, .min = 1, .max = 1 << 24},               \
-        {BASE(hidden_size, width), TX_KEY_INT, .min = 1, .max = 1 << 20},                   \
-        {BASE(num_hidden_layers, layers), TX_KEY_INT, .min = 1, .max = TX_LLAMA_LAYERS},    \
-        {BASE(num_attention_heads, heads), TX_KEY_INT, .min = 1, .max = 1 << 16},           \
-        {KEY(intermediate_size), TX_KEY_INT, .min = 1, .max = 1 << 22},                     \
-        {BASE(bos_token_id, bos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1}, \
-        {BASE(eos_token_id, eos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1}, \
-        NUMBER(initializer_range, 10), NUMBER(attention_dropout, 0.999), FLAG(tie_word_embeddings)
+#define SIZE_KEYS                                                                                      \
+    NAMED_SIZE_KEYS(max_position_embeddings, hidden_size, num_hidden_layers, num_attention_heads),     \
+        {KEY(intermediate_size), TX_KEY_INT, .min = 1, .max = 1 << 22}, NUMBER(initializer_range, 10), \
+        NUMBER(attention_dropout, 0.999)
+/* The sizes under the names of a family. */
+#define NAMED_SIZE_KEYS(positions, width_, layers_, heads_)                                                  \
+    {BASE(vocab_size, vocab_size), TX_KEY_INT, .min = 1, .max = 1 << 30},                                    \
+        {#positions, offsetof(llama_config, max_position_embeddings), TX_KEY_INT, .min = 1, .max = 1 << 24}, \
+        {BASE(width_, width), TX_KEY_INT, .min = 1, .max = 1 << 20},                                         \
+        {BASE(layers_, layers), TX_KEY_INT, .min = 1, .max = TX_LLAMA_LAYERS},                               \
+        {BASE(heads_, heads), TX_KEY_INT, .min = 1, .max = 1 << 16},                                         \
+        {BASE(bos_token_id, bos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1},                  \
+        {BASE(eos_token_id, eos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1}, FLAG(tie_word_embeddings)
+/* The inner width of an MLP; null means four times the width. */
+#define INNER_KEY(name)                                                                                \
+    {                                                                                                  \
+#name, offsetof(llama_config, intermediate_size), TX_KEY_INT_OR_NULL, .min = 1, .max = 1 << 22 \
+    }
 #define KV_HEADS_KEY                                                           \
     {                                                                          \
         KEY(num_key_value_heads), TX_KEY_INT_OR_NULL, .min = 1, .max = 1 << 16 \
@@ -176,6 +186,10 @@ enum {
 #define RELU2_KEY(name)                                                                                          \
     {                                                                                                            \
 #name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .words = &tx_llama_activations[TX_LLAMA_RELU2] \
+    }
+#define RELU_KEY(name)                                                                                          \
+    {                                                                                                           \
+#name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .words = &tx_llama_activations[TX_LLAMA_RELU] \
     }
 /* The forms of GELU, for families whose first activation is the tanh form. */
 #define GELU_KEY(name)                                                                                               \

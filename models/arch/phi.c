@@ -21,7 +21,7 @@ static const tx_config_key keys[] = {SIZE_KEYS,
                                      EPS_KEY(layer_norm_eps),
                                      GELU_KEY(hidden_act),
                                      NUMBER(resid_pdrop, 0.999),
-                                     NAMED_NUMBER(embd_pdrop, hidden_dropout, 0),
+                                     NUMBER(embd_pdrop, 0.999),
                                      {.name = NULL}};
 
 static const tx_fixed_key fixed_keys[] = {{"qk_layernorm", false, "norms of the heads are not implemented"},

@@ -23,7 +23,7 @@ static const tx_config_key keys[] = {SIZE_KEYS,
                                      GELU_KEY(hidden_act),
                                      NAMED_FLAG(use_bias, attention_bias),
                                      NAMED_NUMBER(residual_dropout, resid_pdrop, 0.999),
-                                     NAMED_NUMBER(embedding_dropout, hidden_dropout, 0),
+                                     NAMED_NUMBER(embedding_dropout, embd_pdrop, 0.999),
                                      {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_starcoder2, rows, 49152, 4096, 3072, 30, 24, 50256, 50256),

@@ -139,15 +139,15 @@ for victim in 0 1; do
     grep -q "all ranks to start" "$work/err" || fail "stopped before MPI: not told"
     for where in open:text open:config.json; do
         stops $where $victim
-        grep -q "^txtrain: rank $victim on .* no step" "$work/err" ||
+        grep -q "^txtrain: rank $victim on .* last step unknown, phase reading" "$work/err" ||
             fail "stopped at $where: rank $victim is not named"
     done
 done
 stops open:checkpoint-4.tmp 0 --save_strategy steps --save_steps 4
-grep -q "^txtrain: rank 0 on .* step is 4, .* files" "$work/err" ||
+grep -q "^txtrain: rank 0 on .* last step 4, phase writing" "$work/err" ||
     fail "stopped while it saves: not named"
 stops open:out/model.safetensors 0
-grep -q "^txtrain: rank 0 on .* step is 12, .* files" "$work/err" ||
+grep -q "^txtrain: rank 0 on .* last step 12, phase writing" "$work/err" ||
     fail "stopped while it writes the model: not named"
 
 # Behind the end of the run: everything is written by then.

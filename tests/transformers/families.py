@@ -14,6 +14,7 @@ from transformers import (Ernie4_5Config, Exaone4Config, GemmaConfig, HunYuanDen
                           PhiConfig, SeedOssConfig, Starcoder2Config)
 from transformers import (Gemma2Config, Gemma3TextConfig, GptOssConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig,
                           Olmo2Config, Phi3Config, SmolLM3Config, StableLmConfig)
+from transformers import FalconConfig, Glm4Config, GlmConfig, GPTBigCodeConfig, GPTJConfig, GPTNeoConfig, OPTConfig
 from random_models import compare, generate, gradients, make_model, train
 
 BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermediate_size=76, num_hidden_layers=3,
@@ -126,6 +127,30 @@ VARIANTS = {
     "nemotron as Minitron": (NemotronConfig, dict(norm_eps=1e-5, partial_rotary_factor=0.5, rope_theta=10000.0,
                                                   hidden_act="relu2")),
     "nemotron, biases": (NemotronConfig, dict(attention_bias=True, mlp_bias=True, head_dim=12)),
+    "opt as OPT 125M": (OPTConfig, dict(
+        ffn_dim=76, do_layer_norm_before=True, word_embed_proj_dim=48, dropout=0.0, prefix="</s>", pad_token_id=1,
+        bos_token_id=2, activation_function="relu", _remove_final_layer_norm=False)),
+    "opt, untied": (OPTConfig, dict(ffn_dim=100, word_embed_proj_dim=48, tie_word_embeddings=False)),
+    "gpt_neo as GPT-Neo 125M": (GPTNeoConfig, dict(
+        num_hidden_layers=4, attention_types=[[["global", "local"], 2]], window_size=5, intermediate_size=None,
+        activation_function="gelu_new", attention_dropout=0, embed_dropout=0, resid_dropout=0)),
+    "gpt_neo, other layers": (GPTNeoConfig, dict(
+        num_attention_heads=4, attention_types=[[["local"], 2], [["global"], 1]], window_size=3)),
+    "gpt_bigcode as StarCoder": (GPTBigCodeConfig, dict(
+        n_inner=100, multi_query=True, resid_pdrop=0.0, embd_pdrop=0.0,
+        attn_pdrop=0.0, activation_function="gelu")),
+    "gptj as GPT-J 6B": (GPTJConfig, dict(
+        num_attention_heads=3, rotary_dim=4, n_inner=None, tie_word_embeddings=False,
+        activation_function="gelu_new")),
+    "gptj, whole heads": (GPTJConfig, dict(num_attention_heads=2, rotary_dim=24, n_inner=90)),
+    "glm as GLM-4 9B": (GlmConfig, dict(head_dim=16, partial_rotary_factor=0.5, rope_theta=10000.0,
+                                        attention_bias=True)),
+    "glm4 as GLM-4 0414": (Glm4Config, dict(head_dim=16, partial_rotary_factor=0.5, rope_theta=10000.0,
+                                            attention_bias=False)),
+    "falcon as Falcon 7B": (FalconConfig, dict(
+        multi_query=True, parallel_attn=True, bias=False, alibi=False, new_decoder_architecture=False,
+        hidden_dropout=0.0, attention_dropout=0.0, layer_norm_epsilon=1e-5, apply_residual_connection_post_layernorm=False)),
+    "falcon, biases, untied": (FalconConfig, dict(bias=True, tie_word_embeddings=False)),
     "llama as SmolLM2": (LlamaConfig, dict(
         is_llama_config=True, rope_interleaved=False, rope_theta=100000, rope_scaling=None, tie_word_embeddings=True,
         num_key_value_heads=3, pretraining_tp=1)),

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Falcon 7B (Almazrouei et al., The Falcon series, 2023): one layer norm for parallel attention and MLP, and query
+ * heads that share one head of keys and values. Larger models group their heads, others have ALiBi: they are refused.
+ */
+#include "models/arch/llama_family.h"
+
+#define BLOCK "transformer.h.%d."
+
+static const tx_stack_row rows[] = {
+    {EMBED, "transformer.word_embeddings.weight", {VOCAB, WIDTH}, .split = 1},
+    LAYER_NORM_ROWS(INPUT_NORM, BLOCK "input_layernorm"),
+    {QKV_PROJ, BLOCK "self_attention.query_key_value.weight", {QKV, WIDTH}, .split = 1},
+    {QKV_BIAS, BLOCK "self_attention.query_key_value.bias", {QKV}, ZEROS, IF(qkv_bias), .split = 1},
+    {O_PROJ, BLOCK "self_attention.dense.weight", {WIDTH, HEADS}, .split = 2},
+    {O_BIAS, BLOCK "self_attention.dense.bias", {WIDTH}, ZEROS, IF(attention_bias)},
+    {GATE_UP_PROJ, BLOCK "mlp.dense_h_to_4h.weight", {INNER, WIDTH}, .split = 1},
+    {GATE_UP_BIAS, BLOCK "mlp.dense_h_to_4h.bias", {INNER}, ZEROS, IF(attention_bias), .split = 1},
+    {DOWN_PROJ, BLOCK "mlp.dense_4h_to_h.weight", {WIDTH, INNER}, .split = 2},
+    {DOWN_BIAS, BLOCK "mlp.dense_4h_to_h.bias", {WIDTH}, ZEROS, IF(attention_bias)},
+    LAYER_NORM_ROWS(FINAL_NORM, "transformer.ln_f"),
+    HEAD_ROWS,
+};
+
+static const tx_config_key keys[] = {
+    NAMED_SIZE_KEYS(max_position_embeddings, hidden_size, num_hidden_layers, num_attention_heads),
+    INNER_KEY(ffn_hidden_size),
+    EPS_KEY(layer_norm_epsilon),
+    GELU_KEY(activation),
+    NAMED_FLAG(bias, attention_bias),
+    NUMBER(hidden_dropout, 0),
+    NUMBER(attention_dropout, 0.999),
+    NUMBER(initializer_range, 10),
+    {.name = NULL}};
+
+static const tx_fixed_key fixed_keys[] = {{"multi_query", true, "several heads of keys and values are not implemented"},
+                                          {"parallel_attn", true, "an MLP after the attention is not implemented"},
+                                          {"new_decoder_architecture", false, "groups of heads are not implemented"},
+                                          {"alibi", false, "ALiBi is not implemented"},
+                                          {.name = NULL}};
+
+static const llama_config defaults = {SIZES(tx_falcon, rows, 65024, 2048, 4544, 32, 71, 11, 11),
+                                      REST(0, 1, 1e-5, 1e4),
+                                      .activation = TX_LLAMA_GELU_TANH,
+                                      .hidden_act = TX_LLAMA_GELU - TX_LLAMA_GELU_TANH,
+                                      .use_parallel_residual = true,
+                                      .plain_mlp = true,
+                                      .tie_word_embeddings = true};
+
+const tx_architecture tx_falcon = {
+    FAMILY("falcon", "Falcon", defaults, keys, fixed_keys, "query_key_value", tx_llama_rename, tx_llama_write),
+    .read = tx_llama_read_unpadded, .check = tx_llama_check};

@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * StarCoder and SantaCoder (Li et al., StarCoder, 2023): GPT-2 whose query heads share one head of keys and values. */
+#include "models/arch/llama_family.h"
+
+#define BLOCK "transformer.h.%d."
+
+static const tx_stack_row rows[] = {
+    {EMBED, "transformer.wte.weight", {VOCAB, WIDTH}, .split = 1},
+    {POSITION_TABLE, "transformer.wpe.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL},
+    LAYER_NORM_ROWS(INPUT_NORM, BLOCK "ln_1"),
+    {QKV_PROJ, BLOCK "attn.c_attn.weight", {QKV, WIDTH}, .split = 1},
+    {QKV_BIAS, BLOCK "attn.c_attn.bias", {QKV}, ZEROS, .split = 1},
+    {O_PROJ, BLOCK "attn.c_proj.weight", {WIDTH, HEADS}, .split = 2},
+    {O_BIAS, BLOCK "attn.c_proj.bias", {WIDTH}, ZEROS},
+    LAYER_NORM_ROWS(POST_NORM, BLOCK "ln_2"),
+    {GATE_UP_PROJ, BLOCK "mlp.c_fc.weight", {INNER, WIDTH}, .split = 1},
+    {GATE_UP_BIAS, BLOCK "mlp.c_fc.bias", {INNER}, ZEROS, .split = 1},
+    {DOWN_PROJ, BLOCK "mlp.c_proj.weight", {WIDTH, INNER}, .split = 2},
+    {DOWN_BIAS, BLOCK "mlp.c_proj.bias", {WIDTH}, ZEROS},
+    LAYER_NORM_ROWS(FINAL_NORM, "transformer.ln_f"),
+    HEAD_ROWS,
+};
+
+static const tx_config_key keys[] = {NAMED_SIZE_KEYS(n_positions, n_embd, n_layer, n_head),
+                                     INNER_KEY(n_inner),
+                                     EPS_KEY(layer_norm_epsilon),
+                                     GELU_KEY(activation_function),
+                                     NUMBER(resid_pdrop, 0.999),
+                                     NUMBER(embd_pdrop, 0.999),
+                                     NAMED_NUMBER(attn_pdrop, attention_dropout, 0.999),
+                                     NUMBER(initializer_range, 10),
+                                     {.name = NULL}};
+
+static const tx_fixed_key fixed_keys[] = {
+    {"multi_query", true, "a head of keys and values for each query head is not implemented"},
+    {"scale_attn_weights", true, "scores without a scale are not implemented"},
+    {"add_cross_attention", false, "cross-attention is not implemented"},
+    {.name = NULL}};
+
+static const llama_config defaults = {SIZES(tx_gpt_bigcode, rows, 50257, 1024, 768, 12, 12, 50256, 50256),
+                                      REST(0, 1, 1e-5, 1e4),
+                                      .learned_positions = true,
+                                      .resid_pdrop = 0.1,
+                                      .embd_pdrop = 0.1,
+                                      .attention_dropout = 0.1,
+                                      .activation = TX_LLAMA_GELU_TANH,
+                                      .plain_mlp = true,
+                                      .tie_word_embeddings = true};
+
+const tx_architecture tx_gpt_bigcode = {
+    FAMILY("gpt_bigcode", "GPTBigCode", defaults, keys, fixed_keys, "c_attn", tx_llama_rename, NULL),
+    .read = tx_llama_read_unpadded, .check = tx_llama_check};

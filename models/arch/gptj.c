@@ -1,0 +1,58 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * GPT-J (Wang and Komatsuzaki, GPT-J-6B, 2021): one layer norm for parallel attention and MLP, and rotary positions in
+ * the first rotary_dim elements of each head, whose pairs are adjacent. */
+#include "models/arch/llama_family.h"
+
+#define BLOCK "transformer.h.%d."
+
+static const tx_stack_row rows[] = {
+    {EMBED, "transformer.wte.weight", {VOCAB, WIDTH}, .split = 1},
+    LAYER_NORM_ROWS(INPUT_NORM, BLOCK "ln_1"),
+    {QKV_PROJ, BLOCK "attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .split = 1},
+    {O_PROJ, BLOCK "attn.out_proj.weight", {WIDTH, HEADS}, .split = 2},
+    {GATE_UP_PROJ, BLOCK "mlp.fc_in.weight", {INNER, WIDTH}, .split = 1},
+    {GATE_UP_BIAS, BLOCK "mlp.fc_in.bias", {INNER}, ZEROS, .split = 1},
+    {DOWN_PROJ, BLOCK "mlp.fc_out.weight", {WIDTH, INNER}, .split = 2},
+    {DOWN_BIAS, BLOCK "mlp.fc_out.bias", {WIDTH}, ZEROS},
+    LAYER_NORM_ROWS(FINAL_NORM, "transformer.ln_f"),
+    {LM_HEAD_BIAS, "lm_head.bias", {VOCAB}, ZEROS},
+    HEAD_ROWS,
+};
+
+static const tx_config_key keys[] = {NAMED_SIZE_KEYS(n_positions, n_embd, n_layer, n_head),
+                                     INNER_KEY(n_inner),
+                                     EPS_KEY(layer_norm_epsilon),
+                                     GELU_KEY(activation_function),
+                                     NUMBER(resid_pdrop, 0.999),
+                                     NUMBER(embd_pdrop, 0.999),
+                                     NAMED_NUMBER(attn_pdrop, attention_dropout, 0.999),
+                                     NUMBER(initializer_range, 10),
+                                     {.name = NULL}};
+
+static const llama_config defaults = {
+    SIZES(tx_gptj, rows, 50400, 2048, 4096, 28, 16, 50256, 50256),
+    .rms_norm_eps = 1e-5,
+    .initializer_range = 0.02,
+    .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1, .partial = true},
+    .interleaved_rope = true,
+    .activation = TX_LLAMA_GELU_TANH,
+    .hidden_act = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
+    .use_parallel_residual = true,
+    .plain_mlp = true,
+};
+
+/* null means whole heads. */
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    int64_t rotated = tx_json_find(json, "rotary_dim") ? head_size(c) : 64;
+    TX_TRY(tx_llama_read_unpadded(json, config));
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "rotary_dim", 2, TX_MAX_ROTARY, &rotated));
+    c->rope.rotated = (double)rotated / (double)head_size(c);
+    return TX_OK;
+}
+
+const tx_architecture tx_gptj = {
+    FAMILY("gptj", "GPTJ", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, NULL), .read = read,
+    .check = tx_llama_check};

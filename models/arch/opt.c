@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * OPT (Zhang et al., OPT, 2022): learned positions, whose table begins with two unused rows, layer norms before
+ * attention and MLP, biases, ReLU. The model of 350 million parameters has its norms elsewhere and is refused. */
+#include "models/arch/llama_family.h"
+
+#include <inttypes.h>
+
+#define DECODER "model.decoder."
+#define OPT DECODER "layers.%d."
+
+static const tx_stack_row rows[] = {
+    {EMBED, DECODER "embed_tokens.weight", {VOCAB, WIDTH}, .split = 1},
+    {POSITION_TABLE, DECODER "embed_positions.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL},
+    LAYER_NORM_ROWS(INPUT_NORM, OPT "self_attn_layer_norm"),
+    {QKV_PROJ, OPT "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .split = 1},
+    {QKV_BIAS, OPT "self_attn.q_proj|k_proj|v_proj.bias", {QKV}, ZEROS, .split = 1},
+    {O_PROJ, OPT "self_attn.out_proj.weight", {WIDTH, HEADS}, .split = 2},
+    {O_BIAS, OPT "self_attn.out_proj.bias", {WIDTH}, ZEROS},
+    LAYER_NORM_ROWS(POST_NORM, OPT "final_layer_norm"),
+    {GATE_UP_PROJ, OPT "fc1.weight", {INNER, WIDTH}, .split = 1},
+    {GATE_UP_BIAS, OPT "fc1.bias", {INNER}, ZEROS, .split = 1},
+    {DOWN_PROJ, OPT "fc2.weight", {WIDTH, INNER}, .split = 2},
+    {DOWN_BIAS, OPT "fc2.bias", {WIDTH}, ZEROS},
+    LAYER_NORM_ROWS(FINAL_NORM, DECODER "final_layer_norm"),
+    HEAD_ROWS,
+};
+
+static const tx_config_key keys[] = {
+    NAMED_SIZE_KEYS(max_position_embeddings, hidden_size, num_hidden_layers, num_attention_heads),
+    INNER_KEY(ffn_dim),
+    RELU_KEY(activation_function),
+    NAMED_NUMBER(dropout, resid_pdrop, 0.999),
+    NUMBER(attention_dropout, 0.999),
+    NAMED_NUMBER(layerdrop, hidden_dropout, 0),
+    NAMED_NUMBER(init_std, initializer_range, 10),
+    {.name = NULL}};
+
+static const tx_fixed_key fixed_keys[] = {
+    {"do_layer_norm_before", true, "norms after attention and MLP are not implemented"},
+    {"_remove_final_layer_norm", false, "models without a last norm are not implemented"},
+    {"enable_bias", true, "layers without biases are not implemented"},
+    {"layer_norm_elementwise_affine", true, "norms without weights are not implemented"},
+    {.name = NULL}};
+
+static const llama_config defaults = {SIZES(tx_opt, rows, 50272, 2048, 768, 12, 12, 2, 2),
+                                      REST(3072, 0, 1e-5, 1e4),
+                                      .padding = 2,
+                                      .learned_positions = true,
+                                      .first_position = 2,
+                                      .resid_pdrop = 0.1,
+                                      .activation = TX_LLAMA_RELU,
+                                      .plain_mlp = true,
+                                      .tie_word_embeddings = true};
+
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    int64_t width = config->width;
+    TX_TRY(tx_llama_read(json, config));
+    TX_TRY(TX_JSON_OPTIONAL(int, json, "word_embed_proj_dim", 1, 1 << 20, &width));
+    return width == config->width ? TX_OK
+                                  : tx_fail(TX_UNSUPPORTED,
+                                            "word_embed_proj_dim: %" PRId64 " is not hidden_size, %" PRId64
+                                            ": projections of embeddings are not implemented",
+                                            width, config->width);
+}
+
+const tx_architecture tx_opt = {
+    FAMILY("opt", "OPT", defaults, keys, fixed_keys, "q_proj,v_proj", tx_llama_rename, NULL), .read = read,
+    .check = tx_llama_check};
