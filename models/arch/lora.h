@@ -162,6 +162,8 @@ tx_status tx_lora_find_base(const tx_lora *lora, const char *folder, char **base
 tx_status tx_lora_adapted_config(const char *folder, tx_config **config);
 /* Reads A, B and modules to save into a model built with the configuration's adapter; `options` may be NULL. */
 tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *folder, const tx_load_options *options);
+/* Opens adapter_model.safetensors, or adapter_model.bin of older versions of peft. */
+tx_status tx_lora_open_weights(const char *folder, tx_weights **weights);
 /* Writes adapter_config.json and adapter_model.safetensors. */
 tx_status tx_lora_save(tx_model *model, const tx_config *config, const char *folder);
 /* Writes adapter_config.json. */

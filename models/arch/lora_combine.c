@@ -60,7 +60,7 @@ static tx_status open_source(const char *folder, source *s)
     if (s->lora->dora || tx_lora_takes_principal(s->lora))
         return tx_fail(TX_UNSUPPORTED, "%s: %s: such adapters cannot be combined", folder,
                        s->lora->dora ? "use_dora" : "init_lora_weights");
-    return tx_weights_open(TX_PATH(folder, TX_LORA_WEIGHTS), &s->weights);
+    return tx_lora_open_weights(folder, &s->weights);
 }
 
 static int32_t find_part(const source *s, const char *module, const char *part)

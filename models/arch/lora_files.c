@@ -85,6 +85,12 @@ static tx_status check_same_model(const tx_config *adapted, const tx_config *bas
                : TX_OK;
 }
 
+tx_status tx_lora_open_weights(const char *folder, tx_weights **weights)
+{
+    const char *torch = TX_PATH(folder, "adapter_model.bin"), *usual = TX_PATH(folder, TX_LORA_WEIGHTS);
+    return tx_weights_open(tx_file_exists(torch) && !tx_file_exists(usual) ? torch : usual, weights);
+}
+
 /* If the adapter's file has an embedding with more rows than the vocabulary, enlarges the vocabulary. */
 static tx_status grow(const char *folder, tx_config *config)
 {
@@ -93,9 +99,9 @@ static tx_status grow(const char *folder, tx_config *config)
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
     tx_status status = TX_OK;
-    if (!tx_file_exists(TX_PATH(folder, TX_LORA_WEIGHTS)))
-        return TX_OK;
-    TX_TRY(tx_weights_open(TX_PATH(folder, TX_LORA_WEIGHTS), &weights));
+    const tx_status opened = tx_lora_open_weights(folder, &weights);
+    if (opened)
+        return opened == TX_NOT_FOUND ? TX_OK : opened;
     const int64_t before = config->vocab_size;
     for (int32_t p = 0; p < tx_arch_params(config) && !status; p++) {
         status = tx_arch_param(config, p, name, &spec);
@@ -226,7 +232,7 @@ tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *fol
     tx_weights *weights;
     TX_TRY(find_parts(config, &parts));
     const tx_weights_names names = {rename_part, &parts, .is_elsewhere = is_elsewhere};
-    TX_TRY(tx_weights_open(TX_PATH(folder, TX_LORA_WEIGHTS), &weights));
+    TX_TRY(tx_lora_open_weights(folder, &weights));
     for (int32_t i = parts.count - 1; i >= 0; i--)
         if (tx_weights_find(weights, &names, parts.carried[i]) < 0)
             *parts.carried[i] = '\0'; /* the base model's */

@@ -112,7 +112,7 @@ tx_status tx_lora_check_files(const tx_lora *lora, const tx_config *config, cons
     tx_weights_piece *piece = NULL;
     int32_t count = 0;
     TX_TRY(tx_fail_in(tx_lora_check(lora, config), "%s", folder));
-    TX_TRY(tx_weights_open(TX_PATH(folder, TX_LORA_WEIGHTS), &weights));
+    TX_TRY(tx_lora_open_weights(folder, &weights));
     tx_status status = list_all(lora, config, weights, NULL, &count);
     if (!status && !(piece = malloc(((size_t)count + 1) * sizeof *piece)))
         status = tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", folder);
@@ -349,7 +349,7 @@ tx_status tx_lora_merge(tx_model *model, const tx_config *config, const tx_lora 
                         const char *base)
 {
     merge m = {.model = model, .config = config, .lora = lora};
-    TX_TRY(tx_weights_open(TX_PATH(folder, TX_LORA_WEIGHTS), &m.weights));
+    TX_TRY(tx_lora_open_weights(folder, &m.weights));
     tx_status status = tx_arch_open_weights(base, &m.base);
     TX_THEN(status, (m.buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *m.buffer))
                         ? merge_all(&m)

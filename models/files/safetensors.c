@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reads safetensors files, and recognizes files of other kinds. */
+ * Reads safetensors files and those of torch.save(), and recognizes files of other kinds. */
 #include "models/files/safetensors.h"
 
 #include "api/base/half.h"
 #include "models/files/data_file.h"
 #include "models/files/safetensors_header.h"
+#include "models/files/torch_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -46,7 +47,6 @@ static const tx_magic magics[] = {
     {"\x80\x03", "a Python pickle: convert it to safetensors"},
     {"\x80\x04", "a Python pickle: convert it to safetensors"},
     {"\x80\x05", "a Python pickle: convert it to safetensors"},
-    {"PK\x03\x04", "a zip archive (PyTorch's .bin and .pt files are pickles in one): convert it to safetensors"},
     {"GGUF", "a GGUF file, not safetensors: txconvert makes a model folder of it"},
     {"\x89HDF", "an HDF5 file, not safetensors"},
     {"\x1f\x8b", "gzip-compressed: unpack it first"},
@@ -103,7 +103,7 @@ static tx_status read_header(tx_st_file *file, int64_t size)
 static tx_status open_file(const char *path, tx_st_file *file)
 {
     TX_TRY(tx_data_file_open(path, &file->file));
-    return read_header(file, file->file.size);
+    return tx_torch_is(&file->file) ? tx_torch_read(&file->file, &file->header) : read_header(file, file->file.size);
 }
 
 tx_status tx_st_open(const char *path, tx_st_file **file)

@@ -272,16 +272,17 @@ static tx_status check_tiling(const char *path, const tx_st_header *h, int64_t d
     return TX_OK;
 }
 
-/* Sorts the names for look-up. Fails if a name occurs twice. */
-static tx_status index_names(const char *path, tx_st_header *h)
+tx_status tx_st_header_sort(tx_st_header *h)
 {
+    if (h->count > 0)
+        qsort(h->entry, (size_t)h->count, sizeof *h->entry, by_offset);
     h->by_name = malloc(((size_t)h->count + 1) * sizeof *h->by_name);
     if (!h->by_name)
-        return tx_fail(TX_MEMORY, "%s: no memory for its header", path);
+        return tx_fail(TX_MEMORY, "no memory for the header");
     for (int32_t i = 0; i < h->count; i++)
         h->by_name[i] = (tx_named){h->entry[i].tensor.name, i};
     const char *twice = tx_named_sort(h->by_name, (size_t)h->count);
-    return twice ? tx_fail(TX_FORMAT, "%s: header: tensor %.100s occurs twice", path, twice) : TX_OK;
+    return twice ? tx_fail(TX_FORMAT, "header: tensor %.100s occurs twice", twice) : TX_OK;
 }
 
 tx_status tx_st_header_parse(const char *path, const char *text, size_t size, int64_t data_bytes, tx_st_header *header)
@@ -289,9 +290,8 @@ tx_status tx_st_header_parse(const char *path, const char *text, size_t size, in
     tx_st_header made = {0};
     tx_cursor cursor = {.path = path, .text = text, .size = size, .header = &made};
     tx_status status = parse_object(&cursor);
-    if (!status && made.count > 0)
-        qsort(made.entry, (size_t)made.count, sizeof *made.entry, by_offset);
-    TX_THEN(status, index_names(path, &made));
+    if (!status)
+        status = tx_fail_in(tx_st_header_sort(&made), "%s", path);
     TX_THEN(status, check_tiling(path, &made, data_bytes));
     if (status)
         tx_st_header_free(&made);

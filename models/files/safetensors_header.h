@@ -25,6 +25,9 @@ typedef struct tx_st_header {
 tx_status tx_st_header_parse(const char *path, const char *text, size_t size, int64_t data_bytes, tx_st_header *header);
 void tx_st_header_free(tx_st_header *header);
 
+/* Sorts entries by their data, and their names for look-up. Fails if a name occurs twice. */
+tx_status tx_st_header_sort(tx_st_header *header);
+
 /* Computes *product = a * b for nonnegative numbers; false if that exceeds INT64_MAX. */
 bool tx_st_multiply(int64_t a, int64_t b, int64_t *product);
 /* Computes the bytes of a tensor. TX_FORMAT if the size overflows or is not a whole number of bytes. */

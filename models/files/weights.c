@@ -182,11 +182,13 @@ static tx_status open_sharded(tx_weights *w, const char *path)
     return status;
 }
 
+#define TORCH_SINGLE "pytorch_model.bin"
+#define TORCH_INDEX TORCH_SINGLE ".index.json"
+
 /* Fails with the files that were expected, or with a file of another format that was found. */
 static tx_status fail_absent(const char *folder)
 {
-    static const char *const others[] = {"pytorch_model.bin", "pytorch_model.bin.index.json", "tf_model.h5",
-                                         "flax_model.msgpack", "model.gguf"};
+    static const char *const others[] = {"tf_model.h5", "flax_model.msgpack", "model.gguf"};
     if (!tx_file_exists(folder))
         return tx_fail(TX_NOT_FOUND, "%s: no such file or folder", folder);
     for (size_t i = 0; i < sizeof others / sizeof others[0]; i++)
@@ -202,10 +204,12 @@ static tx_status fail_absent(const char *folder)
 
 static tx_status open_folder(tx_weights *w)
 {
-    const char *single = TX_PATH(w->folder, TX_WEIGHTS_SINGLE), *index = TX_PATH(w->folder, TX_WEIGHTS_INDEX);
-    return tx_file_exists(single)  ? open_single(w, single)
-           : tx_file_exists(index) ? open_sharded(w, index)
-                                   : fail_absent(w->folder);
+    static const char *const names[] = {TX_WEIGHTS_SINGLE, TX_WEIGHTS_INDEX, TORCH_SINGLE, TORCH_INDEX};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (tx_file_exists(TX_PATH(w->folder, names[i])))
+            return i % 2 == 0 ? open_single(w, TX_PATH(w->folder, names[i]))
+                              : open_sharded(w, TX_PATH(w->folder, names[i]));
+    return fail_absent(w->folder);
 }
 
 static tx_status open_any(tx_weights *w)

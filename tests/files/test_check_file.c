@@ -135,11 +135,13 @@ static void test_model(void **state)
     expect(folder, "model.safetensors", "ok");
     assert_int_equal(unlink(weights), 0);
     expect_path(folder, "holds neither model.safetensors nor");
-    put_text(folder, "pytorch_model.bin", "PK\3\4");
-    expect_path(folder, "holds pytorch_model.bin but no model.safetensors: convert it");
-    expect(folder, "pytorch_model.bin", "zip archive");
+    put_text(folder, "tf_model.h5", "\x89HDF");
+    expect_path(folder, "holds tf_model.h5 but no model.safetensors: convert it");
+    put_text(folder, "pytorch_model.bin", "PK\3\4 and more than that");
+    expect_path(folder, "the directory of the archive is missing");
+    expect(folder, "pytorch_model.bin", "the directory of the archive is missing");
     assert_int_equal(unlink(config), 0);
-    expect_path(folder, "holds pytorch_model.bin");
+    expect_path(folder, "the directory of the archive is missing");
     free(weights);
     free(config);
     remove_scratch(folder);
@@ -163,7 +165,9 @@ static void test_weights(void **state)
     put_text(folder, "old.safetensors",
              "\x80\x02\x8A\x0Al\xFC\x9C"
              "F\xF9 j\xA8P\x19.");
-    expect(folder, "old.safetensors", "Python pickle");
+    expect(folder, "old.safetensors", "not a pickle of data: it is cut off");
+    put_text(folder, "other.safetensors", "\x80\x02}q.");
+    expect(folder, "other.safetensors", "Python pickle");
     /* Headers of 640 and 60 bytes, which begin as a pickle and a page do. */
     char wrong[8 + 640] = "\x80\x02";
     put(folder, "wrong.safetensors", wrong, sizeof wrong);

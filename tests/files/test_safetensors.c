@@ -77,7 +77,7 @@ static void test_others_are_recognised(void **state)
         {"<!DOCTYPE html><html></html>", 28, "web page"},
         {"<?xml version=\"1.0\"?><Error/>", 29, "web page"},
         {"\x80\x02}q\x00.", 6, "pickle"},
-        {"PK\x03\x04 and so on, and on", 22, "zip archive"},
+        {"PK\x03\x04 and so on, and on", 22, "directory of the archive"},
         {"GGUF\x03\x00\x00\x00 more", 13, "GGUF"},
         {"\x7f"
          "ELF\x02\x01\x01\x00 more",

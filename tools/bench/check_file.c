@@ -132,6 +132,7 @@ static const struct {
     judge *judge;
 } names[] = {
     {".safetensors", false, judge_weights},
+    {"_model.bin", false, judge_weights},
     {".index.json", false, judge_weights},
     {"config.json", true, judge_config},
     {TX_LORA_CONFIG, true, judge_adapter_config},
@@ -148,7 +149,6 @@ static const struct {
     {"training_args.json", true, judge_object},
     {"_results.json", false, judge_object},
     {"added_tokens.json", true, judge_object},
-    {"pytorch_model.bin", true, judge_weights}, /* unsupported; the reader's error says how to convert it */
     {".bin", false, tx_check_text},
     {".txt", false, tx_check_text},
     {".jsonl", false, tx_check_lines},
@@ -285,9 +285,8 @@ static tx_status judge_adapter(const char *folder)
 {
     tx_lora *lora = NULL;
     tx_weights *weights = NULL;
-    char *path = tx_path_join(folder, TX_LORA_WEIGHTS);
-    tx_status status = path ? tx_lora_read(folder, &lora) : TX_MEMORY;
-    TX_THEN(status, tx_weights_open(path, &weights));
+    tx_status status = tx_lora_read(folder, &lora);
+    TX_THEN(status, tx_lora_open_weights(folder, &weights));
     int32_t matrices = 0;
     for (int32_t i = 0; !status && i < tx_weights_count(weights); i++) {
         const tx_st_tensor *t = tx_weights_tensor_at(weights, i);
@@ -298,10 +297,9 @@ static tx_status judge_adapter(const char *folder)
             status = check_factor(folder, lora, t, b);
     }
     if (!status && !matrices)
-        status = tx_fail(TX_FORMAT, "%s: no matrices lora_A or lora_B", path);
+        status = tx_fail(TX_FORMAT, "%s: no matrices lora_A or lora_B", folder);
     tx_weights_close(weights);
     tx_lora_free(lora);
-    free(path);
     return status;
 }
 
