@@ -3,7 +3,8 @@
  * Arcee Foundation Models (Arcee AI, AFM-4.5B, 2025): Llama with an MLP without a gate and the square of ReLU. */
 #include "models/arch/llama_family.h"
 
-static const tx_stack_row rows[] = {OPENING_ROWS, PLAIN_MLP_ROWS("up_proj", "down_proj"), LAST_ROWS};
+static const tx_stack_row rows[] = {OPENING_ROWS, PLAIN_MLP_ROWS(LAYER "mlp.up_proj", LAYER "mlp.down_proj"),
+                                    LAST_ROWS};
 
 static const tx_config_key keys[] = {SIZE_KEYS,    KV_HEADS_KEY,         EPS_KEY(rms_norm_eps), RELU2_KEY(hidden_act),
                                      HEAD_DIM_KEY, FLAG(attention_bias), FLAG(mlp_bias),        {.name = NULL}};

@@ -14,23 +14,12 @@ static const tx_stack_row rows[] = {
     {O_PROJ, BLOCK "attn.c_proj.weight", {WIDTH, HEADS}, .split = 2},
     {O_BIAS, BLOCK "attn.c_proj.bias", {WIDTH}, ZEROS},
     LAYER_NORM_ROWS(POST_NORM, BLOCK "ln_2"),
-    {GATE_UP_PROJ, BLOCK "mlp.c_fc.weight", {INNER, WIDTH}, .split = 1},
-    {GATE_UP_BIAS, BLOCK "mlp.c_fc.bias", {INNER}, ZEROS, .split = 1},
-    {DOWN_PROJ, BLOCK "mlp.c_proj.weight", {WIDTH, INNER}, .split = 2},
-    {DOWN_BIAS, BLOCK "mlp.c_proj.bias", {WIDTH}, ZEROS},
+    PLAIN_MLP_ROWS(BLOCK "mlp.c_fc", BLOCK "mlp.c_proj"),
     LAYER_NORM_ROWS(FINAL_NORM, "transformer.ln_f"),
     HEAD_ROWS,
 };
 
-static const tx_config_key keys[] = {NAMED_SIZE_KEYS(n_positions, n_embd, n_layer, n_head),
-                                     INNER_KEY(n_inner),
-                                     EPS_KEY(layer_norm_epsilon),
-                                     GELU_KEY(activation_function),
-                                     NUMBER(resid_pdrop, 0.999),
-                                     NUMBER(embd_pdrop, 0.999),
-                                     NAMED_NUMBER(attn_pdrop, attention_dropout, 0.999),
-                                     NUMBER(initializer_range, 10),
-                                     {.name = NULL}};
+static const tx_config_key keys[] = {GPT_KEYS, {.name = NULL}};
 
 static const tx_fixed_key fixed_keys[] = {
     {"multi_query", true, "a head of keys and values for each query head is not implemented"},
@@ -46,6 +35,7 @@ static const llama_config defaults = {SIZES(tx_gpt_bigcode, rows, 50257, 1024, 7
                                       .attention_dropout = 0.1,
                                       .activation = TX_LLAMA_GELU_TANH,
                                       .plain_mlp = true,
+                                      .mlp_bias = true,
                                       .tie_word_embeddings = true};
 
 const tx_architecture tx_gpt_bigcode = {

@@ -17,10 +17,7 @@ static const tx_stack_row rows[] = {
     {O_PROJ, NEO "attn.attention.out_proj.weight", {WIDTH, HEADS}, .split = 2},
     {O_BIAS, NEO "attn.attention.out_proj.bias", {WIDTH}, ZEROS},
     LAYER_NORM_ROWS(POST_NORM, NEO "ln_2"),
-    {GATE_UP_PROJ, NEO "mlp.c_fc.weight", {INNER, WIDTH}, .split = 1},
-    {GATE_UP_BIAS, NEO "mlp.c_fc.bias", {INNER}, ZEROS, .split = 1},
-    {DOWN_PROJ, NEO "mlp.c_proj.weight", {WIDTH, INNER}, .split = 2},
-    {DOWN_BIAS, NEO "mlp.c_proj.bias", {WIDTH}, ZEROS},
+    PLAIN_MLP_ROWS(NEO "mlp.c_fc", NEO "mlp.c_proj"),
     LAYER_NORM_ROWS(FINAL_NORM, "transformer.ln_f"),
     HEAD_ROWS,
 };
@@ -46,6 +43,7 @@ static const llama_config defaults = {SIZES(tx_gpt_neo, rows, 50257, 2048, 2048,
                                       .activation = TX_LLAMA_GELU_TANH,
                                       .hidden_act = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
                                       .plain_mlp = true,
+                                      .mlp_bias = true,
                                       .tie_word_embeddings = true};
 
 /* Appends the layers of one item of attention_types: the kinds of some layers, and how often they repeat. */

@@ -16,10 +16,7 @@ static const tx_stack_row rows[] = {
     {O_BIAS, NEOX "attention.dense.bias", {WIDTH}, ZEROS, IF(attention_bias)},
     {POST_NORM, NEOX "post_attention_layernorm.weight", {WIDTH}, ONES},
     {POST_NORM_BIAS, NEOX "post_attention_layernorm.bias", {WIDTH}, ZEROS},
-    {GATE_UP_PROJ, NEOX "mlp.dense_h_to_4h.weight", {INNER, WIDTH}, .split = 1},
-    {GATE_UP_BIAS, NEOX "mlp.dense_h_to_4h.bias", {INNER}, ZEROS, .split = 1},
-    {DOWN_PROJ, NEOX "mlp.dense_4h_to_h.weight", {WIDTH, INNER}, .split = 2},
-    {DOWN_BIAS, NEOX "mlp.dense_4h_to_h.bias", {WIDTH}, ZEROS},
+    PLAIN_MLP_ROWS(NEOX "mlp.dense_h_to_4h", NEOX "mlp.dense_4h_to_h"),
     {FINAL_NORM, "gpt_neox.final_layer_norm.weight", {WIDTH}, ONES},
     {FINAL_NORM_BIAS, "gpt_neox.final_layer_norm.bias", {WIDTH}, ZEROS},
     {LM_HEAD, "embed_out.weight", {VOCAB, WIDTH}, UNLESS(tie_word_embeddings), .split = 1},
@@ -49,6 +46,7 @@ static const llama_config defaults = {
     .use_parallel_residual = true,
     .by_head = true,
     .plain_mlp = true,
+    .mlp_bias = true,
 };
 
 /* The keys have the base, unless version 5 of transformers stores it in "rope_parameters". */

@@ -11,24 +11,13 @@ static const tx_stack_row rows[] = {
     LAYER_NORM_ROWS(INPUT_NORM, BLOCK "ln_1"),
     {QKV_PROJ, BLOCK "attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .split = 1},
     {O_PROJ, BLOCK "attn.out_proj.weight", {WIDTH, HEADS}, .split = 2},
-    {GATE_UP_PROJ, BLOCK "mlp.fc_in.weight", {INNER, WIDTH}, .split = 1},
-    {GATE_UP_BIAS, BLOCK "mlp.fc_in.bias", {INNER}, ZEROS, .split = 1},
-    {DOWN_PROJ, BLOCK "mlp.fc_out.weight", {WIDTH, INNER}, .split = 2},
-    {DOWN_BIAS, BLOCK "mlp.fc_out.bias", {WIDTH}, ZEROS},
+    PLAIN_MLP_ROWS(BLOCK "mlp.fc_in", BLOCK "mlp.fc_out"),
     LAYER_NORM_ROWS(FINAL_NORM, "transformer.ln_f"),
     {LM_HEAD_BIAS, "lm_head.bias", {VOCAB}, ZEROS},
     HEAD_ROWS,
 };
 
-static const tx_config_key keys[] = {NAMED_SIZE_KEYS(n_positions, n_embd, n_layer, n_head),
-                                     INNER_KEY(n_inner),
-                                     EPS_KEY(layer_norm_epsilon),
-                                     GELU_KEY(activation_function),
-                                     NUMBER(resid_pdrop, 0.999),
-                                     NUMBER(embd_pdrop, 0.999),
-                                     NAMED_NUMBER(attn_pdrop, attention_dropout, 0.999),
-                                     NUMBER(initializer_range, 10),
-                                     {.name = NULL}};
+static const tx_config_key keys[] = {GPT_KEYS, {.name = NULL}};
 
 static const llama_config defaults = {
     SIZES(tx_gptj, rows, 50400, 2048, 4096, 28, 16, 50256, 50256),
@@ -40,6 +29,7 @@ static const llama_config defaults = {
     .hidden_act = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
     .use_parallel_residual = true,
     .plain_mlp = true,
+    .mlp_bias = true,
 };
 
 /* null means whole heads. */

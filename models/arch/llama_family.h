@@ -104,18 +104,18 @@ enum {
     {                                                                                                  \
         POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES                              \
     }
-/* Biases of the MLP, and an MLP without a gate. */
 #define MLP_BIAS_ROWS                                                                               \
     {GATE_UP_BIAS, LAYER "mlp.gate_proj|up_proj.bias", {GATE_UP}, ZEROS, IF(mlp_bias), .split = 1}, \
     {                                                                                               \
         DOWN_BIAS, LAYER "mlp.down_proj.bias", {WIDTH}, ZEROS, IF(mlp_bias)                         \
     }
-#define PLAIN_MLP_ROWS(up, down)                                                           \
-    {GATE_UP_PROJ, LAYER "mlp." up ".weight", {INNER, WIDTH}, .split = 1},                 \
-        {GATE_UP_BIAS, LAYER "mlp." up ".bias", {INNER}, ZEROS, IF(mlp_bias), .split = 1}, \
-        {DOWN_PROJ, LAYER "mlp." down ".weight", {WIDTH, INNER}, .split = 2},              \
-    {                                                                                      \
-        DOWN_BIAS, LAYER "mlp." down ".bias", {WIDTH}, ZEROS, IF(mlp_bias)                 \
+/* An MLP without a gate: the names of its matrices without ".weight". */
+#define PLAIN_MLP_ROWS(up, down)                                              \
+    {GATE_UP_PROJ, up ".weight", {INNER, WIDTH}, .split = 1},                 \
+        {GATE_UP_BIAS, up ".bias", {INNER}, ZEROS, IF(mlp_bias), .split = 1}, \
+        {DOWN_PROJ, down ".weight", {WIDTH, INNER}, .split = 2},              \
+    {                                                                         \
+        DOWN_BIAS, down ".bias", {WIDTH}, ZEROS, IF(mlp_bias)                 \
     }
 /* A layer norm: its name without ".weight". */
 #define LAYER_NORM_ROWS(slot, name)               \
@@ -164,6 +164,11 @@ enum {
         {BASE(heads_, heads), TX_KEY_INT, .min = 1, .max = 1 << 16},                                         \
         {BASE(bos_token_id, bos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1},                  \
         {BASE(eos_token_id, eos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1}, FLAG(tie_word_embeddings)
+/* The keys of GPT-J and StarCoder, which are those of GPT-2. */
+#define GPT_KEYS                                                                                            \
+    NAMED_SIZE_KEYS(n_positions, n_embd, n_layer, n_head), INNER_KEY(n_inner), EPS_KEY(layer_norm_epsilon), \
+        GELU_KEY(activation_function), NUMBER(resid_pdrop, 0.999), NUMBER(embd_pdrop, 0.999),               \
+        NAMED_NUMBER(attn_pdrop, attention_dropout, 0.999), NUMBER(initializer_range, 10)
 /* The inner width of an MLP; null means four times the width. */
 #define INNER_KEY(name)                                                                                \
     {                                                                                                  \

@@ -10,7 +10,7 @@ static const tx_stack_row rows[] = {
     SEPARATE_QKV_ROWS,
     O_ROWS,
     LAYER_NORM_ROWS(POST_NORM, LAYER "post_attention_layernorm"),
-    PLAIN_MLP_ROWS("up_proj", "down_proj"),
+    PLAIN_MLP_ROWS(LAYER "mlp.up_proj", LAYER "mlp.down_proj"),
     LAYER_NORM_ROWS(FINAL_NORM, "model.norm"),
     HEAD_ROWS,
 };

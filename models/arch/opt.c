@@ -18,10 +18,7 @@ static const tx_stack_row rows[] = {
     {O_PROJ, OPT "self_attn.out_proj.weight", {WIDTH, HEADS}, .split = 2},
     {O_BIAS, OPT "self_attn.out_proj.bias", {WIDTH}, ZEROS},
     LAYER_NORM_ROWS(POST_NORM, OPT "final_layer_norm"),
-    {GATE_UP_PROJ, OPT "fc1.weight", {INNER, WIDTH}, .split = 1},
-    {GATE_UP_BIAS, OPT "fc1.bias", {INNER}, ZEROS, .split = 1},
-    {DOWN_PROJ, OPT "fc2.weight", {WIDTH, INNER}, .split = 2},
-    {DOWN_BIAS, OPT "fc2.bias", {WIDTH}, ZEROS},
+    PLAIN_MLP_ROWS(OPT "fc1", OPT "fc2"),
     LAYER_NORM_ROWS(FINAL_NORM, DECODER "final_layer_norm"),
     HEAD_ROWS,
 };
@@ -51,6 +48,7 @@ static const llama_config defaults = {SIZES(tx_opt, rows, 50272, 2048, 768, 12, 
                                       .resid_pdrop = 0.1,
                                       .activation = TX_LLAMA_RELU,
                                       .plain_mlp = true,
+                                      .mlp_bias = true,
                                       .tie_word_embeddings = true};
 
 static tx_status read(const tx_json *json, tx_config *config)

@@ -10,7 +10,7 @@ static const tx_stack_row rows[] = {
     SEPARATE_QKV_ROWS,
     {O_PROJ, LAYER "self_attn.dense.weight", {WIDTH, HEADS}, .split = 2},
     {O_BIAS, LAYER "self_attn.dense.bias", {WIDTH}, ZEROS},
-    PLAIN_MLP_ROWS("fc1", "fc2"),
+    PLAIN_MLP_ROWS(LAYER "mlp.fc1", LAYER "mlp.fc2"),
     LAYER_NORM_ROWS(FINAL_NORM, "model.final_layernorm"),
     {LM_HEAD_BIAS, "lm_head.bias", {VOCAB}, ZEROS},
     HEAD_ROWS,

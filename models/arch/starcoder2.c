@@ -10,7 +10,7 @@ static const tx_stack_row rows[] = {
     SEPARATE_QKV_ROWS,
     O_ROWS,
     LAYER_NORM_ROWS(POST_NORM, LAYER "post_attention_layernorm"),
-    PLAIN_MLP_ROWS("c_fc", "c_proj"),
+    PLAIN_MLP_ROWS(LAYER "mlp.c_fc", LAYER "mlp.c_proj"),
     LAYER_NORM_ROWS(FINAL_NORM, "model.norm"),
     HEAD_ROWS,
 };
