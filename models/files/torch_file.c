@@ -240,8 +240,8 @@ static tx_status open_old(reader *r)
 
 bool tx_torch_is(const tx_data_file *file)
 {
-    char begin[OLD_MAGIC] = {0};
-    return file->size >= OLD_MAGIC && tx_data_file_read(file, 0, begin, OLD_MAGIC) == TX_OK &&
+    char begin[OLD_MAGIC] = {0}; /* byte 8 of a safetensors file, whose length comes first, is a brace */
+    return file->size >= OLD_MAGIC && tx_data_file_read(file, 0, begin, OLD_MAGIC) == TX_OK && begin[8] != '{' &&
            (memcmp(begin, "PK\3\4", 4) == 0 || memcmp(begin, old_magic, OLD_MAGIC) == 0);
 }
 
