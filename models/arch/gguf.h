@@ -41,7 +41,13 @@ typedef enum tx_gguf_family {
     TX_GGUF_GPT_NEOX,
     TX_GGUF_MIXTRAL,
     TX_GGUF_QWEN3_MOE,
-    TX_GGUF_OLMOE
+    TX_GGUF_OLMOE,
+    TX_GGUF_SEED_OSS,
+    TX_GGUF_STARCODER2,
+    TX_GGUF_PHI,
+    TX_GGUF_NEMOTRON,
+    TX_GGUF_COHERE,
+    TX_GGUF_GLM4
 } tx_gguf_family;
 typedef enum tx_gguf_form {
     TX_GGUF_PLAIN,

@@ -16,19 +16,17 @@ typedef struct reading {
 /* Finds the row of the architecture. With experts Llama's is Mixtral's, with a sliding window Mistral's. */
 static tx_status find_type(reading *m)
 {
-    char *name = NULL, key[TX_GGUF_KEY_ROOM];
+    char *name = NULL, key[TX_GGUF_KEY_ROOM], known[512] = "";
     TX_TRY(tx_gguf_get_string(m->file, ARCHITECTURE, &name, NULL));
     const tx_gguf_type *row = tx_gguf_types;
     while (row->type && strcmp(row->architecture, name) != 0)
         row++;
     if (row->type)
         m->model.type = row;
+    for (const tx_gguf_type *one = tx_gguf_types; one->type; one++)
+        tx_list_add(known, sizeof known, ", ", "%s", one->architecture);
     const tx_status status =
-        m->model.type ? TX_OK
-                      : tx_fail(TX_UNSUPPORTED,
-                                ARCHITECTURE ": \"%.40s\" is not one of gpt2, llama, qwen2, qwen3, granite, olmo2, "
-                                             "smollm3, phi3, stablelm, gemma, gemma2, gemma3, gptneox, qwen3moe, olmoe",
-                                name);
+        m->model.type ? TX_OK : tx_fail(TX_UNSUPPORTED, ARCHITECTURE ": \"%.40s\" is not one of %s", name, known);
     free(name);
     if (status || strcmp(row->type, "llama") != 0)
         return status;
@@ -120,10 +118,11 @@ static tx_status read_tensors(const reading *m, tx_json *json)
     const char *type = m->model.type->type;
     if (strcmp(type, "stablelm") == 0)
         return tx_json_set_bool(json, "use_qkv_bias", tx_gguf_find(m->file, "blk.0.attn_q.bias") >= 0);
-    if (strcmp(type, "llama") != 0 && strcmp(type, "granite") != 0 && strcmp(type, "smollm3") != 0)
+    const bool both = strcmp(type, "llama") == 0 || strcmp(type, "granite") == 0 || strcmp(type, "smollm3") == 0;
+    if (!both && strcmp(type, "seed_oss") != 0 && strcmp(type, "glm4") != 0)
         return TX_OK;
     TX_TRY(tx_json_set_bool(json, "attention_bias", tx_gguf_find(m->file, "blk.0.attn_q.bias") >= 0));
-    return tx_json_set_bool(json, "mlp_bias", tx_gguf_find(m->file, "blk.0.ffn_gate.bias") >= 0);
+    return !both ? TX_OK : tx_json_set_bool(json, "mlp_bias", tx_gguf_find(m->file, "blk.0.ffn_gate.bias") >= 0);
 }
 
 /* Reads the frequency divisors, or NULL if there are none. */

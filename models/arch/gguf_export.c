@@ -45,14 +45,15 @@ typedef struct exporting {
 static tx_status find_type(exporting *e)
 {
     const char *type = e->config->architecture->type;
+    char types[512] = "";
+    for (const tx_gguf_type *row = tx_gguf_types; row->type; row++)
+        tx_list_add(types, sizeof types, ", ", "%s", row->type);
     const tx_gguf_type *row = tx_gguf_types;
     while (row->type && strcmp(row->type, type) != 0)
         row++;
     if (!row->type || e->config->architecture->head != TX_HEAD_CAUSAL_LM)
-        return tx_fail(TX_UNSUPPORTED,
-                       "%s: only gpt2, llama, mistral, qwen2, qwen3, granite, olmo2, smollm3, phi3, stablelm, gemma, "
-                       "gemma2, gemma3_text, gpt_neox, mixtral, qwen3_moe and olmoe can be exported to GGUF files",
-                       e->config->architecture->class_name);
+        return tx_fail(TX_UNSUPPORTED, "%s: only %s can be exported to GGUF files", e->config->architecture->class_name,
+                       types);
     e->type = row;
     return TX_OK;
 }
@@ -119,7 +120,8 @@ static tx_status check_fixed(const exporting *e)
 /* Whether the type rotates a part of each head. */
 static bool is_partial(const tx_gguf_type *type)
 {
-    return type->family == TX_GGUF_PHI3 || type->family == TX_GGUF_STABLELM;
+    return type->family == TX_GGUF_PHI3 || type->family == TX_GGUF_STABLELM || type->family == TX_GGUF_PHI ||
+           type->family == TX_GGUF_NEMOTRON || type->family == TX_GGUF_GLM4;
 }
 
 static tx_status read_rope(exporting *e)

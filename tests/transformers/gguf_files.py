@@ -18,6 +18,8 @@ import numpy as np
 import tokenizers
 import torch
 from safetensors.numpy import load_file
+from transformers import (ArceeConfig, CohereConfig, Ernie4_5Config, Glm4Config, NemotronConfig, PhiConfig,
+                          SeedOssConfig, Starcoder2Config)
 from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig, GemmaConfig,
                           GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig,
@@ -38,6 +40,7 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.
               original_max_position_embeddings=32)
 LINEAR = dict(rope_type="linear", rope_theta=1e4, factor=2.0)
 QUARTER = dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.25)
+HALF = dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5)
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=2.0, original_max_position_embeddings=32)
 BYTES = {**BASE, "bos_token_id": 1, "eos_token_id": 0}  # as the byte-level tokenizers have them
 ALL_HEADS = {key: value for key, value in BYTES.items() if key != "num_key_value_heads"}
@@ -73,17 +76,26 @@ MODELS = {
     "gpt_neox": (GPTNeoXConfig(**ALL_HEADS, rotary_pct=0.25, tie_word_embeddings=False), "gpt2", False),
     "gpt_neox, sequential": (GPTNeoXConfig(**ALL_HEADS, rotary_pct=0.5, use_parallel_residual=False,
                                            tie_word_embeddings=False), "gpt2", False),
+    "arcee": (ArceeConfig(**BYTES, head_dim=16), "llama3", False),
+    "ernie4_5": (Ernie4_5Config(**BYTES, head_dim=32), "llama3", False),
+    "seed_oss": (SeedOssConfig(**BYTES, head_dim=32, attention_bias=True, attention_out_bias=False), "llama3", False),
+    "starcoder2": (Starcoder2Config(**{**BYTES, "rms_norm_eps": None}, sliding_window=64), "gpt2", False),
+    "phi": (PhiConfig(**ALL_HEADS, rope_parameters=HALF), "gpt2", False),
+    "nemotron": (NemotronConfig(**BYTES, rope_parameters=HALF), "llama3", False),
+    "cohere": (CohereConfig(**BYTES, logit_scale=0.25), "llama3", False),
+    "glm4": (Glm4Config(**BYTES, head_dim=32, attention_bias=True, rope_parameters=HALF, pad_token_id=0), "llama3",
+             False),
     "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),
 }
 # Models without GELU, whose table in ggml has fp16 numbers.
-EXACT = [name for name in MODELS if not name.startswith(("gpt", "gemma"))]
+EXACT = [name for name in MODELS if not name.startswith(("gpt", "gemma", "starcoder", "phi"))]
 KEYS = {
     "granite": {gguf.Keys.LLM.LOGIT_SCALE: 8.0, gguf.Keys.LLM.EMBEDDING_SCALE: 12.0, gguf.Keys.LLM.RESIDUAL_SCALE: 0.5,
                 gguf.Keys.Attention.SCALE: 0.25},
     "stablelm": {gguf.Keys.LLM.USE_PARALLEL_RESIDUAL: False, gguf.Keys.Rope.DIMENSION_COUNT: 4},
     "stablelm, parallel": {gguf.Keys.LLM.USE_PARALLEL_RESIDUAL: True},
 }
-ROTATED_IN_PAIRS = ("llama", "mistral", "mixtral", "granite", "smollm3")
+ROTATED_IN_PAIRS = ("llama", "mistral", "mixtral", "granite", "smollm3", "arcee")
 REGEX = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}%s|"
          " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
          "|\\s+(?!\\S)|\\s+")
@@ -177,7 +189,10 @@ def expected(state, config):
             "olmo2": gguf.MODEL_ARCH.OLMO2, "smollm3": gguf.MODEL_ARCH.SMOLLM3, "phi3": gguf.MODEL_ARCH.PHI3,
             "stablelm": gguf.MODEL_ARCH.STABLELM, "gemma": gguf.MODEL_ARCH.GEMMA, "gemma2": gguf.MODEL_ARCH.GEMMA2,
             "gemma3_text": gguf.MODEL_ARCH.GEMMA3, "gpt_neox": gguf.MODEL_ARCH.GPTNEOX,
-            "mixtral": gguf.MODEL_ARCH.LLAMA,
+            "mixtral": gguf.MODEL_ARCH.LLAMA, "arcee": gguf.MODEL_ARCH.ARCEE, "ernie4_5": gguf.MODEL_ARCH.ERNIE4_5,
+            "seed_oss": gguf.MODEL_ARCH.SEED_OSS, "starcoder2": gguf.MODEL_ARCH.STARCODER2,
+            "phi": gguf.MODEL_ARCH.PHI2, "nemotron": gguf.MODEL_ARCH.NEMOTRON, "cohere": gguf.MODEL_ARCH.COMMAND_R,
+            "glm4": gguf.MODEL_ARCH.GLM4,
             "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE, "olmoe": gguf.MODEL_ARCH.OLMOE}[kind]
     names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
     state = dict(state)
@@ -193,7 +208,7 @@ def expected(state, config):
             value = permuted(value, config.num_attention_heads)
         if kind in ROTATED_IN_PAIRS and ".k_proj." in name:
             value = permuted(value, config.num_key_value_heads)
-        if kind.startswith("gemma") and name.endswith("norm.weight"):
+        if kind.startswith(("gemma", "nemotron")) and name.endswith("norm.weight"):
             value = value + 1
         if ".query_key_value." in name:
             shape = value.shape
@@ -269,7 +284,7 @@ def compare_back(name, work, source, state, path):
     if not convert(f"{name}, back", path, back):
         return
     got = load_file(os.path.join(back, "model.safetensors"))
-    rounds = name.startswith("gemma")  # files have norms plus 1
+    rounds = name.startswith(("gemma", "nemotron"))  # files have norms plus 1
     check(set(got) == set(state) and all(np.array_equal(got[k].view(np.uint32), state[k].view(np.uint32))
                                          or (rounds and "norm" in k
                                              and np.allclose(got[k], state[k], atol=2e-7, rtol=0))
