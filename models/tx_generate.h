@@ -35,6 +35,8 @@ typedef enum tx_early_stopping { TX_EARLY_FALSE, TX_EARLY_TRUE, TX_EARLY_NEVER }
 #define TX_GENERATION_EOS 32
 
 /* Names, meanings and defaults as in transformers' GenerationConfig. Start with a copy of tx_lm_generation's. */
+#define TX_GENERATION_GUESSES 7 /* most guesses: products of more than 8 rows may round in another way */
+
 typedef struct tx_generation {
     size_t size;               /* sizeof(tx_generation) */
     int64_t max_new_tokens;    /* -1 if unset */
@@ -46,6 +48,9 @@ typedef struct tx_generation {
     double top_p;              /* and among the smallest set of tokens whose probabilities reach p */
     double repetition_penalty; /* for tokens that occurred already (Keskar et al., CTRL, 2019) */
     int64_t num_beams;
+    /* The number of guesses, which are computed with the next token in one pass if only one text is generated. They are
+     * the tokens after an earlier place of the last two tokens, or of the last one. Wrong ones are dropped. */
+    int64_t prompt_lookup_num_tokens;
     double length_penalty; /* beam search divides the sum of log-probabilities by the length to this power */
     tx_early_stopping early_stopping;
     uint64_t seed;                           /* the same seed, prompt and options give the same text */

@@ -31,6 +31,7 @@ typedef struct seat {
 struct tx_batch {
     tx_batch_owner owner; /* all NULL without */
     bool keep, whole;     /* keep caches of ended requests; compute the first prompts at once */
+    int64_t guesses;      /* the most that a step computes */
     tx_slots *slots;
     seat *seat; /* [count] */
     int64_t count, context, vocab;
@@ -56,6 +57,7 @@ tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, cons
     b->count = sizes->batch;
     b->context = sizes->context;
     b->keep = sizes->keep;
+    b->guesses = sizes->guesses;
     b->whole = sizes->prompt > 0 && b->count > 1;
     b->vocab = tx_slots_vocab(slots);
     b->seat = calloc((size_t)b->count, sizeof *b->seat);
@@ -158,7 +160,7 @@ static void end_request(tx_batch *b, seat *s, tx_batch_end end)
     const tx_batch_request request = s->request;
     s->used = false;
     if (!b->keep)
-        tx_slots_clear(b->slots, s - b->seat);
+        tx_slots_keep(b->slots, s - b->seat, 0);
     request.end(request.context, end);
 }
 
@@ -203,9 +205,8 @@ static bool report(const tx_batch *b, const seat *s, int32_t id, bool prompt, co
 /* ---- Steps ---------------------------------------------------------------------------------------------- */
 
 /* Chooses the next token of a request from its logits, and ends the request if it is the last. */
-static void choose(tx_batch *b, seat *s)
+static void choose(tx_batch *b, seat *s, const float *logits)
 {
-    const float *logits = tx_slots_logits(b->slots, s - b->seat);
     const int64_t count = s->prompt + s->generated;
     const tx_history history = {s->ids, count, s->generated, s->request.sample};
     const tx_lm *lm = b->owner.lm;
@@ -251,7 +252,7 @@ static tx_status compute_prompt(tx_batch *b, seat *s)
     if (s->request.echo && !echo(b, s, first, all, stride))
         end_request(b, s, TX_BATCH_CANCELLED);
     else if (s->computed == s->prompt)
-        choose(b, s);
+        choose(b, s, tx_slots_logits(b->slots, s - b->seat));
     return TX_OK;
 }
 
@@ -282,7 +283,7 @@ static tx_status start(tx_batch *b)
     TX_TRY(tx_slots_start(b->slots, b->prompts, count));
     for (int64_t i = 0; i < count; i++) {
         b->seat[i].computed = b->seat[i].prompt;
-        choose(b, &b->seat[i]);
+        choose(b, &b->seat[i], tx_slots_logits(b->slots, i));
     }
     return TX_OK;
 }
@@ -301,9 +302,50 @@ static tx_status compute_prompts(tx_batch *b)
     return TX_OK;
 }
 
+/* Guesses the `most` tokens after ids[0..count-1] and writes them there. They are copied from after an earlier place of
+ * the last two tokens, or of the last one (Saxena, Prompt lookup decoding, 2023). Returns false if there is no such
+ * place. */
+static bool guess(int32_t *ids, int64_t count, int64_t most)
+{
+    for (int64_t same = 2; same > 0; same--)
+        for (int64_t end = count - 1; end >= same; end--) { /* the latest place */
+            if (memcmp(ids + end - same, ids + count - same, (size_t)same * sizeof *ids) != 0)
+                continue;
+            for (int64_t i = 0; i < most; i++)
+                ids[count + i] = ids[end + i]; /* copies guesses, too, if the place is near the end */
+            return true;
+        }
+    return false;
+}
+
+/* Computes the next tokens of the only request together, as far as they are guessed. Sets *done if there are guesses.
+ */
+static tx_status compute_guesses(tx_batch *b, seat *s, bool *done)
+{
+    const int64_t slot = s - b->seat, count = s->prompt + s->generated;
+    int64_t most = s->limit - s->generated - 1, first = count - 1, stride = 0;
+    most = most < s->how.prompt_lookup_num_tokens ? most : s->how.prompt_lookup_num_tokens;
+    most = most < b->guesses ? most : b->guesses;
+    const float *all = NULL;
+    *done = most > 0 && guess(s->ids, count, most);
+    if (!*done)
+        return TX_OK;
+    TX_TRY(tx_slots_prefill(b->slots, slot, s->ids, count + most, &first, &all, &stride));
+    for (int64_t i = 0; i <= most && s->used; i++) {
+        const int32_t guessed = i < most ? s->ids[count + i] : -1;
+        choose(b, s, all + i * stride);
+        if (s->ids[count + i] != guessed)
+            break;
+    }
+    if (s->used) /* the last token is not computed yet */
+        tx_slots_keep(b->slots, slot, s->prompt + s->generated - 1);
+    return TX_OK;
+}
+
 /* Computes the next token of each request whose prompt is complete. */
 static tx_status compute_tokens(tx_batch *b)
 {
+    bool done = false;
     int64_t count = 0;
     for (int64_t i = 0; i < b->count; i++) {
         const seat *s = &b->seat[i];
@@ -312,11 +354,13 @@ static tx_status compute_tokens(tx_batch *b)
         b->slot[count] = (int32_t)i;
         b->tokens[count++] = s->ids[s->prompt + s->generated - 1];
     }
-    if (!count)
+    if (count == 1)
+        TX_TRY(compute_guesses(b, &b->seat[b->slot[0]], &done));
+    if (!count || done)
         return TX_OK;
     TX_TRY(tx_slots_step(b->slots, b->slot, b->tokens, count, NULL));
     for (int64_t i = 0; i < count; i++)
-        choose(b, &b->seat[b->slot[i]]);
+        choose(b, &b->seat[b->slot[i]], tx_slots_logits(b->slots, b->slot[i]));
     return TX_OK;
 }
 

@@ -213,7 +213,7 @@ static tx_status start(const beams *b)
 {
     const tx_run *run = b->run;
     for (int64_t i = 0; i < run->g->batch * b->width; i++)
-        tx_slots_clear(run->g->slots, i);
+        tx_slots_keep(run->g->slots, i, 0);
     for (int64_t p = 0; p < run->count; p++) {
         const tx_prompt *prompt = &run->prompts[p];
         const int64_t copies = tx_slots_has_source(run->g->slots) ? b->width : 1;

@@ -25,7 +25,10 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
     if (o.size != sizeof o || o.batch < 1 || o.beams < 1 || o.batch > INT32_MAX / o.beams)
         return tx_fail(TX_INVALID, "generate: %" PRId64 " prompts with %" PRId64 " beams, options of %zu bytes",
                        o.batch, o.beams, o.size);
-    const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams > 1};
+    if (o.guesses > 0 &&
+        (tx_arch_pairs(config) || config->architecture->restarts || config->architecture->head == TX_HEAD_SEQ2SEQ))
+        return tx_fail(TX_UNSUPPORTED, "prompt_lookup_num_tokens: %s is not supported", config->architecture->type);
+    const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams > 1, o.guesses};
     tx_generator *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "generate: out of memory");

@@ -45,6 +45,7 @@ typedef struct tx_generator_options {
     int64_t prompt;  /* usual length of a prompt; 0 as in tx_slots_options */
     int64_t context; /* maximum tokens of a prompt and its text, at most the model's positions */
     bool keep;       /* see tx_lm_options.keep_cache; only for one prompt without beams */
+    int64_t guesses; /* the largest prompt_lookup_num_tokens of the runs */
 } tx_generator_options;
 
 tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,

@@ -113,11 +113,10 @@ static tx_status read_fields(const tx_json *json, tx_generation *g)
     const struct {
         const char *key;
         int64_t least, *value;
-    } integers[] = {{"max_new_tokens", 0, &g->max_new_tokens},
-                    {"max_length", 1, &g->max_length},
-                    {"min_new_tokens", 0, &g->min_new_tokens},
-                    {"top_k", 0, &g->top_k},
-                    {"num_beams", 1, &g->num_beams}};
+    } integers[] = {
+        {"max_new_tokens", 0, &g->max_new_tokens}, {"max_length", 1, &g->max_length},
+        {"min_new_tokens", 0, &g->min_new_tokens}, {"top_k", 0, &g->top_k},
+        {"num_beams", 1, &g->num_beams},           {"prompt_lookup_num_tokens", 0, &g->prompt_lookup_num_tokens}};
     const struct {
         const char *key;
         double *value;
@@ -183,6 +182,11 @@ tx_status tx_generation_check(const tx_generation *g)
         return tx_fail(TX_INVALID, "repetition_penalty: %g is not above 0", g->repetition_penalty);
     if (g->top_k < 0 || g->num_beams < 1 || g->min_new_tokens < 0)
         return tx_fail(TX_INVALID, "top_k and min_new_tokens are at least 0, num_beams is at least 1");
+    if (g->prompt_lookup_num_tokens < 0 || g->prompt_lookup_num_tokens > TX_GENERATION_GUESSES)
+        return tx_fail(TX_INVALID, "prompt_lookup_num_tokens: %" PRId64 " is not in 0..%d", g->prompt_lookup_num_tokens,
+                       TX_GENERATION_GUESSES);
+    if (g->prompt_lookup_num_tokens > 0 && g->num_beams > 1)
+        return tx_fail(TX_UNSUPPORTED, "prompt_lookup_num_tokens with num_beams: use only one of them");
     if (g->max_new_tokens > INT32_MAX || g->max_length > INT32_MAX)
         return tx_fail(TX_INVALID, "max_new_tokens and max_length are at most %d", INT32_MAX);
     if (g->eos_count < 0 || g->eos_count > TX_GENERATION_EOS)

@@ -277,8 +277,9 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     const tx_generator_options *has = &lm->compiled;
     tx_generator_options need = *sizes;
     if (lm->generator && has->beams == need.beams) {
-        if (has->batch >= need.batch && has->context >= need.context)
+        if (has->batch >= need.batch && has->context >= need.context && has->guesses >= need.guesses)
             return TX_OK;
+        need.guesses = larger(need.guesses, has->guesses);
         need.batch = larger(need.batch, has->batch);
         need.context = larger(need.context, has->context);
         need.prompt = larger(need.prompt, has->prompt);
@@ -308,7 +309,8 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
                                         .beams = how->num_beams,
                                         .prompt = positions < USUAL_PROMPT ? positions : USUAL_PROMPT,
                                         .context = positions,
-                                        .keep = lm->keep};
+                                        .keep = lm->keep,
+                                        .guesses = how->prompt_lookup_num_tokens};
     TX_TRY(tx_generation_check(how));
     return tx_lm_has_source(lm) ? TX_OK : tx_lm_compile(lm, &sizes); /* no number of positions limits sources */
 }
@@ -319,8 +321,8 @@ tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_s
         return tx_fail(TX_UNSUPPORTED, "%s: an encoder with a decoder is not served; txgen runs it", lm->folder);
     tx_lm_drop(lm);
     tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = sizes});
-    TX_THEN(status,
-            tx_slots_create(lm->model, lm->config, &(tx_slots_options){sizes->batch, sizes->context, 0, false}, slots));
+    TX_THEN(status, tx_slots_create(lm->model, lm->config,
+                                    &(tx_slots_options){sizes->batch, sizes->context, 0, false, 0}, slots));
     TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_slots_prove(*slots));
     return advise(status, "use fewer slots or a shorter context");

@@ -98,7 +98,7 @@ static tx_status add_varied(tx_slots *s, tx_model *model)
     return add_pass(s, model, &s->score, "score", &(pass){.rows = 1, .length = scored, .outputs = scored});
 }
 
-static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt)
+static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_t guesses)
 {
     const int64_t length = round_up(least(prompt, PREFILL_MOST), s->context), n = s->count;
     if (s->config->architecture->head == TX_HEAD_SEQ2SEQ) {
@@ -110,6 +110,9 @@ static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt)
         return add_varied(s, model);
     TX_TRY(add_pass(s, model, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n}));
     TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(pass){.rows = 1, .length = length, .outputs = 1}));
+    if (guesses > 0)
+        TX_TRY(
+            add_pass(s, model, &s->score, "guess", &(pass){.rows = 1, .length = guesses + 1, .outputs = guesses + 1}));
     return n == 1 ? TX_OK : add_pass(s, model, &s->start, "start", &(pass){.rows = n, .length = length, .outputs = n});
 }
 
@@ -149,16 +152,13 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     tx_slots *s = calloc(1, sizeof *s);
     if (!s)
         return tx_fail(TX_MEMORY, "generate: out of memory");
-    s->count = o->count;
+    *s = (tx_slots){.count = o->count, .beams = o->beams, .varied = !o->prompt, .config = config};
     s->context = round_up(o->context, config->positions);
-    s->beams = o->beams;
-    s->varied = !o->prompt;
-    s->config = config;
     s->pairs = tx_arch_pairs(config);
     s->vocab = config->vocab_size;
     s->padded = tx_arch_padded_vocab(config);
     tx_status status = allocate(s, o->prompt);
-    TX_THEN(status, add_passes(s, model, o->prompt));
+    TX_THEN(status, add_passes(s, model, o->prompt, least(o->guesses, s->context - 1)));
     return TX_RETURN(status, s, slots, tx_slots_free);
 }
 
@@ -432,9 +432,9 @@ tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tok
     return TX_OK;
 }
 
-void tx_slots_clear(tx_slots *slots, int64_t slot)
+void tx_slots_keep(tx_slots *slots, int64_t slot, int64_t count)
 {
-    slots->filled[slot] = 0;
+    slots->filled[slot] = (int32_t)count;
 }
 
 const float *tx_slots_logits(const tx_slots *slots, int64_t slot)

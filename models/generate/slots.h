@@ -18,6 +18,8 @@ typedef struct tx_slots_options {
     int64_t context; /* tokens of a slot */
     int64_t prompt;  /* usual length of a prompt; 0 if it varies and all logits of prompts may be needed */
     bool beams;      /* a slot may continue another slot's cache */
+    int64_t
+        guesses; /* tokens after the next one that tx_slots_prefill computes for `all`; 0 with prompts of any length */
 } tx_slots_options;
 
 typedef struct tx_slots tx_slots;
@@ -47,8 +49,8 @@ tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tok
 /* Length of the longest prefix that a prompt shares with the tokens in a slot's cache, without the prompt's last token,
  * because its logits are needed. */
 int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count);
-/* Empties a slot. */
-void tx_slots_clear(tx_slots *slots, int64_t slot);
+/* Keeps the first `count` tokens of a slot, and forgets the others. */
+void tx_slots_keep(tx_slots *slots, int64_t slot, int64_t count);
 /* Logits [vocab_size] for the token after the last one of a slot. They live until the slot's next token. */
 const float *tx_slots_logits(const tx_slots *slots, int64_t slot);
 int64_t tx_slots_vocab(const tx_slots *slots);

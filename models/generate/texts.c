@@ -191,7 +191,8 @@ static tx_status run(texts *t, tx_lm *lm)
                                         .beams = t->how.num_beams,
                                         .prompt = t->longest,
                                         .context = t->context,
-                                        .keep = lm->keep};
+                                        .keep = lm->keep,
+                                        .guesses = t->how.prompt_lookup_num_tokens};
     TX_TRY(tx_lm_compile(lm, &sizes));
     const double begun = tx_now();
     begin(t);

@@ -76,6 +76,9 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "seed", AT(seed), 0, (double)INT64_MAX, "N",
      "seed of sampling; the same seed gives the same text"},
     {TX_OPTION_INTEGER, "num_beams", AT(num_beams), 1, 256, "N", "beam search with N beams; 1 means no beam search"},
+    {TX_OPTION_INTEGER, "prompt_lookup_num_tokens", AT(prompt_lookup_num_tokens), 0, TX_GENERATION_GUESSES, "N",
+     "compute N more tokens at a time, guessed from what followed the last tokens before; for texts that repeat parts "
+     "of their prompt, one at a time"},
     {TX_OPTION_REAL, "length_penalty", AT(length_penalty), -FLT_MAX, FLT_MAX, "X",
      "with beams: above 0 favours longer texts"},
     {TX_OPTION_CHOICE, "early_stopping", AT(early_stopping), .choices = "false|true|never",
@@ -223,6 +226,7 @@ tx_status txgen_generation(const tx_option_values *given, tx_generation *how)
     TAKE(min_new_tokens);
     TAKE(top_k);
     TAKE(num_beams);
+    TAKE(prompt_lookup_num_tokens);
     TAKE(temperature);
     TAKE(top_p);
     TAKE(repetition_penalty);

@@ -18,7 +18,7 @@ typedef struct txgen_settings {
     bool load_in_4bit, double_quant;
     tx_words prompt, ids, stop;
     int64_t threads, batch_size, stride, max_length;
-    int64_t max_new_tokens, min_new_tokens, top_k, num_beams, seed;
+    int64_t max_new_tokens, min_new_tokens, top_k, num_beams, prompt_lookup_num_tokens, seed;
     double temperature, top_p, repetition_penalty, length_penalty;
     int32_t early_stopping, offload_param;
     bool do_sample, chat, classify, embed;
