@@ -199,7 +199,8 @@ static tx_status fail_absent(const char *folder)
                            "%s: holds %s but no " TX_WEIGHTS_SINGLE ": convert it (save_pretrained with "
                            "safe_serialization does)",
                            folder, others[i]);
-    return tx_fail(TX_NOT_FOUND, "%s: holds neither " TX_WEIGHTS_SINGLE " nor " TX_WEIGHTS_INDEX, folder);
+    return tx_fail(TX_NOT_FOUND, "%s: holds neither " TX_WEIGHTS_SINGLE " nor " TX_WEIGHTS_INDEX " nor " TORCH_SINGLE,
+                   folder);
 }
 
 static tx_status open_folder(tx_weights *w)

@@ -386,15 +386,19 @@ static void test_absent_files(void **state)
 {
     fixture *f = *state;
     char *bin = tx_path_join(f->folder, "pytorch_model.bin"), *none = tx_path_join(f->folder, "none");
+    char *other = tx_path_join(f->folder, "tf_model.h5");
     assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_NOT_FOUND,
                    "holds neither model.safetensors nor");
     assert_refused(tx_arch_load(f->model, f->config, none, NULL), TX_NOT_FOUND, "no such file or folder");
+    assert_ok(tx_file_write(other, "", 0));
+    assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_UNSUPPORTED, "holds tf_model.h5");
     assert_ok(tx_file_write(bin, "PK", 2));
-    assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_UNSUPPORTED, "holds pytorch_model.bin");
+    assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_FORMAT, "pytorch_model.bin: 2 bytes");
     assert_ok(tx_file_write(f->weights, "version https://git-lfs.github.com/spec/v1\n", 43));
     assert_refused(tx_arch_load(f->model, f->config, f->folder, NULL), TX_FORMAT, "git-LFS pointer");
     free(bin);
     free(none);
+    free(other);
 }
 
 /* ---- Shards ---------------------------------------------------------------------------------------- */
