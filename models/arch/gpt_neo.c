@@ -52,13 +52,17 @@ static tx_status add_layers(const tx_json *item, llama_config *c, int64_t *layer
     const tx_json *kinds = tx_json_at(item, 0);
     int64_t times = 0;
     const char *kind;
+    if (tx_json_size(item) != 2 || tx_json_size(kinds) == 0)
+        return tx_fail(TX_INVALID, "attention_types: each item must be a list of kinds and how often they repeat");
     TX_TRY(tx_json_as_int(tx_json_at(item, 1), "attention_types", 1, TX_LLAMA_LAYERS, &times));
     for (int64_t i = 0; i < times * (int64_t)tx_json_size(kinds); i++, ++*layers) {
         TX_TRY(tx_json_as_string(tx_json_at(kinds, (size_t)i % tx_json_size(kinds)), "attention_types", &kind));
         const bool local = strcmp(kind, "local") == 0;
         if (!local && strcmp(kind, "global") != 0)
             return tx_fail(TX_UNSUPPORTED, "attention_types: \"%.40s\" is not one of global, local", kind);
-        if (local && *layers < c->base.layers)
+        if (*layers == c->base.layers)
+            return tx_fail(TX_INVALID, "attention_types: more layers than num_layers, %" PRId64, *layers);
+        if (local)
             add_layer(&c->layer_types, *layers);
     }
     return TX_OK;

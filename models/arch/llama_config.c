@@ -219,6 +219,9 @@ tx_status tx_llama_check(const tx_config *config)
                        c->num_experts_per_tok, c->num_experts);
     if (c->router_jitter_noise > 0)
         return tx_fail(TX_UNSUPPORTED, "router_jitter_noise: %g is not implemented, only 0", c->router_jitter_noise);
+    if (c->interleaved_rope && c->rope.partial && c->rope.rotated < 1 && c->rope.attention != 1)
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: yarn and longrope in a part of each head are not implemented "
+                                       "for this model type");
     if (c->has_local_rope && (c->local_rope.type == TX_ROPE_DYNAMIC || c->local_rope.type == TX_ROPE_LONGROPE))
         return tx_fail(TX_UNSUPPORTED, "sliding_attention: rope_type dynamic and longrope are not implemented");
     if (c->has_local_rope)

@@ -135,6 +135,20 @@ static void test_family_keys(void **state)
         {"{'model_type': 'gemma3_text', 'attn_logit_softcapping': 50.0}", TX_UNSUPPORTED, "attn_logit_softcapping"},
         {"{'model_type': 'gemma3_text', 'hidden_activation': 'silu'}", TX_UNSUPPORTED, "hidden_activation"},
         {"{'model_type': 'gpt_neox', 'hidden_dropout': 0.1}", TX_FORMAT, "hidden_dropout"},
+        {"{'model_type': 'opt', 'do_layer_norm_before': false}", TX_UNSUPPORTED, "do_layer_norm_before"},
+        {"{'model_type': 'opt', 'word_embed_proj_dim': 512}", TX_UNSUPPORTED, "512 is not hidden_size, 768"},
+        {"{'model_type': 'opt', 'activation_function': 'gelu'}", TX_UNSUPPORTED, "activation_function"},
+        {"{'model_type': 'gpt_neo', 'attention_types': [[['global'], 3]]}", TX_FORMAT,
+         "3 layers, but num_layers is 24"},
+        {"{'model_type': 'gpt_neo', 'attention_types': [[['local'], 4096]]}", TX_FORMAT, "more layers than num_layers"},
+        {"{'model_type': 'gpt_neo', 'attention_types': [[['sparse'], 24]]}", TX_UNSUPPORTED, "sparse"},
+        {"{'model_type': 'gpt_neo', 'attention_types': [3]}", TX_FORMAT, "attention_types"},
+        {"{'model_type': 'gpt_bigcode', 'multi_query': false}", TX_UNSUPPORTED, "multi_query"},
+        {"{'model_type': 'gptj', 'rotary_dim': 3}", TX_FORMAT, "3 of the 256"},
+        {"{'model_type': 'falcon', 'alibi': true}", TX_UNSUPPORTED, "alibi"},
+        {"{'model_type': 'falcon', 'new_decoder_architecture': true}", TX_UNSUPPORTED, "new_decoder_architecture"},
+        {"{'model_type': 'glm4', 'rope_scaling': {'type': 'yarn', 'factor': 4, 'partial_rotary_factor': 0.5}}",
+         TX_UNSUPPORTED, "yarn"},
     };
     for (size_t i = 0; i < sizeof families / sizeof families[0]; i++) {
         char text_of[160];
