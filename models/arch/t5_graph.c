@@ -100,14 +100,20 @@ static tx_tensor *encode(tx_stack *b, tx_tensor *table, tx_tensor *mask)
     return dropout(b, norm(b, x, TX_T5_ENCODER_NORM));
 }
 
-/* Writes the keys and values of the source to the decoder's caches. */
+/* Writes the keys and values of the source, which has one row, to the caches of the input `slots`. */
 static tx_tensor *keep(tx_stack *b, tx_tensor *source)
 {
-    const int64_t length = tx_tensor_shape(b->tokens)->dim[1];
+    tx_tensor *slots = tx_find_input(b->graph, "slots");
+    const int64_t length = tx_tensor_shape(b->tokens)->dim[1], copies = tx_tensor_shape(slots)->dim[0];
+    tx_tensor *first = copies > 1 ? tx_range(b->graph, TX_SHAPE(copies), 0, 0) : NULL;
     for (b->block = tx_t5_of(b->config)->num_layers; b->block < b->config->layers; b->block++) {
         tx_tensor *kv = tx_stack_linear(b, source, TX_T5_CROSS_NORM + 2, TX_T5_NO_BIAS);
+        const int64_t width = kv ? tx_shape_last(tx_tensor_shape(kv)) : 0;
+        if (first)
+            kv = tx_reshape(tx_gather(tx_reshape(kv, TX_SHAPE(1, length * width)), first),
+                            TX_SHAPE(copies, length, width));
         if (tx_cache_append(kv, cache(b, "source", "key", length), cache(b, "source", "value", length), b->positions,
-                            NULL, tx_find_input(b->graph, "slots")))
+                            NULL, slots))
             return NULL;
     }
     return source;

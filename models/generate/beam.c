@@ -207,8 +207,7 @@ static tx_status step_prompt(beams *b, int64_t p, int64_t generated)
 
 /* ---- The search --------------------------------------------------------------------------------------------- */
 
-/* Computes each prompt in its first slot, whose cache the first step copies to its other beams. Each beam reads its
- * source, which no step copies. */
+/* Computes each prompt in its first slot, whose cache the first step copies to its other beams. */
 static tx_status start(const beams *b)
 {
     const tx_run *run = b->run;
@@ -216,11 +215,8 @@ static tx_status start(const beams *b)
         tx_slots_keep(run->g->slots, i, 0);
     for (int64_t p = 0; p < run->count; p++) {
         const tx_prompt *prompt = &run->prompts[p];
-        const int64_t copies = tx_slots_has_source(run->g->slots) ? b->width : 1;
-        for (int64_t i = 0; i < copies; i++)
-            for (int64_t done = 0; done < prompt->count;)
-                TX_TRY(
-                    tx_slots_prefill(run->g->slots, p * b->width + i, prompt->ids, prompt->count, &done, NULL, NULL));
+        for (int64_t done = 0; done < prompt->count;)
+            TX_TRY(tx_slots_prefill(run->g->slots, p * b->width, prompt->ids, prompt->count, &done, NULL, NULL));
         for (int64_t beam = 0; beam < b->width; beam++)
             memcpy(row_of(b, p, beam), prompt->ids, (size_t)prompt->count * sizeof *prompt->ids);
     }

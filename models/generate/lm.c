@@ -321,8 +321,8 @@ tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_s
         return tx_fail(TX_UNSUPPORTED, "%s: an encoder with a decoder is not served; txgen runs it", lm->folder);
     tx_lm_drop(lm);
     tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = sizes});
-    TX_THEN(status, tx_slots_create(lm->model, lm->config,
-                                    &(tx_slots_options){sizes->batch, sizes->context, 0, false, 0}, slots));
+    TX_THEN(status,
+            tx_slots_create(lm->model, lm->config, &(tx_slots_options){sizes->batch, sizes->context, 0, 1, 0}, slots));
     TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_slots_prove(*slots));
     return advise(status, "use fewer slots or a shorter context");

@@ -34,7 +34,8 @@ struct tx_slots {
     passes prefill, decode, score, start;  /* at most one plan in `score` and `start` */
     tx_source *source;                     /* of an encoder; or NULL */
     int64_t count, context, vocab, padded; /* padded: vocabulary in memory */
-    bool beams, varied;
+    int64_t beams;
+    bool varied;
     const tx_config *config;
     int32_t *filled; /* of each slot: number of tokens in its cache */
     int32_t *held;   /* [count, context]: these tokens */
@@ -72,7 +73,7 @@ static tx_status add_pass(tx_slots *s, tx_model *model, passes *to, const char *
     p->tokens = tx_input(p->graph, "input_ids", TX_I32, TX_SHAPE(p->rows, p->length));
     p->positions = tx_input(p->graph, "positions", TX_I32, TX_SHAPE(p->rows));
     p->slots = all ? NULL : tx_input(p->graph, "slots", TX_I32, TX_SHAPE(p->rows));
-    p->sources = s->beams && to == &s->decode ? tx_input(p->graph, "sources", TX_I32, TX_SHAPE(p->rows)) : NULL;
+    p->sources = s->beams > 1 && to == &s->decode ? tx_input(p->graph, "sources", TX_I32, TX_SHAPE(p->rows)) : NULL;
     p->rates = s->pairs ? tx_input(p->graph, "rope_rates", TX_F32, TX_SHAPE(p->rows, s->pairs)) : NULL;
     p->chosen = tx_input(p->graph, "rows", TX_I32, TX_SHAPE(p->outputs));
     tx_source_inputs(s->source, p->graph);
@@ -103,7 +104,7 @@ static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_
     const int64_t length = round_up(least(prompt, PREFILL_MOST), s->context), n = s->count;
     if (s->config->architecture->head == TX_HEAD_SEQ2SEQ) {
         TX_TRY(prompt ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s is not served", s->config->architecture->class_name));
-        TX_TRY(tx_source_create(model, s->config, n, s->context, &s->source));
+        TX_TRY(tx_source_create(model, s->config, n, s->beams, s->context, &s->source));
         return add_pass(s, model, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n});
     }
     if (!prompt)
@@ -283,11 +284,6 @@ static void hold(tx_slots *s, int64_t slot, const int32_t *ids, int64_t count)
 {
     memmove(s->held + slot * s->context, ids, (size_t)count * sizeof *ids);
     s->filled[slot] = (int32_t)count;
-}
-
-bool tx_slots_has_source(const tx_slots *slots)
-{
-    return slots->source;
 }
 
 /* Reads a prompt as source, and computes the token with which the decoder begins. */

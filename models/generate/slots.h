@@ -17,7 +17,7 @@ typedef struct tx_slots_options {
     int64_t count;   /* slots */
     int64_t context; /* tokens of a slot */
     int64_t prompt;  /* usual length of a prompt; 0 if it varies and all logits of prompts may be needed */
-    bool beams;      /* a slot may continue another slot's cache */
+    int64_t beams;   /* slots of a prompt; if there are several, each may continue another's cache */
     int64_t
         guesses; /* tokens after the next one that tx_slots_prefill computes for `all`; 0 with prompts of any length */
 } tx_slots_options;
@@ -25,12 +25,10 @@ typedef struct tx_slots_options {
 typedef struct tx_slots tx_slots;
 
 /* Building the graphs declares the parameters, so create slots before the weights are loaded, and free them before the
- * model. */
+ * model. If an encoder reads prompts (T5), a computed prompt is the source of all slots of its beams, whose text begins
+ * with one token. Such slots need options.prompt. */
 tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slots_options *options, tx_slots **slots);
 void tx_slots_free(tx_slots *slots);
-/* Whether an encoder reads prompts (T5). A computed prompt is then the source of a slot, whose text begins with one
- * token. Such slots need options.prompt. */
-bool tx_slots_has_source(const tx_slots *slots);
 /* Finds the decode plans whose logits equal those of the largest plan to the bit, and keeps only them. So a sequence
  * gets the same logits whatever the other slots do. Call it once, after the weights are loaded. */
 tx_status tx_slots_prove(tx_slots *slots);

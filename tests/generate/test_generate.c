@@ -59,7 +59,8 @@ static int tear_down(void **state)
 static tx_slots *make_slots(const fixture *f, int64_t count, int64_t prompt, bool beams)
 {
     tx_slots *made = NULL;
-    assert_ok(tx_slots_create(f->model, f->config, &(tx_slots_options){count, POSITIONS, prompt, beams, 0}, &made));
+    assert_ok(
+        tx_slots_create(f->model, f->config, &(tx_slots_options){count, POSITIONS, prompt, beams ? 2 : 1, 0}, &made));
     return made;
 }
 
