@@ -18,8 +18,7 @@ typedef struct tx_slots_options {
     int64_t context; /* tokens of a slot */
     int64_t prompt;  /* usual length of a prompt; 0 if it varies and all logits of prompts may be needed */
     int64_t beams;   /* slots of a prompt; if there are several, each may continue another's cache */
-    int64_t
-        guesses; /* tokens after the next one that tx_slots_prefill computes for `all`; 0 with prompts of any length */
+    int64_t guesses; /* more tokens that tx_slots_prefill computes for `all`; 0 if prompts vary */
 } tx_slots_options;
 
 typedef struct tx_slots tx_slots;
