@@ -137,7 +137,7 @@ static const char *write_decimal(tx_buffer *to, const tx_pq_node *leaf, const tx
         leaf->type == TX_PQ_INT96 || leaf->type == TX_PQ_FLOAT || leaf->type == TX_PQ_DOUBLE)
         return "a decimal number of an unknown form";
     for (int i = 0; i < size; i++)
-        number[i] = integer ? (uint8_t)((uint64_t)value->integer >> (56 - 8 * i)) : value->bytes.data[i];
+        number[i] = (uint8_t)(integer ? (uint64_t)value->integer >> (56 - 8 * i) : value->bytes.data[i]);
     int count = make_digits(number, size, &negative, digits);
     while (count <= leaf->scale) /* a digit before the point */
         digits[DIGITS_MOST - ++count] = '0';

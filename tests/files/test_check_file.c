@@ -297,8 +297,8 @@ static void test_adapter(void **state)
 
 static void test_gguf(void **state)
 {
-    char *folder = make_scratch(), *path = tx_path_join(folder, "a.gguf"), *data;
     char *model = test_data("models/stories260K");
+    char *folder = make_scratch(), *path = tx_path_join(folder, "a.gguf"), *data;
     size_t size;
     assert_ok(tx_gguf_export(model, path, TX_GGUF_F32, NULL));
     expect(folder, "a.gguf", "ok");

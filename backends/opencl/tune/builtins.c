@@ -41,7 +41,7 @@ static tx_status run(tx_context *context, cl_kernel kernel, float *y, int64_t by
 static tx_status try_builtin(tx_context *context, tx_cl_builtin builtin)
 {
     float y[2 * ITEMS];
-    char option[16];
+    char option[24];
     cl_kernel kernel = NULL;
     snprintf(option, sizeof option, "-DTRY=%d", (int)builtin);
     tx_status status = tx_cl_kernel(context, "builtins", option, "builtins", &kernel);
