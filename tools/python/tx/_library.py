@@ -73,9 +73,10 @@ class Generation(Structure):
     """tx_generation: names and meanings of transformers' GenerationConfig."""
     _fields_ = [("size", c_size_t), ("max_new_tokens", c_int64), ("max_length", c_int64), ("min_new_tokens", c_int64),
                 ("do_sample", c_bool), ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double),
-                ("repetition_penalty", c_double), ("num_beams", c_int64), ("length_penalty", c_double),
-                ("early_stopping", c_int), ("seed", c_uint64), ("eos_token_id", c_int32 * 32), ("eos_count", c_int32),
-                ("stop_strings", POINTER(c_char_p)), ("stop_count", c_int32)]
+                ("repetition_penalty", c_double), ("num_beams", c_int64), ("prompt_lookup_num_tokens", c_int64),
+                ("length_penalty", c_double), ("early_stopping", c_int), ("seed", c_uint64),
+                ("eos_token_id", c_int32 * 32), ("eos_count", c_int32), ("stop_strings", POINTER(c_char_p)),
+                ("stop_count", c_int32)]
 
 
 _warn = CFUNCTYPE(None, c_void_p, c_char_p)
@@ -130,7 +131,7 @@ class Ids(Structure):
 
 class Conversation(Structure):
     _fields_ = [("said", c_void_p), ("learnt", c_void_p), ("count", c_size_t), ("room", c_size_t), ("form", c_int),
-                ("ignored", c_char * 200)]
+                ("weighted", c_bool), ("ignored", c_char * 200)]
 
 
 def _declare(names, *arguments, result=c_int):
