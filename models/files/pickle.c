@@ -3,6 +3,7 @@
 #include "models/files/pickle.h"
 
 #include "api/base/grow.h"
+#include "models/files/varint.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,10 +39,8 @@ static tx_status take(parser *p, size_t bytes, const char **at)
 static tx_status take_number(parser *p, int32_t bytes, bool has_sign, int64_t *number)
 {
     const char *at = NULL;
-    uint64_t made = 0;
     TX_TRY(take(p, (size_t)bytes, &at));
-    for (int32_t i = bytes - 1; i >= 0; i--)
-        made = made << 8 | (unsigned char)at[i];
+    uint64_t made = tx_fixed_read(at, bytes);
     if (has_sign && bytes > 0 && bytes < 8 && made >> (8 * bytes - 1))
         made |= UINT64_MAX << (8 * bytes);
     *number = (int64_t)made;

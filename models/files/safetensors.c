@@ -6,6 +6,7 @@
 #include "models/files/data_file.h"
 #include "models/files/safetensors_header.h"
 #include "models/files/torch_file.h"
+#include "models/files/varint.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -77,9 +78,7 @@ static tx_status read_header(tx_st_file *file, int64_t size)
         return fail_no_header(file, size, why);
     }
     TX_TRY(read_at(file, 0, prefix, sizeof prefix));
-    uint64_t length = 0;
-    for (int i = 7; i >= 0; i--)
-        length = length << 8 | prefix[i];
+    const uint64_t length = tx_fixed_read(prefix, sizeof prefix);
     if (length > HEADER_LIMIT) {
         snprintf(why, sizeof why,
                  "the header would be %" PRIu64 " bytes long, over the limit of %d: not a safetensors file", length,

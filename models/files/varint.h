@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Integers of variable length, as Protocol Buffers, Thrift and Parquet store them: 7 bits a byte, the lowest first. */
+ * Integers of variable length, as Protocol Buffers, Thrift and Parquet store them: 7 bits a byte, the lowest first.
+ * Integers of fixed length, the lowest byte first. */
 #ifndef TX_FILES_VARINT_H
 #define TX_FILES_VARINT_H
 
@@ -18,6 +19,15 @@ static inline bool tx_varint_read(const uint8_t **at, const uint8_t *end, uint64
             return true;
     }
     return false;
+}
+
+/* Reads an integer of up to 8 bytes. */
+static inline uint64_t tx_fixed_read(const void *at, int bytes)
+{
+    uint64_t value = 0;
+    for (int i = bytes - 1; i >= 0; i--)
+        value = value << 8 | ((const uint8_t *)at)[i];
+    return value;
 }
 
 /* The signed integer of an unsigned one: 0, -1, 1, -2, ... */

@@ -2,20 +2,14 @@
  * Reads the directory of a zip archive, see zip.h. */
 #include "models/files/zip.h"
 
+#include "models/files/varint.h"
+
 #include <stdlib.h>
 #include <string.h>
 
 /* The fixed parts of records, and the longest comment at the end. */
 enum { END = 22, LOCATOR = 20, END_64 = 56, CENTRAL = 46, LOCAL = 30, COMMENT = 65535, EXTRA = 4 };
 #define DIRECTORY_LIMIT ((int64_t)16 << 20)
-
-static uint64_t number(const char *at, int bytes)
-{
-    uint64_t made = 0;
-    for (int i = bytes - 1; i >= 0; i--)
-        made = made << 8 | (unsigned char)at[i];
-    return made;
-}
 
 static tx_status bad(void)
 {
@@ -35,15 +29,15 @@ static tx_status read_end_64(const tx_data_file *file, int64_t end, place *direc
     TX_TRY(tx_data_file_read(file, end - LOCATOR, locator, LOCATOR));
     if (memcmp(locator, "PK\6\7", 4) != 0)
         return TX_OK;
-    const uint64_t at = number(locator + 8, 8);
+    const uint64_t at = tx_fixed_read(locator + 8, 8);
     if (file->size < END_64 || at > (uint64_t)(file->size - END_64))
         return bad();
     TX_TRY(tx_data_file_read(file, (int64_t)at, record, END_64));
     if (memcmp(record, "PK\6\6", 4) != 0)
         return bad();
-    *directory = (place){.members = (int64_t)number(record + 32, 8),
-                         .bytes = (int64_t)number(record + 40, 8),
-                         .at = (int64_t)number(record + 48, 8)};
+    *directory = (place){.members = (int64_t)tx_fixed_read(record + 32, 8),
+                         .bytes = (int64_t)tx_fixed_read(record + 40, 8),
+                         .at = (int64_t)tx_fixed_read(record + 48, 8)};
     return TX_OK;
 }
 
@@ -60,9 +54,9 @@ static tx_status find_directory(const tx_data_file *file, place *directory)
     if (!status && i < 0)
         status = bad();
     if (!status) {
-        *directory = (place){.members = (int64_t)number(text + i + 10, 2),
-                             .bytes = (int64_t)number(text + i + 12, 4),
-                             .at = (int64_t)number(text + i + 16, 4)};
+        *directory = (place){.members = (int64_t)tx_fixed_read(text + i + 10, 2),
+                             .bytes = (int64_t)tx_fixed_read(text + i + 12, 4),
+                             .at = (int64_t)tx_fixed_read(text + i + 16, 4)};
         status = read_end_64(file, file->size - size + i, directory);
     }
     free(text);
@@ -72,14 +66,14 @@ static tx_status find_directory(const tx_data_file *file, place *directory)
 /* Replaces numbers that do not fit into 32 bits by those of the 64-bit extra field. */
 static tx_status widen(const char *extra, uint64_t size, uint64_t *value[3])
 {
-    for (uint64_t i = 0; i + EXTRA <= size; i += EXTRA + number(extra + i + 2, 2)) {
-        const uint64_t bytes = number(extra + i + 2, 2);
+    for (uint64_t i = 0; i + EXTRA <= size; i += EXTRA + tx_fixed_read(extra + i + 2, 2)) {
+        const uint64_t bytes = tx_fixed_read(extra + i + 2, 2);
         if (bytes > size - i - EXTRA)
             return bad();
         uint64_t used = 0;
-        for (int k = 0; number(extra + i, 2) == 1 && k < 3; k++)
+        for (int k = 0; tx_fixed_read(extra + i, 2) == 1 && k < 3; k++)
             if (*value[k] == UINT32_MAX && used + 8 <= bytes) {
-                *value[k] = number(extra + i + EXTRA + used, 8);
+                *value[k] = tx_fixed_read(extra + i + EXTRA + used, 8);
                 used += 8;
             }
     }
@@ -94,7 +88,7 @@ static tx_status place_member(const tx_data_file *file, uint64_t header, uint64_
     if (size < LOCAL || header > size - LOCAL)
         return bad();
     TX_TRY(tx_data_file_read(file, (int64_t)header, local, LOCAL));
-    const uint64_t at = header + LOCAL + number(local + 26, 2) + number(local + 28, 2);
+    const uint64_t at = header + LOCAL + tx_fixed_read(local + 26, 2) + tx_fixed_read(local + 28, 2);
     if (memcmp(local, "PK\3\4", 4) != 0 || at > size || bytes > size - at)
         return bad();
     member->at = (int64_t)at;
@@ -108,9 +102,10 @@ static tx_status read_member(const tx_data_file *file, char **record, const char
     char *at = *record;
     if (end - at < CENTRAL || memcmp(at, "PK\1\2", 4) != 0)
         return bad();
-    const uint64_t name = number(at + 28, 2), extra = number(at + 30, 2), comment = number(at + 32, 2);
-    uint64_t bytes = number(at + 24, 4), packed = number(at + 20, 4), header = number(at + 42, 4);
-    const bool stored = number(at + 10, 2) == 0;
+    const uint64_t name = tx_fixed_read(at + 28, 2), extra = tx_fixed_read(at + 30, 2),
+                   comment = tx_fixed_read(at + 32, 2);
+    uint64_t bytes = tx_fixed_read(at + 24, 4), packed = tx_fixed_read(at + 20, 4), header = tx_fixed_read(at + 42, 4);
+    const bool stored = tx_fixed_read(at + 10, 2) == 0;
     if (name + extra + comment > (uint64_t)(end - at) - CENTRAL)
         return bad();
     TX_TRY(widen(at + CENTRAL + name, extra, (uint64_t *[]){&bytes, &packed, &header}));
