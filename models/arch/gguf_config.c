@@ -19,12 +19,11 @@ static tx_status find_type(reading *m)
     char *name = NULL, key[TX_GGUF_KEY_ROOM], known[512] = "";
     TX_TRY(tx_gguf_get_string(m->file, ARCHITECTURE, &name, NULL));
     const tx_gguf_type *row = tx_gguf_types;
-    while (row->type && strcmp(row->architecture, name) != 0)
-        row++;
+    for (; row->type && strcmp(row->architecture, name) != 0; row++)
+        if (row == tx_gguf_types || strcmp(row->architecture, row[-1].architecture) != 0)
+            tx_list_add(known, sizeof known, ", ", "%s", row->architecture);
     if (row->type)
         m->model.type = row;
-    for (const tx_gguf_type *one = tx_gguf_types; one->type; one++)
-        tx_list_add(known, sizeof known, ", ", "%s", one->architecture);
     const tx_status status =
         m->model.type ? TX_OK : tx_fail(TX_UNSUPPORTED, ARCHITECTURE ": \"%.40s\" is not one of %s", name, known);
     free(name);

@@ -46,16 +46,16 @@ static tx_status find_type(exporting *e)
 {
     const char *type = e->config->architecture->type;
     char types[512] = "";
-    for (const tx_gguf_type *row = tx_gguf_types; row->type; row++)
-        tx_list_add(types, sizeof types, ", ", "%s", row->type);
     const tx_gguf_type *row = tx_gguf_types;
     while (row->type && strcmp(row->type, type) != 0)
         row++;
-    if (!row->type || e->config->architecture->head != TX_HEAD_CAUSAL_LM)
-        return tx_fail(TX_UNSUPPORTED, "%s: only %s can be exported to GGUF files", e->config->architecture->class_name,
-                       types);
     e->type = row;
-    return TX_OK;
+    if (row->type && e->config->architecture->head == TX_HEAD_CAUSAL_LM)
+        return TX_OK;
+    for (row = tx_gguf_types; row->type; row++)
+        tx_list_add(types, sizeof types, ", ", "%s", row->type);
+    return tx_fail(TX_UNSUPPORTED, "%s: only %s can be exported to GGUF files", e->config->architecture->class_name,
+                   types);
 }
 
 /* llama.cpp rotates all layers of SmolLM3 except every fourth. */
@@ -117,23 +117,9 @@ static tx_status check_fixed(const exporting *e)
     return TX_OK;
 }
 
-/* Whether the type rotates a part of each head. */
-static bool is_partial(const tx_gguf_type *type)
-{
-    return type->family == TX_GGUF_PHI3 || type->family == TX_GGUF_STABLELM || type->family == TX_GGUF_PHI ||
-           type->family == TX_GGUF_NEMOTRON || type->family == TX_GGUF_GLM4;
-}
-
 static tx_status read_rope(exporting *e)
 {
-    int64_t positions; /* before scaling, unlike the configuration's */
-    e->rope = (tx_rope_config){.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1};
-    e->rope.partial = is_partial(e->type);
-    TX_TRY(tx_json_get_int(e->json, "max_position_embeddings", 1, INT32_MAX, &positions));
-    if (e->type->family == TX_GGUF_GEMMA2 || e->type->family == TX_GGUF_GPT_NEOX)
-        e->rope = llama_of(e->config)->rope; /* under names of their own */
-    else
-        TX_TRY(tx_rope_read(e->json, positions, &e->rope));
+    e->rope = llama_of(e->config)->rope;
     const double usual = 0.1 * log(e->rope.factor) + 1;
     if (e->rope.type == TX_ROPE_LONGROPE || e->rope.type == TX_ROPE_PROPORTIONAL)
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional cannot be written to GGUF files");
