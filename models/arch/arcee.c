@@ -6,8 +6,9 @@
 static const tx_stack_row rows[] = {OPENING_ROWS, PLAIN_MLP_ROWS(LAYER "mlp.up_proj", LAYER "mlp.down_proj"),
                                     LAST_ROWS};
 
-static const tx_config_key keys[] = {SIZE_KEYS,    KV_HEADS_KEY,         EPS_KEY(rms_norm_eps), RELU2_KEY(hidden_act),
-                                     HEAD_DIM_KEY, FLAG(attention_bias), FLAG(mlp_bias),        {.name = NULL}};
+static const tx_config_key keys[] = {
+    SIZE_KEYS,    KV_HEADS_KEY,         EPS_KEY(rms_norm_eps), ONE_ACT_KEY(hidden_act, TX_LLAMA_RELU2),
+    HEAD_DIM_KEY, FLAG(attention_bias), FLAG(mlp_bias),        {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_arcee, rows, 32000, 4096, 2560, 32, 32, 128000, 128001),
                                       REST(18432, 0, 1e-5, 1e4), .activation = TX_LLAMA_RELU2, .plain_mlp = true};

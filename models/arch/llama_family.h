@@ -187,14 +187,10 @@ enum {
     {                                                                                                          \
 #name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .max = (last), .words = tx_llama_activations \
     }
-/* The square of ReLU, for families with this activation. */
-#define RELU2_KEY(name)                                                                                          \
-    {                                                                                                            \
-#name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .words = &tx_llama_activations[TX_LLAMA_RELU2] \
-    }
-#define RELU_KEY(name)                                                                                          \
-    {                                                                                                           \
-#name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .words = &tx_llama_activations[TX_LLAMA_RELU] \
+/* For families that have one activation. */
+#define ONE_ACT_KEY(name, activation)                                                                        \
+    {                                                                                                        \
+#name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .words = &tx_llama_activations[activation] \
     }
 /* The forms of GELU, for families whose first activation is the tanh form. */
 #define GELU_KEY(name)                                                                                               \

@@ -15,8 +15,9 @@ static const tx_stack_row rows[] = {
     HEAD_ROWS,
 };
 
-static const tx_config_key keys[] = {SIZE_KEYS,    KV_HEADS_KEY,         EPS_KEY(norm_eps), RELU2_KEY(hidden_act),
-                                     HEAD_DIM_KEY, FLAG(attention_bias), FLAG(mlp_bias),    {.name = NULL}};
+static const tx_config_key keys[] = {
+    SIZE_KEYS,    KV_HEADS_KEY,         EPS_KEY(norm_eps), ONE_ACT_KEY(hidden_act, TX_LLAMA_RELU2),
+    HEAD_DIM_KEY, FLAG(attention_bias), FLAG(mlp_bias),    {.name = NULL}};
 
 static const llama_config defaults = {
     SIZES(tx_nemotron, rows, 256000, 4096, 6144, 32, 48, 2, 3),

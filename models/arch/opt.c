@@ -26,7 +26,7 @@ static const tx_stack_row rows[] = {
 static const tx_config_key keys[] = {
     NAMED_SIZE_KEYS(max_position_embeddings, hidden_size, num_hidden_layers, num_attention_heads),
     INNER_KEY(ffn_dim),
-    RELU_KEY(activation_function),
+    ONE_ACT_KEY(activation_function, TX_LLAMA_RELU),
     NAMED_NUMBER(dropout, resid_pdrop, 0.999),
     NUMBER(attention_dropout, 0.999),
     NAMED_NUMBER(layerdrop, hidden_dropout, 0),
