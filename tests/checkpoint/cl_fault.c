@@ -219,80 +219,35 @@ RELEASES(clRetainEvent, cl_event, 1)
 
 /* ---- Blocks of TX: the linker sends its calls of the allocator here ---------------------------------- */
 
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t number, size_t size);
+/* A call that makes a block, which its caller gives back by free(). */
+#define ALLOCATES(type, name, parameters, arguments) \
+    type __real_##name parameters;                   \
+    type __wrap_##name parameters;                   \
+    type __wrap_##name parameters                    \
+    {                                                \
+        type made = __real_##name arguments;         \
+        fault.blocks += made != NULL;                \
+        return made;                                 \
+    }
+
+ALLOCATES(void *, malloc, (size_t size), (size))
+ALLOCATES(void *, calloc, (size_t number, size_t size), (number, size))
+ALLOCATES(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size))
+ALLOCATES(char *, strdup, (const char *text), (text))
+ALLOCATES(char *, strndup, (const char *text, size_t most), (text, most))
+ALLOCATES(char *, json_dumps, (const void *json, size_t flags), (json, flags))
+ALLOCATES(FILE *, open_memstream, (char **text, size_t *size), (text, size)) /* the block is the text */
+
 void *__real_realloc(void *memory, size_t size);
-char *__real_strdup(const char *text);
-char *__real_strndup(const char *text, size_t most);
-void *__real_aligned_alloc(size_t alignment, size_t size);
-char *__real_json_dumps(const void *json, size_t flags);
-FILE *__real_open_memstream(char **text, size_t *size);
-void __real_free(void *memory);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t number, size_t size);
 void *__wrap_realloc(void *memory, size_t size);
-char *__wrap_strdup(const char *text);
-char *__wrap_strndup(const char *text, size_t most);
-void *__wrap_aligned_alloc(size_t alignment, size_t size);
-char *__wrap_json_dumps(const void *json, size_t flags);
-FILE *__wrap_open_memstream(char **text, size_t *size);
+void __real_free(void *memory);
 void __wrap_free(void *memory);
-
-void *__wrap_malloc(size_t size)
-{
-    void *memory = __real_malloc(size);
-    fault.blocks += memory != NULL;
-    return memory;
-}
-
-void *__wrap_calloc(size_t number, size_t size)
-{
-    void *memory = __real_calloc(number, size);
-    fault.blocks += memory != NULL;
-    return memory;
-}
 
 void *__wrap_realloc(void *memory, size_t size)
 {
     void *moved = __real_realloc(memory, size);
     fault.blocks += !memory && moved;
     return moved;
-}
-
-char *__wrap_strdup(const char *text)
-{
-    char *copy = __real_strdup(text);
-    fault.blocks += copy != NULL;
-    return copy;
-}
-
-char *__wrap_strndup(const char *text, size_t most)
-{
-    char *copy = __real_strndup(text, most);
-    fault.blocks += copy != NULL;
-    return copy;
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t size)
-{
-    void *memory = __real_aligned_alloc(alignment, size);
-    fault.blocks += memory != NULL;
-    return memory;
-}
-
-char *__wrap_json_dumps(const void *json, size_t flags)
-{
-    char *text = __real_json_dumps(json, flags);
-    fault.blocks += text != NULL;
-    return text;
-}
-
-/* Its caller gives the text back. */
-FILE *__wrap_open_memstream(char **text, size_t *size)
-{
-    FILE *file = __real_open_memstream(text, size);
-    fault.blocks += file != NULL;
-    return file;
 }
 
 void __wrap_free(void *memory)
