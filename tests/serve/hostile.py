@@ -162,7 +162,7 @@ def test_end():
                    for _ in range(8)]
         for t in threads:
             t.start()
-        server.wait_for("requests_waiting", 6)
+        server.wait_for("requests_running requests_waiting texts_total", 8)  # all have arrived
         server.process.terminate()
         refused = 0
         for _ in range(100):

@@ -52,11 +52,13 @@ class Server:
         return self.send("POST", "/v1/completions",
                          {"prompt": prompt, "max_tokens": most, "temperature": 0, **more})
 
-    def metric(self, name):
-        return float(re.search(rf"^txserve_{name} (\S+)$", self.send("GET", "/metrics")[1], re.M).group(1))
+    def metric(self, names):
+        """A metric, or the sum of several, whose names have blanks between them."""
+        page = self.send("GET", "/metrics")[1]
+        return sum(float(re.search(rf"^txserve_{name} (\S+)$", page, re.M).group(1)) for name in names.split())
 
     def wait_for(self, name, value, seconds=20):
-        """Waits until a metric has a value."""
+        """Waits until a metric, or the sum of several, has a value."""
         end = time.time() + seconds
         while self.metric(name) != value:
             if time.time() > end:
