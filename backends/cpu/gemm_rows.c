@@ -6,14 +6,16 @@
 #include "gemm_parts.h"
 
 #include "backends/cpu/blocks.h"
+#include "backends/cpu/dots.h"
 #include "backends/cpu/nf4.h"
 
 #include <string.h>
 
-#define COLUMNS 512      /* columns of few rows' sums; with DEPTH lines of b they stay in the L1 cache */
-#define DEPTH 8          /* lines of b that are added at once */
-#define CHUNK 64         /* lanes of a sum */
-#define AHEAD 4096       /* bytes of a column that are fetched before they are used */
+#define COLUMNS 512 /* columns of few rows' sums; with DEPTH lines of b they stay in the L1 cache */
+#define DEPTH 8     /* lines of b that are added at once */
+#define DEEP 32     /* the same for MANY rows or more */
+#define MANY 4
+#define PIECE 1024       /* terms of a sum that are added at once */
 #define CACHE_LINE 16    /* fp32 numbers in a cache line */
 #define SMALL_WORK 65536 /* multiply-adds that are not worth waking a thread */
 
@@ -47,7 +49,7 @@ static void load_blocks(const tx_block_matrix *b, int64_t at, int64_t count, flo
     tx_block_read(type, row + tx_block_run(type, at % b->width), count, to);
 }
 
-/* Reads `count` elements from element `at` on as fp32. Packed elements are read in whole blocks. */
+/* Reads `count` elements from tx_element `at` on as fp32. Packed elements are read in whole blocks. */
 static inline void load_lines(const lines *b, int64_t at, int64_t count, float *restrict to)
 {
     if (b->blocks.data)
@@ -91,12 +93,6 @@ static void unpack(const tx_gemm_matrix *a, bool trans, int64_t m, int64_t k, fl
     }
 }
 
-/* Element i of b, which is fp32 or, if `half`, bf16. */
-static inline float element(const void *b, bool half, int64_t i)
-{
-    return half ? tx_bf16_to_f32(((const uint16_t *)b)[i]) : ((const float *)b)[i];
-}
-
 /* sum [m, n] += rows [m, DEPTH] times DEPTH adjacent lines of b, `step` apart. The lines are read at the speed of
  * memory and stay in the L1 cache for the other rows. `half` is a constant. */
 static inline __attribute__((always_inline)) void thin_add_lines(int64_t m, int64_t n, const float *rows, int64_t ld,
@@ -111,15 +107,15 @@ static inline __attribute__((always_inline)) void thin_add_lines(int64_t m, int6
             float s = y[c];
 #pragma GCC unroll 8
             for (int d = 0; d < DEPTH; d++)
-                s += x[d] * element(b, half, d * step + c);
+                s += x[d] * tx_element(b, half, d * step + c);
             y[c] = s;
         }
     }
 }
 
-/* Sums of columns that are adjacent in memory. */
-static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
-                      float sum[TX_GEMM_THIN][COLUMNS])
+/* Sums of columns that are adjacent in memory, for fewer than MANY rows. */
+static void very_few_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
+                          float sum[TX_GEMM_THIN][COLUMNS])
 {
     float wide[DEPTH][COLUMNS], last[TX_GEMM_THIN][DEPTH] = {{0.0f}};
     for (int64_t p = 0; p < k; p += DEPTH) {
@@ -143,53 +139,48 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
     }
 }
 
-/* Adds the upper of 2 * `width` lanes to the lower. The width is a constant, so each step is a few instructions. */
-#define FOLD(width) TX_SIMD for (int d = 0; d < (width); d++) lane[d] += lane[d + (width)];
-_Static_assert(CHUNK == 64, "the first fold");
-
-/* Multiplies one row by one contiguous column: in lanes that are added pairwise at the end. `half` is a constant. */
-static inline __attribute__((always_inline)) float thin_dot(const float *restrict x, const void *restrict b, bool half,
-                                                            int64_t k)
+/* The same for more rows: DEEP lines of b stay in the L1 cache for all rows, in columns of `width`. */
+static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
+                      float sum[TX_GEMM_THIN][COLUMNS])
 {
-    const int64_t size = half ? sizeof(uint16_t) : sizeof(float);
-    float lane[CHUNK] = {0.0f};
-    int64_t p = 0;
-    for (; p + CHUNK <= k; p += CHUNK) {
-        for (int64_t i = 0; i < CHUNK * size; i += 64)
-            __builtin_prefetch((const char *)b + p * size + i + AHEAD);
-#pragma omp simd
-        for (int d = 0; d < CHUNK; d++)
-            lane[d] += x[p + d] * element(b, half, p + d);
-    }
-    for (int64_t d = 0; p + d < k; d++)
-        lane[d] += x[p + d] * element(b, half, p + d);
-    FOLD(32) FOLD(16) FOLD(8) FOLD(4) FOLD(2) return lane[0] + lane[1];
+    enum { width = DEPTH * COLUMNS / DEEP };
+    float wide[DEEP][width];
+    for (int64_t c = 0; c < n; c += width)
+        for (int64_t p = 0; p < k; p += DEEP) {
+            const int64_t depth = tx_least(k - p, DEEP), count = tx_least(n - c, width), at = p * b->ld + j + c;
+            const bool stored = b->type == TX_F32;
+            for (int64_t d = 0; d < depth && !stored; d++)
+                load_lines(b, at + d * b->ld, count, wide[d]);
+            tx_tile_product(true, m, count, depth, rows + p, ld, 1, stored ? (const float *)b->data + at : wide[0],
+                            stored ? b->ld : width, sum[0] + c, COLUMNS);
+        }
 }
 
-/* Sums of columns that are each contiguous in memory. */
+/* Sums of columns that are each contiguous in memory. Pieces of the rows stay in the L1 cache for TX_DOT_COLUMNS
+ * columns. */
 static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
                        float sum[TX_GEMM_THIN][COLUMNS])
 {
-    for (int64_t c = 0; c < n; c++) {
-        const int64_t at = (j + c) * b->ld;
-        if (b->type == TX_F32) {
-            for (int64_t i = 0; i < m; i++)
-                sum[i][c] = thin_dot(rows + i * ld, (const float *)b->data + at, false, k);
-            continue;
-        }
-        float run[COLUMNS];
-        for (int64_t p = 0; p < k; p += COLUMNS) {
-            const int64_t depth = k - p < COLUMNS ? k - p : COLUMNS;
-            if (b->type == TX_BF16) { /* widened in registers */
-                const uint16_t *half = (const uint16_t *)b->data + at + p;
-                for (int64_t i = 0; i < m; i++)
-                    sum[i][c] += thin_dot(rows + i * ld + p, half, true, depth);
-                continue;
+    tx_lanes lane[TX_GEMM_THIN];
+    float wide[PIECE];
+    const bool half = b->type == TX_BF16, in_place = half || b->type == TX_F32;
+    const int64_t size = half ? sizeof(uint16_t) : sizeof(float), most = in_place && m == 1 ? k : PIECE;
+    for (int64_t c = 0; c < n; c += TX_DOT_COLUMNS) {
+        const int64_t count = tx_least(n - c, TX_DOT_COLUMNS);
+        if (count < TX_DOT_COLUMNS)
+            memset(lane, 0, (size_t)m * sizeof lane[0]);
+        for (int64_t p = 0; p < k; p += most) {
+            const int64_t depth = tx_least(k - p, most), at = (j + c) * b->ld + p;
+            if (in_place)
+                tx_dot_add(m, count, rows + p, ld, (const char *)b->data + at * size, half, b->ld, depth, p == 0, lane);
+            for (int64_t l = 0; l < count && !in_place; l++) {
+                load_lines(b, at + l * b->ld, depth, wide);
+                tx_dot_add(m, 1, rows + p, ld, wide, false, PIECE, depth, p == 0, (tx_lanes *)(void *)lane[0][l]);
             }
-            load_lines(b, at + p, depth, run);
-            for (int64_t i = 0; i < m; i++)
-                sum[i][c] += thin_dot(rows + i * ld + p, run, false, depth);
         }
+        for (int64_t i = 0; i < m; i++)
+            for (int64_t l = 0; l < count; l += TX_VECTOR)
+                tx_dot_fold(lane[i] + l, sum[i] + c + l);
     }
 }
 
@@ -256,7 +247,7 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
         else if (spec->trans_b)
             thin_lines(s->m, j, n, s->k, rows, ld, &b, sum);
         else
-            thin_runs(s->m, j, n, s->k, rows, ld, &b, sum);
+            (s->m < MANY ? very_few_runs : thin_runs)(s->m, j, n, s->k, rows, ld, &b, sum);
         for (int64_t i = 0; i < s->m; i++)
             store_row(sum[i], i, j, n, &c, call->bias, call->add);
     }
