@@ -10,15 +10,6 @@
 #include <inttypes.h>
 #include <math.h>
 
-/* Counts how many of the 15 midpoints between neighbouring values are below x; 0 for NaN. */
-static inline int32_t code_of(float x)
-{
-    int32_t code = 0;
-    for (int i = 0; i < 15; i++)
-        code += x > (tx_nf4_value[i] + tx_nf4_value[i + 1]) / 2.0f;
-    return code;
-}
-
 void tx_nf4_quantize(const float *x, int64_t blocks, uint8_t *codes, float *absmax)
 {
     for (int64_t b = 0; b < blocks; b++, x += TX_NF4_BLOCK, codes += TX_NF4_BLOCK / 2) {
@@ -28,7 +19,7 @@ void tx_nf4_quantize(const float *x, int64_t blocks, uint8_t *codes, float *absm
             largest = largest >= fabsf(x[i]) || isnan(largest) ? largest : fabsf(x[i]);
         const float inverse = 1.0f / (largest < 1e-38f ? 1e-38f : largest);
         for (int i = 0; i < TX_NF4_BLOCK; i++)
-            code[i] = code_of(x[i] * inverse);
+            code[i] = tx_nf4_code(x[i] * inverse);
         for (int i = 0; i < TX_NF4_BLOCK / 2; i++)
             codes[i] = (uint8_t)(code[2 * i] << 4 | code[2 * i + 1]);
         absmax[b] = largest;

@@ -13,6 +13,15 @@ static inline int64_t tx_nf4_unit(bool twice)
     return twice ? TX_NF4_BLOCK * TX_NF4_GROUP : TX_NF4_BLOCK;
 }
 
+/* Counts how many of the 15 midpoints between neighbouring values are below x; 0 for NaN. */
+static inline int32_t tx_nf4_code(float x)
+{
+    int32_t code = 0;
+    for (int i = 0; i < 15; i++)
+        code += x > (tx_nf4_value[i] + tx_nf4_value[i + 1]) / 2.0f;
+    return code;
+}
+
 /* Convert `blocks` blocks. A code is that of the nearest value, or of the lower of two equally near ones. */
 void tx_nf4_quantize(const float *x, int64_t blocks, uint8_t *codes, float *absmax);
 void tx_nf4_dequantize(const uint8_t *codes, const float *absmax, int64_t blocks, float *x);

@@ -23,12 +23,13 @@ tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy)
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for an adapter");
     *made = *lora;
-    made->targets = made->saved = made->base = made->init = NULL;
+    made->targets = made->saved = made->base = made->init = made->tokens = NULL;
     made->rules = NULL;
     tx_status status = tx_copy_text(lora->targets, &made->targets);
     TX_THEN(status, tx_copy_text(lora->saved, &made->saved));
     TX_THEN(status, tx_copy_text(lora->base, &made->base));
     TX_THEN(status, tx_copy_text(lora->init, &made->init));
+    TX_THEN(status, tx_copy_text(lora->tokens, &made->tokens));
     if (!status && lora->rules && !(made->rules = tx_json_copy(lora->rules)))
         status = tx_fail(TX_MEMORY, "no memory for an adapter");
     return TX_RETURN(status, made, copy, tx_lora_free);
@@ -42,6 +43,7 @@ void tx_lora_free(tx_lora *lora)
     free(lora->saved);
     free(lora->base);
     free(lora->init);
+    free(lora->tokens);
     tx_json_free(lora->rules);
     free(lora);
 }
@@ -195,7 +197,7 @@ bool tx_lora_saves(const tx_lora *lora, const char *name)
 
 bool tx_lora_adds(const char *param)
 {
-    return strstr(param, ".lora_") != NULL;
+    return strstr(param, ".lora_") != NULL || strstr(param, TX_LORA_TOKENS_DELTA) != NULL;
 }
 
 void tx_lora_freeze(const tx_lora *lora, const char *name, tx_param_spec *spec)
@@ -275,18 +277,6 @@ static tx_status find_module(const tx_config *config, const char *word, size_t l
     return TX_OK;
 }
 
-/* Returns true if the word names an output head that is tied to the embedding: files may store it, the model does not.
- */
-static bool is_tied_head(const tx_config *config, const char *word, size_t length)
-{
-    char tensor[TX_WEIGHTS_NAME], param[TX_WEIGHTS_NAME] = "";
-    if (config->architecture->head != TX_HEAD_CAUSAL_LM)
-        return false;
-    snprintf(tensor, sizeof tensor, "%.*s" WEIGHT, (int)length, word);
-    config->architecture->rename(config, tensor, param);
-    return param[0] == '\0';
-}
-
 /* Finds the module whose matrix is both embedding and output head, or "". */
 static tx_status find_tied(const tx_config *config, char tied[TX_ARCH_NAME])
 {
@@ -310,7 +300,7 @@ static tx_status check_word(const tx_config *config, const char *word, size_t le
 {
     found f;
     TX_TRY(find_module(config, word, length, saves, &f));
-    if ((saves ? f.exists : f.has_target) || is_tied_head(config, word, length))
+    if ((saves ? f.exists : f.has_target) || tx_lora_is_tied_head(config, word, length))
         return TX_OK;
     if (f.exists)
         return tx_fail(TX_UNSUPPORTED,
@@ -382,6 +372,24 @@ static tx_status check_overlap(const tx_lora *lora, const tx_config *config)
     return TX_OK;
 }
 
+/* A matrix has trained rows, or is adapted or saved as a whole. */
+static tx_status check_tokens(const tx_lora *lora, const tx_config *config)
+{
+    TX_TRY(tx_lora_check_tokens(lora, config));
+    for (int32_t p = 0; p < config->architecture->params(config) && lora->tokens; p++) {
+        tx_lora_tokens tokens;
+        bool target;
+        TX_TRY(tx_lora_tokens_of(lora, config, p, &tokens));
+        const bool some = tokens.count > 0;
+        tx_lora_free_tokens(&tokens);
+        TX_TRY(is_target(lora, EMBEDDING, tokens.module, &target));
+        if (some && (target || is_saved(lora, tokens.module)))
+            return tx_fail(TX_INVALID, TX_LORA_TOKEN_INDICES ": %s is also a %s: choose one", tokens.module,
+                           target ? "target module" : "module to save");
+    }
+    return TX_OK;
+}
+
 static tx_status check_experts(const tx_lora *lora, const tx_config *config)
 {
     char name[TX_ARCH_NAME];
@@ -399,7 +407,7 @@ static tx_status check_experts(const tx_lora *lora, const tx_config *config)
 static bool names_tied_head(const tx_config *config, const char *names)
 {
     for (size_t length; names && (length = first_name(&names)) > 0; names += length)
-        if (is_tied_head(config, names, length))
+        if (tx_lora_is_tied_head(config, names, length))
             return true;
     return false;
 }
@@ -413,7 +421,7 @@ tx_status tx_lora_find_tied(const tx_lora *lora, const tx_config *config, char t
     TX_TRY(is_target(lora, EMBEDDING, tied, &target));
     if ((tx_lora_ties(lora) && ends_with(tied, EMBEDDING_NAME, strlen(EMBEDDING_NAME))) ||
         !(target || is_saved(lora, tied) || names_tied_head(config, lora->targets) ||
-          names_tied_head(config, lora->saved)))
+          names_tied_head(config, lora->saved) || tx_lora_tokens_differ(lora, config)))
         *tied = '\0';
     return TX_OK;
 }
@@ -463,5 +471,6 @@ tx_status tx_lora_check(const tx_lora *lora, const tx_config *config)
     TX_TRY(check_overlap(lora, config));
     TX_TRY(check_some(lora, config));
     TX_TRY(check_experts(lora, config));
+    TX_TRY(check_tokens(lora, config));
     return check_tied(lora, config);
 }

@@ -45,6 +45,7 @@ struct tx_lora {
     char *base;       /* the name or path of the base model; or NULL */
     const char *task; /* one of the three task types, as the adapter's file names it; NULL for others */
     char *init;       /* init_lora_weights, if it is a text; or NULL */
+    char *tokens;     /* trainable_token_indices, as JSON or without the brackets of a list; or NULL */
     tx_json *rules;   /* those keys of tx_lora_rule_keys that the adapter's file sets; owned; or NULL */
 };
 
@@ -66,6 +67,9 @@ tx_status tx_lora_rules_allow(const tx_lora *lora, const char *module, bool *all
 tx_status tx_lora_rank_of(const tx_lora *lora, const char *module, int64_t *rank, double *scale);
 /* The biases that are trained: "none", "all", or "lora_only" (those of adapted modules). */
 const char *tx_lora_bias(const tx_lora *lora);
+/* Whether a module's name is that of an output head that is tied to the embedding: files may store its weight, the
+ * model does not. */
+bool tx_lora_is_tied_head(const tx_config *config, const char *word, size_t length);
 /* Whether an embedding that is also the output head stays so if it is adapted or saved (ensure_weight_tying). */
 bool tx_lora_ties(const tx_lora *lora);
 
@@ -122,24 +126,65 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
 tx_tensor *tx_lora_embedding(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
                              tx_tensor *tokens, tx_tensor *x);
 
+/* ---- Rows of single tokens (lora_tokens.c): trainable_token_indices ------------------------------------------ */
+
+#define TX_LORA_TOKEN_INDICES "trainable_token_indices"
+/* The suffix of a matrix's trained rows, a parameter [rows, columns]. */
+#define TX_LORA_TOKEN_ADAPTER ".token_adapter"
+#define TX_LORA_TOKENS_DELTA TX_LORA_TOKEN_ADAPTER ".trainable_tokens_delta"
+
+typedef struct tx_lora_token {
+    int64_t token, place; /* its row in the matrix, and that in the parameter */
+} tx_lora_token;
+/* The tokens of an embedding or an output head, sorted. */
+typedef struct tx_lora_tokens {
+    char module[TX_ARCH_NAME];
+    int64_t count, columns; /* `count` may be 0 */
+    tx_lora_token *row;
+} tx_lora_tokens;
+/* Reads the value of the option or of the adapter's file: a list of token ids (brackets may be left out), or an object
+ * of such lists. */
+tx_status tx_lora_parse_tokens(const char *text, tx_json **json);
+/* Finds the tokens of parameter `index`. The caller frees. */
+tx_status tx_lora_tokens_of(const tx_lora *lora, const tx_config *config, int32_t index, tx_lora_tokens *tokens);
+void tx_lora_free_tokens(tx_lora_tokens *tokens);
+void tx_lora_name_of_tokens(const tx_lora_tokens *tokens, char name[TX_WEIGHTS_NAME]);
+/* Fails if a key names no embedding or output head, or one that is adapted or saved as a whole. */
+tx_status tx_lora_check_tokens(const tx_lora *lora, const tx_config *config);
+/* Whether an output head that is tied to the embedding has other tokens than the embedding. */
+bool tx_lora_tokens_differ(const tx_lora *lora, const tx_config *config);
+/* `weight` of parameter `index`, with the trained rows if it has any. NULL on error. */
+tx_tensor *tx_lora_replace_rows(tx_graph *graph, const tx_config *config, const tx_arch_options *options, int32_t index,
+                                tx_tensor *weight);
+/* Copies the rows of the base weights, with which training begins. */
+tx_status tx_lora_init_tokens(tx_model *model, const tx_config *config);
+/* Writes trained rows to the matrix, parameter `param` of a model. */
+tx_status tx_lora_write_rows(tx_model *model, const tx_lora_tokens *tokens, int32_t param, float *rows);
+
 /* Initializes the adapter of a model whose base weights are loaded: DoRA magnitudes start as the norms of the weights.
  */
 tx_status tx_lora_init(tx_model *model, const tx_config *config, uint64_t seed);
 
-/* ---- PiSSA and OLoRA (lora_principal.c) --------------------------------------------------------------------- */
+/* ---- PiSSA, OLoRA and LoftQ (lora_principal.c) -------------------------------------------------------------- */
 
-/* Values of init_lora_weights with which the adapter begins as a part of the weight, and the base is the rest. */
+/* Values of init_lora_weights with which the adapter begins as a part of the weight, and the base is the rest, or the
+ * weight rounded to 4 bits. */
 #define TX_LORA_PISSA "pissa" /* the greatest singular values and their vectors */
 #define TX_LORA_OLORA "olora" /* the first columns of Q and rows of R of W = Q R */
+#define TX_LORA_LOFTQ "loftq" /* as "pissa", of the error of rounding the weight to NF4 */
 bool tx_lora_takes_principal(const tx_lora *lora);
+/* Whether the base is rounded (LoftQ). */
+bool tx_lora_rounds(const tx_lora *lora);
+/* Rounds `count` weights, from the first of a block on, to NF4. */
+void tx_lora_round(float *weight, int64_t count);
 /* The weight of a module: [in, out] if `inputs_first`, else [out, in]. */
 typedef struct tx_lora_weight {
     const float *data;
     int64_t out, in;
     bool inputs_first;
 } tx_lora_weight;
-/* Computes the initial A [rank, in] and B [out, rank]: the base is W - scale B A. TX_UNSUPPORTED if the rank is greater
- * than that of the weight. */
+/* Computes the initial A [rank, in] and B [out, rank]: the base is W - scale B A, or rounded. TX_UNSUPPORTED if the
+ * rank is greater than that of the weight. */
 tx_status tx_lora_principal(const tx_lora *lora, const tx_lora_weight *weight, int64_t rank, double scale, float *a,
                             float *b);
 

@@ -21,7 +21,7 @@
 /* clang-format off */
 static const char *const known_keys[] = {
     "peft_type", "task_type", "r", "lora_alpha", "lora_dropout", "target_modules", "modules_to_save", "use_rslora",
-    "use_dora", "init_lora_weights", "revision", "base_model_name_or_path",
+    "use_dora", "init_lora_weights", "revision", "base_model_name_or_path", TX_LORA_TOKEN_INDICES,
     "auto_mapping", "peft_version", "inference_mode", "fan_in_fan_out", "megatron_core", "runtime_config",
     "qalora_group_size", "loftq_config", "eva_config", "corda_config", "lora_ga_config", NULL};
 /* clang-format on */
@@ -29,9 +29,9 @@ static const char *const known_keys[] = {
 static const char *const variant_keys[] = {"velora_config", "monteclora_config", "kasa_config",
                                            "use_bdlora",    "arrow_config",      NULL};
 /* Values of init_lora_weights, apart from true and false. The first ones do not change the base weights and keep the
- * whole adapter trainable. For the last two, TX changes the base as peft does. */
-static const char *const known_inits[] = {"gaussian",    "eva",         "orthogonal", "lora_ga",
-                                          TX_LORA_PISSA, TX_LORA_OLORA, NULL};
+ * whole adapter trainable. For the last three, TX changes the base as peft does. */
+static const char *const known_inits[] = {"gaussian",    "eva",         "orthogonal",  "lora_ga",
+                                          TX_LORA_PISSA, TX_LORA_OLORA, TX_LORA_LOFTQ, NULL};
 
 static bool is_one_of(const char *text, const char *const *list)
 {
@@ -62,8 +62,23 @@ static tx_status refuse_others(const tx_json *json)
     return TX_OK;
 }
 
-/* peft changes the base weights whenever it loads an adapter with pissa_niter_N (by random numbers), CorDA or LoftQ.
- * MiCA freezes a part of the adapter. */
+/* peft repeats LoftQ whenever it loads such an adapter. Only without SVD in between is the base always the same. */
+static tx_status check_loftq(const tx_json *json)
+{
+    int64_t bits = 0, iterations = 1;
+    const tx_json *how = tx_json_find(json, "loftq_config");
+    TX_TRY(tx_json_get_int(how, "loftq_bits", 1, 16, &bits));
+    TX_TRY(TX_JSON_OPTIONAL(int, how, "loftq_iter", 1, 1 << 16, &iterations));
+    return bits == 4 && iterations == 1
+               ? TX_OK
+               : tx_fail(TX_UNSUPPORTED,
+                         "loftq_config: TX rounds the base only with loftq_bits 4 and loftq_iter 1: save the base in "
+                         "peft by model.unload().save_pretrained(...), name it as base_model_name_or_path, and set "
+                         "init_lora_weights to true");
+}
+
+/* peft changes the base weights whenever it loads an adapter with pissa_niter_N (by random numbers). It loads no CorDA,
+ * whose covariances are not in the folder. MiCA freezes a part of the adapter. */
 static tx_status read_init(const tx_json *json, tx_lora *lora)
 {
     const char *text = "";
@@ -71,14 +86,16 @@ static tx_status read_init(const tx_json *json, tx_lora *lora)
     if (!value || tx_json_type_of(value) == TX_JSON_BOOL || tx_json_type_of(value) == TX_JSON_NULL)
         return TX_OK;
     TX_TRY(tx_json_as_string(value, "init_lora_weights", &text));
+    if (strcmp(text, TX_LORA_LOFTQ) == 0)
+        TX_TRY(check_loftq(json));
     if (is_one_of(text, known_inits))
         return tx_copy_text(text, &lora->init);
-    return tx_fail(
-        TX_UNSUPPORTED,
-        "init_lora_weights: \"%.40s\" changes the base or freezes a part of the adapter, which TX does not do: "
-        "convert the adapter in peft by save_pretrained(..., path_initial_model_for_weight_conversion=...), "
-        "or save the merged model",
-        text);
+    const bool mica = strcmp(text, "mica") == 0;
+    return tx_fail(TX_UNSUPPORTED, "init_lora_weights: \"%.40s\" %s", text,
+                   mica ? "freezes a part of the adapter, which TX does not do: save the merged model"
+                        : "changes the base by numbers that are not in the folder: convert the adapter in peft by "
+                          "save_pretrained(..., path_initial_model_for_weight_conversion=...), or save the merged "
+                          "model");
 }
 
 /* Copies the keys that are rules. */
@@ -96,6 +113,15 @@ static tx_status read_rules(const tx_json *json, tx_lora *lora)
     if (strcmp(bias, "none") != 0 && strcmp(bias, "all") != 0 && strcmp(bias, "lora_only") != 0)
         return tx_fail(TX_UNSUPPORTED, "bias: \"%.40s\": expected \"none\", \"all\" or \"lora_only\"", bias);
     return TX_OK;
+}
+
+static tx_status read_tokens(const tx_json *json, tx_lora *lora)
+{
+    const tx_json *value = tx_json_find(json, TX_LORA_TOKEN_INDICES);
+    if (is_nothing(TX_LORA_TOKEN_INDICES, value))
+        return TX_OK;
+    lora->tokens = tx_json_text(value, TX_JSON_LINE);
+    return lora->tokens ? TX_OK : TX_MEMORY;
 }
 
 /* A model's name always finds its revision main. */
@@ -171,6 +197,7 @@ static tx_status read_config(const tx_json *json, tx_lora *lora)
     TX_TRY(refuse_others(json));
     TX_TRY(read_init(json, lora));
     TX_TRY(read_rules(json, lora));
+    TX_TRY(read_tokens(json, lora));
     TX_TRY(tx_json_get_int(json, "r", 1, 1 << 16, &lora->rank));
     TX_TRY(tx_json_get_number(json, "lora_alpha", 0, 1e6, &lora->alpha));
     TX_TRY(TX_JSON_OPTIONAL(number, json, "lora_dropout", 0, 0.999, &lora->dropout));
@@ -235,9 +262,18 @@ static tx_status set_alpha(tx_json *json, double alpha)
                                  : tx_json_set_number(json, "lora_alpha", alpha);
 }
 
+static tx_status set_loftq(tx_json *json)
+{
+    const char how[] = "{\"loftq_bits\": 4, \"loftq_iter\": 1}";
+    tx_json *made;
+    TX_TRY(tx_json_parse(how, sizeof how - 1, "loftq_config", &made));
+    return tx_json_set(json, "loftq_config", made);
+}
+
 static tx_status fill_config(tx_json *json, const tx_config *config)
 {
     const tx_lora *lora = config->lora;
+    tx_json *tokens;
     TX_TRY(tx_json_set_string(json, "peft_type", "LORA"));
     TX_TRY(tx_lora_task(config) ? tx_json_set_string(json, "task_type", tx_lora_task(config))
                                 : tx_json_set_null(json, "task_type"));
@@ -253,9 +289,15 @@ static tx_status fill_config(tx_json *json, const tx_config *config)
     TX_TRY(tx_json_set_string(json, "bias", "none"));
     for (void *i = tx_json_first(lora->rules); i; i = tx_json_next(lora->rules, i))
         TX_TRY(tx_json_set(json, tx_json_key(i), tx_json_copy(tx_json_value(i))));
+    if (lora->tokens) {
+        TX_TRY(tx_lora_parse_tokens(lora->tokens, &tokens));
+        TX_TRY(tx_json_set(json, TX_LORA_TOKEN_INDICES, tokens));
+    }
     TX_TRY(tx_json_set_bool(json, "fan_in_fan_out", config->architecture->inputs_first));
     TX_TRY(tx_lora_takes_principal(lora) ? tx_json_set_string(json, "init_lora_weights", lora->init)
                                          : tx_json_set_bool(json, "init_lora_weights", true));
+    if (tx_lora_rounds(lora))
+        TX_TRY(set_loftq(json));
     return tx_json_set_bool(json, "inference_mode", true);
 }
 

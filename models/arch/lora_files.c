@@ -157,21 +157,27 @@ tx_status tx_lora_untie(const tx_lora *lora, tx_config *config)
 typedef struct adapter_parts {
     const tx_config *config;
     char carried[2][TX_ARCH_NAME];
-    bool adapted[2];
+    const char *inside[2]; /* goes between the module and .weight in the file's names */
     int32_t count;
 } adapter_parts;
+
+/* peft names the parameters of a layer that has an adapter LAYER.base_layer.weight and .bias. */
+#define BASE_LAYER ".base_layer"
 
 static tx_status find_parts(const tx_config *config, adapter_parts *parts)
 {
     tx_param_spec spec;
     tx_lora_modules modules;
+    tx_lora_tokens tokens;
     *parts = (adapter_parts){.config = config};
     for (int32_t p = 0; p < tx_arch_params(config) && parts->count < 2; p++) {
         TX_TRY(tx_arch_param(config, p, parts->carried[parts->count], &spec));
         if (spec.logical.rank != 2)
             continue;
         TX_TRY(tx_lora_modules_of(config->lora, config, p, &modules));
-        parts->adapted[parts->count] = modules.count > 0;
+        TX_TRY(tx_lora_tokens_of(config->lora, config, p, &tokens));
+        parts->inside[parts->count] = modules.count ? BASE_LAYER : tokens.count ? TX_LORA_TOKEN_ADAPTER BASE_LAYER : "";
+        tx_lora_free_tokens(&tokens);
         parts->count += modules.count > 0 || config->grown_from > 0;
     }
     return TX_OK;
@@ -192,14 +198,13 @@ static bool is_elsewhere(const void *context, const char *param)
     return !tx_lora_adds(param) && !tx_lora_saves(parts->config->lora, param) && find_carried(parts, param) < 0;
 }
 
-/* peft names the parameters of a layer that has an adapter LAYER.base_layer.weight and .bias. */
-#define BASE_LAYER ".base_layer"
-
 /* Whether a tensor belongs to an output head that is tied to the embedding: peft then stores its adapter twice. */
 static bool is_of_tied_head(const tx_config *config, const char *tensor)
 {
     char weight[TX_WEIGHTS_NAME], param[TX_WEIGHTS_NAME] = "";
-    const char *end = strstr(tensor, ".lora_") ? strstr(tensor, ".lora_") : strrchr(tensor, '.');
+    const char *end = strstr(tensor, ".lora_");
+    end = end ? end : strstr(tensor, TX_LORA_TOKEN_ADAPTER);
+    end = end ? end : strrchr(tensor, '.');
     if (!config || config->architecture->head != TX_HEAD_CAUSAL_LM || !end)
         return false;
     snprintf(weight, sizeof weight, "%.*s.weight", (int)(end - tensor), tensor);
@@ -209,11 +214,14 @@ static bool is_of_tied_head(const tx_config *config, const char *tensor)
 
 void tx_lora_rename(const void *context, const char *tensor, char param[TX_WEIGHTS_NAME])
 {
-    const size_t prefix = strlen(TX_LORA_PREFIX), middle = strlen(BASE_LAYER);
+    const size_t prefix = strlen(TX_LORA_PREFIX), middle = strlen(BASE_LAYER), outer = strlen(TX_LORA_TOKEN_ADAPTER);
     tensor += strncmp(tensor, TX_LORA_PREFIX, prefix) == 0 ? prefix : 0;
     const char *base = strstr(tensor, BASE_LAYER ".");
+    const char *after = base ? base + middle : NULL;
+    if (base && (size_t)(base - tensor) > outer && strncmp(base - outer, TX_LORA_TOKEN_ADAPTER, outer) == 0)
+        base -= outer;
     if (base)
-        snprintf(param, TX_WEIGHTS_NAME, "%.*s%s", (int)(base - tensor), tensor, base + middle);
+        snprintf(param, TX_WEIGHTS_NAME, "%.*s%s", (int)(base - tensor), tensor, after);
     else
         snprintf(param, TX_WEIGHTS_NAME, "%s", tensor);
     /* Saved modules that are also resized embeddings: the tensor without these names is the same. */
@@ -278,9 +286,10 @@ static tx_status list_pieces(const tx_model *model, const tx_config *config, ada
         char *name = f->piece[i].name, prefixed[TX_WEIGHTS_NAME];
         const char *dot = strrchr(name, '.');
         const int32_t carried = find_carried(&parts, name);
-        const bool adapted = carried >= 0 ? parts.adapted[carried] : tx_lora_biases(config->lora, name);
-        snprintf(prefixed, sizeof prefixed, TX_LORA_PREFIX "%.*s%s%.100s", (int)(dot - name), name,
-                 adapted ? BASE_LAYER : "", dot);
+        const char *inside = carried >= 0                         ? parts.inside[carried]
+                             : tx_lora_biases(config->lora, name) ? BASE_LAYER
+                                                                  : "";
+        snprintf(prefixed, sizeof prefixed, TX_LORA_PREFIX "%.*s%s%.100s", (int)(dot - name), name, inside, dot);
         memcpy(name, prefixed, sizeof prefixed);
         f->tensor[i] = tx_weights_part(name, TX_F32, &f->piece[i].shape);
     }

@@ -106,7 +106,9 @@ static tx_status take_principal(tx_model *model, const tx_lora *lora, const adap
                          : tx_fail(TX_MEMORY, "no memory for a weight");
     TX_THEN(status, tx_lora_principal(lora, &(tx_lora_weight){weight, out, in, m->inputs_first}, rank,
                                       m->modules->scale[m->number], a, b));
-    if (!status)
+    if (!status && tx_lora_rounds(lora))
+        tx_lora_round(weight, in * out);
+    else if (!status)
         subtract(weight, m, in, out, a, b);
     TX_THEN(status, write_principal(model, m, in, out, a, b, weight));
     free(weight);
@@ -155,5 +157,6 @@ tx_status tx_lora_init(tx_model *model, const tx_config *config, uint64_t seed)
     }
     if (config->lora->dora)
         TX_TRY(for_each_module(model, config, init_magnitudes));
+    TX_TRY(tx_lora_init_tokens(model, config));
     return tx_lora_take_principal(model, config);
 }

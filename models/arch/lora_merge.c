@@ -2,6 +2,7 @@
  * Merges an adapter into the weights of its base model. */
 #include "models/arch/lora.h"
 
+#include "api/packed/nf4.h"
 #include "models/files/folder.h"
 
 #include <inttypes.h>
@@ -61,6 +62,13 @@ static tx_weights_names own_names(const tx_config *config)
     return (tx_weights_names){.rename = tx_lora_rename, .context = config};
 }
 
+static void add_piece(tx_weights_piece *piece, int32_t *count, const tx_weights_piece *new)
+{
+    if (piece)
+        piece[*count] = *new;
+    ++*count;
+}
+
 /* Appends the adapter's tensors for parameter `index`. With NULL as `piece` it only counts them. Adapters of resized
  * embeddings contain these whole. */
 static tx_status list_param(const tx_lora *lora, const tx_config *config, const tx_weights *weights, int32_t index,
@@ -82,18 +90,22 @@ static tx_status list_param(const tx_lora *lora, const tx_config *config, const 
         } parts[] = {{name_of_a(&m), TX_SHAPE(m.rank, m.in)},
                      {name_of_b(&m), TX_SHAPE(m.out, m.rank)},
                      {TX_LORA_MAGNITUDE, TX_SHAPE(m.out)}};
-        for (int p = 0; p < (lora->dora ? 3 : 2); p++, ++*count)
-            if (piece) {
-                piece[*count] = (tx_weights_piece){.shape = parts[p].shape, .param = index};
-                snprintf(piece[*count].name, TX_WEIGHTS_NAME, "%.230s.%s", m.name, parts[p].name);
-            }
+        for (int p = 0; p < (lora->dora ? 3 : 2); p++) {
+            tx_weights_piece made = {.shape = parts[p].shape, .param = index};
+            snprintf(made.name, TX_WEIGHTS_NAME, "%.230s.%s", m.name, parts[p].name);
+            add_piece(piece, count, &made);
+        }
     }
     for (int32_t i = 0; i < pieces; i++)
-        if (tx_lora_saves(lora, own[i].name) || (spec.table && tx_weights_find(weights, &names, own[i].name) >= 0)) {
-            if (piece)
-                piece[*count] = own[i];
-            ++*count;
-        }
+        if (tx_lora_saves(lora, own[i].name) || (spec.table && tx_weights_find(weights, &names, own[i].name) >= 0))
+            add_piece(piece, count, &own[i]);
+    tx_lora_tokens tokens;
+    TX_TRY(tx_lora_tokens_of(lora, config, index, &tokens));
+    tx_weights_piece rows = {.shape = TX_SHAPE(tokens.count, tokens.columns), .param = index};
+    tx_lora_name_of_tokens(&tokens, rows.name);
+    if (tokens.count)
+        add_piece(piece, count, &rows);
+    tx_lora_free_tokens(&tokens);
     return TX_OK;
 }
 
@@ -161,7 +173,7 @@ static tx_status read_whole(merge *m, const char *module, const char *part, tx_s
 {
     char name[TX_WEIGHTS_NAME];
     int32_t index;
-    snprintf(name, sizeof name, "%.230s.%s", module, part);
+    snprintf(name, sizeof name, "%.230s.%s", module, part + (*part == '.'));
     TX_TRY(find_own(m, name, &shape, &index));
     const int64_t count = tx_shape_count(&shape);
     *data = malloc((size_t)count * sizeof **data);
@@ -199,15 +211,21 @@ typedef tx_status use_rows(merge *m, const tx_weights_piece *piece, double *outp
 static tx_status for_each_chunk(merge *m, const factors f[2], const tx_weights_piece *piece, double *outputs,
                                 use_rows *use)
 {
-    const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1], most = TX_WEIGHTS_CHUNK / columns;
+    const int64_t rows = piece->shape.dim[0], columns = piece->shape.dim[1];
+    int64_t most = TX_WEIGHTS_CHUNK / columns;
     const tx_weights *file;
     int32_t index;
+    const bool rounds = tx_lora_rounds(m->lora);
+    while (rounds && most > 0 && most * columns % TX_NF4_BLOCK != 0)
+        most--;
     if (most < 1)
         return tx_fail(TX_UNSUPPORTED, "rows of %" PRId64 " weights are too long to be merged", columns);
     TX_TRY(find_weight(m, piece, &file, &index));
     for (int64_t row = 0; row < rows; row += most) {
         const int64_t now = rows - row < most ? rows - row : most;
         TX_TRY(tx_weights_read_f32(file, index, row * columns, now * columns, m->buffer));
+        if (rounds)
+            tx_lora_round(m->buffer, now * columns);
         for (int32_t i = 0; i < 2 && f[i].left; i++)
             add_rows(&f[i], m->buffer, row, now, columns);
         TX_TRY(use(m, piece, outputs, row, now));
@@ -289,7 +307,7 @@ static tx_status merge_module(merge *m, const adapted *module)
     tx_status status = read_whole(m, module->name, name_of_a(module), TX_SHAPE(module->rank, module->in), &a);
     TX_THEN(status, read_whole(m, module->name, name_of_b(module), TX_SHAPE(module->out, module->rank), &b));
     f[0] = factors_of(module, a, b, module->scale);
-    if (!status && tx_lora_takes_principal(m->lora) && !module->embedding) {
+    if (!status && tx_lora_takes_principal(m->lora) && !tx_lora_rounds(m->lora) && !module->embedding) {
         principal = malloc((size_t)(module->rank * (module->in + module->out)) * sizeof *principal);
         status = principal ? read_principal(m, module, principal) : tx_fail(TX_MEMORY, "no memory for an adapter");
         f[1] = factors_of(module, principal, principal + module->rank * module->in, -module->scale);
@@ -316,6 +334,22 @@ static tx_status replace(merge *m, const tx_weights_piece *piece, int32_t param)
     return TX_OK;
 }
 
+/* Copies the trained rows of tokens. */
+static tx_status replace_rows(merge *m, int32_t index, int32_t param)
+{
+    tx_lora_tokens tokens;
+    float *rows = NULL;
+    TX_TRY(tx_lora_tokens_of(m->lora, m->config, index, &tokens));
+    tx_status status = TX_OK;
+    if (tokens.count) {
+        status = read_whole(m, tokens.module, TX_LORA_TOKENS_DELTA, TX_SHAPE(tokens.count, tokens.columns), &rows);
+        TX_THEN(status, tx_lora_write_rows(m->model, &tokens, param, rows));
+    }
+    free(rows);
+    tx_lora_free_tokens(&tokens);
+    return status;
+}
+
 static tx_status merge_param(merge *m, int32_t index)
 {
     char name[TX_ARCH_NAME];
@@ -331,6 +365,7 @@ static tx_status merge_param(merge *m, int32_t index)
     for (int32_t i = 0; i < pieces; i++)
         if (tx_weights_find(m->weights, &names, piece[i].name) >= 0)
             TX_TRY(replace(m, &piece[i], param));
+    TX_TRY(replace_rows(m, index, param));
     for (int32_t i = 0; i < modules.count; i++) {
         const adapted now = module_at(m->config, &modules, i, piece, &spec);
         TX_TRY(merge_module(m, &now));

@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The part of a weight that an adapter takes over from the base model: PiSSA (Meng et al., 2024) and OLoRA (Buyukakyuz,
- * 2024). peft subtracts it from the base whenever it loads such an adapter. Called by lora_init.c and lora_merge.c. */
+ * The part of a weight that an adapter takes over from the base model. The methods are PiSSA (Meng et al., 2024),
+ * OLoRA (Buyukakyuz, 2024) and LoftQ (Li et al., 2023). peft changes the base whenever it loads such an adapter. Called
+ * by lora_init.c and lora_merge.c. */
 #include "models/arch/lora.h"
+
+#include "api/packed/nf4.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -152,9 +155,49 @@ static tx_status olora(const matrix *w, int64_t rank, float *a, float *b)
     return status;
 }
 
+/* ---- LoftQ: the base rounded to NF4; the adapter begins as PiSSA of the error --------------------------------- */
+
+void tx_lora_round(float *weight, int64_t count)
+{
+    for (int64_t first = 0; first < count; first += TX_NF4_BLOCK) {
+        const int64_t end = first + TX_NF4_BLOCK < count ? first + TX_NF4_BLOCK : count;
+        float largest = 1e-38f;
+        for (int64_t i = first; i < end; i++)
+            largest = fmaxf(largest, fabsf(weight[i]));
+        const float inverse = 1.0f / largest;
+        for (int64_t i = first; i < end; i++)
+            weight[i] = tx_nf4_value[tx_nf4_code(weight[i] * inverse)] * largest;
+    }
+}
+
+static tx_status loftq(matrix *w, int64_t rank, float *a, float *b)
+{
+    const int64_t count = w->rows * w->columns;
+    float *rounded = malloc((size_t)count * sizeof *rounded);
+    if (!rounded)
+        return tx_fail(TX_MEMORY, "no memory for a weight");
+    for (int64_t i = 0; i < count; i++)
+        rounded[i] = (float)w->data[i];
+    tx_lora_round(rounded, count);
+    for (int64_t i = 0; i < count; i++)
+        w->data[i] -= rounded[i];
+    free(rounded);
+    return pissa(w, rank, 1, a, b);
+}
+
+static bool begins_as(const tx_lora *lora, const char *init)
+{
+    return lora->init && strcmp(lora->init, init) == 0;
+}
+
+bool tx_lora_rounds(const tx_lora *lora)
+{
+    return begins_as(lora, TX_LORA_LOFTQ);
+}
+
 bool tx_lora_takes_principal(const tx_lora *lora)
 {
-    return lora->init && (strcmp(lora->init, TX_LORA_PISSA) == 0 || strcmp(lora->init, TX_LORA_OLORA) == 0);
+    return begins_as(lora, TX_LORA_PISSA) || begins_as(lora, TX_LORA_OLORA) || tx_lora_rounds(lora);
 }
 
 tx_status tx_lora_principal(const tx_lora *lora, const tx_lora_weight *weight, int64_t rank, double scale, float *a,
@@ -166,12 +209,15 @@ tx_status tx_lora_principal(const tx_lora *lora, const tx_lora_weight *weight, i
         return tx_fail(TX_UNSUPPORTED,
                        "init_lora_weights: \"%s\" needs a rank of at most %lld here, and a positive lora_alpha",
                        lora->init, (long long)least);
-    if (strcmp(lora->init, TX_LORA_OLORA) == 0 && weight->inputs_first)
-        return tx_fail(TX_UNSUPPORTED, "init_lora_weights: \"olora\" of weights [inputs, outputs], as in GPT-2, is not "
-                                       "implemented, nor in peft");
+    if (!begins_as(lora, TX_LORA_PISSA) && weight->inputs_first)
+        return tx_fail(TX_UNSUPPORTED,
+                       "init_lora_weights: \"%s\" of weights [inputs, outputs], as in GPT-2, is not "
+                       "implemented, nor in peft",
+                       lora->init);
     TX_TRY(copy_weight(weight, &w));
-    const tx_status status =
-        strcmp(lora->init, TX_LORA_PISSA) == 0 ? pissa(&w, rank, scale, a, b) : olora(&w, rank, a, b);
+    const tx_status status = begins_as(lora, TX_LORA_PISSA) ? pissa(&w, rank, scale, a, b)
+                             : tx_lora_rounds(lora)         ? loftq(&w, rank, a, b)
+                                                            : olora(&w, rank, a, b);
     free(w.data);
     return status;
 }

@@ -249,7 +249,8 @@ static tx_tensor *param_at(const tx_stack *stack, int32_t index)
 {
     char name[TX_ARCH_NAME];
     tx_param_spec spec;
-    return tx_arch_param(stack->config, index, name, &spec) ? NULL : tx_param(stack->graph, name, &spec);
+    tx_tensor *param = tx_arch_param(stack->config, index, name, &spec) ? NULL : tx_param(stack->graph, name, &spec);
+    return tx_lora_replace_rows(stack->graph, stack->config, stack->options, index, param);
 }
 
 tx_tensor *tx_stack_weight(const tx_stack *stack, int32_t slot)

@@ -23,17 +23,28 @@ tx_status tx_job_open_adapter(tx_job *j)
     return tx_lora_find_base(in->lora, in->adapter_folder, &in->model_folder);
 }
 
-/* Whether two lists are the same except for spaces. NULL is an empty list. */
-static bool same_names(const char *a, const char *b)
+/* Whether two lists are the same except for the characters of `ignored`. NULL is an empty list. */
+static bool same_lists(const char *a, const char *b, const char *ignored)
 {
     a = a ? a : "";
     b = b ? b : "";
     for (;; a++, b++) {
-        a += strspn(a, " ");
-        b += strspn(b, " ");
+        a += strspn(a, ignored);
+        b += strspn(b, ignored);
         if (*a != *b || !*a)
             return *a == *b;
     }
+}
+
+static bool same_names(const char *a, const char *b)
+{
+    return same_lists(a, b, " ");
+}
+
+/* The brackets of a list of tokens may be left out. */
+static bool same_tokens(const char *a, const char *b)
+{
+    return same_lists(a, b, " []");
 }
 
 /* Sets an option to the adapter's value. If the option was given, it must have the same value. */
@@ -46,7 +57,8 @@ static tx_status apply_setting(tx_job *j, size_t at, const char *value)
     if (value)
         TX_THEN(status, tx_option_set_at(&j->options, at, value));
     char *kept = status || !value ? NULL : tx_option_text(&j->options, option);
-    if (!status && asked && !(kept && same_names(given, kept)))
+    const bool tokens = at == TX_JOB_AT(lora_tokens);
+    if (!status && asked && !(kept && (tokens ? same_tokens : same_names)(given, kept)))
         status = tx_fail(TX_INVALID,
                          "--%s: the adapter in %s has another value that cannot be changed: leave the option out",
                          option->name, j->inputs.adapter_folder);
@@ -66,6 +78,7 @@ static tx_status apply_settings(tx_job *j, const tx_lora *lora)
                     {TX_JOB_AT(lora_dropout), dropout},
                     {TX_JOB_AT(lora_targets), lora->targets},
                     {TX_JOB_AT(lora_saved), lora->saved},
+                    {TX_JOB_AT(lora_tokens), lora->tokens},
                     {TX_JOB_AT(lora_init), tx_lora_takes_principal(lora) ? lora->init : "true"},
                     {TX_JOB_AT(use_dora), lora->dora ? "true" : "false"},
                     {TX_JOB_AT(use_rslora), lora->rank_stabilised ? "true" : "false"}};
@@ -89,6 +102,8 @@ static tx_status check_resumed(const tx_job *j, const tx_lora *made)
         (tx_lora_takes_principal(had) && strcmp(had->init, made->init) != 0))
         return tx_fail(TX_INVALID, "--init_lora_weights: the adapter in %s began differently: leave it out",
                        checkpoint);
+    if (!same_tokens(had->tokens, made->tokens))
+        return tx_fail(TX_INVALID, "--trainable_token_indices: the adapter in %s has others: leave it out", checkpoint);
     if (had->rank != made->rank || had->alpha != made->alpha || had->rank_stabilised != made->rank_stabilised ||
         had->dora != made->dora || !same_names(had->targets, made->targets) || !same_names(had->saved, made->saved))
         return tx_fail(TX_INVALID,
@@ -103,7 +118,7 @@ static tx_status check_resumed(const tx_job *j, const tx_lora *made)
  * else peft's default for the architecture. */
 static tx_status settings_of(const tx_job_settings *set, const tx_config *config, const tx_lora *had, tx_lora *lora)
 {
-    static const char *const inits[] = {NULL, TX_LORA_PISSA, TX_LORA_OLORA};
+    static const char *const inits[] = {NULL, TX_LORA_PISSA, TX_LORA_OLORA, TX_LORA_LOFTQ};
     const tx_architecture *row = config->architecture;
     const char *targets = set->lora_targets ? set->lora_targets : row->lora_targets;
     const char *saved = set->lora_saved ? set->lora_saved : had ? had->saved : row->lora_saved;
@@ -118,6 +133,7 @@ static tx_status settings_of(const tx_job_settings *set, const tx_config *config
                       .saved = (char *)(uintptr_t)saved,
                       .task = had ? had->task : NULL,
                       .init = (char *)(uintptr_t)inits[set->lora_init],
+                      .tokens = (char *)(uintptr_t)set->lora_tokens,
                       .rules = had ? had->rules : NULL};
     return TX_OK;
 }
@@ -173,6 +189,10 @@ tx_status tx_job_choose_adapter(tx_job *j)
                        j->set.model);
     TX_TRY(tx_lora_untie(&made, in->config));
     TX_TRY(tx_lora_check(&made, in->config));
+    if (!in->lora && made.dora && tx_lora_rounds(&made))
+        return tx_fail(TX_UNSUPPORTED,
+                       "--init_lora_weights loftq: not with DoRA, whose magnitudes are those of the weights "
+                       "before rounding: leave --use_dora out");
     if (j->set.load_in_4bit && tx_lora_takes_principal(&made))
         return tx_fail(TX_UNSUPPORTED,
                        "--load_in_4bit: --init_lora_weights %s changes the weights, which must have 16 bits or more "

@@ -397,7 +397,7 @@ static void keys(void **state)
         {"\"target_modules\": [3]", "target_modules", TX_FORMAT},
         {TARGETS "\"bias\": \"some\"", "bias", TX_UNSUPPORTED},
         {TARGETS "\"rank_pattern\": {\"q_proj\": 4}, \"layers_to_transform\": 0", NULL, TX_OK},
-        {TARGETS "\"trainable_token_indices\": [1]", "trainable_token_indices", TX_UNSUPPORTED},
+        {TARGETS "\"trainable_token_indices\": [1]", NULL, TX_OK},
         {TARGETS "\"velora_config\": {}", "velora_config", TX_UNSUPPORTED},
         {TARGETS "\"a_later_key\": 1", "a_later_key", TX_UNSUPPORTED},
         {TARGETS "\"init_lora_weights\": \"pissa_niter_4\"", "init_lora_weights: \"pissa_niter_4\"", TX_UNSUPPORTED},

@@ -93,7 +93,8 @@ if [ -n "$launcher" ] && command -v "$launcher" > /dev/null; then
 
     # Tensor-parallel ranks and pipeline stages train the same adapter, and resume from one rank's checkpoint.
     for split in tensor pipeline; do
-        for how in "" --use_dora "--init_lora_weights pissa"; do
+        for how in "" --use_dora "--init_lora_weights pissa" "--trainable_token_indices 49,32,51,50"; do
+            case "$split $how" in "tensor --trainable"*) continue ;; esac # is refused
             run=
             # shellcheck disable=SC2086
             adapt one --lora_target_modules all-linear --lora_dropout 0 --overwrite_output_dir $how
@@ -117,12 +118,24 @@ if [ -n "$launcher" ] && command -v "$launcher" > /dev/null; then
         --lora_target_modules o_proj --lora_dropout 0.1 --tensor_parallel 2 --output_dir "$work/refused"
 fi
 
-# An adapter that takes over a part of the weights: resumed runs have the same bytes.
-adapt pissa --init_lora_weights pissa
-cp -r "$work/pissa" "$work/resumed-pissa"
-rm -r "$work/resumed-pissa/checkpoint-12" "$work/resumed-pissa/adapter_model.safetensors"
-"$bin/txtrain" --resume_from_checkpoint --output_dir "$work/resumed-pissa" > "$work/out" 2> "$work/err" || fail "resumed"
-same pissa resumed-pissa adapter_model.safetensors checkpoint-12/optimizer.safetensors
+# An adapter that takes over a part of the weights, and rows of tokens: resumed runs have the same bytes.
+for how in "--init_lora_weights pissa" "--init_lora_weights loftq" "--trainable_token_indices [49,32,51,50]"; do
+    # shellcheck disable=SC2086
+    adapt began --overwrite_output_dir $how
+    cp -r "$work/began" "$work/resumed-began"
+    rm -r "$work/resumed-began/checkpoint-12" "$work/resumed-began/adapter_model.safetensors"
+    "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/resumed-began" > "$work/out" 2> "$work/err" ||
+        fail "resumed $how"
+    same began resumed-began adapter_model.safetensors checkpoint-12/optimizer.safetensors
+    rm -r "$work/resumed-began"
+done
+outcome 1 "--trainable_token_indices: the adapter in" "$bin/txtrain" --resume_from_checkpoint \
+    "$work/began/checkpoint-6" --trainable_token_indices 49 --output_dir "$work/other"
+outcome 1 "3 occurs twice" train refused --model_name_or_path "$work/base" --lora_r 4 --trainable_token_indices 3,3
+outcome 1 "q_proj is no embedding" train refused --model_name_or_path "$work/base" --lora_r 4 \
+    --trainable_token_indices '{"q_proj": [3]}'
+outcome 1 "leave --use_dora out" train refused --model_name_or_path "$work/base" --lora_r 4 --use_dora \
+    --init_lora_weights loftq
 
 # The adapter is trained further, with its own settings. Also modules to save, and the best weights at the end.
 train further --model_name_or_path "$work/whole" || fail "an adapter trained further"

@@ -234,6 +234,7 @@ lora_alpha | adapt --lora_alpha 3 | adapter_differs
 lora_dropout | adapt --lora_dropout 0.5 | adapter_differs
 lora_target_modules | adapt --lora_target_modules c_fc | adapter_differs
 lora_modules_to_save | adapt --lora_modules_to_save ln_f | holds adapter_config.json ln_f
+trainable_token_indices | adapt --trainable_token_indices 9,7 | holds adapter_config.json trainable_token_indices
 use_rslora | adapt --use_rslora | adapter_differs
 init_lora_weights | adapt --init_lora_weights pissa | adapter_differs
 use_peft | adapt --use_peft | has adapter_config.json

@@ -4,6 +4,7 @@ model are those of peft, or the adapter is refused with the name of the key.
 
     adapters.py TXGEN TXCHECK      exit status 77: peft is not installed
 """
+import inspect
 import json
 import os
 import sys
@@ -14,6 +15,10 @@ from oracle import check, run, status
 os.environ["HF_HUB_DISABLE_PROGRESS_BARS"] = "1"
 import torch
 from peft import (IA3Config, LoHaConfig, LoKrConfig, LoraConfig, PeftModel, VeraConfig, get_peft_model)
+from peft.tuners.lora import layer as lora_layer
+from peft.tuners.lora.config import CordaConfig
+from peft.tuners.lora.corda import preprocess_corda
+from peft.utils import loftq_utils
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, GPT2Config, LlamaConfig, Qwen2Config
 
@@ -60,10 +65,28 @@ CASES = [
     ("gpt2", dict(target_modules="all-linear", init_lora_weights="pissa", use_rslora=True), None),
     ("llama", dict(target_modules=QV + ["up_proj", "down_proj"], init_lora_weights="olora"), None),
     ("llama", dict(target_modules=QV, init_lora_weights="pissa_niter_4"), "init_lora_weights"),
+    ("llama", dict(target_modules=QV + ["up_proj", "down_proj"], init_lora_weights="loftq", loftq_config={
+        "loftq_bits": 4, "loftq_iter": 1}), None),
+    ("llama", dict(target_modules=QV, init_lora_weights="loftq", use_dora=True, loftq_config={
+        "loftq_bits": 4, "loftq_iter": 1}), None),
+    ("llama", dict(target_modules=QV, init_lora_weights="loftq", loftq_config={
+        "loftq_bits": 4, "loftq_iter": 2}), "loftq_config"),
+    ("llama", dict(target_modules=QV, init_lora_weights="loftq", loftq_config={
+        "loftq_bits": 8, "loftq_iter": 1}), "loftq_config"),
     ("llama", dict(target_modules=QV, init_lora_weights="orthogonal", use_rslora=True, alpha_pattern={"v_proj": 5}),
      None),
     ("llama", dict(target_modules=QV, init_lora_weights="gaussian", use_dora=True, rank_pattern={"v_proj": 2}), None),
-    ("llama", dict(target_modules=QV, trainable_token_indices=[3, 5]), "trainable_token_indices"),
+    ("llama", dict(target_modules=QV, trainable_token_indices=[28, 5, 198, 35, 42, 49, 0]), None),
+    ("llama", dict(target_modules=["q_proj", "lm_head"],
+                   trainable_token_indices={"embed_tokens": list(range(28, 60))}), None),
+    ("llama", dict(target_modules=QV, trainable_token_indices={"embed_tokens": [21, 35], "lm_head": [56, 3, 28]}), None),
+    ("qwen2", dict(target_modules=QV, trainable_token_indices=[21, 35, 3, 28]), None),
+    ("qwen2", dict(target_modules=QV, trainable_token_indices={"embed_tokens": [35, 36], "lm_head": [35, 36]}), None),
+    ("qwen2", dict(target_modules=QV, trainable_token_indices={"embed_tokens": [21, 5], "lm_head": [56, 3, 28]}), None),
+    ("qwen2", dict(target_modules=QV, trainable_token_indices={"lm_head": [56, 3, 21]}), None),
+    ("gpt2", dict(target_modules=["c_attn"], trainable_token_indices=[21, 35, 3, 28]), None),
+    ("gpt2", dict(target_modules=["c_attn"], trainable_token_indices={"lm_head": [21, 35]}), "tie_word_embeddings"),
+    ("gpt2", dict(target_modules=["c_attn"], trainable_token_indices={"wpe": [21, 3]}), "trainable_token_indices"),
     ("llama", dict(target_modules=QV, target_parameters=["mlp.up_proj.weight"]), "target_parameters"),
     ("llama", dict(target_modules=QV, lora_bias=True), "lora_bias"),
 ]
@@ -75,6 +98,12 @@ IDS = torch.arange(3, 20)[None] * 7 % 199
 SVD = torch.linalg.svd
 # peft decomposes in fp32, which is too inexact for singular values that are close to each other.
 torch.linalg.svd = lambda weight, **more: [part.float() for part in SVD(weight.double(), **more)]
+
+
+# peft computes LoftQ on a GPU, with the same codes as on the CPU.
+on_cpu = {}
+exec(inspect.getsource(loftq_utils).replace('"cuda"', '"cpu"'), on_cpu)
+lora_layer.loftq_init = on_cpu["loftq_init"]
 
 
 def load(folder):
@@ -93,6 +122,30 @@ def make(folder, base, config):
 def logits(model):
     with torch.no_grad():
         return model(input_ids=IDS).logits
+
+
+def convert(txgen, folder, base):
+    """PiSSA and CorDA that peft converts to plain LoRA; CorDA as it is saved otherwise is refused."""
+    def preprocess(model, config):
+        preprocess_corda(model, config, run_model=lambda: model(input_ids=IDS))
+
+    for kind, prepare in (("pissa", None), ("corda", preprocess)):
+        torch.manual_seed(3)
+        config = LoraConfig(r=4, lora_alpha=6, task_type="CAUSAL_LM", target_modules=QV, init_lora_weights=kind,
+                            corda_config=CordaConfig() if prepare else None)
+        model = load(base)
+        if prepare:
+            prepare(model, config)
+        model = get_peft_model(model, config)
+        model.save_pretrained(f"{folder}/{kind}/begin/first")
+        for weight in model.parameters():
+            weight.data += 0.05 * weight.requires_grad * torch.randn_like(weight)
+        model.save_pretrained(f"{folder}/{kind}/a",
+                              path_initial_model_for_weight_conversion=f"{folder}/{kind}/begin/first")
+        compare(f"{kind}, converted", txgen, f"{folder}/{kind}", base, None)
+        if prepare:
+            model.save_pretrained(f"{folder}/unconverted/a")
+            compare(f"{kind}, not converted", txgen, f"{folder}/unconverted", base, "init_lora_weights")
 
 
 def compare(name, txgen, folder, base, key):
@@ -129,6 +182,7 @@ def main():
             place = f"{folder}/{number}"
             make(f"{place}/a", f"{folder}/{name}", config)
             compare(f"{name} {json.dumps(settings)}", sys.argv[1], place, f"{folder}/{name}", key)
+        convert(sys.argv[1], folder, f"{folder}/llama")
         for config in OTHERS:
             make(f"{folder}/{config.peft_type}/a", f"{folder}/llama", config)
             compare(config.peft_type, sys.argv[1], f"{folder}/{config.peft_type}", f"{folder}/llama", "peft_type")

@@ -5,6 +5,7 @@ merged model. Adapters with any of peft's settings give peft's logits, or are re
 
     lora.py TXTRAIN TXGEN DEVICE      exit status 77: peft is not installed, or there is no such device
 """
+import inspect
 import sys
 import tempfile
 
@@ -12,6 +13,8 @@ from oracle import check, fit, log_of, need_device, run, status
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
+from peft.tuners.lora import layer as lora_layer
+from peft.utils import loftq_utils
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 from transformers import (AutoModelForCausalLM, AutoModelForSequenceClassification, BertConfig, GPT2Config,
@@ -48,6 +51,14 @@ CASES = {
     "qwen2-head": (Qwen2Config(**FAMILY, tie_word_embeddings=True), dict(target_modules=["q_proj", "lm_head"])),
     "qwen2-saved": (Qwen2Config(**FAMILY, tie_word_embeddings=True),
                     dict(target_modules=["q_proj"], modules_to_save=["embed_tokens"], ensure_weight_tying=True)),
+    "llama-tokens": (LlamaConfig(**FAMILY), dict(target_modules=["q_proj"], trainable_token_indices=[
+        *range(97, 105), 32, 110, 116])),
+    "llama-tokens-by-name": (LlamaConfig(**FAMILY), dict(target_modules=["q_proj"], trainable_token_indices={
+        "embed_tokens": [116, 32, 101, 97], "lm_head": [101, 5]})),
+    "qwen2-tokens": (Qwen2Config(**FAMILY, tie_word_embeddings=True),
+                     dict(target_modules=["q_proj", "v_proj"], trainable_token_indices=[116, 32, 101, 97])),
+    "gpt2-tokens": (GPT2, dict(target_modules=["c_attn"], trainable_token_indices=[101, 32, 33])),
+    "bert-tokens": (BERT, dict(trainable_token_indices=[4, 6, 9])),
     "llama-pissa": (LlamaConfig(**FAMILY), dict(target_modules=["q_proj", "v_proj", "up_proj", "down_proj"],
                                                 init_lora_weights="pissa")),
     "gpt2-pissa-dora": (GPT2, dict(target_modules=["c_fc"], init_lora_weights="pissa", use_dora=True)),
@@ -90,6 +101,13 @@ def classifies(config):
 
 def kind(config):
     return AutoModelForSequenceClassification if classifies(config) else AutoModelForCausalLM
+
+
+LOFTQ = {"loftq_bits": 4, "loftq_iter": 1}
+# peft computes LoftQ on a GPU, with the same codes as on the CPU.
+on_cpu = {}
+exec(inspect.getsource(loftq_utils).replace('"cuda"', '"cpu"'), on_cpu)
+lora_layer.loftq_init = on_cpu["loftq_init"]
 
 
 def load(config, folder):
@@ -252,14 +270,15 @@ def compare_initial(txtrain, folder):
     torch.manual_seed(4)
     AutoModelForCausalLM.from_config(config).save_pretrained(f"{folder}/model")
     told, batch = data(folder, config)
-    for kind in ("pissa", "olora"):
+    for kind in ("pissa", "olora", "loftq"):
         ours = train_ours(txtrain, folder, "cpu", kind, *told, "--model_name_or_path", f"{folder}/model", "--lora_r",
                           "4", "--lora_alpha", "6", "--lora_target_modules", "q_proj,v_proj,down_proj",
                           "--init_lora_weights", kind)
         model = load(config, f"{folder}/model")
         model.loss_type = "ForCausalLM"
         model = get_peft_model(model, LoraConfig(r=4, lora_alpha=6, target_modules=["q_proj", "v_proj", "down_proj"],
-                                                 init_lora_weights=kind, task_type="CAUSAL_LM"))
+                                                 init_lora_weights=kind, task_type="CAUSAL_LM",
+                                                 loftq_config=LOFTQ if kind == "loftq" else {}))
         theirs = train_theirs(folder, model, batch)
         off = max((abs(a - b) for a, b in zip(ours, theirs)), default=float("nan"))
         ids = torch.arange(3, 20)[None]
@@ -269,6 +288,29 @@ def compare_initial(txtrain, folder):
         check(len(ours) == STEPS and off <= LOSS and logits <= WEIGHTS,
               f"{kind}: losses differ by {off}, logits {logits}")
         print(f"{kind}: losses {off:.1e}, logits {logits:.1e}")
+
+
+def compare_tokens(txtrain, folder):
+    """--trainable_token_indices begins with the rows of the model. peft trains the folder further alike."""
+    config = Qwen2Config(**FAMILY, tie_word_embeddings=True)
+    torch.manual_seed(4)
+    AutoModelForCausalLM.from_config(config).save_pretrained(f"{folder}/model")
+    told, batch = data(folder, config)
+    for given in ("101,32,97", '{"embed_tokens": [101, 32], "lm_head": [97]}'):
+        succeed(txtrain, "--model_name_or_path", f"{folder}/model", "--output_dir", f"{folder}/begin", "--lora_r", "4",
+                "--overwrite_output_dir", "--trainable_token_indices", given, "--max_steps", "1", "--learning_rate",
+                "0", *told)
+        model = PeftModel.from_pretrained(load(config, f"{folder}/model"), f"{folder}/begin", is_trainable=True)
+        rows = load_file(f"{folder}/begin/adapter_model.safetensors")[
+            "base_model.model.model.embed_tokens.token_adapter.trainable_tokens_delta"]
+        table = load_file(f"{folder}/model/model.safetensors")["model.embed_tokens.weight"]
+        check(torch.equal(rows, table[[101, 32, 97][:len(rows)]]), f"{given}: other rows than the model's")
+        model.loss_type = "ForCausalLM"
+        ours = train_ours(txtrain, folder, "cpu", "out", *told, "--overwrite_output_dir")
+        theirs = train_theirs(folder, model, batch)
+        off = max((abs(a - b) for a, b in zip(ours, theirs)), default=float("nan"))
+        check(len(ours) == STEPS and off <= LOSS / 10, f"{given}: losses differ by {off}")
+        print(f"--trainable_token_indices {given}: losses {off:.1e}")
 
 
 def compare_merged(txgen, folder, config, adapt):
@@ -303,6 +345,8 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             compare_settings(programs[1], folder)
             compare_initial(programs[0], folder)
+        with tempfile.TemporaryDirectory() as folder:
+            compare_tokens(programs[0], folder)
     return status()
 
 

@@ -79,21 +79,24 @@ def compare(name, txtrain, txgen, folder, config):
     check(greatest(logits(old, IDS), logits(grown, IDS)[..., :vocab]) <= 1e-6, f"{name}: old logits have changed")
 
     # Adapters: of txtrain, and of peft with a resized model.
-    train(txtrain, folder, f"{folder}/adapter", "--resize_token_embeddings", "--learning_rate", "1e-2", "--lora_r", "4")
-    ids = torch.tensor([[5, vocab, 7, vocab + 1, 9]])
-    base = load(folder)
-    base.resize_token_embeddings(vocab + 2)
-    wanted = logits(PeftModel.from_pretrained(base, f"{folder}/adapter").eval(), ids)
-    off = [greatest(ours(txgen, folder, ids, "--adapter", f"{folder}/adapter"), wanted)]
-    for save in (None, ["lm_head", "embed_tokens"]):
+    ids, off = torch.tensor([[5, vocab, 7, vocab + 1, 9]]), []
+    for more in ((), ("--trainable_token_indices", f"{vocab},{vocab + 1}")):
+        adapter = f"{folder}/adapter{len(more)}"
+        train(txtrain, folder, adapter, "--resize_token_embeddings", "--learning_rate", "1e-2", "--lora_r", "4", *more)
+        base = load(folder)
+        base.resize_token_embeddings(vocab + 2)
+        wanted = logits(PeftModel.from_pretrained(base, adapter).eval(), ids)
+        off.append(greatest(ours(txgen, folder, ids, "--adapter", adapter), wanted))
+    for how in ({}, dict(modules_to_save=["lm_head", "embed_tokens"]),
+                dict(trainable_token_indices=[vocab, 5, vocab + 1])):
         base = load(folder)
         base.resize_token_embeddings(vocab + 3)
-        config = LoraConfig(r=4, task_type="CAUSAL_LM", target_modules=["q_proj"], modules_to_save=save)
+        config = LoraConfig(r=4, task_type="CAUSAL_LM", target_modules=["q_proj"], **how)
         model = get_peft_model(base, config)
         for weight in model.parameters():
             weight.data += 0.05 * weight.requires_grad * torch.randn_like(weight)
-        model.save_pretrained(f"{folder}/peft{save}")
-        off.append(greatest(ours(txgen, folder, ids, "--model", folder, "--adapter", f"{folder}/peft{save}"),
+        model.save_pretrained(f"{folder}/peft{len(off)}")
+        off.append(greatest(ours(txgen, folder, ids, "--model", folder, "--adapter", f"{folder}/peft{len(off)}"),
                             logits(model.eval(), ids)))
     check(max(off) <= 5e-6 and off == [x for x in off if x >= 0], f"{name}: logits of adapters differ by {off}")
     print(f"{name}: logits of adapters {off}")
