@@ -4,6 +4,7 @@ other random values, so their fraction and scale are compared.
 
     combine.py TXCONVERT TXGEN      exit status 77: peft is not installed
 """
+import os
 import sys
 import tempfile
 
@@ -85,6 +86,25 @@ def compare(programs, folder, number, kind, arguments, options, same):
     ours = greatest(load_file(f"{folder}/logits")["logits"], wanted)
     check(theirs <= 5e-6 and ours <= 5e-6, f"{kind} {arguments}: logits differ by {theirs} in peft, {ours} in txgen")
     print(f"{kind} {arguments}: logits {theirs:.1e}, {ours:.1e}")
+    if kind in ("linear", "cat", "svd") and not options:
+        compare_at_once(programs[1], folder, kind, same, wanted)
+
+
+def compare_at_once(txgen, folder, kind, same, wanted):
+    """txgen combines adapters itself, and leaves no temporary files."""
+    adapters = [f"{folder}/{same}{i}" for i in range(3)]
+    adapt = ("env", f"TMPDIR={folder}/temporary", txgen, "--model", f"{folder}/model", "--adapter", *adapters, "--ids",
+             " ".join(map(str, IDS[0].tolist())), "--logits", f"{folder}/logits", "--adapter_weights")
+    os.makedirs(f"{folder}/temporary", exist_ok=True)
+    done = run(*adapt, ",".join(map(str, WEIGHTS)), "--combination_type", kind)
+    check(done.returncode == 0, done.stderr)
+    ours = greatest(load_file(f"{folder}/logits")["logits"], wanted)
+    check(ours <= 5e-6 and not os.listdir(f"{folder}/temporary"), f"{kind}: logits of txgen with all differ by {ours}")
+    for given in ("0.5,1", "1,x,1", "1,1,1,1", "1,1,nan"):
+        done = run(*adapt, given)
+        check(done.returncode and "expected 3 numbers" in done.stderr, f"{given}: {done.stderr}")
+    check(not os.listdir(f"{folder}/temporary"), "temporary files are left")
+    print(f"{kind} in txgen: logits {ours:.1e}")
 
 
 def compare_dare(program, folder):

@@ -14,9 +14,13 @@
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
      .help = "the model: a folder, a GGUF file, or a name to look up (docs/guides/inference.md)"},
-    {TX_OPTION_TEXT, "adapter", AT(adapter), .choices = "DIR",
-     .help = "merge a LoRA adapter of peft or txtrain --lora_r into the weights; without --model, use the base model "
-             "that the adapter names"},
+    {TX_OPTION_WORDS, "adapter", AT(adapter), 0, TXGEN_ADAPTERS, "DIR",
+     "merge a LoRA adapter of peft or txtrain --lora_r into the weights; without --model, use the base model that the "
+     "adapter names. Several adapters are combined as by peft's add_weighted_adapter"},
+    {TX_OPTION_TEXT, "adapter_weights", AT(adapter_weights), .choices = "X,...",
+     .help = "a weight for each adapter; default: 1 for all"},
+    {TX_OPTION_CHOICE, "combination_type", AT(combination_type), .choices = "linear|cat|svd",
+     .help = "how several adapters become one; cat is their exact sum. txconvert knows other ways"},
     {TX_OPTION_TEXT, "save_merged", AT(save_merged), .choices = "DIR",
      .help = "write the merged model to a folder, in --dtype, and exit"},
     {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
@@ -131,6 +135,7 @@ static const txgen_settings defaults = {.device = "cpu",
                                         .top_k = 50,
                                         .num_beams = 1,
                                         .seed = 42,
+                                        .combination_type = 1, /* cat */
                                         .temperature = 1.0,
                                         .top_p = 1.0,
                                         .repetition_penalty = 1.0,
@@ -165,8 +170,12 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
         return result;
     const txgen_settings *s = settings;
     bool text = s->prompt.count > 0 || s->prompts;
-    if (!s->model && !s->adapter)
+    if (!s->model && !s->adapter.count)
         return misuse("--model is missing: give a model folder");
+    if (s->adapter.count > TXGEN_ADAPTERS)
+        return misuse("--adapter: too many adapters: combine some of them by txconvert");
+    if (s->adapter_weights && !s->adapter.count)
+        return misuse("--adapter_weights needs --adapter");
     if (s->device_map && tx_option_given(given, offsetof(txgen_settings, device)))
         return misuse("--device and --device_map exclude each other");
     if (s->device_map && s->offload_param)

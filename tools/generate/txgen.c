@@ -68,7 +68,7 @@ static tx_status work(const txgen_settings *set, tx_lm *lm, const tx_generation 
     return status;
 }
 
-static int run(const txgen_settings *set, const tx_option_values *given)
+static tx_status run(const txgen_settings *set, const tx_option_values *given, const char *adapter)
 {
     const tx_lm_options options = {.size = sizeof options,
                                    .model = set->model,
@@ -79,7 +79,7 @@ static int run(const txgen_settings *set, const tx_option_values *given)
                                    .dtype = set->dtype,
                                    .threads = (int32_t)set->threads,
                                    .batch_size = set->batch_size,
-                                   .adapter = set->adapter,
+                                   .adapter = adapter,
                                    .load_in_4bit = set->load_in_4bit,
                                    .double_quant = set->double_quant,
                                    .keep_cache = set->chat,
@@ -107,7 +107,17 @@ static int run(const txgen_settings *set, const tx_option_values *given)
             tx_print_line(stderr, "txgen: device_map %s", tx_lm_device_map(lm));
     }
     tx_lm_free(lm);
-    return status ? tx_complain(&txgen_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    return status;
+}
+
+static int run_adapted(const txgen_settings *set, const tx_option_values *given)
+{
+    txgen_adapter adapter;
+    tx_status status = txgen_open_adapter(set, &adapter);
+    TX_THEN(status, run(set, given, adapter.folder));
+    const int result = status ? tx_complain(&txgen_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
+    txgen_close_adapter(&adapter);
+    return result;
 }
 
 int main(int argc, char **argv)
@@ -119,7 +129,7 @@ int main(int argc, char **argv)
         tx_wait_passively(argv, (int32_t)set.threads);
     if (result == TX_GO_ON) {
         set.alive = tx_alive_start(&txgen_program, stderr, "loading the model");
-        result = run(&set, &given);
+        result = run_adapted(&set, &given);
         tx_alive_stop(set.alive);
     }
     tx_option_values_free(&given);

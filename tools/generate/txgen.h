@@ -11,16 +11,18 @@
 
 /* The largest number of stop strings of a conversation. */
 enum { TXGEN_STOPS = 64 };
+/* The largest number of adapters of a command. */
+enum { TXGEN_ADAPTERS = 16 };
 
 typedef struct txgen_settings {
-    const char *model, *adapter, *save_merged, *device, *device_map, *dtype, *prompts, *logits, *perplexity,
-        *chat_template, *system, *nvme_path, *prompt_name;
+    const char *model, *save_merged, *device, *device_map, *dtype, *prompts, *logits, *perplexity, *chat_template,
+        *system, *nvme_path, *prompt_name, *adapter_weights;
     bool load_in_4bit, double_quant;
-    tx_words prompt, ids, stop;
+    tx_words prompt, ids, stop, adapter;
     int64_t threads, batch_size, stride, max_length;
     int64_t max_new_tokens, min_new_tokens, top_k, num_beams, prompt_lookup_num_tokens, seed;
     double temperature, top_p, repetition_penalty, length_penalty;
-    int32_t early_stopping, offload_param;
+    int32_t early_stopping, offload_param, combination_type;
     bool do_sample, chat, classify, embed;
     tx_alive *alive; /* the thread that prints progress, or NULL */
 } txgen_settings;
@@ -36,6 +38,18 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
 bool txgen_sample(const tx_option_values *given, tx_generation *how);
 /* Replaces the values in `how` by those that the command line gives. */
 tx_status txgen_generation(const tx_option_values *given, tx_generation *how);
+
+/* ---- adapters.c ------------------------------------------------------------------------------------- */
+
+/* The folder of the adapter, or of the sum of several; NULL if there is none. */
+typedef struct txgen_adapter {
+    const char *folder;
+    char parent[4096], path[4096 + 16]; /* the temporary folder; empty if there is none */
+} txgen_adapter;
+
+/* Close it also after a failure. */
+tx_status txgen_open_adapter(const txgen_settings *settings, txgen_adapter *adapter);
+void txgen_close_adapter(txgen_adapter *adapter);
 
 /* ---- input.c ---------------------------------------------------------------------------------------- */
 
