@@ -35,7 +35,8 @@ typedef enum tx_early_stopping { TX_EARLY_FALSE, TX_EARLY_TRUE, TX_EARLY_NEVER }
 #define TX_GENERATION_EOS 32
 
 /* Names, meanings and defaults as in transformers' GenerationConfig. Start with a copy of tx_lm_generation's. */
-#define TX_GENERATION_GUESSES 7 /* most guesses: products of more than 8 rows may round in another way */
+#define TX_GENERATION_GUESSES 7   /* most guesses: products of more than 8 rows may round in another way */
+#define TX_GENERATION_ASSISTANT 4 /* default of num_assistant_tokens */
 
 typedef struct tx_generation {
     size_t size;               /* sizeof(tx_generation) */
@@ -51,7 +52,8 @@ typedef struct tx_generation {
     /* The number of guesses, which are computed with the next token in one pass if only one text is generated. They are
      * the tokens after an earlier place of the last two tokens, or of the last one. Wrong ones are dropped. */
     int64_t prompt_lookup_num_tokens;
-    double length_penalty; /* beam search divides the sum of log-probabilities by the length to this power */
+    int64_t num_assistant_tokens; /* the same for guesses by the assistant model; 0 uses none */
+    double length_penalty;        /* beam search divides the sum of log-probabilities by the length to this power */
     tx_early_stopping early_stopping;
     uint64_t seed;                           /* the same seed, prompt and options give the same text */
     int32_t eos_token_id[TX_GENERATION_EOS]; /* ids that end a text */
@@ -103,6 +105,10 @@ typedef struct tx_lm_options {
     /* As tx_reporter's, with the same `context`: progress of compiling kernels and reading weights. Any call may use
      * it, from any thread. It may be NULL. */
     void (*progress)(void *context, const char *what, int64_t done, int64_t total);
+    /* A smaller model with the same tokenizer, on the same device: it guesses the next num_assistant_tokens tokens of a
+     * single text, and `model` computes them in one pass. The text stays the same. Not with beams, device_map or
+     * prompt_lookup_num_tokens. NULL for none. */
+    const char *assistant_model;
 } tx_lm_options;
 
 /* The caller frees `*lm`. Only one thread at a time may use it. */
@@ -201,6 +207,18 @@ typedef struct tx_perplexity_result {
 /* Computes the perplexity of `count` ids, at least 2. `options` may be NULL. */
 tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const tx_perplexity_options *options,
                            tx_perplexity_result *result);
+
+/* The costs of the last compilation: memory that the plans need, of it caches of keys and values, the weights' bytes in
+ * memory, and the seconds that reading them took. `guessed` tokens were guessed since, and `accepted` of them are part
+ * of texts. */
+typedef struct tx_lm_usage {
+    int64_t memory, caches, weights, assistant_memory;
+    double seconds;
+    int64_t guessed, accepted;
+} tx_lm_usage;
+
+/* All zero if nothing is compiled. */
+tx_status tx_lm_measure(const tx_lm *lm, tx_lm_usage *usage);
 
 /* Writes the model as a folder, with its adapter merged into its weights: configuration, weights in the type that
  * tx_lm_options.dtype chose, and tokenizer and generation_config.json if the model has them. */

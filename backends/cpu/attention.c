@@ -90,7 +90,7 @@ static void forward_tile(const tx_cpu_call *call, const tx_head *head, const tx_
 /* ---- One row ---------------------------------------------------------------------------------------- */
 
 /* Fewer queries of a cache than this are computed row by row, because a tile computes at least a vector of them. */
-#define FEW_QUERIES 4
+#define FEW_QUERIES 9
 
 /* Turns the scores of a query against `keys` keys into exponentials below their maximum, and returns the maximum. */
 static float exponentiate_row(const tx_head *head, const float *query, int64_t key, int64_t keys, float scale,

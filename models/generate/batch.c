@@ -3,6 +3,7 @@
 #include "models/tx_batch.h"
 
 #include "api/base/needs.h"
+#include "models/generate/guess.h"
 #include "models/generate/lm.h"
 #include "models/generate/run.h"
 #include "models/generate/sample.h"
@@ -32,6 +33,7 @@ struct tx_batch {
     tx_batch_owner owner; /* all NULL without */
     bool keep, whole;     /* keep caches of ended requests; compute the first prompts at once */
     int64_t guesses;      /* the most that a step computes */
+    tx_guesser guesser;
     tx_slots *slots;
     seat *seat; /* [count] */
     int64_t count, context, vocab;
@@ -68,6 +70,7 @@ tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, cons
     tx_status status = b->seat && b->ids && b->slot && b->tokens && b->prompts
                            ? tx_choice_create(b->vocab, &b->choice)
                            : tx_fail(TX_MEMORY, "generate: out of memory");
+    TX_THEN(status, tx_guesser_open(&b->guesser, sizes->draft, b->vocab));
     for (int64_t i = 0; i < b->count && !status; i++)
         b->seat[i].ids = b->ids + i * b->context;
     return TX_RETURN(status, b, batch, tx_batch_free);
@@ -81,6 +84,7 @@ void tx_batch_free(tx_batch *batch)
     if (batch->owner.lm)
         batch->owner.release(batch->owner.lm);
     tx_choice_free(&batch->choice);
+    tx_guesser_close(&batch->guesser);
     free(batch->seat);
     free(batch->ids);
     free(batch->slot);
@@ -93,6 +97,11 @@ int64_t tx_batch_context(const tx_batch *batch)
 {
     TX_NEEDS(batch, 0);
     return batch->context;
+}
+
+const tx_guesser *tx_batch_guesser(const tx_batch *batch)
+{
+    return &batch->guesser;
 }
 
 int64_t tx_batch_free_slots(const tx_batch *batch)
@@ -302,40 +311,28 @@ static tx_status compute_prompts(tx_batch *b)
     return TX_OK;
 }
 
-/* Guesses the `most` tokens after ids[0..count-1] and writes them there. They are copied from after an earlier place of
- * the last two tokens, or of the last one (Saxena, Prompt lookup decoding, 2023). Returns false if there is no such
- * place. */
-static bool guess(int32_t *ids, int64_t count, int64_t most)
-{
-    for (int64_t same = 2; same > 0; same--)
-        for (int64_t end = count - 1; end >= same; end--) { /* the latest place */
-            if (memcmp(ids + end - same, ids + count - same, (size_t)same * sizeof *ids) != 0)
-                continue;
-            for (int64_t i = 0; i < most; i++)
-                ids[count + i] = ids[end + i]; /* copies guesses, too, if the place is near the end */
-            return true;
-        }
-    return false;
-}
-
 /* Computes the next tokens of the only request together, as far as they are guessed. Sets *done if there are guesses.
  */
 static tx_status compute_guesses(tx_batch *b, seat *s, bool *done)
 {
-    const int64_t slot = s - b->seat, count = s->prompt + s->generated;
-    int64_t most = s->limit - s->generated - 1, first = count - 1, stride = 0;
-    most = most < s->how.prompt_lookup_num_tokens ? most : s->how.prompt_lookup_num_tokens;
-    most = most < b->guesses ? most : b->guesses;
+    const int64_t slot = s - b->seat, count = s->prompt + s->generated, limit = s->limit - s->generated - 1;
+    const int64_t asked = b->guesser.draft ? s->how.num_assistant_tokens : s->how.prompt_lookup_num_tokens;
+    const tx_history history = {s->ids, count, s->generated, s->request.sample};
+    int64_t most = asked < b->guesses ? asked : b->guesses, first = count - 1, stride = 0;
     const float *all = NULL;
-    *done = most > 0 && guess(s->ids, count, most);
+    most = most < limit ? most : limit;
+    TX_TRY(tx_guess(&b->guesser, &s->how, history, s->ids, &most));
+    *done = most > 0;
     if (!*done)
         return TX_OK;
     TX_TRY(tx_slots_prefill(b->slots, slot, s->ids, count + most, &first, &all, &stride));
+    b->guesser.guessed += most;
     for (int64_t i = 0; i <= most && s->used; i++) {
         const int32_t guessed = i < most ? s->ids[count + i] : -1;
         choose(b, s, all + i * stride);
         if (s->ids[count + i] != guessed)
             break;
+        b->guesser.accepted++;
     }
     if (s->used) /* the last token is not computed yet */
         tx_slots_keep(b->slots, slot, s->prompt + s->generated - 1);

@@ -27,7 +27,7 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
                        o.batch, o.beams, o.size);
     if (o.guesses > 0 &&
         (tx_arch_pairs(config) || config->architecture->restarts || config->architecture->head == TX_HEAD_SEQ2SEQ))
-        return tx_fail(TX_UNSUPPORTED, "prompt_lookup_num_tokens: %s is not supported", config->architecture->type);
+        return tx_fail(TX_UNSUPPORTED, "guesses of tokens: %s is not supported", config->architecture->type);
     const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams, o.guesses};
     tx_generator *made = calloc(1, sizeof *made);
     if (!made)
@@ -57,6 +57,13 @@ void tx_generator_free(tx_generator *generator)
     free(generator->tokens);
     free(generator->sources);
     free(generator);
+}
+
+void tx_generator_guesses(const tx_generator *generator, int64_t *guessed, int64_t *accepted)
+{
+    const tx_guesser *g = generator->texts ? tx_batch_guesser(generator->texts) : &(tx_guesser){0};
+    *guessed = g->guessed;
+    *accepted = g->accepted;
 }
 
 /* ---- Texts of a batch ------------------------------------------------------------------------------------- */

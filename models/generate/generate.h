@@ -45,7 +45,8 @@ typedef struct tx_generator_options {
     int64_t prompt;  /* usual length of a prompt; 0 as in tx_slots_options */
     int64_t context; /* maximum tokens of a prompt and its text, at most the model's positions */
     bool keep;       /* see tx_lm_options.keep_cache; only for one prompt without beams */
-    int64_t guesses; /* the largest prompt_lookup_num_tokens of the runs */
+    int64_t guesses; /* the largest prompt_lookup_num_tokens or, with a draft, num_assistant_tokens of the runs */
+    tx_slots *draft; /* a slot of a smaller model that guesses tokens, used until the generator is freed; or NULL */
 } tx_generator_options;
 
 tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,
@@ -68,6 +69,9 @@ typedef struct tx_sink {
  * `first` is the number of the first text. Random numbers depend on it, so a text does not depend on its batch. */
 tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, int64_t count, uint64_t first,
                            const tx_generation *how, const tx_sink *sink);
+
+/* The numbers of guessed tokens and of those that became part of a text. */
+void tx_generator_guesses(const tx_generator *generator, int64_t *guessed, int64_t *accepted);
 
 /* ---- Settings and ids (generation.c) ------------------------------------------------------------------- */
 

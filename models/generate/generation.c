@@ -23,6 +23,7 @@ tx_generation tx_generation_defaults(int64_t eos_token_id)
                        .top_p = 1.0,
                        .repetition_penalty = 1.0,
                        .num_beams = 1,
+                       .num_assistant_tokens = TX_GENERATION_ASSISTANT,
                        .length_penalty = 1.0,
                        .seed = 42};
     if (eos_token_id >= 0)
@@ -184,6 +185,9 @@ tx_status tx_generation_check(const tx_generation *g)
         return tx_fail(TX_INVALID, "top_k and min_new_tokens are at least 0, num_beams is at least 1");
     if (g->prompt_lookup_num_tokens < 0 || g->prompt_lookup_num_tokens > TX_GENERATION_GUESSES)
         return tx_fail(TX_INVALID, "prompt_lookup_num_tokens: %" PRId64 " is not in 0..%d", g->prompt_lookup_num_tokens,
+                       TX_GENERATION_GUESSES);
+    if (g->num_assistant_tokens < 0 || g->num_assistant_tokens > TX_GENERATION_GUESSES)
+        return tx_fail(TX_INVALID, "num_assistant_tokens: %" PRId64 " is not in 0..%d", g->num_assistant_tokens,
                        TX_GENERATION_GUESSES);
     if (g->prompt_lookup_num_tokens > 0 && g->num_beams > 1)
         return tx_fail(TX_UNSUPPORTED, "prompt_lookup_num_tokens with num_beams: use only one of them");

@@ -7,6 +7,7 @@
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
 #include "models/files/safetensors.h"
+#include "models/generate/guess.h"
 #include "models/generate/slots.h"
 #include "tx_json.h"
 
@@ -72,6 +73,26 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
     return TX_OK;
 }
 
+/* Opens the assistant, which must have the model's tokenizer or, if one of them has none, as many ids. */
+static tx_status open_assistant(tx_lm *lm, const tx_lm_options *options)
+{
+    tx_lm_options o = *options;
+    o.model = o.assistant_model;
+    o.assistant_model = o.adapter = NULL;
+    o.batch_size = 1;
+    o.offload_params = TX_OFFLOAD_NONE;
+    TX_TRY(o.device_map ? tx_fail(TX_UNSUPPORTED, "it cannot be used with device_map") : TX_OK);
+    TX_TRY(tx_lm_open(&o, &lm->assistant));
+    tx_status status = tx_lm_open_tokenizer(lm);
+    TX_THEN(status, tx_lm_open_tokenizer(lm->assistant));
+    const int64_t own = lm->config->vocab_size, other = lm->assistant->config->vocab_size;
+    if (status == TX_NOT_FOUND)
+        status = own == other ? TX_OK : tx_fail(TX_INVALID, "it has %" PRId64 " ids, the model %" PRId64, other, own);
+    else
+        TX_THEN(status, tx_guesser_check(lm->assistant->tokenizer, lm->tokenizer));
+    return status;
+}
+
 tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
 {
     TX_NEEDS(options && lm, TX_INVALID);
@@ -91,14 +112,20 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
     made->batch = o->batch_size > 0 ? o->batch_size : DEFAULT_BATCH;
     made->keep = o->keep_cache;
     tx_status status = open_folder(made, o);
+    if (o->assistant_model)
+        TX_THEN(status, tx_fail_in(open_assistant(made, o), "assistant_model %s", o->assistant_model));
     return TX_RETURN(status, made, lm, tx_lm_free);
 }
 
 void tx_lm_drop(tx_lm *lm)
 {
     tx_generator_free(lm->generator);
+    tx_slots_free(lm->slots);
     tx_model_free(lm->model);
+    if (lm->assistant)
+        tx_lm_drop(lm->assistant);
     lm->generator = NULL;
+    lm->slots = NULL;
     lm->model = NULL;
     lm->loaded = false;
 }
@@ -108,6 +135,7 @@ void tx_lm_free(tx_lm *lm)
     if (!lm)
         return;
     tx_lm_drop(lm);
+    tx_lm_free(lm->assistant);
     for (int32_t d = 0; d < lm->devices; d++)
         tx_engine_free(lm->engine[d]);
     tx_encoder_free(lm->encoder);
@@ -222,11 +250,32 @@ static tx_status load_adapted(tx_lm *lm, const tx_load_options *how)
 tx_status tx_lm_load(tx_lm *lm)
 {
     const tx_load_options how = {.size = sizeof how, .report = &lm->progress};
+    const double begun = tx_now();
     const tx_status status = lm->loaded ? TX_OK
                              : lm->lora ? load_adapted(lm, &how)
                                         : tx_arch_load(lm->model, lm->config, lm->folder, &how);
+    lm->load_seconds = lm->loaded ? lm->load_seconds : tx_now() - begun;
     lm->loaded = status == TX_OK;
     return status;
+}
+
+tx_status tx_lm_measure(const tx_lm *lm, tx_lm_usage *usage)
+{
+    TX_NEEDS(lm && usage, TX_INVALID);
+    tx_memory own = {0}, assistant = {0};
+    tx_lm_usage made = {.seconds = lm->load_seconds};
+    if (lm->model)
+        TX_TRY(tx_model_memory(lm->model, &own));
+    if (lm->assistant && lm->assistant->model)
+        TX_TRY(tx_model_memory(lm->assistant->model, &assistant));
+    made.memory = tx_memory_total(&own);
+    made.caches = own.bytes[TX_MEMORY_CACHE];
+    made.weights = own.bytes[TX_MEMORY_WEIGHTS];
+    made.assistant_memory = tx_memory_total(&assistant);
+    if (lm->generator)
+        tx_generator_guesses(lm->generator, &made.guessed, &made.accepted);
+    *usage = made;
+    return TX_OK;
 }
 
 /* Compiles the smallest plan, if nothing is compiled, and reads the weights. */
@@ -259,6 +308,16 @@ tx_status tx_lm_save(tx_lm *lm, const char *folder)
     return tx_folder_copy_file(tx_lm_generation_folder(lm), folder, TX_LM_GENERATION, GENERATION_LIMIT);
 }
 
+tx_status tx_lm_guesses(const tx_lm *lm, const tx_generation *how, int64_t *guesses)
+{
+    *guesses = lm->assistant ? how->num_assistant_tokens : how->prompt_lookup_num_tokens;
+    if (lm->assistant && how->prompt_lookup_num_tokens > 0)
+        return tx_fail(TX_INVALID, "prompt_lookup_num_tokens with an assistant_model: use only one of them");
+    if (lm->assistant && how->num_beams > 1)
+        return tx_fail(TX_UNSUPPORTED, "assistant_model with num_beams: use only one of them");
+    return TX_OK;
+}
+
 /* Appends advice to the message if memory was not sufficient. */
 static tx_status advise(tx_status status, const char *advice)
 {
@@ -270,6 +329,20 @@ static tx_status advise(tx_status status, const char *advice)
 static int64_t larger(int64_t a, int64_t b)
 {
     return a > b ? a : b;
+}
+
+/* Compiles and loads the assistant for texts of these sizes, if it guesses, and sets sizes->draft. */
+static tx_status compile_assistant(tx_lm *lm, tx_generator_options *sizes)
+{
+    if (!lm->assistant || !sizes->guesses)
+        return TX_OK;
+    const int64_t positions = lm->assistant->config->positions;
+    tx_generator_options own = {.size = sizeof own, .batch = 1, .beams = 1};
+    own.context = sizes->context < positions ? sizes->context : positions;
+    own.prompt = sizes->prompt < own.context ? sizes->prompt : own.context;
+    TX_TRY(tx_fail_in(tx_lm_compile_slots(lm->assistant, &own, &lm->assistant->slots), "assistant_model"));
+    sizes->draft = lm->assistant->slots;
+    return TX_OK;
 }
 
 tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
@@ -286,7 +359,8 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     }
     if (lm->generator) /* the caches are states of the model and cannot be resized */
         tx_lm_drop(lm);
-    tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = &need});
+    tx_status status = compile_assistant(lm, &need);
+    TX_THEN(status, tx_lm_create_model(lm, &(tx_lm_sizes){.texts = &need}));
     TX_THEN(status, tx_generator_create(lm->model, lm->config, &need, &lm->generator));
     TX_THEN(status, tx_lm_load(lm));
     status = advise(
@@ -304,14 +378,14 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
     TX_NEEDS(lm, TX_INVALID);
     const int64_t positions = lm->config->positions;
     how = how ? how : &lm->generation;
-    const tx_generator_options sizes = {.size = sizeof sizes,
-                                        .batch = batch < lm->batch ? batch : lm->batch,
-                                        .beams = how->num_beams,
-                                        .prompt = positions < USUAL_PROMPT ? positions : USUAL_PROMPT,
-                                        .context = positions,
-                                        .keep = lm->keep,
-                                        .guesses = how->prompt_lookup_num_tokens};
+    tx_generator_options sizes = {.size = sizeof sizes,
+                                  .batch = batch < lm->batch ? batch : lm->batch,
+                                  .beams = how->num_beams,
+                                  .prompt = positions < USUAL_PROMPT ? positions : USUAL_PROMPT,
+                                  .context = positions,
+                                  .keep = lm->keep};
     TX_TRY(tx_generation_check(how));
+    TX_TRY(tx_lm_guesses(lm, how, &sizes.guesses));
     return tx_lm_has_source(lm) ? TX_OK : tx_lm_compile(lm, &sizes); /* no number of positions limits sources */
 }
 
@@ -321,8 +395,8 @@ tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_s
         return tx_fail(TX_UNSUPPORTED, "%s: an encoder with a decoder is not served; txgen runs it", lm->folder);
     tx_lm_drop(lm);
     tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = sizes});
-    TX_THEN(status,
-            tx_slots_create(lm->model, lm->config, &(tx_slots_options){sizes->batch, sizes->context, 0, 1, 0}, slots));
+    TX_THEN(status, tx_slots_create(lm->model, lm->config,
+                                    &(tx_slots_options){sizes->batch, sizes->context, sizes->prompt, 1, 0}, slots));
     TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_slots_prove(*slots));
     return advise(status, "use fewer slots or a shorter context");

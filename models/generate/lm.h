@@ -29,7 +29,10 @@ struct tx_lm {
     int32_t devices;
     char placed[TX_LM_DEVICES * 48]; /* see tx_lm_device_map */
     tx_model *model;                 /* NULL if nothing is compiled */
-    bool loaded;                     /* its weights are read */
+    bool loaded;                     /* its weights are read, */
+    double load_seconds;             /* which took so long */
+    tx_slots *slots;                 /* of an assistant; or NULL */
+    tx_lm *assistant;                /* or NULL */
     tx_generator *generator;         /* of `model`, with sizes `compiled`; or NULL */
     tx_generator_options compiled;
     tx_tokenizer *tokenizer; /* NULL until it is needed, like the encoder */
@@ -43,6 +46,8 @@ typedef struct tx_lm_sizes {
     int64_t tokens;
 } tx_lm_sizes;
 
+/* The number of guesses that a pass with these settings verifies. Fails if they contradict each other. */
+tx_status tx_lm_guesses(const tx_lm *lm, const tx_generation *how, int64_t *guesses);
 /* Opens the tokenizer if it is not open. */
 tx_status tx_lm_open_tokenizer(tx_lm *lm);
 /* Finds the folders of model and adapter, and reads the configuration (lm_adapter.c). */
@@ -64,7 +69,7 @@ tx_status tx_lm_load(tx_lm *lm);
 /* Makes sure that there is a generator of at least these sizes, and loads the weights. */
 tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes);
 
-/* Creates slots for varied prompts, loads the weights and proves the slots (slots.h). */
+/* Creates slots for prompts of length sizes->prompt, loads the weights and proves the slots (slots.h). */
 tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_slots **slots);
 /* Frees the plans and the model with its weights; slots must be freed before. */
 void tx_lm_drop(tx_lm *lm);

@@ -443,6 +443,11 @@ int64_t tx_slots_vocab(const tx_slots *slots)
     return slots->vocab;
 }
 
+int64_t tx_slots_context(const tx_slots *slots)
+{
+    return slots->context;
+}
+
 /* ---- Proof of equal bits -------------------------------------------------------------------------------- */
 
 /* Steps of the test, at most the context. */

@@ -51,5 +51,7 @@ void tx_slots_keep(tx_slots *slots, int64_t slot, int64_t count);
 /* Logits [vocab_size] for the token after the last one of a slot. They live until the slot's next token. */
 const float *tx_slots_logits(const tx_slots *slots, int64_t slot);
 int64_t tx_slots_vocab(const tx_slots *slots);
+/* Tokens of a slot. */
+int64_t tx_slots_context(const tx_slots *slots);
 
 #endif

@@ -186,13 +186,13 @@ static bool end(void *context, int64_t row)
 static tx_status run(texts *t, tx_lm *lm)
 {
     const tx_sink sink = {emit, t->stop.count > 0 ? ends : NULL, end, t};
-    const tx_generator_options sizes = {.size = sizeof sizes,
-                                        .batch = t->count < lm->batch ? t->count : lm->batch,
-                                        .beams = t->how.num_beams,
-                                        .prompt = t->longest,
-                                        .context = t->context,
-                                        .keep = lm->keep,
-                                        .guesses = t->how.prompt_lookup_num_tokens};
+    tx_generator_options sizes = {.size = sizeof sizes,
+                                  .batch = t->count < lm->batch ? t->count : lm->batch,
+                                  .beams = t->how.num_beams,
+                                  .prompt = t->longest,
+                                  .context = t->context,
+                                  .keep = lm->keep};
+    TX_TRY(tx_lm_guesses(lm, &t->how, &sizes.guesses));
     TX_TRY(tx_lm_compile(lm, &sizes));
     const double begun = tx_now();
     begin(t);

@@ -232,7 +232,7 @@ static bool ends(void *context, const int32_t *ids, int64_t count)
 
 static tx_generator *make_generator(fixture *f, int64_t batch, int64_t beams, int64_t prompt, int64_t context)
 {
-    const tx_generator_options options = {sizeof options, batch, beams, prompt, context, false, 0};
+    const tx_generator_options options = {sizeof options, batch, beams, prompt, context, false, 0, NULL};
     tx_generator *made = NULL;
     assert_ok(tx_generator_create(f->model, f->config, &options, &made));
     return made;
@@ -276,43 +276,6 @@ static void batch_equals_one_by_one(void **state)
     tx_generator_free(single);
     tx_model_free(other.model);
     tx_generator_free(batch);
-}
-
-/* Guesses do not change a text: greedy or sampled, whole or ended early, up to the last position, also after others. */
-static void guesses_change_nothing(void **state)
-{
-    fixture *f = *state;
-    texts plain = {.stop = -1}, fast = {.stop = -1};
-    int32_t ids[POSITIONS];
-    fixture other = *f;
-    assert_ok(tx_model_create(f->engine, &other.model));
-    tx_generator *one = make_generator(f, 2, 1, LONGEST, POSITIONS), *two = NULL;
-    const tx_generator_options options = {sizeof options, 2, 1, LONGEST, POSITIONS, false, 7};
-    assert_ok(tx_generator_create(other.model, f->config, &options, &two));
-    assert_ok(tx_model_init(f->model, 4));
-    assert_ok(tx_model_init(other.model, 4));
-    tx_generation how = tx_generation_defaults(-1);
-    how.max_new_tokens = STEPS;
-    for (int i = 0; i < POSITIONS; i++)
-        ids[i] = i % 7; /* so that tokens occur before */
-    const tx_prompt prompts[] = {{ids, 9}, {ids + 2, POSITIONS - STEPS}};
-    for (int way = 0; way < 24; way++) {
-        how.do_sample = way % 2;
-        how.temperature = way % 4 == 3 ? 0.1 : 1.0;
-        how.seed = (uint64_t)way;
-        const int64_t from = way % 3 == 2, count = way % 3 == 0 ? 2 : 1;
-        how.prompt_lookup_num_tokens = 0;
-        fast.stop = plain.stop = way % 5 == 4 ? 3 : -1;
-        fast.most[0] = plain.most[0] = way % 7 == 6 ? 5 : 0;
-        generate(one, prompts + from, count, 0, &how, &plain);
-        how.prompt_lookup_num_tokens = 1 + way % TX_GENERATION_GUESSES;
-        generate(two, prompts + from, count, 0, &how, &fast);
-        assert_memory_equal(fast.count, plain.count, sizeof plain.count);
-        assert_memory_equal(fast.ids, plain.ids, sizeof plain.ids);
-    }
-    tx_generator_free(two);
-    tx_model_free(other.model);
-    tx_generator_free(one);
 }
 
 /* Texts end at an id of eos_token_id or by the sink, and not before min_new_tokens. The others continue unchanged. */
@@ -371,7 +334,7 @@ static void misuse_is_refused(void **state)
     const tx_prompt outside = {bad, 2};
     assert_refused(tx_generator_run(g, &outside, 1, 0, &how, &sink), TX_INVALID, "outside the vocabulary");
     assert_int_equal(out.count[0], 0);
-    const tx_generator_options longer = {sizeof longer, 1, 1, 40, POSITIONS + 1, false, 0};
+    const tx_generator_options longer = {sizeof longer, 1, 1, 40, POSITIONS + 1, false, 0, NULL};
     assert_refused(tx_generator_create(f->model, f->config, &longer, &none), TX_INVALID, "90 positions");
     tx_generator_free(g);
 }
@@ -483,7 +446,6 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(kept_caches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(sources_move_caches, set_up, tear_down),
         cmocka_unit_test_setup_teardown(batch_equals_one_by_one, set_up, tear_down),
-        cmocka_unit_test_setup_teardown(guesses_change_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(texts_end, set_up, tear_down),
         cmocka_unit_test_setup_teardown(misuse_is_refused, set_up, tear_down),
         cmocka_unit_test_setup_teardown(beams_find_the_likeliest_text, set_up, tear_down),

@@ -160,6 +160,38 @@ static void calls_in_a_row(void **state)
     tx_lm_free(lm);
 }
 
+/* The model as its own assistant, once without a tokenizer. */
+static void an_assistant_guesses(void **state)
+{
+    tx_lm *alone = open_lm(state, "text", 1);
+    static heard one, other;
+    tx_lm_usage before, usage;
+    for (int i = 0; i < 2; i++) {
+        tx_lm_options options = {.size = sizeof options, .model = TX_PATH(*state, "text"), .device = device};
+        options.assistant_model = TX_PATH(*state, i ? "text" : "ids");
+        tx_lm *lm = NULL;
+        assert_ok(tx_lm_open(&options, &lm));
+        tx_generation how = drawn(lm, NEW);
+        assert_ok(tx_lm_measure(lm, &before));
+        assert_true(before.memory == 0 && before.assistant_memory == 0 && before.guessed == 0);
+        assert_ok(listen(alone, prompts, 1, &how, &one));
+        assert_ok(listen(lm, prompts, 1, &how, &other));
+        assert_string_equal(one.text, other.text);
+        assert_ok(tx_lm_measure(lm, &usage));
+        assert_true(usage.memory > usage.weights + usage.caches && usage.weights > 0 && usage.caches > 0);
+        assert_true(usage.assistant_memory > usage.weights && usage.seconds >= 0.0);
+        assert_true(usage.guessed > 0 && usage.accepted == usage.guessed);
+        how.prompt_lookup_num_tokens = 1;
+        assert_refused(listen(lm, prompts, 1, &how, &one), TX_INVALID, "use only one");
+        how.prompt_lookup_num_tokens = how.num_assistant_tokens = 0;
+        assert_ok(listen(lm, prompts, 1, &how, &other));
+        how.num_assistant_tokens = TX_GENERATION_GUESSES + 1;
+        assert_refused(listen(lm, prompts, 1, &how, &one), TX_INVALID, "num_assistant_tokens");
+        tx_lm_free(lm);
+    }
+    tx_lm_free(alone);
+}
+
 /* The same text as ids, and reserved room: it has no tokenizer, and needs none. */
 static void ids_need_no_tokenizer(void **state)
 {
@@ -308,8 +340,12 @@ int main(int argc, char **argv)
         printf("skipped: %s\n", tx_error());
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(calls_in_a_row),   cmocka_unit_test(ids_need_no_tokenizer),
-                                       cmocka_unit_test(a_listener_stops), cmocka_unit_test(limits),
-                                       cmocka_unit_test(refusals),         cmocka_unit_test(perplexity_of_logits)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(calls_in_a_row),
+                                       cmocka_unit_test(ids_need_no_tokenizer),
+                                       cmocka_unit_test(a_listener_stops),
+                                       cmocka_unit_test(limits),
+                                       cmocka_unit_test(refusals),
+                                       cmocka_unit_test(perplexity_of_logits),
+                                       cmocka_unit_test(an_assistant_guesses)};
     return cmocka_run_group_tests(tests, set_up, close_scratch);
 }

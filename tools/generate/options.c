@@ -83,6 +83,12 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "prompt_lookup_num_tokens", AT(prompt_lookup_num_tokens), 0, TX_GENERATION_GUESSES, "N",
      "compute N more tokens at a time, guessed from what followed the last tokens before; for texts that repeat parts "
      "of their prompt, one at a time"},
+    {TX_OPTION_TEXT, "assistant_model", AT(assistant_model), .choices = "DIR|NAME",
+     .help =
+         "a smaller model with the same tokenizer: it guesses tokens, which the model computes in one pass. The text "
+         "stays the same; one text at a time"},
+    {TX_OPTION_INTEGER, "num_assistant_tokens", AT(num_assistant_tokens), 0, TX_GENERATION_GUESSES, "N",
+     "with --assistant_model: tokens that it guesses for a pass"},
     {TX_OPTION_REAL, "length_penalty", AT(length_penalty), -FLT_MAX, FLT_MAX, "X",
      "with beams: above 0 favours longer texts"},
     {TX_OPTION_CHOICE, "early_stopping", AT(early_stopping), .choices = "false|true|never",
@@ -134,6 +140,7 @@ static const txgen_settings defaults = {.device = "cpu",
                                         .max_new_tokens = -1,
                                         .top_k = 50,
                                         .num_beams = 1,
+                                        .num_assistant_tokens = TX_GENERATION_ASSISTANT,
                                         .seed = 42,
                                         .combination_type = 1, /* cat */
                                         .temperature = 1.0,
@@ -180,6 +187,12 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
         return misuse("--device and --device_map exclude each other");
     if (s->device_map && s->offload_param)
         return misuse("--offload_param and --device_map exclude each other");
+    if (s->assistant_model &&
+        (s->device_map || s->classify || s->embed || s->perplexity || s->logits || s->save_merged))
+        return misuse("--assistant_model is for texts on one device: it excludes --device_map, --classify, --embed, "
+                      "--perplexity, --logits and --save_merged");
+    if (!s->assistant_model && tx_option_given(given, offsetof(txgen_settings, num_assistant_tokens)))
+        return misuse("--num_assistant_tokens needs --assistant_model");
     if (s->offload_param == TX_OFFLOAD_FILE && !s->nvme_path)
         return misuse("--offload_param nvme needs --nvme_path: give a folder on a fast disk of this host");
     if (s->load_in_4bit && s->save_merged)
@@ -236,6 +249,7 @@ tx_status txgen_generation(const tx_option_values *given, tx_generation *how)
     TAKE(top_k);
     TAKE(num_beams);
     TAKE(prompt_lookup_num_tokens);
+    TAKE(num_assistant_tokens);
     TAKE(temperature);
     TAKE(top_p);
     TAKE(repetition_penalty);

@@ -68,6 +68,22 @@ static tx_status work(const txgen_settings *set, tx_lm *lm, const tx_generation 
     return status;
 }
 
+/* Prints the number of right guesses, the speed of reading weights, and the memory. */
+static void print_usage(const tx_lm *lm, bool assistant)
+{
+    tx_lm_usage u;
+    char memory[60] = "";
+    if (tx_lm_measure(lm, &u))
+        return;
+    if (u.guessed)
+        tx_print_line(stderr, "txgen: %" PRId64 " of %" PRId64 " guesses accepted", u.accepted, u.guessed);
+    if (assistant)
+        snprintf(memory, sizeof memory, ", assistant %.1f MB", 1e-6 * (double)u.assistant_memory);
+    tx_print_line(stderr, "txgen: weights %.1f MB, read in %.2f s (%.2f GB/s); memory %.1f MB, of it caches %.1f MB%s",
+                  1e-6 * (double)u.weights, u.seconds, u.seconds > 0.0 ? 1e-9 * (double)u.weights / u.seconds : 0.0,
+                  1e-6 * (double)u.memory, 1e-6 * (double)u.caches, memory);
+}
+
 static tx_status run(const txgen_settings *set, const tx_option_values *given, const char *adapter)
 {
     const tx_lm_options options = {.size = sizeof options,
@@ -83,6 +99,7 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
                                    .load_in_4bit = set->load_in_4bit,
                                    .double_quant = set->double_quant,
                                    .keep_cache = set->chat,
+                                   .assistant_model = set->assistant_model,
                                    .warn = warn,
                                    .progress = tx_alive_progress,
                                    .context = set->alive};
@@ -98,6 +115,8 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
         if (!status && set->ids.count == 0 && !set->save_merged)
             status = tx_lm_tokenizer(lm, &tokenizer);
         TX_THEN(status, work(set, lm, &how));
+        if (!status && generates && (!set->chat || set->assistant_model))
+            print_usage(lm, set->assistant_model);
         if (!status && sampled)
             tx_print_line(stderr,
                           "txgen: no generation_config.json: sampled with temperature %g, top_p %g; use "

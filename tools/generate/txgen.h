@@ -16,11 +16,11 @@ enum { TXGEN_ADAPTERS = 16 };
 
 typedef struct txgen_settings {
     const char *model, *save_merged, *device, *device_map, *dtype, *prompts, *logits, *perplexity, *chat_template,
-        *system, *nvme_path, *prompt_name, *adapter_weights;
+        *system, *nvme_path, *prompt_name, *adapter_weights, *assistant_model;
     bool load_in_4bit, double_quant;
     tx_words prompt, ids, stop, adapter;
     int64_t threads, batch_size, stride, max_length;
-    int64_t max_new_tokens, min_new_tokens, top_k, num_beams, prompt_lookup_num_tokens, seed;
+    int64_t max_new_tokens, min_new_tokens, top_k, num_beams, prompt_lookup_num_tokens, num_assistant_tokens, seed;
     double temperature, top_p, repetition_penalty, length_penalty;
     int32_t early_stopping, offload_param, combination_type;
     bool do_sample, chat, classify, embed;

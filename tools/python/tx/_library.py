@@ -74,9 +74,9 @@ class Generation(Structure):
     _fields_ = [("size", c_size_t), ("max_new_tokens", c_int64), ("max_length", c_int64), ("min_new_tokens", c_int64),
                 ("do_sample", c_bool), ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double),
                 ("repetition_penalty", c_double), ("num_beams", c_int64), ("prompt_lookup_num_tokens", c_int64),
-                ("length_penalty", c_double), ("early_stopping", c_int), ("seed", c_uint64),
-                ("eos_token_id", c_int32 * 32), ("eos_count", c_int32), ("stop_strings", POINTER(c_char_p)),
-                ("stop_count", c_int32)]
+                ("num_assistant_tokens", c_int64), ("length_penalty", c_double), ("early_stopping", c_int),
+                ("seed", c_uint64), ("eos_token_id", c_int32 * 32), ("eos_count", c_int32),
+                ("stop_strings", POINTER(c_char_p)), ("stop_count", c_int32)]
 
 
 _warn = CFUNCTYPE(None, c_void_p, c_char_p)
@@ -87,7 +87,7 @@ class LmOptions(Structure):
                 ("batch_size", c_int64), ("dtype", c_char_p), ("warn", _warn), ("context", c_void_p),
                 ("adapter", c_char_p), ("load_in_4bit", c_bool), ("double_quant", c_bool), ("keep_cache", c_bool),
                 ("device_map", c_char_p), ("offload_params", c_int), ("offload_folder", c_char_p),
-                ("progress", c_void_p)]
+                ("progress", c_void_p), ("assistant_model", c_char_p)]
 
 
 class Prompt(Structure):

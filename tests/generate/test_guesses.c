@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Guessed tokens: a pass over several tokens gives the bits of single steps, and texts do not change, with guesses from
+ * the text, by the model itself, or by another one.
+ *
+ *     test_guesses DEVICE */
+#include "models/arch/gpt2.h"
+#include "models/generate/generate.h"
+#include "tests/scratch.h"
+
+enum { POSITIONS = 300, VOCAB = 131, STEPS = 15, MOST = TX_GENERATION_GUESSES };
+
+static const char *device = "cpu";
+
+/* A small random GPT-2. */
+typedef struct subject {
+    tx_config *config;
+    tx_engine *engine;
+    tx_model *model;
+} subject;
+
+static subject open_subject(tx_dtype dtype)
+{
+    subject s = {0};
+    const tx_engine_options options = {.size = sizeof options, .device = device};
+    assert_ok(tx_config_preset("gpt2", &s.config));
+    assert_ok(tx_config_override(s.config, "vocab_size=131,n_positions=300,n_embd=96,n_layer=2,n_head=3"));
+    ((tx_gpt2_config *)s.config)->initializer_range = 0.25; /* lively texts */
+    assert_ok(tx_engine_create(&options, &s.engine));
+    assert_ok(tx_model_create(s.engine, &s.model));
+    assert_ok(tx_model_store(s.model, dtype));
+    return s;
+}
+
+static void close_subject(const subject *s)
+{
+    tx_model_free(s->model);
+    tx_engine_free(s->engine);
+    tx_config_free(s->config);
+}
+
+static void fill(int32_t ids[POSITIONS])
+{
+    uint64_t random = 5;
+    for (int i = 0; i < POSITIONS; i++)
+        ids[i] = (int32_t)(next_random(&random) % VOCAB);
+}
+
+/* ---- Bits ------------------------------------------------------------------------------------------------ */
+
+static void passes_have_the_bits_of_steps(void **state)
+{
+    static const tx_dtype types[] = {TX_F32, TX_BF16, TX_F16};
+    static float want[MOST + 1][VOCAB];
+    int32_t ids[POSITIONS];
+    (void)state;
+    fill(ids);
+    for (size_t d = 0; d < sizeof types / sizeof types[0]; d++) {
+        const subject s = open_subject(types[d]);
+        tx_slots *slots = NULL;
+        const float *all = NULL;
+        int64_t stride = 0;
+        assert_ok(tx_slots_create(s.model, s.config, &(tx_slots_options){1, POSITIONS, POSITIONS, 1, MOST}, &slots));
+        assert_ok(tx_model_init(s.model, 4));
+        for (int64_t prompt = 5; prompt < POSITIONS - MOST; prompt += 57) {
+            for (int64_t done = 0; done < prompt;)
+                assert_ok(tx_slots_prefill(slots, 0, ids, prompt, &done, NULL, NULL));
+            for (int64_t i = 0; i <= MOST; i++) {
+                assert_ok(tx_slots_step(slots, &(int32_t){0}, &ids[prompt + i], 1, NULL));
+                memcpy(want[i], tx_slots_logits(slots, 0), sizeof want[i]);
+            }
+            tx_slots_keep(slots, 0, prompt);
+            int64_t first = prompt;
+            assert_ok(tx_slots_prefill(slots, 0, ids, prompt + MOST + 1, &first, &all, &stride));
+            assert_int_equal(first, prompt + MOST + 1);
+            for (int64_t i = 0; i <= MOST; i++)
+                if (memcmp(want[i], all + i * stride, sizeof want[i]) != 0)
+                    fail_msg("%s, %d tokens, guess %d: other bits, such as %.9g instead of %.9g",
+                             tx_dtype_name(types[d]), (int)prompt, (int)i, (double)all[i * stride], (double)want[i][0]);
+        }
+        tx_slots_free(slots);
+        close_subject(&s);
+    }
+}
+
+/* ---- Texts ----------------------------------------------------------------------------------------------- */
+
+typedef struct texts {
+    int32_t ids[2][STEPS];
+    int64_t count[2];
+    int32_t stop; /* this token ends a text */
+    int64_t most; /* length of text 0, or 0 */
+} texts;
+
+static bool emit(void *context, int64_t row, int32_t id)
+{
+    texts *t = context;
+    t->ids[row][t->count[row]++] = id;
+    return row || t->count[0] != t->most;
+}
+
+static bool ends(void *context, const int32_t *ids, int64_t count)
+{
+    return ids[count - 1] == ((const texts *)context)->stop;
+}
+
+static void generate(tx_generator *g, const tx_prompt *prompts, int64_t count, const tx_generation *how, texts *out)
+{
+    const tx_sink sink = {emit, ends, NULL, out};
+    memset(out->ids, 0, sizeof out->ids);
+    memset(out->count, 0, sizeof out->count);
+    assert_ok(tx_generator_run(g, prompts, count, 0, how, &sink));
+}
+
+/* Greedy or sampled texts, whole or ended early, up to the last position, also after others. Without `draft`, tokens
+ * are looked up in the text. Returns the share of accepted guesses. */
+static double check_texts(tx_slots *draft, int32_t *ids)
+{
+    texts plain = {.stop = -1}, fast = {.stop = -1};
+    const subject a = open_subject(TX_F32), b = open_subject(TX_F32);
+    tx_generator *one = NULL, *two = NULL;
+    const tx_generator_options options = {sizeof options, 2, 1, 75, 90, false, 0, NULL};
+    const tx_generator_options guesses = {sizeof options, 2, 1, 75, 90, false, MOST, draft};
+    assert_ok(tx_generator_create(a.model, a.config, &options, &one));
+    assert_ok(tx_generator_create(b.model, b.config, &guesses, &two));
+    assert_ok(tx_model_init(a.model, 4));
+    assert_ok(tx_model_init(b.model, 4));
+    tx_generation how = tx_generation_defaults(-1);
+    how.max_new_tokens = STEPS;
+    const tx_prompt prompts[] = {{ids, 9}, {ids + 2, 90 - STEPS}};
+    for (int way = 0; way < 24; way++) {
+        how.do_sample = way % 2;
+        how.temperature = way % 4 == 3 ? 0.1 : 1.0;
+        how.seed = (uint64_t)way;
+        const int64_t from = way % 3 == 2, count = way % 3 == 0 ? 2 : 1;
+        how.prompt_lookup_num_tokens = 0;
+        fast.stop = plain.stop = way % 5 == 4 ? 3 : -1;
+        fast.most = plain.most = way % 7 == 6 ? 5 : 0;
+        generate(one, prompts + from, count, &how, &plain);
+        how.num_assistant_tokens = how.prompt_lookup_num_tokens = 1 + way % MOST;
+        generate(two, prompts + from, count, &how, &fast);
+        assert_memory_equal(fast.count, plain.count, sizeof plain.count);
+        assert_memory_equal(fast.ids, plain.ids, sizeof plain.ids);
+    }
+    int64_t guessed, accepted;
+    tx_generator_guesses(two, &guessed, &accepted);
+    assert_true(guessed > 0 && accepted <= guessed);
+    tx_generator_free(two);
+    tx_generator_free(one);
+    close_subject(&b);
+    close_subject(&a);
+    return (double)accepted / (double)guessed;
+}
+
+static void copied_guesses_change_nothing(void **state)
+{
+    int32_t ids[POSITIONS];
+    (void)state;
+    for (int i = 0; i < POSITIONS; i++)
+        ids[i] = i % 7; /* so that tokens occur before */
+    check_texts(NULL, ids);
+}
+
+/* The model itself guesses right, another one hardly ever, and one with few positions now and then. */
+static void guesses_of_a_model_change_nothing(void **state)
+{
+    int32_t ids[POSITIONS];
+    (void)state;
+    fill(ids);
+    for (int seed = 4; seed < 7; seed++) {
+        const subject s = open_subject(TX_F32);
+        const int64_t context = seed == 6 ? 12 : 90;
+        tx_slots *draft = NULL;
+        assert_ok(tx_slots_create(s.model, s.config, &(tx_slots_options){1, context, context / 2, 1, 0}, &draft));
+        assert_ok(tx_model_init(s.model, seed == 6 ? 4 : (uint64_t)seed));
+        const double accepted = check_texts(draft, ids);
+        assert_true(seed == 5 ? accepted < 0.5 : accepted > 0.6);
+        tx_slots_free(draft);
+        close_subject(&s);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    device = argc > 1 ? argv[1] : device;
+    int32_t index;
+    if (tx_device_find(device, &index)) {
+        printf("skipped: %s\n", tx_error());
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_have_the_bits_of_steps),
+                                       cmocka_unit_test(copied_guesses_change_nothing),
+                                       cmocka_unit_test(guesses_of_a_model_change_nothing)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
