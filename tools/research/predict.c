@@ -18,39 +18,31 @@
 
 typedef struct loop {
     const char *provider, *target, *type, *transposes;
-    double rows, columns, terms, warps, lanes, registers, local_bytes, done, issued, local, outside, gelu, slope;
+    double rows, columns, terms, warps, lanes, registers, local_bytes, done, issued, local, outside, gelu, slope, ahead;
 } loop;
 
 static const loop loops[] = {
 #define TX_LOOP(...) {__VA_ARGS__},
 #include "tools/research/loops.def"
-#define TX_LOOP(...) {__VA_ARGS__, 0.0, 0.0}, /* Intel's instructions of GELU are not counted */
+#define TX_LOOP(...) {__VA_ARGS__, 0.0, 0.0, 1.0}, /* Intel's instructions of GELU are not counted */
 #include "tools/research/loops_intel.def"
 };
 enum { LOOPS = sizeof loops / sizeof loops[0] };
 
-static const tx_card cards[] = {
-#define TX_CARD(id, ...) {#id, __VA_ARGS__},
-#include "tools/research/cards.def"
-};
-
-const tx_card *tx_card_at(int i)
-{
-    return (size_t)i < sizeof cards / sizeof cards[0] ? &cards[i] : NULL;
-}
-
 static const char *const type_names[] = {"fp32", "tf32", "bf16"};
 
-/* Returns the floating-point operations of a loop's kind per clock and unit. */
-static double rate_of(const tx_card *card, const loop *l)
+/* Returns the floating-point operations of a loop's kind per clock and unit: the peak, and in `share` the share of it
+ * that libraries reach. */
+static double rate_of(const tx_card *card, const loop *l, double *share)
 {
-    if (strncmp(l->provider, "portable", 8) == 0)
+    *share = strncmp(l->provider, "nvidia-wgmma", 12) == 0 ? card->wgmma : card->share;
+    if (strncmp(l->provider, "portable", 8) == 0) {
+        *share = 1.0;
         return card->simt;
-    if (strncmp(l->provider, "nvidia-wgmma", 12) == 0)
-        return card->half * card->wgmma;
+    }
     if (strcmp(l->type, "bf16") == 0)
-        return card->half * card->share;
-    return strcmp(l->type, "fp32") == 0 && card->fp32 > 0.0 ? card->fp32 * card->share : card->tf32 * card->share;
+        return card->half;
+    return strcmp(l->type, "fp32") == 0 && card->fp32 > 0.0 ? card->fp32 : card->tf32;
 }
 
 static const char *const round_names[] = {
@@ -59,16 +51,19 @@ static const char *const round_names[] = {
 #undef X
 };
 
-/* Sets the clocks of a round by each resource, for a work-group with a unit of its own. Returns the slowest resource.
- */
-static int round_of(const tx_card *card, const loop *l, double operand_bytes, double clocks[TX_ROUND_TERMS])
+/* Sets the clocks of a round by each resource, if `held` work-groups share a unit. Returns the slowest resource. */
+static int round_of(const tx_card *card, const loop *l, double operand_bytes, double held,
+                    double clocks[TX_ROUND_TERMS])
 {
     const double loaded = (l->rows + l->columns) * l->terms * operand_bytes;
+    double share;
+    const double alone = l->warps * l->done / rate_of(card, l, &share);
     int most = 0;
-    clocks[TX_ROUND_UNITS] = l->warps * l->done / rate_of(card, l);
+    clocks[TX_ROUND_UNITS] = alone / share;
     clocks[TX_ROUND_INSTRUCTIONS] = l->warps * l->issued / card->issue;
     clocks[TX_ROUND_LOCAL] = l->warps * l->local * 128.0 / card->local;
     clocks[TX_ROUND_CACHE] = loaded * card->units * card->ghz / card->cache;
+    clocks[TX_ROUND_LATENCY] = (fmax(alone, card->latency / l->ahead) + TX_ROUND_CLOCKS) / held;
     for (int i = 1; i < TX_ROUND_TERMS; i++)
         most = clocks[i] > clocks[most] ? i : most;
     return most;
@@ -108,17 +103,16 @@ static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operand
                                   double k, tx_epilogue epilogue, int64_t parts)
 {
     const double bytes = operands == TX_IN_BF16 ? 2.0 : 4.0, gigahertz = 1e9 * card->ghz;
-    const double held = fmax(floor(fmin(1024.0 * card->local_kib / (l->local_bytes + 1024.0),
-                                        card->registers / (l->warps * l->lanes * l->registers))),
-                             1.0);
+    const double fit = tx_card_held(card, l->warps * l->lanes, l->registers, l->local_bytes);
     const double part = ceil(ceil(k / (double)parts) / l->terms), tiles = ceil(m / l->rows) * ceil(n / l->columns);
     const double waves = ceil(tiles * (double)parts / card->units);
+    const double held = fmin(fit, waves);
     double clocks[TX_ROUND_TERMS];
-    const int longest = round_of(card, l, bytes, clocks);
+    const int longest = round_of(card, l, bytes, held, clocks);
     const double inside = part * clocks[longest], wait = goes_on(l) ? 0.0 : TX_WAIT_CLOCKS;
     const double ends = l->outside + (parts == 1 ? more_of(l, epilogue) : 0.0);
     const double beside = l->warps * ends / card->issue + wait;
-    const double compute = (waves * (inside + beside / fmin(held, waves)) + TX_WAIT_CLOCKS - wait) / gigahertz;
+    const double compute = (waves * (inside + beside / held) + TX_WAIT_CLOCKS - wait) / gigahertz;
     const double results = m * n * bytes * (epilogue == TX_EPILOGUE_NONE ? 1.0 : 2.0);
     const double moved = read_bytes(card, l, bytes, m, n, k) + results;
     const double through = moved / (1e9 * COPY_SHARE * card->memory);
@@ -138,7 +132,7 @@ static tx_predicted predict_parts(const tx_card *card, const loop *l, tx_operand
         p.bound = "parts";
     else if (used < 0.75)
         p.bound = "waves";
-    else if (beside / fmin(held, waves) > 0.3 * inside)
+    else if (beside / held > 0.3 * inside)
         p.bound = "beginnings";
     p.tflops = 2e-12 * m * n * k / p.seconds;
     return p;
@@ -241,27 +235,49 @@ static double attention_seconds(const tx_card *card, const tx_command *c, double
         if (qkv->dtype != TX_BF16 || c->attrs.attention.window ||
             !tx_predict_attention(card, (tx_attention_pass)pass, &shape, &p))
             return flops / (1e9 * ATTENTION_SHARE * card->ghz * card->units * card->simt);
-        seconds += p.seconds + (pass == TX_ATTENTION_GRAD_Q ? LAUNCH_GAP : 0.0);
+        seconds += p.seconds;
     }
     return seconds;
+}
+
+/* Returns the number of kernels of an op in backends/opencl, without the one that joins the parts of a product. */
+static double kernels_of(tx_op op)
+{
+    switch (op) {
+    case TX_OP_LAYER_NORM_GRAD:
+    case TX_OP_RMS_NORM_GRAD:
+        return 4.0;
+    case TX_OP_ATTENTION_GRAD:
+        return 3.0;
+    case TX_OP_REDUCE:
+        return 2.0;
+    case TX_OP_SCATTER_ADD:
+        return 5.0;
+    default:
+        return 1.0;
+    }
 }
 
 static void add_command(const tx_card *card, tx_operands operands, const tx_command *c, bool updates, step *s)
 {
     double flops, bytes;
     tx_op_work(c, &flops, &bytes);
-    s->launches++;
-    s->seconds[GAPS] += LAUNCH_GAP;
+    const double kernels = kernels_of(c->op);
+    s->launches += kernels;
+    s->seconds[GAPS] += kernels * LAUNCH_GAP;
     if (c->op == TX_OP_MATMUL) {
         const int64_t n = c->out[0].shape.dim[c->out[0].shape.rank - 1], m = tx_operand_count(&c->out[0]) / n;
         const int64_t k = (int64_t)(flops / (2.0 * (double)(m * n)) + 0.5);
         const tx_operands from = c->in[0].dtype == TX_F32 && operands == TX_IN_BF16 ? TX_IN_FP32 : operands;
-        s->seconds[PRODUCTS] +=
-            tx_predict_product(card, from, c->attrs.trans_a, c->attrs.trans_b, m, n, k, c->attrs.epilogue).seconds;
+        const tx_predicted p =
+            tx_predict_product(card, from, c->attrs.trans_a, c->attrs.trans_b, m, n, k, c->attrs.epilogue);
+        s->seconds[PRODUCTS] += p.seconds;
+        s->launches += p.parts > 1;
     } else if (c->op == TX_OP_ATTENTION || c->op == TX_OP_ATTENTION_GRAD) {
         s->seconds[ATTENTION] += attention_seconds(card, c, flops);
     } else {
-        s->seconds[updates ? UPDATE : OTHERS] += bytes / (1e9 * COPY_SHARE * card->memory);
+        s->seconds[updates ? UPDATE : OTHERS] +=
+            bytes / (1e9 * COPY_SHARE * card->memory) + kernels * 2e-9 * card->latency / card->ghz;
     }
 }
 
@@ -323,7 +339,7 @@ static void add_products(const settings *set, const tx_card *card, tx_json *all)
             tx_json_set_string(one, "type", type_names[operands]);
             tx_json_set_string(one, "transposes", transposes == 2 ? "TN" : transposes ? "NT" : "NN");
             tx_json_set_string(one, "provider", p.provider);
-            tx_json_set_number(one, "tflops", p.tflops);
+            tx_json_set_number(one, "tflops_at_most", p.tflops);
             if (operands == TX_IN_BF16)
                 tx_json_set_number(one, "aim", card->aim);
             tx_json_set_string(one, "bound", p.bound);
@@ -339,7 +355,9 @@ static void add_products(const settings *set, const tx_card *card, tx_json *all)
 static void add_attention(const settings *set, const tx_card *card, tx_json *all)
 {
     static const char *const passes[] = {"forward", "dq", "dkv"};
-    static const char *const terms[] = {"units", "instructions", "local_memory", "exponentials", "cache"};
+#define X(word) word,
+    static const char *const terms[] = {TX_ATTENTION_MAP(X)};
+#undef X
     for (int64_t size = 64; size <= 128; size *= 2)
         for (int pass = TX_ATTENTION_FORWARD; pass <= TX_ATTENTION_GRAD_KV; pass++) {
             const tx_attention_shape shape = {set->batch, set->block, 768 / size, size, true};
@@ -351,8 +369,8 @@ static void add_attention(const settings *set, const tx_card *card, tx_json *all
             tx_json_set_string(one, "pass", passes[pass]);
             tx_json_set_number(one, "head", (double)size);
             tx_json_set_string(one, "form", p.form);
-            tx_json_set_number(one, "ms", 1e3 * p.seconds);
-            tx_json_set_number(one, "tflops", p.tflops);
+            tx_json_set_number(one, "ms_at_least", 1e3 * p.seconds);
+            tx_json_set_number(one, "tflops_at_most", p.tflops);
             for (int i = 0; i < TX_ATTENTION_TERMS; i++)
                 tx_json_set_number(one, terms[i], p.clocks[i]);
             tx_json_set_string(one, "bound", p.bound);
@@ -371,8 +389,8 @@ static void add_step(const settings *set, const tx_card *card, tx_operands opera
     for (int kind = 0; kind < KINDS; kind++)
         tx_json_set_number(one, kind_names[kind], 1e3 * s.seconds[kind]);
     tx_json_set_number(one, "host_ms", 1e3 * host);
-    tx_json_set_number(one, "step_ms", 1e3 * seconds);
-    tx_json_set_number(one, "tokens_per_second", (double)(set->batch * set->block) / seconds);
+    tx_json_set_number(one, "step_ms_at_least", 1e3 * seconds);
+    tx_json_set_number(one, "tokens_per_second_at_most", (double)(set->batch * set->block) / seconds);
     tx_json_set_number(one, "others", operands == TX_IN_BF16 ? card->others : 0.0);
     tx_json_append(all, one);
 }
@@ -449,7 +467,7 @@ static tx_status run(const void *settings_, char *const *argv)
         return status;
     }
     tx_json *all = tx_bench_figures(&tx_bench_predict.program, set);
-    tx_json_set_string(all, "measured", "nothing: a model of counted instructions and published figures of cards");
+    tx_json_set_string(all, "measured", TX_AT_MOST);
     tx_json_set(all, "products", products);
     tx_json_set(all, "attention", attention);
     tx_json_set(all, "steps", steps);
@@ -459,7 +477,8 @@ static tx_status run(const void *settings_, char *const *argv)
 TX_BENCH_COMMAND(
     predict, "",
     "Predicts products and training steps on other cards from instructions counted in machine code and published\n"
-    "figures of the cards (tools/research/predict.h describes the model). Nothing is measured, and no kernel should "
-    "be\n"
-    "faster. `bound` is the slowest resource. The next columns are clocks of 64 terms of a tile, then the bytes that "
-    "tiles\nread from the cache and from memory. `others` are tokens/s of llm.c on that card, or 0 if unknown.");
+    "figures of the cards (tools/research/predict.h describes the model). Nothing is measured: speeds are upper\n"
+    "bounds, and no kernel should be faster. `bound` is the slowest resource. The next columns are clocks of 64 terms\n"
+    "of a tile, then the bytes that tiles read from the cache and from memory. `others` are measured tokens/s of "
+    "llm.c\n"
+    "on that card, or 0 if unknown.");

@@ -5,9 +5,12 @@
  *
  * A round of the inner loop of a work-group takes the time of its slowest resource. The resources are the matrix units,
  * at the rate that the best known library reaches, the issue of instructions, local memory, and the unit's share of the
- * cache bandwidth. Several groups are resident on a unit and alternate. Their prologues and epilogues (the code outside
- * of the loop and a wait for memory) are hidden by the rounds of the other groups, if there are any. Persistent groups
- * wait only once.
+ * cache bandwidth. Several groups are resident on a unit and alternate.
+ *
+ * The last resource is latency. A group alone waits in each round for a barrier and its first reads of local memory,
+ * and its copies take at least the latency of memory. Other resident groups use the unit meanwhile. Prologues and
+ * epilogues (the code outside of the loop and a wait for memory) are hidden in the same way. Persistent groups wait
+ * only once.
  *
  * Tiles run in waves over the units. The inner dimension is split into parts if that is faster; the partial sums are
  * then written and read once more. An epilogue with GELU or its gradient adds instructions outside of the loop, and its
@@ -15,9 +18,14 @@
  * reads its rows and columns from memory once, and results are written once.
  *
  * Attention by matrix units has the same model, with a step of a work-group (attention_loops.def) as the round. Powers
- * of two are another resource. The work of its passes is counted as 2, 3 and 4 products of queries by keys.
+ * of two are another resource. A single group runs the products of a step and its other instructions one after the
+ * other. The work of its passes is counted as 2, 3 and 4 products of queries by keys.
  *
- * The model gives lower bounds of times: it shows causes of slowness, and no kernel should be faster. */
+ * Kernels of a step depend on each other and do not overlap. Between two kernels is a gap. Kernels without products
+ * begin and end with a wait for memory. The host enqueues kernels meanwhile, and a step takes at least its time.
+ *
+ * The model gives lower bounds of times: it shows causes of slowness, and no kernel should be faster. Programs that
+ * print its figures say TX_AT_MOST. */
 #ifndef TX_TOOLS_RESEARCH_PREDICT_H
 #define TX_TOOLS_RESEARCH_PREDICT_H
 
@@ -25,12 +33,15 @@
 
 typedef struct tx_card {
     const char *id, *target;
-    double units, ghz, simt, half, tf32, fp32, share, wgmma, local, issue, local_kib, registers, memory, cache, aim,
-        others;
+    double units, ghz, simt, half, tf32, fp32, share, wgmma, local, issue, local_kib, registers, memory, cache, latency,
+        aim, others;
 } tx_card;
 
 /* Returns card number i, or NULL after the last. */
 const tx_card *tx_card_at(int i);
+
+/* Returns the number of work-groups that are resident on a unit, at least 1. */
+double tx_card_held(const tx_card *card, double lanes, double registers, double local_bytes);
 
 typedef enum tx_operands { TX_IN_FP32, TX_IN_TF32, TX_IN_BF16, TX_OPERAND_KINDS } tx_operands;
 
@@ -39,7 +50,8 @@ typedef enum tx_operands { TX_IN_FP32, TX_IN_TF32, TX_IN_BF16, TX_OPERAND_KINDS 
     X(UNITS, "units")               \
     X(INSTRUCTIONS, "instructions") \
     X(LOCAL, "local_memory")        \
-    X(CACHE, "cache")
+    X(CACHE, "cache")               \
+    X(LATENCY, "latency")
 
 enum {
 #define X(name, word) TX_ROUND_##name,
@@ -68,6 +80,8 @@ tx_predicted tx_predict_provider(const tx_card *card, const char *provider, tx_o
 
 /* Estimated clocks of loading the first blocks and of storing the last results of a work-group. */
 #define TX_WAIT_CLOCKS 1500.0
+/* Estimated clocks of a barrier and of the first reads of local memory in a round. */
+#define TX_ROUND_CLOCKS 150.0
 
 typedef enum tx_attention_pass { TX_ATTENTION_FORWARD, TX_ATTENTION_GRAD_Q, TX_ATTENTION_GRAD_KV } tx_attention_pass;
 
@@ -76,8 +90,9 @@ typedef struct tx_attention_shape {
     bool causal;
 } tx_attention_shape;
 
-/* The resources: units, instructions, local memory, exponentials, cache. */
-#define TX_ATTENTION_TERMS 5
+/* The resources of a step. X(word) */
+#define TX_ATTENTION_MAP(X) X("units") X("instructions") X("local_memory") X("exponentials") X("cache") X("latency")
+#define TX_ATTENTION_TERMS 6
 
 typedef struct tx_predicted_attention {
     double seconds, tflops,

@@ -55,16 +55,15 @@ static double steps_of(const loop *l, double tokens, bool causal, double *most)
 bool tx_predict_attention(const tx_card *card, tx_attention_pass pass, const tx_attention_shape *shape,
                           tx_predicted_attention *p)
 {
-    static const char *const names[TX_ATTENTION_TERMS] = {"units", "instructions", "local memory", "exponentials",
-                                                          "cache"};
+#define X(word) word,
+    static const char *const names[TX_ATTENTION_TERMS] = {TX_ATTENTION_MAP(X)};
+#undef X
     const loop *l = find(card, pass, shape->size);
     if (!l)
         return false;
     const double tokens = (double)shape->tokens, heads = (double)(shape->batch * shape->heads), products = l->pass + 2;
     const double groups = heads * ceil(tokens / l->own), gigahertz = 1e9 * card->ghz;
-    const double held = fmax(floor(fmin(1024.0 * card->local_kib / (l->local_bytes + 1024.0),
-                                        card->registers / (l->warps * l->lanes * l->registers))),
-                             1.0);
+    const double held = tx_card_held(card, l->warps * l->lanes, l->registers, l->local_bytes);
     double most;
     const double steps = heads * steps_of(l, tokens, shape->causal, &most);
     const double loaded = 2.0 * 2.0 * l->others * l->size; /* two operands of 16 bits */
@@ -75,6 +74,9 @@ bool tx_predict_attention(const tx_card *card, tx_attention_pass pass, const tx_
                    l->warps * l->lanes * l->powers * EXPONENTIALS / card->simt,
                    loaded * card->units * card->ghz / card->cache},
     };
+    const double products_alone = l->warps * l->done / card->half; /* at the peak */
+    p->clocks[TX_ATTENTION_TERMS - 1] = (fmax(products_alone + p->clocks[1], card->latency) + TX_ROUND_CLOCKS) /
+                                        fmin(held, fmax(groups / card->units, 1.0));
     int worst = 0;
     for (int i = 1; i < TX_ATTENTION_TERMS; i++)
         worst = p->clocks[i] > p->clocks[worst] ? i : worst;

@@ -6,6 +6,9 @@
 
 #include "tools/bench/bench.h"
 
+/* Printed with all predicted figures. */
+#define TX_AT_MOST "nothing: predicted speeds are upper bounds, not measured"
+
 /* X(name, help) */
 #define TX_RESEARCH_MAP(X)                                                             \
     X(predict, "predict products and training steps on other cards")                   \

@@ -211,7 +211,7 @@ static tx_json *predictions_json(const settings *set, const tx_scale_schedule *s
             tx_json_set_number(one, "exposed_ms", 1e3 * exposed);
             tx_json_set_number(one, "step_ms", 1e3 * seconds);
             tx_json_set_number(one, "efficiency", schedule->seconds / seconds);
-            tx_json_set_number(one, "tokens_per_second", (double)ranks * tokens / seconds);
+            tx_json_set_number(one, "tokens_per_second_at_most", (double)ranks * tokens / seconds);
             tx_json_append(all, one);
             next = ranks == set->ranks ? 0 : 2 * ranks < set->ranks ? 2 * ranks : set->ranks;
         }
@@ -236,6 +236,7 @@ static tx_status run(const void *settings_, char *const *argv)
             tx_json_set_int(one, "sent", schedule.buckets[i].sent);
             tx_json_append(buckets, one);
         }
+        tx_json_set_string(all, "measured", TX_AT_MOST);
         tx_json_set_string(all, "compute", set->step_ms > 0.0 ? "given" : "measured");
         tx_json_set_number(all, "compute_ms", 1e3 * schedule.seconds);
         tx_json_set(all, "buckets", buckets);

@@ -154,7 +154,7 @@ static tx_json *row_json(const settings *set, int64_t devices, const tx_split_fo
         tx_json_set_number(row, terms[t], round(1e5 * one->figures.term[t]) / 1e2);
     tx_json_set_number(row, "memory_gb", round(1e-7 * memory) / 1e2);
     tx_json_set_number(row, "mfu", round(1e4 * one->figures.mfu) / 1e4);
-    tx_json_set_int(row, "tokens_per_second", (int64_t)((double)set->tokens / one->figures.seconds));
+    tx_json_set_int(row, "tokens_per_second_at_most", (int64_t)((double)set->tokens / one->figures.seconds));
     return row;
 }
 
@@ -282,7 +282,7 @@ static tx_status run(const void *settings_, char *const *argv)
         return status;
     }
     tx_json *all = tx_bench_figures(&tx_bench_splits.program, set);
-    tx_json_set_string(all, "measured", "nothing: formulas with figures of the planner and published figures of cards");
+    tx_json_set_string(all, "measured", TX_AT_MOST);
     tx_json_set(all, "machine", machine_json(&machine));
     tx_json_set_int(all, "rows", set->tokens / r.block);
     tx_json_set_string(all, "nothing_fits", *r.none ? r.none : "-");

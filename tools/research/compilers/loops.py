@@ -66,8 +66,11 @@ def row_of(tools, texts, folder, work):
         sys.exit(f"{program} for {target} spills")
     done = sum(i[unit] for i in loop) * flops[dtype]
     terms = done // (2 * rows * columns // warps) // (3 if name.endswith("3xtf32") else 1)
+    stages = re.search(r"-DSTAGES=(\d+)", form[3])
+    ahead = int(stages[1]) - 1 - ("WGMMA" in form[3]) if stages else 1  # as AHEAD in gemm_matrix.cl
     return (f'TX_LOOP("{name}", "{target}", "{dtype}", "{transposes}", {rows}, {columns}, {terms}, {warps}, {lanes}, '
-            f'{registers}, {local}, {done}, {len(loop)}, {sum(i[2] for i in loop):g}, {outside}, {gelu}, {slope})')
+            f'{registers}, {local}, {done}, {len(loop)}, {sum(i[2] for i in loop):g}, {outside}, {gelu}, {slope}, '
+            f'{ahead})')
 
 
 def wants(option, about):
@@ -141,6 +144,7 @@ FIELDS = """\
  * `outside`: instructions of a warp outside of the loop."""
 
 if __name__ == "__main__":
-    FIELDS = FIELDS.replace("outside)", "outside, gelu, slope)") + """
- * `gelu`, `slope`: additional instructions outside of the loop with GELU, and with its gradient."""
+    FIELDS = FIELDS.replace("outside)", "outside, gelu, slope, ahead)") + """
+ * `gelu`, `slope`: additional instructions outside of the loop with GELU, and with its gradient.
+ * `ahead`: blocks that are copied while one is multiplied."""
     record_or_compare(__doc__, RECORD, FIELDS, product_work(), row_of)

@@ -26,7 +26,7 @@ expect 0 "compute " --step_ms 300
 expect 0 '"compute": "given", "compute_ms": 300.0, ' --step_ms 300 --json
 [ "$(buckets)" = "14 497903616" ] || fail "the buckets are $(buckets)"
 grep -q '{"ready_ms": 300.0, [^}]*}]' "$work/out" || fail "the last bucket is not ready at the end"
-expect 0 '"tokens_per_second": 20480.0' --step_ms 100 --accumulation 2 --ranks 6 --algorithm tree --json
+expect 0 '"tokens_per_second_at_most": 20480.0' --step_ms 100 --accumulation 2 --ranks 6 --algorithm tree --json
 expect 0 "" --step_ms 100 --ranks 6 --algorithm tree
 [ "$(rows tree)" = "1 2 4 6 " ] && [ -z "$(rows ring)" ] || fail "the ranks are $(rows tree)"
 expect 0 '"host_ranks": 4, "host_gbyte": 20.0' --step_ms 300 --host_ranks 4 --json

@@ -55,6 +55,24 @@ static void test_small(void **state)
     assert_true(many.parts > 1);
 }
 
+/* Copies of a single resident group are not hidden, unless several blocks are copied at a time. */
+static void test_latency(void **state)
+{
+    const tx_card *mi300x = card_of("mi300x"), *rtx4090 = card_of("rtx4090");
+    assert_true(tx_card_held(mi300x, 256.0, 148.0, 40960.0) == 1.0 &&
+                tx_card_held(mi300x, 256.0, 148.0, 32768.0) == 2.0);
+    assert_true(tx_card_held(rtx4090, 256.0, 240.0, 98304.0) == 1.0 &&
+                tx_card_held(rtx4090, 128.0, 240.0, 49152.0) == 2.0);
+    assert_true(tx_card_held(rtx4090, 1024.0, 255.0, 262144.0) == 1.0);
+    const tx_predicted one =
+        tx_predict_provider(rtx4090, "nvidia-mma-128x256", TX_IN_BF16, false, true, 4096, 4096, 4096, TX_EPILOGUE_NONE);
+    const tx_predicted two =
+        tx_predict_provider(rtx4090, "nvidia-mma-128x128", TX_IN_BF16, false, true, 4096, 4096, 4096, TX_EPILOGUE_NONE);
+    assert_string_equal(one.bound, "latency");
+    assert_true(one.clocks[TX_ROUND_LATENCY] >= one.clocks[TX_ROUND_UNITS] + 2.0 * TX_ROUND_CLOCKS);
+    assert_true(two.clocks[TX_ROUND_LATENCY] < two.clocks[TX_ROUND_UNITS]);
+}
+
 /* The epilogues GELU and its gradient take time, but at most half as much again on cards that are bound by the cache.
  */
 static void test_epilogues(void **state)
@@ -131,8 +149,8 @@ static void test_attention(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_bounds), cmocka_unit_test(test_small),     cmocka_unit_test(test_epilogues),
-        cmocka_unit_test(test_aims),   cmocka_unit_test(test_attention),
+        cmocka_unit_test(test_bounds),    cmocka_unit_test(test_small), cmocka_unit_test(test_latency),
+        cmocka_unit_test(test_epilogues), cmocka_unit_test(test_aims),  cmocka_unit_test(test_attention),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
