@@ -113,46 +113,38 @@ static inline __attribute__((always_inline)) void thin_add_lines(int64_t m, int6
     }
 }
 
-/* Sums of columns that are adjacent in memory, for fewer than MANY rows. */
-static void very_few_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
-                          float sum[TX_GEMM_THIN][COLUMNS])
+/* Returns n columns of `depth` lines of b from element `at` on, `*step` apart, as fp32: in place or in `wide`. */
+static const float *lines_at(const lines *b, int64_t at, int64_t depth, int64_t n, float *wide, int64_t *step)
 {
-    float wide[DEPTH][COLUMNS], last[TX_GEMM_THIN][DEPTH] = {{0.0f}};
-    for (int64_t p = 0; p < k; p += DEPTH) {
-        const int64_t depth = k - p < DEPTH ? k - p : DEPTH;
-        if (b->type == TX_F32 && depth == DEPTH) {
-            thin_add_lines(m, n, rows + p, ld, (const float *)b->data + p * b->ld + j, false, b->ld, sum);
-            continue;
-        }
-        if (b->type == TX_BF16 && depth == DEPTH) {
-            thin_add_lines(m, n, rows + p, ld, (const uint16_t *)b->data + p * b->ld + j, true, b->ld, sum);
-            continue;
-        }
-        for (int64_t d = 0; d < DEPTH; d++) /* beyond the end: zeros times zeros */
-            if (d < depth)
-                load_lines(b, (p + d) * b->ld + j, n, wide[d]);
-            else
-                memset(wide[d], 0, (size_t)n * sizeof wide[d][0]);
-        for (int64_t i = 0; i < m; i++)
-            memcpy(last[i], rows + i * ld + p, (size_t)depth * sizeof last[i][0]);
-        thin_add_lines(m, n, last[0], DEPTH, wide[0], false, COLUMNS, sum);
+    if (b->type == TX_F32) {
+        *step = b->ld;
+        return (const float *)b->data + at;
     }
+    for (int64_t d = 0; d < depth; d++)
+        load_lines(b, at + d * b->ld, n, wide + d * *step);
+    return wide;
 }
 
-/* The same for more rows: DEEP lines of b stay in the L1 cache for all rows, in columns of `width`. */
+/* Sums of columns that are adjacent in memory. Lines of b are read at the speed of memory. They stay in the L1 cache
+ * for all rows: DEPTH whole lines, or for MANY rows DEEP lines of narrower columns. */
 static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
                       float sum[TX_GEMM_THIN][COLUMNS])
 {
-    enum { width = DEPTH * COLUMNS / DEEP };
-    float wide[DEEP][width];
+    float wide[DEPTH * COLUMNS];
+    const int64_t most = m < MANY ? DEPTH : DEEP, width = DEPTH * COLUMNS / most;
     for (int64_t c = 0; c < n; c += width)
-        for (int64_t p = 0; p < k; p += DEEP) {
-            const int64_t depth = tx_least(k - p, DEEP), count = tx_least(n - c, width), at = p * b->ld + j + c;
-            const bool stored = b->type == TX_F32;
-            for (int64_t d = 0; d < depth && !stored; d++)
-                load_lines(b, at + d * b->ld, count, wide[d]);
-            tx_tile_product(true, m, count, depth, rows + p, ld, 1, stored ? (const float *)b->data + at : wide[0],
-                            stored ? b->ld : width, sum[0] + c, COLUMNS);
+        for (int64_t p = 0; p < k; p += most) {
+            const int64_t depth = tx_least(k - p, most), count = tx_least(n - c, width), at = p * b->ld + j + c;
+            if (most == DEPTH && depth == DEPTH && b->type == TX_BF16) { /* widened in registers */
+                thin_add_lines(m, count, rows + p, ld, (const uint16_t *)b->data + at, true, b->ld, sum);
+                continue;
+            }
+            int64_t step = width;
+            const float *from = lines_at(b, at, depth, count, wide, &step);
+            if (most == DEPTH && depth == DEPTH)
+                thin_add_lines(m, count, rows + p, ld, from, false, step, sum);
+            else
+                tx_tile_product(true, m, count, depth, rows + p, ld, 1, from, step, sum[0] + c, COLUMNS);
         }
 }
 
@@ -247,7 +239,7 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
         else if (spec->trans_b)
             thin_lines(s->m, j, n, s->k, rows, ld, &b, sum);
         else
-            (s->m < MANY ? very_few_runs : thin_runs)(s->m, j, n, s->k, rows, ld, &b, sum);
+            thin_runs(s->m, j, n, s->k, rows, ld, &b, sum);
         for (int64_t i = 0; i < s->m; i++)
             store_row(sum[i], i, j, n, &c, call->bias, call->add);
     }
