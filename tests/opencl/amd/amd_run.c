@@ -159,12 +159,47 @@ void amd_scratch_store(amd_state *w, const amd_instruction *x)
             store_words(w, x, x->from[1].reg, n, private_place(w, x, &x->from[2], n));
 }
 
+uint64_t amd_local_clocks[2];
+
+/* Returns the phase in which a lane accesses local memory. A phase moves 128 bytes of its lanes: 8 lanes in a row, but
+ * two quads of reads of 16 bytes (ROCm documentation of CK Tile, "LDS Bank Conflicts"). */
+static uint32_t phase_of(uint32_t lane, uint32_t bytes, bool load)
+{
+    const uint32_t quad = lane / 4 % 8;
+    return load && bytes == 16 ? lane / 32 * 4 + (quad < 4 ? quad : quad - 4 ^ 1) : lane * bytes / 128;
+}
+
+/* Counts the clocks of an access: each of 32 banks reads one word in a clock, for all lanes that want this word. */
+static void count_clocks(const amd_state *w, const uint32_t at[AMD_LANES], uint32_t offset, uint32_t bytes, bool load)
+{
+    const uint32_t size = bytes < 4 ? 4 : bytes;
+    for (uint32_t phase = 0; phase < w->lanes * size / 128; phase++) {
+        uint32_t word[32][32], count[32] = {0}, most = 0, all = 0;
+        for (uint32_t n = 0; n < w->lanes * (size / 4); n++) {
+            const uint32_t lane = n / (size / 4), address = (at[lane] + offset) / 4 + n % (size / 4),
+                           bank = address % 32;
+            uint32_t i = 0;
+            if (phase_of(lane, size, load) != phase || !(amd_exec(w) >> lane & 1))
+                continue;
+            while (i < count[bank] && word[bank][i] != address)
+                i++;
+            all += i == count[bank];
+            count[bank] += i == count[bank];
+            word[bank][i] = address;
+            most = count[bank] > most ? count[bank] : most;
+        }
+        amd_local_clocks[0] += most;
+        amd_local_clocks[1] += (all + 31) / 32;
+    }
+}
+
 /* Registers of an operand `index` are at number[1 + index] from the lanes' addresses. */
 static void local_move(amd_state *w, const amd_instruction *x, uint32_t reg, int index, bool load)
 {
     uint32_t at[AMD_LANES];
     const uint32_t bytes = (uint32_t)x->number[0];
     amd_fetch(w, &x->from[0], sizeof *at, at);
+    count_clocks(w, at, (uint32_t)x->number[1 + index], bytes, load);
     for (uint32_t n = 0; n < w->lanes; n++) {
         if (!(amd_exec(w) >> n & 1))
             continue;

@@ -47,4 +47,7 @@ typedef struct amd_launch {
 
 void amd_run(const amd_launch *launch);
 
+/* Clocks of all accesses to local memory, and of the same without bank conflicts. */
+extern uint64_t amd_local_clocks[2];
+
 #endif

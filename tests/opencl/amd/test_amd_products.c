@@ -1,23 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Products with known answers and exact sums, by the device's providers, in all transposes: whole and with their terms
- * divided, added to y with a bias, and with an epilogue.
+ * divided, added to y with a bias, and with an epilogue. On emulated cards it also counts the bank conflicts of local
+ * memory, of which swizzled forms have few.
  *
  *     test_amd_products PROVIDER TYPE... [, PROVIDER TYPE...]...
  *
  * TYPE is f32 (which matrix units read as tf32), bf16 or f16. amd_emulated.sh runs it on emulated cards. Exit status
  * 77: there is no OpenCL device. */
+#define _GNU_SOURCE
 #include "backends/opencl/runtime/internal.h"
 #include "backends/opencl/tune/trials.h"
 
+#include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
+
+/* `longer`: how many times longer bank conflicts make accesses to local memory. */
+static bool count_conflicts(const tx_context *context, const char *provider, int turned, double longer)
+{
+    const double swizzled = strncmp(context->can.architecture, "gfx11", 5) == 0 ? 1.65 : 1.01;
+    const bool good = longer <= (strstr(provider, "swizzle") ? swizzled : 16.0);
+    printf("%s  %s, transposes %d%d: accesses to local memory take %.2f times as long because of bank conflicts\n",
+           good ? "ok" : "FAIL", provider, turned / 2, turned % 2, longer);
+    return good;
+}
 
 static bool prove(tx_context *context, const char *provider, const char *type)
 {
     const tx_dtype from = strcmp(type, "bf16") == 0 ? TX_BF16 : strcmp(type, "f16") == 0 ? TX_F16 : TX_F32;
+    const uint64_t *clocks = dlsym(RTLD_DEFAULT, "amd_local_clocks");
     bool good = true;
     for (int turned = 0; turned < 4; turned++) {
+        const uint64_t before[] = {clocks ? clocks[0] : 0, clocks ? clocks[1] : 0};
         tx_cl_gemm_case trials[] = {
             {.batch = 2, .m = 136, .n = 72, .k = 1240, .bias = true, .to = TX_F32, .accumulate = TX_ADD},
             {.batch = 1, .m = 72, .n = 136, .k = 40, .to = from},
@@ -33,6 +48,10 @@ static bool prove(tx_context *context, const char *provider, const char *type)
                 good = false;
             }
         }
+        if (clocks)
+            good = count_conflicts(context, provider, turned,
+                                   (double)(clocks[0] - before[0]) / (double)(clocks[1] - before[1])) &&
+                   good;
     }
     printf("%s  %s, %s\n", good ? "ok" : "FAIL", provider, type);
     return good;
