@@ -77,7 +77,8 @@ def product_forms():
         types = ["fp32"] if takes == "FULL" else ["bf16"] + (["tf32"] if "TF32" in takes else [])
         options = (f"-DEMULATED=0 -DATOM={atom} -DTILE_M={rows} -DTILE_N={columns} "
                    f"-DWARPS_M={warps_m} -DWARPS_N={warps_n} "
-                   f"-DSTAGES={stages} -DFULL={int(takes == 'FULL')} -DVW={4 if quads == 'true' else 1}")
+                   f"-DSTAGES={stages} -DFULL={int(takes == 'FULL')} -DVW={4 if quads == 'true' else 1}" +
+                   " -DSWIZZLE=1" * (vendor == "TX_CL_AMD" and pitch == "64"))
         warps = int(warps_m) * int(warps_n)
         yield (name, TARGETS[atom], {t: flops[t] for t in types}, options, int(rows), int(columns),
                warps, int(lanes), int(stages) * (int(rows) + int(columns)) * int(pitch))
@@ -89,8 +90,9 @@ def product_forms():
 def product_options(form, target, dtype, transposes, epilogue=0):
     options = form[3]
     if "WMMA" in options:
-        options = (options.replace("WMMA", "WMMA12") if target == "gfx1201"
-                   else options.replace("WMMA", "WMMA11").replace("VW=4", "VW=1"))
+        options = options.replace("WMMA", "WMMA12" if target == "gfx1201" else "WMMA11")
+        if "WMMA11" in options and "SWIZZLE" not in options:
+            options = options.replace("VW=4", "VW=1")
     if target == "sm_80": # ptxas accepts at most 48 KiB for it, drivers accept more
         options = options.replace("-DSTAGES=4", "-DSTAGES=2")
     stored = "bf16" if dtype == "bf16" else "f32"

@@ -160,18 +160,12 @@ static void options(const tx_context *context, const tx_cl_attention_form *f, ch
              f->kind == &tx_cl_attention_cpu ? 16 : 4, f->group, f->rows, f->cols, f->micro, f->out_rows);
 }
 
-const tx_cl_attention_kind tx_cl_attention_cpu = {
-    .source = {"attention_cpu", "attention_cpu_grad_q", "attention_cpu_grad_kv"},
-    .local_argument = true,
-    .list = list,
-    .knows = knows,
-    .options = options};
-const tx_cl_attention_kind tx_cl_attention_gpu = {
-    .source = {"attention_gpu", "attention_gpu_grad_q", "attention_gpu_grad_kv"},
-    .local_argument = true,
-    .list = list,
-    .knows = knows,
-    .options = options};
+#define KIND(name)                                                                                               \
+    {                                                                                                            \
+        .source = {name, name "_grad_q", name "_grad_kv"}, .local_argument = true, .list = list, .knows = knows, \
+        .options = options                                                                                       \
+    }
+const tx_cl_attention_kind tx_cl_attention_cpu = KIND("attention_cpu"), tx_cl_attention_gpu = KIND("attention_gpu");
 
 /* Forms for matrix units come first. */
 static const tx_cl_attention_kind *const kinds[] = {

@@ -16,7 +16,8 @@ typedef struct matrix_form {
     tx_cl_vendor vendor; /* vendor of the device */
     int lanes, warps_m, warps_n, stages;
     int takes;  /* supported kinds of operands */
-    bool quads; /* a lane stores quads; not with WMMA of gfx11 */
+    bool quads; /* a lane stores quads; on gfx11 only if lines are swizzled */
+    int pitch;
 } matrix_form;
 
 /* Returns true if the device has these matrix units and they support operands of that type. sm_100 and sm_120 have
@@ -47,12 +48,14 @@ static void matrix_options(const tx_context *context, const tx_cl_tile *t, const
 {
     const matrix_form *f = t->form;
     const char *atom = tx_cl_matrix_atom(context, f->atom);
-    const bool quads = f->quads && strcmp(atom, "WMMA11") != 0 && tx_cl_whole_result(p);
+    const bool swizzle = f->vendor == TX_CL_AMD && f->pitch == 64;
+    const bool quads = f->quads && (swizzle || strcmp(atom, "WMMA11") != 0) && tx_cl_whole_result(p);
     snprintf(text, size,
              "-DEMULATED=0 -DATOM=%s -DTILE_M=%d -DTILE_N=%d -DWARPS_M=%d -DWARPS_N=%d -DSTAGES=%d -DFULL=%d -DVW=%d "
-             "-DBIAS=%d -DADDS=%d%s",
+             "-DBIAS=%d -DADDS=%d%s%s",
              atom, (int)t->rows, (int)t->columns, f->warps_m, f->warps_n, f->stages, f->takes == FULL, quads ? 4 : 1,
-             tx_present(p->bias), p->accumulate != TX_STORE, tx_cl_matrix_build(f->vendor));
+             tx_present(p->bias), p->accumulate != TX_STORE, tx_cl_matrix_build(f->vendor),
+             swizzle ? " -DSWIZZLE=1" : "");
 }
 
 /* With wgmma work-groups are persistent: they compute several tiles. */
@@ -85,7 +88,7 @@ static const tx_cl_provider forms[] = {
          .rate = (rate_),                                                                                         \
          .options = matrix_options,                                                                               \
          .held = held_groups,                                                                                     \
-         .form = &(const matrix_form){atom_, vendor_, lanes_, warps_m_, warps_n_, stages_, takes_, quads_}}},
+         .form = &(const matrix_form){atom_, vendor_, lanes_, warps_m_, warps_n_, stages_, takes_, quads_, pitch}}},
 #include "backends/opencl/matrix/gemm_matrix.def"
 };
 TX_CL_PROVIDERS(matrix, forms);

@@ -102,6 +102,9 @@
 #ifndef SUB_GROUP
 #define SUB_GROUP
 #endif
+#ifndef join_runs
+#define join_runs(sum, lane, shown)
+#endif
 #define BLOCK_A BLOCK_OF(TILE_M)
 #define BLOCK_B BLOCK_OF(TILE_N)
 #define ALIGNED __attribute__((aligned(ATOM == WGMMA && !EMULATED ? 1024 : 128))) /* PoCL supports at most 128 */

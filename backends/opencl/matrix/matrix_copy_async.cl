@@ -28,14 +28,7 @@ static void copies_begin(moving *m, __local ab_t *block, const __global ab_t *fr
                    from + u * step * ld, u * step < inside ? 16 : 0);
 }
 
-/* Makes all copies since the last call one block of both operands. */
-static void copies_close(void)
-{
-    copy_close();
-}
-
-/* Waits for this work-item's share of the oldest block. */
-static void copies_end(const moving *a, __local ab_t *block_a, const moving *b, __local ab_t *block_b, int item)
-{
-    copy_wait_oldest();
-}
+/* Makes all copies since the last call one block of both operands, and waits for this work-item's share of the oldest
+ * block. */
+#define copies_close copy_close
+#define copies_end(a, block_a, b, block_b, item) copy_wait_oldest()

@@ -8,6 +8,9 @@
 
 #define PIECES(lines) ((lines) * TILE_K / PIECE / GROUP) /* pieces of an operand's block that one work-item moves */
 #define JOINED (WIDEN ? 2 : 1)
+#ifndef ABREAST
+#define ABREAST(lines) ((lines) / PIECE) /* pieces of a term that neighbouring work-items read */
+#endif
 #define PLACE(of_b, line, term) ((of_b) ? place_b(line, term) : place_a(line, term))
 
 typedef struct moving {
@@ -38,7 +41,9 @@ static words joined(const uint4 *piece)
  * memory. */
 static int line_of(int along, int lines, int u, int item)
 {
-    return along ? item / 4 + u * (GROUP / 4) : item % (lines / PIECE) * PIECE;
+    if (along)
+        return item / 4 + u * (GROUP / 4);
+    return (item % ABREAST(lines) + item / (4 * ABREAST(lines)) * ABREAST(lines) % (lines / PIECE)) * PIECE;
 }
 
 static int term_of(int along, int lines, int u, int item)
@@ -46,7 +51,8 @@ static int term_of(int along, int lines, int u, int item)
     if (along)
         return item % 4 * PIECE;
     const int per_round = GROUP / (lines / PIECE) * JOINED; /* terms of all work-items' joined pieces */
-    return u / JOINED * per_round + item / (lines / PIECE) * JOINED + u % JOINED;
+    const int pair = item / ABREAST(lines) % 4 + item / (4 * (lines / PIECE)) * 4;
+    return u / JOINED * per_round + pair * JOINED + u % JOINED;
 }
 
 /* Begins to read `lines` lines of TILE_K terms. `left` lines exist, and the last one is read instead of the others.
@@ -63,9 +69,7 @@ static void copies_begin(moving *m, __local ab_t *block, const __global ab_t *fr
     }
 }
 
-static void copies_close(void)
-{
-}
+#define copies_close()
 
 static void store_pieces(const moving *m, __local ab_t *block, int of_b, int along, int lines, int item)
 {

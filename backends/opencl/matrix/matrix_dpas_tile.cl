@@ -53,7 +53,3 @@ static void load_b(fragment f, const __local ab_t *block, int line, int term, in
     for (int i = 0; i < 2; i++)
         f->rows[i] = read_rows(block + place_b(line + 8 * i, term));
 }
-
-static void join_runs(float *sum, int lane, __local uint *shown)
-{
-}

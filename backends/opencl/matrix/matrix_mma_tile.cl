@@ -139,4 +139,5 @@ static void join_runs(float sum[SUMS], int lane, __local uint *shown)
     for (int e = 0; e < SUMS; e++)
         sum[e] = run[e];
 }
+#define join_runs join_runs
 #endif

@@ -131,7 +131,3 @@ static void multiply(float *sum, const float *a, const float *b, __local uint *s
     multiply_parts(sum, x, y, shown);
 }
 #endif
-
-static void join_runs(float *sum, int lane, __local uint *shown)
-{
-}

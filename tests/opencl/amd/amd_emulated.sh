@@ -33,7 +33,10 @@ if [ -z "${TX_CACHE_DIR:-}" ]; then
     export TX_CACHE_DIR
     trap 'rm -rf "$TX_CACHE_DIR"' EXIT
 fi
-case $card in mi300x) units='amd-mfma bf16 f16 f32' ;; *) units='amd-wmma bf16 f16' ;; esac
+case $card in
+    mi300x) units='amd-mfma bf16 f16 f32 , amd-mfma-swizzle bf16 f16 f32' ;;
+    *) units='amd-wmma bf16 f16 , amd-wmma-swizzle bf16 f16' ;;
+esac
 
 # emulated PROGRAM ARGUMENT...
 emulated()
