@@ -7,7 +7,7 @@
  * at the rate that the best known library reaches, the issue of instructions, local memory, and the unit's share of the
  * cache bandwidth. Several groups are resident on a unit and alternate.
  *
- * The last resource is latency. A group alone waits in each round for a barrier and its first reads of local memory,
+ * The last resource is latency. A single group waits in each round for a barrier and its first reads of local memory,
  * and its copies take at least the latency of memory. Other resident groups use the unit meanwhile. Prologues and
  * epilogues (the code outside of the loop and a wait for memory) are hidden in the same way. Persistent groups wait
  * only once.

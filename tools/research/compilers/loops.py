@@ -21,6 +21,10 @@ from targets import AMD, Programs, Tools, parallel, run, skip
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RECORD = os.path.join(HERE, "../loops.def")
+# How many times longer bank conflicts make the accesses to local memory (test_amd_products counts them), by transposes.
+CONFLICTS = {"gfx90a": {"00": 3.67, "01": 1.33, "10": 6.0}, "gfx942": {"00": 3.67, "01": 1.33, "10": 6.0},
+             "gfx1100": {"00": 2.6, "01": 1.2, "10": 4.0}, "gfx1201": {"00": 4.33, "01": 2.0, "10": 6.67}}
+SWIZZLED = {"gfx1100": {"00": 1.3, "01": 1.0, "10": 1.6}}
 HMMA, HGMMA, LDSM, STS = 0x03C, 0x1F0, 0x03B, 0x188
 
 
@@ -66,10 +70,13 @@ def row_of(tools, texts, folder, work):
         sys.exit(f"{program} for {target} spills")
     done = sum(i[unit] for i in loop) * flops[dtype]
     terms = done // (2 * rows * columns // warps) // (3 if name.endswith("3xtf32") else 1)
+    local_clocks = sum(i[2] for i in loop)
+    if name.startswith("amd"):
+        local_clocks *= (SWIZZLED if "SWIZZLE" in form[3] else CONFLICTS).get(target, {}).get(transposes, 1)
     stages = re.search(r"-DSTAGES=(\d+)", form[3])
     ahead = int(stages[1]) - 1 - ("WGMMA" in form[3]) if stages else 1  # as AHEAD in gemm_matrix.cl
     return (f'TX_LOOP("{name}", "{target}", "{dtype}", "{transposes}", {rows}, {columns}, {terms}, {warps}, {lanes}, '
-            f'{registers}, {local}, {done}, {len(loop)}, {sum(i[2] for i in loop):g}, {outside}, {gelu}, {slope}, '
+            f'{registers}, {local}, {done}, {len(loop)}, {local_clocks:.5g}, {outside}, {gelu}, {slope}, '
             f'{ahead})')
 
 
