@@ -49,7 +49,7 @@ void stand_in_before_build(cl_program program, char *options, size_t size)
     char *text = NULL;
     size_t bytes = 0;
     if (stand_in.failure == STAND_IN_BUILTIN)
-        snprintf(options + used, size - used, " -D%s=missing_%s", stand_in.what, stand_in.what);
+        snprintf(options + used, size - used, "%s", stand_in.what);
     if (stand_in.failure != STAND_IN_BUILD_CRASH ||
         clGetProgramInfo(program, CL_PROGRAM_SOURCE, 0, NULL, &bytes) != CL_SUCCESS || !(text = calloc(1, bytes + 1)))
         return;
