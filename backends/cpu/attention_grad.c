@@ -97,32 +97,29 @@ static void row_sums(const float *dout, const float *o, int64_t row, int64_t row
         TX_SUM(delta[t], i, size, dout[t * row + i] * o[t * row + i]);
 }
 
-/* The data of one key head of a sample, as fp32. Rows of qkv are packed q | k | v; q, k and v are the offsets of
- * the query heads, the key head and the value head in a row. Rows of o and its gradient begin at the first query
- * head. */
+/* The data of one key head of a sample, as fp32. Rows of qkv are packed: q of `shared` query heads, k, v. Rows of o and
+ * its gradient are those of the query heads. */
 typedef struct tx_backward_group {
     int64_t b, group, length, shared, size;
-    const float *qkv, *dout, *o;
-    float *dqkv;
-    int64_t row, q, k, v, out_row;
+    float *qkv, *dqkv, *dout, *o;
 } tx_backward_group;
 
 /* Computes all queries of query head `i` of the group, and adds to dk and dv. */
 static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, int64_t i, tx_backward_space *space)
 {
     const tx_attrs *attrs = &call->command->attrs;
-    const int64_t length = g->length, width = g->row, size = g->size, b = g->b, h = g->group * g->shared + i;
-    const int64_t valid = tx_tile_valid(call->in[4], b, length), out_row = g->out_row;
+    const int64_t length = g->length, size = g->size, b = g->b, h = g->group * g->shared + i;
+    const int64_t out_row = g->shared * size, row = out_row + 2 * size, valid = tx_tile_valid(call->in[4], b, length);
+    const int64_t plane = (b * attrs->attention.heads + h) * length;
     const int32_t *starts = call->in[5];
-    const float *dout = g->dout + i * size,
-                *lse = (const float *)call->in[3] + (b * attrs->attention.heads + h) * length;
-    float *dq = g->dqkv + g->q + i * size, *delta = (float *)call->out[1] + (b * attrs->attention.heads + h) * length;
+    const float *dout = g->dout + i * size, *lse = (const float *)call->in[3] + plane;
+    float *dq = g->dqkv + i * size, *dk = g->dqkv + out_row, *delta = (float *)call->out[1] + plane;
     const tx_head head = {
-        .q = g->qkv + g->q + i * size,
-        .k = g->qkv + g->k,
-        .v = g->qkv + g->v,
-        .q_row = width,
-        .kv_row = width,
+        .q = g->qkv + i * size,
+        .k = g->qkv + out_row,
+        .v = g->qkv + out_row + size,
+        .q_row = row,
+        .kv_row = row,
         .size = size,
         .keys = valid,
         .causal = attrs->attention.causal,
@@ -134,44 +131,43 @@ static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, i
     const tx_site site = tx_site_of(call, b);
     row_sums(dout, g->o + i * size, out_row, valid, size, delta);
     for (int64_t query = 0; query < valid; query += TX_TILE) {
-        const int64_t queries = valid - query < TX_TILE ? valid - query : TX_TILE;
-        const tx_backward_rows rows = {dout + query * out_row, lse + query,    delta + query, dq + query * width,
-                                       g->dqkv + g->k,         g->dqkv + g->v, out_row};
-        backward_tile(call, &head, &site, query, queries, &rows, space);
+        const tx_backward_rows rows = {
+            dout + query * out_row, lse + query, delta + query, dq + query * row, dk, dk + size, out_row};
+        backward_tile(call, &head, &site, query, tx_least(valid - query, TX_TILE), &rows, space);
     }
-    zero_rows(dq + valid * width, width, length - valid, size);
+    zero_rows(dq + valid * row, row, length - valid, size);
 }
 
-/* Computes a group. The sample begins at element `first` of qkv and `out` of o. Works on fp32 copies in the rest of the
- * thread's memory and narrows the gradient: rows that lie close together are fetched ahead by the processor. */
-static void backward_group(const tx_cpu_call *call, const tx_backward_group *stored, int64_t first, int64_t out,
-                           tx_backward_space *space)
+/* Computes a group. Works on fp32 copies in the rest of the thread's memory and narrows the gradient: rows that lie
+ * close together are fetched ahead by the processor. */
+static void backward_group(const tx_cpu_call *call, int64_t b, int64_t group)
 {
+    const tx_attrs *attrs = &call->command->attrs;
+    const tx_shape *shape = &call->command->in[1].shape;
     const tx_dtype type = call->command->in[1].dtype;
-    const int64_t size = stored->size, length = stored->length, queries = stored->shared * size;
-    const int64_t row = queries + 2 * size, from[] = {stored->q, stored->k, stored->v};
+    const int64_t length = shape->dim[1], width = shape->dim[2], heads = attrs->attention.heads,
+                  kv_heads = attrs->attention.kv_heads, shared = heads / kv_heads,
+                  size = width / (heads + 2 * kv_heads);
+    const int64_t queries = shared * size, row = queries + 2 * size, first = b * length * width,
+                  out = b * length * heads * size + group * queries;
+    const int64_t from[] = {first + group * queries, first + (heads + group) * size,
+                            first + (heads + kv_heads + group) * size};
     const int64_t to[] = {0, queries, queries + size}, parts[] = {queries, size, size};
-    float *qkv = (float *)(void *)((char *)space + tx_cpu_attention_grad_scratch(size)), *dqkv = qkv + length * row;
-    float *dout = dqkv + length * row, *o = dout + length * queries;
+    tx_backward_space *space = call->scratch;
+    tx_backward_group g = {b, group, length, shared, size, NULL, NULL, NULL, NULL};
+    g.qkv = (float *)(void *)((char *)space + tx_cpu_attention_grad_scratch(size));
+    g.dqkv = g.qkv + length * row;
+    g.dout = g.dqkv + length * row;
+    g.o = g.dout + length * queries;
     for (int p = 0; p < 3; p++)
-        tx_widen_rows(qkv + to[p], row, call->in[1], type, first + from[p], stored->row, length, parts[p]);
-    tx_widen_rows(dout, queries, call->in[0], type, out, stored->out_row, length, queries);
-    tx_widen_rows(o, queries, call->in[2], type, out, stored->out_row, length, queries);
-    tx_backward_group g = *stored;
-    g.qkv = qkv;
-    g.dqkv = dqkv;
-    g.dout = dout;
-    g.o = o;
-    g.row = row;
-    g.q = to[0];
-    g.k = to[1];
-    g.v = to[2];
-    g.out_row = queries;
-    zero_rows(dqkv + to[1], row, length, 2 * size);
-    for (int64_t i = 0; i < g.shared; i++)
+        tx_widen_rows(g.qkv + to[p], row, call->in[1], type, from[p], width, length, parts[p]);
+    tx_widen_rows(g.dout, queries, call->in[0], type, out, heads * size, length, queries);
+    tx_widen_rows(g.o, queries, call->in[2], type, out, heads * size, length, queries);
+    zero_rows(g.dqkv + queries, row, length, 2 * size);
+    for (int64_t i = 0; i < shared; i++)
         backward_head(call, &g, i, space);
     for (int p = 0; p < 3; p++)
-        tx_narrow_rows(call->out[0], type, first + from[p], stored->row, dqkv + to[p], row, length, parts[p]);
+        tx_narrow_rows(call->out[0], type, from[p], width, g.dqkv + to[p], row, length, parts[p]);
 }
 
 /* The dot product of `count` elements from element `first` on of a and b. */
@@ -204,27 +200,9 @@ TX_ROWS(attention_sink_grad, out[0])
 /* An item is (sample, key head). */
 static void attention_grad_items(const tx_cpu_call *call, int64_t first, int64_t last)
 {
-    const tx_attrs *attrs = &call->command->attrs;
-    const tx_operand *qkv = &call->command->in[1];
-    const int64_t length = qkv->shape.dim[1], width = qkv->shape.dim[2], heads = attrs->attention.heads;
-    const int64_t size = width / (heads + 2 * attrs->attention.kv_heads), shared = heads / attrs->attention.kv_heads;
-    for (int64_t item = first; item < last; item++) {
-        const int64_t group = item % attrs->attention.kv_heads, b = item / attrs->attention.kv_heads;
-        const int64_t at = b * length * width, out = b * length * heads * size + group * shared * size;
-        tx_backward_group g = {
-            .b = b,
-            .group = group,
-            .length = length,
-            .shared = shared,
-            .size = size,
-            .row = width,
-            .q = group * shared * size,
-            .k = (heads + group) * size,
-            .v = (heads + attrs->attention.kv_heads + group) * size,
-            .out_row = heads * size,
-        };
-        backward_group(call, &g, at, out, call->scratch);
-    }
+    const int64_t groups = call->command->attrs.attention.kv_heads;
+    for (int64_t item = first; item < last; item++)
+        backward_group(call, item / groups, item % groups);
 }
 
 void TX_CPU_NAME(attention_grad)(const tx_cpu_call *call)

@@ -42,6 +42,7 @@ typedef struct tx_cpu_kernels {
 #define TX_CPU_NAME(name) TX_CPU_JOIN(name, TX_CPU_VARIANT)
 
 #define TX_TILE 64 /* queries, and keys, in a tile of attention */
+#define TX_TILES 4 /* tiles of queries that share a tile of keys */
 
 /* Bytes of scratch that one thread needs for heads of `size` elements: `tiles` tiles [key][query], `rows` rows of
  * queries, and `copies` transposed tiles of head rows. */
@@ -51,18 +52,13 @@ static inline int64_t tx_cpu_tile_bytes(int64_t tiles, int64_t rows, int64_t cop
 }
 static inline int64_t tx_cpu_attention_scratch(int64_t size)
 {
-    return tx_cpu_tile_bytes(2, 3, 1, size);
+    return tx_cpu_tile_bytes(2, 3 * TX_TILES + 1, 2 + 2 * TX_TILES, size);
 }
 static inline int64_t tx_cpu_attention_grad_scratch(int64_t size)
 {
     return tx_cpu_tile_bytes(4, 0, 2, size);
 }
-/* Bytes after these for 16-bit operands: q | k | v of one head as fp32, and a tile of o. */
-static inline int64_t tx_cpu_attention_wide(tx_dtype type, int64_t length, int64_t size)
-{
-    return type == TX_F32 ? 0 : (3 * length + TX_TILE) * size * (int64_t)sizeof(float);
-}
-/* The same for the gradient, of operands of any type: q | k | v, dq | dk | dv, do and o of a key head and the `shared`
+/* Bytes after these for the gradient: q | k | v, dq | dk | dv, do and o of a key head and the `shared`
  * query heads that read it. */
 static inline int64_t tx_cpu_attention_grad_copies(int64_t length, int64_t size, int64_t shared)
 {

@@ -76,11 +76,11 @@ int64_t tx_cpu_scratch_attention(const tx_command *command)
     const bool grad = command->op == TX_OP_ATTENTION_GRAD;
     const tx_operand *qkv = &command->in[grad ? TX_IN(attention_grad, qkv) : TX_IN(attention, qkv)];
     const int64_t size = tx_shape_last(&qkv->shape) / (attrs->attention.heads + 2 * attrs->attention.kv_heads),
-                  length = tx_cpu_reads_caches(command) ? command->in[1].shape.dim[1] : qkv->shape.dim[1];
+                  length = qkv->shape.dim[1];
     if (grad)
         return tx_cpu_attention_grad_scratch(size) +
                tx_cpu_attention_grad_copies(length, size, attrs->attention.heads / attrs->attention.kv_heads);
-    return tx_cpu_attention_scratch(size) + tx_cpu_attention_wide(qkv->dtype, length, size);
+    return tx_cpu_attention_scratch(size);
 }
 
 int64_t tx_cpu_scratch_norm_grad(const tx_command *command) /* a row of dy as fp32 */

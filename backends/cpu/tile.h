@@ -180,14 +180,6 @@ static inline int64_t tx_tile_keys(const tx_head *head, int64_t key, int64_t que
     return end - key < TX_TILE ? end - key : TX_TILE;
 }
 
-/* Fetches a tile of the head's rows of x, for example of the next keys: processors do not foresee distant rows. */
-static inline void tx_tile_fetch(const tx_head *head, const float *x, int64_t key)
-{
-    for (int64_t j = key; j < tx_least(key + TX_TILE, head->keys); j++)
-        for (int64_t i = 0; i < head->size; i += 64 / (int64_t)sizeof *x)
-            __builtin_prefetch(x + j * head->kv_row + i, 0, 2);
-}
-
 /* Returns the lanes of `queries` queries, in whole vectors. */
 static inline int64_t tx_tile_lanes(int64_t queries)
 {
