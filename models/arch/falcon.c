@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Falcon 7B (Almazrouei et al., The Falcon series, 2023): one layer norm for parallel attention and MLP, and query
- * heads that share one head of keys and values. Larger models group their heads, others have ALiBi: they are refused.
- */
+ * heads that share one head of keys and values. Falcon-RW: ALiBi, and the MLP after the attention. Larger models group
+ * their heads: they are refused. */
 #include "models/arch/llama_family.h"
 
 #define BLOCK "transformer.h.%d."
@@ -14,6 +14,8 @@ static const tx_stack_row rows[] = {
     {QKV_BIAS, BLOCK "self_attention.query_key_value.bias", {QKV}, ZEROS, IF(qkv_bias), .split = 1},
     {O_PROJ, BLOCK "self_attention.dense.weight", {WIDTH, HEADS}, .split = 2},
     {O_BIAS, BLOCK "self_attention.dense.bias", {WIDTH}, ZEROS, IF(attention_bias)},
+    {POST_NORM, BLOCK "post_attention_layernorm.weight", {WIDTH}, ONES, UNLESS(use_parallel_residual)},
+    {POST_NORM_BIAS, BLOCK "post_attention_layernorm.bias", {WIDTH}, ZEROS, UNLESS(use_parallel_residual)},
     {GATE_UP_PROJ, BLOCK "mlp.dense_h_to_4h.weight", {INNER, WIDTH}, .split = 1},
     {GATE_UP_BIAS, BLOCK "mlp.dense_h_to_4h.bias", {INNER}, ZEROS, IF(attention_bias), .split = 1},
     {DOWN_PROJ, BLOCK "mlp.dense_4h_to_h.weight", {WIDTH, INNER}, .split = 2},
@@ -28,16 +30,39 @@ static const tx_config_key keys[] = {
     EPS_KEY(layer_norm_epsilon),
     GELU_KEY(activation),
     NAMED_FLAG(bias, attention_bias),
+    FLAG(multi_query),
+    NAMED_FLAG(parallel_attn, use_parallel_residual),
+    FLAG(alibi),
     NUMBER(hidden_dropout, 0),
     NUMBER(attention_dropout, 0.999),
     NUMBER(initializer_range, 10),
     {.name = NULL}};
 
-static const tx_fixed_key fixed_keys[] = {{"multi_query", true, "several heads of keys and values are not implemented"},
-                                          {"parallel_attn", true, "an MLP after the attention is not implemented"},
-                                          {"new_decoder_architecture", false, "groups of heads are not implemented"},
-                                          {"alibi", false, "ALiBi is not implemented"},
+static const tx_fixed_key fixed_keys[] = {{"new_decoder_architecture", false, "groups of heads are not implemented"},
                                           {.name = NULL}};
+
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    c->num_key_value_heads = c->multi_query;
+    c->by_head = !c->multi_query;
+    return tx_llama_read_unpadded(json, config);
+}
+
+static tx_status check(const tx_config *config)
+{
+    const llama_config *c = llama_of(config);
+    if (c->alibi && c->multi_query)
+        return tx_fail(TX_UNSUPPORTED, "alibi: with multi_query it is not implemented");
+    if (!c->use_parallel_residual && c->attention_dropout > 0)
+        return tx_fail(TX_UNSUPPORTED, "attention_dropout: without parallel_attn only 0 is implemented");
+    return tx_llama_check(config);
+}
+
+static tx_status write(const tx_config *config, tx_json *json)
+{
+    return llama_of(config)->alibi ? TX_OK : tx_llama_write(config, json);
+}
 
 static const llama_config defaults = {SIZES(tx_falcon, rows, 65024, 2048, 4544, 32, 71, 11, 11),
                                       REST(0, 1, 1e-5, 1e4),
@@ -45,8 +70,9 @@ static const llama_config defaults = {SIZES(tx_falcon, rows, 65024, 2048, 4544, 
                                       .hidden_act = TX_LLAMA_GELU - TX_LLAMA_GELU_TANH,
                                       .use_parallel_residual = true,
                                       .plain_mlp = true,
+                                      .multi_query = true,
                                       .tie_word_embeddings = true};
 
 const tx_architecture tx_falcon = {
-    FAMILY("falcon", "Falcon", defaults, keys, fixed_keys, "query_key_value", tx_llama_rename, tx_llama_write),
-    .read = tx_llama_read_unpadded, .check = tx_llama_check};
+    FAMILY("falcon", "Falcon", defaults, keys, fixed_keys, "query_key_value", tx_llama_rename, write), .read = read,
+    .check = check};

@@ -6,6 +6,7 @@
  * Pre-norm blocks with RMS norms, rotary embeddings, grouped-query attention (Ainslie et al., GQA, 2023), SwiGLU;
  * projections y = x W^T with W [out, in]. Files store q, k and v separately, and gate and up. Here each group is one
  * parameter, so that one matrix product computes it. */
+#include "models/arch/alibi.h"
 #include "models/arch/experts.h"
 #include "models/arch/llama_family.h"
 #include "models/names.h"
@@ -69,11 +70,11 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
     const llama_config *c = llama_of(config);
     const int64_t heads = config->heads * head_size(c), of_kv = kv_heads(c) * head_size(c);
     switch (extent) {
-    case QKV:
+    case QKV: /* GPT-NeoX: q, k and v of a head together */
+        if (c->by_head)
+            return 3 * heads;
         *sections = (tx_param_sections){3, dimension, {heads, of_kv, of_kv}, head_size(c)};
         return heads + 2 * of_kv;
-    case QKV_BY_HEAD:
-        return 3 * heads;
     case QK_HEAD:
         *sections = (tx_param_sections){2, dimension, {head_size(c), head_size(c)}, 0};
         return 2 * head_size(c);
@@ -190,10 +191,10 @@ static tx_tensor *project(tx_stack *b, tx_tensor *x, int32_t heads, int32_t size
     return tx_reshape(tx_transpose(tx_reshape(qkv, TX_SHAPE(tx_shape_rows(&shape), heads, 3, size))), shape);
 }
 
-/* The scale of the scores; 0 means 1 / sqrt(head size). */
-static float score_scale(const llama_config *c)
+static double score_scale(const llama_config *c)
 {
-    return (float)(c->query_pre_attn_scalar > 0 ? 1 / sqrt((double)c->query_pre_attn_scalar) : c->attention_multiplier);
+    const double size = c->query_pre_attn_scalar > 0 ? (double)c->query_pre_attn_scalar : (double)head_size(c);
+    return c->query_pre_attn_scalar <= 0 && c->attention_multiplier > 0 ? c->attention_multiplier : 1 / sqrt(size);
 }
 
 int64_t tx_llama_rates(const tx_config *config, int64_t length, float *rates)
@@ -240,11 +241,11 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
     const bool local = c->has_local_rope && slides(c, layer);
     tx_rope rope = tx_rope_of(local ? &c->local_rope : &c->rope, size, length);
     tx_attention_options options = {
-        .heads = heads, .kv_heads = of_kv, .scale = score_scale(c), .window = (int32_t)window_of(c, layer)};
+        .heads = heads, .kv_heads = of_kv, .scale = (float)score_scale(c), .window = (int32_t)window_of(c, layer)};
     options.cap = (float)c->attn_logit_softcapping;
     if (tx_stack_has(b, SINKS))
         options.sinks = tx_stack_weight(b, SINKS);
-    tx_tensor *qkv = project(b, x, heads, size);
+    tx_tensor *qkv = tx_stack_clip(b, project(b, x, heads, size), c->clip_qkv);
     if (!c->norms_after_rope)
         qkv = norm_heads(b, qkv, heads, of_kv);
     /* Scores do not depend on the order of the elements. The result gets its order back. */
@@ -257,7 +258,10 @@ static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
                         local ? NULL : tx_find_input(b->graph, "rope_rates"));
     if (c->norms_after_rope)
         qkv = norm_heads(b, qkv, heads, of_kv);
+    if (c->alibi)
+        qkv = tx_alibi_add(b, qkv, heads, size);
     tx_tensor *y = tx_stack_attention(b, qkv, layer, &options, c->attention_dropout);
+    y = c->alibi ? tx_alibi_remove(y, heads, size) : y;
     return c->interleaved_rope ? regroup(y, heads, 2, size / 2) : y;
 }
 
@@ -368,7 +372,7 @@ static tx_tensor *embed(tx_stack *b, tx_tensor *table)
         positions = tx_gather(positions, tx_range(b->graph, rows, (int32_t)c->first_position, 1));
     }
     if (!c->gemma) {
-        tx_tensor *x = scaled(tx_stack_embed(b, table, positions), c->embedding_multiplier);
+        tx_tensor *x = norm(b, scaled(tx_stack_embed(b, table, positions), c->embedding_multiplier), EMBED_NORM);
         return c->embd_pdrop > 0 ? tx_stack_dropout(b, x, c->embd_pdrop) : x;
     }
     tx_tensor *x = tx_stack_lookup(b, table, NULL);
@@ -393,6 +397,9 @@ tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_ar
     b.padding = c->padding <= config->vocab_size ? c->padding - 1 : -1;
     tx_tensor *embedding = tx_stack_weight(&b, EMBED);
     tx_tensor *x = embed(&b, embedding);
+    if (c->alibi)
+        b.scores = tx_alibi_elements(
+            &b, &(tx_alibi){config->heads, head_size(c), score_scale(c), config->architecture == &tx_falcon});
     x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)), FINAL_NORM);
     if (config->architecture->reads_last)
         return tx_linear(x, tx_stack_weight(&b, SCORE), NULL, true);

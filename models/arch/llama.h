@@ -12,5 +12,6 @@ extern const tx_architecture tx_stablelm, tx_gpt_oss, tx_gemma, tx_seed_oss, tx_
 extern const tx_architecture tx_ernie4_5, tx_hunyuan_v1_dense, tx_olmo3, tx_olmoe;
 extern const tx_architecture tx_arcee, tx_cohere, tx_granitemoe, tx_helium, tx_nemotron;
 extern const tx_architecture tx_opt, tx_gpt_neo, tx_gpt_bigcode, tx_gptj, tx_glm, tx_glm4, tx_falcon;
+extern const tx_architecture tx_bloom, tx_mpt;
 
 #endif

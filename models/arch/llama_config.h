@@ -83,6 +83,9 @@ typedef struct llama_config {
     bool layer_norms;           /* Cohere: norms without a bias are layer norms, too */
     bool norms_plus_one;        /* Nemotron: weights of norms are 1 + gamma */
     bool window_rope;           /* EXAONE 4: if there is a window, only its layers have rotary positions */
+    bool multi_query;           /* Falcon: all heads of q share a head of k and v */
+    bool alibi;                 /* biases of distances (alibi.h), no rotary positions */
+    double clip_qkv;            /* MPT: the limit of q, k and v; 0 means none */
     /* Of models with experts. */
     int64_t num_experts, num_experts_per_tok, decoder_sparse_step;
     int64_t moe_intermediate_size; /* 0 means intermediate_size */
@@ -144,7 +147,7 @@ static inline int64_t window_of(const llama_config *c, int64_t layer)
 /* Whether a layer has rotary positions. */
 static inline bool has_rope(const llama_config *c, int64_t layer)
 {
-    if (c->learned_positions)
+    if (c->learned_positions || c->alibi)
         return false;
     if (c->window_rope)
         return !c->sliding_window || window_of(c, layer) > 0;

@@ -18,7 +18,6 @@ enum {
     VOCAB = TX_EXTENT_VOCAB,
     WIDTH = TX_EXTENT_WIDTH,
     QKV = TX_EXTENT_OWN,
-    QKV_BY_HEAD, /* q, k and v of a head together */
     QK_HEAD,     /* a gamma for the heads of q and one for those of k */
     QUERY_HEADS, /* their number */
     QK_WIDTH,    /* a gamma for all of q and one for all of k */
@@ -40,6 +39,8 @@ enum {
  * RMS norm, else a layer norm; the slot of the bias follows the slot of the norm. */
 enum {
     EMBED,
+    EMBED_NORM,
+    EMBED_NORM_BIAS,
     POSITION_TABLE,
     INPUT_NORM, /* before the attention */
     INPUT_NORM_BIAS,

@@ -324,6 +324,15 @@ tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p)
     return stack->options->train && !stack->options->no_dropout && p > 0 ? tx_dropout(x, (float)p, site) : x;
 }
 
+tx_tensor *tx_stack_clip(const tx_stack *stack, tx_tensor *x, double limit)
+{
+    if (!x || !(limit > 0))
+        return x;
+    tx_tensor *limits = tx_fill(stack->graph, *tx_tensor_shape(x), (float)-limit);
+    tx_tensor *above = tx_relu(tx_add(x, limits)), *below = tx_relu(tx_add(tx_scale(x, -1.0f), limits));
+    return tx_add(tx_add(x, tx_scale(above, -1.0f)), below);
+}
+
 tx_tensor *tx_stack_cache(const tx_stack *stack, const char *name, int64_t block, const char *part, int64_t rows,
                           int64_t length, int64_t width)
 {

@@ -92,6 +92,8 @@ tx_tensor *tx_stack_head(const tx_stack *stack, tx_tensor *x, tx_tensor *weight,
 tx_tensor *tx_stack_embed(const tx_stack *stack, tx_tensor *table, tx_tensor *position_table);
 /* Dropout when training. Every call uses up a site, so that the random numbers of other sites do not depend on p. */
 tx_tensor *tx_stack_dropout(tx_stack *stack, tx_tensor *x, double p);
+/* Clamps x to -limit .. limit; a limit of 0 means none. */
+tx_tensor *tx_stack_clip(const tx_stack *stack, tx_tensor *x, double limit);
 /* Attention over packed qkv, causal if the head is, with the block's KV caches if there are any. `options` must hold
  * this rank's heads, and the scale. */
 tx_tensor *tx_stack_attention(tx_stack *stack, tx_tensor *qkv, int64_t block, tx_attention_options *options,

@@ -14,6 +14,7 @@ from transformers import (Ernie4_5Config, Exaone4Config, GemmaConfig, HunYuanDen
                           PhiConfig, SeedOssConfig, Starcoder2Config)
 from transformers import (Gemma2Config, Gemma3TextConfig, GptOssConfig, GPTNeoXConfig, GraniteConfig, LlamaConfig,
                           Olmo2Config, Phi3Config, SmolLM3Config, StableLmConfig)
+from transformers import BloomConfig, MptConfig
 from transformers import FalconConfig, Glm4Config, GlmConfig, GPTBigCodeConfig, GPTJConfig, GPTNeoConfig, OPTConfig
 from random_models import compare, generate, gradients, make_model, train
 
@@ -21,7 +22,7 @@ BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermed
             num_attention_heads=6, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, pad_token_id=0,
             attn_implementation="eager", experts_implementation="eager")
 LONGROPE = dict(type="longrope", short_factor=[1.0, 1.02, 1.03], long_factor=[1.05, 1.5, 3.0])
-# The first variant of a type of configuration trains too.
+# The first variant of a type of configuration trains too, and the first with ALiBi. "eager" Falcons add it twice.
 VARIANTS = {
     "phi3 as Phi-3-mini-4k": (Phi3Config, dict(rope_scaling=None, rope_theta=10000.0, sliding_window=2047,
                                                resid_pdrop=0.0, embd_pdrop=0.0)),
@@ -150,6 +151,28 @@ VARIANTS = {
     "falcon as Falcon 7B": (FalconConfig, dict(
         multi_query=True, parallel_attn=True, bias=False, alibi=False, new_decoder_architecture=False,
         hidden_dropout=0.0, attention_dropout=0.0, layer_norm_epsilon=1e-5, apply_residual_connection_post_layernorm=False)),
+    "bloom as BLOOM 560M": (BloomConfig, dict(
+        n_embed=48, n_layer=3, num_attention_heads=6, n_inner=None, seq_length=48, attention_dropout=0.0,
+        hidden_dropout=0.0, offset_alibi=100, pretraining_tp=1, skip_bias_add=True, slow_but_exact=False,
+        attention_softmax_in_fp32=True, masked_softmax_fusion=True, bias_dropout_fusion=True)),
+    "bloom, a power of two of heads, untied": (BloomConfig, dict(
+        hidden_size=48, n_layer=3, n_head=4, num_attention_heads=4, seq_length=48, tie_word_embeddings=False)),
+    "mpt as MPT 7B": (MptConfig, dict(
+        d_model=48, n_heads=6, n_layers=3, num_attention_heads=6, max_seq_len=48, expansion_ratio=4, emb_pdrop=0,
+        resid_pdrop=0, embedding_fraction=1.0, learned_pos_emb=True, logit_scale=None, no_bias=True,
+        norm_type="low_precision_layernorm", attn_config=dict(
+            alibi=True, alibi_bias_max=8, attn_impl="torch", attn_pdrop=0, attn_type="multihead_attention",
+            attn_uses_sequence_id=False, clip_qkv=None, prefix_lm=False, qk_ln=False, softmax_scale=None))),
+    "mpt, clipped": (MptConfig, dict(
+        d_model=48, n_heads=3, n_layers=2, num_attention_heads=3, max_seq_len=48,
+        attn_config=dict(clip_qkv=0.5, softmax_scale=0.3))),
+    "falcon as Falcon-RW 1B": (FalconConfig, dict(
+        alibi=True, bias=True, multi_query=False, parallel_attn=False, new_decoder_architecture=False,
+        num_kv_heads=None, num_key_value_heads=None, hidden_size=64, num_attention_heads=8,
+        attn_implementation="sdpa")),
+    "falcon, ALiBi of other heads, parallel": (FalconConfig, dict(
+        alibi=True, bias=False, multi_query=False, num_kv_heads=None, attn_implementation="sdpa")),
+    "falcon, rotary heads with keys of their own": (FalconConfig, dict(bias=True, multi_query=False)),
     "falcon, biases, untied": (FalconConfig, dict(bias=True, tie_word_embeddings=False)),
     "llama as SmolLM2": (LlamaConfig, dict(
         is_llama_config=True, rope_interleaved=False, rope_theta=100000, rope_scaling=None, tie_word_embeddings=True,
@@ -173,8 +196,8 @@ def main():
             compare(name, model, folder, program, device)
             generate(name, model, folder, txgen, device)
             gradients(name, model, folder, program, device)
-        if kind not in trained:
-            trained.add(kind)
+        if (kind, changes.get("alibi")) not in trained:
+            trained.add((kind, changes.get("alibi")))
             of_bytes = dict(vocab_size=257, bos_token_id=256, eos_token_id=256)
             train(name, kind, {**BASE, **changes, **of_bytes}, txtrain, device)
     return status()

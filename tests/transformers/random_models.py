@@ -50,7 +50,7 @@ def compare(name, model, folder, program, device, shard_bytes=0):
         got = load_file(os.path.join(out, "logits.safetensors"))["logits"].double()
         error = ((got - want).abs().max() / want.abs().max()).item()
         check(error <= 1e-5, f"{name}: logits differ by {error}")
-        back, info = AutoModelForCausalLM.from_pretrained(out, attn_implementation="eager",
+        back, info = AutoModelForCausalLM.from_pretrained(out, attn_implementation=model.config._attn_implementation,
                                                           experts_implementation="eager", output_loading_info=True)
         check(not any(info.values()), f"{name}: loading what TX saved: {info}")
         ours, theirs = back.state_dict(), model.state_dict()
