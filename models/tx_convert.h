@@ -19,9 +19,10 @@ typedef enum tx_convert_type {
 
 /* Converts the model `from` to `to`. After a failure `to` does not exist. One of the two is a file whose name ends with
  * .gguf. The other is a model folder; `from` may also be any name that txtrain's --model_name_or_path accepts.
- * TX_UNSUPPORTED for adapters, and for models and tokenizers that llama.cpp would compute differently. TX_INVALID if
- * the folder `to` already holds a model, or if a folder is to be written in Q8_0. F32 keeps every value exactly.
- * `report` may be NULL. */
+ * TX_UNSUPPORTED for adapters, and for models and tokenizers that llama.cpp would compute differently. The exact form
+ * of GELU only gives a warning, since llama.cpp computes its tanh form, within 0.0005. TX_INVALID if the folder `to`
+ * already holds a model, or if a folder is to be written in Q8_0. F32 keeps every value exactly. `report` may be NULL.
+ */
 tx_status tx_convert(const char *from, const char *to, tx_convert_type type, const tx_reporter *report);
 
 /* The types of peft's add_weighted_adapter. X(NAME, "word") */

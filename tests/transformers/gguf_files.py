@@ -384,10 +384,24 @@ def refuse(name, config, kind, words):
               f"{name}: {done.returncode} {done.stderr.strip()}")
 
 
+def warn(name, config, kind, words):
+    """Exports a model with a warning that has these words, or without any."""
+    with tempfile.TemporaryDirectory() as work:
+        make_model(work, config, kind)
+        done = run(TXCONVERT, work, to=os.path.join(work, "model.gguf"))
+        check(done.returncode == 0 and words in done.stderr and ("warning" in done.stderr) == bool(words),
+              f"{name}: {done.returncode} {done.stderr.strip()}")
+
+
 for name, model in MODELS.items():
     compare(name, *model)
 refuse("a biased qwen3", Qwen3Config(**BASE, attention_bias=True), "qwen2", "attention_bias")
 refuse("a gemma 2 with another scale", Gemma2Config(**BASE, head_dim=32), "pieces", "query_pre_attn_scalar")
-refuse("exact gelu", GPT2Config(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=1, n_head=4, bos_token_id=0,
-                                eos_token_id=0, activation_function="gelu"), "gpt2", "gelu_new")
+SMALL = dict(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=1, n_head=4, bos_token_id=0, eos_token_id=0)
+refuse("relu", GPT2Config(**SMALL, activation_function="relu"), "gpt2", "gelu_new")
+for exact in (GPT2Config(**SMALL, activation_function="gelu"), GPTNeoXConfig(**ALL_HEADS, hidden_act="gelu"),
+              Starcoder2Config(**{**BYTES, "rms_norm_eps": None}, hidden_act="gelu")):
+    warn("exact gelu", exact, "gpt2", "gelu_new")
+for tanh in (GPT2Config(**SMALL), GPTNeoXConfig(**ALL_HEADS, hidden_act="gelu_new")):
+    warn("tanh gelu", tanh, "gpt2", "")
 sys.exit(status())

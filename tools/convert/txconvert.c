@@ -97,6 +97,12 @@ static int combine(const settings *set)
     return tx_end(&program, 0);
 }
 
+static void warn(void *context, const char *message)
+{
+    (void)context;
+    tx_print_line(stderr, "txconvert: warning: %s", message);
+}
+
 int main(int argc, char **argv)
 {
     settings set = defaults;
@@ -109,7 +115,7 @@ int main(int argc, char **argv)
         return combine(&set);
     tx_alive *alive = tx_alive_start(&program, stderr, "converting");
     const tx_status status = tx_convert(set.from.word[0], set.to, (tx_convert_type)set.type,
-                                        &(tx_reporter){.context = alive, .progress = tx_alive_progress});
+                                        &(tx_reporter){.warn = warn, .context = alive, .progress = tx_alive_progress});
     tx_alive_stop(alive);
     if (status)
         return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
