@@ -13,11 +13,8 @@
 #define SWAPS 1
 #define STORE_RUN 4
 #define STORE_ROW COLUMN_OF
-#if ATOM == WMMA11 /* columns are loaded in an order for which this holds */
-#define STORE_COLUMN(e, lane) ((lane) / 16 * 8 + (e))
-#else
-#define STORE_COLUMN ROW_OF
-#endif
+/* With WMMA11 columns are loaded in an order for which this holds. */
+#define STORE_COLUMN(e, lane) (ATOM == WMMA11 ? (lane) / 16 * 8 + (e) : ROW_OF(e, lane))
 #endif
 #define LOADED_B(lane) (ATOM == WMMA11 && SWAPS ? (lane) % 2 * 8 + (lane) % 16 / 2 : (lane) % ATOM_M)
 #if SWIZZLE

@@ -37,7 +37,10 @@ trap 'rm -rf "$work"' EXIT
 failed=0
 while read -r device target; do
     "$bin/kernel_texts" "$device" gpt2 "$work" || exit $?
-    cut -f1,5 "$work/launches.tsv" | sort -u > "$work/programs.tsv"
+    # Products have a second form, with swizzled lines.
+    cut -f1,5 "$work/launches.tsv" | sort -u | awk '{ print }
+        /^gemm_matrix/ { sub("WMMA11", "& -DSWIZZLE=1") ? sub("VW=1", "VW=4") : sub("-DATOM", "-DSWIZZLE=1 &"); print }' \
+        > "$work/programs.tsv"
     chroot "$root" env OCL_ICD_VENDORS=amdocl64.icd "/check.$$/amd_offline" "$target" "/check.$$" || failed=$?
 done << END
 $targets
