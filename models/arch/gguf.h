@@ -40,6 +40,7 @@ typedef enum tx_gguf_family {
     TX_GGUF_GEMMA2,
     TX_GGUF_GPT_NEOX,
     TX_GGUF_MIXTRAL,
+    TX_GGUF_QWEN2_MOE,
     TX_GGUF_QWEN3_MOE,
     TX_GGUF_OLMOE,
     TX_GGUF_SEED_OSS,
@@ -81,7 +82,9 @@ typedef struct tx_gguf_fixed {
 /* Whether a type has the rows of a family. A row of the type's own family replaces one of LLAMA, which comes later. */
 static inline bool tx_gguf_has_rows(const tx_gguf_type *type, tx_gguf_family family)
 {
-    return family == type->family || (family == TX_GGUF_LLAMA && type->family != TX_GGUF_GPT2);
+    const tx_gguf_family own = type->family;
+    return family == own || (family == TX_GGUF_LLAMA && own != TX_GGUF_GPT2) ||
+           (family == TX_GGUF_QWEN3_MOE && (own == TX_GGUF_QWEN2_MOE || own == TX_GGUF_OLMOE));
 }
 
 /* The tables of gguf.def; a NULL ends each. */

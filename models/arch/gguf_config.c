@@ -117,6 +117,8 @@ static tx_status read_tensors(const reading *m, tx_json *json)
     const char *type = m->model.type->type;
     if (strcmp(type, "stablelm") == 0)
         return tx_json_set_bool(json, "use_qkv_bias", tx_gguf_find(m->file, "blk.0.attn_q.bias") >= 0);
+    if (strcmp(type, "qwen2_moe") == 0)
+        return tx_json_set_bool(json, "qkv_bias", tx_gguf_find(m->file, "blk.0.attn_q.bias") >= 0);
     const bool both = strcmp(type, "llama") == 0 || strcmp(type, "granite") == 0 || strcmp(type, "smollm3") == 0;
     if (!both && strcmp(type, "seed_oss") != 0 && strcmp(type, "glm4") != 0)
         return TX_OK;

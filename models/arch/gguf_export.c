@@ -12,7 +12,7 @@
 #include <string.h>
 
 #define POSITIONS "position_embd.weight"
-#define ROUTER ".ffn_gate_inp."
+#define ROUTER ".ffn_gate_inp" /* also of the shared expert */
 #define QUANTIZATION_VERSION 2
 
 typedef struct exporting {
@@ -118,7 +118,7 @@ static tx_status check_fixed(const exporting *e)
         TX_TRY(check_no_rope(e));
     if (e->type->family == TX_GGUF_GEMMA2)
         TX_TRY(check_gemma(e));
-    if (e->type->family == TX_GGUF_QWEN3_MOE)
+    if (tx_gguf_has_rows(e->type, TX_GGUF_QWEN3_MOE))
         for (int64_t i = 0; i < e->config->layers; i++)
             if (!is_sparse(e->config, i))
                 return tx_fail(TX_UNSUPPORTED, "mlp_only_layers, decoder_sparse_step: llama.cpp computes as if all "

@@ -39,8 +39,10 @@ static tx_status list_tensor(reading *m, int32_t i)
     const bool transposed = layout->form == TX_GGUF_TURNED;
     m->blocks[i] = transposed || has->rank != 2 ? TX_F32 : tx_gguf_blocks(has->dtype);
     const int32_t outer = layout->expert >= 0; /* the tensor has a dimension of experts */
-    bool fits = has->rank == shape->rank + outer && (!outer || has->dim[0] == m->experts);
-    for (int32_t d = 0; d < shape->rank && fits; d++)
+    const bool row = shape->rank == 2 && shape->dim[0] == 1 && has->rank == 1; /* published as a vector */
+    bool fits =
+        row ? has->dim[0] == shape->dim[1] : has->rank == shape->rank + outer && (!outer || has->dim[0] == m->experts);
+    for (int32_t d = 0; d < shape->rank && fits && !row; d++)
         fits = has->dim[d + outer] == shape->dim[transposed ? shape->rank - 1 - d : d];
     return fits ? TX_OK
                 : tx_fail(TX_FORMAT, "tensor %s does not have the shape that the configuration requires", has->name);
