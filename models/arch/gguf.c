@@ -87,6 +87,26 @@ static void fill_name(const char *pattern, int64_t block, char name[TX_GGUF_NAME
         snprintf(name, TX_GGUF_NAME_ROOM, "%.*s%" PRId64 "%s", (int)(number - pattern), pattern, block, number + 2);
 }
 
+/* Sets the shape in GGUF files, and the size of a matrix. A vector is a matrix of one column. The biases of gates and
+ * ups of an expert are a matrix of one row in Hugging Face's files. */
+static void fill_shape(tx_gguf_layout *layout, const tx_shape *shape, bool to_gguf)
+{
+    const bool gates = layout->form == TX_GGUF_GATES;
+    tx_shape from = shape->rank == 1            ? TX_SHAPE(shape->dim[0], 1)
+                    : gates && shape->rank == 2 ? TX_SHAPE(shape->dim[0], 1, shape->dim[1])
+                                                : *shape;
+    const int32_t last = from.rank - 1;
+    tx_shape to = from;
+    if (gates || layout->form == TX_GGUF_TURNED) {
+        to.dim[last - 1] = from.dim[last] / (gates ? 2 : 1);
+        to.dim[last] = from.dim[last - 1];
+    }
+    layout->rows = (to_gguf ? &to : &from)->dim[last - 1];
+    layout->width = (to_gguf ? &to : &from)->dim[last];
+    layout->shape = to;
+    layout->shape.rank = shape->rank;
+}
+
 tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const tx_shape *shape, bool to_gguf,
                             int64_t heads, int64_t of_kv, tx_gguf_layout *layout)
 {
@@ -98,15 +118,20 @@ tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const t
     if (i == sizeof tensors / sizeof tensors[0])
         return tx_fail(TX_UNSUPPORTED, "%s has no equivalent in GGUF files", param);
     const tx_gguf_form form = tensors[i].form;
-    const bool transposed = form == TX_GGUF_TURNED && to_gguf;
     const bool in_pairs = form == TX_GGUF_QUERIES || form == TX_GGUF_KEYS;
     layout->form = in_pairs && !type->pairs ? TX_GGUF_PLAIN : form;
     layout->heads = form == TX_GGUF_KEYS ? of_kv : heads;
-    layout->rows = shape->dim[transposed ? 1 : 0];
-    layout->width = shape->rank == 1 ? 1 : shape->dim[transposed ? 0 : 1];
     layout->expert = number[1];
+    fill_shape(layout, shape, to_gguf);
     fill_name(tensors[i].gguf, number[0], layout->name);
     return TX_OK;
+}
+
+#define GATE "gate"
+void tx_gguf_ups_name(const char *gates, char ups[TX_GGUF_NAME_ROOM])
+{
+    const char *at = strstr(gates, GATE);
+    snprintf(ups, TX_GGUF_NAME_ROOM, "%.*sup%s", (int)(at - gates), gates, at + strlen(GATE));
 }
 
 /* ---- The order of rows ------------------------------------------------------------------------------- */
@@ -136,23 +161,43 @@ static tx_status read_rows(const tx_gguf_reader *r, const tx_gguf_layout *layout
     return TX_OK;
 }
 
-/* Reads a transposed matrix. The whole matrix is held in memory. */
+/* Reads the matrix of an expert, or the only one, into r->whole. GATES selects columns of it in an export, and merges
+ * the rows of two tensors in an import. */
+static tx_status hold(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t matrix)
+{
+    const int64_t rows = layout->rows, width = layout->width, step = layout->form == TX_GGUF_GATES ? 2 : 1;
+    const int64_t size = rows * width * (r->to_gguf ? step : 1);
+    if (r->held == layout && r->matrix == matrix)
+        return TX_OK;
+    tx_gguf_reader_free(r);
+    r->whole = malloc((size_t)size * sizeof *r->whole);
+    if (!r->whole)
+        return tx_fail(TX_MEMORY, "no memory to transpose %s", layout->name);
+    if (r->to_gguf || step == 1)
+        TX_TRY(r->read(r->from, index, matrix * size, size, r->whole));
+    else
+        for (int64_t at = 0; at < width; at++)
+            TX_TRY(r->read(r->from, at % 2 ? layout->ups : index, (matrix * (width / 2) + at / 2) * rows, rows,
+                           r->whole + at * rows));
+    for (int64_t i = 0; i < rows * width && size > rows * width; i++)
+        r->whole[i] = r->whole[2 * i + layout->is_ups];
+    r->held = layout;
+    r->matrix = matrix;
+    return TX_OK;
+}
+
+/* Reads transposed matrices. One whole matrix is held in memory. */
 static tx_status read_transposed(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t first,
                                  int64_t count, float *data)
 {
-    const int64_t rows = layout->rows, width = layout->width;
-    if (r->held != index) {
-        tx_gguf_reader_free(r);
-        r->whole = malloc((size_t)(rows * width) * sizeof *r->whole);
-        if (!r->whole)
-            return tx_fail(TX_MEMORY, "no memory to transpose %s", layout->name);
-        TX_TRY(r->read(r->from, index, 0, rows * width, r->whole));
-        r->held = index;
-    }
-    for (int64_t i = 0, row = first / width, at = first % width; i < count; i++) {
+    const int64_t rows = layout->rows, width = layout->width, each = rows * width;
+    for (int64_t i = 0, row = first % each / width, at = first % width; i < count; i++) {
+        if (i == 0 || (row == 0 && at == 0))
+            TX_TRY(hold(r, layout, index, (first + i) / each));
         data[i] = r->whole[at * rows + row];
         row += at + 1 == width;
         at = at + 1 == width ? 0 : at + 1;
+        row = row == rows ? 0 : row;
     }
     return TX_OK;
 }
@@ -174,6 +219,7 @@ tx_status tx_gguf_read_as(tx_gguf_reader *reader, const tx_gguf_layout *layout, 
     case TX_GGUF_SHIFTED:
         return read_shifted(reader, index, first, count, data);
     case TX_GGUF_TURNED:
+    case TX_GGUF_GATES:
         return read_transposed(reader, layout, index, first, count, data);
     default:
         return read_rows(reader, layout, index, first, count, data);
@@ -184,5 +230,5 @@ void tx_gguf_reader_free(tx_gguf_reader *reader)
 {
     free(reader->whole);
     reader->whole = NULL;
-    reader->held = -1;
+    reader->held = NULL;
 }

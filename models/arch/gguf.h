@@ -48,7 +48,8 @@ typedef enum tx_gguf_family {
     TX_GGUF_PHI,
     TX_GGUF_NEMOTRON,
     TX_GGUF_COHERE,
-    TX_GGUF_GLM4
+    TX_GGUF_GLM4,
+    TX_GGUF_GPT_OSS
 } tx_gguf_family;
 typedef enum tx_gguf_form {
     TX_GGUF_PLAIN,
@@ -56,7 +57,8 @@ typedef enum tx_gguf_form {
     TX_GGUF_QUERIES,
     TX_GGUF_KEYS,
     TX_GGUF_BY_HEAD,
-    TX_GGUF_SHIFTED
+    TX_GGUF_SHIFTED,
+    TX_GGUF_GATES
 } tx_gguf_form;
 typedef enum tx_gguf_kind { TX_GGUF_INT, TX_GGUF_NUMBER, TX_GGUF_BOOL } tx_gguf_kind;
 typedef enum tx_gguf_otherwise { TX_GGUF_NOTHING, TX_GGUF_FOUR_WIDTHS, TX_GGUF_HEADS } tx_gguf_otherwise;
@@ -124,7 +126,10 @@ typedef struct tx_gguf_layout {
     tx_gguf_form form;
     int64_t heads;       /* number of heads in the rows, for QUERIES, KEYS and BY_HEAD */
     int64_t expert;      /* its index in a GGUF tensor of all experts' matrices; or -1 */
-    int64_t rows, width; /* of the written tensor; a vector has rows of width 1 */
+    tx_shape shape;      /* in GGUF files, without the dimension of experts that `expert` selects from */
+    int64_t rows, width; /* of a written matrix; a vector has rows of width 1 */
+    bool is_ups;         /* for GATES, in an export: this is the tensor of ups */
+    int32_t ups;         /* for GATES, in an import: index of the tensor of ups */
 } tx_gguf_layout;
 
 /* Finds the layout of the tensor that Hugging Face's files call `param`. TX_UNSUPPORTED if GGUF has no such tensor.
@@ -132,6 +137,8 @@ typedef struct tx_gguf_layout {
  * query heads and of key heads. */
 tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const tx_shape *shape, bool to_gguf,
                             int64_t heads, int64_t of_kv, tx_gguf_layout *layout);
+/* Makes the name of the tensor of ups that belongs to one of gates. */
+void tx_gguf_ups_name(const char *gates, char ups[TX_GGUF_NAME_ROOM]);
 
 /* Reads elements of a tensor. */
 typedef tx_status tx_gguf_source(const void *from, int32_t index, int64_t first, int64_t count, float *data);
@@ -144,8 +151,9 @@ typedef struct tx_gguf_reader {
     tx_gguf_source *read;
     const void *from;
     bool to_gguf;
-    int32_t held; /* index of the matrix in `whole`, -1 if there is none */
-    float *whole; /* a matrix before it is transposed */
+    const tx_gguf_layout *held; /* the layout of the matrix in `whole`, or NULL */
+    int64_t matrix;             /* its index in the tensor */
+    float *whole;               /* a matrix before it is transposed */
 } tx_gguf_reader;
 /* Reads elements first..first+count-1 of tensor `index`. Both must be multiples of the source's block size. */
 tx_status tx_gguf_read_as(tx_gguf_reader *reader, const tx_gguf_layout *layout, int32_t index, int64_t first,

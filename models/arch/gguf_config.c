@@ -83,6 +83,11 @@ static tx_status derive(const reading *m, tx_json *json)
     }
     if (m->model.type->family == TX_GGUF_QWEN3_MOE)
         return tx_json_set_bool(json, "norm_topk_prob", true);
+    if (m->model.type->family == TX_GGUF_GPT_OSS && !tx_json_has(json, "rope_scaling")) { /* null means yarn */
+        tx_json *rope = tx_json_object();
+        TX_TRY(tx_json_set(json, "rope_scaling", rope));
+        return tx_json_set_string(rope, "rope_type", "default");
+    }
     if (m->model.type->family != TX_GGUF_GEMMA2)
         return TX_OK;
     TX_TRY(tx_json_get_int(json, "num_hidden_layers", 1, 1 << 24, &layers));

@@ -26,10 +26,11 @@ typedef struct exporting {
     tx_tokenizer *tokenizer;
     int32_t pieces;
     tx_weights_piece *piece;
-    int32_t *source; /* for each piece, the index of its tensor in the weights */
-    int32_t *place;  /* for each piece, the index of its tensor in the file */
+    int32_t parts;   /* the pieces, and once more those that GGUF files have as two tensors */
+    int32_t *source; /* for each part, the index of its tensor in the weights */
+    int32_t *place;  /* for each part, the index of its tensor in the file */
     tx_gguf_layout *layout;
-    tx_gguf_tensor *tensor; /* one for each piece, after the one of rope factors if there is one */
+    tx_gguf_tensor *tensor; /* in the order of the file, after the one of rope factors if there is one */
     int32_t tensors;
     float *factors; /* rope factors, or NULL */
     int64_t head_size, kv_heads;
@@ -104,6 +105,18 @@ static tx_status check_gelu(const exporting *e)
     return TX_OK;
 }
 
+/* llama.cpp derives the activation and the layers with a window from the type. */
+static tx_status check_gpt_oss(const exporting *e)
+{
+    const llama_config *c = llama_of(e->config);
+    if (c->swiglu_alpha != 1.702 || c->swiglu_limit != 7)
+        return tx_fail(TX_UNSUPPORTED, "swiglu_alpha, swiglu_limit: llama.cpp computes as if they were 1.702 and 7");
+    for (int64_t i = 0; i < c->base.layers; i++)
+        if ((window_of(c, i) > 0) != (i % 2 == 0))
+            return tx_fail(TX_UNSUPPORTED, "layer_types: llama.cpp computes as if only layers 0, 2, .. had a window");
+    return TX_OK;
+}
+
 static tx_status check_fixed(const exporting *e)
 {
     for (const tx_gguf_fixed *fixed = tx_gguf_fixed_keys; fixed->type; fixed++) {
@@ -118,6 +131,8 @@ static tx_status check_fixed(const exporting *e)
         TX_TRY(check_no_rope(e));
     if (e->type->family == TX_GGUF_GEMMA2)
         TX_TRY(check_gemma(e));
+    if (e->type->family == TX_GGUF_GPT_OSS)
+        TX_TRY(check_gpt_oss(e));
     if (tx_gguf_has_rows(e->type, TX_GGUF_QWEN3_MOE))
         for (int64_t i = 0; i < e->config->layers; i++)
             if (!is_sparse(e->config, i))
@@ -132,7 +147,12 @@ static tx_status read_rope(exporting *e)
     const double usual = 0.1 * log(e->rope.factor) + 1;
     if (e->rope.type == TX_ROPE_LONGROPE || e->rope.type == TX_ROPE_PROPORTIONAL)
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional cannot be written to GGUF files");
-    if (e->rope.type == TX_ROPE_YARN && (!e->rope.truncate || !(fabs(e->rope.attention - usual) < 1e-9)))
+    /* Published gpt-oss models do not truncate; llama.cpp always does. */
+    const bool truncates = e->type->family != TX_GGUF_GPT_OSS;
+    if (e->rope.type == TX_ROPE_YARN && !truncates)
+        tx_reporter_print(e->report,
+                          "rope_parameters: truncate: llama.cpp computes as if it were true, so its logits differ");
+    if (e->rope.type == TX_ROPE_YARN && (e->rope.truncate != truncates || !(fabs(e->rope.attention - usual) < 1e-9)))
         return tx_fail(TX_UNSUPPORTED,
                        "rope_parameters: GGUF files cannot store this truncate or attention_factor of yarn");
     return TX_OK;
@@ -159,23 +179,27 @@ static tx_status read_heads(exporting *e)
 
 /* ---- Tensors ------------------------------------------------------------------------------------------- */
 
-/* As llama.cpp's convert script chooses: vectors, position tables and routers are fp32. */
-static tx_gguf_dtype dtype_of(const exporting *e, const tx_gguf_layout *layout, int32_t rank)
+/* As llama.cpp's convert script chooses: vectors, biases, position tables and routers are fp32. */
+static tx_gguf_dtype dtype_of(const exporting *e, const tx_gguf_layout *layout)
 {
-    if (rank < 2 || strcmp(layout->name, POSITIONS) == 0 || strstr(layout->name, ROUTER))
+    const char *name = layout->name;
+    if (layout->shape.rank < 2 || strcmp(name, POSITIONS) == 0 || strstr(name, ROUTER) || strstr(name, ".bias"))
         return TX_GGUF_F32;
     return layout->width % tx_gguf_block(e->dtype) ? TX_GGUF_F16 : e->dtype;
 }
 
-static tx_status list_tensor(exporting *e, int32_t i)
+static tx_status list_tensor(exporting *e, const tx_weights_piece *piece, bool is_ups)
 {
-    const tx_weights_piece *piece = &e->piece[i];
+    const int32_t i = e->parts++;
     tx_gguf_layout *layout = &e->layout[i];
     const tx_weights_names names = tx_arch_names(e->config);
     e->source[i] = tx_weights_find(e->weights, &names, piece->name);
     if (e->source[i] < 0)
         return tx_fail(TX_FORMAT, "the weights have no %s", piece->name);
     TX_TRY(tx_gguf_layout_of(e->type, piece->name, &piece->shape, true, e->config->heads, e->kv_heads, layout));
+    layout->is_ups = is_ups;
+    if (is_ups)
+        tx_gguf_ups_name(layout[-1].name, layout->name);
     int32_t place = e->tensors, outer = layout->expert >= 0;
     while (layout->expert > 0 && place > 0 && strcmp(e->tensor[place - 1].name, layout->name) != 0)
         place--;
@@ -186,19 +210,19 @@ static tx_status list_tensor(exporting *e, int32_t i)
         tensor->dim[0]++;
         return TX_OK;
     }
-    const int32_t rank = piece->shape.rank;
+    const int32_t rank = layout->shape.rank;
     e->tensors++;
-    *tensor = (tx_gguf_tensor){.name = layout->name, .dtype = dtype_of(e, layout, rank), .rank = rank + outer};
+    *tensor = (tx_gguf_tensor){.name = layout->name, .dtype = dtype_of(e, layout), .rank = rank + outer};
     tensor->dim[0] = 1;
-    tensor->dim[outer] = layout->rows;
-    tensor->dim[outer + 1] = layout->width;
-    return TX_OK;
+    for (int32_t d = 0; d < rank; d++)
+        tensor->dim[outer + d] = layout->shape.dim[d];
+    return layout->form == TX_GGUF_GATES && !is_ups ? list_tensor(e, piece, true) : TX_OK;
 }
 
 static tx_status list_tensors(exporting *e)
 {
     TX_TRY(tx_arch_pieces(e->config, &e->piece, &e->pieces));
-    const size_t room = (size_t)e->pieces + 1;
+    const size_t room = 2 * (size_t)e->pieces + 1;
     e->source = malloc(room * sizeof *e->source);
     e->place = malloc(room * sizeof *e->place);
     e->layout = calloc(room, sizeof *e->layout);
@@ -211,7 +235,7 @@ static tx_status list_tensors(exporting *e)
         e->tensor[e->tensors++] =
             (tx_gguf_tensor){.name = TX_GGUF_ROPE_FACTORS, .dtype = TX_GGUF_F32, .rank = 1, .dim = {e->head_size / 2}};
     for (int32_t i = 0; i < e->pieces; i++)
-        TX_TRY(list_tensor(e, i));
+        TX_TRY(list_tensor(e, &e->piece[i], false));
     return TX_OK;
 }
 
@@ -277,7 +301,7 @@ static tx_status read_weights(const void *from, int32_t index, int64_t first, in
 static tx_status write_tensor(exporting *e, int32_t index, tx_gguf_dtype dtype)
 {
     const tx_gguf_layout *layout = &e->layout[index];
-    const int64_t elements = layout->rows * layout->width;
+    const int64_t elements = tx_shape_count(&layout->shape);
     for (int64_t at = 0; at < elements; at += TX_WEIGHTS_CHUNK) {
         const int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
         const tx_gguf_tensor of = {.dtype = dtype, .rank = 1, .dim = {now}};
@@ -291,12 +315,12 @@ static tx_status write_tensor(exporting *e, int32_t index, tx_gguf_dtype dtype)
 static tx_status write_file(exporting *e, const char *path)
 {
     const int32_t first = e->factors ? 1 : 0;
-    e->reader = (tx_gguf_reader){.read = read_weights, .from = e->weights, .to_gguf = true, .held = -1};
+    e->reader = (tx_gguf_reader){.read = read_weights, .from = e->weights, .to_gguf = true};
     TX_TRY(tx_gguf_begin(e->writer, path, e->tensor, e->tensors));
     if (e->factors)
         TX_TRY(tx_gguf_append(e->writer, e->factors, (size_t)(e->head_size / 2) * sizeof *e->factors));
     for (int32_t t = first; t < e->tensors; t++) {
-        for (int32_t i = 0; i < e->pieces; i++)
+        for (int32_t i = 0; i < e->parts; i++)
             if (e->place[i] == t)
                 TX_TRY(write_tensor(e, i, e->tensor[t].dtype));
         tx_report_progress(e->report, path, t + 1, e->tensors);
@@ -315,7 +339,7 @@ static tx_status export(exporting *e, const char *path)
     TX_TRY(tx_fail_in(read_heads(e), "%s", e->folder));
     TX_TRY(tx_tokenizer_open(e->folder, &e->tokenizer));
     TX_TRY(tx_arch_check(e->config, e->folder));
-    TX_TRY(tx_weights_open(e->folder, &e->weights));
+    TX_TRY(tx_arch_open_weights(e->folder, &e->weights));
     TX_TRY(list_tensors(e));
     TX_TRY(tx_gguf_create(&e->writer));
     TX_TRY(tx_fail_in(put_values(e), "%s", e->folder));

@@ -92,6 +92,8 @@ static tx_status read_scaling(const tx_gguf_file *file, const char *architecture
         return TX_OK;
     if (tx_gguf_has(file, KEY("scaling.attn_factor")) || tx_gguf_has(file, KEY("scaling.yarn_attn_factor")))
         return tx_fail(TX_UNSUPPORTED, "rope.scaling: attention factors are not supported");
+    if (strcmp(architecture, "gpt-oss") == 0)
+        TX_TRY(tx_json_set_bool(scaling, "truncate", false));
     TX_TRY(copy_number(file, KEY("scaling.yarn_beta_fast"), scaling, "beta_fast"));
     return copy_number(file, KEY("scaling.yarn_beta_slow"), scaling, "beta_slow");
 }

@@ -24,6 +24,28 @@ typedef struct reading {
     tx_gguf_reader reader;
 } reading;
 
+static tx_status check_shape(const reading *m, const tx_gguf_layout *layout, int32_t index)
+{
+    const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, index);
+    const tx_shape *shape = &layout->shape;
+    const int32_t outer = layout->expert >= 0; /* the tensor has a dimension of experts */
+    const int32_t skip = shape->rank == 2 && shape->dim[0] == 1 && has->rank == 1; /* older files have a vector */
+    bool fits = has->rank == shape->rank + outer - skip && (!outer || has->dim[0] == m->experts);
+    for (int32_t d = skip; d < shape->rank && fits; d++)
+        fits = has->dim[d + outer - skip] == shape->dim[d];
+    if (!fits)
+        return tx_fail(TX_FORMAT, "tensor %s does not have the shape that the configuration requires", has->name);
+    if (layout->form == TX_GGUF_GATES && layout->rows % tx_gguf_block(has->dtype))
+        return tx_fail(TX_UNSUPPORTED, "tensor %s: biases must be F32, F16 or BF16", has->name);
+    return TX_OK;
+}
+
+static tx_status find_tensor(const reading *m, const tx_gguf_layout *layout, const char *name, int32_t *index)
+{
+    *index = tx_gguf_find(m->file, name);
+    return *index < 0 ? tx_fail(TX_FORMAT, "has no tensor %s", name) : check_shape(m, layout, *index);
+}
+
 static tx_status list_tensor(reading *m, int32_t i)
 {
     const tx_weights_piece *piece = &m->piece[i];
@@ -31,21 +53,16 @@ static tx_status list_tensor(reading *m, int32_t i)
     tx_gguf_layout *layout = &m->layout[i];
     TX_TRY(
         tx_gguf_layout_of(m->model.type, piece->name, shape, false, m->model.config->heads, m->model.kv_heads, layout));
-    m->source[i] = tx_gguf_find(m->file, layout->name);
     m->tensor[i] = tx_weights_part(piece->name, TX_F32, shape);
-    if (m->source[i] < 0)
-        return tx_fail(TX_FORMAT, "has no tensor %s", layout->name);
+    TX_TRY(find_tensor(m, layout, layout->name, &m->source[i]));
     const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, m->source[i]);
-    const bool transposed = layout->form == TX_GGUF_TURNED;
-    m->blocks[i] = transposed || has->rank != 2 ? TX_F32 : tx_gguf_blocks(has->dtype);
-    const int32_t outer = layout->expert >= 0; /* the tensor has a dimension of experts */
-    const bool row = shape->rank == 2 && shape->dim[0] == 1 && has->rank == 1; /* published as a vector */
-    bool fits =
-        row ? has->dim[0] == shape->dim[1] : has->rank == shape->rank + outer && (!outer || has->dim[0] == m->experts);
-    for (int32_t d = 0; d < shape->rank && fits && !row; d++)
-        fits = has->dim[d + outer] == shape->dim[transposed ? shape->rank - 1 - d : d];
-    return fits ? TX_OK
-                : tx_fail(TX_FORMAT, "tensor %s does not have the shape that the configuration requires", has->name);
+    const bool same_rows = layout->form != TX_GGUF_TURNED && layout->form != TX_GGUF_GATES && has->rank == 2;
+    m->blocks[i] = same_rows ? tx_gguf_blocks(has->dtype) : TX_F32;
+    if (layout->form != TX_GGUF_GATES)
+        return TX_OK;
+    char ups[TX_GGUF_NAME_ROOM];
+    tx_gguf_ups_name(layout->name, ups);
+    return find_tensor(m, layout, ups, &layout->ups);
 }
 
 /* If the embedding is the output head and the file also has an output head, the two must be equal. */
@@ -74,7 +91,7 @@ static tx_status check_others(const reading *m)
         const char *name = tx_gguf_tensor_at(m->file, t)->name;
         bool used = strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && m->model.type->family != TX_GGUF_GPT2;
         for (int32_t i = 0; i < m->pieces && !used; i++)
-            used = m->source[i] == t;
+            used = m->source[i] == t || (m->layout[i].form == TX_GGUF_GATES && m->layout[i].ups == t);
         if (!used && strcmp(name, TX_GGUF_OUTPUT) == 0)
             TX_TRY(check_tied(m, t));
         else if (!used)
@@ -161,7 +178,7 @@ static tx_status open_file(const char *path, reading **opened)
     tx_status status = tx_gguf_open(path, &m->file);
     TX_THEN(status, tx_fail_in(tx_gguf_model_read(m->file, &m->model), "%s", path));
     TX_THEN(status, tx_fail_in(list_tensors(m), "%s", path));
-    m->reader = (tx_gguf_reader){.read = read_file, .from = m->file, .held = -1};
+    m->reader = (tx_gguf_reader){.read = read_file, .from = m->file};
     return TX_RETURN(status, m, opened, release);
 }
 

@@ -5,6 +5,7 @@ package, and conversion to GGUF and back, bit by bit.
 
     gguf_files.py TXCONVERT TXTOK TXGEN      exit status 77: gguf or transformers is not installed
 """
+import copy
 import json
 import os
 import subprocess
@@ -19,12 +20,13 @@ import numpy as np
 import tokenizers
 import torch
 from safetensors.numpy import load_file
-from transformers import (ArceeConfig, CohereConfig, Ernie4_5Config, Glm4Config, NemotronConfig, PhiConfig,
-                          SeedOssConfig, Starcoder2Config)
+from transformers import (ArceeConfig, CohereConfig, Ernie4_5Config, Glm4Config, GptOssConfig, NemotronConfig,
+                          PhiConfig, SeedOssConfig, Starcoder2Config)
 from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig, GemmaConfig,
                           GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
+from mxfp4 import pack
 
 try:
     import llama_cpp
@@ -42,9 +44,11 @@ LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.
 LINEAR = dict(rope_type="linear", rope_theta=1e4, factor=2.0)
 QUARTER = dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.25)
 HALF = dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5)
+PLAIN = dict(rope_type="default", rope_theta=1e4)
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=2.0, original_max_position_embeddings=32)
 BYTES = {**BASE, "bos_token_id": 1, "eos_token_id": 0}  # as the byte-level tokenizers have them
 SHARED = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=64)
+OSS = dict(head_dim=32, num_local_experts=5, num_experts_per_tok=2, sliding_window=16, pad_token_id=0)
 ALL_HEADS = {key: value for key, value in BYTES.items() if key != "num_key_value_heads"}
 # name: configuration, tokenizer, and whether transformers' own reader of GGUF knows all of it
 MODELS = {
@@ -72,6 +76,9 @@ MODELS = {
     "qwen3_moe": (Qwen3MoeConfig(**BYTES, head_dim=32, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32,
                                  norm_topk_prob=True), "qwen2", False),
     "olmoe": (OlmoeConfig(**ALL_HEADS, num_experts=4, num_experts_per_tok=3, pad_token_id=0), "llama3", False),
+    "gpt_oss": (GptOssConfig(**BYTES, **OSS, rope_parameters=dict(YARN, truncate=False)), "llama3", False),
+    "gpt_oss, 5 layers": (GptOssConfig(**{**BYTES, "num_hidden_layers": 5}, **OSS, rope_parameters=PLAIN), "llama3",
+                          False),
     "gemma": (GemmaConfig(**BASE, head_dim=32), "pieces", False),
     "gemma2": (Gemma2Config(**{**BASE, "num_hidden_layers": 3}, head_dim=32, query_pre_attn_scalar=32,
                             sliding_window=16), "pieces", False),
@@ -92,13 +99,14 @@ MODELS = {
     "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),
 }
 # Models without GELU, whose table in ggml has fp16 numbers.
-EXACT = [name for name in MODELS if not name.startswith(("gpt", "gemma", "starcoder", "phi"))]
+EXACT = [name for name in MODELS if not name.startswith(("gpt2", "gpt_neox", "gemma", "starcoder", "phi"))]
 KEYS = {
     "granite": {gguf.Keys.LLM.LOGIT_SCALE: 8.0, gguf.Keys.LLM.EMBEDDING_SCALE: 12.0, gguf.Keys.LLM.RESIDUAL_SCALE: 0.5,
                 gguf.Keys.Attention.SCALE: 0.25},
     "stablelm": {gguf.Keys.LLM.USE_PARALLEL_RESIDUAL: False, gguf.Keys.Rope.DIMENSION_COUNT: 4},
     "stablelm, parallel": {gguf.Keys.LLM.USE_PARALLEL_RESIDUAL: True},
 }
+FLOATS = ("position_embd.weight", ".ffn_gate_inp")
 ROTATED_IN_PAIRS = ("llama", "mistral", "mixtral", "granite", "smollm3", "arcee")
 REGEX = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}%s|"
          " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
@@ -198,7 +206,7 @@ def expected(state, config):
             "phi": gguf.MODEL_ARCH.PHI2, "nemotron": gguf.MODEL_ARCH.NEMOTRON, "cohere": gguf.MODEL_ARCH.COMMAND_R,
             "glm4": gguf.MODEL_ARCH.GLM4,
             "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE, "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE,
-            "olmoe": gguf.MODEL_ARCH.OLMOE}[kind]
+            "olmoe": gguf.MODEL_ARCH.OLMOE, "gpt_oss": gguf.MODEL_ARCH.GPT_OSS}[kind]
     names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
     state = dict(state)
     for name in [name for name in state if ".experts.0." in name]:  # one tensor of all experts
@@ -206,6 +214,14 @@ def expected(state, config):
         every = [key for key in state if key.startswith(f"{before}.experts.") and key.endswith(f".{after}")]
         state[f"{before}.experts.{after}"] = np.stack([state.pop(f"{before}.experts.{i}.{after}")
                                                        for i in range(len(every))])
+    for name in [name for name in state if kind == "gpt_oss" and ".experts." in name or "sinks" in name]:
+        value, bias = state.pop(name), "bias" if name.endswith("_bias") else "weight"
+        value = value.swapaxes(-1, -2) if bias == "weight" and value.ndim == 3 else value
+        if "gate_up" in name:  # gates and ups alternate
+            name = name.replace("gate_up_proj", "gate_proj").removesuffix("_bias")
+            state[f"{name}.{bias}"], value = value[:, ::2], value[:, 1::2]
+            name = name.replace("gate_proj", "up_proj")
+        state[f"{name.removesuffix('_bias')}.{bias}"] = value
     for name, value in state.items():
         if kind == "gpt2" and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
             value = value.T
@@ -230,7 +246,7 @@ def compare_values(name, path, state, config, outtype):
     check(set(has) == set(wanted), f"{name}: tensors {sorted(set(has) ^ set(wanted))}")
     for tensor in set(has) & set(wanted):
         value, t = wanted[tensor], has[tensor]
-        plain = value.ndim < 2 or tensor == "position_embd.weight" or ".ffn_gate_inp" in tensor
+        plain = value.ndim < 2 or tensor.endswith(".bias") or any(part in tensor for part in FLOATS)
         kind = gguf.GGMLQuantizationType.F32 if plain else types[outtype]
         check(t.tensor_type == kind, f"{name}: {tensor} is of type {t.tensor_type.name}")
         check(list(t.shape) == list(reversed(value.shape)), f"{name}: {tensor} has shape {t.shape}")
@@ -355,6 +371,10 @@ def compare_llama_cpp(name, model, path):
             if "gelu" in type(getattr(module, place, None)).__name__.lower():
                 delattr(module, place)
                 setattr(module, place, table_of_gelu)
+    if getattr(model.config, "rope_parameters", {}).get("truncate") is False:  # llama.cpp always truncates
+        rounded = copy.deepcopy(model.config)
+        rounded.rope_parameters["truncate"] = True
+        model.model.rotary_emb = type(model.model.rotary_emb)(rounded)
     with torch.no_grad():
         want = model(torch.tensor([ids])).logits[0]
     llama_cpp.llama_free(context)
@@ -385,6 +405,16 @@ def compare(name, config, kind, readable):
         print(f"{name}: {len(reader.tensors)} tensors" + (f", logits {error:.1e}" if readable else "") + f", {other}")
 
 
+def compare_packed(name, config, kind):
+    """The file of a folder with MXFP4 weights has the values that transformers makes of them."""
+    with tempfile.TemporaryDirectory() as work:
+        model, path = make_model(work, config, kind), os.path.join(work, "model.gguf")
+        pack(model, work)
+        if convert(name, work, path):
+            compare_values(name, path, {k: v.numpy() for k, v in model.state_dict().items()}, config, "f32")
+            print(f"{name}: {compare_llama_cpp('gpt_oss', model, path)}")
+
+
 def refuse(name, config, kind, words):
     with tempfile.TemporaryDirectory() as work:
         make_model(work, config, kind)
@@ -405,7 +435,14 @@ def warn(name, config, kind, words):
 
 for name, model in MODELS.items():
     compare(name, *model)
+compare_packed("gpt_oss, mxfp4", *MODELS["gpt_oss"][:2])
 refuse("a biased qwen3", Qwen3Config(**BASE, attention_bias=True), "qwen2", "attention_bias")
+for setting in (dict(swiglu_limit=5.0), dict(rope_parameters=YARN), dict(tie_word_embeddings=True),
+                dict(layer_types=["full_attention"] * 2)):
+    refuse("a gpt-oss with another setting", GptOssConfig(**{**BYTES, **OSS, "rope_parameters": PLAIN, **setting}),
+           "llama3", next(iter(setting)))
+refuse("a qwen2_moe with scaled weights", Qwen2MoeConfig(**BYTES, **SHARED, norm_topk_prob=True), "qwen2",
+       "norm_topk_prob")
 refuse("a gemma 2 with another scale", Gemma2Config(**BASE, head_dim=32), "pieces", "query_pre_attn_scalar")
 SMALL = dict(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=1, n_head=4, bos_token_id=0, eos_token_id=0)
 refuse("relu", GPT2Config(**SMALL, activation_function="relu"), "gpt2", "gelu_new")
@@ -414,4 +451,5 @@ for exact in (GPT2Config(**SMALL, activation_function="gelu"), GPTNeoXConfig(**A
     warn("exact gelu", exact, "gpt2", "gelu_new")
 for tanh in (GPT2Config(**SMALL), GPTNeoXConfig(**ALL_HEADS, hidden_act="gelu_new")):
     warn("tanh gelu", tanh, "gpt2", "")
+warn("gpt-oss", MODELS["gpt_oss"][0], "llama3", "truncate")
 sys.exit(status())
