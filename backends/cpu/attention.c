@@ -106,11 +106,11 @@ static inline void dot_rows(const int count, const float *q, const float *k, int
     for (int64_t i = 0; i < whole; i += LANES) {
         TX_PRAGMA(GCC unroll 4)
         for (int r = 0; r < count; r++)
-            TX_SIMD for (int l = 0; l < LANES; l++) lane[r][l] += q[i + l] * k[r * row + i + l];
+            TX_SIMD for (int l = 0; l < LANES; l++) lane[r][l] = TX_FMA(q[i + l], k[r * row + i + l], lane[r][l]);
     }
     for (int r = 0; r < count; r++)
         for (int64_t i = whole; i < size; i++)
-            lane[r][i - whole] += q[i] * k[r * row + i];
+            lane[r][i - whole] = TX_FMA(q[i], k[r * row + i], lane[r][i - whole]);
     TX_PRAGMA(GCC unroll 4)
     for (int r = 0; r < count; r++) {
         float *s = lane[r];

@@ -79,7 +79,7 @@ static inline __attribute__((always_inline)) void tx_dot_tile(int rows, int colu
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < columns; c++)
             for (int64_t i = whole; i < depth; i++)
-                lane[r][c][i - whole] += x[r * ld + i] * tx_element(b, half, c * ldb + i);
+                lane[r][c][i - whole] = TX_FMA(x[r * ld + i], tx_element(b, half, c * ldb + i), lane[r][c][i - whole]);
 }
 
 #define TX_DOT_TILES(rows, columns, part, half)                                                                        \

@@ -107,7 +107,7 @@ static inline __attribute__((always_inline)) void thin_add_lines(int64_t m, int6
             float s = y[c];
 #pragma GCC unroll 8
             for (int d = 0; d < DEPTH; d++)
-                s += x[d] * tx_element(b, half, d * step + c);
+                s = TX_FMA(x[d], tx_element(b, half, d * step + c), s);
             y[c] = s;
         }
     }

@@ -22,23 +22,31 @@
 #define TX_PANEL 6
 #endif
 
+/* a b + c, rounded once if the processor can. Compilers may do so or not, which would give products of one row other
+ * bits than products of several. */
+#if defined __FMA__
+#define TX_FMA(a, b, c) __builtin_fmaf(a, b, c)
+#else
+#define TX_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+
 /* ROWS x WIDTH elements of c (= or +=) a b, from column j on. */
-#define TX_TILE_BLOCK(ROWS, WIDTH)                                                              \
-    do {                                                                                        \
-        float sum_[ROWS][2 * TX_VECTOR];                                                        \
-        for (int r = 0; r < (ROWS); r++)                                                        \
-            for (int l = 0; l < (WIDTH); l++)                                                   \
-                sum_[r][l] = add ? c[r * ldc + j + l] : 0.0f;                                   \
-        for (int64_t p = 0; p < k; p++) {                                                       \
-            TX_PRAGMA(GCC unroll 8)                                                             \
-            for (int r = 0; r < (ROWS); r++) {                                                  \
-                const float x = a[r * a_row + p * a_step];                                      \
-                TX_SIMD for (int l = 0; l < (WIDTH); l++) sum_[r][l] += x * b[p * ldb + j + l]; \
-            }                                                                                   \
-        }                                                                                       \
-        for (int r = 0; r < (ROWS); r++)                                                        \
-            for (int l = 0; l < (WIDTH); l++)                                                   \
-                c[r * ldc + j + l] = sum_[r][l];                                                \
+#define TX_TILE_BLOCK(ROWS, WIDTH)                                                                                \
+    do {                                                                                                          \
+        float sum_[ROWS][2 * TX_VECTOR];                                                                          \
+        for (int r = 0; r < (ROWS); r++)                                                                          \
+            for (int l = 0; l < (WIDTH); l++)                                                                     \
+                sum_[r][l] = add ? c[r * ldc + j + l] : 0.0f;                                                     \
+        for (int64_t p = 0; p < k; p++) {                                                                         \
+            TX_PRAGMA(GCC unroll 8)                                                                               \
+            for (int r = 0; r < (ROWS); r++) {                                                                    \
+                const float x = a[r * a_row + p * a_step];                                                        \
+                TX_SIMD for (int l = 0; l < (WIDTH); l++) sum_[r][l] = TX_FMA(x, b[p * ldb + j + l], sum_[r][l]); \
+            }                                                                                                     \
+        }                                                                                                         \
+        for (int r = 0; r < (ROWS); r++)                                                                          \
+            for (int l = 0; l < (WIDTH); l++)                                                                     \
+                c[r * ldc + j + l] = sum_[r][l];                                                                  \
     } while (0)
 
 #define TX_TILE_PANEL(ROWS)                                                                                          \
