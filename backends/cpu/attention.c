@@ -13,8 +13,8 @@
 /* A tile of queries: the first one, their number, their first key, and the running maxima and sums. */
 typedef struct tx_query_tile {
     int64_t query, queries, begin;
-    float *rows,
-        *o; /* the queries, [size][TX_TILE] or, if they are few, [TX_TILE][size]; the results, [TX_TILE][size] */
+    float *rows; /* the queries, [size][TX_TILE] or, if they are few, [TX_TILE][size] */
+    float *o;    /* the results, [TX_TILE][size] */
     float greatest[TX_TILE], sum[TX_TILE];
 } tx_query_tile;
 
@@ -121,7 +121,7 @@ static inline void dot_rows(const int count, const float *q, const float *k, int
 }
 
 /* The same for few queries of a cache, for which vectors of queries would be almost empty. Scores are [query][key].
- * Each query has the same bits as alone. */
+ * A query's bits do not depend on the others. */
 static void add_rows(const tx_pair *pair, const float *k, const float *v, tx_query_tile *tile,
                      const tx_stored stored[3], float *scores)
 {

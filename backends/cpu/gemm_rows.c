@@ -11,13 +11,12 @@
 
 #include <string.h>
 
-#define COLUMNS 512 /* columns of few rows' sums; with DEPTH lines of b they stay in the L1 cache */
-#define DEPTH 8     /* lines of b that are added at once */
-#define DEEP 32     /* the same for MANY rows or more */
-#define MANY 4
-#define PIECE 1024       /* terms of a sum that are added at once */
-#define CACHE_LINE 16    /* fp32 numbers in a cache line */
-#define SMALL_WORK 65536 /* multiply-adds that are not worth waking a thread */
+#define COLUMNS 512           /* columns of few rows' sums; with DEPTH lines of b they stay in the L1 cache */
+#define DEPTH 8               /* lines of b that are added at once */
+#define PIECE 1024            /* terms of a sum that are added at once */
+#define CACHE_LINE 16         /* fp32 numbers in a cache line */
+#define SMALL_WORK 65536      /* multiply-adds that are not worth waking a thread */
+enum { MANY = 4, DEEP = 32 }; /* for MANY rows or more, DEEP lines of fewer columns */
 
 /* Operand b in memory: contiguous lines, `ld` elements apart, packed if its type is. */
 typedef struct lines {
@@ -49,7 +48,7 @@ static void load_blocks(const tx_block_matrix *b, int64_t at, int64_t count, flo
     tx_block_read(type, row + tx_block_run(type, at % b->width), count, to);
 }
 
-/* Reads `count` elements from tx_element `at` on as fp32. Packed elements are read in whole blocks. */
+/* Reads `count` elements from element `at` on as fp32. Packed elements are read in whole blocks. */
 static inline void load_lines(const lines *b, int64_t at, int64_t count, float *restrict to)
 {
     if (b->blocks.data)
@@ -135,13 +134,14 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
     for (int64_t c = 0; c < n; c += width)
         for (int64_t p = 0; p < k; p += most) {
             const int64_t depth = tx_least(k - p, most), count = tx_least(n - c, width), at = p * b->ld + j + c;
-            if (most == DEPTH && depth == DEPTH && b->type == TX_BF16) { /* widened in registers */
+            const bool few = m < MANY && depth == DEPTH;
+            if (few && b->type == TX_BF16) { /* widened in registers */
                 thin_add_lines(m, count, rows + p, ld, (const uint16_t *)b->data + at, true, b->ld, sum);
                 continue;
             }
             int64_t step = width;
             const float *from = lines_at(b, at, depth, count, wide, &step);
-            if (most == DEPTH && depth == DEPTH)
+            if (few)
                 thin_add_lines(m, count, rows + p, ld, from, false, step, sum);
             else
                 tx_tile_product(true, m, count, depth, rows + p, ld, 1, from, step, sum[0] + c, COLUMNS);

@@ -5,6 +5,7 @@
 #include "tx_json.h"
 
 #include <ctype.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -249,4 +250,15 @@ int tx_options_command(const tx_cli *program, int argc, char *const *argv, const
     }
     return tx_complain(program, TX_EXIT_USAGE, "%s: unknown command%s%s%s; --help lists all", argv[1],
                        nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
+}
+
+bool tx_options_numbers(const char *text, int32_t count, double *number)
+{
+    char *end = NULL;
+    for (int32_t i = 0; i < count; i++, text = end + 1) {
+        number[i] = strtod(text, &end);
+        if (end == text || !(fabs(number[i]) <= 1e6) || *end != (i + 1 < count ? ',' : '\0'))
+            return false;
+    }
+    return true;
 }

@@ -4,7 +4,6 @@
 #include "tools/cli/options.h"
 #include "tx_convert.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,18 +67,6 @@ static const tx_cli program = {
     .operands_most = ADAPTERS,
 };
 
-/* Reads as many numbers as there are adapters. */
-static bool read_weights(const char *text, int32_t count, double weight[ADAPTERS])
-{
-    char *end = NULL;
-    for (int32_t i = 0; i < count; i++, text = end + 1) {
-        weight[i] = strtod(text, &end);
-        if (end == text || !(fabs(weight[i]) <= 1e6) || *end != (i + 1 < count ? ',' : '\0'))
-            return false;
-    }
-    return true;
-}
-
 static int combine(const settings *set)
 {
     double weight[ADAPTERS];
@@ -88,7 +75,7 @@ static int combine(const settings *set)
                                 set->combination,   set->density,
                                 set->frequency,     set->rank,
                                 (uint64_t)set->seed};
-    if (set->weights && !read_weights(set->weights, set->from.count, weight))
+    if (set->weights && !tx_options_numbers(set->weights, set->from.count, weight))
         return tx_complain(&program, TX_EXIT_USAGE, "--weights %s: give %d numbers with commas between them",
                            set->weights, set->from.count);
     if (tx_combine_adapters(&how, set->to))

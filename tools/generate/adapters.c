@@ -5,23 +5,9 @@
 #include "tx_convert.h"
 #include "tx_folder.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Reads as many numbers as there are adapters. */
-static tx_status read_weights(const char *text, int32_t count, double weight[TXGEN_ADAPTERS])
-{
-    bool good = true;
-    for (int32_t i = 0; text && i < count && good; i++) {
-        char *end;
-        weight[i] = strtod(text, &end);
-        good = end != text && fabs(weight[i]) <= 1e6 && *end == (i + 1 < count ? ',' : '\0');
-        text = end + 1;
-    }
-    return good ? TX_OK : tx_fail(TX_INVALID, "--adapter_weights: expected %d numbers with commas between them", count);
-}
 
 static tx_status combine(const txgen_settings *set, const char *folder)
 {
@@ -32,7 +18,9 @@ static tx_status combine(const txgen_settings *set, const char *folder)
                                 .weight = set->adapter_weights ? weight : NULL,
                                 .type = set->combination_type,
                                 .density = 1};
-    TX_TRY(read_weights(set->adapter_weights, set->adapter.count, weight));
+    if (set->adapter_weights && !tx_options_numbers(set->adapter_weights, set->adapter.count, weight))
+        return tx_fail(TX_INVALID, "--adapter_weights: expected %d numbers with commas between them",
+                       set->adapter.count);
     return tx_combine_adapters(&how, folder);
 }
 
