@@ -39,6 +39,11 @@ typedef float tx_lanes[TX_DOT_COLUMNS][TX_DOT_LANES]; /* the sums of a row and T
 /* TX_VECTOR elements of b, which is fp32 or, if `half`, bf16. */
 static inline __attribute__((always_inline)) tx_vector tx_load(const void *b, bool half, int64_t i)
 {
+#if TX_VECTOR == 16 /* gcc would convert in two halves */
+    if (half)
+        return (tx_vector)_mm512_slli_epi32(
+            _mm512_cvtepu16_epi32(*(const __m256i_u *)(const void *)((const uint16_t *)b + i)), 16);
+#endif
     if (half)
         return (tx_vector)(__builtin_convertvector(*(const tx_halves *)((const uint16_t *)b + i), tx_vector_bits)
                            << 16);

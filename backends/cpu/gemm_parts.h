@@ -6,6 +6,7 @@
 #ifndef TX_CPU_GEMM_PARTS_H
 #define TX_CPU_GEMM_PARTS_H
 
+#include "api/base/blocks.h"
 #include "gemm.h"
 
 /* The operands of one run, as in tx_cpu_gemm_run. */
@@ -36,13 +37,14 @@ static inline int64_t tx_gemm_wide_bytes(int64_t count)
 
 /* ---- gemm_rows.c ------------------------------------------------------------------------------ */
 
-#define TX_GEMM_THIN 8 /* maximum rows of the loops for few rows */
+#define TX_GEMM_THIN 8 /* maximum of few rows */
 
 struct tx_gemm_rows {
     const char *name; /* the instruction set */
-    /* A product of at most TX_GEMM_THIN rows. It reads b once, so memory bandwidth is the limit. The order of a sum
-     * depends only on k. */
+    /* A product of few rows, or of any number if b has blocks and `any_rows` is true. Few rows read b once, so memory
+     * bandwidth is the limit. The order of a sum depends only on k, and on whether there are few rows. */
     void (*multiply)(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call);
+    bool (*any_rows)(void);
     /* Converts `from` to fp32 [rows, columns]. */
     void (*widen)(const tx_gemm_matrix *from, float *to, int32_t threads);
     /* Unpacks columns j .. j + width - 1 of a packed op(b) into panel, as type `to`, rounded to spec->type. The
@@ -63,14 +65,18 @@ static inline int64_t tx_gemm_thin_wide(const tx_cpu_gemm_spec *spec)
 /* Bytes of a row in 8 bits (blocks.h). */
 static inline int64_t tx_gemm_row8_bytes(int64_t k)
 {
-    return tx_gemm_lines(k + k / 8 + k / 8 + 2 * 64);
+    return tx_gemm_lines(k) + tx_gemm_lines(k / 8 + k / 8);
+}
+
+static inline bool tx_gemm_blocks(const tx_cpu_gemm_spec *spec)
+{
+    return tx_block_values(spec->packed) > 0;
 }
 
 /* Bytes of scratch that `multiply` needs. */
 static inline int64_t tx_gemm_thin_scratch(const tx_cpu_gemm_spec *spec)
 {
-    const bool blocks = spec->packed != TX_F32 && spec->packed != TX_NF4 && spec->packed != TX_NF4_DOUBLE;
-    return tx_gemm_thin_wide(spec) + (blocks ? spec->shape.m * tx_gemm_row8_bytes(spec->shape.k) : 0);
+    return tx_gemm_thin_wide(spec) + (tx_gemm_blocks(spec) ? spec->shape.m * tx_gemm_row8_bytes(spec->shape.k) : 0);
 }
 
 /* ---- gemm_dnnl.c ------------------------------------------------------------------------------ */

@@ -8,6 +8,7 @@
 #include "backends/cpu/blocks.h"
 #include "backends/cpu/dots.h"
 #include "backends/cpu/nf4.h"
+#include "backends/cpu/panels8.h"
 
 #include <string.h>
 
@@ -176,32 +177,55 @@ static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *
     }
 }
 
+/* ---- Rows in 8 bits ------------------------------------------------------------------------------------- */
+
+static bool any_rows(void)
+{
+#if defined(__AVX512F__)
+    return __builtin_cpu_supports("avx512vnni");
+#else
+    return false;
+#endif
+}
+
 #if defined(__AVX2__)
 #define EIGHT_BITS true
+#define TILE 32 /* columns of panels8.h */
+#if !defined(__AVX512F__)
+#define tx_panels_columns tx_row8_columns /* not called for many rows */
+#endif
 
-/* Rounds the rows of a product by blocks to 8 bits. */
-static void round_rows(const tx_cpu_gemm_spec *spec, const float *rows, int64_t ld, char *memory, tx_cpu_rows8 *eight)
+/* Multiplies rows by blocks: few rows by one column after the other, many by tiles of columns. */
+static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call, const float *rows, int64_t ld,
+                            const tx_block_matrix *b, int32_t threads)
 {
-    const int64_t k = spec->shape.k;
-    *eight = (tx_cpu_rows8){.count = (int32_t)spec->shape.m, .k = k, .vnni = __builtin_cpu_supports("avx512vnni")};
-    for (int64_t i = 0; i < spec->shape.m; i++) {
-        eight->row[i] = tx_row8_in(memory + i * tx_gemm_row8_bytes(k), k);
-        tx_row8_make(rows + i * ld, k, tx_block_values(spec->packed), &eight->row[i]);
+    const tx_gemm *s = &spec->shape;
+    const tx_gemm_matrix c = {.data = call->c, .type = spec->result, .ld = s->ldc};
+    const bool few = s->m <= TX_GEMM_THIN;
+    const tx_cpu_rows8 all = {(char *)call->scratch + tx_gemm_thin_wide(spec), s->m, s->k};
+#pragma omp parallel for schedule(static) num_threads(threads) if (!few)
+    for (int64_t i = 0; i < s->m; i++) {
+        const tx_cpu_row8 row = tx_row8_of(&all, i);
+        tx_row8_make(rows + i * ld, s->k, few ? tx_block_values(spec->packed) : 32, few ? 0 : -128, &row);
     }
+#pragma omp parallel for schedule(static) num_threads(threads)
+    for (int64_t j = 0; j < s->n; j += TILE)
+        for (int64_t first = 0; first < s->m; first += TX_ROW8_MOST) {
+            const int64_t n = tx_least(s->n - j, TILE), m = tx_least(s->m - first, TX_ROW8_MOST);
+            const tx_cpu_rows8 some = {all.memory + first * tx_gemm_row8_bytes(s->k), m, s->k};
+            float sum[TX_ROW8_MOST][TILE];
+            (few ? tx_row8_columns : tx_panels_columns)(b, j, n, &some, sum[0], TILE);
+            for (int64_t i = 0; i < m; i++)
+                store_row(sum[i], first + i, j, n, &c, call->bias, call->add);
+        }
 }
 #else
 #define EIGHT_BITS false
-typedef int tx_cpu_rows8;
 
-static void round_rows(const tx_cpu_gemm_spec *spec, const float *rows, int64_t ld, char *memory, tx_cpu_rows8 *eight)
+static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call, const float *rows, int64_t ld,
+                            const tx_block_matrix *b, int32_t threads)
 {
-    (void)spec, (void)rows, (void)ld, (void)memory, (void)eight;
-}
-
-static void tx_cpu_blocks_columns(const tx_block_matrix *w, int64_t j, int64_t n, const tx_cpu_rows8 *rows, float *y,
-                                  int64_t ld)
-{
-    (void)w, (void)j, (void)n, (void)rows, (void)y, (void)ld;
+    (void)spec, (void)call, (void)rows, (void)ld, (void)b, (void)threads;
 }
 #endif
 
@@ -216,15 +240,16 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
     const tx_gemm_matrix a = {.data = (void *)call->a, .type = spec->type, .ld = s->lda};
     const lines b = lines_of(spec, call->b);
     const tx_gemm_matrix c = {.data = call->c, .type = spec->result, .ld = s->ldc};
-    const bool in_place = tx_gemm_thin_wide(spec) == 0, eight_bits = EIGHT_BITS && b.blocks.data;
-    tx_cpu_rows8 eight;
+    const bool in_place = tx_gemm_thin_wide(spec) == 0;
     const float *rows = in_place ? call->a : call->scratch;
     const int64_t ld = in_place ? s->lda : s->k;
     if (!in_place)
         unpack(&a, spec->trans_a, s->m, s->k, call->scratch);
-    if (eight_bits)
-        round_rows(spec, rows, ld, (char *)call->scratch + tx_gemm_thin_wide(spec), &eight);
     const int32_t threads = (double)s->m * (double)s->n * (double)s->k < SMALL_WORK ? 1 : spec->threads;
+    if (EIGHT_BITS && b.blocks.data) {
+        multiply_blocks(spec, call, rows, ld, &b.blocks, threads);
+        return;
+    }
     const int64_t items = threads * blocks_of(s->n, threads * COLUMNS);
     const int64_t unit = spec->packed == TX_F32 ? CACHE_LINE : TX_NF4_BLOCK;
     const int64_t columns = blocks_of(blocks_of(s->n, items), unit) * unit;
@@ -234,9 +259,7 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
         float sum[TX_GEMM_THIN][COLUMNS];
         for (int64_t i = 0; i < s->m; i++)
             memset(sum[i], 0, (size_t)n * sizeof sum[i][0]);
-        if (eight_bits)
-            tx_cpu_blocks_columns(&b.blocks, j, n, &eight, sum[0], COLUMNS);
-        else if (spec->trans_b)
+        if (spec->trans_b)
             thin_lines(s->m, j, n, s->k, rows, ld, &b, sum);
         else
             thin_runs(s->m, j, n, s->k, rows, ld, &b, sum);
@@ -284,6 +307,7 @@ static void narrow(float *sums, bool add, const tx_gemm_matrix *to, int32_t thre
 const tx_gemm_rows TX_CPU_NAME(gemm_rows) = {
     .name = TX_TEXT(TX_CPU_VARIANT),
     .multiply = multiply,
+    .any_rows = any_rows,
     .unpack = unpack_panel,
     .widen = widen,
     .narrow = narrow,
