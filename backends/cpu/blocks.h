@@ -102,11 +102,11 @@ static inline float tx_row8_total(__m256 sum)
     return _mm_cvtss_f32(_mm_add_ss(four, _mm_movehdup_ps(four)));
 }
 
-/* Fetches bytes of later blocks into the cache: as many as the loop consumes. */
+/* Fetches bytes of later blocks into the L2 cache: as many as the loop consumes. */
 static inline void tx_row8_fetch(const uint8_t *b, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += 64)
-        __builtin_prefetch(b + 4096 + i);
+        __builtin_prefetch(b + 8192 + i, 0, 2);
 }
 
 #define TX_LOAD256(at) _mm256_loadu_si256((const __m256i *)(const void *)(at))

@@ -10,7 +10,8 @@
 
 #define TX_DOT_LANES 64   /* lanes of a sum */
 #define TX_DOT_COLUMNS 16 /* columns whose lanes are in memory at once */
-#define TX_DOT_AHEAD 4096 /* bytes of a column that are fetched before they are used */
+/* Bytes of a column that are fetched to the L2 cache before they are used. */
+#define TX_DOT_AHEAD(half) ((half) ? 8192 : 4096)
 
 /* Element i of b, which is fp32 or, if `half`, bf16. */
 static inline float tx_element(const void *b, bool half, int64_t i)
@@ -39,11 +40,6 @@ typedef float tx_lanes[TX_DOT_COLUMNS][TX_DOT_LANES]; /* the sums of a row and T
 /* TX_VECTOR elements of b, which is fp32 or, if `half`, bf16. */
 static inline __attribute__((always_inline)) tx_vector tx_load(const void *b, bool half, int64_t i)
 {
-#if TX_VECTOR == 16 /* gcc would convert in two halves */
-    if (half)
-        return (tx_vector)_mm512_slli_epi32(
-            _mm512_cvtepu16_epi32(*(const __m256i_u *)(const void *)((const uint16_t *)b + i)), 16);
-#endif
     if (half)
         return (tx_vector)(__builtin_convertvector(*(const tx_halves *)((const uint16_t *)b + i), tx_vector_bits)
                            << 16);
@@ -71,7 +67,7 @@ static inline __attribute__((always_inline)) void tx_dot_tile(int rows, int colu
                 TX_UNROLL for (int c = 0; c < columns; c++)
                 {
                     y[c] = tx_load(b, half, c * ldb + i);
-                    __builtin_prefetch((const char *)b + (c * ldb + i) * size + TX_DOT_AHEAD);
+                    __builtin_prefetch((const char *)b + (c * ldb + i) * size + TX_DOT_AHEAD(half), 0, 2);
                 }
                 TX_UNROLL for (int r = 0; r < rows; r++)
                 {
