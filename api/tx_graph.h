@@ -191,7 +191,7 @@ tx_tensor *tx_attention(tx_tensor *qkv, tx_tensor *lengths, tx_tensor *starts, c
 /* Appends keys and values of each row to its caches [B, S, kv_heads * size] at positions[b] (I32 [B], 0..S-T). Query t
  * attends to 0..positions[b]+t, within the window. With `sources` (I32 [B], or NULL), row b's cache first becomes a
  * copy of row sources[b]'s, as beam search needs it. With `slots` (I32 [B], all different, or NULL) the caches have any
- * number of rows, and row b uses row slots[b] of them. */
+ * number of rows, and row b uses row slots[b] of them. Caches of U8 hold blocks of Q8_0 (api/base/blocks.h). */
 tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache, tx_tensor *positions,
                                tx_tensor *sources, tx_tensor *slots, const tx_attention_options *options);
 /* Appends kv [B, T, 2 n] = keys | values of each row to its caches [B, S, n] at positions[b] (I32 [B], 0..S-T), after

@@ -109,6 +109,9 @@ typedef struct tx_lm_options {
      * single text, and `model` computes them in one pass. The text stays the same. Not with beams, device_map or
      * prompt_lookup_num_tokens. NULL for none. */
     const char *assistant_model;
+    /* Type of the model's caches of keys and values: "q8_0" rounds them to 8 bits in blocks of 32, as llama.cpp does,
+     * if heads have a multiple of 32 elements. NULL and "auto" store them in the type of activations. */
+    const char *cache_type;
 } tx_lm_options;
 
 /* The caller frees `*lm`. Only one thread at a time may use it. */

@@ -21,6 +21,8 @@
 #include "api/base/half.h"
 #include "tx_base.h"
 
+#include <float.h>
+#include <math.h>
 #include <stdbool.h>
 
 #define TX_BLOCK_MAX 256 /* values of the largest block */
@@ -58,6 +60,12 @@ static inline int64_t tx_block_bytes(tx_dtype dtype)
 static inline int64_t tx_block_run(tx_dtype dtype, int64_t count)
 {
     return count / tx_block_values(dtype) * tx_block_bytes(dtype);
+}
+
+/* Values in `last` elements of a cache, which holds blocks of Q8_0 if it is U8. */
+static inline int64_t tx_block_columns(tx_dtype dtype, int64_t last)
+{
+    return dtype == TX_U8 ? last / tx_block_bytes(TX_Q8_0) * tx_block_values(TX_Q8_0) : last;
 }
 
 /* ---- Memory -------------------------------------------------------------------------------------------- */
@@ -135,6 +143,21 @@ static inline void tx_block_read_q8_0(const uint8_t *b, float *restrict to)
     const float d = tx_block_half(b);
     for (int i = 0; i < 32; i++)
         to[i] = d * (float)(int8_t)b[2 + i];
+}
+
+/* Rounds to nearest multiples of 1/127 of the greatest magnitude. A value that is not finite makes the scale NaN. */
+static inline void tx_block_write_q8_0(const float *from, uint8_t *b)
+{
+    float most = 0.0f, check = 0.0f;
+    for (int i = 0; i < 32; i++) {
+        most = fabsf(from[i]) > most ? fabsf(from[i]) : most;
+        check += from[i] * 0.0f;
+    }
+    const float d = most / 127.0f + check, inverse = d > FLT_MIN ? 1.0f / d : 0.0f;
+    const uint16_t half = tx_f32_to_f16(d);
+    memcpy(b, &half, sizeof half);
+    for (int i = 0; i < 32; i++)
+        b[2 + i] = inverse > 0.0f ? (uint8_t)(int8_t)roundf(from[i] * inverse) : 0;
 }
 
 static inline void tx_block_read_q4_0(const uint8_t *b, float *restrict to)

@@ -67,13 +67,21 @@ typedef struct tx_stored {
     int64_t first, row;
 } tx_stored;
 
+/* Bytes of `count` values. */
+static int64_t bytes_of(tx_dtype type, int64_t count)
+{
+    return type == TX_Q8_0 ? tx_block_run(type, count) : count * (int64_t)tx_dtype_size(type);
+}
+
 /* Prefetches the rows of `count` keys: processors do not foresee distant rows. */
 static void prefetch(const tx_stored *from, const tx_head *head, int64_t first, int64_t count)
 {
-    const int64_t unit = (int64_t)tx_dtype_size(from->type);
-    for (int64_t t = first; t < tx_least(first + count, head->keys); t++)
-        for (int64_t i = 0; i < head->size * unit; i += 64)
-            __builtin_prefetch((const char *)from->of + (from->first + t * from->row) * unit + i, 0, 2);
+    const int64_t bytes = bytes_of(from->type, head->size);
+    for (int64_t t = first; t < tx_least(first + count, head->keys); t++) {
+        const char *row = (const char *)from->of + bytes_of(from->type, from->first + t * from->row);
+        for (int64_t i = 0; i < bytes; i += 64)
+            __builtin_prefetch(row + i, 0, 2);
+    }
 }
 
 /* ---- Tiles ------------------------------------------------------------------------------------------ */
@@ -237,6 +245,8 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
     const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->attention.heads,
                   kv_heads = attrs->attention.kv_heads, groups = (length + GROUP - 1) / GROUP;
     const int64_t size = width / (heads + 2 * kv_heads), unit = (int64_t)tx_dtype_size(in[0].dtype);
+    const int64_t kv_row = cached ? kv_heads * size : width;
+    const tx_dtype type = in[cached].dtype == TX_U8 ? TX_Q8_0 : in[cached].dtype;
     const float *sinks = call->in[cached ? 5 : 3];
     const int32_t *lengths = cached ? NULL : call->in[1], *starts = cached ? NULL : call->in[2];
     for (int64_t item = first; item < last; item++) {
@@ -245,15 +255,15 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
         const int64_t seen = valid < query ? query : tx_least(valid, end);
         const int64_t start = cached ? tx_cpu_position(call, 3, b, kv->dim[1] - length) : 0;
         const int64_t row = cached ? tx_cpu_slot(call, b) : b;
-        const int64_t k = row * kv->dim[1] * kv->dim[2] + ((cached ? 0 : heads) + h / (heads / kv_heads)) * size;
+        const int64_t k = row * kv->dim[1] * kv_row + ((cached ? 0 : heads) + h / (heads / kv_heads)) * size;
         const int64_t v = cached ? k : k + kv_heads * size;
         const tx_stored stored[3] = {{call->in[0], in[0].dtype, b * length * width + h * size, width},
-                                     {call->in[cached ? 1 : 0], in[cached].dtype, k, kv->dim[2]},
-                                     {call->in[cached ? 2 : 0], in[cached].dtype, v, kv->dim[2]}};
+                                     {call->in[cached ? 1 : 0], type, k, kv_row},
+                                     {call->in[cached ? 2 : 0], type, v, kv_row}};
         const tx_stored o = {NULL, in[0].dtype, ((b * length + query) * heads + h) * size, heads * size};
         float *lse = cached ? NULL : (float *)call->out[1] + (b * heads + h) * length + query;
         tx_head head = {
-            .kv_row = stored[1].type == TX_F32 ? stored[1].row : size,
+            .kv_row = type == TX_F32 ? kv_row : size,
             .size = size,
             .keys = start + valid,
             .offset = start,

@@ -6,7 +6,7 @@
 #ifndef TX_BACKENDS_CPU_SIMD_H
 #define TX_BACKENDS_CPU_SIMD_H
 
-#include "api/base/half.h"
+#include "api/base/blocks.h"
 #include "backends/cpu/cpu.h"
 
 #include <float.h>
@@ -200,11 +200,15 @@ static inline float tx_normal_tail(float z, float bell)
     return q * t * bell;
 }
 
-/* ---- 16-bit storage ------------------------------------------------------------------------------ */
+/* ---- Narrow storage ------------------------------------------------------------------------------ */
 
-/* Converts x[first..first+count-1] of any floating type to fp32. */
+/* Converts x[first..first+count-1] of any floating type, or whole blocks of Q8_0, to fp32. */
 static inline void tx_widen(float *to, const void *from, tx_dtype dtype, int64_t first, int64_t count)
 {
+    if (dtype == TX_Q8_0) {
+        tx_block_read(TX_Q8_0, (const uint8_t *)from + tx_block_run(TX_Q8_0, first), count, to);
+        return;
+    }
     const uint16_t *half = (const uint16_t *)from + first;
     if (dtype == TX_BF16) {
         TX_SIMD for (int64_t i = 0; i < count; i++) to[i] = tx_bf16_to_f32(half[i]);

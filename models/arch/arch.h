@@ -109,6 +109,7 @@ typedef struct tx_arch_options {
     float noise;        /* NEFTune alpha for training, see tx_arch_noise; 0 disables it */
     int64_t cache;      /* positions of the KV caches, states "cache.h.<layer>.key" and ".value"; 0 means no caches */
     int64_t cache_rows; /* rows of the KV caches, with the input `slots`; 0 means B */
+    bool cache_q8_0;    /* the KV caches hold blocks of Q8_0, not the type of activations; not for T5 */
     /* For models with experts. Capacity factor: an expert accepts at most ceil(capacity times the average number of
      * tokens per expert) of a graph's tokens. 0 means no limit. */
     float capacity;

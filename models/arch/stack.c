@@ -2,6 +2,7 @@
  * Parameters and graphs of architectures that are a stack of equal blocks. */
 #include "models/arch/stack.h"
 
+#include "api/base/blocks.h"
 #include "models/arch/lora.h"
 
 #include <inttypes.h>
@@ -338,7 +339,9 @@ tx_tensor *tx_stack_cache(const tx_stack *stack, const char *name, int64_t block
 {
     char state[TX_ARCH_NAME];
     snprintf(state, sizeof state, "cache.%s.%" PRId64 ".%s", name, block, part);
-    return tx_state(stack->graph, state, TX_F32, TX_SHAPE(rows, length, width));
+    const bool blocks = stack->options->cache_q8_0; /* of whole blocks, or attention's rule refuses the heads */
+    return tx_state(stack->graph, state, blocks ? TX_U8 : TX_F32,
+                    TX_SHAPE(rows, length, blocks ? tx_block_run(TX_Q8_0, width + 31) : width));
 }
 
 static tx_tensor *cache(const tx_stack *s, const tx_tensor *qkv, const tx_attention_options *o, int64_t block,

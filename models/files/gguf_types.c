@@ -44,19 +44,6 @@ int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor)
     return tx_gguf_elements(tensor) / blocks[tensor->dtype].elements * blocks[tensor->dtype].bytes;
 }
 
-/* One block of q8_0. */
-static void encode_block(const float *data, uint8_t *bytes)
-{
-    float largest = 0.0f;
-    for (int i = 0; i < Q8_BLOCK; i++)
-        largest = fmaxf(largest, fabsf(data[i]));
-    const float scale = largest / 127.0f, inverse = scale != 0.0f ? 1.0f / scale : 0.0f;
-    const uint16_t half = tx_f32_to_f16(scale);
-    memcpy(bytes, &half, sizeof half);
-    for (int i = 0; i < Q8_BLOCK; i++)
-        bytes[sizeof half + (size_t)i] = (uint8_t)(int8_t)roundf(data[i] * inverse);
-}
-
 tx_dtype tx_gguf_blocks(tx_gguf_dtype dtype)
 {
     switch (dtype) {
@@ -77,7 +64,7 @@ void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void 
         memcpy(bytes, data, (size_t)count * sizeof *data);
     else if (dtype == TX_GGUF_Q8_0)
         for (int64_t i = 0; i < count / Q8_BLOCK; i++)
-            encode_block(data + i * Q8_BLOCK, to + i * blocks[dtype].bytes);
+            tx_block_write_q8_0(data + i * Q8_BLOCK, to + i * blocks[dtype].bytes);
     else
         for (int64_t i = 0; i < count; i++) {
             const uint16_t half = dtype == TX_GGUF_F16 ? tx_f32_to_f16(data[i]) : tx_f32_to_bf16(data[i]);

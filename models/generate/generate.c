@@ -28,7 +28,7 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
     if (o.guesses > 0 &&
         (tx_arch_pairs(config) || config->architecture->restarts || config->architecture->head == TX_HEAD_SEQ2SEQ))
         return tx_fail(TX_UNSUPPORTED, "guesses of tokens: %s is not supported", config->architecture->type);
-    const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams, o.guesses};
+    const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams, o.guesses, o.q8_0};
     tx_generator *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "generate: out of memory");

@@ -47,6 +47,7 @@ typedef struct tx_generator_options {
     bool keep;       /* see tx_lm_options.keep_cache; only for one prompt without beams */
     int64_t guesses; /* the largest prompt_lookup_num_tokens or, with a draft, num_assistant_tokens of the runs */
     tx_slots *draft; /* a slot of a smaller model that guesses tokens, used until the generator is freed; or NULL */
+    bool q8_0;       /* see tx_slots_options */
 } tx_generator_options;
 
 tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,

@@ -78,7 +78,7 @@ static tx_status open_assistant(tx_lm *lm, const tx_lm_options *options)
 {
     tx_lm_options o = *options;
     o.model = o.assistant_model;
-    o.assistant_model = o.adapter = NULL;
+    o.assistant_model = o.adapter = o.cache_type = NULL;
     o.batch_size = 1;
     o.offload_params = TX_OFFLOAD_NONE;
     TX_TRY(o.device_map ? tx_fail(TX_UNSUPPORTED, "it cannot be used with device_map") : TX_OK);
@@ -104,6 +104,9 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
         return tx_fail(TX_INVALID, "tx_lm_open: device and device_map exclude each other");
     if (o->offload_params && o->device_map)
         return tx_fail(TX_INVALID, "tx_lm_open: offload_params and device_map exclude each other");
+    const bool q8_0 = o->cache_type && strcmp(o->cache_type, "q8_0") == 0;
+    if (o->cache_type && !q8_0 && strcmp(o->cache_type, "auto") != 0)
+        return tx_fail(TX_INVALID, "tx_lm_open: cache_type %.40s: use q8_0 or auto", o->cache_type);
     if (!name || o->batch_size < 0)
         return tx_fail(TX_INVALID, "tx_lm_open: %s", name ? "batch_size is below 0" : "model is missing");
     tx_lm *made = calloc(1, sizeof *made);
@@ -111,7 +114,10 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
         return tx_fail(TX_MEMORY, "%s: out of memory", name);
     made->batch = o->batch_size > 0 ? o->batch_size : DEFAULT_BATCH;
     made->keep = o->keep_cache;
+    made->q8_0 = q8_0;
     tx_status status = open_folder(made, o);
+    if (q8_0 && !status && tx_lm_has_source(made))
+        status = tx_fail(TX_UNSUPPORTED, "cache_type q8_0: an encoder with a decoder is not supported");
     if (o->assistant_model)
         TX_THEN(status, tx_fail_in(open_assistant(made, o), "assistant_model %s", o->assistant_model));
     return TX_RETURN(status, made, lm, tx_lm_free);
@@ -349,6 +355,7 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
 {
     const tx_generator_options *has = &lm->compiled;
     tx_generator_options need = *sizes;
+    need.q8_0 = lm->q8_0;
     if (lm->generator && has->beams == need.beams) {
         if (has->batch >= need.batch && has->context >= need.context && has->guesses >= need.guesses)
             return TX_OK;
@@ -395,8 +402,9 @@ tx_status tx_lm_compile_slots(tx_lm *lm, const tx_generator_options *sizes, tx_s
         return tx_fail(TX_UNSUPPORTED, "%s: an encoder with a decoder is not served; txgen runs it", lm->folder);
     tx_lm_drop(lm);
     tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.texts = sizes});
-    TX_THEN(status, tx_slots_create(lm->model, lm->config,
-                                    &(tx_slots_options){sizes->batch, sizes->context, sizes->prompt, 1, 0}, slots));
+    TX_THEN(status,
+            tx_slots_create(lm->model, lm->config,
+                            &(tx_slots_options){sizes->batch, sizes->context, sizes->prompt, 1, 0, lm->q8_0}, slots));
     TX_THEN(status, tx_lm_load(lm));
     TX_THEN(status, tx_slots_prove(*slots));
     return advise(status, "use fewer slots or a shorter context");

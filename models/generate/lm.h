@@ -20,6 +20,7 @@ struct tx_lm {
     tx_generation generation;
     int64_t batch; /* prompts at once */
     bool keep;     /* keep caches from prompt to prompt */
+    bool q8_0;     /* caches in blocks of Q8_0 */
     tx_offload_place offload_params;
     char *offload_folder; /* or NULL */
     tx_dtype dtype;       /* of the weights on the device */

@@ -35,7 +35,7 @@ struct tx_slots {
     tx_source *source;                     /* of an encoder; or NULL */
     int64_t count, context, vocab, padded; /* padded: vocabulary in memory */
     int64_t beams;
-    bool varied;
+    bool varied, q8_0;
     const tx_config *config;
     int32_t *filled; /* of each slot: number of tokens in its cache */
     int32_t *held;   /* [count, context]: these tokens */
@@ -68,16 +68,16 @@ static tx_status add_pass(tx_slots *s, tx_model *model, passes *to, const char *
         return tx_fail(TX_UNSUPPORTED, "generate: %" PRId64 " slots are too many", s->count);
     pass *p = &to->pass[to->count++];
     *p = *sizes;
-    const bool all = !s->varied && p->rows == s->count;
+    const int64_t rows = !s->varied && p->rows == s->count ? 0 : s->count; /* 0 for all */
     TX_TRY(tx_graph_create(model, &p->graph));
     p->tokens = tx_input(p->graph, "input_ids", TX_I32, TX_SHAPE(p->rows, p->length));
     p->positions = tx_input(p->graph, "positions", TX_I32, TX_SHAPE(p->rows));
-    p->slots = all ? NULL : tx_input(p->graph, "slots", TX_I32, TX_SHAPE(p->rows));
+    p->slots = rows ? tx_input(p->graph, "slots", TX_I32, TX_SHAPE(p->rows)) : NULL;
     p->sources = s->beams > 1 && to == &s->decode ? tx_input(p->graph, "sources", TX_I32, TX_SHAPE(p->rows)) : NULL;
     p->rates = s->pairs ? tx_input(p->graph, "rope_rates", TX_F32, TX_SHAPE(p->rows, s->pairs)) : NULL;
     p->chosen = tx_input(p->graph, "rows", TX_I32, TX_SHAPE(p->outputs));
     tx_source_inputs(s->source, p->graph);
-    const tx_arch_options options = {.size = sizeof options, .cache = s->context, .cache_rows = all ? 0 : s->count};
+    const tx_arch_options options = {sizeof options, .cache = s->context, .cache_rows = rows, .cache_q8_0 = s->q8_0};
     p->logits = tx_output(tx_arch_logits(p->graph, s->config, &options));
     return tx_plan_create(p->graph, name, &p->plan);
 }
@@ -153,7 +153,7 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     tx_slots *s = calloc(1, sizeof *s);
     if (!s)
         return tx_fail(TX_MEMORY, "generate: out of memory");
-    *s = (tx_slots){.count = o->count, .beams = o->beams, .varied = !o->prompt, .config = config};
+    *s = (tx_slots){.count = o->count, .beams = o->beams, .varied = !o->prompt, .config = config, .q8_0 = o->q8_0};
     s->context = round_up(o->context, config->positions);
     s->pairs = tx_arch_pairs(config);
     s->vocab = config->vocab_size;

@@ -43,6 +43,8 @@ for dtype in float32 bfloat16; do
         fail "no guess was right: $(cat "$work/err")"
     check "$work/model" --prompt "line 1" --temperature 1 --seed 5 --dtype $dtype
 done
+check "$work/model" --prompt "line 1" --temperature 0 --cache_type q8_0
+outcome 0 "" "$bin/txgen" --model "$work/model" --device "$device" --prompt "line 1" --num_beams 3 --cache_type q8_0
 check "$work/model" --prompts "$work/lines" --batch_size 1 --temperature 0
 check "$work/model" --ids "1 2 3" --temperature 1 --repetition_penalty 1.3
 check "$work/model" --prompt "line 1" --temperature 0 --stop cat
@@ -75,6 +77,8 @@ refuse 1 "assistant_model" --assistant_model "$work/draft" --num_beams 2
 refuse 1 "prompt_lookup_num_tokens" --assistant_model "$work/draft" --prompt_lookup_num_tokens 2
 outcome 2 "assistant_model" "$bin/txgen" --model "$work/model" --assistant_model "$work/draft" --device_map cpu=2 -p a
 refuse 2 "num_assistant_tokens" --num_assistant_tokens 2
+refuse 1 "q8_0 or auto" --cache_type q4_0
+outcome 2 "cache_type" "$bin/txgen" --model "$work/model" --perplexity "$work/text" --cache_type q8_0
 refuse 2 "num_assistant_tokens" --assistant_model "$work/draft" --num_assistant_tokens 8
 
 verdict " on $device"

@@ -49,7 +49,7 @@ static void fill(int32_t ids[POSITIONS])
 
 static void passes_have_the_bits_of_steps(void **state)
 {
-    static const tx_dtype types[] = {TX_F32, TX_BF16, TX_F16};
+    static const tx_dtype types[] = {TX_F32, TX_BF16, TX_F16, TX_F32, TX_BF16}; /* the last two with caches in blocks */
     static float want[MOST + 1][VOCAB];
     int32_t ids[POSITIONS];
     (void)state;
@@ -59,7 +59,8 @@ static void passes_have_the_bits_of_steps(void **state)
         tx_slots *slots = NULL;
         const float *all = NULL;
         int64_t stride = 0;
-        assert_ok(tx_slots_create(s.model, s.config, &(tx_slots_options){1, POSITIONS, POSITIONS, 1, MOST}, &slots));
+        assert_ok(
+            tx_slots_create(s.model, s.config, &(tx_slots_options){1, POSITIONS, POSITIONS, 1, MOST, d > 2}, &slots));
         assert_ok(tx_model_init(s.model, 4));
         for (int64_t prompt = 5; prompt < POSITIONS - MOST; prompt += 57) {
             for (int64_t done = 0; done < prompt;)
@@ -80,6 +81,42 @@ static void passes_have_the_bits_of_steps(void **state)
         tx_slots_free(slots);
         close_subject(&s);
     }
+}
+
+/* Caches in blocks of 8 bits: the memory that is planned is used, and is that of the blocks; logits are near those of
+ * full caches, and differ. */
+static void blocks_are_near(void **state)
+{
+    int32_t ids[POSITIONS];
+    float logits[2][VOCAB];
+    (void)state;
+    fill(ids);
+    for (int q8_0 = 0; q8_0 < 2; q8_0++) {
+        const subject s = open_subject(TX_F32);
+        tx_slots *slots = NULL;
+        tx_memory planned, counted;
+        assert_ok(tx_slots_create(s.model, s.config, &(tx_slots_options){1, POSITIONS, POSITIONS, 1, 0, q8_0}, &slots));
+        assert_ok(tx_model_init(s.model, 4));
+        for (int64_t done = 0; done < POSITIONS - 1;)
+            assert_ok(tx_slots_prefill(slots, 0, ids, POSITIONS - 1, &done, NULL, NULL));
+        assert_ok(tx_slots_step(slots, &(int32_t){0}, &ids[POSITIONS - 1], 1, NULL));
+        memcpy(logits[q8_0], tx_slots_logits(slots, 0), sizeof logits[0]);
+        assert_ok(tx_model_memory(s.model, &planned));
+        assert_ok(tx_engine_memory(s.engine, &counted));
+        assert_int_equal(tx_memory_total(&planned), tx_memory_total(&counted));
+        assert_int_equal(planned.bytes[TX_MEMORY_CACHE], counted.bytes[TX_MEMORY_CACHE]);
+        const int64_t caches = 4 * POSITIONS * (q8_0 ? 96 / 32 * 34 : 96 * 4); /* keys and values of two blocks */
+        assert_in_range(planned.bytes[TX_MEMORY_CACHE], caches, caches + 4 * TX_ALIGNMENT + TX_PARAM_BLOCK);
+        tx_slots_free(slots);
+        close_subject(&s);
+    }
+    double error = 0.0, size = 0.0;
+    for (int v = 0; v < VOCAB; v++) {
+        error += pow((double)logits[1][v] - (double)logits[0][v], 2.0);
+        size += pow((double)logits[0][v], 2.0);
+    }
+    printf("error of logits with caches in blocks: %.5f of their size\n", sqrt(error / size));
+    assert_true(error > 0.0 && error < 1e-3 * size);
 }
 
 /* ---- Texts ----------------------------------------------------------------------------------------------- */
@@ -118,8 +155,8 @@ static double check_texts(tx_slots *draft, int32_t *ids)
     texts plain = {.stop = -1}, fast = {.stop = -1};
     const subject a = open_subject(TX_F32), b = open_subject(TX_F32);
     tx_generator *one = NULL, *two = NULL;
-    const tx_generator_options options = {sizeof options, 2, 1, 75, 90, false, 0, NULL};
-    const tx_generator_options guesses = {sizeof options, 2, 1, 75, 90, false, MOST, draft};
+    const tx_generator_options options = {sizeof options, 2, 1, 75, 90, false, 0, NULL, false};
+    const tx_generator_options guesses = {sizeof options, 2, 1, 75, 90, false, MOST, draft, false};
     assert_ok(tx_generator_create(a.model, a.config, &options, &one));
     assert_ok(tx_generator_create(b.model, b.config, &guesses, &two));
     assert_ok(tx_model_init(a.model, 4));
@@ -170,7 +207,8 @@ static void guesses_of_a_model_change_nothing(void **state)
         const subject s = open_subject(TX_F32);
         const int64_t context = seed == 6 ? 12 : 90;
         tx_slots *draft = NULL;
-        assert_ok(tx_slots_create(s.model, s.config, &(tx_slots_options){1, context, context / 2, 1, 0}, &draft));
+        assert_ok(
+            tx_slots_create(s.model, s.config, &(tx_slots_options){1, context, context / 2, 1, 0, false}, &draft));
         assert_ok(tx_model_init(s.model, seed == 6 ? 4 : (uint64_t)seed));
         const double accepted = check_texts(draft, ids);
         assert_true(seed == 5 ? accepted < 0.5 : accepted > 0.6);
@@ -187,8 +225,8 @@ int main(int argc, char **argv)
         printf("skipped: %s\n", tx_error());
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(passes_have_the_bits_of_steps),
-                                       cmocka_unit_test(copied_guesses_change_nothing),
-                                       cmocka_unit_test(guesses_of_a_model_change_nothing)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(passes_have_the_bits_of_steps), cmocka_unit_test(blocks_are_near),
+        cmocka_unit_test(copied_guesses_change_nothing), cmocka_unit_test(guesses_of_a_model_change_nothing)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

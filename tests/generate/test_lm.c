@@ -270,6 +270,12 @@ static void refusals(void **state)
     assert_refused(tx_lm_open(&options, &none), TX_INVALID, "model is missing");
     options.model = "/nowhere";
     assert_refused(tx_lm_open(&options, &none), TX_NOT_FOUND, "/nowhere");
+    tx_lm_options blocks = {.size = sizeof blocks, .model = TX_PATH(*state, "text"), .cache_type = "q8_0"};
+    blocks.device = device;
+    assert_ok(tx_lm_open(&blocks, &none));
+    assert_refused(listen(none, prompts, 1, NULL, &h), TX_INVALID, "heads of a multiple of 32 elements, not 12");
+    tx_lm_free(none);
+    none = NULL;
     options.size--;
     assert_refused(tx_lm_open(&options, &none), TX_INVALID, "size field");
     assert_null(none);

@@ -212,7 +212,7 @@ static tx_status prepare_generation(tx_engine *engine, const tx_config *config)
     tx_model *model = NULL;
     tx_slots *slots = NULL;
     tx_status status = tx_model_create(engine, &model);
-    TX_THEN(status, tx_slots_create(model, config, &(tx_slots_options){1, 1024, 512, 1, 0}, &slots));
+    TX_THEN(status, tx_slots_create(model, config, &(tx_slots_options){1, 1024, 512, 1, 0, false}, &slots));
     tx_slots_free(slots);
     tx_model_free(model);
     return status;

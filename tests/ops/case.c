@@ -214,11 +214,27 @@ static double fill_one(const tx_spec *s, const tx_case *c, int64_t operand, int6
         return i % 5 == 4 ? -1.0 : (double)(i / (int64_t)s->hi);
     case TX_FILL_OFFSETS:
         return offset_at(s, i);
+    case TX_FILL_BLOCKS: /* the upper byte of a scale is that of 2^-8 to 2^-6 */
+        return i % 34 == 1 ? 28.0 + floor(8.0 * u) : whole;
     case TX_FILL_UNIFORM:
     case TX_FILL_DERIVED:
         break;
     }
     return real;
+}
+
+double *tx_array_blocks(const tx_array *array)
+{
+    double *values = array->dtype == TX_U8 ? calloc((size_t)array->count, sizeof *values) : NULL;
+    for (int64_t b = 0; values && b < array->count / 34; b++) {
+        const double *byte = array->value + 34 * b;
+        const uint16_t half = (uint16_t)(byte[0] + 256.0 * byte[1]);
+        double scale;
+        tx_number_decode(TX_F16, &half, 1, &scale);
+        for (int i = 0; i < 32; i++)
+            values[32 * b + i] = scale * (byte[2 + i] < 128.0 ? byte[2 + i] : byte[2 + i] - 256.0);
+    }
+    return values;
 }
 
 /* ---- Calls -------------------------------------------------------------------------------------- */

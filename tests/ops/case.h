@@ -23,6 +23,8 @@ void tx_number_unpack(tx_dtype dtype, const uint8_t *bytes, int64_t count, doubl
 /* Op GELU and its slope. */
 double tx_number_gelu(double x, bool exact);
 double tx_number_gelu_slope(double x, bool exact);
+/* Dot product, and the sum of its terms' absolute values. */
+double tx_number_dot(const double *a, const double *b, int64_t n, double *magnitude);
 /* Half the distance between 1 and the next larger value; 0 for whole numbers. */
 double tx_number_epsilon(tx_dtype dtype);
 
@@ -52,6 +54,9 @@ tx_status tx_call_reference(tx_call *call);
 /* Allocates an array, filled with zeros. tx_call_free releases all arrays. */
 tx_status tx_array_allocate(tx_array *array, bool output);
 void tx_call_free(tx_call *call);
+
+/* Returns the values in an array of blocks of Q8_0 (U8); NULL for other types. The caller frees. */
+double *tx_array_blocks(const tx_array *array);
 
 static inline bool tx_array_present(const tx_array *a)
 {
@@ -91,6 +96,7 @@ typedef enum tx_fill_kind {
     /* Not falling, from 0 to hi: lo 0 by even steps; 1: every second step is none and some is left at the end; 2: by
      * one step; 3: by none. */
     TX_FILL_OFFSETS,
+    TX_FILL_BLOCKS, /* bytes of blocks of Q8_0, with values between -2 and 2 */
     TX_FILL_DERIVED /* gradient ops: an output of the forward reference */
 } tx_fill_kind;
 
@@ -114,6 +120,13 @@ static inline tx_spec tx_spec_real(tx_shape shape)
 static inline tx_spec tx_spec_derived(tx_shape shape)
 {
     return tx_spec_of(TX_F32, shape, TX_FILL_DERIVED, 0.5, 1.5);
+}
+
+/* A cache of this shape in blocks of Q8_0. */
+static inline tx_spec tx_spec_blocks(const tx_shape *cache)
+{
+    const tx_shape bytes = TX_SHAPE(cache->dim[0], cache->dim[1], cache->dim[2] / 32 * 34);
+    return tx_spec_of(TX_U8, bytes, TX_FILL_BLOCKS, 0.0, 256.0);
 }
 
 /* Positions of the samples of a batch: hi, then lo, then between. */

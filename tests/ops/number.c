@@ -137,3 +137,14 @@ double tx_number_gelu_slope(double x, bool exact)
     double t = tanh(sqrt(2.0 / pi) * (x + 0.044715 * x * x * x));
     return 0.5 * (1.0 + t) + 0.5 * x * (1.0 - t * t) * sqrt(2.0 / pi) * (1.0 + 3.0 * 0.044715 * x * x);
 }
+
+double tx_number_dot(const double *a, const double *b, int64_t n, double *magnitude)
+{
+    double sum = 0.0;
+    *magnitude = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += a[i] * b[i];
+        *magnitude += fabs(a[i] * b[i]);
+    }
+    return sum;
+}

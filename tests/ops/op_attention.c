@@ -76,17 +76,6 @@ static double kept(const tx_call *call, int64_t b, int64_t h, int64_t query, int
     return r.word[key & 3] >= tx_dropout_threshold(call->attrs.draw.p) ? 1.0 / (1.0 - (double)call->attrs.draw.p) : 0.0;
 }
 
-static double dot(const double *a, const double *b, int64_t n, double *magnitude)
-{
-    double sum = 0.0;
-    *magnitude = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        sum += a[i] * b[i];
-        *magnitude += fabs(a[i] * b[i]);
-    }
-    return sum;
-}
-
 /* Scaled and capped scores of one query against n keys `step` elements apart, and their magnitudes. `sink` is that of
  * the head, or -INFINITY. Returns log-sum-exp. */
 static double scores(const double *q, const double *k, int64_t n, int64_t step, const layout *l, double sink,
@@ -94,7 +83,7 @@ static double scores(const double *q, const double *k, int64_t n, int64_t step, 
 {
     double top = sink, sum = 0.0;
     for (int64_t j = 0; j < n; j++) {
-        score[j] = l->scale * dot(q, k + j * step, l->size, &magnitude[j]);
+        score[j] = l->scale * tx_number_dot(q, k + j * step, l->size, &magnitude[j]);
         magnitude[j] *= fabs(l->scale);
         if (l->cap > 0.0) {
             score[j] = l->cap * tanh(score[j] / l->cap);
@@ -201,13 +190,13 @@ static void gradient_row(tx_call *call, double *squares, const layout *l, int64_
     int64_t n = keys_seen(call, &call->in[4], l, b, t), row = ((b * l->time + t) * l->heads + h) * l->size;
     const double *dy = call->in[0].value + row, *o = call->in[2].value + row;
     double lse = call->in[3].value[(b * l->heads + h) * l->time + t], d_magnitude;
-    double d = dot(dy, o, l->size, &d_magnitude);
+    double d = tx_number_dot(dy, o, l->size, &d_magnitude);
     if (n > 0)
         scores(x + query_at(l, b, t, h), x + key_at(l, b, 0, h), n, l->row, l, -INFINITY, score, extra);
     for (int64_t j = first; j < n; j++) {
         double p = exp(score[j] - lse), keep = kept(call, b, h, t, j), dp_magnitude;
         double grow = 1.0 + extra[j] + fabs(lse);
-        double dp = keep * dot(dy, x + value_at(l, b, j, h), l->size, &dp_magnitude);
+        double dp = keep * tx_number_dot(dy, x + value_at(l, b, j, h), l->size, &dp_magnitude);
         double slope = l->cap > 0.0 ? 1.0 - score[j] / l->cap * score[j] / l->cap : 1.0;
         double ds = l->scale * p * (dp - d) * slope;
         double ds_magnitude = fabs(l->scale) * p * (keep * dp_magnitude + d_magnitude) * grow;
@@ -246,20 +235,24 @@ static void attention_cached_reference(tx_call *call)
     layout l = layout_of(&call->in[0], &call->attrs);
     int64_t capacity = call->in[1].shape.dim[1], row = l.kv_heads * l.size;
     double *p = calloc((size_t)capacity * 2, sizeof *p), *extra = p ? p + capacity : NULL;
+    double *keys = tx_array_blocks(&call->in[1]), *values = tx_array_blocks(&call->in[2]);
+    const double *k = keys ? keys : call->in[1].value, *v = values ? values : call->in[2].value;
     for (int64_t i = 0; p && i < l.batch * l.time * l.heads; i++) {
         int64_t b = i / (l.time * l.heads), t = i / l.heads % l.time, h = i % l.heads;
         int64_t place = tx_position_of(&call->in[3], b, capacity, l.time) + t;
         int64_t first = first_seen(call, NULL, &l, b, t, place), n = place + 1 - first,
                 at = (tx_slot_of(&call->in[4], b, call->in[1].shape.dim[0]) * capacity + first) * row +
                      h / (l.heads / l.kv_heads) * l.size;
-        double lse = scores(call->in[0].value + query_at(&l, b, t, h), call->in[1].value + at, n, row, &l,
-                            sink_of(&call->in[5], h), p, extra);
+        double lse =
+            scores(call->in[0].value + query_at(&l, b, t, h), k + at, n, row, &l, sink_of(&call->in[5], h), p, extra);
         for (int64_t j = 0; j < n; j++) {
             p[j] = exp(p[j] - lse);
             extra[j] += 1.0 + fabs(lse);
         }
-        weighted_sum(call, &call->out[0], i * l.size, p, extra, call->in[2].value + at, n, row, l.size);
+        weighted_sum(call, &call->out[0], i * l.size, p, extra, v + at, n, row, l.size);
     }
+    free(values);
+    free(keys);
     free(p);
 }
 
@@ -457,17 +450,21 @@ static void attention_cached_cases(tx_cases *list)
         {{1, 1, 12, 12, 64, true, false, 0.0f}, 1024, 0, 1000, 0, 0},
     };
     int32_t count = (int32_t)(sizeof cached / sizeof cached[0]);
-    static const tx_dtype types[] = {TX_F32, TX_BF16, TX_F16};
-    for (int32_t k = 0; k < 3 * count; k++) {
+    static const tx_dtype types[] = {TX_F32, TX_BF16, TX_F16, TX_F32, TX_BF16}; /* the last two with blocks of Q8_0 */
+    for (int32_t k = 0; k < 5 * count; k++) {
         const int32_t i = k % count;
         const variant *v = &cached[i].v;
+        if (k >= 3 * count && v->size % 32 != 0)
+            continue;
         tx_case *c = add_variant(list, v);
         tx_shape cache =
             TX_SHAPE(cached[i].rows ? cached[i].rows : v->batch, cached[i].capacity, v->kv_heads * v->size);
         c->in[0] = qkv_spec(v);
         c->in[1] = c->in[2] = tx_spec_real(cache);
-        c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
         c->in[0].dtype = c->in[1].dtype = c->in[2].dtype = types[k / count];
+        c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
+        if (k >= 3 * count)
+            c->in[1] = c->in[2] = tx_spec_blocks(&cache);
         c->in[3] = tx_spec_positions(v->batch, cached[i].first, cached[i].last);
         if (cached[i].rows)
             c->in[4] = tx_spec_of(TX_I32, TX_SHAPE(v->batch), TX_FILL_INDEX, -1.0, cached[i].rows + 1.0);

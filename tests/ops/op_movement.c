@@ -251,11 +251,27 @@ static void scatter_add_cases(tx_cases *list)
 
 /* ---- Key-value cache --------------------------------------------------------------------------- */
 
+/* Byte `i` of a block of Q8_0 that holds 32 values, computed in fp32 as llama.cpp does. */
+static double block_byte(const double *x, int64_t i)
+{
+    float most = 0.0f;
+    uint16_t half;
+    for (int k = 0; k < 32; k++)
+        most = fmaxf(most, fabsf((float)x[k]));
+    const float scale = most / 127.0f;
+    tx_number_encode(TX_F16, &(double){(double)scale}, 1, &half);
+    if (i < 2)
+        return i ? half >> 8 : half & 255;
+    const float value = roundf((float)x[i - 2] * (scale > 0.0f ? 1.0f / scale : 0.0f));
+    return (double)(value < 0.0f ? value + 256.0f : value);
+}
+
 static void kv_append_reference(tx_call *call)
 {
     const tx_array *qkv = &call->in[0];
+    const bool blocks = call->in[1].dtype == TX_U8;
     int64_t time = qkv->shape.dim[1], row = qkv->shape.dim[2], n = tx_array_last(&call->in[1]);
-    int64_t capacity = call->in[1].shape.dim[1];
+    int64_t capacity = call->in[1].shape.dim[1], width = blocks ? n / 34 * 32 : n;
     for (int32_t kv = 0; kv < 2; kv++)
         for (int64_t i = 0; i < call->out[kv].count; i++) {
             int64_t rows = call->in[1].shape.dim[0], b = 0;
@@ -263,15 +279,18 @@ static void kv_append_reference(tx_call *call)
                 b++;
             const bool used = b < qkv->shape.dim[0];
             int64_t t = used ? i / n % capacity - tx_position_of(&call->in[3], b, capacity, time) : -1;
-            int64_t from = (b * time + t) * row + (row - 2 * n) + kv * n + i % n;
+            int64_t from = (b * time + t) * row + (row - 2 * width) + kv * width, at = i % n;
             bool is_new = t >= 0 && t < time;
-            tx_array_put(&call->out[kv], i, is_new ? qkv->value[from] : call->in[1 + kv].value[i], 0.0);
+            const double value = !is_new  ? call->in[1 + kv].value[i]
+                                 : blocks ? block_byte(qkv->value + from + at / 34 * 32, at % 34)
+                                          : qkv->value[from + at];
+            tx_array_put(&call->out[kv], i, value, 0.0);
         }
 }
 
 static void kv_append_outputs(tx_call *call)
 {
-    call->out[0] = call->out[1] = (tx_array){.dtype = call->in[0].dtype, .shape = call->in[1].shape};
+    call->out[0] = call->out[1] = (tx_array){.dtype = call->in[1].dtype, .shape = call->in[1].shape};
 }
 
 static void kv_append_cases(tx_cases *list)
@@ -280,7 +299,8 @@ static void kv_append_cases(tx_cases *list)
     static const int64_t sizes[][8] = {
         {1, 1, 1, 1, 1, 8, 0},     {2, 1, 33, 4, 2, 16, 32},  {3, 7, 20, 3, 3, 5, 4},
         {1, 17, 64, 2, 1, 64, 0},  {4, 1, 33, 4, 2, 16, 33},  {2, 7, 20, 1, 1, 8, 15},
-        {1, 3, 20, 2, 1, 8, 4, 3}, {1, 1, 9, 4, 4, 16, 8, 6}, {1, 1024, 1024, 12, 12, 64, 0}};
+        {1, 3, 20, 2, 1, 8, 4, 3}, {1, 1, 9, 4, 4, 16, 8, 6}, {1, 1024, 1024, 12, 12, 64, 0},
+        {3, 7, 20, 3, 1, 96, 4},   {2, 1, 33, 4, 2, 64, 32},  {1, 3, 20, 2, 2, 32, 4, 3}}; /* blocks of Q8_0 */
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         const int64_t *n = sizes[s];
         tx_case *c = tx_case_add(list, "b%lld t%lld s%lld h%lld/%lld d%lld at %lld", (long long)n[0], (long long)n[1],
@@ -292,8 +312,10 @@ static void kv_append_cases(tx_cases *list)
         if (n[7]) /* one of 4 rows, or a row outside, which is clamped */
             c->in[4] = tx_spec_of(TX_I32, TX_SHAPE(1), TX_FILL_INDEX, (double)n[7] - 1.0, (double)n[7]);
         c->in[1] = c->in[2] = tx_spec_real(TX_SHAPE(n[7] ? 4 : n[0], n[2], n[4] * n[5]));
-        c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
         c->in[0].dtype = c->in[1].dtype = c->in[2].dtype = floats[s % 3];
+        c->in[1].arena = c->in[2].arena = TX_ARENA_STATE;
+        if (s > 8)
+            c->in[1] = c->in[2] = tx_spec_blocks(&c->in[1].shape);
         c->flags = n[1] == 1024 ? TX_CASE_BENCH : 0u;
     }
 }
@@ -320,15 +342,17 @@ static void kv_reorder_outputs(tx_call *call)
 static void kv_reorder_cases(tx_cases *list)
 {
     static const int64_t sizes[][4] = {/* B, S, n, last position */
-                                       {1, 1, 3, 1},  {2, 33, 16, 20}, {3, 20, 5, 20},
-                                       {5, 7, 64, 8}, {9, 17, 33, 16}, {4, 1024, 768, 1024}};
+                                       {1, 1, 3, 1},    {2, 33, 16, 20},      {3, 20, 5, 20}, {5, 7, 64, 8},
+                                       {9, 17, 33, 16}, {4, 1024, 768, 1024}, {4, 9, 96, 7}}; /* blocks of Q8_0 */
     for (size_t s = 0; s < sizeof sizes / sizeof sizes[0]; s++) {
         const int64_t *n = sizes[s];
         tx_case *c = tx_case_add(list, "b%lld s%lld n%lld up to %lld", (long long)n[0], (long long)n[1],
                                  (long long)n[2], (long long)n[3]);
         c->in[0] = c->in[1] = tx_spec_real(TX_SHAPE(n[0], n[1], n[2]));
-        c->in[0].arena = c->in[1].arena = TX_ARENA_STATE;
         c->in[0].dtype = c->in[1].dtype = floats[s % 3];
+        c->in[0].arena = c->in[1].arena = TX_ARENA_STATE;
+        if (s == 6)
+            c->in[0] = c->in[1] = tx_spec_blocks(&c->in[0].shape);
         c->in[2] = tx_spec_of(TX_I32, TX_SHAPE(n[0]), n[0] > 4 ? TX_FILL_SPARSE : TX_FILL_INDEX, 0.0, (double)n[0]);
         c->in[3] = tx_spec_positions(n[0], s & 1 ? n[3] / 2 : -1, n[3]);
         c->flags = n[2] == 768 ? TX_CASE_BENCH : 0u;

@@ -38,6 +38,9 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
      .help = "type of weights, caches and matrix products; auto uses the type in config.json. The default is float32, "
              "but keeps the quantised matrices of a GGUF file as they are; a given type converts them"},
+    {TX_OPTION_TEXT, "cache_type", AT(cache_type), .choices = "auto|q8_0",
+     .help =
+         "type of the model's cached keys and values: that of --dtype, or 8 bits in blocks of 32 for long contexts"},
     {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit),
      .help = "keep the matrices of the blocks in 4 bits (NF4): a quarter of the memory of bfloat16, less exact"},
     {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant),
@@ -187,10 +190,12 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
         return misuse("--device and --device_map exclude each other");
     if (s->device_map && s->offload_param)
         return misuse("--offload_param and --device_map exclude each other");
-    if (s->assistant_model &&
-        (s->device_map || s->classify || s->embed || s->perplexity || s->logits || s->save_merged))
-        return misuse("--assistant_model is for texts on one device: it excludes --device_map, --classify, --embed, "
+    if ((s->assistant_model || s->cache_type) &&
+        (s->classify || s->embed || s->perplexity || s->logits || s->save_merged))
+        return misuse("--assistant_model and --cache_type are for texts: they exclude --classify, --embed, "
                       "--perplexity, --logits and --save_merged");
+    if (s->assistant_model && s->device_map)
+        return misuse("--assistant_model and --device_map exclude each other");
     if (!s->assistant_model && tx_option_given(given, offsetof(txgen_settings, num_assistant_tokens)))
         return misuse("--num_assistant_tokens needs --assistant_model");
     if (s->offload_param == TX_OFFLOAD_FILE && !s->nvme_path)

@@ -100,6 +100,7 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
                                    .double_quant = set->double_quant,
                                    .keep_cache = set->chat,
                                    .assistant_model = set->assistant_model,
+                                   .cache_type = set->cache_type,
                                    .warn = warn,
                                    .progress = tx_alive_progress,
                                    .context = set->alive};

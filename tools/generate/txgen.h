@@ -16,7 +16,7 @@ enum { TXGEN_ADAPTERS = 16 };
 
 typedef struct txgen_settings {
     const char *model, *save_merged, *device, *device_map, *dtype, *prompts, *logits, *perplexity, *chat_template,
-        *system, *nvme_path, *prompt_name, *adapter_weights, *assistant_model;
+        *system, *nvme_path, *prompt_name, *adapter_weights, *assistant_model, *cache_type;
     bool load_in_4bit, double_quant;
     tx_words prompt, ids, stop, adapter;
     int64_t threads, batch_size, stride, max_length;

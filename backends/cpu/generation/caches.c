@@ -12,17 +12,23 @@ void TX_CPU_NAME(attention_cached)(const tx_cpu_call *call)
 /* An item is a position of the call. */
 static void kv_append_positions(const tx_cpu_call *call, int64_t first, int64_t last)
 {
-    const tx_shape *qkv = &call->command->in[0].shape, *cache = &call->command->out[0].shape;
-    const int64_t batch = qkv->dim[0], length = qkv->dim[1], width = qkv->dim[2];
-    const int64_t capacity = cache->dim[1], keys = cache->dim[2];
-    const int64_t unit = (int64_t)tx_dtype_size(call->command->in[0].dtype);
+    const tx_operand *in = call->command->in;
+    const tx_shape *qkv = &in[0].shape, *cache = &in[1].shape;
+    const bool blocks = in[1].dtype == TX_U8;
+    const int64_t batch = qkv->dim[0], length = qkv->dim[1], width = qkv->dim[2], capacity = cache->dim[1],
+                  keys = tx_block_columns(in[1].dtype, cache->dim[2]), unit = (int64_t)tx_dtype_size(in[0].dtype);
     for (int64_t b = 0; b < batch; b++) {
         const int64_t start = tx_cpu_position(call, 3, b, capacity - length), row = tx_cpu_slot(call, b);
-        for (int64_t t = first; t < last; t++) {
-            const char *k = (const char *)call->in[0] + ((b * length + t) * width + width - 2 * keys) * unit;
-            const int64_t to = (row * capacity + start + t) * keys * unit;
-            memcpy((char *)call->out[0] + to, k, (size_t)(keys * unit));
-            memcpy((char *)call->out[1] + to, k + keys * unit, (size_t)(keys * unit));
+        for (int64_t t = 2 * first; t < 2 * last; t++) { /* keys, then values */
+            const int64_t from = (b * length + t / 2) * width + width - (2 - t % 2) * keys;
+            const int64_t to = (row * capacity + start + t / 2) * keys;
+            float piece[32];
+            if (!blocks)
+                memcpy((char *)call->out[t % 2] + to * unit, (const char *)call->in[0] + from * unit,
+                       (size_t)(keys * unit));
+            for (int64_t i = 0; blocks && i < keys; i += 32)
+                tx_block_write_q8_0(tx_run_of(call->in[0], in[0].dtype, from + i, 32, piece),
+                                    (uint8_t *)call->out[t % 2] + tx_block_run(TX_Q8_0, to + i));
         }
     }
 }

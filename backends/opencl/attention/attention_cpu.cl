@@ -100,11 +100,11 @@ attention(ATTENTION_ARGUMENTS, __local vec *pool)
     QUERY_TILE(ROWS, COLS);
     const long stride = (long)(heads + 2 * kv_heads) * D, kv_stride = CACHED ? (long)kv_heads * D : stride;
 #if CACHED
-    const __global h_t *k = k_cache + ko + CACHE_OF(b) * S * kv_stride + (long)kv_head * D;
-    const __global h_t *v = v_cache + vo + CACHE_OF(b) * S * kv_stride + (long)kv_head * D;
+    const __global kv_t *k = k_cache + ko, *v = v_cache + vo;
+    const long key = CACHE_OF(b) * S * kv_stride + (long)kv_head * D;
 #else
-    const __global h_t *k = qkv + qo + b * (long)T * stride + (long)(heads + kv_head) * D;
-    const __global h_t *v = k + (long)kv_heads * D;
+    const __global h_t *k = qkv + qo, *v = k + (long)kv_heads * D;
+    const long key = b * (long)T * stride + (long)(heads + kv_head) * D;
 #endif
     vec acc[ROW_STEPS][DIM_STEPS][MR];
     rows state;
@@ -121,8 +121,8 @@ attention(ATTENTION_ARGUMENTS, __local vec *pool)
         const visibility of = {base, q0, k0, last, T, window, starts_of};
         vec s[ROW_STEPS][COL_STEPS][MR];
         float high[ROW_STEPS][MR];
-        load_tile(k_tile, k + k0 * kv_stride, kv_stride, COLS, last - k0);
-        load_tile(v_tile, v + k0 * kv_stride, kv_stride, COLS, last - k0);
+        LOAD_TILE(k_tile, COLS, last - k0, load_kv(k, key + (k0 + r) * kv_stride + i, i))
+        LOAD_TILE(v_tile, COLS, last - k0, load_kv(v, key + (k0 + r) * kv_stride + i, i))
         transpose(k_tile_t, k_tile);
         if (DROPOUT)
             draw_tile(scores, ROWS, COLS, COLS, 1, q0, k0, &drop);

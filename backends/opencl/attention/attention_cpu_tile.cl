@@ -35,16 +35,18 @@
     __local float *const name = (__local float *)pool;                                              \
     pool += (rows) * (length) / VW
 
-/* Loads rows 0..valid-1 of `rows` rows, `stride` apart, and zeroes the others. */
+/* Loads rows 0..valid-1 of `rows` rows, and zeroes the others. `load` loads elements i.. of row r. */
+#define LOAD_TILE(tile, rows, valid, load)                                                          \
+    for (int r = 0; r < (rows); r++)                                                                \
+        for (int i = 0; i < DP; i += VW) {                                                          \
+            vec w = 0.0f;                                                                           \
+            if (r < (valid))                                                                        \
+                w = load;                                                                           \
+            LSTORE(w, (tile) + r * DP + i);                                                         \
+        }
 static void load_tile(__local float *tile, const __global h_t *p, long stride, int rows, int valid)
 {
-    for (int r = 0; r < rows; r++)
-        for (int i = 0; i < DP; i += VW) {
-            vec v = 0.0f;
-            if (r < valid)
-                v = load_row(p + r * stride + i, i);
-            LSTORE(v, tile + r * DP + i);
-        }
+    LOAD_TILE(tile, rows, valid, load_row(p + r * stride + i, i))
 }
 
 static void transpose(__local float *tile_t, const __local float *tile)

@@ -98,8 +98,8 @@ attention(ATTENTION_ARGUMENTS, __local float4 *pool)
     const __global h_t *const x = qkv + qo + b * (long)T * stride;
 #if CACHED
     const uint kv_stride = (uint)kv_heads * D, key = kv_head * D, value = key;
-    const __global h_t *const k = k_cache + ko + CACHE_OF(b) * S * kv_stride;
-    const __global h_t *const v = v_cache + vo + CACHE_OF(b) * S * kv_stride;
+    const __global kv_t *const k = k_cache + ko + KV_BYTES(CACHE_OF(b) * S * kv_stride);
+    const __global kv_t *const v = v_cache + vo + KV_BYTES(CACHE_OF(b) * S * kv_stride);
 #else
     const uint kv_stride = stride, key = (heads + kv_head) * D, value = key + kv_heads * D;
     const __global h_t *const k = x, *const v = x;

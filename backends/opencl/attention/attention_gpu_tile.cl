@@ -79,21 +79,19 @@
 #define HELD(lines) (((lines) + TURN - 1) / TURN)
 
 /* Loads a work-item's share of the next DEPTH elements of a tile of `lines` rows, of which the first `valid` exist.
- * `at` is the offset of its first element: row `line`, element i of the head. */
-static void fetch_chunk(const __global h_t *x, uint at, uint stride, int valid, int lines, int line, int i,
-                        float4 *held)
-{
-    if (DP % DEPTH == 0 && lines % TURN == 0 && valid >= lines) {
-        UNROLL for (int t = 0; t < HELD(lines); t++) held[t] = load_row(x + (at + t * TURN * stride), i);
-    } else {
-        UNROLL for (int t = 0; t < HELD(lines); t++)
-        {
-            held[t] = 0.0f;
-            if (line + t * TURN < valid && i < DP)
-                held[t] = load_row(x + (at + t * TURN * stride), i);
-        }
+ * `load` is load_row or load_kv; `at` is the offset of its first element: row `line`, element i of the head. */
+#define FETCH_CHUNK(load, x, at, stride, valid, lines, line, i, held)                               \
+    if (DP % DEPTH == 0 && lines % TURN == 0 && valid >= lines) {                                   \
+        UNROLL for (int t = 0; t < HELD(lines); t++) held[t] = load(x, at + t * TURN * stride, i);  \
+    } else {                                                                                        \
+        UNROLL for (int t = 0; t < HELD(lines); t++)                                                \
+        {                                                                                           \
+            held[t] = 0.0f;                                                                         \
+            if (line + t * TURN < valid && (i) < DP)                                                \
+                held[t] = load(x, at + t * TURN * stride, i);                                       \
+        }                                                                                           \
     }
-}
+#define LOAD_H(x, at, i) load_row((x) + (at), i)
 
 /* Stores it transposed in the tile: element i of row r at i * PITCH(lines) + r. */
 static void put_chunk(__local float *tile, int lines, const float4 *held)
@@ -124,7 +122,7 @@ static void multiply_chunk(const __local float *a, const __local float *b, float
 }
 
 /* s = rows of a (queries) times rows of b (keys), of which the first a_rows and b_rows exist. */
-static void product_scores(const __global h_t *a, uint a_at, uint a_stride, int a_rows, const __global h_t *b,
+static void product_scores(const __global h_t *a, uint a_at, uint a_stride, int a_rows, const __global kv_t *b,
                            uint b_at, uint b_stride, int b_rows, __local float *stage, float4 s[MR][SQ], int tx, int ty)
 {
     const int line = (int)get_local_id(0) / LANES, lane = (int)get_local_id(0) % LANES * 4;
@@ -132,8 +130,8 @@ static void product_scores(const __global h_t *a, uint a_at, uint a_stride, int 
     EACH_SCORE(m, n) s[m][n] = 0.0f;
     a_at += line * a_stride + lane;
     b_at += line * b_stride + lane;
-    fetch_chunk(a, a_at, a_stride, a_rows, ROWS, line, lane, held_a);
-    fetch_chunk(b, b_at, b_stride, b_rows, COLS, line, lane, held_b);
+    FETCH_CHUNK(LOAD_H, a, a_at, a_stride, a_rows, ROWS, line, lane, held_a)
+    FETCH_CHUNK(load_kv, b, b_at, b_stride, b_rows, COLS, line, lane, held_b)
     BARRIER;
     _Pragma("unroll 1") for (int c = DEPTH, turn = 0;; c += DEPTH, turn = SCORE_CHUNK - turn) {
         __local float *const a_tile = stage + turn, *const b_tile = a_tile + DEPTH * PITCH(ROWS);
@@ -141,8 +139,8 @@ static void product_scores(const __global h_t *a, uint a_at, uint a_stride, int 
         put_chunk(b_tile, COLS, held_b);
         BARRIER;
         if (c < DP) {
-            fetch_chunk(a, a_at + c, a_stride, a_rows, ROWS, line, c + lane, held_a);
-            fetch_chunk(b, b_at + c, b_stride, b_rows, COLS, line, c + lane, held_b);
+            FETCH_CHUNK(LOAD_H, a, a_at + c, a_stride, a_rows, ROWS, line, c + lane, held_a)
+            FETCH_CHUNK(load_kv, b, b_at + c, b_stride, b_rows, COLS, line, c + lane, held_b)
         }
         multiply_chunk(a_tile + 4 * ty, b_tile + 4 * tx, s);
         if (c >= DP)
@@ -168,21 +166,21 @@ static void product_scores(const __global h_t *a, uint a_at, uint a_stride, int 
 #endif
 
 /* Loads a work-item's share of the `valid` rows, at most TERMS, from `at` on. */
-static void fetch_terms(const __global h_t *x, uint at, uint stride, int valid, float4 held[OUT_LINES][OUT_QUADS])
+static void fetch_terms(const __global kv_t *x, uint at, uint stride, int valid, float4 held[OUT_LINES][OUT_QUADS])
 {
     const int line = (int)get_local_id(0) / ABREAST, quad = (int)get_local_id(0) % ABREAST;
     at += line * stride + 4 * quad;
     if (WHOLE(valid)) {
         UNROLL for (int t = 0; t < OUT_LINES; t++)
             UNROLL for (int n = 0; n < OUT_QUADS; n++) held[t][n] =
-                load_row(x + (at + t * OUT_TURN * stride) + 4 * n * ABREAST, 4 * (quad + n * ABREAST));
+                load_kv(x, at + t * OUT_TURN * stride + 4 * n * ABREAST, 4 * (quad + n * ABREAST));
     } else {
         UNROLL for (int t = 0; t < OUT_LINES; t++)
             UNROLL for (int n = 0; n < OUT_QUADS; n++)
             {
                 held[t][n] = 0.0f;
                 if (line + t * OUT_TURN < valid && quad + n * ABREAST < DP / 4)
-                    held[t][n] = load_row(x + (at + t * OUT_TURN * stride) + 4 * n * ABREAST, 4 * (quad + n * ABREAST));
+                    held[t][n] = load_kv(x, at + t * OUT_TURN * stride + 4 * n * ABREAST, 4 * (quad + n * ABREAST));
             }
     }
 }
@@ -240,7 +238,7 @@ static void multiply_terms(const __local float *scores, const __local float *sta
 
 /* acc += scores times rows of x, of which the first `count` exist. Later rows have score 0. `held` has the first
  * TERMS rows. On entry all work-items may write scores and stage; on return some may still read both. */
-static void product_out(const __local float *scores, const __global h_t *x, uint at, uint stride, int count,
+static void product_out(const __local float *scores, const __global kv_t *x, uint at, uint stride, int count,
                         __local float *stage, float4 held[OUT_LINES][OUT_QUADS], float4 acc[AR][AQ], int ux, int uy)
 {
     scores += KEYS_OUT ? 4 * uy : uy * LP;

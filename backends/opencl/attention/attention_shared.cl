@@ -6,6 +6,7 @@
  *   CAUSAL, LENGTHS, DROPOUT, CACHED   Flags, 0 or 1.
  *   WINDOW, STARTS     Flags; 0 if not defined.
  *   CAP                The soft cap of the scores; not defined if there is none.
+ *   BLOCKS             A flag; 0 if not defined. Caches hold blocks of Q8_0 (api/base/blocks.h).
  *   SINKS              A flag; 0 if not defined. The softmax of a row also has the sink of its head.
  *   TX_NO_EXP2         If defined, native_exp2 is not used.
  *
@@ -25,6 +26,9 @@
 #endif
 #ifndef SLOTS
 #define SLOTS 0
+#endif
+#ifndef BLOCKS
+#define BLOCKS 0
 #endif
 #ifndef SINKS
 #define SINKS 0
@@ -64,6 +68,14 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
     return first;
 }
 
+#if BLOCKS
+#define kv_t uchar
+#define KV_BYTES(elements) ((elements) / 32 * 34)
+#else
+#define kv_t h_t
+#define KV_BYTES(elements) (elements)
+#endif
+
 /* ---- Arguments of the tiled kernels, before their local memory ------------------------------- */
 
 #if SINKS
@@ -81,8 +93,8 @@ static int least_key(int base, int q0, int rows, int T, int window, const __glob
  * t has position lengths[b] + t. With SLOTS the caches have that many samples, and starts[b] is the one of b. */
 #define CACHE_OF(b) (SLOTS ? (long)clamp(starts[sto + (b)], 0, SLOTS - 1) : (long)(b))
 #define ATTENTION_ARGUMENTS                                                                                            \
-    const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global h_t *k_cache, long ko,     \
-        const __global h_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,                 \
+    const __global h_t *qkv, long qo, const __global int *lengths, long leo, const __global kv_t *k_cache, long ko,    \
+        const __global kv_t *v_cache, long vo, __global h_t *o, long oo, __global float *lse, long lso,                \
         TILE_ARGUMENTS SINK_ARGUMENTS
 #define ATTENTION_GRAD_ARGUMENTS                                                                                       \
     const __global h_t *d_o, long doo, const __global h_t *qkv, long qo, const __global float *lse, long lso,          \
@@ -142,6 +154,18 @@ static vec load_row(const __global h_t *p, int i)
     return VLOAD_PRIVATE(part);
 #endif
 }
+
+/* Loads elements i.. of a row of a key or value; x[at] is element i. */
+#if BLOCKS
+static vec load_kv(const __global uchar *x, long at, int i)
+{
+    const __global uchar *block = x + at / 32 * 34;
+    const __global char *values = (const __global char *)block + 2 + at % 32;
+    return vload_half(0, (const __global half *)block) * TX_CAT(convert_float, VW)(TX_CAT(vload, VW)(0, values));
+}
+#else
+#define load_kv(x, at, i) load_row((x) + (at), i)
+#endif
 
 static void store_row(vec v, __global h_t *p, int i)
 {

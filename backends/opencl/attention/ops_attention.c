@@ -42,6 +42,8 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
         snprintf(a.facts + used, sizeof a.facts - used, " -DCAP=%af", (double)c->attrs.attention.cap);
     if (a.sinks)
         strcat(a.facts, " -DSINKS=1");
+    if (cached && c->in[1].dtype == TX_U8)
+        strcat(a.facts, " -DBLOCKS=1");
     return a;
 }
 

@@ -2,6 +2,7 @@
  *
  * Launches of the ops of key-value caches.
  */
+#include "api/base/blocks.h"
 #include "backends/opencl/attention/attention.h"
 #include "backends/opencl/ops/ops.h"
 
@@ -15,10 +16,10 @@ tx_status tx_cl_kv_append(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *qkv = &c->in[0].shape, *cache = &c->in[1].shape;
     const tx_operand *slots = &c->in[TX_IN(kv_append, slots)];
-    int64_t columns = tx_shape_last(cache), last = tx_shape_last(qkv);
-    const tx_cl_form form =
-        tx_cl_form_of(b, c, columns, false, "-DSLOTS=%lld -DIN=%s", tx_present(slots) ? (long long)cache->dim[0] : 0LL,
-                      tx_cl_storage(c->in[0].dtype));
+    int64_t columns = tx_block_columns(c->in[1].dtype, tx_shape_last(cache)), last = tx_shape_last(qkv);
+    const tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DSLOTS=%lld -DBLOCKS=%d -DIN=%s",
+                                          tx_present(slots) ? (long long)cache->dim[0] : 0LL, c->in[1].dtype == TX_U8,
+                                          tx_cl_storage(c->in[0].dtype));
     tx_cl_launch_columns(b, &form, "caches", "kv_append", columns, tx_shape_rows(qkv));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[0], &c->out[1], &c->in[3], tx_present(slots) ? slots : NULL);
     return TX_CL_I64(b, columns, last - 2 * columns, last, qkv->dim[qkv->rank - 2], cache->dim[cache->rank - 2]);
@@ -28,8 +29,8 @@ tx_status tx_cl_kv_reorder(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *cache = &c->in[0].shape;
     int64_t columns = tx_shape_last(cache);
-    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DBATCH=%lld -DIN=%s", (long long)cache->dim[0],
-                                    tx_cl_storage(c->in[0].dtype));
+    tx_cl_form form = tx_cl_form_of(b, c, columns, false, "-DBATCH=%lld -DBLOCKS=%d -DIN=%s", (long long)cache->dim[0],
+                                    c->in[0].dtype == TX_U8, tx_cl_storage(c->in[0].dtype));
     tx_cl_launch_columns(b, &form, "caches", "kv_reorder", columns, cache->dim[1]);
     TX_CL_OPERANDS(b, &c->out[0], &c->out[1], &c->in[2], &c->in[3]);
     return TX_CL_I64(b, columns, cache->dim[1]);

@@ -34,7 +34,7 @@ class _Model:
 
     def __init__(self, model=None, *, device="cpu", dtype=None, threads=0, batch_size=0, adapter=None,
                  load_in_4bit=False, double_quant=False, keep_cache=True, device_map=None, offload_param=None,
-                 offload_folder=None, assistant_model=None):
+                 offload_folder=None, assistant_model=None, cache_type=None):
         """`dtype` is "float32" (the default), "bfloat16", "float16" or "auto". `adapter` is a folder of peft.
         `keep_cache` reuses the keys and values of a conversation. The others are options of txgen, with its values."""
         warn = dict(LmOptions._fields_)["warn"]
@@ -44,7 +44,7 @@ class _Model:
                             adapter=encode(adapter), load_in_4bit=load_in_4bit, double_quant=double_quant,
                             keep_cache=keep_cache, device_map=encode(device_map),
                             offload_params=_OFFLOAD[offload_param], offload_folder=encode(offload_folder),
-                            assistant_model=encode(assistant_model))
+                            assistant_model=encode(assistant_model), cache_type=encode(cache_type))
         self._lm, self._tokenizer = c_void_p(), None
         check(self._open(byref(options), byref(self._lm)))
 
