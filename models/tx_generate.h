@@ -36,7 +36,7 @@ typedef enum tx_early_stopping { TX_EARLY_FALSE, TX_EARLY_TRUE, TX_EARLY_NEVER }
 
 /* Names, meanings and defaults as in transformers' GenerationConfig. Start with a copy of tx_lm_generation's. */
 #define TX_GENERATION_GUESSES 7   /* most guesses: products of more than 8 rows may round in another way */
-#define TX_GENERATION_ASSISTANT 4 /* default of num_assistant_tokens */
+#define TX_GENERATION_ASSISTANT 3 /* default of num_assistant_tokens */
 
 typedef struct tx_generation {
     size_t size;               /* sizeof(tx_generation) */
