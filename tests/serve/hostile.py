@@ -8,7 +8,9 @@ import concurrent.futures
 import json
 import os
 import random
+import shutil
 import socket
+import subprocess
 import sys
 import tempfile
 import threading
@@ -140,6 +142,27 @@ def test_leaving():
         check(server.complete("Once", 3)[0] == 200, "the next client gets the slot")
 
 
+def test_cache_type():
+    """Caches in blocks of 8 bits need heads of 32 elements, and give a text alone and among others."""
+    refused = subprocess.run([program, "--model", model, "--cache_type", "q8_0"], capture_output=True, text=True)
+    check(refused.returncode == 1 and "multiple of 32" in refused.stderr, f"heads of 8 elements: {refused.stderr}")
+    refused = subprocess.run([program, "--model", model, "--task", "embed", "--cache_type", "q8_0"],
+                             capture_output=True, text=True)
+    check(refused.returncode == 2 and "--task" in refused.stderr, f"caches of an encoder: {refused.stderr}")
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(os.path.join(os.path.dirname(model), "tiny_gpt2_bytes"), folder, dirs_exist_ok=True)
+        path = os.path.join(folder, "config.json")
+        with open(path) as f:
+            config = json.load(f)
+        with open(path, "w") as f:
+            json.dump({**config, "n_head": 2}, f)
+        with Server(program, folder, "--cache_type", "q8_0", "--slots", "4") as server:
+            alone = server.complete("Once", 20)
+            with concurrent.futures.ThreadPoolExecutor(4) as pool:
+                texts = list(pool.map(lambda _: server.complete("Once", 20), range(8)))
+            check(alone[0] == 200 and all(t[1]["choices"] == alone[1]["choices"] for t in texts), "caches of 8 bits")
+
+
 def test_keys():
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "keys")
@@ -182,6 +205,7 @@ def test_end():
 
 test_crowd()
 test_leaving()
+test_cache_type()
 test_keys()
 test_end()
 test_hostile()

@@ -30,6 +30,8 @@ static const tx_option options[] = {
      "threads of the cpu backend; 0 uses all cores of this process"},
     {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
      .help = "type of weights, caches and matrix products; auto uses the type in config.json"},
+    {TX_OPTION_TEXT, "cache_type", AT(cache_type), .choices = "auto|q8_0",
+     .help = "type of cached keys and values: that of --dtype, or 8 bits in blocks of 32"},
     {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit), .help = "keep the matrices of the blocks in 4 bits (NF4)"},
     {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant),
      .help = "with --load_in_4bit: keep the scales in 8 bits"},
@@ -146,6 +148,7 @@ static tx_status open_model(serve_server *s)
                               .device = set->device_map ? NULL : set->device,
                               .device_map = set->device_map,
                               .dtype = set->dtype,
+                              .cache_type = set->cache_type,
                               .threads = (int32_t)set->threads,
                               .load_in_4bit = set->load_in_4bit,
                               .double_quant = set->double_quant,
@@ -279,6 +282,8 @@ int main(int argc, char **argv)
     int result = tx_options_parse(&serve_program, argc, argv, &set);
     if (result == TX_GO_ON && !set.model && !set.adapter)
         result = tx_complain(&serve_program, TX_EXIT_USAGE, "--model is missing: give a model folder");
+    if (result == TX_GO_ON && set.cache_type && set.task != SERVE_GENERATE)
+        result = tx_complain(&serve_program, TX_EXIT_USAGE, "--cache_type is only for --task generate");
     if (result == TX_GO_ON) {
         tx_wait_passively(argv, (int32_t)set.threads);
         result = run(&set);
