@@ -115,6 +115,8 @@ tx_status tx_lora_modules_of(const tx_lora *lora, const tx_config *config, int32
  * one parameter with the same rank and scale share it. Returns the number of modules in it before this one. */
 int32_t tx_lora_name_of_a(const tx_lora_modules *modules, int32_t number, char name[TX_WEIGHTS_NAME]);
 
+/* Creates a graph that computes in the type of an adapter's frozen matrices, if there is one. */
+tx_status tx_lora_graph(tx_model *model, const tx_config *config, tx_graph **graph);
 /* The linear layer with weight parameter `index`, `weight` and `bias` (may be NULL), plus the output of the adapter if
  * there is one: x [.., in] -> [.., out]. Declares one A for all modules of the parameter, and B and magnitudes for
  * each. NULL on error. */

@@ -9,6 +9,12 @@
 /* Dropout sites of adapters; the model's own are smaller. */
 #define FIRST_SITE (1 << 24)
 
+tx_status tx_lora_graph(tx_model *model, const tx_config *config, tx_graph **graph)
+{
+    TX_TRY(tx_graph_create(model, graph));
+    return config->lora ? tx_graph_autocast(*graph, config->lora->stored) : TX_OK;
+}
+
 /* An adapted linear layer. Sizes are this tensor-parallel rank's. */
 typedef struct layer {
     tx_graph *graph;

@@ -69,7 +69,7 @@ static tx_status add_pass(tx_slots *s, tx_model *model, passes *to, const char *
     pass *p = &to->pass[to->count++];
     *p = *sizes;
     const int64_t rows = !s->varied && p->rows == s->count ? 0 : s->count; /* 0 for all */
-    TX_TRY(tx_graph_create(model, &p->graph));
+    TX_TRY(tx_lora_graph(model, s->config, &p->graph));
     p->tokens = tx_input(p->graph, "input_ids", TX_I32, TX_SHAPE(p->rows, p->length));
     p->positions = tx_input(p->graph, "positions", TX_I32, TX_SHAPE(p->rows));
     p->slots = rows ? tx_input(p->graph, "slots", TX_I32, TX_SHAPE(p->rows)) : NULL;

@@ -5,6 +5,7 @@
 #ifndef TX_GENERATE_SOURCE_H
 #define TX_GENERATE_SOURCE_H
 
+#include "models/arch/lora.h"
 #include "models/generate/slots.h"
 
 typedef struct tx_source tx_source;

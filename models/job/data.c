@@ -5,6 +5,7 @@
 #include "api/base/cores.h"
 #include "api/base/file.h"
 #include "models/data/rows.h"
+#include "models/generate/generate.h"
 #include "models/task/causal_lm.h"
 #include "models/task/choice.h"
 #include "models/task/instruction.h"
@@ -15,6 +16,7 @@
 #include "models/task/tokens.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,6 +115,27 @@ static tx_status set_task_defaults(tx_job *j)
     return masks ? TX_OK : refuse_others(j, TX_MASKED, tx_masked_lm.name);
 }
 
+/* The settings of texts that evaluations write: those of the model's folder, greedy by default, and of the options. */
+static tx_status choose_writing(tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    tx_generation *write = &j->inputs.write;
+    TX_TRY(tx_generation_of_config(j->inputs.config, write));
+    if (j->inputs.model_folder)
+        TX_TRY(tx_generation_read(j->inputs.model_folder, write, &j->report));
+    if (!(fabs(write->repetition_penalty - 1.0) <= 0.0))
+        return tx_fail(TX_UNSUPPORTED,
+                       "--predict_with_generate: repetition_penalty is not implemented for an encoder with a decoder: "
+                       "remove it from generation_config.json");
+    write->max_new_tokens = (set->generation_max_length ? set->generation_max_length : set->max_target_length) - 1;
+    write->num_beams = set->generation_num_beams ? set->generation_num_beams : write->num_beams;
+    write->prompt_lookup_num_tokens = 0;
+    write->seed = (uint64_t)set->seed;
+    if (write->max_new_tokens < 1)
+        return tx_fail(TX_INVALID, "--generation_max_length: give 2 or more: it counts the token that begins a text");
+    return tx_fail_in(tx_generation_check(write), "--predict_with_generate");
+}
+
 /* The lengths of sources and targets. */
 static tx_status choose_lengths(tx_job *j)
 {
@@ -134,9 +157,9 @@ static tx_status choose_lengths(tx_job *j)
             return tx_fail(TX_UNSUPPORTED, "--%s is not for %s: %s", tx_option_at(&tx_job_table, refused[i].at)->name,
                            in->task->name, refused[i].why);
     in->block = set->max_source_length;
-    tx_seq2seq_sized(&in->seq2seq, set->max_target_length);
+    tx_seq2seq_sized(&in->seq2seq, set->max_target_length, set->predict_with_generate);
     in->task = &in->seq2seq.task;
-    return TX_OK;
+    return set->predict_with_generate ? choose_writing(j) : TX_OK;
 }
 
 static tx_status choose_block(tx_job *j)
@@ -182,10 +205,13 @@ tx_status tx_job_choose_task(tx_job *j)
                        "a %s has no labels, and the run does not train: give a classifier or --do_train",
                        in->config->architecture->class_name);
     TX_TRY(tx_config_set_head(in->config, in->task->head));
-    if (j->set.do_predict && !in->task->tell)
-        return tx_fail(TX_INVALID, "--do_predict: %s predicts no labels; use txgen to generate text", in->task->name);
     TX_TRY(set_task_defaults(j));
-    return choose_block(j);
+    TX_TRY(choose_block(j));
+    if (j->set.do_predict && !in->task->tell)
+        return tx_fail(TX_INVALID, "--do_predict: %s predicts no labels; %s", in->task->name,
+                       in->task->head == TX_HEAD_SEQ2SEQ ? "add --predict_with_generate"
+                                                         : "use txgen to generate text");
+    return TX_OK;
 }
 
 /* ---- Reading ------------------------------------------------------------------------------------------------ */

@@ -100,7 +100,7 @@ tx_status tx_forecaster_plan(const tx_forecaster *f, const tx_forecast_options *
                        sizeof *o);
     tx_seq2seq_task pairs; /* targets are as long as txtrain's by default, if sources are longer */
     const int64_t target = tx_job_defaults.max_target_length;
-    tx_seq2seq_sized(&pairs, o->block < target ? o->block : target);
+    tx_seq2seq_sized(&pairs, o->block < target ? o->block : target, false);
     const tx_trainer_options trainer = {
         .size = sizeof trainer,
         .task = f->config->architecture->head == TX_HEAD_SEQ2SEQ ? &pairs.task : &tx_causal_lm,

@@ -55,6 +55,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
         .optimizer = optimizer,
         .watch = set->debug ? &j->report : NULL,
         .teacher = j->inputs.teacher,
+        .write = set->predict_with_generate ? &j->inputs.write : NULL,
     };
     if (j->inputs.config->lora) /* frozen matrices are stored in the type that products read */
         j->inputs.config->lora->stored = trainer->autocast;

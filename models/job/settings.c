@@ -89,6 +89,7 @@ static const tx_option_spelling spellings[] = {{"--dataset_text_field", "text_co
                                                {"--peft_use_dora", "use_dora"},
                                                {"--peft_use_rslora", "use_rslora"},
                                                {"--wandb_name", "run_name"},
+                                               {"--num_beams", "generation_num_beams"},
                                                {"-o", "output_dir"}};
 
 /* In the order of `options`. */

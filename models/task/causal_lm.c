@@ -29,14 +29,14 @@ tx_tensor *tx_causal_lm_loss(tx_graph *graph, const tx_config *config, tx_tensor
         tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), tx_arch_columns(config), smoothing));
 }
 
-static double perplexity(const double sums[TX_SUMS_MAX])
+double tx_causal_lm_perplexity(const double sums[TX_SUMS_MAX])
 {
     return exp(tx_task_mean_loss(sums));
 }
 
 const tx_metric tx_causal_lm_metrics[] = {
     {"eval_loss", .value = tx_task_mean_loss},
-    {"perplexity", .value = perplexity},
+    {"perplexity", .value = tx_causal_lm_perplexity},
     {.name = NULL},
 };
 

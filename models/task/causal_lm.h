@@ -16,6 +16,7 @@ extern const tx_task tx_causal_lm;
 /* The scalar cross-entropy loss of logits and the input "labels", and its metrics. */
 tx_tensor *tx_causal_lm_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing);
 extern const tx_metric tx_causal_lm_metrics[];
+double tx_causal_lm_perplexity(const double sums[TX_SUMS_MAX]);
 
 /* The options for reading a text as blocks of tokens. Other tasks start from them. */
 tx_dataset_options tx_causal_lm_reading(const tx_data_options *options);

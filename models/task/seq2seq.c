@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The task of text that is written for another text: reading, rows. */
+ * The task of text that is written for another text: reading, rows, and the measures of written texts. */
 #include "models/task/seq2seq.h"
 
 #include "models/arch/t5.h"
 #include "models/task/causal_lm.h"
 #include "models/task/objects.h"
 #include "models/task/several.h"
+#include "models/task/text_scores.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@ enum { SOURCE, TARGET, TEXTS };
 typedef struct pairs {
     tx_several several; /* source and target of each sample */
     int32_t begin;      /* the decoder's first token */
+    const tx_tokenizer *tokenizer;
 } pairs;
 
 /* ---- Reading ------------------------------------------------------------------------------------------- */
@@ -135,6 +137,7 @@ static tx_status open_data(const tx_task *task, const char *path, const tx_data_
     if (!d)
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
     d->begin = (int32_t)tx_t5_begin(options->config);
+    d->tokenizer = options->tokenizer;
     tx_status status = tx_fail_in(read_all(&r, path, d), "%s", path);
     tx_objects_close(&r.objects);
     tx_joiner_close(&r.joiner);
@@ -146,6 +149,100 @@ static tx_status open_data(const tx_task *task, const char *path, const tx_data_
     *samples = tx_several_samples(&d->several, task, d, options->block);
     return TX_OK;
 }
+
+/* ---- Written texts ------------------------------------------------------------------------------------- */
+
+static int64_t length_of(const float *written)
+{
+    int64_t length = 0;
+    while (written[length] >= 0.0f)
+        length++;
+    return length;
+}
+
+/* Decodes written ids or, if there are none, the target of the sample. A model may write ids that its tokenizer does
+ * not have; they have no text. The caller frees `*text`. */
+static tx_status decode(const tx_samples *samples, int64_t number, const float *written, char **text)
+{
+    const pairs *d = samples->data;
+    const tx_several *s = &d->several;
+    const int64_t length = written ? length_of(written) : tx_several_length(s, number, TARGET);
+    const char *bytes;
+    size_t size, count = 0;
+    tx_status status = TX_OK;
+    int32_t *ids = malloc((size_t)(length + 1) * sizeof *ids);
+    if (!ids)
+        return tx_fail(TX_MEMORY, "no memory for a text of %" PRId64 " tokens", length);
+    if (!written)
+        status = tx_store_read(&s->ids, tx_sample_begin(s->end, TEXTS * number + TARGET), length, ids);
+    for (int64_t i = 0; i < length && !status; i++) {
+        ids[count] = written ? (int32_t)written[i] : ids[i];
+        count += tx_tokenizer_piece(d->tokenizer, ids[count], true, &bytes, &size) == TX_OK;
+    }
+    TX_THEN(status, tx_tokenizer_decode(d->tokenizer, ids, count, true, text, &size));
+    free(ids);
+    return status;
+}
+
+enum { SUM_ROUGE = TX_SUM_OWN, SUM_BLEU = SUM_ROUGE + TX_ROUGES, SUM_LENGTH };
+
+static tx_status measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
+{
+    const double count = (double)samples->count;
+    tx_text_scores scores = {.words = 0.0};
+    for (int64_t i = 0; i < samples->count; i++) {
+        char *text = NULL, *target = NULL;
+        tx_status status = decode(samples, i, outputs + i * columns, &text);
+        TX_THEN(status, decode(samples, i, NULL, &target));
+        TX_THEN(status, tx_text_scores_add(&scores, text, target));
+        free(text);
+        free(target);
+        TX_TRY(status);
+        sums[SUM_LENGTH] += (double)length_of(outputs + i * columns);
+    }
+    sums[SUM_LENGTH] /= count;
+    for (int i = 0; i < TX_ROUGES; i++)
+        sums[SUM_ROUGE + i] = 100.0 * scores.rouge[i] / count;
+    sums[SUM_BLEU] = tx_text_scores_bleu(&scores);
+    return TX_OK;
+}
+
+/* Writes the text on one line. */
+static tx_status tell(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                      tx_file *file)
+{
+    char *text;
+    (void)config;
+    TX_TRY(decode(samples, number, output, &text));
+    for (char *at = text; *at; at++)
+        *at = strchr("\n\r\t", *at) ? ' ' : *at;
+    const tx_status status = tx_file_append(file, text, strlen(text));
+    free(text);
+    return status;
+}
+
+#define METRIC(name, place)                            \
+    static double name(const double sums[TX_SUMS_MAX]) \
+    {                                                  \
+        return sums[place];                            \
+    }
+METRIC(rouge_1, SUM_ROUGE + TX_ROUGE_1)
+METRIC(rouge_2, SUM_ROUGE + TX_ROUGE_2)
+METRIC(rouge_l, SUM_ROUGE + TX_ROUGE_L)
+METRIC(rouge_lsum, SUM_ROUGE + TX_ROUGE_LSUM)
+METRIC(bleu, SUM_BLEU)
+METRIC(mean_length, SUM_LENGTH)
+
+/* Names are those of run_summarization.py and run_translation.py. */
+static const tx_metric metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
+                                    {"perplexity", .value = tx_causal_lm_perplexity},
+                                    {"eval_rouge1", true, .value = rouge_1},
+                                    {"eval_rouge2", true, .value = rouge_2},
+                                    {"eval_rougeL", true, .value = rouge_l},
+                                    {"eval_rougeLsum", true, .value = rouge_lsum},
+                                    {"eval_bleu", true, .value = bleu},
+                                    {"eval_gen_len", .value = mean_length},
+                                    {.name = NULL}};
 
 /* ---- The task ------------------------------------------------------------------------------------------ */
 
@@ -202,9 +299,12 @@ const tx_task tx_seq2seq = {
     .metrics = tx_causal_lm_metrics,
 };
 
-void tx_seq2seq_sized(tx_seq2seq_task *made, int64_t target)
+void tx_seq2seq_sized(tx_seq2seq_task *made, int64_t target, bool writes)
 {
     made->task = tx_seq2seq;
+    made->task.measure = writes ? measure : NULL;
+    made->task.tell = writes ? tell : NULL;
+    made->task.metrics = writes ? metrics : tx_causal_lm_metrics;
     made->task.fields = made->field;
     memcpy(made->field, fields, sizeof fields);
     for (int32_t f = TX_SEQ2SEQ_DECODER; f <= TX_SEQ2SEQ_LABELS; f++) {

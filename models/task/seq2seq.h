@@ -20,7 +20,8 @@ typedef struct tx_seq2seq_task {
     tx_field field[TX_SEQ2SEQ_FIELDS + 1];
 } tx_seq2seq_task;
 
-/* Makes it. Its address must not change. */
-void tx_seq2seq_sized(tx_seq2seq_task *made, int64_t target);
+/* Makes it. With `writes` evaluations and predictions read the ids of written texts, with -1 after the end, instead of
+ * the model's output. Its address must not change. */
+void tx_seq2seq_sized(tx_seq2seq_task *made, int64_t target, bool writes);
 
 #endif

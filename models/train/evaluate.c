@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Computes a task's metrics over its samples. */
 #include "models/train/run.h"
+#include "models/train/writer.h"
 
 #include "api/base/clock.h"
 #include "comm/comm.h"
@@ -65,15 +66,21 @@ static tx_status do_round(pass *p, int64_t first, double sums[TX_SUMS_MAX])
     const int64_t rows = p->batch.rows, own = first + p->group * rows;
     const tx_sample_order order = {0};
     float *output = p->outputs ? p->round + p->group * rows * p->outputs : NULL;
+    tx_writer *writer = tx_trainer_writer(p->trainer);
     const bool any = own < p->samples->count;
     double of_batch[TX_SUMS_MAX] = {0};
     if (any || p->gathers) {
         TX_TRY(tx_samples_rows(p->samples, &order, any ? own : first, &p->batch));
         p->batch.longest = tx_batch_longest(p->samples->task, &p->batch);
         p->batch.target = tx_batch_target(p->samples->task, &p->batch);
-        TX_TRY(tx_trainer_evaluate(p->trainer, &p->batch, of_batch, p->batch_outputs ? p->batch_outputs : output));
+        float *read = writer ? NULL : p->batch_outputs ? p->batch_outputs : output;
+        TX_TRY(tx_trainer_evaluate(p->trainer, &p->batch, of_batch, read));
         if (p->batch_outputs)
             reduce_outputs(p, output);
+    }
+    if (any && writer) {
+        const int64_t left = p->samples->count - own;
+        TX_TRY(tx_writer_run(writer, &p->batch, left < rows ? left : rows, own, output));
     }
     if (!any)
         memset(of_batch, 0, sizeof of_batch);
@@ -98,7 +105,7 @@ tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watc
     const tx_comm *context = tx_trainer_options_of(trainer)->parallel.context;
     const int64_t rows = tx_trainer_options_of(trainer)->eval_batch, same = context ? context->size : 1,
                   ranks = comm ? comm->size / same : 1;
-    TX_TRY(tx_trainer_check_samples(trainer, samples));
+    TX_TRY(tx_trainer_check_samples(tx_trainer_options_of(trainer), samples));
     if (same > 1 && samples->task->keep)
         return tx_fail(TX_UNSUPPORTED, "context parallelism is not implemented for evaluations of %s",
                        samples->task->name);

@@ -220,8 +220,8 @@ static tx_status check(const tx_run_options *o, const tx_trainer *trainer)
         return tx_fail(TX_INVALID, "run: no steps, no plan for the evaluation, or no function that writes the model");
     if (o->best_metric && tx_task_metric(t->task, o->best_metric) < 0)
         return tx_fail(TX_INVALID, "run: %s has no metric %s", t->task->name, o->best_metric);
-    TX_TRY(tx_trainer_check_samples(trainer, &o->train));
-    return o->validation.count ? tx_trainer_check_samples(trainer, &o->validation) : TX_OK;
+    TX_TRY(tx_trainer_check_samples(t, &o->train));
+    return o->validation.count ? tx_trainer_check_samples(t, &o->validation) : TX_OK;
 }
 
 static tx_status start(tx_running *r, const char *log_path)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Compiles the plans of a model in training, and runs optimizer steps and evaluations. */
-#include "models/train/trainer.h"
+#include "models/train/writer.h"
 
 #include "comm/comm.h"
 
@@ -25,7 +25,8 @@ struct tx_trainer {
     void *narrow;                                               /* a field of a batch with shorter rows */
     void *padding; /* a micro-batch without rows, for a short step of a pipeline */
     tx_plan *update;
-    int64_t updates; /* runs of the update plan since profiling began */
+    tx_writer *writer; /* or NULL */
+    int64_t updates;   /* runs of the update plan since profiling began */
     int64_t step;
     float (*vote)(void *context);
     void *vote_context;
@@ -100,7 +101,7 @@ static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int32_t wh
         TX_TRY(tx_backward(made->graph, made->loss));
     else
         tx_output(made->loss);
-    if (!train && task->measure)
+    if (!train && task->measure && !o->write)
         tx_output(made->output);
     TX_TRY(tx_plan_create(made->graph, train ? "train" : "evaluate", &made->plan));
     return train && trainer->options.watch ? tx_plan_watch(made->plan, trainer->options.watch) : TX_OK;
@@ -149,6 +150,8 @@ static tx_status prepare(tx_trainer *trainer)
     TX_TRY(tx_optimizer_create(trainer->model, &o->optimizer, &trainer->update));
     if (o->eval_batch)
         TX_TRY(build_all(trainer, false, o->eval_batch, trainer->evaluate));
+    if (o->eval_batch && o->write)
+        TX_TRY(tx_writer_create(trainer->model, trainer->config, o, &trainer->writer));
     if (is_staged(trainer)) {
         trainer->padding = malloc((size_t)(o->batch * tx_task_row_bytes(o->task, o->block)));
         TX_TRY(trainer->padding ? TX_OK : tx_fail(TX_MEMORY, "trainer: no memory for a micro-batch"));
@@ -189,6 +192,7 @@ void tx_trainer_free(tx_trainer *trainer)
 {
     if (!trainer)
         return;
+    tx_writer_free(trainer->writer);
     discard(trainer->evaluate);
     tx_plan_free(trainer->update);
     discard(trainer->train);
@@ -258,15 +262,6 @@ tx_status tx_trainer_share(tx_trainer *trainer, int64_t batch, int64_t rows_befo
 const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer)
 {
     return &trainer->options;
-}
-
-tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *samples)
-{
-    const tx_trainer_options *o = &trainer->options;
-    if (tx_task_is_same(samples->task, o->task, o->block) && samples->block == o->block)
-        return TX_OK;
-    return tx_fail(TX_INVALID, "the data are for %s with %" PRId64 " positions, the trainer is for %s with %" PRId64,
-                   samples->task->name, samples->block, o->task->name, o->block);
 }
 
 int64_t tx_trainer_steps(const tx_trainer *trainer)
@@ -440,9 +435,16 @@ tx_status tx_trainer_results(tx_trainer *trainer, tx_results *results)
 int64_t tx_trainer_outputs(const tx_trainer *trainer)
 {
     const tx_tensor *output = trainer->evaluate[0].output;
+    if (trainer->writer)
+        return tx_writer_columns(trainer->writer);
     return output && trainer->options.task->measure
                ? tx_shape_count(tx_tensor_shape(output)) / tx_tensor_shape(output)->dim[0]
                : 0;
+}
+
+tx_writer *tx_trainer_writer(const tx_trainer *trainer)
+{
+    return trainer->writer;
 }
 
 /* Reads a result of an evaluation. In a pipeline the last stage broadcasts it. */

@@ -8,6 +8,7 @@
 
 #include "models/options/settings.h"
 #include "models/task/task.h"
+#include "models/tx_generate.h"
 #include "models/tx_train.h"
 
 #define TX_LENGTHS_MAX 8
@@ -37,6 +38,9 @@ typedef struct tx_trainer_options {
         *teacher; /* the frozen second model: a distillation's teacher, the reference of preferences, or NULL
                    */
     tx_optimizer_options optimizer;
+    /* How an evaluation writes a text for each source, which the task then measures instead of the model's output. NULL
+     * if it writes none. With max_new_tokens. */
+    const tx_generation *write;
 } tx_trainer_options;
 
 typedef struct tx_trainer tx_trainer;
@@ -60,7 +64,7 @@ tx_status tx_trainer_forecast(tx_engine *engine, const tx_config *config, const 
                               tx_forecast *forecast);
 const tx_trainer_options *tx_trainer_options_of(const tx_trainer *trainer);
 /* Fails unless the samples are of the trainer's task and block. */
-tx_status tx_trainer_check_samples(const tx_trainer *trainer, const tx_samples *samples);
+tx_status tx_trainer_check_samples(const tx_trainer_options *options, const tx_samples *samples);
 
 /* Submits one optimizer step over a batch, which has whole micro-batches. The loss is the mean over the `labels` labels
  * of all ranks, however the rows are divided. The caller may reuse the batch's memory at once. tx_trainer_results
@@ -91,6 +95,8 @@ void tx_trainer_set_steps(tx_trainer *trainer, int64_t steps);
 
 /* The number of output values for each row of an evaluation batch. 0 if the task neither measures nor predicts. */
 int64_t tx_trainer_outputs(const tx_trainer *trainer);
+/* The writer of texts, or NULL (writer.h). */
+struct tx_writer *tx_trainer_writer(const tx_trainer *trainer);
 /* Adds loss and labels of a batch of eval_batch rows to the sums, and writes the output to `output`
  * [eval_batch, outputs], which may be NULL. Outputs of positions are [eval_batch, tx_trainer_positions, columns] at its
  * beginning. Waits for the device. */

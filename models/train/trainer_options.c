@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Checks the options of a trainer. */
+ * Checks against the options of a trainer. */
 #include "models/train/trainer.h"
 
 #include "comm/comm.h"
@@ -35,4 +35,12 @@ bool tx_trainer_offloads_weights(const tx_trainer_options *o)
 {
     const bool exchanged = o->comm && o->comm->size > 1 && o->parallel.zero_stage > 0;
     return o->optimizer.offload == TX_OFFLOAD_HOST && o->autocast != TX_F32 && o->stored == TX_F32 && !exchanged;
+}
+
+tx_status tx_trainer_check_samples(const tx_trainer_options *o, const tx_samples *samples)
+{
+    if (tx_task_is_same(samples->task, o->task, o->block) && samples->block == o->block)
+        return TX_OK;
+    return tx_fail(TX_INVALID, "the data are for %s with %" PRId64 " positions, the trainer is for %s with %" PRId64,
+                   samples->task->name, samples->block, o->task->name, o->block);
 }

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""arguments.py TXTRAIN OPTIONS_MD: every option of the installed transformers' TrainingArguments, and of run_clm.py, is in
-docs/reference/options.md, and a file of their defaults, as to_dict() writes it, is accepted."""
+"""arguments.py TXTRAIN OPTIONS_MD: every option of the installed transformers' Seq2SeqTrainingArguments, and of
+run_clm.py, is in docs/reference/options.md, and a file of their defaults, as to_dict() writes it, is accepted."""
 import dataclasses
 import json
 import os
@@ -11,7 +11,7 @@ import tempfile
 
 import oracle  # noqa: F401 (skips the test if a package is missing)
 
-from transformers import TrainingArguments
+from transformers import Seq2SeqTrainingArguments
 from transformers.trainer_pt_utils import AcceleratorConfig
 
 txtrain, table = sys.argv[1:]
@@ -25,7 +25,7 @@ run_clm = """model_name_or_path model_type config_overrides config_name tokenize
     dataset_config_name train_file validation_file max_train_samples max_eval_samples streaming block_size
     overwrite_cache
     validation_split_percentage preprocessing_num_workers keep_linebreaks""".split()
-fields = {field.name: field for field in dataclasses.fields(TrainingArguments)}
+fields = {field.name: field for field in dataclasses.fields(Seq2SeqTrainingArguments)}
 missing = [name for name in [*fields, *run_clm] if name not in known]
 assert not missing, f"not in {table}: {missing}"
 
@@ -47,8 +47,8 @@ def complaint(arguments):
     return run.stderr
 
 
-# Without accelerate TrainingArguments cannot be made: its defaults are put in place by hand.
-whole = object.__new__(TrainingArguments)
+# Without accelerate the object cannot be made: its defaults are put in place by hand.
+whole = object.__new__(Seq2SeqTrainingArguments)
 for name, field in fields.items():
     setattr(whole, name, default(field))
 whole.output_dir = "out"
@@ -69,7 +69,7 @@ for name in ("split_batches", "push_to_hub"):
 try:
     from trl import DPOConfig, SFTConfig
 except ImportError:
-    SFTConfig = DPOConfig = TrainingArguments
+    SFTConfig = DPOConfig = Seq2SeqTrainingArguments
 for kind in (SFTConfig, DPOConfig):
     config = object.__new__(kind)
     for field in dataclasses.fields(kind):
@@ -116,5 +116,5 @@ assert not complaint({"lr": 1e-3, "max-length": 9, "dataset_num_proc": 2, "no_su
 assert "given twice" in complaint({"max_length": 9, "max_seq_length": 8})
 assert not complaint({"max_length": 9, "max_seq_length": 9})
 assert "no_such_option" in complaint({"no_such_option": 0})
-print(f"{len(fields)} options of TrainingArguments and {len(run_clm)} of run_clm.py, all in the table; "
+print(f"{len(fields)} options of Seq2SeqTrainingArguments and {len(run_clm)} of run_clm.py, all in the table; "
       "their defaults are accepted")

@@ -256,6 +256,9 @@ target_lang | write --target_lang de | says needs --source_lang
 source_prefix | write --source_prefix say: | says 28 tokens
 max_source_length | write --max_source_length 3 | says are truncated
 max_target_length | write --max_target_length 3 | says are truncated
+predict_with_generate | write $both --validation_file $work/texts.jsonl --predict_with_generate | holds eval_results.json eval_rougeLsum
+generation_max_length | write $both --validation_file $work/texts.jsonl --predict_with_generate --generation_max_length 4 | holds eval_results.json eval_gen_len...3.0
+generation_num_beams | write $both --validation_file $work/texts.jsonl --predict_with_generate --generation_num_beams 3 | holds training_args.json generation_num_beams...3
 embedding_loss | embed --embedding_loss TripletLoss | logged \"step\":.1,.*\"loss\":.[45][.]
 similarity_scale | embed --similarity_scale 1e-6 | logged \"step\":.1,.*\"loss\":.1[.]386
 triplet_margin | embed --embedding_loss TripletLoss --triplet_margin 100 | logged \"step\":.1,.*\"loss\":.[19][0-9][0-9.]*,

@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Writes texts by a model in training. Called by trainer.c and evaluate.c. */
+#include "models/train/writer.h"
+
+#include "models/generate/generate.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct tx_writer {
+    const tx_task *task;
+    tx_generation how;
+    tx_generator *generator;
+    int64_t block, columns;
+    tx_prompt *prompts; /* [eval_batch] */
+    float *ids;         /* [count, columns]: of this run */
+    int64_t *written;   /* [eval_batch]: ids of each text so far */
+};
+
+tx_status tx_writer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
+                           tx_writer **writer)
+{
+    const tx_trainer_options *o = options;
+    tx_writer *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "trainer: out of memory");
+    *made = (tx_writer){.task = o->task, .how = *o->write, .block = o->block, .columns = o->write->max_new_tokens + 1};
+    const tx_generator_options sizes = {.size = sizeof sizes,
+                                        .batch = o->eval_batch,
+                                        .beams = made->how.num_beams,
+                                        .prompt = o->block,
+                                        .context = o->block + made->columns};
+    made->prompts = malloc((size_t)o->eval_batch * sizeof *made->prompts);
+    made->written = malloc((size_t)o->eval_batch * sizeof *made->written);
+    const bool has = made->prompts && made->written;
+    const tx_status status = has ? tx_generator_create(model, config, &sizes, &made->generator)
+                                 : tx_fail(TX_MEMORY, "trainer: out of memory");
+    return TX_RETURN(status, made, writer, tx_writer_free);
+}
+
+void tx_writer_free(tx_writer *writer)
+{
+    if (!writer)
+        return;
+    tx_generator_free(writer->generator);
+    free(writer->prompts);
+    free(writer->written);
+    free(writer);
+}
+
+int64_t tx_writer_columns(const tx_writer *writer)
+{
+    return writer->columns;
+}
+
+static bool emit(void *context, int64_t row, int32_t id)
+{
+    tx_writer *w = context;
+    w->ids[row * w->columns + w->written[row]++] = (float)id; /* exact: ids are below 2^24 */
+    return true;
+}
+
+/* The values of the field with this name. */
+static const int32_t *field(const tx_writer *w, const tx_batch *batch, const char *name)
+{
+    int32_t f = 0;
+    while (strcmp(w->task->fields[f].name, name) != 0)
+        f++;
+    return batch->field[f];
+}
+
+tx_status tx_writer_run(tx_writer *writer, const tx_batch *batch, int64_t count, int64_t first, float *ids)
+{
+    tx_writer *w = writer;
+    const int32_t *sources = field(w, batch, "input_ids"), *lengths = field(w, batch, TX_FIELD_LENGTHS);
+    for (int64_t r = 0; r < count; r++) {
+        w->prompts[r] = (tx_prompt){sources + r * w->block, lengths[r]};
+        w->written[r] = 0;
+    }
+    for (int64_t i = 0; i < count * w->columns; i++)
+        ids[i] = -1.0f;
+    w->ids = ids;
+    return tx_generator_run(w->generator, w->prompts, count, (uint64_t)first, &w->how, &(tx_sink){emit, NULL, NULL, w});
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Texts that a model in training writes for the sources of an evaluation: more plans of the same model, with caches. */
+#ifndef TX_TRAIN_WRITER_H
+#define TX_TRAIN_WRITER_H
+
+#include "models/train/trainer.h"
+
+typedef struct tx_writer tx_writer;
+
+/* Writes by options->write. Create it after the plans of training, and free it before the model. */
+tx_status tx_writer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
+                           tx_writer **writer);
+void tx_writer_free(tx_writer *writer); /* NULL is fine */
+/* The largest number of tokens of a text, and 1. */
+int64_t tx_writer_columns(const tx_writer *writer);
+/* Writes a text for each of the first `count` rows of a batch, which begins with sample `first`: their ids
+ * [count, columns], and -1 after the end. */
+tx_status tx_writer_run(tx_writer *writer, const tx_batch *batch, int64_t count, int64_t first, float *ids);
+
+#endif
