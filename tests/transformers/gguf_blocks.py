@@ -146,7 +146,8 @@ def compare(name, kinds, tied, variants):
             long = error(logits(path, LONG, variant), want)
             converted = error(logits(path, SHORT, variant, dtype="float32"), exact)
             short = error(logits(path, SHORT, variant), exact if variant == "base" else rounded)
-            check(long <= (ROUNDING if variant == "avx512" and VNNI else EXACT), f"{name}, {variant}: many rows differ by {long}")
+            most = ROUNDING if variant == "avx512" and VNNI else EXACT
+            check(long <= most, f"{name}, {variant}: many rows differ by {long}")
             check(converted <= EXACT, f"{name}, {variant}: with --dtype float32 logits differ by {converted}")
             check(short <= (EXACT if variant == "base" else ROUNDED), f"{name}, {variant}: few rows differ by {short}")
             worst = max(worst, short)
