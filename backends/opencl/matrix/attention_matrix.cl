@@ -5,7 +5,7 @@
 #define KEYS_OUT 0
 #define OWN_BLOCKS 1
 #define SECOND TURNED
-#define BLOCKS (BLOCK(ALONG) + BLOCK(SECOND)) /* keys, values */
+#define STAGE_ELEMENTS (BLOCK(ALONG) + BLOCK(SECOND)) /* keys, values */
 #include "attention_matrix_tile.cl"
 
 /* The state of a warp's queries. */

@@ -9,7 +9,7 @@
  */
 #define KEYS_OUT 1
 #define OWN_BLOCKS 2
-#define BLOCKS (2 * BLOCK(ALONG | TURNED)) /* queries, gradients of the output */
+#define STAGE_ELEMENTS (2 * BLOCK(ALONG | TURNED)) /* queries, gradients of the output */
 #include "attention_matrix_slope.cl"
 
 /* The queries of a work-group: `tiles` turns for each head that reads its keys. */
@@ -257,7 +257,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
     begin_turn(&next, 0, &w, pool + OTHERS_AT, item);
     while (next.number < w.turns) {
         const int q0 = next.q0, at = stage * OTHERS;
-        __local ab_t *const here = pool + OTHERS_AT + stage * (BLOCKS);
+        __local ab_t *const here = pool + OTHERS_AT + stage * (STAGE_ELEMENTS);
         __local uchar *const bits = kept + stage * KEPT;
         const tile_state of = {minus_lse_of + at, delta_of + at, from_of + at, q0, k0, length};
         item = IN_STEP(item, q0, T);
@@ -270,7 +270,7 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS)
             draw_kept(bits, &drop, q0, k0, item);
         barrier(CLK_LOCAL_MEM_FENCE);
         stage = (stage + 1) % STAGES;
-        begin_turn(&next, next.number + 1, &w, pool + OTHERS_AT + stage * (BLOCKS), item);
+        begin_turn(&next, next.number + 1, &w, pool + OTHERS_AT + stage * (STAGE_ELEMENTS), item);
         work_step(&work, here, here + BLOCK(ALONG | TURNED), &of, scale * LOG2_E, bits, drop.keep, line, lane, shown);
     }
     dqkv += dqo + b * (long)T * stride + key + (uint)k0 * stride;

@@ -5,7 +5,7 @@
 #define KEYS_OUT 0
 #define OWN_BLOCKS 2
 #define SECOND (ALONG | TURNED)
-#define BLOCKS (BLOCK(ALONG) + BLOCK(SECOND)) /* values, keys */
+#define STAGE_ELEMENTS (BLOCK(ALONG) + BLOCK(SECOND)) /* values, keys */
 #include "attention_matrix_slope.cl"
 
 /* The state of a warp's queries. */

@@ -14,7 +14,7 @@
  *   PAIRED             With 1 two warps have the same own lines and an output each (attention_matrix_grad_kv.cl).
  *   Default: 0.
  *   OWN_BLOCKS         Blocks of own lines, 1 or 2.
- *   BLOCKS             Elements of a step's blocks of other lines.
+ *   STAGE_ELEMENTS     Elements of a step's blocks of other lines.
  */
 #define MMA 1
 #define MFMA 2
@@ -83,7 +83,7 @@ typedef h_t ab_t;
 /* Own lines that are held in registers pass through the memory of other lines. */
 #define OWN_AT(n) (OWN_HELD ? 0 : (n) * OWN_BLOCK)
 #define OTHERS_AT OWN_AT(OWN_BLOCKS)
-#define POOL (OTHERS_AT + (OWN_HELD && OWN_BLOCK > STAGES * (BLOCKS) ? OWN_BLOCK : STAGES * (BLOCKS)))
+#define POOL (OTHERS_AT + (OWN_HELD && OWN_BLOCK > STAGES * (STAGE_ELEMENTS) ? OWN_BLOCK : STAGES * (STAGE_ELEMENTS)))
 
 #if EMULATED
 #define UNROLLED
@@ -327,7 +327,7 @@ typedef struct walk {
 /* Begins to copy the lines from key k0 on to the block of the walk's stage. */
 static void walk_begin(walk *w, __local ab_t *pool, int k0, int item)
 {
-    __local ab_t *const block = pool + OTHERS_AT + w->stage * (BLOCKS);
+    __local ab_t *const block = pool + OTHERS_AT + w->stage * (STAGE_ELEMENTS);
     if (k0 >= w->last)
         return;
     bring_begin(&w->moving_first, block, w->first + (uint)k0 * w->stride, w->stride, OTHERS, w->last - k0, item);
@@ -340,7 +340,7 @@ static void walk_begin(walk *w, __local ab_t *pool, int k0, int item)
 static const __local ab_t *walk_step(walk *w, __local ab_t *pool, __local uchar *bits, const draws *drop, int k0,
                                      int item)
 {
-    __local ab_t *const block = pool + OTHERS_AT + w->stage * (BLOCKS);
+    __local ab_t *const block = pool + OTHERS_AT + w->stage * (STAGE_ELEMENTS);
     if (STAGES == 1)
         barrier(CLK_LOCAL_MEM_FENCE); /* the previous block has been read */
     bring_end(&w->moving_first, block, ALONG, item);
