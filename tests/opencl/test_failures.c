@@ -360,7 +360,10 @@ static const struct interrupted {
 static bool as_expected(const failure *f, int i, int code, const char *text, const char *usual)
 {
     const outcome expected = f->start[i].outcome;
-    bool good = expected == CRASHES ? code < 0 : expected == FAILS ? code == 1 : code == 0 && strstr(text, usual);
+    const char *message = strstr(text, "message: ");
+    bool good = expected == CRASHES ? code < 0
+                : expected == FAILS ? code == 1 && message && strstr(message, ", driver ")
+                                    : code == 0 && strstr(text, usual);
     for (int k = 0; k < PARTS && f->start[i].says[k]; k++) {
         const char *part = f->start[i].says[k];
         good = good && (part[0] == '!' ? !strstr(text, part + 1) : strstr(text, part) != NULL);

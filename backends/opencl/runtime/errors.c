@@ -55,8 +55,9 @@ tx_status tx_cl_explain(const tx_context *context, tx_status status)
                        "%s (%s, driver %s): %s; start again, which avoids it if there is an alternative, set TX_GEMM, "
                        "try another driver, or choose another device",
                        info->id, info->name, info->driver, context->lost);
-    return tx_fail(status, "%s (%s): %s; TX holds %" PRId64 " of its %" PRId64 " bytes; %s, or choose another device",
-                   info->id, info->name, what, tx_memory_total(&context->held), info->memory,
-                   status == TX_MEMORY ? "use a smaller batch or block size, end other programs that use it"
-                                       : "check the system log, try a smaller batch or another driver");
+    return tx_fail(
+        status, "%s (%s, driver %s): %s; TX holds %" PRId64 " of its %" PRId64 " bytes; %s, or choose another device",
+        info->id, info->name, info->driver, what, tx_memory_total(&context->held), info->memory,
+        status == TX_MEMORY ? "use a smaller batch or block size, end other programs that use it"
+                            : "check the system log, try a smaller batch or another driver");
 }

@@ -11,7 +11,7 @@
 
 #define TX_CL_CHOICE_NAME 48
 #define TX_CL_CANDIDATES 24             /* maximum candidates */
-#define TX_CL_WHY 128                   /* bytes of a reason */
+#define TX_CL_WHY 192                   /* bytes of a reason */
 #define TX_CL_REJECTED (TX_CL_WHY + 96) /* bytes of the text that names a rejected candidate and the reason */
 
 /* Kinds of selections and their `user`: a provider (tx_cl_product), a split of k (a text that names the product), a
