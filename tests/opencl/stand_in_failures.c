@@ -155,6 +155,7 @@ static unsigned char *map_repeated(size_t size)
 {
     const size_t piece = (size_t)16 << 20;
     const int file = memfd_create("stand_in", 0);
+    size = (size + piece - 1) / piece * piece;
     unsigned char *at = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (file < 0 || at == MAP_FAILED || ftruncate(file, (off_t)((size / GIB + 1) * piece)) != 0)
         abort();
