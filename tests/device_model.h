@@ -5,6 +5,7 @@
 #define TX_TESTS_DEVICE_MODEL_H
 
 #include "tests/scratch.h"
+#include "tests/skip.h"
 
 typedef struct fixture {
     tx_engine *engine;
@@ -15,20 +16,6 @@ typedef struct fixture {
 } fixture;
 
 static const char *device = "cpu";
-
-/* Sets the device that the command line names. Returns the exit status of a skipped test if it is missing, else 0. */
-static inline int take_device(int argc, char **argv)
-{
-    device = argc > 1 ? argv[1] : device;
-    tx_engine *engine = NULL;
-    const tx_engine_options options = {.size = sizeof options, .device = device};
-    if (tx_engine_create(&options, &engine) != TX_OK) {
-        print_message("skipped: no device %s: %s\n", device, tx_error());
-        return 77;
-    }
-    tx_engine_free(engine);
-    return 0;
-}
 
 static inline int set_up_threads(void **state, int32_t threads)
 {

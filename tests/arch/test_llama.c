@@ -473,7 +473,7 @@ static void test_begin(void **state)
 
 int main(int argc, char **argv)
 {
-    const int status = take_device(argc, argv);
+    device = tx_test_device(argc > 1 ? argv[1] : device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sizes),
         cmocka_unit_test(test_frequencies),
@@ -485,5 +485,5 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_updates),
         cmocka_unit_test_setup_teardown(test_text, set_up, tear_down),
     };
-    return status ? status : cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -480,9 +480,7 @@ static void other_models(void **state)
 
 int main(int argc, char **argv)
 {
-    const int missing = take_device(argc, argv);
-    if (missing)
-        return missing;
+    device = tx_test_device(argc > 1 ? argv[1] : device);
 #define LORA(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         LORA(gradients_of_sections),

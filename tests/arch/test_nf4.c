@@ -357,6 +357,6 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(wrong_readers_are_refused, set_up, tear_down),
         cmocka_unit_test(gradients_are_those_through_a_copy),
     };
-    const int missing = take_device(argc, argv);
-    return missing ? missing : cmocka_run_group_tests(tests, NULL, NULL);
+    device = tx_test_device(argc > 1 ? argv[1] : device);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -160,11 +160,11 @@ static void test_refused(void **state)
 
 int main(int argc, char **argv)
 {
-    const int status = take_device(argc, argv);
+    device = tx_test_device(argc > 1 ? argv[1] : device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(test_gpt2, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_qwen3, set_up, tear_down),
         cmocka_unit_test_setup_teardown(test_refused, set_up, tear_down),
     };
-    return status ? status : cmocka_run_group_tests(tests, NULL, NULL);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -174,6 +174,6 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(the_least_go, set_up, tear_down),
                                        cmocka_unit_test_setup_teardown(ties_go_in_order, set_up, tear_down),
                                        cmocka_unit_test_setup_teardown(what_cannot_be, set_up, tear_down)};
-    const int skipped = take_device(argc, argv);
-    return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
+    device = tx_test_device(argc > 1 ? argv[1] : device);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

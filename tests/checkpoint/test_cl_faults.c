@@ -14,6 +14,7 @@
 #include "api/model/engine.h"
 #include "tests/checkpoint/cl_fault.h"
 #include "tests/checkpoint/tiny.h"
+#include "tests/skip.h"
 
 #include <glob.h>
 #include <math.h>
@@ -300,17 +301,13 @@ static int run_mode(size_t m, reference *r, const char *folder)
 int main(int argc, char **argv)
 {
     size_t m = 0;
-    int32_t index;
     char folder[] = "/tmp/tx_faults_XXXXXX", command[64];
     reference r = {.copies = argc > 2 && strcmp(argv[2], "copies") == 0};
     while (m < sizeof modes / sizeof modes[0] && (argc < 2 || strcmp(argv[1], modes[m].name) != 0))
         m++;
     if (m == sizeof modes / sizeof modes[0])
         return 2;
-    if (tx_device_find("opencl", &index)) {
-        printf("skipped: %s\n", tx_error());
-        return 77;
-    }
+    tx_test_device("opencl");
     setvbuf(stdout, NULL, _IOLBF, BUFSIZ);
     if (argc > 2 && !r.copies)
         setenv("TX_GEMM", argv[2], 1);

@@ -8,6 +8,7 @@
 #include "models/generate/generate.h"
 #include "models/tx_batch.h"
 #include "tests/scratch.h"
+#include "tests/skip.h"
 
 #include <math.h>
 
@@ -253,12 +254,7 @@ static void test_ends(void **state)
 
 int main(int argc, char **argv)
 {
-    device = argc > 1 ? argv[1] : device;
-    int32_t index;
-    if (tx_device_find(device, &index)) {
-        printf("skipped: %s\n", tx_error());
-        return 77;
-    }
+    device = tx_test_device(argc > 1 ? argv[1] : device);
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_crowd), cmocka_unit_test(test_against_lm),
                                        cmocka_unit_test(test_ends)};
     return cmocka_run_group_tests(tests, set_up, close_scratch);

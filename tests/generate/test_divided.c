@@ -8,6 +8,7 @@
  *     test_divided DEVICE: the second of three devices, between cpus */
 #include "models/generate/generate.h"
 #include "tests/arch/config_text.h"
+#include "tests/skip.h"
 
 enum { ROWS = 3, LENGTH = 40, CONTEXT = 44, VOCAB = 131, DEVICES = 3, BLOCKS = 5 };
 
@@ -235,12 +236,7 @@ static void misuse_is_refused(void **state)
 
 int main(int argc, char **argv)
 {
-    int32_t index;
-    device = argc > 1 ? argv[1] : device;
-    if (tx_device_find(device, &index)) {
-        printf("skipped: %s\n", tx_error());
-        return 77;
-    }
+    device = tx_test_device(argc > 1 ? argv[1] : device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_scores),
         cmocka_unit_test(same_scores_of_16_bits),

@@ -6,6 +6,7 @@
 #include "models/arch/gpt2.h"
 #include "models/generate/generate.h"
 #include "tests/scratch.h"
+#include "tests/skip.h"
 
 enum { ROWS = 5, POSITIONS = 90, LONGEST = 75, VOCAB = 131, STEPS = 15 };
 
@@ -435,12 +436,7 @@ static void perplexity_follows_its_definition(void **state)
 
 int main(int argc, char **argv)
 {
-    int32_t index;
-    device = argc > 1 ? argv[1] : device;
-    if (tx_device_find(device, &index)) {
-        printf("skipped: %s\n", tx_error());
-        return 77;
-    }
+    device = tx_test_device(argc > 1 ? argv[1] : device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(cached_equals_whole, set_up, tear_down),
         cmocka_unit_test_setup_teardown(kept_caches, set_up, tear_down),

@@ -6,6 +6,7 @@
 #include "models/arch/gpt2.h"
 #include "models/generate/generate.h"
 #include "tests/scratch.h"
+#include "tests/skip.h"
 
 enum { POSITIONS = 300, VOCAB = 131, STEPS = 15, MOST = TX_GENERATION_GUESSES };
 
@@ -219,12 +220,7 @@ static void guesses_of_a_model_change_nothing(void **state)
 
 int main(int argc, char **argv)
 {
-    device = argc > 1 ? argv[1] : device;
-    int32_t index;
-    if (tx_device_find(device, &index)) {
-        printf("skipped: %s\n", tx_error());
-        return 77;
-    }
+    device = tx_test_device(argc > 1 ? argv[1] : device);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(passes_have_the_bits_of_steps), cmocka_unit_test(blocks_are_near),
         cmocka_unit_test(copied_guesses_change_nothing), cmocka_unit_test(guesses_of_a_model_change_nothing)};

@@ -8,6 +8,7 @@
 #include "models/tx_generate.h"
 #include "models/tx_text.h"
 #include "tests/scratch.h"
+#include "tests/skip.h"
 
 #include <sys/stat.h>
 
@@ -340,12 +341,7 @@ static void perplexity_of_logits(void **state)
 
 int main(int argc, char **argv)
 {
-    device = argc > 1 ? argv[1] : device;
-    int32_t index;
-    if (tx_device_find(device, &index)) {
-        printf("skipped: %s\n", tx_error());
-        return 77;
-    }
+    device = tx_test_device(argc > 1 ? argv[1] : device);
     const struct CMUnitTest tests[] = {cmocka_unit_test(calls_in_a_row),
                                        cmocka_unit_test(ids_need_no_tokenizer),
                                        cmocka_unit_test(a_listener_stops),

@@ -358,6 +358,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(gradients_of_bf16),
         cmocka_unit_test(gradients_of_fp16),
     };
-    const int none = take_device(argc, argv);
-    return none ? none : cmocka_run_group_tests(tests, NULL, NULL);
+    device = tx_test_device(argc > 1 ? argv[1] : device);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -142,9 +142,7 @@ static void not_behind_a_plan(void **state)
 
 int main(int argc, char **argv)
 {
-    const int missing = take_device(argc, argv);
-    if (missing)
-        return missing;
+    device = tx_test_device(argc > 1 ? argv[1] : device);
 #define BACKWARD(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         BACKWARD(both_factors),

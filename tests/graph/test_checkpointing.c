@@ -370,6 +370,6 @@ int main(int argc, char **argv)
                                        TEST(anatomy),
                                        TEST(only_plans),
                                        TEST(refused)};
-    const int skipped = take_device(argc, argv);
-    return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
+    device = tx_test_device(argc > 1 ? argv[1] : device);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

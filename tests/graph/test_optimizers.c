@@ -4,6 +4,7 @@
  * bitsandbytes for four numbers. test_optimizers DEVICE
  *   test_optimizers DEVICE */
 #include "tests/graph/optimizer_reference.h"
+#include "tests/skip.h"
 
 #include "tests/unit.h"
 
@@ -351,11 +352,6 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(reference_is_theirs),
                                        cmocka_unit_test_setup_teardown(ten_updates, set_up, tear_down)};
-    int32_t index;
-    device = argc > 1 ? argv[1] : "cpu";
-    if (tx_device_find(device, &index) != TX_OK) {
-        print_message("skipped: %s\n", tx_error());
-        return 77;
-    }
+    device = tx_test_device(argc > 1 ? argv[1] : "cpu");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

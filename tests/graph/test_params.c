@@ -158,9 +158,7 @@ static void sections_that_are_none(void **state)
 
 int main(int argc, char **argv)
 {
-    const int missing = take_device(argc, argv);
-    if (missing)
-        return missing;
+    device = tx_test_device(argc > 1 ? argv[1] : device);
 #define PARAMS(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
     const struct CMUnitTest tests[] = {
         PARAMS(frozen_in_16_bits),

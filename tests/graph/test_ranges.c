@@ -128,6 +128,6 @@ int main(int argc, char **argv)
                                        cmocka_unit_test_setup_teardown(overflow_in_fp16, set_up, tear_down),
                                        cmocka_unit_test_setup_teardown(nan_in_a_weight, set_up, tear_down),
                                        cmocka_unit_test_setup_teardown(gradients, set_up, tear_down)};
-    const int skipped = take_device(argc, argv);
-    return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
+    device = tx_test_device(argc > 1 ? argv[1] : device);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,6 +183,6 @@ int main(int argc, char **argv)
                                        cmocka_unit_test_setup_teardown(small_steps_arrive, set_up, tear_down),
                                        cmocka_unit_test_setup_teardown(kahan_is_theirs, set_up, tear_down),
                                        cmocka_unit_test_setup_teardown(refused, set_up, tear_down)};
-    const int skipped = take_device(argc, argv);
-    return skipped ? skipped : cmocka_run_group_tests(tests, NULL, NULL);
+    device = tx_test_device(argc > 1 ? argv[1] : device);
+    return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,11 @@
 
 #include "models/task/causal_lm.h"
 #include "models/task/masked_lm.h"
+#include "tests/skip.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -42,11 +44,7 @@ int beside_main(int argc, char **argv, beside_test *test)
 {
     const char *device = argc > 1 ? argv[1] : "cpu";
     tx_comm *comm = NULL;
-    int32_t found = -1;
-    if (tx_device_find(strcmp(device, "mixed") == 0 ? "opencl" : device, &found)) {
-        printf("skipped: no device %s\n", device);
-        return 77;
-    }
+    tx_test_device(strcmp(device, "mixed") == 0 ? "opencl" : device);
     tx_status status = argc > 2 ? TX_OK : tx_fail(TX_INVALID, "name a device and at least one case");
     TX_THEN(status, tx_comm_open(&argc, &argv, &comm));
     for (int i = 2; i < argc && !status; i++)

@@ -5,6 +5,7 @@
  *
  *     test_bench TXBENCH DEVICE */
 #include "tests/scratch.h"
+#include "tests/skip.h"
 #include "tx_json.h"
 
 #include <float.h>
@@ -337,12 +338,7 @@ int main(int argc, char **argv)
         return 2;
     }
     txbench = argv[1];
-    device = argv[2];
-    int32_t index;
-    if (tx_device_find(device, &index)) {
-        printf("skipped: %s\n", tx_error());
-        return 77;
-    }
+    device = tx_test_device(argv[2]);
     folder = make_scratch();
     static const char config[] = "{\"model_type\": \"gpt2\", \"vocab_size\": 300, \"n_positions\": 64, \"n_embd\": 32, "
                                  "\"n_layer\": 3, \"n_head\": 4}";

@@ -4,12 +4,9 @@
 #ifndef TX_TESTS_DATA_H
 #define TX_TESTS_DATA_H
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
+#include "tests/skip.h"
 
-/* The exit status that ctest counts as skipped. */
-#define TX_TEST_SKIPPED 77
+#include <unistd.h>
 
 /* Writes the path of `name` in the data folder. If the file is missing, it says so and ends the test as skipped. */
 static inline const char *tx_test_data(const char *name, char *path, size_t size)

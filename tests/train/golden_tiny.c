@@ -316,11 +316,7 @@ static void check_greedy(subject *s, const tx_json *golden)
 int main(int argc, char **argv)
 {
     subject s = {.device = argc > 1 ? argv[1] : "cpu"};
-    int32_t index;
-    if (tx_device_find(s.device, &index)) {
-        printf("skipped: %s\n", tx_error());
-        return TX_TEST_SKIPPED;
-    }
+    tx_test_device(s.device);
     tx_test_data("models/tiny_gpt2_bytes", s.folder, sizeof s.folder);
     tx_json *golden = NULL;
     must(tx_json_read(path_of(&s, "golden.json"), 1 << 20, &golden));

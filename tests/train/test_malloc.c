@@ -93,11 +93,7 @@ static tx_status train(tx_engine *engine, tx_model *model, const tx_dataset *dat
 int main(int argc, char **argv)
 {
     tx_engine_options options = {.size = sizeof options, .device = argc > 1 ? argv[1] : "cpu", .threads = 0};
-    int32_t index;
-    if (tx_device_find(options.device, &index)) {
-        printf("skipped: %s\n", tx_error());
-        return TX_TEST_SKIPPED;
-    }
+    tx_test_device(options.device);
     tx_engine *engine = NULL;
     tx_model *model = NULL;
     tx_dataset *data = NULL;
