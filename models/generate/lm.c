@@ -288,6 +288,8 @@ tx_status tx_lm_measure(const tx_lm *lm, tx_lm_usage *usage)
 static tx_status load_all(tx_lm *lm)
 {
     tx_forward *pass = NULL;
+    if (tx_lm_has_source(lm))
+        return tx_lm_compile(lm, &(tx_generator_options){.batch = 1, .beams = 1, .prompt = 1, .context = 2});
     tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.tokens = 1});
     if (!status && !lm->loaded)
         status = tx_forward_create(lm->model, lm->config, 1, &pass);
