@@ -54,11 +54,11 @@ def benchmark_rows(kind):
 
 def section_speed():
     """A row for each measurement, with the figures of each machine."""
-    machines, cells = "AB", {}
+    machines, cells = "ABD", {}
     for row in benchmark_rows("speed"):
         times = f" ({row['tx']}, {row['peer']})" if row["tx"] else ""
         cells.setdefault(row["name"], {})[row["machine"]] = f"**{row['ratio']:.2f}**{times}"
-    text = "| measured | " + " | ".join(machines) + " |\n|---|---|---|\n"
+    text = "| measured | " + " | ".join(machines) + " |\n|---|" + "---|" * len(machines) + "\n"
     for name, found in cells.items():
         text += f"| {name} | " + " | ".join(found.get(machine, "") for machine in machines) + " |\n"
     return text
