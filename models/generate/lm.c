@@ -288,8 +288,9 @@ tx_status tx_lm_measure(const tx_lm *lm, tx_lm_usage *usage)
 static tx_status load_all(tx_lm *lm)
 {
     tx_forward *pass = NULL;
+    const tx_generator_options least = {sizeof least, .batch = 1, .beams = 1, .prompt = 1, .context = 2};
     if (tx_lm_has_source(lm))
-        return tx_lm_compile(lm, &(tx_generator_options){.batch = 1, .beams = 1, .prompt = 1, .context = 2});
+        return tx_lm_compile(lm, &least);
     tx_status status = tx_lm_create_model(lm, &(tx_lm_sizes){.tokens = 1});
     if (!status && !lm->loaded)
         status = tx_forward_create(lm->model, lm->config, 1, &pass);
@@ -302,13 +303,10 @@ tx_status tx_lm_save(tx_lm *lm, const char *folder)
 {
     TX_NEEDS(lm && folder, TX_INVALID);
     bool same = false;
-    tx_status status = tx_lm_open_tokenizer(lm);
-    if (status && status != TX_NOT_FOUND)
-        return status;
-    if (tx_is_folder(folder))
-        TX_TRY(tx_folder_same(lm->folder, folder, &same));
-    if (same)
-        return tx_fail(TX_INVALID, "%s: is the model itself; choose another folder", folder);
+    const tx_status opened = tx_lm_open_tokenizer(lm);
+    TX_TRY(opened == TX_NOT_FOUND ? TX_OK : opened);
+    TX_TRY(tx_is_folder(folder) ? tx_folder_same(lm->folder, folder, &same) : TX_OK);
+    TX_TRY(same ? tx_fail(TX_INVALID, "%s: is the model itself; choose another folder", folder) : TX_OK);
     TX_TRY(load_all(lm));
     TX_TRY(tx_arch_save(lm->model, lm->config, folder));
     if (lm->tokenizer)

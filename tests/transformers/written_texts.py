@@ -141,6 +141,9 @@ def main(work):
     got = txtrain("adapter", do_train=True, do_eval=True, lora_r=4, **{**training, "model_name_or_path": trained,
                                                                        "max_steps": 4})
     compare(got, expected(trained, adapter=path("adapter"))[0], "adapter")
+    done = run(os.path.join(os.path.dirname(program), "txgen"), model=path("adapter"), save_merged=path("merged"))
+    check(done.returncode == 0, f"--save_merged: {done.stderr.strip()}")
+    compare(got, expected(path("merged"))[0], "merged adapter")
     GenerationConfig(eos_token_id=1, pad_token_id=0, decoder_start_token_id=0, num_beams=2, length_penalty=0.5,
                      min_new_tokens=6).save_pretrained(trained)
     want, lines = expected(trained, None)
