@@ -21,54 +21,38 @@ static void draw_block(const tx_param_spec *spec, uint64_t hash, uint64_t seed, 
             float radius = spec->scale * sqrtf(-2.0f * logf(u)), angle = 6.28318530717958648f * v;
             out[i] = radius * cosf(angle);
             out[i + 1] = radius * sinf(angle);
-        } else {
+        } else if (spec->init == TX_INIT_UNIFORM) {
             out[i] = spec->scale * (2.0f * u - 1.0f);
             out[i + 1] = spec->scale * (2.0f * v - 1.0f);
+        } else {
+            out[i] = out[i + 1] = spec->init == TX_INIT_ONE ? 1.0f : 0.0f;
         }
     }
-}
-
-static tx_status init_param(tx_model *model, int32_t index, uint64_t seed, float *slice, int64_t room)
-{
-    const tx_param_record *p = &model->param[index];
-    int64_t count = tx_shape_count(&p->whole.logical);
-    uint64_t hash = tx_hash(TX_HASH_START, p->name, strlen(p->name));
-    for (int64_t first = 0; first < count; first += room) {
-        int64_t n = count - first < room ? count - first : room;
-        for (int64_t i = 0; i < n; i += 4) {
-            if (p->spec.init == TX_INIT_NORMAL || p->spec.init == TX_INIT_UNIFORM)
-                draw_block(&p->spec, hash, seed, (first + i) / 4, slice + i);
-            else
-                for (int64_t k = i; k < i + 4; k++)
-                    slice[k] = p->spec.init == TX_INIT_ONE ? 1.0f : 0.0f;
-        }
-        TX_TRY(tx_model_write_range(model, TX_PARAM_WEIGHT, index, first, n, slice));
-    }
-    return TX_OK;
-}
-
-/* Initialises parameters first .. end - 1. */
-static tx_status init_params(tx_model *model, int32_t first, int32_t end, uint64_t seed)
-{
-    const int64_t room = 1 << 16;
-    float *slice = malloc((size_t)(room + 4) * sizeof *slice);
-    tx_status status = slice ? TX_OK : tx_fail(TX_MEMORY, "no memory to initialise parameters");
-    for (int32_t i = first; i < end && status == TX_OK; i++)
-        status = init_param(model, i, seed, slice, room);
-    free(slice);
-    return status;
 }
 
 tx_status tx_model_init(tx_model *model, uint64_t seed)
 {
     TX_NEEDS(model, TX_INVALID);
-    return init_params(model, 0, model->params, seed);
+    for (int32_t i = 0; i < model->params; i++)
+        TX_TRY(tx_model_init_param(model, i, seed));
+    return TX_OK;
 }
 
 tx_status tx_model_init_param(tx_model *model, int32_t index, uint64_t seed)
 {
-    TX_NEEDS(model, TX_INVALID);
-    if (index < 0 || index >= model->params)
-        return tx_fail(TX_NOT_FOUND, "the model has no parameter number %d", index);
-    return init_params(model, index, index + 1, seed);
+    const char *name;
+    const tx_param_spec *spec;
+    TX_TRY(tx_model_param(model, index, &name, &spec));
+    const uint64_t hash = tx_hash(TX_HASH_START, name, strlen(name));
+    const int64_t room = 1 << 16, count = tx_shape_count(&spec->logical);
+    float *slice = malloc((size_t)room * sizeof *slice);
+    tx_status status = slice ? TX_OK : tx_fail(TX_MEMORY, "no memory to initialise parameters");
+    for (int64_t first = 0; first < count && !status; first += room) {
+        const int64_t n = count - first < room ? count - first : room;
+        for (int64_t i = 0; i < n; i += 4)
+            draw_block(spec, hash, seed, (first + i) / 4, slice + i);
+        status = tx_model_write_range(model, TX_PARAM_WEIGHT, index, first, n, slice);
+    }
+    free(slice);
+    return status;
 }

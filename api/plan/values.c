@@ -72,11 +72,10 @@ static void widen(tx_dtype dtype, const void *from, float *to, int64_t count)
 /* Copies the stored values of a part: bytes from byte `at` of the local array. */
 static tx_status move(tx_model *model, const tx_value_copy *c, int64_t at, void *data, int64_t bytes)
 {
-    const tx_engine *e = model->engine;
     if (c->to)
         return tx_stored_read(model, c->part, c->index, at, data, bytes);
     TX_TRY(tx_stored_write(model, c->part, c->index, at, data, bytes));
-    return e->backend->finish(e->context);
+    return model->engine->backend->finish(model->engine->context);
 }
 
 /* Converts slice by slice. After a failure the remaining slices are still transferred, because the ranks that have
