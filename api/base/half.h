@@ -4,8 +4,13 @@
 #ifndef TX_HALF_H
 #define TX_HALF_H
 
-#include <stdint.h>
+#include "tx_base.h"
+
 #include <string.h>
+
+/* Convert numbers from BF16, F16, U8 or whole blocks to fp32, and from fp32 to the first three (also in place). */
+void tx_to_f32(tx_dtype dtype, const void *from, int64_t count, float *to);
+void tx_from_f32(tx_dtype dtype, const float *from, int64_t count, void *to);
 
 static inline uint32_t tx_bits_of(float f)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Data types, shapes, and the names of enumerations. */
+ * Data types and their conversion, shapes, and the names of enumerations. */
 #include "tx.h"
 
 #include "api/base/blocks.h"
@@ -39,6 +39,29 @@ const char *tx_dtype_name(tx_dtype dtype)
 #undef X
     };
     return dtype < TX_DTYPE_COUNT ? name[dtype] : "none";
+}
+
+void tx_to_f32(tx_dtype dtype, const void *from, int64_t count, float *to)
+{
+    const uint8_t *byte = from;
+    const uint16_t *half = from;
+    if (tx_block_values(dtype) > 0)
+        tx_block_read(dtype, from, count, to);
+    else
+        for (int64_t i = 0; i < count; i++)
+            to[i] = dtype == TX_U8 ? byte[i] : dtype == TX_BF16 ? tx_bf16_to_f32(half[i]) : tx_f16_to_f32(half[i]);
+}
+
+void tx_from_f32(tx_dtype dtype, const float *from, int64_t count, void *to)
+{
+    uint8_t *byte = to;
+    for (int64_t i = 0; i < count; i++) {
+        const uint16_t half = dtype == TX_BF16 ? tx_f32_to_bf16(from[i]) : tx_f32_to_f16(from[i]);
+        if (dtype == TX_U8)
+            byte[i] = (uint8_t)from[i];
+        else
+            memcpy(byte + i * (int64_t)sizeof half, &half, sizeof half);
+    }
 }
 
 int64_t tx_shape_count(const tx_shape *shape)

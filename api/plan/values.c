@@ -47,28 +47,6 @@ tx_status tx_values_prepare(tx_model *model, const tx_value_copy *c)
 
 /* ---- The local array ------------------------------------------------------------------------------------ */
 
-static void narrow(tx_dtype dtype, const float *from, void *to, int64_t count)
-{
-    uint8_t *byte = to;
-    uint16_t *half = to;
-    for (int64_t i = 0; i < count; i++)
-        if (dtype == TX_U8)
-            byte[i] = (uint8_t)from[i];
-        else
-            half[i] = dtype == TX_BF16 ? tx_f32_to_bf16(from[i]) : tx_f32_to_f16(from[i]);
-}
-
-static void widen(tx_dtype dtype, const void *from, float *to, int64_t count)
-{
-    const uint8_t *byte = from;
-    const uint16_t *half = from;
-    for (int64_t i = 0; i < count; i++)
-        if (dtype == TX_U8)
-            to[i] = byte[i];
-        else
-            to[i] = dtype == TX_BF16 ? tx_bf16_to_f32(half[i]) : tx_f16_to_f32(half[i]);
-}
-
 /* Copies the stored values of a part: bytes from byte `at` of the local array. */
 static tx_status move(tx_model *model, const tx_value_copy *c, int64_t at, void *data, int64_t bytes)
 {
@@ -90,11 +68,11 @@ static tx_status convert(tx_model *model, const tx_value_copy *c, tx_dtype dtype
     for (int64_t i = 0; i < c->count; i += SLICE) {
         const int64_t n = c->count - i < SLICE ? c->count - i : SLICE;
         if (c->from)
-            narrow(dtype, c->from + i, slice, n);
+            tx_from_f32(dtype, c->from + i, n, slice);
         const tx_status moved = move(model, c, (c->first + i) * size, slice, n * size);
         status = status ? status : moved;
         if (c->to && status == TX_OK)
-            widen(dtype, slice, c->to + i, n);
+            tx_to_f32(dtype, slice, n, c->to + i);
     }
     free(slice);
     return status;

@@ -79,8 +79,7 @@ tx_status tx_residency_prepare(tx_model *model)
 static tx_status copy_in_file(tx_model *model, const tx_copy_range *r, float *weights, uint16_t *copies)
 {
     TX_TRY(tx_model_read_at(model, model->exchange.weights, r->address, weights, r->count * (int64_t)sizeof *weights));
-    for (int64_t i = 0; i < r->count; i++)
-        copies[i] = model->copies.dtype == TX_BF16 ? tx_f32_to_bf16(weights[i]) : tx_f32_to_f16(weights[i]);
+    tx_from_f32(model->copies.dtype, weights, r->count, copies);
     return tx_model_write_at(model, TX_ARENA_HALF, tx_model_half_address(model, r->address), copies,
                              r->count * (int64_t)sizeof *copies);
 }

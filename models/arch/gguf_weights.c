@@ -20,7 +20,7 @@ typedef struct reading {
     tx_gguf_layout *layout;
     tx_st_tensor *tensor;
     int64_t experts;  /* of a layer, or 0 */
-    tx_dtype *blocks; /* for each piece, the type of its blocks */
+    tx_dtype *stored; /* for each piece, as in tx_weights_source */
     tx_gguf_reader reader;
 } reading;
 
@@ -56,8 +56,9 @@ static tx_status list_tensor(reading *m, int32_t i)
     m->tensor[i] = tx_weights_part(piece->name, TX_F32, shape);
     TX_TRY(find_tensor(m, layout, layout->name, &m->source[i]));
     const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, m->source[i]);
-    const bool same_rows = layout->form != TX_GGUF_TURNED && layout->form != TX_GGUF_GATES && has->rank == 2;
-    m->blocks[i] = same_rows ? tx_gguf_blocks(has->dtype) : TX_F32;
+    const bool computed =
+        layout->form == TX_GGUF_TURNED || layout->form == TX_GGUF_GATES || layout->form == TX_GGUF_SHIFTED;
+    m->stored[i] = computed ? TX_DTYPE_COUNT : tx_gguf_stored(has->dtype);
     if (layout->form != TX_GGUF_GATES)
         return TX_OK;
     char ups[TX_GGUF_NAME_ROOM];
@@ -111,8 +112,8 @@ static tx_status list_tensors(reading *m)
     m->source = malloc(room * sizeof *m->source);
     m->layout = calloc(room, sizeof *m->layout);
     m->tensor = calloc(room, sizeof *m->tensor);
-    m->blocks = calloc(room, sizeof *m->blocks);
-    if (!m->source || !m->layout || !m->tensor || !m->blocks)
+    m->stored = calloc(room, sizeof *m->stored);
+    if (!m->source || !m->layout || !m->tensor || !m->stored)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
     char key[TX_GGUF_KEY_ROOM];
     tx_gguf_key_of(key, m->model.type->architecture, TX_GGUF_EXPERTS);
@@ -129,29 +130,35 @@ static tx_status read_file(const void *from, int32_t index, int64_t first, int64
     return tx_gguf_read_f32(from, index, first, count, data);
 }
 
+/* The first element of an expert's matrix in the tensor of all experts. */
+static int64_t skipped(const tx_gguf_layout *layout)
+{
+    return layout->expert > 0 ? layout->expert * layout->rows * layout->width : 0;
+}
+
 static tx_status read_tensor(void *context, int32_t index, int64_t first, int64_t count, float *data)
 {
     reading *m = context;
     const tx_gguf_layout *layout = &m->layout[index];
-    const int64_t skipped = layout->expert > 0 ? layout->expert * layout->rows * layout->width : 0;
-    return tx_fail_in(tx_gguf_read_as(&m->reader, layout, m->source[index], skipped + first, count, data),
+    return tx_fail_in(tx_gguf_read_as(&m->reader, layout, m->source[index], skipped(layout) + first, count, data),
                       "%s: tensor %s", tx_gguf_path(m->file), layout->name);
 }
 
-/* Reads row by row, because the order of rows may differ. */
-static tx_status read_blocks(void *context, int32_t index, int64_t first, int64_t count, void *bytes)
+/* Reads row by row if the order of rows differs. */
+static tx_status read_stored(void *context, int32_t index, int64_t first, int64_t count, void *data)
 {
     const reading *m = context;
     const tx_gguf_layout *layout = &m->layout[index];
+    const tx_gguf_dtype dtype = tx_gguf_tensor_at(m->file, m->source[index])->dtype;
     const int64_t width = layout->width;
-    uint8_t *to = bytes;
+    uint8_t *to = data;
     if (layout->form == TX_GGUF_PLAIN)
-        return tx_gguf_read_bytes(m->file, m->source[index], first, count, bytes);
+        return tx_gguf_read_bytes(m->file, m->source[index], skipped(layout) + first, count, data);
     for (int64_t done = 0, now; done < count; done += now) {
         const int64_t row = (first + done) / width, at = (first + done) % width;
         now = width - at < count - done ? width - at : count - done;
         TX_TRY(tx_gguf_read_bytes(m->file, m->source[index], tx_gguf_source_row(layout, false, row) * width + at, now,
-                                  to + tx_block_run(m->blocks[index], done)));
+                                  to + done / tx_gguf_block(dtype) * tx_gguf_block_bytes(dtype)));
     }
     return TX_OK;
 }
@@ -165,7 +172,7 @@ static void release(void *context)
     free(m->source);
     free(m->layout);
     free(m->tensor);
-    free(m->blocks);
+    free(m->stored);
     tx_gguf_close(m->file);
     free(m);
 }
@@ -189,14 +196,21 @@ tx_status tx_gguf_weights(const char *path, tx_weights **weights)
     const tx_weights_source source = {.count = m->pieces,
                                       .tensor = m->tensor,
                                       .read = read_tensor,
-                                      .blocks = m->blocks,
-                                      .read_blocks = read_blocks,
+                                      .stored = m->stored,
+                                      .read_stored = read_stored,
                                       .close = release,
                                       .context = m};
     return tx_weights_of_source(path, &source, weights);
 }
 
 /* ---- Blocks -------------------------------------------------------------------------------------------- */
+
+/* The type of the blocks in which a parameter may hold a piece, or F32. */
+static tx_dtype blocks_of(const reading *m, int32_t piece)
+{
+    const bool is_matrix = tx_gguf_tensor_at(m->file, m->source[piece])->rank == 2;
+    return is_matrix && tx_block_values(m->stored[piece]) > 0 ? m->stored[piece] : TX_F32;
+}
 
 /* The type of a parameter that consists of a piece of type `piece` and others of type `others`: the one with more bytes
  * if their blocks have equally many values. */
@@ -218,7 +232,7 @@ tx_status tx_gguf_keep_blocks(const char *path, tx_config *config)
     }
     for (int32_t i = 0; i < m->pieces; i++) {
         tx_dtype *type = &made[m->piece[i].param];
-        *type = m->piece[i].first == 0 ? m->blocks[i] : joint(m->blocks[i], *type);
+        *type = m->piece[i].first == 0 ? blocks_of(m, i) : joint(blocks_of(m, i), *type);
     }
     release(m);
     free(config->blocks);

@@ -68,14 +68,13 @@ typedef struct tx_gguf_tensor {
 int64_t tx_gguf_elements(const tx_gguf_tensor *tensor);
 int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor);
 
-/* The type of parameters that hold the same blocks (api/base/blocks.h), or TX_F32. */
-tx_dtype tx_gguf_blocks(tx_gguf_dtype dtype);
+/* The same type of TX. */
+tx_dtype tx_gguf_stored(tx_gguf_dtype dtype);
 
-/* Converts `count` elements, a multiple of the block, to and from the format of files. q8_0 is the only type with
- * blocks that can be written, as ggml's reference does. The scale is the largest magnitude divided by 127. Each byte is
- * the number divided by the fp32 scale, rounded to nearest, halves away from zero. */
+/* Converts `count` elements, a multiple of the block, to the format of files; `bytes` may be `data`. q8_0 is the only
+ * type with blocks that can be written, as ggml's reference does. The scale is the largest magnitude divided by 127.
+ * Each byte is the number divided by the fp32 scale, rounded to nearest, halves away from zero. */
 void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void *bytes);
-void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float *data);
 
 /* ---- Reading ----------------------------------------------------------------------------------- */
 
@@ -97,7 +96,7 @@ const tx_gguf_tensor *tx_gguf_tensor_at(const tx_gguf_file *file, int32_t index)
 int32_t tx_gguf_find(const tx_gguf_file *file, const char *name);
 /* Reads elements first..first+count-1 as fp32, which is exact. Both must be multiples of the block. */
 tx_status tx_gguf_read_f32(const tx_gguf_file *file, int32_t index, int64_t first, int64_t count, float *data);
-/* Reads the bytes of the same elements. */
+/* Reads the bytes of the same elements. Any number of threads may read. */
 tx_status tx_gguf_read_bytes(const tx_gguf_file *file, int32_t index, int64_t first, int64_t count, void *bytes);
 
 /* Values by their key. TX_NOT_FOUND if there is none; TX_FORMAT if it has another type or is out of range. The output

@@ -4,7 +4,6 @@
 
 #include "api/base/blocks.h"
 
-#include <math.h>
 #include <string.h>
 
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
@@ -44,16 +43,16 @@ int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor)
     return tx_gguf_elements(tensor) / blocks[tensor->dtype].elements * blocks[tensor->dtype].bytes;
 }
 
-tx_dtype tx_gguf_blocks(tx_gguf_dtype dtype)
+tx_dtype tx_gguf_stored(tx_gguf_dtype dtype)
 {
     switch (dtype) {
-#define X(name, values, bytes) \
-    case TX_GGUF_##name:       \
+#define X(name, number, elements, bytes, file, text) \
+    case TX_GGUF_##name:                             \
         return TX_##name;
-        TX_BLOCK_MAP(X)
+        TX_GGUF_DTYPE_MAP(X)
 #undef X
     default:
-        return TX_F32;
+        return TX_DTYPE_COUNT;
     }
 }
 
@@ -66,23 +65,5 @@ void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void 
         for (int64_t i = 0; i < count / Q8_BLOCK; i++)
             tx_block_write_q8_0(data + i * Q8_BLOCK, to + i * blocks[dtype].bytes);
     else
-        for (int64_t i = 0; i < count; i++) {
-            const uint16_t half = dtype == TX_GGUF_F16 ? tx_f32_to_f16(data[i]) : tx_f32_to_bf16(data[i]);
-            memcpy(to + 2 * i, &half, sizeof half);
-        }
-}
-
-void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float *data)
-{
-    const uint8_t *from = bytes;
-    if (dtype == TX_GGUF_F32)
-        memcpy(data, bytes, (size_t)count * sizeof *data);
-    else if (tx_gguf_blocks(dtype) != TX_F32)
-        tx_block_read(tx_gguf_blocks(dtype), from, count, data);
-    else
-        for (int64_t i = 0; i < count; i++) {
-            uint16_t half;
-            memcpy(&half, from + 2 * i, sizeof half);
-            data[i] = dtype == TX_GGUF_F16 ? tx_f16_to_f32(half) : tx_bf16_to_f32(half);
-        }
+        tx_from_f32(tx_gguf_stored(dtype), data, count, bytes);
 }

@@ -141,7 +141,7 @@ static bool is_companion(const quantized *q, const char *name)
 
 static tx_status read_raw(const quantized *q, int32_t index, void *data)
 {
-    return tx_weights_read(q->weights, index, data, (size_t)tx_st_bytes(tx_weights_tensor_at(q->weights, index)));
+    return tx_weights_read_stored(q->weights, index, 0, tx_st_elements(tx_weights_tensor_at(q->weights, index)), data);
 }
 
 /* Reads a quant_state: JSON in bytes. The caller frees. */

@@ -151,62 +151,51 @@ tx_status tx_st_find(const tx_st_file *file, const char *name, int32_t *index)
 
 /* ---- Data ------------------------------------------------------------------------------------------ */
 
-static tx_status check_index(const tx_st_file *file, int32_t index)
+/* Finds the place of elements in the file, and their bytes. */
+static tx_status find_elements(const tx_st_file *file, int32_t index, int64_t first, int64_t count, int64_t *at,
+                               int64_t *bytes)
 {
-    if (tx_st_tensor_at(file, index))
-        return TX_OK;
-    return tx_fail(TX_INVALID, "%s: tensor index %d is out of range: there are %d", file->file.path, index,
-                   file->header.count);
-}
-
-tx_status tx_st_read(const tx_st_file *file, int32_t index, void *data, size_t bytes)
-{
-    TX_TRY(check_index(file, index));
+    if (!tx_st_tensor_at(file, index))
+        return tx_fail(TX_INVALID, "%s: tensor index %d is out of range: there are %d", file->file.path, index,
+                       file->header.count);
     const tx_st_entry *e = &file->header.entry[index];
-    if ((int64_t)bytes != e->end - e->begin)
-        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " bytes, %zu requested", file->file.path,
-                       e->tensor.name, e->end - e->begin, bytes);
-    return read_at(file, file->data_at + e->begin, data, (int64_t)bytes);
+    const int64_t elements = tx_st_elements(&e->tensor), bits = tx_st_dtype_bits(e->tensor.dtype);
+    if (first < 0 || count < 0 || first > elements || count > elements - first || first * bits % 8 || count * bits % 8)
+        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on requested",
+                       file->file.path, e->tensor.name, elements, count, first);
+    *at = file->data_at + e->begin + first * bits / 8;
+    *bytes = count * bits / 8;
+    return TX_OK;
 }
 
-static void to_f32(tx_st_dtype dtype, const void *raw, int64_t count, float *data)
+tx_status tx_st_read(const tx_st_file *file, int32_t index, int64_t first, int64_t count, void *data)
 {
-    for (int64_t i = 0; i < count; i++) {
-        const unsigned char *at = (const unsigned char *)raw + i * (tx_st_dtype_bits(dtype) / 8);
-        uint16_t half;
-        double wide;
-        if (dtype == TX_ST_U8) {
-            data[i] = *at;
-        } else if (dtype == TX_ST_F64) {
-            memcpy(&wide, at, sizeof wide);
-            data[i] = (float)wide;
-        } else {
-            memcpy(&half, at, sizeof half);
-            data[i] = dtype == TX_ST_F16 ? tx_f16_to_f32(half) : tx_bf16_to_f32(half);
-        }
-    }
+    int64_t at = 0, bytes = 0;
+    TX_TRY(find_elements(file, index, first, count, &at, &bytes));
+    return read_at(file, at, data, bytes);
 }
 
 tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, int64_t count, float *data)
 {
-    TX_TRY(check_index(file, index));
-    const tx_st_entry *e = &file->header.entry[index];
-    tx_st_dtype dtype = e->tensor.dtype;
-    int64_t elements = tx_st_elements(&e->tensor), width = tx_st_dtype_bits(dtype) / 8;
-    if (dtype != TX_ST_F32 && dtype != TX_ST_F16 && dtype != TX_ST_BF16 && dtype != TX_ST_F64 && dtype != TX_ST_U8)
-        return tx_fail(TX_UNSUPPORTED, "%s: tensor %s is %s; only F32, F16, BF16, F64 and U8 can be read as numbers",
-                       file->file.path, e->tensor.name, tx_st_dtype_name(dtype));
-    if (first < 0 || count < 0 || first > elements || count > elements - first)
-        return tx_fail(TX_INVALID, "%s: tensor %s has %" PRId64 " elements, %" PRId64 " from %" PRId64 " on requested",
-                       file->file.path, e->tensor.name, elements, count, first);
-    int64_t at = file->data_at + e->begin + first * width;
-    if (dtype == TX_ST_F32)
-        return read_at(file, at, data, count * width);
     double raw[CHUNK];
-    for (int64_t done = 0; done < count; done += CHUNK) {
-        int64_t now = count - done < CHUNK ? count - done : CHUNK;
-        TX_TRY(read_at(file, at + done * width, raw, now * width));
-        to_f32(dtype, raw, now, data + done);
+    int64_t at = 0, bytes = 0;
+    const tx_st_tensor *t = tx_st_tensor_at(file, index);
+    const tx_dtype stored = t ? tx_st_stored(t->dtype) : TX_DTYPE_COUNT;
+    if (t && t->dtype != TX_ST_F64 && (stored == TX_DTYPE_COUNT || stored == TX_I32))
+        return tx_fail(TX_UNSUPPORTED, "%s: tensor %s is %s; only F32, F16, BF16, F64 and U8 can be read as numbers",
+                       file->file.path, t->name, tx_st_dtype_name(t->dtype));
+    TX_TRY(find_elements(file, index, first, count, &at, &bytes));
+    if (stored == TX_F32)
+        return read_at(file, at, data, bytes);
+    for (int64_t now; count > 0; count -= now, data += now) {
+        now = count < CHUNK ? count : CHUNK;
+        bytes = now * tx_st_dtype_bits(t->dtype) / 8;
+        TX_TRY(read_at(file, at, raw, bytes));
+        at += bytes;
+        if (t->dtype != TX_ST_F64)
+            tx_to_f32(stored, raw, now, data);
+        for (int64_t i = 0; i < now && t->dtype == TX_ST_F64; i++)
+            data[i] = (float)raw[i];
     }
     return TX_OK;
 }

@@ -48,6 +48,7 @@ typedef enum tx_st_dtype {
 
 const char *tx_st_dtype_name(tx_st_dtype dtype);
 int32_t tx_st_dtype_bits(tx_st_dtype dtype);
+tx_dtype tx_st_stored(tx_st_dtype dtype); /* the same type of TX, or TX_DTYPE_COUNT */
 
 typedef struct tx_st_tensor {
     const char *name;
@@ -76,10 +77,10 @@ int32_t tx_st_count(const tx_st_file *file);
 const tx_st_tensor *tx_st_tensor_at(const tx_st_file *file, int32_t index);
 tx_status tx_st_find(const tx_st_file *file, const char *name, int32_t *index);
 
-/* Reads all data of a tensor as stored; `bytes` must be tx_st_bytes. */
-tx_status tx_st_read(const tx_st_file *file, int32_t index, void *data, size_t bytes);
-/* Reads elements first..first+count-1 as fp32. F32, F16, BF16 and U8 are exact, F64 is rounded to nearest.
- * TX_UNSUPPORTED for other types. */
+/* Reads elements first..first+count-1 as stored: whole bytes. Any number of threads may read. */
+tx_status tx_st_read(const tx_st_file *file, int32_t index, int64_t first, int64_t count, void *data);
+/* Reads the same elements as fp32. F32, F16, BF16 and U8 are exact, F64 is rounded to nearest. TX_UNSUPPORTED for other
+ * types. */
 tx_status tx_st_read_f32(const tx_st_file *file, int32_t index, int64_t first, int64_t count, float *data);
 
 /* ---- Writing ----------------------------------------------------------------------------------- */

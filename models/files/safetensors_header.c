@@ -35,6 +35,14 @@ int32_t tx_st_dtype_bits(tx_st_dtype dtype)
     return dtype < TX_ST_COUNT ? dtype_rows[dtype].bits : 0;
 }
 
+tx_dtype tx_st_stored(tx_st_dtype dtype)
+{
+    int type = 0;
+    while (type < TX_DTYPE_COUNT && strcmp(tx_dtype_name((tx_dtype)type), tx_st_dtype_name(dtype)) != 0)
+        type++;
+    return (tx_dtype)type;
+}
+
 int64_t tx_st_elements(const tx_st_tensor *tensor)
 {
     int64_t count = 1;

@@ -303,20 +303,19 @@ const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t inde
     return tx_st_tensor_at(weights->shard[t->shard], t->index);
 }
 
-tx_dtype tx_weights_blocks(const tx_weights *weights, int32_t index)
+tx_dtype tx_weights_stored(const tx_weights *weights, int32_t index)
 {
-    return weights->source.blocks ? weights->source.blocks[index] : TX_F32;
+    if (!weights->source.read)
+        return tx_st_stored(tx_weights_tensor_at(weights, index)->dtype);
+    return weights->source.stored ? weights->source.stored[index] : TX_DTYPE_COUNT;
 }
 
-tx_status tx_weights_read_blocks(const tx_weights *weights, int32_t index, int64_t first, int64_t count, void *bytes)
+tx_status tx_weights_read_stored(const tx_weights *weights, int32_t index, int64_t first, int64_t count, void *data)
 {
-    return weights->source.read_blocks(weights->source.context, index, first, count, bytes);
-}
-
-tx_status tx_weights_read(const tx_weights *weights, int32_t index, void *data, size_t bytes)
-{
+    if (weights->source.read)
+        return weights->source.read_stored(weights->source.context, index, first, count, data);
     const tx_weights_tensor *t = &weights->tensor[index];
-    return tx_st_read(weights->shard[t->shard], t->index, data, bytes);
+    return tx_st_read(weights->shard[t->shard], t->index, first, count, data);
 }
 
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data)

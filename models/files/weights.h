@@ -28,10 +28,10 @@ typedef struct tx_weights_source {
     int32_t count;
     const tx_st_tensor *tensor;
     tx_status (*read)(void *context, int32_t index, int64_t first, int64_t count, float *data); /* as tx_st_read_f32 */
-    /* For each tensor the type of its blocks (TX_BLOCK_MAP), or F32. `read_blocks` reads elements as the file holds
-     * them. Both are NULL for sources without blocks. */
-    const tx_dtype *blocks;
-    tx_status (*read_blocks)(void *context, int32_t index, int64_t first, int64_t count, void *bytes);
+    /* For each tensor the type of the elements that `read_stored` reads in any number of threads, or TX_DTYPE_COUNT if
+     * only `read` reads it. Both are NULL if there is none. */
+    const tx_dtype *stored;
+    tx_status (*read_stored)(void *context, int32_t index, int64_t first, int64_t count, void *data);
     void (*close)(void *context); /* frees all of the source */
     void *context;
 } tx_weights_source;
@@ -43,11 +43,10 @@ int32_t tx_weights_count(const tx_weights *weights);
 const tx_st_tensor *tx_weights_tensor_at(const tx_weights *weights, int32_t index);
 /* Same as tx_st_read_f32. */
 tx_status tx_weights_read_f32(const tx_weights *weights, int32_t index, int64_t first, int64_t count, float *data);
-/* The type of a tensor's blocks, or F32; reads whole blocks. */
-tx_dtype tx_weights_blocks(const tx_weights *weights, int32_t index);
-tx_status tx_weights_read_blocks(const tx_weights *weights, int32_t index, int64_t first, int64_t count, void *bytes);
-/* Reads all data of a tensor as stored; `bytes` must be tx_st_bytes. Not for tx_weights_of_source. */
-tx_status tx_weights_read(const tx_weights *weights, int32_t index, void *data, size_t bytes);
+/* The type of a tensor's elements as tx_weights_read_stored reads them in any number of threads: whole bytes or blocks.
+ * TX_DTYPE_COUNT if it has none in TX, or if a source computes the elements. */
+tx_dtype tx_weights_stored(const tx_weights *weights, int32_t index);
+tx_status tx_weights_read_stored(const tx_weights *weights, int32_t index, int64_t first, int64_t count, void *data);
 const char *tx_weights_path(const tx_weights *weights);
 /* Returns the index of the tensor called `name`, or -1. With `names` (may be NULL) `name` is a parameter's name. */
 int32_t tx_weights_find(const tx_weights *weights, const struct tx_weights_names *names, const char *name);

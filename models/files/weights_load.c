@@ -204,7 +204,7 @@ static tx_dtype blocks_of(const tx_weights *w, int32_t index, const tx_model *mo
     const char *name;
     const tx_param_spec *spec;
     const bool blocks = model && !tx_model_param(model, param, &name, &spec) && tx_block_values(spec->dtype) > 0;
-    return blocks ? tx_weights_blocks(w, index) : TX_F32;
+    return blocks ? tx_weights_stored(w, index) : TX_F32;
 }
 
 typedef struct chunk {
@@ -222,10 +222,10 @@ static tx_status read_chunk(const tx_weights *w, const tx_weights_piece *piece, 
     if (blocks == TX_F32) {
         TX_TRY(tx_weights_read_f32(w, index, at, now, to->values));
     } else {
-        TX_TRY(tx_weights_read_blocks(w, index, at, now, to->blocks));
+        TX_TRY(tx_weights_read_stored(w, index, at, now, to->blocks));
         check = check && !tx_block_finite(blocks, to->blocks, now);
         if (check || digested)
-            tx_block_read(blocks, to->blocks, now, to->values);
+            tx_to_f32(blocks, to->blocks, now, to->values);
     }
     if (check)
         TX_TRY(check_values(w, index, at, now, to->values, tx_weights_limit(model, piece->param)));

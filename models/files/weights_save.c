@@ -65,20 +65,6 @@ static tx_status cut_shards(tx_save *s, int64_t shard_bytes)
     return TX_OK;
 }
 
-/* Converts floats in place to the tensor's type. It is exact, because the values came from that type. */
-static void narrow(tx_st_dtype dtype, float *buffer, int64_t count)
-{
-    uint8_t *byte = (uint8_t *)buffer;
-    for (int64_t i = 0; i < count && dtype != TX_ST_F32; i++) {
-        const float value = buffer[i];
-        const uint16_t half = dtype == TX_ST_BF16 ? tx_f32_to_bf16(value) : tx_f32_to_f16(value);
-        if (dtype == TX_ST_U8)
-            byte[i] = (uint8_t)value;
-        else
-            memcpy(byte + i * (int64_t)sizeof half, &half, sizeof half);
-    }
-}
-
 tx_status tx_weights_append(tx_model *model, tx_param_role part, int32_t param, int64_t first,
                             const tx_st_tensor *tensor, float *buffer, tx_st_writer *writer)
 {
@@ -86,7 +72,8 @@ tx_status tx_weights_append(tx_model *model, tx_param_role part, int32_t param, 
     for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {
         int64_t now = count - at < TX_WEIGHTS_CHUNK ? count - at : TX_WEIGHTS_CHUNK;
         TX_TRY(tx_model_read_range(model, part, param, first + at, now, buffer));
-        narrow(tensor->dtype, buffer, now);
+        if (tensor->dtype != TX_ST_F32) /* exact, because the values came from that type */
+            tx_from_f32(tx_st_stored(tensor->dtype), buffer, now, buffer);
         TX_TRY(tx_st_append(writer, buffer, (size_t)(now * tx_st_dtype_bits(tensor->dtype) / 8)));
     }
     return TX_OK;

@@ -34,7 +34,7 @@ static int64_t check_tensor(const tx_st_file *file, int32_t index)
     FUZZ_CHECK(t->rank >= 0 && t->rank <= TX_ST_MAX_RANK && bytes >= 0);
     FUZZ_CHECK(!tx_st_find(file, t->name, &found) && found == index);
     void *data = malloc((size_t)bytes + 1);
-    FUZZ_CHECK(data && !tx_st_read(file, index, data, (size_t)bytes));
+    FUZZ_CHECK(data && !tx_st_read(file, index, 0, tx_st_elements(t), data));
     free(data);
     check_numbers(file, index);
     return bytes;

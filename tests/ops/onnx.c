@@ -48,11 +48,10 @@ static tx_status read_tensor(const tx_st_file *file, int32_t index, tx_onnx_tens
     bool whole = from->dtype == TX_ST_I64;
     if ((!whole && tx_onnx_dtype(t) == TX_DTYPE_COUNT) || t->count == 0)
         return TX_OK;
-    size_t bytes = (size_t)tx_st_bytes(from);
-    char *data = malloc(bytes);
+    char *data = malloc((size_t)tx_st_bytes(from));
     t->value = malloc((size_t)t->count * sizeof *t->value);
     tx_status status = data && t->value ? TX_OK : tx_fail(TX_MEMORY, "onnx: no memory for %s", from->name);
-    TX_THEN(status, tx_st_read(file, index, data, bytes));
+    TX_THEN(status, tx_st_read(file, index, 0, t->count, data));
     if (!status && !whole)
         tx_number_decode(tx_onnx_dtype(t), data, t->count, t->value);
     for (int64_t i = 0; !status && whole && i < t->count; i++) {

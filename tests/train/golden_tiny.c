@@ -118,7 +118,7 @@ static void read_golden_ids(const subject *s, int32_t ids[BATCH * BLOCK])
     tx_st_file *file = NULL;
     must(tx_st_open(path_of(s, "golden_logits.safetensors"), &file));
     must(tx_st_find(file, "input_ids", &index));
-    must(tx_st_read(file, index, wide, sizeof wide));
+    must(tx_st_read(file, index, 0, BATCH * BLOCK, wide));
     for (int i = 0; i < BATCH * BLOCK; i++)
         ids[i] = (int32_t)wide[i];
     tx_st_close(file);
