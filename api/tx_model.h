@@ -182,10 +182,13 @@ tx_status tx_model_write_range(tx_model *model, tx_param_role part, int32_t inde
                                const float *data);
 tx_status tx_model_read_range(tx_model *model, tx_param_role part, int32_t index, int64_t first, int64_t count,
                               float *data);
+/* Returns the host memory that holds all elements of a parameter in its storage type, or NULL if they are in device
+ * memory, in a file, or divided. The caller may write it before the next call that runs a plan. Waits for the device.
+ */
+tx_status tx_model_map(tx_model *model, int32_t index, void **memory);
 /* Writes the same elements of a parameter of blocks (TX_BLOCK_MAP), as files hold them: whole blocks of one section of
- * the rows. `dtype` is the type of the whole section; its blocks have as many values as those of the
- * parameter's type and at most as many bytes. Reads return the
- * values. Other writes to such parameters fail. */
+ * the rows. `dtype` is the type of the whole section; its blocks have as many values as those of the parameter's type
+ * and at most as many bytes. Reads return the values. Other writes to such parameters fail. */
 tx_status tx_model_write_blocks(tx_model *model, int32_t index, int64_t first, int64_t count, tx_dtype dtype,
                                 const void *blocks);
 

@@ -330,8 +330,8 @@ typedef struct tx_command_info {
 typedef struct tx_backend {
     uint32_t version; /* TX_BACKEND_VERSION */
     const char *name; /* "cpu", "opencl" */
-    /* True if the device uses host memory. Then map() always returns an address, and work for the compute queue is
-     * done when the call returns. */
+    /* True if the device uses host memory. Then map() always returns an address, allocate() returns zeros, and work for
+     * the compute queue is done when the call returns. */
     bool host_memory;
 
     /* Devices. `index` counts this backend's devices from 0. */

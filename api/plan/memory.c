@@ -184,10 +184,11 @@ static tx_status grow_chunk(tx_model *model, tx_arena_id id, int32_t c)
         TX_TRY(release_chunk(e, arena, c));
     TX_TRY(allocate_chunk(model, id, c, &larger));
     const int64_t old = arena->held[c];
-    tx_status status = TX_OK;
-    if (old > 0)
-        status = e->backend->copy(e->context, TX_QUEUE_COMPUTE, arena->buffer[c], 0, larger, 0, old);
-    if (keep && old < arena->used[c])
+    tx_status status =
+        old > 0 ? e->backend->copy(e->context, TX_QUEUE_COMPUTE, arena->buffer[c], 0, larger, 0, old) : TX_OK;
+    /* Not cleared again: the threads that read weights from a file touch the pages first. */
+    const bool zero = e->backend->host_memory && !arena->comm && kind_of(model, id) == TX_MEMORY_WEIGHTS;
+    if (keep && !zero && old < arena->used[c])
         TX_THEN(status, e->backend->fill(e->context, larger, old, 0, arena->used[c] - old));
     TX_THEN(status, release_chunk(e, arena, c));
     if (status != TX_OK) {

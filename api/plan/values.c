@@ -116,6 +116,20 @@ tx_status tx_model_read_range(tx_model *model, tx_param_role part, int32_t index
     return copy_values(model, &(tx_value_copy){part, index, first, count, .to = data});
 }
 
+tx_status tx_model_map(tx_model *model, int32_t index, void **memory)
+{
+    TX_NEEDS(model && memory, TX_INVALID);
+    TX_TRY(tx_values_prepare(model, &(tx_value_copy){.index = index}));
+    const tx_param_record *r = &model->param[index];
+    const tx_arena *arena = &model->arena[r->arena];
+    const bool divided = r->absent || r->division.parts > 1 || r->experts.parts > 1 || model->following;
+    const bool is_here = !divided && !arena->addresses && arena->space != TX_SPACE_FILE;
+    char *chunk = is_here ? model->engine->backend->map(arena->buffer[tx_arena_chunk(arena, r->offset)]) : NULL;
+    *memory = chunk ? chunk + r->offset % arena->chunk_bytes : NULL;
+    model->copies.half_stale = model->copies.kept_stale = true;
+    return TX_OK;
+}
+
 /* Returns the elements of a part, or 0 if it does not exist; the copy then fails. */
 static int64_t elements_of(const tx_model *model, tx_param_role part, int32_t index)
 {

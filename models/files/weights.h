@@ -83,10 +83,10 @@ typedef struct tx_load_options {
     tx_digest *digest;         /* receives all values, as F32 in reading order; may be NULL */
 } tx_load_options;
 
-/* Copies the file's tensors to the parameters in chunks of a few MB, converting F16, BF16 and F64. One message lists
- * all missing and unexpected names and wrong shapes, before any parameter is changed. A value that is not finite is an
- * error unless `options` (may be NULL) allow it; the parameters before it are then already loaded. Shapes must be
- * equal: nothing is transposed. */
+/* Copies the file's tensors to the parameters, converting F16, BF16 and F64. Threads read them directly to the model's
+ * memory if tx_model_map finds it; else chunks of a few MB are written. One message lists all missing and unexpected
+ * names and wrong shapes, before any parameter is changed. A value that is not finite is an error unless `options` (may
+ * be NULL) allow it; some parameters have then changed. Shapes must be equal: nothing is transposed. */
 tx_status tx_weights_load(const tx_weights *weights, tx_model *model, const tx_weights_names *names,
                           const tx_load_options *options);
 

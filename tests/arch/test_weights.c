@@ -7,6 +7,9 @@
 #include "tests/device_model.h"
 #include "tx_json.h"
 
+#include <pthread.h>
+#include <sys/stat.h>
+
 #define INDEX TX_WEIGHTS_INDEX
 
 static void declare(fixture *f, const char *name, tx_shape shape, int64_t logical)
@@ -272,6 +275,76 @@ static void test_non_finite(void **state)
     free(got);
 }
 
+/* A parameter of the type in the file has its bits, also those of NaN. */
+static void test_same_bits(void **state)
+{
+    fixture *f = *state;
+    enum { COUNT = 3 * 65536 + 5 }; /* several parts */
+    tx_load_options any = {.size = sizeof any, .allow_nonfinite = true};
+    uint16_t *half = malloc(COUNT * sizeof *half);
+    assert_non_null(half);
+    for (int i = 0; i < COUNT; i++)
+        half[i] = (uint16_t)(7 * i);
+    for (int kind = 0; kind < 2; kind++) {
+        void *memory;
+        tx_graph_free(f->graph);
+        tx_model_free(f->model);
+        assert_ok(tx_model_create(f->engine, &f->model));
+        assert_ok(tx_model_store(f->model, kind ? TX_BF16 : TX_F16));
+        assert_ok(tx_graph_create(f->model, &f->graph));
+        declare(f, "w", TX_SHAPE(COUNT), 0);
+        write_one(f, kind ? TX_ST_BF16 : TX_ST_F16, COUNT, half);
+        assert_ok(load(f, f->folder, &any));
+        assert_ok(tx_model_map(f->model, 0, &memory));
+        assert_memory_equal(memory, half, COUNT * sizeof *half);
+        assert_refused(load(f, f->folder, NULL), TX_FORMAT, kind ? "nan at element 4663" : "nan at element 4535");
+    }
+    free(half);
+}
+
+/* The other thread cuts a file and restores its size. */
+static void *cut(void *path)
+{
+    struct stat info;
+    int failed = stat(path, &info);
+    for (int i = 0; i < 200 && !failed; i++)
+        failed = truncate(path, i % 2 ? info.st_size : 1000);
+    return failed ? path : NULL;
+}
+
+/* A file that becomes shorter before it is read, or meanwhile, gives an error or the data, and no signal. */
+static void test_shrinking(void **state)
+{
+    fixture *f = *state;
+    enum { COUNT = 1200000 };
+    char path[512];
+    float *data = calloc(COUNT, sizeof *data);
+    tx_weights *weights;
+    struct stat info;
+    pthread_t thread;
+    void *failed = NULL;
+    assert_non_null(data);
+    snprintf(path, sizeof path, "%s/model.safetensors", f->folder);
+    declare(f, "w", TX_SHAPE(COUNT), 0);
+    write_one(f, TX_ST_F32, COUNT, data);
+    assert_ok(tx_weights_open(f->folder, &weights));
+    assert_int_equal(stat(path, &info), 0);
+    assert_int_equal(truncate(path, 2000000), 0);
+    assert_refused(tx_weights_load(weights, f->model, &(tx_weights_names){.rename = same_name}, NULL), TX_IO,
+                   "has 2000000 bytes");
+    assert_int_equal(truncate(path, info.st_size), 0);
+    assert_int_equal(pthread_create(&thread, NULL, cut, path), 0);
+    for (int i = 0; i < 20; i++) {
+        const tx_status status = tx_weights_load(weights, f->model, &(tx_weights_names){.rename = same_name}, NULL);
+        assert_true(status == TX_OK || status == TX_IO);
+    }
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    assert_ok(tx_weights_load(weights, f->model, &(tx_weights_names){.rename = same_name}, NULL));
+    tx_weights_close(weights);
+    free(data);
+}
+
 /* ---- Memory ------------------------------------------------------------------------------------------ */
 
 /* Returns a line of /proc/self/status in kB; skips the test if there is no such line. */
@@ -318,8 +391,9 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        test(test_shards),      test(test_index), test(test_failed_save), test(test_all_faults_at_once),
-        test(test_many_faults), test(test_types), test(test_non_finite),  test(test_memory),
+        test(test_shards),      test(test_index),  test(test_failed_save), test(test_all_faults_at_once),
+        test(test_many_faults), test(test_types),  test(test_non_finite),  test(test_same_bits),
+        test(test_shrinking),   test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

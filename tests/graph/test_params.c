@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Parameters that are frozen, stored in 16 bits, read through casts, or made of sections.
  *   test_params DEVICE */
+#include "api/base/half.h"
 #include "api/graph/graph.h"
 #include "tx.h"
 
@@ -88,10 +89,11 @@ static void frozen_in_16_bits(void **state)
     tear_down((void **)&trained);
 }
 
-/* Values are written and read as fp32, rounded to the storage type. */
+/* Values are written and read as fp32, rounded to the storage type. Those of the host's memory can be written there. */
 static void values_in_16_bits(void **state)
 {
     fixture *f = *state;
+    void *memory;
     const float given[3] = {1.0f + 0x1p-9f, -3.0f, 0x1p-20f};
     const float kept[2][3] = {{1.0f, -3.0f, 0x1p-20f}, {1.0f + 0x1p-9f, -3.0f, 0x1p-20f}};
     float back[3];
@@ -104,6 +106,12 @@ static void values_in_16_bits(void **state)
         assert_ok(tx_model_write_range(f->model, TX_PARAM_WEIGHT, i, 1, 1, given + 2));
         assert_ok(tx_model_read_range(f->model, TX_PARAM_WEIGHT, i, 1, 2, back));
         assert_true(back[0] == given[2] && back[1] == given[2]);
+        assert_ok(tx_model_map(f->model, i, &memory));
+        assert_int_equal(memory != NULL, strcmp(device, "cpu") == 0);
+        if (memory)
+            tx_from_f32(i ? TX_F16 : TX_BF16, given + 1, 1, memory);
+        assert_ok(tx_model_read_range(f->model, TX_PARAM_WEIGHT, i, 0, 1, back));
+        assert_true(back[0] == (memory ? given[1] : kept[i][0]));
     }
     assert_null(param(f, "trained", TX_SHAPE(3), false, TX_BF16));
     assert_non_null(strstr(tx_error(), "only a frozen one can be stored in BF16"));
