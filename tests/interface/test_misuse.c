@@ -87,6 +87,7 @@ static bool failed_with_message(tx_status status)
         return make(t) && failed_with_message(name(__VA_ARGS__)); \
     }
 #include "tests/interface/misuse.def"
+#include "tests/interface/misuse_live.def"
 #undef STATUS
 #undef POINTER
 #undef VALUE
@@ -103,6 +104,7 @@ static const struct row {
 #define VOID(name, ...) {#name, call_##name},
 #define LIVE(name, number, ...) {#name "(" #__VA_ARGS__ ")", live_##name##_##number},
 #include "tests/interface/misuse.def"
+#include "tests/interface/misuse_live.def"
 };
 enum { ROWS = sizeof rows / sizeof rows[0] };
 
