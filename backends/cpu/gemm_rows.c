@@ -183,6 +183,8 @@ static bool any_rows(void)
 {
 #if defined(__AVX512F__)
     return __builtin_cpu_supports("avx512vnni");
+#elif defined(__AVX2__)
+    return true;
 #else
     return false;
 #endif
@@ -190,10 +192,7 @@ static bool any_rows(void)
 
 #if defined(__AVX2__)
 #define EIGHT_BITS true
-#define TILE 32 /* columns of panels8.h */
-#if !defined(__AVX512F__)
-#define tx_panels_columns tx_row8_columns /* not called for many rows */
-#endif
+#define TILE (2 * TX_PANEL_COLUMNS)
 
 /* Multiplies rows by blocks: few rows by one column after the other, many by tiles of columns. */
 static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call, const float *rows, int64_t ld,
@@ -206,7 +205,7 @@ static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *ca
 #pragma omp parallel for schedule(static) num_threads(threads) if (!few)
     for (int64_t i = 0; i < s->m; i++) {
         const tx_cpu_row8 row = tx_row8_of(&all, i);
-        tx_row8_make(rows + i * ld, s->k, few ? tx_block_values(spec->packed) : 32, few ? 0 : -128, &row);
+        tx_row8_make(rows + i * ld, s->k, few ? tx_block_values(spec->packed) : 32, few ? 0 : TX_PANEL_BIAS, &row);
     }
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t j = 0; j < s->n; j += TILE)
