@@ -49,6 +49,13 @@ static const struct {
 #include "models/arch/gguf.def"
 };
 
+int64_t tx_gguf_other_value(const tx_gguf_key *row, const tx_config *config)
+{
+    const int64_t values[] = {
+        [TX_GGUF_FOUR_WIDTHS] = 4 * config->width, [TX_GGUF_HEADS] = config->heads, [TX_GGUF_ONE] = 1};
+    return values[row->otherwise];
+}
+
 char *tx_gguf_key_of(char key[TX_GGUF_KEY_ROOM], const char *architecture, const char *rest)
 {
     snprintf(key, TX_GGUF_KEY_ROOM, "%s.%s", architecture, rest);

@@ -29,8 +29,10 @@ tx_status tx_gguf_keep_blocks(const char *path, tx_config *config);
 
 /* ---- Shared by the files gguf_*.c ---------------------------------------------------------------------- */
 
+/* Families before LLAMA have none of its rows, and no rotary positions. */
 typedef enum tx_gguf_family {
     TX_GGUF_GPT2,
+    TX_GGUF_GPT_BIGCODE,
     TX_GGUF_LLAMA,
     TX_GGUF_GRANITE,
     TX_GGUF_OLMO2,
@@ -49,7 +51,8 @@ typedef enum tx_gguf_family {
     TX_GGUF_NEMOTRON,
     TX_GGUF_COHERE,
     TX_GGUF_GLM4,
-    TX_GGUF_GPT_OSS
+    TX_GGUF_GPT_OSS,
+    TX_GGUF_FAMILIES
 } tx_gguf_family;
 typedef enum tx_gguf_form {
     TX_GGUF_PLAIN,
@@ -61,7 +64,7 @@ typedef enum tx_gguf_form {
     TX_GGUF_GATES
 } tx_gguf_form;
 typedef enum tx_gguf_kind { TX_GGUF_INT, TX_GGUF_NUMBER, TX_GGUF_BOOL } tx_gguf_kind;
-typedef enum tx_gguf_otherwise { TX_GGUF_NOTHING, TX_GGUF_FOUR_WIDTHS, TX_GGUF_HEADS } tx_gguf_otherwise;
+typedef enum tx_gguf_otherwise { TX_GGUF_NOTHING, TX_GGUF_FOUR_WIDTHS, TX_GGUF_HEADS, TX_GGUF_ONE } tx_gguf_otherwise;
 
 typedef struct tx_gguf_type {
     const char *type, *architecture;
@@ -71,7 +74,7 @@ typedef struct tx_gguf_type {
 
 typedef struct tx_gguf_key {
     tx_gguf_family family;
-    const char *key, *name;
+    const char *key, *name; /* a NULL name means that config.json has no such key */
     tx_gguf_kind kind;
     tx_gguf_otherwise otherwise;
 } tx_gguf_key;
@@ -81,11 +84,12 @@ typedef struct tx_gguf_fixed {
     bool value;
 } tx_gguf_fixed;
 
-/* Whether a type has the rows of a family. A row of the type's own family replaces one of LLAMA, which comes later. */
+/* Whether a type has the rows of a family. A row of the type's own family replaces those that come later. */
 static inline bool tx_gguf_has_rows(const tx_gguf_type *type, tx_gguf_family family)
 {
     const tx_gguf_family own = type->family;
-    return family == own || (family == TX_GGUF_LLAMA && own != TX_GGUF_GPT2) ||
+    return family == own || (family == TX_GGUF_LLAMA && own > TX_GGUF_LLAMA) ||
+           (family == TX_GGUF_GPT2 && own == TX_GGUF_GPT_BIGCODE) ||
            (family == TX_GGUF_QWEN3_MOE && (own == TX_GGUF_QWEN2_MOE || own == TX_GGUF_OLMOE));
 }
 
@@ -94,11 +98,14 @@ extern const tx_gguf_type tx_gguf_types[];
 extern const tx_gguf_key tx_gguf_keys[];
 extern const tx_gguf_fixed tx_gguf_fixed_keys[];
 
+/* The value of a key that config.json does not have. */
+int64_t tx_gguf_other_value(const tx_gguf_key *row, const tx_config *config);
+
 /* The model that a file describes. */
 typedef struct tx_gguf_model {
     const tx_gguf_type *type;
     tx_config *config; /* the caller frees it */
-    int64_t kv_heads;  /* 0 for GPT-2 */
+    int64_t kv_heads;  /* 0 for families before LLAMA */
 } tx_gguf_model;
 tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model);
 

@@ -42,7 +42,7 @@ static tx_status read_key(const reading *m, const tx_gguf_key *row, tx_json *jso
     int64_t whole;
     double number;
     tx_gguf_key_of(key, m->model.type->architecture, row->key);
-    if (!tx_gguf_has(m->file, key))
+    if (!row->name || !tx_gguf_has(m->file, key))
         return TX_OK;
     if (row->kind == TX_GGUF_BOOL) {
         bool flag;
@@ -61,6 +61,25 @@ static tx_status read_key(const reading *m, const tx_gguf_key *row, tx_json *jso
             return tx_fail(TX_UNSUPPORTED, "%s is %" PRId64 ", not %" PRId64, key, whole, other);
     }
     return tx_json_set_int(json, row->name, whole);
+}
+
+/* Compares a key that config.json does not have with the value that the configuration implies. */
+static tx_status check_key(const reading *m, const tx_gguf_key *row)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    const double wanted = (double)tx_gguf_other_value(row, m->model.config);
+    double number = wanted;
+    tx_gguf_key_of(key, m->model.type->architecture, row->key);
+    TX_TRY(TX_GGUF_OPTIONAL(number, m->file, key, &number));
+    return number == wanted ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s is %g, not %g", key, number, wanted);
+}
+
+static tx_status check_keys(const reading *m)
+{
+    for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
+        if (!row->name && tx_gguf_has_rows(m->model.type, row->family))
+            TX_TRY(check_key(m, row));
+    return TX_OK;
 }
 
 static tx_status read_special(const reading *m, const char *key, const char *name, int64_t vocab, tx_json *json)
@@ -172,9 +191,8 @@ static tx_status fill_json(reading *m, tx_json *json)
         if (tx_gguf_has_rows(m->model.type, row->family))
             TX_TRY(read_key(m, row, json));
     TX_TRY(read_tensors(m, json));
-    if (m->model.type->family == TX_GGUF_GPT2)
-        return TX_OK;
-    TX_TRY(read_rope(m, json));
+    if (tx_gguf_has_rows(m->model.type, TX_GGUF_LLAMA))
+        TX_TRY(read_rope(m, json));
     return derive(m, json);
 }
 
@@ -192,7 +210,10 @@ tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model)
     }
     TX_TRY(tx_config_of_json(json, &m.model.config));
     *model = m.model;
-    return TX_OK;
+    status = check_keys(&m);
+    if (status)
+        tx_config_free(m.model.config);
+    return status;
 }
 
 tx_status tx_config_of_gguf(const char *path, tx_config **config)

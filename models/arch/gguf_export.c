@@ -92,9 +92,13 @@ static tx_status check_gemma(const exporting *e)
 /* llama.cpp computes the tanh form of GELU, also for models that were trained with the exact form. */
 static tx_status check_gelu(const exporting *e)
 {
-    const tx_gguf_family family = e->type->family;
-    const char *activation, *key = family == TX_GGUF_GPT2 ? "activation_function" : "hidden_act";
-    if (family != TX_GGUF_GPT2 && family != TX_GGUF_GPT_NEOX && family != TX_GGUF_STARCODER2 && family != TX_GGUF_PHI)
+    static const char *const keys[TX_GGUF_FAMILIES] = {
+        [TX_GGUF_GPT2] = "activation_function", [TX_GGUF_GPT_BIGCODE] = "activation_function",
+        [TX_GGUF_GPT_NEOX] = "hidden_act",      [TX_GGUF_STARCODER2] = "hidden_act",
+        [TX_GGUF_PHI] = "hidden_act",
+    };
+    const char *activation, *key = keys[e->type->family];
+    if (!key)
         return TX_OK;
     TX_TRY(tx_json_get_string(e->json, key, &activation));
     if (strncmp(activation, "gelu", 4) != 0)
@@ -165,7 +169,7 @@ static tx_status read_heads(exporting *e)
     e->head_size = e->config->width / e->config->heads;
     TX_TRY(TX_JSON_OPTIONAL(int, e->json, "num_key_value_heads", 1, INT32_MAX, &e->kv_heads));
     TX_TRY(TX_JSON_OPTIONAL(int, e->json, "head_dim", 1, INT32_MAX, &e->head_size));
-    if (e->type->family == TX_GGUF_GPT2)
+    if (!tx_gguf_has_rows(e->type, TX_GGUF_LLAMA))
         return TX_OK;
     TX_TRY(read_rope(e));
     if (e->rope.type != TX_ROPE_LLAMA3)
@@ -244,10 +248,11 @@ static tx_status list_tensors(exporting *e)
 static tx_status put_key(const exporting *e, const tx_gguf_key *row)
 {
     char key[TX_GGUF_KEY_ROOM];
-    int64_t whole = row->otherwise == TX_GGUF_FOUR_WIDTHS ? 4 * e->config->width : e->config->heads;
-    double number;
+    int64_t whole = tx_gguf_other_value(row, e->config);
+    double number = (double)whole;
+    const bool has = row->name && tx_json_has(e->json, row->name);
     tx_gguf_key_of(key, e->type->architecture, row->key);
-    if (!tx_json_has(e->json, row->name) && row->otherwise == TX_GGUF_NOTHING)
+    if (!has && row->otherwise == TX_GGUF_NOTHING)
         return TX_OK;
     if (row->kind == TX_GGUF_BOOL) {
         bool flag = false;
@@ -256,11 +261,13 @@ static tx_status put_key(const exporting *e, const tx_gguf_key *row)
         return TX_OK;
     }
     if (row->kind == TX_GGUF_NUMBER) {
-        TX_TRY(tx_json_get_number(e->json, row->name, -HUGE_VAL, HUGE_VAL, &number));
+        if (has)
+            TX_TRY(tx_json_get_number(e->json, row->name, -HUGE_VAL, HUGE_VAL, &number));
         tx_gguf_put_number(e->writer, key, number);
         return TX_OK;
     }
-    TX_TRY(TX_JSON_OPTIONAL(int, e->json, row->name, 0, UINT32_MAX, &whole));
+    if (has)
+        TX_TRY(tx_json_get_int(e->json, row->name, 0, UINT32_MAX, &whole));
     tx_gguf_put_int(e->writer, key, whole);
     return TX_OK;
 }
@@ -284,7 +291,7 @@ static tx_status put_values(const exporting *e)
         if (tx_gguf_has_rows(e->type, row->family))
             TX_TRY(put_key(e, row));
     tx_gguf_put_int(e->writer, tx_gguf_key_of(key, architecture, "vocab_size"), e->config->vocab_size);
-    if (e->type->family != TX_GGUF_GPT2)
+    if (tx_gguf_has_rows(e->type, TX_GGUF_LLAMA))
         tx_gguf_put_rope(e->writer, architecture, &e->rope, (int64_t)(e->rope.rotated * (double)e->head_size));
     return tx_tokenizer_put_gguf(
         e->tokenizer, &(tx_gguf_ids){e->config->vocab_size, e->config->bos_token_id, e->config->eos_token_id},

@@ -90,7 +90,7 @@ static tx_status check_others(const reading *m)
 {
     for (int32_t t = 0; t < tx_gguf_count(m->file); t++) {
         const char *name = tx_gguf_tensor_at(m->file, t)->name;
-        bool used = strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && m->model.type->family != TX_GGUF_GPT2;
+        bool used = strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && tx_gguf_has_rows(m->model.type, TX_GGUF_LLAMA);
         for (int32_t i = 0; i < m->pieces && !used; i++)
             used = m->source[i] == t || (m->layout[i].form == TX_GGUF_GATES && m->layout[i].ups == t);
         if (!used && strcmp(name, TX_GGUF_OUTPUT) == 0)

@@ -15,7 +15,7 @@ import tempfile
 from oracle import check, run, status
 
 import gguf
-from gguf.scripts.gguf_new_metadata import copy_with_new_metadata
+from gguf.scripts.gguf_new_metadata import MetadataDetails, copy_with_new_metadata
 import numpy as np
 import tokenizers
 import torch
@@ -26,6 +26,7 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gem
                           GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
+from transformers import GPTBigCodeConfig
 from mxfp4 import pack
 
 try:
@@ -96,10 +97,16 @@ MODELS = {
     "cohere": (CohereConfig(**BYTES, logit_scale=0.25), "llama3", False),
     "glm4": (Glm4Config(**BYTES, head_dim=32, attention_bias=True, rope_parameters=HALF, pad_token_id=0), "llama3",
              False),
+    "gpt_bigcode": (GPTBigCodeConfig(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=2, n_head=4, bos_token_id=1,
+                                     eos_token_id=0), "starcoder", False),
+    "gpt_bigcode, untied": (GPTBigCodeConfig(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=2, n_head=4,
+                                             n_inner=96, tie_word_embeddings=False, bos_token_id=1, eos_token_id=0),
+                            "starcoder", False),
     "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),
 }
+GELU = ("gpt2", "gpt_neox", "gpt_bigcode", "gemma", "starcoder", "phi")
 # Models without GELU, whose table in ggml has fp16 numbers.
-EXACT = [name for name in MODELS if not name.startswith(("gpt2", "gpt_neox", "gemma", "starcoder", "phi"))]
+EXACT = [name for name in MODELS if not name.startswith(GELU)]
 KEYS = {
     "granite": {gguf.Keys.LLM.LOGIT_SCALE: 8.0, gguf.Keys.LLM.EMBEDDING_SCALE: 12.0, gguf.Keys.LLM.RESIDUAL_SCALE: 0.5,
                 gguf.Keys.Attention.SCALE: 0.25},
@@ -119,11 +126,13 @@ LEARNED = ["the cat sat on the mat and the dog didn't; 1234 numbers, two  spaces
 
 
 def byte_level(split):
-    """A byte-level tokenizer that splits as one of the three that llama.cpp has a name for."""
+    """A byte-level tokenizer that splits as one of those that llama.cpp has a name for."""
     made = tokenizers.Tokenizer(tokenizers.models.BPE(ignore_merges=split == "llama3"))
     pre = tokenizers.pre_tokenizers
     if split == "gpt2":
         made.pre_tokenizer = pre.ByteLevel(add_prefix_space=False)
+    elif split == "starcoder":
+        made.pre_tokenizer = pre.Sequence([pre.Digits(individual_digits=True), pre.ByteLevel(add_prefix_space=False)])
     else:
         regex = tokenizers.Regex(REGEX % ("{1,3}" if split == "llama3" else ""))
         made.pre_tokenizer = pre.Sequence([pre.Split(regex, "isolated"), pre.ByteLevel(False, use_regex=False)])
@@ -205,6 +214,7 @@ def expected(state, config):
             "seed_oss": gguf.MODEL_ARCH.SEED_OSS, "starcoder2": gguf.MODEL_ARCH.STARCODER2,
             "phi": gguf.MODEL_ARCH.PHI2, "nemotron": gguf.MODEL_ARCH.NEMOTRON, "cohere": gguf.MODEL_ARCH.COMMAND_R,
             "glm4": gguf.MODEL_ARCH.GLM4,
+            "gpt_bigcode": gguf.MODEL_ARCH.STARCODER,
             "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE, "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE,
             "olmoe": gguf.MODEL_ARCH.OLMOE, "gpt_oss": gguf.MODEL_ARCH.GPT_OSS}[kind]
     names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
@@ -275,7 +285,7 @@ def compare_loaded(name, work, path, state, config):
 def compare_rope(name, reader, config):
     """The factors that the convert script writes for llama3, by transformers' frequencies."""
     found = [t for t in reader.tensors if t.name == "rope_freqs.weight"]
-    if config.model_type == "gpt2" or config.rope_parameters.get("rope_type") != "llama3":
+    if not getattr(config, "rope_parameters", None) or config.rope_parameters.get("rope_type") != "llama3":
         check(not found, f"{name}: factors of rotary positions")
         return
     from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
@@ -292,14 +302,14 @@ def ids_of(folder):
     return [json.loads(line) for line in done.stdout.splitlines()] or done.stderr
 
 
-def without(path, key, to):
-    """A copy of a file without one of its values, by the gguf package's own script. Matrices of one row become vectors,
+def copy_file(path, to, remove=(), new=None):
+    """A copy of a file with other values, by the gguf package's own script. Matrices of one row become vectors,
     as older files have them."""
     reader = gguf.GGUFReader(path)
     writer = gguf.GGUFWriter(to, reader.fields["general.architecture"].contents())
     reader.tensors = [t._replace(data=t.data.reshape(t.data.shape[-1:]) if t.data.shape[0] == 1 else t.data)
                       for t in reader.tensors]
-    copy_with_new_metadata(reader, writer, {}, [key])
+    copy_with_new_metadata(reader, writer, new or {}, remove)
 
 
 def compare_back(name, work, source, state, path):
@@ -320,7 +330,7 @@ def compare_back(name, work, source, state, path):
             "attn_implementation", "max_window_layers"}
     odd = {k: (want[k], have.get(k)) for k in want if k not in skip and want[k] != have.get(k)}
     check(not odd, f"{name}: config.json comes back as {odd}")
-    without(path, "tokenizer.huggingface.json", bare)
+    copy_file(path, bare, ["tokenizer.huggingface.json"])
     if convert(f"{name}, from tokens", bare, rebuilt):
         ids = ids_of(source)
         check(len(ids) == len(TEXTS) and ids == ids_of(back), f"{name}: ids of the tokenizer that comes back differ")
@@ -371,7 +381,7 @@ def compare_llama_cpp(name, model, path):
             if "gelu" in type(getattr(module, place, None)).__name__.lower():
                 delattr(module, place)
                 setattr(module, place, table_of_gelu)
-    if getattr(model.config, "rope_parameters", {}).get("truncate") is False:  # llama.cpp always truncates
+    if (getattr(model.config, "rope_parameters", None) or {}).get("truncate") is False:  # llama.cpp always truncates
         rounded = copy.deepcopy(model.config)
         rounded.rope_parameters["truncate"] = True
         model.model.rotary_emb = type(model.model.rotary_emb)(rounded)
@@ -424,6 +434,18 @@ def refuse(name, config, kind, words):
               f"{name}: {done.returncode} {done.stderr.strip()}")
 
 
+def refuse_file(name, key, value, words):
+    """A file with another value of a key is not read."""
+    with tempfile.TemporaryDirectory() as work:
+        make_model(work, *MODELS[name][:2])
+        path, other, back = (os.path.join(work, n) for n in ("model.gguf", "other.gguf", "back"))
+        convert(name, work, path)
+        copy_file(path, other, new={key: MetadataDetails(gguf.GGUFValueType.UINT32, value)})
+        done = run(TXCONVERT, other, to=back)
+        check(done.returncode == 1 and words in done.stderr and not os.path.exists(back),
+              f"{name}: {done.returncode} {done.stderr.strip()}")
+
+
 def warn(name, config, kind, words):
     """Exports a model with a warning that has these words, or without any."""
     with tempfile.TemporaryDirectory() as work:
@@ -452,4 +474,5 @@ for exact in (GPT2Config(**SMALL, activation_function="gelu"), GPTNeoXConfig(**A
 for tanh in (GPT2Config(**SMALL), GPTNeoXConfig(**ALL_HEADS, hidden_act="gelu_new")):
     warn("tanh gelu", tanh, "gpt2", "")
 warn("gpt-oss", MODELS["gpt_oss"][0], "llama3", "truncate")
+refuse_file("gpt_bigcode", "starcoder.attention.head_count_kv", 2, "head_count_kv is 2, not 1")
 sys.exit(status())
