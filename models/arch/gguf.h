@@ -33,6 +33,7 @@ tx_status tx_gguf_keep_blocks(const char *path, tx_config *config);
 typedef enum tx_gguf_family {
     TX_GGUF_GPT2,
     TX_GGUF_GPT_BIGCODE,
+    TX_GGUF_BLOOM,
     TX_GGUF_LLAMA,
     TX_GGUF_GRANITE,
     TX_GGUF_OLMO2,

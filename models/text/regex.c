@@ -127,19 +127,34 @@ static tx_status escape(translation *t, bool anchors)
     return TX_OK;
 }
 
-/* [...], without nested classes and intersections. */
+/* Drops the bracket that begins or ends a class within a class: the outer class has the characters of both. Refuses
+ * brackets that have another meaning, and those next to "-", since they separate it from the bounds of a range. */
+static tx_status bracket(translation *t, bool *nested)
+{
+    const bool begins = *t->at == '[';
+    if (begins ? *nested || strchr("^:[]", t->at[1]) || t->at[-1] == '-' : t->at[1] == '-')
+        return refuse(t->at, strnlen(t->at, 2));
+    *nested = begins;
+    t->at++;
+    return TX_OK;
+}
+
+/* [...], without intersections. */
 static tx_status class(translation *t)
 {
     const char *begin = t->at;
+    bool nested = false;
     copy(t, t->at[1] == '^' ? 2 : 1);
     if (*t->at == ']')
         return refuse(begin, (size_t)(t->at - begin) + 1);
-    while (*t->at != ']') {
+    while (*t->at != ']' || nested) {
         if (!*t->at)
             return tx_fail(TX_FORMAT, "regular expression: \"%.20s\": ] is missing", begin);
-        if (*t->at == '[' || (*t->at == '&' && t->at[1] == '&'))
+        if (*t->at == '&' && t->at[1] == '&')
             return refuse(t->at, 2);
-        if (*t->at == '\\')
+        if (*t->at == '[' || *t->at == ']')
+            TX_TRY(bracket(t, &nested));
+        else if (*t->at == '\\')
             TX_TRY(escape(t, false));
         else
             copy(t, 1);

@@ -22,6 +22,7 @@
 static const tx_gguf_split splits[] = {
     {.name = "gpt-2", .own = true},
     {.name = "smollm", .regex = {"\\p{N}"}, .own = true},
+    {.name = "bloom", .regex = {" ?[^(\\s|[.,!?…。，、।۔،])]+"}},
     {.name = "llama-bpe", .regex = {LLAMA3}, .whole_words = true},
     {.name = "qwen2", .regex = {QWEN2}, .nfc = true},
     {.name = "qwen35",

@@ -26,7 +26,7 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gem
                           GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
-from transformers import GPTBigCodeConfig
+from transformers import BloomConfig, GPTBigCodeConfig
 from mxfp4 import pack
 
 try:
@@ -102,9 +102,13 @@ MODELS = {
     "gpt_bigcode, untied": (GPTBigCodeConfig(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=2, n_head=4,
                                              n_inner=96, tie_word_embeddings=False, bos_token_id=1, eos_token_id=0),
                             "starcoder", False),
+    "bloom": (BloomConfig(vocab_size=VOCAB, hidden_size=96, n_layer=2, n_head=6, bos_token_id=1, eos_token_id=0), "bloom",
+              False),
+    "bloom, untied": (BloomConfig(vocab_size=VOCAB, hidden_size=64, n_layer=2, n_head=4, tie_word_embeddings=False,
+                                  bos_token_id=1, eos_token_id=0), "bloom", False),
     "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),
 }
-GELU = ("gpt2", "gpt_neox", "gpt_bigcode", "gemma", "starcoder", "phi")
+GELU = ("gpt2", "gpt_neox", "gpt_bigcode", "bloom", "gemma", "starcoder", "phi")
 # Models without GELU, whose table in ggml has fp16 numbers.
 EXACT = [name for name in MODELS if not name.startswith(GELU)]
 KEYS = {
@@ -133,6 +137,9 @@ def byte_level(split):
         made.pre_tokenizer = pre.ByteLevel(add_prefix_space=False)
     elif split == "starcoder":
         made.pre_tokenizer = pre.Sequence([pre.Digits(individual_digits=True), pre.ByteLevel(add_prefix_space=False)])
+    elif split == "bloom":
+        regex = tokenizers.Regex(" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+")
+        made.pre_tokenizer = pre.Sequence([pre.Split(regex, "isolated"), pre.ByteLevel(False, use_regex=False)])
     else:
         regex = tokenizers.Regex(REGEX % ("{1,3}" if split == "llama3" else ""))
         made.pre_tokenizer = pre.Sequence([pre.Split(regex, "isolated"), pre.ByteLevel(False, use_regex=False)])
@@ -214,7 +221,7 @@ def expected(state, config):
             "seed_oss": gguf.MODEL_ARCH.SEED_OSS, "starcoder2": gguf.MODEL_ARCH.STARCODER2,
             "phi": gguf.MODEL_ARCH.PHI2, "nemotron": gguf.MODEL_ARCH.NEMOTRON, "cohere": gguf.MODEL_ARCH.COMMAND_R,
             "glm4": gguf.MODEL_ARCH.GLM4,
-            "gpt_bigcode": gguf.MODEL_ARCH.STARCODER,
+            "gpt_bigcode": gguf.MODEL_ARCH.STARCODER, "bloom": gguf.MODEL_ARCH.BLOOM,
             "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE, "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE,
             "olmoe": gguf.MODEL_ARCH.OLMOE, "gpt_oss": gguf.MODEL_ARCH.GPT_OSS}[kind]
     names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
@@ -244,6 +251,8 @@ def expected(state, config):
         if ".query_key_value." in name:
             shape = value.shape
             value = value.reshape(config.num_attention_heads, 3, -1, *shape[1:]).swapaxes(0, 1).reshape(shape)
+        if kind == "bloom":
+            name = name.removeprefix("transformer.")
         wanted[names.get_name(name, (".weight", ".bias"))] = np.ascontiguousarray(value)
     return wanted
 
@@ -377,7 +386,7 @@ def compare_llama_cpp(name, model, path):
     check(llama_cpp.llama_decode(context, batch) == 0, f"{name}: llama.cpp computes nothing")
     got = torch.stack([torch.tensor(llama_cpp.llama_get_logits_ith(context, i)[:VOCAB]) for i in range(len(ids))])
     for module in model.modules():
-        for place in ("act", "act_fn"):
+        for place in ("act", "act_fn", "gelu_impl"):
             if "gelu" in type(getattr(module, place, None)).__name__.lower():
                 delattr(module, place)
                 setattr(module, place, table_of_gelu)
