@@ -51,8 +51,10 @@ static const struct {
 
 int64_t tx_gguf_other_value(const tx_gguf_key *row, const tx_config *config)
 {
-    const int64_t values[] = {
-        [TX_GGUF_FOUR_WIDTHS] = 4 * config->width, [TX_GGUF_HEADS] = config->heads, [TX_GGUF_ONE] = 1};
+    const int64_t values[] = {[TX_GGUF_FOUR_WIDTHS] = 4 * config->width,
+                              [TX_GGUF_HEADS] = config->heads,
+                              [TX_GGUF_ONE] = 1,
+                              [TX_GGUF_EIGHT] = 8};
     return values[row->otherwise];
 }
 

@@ -34,6 +34,7 @@ typedef enum tx_gguf_family {
     TX_GGUF_GPT2,
     TX_GGUF_GPT_BIGCODE,
     TX_GGUF_BLOOM,
+    TX_GGUF_MPT,
     TX_GGUF_LLAMA,
     TX_GGUF_GRANITE,
     TX_GGUF_OLMO2,
@@ -65,7 +66,13 @@ typedef enum tx_gguf_form {
     TX_GGUF_GATES
 } tx_gguf_form;
 typedef enum tx_gguf_kind { TX_GGUF_INT, TX_GGUF_NUMBER, TX_GGUF_BOOL } tx_gguf_kind;
-typedef enum tx_gguf_otherwise { TX_GGUF_NOTHING, TX_GGUF_FOUR_WIDTHS, TX_GGUF_HEADS, TX_GGUF_ONE } tx_gguf_otherwise;
+typedef enum tx_gguf_otherwise {
+    TX_GGUF_NOTHING,
+    TX_GGUF_FOUR_WIDTHS,
+    TX_GGUF_HEADS,
+    TX_GGUF_ONE,
+    TX_GGUF_EIGHT
+} tx_gguf_otherwise;
 
 typedef struct tx_gguf_type {
     const char *type, *architecture;
@@ -113,6 +120,7 @@ tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model);
 #define TX_GGUF_OUTPUT "output.weight"
 #define TX_GGUF_EMBEDDING "token_embd.weight"
 #define TX_GGUF_EXPERTS "expert_count"
+#define TX_GGUF_CLIP "attention.clamp_kqv" /* MPT: attn_config.clip_qkv */
 
 /* Makes the key of an architecture. The room is enough for "qwen2.attention.layer_norm_rms_epsilon" and all others. */
 #define TX_GGUF_KEY_ROOM 96

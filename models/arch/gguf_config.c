@@ -89,6 +89,19 @@ static tx_status read_special(const reading *m, const char *key, const char *nam
     return id < 0 ? tx_json_set_null(json, name) : tx_json_set_int(json, name, id);
 }
 
+/* MPT's limit of q, k and v is in an object. */
+static tx_status read_clip(const reading *m, tx_json *json)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    double clip;
+    if (!tx_gguf_has(m->file, tx_gguf_key_of(key, m->model.type->architecture, TX_GGUF_CLIP)))
+        return TX_OK;
+    TX_TRY(tx_gguf_get_number(m->file, key, &clip));
+    tx_json *attention = tx_json_object();
+    TX_TRY(tx_json_set(json, "attn_config", attention));
+    return tx_json_set_number(attention, "clip_qkv", clip);
+}
+
 /* Keys that llama.cpp derives from others. */
 static tx_status derive(const reading *m, tx_json *json)
 {
@@ -100,6 +113,8 @@ static tx_status derive(const reading *m, tx_json *json)
         TX_TRY(TX_JSON_OPTIONAL(number, json, "partial_rotary_factor", 0, 1, &part));
         return tx_json_set_number(json, "rotary_pct", part);
     }
+    if (m->model.type->family == TX_GGUF_MPT)
+        return read_clip(m, json);
     if (m->model.type->family == TX_GGUF_QWEN3_MOE)
         return tx_json_set_bool(json, "norm_topk_prob", true);
     if (m->model.type->family == TX_GGUF_GPT_OSS && !tx_json_has(json, "rope_scaling")) { /* null means yarn */

@@ -14,6 +14,7 @@
 #define POSITIONS "position_embd.weight"
 #define ROUTER ".ffn_gate_inp" /* also of the shared expert */
 #define QUANTIZATION_VERSION 2
+#define TANH_WARNING ": llama.cpp computes gelu_new, which differs by up to 0.0005"
 
 typedef struct exporting {
     const char *folder;
@@ -104,8 +105,16 @@ static tx_status check_gelu(const exporting *e)
     if (strncmp(activation, "gelu", 4) != 0)
         return tx_fail(TX_UNSUPPORTED, "%s: \"%.40s\": llama.cpp computes gelu_new", key, activation);
     if (strcmp(activation, "gelu") == 0 || strcmp(activation, "gelu_python") == 0)
-        tx_reporter_print(e->report, "%s: \"%s\": llama.cpp computes gelu_new, which differs by up to 0.0005", key,
-                          activation);
+        tx_reporter_print(e->report, "%s: \"%s\"" TANH_WARNING, key, activation);
+    return TX_OK;
+}
+
+/* llama.cpp has no setting for the scale of scores, and computes the tanh form of GELU, too. */
+static tx_status check_mpt(const exporting *e)
+{
+    if (llama_of(e->config)->attention_multiplier != 0)
+        return tx_fail(TX_UNSUPPORTED, "softmax_scale: llama.cpp computes as if it were null");
+    tx_reporter_print(e->report, "MPT has the exact form of GELU" TANH_WARNING);
     return TX_OK;
 }
 
@@ -137,6 +146,8 @@ static tx_status check_fixed(const exporting *e)
         TX_TRY(check_gemma(e));
     if (e->type->family == TX_GGUF_GPT_OSS)
         TX_TRY(check_gpt_oss(e));
+    if (e->type->family == TX_GGUF_MPT)
+        TX_TRY(check_mpt(e));
     if (tx_gguf_has_rows(e->type, TX_GGUF_QWEN3_MOE))
         for (int64_t i = 0; i < e->config->layers; i++)
             if (!is_sparse(e->config, i))
@@ -290,6 +301,8 @@ static tx_status put_values(const exporting *e)
     for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
         if (tx_gguf_has_rows(e->type, row->family))
             TX_TRY(put_key(e, row));
+    if (e->type->family == TX_GGUF_MPT && llama_of(e->config)->clip_qkv > 0)
+        tx_gguf_put_number(e->writer, tx_gguf_key_of(key, architecture, TX_GGUF_CLIP), llama_of(e->config)->clip_qkv);
     tx_gguf_put_int(e->writer, tx_gguf_key_of(key, architecture, "vocab_size"), e->config->vocab_size);
     if (tx_gguf_has_rows(e->type, TX_GGUF_LLAMA))
         tx_gguf_put_rope(e->writer, architecture, &e->rope, (int64_t)(e->rope.rotated * (double)e->head_size));

@@ -26,7 +26,7 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gem
                           GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
-from transformers import BloomConfig, GPTBigCodeConfig
+from transformers import BloomConfig, GPTBigCodeConfig, MptConfig
 from mxfp4 import pack
 
 try:
@@ -50,6 +50,7 @@ YARN = dict(rope_type="yarn", rope_theta=1e4, factor=2.0, original_max_position_
 BYTES = {**BASE, "bos_token_id": 1, "eos_token_id": 0}  # as the byte-level tokenizers have them
 SHARED = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=64)
 OSS = dict(head_dim=32, num_local_experts=5, num_experts_per_tok=2, sliding_window=16, pad_token_id=0)
+MPT = dict(vocab_size=VOCAB, d_model=96, n_layers=2, n_heads=6, max_seq_len=64, bos_token_id=1, eos_token_id=0)
 ALL_HEADS = {key: value for key, value in BYTES.items() if key != "num_key_value_heads"}
 # name: configuration, tokenizer, and whether transformers' own reader of GGUF knows all of it
 MODELS = {
@@ -102,13 +103,15 @@ MODELS = {
     "gpt_bigcode, untied": (GPTBigCodeConfig(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=2, n_head=4,
                                              n_inner=96, tie_word_embeddings=False, bos_token_id=1, eos_token_id=0),
                             "starcoder", False),
-    "bloom": (BloomConfig(vocab_size=VOCAB, hidden_size=96, n_layer=2, n_head=6, bos_token_id=1, eos_token_id=0), "bloom",
-              False),
+    "bloom": (BloomConfig(vocab_size=VOCAB, hidden_size=96, n_layer=2, n_head=6, bos_token_id=1, eos_token_id=0),
+              "bloom", False),
     "bloom, untied": (BloomConfig(vocab_size=VOCAB, hidden_size=64, n_layer=2, n_head=4, tie_word_embeddings=False,
                                   bos_token_id=1, eos_token_id=0), "bloom", False),
+    "mpt": (MptConfig(**MPT), "gpt2", False),
+    "mpt, clipped": (MptConfig(**{**MPT, "n_heads": 4}, attn_config=dict(clip_qkv=1.5)), "gpt2", False),
     "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),
 }
-GELU = ("gpt2", "gpt_neox", "gpt_bigcode", "bloom", "gemma", "starcoder", "phi")
+GELU = ("gpt2", "gpt_neox", "gpt_bigcode", "bloom", "mpt", "gemma", "starcoder", "phi")
 # Models without GELU, whose table in ggml has fp16 numbers.
 EXACT = [name for name in MODELS if not name.startswith(GELU)]
 KEYS = {
@@ -222,6 +225,7 @@ def expected(state, config):
             "phi": gguf.MODEL_ARCH.PHI2, "nemotron": gguf.MODEL_ARCH.NEMOTRON, "cohere": gguf.MODEL_ARCH.COMMAND_R,
             "glm4": gguf.MODEL_ARCH.GLM4,
             "gpt_bigcode": gguf.MODEL_ARCH.STARCODER, "bloom": gguf.MODEL_ARCH.BLOOM,
+            "mpt": gguf.MODEL_ARCH.MPT,
             "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE, "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE,
             "olmoe": gguf.MODEL_ARCH.OLMOE, "gpt_oss": gguf.MODEL_ARCH.GPT_OSS}[kind]
     names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
@@ -483,5 +487,8 @@ for exact in (GPT2Config(**SMALL, activation_function="gelu"), GPTNeoXConfig(**A
 for tanh in (GPT2Config(**SMALL), GPTNeoXConfig(**ALL_HEADS, hidden_act="gelu_new")):
     warn("tanh gelu", tanh, "gpt2", "")
 warn("gpt-oss", MODELS["gpt_oss"][0], "llama3", "truncate")
+warn("mpt", MODELS["mpt"][0], "gpt2", "gelu_new")
+refuse("mpt with another scale", MptConfig(**MPT, attn_config=dict(softmax_scale=0.5)), "gpt2", "softmax_scale")
+refuse_file("mpt", "mpt.attention.max_alibi_bias", 4, "max_alibi_bias is 4, not 8")
 refuse_file("gpt_bigcode", "starcoder.attention.head_count_kv", 2, "head_count_kv is 2, not 1")
 sys.exit(status())
