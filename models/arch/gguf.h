@@ -54,6 +54,7 @@ typedef enum tx_gguf_family {
     TX_GGUF_COHERE,
     TX_GGUF_GLM4,
     TX_GGUF_GPT_OSS,
+    TX_GGUF_EXAONE4,
     TX_GGUF_FAMILIES
 } tx_gguf_family;
 typedef enum tx_gguf_form {
@@ -98,6 +99,7 @@ static inline bool tx_gguf_has_rows(const tx_gguf_type *type, tx_gguf_family fam
     const tx_gguf_family own = type->family;
     return family == own || (family == TX_GGUF_LLAMA && own > TX_GGUF_LLAMA) ||
            (family == TX_GGUF_GPT2 && own == TX_GGUF_GPT_BIGCODE) ||
+           (family == TX_GGUF_OLMO2 && own == TX_GGUF_EXAONE4) ||
            (family == TX_GGUF_QWEN3_MOE && (own == TX_GGUF_QWEN2_MOE || own == TX_GGUF_OLMOE));
 }
 
@@ -120,6 +122,7 @@ tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model);
 #define TX_GGUF_OUTPUT "output.weight"
 #define TX_GGUF_EMBEDDING "token_embd.weight"
 #define TX_GGUF_EXPERTS "expert_count"
+#define TX_GGUF_EXAONE4_LAYERS 64          /* the only EXAONE 4 to which llama.cpp gives sliding windows */
 #define TX_GGUF_CLIP "attention.clamp_kqv" /* MPT: attn_config.clip_qkv */
 
 /* Makes the key of an architecture. The room is enough for "qwen2.attention.layer_norm_rms_epsilon" and all others. */

@@ -102,6 +102,21 @@ static tx_status read_clip(const reading *m, tx_json *json)
     return tx_json_set_number(attention, "clip_qkv", clip);
 }
 
+/* llama.cpp gives sliding windows to EXAONE 4 of one size only. transformers needs a list of layers without them. */
+static tx_status set_windows(tx_json *json)
+{
+    int64_t layers;
+    tx_json *list;
+    TX_TRY(tx_json_get_int(json, "num_hidden_layers", 1, 1 << 12, &layers));
+    if (layers == TX_GGUF_EXAONE4_LAYERS)
+        return TX_OK;
+    TX_TRY(tx_json_set_null(json, "sliding_window"));
+    TX_TRY(tx_json_set(json, "layer_types", list = tx_json_array()));
+    for (int64_t i = 0; i < layers; i++)
+        TX_TRY(tx_json_append_string(list, "full_attention"));
+    return TX_OK;
+}
+
 /* Keys that llama.cpp derives from others. */
 static tx_status derive(const reading *m, tx_json *json)
 {
@@ -115,6 +130,8 @@ static tx_status derive(const reading *m, tx_json *json)
     }
     if (m->model.type->family == TX_GGUF_MPT)
         return read_clip(m, json);
+    if (m->model.type->family == TX_GGUF_EXAONE4)
+        return set_windows(json);
     if (m->model.type->family == TX_GGUF_QWEN3_MOE)
         return tx_json_set_bool(json, "norm_topk_prob", true);
     if (m->model.type->family == TX_GGUF_GPT_OSS && !tx_json_has(json, "rope_scaling")) { /* null means yarn */

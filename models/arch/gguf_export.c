@@ -73,7 +73,29 @@ static tx_status check_no_rope(const exporting *e)
     return TX_OK;
 }
 
-/* llama.cpp derives the scale of scores, the layers with a window and their base from the type. */
+/* llama.cpp derives the layers with a window from the type: all but every `period`-th. */
+static tx_status check_windows(const exporting *e, int period)
+{
+    const llama_config *c = llama_of(e->config);
+    for (int64_t i = 0; i < c->base.layers; i++)
+        if ((window_of(c, i) > 0) != ((i + 1) % period != 0))
+            return tx_fail(TX_UNSUPPORTED, "layer_types: llama.cpp computes as if only layers %d, %d, .. had no window",
+                           period - 1, 2 * period - 1);
+    return TX_OK;
+}
+
+static tx_status check_exaone4(const exporting *e)
+{
+    const llama_config *c = llama_of(e->config);
+    const bool windows = c->base.layers == TX_GGUF_EXAONE4_LAYERS;
+    if ((c->sliding_window > 0) != windows)
+        return tx_fail(TX_UNSUPPORTED,
+                       "sliding_window: llama.cpp computes windows with %d layers, and without them none",
+                       TX_GGUF_EXAONE4_LAYERS);
+    return windows ? check_windows(e, 4) : TX_OK;
+}
+
+/* llama.cpp derives the scale of scores and the base of layers with a window from the type. */
 static tx_status check_gemma(const exporting *e)
 {
     const llama_config *c = llama_of(e->config);
@@ -81,10 +103,7 @@ static tx_status check_gemma(const exporting *e)
     const int64_t scalar = largest ? c->base.width / c->base.heads : head_size(c);
     if (c->query_pre_attn_scalar != scalar)
         return tx_fail(TX_UNSUPPORTED, "query_pre_attn_scalar: llama.cpp computes as if it were %" PRId64, scalar);
-    for (int64_t i = 0; i < c->base.layers; i++)
-        if (slides(c, i) != ((i + 1) % (third ? 6 : 2) != 0))
-            return tx_fail(TX_UNSUPPORTED, "layer_types: llama.cpp computes as if only layers %d, %d, .. had no window",
-                           third ? 5 : 1, third ? 11 : 3);
+    TX_TRY(check_windows(e, third ? 6 : 2));
     if (third && (c->local_rope.theta != 1e4 || c->local_rope.type != TX_ROPE_DEFAULT))
         return tx_fail(TX_UNSUPPORTED, "rope_local_base_freq: llama.cpp computes as if it were 10000");
     return TX_OK;
@@ -118,16 +137,13 @@ static tx_status check_mpt(const exporting *e)
     return TX_OK;
 }
 
-/* llama.cpp derives the activation and the layers with a window from the type. */
+/* llama.cpp derives the activation from the type. */
 static tx_status check_gpt_oss(const exporting *e)
 {
     const llama_config *c = llama_of(e->config);
     if (c->swiglu_alpha != 1.702 || c->swiglu_limit != 7)
         return tx_fail(TX_UNSUPPORTED, "swiglu_alpha, swiglu_limit: llama.cpp computes as if they were 1.702 and 7");
-    for (int64_t i = 0; i < c->base.layers; i++)
-        if ((window_of(c, i) > 0) != (i % 2 == 0))
-            return tx_fail(TX_UNSUPPORTED, "layer_types: llama.cpp computes as if only layers 0, 2, .. had a window");
-    return TX_OK;
+    return check_windows(e, 2);
 }
 
 static tx_status check_fixed(const exporting *e)
@@ -148,6 +164,8 @@ static tx_status check_fixed(const exporting *e)
         TX_TRY(check_gpt_oss(e));
     if (e->type->family == TX_GGUF_MPT)
         TX_TRY(check_mpt(e));
+    if (e->type->family == TX_GGUF_EXAONE4)
+        TX_TRY(check_exaone4(e));
     if (tx_gguf_has_rows(e->type, TX_GGUF_QWEN3_MOE))
         for (int64_t i = 0; i < e->config->layers; i++)
             if (!is_sparse(e->config, i))

@@ -26,7 +26,7 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gem
                           GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
-from transformers import BloomConfig, GPTBigCodeConfig, MptConfig
+from transformers import BloomConfig, Exaone4Config, GPTBigCodeConfig, MptConfig
 from mxfp4 import pack
 
 try:
@@ -109,6 +109,10 @@ MODELS = {
                                   bos_token_id=1, eos_token_id=0), "bloom", False),
     "mpt": (MptConfig(**MPT), "gpt2", False),
     "mpt, clipped": (MptConfig(**{**MPT, "n_heads": 4}, attn_config=dict(clip_qkv=1.5)), "gpt2", False),
+    "exaone4": (Exaone4Config(**BYTES, sliding_window=None, layer_types=["full_attention"] * 2,
+                              rope_parameters=LLAMA3), "gpt2", False),
+    "exaone4, windows": (Exaone4Config(**{**BYTES, "num_hidden_layers": 64, "intermediate_size": 32},
+                                       sliding_window=16), "gpt2", False),
     "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),
 }
 GELU = ("gpt2", "gpt_neox", "gpt_bigcode", "bloom", "mpt", "gemma", "starcoder", "phi")
@@ -225,7 +229,7 @@ def expected(state, config):
             "phi": gguf.MODEL_ARCH.PHI2, "nemotron": gguf.MODEL_ARCH.NEMOTRON, "cohere": gguf.MODEL_ARCH.COMMAND_R,
             "glm4": gguf.MODEL_ARCH.GLM4,
             "gpt_bigcode": gguf.MODEL_ARCH.STARCODER, "bloom": gguf.MODEL_ARCH.BLOOM,
-            "mpt": gguf.MODEL_ARCH.MPT,
+            "mpt": gguf.MODEL_ARCH.MPT, "exaone4": gguf.MODEL_ARCH.EXAONE4,
             "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE, "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE,
             "olmoe": gguf.MODEL_ARCH.OLMOE, "gpt_oss": gguf.MODEL_ARCH.GPT_OSS}[kind]
     names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
@@ -490,5 +494,6 @@ warn("gpt-oss", MODELS["gpt_oss"][0], "llama3", "truncate")
 warn("mpt", MODELS["mpt"][0], "gpt2", "gelu_new")
 refuse("mpt with another scale", MptConfig(**MPT, attn_config=dict(softmax_scale=0.5)), "gpt2", "softmax_scale")
 refuse_file("mpt", "mpt.attention.max_alibi_bias", 4, "max_alibi_bias is 4, not 8")
+refuse("exaone4 with windows", Exaone4Config(**BYTES, sliding_window=16), "gpt2", "sliding_window")
 refuse_file("gpt_bigcode", "starcoder.attention.head_count_kv", 2, "head_count_kv is 2, not 1")
 sys.exit(status())
