@@ -49,6 +49,14 @@ static const struct {
 #include "models/arch/gguf.def"
 };
 
+bool tx_gguf_has_key(const tx_gguf_type *type, const tx_gguf_key *row)
+{
+    for (const tx_gguf_key *own = tx_gguf_keys; own != row; own++)
+        if (tx_gguf_has_rows(type, own->family) && strcmp(own->key, row->key) == 0)
+            return false;
+    return tx_gguf_has_rows(type, row->family);
+}
+
 int64_t tx_gguf_other_value(const tx_gguf_key *row, const tx_config *config)
 {
     const int64_t values[] = {[TX_GGUF_FOUR_WIDTHS] = 4 * config->width,

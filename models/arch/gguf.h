@@ -55,6 +55,7 @@ typedef enum tx_gguf_family {
     TX_GGUF_GLM4,
     TX_GGUF_GPT_OSS,
     TX_GGUF_EXAONE4,
+    TX_GGUF_FALCON,
     TX_GGUF_FAMILIES
 } tx_gguf_family;
 typedef enum tx_gguf_form {
@@ -108,6 +109,8 @@ extern const tx_gguf_type tx_gguf_types[];
 extern const tx_gguf_key tx_gguf_keys[];
 extern const tx_gguf_fixed tx_gguf_fixed_keys[];
 
+/* Whether a type has a row of tx_gguf_keys. */
+bool tx_gguf_has_key(const tx_gguf_type *type, const tx_gguf_key *row);
 /* The value of a key that config.json does not have. */
 int64_t tx_gguf_other_value(const tx_gguf_key *row, const tx_config *config);
 

@@ -77,7 +77,7 @@ static tx_status check_key(const reading *m, const tx_gguf_key *row)
 static tx_status check_keys(const reading *m)
 {
     for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
-        if (!row->name && tx_gguf_has_rows(m->model.type, row->family))
+        if (!row->name && tx_gguf_has_key(m->model.type, row))
             TX_TRY(check_key(m, row));
     return TX_OK;
 }
@@ -208,7 +208,8 @@ static tx_status read_rope(reading *m, tx_json *json)
     TX_TRY(TX_JSON_OPTIONAL(int, json, "head_dim", 2, 1 << 24, &size));
     m->model.kv_heads = heads;
     TX_TRY(TX_JSON_OPTIONAL(int, json, "num_key_value_heads", 1, 1 << 24, &m->model.kv_heads));
-    TX_TRY(tx_json_set_int(json, "num_key_value_heads", m->model.kv_heads));
+    if (m->model.type->family != TX_GGUF_FALCON)
+        TX_TRY(tx_json_set_int(json, "num_key_value_heads", m->model.kv_heads));
     size /= 2;
     TX_TRY(read_factors(m, &size, &factors));
     const tx_status status = tx_gguf_get_rope(m->file, m->model.type->architecture, factors, size, json);
@@ -220,7 +221,7 @@ static tx_status fill_json(reading *m, tx_json *json)
 {
     TX_TRY(tx_json_set_string(json, "model_type", m->model.type->type));
     for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
-        if (tx_gguf_has_rows(m->model.type, row->family))
+        if (tx_gguf_has_key(m->model.type, row))
             TX_TRY(read_key(m, row, json));
     TX_TRY(read_tensors(m, json));
     if (tx_gguf_has_rows(m->model.type, TX_GGUF_LLAMA))

@@ -115,7 +115,7 @@ static tx_status check_gelu(const exporting *e)
     static const char *const keys[TX_GGUF_FAMILIES] = {
         [TX_GGUF_GPT2] = "activation_function", [TX_GGUF_GPT_BIGCODE] = "activation_function",
         [TX_GGUF_GPT_NEOX] = "hidden_act",      [TX_GGUF_STARCODER2] = "hidden_act",
-        [TX_GGUF_PHI] = "hidden_act",
+        [TX_GGUF_PHI] = "hidden_act",           [TX_GGUF_FALCON] = "activation",
     };
     const char *activation, *key = keys[e->type->family];
     if (!key)
@@ -178,6 +178,8 @@ static tx_status read_rope(exporting *e)
 {
     e->rope = llama_of(e->config)->rope;
     const double usual = 0.1 * log(e->rope.factor) + 1;
+    if (e->rope.type == TX_ROPE_LLAMA3 && e->type->family == TX_GGUF_FALCON)
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: llama.cpp does not compute llama3 in Falcon");
     if (e->rope.type == TX_ROPE_LONGROPE || e->rope.type == TX_ROPE_PROPORTIONAL)
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional cannot be written to GGUF files");
     /* Published gpt-oss models do not truncate; llama.cpp always does. */
@@ -317,7 +319,7 @@ static tx_status put_values(const exporting *e)
     tx_gguf_put_int(e->writer, "general.file_type", file_types[e->dtype]);
     tx_gguf_put_int(e->writer, "general.quantization_version", QUANTIZATION_VERSION);
     for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
-        if (tx_gguf_has_rows(e->type, row->family))
+        if (tx_gguf_has_key(e->type, row))
             TX_TRY(put_key(e, row));
     if (e->type->family == TX_GGUF_MPT && llama_of(e->config)->clip_qkv > 0)
         tx_gguf_put_number(e->writer, tx_gguf_key_of(key, architecture, TX_GGUF_CLIP), llama_of(e->config)->clip_qkv);

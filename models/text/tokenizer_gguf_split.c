@@ -41,19 +41,13 @@ static const tx_gguf_split splits[] = {
 
 /* Other names in files. */
 static const char *const aliases[][2] = {
-    {"olmo", "gpt-2"},
-    {"mpt", "gpt-2"},
-    {"starcoder", "smollm"},
-    {"refact", "smollm"},
-    {"command-r", "smollm"},
-    {"codeshell", "smollm"},
-    {"exaone", "smollm"},
-    {"llama3", "llama-bpe"},
-    {"llama-v3", "llama-bpe"},
-    {"falcon3", "llama-bpe"},
-    {"pixtral", "llama-bpe"},
-    {"stablelm2", "qwen2"},
-    {"deepseek-r1-qwen", "qwen2"},
+    {"olmo", "gpt-2"},        {"mpt", "gpt-2"},
+    {"exaone4", "gpt-2"},     {"starcoder", "smollm"},
+    {"refact", "smollm"},     {"command-r", "smollm"},
+    {"codeshell", "smollm"},  {"exaone", "smollm"},
+    {"llama3", "llama-bpe"},  {"llama-v3", "llama-bpe"},
+    {"falcon3", "llama-bpe"}, {"pixtral", "llama-bpe"},
+    {"stablelm2", "qwen2"},   {"deepseek-r1-qwen", "qwen2"},
 };
 
 const tx_gguf_split *tx_gguf_split_of(const char *name)

@@ -26,7 +26,7 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gem
                           GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
-from transformers import BloomConfig, Exaone4Config, GPTBigCodeConfig, MptConfig
+from transformers import BloomConfig, Exaone4Config, FalconConfig, GPTBigCodeConfig, MptConfig
 from mxfp4 import pack
 
 try:
@@ -50,6 +50,8 @@ YARN = dict(rope_type="yarn", rope_theta=1e4, factor=2.0, original_max_position_
 BYTES = {**BASE, "bos_token_id": 1, "eos_token_id": 0}  # as the byte-level tokenizers have them
 SHARED = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=64)
 OSS = dict(head_dim=32, num_local_experts=5, num_experts_per_tok=2, sliding_window=16, pad_token_id=0)
+FALCON = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, bos_token_id=1,
+              eos_token_id=0, tie_word_embeddings=True)
 MPT = dict(vocab_size=VOCAB, d_model=96, n_layers=2, n_heads=6, max_seq_len=64, bos_token_id=1, eos_token_id=0)
 ALL_HEADS = {key: value for key, value in BYTES.items() if key != "num_key_value_heads"}
 # name: configuration, tokenizer, and whether transformers' own reader of GGUF knows all of it
@@ -113,9 +115,12 @@ MODELS = {
                               rope_parameters=LLAMA3), "gpt2", False),
     "exaone4, windows": (Exaone4Config(**{**BYTES, "num_hidden_layers": 64, "intermediate_size": 32},
                                        sliding_window=16), "gpt2", False),
+    "falcon": (FalconConfig(**FALCON), "gpt2", False),
+    "falcon, linear": (FalconConfig(**{**FALCON, "tie_word_embeddings": False}, ffn_hidden_size=96,
+                                    rope_parameters=LINEAR), "gpt2", False),
     "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),
 }
-GELU = ("gpt2", "gpt_neox", "gpt_bigcode", "bloom", "mpt", "gemma", "starcoder", "phi")
+GELU = ("gpt2", "gpt_neox", "gpt_bigcode", "bloom", "mpt", "falcon", "gemma", "starcoder", "phi")
 # Models without GELU, whose table in ggml has fp16 numbers.
 EXACT = [name for name in MODELS if not name.startswith(GELU)]
 KEYS = {
@@ -229,7 +234,7 @@ def expected(state, config):
             "phi": gguf.MODEL_ARCH.PHI2, "nemotron": gguf.MODEL_ARCH.NEMOTRON, "cohere": gguf.MODEL_ARCH.COMMAND_R,
             "glm4": gguf.MODEL_ARCH.GLM4,
             "gpt_bigcode": gguf.MODEL_ARCH.STARCODER, "bloom": gguf.MODEL_ARCH.BLOOM,
-            "mpt": gguf.MODEL_ARCH.MPT, "exaone4": gguf.MODEL_ARCH.EXAONE4,
+            "mpt": gguf.MODEL_ARCH.MPT, "exaone4": gguf.MODEL_ARCH.EXAONE4, "falcon": gguf.MODEL_ARCH.FALCON,
             "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE, "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE,
             "olmoe": gguf.MODEL_ARCH.OLMOE, "gpt_oss": gguf.MODEL_ARCH.GPT_OSS}[kind]
     names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
@@ -256,7 +261,7 @@ def expected(state, config):
             value = permuted(value, config.num_key_value_heads)
         if kind.startswith(("gemma", "nemotron")) and name.endswith("norm.weight"):
             value = value + 1
-        if ".query_key_value." in name:
+        if ".query_key_value." in name and kind != "falcon":
             shape = value.shape
             value = value.reshape(config.num_attention_heads, 3, -1, *shape[1:]).swapaxes(0, 1).reshape(shape)
         if kind == "bloom":
@@ -495,5 +500,9 @@ warn("mpt", MODELS["mpt"][0], "gpt2", "gelu_new")
 refuse("mpt with another scale", MptConfig(**MPT, attn_config=dict(softmax_scale=0.5)), "gpt2", "softmax_scale")
 refuse_file("mpt", "mpt.attention.max_alibi_bias", 4, "max_alibi_bias is 4, not 8")
 refuse("exaone4 with windows", Exaone4Config(**BYTES, sliding_window=16), "gpt2", "sliding_window")
+for setting in (dict(alibi=True, multi_query=False), dict(bias=True), dict(multi_query=False),
+                dict(parallel_attn=False)):
+    refuse("a falcon with another setting", FalconConfig(**FALCON, **setting), "gpt2", next(iter(setting)))
+refuse_file("falcon", "falcon.attention.head_count_kv", 4, "head_count_kv is 4, not 1")
 refuse_file("gpt_bigcode", "starcoder.attention.head_count_kv", 2, "head_count_kv is 2, not 1")
 sys.exit(status())
