@@ -169,6 +169,8 @@ void tx_forecaster_free(tx_forecaster *forecaster); /* NULL is fine */
 int64_t tx_forecaster_params(const tx_forecaster *forecaster);
 /* The largest number of tokens in a context. */
 int64_t tx_forecaster_positions(const tx_forecaster *forecaster);
+/* Whether the model is an encoder with a decoder, whose rows are sources (--max_source_length). */
+bool tx_forecaster_reads_sources(const tx_forecaster *forecaster);
 const tx_device_info *tx_forecaster_device(const tx_forecaster *forecaster);
 /* Bytes of device memory. For the cpu it is the memory that is still free within the limits of the host and of this
  * process's control groups. 0 if unknown. */
@@ -183,7 +185,10 @@ typedef struct tx_forecast_options {
     tx_optimizer_kind kind;   /* with its usual options */
     tx_offload_place offload; /* of the optimizer states */
     tx_offload_place offload_params;
-    int32_t zero_stage; /* 0 to 3, with ranks */
+    int32_t zero_stage;  /* 0 to 3, with ranks */
+    int64_t eval_rows;   /* rows of an evaluation batch; 0 means no evaluations, or with `writes` txtrain's default */
+    bool writes;         /* evaluations write a text for each source, as with --predict_with_generate */
+    int64_t text, beams; /* tokens and beams of these texts; 0 as in txtrain */
 } tx_forecast_options;
 
 typedef struct tx_forecast {

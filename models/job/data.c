@@ -5,7 +5,6 @@
 #include "api/base/cores.h"
 #include "api/base/file.h"
 #include "models/data/rows.h"
-#include "models/generate/generate.h"
 #include "models/task/causal_lm.h"
 #include "models/task/choice.h"
 #include "models/task/instruction.h"
@@ -14,9 +13,9 @@
 #include "models/task/question.h"
 #include "models/task/sequence.h"
 #include "models/task/tokens.h"
+#include "models/train/writer.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -115,27 +114,6 @@ static tx_status set_task_defaults(tx_job *j)
     return masks ? TX_OK : refuse_others(j, TX_MASKED, tx_masked_lm.name);
 }
 
-/* The settings of texts that evaluations write: those of the model's folder, greedy by default, and of the options. */
-static tx_status choose_writing(tx_job *j)
-{
-    const tx_job_settings *set = &j->set;
-    tx_generation *write = &j->inputs.write;
-    TX_TRY(tx_generation_of_config(j->inputs.config, write));
-    if (j->inputs.model_folder)
-        TX_TRY(tx_generation_read(j->inputs.model_folder, write, &j->report));
-    if (!(fabs(write->repetition_penalty - 1.0) <= 0.0))
-        return tx_fail(TX_UNSUPPORTED,
-                       "--predict_with_generate: repetition_penalty is not implemented for an encoder with a decoder: "
-                       "remove it from generation_config.json");
-    write->max_new_tokens = (set->generation_max_length ? set->generation_max_length : set->max_target_length) - 1;
-    write->num_beams = set->generation_num_beams ? set->generation_num_beams : write->num_beams;
-    write->prompt_lookup_num_tokens = 0;
-    write->seed = (uint64_t)set->seed;
-    if (write->max_new_tokens < 1)
-        return tx_fail(TX_INVALID, "--generation_max_length: give 2 or more: it counts the token that begins a text");
-    return tx_fail_in(tx_generation_check(write), "--predict_with_generate");
-}
-
 /* The lengths of sources and targets. */
 static tx_status choose_lengths(tx_job *j)
 {
@@ -159,7 +137,13 @@ static tx_status choose_lengths(tx_job *j)
     in->block = set->max_source_length;
     tx_seq2seq_sized(&in->seq2seq, set->max_target_length, set->predict_with_generate);
     in->task = &in->seq2seq.task;
-    return set->predict_with_generate ? choose_writing(j) : TX_OK;
+    if (!set->predict_with_generate)
+        return TX_OK;
+    TX_TRY(tx_writer_settings(in->config, in->model_folder,
+                              set->generation_max_length ? set->generation_max_length : set->max_target_length,
+                              set->generation_num_beams, &j->report, &in->write));
+    in->write.seed = (uint64_t)set->seed;
+    return TX_OK;
 }
 
 static tx_status choose_block(tx_job *j)

@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Forecasts the memory and work of training: makes plans without allocating anything and discards them (tx_train.h). */
+#include "api/base/file.h"
 #include "api/base/memory_left.h"
 #include "api/base/needs.h"
 #include "models/arch/find.h"
 #include "models/arch/lora.h"
+#include "models/names.h"
 #include "models/split/pretend.h"
 #include "models/task/causal_lm.h"
 #include "models/task/seq2seq.h"
-#include "models/train/trainer.h"
+#include "models/train/writer.h"
 #include "models/tx_train.h"
 
 #include <stdlib.h>
 
 struct tx_forecaster {
+    char *model; /* that the options name */
     tx_engine *engine;
     tx_config *config;
     tx_comm *comm; /* pretended ranks; NULL for one rank */
@@ -36,6 +39,7 @@ static tx_status make(const tx_forecaster_options *o, tx_forecaster *f)
 {
     const tx_engine_options engine = {.size = sizeof engine, .device = o->device};
     TX_TRY(tx_config_find(o->model, &f->config));
+    TX_TRY(tx_copy_text(o->model, &f->model));
     if (o->lora_r)
         TX_TRY(adapt(o, f->config));
     TX_TRY(tx_engine_create(&engine, &f->engine));
@@ -60,6 +64,7 @@ void tx_forecaster_free(tx_forecaster *f)
     tx_fake_comm_close(f->comm);
     tx_engine_free(f->engine);
     tx_config_free(f->config);
+    free(f->model);
     free(f);
 }
 
@@ -73,6 +78,12 @@ int64_t tx_forecaster_positions(const tx_forecaster *f)
 {
     TX_NEEDS(f, 0);
     return f->config->positions;
+}
+
+bool tx_forecaster_reads_sources(const tx_forecaster *f)
+{
+    TX_NEEDS(f, false);
+    return f->config->architecture->head == TX_HEAD_SEQ2SEQ;
 }
 
 const tx_device_info *tx_forecaster_device(const tx_forecaster *f)
@@ -98,12 +109,16 @@ tx_status tx_forecaster_plan(const tx_forecaster *f, const tx_forecast_options *
     if (o->size != sizeof *o)
         return tx_fail(TX_INVALID, "tx_forecaster_plan: the options' size field is %zu, expected %zu", o->size,
                        sizeof *o);
-    tx_seq2seq_task pairs; /* targets are as long as txtrain's by default, if sources are longer */
     const int64_t target = tx_job_defaults.max_target_length;
-    tx_seq2seq_sized(&pairs, o->block < target ? o->block : target, false);
+    tx_seq2seq_task pairs;
+    tx_generation write;
+    tx_seq2seq_sized(&pairs, target, o->writes);
+    if (o->writes)
+        TX_TRY(tx_writer_settings(f->config, tx_is_folder(f->model) ? f->model : NULL, o->text ? o->text : target,
+                                  o->beams, NULL, &write));
     const tx_trainer_options trainer = {
         .size = sizeof trainer,
-        .task = f->config->architecture->head == TX_HEAD_SEQ2SEQ ? &pairs.task : &tx_causal_lm,
+        .task = tx_forecaster_reads_sources(f) ? &pairs.task : &tx_causal_lm,
         .batch = o->rows,
         .block = o->block,
         .accumulation = 1,
@@ -111,8 +126,10 @@ tx_status tx_forecaster_plan(const tx_forecaster *f, const tx_forecast_options *
         .parallel = {.size = sizeof trainer.parallel,
                      .zero_stage = o->zero_stage,
                      .whole = tx_optimizer_is_whole(o->kind)},
+        .eval_batch = o->eval_rows || !o->writes ? o->eval_rows : tx_job_defaults.eval_batch,
         .stored = o->stored,
         .autocast = o->autocast,
+        .eval_autocast = o->autocast,
         .checkpointing = {sizeof(tx_checkpointing), 0, o->whole, o->cheap},
         .offload_params = o->offload_params,
         .optimizer = {.size = sizeof trainer.optimizer,
@@ -123,6 +140,7 @@ tx_status tx_forecaster_plan(const tx_forecaster *f, const tx_forecast_options *
                       .offload = o->offload,
                       .offload_folder = ""},
         .offload_folder = "",
+        .write = o->writes ? &write : NULL,
     };
     if (f->config->lora)
         f->config->lora->stored = o->autocast;

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Writes texts by a model in training. Called by trainer.c and evaluate.c. */
+ * Writes texts by a model in training. Called by trainer.c and evaluate.c; its settings also by data.c and forecast.c
+ * of models/job. */
 #include "models/train/writer.h"
 
 #include "models/generate/generate.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,6 +18,30 @@ struct tx_writer {
     float *ids;         /* [count, columns]: of this run */
     int64_t *written;   /* [eval_batch]: ids of each text so far */
 };
+
+tx_status tx_writer_settings(const tx_config *config, const char *folder, int64_t length, int64_t beams,
+                             const tx_reporter *reporter, tx_generation *settings)
+{
+    tx_generation made;
+    if (config->architecture->head != TX_HEAD_SEQ2SEQ)
+        return tx_fail(TX_UNSUPPORTED, "--predict_with_generate is for an encoder with a decoder; this is a %s",
+                       config->architecture->class_name);
+    if (length < 2)
+        return tx_fail(TX_INVALID, "--generation_max_length: give 2 or more: it counts the token that begins a text");
+    TX_TRY(tx_generation_of_config(config, &made));
+    if (folder)
+        TX_TRY(tx_generation_read(folder, &made, reporter));
+    if (!(fabs(made.repetition_penalty - 1.0) <= 0.0))
+        return tx_fail(TX_UNSUPPORTED,
+                       "--predict_with_generate: repetition_penalty is not implemented for an encoder with a decoder: "
+                       "remove it from generation_config.json");
+    made.max_new_tokens = length - 1;
+    made.num_beams = beams ? beams : made.num_beams;
+    made.prompt_lookup_num_tokens = 0;
+    TX_TRY(tx_fail_in(tx_generation_check(&made), "--predict_with_generate"));
+    *settings = made;
+    return TX_OK;
+}
 
 tx_status tx_writer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
                            tx_writer **writer)

@@ -8,6 +8,11 @@
 
 typedef struct tx_writer tx_writer;
 
+/* Makes the settings of texts of at most `length` tokens with the one that begins a text: greedy, unless
+ * generation_config.json of the model's folder has others. `beams` overrides its num_beams unless it is 0. The folder
+ * may be NULL. */
+tx_status tx_writer_settings(const tx_config *config, const char *folder, int64_t length, int64_t beams,
+                             const tx_reporter *reporter, tx_generation *settings);
 /* Writes by options->write. Create it after the plans of training, and free it before the model. */
 tx_status tx_writer_create(tx_model *model, const tx_config *config, const tx_trainer_options *options,
                            tx_writer **writer);

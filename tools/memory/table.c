@@ -72,7 +72,11 @@ static tx_status forecast_plan(const tx_mem_table *t, tx_mem_precision precision
                                          .kind = kind_of(optimizer),
                                          .offload = t->offload,
                                          .offload_params = t->offload_params,
-                                         .zero_stage = t->zero_stage};
+                                         .zero_stage = t->zero_stage,
+                                         .eval_rows = t->eval_rows,
+                                         .writes = t->writes,
+                                         .text = t->text,
+                                         .beams = t->beams};
     return tx_forecaster_plan(t->forecaster, &options, forecast);
 }
 

@@ -19,7 +19,8 @@ typedef struct settings {
     int64_t block, lora_rank, ranks, zero_stage;
     uint32_t optimizers;
     int32_t offload_optimizer, offload_param;
-    bool json, load_in_4bit, double_quant;
+    int64_t eval_rows, text, beams;
+    bool json, load_in_4bit, double_quant, writes;
 } settings;
 
 #define AT(field) offsetof(settings, field)
@@ -30,6 +31,13 @@ static const tx_option options[] = {
      .help = "memory to fit in, such as 8GiB or 24GB; default: the memory of the device"},
     {TX_OPTION_INTEGER, "block_size", AT(block), 0, 1 << 24, "N",
      "tokens in a row; 0 means the model's positions, at most 1024"},
+    {TX_OPTION_INTEGER, "per_device_eval_batch_size", AT(eval_rows), 0, 1 << 20, "N",
+     "rows in an evaluation batch; 0 means no evaluations, or 8 with --predict_with_generate"},
+    {TX_OPTION_FLAG, "predict_with_generate", AT(writes), .help = "evaluations also write a text for each source"},
+    {TX_OPTION_INTEGER, "generation_max_length", AT(text), 0, 1 << 24, "N",
+     "with --predict_with_generate: tokens of a text; 0 means 128"},
+    {TX_OPTION_INTEGER, "generation_num_beams", AT(beams), 0, 256, "N",
+     "with --predict_with_generate: number of beams; 0 as in txtrain"},
     {TX_OPTION_LIST, "optim", AT(optimizers), .choices = tx_optimizer_words + 1,
      .help = "optimizers in the table; default: one of each kind"},
     {TX_OPTION_CHOICE, "offload_optimizer", AT(offload_optimizer), .choices = "none|cpu|nvme",
@@ -111,7 +119,8 @@ static bool advise(const settings *set, const tx_mem_table *t, char *text, size_
     if (any)
         tx_list_add(text, size, " ", "%s", chosen);
     if (any && set->block)
-        tx_list_add(text, size, " ", "--block_size %" PRId64, set->block);
+        tx_list_add(text, size, " ", "--%s %" PRId64,
+                    tx_forecaster_reads_sources(t->forecaster) ? "max_source_length" : "block_size", set->block);
     if (any && set->lora_rank)
         tx_list_add(text, size, " ", "--lora_r %" PRId64, set->lora_rank);
     if (any && set->lora_targets)
@@ -124,6 +133,14 @@ static bool advise(const settings *set, const tx_mem_table *t, char *text, size_
         tx_list_add(text, size, " ", "--offload_param %s", places[set->offload_param]);
     if (any && set->zero_stage)
         tx_list_add(text, size, " ", "--zero_stage %" PRId64, set->zero_stage);
+    if (any && (set->writes || set->eval_rows))
+        tx_list_add(text, size, " ", "--do_train --do_eval%s", set->writes ? " --predict_with_generate" : "");
+    if (any && set->text)
+        tx_list_add(text, size, " ", "--generation_max_length %" PRId64, set->text);
+    if (any && set->beams)
+        tx_list_add(text, size, " ", "--generation_num_beams %" PRId64, set->beams);
+    if (any && set->eval_rows)
+        tx_list_add(text, size, " ", "--per_device_eval_batch_size %" PRId64, set->eval_rows);
     return any;
 }
 
@@ -192,6 +209,10 @@ static tx_status run(const settings *set, const tx_forecaster *forecaster, tx_me
     t->offload = (tx_offload_place)set->offload_optimizer;
     t->offload_params = (tx_offload_place)set->offload_param;
     t->zero_stage = (int32_t)set->zero_stage;
+    t->eval_rows = set->eval_rows;
+    t->writes = set->writes;
+    t->text = set->text;
+    t->beams = set->beams;
     t->optimizers = set->optimizers ? set->optimizers : tx_mem_all_optimizers();
     tx_status status = find_memory(set, forecaster, &t->memory);
     TX_THEN(status, tx_mem_fill(t));
@@ -214,6 +235,9 @@ int main(int argc, char **argv)
     if ((set.load_in_4bit && !set.lora_rank) || (set.double_quant && !set.load_in_4bit))
         return tx_complain(&program, TX_EXIT_USAGE,
                            "--load_in_4bit needs --lora_r, --bnb_4bit_use_double_quant needs both");
+    if ((set.text || set.beams) && !set.writes)
+        return tx_complain(&program, TX_EXIT_USAGE,
+                           "--generation_max_length and --generation_num_beams need --predict_with_generate");
     if (set.zero_stage && set.ranks == 1)
         return tx_complain(&program, TX_EXIT_USAGE,
                            "--zero_stage needs --ranks: give the number of data-parallel ranks");

@@ -40,6 +40,8 @@ typedef struct tx_mem_table {
     int64_t block, memory; /* tokens of a row; available bytes */
     tx_offload_place offload, offload_params;
     int32_t zero_stage;
+    int64_t eval_rows, text, beams; /* as in tx_forecast_options */
+    bool writes;
     uint32_t optimizers; /* a bit for each index of tx_optimizer_word */
     tx_mem_row *row;
     int32_t rows;
