@@ -242,10 +242,11 @@ tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model)
         return status;
     }
     TX_TRY(tx_config_of_json(json, &m.model.config));
-    *model = m.model;
     status = check_keys(&m);
     if (status)
         tx_config_free(m.model.config);
+    else
+        *model = m.model;
     return status;
 }
 

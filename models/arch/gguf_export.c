@@ -89,8 +89,7 @@ static tx_status check_exaone4(const exporting *e)
     const llama_config *c = llama_of(e->config);
     const bool windows = c->base.layers == TX_GGUF_EXAONE4_LAYERS;
     if ((c->sliding_window > 0) != windows)
-        return tx_fail(TX_UNSUPPORTED,
-                       "sliding_window: llama.cpp computes windows with %d layers, and without them none",
+        return tx_fail(TX_UNSUPPORTED, "sliding_window: llama.cpp computes windows if and only if there are %d layers",
                        TX_GGUF_EXAONE4_LAYERS);
     return windows ? check_windows(e, 4) : TX_OK;
 }

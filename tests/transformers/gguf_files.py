@@ -381,8 +381,16 @@ def table_of_gelu(x):
     return torch.where(x.abs() < 10, y, x.clamp(min=0))
 
 
-def compare_llama_cpp(name, model, path):
-    """Logits of llama.cpp, if its Python package is there."""
+def compare_ids(name, vocab, folder):
+    """The ids by llama.cpp, which selects a pre-tokenizer by its name in the file."""
+    for text, want in zip(TEXTS, ids_of(folder)):
+        data, ids = text.encode(), (llama_cpp.llama_token * 256)()
+        count = llama_cpp.llama_tokenize(vocab, data, len(data), ids, len(ids), True, True)
+        check(ids[:count] == want, f"{name}: ids of llama.cpp: {ids[:count]} for {want}")
+
+
+def compare_llama_cpp(name, model, path, folder):
+    """Ids and logits of llama.cpp, if its Python package is there."""
     if llama_cpp is None:
         return "without llama.cpp"
     made, now = llama_cpp.llama_model_default_params(), llama_cpp.llama_context_default_params()
@@ -391,6 +399,7 @@ def compare_llama_cpp(name, model, path):
     check(read, f"{name}: llama.cpp does not load the file")
     if not read:
         return "failed"
+    compare_ids(name, llama_cpp.llama_model_get_vocab(read), folder)
     context, ids = llama_cpp.llama_init_from_model(read, now), [t * 37 % VOCAB for t in range(40)]
     batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
     batch.n_tokens = len(ids)
@@ -433,7 +442,7 @@ def compare(name, config, kind, readable):
             check(field and field.parts[-1][0] == want, f"{name}: {key} is {field}, not {want}")
         compare_back(name, work, source, state, path)
         error = compare_logits(name, model, work, "model.gguf") if readable else None
-        other = compare_llama_cpp(name, model, path)
+        other = compare_llama_cpp(name, model, path, source)
         print(f"{name}: {len(reader.tensors)} tensors" + (f", logits {error:.1e}" if readable else "") + f", {other}")
 
 
@@ -444,7 +453,7 @@ def compare_packed(name, config, kind):
         pack(model, work)
         if convert(name, work, path):
             compare_values(name, path, {k: v.numpy() for k, v in model.state_dict().items()}, config, "f32")
-            print(f"{name}: {compare_llama_cpp('gpt_oss', model, path)}")
+            print(f"{name}: {compare_llama_cpp('gpt_oss', model, path, work)}")
 
 
 def refuse(name, config, kind, words):
