@@ -17,7 +17,6 @@ from oracle import check, run, status
 import gguf
 from gguf.scripts.gguf_new_metadata import MetadataDetails, copy_with_new_metadata
 import numpy as np
-import tokenizers
 import torch
 from safetensors.numpy import load_file
 from transformers import (ArceeConfig, CohereConfig, Ernie4_5Config, Glm4Config, GptOssConfig, NemotronConfig,
@@ -27,6 +26,7 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gem
                           Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
 from transformers import BloomConfig, Exaone4Config, FalconConfig, GPTBigCodeConfig, MptConfig
+from gguf_tokenizers import VOCAB, byte_level, pieces
 from mxfp4 import pack
 
 try:
@@ -37,7 +37,6 @@ except ImportError:
     llama_cpp = None
 
 TXCONVERT, TXTOK, TXGEN = sys.argv[1:4]
-VOCAB = 400
 BASE = dict(vocab_size=VOCAB, max_position_embeddings=64, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
             num_attention_heads=4, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, rms_norm_eps=1e-6)
 LLAMA3 = dict(rope_type="llama3", rope_theta=5e5, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
@@ -131,68 +130,9 @@ KEYS = {
 }
 FLOATS = ("position_embd.weight", ".ffn_gate_inp")
 ROTATED_IN_PAIRS = ("llama", "mistral", "mixtral", "granite", "smollm3", "arcee")
-REGEX = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}%s|"
-         " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
-         "|\\s+(?!\\S)|\\s+")
 TEXTS = ["the cat sat on the mat", "  two  spaces, 12345 numbers\n\nand lines ",
          "don't I'LL caf\u00e9 \u4e2d\u6587 \U0001f600",
          "", " ", "<|end|> a special one"]
-LEARNED = ["the cat sat on the mat and the dog didn't; 1234 numbers, two  spaces\nand lines " * 3,
-           "caf\u00e9 hello world " * 5]
-
-
-def byte_level(split):
-    """A byte-level tokenizer that splits as one of those that llama.cpp has a name for."""
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(ignore_merges=split == "llama3"))
-    pre = tokenizers.pre_tokenizers
-    if split == "gpt2":
-        made.pre_tokenizer = pre.ByteLevel(add_prefix_space=False)
-    elif split == "starcoder":
-        made.pre_tokenizer = pre.Sequence([pre.Digits(individual_digits=True), pre.ByteLevel(add_prefix_space=False)])
-    elif split == "bloom":
-        regex = tokenizers.Regex(" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+")
-        made.pre_tokenizer = pre.Sequence([pre.Split(regex, "isolated"), pre.ByteLevel(False, use_regex=False)])
-    else:
-        regex = tokenizers.Regex(REGEX % ("{1,3}" if split == "llama3" else ""))
-        made.pre_tokenizer = pre.Sequence([pre.Split(regex, "isolated"), pre.ByteLevel(False, use_regex=False)])
-    if split == "qwen2":
-        made.normalizer = tokenizers.normalizers.NFC()
-    made.decoder = tokenizers.decoders.ByteLevel()
-    made.train_from_iterator(LEARNED, tokenizers.trainers.BpeTrainer(
-        vocab_size=VOCAB - 10, special_tokens=["<|end|>", "<|begin|>"], show_progress=False,
-        initial_alphabet=pre.ByteLevel.alphabet()))
-    if split == "llama3":
-        made.post_processor = tokenizers.processors.TemplateProcessing(
-            single="<|begin|> $A", pair="<|begin|> $A <|begin|> $B", special_tokens=[("<|begin|>", 1)])
-    return made, dict(eos_token="<|end|>", bos_token="<|begin|>")
-
-
-def pieces():
-    """A tokenizer of SentencePiece's kind: pieces merged by score, and bytes for unknown characters."""
-    learned = tokenizers.Tokenizer(tokenizers.models.BPE())
-    learned.normalizer = tokenizers.normalizers.Sequence([tokenizers.normalizers.Prepend("\u2581"),
-                                                          tokenizers.normalizers.Replace(" ", "\u2581")])
-    learned.train_from_iterator(LEARNED, tokenizers.trainers.BpeTrainer(vocab_size=120, show_progress=False))
-    merges = [tuple(m) for m in json.loads(learned.to_str())["model"]["merges"]]
-    words = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
-    words += ["".join(m) for m in merges] + sorted({c for m in merges for c in "".join(m)})
-    vocab = {w: i for i, w in enumerate(dict.fromkeys(words))}
-    rank = {}
-    for m in merges:
-        rank.setdefault("".join(m), len(rank))
-    every = [(rank[w], -len(w[:i]), w[:i], w[i:]) for w in rank for i in range(1, len(w)) if w[:i] in vocab
-             and w[i:] in vocab]
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, [(a, b) for _, _, a, b in sorted(every)],
-                                                      unk_token="<unk>",
-                                                      fuse_unk=True, byte_fallback=True))
-    made.normalizer = learned.normalizer
-    made.decoder = tokenizers.decoders.Sequence([tokenizers.decoders.Replace("\u2581", " "),
-                                                 tokenizers.decoders.ByteFallback(),
-                                                 tokenizers.decoders.Fuse(), tokenizers.decoders.Strip(" ", 1, 0)])
-    made.add_special_tokens(["<unk>", "<s>", "</s>"])
-    made.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B",
-                                                                   special_tokens=[("<s>", 1)])
-    return made, dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
 
 
 def make_model(folder, config, kind):

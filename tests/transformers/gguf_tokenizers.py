@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Small tokenizers of the kinds that GGUF files can hold, for gguf_files.py."""
+import json
+
+import tokenizers
+
+VOCAB = 400
+REGEX = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}%s|"
+         " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
+         "|\\s+(?!\\S)|\\s+")
+LEARNED = ["the cat sat on the mat and the dog didn't; 1234 numbers, two  spaces\nand lines " * 3,
+           "caf\u00e9 hello world " * 5]
+
+
+def byte_level(split):
+    """A byte-level tokenizer that splits as one of those that llama.cpp has a name for."""
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(ignore_merges=split == "llama3"))
+    pre = tokenizers.pre_tokenizers
+    if split == "gpt2":
+        made.pre_tokenizer = pre.ByteLevel(add_prefix_space=False)
+    elif split == "starcoder":
+        made.pre_tokenizer = pre.Sequence([pre.Digits(individual_digits=True), pre.ByteLevel(add_prefix_space=False)])
+    elif split == "bloom":
+        regex = tokenizers.Regex(" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+")
+        made.pre_tokenizer = pre.Sequence([pre.Split(regex, "isolated"), pre.ByteLevel(False, use_regex=False)])
+    else:
+        regex = tokenizers.Regex(REGEX % ("{1,3}" if split == "llama3" else ""))
+        made.pre_tokenizer = pre.Sequence([pre.Split(regex, "isolated"), pre.ByteLevel(False, use_regex=False)])
+    if split == "qwen2":
+        made.normalizer = tokenizers.normalizers.NFC()
+    made.decoder = tokenizers.decoders.ByteLevel()
+    made.train_from_iterator(LEARNED, tokenizers.trainers.BpeTrainer(
+        vocab_size=VOCAB - 10, special_tokens=["<|end|>", "<|begin|>"], show_progress=False,
+        initial_alphabet=pre.ByteLevel.alphabet()))
+    if split == "llama3":
+        made.post_processor = tokenizers.processors.TemplateProcessing(
+            single="<|begin|> $A", pair="<|begin|> $A <|begin|> $B", special_tokens=[("<|begin|>", 1)])
+    return made, dict(eos_token="<|end|>", bos_token="<|begin|>")
+
+
+def pieces():
+    """A tokenizer of SentencePiece's kind: pieces merged by score, and bytes for unknown characters."""
+    learned = tokenizers.Tokenizer(tokenizers.models.BPE())
+    learned.normalizer = tokenizers.normalizers.Sequence([tokenizers.normalizers.Prepend("\u2581"),
+                                                          tokenizers.normalizers.Replace(" ", "\u2581")])
+    learned.train_from_iterator(LEARNED, tokenizers.trainers.BpeTrainer(vocab_size=120, show_progress=False))
+    merges = [tuple(m) for m in json.loads(learned.to_str())["model"]["merges"]]
+    words = ["<unk>", "<s>", "</s>"] + [f"<0x{b:02X}>" for b in range(256)]
+    words += ["".join(m) for m in merges] + sorted({c for m in merges for c in "".join(m)})
+    vocab = {w: i for i, w in enumerate(dict.fromkeys(words))}
+    rank = {}
+    for m in merges:
+        rank.setdefault("".join(m), len(rank))
+    every = [(rank[w], -len(w[:i]), w[:i], w[i:]) for w in rank for i in range(1, len(w)) if w[:i] in vocab
+             and w[i:] in vocab]
+    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, [(a, b) for _, _, a, b in sorted(every)],
+                                                      unk_token="<unk>",
+                                                      fuse_unk=True, byte_fallback=True))
+    made.normalizer = learned.normalizer
+    made.decoder = tokenizers.decoders.Sequence([tokenizers.decoders.Replace("\u2581", " "),
+                                                 tokenizers.decoders.ByteFallback(),
+                                                 tokenizers.decoders.Fuse(), tokenizers.decoders.Strip(" ", 1, 0)])
+    made.add_special_tokens(["<unk>", "<s>", "</s>"])
+    made.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B",
+                                                                   special_tokens=[("<s>", 1)])
+    return made, dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
