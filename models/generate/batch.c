@@ -35,7 +35,8 @@ struct tx_batch {
     int64_t guesses;      /* the most that a step computes */
     tx_guesser guesser;
     tx_slots *slots;
-    seat *seat; /* [count] */
+    tx_comm *comm; /* see tx_generator_options */
+    seat *seat;    /* [count] */
     int64_t count, context, vocab;
     uint64_t tickets;
     tx_choice choice;
@@ -55,6 +56,7 @@ tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, cons
         return tx_fail(TX_MEMORY, "generate: out of memory");
     }
     b->slots = slots;
+    b->comm = sizes->comm;
     b->owner = owner ? *owner : (tx_batch_owner){NULL, NULL, NULL};
     b->count = sizes->batch;
     b->context = sizes->context;
@@ -355,7 +357,7 @@ static tx_status compute_tokens(tx_batch *b)
         TX_TRY(compute_guesses(b, &b->seat[b->slot[0]], &done));
     if (!count || done)
         return TX_OK;
-    TX_TRY(tx_slots_step(b->slots, b->slot, b->tokens, count, NULL));
+    TX_TRY(tx_run_step(b->slots, b->comm, b->slot, b->tokens, count, NULL));
     for (int64_t i = 0; i < count; i++)
         choose(b, &b->seat[b->slot[i]], tx_slots_logits(b->slots, b->slot[i]));
     return TX_OK;

@@ -241,7 +241,7 @@ static tx_status run_steps(beams *b)
         }
         if (!count)
             return TX_OK;
-        TX_TRY(tx_slots_step(g->slots, g->slot, g->tokens, count, g->sources));
+        TX_TRY(tx_run_step(g->slots, g->comm, g->slot, g->tokens, count, g->sources));
     }
 }
 

@@ -2,6 +2,8 @@
  * Generates texts for a sink: by the batch of requests, or by beam search. */
 #include "models/generate/run.h"
 
+#include "comm/comm.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +17,7 @@ static tx_status allocate(tx_generator *g)
     g->sources = malloc(rows * sizeof *g->sources);
     if (!g->ids || !g->slot || !g->tokens || !g->sources)
         return tx_fail(TX_MEMORY, "generate: out of memory");
-    return g->slots ? tx_choice_create(tx_slots_vocab(g->slots), &g->choice) : TX_OK;
+    return g->texts ? TX_OK : tx_choice_create(tx_slots_vocab(g->slots), &g->choice);
 }
 
 tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,
@@ -35,11 +37,12 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
     made->batch = o.batch;
     made->beams = o.beams;
     made->context = o.context;
+    made->comm = o.comm;
     o.keep = o.keep && o.batch == 1;
     tx_status status = tx_slots_create(model, config, &sizes, &made->slots);
     if (!status && o.beams == 1) {
         status = tx_batch_over(made->slots, &o, NULL, &made->texts);
-        made->slots = NULL;
+        made->slots = status ? NULL : made->slots;
     }
     TX_THEN(status, allocate(made));
     return TX_RETURN(status, made, generator, tx_generator_free);
@@ -49,8 +52,10 @@ void tx_generator_free(tx_generator *generator)
 {
     if (!generator)
         return;
-    tx_batch_free(generator->texts);
-    tx_slots_free(generator->slots);
+    if (generator->texts)
+        tx_batch_free(generator->texts);
+    else
+        tx_slots_free(generator->slots);
     tx_choice_free(&generator->choice);
     free(generator->ids);
     free(generator->slot);
@@ -64,6 +69,38 @@ void tx_generator_guesses(const tx_generator *generator, int64_t *guessed, int64
     const tx_guesser *g = generator->texts ? tx_batch_guesser(generator->texts) : &(tx_guesser){0};
     *guessed = g->guessed;
     *accepted = g->accepted;
+}
+
+/* ---- Ranks ------------------------------------------------------------------------------------------------- */
+
+/* Sets `*any` if a rank has a text that has not ended. */
+static tx_status ask_ranks(tx_comm *comm, bool mine, bool *any)
+{
+    int32_t running = mine;
+    TX_TRY(tx_comm_collect(comm, TX_ALL_REDUCE, &running, 1, TX_I32, 0));
+    *any = running > 0;
+    return TX_OK;
+}
+
+tx_status tx_run_step(tx_slots *slots, tx_comm *comm, const int32_t *slot, const int32_t *tokens, int64_t count,
+                      const int32_t *sources)
+{
+    bool any;
+    if (comm)
+        TX_TRY(ask_ranks(comm, true, &any));
+    return tx_slots_step(slots, slot, tokens, count, sources);
+}
+
+/* Computes steps whose results nobody reads until the texts of all ranks have ended. */
+static tx_status wait_for_ranks(const tx_generator *g)
+{
+    for (bool any = g->comm != NULL; any;) {
+        TX_TRY(ask_ranks(g->comm, false, &any));
+        tx_slots_keep(g->slots, 0, 0);
+        if (any)
+            TX_TRY(tx_slots_step(g->slots, &(int32_t){0}, &(int32_t){0}, 1, NULL));
+    }
+    return TX_OK;
 }
 
 /* ---- Texts of a batch ------------------------------------------------------------------------------------- */
@@ -183,9 +220,9 @@ tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, in
     for (int64_t i = 0; i < count; i++)
         TX_TRY(check_prompt(g, &prompts[i], how));
     if (g->texts)
-        return run_texts(&(tx_run){g, prompts, count, how, sink, first, 0});
-    for (int64_t i = 0; i < count; i += g->batch)
+        TX_TRY(run_texts(&(tx_run){g, prompts, count, how, sink, first, 0}));
+    for (int64_t i = 0; i < count && !g->texts; i += g->batch)
         TX_TRY(tx_run_beams(
             &(tx_run){g, prompts + i, count - i < g->batch ? count - i : g->batch, how, sink, first + (uint64_t)i, i}));
-    return TX_OK;
+    return wait_for_ranks(g);
 }

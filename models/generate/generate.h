@@ -48,6 +48,11 @@ typedef struct tx_generator_options {
     int64_t guesses; /* the largest prompt_lookup_num_tokens or, with a draft, num_assistant_tokens of the runs */
     tx_slots *draft; /* a slot of a smaller model that guesses tokens, used until the generator is freed; or NULL */
     bool q8_0;       /* see tx_slots_options */
+    /* Ranks that shard the weights (ZeRO stage 3) and call tx_generator_run together, with equal numbers of prompts for
+     * an encoder, at most `batch`. They compute each step together, until the texts of all have ended. NULL for one
+     * rank.
+     */
+    tx_comm *comm;
 } tx_generator_options;
 
 tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx_generator_options *options,

@@ -10,8 +10,9 @@
 #include "models/tx_batch.h"
 
 struct tx_generator {
-    tx_batch *texts; /* without beams; else NULL, */
-    tx_slots *slots; /* and with beams */
+    tx_batch *texts; /* without beams; it owns the slots. Else NULL */
+    tx_slots *slots; /* of the batch or of the beams */
+    tx_comm *comm;   /* see tx_generator_options */
     int64_t batch, beams, context;
     tx_choice choice;
     int32_t *ids;                     /* [batch * beams, context]: prompts and new tokens */
@@ -34,6 +35,10 @@ static inline int64_t tx_run_limit(const tx_run *run, int64_t row)
 {
     return tx_generation_limit(run->how, run->prompts[row].count);
 }
+
+/* tx_slots_step, together with the ranks of the communicator, which may be NULL. */
+tx_status tx_run_step(tx_slots *slots, tx_comm *comm, const int32_t *slot, const int32_t *tokens, int64_t count,
+                      const int32_t *sources);
 
 /* The language model that a batch occupies. */
 typedef struct tx_batch_owner {

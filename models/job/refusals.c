@@ -88,8 +88,6 @@ static void check_ranks(refusals *r, const tx_job_settings *set)
            "--pipeline_chunks needs --pipeline_schedule interleaved");
     refuse(r, set->pipeline_partition && set->pipeline_parallel == 1 && !automatic,
            "--pipeline_partition needs --pipeline_parallel 2 or more");
-    refuse(r, set->predict_with_generate && set->zero_stage == 3,
-           "--predict_with_generate: with --zero_stage 3 no rank has all weights: use --zero_stage 2");
     refuse(r, set->pipeline_parallel > 1 && set->zero_stage > 1, "--pipeline_parallel needs --zero_stage 0 or 1");
 }
 

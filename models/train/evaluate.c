@@ -78,8 +78,8 @@ static tx_status do_round(pass *p, int64_t first, double sums[TX_SUMS_MAX])
         if (p->batch_outputs)
             reduce_outputs(p, output);
     }
-    if (any && writer) {
-        const int64_t left = p->samples->count - own;
+    if ((any || p->gathers) && writer) {
+        const int64_t left = any ? p->samples->count - own : 0;
         TX_TRY(tx_writer_run(writer, &p->batch, left < rows ? left : rows, own, output));
     }
     if (!any)

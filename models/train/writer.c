@@ -13,10 +13,11 @@ struct tx_writer {
     const tx_task *task;
     tx_generation how;
     tx_generator *generator;
-    int64_t block, columns;
-    tx_prompt *prompts; /* [eval_batch] */
-    float *ids;         /* [count, columns]: of this run */
-    int64_t *written;   /* [eval_batch]: ids of each text so far */
+    int64_t block, columns, rows; /* rows: of an evaluation batch */
+    bool together;                /* ranks write together, all of them whole batches */
+    tx_prompt *prompts;           /* [eval_batch] */
+    float *ids;                   /* [count, columns]: of this run */
+    int64_t *written;             /* [eval_batch]: ids of each text so far */
 };
 
 tx_status tx_writer_settings(const tx_config *config, const char *folder, int64_t length, int64_t beams,
@@ -51,11 +52,14 @@ tx_status tx_writer_create(tx_model *model, const tx_config *config, const tx_tr
     if (!made)
         return tx_fail(TX_MEMORY, "trainer: out of memory");
     *made = (tx_writer){.task = o->task, .how = *o->write, .block = o->block, .columns = o->write->max_new_tokens + 1};
+    made->rows = o->eval_batch;
+    made->together = o->comm && o->parallel.zero_stage == 3;
     const tx_generator_options sizes = {.size = sizeof sizes,
                                         .batch = o->eval_batch,
                                         .beams = made->how.num_beams,
                                         .prompt = o->block,
-                                        .context = o->block + made->columns};
+                                        .context = o->block + made->columns,
+                                        .comm = made->together ? o->comm : NULL};
     made->prompts = malloc((size_t)o->eval_batch * sizeof *made->prompts);
     made->written = malloc((size_t)o->eval_batch * sizeof *made->written);
     const bool has = made->prompts && made->written;
@@ -99,12 +103,14 @@ tx_status tx_writer_run(tx_writer *writer, const tx_batch *batch, int64_t count,
 {
     tx_writer *w = writer;
     const int32_t *sources = field(w, batch, "input_ids"), *lengths = field(w, batch, TX_FIELD_LENGTHS);
-    for (int64_t r = 0; r < count; r++) {
-        w->prompts[r] = (tx_prompt){sources + r * w->block, lengths[r]};
+    const int64_t rows = w->together ? w->rows : count;
+    for (int64_t r = 0; r < rows; r++) {
+        const int64_t from = r < count ? r : 0;
+        w->prompts[r] = (tx_prompt){sources + from * w->block, lengths[from]};
         w->written[r] = 0;
     }
-    for (int64_t i = 0; i < count * w->columns; i++)
+    for (int64_t i = 0; i < rows * w->columns; i++)
         ids[i] = -1.0f;
     w->ids = ids;
-    return tx_generator_run(w->generator, w->prompts, count, (uint64_t)first, &w->how, &(tx_sink){emit, NULL, NULL, w});
+    return tx_generator_run(w->generator, w->prompts, rows, (uint64_t)first, &w->how, &(tx_sink){emit, NULL, NULL, w});
 }

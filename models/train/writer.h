@@ -20,7 +20,8 @@ void tx_writer_free(tx_writer *writer); /* NULL is fine */
 /* The largest number of tokens of a text, and 1. */
 int64_t tx_writer_columns(const tx_writer *writer);
 /* Writes a text for each of the first `count` rows of a batch, which begins with sample `first`: their ids
- * [count, columns], and -1 after the end. */
+ * [count, columns], and -1 after the end. Ranks that shard the weights (ZeRO stage 3) call it together, also without
+ * rows; `ids` then has room for all rows of the batch. */
 tx_status tx_writer_run(tx_writer *writer, const tx_batch *batch, int64_t count, int64_t first, float *ids);
 
 #endif

@@ -233,7 +233,7 @@ static bool ends(void *context, const int32_t *ids, int64_t count)
 
 static tx_generator *make_generator(fixture *f, int64_t batch, int64_t beams, int64_t prompt, int64_t context)
 {
-    const tx_generator_options options = {sizeof options, batch, beams, prompt, context, false, 0, NULL, false};
+    const tx_generator_options options = {sizeof options, batch, beams, prompt, context, false, 0, NULL, false, NULL};
     tx_generator *made = NULL;
     assert_ok(tx_generator_create(f->model, f->config, &options, &made));
     return made;
@@ -335,7 +335,7 @@ static void misuse_is_refused(void **state)
     const tx_prompt outside = {bad, 2};
     assert_refused(tx_generator_run(g, &outside, 1, 0, &how, &sink), TX_INVALID, "outside the vocabulary");
     assert_int_equal(out.count[0], 0);
-    const tx_generator_options longer = {sizeof longer, 1, 1, 40, POSITIONS + 1, false, 0, NULL, false};
+    const tx_generator_options longer = {sizeof longer, 1, 1, 40, POSITIONS + 1, false, 0, NULL, false, NULL};
     assert_refused(tx_generator_create(f->model, f->config, &longer, &none), TX_INVALID, "90 positions");
     tx_generator_free(g);
 }

@@ -156,8 +156,8 @@ static double check_texts(tx_slots *draft, int32_t *ids)
     texts plain = {.stop = -1}, fast = {.stop = -1};
     const subject a = open_subject(TX_F32), b = open_subject(TX_F32);
     tx_generator *one = NULL, *two = NULL;
-    const tx_generator_options options = {sizeof options, 2, 1, 75, 90, false, 0, NULL, false};
-    const tx_generator_options guesses = {sizeof options, 2, 1, 75, 90, false, MOST, draft, false};
+    const tx_generator_options options = {sizeof options, 2, 1, 75, 90, false, 0, NULL, false, NULL};
+    const tx_generator_options guesses = {sizeof options, 2, 1, 75, 90, false, MOST, draft, false, NULL};
     assert_ok(tx_generator_create(a.model, a.config, &options, &one));
     assert_ok(tx_generator_create(b.model, b.config, &guesses, &two));
     assert_ok(tx_model_init(a.model, 4));
