@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Splits a text into words by the steps of a pre-tokenizer. Each invalid UTF-8 byte is a word. */
+#include "models/text/bpe.h"
 #include "models/text/pre_tokenizer.h"
 #include "models/text/utf8.h"
 
@@ -8,8 +9,10 @@ struct tx_cutter {
     tx_word_sink sink;
     void *context; /* of the sink */
     tx_matcher *matcher;
-    bool unmarked;                  /* the text follows an invalid byte: add no marks */
-    tx_buffer marked[TX_STEPS_MAX]; /* by step: its text with the mark */
+    bool unmarked;                   /* the text follows an invalid byte: add no marks */
+    tx_buffer changed[TX_STEPS_MAX]; /* by step: its text with the mark, or in letters */
+    tx_letters letters;              /* of the steps after ByteLevel */
+    tx_buffer word;                  /* their bytes */
 };
 
 tx_status tx_cutter_create(const tx_steps *steps, tx_word_sink sink, void *context, tx_cutter **cutter)
@@ -18,6 +21,7 @@ tx_status tx_cutter_create(const tx_steps *steps, tx_word_sink sink, void *conte
     if (!made)
         return tx_fail(TX_MEMORY, "no memory for cutting texts into words");
     *made = (tx_cutter){.steps = steps, .sink = sink, .context = context};
+    tx_letters_make(&made->letters);
     tx_status status = tx_matcher_create(&made->matcher);
     return TX_RETURN(status, made, cutter, tx_cutter_free);
 }
@@ -28,7 +32,8 @@ void tx_cutter_free(tx_cutter *cutter)
         return;
     tx_matcher_free(cutter->matcher);
     for (int i = 0; i < TX_STEPS_MAX; i++)
-        free(cutter->marked[i].data);
+        free(cutter->changed[i].data);
+    free(cutter->word.data);
     free(cutter);
 }
 
@@ -58,7 +63,29 @@ static void mark(const tx_step *step, bool first, const char *text, size_t size,
     }
 }
 
-/* Runs a step on a text: adds marks, then splits. */
+/* Writes the letters of a text, which are at most twice as many bytes. */
+static void spell(const tx_letters *letters, const char *text, size_t size, tx_buffer *out)
+{
+    tx_buffer_clear(out);
+    if (!tx_buffer_reserve(out, 2 * size + 1)) {
+        tx_letters_write(letters, text, size, out->data);
+        out->size = strlen(out->data);
+    }
+}
+
+/* Passes a word to the sink, in bytes. */
+static tx_status emit(tx_cutter *c, const char *word, size_t size)
+{
+    if (!c->steps->letters)
+        return c->sink(c->context, word, size);
+    size_t count = 0;
+    tx_buffer_clear(&c->word);
+    TX_TRY(tx_buffer_reserve(&c->word, size));
+    tx_letters_read(&c->letters, word, size, c->word.data, &count);
+    return c->sink(c->context, c->word.data, count);
+}
+
+/* Runs a step on a text: adds marks or spells its letters, then splits. */
 static tx_status run_step(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first);
 
 /* Passes the bytes from begin to end to the next step, or to the sink after the last step. */
@@ -66,19 +93,23 @@ static inline tx_status pass_on(tx_cutter *c, int32_t stage, const char *text, s
 {
     if (begin == end)
         return TX_OK;
-    return stage == c->steps->count ? c->sink(c->context, text + begin, end - begin)
+    return stage == c->steps->count ? emit(c, text + begin, end - begin)
                                     : run_step(c, stage, text + begin, end - begin, first && begin == 0);
 }
 
 static tx_status run_step(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first)
 {
     const tx_step *step = &c->steps->at[stage];
-    if (step->mark && !c->unmarked) {
-        mark(step, first, text, size, &c->marked[stage]);
-        if (c->marked[stage].status)
-            return c->marked[stage].status;
-        text = c->marked[stage].data;
-        size = c->marked[stage].size;
+    const bool marks = step->mark && !c->unmarked, spells = stage > 0 && stage == c->steps->letters;
+    tx_buffer *changed = &c->changed[stage];
+    if (marks)
+        mark(step, first, text, size, changed);
+    if (spells)
+        spell(&c->letters, text, size, changed);
+    if (marks || spells) {
+        TX_TRY(changed->status);
+        text = changed->data;
+        size = changed->size;
     }
     return step->regex.code ? split(c, stage, text, size, first) : pass_on(c, stage + 1, text, 0, size, first);
 }

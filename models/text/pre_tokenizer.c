@@ -123,9 +123,12 @@ tx_status tx_pre_tokenizer_read(tx_steps *steps, const tx_json *json, bool *byte
     *bytes = false;
     for (int32_t i = 0; i < steps->count; i++) {
         tx_step *step = &steps->at[i];
-        if (*bytes)
-            return tx_fail(TX_UNSUPPORTED, "%s after ByteLevel: ByteLevel must come last", step->kind->name);
-        *bytes = step->kind == &kinds[0];
+        if (*bytes && (step->mark || step->kind == &kinds[0]))
+            return tx_fail(TX_UNSUPPORTED, "%s after ByteLevel adds spaces: only steps that split may follow",
+                           step->kind->name);
+        if (*bytes && !steps->letters)
+            steps->letters = i;
+        *bytes = *bytes || step->kind == &kinds[0];
         if (!step->kind->words)
             continue;
         step->mode = TX_SPLIT_REMOVED;

@@ -7,13 +7,13 @@
 
 #include "models/text/steps.h"
 
-/* Reads a pre-tokenizer. If `json` is NULL there are no steps and a text is one word. `*bytes` receives true if the
- * last step is ByteLevel, so that words are bytes. */
+/* Reads a pre-tokenizer. If `json` is NULL there are no steps and a text is one word. `*bytes` receives true if a
+ * step is ByteLevel, so that words are bytes. */
 tx_status tx_pre_tokenizer_read(tx_steps *steps, const tx_json *json, bool *bytes);
 /* Adds GPT-2's only step. With `prefix` a space is added before texts that do not begin with one. */
 tx_status tx_pre_tokenizer_gpt2(tx_steps *steps, bool prefix);
 
-/* Receives a word: whole characters, or one invalid byte. */
+/* Receives a word: whole characters, or one invalid byte. Steps after ByteLevel may split characters. */
 typedef tx_status (*tx_word_sink)(void *context, const char *word, size_t size);
 
 /* The per-thread state of splitting texts into words. */

@@ -62,6 +62,7 @@ static inline bool tx_step_is(const tx_step *step, const char *kind)
 typedef struct tx_steps {
     tx_step at[TX_STEPS_MAX];
     int32_t count;
+    int32_t letters; /* of a pre-tokenizer: steps from this one on split the letters of bytes (bpe.h); 0 if none does */
 } tx_steps;
 
 /* Calls `read` with its type for a part, which is an object or NULL, or for each object of a Sequence in its member

@@ -265,6 +265,17 @@ def deepseek(corpus):
     return assemble(tokenizer, [], parts, decoders.ByteLevel(), None, ["<\uff5cbegin\u2581of\u2581sentence\uff5c>"])
 
 
+def falcon(corpus):
+    """Steps after ByteLevel split its letters, and thus characters: a byte of a character may be a digit's letter."""
+    parts = [pre_tokenizers.Punctuation("contiguous"), pre_tokenizers.ByteLevel(False), pre_tokenizers.Digits(False),
+             pre_tokenizers.Split(Regex("[0-9][0-9][0-9]"), "isolated")]
+    trainer = trainers.BpeTrainer(vocab_size=WORDS, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+                                  show_progress=False, special_tokens=[">>TITLE<<", "<|endoftext|>"])
+    base = train(corpus, models.BPE(), trainer, None, pre_tokenizers.Sequence(parts))
+    tokenizer = Tokenizer(models.BPE(base["vocab"], [tuple(pair) for pair in base["merges"]]))
+    return assemble(tokenizer, [], parts, decoders.ByteLevel(), None, [">>TITLE<<", "<|endoftext|>"])
+
+
 def lines(corpus):
     """Expressions with Ruby's anchors of lines and texts."""
     tokenizer = deepseek(corpus)
@@ -281,5 +292,5 @@ def word_level(corpus):
 
 
 def all_families():
-    return [t5, mt5, xlm_roberta, albert, xlnet, deberta, nmt, fallback, sentencepiece, whole, gemma, deepseek, lines,
-            word_level, scripts, first, spaces]
+    return [t5, mt5, xlm_roberta, albert, xlnet, deberta, nmt, fallback, sentencepiece, whole, gemma, deepseek, falcon,
+            lines, word_level, scripts, first, spaces]

@@ -43,8 +43,8 @@ static const struct {
      "prepend_scheme last"},
     {"pre_tokenizer",
      "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"ByteLevel\",\"add_prefix_space\":false},{\"type\":"
-     "\"Punctuation\"}]}",
-     TX_UNSUPPORTED, "Punctuation after ByteLevel"},
+     "\"ByteLevel\",\"add_prefix_space\":false}]}",
+     TX_UNSUPPORTED, "ByteLevel after ByteLevel"},
     {"pre_tokenizer", SPLIT("\\\\w+", "Isolated"), TX_UNSUPPORTED,
      "pretokenizers[0]: Split: regular expression: \"\\w\""},
     {"pre_tokenizer", SPLIT("^", "Isolated"), TX_UNSUPPORTED, "matches the empty text"},
