@@ -2,8 +2,6 @@
  * Generates texts for a sink: by the batch of requests, or by beam search. */
 #include "models/generate/run.h"
 
-#include "comm/comm.h"
-
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,38 +67,6 @@ void tx_generator_guesses(const tx_generator *generator, int64_t *guessed, int64
     const tx_guesser *g = generator->texts ? tx_batch_guesser(generator->texts) : &(tx_guesser){0};
     *guessed = g->guessed;
     *accepted = g->accepted;
-}
-
-/* ---- Ranks ------------------------------------------------------------------------------------------------- */
-
-/* Sets `*any` if a rank has a text that has not ended. */
-static tx_status ask_ranks(tx_comm *comm, bool mine, bool *any)
-{
-    int32_t running = mine;
-    TX_TRY(tx_comm_collect(comm, TX_ALL_REDUCE, &running, 1, TX_I32, 0));
-    *any = running > 0;
-    return TX_OK;
-}
-
-tx_status tx_run_step(tx_slots *slots, tx_comm *comm, const int32_t *slot, const int32_t *tokens, int64_t count,
-                      const int32_t *sources)
-{
-    bool any;
-    if (comm)
-        TX_TRY(ask_ranks(comm, true, &any));
-    return tx_slots_step(slots, slot, tokens, count, sources);
-}
-
-/* Computes steps whose results nobody reads until the texts of all ranks have ended. */
-static tx_status wait_for_ranks(const tx_generator *g)
-{
-    for (bool any = g->comm != NULL; any;) {
-        TX_TRY(ask_ranks(g->comm, false, &any));
-        tx_slots_keep(g->slots, 0, 0);
-        if (any)
-            TX_TRY(tx_slots_step(g->slots, &(int32_t){0}, &(int32_t){0}, 1, NULL));
-    }
-    return TX_OK;
 }
 
 /* ---- Texts of a batch ------------------------------------------------------------------------------------- */
@@ -224,5 +190,5 @@ tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, in
     for (int64_t i = 0; i < count && !g->texts; i += g->batch)
         TX_TRY(tx_run_beams(
             &(tx_run){g, prompts + i, count - i < g->batch ? count - i : g->batch, how, sink, first + (uint64_t)i, i}));
-    return wait_for_ranks(g);
+    return tx_run_wait(g->slots, g->comm);
 }

@@ -39,6 +39,8 @@ static inline int64_t tx_run_limit(const tx_run *run, int64_t row)
 /* tx_slots_step, together with the ranks of the communicator, which may be NULL. */
 tx_status tx_run_step(tx_slots *slots, tx_comm *comm, const int32_t *slot, const int32_t *tokens, int64_t count,
                       const int32_t *sources);
+/* Computes steps whose results nobody reads until the texts of all these ranks have ended. */
+tx_status tx_run_wait(tx_slots *slots, tx_comm *comm);
 
 /* The language model that a batch occupies. */
 typedef struct tx_batch_owner {
