@@ -41,6 +41,11 @@ def read_nvidia(text):
     return found
 
 
+def group_fits(registers, items):
+    """True if a multiprocessor of NVIDIA has the registers of a work-group, which it allocates in eights."""
+    return -(-registers // 8) * 8 * items <= 65536
+
+
 def registers_of(tools, target, path, kernel):
     """The numbers of a kernel of the assembly in file `path`."""
     if target in AMD:

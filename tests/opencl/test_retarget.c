@@ -46,15 +46,16 @@ static void test_changed(void **state)
     expect(".target sm_90\n//@90a a;\nnot read", strlen(".target sm_90\n//@90a a;\n"), ".target sm_90a\na;\n");
 }
 
-/* A register limit is inserted before the kernel's body, and only there. */
-static void test_limit(void **state)
+/* Directives are inserted before the body of their kernel, after those of the driver. */
+static void test_directives(void **state)
 {
     (void)state;
-    static const char ptx[] =
-        HEAD ".func f(\n)\n{\nret;\n}\n.entry a(\n\t.param .u64 p\n)\n{\n{\n\t//@90a .maxnreg 168\n}\n"
-             "//@90a b;\n}\n.entry c()\n{\n//@90a d;\n}\n";
+    static const char ptx[] = HEAD ".func f(\n)\n{\nret;\n}\n.entry a(\n\t.param .u64 p\n)\n.minnctapersm 1\n"
+                                   "{\n{\n\t//@90a .reqntid 384, 1, 1 .maxnreg 168\n}\n"
+                                   "//@90a b;\n}\n.entry c()\n{\n//@90a d;\n}\n";
     static const char made[] = ".version 8.7\n.target sm_90a, texmode_independent\n.address_size 64\n"
-                               ".func f(\n)\n{\nret;\n}\n.entry a(\n\t.param .u64 p\n)\n.maxnreg 168\n{\n{\n}\n"
+                               ".func f(\n)\n{\nret;\n}\n.entry a(\n\t.param .u64 p\n)\n.minnctapersm 1\n"
+                               ".reqntid 384, 1, 1 .maxnreg 168\n{\n{\n}\n"
                                "b;\n}\n.entry c()\n{\nd;\n}\n";
     expect(ptx, strlen(ptx), made);
 }
@@ -82,7 +83,7 @@ static void test_asked_for(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_changed), cmocka_unit_test(test_limit),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_changed), cmocka_unit_test(test_directives),
                                        cmocka_unit_test(test_refused), cmocka_unit_test(test_asked_for)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,8 +10,7 @@
 
 #define TARGET ".target sm_90"
 #define MARK "//@90a "
-#define SIGN "@90a"       /* part of a mark, whatever surrounds it */
-#define LIMIT ".maxnreg " /* a marked line with this directive is moved before the body of its kernel */
+#define SIGN "@90a" /* part of a mark, whatever surrounds it */
 
 /* Returns the start of a marked instruction in a line of PTX, or NULL. */
 static const char *marked(const char *line)
@@ -82,7 +81,7 @@ tx_status tx_cl_retarget_ptx(const char *ptx, size_t size, char **text)
         }
         char *const put = end;
         append(&end, line, next);
-        if (instruction && body && strncmp(line, LIMIT, strlen(LIMIT)) == 0)
+        if (instruction && body && *line == '.') /* a directive of the kernel */
             move_before(body, put, end);
     }
     *end = '\0';
@@ -98,4 +97,4 @@ tx_status tx_cl_retarget_ptx(const char *ptx, size_t size, char **text)
                                            : "the driver's PTX has no sm_90a mark");
 }
 
-const tx_cl_reviser tx_cl_retarget = {.option = "-DATOM=WGMMA", .version = "sm_90a 2", .revise = tx_cl_retarget_ptx};
+const tx_cl_reviser tx_cl_retarget = {.option = "-DATOM=WGMMA", .version = "sm_90a 3", .revise = tx_cl_retarget_ptx};

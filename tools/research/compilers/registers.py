@@ -4,10 +4,10 @@ and generation) on other devices with registers.tsv. The figures are those of cl
 
     registers.py KERNEL_TEXTS [--targets A,B] [--record]      --record writes registers.tsv
 
-Fails if spills, scratch or local memory grow, if registers grow by more than SLACK, or if the kernels are not those of
-the record. With another compiler than that of the record, it checks only for spills of kernels that had none. A kernel
-that spills needs a reason in the last column of the record, which --record keeps. The exit status is 77 if a compiler
-is missing.
+Fails if spills, scratch or local memory grow, if registers grow by more than SLACK, if a work-group of NVIDIA needs
+more registers than there are, or if the kernels are not those of the record. With another compiler than that of the
+record, it checks only for spills of kernels that had none. A kernel that spills needs a reason in the last column of
+the record, which --record keeps. The exit status is 77 if a compiler is missing.
 
 Registers are those of a work-item: VGPRs of AMD (with the accumulation registers of CDNA), and SGPRs of a wave in a
 separate column. Spills are registers on AMD and bytes on NVIDIA. Scratch is private memory in bytes, including spills.
@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 import shared  # finds the next two imports
-from forms import read_amd, read_nvidia
+from forms import group_fits, read_amd, read_nvidia
 from targets import AMD, DEVICE, Programs, Tools, parallel, table_of
 
 RECORD = os.path.join(os.path.dirname(os.path.abspath(__file__)), "registers.tsv")
@@ -30,7 +30,7 @@ COLUMNS = ("target", "kernel", "group") + NUMBERS + ("options", "why")
 
 
 def items_of(group):
-    return math.prod(map(int, group.split("x"))) if group else 0
+    return math.prod(map(int, group.split("x"))) if group not in ("", "any") else 0
 
 
 def rows_of(tools, target, program, folder):
@@ -104,6 +104,8 @@ def judge(row, old, same_compiler):
         wrong.append(f"local memory {old['local']} -> {row['local']}")
     if row["spills"] and not old["why"]:
         wrong.append(f"spills {row['spills']}, and the record has no reason")
+    if row["target"] not in AMD and not group_fits(row["registers"], items_of(row["group"])):
+        wrong.append(f"{row['registers']} registers are too many for a work-group of {row['group']}")
     return wrong
 
 

@@ -6,9 +6,9 @@ GELU.
 
     wgmma.py KERNEL_TEXTS
 
-Fails if registers spill, if ptxas warns that instructions are serialized (C75xx), if the inner loop does not have one
-instruction for each 16 of its terms, or if blocks are not aligned as descriptors require. The exit status is 77 if
-clang-19 or newer, or a ptxas for sm_90a, is missing."""
+Fails if registers spill, if a work-group needs more than a multiprocessor has, if ptxas warns that instructions are
+serialized (C75xx), if the inner loop does not have one instruction for each 16 of its terms, or if blocks are not
+aligned as descriptors require. The exit status is 77 if clang-19 or newer, or a ptxas for sm_90a, is missing."""
 import os
 import re
 import sys
@@ -16,7 +16,7 @@ import tempfile
 
 from inner_loop import nvidia_loops
 from loops import HGMMA
-from forms import product_forms, read_nvidia
+from forms import group_fits, product_forms, read_nvidia
 from targets import Programs, Program, Tools, parallel, skip
 
 EPILOGUES = (" -DBIAS=1 -DADDS=0", " -DBIAS=0 -DADDS=1", " -DBIAS=1 -DADDS=0 -DEPILOGUE=1 -DEXACT=0")
@@ -24,7 +24,7 @@ EPILOGUES = (" -DBIAS=1 -DADDS=0", " -DBIAS=0 -DADDS=1", " -DBIAS=1 -DADDS=0 -DE
 
 def wrong(tools, texts, folder, work):
     """Returns the error of a form's kernel, or None."""
-    options, stored, transposes, epilogue = work
+    options, items, stored, transposes, epilogue = work
     program = Program(os.path.join(texts, "gemm_matrix.cl"), "gemm_matrix",
                       f"{options} -DAB={stored} -DY={stored} -DWIDEN=1 -DTRANS_A={transposes[0]} "
                       f"-DTRANS_B={transposes[1]} -DPARTS=0{epilogue}")
@@ -38,7 +38,9 @@ def wrong(tools, texts, folder, work):
     status, text = tools.assemble("sm_90", path + ".s", path + ".cubin")
     if status:
         return f"{program}:\n{text}"
-    _, _, spills, scratch, _ = read_nvidia(text)["gemm_matrix"]
+    registers, _, spills, scratch, _ = read_nvidia(text)["gemm_matrix"]
+    if not group_fits(registers, items):
+        return f"{program}: {registers} registers for each of {items} work-items"
     loops, _ = nvidia_loops(path + ".cubin", "gemm_matrix", lambda what, width: what)
     counts = [loop.count(HGMMA) for loop in loops]
     good = not spills and not scratch and max(counts) == 4
@@ -53,8 +55,9 @@ def main():
         if not tools.ptxas:
             skip("no ptxas")
         texts = Programs(sys.argv[1], "nvidia", "gpt2", folder).folder
-        work = [(form[3], stored, transposes, epilogue) for form in product_forms() if "ATOM=WGMMA" in form[3]
-                for stored in ("bf16", "f16") for transposes in ("00", "01", "10", "11") for epilogue in EPILOGUES]
+        work = [(form[3], form[6] * form[7], stored, transposes, epilogue) for form in product_forms()
+                if "ATOM=WGMMA" in form[3] for stored in ("bf16", "f16")
+                for transposes in ("00", "01", "10", "11") for epilogue in EPILOGUES]
         found = [text for text in parallel(lambda one: wrong(tools, texts, folder, one), work) if text]
         versions = f"clang {tools.clang_version}, ptxas {tools.ptxas_version}"
         print("\n".join(found + [f"{len(work)} kernels, {len(found)} wrong; {versions}"]))
