@@ -32,8 +32,11 @@ attention_grad_kv(ATTENTION_GRAD_ARGUMENTS, __local float4 *pool)
             PUT_SCORES(scores, s);
             product_scores(x, query, stride, length - q0, x, key, stride, length - k0, stage, s, tx, ty);
             const draws drop = draws_of(control, b, site, plane + head, p, first_row, first_column);
-            fetch_terms(dy, slope, o_stride, length - q0, held);
+            if (!DROPOUT) /* its draws need the registers */
+                fetch_terms(dy, slope, o_stride, length - q0, held);
             slopes(s, scores, lse_of, delta_of, q0, k0, length, T, window, starts_of, scale * LOG2_E, &drop, tx, ty);
+            if (DROPOUT)
+                fetch_terms(dy, slope, o_stride, length - q0, held);
             BARRIER;
             product_out(scores, dy, slope, o_stride, min(ROWS, length - q0), stage, held, dv, ux, uy);
             fetch_terms(x, query, stride, length - q0, held);

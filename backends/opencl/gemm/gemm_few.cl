@@ -6,7 +6,6 @@
  *
  * A work-group is ACROSS x ALONG work-items. If b is stored [k, n], an item computes RUN vectors of neighbouring
  * columns. ACROSS items are adjacent in n, and ALONG items share the terms, DEEP terms at a time.
- *
  * If b is stored [n, k] (TRANS_B), ALONG items share a column, RUN vectors of terms at a time. A group computes
  * ACROSS columns at a time, COLUMNS times.
  *
@@ -43,6 +42,7 @@ typedef const __global b_t *from_b;
 
 #define GROUP (ACROSS * ALONG)
 #define DEEP 8
+#define UNROLL _Pragma("unroll") /* NVIDIA's compiler keeps indexed arrays in memory */
 
 #if !TRANS_B
 
@@ -51,16 +51,16 @@ static void add_terms(__global const ab_t *a, long lda, from_b b, long first, lo
                       vec sum[ROWS][RUN])
 {
     float x[ROWS][DEEP];
-    for (int row = 0; row < ROWS; row++)
-        for (int d = 0; d < DEEP; d++)
+    UNROLL for (int row = 0; row < ROWS; row++)
+        UNROLL for (int d = 0; d < DEEP; d++)
             x[row][d] = d < deep ? AB_GET(a, row * lda + d) : 0.0f;
     for (int r = 0; r < RUN && i + r * VW < n; r++) {
         vec w[DEEP];
-        for (int d = 0; d < DEEP; d++)
+        UNROLL for (int d = 0; d < DEEP; d++)
             w[d] = d < deep ? load_b(b, first + d * ldb, i + r * VW, n) : (vec)0.0f;
-        for (int row = 0; row < ROWS; row++) {
+        UNROLL for (int row = 0; row < ROWS; row++) {
             vec s = sum[row][r];
-            for (int d = 0; d < DEEP; d++)
+            UNROLL for (int d = 0; d < DEEP; d++)
                 s += x[row][d] * w[d];
             sum[row][r] = s;
         }
