@@ -69,7 +69,7 @@ sed "s/: 300/: 257/" "$work/config.json" > "$work/bytes.json"
 cat > "$work/python" << 'END'
 #!/bin/sh
 case $1$3 in
-*/peer_llama_cpp.py*'"model": '*'model.gguf"'*'"batch": 2, "block": 8, "count": 4, "threads": 0, "compile": false'*) ;;
+*/peer_llama_cpp.py*'"model": '*'model.gguf"'*'"batch": 2, "block": 8, "count": 4, "threads": 0, "compile": false, "gpu": false'*) ;;
 */peer_torch.py*'"compile": true'*) ;;
 *) exit 1 ;;
 esac

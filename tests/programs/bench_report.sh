@@ -120,6 +120,11 @@ if command -v "$python" > /dev/null; then
             grep -q '"ratio":' out || fail "no ratio beside PyTorch: $method"
         done
         outcome 1 "transformers has no optimizer muon" "$txbench" train --config secret/config.json --block 32 --peer torch --optim muon
+        # A GPU is not compared with PyTorch on the CPU.
+        if ! "$python" -c "import sys, torch; sys.exit(not torch.accelerator.is_available())"; then
+            outcome 1 "TX runs on a GPU, but PyTorch" "$python" "$source/tools/bench/peer_torch.py" train \
+                '{"gpu": true, "threads": 1, "compile": false}'
+        fi
     fi
 fi
 

@@ -62,7 +62,11 @@ static tx_status describe(const tx_pairs *p, char **text)
 {
     const tx_pairs_settings *set = p->set;
     tx_json *all = tx_json_object(), *model = NULL;
+    tx_device_info device;
+    int32_t index;
     tx_status status = all ? TX_OK : TX_MEMORY;
+    TX_THEN(status, tx_device_find(set->device, &index));
+    TX_THEN(status, tx_device_get(index, &device));
     if (!status && p->config)
         status = tx_config_json(p->config, &model);
     TX_THEN(status, model ? tx_json_set(all, "model", model) : tx_json_set_string(all, "model", set->model));
@@ -72,6 +76,7 @@ static tx_status describe(const tx_pairs *p, char **text)
     TX_THEN(status, tx_json_set_int(all, "count", set->count));
     TX_THEN(status, tx_json_set_int(all, "threads", set->threads));
     TX_THEN(status, tx_json_set_bool(all, "compile", peers[set->peer].compile));
+    TX_THEN(status, tx_json_set_bool(all, "gpu", device.type == TX_DEVICE_GPU));
     TX_THEN(status, tx_json_set(all, "method", p->method ? tx_json_copy(p->method) : tx_json_object()));
     if (!status) {
         *text = tx_json_text(all, TX_JSON_LINE);

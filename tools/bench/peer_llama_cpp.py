@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The peer of `txbench generate` with --peer llama.cpp: the same GGUF file in llama.cpp, through llama-cpp-python.
 
-    peer_llama_cpp.py generate {"model": FILE, "batch": ROWS, "block": TOKENS, "count": TOKENS, "threads": N}
+    peer_llama_cpp.py generate {"model": FILE, "batch": ROWS, "block": TOKENS, "count": TOKENS, "threads": N,
+                                  "gpu": BOOL}
 
-It continues random prompts greedily on the CPU: all prompts in one batch, then a token of each row at a time. Caches
-have llama.cpp's default type, fp16.
+It continues random prompts greedily on the CPU, or on the GPU if llama.cpp was built for one: all prompts in one batch,
+then a token of each row at a time. Caches have llama.cpp's default type, fp16.
 
 The script prints "ready VERSIONS". Then it reads a number of new tokens, at most "count", from each line of standard
 input, and prints "seconds WALL_CLOCK_SECONDS CPU_SECONDS".
@@ -34,7 +35,7 @@ class Peer:
     def __init__(self, what, threads):
         self.rows, self.block = what["batch"], what["block"]
         settings = llama.llama_model_default_params()
-        settings.n_gpu_layers = 0
+        settings.n_gpu_layers = 999 if what["gpu"] else 0
         self.model = llama.llama_model_load_from_file(what["model"].encode(), settings)
         if not self.model:
             sys.exit(f"peer_llama_cpp.py: llama.cpp cannot load {what['model']}")
@@ -77,6 +78,9 @@ def main():
     random.seed(1)
     llama.llama_log_set(only_errors, llama.ctypes.c_void_p(0))
     llama.llama_backend_init()
+    if what["gpu"] and not llama.llama_supports_gpu_offload():
+        sys.exit("peer_llama_cpp.py: TX runs on a GPU, but this llama.cpp was built for CPUs: build llama-cpp-python "
+                 "for this GPU, or use --device cpu")
     threads = what["threads"] or len(os.sched_getaffinity(0))
     peer = Peer(what, threads)
     system = " ".join(llama.llama_print_system_info().decode().split())

@@ -4,9 +4,10 @@
 transformers and PyTorch.
 
     peer_torch.py train|generate {"model": CONFIG_JSON|DIR, "dtype": TYPE, "batch": ROWS, "block": TOKENS,
-                                  "threads": N, "compile": BOOL, "method": METHOD}
+                                  "threads": N, "compile": BOOL, "gpu": BOOL, "method": METHOD}
 
-It runs in eager mode with the default SDPA attention, or compiled by torch.compile. Only an adapter has dropout. A
+It runs on the CPU or on the GPU that PyTorch finds, in eager mode with the default SDPA attention, or compiled by
+torch.compile. Only an adapter has dropout. A
 configuration gives random weights in fp32, a folder its weights in TYPE.
 
 train uses random tokens and labels and clips the global gradient norm to 1. METHOD has
@@ -34,11 +35,21 @@ except ImportError as error:
              "and set TX_PYTHON=torch/bin/python")
 
 
+def device_of(what):
+    """Returns the device, whose kind must be that of TX's device."""
+    if not what["gpu"]:
+        return torch.device("cpu")
+    if not torch.accelerator.is_available():
+        sys.exit(f"peer_torch.py: TX runs on a GPU, but PyTorch {torch.__version__} finds none: install PyTorch for this "
+                 "GPU, or use --device cpu")
+    return torch.accelerator.current_accelerator()
+
+
 def optimizer_of(model, name, args):
     """Returns the optimizer that transformers' Trainer makes for --optim and --optim_args."""
     try:
-        arguments = transformers.TrainingArguments(output_dir=".", report_to="none", use_cpu=True, optim=name,
-                                                   optim_args=args or None)
+        arguments = transformers.TrainingArguments(output_dir=".", report_to="none", optim=name,
+                                                   use_cpu=model.device.type == "cpu", optim_args=args or None)
     except ValueError:
         sys.exit(f"peer_torch.py: transformers has no optimizer {name}")
     kind, options = transformers.Trainer.get_optimizer_cls_and_kwargs(arguments)
@@ -71,7 +82,8 @@ def trainer(model, what):
         model.gradient_checkpointing_enable()
     if what["compile"]:
         model.compile()
-    scaler = torch.amp.GradScaler("cpu", enabled=precision == "fp16")
+    device = model.device
+    scaler = torch.amp.GradScaler(device.type, enabled=precision == "fp16")
     optimizer = optimizer_of(model, method["optim"], method["optim_args"])
     trained = [p for p in model.parameters() if p.requires_grad]
     extra = {} if of_texts else {"use_cache": False}
@@ -79,9 +91,9 @@ def trainer(model, what):
     def run(steps):
         for _ in range(steps):
             for _ in range(micro):
-                tokens = torch.randint(0, vocab, (batch, block))
-                labels = torch.randint(0, model.config.num_labels, (batch,)) if of_texts else tokens
-                with torch.autocast("cpu", dtype=half or torch.bfloat16, enabled=half is not None):
+                tokens = torch.randint(0, vocab, (batch, block), device=device)
+                labels = torch.randint(0, model.config.num_labels, (batch,), device=device) if of_texts else tokens
+                with torch.autocast(device.type, dtype=half or torch.bfloat16, enabled=half is not None):
                     loss = model(input_ids=tokens, labels=labels, **extra).loss / micro
                 scaler.scale(loss).backward()
             scaler.unscale_(optimizer)
@@ -102,7 +114,7 @@ def generator(model, what):
     model.generation_config.pad_token_id = 0
 
     def run(count):
-        tokens = torch.randint(0, vocab, (batch, block))
+        tokens = torch.randint(0, vocab, (batch, block), device=model.device)
         with torch.no_grad():
             out = model.generate(tokens, attention_mask=torch.ones_like(tokens), max_new_tokens=count, do_sample=False)
         assert out.shape[1] == block + count
@@ -113,6 +125,7 @@ def main():
     what = json.loads(sys.argv[2])
     torch.set_num_threads(what["threads"] or len(os.sched_getaffinity(0)))
     torch.manual_seed(1)
+    device = device_of(what)
     if isinstance(what["model"], str):
         if not os.path.isdir(what["model"]):
             sys.exit(f"peer_torch.py: {what['model']} is not a folder")
@@ -120,13 +133,16 @@ def main():
     else:
         config = transformers.AutoConfig.for_model(**what["model"])
         model = getattr(transformers, config.architectures[0])._from_config(config, dtype=torch.float32)
-    run = {"train": trainer, "generate": generator}[sys.argv[1]](model, what)
+    run = {"train": trainer, "generate": generator}[sys.argv[1]](model.to(device), what)
     compiled = " compiled" if what["compile"] else ""
     versions = f"torch {torch.__version__}{compiled}, transformers {transformers.__version__}"
-    print(f"ready {versions}, {torch.get_num_threads()} threads", flush=True)
+    where = torch.cuda.get_device_name() if device.type == "cuda" else device.type
+    print(f"ready {versions}, {where}, {torch.get_num_threads()} threads", flush=True)
     for line in sys.stdin:
         begin, processor = time.perf_counter(), time.process_time()
         run(int(line))
+        if device.type != "cpu":
+            torch.accelerator.synchronize()
         print(f"seconds {time.perf_counter() - begin} {time.process_time() - processor}", flush=True)
 
 
