@@ -99,7 +99,11 @@ static void of_types(tx_engine *engine, const tx_config *config, size_t m, size_
                                             .autocast = types[type].autocast,
                                             .eval_autocast = types[type].autocast,
                                             .stored = types[type].stored,
-                                            .optimizer = {sizeof trainer.optimizer, TX_ADAMW, 0.9f, 0.999f, 1e-8f},
+                                            .optimizer = {.size = sizeof trainer.optimizer,
+                                                          .kind = TX_ADAMW,
+                                                          .beta1 = 0.9f,
+                                                          .beta2 = 0.999f,
+                                                          .eps = 1e-8f},
                                             .write = beams[b] ? &write : NULL};
         const tx_memory planned = compare(engine, config, &trainer);
         without = b ? without : planned;
