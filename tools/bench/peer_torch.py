@@ -40,8 +40,8 @@ def device_of(what):
     if not what["gpu"]:
         return torch.device("cpu")
     if not torch.accelerator.is_available():
-        sys.exit(f"peer_torch.py: TX runs on a GPU, but PyTorch {torch.__version__} finds none: install PyTorch for this "
-                 "GPU, or use --device cpu")
+        sys.exit(f"peer_torch.py: TX runs on a GPU, but PyTorch {torch.__version__} finds none: install PyTorch for "
+                 "this GPU, or use --device cpu")
     return torch.accelerator.current_accelerator()
 
 
