@@ -50,7 +50,6 @@ static const struct {
     {"pre_tokenizer", SPLIT("^", "Isolated"), TX_UNSUPPORTED, "matches the empty text"},
     {"pre_tokenizer", SPLIT("\\\\h", "Isolated"), TX_UNSUPPORTED, "\"\\h\""},
     {"pre_tokenizer", SPLIT("[a&&b]", "Isolated"), TX_UNSUPPORTED, "\"&&\""},
-    {"pre_tokenizer", SPLIT("[a&&b]", "Isolated"), TX_UNSUPPORTED, "\"&&\""},
     {"pre_tokenizer", SPLIT("a{2}+", "Isolated"), TX_UNSUPPORTED, "{2}"},
     {"pre_tokenizer", SPLIT("(?i)a", "Isolated"), TX_UNSUPPORTED, "(?i)"},
     {"pre_tokenizer", SPLIT("a*", "Isolated"), TX_UNSUPPORTED, "matches the empty text"},
