@@ -62,11 +62,7 @@ static tx_status describe(const tx_pairs *p, char **text)
 {
     const tx_pairs_settings *set = p->set;
     tx_json *all = tx_json_object(), *model = NULL;
-    tx_device_info device;
-    int32_t index;
     tx_status status = all ? TX_OK : TX_MEMORY;
-    TX_THEN(status, tx_device_find(set->device, &index));
-    TX_THEN(status, tx_device_get(index, &device));
     if (!status && p->config)
         status = tx_config_json(p->config, &model);
     TX_THEN(status, model ? tx_json_set(all, "model", model) : tx_json_set_string(all, "model", set->model));
@@ -76,7 +72,7 @@ static tx_status describe(const tx_pairs *p, char **text)
     TX_THEN(status, tx_json_set_int(all, "count", set->count));
     TX_THEN(status, tx_json_set_int(all, "threads", set->threads));
     TX_THEN(status, tx_json_set_bool(all, "compile", peers[set->peer].compile));
-    TX_THEN(status, tx_json_set_bool(all, "gpu", device.type == TX_DEVICE_GPU));
+    TX_THEN(status, tx_json_set_bool(all, "gpu", p->device.type == TX_DEVICE_GPU));
     TX_THEN(status, tx_json_set(all, "method", p->method ? tx_json_copy(p->method) : tx_json_object()));
     if (!status) {
         *text = tx_json_text(all, TX_JSON_LINE);
@@ -205,13 +201,9 @@ static tx_json *side(const tx_pairs_task *task, const tx_pairs *p, const double 
 
 static tx_status print(const tx_pairs_task *task, const tx_cli *program, tx_pairs *p)
 {
-    tx_device_info device;
-    int32_t index;
-    TX_TRY(tx_device_find(p->set->device, &index));
-    TX_TRY(tx_device_get(index, &device));
     tx_json *all = tx_bench_figures(program, p->set);
-    tx_json_set_string(all, "device", device.name);
-    tx_json_set_string(all, "driver", device.driver);
+    tx_json_set_string(all, "device", p->device.name);
+    tx_json_set_string(all, "driver", p->device.driver);
     tx_json_set(all, "tx", side(task, p, p->ours));
     const tx_status status = task->add ? task->add(p, all) : TX_OK;
     if (status) {
@@ -232,9 +224,12 @@ static tx_status print(const tx_pairs_task *task, const tx_cli *program, tx_pair
 static tx_status work(const tx_pairs_task *task, const tx_cli *program, tx_pairs *p)
 {
     const tx_pairs_settings *set = p->set;
+    int32_t index;
     if (!set->model)
         TX_TRY(tx_bench_config(set->config, set->block, &p->config));
     TX_TRY(task->open(p));
+    TX_TRY(tx_device_find(set->device, &index));
+    TX_TRY(tx_device_get(index, &p->device));
     if (set->peer != TX_PEER_NONE) {
         TX_TRY(start(task->name, p, &p->peer));
         p->peer_name = p->peer->name;

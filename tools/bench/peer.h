@@ -32,6 +32,7 @@ typedef struct tx_pairs_settings {
 
 typedef struct tx_pairs {
     const tx_pairs_settings *set;
+    tx_device_info device; /* of TX */
     tx_config *config;
     tx_bench_training tx; /* generate uses only its engine, model and tokens */
     tx_peer *peer;
