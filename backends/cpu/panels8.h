@@ -14,7 +14,7 @@
 #define TX_PANEL_TARGET __attribute__((target("avx512vnni")))
 #define TX_PANEL_COLUMNS 16
 #define TX_PANEL_BIAS (-128) /* is added to the integers of rows */
-#define TX_PANEL_UNROLL "GCC unroll 8"
+#define TX_PANEL_UNROLL TX_PRAGMA(GCC unroll 8)
 typedef __m512i tx_panel_bytes;
 typedef __m512 tx_panel_floats;
 #elif defined(__AVX2__)
@@ -22,7 +22,7 @@ typedef __m512 tx_panel_floats;
 #define TX_PANEL_TARGET
 #define TX_PANEL_COLUMNS 8
 #define TX_PANEL_BIAS 0
-#define TX_PANEL_UNROLL "GCC unroll 1" /* more would not leave the sums in registers */
+#define TX_PANEL_UNROLL TX_PRAGMA(GCC unroll 1) /* more would not leave the sums in registers */
 typedef __m256i tx_panel_bytes;
 typedef __m256 tx_panel_floats;
 #endif
@@ -238,14 +238,15 @@ TX_PANEL_INLINE void tx_panel_add(int rows, tx_dtype dtype, const tx_panel8 p[2]
         tx_panel_bytes dots[TX_PANEL_ROWS][2];
         for (int i = 0; i < 2 * rows; i++)
             dots[i / 2][i % 2] = p[i % 2].start[j];
-        _Pragma(TX_PANEL_UNROLL) for (int k = 0; k < size; k++) for (int i = 0; i < rows; i++)
-        {
-            int32_t four;
-            memcpy(&four, row[i].q + 4 * (size * j + k), sizeof four);
-            const tx_panel_bytes a = TX_MM(set1_epi32)(four);
-            dots[i][0] = tx_panel_dot(dtype, dots[i][0], a, p[0].w[size * j + k]);
-            dots[i][1] = tx_panel_dot(dtype, dots[i][1], a, p[1].w[size * j + k]);
-        }
+        TX_PANEL_UNROLL
+        for (int k = 0; k < size; k++)
+            for (int i = 0; i < rows; i++) {
+                int32_t four;
+                memcpy(&four, row[i].q + 4 * (size * j + k), sizeof four);
+                const tx_panel_bytes a = TX_MM(set1_epi32)(four);
+                dots[i][0] = tx_panel_dot(dtype, dots[i][0], a, p[0].w[size * j + k]);
+                dots[i][1] = tx_panel_dot(dtype, dots[i][1], a, p[1].w[size * j + k]);
+            }
         for (int i = 0; i < 2 * rows; i++) {
             const tx_panel_floats d = TX_MM(set1_ps)(row[i / 2].d[j * size / 8]),
                                   one = TX_MM(cvtepi32_ps)(tx_panel_total(dtype, dots[i / 2][i % 2]));
@@ -274,17 +275,17 @@ static TX_PANEL_TARGET void tx_panel_product(tx_dtype dtype, const tx_panel8 p[2
             row[r] = tx_row8_of(rows, i + r);
             row[r] = (tx_cpu_row8){row[r].q + at, row[r].d + at / 32, row[r].sums + at / 16};
         }
-#define TX_EACH_TYPE(X, rows) X(rows, TX_Q8_0) X(rows, TX_Q4_0) X(rows, TX_Q4_K) X(rows, TX_Q6_K)
-#define TX_ADD(rows, type)            \
-    if (now == rows && dtype == type) \
-        tx_panel_add(rows, type, p, groups, row, sum + i);
-        TX_EACH_TYPE(TX_ADD, 1)
-        TX_EACH_TYPE(TX_ADD, TX_PANEL_ROWS)
+#define X(name, values, bytes)                               \
+    if (dtype == TX_##name && now == 1)                      \
+        tx_panel_add(1, TX_##name, p, groups, row, sum + i); \
+    else if (dtype == TX_##name)                             \
+        tx_panel_add(TX_PANEL_ROWS, TX_##name, p, groups, row, sum + i);
+        TX_BLOCK_MAP(X)
+#undef X
     }
 }
 
-/* y [rows->count, ld] = the rows, at most TX_ROW8_MOST, times columns j .. j + n - 1, at most 2 TX_PANEL_COLUMNS.
- */
+/* y [rows->count, ld] = the rows, at most TX_ROW8_MOST, times the n columns from column j on, at most two panels. */
 static TX_PANEL_TARGET void tx_panels_columns(const tx_block_matrix *w, int64_t j, int64_t n, const tx_cpu_rows8 *rows,
                                               float *y, int64_t ld)
 {
