@@ -9,8 +9,8 @@
 cmake_minimum_required(VERSION 3.25)
 
 set(max_function 60)
-set(max_total 42660)
-set(max_core 27525) # without the folders of extensions
+set(max_total 42697)
+set(max_core 27566) # without the folders of extensions
 
 # Exceptions. Statements and expressions of a language hold each other: a macro is called in an expression.
 set(known_circles "models/jinja/(evaluate|execute)")

@@ -10,8 +10,6 @@
 
 #define TX_DOT_LANES 64   /* lanes of a sum */
 #define TX_DOT_COLUMNS 16 /* columns whose lanes are in memory at once */
-/* Bytes of a column that are fetched to the L2 cache before they are used. */
-#define TX_DOT_AHEAD(half) ((half) ? 8192 : 4096)
 
 /* Element i of b, which is fp32 or, if `half`, bf16. */
 static inline float tx_element(const void *b, bool half, int64_t i)
@@ -27,14 +25,22 @@ typedef float tx_lanes[TX_DOT_COLUMNS][TX_DOT_LANES]; /* the sums of a row and T
 #define TX_UNROLL TX_PRAGMA(GCC unroll 16)
 #define TX_DOT_VECTORS (TX_DOT_LANES / TX_VECTOR)
 
+#define TX_DOT_LANE(row, column) (lane + ((row)*TX_DOT_COLUMNS + (column)) * TX_DOT_LANES)
+
 /* The sums of a tile stay in registers: those of some rows, columns and vectors of lanes. A tile of one row has all
  * lanes of one column. */
 #define TX_DOT_ROWS 4
-#define TX_DOT_TILE 2
 #if TX_VECTOR == 16
-#define TX_DOT_PART 2
+#define TX_DOT_TILE 4
 #else
-#define TX_DOT_PART 1
+#define TX_DOT_TILE 2
+#endif
+
+/* Reads a vector into a register once. Otherwise GCC reads it in memory for each product. */
+#ifdef __x86_64__
+#define TX_DOT_KEEP(vector) __asm__("" : "+v"(vector))
+#else
+#define TX_DOT_KEEP(vector) ((void)0)
 #endif
 
 /* TX_VECTOR elements of b, which is fp32 or, if `half`, bf16. */
@@ -47,10 +53,11 @@ static inline __attribute__((always_inline)) tx_vector tx_load(const void *b, bo
 }
 
 /* Adds to the lanes of `rows` rows their products with `depth` elements of `columns` columns, `ldb` elements apart.
- * If `first`, the products replace the lanes. `rows`, `columns`, `part` and `half` are constants. */
+ * If `first`, the products replace the lanes. What is `ahead` elements after an element of b is fetched to the L2
+ * cache. `rows`, `columns`, `part` and `half` are constants. */
 static inline __attribute__((always_inline)) void tx_dot_tile(int rows, int columns, int part, const float *x,
                                                               int64_t ld, const void *b, bool half, int64_t ldb,
-                                                              int64_t depth, bool first, tx_lanes *lane)
+                                                              int64_t depth, int64_t ahead, bool first, float *lane)
 {
     const int64_t whole = depth - depth % TX_DOT_LANES, size = half ? sizeof(uint16_t) : sizeof(float);
     for (int64_t at = 0; at < TX_DOT_LANES; at += part * TX_VECTOR) {
@@ -59,7 +66,7 @@ static inline __attribute__((always_inline)) void tx_dot_tile(int rows, int colu
     TX_UNROLL for (int r = 0; r < rows; r++) TX_UNROLL for (int c = 0; c < columns; c++) \
         TX_UNROLL for (int v = 0; v < part; v++)
         if (!first)
-            TX_EACH_SUM sum[r][c][v] = tx_load(lane[r][c], false, at + v * TX_VECTOR);
+            TX_EACH_SUM sum[r][c][v] = tx_load(TX_DOT_LANE(r, c), false, at + v * TX_VECTOR);
         for (int64_t p = at; p < whole; p += TX_DOT_LANES)
             TX_UNROLL for (int64_t v = 0, i = p; v < part; v++, i += TX_VECTOR)
             {
@@ -67,39 +74,41 @@ static inline __attribute__((always_inline)) void tx_dot_tile(int rows, int colu
                 TX_UNROLL for (int c = 0; c < columns; c++)
                 {
                     y[c] = tx_load(b, half, c * ldb + i);
-                    __builtin_prefetch((const char *)b + (c * ldb + i) * size + TX_DOT_AHEAD(half), 0, 2);
+                    __builtin_prefetch((const char *)b + (c * ldb + i + ahead) * size, 0, 2);
                 }
                 TX_UNROLL for (int r = 0; r < rows; r++)
                 {
-                    const tx_vector a = tx_load(x, false, r * ld + i);
+                    tx_vector a = tx_load(x, false, r * ld + i);
+                    TX_DOT_KEEP(a);
                     TX_UNROLL for (int c = 0; c < columns; c++) sum[r][c][v] += a * y[c];
                 }
             }
-        TX_EACH_SUM *(tx_vector *)(lane[r][c] + at + v * TX_VECTOR) = sum[r][c][v];
+        TX_EACH_SUM *(tx_vector *)(TX_DOT_LANE(r, c) + at + v * TX_VECTOR) = sum[r][c][v];
     }
     for (int r = 0; r < rows; r++)
         for (int c = 0; c < columns; c++)
             for (int64_t i = whole; i < depth; i++)
-                lane[r][c][i - whole] = TX_FMA(x[r * ld + i], tx_element(b, half, c * ldb + i), lane[r][c][i - whole]);
+                TX_DOT_LANE(r, c)
+    [i - whole] = TX_FMA(x[r * ld + i], tx_element(b, half, c * ldb + i), TX_DOT_LANE(r, c)[i - whole]);
 }
 
 #define TX_DOT_TILES(rows, columns, part, half)                                                                        \
     for (; c + (columns) <= n; c += (columns))                                                                         \
         tx_dot_tile(rows, columns, part, x + i * ld, ld, (const char *)b + c * ldb * (half ? 2 : 4), half, ldb, depth, \
-                    first, (tx_lanes *)(void *)lane[i][c]);
+                    ahead, first, lane[i][c]);
 #define TX_DOT_GROUP(rows, half)                 \
     for (; i + (rows) <= m; i += (rows)) {       \
         int64_t c = 0;                           \
-        TX_DOT_TILES(rows, 2, TX_DOT_PART, half) \
-        TX_DOT_TILES(rows, 1, TX_DOT_PART, half) \
+        TX_DOT_TILES(rows, TX_DOT_TILE, 1, half) \
+        TX_DOT_TILES(rows, 1, 1, half)           \
     }
 #define TX_DOT_ROW(half)            \
     for (int64_t c = 0; i < m; i++) \
     TX_DOT_TILES(1, 1, TX_DOT_VECTORS, half)
 
-/* Adds the products of m rows with `depth` elements of n columns, `ldb` elements apart. */
+/* Adds the products of m rows with `depth` elements of n columns, `ldb` elements apart; `ahead` as above. */
 static void tx_dot_add(int64_t m, int64_t n, const float *x, int64_t ld, const void *b, bool half, int64_t ldb,
-                       int64_t depth, bool first, tx_lanes *lane)
+                       int64_t depth, int64_t ahead, bool first, tx_lanes *lane)
 {
     int64_t i = 0;
     if (half) {

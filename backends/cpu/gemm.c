@@ -102,7 +102,7 @@ tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, i
     int64_t bytes = 0;
     g->spec = *spec;
     g->spec.shape = joined(spec);
-    const bool few = g->spec.shape.m <= TX_GEMM_THIN;
+    const bool few = tx_gemm_few(&g->spec);
     if (g->spec.shape.batch == 1 && (few || (tx_gemm_blocks(spec) && spec->rows->any_rows()))) {
         bytes = tx_gemm_thin_scratch(&g->spec);
         snprintf(g->variant, sizeof g->variant, "%s %s", few ? "few rows" : "8-bit rows", spec->rows->name);

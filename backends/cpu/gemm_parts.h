@@ -37,10 +37,12 @@ static inline int64_t tx_gemm_wide_bytes(int64_t count)
 
 /* ---- gemm_rows.c ------------------------------------------------------------------------------ */
 
-#define TX_GEMM_THIN 8 /* maximum of few rows */
+#define TX_GEMM_THIN 8 /* rows that are multiplied at once */
+#define TX_GEMM_FEW 32 /* maximum of few rows of any instruction set */
 
 struct tx_gemm_rows {
     const char *name; /* the instruction set */
+    int64_t few;      /* maximum of few rows in fp32 with which it is faster than oneDNN */
     /* A product of few rows, or of any number if b has blocks and `any_rows` is true. Few rows read b once, so memory
      * bandwidth is the limit. The order of a sum depends only on k, and on whether there are few rows. */
     void (*multiply)(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call);
@@ -71,6 +73,13 @@ static inline int64_t tx_gemm_row8_bytes(int64_t k)
 static inline bool tx_gemm_blocks(const tx_cpu_gemm_spec *spec)
 {
     return tx_block_values(spec->packed) > 0;
+}
+
+/* True if a product has few rows. Blocks, and types that oneDNN does not widen, pay from TX_GEMM_THIN rows on. */
+static inline bool tx_gemm_few(const tx_cpu_gemm_spec *spec)
+{
+    const bool widened = spec->type == TX_F32 || !tx_cpu_gemm_native(spec->type);
+    return spec->shape.m <= (widened && !tx_gemm_blocks(spec) ? spec->rows->few : TX_GEMM_THIN);
 }
 
 /* Bytes of scratch that `multiply` needs. */

@@ -15,9 +15,10 @@
 #define COLUMNS 512           /* columns of few rows' sums; with DEPTH lines of b they stay in the L1 cache */
 #define DEPTH 8               /* lines of b that are added at once */
 #define PIECE 1024            /* terms of a sum that are added at once */
+#define AHEAD 8192            /* bytes of a column that are fetched to the L2 cache before one row needs them */
 #define CACHE_LINE 16         /* fp32 numbers in a cache line */
 #define SMALL_WORK 65536      /* multiply-adds that are not worth waking a thread */
-enum { MANY = 4, DEEP = 32 }; /* for MANY rows or more, DEEP lines of fewer columns */
+enum { MANY = 4, DEEP = 64 }; /* for MANY rows or more, DEEP lines of fewer columns */
 
 /* Operand b in memory: contiguous lines, `ld` elements apart, packed if its type is. */
 typedef struct lines {
@@ -83,7 +84,7 @@ static inline void store_row(float *restrict row, int64_t i, int64_t j0, int64_t
 /* Converts a to fp32 rows [m, k]. With `trans` a is stored k x m. */
 static void unpack(const tx_gemm_matrix *a, bool trans, int64_t m, int64_t k, float *rows)
 {
-    float line[TX_GEMM_THIN];
+    float line[TX_GEMM_FEW];
     for (int64_t i = 0; i < m && !trans; i++)
         tx_widen(rows + i * k, a->data, a->type, i * a->ld, k);
     for (int64_t p = 0; p < k && trans; p++) {
@@ -97,7 +98,7 @@ static void unpack(const tx_gemm_matrix *a, bool trans, int64_t m, int64_t k, fl
  * memory and stay in the L1 cache for the other rows. `half` is a constant. */
 static inline __attribute__((always_inline)) void thin_add_lines(int64_t m, int64_t n, const float *rows, int64_t ld,
                                                                  const void *b, bool half, int64_t step,
-                                                                 float sum[TX_GEMM_THIN][COLUMNS])
+                                                                 float sum[TX_GEMM_FEW][COLUMNS])
 {
     for (int64_t i = 0; i < m; i++) {
         const float *restrict x = rows + i * ld;
@@ -125,10 +126,19 @@ static const float *lines_at(const lines *b, int64_t at, int64_t depth, int64_t 
     return wide;
 }
 
+/* Fetches `depth` lines of b to the L2 cache. */
+static void fetch_lines(const lines *b, int64_t at, int64_t depth, int64_t n)
+{
+    const int64_t size = (int64_t)tx_dtype_size(b->type);
+    for (int64_t d = 0; d < depth && !tx_dtype_packed(b->type); d++)
+        for (int64_t c = 0; c < n; c += CACHE_LINE)
+            __builtin_prefetch((const char *)b->data + (at + d * b->ld + c) * size, 0, 2);
+}
+
 /* Sums of columns that are adjacent in memory. Lines of b are read at the speed of memory. They stay in the L1 cache
  * for all rows: DEPTH whole lines, or for MANY rows DEEP lines of narrower columns. */
 static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
-                      float sum[TX_GEMM_THIN][COLUMNS])
+                      float sum[TX_GEMM_FEW][COLUMNS])
 {
     float wide[DEPTH * COLUMNS];
     const int64_t most = m < MANY ? DEPTH : DEEP, width = DEPTH * COLUMNS / most;
@@ -144,37 +154,49 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
             const float *from = lines_at(b, at, depth, count, wide, &step);
             if (few)
                 thin_add_lines(m, count, rows + p, ld, from, false, step, sum);
-            else
-                tx_tile_product(true, m, count, depth, rows + p, ld, 1, from, step, sum[0] + c, COLUMNS);
+            const int64_t next = p + depth < k ? at + depth * b->ld : j + c + count;
+            for (int64_t l = 0, some; l < count && !few; l += some) {
+                some = tx_least(count - l, 2 * TX_VECTOR);
+                fetch_lines(b, next + l, depth, some);
+                tx_tile_product(true, m, some, depth, rows + p, ld, 1, from + l, step, sum[0] + c + l, COLUMNS);
+            }
         }
 }
 
-/* Sums of columns that are each contiguous in memory. Pieces of the rows stay in the L1 cache for TX_DOT_COLUMNS
- * columns. */
-static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
-                       float sum[TX_GEMM_THIN][COLUMNS])
+/* Sums of at most TX_GEMM_THIN rows and TX_DOT_COLUMNS columns that are each contiguous in memory, from column j on.
+ * While rows are multiplied with columns, what is multiplied next is fetched to the L2 cache. */
+static void thin_tile(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
+                      float *sum)
 {
     tx_lanes lane[TX_GEMM_THIN];
     float wide[PIECE];
     const bool half = b->type == TX_BF16, in_place = half || b->type == TX_F32;
     const int64_t size = half ? sizeof(uint16_t) : sizeof(float), most = in_place && m == 1 ? k : PIECE;
-    for (int64_t c = 0; c < n; c += TX_DOT_COLUMNS) {
-        const int64_t count = tx_least(n - c, TX_DOT_COLUMNS);
-        if (count < TX_DOT_COLUMNS)
-            memset(lane, 0, (size_t)m * sizeof lane[0]);
-        for (int64_t p = 0; p < k; p += most) {
-            const int64_t depth = tx_least(k - p, most), at = (j + c) * b->ld + p;
-            if (in_place)
-                tx_dot_add(m, count, rows + p, ld, (const char *)b->data + at * size, half, b->ld, depth, p == 0, lane);
-            for (int64_t l = 0; l < count && !in_place; l++) {
-                load_lines(b, at + l * b->ld, depth, wide);
-                tx_dot_add(m, 1, rows + p, ld, wide, false, PIECE, depth, p == 0, (tx_lanes *)(void *)lane[0][l]);
-            }
+    if (n < TX_DOT_COLUMNS)
+        memset(lane, 0, (size_t)m * sizeof lane[0]);
+    for (int64_t p = 0; p < k; p += most) {
+        const int64_t depth = tx_least(k - p, most), at = j * b->ld + p;
+        const int64_t ahead = m == 1 ? AHEAD / size : p + depth < k ? depth : TX_DOT_COLUMNS * b->ld - p;
+        if (in_place)
+            tx_dot_add(m, n, rows + p, ld, (const char *)b->data + at * size, half, b->ld, depth, ahead, p == 0, lane);
+        for (int64_t l = 0; l < n && !in_place; l++) {
+            load_lines(b, at + l * b->ld, depth, wide);
+            tx_dot_add(m, 1, rows + p, ld, wide, false, PIECE, depth, 0, p == 0, (tx_lanes *)(void *)lane[0][l]);
         }
-        for (int64_t i = 0; i < m; i++)
-            for (int64_t l = 0; l < count; l += TX_VECTOR)
-                tx_dot_fold(lane[i] + l, sum[i] + c + l);
     }
+    for (int64_t i = 0; i < m; i++)
+        for (int64_t l = 0; l < n; l += TX_VECTOR)
+            tx_dot_fold(lane[i] + l, sum + i * COLUMNS + l);
+}
+
+/* Sums of columns that are each contiguous in memory. TX_DOT_COLUMNS columns stay in the L2 cache for all rows. */
+static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
+                       float sum[TX_GEMM_FEW][COLUMNS])
+{
+    for (int64_t c = 0; c < n; c += TX_DOT_COLUMNS)
+        for (int64_t i = 0; i < m; i += TX_GEMM_THIN)
+            thin_tile(tx_least(m - i, TX_GEMM_THIN), j + c, tx_least(n - c, TX_DOT_COLUMNS), k, rows + i * ld, ld, b,
+                      sum[i] + c);
 }
 
 /* ---- Rows in 8 bits ------------------------------------------------------------------------------------- */
@@ -200,7 +222,7 @@ static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *ca
 {
     const tx_gemm *s = &spec->shape;
     const tx_gemm_matrix c = {.data = call->c, .type = spec->result, .ld = s->ldc};
-    const bool few = s->m <= TX_GEMM_THIN;
+    const bool few = tx_gemm_few(spec);
     const tx_cpu_rows8 all = {(char *)call->scratch + tx_gemm_thin_wide(spec), s->m, s->k};
 #pragma omp parallel for schedule(static) num_threads(threads) if (!few)
     for (int64_t i = 0; i < s->m; i++) {
@@ -255,7 +277,7 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t j = 0; j < s->n; j += columns) {
         const int64_t n = s->n - j < columns ? s->n - j : columns;
-        float sum[TX_GEMM_THIN][COLUMNS];
+        float sum[TX_GEMM_FEW][COLUMNS];
         for (int64_t i = 0; i < s->m; i++)
             memset(sum[i], 0, (size_t)n * sizeof sum[i][0]);
         if (spec->trans_b)
@@ -305,6 +327,7 @@ static void narrow(float *sums, bool add, const tx_gemm_matrix *to, int32_t thre
 
 const tx_gemm_rows TX_CPU_NAME(gemm_rows) = {
     .name = TX_TEXT(TX_CPU_VARIANT),
+    .few = TX_VECTOR == 16 ? TX_GEMM_FEW : TX_GEMM_THIN,
     .multiply = multiply,
     .any_rows = any_rows,
     .unpack = unpack_panel,

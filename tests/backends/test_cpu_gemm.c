@@ -118,19 +118,20 @@ static void test_threads(void **state)
 static void test_few_rows(void **state)
 {
     for (int trans = 0; trans < 2; trans++) {
-        tx_cpu_gemm_spec spec = dense(TX_GEMM_THIN, 700, 333, false, trans != 0);
+        const int64_t rows = tx_cpu_kernels_choose()->gemm_rows->few;
+        tx_cpu_gemm_spec spec = dense(rows, 700, 1333, false, trans != 0);
         spec.bias = true;
         product p = product_create(&spec);
         const size_t row = (size_t)spec.shape.n * sizeof(float);
-        float *all = malloc(row * TX_GEMM_THIN), *a = p.a;
+        float *all = malloc(row * (size_t)rows), *a = p.a;
         assert_non_null(all);
         run(&p, false);
-        memcpy(all, c_of(&p), row * TX_GEMM_THIN);
-        p.spec.shape.m = 1;
-        for (int i = 0; i < TX_GEMM_THIN; i++) {
-            p.a = a + i * spec.shape.lda;
+        memcpy(all, c_of(&p), row * (size_t)rows);
+        for (int i = 0; i < 2 * rows; i++) { /* each alone, then the first ones */
+            p.spec.shape.m = i < rows ? 1 : i - rows + 1;
+            p.a = i < rows ? a + i * spec.shape.lda : a;
             run(&p, false);
-            assert_memory_equal((char *)all + (size_t)i * row, c_of(&p), row);
+            assert_memory_equal((char *)all + (i < rows ? (size_t)i * row : 0), c_of(&p), (size_t)p.spec.shape.m * row);
         }
         p.a = a;
         free(all);
@@ -333,7 +334,7 @@ static void test_declined(void **state)
 #ifdef __x86_64__
     if (getenv("ONEDNN_MAX_CPU_ISA")) {
         for (size_t t = 0; t < TYPES; t++) {
-            tx_cpu_gemm_spec spec = dense(20, 30, 40, false, false);
+            tx_cpu_gemm_spec spec = dense(TX_GEMM_FEW + 1, 30, 40, false, false);
             spec.type = types[t].type;
             spec.result = types[t].result;
             expect_variant(&spec, spec.type == TX_F32 ? "onednn" : "widened to fp32");
