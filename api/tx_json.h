@@ -93,6 +93,10 @@ tx_json *tx_json_value(void *iterator);
 /* Create containers. They return NULL if memory runs out; the functions below accept NULL and report it. */
 tx_json *tx_json_object(void);
 tx_json *tx_json_array(void);
+/* Makes a value by a format of jansson's json_pack. "{s:s, s:I, s:f, s:n, s:o}" is an object of a string, an int64_t, a
+ * finite double, null and a value, which the object owns, even on failure. Returns NULL and sets the message if it
+ * fails. */
+tx_json *tx_json_pack(const char *format, ...);
 
 /* Set a member and replace one of the same name. tx_json_set and tx_json_append take ownership of `value`, even on
  * failure. Numbers must be finite, as JSON has no NaN; otherwise they fail with TX_INVALID. */

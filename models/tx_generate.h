@@ -64,6 +64,11 @@ typedef struct tx_generation {
 
 /* Fails with TX_INVALID and the name of the field if a value is invalid or two contradict each other. */
 tx_status tx_generation_check(const tx_generation *generation);
+/* True if a text ends with this id. */
+bool tx_generation_ends(const tx_generation *generation, int32_t id);
+/* Adds an end of texts, as tx_chat_end returns it: an id, or if that is below 0 a string. `stop` has room for one more
+ * string than there are, and becomes stop_strings. TX_UNSUPPORTED if there is no room for the id. */
+tx_status tx_generation_add_end(tx_generation *generation, int32_t id, const char *text, const char **stop);
 
 /* ---- A language model ----------------------------------------------------------------------------------- */
 

@@ -84,9 +84,9 @@ set(homes
 
 set(standard assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg
     stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
-    dirent dlfcn fcntl glob iconv ifaddrs libgen link net/if netdb netinet/in poll pthread sched spawn strings sys/epoll
-    sys/file sys/ioctl sys/mman sys/prctl sys/random sys/resource sys/socket sys/stat sys/statvfs sys/syscall sys/time
-    sys/types sys/uio sys/un sys/utsname sys/wait
+    dirent dlfcn fcntl glob iconv ifaddrs libgen link net/if netdb netinet/in poll pthread sched semaphore spawn strings
+    sys/epoll sys/file sys/ioctl sys/mman sys/prctl sys/random sys/resource sys/socket sys/stat sys/statvfs sys/syscall
+    sys/time sys/types sys/uio sys/un sys/utsname sys/wait
     termios unistd wordexp)
 
 # The row of `table` that matches `subject`: its right side, or nothing.

@@ -354,6 +354,18 @@ tx_json *tx_json_array(void)
     return json_array();
 }
 
+tx_json *tx_json_pack(const char *format, ...)
+{
+    json_error_t error;
+    va_list values;
+    va_start(values, format);
+    json_t *made = json_vpack_ex(&error, 0, format, values);
+    va_end(values);
+    if (!made)
+        tx_fail(json_error_code(&error) == json_error_out_of_memory ? TX_MEMORY : TX_INVALID, "JSON: %s", error.text);
+    return made;
+}
+
 /* Fails with the reason why jansson refused a text: it is not UTF-8, or memory ran out. */
 static tx_status refuse_text(const char *text, size_t size)
 {
@@ -386,20 +398,6 @@ tx_status tx_json_append(tx_json *array, tx_json *value)
                   : tx_fail(TX_MEMORY, "no memory for an element of a JSON array");
 }
 
-static tx_status make_number(double number, tx_json **value)
-{
-    if (!isfinite(number))
-        return tx_fail(TX_INVALID, "JSON has no number for %f", number);
-    *value = json_real(number);
-    return TX_OK;
-}
-
-static tx_status make_text(const char *text, size_t size, tx_json **value)
-{
-    *value = json_stringn(text, size);
-    return *value ? TX_OK : refuse_text(text, size);
-}
-
 tx_status tx_json_set_null(tx_json *object, const char *key)
 {
     return tx_json_set(object, key, json_null());
@@ -417,16 +415,14 @@ tx_status tx_json_set_int(tx_json *object, const char *key, int64_t value)
 
 tx_status tx_json_set_number(tx_json *object, const char *key, double value)
 {
-    tx_json *made = NULL;
-    tx_status status = make_number(value, &made);
-    return status ? tx_fail_in(status, "%s", key) : tx_json_set(object, key, made);
+    return isfinite(value) ? tx_json_set(object, key, json_real(value))
+                           : tx_fail(TX_INVALID, "%s: JSON has no number for %f", key, value);
 }
 
 tx_status tx_json_set_text(tx_json *object, const char *key, const char *value, size_t size)
 {
-    tx_json *made = NULL;
-    tx_status status = make_text(value, size, &made);
-    return status ? tx_fail_in(status, "%s", key) : tx_json_set(object, key, made);
+    tx_json *made = json_stringn(value, size);
+    return made ? tx_json_set(object, key, made) : tx_fail_in(refuse_text(value, size), "%s", key);
 }
 
 tx_status tx_json_set_string(tx_json *object, const char *key, const char *value)
@@ -451,16 +447,14 @@ tx_status tx_json_append_int(tx_json *array, int64_t value)
 
 tx_status tx_json_append_number(tx_json *array, double value)
 {
-    tx_json *made = NULL;
-    tx_status status = make_number(value, &made);
-    return status ? status : tx_json_append(array, made);
+    return isfinite(value) ? tx_json_append(array, json_real(value))
+                           : tx_fail(TX_INVALID, "JSON has no number for %f", value);
 }
 
 tx_status tx_json_append_string(tx_json *array, const char *value)
 {
-    tx_json *made = NULL;
-    tx_status status = make_text(value, value ? strlen(value) : 0, &made);
-    return status ? status : tx_json_append(array, made);
+    tx_json *made = json_string(value);
+    return made ? tx_json_append(array, made) : refuse_text(value, value ? strlen(value) : 0);
 }
 
 /* ---- Writing ----------------------------------------------------------------------------------- */

@@ -92,7 +92,6 @@ tx_status tx_generation_read(const char *folder, tx_generation *generation, cons
 /* Number of new tokens after a prompt of this length. It is below 1 if max_length leaves no room, or if nothing is set.
  */
 int64_t tx_generation_limit(const tx_generation *generation, int64_t prompt);
-bool tx_generation_ends(const tx_generation *generation, int32_t id);
 /* Fails if an id of a prompt or a text is outside the vocabulary. */
 tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab);
 

@@ -207,10 +207,29 @@ tx_status tx_generation_check(const tx_generation *g)
 
 bool tx_generation_ends(const tx_generation *g, int32_t id)
 {
+    TX_NEEDS(g, false);
     for (int32_t i = 0; i < g->eos_count; i++)
         if (g->eos_token_id[i] == id)
             return true;
     return false;
+}
+
+tx_status tx_generation_add_end(tx_generation *g, int32_t id, const char *text, const char **stop)
+{
+    TX_NEEDS(g && (id >= 0 || (text && stop)), TX_INVALID);
+    if (id >= 0 && tx_generation_ends(g, id))
+        return TX_OK;
+    if (id >= 0 && g->eos_count == TX_GENERATION_EOS)
+        return tx_fail(TX_UNSUPPORTED, "eos_token_id already has %d ids, the most that are supported", g->eos_count);
+    if (id >= 0) {
+        g->eos_token_id[g->eos_count++] = id;
+        return TX_OK;
+    }
+    for (int32_t i = 0; i < g->stop_count; i++)
+        stop[i] = g->stop_strings[i];
+    stop[g->stop_count++] = text;
+    g->stop_strings = stop;
+    return TX_OK;
 }
 
 tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab)

@@ -380,6 +380,9 @@ static void test_json_writing(void **state)
     assert_ok(tx_json_set_null(json, "n"));
     assert_ok(tx_json_set(json, "a", array));
     assert_refused(tx_json_set_number(json, "x", NAN), TX_INVALID, "x: JSON has no number");
+    assert_null(tx_json_pack("{s:f, s:o}", "x", (double)NAN, "y", tx_json_array()));
+    assert_non_null(strstr(tx_error(), "JSON: "));
+    assert_null(tx_json_pack("[s]", "\xff"));
     assert_refused(tx_json_set_string(json, "x", "\xff"), TX_INVALID, "not UTF-8");
     assert_refused(tx_json_set_int(NULL, "x", 1), TX_MEMORY, "x");
     char *text = tx_json_text(json, TX_JSON_LINE);

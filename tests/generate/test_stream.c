@@ -131,6 +131,17 @@ static void configuration_of_a_folder(void **state)
     assert_true(g.temperature == 0.7 && g.top_p == 0.9 && g.repetition_penalty == 1.2 && g.length_penalty == 1.0);
     assert_true(g.eos_count == 2 && g.eos_token_id[1] == 4 && g.early_stopping == TX_EARLY_NEVER);
     assert_true(tx_generation_ends(&g, 3) && !tx_generation_ends(&g, 50256));
+    const char *stop[2] = {"", ""};
+    tx_generation more = g;
+    assert_ok(tx_generation_add_end(&more, 3, NULL, NULL)); /* it is one already */
+    assert_ok(tx_generation_add_end(&more, 50256, NULL, NULL));
+    assert_true(more.eos_count == 3 && more.eos_token_id[2] == 50256 && more.stop_count == 0);
+    more.stop_strings = (const char *const[]){"a"};
+    more.stop_count = 1;
+    assert_ok(tx_generation_add_end(&more, -1, "b", stop));
+    assert_true(more.stop_count == 2 && more.stop_strings == stop && *stop[0] == 'a' && *stop[1] == 'b');
+    more.eos_count = TX_GENERATION_EOS;
+    assert_refused(tx_generation_add_end(&more, 50255, NULL, NULL), TX_UNSUPPORTED, "eos_token_id");
     assert_string_equal(warning, "");
     assert_ok(
         read_config(folder, "{\"bos_token_id\": 1, \"eos_token_id\": 2, \"no_repeat_ngram_size\": 3}", &g, warning));

@@ -19,28 +19,11 @@ static void warn(void *context, const char *message)
 /* Adds the end of an answer in the template as an end-of-text token or as a stop string. */
 static tx_status add_end(txgen_chat *c)
 {
-    tx_generation *how = &c->how;
     int32_t id;
     const char *end = tx_chat_end(c->chat, &id);
-    if (id >= 0) {
-        for (int32_t i = 0; i < how->eos_count; i++)
-            if (how->eos_token_id[i] == id)
-                return TX_OK;
-        if (how->eos_count == TX_GENERATION_EOS)
-            return tx_fail(TX_UNSUPPORTED,
-                           "--chat: eos_token_id in generation_config.json already has %d tokens, the most that are "
-                           "supported",
-                           TX_GENERATION_EOS);
-        how->eos_token_id[how->eos_count++] = id;
-        return TX_OK;
-    }
-    if (how->stop_count >= TXGEN_STOPS)
+    if (id < 0 && c->how.stop_count >= TXGEN_STOPS)
         return tx_fail(TX_INVALID, "--chat: give --stop at most %d times", TXGEN_STOPS - 1);
-    for (int32_t i = 0; i < how->stop_count; i++)
-        c->stop[i] = how->stop_strings[i];
-    c->stop[how->stop_count++] = end;
-    how->stop_strings = c->stop;
-    return TX_OK;
+    return tx_fail_in(tx_generation_add_end(&c->how, id, end, c->stop), "--chat");
 }
 
 /* ---- An answer --------------------------------------------------------------------------------------------- */

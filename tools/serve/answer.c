@@ -20,14 +20,6 @@ tx_status serve_append(serve_bytes *to, const char *bytes, size_t size)
     return TX_OK;
 }
 
-bool serve_is_end(const tx_generation *how, int32_t id)
-{
-    for (int32_t i = 0; i < how->eos_count; i++)
-        if (how->eos_token_id[i] == id)
-            return true;
-    return false;
-}
-
 /* ---- Errors --------------------------------------------------------------------------------------------- */
 
 tx_json *serve_error(int status, const char *message)
@@ -36,12 +28,13 @@ tx_json *serve_error(int status, const char *message)
                        : status == 429 ? "rate_limit_error"
                        : status < 500  ? "invalid_request_error"
                                        : "server_error";
-    tx_json *object = tx_json_object(), *error = tx_json_object();
-    tx_status made = tx_json_set(object, "error", error);
-    TX_THEN(made, tx_json_set_text(error, "message", message, strlen(message)));
-    TX_THEN(made, tx_json_set_string(error, "type", type));
-    TX_THEN(made, tx_json_set_null(error, "param"));
-    TX_THEN(made, status == 404 ? tx_json_set_string(error, "code", "not_found") : tx_json_set_null(error, "code"));
+    char *text = NULL;
+    size_t size;
+    if (tx_utf8_replace(message, strlen(message), &text, &size)) /* it may end within a character */
+        return NULL;
+    tx_json *object = tx_json_pack("{s:{s:s, s:s, s:n, s:s?}}", "error", "message", text, "type", type, "param", "code",
+                                   status == 404 ? "not_found" : NULL);
+    free(text);
     return object;
 }
 
@@ -117,144 +110,101 @@ static tx_status token_text(const serve_text *t, int32_t id, char **text, size_t
     return tx_utf8_replace(*bytes, *count, text, size);
 }
 
-/* Appends an object with token, logprob and bytes to a list, and returns it in `*entry`. */
-static tx_status add_entry(const serve_text *t, tx_json *to, int32_t id, double logprob, tx_json **entry)
+/* Returns an object for a token, with its alternatives unless `top` is NULL. Takes `top`. */
+static tx_json *entry_of(const serve_text *t, int32_t id, double logprob, tx_json *top)
 {
     char *text = NULL;
     const char *bytes;
-    size_t size, count = 0;
+    size_t size = 0, count = 0;
     tx_json *list = tx_json_array();
-    *entry = tx_json_object();
-    tx_status status = tx_json_append(to, *entry);
-    status = status ? (tx_json_free(list), status) : tx_json_set(*entry, "bytes", list);
-    TX_THEN(status, token_text(t, id, &text, &size, &bytes, &count));
-    TX_THEN(status, tx_json_set_text(*entry, "token", text, size));
-    TX_THEN(status, tx_json_set_number(*entry, "logprob", clamped(logprob)));
+    tx_status status = token_text(t, id, &text, &size, &bytes, &count);
     for (size_t i = 0; i < count && !status; i++)
         status = tx_json_append_int(list, (unsigned char)bytes[i]);
+    tx_json *entry = tx_json_pack("{s:o, s:s%, s:f, s:o*}", "bytes", list, "token", status ? NULL : text, size,
+                                  "logprob", clamped(logprob), "top_logprobs", top);
     free(text);
-    return status;
+    return entry;
 }
 
-static tx_status add_chat_entry(const serve_text *t, tx_json *to, const tx_batch_token *token)
+static tx_status add_chat_entry(const serve_text *t, const tx_batch_token *token)
 {
-    tx_json *entry, *top = NULL, *content, *likely;
-    TX_TRY(tx_json_get(to, "content", TX_JSON_ARRAY, &content));
-    TX_TRY(add_entry(t, content, token->id, token->logprob, &entry));
-    TX_TRY(tx_json_set(entry, "top_logprobs", top = tx_json_array()));
+    tx_json *top = tx_json_array();
     for (int32_t i = 0; i < token->top_count; i++)
-        TX_TRY(add_entry(t, top, token->top[i].id, token->top[i].logprob, &likely));
-    return TX_OK;
+        if (tx_json_append(top, entry_of(t, token->top[i].id, token->top[i].logprob, NULL))) {
+            tx_json_free(top);
+            return TX_MEMORY;
+        }
+    return tx_json_append(tx_json_find(t->logprobs, "content"), entry_of(t, token->id, token->logprob, top));
 }
 
-/* Alternatives as an object of texts; of two with the same text the more likely remains. */
-static tx_status top_object(const serve_text *t, const tx_batch_token *token, tx_json *object)
+/* Adds a token to the lists of a completion. Alternatives are members; of two with the same text the more likely
+ * remains. The first token of a prompt has no probability. */
+static tx_status add_columns(const serve_text *t, const tx_batch_token *token)
 {
-    tx_status status = TX_OK;
+    const bool known = !isnan(token->logprob);
+    tx_json *to = t->logprobs, *top = known ? tx_json_object() : tx_json_pack("n");
+    char *text = NULL;
+    const char *bytes;
+    size_t size, count;
+    tx_status status = tx_json_append(tx_json_find(to, "top_logprobs"), top);
+    TX_THEN(status, tx_json_append_int(tx_json_find(to, "text_offset"), t->letters));
+    TX_THEN(status, tx_json_append(tx_json_find(to, "token_logprobs"),
+                                   known ? tx_json_pack("f", clamped(token->logprob)) : tx_json_pack("n")));
+    TX_THEN(status, token_text(t, token->id, &text, &size, &bytes, &count));
+    TX_THEN(status, tx_json_append_string(tx_json_find(to, "tokens"), strlen(text) == size ? text : ""));
+    free(text);
     for (int32_t i = token->top_count - 1; i >= 0 && !status; i--) {
-        char *text = NULL;
-        const char *bytes;
-        size_t size, count;
         status = token_text(t, token->top[i].id, &text, &size, &bytes, &count);
         if (!status && strlen(text) == size)
-            status = tx_json_set_number(object, text, clamped(token->top[i].logprob));
+            status = tx_json_set_number(top, text, clamped(token->top[i].logprob));
         free(text);
     }
     return status;
 }
 
-static tx_status add_columns(const serve_text *t, tx_json *to, const tx_batch_token *token)
-{
-    tx_json *tokens, *logprobs, *tops, *offsets, *top = NULL;
-    char *text = NULL;
-    const char *bytes;
-    size_t size, count;
-    TX_TRY(tx_json_get(to, "tokens", TX_JSON_ARRAY, &tokens));
-    TX_TRY(tx_json_get(to, "token_logprobs", TX_JSON_ARRAY, &logprobs));
-    TX_TRY(tx_json_get(to, "top_logprobs", TX_JSON_ARRAY, &tops));
-    TX_TRY(tx_json_get(to, "text_offset", TX_JSON_ARRAY, &offsets));
-    tx_status status = token_text(t, token->id, &text, &size, &bytes, &count);
-    TX_THEN(status, tx_json_append_string(tokens, strlen(text) == size ? text : ""));
-    free(text);
-    TX_THEN(status, tx_json_append_int(offsets, t->letters));
-    if (status)
-        return status;
-    if (isnan(token->logprob)) { /* the first token of a prompt */
-        TX_TRY(tx_json_append_null(logprobs));
-        return tx_json_append_null(tops);
-    }
-    TX_TRY(tx_json_append_number(logprobs, clamped(token->logprob)));
-    TX_TRY(tx_json_append(tops, top = tx_json_object()));
-    return top_object(t, token, top);
-}
-
 static tx_status add_logprobs(serve_text *t, const tx_batch_token *token)
 {
-    static const char *const columns[] = {"tokens", "token_logprobs", "top_logprobs", "text_offset"};
     const bool chat = t->call->kind == SERVE_CHAT;
-    if (!t->logprobs) {
-        t->logprobs = tx_json_object();
-        for (size_t i = 0; i < (chat ? 1 : sizeof columns / sizeof columns[0]); i++)
-            TX_TRY(tx_json_set(t->logprobs, chat ? "content" : columns[i], tx_json_array()));
-    }
-    return chat ? add_chat_entry(t, t->logprobs, token) : add_columns(t, t->logprobs, token);
+    if (!t->logprobs)
+        t->logprobs =
+            chat ? tx_json_pack("{s:[]}", "content")
+                 : tx_json_pack("{s:[], s:[], s:[], s:[]}", "tokens", "token_logprobs", "top_logprobs", "text_offset");
+    return chat ? add_chat_entry(t, token) : add_columns(t, token);
 }
 
 /* ---- Objects -------------------------------------------------------------------------------------------- */
 
-/* Sets the bytes first..last-1 of a text. */
-static tx_status set_part(tx_json *object, const char *key, const serve_text *t, size_t first, size_t last)
-{
-    char *text = NULL;
-    size_t size = 0;
-    tx_status status = tx_utf8_replace(t->answer.data ? t->answer.data + first : "", last - first, &text, &size);
-    TX_THEN(status, tx_json_set_text(object, key, text, size));
-    free(text);
-    return status;
-}
-
-/* Writes the unsent part of a text to its choice, and its log-probabilities. */
-static tx_status fill_choice(serve_text *t, size_t upto, tx_json *choice)
+/* Returns the unsent part of a text with its role, log-probabilities and reason of the end. */
+static tx_json *make_choice(serve_text *t, size_t upto)
 {
     const serve_call *c = t->call;
-    tx_json *logprobs = t->logprobs, *message = choice;
-    const char *key = c->kind == SERVE_CHAT ? "content" : "text";
-    tx_status status = tx_json_set_int(choice, "index", t->index);
-    t->logprobs = NULL;
-    if (c->kind == SERVE_CHAT) {
-        message = tx_json_object();
-        TX_THEN(status, tx_json_set(choice, c->stream ? "delta" : "message", message));
-        if (!t->greeted)
-            TX_THEN(status, tx_json_set_string(message, "role", "assistant"));
-        t->greeted = true;
-    }
-    if (!c->stream || c->kind == SERVE_COMPLETION || upto > t->shown)
-        TX_THEN(status, set_part(message, key, t, t->shown, upto));
+    const bool chat = c->kind == SERVE_CHAT, empty = c->stream && chat && upto == t->shown;
+    const char *key = !chat ? "text" : c->stream ? "delta" : "message", *role = t->greeted ? NULL : "assistant";
+    char *text = NULL;
+    size_t size = 0;
+    tx_status status = tx_utf8_replace(t->answer.data ? t->answer.data + t->shown : "", upto - t->shown, &text, &size);
+    tx_json *part = status || empty ? NULL : tx_json_pack("s%", text, size), *logprobs = t->logprobs;
+    if (chat && (part || empty))
+        part = tx_json_pack("{s:s*, s:o*}", "role", role, "content", part);
+    free(text);
     t->shown = upto;
-    if (status) {
-        tx_json_free(logprobs);
-        return status;
-    }
-    TX_TRY(logprobs ? tx_json_set(choice, "logprobs", logprobs) : tx_json_set_null(choice, "logprobs"));
-    return t->finish ? tx_json_set_string(choice, "finish_reason", t->finish)
-                     : tx_json_set_null(choice, "finish_reason");
+    t->greeted = true;
+    t->logprobs = NULL;
+    return tx_json_pack("{s:I, s:o, s:o?, s:s?}", "index", t->index, key, part, "logprobs", logprobs, "finish_reason",
+                        t->finish);
 }
 
-tx_status serve_set_usage(const serve_call *c, tx_json *object)
+tx_json *serve_usage(const serve_call *c)
 {
-    tx_json *usage = tx_json_object();
-    tx_status status = tx_json_set(object, "usage", usage);
-    TX_THEN(status, tx_json_set_int(usage, "prompt_tokens", c->prompt_tokens));
-    TX_THEN(status, tx_json_set_int(usage, "completion_tokens", c->tokens));
-    TX_THEN(status, tx_json_set_int(usage, "total_tokens", c->prompt_tokens + c->tokens));
-    return status;
+    return tx_json_pack("{s:I, s:I, s:I}", "prompt_tokens", c->prompt_tokens, "completion_tokens", c->tokens,
+                        "total_tokens", c->prompt_tokens + c->tokens);
 }
 
-tx_status serve_write(serve_call *c, tx_json *object, tx_status status)
+tx_status serve_write(serve_call *c, tx_json *object)
 {
-    char *text = status ? NULL : tx_json_text(object, TX_JSON_LINE);
+    char *text = object ? tx_json_text(object, TX_JSON_LINE) : NULL;
     tx_json_free(object);
-    status = status || text ? status : TX_MEMORY;
+    tx_status status = text ? TX_OK : TX_MEMORY;
     if (c->stream)
         TX_THEN(status, serve_append(&c->out, "data: ", 6));
     TX_THEN(status, serve_append(&c->out, text, strlen(text)));
@@ -268,20 +218,15 @@ static tx_status write_object(serve_call *c, int32_t first, int32_t count, size_
 {
     static const char *const names[2][2] = {{"text_completion", "text_completion"},
                                             {"chat.completion", "chat.completion.chunk"}};
-    tx_json *object = tx_json_object(), *choices = tx_json_array();
-    tx_status status = tx_json_set_string(object, "id", c->id);
-    TX_THEN(status, tx_json_set_string(object, "object", names[c->kind][c->stream]));
-    TX_THEN(status, tx_json_set_int(object, "created", c->created));
-    TX_THEN(status, tx_json_set_string(object, "model", c->server->name));
-    TX_THEN(status, tx_json_set(object, "choices", choices));
-    for (int32_t i = first; i < first + count && !status; i++) {
-        tx_json *choice = tx_json_object();
-        status = tx_json_append(choices, choice);
-        TX_THEN(status, fill_choice(&c->text[i], c->stream ? upto : c->text[i].cut, choice));
-    }
-    if (usage)
-        TX_THEN(status, serve_set_usage(c, object));
-    return serve_write(c, object, status);
+    tx_json *choices = tx_json_array();
+    for (int32_t i = first; i < first + count; i++)
+        if (tx_json_append(choices, make_choice(&c->text[i], c->stream ? upto : c->text[i].cut))) {
+            tx_json_free(choices);
+            return TX_MEMORY;
+        }
+    return serve_write(c, tx_json_pack("{s:s, s:s, s:I, s:s, s:o, s:o*}", "id", c->id, "object",
+                                       names[c->kind][c->stream], "created", c->created, "model", c->server->name,
+                                       "choices", choices, "usage", usage ? serve_usage(c) : NULL));
 }
 
 /* ---- Tokens --------------------------------------------------------------------------------------------- */
@@ -318,7 +263,7 @@ static tx_status add_bytes(serve_text *t, const tx_batch_token *token)
 bool serve_add_token(serve_text *text, const tx_batch_token *token)
 {
     serve_call *c = text->call;
-    const bool end = !token->prompt && serve_is_end(&c->how, token->id);
+    const bool end = !token->prompt && tx_generation_ends(&c->how, token->id);
     tx_status status = TX_OK;
     if (c->status >= 400)
         return false;
@@ -352,7 +297,7 @@ static void complete(serve_call *c)
     if (status)
         serve_fail(c, 500, tx_error());
     if (c->status >= 400 && c->stream)
-        serve_write(c, serve_error(c->status, c->error), TX_OK);
+        serve_write(c, serve_error(c->status, c->error));
     if (c->stream)
         serve_append(&c->out, "data: [DONE]\n\n", 14);
     if (!c->status)

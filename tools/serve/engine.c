@@ -2,16 +2,9 @@
  * The thread that owns the batch: takes texts from the queue and computes them. */
 #include "tools/serve/txserve.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
-
-static double now_seconds(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-}
 
 /* ---- The callbacks of the batch ---------------------------------------------------------------------------- */
 
@@ -20,7 +13,7 @@ static bool on_token(void *context, const tx_batch_token *token)
     serve_text *text = context;
     serve_call *c = text->call;
     pthread_mutex_lock(&c->server->lock);
-    const double now = now_seconds();
+    const double now = tx_now();
     if (c->first <= 0.0) {
         c->first = now;
         c->server->counters.first_seconds += now - c->begun;
@@ -36,10 +29,10 @@ static bool on_cancelled(void *context)
 {
     serve_call *c = ((serve_text *)context)->call;
     pthread_mutex_lock(&c->server->lock);
-    if (c->status < 400 && c->deadline > 0.0 && now_seconds() > c->deadline) {
-        c->status = 504;
-        snprintf(c->error, sizeof c->error, "the request took longer than the server's timeout of %lld s",
-                 (long long)c->server->set->timeout);
+    if (c->deadline > 0.0 && tx_now() > c->deadline) {
+        tx_fail(TX_INVALID, "the request took longer than the server's timeout of %" PRId64 " s",
+                c->server->set->timeout);
+        serve_fail(c, 504, tx_error());
     }
     const bool cancelled = c->status >= 400 || c->server->left(c);
     pthread_mutex_unlock(&c->server->lock);
@@ -55,7 +48,7 @@ static void end_text(serve_text *text, tx_batch_end end)
     s->counters.cancelled += end == TX_BATCH_CANCELLED;
     serve_end_text(text, end);
     if (!c->left) {
-        s->counters.seconds += now_seconds() - c->begun;
+        s->counters.seconds += tx_now() - c->begun;
         s->counters.calls++;
     }
     serve_release(c);
@@ -78,7 +71,7 @@ bool serve_queue(serve_call *c)
     serve_server *s = c->server;
     if (s->queued + c->count > s->set->max_queue)
         return false;
-    c->begun = now_seconds();
+    c->begun = tx_now();
     c->deadline = s->set->timeout > 0 ? c->begun + (double)s->set->timeout : 0.0;
     c->left = c->count;
     c->owners += c->count;

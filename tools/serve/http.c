@@ -20,6 +20,9 @@
 /* A request while it is read and answered. */
 typedef struct exchange {
     serve_server *server;
+    struct MHD_Connection *connection;
+    const char *rest; /* of the path, for the * of the route */
+    serve_kind kind;  /* of the route */
     serve_bytes body;
     serve_call *call;
     time_t begun;
@@ -28,8 +31,7 @@ typedef struct exchange {
 
 /* ---- Responses ------------------------------------------------------------------------------------------ */
 
-static enum MHD_Result respond(struct MHD_Connection *connection, exchange *e, int status,
-                               struct MHD_Response *response, const char *type)
+static enum MHD_Result respond(exchange *e, int status, struct MHD_Response *response, const char *type)
 {
     if (!response)
         return MHD_NO;
@@ -40,32 +42,30 @@ static enum MHD_Result respond(struct MHD_Connection *connection, exchange *e, i
     if (status == 429 || status == 503)
         MHD_add_response_header(response, "Retry-After", "1");
     e->status = status;
-    const enum MHD_Result result = MHD_queue_response(connection, (unsigned)status, response);
+    const enum MHD_Result result = MHD_queue_response(e->connection, (unsigned)status, response);
     MHD_destroy_response(response);
     return result;
 }
 
-static enum MHD_Result send_bytes(struct MHD_Connection *connection, exchange *e, int status, const char *type,
-                                  const char *bytes, size_t size)
+static enum MHD_Result send_bytes(exchange *e, int status, const char *type, const char *bytes, size_t size)
 {
-    return respond(connection, e, status,
-                   MHD_create_response_from_buffer(size, (void *)(uintptr_t)bytes, MHD_RESPMEM_MUST_COPY), type);
+    return respond(e, status, MHD_create_response_from_buffer(size, (void *)(uintptr_t)bytes, MHD_RESPMEM_MUST_COPY),
+                   type);
 }
 
-static enum MHD_Result send_json(struct MHD_Connection *connection, exchange *e, int status, tx_json *object,
-                                 tx_status made)
+/* Frees the object. NULL is a failed allocation, which closes the connection. */
+static enum MHD_Result send_json(exchange *e, int status, tx_json *object)
 {
-    char *text = made ? NULL : tx_json_text(object, TX_JSON_LINE);
+    char *text = tx_json_text(object, TX_JSON_LINE);
+    const enum MHD_Result result = text ? send_bytes(e, status, "application/json", text, strlen(text)) : MHD_NO;
     tx_json_free(object);
-    const enum MHD_Result result =
-        text ? send_bytes(connection, e, status, "application/json", text, strlen(text)) : MHD_NO;
     free(text);
     return result;
 }
 
-static enum MHD_Result send_error(struct MHD_Connection *connection, exchange *e, int status, const char *message)
+static enum MHD_Result send_error(exchange *e, int status, const char *message)
 {
-    return send_json(connection, e, status, serve_error(status, message), TX_OK);
+    return send_json(e, status, serve_error(status, message));
 }
 
 /* ---- Streams -------------------------------------------------------------------------------------------- */
@@ -117,100 +117,80 @@ static ssize_t read_events(void *context, uint64_t position, char *to, size_t ro
 
 /* ---- Completions ---------------------------------------------------------------------------------------- */
 
-static enum MHD_Result send_answer(struct MHD_Connection *connection, exchange *e)
+static enum MHD_Result send_answer(exchange *e)
 {
     const serve_call *c = e->call;
-    return c->status >= 400 ? send_error(connection, e, c->status, c->error)
-                            : send_bytes(connection, e, 200, "application/json", c->out.data, c->out.size);
+    return c->status >= 400 ? send_error(e, c->status, c->error)
+                            : send_bytes(e, 200, "application/json", c->out.data, c->out.size);
 }
 
-static enum MHD_Result post_call(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest)
+static enum MHD_Result post_call(exchange *e)
 {
     serve_server *s = e->server;
     serve_call *c = NULL;
-    (void)rest;
     static const serve_task tasks[] = {SERVE_GENERATE, SERVE_GENERATE, SERVE_EMBEDDING, SERVE_CLASSIFICATION};
-    if ((serve_task)s->set->task != tasks[kind])
-        return send_error(connection, e, 400, "the server runs another --task: this path does not fit its model");
-    const int status = serve_parse(s, kind, e->body.data ? e->body.data : "", e->body.size, &c);
+    if ((serve_task)s->set->task != tasks[e->kind])
+        return send_error(e, 400, "the server runs another --task: this path does not fit its model");
+    const int status = serve_parse(s, e->kind, e->body.data ? e->body.data : "", e->body.size, &c);
     if (status)
-        return send_error(connection, e, status, tx_error());
+        return send_error(e, status, tx_error());
     e->call = c;
     pthread_mutex_lock(&s->lock);
     const bool drains = s->drains, queued = !drains && serve_queue(c);
     if (queued) {
-        c->connection = connection;
-        c->client = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        c->connection = e->connection;
+        c->client = MHD_get_connection_info(e->connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         if (!c->stream)
             suspend(c);
     }
     pthread_mutex_unlock(&s->lock);
     if (!queued)
-        return send_error(connection, e, drains ? 503 : 429,
+        return send_error(e, drains ? 503 : 429,
                           drains ? "the server is shutting down" : "the queue is full: try again later");
     if (!c->stream)
         return MHD_YES;
     struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_events, c, NULL);
     if (response)
         MHD_add_response_header(response, "Cache-Control", "no-cache");
-    return respond(connection, e, 200, response, "text/event-stream");
+    return respond(e, 200, response, "text/event-stream");
 }
 
 /* ---- Everything else ------------------------------------------------------------------------------------ */
 
-static enum MHD_Result get_page(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest)
+static enum MHD_Result get_page(exchange *e)
 {
-    (void)kind, (void)rest;
-    return send_bytes(connection, e, 200, "text/html; charset=utf-8", (const char *)serve_page,
-                      strlen((const char *)serve_page));
+    const char *page = (const char *)serve_page;
+    return send_bytes(e, 200, "text/html; charset=utf-8", page, strlen(page));
 }
 
-static enum MHD_Result get_health(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest)
+static enum MHD_Result get_health(exchange *e)
 {
-    tx_json *object = tx_json_object();
-    (void)kind, (void)rest;
     pthread_mutex_lock(&e->server->lock);
     const bool drains = e->server->drains;
     pthread_mutex_unlock(&e->server->lock);
-    const tx_status made = tx_json_set_string(object, "status", drains ? "draining" : "ok");
-    return send_json(connection, e, drains ? 503 : 200, object, made);
+    return send_json(e, drains ? 503 : 200, tx_json_pack("{s:s}", "status", drains ? "draining" : "ok"));
 }
 
-static tx_status describe_model(const serve_server *s, tx_json *object)
+static enum MHD_Result get_models(exchange *e)
 {
-    tx_status status = tx_json_set_string(object, "id", s->name);
-    TX_THEN(status, tx_json_set_string(object, "object", "model"));
-    TX_THEN(status, tx_json_set_int(object, "created", s->created));
-    TX_THEN(status, tx_json_set_string(object, "owned_by", "txserve"));
+    const serve_server *s = e->server;
+    tx_json *model = tx_json_pack("{s:s, s:s, s:I, s:s}", "id", s->name, "object", "model", "created", s->created,
+                                  "owned_by", "txserve");
     if (s->context) /* encoders have no slots */
-        TX_THEN(status, tx_json_set_int(object, "max_model_len", s->context));
-    return status;
-}
-
-static enum MHD_Result get_models(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest)
-{
-    tx_json *object = tx_json_object(), *list = tx_json_array(), *model = tx_json_object();
-    char message[320];
-    (void)kind;
-    tx_status made = describe_model(e->server, model);
-    TX_THEN(made, tx_json_set_string(object, "object", "list"));
-    TX_THEN(made, tx_json_set(object, "data", list));
-    TX_THEN(made, tx_json_append(list, *rest ? tx_json_copy(model) : model));
-    if (!*rest)
-        return send_json(connection, e, 200, object, made);
-    tx_json_free(object);
-    if (strcmp(rest, e->server->name) == 0)
-        return send_json(connection, e, 200, model, made);
+        tx_json_set_int(model, "max_model_len", s->context);
+    if (!*e->rest)
+        return send_json(e, 200, tx_json_pack("{s:s, s:[o]}", "object", "list", "data", model));
+    if (strcmp(e->rest, s->name) == 0)
+        return send_json(e, 200, model);
     tx_json_free(model);
-    snprintf(message, sizeof message, "the model %.200s does not exist", rest);
-    return send_error(connection, e, 404, message);
+    tx_fail(TX_NOT_FOUND, "the model %.200s does not exist", e->rest);
+    return send_error(e, 404, tx_error());
 }
 
-static enum MHD_Result get_metrics(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest)
+static enum MHD_Result get_metrics(exchange *e)
 {
     serve_server *s = e->server;
     char text[4096];
-    (void)kind, (void)rest;
     pthread_mutex_lock(&s->lock);
     const serve_counters c = s->counters;
     const struct {
@@ -241,7 +221,7 @@ static enum MHD_Result get_metrics(struct MHD_Connection *connection, exchange *
     for (int i = 2; i < 6; i++)
         size += (size_t)snprintf(text + size, sizeof text - size,
                                  "txserve_responses_total{status=\"%dxx\"} %" PRId64 "\n", i, c.status[i]);
-    return send_bytes(connection, e, 200, "text/plain; version=0.0.4", text, size);
+    return send_bytes(e, 200, "text/plain; version=0.0.4", text, size);
 }
 
 /* ---- Routes --------------------------------------------------------------------------------------------- */
@@ -250,7 +230,7 @@ static enum MHD_Result get_metrics(struct MHD_Connection *connection, exchange *
 static const struct {
     const char *method, *path;
     bool secret; /* needs an API key, if the server has any */
-    enum MHD_Result (*answer)(struct MHD_Connection *connection, exchange *e, serve_kind kind, const char *rest);
+    enum MHD_Result (*answer)(exchange *e);
     serve_kind kind; /* of post_call */
 } routes[] = {
     {"GET", "/", false, get_page, 0},
@@ -283,35 +263,36 @@ static bool equal(const char *key, size_t size, const char *given)
     return !differ;
 }
 
-static bool allowed(struct MHD_Connection *connection, const serve_server *s)
+static bool allowed(const exchange *e)
 {
-    const char *header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization"), *key = s->keys;
+    const char *header = MHD_lookup_connection_value(e->connection, MHD_HEADER_KIND, "Authorization");
+    const char *key = e->server->keys;
     bool found = false;
     for (size_t size; key && header && strncmp(header, "Bearer ", 7) == 0 && *(key += strspn(key, " \t\r\n"));
          key += size) {
         size = strcspn(key, " \t\r\n");
         found = equal(key, size, header + 7) || found;
     }
-    return found || !s->keys;
+    return found || !e->server->keys;
 }
 
 /* Answers a complete request. */
-static enum MHD_Result dispatch(struct MHD_Connection *connection, exchange *e, const char *url, const char *method)
+static enum MHD_Result dispatch(exchange *e, const char *url, const char *method)
 {
-    const char *rest = "";
     bool known = false;
     for (int i = 0; i < ROUTES; i++) {
-        if (!matches(routes[i].path, url, &rest))
+        if (!matches(routes[i].path, url, &e->rest))
             continue;
         known = true;
         if (strcmp(method, routes[i].method) != 0)
             continue;
-        if (routes[i].secret && !allowed(connection, e->server))
-            return send_error(connection, e, 401, "the API key is missing or wrong: send Authorization: Bearer KEY");
-        return routes[i].answer(connection, e, routes[i].kind, rest);
+        if (routes[i].secret && !allowed(e))
+            return send_error(e, 401, "the API key is missing or wrong: send Authorization: Bearer KEY");
+        e->kind = routes[i].kind;
+        return routes[i].answer(e);
     }
-    return known ? send_error(connection, e, 405, "this path has another method")
-                 : send_error(connection, e, 404, "unknown path: see docs/guides/serve.md");
+    return known ? send_error(e, 405, "this path has another method")
+                 : send_error(e, 404, "unknown path: see docs/guides/serve.md");
 }
 
 /* ---- Connections ---------------------------------------------------------------------------------------- */
@@ -324,14 +305,13 @@ static enum MHD_Result begin(struct MHD_Connection *connection, serve_server *s,
     if (!e)
         return MHD_NO;
     e->server = s;
+    e->connection = connection;
     e->begun = time(NULL);
     *state = e;
-    if (length && strtod(length, NULL) > (double)(s->set->max_body << 20)) {
-        char message[96];
-        snprintf(message, sizeof message, "the body is larger than %" PRId64 " MiB", s->set->max_body);
-        return send_error(connection, e, 413, message);
-    }
-    return MHD_YES;
+    if (!length || !(strtod(length, NULL) > (double)(s->set->max_body << 20)))
+        return MHD_YES;
+    tx_fail(TX_INVALID, "the body is larger than %" PRId64 " MiB", s->set->max_body);
+    return send_error(e, 413, tx_error());
 }
 
 static enum MHD_Result on_request(void *context, struct MHD_Connection *connection, const char *url, const char *method,
@@ -349,7 +329,7 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
         *size = 0;
         return MHD_YES;
     }
-    return e->call ? send_answer(connection, e) : dispatch(connection, e, url, method);
+    return e->call ? send_answer(e) : dispatch(e, url, method);
 }
 
 static void on_completed(void *context, struct MHD_Connection *connection, void **state,

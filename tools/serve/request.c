@@ -223,44 +223,26 @@ static tx_status join_parts(tx_json *messages)
     return TX_OK;
 }
 
-/* The answer to a conversation ends with the template's end, which is an id or a stop string. */
-static tx_status add_chat_end(serve_call *c)
-{
-    tx_generation *how = &c->how;
-    int32_t id;
-    const char *end = tx_chat_end(c->server->chat, &id);
-    if (id < 0) {
-        c->stop[how->stop_count++] = end; /* read_stops left room for it */
-        return TX_OK;
-    }
-    if (serve_is_end(how, id))
-        return TX_OK;
-    if (how->eos_count == TX_GENERATION_EOS)
-        return tx_fail(TX_UNSUPPORTED, "generation_config.json has too many eos_token_id");
-    how->eos_token_id[how->eos_count++] = id;
-    return TX_OK;
-}
-
 static tx_status read_conversation(serve_call *c, tx_ids *ids)
 {
     const char *choice = "auto";
-    tx_json *messages, *object = tx_json_object();
+    int32_t end;
+    tx_json *messages, *tools = NULL;
     tx_conversation said = {0};
-    if (!c->server->chat) {
-        tx_json_free(object);
+    if (!c->server->chat)
         return tx_fail(TX_INVALID,
                        "the model has no chat template that TX can use: use /v1/completions, or start txserve with "
                        "--chat_template");
-    }
-    tx_status status = tx_json_get(c->body, "messages", TX_JSON_ARRAY, &messages);
-    TX_THEN(status, join_parts(messages));
-    TX_THEN(status, TX_JSON_OPTIONAL(string, c->body, "tool_choice", &choice));
-    TX_THEN(status, tx_json_set(object, "messages", tx_json_copy(tx_json_find(c->body, "messages"))));
-    if (!status && tx_json_has(c->body, "tools") && strcmp(choice, "none") != 0)
-        status = tx_json_set(object, "tools", tx_json_copy(tx_json_find(c->body, "tools")));
-    TX_THEN(status, tx_conversation_read(object, false, &said));
+    const char *text = tx_chat_end(c->server->chat, &end);
+    TX_TRY(tx_json_get(c->body, "messages", TX_JSON_ARRAY, &messages));
+    TX_TRY(join_parts(messages));
+    TX_TRY(TX_JSON_OPTIONAL(string, c->body, "tool_choice", &choice));
+    if (tx_json_has(c->body, "tools") && strcmp(choice, "none") != 0)
+        tools = tx_json_copy(tx_json_find(c->body, "tools"));
+    tx_json *object = tx_json_pack("{s:o, s:o*}", "messages", tx_json_copy(messages), "tools", tools);
+    tx_status status = object ? tx_conversation_read(object, false, &said) : TX_MEMORY;
     TX_THEN(status, tx_chat_prompt(c->server->chat, c->server->encoder, &said, ids));
-    TX_THEN(status, add_chat_end(c));
+    TX_THEN(status, tx_generation_add_end(&c->how, end, text, c->stop)); /* read_stops left room for it */
     tx_conversation_free(&said);
     tx_json_free(object);
     return status;

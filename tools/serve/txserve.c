@@ -6,6 +6,8 @@
 #include "tx_file.h"
 
 #include <inttypes.h>
+#include <libgen.h>
+#include <semaphore.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,15 +109,10 @@ static tx_status read_keys(serve_server *s, const char *path)
 
 static tx_status name_model(serve_server *s)
 {
-    const serve_settings *set = s->set;
-    const char *path = set->model ? set->model : set->adapter;
-    size_t size = strlen(path);
-    while (size > 1 && path[size - 1] == '/')
-        size--;
-    size_t first = size;
-    while (first > 0 && path[first - 1] != '/')
-        first--;
-    s->name = set->served_model_name ? strdup(set->served_model_name) : strndup(path + first, size - first);
+    char *path = strdup(s->set->model ? s->set->model : s->set->adapter);
+    const char *name = s->set->served_model_name ? s->set->served_model_name : path ? basename(path) : NULL;
+    s->name = name ? strdup(name) : NULL;
+    free(path);
     return s->name ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
 }
 
@@ -173,13 +170,23 @@ static tx_status open_model(serve_server *s)
 
 /* ---- The server ----------------------------------------------------------------------------------------- */
 
-static sigset_t ending_signals(void)
+static sem_t ending;
+static volatile sig_atomic_t serves; /* the next signal ends the wait of serve() */
+
+/* While the model is loaded, and the second time, a signal ends the process at once. */
+static void on_signal(int number)
 {
-    sigset_t signals;
-    sigemptyset(&signals);
-    sigaddset(&signals, SIGTERM);
-    sigaddset(&signals, SIGINT);
-    return signals;
+    if (!serves)
+        _exit(128 + number);
+    serves = false;
+    sem_post(&ending);
+}
+
+static void catch_signals(void)
+{
+    const struct sigaction action = {.sa_handler = on_signal};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
 }
 
 /* Waits until all connections have their answers, at most ten seconds. */
@@ -196,26 +203,6 @@ static void wait_for_connections(serve_server *s)
     }
 }
 
-/* Waits for SIGTERM and SIGINT, which all threads block. While the model is loaded, and the second time, they end the
- * process at once. */
-static void *watch(void *server)
-{
-    serve_server *s = server;
-    for (;;) {
-        sigset_t signals = ending_signals();
-        int number = 0;
-        sigwait(&signals, &number);
-        pthread_mutex_lock(&s->lock);
-        if (!s->serves || s->drains)
-            _exit(128 + number);
-        s->drains = true;
-        pthread_cond_signal(&s->stop);
-        pthread_cond_signal(&s->work);
-        pthread_mutex_unlock(&s->lock);
-    }
-    return NULL;
-}
-
 /* Serves until a signal arrives, then finishes the accepted requests. */
 static tx_status serve(serve_server *s)
 {
@@ -223,13 +210,14 @@ static tx_status serve(serve_server *s)
         return tx_fail(TX_MEMORY, "cannot start a thread");
     tx_status status = serve_start(s);
     if (!status) {
+        serves = true;
+        catch_signals(); /* again, because OpenCL drivers with LLVM replace the handlers */
         printf("txserve: %s is served at http://%s:%" PRId64 "\n", s->name, s->set->host, s->set->port);
         fflush(stdout);
+        while (sem_wait(&ending)) /* the signal interrupts it */
+            ;
     }
     pthread_mutex_lock(&s->lock);
-    s->serves = true;
-    while (!status && !s->drains)
-        pthread_cond_wait(&s->stop, &s->lock);
     if (!status)
         fprintf(stderr, "txserve: finishing %" PRId64 " texts\n", s->queued + s->running);
     s->drains = true;
@@ -244,23 +232,17 @@ static tx_status serve(serve_server *s)
 static int run(const serve_settings *set)
 {
     serve_server s = {.set = set, .created = (int64_t)time(NULL)};
-    const sigset_t signals = ending_signals();
-    pthread_t watcher;
     s.tail = &s.queue;
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.work, NULL);
-    pthread_cond_init(&s.stop, NULL);
+    sem_init(&ending, 0, 0);
     signal(SIGPIPE, SIG_IGN);
-    pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    if (pthread_create(&watcher, NULL, watch, &s))
-        return tx_complain(&serve_program, TX_EXIT_FAILURE, "cannot start a thread");
+    catch_signals();
     s.alive = tx_alive_start(&serve_program, stderr, "loading the model");
     tx_status status = set->api_key_file ? read_keys(&s, set->api_key_file) : TX_OK;
     TX_THEN(status, open_model(&s));
     tx_alive_doing(s.alive, "%s", "");
     TX_THEN(status, serve(&s));
-    pthread_cancel(watcher);
-    pthread_join(watcher, NULL);
     tx_batch_free(s.batch);
     tx_embedder_free(s.embedder);
     tx_classifier_free(s.classifier);
@@ -271,7 +253,6 @@ static int run(const serve_settings *set)
     free(s.keys);
     free(s.name);
     pthread_cond_destroy(&s.work);
-    pthread_cond_destroy(&s.stop);
     pthread_mutex_destroy(&s.lock);
     return status ? tx_complain(&serve_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }

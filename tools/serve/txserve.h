@@ -108,13 +108,12 @@ typedef struct serve_server {
     int64_t context, created;
     char *keys; /* API keys, one a line; NULL without */
     pthread_mutex_t lock;
-    pthread_cond_t work, stop; /* there is work, or the end; a signal arrived */
+    pthread_cond_t work; /* there is work, or the end */
     pthread_t engine;
     serve_text *queue, **tail;
     int64_t queued, running; /* texts */
     int64_t open;            /* calls that exist */
     uint64_t serial;
-    bool serves; /* the model is loaded */
     bool drains; /* refuse new requests, and end the engine thread after the accepted ones */
     serve_counters counters;
     void *daemon;
@@ -146,16 +145,12 @@ void serve_fail(serve_call *call, int status, const char *message);
 bool serve_add_token(serve_text *text, const tx_batch_token *token);
 /* Ends a text; the last one of a call completes the answer. */
 void serve_end_text(serve_text *text, tx_batch_end end);
-/* True if an id ends a text. */
-bool serve_is_end(const tx_generation *how, int32_t id);
-/* An error as OpenAI's JSON; the caller frees it. */
+/* An error as OpenAI's JSON, and the numbers of tokens. The caller frees them; NULL if memory runs out. */
 tx_json *serve_error(int status, const char *message);
-/* Appends an answer or an event to the output, and frees the object. Returns `status` if it is an error. */
-tx_status serve_write(serve_call *call, tx_json *object, tx_status status);
+tx_json *serve_usage(const serve_call *call);
+/* Appends an answer or an event to the output, and frees the object. NULL is an object that could not be made. */
+tx_status serve_write(serve_call *call, tx_json *object);
 tx_status serve_append(serve_bytes *to, const char *bytes, size_t size);
-
-/* Sets the numbers of tokens. */
-tx_status serve_set_usage(const serve_call *call, tx_json *object);
 
 /* ---- encode.c: encoders ---------------------------------------------------------------------------------- */
 

@@ -25,6 +25,25 @@ def check(status):
         raise Error(lib.tx_error().decode(errors="replace"), status)
 
 
+class Guard:
+    """Wraps callbacks. An exception must not pass through C: the first one is kept, and check() raises it."""
+    error = None
+
+    def __call__(self, function):
+        def call(*arguments):
+            try:
+                return function(*arguments)
+            except BaseException as error:  # KeyboardInterrupt, too
+                self.error = self.error or error
+                return 0
+        return call
+
+    def check(self, status):
+        if self.error is not None:
+            raise self.error
+        check(status)
+
+
 def take(pointer, kind, count):
     """Copies `count` items that the library allocated, and frees them."""
     if not pointer:
@@ -144,26 +163,23 @@ _declare("error", result=c_char_p)
 _declare("job_create", POINTER(c_void_p))
 _declare("job_free lm_free embedder_free chat_free encoder_free json_free topology_free", c_void_p, result=None)
 _declare("job_run", c_void_p)
-_declare("job_stopped", c_void_p)
 _declare("job_set", c_void_p, c_char_p, c_char_p)
 _declare("job_listen", c_void_p, POINTER(JobListener))
 _declare("job_step", c_void_p, POINTER(c_int64), result=c_int64)
-_declare("lm_open", POINTER(LmOptions), POINTER(c_void_p))
-_declare("lm_vocab_size lm_positions", c_void_p, result=c_int64)
+_declare("lm_open embedder_open", POINTER(LmOptions), POINTER(c_void_p))
+_declare("lm_vocab_size lm_positions embedder_width", c_void_p, result=c_int64)
 _declare("lm_generation", c_void_p, result=POINTER(Generation))
-_declare("lm_tokenizer", c_void_p, POINTER(c_void_p))
+_declare("generation_add_end", POINTER(Generation), c_int32, c_char_p, POINTER(c_char_p))
+_declare("lm_tokenizer encoder_create topology_live", c_void_p, POINTER(c_void_p))
 _declare("lm_encode", c_void_p, c_char_p, c_size_t, POINTER(c_void_p), POINTER(c_int64))
 _declare("lm_generate", c_void_p, POINTER(Prompt), c_int64, POINTER(Generation), POINTER(LmListener))
 _declare("lm_logits_shape", c_void_p, c_int64, POINTER(Shape))
 _declare("lm_logits", c_void_p, POINTER(c_int32), c_int64, POINTER(c_float))
 _declare("lm_perplexity", c_void_p, POINTER(c_int32), c_int64, POINTER(Perplexity), POINTER(PerplexityResult))
 _declare("lm_save", c_void_p, c_char_p)
-_declare("embedder_open", POINTER(LmOptions), POINTER(c_void_p))
-_declare("embedder_width", c_void_p, result=c_int64)
 _declare("embedder_prompt", c_void_p, c_char_p, POINTER(c_char_p))
 _declare("embed", c_void_p, POINTER(TextInput), c_int64, c_char_p, POINTER(c_float))
 _declare("tokenizer_decode", c_void_p, POINTER(c_int32), c_size_t, c_bool, POINTER(c_void_p), POINTER(c_size_t))
-_declare("encoder_create", c_void_p, POINTER(c_void_p))
 _declare("json_parse", c_char_p, c_size_t, c_char_p, POINTER(c_void_p))
 _declare("chat_create", c_char_p, c_void_p, c_void_p, POINTER(c_void_p))
 _declare("chat_prompt", c_void_p, c_void_p, POINTER(Conversation), POINTER(Ids))
@@ -171,7 +187,6 @@ _declare("chat_end", c_void_p, POINTER(c_int32), result=c_char_p)
 _declare("chat_trim", c_void_p, c_char_p, c_size_t, result=c_size_t)
 _declare("conversation_read", c_void_p, c_bool, POINTER(Conversation))
 _declare("conversation_free", POINTER(Conversation), result=None)
-_declare("topology_live", c_void_p, POINTER(c_void_p))
 _declare("topology_read", c_char_p, POINTER(c_void_p))
 _declare("topology_json", c_void_p, result=c_void_p)
 

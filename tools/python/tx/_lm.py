@@ -5,11 +5,12 @@ import json
 import os
 import warnings
 from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int32, c_int64, c_size_t, c_void_p, sizeof
+from functools import cached_property
 
 import numpy as np
 
-from ._library import (Conversation, Generation, Ids, LmListener, LmOptions, Perplexity, PerplexityResult, Prompt,
-                       Shape, TextInput, check, encode, lib, take)
+from ._library import (Conversation, Generation, Guard, Ids, LmListener, LmOptions, Perplexity, PerplexityResult,
+                       Prompt, Shape, TextInput, check, encode, lib, take)
 
 _EARLY = {False: 0, True: 1, "never": 2}
 _OFFLOAD = {None: 0, "none": 0, "cpu": 1, "nvme": 2}
@@ -45,7 +46,7 @@ class _Model:
                             keep_cache=keep_cache, device_map=encode(device_map),
                             offload_params=_OFFLOAD[offload_param], offload_folder=encode(offload_folder),
                             assistant_model=encode(assistant_model), cache_type=encode(cache_type))
-        self._lm, self._tokenizer = c_void_p(), None
+        self._lm = c_void_p()
         check(self._open(byref(options), byref(self._lm)))
 
     def close(self):
@@ -117,16 +118,15 @@ class LM(_Model):
     def decode(self, ids, skip_special_tokens=False):
         """The text of ids. Bytes that are not UTF-8 become U+FFFD."""
         array, text, size = np.ascontiguousarray(ids, dtype=np.int32), c_void_p(), c_size_t()
-        check(lib.tx_tokenizer_decode(self._own_tokenizer(), _pointer(array), array.size, skip_special_tokens,
+        check(lib.tx_tokenizer_decode(self._tokenizer, _pointer(array), array.size, skip_special_tokens,
                                       byref(text), byref(size)))
         return take(text.value, c_char, size.value).decode(errors="replace")
 
-    def _own_tokenizer(self):
-        if self._tokenizer is None:
-            tokenizer = c_void_p()
-            check(lib.tx_lm_tokenizer(self._lm, byref(tokenizer)))
-            self._tokenizer = tokenizer
-        return self._tokenizer
+    @cached_property
+    def _tokenizer(self):
+        tokenizer = c_void_p()
+        check(lib.tx_lm_tokenizer(self._lm, byref(tokenizer)))
+        return tokenizer
 
     # ---- generation
 
@@ -172,35 +172,22 @@ class LM(_Model):
 
     def _run(self, prompts, count, how, on_text=None):
         """Returns the new bytes and ids of each prompt."""
-        results, state = [(bytearray(), []) for _ in range(count)], {"stop": False, "error": None}
-
-        def guard(function):
-            """An exception must not pass through C: it ends the generation and is raised afterwards."""
-            def call(*arguments):
-                try:
-                    return function(*arguments)
-                except BaseException as error:
-                    state["error"] = state["error"] or error
-                    return 0
-            return call
+        results, guard, stopped = [(bytearray(), []) for _ in range(count)], Guard(), []
 
         def text(_, index, data, size):
             piece = data[:size]
             results[index][0].extend(piece)
             if on_text and on_text(index, piece.decode(errors="replace")):
-                state["stop"] = True
+                stopped.append(index)
 
         types = dict(LmListener._fields_)
         by_text = count > 0 and bool(prompts[0].text is not None or on_text)
         listener = LmListener(
             size=sizeof(LmListener), token=types["token"](guard(lambda _, index, id_: results[index][1].append(id_))),
-            stop=types["stop"](guard(lambda _: state["stop"] or state["error"] is not None)))
+            stop=types["stop"](guard(lambda _: bool(stopped) or guard.error is not None)))
         if by_text:
             listener.text = types["text"](guard(text))
-        status = lib.tx_lm_generate(self._lm, prompts, count, byref(how), byref(listener))
-        if state["error"] is not None:
-            raise state["error"]
-        check(status)
+        guard.check(lib.tx_lm_generate(self._lm, prompts, count, byref(how), byref(listener)))
         return results
 
     def chat(self, messages, *, template=None, tools=None, on_text=None, **settings):
@@ -213,18 +200,13 @@ class LM(_Model):
             said["tools"] = tools
         chat, encoder, ids, end = c_void_p(), c_void_p(), Ids(), c_int32(-1)
         try:
-            check(lib.tx_chat_create(encode(template), self._own_tokenizer(), None, byref(chat)))
-            check(lib.tx_encoder_create(self._own_tokenizer(), byref(encoder)))
+            check(lib.tx_chat_create(encode(template), self._tokenizer, None, byref(chat)))
+            check(lib.tx_encoder_create(self._tokenizer, byref(encoder)))
             self._render(said, chat, encoder, ids)
             array = np.array(take(ids.id, c_int32, ids.count), dtype=np.int32)
             how = self._settings(dict(settings))
-            last = lib.tx_chat_end(chat, byref(end))
-            if end.value >= 0 and how.eos_count < len(how.eos_token_id):
-                how.eos_token_id[how.eos_count] = end.value
-                how.eos_count += 1
-            elif end.value < 0:
-                stops = how.stop_strings[:how.stop_count] + [last]
-                how.stop_strings, how.stop_count = (c_char_p * len(stops))(*stops), len(stops)
+            last, stops = lib.tx_chat_end(chat, byref(end)), (c_char_p * (how.stop_count + 1))()
+            check(lib.tx_generation_add_end(byref(how), end, last, stops))
             prompt = (Prompt * 1)(Prompt(ids=_pointer(array), count=array.size))
             answer = bytes(self._run(prompt, 1, how, on_text or (lambda *_: False))[0][0])
             buffer = ctypes.create_string_buffer(answer)

@@ -8,7 +8,7 @@ from collections import namedtuple
 
 from ctypes import sizeof
 
-from ._library import JobListener, RunStep, byref, c_int64, c_void_p, check, encode, lib
+from ._library import Guard, JobListener, RunStep, byref, c_int64, c_void_p, check, encode, lib
 
 _log = logging.getLogger("tx")
 
@@ -65,8 +65,7 @@ class Trainer:
         self.options = {name: value for name, value in options.items() if value is not None}
         self.callbacks = list(callbacks)
         self._stop = self._save = False
-        self._error = None
-        self._metrics = {}
+        self._guard, self._metrics = Guard(), {}
         lib.tx_job_free(self._job())
 
     def stop(self):
@@ -92,16 +91,6 @@ class Trainer:
     def _call(self, name, *arguments):
         for callback in self.callbacks:
             getattr(callback, name)(self, *arguments)
-
-    def _guard(self, function):
-        """An exception must not pass through C: it ends the run, and is raised then. KeyboardInterrupt is one."""
-        def call(*arguments):
-            try:
-                return function(*arguments)
-            except BaseException as error:
-                self._error = self._error or error
-                return 0
-        return call
 
     def _take_save(self):
         wanted, self._save = self._save, False
@@ -129,22 +118,20 @@ class Trainer:
             "results": results,
             "note": lambda _, line: _log.info("%s", line.decode(errors="replace")),
             "warn": lambda _, line: warnings.warn(line.decode(errors="replace"), stacklevel=3),
-            "stop": lambda _: int(self._stop or self._error is not None),
+            "stop": lambda _: int(self._stop or self._guard.error is not None),
             "save": lambda _: self._take_save(),
         }
         return JobListener(**{name: types[name](self._guard(function)) for name, function in functions.items()})
 
     def train(self):
         """Runs the training, writes the model to output_dir, and returns a TrainOutput."""
+        self._guard = Guard()
         job, listener, steps = self._job(), self._listener(), c_int64()
         listener.size = sizeof(listener)
-        self._stop, self._error, self._metrics = False, None, {}
+        self._stop, self._metrics = False, {}
         try:
             check(lib.tx_job_listen(job, byref(listener)))
-            status = lib.tx_job_run(job)
-            if self._error is not None:
-                raise self._error
-            check(status)
+            self._guard.check(lib.tx_job_run(job))
             done = lib.tx_job_step(job, byref(steps))
             return TrainOutput(done, self._metrics.get("train_loss"), self._metrics)
         finally:
