@@ -137,6 +137,8 @@ void tx_name_compare(const char *name, const char *candidate, size_t *least, con
 int tx_option_truth(const char *word);
 /* Length of the first word of "linear|cosine". */
 size_t tx_choice_length(const char *choices);
+/* The words after the first one, or NULL. */
+const char *tx_choice_next(const char *choices);
 /* Reads a positive number of bytes: "8GiB", "1.5 GB" or "65536". Units are KiB to TiB in steps of 1024 and KB to TB in
  * steps of 1000, in any case. TX_INVALID for any other text, which the message quotes. */
 tx_status tx_read_bytes(const char *text, int64_t *bytes);

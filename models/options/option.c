@@ -179,7 +179,7 @@ size_t tx_choice_length(const char *choices)
 const char *tx_choice_next(const char *choices)
 {
     const size_t length = tx_choice_length(choices);
-    return choices[length] ? choices + length + 1 : NULL;
+    return choices && choices[length] ? choices + length + 1 : NULL;
 }
 
 int tx_choice_find(const char *choices, const char *word, size_t length)

@@ -32,8 +32,6 @@ tx_status tx_option_inherit(tx_option_values *to, const char *path, const tx_opt
 tx_json *tx_option_json(const tx_option_values *from, uint32_t with, uint32_t without);
 /* Whether a value means the same as one of the words of "false|0". "*" matches any value, NULL none. */
 bool tx_option_list_has(const char *choices, const char *value);
-/* The words after the first of "linear|cosine", or NULL. */
-const char *tx_choice_next(const char *choices);
 /* The index of a word among the choices, regardless of case, or -1. */
 int tx_choice_find(const char *choices, const char *word, size_t length);
 

@@ -96,6 +96,7 @@ answers "cosine_with_restarts " txtrain --lr-scheduler-type = cosine_with_r
 answers "linear *" txtrain --lr_scheduler_type =
 answers "* a file *" txtrain --train_file ""
 answers "folder " txtrain --output_dir f
+answers "folder " txtrain --output_dir = f
 answers "true false " txtrain --dry_run =
 answers "ops onnx " txcheck o
 answers "report device *" txbench ""
@@ -147,12 +148,16 @@ if command -v fish > /dev/null; then
     fish_answers "*--lr_scheduler_type *" txtrain --lr_sch
     fish_answers "constant *cosine *" txtrain --lr_scheduler_type ""
     fish_answers "folder/ " txtrain --output_dir fo
+    fish_answers "--output_dir=folder/ " txtrain --output_dir=fo
+    fish_answers "*--lr_scheduler_type=cosine *" txtrain --lr_scheduler_type=cos
     fish_answers "device " txbench dev
     fish_answers "--pairs " txbench train --pai
 fi
 if command -v zsh > /dev/null; then
     zsh_answers "*--lr_scheduler_type*" txtrain --lr_scheduler_t
     zsh_answers "*constant_with_warmup*cosine*" txtrain --lr_scheduler_type ""
+    zsh_answers "*--lr_scheduler_type=cosine_with_r*" txtrain --lr_scheduler_type=cosine_with_r
+    zsh_answers "*folder*" txtrain --output_dir=fo
     zsh_answers "*device*" txbench dev
     zsh_answers "*--pairs*" txbench train --pai
 fi

@@ -1,229 +1,189 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Prints the completion script of a program for bash, zsh and fish. */
+ * Completion in bash, zsh and fish. The script of a shell runs "PROGRAM --completion words WORD...", with the words of
+ * the command line up to the one at the cursor. The answer has a line for each word that fits there, with a description
+ * after a tab. The lines :files and :folders stand for names that the shell lists itself. */
 #include "tools/cli/program.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* ---- bash --------------------------------------------------------------------------------------------- */
+/* ---- Scripts -------------------------------------------------------------------------------------------- */
 
-/* The script reads commands, options and their values from the program's help. @ is replaced by the program's name. */
-static const char bash[] =
-    "# bash completion of @ " TX_VERSION ", written by @ --completion bash\n"
-    "_@_complete()\n"
-    "{\n"
-    "    local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD - 1]} equals=\n"
-    "    local command= commands line spelled value choice options= words= files=-f\n"
-    "    COMPREPLY=()\n"
-    "    # bash splits --name=value into three words.\n"
-    "    if [[ $word == \"=\" ]]; then\n"
-    "        word= equals=1\n"
-    "    elif [[ $before == \"=\" ]]; then\n"
-    "        before=${COMP_WORDS[COMP_CWORD - 2]} equals=1\n"
-    "    fi\n"
-    "    before=${before//-/_}\n"
-    "    commands=$(COLUMNS=9999 \"${COMP_WORDS[0]}\" --help all | sed -n '/^Commands:$/,/^$/s/^  \\([a-z]*\\) "
-    ".*/\\1/p')\n"
-    "    [ -z \"$commands\" ] || command=${COMP_WORDS[1]}\n"
-    "    if [ -n \"$commands\" ] && [ \"$COMP_CWORD\" -eq 1 ]; then\n"
-    "        words=\"$commands --help --version --completion\" files=\n"
-    "    else\n"
-    "        while IFS= read -r line; do # \"  -n, --name VALUE  text\"\n"
-    "            [[ $line == \"  -\"* ]] || continue\n"
-    "            line=${line:2} line=${line%%  *}\n"
-    "            spelled=${line%% [^-]*} value=${line#\"${line%% [^-]*}\"}\n"
-    "            options+=\"${spelled##*, } \"\n"
-    "            [[ \", ${spelled//-/_},\" == *\", $before,\"* ]] || continue\n"
-    "            # The value of a flag is offered only after =, because it is optional.\n"
-    "            [ -n \"$value\" ] || { [ -n \"$equals\" ] && value=' true|false' || continue; }\n"
-    "            [[ $value == ' ['* && $word == -* ]] && continue\n"
-    "            files=\n"
-    "            [[ $value == *DIR* ]] && files=-d\n"
-    "            [[ $value == *FILE* ]] && files=-f\n"
-    "            for choice in ${value//|/ }; do\n"
-    "                [[ $choice =~ ^[a-z0-9_.-]+$ ]] && words+=\"$choice \"\n"
-    "            done\n"
-    "            equals=found\n"
-    "            break\n"
-    "        done < <(COLUMNS=9999 \"${COMP_WORDS[0]}\" $command --help all)\n"
-    "        if [[ $equals != found && $word == -* ]]; then\n"
-    "            word=${word//-/_} words=$options files=\n"
-    "            word=--${word#__} word=${word/#--_/--}\n"
-    "        fi\n"
-    "    fi\n"
-    "    while IFS= read -r line; do\n"
-    "        COMPREPLY+=(\"$line\")\n"
-    "    done < <(compgen $files -W \"$words\" -- \"$word\")\n"
-    "    [ -z \"$files\" ] || compopt -o filenames 2> /dev/null\n"
-    "}\n"
-    "complete -F _@_complete @\n";
+/* & is replaced by the program's name. */
+static const char bash[] = "# bash completion of & " TX_VERSION ", written by & --completion bash\n"
+                           "_&_complete()\n"
+                           "{\n"
+                           "    local line names= word=${COMP_WORDS[COMP_CWORD]}\n"
+                           "    COMPREPLY=()\n"
+                           "    while IFS= read -r line; do\n"
+                           "        case $line in\n"
+                           "            :files) names=-f ;;\n"
+                           "            :folders) names=-d ;;\n"
+                           "            *) COMPREPLY+=(\"${line%%$'\\t'*}\") ;;\n"
+                           "        esac\n"
+                           "    done < <(\"${COMP_WORDS[0]}\" --completion words \"${COMP_WORDS[@]:1:COMP_CWORD}\")\n"
+                           "    [ -n \"$names\" ] || return 0\n"
+                           "    while IFS= read -r line; do\n"
+                           "        COMPREPLY+=(\"$line\")\n"
+                           "    done < <(compgen $names -- \"${word#=}\")\n"
+                           "    compopt -o filenames 2> /dev/null\n"
+                           "}\n"
+                           "complete -F _&_complete &\n";
 
-/* Prints a script, with the program's name for every @. */
+/* The file may be sourced, or be in a folder of fpath, where zsh calls it as a function. */
+static const char zsh[] = "#compdef &\n"
+                          "# zsh completion of & " TX_VERSION ", written by & --completion zsh\n"
+                          "_&()\n"
+                          "{\n"
+                          "    local line\n"
+                          "    local -a lines found\n"
+                          "    lines=(\"${(@f)$(${~words[1]} --completion words \"${(@Q)words[2,CURRENT]}\")}\")\n"
+                          "    compset -P '--*='\n"
+                          "    for line in $lines; do\n"
+                          "        case $line in\n"
+                          "            :files) _files ;;\n"
+                          "            :folders) _files -/ ;;\n"
+                          "            *) line=${line//:/\\\\:} found+=(\"${line/$'\\t'/:}\") ;;\n"
+                          "        esac\n"
+                          "    done\n"
+                          "    (($#found == 0)) || _describe word found\n"
+                          "}\n"
+                          "if [[ $funcstack[1] == _& ]]; then\n"
+                          "    _& \"$@\"\n"
+                          "else\n"
+                          "    compdef _& &\n"
+                          "fi\n";
+
+static const char fish[] = "# fish completion of & " TX_VERSION ", written by & --completion fish\n"
+                           "function __&_complete\n"
+                           "    set -l words (commandline -opc) (commandline -ct)\n"
+                           "    set -l name (string match -r -- '^--[^=]*=' $words[-1])\n"
+                           "    set -l value (string replace -- \"$name\" '' $words[-1])\n"
+                           "    for line in ($words[1] --completion words $words[2..-1])\n"
+                           "        switch $line\n"
+                           "            case :files\n"
+                           "                printf '%s\\n' \"$name\"(__fish_complete_path $value)\n"
+                           "            case :folders\n"
+                           "                printf '%s\\n' \"$name\"(__fish_complete_directories $value)\n"
+                           "            case '*'\n"
+                           "                printf '%s\\n' \"$name$line\"\n"
+                           "        end\n"
+                           "    end\n"
+                           "end\n"
+                           "complete -c & -f -a '(__&_complete)'\n";
+
 static void print_script(const tx_cli *program, const char *script)
 {
     for (const char *at = script; *at; at++)
-        fputs(*at == '@' ? program->name : (char[]){*at, '\0'}, stdout);
+        fputs(*at == '&' ? program->name : (char[]){*at, '\0'}, stdout);
 }
 
-/* ---- the table of options, for zsh and fish ---------------------------------------------------------------- */
+/* ---- Words ---------------------------------------------------------------------------------------------- */
 
-/* Prints the first sentence of a help text inside single quotes, with \\ before the characters in `special`. zsh ends
- * the quotes for a quote of the text. */
-static void print_quoted(const char *text, const char *special)
+static char plain(char c)
 {
-    const char *end = strstr(text, ". ");
-    for (size_t length = end ? (size_t)(end - text) : strlen(text); length > 0; length--, text++)
-        if (*text == '\'' && !strchr(special, '\''))
-            fputs("'\\''", stdout);
-        else
-            printf("%s%c", strchr(special, *text) ? "\\" : "", *text);
+    return (char)(c == '-' ? '_' : c);
 }
 
-/* Prints the words of an option's value that a shell offers: those in lower case of "cpu|opencl|opencl:N". `before`
- * comes before the first one. Returns false if there is none. */
-static bool print_words(const tx_option *option, const char *special, const char *before)
+/* Prints a word with the first sentence of its help if it continues the typed text. - and _ are the same. */
+static void offer(const char *typed, const char *word, size_t length, const char *help)
 {
-    static const char lower[] = "abcdefghijklmnopqrstuvwxyz0123456789_.-";
-    const char *blank = before;
-    for (const char *word = option->choices; word && *word;) {
-        const size_t length = tx_choice_length(word);
-        if (strspn(word, lower) >= length && length > 0) {
-            fputs(blank, stdout);
-            for (size_t i = 0; i < length; i++)
-                printf("%s%c", strchr(special, word[i]) ? "\\" : "", word[i]);
-            blank = " ";
-        }
-        word += length + (word[length] == '|');
-    }
-    return blank != before;
+    const char *end = strstr(help, ". ");
+    for (size_t i = 0; typed[i]; i++)
+        if (i == length || plain(typed[i]) != plain(word[i]))
+            return;
+    printf("%.*s%s%.*s\n", (int)length, word, *help ? "\t" : "", end ? (int)(end - help) : (int)strlen(help), help);
 }
 
-/* A shell's way to write one option, spelled "--name" or "-n", of a command; `command` is NULL if there is none. */
-typedef void print_option(const tx_cli *program, const char *command, const tx_option *option, const char *spelled);
-
-static void each_option(const tx_cli *program, const char *command, print_option *print)
+/* Offers the spellings of the options of a table. */
+static void offer_options(const tx_option_table *table, const char *typed)
 {
     char name[128];
-    for (int32_t i = 0; i < program->count + tx_common_option_count; i++) {
-        const tx_option *option = i < program->count ? &program->options[i] : &tx_common_options[i - program->count];
-        if (option->kind == TX_OPTION_HEADING || option->kind == TX_OPTION_FOREIGN)
+    for (int32_t n = 0; n < table->count; n++) {
+        const tx_option *o = &table->option[n];
+        if (!tx_option_has_value(o))
             continue;
-        snprintf(name, sizeof name, "%s%s", option->name[1] ? "--" : "-", option->name);
-        print(program, command, option, name);
-        for (int32_t s = 0; s < program->spelling_count; s++)
-            if (strcmp(program->spellings[s].name, option->name) == 0)
-                print(program, command, option, program->spellings[s].spelled);
+        snprintf(name, sizeof name, "%s%s", o->name[1] ? "--" : "-", o->name);
+        offer(typed, name, strlen(name), o->help);
+        for (int32_t i = 0; i < table->spelling_count; i++)
+            if (strcmp(table->spelling[i].name, o->name) == 0)
+                offer(typed, table->spelling[i].spelled, strlen(table->spelling[i].spelled), o->help);
     }
 }
 
-static bool takes_value(const tx_option *option)
+/* Offers the words in lower case of "cpu|opencl|opencl:N", and files or folders. */
+static void offer_values(const char *choices, const char *typed)
 {
-    return option->kind != TX_OPTION_FLAG && option->kind != TX_OPTION_OPTIONAL;
+    static const char lower[] = "abcdefghijklmnopqrstuvwxyz0123456789_.-";
+    for (const char *word = choices; word; word = tx_choice_next(word))
+        if (*word && strspn(word, lower) >= tx_choice_length(word))
+            offer(typed, word, tx_choice_length(word), "");
+    if (choices && (strstr(choices, "FILE") || strstr(choices, "DIR")))
+        puts(strstr(choices, "FILE") ? ":files" : ":folders");
 }
 
-static bool names_files(const tx_option *option, const char *kind)
+/* Finds the option that a word of the command line names: --name, --name=value or -n. */
+static const tx_option *find(const tx_option_table *table, const char *word)
 {
-    return option->choices && strstr(option->choices, kind);
+    const char *name = word + strspn(word, "-");
+    for (int32_t i = 0; i < table->spelling_count; i++)
+        if (strcmp(table->spelling[i].spelled, word) == 0)
+            name = table->spelling[i].name;
+    const tx_option *option = *word == '-' ? tx_option_find(table, name) : NULL;
+    return option && tx_option_has_value(option) ? option : NULL;
 }
 
-/* ---- fish ----------------------------------------------------------------------------------------------------- */
-
-#define FISH_SPECIAL "'\\"
-
-static void print_fish(const tx_cli *program, const char *command, const tx_option *option, const char *spelled)
+/* Offers the values of an option after its name, options after "-", and files otherwise. */
+static void offer_arguments(const tx_option_table *own, const char *before, const char *typed, bool equals)
 {
-    const char *kind = spelled[1] == '-' ? "l" : spelled[2] ? "o" : "s";
-    printf("complete -c %s", program->name);
-    if (command)
-        printf(" -n '__fish_seen_subcommand_from %s'", command);
-    printf(" -%s %s", kind, spelled + 1 + (spelled[1] == '-'));
-    if (takes_value(option))
-        printf(names_files(option, "FILE")  ? " -rF"
-               : names_files(option, "DIR") ? " -xa '(__fish_complete_directories)'"
-                                            : " -x");
-    if (takes_value(option) && print_words(option, FISH_SPECIAL, " -a '"))
-        putchar('\'');
-    fputs(" -d '", stdout);
-    print_quoted(option->help, FISH_SPECIAL);
-    puts("'");
-}
-
-static void print_fish_script(const tx_cli *program)
-{
-    print_script(program, "# fish completion of @ " TX_VERSION ", written by @ --completion fish\n");
-    if (program->command_count)
-        printf("complete -c %s -n __fish_use_subcommand -f\n", program->name);
-    for (int32_t i = 0; i < program->command_count; i++) {
-        const tx_cli_command *c = &program->commands[i];
-        printf("complete -c %s -n __fish_use_subcommand -a %s -d '", program->name, c->name);
-        print_quoted(c->help, FISH_SPECIAL);
-        puts("'");
-        each_option(c->program ? c->program : program, c->name, print_fish);
+    const tx_option *found = find(own, before), *option = found ? found : find(&tx_common_options, before);
+    const bool flag = option && option->kind == TX_OPTION_FLAG; /* its value is optional, so it is offered after = */
+    if (option && (flag ? equals : option->kind != TX_OPTION_OPTIONAL || *typed != '-')) {
+        offer_values(flag ? "true|false" : option->choices, typed);
+    } else if (*typed == '-') {
+        offer_options(own, typed);
+        offer_options(&tx_common_options, typed);
+    } else {
+        puts(":files");
     }
-    if (!program->command_count)
-        each_option(program, NULL, print_fish);
 }
 
-/* ---- zsh ------------------------------------------------------------------------------------------------------ */
-
-#define ZSH_SPECIAL "[]:\\"
-
-static void print_zsh(const tx_cli *program, const char *command, const tx_option *option, const char *spelled)
+static void offer_words(const tx_cli *program, int count, char *const *words)
 {
-    (void)program;
-    (void)command;
-    printf(" \\\n        '*%s%s[", spelled, takes_value(option) ? (spelled[1] == '-' ? "=" : "+") : "");
-    print_quoted(option->help, ZSH_SPECIAL);
-    putchar(']');
-    if (takes_value(option)) {
-        fputs(":value:", stdout);
-        if (names_files(option, "FILE") || names_files(option, "DIR"))
-            fputs(names_files(option, "FILE") ? "_files" : "_files -/", stdout);
-        else
-            fputs(print_words(option, ZSH_SPECIAL, "(") ? ")" : " ", stdout);
-    }
-    putchar('\'');
+    const char *typed = count > 0 ? words[count - 1] : "", *before = count > 1 ? words[count - 2] : "";
+    const char *value = *typed == '-' ? strchr(typed, '=') : NULL;
+    const tx_cli *chosen = program;
+    for (int32_t i = 0; i < program->command_count; i++)
+        if (count < 2)
+            offer(typed, program->commands[i].name, strlen(program->commands[i].name), program->commands[i].help);
+        else if (program->commands[i].program && strcmp(program->commands[i].name, words[0]) == 0)
+            chosen = program->commands[i].program;
+    const tx_option_table own = {.option = chosen->options,
+                                 .count = chosen->count,
+                                 .spelling = chosen->spellings,
+                                 .spelling_count = chosen->spelling_count};
+    if (program->command_count && count < 2)
+        offer_options(&tx_common_options, typed);
+    else if (value)
+        offer_arguments(&own, typed, value + 1, true);
+    else if (*typed == '=') /* bash splits --name=value into three words */
+        offer_arguments(&own, before, typed + 1, true);
+    else if (strcmp(before, "=") == 0 && count > 2)
+        offer_arguments(&own, words[count - 3], typed, true);
+    else
+        offer_arguments(&own, before, typed, false);
 }
 
-static void print_zsh_options(const tx_cli *program)
+int tx_print_completion(const tx_cli *program, const char *shell, int count, char *const *words)
 {
-    fputs("    _arguments", stdout);
-    each_option(program, NULL, print_zsh);
-    puts(" \\\n        '*:file:_files'");
-}
-
-static void print_zsh_script(const tx_cli *program)
-{
-    print_script(program, "#compdef @\n# zsh completion of @ " TX_VERSION ", written by @ --completion zsh\n_@()\n{\n");
-    if (program->command_count) {
-        puts("    if ((CURRENT == 2)); then\n        _values command \\");
-        for (int32_t i = 0; i < program->command_count; i++) {
-            printf("            '%s[", program->commands[i].name);
-            print_quoted(program->commands[i].help, ZSH_SPECIAL);
-            puts("]' \\");
-        }
-        puts("            --help --version --completion\n        return\n    fi\n    shift words\n    ((CURRENT--))\n"
-             "    case $words[1] in");
-        for (int32_t i = 0; i < program->command_count; i++) {
-            printf("    %s)\n", program->commands[i].name);
-            print_zsh_options(program->commands[i].program ? program->commands[i].program : program);
-            puts("    ;;");
-        }
-        puts("    esac");
-    } else
-        print_zsh_options(program);
-    /* The file may be sourced, or lie in a folder of fpath, where zsh calls it as a function. */
-    print_script(program, "}\nif [[ $funcstack[1] == _@ ]]; then\n    _@ \"$@\"\nelse\n    compdef _@ @\nfi\n");
-}
-
-int tx_print_completion(const tx_cli *program, const char *shell)
-{
-    if (strcmp(shell, "bash") == 0)
-        print_script(program, bash);
-    else if (strcmp(shell, "zsh") == 0)
-        print_zsh_script(program);
-    else if (strcmp(shell, "fish") == 0)
-        print_fish_script(program);
+    const char *script = strcmp(shell, "bash") == 0   ? bash
+                         : strcmp(shell, "zsh") == 0  ? zsh
+                         : strcmp(shell, "fish") == 0 ? fish
+                                                      : NULL;
+    if (strcmp(shell, "words") == 0)
+        offer_words(program, count, words);
+    else if (script)
+        print_script(program, script);
     else
         return tx_complain(program, TX_EXIT_USAGE, "--completion %s: unsupported shell: give bash, zsh or fish", shell);
     return 0;

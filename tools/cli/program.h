@@ -50,9 +50,9 @@ int tx_end(const tx_cli *program, int status);
  * SHELL, and returns the exit status. Otherwise returns TX_GO_ON. `values` has the defaults, or is NULL. (usage.c) */
 int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const void *values);
 /* The options that every program has. (usage.c) */
-extern const tx_option *const tx_common_options;
-extern const int32_t tx_common_option_count;
-/* Prints the completion script for "bash", "zsh" or "fish", and returns the exit status. (completion.c) */
-int tx_print_completion(const tx_cli *program, const char *shell);
+extern const tx_option_table tx_common_options;
+/* Prints the completion script for "bash", "zsh" or "fish", or for "words" the words that may follow a command line
+ * whose last word is unfinished. Returns the exit status. (completion.c) */
+int tx_print_completion(const tx_cli *program, const char *shell, int count, char *const *words);
 
 #endif

@@ -13,13 +13,6 @@
 #include <strings.h>
 #include <unistd.h>
 
-/* Returns the next choice, or NULL after the last one. */
-static const char *next_choice(const char *choice)
-{
-    size_t length = tx_choice_length(choice);
-    return choice[length] ? choice + length + 1 : NULL;
-}
-
 /* Writes the default as " (default 8)", or "" if there is none. */
 static void default_text(const tx_option *option, const void *values, char *text, size_t size)
 {
@@ -38,7 +31,7 @@ static void default_text(const tx_option *option, const void *values, char *text
     else if (option->kind == TX_OPTION_CHOICE || option->kind == TX_OPTION_LIST) {
         uint32_t set = option->kind == TX_OPTION_LIST ? *(const uint32_t *)at : UINT32_C(1) << *(const int32_t *)at;
         size_t used = 0;
-        for (const char *choice = option->choices; choice; choice = next_choice(choice), set >>= 1)
+        for (const char *choice = option->choices; choice; choice = tx_choice_next(choice), set >>= 1)
             if (set & 1 && used < size)
                 used += (size_t)snprintf(text + used, size - used, "%s%.*s", used ? "," : " (default ",
                                          (int)tx_choice_length(choice), choice);
@@ -55,8 +48,7 @@ static const tx_option common[] = {
     {TX_OPTION_FLAG, "version", .help = "print the version"},
     {TX_OPTION_TEXT, "completion", .choices = "bash|zsh|fish", .help = "print the completion script of a shell"},
 };
-const tx_option *const tx_common_options = common;
-const int32_t tx_common_option_count = sizeof common / sizeof common[0];
+const tx_option_table tx_common_options = {.option = common, .count = sizeof common / sizeof common[0]};
 
 /* Writes the spellings of an option: "-n, --name"; without other names of several letters if `brief`. */
 static void spellings(const tx_cli *program, const tx_option *option, bool brief, char *text, size_t size)
@@ -116,38 +108,34 @@ static void help_heading(const char *text)
 #define VALUE_COLUMN 6
 
 /* Prints a name and its description. */
-static void help_entry(const char *name, const char *value, bool optional, const char *help, const char *standard)
+static void help_entry(const char *name, const char *help)
 {
-    char head[512], all[1024];
-    snprintf(head, sizeof head, "%s%s%s%s", name,
-             !value     ? ""
-             : optional ? " ["
-                        : " ",
-             value ? value : "", value && optional ? "]" : "");
-    snprintf(all, sizeof all, "%s%s", help, standard);
     fputs("  ", stdout);
-    size_t column = fill(head, strlen(head), 2, VALUE_COLUMN);
+    size_t column = fill(name, strlen(name), 2, VALUE_COLUMN);
     if (column + 2 > HELP_COLUMN) { /* at least two spaces must follow the name */
         putchar('\n');
         column = 0;
     }
     printf("%*s", (int)(HELP_COLUMN - column), "");
-    fill(all, strlen(all), HELP_COLUMN, HELP_COLUMN);
+    fill(help, strlen(help), HELP_COLUMN, HELP_COLUMN);
     putchar('\n');
 }
 
 /* With its first sentence and without its default if `brief`. */
 static void print_option(const tx_cli *program, const tx_option *option, const void *values, bool brief)
 {
-    char name[128], standard[256] = "", help[1024];
+    char name[512], help[1280];
+    const bool optional = option->kind == TX_OPTION_OPTIONAL;
     if (option->kind == TX_OPTION_FOREIGN)
         return;
     const char *end = brief ? strstr(option->help, ". ") : NULL;
-    snprintf(help, sizeof help, "%.*s", end ? (int)(end + 1 - option->help) : (int)strlen(option->help), option->help);
     spellings(program, option, brief, name, sizeof name);
+    if (option->choices)
+        tx_list_add(name, sizeof name, " ", "%s%s%s", optional ? "[" : "", option->choices, optional ? "]" : "");
+    snprintf(help, sizeof help, "%.*s", end ? (int)(end + 1 - option->help) : (int)strlen(option->help), option->help);
     if (!brief)
-        default_text(option, values, standard, sizeof standard);
-    help_entry(name, option->choices, option->kind == TX_OPTION_OPTIONAL, help, standard);
+        default_text(option, values, help + strlen(help), sizeof help - strlen(help));
+    help_entry(name, help);
 }
 
 /* ---- topics ----------------------------------------------------------------------------------- */
@@ -235,10 +223,11 @@ static void print_most_used(const tx_cli *program, const void *values)
     }
     help_heading("more options");
     snprintf(name, sizeof name, "%s --help TOPIC", program->name);
-    help_entry(name, NULL, false, list_topics(program, topics, sizeof topics),
-               "; or a word of the options you look for");
+    list_topics(program, topics, sizeof topics);
+    tx_list_add(topics, sizeof topics, "; ", "or a word of the options you look for");
+    help_entry(name, topics);
     snprintf(name, sizeof name, "%s --help all", program->name);
-    help_entry(name, NULL, false, "all options", "");
+    help_entry(name, "all options");
 }
 
 static int print_help(const tx_cli *program, const void *values, const char *topic)
@@ -261,13 +250,13 @@ static int print_help(const tx_cli *program, const void *values, const char *top
     if (program->command_count)
         help_heading("commands");
     for (int32_t i = 0; i < program->command_count; i++)
-        help_entry(program->commands[i].name, NULL, false, program->commands[i].help, "");
+        help_entry(program->commands[i].name, program->commands[i].help);
     if (!topic && (program->most_used || program->count > TX_HELP_OPTIONS))
         print_most_used(program, values);
     else
         print_topic(program, values, "all");
     help_heading("common options");
-    for (int32_t i = 0; i < tx_common_option_count; i++)
+    for (int32_t i = 0; i < tx_common_options.count; i++)
         print_option(program, &common[i], NULL, false);
     return 0;
 }
@@ -287,7 +276,8 @@ int tx_usage_answer(const tx_cli *program, int argc, char *const *argv, const vo
         if (asks_help)
             result = print_help(program, values, *next && *next != '-' ? next : NULL);
         else if (asks_shell)
-            result = tx_print_completion(program, argv[i][12] ? argv[i] + 13 : next);
+            result = tx_print_completion(program, argv[i][12] ? argv[i] + 13 : next, i + 2 < argc ? argc - i - 2 : 0,
+                                         argv + i + 2);
         else
             printf("%s %s\n", program->name, TX_VERSION);
         return tx_end(program, result);
