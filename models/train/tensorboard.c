@@ -5,6 +5,7 @@
 #include "api/base/clock.h"
 #include "api/base/file.h"
 #include "models/files/folder.h"
+#include "models/text/buffer.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -17,37 +18,25 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Maximum bytes of a record besides its tag: frame 16, wall_time 9, step 11, three keys and lengths 33, value 5. */
-#define OVERHEAD 80
-
 struct tx_tensorboard {
     int file; /* -1 after an error */
     char path[TX_PATH_ROOM];
     tx_reporter report;
-    uint8_t *record;
-    size_t room;
-    uint32_t table[256];
+    tx_buffer value, summary, event, record; /* the messages of an event, and its frame */
 };
 
 /* ---- CRC-32C ------------------------------------------------------------------------------------ */
 
-/* Castagnoli's polynomial with reversed bits. */
-static void make_table(uint32_t table[256])
-{
-    for (uint32_t i = 0; i < 256; i++) {
-        uint32_t c = i;
-        for (int bit = 0; bit < 8; bit++)
-            c = c & 1 ? c >> 1 ^ 0x82f63b78u : c >> 1;
-        table[i] = c;
-    }
-}
-
-/* The masked checksum of a record: rotated and shifted, so that records can contain records. */
-static uint32_t masked_crc(const tx_tensorboard *b, const uint8_t *data, size_t size)
+/* The masked checksum of a record by Castagnoli's polynomial with reversed bits: rotated and shifted, so that records
+ * can contain records. */
+static uint32_t masked_crc(const char *data, size_t size)
 {
     uint32_t c = 0xffffffffu;
-    for (size_t i = 0; i < size; i++)
-        c = b->table[(c ^ data[i]) & 0xff] ^ c >> 8;
+    for (size_t i = 0; i < size; i++) {
+        c ^= (uint8_t)data[i];
+        for (int bit = 0; bit < 8; bit++)
+            c = c & 1 ? c >> 1 ^ 0x82f63b78u : c >> 1;
+    }
     c = ~c;
     return (c >> 15 | c << 17) + 0xa282ead8u;
 }
@@ -57,57 +46,29 @@ static uint32_t masked_crc(const tx_tensorboard *b, const uint8_t *data, size_t 
 /* Wire types. */
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 };
 
-static uint8_t *put_fixed(uint8_t *at, uint64_t value, int bytes)
+static void put_fixed(tx_buffer *to, uint64_t value, int bytes)
 {
     for (int i = 0; i < bytes; i++)
-        *at++ = (uint8_t)(value >> 8 * i);
-    return at;
+        tx_buffer_add(to, (char[]){(char)(value >> 8 * i)}, 1);
 }
 
-static uint8_t *put_varint(uint8_t *at, uint64_t value)
+static void put_varint(tx_buffer *to, uint64_t value)
 {
     for (; value >= 0x80; value >>= 7)
-        *at++ = (uint8_t)(value | 0x80);
-    *at++ = (uint8_t)value;
-    return at;
+        put_fixed(to, value | 0x80, 1);
+    put_fixed(to, value, 1);
 }
 
-static uint8_t *put_key(uint8_t *at, int field, int type)
+static void put_key(tx_buffer *to, int field, int type)
 {
-    return put_varint(at, (uint64_t)(field << 3 | type));
+    put_varint(to, (uint64_t)(field << 3 | type));
 }
 
-static uint8_t *put_bytes(uint8_t *at, int field, const void *bytes, size_t size)
+static void put_bytes(tx_buffer *to, int field, const char *bytes, size_t size)
 {
-    at = put_varint(put_key(at, field, BYTES), size);
-    memcpy(at, bytes, size);
-    return at + size;
-}
-
-static size_t varint_size(uint64_t value)
-{
-    uint8_t scratch[10];
-    return (size_t)(put_varint(scratch, value) - scratch);
-}
-
-/* Event.wall_time = 1. */
-static uint8_t *put_wall_time(uint8_t *at, double wall_time)
-{
-    uint64_t bits;
-    memcpy(&bits, &wall_time, sizeof bits);
-    return put_fixed(put_key(at, 1, FIXED64), bits, 8);
-}
-
-/* Event.summary = 5 { value = 1 { tag = 1, simple_value = 2 } }. */
-static uint8_t *put_summary(uint8_t *at, const char *tag, float value)
-{
-    size_t length = strlen(tag), inner = 1 + varint_size(length) + length + 5;
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    at = put_varint(put_key(at, 5, BYTES), 1 + varint_size(inner) + inner);
-    at = put_varint(put_key(at, 1, BYTES), inner);
-    at = put_bytes(at, 1, tag, length);
-    return put_fixed(put_key(at, 2, FIXED32), bits, 4);
+    put_key(to, field, BYTES);
+    put_varint(to, size);
+    tx_buffer_add(to, bytes, size);
 }
 
 /* ---- the file ---------------------------------------------------------------------------------------- */
@@ -120,32 +81,33 @@ static void give_up(tx_tensorboard *b, const char *why)
     b->file = -1;
 }
 
-/* The start of the event in the record, which has space for a tag of that length. NULL after an error. */
-static uint8_t *begin_event(tx_tensorboard *b, size_t tag)
+/* Event.wall_time = 1. */
+static void begin_event(tx_tensorboard *b, double wall_time)
 {
-    if (b->room < OVERHEAD + tag) {
-        uint8_t *larger = realloc(b->record, OVERHEAD + tag);
-        if (!larger) {
-            give_up(b, "out of memory");
-            return NULL;
-        }
-        b->record = larger;
-        b->room = OVERHEAD + tag;
-    }
-    return b->record + 12;
+    uint64_t bits;
+    memcpy(&bits, &wall_time, sizeof bits);
+    tx_buffer_clear(&b->event);
+    put_key(&b->event, 1, FIXED64);
+    put_fixed(&b->event, bits, 8);
 }
 
-/* Frames the event that ends at `end` and writes it without buffering. */
-static void write_event(tx_tensorboard *b, uint8_t *end)
+/* Frames the event and writes it without buffering. */
+static void write_event(tx_tensorboard *b)
 {
-    size_t size = (size_t)(end - b->record) - 12;
-    put_fixed(b->record, size, 8);
-    put_fixed(b->record + 8, masked_crc(b, b->record, 8), 4);
-    end = put_fixed(end, masked_crc(b, b->record + 12, size), 4);
-    for (uint8_t *at = b->record; at < end;) {
-        ssize_t written = write(b->file, at, (size_t)(end - at));
+    tx_buffer *r = &b->record;
+    tx_buffer_clear(r);
+    put_fixed(r, b->event.size, 8);
+    put_fixed(r, masked_crc(r->data, r->size), 4);
+    tx_buffer_add(r, b->event.data, b->event.size);
+    put_fixed(r, masked_crc(b->event.data, b->event.size), 4);
+    if (b->value.status || b->summary.status || b->event.status || r->status) {
+        give_up(b, "out of memory");
+        return;
+    }
+    for (size_t at = 0; at < r->size;) {
+        const ssize_t written = write(b->file, r->data + at, r->size - at);
         if (written > 0)
-            at += written;
+            at += (size_t)written;
         else if (written == 0 || errno != EINTR) {
             give_up(b, strerror(errno));
             return;
@@ -179,7 +141,6 @@ tx_status tx_tensorboard_open(const char *folder, const tx_reporter *report, tx_
         return tx_fail(TX_MEMORY, "%s: out of memory", folder);
     b->file = -1;
     b->report = *report;
-    make_table(b->table);
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
     tx_status status = create(b, folder, now.tv_sec);
@@ -188,25 +149,34 @@ tx_status tx_tensorboard_open(const char *folder, const tx_reporter *report, tx_
         return status;
     }
     static const char version[] = "brain.Event:2"; /* Event.file_version = 3 */
-    uint8_t *at = begin_event(b, sizeof version);
-    if (at) {
-        at = put_wall_time(at, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
-        write_event(b, put_bytes(at, 3, version, sizeof version - 1));
-    }
+    begin_event(b, (double)now.tv_sec + 1e-9 * (double)now.tv_nsec);
+    put_bytes(&b->event, 3, version, sizeof version - 1);
+    write_event(b);
     *board = b;
     return TX_OK;
 }
 
+/* Event.step = 2, Event.summary = 5 { value = 1 { tag = 1, simple_value = 2 } }. */
 void tx_tensorboard_scalar(tx_tensorboard *board, const char *tag, int64_t step, double value, double wall_time)
 {
-    uint8_t *at = board->file < 0 ? NULL : begin_event(board, strlen(tag));
-    if (!at)
+    tx_tensorboard *b = board;
+    const bool large = isfinite(value) && fabs(value) > (double)FLT_MAX;
+    const float narrow = large ? copysignf(INFINITY, value > 0.0 ? 1.0f : -1.0f) : (float)value;
+    uint32_t bits;
+    if (b->file < 0)
         return;
-    bool large = isfinite(value) && fabs(value) > (double)FLT_MAX;
-    float narrow = large ? copysignf(INFINITY, value > 0.0 ? 1.0f : -1.0f) : (float)value;
-    at = put_wall_time(at, wall_time);
-    at = put_varint(put_key(at, 2, VARINT), (uint64_t)step); /* Event.step = 2 */
-    write_event(board, put_summary(at, tag, narrow));
+    memcpy(&bits, &narrow, sizeof bits);
+    tx_buffer_clear(&b->value);
+    tx_buffer_clear(&b->summary);
+    put_bytes(&b->value, 1, tag, strlen(tag));
+    put_key(&b->value, 2, FIXED32);
+    put_fixed(&b->value, bits, 4);
+    put_bytes(&b->summary, 1, b->value.data, b->value.size);
+    begin_event(b, wall_time);
+    put_key(&b->event, 2, VARINT);
+    put_varint(&b->event, (uint64_t)step);
+    put_bytes(&b->event, 5, b->summary.data, b->summary.size);
+    write_event(b);
 }
 
 void tx_tensorboard_close(tx_tensorboard *board)
@@ -215,6 +185,9 @@ void tx_tensorboard_close(tx_tensorboard *board)
         return;
     if (board->file >= 0)
         close(board->file);
-    free(board->record);
+    free(board->value.data);
+    free(board->summary.data);
+    free(board->event.data);
+    free(board->record.data);
     free(board);
 }

@@ -70,20 +70,12 @@ static char *record_of(tx_trackio *t)
     strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(when, sizeof when, "%s.%06d+00:00", seconds, (int)(1e6 * (t->when - (double)whole)));
     random_id(id);
-    tx_json *record = tx_json_object();
-    tx_status status = tx_json_set_int(record, "v", 1);
-    TX_THEN(status, tx_json_set_string(record, "kind", "metric"));
-    TX_THEN(status, tx_json_set_string(record, "project", t->project));
-    TX_THEN(status, tx_json_set_string(record, "run", t->run));
-    TX_THEN(status, tx_json_set_string(record, "run_id", t->run_id));
-    TX_THEN(status, tx_json_set_int(record, "step", t->step));
-    TX_THEN(status, tx_json_set_string(record, "timestamp", when));
-    TX_THEN(status, tx_json_set_string(record, "log_id", id));
-    if (!status && t->config)
-        status = tx_json_set(record, "config", tx_json_copy(t->config));
-    const tx_status added = tx_json_set(record, "metrics", t->row);
+    tx_json *record =
+        tx_json_pack("{s:i, s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:o*, s:o}", "v", 1, "kind", "metric", "project",
+                     t->project, "run", t->run, "run_id", t->run_id, "step", t->step, "timestamp", when, "log_id", id,
+                     "config", t->config ? tx_json_copy(t->config) : NULL, "metrics", t->row);
+    char *text = record ? tx_json_text(record, TX_JSON_LINE) : NULL;
     t->row = NULL;
-    char *text = status || added ? NULL : tx_json_text(record, TX_JSON_LINE);
     tx_json_free(record);
     return text;
 }

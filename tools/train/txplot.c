@@ -124,40 +124,26 @@ static tx_status median(const tx_series *s, double *result)
     return TX_OK;
 }
 
-/* Sets a member to the value, or to null if JSON cannot represent it. */
-static tx_status set_number(tx_json *to, const char *key, double value)
+/* The value, or null if JSON cannot represent it. */
+static tx_json *number(double value)
 {
-    return isfinite(value) ? tx_json_set_number(to, key, value) : tx_json_set_null(to, key);
+    return isfinite(value) ? tx_json_pack("f", value) : tx_json_pack("n");
 }
 
-/* Adds the figures of the page's table, computed from all steps. */
-static tx_status add_figures(tx_json *to, const tx_history *h)
+/* The number of steps whose loss or gradient norm is not finite. */
+static int64_t count_bad(const tx_series *loss, const tx_series *norm)
 {
-    const tx_series *loss = &h->series[TX_SERIES_LOSS], *eval = &h->series[TX_SERIES_EVAL_LOSS];
-    const tx_series *norm = &h->series[TX_SERIES_GRAD_NORM];
-    int64_t bad = 0, best = -1, at_norm = 0;
+    int64_t bad = 0, at = 0;
     for (int64_t i = 0; i < loss->count; i++) {
-        while (at_norm < norm->count && norm->point[at_norm].step < loss->point[i].step)
-            at_norm++;
-        bool norm_bad = at_norm < norm->count && norm->point[at_norm].step == loss->point[i].step &&
-                        !isfinite(norm->point[at_norm].value);
-        bad += !isfinite(loss->point[i].value) || norm_bad;
+        while (at < norm->count && norm->point[at].step < loss->point[i].step)
+            at++;
+        bad += !isfinite(loss->point[i].value) ||
+               (at < norm->count && norm->point[at].step == loss->point[i].step && !isfinite(norm->point[at].value));
     }
-    for (int64_t i = 0; i < eval->count; i++)
-        if (isfinite(eval->point[i].value) && (best < 0 || eval->point[i].value < eval->point[best].value))
-            best = i;
-    double speed = (double)NAN;
-    TX_TRY(median(&h->series[TX_SERIES_SPEED], &speed));
-    TX_TRY(set_number(to, "median_speed", speed));
-    TX_TRY(tx_json_set_int(to, "steps",
-                           loss->count ? loss->point[loss->count - 1].step : eval->point[eval->count - 1].step));
-    TX_TRY(tx_json_set_int(to, "tokens", h->tokens));
-    TX_TRY(tx_json_set_int(to, "bad_steps", bad));
-    TX_TRY(set_number(to, "last_loss", loss->count ? loss->point[loss->count - 1].value : (double)NAN));
-    TX_TRY(set_number(to, "best_eval_loss", best < 0 ? (double)NAN : eval->point[best].value));
-    return best < 0 ? TX_OK : tx_json_set_int(to, "best_eval_step", eval->point[best].step);
+    return bad;
 }
 
+/* Adds a run with the figures of the page's table, which are computed from all steps, and with its series. */
 static tx_status add_run(tx_json *runs, const char *name, const tx_history *h)
 {
     static const char *const keys[TX_SERIES_COUNT] = {
@@ -165,31 +151,37 @@ static tx_status add_run(tx_json *runs, const char *name, const tx_history *h)
         TX_SERIES_MAP(X)
 #undef X
     };
-    tx_json *run = tx_json_object(), *series;
+    const tx_series *loss = &h->series[TX_SERIES_LOSS], *eval = &h->series[TX_SERIES_EVAL_LOSS];
+    const tx_series_point *last = loss->count ? &loss->point[loss->count - 1] : NULL, *best = NULL;
+    for (int64_t i = 0; i < eval->count; i++)
+        if (isfinite(eval->point[i].value) && (!best || eval->point[i].value < best->value))
+            best = &eval->point[i];
+    double speed = (double)NAN;
+    TX_TRY(median(&h->series[TX_SERIES_SPEED], &speed));
+    tx_json *series = tx_json_object(), *named = tx_json_pack("s", name);
+    tx_json *run = tx_json_pack(
+        "{s:o, s:o, s:I, s:I, s:I, s:o, s:o, s:o*, s:o}", "name",
+        named ? named : tx_json_pack("s", "run"), /* the path is not UTF-8 */
+        "median_speed", number(speed), "steps", last ? last->step : eval->point[eval->count - 1].step, "tokens",
+        h->tokens, "bad_steps", count_bad(loss, &h->series[TX_SERIES_GRAD_NORM]), "last_loss",
+        number(last ? last->value : (double)NAN), "best_eval_loss", number(best ? best->value : (double)NAN),
+        "best_eval_step", best ? tx_json_pack("I", best->step) : NULL, "series", series);
     TX_TRY(tx_json_append(runs, run));
-    if (tx_json_set_string(run, "name", name)) /* the path is not UTF-8 */
-        TX_TRY(tx_json_set_string(run, "name", "run"));
-    TX_TRY(add_figures(run, h));
-    TX_TRY(tx_json_set(run, "series", series = tx_json_object()));
     for (int i = 0; i < TX_SERIES_COUNT; i++)
         if (h->series[i].count)
             TX_TRY(add_series(series, keys[i], &h->series[i]));
     return TX_OK;
 }
 
-/* Sets `length` to the length of the path without the name of a log and without trailing slashes. */
-static const char *trim(const char *path, size_t *length)
+/* The path without the name of a log and without trailing slashes; the caller frees it. */
+static char *path_of(const char *run)
 {
-    static const char *const files[] = {"/" TX_HISTORY_LOG, "/" TX_HISTORY_TRAINER};
-    *length = strlen(path);
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        const size_t size = strlen(files[i]);
-        if (*length > size && strcmp(path + *length - size, files[i]) == 0)
-            *length -= size;
-    }
-    while (*length > 1 && path[*length - 1] == '/')
-        --*length;
-    return path;
+    const char *slash = strrchr(run, '/');
+    const bool log = slash && (strcmp(slash + 1, TX_HISTORY_LOG) == 0 || strcmp(slash + 1, TX_HISTORY_TRAINER) == 0);
+    size_t length = log && slash > run ? (size_t)(slash - run) : strlen(run);
+    while (length > 1 && run[length - 1] == '/')
+        length--;
+    return strndup(run, length);
 }
 
 static const char *last_part(const char *path)
@@ -204,11 +196,9 @@ static tx_status name_runs(const tx_words *runs, char *names[])
 {
     bool distinct = true;
     for (int32_t i = 0; i < runs->count; i++) {
-        size_t length;
-        const char *path = trim(runs->word[i], &length);
-        names[i] = strndup(path, length);
+        names[i] = path_of(runs->word[i]);
         if (!names[i])
-            return tx_fail(TX_MEMORY, "%s: out of memory", path);
+            return tx_fail(TX_MEMORY, "%s: out of memory", runs->word[i]);
         for (int32_t j = 0; j < i; j++)
             distinct = distinct && strcmp(last_part(names[i]), last_part(names[j])) != 0;
     }
@@ -219,12 +209,10 @@ static tx_status name_runs(const tx_words *runs, char *names[])
     return TX_OK;
 }
 
-static tx_status collect(const settings *set, tx_json *all)
+static tx_status collect(const settings *set, tx_json *runs)
 {
     char *names[MAX_RUNS] = {0};
-    tx_json *runs = tx_json_array();
-    tx_status status = tx_json_set(all, "runs", runs);
-    TX_THEN(status, name_runs(&set->runs, names));
+    tx_status status = name_runs(&set->runs, names);
     for (int32_t i = 0; i < set->runs.count && !status; i++) {
         tx_history history = {.tokens = 0};
         status = tx_history_read(set->runs.word[i], &history);
@@ -239,12 +227,10 @@ static tx_status collect(const settings *set, tx_json *all)
 /* All data of the page. The caller frees `*data`, also after an error. */
 static tx_status make_data(const settings *set, tx_json **data)
 {
-    tx_json *all = *data = tx_json_object();
-    TX_TRY(tx_json_set_string(all, "version", TX_VERSION));
-    TX_TRY(tx_json_set_number(all, "smoothing", set->smoothing));
-    TX_TRY(tx_json_set_bool(all, "clip", set->clip));
-    TX_TRY(tx_json_set_bool(all, "follow", set->follow));
-    return collect(set, all);
+    tx_json *runs = tx_json_array();
+    *data = tx_json_pack("{s:s, s:f, s:b, s:b, s:o}", "version", TX_VERSION, "smoothing", set->smoothing, "clip",
+                         set->clip, "follow", set->follow != NULL, "runs", runs);
+    return *data ? collect(set, runs) : TX_MEMORY;
 }
 
 #ifdef TX_HTTP
