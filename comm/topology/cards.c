@@ -6,8 +6,7 @@
 
 #include "api/base/needs.h"
 
-#include <ctype.h>
-#include <dirent.h>
+#include <glob.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -42,24 +41,28 @@ static double first_of(const char *folder, const char *const *names)
     return number;
 }
 
+/* Finds the files of a folder that have names of this form. The caller frees them by globfree. */
+static void find(const char *folder, const char *form, glob_t *found)
+{
+    char pattern[2 * PATH_SIZE];
+    snprintf(pattern, sizeof pattern, "%s/%s", folder, form);
+    *found = (glob_t){0};
+    glob(pattern, GLOB_NOSORT, NULL, found);
+}
+
 static void read_hwmon(const char *device, tx_topo_card *card)
 {
     static const char *const temperatures[] = {"temp1_input", "temp2_input", NULL};
     static const char *const powers[] = {"power1_average", "power1_input", NULL};
     static const char *const energies[] = {"energy1_input", "energy2_input", NULL};
-    char path[2 * PATH_SIZE];
-    snprintf(path, sizeof path, "%s/hwmon", device);
-    DIR *folder = opendir(path);
-    for (struct dirent *one; folder && (one = readdir(folder));) {
-        if (strncmp(one->d_name, "hwmon", 5) != 0)
-            continue;
-        snprintf(path, sizeof path, "%s/hwmon/%.32s", device, one->d_name);
-        card->temperature = 1e-3 * first_of(path, temperatures);
-        card->power = 1e-6 * first_of(path, powers);
-        card->energy = 1e-6 * first_of(path, energies);
+    glob_t found;
+    find(device, "hwmon/hwmon*", &found);
+    for (size_t i = 0; i < found.gl_pathc; i++) {
+        card->temperature = 1e-3 * first_of(found.gl_pathv[i], temperatures);
+        card->power = 1e-6 * first_of(found.gl_pathv[i], powers);
+        card->energy = 1e-6 * first_of(found.gl_pathv[i], energies);
     }
-    if (folder)
-        closedir(folder);
+    globfree(&found);
 }
 
 static void read_memory(const char *device, const char *drm, tx_topo_card *card)
@@ -155,13 +158,13 @@ static void add_client(const client *c, tx_topo_card *cards, int32_t count)
 static void read_process(const char *process, tx_topo_card *cards, int32_t count, added *seen, int32_t *seen_count)
 {
     char path[2 * PATH_SIZE], target[16] = "", line[256];
-    snprintf(path, sizeof path, "%s/fd", process);
-    DIR *folder = opendir(path);
-    for (struct dirent *one; folder && *seen_count < CLIENTS && (one = readdir(folder));) {
-        snprintf(path, sizeof path, "%s/fd/%.16s", process, one->d_name);
-        if (readlink(path, target, sizeof target - 1) < 9 || strncmp(target, "/dev/dri/", 9) != 0)
+    glob_t found;
+    find(process, "fd/[0-9]*", &found);
+    for (size_t f = 0; f < found.gl_pathc && *seen_count < CLIENTS; f++) {
+        const char *opened = found.gl_pathv[f];
+        if (readlink(opened, target, sizeof target - 1) < 9 || strncmp(target, "/dev/dri/", 9) != 0)
             continue;
-        snprintf(path, sizeof path, "%s/fdinfo/%.16s", process, one->d_name);
+        snprintf(path, sizeof path, "%s/fdinfo%s", process, strrchr(opened, '/'));
         FILE *file = fopen(path, "re");
         client c = {.id = -1};
         while (file && fgets(line, sizeof line, file))
@@ -178,27 +181,20 @@ static void read_process(const char *process, tx_topo_card *cards, int32_t count
         memcpy(seen[i].bus, c.bus, sizeof c.bus);
         ++*seen_count;
     }
-    if (folder)
-        closedir(folder);
+    globfree(&found);
 }
 
 static void read_clients(const char *root, bool all, tx_topo_cards *cards)
 {
-    char path[PATH_SIZE];
     int32_t seen = 0;
     added clients[CLIENTS];
-    snprintf(path, sizeof path, "%.400s/proc", root);
-    DIR *folder = all && cards->count ? opendir(path) : NULL;
-    for (struct dirent *one; folder && (one = readdir(folder));)
-        if (isdigit((unsigned char)*one->d_name)) {
-            snprintf(path, sizeof path, "%.400s/proc/%.16s", root, one->d_name);
-            read_process(path, cards->card, cards->count, clients, &seen);
-        }
-    if (folder)
-        closedir(folder);
-    snprintf(path, sizeof path, "%.400s/proc/self", root);
-    if (!all && cards->count)
-        read_process(path, cards->card, cards->count, clients, &seen);
+    glob_t found;
+    if (!cards->count)
+        return;
+    find(root, all ? "proc/[0-9]*" : "proc/self", &found);
+    for (size_t i = 0; i < found.gl_pathc; i++)
+        read_process(found.gl_pathv[i], cards->card, cards->count, clients, &seen);
+    globfree(&found);
 }
 
 /* Uses the clients' memory and engine times for values that sysfs lacks. The busiest engine counts. */
