@@ -117,27 +117,33 @@ static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_
     return n == 1 ? TX_OK : add_pass(s, model, &s->start, "start", &(pass){.rows = n, .length = length, .outputs = n});
 }
 
+/* X(array, its number of elements) */
+#define ARRAYS(X)                               \
+    X(filled, count)                            \
+    X(held, count *(size_t)s->context)          \
+    X(new, count)                               \
+    X(rates, count *(size_t)(s->pairs + 1))     \
+    X(row_rates, count *(size_t)(s->pairs + 1)) \
+    X(mixed, count)                             \
+    X(tokens, most)                             \
+    X(positions, count)                         \
+    X(rows, count)                              \
+    X(chosen, outputs)                          \
+    X(logits, count *(size_t)s->padded)         \
+    X(read, outputs *(size_t)s->padded)
+
 static tx_status allocate(tx_slots *s, int64_t prompt)
 {
     const int64_t length = least(PREFILL_MOST, s->context);
     const size_t count = (size_t)s->count, most = (size_t)(s->count * (prompt ? length : 1) + length);
     const size_t outputs = (size_t)(s->count > SCORED ? s->count : SCORED);
-    s->filled = calloc(count, sizeof *s->filled);
-    s->held = malloc(count * (size_t)s->context * sizeof *s->held);
-    s->new = calloc(count, sizeof *s->new);
-    s->rates = calloc(count * (size_t)(s->pairs + 1), sizeof *s->rates);
-    s->row_rates = calloc(count * (size_t)(s->pairs + 1), sizeof *s->row_rates);
-    s->mixed = calloc(count, sizeof *s->mixed);
-    s->tokens = calloc(most, sizeof *s->tokens);
-    s->positions = calloc(count, sizeof *s->positions);
-    s->rows = calloc(count, sizeof *s->rows);
-    s->chosen = calloc(outputs, sizeof *s->chosen);
-    s->logits = calloc(count * (size_t)s->padded, sizeof *s->logits);
-    s->read = malloc(outputs * (size_t)s->padded * sizeof *s->read);
-    return s->filled && s->held && s->new && s->rates && s->row_rates && s->mixed && s->tokens && s->positions &&
-                   s->rows && s->chosen && s->logits && s->read
-               ? TX_OK
-               : tx_fail(TX_MEMORY, "generate: out of memory");
+    bool full = true;
+#define X(array, elements)                         \
+    s->array = calloc(elements, sizeof *s->array); \
+    full = full && s->array;
+    ARRAYS(X)
+#undef X
+    return full ? TX_OK : tx_fail(TX_MEMORY, "generate: out of memory");
 }
 
 tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slots_options *options, tx_slots **slots)
@@ -184,18 +190,9 @@ void tx_slots_free(tx_slots *slots)
     free_passes(&slots->score);
     free_passes(&slots->start);
     tx_source_free(slots->source);
-    free(slots->filled);
-    free(slots->held);
-    free(slots->new);
-    free(slots->rates);
-    free(slots->row_rates);
-    free(slots->mixed);
-    free(slots->tokens);
-    free(slots->positions);
-    free(slots->rows);
-    free(slots->chosen);
-    free(slots->logits);
-    free(slots->read);
+#define X(array, elements) free(slots->array);
+    ARRAYS(X)
+#undef X
     free(slots);
 }
 
