@@ -73,6 +73,8 @@ typedef struct report {
     char cache[32];        /* path of an empty cache folder for the cold start, or "" */
     char *kept[CACHES];    /* saved values of the cache variables */
     int32_t failed;
+    char left_out[512]; /* names of the parts for which the budget is too small */
+    double enough;      /* a budget that includes them */
 } report;
 
 static double spent(const report *r)
@@ -142,13 +144,13 @@ static bool is_selected(const report *r, const struct part *p)
     return p == list || is_among(r->set->only, p->name);
 }
 
-/* Returns the part's share of the remaining budget in seconds. */
+/* Returns the part's share of the remaining budget as a fraction. */
 static double share_of(const report *r, const struct part *p)
 {
     double weights = 0.0;
     for (const struct part *other = p; other < list + PARTS; other++)
         weights += has(r, other->needs) && is_selected(r, other) ? other->weight : 0.0;
-    return fmax(r->set->budget - spent(r), 0.0) * p->weight / weights;
+    return p->weight / weights;
 }
 
 static tx_status make_command(const report *r, const struct part *p, double share, tx_command_line *command)
@@ -232,17 +234,19 @@ static tx_status measure(report *r)
     for (const struct part *p = list; p < list + PARTS; p++) {
         if (!is_selected(r, p))
             continue;
-        const double share = share_of(r, p);
+        const double fraction = share_of(r, p), share = fmax(r->set->budget - spent(r), 0.0) * fraction;
         tx_status status;
         if (!has(r, p->needs))
             status = tx_part_leave_out(r->parts, p->name,
                                        strcmp(p->needs, "opencl") == 0 ? "only for devices of the backend %s"
                                                                        : "the device has no %s that TX uses",
                                        p->needs);
-        else if (share < p->least)
+        else if (share < p->least) {
             status = tx_part_leave_out(r->parts, p->name, "its share of the budget is %.1f s, but it needs %.0f s",
                                        share, p->least);
-        else
+            tx_list_add(r->left_out, sizeof r->left_out, ", ", "%s", p->name);
+            r->enough = fmax(r->enough, SHARES * (spent(r) + p->least / fraction)); /* other parts may take longer */
+        } else
             status = run_part(r, p, share);
         if (status)
             return status;
@@ -287,6 +291,9 @@ static tx_status print(const report *r)
         tx_print_line(stdout, "%-16s %-9s %6.1f s  %s", name, state, seconds, message);
     }
     printf("%s.json, %s.html: %.0f s\n", r->set->output, r->set->output, spent(r));
+    if (*r->left_out)
+        printf("left out because the budget is too small: %s; --budget %.0f includes them\n", r->left_out,
+               10.0 * ceil(r->enough / 10.0));
     return r->failed ? tx_fail(TX_DEVICE, "%d of %zu parts failed; see %s.html for the reasons", r->failed,
                                tx_json_size(r->parts), r->set->output)
                      : TX_OK;
