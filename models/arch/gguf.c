@@ -57,12 +57,14 @@ bool tx_gguf_has_key(const tx_gguf_type *type, const tx_gguf_key *row)
     return tx_gguf_has_rows(type, row->family);
 }
 
-int64_t tx_gguf_other_value(const tx_gguf_key *row, const tx_config *config)
+double tx_gguf_other_value(const tx_gguf_key *row, const tx_config *config)
 {
-    const int64_t values[] = {[TX_GGUF_FOUR_WIDTHS] = 4 * config->width,
-                              [TX_GGUF_HEADS] = config->heads,
-                              [TX_GGUF_ONE] = 1,
-                              [TX_GGUF_EIGHT] = 8};
+    const double values[] = {[TX_GGUF_FOUR_WIDTHS] = 4 * (double)config->width,
+                             [TX_GGUF_HEADS] = (double)config->heads,
+                             [TX_GGUF_ONE] = 1,
+                             [TX_GGUF_EIGHT] = 8,
+                             [TX_GGUF_TINY] = 1e-12,
+                             [TX_GGUF_FALSE] = 0};
     return values[row->otherwise];
 }
 

@@ -4,7 +4,7 @@
 #ifndef TX_ARCH_GGUF_H
 #define TX_ARCH_GGUF_H
 
-#include "models/arch/arch.h"
+#include "models/arch/pooling.h"
 #include "models/arch/rope.h"
 #include "models/files/gguf.h"
 
@@ -35,6 +35,8 @@ typedef enum tx_gguf_family {
     TX_GGUF_GPT_BIGCODE,
     TX_GGUF_BLOOM,
     TX_GGUF_MPT,
+    TX_GGUF_BERT,
+    TX_GGUF_DISTILBERT,
     TX_GGUF_LLAMA,
     TX_GGUF_GRANITE,
     TX_GGUF_OLMO2,
@@ -73,7 +75,9 @@ typedef enum tx_gguf_otherwise {
     TX_GGUF_FOUR_WIDTHS,
     TX_GGUF_HEADS,
     TX_GGUF_ONE,
-    TX_GGUF_EIGHT
+    TX_GGUF_EIGHT,
+    TX_GGUF_TINY,
+    TX_GGUF_FALSE
 } tx_gguf_otherwise;
 
 typedef struct tx_gguf_type {
@@ -100,6 +104,7 @@ static inline bool tx_gguf_has_rows(const tx_gguf_type *type, tx_gguf_family fam
     const tx_gguf_family own = type->family;
     return family == own || (family == TX_GGUF_LLAMA && own > TX_GGUF_LLAMA) ||
            (family == TX_GGUF_GPT2 && own == TX_GGUF_GPT_BIGCODE) ||
+           (family == TX_GGUF_BERT && own == TX_GGUF_DISTILBERT) ||
            (family == TX_GGUF_OLMO2 && own == TX_GGUF_EXAONE4) ||
            (family == TX_GGUF_QWEN3_MOE && (own == TX_GGUF_QWEN2_MOE || own == TX_GGUF_OLMOE));
 }
@@ -112,7 +117,7 @@ extern const tx_gguf_fixed tx_gguf_fixed_keys[];
 /* Whether a type has a row of tx_gguf_keys. */
 bool tx_gguf_has_key(const tx_gguf_type *type, const tx_gguf_key *row);
 /* The value of a key that config.json does not have. */
-int64_t tx_gguf_other_value(const tx_gguf_key *row, const tx_config *config);
+double tx_gguf_other_value(const tx_gguf_key *row, const tx_config *config);
 
 /* The model that a file describes. */
 typedef struct tx_gguf_model {
@@ -122,8 +127,10 @@ typedef struct tx_gguf_model {
 } tx_gguf_model;
 tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model);
 
+#define TX_GGUF_ARCHITECTURE "general.architecture"
 #define TX_GGUF_OUTPUT "output.weight"
 #define TX_GGUF_EMBEDDING "token_embd.weight"
+#define TX_GGUF_TYPES "token_types.weight"
 #define TX_GGUF_EXPERTS "expert_count"
 #define TX_GGUF_EXAONE4_LAYERS 64          /* the only EXAONE 4 to which llama.cpp gives sliding windows */
 #define TX_GGUF_CLIP "attention.clamp_kqv" /* MPT: attn_config.clip_qkv */
@@ -142,6 +149,11 @@ void tx_gguf_put_rope(tx_gguf_writer *writer, const char *architecture, const tx
 tx_status tx_gguf_get_rope(const tx_gguf_file *file, const char *architecture, const float *factors, int64_t pairs,
                            tx_json *config);
 
+/* Write how embeddings are made of hidden states, and read it. Without the key of llama.cpp `pooling` keeps its values.
+ * TX_UNSUPPORTED names what llama.cpp does not compute. */
+tx_status tx_gguf_put_pooling(tx_gguf_writer *writer, const char *architecture, const tx_pooling *pooling);
+tx_status tx_gguf_get_pooling(const char *path, tx_pooling *pooling);
+
 /* The layout of a tensor, which may differ between the two kinds of files. */
 typedef struct tx_gguf_layout {
     char name[TX_GGUF_NAME_ROOM]; /* in GGUF files */
@@ -150,6 +162,7 @@ typedef struct tx_gguf_layout {
     int64_t expert;      /* its index in a GGUF tensor of all experts' matrices; or -1 */
     tx_shape shape;      /* in GGUF files, without the dimension of experts that `expert` selects from */
     int64_t rows, width; /* of a written matrix; a vector has rows of width 1 */
+    int64_t skipped;     /* in an export: the first rows, which the file does not have */
     bool is_ups;         /* for GATES, in an export: this is the tensor of ups */
     int32_t ups;         /* for GATES, in an import: index of the tensor of ups */
 } tx_gguf_layout;

@@ -6,18 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ARCHITECTURE "general.architecture"
-
 typedef struct reading {
     const tx_gguf_file *file;
     tx_gguf_model model;
 } reading;
 
-/* Finds the row of the architecture. With experts Llama's is Mixtral's, with a sliding window Mistral's. */
+/* Finds the row of the architecture. With experts Llama's is Mixtral's, with a sliding window Mistral's. Without token
+ * types BERT's is DistilBERT's. */
 static tx_status find_type(reading *m)
 {
     char *name = NULL, key[TX_GGUF_KEY_ROOM], known[512] = "";
-    TX_TRY(tx_gguf_get_string(m->file, ARCHITECTURE, &name, NULL));
+    TX_TRY(tx_gguf_get_string(m->file, TX_GGUF_ARCHITECTURE, &name, NULL));
     const tx_gguf_type *row = tx_gguf_types;
     for (; row->type && strcmp(row->architecture, name) != 0; row++)
         if (row == tx_gguf_types || strcmp(row->architecture, row[-1].architecture) != 0)
@@ -25,8 +24,12 @@ static tx_status find_type(reading *m)
     if (row->type)
         m->model.type = row;
     const tx_status status =
-        m->model.type ? TX_OK : tx_fail(TX_UNSUPPORTED, ARCHITECTURE ": \"%.40s\" is not one of %s", name, known);
+        m->model.type ? TX_OK
+                      : tx_fail(TX_UNSUPPORTED, TX_GGUF_ARCHITECTURE ": \"%.40s\" is not one of %s", name, known);
     free(name);
+    if (!status && row->family == TX_GGUF_BERT && tx_gguf_find(m->file, TX_GGUF_TYPES) < 0)
+        while (m->model.type->family != TX_GGUF_DISTILBERT)
+            m->model.type++;
     if (status || strcmp(row->type, "llama") != 0)
         return status;
     if (tx_gguf_has(m->file, tx_gguf_key_of(key, row->architecture, TX_GGUF_EXPERTS)))
@@ -67,10 +70,15 @@ static tx_status read_key(const reading *m, const tx_gguf_key *row, tx_json *jso
 static tx_status check_key(const reading *m, const tx_gguf_key *row)
 {
     char key[TX_GGUF_KEY_ROOM];
-    const double wanted = (double)tx_gguf_other_value(row, m->model.config);
+    const double wanted = tx_gguf_other_value(row, m->model.config);
     double number = wanted;
+    bool flag = wanted != 0;
     tx_gguf_key_of(key, m->model.type->architecture, row->key);
-    TX_TRY(TX_GGUF_OPTIONAL(number, m->file, key, &number));
+    if (row->kind == TX_GGUF_BOOL)
+        TX_TRY(TX_GGUF_OPTIONAL(bool, m->file, key, &flag));
+    else
+        TX_TRY(TX_GGUF_OPTIONAL(number, m->file, key, &number));
+    number = row->kind == TX_GGUF_BOOL ? flag : number;
     return number == wanted ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s is %g, not %g", key, number, wanted);
 }
 
@@ -150,6 +158,15 @@ static tx_status derive(const reading *m, tx_json *json)
     return third ? tx_json_set_number(json, "rope_local_base_freq", number) : TX_OK;
 }
 
+/* Encoders have no tokens that begin and end a text. */
+static tx_status read_encoder(const reading *m, int64_t vocab, tx_json *json)
+{
+    const int32_t types = tx_gguf_find(m->file, TX_GGUF_TYPES);
+    if (types >= 0)
+        TX_TRY(tx_json_set_int(json, "type_vocab_size", tx_gguf_tensor_at(m->file, types)->dim[0]));
+    return read_special(m, "tokenizer.ggml.padding_token_id", "pad_token_id", vocab, json);
+}
+
 /* Settings that follow from the tensors: vocabulary size, untied output head, biases. */
 static tx_status read_tensors(const reading *m, tx_json *json)
 {
@@ -163,6 +180,8 @@ static tx_status read_tensors(const reading *m, tx_json *json)
                               : dtype == TX_GGUF_BF16 ? "bfloat16"
                                                       : "float32"));
     TX_TRY(tx_json_set_int(json, "vocab_size", vocab));
+    if (tx_gguf_has_rows(m->model.type, TX_GGUF_BERT))
+        return read_encoder(m, vocab, json);
     TX_TRY(read_special(m, "tokenizer.ggml.bos_token_id", "bos_token_id", vocab, json));
     TX_TRY(read_special(m, "tokenizer.ggml.eos_token_id", "eos_token_id", vocab, json));
     if (m->model.type->family == TX_GGUF_GPT2)
@@ -242,7 +261,10 @@ tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model)
         return status;
     }
     TX_TRY(tx_config_of_json(json, &m.model.config));
-    status = check_keys(&m);
+    if (tx_gguf_has_rows(m.model.type, TX_GGUF_BERT))
+        status = tx_config_set_head(m.model.config, TX_HEAD_STATES);
+    m.model.config->new_head = false;
+    TX_THEN(status, check_keys(&m));
     if (status)
         tx_config_free(m.model.config);
     else

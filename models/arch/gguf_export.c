@@ -44,6 +44,18 @@ typedef struct exporting {
 
 /* ---- Checks ------------------------------------------------------------------------------------------ */
 
+/* Leaves out the head of masked language models, as llama.cpp's convert script does. */
+static tx_status find_encoder(exporting *e)
+{
+    if (e->config->architecture->head != TX_HEAD_MASKED_LM)
+        return tx_fail(TX_UNSUPPORTED, "%s: GGUF files hold encoders without a head",
+                       e->config->architecture->class_name);
+    if (!e->config->new_head)
+        tx_reporter_print(e->report, "%s: the file gets the encoder without its head",
+                          e->config->architecture->class_name);
+    return tx_config_set_head(e->config, TX_HEAD_STATES);
+}
+
 static tx_status find_type(exporting *e)
 {
     const char *type = e->config->architecture->type;
@@ -52,6 +64,8 @@ static tx_status find_type(exporting *e)
     while (row->type && strcmp(row->type, type) != 0)
         row++;
     e->type = row;
+    if (row->type && tx_gguf_has_rows(row, TX_GGUF_BERT))
+        return find_encoder(e);
     if (row->type && e->config->architecture->head == TX_HEAD_CAUSAL_LM)
         return TX_OK;
     for (row = tx_gguf_types; row->type; row++)
@@ -115,6 +129,7 @@ static tx_status check_gelu(const exporting *e)
         [TX_GGUF_GPT2] = "activation_function", [TX_GGUF_GPT_BIGCODE] = "activation_function",
         [TX_GGUF_GPT_NEOX] = "hidden_act",      [TX_GGUF_STARCODER2] = "hidden_act",
         [TX_GGUF_PHI] = "hidden_act",           [TX_GGUF_FALCON] = "activation",
+        [TX_GGUF_BERT] = "hidden_act",          [TX_GGUF_DISTILBERT] = "activation",
     };
     const char *activation, *key = keys[e->type->family];
     if (!key)
@@ -217,7 +232,8 @@ static tx_status read_heads(exporting *e)
 static tx_gguf_dtype dtype_of(const exporting *e, const tx_gguf_layout *layout)
 {
     const char *name = layout->name;
-    if (layout->shape.rank < 2 || strcmp(name, POSITIONS) == 0 || strstr(name, ROUTER) || strstr(name, ".bias"))
+    if (layout->shape.rank < 2 || strcmp(name, POSITIONS) == 0 || strcmp(name, TX_GGUF_TYPES) == 0 ||
+        strstr(name, ROUTER) || strstr(name, ".bias"))
         return TX_GGUF_F32;
     return layout->width % tx_gguf_block(e->dtype) ? TX_GGUF_F16 : e->dtype;
 }
@@ -232,6 +248,10 @@ static tx_status list_tensor(exporting *e, const tx_weights_piece *piece, bool i
         return tx_fail(TX_FORMAT, "the weights have no %s", piece->name);
     TX_TRY(tx_gguf_layout_of(e->type, piece->name, &piece->shape, true, e->config->heads, e->kv_heads, layout));
     layout->is_ups = is_ups;
+    if (strcmp(layout->name, POSITIONS) == 0) { /* without those of padding */
+        layout->skipped = layout->shape.dim[0] - e->config->positions;
+        layout->shape.dim[0] = e->config->positions;
+    }
     if (is_ups)
         tx_gguf_ups_name(layout[-1].name, layout->name);
     int32_t place = e->tensors, outer = layout->expert >= 0;
@@ -278,15 +298,16 @@ static tx_status list_tensors(exporting *e)
 static tx_status put_key(const exporting *e, const tx_gguf_key *row)
 {
     char key[TX_GGUF_KEY_ROOM];
-    int64_t whole = tx_gguf_other_value(row, e->config);
-    double number = (double)whole;
+    double number = tx_gguf_other_value(row, e->config);
+    int64_t whole = (int64_t)number;
     const bool has = row->name && tx_json_has(e->json, row->name);
     tx_gguf_key_of(key, e->type->architecture, row->key);
     if (!has && row->otherwise == TX_GGUF_NOTHING)
         return TX_OK;
     if (row->kind == TX_GGUF_BOOL) {
-        bool flag = false;
-        TX_TRY(tx_json_get_bool(e->json, row->name, &flag));
+        bool flag = number != 0;
+        if (has)
+            TX_TRY(tx_json_get_bool(e->json, row->name, &flag));
         tx_gguf_put_bool(e->writer, key, flag);
         return TX_OK;
     }
@@ -302,6 +323,23 @@ static tx_status put_key(const exporting *e, const tx_gguf_key *row)
     return TX_OK;
 }
 
+static tx_status put_encoder(const exporting *e)
+{
+    tx_pooling pooling;
+    const char *prompt = "";
+    int64_t types = 1;
+    tx_status status = tx_pooling_read(e->folder, &pooling);
+    TX_THEN(status, tx_gguf_put_pooling(e->writer, e->type->architecture, &pooling));
+    TX_THEN(status, tx_pooling_prompt(&pooling, NULL, &prompt));
+    if (*prompt)
+        tx_reporter_print(e->report, "config_sentence_transformers.json: GGUF files cannot store the default prompt: "
+                                     "put it before each text");
+    tx_pooling_free(&pooling);
+    TX_THEN(status, TX_JSON_OPTIONAL(int, e->json, "type_vocab_size", 1, INT32_MAX, &types));
+    tx_gguf_put_int(e->writer, "tokenizer.ggml.token_type_count", types);
+    return status;
+}
+
 static tx_status put_values(const exporting *e)
 {
     static const int64_t file_types[TX_GGUF_DTYPES] = {
@@ -312,7 +350,7 @@ static tx_status put_values(const exporting *e)
     char key[TX_GGUF_KEY_ROOM];
     const char *architecture = e->type->architecture, *slash = strrchr(e->folder, '/');
     const char *name = slash && slash[1] ? slash + 1 : e->folder;
-    tx_gguf_put_string(e->writer, "general.architecture", architecture, strlen(architecture));
+    tx_gguf_put_string(e->writer, TX_GGUF_ARCHITECTURE, architecture, strlen(architecture));
     tx_gguf_put_string(e->writer, "general.type", "model", strlen("model"));
     tx_gguf_put_string(e->writer, "general.name", name, strlen(name));
     tx_gguf_put_int(e->writer, "general.file_type", file_types[e->dtype]);
@@ -323,6 +361,8 @@ static tx_status put_values(const exporting *e)
     if (e->type->family == TX_GGUF_MPT && llama_of(e->config)->clip_qkv > 0)
         tx_gguf_put_number(e->writer, tx_gguf_key_of(key, architecture, TX_GGUF_CLIP), llama_of(e->config)->clip_qkv);
     tx_gguf_put_int(e->writer, tx_gguf_key_of(key, architecture, "vocab_size"), e->config->vocab_size);
+    if (tx_gguf_has_rows(e->type, TX_GGUF_BERT))
+        TX_TRY(put_encoder(e));
     if (tx_gguf_has_rows(e->type, TX_GGUF_LLAMA))
         tx_gguf_put_rope(e->writer, architecture, &e->rope, (int64_t)(e->rope.rotated * (double)e->head_size));
     return tx_tokenizer_put_gguf(
@@ -344,7 +384,8 @@ static tx_status write_tensor(exporting *e, int32_t index, tx_gguf_dtype dtype)
     for (int64_t at = 0; at < elements; at += TX_WEIGHTS_CHUNK) {
         const int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
         const tx_gguf_tensor of = {.dtype = dtype, .rank = 1, .dim = {now}};
-        TX_TRY(tx_gguf_read_as(&e->reader, layout, e->source[index], at, now, e->buffer));
+        TX_TRY(tx_gguf_read_as(&e->reader, layout, e->source[index], layout->skipped * layout->width + at, now,
+                               e->buffer));
         tx_gguf_encode(dtype, e->buffer, now, e->bytes);
         TX_TRY(tx_gguf_append(e->writer, e->bytes, (size_t)tx_gguf_bytes(&of)));
     }
@@ -374,6 +415,8 @@ static tx_status export(exporting *e, const char *path)
     TX_TRY(tx_config_of_folder(e->folder, &e->config));
     TX_TRY(tx_fail_in(find_type(e), "%s", e->folder));
     TX_TRY(tx_config_json(e->config, &e->json));
+    if (tx_gguf_has_rows(e->type, TX_GGUF_BERT)) /* without the positions of padding */
+        TX_TRY(tx_json_set_int(e->json, "max_position_embeddings", e->config->positions));
     TX_TRY(tx_fail_in(check_fixed(e), "%s", e->folder));
     TX_TRY(tx_fail_in(read_heads(e), "%s", e->folder));
     TX_TRY(tx_tokenizer_open(e->folder, &e->tokenizer));

@@ -75,6 +75,17 @@ static tx_status write_tokenizer(const char *path, const char *folder)
     return status;
 }
 
+/* A file that says how embeddings are made becomes a folder of sentence-transformers. */
+static tx_status write_pooling(const tx_config *config, const char *path, const char *folder)
+{
+    tx_pooling pooling;
+    tx_status status = tx_pooling_read(path, &pooling);
+    const int64_t most = pooling.max_seq_length ? pooling.max_seq_length : config->positions;
+    TX_THEN(status, pooling.given ? tx_pooling_write(&pooling, config->width, most, folder) : TX_OK);
+    tx_pooling_free(&pooling);
+    return status;
+}
+
 static tx_status import(importing *m, const char *path, const char *folder)
 {
     const char *const config = TX_PATH(folder, "config.json"), *const weights = TX_PATH(folder, TX_WEIGHTS_SINGLE);
@@ -85,6 +96,7 @@ static tx_status import(importing *m, const char *path, const char *folder)
     TX_TRY(tx_folder_create(folder));
     TX_TRY(write_tokenizer(path, folder));
     TX_TRY(write_weights(m, weights));
+    TX_TRY(write_pooling(m->config, path, folder));
     return tx_config_write(m->config, m->dtype, config);
 }
 

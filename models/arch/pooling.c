@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads and writes the modules of sentence-transformers, and computes pooling and normalization. */
-#include "models/arch/pooling.h"
+#include "models/arch/gguf.h"
 
 #include "api/base/file.h"
 #include "models/names.h"
@@ -118,6 +118,8 @@ tx_status tx_pooling_read(const char *folder, tx_pooling *pooling)
     *pooling = (tx_pooling){.mode = {TX_POOL_MEAN}, .modes = 1};
     if (!folder)
         return TX_OK;
+    if (tx_gguf_is_name(folder))
+        return tx_gguf_get_pooling(folder, pooling);
     TX_TRY(read_file(folder, "", MODULES, &list));
     if (!list)
         return TX_OK;

@@ -29,8 +29,9 @@ typedef struct tx_pooling {
     tx_json *prompts;       /* config_sentence_transformers.json, or NULL */
 } tx_pooling;
 
-/* Reads a folder. Without modules.json, or if `folder` is NULL, it is the default: mean pooling. TX_UNSUPPORTED names a
- * module or a key that is not implemented. The caller calls tx_pooling_free, also after a failure. */
+/* Reads a folder or a GGUF file. Without modules.json, or if `folder` is NULL, it is the default: mean pooling.
+ * TX_UNSUPPORTED names a module or a key that is not implemented. The caller calls tx_pooling_free, also after a
+ * failure. */
 tx_status tx_pooling_read(const char *folder, tx_pooling *pooling);
 void tx_pooling_free(tx_pooling *pooling); /* resets it to {0} */
 /* Writes the files that make a folder with the weights of an encoder a folder of sentence-transformers. */

@@ -27,8 +27,8 @@ static tx_status open_model(tx_embedder *e, const char *folder, const tx_lm_opti
     e->passes.pooling = &e->pooling;
     TX_TRY(tx_passes_begin(&e->passes, e->pooling.max_seq_length));
     if (!e->pooling.given && o.warn)
-        o.warn(o.context, "the folder has no modules.json of sentence-transformers: an embedding is the mean of the "
-                          "hidden states, not normalized");
+        o.warn(o.context, "the model has neither modules.json of sentence-transformers nor pooling_type: an embedding "
+                          "is the mean of the hidden states, not normalized");
     return TX_OK;
 }
 

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Writes a tokenizer as values of a GGUF file. */
 #include "models/text/tokenizer_gguf.h"
+
+#include "models/names.h"
 #include "models/text/bpe.h"
 
 #include <inttypes.h>
@@ -9,6 +11,7 @@
 #include <string.h>
 
 #define LOWER_BAR "\xe2\x96\x81"
+#define INNER "##" /* the prefix of tokens inside a word */
 
 /* ---- SentencePiece ----------------------------------------------------------------------------------- */
 
@@ -31,11 +34,44 @@ static tx_status find_prefix(const tx_tokenizer *t, bool *prefix)
                  : tx_fail(TX_UNSUPPORTED, "tokenizer: neither byte-level BPE nor SentencePiece with byte_fallback");
 }
 
+/* ---- WordPiece --------------------------------------------------------------------------------------- */
+
+/* The options of BertNormalizer, in the order of its reader. */
+enum { CLEAN, CHINESE, ACCENTS, LOWER };
+
+/* Writes how a text is changed before it is split. llama.cpp's defaults are those of uncased models. */
+static tx_status put_normalizer(const tx_tokenizer *t, tx_gguf_writer *w)
+{
+    const tx_step *step = &t->normalizer.at[0];
+    if (t->normalizer.count != 1 || !tx_step_is(step, "BertNormalizer") || !step->flag[CLEAN] || !step->flag[CHINESE] ||
+        t->pre_tokenizer.count != 1 || !tx_step_is(&t->pre_tokenizer.at[0], "BertPreTokenizer") ||
+        strcmp(t->prefix, INNER) != 0)
+        return tx_fail(TX_UNSUPPORTED, "tokenizer: llama.cpp supports WordPiece only with BertNormalizer, clean_text, "
+                                       "handle_chinese_chars, BertPreTokenizer and the prefix " INNER);
+    if (!step->flag[LOWER])
+        tx_gguf_put_bool(w, TX_GGUF_LOWERCASE, false);
+    if (!step->flag[ACCENTS])
+        tx_gguf_put_bool(w, TX_GGUF_STRIP_ACCENTS, false);
+    return TX_OK;
+}
+
 /* ---- Tokens ------------------------------------------------------------------------------------------ */
 
 static bool has_token(const tx_tokenizer *t, int64_t id)
 {
     return id < t->vocab.count && t->vocab.token[id].kind != TX_TOKEN_NONE;
+}
+
+/* Appends a token of WordPiece. GGUF files mark those that begin a word, tokenizer.json the others. */
+static void add_piece(const tx_tokenizer *t, const tx_letters *letters, int32_t id, tx_buffer *text)
+{
+    const tx_token *token = &t->vocab.token[id];
+    if (token->size > strlen(INNER) && tx_begins_with(t->vocab.bytes.data + token->at, INNER)) {
+        tx_buffer_add(text, t->vocab.bytes.data + token->at + strlen(INNER), token->size - strlen(INNER));
+        return;
+    }
+    tx_buffer_add(text, LOWER_BAR, strlen(LOWER_BAR));
+    tx_tokenizer_spell(t, letters, id, text);
 }
 
 static tx_status put_tokens(const tx_tokenizer *t, const tx_letters *letters, int64_t vocab, tx_gguf_writer *w)
@@ -46,7 +82,9 @@ static tx_status put_tokens(const tx_tokenizer *t, const tx_letters *letters, in
         char unused[32];
         tx_buffer_clear(&text);
         snprintf(unused, sizeof unused, "[PAD%" PRId64 "]", id);
-        if (has_token(t, id))
+        if (t->model == &tx_word_piece && has_token(t, id) && !t->vocab.token[id].added)
+            add_piece(t, letters, (int32_t)id, &text);
+        else if (has_token(t, id))
             tx_tokenizer_spell(t, letters, (int32_t)id, &text);
         else
             tx_buffer_add(&text, unused, strlen(unused));
@@ -114,10 +152,14 @@ static void put_id(tx_gguf_writer *w, const char *key, int64_t id)
         tx_gguf_put_int(w, key, id);
 }
 
-static tx_status find_role(const tx_tokenizer *t, const tx_json *config, const char *role, int64_t *id)
+/* Finds the token of a role, or of `other` (may be NULL) if there is none. */
+static tx_status find_role(const tx_tokenizer *t, const tx_json *config, const char *role, const char *other,
+                           int64_t *id)
 {
     const char *text;
     TX_TRY(tx_tokenizer_role(config, role, &text));
+    if (!text && other && *id < 0)
+        TX_TRY(tx_tokenizer_role(config, other, &text));
     if (text && tx_tokenizer_find(t, text) >= 0)
         *id = tx_tokenizer_find(t, text);
     return TX_OK;
@@ -125,14 +167,16 @@ static tx_status find_role(const tx_tokenizer *t, const tx_json *config, const c
 
 static tx_status put_special(const tx_tokenizer *t, const tx_json *config, const tx_gguf_ids *ids, tx_gguf_writer *w)
 {
-    int64_t bos = ids->bos, eos = ids->eos, pad = -1, unk = t->unk;
+    int64_t bos = ids->bos, eos = ids->eos, pad = -1, unk = t->unk, sep = -1, mask = -1;
     const tx_template *single = &t->post_processor.of[0];
     const int32_t first = single->count ? single->item[0].id : -1,
                   last = single->count ? single->item[single->count - 1].id : -1;
-    TX_TRY(find_role(t, config, "bos_token", &bos));
-    TX_TRY(find_role(t, config, "eos_token", &eos));
-    TX_TRY(find_role(t, config, "unk_token", &unk));
-    TX_TRY(find_role(t, config, "pad_token", &pad));
+    TX_TRY(find_role(t, config, "bos_token", "cls_token", &bos));
+    TX_TRY(find_role(t, config, "eos_token", "sep_token", &eos));
+    TX_TRY(find_role(t, config, "unk_token", NULL, &unk));
+    TX_TRY(find_role(t, config, "pad_token", NULL, &pad));
+    TX_TRY(find_role(t, config, "sep_token", NULL, &sep));
+    TX_TRY(find_role(t, config, "mask_token", NULL, &mask));
     if ((first >= 0 && first != bos) || (last >= 0 && last != eos) || single->count > 3)
         return tx_fail(TX_UNSUPPORTED,
                        "tokenizer: its post_processor adds more tokens to a text than bos_token and eos_token");
@@ -140,6 +184,8 @@ static tx_status put_special(const tx_tokenizer *t, const tx_json *config, const
     put_id(w, "tokenizer.ggml.eos_token_id", eos);
     put_id(w, "tokenizer.ggml.unknown_token_id", unk);
     put_id(w, "tokenizer.ggml.padding_token_id", pad);
+    put_id(w, TX_GGUF_SEPARATOR, sep);
+    put_id(w, TX_GGUF_MASK, mask);
     tx_gguf_put_bool(w, "tokenizer.ggml.add_bos_token", first >= 0);
     tx_gguf_put_bool(w, "tokenizer.ggml.add_eos_token", last >= 0);
     return TX_OK;
@@ -150,7 +196,8 @@ static tx_status put_files(const tx_tokenizer *t, const tx_json *config, tx_gguf
     const tx_source *json = &t->source[TX_TOKENIZER_JSON], *file = &t->source[TX_TOKENIZER_TEMPLATE];
     const char *template = file->data;
     size_t size = file->size;
-    if (json->data && !t->amended) /* an amended tokenizer differs from the file */
+    /* An amended tokenizer differs from the file; the options of BERT's class are only in tokenizer_config.json. */
+    if (json->data && !t->amended && t->model != &tx_word_piece)
         tx_gguf_put_string(w, "tokenizer.huggingface.json", json->data, json->size);
     if (!template && config && tx_json_has(config, "chat_template") &&
         tx_json_get_text(config, "chat_template", &template, &size))
@@ -164,27 +211,28 @@ static tx_status put_files(const tx_tokenizer *t, const tx_json *config, tx_gguf
 
 static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer *w)
 {
-    const char *model = t->bytes ? "gpt2" : "llama", *split = "default";
+    const bool words = t->model == &tx_word_piece;
+    const char *model = t->bytes ? "gpt2" : words ? "bert" : "llama", *split = "default";
     bool prefix = false;
     tx_letters letters;
     tx_letters_make(&letters);
-    if (t->model != &tx_bpe)
-        return tx_fail(TX_UNSUPPORTED, "tokenizer: its type is %s, not BPE", t->model->name);
+    if (t->model != &tx_bpe && !words)
+        return tx_fail(TX_UNSUPPORTED, "tokenizer: its type is %s, not BPE or WordPiece", t->model->name);
     if (tx_tokenizer_size(t) > vocab)
         return tx_fail(TX_INVALID,
                        "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64
                        ": put the tokenizer of this model into its folder, or enlarge the model by transformers' "
                        "resize_token_embeddings",
                        tx_tokenizer_size(t), vocab);
-    TX_TRY(t->bytes ? tx_gguf_find_split(t, &split) : find_prefix(t, &prefix));
+    TX_TRY(t->bytes ? tx_gguf_find_split(t, &split) : words ? put_normalizer(t, w) : find_prefix(t, &prefix));
     tx_gguf_put_string(w, "tokenizer.ggml.model", model, strlen(model));
     tx_gguf_put_string(w, "tokenizer.ggml.pre", split, strlen(split));
     TX_TRY(put_tokens(t, &letters, vocab, w));
     tx_gguf_put_array(w, "tokenizer.ggml.token_type", TX_GGUF_VALUE_I32, vocab);
     for (int64_t id = 0; id < vocab; id++)
         tx_gguf_add_i32(w, (int32_t)type_of(t, id));
-    if (t->bytes)
-        return put_merges(t, &letters, w);
+    if (t->bytes || words)
+        return words ? TX_OK : put_merges(t, &letters, w);
     tx_gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", prefix);
     return put_scores(t, vocab, w);
 }

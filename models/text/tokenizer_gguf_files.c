@@ -49,9 +49,13 @@ tx_status tx_gguf_tokenizer_config(const tx_gguf_file *file, const tx_tokenizer 
 {
     char *template = NULL;
     tx_json *json = tx_json_object();
+    const bool words = t->model == &tx_word_piece, bert = words || tx_gguf_has(file, TX_GGUF_SEPARATOR);
     tx_status status = tx_json_set_string(json, "tokenizer_class", "PreTrainedTokenizerFast");
-    TX_THEN(status, add_role(file, t, KEY("bos_token_id"), "bos_token", json));
-    TX_THEN(status, add_role(file, t, KEY("eos_token_id"), "eos_token", json));
+    TX_THEN(status, words ? TX_OK : add_role(file, t, KEY("bos_token_id"), "bos_token", json));
+    TX_THEN(status, words ? TX_OK : add_role(file, t, KEY("eos_token_id"), "eos_token", json));
+    TX_THEN(status, bert ? add_role(file, t, KEY("bos_token_id"), "cls_token", json) : TX_OK);
+    TX_THEN(status, add_role(file, t, TX_GGUF_SEPARATOR, "sep_token", json));
+    TX_THEN(status, add_role(file, t, TX_GGUF_MASK, "mask_token", json));
     TX_THEN(status, add_role(file, t, KEY("unknown_token_id"), "unk_token", json));
     TX_THEN(status, add_role(file, t, KEY("padding_token_id"), "pad_token", json));
     TX_THEN(status, tx_json_set_bool(json, "clean_up_tokenization_spaces", false));

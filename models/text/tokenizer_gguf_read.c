@@ -4,6 +4,7 @@
 
 #include "models/text/bpe.h"
 #include "models/text/pieces.h"
+#include "models/text/tokenizer_make.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@
 
 #define TOKENIZER "tokenizer.json"
 #define KEY(rest) "tokenizer.ggml." rest
+#define BAR "\xe2\x96\x81"
 /* Maximum bytes of a token. */
 #define MAX_TOKEN TX_PIECE_MOST
 
@@ -19,9 +21,9 @@ typedef struct reading {
     const tx_gguf_file *file;
     const tx_gguf_split *split; /* NULL for SentencePiece */
     tx_gguf_array tokens, types, scores, merges;
-    char **text;     /* of each token, with a NUL */
-    tx_named *names; /* tokens, sorted */
-    bool prefix;
+    char **text;        /* of each token, with a NUL */
+    tx_named *names;    /* tokens, sorted */
+    bool prefix, words; /* `words` for WordPiece */
 } reading;
 
 /* A tokenizer.json for SentencePiece, without its tokens and merges. */
@@ -58,8 +60,9 @@ static tx_status read_arrays(reading *r)
 {
     TX_TRY(tx_gguf_get_array(r->file, KEY("tokens"), true, &r->tokens));
     TX_TRY(TX_GGUF_OPTIONAL(array, r->file, KEY("token_type"), false, &r->types));
-    const tx_status status = tx_gguf_get_array(r->file, r->split ? KEY("merges") : KEY("scores"), r->split != NULL,
-                                               r->split ? &r->merges : &r->scores);
+    const tx_status status = r->words ? TX_OK
+                                      : tx_gguf_get_array(r->file, r->split ? KEY("merges") : KEY("scores"),
+                                                          r->split != NULL, r->split ? &r->merges : &r->scores);
     if (status)
         return status == TX_NOT_FOUND ? tx_fail(TX_FORMAT, "has neither merges nor scores") : status;
     const int64_t count = r->tokens.count;
@@ -253,6 +256,71 @@ static tx_status fill(reading *r, tx_json *json)
     return add_post_processor(r, json);
 }
 
+/* ---- WordPiece --------------------------------------------------------------------------------------- */
+
+/* Appends a token as vocab.txt has it: those inside a word are marked, not those that begin one. */
+static void add_line(const reading *r, int64_t id, tx_buffer *text)
+{
+    const int type = type_of(r, id);
+    const char *token = r->text[id];
+    const bool begins = tx_begins_with(token, BAR), verbatim = type != TX_GGUF_TOKEN_NORMAL && !begins;
+    tx_buffer_add(text, "##", begins || verbatim ? 0 : 2);
+    tx_buffer_add(text, begins ? token + strlen(BAR) : token, strlen(begins ? token + strlen(BAR) : token));
+    tx_buffer_add(text, "\n", 1);
+}
+
+/* Sets what tokenizer_config.json of BERT's class has. Without a key its default holds. */
+static tx_status set_config(const reading *r, tx_json *config)
+{
+    static const char *const roles[][2] = {{KEY("bos_token_id"), "cls_token"},
+                                           {TX_GGUF_SEPARATOR, "sep_token"},
+                                           {KEY("unknown_token_id"), "unk_token"},
+                                           {KEY("padding_token_id"), "pad_token"},
+                                           {TX_GGUF_MASK, "mask_token"}};
+    bool lower = true, strip = true;
+    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+        int64_t id = -1;
+        TX_TRY(TX_GGUF_OPTIONAL(int, r->file, roles[i][0], 0, r->tokens.count - 1, &id));
+        if (id >= 0)
+            TX_TRY(tx_json_set_string(config, roles[i][1], r->text[id]));
+    }
+    TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, TX_GGUF_LOWERCASE, &lower));
+    TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, TX_GGUF_STRIP_ACCENTS, &strip));
+    TX_TRY(tx_json_set_bool(config, "do_lower_case", lower));
+    return strip == lower ? TX_OK : tx_json_set_bool(config, "strip_accents", strip);
+}
+
+static tx_status fill_words(reading *r, tx_making *m, tx_buffer *text)
+{
+    TX_TRY(read_arrays(r));
+    TX_TRY(name_tokens(r));
+    TX_TRY(set_config(r, m->config));
+    for (int64_t id = 0; id < r->tokens.count; id++) {
+        if (strchr(r->text[id], '\n'))
+            return tx_fail(TX_UNSUPPORTED, "token %" PRId64 " contains the end of a line", id);
+        add_line(r, id, text);
+    }
+    TX_TRY(text->status);
+    TX_TRY(tx_make_of_vocab(text->data, text->size, m));
+    for (int64_t id = 0; id < r->tokens.count; id++) {
+        const int type = type_of(r, id);
+        if (type != TX_GGUF_TOKEN_NORMAL && type != TX_GGUF_TOKEN_UNUSED)
+            TX_TRY(tx_making_add(m, r->text[id], id, type != TX_GGUF_TOKEN_USER_DEFINED));
+    }
+    return TX_OK;
+}
+
+static tx_status make_words(reading *r, tx_json **json)
+{
+    tx_making m = {.config = tx_json_object()};
+    tx_buffer text = {0};
+    const tx_status status = fill_words(r, &m, &text);
+    free(text.data);
+    tx_json_free(m.config);
+    *json = m.json;
+    return status;
+}
+
 /* Finds the kind of tokenizer. Old files do not name a pre-tokenizer. */
 static tx_status find_kind(reading *r)
 {
@@ -263,7 +331,8 @@ static tx_status find_kind(reading *r)
     r->prefix = true;
     if (bytes)
         r->split = tx_gguf_split_of(pre && strcmp(pre, "default") != 0 ? pre : "gpt-2");
-    if (!status && (bytes ? !r->split : strcmp(model, "llama") != 0))
+    r->words = strcmp(model, "bert") == 0;
+    if (!status && (bytes ? !r->split : strcmp(model, "llama") != 0 && !r->words))
         status = tx_fail(TX_UNSUPPORTED, "a tokenizer of model \"%.40s\" and splitter \"%.40s\" is not implemented",
                          model, pre ? pre : "");
     TX_THEN(status, TX_GGUF_OPTIONAL(bool, r->file, KEY("add_space_prefix"), &r->prefix));
@@ -277,8 +346,9 @@ tx_status tx_tokenizer_json_of_gguf(const tx_gguf_file *file, tx_json **json)
     reading r = {.file = file};
     TX_TRY(find_kind(&r));
     const char *frame = r.split ? tx_tokenizer_frame : piece_frame;
-    TX_TRY(tx_json_parse(frame, strlen(frame), TOKENIZER, json));
-    const tx_status status = fill(&r, *json);
+    if (!r.words)
+        TX_TRY(tx_json_parse(frame, strlen(frame), TOKENIZER, json));
+    const tx_status status = r.words ? make_words(&r, json) : fill(&r, *json);
     for (int64_t id = 0; id < r.tokens.count && r.text; id++)
         free(r.text[id]);
     free(r.text);

@@ -205,7 +205,8 @@ static void print_models(void)
         for (size_t g = 0; g < sizeof gguf / sizeof gguf[0]; g++)
             in_gguf |= strcmp(gguf[g], a->type) == 0;
         printf("| `%s` | `%s` | %s | %s | %s |\n", a->type, a->class_name, heads[a->head],
-               a->idle && a->idle(a->defaults) > 0 ? "yes" : "", in_gguf ? "yes" : "");
+               a->idle && a->idle(a->defaults) > 0 ? "yes" : "",
+               in_gguf && (a->head <= TX_HEAD_MASKED_LM || a->head >= TX_HEAD_STATES) ? "yes" : "");
     }
 }
 

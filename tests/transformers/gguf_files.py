@@ -26,15 +26,9 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gem
                           Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
 from transformers import BloomConfig, Exaone4Config, FalconConfig, GPTBigCodeConfig, MptConfig
+from gguf_llama import llama_cpp, use_table_of_gelu
 from gguf_tokenizers import VOCAB, byte_level, pieces
 from mxfp4 import pack
-
-try:
-    import llama_cpp
-    SILENT = llama_cpp.llama_log_callback(lambda level, text, data: None)
-    llama_cpp.llama_log_set(SILENT, None)
-except ImportError:
-    llama_cpp = None
 
 TXCONVERT, TXTOK, TXGEN = sys.argv[1:4]
 BASE = dict(vocab_size=VOCAB, max_position_embeddings=64, hidden_size=64, intermediate_size=96, num_hidden_layers=2,
@@ -315,12 +309,6 @@ def compare_logits(name, model, work, file):
     return error
 
 
-def table_of_gelu(x):
-    """ggml computes GELU by a table of fp16 numbers, and always in its tanh form."""
-    y = torch.nn.functional.gelu(x.half().float(), approximate="tanh").half().float()
-    return torch.where(x.abs() < 10, y, x.clamp(min=0))
-
-
 def compare_ids(name, vocab, folder):
     """The ids by llama.cpp, which selects a pre-tokenizer by its name in the file."""
     for text, want in zip(TEXTS, ids_of(folder)):
@@ -347,11 +335,7 @@ def compare_llama_cpp(name, model, path, folder):
         batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
     check(llama_cpp.llama_decode(context, batch) == 0, f"{name}: llama.cpp computes nothing")
     got = torch.stack([torch.tensor(llama_cpp.llama_get_logits_ith(context, i)[:VOCAB]) for i in range(len(ids))])
-    for module in model.modules():
-        for place in ("act", "act_fn", "gelu_impl"):
-            if "gelu" in type(getattr(module, place, None)).__name__.lower():
-                delattr(module, place)
-                setattr(module, place, table_of_gelu)
+    use_table_of_gelu(model)
     if (getattr(model.config, "rope_parameters", None) or {}).get("truncate") is False:  # llama.cpp always truncates
         rounded = copy.deepcopy(model.config)
         rounded.rope_parameters["truncate"] = True

@@ -1,0 +1,59 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A GGUF file in llama.cpp."""
+from oracle import check
+
+import numpy as np
+import torch
+
+try:
+    import llama_cpp
+    SILENT = llama_cpp.llama_log_callback(lambda level, text, data: None)
+    llama_cpp.llama_log_set(SILENT, None)
+except ImportError:
+    llama_cpp = None
+
+
+def table_of_gelu(x):
+    """ggml computes GELU by a table of fp16 numbers, and always in its tanh form."""
+    y = torch.nn.functional.gelu(x.half().float(), approximate="tanh").half().float()
+    return torch.where(x.abs() < 10, y, x.clamp(min=0))
+
+
+def use_table_of_gelu(model):
+    for module in model.modules():
+        for place in ("act", "act_fn", "gelu_impl", "intermediate_act_fn", "activation"):
+            if "gelu" in type(getattr(module, place, None)).__name__.lower():
+                delattr(module, place)
+                setattr(module, place, table_of_gelu)
+
+
+class Model:
+    def __init__(self, name, path):
+        made = llama_cpp.llama_model_default_params()
+        made.n_gpu_layers = 0
+        self.name, self.model = name, llama_cpp.llama_model_load_from_file(path.encode(), made)
+        check(self.model, f"{name}: llama.cpp does not load the file")
+        self.vocab = llama_cpp.llama_model_get_vocab(self.model)
+
+    def tokenize(self, text):
+        data, ids = text.encode(), (llama_cpp.llama_token * 256)()
+        count = llama_cpp.llama_tokenize(self.vocab, data, len(data), ids, len(ids), True, True)
+        return ids[:count]
+
+    def embed(self, ids, width):
+        """The embedding of a text, pooled as the file says."""
+        now = llama_cpp.llama_context_default_params()
+        now.n_threads, now.n_threads_batch, now.embeddings, now.flash_attn_type = 1, 1, True, 0
+        context = llama_cpp.llama_init_from_model(self.model, now)
+        batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
+        batch.n_tokens = len(ids)
+        for i, token in enumerate(ids):
+            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
+        check(llama_cpp.llama_encode(context, batch) == 0, f"{self.name}: llama.cpp computes nothing")
+        made = np.array(llama_cpp.llama_get_embeddings_seq(context, 0)[:width])
+        llama_cpp.llama_batch_free(batch)
+        llama_cpp.llama_free(context)
+        return made
+
+    def free(self):
+        llama_cpp.llama_model_free(self.model)
