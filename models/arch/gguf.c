@@ -64,7 +64,8 @@ double tx_gguf_other_value(const tx_gguf_key *row, const tx_config *config)
                              [TX_GGUF_ONE] = 1,
                              [TX_GGUF_EIGHT] = 8,
                              [TX_GGUF_TINY] = 1e-12,
-                             [TX_GGUF_FALSE] = 0};
+                             [TX_GGUF_FALSE] = 0,
+                             [TX_GGUF_CONTEXT] = 512};
     return values[row->otherwise];
 }
 

@@ -37,6 +37,7 @@ typedef enum tx_gguf_family {
     TX_GGUF_MPT,
     TX_GGUF_BERT,
     TX_GGUF_DISTILBERT,
+    TX_GGUF_T5,
     TX_GGUF_LLAMA,
     TX_GGUF_GRANITE,
     TX_GGUF_OLMO2,
@@ -77,7 +78,8 @@ typedef enum tx_gguf_otherwise {
     TX_GGUF_ONE,
     TX_GGUF_EIGHT,
     TX_GGUF_TINY,
-    TX_GGUF_FALSE
+    TX_GGUF_FALSE,
+    TX_GGUF_CONTEXT
 } tx_gguf_otherwise;
 
 typedef struct tx_gguf_type {
@@ -132,6 +134,7 @@ tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model);
 #define TX_GGUF_EMBEDDING "token_embd.weight"
 #define TX_GGUF_TYPES "token_types.weight"
 #define TX_GGUF_EXPERTS "expert_count"
+#define TX_GGUF_T5_GATE "enc.blk.0.ffn_gate.weight"
 #define TX_GGUF_EXAONE4_LAYERS 64          /* the only EXAONE 4 to which llama.cpp gives sliding windows */
 #define TX_GGUF_CLIP "attention.clamp_kqv" /* MPT: attn_config.clip_qkv */
 

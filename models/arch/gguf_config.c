@@ -186,6 +186,9 @@ static tx_status read_tensors(const reading *m, tx_json *json)
     TX_TRY(read_special(m, "tokenizer.ggml.eos_token_id", "eos_token_id", vocab, json));
     if (m->model.type->family == TX_GGUF_GPT2)
         return TX_OK;
+    if (m->model.type->family == TX_GGUF_T5) /* T5 with ReLU, or T5 1.1 and later */
+        TX_TRY(tx_json_set_string(json, "feed_forward_proj",
+                                  tx_gguf_find(m->file, TX_GGUF_T5_GATE) < 0 ? "relu" : "gated-gelu"));
     TX_TRY(read_special(m, "tokenizer.ggml.padding_token_id", "pad_token_id", vocab, json));
     TX_TRY(tx_json_set_bool(json, "tie_word_embeddings", tx_gguf_find(m->file, TX_GGUF_OUTPUT) < 0));
     /* The types whose config.json says whether there are biases. */

@@ -4,6 +4,7 @@
 
 #include "models/arch/find.h"
 #include "models/arch/llama_config.h"
+#include "models/arch/t5.h"
 #include "models/text/tokenizer_gguf.h"
 
 #include <inttypes.h>
@@ -12,7 +13,9 @@
 #include <string.h>
 
 #define POSITIONS "position_embd.weight"
-#define ROUTER ".ffn_gate_inp" /* also of the shared expert */
+#define ROUTER ".ffn_gate_inp"        /* also of the shared expert */
+#define DISTANCES "attn_rel_b.weight" /* T5's table of biases of distances */
+#define T5_FARTHEST 128
 #define QUANTIZATION_VERSION 2
 #define TANH_WARNING ": llama.cpp computes gelu_new, which differs by up to 0.0005"
 
@@ -66,7 +69,7 @@ static tx_status find_type(exporting *e)
     e->type = row;
     if (row->type && tx_gguf_has_rows(row, TX_GGUF_BERT))
         return find_encoder(e);
-    if (row->type && e->config->architecture->head == TX_HEAD_CAUSAL_LM)
+    if (row->type && (e->config->architecture->head == TX_HEAD_CAUSAL_LM || row->family == TX_GGUF_T5))
         return TX_OK;
     for (row = tx_gguf_types; row->type; row++)
         tx_list_add(types, sizeof types, ", ", "%s", row->type);
@@ -151,6 +154,26 @@ static tx_status check_mpt(const exporting *e)
     return TX_OK;
 }
 
+/* llama.cpp derives the activation from the tensors, and does not scale the states before a tied output head. */
+static tx_status check_t5(const exporting *e)
+{
+    const tx_t5_config *c = tx_t5_of(e->config);
+    if (c->dense != TX_T5_RELU && c->dense != TX_T5_GATED_GELU && c->dense != TX_T5_GATED_GELU_NEW)
+        return tx_fail(TX_UNSUPPORTED, "feed_forward_proj: llama.cpp computes only relu and gated-gelu");
+    if (c->farthest != T5_FARTHEST)
+        return tx_fail(TX_UNSUPPORTED, "relative_attention_max_distance: llama.cpp computes as if it were %d",
+                       T5_FARTHEST);
+    if (c->num_decoder_layers > c->num_layers)
+        return tx_fail(TX_UNSUPPORTED, "num_decoder_layers: llama.cpp reads at most as many as num_layers, %" PRId64,
+                       c->num_layers);
+    if (c->scale_decoder_outputs != !c->untied)
+        return tx_fail(TX_UNSUPPORTED, "scale_decoder_outputs: must be true if and only if tie_word_embeddings is");
+    if (!c->untied)
+        tx_reporter_print(e->report, "tie_word_embeddings: llama.cpp's logits are %g times as large",
+                          sqrt((double)e->config->width));
+    return TX_OK;
+}
+
 /* llama.cpp derives the activation from the type. */
 static tx_status check_gpt_oss(const exporting *e)
 {
@@ -162,6 +185,10 @@ static tx_status check_gpt_oss(const exporting *e)
 
 static tx_status check_fixed(const exporting *e)
 {
+    static tx_status (*const checks[TX_GGUF_FAMILIES])(const exporting *) = {
+        [TX_GGUF_GEMMA2] = check_gemma,    [TX_GGUF_GPT_OSS] = check_gpt_oss, [TX_GGUF_MPT] = check_mpt,
+        [TX_GGUF_EXAONE4] = check_exaone4, [TX_GGUF_T5] = check_t5,
+    };
     for (const tx_gguf_fixed *fixed = tx_gguf_fixed_keys; fixed->type; fixed++) {
         bool value = fixed->value;
         if (strcmp(fixed->type, e->type->type) == 0 && tx_json_has(e->json, fixed->name))
@@ -172,14 +199,8 @@ static tx_status check_fixed(const exporting *e)
     }
     if (strcmp(e->type->type, "smollm3") == 0)
         TX_TRY(check_no_rope(e));
-    if (e->type->family == TX_GGUF_GEMMA2)
-        TX_TRY(check_gemma(e));
-    if (e->type->family == TX_GGUF_GPT_OSS)
-        TX_TRY(check_gpt_oss(e));
-    if (e->type->family == TX_GGUF_MPT)
-        TX_TRY(check_mpt(e));
-    if (e->type->family == TX_GGUF_EXAONE4)
-        TX_TRY(check_exaone4(e));
+    if (checks[e->type->family])
+        TX_TRY(checks[e->type->family](e));
     if (tx_gguf_has_rows(e->type, TX_GGUF_QWEN3_MOE))
         for (int64_t i = 0; i < e->config->layers; i++)
             if (!is_sparse(e->config, i))
@@ -233,7 +254,7 @@ static tx_gguf_dtype dtype_of(const exporting *e, const tx_gguf_layout *layout)
 {
     const char *name = layout->name;
     if (layout->shape.rank < 2 || strcmp(name, POSITIONS) == 0 || strcmp(name, TX_GGUF_TYPES) == 0 ||
-        strstr(name, ROUTER) || strstr(name, ".bias"))
+        strstr(name, DISTANCES) || strstr(name, ROUTER) || strstr(name, ".bias"))
         return TX_GGUF_F32;
     return layout->width % tx_gguf_block(e->dtype) ? TX_GGUF_F16 : e->dtype;
 }

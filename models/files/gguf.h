@@ -137,6 +137,7 @@ void tx_gguf_put_bool(tx_gguf_writer *writer, const char *key, bool value);
 void tx_gguf_put_string(tx_gguf_writer *writer, const char *key, const char *value, size_t size);
 /* Starts an array of U8, I32, F32 or STRING. Add its elements with the functions below. */
 void tx_gguf_put_array(tx_gguf_writer *writer, const char *key, tx_gguf_value type, int64_t count);
+void tx_gguf_add_bytes(tx_gguf_writer *writer, const char *bytes, size_t size);
 void tx_gguf_add_i32(tx_gguf_writer *writer, int32_t value);
 void tx_gguf_add_f32(tx_gguf_writer *writer, float value);
 void tx_gguf_add_string(tx_gguf_writer *writer, const char *value, size_t size);

@@ -98,6 +98,11 @@ void tx_gguf_put_array(tx_gguf_writer *writer, const char *key, tx_gguf_value ty
     add_u64(&writer->values, (uint64_t)count);
 }
 
+void tx_gguf_add_bytes(tx_gguf_writer *writer, const char *bytes, size_t size)
+{
+    tx_buffer_add(&writer->values, bytes, size);
+}
+
 void tx_gguf_add_i32(tx_gguf_writer *writer, int32_t value)
 {
     add_u32(&writer->values, (uint32_t)value);

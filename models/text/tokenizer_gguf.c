@@ -34,6 +34,26 @@ static tx_status find_prefix(const tx_tokenizer *t, bool *prefix)
                  : tx_fail(TX_UNSUPPORTED, "tokenizer: neither byte-level BPE nor SentencePiece with byte_fallback");
 }
 
+/* ---- Unigram ----------------------------------------------------------------------------------------- */
+
+/* Writes the map of characters. llama.cpp supports the parts that SentencePiece's models have by default. */
+static tx_status put_charsmap(const tx_tokenizer *t, tx_gguf_writer *w)
+{
+    const tx_steps *normalizer = &t->normalizer, *pre = &t->pre_tokenizer;
+    const tx_charsmap *map = normalizer->count ? normalizer->at[0].map : NULL;
+    if (normalizer->count != (map != NULL) || pre->count != 2 || !tx_step_is(&pre->at[0], "WhitespaceSplit") ||
+        !tx_step_is(&pre->at[1], "Metaspace") || pre->at[1].prepend == TX_PREPEND_NEVER || t->byte_fallback)
+        return tx_fail(TX_UNSUPPORTED,
+                       "tokenizer: llama.cpp supports Unigram only with the normalizer Precompiled, the "
+                       "pre_tokenizers WhitespaceSplit and Metaspace, and without byte_fallback");
+    tx_gguf_put_bool(w, TX_GGUF_MERGE_SPACES, true);
+    if (map) {
+        tx_gguf_put_array(w, TX_GGUF_CHARSMAP, TX_GGUF_VALUE_U8, (int64_t)map->size);
+        tx_gguf_add_bytes(w, map->data, map->size);
+    }
+    return TX_OK;
+}
+
 /* ---- WordPiece --------------------------------------------------------------------------------------- */
 
 /* The options of BertNormalizer, in the order of its reader. */
@@ -107,6 +127,17 @@ static tx_gguf_token type_of(const tx_tokenizer *t, int64_t id)
         if (t->vocab.byte_ids[b] == id)
             return TX_GGUF_TOKEN_BYTE;
     return TX_GGUF_TOKEN_NORMAL;
+}
+
+/* Unused ids get the lowest score of a token. */
+static void put_unigram(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer *w)
+{
+    double least = 0;
+    for (int64_t id = 0; id < t->words; id++)
+        least = t->score[id] < least ? t->score[id] : least;
+    tx_gguf_put_array(w, "tokenizer.ggml.scores", TX_GGUF_VALUE_F32, vocab);
+    for (int64_t id = 0; id < vocab; id++)
+        tx_gguf_add_f32(w, (float)(id < t->words ? t->score[id] : least));
 }
 
 /* SentencePiece makes the merge whose token has the highest score. Scores decrease by 1 from merge to merge, as in its
@@ -211,20 +242,24 @@ static tx_status put_files(const tx_tokenizer *t, const tx_json *config, tx_gguf
 
 static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer *w)
 {
-    const bool words = t->model == &tx_word_piece;
-    const char *model = t->bytes ? "gpt2" : words ? "bert" : "llama", *split = "default";
+    const bool words = t->model == &tx_word_piece, scored = t->model == &tx_unigram;
+    const char *model = t->bytes ? "gpt2" : words ? "bert" : scored ? "t5" : "llama", *split = "default";
     bool prefix = false;
     tx_letters letters;
     tx_letters_make(&letters);
-    if (t->model != &tx_bpe && !words)
-        return tx_fail(TX_UNSUPPORTED, "tokenizer: its type is %s, not BPE or WordPiece", t->model->name);
+    if (t->model != &tx_bpe && !words && !scored)
+        return tx_fail(TX_UNSUPPORTED, "tokenizer: its type is %s, not BPE, WordPiece or Unigram", t->model->name);
     if (tx_tokenizer_size(t) > vocab)
         return tx_fail(TX_INVALID,
                        "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64
                        ": put the tokenizer of this model into its folder, or enlarge the model by transformers' "
                        "resize_token_embeddings",
                        tx_tokenizer_size(t), vocab);
-    TX_TRY(t->bytes ? tx_gguf_find_split(t, &split) : words ? put_normalizer(t, w) : find_prefix(t, &prefix));
+    prefix = scored;
+    TX_TRY(t->bytes ? tx_gguf_find_split(t, &split)
+           : words  ? put_normalizer(t, w)
+           : scored ? put_charsmap(t, w)
+                    : find_prefix(t, &prefix));
     tx_gguf_put_string(w, "tokenizer.ggml.model", model, strlen(model));
     tx_gguf_put_string(w, "tokenizer.ggml.pre", split, strlen(split));
     TX_TRY(put_tokens(t, &letters, vocab, w));
@@ -234,7 +269,10 @@ static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer 
     if (t->bytes || words)
         return words ? TX_OK : put_merges(t, &letters, w);
     tx_gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", prefix);
-    return put_scores(t, vocab, w);
+    if (!scored)
+        return put_scores(t, vocab, w);
+    put_unigram(t, vocab, w);
+    return TX_OK;
 }
 
 tx_status tx_tokenizer_put_gguf(const tx_tokenizer *tokenizer, const tx_gguf_ids *ids, tx_gguf_writer *writer)

@@ -2,7 +2,8 @@
  *
  * Tokenizers as values "tokenizer.ggml..." of GGUF files, in both directions. Byte-level BPE ("gpt2") is supported with
  * the pre-tokenizers in tokenizer_gguf_split.c. BPE of characters with byte fallback ("llama") is SentencePiece's,
- * whose merges follow from the scores of tokens. WordPiece ("bert") is that of BERT's class. */
+ * whose merges follow from the scores of tokens. WordPiece ("bert") is that of BERT's class, Unigram
+ * ("t5") that of T5's and XLM-RoBERTa's. */
 #ifndef TX_TEXT_TOKENIZER_GGUF_H
 #define TX_TEXT_TOKENIZER_GGUF_H
 
@@ -31,6 +32,8 @@ tx_status tx_tokenizer_json_of_gguf(const tx_gguf_file *file, tx_json **json);
 #define TX_GGUF_SEPARATOR "tokenizer.ggml.seperator_token_id" /* llama.cpp's spelling */
 #define TX_GGUF_MASK "tokenizer.ggml.mask_token_id"
 #define TX_GGUF_LOWERCASE "tokenizer.ggml.normalizer.lowercase"
+#define TX_GGUF_MERGE_SPACES "tokenizer.ggml.remove_extra_whitespaces"
+#define TX_GGUF_CHARSMAP "tokenizer.ggml.precompiled_charsmap"
 #define TX_GGUF_STRIP_ACCENTS "tokenizer.ggml.normalizer.strip_accents"
 
 /* X(NAME, number): types of tokens. */

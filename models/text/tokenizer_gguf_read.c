@@ -4,7 +4,7 @@
 
 #include "models/text/bpe.h"
 #include "models/text/pieces.h"
-#include "models/text/tokenizer_make.h"
+#include "models/text/tokenizer_spm.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,7 +13,6 @@
 
 #define TOKENIZER "tokenizer.json"
 #define KEY(rest) "tokenizer.ggml." rest
-#define BAR "\xe2\x96\x81"
 /* Maximum bytes of a token. */
 #define MAX_TOKEN TX_PIECE_MOST
 
@@ -21,9 +20,9 @@ typedef struct reading {
     const tx_gguf_file *file;
     const tx_gguf_split *split; /* NULL for SentencePiece */
     tx_gguf_array tokens, types, scores, merges;
-    char **text;        /* of each token, with a NUL */
-    tx_named *names;    /* tokens, sorted */
-    bool prefix, words; /* `words` for WordPiece */
+    char **text;                /* of each token, with a NUL */
+    tx_named *names;            /* tokens, sorted */
+    bool prefix, words, scored; /* `words` for WordPiece, `scored` for Unigram */
 } reading;
 
 /* A tokenizer.json for SentencePiece, without its tokens and merges. */
@@ -38,6 +37,14 @@ static const char piece_frame[] =
     " {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}]},"
     " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null,"
     " \"end_of_word_suffix\": null, \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": {}, \"merges\": []}}";
+static const char unigram_frame[] =
+    "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": null,"
+    " \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"WhitespaceSplit\"}, " METASPACE(
+        "always",
+        "true") "]}, \"post_processor\": null, \"decoder\": " METASPACE("always",
+                                                                        "true") ", \"model\": {\"type\": \"Unigram\", "
+                                                                                "\"unk_id\": null, \"byte_fallback\": "
+                                                                                "false, \"vocab\": []}}";
 static const char no_prefix[] =
     "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\xe2\x96\x81\"}";
 static const char no_strip[] =
@@ -101,17 +108,22 @@ static int type_of(const reading *r, int64_t id)
 
 static tx_status add_tokens(const reading *r, tx_json *json, tx_json *model)
 {
-    tx_json *vocab, *added;
-    TX_TRY(tx_json_get(model, "vocab", TX_JSON_OBJECT, &vocab));
+    tx_json *vocab = tx_json_find(model, "vocab"), *added;
+    tx_making list = {.vocab = vocab};
+    int64_t count = r->tokens.count;
+    while (r->scored && count > 0 && type_of(r, count - 1) == TX_GGUF_TOKEN_UNUSED) /* rows of the model's tables */
+        count--;
     TX_TRY(tx_json_get(json, "added_tokens", TX_JSON_ARRAY, &added));
-    for (int64_t id = 0; id < r->tokens.count; id++) {
+    for (int64_t id = 0; id < count; id++) {
         const int type = type_of(r, id);
-        TX_TRY(tx_json_set_int(vocab, r->text[id], id));
+        TX_TRY(r->scored ? tx_spm_add_scored(&list, r->text[id], r->scores.number[id])
+                         : tx_json_set_int(vocab, r->text[id], id));
         if (type == TX_GGUF_TOKEN_CONTROL || type == TX_GGUF_TOKEN_USER_DEFINED || type == TX_GGUF_TOKEN_UNKNOWN)
             TX_TRY(tx_added_write(&(tx_added){.id = (int32_t)id, .special = type != TX_GGUF_TOKEN_USER_DEFINED},
                                   r->text[id], added));
         if (type == TX_GGUF_TOKEN_UNKNOWN)
-            TX_TRY(tx_json_set_string(model, "unk_token", r->text[id]));
+            TX_TRY(r->scored ? tx_json_set_int(model, "unk_id", id)
+                             : tx_json_set_string(model, "unk_token", r->text[id]));
     }
     return TX_OK;
 }
@@ -146,6 +158,35 @@ static tx_status add_listed(const reading *r, tx_json *merges)
         TX_TRY(tx_pieces_add_merge(text, (size_t)(blank - text), right, merges));
     }
     return TX_OK;
+}
+
+/* ---- Unigram ----------------------------------------------------------------------------------------- */
+
+/* Adds the map of characters. Spaces are treated as SentencePiece's models do by default. */
+static tx_status add_charsmap(const reading *r, tx_json *json)
+{
+    bool merges = true;
+    tx_gguf_array map = {0};
+    tx_json *step = tx_json_object();
+    char *text = NULL;
+    TX_TRY(tx_json_set(json, "normalizer", step));
+    TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, TX_GGUF_MERGE_SPACES, &merges));
+    if (!merges || !r->prefix)
+        return tx_fail(TX_UNSUPPORTED, TX_GGUF_MERGE_SPACES " and " KEY("add_space_prefix") " must be true");
+    if (!tx_gguf_has(r->file, TX_GGUF_CHARSMAP))
+        return tx_json_set_null(json, "normalizer");
+    TX_TRY(tx_json_set_string(step, "type", "Precompiled"));
+    TX_TRY(tx_gguf_get_array(r->file, TX_GGUF_CHARSMAP, false, &map));
+    char *bytes = malloc((size_t)map.count + 1);
+    for (int64_t i = 0; i < map.count && bytes; i++)
+        bytes[i] = (char)(int)map.number[i];
+    tx_status status = bytes ? tx_charsmap_text(bytes, (size_t)map.count, &text)
+                             : tx_fail(TX_MEMORY, "no memory for a map of characters");
+    TX_THEN(status, tx_json_set_string(step, "precompiled_charsmap", text));
+    free(bytes);
+    free(text);
+    tx_gguf_array_free(&map);
+    return status;
 }
 
 /* ---- tokenizer.json ----------------------------------------------------------------------------------- */
@@ -183,7 +224,8 @@ static tx_status add_template_text(const char *which, tx_json *items)
 static tx_status add_post_processor(const reading *r, tx_json *json)
 {
     static const char *const which[] = {"A", "B"}, *const lists[] = {"single", "pair"};
-    bool bos = r->split == NULL, eos = false; /* llama.cpp's defaults */
+    bool bos = r->split == NULL && !r->scored, eos = r->scored; /* llama.cpp's defaults */
+    const char *second = tx_gguf_has(r->file, TX_GGUF_SEPARATOR) ? TX_GGUF_SEPARATOR : KEY("bos_token_id");
     TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, KEY("add_bos_token"), &bos));
     TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, KEY("add_eos_token"), &eos));
     if (!bos && !eos)
@@ -196,7 +238,7 @@ static tx_status add_post_processor(const reading *r, tx_json *json)
         TX_TRY(tx_json_set(post, lists[texts - 1], items = tx_json_array()));
         for (int i = 0; i < texts; i++) {
             if (bos)
-                TX_TRY(add_template_token(r, KEY("bos_token_id"), items, special));
+                TX_TRY(add_template_token(r, i ? second : KEY("bos_token_id"), items, special));
             TX_TRY(add_template_text(which[i], items));
             if (eos)
                 TX_TRY(add_template_token(r, KEY("eos_token_id"), items, special));
@@ -230,6 +272,8 @@ static tx_status add_splits(const tx_gguf_split *split, tx_json *json)
 
 static tx_status add_parts(const reading *r, tx_json *json, tx_json *model)
 {
+    if (r->scored)
+        return add_charsmap(r, json);
     if (!r->split && !r->prefix) {
         TX_TRY(set_parsed(json, "normalizer", no_prefix, sizeof no_prefix - 1));
         return set_parsed(json, "decoder", no_strip, sizeof no_strip - 1);
@@ -246,12 +290,12 @@ static tx_status fill(reading *r, tx_json *json)
 {
     tx_json *model, *merges;
     TX_TRY(tx_json_get(json, "model", TX_JSON_OBJECT, &model));
-    TX_TRY(tx_json_get(model, "merges", TX_JSON_ARRAY, &merges));
+    merges = tx_json_find(model, "merges");
     TX_TRY(tx_json_set_null(json, "post_processor"));
     TX_TRY(read_arrays(r));
     TX_TRY(name_tokens(r));
     TX_TRY(add_tokens(r, json, model));
-    TX_TRY(r->split ? add_listed(r, merges) : add_scored(r, merges));
+    TX_TRY(r->split ? add_listed(r, merges) : r->scored ? TX_OK : add_scored(r, merges));
     TX_TRY(add_parts(r, json, model));
     return add_post_processor(r, json);
 }
@@ -263,9 +307,9 @@ static void add_line(const reading *r, int64_t id, tx_buffer *text)
 {
     const int type = type_of(r, id);
     const char *token = r->text[id];
-    const bool begins = tx_begins_with(token, BAR), verbatim = type != TX_GGUF_TOKEN_NORMAL && !begins;
+    const bool begins = tx_begins_with(token, MARK), verbatim = type != TX_GGUF_TOKEN_NORMAL && !begins;
     tx_buffer_add(text, "##", begins || verbatim ? 0 : 2);
-    tx_buffer_add(text, begins ? token + strlen(BAR) : token, strlen(begins ? token + strlen(BAR) : token));
+    tx_buffer_add(text, begins ? token + strlen(MARK) : token, strlen(begins ? token + strlen(MARK) : token));
     tx_buffer_add(text, "\n", 1);
 }
 
@@ -332,7 +376,8 @@ static tx_status find_kind(reading *r)
     if (bytes)
         r->split = tx_gguf_split_of(pre && strcmp(pre, "default") != 0 ? pre : "gpt-2");
     r->words = strcmp(model, "bert") == 0;
-    if (!status && (bytes ? !r->split : strcmp(model, "llama") != 0 && !r->words))
+    r->scored = strcmp(model, "t5") == 0;
+    if (!status && (bytes ? !r->split : strcmp(model, "llama") != 0 && !r->words && !r->scored))
         status = tx_fail(TX_UNSUPPORTED, "a tokenizer of model \"%.40s\" and splitter \"%.40s\" is not implemented",
                          model, pre ? pre : "");
     TX_THEN(status, TX_GGUF_OPTIONAL(bool, r->file, KEY("add_space_prefix"), &r->prefix));
@@ -345,7 +390,7 @@ tx_status tx_tokenizer_json_of_gguf(const tx_gguf_file *file, tx_json **json)
 {
     reading r = {.file = file};
     TX_TRY(find_kind(&r));
-    const char *frame = r.split ? tx_tokenizer_frame : piece_frame;
+    const char *frame = r.split ? tx_tokenizer_frame : r.scored ? unigram_frame : piece_frame;
     if (!r.words)
         TX_TRY(tx_json_parse(frame, strlen(frame), TOKENIZER, json));
     const tx_status status = r.words ? make_words(&r, json) : fill(&r, *json);

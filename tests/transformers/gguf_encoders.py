@@ -17,8 +17,8 @@ import numpy as np
 import tokenizers
 import torch
 import transformers
-from gguf_llama import Model, llama_cpp, use_table_of_gelu
-from gguf_tokenizers import byte_level
+from gguf_llama import Model, bare_copy, llama_cpp, use_table_of_gelu
+from gguf_tokenizers import byte_level, unigram
 from safetensors.numpy import load_file
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer import modules
@@ -29,6 +29,7 @@ WORDS = os.path.join(DATA, "tokenizers", "bert-base-%s-tokenizer.json")
 POSITIONS, PAD, EXACT, TABLE = 128, 3, 5e-6, 5e-4
 SIZES = dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96)
 DISTIL = dict(dim=64, n_layers=3, n_heads=4, hidden_dim=96)
+MODELS_OF = {"bytes": "gpt2", "unigram": "t5"}  # tokenizers that are not WordPiece
 ROLES = dict(unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
 TEXTS = ["The cat sat on the mat.", "caf\u00e9 \u4e2d\u6587 na\u00efve \u00c5NGSTR\u00d6M", "", "don't, 12345 (x)!",
          "  two  spaces\n\tand lines ", "unbelievable antidisestablishmentarianism [MASK] end", "\u4f60\u597d, Welt?"]
@@ -39,6 +40,8 @@ MODELS = {
     "bert, last": ("Bert", SIZES, "uncased", "lasttoken", False),
     "bert, cased": ("Bert", dict(SIZES, layer_norm_eps=1e-5, type_vocab_size=3), "cased", "mean", True),
     "distilbert": ("DistilBert", DISTIL, "uncased", "mean", False),
+    "xlm-roberta": ("XLMRoberta", dict(SIZES, pad_token_id=1, type_vocab_size=1), "unigram", "mean", True),
+    "camembert": ("Camembert", dict(SIZES, pad_token_id=1, type_vocab_size=1), "unigram", "cls", False),
     "roberta": ("Roberta", dict(SIZES, pad_token_id=PAD, type_vocab_size=1, layer_norm_eps=1e-5), "bytes", "cls", True),
 }
 
@@ -52,8 +55,13 @@ def skipped(sizes):
 
 
 def make_tokenizer(words):
-    if words != "bytes":
+    if words in ("cased", "uncased"):
         return PreTrainedTokenizerFast(tokenizer_file=WORDS % words, model_max_length=POSITIONS, **ROLES)
+    if words == "unigram":
+        return PreTrainedTokenizerFast(
+            tokenizer_object=unigram(["<s>", "<pad>", "</s>", "<unk>", "<mask>"], "<unk>", "<s>", "</s>"),
+            model_max_length=POSITIONS, bos_token="<s>", cls_token="<s>", eos_token="</s>", sep_token="</s>",
+            pad_token="<pad>", unk_token="<unk>", mask_token="<mask>")
     made, roles = byte_level("gpt2")
     begin, end = roles["bos_token"], roles["eos_token"]
     made.post_processor = tokenizers.processors.RobertaProcessing((end, made.token_to_id(end)),
@@ -111,7 +119,7 @@ def compare_file(name, path, source, sizes, words):
     keys = {key: field.contents() for key, field in reader.fields.items()}
     want = {"general.architecture": "bert", "bert.attention.causal": False, "bert.context_length": POSITIONS,
             "bert.embedding_length": 64, "bert.feed_forward_length": 96, "bert.block_count": 3,
-            "bert.attention.head_count": 4, "tokenizer.ggml.model": "gpt2" if words == "bytes" else "bert",
+            "bert.attention.head_count": 4, "tokenizer.ggml.model": MODELS_OF.get(words, "bert"),
             "tokenizer.ggml.token_type_count": sizes.get("type_vocab_size", 1 if "dim" in sizes else 2)}
     odd = {key: keys.get(key) for key, value in want.items() if keys.get(key) != value}
     check(not odd, f"{name}: {odd}")
@@ -125,22 +133,6 @@ def compare_tokens(name, keys, words):
     wanted = [word if word in special else word[2:] if word.startswith("##") else "\u2581" + word
               for word in sorted(vocab["model"]["vocab"], key=vocab["model"]["vocab"].get)]
     check(keys["tokenizer.ggml.tokens"] == wanted, f"{name}: other tokens")
-
-
-def bare_copy(path, to):
-    """The file as llama.cpp's convert script writes it: without keys that only TX reads."""
-    reader = gguf.GGUFReader(path)
-    writer = gguf.GGUFWriter(to, "bert")
-    for key, field in reader.fields.items():
-        if not key.startswith(("GGUF.", "sentence_transformers.", "general.architecture")):
-            kind = field.types[0]
-            writer.add_key_value(key, field.contents(), kind, field.types[-1] if kind == 9 else None)
-    for t in reader.tensors:
-        writer.add_tensor(t.name, t.data)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
 
 
 def compare_llama(name, path, source, normalize, bound):
@@ -170,7 +162,7 @@ def compare(name, kind, sizes, words, mode, normalize):
         if done.returncode:
             return
         keys = compare_file(name, path, source, sizes, words)
-        if words != "bytes":
+        if words not in MODELS_OF:
             compare_tokens(name, keys, words)
         here = embeddings(name, source)
         far = np.abs(SentenceTransformer(source, device="cpu").encode(TEXTS) - here).max()

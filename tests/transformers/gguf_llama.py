@@ -2,6 +2,7 @@
 """A GGUF file in llama.cpp."""
 from oracle import check
 
+import gguf
 import numpy as np
 import torch
 
@@ -27,6 +28,22 @@ def use_table_of_gelu(model):
                 setattr(module, place, table_of_gelu)
 
 
+def bare_copy(path, to):
+    """The file as llama.cpp's convert script writes it: without keys that only TX reads."""
+    reader = gguf.GGUFReader(path)
+    writer = gguf.GGUFWriter(to, reader.fields["general.architecture"].contents())
+    for key, field in reader.fields.items():
+        if not key.startswith(("GGUF.", "sentence_transformers.", "general.architecture", "tokenizer.huggingface")):
+            kind = field.types[0]
+            writer.add_key_value(key, field.contents(), kind, field.types[-1] if kind == 9 else None)
+    for t in reader.tensors:
+        writer.add_tensor(t.name, t.data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
 class Model:
     def __init__(self, name, path):
         made = llama_cpp.llama_model_default_params()
@@ -40,18 +57,36 @@ class Model:
         count = llama_cpp.llama_tokenize(self.vocab, data, len(data), ids, len(ids), True, True)
         return ids[:count]
 
+    @staticmethod
+    def batch(ids):
+        made = llama_cpp.llama_batch_init(len(ids), 0, 1)
+        made.n_tokens = len(ids)
+        for i, token in enumerate(ids):
+            made.token[i], made.pos[i], made.n_seq_id[i], made.seq_id[i][0], made.logits[i] = token, i, 1, 0, 1
+        return made
+
     def embed(self, ids, width):
         """The embedding of a text, pooled as the file says."""
         now = llama_cpp.llama_context_default_params()
         now.n_threads, now.n_threads_batch, now.embeddings, now.flash_attn_type = 1, 1, True, 0
         context = llama_cpp.llama_init_from_model(self.model, now)
-        batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
-        batch.n_tokens = len(ids)
-        for i, token in enumerate(ids):
-            batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
+        batch = self.batch(ids)
         check(llama_cpp.llama_encode(context, batch) == 0, f"{self.name}: llama.cpp computes nothing")
         made = np.array(llama_cpp.llama_get_embeddings_seq(context, 0)[:width])
         llama_cpp.llama_batch_free(batch)
+        llama_cpp.llama_free(context)
+        return made
+
+    def translate(self, ids, begun, vocab):
+        """The logits of the decoder's tokens `begun` for a source."""
+        now = llama_cpp.llama_context_default_params()
+        now.n_threads, now.n_threads_batch, now.type_k, now.type_v, now.flash_attn_type = 1, 1, 0, 0, 0
+        context = llama_cpp.llama_init_from_model(self.model, now)
+        for tokens, compute in ((ids, llama_cpp.llama_encode), (begun, llama_cpp.llama_decode)):
+            batch = self.batch(tokens)
+            check(compute(context, batch) == 0, f"{self.name}: llama.cpp computes nothing")
+            llama_cpp.llama_batch_free(batch)
+        made = np.array([llama_cpp.llama_get_logits_ith(context, i)[:vocab] for i in range(len(begun))])
         llama_cpp.llama_free(context)
         return made
 

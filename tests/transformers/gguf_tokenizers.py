@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Small tokenizers of the kinds that GGUF files can hold, for gguf_files.py."""
+"""Small tokenizers of the kinds that GGUF files can hold."""
+import importlib.util
 import json
+import os
 
 import tokenizers
 
@@ -64,3 +66,29 @@ def pieces():
     made.post_processor = tokenizers.processors.TemplateProcessing(single="<s> $A", pair="<s> $A <s> $B",
                                                                    special_tokens=[("<s>", 1)])
     return made, dict(bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+
+
+def charsmap():
+    """SentencePiece's map of characters, which tests/text makes."""
+    path = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../text/families.py")
+    spec = importlib.util.spec_from_file_location("text_families", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.charsmap()
+
+
+def unigram(specials, unk, begin, end):
+    """A tokenizer as the classes of T5 and XLM-RoBERTa make it. `begin` and `end` are added to texts."""
+    normal, pre = tokenizers.normalizers, tokenizers.pre_tokenizers
+    made = tokenizers.Tokenizer(tokenizers.models.Unigram())
+    made.normalizer = normal.Sequence([normal.Nmt(), normal.NFKC()])
+    made.pre_tokenizer = pre.Sequence([pre.WhitespaceSplit(), pre.Metaspace(prepend_scheme="always")])
+    made.train_from_iterator(LEARNED, tokenizers.trainers.UnigramTrainer(
+        vocab_size=VOCAB - 10, special_tokens=specials, unk_token=unk, show_progress=False))
+    made.normalizer = normal.Precompiled(charsmap())
+    made.decoder = tokenizers.decoders.Metaspace(prepend_scheme="always")
+    single = ([begin] if begin else []) + ["$A", end]
+    made.post_processor = tokenizers.processors.TemplateProcessing(
+        single=single, pair=single + ([end] if begin else []) + ["$B", end],
+        special_tokens=[(token, made.token_to_id(token)) for token in {begin, end} if token])
+    return made
