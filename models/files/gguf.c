@@ -90,14 +90,14 @@ tx_status tx_gguf_read_bytes(const tx_gguf_file *file, int32_t index, int64_t fi
 
 tx_status tx_gguf_read_f32(const tx_gguf_file *file, int32_t index, int64_t first, int64_t count, float *data)
 {
-    const tx_dtype stored = tx_gguf_stored(file->header.tensor[index].tensor.dtype);
+    const tx_gguf_dtype dtype = file->header.tensor[index].tensor.dtype;
     float raw[CHUNK];
-    if (stored == TX_F32)
+    if (dtype == TX_GGUF_F32)
         return tx_gguf_read_bytes(file, index, first, count, data);
     for (int64_t done = 0; done < count; done += CHUNK) {
         const int64_t now = count - done < CHUNK ? count - done : CHUNK;
         TX_TRY(tx_gguf_read_bytes(file, index, first + done, now, raw));
-        tx_to_f32(stored, raw, now, data + done);
+        tx_gguf_decode(dtype, raw, now, data + done);
     }
     return TX_OK;
 }

@@ -43,7 +43,8 @@ typedef enum tx_gguf_value {
     X(Q8_0, 8, 32, 34, 7, "q8_0")     \
     X(Q4_K, 12, 256, 144, 15, "q4_k") \
     X(Q6_K, 14, 256, 210, 18, "q6_k") \
-    X(BF16, 30, 1, 2, 32, "bf16")
+    X(BF16, 30, 1, 2, 32, "bf16")     \
+    X(MXFP4, 39, 32, 17, 38, "mxfp4")
 
 typedef enum tx_gguf_dtype {
 #define X(name, number, elements, bytes, file, text) TX_GGUF_##name,
@@ -68,8 +69,10 @@ typedef struct tx_gguf_tensor {
 int64_t tx_gguf_elements(const tx_gguf_tensor *tensor);
 int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor);
 
-/* The same type of TX. */
+/* The same type of TX, or TX_DTYPE_COUNT for MXFP4, with which TX does not compute. */
 tx_dtype tx_gguf_stored(tx_gguf_dtype dtype);
+/* Converts `count` elements, a multiple of the block, from the format of files, which is exact. */
+void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float *data);
 
 /* Converts `count` elements, a multiple of the block, to the format of files; `bytes` may be `data`. q8_0 is the only
  * type with blocks that can be written, as ggml's reference does. The scale is the largest magnitude divided by 127.

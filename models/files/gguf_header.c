@@ -208,7 +208,7 @@ static tx_status find_dtype(uint32_t number, tx_gguf_dtype *dtype)
     default:
         return tx_fail(TX_UNSUPPORTED,
                        "ggml type %" PRIu32 " is not supported, only F32 (0), F16 (1), Q4_0 (2), Q8_0 (8), Q4_K (12), "
-                       "Q6_K (14) and BF16 (30)",
+                       "Q6_K (14), BF16 (30) and MXFP4 (39)",
                        number);
     }
 }

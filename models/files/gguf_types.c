@@ -3,6 +3,7 @@
 #include "models/files/gguf.h"
 
 #include "api/base/blocks.h"
+#include "models/files/mxfp4.h"
 
 #include <string.h>
 
@@ -43,6 +44,7 @@ int64_t tx_gguf_bytes(const tx_gguf_tensor *tensor)
     return tx_gguf_elements(tensor) / blocks[tensor->dtype].elements * blocks[tensor->dtype].bytes;
 }
 
+#define TX_MXFP4 TX_DTYPE_COUNT
 tx_dtype tx_gguf_stored(tx_gguf_dtype dtype)
 {
     switch (dtype) {
@@ -54,6 +56,21 @@ tx_dtype tx_gguf_stored(tx_gguf_dtype dtype)
     default:
         return TX_DTYPE_COUNT;
     }
+}
+
+void tx_gguf_decode(tx_gguf_dtype dtype, const void *bytes, int64_t count, float *data)
+{
+    const uint8_t *from = bytes;
+    if (dtype != TX_GGUF_MXFP4) {
+        tx_to_f32(tx_gguf_stored(dtype), bytes, count, data);
+        return;
+    }
+    /* A block is its scale and 16 bytes, of which byte i holds the elements i and i + 16. ggml has no negative zero. */
+    for (int64_t i = 0; i < count; i += TX_MXFP4_BLOCK, from += blocks[dtype].bytes)
+        for (int64_t k = 0; k < TX_MXFP4_BLOCK / 2; k++) {
+            data[i + k] = tx_mxfp4_value(from[1 + k] & 15u, *from) + 0.0f;
+            data[i + k + TX_MXFP4_BLOCK / 2] = tx_mxfp4_value(from[1 + k] >> 4, *from) + 0.0f;
+        }
 }
 
 void tx_gguf_encode(tx_gguf_dtype dtype, const float *data, int64_t count, void *bytes)

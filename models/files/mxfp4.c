@@ -5,12 +5,10 @@
 #include "models/names.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define BLOCK 32
 #define BLOCKS "_blocks"
 #define SCALES "_scales"
 
@@ -48,19 +46,17 @@ static void close_all(void *context)
 /* Writes the 32 elements of a block to a column of a matrix with rows of `stride` elements. */
 static void put_block(const float *bytes, float scale, int64_t stride, float *to)
 {
-    static const float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
-    const int exponent = (int)scale - 127;
-    for (int i = 0; i < BLOCK / 2; i++) {
+    for (int i = 0; i < TX_MXFP4_BLOCK / 2; i++) {
         const unsigned byte = (unsigned)bytes[i];
-        to[2 * i * stride] = ldexpf(values[byte & 15u], exponent);
-        to[(2 * i + 1) * stride] = ldexpf(values[byte >> 4], exponent);
+        to[2 * i * stride] = tx_mxfp4_value(byte & 15u, (int)scale);
+        to[(2 * i + 1) * stride] = tx_mxfp4_value(byte >> 4, (int)scale);
     }
 }
 
 static tx_status load_expert(mxfp4 *m, int32_t index, int64_t expert)
 {
     const tx_st_tensor *t = &m->tensor[index];
-    const int64_t in = t->dim[1], out = t->dim[2], groups = in / BLOCK, count = in * out;
+    const int64_t in = t->dim[1], out = t->dim[2], groups = in / TX_MXFP4_BLOCK, count = in * out;
     if (m->loaded == index && m->expert == expert)
         return TX_OK;
     m->loaded = -1;
@@ -75,7 +71,8 @@ static tx_status load_expert(mxfp4 *m, int32_t index, int64_t expert)
     TX_TRY(tx_weights_read_f32(m->inner, m->stored[index].index, expert * count / 2, count / 2, m->bytes));
     TX_TRY(tx_weights_read_f32(m->inner, m->stored[index].scales, expert * out * groups, out * groups, m->scale));
     for (int64_t i = 0; i < out * groups; i++)
-        put_block(m->bytes + i * BLOCK / 2, m->scale[i], out, m->matrix + i % groups * BLOCK * out + i / groups);
+        put_block(m->bytes + i * TX_MXFP4_BLOCK / 2, m->scale[i], out,
+                  m->matrix + i % groups * TX_MXFP4_BLOCK * out + i / groups);
     m->loaded = index;
     m->expert = expert;
     return TX_OK;
@@ -105,7 +102,7 @@ static tx_status show(mxfp4 *m, int32_t index, const tx_st_tensor *blocks)
     snprintf(scales, sizeof scales, "%.*s" SCALES, (int)length, blocks->name);
     *s = (stored){.index = index, .scales = tx_weights_find(m->inner, NULL, scales)};
     const tx_st_tensor *other = s->scales < 0 ? NULL : tx_weights_tensor_at(m->inner, s->scales);
-    if (!other || blocks->dtype != TX_ST_U8 || blocks->rank != 4 || blocks->dim[3] != BLOCK / 2 ||
+    if (!other || blocks->dtype != TX_ST_U8 || blocks->rank != 4 || blocks->dim[3] != TX_MXFP4_BLOCK / 2 ||
         other->dtype != TX_ST_U8 || other->rank != 3 || memcmp(other->dim, blocks->dim, 3 * sizeof other->dim[0]) != 0)
         return tx_fail(TX_FORMAT, "%s: expected U8 [E, out, in / 32, 16], and %s, U8 [E, out, in / 32]", blocks->name,
                        scales);
@@ -115,7 +112,7 @@ static tx_status show(mxfp4 *m, int32_t index, const tx_st_tensor *blocks)
     m->tensor[m->count++] = (tx_st_tensor){.name = s->name,
                                            .dtype = TX_ST_BF16,
                                            .rank = 3,
-                                           .dim = {blocks->dim[0], blocks->dim[2] * BLOCK, blocks->dim[1]}};
+                                           .dim = {blocks->dim[0], blocks->dim[2] * TX_MXFP4_BLOCK, blocks->dim[1]}};
     return TX_OK;
 }
 

@@ -8,6 +8,17 @@
 
 #include "models/files/weights.h"
 
+#include <math.h>
+
+#define TX_MXFP4_BLOCK 32
+
+/* The value of an element's 4 bits in a block with a scale. */
+static inline float tx_mxfp4_value(unsigned bits, int scale)
+{
+    static const float values[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6, -0.0f, -0.5f, -1, -1.5f, -2, -3, -4, -6};
+    return ldexpf(values[bits], scale - 127);
+}
+
 /* If a folder has MXFP4 tensors, replaces *weights by weights that show them as BF16 matrices NAME, which are exact.
  * They own the earlier ones. On failure *weights is closed and NULL. */
 tx_status tx_mxfp4_open(tx_weights **weights);
