@@ -57,6 +57,7 @@ typedef enum tx_gguf_token {
 typedef struct tx_gguf_split {
     const char *name;
     const char *regex[TX_GGUF_REGEXES]; /* of the Split steps before ByteLevel, in order */
+    const char *steps;                  /* or the whole pre_tokenizer of tokenizer.json */
     bool own;                           /* ByteLevel also splits by its own regular expression */
     bool nfc, whole_words;              /* tokenizer.json of these models has this normalizer; has ignore_merges */
 } tx_gguf_split;

@@ -283,6 +283,8 @@ static tx_status add_parts(const reading *r, tx_json *json, tx_json *model)
     if (r->split->nfc)
         TX_TRY(set_parsed(json, "normalizer", nfc, sizeof nfc - 1));
     TX_TRY(tx_json_set_bool(model, "ignore_merges", r->split->whole_words));
+    if (r->split->steps)
+        return set_parsed(json, "pre_tokenizer", r->split->steps, strlen(r->split->steps));
     return r->split->regex[0] ? add_splits(r->split, json) : TX_OK;
 }
 

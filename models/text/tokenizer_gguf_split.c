@@ -19,10 +19,19 @@
 #define QWEN2 CONTRACTIONS "|" LETTERS "|\\p{N}|" REST
 #define HAN "[一-龥ࠀ-一가-\xed\x9f\xbf]+"
 
+/* Words of Falcon have no digits, and parts of a number have three. */
+static const char falcon[] =
+    "{\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"Punctuation\", \"behavior\": \"Contiguous\"},"
+    " {\"type\": \"ByteLevel\", \"add_prefix_space\": false, \"trim_offsets\": true, \"use_regex\": true},"
+    " {\"type\": \"Digits\", \"individual_digits\": false},"
+    " {\"type\": \"Split\", \"pattern\": {\"Regex\": \"[0-9][0-9][0-9]\"}, \"behavior\": \"Isolated\","
+    " \"invert\": false}]}";
+
 static const tx_gguf_split splits[] = {
     {.name = "gpt-2", .own = true},
     {.name = "smollm", .regex = {"\\p{N}"}, .own = true},
     {.name = "bloom", .regex = {" ?[^(\\s|[.,!?…。，、।۔،])]+"}},
+    {.name = "falcon", .steps = falcon},
     {.name = "llama-bpe", .regex = {LLAMA3}, .whole_words = true},
     {.name = "qwen2", .regex = {QWEN2}, .nfc = true},
     {.name = "qwen35",
@@ -81,8 +90,40 @@ static bool splits_by(const tx_step *step, const char *known)
            is_same(known, step->regex.pattern);
 }
 
+static bool same_regex(const tx_regex *one, const tx_regex *other)
+{
+    return !one->code == !other->code && (!one->code || strcmp(one->pattern, other->pattern) == 0);
+}
+
+static bool same_steps(const tx_steps *pre, const tx_steps *known)
+{
+    bool same = pre->count == known->count;
+    for (int32_t i = 0; i < pre->count && same; i++) {
+        const tx_step *one = &pre->at[i], *other = &known->at[i];
+        same = one->kind == other->kind && one->mode == other->mode && one->invert == other->invert &&
+               one->mark == other->mark && same_regex(&one->regex, &other->regex);
+    }
+    return same;
+}
+
+/* Returns true if the steps are those of a pre_tokenizer in JSON. */
+static bool are_steps(const tx_steps *pre, const char *text)
+{
+    tx_json *json = NULL;
+    tx_steps known = {0};
+    bool bytes;
+    tx_status status = tx_json_parse(text, strlen(text), "pre_tokenizer", &json);
+    TX_THEN(status, tx_pre_tokenizer_read(&known, json, &bytes));
+    const bool same = !status && same_steps(pre, &known);
+    tx_steps_free(&known);
+    tx_json_free(json);
+    return same;
+}
+
 static bool is_split(const tx_steps *pre, const tx_gguf_split *split)
 {
+    if (split->steps)
+        return are_steps(pre, split->steps);
     const int32_t last = pre->count - 1;
     bool same = split->own == (pre->at[last].regex.code != NULL) && last <= TX_GGUF_REGEXES;
     for (int32_t i = 0; i < last && same; i++)

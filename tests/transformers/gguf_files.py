@@ -108,7 +108,7 @@ MODELS = {
                               rope_parameters=LLAMA3), "gpt2", False),
     "exaone4, windows": (Exaone4Config(**{**BYTES, "num_hidden_layers": 64, "intermediate_size": 32},
                                        sliding_window=16), "gpt2", False),
-    "falcon": (FalconConfig(**FALCON), "gpt2", False),
+    "falcon": (FalconConfig(**FALCON), "falcon", False),
     "falcon, linear": (FalconConfig(**{**FALCON, "tie_word_embeddings": False}, ffn_hidden_size=96,
                                     rope_parameters=LINEAR), "gpt2", False),
     "smollm3": (SmolLM3Config(**{**BYTES, "num_hidden_layers": 5}, pad_token_id=0), "llama3", False),

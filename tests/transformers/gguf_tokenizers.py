@@ -22,6 +22,10 @@ def byte_level(split):
         made.pre_tokenizer = pre.ByteLevel(add_prefix_space=False)
     elif split == "starcoder":
         made.pre_tokenizer = pre.Sequence([pre.Digits(individual_digits=True), pre.ByteLevel(add_prefix_space=False)])
+    elif split == "falcon":
+        made.pre_tokenizer = pre.Sequence([pre.Punctuation("contiguous"), pre.ByteLevel(add_prefix_space=False),
+                                           pre.Digits(individual_digits=False),
+                                           pre.Split(tokenizers.Regex("[0-9][0-9][0-9]"), "isolated")])
     elif split == "bloom":
         regex = tokenizers.Regex(" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+")
         made.pre_tokenizer = pre.Sequence([pre.Split(regex, "isolated"), pre.ByteLevel(False, use_regex=False)])
