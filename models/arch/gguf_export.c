@@ -209,12 +209,22 @@ static tx_status check_fixed(const exporting *e)
     return check_gelu(e);
 }
 
+/* llama.cpp refuses files with factors of other architectures. */
+static bool reads_factors(const exporting *e)
+{
+    static const char *const architectures[] = {"llama", "granite", "arcee", "exaone4"};
+    for (size_t i = 0; i < sizeof architectures / sizeof architectures[0]; i++)
+        if (strcmp(architectures[i], e->type->architecture) == 0)
+            return true;
+    return false;
+}
+
 static tx_status read_rope(exporting *e)
 {
     e->rope = llama_of(e->config)->rope;
     const double usual = 0.1 * log(e->rope.factor) + 1;
-    if (e->rope.type == TX_ROPE_LLAMA3 && e->type->family == TX_GGUF_FALCON)
-        return tx_fail(TX_UNSUPPORTED, "rope_parameters: llama.cpp does not compute llama3 in Falcon");
+    if (e->rope.type == TX_ROPE_LLAMA3 && !reads_factors(e))
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: llama.cpp does not compute llama3 in a %s", e->type->type);
     if (e->rope.type == TX_ROPE_LONGROPE || e->rope.type == TX_ROPE_PROPORTIONAL)
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional cannot be written to GGUF files");
     /* Published gpt-oss models do not truncate; llama.cpp always does. */

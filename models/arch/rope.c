@@ -74,7 +74,7 @@ static tx_status read_attention(const tx_json *json, tx_rope_config *rope)
         return read_longrope(json, rope);
     TX_TRY(read_number(json, "mscale", 0, &one));
     TX_TRY(read_number(json, "mscale_all_dim", 0, &of_all));
-    const double grown = rope->factor > 1 ? 0.1 * log(rope->factor) : 0.0;
+    const double grown = rope->type == TX_ROPE_YARN && rope->factor > 1 ? 0.1 * log(rope->factor) : 0.0;
     rope->attention = one > 0 && of_all > 0 ? (one * grown + 1) / (of_all * grown + 1) : grown + 1;
     return read_number(json, "attention_factor", 0, &rope->attention);
 }

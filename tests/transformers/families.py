@@ -22,6 +22,8 @@ BASE = dict(vocab_size=300, max_position_embeddings=48, hidden_size=48, intermed
             num_attention_heads=6, num_key_value_heads=2, bos_token_id=1, eos_token_id=2, pad_token_id=0,
             attn_implementation="eager", experts_implementation="eager")
 LONGROPE = dict(type="longrope", short_factor=[1.0, 1.02, 1.03], long_factor=[1.05, 1.5, 3.0])
+LLAMA3 = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=16)
 # The first variant of a type of configuration trains too, and the first with ALiBi. "eager" Falcons add it twice.
 VARIANTS = {
     "phi3 as Phi-3-mini-4k": (Phi3Config, dict(rope_scaling=None, rope_theta=10000.0, sliding_window=2047,
@@ -74,6 +76,8 @@ VARIANTS = {
         num_key_value_heads=6, partial_rotary_factor=0.25, use_qkv_bias=True, layer_norm_eps=1e-5, rope_theta=10000,
         hidden_dropout=0.0, qk_layernorm=False, use_parallel_residual=False)),
     "stablelm, parallel": (StableLmConfig, dict(hidden_size=96, partial_rotary_factor=0.5, use_parallel_residual=True)),
+    "stablelm, llama3": (StableLmConfig, dict(hidden_size=96, rope_parameters=dict(LLAMA3, partial_rotary_factor=0.5))),
+    "gpt_neox, llama3": (GPTNeoXConfig, dict(hidden_size=96, rope_parameters=dict(LLAMA3, partial_rotary_factor=0.5))),
     "gpt_neox as Pythia": (GPTNeoXConfig, dict(
         rotary_pct=0.25, rotary_emb_base=10000, hidden_act="gelu", layer_norm_eps=1e-5, use_parallel_residual=True,
         hidden_dropout=0.0)),
@@ -148,6 +152,7 @@ VARIANTS = {
                                         attention_bias=True)),
     "glm4 as GLM-4 0414": (Glm4Config, dict(head_dim=16, partial_rotary_factor=0.5, rope_theta=10000.0,
                                             attention_bias=False)),
+    "glm4, llama3": (Glm4Config, dict(head_dim=16, rope_parameters=dict(LLAMA3, partial_rotary_factor=0.5))),
     "falcon as Falcon 7B": (FalconConfig, dict(
         multi_query=True, parallel_attn=True, bias=False, alibi=False, new_decoder_architecture=False,
         hidden_dropout=0.0, attention_dropout=0.0, layer_norm_epsilon=1e-5, apply_residual_connection_post_layernorm=False)),

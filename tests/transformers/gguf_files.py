@@ -467,6 +467,11 @@ refuse("exaone4 with windows", Exaone4Config(**BYTES, sliding_window=16), "gpt2"
 for setting in (dict(alibi=True, multi_query=False), dict(bias=True), dict(multi_query=False),
                 dict(parallel_attn=False)):
     refuse("a falcon with another setting", FalconConfig(**FALCON, **setting), "gpt2", next(iter(setting)))
+for row in ("qwen2", "olmo2", "stablelm", "gpt_neox", "cohere", "smollm3", "falcon"):
+    other = copy.deepcopy(MODELS[row][0])
+    other.rope_parameters = dict(LLAMA3, partial_rotary_factor=(other.rope_parameters or {}).get(
+        "partial_rotary_factor", 1.0))
+    refuse(f"{row} with llama3", other, MODELS[row][1], "does not compute llama3")
 refuse_file("falcon", "falcon.attention.head_count_kv", 4, "head_count_kv is 4, not 1")
 refuse_file("gpt_bigcode", "starcoder.attention.head_count_kv", 2, "head_count_kv is 2, not 1")
 sys.exit(status())
