@@ -37,14 +37,12 @@ static const char piece_frame[] =
     " {\"type\": \"Strip\", \"content\": \" \", \"start\": 1, \"stop\": 0}]},"
     " \"model\": {\"type\": \"BPE\", \"dropout\": null, \"unk_token\": null, \"continuing_subword_prefix\": null,"
     " \"end_of_word_suffix\": null, \"fuse_unk\": true, \"byte_fallback\": true, \"vocab\": {}, \"merges\": []}}";
+#define SPACES METASPACE("always", "true")
 static const char unigram_frame[] =
     "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null, \"added_tokens\": [], \"normalizer\": null,"
-    " \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"WhitespaceSplit\"}, " METASPACE(
-        "always",
-        "true") "]}, \"post_processor\": null, \"decoder\": " METASPACE("always",
-                                                                        "true") ", \"model\": {\"type\": \"Unigram\", "
-                                                                                "\"unk_id\": null, \"byte_fallback\": "
-                                                                                "false, \"vocab\": []}}";
+    " \"pre_tokenizer\": {\"type\": \"Sequence\", \"pretokenizers\": [{\"type\": \"WhitespaceSplit\"}, " SPACES "]},"
+    " \"post_processor\": null, \"decoder\": " SPACES ", \"model\": {\"type\": \"Unigram\", \"unk_id\": null,"
+    " \"byte_fallback\": false, \"vocab\": []}}";
 static const char no_prefix[] =
     "{\"type\": \"Replace\", \"pattern\": {\"String\": \" \"}, \"content\": \"\xe2\x96\x81\"}";
 static const char no_strip[] =
@@ -178,10 +176,14 @@ static tx_status add_charsmap(const reading *r, tx_json *json)
     TX_TRY(tx_json_set_string(step, "type", "Precompiled"));
     TX_TRY(tx_gguf_get_array(r->file, TX_GGUF_CHARSMAP, false, &map));
     char *bytes = malloc((size_t)map.count + 1);
-    for (int64_t i = 0; i < map.count && bytes; i++)
-        bytes[i] = (char)(int)map.number[i];
-    tx_status status = bytes ? tx_charsmap_text(bytes, (size_t)map.count, &text)
-                             : tx_fail(TX_MEMORY, "no memory for a map of characters");
+    tx_status status = bytes ? TX_OK : tx_fail(TX_MEMORY, "no memory for a map of characters");
+    for (int64_t i = 0; i < map.count && !status; i++) {
+        if (map.number[i] >= INT8_MIN && map.number[i] <= UINT8_MAX)
+            bytes[i] = (char)(int)map.number[i];
+        else
+            status = tx_fail(TX_FORMAT, TX_GGUF_CHARSMAP ": %g is not a byte", map.number[i]);
+    }
+    TX_THEN(status, tx_charsmap_text(bytes, (size_t)map.count, &text));
     TX_THEN(status, tx_json_set_string(step, "precompiled_charsmap", text));
     free(bytes);
     free(text);
@@ -304,14 +306,18 @@ static tx_status fill(reading *r, tx_json *json)
 
 /* ---- WordPiece --------------------------------------------------------------------------------------- */
 
+/* The text of a token without the mark of those that begin a word. */
+static const char *unmarked(const reading *r, int64_t id)
+{
+    return r->text[id] + (tx_begins_with(r->text[id], MARK) ? strlen(MARK) : 0);
+}
+
 /* Appends a token as vocab.txt has it: those inside a word are marked, not those that begin one. */
 static void add_line(const reading *r, int64_t id, tx_buffer *text)
 {
-    const int type = type_of(r, id);
-    const char *token = r->text[id];
-    const bool begins = tx_begins_with(token, MARK), verbatim = type != TX_GGUF_TOKEN_NORMAL && !begins;
-    tx_buffer_add(text, "##", begins || verbatim ? 0 : 2);
-    tx_buffer_add(text, begins ? token + strlen(MARK) : token, strlen(begins ? token + strlen(MARK) : token));
+    const char *token = unmarked(r, id);
+    tx_buffer_add(text, "##", type_of(r, id) == TX_GGUF_TOKEN_NORMAL && token == r->text[id] ? 2 : 0);
+    tx_buffer_add(text, token, strlen(token));
     tx_buffer_add(text, "\n", 1);
 }
 
@@ -351,7 +357,7 @@ static tx_status fill_words(reading *r, tx_making *m, tx_buffer *text)
     for (int64_t id = 0; id < r->tokens.count; id++) {
         const int type = type_of(r, id);
         if (type != TX_GGUF_TOKEN_NORMAL && type != TX_GGUF_TOKEN_UNUSED)
-            TX_TRY(tx_making_add(m, r->text[id], id, type != TX_GGUF_TOKEN_USER_DEFINED));
+            TX_TRY(tx_making_add(m, unmarked(r, id), id, type != TX_GGUF_TOKEN_USER_DEFINED));
     }
     return TX_OK;
 }
