@@ -53,7 +53,7 @@ static inline __attribute__((always_inline)) tx_vector tx_load(const void *b, bo
 }
 
 /* Adds to the lanes of `rows` rows their products with `depth` elements of `columns` columns, `ldb` elements apart.
- * If `first`, the products replace the lanes. What is `ahead` elements after an element of b is fetched to the L2
+ * If `first`, the products replace the lanes. The elements of b that come `ahead` elements later are fetched to the L2
  * cache. `rows`, `columns`, `part` and `half` are constants. */
 static inline __attribute__((always_inline)) void tx_dot_tile(int rows, int columns, int part, const float *x,
                                                               int64_t ld, const void *b, bool half, int64_t ldb,

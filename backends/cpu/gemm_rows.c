@@ -164,7 +164,7 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
 }
 
 /* Sums of at most TX_GEMM_THIN rows and TX_DOT_COLUMNS columns that are each contiguous in memory, from column j on.
- * While rows are multiplied with columns, what is multiplied next is fetched to the L2 cache. */
+ * While rows are multiplied with columns, the next columns are fetched to the L2 cache. */
 static void thin_tile(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
                       float *sum)
 {
