@@ -12,10 +12,11 @@
 
 #include <string.h>
 
-#define COLUMNS 512           /* columns of few rows' sums; with DEPTH lines of b they stay in the L1 cache */
-#define DEPTH 8               /* lines of b that are added at once */
-#define PIECE 1024            /* terms of a sum that are added at once */
-#define AHEAD 8192            /* bytes of a column that are fetched to the L2 cache before one row needs them */
+#define COLUMNS 512 /* columns of few rows' sums; with DEPTH lines of b they stay in the L1 cache */
+#define DEPTH 8     /* lines of b that are added at once */
+#define PIECE 1024  /* terms of a sum that are added at once */
+/* Bytes of a column that are fetched to the L2 cache before one row needs them. */
+#define AHEAD(half) ((half) ? 8192 : 4096)
 #define CACHE_LINE 16         /* fp32 numbers in a cache line */
 #define SMALL_WORK 65536      /* multiply-adds that are not worth waking a thread */
 enum { MANY = 4, DEEP = 64 }; /* for MANY rows or more, DEEP lines of fewer columns */
@@ -176,7 +177,7 @@ static void thin_tile(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
         memset(lane, 0, (size_t)m * sizeof lane[0]);
     for (int64_t p = 0; p < k; p += most) {
         const int64_t depth = tx_least(k - p, most), at = j * b->ld + p;
-        const int64_t ahead = m == 1 ? AHEAD / size : p + depth < k ? depth : TX_DOT_COLUMNS * b->ld - p;
+        const int64_t ahead = m == 1 ? AHEAD(half) / size : p + depth < k ? depth : TX_DOT_COLUMNS * b->ld - p;
         if (in_place)
             tx_dot_add(m, n, rows + p, ld, (const char *)b->data + at * size, half, b->ld, depth, ahead, p == 0, lane);
         for (int64_t l = 0; l < n && !in_place; l++) {
