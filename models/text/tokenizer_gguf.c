@@ -130,7 +130,7 @@ static tx_gguf_token type_of(const tx_tokenizer *t, int64_t id)
 }
 
 /* Unused ids get the lowest score of a token. */
-static void put_unigram(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer *w)
+static tx_status put_unigram(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer *w)
 {
     double least = 0;
     for (int64_t id = 0; id < t->words; id++)
@@ -138,6 +138,7 @@ static void put_unigram(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer *w)
     tx_gguf_put_array(w, "tokenizer.ggml.scores", TX_GGUF_VALUE_F32, vocab);
     for (int64_t id = 0; id < vocab; id++)
         tx_gguf_add_f32(w, (float)(id < t->words ? t->score[id] : least));
+    return TX_OK;
 }
 
 /* SentencePiece makes the merge whose token has the highest score. Scores decrease by 1 from merge to merge, as in its
@@ -244,7 +245,7 @@ static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer 
 {
     const bool words = t->model == &tx_word_piece, scored = t->model == &tx_unigram;
     const char *model = t->bytes ? "gpt2" : words ? "bert" : scored ? "t5" : "llama", *split = "default";
-    bool prefix = false;
+    bool prefix = scored;
     tx_letters letters;
     tx_letters_make(&letters);
     if (t->model != &tx_bpe && !words && !scored)
@@ -255,7 +256,6 @@ static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer 
                        ": put the tokenizer of this model into its folder, or enlarge the model by transformers' "
                        "resize_token_embeddings",
                        tx_tokenizer_size(t), vocab);
-    prefix = scored;
     TX_TRY(t->bytes ? tx_gguf_find_split(t, &split)
            : words  ? put_normalizer(t, w)
            : scored ? put_charsmap(t, w)
@@ -266,13 +266,12 @@ static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer 
     tx_gguf_put_array(w, "tokenizer.ggml.token_type", TX_GGUF_VALUE_I32, vocab);
     for (int64_t id = 0; id < vocab; id++)
         tx_gguf_add_i32(w, (int32_t)type_of(t, id));
-    if (t->bytes || words)
-        return words ? TX_OK : put_merges(t, &letters, w);
+    if (words)
+        return TX_OK;
+    if (t->bytes)
+        return put_merges(t, &letters, w);
     tx_gguf_put_bool(w, "tokenizer.ggml.add_space_prefix", prefix);
-    if (!scored)
-        return put_scores(t, vocab, w);
-    put_unigram(t, vocab, w);
-    return TX_OK;
+    return scored ? put_unigram(t, vocab, w) : put_scores(t, vocab, w);
 }
 
 tx_status tx_tokenizer_put_gguf(const tx_tokenizer *tokenizer, const tx_gguf_ids *ids, tx_gguf_writer *writer)

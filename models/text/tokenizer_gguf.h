@@ -29,6 +29,14 @@ tx_status tx_gguf_tokenizer_config(const tx_gguf_file *file, const tx_tokenizer 
 /* Makes a tokenizer.json of the file's tokens, for tx_gguf_tokenizer_text. The caller frees. */
 tx_status tx_tokenizer_json_of_gguf(const tx_gguf_file *file, tx_json **json);
 
+/* The keys of special tokens, and their roles in tokenizer_config.json of a BERT. The first is that of other models'
+ * first token, too. */
+#define TX_GGUF_ROLES 5
+typedef struct tx_gguf_role {
+    const char *key, *role;
+} tx_gguf_role;
+extern const tx_gguf_role tx_gguf_roles[TX_GGUF_ROLES];
+
 #define TX_GGUF_SEPARATOR "tokenizer.ggml.seperator_token_id" /* llama.cpp's spelling */
 #define TX_GGUF_MASK "tokenizer.ggml.mask_token_id"
 #define TX_GGUF_LOWERCASE "tokenizer.ggml.normalizer.lowercase"

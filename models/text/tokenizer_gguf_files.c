@@ -30,6 +30,12 @@ tx_status tx_gguf_tokenizer_text(const tx_gguf_file *file, char **text, size_t *
     return write_text(status, json, text, size);
 }
 
+const tx_gguf_role tx_gguf_roles[] = {{KEY("bos_token_id"), "cls_token"},
+                                      {TX_GGUF_SEPARATOR, "sep_token"},
+                                      {TX_GGUF_MASK, "mask_token"},
+                                      {KEY("unknown_token_id"), "unk_token"},
+                                      {KEY("padding_token_id"), "pad_token"}};
+
 /* Sets a role to the text of the token that a key names, if there is one. */
 static tx_status add_role(const tx_gguf_file *file, const tx_tokenizer *t, const char *key, const char *role,
                           tx_json *json)
@@ -53,11 +59,8 @@ tx_status tx_gguf_tokenizer_config(const tx_gguf_file *file, const tx_tokenizer 
     tx_status status = tx_json_set_string(json, "tokenizer_class", "PreTrainedTokenizerFast");
     TX_THEN(status, words ? TX_OK : add_role(file, t, KEY("bos_token_id"), "bos_token", json));
     TX_THEN(status, words ? TX_OK : add_role(file, t, KEY("eos_token_id"), "eos_token", json));
-    TX_THEN(status, bert ? add_role(file, t, KEY("bos_token_id"), "cls_token", json) : TX_OK);
-    TX_THEN(status, add_role(file, t, TX_GGUF_SEPARATOR, "sep_token", json));
-    TX_THEN(status, add_role(file, t, TX_GGUF_MASK, "mask_token", json));
-    TX_THEN(status, add_role(file, t, KEY("unknown_token_id"), "unk_token", json));
-    TX_THEN(status, add_role(file, t, KEY("padding_token_id"), "pad_token", json));
+    for (int i = bert ? 0 : 1; i < TX_GGUF_ROLES; i++)
+        TX_THEN(status, add_role(file, t, tx_gguf_roles[i].key, tx_gguf_roles[i].role, json));
     TX_THEN(status, tx_json_set_bool(json, "clean_up_tokenization_spaces", false));
     TX_THEN(status, TX_GGUF_OPTIONAL(string, file, "tokenizer.chat_template", &template, NULL));
     TX_THEN(status, template ? tx_json_set_string(json, "chat_template", template) : TX_OK);

@@ -324,17 +324,12 @@ static void add_line(const reading *r, int64_t id, tx_buffer *text)
 /* Sets what tokenizer_config.json of BERT's class has. Without a key its default holds. */
 static tx_status set_config(const reading *r, tx_json *config)
 {
-    static const char *const roles[][2] = {{KEY("bos_token_id"), "cls_token"},
-                                           {TX_GGUF_SEPARATOR, "sep_token"},
-                                           {KEY("unknown_token_id"), "unk_token"},
-                                           {KEY("padding_token_id"), "pad_token"},
-                                           {TX_GGUF_MASK, "mask_token"}};
     bool lower = true, strip = true;
-    for (size_t i = 0; i < sizeof roles / sizeof roles[0]; i++) {
+    for (int i = 0; i < TX_GGUF_ROLES; i++) {
         int64_t id = -1;
-        TX_TRY(TX_GGUF_OPTIONAL(int, r->file, roles[i][0], 0, r->tokens.count - 1, &id));
+        TX_TRY(TX_GGUF_OPTIONAL(int, r->file, tx_gguf_roles[i].key, 0, r->tokens.count - 1, &id));
         if (id >= 0)
-            TX_TRY(tx_json_set_string(config, roles[i][1], r->text[id]));
+            TX_TRY(tx_json_set_string(config, tx_gguf_roles[i].role, r->text[id]));
     }
     TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, TX_GGUF_LOWERCASE, &lower));
     TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, TX_GGUF_STRIP_ACCENTS, &strip));
