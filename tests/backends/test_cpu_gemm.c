@@ -127,7 +127,7 @@ static void test_few_rows(void **state)
         assert_non_null(all);
         run(&p, false);
         memcpy(all, c_of(&p), row * (size_t)rows);
-        for (int i = 0; i < 2 * rows; i++) { /* each alone, then the first ones */
+        for (int i = 0; i < 2 * rows; i++) { /* single rows, then the first ones together */
             p.spec.shape.m = i < rows ? 1 : i - rows + 1;
             p.a = i < rows ? a + i * spec.shape.lda : a;
             run(&p, false);

@@ -26,7 +26,7 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gem
                           Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
 from transformers import BloomConfig, Exaone4Config, FalconConfig, GPTBigCodeConfig, MptConfig
-from gguf_llama import llama_cpp, use_table_of_gelu
+from gguf_llama import check_refused, llama_cpp, use_table_of_gelu
 from gguf_tokenizers import VOCAB, byte_level, pieces
 from mxfp4 import pack
 
@@ -413,10 +413,7 @@ def compare_blocks(name, config, kind):
 def refuse(name, config, kind, words):
     with tempfile.TemporaryDirectory() as work:
         make_model(work, config, kind)
-        path = os.path.join(work, "model.gguf")
-        done = run(TXCONVERT, work, to=path)
-        check(done.returncode == 1 and words in done.stderr and not os.path.exists(path),
-              f"{name}: {done.returncode} {done.stderr.strip()}")
+        check_refused(name, TXCONVERT, work, words)
 
 
 def refuse_file(name, key, value, words):

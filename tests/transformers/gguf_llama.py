@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A GGUF file in llama.cpp."""
-from oracle import check
+import os
+
+from oracle import check, run
 
 import gguf
 import numpy as np
@@ -12,6 +14,14 @@ try:
     llama_cpp.llama_log_set(SILENT, None)
 except ImportError:
     llama_cpp = None
+
+
+def check_refused(name, txconvert, folder, words):
+    """txconvert refuses to make a GGUF file of the folder."""
+    path = os.path.join(folder, "model.gguf")
+    done = run(txconvert, folder, to=path)
+    check(done.returncode == 1 and words in done.stderr and not os.path.exists(path),
+          f"{name}: {done.returncode} {done.stderr.strip()}")
 
 
 def table_of_gelu(x):

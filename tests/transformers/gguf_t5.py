@@ -13,7 +13,7 @@ from oracle import check, run, status
 import gguf
 import numpy as np
 import torch
-from gguf_llama import Model, bare_copy, llama_cpp, use_table_of_gelu
+from gguf_llama import Model, bare_copy, check_refused, llama_cpp, use_table_of_gelu
 from gguf_tokenizers import unigram
 from safetensors.numpy import load_file
 from transformers import (AutoTokenizer, MT5ForConditionalGeneration, PreTrainedTokenizerFast,
@@ -129,10 +129,7 @@ def compare(name, kind, changes):
 def refuse(name, words, **changes):
     with tempfile.TemporaryDirectory() as work:
         make_model(work, T5ForConditionalGeneration, changes)
-        path = os.path.join(work, "model.gguf")
-        done = run(TXCONVERT, work, to=path)
-        check(done.returncode == 1 and words in done.stderr and not os.path.exists(path),
-              f"{name}: {done.returncode} {done.stderr.strip()}")
+        check_refused(name, TXCONVERT, work, words)
 
 
 for row, settings in MODELS.items():
