@@ -59,9 +59,8 @@ outcome 1 "1 of 1 parts failed" "$txbench" report --device abacus --output none
 grep -q '"message": ".*abacus' none.json || fail "why there is no device is not told"
 report 0 "left out" short --block 32 --budget 1 --only "generation,attention fp32"
 [ "$(state "attention fp32" short.json)" = "left out" ] || fail "a part without time is not left out"
-budget=$(sed -n '$s/.*: attention fp32, generation; --budget \([0-9]*\) includes them$/\1/p' out)
-report 0 "attention fp32   ok" short --block 32 --budget "${budget:-1}" --only "generation,attention fp32"
-! grep -q "left out" out || fail "--budget $budget leaves parts out"
+budget=$(sed -n '$s/.*: attention fp32, generation; try --budget \([0-9]*\)$/\1/p' out)
+[ "${budget:-0}" -gt 1 ] || fail "no larger budget is named"
 report 1 'is not a part of a report' not --only "stepp"
 
 # A report that is killed can be read: the first part is there at once, the second takes longer.

@@ -74,7 +74,7 @@ typedef struct report {
     char *kept[CACHES];    /* saved values of the cache variables */
     int32_t failed;
     char left_out[512]; /* names of the parts for which the budget is too small */
-    double enough;      /* a budget that includes them */
+    double enough;      /* a budget that includes them if no part takes long */
 } report;
 
 static double spent(const report *r)
@@ -292,7 +292,7 @@ static tx_status print(const report *r)
     }
     printf("%s.json, %s.html: %.0f s\n", r->set->output, r->set->output, spent(r));
     if (*r->left_out)
-        printf("left out because the budget is too small: %s; --budget %.0f includes them\n", r->left_out,
+        printf("left out because the budget is too small: %s; try --budget %.0f\n", r->left_out,
                10.0 * ceil(r->enough / 10.0));
     return r->failed ? tx_fail(TX_DEVICE, "%d of %zu parts failed; see %s.html for the reasons", r->failed,
                                tx_json_size(r->parts), r->set->output)
