@@ -117,6 +117,8 @@ static void fill_shape(tx_gguf_layout *layout, const tx_shape *shape, bool to_gg
                                                 : *shape;
     const int32_t last = from.rank - 1;
     tx_shape to = from;
+    if (layout->form == TX_GGUF_HALVES)
+        to.dim[last - 1] = from.dim[last - 1] / 2;
     if (gates || layout->form == TX_GGUF_TURNED) {
         to.dim[last - 1] = from.dim[last] / (gates ? 2 : 1);
         to.dim[last] = from.dim[last - 1];
@@ -157,13 +159,19 @@ void tx_gguf_ups_name(const char *gates, char ups[TX_GGUF_NAME_ROOM])
 /* ---- The order of rows ------------------------------------------------------------------------------- */
 
 /* Rotary embeddings of Hugging Face rotate rows i and i + size / 2 of a head together. llama.cpp's Llama rotates rows 2
- * i and 2 i + 1. BY_HEAD swaps the order of heads and of query, key and value. */
+ * i and 2 i + 1. BY_HEAD swaps the order of heads and of query, key and value. HALVES takes the gates or the ups of an
+ * expert. */
 int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row)
 {
     if (layout->form == TX_GGUF_BY_HEAD) {
         const int64_t outer = to_gguf ? layout->heads : 3, inner = to_gguf ? 3 : layout->heads;
         const int64_t each = layout->rows / (outer * inner), group = row / each;
         return (group % outer * inner + group / outer) * each + row % each;
+    }
+    if (layout->form == TX_GGUF_HALVES) {
+        const int64_t expert = row / layout->rows, at = row % layout->rows;
+        return to_gguf ? (2 * expert + layout->is_ups) * layout->rows + at
+                       : (expert * (layout->rows / 2)) + at % (layout->rows / 2);
     }
     const int64_t size = layout->rows / layout->heads, half = size / 2, head = row / size, at = row % size;
     return head * size + (to_gguf ? at % 2 * half + at / 2 : at % half * 2 + at / half);
@@ -176,7 +184,9 @@ static tx_status read_rows(const tx_gguf_reader *r, const tx_gguf_layout *layout
     for (int64_t done = 0, now; done < count; done += now) {
         const int64_t row = (first + done) / width, at = (first + done) % width;
         now = width - at < count - done ? width - at : count - done;
-        TX_TRY(r->read(r->from, index, tx_gguf_source_row(layout, r->to_gguf, row) * width + at, now, data + done));
+        const bool ups = layout->form == TX_GGUF_HALVES && !r->to_gguf && row % layout->rows >= layout->rows / 2;
+        TX_TRY(r->read(r->from, ups ? layout->ups : index, tx_gguf_source_row(layout, r->to_gguf, row) * width + at,
+                       now, data + done));
     }
     return TX_OK;
 }

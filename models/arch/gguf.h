@@ -40,7 +40,9 @@ typedef enum tx_gguf_family {
     TX_GGUF_T5,
     TX_GGUF_LLAMA,
     TX_GGUF_GRANITE,
+    TX_GGUF_GRANITE_MOE,
     TX_GGUF_OLMO2,
+    TX_GGUF_OLMO3,
     TX_GGUF_PHI3,
     TX_GGUF_STABLELM,
     TX_GGUF_GEMMA,
@@ -55,7 +57,9 @@ typedef enum tx_gguf_family {
     TX_GGUF_PHI,
     TX_GGUF_NEMOTRON,
     TX_GGUF_COHERE,
+    TX_GGUF_GLM,
     TX_GGUF_GLM4,
+    TX_GGUF_HUNYUAN,
     TX_GGUF_GPT_OSS,
     TX_GGUF_EXAONE4,
     TX_GGUF_FALCON,
@@ -68,7 +72,8 @@ typedef enum tx_gguf_form {
     TX_GGUF_KEYS,
     TX_GGUF_BY_HEAD,
     TX_GGUF_SHIFTED,
-    TX_GGUF_GATES
+    TX_GGUF_GATES,
+    TX_GGUF_HALVES
 } tx_gguf_form;
 typedef enum tx_gguf_kind { TX_GGUF_INT, TX_GGUF_NUMBER, TX_GGUF_BOOL } tx_gguf_kind;
 typedef enum tx_gguf_otherwise {
@@ -107,7 +112,10 @@ static inline bool tx_gguf_has_rows(const tx_gguf_type *type, tx_gguf_family fam
     return family == own || (family == TX_GGUF_LLAMA && own > TX_GGUF_LLAMA) ||
            (family == TX_GGUF_GPT2 && own == TX_GGUF_GPT_BIGCODE) ||
            (family == TX_GGUF_BERT && own == TX_GGUF_DISTILBERT) ||
-           (family == TX_GGUF_OLMO2 && own == TX_GGUF_EXAONE4) ||
+           (family == TX_GGUF_OLMO2 && (own == TX_GGUF_OLMO3 || own == TX_GGUF_EXAONE4)) ||
+           (family == TX_GGUF_GRANITE && own == TX_GGUF_GRANITE_MOE) ||
+           (family == TX_GGUF_MIXTRAL && own == TX_GGUF_GRANITE_MOE) ||
+           (family == TX_GGUF_GLM && own == TX_GGUF_GLM4) ||
            (family == TX_GGUF_QWEN3_MOE && (own == TX_GGUF_QWEN2_MOE || own == TX_GGUF_OLMOE));
 }
 
@@ -129,13 +137,24 @@ typedef struct tx_gguf_model {
 } tx_gguf_model;
 tx_status tx_gguf_model_read(const tx_gguf_file *file, tx_gguf_model *model);
 
+/* The model of an export: its complete configuration, and where warnings go. */
+typedef struct tx_gguf_exported {
+    const tx_gguf_type *type;
+    const tx_config *config;
+    const tx_json *json;
+    const tx_reporter *report;
+} tx_gguf_exported;
+/* Returns TX_UNSUPPORTED and names the key if llama.cpp would compute the model differently. */
+tx_status tx_gguf_check_settings(const tx_gguf_exported *model);
+
 #define TX_GGUF_ARCHITECTURE "general.architecture"
 #define TX_GGUF_OUTPUT "output.weight"
 #define TX_GGUF_EMBEDDING "token_embd.weight"
 #define TX_GGUF_TYPES "token_types.weight"
 #define TX_GGUF_EXPERTS "expert_count"
 #define TX_GGUF_T5_GATE "enc.blk.0.ffn_gate.weight"
-#define TX_GGUF_EXAONE4_LAYERS 64          /* the only EXAONE 4 to which llama.cpp gives sliding windows */
+#define TX_GGUF_EXAONE4_LAYERS 64 /* the only EXAONE 4 to which llama.cpp gives sliding windows */
+#define TX_GGUF_WINDOWS "attention.sliding_window_pattern"
 #define TX_GGUF_CLIP "attention.clamp_kqv" /* MPT: attn_config.clip_qkv */
 
 /* Makes the key of an architecture. The room is enough for "qwen2.attention.layer_norm_rms_epsilon" and all others. */
@@ -166,8 +185,8 @@ typedef struct tx_gguf_layout {
     tx_shape shape;      /* in GGUF files, without the dimension of experts that `expert` selects from */
     int64_t rows, width; /* of a written matrix; a vector has rows of width 1 */
     int64_t skipped;     /* in an export: the first rows, which the file does not have */
-    bool is_ups;         /* for GATES, in an export: this is the tensor of ups */
-    int32_t ups;         /* for GATES, in an import: index of the tensor of ups */
+    bool is_ups;         /* for GATES and HALVES, in an export: this is the tensor of ups */
+    int32_t ups;         /* for GATES and HALVES, in an import: index of the tensor of ups */
 } tx_gguf_layout;
 
 /* Finds the layout of the tensor that Hugging Face's files call `param`. TX_UNSUPPORTED if GGUF has no such tensor.
@@ -181,7 +200,13 @@ void tx_gguf_ups_name(const char *gates, char ups[TX_GGUF_NAME_ROOM]);
 /* Reads elements of a tensor. */
 typedef tx_status tx_gguf_source(const void *from, int32_t index, int64_t first, int64_t count, float *data);
 
-/* The row of the source that is row `row` in the other kind of file, for QUERIES, KEYS and BY_HEAD. */
+/* Returns true if GGUF files have two tensors instead of one: gates and ups. */
+static inline bool tx_gguf_is_double(const tx_gguf_layout *layout)
+{
+    return layout->form == TX_GGUF_GATES || layout->form == TX_GGUF_HALVES;
+}
+
+/* The row of the source that is row `row` in the other kind of file, for QUERIES, KEYS, BY_HEAD and HALVES. */
 int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row);
 
 /* Reads tensors of one kind of file in the layout of the other. */

@@ -11,8 +11,8 @@ typedef struct reading {
     tx_gguf_model model;
 } reading;
 
-/* Finds the row of the architecture. With experts Llama's is Mixtral's, with a sliding window Mistral's. Without token
- * types BERT's is DistilBERT's. */
+/* Finds the row of the architecture. With experts Llama's is Mixtral's, with a sliding window Mistral's; OLMo 2's is
+ * OLMo 3's. Without token types BERT's is DistilBERT's. */
 static tx_status find_type(reading *m)
 {
     char *name = NULL, key[TX_GGUF_KEY_ROOM], known[512] = "";
@@ -30,9 +30,9 @@ static tx_status find_type(reading *m)
     if (!status && row->family == TX_GGUF_BERT && tx_gguf_find(m->file, TX_GGUF_TYPES) < 0)
         while (m->model.type->family != TX_GGUF_DISTILBERT)
             m->model.type++;
-    if (status || strcmp(row->type, "llama") != 0)
+    if (status || (strcmp(row->type, "llama") != 0 && row->family != TX_GGUF_OLMO2))
         return status;
-    if (tx_gguf_has(m->file, tx_gguf_key_of(key, row->architecture, TX_GGUF_EXPERTS)))
+    if (row->family == TX_GGUF_LLAMA && tx_gguf_has(m->file, tx_gguf_key_of(key, row->architecture, TX_GGUF_EXPERTS)))
         m->model.type = row + 2;
     else if (tx_gguf_has(m->file, tx_gguf_key_of(key, row->architecture, "attention.sliding_window")))
         m->model.type = row + 1;
@@ -110,19 +110,44 @@ static tx_status read_clip(const reading *m, tx_json *json)
     return tx_json_set_number(attention, "clip_qkv", clip);
 }
 
-/* llama.cpp gives sliding windows to EXAONE 4 of one size only. transformers needs a list of layers without them. */
-static tx_status set_windows(tx_json *json)
+/* Makes the list of layers that transformers needs. llama.cpp gives sliding windows to EXAONE 4 of one size only. Files
+ * of OLMo 3 list them. */
+static tx_status set_windows(const reading *m, tx_json *json)
 {
+    char key[TX_GGUF_KEY_ROOM];
     int64_t layers;
+    tx_gguf_array slides = {0};
     tx_json *list;
     TX_TRY(tx_json_get_int(json, "num_hidden_layers", 1, 1 << 12, &layers));
-    if (layers == TX_GGUF_EXAONE4_LAYERS)
+    tx_gguf_key_of(key, m->model.type->architecture, TX_GGUF_WINDOWS);
+    if (m->model.type->family == TX_GGUF_EXAONE4 ? layers == TX_GGUF_EXAONE4_LAYERS : !tx_gguf_has(m->file, key))
         return TX_OK;
-    TX_TRY(tx_json_set_null(json, "sliding_window"));
-    TX_TRY(tx_json_set(json, "layer_types", list = tx_json_array()));
+    if (m->model.type->family == TX_GGUF_EXAONE4)
+        TX_TRY(tx_json_set_null(json, "sliding_window"));
+    else
+        TX_TRY(tx_gguf_get_array(m->file, key, false, &slides));
+    tx_status status = tx_json_set(json, "layer_types", list = tx_json_array());
     for (int64_t i = 0; i < layers; i++)
-        TX_TRY(tx_json_append_string(list, "full_attention"));
-    return TX_OK;
+        TX_THEN(status, tx_json_append_string(list, i < slides.count && slides.number[i] != 0 ? "sliding_attention"
+                                                                                              : "full_attention"));
+    if (!status && slides.number && slides.count != layers)
+        status = tx_fail(TX_FORMAT, "%s: %" PRId64 " layers instead of %" PRId64, key, slides.count, layers);
+    tx_gguf_array_free(&slides);
+    return status;
+}
+
+/* OLMo 3 has settings for each kind of layers. llama.cpp scales only layers without a window. */
+static tx_status set_ropes(tx_json *json)
+{
+    double theta;
+    TX_TRY(tx_json_get_number(json, "rope_theta", 0, 1e12, &theta));
+    tx_json *full = tx_json_has(json, "rope_scaling") ? tx_json_copy(tx_json_find(json, "rope_scaling"))
+                                                      : tx_json_pack("{s:s}", "rope_type", "default");
+    TX_TRY(tx_json_set(json, "rope_parameters",
+                       tx_json_pack("{s:o,s:{s:s,s:f}}", "full_attention", full, "sliding_attention", "rope_type",
+                                    "default", "rope_theta", theta)));
+    TX_TRY(tx_json_set_number(full, "rope_theta", theta));
+    return tx_json_set_null(json, "rope_scaling");
 }
 
 /* Keys that llama.cpp derives from others. */
@@ -138,8 +163,10 @@ static tx_status derive(const reading *m, tx_json *json)
     }
     if (m->model.type->family == TX_GGUF_MPT)
         return read_clip(m, json);
-    if (m->model.type->family == TX_GGUF_EXAONE4)
-        return set_windows(json);
+    if (m->model.type->family == TX_GGUF_OLMO3)
+        TX_TRY(set_ropes(json));
+    if (m->model.type->family == TX_GGUF_EXAONE4 || m->model.type->family == TX_GGUF_OLMO3)
+        return set_windows(m, json);
     if (m->model.type->family == TX_GGUF_QWEN3_MOE)
         return tx_json_set_bool(json, "norm_topk_prob", true);
     if (m->model.type->family == TX_GGUF_GPT_OSS && !tx_json_has(json, "rope_scaling")) { /* null means yarn */
@@ -198,7 +225,8 @@ static tx_status read_tensors(const reading *m, tx_json *json)
     if (strcmp(type, "qwen2_moe") == 0)
         return tx_json_set_bool(json, "qkv_bias", tx_gguf_find(m->file, "blk.0.attn_q.bias") >= 0);
     const bool both = strcmp(type, "llama") == 0 || strcmp(type, "granite") == 0 || strcmp(type, "smollm3") == 0;
-    if (!both && strcmp(type, "seed_oss") != 0 && strcmp(type, "glm4") != 0)
+    if (!both && strcmp(type, "seed_oss") != 0 && !tx_gguf_has_rows(m->model.type, TX_GGUF_GLM) &&
+        strcmp(type, "granitemoe") != 0)
         return TX_OK;
     TX_TRY(tx_json_set_bool(json, "attention_bias", tx_gguf_find(m->file, "blk.0.attn_q.bias") >= 0));
     return !both ? TX_OK : tx_json_set_bool(json, "mlp_bias", tx_gguf_find(m->file, "blk.0.ffn_gate.bias") >= 0);

@@ -4,7 +4,6 @@
 
 #include "models/arch/find.h"
 #include "models/arch/llama_config.h"
-#include "models/arch/t5.h"
 #include "models/text/tokenizer_gguf.h"
 
 #include <inttypes.h>
@@ -15,9 +14,7 @@
 #define POSITIONS "position_embd.weight"
 #define ROUTER ".ffn_gate_inp"        /* also of the shared expert */
 #define DISTANCES "attn_rel_b.weight" /* T5's table of biases of distances */
-#define T5_FARTHEST 128
 #define QUANTIZATION_VERSION 2
-#define TANH_WARNING ": llama.cpp computes gelu_new, which differs by up to 0.0005"
 
 typedef struct exporting {
     const char *folder;
@@ -77,142 +74,10 @@ static tx_status find_type(exporting *e)
                    types);
 }
 
-/* llama.cpp rotates all layers of SmolLM3 except every fourth. */
-static tx_status check_no_rope(const exporting *e)
-{
-    const tx_json *list = tx_json_find(e->json, "no_rope_layers");
-    for (size_t i = 0; i < tx_json_size(list); i++) {
-        int64_t rotates;
-        TX_TRY(tx_json_as_int(tx_json_at(list, i), "no_rope_layers", 0, 1, &rotates));
-        if (rotates != ((i + 1) % 4 != 0))
-            return tx_fail(TX_UNSUPPORTED, "no_rope_layers: llama.cpp computes as if it were every fourth layer");
-    }
-    return TX_OK;
-}
-
-/* llama.cpp derives the layers with a window from the type: all but every `period`-th. */
-static tx_status check_windows(const exporting *e, int period)
-{
-    const llama_config *c = llama_of(e->config);
-    for (int64_t i = 0; i < c->base.layers; i++)
-        if ((window_of(c, i) > 0) != ((i + 1) % period != 0))
-            return tx_fail(TX_UNSUPPORTED, "layer_types: llama.cpp computes as if only layers %d, %d, .. had no window",
-                           period - 1, 2 * period - 1);
-    return TX_OK;
-}
-
-static tx_status check_exaone4(const exporting *e)
-{
-    const llama_config *c = llama_of(e->config);
-    const bool windows = c->base.layers == TX_GGUF_EXAONE4_LAYERS;
-    if ((c->sliding_window > 0) != windows)
-        return tx_fail(TX_UNSUPPORTED, "sliding_window: llama.cpp computes windows if and only if there are %d layers",
-                       TX_GGUF_EXAONE4_LAYERS);
-    return windows ? check_windows(e, 4) : TX_OK;
-}
-
-/* llama.cpp derives the scale of scores and the base of layers with a window from the type. */
-static tx_status check_gemma(const exporting *e)
-{
-    const llama_config *c = llama_of(e->config);
-    const bool third = c->has_local_rope, largest = c->base.layers == (third ? 62 : 46);
-    const int64_t scalar = largest ? c->base.width / c->base.heads : head_size(c);
-    if (c->query_pre_attn_scalar != scalar)
-        return tx_fail(TX_UNSUPPORTED, "query_pre_attn_scalar: llama.cpp computes as if it were %" PRId64, scalar);
-    TX_TRY(check_windows(e, third ? 6 : 2));
-    if (third && (c->local_rope.theta != 1e4 || c->local_rope.type != TX_ROPE_DEFAULT))
-        return tx_fail(TX_UNSUPPORTED, "rope_local_base_freq: llama.cpp computes as if it were 10000");
-    return TX_OK;
-}
-
-/* llama.cpp computes the tanh form of GELU, also for models that were trained with the exact form. */
-static tx_status check_gelu(const exporting *e)
-{
-    static const char *const keys[TX_GGUF_FAMILIES] = {
-        [TX_GGUF_GPT2] = "activation_function", [TX_GGUF_GPT_BIGCODE] = "activation_function",
-        [TX_GGUF_GPT_NEOX] = "hidden_act",      [TX_GGUF_STARCODER2] = "hidden_act",
-        [TX_GGUF_PHI] = "hidden_act",           [TX_GGUF_FALCON] = "activation",
-        [TX_GGUF_BERT] = "hidden_act",          [TX_GGUF_DISTILBERT] = "activation",
-    };
-    const char *activation, *key = keys[e->type->family];
-    if (!key)
-        return TX_OK;
-    TX_TRY(tx_json_get_string(e->json, key, &activation));
-    if (strncmp(activation, "gelu", 4) != 0)
-        return tx_fail(TX_UNSUPPORTED, "%s: \"%.40s\": llama.cpp computes gelu_new", key, activation);
-    if (strcmp(activation, "gelu") == 0 || strcmp(activation, "gelu_python") == 0)
-        tx_reporter_print(e->report, "%s: \"%s\"" TANH_WARNING, key, activation);
-    return TX_OK;
-}
-
-/* llama.cpp has no setting for the scale of scores, and computes the tanh form of GELU, too. */
-static tx_status check_mpt(const exporting *e)
-{
-    if (llama_of(e->config)->attention_multiplier != 0)
-        return tx_fail(TX_UNSUPPORTED, "softmax_scale: llama.cpp computes as if it were null");
-    tx_reporter_print(e->report, "MPT has the exact form of GELU" TANH_WARNING);
-    return TX_OK;
-}
-
-/* llama.cpp derives the activation from the tensors, and does not scale the states before a tied output head. */
-static tx_status check_t5(const exporting *e)
-{
-    const tx_t5_config *c = tx_t5_of(e->config);
-    if (c->dense != TX_T5_RELU && c->dense != TX_T5_GATED_GELU && c->dense != TX_T5_GATED_GELU_NEW)
-        return tx_fail(TX_UNSUPPORTED, "feed_forward_proj: llama.cpp computes only relu and gated-gelu");
-    if (c->farthest != T5_FARTHEST)
-        return tx_fail(TX_UNSUPPORTED, "relative_attention_max_distance: llama.cpp computes as if it were %d",
-                       T5_FARTHEST);
-    if (c->num_decoder_layers > c->num_layers)
-        return tx_fail(TX_UNSUPPORTED, "num_decoder_layers: llama.cpp reads at most as many as num_layers, %" PRId64,
-                       c->num_layers);
-    if (c->scale_decoder_outputs != !c->untied)
-        return tx_fail(TX_UNSUPPORTED, "scale_decoder_outputs: must be true if and only if tie_word_embeddings is");
-    if (!c->untied)
-        tx_reporter_print(e->report, "tie_word_embeddings: llama.cpp's logits are %g times as large",
-                          sqrt((double)e->config->width));
-    return TX_OK;
-}
-
-/* llama.cpp derives the activation from the type. */
-static tx_status check_gpt_oss(const exporting *e)
-{
-    const llama_config *c = llama_of(e->config);
-    if (c->swiglu_alpha != 1.702 || c->swiglu_limit != 7)
-        return tx_fail(TX_UNSUPPORTED, "swiglu_alpha, swiglu_limit: llama.cpp computes as if they were 1.702 and 7");
-    return check_windows(e, 2);
-}
-
-static tx_status check_fixed(const exporting *e)
-{
-    static tx_status (*const checks[TX_GGUF_FAMILIES])(const exporting *) = {
-        [TX_GGUF_GEMMA2] = check_gemma,    [TX_GGUF_GPT_OSS] = check_gpt_oss, [TX_GGUF_MPT] = check_mpt,
-        [TX_GGUF_EXAONE4] = check_exaone4, [TX_GGUF_T5] = check_t5,
-    };
-    for (const tx_gguf_fixed *fixed = tx_gguf_fixed_keys; fixed->type; fixed++) {
-        bool value = fixed->value;
-        if (strcmp(fixed->type, e->type->type) == 0 && tx_json_has(e->json, fixed->name))
-            TX_TRY(tx_json_get_bool(e->json, fixed->name, &value));
-        if (value != fixed->value)
-            return tx_fail(TX_UNSUPPORTED, "%s: llama.cpp computes as if it were %s", fixed->name,
-                           fixed->value ? "true" : "false");
-    }
-    if (strcmp(e->type->type, "smollm3") == 0)
-        TX_TRY(check_no_rope(e));
-    if (checks[e->type->family])
-        TX_TRY(checks[e->type->family](e));
-    if (tx_gguf_has_rows(e->type, TX_GGUF_QWEN3_MOE))
-        for (int64_t i = 0; i < e->config->layers; i++)
-            if (!is_sparse(e->config, i))
-                return tx_fail(TX_UNSUPPORTED, "mlp_only_layers, decoder_sparse_step: llama.cpp computes as if all "
-                                               "layers had experts");
-    return check_gelu(e);
-}
-
 /* llama.cpp refuses files with factors of other architectures. */
 static bool reads_factors(const exporting *e)
 {
-    static const char *const architectures[] = {"llama", "granite", "arcee", "exaone4"};
+    static const char *const architectures[] = {"llama", "granite", "arcee", "exaone4", "granitemoe"};
     for (size_t i = 0; i < sizeof architectures / sizeof architectures[0]; i++)
         if (strcmp(architectures[i], e->type->architecture) == 0)
             return true;
@@ -301,7 +166,7 @@ static tx_status list_tensor(exporting *e, const tx_weights_piece *piece, bool i
     tensor->dim[0] = 1;
     for (int32_t d = 0; d < rank; d++)
         tensor->dim[outer + d] = layout->shape.dim[d];
-    return layout->form == TX_GGUF_GATES && !is_ups ? list_tensor(e, piece, true) : TX_OK;
+    return tx_gguf_is_double(layout) && !is_ups ? list_tensor(e, piece, true) : TX_OK;
 }
 
 static tx_status list_tensors(exporting *e)
@@ -371,6 +236,18 @@ static tx_status put_encoder(const exporting *e)
     return status;
 }
 
+/* Writes the rotary base of layers with a window, and which layers have one. */
+static void put_windows(const exporting *e)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    tx_gguf_key_of(key, e->type->architecture, "rope.freq_base_swa");
+    tx_gguf_put_number(e->writer, key, llama_of(e->config)->local_rope.theta);
+    tx_gguf_key_of(key, e->type->architecture, TX_GGUF_WINDOWS);
+    tx_gguf_put_array(e->writer, key, TX_GGUF_VALUE_BOOL, e->config->layers);
+    for (int64_t i = 0; i < e->config->layers; i++)
+        tx_gguf_add_bytes(e->writer, window_of(llama_of(e->config), i) > 0 ? "\1" : "\0", 1);
+}
+
 static tx_status put_values(const exporting *e)
 {
     static const int64_t file_types[TX_GGUF_DTYPES] = {
@@ -389,6 +266,8 @@ static tx_status put_values(const exporting *e)
     for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
         if (tx_gguf_has_key(e->type, row))
             TX_TRY(put_key(e, row));
+    if (e->type->family == TX_GGUF_OLMO3)
+        put_windows(e);
     if (e->type->family == TX_GGUF_MPT && llama_of(e->config)->clip_qkv > 0)
         tx_gguf_put_number(e->writer, tx_gguf_key_of(key, architecture, TX_GGUF_CLIP), llama_of(e->config)->clip_qkv);
     tx_gguf_put_int(e->writer, tx_gguf_key_of(key, architecture, "vocab_size"), e->config->vocab_size);
@@ -448,7 +327,8 @@ static tx_status export(exporting *e, const char *path)
     TX_TRY(tx_config_json(e->config, &e->json));
     if (tx_gguf_has_rows(e->type, TX_GGUF_BERT)) /* without the positions of padding */
         TX_TRY(tx_json_set_int(e->json, "max_position_embeddings", e->config->positions));
-    TX_TRY(tx_fail_in(check_fixed(e), "%s", e->folder));
+    TX_TRY(tx_fail_in(tx_gguf_check_settings(&(tx_gguf_exported){e->type, e->config, e->json, e->report}), "%s",
+                      e->folder));
     TX_TRY(tx_fail_in(read_heads(e), "%s", e->folder));
     TX_TRY(tx_tokenizer_open(e->folder, &e->tokenizer));
     TX_TRY(tx_arch_check(e->config, e->folder));

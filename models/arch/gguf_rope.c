@@ -31,7 +31,8 @@ void tx_gguf_put_rope(tx_gguf_writer *writer, const char *architecture, const tx
     char key[TX_GGUF_KEY_ROOM];
 #define KEY(rest) tx_gguf_key_of(key, architecture, "rope." rest)
     tx_gguf_put_int(writer, KEY("dimension_count"), size);
-    tx_gguf_put_number(writer, KEY("freq_base"), rope->theta);
+    /* The base of Hunyuan contains its alpha. */
+    tx_gguf_put_number(writer, KEY("freq_base"), (double)tx_rope_of(rope, size, 1).theta);
     if (rope->type == TX_ROPE_LLAMA3) /* the factors contain the other settings */
         tx_gguf_put_int(writer, KEY("scaling.original_context_length"), (int64_t)rope->original);
     if (rope->type != TX_ROPE_LINEAR && rope->type != TX_ROPE_YARN)
@@ -126,6 +127,8 @@ tx_status tx_gguf_get_rope(const tx_gguf_file *file, const char *architecture, c
     char key[TX_GGUF_KEY_ROOM];
     int64_t rotated = 2 * pairs;
     double theta = 10000;
+    if (tx_gguf_has(file, KEY("scaling.alpha")))
+        return tx_fail(TX_UNSUPPORTED, "%s is not supported", key);
     TX_TRY(TX_GGUF_OPTIONAL(int, file, KEY("dimension_count"), 1, INT32_MAX, &rotated));
     if (rotated != 2 * pairs) /* refused by types that rotate whole heads */
         TX_TRY(tx_json_set_number(config, "partial_rotary_factor", (double)rotated / (double)(2 * pairs)));

@@ -57,9 +57,9 @@ static tx_status list_tensor(reading *m, int32_t i)
     TX_TRY(find_tensor(m, layout, layout->name, &m->source[i]));
     const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, m->source[i]);
     const bool computed =
-        layout->form == TX_GGUF_TURNED || layout->form == TX_GGUF_GATES || layout->form == TX_GGUF_SHIFTED;
+        layout->form == TX_GGUF_TURNED || tx_gguf_is_double(layout) || layout->form == TX_GGUF_SHIFTED;
     m->stored[i] = computed ? TX_DTYPE_COUNT : tx_gguf_stored(has->dtype);
-    if (layout->form != TX_GGUF_GATES)
+    if (!tx_gguf_is_double(layout))
         return TX_OK;
     char ups[TX_GGUF_NAME_ROOM];
     tx_gguf_ups_name(layout->name, ups);
@@ -92,7 +92,7 @@ static tx_status check_others(const reading *m)
         const char *name = tx_gguf_tensor_at(m->file, t)->name;
         bool used = strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && tx_gguf_has_rows(m->model.type, TX_GGUF_LLAMA);
         for (int32_t i = 0; i < m->pieces && !used; i++)
-            used = m->source[i] == t || (m->layout[i].form == TX_GGUF_GATES && m->layout[i].ups == t);
+            used = m->source[i] == t || (tx_gguf_is_double(&m->layout[i]) && m->layout[i].ups == t);
         if (!used && strcmp(name, TX_GGUF_OUTPUT) == 0)
             TX_TRY(check_tied(m, t));
         else if (!used)

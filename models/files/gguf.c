@@ -209,8 +209,7 @@ tx_status tx_gguf_get_array(const tx_gguf_file *file, const char *key, bool text
 {
     const tx_gguf_entry_value *entry = NULL;
     TX_TRY(find_value(file, key, &entry));
-    if (entry->type != TX_GGUF_VALUE_ARRAY || (entry->of == TX_GGUF_VALUE_STRING) != texts ||
-        entry->of == TX_GGUF_VALUE_BOOL)
+    if (entry->type != TX_GGUF_VALUE_ARRAY || (entry->of == TX_GGUF_VALUE_STRING) != texts)
         return fail_type(file, key, texts ? "an array of strings" : "an array of numbers");
     const size_t room = (size_t)entry->count + 1;
     tx_gguf_array made = {.count = entry->count};
@@ -227,7 +226,8 @@ tx_status tx_gguf_get_array(const tx_gguf_file *file, const char *key, bool text
     if (texts)
         fill_texts(data_of(file, entry), &made);
     for (int64_t i = 0; i < entry->count && !texts; i++)
-        tx_gguf_number(entry->of, data_of(file, entry) + i * tx_gguf_value_bytes(entry->of), &made.number[i]);
+        if (!tx_gguf_number(entry->of, data_of(file, entry) + i * tx_gguf_value_bytes(entry->of), &made.number[i]))
+            made.number[i] = data_of(file, entry)[i] != 0;
     *array = made;
     return TX_OK;
 }

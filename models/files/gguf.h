@@ -114,7 +114,7 @@ tx_status tx_gguf_get_bool(const tx_gguf_file *file, const char *key, bool *valu
 /* Copies a string; the caller frees it. A string that contains NUL is refused. `size` may be NULL. */
 tx_status tx_gguf_get_string(const tx_gguf_file *file, const char *key, char **value, size_t *size);
 
-/* An array of strings or of numbers. */
+/* An array of strings or of numbers. Booleans are 0 or 1. */
 typedef struct tx_gguf_array {
     int64_t count;
     const char **text; /* strings: their first bytes, without a NUL at the end; allocated */
@@ -138,7 +138,7 @@ void tx_gguf_put_int(tx_gguf_writer *writer, const char *key, int64_t value);   
 void tx_gguf_put_number(tx_gguf_writer *writer, const char *key, double value); /* as F32 */
 void tx_gguf_put_bool(tx_gguf_writer *writer, const char *key, bool value);
 void tx_gguf_put_string(tx_gguf_writer *writer, const char *key, const char *value, size_t size);
-/* Starts an array of U8, I32, F32 or STRING. Add its elements with the functions below. */
+/* Starts an array of U8, BOOL, I32, F32 or STRING. Add its elements with the functions below. */
 void tx_gguf_put_array(tx_gguf_writer *writer, const char *key, tx_gguf_value type, int64_t count);
 void tx_gguf_add_bytes(tx_gguf_writer *writer, const char *bytes, size_t size);
 void tx_gguf_add_i32(tx_gguf_writer *writer, int32_t value);

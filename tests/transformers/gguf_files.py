@@ -25,8 +25,9 @@ from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gem
                           GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
                           Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
                           Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
-from transformers import BloomConfig, Exaone4Config, FalconConfig, GPTBigCodeConfig, MptConfig
-from gguf_llama import check_refused, llama_cpp, use_table_of_gelu
+from transformers import (BloomConfig, Exaone4Config, FalconConfig, GlmConfig, GPTBigCodeConfig, GraniteMoeConfig,
+                          HunYuanDenseV1Config, MptConfig, Olmo3Config)
+from gguf_llama import Model, check_refused, llama_cpp, use_table_of_gelu
 from gguf_tokenizers import VOCAB, byte_level, pieces
 from mxfp4 import pack
 
@@ -40,12 +41,16 @@ QUARTER = dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.25)
 HALF = dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5)
 PLAIN = dict(rope_type="default", rope_theta=1e4)
 YARN = dict(rope_type="yarn", rope_theta=1e4, factor=2.0, original_max_position_embeddings=32)
+ALPHA = dict(rope_type="dynamic", rope_theta=1e4, factor=1.0, alpha=1000.0)
 BYTES = {**BASE, "bos_token_id": 1, "eos_token_id": 0}  # as the byte-level tokenizers have them
 SHARED = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32, shared_expert_intermediate_size=64)
 OSS = dict(head_dim=32, num_local_experts=5, num_experts_per_tok=2, sliding_window=16, pad_token_id=0)
 FALCON = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=2, num_attention_heads=4, bos_token_id=1,
               eos_token_id=0, tie_word_embeddings=True)
 MPT = dict(vocab_size=VOCAB, d_model=96, n_layers=2, n_heads=6, max_seq_len=64, bos_token_id=1, eos_token_id=0)
+SCALES = dict(embedding_multiplier=12.0, attention_multiplier=0.25, residual_multiplier=0.5, logits_scaling=8.0)
+OLMO3 = {**BYTES, "num_key_value_heads": 4, "num_hidden_layers": 5, "sliding_window": 16, "pad_token_id": 0}
+HUNYUAN = dict(BYTES, head_dim=32, pad_token_id=0)
 ALL_HEADS = {key: value for key, value in BYTES.items() if key != "num_key_value_heads"}
 # name: configuration, tokenizer, and whether transformers' own reader of GGUF knows all of it
 MODELS = {
@@ -60,9 +65,12 @@ MODELS = {
     "mistral": (MistralConfig(**BASE, sliding_window=64, head_dim=32), "pieces", False),
     "qwen2": (Qwen2Config(**BYTES), "qwen2", True),
     "qwen3": (Qwen3Config(**BYTES, head_dim=128), "qwen2", True),
-    "granite": (GraniteConfig(**BYTES, embedding_multiplier=12.0, attention_multiplier=0.25, residual_multiplier=0.5,
-                              logits_scaling=8.0), "llama3", False),
+    "granite": (GraniteConfig(**BYTES, **SCALES), "llama3", False),
     "olmo2": (Olmo2Config(**{**BYTES, "num_key_value_heads": 4}), "llama3", False),
+    "olmo3": (Olmo3Config(**OLMO3), "llama3", False),
+    "olmo3, yarn": (Olmo3Config(**{**OLMO3, "num_hidden_layers": 3},
+                                layer_types=["full_attention", "sliding_attention", "full_attention"],
+                                rope_parameters=dict(full_attention=YARN, sliding_attention=PLAIN)), "llama3", False),
     "phi3": (Phi3Config(**BYTES, pad_token_id=0), "llama3", True),
     "stablelm": (StableLmConfig(**BYTES, use_qkv_bias=True, rope_parameters=QUARTER), "qwen2", False),
     "stablelm, parallel": (StableLmConfig(**BYTES, use_parallel_residual=True, rope_parameters=QUARTER), "qwen2",
@@ -72,6 +80,8 @@ MODELS = {
     "qwen2_moe, no biases": (Qwen2MoeConfig(**BYTES, **SHARED, qkv_bias=False), "qwen2", False),
     "qwen3_moe": (Qwen3MoeConfig(**BYTES, head_dim=32, num_experts=5, num_experts_per_tok=2, moe_intermediate_size=32,
                                  norm_topk_prob=True), "qwen2", False),
+    "granitemoe": (GraniteMoeConfig(**BYTES, **SCALES, num_local_experts=5, num_experts_per_tok=2, attention_bias=True,
+                                    rope_parameters=LLAMA3), "llama3", False),
     "olmoe": (OlmoeConfig(**ALL_HEADS, num_experts=4, num_experts_per_tok=3, pad_token_id=0), "llama3", False),
     "gpt_oss": (GptOssConfig(**BYTES, **OSS, rope_parameters=dict(YARN, truncate=False)), "llama3", False),
     "gpt_oss, 5 layers": (GptOssConfig(**{**BYTES, "num_hidden_layers": 5}, **OSS, rope_parameters=PLAIN), "llama3",
@@ -93,6 +103,11 @@ MODELS = {
     "cohere": (CohereConfig(**BYTES, logit_scale=0.25), "llama3", False),
     "glm4": (Glm4Config(**BYTES, head_dim=32, attention_bias=True, rope_parameters=HALF, pad_token_id=0), "llama3",
              False),
+    "glm": (GlmConfig(**BYTES, head_dim=16, attention_bias=True, rope_parameters=HALF, pad_token_id=0), "llama3",
+            False),
+    "hunyuan": (HunYuanDenseV1Config(**HUNYUAN, rope_parameters=PLAIN), "llama3", False),
+    "hunyuan, alpha": (HunYuanDenseV1Config(**HUNYUAN, tie_word_embeddings=True, rope_parameters=ALPHA), "llama3",
+                       False),
     "gpt_bigcode": (GPTBigCodeConfig(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=2, n_head=4, bos_token_id=1,
                                      eos_token_id=0), "starcoder", False),
     "gpt_bigcode, untied": (GPTBigCodeConfig(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=2, n_head=4,
@@ -117,13 +132,20 @@ GELU = ("gpt2", "gpt_neox", "gpt_bigcode", "bloom", "mpt", "falcon", "gemma", "s
 # Models without GELU, whose table in ggml has fp16 numbers.
 EXACT = [name for name in MODELS if not name.startswith(GELU)]
 KEYS = {
+    "olmo3": {gguf.Keys.Attention.SLIDING_WINDOW: 16},
+    "granitemoe": {gguf.Keys.LLM.LOGIT_SCALE: 8.0, gguf.Keys.LLM.EXPERT_COUNT: 5, gguf.Keys.LLM.EXPERT_USED_COUNT: 2},
+    "glm": {gguf.Keys.Rope.DIMENSION_COUNT: 8},
     "granite": {gguf.Keys.LLM.LOGIT_SCALE: 8.0, gguf.Keys.LLM.EMBEDDING_SCALE: 12.0, gguf.Keys.LLM.RESIDUAL_SCALE: 0.5,
                 gguf.Keys.Attention.SCALE: 0.25},
     "stablelm": {gguf.Keys.LLM.USE_PARALLEL_RESIDUAL: False, gguf.Keys.Rope.DIMENSION_COUNT: 4},
     "stablelm, parallel": {gguf.Keys.LLM.USE_PARALLEL_RESIDUAL: True},
 }
+ARCHITECTURES = dict(
+    mistral="llama", mixtral="llama", olmo3="olmo2", gemma3_text="gemma3", gpt_neox="gptneox", phi="phi2",
+    cohere="command-r", glm="chatglm", gpt_bigcode="starcoder", qwen2_moe="qwen2moe", qwen3_moe="qwen3moe",
+    gpt_oss="gpt-oss", hunyuan_v1_dense="hunyuan-dense") # of model types that have another name there
 FLOATS = ("position_embd.weight", ".ffn_gate_inp")
-ROTATED_IN_PAIRS = ("llama", "mistral", "mixtral", "granite", "smollm3", "arcee")
+ROTATED_IN_PAIRS = ("llama", "mistral", "mixtral", "granite", "granitemoe", "smollm3", "arcee")
 TEXTS = ["the cat sat on the mat", "  two  spaces, 12345 numbers\n\nand lines ",
          "don't I'LL caf\u00e9 \u4e2d\u6587 \U0001f600",
          "", " ", "<|end|> a special one"]
@@ -149,6 +171,11 @@ def convert(name, source, to, outtype="f32"):
     return done.returncode == 0
 
 
+def architecture(kind):
+    """That of the gguf package for a model_type."""
+    return next(arch for arch, name in gguf.MODEL_ARCH_NAMES.items() if name == ARCHITECTURES.get(kind, kind))
+
+
 def permuted(weights, heads):
     """llama.cpp's convert script, LlamaModel.permute."""
     return weights.reshape(heads, 2, weights.shape[0] // heads // 2,
@@ -158,20 +185,7 @@ def permuted(weights, heads):
 def expected(state, config):
     """Names by the gguf package's own table, values as the convert script turns them."""
     kind = config.model_type
-    arch = {"gpt2": gguf.MODEL_ARCH.GPT2, "llama": gguf.MODEL_ARCH.LLAMA, "mistral": gguf.MODEL_ARCH.LLAMA,
-            "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3, "granite": gguf.MODEL_ARCH.GRANITE,
-            "olmo2": gguf.MODEL_ARCH.OLMO2, "smollm3": gguf.MODEL_ARCH.SMOLLM3, "phi3": gguf.MODEL_ARCH.PHI3,
-            "stablelm": gguf.MODEL_ARCH.STABLELM, "gemma": gguf.MODEL_ARCH.GEMMA, "gemma2": gguf.MODEL_ARCH.GEMMA2,
-            "gemma3_text": gguf.MODEL_ARCH.GEMMA3, "gpt_neox": gguf.MODEL_ARCH.GPTNEOX,
-            "mixtral": gguf.MODEL_ARCH.LLAMA, "arcee": gguf.MODEL_ARCH.ARCEE, "ernie4_5": gguf.MODEL_ARCH.ERNIE4_5,
-            "seed_oss": gguf.MODEL_ARCH.SEED_OSS, "starcoder2": gguf.MODEL_ARCH.STARCODER2,
-            "phi": gguf.MODEL_ARCH.PHI2, "nemotron": gguf.MODEL_ARCH.NEMOTRON, "cohere": gguf.MODEL_ARCH.COMMAND_R,
-            "glm4": gguf.MODEL_ARCH.GLM4,
-            "gpt_bigcode": gguf.MODEL_ARCH.STARCODER, "bloom": gguf.MODEL_ARCH.BLOOM,
-            "mpt": gguf.MODEL_ARCH.MPT, "exaone4": gguf.MODEL_ARCH.EXAONE4, "falcon": gguf.MODEL_ARCH.FALCON,
-            "qwen2_moe": gguf.MODEL_ARCH.QWEN2MOE, "qwen3_moe": gguf.MODEL_ARCH.QWEN3MOE,
-            "olmoe": gguf.MODEL_ARCH.OLMOE, "gpt_oss": gguf.MODEL_ARCH.GPT_OSS}[kind]
-    names, wanted = gguf.get_tensor_name_map(arch, config.num_hidden_layers), {}
+    names, wanted = gguf.get_tensor_name_map(architecture(kind), config.num_hidden_layers), {}
     state = dict(state)
     for name in [name for name in state if ".experts.0." in name]:  # one tensor of all experts
         before, after = name.split(".experts.0.")
@@ -186,6 +200,9 @@ def expected(state, config):
             state[f"{name}.{bias}"], value = value[:, ::2], value[:, 1::2]
             name = name.replace("gate_proj", "up_proj")
         state[f"{name.removesuffix('_bias')}.{bias}"] = value
+    for name in [name for name in state if "input_linear" in name]:  # gates and ups
+        for part, value in zip(("gate", "up"), np.split(state.pop(name), 2, axis=1)):
+            state[name.replace("block_sparse_moe.input_linear", f"mlp.experts.{part}_proj")] = value
     for name, value in state.items():
         if kind == "gpt2" and name.endswith(("c_attn.weight", "c_proj.weight", "c_fc.weight")):
             value = value.T
@@ -208,6 +225,8 @@ def compare_values(name, path, state, config, outtype):
     types = {"f32": gguf.GGMLQuantizationType.F32, "f16": gguf.GGMLQuantizationType.F16,
              "bf16": gguf.GGMLQuantizationType.BF16, "q8_0": gguf.GGMLQuantizationType.Q8_0}
     wanted, reader = expected(state, config), gguf.GGUFReader(path)
+    check(reader.fields["general.architecture"].contents() == gguf.MODEL_ARCH_NAMES[architecture(config.model_type)],
+          f"{name}: another architecture")
     has = {t.name: t for t in reader.tensors if t.name != "rope_freqs.weight"}
     check(set(has) == set(wanted), f"{name}: tensors {sorted(set(has) ^ set(wanted))}")
     for tensor in set(has) & set(wanted):
@@ -268,6 +287,16 @@ def copy_file(path, to, remove=(), new=None):
     copy_with_new_metadata(reader, writer, new or {}, remove)
 
 
+def same_logits(*models):
+    """Whether txgen computes the same logits, bit by bit."""
+    made = []
+    for model in models:
+        done = run(TXGEN, model=model, ids="1 5 250 17 3", logits=os.path.join(model, "logits"))
+        check(done.returncode == 0, done.stderr.strip())
+        made.append(load_file(os.path.join(model, "logits"))["logits"])
+    return np.array_equal(*made)
+
+
 def compare_back(name, work, source, state, path):
     """Converts back to a folder: the same weights and ids, also with a tokenizer made only of the file's tokens."""
     back, bare, rebuilt = (os.path.join(work, n) for n in ("back", "bare.gguf", "rebuilt"))
@@ -284,6 +313,9 @@ def compare_back(name, work, source, state, path):
     have = AutoModelForCausalLM.from_pretrained(back).config.to_dict()
     skip = {"_name_or_path", "architectures", "dtype", "transformers_version", "pad_token_id", "use_cache", "n_inner",
             "attn_implementation", "max_window_layers"}
+    if want.get("rope_parameters", {}) == ALPHA:  # the file has the base that results
+        skip.add("rope_parameters")
+        check(same_logits(source, back), f"{name}: other logits of the folder that comes back")
     odd = {k: (want[k], have.get(k)) for k in want if k not in skip and want[k] != have.get(k)}
     check(not odd, f"{name}: config.json comes back as {odd}")
     copy_file(path, bare, ["tokenizer.huggingface.json"])
@@ -309,32 +341,14 @@ def compare_logits(name, model, work, file):
     return error
 
 
-def compare_ids(name, vocab, folder):
-    """The ids by llama.cpp, which selects a pre-tokenizer by its name in the file."""
-    for text, want in zip(TEXTS, ids_of(folder)):
-        data, ids = text.encode(), (llama_cpp.llama_token * 256)()
-        count = llama_cpp.llama_tokenize(vocab, data, len(data), ids, len(ids), True, True)
-        check(ids[:count] == want, f"{name}: ids of llama.cpp: {ids[:count]} for {want}")
-
-
 def compare_llama_cpp(name, model, path, folder, bound=None):
     """Ids and logits of llama.cpp, if its Python package is there."""
     if llama_cpp is None:
         return "without llama.cpp"
-    made, now = llama_cpp.llama_model_default_params(), llama_cpp.llama_context_default_params()
-    made.n_gpu_layers, now.n_threads, now.type_k, now.type_v, now.flash_attn_type = 0, 1, 0, 0, 0
-    read = llama_cpp.llama_model_load_from_file(path.encode(), made)
-    check(read, f"{name}: llama.cpp does not load the file")
-    if not read:
-        return "failed"
-    compare_ids(name, llama_cpp.llama_model_get_vocab(read), folder)
-    context, ids = llama_cpp.llama_init_from_model(read, now), [t * 37 % VOCAB for t in range(40)]
-    batch = llama_cpp.llama_batch_init(len(ids), 0, 1)
-    batch.n_tokens = len(ids)
-    for i, token in enumerate(ids):
-        batch.token[i], batch.pos[i], batch.n_seq_id[i], batch.seq_id[i][0], batch.logits[i] = token, i, 1, 0, 1
-    check(llama_cpp.llama_decode(context, batch) == 0, f"{name}: llama.cpp computes nothing")
-    got = torch.stack([torch.tensor(llama_cpp.llama_get_logits_ith(context, i)[:VOCAB]) for i in range(len(ids))])
+    read, ids = Model(name, path), [t * 37 % VOCAB for t in range(40)]
+    for text, want in zip(TEXTS, ids_of(folder)):  # the file names a pre-tokenizer
+        check(read.tokenize(text) == want, f"{name}: ids of llama.cpp: {read.tokenize(text)} for {want}")
+    got = torch.from_numpy(read.logits(ids, VOCAB))
     use_table_of_gelu(model)
     if (getattr(model.config, "rope_parameters", None) or {}).get("truncate") is False:  # llama.cpp always truncates
         rounded = copy.deepcopy(model.config)
@@ -342,8 +356,7 @@ def compare_llama_cpp(name, model, path, folder, bound=None):
         model.model.rotary_emb = type(model.model.rotary_emb)(rounded)
     with torch.no_grad():
         want = model(torch.tensor([ids])).logits[0]
-    llama_cpp.llama_free(context)
-    llama_cpp.llama_model_free(read)
+    read.free()
     error, bound = ((got - want).abs().max() / want.abs().max()).item(), bound or (1e-5 if name in EXACT else 5e-4)
     check(error <= bound, f"{name}: logits of llama.cpp differ by {error}")
     return f"llama.cpp {error:.1e}"
@@ -362,7 +375,7 @@ def compare(name, config, kind, readable):
             compare_loaded(f"{name}, {outtype}", work, path, state, config)
         compare_rope(name, reader, config)
         for key, want in KEYS.get(name, {}).items():
-            field = reader.fields.get(key.format(arch=config.model_type))
+            field = reader.fields.get(key.format(arch=gguf.MODEL_ARCH_NAMES[architecture(config.model_type)]))
             check(field and field.parts[-1][0] == want, f"{name}: {key} is {field}, not {want}")
         compare_back(name, work, source, state, path)
         error = compare_logits(name, model, work, "model.gguf") if readable else None
@@ -449,6 +462,12 @@ for setting in (dict(swiglu_limit=5.0), dict(rope_parameters=YARN), dict(tie_wor
 refuse("a qwen2_moe with scaled weights", Qwen2MoeConfig(**BYTES, **SHARED, norm_topk_prob=True), "qwen2",
        "norm_topk_prob")
 refuse("a gemma 2 with another scale", Gemma2Config(**BASE, head_dim=32), "pieces", "query_pre_attn_scalar")
+for setting in (dict(tie_word_embeddings=True), dict(attention_bias=True), dict(
+        rope_parameters=dict(full_attention=PLAIN, sliding_attention=dict(PLAIN, rope_theta=5e5)))):
+    refuse("an olmo3 with another setting", Olmo3Config(**{**OLMO3, **setting}), "llama3", next(iter(setting)))
+refuse("a glm with wide heads", GlmConfig(**BYTES, head_dim=32, pad_token_id=0), "llama3", "head_dim")
+refuse("a biased hunyuan", HunYuanDenseV1Config(**HUNYUAN, attention_bias=True, rope_parameters=PLAIN), "llama3",
+       "attention_bias")
 SMALL = dict(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=1, n_head=4, bos_token_id=0, eos_token_id=0)
 refuse("relu", GPT2Config(**SMALL, activation_function="relu"), "gpt2", "gelu_new")
 for exact in (GPT2Config(**SMALL, activation_function="gelu"), GPTNeoXConfig(**ALL_HEADS, hidden_act="gelu"),

@@ -87,16 +87,18 @@ class Model:
         llama_cpp.llama_free(context)
         return made
 
-    def translate(self, ids, begun, vocab):
-        """The logits of the decoder's tokens `begun` for a source."""
+    def logits(self, ids, vocab, source=None):
+        """The logits of all tokens; of an encoder and decoder those of the decoder's tokens for a source."""
         now = llama_cpp.llama_context_default_params()
         now.n_threads, now.n_threads_batch, now.type_k, now.type_v, now.flash_attn_type = 1, 1, 0, 0, 0
         context = llama_cpp.llama_init_from_model(self.model, now)
-        for tokens, compute in ((ids, llama_cpp.llama_encode), (begun, llama_cpp.llama_decode)):
+        for tokens, compute in ((source, llama_cpp.llama_encode), (ids, llama_cpp.llama_decode)):
+            if tokens is None:
+                continue
             batch = self.batch(tokens)
             check(compute(context, batch) == 0, f"{self.name}: llama.cpp computes nothing")
             llama_cpp.llama_batch_free(batch)
-        made = np.array([llama_cpp.llama_get_logits_ith(context, i)[:vocab] for i in range(len(begun))])
+        made = np.array([llama_cpp.llama_get_logits_ith(context, i)[:vocab] for i in range(len(ids))])
         llama_cpp.llama_free(context)
         return made
 

@@ -76,7 +76,7 @@ def compare_llama(name, path, folder, model, changes):
     read, begun = Model(name, path), [model.config.decoder_start_token_id] + BEGUN
     check(read.tokenize(SOURCE) == ids, f"{name}: ids of llama.cpp: {read.tokenize(SOURCE)}, not {ids}")
     check(llama_cpp.llama_model_decoder_start_token(read.model) == begun[0], f"{name}: another first token")
-    got = read.translate(ids, begun, VOCAB)
+    got = read.logits(begun, VOCAB, ids)
     if "tie_word_embeddings" not in changes:  # llama.cpp does not scale the states before a tied output head
         got *= model.config.d_model ** -0.5
     use_table_of_gelu(model)
