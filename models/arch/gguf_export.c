@@ -276,7 +276,8 @@ static tx_status put_values(const exporting *e)
     if (tx_gguf_has_rows(e->type, TX_GGUF_LLAMA))
         tx_gguf_put_rope(e->writer, architecture, &e->rope, (int64_t)(e->rope.rotated * (double)e->head_size));
     return tx_tokenizer_put_gguf(
-        e->tokenizer, &(tx_gguf_ids){e->config->vocab_size, e->config->bos_token_id, e->config->eos_token_id},
+        e->tokenizer,
+        &(tx_gguf_ids){e->config->vocab_size, e->config->bos_token_id, e->config->eos_token_id, architecture},
         e->writer);
 }
 

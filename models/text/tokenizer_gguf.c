@@ -241,8 +241,9 @@ static tx_status put_files(const tx_tokenizer *t, const tx_json *config, tx_gguf
 
 /* ---- All values -------------------------------------------------------------------------------------- */
 
-static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer *w)
+static tx_status put_model(const tx_tokenizer *t, const tx_gguf_ids *ids, tx_gguf_writer *w)
 {
+    const int64_t vocab = ids->vocab;
     const bool words = t->model == &tx_word_piece, scored = t->model == &tx_unigram;
     const char *model = t->bytes ? "gpt2" : words ? "bert" : scored ? "t5" : "llama", *split = "default";
     bool prefix = scored;
@@ -256,7 +257,7 @@ static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer 
                        ": put the tokenizer of this model into its folder, or enlarge the model by transformers' "
                        "resize_token_embeddings",
                        tx_tokenizer_size(t), vocab);
-    TX_TRY(t->bytes ? tx_gguf_find_split(t, &split)
+    TX_TRY(t->bytes ? tx_gguf_find_split(t, ids->architecture, &split)
            : words  ? put_normalizer(t, w)
            : scored ? put_charsmap(t, w)
                     : find_prefix(t, &prefix));
@@ -277,7 +278,7 @@ static tx_status put_model(const tx_tokenizer *t, int64_t vocab, tx_gguf_writer 
 tx_status tx_tokenizer_put_gguf(const tx_tokenizer *tokenizer, const tx_gguf_ids *ids, tx_gguf_writer *writer)
 {
     tx_json *config = NULL;
-    tx_status status = put_model(tokenizer, ids->vocab, writer);
+    tx_status status = put_model(tokenizer, ids, writer);
     TX_THEN(status, tx_tokenizer_config(tokenizer, &config));
     TX_THEN(status, put_special(tokenizer, config, ids, writer));
     TX_THEN(status, put_files(tokenizer, config, writer));

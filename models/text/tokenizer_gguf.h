@@ -11,9 +11,11 @@
 #include "models/tx_text.h"
 #include "tx_json.h"
 
-/* Values of config.json: the number of ids, and the tokens that begin and end a text, or -1. */
+/* Values of config.json: the number of ids, and the tokens that begin and end a text, or -1. And llama.cpp's name of
+ * the architecture. */
 typedef struct tx_gguf_ids {
     int64_t vocab, bos, eos;
+    const char *architecture;
 } tx_gguf_ids;
 
 /* Writes a tokenizer's values. Ids without a token become unused tokens. Tokens of tokenizer_config.json override
@@ -72,6 +74,6 @@ typedef struct tx_gguf_split {
 /* Finds the pre-tokenizer with a name in a file. NULL if TX does not know it. */
 const tx_gguf_split *tx_gguf_split_of(const char *name);
 /* Finds llama.cpp's name for the pre-tokenizer of a byte-level tokenizer (tokenizer_gguf_split.c). */
-tx_status tx_gguf_find_split(const tx_tokenizer *t, const char **name);
+tx_status tx_gguf_find_split(const tx_tokenizer *t, const char *architecture, const char **name);
 
 #endif

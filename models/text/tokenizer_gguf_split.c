@@ -33,6 +33,7 @@ static const tx_gguf_split splits[] = {
     {.name = "bloom", .regex = {" ?[^(\\s|[.,!?…。，、।۔،])]+"}},
     {.name = "falcon", .steps = falcon},
     {.name = "llama-bpe", .regex = {LLAMA3}, .whole_words = true},
+    {.name = "dbrx", .regex = {LLAMA3}},
     {.name = "qwen2", .regex = {QWEN2}, .nfc = true},
     {.name = "qwen35",
      .regex = {CONTRACTIONS
@@ -45,17 +46,20 @@ static const tx_gguf_split splits[] = {
      .regex = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
                "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
                " ?[\\p{P}\\p{S}]+[\\r\\n]*|" LINES}},
+    {.name = "modern-bert", .own = true, .nfc = true},
 };
 #define SPLITS (sizeof splits / sizeof splits[0])
 
 /* Other names in files. */
 static const char *const aliases[][2] = {
     {"olmo", "gpt-2"},        {"mpt", "gpt-2"},
-    {"exaone4", "gpt-2"},     {"starcoder", "smollm"},
-    {"refact", "smollm"},     {"command-r", "smollm"},
-    {"codeshell", "smollm"},  {"exaone", "smollm"},
+    {"exaone4", "gpt-2"},     {"phi-2", "gpt-2"},
+    {"starcoder", "smollm"},  {"refact", "smollm"},
+    {"command-r", "smollm"},  {"codeshell", "smollm"},
+    {"exaone", "smollm"},     {"chatglm-bpe", "dbrx"},
     {"llama3", "llama-bpe"},  {"llama-v3", "llama-bpe"},
     {"falcon3", "llama-bpe"}, {"pixtral", "llama-bpe"},
+    {"glm4", "llama-bpe"},    {"hunyuan-dense", "deepseek-v3"},
     {"stablelm2", "qwen2"},   {"deepseek-r1-qwen", "qwen2"},
 };
 
@@ -132,9 +136,11 @@ static bool is_split(const tx_steps *pre, const tx_gguf_split *split)
 }
 
 /* llama.cpp has no normalizers. NFC, which Qwen2's tokenizer uses, does not change text that is already composed, and
- * the convert script accepts it. */
-tx_status tx_gguf_find_split(const tx_tokenizer *t, const char **name)
+ * the convert script accepts it. If llama.cpp has several names, the architecture's own is written, as by the convert
+ * script, else the one that treats words that are tokens as the tokenizer does. */
+tx_status tx_gguf_find_split(const tx_tokenizer *t, const char *architecture, const char **name)
 {
+    const tx_gguf_split *own = tx_gguf_split_of(architecture), *found = NULL;
     const tx_steps *pre = &t->pre_tokenizer, *normalizer = &t->normalizer;
     char steps[512] = "", names[256] = "";
     if (normalizer->count > 1 || (normalizer->count == 1 && !tx_step_is(&normalizer->at[0], "NFC")) ||
@@ -142,11 +148,16 @@ tx_status tx_gguf_find_split(const tx_tokenizer *t, const char **name)
         return tx_fail(TX_UNSUPPORTED,
                        "tokenizer: llama.cpp supports neither its normalizer nor a space before the text");
     for (size_t i = 0; i < SPLITS; i++) {
-        if (is_split(pre, &splits[i])) {
-            *name = splits[i].name;
-            return TX_OK;
-        }
+        const bool merges_alike = splits[i].whole_words == t->ignore_merges;
+        if (is_split(pre, &splits[i]) && (!found || (merges_alike && found->whole_words != t->ignore_merges)))
+            found = &splits[i];
         tx_list_add(names, sizeof names, ", ", "%s", splits[i].name);
+    }
+    if (found) {
+        const bool same =
+            own && is_split(pre, own) && own->whole_words == t->ignore_merges && own->nfc == (normalizer->count > 0);
+        *name = same ? architecture : found->name;
+        return TX_OK;
     }
     for (int32_t i = 0; i < pre->count; i++) {
         const bool shown = tx_step_is(&pre->at[i], "Split");

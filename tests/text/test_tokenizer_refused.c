@@ -152,16 +152,19 @@ static void test_refused_files(void **state)
 #define DIGITS "{\"type\": \"Digits\", \"individual_digits\": true}, "
 #define UPPER "[\\\\p{Lu}\\\\p{Lt}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]"
 #define LOWER "[\\\\p{Ll}\\\\p{Lm}\\\\p{Lo}\\\\p{M}]"
+#define LLAMA3                                                                             \
+    "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?\\\\p{L}+|\\\\p{N}{1,3}| " \
+    "?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n]*|" LINES
 #define LINES "\\\\s*[\\\\r\\\\n]+|\\\\s+(?!\\\\S)|\\\\s+"
 
 /* Writes a file of the folder's tokenizer and no tensors that count. */
-static tx_status write_gguf(const char *folder, const char *path)
+static tx_status write_gguf(const char *folder, const char *architecture, const char *path)
 {
     const tx_gguf_tensor tensor = {"one", TX_GGUF_F32, 1, {1}};
     tx_gguf_writer *writer;
     tx_tokenizer *tokenizer = open_tokenizer(folder);
     assert_ok(tx_gguf_create(&writer));
-    const tx_status status = tx_tokenizer_put_gguf(tokenizer, &(tx_gguf_ids){263, -1, 0}, writer);
+    const tx_status status = tx_tokenizer_put_gguf(tokenizer, &(tx_gguf_ids){263, -1, 0, architecture}, writer);
     tx_tokenizer_free(tokenizer);
     if (status) {
         tx_gguf_discard(writer);
@@ -176,26 +179,31 @@ static tx_status write_gguf(const char *folder, const char *path)
 static void test_gguf_names(void **state)
 {
     static const struct {
-        const char *pre_tokenizer, *name;
+        const char *pre_tokenizer, *name, *architecture;
     } known[] = {
-        {PARTS(DIGITS BYTES("true")), "smollm"},
-        {PARTS(PART("\\\\p{N}") BYTES("true")), "smollm"},
+        {PARTS(DIGITS BYTES("true")), "smollm", "llama"},
+        {PARTS(PART("\\\\p{N}") BYTES("true")), "smollm", "llama"},
         {PARTS(PART("[\\r\\n]") PART("\\\\s?\\\\p{L}+") PART("\\\\s?\\\\p{P}+")
                    PART("[\\u4e00-\\u9fa5\\u0800-\\u4e00\\uac00-\\ud7ff]+") DIGITS BYTES("false")),
-         "deepseek-coder"},
+         "deepseek-coder", "llama"},
         {PARTS(PART("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?[\\\\p{L}\\\\p{M}]+|\\\\p{N}| "
                     "?[^\\\\s\\\\p{L}\\\\p{M}\\\\p{N}]+[\\\\r\\\\n]*|" LINES) BYTES("false")),
-         "qwen35"},
+         "qwen35", "llama"},
         {PARTS(PART("[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?" UPPER "*" LOWER "+|[^\\\\r\\\\n\\\\p{L}\\\\p{N}]?" UPPER "+" LOWER
                     "*|\\\\p{N}| ?[^\\\\s\\\\p{L}\\\\p{N}]+[\\\\r\\\\n/]*|" LINES) BYTES("false")),
-         "tekken"},
-        {BYTES("true"), "gpt-2"},
+         "tekken", "llama"},
+        {BYTES("true"), "gpt-2", "gpt2"},
+        {BYTES("true"), "mpt", "mpt"},
+        {BYTES("true"), "gpt-2", "modern-bert"}, /* whose tokenizer has NFC */
+        {PARTS(PART("\\\\p{N}") BYTES("true")), "command-r", "command-r"},
+        {BYTES("true"), "gpt-2", "command-r"},
+        {PARTS(PART(LLAMA3) BYTES("false")), "dbrx", "olmo2"},
     };
     char *folder = small_folder(), *file = TX_PATH(folder, "model.gguf");
     write_in(folder, "tokenizer_config.json", "{\"eos_token\": \"!\"}"); /* so the file holds no tokenizer.json */
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         change(folder, "pre_tokenizer", known[i].pre_tokenizer);
-        assert_ok(write_gguf(folder, file));
+        assert_ok(write_gguf(folder, known[i].architecture, file));
         tx_gguf_file *opened;
         char *name;
         assert_ok(tx_gguf_open(file, &opened));
@@ -217,7 +225,7 @@ static void test_gguf_names(void **state)
         tx_tokenizer_free(other);
     }
     change(folder, "pre_tokenizer", PARTS(PART("[aeiou]") BYTES("false")));
-    assert_refused(write_gguf(folder, file), TX_UNSUPPORTED, "(Split [aeiou], ByteLevel)");
+    assert_refused(write_gguf(folder, "llama", file), TX_UNSUPPORTED, "(Split [aeiou], ByteLevel)");
     assert_non_null(strstr(tx_error(), "convert_hf_to_gguf.py"));
     assert_null(tx_gguf_split_of("no name"));
     assert_string_equal(tx_gguf_split_of("starcoder")->name, "smollm");

@@ -67,7 +67,7 @@ MODELS = {
     "qwen3": (Qwen3Config(**BYTES, head_dim=128), "qwen2", True),
     "granite": (GraniteConfig(**BYTES, **SCALES), "llama3", False),
     "olmo2": (Olmo2Config(**{**BYTES, "num_key_value_heads": 4}), "llama3", False),
-    "olmo3": (Olmo3Config(**OLMO3), "llama3", False),
+    "olmo3": (Olmo3Config(**OLMO3), "dbrx", False),
     "olmo3, yarn": (Olmo3Config(**{**OLMO3, "num_hidden_layers": 3},
                                 layer_types=["full_attention", "sliding_attention", "full_attention"],
                                 rope_parameters=dict(full_attention=YARN, sliding_attention=PLAIN)), "llama3", False),
@@ -105,7 +105,7 @@ MODELS = {
              False),
     "glm": (GlmConfig(**BYTES, head_dim=16, attention_bias=True, rope_parameters=HALF, pad_token_id=0), "llama3",
             False),
-    "hunyuan": (HunYuanDenseV1Config(**HUNYUAN, rope_parameters=PLAIN), "llama3", False),
+    "hunyuan": (HunYuanDenseV1Config(**HUNYUAN, rope_parameters=PLAIN), "deepseek-v3", False),
     "hunyuan, alpha": (HunYuanDenseV1Config(**HUNYUAN, tie_word_embeddings=True, rope_parameters=ALPHA), "llama3",
                        False),
     "gpt_bigcode": (GPTBigCodeConfig(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=2, n_head=4, bos_token_id=1,
@@ -132,7 +132,12 @@ GELU = ("gpt2", "gpt_neox", "gpt_bigcode", "bloom", "mpt", "falcon", "gemma", "s
 # Models without GELU, whose table in ggml has fp16 numbers.
 EXACT = [name for name in MODELS if not name.startswith(GELU)]
 KEYS = {
-    "olmo3": {gguf.Keys.Attention.SLIDING_WINDOW: 16},
+    "olmo3": {gguf.Keys.Attention.SLIDING_WINDOW: 16, gguf.Keys.Tokenizer.PRE: "dbrx",
+              gguf.Keys.Attention.SLIDING_WINDOW_PATTERN: [True, True, True, False, True]},
+    "olmo3, yarn": {gguf.Keys.Tokenizer.PRE: "llama-bpe"},
+    "hunyuan": {gguf.Keys.Tokenizer.PRE: "hunyuan-dense"},
+    "hunyuan, alpha": {gguf.Keys.Rope.FREQ_BASE: np.float32(1e4 * 1000 ** (32 / 30))},
+    "mpt": {gguf.Keys.Tokenizer.PRE: "mpt"},
     "granitemoe": {gguf.Keys.LLM.LOGIT_SCALE: 8.0, gguf.Keys.LLM.EXPERT_COUNT: 5, gguf.Keys.LLM.EXPERT_USED_COUNT: 2},
     "glm": {gguf.Keys.Rope.DIMENSION_COUNT: 8},
     "granite": {gguf.Keys.LLM.LOGIT_SCALE: 8.0, gguf.Keys.LLM.EMBEDDING_SCALE: 12.0, gguf.Keys.LLM.RESIDUAL_SCALE: 0.5,
@@ -376,7 +381,7 @@ def compare(name, config, kind, readable):
         compare_rope(name, reader, config)
         for key, want in KEYS.get(name, {}).items():
             field = reader.fields.get(key.format(arch=gguf.MODEL_ARCH_NAMES[architecture(config.model_type)]))
-            check(field and field.parts[-1][0] == want, f"{name}: {key} is {field}, not {want}")
+            check(field and field.contents() == want, f"{name}: {key} is {field}, not {want}")
         compare_back(name, work, source, state, path)
         error = compare_logits(name, model, work, "model.gguf") if readable else None
         other = compare_llama_cpp(name, model, path, source)

@@ -10,6 +10,9 @@ VOCAB = 400
 REGEX = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}%s|"
          " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+"
          "|\\s+(?!\\S)|\\s+")
+DEEPSEEK = ("\\p{N}{1,3}", "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+",
+            "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+            " ?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+")
 LEARNED = ["the cat sat on the mat and the dog didn't; 1234 numbers, two  spaces\nand lines " * 3,
            "caf\u00e9 hello world " * 5]
 
@@ -26,11 +29,14 @@ def byte_level(split):
         made.pre_tokenizer = pre.Sequence([pre.Punctuation("contiguous"), pre.ByteLevel(add_prefix_space=False),
                                            pre.Digits(individual_digits=False),
                                            pre.Split(tokenizers.Regex("[0-9][0-9][0-9]"), "isolated")])
+    elif split == "deepseek-v3":
+        made.pre_tokenizer = pre.Sequence([*(pre.Split(tokenizers.Regex(regex), "isolated") for regex in DEEPSEEK),
+                                           pre.ByteLevel(False, use_regex=False)])
     elif split == "bloom":
         regex = tokenizers.Regex(" ?[^(\\s|[.,!?\u2026\u3002\uff0c\u3001\u0964\u06d4\u060c])]+")
         made.pre_tokenizer = pre.Sequence([pre.Split(regex, "isolated"), pre.ByteLevel(False, use_regex=False)])
     else:
-        regex = tokenizers.Regex(REGEX % ("{1,3}" if split == "llama3" else ""))
+        regex = tokenizers.Regex(REGEX % ("{1,3}" if split in ("llama3", "dbrx") else ""))
         made.pre_tokenizer = pre.Sequence([pre.Split(regex, "isolated"), pre.ByteLevel(False, use_regex=False)])
     if split == "qwen2":
         made.normalizer = tokenizers.normalizers.NFC()
