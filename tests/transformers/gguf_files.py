@@ -19,14 +19,12 @@ from gguf.scripts.gguf_new_metadata import MetadataDetails, copy_with_new_metada
 import numpy as np
 import torch
 from safetensors.numpy import load_file
-from transformers import (ArceeConfig, CohereConfig, Ernie4_5Config, Glm4Config, GptOssConfig, NemotronConfig,
-                          PhiConfig, SeedOssConfig, Starcoder2Config)
-from transformers import (AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma3TextConfig, GemmaConfig,
-                          GPT2Config, GPTNeoXConfig, GraniteConfig, LlamaConfig, MistralConfig, MixtralConfig,
-                          Olmo2Config, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config,
-                          Qwen3MoeConfig, SmolLM3Config, StableLmConfig)
-from transformers import (BloomConfig, Exaone4Config, FalconConfig, GlmConfig, GPTBigCodeConfig, GraniteMoeConfig,
-                          HunYuanDenseV1Config, MptConfig, Olmo3Config)
+from transformers import (
+    ArceeConfig, AutoModelForCausalLM, AutoTokenizer, BloomConfig, CohereConfig, Ernie4_5Config, Exaone4Config,
+    FalconConfig, Gemma2Config, Gemma3TextConfig, GemmaConfig, Glm4Config, GlmConfig, GPT2Config, GPTBigCodeConfig,
+    GPTNeoXConfig, GptOssConfig, GraniteConfig, GraniteMoeConfig, HunYuanDenseV1Config, LlamaConfig, MistralConfig,
+    MixtralConfig, MptConfig, NemotronConfig, Olmo2Config, Olmo3Config, OlmoeConfig, Phi3Config, PhiConfig, Qwen2Config,
+    Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, SeedOssConfig, SmolLM3Config, Starcoder2Config, StableLmConfig)
 from gguf_llama import Model, check_refused, llama_cpp, use_table_of_gelu
 from gguf_tokenizers import VOCAB, byte_level, pieces
 from mxfp4 import pack
@@ -50,7 +48,7 @@ FALCON = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=2, num_attenti
 MPT = dict(vocab_size=VOCAB, d_model=96, n_layers=2, n_heads=6, max_seq_len=64, bos_token_id=1, eos_token_id=0)
 SCALES = dict(embedding_multiplier=12.0, attention_multiplier=0.25, residual_multiplier=0.5, logits_scaling=8.0)
 OLMO3 = {**BYTES, "num_key_value_heads": 4, "num_hidden_layers": 5, "sliding_window": 16, "pad_token_id": 0}
-HUNYUAN = dict(BYTES, head_dim=32, pad_token_id=0)
+WIDE = dict(BYTES, head_dim=32, pad_token_id=0)
 ALL_HEADS = {key: value for key, value in BYTES.items() if key != "num_key_value_heads"}
 # name: configuration, tokenizer, and whether transformers' own reader of GGUF knows all of it
 MODELS = {
@@ -101,12 +99,10 @@ MODELS = {
     "phi": (PhiConfig(**ALL_HEADS, rope_parameters=HALF), "gpt2", False),
     "nemotron": (NemotronConfig(**BYTES, rope_parameters=HALF), "llama3", False),
     "cohere": (CohereConfig(**BYTES, logit_scale=0.25), "llama3", False),
-    "glm4": (Glm4Config(**BYTES, head_dim=32, attention_bias=True, rope_parameters=HALF, pad_token_id=0), "llama3",
-             False),
-    "glm": (GlmConfig(**BYTES, head_dim=16, attention_bias=True, rope_parameters=HALF, pad_token_id=0), "llama3",
-            False),
-    "hunyuan": (HunYuanDenseV1Config(**HUNYUAN, rope_parameters=PLAIN), "deepseek-v3", False),
-    "hunyuan, alpha": (HunYuanDenseV1Config(**HUNYUAN, tie_word_embeddings=True, rope_parameters=ALPHA), "llama3",
+    "glm4": (Glm4Config(**WIDE, attention_bias=True, rope_parameters=HALF), "llama3", False),
+    "glm": (GlmConfig(**{**WIDE, "head_dim": 16}, attention_bias=True, rope_parameters=HALF), "llama3", False),
+    "hunyuan": (HunYuanDenseV1Config(**WIDE, rope_parameters=PLAIN), "deepseek-v3", False),
+    "hunyuan, alpha": (HunYuanDenseV1Config(**WIDE, tie_word_embeddings=True, rope_parameters=ALPHA), "llama3",
                        False),
     "gpt_bigcode": (GPTBigCodeConfig(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=2, n_head=4, bos_token_id=1,
                                      eos_token_id=0), "starcoder", False),
@@ -467,11 +463,14 @@ for setting in (dict(swiglu_limit=5.0), dict(rope_parameters=YARN), dict(tie_wor
 refuse("a qwen2_moe with scaled weights", Qwen2MoeConfig(**BYTES, **SHARED, norm_topk_prob=True), "qwen2",
        "norm_topk_prob")
 refuse("a gemma 2 with another scale", Gemma2Config(**BASE, head_dim=32), "pieces", "query_pre_attn_scalar")
-for setting in (dict(tie_word_embeddings=True), dict(attention_bias=True), dict(
-        rope_parameters=dict(full_attention=PLAIN, sliding_attention=dict(PLAIN, rope_theta=5e5)))):
-    refuse("an olmo3 with another setting", Olmo3Config(**{**OLMO3, **setting}), "llama3", next(iter(setting)))
-refuse("a glm with wide heads", GlmConfig(**BYTES, head_dim=32, pad_token_id=0), "llama3", "head_dim")
-refuse("a biased hunyuan", HunYuanDenseV1Config(**HUNYUAN, attention_bias=True, rope_parameters=PLAIN), "llama3",
+for row in ("olmo2", "olmo3", "olmoe", "stablelm", "nemotron", "qwen2_moe"):
+    tied = type(MODELS[row][0]).from_dict(dict(MODELS[row][0].to_dict(), tie_word_embeddings=True))
+    refuse(f"a tied {row}", tied, MODELS[row][1], "tie_word_embeddings")
+refuse("a biased olmo3", Olmo3Config(**OLMO3, attention_bias=True), "llama3", "attention_bias")
+refuse("an olmo3 with two bases", Olmo3Config(**OLMO3, rope_parameters=dict(
+    full_attention=PLAIN, sliding_attention=dict(PLAIN, rope_theta=5e5))), "llama3", "sliding_attention")
+refuse("a glm with wide heads", GlmConfig(**WIDE), "llama3", "head_dim")
+refuse("a biased hunyuan", HunYuanDenseV1Config(**WIDE, attention_bias=True, rope_parameters=PLAIN), "llama3",
        "attention_bias")
 SMALL = dict(vocab_size=VOCAB, n_positions=64, n_embd=64, n_layer=1, n_head=4, bos_token_id=0, eos_token_id=0)
 refuse("relu", GPT2Config(**SMALL, activation_function="relu"), "gpt2", "gelu_new")
@@ -493,6 +492,8 @@ for row in ("qwen2", "olmo2", "stablelm", "gpt_neox", "cohere", "smollm3", "falc
     other.rope_parameters = dict(LLAMA3, partial_rotary_factor=(other.rope_parameters or {}).get(
         "partial_rotary_factor", 1.0))
     refuse(f"{row} with llama3", other, MODELS[row][1], "does not compute llama3")
+refuse_file("hunyuan", "hunyuan-dense.rope.scaling.alpha", 50, "scaling.alpha")
+refuse_file("olmo3", "olmo2.attention.sliding_window_pattern", 4, "sliding_window_pattern")
 refuse_file("falcon", "falcon.attention.head_count_kv", 4, "head_count_kv is 4, not 1")
 refuse_file("gpt_bigcode", "starcoder.attention.head_count_kv", 2, "head_count_kv is 2, not 1")
 sys.exit(status())
