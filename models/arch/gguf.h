@@ -37,6 +37,7 @@ typedef enum tx_gguf_family {
     TX_GGUF_MPT,
     TX_GGUF_BERT,
     TX_GGUF_DISTILBERT,
+    TX_GGUF_MODERNBERT,
     TX_GGUF_T5,
     TX_GGUF_LLAMA,
     TX_GGUF_GRANITE,
@@ -75,7 +76,7 @@ typedef enum tx_gguf_form {
     TX_GGUF_GATES,
     TX_GGUF_HALVES
 } tx_gguf_form;
-typedef enum tx_gguf_kind { TX_GGUF_INT, TX_GGUF_NUMBER, TX_GGUF_BOOL } tx_gguf_kind;
+typedef enum tx_gguf_kind { TX_GGUF_INT, TX_GGUF_NUMBER, TX_GGUF_BOOL, TX_GGUF_WORD } tx_gguf_kind;
 typedef enum tx_gguf_otherwise {
     TX_GGUF_NOTHING,
     TX_GGUF_FOUR_WIDTHS,
@@ -111,7 +112,7 @@ static inline bool tx_gguf_has_rows(const tx_gguf_type *type, tx_gguf_family fam
     const tx_gguf_family own = type->family;
     return family == own || (family == TX_GGUF_LLAMA && own > TX_GGUF_LLAMA) ||
            (family == TX_GGUF_GPT2 && own == TX_GGUF_GPT_BIGCODE) ||
-           (family == TX_GGUF_BERT && own == TX_GGUF_DISTILBERT) ||
+           (family == TX_GGUF_BERT && (own == TX_GGUF_DISTILBERT || own == TX_GGUF_MODERNBERT)) ||
            (family == TX_GGUF_OLMO2 && (own == TX_GGUF_OLMO3 || own == TX_GGUF_EXAONE4)) ||
            (family == TX_GGUF_GRANITE && own == TX_GGUF_GRANITE_MOE) ||
            (family == TX_GGUF_MIXTRAL && own == TX_GGUF_GRANITE_MOE) ||

@@ -64,15 +64,22 @@ static tx_status check_gemma(const tx_gguf_exported *e)
 static tx_status check_gelu(const tx_gguf_exported *e)
 {
     static const char *const keys[TX_GGUF_FAMILIES] = {
-        [TX_GGUF_GPT2] = "activation_function", [TX_GGUF_GPT_BIGCODE] = "activation_function",
-        [TX_GGUF_GPT_NEOX] = "hidden_act",      [TX_GGUF_STARCODER2] = "hidden_act",
-        [TX_GGUF_PHI] = "hidden_act",           [TX_GGUF_FALCON] = "activation",
-        [TX_GGUF_BERT] = "hidden_act",          [TX_GGUF_DISTILBERT] = "activation",
+        [TX_GGUF_GPT2] = "activation_function",
+        [TX_GGUF_GPT_BIGCODE] = "activation_function",
+        [TX_GGUF_GPT_NEOX] = "hidden_act",
+        [TX_GGUF_STARCODER2] = "hidden_act",
+        [TX_GGUF_PHI] = "hidden_act",
+        [TX_GGUF_FALCON] = "activation",
+        [TX_GGUF_BERT] = "hidden_act",
+        [TX_GGUF_DISTILBERT] = "activation",
+        [TX_GGUF_MODERNBERT] = "hidden_activation",
     };
     const char *activation, *key = keys[e->type->family];
     if (!key)
         return TX_OK;
     TX_TRY(tx_json_get_string(e->json, key, &activation));
+    if (e->type->family == TX_GGUF_MODERNBERT && (strcmp(activation, "silu") == 0 || strcmp(activation, "swish") == 0))
+        return TX_OK;
     if (strncmp(activation, "gelu", 4) != 0)
         return tx_fail(TX_UNSUPPORTED, "%s: \"%.40s\": llama.cpp computes gelu_new", key, activation);
     if (strcmp(activation, "gelu") == 0 || strcmp(activation, "gelu_python") == 0)

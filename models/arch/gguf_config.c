@@ -52,6 +52,13 @@ static tx_status read_key(const reading *m, const tx_gguf_key *row, tx_json *jso
         TX_TRY(tx_gguf_get_bool(m->file, key, &flag));
         return tx_json_set_bool(json, row->name, flag);
     }
+    if (row->kind == TX_GGUF_WORD) {
+        char *word = NULL;
+        tx_status status = tx_gguf_get_string(m->file, key, &word, NULL);
+        TX_THEN(status, tx_json_set_string(json, row->name, word));
+        free(word);
+        return status;
+    }
     if (row->kind == TX_GGUF_NUMBER) {
         TX_TRY(tx_gguf_get_number(m->file, key, &number));
         return tx_json_set_number(json, row->name, number);
@@ -110,6 +117,17 @@ static tx_status read_clip(const reading *m, tx_json *json)
     return tx_json_set_number(attention, "clip_qkv", clip);
 }
 
+/* Only the activation and the period of layers without a window have the same defaults in llama.cpp and config.json. */
+static tx_status check_complete(const reading *m)
+{
+    char key[TX_GGUF_KEY_ROOM];
+    for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
+        if (row->family == TX_GGUF_MODERNBERT && row->kind != TX_GGUF_WORD && strcmp(row->key, TX_GGUF_WINDOWS) != 0 &&
+            !tx_gguf_has(m->file, tx_gguf_key_of(key, m->model.type->architecture, row->key)))
+            return tx_fail(TX_FORMAT, "has no %s", key);
+    return TX_OK;
+}
+
 /* Makes the list of layers that transformers needs. llama.cpp gives sliding windows to EXAONE 4 of one size only. Files
  * of OLMo 3 list them. */
 static tx_status set_windows(const reading *m, tx_json *json)
@@ -163,6 +181,8 @@ static tx_status derive(const reading *m, tx_json *json)
     }
     if (m->model.type->family == TX_GGUF_MPT)
         return read_clip(m, json);
+    if (m->model.type->family == TX_GGUF_MODERNBERT)
+        return check_complete(m);
     if (m->model.type->family == TX_GGUF_OLMO3)
         TX_TRY(set_ropes(json));
     if (m->model.type->family == TX_GGUF_EXAONE4 || m->model.type->family == TX_GGUF_OLMO3)

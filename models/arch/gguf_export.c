@@ -207,6 +207,12 @@ static tx_status put_key(const exporting *e, const tx_gguf_key *row)
         tx_gguf_put_bool(e->writer, key, flag);
         return TX_OK;
     }
+    if (row->kind == TX_GGUF_WORD) {
+        const char *word;
+        TX_TRY(tx_json_get_string(e->json, row->name, &word));
+        tx_gguf_put_string(e->writer, key, word, strlen(word));
+        return TX_OK;
+    }
     if (row->kind == TX_GGUF_NUMBER) {
         if (has)
             TX_TRY(tx_json_get_number(e->json, row->name, -HUGE_VAL, HUGE_VAL, &number));
@@ -232,7 +238,8 @@ static tx_status put_encoder(const exporting *e)
                                      "put it before each text");
     tx_pooling_free(&pooling);
     TX_THEN(status, TX_JSON_OPTIONAL(int, e->json, "type_vocab_size", 1, INT32_MAX, &types));
-    tx_gguf_put_int(e->writer, "tokenizer.ggml.token_type_count", types);
+    if (e->type->family != TX_GGUF_MODERNBERT)
+        tx_gguf_put_int(e->writer, "tokenizer.ggml.token_type_count", types);
     return status;
 }
 

@@ -220,6 +220,8 @@ static tx_status put_special(const tx_tokenizer *t, const tx_json *config, const
     put_id(w, TX_GGUF_MASK, mask);
     tx_gguf_put_bool(w, "tokenizer.ggml.add_bos_token", first >= 0);
     tx_gguf_put_bool(w, "tokenizer.ggml.add_eos_token", last >= 0);
+    if (sep >= 0 && t->bytes) /* between two texts */
+        tx_gguf_put_bool(w, "tokenizer.ggml.add_sep_token", last >= 0);
     return TX_OK;
 }
 

@@ -28,8 +28,11 @@ TXCONVERT, TXTOK, TXGEN, TXCHECK = sys.argv[1:5]
 WORDS = os.path.join(DATA, "tokenizers", "bert-base-%s-tokenizer.json")
 POSITIONS, PAD, EXACT, TABLE = 128, 3, 5e-6, 5e-4
 SIZES = dict(hidden_size=64, num_hidden_layers=3, num_attention_heads=4, intermediate_size=96)
+MODERN = dict(SIZES, local_attention=6, pad_token_id=3, cls_token_id=1, sep_token_id=0, bos_token_id=1,
+              eos_token_id=0)
 DISTIL = dict(dim=64, n_layers=3, n_heads=4, hidden_dim=96)
-MODELS_OF = {"bytes": "gpt2", "unigram": "t5"}  # tokenizers that are not WordPiece
+MODELS_OF = {"bytes": "gpt2", "modern": "gpt2", "unigram": "t5"}  # tokenizers that are not WordPiece
+BEFORE_GELU = ("intermediate.dense.weight", "lin1.weight", "mlp.Wi.weight")
 ROLES = dict(unk_token="[UNK]", pad_token="[PAD]", cls_token="[CLS]", sep_token="[SEP]", mask_token="[MASK]")
 TEXTS = ["The cat sat on the mat.", "caf\u00e9 \u4e2d\u6587 na\u00efve \u00c5NGSTR\u00d6M", "", "don't, 12345 (x)!",
          "  two  spaces\n\tand lines ", "unbelievable antidisestablishmentarianism [MASK] end", "\u4f60\u597d, Welt?"]
@@ -42,6 +45,9 @@ MODELS = {
     "distilbert": ("DistilBert", DISTIL, "uncased", "mean", False),
     "xlm-roberta": ("XLMRoberta", dict(SIZES, pad_token_id=1, type_vocab_size=1), "unigram", "mean", True),
     "camembert": ("Camembert", dict(SIZES, pad_token_id=1, type_vocab_size=1), "unigram", "cls", False),
+    "modernbert": ("ModernBert", MODERN, "modern", "cls", True),
+    "modernbert, silu": ("ModernBert", dict(MODERN, hidden_activation="silu", global_attn_every_n_layers=2,
+                                            norm_eps=1e-6), "modern", "mean", False),
     "roberta": ("Roberta", dict(SIZES, pad_token_id=PAD, type_vocab_size=1, layer_norm_eps=1e-5), "bytes", "cls", True),
 }
 
@@ -51,7 +57,7 @@ if not os.path.exists(WORDS % "cased"):
 
 def skipped(sizes):
     """The positions of padding, which only RoBERTa has."""
-    return sizes["pad_token_id"] + 1 if "pad_token_id" in sizes else 0
+    return sizes["pad_token_id"] + 1 if "pad_token_id" in sizes and "local_attention" not in sizes else 0
 
 
 def make_tokenizer(words):
@@ -64,8 +70,12 @@ def make_tokenizer(words):
             pad_token="<pad>", unk_token="<unk>", mask_token="<mask>")
     made, roles = byte_level("gpt2")
     begin, end = roles["bos_token"], roles["eos_token"]
-    made.post_processor = tokenizers.processors.RobertaProcessing((end, made.token_to_id(end)),
-                                                                  (begin, made.token_to_id(begin)))
+    marks = [(end, made.token_to_id(end)), (begin, made.token_to_id(begin))]
+    made.post_processor = tokenizers.processors.RobertaProcessing(*marks)
+    if words == "modern":
+        made.normalizer = tokenizers.normalizers.NFC()
+        made.post_processor = tokenizers.processors.TemplateProcessing(
+            single=f"{begin} $A {end}", pair=f"{begin} $A {end} $B {end}", special_tokens=marks)
     return PreTrainedTokenizerFast(tokenizer_object=made, model_max_length=POSITIONS, cls_token=begin, sep_token=end,
                                    pad_token=made.id_to_token(PAD), **roles)
 
@@ -80,7 +90,7 @@ def make_model(folder, kind, sizes, words, mode, normalize, flat):
     with torch.no_grad():
         for name, p in model.named_parameters():
             p.copy_(torch.randn_like(p) * 0.2 + (1.0 if "norm" in name.lower() and "bias" not in name else 0.0))
-            if flat and ("intermediate.dense.weight" in name or "lin1.weight" in name):
+            if flat and any(part in name for part in BEFORE_GELU):
                 p.zero_()
     model.save_pretrained(base)
     tokenizer.save_pretrained(base)
@@ -106,21 +116,32 @@ def embeddings(name, path):
 
 def compare_file(name, path, source, sizes, words):
     """Names, types and values of tensors, and keys, as llama.cpp's convert script chooses them."""
-    reader = gguf.GGUFReader(path)
-    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.BERT, 3)
+    reader, modern = gguf.GGUFReader(path), "local_attention" in sizes
+    arch = gguf.MODEL_ARCH.MODERN_BERT if modern else gguf.MODEL_ARCH.BERT
+    names = gguf.get_tensor_name_map(arch, 3)
     state = {names.get_name(k, (".weight", ".bias")): v
              for k, v in load_file(os.path.join(source, "model.safetensors")).items() if not k.startswith("pooler.")}
-    state["position_embd.weight"] = state["position_embd.weight"][skipped(sizes):]
+    if not modern:
+        state["position_embd.weight"] = state["position_embd.weight"][skipped(sizes):]
     has = {t.name: t for t in reader.tensors}
     check(set(has) == set(state), f"{name}: tensors {sorted(set(has) ^ set(state))}")
     for tensor in set(has) & set(state):
         check(np.array_equal(has[tensor].data, state[tensor]), f"{name}: {tensor} has other values")
         check(has[tensor].tensor_type == gguf.GGMLQuantizationType.F32, f"{name}: {tensor} has another type")
     keys = {key: field.contents() for key, field in reader.fields.items()}
-    want = {"general.architecture": "bert", "bert.attention.causal": False, "bert.context_length": POSITIONS,
-            "bert.embedding_length": 64, "bert.feed_forward_length": 96, "bert.block_count": 3,
-            "bert.attention.head_count": 4, "tokenizer.ggml.model": MODELS_OF.get(words, "bert"),
-            "tokenizer.ggml.token_type_count": sizes.get("type_vocab_size", 1 if "dim" in sizes else 2)}
+    arch = gguf.MODEL_ARCH_NAMES[arch]
+    want = {"general.architecture": arch, f"{arch}.attention.causal": False, f"{arch}.context_length": POSITIONS,
+            f"{arch}.embedding_length": 64, f"{arch}.feed_forward_length": 96, f"{arch}.block_count": 3,
+            f"{arch}.attention.head_count": 4, "tokenizer.ggml.model": MODELS_OF.get(words, "bert")}
+    if modern:
+        want.update({f"{arch}.attention.sliding_window": 6, f"{arch}.rope.freq_base": 160000,
+                     f"{arch}.attention.sliding_window_pattern": sizes.get("global_attn_every_n_layers", 3),
+                     f"{arch}.rope.freq_base_swa": 10000,
+                     f"{arch}.hidden_activation": sizes.get("hidden_activation", "gelu"),
+                     f"{arch}.attention.layer_norm_epsilon": np.float32(sizes.get("norm_eps", 1e-5)),
+                     "tokenizer.ggml.pre": arch, "tokenizer.ggml.add_sep_token": True})
+    else:
+        want["tokenizer.ggml.token_type_count"] = sizes.get("type_vocab_size", 1 if "dim" in sizes else 2)
     odd = {key: keys.get(key) for key, value in want.items() if keys.get(key) != value}
     check(not odd, f"{name}: {odd}")
     return keys
@@ -176,11 +197,16 @@ def compare(name, kind, sizes, words, mode, normalize):
         check(np.abs(made - here).max() <= 1e-6, f"{name}: embeddings of a bare file differ")
         done = run(TXCONVERT, path, to=back)
         check(done.returncode == 0, f"{name}, back: {done.stderr.strip()}")
+        check(np.array_equal(embeddings(name, back), here), f"{name}: txgen's embeddings of the folder differ")
         far = np.abs(SentenceTransformer(back, device="cpu").encode(TEXTS) - here).max()
         check(far <= 1e-5, f"{name}: sentence-transformers' embeddings of the folder that comes back differ by {far}")
         check([type(p).__name__ for p in SentenceTransformer(back, device="cpu")] ==
               [type(p).__name__ for p in SentenceTransformer(source, device="cpu")], f"{name}: other modules")
-        table = compare_llama(name, path, source, normalize, TABLE)
+        if "local_attention" in sizes:
+            bare_copy(path, bare, ("modern-bert.rope.freq_base_swa",))
+            done = run(TXCONVERT, bare, to=os.path.join(work, "none"))
+            check(done.returncode == 1 and "has no modern-bert.rope.freq_base_swa" in done.stderr, done.stderr.strip())
+        table = compare_llama(name, path, source, normalize, EXACT if "hidden_activation" in sizes else TABLE)
         flat = os.path.join(work, "flat")
         source = make_model(flat, kind, sizes, words, mode, normalize, True)
         done = run(TXCONVERT, source, to=path)
@@ -200,6 +226,7 @@ def refuse(name, words, *model, mode="mean"):
 for row, settings in MODELS.items():
     compare(row, *settings)
 refuse("relu", "hidden_act", "Bert", dict(SIZES, hidden_act="relu"), "uncased")
+refuse("relu", "hidden_activation", "ModernBert", dict(MODERN, hidden_activation="relu"), "modern")
 refuse("max", "pooling_mode", "Bert", SIZES, "uncased", mode="max")
 refuse("electra", "can be exported", "Electra", SIZES, "uncased")
 sys.exit(status())

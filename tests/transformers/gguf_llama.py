@@ -38,12 +38,13 @@ def use_table_of_gelu(model):
                 setattr(module, place, table_of_gelu)
 
 
-def bare_copy(path, to):
-    """The file as llama.cpp's convert script writes it: without keys that only TX reads."""
+def bare_copy(path, to, without=()):
+    """The file as llama.cpp's convert script writes it, without keys that only TX reads, and those of `without`."""
     reader = gguf.GGUFReader(path)
     writer = gguf.GGUFWriter(to, reader.fields["general.architecture"].contents())
     for key, field in reader.fields.items():
-        if not key.startswith(("GGUF.", "sentence_transformers.", "general.architecture", "tokenizer.huggingface")):
+        if not key.startswith(("GGUF.", "sentence_transformers.", "general.architecture", "tokenizer.huggingface",
+                               *without)):
             kind = field.types[0]
             writer.add_key_value(key, field.contents(), kind, field.types[-1] if kind == 9 else None)
     for t in reader.tensors:
