@@ -41,8 +41,7 @@ static const tx_cli program = {
     .name = "fuzz",
     .usage = "fuzz [options]",
     .about = "Does. More.",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .table = {TX_CLI_OPTIONS(options)},
 };
 
 static void check_values(const settings *set)

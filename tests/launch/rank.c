@@ -52,8 +52,7 @@ static const tx_option options[] = {
     {TX_OPTION_FLAG, "always", AT(always), .help = ""},
 };
 
-static const tx_cli program = {
-    .name = "rank", .usage = "rank [options]", .options = options, .count = sizeof options / sizeof options[0]};
+static const tx_cli program = {.name = "rank", .usage = "rank [options]", .table = {TX_CLI_OPTIONS(options)}};
 
 /* The status to end with, or TX_GO_ON. */
 static int parse(int argc, char **argv, settings *set)

@@ -40,10 +40,9 @@ static const tx_option options[] = {
 
 static const tx_option_spelling spellings[] = {{"-o", "output_dir"}, {"-out", "output_dir"}, {"--to", "output_dir"}};
 
-#define TABLE                                                                              \
-    .name = "prog", .usage = "prog [options]", .about = "Does. More.", .options = options, \
-    .count = (int32_t)(sizeof options / sizeof options[0]), .spellings = spellings,        \
-    .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0])
+#define TABLE                                                          \
+    .name = "prog", .usage = "prog [options]", .about = "Does. More.", \
+    .table = {TX_CLI_OPTIONS(options), TX_CLI_SPELLINGS(spellings)}
 
 static const tx_cli program = {TABLE};
 static const tx_cli of_files = {TABLE, .operand = "FILE", .operands = AT(files), .operands_least = 1,

@@ -44,8 +44,7 @@ int tx_bench_main(const tx_cli *program, const tx_bench_command *const *run, int
             .name = TX_BENCH_PROGRAM,                                 \
             .usage = before TX_BENCH_PROGRAM " " #name_ " [options]", \
             .about = about_,                                          \
-            .options = options,                                       \
-            .count = (int32_t)(sizeof options / sizeof options[0]),   \
+            .table = {TX_CLI_OPTIONS(options)},                       \
             .values = &defaults,                                      \
         },                                                            \
         sizeof defaults,                                              \

@@ -369,8 +369,7 @@ const tx_bench_command tx_bench_report = {
             "names of users, hosts or files. If a part fails, the report has the reason and the other parts still "
             "run.\nIf you give report files, it compares them on one page. Exit status: 0 if all parts succeeded, "
             "1 if one failed.",
-        .options = options,
-        .count = (int32_t)(sizeof options / sizeof options[0]),
+        .table = {TX_CLI_OPTIONS(options)},
         .values = &defaults,
         .operand = "REPORT.json",
         .operands = offsetof(settings, files),

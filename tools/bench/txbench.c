@@ -21,8 +21,7 @@ int main(int argc, char **argv)
         .usage = "txbench report|train|copy|gemm|attention|ops|... [options]",
         .about = "Measures speed. txbench train --help, ops --help and so on list the options.",
         .example = "  txbench report --device gpu",
-        .commands = commands,
-        .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
+        TX_CLI_COMMANDS(commands),
     };
     return tx_bench_main(&program, runs, argc, argv);
 }

@@ -57,10 +57,8 @@ static const tx_cli program = {
     .about = "Checks that a device computes correctly, or checks files.\n"
              "Exit status: 0 if all checks passed, 1 if one failed, 2 for wrong usage, 77 if there is no such device.",
     .example = "  txcheck ops --device cpu --op gelu",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
-    .commands = commands,
-    .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
+    .table = {TX_CLI_OPTIONS(options)},
+    TX_CLI_COMMANDS(commands),
     .operand = "DIR",
     .operands = offsetof(settings, operands),
     .operands_most = 1,

@@ -45,8 +45,7 @@ static const tx_cli program = {
              "on a device, and stores the fastest by device and driver in the cache folder ($TX_CACHE_DIR,\n"
              "~/.cache/tx). Without stored results, a run tunes its products itself for a few seconds.",
     .example = "  txtune --device gpu",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .table = {TX_CLI_OPTIONS(options)},
     .values = &defaults,
 };
 

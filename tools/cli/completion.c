@@ -158,20 +158,17 @@ static void offer_words(const tx_cli *program, int count, char *const *words)
             offer(typed, program->commands[i].name, strlen(program->commands[i].name), program->commands[i].help);
         else if (program->commands[i].program && strcmp(program->commands[i].name, words[0]) == 0)
             chosen = program->commands[i].program;
-    const tx_option_table own = {.option = chosen->options,
-                                 .count = chosen->count,
-                                 .spelling = chosen->spellings,
-                                 .spelling_count = chosen->spelling_count};
+    const tx_option_table *own = &chosen->table;
     if (program->command_count && count < 2)
         offer_options(&tx_common_options, typed);
     else if (value)
-        offer_arguments(&own, typed, value + 1, true);
+        offer_arguments(own, typed, value + 1, true);
     else if (*typed == '=') /* bash splits --name=value into three words */
-        offer_arguments(&own, before, typed + 1, true);
+        offer_arguments(own, before, typed + 1, true);
     else if (strcmp(before, "=") == 0 && count > 2)
-        offer_arguments(&own, words[count - 3], typed, true);
+        offer_arguments(own, words[count - 3], typed, true);
     else
-        offer_arguments(&own, before, typed, false);
+        offer_arguments(own, before, typed, false);
 }
 
 int tx_print_completion(const tx_cli *program, const char *shell, int count, char *const *words)

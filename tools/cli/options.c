@@ -13,11 +13,7 @@
 
 tx_option_values tx_options_values(const tx_cli *program, void *values)
 {
-    return (tx_option_values){.table = {.option = program->options,
-                                        .count = program->count,
-                                        .spelling = program->spellings,
-                                        .spelling_count = program->spelling_count},
-                              .values = values};
+    return (tx_option_values){.table = program->table, .values = values};
 }
 
 /* Turns a status of the library into an exit status, and prints its message. */
@@ -31,8 +27,8 @@ static int judge(const tx_cli *program, tx_status status)
 static const tx_option *find_spelling(const tx_cli *program, const tx_option_values *v, const char *argument)
 {
     const size_t length = strcspn(argument, "=");
-    for (int32_t i = 0; i < program->spelling_count; i++) {
-        const tx_option_spelling *s = &program->spellings[i];
+    for (int32_t i = 0; i < program->table.spelling_count; i++) {
+        const tx_option_spelling *s = &program->table.spelling[i];
         size_t same = 0; /* - matches _ except at the start */
         while (same < length &&
                (argument[same] == s->spelled[same] || (argument[same] == '-' && s->spelled[same] == '_')))

@@ -20,17 +20,19 @@ typedef struct tx_cli {
     const char *name, *usage, *about, *example;
     const char *most_used; /* names of the options in the short help, separated by blanks; NULL shows all,
                             * or those before the first topic if there are more than TX_HELP_OPTIONS */
-    const tx_option *options;
-    int32_t count;
+    tx_option_table table;
     const void *values; /* the defaults of a command's options */
-    const tx_option_spelling *spellings;
-    int32_t spelling_count;
     const tx_cli_command *commands;
     int32_t command_count;
     const char *operand; /* name of the operands in the help, such as "FILE"; NULL if there are none */
     size_t operands;     /* offset of the tx_words of operands in the values */
     int32_t operands_least, operands_most;
 } tx_cli;
+
+/* The members of a table, and of a program, for arrays. */
+#define TX_CLI_OPTIONS(array) .option = array, .count = (int32_t)(sizeof array / sizeof array[0])
+#define TX_CLI_SPELLINGS(array) .spelling = array, .spelling_count = (int32_t)(sizeof array / sizeof array[0])
+#define TX_CLI_COMMANDS(array) .commands = array, .command_count = (int32_t)(sizeof array / sizeof array[0])
 
 #define TX_HELP_OPTIONS 20
 #define TX_EXIT_FAILURE 1

@@ -48,16 +48,15 @@ static const tx_option common[] = {
     {TX_OPTION_FLAG, "version", .help = "print the version"},
     {TX_OPTION_TEXT, "completion", .choices = "bash|zsh|fish", .help = "print the completion script of a shell"},
 };
-const tx_option_table tx_common_options = {.option = common, .count = sizeof common / sizeof common[0]};
+const tx_option_table tx_common_options = {TX_CLI_OPTIONS(common)};
 
 /* Writes the spellings of an option: "-n, --name"; without other names of several letters if `brief`. */
-static void spellings(const tx_cli *program, const tx_option *option, bool brief, char *text, size_t size)
+static void spellings(const tx_option_table *table, const tx_option *option, bool brief, char *text, size_t size)
 {
     size_t used = 0;
-    for (int32_t i = 0; i < program->spelling_count && used < size; i++)
-        if (strcmp(program->spellings[i].name, option->name) == 0 &&
-            (!brief || program->spellings[i].spelled[1] != '-'))
-            used += (size_t)snprintf(text + used, size - used, "%s, ", program->spellings[i].spelled);
+    for (int32_t i = 0; i < table->spelling_count && used < size; i++)
+        if (strcmp(table->spelling[i].name, option->name) == 0 && (!brief || table->spelling[i].spelled[1] != '-'))
+            used += (size_t)snprintf(text + used, size - used, "%s, ", table->spelling[i].spelled);
     if (used < size)
         snprintf(text + used, size - used, "%s%s", option->name[1] ? "--" : "-", option->name);
 }
@@ -122,14 +121,14 @@ static void help_entry(const char *name, const char *help)
 }
 
 /* With its first sentence and without its default if `brief`. */
-static void print_option(const tx_cli *program, const tx_option *option, const void *values, bool brief)
+static void print_option(const tx_option_table *table, const tx_option *option, const void *values, bool brief)
 {
     char name[512], help[1280];
     const bool optional = option->kind == TX_OPTION_OPTIONAL;
     if (option->kind == TX_OPTION_FOREIGN)
         return;
     const char *end = brief ? strstr(option->help, ". ") : NULL;
-    spellings(program, option, brief, name, sizeof name);
+    spellings(table, option, brief, name, sizeof name);
     if (option->choices)
         tx_list_add(name, sizeof name, " ", "%s%s%s", optional ? "[" : "", option->choices, optional ? "]" : "");
     snprintf(help, sizeof help, "%.*s", end ? (int)(end + 1 - option->help) : (int)strlen(option->help), option->help);
@@ -152,12 +151,12 @@ static bool is_topic(const tx_option *option, const char *topic)
            strncasecmp(option->help, topic, strlen(topic)) == 0;
 }
 
-static const char *list_topics(const tx_cli *program, char *text, size_t size)
+static const char *list_topics(const tx_option_table *table, char *text, size_t size)
 {
     *text = '\0';
-    for (int32_t i = 0; i < program->count; i++)
-        if (program->options[i].kind == TX_OPTION_HEADING)
-            tx_list_add(text, size, ", ", "%.*s", (int)topic_length(&program->options[i]), program->options[i].help);
+    for (int32_t i = 0; i < table->count; i++)
+        if (table->option[i].kind == TX_OPTION_HEADING)
+            tx_list_add(text, size, ", ", "%.*s", (int)topic_length(&table->option[i]), table->option[i].help);
     return text;
 }
 
@@ -177,28 +176,28 @@ static answer answers(const tx_option *option, const char *topic, bool in_sectio
 
 /* Prints the options that answer a topic best: those of a section, or the one of this name, or those with the text in
  * their names, or in their help. Prints all options if `topic` is "all". Returns false if there are none. */
-static bool print_topic(const tx_cli *program, const void *values, const char *topic)
+static bool print_topic(const tx_option_table *table, const void *values, const char *topic)
 {
     const bool all = strcmp(topic, "all") == 0;
     answer best = all ? IN_SECTION : NO_ANSWER;
     bool in_section = all, printed = all;
-    for (int32_t i = 0; i < program->count && !all; i++) {
-        in_section = program->options[i].kind == TX_OPTION_HEADING ? is_topic(&program->options[i], topic) : in_section;
-        const answer one = answers(&program->options[i], topic, in_section);
+    for (int32_t i = 0; i < table->count && !all; i++) {
+        in_section = table->option[i].kind == TX_OPTION_HEADING ? is_topic(&table->option[i], topic) : in_section;
+        const answer one = answers(&table->option[i], topic, in_section);
         best = one > best ? one : best;
     }
-    if (best != NO_ANSWER && program->count > 0 && program->options[0].kind != TX_OPTION_HEADING &&
+    if (best != NO_ANSWER && table->count > 0 && table->option[0].kind != TX_OPTION_HEADING &&
         (all || best != IN_SECTION))
         help_heading("options");
     in_section = all;
-    for (int32_t i = 0; i < program->count && best != NO_ANSWER; i++) {
-        const tx_option *option = &program->options[i];
+    for (int32_t i = 0; i < table->count && best != NO_ANSWER; i++) {
+        const tx_option *option = &table->option[i];
         if (option->kind == TX_OPTION_HEADING) {
             in_section = all || is_topic(option, topic);
             if (in_section)
                 help_heading(option->help);
         } else if (answers(option, topic, in_section) == best) {
-            print_option(program, option, values, false);
+            print_option(table, option, values, false);
             printed = true;
         }
     }
@@ -208,22 +207,22 @@ static bool print_topic(const tx_cli *program, const void *values, const char *t
 /* Prints the options in the list program->most_used, or those before the first topic, and the topics of the others. */
 static void print_most_used(const tx_cli *program, const void *values)
 {
-    const tx_option_table table = {.option = program->options, .count = program->count};
+    const tx_option_table *table = &program->table;
     char name[64], topics[512];
     help_heading("options that most runs need");
-    for (int32_t i = 0; !program->most_used && program->options[i].kind != TX_OPTION_HEADING; i++)
-        print_option(program, &program->options[i], values, true);
+    for (int32_t i = 0; !program->most_used && table->option[i].kind != TX_OPTION_HEADING; i++)
+        print_option(table, &table->option[i], values, true);
     for (const char *at = program->most_used ? program->most_used : ""; *at; at += strspn(at, " ")) {
         const size_t length = strcspn(at, " ");
         snprintf(name, sizeof name, "%.*s", (int)length, at);
-        const tx_option *option = tx_option_find(&table, name);
+        const tx_option *option = tx_option_find(table, name);
         if (option)
-            print_option(program, option, values, true);
+            print_option(table, option, values, true);
         at += length;
     }
     help_heading("more options");
     snprintf(name, sizeof name, "%s --help TOPIC", program->name);
-    list_topics(program, topics, sizeof topics);
+    list_topics(table, topics, sizeof topics);
     tx_list_add(topics, sizeof topics, "; ", "or a word of the options you look for");
     help_entry(name, topics);
     snprintf(name, sizeof name, "%s --help all", program->name);
@@ -237,10 +236,10 @@ static int print_help(const tx_cli *program, const void *values, const char *top
         if (strcmp(program->commands[i].name, topic) == 0 && program->commands[i].program)
             return print_help(program->commands[i].program, program->commands[i].program->values, NULL);
     if (topic && strcmp(topic, "all") != 0)
-        return print_topic(program, values, topic)
+        return print_topic(&program->table, values, topic)
                    ? 0
                    : tx_complain(program, TX_EXIT_USAGE, "--help %s: no option has this word; topics: all%s%s", topic,
-                                 *list_topics(program, topics, sizeof topics) ? ", " : "", topics);
+                                 *list_topics(&program->table, topics, sizeof topics) ? ", " : "", topics);
     printf("Usage: %s\n\n", program->usage);
     paragraphs(program->about);
     if (program->example) {
@@ -251,13 +250,13 @@ static int print_help(const tx_cli *program, const void *values, const char *top
         help_heading("commands");
     for (int32_t i = 0; i < program->command_count; i++)
         help_entry(program->commands[i].name, program->commands[i].help);
-    if (!topic && (program->most_used || program->count > TX_HELP_OPTIONS))
+    if (!topic && (program->most_used || program->table.count > TX_HELP_OPTIONS))
         print_most_used(program, values);
     else
-        print_topic(program, values, "all");
+        print_topic(&program->table, values, "all");
     help_heading("common options");
     for (int32_t i = 0; i < tx_common_options.count; i++)
-        print_option(program, &common[i], NULL, false);
+        print_option(&program->table, &common[i], NULL, false);
     return 0;
 }
 

@@ -56,11 +56,8 @@ static const tx_cli program = {
              "file of types F32, F16, BF16 and Q8_0 to a folder that transformers and txtrain load. Combines several "
              "LoRA adapters into one.",
     .example = "  txconvert out --to out.gguf",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .table = {TX_CLI_OPTIONS(options), TX_CLI_SPELLINGS(spellings)},
     .values = &defaults,
-    .spellings = spellings,
-    .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0]),
     .operand = "MODEL|ADAPTER",
     .operands = offsetof(settings, from),
     .operands_least = 1,

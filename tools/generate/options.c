@@ -159,11 +159,8 @@ const tx_cli txgen_program = {
     .example = "  txgen --model out --prompt \"Once upon a time\" --max_new_tokens 50",
     .most_used = "model prompt prompts chat system max_new_tokens stop temperature top_p do_sample seed dtype "
                  "load_in_4bit adapter perplexity device",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .table = {TX_CLI_OPTIONS(options), TX_CLI_SPELLINGS(spellings)},
     .values = &defaults,
-    .spellings = spellings,
-    .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0]),
 };
 
 static int misuse(const char *message)

@@ -66,8 +66,7 @@ static const tx_cli program = {
         "reached, the attempt ends and the command is restarted from its newest checkpoint. On SIGTERM and SIGINT\n"
         "all ranks save a checkpoint and end. The exit status is 0 only if rank 0 reports that all output is written.",
     .example = "  txlaunch -n 2 -- txtrain --train_file text.txt --output_dir out",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .table = {TX_CLI_OPTIONS(options)},
     .values = &defaults,
     .operand = "COMMAND",
     .operands = AT(command),

@@ -66,8 +66,7 @@ static const tx_cli program = {
     .about = "Reports which batch sizes fit in a memory, by precision, gradient checkpointing and optimizer.\n"
              "It only plans and allocates nothing. Scratch memory of the device's kernels, some MiB, is not included.",
     .example = "  txmem --model gpt2 --memory 8GiB",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .table = {TX_CLI_OPTIONS(options)},
     .values = &defaults,
 };
 

@@ -21,8 +21,7 @@ int main(int argc, char **argv)
         .usage = "txresearch predict|splits|scale|ddp|methods|sizes [options]",
         .about = "Predicts speed on other devices, and compares training methods. txresearch predict --help and so on "
                  "list the options.",
-        .commands = commands,
-        .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
+        TX_CLI_COMMANDS(commands),
     };
     return tx_bench_main(&program, runs, argc, argv);
 }

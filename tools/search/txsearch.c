@@ -65,8 +65,7 @@ static const tx_cli program = {
     .example = "  txsearch --search default --output_dir out -- --model gpt2 --train_file book.txt\n"
                "  txsearch --search learning_rate=loguniform:1e-5:1e-3 warmup_ratio=uniform:0:0.2 \\\n"
                "      --output_dir out --trials 50 --halving 100 -- train.json --max_steps 2000",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .table = {TX_CLI_OPTIONS(options)},
     .values = &defaults,
     .operand = "OPTION",
     .operands = AT(command),

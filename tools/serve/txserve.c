@@ -83,11 +83,8 @@ const tx_cli serve_program = {
     .example = "  txserve --model my-model --port 8080\n"
                "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once\"}'",
     .most_used = "model task device threads dtype host port api_key_file slots max_length",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .table = {TX_CLI_OPTIONS(options), TX_CLI_SPELLINGS(spellings)},
     .values = &defaults,
-    .spellings = spellings,
-    .spelling_count = (int32_t)(sizeof spellings / sizeof spellings[0]),
 };
 
 static void warn(void *context, const char *message)

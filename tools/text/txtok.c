@@ -85,9 +85,8 @@ static const settings defaults = {
 #define COMMAND(title, most, text)                                                                            \
     {                                                                                                         \
         .name = "txtok", .usage = "txtok " #title " --tokenizer DIR [FILE" most "] [options]", .about = text, \
-        .options = title##_options, .count = (int32_t)(sizeof title##_options / sizeof title##_options[0]),   \
-        .values = &defaults, .operand = "FILE", .operands = offsetof(settings, files),                        \
-        .operands_most = sizeof most > 1 ? INT32_MAX : 1                                                      \
+        .table = {TX_CLI_OPTIONS(title##_options)}, .values = &defaults, .operand = "FILE",                   \
+        .operands = offsetof(settings, files), .operands_most = sizeof most > 1 ? INT32_MAX : 1               \
     }
 
 static const tx_cli programs[] = {
@@ -117,8 +116,7 @@ static const tx_cli program = {
     .usage = "txtok encode|decode|count|train|pack --tokenizer DIR [FILE] [options]",
     .about = "Encodes and decodes text with byte-level BPE tokenizers. The ids are those of Hugging Face's tokenizers.",
     .example = "  txtok count --tokenizer out text.txt",
-    .commands = commands,
-    .command_count = (int32_t)(sizeof commands / sizeof commands[0]),
+    TX_CLI_COMMANDS(commands),
 };
 
 /* ---- input --------------------------------------------------------------------------------------- */

@@ -68,10 +68,7 @@ static const tx_cli program = {
         "It prints the matrix of nvidia-smi topo -m for devices of any vendor, with their nearest cores and memory.\n"
         "Its cells:\n" TX_TOPO_CLASS_MAP(CLASS_LINE) TX_TOPO_LINK_MAP(LINK_LINE),
     .example = "  txtopo --tree",
-    .options = options,
-    .count = sizeof options / sizeof options[0],
-    .spellings = spellings,
-    .spelling_count = sizeof spellings / sizeof spellings[0],
+    .table = {TX_CLI_OPTIONS(options), TX_CLI_SPELLINGS(spellings)},
 };
 
 static int check(const settings *s)

@@ -14,9 +14,6 @@ tx_cli tx_train_arguments(const tx_option_table *table)
         .most_used = "model_name_or_path train_file dataset_name task_name output_dir max_steps num_train_epochs "
                      "learning_rate per_device_train_batch_size gradient_accumulation_steps bf16 "
                      "gradient_checkpointing lora_r eval_strategy resume_from_checkpoint device",
-        .options = table->option,
-        .count = table->count,
-        .spellings = table->spelling,
-        .spelling_count = table->spelling_count,
+        .table = *table,
     };
 }

@@ -46,8 +46,7 @@ static const tx_cli program = {
              "A RUN is an output_dir of txtrain or of transformers' Trainer, or its log.jsonl or trainer_state.json.\n"
              "The page works without a network.",
     .example = "  txplot out -o out.html",
-    .options = options,
-    .count = (int32_t)(sizeof options / sizeof options[0]),
+    .table = {TX_CLI_OPTIONS(options)},
     .operand = "DIR|FILE",
     .operands = offsetof(settings, runs),
     .operands_least = 1,
