@@ -32,6 +32,14 @@ int tx_complain(const tx_cli *program, int status, const char *format, ...)
     return status;
 }
 
+int tx_complain_misuse(const tx_cli *program, const tx_misuse *misuses, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (misuses[i].met)
+            return tx_complain(program, TX_EXIT_USAGE, "%s", misuses[i].message);
+    return TX_GO_ON;
+}
+
 int tx_end(const tx_cli *program, int status)
 {
     errno = 0;

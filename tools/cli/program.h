@@ -44,6 +44,14 @@ void tx_print_line(FILE *to, const char *format, ...) TX_PRINTF(2, 3);
 /* Prints "program: message" on stderr and returns `status`. */
 int tx_complain(const tx_cli *program, int status, const char *format, ...) TX_PRINTF(3, 4);
 
+/* Options that must not be given together, or not without others: whether they were, and the message. */
+typedef struct tx_misuse {
+    bool met;
+    const char *message;
+} tx_misuse;
+/* Prints the first message that is met and returns TX_EXIT_USAGE, or returns TX_GO_ON. */
+int tx_complain_misuse(const tx_cli *program, const tx_misuse *misuses, size_t count);
+
 /* Returns the exit status of the program; every program calls it last. If `status` is 0 but standard output could not
  * be written, prints a message and returns TX_EXIT_FAILURE. */
 int tx_end(const tx_cli *program, int status);

@@ -10,12 +10,6 @@
 
 /* ---- The end of an answer -------------------------------------------------------------------------------- */
 
-static void warn(void *context, const char *message)
-{
-    (void)context;
-    tx_print_line(stderr, "txgen: warning: %s", message);
-}
-
 /* Adds the end of an answer in the template as an end-of-text token or as a stop string. */
 static tx_status add_end(txgen_chat *c)
 {
@@ -178,7 +172,7 @@ static tx_status converse(txgen_chat *c)
 
 tx_status txgen_run_chat(const txgen_settings *set, tx_lm *lm, const tx_generation *how)
 {
-    const tx_reporter report = {.warn = warn};
+    const tx_reporter report = {.warn = txgen_warn};
     txgen_chat c = {.lm = lm, .how = *how, .system = set->system, .alive = set->alive};
     const tx_tokenizer *tokenizer = NULL;
     tx_status status = tx_lm_tokenizer(lm, &tokenizer);

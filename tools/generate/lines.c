@@ -257,7 +257,7 @@ static tx_status work(window *w)
 
 tx_status txgen_lines(const txgen_settings *settings, const tx_lm_options *options)
 {
-    const size_t batch = settings->batch_size ? (size_t)settings->batch_size : DEFAULT_BATCH;
+    const size_t batch = options->batch_size ? (size_t)options->batch_size : DEFAULT_BATCH;
     window w = {.set = settings, .most = WINDOW * batch};
     tx_status status =
         settings->embed ? tx_embedder_open(options, &w.embedder) : tx_classifier_open(options, &w.classifier);

@@ -12,7 +12,7 @@
     }
 #define AT(field) offsetof(txgen_settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
+    {TX_OPTION_TEXT, "model", AT(lm.model), .choices = "DIR|NAME",
      .help = "the model: a folder, a GGUF file, or a name to look up (docs/guides/inference.md)"},
     {TX_OPTION_WORDS, "adapter", AT(adapter), 0, TXGEN_ADAPTERS, "DIR",
      "merge a LoRA adapter of peft or txtrain --lora_r into the weights; without --model, use the base model that the "
@@ -23,27 +23,27 @@ static const tx_option options[] = {
      .help = "how several adapters become one; cat is their exact sum. txconvert knows other ways"},
     {TX_OPTION_TEXT, "save_merged", AT(save_merged), .choices = "DIR",
      .help = "write the merged model to a folder, in --dtype, and exit"},
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+    {TX_OPTION_TEXT, "device", AT(lm.device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "device to compute on"},
-    {TX_OPTION_TEXT, "device_map", AT(device_map), .choices = "auto|DEVICE[=BLOCKS],...",
+    {TX_OPTION_TEXT, "device_map", AT(lm.device_map), .choices = "auto|DEVICE[=BLOCKS],...",
      .help = "divide the model's blocks among devices, instead of --device: opencl:0=8,cpu=4 gives the number of "
              "blocks; opencl:0,cpu fills each device in turn; auto uses all GPUs, then the cpu"},
     {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu|nvme",
      .help = "keep weights in host memory (cpu) or in a file in nvme_path (nvme), and copy each layer to the device "
              "for every pass"},
-    {TX_OPTION_TEXT, "nvme_path", AT(nvme_path), .choices = "DIR",
+    {TX_OPTION_TEXT, "nvme_path", AT(lm.offload_folder), .choices = "DIR",
      .help = "a folder on a fast local disk for --offload_param nvme; the file is deleted at the end"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
      "threads of the cpu backend; 0 uses all cores of this process"},
-    {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
+    {TX_OPTION_TEXT, "dtype", AT(lm.dtype), .choices = "float32|bfloat16|float16|auto",
      .help = "type of weights, caches and matrix products; auto uses the type in config.json. The default is float32, "
              "but keeps the quantised matrices of a GGUF file as they are; a given type converts them"},
-    {TX_OPTION_TEXT, "cache_type", AT(cache_type), .choices = "auto|q8_0",
+    {TX_OPTION_TEXT, "cache_type", AT(lm.cache_type), .choices = "auto|q8_0",
      .help =
          "type of the model's cached keys and values: that of --dtype, or 8 bits in blocks of 32 for long contexts"},
-    {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit),
+    {TX_OPTION_FLAG, "load_in_4bit", AT(lm.load_in_4bit),
      .help = "keep the matrices of the blocks in 4 bits (NF4): a quarter of the memory of bfloat16, less exact"},
-    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant),
+    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(lm.double_quant),
      .help = "with --load_in_4bit: keep the scales in 8 bits"},
     {TX_OPTION_HEADING, .help = "text"},
     {TX_OPTION_WORDS, "prompt", AT(prompt), .choices = "TEXT",
@@ -59,7 +59,7 @@ static const tx_option options[] = {
      .help = "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a .jinja file; "
              "default: the model's own"},
     {TX_OPTION_TEXT, "system", AT(system), .choices = "TEXT", .help = "system message at the start of a conversation"},
-    {TX_OPTION_INTEGER, "batch_size", AT(batch_size), 0, 4096, "N",
+    {TX_OPTION_INTEGER, "batch_size", AT(lm.batch_size), 0, 4096, "N",
      "prompts, or windows of --perplexity, in a batch; 0 means 8 prompts, 32 texts of --classify and --embed, or 1 "
      "window. A single text is printed token by token"},
     {TX_OPTION_INTEGER, "max_new_tokens", AT(max_new_tokens), -1, 1 << 24, "N",
@@ -86,7 +86,7 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "prompt_lookup_num_tokens", AT(prompt_lookup_num_tokens), 0, TX_GENERATION_GUESSES, "N",
      "compute N more tokens at a time, guessed from what followed the last tokens before; for texts that repeat parts "
      "of their prompt, one at a time"},
-    {TX_OPTION_TEXT, "assistant_model", AT(assistant_model), .choices = "DIR|NAME",
+    {TX_OPTION_TEXT, "assistant_model", AT(lm.assistant_model), .choices = "DIR|NAME",
      .help =
          "a smaller model with the same tokenizer: it guesses tokens, which the model computes in one pass. The text "
          "stays the same; one text at a time"},
@@ -139,17 +139,24 @@ static const tx_option_spelling spellings[] = {{"-m", "model"},
                                                {"--temp", "temperature"},
                                                {"--max_tokens", "max_new_tokens"}};
 
-static const txgen_settings defaults = {.device = "cpu",
-                                        .max_new_tokens = -1,
-                                        .top_k = 50,
-                                        .num_beams = 1,
-                                        .num_assistant_tokens = TX_GENERATION_ASSISTANT,
-                                        .seed = 42,
-                                        .combination_type = 1, /* cat */
-                                        .temperature = 1.0,
-                                        .top_p = 1.0,
-                                        .repetition_penalty = 1.0,
-                                        .length_penalty = 1.0};
+void txgen_warn(void *context, const char *message)
+{
+    (void)context;
+    tx_print_line(stderr, "txgen: warning: %s", message);
+}
+
+static const txgen_settings defaults = {
+    .lm = {.size = sizeof(tx_lm_options), .device = "cpu", .warn = txgen_warn, .progress = tx_alive_progress},
+    .max_new_tokens = -1,
+    .top_k = 50,
+    .num_beams = 1,
+    .num_assistant_tokens = TX_GENERATION_ASSISTANT,
+    .seed = 42,
+    .combination_type = 1, /* cat */
+    .temperature = 1.0,
+    .top_p = 1.0,
+    .repetition_penalty = 1.0,
+    .length_penalty = 1.0};
 
 const tx_cli txgen_program = {
     .name = "txgen",
@@ -163,73 +170,54 @@ const tx_cli txgen_program = {
     .values = &defaults,
 };
 
-static int misuse(const char *message)
+#define GIVEN(field) tx_option_given(given, offsetof(txgen_settings, field))
+
+/* Fails if options exclude each other, or need others. */
+static int check(const txgen_settings *s, const tx_option_values *given)
 {
-    return tx_complain(&txgen_program, TX_EXIT_USAGE, "%s", message);
+    const bool text = s->prompt.count > 0 || s->prompts, ids = s->ids.count > 0, labels = s->classify || s->embed;
+    const tx_misuse misuses[] = {
+        {!s->lm.model && !s->adapter.count, "--model is missing: give a model folder"},
+        {s->adapter.count > TXGEN_ADAPTERS, "--adapter: too many adapters: combine some of them by txconvert"},
+        {s->adapter_weights && !s->adapter.count, "--adapter_weights needs --adapter"},
+        {s->lm.device_map && GIVEN(lm.device), "--device and --device_map exclude each other"},
+        {s->lm.device_map && s->offload_param, "--offload_param and --device_map exclude each other"},
+        {(s->lm.assistant_model || s->lm.cache_type) && (labels || s->perplexity || s->logits || s->save_merged),
+         "--assistant_model and --cache_type are for texts: they exclude --classify, --embed, --perplexity, --logits "
+         "and --save_merged"},
+        {s->lm.assistant_model && s->lm.device_map, "--assistant_model and --device_map exclude each other"},
+        {!s->lm.assistant_model && GIVEN(num_assistant_tokens), "--num_assistant_tokens needs --assistant_model"},
+        {s->offload_param == TX_OFFLOAD_FILE && !s->lm.offload_folder,
+         "--offload_param nvme needs --nvme_path: give a folder on a fast disk of this host"},
+        {s->lm.load_in_4bit && s->save_merged,
+         "--load_in_4bit and --save_merged exclude each other: 4-bit models cannot be saved"},
+        {s->lm.double_quant && !s->lm.load_in_4bit, "--bnb_4bit_use_double_quant needs --load_in_4bit"},
+        {s->save_merged && (text || ids || s->perplexity),
+         "--save_merged takes no prompts: it writes a model and exits"},
+        {ids && text, "--ids and --prompt exclude each other"},
+        {s->logits && s->ids.count != 1, "--logits needs exactly one --ids"},
+        {s->perplexity && (text || ids), "--perplexity takes no prompts"},
+        {s->chat && (ids || s->perplexity), "--chat excludes --ids and --perplexity"},
+        {s->chat && s->prompt.count > 0 && s->prompts, "--chat: --prompt and --prompts exclude each other"},
+        {!s->chat && (s->chat_template || s->system), "--chat_template and --system need --chat"},
+        {s->classify && s->embed, "--classify and --embed exclude each other"},
+        {labels && (s->chat || ids || s->perplexity || s->save_merged),
+         "--classify and --embed exclude --chat, --ids, --perplexity and --save_merged"},
+        {s->prompt_name && !s->embed, "--prompt_name needs --embed"},
+        {ids && s->stop.count > 0, "--stop and --ids exclude each other: stop strings need a tokenizer"},
+        {(s->stride > 0 || s->max_length > 0) && !s->perplexity,
+         "--stride and --max_length need --perplexity; use --max_new_tokens to limit the length of a text"},
+    };
+    return tx_complain_misuse(&txgen_program, misuses, sizeof misuses / sizeof misuses[0]);
 }
 
 int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option_values *given)
 {
     *settings = defaults;
     *given = tx_options_values(&txgen_program, settings);
-    int result = tx_options_read(&txgen_program, argc, argv, given);
-    if (result != TX_GO_ON)
-        return result;
-    const txgen_settings *s = settings;
-    bool text = s->prompt.count > 0 || s->prompts;
-    if (!s->model && !s->adapter.count)
-        return misuse("--model is missing: give a model folder");
-    if (s->adapter.count > TXGEN_ADAPTERS)
-        return misuse("--adapter: too many adapters: combine some of them by txconvert");
-    if (s->adapter_weights && !s->adapter.count)
-        return misuse("--adapter_weights needs --adapter");
-    if (s->device_map && tx_option_given(given, offsetof(txgen_settings, device)))
-        return misuse("--device and --device_map exclude each other");
-    if (s->device_map && s->offload_param)
-        return misuse("--offload_param and --device_map exclude each other");
-    if ((s->assistant_model || s->cache_type) &&
-        (s->classify || s->embed || s->perplexity || s->logits || s->save_merged))
-        return misuse("--assistant_model and --cache_type are for texts: they exclude --classify, --embed, "
-                      "--perplexity, --logits and --save_merged");
-    if (s->assistant_model && s->device_map)
-        return misuse("--assistant_model and --device_map exclude each other");
-    if (!s->assistant_model && tx_option_given(given, offsetof(txgen_settings, num_assistant_tokens)))
-        return misuse("--num_assistant_tokens needs --assistant_model");
-    if (s->offload_param == TX_OFFLOAD_FILE && !s->nvme_path)
-        return misuse("--offload_param nvme needs --nvme_path: give a folder on a fast disk of this host");
-    if (s->load_in_4bit && s->save_merged)
-        return misuse("--load_in_4bit and --save_merged exclude each other: 4-bit models cannot be saved");
-    if (s->double_quant && !s->load_in_4bit)
-        return misuse("--bnb_4bit_use_double_quant needs --load_in_4bit");
-    if (s->save_merged && (text || s->ids.count > 0 || s->perplexity))
-        return misuse("--save_merged takes no prompts: it writes a model and exits");
-    if (s->ids.count > 0 && text)
-        return misuse("--ids and --prompt exclude each other");
-    if (s->logits && s->ids.count != 1)
-        return misuse("--logits needs exactly one --ids");
-    if (s->perplexity && (text || s->ids.count > 0))
-        return misuse("--perplexity takes no prompts");
-    if (s->chat && (s->ids.count > 0 || s->perplexity))
-        return misuse("--chat excludes --ids and --perplexity");
-    if (s->chat && s->prompt.count > 0 && s->prompts)
-        return misuse("--chat: --prompt and --prompts exclude each other");
-    if (!s->chat && (s->chat_template || s->system))
-        return misuse("--chat_template and --system need --chat");
-    if (s->classify && s->embed)
-        return misuse("--classify and --embed exclude each other");
-    if ((s->classify || s->embed) && (s->chat || s->ids.count > 0 || s->perplexity || s->save_merged))
-        return misuse("--classify and --embed exclude --chat, --ids, --perplexity and --save_merged");
-    if (s->prompt_name && !s->embed)
-        return misuse("--prompt_name needs --embed");
-    if (s->ids.count > 0 && s->stop.count > 0)
-        return misuse("--stop and --ids exclude each other: stop strings need a tokenizer");
-    if ((s->stride > 0 || s->max_length > 0) && !s->perplexity)
-        return misuse(
-            "--stride and --max_length need --perplexity; use --max_new_tokens to limit the length of a text");
-    return TX_GO_ON;
+    const int result = tx_options_read(&txgen_program, argc, argv, given);
+    return result == TX_GO_ON ? check(settings, given) : result;
 }
-
-#define GIVEN(field) tx_option_given(given, offsetof(txgen_settings, field))
 
 /* Greedy texts of small models repeat themselves. */
 bool txgen_sample(const tx_option_values *given, tx_generation *how)

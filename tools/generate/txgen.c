@@ -16,7 +16,7 @@
 static tx_status run_perplexity(const txgen_settings *set, tx_lm *lm)
 {
     const tx_perplexity_options options = {
-        .size = sizeof options, .max_length = set->max_length, .stride = set->stride, .batch = set->batch_size};
+        .size = sizeof options, .max_length = set->max_length, .stride = set->stride, .batch = set->lm.batch_size};
     tx_perplexity_result result;
     char *text = NULL;
     size_t size = 0;
@@ -36,12 +36,6 @@ static tx_status run_perplexity(const txgen_settings *set, tx_lm *lm)
 }
 
 /* ---- The program -------------------------------------------------------------------------------------- */
-
-static void warn(void *context, const char *message)
-{
-    (void)context;
-    tx_print_line(stderr, "txgen: warning: %s", message);
-}
 
 static bool is_interactive(const txgen_settings *set)
 {
@@ -86,24 +80,13 @@ static void print_usage(const tx_lm *lm, bool assistant)
 
 static tx_status run(const txgen_settings *set, const tx_option_values *given, const char *adapter)
 {
-    const tx_lm_options options = {.size = sizeof options,
-                                   .model = set->model,
-                                   .device = set->device_map ? NULL : set->device,
-                                   .device_map = set->device_map,
-                                   .offload_params = (tx_offload_place)set->offload_param,
-                                   .offload_folder = set->nvme_path,
-                                   .dtype = set->dtype,
-                                   .threads = (int32_t)set->threads,
-                                   .batch_size = set->batch_size,
-                                   .adapter = adapter,
-                                   .load_in_4bit = set->load_in_4bit,
-                                   .double_quant = set->double_quant,
-                                   .keep_cache = set->chat,
-                                   .assistant_model = set->assistant_model,
-                                   .cache_type = set->cache_type,
-                                   .warn = warn,
-                                   .progress = tx_alive_progress,
-                                   .context = set->alive};
+    tx_lm_options options = set->lm;
+    options.device = options.device_map ? NULL : options.device;
+    options.offload_params = (tx_offload_place)set->offload_param;
+    options.threads = (int32_t)set->threads;
+    options.adapter = adapter;
+    options.keep_cache = set->chat;
+    options.context = set->alive;
     tx_lm *lm = NULL;
     const tx_tokenizer *tokenizer;
     const bool lines = set->classify || set->embed;
@@ -116,14 +99,14 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
         if (!status && set->ids.count == 0 && !set->save_merged)
             status = tx_lm_tokenizer(lm, &tokenizer);
         TX_THEN(status, work(set, lm, &how));
-        if (!status && generates && (!set->chat || set->assistant_model))
-            print_usage(lm, set->assistant_model);
+        if (!status && generates && (!set->chat || set->lm.assistant_model))
+            print_usage(lm, set->lm.assistant_model);
         if (!status && sampled)
             tx_print_line(stderr,
                           "txgen: no generation_config.json: sampled with temperature %g, top_p %g; use "
                           "--temperature 0 for the most likely tokens",
                           how.temperature, how.top_p);
-        if (*tx_lm_device_map(lm) && strcmp(set->device_map, tx_lm_device_map(lm)) != 0)
+        if (*tx_lm_device_map(lm) && strcmp(set->lm.device_map, tx_lm_device_map(lm)) != 0)
             tx_print_line(stderr, "txgen: device_map %s", tx_lm_device_map(lm));
     }
     tx_lm_free(lm);

@@ -15,11 +15,10 @@ enum { TXGEN_STOPS = 64 };
 enum { TXGEN_ADAPTERS = 16 };
 
 typedef struct txgen_settings {
-    const char *model, *save_merged, *device, *device_map, *dtype, *prompts, *logits, *perplexity, *chat_template,
-        *system, *nvme_path, *prompt_name, *adapter_weights, *assistant_model, *cache_type;
-    bool load_in_4bit, double_quant;
+    tx_lm_options lm; /* run() in txgen.c sets the members without an option */
+    const char *save_merged, *prompts, *logits, *perplexity, *chat_template, *system, *prompt_name, *adapter_weights;
     tx_words prompt, ids, stop, adapter;
-    int64_t threads, batch_size, stride, max_length;
+    int64_t threads, stride, max_length;
     int64_t max_new_tokens, min_new_tokens, top_k, num_beams, prompt_lookup_num_tokens, num_assistant_tokens, seed;
     double temperature, top_p, repetition_penalty, length_penalty;
     int32_t early_stopping, offload_param, combination_type;
@@ -38,6 +37,8 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
 bool txgen_sample(const tx_option_values *given, tx_generation *how);
 /* Replaces the values in `how` by those that the command line gives. */
 tx_status txgen_generation(const tx_option_values *given, tx_generation *how);
+/* Prints a warning of the library. */
+void txgen_warn(void *context, const char *message);
 
 /* ---- adapters.c ------------------------------------------------------------------------------------- */
 

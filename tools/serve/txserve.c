@@ -17,25 +17,25 @@
 
 #define AT(field) offsetof(serve_settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|NAME",
+    {TX_OPTION_TEXT, "model", AT(lm.model), .choices = "DIR|NAME",
      .help = "the model: a folder, a GGUF file, or a name to look up (docs/guides/inference.md)"},
-    {TX_OPTION_TEXT, "adapter", AT(adapter), .choices = "DIR",
+    {TX_OPTION_TEXT, "adapter", AT(lm.adapter), .choices = "DIR",
      .help = "merge a LoRA adapter of peft or txtrain --lora_r into the weights"},
     {TX_OPTION_CHOICE, "task", AT(task), .choices = "generate|embed|classify",
      .help = "kind of the model: generate serves completions and chats; embed and classify serve encoders at "
              "/v1/embeddings and /v1/classify"},
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+    {TX_OPTION_TEXT, "device", AT(lm.device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "device to compute on"},
-    {TX_OPTION_TEXT, "device_map", AT(device_map), .choices = "auto|DEVICE[=BLOCKS],...",
+    {TX_OPTION_TEXT, "device_map", AT(lm.device_map), .choices = "auto|DEVICE[=BLOCKS],...",
      .help = "divide the model's blocks among devices, instead of --device"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
      "threads of the cpu backend; 0 uses all cores of this process"},
-    {TX_OPTION_TEXT, "dtype", AT(dtype), .choices = "float32|bfloat16|float16|auto",
+    {TX_OPTION_TEXT, "dtype", AT(lm.dtype), .choices = "float32|bfloat16|float16|auto",
      .help = "type of weights, caches and matrix products; auto uses the type in config.json"},
-    {TX_OPTION_TEXT, "cache_type", AT(cache_type), .choices = "auto|q8_0",
+    {TX_OPTION_TEXT, "cache_type", AT(lm.cache_type), .choices = "auto|q8_0",
      .help = "type of cached keys and values: that of --dtype, or 8 bits in blocks of 32"},
-    {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit), .help = "keep the matrices of the blocks in 4 bits (NF4)"},
-    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant),
+    {TX_OPTION_FLAG, "load_in_4bit", AT(lm.load_in_4bit), .help = "keep the matrices of the blocks in 4 bits (NF4)"},
+    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(lm.double_quant),
      .help = "with --load_in_4bit: keep the scales in 8 bits"},
     {TX_OPTION_TEXT, "chat_template", AT(chat_template), .choices = "NAME|FILE",
      .help = "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a .jinja file; "
@@ -65,8 +65,17 @@ static const tx_option options[] = {
 
 static const tx_option_spelling spellings[] = {{"-m", "model"}, {"--max_model_len", "max_length"}};
 
-static const serve_settings defaults = {.device = "cpu",
-                                        .dtype = "float32",
+static void warn(void *context, const char *message)
+{
+    (void)context;
+    tx_print_line(stderr, "txserve: warning: %s", message);
+}
+
+static const serve_settings defaults = {.lm = {.size = sizeof(tx_lm_options),
+                                               .device = "cpu",
+                                               .dtype = "float32",
+                                               .warn = warn,
+                                               .progress = tx_alive_progress},
                                         .host = "127.0.0.1",
                                         .port = 8080,
                                         .slots = 8,
@@ -87,12 +96,6 @@ const tx_cli serve_program = {
     .values = &defaults,
 };
 
-static void warn(void *context, const char *message)
-{
-    (void)context;
-    tx_print_line(stderr, "txserve: warning: %s", message);
-}
-
 /* ---- API keys ------------------------------------------------------------------------------------------- */
 
 static tx_status read_keys(serve_server *s, const char *path)
@@ -106,7 +109,7 @@ static tx_status read_keys(serve_server *s, const char *path)
 
 static tx_status name_model(serve_server *s)
 {
-    char *path = strdup(s->set->model ? s->set->model : s->set->adapter);
+    char *path = strdup(s->set->lm.model ? s->set->lm.model : s->set->lm.adapter);
     const char *name = s->set->served_model_name ? s->set->served_model_name : path ? basename(path) : NULL;
     s->name = name ? strdup(name) : NULL;
     free(path);
@@ -136,19 +139,10 @@ static tx_status open_model(serve_server *s)
 {
     const serve_settings *set = s->set;
     const tx_reporter report = {.warn = warn};
-    const tx_lm_options lm = {.size = sizeof lm,
-                              .model = set->model,
-                              .adapter = set->adapter,
-                              .device = set->device_map ? NULL : set->device,
-                              .device_map = set->device_map,
-                              .dtype = set->dtype,
-                              .cache_type = set->cache_type,
-                              .threads = (int32_t)set->threads,
-                              .load_in_4bit = set->load_in_4bit,
-                              .double_quant = set->double_quant,
-                              .warn = warn,
-                              .progress = tx_alive_progress,
-                              .context = s->alive};
+    tx_lm_options lm = set->lm;
+    lm.device = lm.device_map ? NULL : lm.device;
+    lm.threads = (int32_t)set->threads;
+    lm.context = s->alive;
     TX_TRY(name_model(s));
     if (set->task != SERVE_GENERATE)
         return open_encoder(s, &lm);
@@ -258,9 +252,9 @@ int main(int argc, char **argv)
 {
     serve_settings set = defaults;
     int result = tx_options_parse(&serve_program, argc, argv, &set);
-    if (result == TX_GO_ON && !set.model && !set.adapter)
+    if (result == TX_GO_ON && !set.lm.model && !set.lm.adapter)
         result = tx_complain(&serve_program, TX_EXIT_USAGE, "--model is missing: give a model folder");
-    if (result == TX_GO_ON && set.cache_type && set.task != SERVE_GENERATE)
+    if (result == TX_GO_ON && set.lm.cache_type && set.task != SERVE_GENERATE)
         result = tx_complain(&serve_program, TX_EXIT_USAGE, "--cache_type is only for --task generate");
     if (result == TX_GO_ON) {
         tx_wait_passively(argv, (int32_t)set.threads);

@@ -25,9 +25,8 @@ enum { SERVE_STOPS = 17, SERVE_TEXTS = 128, SERVE_INPUTS = 2048 };
 typedef enum serve_task { SERVE_GENERATE, SERVE_EMBEDDING, SERVE_CLASSIFICATION } serve_task;
 
 typedef struct serve_settings {
-    const char *model, *adapter, *device, *device_map, *dtype, *cache_type, *host, *api_key_file, *served_model_name,
-        *chat_template;
-    bool load_in_4bit, double_quant;
+    tx_lm_options lm; /* open_model sets the members without an option */
+    const char *host, *api_key_file, *served_model_name, *chat_template;
     int32_t task; /* a serve_task */
     int64_t threads, port, slots, max_length, max_queue, max_body, max_connections, timeout;
 } serve_settings;

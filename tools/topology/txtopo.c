@@ -75,21 +75,16 @@ static int check(const settings *s)
 {
     const int shown = s->matrix + s->pci + s->tree + (s->p2p != NULL) + (s->bind > 0) + (s->watch != NULL);
     const char wrong = s->p2p ? tx_txtopo_p2p_wrong(s->p2p) : '\0';
-    const struct {
-        bool met;
-        const char *text;
-    } mistakes[] = {
+    const tx_misuse misuses[] = {
         {shown > 1, "-m, -mp, -p2p, --tree, --bind and --watch exclude each other"},
         {s->nvidia && s->json, "--nvidia and --json exclude each other"},
         {(s->tree || s->bind > 0) && (s->nvidia || s->json), "--tree and --bind exclude --nvidia and --json"},
         {s->p2p && s->nvidia, "-p2p and --nvidia exclude each other"},
     };
-    for (size_t i = 0; i < sizeof mistakes / sizeof mistakes[0]; i++)
-        if (mistakes[i].met)
-            return tx_complain(&program, TX_EXIT_USAGE, "%s", mistakes[i].text);
-    if (wrong)
+    const int result = tx_complain_misuse(&program, misuses, sizeof misuses / sizeof misuses[0]);
+    if (result == TX_GO_ON && wrong)
         return tx_complain(&program, TX_EXIT_USAGE, "-p2p %s: %c is not one of r, w, n, a and p", s->p2p, wrong);
-    return TX_GO_ON;
+    return result;
 }
 
 static tx_status show(const settings *s, const tx_topology *topology)
