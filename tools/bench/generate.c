@@ -40,12 +40,6 @@ typedef struct bench {
     int64_t emitted;
 } bench;
 
-static void warn(void *context, const char *message)
-{
-    (void)context;
-    fprintf(stderr, "%s: warning: %s\n", TX_BENCH_PROGRAM, message);
-}
-
 static tx_status open_model(bench *b)
 {
     const settings *set = b->pairs.set;
@@ -55,7 +49,7 @@ static tx_status open_model(bench *b)
                                .device = set->device,
                                .threads = (int32_t)set->threads,
                                .batch_size = set->batch,
-                               .warn = warn};
+                               .warn = tx_warn};
     TX_TRY(tx_lm_open(&how, &b->lm));
     tx_bench_tokens_next(tx_lm_vocab_size(b->lm), &b->pairs.tx.data);
     b->lm_prompts = calloc((size_t)set->batch, sizeof *b->lm_prompts);

@@ -190,12 +190,15 @@ static bool is_file(const tx_cli *program, const char *argument)
 
 /* ---- the whole command line ----------------------------------------------------------------------- */
 
+static const tx_cli *running; /* a process is one program */
+
 int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_option_values *v)
 {
     /* Before any value is stored, so that --help shows the defaults. */
     const int answered = tx_usage_answer(program, argc, argv, v->values);
     int status = TX_GO_ON;
     bool only_operands = false;
+    running = program;
     for (int i = 1; i < argc && answered == TX_GO_ON; i++) {
         int one = TX_GO_ON;
         if (i == 1 && is_file(program, argv[i]))
@@ -215,6 +218,12 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
     if (answered != TX_GO_ON || status != TX_GO_ON)
         return answered != TX_GO_ON ? answered : status;
     return check_operands(program, v);
+}
+
+void tx_warn(void *context, const char *message)
+{
+    (void)context;
+    tx_complain(running, 0, "warning: %s", message);
 }
 
 int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *values)

@@ -81,12 +81,6 @@ static int combine(const settings *set)
     return tx_end(&program, 0);
 }
 
-static void warn(void *context, const char *message)
-{
-    (void)context;
-    tx_print_line(stderr, "txconvert: warning: %s", message);
-}
-
 int main(int argc, char **argv)
 {
     settings set = defaults;
@@ -98,8 +92,9 @@ int main(int argc, char **argv)
     if (set.from.count > 1)
         return combine(&set);
     tx_alive *alive = tx_alive_start(&program, stderr, "converting");
-    const tx_status status = tx_convert(set.from.word[0], set.to, (tx_convert_type)set.type,
-                                        &(tx_reporter){.warn = warn, .context = alive, .progress = tx_alive_progress});
+    const tx_status status =
+        tx_convert(set.from.word[0], set.to, (tx_convert_type)set.type,
+                   &(tx_reporter){.warn = tx_warn, .context = alive, .progress = tx_alive_progress});
     tx_alive_stop(alive);
     if (status)
         return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());

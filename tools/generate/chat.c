@@ -172,7 +172,7 @@ static tx_status converse(txgen_chat *c)
 
 tx_status txgen_run_chat(const txgen_settings *set, tx_lm *lm, const tx_generation *how)
 {
-    const tx_reporter report = {.warn = txgen_warn};
+    const tx_reporter report = {.warn = tx_warn};
     txgen_chat c = {.lm = lm, .how = *how, .system = set->system, .alive = set->alive};
     const tx_tokenizer *tokenizer = NULL;
     tx_status status = tx_lm_tokenizer(lm, &tokenizer);

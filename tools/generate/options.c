@@ -139,14 +139,8 @@ static const tx_option_spelling spellings[] = {{"-m", "model"},
                                                {"--temp", "temperature"},
                                                {"--max_tokens", "max_new_tokens"}};
 
-void txgen_warn(void *context, const char *message)
-{
-    (void)context;
-    tx_print_line(stderr, "txgen: warning: %s", message);
-}
-
 static const txgen_settings defaults = {
-    .lm = {.size = sizeof(tx_lm_options), .device = "cpu", .warn = txgen_warn, .progress = tx_alive_progress},
+    .lm = {.size = sizeof(tx_lm_options), .device = "cpu", .warn = tx_warn, .progress = tx_alive_progress},
     .max_new_tokens = -1,
     .top_k = 50,
     .num_beams = 1,

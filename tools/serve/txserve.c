@@ -65,16 +65,10 @@ static const tx_option options[] = {
 
 static const tx_option_spelling spellings[] = {{"-m", "model"}, {"--max_model_len", "max_length"}};
 
-static void warn(void *context, const char *message)
-{
-    (void)context;
-    tx_print_line(stderr, "txserve: warning: %s", message);
-}
-
 static const serve_settings defaults = {.lm = {.size = sizeof(tx_lm_options),
                                                .device = "cpu",
                                                .dtype = "float32",
-                                               .warn = warn,
+                                               .warn = tx_warn,
                                                .progress = tx_alive_progress},
                                         .host = "127.0.0.1",
                                         .port = 8080,
@@ -138,7 +132,7 @@ static tx_status open_encoder(serve_server *s, const tx_lm_options *lm)
 static tx_status open_model(serve_server *s)
 {
     const serve_settings *set = s->set;
-    const tx_reporter report = {.warn = warn};
+    const tx_reporter report = {.warn = tx_warn};
     tx_lm_options lm = set->lm;
     lm.device = lm.device_map ? NULL : lm.device;
     lm.threads = (int32_t)set->threads;

@@ -373,12 +373,6 @@ static tx_status run(job *j, int32_t command)
     return TX_OK;
 }
 
-static void warn(void *context, const char *message)
-{
-    (void)context;
-    tx_complain(&program, 0, "warning: %s", message);
-}
-
 int main(int argc, char **argv)
 {
     settings set = defaults;
@@ -394,7 +388,7 @@ int main(int argc, char **argv)
     /* No progress lines while the user types. */
     const bool typed = set.files.count == 0 && isatty(STDIN_FILENO);
     tx_alive *alive = typed ? NULL : tx_alive_start(&program, stderr, "working on texts");
-    j.report = (tx_reporter){.warn = warn, .progress = tx_alive_progress, .context = alive};
+    j.report = (tx_reporter){.warn = tx_warn, .progress = tx_alive_progress, .context = alive};
     tx_status status = run(&j, command);
     tx_alive_stop(alive);
     tx_encoder_free(j.encoder);
