@@ -3,6 +3,7 @@
 #include "models/train/trackio.h"
 
 #include "api/base/file.h"
+#include "models/train/log.h"
 #include "models/tx_folder.h"
 
 #include <errno.h>
@@ -126,11 +127,9 @@ void tx_trackio_scalar(tx_trackio *t, const char *tag, int64_t step, double valu
     t->row = t->row ? t->row : tx_json_object();
     t->step = step;
     t->when = now;
+    char word[TX_LOG_NUMBER];
     if (isfinite(value) ? tx_json_set_number(t->row, tag, value)
-                        : tx_json_set_string(t->row, tag,
-                                             isnan(value) ? "NaN"
-                                             : value > 0  ? "Infinity"
-                                                          : "-Infinity"))
+                        : tx_json_set_string(t->row, tag, tx_log_number(value, word)))
         give_up(t, tx_error());
 }
 

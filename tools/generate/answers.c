@@ -164,15 +164,10 @@ static tx_status write_answer(waiting *w, int64_t index)
     } else {
         char *whole = NULL; /* valid UTF-8: the last token may end within a character */
         size_t size = 0;
-        tx_json *message = tx_json_object();
-        tx_status status = tx_json_get(object, "messages", TX_JSON_ARRAY, &list);
-        TX_THEN(status, tx_utf8_replace(c->answer, c->size, &whole, &size));
-        TX_THEN(status, tx_json_set_string(message, "role", "assistant"));
-        TX_THEN(status, tx_json_set_text(message, "content", whole, size));
+        TX_TRY(tx_json_get(object, "messages", TX_JSON_ARRAY, &list));
+        TX_TRY(tx_utf8_replace(c->answer, c->size, &whole, &size));
+        tx_json *message = tx_json_pack("{s:s, s:s%}", "role", "assistant", "content", whole, size);
         free(whole);
-        if (status)
-            tx_json_free(message);
-        TX_TRY(status);
         TX_TRY(tx_json_append(list, message));
         TX_TRY(txgen_print(object));
     }

@@ -37,16 +37,9 @@ void txgen_prompts_free(txgen_prompts *prompts)
     *prompts = (txgen_prompts){0};
 }
 
-/* Allocates room for one more prompt. Capacities are powers of two. */
 static tx_status reserve(txgen_prompts *p)
 {
-    if ((p->count & (p->count - 1)) != 0)
-        return TX_OK;
-    tx_lm_prompt *larger = realloc(p->prompt, (size_t)(p->count ? 2 * p->count : 1) * sizeof *larger);
-    if (!larger)
-        return tx_fail(TX_MEMORY, "prompts: out of memory");
-    p->prompt = larger;
-    return TX_OK;
+    return tx_array_reserve(&p->prompt, &p->room, (size_t)p->count + 1, sizeof *p->prompt, "prompts");
 }
 
 /* ---- Ids ------------------------------------------------------------------------------------------- */

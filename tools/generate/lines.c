@@ -28,6 +28,11 @@ typedef struct window {
     enum { UNKNOWN, TEXTS, JSON_LINES } form; /* of the lines */
 } window;
 
+static bool labels_words(const window *w)
+{
+    return w->classifier && tx_classifier_kind_of(w->classifier) == TX_CLASSIFIER_WORDS;
+}
+
 /* ---- Results ------------------------------------------------------------------------------------------- */
 
 /* The number with the fewest digits that is the same float. */
@@ -115,7 +120,7 @@ static void clear(window *w)
 
 static tx_status compute(window *w, size_t rows)
 {
-    const bool words = w->classifier && tx_classifier_kind_of(w->classifier) == TX_CLASSIFIER_WORDS;
+    const bool words = labels_words(w);
     const int64_t width = w->embedder ? tx_embedder_width(w->embedder) : tx_classifier_labels(w->classifier);
     TX_TRY(tx_array_reserve(&w->score, &w->room, rows * (size_t)width, sizeof *w->score, "scores"));
     TX_TRY(w->embedder ? tx_embed(w->embedder, w->text, (int64_t)w->count, w->prompt, w->score)
@@ -135,8 +140,7 @@ static tx_status finish(window *w)
 {
     size_t rows = 0;
     for (size_t i = 0; i < w->count; i++)
-        rows += w->classifier && tx_classifier_kind_of(w->classifier) == TX_CLASSIFIER_WORDS ? (size_t)w->words[i].count
-                                                                                             : 1;
+        rows += labels_words(w) ? (size_t)w->words[i].count : 1;
     const tx_status status = w->count ? compute(w, rows) : TX_OK;
     clear(w);
     return status;
@@ -201,9 +205,7 @@ static tx_status take(window *w, tx_json *object)
     w->words[at] = (tx_words_input){0};
     if (tx_json_type_of(object) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "not an object");
-    TX_TRY(w->classifier && tx_classifier_kind_of(w->classifier) == TX_CLASSIFIER_WORDS
-               ? find_words(object, &w->words[at])
-               : find_text(object, &w->text[at]));
+    TX_TRY(labels_words(w) ? find_words(object, &w->words[at]) : find_text(object, &w->text[at]));
     return w->count == w->most ? finish(w) : TX_OK;
 }
 
@@ -211,11 +213,9 @@ static tx_status take_text(window *w, const char *text, size_t size)
 {
     tx_json *object = tx_json_object();
     const tx_status status = tx_json_set_text(object, "text", text, size);
-    if (status) {
+    if (status)
         tx_json_free(object);
-        return status;
-    }
-    return take(w, object);
+    return status ? status : take(w, object);
 }
 
 static tx_status take_line(void *context, const char *line, size_t size)

@@ -37,8 +37,6 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
 bool txgen_sample(const tx_option_values *given, tx_generation *how);
 /* Replaces the values in `how` by those that the command line gives. */
 tx_status txgen_generation(const tx_option_values *given, tx_generation *how);
-/* Prints a warning of the library. */
-void txgen_warn(void *context, const char *message);
 
 /* ---- adapters.c ------------------------------------------------------------------------------------- */
 
@@ -58,6 +56,7 @@ void txgen_close_adapter(txgen_adapter *adapter);
 typedef struct txgen_prompts {
     tx_lm_prompt *prompt;
     int64_t count;
+    size_t room;
 } txgen_prompts;
 
 void txgen_prompts_free(txgen_prompts *prompts);

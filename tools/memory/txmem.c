@@ -163,11 +163,9 @@ static void print_table(const settings *set, const tx_mem_table *t)
 
 static tx_status add_cell(const tx_mem_table *t, const tx_mem_row *row, int batch, tx_json *cells)
 {
-    tx_json *cell = tx_json_object();
-    tx_status status = tx_json_set_string(cell, "precision", row->precision);
-    TX_THEN(status, tx_json_set_string(cell, "gradient_checkpointing", row->checkpointing));
-    TX_THEN(status, tx_json_set_string(cell, "optim", row->optimizer));
-    TX_THEN(status, tx_json_set_int(cell, "batch", INT64_C(1) << batch));
+    tx_status status = TX_OK;
+    tx_json *cell = tx_json_pack("{s:s, s:s, s:s, s:I}", "precision", row->precision, "gradient_checkpointing",
+                                 row->checkpointing, "optim", row->optimizer, "batch", INT64_C(1) << batch);
     for (int k = 0; k < TX_MEMORY_COUNT && !status; k++)
         status = tx_json_set_int(cell, tx_memory_name((tx_memory_kind)k), row->memory[batch].bytes[k]);
     TX_THEN(status, tx_json_set_int(cell, "total", tx_memory_total(&row->memory[batch])));
@@ -179,22 +177,20 @@ static tx_status add_cell(const tx_mem_table *t, const tx_mem_row *row, int batc
 static tx_status print_json(const settings *set, const tx_mem_table *t)
 {
     char advice[1024];
-    tx_json *all = tx_json_object(), *cells = tx_json_array();
-    tx_status status = tx_json_set_int(all, "memory", t->memory);
-    TX_THEN(status, tx_json_set_int(all, "block_size", t->block));
-    TX_THEN(status, tx_json_set_int(all, "parameters", tx_forecaster_params(t->forecaster)));
-    if (advise(set, t, advice, sizeof advice))
-        TX_THEN(status, tx_json_set_string(all, "advice", advice));
+    const bool any = advise(set, t, advice, sizeof advice);
+    tx_json *cells = tx_json_array();
+    tx_json *all = tx_json_pack("{s:I, s:I, s:I, s:s*, s:o}", "memory", t->memory, "block_size", t->block, "parameters",
+                                tx_forecaster_params(t->forecaster), "advice", any ? advice : NULL, "plans", cells);
+    tx_status status = all ? TX_OK : TX_MEMORY;
     for (int32_t i = 0; i < t->rows; i++)
         for (int b = 0; b < t->row[i].batches && !status; b++)
             status = add_cell(t, &t->row[i], b, cells);
-    const tx_status added = tx_json_set(all, "plans", cells);
-    char *text = status || added ? NULL : tx_json_text(all, TX_JSON_LINE);
+    char *text = status ? NULL : tx_json_text(all, TX_JSON_LINE);
     if (text)
         puts(text);
     free(text);
     tx_json_free(all);
-    return status ? status : added ? added : text ? TX_OK : TX_MEMORY;
+    return status ? status : text ? TX_OK : TX_MEMORY;
 }
 
 /* ---- The program -------------------------------------------------------------------------------------------- */

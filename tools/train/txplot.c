@@ -89,10 +89,8 @@ static tx_status append_interval(tx_json *steps, tx_json *values, const tx_serie
 
 static tx_status add_series(tx_json *to, const char *key, const tx_series *s)
 {
-    tx_json *one = tx_json_object(), *steps, *values;
-    TX_TRY(tx_json_set(to, key, one));
-    TX_TRY(tx_json_set(one, "step", steps = tx_json_array()));
-    TX_TRY(tx_json_set(one, "value", values = tx_json_array()));
+    tx_json *steps = tx_json_array(), *values = tx_json_array();
+    TX_TRY(tx_json_set(to, key, tx_json_pack("{s:o, s:o}", "step", steps, "value", values)));
     const int64_t intervals = s->count > POINTS ? POINTS / 2 : s->count;
     for (int64_t i = 0; i < intervals; i++)
         TX_TRY(append_interval(steps, values, s, i * s->count / intervals, (i + 1) * s->count / intervals));
