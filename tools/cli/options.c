@@ -2,8 +2,6 @@
  * Command-line options from a table. */
 #include "tools/cli/options.h"
 
-#include "tx_json.h"
-
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -104,34 +102,27 @@ static bool is_added(const tx_option *option)
            (strncmp(option->choices, "FILE", 4) == 0 || strncmp(option->choices, "DIR", 3) == 0);
 }
 
-/* Stores the list of the earlier values and the present ones, both as JSON strings. */
-static tx_status add_values(tx_option_values *v, const tx_option *option, const char *before, const char *now)
+static const char *text_of(const tx_option_values *v, const tx_option *option)
 {
-    char text[TX_OPTION_LIST_TEXT] = "";
-    const char *const values[] = {before, now};
-    tx_status status = TX_OK;
-    for (int i = 0; i < 2 && !status; i++) {
-        const char *value = NULL;
-        tx_json *json = NULL;
-        status = tx_json_parse(values[i], strlen(values[i]), option->name, &json);
-        TX_THEN(status, tx_json_as_string(json, option->name, &value));
-        if (!status)
-            tx_list_add(text, sizeof text, ",", "%s", value);
-        tx_json_free(json);
-    }
-    TX_THEN(status, tx_option_store(v, NULL, option, text));
-    return status;
+    return *(const char *const *)(const void *)((const char *)v->values + option->offset);
 }
 
-/* If an option is repeated, the last value wins and rank 0 prints a warning. Lists of data grow. A second file of an
- * option that takes one is an error, because it would silently replace the first. `before` is the earlier value. */
+/* Stores the list of the earlier values and the present ones. */
+static tx_status add_values(tx_option_values *v, const tx_option *option, const char *before)
+{
+    char text[TX_OPTION_LIST_TEXT] = "";
+    tx_list_add(text, sizeof text, ",", "%s", before);
+    tx_list_add(text, sizeof text, ",", "%s", text_of(v, option));
+    return tx_option_store(v, NULL, option, text);
+}
+
+/* If an option is repeated, the last value wins and rank 0 prints a warning. A second file of an option that takes one
+ * is an error, because it would silently replace the first. `before` is the earlier value. */
 static int judge_again(const tx_cli *program, tx_option_values *v, const tx_option *option, const char *before)
 {
     char *now = tx_option_text(v, option);
     int status = TX_GO_ON;
-    if (now && is_added(option))
-        status = judge(program, add_values(v, option, before, now));
-    else if (now && strcmp(now, before) != 0 && option->choices && strcmp(option->choices, "FILE") == 0)
+    if (now && strcmp(now, before) != 0 && option->choices && strcmp(option->choices, "FILE") == 0)
         status = tx_complain(program, TX_EXIT_USAGE, "--%s is given twice, as %s and %s: give one file", option->name,
                              before, now);
     else if (now && strcmp(now, before) != 0 && tx_launcher_rank() <= 0)
@@ -147,10 +138,13 @@ static int parse_known(const tx_cli *program, tx_option_values *v, const tx_opti
     const char *value = strchr(argv[*at], '=');
     const bool again = tx_option_has_value(option) && option->kind != TX_OPTION_WORDS &&
                        v->source[option - v->table.option] == TX_OPTION_SET;
+    const char *listed = again && is_added(option) ? text_of(v, option) : NULL;
     char *before = again ? tx_option_text(v, option) : NULL;
     int status = value ? judge(program, tx_option_store(v, NULL, option, value + 1))
                        : take_values(program, v, option, argc, argv, at);
-    if (before && status == TX_GO_ON)
+    if (listed && status == TX_GO_ON)
+        status = judge(program, add_values(v, option, listed));
+    else if (before && status == TX_GO_ON)
         status = judge_again(program, v, option, before);
     free(before);
     return status;

@@ -15,11 +15,6 @@ tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation)
     return c->system ? tx_conversation_add(conversation, "system", c->system, strlen(c->system)) : TX_OK;
 }
 
-tx_status txgen_chat_ids(const txgen_chat *c, tx_conversation *conversation, tx_ids *ids)
-{
-    return tx_chat_prompt(c->chat, c->encoder, conversation, ids);
-}
-
 void txgen_chat_clear(txgen_chat *c)
 {
     c->size = c->shown = 0;
@@ -52,7 +47,7 @@ static tx_status add(waiting *w, tx_json *object, tx_conversation *said)
     tx_ids ids = {0};
     tx_status status = tx_array_reserve(&w->object, &w->room[0], w->count + 1, sizeof *w->object, "conversations");
     TX_THEN(status, tx_array_reserve(&w->prompt, &w->room[1], w->count + 1, sizeof *w->prompt, "conversations"));
-    TX_THEN(status, txgen_chat_ids(w->chat, said, &ids));
+    TX_THEN(status, tx_chat_prompt(w->chat->chat, w->chat->encoder, said, &ids));
     if (!status && (int64_t)ids.count >= tx_lm_positions(w->chat->lm))
         status = tx_fail(TX_INVALID,
                          "the conversation has %zu tokens, but the model has only %" PRId64 " positions: shorten it",

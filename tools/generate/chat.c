@@ -100,7 +100,7 @@ static tx_status check_last(const txgen_chat *c, tx_conversation *conversation, 
     const int64_t positions = room_of(c, &room);
     tx_status status = txgen_chat_begin(c, &alone);
     TX_THEN(status, tx_conversation_copy(&alone, conversation, conversation->count - 1));
-    TX_THEN(status, txgen_chat_ids(c, &alone, ids));
+    TX_THEN(status, tx_chat_prompt(c->chat, c->encoder, &alone, ids));
     tx_conversation_free(&alone);
     *fits = (int64_t)ids->count < positions;
     if (!status && !*fits) {
@@ -118,10 +118,10 @@ static tx_status fit(const txgen_chat *c, tx_conversation *conversation, tx_ids 
     int64_t turns = 0, room;
     const int64_t positions = room_of(c, &room), asked = c->how.max_new_tokens;
     const size_t first = c->system != NULL;
-    TX_TRY(txgen_chat_ids(c, conversation, ids));
+    TX_TRY(tx_chat_prompt(c->chat, c->encoder, conversation, ids));
     for (; (int64_t)ids->count + room > positions && conversation->count > first + 1; turns++) {
         drop_oldest(conversation, first);
-        TX_TRY(txgen_chat_ids(c, conversation, ids));
+        TX_TRY(tx_chat_prompt(c->chat, c->encoder, conversation, ids));
     }
     if (turns)
         fprintf(stderr,

@@ -165,11 +165,7 @@ static tx_status find_words(tx_json *object, tx_words_input *words)
         TX_TRY(add(object, "tokens", tx_json_array(), &list));
         for (text += strspn(text, " \t"); *text; text += strspn(text, " \t")) {
             size = strcspn(text, " \t");
-            char *copy = strndup(text, size);
-            const tx_status status =
-                copy ? tx_json_append_string(list, copy) : tx_fail(TX_MEMORY, "no memory for a word");
-            free(copy);
-            TX_TRY(status);
+            TX_TRY(tx_json_append(list, tx_json_pack("s%", text, size)));
             text += size;
         }
     }

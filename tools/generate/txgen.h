@@ -109,8 +109,6 @@ typedef struct txgen_chat {
 tx_status txgen_run_chat(const txgen_settings *settings, tx_lm *lm, const tx_generation *how);
 /* Empties a conversation and adds the system message, if any. */
 tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation);
-/* Encodes a conversation as the prompt of the next answer. */
-tx_status txgen_chat_ids(const txgen_chat *c, tx_conversation *conversation, tx_ids *ids);
 /* Start an answer, and append bytes to it. */
 void txgen_chat_clear(txgen_chat *c);
 void txgen_chat_grow(txgen_chat *c, const char *bytes, size_t size);
