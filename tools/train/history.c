@@ -18,7 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const keys[TX_SERIES_COUNT] = {
+const char *const tx_series_keys[TX_SERIES_COUNT] = {
 #define X(name, key) key,
     TX_SERIES_MAP(X)
 #undef X
@@ -93,7 +93,7 @@ static tx_status add_line(tx_history *history, const tx_json *line)
     for (void *m = tx_json_first(line); m && !status; m = tx_json_next(line, m)) {
         double value;
         for (int i = 0; i < TX_SERIES_COUNT && !status; i++)
-            if (strcmp(tx_json_key(m), keys[i]) == 0 && number_of(tx_json_value(m), &value)) {
+            if (strcmp(tx_json_key(m), tx_series_keys[i]) == 0 && number_of(tx_json_value(m), &value)) {
                 truncate_from(&history->series[i], step);
                 status = add_point(&history->series[i], step, value);
             }

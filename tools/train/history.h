@@ -23,6 +23,7 @@ enum {
 #undef X
         TX_SERIES_COUNT
 };
+extern const char *const tx_series_keys[TX_SERIES_COUNT];
 
 typedef struct tx_series_point {
     int64_t step;

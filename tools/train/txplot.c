@@ -143,11 +143,6 @@ static int64_t count_bad(const tx_series *loss, const tx_series *norm)
 /* Adds a run with the figures of the page's table, which are computed from all steps, and with its series. */
 static tx_status add_run(tx_json *runs, const char *name, const tx_history *h)
 {
-    static const char *const keys[TX_SERIES_COUNT] = {
-#define X(id, key) key,
-        TX_SERIES_MAP(X)
-#undef X
-    };
     const tx_series *loss = &h->series[TX_SERIES_LOSS], *eval = &h->series[TX_SERIES_EVAL_LOSS];
     const tx_series_point *last = loss->count ? &loss->point[loss->count - 1] : NULL, *best = NULL;
     for (int64_t i = 0; i < eval->count; i++)
@@ -166,7 +161,7 @@ static tx_status add_run(tx_json *runs, const char *name, const tx_history *h)
     TX_TRY(tx_json_append(runs, run));
     for (int i = 0; i < TX_SERIES_COUNT; i++)
         if (h->series[i].count)
-            TX_TRY(add_series(series, keys[i], &h->series[i]));
+            TX_TRY(add_series(series, tx_series_keys[i], &h->series[i]));
     return TX_OK;
 }
 
