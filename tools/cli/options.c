@@ -229,14 +229,12 @@ int tx_options_parse(const tx_cli *program, int argc, char *const *argv, void *v
 
 int tx_options_command(const tx_cli *program, int argc, char *const *argv, const void *values, int32_t *command)
 {
-    bool named = argc > 1 && argv[1][0] != '-';
-    if (!named) {
-        int status = tx_usage_answer(program, argc, argv, values);
-        return status != TX_GO_ON ? status
-                                  : tx_complain(program, TX_EXIT_USAGE,
-                                                "a command is missing; usage: %s; --help "
-                                                "lists the commands",
-                                                program->usage);
+    if (argc < 2 || argv[1][0] == '-') {
+        const int status = tx_usage_answer(program, argc, argv, values);
+        if (status != TX_GO_ON)
+            return status;
+        return tx_complain(program, TX_EXIT_USAGE, "a command is missing; usage: %s; --help lists the commands",
+                           program->usage);
     }
     const char *nearest = NULL;
     size_t length = strlen(argv[1]), least = length / 3 + 2;

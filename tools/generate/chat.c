@@ -30,12 +30,11 @@ static size_t held_back(const txgen_chat *c)
 static void show(txgen_chat *c, size_t upto)
 {
     tx_alive_told(c->alive);
-    if (c->streams && upto > c->shown) {
+    if (upto > c->shown) {
         fwrite(c->answer + c->shown, 1, upto - c->shown, stdout);
         c->shown = upto;
     }
-    if (c->streams)
-        TX_THEN(c->status, txgen_flush());
+    TX_THEN(c->status, txgen_flush());
 }
 
 static void on_text(void *context, int64_t index, const char *bytes, size_t size)
@@ -61,7 +60,6 @@ static tx_status answer(txgen_chat *c, const tx_ids *ids, int64_t most)
     const char *end = tx_chat_end(c->chat, &id);
     how.max_new_tokens = most;
     txgen_chat_clear(c);
-    c->streams = true;
     TX_TRY(tx_lm_generate(c->lm, &prompt, 1, &how, &listener));
     TX_TRY(c->status);
     show(c, held_back(c) == strlen(end) ? c->size - held_back(c) : c->size);

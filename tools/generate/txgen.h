@@ -99,7 +99,6 @@ typedef struct txgen_chat {
     const char *stop[TXGEN_STOPS]; /* stop strings: those of `how`, and the template's end if it is not a token */
     const char *system;            /* the system message; NULL leaves it to the template */
     tx_alive *alive;
-    bool streams;             /* print answers while they are generated */
     char *answer;             /* the answer so far */
     size_t size, room, shown; /* its bytes; allocated bytes; bytes that are printed */
     tx_status status;         /* an error of storing or writing the answer */

@@ -352,11 +352,7 @@ int serve_parse(serve_server *server, serve_kind kind, const char *body, size_t 
         tx_fail(TX_MEMORY, "out of memory");
         return 500;
     }
-    c->server = server;
-    c->kind = kind;
-    c->owners = 1;
-    c->client = -1;
-    c->created = (int64_t)time(NULL);
+    *c = (serve_call){.server = server, .kind = kind, .owners = 1, .client = -1, .created = (int64_t)time(NULL)};
     pthread_mutex_lock(&server->lock);
     server->open++;
     snprintf(c->id, sizeof c->id, "%s-%" PRIx64 "-%" PRIx64, names[kind], (uint64_t)server->created, server->serial++);
