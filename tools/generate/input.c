@@ -172,29 +172,22 @@ tx_status txgen_read_prompts(const txgen_settings *settings, txgen_prompts *prom
 
 /* ---- The text of --perplexity ------------------------------------------------------------------------- */
 
-typedef struct joined {
-    char *text;
-    size_t size, room;
-} joined;
-
 static tx_status join_text(void *context, const char *text, size_t size)
 {
-    joined *j = context;
-    const size_t gap = j->size > 0 ? 2 : 0;
-    TX_TRY(tx_array_reserve(&j->text, &j->room, j->size + gap + size + 1, 1, "bytes of text"));
-    memcpy(j->text + j->size, "\n\n", gap);
-    memcpy(j->text + j->size + gap, text, size);
-    j->size += gap + size;
-    return TX_OK;
+    FILE *to = context;
+    if (ftell(to) > 0)
+        fputs("\n\n", to);
+    fwrite(text, 1, size, to);
+    return ferror(to) ? tx_fail(TX_MEMORY, "no memory for the text") : TX_OK;
 }
 
 tx_status txgen_read_text(const char *path, char **text, size_t *size)
 {
-    joined j = {0};
     if (!txgen_is_json_lines(path))
         return txgen_read_file(path, text, size);
-    const tx_status status = txgen_each_line(path, take_json, &(texts){join_text, &j});
-    *text = j.text;
-    *size = j.size;
+    FILE *to = open_memstream(text, size);
+    tx_status status = to ? txgen_each_line(path, take_json, &(texts){join_text, to}) : TX_MEMORY;
+    if (!to || (fclose(to) && !status))
+        status = tx_fail(TX_MEMORY, "%s: out of memory", path);
     return status;
 }

@@ -48,18 +48,11 @@ static double shortest(float value)
     return strtod(text, NULL);
 }
 
-/* Adds an empty list or object to the line. It replaces the line's own value of this name. */
-static tx_status add(tx_json *object, const char *key, tx_json *value, tx_json **added)
-{
-    *added = value;
-    return tx_json_set(object, key, value);
-}
-
 static tx_status add_embedding(const window *w, size_t index)
 {
     const size_t width = (size_t)tx_embedder_width(w->embedder);
-    tx_json *list;
-    TX_TRY(add(w->object[index], "embedding", tx_json_array(), &list));
+    tx_json *list = tx_json_array();
+    TX_TRY(tx_json_set(w->object[index], "embedding", list));
     for (size_t i = 0; i < width; i++)
         TX_TRY(tx_json_append_number(list, shortest(w->score[index * width + i])));
     return TX_OK;
@@ -80,11 +73,13 @@ static tx_status add_scores(const window *w, size_t index)
         TX_TRY(tx_json_set_number(object, "score", shortest(score[chosen])));
     }
     if (kind == TX_CLASSIFIER_SEVERAL) {
-        TX_TRY(add(object, "labels", tx_json_array(), &list));
+        list = tx_json_array();
+        TX_TRY(tx_json_set(object, "labels", list));
         for (int64_t i = chosen; i >= 0; i = tx_classifier_chosen(c, score, i))
             TX_TRY(tx_json_append_string(list, tx_classifier_label(c, i)));
     }
-    TX_TRY(add(object, "scores", tx_json_object(), &list));
+    list = tx_json_object();
+    TX_TRY(tx_json_set(object, "scores", list));
     for (int64_t i = 0; i < labels; i++)
         TX_TRY(tx_json_set_number(list, tx_classifier_label(c, i), shortest(score[i])));
     return TX_OK;
@@ -94,9 +89,10 @@ static tx_status add_scores(const window *w, size_t index)
 static tx_status add_words(const window *w, size_t index, const float *score)
 {
     const int64_t labels = tx_classifier_labels(w->classifier);
-    tx_json *names, *scores;
-    TX_TRY(add(w->object[index], "labels", tx_json_array(), &names));
-    TX_TRY(add(w->object[index], "scores", tx_json_array(), &scores));
+    tx_json *names = tx_json_array();
+    TX_TRY(tx_json_set(w->object[index], "labels", names));
+    tx_json *scores = tx_json_array();
+    TX_TRY(tx_json_set(w->object[index], "scores", scores));
     for (int64_t i = 0; i < w->words[index].count; i++, score += labels) {
         const int64_t best = tx_classifier_chosen(w->classifier, score, -1);
         const bool seen = !isnan(*score);
@@ -162,7 +158,8 @@ static tx_status find_words(tx_json *object, tx_words_input *words)
         const char *text;
         size_t size;
         TX_TRY(tx_json_get_text(object, *key, &text, &size));
-        TX_TRY(add(object, "tokens", tx_json_array(), &list));
+        list = tx_json_array();
+        TX_TRY(tx_json_set(object, "tokens", list));
         for (text += strspn(text, " \t"); *text; text += strspn(text, " \t")) {
             size = strcspn(text, " \t");
             TX_TRY(tx_json_append(list, tx_json_pack("s%", text, size)));
