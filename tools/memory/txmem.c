@@ -15,17 +15,18 @@
 #define GIB 1073741824.0
 
 typedef struct settings {
-    const char *model, *memory, *device, *lora_targets;
-    int64_t block, lora_rank, ranks, zero_stage;
+    tx_forecaster_options model; /* without its `ranks` */
+    const char *memory;
+    int64_t block, ranks, zero_stage;
     uint32_t optimizers;
     int32_t offload_optimizer, offload_param;
     int64_t eval_rows, text, beams;
-    bool json, load_in_4bit, double_quant, writes;
+    bool json, writes;
 } settings;
 
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "model", AT(model), .choices = "DIR|FILE|NAME",
+    {TX_OPTION_TEXT, "model", AT(model.model), .choices = "DIR|FILE|NAME",
      .help = "a model folder, a config.json, a GGUF file, or gpt2, gpt2-medium, gpt2-large, gpt2-xl"},
     {TX_OPTION_TEXT, "memory", AT(memory), .choices = "BYTES",
      .help = "memory to fit in, such as 8GiB or 24GB; default: the memory of the device"},
@@ -44,21 +45,21 @@ static const tx_option options[] = {
      .help = "keep optimizer states in host memory (cpu) or in a file (nvme)"},
     {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu|nvme",
      .help = "keep weights in host memory (cpu) or in a file (nvme); two layers' weights are on the device at a time"},
-    {TX_OPTION_INTEGER, "lora_r", AT(lora_rank), 0, 1 << 16, "N",
+    {TX_OPTION_INTEGER, "lora_r", AT(model.lora_r), 0, 1 << 16, "N",
      "train only a LoRA adapter of rank N; 0 trains all weights"},
-    {TX_OPTION_TEXT, "lora_target_modules", AT(lora_targets), .choices = "NAME,...|all-linear",
+    {TX_OPTION_TEXT, "lora_target_modules", AT(model.lora_target_modules), .choices = "NAME,...|all-linear",
      .help = "modules that get an adapter; default: peft's choice for the model"},
-    {TX_OPTION_FLAG, "load_in_4bit", AT(load_in_4bit),
+    {TX_OPTION_FLAG, "load_in_4bit", AT(model.load_in_4bit),
      .help = "with --lora_r: keep the frozen matrices of the blocks in 4 bits"},
-    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(double_quant),
+    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(model.double_quant),
      .help = "with --load_in_4bit: keep their scales in 8 bits"},
     {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 16, "N", "predict the memory of one of N data-parallel ranks"},
     {TX_OPTION_INTEGER, "zero_stage", AT(zero_stage), 0, 3, "N", "with --ranks: ZeRO stage, as in txtrain"},
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+    {TX_OPTION_TEXT, "device", AT(model.device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "device to plan for"},
     {TX_OPTION_FLAG, "json", AT(json), .help = "print the table as one JSON object"},
 };
-static const settings defaults = {.device = "cpu", .ranks = 1};
+static const settings defaults = {.model = {.size = sizeof(tx_forecaster_options), .device = "cpu"}, .ranks = 1};
 
 static const tx_cli program = {
     .name = "txmem",
@@ -120,12 +121,12 @@ static bool advise(const settings *set, const tx_mem_table *t, char *text, size_
     if (any && set->block)
         tx_list_add(text, size, " ", "--%s %" PRId64,
                     tx_forecaster_reads_sources(t->forecaster) ? "max_source_length" : "block_size", set->block);
-    if (any && set->lora_rank)
-        tx_list_add(text, size, " ", "--lora_r %" PRId64, set->lora_rank);
-    if (any && set->lora_targets)
-        tx_list_add(text, size, " ", "--lora_target_modules %s", set->lora_targets);
-    if (any && set->load_in_4bit)
-        tx_list_add(text, size, " ", "--load_in_4bit%s", set->double_quant ? " --bnb_4bit_use_double_quant" : "");
+    if (any && set->model.lora_r)
+        tx_list_add(text, size, " ", "--lora_r %" PRId64, set->model.lora_r);
+    if (any && set->model.lora_target_modules)
+        tx_list_add(text, size, " ", "--lora_target_modules %s", set->model.lora_target_modules);
+    if (any && set->model.load_in_4bit)
+        tx_list_add(text, size, " ", "--load_in_4bit%s", set->model.double_quant ? " --bnb_4bit_use_double_quant" : "");
     if (any && set->offload_optimizer)
         tx_list_add(text, size, " ", "--offload_optimizer %s", places[set->offload_optimizer]);
     if (any && set->offload_param)
@@ -199,7 +200,7 @@ static tx_status run(const settings *set, const tx_forecaster *forecaster, tx_me
 {
     const int64_t positions = tx_forecaster_positions(forecaster);
     t->forecaster = forecaster;
-    t->adapts = set->lora_rank > 0;
+    t->adapts = set->model.lora_r > 0;
     t->block = set->block ? set->block : positions < 1024 ? positions : 1024;
     t->offload = (tx_offload_place)set->offload_optimizer;
     t->offload_params = (tx_offload_place)set->offload_param;
@@ -224,10 +225,10 @@ int main(int argc, char **argv)
     int result = tx_options_parse(&program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;
-    if (!set.model)
+    if (!set.model.model)
         return tx_complain(&program, TX_EXIT_USAGE,
                            "--model is missing: give a folder, a config.json, or gpt2, gpt2-medium, ..");
-    if ((set.load_in_4bit && !set.lora_rank) || (set.double_quant && !set.load_in_4bit))
+    if ((set.model.load_in_4bit && !set.model.lora_r) || (set.model.double_quant && !set.model.load_in_4bit))
         return tx_complain(&program, TX_EXIT_USAGE,
                            "--load_in_4bit needs --lora_r, --bnb_4bit_use_double_quant needs both");
     if ((set.text || set.beams) && !set.writes)
@@ -236,18 +237,11 @@ int main(int argc, char **argv)
     if (set.zero_stage && set.ranks == 1)
         return tx_complain(&program, TX_EXIT_USAGE,
                            "--zero_stage needs --ranks: give the number of data-parallel ranks");
-    const tx_forecaster_options model = {.size = sizeof model,
-                                         .model = set.model,
-                                         .device = set.device,
-                                         .lora_r = set.lora_rank,
-                                         .lora_target_modules = set.lora_targets,
-                                         .load_in_4bit = set.load_in_4bit,
-                                         .double_quant = set.double_quant,
-                                         .ranks = (int32_t)set.ranks};
+    set.model.ranks = (int32_t)set.ranks;
     tx_forecaster *forecaster = NULL;
     tx_mem_table table = {0};
     tx_alive *alive = tx_alive_start(&program, stderr, "planning");
-    tx_status status = tx_forecaster_open(&model, &forecaster);
+    tx_status status = tx_forecaster_open(&set.model, &forecaster);
     TX_THEN(status, run(&set, forecaster, &table));
     tx_alive_stop(alive);
     free(table.row);
