@@ -106,13 +106,10 @@ tx_status tx_trackio_open(const char *inbox, const char *project, const char *ru
     tx_trackio *t = calloc(1, sizeof *t);
     if (!t)
         return tx_fail(TX_MEMORY, "%s: out of memory", inbox);
+    *t = (tx_trackio){.config = config, .report = report, .project = strdup(project), .run = strdup(run)};
     random_id(writer);
     random_id(t->run_id);
     tx_path_in(t->folder, inbox, writer);
-    t->config = config;
-    t->report = report;
-    t->project = strdup(project);
-    t->run = strdup(run);
     tx_status status =
         t->project && t->run ? tx_folder_create(t->folder) : tx_fail(TX_MEMORY, "%s: out of memory", inbox);
     return TX_RETURN(status, t, trackio, tx_trackio_close);
