@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Serves the page of txplot on localhost while runs go on. */
+ * The page of txplot, and its server on localhost while runs go on. */
 #ifndef TX_TOOLS_FOLLOW_H
 #define TX_TOOLS_FOLLOW_H
 
 #include "tx.h"
+
+/* The NUL-terminated text of tools/train/plot.html. @DATA@ is the place of the runs. */
+extern const unsigned char tx_plot_page[];
 
 /* Draws the page of `size` bytes, which the caller frees. A failure is shown instead of the page. */
 typedef tx_status tx_follow_draw(const void *context, char **page, size_t *size);

@@ -5,7 +5,6 @@
 #include "tools/cli/output.h"
 #include "tools/train/follow.h"
 #include "tools/train/history.h"
-#include "tools/train/plot.h"
 #include "tx_json.h"
 
 #include <inttypes.h>
