@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * HTML pages that programs write. */
+ * JSON and HTML pages that programs write. */
 #include "tools/cli/output.h"
 
 #include "tx_file.h"
@@ -7,6 +7,16 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+tx_status tx_print_json(const tx_json *json)
+{
+    char *text = tx_json_text(json, TX_JSON_LINE);
+    if (!text)
+        return TX_MEMORY;
+    puts(text);
+    free(text);
+    return TX_OK;
+}
 
 /* Writes the page with the data. "<" in a string of the data is escaped, because "</script>" would end the script. */
 static void fill_page(FILE *to, const char *page, const char *json)

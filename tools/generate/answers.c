@@ -164,7 +164,7 @@ static tx_status write_answer(waiting *w, int64_t index)
         tx_json *message = tx_json_pack("{s:s, s:s%}", "role", "assistant", "content", whole, size);
         free(whole);
         TX_TRY(tx_json_append(list, message));
-        TX_TRY(txgen_print(object));
+        TX_TRY(tx_print_json(object));
     }
     return txgen_flush();
 }

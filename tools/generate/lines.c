@@ -125,7 +125,7 @@ static tx_status compute(window *w, size_t rows)
     const float *score = w->score;
     for (size_t i = 0; i < w->count; i++) {
         TX_TRY(w->embedder ? add_embedding(w, i) : words ? add_words(w, i, score) : add_scores(w, i));
-        TX_TRY(txgen_print(w->object[i]));
+        TX_TRY(tx_print_json(w->object[i]));
         score += w->words[i].count * width;
         w->truncated += w->text[i].truncated;
     }

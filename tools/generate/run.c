@@ -16,16 +16,6 @@ tx_status txgen_flush(void)
                : TX_OK;
 }
 
-tx_status txgen_print(const tx_json *object)
-{
-    char *text = tx_json_text(object, TX_JSON_LINE);
-    if (!text)
-        return TX_MEMORY;
-    puts(text);
-    free(text);
-    return TX_OK;
-}
-
 /* The state of the output. */
 typedef struct display {
     tx_alive *alive;

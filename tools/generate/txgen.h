@@ -6,6 +6,7 @@
 
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
+#include "tools/cli/output.h"
 #include "tx_chat.h"
 #include "tx_generate.h"
 
@@ -79,8 +80,6 @@ tx_status txgen_read_text(const char *path, char **text, size_t *size);
 
 /* ---- run.c ------------------------------------------------------------------------------------------- */
 
-/* Prints an object as a line of JSON. */
-tx_status txgen_print(const tx_json *object);
 /* Flushes standard output. */
 tx_status txgen_flush(void);
 /* Continues the prompts. */

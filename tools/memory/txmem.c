@@ -4,6 +4,7 @@
 
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
+#include "tools/cli/output.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -186,12 +187,9 @@ static tx_status print_json(const settings *set, const tx_mem_table *t)
     for (int32_t i = 0; i < t->rows; i++)
         for (int b = 0; b < t->row[i].batches && !status; b++)
             status = add_cell(t, &t->row[i], b, cells);
-    char *text = status ? NULL : tx_json_text(all, TX_JSON_LINE);
-    if (text)
-        puts(text);
-    free(text);
+    TX_THEN(status, tx_print_json(all));
     tx_json_free(all);
-    return status ? status : text ? TX_OK : TX_MEMORY;
+    return status;
 }
 
 /* ---- The program -------------------------------------------------------------------------------------------- */

@@ -2,6 +2,7 @@
  * txtok: encodes, decodes and counts tokens with a tokenizer folder, trains tokenizers, and tokenises corpora. */
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
+#include "tools/cli/output.h"
 #include "tx_file.h"
 #include "tx_folder.h"
 #include "tx_json.h"
@@ -270,16 +271,11 @@ static tx_status parse_array(tx_ids *ids, const char *text, size_t size)
 
 static tx_status print_line(const char *text, size_t size)
 {
-    char *whole, *printed = NULL;
+    char *whole;
     size_t whole_size;
     TX_TRY(tx_utf8_replace(text, size, &whole, &whole_size));
-    tx_json *json = tx_json_object();
-    tx_status status = tx_json_set_text(json, "text", whole, whole_size);
-    if (!status && (printed = tx_json_text(json, TX_JSON_LINE)))
-        puts(printed);
-    else if (!status)
-        status = TX_MEMORY;
-    free(printed);
+    tx_json *json = tx_json_pack("{s:s%}", "text", whole, whole_size);
+    const tx_status status = json ? tx_print_json(json) : TX_MEMORY;
     free(whole);
     tx_json_free(json);
     return status;
