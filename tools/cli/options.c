@@ -78,10 +78,8 @@ static int take_values(const tx_cli *program, tx_option_values *v, const tx_opti
         const bool flag = option->kind == TX_OPTION_FLAG;
         const bool given = next && (flag ? tx_option_truth(next) >= 0 : !is_name(program, v, next));
         *at += given;
-        return judge(program, tx_option_store(v, NULL, option,
-                                              given                                ? next
-                                              : option->kind == TX_OPTION_OPTIONAL ? ""
-                                                                                   : "true"));
+        const char *unset = option->kind == TX_OPTION_OPTIONAL ? "" : "true";
+        return judge(program, tx_option_store(v, NULL, option, given ? next : unset));
     }
     if (!next || is_name(program, v, next))
         return tx_complain(program, TX_EXIT_USAGE, "%s: the value is missing%s", argv[*at],
