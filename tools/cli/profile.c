@@ -106,13 +106,8 @@ static void print_sums(FILE *to, sums *s)
 static tx_json *work_json(const work *w, const char *op_class, const sums *s)
 {
     const double rate = w->seconds > 0.0 ? 1e-9 / w->seconds : 0.0;
-    tx_json *row = tx_json_object();
-    if (op_class) {
-        tx_json_set_string(row, "class", op_class);
-    } else {
-        tx_json_set_string(row, "op", w->op);
-        tx_json_set_string(row, "variant", w->variant);
-    }
+    tx_json *row = op_class ? tx_json_pack("{s:s}", "class", op_class)
+                            : tx_json_pack("{s:s, s:s}", "op", w->op, "variant", w->variant);
     tx_json_set_string(row, "direction", tx_direction_name(w->direction));
     tx_json_set_int(row, "operations", w->operations);
     tx_json_set_number(row, "seconds", w->seconds / s->steps);
