@@ -121,10 +121,9 @@ static tx_status answer(tx_lm *lm, tx_alive *alive, const tx_generation *how, co
     tx_generation here = *how;
     int32_t *ids = NULL;
     int64_t count = 0;
-    tx_status status = tx_lm_encode(lm, line, size, &ids, &count);
+    const tx_status status = tx_lm_encode(lm, line, size, &ids, &count);
     free(ids);
-    if (status)
-        return status;
+    TX_TRY(status);
     if (count >= context) {
         fprintf(stderr, "txgen: the line has %" PRId64 " tokens, but %s %" PRId64 "%s: shorten it\n", count,
                 limited ? "max_length is" : "the model has only", context, limited ? "" : " positions");
@@ -137,12 +136,11 @@ static tx_status answer(tx_lm *lm, tx_alive *alive, const tx_generation *how, co
 
 tx_status txgen_talk(tx_lm *lm, tx_alive *alive, const tx_generation *how)
 {
-    tx_status status = tx_lm_reserve(lm, 1, how);
-    if (status)
-        return status;
-    print_limit(lm, how);
     char *line = NULL;
     size_t room = 0, length;
+    tx_status status = TX_OK;
+    TX_TRY(tx_lm_reserve(lm, 1, how));
+    print_limit(lm, how);
     while (!status && txgen_ask(alive, &line, &room, &length))
         if (length > 0)
             status = answer(lm, alive, how, line, length);

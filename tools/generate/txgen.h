@@ -10,10 +10,8 @@
 #include "tx_chat.h"
 #include "tx_generate.h"
 
-/* The largest number of stop strings of a conversation. */
-enum { TXGEN_STOPS = 64 };
-/* The largest number of adapters of a command. */
-enum { TXGEN_ADAPTERS = 16 };
+/* The largest numbers of stop strings of a conversation, and of adapters of a command. */
+enum { TXGEN_STOPS = 64, TXGEN_ADAPTERS = 16 };
 
 typedef struct txgen_settings {
     tx_lm_options lm; /* run() in txgen.c sets the members without an option */
