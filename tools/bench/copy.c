@@ -116,15 +116,9 @@ static double beside_ratio(const tx_beside *b)
 static tx_json *beside_json(const figures *f)
 {
     const tx_beside *b = &f->beside;
-    tx_json *beside = tx_json_object();
-    tx_json_set_int(beside, "bytes", f->transfer_bytes);
-    tx_json_set_number(beside, "copy_seconds", b->copy);
-    tx_json_set_int(beside, "products", b->runs);
-    tx_json_set_number(beside, "product_seconds", b->run);
-    tx_json_set_number(beside, "both_seconds", b->both);
-    tx_json_set_number(beside, "ratio", beside_ratio(b));
-    tx_json_set_int(beside, "transfers", b->transfers);
-    return beside;
+    return tx_json_pack("{s:I, s:f, s:i, s:f, s:f, s:f, s:I}", "bytes", f->transfer_bytes, "copy_seconds", b->copy,
+                        "products", b->runs, "product_seconds", b->run, "both_seconds", b->both, "ratio",
+                        beside_ratio(b), "transfers", b->transfers);
 }
 
 static tx_status print(const figures *f, bool json, char *const *argv)
@@ -135,13 +129,9 @@ static tx_status print(const figures *f, bool json, char *const *argv)
     tx_bench_peaks_json(&f->peaks, peaks);
     tx_json_set(all, "peaks", peaks);
     for (int32_t i = 0; i < f->sizes; i++) {
-        tx_json *row = tx_json_object();
-        tx_json_set_int(row, "bytes", f->bytes[i]);
-        tx_json_set_number(row, "seconds", f->copy[i].seconds);
-        tx_json_set_number(row, "spread", f->copy[i].spread);
-        tx_json_set_number(row, "gbytes", f->copy[i].gbytes);
-        tx_json_set_string(row, "variant", f->copy[i].variant);
-        tx_json_append(rows, row);
+        const tx_timing *t = &f->copy[i];
+        tx_json_append(rows, tx_json_pack("{s:I, s:f, s:f, s:f, s:s}", "bytes", f->bytes[i], "seconds", t->seconds,
+                                          "spread", t->spread, "gbytes", t->gbytes, "variant", t->variant));
     }
     tx_json_set(all, "rows", rows);
     tx_json_set_int(transfers, "bytes", f->transfer_bytes);

@@ -61,25 +61,17 @@ static tx_status expect(tx_peer *peer, const char *word, char *rest, size_t size
 static tx_status describe(const tx_pairs *p, char **text)
 {
     const tx_pairs_settings *set = p->set;
-    tx_json *all = tx_json_object(), *model = NULL;
-    tx_status status = all ? TX_OK : TX_MEMORY;
-    if (!status && p->config)
-        status = tx_config_json(p->config, &model);
-    TX_THEN(status, model ? tx_json_set(all, "model", model) : tx_json_set_string(all, "model", set->model));
-    TX_THEN(status, tx_json_set_string(all, "dtype", set->dtype ? set->dtype : "float32"));
-    TX_THEN(status, tx_json_set_int(all, "batch", set->batch));
-    TX_THEN(status, tx_json_set_int(all, "block", set->block));
-    TX_THEN(status, tx_json_set_int(all, "count", set->count));
-    TX_THEN(status, tx_json_set_int(all, "threads", set->threads));
-    TX_THEN(status, tx_json_set_bool(all, "compile", peers[set->peer].compile));
-    TX_THEN(status, tx_json_set_bool(all, "gpu", p->device.type == TX_DEVICE_GPU));
-    TX_THEN(status, tx_json_set(all, "method", p->method ? tx_json_copy(p->method) : tx_json_object()));
-    if (!status) {
-        *text = tx_json_text(all, TX_JSON_LINE);
-        status = *text ? TX_OK : TX_MEMORY;
-    }
+    tx_json *model = NULL;
+    if (p->config)
+        TX_TRY(tx_config_json(p->config, &model));
+    tx_json *all = tx_json_pack(
+        "{s:o, s:s, s:I, s:I, s:I, s:I, s:b, s:b, s:o}", "model", model ? model : tx_json_pack("s", set->model),
+        "dtype", set->dtype ? set->dtype : "float32", "batch", set->batch, "block", set->block, "count", set->count,
+        "threads", set->threads, "compile", peers[set->peer].compile, "gpu", p->device.type == TX_DEVICE_GPU, "method",
+        p->method ? tx_json_copy(p->method) : tx_json_object());
+    *text = all ? tx_json_text(all, TX_JSON_LINE) : NULL;
     tx_json_free(all);
-    return status;
+    return *text ? TX_OK : TX_MEMORY;
 }
 
 /* Ends the peer, which may be NULL. */

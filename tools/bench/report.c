@@ -88,10 +88,8 @@ static tx_status write_page(const char *name, tx_json *reports)
 {
     char path[4096];
     snprintf(path, sizeof path, "%s.html", name);
-    tx_json *data = tx_json_object();
-    tx_json_set_string(data, "version", TX_VERSION);
-    tx_status status = tx_json_set(data, "reports", reports);
-    TX_THEN(status, tx_page_write(path, tx_report_page, data));
+    tx_json *data = tx_json_pack("{s:s, s:o}", "version", TX_VERSION, "reports", reports);
+    const tx_status status = data ? tx_page_write(path, tx_report_page, data) : TX_MEMORY;
     tx_json_free(data);
     return status;
 }

@@ -99,16 +99,11 @@ static tx_status open_side(const tx_pairs *p, bool profile, tx_bench_training *s
 
 static tx_status set_adapter(const tx_lora *lora, tx_json *method)
 {
-    tx_json *adapter = tx_json_object();
-    tx_status status = adapter ? TX_OK : TX_MEMORY;
-    TX_THEN(status, tx_json_set_int(adapter, "r", lora->rank));
-    TX_THEN(status, tx_json_set_number(adapter, "lora_alpha", lora->alpha));
-    TX_THEN(status, tx_json_set_number(adapter, "lora_dropout", lora->dropout));
-    TX_THEN(status, tx_json_set_string(adapter, "target_modules", lora->targets));
-    TX_THEN(status, tx_json_set_string(adapter, "modules_to_save", lora->saved ? lora->saved : ""));
-    TX_THEN(status, tx_json_set_bool(adapter, "use_dora", lora->dora));
-    TX_THEN(status, tx_json_set_bool(adapter, "use_rslora", lora->rank_stabilised));
-    return tx_json_set(method, "adapter", adapter) ? TX_MEMORY : status;
+    tx_json *adapter =
+        tx_json_pack("{s:I, s:f, s:f, s:s, s:s, s:b, s:b}", "r", lora->rank, "lora_alpha", lora->alpha, "lora_dropout",
+                     lora->dropout, "target_modules", lora->targets, "modules_to_save", lora->saved ? lora->saved : "",
+                     "use_dora", lora->dora, "use_rslora", lora->rank_stabilised);
+    return adapter ? tx_json_set(method, "adapter", adapter) : TX_MEMORY;
 }
 
 /* Describes the training method for the peer's script. */
@@ -122,18 +117,13 @@ static tx_status describe_method(const settings *set, const tx_config *config, t
     if (how.cheap || how.segments > 0)
         return tx_fail(TX_UNSUPPORTED, "--peer torch can only recompute whole blocks: give --gradient_checkpointing "
                                        "without a value");
-    *method = tx_json_object();
-    tx_status status = *method ? TX_OK : TX_MEMORY;
-    TX_THEN(status, tx_json_set_string(*method, "precision",
-                                       job->bf16   ? "bf16"
-                                       : job->fp16 ? "fp16"
-                                       : job->tf32 ? "tf32"
-                                                   : "fp32"));
-    TX_THEN(status, tx_json_set_string(*method, "optim", tx_optimizer_word(job->optim, &kind)));
-    TX_THEN(status, tx_json_set_string(*method, "optim_args", job->optim_args ? job->optim_args : ""));
-    TX_THEN(status, tx_json_set_bool(*method, "checkpointing", how.whole != 0));
-    TX_THEN(status, tx_json_set_int(*method, "micro", job->accumulation));
-    return status || !config->lora ? status : set_adapter(config->lora, *method);
+    const char *precision = job->bf16 ? "bf16" : job->fp16 ? "fp16" : job->tf32 ? "tf32" : "fp32";
+    *method = tx_json_pack("{s:s, s:s, s:s, s:b, s:I}", "precision", precision, "optim",
+                           tx_optimizer_word(job->optim, &kind), "optim_args", job->optim_args ? job->optim_args : "",
+                           "checkpointing", how.whole != 0, "micro", job->accumulation);
+    if (!*method)
+        return TX_MEMORY;
+    return config->lora ? set_adapter(config->lora, *method) : TX_OK;
 }
 
 static tx_status open_all(tx_pairs *p)

@@ -97,12 +97,8 @@ static void print_verdict(const tx_verdict *v)
 
 static tx_json *verdict_json(const tx_verdict *v)
 {
-    tx_json *row = tx_json_object();
-    tx_json_set_string(row, "op", v->op);
-    tx_json_set_int(row, "cases", v->cases);
-    tx_json_set_int(row, "passed", v->passed);
-    tx_json_set_number(row, "worst", v->worst);
-    tx_json_set_string(row, "variants", v->variants);
+    tx_json *row = tx_json_pack("{s:s, s:i, s:i, s:f, s:s}", "op", v->op, "cases", v->cases, "passed", v->passed,
+                                "worst", v->worst, "variants", v->variants);
     if (v->failure[0])
         tx_json_set_string(row, "failure", v->failure);
     return row;

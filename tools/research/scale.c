@@ -230,11 +230,9 @@ static tx_status run(const void *settings_, char *const *argv)
     if (!status) {
         tx_json *all = tx_bench_figures(&tx_bench_scale.program, set), *buckets = tx_json_array();
         for (int32_t i = 0; i < schedule.count; i++) {
-            tx_json *one = tx_json_object();
-            tx_json_set_number(one, "ready_ms", 1e3 * schedule.buckets[i].ready);
-            tx_json_set_int(one, "bytes", schedule.buckets[i].bytes);
-            tx_json_set_int(one, "sent", schedule.buckets[i].sent);
-            tx_json_append(buckets, one);
+            const tx_scale_bucket *b = &schedule.buckets[i];
+            tx_json_append(buckets, tx_json_pack("{s:f, s:I, s:I}", "ready_ms", 1e3 * b->ready, "bytes", b->bytes,
+                                                 "sent", b->sent));
         }
         tx_json_set_string(all, "measured", TX_AT_MOST);
         tx_json_set_string(all, "compute", set->step_ms > 0.0 ? "given" : "measured");

@@ -139,11 +139,8 @@ static tx_status measure(sizes *s, const char *name, int64_t own,
         least = fmin(least, s->cost[i]);
     }
     for (int32_t i = 0; i < s->count; i++) {
-        tx_json *row = tx_json_object();
-        tx_json_set_string(row, "dimension", name);
-        tx_json_set_int(row, "size", s->size[i]);
-        tx_json_set_bool(row, "own", s->size[i] == own);
-        tx_json_set_number(row, "more_percent", 100.0 * (s->cost[i] / least - 1.0));
+        tx_json *row = tx_json_pack("{s:s, s:I, s:b, s:f}", "dimension", name, "size", s->size[i], "own",
+                                    s->size[i] == own, "more_percent", 100.0 * (s->cost[i] / least - 1.0));
         TX_TRY(tx_json_append(s->rows, row));
     }
     return TX_OK;
