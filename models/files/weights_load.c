@@ -426,9 +426,10 @@ static tx_status read_data(loading *l, const tx_weights_piece *pieces, const int
         const int32_t targets = l->targets;
         if (source[p] >= 0)
             status = list_target(l, &pieces[p], source[p]);
-        if (source[p] >= 0 && l->targets == targets)
+        if (source[p] >= 0 && l->targets == targets) {
             TX_THEN(status, read_piece(l, &pieces[p], source[p]));
-        tx_report_progress(l->report, path, p + 1, count);
+            tx_report_progress(l->report, path, p + 1, count);
+        }
     }
     TX_THEN(status, read_targets(l));
     free(l->values);
