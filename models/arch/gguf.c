@@ -49,6 +49,23 @@ static const struct {
 #include "models/arch/gguf.def"
 };
 
+/* A family and another whose rows it has, too. */
+static const tx_gguf_family shared[][2] = {
+    {TX_GGUF_GPT_BIGCODE, TX_GGUF_GPT2},    {TX_GGUF_DISTILBERT, TX_GGUF_BERT},
+    {TX_GGUF_MODERNBERT, TX_GGUF_BERT},     {TX_GGUF_GRANITE_MOE, TX_GGUF_GRANITE},
+    {TX_GGUF_GRANITE_MOE, TX_GGUF_MIXTRAL}, {TX_GGUF_OLMO3, TX_GGUF_OLMO2},
+    {TX_GGUF_EXAONE4, TX_GGUF_OLMO2},       {TX_GGUF_GLM4, TX_GGUF_GLM},
+    {TX_GGUF_QWEN2_MOE, TX_GGUF_QWEN3_MOE}, {TX_GGUF_OLMOE, TX_GGUF_QWEN3_MOE},
+};
+
+bool tx_gguf_has_rows(const tx_gguf_type *type, tx_gguf_family family)
+{
+    bool has = family == type->family || (family == TX_GGUF_LLAMA && type->family > TX_GGUF_LLAMA);
+    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
+        has = has || (shared[i][0] == type->family && shared[i][1] == family);
+    return has;
+}
+
 bool tx_gguf_has_key(const tx_gguf_type *type, const tx_gguf_key *row)
 {
     for (const tx_gguf_key *own = tx_gguf_keys; own != row; own++)

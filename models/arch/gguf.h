@@ -107,18 +107,7 @@ typedef struct tx_gguf_fixed {
 } tx_gguf_fixed;
 
 /* Whether a type has the rows of a family. A row of the type's own family replaces those that come later. */
-static inline bool tx_gguf_has_rows(const tx_gguf_type *type, tx_gguf_family family)
-{
-    const tx_gguf_family own = type->family;
-    return family == own || (family == TX_GGUF_LLAMA && own > TX_GGUF_LLAMA) ||
-           (family == TX_GGUF_GPT2 && own == TX_GGUF_GPT_BIGCODE) ||
-           (family == TX_GGUF_BERT && (own == TX_GGUF_DISTILBERT || own == TX_GGUF_MODERNBERT)) ||
-           (family == TX_GGUF_OLMO2 && (own == TX_GGUF_OLMO3 || own == TX_GGUF_EXAONE4)) ||
-           (family == TX_GGUF_GRANITE && own == TX_GGUF_GRANITE_MOE) ||
-           (family == TX_GGUF_MIXTRAL && own == TX_GGUF_GRANITE_MOE) ||
-           (family == TX_GGUF_GLM && own == TX_GGUF_GLM4) ||
-           (family == TX_GGUF_QWEN3_MOE && (own == TX_GGUF_QWEN2_MOE || own == TX_GGUF_OLMOE));
-}
+bool tx_gguf_has_rows(const tx_gguf_type *type, tx_gguf_family family);
 
 /* The tables of gguf.def; a NULL ends each. */
 extern const tx_gguf_type tx_gguf_types[];
