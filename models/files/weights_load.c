@@ -424,9 +424,10 @@ static tx_status read_data(loading *l, const tx_weights_piece *pieces, const int
         l->values && l->blocks && l->target ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for a tensor", path);
     for (int32_t p = 0; p < count && !status; p++) {
         const int32_t targets = l->targets;
-        if (source[p] >= 0)
-            status = list_target(l, &pieces[p], source[p]);
-        if (source[p] >= 0 && l->targets == targets) {
+        if (source[p] < 0)
+            continue;
+        status = list_target(l, &pieces[p], source[p]);
+        if (l->targets == targets) {
             TX_THEN(status, read_piece(l, &pieces[p], source[p]));
             tx_report_progress(l->report, path, p + 1, count);
         }

@@ -137,7 +137,7 @@ static int parse_known(const tx_cli *program, tx_option_values *v, const tx_opti
     const bool again = tx_option_has_value(option) && option->kind != TX_OPTION_WORDS &&
                        v->source[option - v->table.option] == TX_OPTION_SET;
     const char *listed = again && is_added(option) ? text_of(v, option) : NULL;
-    char *before = again ? tx_option_text(v, option) : NULL;
+    char *before = again && !listed ? tx_option_text(v, option) : NULL;
     int status = value ? judge(program, tx_option_store(v, NULL, option, value + 1))
                        : take_values(program, v, option, argc, argv, at);
     if (listed && status == TX_GO_ON)
