@@ -8,7 +8,7 @@
 
 #include "backends/cpu/tile.h"
 
-#define TX_DOT_LANES 64   /* lanes of a sum */
+#define TX_DOT_LANES 16   /* lanes of a sum: few, since adding them takes time, and a vector of AVX-512 */
 #define TX_DOT_COLUMNS 16 /* columns whose lanes are in memory at once */
 
 /* Element i of b, which is fp32 or, if `half`, bf16. */
@@ -28,7 +28,7 @@ typedef float tx_lanes[TX_DOT_COLUMNS][TX_DOT_LANES]; /* the sums of a row and T
 #define TX_DOT_LANE(row, column) (lane + ((row)*TX_DOT_COLUMNS + (column)) * TX_DOT_LANES)
 
 /* The sums of a tile stay in registers: those of some rows, columns and vectors of lanes. A tile of one row has all
- * lanes of one column. */
+ * lanes of its columns. */
 #define TX_DOT_ROWS 4
 #if TX_VECTOR == 16
 #define TX_DOT_TILE 4
@@ -96,26 +96,26 @@ static inline __attribute__((always_inline)) void tx_dot_tile(int rows, int colu
     for (; c + (columns) <= n; c += (columns))                                                                         \
         tx_dot_tile(rows, columns, part, x + i * ld, ld, (const char *)b + c * ldb * (half ? 2 : 4), half, ldb, depth, \
                     ahead, first, lane[i][c]);
-#define TX_DOT_GROUP(rows, half)                 \
-    for (; i + (rows) <= m; i += (rows)) {       \
-        int64_t c = 0;                           \
-        TX_DOT_TILES(rows, TX_DOT_TILE, 1, half) \
-        TX_DOT_TILES(rows, 1, 1, half)           \
+#define TX_DOT_GROUP(rows, part, half)              \
+    for (; i + (rows) <= m; i += (rows)) {          \
+        int64_t c = 0;                              \
+        TX_DOT_TILES(rows, TX_DOT_TILE, part, half) \
+        TX_DOT_TILES(rows, 1, part, half)           \
     }
-#define TX_DOT_ROW(half)            \
-    for (int64_t c = 0; i < m; i++) \
-    TX_DOT_TILES(1, 1, TX_DOT_VECTORS, half)
+#define TX_DOT_GROUPS(half)                                                                     \
+    do {                                                                                        \
+        TX_DOT_GROUP(4, 1, half) TX_DOT_GROUP(2, 1, half) TX_DOT_GROUP(1, TX_DOT_VECTORS, half) \
+    } while (0)
 
 /* Adds the products of m rows with `depth` elements of n columns, `ldb` elements apart; `ahead` as above. */
 static void tx_dot_add(int64_t m, int64_t n, const float *x, int64_t ld, const void *b, bool half, int64_t ldb,
                        int64_t depth, int64_t ahead, bool first, tx_lanes *lane)
 {
     int64_t i = 0;
-    if (half) {
-        TX_DOT_GROUP(4, true) TX_DOT_GROUP(2, true) TX_DOT_ROW(true)
-    } else {
-        TX_DOT_GROUP(4, false) TX_DOT_GROUP(2, false) TX_DOT_ROW(false)
-    }
+    if (half)
+        TX_DOT_GROUPS(true);
+    else
+        TX_DOT_GROUPS(false);
 }
 
 /* TX_JOINn(a, b): the sums of lanes that are n apart, in groups of n: those of a, then those of b. */

@@ -37,7 +37,7 @@ static inline int64_t tx_gemm_wide_bytes(int64_t count)
 
 /* ---- gemm_rows.c ------------------------------------------------------------------------------ */
 
-#define TX_GEMM_THIN 8 /* rows that are multiplied at once */
+#define TX_GEMM_THIN 8 /* maximum of few rows without AVX-512, and of blocks */
 #define TX_GEMM_FEW 32 /* maximum of few rows of any instruction set */
 
 struct tx_gemm_rows {

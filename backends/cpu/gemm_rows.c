@@ -15,7 +15,7 @@
 #define COLUMNS 512 /* columns of few rows' sums; with DEPTH lines of b they stay in the L1 cache */
 #define DEPTH 8     /* lines of b that are added at once */
 #define PIECE 1024  /* terms of a sum that are added at once */
-/* Bytes of a column that are fetched to the L2 cache before one row needs them. */
+/* Bytes of columns that are at least fetched to the L2 cache before one row needs them. */
 #define AHEAD(half) ((half) ? 8192 : 4096)
 #define CACHE_LINE 16         /* fp32 numbers in a cache line */
 #define SMALL_WORK 65536      /* multiply-adds that are not worth waking a thread */
@@ -164,25 +164,33 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
         }
 }
 
-/* Sums of at most TX_GEMM_THIN rows and TX_DOT_COLUMNS columns that are each contiguous in memory, from column j on.
- * While rows are multiplied with columns, the next columns are fetched to the L2 cache. */
+static int64_t blocks_of(int64_t count, int64_t size)
+{
+    return (count + size - 1) / size;
+}
+
+/* Sums of at most TX_DOT_COLUMNS columns that are each contiguous in memory, from column j on.
+ * While rows are multiplied with columns, those of a later tile are fetched to the L2 cache. */
 static void thin_tile(int64_t m, int64_t j, int64_t n, int64_t k, const float *rows, int64_t ld, const lines *b,
                       float *sum)
 {
-    tx_lanes lane[TX_GEMM_THIN];
-    float wide[PIECE];
+    tx_lanes lane[TX_GEMM_FEW];
+    float wide[TX_DOT_TILE][PIECE];
     const bool half = b->type == TX_BF16, in_place = half || b->type == TX_F32;
     const int64_t size = half ? sizeof(uint16_t) : sizeof(float), most = in_place && m == 1 ? k : PIECE;
+    const int64_t tile = TX_DOT_TILE * b->ld, alone = blocks_of(AHEAD(half), tile * size) * tile;
     if (n < TX_DOT_COLUMNS)
         memset(lane, 0, (size_t)m * sizeof lane[0]);
     for (int64_t p = 0; p < k; p += most) {
         const int64_t depth = tx_least(k - p, most), at = j * b->ld + p;
-        const int64_t ahead = m == 1 ? AHEAD(half) / size : p + depth < k ? depth : TX_DOT_COLUMNS * b->ld - p;
+        const int64_t next = p + depth < k ? depth : TX_DOT_COLUMNS * b->ld - p, ahead = m == 1 ? alone : next;
         if (in_place)
             tx_dot_add(m, n, rows + p, ld, (const char *)b->data + at * size, half, b->ld, depth, ahead, p == 0, lane);
-        for (int64_t l = 0; l < n && !in_place; l++) {
-            load_lines(b, at + l * b->ld, depth, wide);
-            tx_dot_add(m, 1, rows + p, ld, wide, false, PIECE, depth, 0, p == 0, (tx_lanes *)(void *)lane[0][l]);
+        for (int64_t l = 0, some; l < n && !in_place; l += some) {
+            some = tx_least(n - l, TX_DOT_TILE);
+            for (int64_t w = 0; w < some; w++)
+                load_lines(b, at + (l + w) * b->ld, depth, wide[w]);
+            tx_dot_add(m, some, rows + p, ld, wide, false, PIECE, depth, 0, p == 0, (tx_lanes *)(void *)lane[0][l]);
         }
     }
     for (int64_t i = 0; i < m; i++)
@@ -195,9 +203,7 @@ static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *
                        float sum[TX_GEMM_FEW][COLUMNS])
 {
     for (int64_t c = 0; c < n; c += TX_DOT_COLUMNS)
-        for (int64_t i = 0; i < m; i += TX_GEMM_THIN)
-            thin_tile(tx_least(m - i, TX_GEMM_THIN), j + c, tx_least(n - c, TX_DOT_COLUMNS), k, rows + i * ld, ld, b,
-                      sum[i] + c);
+        thin_tile(m, j + c, tx_least(n - c, TX_DOT_COLUMNS), k, rows, ld, b, sum[0] + c);
 }
 
 /* ---- Rows in 8 bits ------------------------------------------------------------------------------------- */
@@ -250,11 +256,6 @@ static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *ca
     (void)spec, (void)call, (void)rows, (void)ld, (void)b, (void)threads;
 }
 #endif
-
-static int64_t blocks_of(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
-}
 
 static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
 {
