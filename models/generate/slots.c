@@ -409,7 +409,6 @@ tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tok
                         const int32_t *sources)
 {
     tx_slots *s = slots;
-    int32_t i = 0;
     if (count < 1 || count > s->count)
         return tx_fail(TX_INVALID, "generate: a step of %" PRId64 " of %" PRId64 " slots", count, s->count);
     for (int64_t k = 0; k < count; k++)
@@ -417,9 +416,13 @@ tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tok
             return tx_fail(TX_INVALID, "generate: the cache of slot %" PRId32 " is full", slot[k]);
     if (sources)
         TX_TRY(exchange(s, sources));
-    while (s->decode.pass[i].rows < count)
-        i++;
-    TX_TRY(step(s, &s->decode.pass[i], slot, tokens, count, sources));
+    for (int64_t done = 0, some; done < count; done += some) {
+        const pass *p = s->decode.pass;
+        while (p->rows < count - done && p < s->decode.pass + s->decode.count - 1)
+            p++;
+        some = least(count - done, p->rows);
+        TX_TRY(step(s, p, slot + done, tokens + done, some, sources));
+    }
     for (int64_t k = 0; k < count && s->config->architecture->restarts; k++)
         TX_TRY(restart(s, slot[k]));
     return TX_OK;
@@ -447,31 +450,27 @@ int64_t tx_slots_context(const tx_slots *slots)
 
 /* ---- Proof of equal bits -------------------------------------------------------------------------------- */
 
-/* Steps of the test, at most the context. */
-#define PROOF_STEPS 3
+#define PROOF_STEPS 3 /* steps of the test, at most the context */
+#define ENOUGH 16     /* rows of a plan that reads weights often enough: a larger plan is hardly faster */
 
 /* Computes the same tokens in all rows of a plan, and compares all their logits with those in `want`. Writes those of
  * the first row there if `first`. */
 static tx_status compare(tx_slots *s, const pass *p, bool first, float *want, bool *equal)
 {
-    int32_t *slot = malloc(2 * (size_t)p->rows * sizeof *slot), *tokens = slot ? slot + p->rows : NULL;
-    if (!slot)
-        return tx_fail(TX_MEMORY, "generate: out of memory");
     tx_status status = TX_OK;
     *equal = true;
     memset(s->filled, 0, (size_t)s->count * sizeof *s->filled);
     for (int64_t t = 0; t < least(PROOF_STEPS, s->context) && !status; t++, want += s->vocab) {
-        for (int64_t i = 0; i < p->rows; i++) {
-            slot[i] = (int32_t)i;
-            tokens[i] = (int32_t)((t + 1) * s->vocab / (PROOF_STEPS + 1));
+        for (int64_t i = 0; i < p->rows; i++) { /* the step itself would write these numbers there */
+            s->rows[i] = (int32_t)i;
+            s->tokens[i] = (int32_t)((t + 1) * s->vocab / (PROOF_STEPS + 1));
         }
-        status = step(s, p, slot, tokens, p->rows, NULL);
+        status = step(s, p, s->rows, s->tokens, p->rows, NULL);
         if (first && !status)
             memcpy(want, s->logits, (size_t)s->vocab * sizeof *want);
         for (int64_t i = 0; i < p->rows && !status; i++)
             *equal = *equal && memcmp(want, tx_slots_logits(s, i), (size_t)s->vocab * sizeof *want) == 0;
     }
-    free(slot);
     memset(s->filled, 0, (size_t)s->count * sizeof *s->filled);
     return status;
 }
@@ -479,19 +478,23 @@ static tx_status compare(tx_slots *s, const pass *p, bool first, float *want, bo
 tx_status tx_slots_prove(tx_slots *slots)
 {
     passes *of = &slots->decode;
-    float *want = malloc(PROOF_STEPS * (size_t)slots->vocab * sizeof *want);
-    bool equal = true;
-    tx_status status = want ? TX_OK : tx_fail(TX_MEMORY, "generate: out of memory");
     const int32_t count = of->count, last = count - 1;
-    TX_THEN(status, compare(slots, &of->pass[last], true, want, &equal));
-    for (int32_t i = of->count = 0; i < count; i++) { /* keep a plan by moving it down, or free it */
-        if (i < last)
-            TX_THEN(status, compare(slots, &of->pass[i], false, want, &equal));
-        if (status || equal || i == last)
+    float *want = malloc(PROOF_STEPS * (size_t)slots->vocab * sizeof *want);
+    bool equal[PASSES], enough = false;
+    tx_status status = want ? TX_OK : tx_fail(TX_MEMORY, "generate: out of memory");
+    for (int32_t reference = 0; !enough && !status; reference = last) {
+        status = compare(slots, &of->pass[reference], true, want, &equal[reference]);
+        enough = reference == last;
+        for (int32_t i = 0; i < count; i++) {
+            TX_THEN(status, compare(slots, &of->pass[i], false, want, &equal[i]));
+            enough = enough || (!status && equal[i] && (i == last || of->pass[i].rows >= ENOUGH));
+        }
+    }
+    for (int32_t i = of->count = 0; i < count; i++) /* keep a plan by moving it down, or free it */
+        if (status || equal[i])
             of->pass[of->count++] = of->pass[i];
         else
             free_pass(&of->pass[i]);
-    }
     free(want);
     return status;
 }

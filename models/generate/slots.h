@@ -29,8 +29,9 @@ typedef struct tx_slots tx_slots;
  * with one token. Such slots need options.prompt. */
 tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slots_options *options, tx_slots **slots);
 void tx_slots_free(tx_slots *slots);
-/* Finds the decode plans whose logits equal those of the largest plan to the bit, and keeps only them. So a sequence
- * gets the same logits whatever the other slots do. Call it once, after the weights are loaded. */
+/* Finds the decode plans whose logits equal those of the smallest plan to the bit, and keeps only them, so a sequence
+ * gets the same logits whatever the other slots do. If all of these are small, it keeps those that equal the largest.
+ * Call it once, after the weights are loaded. */
 tx_status tx_slots_prove(tx_slots *slots);
 
 /* Computes the prompts of the slots 0..count-1 at once, while all others are empty. With options.prompt only. */
