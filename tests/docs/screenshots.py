@@ -151,8 +151,9 @@ def main():
     with open(text, encoding="utf-8") as file, open(os.path.join(pictures.scratch.name, "text"), "w") as to:
         to.write(file.read()[:100000])
     terminal = Terminal(TRAIN.replace("\\\n", "").split(), pictures.scratch.name, programs)
-    while "380/600" not in terminal.text() and terminal.read():
-        pass
+    while not re.search(r"% \[.*\] (3[89]|[45].)./600.*$", terminal.text()):  # a bar may be erased at the moment
+        if not terminal.read():
+            sys.exit(f"no progress bar after step 380: {terminal.text()}")
     pictures.terminal("progress", terminal.markup(TRAIN))
     follow = subprocess.Popen([os.path.join(programs, "txplot"), "model", "--follow", "0"], cwd=pictures.scratch.name,
                               stdout=subprocess.PIPE, text=True)
