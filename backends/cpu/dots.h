@@ -8,7 +8,7 @@
 
 #include "backends/cpu/tile.h"
 
-#define TX_DOT_LANES 16   /* lanes of a sum: few, since adding them takes time, and a vector of AVX-512 */
+#define TX_DOT_LANES 16   /* lanes of a sum. They fill a vector of AVX-512; more would take longer to add */
 #define TX_DOT_COLUMNS 16 /* columns whose lanes are in memory at once */
 
 /* Element i of b, which is fp32 or, if `half`, bf16. */

@@ -15,7 +15,7 @@
 #define COLUMNS 512 /* columns of few rows' sums; with DEPTH lines of b they stay in the L1 cache */
 #define DEPTH 8     /* lines of b that are added at once */
 #define PIECE 1024  /* terms of a sum that are added at once */
-/* Bytes of columns that are at least fetched to the L2 cache before one row needs them. */
+/* At least so many bytes of columns are fetched to the L2 cache before one row needs them. */
 #define AHEAD(half) ((half) ? 8192 : 4096)
 #define CACHE_LINE 16         /* fp32 numbers in a cache line */
 #define SMALL_WORK 65536      /* multiply-adds that are not worth waking a thread */

@@ -451,7 +451,7 @@ int64_t tx_slots_context(const tx_slots *slots)
 /* ---- Proof of equal bits -------------------------------------------------------------------------------- */
 
 #define PROOF_STEPS 3 /* steps of the test, at most the context */
-#define ENOUGH 16     /* rows of a plan that reads weights often enough: a larger plan is hardly faster */
+#define ENOUGH 16     /* rows that share one read of the weights: a larger plan is hardly faster */
 
 /* Computes the same tokens in all rows of a plan, and compares all their logits with those in `want`. Writes those of
  * the first row there if `first`. */
@@ -483,10 +483,10 @@ tx_status tx_slots_prove(tx_slots *slots)
     bool equal[PASSES], enough = false;
     tx_status status = want ? TX_OK : tx_fail(TX_MEMORY, "generate: out of memory");
     for (int32_t reference = 0; !enough && !status; reference = last) {
-        status = compare(slots, &of->pass[reference], true, want, &equal[reference]);
         enough = reference == last;
-        for (int32_t i = 0; i < count; i++) {
-            TX_THEN(status, compare(slots, &of->pass[i], false, want, &equal[i]));
+        for (int32_t n = 0; n < count; n++) { /* the reference first, then the others */
+            const int32_t i = (reference + n) % count;
+            TX_THEN(status, compare(slots, &of->pass[i], n == 0, want, &equal[i]));
             enough = enough || (!status && equal[i] && (i == last || of->pass[i].rows >= ENOUGH));
         }
     }

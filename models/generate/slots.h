@@ -30,7 +30,7 @@ typedef struct tx_slots tx_slots;
 tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slots_options *options, tx_slots **slots);
 void tx_slots_free(tx_slots *slots);
 /* Finds the decode plans whose logits equal those of the smallest plan to the bit, and keeps only them, so a sequence
- * gets the same logits whatever the other slots do. If all of these are small, it keeps those that equal the largest.
+ * gets the same logits whatever the other slots do. If none of them has 16 rows, it keeps those that equal the largest.
  * Call it once, after the weights are loaded. */
 tx_status tx_slots_prove(tx_slots *slots);
 
