@@ -12,16 +12,18 @@
 #include "tests/scratch.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <sys/stat.h>
 
 /* ---- The allocator ------------------------------------------------------------------------------- */
 
-static bool armed;
-static long countdown, blocks; /* blocks: taken while armed, and not given back */
+/* Atomic because several threads read a model. */
+static atomic_bool armed;
+static atomic_long countdown, blocks; /* blocks: taken while armed, and not given back */
 
 static bool fails(void)
 {
-    if (!armed || countdown == 0 || --countdown > 0)
+    if (!armed || countdown-- != 1)
         return false;
     errno = ENOMEM;
     return true;
@@ -152,7 +154,7 @@ static void fail_each(scene *s, tx_status (*attempt)(scene *), void (*before)(sc
         armed = true;
         const tx_status status = attempt(s);
         armed = false;
-        reached = countdown == 0;
+        reached = countdown <= 0;
         if (status != TX_OK && status != TX_MEMORY && !(s->reads && status == TX_FORMAT))
             fail_msg("allocation %ld: status %d, message: %s", i, (int)status, tx_error());
         if (status == TX_MEMORY && (strcmp(tx_error(), "nothing was said") == 0 || !strstr(tx_error(), "memory")))
