@@ -170,8 +170,12 @@ static unsigned char *map_repeated(size_t size)
 EXPORT cl_mem CL_API_CALL clCreateBuffer(cl_context context, cl_mem_flags flags, size_t size, void *host, cl_int *code)
 {
     REAL(clCreateBuffer)
-    if (stand_in.failure != STAND_IN_FILL || size <= GIB)
-        return real(context, flags, size, host, code);
+    if (stand_in.failure != STAND_IN_FILL || size <= GIB) {
+        cl_mem memory = real(context, flags, size, host, code);
+        if (*code == CL_INVALID_BUFFER_SIZE) /* this machine has less memory than the card */
+            *code = CL_MEM_OBJECT_ALLOCATION_FAILURE;
+        return memory;
+    }
     stand_in.memory = map_repeated(size);
     return real(context, flags | CL_MEM_USE_HOST_PTR, (size_t)16 << 20, stand_in.memory, code);
 }
