@@ -5,21 +5,34 @@
 #include "models/heap.h"
 #include "models/text/hash.h"
 
+#include <float.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* Scores of a block: few enough to search again, and many enough that the blocks' largest scores are few. */
+#define BLOCK 128
+/* Scores that the compiler compares at once. */
+#define LANES 16
+
+static int64_t blocks_of(int64_t vocab)
+{
+    return (vocab + BLOCK - 1) / BLOCK;
+}
+
 tx_status tx_choice_create(int64_t vocab, tx_choice *choice)
 {
     choice->vocab = vocab;
+    choice->largest = malloc((size_t)blocks_of(vocab) * sizeof *choice->largest);
     choice->scores = malloc((size_t)vocab * sizeof *choice->scores);
     choice->heap = malloc((size_t)vocab * sizeof *choice->heap);
-    return choice->scores && choice->heap ? TX_OK : tx_fail(TX_MEMORY, "generate: no memory to choose a token");
+    return choice->largest && choice->scores && choice->heap ? TX_OK : tx_fail(TX_MEMORY, "generate: no memory to choose a token");
 }
 
 void tx_choice_free(tx_choice *choice)
 {
+    free(choice->largest);
     free(choice->scores);
     free(choice->heap);
     *choice = (tx_choice){0};
@@ -29,10 +42,10 @@ void tx_choice_free(tx_choice *choice)
 
 tx_status tx_scores_check(const float *logits, int64_t vocab)
 {
-    float sum = 0.0f; /* a sum of zeros, unless a logit is not finite */
+    bool finite = true;
     for (int64_t i = 0; i < vocab; i++)
-        sum += logits[i] * 0.0f;
-    if (isfinite(sum))
+        finite &= fabsf(logits[i]) <= FLT_MAX; /* unlike &&, takes several at once */
+    if (finite)
         return TX_OK;
     int64_t i = 0;
     while (i + 1 < vocab && isfinite(logits[i]))
@@ -60,13 +73,34 @@ static bool adjusts(const tx_generation *how, const tx_history *history)
     return how->repetition_penalty != 1.0 || (history->generated < how->min_new_tokens && how->eos_count > 0);
 }
 
-static int32_t most_likely(const float *scores, int64_t vocab)
+static float largest_of(const float *scores, int64_t count)
 {
-    int64_t best = 0;
-    for (int64_t i = 1; i < vocab; i++)
-        if (scores[i] > scores[best])
-            best = i;
-    return (int32_t)best;
+    float lane[LANES], largest = scores[0];
+    for (int64_t i = 0; i < LANES; i++)
+        lane[i] = largest;
+    int64_t first = 0;
+    for (; first + LANES <= count; first += LANES)
+        for (int64_t i = 0; i < LANES; i++)
+            lane[i] = scores[first + i] > lane[i] ? scores[first + i] : lane[i];
+    for (int64_t i = 0; i < LANES; i++)
+        largest = lane[i] > largest ? lane[i] : largest;
+    for (; first < count; first++)
+        largest = scores[first] > largest ? scores[first] : largest;
+    return largest;
+}
+
+/* Finds the largest score of each block. Returns the first token with the largest of all. */
+static int32_t most_likely(const float *scores, tx_choice *choice)
+{
+    int64_t best = 0, id = 0;
+    for (int64_t b = 0; b < blocks_of(choice->vocab); b++) {
+        const int64_t left = choice->vocab - b * BLOCK;
+        choice->largest[b] = largest_of(scores + b * BLOCK, left < BLOCK ? left : BLOCK);
+        best = choice->largest[b] > choice->largest[best] ? b : best;
+    }
+    for (id = best * BLOCK; scores[id] < choice->largest[best];)
+        id++;
+    return (int32_t)id;
 }
 
 /* ---- Sampling ------------------------------------------------------------------------------------------ */
@@ -96,31 +130,64 @@ static bool before(const void *a, const void *b)
     return x->score > y->score || (x->score >= y->score && x->id < y->id);
 }
 
-/* Moves the tokens that pass top_k and top_p to the end of the heap, the most likely last. Returns their number. */
-static int64_t keep(const tx_generation *how, const weights *w, int64_t vocab, tx_scored *heap)
+/* Returns a score that the k likeliest tokens reach: the k-th of the blocks' largest scores. */
+static float reached_by(int64_t k, const tx_choice *choice)
 {
+    const int64_t blocks = blocks_of(choice->vocab);
+    tx_scored last = {-INFINITY, 0};
+    for (int64_t b = 0; b < blocks && k <= blocks; b++)
+        tx_heap_push(choice->heap, (size_t)b, sizeof last, before, &(tx_scored){choice->largest[b], (int32_t)b});
+    for (int64_t i = 0; i < k && k <= blocks; i++)
+        tx_heap_pop(choice->heap, (size_t)(blocks - i), sizeof last, before, &last);
+    return last.score;
+}
+
+/* Adds the tokens whose scores reach `least` to the empty heap. Returns their number. */
+static int64_t gather(const float *scores, float least, const tx_choice *choice)
+{
+    int64_t count = 0;
+    for (int64_t i = 0; i < choice->vocab; i++) {
+        if (i % BLOCK == 0 && choice->largest[i / BLOCK] < least)
+            i += BLOCK - 1;
+        else if (scores[i] >= least)
+            tx_heap_push(choice->heap, (size_t)count++, sizeof *choice->heap, before,
+                         &(tx_scored){scores[i], (int32_t)i});
+    }
+    return count;
+}
+
+/* Gathers the tokens that may pass top_k and top_p in a heap, moves those that pass to its end, the most likely last,
+ * and sets `last` to it. Returns their number. */
+static int64_t keep(const tx_generation *how, const weights *w, const tx_choice *choice, const tx_scored **last)
+{
+    const int64_t vocab = choice->vocab;
+    const bool limited = how->top_k > 0 && how->top_k < vocab;
+    tx_scored *heap = choice->heap;
     int64_t kept = 0;
     double all = 0.0, sum = 0.0;
-    for (int64_t i = 0; i < vocab; i++)
-        tx_heap_push(heap, (size_t)i, sizeof *heap, before, &(tx_scored){w->scores[i], (int32_t)i});
-    bool limited = how->top_k > 0 && how->top_k < vocab;
     for (int64_t i = 0; !limited && i < vocab; i++)
         all += weight(w, i);
-    while (kept < vocab) { /* pops the most likely token */
-        if (limited && kept >= how->top_k && heap[0].score < heap[vocab - kept].score)
+    /* Tokens with less than this part of the weights have less than 1 - top_p together. Half of it, for rounding. */
+    const double small = 0.5 * (1.0 - how->top_p) * all / (double)vocab;
+    const int64_t count =
+        gather(w->scores, limited ? reached_by(how->top_k, choice) : (float)(w->largest + log(small) / w->inverse),
+               choice);
+    while (kept < count) { /* pops the most likely token */
+        if (limited && kept >= how->top_k && heap[0].score < heap[count - kept].score)
             break; /* lower than the k-th score */
         if (!limited && !(sum < how->top_p * all) && kept > 0)
             break;
         tx_scored first;
-        tx_heap_pop(heap, (size_t)(vocab - kept), sizeof *heap, before, &first);
+        tx_heap_pop(heap, (size_t)(count - kept), sizeof *heap, before, &first);
         sum += weight(w, first.id);
-        heap[vocab - ++kept] = first;
+        heap[count - ++kept] = first;
     }
+    *last = heap + count - 1;
     double wanted = how->top_p * sum, reached = 0.0;
     for (int64_t i = 0; limited && how->top_p < 1.0 && i < kept; i++) {
         if (i > 0 && !(reached < wanted))
             return i;
-        reached += weight(w, heap[vocab - 1 - i].id);
+        reached += weight(w, (*last)[-i].id);
     }
     return kept;
 }
@@ -151,7 +218,7 @@ tx_status tx_sample(const tx_generation *how, const tx_history *history, const f
         tx_scores_adjust(how, history, logits, vocab, choice->scores);
         scores = choice->scores;
     }
-    const int32_t best = most_likely(scores, vocab);
+    const int32_t best = most_likely(scores, choice);
     if (!how->do_sample || how->temperature <= 0.0) {
         *id = best;
         return TX_OK;
@@ -159,7 +226,8 @@ tx_status tx_sample(const tx_generation *how, const tx_history *history, const f
     const weights w = {scores, (double)scores[best], 1.0 / how->temperature};
     const double u = uniform(how->seed, history->sample, (uint64_t)history->generated);
     const bool all = (how->top_k == 0 || how->top_k >= vocab) && how->top_p >= 1.0;
-    const int64_t kept = all ? vocab : keep(how, &w, vocab, choice->heap);
-    *id = draw(&w, all ? NULL : choice->heap + vocab - 1, kept, u, best);
+    const tx_scored *last = NULL;
+    const int64_t kept = all ? vocab : keep(how, &w, choice, &last);
+    *id = draw(&w, last, kept, u, best);
     return TX_OK;
 }

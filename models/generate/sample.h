@@ -23,6 +23,7 @@ typedef struct tx_scored {
 /* Scratch memory for choosing a token. Begin with {0}. */
 typedef struct tx_choice {
     int64_t vocab;
+    float *largest; /* of each block of scores */
     float *scores;
     tx_scored *heap;
 } tx_choice;

@@ -143,6 +143,42 @@ static void draws_follow_the_definitions(void **state)
     check(g);
 }
 
+/* Every token of the small vocabulary is number `step` * id of a large one, whose other tokens are never drawn. */
+static void draw_from_large(int step)
+{
+    const int count = (VOCAB - 1) * step + 1;
+    float *scores = malloc((size_t)count * sizeof *scores);
+    int32_t ids[6], large = -1;
+    tx_history h = {ids, 6, 2, 0};
+    tx_choice choice = {0};
+    assert_non_null(scores);
+    for (int i = 0; i < count; i++)
+        scores[i] = i % step == 0 ? logits[i / step] : -600.0f;
+    for (int i = 0; i < 6; i++)
+        ids[i] = before[i] * step;
+    assert_ok(tx_choice_create(count, &choice));
+    for (int i = 0; i < 400; i++) {
+        tx_generation g = plain(9);
+        g.do_sample = i >= 10;
+        g.temperature = i % 3 + 0.5;
+        g.top_k = i % 5 * 7;
+        g.top_p = i % 2 ? 1.0 : i % 7 * 0.16;
+        g.repetition_penalty = i % 4 ? 1.0 : 1.5;
+        h.sample = (uint64_t)i;
+        assert_ok(tx_sample(&g, &h, scores, &choice, &large));
+        assert_int_equal(large, draw(&g, h.sample) * step);
+    }
+    tx_choice_free(&choice);
+    free(scores);
+}
+
+static void other_tokens_change_nothing(void **state)
+{
+    draw_from_large(37);  /* several in a block of scores, the last in a part of one */
+    draw_from_large(128); /* the first of each block */
+    draw_from_large(131);
+}
+
 static void equal_ones_at_the_limit_of_top_k_stay(void **state)
 {
     tx_generation g = plain(4);
@@ -212,6 +248,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(draws_follow_the_definitions),
+        cmocka_unit_test(other_tokens_change_nothing),
         cmocka_unit_test(equal_ones_at_the_limit_of_top_k_stay),
         cmocka_unit_test(greedy),
         cmocka_unit_test(draws_depend_on_seed_and_text_alone),
