@@ -70,6 +70,7 @@ set(homes
     "^(dnnl|oneapi/)|^backends/cpu/"
     "^omp\\.h$|^backends/cpu/"
     "^immintrin\\.h$|^backends/cpu/((random|nf4|blocks)\\.h|amx/gemm_amx\\.c)$"
+    "^cpuid\\.h$|^backends/cpu/gemm_dnnl\\.c$"
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^smpi/|^tools/research/tests/smpi(_splits)?\\.c$"
     "^hwloc|^comm/topology/hwloc"

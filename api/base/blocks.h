@@ -32,28 +32,16 @@
 /* Values and bytes of a block; 0 for types without blocks. */
 static inline int64_t tx_block_values(tx_dtype dtype)
 {
-    switch (dtype) {
-#define X(name, values, bytes) \
-    case TX_##name:            \
-        return values;
-        TX_BLOCK_MAP(X)
+#define X(name, values, bytes) dtype == TX_##name ? (values):
+    return TX_BLOCK_MAP(X) 0;
 #undef X
-    default:
-        return 0;
-    }
 }
 
 static inline int64_t tx_block_bytes(tx_dtype dtype)
 {
-    switch (dtype) {
-#define X(name, values, bytes) \
-    case TX_##name:            \
-        return bytes;
-        TX_BLOCK_MAP(X)
+#define X(name, values, bytes) dtype == TX_##name ? (bytes):
+    return TX_BLOCK_MAP(X) 0;
 #undef X
-    default:
-        return 0;
-    }
 }
 
 /* Bytes of `count` values, which are whole blocks. */
@@ -209,20 +197,14 @@ static inline void tx_block_read(tx_dtype dtype, const uint8_t *from, int64_t co
 {
     const int64_t values = tx_block_values(dtype), bytes = tx_block_bytes(dtype);
     for (int64_t i = 0; i < count; i += values, from += bytes)
-        switch (dtype) {
-        case TX_Q8_0:
+        if (dtype == TX_Q8_0)
             tx_block_read_q8_0(from, to + i);
-            break;
-        case TX_Q4_0:
+        else if (dtype == TX_Q4_0)
             tx_block_read_q4_0(from, to + i);
-            break;
-        case TX_Q4_K:
+        else if (dtype == TX_Q4_K)
             tx_block_read_q4_k(from, to + i);
-            break;
-        default:
+        else
             tx_block_read_q6_k(from, to + i);
-            break;
-        }
 }
 
 /* Returns true if the scales of all blocks are finite. Then so are the values. */

@@ -2,7 +2,7 @@
  *
  * Validates a matrix product and selects its implementation. TX's own loops compute few rows, matrix units compute fp32
  * if the processor has them, and oneDNN computes the rest. File gemm_panels.c converts operands or sums in scratch if
- * oneDNN declines the types. It does the same for bf16 on CPUs without bf16 instructions, if that is faster in fp32.
+ * oneDNN declines the types. It does the same for bf16 on CPUs that multiply faster in fp32.
  */
 #include "gemm.h"
 

@@ -39,8 +39,8 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
 const char *tx_cpu_gemm_variant(const tx_cpu_gemm *gemm);
 void tx_cpu_gemm_destroy(tx_cpu_gemm *gemm);
 
-/* Returns true if this CPU has instructions that the library uses for products of a type. These are AVX512_BF16 or
- * AMX for bf16, and AVX512_FP16 or AMX (oneDNN 3) for fp16. */
+/* Returns true if this CPU has instructions that the library uses for products of a type. These are AVX512_BF16 (if it
+ * is faster than fp32) or AMX for bf16, and AVX512_FP16 or AMX (oneDNN 3) for fp16. */
 bool tx_cpu_gemm_native(tx_dtype type);
 
 /* Writes the name of the library and the properties that determine its sums, e.g. "onednn 2.6.0 isa 7f". */

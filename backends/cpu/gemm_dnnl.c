@@ -11,6 +11,7 @@
 #include <dnnl.h>
 #include <dnnl_debug.h>
 #include <omp.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -364,24 +365,43 @@ tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *g, const tx_gemm_call *call)
     return status ? failed(status) : TX_OK;
 }
 
-bool tx_cpu_gemm_native(tx_dtype type)
+/* Returns true if this CPU has the instruction sets `wanted`, which have a bit each. */
+static bool has_isa(unsigned wanted)
 {
-    if (type == TX_F32)
-        return true;
-    /* Each instruction set has a bit. */
-    const unsigned wanted = type == TX_BF16 ? (unsigned)dnnl_cpu_isa_avx512_core_bf16 : FP16_ISA;
     return wanted && ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
 }
 
 bool tx_gemm_dnnl_amx(void)
 {
-    const unsigned wanted = (unsigned)dnnl_cpu_isa_avx512_core_amx;
-    return ((unsigned)dnnl_get_effective_cpu_isa() & wanted) == wanted;
+    return has_isa((unsigned)dnnl_cpu_isa_avx512_core_amx);
+}
+
+#ifdef __x86_64__
+#include <cpuid.h>
+
+/* Returns true if fp32 instructions multiply faster than those of AVX512_BF16. On Intel's CPUs with AVX512_FP16 the
+ * latter take four times as long, since AMX replaces them. A virtual machine may hide AMX. */
+static bool is_bf16_slow(void)
+{
+    static atomic_uint features; /* CPUID takes long in a virtual machine */
+    unsigned a, b, c, d = features;
+    if (!d && __get_cpuid_count(7, 0, &a, &b, &c, &d))
+        features = d;
+    return (d >> 23 & 1) && __builtin_cpu_is("intel") && !tx_gemm_dnnl_amx();
+}
+#else
+#define is_bf16_slow() false
+#endif
+
+bool tx_cpu_gemm_native(tx_dtype type)
+{
+    return type == TX_F32 || (type == TX_F16 && has_isa(FP16_ISA)) ||
+           (type == TX_BF16 && has_isa((unsigned)dnnl_cpu_isa_avx512_core_bf16) && !is_bf16_slow());
 }
 
 void tx_gemm_dnnl_library(char text[TX_CPU_GEMM_LIBRARY])
 {
     const dnnl_version_t *v = dnnl_version();
-    snprintf(text, TX_CPU_GEMM_LIBRARY, "onednn %d.%d.%d isa %x", v->major, v->minor, v->patch,
-             (unsigned)dnnl_get_effective_cpu_isa());
+    snprintf(text, TX_CPU_GEMM_LIBRARY, "onednn %d.%d.%d isa %x%s", v->major, v->minor, v->patch,
+             (unsigned)dnnl_get_effective_cpu_isa(), is_bf16_slow() ? ", bf16 in fp32" : "");
 }

@@ -4,10 +4,10 @@
  * second operand is unpacked. Sums are computed in fp32 and narrowed to 16 bits at the end: those of widened operands,
  * and those over a long k, which oneDNN computes in pieces.
  *
- * A 4-bit second operand is processed in panels of columns. Each thread unpacks a panel into scratch that stays in
- * its cache and lets oneDNN multiply by it on one thread. So no bit depends on the number of threads, which could
- * otherwise divide the terms of a oneDNN product. Other products are one panel, which oneDNN divides among its
- * threads.
+ * The second operand of a single product is converted in panels of columns. Each thread converts a panel into scratch
+ * that stays in its cache and lets oneDNN multiply by it on one thread. So no bit depends on the number of threads,
+ * which could otherwise divide the terms of a oneDNN product. Batches, and products with a transposed first operand,
+ * which oneDNN would copy for each panel, are one panel. oneDNN divides it among its threads.
  */
 #include "gemm_parts.h"
 
@@ -75,14 +75,15 @@ tx_status tx_gemm_panels_create(const tx_cpu_gemm_spec *spec, tx_dtype type, tx_
 {
     const tx_gemm *s = &spec->shape;
     const bool packed = spec->packed != TX_F32, widened = type != spec->type;
-    const int64_t size = (int64_t)tx_dtype_size(type), width = packed ? panel_width(s, size) : s->n;
+    const bool cut = packed || (widened && s->batch == 1 && !spec->trans_a);
+    const int64_t size = (int64_t)tx_dtype_size(type), width = cut ? panel_width(s, size) : s->n;
     const int64_t count = (s->n + width - 1) / width;
     const int32_t workers = count < spec->threads ? (int32_t)count : spec->threads;
     tx_gemm_panels *g = calloc(1, sizeof *g + (size_t)workers * sizeof g->worker[0]);
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
     g->spec = *spec;
-    g->spec.threads = packed ? 1 : spec->threads;
+    g->spec.threads = cut ? 1 : spec->threads;
     g->threads = spec->threads;
     g->workers = workers;
     g->type = type;
@@ -124,7 +125,8 @@ static tx_status run_panel(const tx_gemm_panels *g, const tx_gemm_call *call, co
     const tx_gemm *s = &spec->shape;
     const bool tb = spec->trans_b;
     const int64_t width = s->n - j < g->width ? s->n - j : g->width;
-    const tx_gemm_matrix b = stored(call->b, spec->type, i * s->stride_b, tb ? s->n : s->k, tb ? s->k : s->n, s->ldb),
+    const tx_gemm_matrix b = stored(call->b, spec->type, i * s->stride_b + (tb ? j * s->ldb : j), tb ? width : s->k,
+                                    tb ? s->k : width, s->ldb),
                          c = stored(call->c, spec->result, i * s->stride_c + j, s->m, width, s->ldc);
     char *panel = (char *)call->scratch + g->a_bytes + w * g->worker_bytes, *sums = panel + g->panel_bytes;
     const tx_gemm_call inner = {.a = a,

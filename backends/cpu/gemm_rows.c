@@ -176,7 +176,8 @@ static void thin_tile(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
 {
     tx_lanes lane[TX_GEMM_FEW];
     float wide[TX_DOT_TILE][PIECE];
-    const bool half = b->type == TX_BF16, in_place = half || b->type == TX_F32;
+    /* Few rows widen bf16 in registers. For more it is widened once. */
+    const bool half = b->type == TX_BF16 && m <= TX_GEMM_THIN, in_place = half || b->type == TX_F32;
     const int64_t size = half ? sizeof(uint16_t) : sizeof(float), most = in_place && m == 1 ? k : PIECE;
     const int64_t tile = TX_DOT_TILE * b->ld, alone = blocks_of(AHEAD(half), tile * size) * tile;
     if (n < TX_DOT_COLUMNS)

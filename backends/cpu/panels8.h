@@ -202,20 +202,14 @@ TX_PANEL_INLINE void tx_panel_q6_k(tx_panel8 *p)
 static inline TX_PANEL_TARGET void tx_panel_make(tx_dtype dtype, int64_t groups, tx_panel8 *p)
 {
     const int64_t size = dtype == TX_Q6_K ? 4 : 8;
-    switch (dtype) {
-    case TX_Q8_0:
+    if (dtype == TX_Q8_0)
         tx_panel_q8_0(groups, p);
-        break;
-    case TX_Q4_0:
+    else if (dtype == TX_Q4_0)
         tx_panel_q4_0(groups, p);
-        break;
-    case TX_Q4_K:
+    else if (dtype == TX_Q4_K)
         tx_panel_q4_k(p);
-        break;
-    default:
+    else
         tx_panel_q6_k(p);
-        break;
-    }
     for (int c = 0; c < TX_PANEL_COLUMNS; c++)
         p->column[c] += tx_block_run(dtype, groups * 32);
     for (int64_t j = 0; j < groups * 8 / size; j++) {

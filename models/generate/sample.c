@@ -27,7 +27,9 @@ tx_status tx_choice_create(int64_t vocab, tx_choice *choice)
     choice->largest = malloc((size_t)blocks_of(vocab) * sizeof *choice->largest);
     choice->scores = malloc((size_t)vocab * sizeof *choice->scores);
     choice->heap = malloc((size_t)vocab * sizeof *choice->heap);
-    return choice->largest && choice->scores && choice->heap ? TX_OK : tx_fail(TX_MEMORY, "generate: no memory to choose a token");
+    return choice->largest && choice->scores && choice->heap
+               ? TX_OK
+               : tx_fail(TX_MEMORY, "generate: no memory to choose a token");
 }
 
 void tx_choice_free(tx_choice *choice)
@@ -169,9 +171,8 @@ static int64_t keep(const tx_generation *how, const weights *w, const tx_choice 
         all += weight(w, i);
     /* Tokens with less than this part of the weights have less than 1 - top_p together. Half of it, for rounding. */
     const double small = 0.5 * (1.0 - how->top_p) * all / (double)vocab;
-    const int64_t count =
-        gather(w->scores, limited ? reached_by(how->top_k, choice) : (float)(w->largest + log(small) / w->inverse),
-               choice);
+    const int64_t count = gather(
+        w->scores, limited ? reached_by(how->top_k, choice) : (float)(w->largest + log(small) / w->inverse), choice);
     while (kept < count) { /* pops the most likely token */
         if (limited && kept >= how->top_k && heap[0].score < heap[count - kept].score)
             break; /* lower than the k-th score */

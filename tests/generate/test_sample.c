@@ -247,12 +247,9 @@ static void damaged_logits_are_refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(draws_follow_the_definitions),
-        cmocka_unit_test(other_tokens_change_nothing),
-        cmocka_unit_test(equal_ones_at_the_limit_of_top_k_stay),
-        cmocka_unit_test(greedy),
-        cmocka_unit_test(draws_depend_on_seed_and_text_alone),
-        cmocka_unit_test(damaged_logits_are_refused),
+        cmocka_unit_test(draws_follow_the_definitions),          cmocka_unit_test(other_tokens_change_nothing),
+        cmocka_unit_test(equal_ones_at_the_limit_of_top_k_stay), cmocka_unit_test(greedy),
+        cmocka_unit_test(draws_depend_on_seed_and_text_alone),   cmocka_unit_test(damaged_logits_are_refused),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
