@@ -202,7 +202,7 @@ tx_status tx_job_open_device(tx_job *j)
             j, "%s    matrix products %s", bf16 ? "bf16" : "fp16",
             (bf16 ? device->bf16 : device->fp16)
                 ? "read 16 bits and sum in fp32"
-                : "have no 16-bit kernel on this device: operands are converted to fp32, which saves memory, not time");
+                : "run faster in fp32 on this device: operands are converted, which saves memory, not time");
     choose_kernels(j);
     return compare_devices(j);
 }
