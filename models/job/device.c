@@ -198,11 +198,10 @@ tx_status tx_job_open_device(tx_job *j)
                                  : "TX uses no tf32 units of this device: products are in fp32");
     const bool bf16 = set->bf16 || set->dtype;
     if (bf16 || set->fp16)
-        tx_job_note(
-            j, "%s    matrix products %s", bf16 ? "bf16" : "fp16",
-            (bf16 ? device->bf16 : device->fp16)
-                ? "read 16 bits and sum in fp32"
-                : "run faster in fp32 on this device: operands are converted, which saves memory, not time");
+        tx_job_note(j, "%s    matrix products %s", bf16 ? "bf16" : "fp16",
+                    (bf16 ? device->bf16 : device->fp16)
+                        ? "read 16 bits and sum in fp32"
+                        : "run faster in fp32 on this device: operands are converted, which saves memory, not time");
     choose_kernels(j);
     return compare_devices(j);
 }

@@ -66,7 +66,8 @@ static const tx_cli program = {
     .name = "txmem",
     .usage = "txmem --model DIR|FILE|NAME [--memory 8GiB] [options]",
     .about = "Reports which batch sizes fit in a memory, by precision, gradient checkpointing and optimizer.\n"
-             "It only plans and allocates nothing. Scratch memory of the device's kernels, some MiB, is not included.",
+             "It only plans and allocates nothing. Scratch memory of the device's kernels is not included: some MiB, "
+             "more on CPUs that convert bf16 operands.",
     .example = "  txmem --model gpt2 --memory 8GiB",
     .table = {TX_CLI_OPTIONS(options)},
     .values = &defaults,
