@@ -94,13 +94,14 @@ static float largest_of(const float *scores, int64_t count)
 /* Finds the largest score of each block. Returns the first token with the largest of all. */
 static int32_t most_likely(const float *scores, tx_choice *choice)
 {
-    int64_t best = 0, id = 0;
+    int64_t best = 0;
     for (int64_t b = 0; b < blocks_of(choice->vocab); b++) {
         const int64_t left = choice->vocab - b * BLOCK;
         choice->largest[b] = largest_of(scores + b * BLOCK, left < BLOCK ? left : BLOCK);
         best = choice->largest[b] > choice->largest[best] ? b : best;
     }
-    for (id = best * BLOCK; scores[id] < choice->largest[best];)
+    int64_t id = best * BLOCK;
+    while (scores[id] < choice->largest[best])
         id++;
     return (int32_t)id;
 }
@@ -137,9 +138,11 @@ static float reached_by(int64_t k, const tx_choice *choice)
 {
     const int64_t blocks = blocks_of(choice->vocab);
     tx_scored last = {-INFINITY, 0};
-    for (int64_t b = 0; b < blocks && k <= blocks; b++)
+    if (k > blocks)
+        return last.score;
+    for (int64_t b = 0; b < blocks; b++)
         tx_heap_push(choice->heap, (size_t)b, sizeof last, before, &(tx_scored){choice->largest[b], (int32_t)b});
-    for (int64_t i = 0; i < k && k <= blocks; i++)
+    for (int64_t i = 0; i < k; i++)
         tx_heap_pop(choice->heap, (size_t)(blocks - i), sizeof last, before, &last);
     return last.score;
 }
