@@ -190,10 +190,6 @@ static void run_first(float *sum, uint count, __local uint *mine)
         one[i] = one[8 * count + i];
 }
 
-static void registers_limit(void)
-{
-}
-
 static int told_again(int x)
 {
     return x;

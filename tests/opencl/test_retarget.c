@@ -46,20 +46,6 @@ static void test_changed(void **state)
     expect(".target sm_90\n//@90a a;\nnot read", strlen(".target sm_90\n//@90a a;\n"), ".target sm_90a\na;\n");
 }
 
-/* Directives are inserted before the body of their kernel, after those of the driver. */
-static void test_directives(void **state)
-{
-    (void)state;
-    static const char ptx[] = HEAD ".func f(\n)\n{\nret;\n}\n.entry a(\n\t.param .u64 p\n)\n.minnctapersm 1\n"
-                                   "{\n{\n\t//@90a .reqntid 384, 1, 1 .maxnreg 168\n}\n"
-                                   "//@90a b;\n}\n.entry c()\n{\n//@90a d;\n}\n";
-    static const char made[] = ".version 8.7\n.target sm_90a, texmode_independent\n.address_size 64\n"
-                               ".func f(\n)\n{\nret;\n}\n.entry a(\n\t.param .u64 p\n)\n.minnctapersm 1\n"
-                               ".reqntid 384, 1, 1 .maxnreg 168\n{\n{\n}\n"
-                               "b;\n}\n.entry c()\n{\nd;\n}\n";
-    expect(ptx, strlen(ptx), made);
-}
-
 static void test_refused(void **state)
 {
     (void)state;
@@ -83,7 +69,7 @@ static void test_asked_for(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_changed), cmocka_unit_test(test_directives),
-                                       cmocka_unit_test(test_refused), cmocka_unit_test(test_asked_for)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_changed), cmocka_unit_test(test_refused),
+                                       cmocka_unit_test(test_asked_for)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -105,7 +105,7 @@ int main(int argc, char **argv)
         {"a100", false, true, false, TX_BF16, 5, "nvidia-mma-128x128"},
         {"a100", true, false, false, TX_F32, 7, "nvidia-mma-128x128"},
         {"a100", false, true, false, TX_F32, 5, "nvidia-mma-3xtf32"},
-        {"h200", false, false, true, TX_BF16, 9, "nvidia-wgmma-192x256"},
+        {"h200", false, false, true, TX_BF16, 9, "nvidia-wgmma-128x256"},
         {"h200", false, false, false, TX_F16, 5, "nvidia-wgmma-128x128"},
         {"h200", false, true, false, TX_BF16, 5, "nvidia-wgmma-128x256"},
         {"mi250", false, false, false, TX_F32, 5, "amd-mfma-fp32"},

@@ -49,7 +49,8 @@
  *   RIGHTS                Fragments of b that are held at a time, if there are too few registers for all.
  *   ROW_OF, COLUMN_OF     The position of a lane's sum e. ROW_RUN sums are adjacent in a row.
  *   `join_runs`           Lanes exchange sums, so that STORE_RUN are adjacent, at STORE_ROW and STORE_COLUMN.
- *   STORE                 Stores VW floats in y's type, if the atom has instructions for it.
+ *   STORE, STORE_IF       Stores VW floats in y's type (if a condition holds), if the atom has instructions for it.
+ *   LOADED                Vectors of each operand of the epilogue that are loaded at a time, by the free registers.
  *   SWAPS                 With 1 products use b as a and a as b; STORE_ROW and STORE_COLUMN account for it.
  *   KEEPS_ORDER           With 1 a block in local memory has the layout of global memory, with 0 that of place_a and
  *                         place_b.
@@ -68,7 +69,6 @@
  *   `blocks_show`         Makes copied data visible to the unit.
  *   `multiply_block`      Begins a stage's products; those of the previous block are done.
  *   `multiply_end`        Waits until all products are added to the sums.
- *   `registers_limit`     Limits the registers of a lane.
  *   `told_again`          Returns its argument, but compilers do not know that. So values that depend on it are not
  *                         kept in registers. */
 #define IN_FLIGHT (ATOM == WGMMA)
@@ -115,7 +115,6 @@
 #if !IN_FLIGHT
 #define blocks_show(a, b, item, shown)
 #define multiply_end(sum, shown)
-#define registers_limit()
 #define told_again(x) (x)
 
 static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t *a, const __local ab_t *b, int stage,
@@ -145,57 +144,73 @@ static void multiply_block(float sum[ATOMS_M][ATOMS_N][SUMS], const __local ab_t
 }
 #endif
 
+#ifndef STORE_IF
 #ifndef STORE
 #define STORE(v, to) TX_CAT(tx_store_, Y)(v, to, 0, VW)
 #endif
-static void store(vec v, __global y_t *to)
+static void store_if(int exists, vec v, __global y_t *to)
 {
-    STORE(v, to);
+    if (exists)
+        STORE(v, to);
 }
-
-/* The kept product is already rounded, and only whole vectors are processed. */
-#define KEEP(v, kept, at, end) TX_CAT(keep_, Y)(v, (kept) + (at))
-#define keep_bf16(v, to) TX_HALVES_STORE(TX_NARROW(AS_UVEC(v) >> 16), to)
-#define keep_f16 store
-#define keep_f32 store
+#define STORE_IF store_if
+#endif
 #include "backends/opencl/gemm/epilogue.cl"
 
-/* Processes STORE_RUN neighbouring sums of a row, of which `left` exist. The first is element `at` of y and of
- * operands with its layout. */
-static void finish(const float *v, __global y_t *y, const __global float *bias, const __global y_t *with,
-                   __global y_t *kept, long at, int left, int adds)
-{
-#pragma unroll
-    for (int e = 0; e < STORE_RUN; e += VW)
-        if (e < left) {
-            vec out = VLOAD_PRIVATE(v + e);
-            if (BIAS)
-                out += tx_load(bias + e, 0, VW, 0.0f);
-            if (ADDS && adds)
-                out += TX_CAT(tx_load_, Y)(y + at + e, 0, VW);
-            out = tx_finish(out, with, kept, at + e, at + e + VW);
-            store(out, y + at + e);
-        }
-}
+/* A lane's sums of an atom are VECTORS vectors. The operands of BATCH atoms are loaded before the first is used, so
+ * that a lane waits for memory once. */
+#ifndef LOADED
+#define LOADED 4
+#endif
+#define VECTORS (SUMS / VW)
+#define BATCH (VECTORS < LOADED ? LOADED / VECTORS : 1)
+#define RUN_OF(v) ((v)*VW / STORE_RUN * STORE_RUN)
+#define VECTOR_ROW(atom, v, lane) (ATOM_M * ((atom) / ATOMS_N) + STORE_ROW(RUN_OF(v), lane))
+#define VECTOR_COLUMN(atom, v, lane) (ATOM_N * ((atom) % ATOMS_N) + STORE_COLUMN(RUN_OF(v), lane) + (v)*VW % STORE_RUN)
 
-/* Stores a warp's sums, of which `rows` rows and `columns` columns exist. The pointers are to the first sum. It
- * must be inlined to keep the sums in registers. */
+/* Stores a warp's sums, of which `rows` rows and `columns` columns exist. The pointers are to the first sum. Loads are
+ * not guarded: those of other rows and columns are from the last ones. It must be inlined to keep the sums in
+ * registers. */
 TX_INLINE void store_sums(float sum[ATOMS_M][ATOMS_N][SUMS], __global y_t *y, const __global float *bias,
                           const __global y_t *with, __global y_t *kept, int rows, int columns, long n, int adds,
                           int lane, __local uint *shown)
 {
 #pragma unroll
-    for (int i = 0; i < ATOMS_M; i++)
+    for (int first = 0; first < ATOMS_M * ATOMS_N; first += BATCH) {
+        vec biases[BATCH][VECTORS], olds[BATCH][VECTORS], others[BATCH][VECTORS];
 #pragma unroll
-        for (int j = 0; j < ATOMS_N; j++) {
-            join_runs(sum[i][j], lane, shown);
+        for (int b = 0; b < BATCH; b++)
 #pragma unroll
-            for (int e = 0; e < SUMS; e += STORE_RUN) {
-                const int row = ATOM_M * i + STORE_ROW(e, lane), run = ATOM_N * j + STORE_COLUMN(e, lane);
-                if (row < rows)
-                    finish(sum[i][j] + e, y, bias + run, with, kept, row * n + run, columns - run, adds);
+            for (int v = 0; v < VECTORS; v++) {
+                const int column = min(VECTOR_COLUMN(first + b, v, lane), columns - VW);
+                const long at = min(VECTOR_ROW(first + b, v, lane), rows - 1) * n + column;
+                if (BIAS)
+                    biases[b][v] = tx_load(bias + column, 0, VW, 0.0f);
+                if (ADDS && adds)
+                    olds[b][v] = TX_CAT(tx_load_, Y)(y + at, 0, VW);
+                others[b][v] = tx_other(with, at, at + VW);
+            }
+#pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            float *const sums = sum[(first + b) / ATOMS_N][(first + b) % ATOMS_N];
+            join_runs(sums, lane, shown);
+#pragma unroll
+            for (int v = 0; v < VECTORS; v++) {
+                const int row = VECTOR_ROW(first + b, v, lane), column = VECTOR_COLUMN(first + b, v, lane);
+                const long at = row * n + column;
+                const int exists = row < rows && column < columns;
+                vec out = VLOAD_PRIVATE(sums + v * VW);
+                if (BIAS)
+                    out += biases[b][v];
+                if (ADDS && adds)
+                    out += olds[b][v];
+                out = tx_product(out);
+                if (KEEPS)
+                    STORE_IF(exists && kept, out, kept + at);
+                STORE_IF(exists, tx_apply(out, others[b][v]), y + at);
             }
         }
+    }
 }
 
 /* The operands and the parts of split-k, as the kernel's arguments, which need no registers. */
@@ -280,7 +295,6 @@ gemm_matrix(GEMM_ARGUMENTS, long batches, long part, long first_tile, long end_t
 #else
     __local uint *const shown = 0;
 #endif
-    registers_limit();
     const int item = get_local_id(0), lane = item % LANES, warp = item / LANES;
     const int line = warp % WARPS_M * WARP_M, column = warp / WARPS_M * WARP_N;
     const operands of = {a, b, a_at, b_at, m, n, k, lda, ldb, stride_a, stride_b, batches, part, GROUPS};

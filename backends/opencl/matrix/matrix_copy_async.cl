@@ -7,23 +7,18 @@
 
 typedef int moving; /* unused: copies need no registers */
 
-/* The work-items that copy a block of `lines` lines, each with the same number of pieces. */
-#define COPIERS(lines) ((lines) * TILE_K / PIECE % GROUP ? 256 : GROUP)
-
 /* Begins to copy `lines` lines of TILE_K terms. `left` lines and `terms` terms exist; the others become 0. */
 static void copies_begin(moving *m, __local ab_t *block, const __global ab_t *from, int along, int lines, long ld,
                          int left, int terms, int item)
 {
-    const int per_term = lines / PIECE, per_line = TILE_K / PIECE, items = COPIERS(lines);
+    const int per_term = lines / PIECE, per_line = TILE_K / PIECE;
     const int line = along ? item / per_line : item % per_term * PIECE;
     const int term = along ? item % per_line * PIECE : item / per_term;
-    const int step = items / (along ? per_line : per_term); /* from one piece of this work-item to the next */
+    const int step = GROUP / (along ? per_line : per_term); /* from one piece of this work-item to the next */
     const int inside = along ? (term < terms ? left - line : 0) : (line < left ? terms - term : 0);
-    if (items < GROUP && item >= items)
-        return;
     from += along ? line * ld + term : term * ld + line;
 #pragma unroll
-    for (int u = 0; u < lines * TILE_K / PIECE / items; u++)
+    for (int u = 0; u < lines * TILE_K / PIECE / GROUP; u++)
         copy_begin(block + (along ? along_at(line + u * step, term) : across_at(term + u * step, line, lines)),
                    from + u * step * ld, u * step < inside ? 16 : 0);
 }

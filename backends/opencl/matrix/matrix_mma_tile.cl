@@ -5,6 +5,7 @@
  */
 
 #define SWAPS 0
+#define LOADED 8
 
 #if EMULATED == 0
 /* Makes the copies since the last call one group. */
@@ -20,18 +21,25 @@ static void copy_wait_oldest(void)
 }
 
 #if VW == 4
+/* Stores a vector if `exists` is true, without a branch, for which compilers would move computations behind it. */
+#define STORE_VECTOR(type, registers, ...)                                                                             \
+    __asm__ volatile("{.reg .pred p; setp.ne.s32 p, %0, 0; @p st.global." type " [%1], " registers ";}" ::"r"(exists), \
+                     "l"(to), __VA_ARGS__                                                                              \
+                     : "memory")
+
 /* Rounds pairs of numbers to 16 bits in a register. */
-#define NARROW(type)                                                                              \
-    static uint2 narrow_##type(float4 v)                                                          \
-    {                                                                                             \
-        uint2 two;                                                                                \
-        __asm__("cvt.rn." #type "x2.f32 %0, %1, %2;" : "=r"(two.x) : "f"(v.y), "f"(v.x));         \
-        __asm__("cvt.rn." #type "x2.f32 %0, %1, %2;" : "=r"(two.y) : "f"(v.w), "f"(v.z));         \
-        return two;                                                                               \
-    }                                                                                             \
-    static void store_##type(float4 v, __global ushort *to)                                       \
-    {                                                                                             \
-        *(__global uint2 *)to = narrow_##type(v);                                                 \
+#define NARROW(type)                                                                      \
+    static uint2 narrow_##type(float4 v)                                                  \
+    {                                                                                     \
+        uint2 two;                                                                        \
+        __asm__("cvt.rn." #type "x2.f32 %0, %1, %2;" : "=r"(two.x) : "f"(v.y), "f"(v.x)); \
+        __asm__("cvt.rn." #type "x2.f32 %0, %1, %2;" : "=r"(two.y) : "f"(v.w), "f"(v.z)); \
+        return two;                                                                       \
+    }                                                                                     \
+    static void store_##type(int exists, float4 v, __global ushort *to)                   \
+    {                                                                                     \
+        const uint2 two = narrow_##type(v);                                               \
+        STORE_VECTOR("v2.b32", "{%2, %3}", "r"(two.x), "r"(two.y));                       \
     }
 NARROW(bf16)
 NARROW(f16)
@@ -76,11 +84,11 @@ static float4 logistic(float4 v)
 #define LOGISTIC logistic
 #endif
 
-static void store_f32(float4 v, __global float *to)
+static void store_f32(int exists, float4 v, __global float *to)
 {
-    *(__global float4 *)to = v;
+    STORE_VECTOR("v4.f32", "{%2, %3, %4, %5}", "f"(v.x), "f"(v.y), "f"(v.z), "f"(v.w));
 }
-#define STORE TX_CAT(store_, Y)
+#define STORE_IF TX_CAT(store_, Y)
 #endif
 #endif
 

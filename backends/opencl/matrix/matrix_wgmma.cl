@@ -46,15 +46,6 @@ static void blocks_show(const __local ab_t *a, const __local ab_t *b, int item, 
     __asm__ volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
-/* A multiprocessor has 65536 registers for all lanes of a work-group. NVIDIA's driver computes the largest work-group
- * from them, unless .reqntid states it. Without .maxnreg, ptxas may choose 32 registers and spill the rest. */
-static void registers_limit(void)
-{
-#if WARPS_M * WARPS_N == 12
-    __asm__ volatile("//@90a .reqntid 384, 1, 1 .maxnreg 168" ::);
-#endif
-}
-
 static int told_again(int x)
 {
     __asm__ volatile("" : "+r"(x));

@@ -30,26 +30,6 @@ static const char *target_of(const char *line)
     return isalnum((unsigned char)*end) || *end == '_' ? NULL : line;
 }
 
-/* Returns true if this line begins the body of a kernel, not an inner block. */
-static bool begins_body(const char *line, bool *outside)
-{
-    if (strstr(line, ".entry ") && strstr(line, ".entry ") < line + strcspn(line, "\n"))
-        *outside = true;
-    const bool begins = *outside && *line == '{';
-    *outside = *outside && !begins;
-    return begins;
-}
-
-/* Moves the line from `from` to `end` before `to`. */
-static void move_before(char *to, char *from, const char *end)
-{
-    for (; from < end; to++, from++) {
-        const char moved = *from;
-        memmove(to + 1, to, (size_t)(from - to));
-        *to = moved;
-    }
-}
-
 static void append(char **end, const char *from, const char *to)
 {
     memcpy(*end, from, (size_t)(to - from));
@@ -58,9 +38,8 @@ static void append(char **end, const char *from, const char *to)
 
 tx_status tx_cl_retarget_ptx(const char *ptx, size_t size, char **text)
 {
-    char *all = strndup(ptx, size), *made = all ? malloc(strlen(all) + 2) : NULL, *end = made, *body = NULL;
+    char *all = strndup(ptx, size), *made = all ? malloc(strlen(all) + 2) : NULL, *end = made;
     int targets = 0, marks = 0;
-    bool outside = false;
     if (!made) {
         free(all);
         return tx_fail(TX_MEMORY, "out of host memory");
@@ -73,16 +52,11 @@ tx_status tx_cl_retarget_ptx(const char *ptx, size_t size, char **text)
             *end++ = 'a';
             line = name + (*name == 'a');
         }
-        if (begins_body(line, &outside))
-            body = end;
         if (instruction) {
             marks++;
             line = instruction;
         }
-        char *const put = end;
         append(&end, line, next);
-        if (instruction && body && *line == '.') /* a directive of the kernel */
-            move_before(body, put, end);
     }
     *end = '\0';
     free(all);
@@ -97,4 +71,4 @@ tx_status tx_cl_retarget_ptx(const char *ptx, size_t size, char **text)
                                            : "the driver's PTX has no sm_90a mark");
 }
 
-const tx_cl_reviser tx_cl_retarget = {.option = "-DATOM=WGMMA", .version = "sm_90a 3", .revise = tx_cl_retarget_ptx};
+const tx_cl_reviser tx_cl_retarget = {.option = "-DATOM=WGMMA", .version = "sm_90a 4", .revise = tx_cl_retarget_ptx};
