@@ -197,6 +197,24 @@ static void a_few_are_measured_and_the_table_is_gone_by(void **state)
     remove_scratch(folder);
 }
 
+/* Candidates that are expected to be far slower than matrix units are measured only if the latter are wrong. */
+static void what_is_far_behind_is_not_measured(void **state)
+{
+    tx_context *context = open_context(NULL);
+    classed s = selection("test aa 1");
+    s.q.candidate[0].share = 13.0;
+    assert_ok(tune(context, &s));
+    assert_string_equal(s.q.candidate[0].name, names[0]);
+    assert_int_equal(world.measurements, 0);
+    world.wrong[0] = true;
+    s = selection("test bb 1");
+    s.q.candidate[0].share = 13.0;
+    assert_ok(tune(context, &s));
+    assert_string_equal(s.q.candidate[0].name, names[2]);
+    assert_int_equal(world.measurements, 3);
+    close_context(context);
+}
+
 static void on_progress(void *user, const char *what, double spent)
 {
     assert_true(spent >= 0.0 && strncmp(what, "test ", 5) == 0);
@@ -307,6 +325,7 @@ int main(void)
         cmocka_unit_test(a_wrong_candidate_is_switched_off),
         cmocka_unit_test(a_class_keeps_what_it_was_given),
         cmocka_unit_test(a_few_are_measured_and_the_table_is_gone_by),
+        cmocka_unit_test(what_is_far_behind_is_not_measured),
         cmocka_unit_test(a_tuning_run_measures_all_anew),
         cmocka_unit_test(what_is_tried_is_forced),
         cmocka_unit_test(lines_are_set_in_their_place),

@@ -71,6 +71,11 @@ static tiling plan_tiles(const tx_context *context, const tx_cl_tile *t, const t
     return best;
 }
 
+bool tx_cl_tile_splits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p)
+{
+    return self->tile && !p->offsets && plan_tiles(context, self->tile, &p->g).parts > 1;
+}
+
 tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, int64_t *parts)
 {
     int64_t memory_parts;

@@ -37,6 +37,9 @@ bool tx_cl_whole_result(const tx_cl_product *p);
 #define TX_CL_MOST_PARTS 16
 tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, int64_t *parts);
 
+/* Returns true if the provider is expected to split the terms of this product. */
+bool tx_cl_tile_splits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p);
+
 /* Returns a number of columns for which persistent work-groups compute more than one tile each; 0 if the provider
  * has none. */
 int64_t tx_cl_gemm_columns(const tx_context *context, const tx_cl_provider *provider);

@@ -18,8 +18,22 @@
 
 #define PROOF_GROUPS 5
 
-/* Tests small products with known answers, with the types and transposes of `p` and whole pieces of the provider.
- * Tests with n = 0 are skipped. The provider may decline some products, but not all. */
+/* Sets what selects the variant of a kernel, so that tests and measurements build the programs that `p` needs. */
+static tx_cl_gemm_case like(const tx_cl_product *p, tx_cl_gemm_case t)
+{
+    t.op = p->op;
+    t.trans_a = p->trans_a;
+    t.trans_b = p->trans_b;
+    t.from = p->from;
+    t.to = p->to;
+    t.packed = p->packed;
+    t.bias = tx_present(p->bias) && !p->offsets;
+    t.accumulate = p->accumulate == TX_STORE ? TX_STORE : TX_ADD;
+    return t;
+}
+
+/* Tests small products with known answers, in the variant of `p` and with whole pieces of the provider. Tests with
+ * n = 0 are skipped. The provider may decline some products, but not all. */
 static tx_status try_all(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, int count,
                          const tx_cl_gemm_case *trials)
 {
@@ -27,17 +41,10 @@ static tx_status try_all(tx_context *context, const tx_cl_provider *provider, co
     const int64_t unit = p->packed != TX_F32 ? TX_NF4_BLOCK : piece > 0 ? piece : 1;
     tx_status status = TX_UNSUPPORTED;
     for (int i = 0; i < count; i++) {
-        tx_cl_gemm_case t = trials[i];
+        tx_cl_gemm_case t = like(p, trials[i]);
         if (t.n == 0)
             continue;
-        t.trans_a = p->trans_a;
-        t.trans_b = p->trans_b;
-        t.from = p->from;
-        t.to = p->to;
-        t.packed = p->packed;
         t.batch = p->packed != TX_F32 || p->offsets ? 1 : t.batch;
-        t.bias = t.bias && !p->offsets;
-        t.op = p->op;
         t.groups = p->offsets ? PROOF_GROUPS : 0;
         if (p->offsets && !p->trans_a) { /* some groups have several tiles, and TX_ADD is not supported */
             t.m *= 8;
@@ -64,9 +71,26 @@ static bool in_quads(const tx_cl_product *p)
            (p->a->offset | p->b->offset | p->y->offset) % 16 == 0;
 }
 
-/* Tests four products. The first is a batch with enough terms for split-k; its dimensions are odd if those of `p` are.
- * The second consists of quads. The third has more tiles than persistent work-groups. The fourth has data that need all
- * bits of fp32, for units of lower precision. */
+/* Returns the number of terms of a test: `many` if the provider splits the terms of `p`, or splits them by other rules
+ * than those of tiles. */
+static int64_t terms_of(const tx_context *context, const tx_cl_product *p, const tx_cl_provider *provider, int64_t few,
+                        int64_t many)
+{
+    return provider->tile && !tx_cl_tile_splits(context, provider, p) ? few : many;
+}
+
+/* Adds the properties of the product that select other variants of the kernels. */
+static void form_of(const tx_context *context, const tx_cl_class *c, int id, char text[TX_CL_FORM])
+{
+    const tx_cl_product *p = c->q->user;
+    snprintf(text, TX_CL_FORM, "%s%s%s%s", in_quads(p) ? " in quads" : "", tx_present(p->bias) ? " bias" : "",
+             p->accumulate == TX_STORE ? "" : " adds",
+             tx_cl_tile_splits(context, tx_cl_gemm_provider(id), p) ? " split" : "");
+}
+
+/* Tests four products. The first is a batch, with enough terms for split-k if `p` is split; its dimensions are odd if
+ * those of `p` are. The second consists of quads. The third has more tiles than persistent work-groups. The fourth has
+ * data that need all bits of fp32, for units of lower precision. */
 static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
 {
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
@@ -75,11 +99,9 @@ static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
         {.batch = 2,
          .m = rows ? rows - 1 : 20 + odd,
          .n = 60 + odd,
-         .k = 1236 + odd,
-         .bias = true,
-         .accumulate = TX_ADD},
-        {.batch = 1, .m = rows ? rows : 68, .n = 132, .k = 44, .bias = true},
-        {.batch = 1, .m = 20, .n = many, .k = 172, .accumulate = TX_ADD},
+         .k = terms_of(context, c->q->user, provider, 236, 1236) + odd},
+        {.batch = 1, .m = rows ? rows : 68, .n = 132, .k = 44},
+        {.batch = 1, .m = 20, .n = many, .k = 172},
         {.batch = 1, .m = 64, .n = provider->full ? 64 : 0, .k = 4096, .rough = true},
     };
     return try_all(context, provider, c->q->user, 4, trials);
@@ -89,16 +111,11 @@ static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
 static tx_status prove_epilogue(tx_context *context, const tx_cl_class *c, int id)
 {
     const tx_cl_product *p = c->q->user;
-    const tx_cl_gemm_case whole = {.batch = 1,
-                                   .m = 68,
-                                   .n = 132,
-                                   .k = 44,
-                                   .bias = tx_present(p->bias),
-                                   .epilogue = p->epilogue,
-                                   .exact = p->exact};
+    const tx_cl_provider *provider = tx_cl_gemm_provider(id);
+    const tx_cl_gemm_case whole = {.batch = 1, .m = 68, .n = 132, .k = 44, .epilogue = p->epilogue, .exact = p->exact};
     tx_cl_gemm_case trials[] = {whole, whole};
-    trials[1].k = 1100;
-    return try_all(context, tx_cl_gemm_provider(id), p, 2, trials);
+    trials[1].k = terms_of(context, p, provider, whole.k, 1100);
+    return try_all(context, provider, p, 1 + (trials[1].k > whole.k), trials);
 }
 
 /* Returns the product that is measured instead of this one. It has a few of its groups, with as many rows or terms
@@ -107,17 +124,12 @@ static tx_cl_gemm_case cut(const tx_cl_product *p)
 {
     const int64_t groups = p->offsets ? tx_cl_least(p->g.batch, MEASURED_GROUPS) : 0;
     const int64_t of = groups > 0 ? p->g.batch : 1, some = groups > 0 ? groups : 1;
-    return (tx_cl_gemm_case){.batch = 1,
-                             .m = tx_cl_least(p->trans_a ? p->g.m : tx_cl_blocks(p->g.m * some, of), MEASURED),
-                             .n = tx_cl_least(p->g.n, MEASURED),
-                             .k = tx_cl_least(p->trans_a ? tx_cl_blocks(p->g.k * some, of) : p->g.k, MEASURED),
-                             .op = p->op,
-                             .groups = groups,
-                             .trans_a = p->trans_a,
-                             .trans_b = p->trans_b,
-                             .from = p->from,
-                             .to = p->to,
-                             .packed = p->packed};
+    const tx_cl_gemm_case t = {.batch = 1,
+                               .m = tx_cl_least(p->trans_a ? p->g.m : tx_cl_blocks(p->g.m * some, of), MEASURED),
+                               .n = tx_cl_least(p->g.n, MEASURED),
+                               .k = tx_cl_least(p->trans_a ? tx_cl_blocks(p->g.k * some, of) : p->g.k, MEASURED),
+                               .groups = groups};
+    return like(p, t);
 }
 
 static double work_of(const tx_cl_gemm_case *t)
@@ -125,14 +137,14 @@ static double work_of(const tx_cl_gemm_case *t)
     return 2.0 * (double)t->m * (double)t->n * (double)t->k;
 }
 
-/* Estimates the time from the rate of a mid-size product of these types, which is measured once for each context. */
+/* Estimates the time from the rate of a mid-size product of this variant, which is measured once for each context. */
 static tx_status estimate(tx_context *context, const tx_cl_class *c, const char *name, double *seconds)
 {
     const tx_cl_product *p = c->q->user;
-    const tx_cl_gemm_case trial = {
-        .batch = 1, .m = 512, .n = 512, .k = 512, .from = p->from, .to = p->to, .packed = p->packed};
+    const tx_cl_gemm_case trial = like(p, (tx_cl_gemm_case){.batch = 1, .m = 512, .n = 512, .k = 512});
     char key[96], text[32];
-    snprintf(key, sizeof key, "pace %d %d %d %s", p->from, p->packed, p->to, name);
+    snprintf(key, sizeof key, "pace %d%d %d %d %d %d%d %s", p->trans_a, p->trans_b, p->from, p->packed, p->to,
+             trial.bias, trial.accumulate != TX_STORE, name);
     if (!tx_cl_line_get(context->tuner->proofs, key, text, sizeof text)) {
         TX_TRY(tx_cl_gemm_verify(context, name, &trial, seconds));
         snprintf(text, sizeof text, "%.9g", *seconds);
@@ -189,7 +201,7 @@ void tx_cl_gemm_class(const tx_context *context, tx_cl_class *c)
     c->work = work_of(&t);
     c->fixed = *context->gemm || context->tuner->unmeasured;
     c->usual = 2;
-    c->form = in_quads(p) ? " in quads" : "";
+    c->form = form_of;
     c->prove = prove;
     c->seconds = measure;
 }

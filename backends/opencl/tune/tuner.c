@@ -19,6 +19,7 @@
 #define CLOSE 1.5   /* times the best: slower candidates skip further rounds */
 #define GIVE_UP 4.0 /* times the best: slower candidates need no exact measurement */
 #define GAIN 0.03   /* another candidate must be faster by this share to replace the preferred one */
+#define CLEARLY 0.8 /* times the best expected share: slower candidates are not measured if that is of matrix units */
 
 /* Reports progress to a tuning run. */
 static void report_progress(const tx_cl_tuner *tuner, const char *what)
@@ -27,17 +28,21 @@ static void report_progress(const tx_cl_tuner *tuner, const char *what)
         tuner->options->progress(tuner->options->user, what, tuner->spent);
 }
 
-#define PROOF_KEY (TX_CL_CHOICE_KEY + 2 * TX_CL_CHOICE_NAME + 8)
+#define PROOF_KEY (TX_CL_CHOICE_KEY + TX_CL_FORM + TX_CL_CHOICE_NAME + 8)
 
-static void proof_key(const tx_cl_class *c, const tx_cl_candidate *candidate, const char *of, char key[PROOF_KEY])
+static void proof_key(const tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate, const char *of,
+                      char key[PROOF_KEY])
 {
-    snprintf(key, PROOF_KEY, "%s%.*s%s %s", of, c->proven, c->key, c->form ? c->form : "", candidate->name);
+    char form[TX_CL_FORM] = "";
+    if (c->form)
+        c->form(context, c, candidate->id, form);
+    snprintf(key, PROOF_KEY, "%s%.*s%s %s", of, c->proven, c->key, form, candidate->name);
 }
 
 static int64_t spills_of(const tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate)
 {
     char key[PROOF_KEY], bytes[24];
-    proof_key(c, candidate, "spills ", key);
+    proof_key(context, c, candidate, "spills ", key);
     return tx_cl_line_get(context->tuner->proofs, key, bytes, sizeof bytes) ? strtoll(bytes, NULL, 10) : 0;
 }
 
@@ -51,10 +56,10 @@ static tx_status try_out(tx_context *context, const tx_cl_class *c, const tx_cl_
     if (status == TX_MEMORY)
         return status;
     snprintf(why, TX_CL_WHY, "%s", status ? tx_error() : "");
-    proof_key(c, candidate, "spills ", key);
+    proof_key(context, c, candidate, "spills ", key);
     snprintf(bytes, sizeof bytes, "%lld", (long long)context->tuner->spilled);
     status = context->tuner->spilled > 0 ? tx_cl_line_set(&context->tuner->proofs, key, bytes) : TX_OK;
-    proof_key(c, candidate, "", key);
+    proof_key(context, c, candidate, "", key);
     return status ? status : tx_cl_line_set(&context->tuner->proofs, key, why);
 }
 
@@ -73,7 +78,7 @@ static tx_status survey_trial(tx_context *context, const tx_cl_class *c, const t
 tx_status tx_cl_verify(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate, bool *right)
 {
     char key[PROOF_KEY], why[TX_CL_WHY] = "";
-    proof_key(c, candidate, "", key);
+    proof_key(context, c, candidate, "", key);
     const bool known = !c->prove || tx_cl_line_get(context->tuner->proofs, key, why, sizeof why);
     *right = true;
     if (!known && context->survey)
@@ -103,11 +108,20 @@ static int count_alike(const tx_cl_class *c, int kept, const tx_cl_candidate *ca
     return found;
 }
 
+/* Returns true if a correct candidate uses matrix units, and this one is expected to be clearly slower. Only tuning runs
+ * measure it, because each candidate costs the first start a second or more for each of its programs. */
+static bool is_far_behind(const tx_cl_class *c, int kept, const tx_cl_candidate *candidate)
+{
+    const tx_cl_candidate *best = &c->q->candidate[0];
+    return kept > 0 && !best->spills && best->share > 1.0 && candidate->share < CLEARLY * best->share;
+}
+
 /* Returns true if the first `kept` candidates, which are correct, make this one unnecessary. */
 static bool is_unnecessary(const tx_cl_class *c, int kept, int limit, const tx_cl_candidate *candidate)
 {
     if (limit > 0)
-        return count_alike(c, kept, candidate, true) >= limit;
+        return count_alike(c, kept, candidate, true) >= limit ||
+               (limit < TX_CL_CANDIDATES && is_far_behind(c, kept, candidate));
     return kept > 0 && (!c->q->candidate[0].spills || !alike(&c->q->candidate[0], candidate));
 }
 

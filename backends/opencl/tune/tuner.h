@@ -27,6 +27,7 @@
 #include "backends/tune/verify.h"
 
 #define TX_CL_CHOICE_KEY 128
+#define TX_CL_FORM 32
 
 /* The autotuner of a context. */
 typedef struct tx_cl_tuner {
@@ -47,8 +48,9 @@ struct tx_cl_class {
     char key[TX_CL_CHOICE_KEY]; /* kind of command, types, sizes; if empty, nothing is stored or measured */
     int omitted;                /* characters at the start of the key that the state of a run omits */
     int proven;                 /* characters at the start of the key for which a test is valid */
-    const char *form;           /* added to the key of a test, or NULL */
-    bool fixed;                 /* uses neither the table nor measurements */
+    /* Adds to the key of a candidate's test, unless NULL. */
+    void (*form)(const tx_context *context, const tx_cl_class *c, int id, char text[TX_CL_FORM]);
+    bool fixed; /* uses neither the table nor measurements */
     /* Outside tuning runs, this many of the candidates whose names differ only in numbers are measured. With 0 none
      * is measured. */
     int usual;
