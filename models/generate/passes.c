@@ -51,6 +51,7 @@ tx_status tx_passes_begin(tx_passes *passes, int64_t most)
     most = most ? most : tx_tokenizer_limit(passes->lm->tokenizer);
     passes->most = most && most < positions ? most : positions;
     TX_TRY(tx_joiner_open(passes->lm->tokenizer, &passes->joiner));
+    tx_joiner_follow(&passes->joiner, passes->lm->config->architecture->type);
     return tx_joiner_check(&passes->joiner, true, passes->most);
 }
 

@@ -152,6 +152,7 @@ static tx_status read_all(tx_reader *from)
     reading *r = (reading *)from;
     tx_token_data *d = r->data;
     tx_config *config = from->options->config;
+    tx_joiner_follow(&from->joiner, config->architecture->type);
     TX_TRY(find_columns(r));
     TX_TRY(tx_reader_rows(from, check_row));
     if (!r->found)

@@ -196,7 +196,8 @@ typedef enum tx_tokenizer_file {
 struct tx_tokenizer {
     tx_steps normalizer, pre_tokenizer, decoder;
     tx_post_processor post_processor;
-    bool bytes; /* words are bytes (ByteLevel), otherwise whole characters */
+    bool bytes;   /* words are bytes (ByteLevel), otherwise whole characters */
+    bool generic; /* the class of the tokenizer in transformers has no options of its own */
     const tx_model_kind *model;
     tx_vocab vocab;
     tx_additions additions;

@@ -89,6 +89,15 @@ static tx_status push(tx_ids *ids, int32_t id, size_t count)
     return TX_OK;
 }
 
+void tx_joiner_follow(tx_joiner *joiner, const char *model_type)
+{
+    static const char *const spaced[] = {"bloom", "gpt2", "roberta", "deberta"};
+    joiner->spaces = false;
+    for (size_t i = 0; i < sizeof spaced / sizeof spaced[0]; i++)
+        joiner->spaces = joiner->spaces || strcmp(spaced[i], model_type) == 0;
+    joiner->spaces = joiner->spaces && joiner->tokenizer->bytes && !joiner->tokenizer->generic;
+}
+
 void tx_joiner_begin(tx_joiner *joiner)
 {
     joiner->part[0].count = joiner->word.count = 0;
@@ -97,7 +106,7 @@ void tx_joiner_begin(tx_joiner *joiner)
 
 static tx_status encode_word(tx_joiner *j, const char *text, size_t size)
 {
-    if (!j->tokenizer->bytes || !size || *text == ' ')
+    if (!j->spaces || !size || *text == ' ')
         return tx_encoder_run(j->encoder, text, size, true, &j->part[0]);
     tx_buffer spaced = {0};
     tx_buffer_add(&spaced, " ", 1);

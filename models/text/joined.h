@@ -15,6 +15,7 @@ typedef struct tx_joiner {
     tx_ids part[2], word; /* scratch */
     size_t words;         /* of the current list */
     bool truncated;       /* the last text or pair was too long */
+    bool spaces;          /* a space is before each word, see tx_joiner_follow */
 } tx_joiner;
 
 /* The tokenizer must outlive it. The caller closes it, also after a failure; {0} is fine. */
@@ -29,8 +30,10 @@ tx_status tx_joiner_check(const tx_joiner *joiner, bool pair, int64_t most);
 tx_status tx_joiner_add(tx_joiner *joiner, const char *first, size_t first_size, const char *second, size_t second_size,
                         int64_t most, tx_ids *ids, tx_ids *types);
 
-/* The model input of a list of words. Each word is encoded as a text of its own. Tokenizers of bytes see a space before
- * it, as add_prefix_space does. */
+/* Encodes words as run_ner.py does for a model type: with add_prefix_space for some types, if the tokenizer's class has
+ * that option; else as the tokenizer encodes a text. */
+void tx_joiner_follow(tx_joiner *joiner, const char *model_type);
+/* The model input of a list of words. Each word is encoded as a text of its own. */
 typedef struct tx_joined_words {
     tx_ids *ids, *types; /* receive the model input */
     tx_ids *word;        /* receives the index of each id's word, -1 for special tokens */

@@ -228,6 +228,7 @@ static tx_status apply_class(tx_tokenizer *t, const tx_json *config)
     TX_TRY(TX_JSON_OPTIONAL(string, config, "tokenizer_class", &name));
     if (strncmp(name, "BertTokenizer", 13) == 0 || (!*name && tx_json_has(config, "do_lower_case")))
         TX_TRY(tx_normalizer_follow_bert(&t->normalizer, config));
+    t->generic = strncmp(name, "PreTrainedTokenizer", 19) == 0 || strcmp(name, "TokenizersBackend") == 0;
     const bool spaced = strncmp(name, "GPT2Tokenizer", 13) == 0 || strncmp(name, "RobertaTokenizer", 16) == 0;
     return spaced && t->bytes ? TX_JSON_OPTIONAL(bool, config, "add_prefix_space",
                                                  &t->pre_tokenizer.at[t->pre_tokenizer.count - 1].mark)
