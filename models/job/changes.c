@@ -118,6 +118,22 @@ tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
     return TX_OK;
 }
 
+tx_status tx_job_explain_states(const tx_job *j, tx_status status)
+{
+    clauses c = {""};
+    tx_json *now = tx_job_arguments(&j->set, 0, 0);
+    if (status == TX_FORMAT) {
+        add_change(&c, j->inputs.state.run, now, TX_JOB_NAME(optim));
+        add_change(&c, j->inputs.state.run, now, TX_JOB_NAME(optim_args));
+    }
+    tx_json_free(now);
+    return *c.text ? tx_fail(status,
+                             "cannot resume from %s with the states of another optimizer: %s; give the same, or start "
+                             "a new run with --model_name_or_path %s",
+                             j->inputs.checkpoint, c.text, j->inputs.checkpoint)
+                   : status;
+}
+
 /* ---- A checkpoint that is not the newest --------------------------------------------------------------- */
 
 tx_status tx_job_check_inherited(const tx_job *j, const char *from, const tx_option_marks *left_out)

@@ -23,6 +23,9 @@ tx_status tx_job_read_arguments(const char *folder, tx_json **json);
 /* Compares the description of this run (tx_job_describe) with the checkpoint's. INVALID if a step would read other
  * data; other differences are reported. */
 tx_status tx_job_agree_with_checkpoint(const tx_job *job, const tx_json *made);
+/* If the states of a checkpoint are malformed and another optimizer wrote them, fails with both names. Returns `status`
+ * otherwise. */
+tx_status tx_job_explain_states(const tx_job *job, tx_status status);
 /* INVALID if the options inherited `from` a damaged checkpoint differ from the options of the checkpoint chosen
  * instead. `left_out` marks options that are not inherited. */
 tx_status tx_job_check_inherited(const tx_job *job, const char *from, const tx_option_marks *left_out);

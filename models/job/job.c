@@ -222,7 +222,7 @@ static tx_status restore(tx_job *j, const tx_json *made)
     TX_TRY(tx_job_agree_with_checkpoint(j, made));
     tx_job_judge_anew(j, made);
     const char *output = tx_job_leads(j) && !tx_job_is_over(j) ? j->set.output_dir : NULL;
-    TX_TRY(tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint, output));
+    TX_TRY(tx_job_explain_states(j, tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint, output)));
     tx_job_find_best(j);
     return TX_OK;
 }

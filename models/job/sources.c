@@ -189,7 +189,9 @@ static tx_status find_validation(tx_job *j, const datasets *d)
         if (status == TX_NOT_FOUND && !d->count) /* a dry run without data */
             return TX_OK;
         if (!status && set->validation_split <= 0)
-            status = tx_fail(TX_INVALID, "no validation data: give --validation_file or --validation_split_percentage");
+            status = tx_fail(TX_INVALID,
+                             "no validation data for --%s: give --validation_file or --validation_split_percentage",
+                             set->evaluation ? TX_JOB_NAME(evaluation) : TX_JOB_NAME(do_eval));
         in->shared = true;
         if (in->train_path) {
             TX_THEN(status, tx_copy_text(in->train_path, &in->validation_path));

@@ -138,8 +138,10 @@ static tx_status add_windows(reading *r, tx_question *q)
     const tx_data_options *o = r->from.options;
     const size_t special = r->from.joiner.special[1], block = (size_t)o->block, stride = (size_t)o->set->doc_stride;
     if (block < special + r->ask.count + stride + 1)
-        return tx_fail(TX_FORMAT, "the question has %zu tokens: with doc_stride %zu it leaves no room for the context",
-                       r->ask.count, stride);
+        return tx_fail(TX_FORMAT,
+                       "the question has %zu tokens: with --doc_stride %zu it leaves no room for the context: raise "
+                       "--max_seq_length (%zu) or lower --doc_stride",
+                       r->ask.count, stride, block);
     const size_t room = block - special - r->ask.count;
     q->first = r->data->several.count;
     for (size_t begin = 0, end = 0; end < r->text.count; begin += room - stride) {

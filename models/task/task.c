@@ -201,7 +201,13 @@ tx_status tx_task_choose_range(const tx_data_options *o, int64_t count, const ch
     *end = (int64_t)rint((double)count * o->to / 100.0);
     if (o->most && *end - *begin > o->most)
         *end = *begin + o->most;
-    return *begin < *end ? TX_OK : tx_fail(TX_INVALID, "the selected part of the file has no %s", what);
+    if (count == 0)
+        return tx_fail(TX_INVALID, "the file has no %s", what);
+    return *begin < *end ? TX_OK
+                         : tx_fail(TX_INVALID,
+                                   "the part of the file that --validation_split_percentage selects has no %s: give "
+                                   "another percentage or --validation_file",
+                                   what);
 }
 
 tx_status tx_task_check_ids(const tx_data_options *o, const int32_t *ids, size_t count)
