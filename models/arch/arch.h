@@ -26,15 +26,29 @@ typedef enum tx_head {
     TX_HEAD_COUNT
 } tx_head;
 
+/* The problem of a classifier, problem_type in config.json. */
+typedef enum tx_problem {
+    TX_PROBLEM_CLASSES, /* a text has one of the labels */
+    TX_PROBLEM_SEVERAL, /* a text has any of the labels (multi-label classification) */
+    TX_PROBLEM_NUMBERS  /* a text has a number for each label (regression) */
+} tx_problem;
+
+/* The form of labels in data. */
+typedef enum tx_label_form {
+    TX_LABELS_UNREAD,
+    TX_LABELS_IDS,
+    TX_LABELS_NAMES,  /* also of numbers: later data have these names */
+    TX_LABELS_VECTORS /* a 0 or 1 for each label */
+} tx_label_form;
+
 /* The common first part of every configuration; each architecture appends its own members. The architecture's keys map
  * to these members: in a GPT-2's config.json `width` is n_embd. */
 typedef struct tx_config {
     const tx_architecture *architecture;
     int64_t vocab_size, positions, width, layers, heads;
-    int64_t labels;                     /* of a classifier; 1 means regression */
-    bool several_labels;                /* a text may have several labels (multi-label classification) */
-    bool several_numbers;               /* a regression of `labels` numbers, more than 1 */
-    bool named_labels;                  /* the training data refer to labels by name, so regression is not possible */
+    int64_t labels;                     /* of a classifier */
+    tx_problem problem;                 /* that it solves */
+    tx_label_form label_form;           /* in the data that were read first */
     bool unit_embeddings;               /* in training, embeddings are divided by their norms */
     int64_t bos_token_id, eos_token_id; /* -1 if there is none */
     bool new_head;                      /* the weights have another head: parameters that they lack are initialized */

@@ -6,19 +6,21 @@
 #include <stdio.h>
 #include <string.h>
 
-#define REGRESSION "regression"
-#define CLASSIFICATION "single_label_classification"
-#define SEVERAL "multi_label_classification"
+/* The words of tx_problem. */
+static const char *const problems[] = {"single_label_classification", "multi_label_classification", "regression"};
 
 tx_status tx_labels_read(const tx_json *json, tx_config *config)
 {
+    enum { PROBLEMS = sizeof problems / sizeof problems[0] };
     tx_json *names;
-    const char *problem = config->several_labels ? SEVERAL : CLASSIFICATION;
-    TX_TRY(TX_JSON_OPTIONAL(string, json, "problem_type", &problem));
-    config->several_labels = strcmp(problem, SEVERAL) == 0;
-    if (strcmp(problem, REGRESSION) != 0 && strcmp(problem, CLASSIFICATION) != 0 && !config->several_labels)
-        return tx_fail(TX_UNSUPPORTED,
-                       "problem_type: \"%.40s\" is not one of " REGRESSION ", " CLASSIFICATION ", " SEVERAL, problem);
+    const char *word = problems[config->problem];
+    int32_t problem = 0;
+    TX_TRY(TX_JSON_OPTIONAL(string, json, "problem_type", &word));
+    while (problem < PROBLEMS && strcmp(word, problems[problem]) != 0)
+        problem++;
+    if (problem == PROBLEMS)
+        return tx_fail(TX_UNSUPPORTED, "problem_type: \"%.40s\" is not one of %s, %s, %s", word, problems[2],
+                       problems[0], problems[1]);
     if (tx_json_has(json, "id2label")) {
         TX_TRY(tx_json_get(json, "id2label", TX_JSON_OBJECT, &names));
         const size_t count = tx_json_size(names);
@@ -28,8 +30,14 @@ tx_status tx_labels_read(const tx_json *json, tx_config *config)
     } else {
         TX_TRY(TX_JSON_OPTIONAL(int, json, "num_labels", 1, TX_LABELS_MOST, &config->labels));
     }
-    config->several_numbers = config->labels > 1 && strcmp(problem, REGRESSION) == 0;
+    const bool guess = config->labels == 1 && !tx_json_has(json, "problem_type");
+    config->problem = guess ? TX_PROBLEM_NUMBERS : (tx_problem)problem;
     return TX_OK;
+}
+
+const char *tx_problem_name(tx_problem problem)
+{
+    return problems[problem];
 }
 
 const char *tx_label_name(const tx_config *config, int64_t label)
@@ -45,12 +53,7 @@ const char *tx_label_name(const tx_config *config, int64_t label)
     return name;
 }
 
-static const char *problem_of(const tx_config *config, bool named)
-{
-    return !named ? REGRESSION : config->several_labels ? SEVERAL : CLASSIFICATION;
-}
-
-tx_status tx_labels_set(tx_config *config, const char *const *names, int64_t count)
+tx_status tx_labels_set(tx_config *config, tx_problem problem, const char *const *names, int64_t count)
 {
     tx_json *to_name = tx_json_object(), *to_id = tx_json_object();
     tx_status status = TX_OK;
@@ -69,23 +72,24 @@ tx_status tx_labels_set(tx_config *config, const char *const *names, int64_t cou
         return status;
     }
     config->labels = count;
-    config->several_numbers = !names && count > 1;
     status = tx_json_set(config->source, "id2label", to_name);
     const tx_status other = tx_json_set(config->source, "label2id", to_id); /* frees to_id also on failure */
     TX_THEN(status, other);
-    TX_THEN(status, tx_json_set_string(config->source, "problem_type", problem_of(config, names != NULL)));
+    TX_THEN(status, tx_problem_set(config, problem));
     return status;
 }
 
-tx_status tx_labels_set_several(tx_config *config, bool several)
+bool tx_problem_is_open(const tx_config *config)
 {
-    if (config->several_labels == several)
-        return TX_OK;
-    config->several_labels = several;
-    config->several_numbers = false;
+    return config->labels > 1 && !(config->source && tx_json_has(config->source, "problem_type"));
+}
+
+tx_status tx_problem_set(tx_config *config, tx_problem problem)
+{
     if (!config->source)
         config->source = tx_json_object();
-    return tx_json_set_string(config->source, "problem_type", problem_of(config, true));
+    config->problem = problem;
+    return tx_json_set_string(config->source, "problem_type", problems[problem]);
 }
 
 int64_t tx_pad_token(const tx_config *config)

@@ -26,13 +26,11 @@ struct tx_classifier {
 /* As text_classification.py of transformers' pipelines chooses the function of the outputs. */
 static tx_classifier_kind kind_of(const tx_config *config)
 {
-    const char *problem = "";
     if (config->architecture->head == TX_HEAD_TOKEN_CLASSIFICATION)
         return TX_CLASSIFIER_WORDS;
-    if (config->source && tx_json_has(config->source, "problem_type") &&
-        !tx_json_get_string(config->source, "problem_type", &problem) && strcmp(problem, "regression") == 0)
+    if (config->problem == TX_PROBLEM_NUMBERS && tx_json_has(config->source, "problem_type"))
         return TX_CLASSIFIER_NUMBERS;
-    return config->several_labels || config->labels == 1 ? TX_CLASSIFIER_SEVERAL : TX_CLASSIFIER_ONE;
+    return config->problem == TX_PROBLEM_SEVERAL || config->labels == 1 ? TX_CLASSIFIER_SEVERAL : TX_CLASSIFIER_ONE;
 }
 
 static tx_status open_model(const tx_lm_options *options, tx_classifier *c)

@@ -214,6 +214,8 @@ static tx_status open_samples(tx_job *j, const char *path, const char *name, tx_
         .set = set,
         .split = split,
         .config = in->config,
+        .keeps_labels = in->model_folder && !in->config->new_head && (in->checkpoint || !set->new_head),
+        .resumes = in->checkpoint,
         .tokenizer = in->tokenizer,
         .block = in->block,
         .from = split == TX_DATA_TRAIN ? cut : 0.0,

@@ -44,16 +44,18 @@ static tx_status find_columns(reading *r)
     return tx_reader_find_label(&r->from, labels, "label", &r->label);
 }
 
+/* Without a label it is TX_IGNORE_LABEL. */
 static tx_status read_label(const reading *r, int64_t endings, int32_t *label)
 {
     size_t size;
-    char *end;
+    int64_t value = -1;
     *label = TX_IGNORE_LABEL;
     if (r->label < 0)
         return TX_OK;
     const char *text = tx_table_text(&r->from.table, r->label, &size);
-    const long long value = strtoll(text, &end, 10);
-    if (end == text || *end || value < 0 || value >= endings)
+    if (tx_label_is_none(text))
+        return TX_OK;
+    if (!tx_label_whole(text, &value) || value < 0 || value >= endings)
         return tx_fail(TX_FORMAT, "label: \"%.40s\" is not from 0 to %" PRId64, text, endings - 1);
     *label = (int32_t)value;
     return TX_OK;
@@ -67,6 +69,10 @@ static tx_status add_row(tx_reader *from)
     const char *first = tx_table_text(&from->table, r->first, &first_size);
     const char *second = r->second < 0 ? "" : tx_table_text(&from->table, r->second, &second_size);
     TX_TRY(read_label(r, s->texts, &r->data->label[s->count]));
+    if (r->label >= 0 && r->data->label[s->count] == TX_IGNORE_LABEL) {
+        from->unlabelled++;
+        return TX_OK;
+    }
     for (int64_t i = 0; i < s->texts; i++) {
         const char *ending = tx_table_text(&from->table, r->ending[i], &size);
         tx_buffer_clear(&r->text);

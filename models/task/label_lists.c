@@ -5,27 +5,41 @@
 
 #include <float.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* In a list of numbers, those that are no integers keep a point: 2.0. Other lists have only whole numbers. */
+static tx_status write_number(const tx_label_list *list, const tx_json *item, char text[32])
+{
+    enum { MOST = TX_LABELS_MOST };
+    int64_t whole;
+    double value;
+    bool flag;
+    if (list->numbers && tx_json_as_bool(item, "label", &flag) == TX_OK) {
+        snprintf(text, 32, "%d", flag);
+    } else if (tx_json_as_int(item, "label", -MOST, MOST, &whole) == TX_OK) {
+        snprintf(text, 32, "%" PRId64, whole);
+    } else {
+        TX_TRY(tx_json_as_number(item, "label", -FLT_MAX, FLT_MAX, &value));
+        if (!list->numbers && floor(value) < value)
+            return tx_json_as_int(item, "label", -MOST, MOST, &whole);
+        snprintf(text, 32, "%.17g", value);
+        strcat(text, !list->numbers || strpbrk(text, ".e") ? "" : ".0");
+    }
+    return TX_OK;
+}
 
 static tx_status add_item(tx_label_list *list, const tx_json *item)
 {
     char number[32];
     const char *text = number;
-    int64_t whole;
     if (tx_json_type_of(item) == TX_JSON_STRING) {
         TX_TRY(tx_json_as_string(item, "label", &text));
         TX_TRY(tx_label_check(text, strlen(text)));
     } else {
-        double value;
-        if (!list->numbers || tx_json_as_int(item, "label", 0, TX_LABELS_MOST, &whole) == TX_OK) {
-            TX_TRY(tx_json_as_int(item, "label", 0, TX_LABELS_MOST, &whole));
-            snprintf(number, sizeof number, "%" PRId64, whole);
-        } else {
-            TX_TRY(tx_json_as_number(item, "label", -FLT_MAX, FLT_MAX, &value));
-            snprintf(number, sizeof number, "%.17g", value);
-        }
+        TX_TRY(write_number(list, item, number));
     }
     tx_buffer_add(&list->text, text, strlen(text) + 1);
     return list->text.status;
@@ -84,11 +98,6 @@ tx_status tx_label_set_add(tx_label_set *set, const tx_label_list *list)
     set->size = set->rows == 0 || set->size == size ? size : 0;
     set->rows++;
     return TX_OK;
-}
-
-int64_t tx_label_set_numbers(const tx_label_set *set)
-{
-    return set->size > 1 && tx_label_are_numbers(set) ? set->size : 0;
 }
 
 void tx_label_set_free(tx_label_set *set)

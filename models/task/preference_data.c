@@ -235,7 +235,7 @@ static tx_status prepare_head(const tx_data_options *o, int64_t *pad)
     if (o->config->labels != 1 && !o->config->new_head)
         return tx_fail(TX_INVALID, "a reward model has one label, but this classifier has %" PRId64, o->config->labels);
     if (o->config->labels != 1)
-        TX_TRY(tx_labels_set(o->config, NULL, 1));
+        TX_TRY(tx_labels_set(o->config, TX_PROBLEM_NUMBERS, NULL, 1));
     return tx_task_pad(o, pad);
 }
 

@@ -2,6 +2,8 @@
  * Reads the rows of tables for tasks. */
 #include "models/task/reader.h"
 
+#include <inttypes.h>
+
 tx_status tx_reader_run(tx_reader *reader, tx_reader_hook *read)
 {
     tx_reader *r = reader;
@@ -14,6 +16,9 @@ tx_status tx_reader_run(tx_reader *reader, tx_reader_hook *read)
     status = tx_fail_in(status, "%s", r->path);
     if (!status)
         tx_table_report(&r->table, &o->report);
+    if (!status && r->unlabelled)
+        tx_reporter_print(&o->report, "%.800s: %" PRId64 " row%s left out: label -1 or -100 means no label", r->path,
+                          r->unlabelled, r->unlabelled == 1 ? " is" : "s are");
     tx_table_close(&r->table);
     tx_joiner_close(&r->joiner);
     return status;

@@ -14,6 +14,7 @@ typedef struct tx_reader {
     const tx_data_options *options;
     tx_table table;
     int64_t begin, end; /* range of rows to use */
+    int64_t unlabelled; /* rows that the task left out because they have no label */
     tx_joiner joiner;
 } tx_reader;
 

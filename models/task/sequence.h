@@ -29,8 +29,7 @@ typedef struct tx_sequence_task {
     int64_t label_count;
 } tx_sequence_task;
 
-/* Tasks with any columns and labels. Opened data have the task of their labels: a regression if the labels are numbers
- * and some have a fraction. */
+/* Tasks with any columns and labels. Opened data have the task of the model's problem. */
 extern const tx_sequence_task tx_sequence_classification, tx_sequence_regression;
 /* The tasks of glue.def in its order. The name after the last is NULL. */
 extern const tx_sequence_task tx_glue[];
@@ -61,17 +60,24 @@ void tx_sequence_close(const tx_samples *samples);
 
 /* The model's labels, sorted by name. It begins as {0}. */
 typedef struct tx_label_index {
+    const tx_config *config;
     tx_named *at;
-    int64_t count, labels; /* number of labels with a name, and of all labels */
-    bool only_names;       /* labels are not found by their numbers */
+    int64_t count;           /* of labels with a name */
+    const char *const *task; /* names of the task that numbers mean; NULL if they are ids of the model */
+    bool only_names;         /* labels are not found by their numbers */
+    bool replaceable;        /* other labels may need a new head */
 } tx_label_index;
 
 void tx_label_index_free(tx_label_index *index); /* resets it to {0} */
 /* TX_FORMAT, with the reason, if a text cannot be a label: it is empty, a list, an object, or means a missing value. */
 tx_status tx_label_check(const char *text, size_t size);
-/* The label of a text, and its number in a regression. TX_FORMAT, with the reason, if it is not a label. */
-tx_status tx_label_read(const tx_config *config, const tx_label_index *index, const char *text, int32_t *label,
-                        float *target);
+/* Reads an integer, also with a point as in 2.0. */
+bool tx_label_whole(const char *text, int64_t *value);
+/* True for -1 and -100, which mark rows without a label unless they are numbers of a regression or names. */
+bool tx_label_is_none(const char *text);
+/* The label of a text, and its number in a regression. TX_IGNORE_LABEL if it means no label. TX_FORMAT, with the
+ * reason, if it is not a label. */
+tx_status tx_label_read(const tx_label_index *index, const char *text, int32_t *label, float *target);
 
 /* The labels of a row. Begin with {0}. */
 typedef struct tx_label_list {
@@ -93,19 +99,16 @@ typedef struct tx_label_set {
     size_t count, room;
     tx_index index;
     int64_t rows, size; /* number of lists, and the size of each; 0 if sizes differ */
+    bool lists;         /* the file has lists, not single labels */
 } tx_label_set;
 
 tx_status tx_label_set_add(tx_label_set *set, const tx_label_list *list);
-/* The size of the lists if they are the values of a regression: all have the same size above 1, and only numbers, some
- * with a fraction. Otherwise 0. */
-int64_t tx_label_set_numbers(const tx_label_set *set);
 void tx_label_set_free(tx_label_set *set);
 
-/* Sets the model's labels and indexes them: the task's labels, or in training the labels of the data. */
+/* Chooses the model's labels and indexes them: its own if it has a trained head, else the task's or those of the
+ * data. */
 tx_status tx_labels_resolve(const tx_sequence_task *task, const tx_data_options *options, const tx_label_set *set,
                             tx_label_index *index);
-/* Whether all labels are numbers and some have a fraction or an exponent. */
-bool tx_label_are_numbers(const tx_label_set *set);
 
 /* ---- Multi-label classification (multi_label.c) ---------------------------------------------------------- */
 

@@ -15,6 +15,7 @@ typedef struct reading {
     const tx_sequence_task *task;
     tx_sequence_data *data;
     int32_t first, second, label; /* columns; -1 if there is none */
+    bool lists, unlabelled;       /* labels are lists; the current row has none */
     tx_label_list list;           /* labels of the current row */
     tx_label_set set;             /* labels of all rows */
     tx_label_index index;
@@ -47,27 +48,21 @@ static tx_status find_columns(reading *r)
 
 /* ---- Labels ---------------------------------------------------------------------------------------------- */
 
-/* Whether labels are lists: as in the first row that has one if the run trains, else as in the model. */
+/* Whether labels are lists, as in the first row that has one. The tasks of GLUE have one label. */
 static tx_status find_form(reading *r)
 {
     tx_table *t = &r->from.table;
     const char *text = "";
     size_t size = 0;
-    if (r->label < 0 || r->task->labels || r->from.options->split != TX_DATA_TRAIN)
+    if (r->label < 0 || r->task->labels)
         return TX_OK;
-    for (int64_t row = r->from.begin; row < r->from.end && !*text; row++)
+    for (int64_t row = r->from.begin; row < r->from.end && (!*text || tx_label_is_none(text)); row++)
         if (t->row[row] != TX_TABLE_SKIPPED) {
             TX_TRY(tx_table_read(t, row));
             text = tx_table_text(t, r->label, &size);
         }
-    return tx_labels_set_several(r->from.options->config, *text == '[');
-}
-
-/* True for multi-label classification and regressions of several values. The tasks of GLUE have one label. */
-static bool is_several(const reading *r)
-{
-    const tx_config *config = r->from.options->config;
-    return (config->several_labels || config->several_numbers) && !r->task->labels;
+    r->lists = r->set.lists = *text == '[';
+    return TX_OK;
 }
 
 /* Reads the labels of the current row into `list`. */
@@ -75,31 +70,28 @@ static tx_status read_labels(reading *r)
 {
     size_t size;
     const char *text = tx_table_text(&r->from.table, r->label, &size);
-    return is_several(r) ? tx_label_list_read(&r->list, text, size) : tx_label_list_of(&r->list, text, size);
+    r->unlabelled = r->lists && tx_label_is_none(text);
+    if (r->unlabelled)
+        return TX_OK;
+    return r->lists ? tx_label_list_read(&r->list, text, size) : tx_label_list_of(&r->list, text, size);
 }
 
 static tx_status collect_labels(tx_reader *from)
 {
     reading *r = (reading *)from;
     TX_TRY(read_labels(r));
-    return tx_label_set_add(&r->set, &r->list);
+    return r->unlabelled ? TX_OK : tx_label_set_add(&r->set, &r->list);
 }
 
 /* Sets the model's labels if the run trains, else checks them. */
 static tx_status resolve_labels(reading *r)
 {
-    const tx_data_options *o = r->from.options;
     if (r->label < 0)
         return TX_OK;
     TX_TRY(tx_reader_rows(&r->from, collect_labels));
     if (!r->set.rows)
         return tx_fail(TX_FORMAT, "no row has a label");
-    const int64_t values = o->split == TX_DATA_TRAIN && is_several(r) ? tx_label_set_numbers(&r->set) : 0;
-    if (values) {
-        o->config->several_labels = false;
-        TX_TRY(tx_labels_set(o->config, NULL, values));
-    }
-    return o->config->several_numbers ? TX_OK : tx_labels_resolve(r->task, o, &r->set, &r->index);
+    return tx_labels_resolve(r->task, r->from.options, &r->set, &r->index);
 }
 
 /* ---- Samples ---------------------------------------------------------------------------------------------- */
@@ -124,15 +116,26 @@ static tx_status write_digest(tx_sequence_data *d, const tx_config *config)
     return tx_digest_finish(digest, s->digest);
 }
 
-/* Adds the numbers in the list of a row to the data of the next sample. */
+/* Adds the numbers of a row to the data of the next sample. */
 static tx_status add_numbers(const reading *r, tx_sequence_data *d)
 {
     const int64_t number = d->several.count, count = (int64_t)r->list.count;
     if (count != d->values)
-        return tx_fail(TX_FORMAT, "the row has %" PRId64 " numbers, not %" PRId64, count, d->values);
+        return tx_fail(TX_FORMAT, "label: the row has %" PRId64 " numbers, not %" PRId64, count, d->values);
     for (int64_t i = 0; i < count; i++)
-        TX_TRY(tx_label_read(r->from.options->config, &r->index, r->list.label[i], &d->label[number],
-                             &d->target[number * d->values + i]));
+        TX_TRY(tx_label_read(&r->index, r->list.label[i], &d->label[number], &d->target[number * d->values + i]));
+    return TX_OK;
+}
+
+/* Reads item `i` of a vector of 0 and 1, whose label is `i`, or none if it is 0. */
+static tx_status read_place(const reading *r, size_t i, int32_t *label)
+{
+    const int64_t labels = r->from.options->config->labels;
+    int64_t value = -1;
+    if ((int64_t)r->list.count != labels || !tx_label_whole(r->list.label[i], &value) || value < 0 || value > 1)
+        return tx_fail(TX_FORMAT, "label: expected a vector of %" PRId64 " values of 0 or 1, one for each label",
+                       labels);
+    *label = value ? (int32_t)i : TX_IGNORE_LABEL;
     return TX_OK;
 }
 
@@ -140,13 +143,19 @@ static tx_status add_numbers(const reading *r, tx_sequence_data *d)
 static tx_status add_several(const reading *r, tx_sequence_data *d)
 {
     const int64_t number = d->several.count;
+    const bool vector = r->from.options->config->label_form == TX_LABELS_VECTORS;
     tx_ids *labels = &d->labels;
     labels->count = (size_t)tx_sample_begin(d->labels_end, number); /* without those of a row that was skipped */
     TX_TRY(tx_ids_reserve(labels, r->list.count));
     for (size_t i = 0; i < r->list.count; i++) {
         float target;
-        TX_TRY(
-            tx_label_read(r->from.options->config, &r->index, r->list.label[i], labels->id + labels->count++, &target));
+        int32_t label;
+        TX_TRY(vector ? read_place(r, i, &label) : tx_label_read(&r->index, r->list.label[i], &label, &target));
+        for (size_t k = (size_t)tx_sample_begin(d->labels_end, number); k < labels->count && !vector; k++)
+            if (labels->id[k] == label)
+                return tx_fail(TX_FORMAT, "label: the list has \"%.40s\" twice", r->list.label[i]);
+        if (label != TX_IGNORE_LABEL)
+            labels->id[labels->count++] = label;
     }
     d->labels_end[number] = (int64_t)labels->count;
     return TX_OK;
@@ -159,11 +168,15 @@ static tx_status add_labels(reading *r, tx_sequence_data *d)
     if (r->label < 0)
         return TX_OK;
     TX_TRY(read_labels(r));
-    if (d->values > 1)
+    if (r->unlabelled)
+        return TX_OK;
+    if (r->from.options->config->problem == TX_PROBLEM_NUMBERS)
         return add_numbers(r, d);
-    return d->labels_end ? add_several(r, d)
-                         : tx_label_read(r->from.options->config, &r->index, r->list.label[0], &d->label[number],
-                                         &d->target[number]);
+    if (d->labels_end)
+        return add_several(r, d);
+    TX_TRY(tx_label_read(&r->index, r->list.label[0], &d->label[number], &d->target[number]));
+    r->unlabelled = d->label[number] == TX_IGNORE_LABEL;
+    return TX_OK;
 }
 
 static tx_status add_row(tx_reader *from)
@@ -174,8 +187,18 @@ static tx_status add_row(tx_reader *from)
     const char *first = tx_table_text(&from->table, r->first, &size);
     const char *second = r->second < 0 ? NULL : tx_table_text(&from->table, r->second, &second_size);
     TX_TRY(add_labels(r, d));
+    if (r->unlabelled) {
+        from->unlabelled++;
+        return TX_OK;
+    }
     TX_TRY(tx_several_add(&d->several, 0, &from->joiner, first, size, second, second_size, from->options->block));
     return tx_several_keep(&d->several, from->options);
+}
+
+/* The tasks of GLUE have one label. */
+static bool several(const reading *r)
+{
+    return r->from.options->config->problem == TX_PROBLEM_SEVERAL && !r->task->labels;
 }
 
 static tx_status read_all(tx_reader *from)
@@ -187,14 +210,12 @@ static tx_status read_all(tx_reader *from)
     TX_TRY(find_columns(r));
     TX_TRY(find_form(r));
     TX_TRY(resolve_labels(r));
-    if (is_several(r) && config->labels < 2)
-        return tx_fail(TX_INVALID, "lists of labels need a model with two labels or more");
     TX_TRY(tx_task_pad(from->options, &d->pad));
     TX_TRY(tx_joiner_check(&from->joiner, r->second >= 0, from->options->block));
-    const bool lists = is_several(r) && r->label >= 0;
+    const bool lists = several(r) && r->label >= 0;
     d->several.texts = 1;
     tx_several_begin(&d->several, from->options);
-    d->values = config->several_numbers ? config->labels : 1;
+    d->values = config->problem == TX_PROBLEM_NUMBERS ? config->labels : 1;
     d->label = malloc(rows * sizeof *d->label);
     d->target = calloc(rows * (size_t)d->values, sizeof *d->target);
     d->labels_end = lists ? malloc(rows * sizeof *d->labels_end) : NULL;
@@ -231,16 +252,14 @@ tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_
         free_data(d);
         return status;
     }
-    const tx_sequence_task *any = options->config->labels == 1 ? &tx_sequence_regression : &tx_sequence_classification;
+    const tx_task *any = options->config->problem == TX_PROBLEM_NUMBERS ? &tx_sequence_regression.task
+                                                                        : &tx_sequence_classification.task;
     if (d->values > 1)
         tx_several_numbers_task(d, d->values);
-    else if (is_several(&r))
+    else if (several(&r))
         tx_multi_label_task(d, &tx_sequence_classification.task, options->config->labels);
-    *samples = tx_several_samples(&d->several,
-                                  r.task->labels   ? task
-                                  : is_several(&r) ? &d->own.task
-                                                   : &any->task,
-                                  d, options->block);
+    const bool own = d->values > 1 || several(&r);
+    *samples = tx_several_samples(&d->several, r.task->labels ? task : own ? &d->own.task : any, d, options->block);
     return TX_OK;
 }
 

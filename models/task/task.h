@@ -78,6 +78,8 @@ typedef struct tx_data_options {
     const tx_job_settings *set;    /* of the run */
     tx_data_split split;           /* samples of TX_DATA_TEST have no labels */
     tx_config *config;             /* of the model; training data may set its labels */
+    bool keeps_labels;             /* its labels belong to a trained head, which stays */
+    bool resumes;                  /* the run resumes from a checkpoint */
     const tx_tokenizer *tokenizer; /* may be NULL */
     int64_t block;                 /* positions of a row */
     double from, to;               /* the part of the file to use, in percent */

@@ -18,7 +18,7 @@ typedef struct reading {
     tx_label_set set;      /* labels of all rows */
     tx_label_index index;
     tx_ids word, label, first; /* of the ids of the current row, see tx_joined_words and tx_token_data */
-    bool found;                /* a row with words */
+    bool found, labelled;      /* a row with words; a word of the current row has a label */
 } reading;
 
 /* --text_column_name and --label_column_name rename the columns to text and label. */
@@ -101,6 +101,7 @@ static tx_status find_labels(reading *r)
 {
     const size_t count = r->word.count;
     r->first.count = r->label.count = 0;
+    r->labelled = r->labels < 0;
     TX_TRY(tx_ids_reserve(&r->first, count));
     TX_TRY(tx_ids_reserve(&r->label, count));
     if (r->labels >= 0)
@@ -111,7 +112,8 @@ static tx_status find_labels(reading *r)
         int32_t label = TX_IGNORE_LABEL;
         float target;
         if (first && r->labels >= 0)
-            TX_TRY(tx_label_read(r->from.options->config, &r->index, r->list.label[word], &label, &target));
+            TX_TRY(tx_label_read(&r->index, r->list.label[word], &label, &target));
+        r->labelled = r->labelled || label != TX_IGNORE_LABEL;
         r->first.id[r->first.count++] = first;
         r->label.id[r->label.count++] = label;
     }
@@ -127,6 +129,10 @@ static tx_status add_row(tx_reader *from)
     tx_status status = join_words(r, words);
     tx_json_free(words);
     TX_THEN(status, find_labels(r));
+    if (!status && !r->labelled) {
+        from->unlabelled++;
+        return TX_OK;
+    }
     TX_THEN(status, tx_several_keep(&d->several, from->options));
     TX_THEN(status, tx_store_add(&d->label, r->label.id, r->label.count));
     TX_THEN(status, tx_store_add(&d->first, r->first.id, r->first.count));
@@ -157,6 +163,7 @@ static tx_status read_all(tx_reader *from)
     TX_TRY(tx_reader_rows(from, check_row));
     if (!r->found)
         return tx_fail(TX_FORMAT, "no row has words");
+    config->problem = TX_PROBLEM_CLASSES; /* problem_type does not concern words */
     if (r->labels >= 0)
         TX_TRY(tx_labels_resolve(&any, from->options, &r->set, &r->index));
     if (config->labels < 2)

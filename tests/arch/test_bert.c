@@ -114,7 +114,7 @@ static void test_heads(void **state)
     assert_false(config->new_head);
     assert_ok(tx_config_set_head(config, TX_HEAD_SEQUENCE_CLASSIFICATION));
     assert_true(config->new_head);
-    assert_ok(tx_labels_set(config, names, 3));
+    assert_ok(tx_labels_set(config, TX_PROBLEM_CLASSES, names, 3));
     assert_ok(tx_config_write(config, TX_F32, path));
     assert_ok(tx_config_read(path, &back));
     assert_ptr_equal(back->architecture, &tx_bert_classifier);

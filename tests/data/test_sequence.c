@@ -237,17 +237,19 @@ static void test_labels(void **state)
     const tx_sequence_task *any = &tx_sequence_classification;
     assert_ok(open_text(&b, any, "a.csv", "sentence,label\na,10\nb,9\nc,-1\nd,9\n", TX_DATA_TRAIN, &samples));
     const tx_sequence_data *d = samples.data;
-    assert_int_equal(b.config->labels, 3); /* -1, 9, 10 */
-    assert_true(d->label[0] == 2 && d->label[1] == 1 && d->label[2] == 0 && d->label[3] == 1);
+    assert_int_equal(b.config->labels, 2); /* 9 and 10: -1 is no label */
+    assert_int_equal(samples.count, 3);
+    assert_true(d->label[0] == 1 && d->label[1] == 0 && d->label[2] == 0);
+    assert_non_null(strstr(b.told, "1 row is left out"));
     assert_ptr_equal(samples.task, &any->task);
     tx_sequence_close(&samples);
     assert_ok(open_text(&b, any, "b.csv", "sentence,label\na,9\n", TX_DATA_VALIDATION, &samples));
-    assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], 1);
+    assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], 0);
     tx_sequence_close(&samples);
     assert_refused(open_text(&b, any, "c.csv", "sentence,label\na,12\n", TX_DATA_VALIDATION, &samples), TX_FORMAT,
-                   "row 1: label: \"12\" is not one of the model's 3");
-    assert_refused(open_text(&b, find_task("mrpc"), "d.csv", "sentence,label\na,0\n", TX_DATA_VALIDATION, &samples),
-                   TX_INVALID, "mrpc has 2 labels, the model 3");
+                   "row 1: label: \"12\" is not one of the model's 2");
+    assert_refused(open_text(&b, find_task("mnli"), "d.csv", "sentence,label\na,0\n", TX_DATA_VALIDATION, &samples),
+                   TX_INVALID, "mnli has 3 labels, the model 2");
     assert_refused(open_text(&b, any, "e.csv", "phrase,label\na,0\n", TX_DATA_TRAIN, &samples), TX_FORMAT,
                    "no column sentence, or sentence1 and sentence2, or text; the columns are phrase, label: name");
     assert_refused(open_text(&b, any, "f.csv", "sentence\na\n", TX_DATA_TRAIN, &samples), TX_FORMAT,
@@ -344,7 +346,7 @@ static void test_labels_of_later_data(void **state)
     }
     /* Evaluation of a model that has names: by these or by numbers, not both. */
     bench b = open_bench();
-    assert_ok(tx_labels_set(b.config, (const char *const[]){"neg", "pos"}, 2));
+    assert_ok(tx_labels_set(b.config, TX_PROBLEM_CLASSES, (const char *const[]){"neg", "pos"}, 2));
     assert_ok(open_text(&b, any, "c.csv", "sentence,label\na,1\nb,0\n", TX_DATA_VALIDATION, &samples));
     assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], 1);
     tx_sequence_close(&samples);
@@ -410,7 +412,7 @@ static void test_several(void **state)
     bench b = open_bench();
     tx_samples samples, again;
     assert_ok(open_text(&b, &tx_sequence_classification, "a.jsonl", text, TX_DATA_TRAIN, &samples));
-    assert_true(b.config->several_labels);
+    assert_true(b.config->problem == TX_PROBLEM_SEVERAL);
     assert_int_equal(b.config->labels, 3);
     for (int r = 0; r < 3; r++) {
         int32_t values[2 * 7 + 1 + 3 + 7];

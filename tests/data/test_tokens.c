@@ -90,7 +90,7 @@ static void test_faults(void **state)
         {"{\"tokens\": [\"a\"], \"tags\": [\"\"]}\n", "row 2: label is empty"},
         {"{\"tokens\": [1], \"tags\": [\"O\"]}\n", "row 2: word"},
         {"{\"tokens\": [\"a\"], \"tags\": [1.5]}\n", "row 2: label"},
-        {"{\"tokens\": [\"\xC2\xA0\"], \"tags\": [-1]}\n", "row 2: label"},
+        {"{\"tokens\": [\"\xC2\xA0\"], \"tags\": [true]}\n", "row 2: label"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         char text[256];
@@ -121,7 +121,7 @@ static void test_metrics(void **state)
     bench b = open_bench();
     tx_samples samples;
     double sums[TX_SUMS_MAX] = {0};
-    assert_ok(tx_labels_set(b.config, names, 8));
+    assert_ok(tx_labels_set(b.config, TX_PROBLEM_CLASSES, names, 8));
     b.config->new_head = false;
     assert_ok(open_text(&b,
                         "{\"words\": [\"a\", \"b\"], \"tags\": [1, 6]}\n"
