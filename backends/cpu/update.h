@@ -51,16 +51,19 @@ static inline tx_step tx_step_of(const tx_cpu_call *call)
 /* Updates elements at .. at + count - 1, at most one block of TX_PARAM_BLOCK. */
 typedef void tx_block(const tx_cpu_call *call, const tx_step *s, bool decays, int64_t at, int64_t count);
 
-/* `copy` is the output for a rounded copy of the new weights, which may be absent; 0 if the op has no such output. */
+/* `copy` is the output for a rounded copy of the weights, which may be absent; 0 if the op has no such output. The copy
+ * is written even if the gradient is not finite, because its memory does not hold the old one if it is offloaded. */
 static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t last, tx_block *update, int copy)
 {
     const tx_step step = tx_step_of(call);
+    const bool finite = call->results[TX_RESULT_FINITE] != 0.0f;
     const uint8_t *groups = call->in[2];
     const int64_t all = tx_operand_count(&call->command->in[0]);
     for (int64_t b = first; b < last; b++) {
         const int64_t at = b * TX_PARAM_BLOCK, left = all - at;
         const int64_t count = left < TX_PARAM_BLOCK ? left : TX_PARAM_BLOCK;
-        update(call, &step, groups[b] & TX_DECAY, at, count);
+        if (finite)
+            update(call, &step, groups[b] & TX_DECAY, at, count);
         if (copy && call->out[copy])
             tx_narrow(call->out[copy], (const float *)call->out[0] + at, call->command->out[copy].dtype, at, count);
     }
@@ -76,7 +79,7 @@ static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t
     void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                             \
     {                                                                                                           \
         const int64_t blocks = (tx_operand_count(&call->command->in[0]) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK; \
-        if (call->results[TX_RESULT_FINITE] != 0.0f)                                                            \
+        if (call->results[TX_RESULT_FINITE] != 0.0f || copy)                                                    \
             tx_cpu_slices(call, blocks, TX_CPU_GRAIN / TX_PARAM_BLOCK, name##_blocks);                          \
     }
 

@@ -17,16 +17,14 @@ void tx_update_keep(tx_call *call, int32_t o, int32_t i)
         tx_array_put(&call->out[o], k, call->in[i].value[k], 0.0);
 }
 
-/* Writes the 16-bit copy, output o, if there is one as input i. */
+/* Writes the 16-bit copy, output o, if there is one as input i. A copy of weights that do not change is exact. */
 static void put_copy(tx_call *call, int32_t o, int32_t i)
 {
-    if (!tx_array_present(&call->in[i]))
-        return;
-    if (call->result[TX_RESULT_FINITE] == 0.0)
-        tx_update_keep(call, o, i);
-    else
-        for (int64_t k = 0; k < call->out[o].count; k++)
-            tx_array_put(&call->out[o], k, call->out[0].value[k], call->out[0].magnitude[k]);
+    const bool kept = call->result[TX_RESULT_FINITE] == 0.0;
+    for (int64_t k = 0; k < call->out[o].count && tx_array_present(&call->in[i]); k++) {
+        const double p = call->out[0].value[k];
+        tx_array_put(&call->out[o], k, kept ? tx_number_round(call->out[o].dtype, p) : p, call->out[0].magnitude[k]);
+    }
 }
 
 static void copy_outputs(tx_call *call, int32_t o, int32_t i)

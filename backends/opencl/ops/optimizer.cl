@@ -11,8 +11,10 @@ __kernel void sgd(__global float *p, long po, const __global float *g, long go, 
                   int momentum_on, int nesterov,
                   const __global uint *control, const __global float *result)
 {
-    if (result[TX_RESULT_FINITE] == 0.0f)
+    if (result[TX_RESULT_FINITE] == 0.0f) {
+        TX_KEEP_WEIGHTS
         return;
+    }
     float factor = result[TX_RESULT_GRAD_FACTOR], rate = tx_update_rate(control, result);
     p += po;
     g += go;
@@ -38,8 +40,10 @@ __kernel void adamw(__global float *p, long po, const __global float *g, long go
                     long n, float beta1, float beta2, float log1, float log2, float eps, float decay,
                     const __global uint *control, const __global float *result)
 {
-    if (result[TX_RESULT_FINITE] == 0.0f)
+    if (result[TX_RESULT_FINITE] == 0.0f) {
+        TX_KEEP_WEIGHTS
         return;
+    }
     float factor = result[TX_RESULT_GRAD_FACTOR], rate = tx_update_rate(control, result);
     float t = result[TX_RESULT_UPDATES];
     float step = rate / -expm1(t * log1), inverse_root = 1.0f / sqrt(-expm1(t * log2));

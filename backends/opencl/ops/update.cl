@@ -9,8 +9,8 @@
 #define PARAM_BLOCK 256
 #endif
 
-/* Stores new weights. With COPY (bf16 or f16) also stores a copy of that type in the kernel's arguments `copy` and
- * `co`. */
+/* TX_STORE_WEIGHTS stores new weights. With COPY (bf16 or f16) also stores a copy of that type in the kernel's arguments
+ * `copy` and `co`. TX_KEEP_WEIGHTS stores only the copy, which an update also writes if it leaves the weights. */
 #ifdef COPY
 #define TX_STORE_WEIGHTS(v)                                                                                            \
     {                                                                                                                  \
@@ -18,6 +18,8 @@
         tx_store(weights, p, i, n);                                                                                    \
         TX_CAT(tx_store_, COPY)(weights, copy + co, i, n);                                                             \
     }
+#define TX_KEEP_WEIGHTS TX_EACH({ TX_CAT(tx_store_, COPY)(tx_load(p + po, i, n, 0.0f), copy + co, i, n); })
 #else
 #define TX_STORE_WEIGHTS(v) tx_store(v, p, i, n);
+#define TX_KEEP_WEIGHTS
 #endif

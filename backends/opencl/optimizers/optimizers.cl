@@ -9,8 +9,10 @@ __kernel void lion(__global float *p, long po, const __global float *g, long go,
                    __global float *m, long mo, __global ushort *copy, long co, long n, float beta1, float beta2,
                    float decay, const __global uint *control, const __global float *result)
 {
-    if (result[TX_RESULT_FINITE] == 0.0f)
+    if (result[TX_RESULT_FINITE] == 0.0f) {
+        TX_KEEP_WEIGHTS
         return;
+    }
     float factor = result[TX_RESULT_GRAD_FACTOR], rate = tx_update_rate(control, result);
     p += po;
     g += go;
