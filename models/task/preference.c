@@ -2,6 +2,7 @@
  * The tasks of learning from preferences: rows and metrics. */
 #include "models/task/preference.h"
 
+#include <math.h>
 #include <string.h>
 
 static const tx_field fields[] = {
@@ -152,6 +153,9 @@ static tx_status measure(const tx_samples *samples, const float *outputs, int64_
         return result;                                                  \
     }
 OF_SUMS(margin, (s[REWARD_CHOSEN] - s[REWARD_REJECTED]) / all)
+OF_SUMS(desired_share, s[DESIRED] / all)
+OF_SUMS(undesired_share, 1.0 - s[DESIRED] / all)
+OF_SUMS(smaller_share, fmin(desired_share(sums), undesired_share(sums)))
 OF_SUMS(desired_reward, s[REWARD_CHOSEN] / s[DESIRED])
 OF_SUMS(undesired_reward, s[REWARD_REJECTED] / (all - s[DESIRED]))
 OF_SUMS(kto_margin, desired_reward(sums) - undesired_reward(sums))
@@ -176,13 +180,13 @@ static const tx_metric pair_metrics[] = {PAIR_METRICS{"eval_entropy", .column = 
                                          {"eval_log_odds_chosen", true, .column = ODDS},
                                          {.name = NULL}},
                        kto_metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
-                                        {"eval_rewards/chosen", true, .value = desired_reward},
-                                        {"eval_rewards/rejected", .value = undesired_reward},
-                                        {"eval_rewards/margins", true, .value = kto_margin},
-                                        {"eval_logps/chosen", true, .value = desired_logp},
-                                        {"eval_logps/rejected", .value = undesired_logp},
-                                        {"eval_logits/chosen", .value = desired_logit},
-                                        {"eval_logits/rejected", .value = undesired_logit},
+                                        {"eval_rewards/chosen", true, .value = desired_reward, .share = desired_share},
+                                        {"eval_rewards/rejected", .value = undesired_reward, .share = undesired_share},
+                                        {"eval_rewards/margins", true, .value = kto_margin, .share = smaller_share},
+                                        {"eval_logps/chosen", true, .value = desired_logp, .share = desired_share},
+                                        {"eval_logps/rejected", .value = undesired_logp, .share = undesired_share},
+                                        {"eval_logits/chosen", .value = desired_logit, .share = desired_share},
+                                        {"eval_logits/rejected", .value = undesired_logit, .share = undesired_share},
                                         {"eval_entropy", .column = ENTROPY},
                                         {"eval_kl", .column = KL},
                                         {.name = NULL}};

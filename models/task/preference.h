@@ -145,8 +145,8 @@ tx_tensor *tx_preference_sigmoid(tx_graph *graph, tx_tensor *x);
 tx_tensor *tx_preference_plus(tx_graph *graph, tx_tensor *x, float number);
 /* 1 if x > 0, else 0, without a gradient. */
 tx_tensor *tx_preference_is_positive(tx_tensor *x);
-/* The columns [n] as a matrix [n, count], without a gradient. */
-tx_tensor *tx_preference_join(tx_graph *graph, tx_tensor *const *columns, int32_t count, int64_t n);
+/* The columns [n] as a matrix [n, count], without a gradient. Rows of weight 0 are 0. */
+tx_tensor *tx_preference_join(tx_graph *graph, tx_tensor *const *columns, int32_t count, tx_tensor *weight);
 /* [n] 1 for a row with a sample, else 0. */
 tx_tensor *tx_preference_weight(tx_graph *graph, int64_t n);
 /* The sum of x divided by the sum of y, both over all elements [1]. 0 if y is 0. */

@@ -47,8 +47,11 @@ tx_tensor *tx_preference_is_positive(tx_tensor *x)
     return tx_detach(tx_scale(tx_add(tx_mul(sign, sign), sign), 0.5f));
 }
 
-tx_tensor *tx_preference_join(tx_graph *graph, tx_tensor *const *columns, int32_t count, int64_t n)
+tx_tensor *tx_preference_join(tx_graph *graph, tx_tensor *const *columns, int32_t count, tx_tensor *weight)
 {
+    if (!weight)
+        return NULL;
+    const int64_t n = tx_tensor_shape(weight)->dim[0];
     tx_tensor *sum = NULL;
     for (int32_t i = 0; i < count; i++) {
         tx_tensor *places = tx_range(graph, TX_SHAPE(n), i, count);
@@ -56,7 +59,7 @@ tx_tensor *tx_preference_join(tx_graph *graph, tx_tensor *const *columns, int32_
         tx_tensor *spread = tx_scatter_add(places, column, n * count);
         sum = i ? tx_add(sum, spread) : spread;
     }
-    return tx_reshape(sum, TX_SHAPE(n, count));
+    return tx_mul(tx_reshape(sum, TX_SHAPE(n, count)), tx_broadcast(weight, TX_SHAPE(n, count), TX_AXIS_LAST));
 }
 
 /* A gather by a negative index, the label of a row without a sample, gives 0. */

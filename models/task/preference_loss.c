@@ -68,10 +68,14 @@ static tx_tensor *cpo_rewards(const tx_preference_batch *b)
     return tx_scale(tx_preference_plus(b->graph, tx_scale(power, -1.0f), 1.0f), 1.0f / alpha);
 }
 
-/* x - ln(1 - e^x), the log-odds of a probability e^x. */
-static tx_tensor *log_odds(tx_graph *graph, tx_tensor *x)
+/* The log-odds of the completions [n, 2]: x - ln(1 - e^x) of a probability e^x. A completion without tokens has x = 0,
+ * a pole, so x is -1 instead. */
+static tx_tensor *log_odds(const tx_preference_batch *b)
 {
-    tx_tensor *rest = tx_preference_plus(graph, tx_scale(tx_exponential(x), -1.0f), 1.0f);
+    tx_graph *graph = b->graph;
+    tx_tensor *tokens = tx_preference_sums(tx_find_input(graph, "completion_weights")),
+              *x = tx_add(b->logps, tx_preference_plus(graph, tx_preference_is_positive(tokens), -1.0f)),
+              *rest = tx_preference_plus(graph, tx_scale(tx_exponential(x), -1.0f), 1.0f);
     return tx_add(x, tx_scale(tx_logarithm(rest), -1.0f));
 }
 
@@ -104,7 +108,7 @@ static void compare(tx_preference_batch *b)
     if (b->method == TX_PREFERENCE_DPO)
         b->average = tx_preference_mix(graph, tx_mul(scores, tx_find_input(graph, "completion_shares")), 1, -1);
     if (b->method == TX_PREFERENCE_ORPO)
-        b->odds = tx_preference_mix(graph, log_odds(graph, b->logps), 1, -1);
+        b->odds = tx_preference_mix(graph, log_odds(b), 1, -1);
     if (b->method == TX_PREFERENCE_ORPO || (b->method == TX_PREFERENCE_CPO && b->set->cpo_alpha > 0.0))
         b->nll = tx_preference_nll(b);
 }
@@ -129,7 +133,7 @@ static int32_t columns_of(const tx_preference_batch *b, tx_tensor *columns[TX_SU
     columns[count++] = tx_mul(tx_preference_mix(graph, rewards, own, other), rejected);
     columns[count++] = tx_preference_token_mean(graph, logits, b->measured, 1, 0, chosen);
     columns[count++] = tx_preference_token_mean(graph, logits, b->measured, own, other, rejected);
-    columns[count++] = kto ? tx_mul(b->kl, b->weight) : tx_preference_is_positive(margin);
+    columns[count++] = kto ? b->kl : tx_preference_is_positive(margin);
     if (b->method & (TX_PREFERENCE_DPO | TX_PREFERENCE_KTO))
         columns[count++] = tx_preference_token_mean(graph, entropy, b->measured, 1, other, b->weight);
     if (b->method == TX_PREFERENCE_DPO)
@@ -171,7 +175,7 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
     tx_tensor *loss = tx_preference_sum(&b, &losses);
     if (b.nll)
         loss = tx_add(loss, b.method == TX_PREFERENCE_CPO ? tx_scale(b.nll, (float)how->set->cpo_alpha) : b.nll);
-    *rows = tx_preference_join(graph, columns, columns_of(&b, columns), n);
+    *rows = tx_preference_join(graph, columns, columns_of(&b, columns), b.weight);
     if (how->train && *rows)
         tx_add_means_to_results(*rows, TX_RESULT_TASK_0);
     return tx_mean_loss(tx_mul(loss, b.weight));

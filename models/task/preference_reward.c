@@ -35,7 +35,7 @@ tx_status tx_reward_row(const tx_samples *samples, int64_t number, uint64_t epoc
 /* The columns of the metrics. As in TRL, the least and the greatest reward are those of a micro-batch. */
 enum { LEAST, REWARD, GREATEST, ACCURACY, MARGIN, COLUMNS };
 
-/* The greatest element of x [n, 2] in rows of weight 1, for each of these rows [n]. */
+/* The greatest element of x [n, 2] in rows of weight 1, for each row [n]. */
 static tx_tensor *greatest(tx_graph *graph, tx_tensor *x, tx_tensor *weight)
 {
     const float far = 1e30f;
@@ -44,7 +44,7 @@ static tx_tensor *greatest(tx_graph *graph, tx_tensor *x, tx_tensor *weight)
     tx_tensor *away = tx_scale(tx_preference_plus(graph, weight, -1.0f), far);
     tx_tensor *most =
         tx_reduce(tx_add(x, tx_broadcast(away, *tx_tensor_shape(x), TX_AXIS_LAST)), TX_REDUCE_MAX, TX_AXIS_ALL);
-    return tx_mul(tx_broadcast(most, *tx_tensor_shape(weight), TX_AXIS_ALL), weight);
+    return tx_broadcast(most, *tx_tensor_shape(weight), TX_AXIS_ALL);
 }
 
 /* -log sigmoid(chosen - rejected - margin), plus the coefficient times the square of the rewards' sum. */
@@ -63,12 +63,12 @@ tx_tensor *tx_preference_reward(tx_graph *graph, const tx_config *config, const 
     tx_tensor *fixed = tx_detach(rewards);
     tx_tensor *const columns[COLUMNS] = {
         [LEAST] = tx_scale(greatest(graph, tx_scale(fixed, -1.0f), weight), -1.0f),
-        [REWARD] = tx_mul(tx_scale(tx_detach(sum), 0.5f), weight),
+        [REWARD] = tx_scale(tx_detach(sum), 0.5f),
         [GREATEST] = greatest(graph, fixed, weight),
         [ACCURACY] = tx_preference_is_positive(delta),
         [MARGIN] = delta,
     };
-    *rows = tx_preference_join(graph, columns, COLUMNS, n);
+    *rows = tx_preference_join(graph, columns, COLUMNS, weight);
     if (how->train && *rows)
         tx_add_means_to_results(*rows, TX_RESULT_TASK_0);
     return tx_mean_loss(tx_mul(loss, weight));

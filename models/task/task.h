@@ -51,11 +51,17 @@ typedef struct tx_metric {
     bool greater_is_better;
     double (*value)(const double sums[TX_SUMS_MAX]); /* NULL for the mean over the labels of own value `column` */
     int32_t column;
+    /* The share of the labels that the value is a mean over. Logs and results leave out a value over none. NULL for a
+     * value over all labels. */
+    double (*share)(const double sums[TX_SUMS_MAX]);
 } tx_metric;
 
-static inline double tx_metric_value(const tx_metric *metric, const double sums[TX_SUMS_MAX])
+/* Computes a metric. Returns false if it has no value. */
+static inline bool tx_metric_measure(const tx_metric *metric, const double sums[TX_SUMS_MAX], double *value)
 {
-    return metric->value ? metric->value(sums) : sums[TX_SUM_OWN + metric->column] / sums[TX_SUM_LABELS];
+    const double tiny = 1e-6; /* shares of a step are sums of fp32 */
+    *value = metric->value ? metric->value(sums) : sums[TX_SUM_OWN + metric->column] / sums[TX_SUM_LABELS];
+    return !metric->share || metric->share(sums) > tiny;
 }
 
 typedef struct tx_task tx_task;

@@ -156,7 +156,7 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_wat
     TX_TRY(status);
     evaluation->metrics = task->metrics;
     for (int32_t m = 0; task->metrics[m].name; m++)
-        evaluation->value[m] = tx_metric_value(&task->metrics[m], sums);
+        evaluation->has[m] = tx_metric_measure(&task->metrics[m], sums, &evaluation->value[m]);
     evaluation->seconds = tx_now() - begin;
     evaluation->samples = samples->count;
     evaluation->batches = (samples->count + rows - 1) / rows;
@@ -167,7 +167,7 @@ int32_t tx_run_figures(const tx_run_evaluation *e, bool of_trainer, tx_figure fi
 {
     int32_t count = 0;
     for (int32_t m = 0; e->metrics[m].name; m++)
-        if (!of_trainer || strncmp(e->metrics[m].name, "eval_", 5) == 0)
+        if (e->has[m] && (!of_trainer || strncmp(e->metrics[m].name, "eval_", 5) == 0))
             figures[count++] = (tx_figure){e->metrics[m].name, e->value[m], -1};
     figures[count++] = (tx_figure){"eval_runtime", e->seconds, 4};
     figures[count++] = (tx_figure){"eval_samples_per_second", (double)e->samples / e->seconds, 3};

@@ -23,6 +23,7 @@ typedef struct tx_run_evaluation {
     int64_t samples, batches;
     const tx_metric *metrics; /* of the task; the name after the last is NULL */
     double value[TX_METRICS_MAX];
+    bool has[TX_METRICS_MAX]; /* false for a metric without a value, which is left out */
 } tx_run_evaluation;
 
 typedef struct tx_run_options {

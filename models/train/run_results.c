@@ -23,25 +23,26 @@ static const char *name_of(const tx_metric *metric)
     return metric->name + strlen("eval_");
 }
 
-/* The value of a metric, given the task's results as means over the labels. */
-static double value_of(const tx_metric *metric, const double means[TX_TASK_RESULTS])
+/* Computes a metric, given the task's results as means over the labels. Returns false if it has no value. */
+static bool measure(const tx_metric *metric, const double means[TX_TASK_RESULTS], double *value)
 {
     _Static_assert(TX_SUM_OWN + TX_TASK_RESULTS <= TX_SUMS_MAX, "an evaluation has a sum for each result");
     double sums[TX_SUMS_MAX] = {[TX_SUM_LABELS] = 1.0};
     memcpy(sums + TX_SUM_OWN, means, TX_TASK_RESULTS * sizeof *means);
-    return tx_metric_value(metric, sums);
+    return tx_metric_measure(metric, sums, value);
 }
 
 static void write_step(tx_running *r, const tx_run_step *s, const tx_results *results)
 {
     char n[7][TX_LOG_NUMBER], scale[96] = "", dropped[48] = "", of_task[512] = "";
-    double means[TX_TASK_RESULTS];
+    double means[TX_TASK_RESULTS], value;
     size_t used = 0;
     for (int i = 0; i < TX_TASK_RESULTS; i++)
         means[i] = (double)results->value[TX_RESULT_TASK_0 + i];
     for (const tx_metric *m = logged_by(r); m->name && used < sizeof of_task; m++)
-        used += (size_t)snprintf(of_task + used, sizeof of_task - used, "\"%s\": %s, ", name_of(m),
-                                 tx_log_number(value_of(m, means), n[0]));
+        if (measure(m, means, &value))
+            used += (size_t)snprintf(of_task + used, sizeof of_task - used, "\"%s\": %s, ", name_of(m),
+                                     tx_log_number(value, n[0]));
     if (s->loss_scale > 0)
         snprintf(scale, sizeof scale, "\"loss_scale\": %s, \"skipped\": %" PRId64 ", ",
                  tx_log_number(s->loss_scale, n[6]), s->skipped);
@@ -117,8 +118,10 @@ static tx_status log_point(tx_running *r, const tx_run_step *s)
     int32_t count = 3;
     for (int i = 0; i < TX_TASK_RESULTS; i++)
         means[i] = state->task_sum[i] / steps;
-    for (const tx_metric *m = logged_by(r); m->name; m++)
-        figures[count++] = (tx_figure){name_of(m), value_of(m, means), -1};
+    for (const tx_metric *m = logged_by(r); m->name; m++) {
+        figures[count] = (tx_figure){name_of(m), 0.0, -1};
+        count += measure(m, means, &figures[count].value);
+    }
     tx_status status = tx_run_state_log(state, figures, count);
     state->loss_sum = 0.0;
     memset(state->task_sum, 0, sizeof state->task_sum);
@@ -136,8 +139,9 @@ static void write_evaluation(tx_running *r, const tx_run_evaluation *e)
     size_t used = (size_t)snprintf(line, sizeof line, "{\"step\": %" PRId64 ", \"epoch\": %s", e->step,
                                    tx_log_number(e->epoch, n));
     for (int32_t m = 0; e->metrics[m].name && used < sizeof line; m++)
-        used += (size_t)snprintf(line + used, sizeof line - used, ", \"%s\": %s", e->metrics[m].name,
-                                 tx_log_number(e->value[m], n));
+        if (e->has[m])
+            used += (size_t)snprintf(line + used, sizeof line - used, ", \"%s\": %s", e->metrics[m].name,
+                                     tx_log_number(e->value[m], n));
     tx_log_line(&r->log, "%s}", line);
 }
 
