@@ -32,14 +32,24 @@ typedef enum tx_chat_form {
 
 #define TX_CHAT_IGNORED 200
 
+/* The end of a prompt. */
+typedef enum tx_chat_ending {
+    TX_CHAT_ASKS,     /* the generation prompt */
+    TX_CHAT_ENDS,     /* the end of the last message */
+    TX_CHAT_CONTINUES /* the end of the last message's text, as transformers' continue_final_message */
+} tx_chat_ending;
+
 /* A conversation as templates see it; begin with {0}. */
 typedef struct tx_conversation {
-    tx_json *said; /* an object: "messages" (objects with "role" and "content"), "tools" and "documents" (or null) */
+    tx_json *said; /* an object: "messages" (objects with "role" and "content"), "tools" and "documents" (or null), and
+                      other variables of the template */
     bool *learnt;  /* for each message: in training, its tokens have labels */
     size_t count, room;
     tx_chat_form form;
     bool weighted; /* a message has the weight 0, as in OpenAI's files: only messages with `learnt` have labels */
     char ignored[TX_CHAT_IGNORED]; /* unknown keys of all objects read, separated by ", "; as many as fit */
+    tx_chat_ending ending;
+    size_t lost; /* set by rendering: number of the first message that the template leaves out, from 1; or 0 */
 } tx_conversation;
 
 /* Appends a message of `size` bytes; bytes that are not UTF-8 become U+FFFD. */
@@ -49,6 +59,9 @@ tx_status tx_conversation_copy(tx_conversation *conversation, const tx_conversat
 void tx_conversation_remove(tx_conversation *conversation, size_t first, size_t count);
 /* The role of a message; it lives as long as the message. */
 const char *tx_conversation_role(const tx_conversation *conversation, size_t index);
+/* Sets the members of an object, chat_template_kwargs, as variables of the template. NULL is fine. TX_INVALID if they
+ * are none of the user's. */
+tx_status tx_conversation_set(tx_conversation *conversation, const tx_json *variables);
 /* Replaces the conversation by the one in an object. With `answered` its completion or output is required. TX_FORMAT if
  * the object is malformed; the message names the fault. Unknown keys are added to `ignored`. */
 tx_status tx_conversation_read(const tx_json *object, bool answered, tx_conversation *conversation);
@@ -60,13 +73,17 @@ void tx_conversation_free(tx_conversation *conversation); /* sets it to {0} */
 typedef struct tx_chat tx_chat;
 
 /* `name` is a built-in template or a Jinja file whose name ends with .jinja. NULL means the template in the tokenizer's
- * folder; TX_NOT_FOUND if it has none. Warns if the end of an answer is not a single token. `report` may be NULL. The
- * tokenizer must outlive the template. The caller frees. */
+ * folder, or, for conversations with tools, the one that is called tool_use; TX_NOT_FOUND if it has none. Warns if the
+ * end of an answer is not a single token. `report` may be NULL. The tokenizer must outlive the template. The caller
+ * frees. */
 tx_status tx_chat_create(const char *name, const tx_tokenizer *tokenizer, const tx_reporter *report, tx_chat **chat);
 void tx_chat_free(tx_chat *chat); /* NULL is fine */
+/* Returns true if the template reads a variable. */
+bool tx_chat_reads(const tx_chat *chat, const char *variable);
 
 /* Replaces `ids` by those of a conversation with its generation prompt. They equal those of transformers'
- * apply_chat_template, except that special tokens and the end of an answer are plain text in a message. The encoder
+ * apply_chat_template, except that special tokens and the end of an answer are plain text in a message, and that a
+ * conversation that the template does not render gets its parts joined, and the role system for developer. The encoder
  * must have the same tokenizer. TX_FORMAT if the template raises an exception or does not render a part of the
  * conversation. The caller frees ids->id. */
 tx_status tx_chat_prompt(const tx_chat *chat, tx_encoder *encoder, tx_conversation *conversation, tx_ids *ids);

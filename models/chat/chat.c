@@ -23,10 +23,10 @@ static tx_status read_file(tx_chat *chat, const char *path)
     return tx_fail_in(tx_jinja_parse(chat->text, size, &chat->jinja), "%s", path);
 }
 
-static tx_status read_own(tx_chat *chat)
+static tx_status read_own(tx_chat *chat, bool tools)
 {
     size_t size;
-    TX_TRY(tx_tokenizer_chat(chat->tokenizer, &chat->text, &size));
+    TX_TRY(tx_tokenizer_chat(chat->tokenizer, tools, &chat->text, &size));
     if (!chat->text)
         return tx_fail(TX_NOT_FOUND, "the model has no chat template: set --chat_template to one of %s, or to a file",
                        tx_chat_template_names());
@@ -34,10 +34,10 @@ static tx_status read_own(tx_chat *chat)
     return tx_fail_in(tx_jinja_parse(chat->text, size, &chat->jinja), "the model's");
 }
 
-static tx_status choose(tx_chat *chat, const char *name)
+static tx_status choose(tx_chat *chat, const char *name, bool tools)
 {
     if (!name)
-        return read_own(chat);
+        return read_own(chat, tools);
     if (tx_ends_with(name, ".jinja"))
         return read_file(chat, name);
     const char *found = tx_chat_template_find(name);
@@ -50,6 +50,13 @@ static tx_status choose(tx_chat *chat, const char *name)
 
 /* ---- Variables ------------------------------------------------------------------------------------------ */
 
+static tx_status give_text(tx_chat *chat, const char *name, const char *text, size_t size)
+{
+    for (int asks = 0; asks < 2; asks++)
+        TX_TRY(tx_json_set_text(chat->given[asks], name, text, size));
+    return TX_OK;
+}
+
 /* Sets a token's text as a variable, if the tokenizer names the token. */
 static tx_status give_token(tx_chat *chat, const char *name, int32_t id)
 {
@@ -58,18 +65,41 @@ static tx_status give_token(tx_chat *chat, const char *name, int32_t id)
     if (id < 0)
         return TX_OK;
     TX_TRY(tx_tokenizer_piece(chat->tokenizer, id, false, &text, &size));
-    for (int asks = 0; asks < 2; asks++)
-        TX_TRY(tx_json_set_text(chat->given[asks], name, text, size));
+    return give_text(chat, name, text, size);
+}
+
+/* Sets the named tokens of an object as variables. As in transformers, all its members name tokens, or in
+ * tokenizer_config.json those whose names end with _token. */
+static tx_status give_named(tx_chat *chat, const tx_json *object, bool all)
+{
+    const char *text;
+    for (void *i = tx_json_first(object); i; i = tx_json_next(object, i)) {
+        const tx_json_type type = tx_json_type_of(tx_json_value(i));
+        if ((type != TX_JSON_STRING && type != TX_JSON_OBJECT) || !(all || tx_ends_with(tx_json_key(i), "_token")))
+            continue;
+        TX_TRY(tx_tokenizer_role(object, tx_json_key(i), &text));
+        if (text)
+            TX_TRY(give_text(chat, tx_json_key(i), text, strlen(text)));
+    }
     return TX_OK;
 }
 
 static tx_status give_variables(tx_chat *chat)
 {
+    static const char *const more[] = {"extra_special_tokens", "model_specific_special_tokens"};
     const tx_tokenizer *t = chat->tokenizer;
+    tx_json *config = NULL;
     for (int asks = 0; asks < 2; asks++) {
         chat->given[asks] = tx_json_object();
         TX_TRY(tx_json_set_bool(chat->given[asks], "add_generation_prompt", asks));
     }
+    tx_status status = tx_tokenizer_config(t, &config);
+    TX_THEN(status, give_named(chat, config, false));
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++)
+        if (!status && tx_json_type_of(tx_json_find(config, more[i])) == TX_JSON_OBJECT)
+            status = give_named(chat, tx_json_find(config, more[i]), true);
+    tx_json_free(config);
+    TX_TRY(status);
     TX_TRY(give_token(chat, "bos_token", t->begin));
     TX_TRY(give_token(chat, "eos_token", t->end));
     return t->end < 0 ? TX_OK : tx_tokenizer_piece(t, t->end, false, &chat->eos, &chat->eos_size);
@@ -114,28 +144,60 @@ static tx_status find_end(tx_chat *chat, const tx_reporter *report)
     return keep_tokens(chat);
 }
 
-static tx_status make(tx_chat *chat, const char *name, const tx_reporter *report)
+static tx_status make(const char *name, bool tools, const tx_tokenizer *tokenizer, const tx_reporter *report,
+                      tx_chat **chat)
 {
-    TX_TRY(choose(chat, name));
-    TX_TRY(give_variables(chat));
-    return find_end(chat, report);
+    tx_chat *made = calloc(1, sizeof *made);
+    if (!made)
+        return tx_fail(TX_MEMORY, "chat template: out of memory");
+    made->tokenizer = tokenizer;
+    tx_status status = choose(made, name, tools);
+    TX_THEN(status, give_variables(made));
+    TX_THEN(status, find_end(made, report));
+    TX_THEN(status, tx_chat_find_habits(made));
+    return TX_RETURN(status, made, chat, tx_chat_free);
+}
+
+/* Opens the model's template for conversations with tools, if it has one. */
+static tx_status make_tools(tx_chat *chat, const tx_reporter *report)
+{
+    char *text = NULL;
+    size_t size;
+    TX_TRY(tx_tokenizer_chat(chat->tokenizer, true, &text, &size));
+    const bool exists = text;
+    free(text);
+    if (!exists)
+        return TX_OK;
+    TX_TRY(tx_fail_in(make(NULL, true, chat->tokenizer, report, &chat->tools), "tool_use"));
+    const tx_ids *kept = &chat->tools->kept;
+    TX_TRY(tx_ids_reserve(&chat->kept, kept->count));
+    if (kept->count)
+        memcpy(chat->kept.id + chat->kept.count, kept->id, kept->count * sizeof *kept->id);
+    chat->kept.count += kept->count;
+    return TX_OK;
 }
 
 tx_status tx_chat_create(const char *name, const tx_tokenizer *tokenizer, const tx_reporter *report, tx_chat **chat)
 {
     TX_NEEDS(tokenizer && chat, TX_INVALID);
-    tx_chat *made = calloc(1, sizeof *made);
-    if (!made)
-        return tx_fail(TX_MEMORY, "chat template: out of memory");
-    made->tokenizer = tokenizer;
-    tx_status status = make(made, name, report);
+    tx_chat *made = NULL;
+    tx_status status = make(name, false, tokenizer, report, &made);
+    if (!status && !name)
+        status = make_tools(made, report);
     return TX_RETURN(status, made, chat, tx_chat_free);
+}
+
+bool tx_chat_reads(const tx_chat *chat, const char *variable)
+{
+    TX_NEEDS(chat && variable, false);
+    return strstr(chat->text, variable) || (chat->tools && strstr(chat->tools->text, variable));
 }
 
 void tx_chat_free(tx_chat *chat)
 {
     if (!chat)
         return;
+    tx_chat_free(chat->tools);
     tx_jinja_free(chat->jinja);
     free(chat->text);
     tx_json_free(chat->given[0]);
@@ -161,7 +223,7 @@ tx_status tx_chat_replaces(const tx_chat *chat, bool *replaces)
 {
     char *own = NULL;
     size_t size;
-    TX_TRY(tx_tokenizer_chat(chat->tokenizer, &own, &size));
+    TX_TRY(tx_tokenizer_chat(chat->tokenizer, false, &own, &size));
     *replaces = own && strcmp(own, chat->text) != 0;
     free(own);
     return TX_OK;

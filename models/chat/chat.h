@@ -23,9 +23,11 @@ struct tx_chat {
     char *text; /* the Jinja of the template */
     tx_jinja *jinja;
     const tx_tokenizer *tokenizer;
-    bool is_own;       /* the template is from the tokenizer's folder */
-    tx_json *given[2]; /* its variables: without and with add_generation_prompt */
-    tx_ids kept;       /* added tokens around questions and answers, which are plain text in messages */
+    bool is_own;           /* the template is from the tokenizer's folder */
+    bool parts, null;      /* it reads a list of parts as content; and null better than "" next to tool calls */
+    struct tx_chat *tools; /* the template for conversations with tools, or NULL */
+    tx_json *given[2];     /* its variables: without and with add_generation_prompt */
+    tx_ids kept;           /* added tokens around questions and answers, which are plain text in messages */
     const char *eos;
     size_t eos_size;
     tx_chat_frame frame;
@@ -59,10 +61,11 @@ typedef struct tx_chat_text {
 } tx_chat_text;
 
 void tx_chat_text_free(tx_chat_text *text); /* sets it to {0} */
-/* Renders a conversation. With `asks` it ends with the generation prompt. With `learns` it also marks the parts that
- * get labels in training: blocks `generation` if the template has them, else the `learnt` messages, after the
- * generation prompt. TX_FORMAT if the template raises an exception, does not render a key of the conversation, or does
- * not show which bytes belong to an answer. Keys that it does not read are noted as ignored. */
+/* Renders a conversation. With `asks` it ends as `conversation->ending` says, else after its last message. With
+ * `learns` it also marks the parts that get labels in training: blocks `generation` if the template has them, else the
+ * `learnt` messages, after the generation prompt. TX_FORMAT if the template raises an exception, does not render a key
+ * of the conversation, or does not show which bytes belong to an answer. Keys that it does not read, and messages that
+ * it does not render, are noted as ignored; `conversation->lost` is the number of the first such message, from 1. */
 tx_status tx_chat_render(const tx_chat *chat, tx_conversation *conversation, bool asks, bool learns,
                          tx_chat_text *text);
 /* The same for a prompt and its completion without a template (TX_CHAT_PLAIN), followed by eos_token. Texts of special
@@ -70,6 +73,20 @@ tx_status tx_chat_render(const tx_chat *chat, tx_conversation *conversation, boo
 tx_status tx_chat_render_plain(const tx_chat *chat, const tx_conversation *conversation, tx_chat_text *text);
 /* Finds the texts around an answer. */
 tx_status tx_chat_find_frame(const tx_chat *chat, tx_chat_frame *frame);
+
+/* ---- Between conversations and templates (prepare.c) ---------------------------------------------------- */
+
+/* Finds out how the template reads contents. */
+tx_status tx_chat_find_habits(tx_chat *chat);
+/* Writes contents as the template reads them. TX_FORMAT if it does not read a key. */
+tx_status tx_chat_prepare(const tx_chat *chat, tx_conversation *conversation);
+/* Changes a conversation that the template does not render as it is: joins lists of parts, and if the template knows no
+ * role developer, such messages get the role system. Sets *changed if it did. */
+tx_status tx_chat_adapt(const tx_chat *chat, tx_conversation *conversation, bool *changed);
+/* Sets `lost` to the number of the first message whose text is not in the rendered text, or to 0. */
+tx_status tx_chat_find_lost(const tx_chat *chat, tx_conversation *conversation, bool asks, const tx_jinja_text *text);
+/* Renders a conversation up to the end of its last message's text. */
+tx_status tx_chat_render_open(const tx_chat *chat, const tx_conversation *conversation, tx_jinja_text *text);
 
 /* ---- Answers (answers.c) -------------------------------------------------------------------------------- */
 

@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define VARIABLES "chat_template_kwargs"
+
 /* ---- Messages -------------------------------------------------------------------------------------------- */
 
 void tx_conversation_free(tx_conversation *conversation)
@@ -22,11 +24,23 @@ void tx_conversation_free(tx_conversation *conversation)
     *conversation = (tx_conversation){0};
 }
 
+static tx_status set_variables(const tx_conversation *c, const tx_json *variables)
+{
+    static const char *const own[] = {"messages", "tools", "documents", "add_generation_prompt"};
+    for (void *i = tx_json_first(variables); i; i = tx_json_next(variables, i)) {
+        for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
+            if (strcmp(own[k], tx_json_key(i)) == 0)
+                return tx_fail(TX_FORMAT, VARIABLES ": %s is a key of its own", own[k]);
+        TX_TRY(tx_json_set(c->said, tx_json_key(i), tx_json_copy(tx_json_value(i))));
+    }
+    return TX_OK;
+}
+
 /* Makes an object without messages and with the `tools` and `documents` of `from`. */
 static tx_status clear(tx_conversation *c, const tx_json *from)
 {
     static const char *const others[] = {"tools", "documents"};
-    tx_json *said = tx_json_object();
+    tx_json *said = tx_json_object(), *variables = NULL;
     tx_status status = tx_json_set(said, "messages", tx_json_array());
     for (size_t i = 0; i < sizeof others / sizeof others[0] && !status; i++)
         status = from && tx_json_has(from, others[i])
@@ -36,9 +50,18 @@ static tx_status clear(tx_conversation *c, const tx_json *from)
     c->said = said;
     c->count = 0;
     c->weighted = false;
-    return status;
+    if (!status && from && tx_json_has(from, VARIABLES))
+        status = tx_json_get(from, VARIABLES, TX_JSON_OBJECT, &variables);
+    return status ? status : set_variables(c, variables);
 }
 
+tx_status tx_conversation_set(tx_conversation *c, const tx_json *variables)
+{
+    TX_NEEDS(c, TX_INVALID);
+    if (!c->said)
+        TX_TRY(clear(c, NULL));
+    return set_variables(c, variables);
+}
 /* Appends a message, which the conversation owns from here on. */
 static tx_status append(tx_conversation *c, tx_json *message, bool learnt)
 {
@@ -344,11 +367,12 @@ tx_status tx_conversation_read(const tx_json *object, bool answered, tx_conversa
         return tx_fail(TX_FORMAT, "expected an object");
     TX_TRY(clear(c, object));
     c->form = tx_chat_form_of(object);
-    const char *const keys[][6] = {[TX_CHAT_MESSAGES] = {"messages", "tools", "documents"},
-                                   [TX_CHAT_SHAREGPT] = {"conversations", "conversation", "tools", "documents"},
-                                   [TX_CHAT_PAIR] = {"prompt", "completion", "tools", "documents"},
-                                   [TX_CHAT_PLAIN] = {"prompt", "completion"},
-                                   [TX_CHAT_INSTRUCTION] = {"instruction", answer_key(object), input_key(object)}};
+    const char *const keys[][6] = {
+        [TX_CHAT_MESSAGES] = {"messages", "tools", "documents", VARIABLES},
+        [TX_CHAT_SHAREGPT] = {"conversations", "conversation", "tools", "documents", VARIABLES},
+        [TX_CHAT_PAIR] = {"prompt", "completion", "tools", "documents", VARIABLES},
+        [TX_CHAT_PLAIN] = {"prompt", "completion"},
+        [TX_CHAT_INSTRUCTION] = {"instruction", answer_key(object), input_key(object), VARIABLES}};
     const bool in_parts = c->form == TX_CHAT_PAIR || c->form == TX_CHAT_PLAIN || c->form == TX_CHAT_INSTRUCTION;
     if (c->form == TX_CHAT_FORMS || (in_parts && !tx_json_has(object, keys[c->form][1])))
         TX_TRY(tx_chat_foreign(object));
@@ -378,8 +402,8 @@ static tx_status read_part(const tx_json *object, const char *key, const char *r
 
 tx_status tx_conversation_read_side(const tx_json *object, const char *side, tx_conversation *c)
 {
-    static const char *const keys[] = {"prompt",     "chosen", "rejected", "tools", "documents",
-                                       "completion", "label",  "margin",   NULL};
+    static const char *const keys[] = {"prompt",     "chosen", "rejected", "tools",   "documents",
+                                       "completion", "label",  "margin",   VARIABLES, NULL};
     const tx_json *prompt = tx_json_find(object, keys[0]);
     if (prompt && tx_json_type_of(prompt) != TX_JSON_STRING && tx_json_type_of(prompt) != TX_JSON_ARRAY)
         return tx_fail(TX_FORMAT, "prompt: expected a text or a list of messages");

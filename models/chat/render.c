@@ -2,8 +2,6 @@
  * Renders conversations to texts whose parts are marked as the template's or as untrusted. */
 #include "models/chat/chat.h"
 
-#include "models/text/utf8.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,80 +45,31 @@ static tx_status take_runs(tx_chat_text *t)
     return TX_OK;
 }
 
-/* ---- Keys ----------------------------------------------------------------------------------------------- */
-
-static bool is_among(const char *key, const char *const *keys)
-{
-    while (*keys && strcmp(*keys, key) != 0)
-        keys++;
-    return *keys != NULL;
-}
-
-/* Refuses parts of the conversation that the template does not read, and notes other keys as ignored. */
-static tx_status check_keys(const tx_chat *chat, const tx_json *object, tx_conversation *c)
-{
-    static const char *const parts[] = {"tools", "documents", "tool_calls", "reasoning_content", "tool_plan", NULL};
-    /* The library's own keys, and duplicates of a checked key. */
-    static const char *const silent[] = {"role", "thinking", "reasoning", "instruction", "input", "weight", NULL};
-    for (void *i = tx_json_first(object); i; i = tx_json_next(object, i)) {
-        const char *key = tx_json_key(i);
-        if (strstr(chat->text, key) || tx_json_is_empty(tx_json_value(i)))
-            continue;
-        if (is_among(key, parts))
-            return tx_fail(TX_FORMAT, "%s: the chat template does not render it", key);
-        if (!is_among(key, silent))
-            tx_conversation_ignore(c, key);
-    }
-    return TX_OK;
-}
-
-/* If the template does not handle lists of parts in `content`, joins their texts. */
-static tx_status join_parts(const tx_chat *chat, tx_json *message)
-{
-    const tx_json *list = tx_json_find(message, "content");
-    tx_buffer all = {0};
-    if (!list || tx_json_type_of(list) != TX_JSON_ARRAY || strstr(chat->text, "'type'") ||
-        strstr(chat->text, "\"type\"") || strstr(chat->text, ".type"))
-        return TX_OK;
-    for (size_t i = 0; i < tx_json_size(list); i++) {
-        const char *type = "", *text = "";
-        size_t size = 0;
-        tx_status status = tx_json_get_string(tx_json_at(list, i), "type", &type);
-        TX_THEN(status,
-                strcmp(type, "text") == 0
-                    ? tx_json_get_text(tx_json_at(list, i), "text", &text, &size)
-                    : tx_fail(TX_FORMAT, "content: the chat template does not render parts of type \"%.40s\"", type));
-        if (status) {
-            free(all.data);
-            return status == TX_NOT_FOUND ? TX_FORMAT : status;
-        }
-        tx_buffer_add(&all, text, size);
-    }
-    tx_status status = all.status;
-    TX_THEN(status, tx_json_set_text(message, "content", all.data ? all.data : "", all.size));
-    free(all.data);
-    return status;
-}
-
-static tx_status prepare(const tx_chat *chat, tx_conversation *c)
-{
-    TX_TRY(check_keys(chat, c->said, c));
-    for (size_t i = 0; i < c->count; i++) {
-        tx_json *message = tx_conversation_message(c, i);
-        TX_TRY(tx_fail_in(check_keys(chat, message, c), "message %zu", i + 1));
-        TX_TRY(tx_fail_in(join_parts(chat, message), "message %zu", i + 1));
-    }
-    return TX_OK;
-}
-
 /* ---- Rendering ------------------------------------------------------------------------------------------ */
 
 tx_status tx_chat_render(const tx_chat *chat, tx_conversation *c, bool asks, bool learns, tx_chat_text *text)
 {
+    const bool open = asks && c->ending == TX_CHAT_CONTINUES;
+    bool changed = true;
     text->parts = 0;
     tx_buffer_clear(&text->bytes);
-    TX_TRY(prepare(chat, c));
-    TX_TRY(tx_jinja_render(chat->jinja, c->said, chat->given[asks], &text->rendered));
+    asks = asks && c->ending == TX_CHAT_ASKS;
+    chat = chat->tools && tx_json_has(c->said, "tools") ? chat->tools : chat;
+    TX_TRY(tx_chat_prepare(chat, c));
+    for (tx_status status = TX_OK; changed;) {
+        status = open ? tx_chat_render_open(chat, c, &text->rendered)
+                      : tx_jinja_render(chat->jinja, c->said, chat->given[asks], &text->rendered);
+        TX_THEN(status, tx_chat_find_lost(chat, c, asks, &text->rendered));
+        if (!status && !c->lost)
+            break;
+        changed = false;
+        if (!status || status == TX_FORMAT)
+            TX_TRY(tx_chat_adapt(chat, c, &changed));
+        if (!changed)
+            TX_TRY(status);
+    }
+    if (c->lost)
+        tx_conversation_ignore(c, "a message");
     if (learns)
         TX_TRY(tx_chat_mark_answers(chat, c, &text->rendered));
     return take_runs(text);

@@ -24,6 +24,7 @@ static const char *const names[TX_SOURCES] = {
     [TX_TOKENIZER_ADDED] = "added_tokens.json",
     [TX_TOKENIZER_SPECIAL] = "special_tokens_map.json",
     [TX_TOKENIZER_TEMPLATE] = "chat_template.jinja",
+    [TX_TOKENIZER_TOOL_TEMPLATE] = "additional_chat_templates/tool_use.jinja",
 };
 
 /* Older files from which a tokenizer.json is made: models of SentencePiece, under the names of transformers' classes,
@@ -89,27 +90,30 @@ static tx_status read_sources(tx_tokenizer *t, const char *path)
 
 /* ---- The chat template ------------------------------------------------------------------------------- */
 
-/* Reads a template: the text itself, or the one called "default" in a list of {"name", "template"}. */
-static tx_status read_chat(const tx_json *config, char **text, size_t *size)
+/* Reads a template: the text itself, or the one with a name in a list of {"name", "template"}. */
+static tx_status read_chat(const tx_json *config, bool tools, char **text, size_t *size)
 {
     tx_json *list = tx_json_find(config, "chat_template");
-    const tx_json *object = config;
+    const tx_json *object = tools ? NULL : config;
     const char *key = "chat_template", *found = NULL;
     if (tx_json_type_of(list) == TX_JSON_ARRAY) {
         for (size_t i = 0; i < tx_json_size(list); i++) {
             TX_TRY(tx_json_get_string(tx_json_at(list, i), "name", &found));
-            object = strcmp(found, "default") == 0 ? tx_json_at(list, i) : object;
+            object = strcmp(found, tools ? "tool_use" : "default") == 0 ? tx_json_at(list, i) : object;
         }
         key = "template";
     }
+    if (!object)
+        return TX_OK;
     TX_TRY(tx_json_get_text(object, key, &found, size));
     *text = strndup(found, *size);
     return *text ? TX_OK : tx_fail(TX_MEMORY, "no memory for a chat template");
 }
 
-tx_status tx_tokenizer_chat(const tx_tokenizer *t, char **text, size_t *size)
+tx_status tx_tokenizer_chat(const tx_tokenizer *t, bool tools, char **text, size_t *size)
 {
-    const tx_source *file = &t->source[TX_TOKENIZER_TEMPLATE], *source = &t->source[TX_TOKENIZER_CONFIG];
+    const tx_source *file = &t->source[tools ? TX_TOKENIZER_TOOL_TEMPLATE : TX_TOKENIZER_TEMPLATE],
+                    *source = &t->source[TX_TOKENIZER_CONFIG];
     tx_json *config = NULL;
     *text = NULL;
     *size = file->size;
@@ -122,7 +126,7 @@ tx_status tx_tokenizer_chat(const tx_tokenizer *t, char **text, size_t *size)
     TX_TRY(tx_json_parse(source->data, source->size, names[TX_TOKENIZER_CONFIG], &config));
     tx_status status = TX_OK;
     if (tx_json_has(config, "chat_template"))
-        status = tx_fail_in(read_chat(config, text, size), "%s: chat_template", names[TX_TOKENIZER_CONFIG]);
+        status = tx_fail_in(read_chat(config, tools, text, size), "%s: chat_template", names[TX_TOKENIZER_CONFIG]);
     tx_json_free(config);
     return status;
 }

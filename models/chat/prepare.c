@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Fits conversations to templates: finds out how a template reads contents, and which messages it does not render. */
+#include "models/chat/chat.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Texts of messages ---------------------------------------------------------------------------------- */
+
+/* A marker after the text of message `index`. If the rendered text has it, the template rendered the message. It ends
+ * with a space, which templates that remove white space remove. */
+#define MARK_BEGIN "\xEE\x80\x80" /* U+E000, for private use */
+#define MARK_END "\xEE\x80\x81"
+#define MARK_ROOM 40
+
+static size_t write_mark(char mark[MARK_ROOM], size_t index)
+{
+    return (size_t)snprintf(mark, MARK_ROOM, MARK_BEGIN "%zu" MARK_END " ", index);
+}
+
+/* Finds the text of a message: its content, or the last text in its list of parts. Returns the object and key that have
+ * it, or NULL if it is empty. */
+static tx_json *find_text(const tx_json *message, const char **key)
+{
+    const tx_json *list = tx_json_find(message, "content");
+    tx_json *found = (tx_json *)(uintptr_t)message;
+    *key = "content";
+    for (size_t i = tx_json_type_of(list) == TX_JSON_ARRAY ? tx_json_size(list) : 0; i > 0 && *key[0] == 'c'; i--)
+        if (tx_json_type_of(tx_json_find(tx_json_at(list, i - 1), "text")) == TX_JSON_STRING) {
+            found = tx_json_at(list, i - 1);
+            *key = "text";
+        }
+    const tx_json *text = tx_json_find(found, *key);
+    return tx_json_type_of(text) == TX_JSON_STRING && !tx_json_is_empty(text) ? found : NULL;
+}
+
+/* Appends the marker of message `index` to its text. */
+static tx_status mark(const tx_json *said, size_t index)
+{
+    char end[MARK_ROOM];
+    const char *key, *text;
+    size_t size;
+    tx_buffer all = {0};
+    tx_json *object = find_text(tx_json_at(tx_json_find(said, "messages"), index), &key);
+    if (!object)
+        return TX_OK;
+    TX_TRY(tx_json_get_text(object, key, &text, &size));
+    tx_buffer_add(&all, text, size);
+    tx_buffer_add(&all, end, write_mark(end, index));
+    tx_status status = all.status;
+    TX_THEN(status, tx_json_set_text(object, key, all.data, all.size));
+    free(all.data);
+    return status;
+}
+
+/* Copies the messages, and shares all other variables. */
+static tx_json *copy_messages(const tx_json *said)
+{
+    tx_json *made = tx_json_object();
+    tx_status status = TX_OK;
+    for (void *i = tx_json_first(said); i && !status; i = tx_json_next(said, i))
+        status = tx_json_set(made, tx_json_key(i),
+                             strcmp(tx_json_key(i), "messages") == 0 ? tx_json_copy(tx_json_value(i))
+                                                                     : tx_json_pack("O", tx_json_value(i)));
+    if (!status)
+        return made;
+    tx_json_free(made);
+    return NULL;
+}
+
+/* The first place of a word in begin .. end - 1, or `end`. */
+static const char *find(const char *begin, const char *end, const char *word, size_t size)
+{
+    for (; (size_t)(end - begin) >= size; begin++) {
+        begin = memchr(begin, *word, (size_t)(end - begin));
+        if (!begin || (size_t)(end - begin) < size)
+            return end;
+        if (memcmp(begin, word, size) == 0)
+            return begin;
+    }
+    return end;
+}
+
+static bool contains(const tx_buffer *text, const char *word)
+{
+    const char *end = text->data + text->size;
+    return text->size && find(text->data, end, word, strlen(word)) != end;
+}
+
+/* ---- Habits of templates -------------------------------------------------------------------------------- */
+
+#define NEEDLE "needle"
+
+/* Returns true if the template renders messages with the needle and without `bad`. Takes the messages. */
+static bool renders(const tx_chat *chat, tx_json *messages, const char *bad)
+{
+    tx_jinja_text text = {0};
+    tx_json *said = tx_json_pack("{s:o, s:n, s:n}", "messages", messages, "tools", "documents");
+    const bool good = said && !tx_jinja_render(chat->jinja, said, chat->given[1], &text) &&
+                      contains(&text.bytes, NEEDLE) && !contains(&text.bytes, bad);
+    tx_jinja_text_free(&text);
+    tx_json_free(said);
+    return good;
+}
+
+/* A question, a tool call next to an empty content, and its result. `arguments` is taken. */
+static tx_json *make_call(bool null, tx_json *arguments)
+{
+    return tx_json_pack("[{s:s, s:s}, {s:s, s:s?, s:[{s:s, s:s, s:{s:s, s:o}}]}, {s:s, s:s, s:s, s:s}]", "role", "user",
+                        "content", "a", "role", "assistant", "content", null ? NULL : "", "tool_calls", "id",
+                        "call00001", "type", "function", "function", "name", NEEDLE, "arguments", arguments, "role",
+                        "tool", "content", "b", "name", NEEDLE, "tool_call_id", "call00001");
+}
+
+static bool renders_call(const tx_chat *chat, bool null)
+{
+    return renders(chat, make_call(null, tx_json_pack("{s:s}", "c", "d")), "None") ||
+           renders(chat, make_call(null, tx_json_pack("s", "{\"c\": \"d\"}")), "None");
+}
+
+tx_status tx_chat_find_habits(tx_chat *chat)
+{
+    chat->parts = renders(
+        chat, tx_json_pack("[{s:s, s:[{s:s, s:s}]}]", "role", "user", "content", "type", "text", "text", NEEDLE),
+        "'text'"); /* a list as Python prints it */
+    chat->null = !renders_call(chat, false) && renders_call(chat, true);
+    return TX_OK;
+}
+
+/* ---- Preparing ------------------------------------------------------------------------------------------ */
+
+static bool is_among(const char *key, const char *const *keys)
+{
+    while (*keys && strcmp(*keys, key) != 0)
+        keys++;
+    return *keys != NULL;
+}
+
+/* Refuses parts of the conversation that the template does not read, and notes other keys as ignored. */
+static tx_status check_keys(const tx_chat *chat, const tx_json *object, tx_conversation *c)
+{
+    static const char *const parts[] = {"tools", "documents", "tool_calls", "reasoning_content", "tool_plan", NULL};
+    /* The library's own keys, and duplicates of a checked key. */
+    static const char *const silent[] = {"role", "thinking", "reasoning", "instruction", "input", "weight", NULL};
+    for (void *i = tx_json_first(object); i; i = tx_json_next(object, i)) {
+        const char *key = tx_json_key(i);
+        if (strstr(chat->text, key) || tx_json_is_empty(tx_json_value(i)))
+            continue;
+        if (is_among(key, parts))
+            return tx_fail(TX_FORMAT, "%s: the chat template does not render it", key);
+        if (!is_among(key, silent))
+            tx_conversation_ignore(c, key);
+    }
+    return TX_OK;
+}
+
+/* Replaces a list of parts in `content` by their texts. */
+static tx_status join_parts(tx_json *message)
+{
+    const tx_json *list = tx_json_find(message, "content");
+    tx_buffer all = {0};
+    for (size_t i = 0; i < tx_json_size(list); i++) {
+        const char *type = "", *text = "";
+        size_t size = 0;
+        tx_status status = tx_json_get_string(tx_json_at(list, i), "type", &type);
+        TX_THEN(status,
+                strcmp(type, "text") == 0
+                    ? tx_json_get_text(tx_json_at(list, i), "text", &text, &size)
+                    : tx_fail(TX_FORMAT, "content: the chat template does not render parts of type \"%.40s\"", type));
+        if (status) {
+            free(all.data);
+            return status == TX_NOT_FOUND ? TX_FORMAT : status;
+        }
+        tx_buffer_add(&all, text, size);
+    }
+    tx_status status = all.status;
+    TX_THEN(status, tx_json_set_text(message, "content", all.data ? all.data : "", all.size));
+    free(all.data);
+    return status;
+}
+
+/* Next to tool calls, null, "" and no content mean the same. Each template fails with, or does not render, some of
+ * them. */
+static tx_status set_empty(const tx_chat *chat, tx_json *message)
+{
+    const tx_json *content = tx_json_find(message, "content"), *calls = tx_json_find(message, "tool_calls");
+    if (!calls || tx_json_is_empty(calls) || (content && !tx_json_is_empty(content)))
+        return TX_OK;
+    return chat->null ? tx_json_set_null(message, "content") : tx_json_set_string(message, "content", "");
+}
+
+static bool has_list(const tx_json *message)
+{
+    return tx_json_type_of(tx_json_find(message, "content")) == TX_JSON_ARRAY;
+}
+
+tx_status tx_chat_prepare(const tx_chat *chat, tx_conversation *c)
+{
+    TX_TRY(check_keys(chat, c->said, c));
+    for (size_t i = 0; i < c->count; i++) {
+        tx_json *message = tx_conversation_message(c, i);
+        tx_status status = check_keys(chat, message, c);
+        TX_THEN(status, set_empty(chat, message));
+        if (!status && !chat->parts && has_list(message))
+            status = join_parts(message);
+        TX_TRY(tx_fail_in(status, "message %zu", i + 1));
+    }
+    return TX_OK;
+}
+
+tx_status tx_chat_adapt(const tx_chat *chat, tx_conversation *c, bool *changed)
+{
+    *changed = false;
+    for (size_t i = 0; i < c->count; i++) {
+        tx_json *message = tx_conversation_message(c, i);
+        const bool list = has_list(message);
+        const bool renamed = strcmp(tx_conversation_role(c, i), "developer") == 0 && !strstr(chat->text, "developer");
+        tx_status status = renamed ? tx_json_set_string(message, "role", "system") : TX_OK;
+        TX_THEN(status, list ? join_parts(message) : TX_OK);
+        TX_TRY(tx_fail_in(status, "message %zu", i + 1));
+        *changed = *changed || list || renamed;
+    }
+    return TX_OK;
+}
+
+/* ---- Lost messages -------------------------------------------------------------------------------------- */
+
+/* What is known of a message: the loop over the messages wrote something for it; its text is rendered. */
+#define HAS_TURN 1u
+#define IS_SHOWN 2u
+
+/* The bytes of a text whose presence shows that it is rendered. */
+#define TAIL 64
+
+/* Returns true if the bytes of a turn have the end of the message's text. */
+static bool shows(const tx_jinja_text *text, const tx_jinja_turn *turn, const tx_json *message)
+{
+    const char *key, *said, *end = text->bytes.data + turn->end;
+    size_t size;
+    const tx_json *object = find_text(message, &key);
+    if (!object || tx_json_get_text(object, key, &said, &size))
+        return true;
+    while (size && strchr(" \n\t\r", said[size - 1]))
+        size--;
+    const size_t tail = size < TAIL ? size : TAIL;
+    return !tail || find(text->bytes.data + turn->begin, end, said + size - tail, tail) != end;
+}
+
+/* Renders the conversation again with a marker in each message that is not known to be shown. */
+static tx_status probe(const tx_chat *chat, const tx_conversation *c, bool asks, unsigned char *known)
+{
+    tx_jinja_text text = {0};
+    tx_json *said = copy_messages(c->said);
+    tx_status status = said ? TX_OK : tx_fail(TX_MEMORY, "no memory for messages");
+    for (size_t i = 0; i < c->count && !status; i++)
+        status = known[i] & IS_SHOWN ? TX_OK : mark(said, i);
+    const bool rendered = !status && tx_jinja_render(chat->jinja, said, chat->given[asks], &text) == TX_OK;
+    for (size_t i = 0; i < c->count && !rendered; i++)
+        known[i] = IS_SHOWN; /* nothing is known */
+    const char *end = text.bytes.data + text.bytes.size;
+    for (const char *at = text.bytes.data; rendered && at != end; at++) {
+        at = find(at, end, MARK_BEGIN, sizeof MARK_BEGIN - 1);
+        size_t index = 0;
+        for (const char *digit = at + sizeof MARK_BEGIN - 1; digit < end && *digit >= '0' && *digit <= '9'; digit++)
+            index = index < c->count ? index * 10 + (size_t)(*digit - '0') : index;
+        if (at == end)
+            break;
+        if (index < c->count)
+            known[index] |= IS_SHOWN;
+    }
+    tx_jinja_text_free(&text);
+    tx_json_free(said);
+    return status;
+}
+
+tx_status tx_chat_find_lost(const tx_chat *chat, tx_conversation *c, bool asks, const tx_jinja_text *text)
+{
+    unsigned char *known = calloc(c->count + 1, 1);
+    bool all = true;
+    const char *key;
+    c->lost = 0;
+    if (!known)
+        return tx_fail(TX_MEMORY, "no memory for messages");
+    for (size_t i = 0; i < text->turns; i++) {
+        const tx_jinja_turn *turn = &text->turn[i];
+        if (turn->message < c->count && !(known[turn->message] & IS_SHOWN))
+            known[turn->message] |=
+                shows(text, turn, tx_conversation_message(c, turn->message)) ? HAS_TURN | IS_SHOWN : HAS_TURN;
+    }
+    for (size_t i = 0; i < c->count; i++) {
+        known[i] |= find_text(tx_conversation_message(c, i), &key) ? 0 : IS_SHOWN;
+        all = all && known[i] & IS_SHOWN;
+    }
+    const tx_status status = all ? TX_OK : probe(chat, c, asks, known);
+    for (size_t i = 0; i < c->count && !status && !c->lost; i++) {
+        /* Some templates write only the calls of a message. */
+        const tx_json *calls = tx_json_find(tx_conversation_message(c, i), "tool_calls");
+        if (!(known[i] & IS_SHOWN) && !(known[i] & HAS_TURN && calls && !tx_json_is_empty(calls)))
+            c->lost = i + 1;
+    }
+    free(known);
+    return status;
+}
+
+/* ---- Continued messages --------------------------------------------------------------------------------- */
+
+tx_status tx_chat_render_open(const tx_chat *chat, const tx_conversation *c, tx_jinja_text *text)
+{
+    char end[MARK_ROOM];
+    const char *key;
+    const size_t last = c->count - 1, size = write_mark(end, last);
+    if (!find_text(tx_conversation_message(c, last), &key))
+        return tx_fail(TX_FORMAT, "continue_final_message: message %zu has no text to continue", c->count);
+    tx_json *said = copy_messages(c->said);
+    tx_status status = said ? mark(said, last) : tx_fail(TX_MEMORY, "no memory for messages");
+    TX_THEN(status, tx_jinja_render(chat->jinja, said, chat->given[0], text));
+    tx_json_free(said);
+    TX_TRY(status);
+    const char *bytes = text->bytes.data, *all = bytes + text->bytes.size;
+    const char *at = text->bytes.size ? find(bytes, all, end, size - 1) : all;
+    if (at == all)
+        return tx_fail(TX_FORMAT, "continue_final_message: the chat template does not render the text of message %zu",
+                       c->count);
+    const bool spaced = at + size <= all && at[size - 1] == ' ';
+    while (!spaced && at > bytes && strchr(" \n\t\r", at[-1])) /* the template removed the white space at the end */
+        at--;
+    text->bytes.size = text->flags.size = (size_t)(at - bytes);
+    for (size_t i = 0; i < text->turns; i++)
+        text->turn[i].end = text->turn[i].end < text->bytes.size ? text->turn[i].end : text->bytes.size;
+    return TX_OK;
+}
