@@ -12,6 +12,7 @@
 tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation)
 {
     tx_conversation_remove(conversation, 0, conversation->count);
+    TX_TRY(tx_conversation_set(conversation, c->variables));
     return c->system ? tx_conversation_add(conversation, "system", c->system, strlen(c->system)) : TX_OK;
 }
 
@@ -75,8 +76,8 @@ static void release(waiting *w)
 
 /* ---- Reading --------------------------------------------------------------------------------------------- */
 
-/* Reads the conversation of a line. Removes a final assistant message, and adds --system if there is no system
- * message. */
+/* Reads the conversation of a line, whose variables override --chat_template_kwargs. Removes a final assistant message,
+ * and adds --system if there is no system message. */
 static tx_status read_line(waiting *w, const tx_json *object, tx_conversation *said)
 {
     tx_conversation *read = &w->read;
@@ -86,13 +87,14 @@ static tx_status read_line(waiting *w, const tx_json *object, tx_conversation *s
         tx_conversation_remove(read, read->count - 1, 1);
     if (!read->count)
         return tx_fail(TX_FORMAT, "the conversation has no message to answer");
-    if (strcmp(tx_conversation_role(read, 0), "system") != 0)
-        TX_TRY(txgen_chat_begin(w->chat, said));
+    TX_TRY(txgen_chat_begin(w->chat, said));
+    if (strcmp(tx_conversation_role(read, 0), "system") == 0)
+        tx_conversation_remove(said, 0, said->count);
     for (size_t i = 0; i < read->count && !status; i++)
         status = tx_conversation_copy(said, read, i);
-    static const char *const others[] = {"tools", "documents"};
-    for (size_t i = 0; i < sizeof others / sizeof others[0] && !status; i++)
-        status = tx_json_set(said->said, others[i], tx_json_copy(tx_json_find(read->said, others[i])));
+    for (void *i = tx_json_first(read->said); i && !status; i = tx_json_next(read->said, i))
+        if (strcmp(tx_json_key(i), "messages") != 0)
+            status = tx_json_set(said->said, tx_json_key(i), tx_json_copy(tx_json_value(i)));
     return status;
 }
 

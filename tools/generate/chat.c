@@ -168,6 +168,18 @@ static tx_status converse(txgen_chat *c)
     return status;
 }
 
+/* Reads --chat_template_kwargs. */
+static tx_status read_variables(txgen_chat *c, const char *text)
+{
+    TX_TRY(tx_json_parse(text, strlen(text), "JSON", &c->variables));
+    if (tx_json_type_of(c->variables) != TX_JSON_OBJECT)
+        return tx_fail(TX_INVALID, "expected an object");
+    for (void *i = tx_json_first(c->variables); i; i = tx_json_next(c->variables, i))
+        if (!tx_chat_reads(c->chat, tx_json_key(i)))
+            return tx_fail(TX_INVALID, "the chat template does not read %.60s", tx_json_key(i));
+    return TX_OK;
+}
+
 tx_status txgen_run_chat(const txgen_settings *set, tx_lm *lm, const tx_generation *how)
 {
     const tx_reporter report = {.warn = tx_warn};
@@ -176,9 +188,12 @@ tx_status txgen_run_chat(const txgen_settings *set, tx_lm *lm, const tx_generati
     tx_status status = tx_lm_tokenizer(lm, &tokenizer);
     TX_THEN(status, tx_encoder_create(tokenizer, &c.encoder));
     TX_THEN(status, tx_chat_create(set->chat_template, tokenizer, &report, &c.chat));
+    if (!status && set->chat_template_kwargs)
+        status = tx_fail_in(read_variables(&c, set->chat_template_kwargs), "--chat_template_kwargs");
     TX_THEN(status, add_end(&c));
     TX_THEN(status, set->prompt.count > 0 || set->prompts ? txgen_answer_all(set, &c) : converse(&c));
     free(c.answer);
+    tx_json_free(c.variables);
     tx_encoder_free(c.encoder);
     tx_chat_free(c.chat);
     return status;

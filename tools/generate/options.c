@@ -58,6 +58,8 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "chat_template", AT(chat_template), .choices = "NAME|FILE",
      .help = "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a .jinja file; "
              "default: the model's own"},
+    {TX_OPTION_TEXT, "chat_template_kwargs", AT(chat_template_kwargs), .choices = "JSON",
+     .help = "variables of the chat template, such as {\"enable_thinking\": false}"},
     {TX_OPTION_TEXT, "system", AT(system), .choices = "TEXT", .help = "system message at the start of a conversation"},
     {TX_OPTION_INTEGER, "batch_size", AT(lm.batch_size), 0, 4096, "N",
      "prompts, or windows of --perplexity, in a batch; 0 means 8 prompts, 32 texts of --classify and --embed, or 1 "
@@ -193,7 +195,8 @@ static int check(const txgen_settings *s, const tx_option_values *given)
         {s->perplexity && (text || ids), "--perplexity takes no prompts"},
         {s->chat && (ids || s->perplexity), "--chat excludes --ids and --perplexity"},
         {s->chat && s->prompt.count > 0 && s->prompts, "--chat: --prompt and --prompts exclude each other"},
-        {!s->chat && (s->chat_template || s->system), "--chat_template and --system need --chat"},
+        {!s->chat && (s->chat_template || s->system || s->chat_template_kwargs),
+         "--chat_template, --chat_template_kwargs and --system need --chat"},
         {s->classify && s->embed, "--classify and --embed exclude each other"},
         {labels && (s->chat || ids || s->perplexity || s->save_merged),
          "--classify and --embed exclude --chat, --ids, --perplexity and --save_merged"},

@@ -15,7 +15,8 @@ enum { TXGEN_STOPS = 64, TXGEN_ADAPTERS = 16 };
 
 typedef struct txgen_settings {
     tx_lm_options lm; /* run() in txgen.c sets the members without an option */
-    const char *save_merged, *prompts, *logits, *perplexity, *chat_template, *system, *prompt_name, *adapter_weights;
+    const char *save_merged, *prompts, *logits, *perplexity, *chat_template, *system, *prompt_name, *adapter_weights,
+        *chat_template_kwargs;
     tx_words prompt, ids, stop, adapter;
     int64_t threads, stride, max_length;
     int64_t max_new_tokens, min_new_tokens, top_k, num_beams, prompt_lookup_num_tokens, num_assistant_tokens, seed;
@@ -95,6 +96,7 @@ typedef struct txgen_chat {
     tx_generation how;             /* options of generation, with the template's end of an answer */
     const char *stop[TXGEN_STOPS]; /* stop strings: those of `how`, and the template's end if it is not a token */
     const char *system;            /* the system message; NULL leaves it to the template */
+    tx_json *variables;            /* of the template; or NULL */
     tx_alive *alive;
     char *answer;             /* the answer so far */
     size_t size, room, shown; /* its bytes; allocated bytes; bytes that are printed */
@@ -103,7 +105,7 @@ typedef struct txgen_chat {
 
 /* Holds a conversation on standard input, or answers --prompt and --prompts. */
 tx_status txgen_run_chat(const txgen_settings *settings, tx_lm *lm, const tx_generation *how);
-/* Empties a conversation and adds the system message, if any. */
+/* Empties a conversation, and adds the variables of the template and the system message, if any. */
 tx_status txgen_chat_begin(const txgen_chat *c, tx_conversation *conversation);
 /* Start an answer, and append bytes to it. */
 void txgen_chat_clear(txgen_chat *c);
