@@ -36,6 +36,7 @@ typedef struct tx_text_input {
     size_t second_size; /* as `size` */
     int64_t tokens;     /* receives the number of tokens of the model input, special tokens included */
     bool truncated;     /* receives whether tokens were left out because the text is too long */
+    const int32_t *ids; /* only for tx_embed: the model input, `size` ids, instead of a text; NULL for a text */
 } tx_text_input;
 
 /* ---- Classification ------------------------------------------------------------------------------------- */

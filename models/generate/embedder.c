@@ -88,6 +88,17 @@ static tx_status add_text(tx_embedder *e, tx_text_input *text, const char *promp
     const size_t begin = s->ids.count;
     if (text->second)
         return tx_fail(TX_INVALID, "an embedding is of one text, not of a pair");
+    if (text->ids) {
+        text->truncated = (int64_t)text->size > s->most;
+        text->tokens = text->truncated ? s->most : (int64_t)text->size;
+        TX_TRY(tx_ids_reserve(&s->ids, (size_t)text->tokens));
+        TX_TRY(tx_ids_reserve(&s->types, (size_t)text->tokens));
+        memcpy(s->ids.id + s->ids.count, text->ids, (size_t)text->tokens * sizeof *text->ids);
+        memset(s->types.id + s->types.count, 0, (size_t)text->tokens * sizeof *text->ids);
+        s->ids.count += (size_t)text->tokens;
+        s->types.count += (size_t)text->tokens;
+        return tx_passes_add(s, 0);
+    }
     tx_buffer_clear(&e->text);
     tx_buffer_add(&e->text, prompt, strlen(prompt));
     tx_buffer_add(&e->text, text->text, text->size ? text->size : strlen(text->text));

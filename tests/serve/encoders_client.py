@@ -53,8 +53,14 @@ def test_embed(folder):
         tokens = sum(len(tokenizer(t).input_ids) for t in TEXTS)
         check(got.usage.prompt_tokens == tokens, f"{got.usage.prompt_tokens} tokens, expected {tokens}")
         check(near(client.embeddings.create(model=name, input=TEXTS[1]).data[0].embedding, want[1]), "a single text")
+        got = client.embeddings.create(model=name, input=TEXTS, dimensions=3)
+        check(all(near(d.embedding, w[:3]) for d, w in zip(got.data, want)), "the first 3 of the dimensions")
+        ids = [tokenizer(t).input_ids for t in TEXTS]
+        check(all(near(d.embedding, w) for d, w in zip(client.embeddings.create(model=name, input=ids).data, want)) and
+              near(client.embeddings.create(model=name, input=ids[1]).data[0].embedding, want[1]), "ids")
         for words, how in (("longer", dict(input="fox " * 100)), ("empty", dict(input=[""])),
-                           ("dimensions", dict(input="a", dimensions=3))):
+                           ("dimensions", dict(input="a", dimensions=33)), ("vocabulary", dict(input=[99999999])),
+                           ("longer", dict(input=[[5] * 100])), ("empty", dict(input=[[]]))):
             try:
                 client.embeddings.create(model=name, **how)
                 check(False, f"{words}: accepted")

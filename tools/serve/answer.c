@@ -2,6 +2,7 @@
  * Turns tokens into the JSON of answers and of server-sent events. */
 #include "tools/serve/txserve.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,27 +54,29 @@ static size_t partial_character(const char *text, size_t size)
     return 0;
 }
 
-/* Bytes of the text before its first stop string, and before an end that may become one. Bytes that are sent already
- * cannot be part of one. */
-static size_t before_stops(const serve_text *t, bool whole)
+/* Bytes of the text before its first stop string, and before an end that may become one. Places that cannot be the
+ * begin of one are not searched again, so that the time is linear in the text. */
+static size_t before_stops(serve_text *t, bool whole)
 {
     const serve_bytes *a = &t->answer;
-    const size_t from = t->shown > t->begin ? t->shown : t->begin;
     size_t upto = a->size;
     for (int32_t i = 0; i < t->call->how.stop_count; i++) {
         const char *stop = t->call->how.stop_strings[i];
         const size_t length = strlen(stop);
-        for (size_t at = from; at < upto; at++) {
+        size_t at = t->clean[i] > t->begin ? t->clean[i] : t->begin;
+        for (; at < a->size; at++) {
             const size_t rest = a->size - at, most = rest < length ? rest : length;
             if ((!whole || rest >= length) && memcmp(a->data + at, stop, most) == 0)
-                upto = at;
+                break;
         }
+        t->clean[i] = at;
+        upto = at < upto ? at : upto;
     }
     return upto;
 }
 
 /* Bytes of the text that can be sent. */
-static size_t showable(const serve_text *t)
+static size_t showable(serve_text *t)
 {
     const serve_call *c = t->call;
     if (t->finish)
@@ -137,28 +140,46 @@ static tx_status add_chat_entry(const serve_text *t, const tx_batch_token *token
     return tx_json_append(tx_json_find(t->logprobs, "content"), entry_of(t, token->id, token->logprob, top));
 }
 
-/* Adds a token to the lists of a completion. Alternatives are members; of two with the same text the more likely
- * remains. The first token of a prompt has no probability. */
+/* Replaces `name` by the name of a token in a completion: its text; "bytes:\xf0" if it is part of a character, as
+ * OpenAI; "token_id:7" if it has no bytes or `taken` has its name, as vLLM. */
+static tx_status name_token(const serve_text *t, int32_t id, const tx_json *taken, serve_bytes *name)
+{
+    char *text = NULL, part[24];
+    const char *bytes;
+    size_t size, count;
+    TX_TRY(token_text(t, id, &text, &size, &bytes, &count));
+    const bool whole = size == count && !memchr(text, 0, size) && memcmp(text, bytes, size) == 0;
+    name->size = 0;
+    tx_status status = serve_append(name, whole ? text : "bytes:", whole ? size : 6);
+    free(text);
+    for (size_t i = 0; i < count && !whole && !status; i++) {
+        snprintf(part, sizeof part, "\\x%02x", (unsigned char)bytes[i]);
+        status = serve_append(name, part, 4);
+    }
+    if (status || (count && !tx_json_find(taken, name->data)))
+        return status;
+    name->size = 0;
+    return serve_append(name, part, (size_t)snprintf(part, sizeof part, "token_id:%" PRId32, id));
+}
+
+/* Adds a token to the lists of a completion. Alternatives are members. The first token of a prompt has no probability.
+ */
 static tx_status add_columns(const serve_text *t, const tx_batch_token *token)
 {
     const bool known = !isnan(token->logprob);
     tx_json *to = t->logprobs, *top = known ? tx_json_object() : tx_json_pack("n");
-    char *text = NULL;
-    const char *bytes;
-    size_t size, count;
+    serve_bytes name = {0};
     tx_status status = tx_json_append(tx_json_find(to, "top_logprobs"), top);
     TX_THEN(status, tx_json_append_int(tx_json_find(to, "text_offset"), t->letters));
     TX_THEN(status, tx_json_append(tx_json_find(to, "token_logprobs"),
                                    known ? tx_json_pack("f", clamped(token->logprob)) : tx_json_pack("n")));
-    TX_THEN(status, token_text(t, token->id, &text, &size, &bytes, &count));
-    TX_THEN(status, tx_json_append_string(tx_json_find(to, "tokens"), strlen(text) == size ? text : ""));
-    free(text);
-    for (int32_t i = token->top_count - 1; i >= 0 && !status; i--) {
-        status = token_text(t, token->top[i].id, &text, &size, &bytes, &count);
-        if (!status && strlen(text) == size)
-            status = tx_json_set_number(top, text, clamped(token->top[i].logprob));
-        free(text);
+    TX_THEN(status, name_token(t, token->id, NULL, &name));
+    TX_THEN(status, tx_json_append_string(tx_json_find(to, "tokens"), name.data));
+    for (int32_t i = 0; i < token->top_count && !status; i++) {
+        status = name_token(t, token->top[i].id, top, &name);
+        TX_THEN(status, tx_json_set_number(top, name.data, clamped(token->top[i].logprob)));
     }
+    free(name.data);
     return status;
 }
 
@@ -200,16 +221,37 @@ tx_json *serve_usage(const serve_call *c)
                         "total_tokens", c->prompt_tokens + c->tokens);
 }
 
+/* Moves bytes to the output. */
+static tx_status put(serve_call *c, serve_bytes *made)
+{
+    pthread_mutex_lock(&c->server->lock);
+    const serve_bytes old = c->out;
+    const tx_status status = old.size ? serve_append(&c->out, made->data, made->size) : TX_OK;
+    if (!old.size) {
+        c->out = *made;
+        *made = old;
+    }
+    if (c->flows)
+        c->server->wake(c);
+    pthread_mutex_unlock(&c->server->lock);
+    free(made->data);
+    return status;
+}
+
 tx_status serve_write(serve_call *c, tx_json *object)
 {
+    serve_bytes made = {0};
     char *text = object ? tx_json_text(object, TX_JSON_LINE) : NULL;
     tx_json_free(object);
     tx_status status = text ? TX_OK : TX_MEMORY;
     if (c->stream)
-        TX_THEN(status, serve_append(&c->out, "data: ", 6));
-    TX_THEN(status, serve_append(&c->out, text, strlen(text)));
-    TX_THEN(status, serve_append(&c->out, "\n\n", c->stream ? 2 : 1));
+        TX_THEN(status, serve_append(&made, "data: ", 6));
+    TX_THEN(status, serve_append(&made, text, strlen(text)));
+    TX_THEN(status, serve_append(&made, "\n\n", c->stream ? 2 : 1));
     free(text);
+    if (!status)
+        return put(c, &made);
+    free(made.data);
     return status;
 }
 
@@ -270,17 +312,14 @@ bool serve_add_token(serve_text *text, const tx_batch_token *token)
     if (!token->prompt) {
         text->generated++;
         c->tokens++;
-        c->server->counters.tokens++;
     }
     if (c->logprobs && !(end && c->kind == SERVE_CHAT)) /* as OpenAI: a chat has none for its end */
         status = add_logprobs(text, token);
     if (!end)
         TX_THEN(status, add_bytes(text, token));
-    const size_t upto = status ? 0 : showable(text);
-    if (c->stream && !status && (upto > text->shown || (!text->greeted && c->kind == SERVE_CHAT))) {
+    const size_t upto = status || !c->stream ? 0 : showable(text);
+    if (c->stream && !status && (upto > text->shown || (!text->greeted && c->kind == SERVE_CHAT)))
         status = write_object(c, (int32_t)text->index, 1, upto, false);
-        c->server->wake(c);
-    }
     if (status)
         serve_fail(c, 500, tx_error());
     return status == TX_OK;
@@ -296,12 +335,13 @@ static void complete(serve_call *c)
         status = write_object(c, 0, 0, 0, true);
     if (status)
         serve_fail(c, 500, tx_error());
-    if (c->status >= 400 && c->stream)
+    if (c->status >= 400 && c->flows)
         serve_write(c, serve_error(c->status, c->error));
-    if (c->stream)
-        serve_append(&c->out, "data: [DONE]\n\n", 14);
     if (!c->status)
         c->status = 200;
+    serve_bytes done = {0};
+    if (c->stream && !serve_append(&done, "data: [DONE]\n\n", 14))
+        put(c, &done);
 }
 
 void serve_end_text(serve_text *text, tx_batch_end end)
@@ -316,7 +356,6 @@ void serve_end_text(serve_text *text, tx_batch_end end)
     text->finish = end == TX_BATCH_STOPPED ? "stop" : "length";
     if (c->stream && c->status < 400 && write_object(c, (int32_t)text->index, 1, text->cut, false))
         serve_fail(c, 500, tx_error());
-    if (--c->left == 0)
+    if (c->left == 1)
         complete(c);
-    c->server->wake(c);
 }

@@ -3,6 +3,7 @@
 #include "tools/serve/txserve.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -92,15 +93,34 @@ static tx_status check_inputs(serve_call *c)
     return TX_OK;
 }
 
+/* Keeps the first numbers of each embedding. As OpenAI's, one of length 1 keeps this length. */
+static void shorten(const serve_call *c, float *results, int64_t *width)
+{
+    for (int64_t i = 0; i < c->inputs; i++) {
+        double all = 0.0, kept = 0.0;
+        const float *row = results + i * *width;
+        for (int64_t k = 0; k < *width; k++)
+            all += (double)row[k] * (double)row[k];
+        for (int64_t k = 0; k < c->dimensions; k++)
+            kept += (double)row[k] * (double)row[k];
+        const double scale = fabs(all - 1.0) < 1e-3 && kept > 0.0 ? 1.0 / sqrt(kept) : 1.0;
+        for (int64_t k = 0; k < c->dimensions; k++)
+            results[i * c->dimensions + k] = (float)(scale * (double)row[k]);
+    }
+    *width = c->dimensions;
+}
+
 tx_status serve_encode(serve_call *c)
 {
     const serve_server *s = c->server;
-    const int64_t width = c->kind == SERVE_EMBED ? tx_embedder_width(s->embedder) : tx_classifier_labels(s->classifier);
+    int64_t width = c->kind == SERVE_EMBED ? tx_embedder_width(s->embedder) : tx_classifier_labels(s->classifier);
     float *results = malloc((size_t)(c->inputs * width) * sizeof *results);
     tx_status status = results ? TX_OK : tx_fail(TX_MEMORY, "out of memory");
     TX_THEN(status, c->kind == SERVE_EMBED ? tx_embed(s->embedder, c->input, c->inputs, NULL, results)
                                            : tx_classify(s->classifier, c->input, c->inputs, results));
     TX_THEN(status, check_inputs(c));
+    if (!status && c->dimensions)
+        shorten(c, results, &width);
     TX_THEN(status, write_results(c, results, width));
     free(results);
     return status;

@@ -12,16 +12,16 @@ static bool on_token(void *context, const tx_batch_token *token)
 {
     serve_text *text = context;
     serve_call *c = text->call;
-    pthread_mutex_lock(&c->server->lock);
     const double now = tx_now();
+    pthread_mutex_lock(&c->server->lock);
+    c->server->counters.tokens += !token->prompt;
     if (c->first <= 0.0) {
         c->first = now;
         c->server->counters.first_seconds += now - c->begun;
         c->server->counters.firsts++;
     }
-    const bool more = serve_add_token(text, token);
     pthread_mutex_unlock(&c->server->lock);
-    return more;
+    return serve_add_token(text, token);
 }
 
 /* Cancels a text if its client has left, its time is over, or another text of the call failed. */
@@ -39,28 +39,22 @@ static bool on_cancelled(void *context)
     return cancelled;
 }
 
-/* Ends a text, with the lock. */
-static void end_text(serve_text *text, tx_batch_end end)
-{
-    serve_call *c = text->call;
-    serve_server *s = c->server;
-    s->counters.texts++;
-    s->counters.cancelled += end == TX_BATCH_CANCELLED;
-    serve_end_text(text, end);
-    if (!c->left) {
-        s->counters.seconds += tx_now() - c->begun;
-        s->counters.calls++;
-    }
-    serve_release(c);
-}
-
 static void on_end(void *context, tx_batch_end end)
 {
     serve_text *text = context;
-    serve_server *s = text->call->server;
+    serve_call *c = text->call;
+    serve_server *s = c->server;
+    serve_end_text(text, end);
     pthread_mutex_lock(&s->lock);
     s->running--;
-    end_text(text, end);
+    s->counters.texts++;
+    s->counters.cancelled += end == TX_BATCH_CANCELLED;
+    if (--c->left == 0) {
+        s->counters.seconds += tx_now() - c->begun;
+        s->counters.calls++;
+    }
+    s->wake(c);
+    serve_release(c);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -71,8 +65,6 @@ bool serve_queue(serve_call *c)
     serve_server *s = c->server;
     if (s->queued + c->count > s->set->max_queue)
         return false;
-    c->begun = tx_now();
-    c->deadline = s->set->timeout > 0 ? c->begun + (double)s->set->timeout : 0.0;
     c->left = c->count;
     c->owners += c->count;
     for (int32_t i = 0; i < c->count; i++) {
@@ -85,21 +77,19 @@ bool serve_queue(serve_call *c)
     return true;
 }
 
-/* Computes the call of an encoder, with the lock, which is free meanwhile. */
+/* Computes the call of an encoder. */
 static void encode(serve_text *t)
 {
     serve_call *c = t->call;
     serve_server *s = c->server;
-    s->running++;
-    pthread_mutex_unlock(&s->lock);
     const tx_status status = serve_encode(c);
     tx_alive_doing(s->alive, "%s", ""); /* longer texts may have compiled something */
-    pthread_mutex_lock(&s->lock);
-    s->running--;
-    s->counters.prompt_tokens += c->prompt_tokens;
     if (status)
         serve_fail(c, status == TX_INVALID ? 400 : 500, tx_error());
-    end_text(t, TX_BATCH_STOPPED);
+    pthread_mutex_lock(&s->lock);
+    s->counters.prompt_tokens += c->prompt_tokens;
+    pthread_mutex_unlock(&s->lock);
+    on_end(t, TX_BATCH_STOPPED);
 }
 
 /* Puts a text into the batch. */
@@ -121,24 +111,34 @@ static tx_status add(serve_server *s, serve_text *t)
     return tx_batch_add(s->batch, &request);
 }
 
-/* Moves texts from the queue into free slots, with the lock. Texts of clients that left are ended at once. */
-static void refill(serve_server *s)
+/* Takes a text from the queue, or returns NULL. */
+static serve_text *take(serve_server *s)
 {
-    for (int64_t room = s->batch ? tx_batch_free_slots(s->batch) : 1; s->queue && room > 0;) {
-        serve_text *t = s->queue;
+    pthread_mutex_lock(&s->lock);
+    serve_text *t = s->queue;
+    if (t) {
         s->queue = t->next;
         s->tail = s->queue ? s->tail : &s->queue;
         s->queued--;
-        if (t->call->status >= 400 || s->left(t->call)) {
-            end_text(t, TX_BATCH_CANCELLED);
-        } else if (!s->batch) {
+        s->running++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return t;
+}
+
+/* Moves texts from the queue into free slots. Texts of clients that left are ended at once. */
+static void refill(serve_server *s)
+{
+    int64_t room = s->batch ? tx_batch_free_slots(s->batch) : 1;
+    for (serve_text *t; room > 0 && (t = take(s)) != NULL;) {
+        if (on_cancelled(t))
+            on_end(t, TX_BATCH_CANCELLED);
+        else if (!s->batch)
             encode(t);
-        } else if (add(s, t)) {
-            end_text(t, TX_BATCH_FAILED);
-        } else {
-            s->running++;
+        else if (add(s, t))
+            on_end(t, TX_BATCH_FAILED);
+        else
             room--;
-        }
     }
 }
 
@@ -146,18 +146,16 @@ void *serve_engine(void *server)
 {
     serve_server *s = server;
     bool running = false;
-    pthread_mutex_lock(&s->lock);
     for (;;) {
-        while (!s->queue && !running && !s->drains)
+        pthread_mutex_lock(&s->lock);
+        while (!s->queue && !running && (!s->drains || s->preparing))
             pthread_cond_wait(&s->work, &s->lock);
-        if (!s->queue && !running)
-            break;
-        refill(s);
+        const bool ends = !s->queue && !running;
         pthread_mutex_unlock(&s->lock);
+        if (ends)
+            return NULL;
+        refill(s);
         if (s->batch && tx_batch_step(s->batch, &running)) /* all its requests have ended with the error */
             tx_print_line(stderr, "txserve: %s", tx_error());
-        pthread_mutex_lock(&s->lock);
     }
-    pthread_mutex_unlock(&s->lock);
-    return NULL;
 }

@@ -11,11 +11,18 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
-/* Seconds after which a connection without traffic is closed, or a body that is still incomplete is given up. */
+/* Seconds after which a connection is closed: without traffic, or since the last answer without complete headers; and
+ * with an incomplete body, for which --max_body adds a second a MiB. */
 #define IDLE_SECONDS 30
-#define BODY_SECONDS 120
+#define BODY_SECONDS 60
+
+/* A connection. */
+typedef struct serve_client {
+    struct serve_client *next, **link;
+    int socket;
+    double due; /* the end of the time for its headers or body; 0 while it is answered */
+} serve_client;
 
 /* A request while it is read and answered. */
 typedef struct exchange {
@@ -25,7 +32,8 @@ typedef struct exchange {
     serve_kind kind;  /* of the route */
     serve_bytes body;
     serve_call *call;
-    time_t begun;
+    serve_client *client;
+    serve_sender sender;
     int status;
 } exchange;
 
@@ -37,6 +45,10 @@ static enum MHD_Result respond(exchange *e, int status, struct MHD_Response *res
         return MHD_NO;
     MHD_add_response_header(response, "Content-Type", type);
     MHD_add_response_header(response, "X-Content-Type-Options", "nosniff");
+    if (serve_is_shared(e->server, &e->sender)) {
+        MHD_add_response_header(response, "Access-Control-Allow-Origin", e->sender.origin);
+        MHD_add_response_header(response, "Vary", "Origin");
+    }
     if (status == 401)
         MHD_add_response_header(response, "WWW-Authenticate", "Bearer");
     if (status == 429 || status == 503)
@@ -72,19 +84,25 @@ static enum MHD_Result send_error(exchange *e, int status, const char *message)
 
 static void wake(serve_call *call)
 {
-    if (!call->connection || !call->waits || (!call->stream && call->left))
+    if (!call->connection || !call->waits || (!call->flows && call->left))
         return;
     call->waits = false;
     MHD_resume_connection(call->connection);
 }
 
-static bool has_left(const serve_call *call)
+/* A client that has closed its connection looks like one that has only closed its sending half, until it is sent
+ * something: the kernel then resets the connection. An answer that is not a stream begins with a space for this. */
+static bool has_left(serve_call *call)
 {
     char byte;
     if (!call->connection)
         return true;
     const ssize_t size = recv(call->client, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return size == 0 || (size < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+    if (size == 0 && !call->flows && !serve_append(&call->out, " ", 1)) {
+        call->flows = true;
+        wake(call);
+    }
+    return size < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR;
 }
 
 static void suspend(serve_call *c)
@@ -117,42 +135,49 @@ static ssize_t read_events(void *context, uint64_t position, char *to, size_t ro
 
 /* ---- Completions ---------------------------------------------------------------------------------------- */
 
+/* Answers a call that has ended or whose output flows. */
 static enum MHD_Result send_answer(exchange *e)
 {
-    const serve_call *c = e->call;
-    return c->status >= 400 ? send_error(e, c->status, c->error)
-                            : send_bytes(e, 200, "application/json", c->out.data, c->out.size);
+    serve_call *c = e->call;
+    pthread_mutex_lock(&c->server->lock);
+    const bool flows = c->flows;
+    pthread_mutex_unlock(&c->server->lock);
+    if (!flows && c->status >= 400)
+        return send_error(e, c->status, c->error);
+    const char *type = c->stream ? "text/event-stream" : "application/json";
+    struct MHD_Response *response =
+        flows ? MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_events, c, NULL)
+              : MHD_create_response_from_buffer(c->out.size, c->out.data, MHD_RESPMEM_MUST_FREE);
+    if (!flows && response)
+        c->out = (serve_bytes){0};
+    if (flows && !c->stream && response) /* without chunks; the client can send no other request */
+        MHD_set_response_options(response, MHD_RF_HTTP_VERSION_1_0_ONLY, MHD_RO_END);
+    if (c->stream && response)
+        MHD_add_response_header(response, "Cache-Control", "no-cache");
+    return respond(e, 200, response, type);
 }
 
 static enum MHD_Result post_call(exchange *e)
 {
     serve_server *s = e->server;
-    serve_call *c = NULL;
     static const serve_task tasks[] = {SERVE_GENERATE, SERVE_GENERATE, SERVE_EMBEDDING, SERVE_CLASSIFICATION};
     if ((serve_task)s->set->task != tasks[e->kind])
         return send_error(e, 400, "the server runs another --task: this path does not fit its model");
-    const int status = serve_parse(s, e->kind, e->body.data ? e->body.data : "", e->body.size, &c);
-    if (status)
-        return send_error(e, status, tx_error());
-    e->call = c;
     pthread_mutex_lock(&s->lock);
-    const bool drains = s->drains, queued = !drains && serve_queue(c);
-    if (queued) {
+    const bool drains = s->drains, room = s->preparing < s->set->max_queue;
+    serve_call *c = drains || !room ? NULL : serve_submit(s, e->kind, &e->body);
+    e->call = c;
+    if (c) {
         c->connection = e->connection;
-        c->client = MHD_get_connection_info(e->connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
-        if (!c->stream)
-            suspend(c);
+        c->client = e->client->socket;
+        suspend(c);
     }
     pthread_mutex_unlock(&s->lock);
-    if (!queued)
-        return send_error(e, drains ? 503 : 429,
-                          drains ? "the server is shutting down" : "the queue is full: try again later");
-    if (!c->stream)
+    if (c)
         return MHD_YES;
-    struct MHD_Response *response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 16384, read_events, c, NULL);
-    if (response)
-        MHD_add_response_header(response, "Cache-Control", "no-cache");
-    return respond(e, 200, response, "text/event-stream");
+    return drains  ? send_error(e, 503, "the server is shutting down")
+           : !room ? send_error(e, 429, "the queue is full: try again later")
+                   : send_error(e, 500, "out of memory");
 }
 
 /* ---- Everything else ------------------------------------------------------------------------------------ */
@@ -253,40 +278,36 @@ static bool matches(const char *path, const char *url, const char **rest)
     return open ? strncmp(path, url, size - 1) == 0 : strcmp(path, url) == 0;
 }
 
-/* Compares in a time that depends only on the length of the header. */
-static bool equal(const char *key, size_t size, const char *given)
+/* Answers OPTIONS: a browser asks whether a page of another origin may send a request. */
+static enum MHD_Result send_options(exchange *e)
 {
-    const size_t count = strlen(given);
-    unsigned char differ = size != count;
-    for (size_t i = 0; i < count; i++)
-        differ |= (unsigned char)(given[i] ^ key[size ? i % size : 0]);
-    return !differ;
-}
-
-static bool allowed(const exchange *e)
-{
-    const char *header = MHD_lookup_connection_value(e->connection, MHD_HEADER_KIND, "Authorization");
-    const char *key = e->server->keys;
-    bool found = false;
-    for (size_t size; key && header && strncmp(header, "Bearer ", 7) == 0 && *(key += strspn(key, " \t\r\n"));
-         key += size) {
-        size = strcspn(key, " \t\r\n");
-        found = equal(key, size, header + 7) || found;
+    const char *headers = MHD_lookup_connection_value(e->connection, MHD_HEADER_KIND, "Access-Control-Request-Headers");
+    struct MHD_Response *response = MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
+    if (response)
+        MHD_add_response_header(response, "Allow", "GET, HEAD, POST, OPTIONS");
+    if (response && serve_is_shared(e->server, &e->sender)) {
+        MHD_add_response_header(response, "Access-Control-Allow-Methods", "GET, HEAD, POST, OPTIONS");
+        MHD_add_response_header(response, "Access-Control-Allow-Headers", headers ? headers : "*");
+        MHD_add_response_header(response, "Access-Control-Allow-Private-Network", "true");
+        MHD_add_response_header(response, "Access-Control-Max-Age", "600");
     }
-    return found || !e->server->keys;
+    return respond(e, 204, response, "text/plain");
 }
 
 /* Answers a complete request. */
 static enum MHD_Result dispatch(exchange *e, const char *url, const char *method)
 {
     bool known = false;
+    if (strcmp(method, "OPTIONS") == 0)
+        return send_options(e);
+    method = strcmp(method, "HEAD") == 0 ? "GET" : method; /* libmicrohttpd leaves the body out */
     for (int i = 0; i < ROUTES; i++) {
         if (!matches(routes[i].path, url, &e->rest))
             continue;
         known = true;
         if (strcmp(method, routes[i].method) != 0)
             continue;
-        if (routes[i].secret && !allowed(e))
+        if (routes[i].secret && !serve_has_key(e->server, &e->sender))
             return send_error(e, 401, "the API key is missing or wrong: send Authorization: Bearer KEY");
         e->kind = routes[i].kind;
         return routes[i].answer(e);
@@ -297,17 +318,70 @@ static enum MHD_Result dispatch(exchange *e, const char *url, const char *method
 
 /* ---- Connections ---------------------------------------------------------------------------------------- */
 
-/* Answers before the body arrives if the body is too large. */
-static enum MHD_Result begin(struct MHD_Connection *connection, serve_server *s, void **state)
+/* Sets the time after which a connection is closed unless it makes progress; 0 for none. */
+static void set_due(serve_server *s, serve_client *client, double seconds)
 {
-    const char *length = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
+    pthread_mutex_lock(&s->lock);
+    client->due = seconds > 0.0 ? tx_now() + seconds : 0.0;
+    pthread_mutex_unlock(&s->lock);
+}
+
+static void on_connection(void *context, struct MHD_Connection *connection, void **state,
+                          enum MHD_ConnectionNotificationCode code)
+{
+    serve_server *s = context;
+    serve_client *client = code == MHD_CONNECTION_NOTIFY_STARTED ? calloc(1, sizeof *client) : *state;
+    pthread_mutex_lock(&s->lock);
+    if (client && code == MHD_CONNECTION_NOTIFY_STARTED) {
+        client->socket = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+        client->due = tx_now() + IDLE_SECONDS;
+        client->next = s->clients;
+        client->link = &s->clients;
+        if (client->next)
+            client->next->link = &client->next;
+        s->clients = client;
+        *state = client;
+    } else if (client) {
+        *client->link = client->next;
+        if (client->next)
+            client->next->link = client->link;
+        free(client);
+    }
+    pthread_mutex_unlock(&s->lock);
+}
+
+void serve_sweep(serve_server *s)
+{
+    const double now = tx_now();
+    pthread_mutex_lock(&s->lock);
+    for (serve_client *client = s->clients; client; client = client->next)
+        if (client->due > 0.0 && now > client->due)
+            shutdown(client->socket, SHUT_RDWR);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Answers before the body arrives if the sender or the size is refused. */
+static enum MHD_Result begin(struct MHD_Connection *connection, serve_server *s, const char *method, void **state)
+{
+#define HEADER(name) MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name)
+    const char *length = HEADER("Content-Length");
     exchange *e = calloc(1, sizeof *e);
-    if (!e)
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    serve_client *client = info ? info->socket_context : NULL;
+    if (!e || !client) {
+        free(e);
         return MHD_NO;
-    e->server = s;
-    e->connection = connection;
-    e->begun = time(NULL);
+    }
+    *e = (exchange){.server = s,
+                    .connection = connection,
+                    .client = client,
+                    .sender = {HEADER("Host"), HEADER("Origin"), HEADER("Content-Type"), HEADER("Authorization")}};
+#undef HEADER
     *state = e;
+    set_due(s, client, BODY_SECONDS + (double)s->set->max_body);
+    const int status = serve_check_sender(s, &e->sender, strcmp(method, "POST") == 0);
+    if (status)
+        return send_error(e, status, tx_error());
     if (!length || !(strtod(length, NULL) > (double)(s->set->max_body << 20)))
         return MHD_YES;
     tx_fail(TX_INVALID, "the body is larger than %" PRId64 " MiB", s->set->max_body);
@@ -321,14 +395,14 @@ static enum MHD_Result on_request(void *context, struct MHD_Connection *connecti
     exchange *e = *state;
     (void)version;
     if (!e)
-        return begin(connection, s, state);
+        return begin(connection, s, method, state);
     if (*size) {
-        if (e->body.size + *size > (size_t)s->set->max_body << 20 || time(NULL) - e->begun > BODY_SECONDS ||
-            serve_append(&e->body, bytes, *size))
+        if (e->body.size + *size > (size_t)s->set->max_body << 20 || serve_append(&e->body, bytes, *size))
             return MHD_NO; /* closes the connection */
         *size = 0;
         return MHD_YES;
     }
+    set_due(s, e->client, 0.0);
     return e->call ? send_answer(e) : dispatch(e, url, method);
 }
 
@@ -341,6 +415,7 @@ static void on_completed(void *context, struct MHD_Connection *connection, void 
     (void)code;
     if (!e)
         return;
+    set_due(s, e->client, IDLE_SECONDS);
     pthread_mutex_lock(&s->lock);
     if (e->status)
         s->counters.status[e->status / 100]++;
@@ -368,10 +443,12 @@ tx_status serve_start(serve_server *s)
         return tx_fail(TX_INVALID, "--host %s: %s", s->set->host, gai_strerror(error));
     unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME;
     flags |= found->ai_family == AF_INET6 ? MHD_USE_IPv6 : 0u;
-    s->daemon = MHD_start_daemon(flags, (uint16_t)s->set->port, NULL, NULL, on_request, s, MHD_OPTION_SOCK_ADDR,
-                                 found->ai_addr, MHD_OPTION_NOTIFY_COMPLETED, on_completed, s,
-                                 MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->set->max_connections,
-                                 MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_END);
+    s->daemon =
+        MHD_start_daemon(flags, (uint16_t)s->set->port, NULL, NULL, on_request, s, MHD_OPTION_SOCK_ADDR, found->ai_addr,
+                         MHD_OPTION_NOTIFY_COMPLETED, on_completed, s, MHD_OPTION_NOTIFY_CONNECTION, on_connection, s,
+                         MHD_OPTION_CONNECTION_LIMIT, (unsigned)s->set->max_connections,
+                         MHD_OPTION_PER_IP_CONNECTION_LIMIT, (unsigned)(s->set->max_connections + 1) / 2,
+                         MHD_OPTION_CONNECTION_TIMEOUT, (unsigned)IDLE_SECONDS, MHD_OPTION_END);
     freeaddrinfo(found);
     if (!s->daemon)
         return tx_fail(TX_IO, "cannot listen on %s:%" PRId64 ": choose another --port", s->set->host, s->set->port);

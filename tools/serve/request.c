@@ -2,7 +2,9 @@
  * Parses the bodies of requests. */
 #include "tools/serve/txserve.h"
 
+#include <ctype.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,57 +20,105 @@ enum {
     IN_CHAT = 1 << SERVE_CHAT,
     IN_BOTH = IN_COMPLETION | IN_CHAT,
     IN_EMBED = 1 << SERVE_EMBED,
-    IN_ENCODERS = IN_EMBED | 1 << SERVE_CLASSIFY
+    IN_ENCODERS = IN_EMBED | 1 << SERVE_CLASSIFY,
+    IN_ALL = IN_BOTH | IN_ENCODERS
 };
 
-/* The keys of bodies. Those that are only `empty` must be null, false, 0, "", [] or {}: TX has no such feature. */
+/* The keys of bodies. Keys without `only` are read, or cannot change an answer. The others may be null or have the JSON
+ * in `only`, which changes nothing: TX has no such feature. EMPTY stands for false, 0, "", [] and {}. */
+#define EMPTY ""
 static const struct {
     const char *key;
     int in;
-    bool empty;
+    const char *only;
 } keys[] = {
-    {"model", IN_BOTH | IN_ENCODERS, false},
-    {"input", IN_ENCODERS, false},
-    {"encoding_format", IN_EMBED, false},
-    {"dimensions", IN_EMBED, true},
-    {"prompt", IN_COMPLETION, false},
-    {"messages", IN_CHAT, false},
-    {"tools", IN_CHAT, false},
-    {"tool_choice", IN_CHAT, false},
-    {"max_tokens", IN_BOTH, false},
-    {"max_completion_tokens", IN_CHAT, false},
-    {"min_tokens", IN_BOTH, false},
-    {"temperature", IN_BOTH, false},
-    {"top_p", IN_BOTH, false},
-    {"top_k", IN_BOTH, false},
-    {"repetition_penalty", IN_BOTH, false},
-    {"seed", IN_BOTH, false},
-    {"n", IN_BOTH, false},
-    {"best_of", IN_COMPLETION, false},
-    {"stop", IN_BOTH, false},
-    {"stream", IN_BOTH, false},
-    {"stream_options", IN_BOTH, false},
-    {"echo", IN_COMPLETION, false},
-    {"logprobs", IN_BOTH, false},
-    {"top_logprobs", IN_CHAT, false},
-    {"response_format", IN_CHAT, false},
-    {"user", IN_BOTH | IN_ENCODERS, false},
-    {"metadata", IN_BOTH, false},
-    {"store", IN_CHAT, false},
-    {"service_tier", IN_CHAT, false},
-    {"parallel_tool_calls", IN_CHAT, false},
-    {"suffix", IN_COMPLETION, true},
-    {"frequency_penalty", IN_BOTH, true},
-    {"presence_penalty", IN_BOTH, true},
-    {"logit_bias", IN_BOTH, true},
+    {"model", IN_BOTH | IN_ENCODERS, NULL},
+    {"input", IN_ENCODERS, NULL},
+    {"encoding_format", IN_EMBED, NULL},
+    {"dimensions", IN_EMBED, NULL},
+    {"prompt", IN_COMPLETION, NULL},
+    {"messages", IN_CHAT, NULL},
+    {"tools", IN_CHAT, NULL},
+    {"tool_choice", IN_CHAT, NULL},
+    {"documents", IN_CHAT, NULL},
+    {"chat_template_kwargs", IN_CHAT, NULL},
+    {"reasoning_effort", IN_CHAT, NULL},
+    {"add_generation_prompt", IN_CHAT, NULL},
+    {"continue_final_message", IN_CHAT, NULL},
+    {"max_tokens", IN_BOTH, NULL},
+    {"max_completion_tokens", IN_CHAT, NULL},
+    {"min_tokens", IN_BOTH, NULL},
+    {"temperature", IN_BOTH, NULL},
+    {"top_p", IN_BOTH, NULL},
+    {"top_k", IN_BOTH, NULL},
+    {"repetition_penalty", IN_BOTH, NULL},
+    {"seed", IN_BOTH, NULL},
+    {"n", IN_BOTH, NULL},
+    {"best_of", IN_BOTH, NULL},
+    {"stop", IN_BOTH, NULL},
+    {"stream", IN_BOTH, NULL},
+    {"stream_options", IN_BOTH, NULL},
+    {"echo", IN_COMPLETION, NULL},
+    {"logprobs", IN_BOTH, NULL},
+    {"top_logprobs", IN_CHAT, NULL},
+    {"response_format", IN_BOTH, NULL},
+    {"user", IN_ALL, NULL},
+    {"metadata", IN_ALL, NULL},
+    {"store", IN_ALL, NULL},
+    {"service_tier", IN_ALL, NULL},
+    {"parallel_tool_calls", IN_CHAT, NULL},
+    {"prompt_cache_key", IN_ALL, NULL},
+    {"prompt_cache_retention", IN_ALL, NULL},
+    {"safety_identifier", IN_ALL, NULL},
+    {"verbosity", IN_ALL, NULL},
+    {"request_id", IN_ALL, NULL},
+    {"priority", IN_ALL, NULL},
+    {"cache_prompt", IN_ALL, NULL},
+    {"modalities", IN_CHAT, "[\"text\"]"},
+    {"skip_special_tokens", IN_BOTH, "true"},
+    {"spaces_between_special_tokens", IN_BOTH, "true"},
+    {"add_special_tokens", IN_COMPLETION, "true"},
+    {"add_special_tokens", IN_CHAT, "false"},
+    {"length_penalty", IN_BOTH, "1"},
+    {"repeat_penalty", IN_BOTH, "1"},
+    {"typical_p", IN_BOTH, "1"},
+    {"tfs_z", IN_BOTH, "1"},
+    {"function_call", IN_CHAT, NULL}, /* functions are empty */
+    {"suffix", IN_BOTH, EMPTY},
+    {"frequency_penalty", IN_BOTH, EMPTY},
+    {"presence_penalty", IN_BOTH, EMPTY},
+    {"logit_bias", IN_BOTH, EMPTY},
+    {"min_p", IN_BOTH, EMPTY},
+    {"top_a", IN_BOTH, EMPTY},
+    {"use_beam_search", IN_BOTH, EMPTY},
+    {"ignore_eos", IN_BOTH, EMPTY},
+    {"early_stopping", IN_BOTH, EMPTY},
+    {"stop_token_ids", IN_BOTH, EMPTY},
+    {"include_stop_str_in_output", IN_BOTH, EMPTY},
+    {"bad_words", IN_BOTH, EMPTY},
+    {"prompt_logprobs", IN_BOTH, EMPTY},
+    {"mirostat", IN_BOTH, EMPTY},
+    {"functions", IN_BOTH, EMPTY},
+    {"grammar", IN_BOTH, EMPTY},
+    {"guided_json", IN_BOTH, EMPTY},
+    {"guided_regex", IN_BOTH, EMPTY},
+    {"guided_choice", IN_BOTH, EMPTY},
 };
 
-static bool is_zero(const tx_json *value)
+/* Returns true if a value is the one of `only`, or a number that equals it. */
+static bool is_neutral(const tx_json *value, const char *only)
 {
-    double number = 0.0;
-    return tx_json_as_number(value, "", 0.0, 0.0, &number) == TX_OK;
+    double number = 0.0, wanted = strtod(only, NULL);
+    const bool equal = tx_json_as_number(value, "", -HUGE_VAL, HUGE_VAL, &number) == TX_OK && number == wanted;
+    if (!*only)
+        return tx_json_is_empty(value) || equal;
+    char *text = tx_json_text(value, TX_JSON_LINE);
+    const bool same = text && strcmp(text, only) == 0;
+    free(text);
+    return same || (equal && isdigit((unsigned char)*only));
 }
 
+/* A key that is null gives nothing, so it may be any key. */
 static tx_status check_keys(const tx_json *body, serve_kind kind)
 {
     const size_t count = sizeof keys / sizeof keys[0];
@@ -76,12 +126,36 @@ static tx_status check_keys(const tx_json *body, serve_kind kind)
         size_t i = 0;
         while (i < count && (strcmp(keys[i].key, tx_json_key(m)) != 0 || !(keys[i].in & 1 << kind)))
             i++;
+        if (tx_json_type_of(tx_json_value(m)) == TX_JSON_NULL)
+            continue;
         if (i == count)
             return tx_fail(TX_INVALID, "%.60s: unknown key", tx_json_key(m));
-        if (keys[i].empty && !tx_json_is_empty(tx_json_value(m)) && !is_zero(tx_json_value(m)))
+        if (keys[i].only && !is_neutral(tx_json_value(m), keys[i].only))
             return tx_fail(TX_INVALID, "%s is not supported: leave it out", keys[i].key);
     }
     return TX_OK;
+}
+
+/* Objects, arrays and strings take up to a hundred times their bytes as JSON. Bodies with more of them are hostile. */
+#define CONTAINERS 65536u
+
+static tx_status check_body(const char *body, size_t size)
+{
+    size_t strings = 0, containers = 0;
+    bool inside = false;
+    for (size_t i = 0; i < size; i++) {
+        i += inside && body[i] == '\\';
+        if (i < size && body[i] == '"') {
+            inside = !inside;
+            strings += inside;
+        } else if (i < size && !inside) {
+            containers += body[i] == '{' || body[i] == '[';
+        }
+    }
+    return containers <= CONTAINERS && strings <= 4 * CONTAINERS
+               ? TX_OK
+               : tx_fail(TX_INVALID, "the body has %zu objects and arrays and %zu strings: at most %u and %u",
+                         containers, strings, CONTAINERS, 4 * CONTAINERS);
 }
 
 /* ---- Settings of generation ----------------------------------------------------------------------------- */
@@ -93,8 +167,11 @@ static tx_status read_stops(serve_call *c)
     const size_t count = several ? tx_json_size(stop) : tx_json_has(c->body, "stop");
     if (count >= SERVE_STOPS)
         return tx_fail(TX_INVALID, "stop: %zu strings; at most %d are supported", count, SERVE_STOPS - 1);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         TX_TRY(tx_json_as_string(several ? tx_json_at(stop, i) : stop, "stop", &c->stop[i]));
+        if (strlen(c->stop[i]) > SERVE_STOP_BYTES)
+            return tx_fail(TX_INVALID, "stop: a string has at most %d bytes", SERVE_STOP_BYTES);
+    }
     c->how.stop_strings = c->stop;
     c->how.stop_count = (int32_t)count;
     return TX_OK;
@@ -128,7 +205,7 @@ static tx_status read_settings(serve_call *c, int64_t *texts)
     how->max_length = -1;
     how->num_beams = 1;
     how->max_new_tokens = c->kind == SERVE_COMPLETION ? COMPLETION_TOKENS : -1;
-    how->seed = (uint64_t)time(NULL) * 1000003u + c->server->serial;
+    how->seed = (uint64_t)time(NULL) * 1000003u + c->number;
     TX_TRY(TX_JSON_OPTIONAL(int, body, most, c->kind == SERVE_COMPLETION ? 0 : 1, INT32_MAX, &how->max_new_tokens));
     TX_TRY(TX_JSON_OPTIONAL(int, body, "min_tokens", 0, INT32_MAX, &how->min_new_tokens));
     TX_TRY(TX_JSON_OPTIONAL(int, body, "top_k", -1, INT32_MAX, &how->top_k));
@@ -168,6 +245,8 @@ static tx_status read_options(serve_call *c)
         TX_TRY(tx_json_get(c->body, "response_format", TX_JSON_OBJECT, &options));
         TX_TRY(tx_json_get_string(options, "type", &type));
     }
+    if (tx_json_type_of(tx_json_find(c->body, "tool_choice")) == TX_JSON_OBJECT)
+        return tx_fail(TX_INVALID, "a named tool_choice is not supported: use auto or none");
     TX_TRY(TX_JSON_OPTIONAL(string, c->body, "tool_choice", &choice));
     if (strcmp(type, "text") != 0)
         return tx_fail(TX_INVALID, "response_format %.40s is not supported: use text", type);
@@ -185,7 +264,7 @@ static tx_status read_prompt(serve_call *c, const tx_json *prompt, tx_ids *ids)
         const char *text;
         size_t size;
         TX_TRY(tx_json_as_text(prompt, "prompt", &text, &size));
-        TX_TRY(tx_encoder_text(c->server->encoder, text, size, ids));
+        TX_TRY(tx_encoder_text(c->encoder, text, size, ids));
         return ids->count ? TX_OK : tx_fail(TX_INVALID, "prompt: it is empty");
     }
     if (tx_json_type_of(prompt) != TX_JSON_ARRAY || !tx_json_size(prompt))
@@ -199,27 +278,45 @@ static tx_status read_prompt(serve_call *c, const tx_json *prompt, tx_ids *ids)
     return TX_OK;
 }
 
-/* Replaces contents that are arrays of parts, [{"type": "text", "text": ..}, ..], by their texts. */
-static tx_status join_parts(tx_json *messages)
+/* Checks tools before they are rendered. */
+static tx_status check_tools(const tx_json *tools)
 {
-    for (size_t i = 0; i < tx_json_size(messages); i++) {
-        tx_json *message = tx_json_at(messages, i), *parts;
-        if (tx_json_get(message, "content", TX_JSON_ARRAY, &parts))
-            continue;
-        serve_bytes text = {0};
-        tx_status status = TX_OK;
-        for (size_t p = 0; p < tx_json_size(parts) && !status; p++) {
-            const char *type = "", *part = "";
-            status = tx_json_get_string(tx_json_at(parts, p), "type", &type);
-            if (!status && strcmp(type, "text") != 0)
-                status = tx_fail(TX_INVALID, "a content part of type %.40s is not supported: use text", type);
-            TX_THEN(status, tx_json_get_string(tx_json_at(parts, p), "text", &part));
-            TX_THEN(status, serve_append(&text, part, strlen(part)));
-        }
-        TX_THEN(status, tx_json_set_text(message, "content", text.data ? text.data : "", text.size));
-        free(text.data);
-        TX_TRY(tx_fail_in(status, "messages"));
+    if (tx_json_type_of(tools) != TX_JSON_ARRAY)
+        return tx_fail(TX_INVALID, "expected an array");
+    for (size_t i = 0; i < tx_json_size(tools); i++) {
+        const char *text = "function";
+        tx_json *function = NULL;
+        tx_status status = tx_json_type_of(tx_json_at(tools, i)) == TX_JSON_OBJECT
+                               ? TX_JSON_OPTIONAL(string, tx_json_at(tools, i), "type", &text)
+                               : tx_fail(TX_INVALID, "expected an object");
+        if (!status && strcmp(text, "function") != 0)
+            status = tx_fail(TX_INVALID, "type %.40s is not supported: use function", text);
+        TX_THEN(status, tx_json_get(tx_json_at(tools, i), "function", TX_JSON_OBJECT, &function));
+        TX_THEN(status, tx_json_get_string(function, "name", &text));
+        TX_TRY(tx_fail_in(status, "tool %zu", i + 1));
     }
+    return TX_OK;
+}
+
+/* Reads the variables of the template, and the end of the prompt. */
+static tx_status read_variables(const serve_call *c, tx_conversation *said)
+{
+    bool asks = true, continues = false;
+    tx_json *variables = NULL;
+    if (tx_json_has(c->body, "reasoning_effort"))
+        TX_TRY(tx_json_set(said->said, "reasoning_effort", tx_json_copy(tx_json_find(c->body, "reasoning_effort"))));
+    if (tx_json_has(c->body, "chat_template_kwargs"))
+        TX_TRY(tx_json_get(c->body, "chat_template_kwargs", TX_JSON_OBJECT, &variables));
+    for (void *i = tx_json_first(variables); i; i = tx_json_next(variables, i))
+        if (!tx_chat_reads(c->server->chat, tx_json_key(i)))
+            return tx_fail(TX_INVALID, "chat_template_kwargs: the chat template does not read %.60s", tx_json_key(i));
+    TX_TRY(tx_conversation_set(said, variables));
+    TX_TRY(TX_JSON_OPTIONAL(bool, c->body, "continue_final_message", &continues));
+    asks = !continues;
+    TX_TRY(TX_JSON_OPTIONAL(bool, c->body, "add_generation_prompt", &asks));
+    if (asks && continues)
+        return tx_fail(TX_INVALID, "continue_final_message and add_generation_prompt exclude each other");
+    said->ending = continues ? TX_CHAT_CONTINUES : asks ? TX_CHAT_ASKS : TX_CHAT_ENDS;
     return TX_OK;
 }
 
@@ -227,7 +324,7 @@ static tx_status read_conversation(serve_call *c, tx_ids *ids)
 {
     const char *choice = "auto";
     int32_t end;
-    tx_json *messages, *tools = NULL;
+    tx_json *messages, *tools = tx_json_find(c->body, "tools"), *documents = tx_json_find(c->body, "documents");
     tx_conversation said = {0};
     if (!c->server->chat)
         return tx_fail(TX_INVALID,
@@ -235,13 +332,15 @@ static tx_status read_conversation(serve_call *c, tx_ids *ids)
                        "--chat_template");
     const char *text = tx_chat_end(c->server->chat, &end);
     TX_TRY(tx_json_get(c->body, "messages", TX_JSON_ARRAY, &messages));
-    TX_TRY(join_parts(messages));
     TX_TRY(TX_JSON_OPTIONAL(string, c->body, "tool_choice", &choice));
-    if (tx_json_has(c->body, "tools") && strcmp(choice, "none") != 0)
-        tools = tx_json_copy(tx_json_find(c->body, "tools"));
-    tx_json *object = tx_json_pack("{s:o, s:o*}", "messages", tx_json_copy(messages), "tools", tools);
+    if (!tx_json_has(c->body, "tools") || tx_json_is_empty(tools) || strcmp(choice, "none") == 0)
+        tools = NULL;
+    if (tools)
+        TX_TRY(tx_fail_in(check_tools(tools), "tools"));
+    tx_json *object = tx_json_pack("{s:O, s:O*, s:O*}", "messages", messages, "tools", tools, "documents", documents);
     tx_status status = object ? tx_conversation_read(object, false, &said) : TX_MEMORY;
-    TX_THEN(status, tx_chat_prompt(c->server->chat, c->server->encoder, &said, ids));
+    TX_THEN(status, read_variables(c, &said));
+    TX_THEN(status, tx_chat_prompt(c->server->chat, c->encoder, &said, ids));
     TX_THEN(status, tx_generation_add_end(&c->how, end, text, c->stop)); /* read_stops left room for it */
     tx_conversation_free(&said);
     tx_json_free(object);
@@ -297,11 +396,28 @@ static tx_status read_texts(serve_call *c, int64_t copies)
     return status;
 }
 
-/* The inputs of an encoder: a text or an array of texts, which the body owns. */
+/* Reads the ids of an input. */
+static tx_status read_ids(const tx_json *list, tx_text_input *to)
+{
+    int32_t *ids = malloc(tx_json_size(list) * sizeof *ids);
+    to->ids = ids;
+    to->size = tx_json_size(list);
+    for (size_t i = 0; i < to->size; i++) {
+        int64_t id = 0;
+        if (!ids)
+            return tx_fail(TX_MEMORY, "out of memory");
+        TX_TRY(tx_json_as_int(tx_json_at(list, i), "input", 0, INT32_MAX, &id));
+        ids[i] = (int32_t)id;
+    }
+    return TX_OK;
+}
+
+/* The inputs of an encoder: a text, ids, or an array of them. The body owns the texts. */
 static tx_status read_inputs(serve_call *c)
 {
     const tx_json *input = tx_json_find(c->body, "input");
-    const bool list = tx_json_type_of(input) == TX_JSON_ARRAY;
+    const tx_json_type first = tx_json_type_of(tx_json_at(input, 0));
+    const bool list = tx_json_type_of(input) == TX_JSON_ARRAY && first != TX_JSON_INTEGER;
     const size_t count = list ? tx_json_size(input) : 1;
     const char *format = "float";
     if (count < 1 || count > SERVE_INPUTS)
@@ -310,71 +426,45 @@ static tx_status read_inputs(serve_call *c)
     c->base64 = strcmp(format, "base64") == 0;
     if (!c->base64 && strcmp(format, "float") != 0)
         return tx_fail(TX_INVALID, "encoding_format %.40s is not supported: use float or base64", format);
+    if (c->kind == SERVE_EMBED)
+        TX_TRY(TX_JSON_OPTIONAL(int, c->body, "dimensions", 1, tx_embedder_width(c->server->embedder), &c->dimensions));
     c->input = calloc(count, sizeof *c->input);
     c->text = calloc(1, sizeof *c->text);
     if (!c->input || !c->text)
         return tx_fail(TX_MEMORY, "out of memory");
+    c->inputs = (int64_t)count;
     for (size_t i = 0; i < count; i++) {
         tx_text_input *to = &c->input[i];
-        TX_TRY(tx_json_as_text(list ? tx_json_at(input, i) : input, "input", &to->text, &to->size));
+        const tx_json *item = list ? tx_json_at(input, i) : input;
+        TX_TRY(tx_json_type_of(item) == TX_JSON_ARRAY && c->kind == SERVE_EMBED
+                   ? read_ids(item, to)
+                   : tx_json_as_text(item, "input", &to->text, &to->size));
         if (!to->size)
             return tx_fail(TX_INVALID, "input %zu is empty", i);
     }
-    c->inputs = (int64_t)count;
     c->text->call = c;
     c->count = 1;
     return TX_OK;
 }
 
-void serve_release(serve_call *call)
+int serve_parse(serve_call *c)
 {
-    if (!call || --call->owners > 0)
-        return;
-    call->server->open--;
-    for (int32_t i = 0; i < call->count; i++) {
-        free(call->text[i].ids);
-        free(call->text[i].answer.data);
-        tx_json_free(call->text[i].logprobs);
-    }
-    free(call->text);
-    free(call->input);
-    free(call->out.data);
-    tx_json_free(call->body);
-    free(call);
-}
-
-int serve_parse(serve_server *server, serve_kind kind, const char *body, size_t size, serve_call **call)
-{
-    static const char *const names[] = {"cmpl", "chatcmpl", "embd", "classify"};
     int64_t copies = 1;
-    serve_call *c = calloc(1, sizeof *c);
-    if (!c) {
-        tx_fail(TX_MEMORY, "out of memory");
-        return 500;
-    }
-    *c = (serve_call){.server = server, .kind = kind, .owners = 1, .client = -1, .created = (int64_t)time(NULL)};
-    pthread_mutex_lock(&server->lock);
-    server->open++;
-    snprintf(c->id, sizeof c->id, "%s-%" PRIx64 "-%" PRIx64, names[kind], (uint64_t)server->created, server->serial++);
-    pthread_mutex_unlock(&server->lock);
-    tx_status status = tx_json_parse(body, size, "the body", &c->body);
+    tx_status status = check_body(c->raw.data, c->raw.size);
+    TX_THEN(status, tx_json_parse(c->raw.data ? c->raw.data : "", c->raw.size, "the body", &c->body));
+    free(c->raw.data);
+    c->raw = (serve_bytes){0};
     if (!status && tx_json_type_of(c->body) != TX_JSON_OBJECT)
         status = tx_fail(TX_INVALID, "the body is not a JSON object");
-    TX_THEN(status, check_keys(c->body, kind));
+    TX_THEN(status, check_keys(c->body, c->kind));
     TX_THEN(status, read_options(c));
-    if (kind == SERVE_EMBED || kind == SERVE_CLASSIFY) {
+    if (c->kind == SERVE_EMBED || c->kind == SERVE_CLASSIFY) {
         TX_THEN(status, read_inputs(c));
     } else {
         TX_THEN(status, read_settings(c, &copies));
         TX_THEN(status, read_texts(c, copies));
     }
-    if (!status) {
-        *call = c;
-        return 0;
-    }
     const int code = c->status ? c->status : status == TX_MEMORY ? 500 : 400;
-    pthread_mutex_lock(&server->lock);
-    serve_release(c);
-    pthread_mutex_unlock(&server->lock);
-    return code;
+    c->status = 0; /* serve_fail sets it, with the message */
+    return status ? code : 0;
 }

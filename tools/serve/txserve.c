@@ -48,6 +48,12 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "port", AT(port), 1, 65535, "N", "port to listen on"},
     {TX_OPTION_TEXT, "api_key_file", AT(api_key_file), .choices = "FILE",
      .help = "accept only requests with one of these API keys, one a line"},
+    {TX_OPTION_TEXT, "allowed_hosts", AT(allowed_hosts), .choices = "NAME,...",
+     .help = "accept requests to these host names, too. The names of --host, addresses, and names without a dot are "
+             "always accepted; * accepts all"},
+    {TX_OPTION_TEXT, "cors", AT(cors), .choices = "ORIGIN,...",
+     .help = "let web pages of these origins, such as https://example.com, use the server; * means all pages that its "
+             "users open"},
     {TX_OPTION_HEADING, .help = "limits"},
     {TX_OPTION_INTEGER, "slots", AT(slots), 1, 1024, "N",
      "texts that are generated at once; each has a key-value cache of --max_length tokens. Up to 8, a single text is "
@@ -57,13 +63,15 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "max_queue", AT(max_queue), 1, 1 << 20, "N",
      "texts that wait for a slot; further requests are refused with status 429"},
     {TX_OPTION_INTEGER, "max_body", AT(max_body), 1, 1024, "MiB", "largest body of a request"},
-    {TX_OPTION_INTEGER, "max_connections", AT(max_connections), 1, 1 << 16, "N", "connections at once"},
+    {TX_OPTION_INTEGER, "max_connections", AT(max_connections), 1, 1 << 16, "N",
+     "connections at once; an address may have half of them"},
     {TX_OPTION_INTEGER, "timeout", AT(timeout), 0, 1 << 24, "SECONDS",
      "longest time of a request, its wait in the queue included; 0 means no limit"},
 };
 #undef AT
 
-static const tx_option_spelling spellings[] = {{"-m", "model"}, {"--max_model_len", "max_length"}};
+static const tx_option_spelling spellings[] = {
+    {"-m", "model"}, {"--max_model_len", "max_length"}, {"--cors_allow_origins", "cors"}};
 
 static const serve_settings defaults = {.lm = {.size = sizeof(tx_lm_options),
                                                .device = "cpu",
@@ -96,6 +104,8 @@ static tx_status read_keys(serve_server *s, const char *path)
 {
     size_t size;
     TX_TRY(tx_file_read(path, 1 << 20, &s->keys, &size));
+    if (memchr(s->keys, 0, size))
+        return tx_fail(TX_INVALID, "%s: the file is not text", path);
     return tx_line_is_blank(s->keys, size) ? tx_fail(TX_INVALID, "%s: the file has no API key", path) : TX_OK;
 }
 
@@ -142,7 +152,6 @@ static tx_status open_model(serve_server *s)
         return open_encoder(s, &lm);
     TX_TRY(tx_lm_open(&lm, &s->lm));
     TX_TRY(tx_lm_tokenizer(s->lm, &s->tokenizer));
-    TX_TRY(tx_encoder_create(s->tokenizer, &s->encoder));
     const tx_status status = tx_chat_create(set->chat_template, s->tokenizer, &report, &s->chat);
     if (status && set->chat_template)
         return status;
@@ -193,24 +202,29 @@ static tx_status serve(serve_server *s)
 {
     if (pthread_create(&s->engine, NULL, serve_engine, s))
         return tx_fail(TX_MEMORY, "cannot start a thread");
-    tx_status status = serve_start(s);
+    tx_status status = serve_start_workers(s);
+    TX_THEN(status, serve_start(s));
     if (!status) {
         serves = true;
         catch_signals(); /* again, because OpenCL drivers with LLVM replace the handlers */
         printf("txserve: %s is served at http://%s:%" PRId64 "\n", s->name, s->set->host, s->set->port);
         fflush(stdout);
-        while (sem_wait(&ending)) /* the signal interrupts it */
-            ;
+        for (struct timespec second; serves; serve_sweep(s)) {
+            clock_gettime(CLOCK_REALTIME, &second);
+            second.tv_sec++;
+            (void)sem_timedwait(&ending, &second); /* the signal ends it */
+        }
     }
     pthread_mutex_lock(&s->lock);
     if (!status)
-        fprintf(stderr, "txserve: finishing %" PRId64 " texts\n", s->queued + s->running);
+        fprintf(stderr, "txserve: finishing %" PRId64 " texts\n", s->preparing + s->queued + s->running);
     s->drains = true;
     pthread_cond_signal(&s->work);
     pthread_mutex_unlock(&s->lock);
     pthread_join(s->engine, NULL);
     wait_for_connections(s);
     serve_stop(s);
+    serve_stop_workers(s);
     return status;
 }
 
@@ -220,6 +234,7 @@ static int run(const serve_settings *set)
     s.tail = &s.queue;
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.work, NULL);
+    pthread_cond_init(&s.arrived, NULL);
     sem_init(&ending, 0, 0);
     signal(SIGPIPE, SIG_IGN);
     catch_signals();
@@ -232,12 +247,12 @@ static int run(const serve_settings *set)
     tx_embedder_free(s.embedder);
     tx_classifier_free(s.classifier);
     tx_chat_free(s.chat);
-    tx_encoder_free(s.encoder);
     tx_lm_free(s.lm);
     tx_alive_stop(s.alive);
     free(s.keys);
     free(s.name);
     pthread_cond_destroy(&s.work);
+    pthread_cond_destroy(&s.arrived);
     pthread_mutex_destroy(&s.lock);
     return status ? tx_complain(&serve_program, TX_EXIT_FAILURE, "%s", tx_error()) : 0;
 }

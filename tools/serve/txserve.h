@@ -2,11 +2,13 @@
  *
  * The parts of txserve. Data flows like this:
  *
- *     http.c (one thread)  reads a request ──▶ request.c parses it to a call with texts ──▶ engine.c queues the texts
+ *     http.c (one thread)  reads a request ──▶ worker.c (threads) has request.c parse, render and tokenise it to a call
+ *                           with texts ──▶ engine.c queues the texts
  *     engine.c (one thread) puts queued texts into the batch (tx_batch.h), whose callbacks in answer.c append to the
  *                           call's output and wake its connection ──▶ http.c sends the output
  *
- * One lock protects the queue, the counters and the output of all calls. */
+ * One lock protects the lists, the counters and the output of all calls. Nobody computes with it, so that the HTTP
+ * thread never waits. */
 #ifndef TX_TOOLS_TXSERVE_H
 #define TX_TOOLS_TXSERVE_H
 
@@ -18,15 +20,16 @@
 
 #include <pthread.h>
 
-/* The largest numbers of stop strings, of texts, and of inputs of encoders, of a request. */
-enum { SERVE_STOPS = 17, SERVE_TEXTS = 128, SERVE_INPUTS = 2048 };
+/* The largest numbers of stop strings, of their bytes, of texts, and of inputs of encoders, of a request; the number of
+ * worker threads. */
+enum { SERVE_STOPS = 17, SERVE_STOP_BYTES = 512, SERVE_TEXTS = 128, SERVE_INPUTS = 2048, SERVE_WORKERS = 2 };
 
 /* The kinds of models, as --task names them. */
 typedef enum serve_task { SERVE_GENERATE, SERVE_EMBEDDING, SERVE_CLASSIFICATION } serve_task;
 
 typedef struct serve_settings {
     tx_lm_options lm; /* open_model sets the members without an option */
-    const char *host, *api_key_file, *served_model_name, *chat_template;
+    const char *host, *api_key_file, *served_model_name, *chat_template, *allowed_hosts, *cors;
     int32_t task; /* a serve_task */
     int64_t threads, port, slots, max_length, max_queue, max_body, max_connections, timeout;
 } serve_settings;
@@ -53,17 +56,22 @@ typedef struct serve_text {
     uint64_t sample;
     serve_bytes answer;         /* bytes of the prompt, if it is echoed, and of the new tokens */
     size_t begin, shown, cut;   /* in `answer`: the new tokens; bytes that are sent; the end of the text */
+    size_t clean[SERVE_STOPS];  /* in `answer`, for each stop string: it begins nowhere before */
     int64_t generated, letters; /* new tokens; characters before the next token */
     tx_json *logprobs;          /* not yet sent; or NULL */
     const char *finish;         /* the reason, or NULL while it runs */
     bool greeted;               /* the chunk with the role is sent */
 } serve_text;
 
-/* A request that is being answered. The connection and each text that has not ended own it together. */
+/* A request that is being answered. The connection, the worker and each text that has not ended own it together. */
 struct serve_call {
     struct serve_server *server;
+    serve_call *next; /* in a list of the workers */
     serve_kind kind;
-    tx_json *body; /* owns the stop strings */
+    serve_bytes raw;     /* the body until it is parsed */
+    tx_json *body;       /* owns the stop strings */
+    tx_encoder *encoder; /* of the worker */
+    uint64_t number;
     char id[48];
     int64_t created;
     double begun, first, deadline; /* seconds: arrival; first token or 0; end of its time */
@@ -71,14 +79,15 @@ struct serve_call {
     int32_t top, count, left, owners; /* texts; those that have not ended */
     const char *stop[SERVE_STOPS];
     tx_generation how;
-    serve_text *text;     /* the call of an encoder is queued as one text */
-    tx_text_input *input; /* of an encoder */
-    int64_t inputs;
-    bool base64; /* embeddings as base64 */
+    serve_text *text;           /* the call of an encoder is queued as one text */
+    tx_text_input *input;       /* of an encoder */
+    int64_t inputs, dimensions; /* numbers of an embedding; 0 for all */
+    bool base64;                /* embeddings as base64 */
     int64_t prompt_tokens, tokens;
     void *connection; /* NULL once the client has left */
     int client;       /* its socket */
     bool waits;       /* the connection is suspended */
+    bool flows;       /* the output is sent as it grows: a stream, or the client may have left */
     serve_bytes out;  /* an answer, or events that are not yet sent from `sent` on */
     size_t sent;
     int status; /* HTTP's; 0 while there is none */
@@ -101,14 +110,24 @@ typedef struct serve_server {
     tx_embedder *embedder;     /* instead of `lm` and its parts with --task embed, */
     tx_classifier *classifier; /* or with --task classify */
     const tx_tokenizer *tokenizer;
-    tx_encoder *encoder; /* of the HTTP thread */
-    tx_chat *chat;       /* NULL if the model has no template */
+    tx_chat *chat; /* NULL if the model has no template */
     char *name;
     int64_t context, created;
     char *keys; /* API keys, one a line; NULL without */
     pthread_mutex_t lock;
-    pthread_cond_t work; /* there is work, or the end */
+    pthread_cond_t work; /* there is work for the engine, or the end */
     pthread_t engine;
+    pthread_cond_t arrived; /* the same for the workers */
+    struct serve_worker {
+        struct serve_server *server;
+        pthread_t thread;
+        tx_encoder *encoder;
+    } worker[SERVE_WORKERS];
+    serve_call *fresh, **fresh_tail; /* not yet parsed */
+    serve_call *dead;                /* to be freed */
+    int64_t preparing;               /* calls that are fresh or being parsed */
+    bool closes;                     /* the workers end */
+    struct serve_client *clients;    /* the connections */
     serve_text *queue, **tail;
     int64_t queued, running; /* texts */
     int64_t open;            /* calls that exist */
@@ -118,16 +137,23 @@ typedef struct serve_server {
     void *daemon;
     /* Set by serve_start, called with the lock: wakes the connection of a call; returns true if its client has left. */
     void (*wake)(serve_call *call);
-    bool (*left)(const serve_call *call);
+    bool (*left)(serve_call *call);
 } serve_server;
 
 /* ---- request.c: JSON to calls --------------------------------------------------------------------------- */
 
-/* Parses a body to a call that the connection owns. Returns 0 or the HTTP status of an error, whose message
- * is tx_error(). */
-int serve_parse(serve_server *server, serve_kind kind, const char *body, size_t size, serve_call **call);
-/* Gives up a share in a call; the last owner frees it. Call it with the lock. */
+/* Parses the body of a call. Returns 0 or the HTTP status of an error, whose message is tx_error(). */
+int serve_parse(serve_call *call);
+
+/* ---- worker.c: threads that parse calls ------------------------------------------------------------------ */
+
+/* Makes a call of a body, which it takes, and queues it for the workers, with the lock. The connection owns it. Returns
+ * NULL if memory runs out. */
+serve_call *serve_submit(serve_server *server, serve_kind kind, serve_bytes *body);
+/* Gives up a share in a call; after the last owner a worker frees it. Call it with the lock. */
 void serve_release(serve_call *call);
+tx_status serve_start_workers(serve_server *server);
+void serve_stop_workers(serve_server *server);
 
 /* ---- engine.c: the queue and the batch ------------------------------------------------------------------- */
 
@@ -136,13 +162,13 @@ bool serve_queue(serve_call *call);
 /* The engine thread; the argument is the server. */
 void *serve_engine(void *server);
 
-/* ---- answer.c: tokens to JSON ---------------------------------------------------------------------------- */
+/* ---- answer.c: tokens to JSON, without the lock ---------------------------------------------------------- */
 
 /* Fails a call with HTTP's status unless it has failed before. */
 void serve_fail(serve_call *call, int status, const char *message);
 /* Adds a token to a text, and sends events of a stream. False ends the text. */
 bool serve_add_token(serve_text *text, const tx_batch_token *token);
-/* Ends a text; the last one of a call completes the answer. */
+/* Completes the output of a text that ends, and of a call with its last text. */
 void serve_end_text(serve_text *text, tx_batch_end end);
 /* An error as OpenAI's JSON, and the numbers of tokens. The caller frees them; NULL if memory runs out. */
 tx_json *serve_error(int status, const char *message);
@@ -156,10 +182,27 @@ tx_status serve_append(serve_bytes *to, const char *bytes, size_t size);
 /* Computes a call of an encoder and writes its answer. TX_INVALID if an input is invalid. */
 tx_status serve_encode(serve_call *call);
 
+/* ---- guard.c: who may use the server --------------------------------------------------------------------- */
+
+/* What a request says of its sender; a member is NULL if the header is missing. */
+typedef struct serve_sender {
+    const char *host, *origin, *type, *authorization;
+} serve_sender;
+
+/* Checks Host, Origin, and with `posts` Content-Type. Returns 0 or the HTTP status of an error, whose message is
+ * tx_error(). */
+int serve_check_sender(const serve_server *server, const serve_sender *sender, bool posts);
+/* Returns true if the sender has an API key, or if the server has none. */
+bool serve_has_key(const serve_server *server, const serve_sender *sender);
+/* Returns true if --cors has the sender's origin. */
+bool serve_is_shared(const serve_server *server, const serve_sender *sender);
+
 /* ---- http.c --------------------------------------------------------------------------------------------- */
 
 tx_status serve_start(serve_server *server);
 void serve_stop(serve_server *server);
+/* Closes connections whose requests take too long to arrive. Call it once a second. */
+void serve_sweep(serve_server *server);
 /* The page at /. */
 extern const unsigned char serve_page[];
 

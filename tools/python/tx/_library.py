@@ -138,7 +138,7 @@ class Shape(Structure):
 class TextInput(Structure):
     """tx_text_input of tx_classify.h."""
     _fields_ = [("text", c_char_p), ("size", c_size_t), ("second", c_char_p), ("second_size", c_size_t),
-                ("tokens", c_int64), ("truncated", c_bool)]
+                ("tokens", c_int64), ("truncated", c_bool), ("ids", c_void_p)]
 
 
 # ---- tx_text.h and tx_chat.h ----------------------------------------
