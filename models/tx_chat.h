@@ -82,8 +82,8 @@ void tx_chat_free(tx_chat *chat); /* NULL is fine */
 bool tx_chat_reads(const tx_chat *chat, const char *variable);
 
 /* Replaces `ids` by those of a conversation with its generation prompt. They equal those of transformers'
- * apply_chat_template, except that special tokens and the end of an answer are plain text in a message, and that a
- * conversation that the template does not render gets its parts joined, and the role system for developer. The encoder
+ * apply_chat_template, except that special tokens and the end of an answer are plain text in a message. If the template
+ * does not render the conversation, parts are joined, and developer gets the role system. The encoder
  * must have the same tokenizer. TX_FORMAT if the template raises an exception or does not render a part of the
  * conversation. The caller frees ids->id. */
 tx_status tx_chat_prompt(const tx_chat *chat, tx_encoder *encoder, tx_conversation *conversation, tx_ids *ids);

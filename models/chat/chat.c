@@ -169,6 +169,10 @@ static tx_status make_tools(tx_chat *chat, const tx_reporter *report)
     if (!exists)
         return TX_OK;
     TX_TRY(tx_fail_in(make(NULL, true, chat->tokenizer, report, &chat->tools), "tool_use"));
+    if (strcmp(chat->tools->frame.end, chat->frame.end) != 0)
+        tx_reporter_print(report,
+                          "the chat template tool_use ends answers with %s, not with %s: such answers do not end",
+                          chat->tools->frame.end, chat->frame.end);
     const tx_ids *kept = &chat->tools->kept;
     TX_TRY(tx_ids_reserve(&chat->kept, kept->count));
     if (kept->count)

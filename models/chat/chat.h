@@ -83,8 +83,8 @@ tx_status tx_chat_prepare(const tx_chat *chat, tx_conversation *conversation);
 /* Changes a conversation that the template does not render as it is: joins lists of parts, and if the template knows no
  * role developer, such messages get the role system. Sets *changed if it did. */
 tx_status tx_chat_adapt(const tx_chat *chat, tx_conversation *conversation, bool *changed);
-/* Sets `lost` to the number of the first message whose text is not in the rendered text, or to 0. */
-tx_status tx_chat_find_lost(const tx_chat *chat, tx_conversation *conversation, bool asks, const tx_jinja_text *text);
+/* Sets `lost` to the number of the first message whose text the template does not render, or to 0. */
+tx_status tx_chat_find_lost(const tx_chat *chat, tx_conversation *conversation, bool asks);
 /* Renders a conversation up to the end of its last message's text. */
 tx_status tx_chat_render_open(const tx_chat *chat, const tx_conversation *conversation, tx_jinja_text *text);
 

@@ -26,7 +26,7 @@ void tx_conversation_free(tx_conversation *conversation)
 
 static tx_status set_variables(const tx_conversation *c, const tx_json *variables)
 {
-    static const char *const own[] = {"messages", "tools", "documents", "add_generation_prompt"};
+    static const char *const own[] = {"messages", "tools", "documents"};
     for (void *i = tx_json_first(variables); i; i = tx_json_next(variables, i)) {
         for (size_t k = 0; k < sizeof own / sizeof own[0]; k++)
             if (strcmp(own[k], tx_json_key(i)) == 0)

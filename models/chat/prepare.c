@@ -26,7 +26,7 @@ static tx_json *find_text(const tx_json *message, const char **key)
     const tx_json *list = tx_json_find(message, "content");
     tx_json *found = (tx_json *)(uintptr_t)message;
     *key = "content";
-    for (size_t i = tx_json_type_of(list) == TX_JSON_ARRAY ? tx_json_size(list) : 0; i > 0 && *key[0] == 'c'; i--)
+    for (size_t i = tx_json_type_of(list) == TX_JSON_ARRAY ? tx_json_size(list) : 0; i > 0 && found == message; i--)
         if (tx_json_type_of(tx_json_find(tx_json_at(list, i - 1), "text")) == TX_JSON_STRING) {
             found = tx_json_at(list, i - 1);
             *key = "text";
@@ -52,21 +52,6 @@ static tx_status mark(const tx_json *said, size_t index)
     TX_THEN(status, tx_json_set_text(object, key, all.data, all.size));
     free(all.data);
     return status;
-}
-
-/* Copies the messages, and shares all other variables. */
-static tx_json *copy_messages(const tx_json *said)
-{
-    tx_json *made = tx_json_object();
-    tx_status status = TX_OK;
-    for (void *i = tx_json_first(said); i && !status; i = tx_json_next(said, i))
-        status = tx_json_set(made, tx_json_key(i),
-                             strcmp(tx_json_key(i), "messages") == 0 ? tx_json_copy(tx_json_value(i))
-                                                                     : tx_json_pack("O", tx_json_value(i)));
-    if (!status)
-        return made;
-    tx_json_free(made);
-    return NULL;
 }
 
 /* The first place of a word in begin .. end - 1, or `end`. */
@@ -198,6 +183,10 @@ static bool has_list(const tx_json *message)
 tx_status tx_chat_prepare(const tx_chat *chat, tx_conversation *c)
 {
     TX_TRY(check_keys(chat, c->said, c));
+    for (void *i = tx_json_first(c->said); i; i = tx_json_next(c->said, i))
+        if (tx_json_find(chat->given[0], tx_json_key(i)))
+            return tx_fail(TX_FORMAT, "chat_template_kwargs: %s is set by the tokenizer or has a key of its own",
+                           tx_json_key(i));
     for (size_t i = 0; i < c->count; i++) {
         tx_json *message = tx_conversation_message(c, i);
         tx_status status = check_keys(chat, message, c);
@@ -226,80 +215,44 @@ tx_status tx_chat_adapt(const tx_chat *chat, tx_conversation *c, bool *changed)
 
 /* ---- Lost messages -------------------------------------------------------------------------------------- */
 
-/* What is known of a message: the loop over the messages wrote something for it; its text is rendered. */
-#define HAS_TURN 1u
-#define IS_SHOWN 2u
-
-/* The bytes of a text whose presence shows that it is rendered. */
-#define TAIL 64
-
-/* Returns true if the bytes of a turn have the end of the message's text. */
-static bool shows(const tx_jinja_text *text, const tx_jinja_turn *turn, const tx_json *message)
+/* Sets `seen` for each message whose marker is in a rendered text. */
+static void find_marks(const tx_buffer *text, size_t count, bool *seen)
 {
-    const char *key, *said, *end = text->bytes.data + turn->end;
-    size_t size;
-    const tx_json *object = find_text(message, &key);
-    if (!object || tx_json_get_text(object, key, &said, &size))
-        return true;
-    while (size && strchr(" \n\t\r", said[size - 1]))
-        size--;
-    const size_t tail = size < TAIL ? size : TAIL;
-    return !tail || find(text->bytes.data + turn->begin, end, said + size - tail, tail) != end;
+    const char *end = text->data + text->size;
+    for (const char *at = text->data; at != end; at++) {
+        size_t index = 0;
+        at = find(at, end, MARK_BEGIN, sizeof MARK_BEGIN - 1);
+        if (at == end)
+            return;
+        for (const char *digit = at + sizeof MARK_BEGIN - 1; digit < end && *digit >= '0' && *digit <= '9'; digit++)
+            index = index < count ? index * 10 + (size_t)(*digit - '0') : index;
+        if (index < count)
+            seen[index] = true;
+    }
 }
 
-/* Renders the conversation again with a marker in each message that is not known to be shown. */
-static tx_status probe(const tx_chat *chat, const tx_conversation *c, bool asks, unsigned char *known)
+tx_status tx_chat_find_lost(const tx_chat *chat, tx_conversation *c, bool asks)
 {
+    const char *key;
     tx_jinja_text text = {0};
-    tx_json *said = copy_messages(c->said);
-    tx_status status = said ? TX_OK : tx_fail(TX_MEMORY, "no memory for messages");
+    tx_json *said = tx_json_copy(c->said);
+    bool *seen = calloc(c->count + 1, sizeof *seen);
+    tx_status status = said && seen ? TX_OK : tx_fail(TX_MEMORY, "no memory for messages");
     for (size_t i = 0; i < c->count && !status; i++)
-        status = known[i] & IS_SHOWN ? TX_OK : mark(said, i);
-    const bool rendered = !status && tx_jinja_render(chat->jinja, said, chat->given[asks], &text) == TX_OK;
-    for (size_t i = 0; i < c->count && !rendered; i++)
-        known[i] = IS_SHOWN; /* nothing is known */
-    const char *end = text.bytes.data + text.bytes.size;
-    for (const char *at = text.bytes.data; rendered && at != end; at++) {
-        at = find(at, end, MARK_BEGIN, sizeof MARK_BEGIN - 1);
-        size_t index = 0;
-        for (const char *digit = at + sizeof MARK_BEGIN - 1; digit < end && *digit >= '0' && *digit <= '9'; digit++)
-            index = index < c->count ? index * 10 + (size_t)(*digit - '0') : index;
-        if (at == end)
-            break;
-        if (index < c->count)
-            known[index] |= IS_SHOWN;
+        status = mark(said, i);
+    c->lost = 0;
+    if (!status && tx_jinja_render(chat->jinja, said, chat->given[asks], &text) == TX_OK) {
+        find_marks(&text.bytes, c->count, seen);
+        for (size_t i = 0; i < c->count && !c->lost; i++) {
+            const tx_json *message = tx_conversation_message(c, i), *calls = tx_json_find(message, "tool_calls");
+            /* Some templates write only the calls of a message. */
+            if (!seen[i] && find_text(message, &key) && (!calls || tx_json_is_empty(calls)))
+                c->lost = i + 1;
+        }
     }
     tx_jinja_text_free(&text);
     tx_json_free(said);
-    return status;
-}
-
-tx_status tx_chat_find_lost(const tx_chat *chat, tx_conversation *c, bool asks, const tx_jinja_text *text)
-{
-    unsigned char *known = calloc(c->count + 1, 1);
-    bool all = true;
-    const char *key;
-    c->lost = 0;
-    if (!known)
-        return tx_fail(TX_MEMORY, "no memory for messages");
-    for (size_t i = 0; i < text->turns; i++) {
-        const tx_jinja_turn *turn = &text->turn[i];
-        if (turn->message < c->count && !(known[turn->message] & IS_SHOWN))
-            known[turn->message] |=
-                shows(text, turn, tx_conversation_message(c, turn->message)) ? HAS_TURN | IS_SHOWN : HAS_TURN;
-    }
-    for (size_t i = 0; i < c->count; i++) {
-        known[i] |= find_text(tx_conversation_message(c, i), &key) ? 0 : IS_SHOWN;
-        all = all && known[i] & IS_SHOWN;
-    }
-    const tx_status status = all ? TX_OK : probe(chat, c, asks, known);
-    for (size_t i = 0; i < c->count && !status && !c->lost; i++) {
-        /* Some templates write only the calls of a message. */
-        const tx_json *calls = tx_json_find(tx_conversation_message(c, i), "tool_calls");
-        if (!(known[i] & IS_SHOWN) && !(known[i] & HAS_TURN && calls && !tx_json_is_empty(calls)))
-            c->lost = i + 1;
-    }
-    free(known);
+    free(seen);
     return status;
 }
 
@@ -312,7 +265,7 @@ tx_status tx_chat_render_open(const tx_chat *chat, const tx_conversation *c, tx_
     const size_t last = c->count - 1, size = write_mark(end, last);
     if (!find_text(tx_conversation_message(c, last), &key))
         return tx_fail(TX_FORMAT, "continue_final_message: message %zu has no text to continue", c->count);
-    tx_json *said = copy_messages(c->said);
+    tx_json *said = tx_json_copy(c->said);
     tx_status status = said ? mark(said, last) : tx_fail(TX_MEMORY, "no memory for messages");
     TX_THEN(status, tx_jinja_render(chat->jinja, said, chat->given[0], text));
     tx_json_free(said);

@@ -59,7 +59,7 @@ tx_status tx_chat_render(const tx_chat *chat, tx_conversation *c, bool asks, boo
     for (tx_status status = TX_OK; changed;) {
         status = open ? tx_chat_render_open(chat, c, &text->rendered)
                       : tx_jinja_render(chat->jinja, c->said, chat->given[asks], &text->rendered);
-        TX_THEN(status, tx_chat_find_lost(chat, c, asks, &text->rendered));
+        TX_THEN(status, tx_chat_find_lost(chat, c, asks));
         if (!status && !c->lost)
             break;
         changed = false;

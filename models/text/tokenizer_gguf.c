@@ -225,19 +225,21 @@ static tx_status put_special(const tx_tokenizer *t, const tx_json *config, const
     return TX_OK;
 }
 
-static tx_status put_files(const tx_tokenizer *t, const tx_json *config, tx_gguf_writer *w)
+static tx_status put_files(const tx_tokenizer *t, tx_gguf_writer *w)
 {
-    const tx_source *json = &t->source[TX_TOKENIZER_JSON], *file = &t->source[TX_TOKENIZER_TEMPLATE];
-    const char *template = file->data;
-    size_t size = file->size;
+    static const char *const keys[] = {"tokenizer.chat_template", "tokenizer.chat_template.tool_use"};
+    const tx_source *json = &t->source[TX_TOKENIZER_JSON];
     /* An amended tokenizer differs from the file; the options of BERT's class are only in tokenizer_config.json. */
     if (json->data && !t->amended && t->model != &tx_word_piece)
         tx_gguf_put_string(w, "tokenizer.huggingface.json", json->data, json->size);
-    if (!template && config && tx_json_has(config, "chat_template") &&
-        tx_json_get_text(config, "chat_template", &template, &size))
-        return TX_OK; /* a list of named templates cannot be stored */
-    if (template)
-        tx_gguf_put_string(w, "tokenizer.chat_template", template, size);
+    for (int tools = 0; tools < 2; tools++) {
+        char *text;
+        size_t size;
+        TX_TRY(tx_tokenizer_chat(t, tools, &text, &size));
+        if (text)
+            tx_gguf_put_string(w, keys[tools], text, size);
+        free(text);
+    }
     return TX_OK;
 }
 
@@ -283,7 +285,7 @@ tx_status tx_tokenizer_put_gguf(const tx_tokenizer *tokenizer, const tx_gguf_ids
     tx_status status = put_model(tokenizer, ids, writer);
     TX_THEN(status, tx_tokenizer_config(tokenizer, &config));
     TX_THEN(status, put_special(tokenizer, config, ids, writer));
-    TX_THEN(status, put_files(tokenizer, config, writer));
+    TX_THEN(status, put_files(tokenizer, writer));
     tx_json_free(config);
     return status;
 }

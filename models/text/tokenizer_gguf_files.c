@@ -53,7 +53,7 @@ static tx_status add_role(const tx_gguf_file *file, const tx_tokenizer *t, const
 
 tx_status tx_gguf_tokenizer_config(const tx_gguf_file *file, const tx_tokenizer *t, char **text, size_t *size)
 {
-    char *template = NULL;
+    char *template = NULL, *tools = NULL;
     tx_json *json = tx_json_object();
     const bool words = t->model == &tx_word_piece, bert = words || tx_gguf_has(file, TX_GGUF_SEPARATOR);
     tx_status status = tx_json_set_string(json, "tokenizer_class", "PreTrainedTokenizerFast");
@@ -63,7 +63,13 @@ tx_status tx_gguf_tokenizer_config(const tx_gguf_file *file, const tx_tokenizer 
         TX_THEN(status, add_role(file, t, tx_gguf_roles[i].key, tx_gguf_roles[i].role, json));
     TX_THEN(status, tx_json_set_bool(json, "clean_up_tokenization_spaces", false));
     TX_THEN(status, TX_GGUF_OPTIONAL(string, file, "tokenizer.chat_template", &template, NULL));
-    TX_THEN(status, template ? tx_json_set_string(json, "chat_template", template) : TX_OK);
+    TX_THEN(status, TX_GGUF_OPTIONAL(string, file, "tokenizer.chat_template.tool_use", &tools, NULL));
+    if (!status && template)
+        status = tx_json_set(json, "chat_template",
+                             !tools ? tx_json_pack("s", template)
+                                    : tx_json_pack("[{s:s, s:s}, {s:s, s:s}]", "name", "default", "template", template,
+                                                   "name", "tool_use", "template", tools));
     free(template);
+    free(tools);
     return write_text(status, json, text, size);
 }

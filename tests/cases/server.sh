@@ -21,6 +21,10 @@ outcome 1 "flag 8" "$bin/txgen" --model model --chat --chat_template flag.jinja 
 open_case developer-message-dropped
 echo '{"messages": [{"role": "critic", "content": "Answer."}, {"role": "user", "content": "hi"}]}' > lines.jsonl
 outcome 1 "does not render messages of the role critic" "$bin/txgen" --model model --chat --chat_template t.jinja --prompts lines.jsonl
+# Training as in transformers, but not without a word.
+echo '{"messages": [{"role": "critic", "content": "Answer."}, {"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}]}' > lines.jsonl
+outcome 0 "a message" "$bin/txtrain" --model_name_or_path model --train_file lines.jsonl --chat_template t.jinja --max_steps 1 \
+    --save_strategy no --output_dir out
 
 # ---- txserve ----
 cat > "$work/cases.py" << 'P'
@@ -138,6 +142,7 @@ def test_variables():
         expect(s, 21, chat_template_kwargs={"enable_thinking": True}, reasoning_effort="low")
         expect(s, "does not read enable_thinkng", chat_template_kwargs={"enable_thinkng": False})
         expect(s, "messages is a key of its own", chat_template_kwargs={"messages": []})
+        expect(s, "add_generation_prompt is set", chat_template_kwargs={"add_generation_prompt": False})
         expect(s, "documents: the chat template does not render it", documents=[{"title": "a", "text": "b"}])
         expect(s, 10, add_generation_prompt=False)
         expect(s, 8, add_generation_prompt=False, continue_final_message=True)

@@ -140,8 +140,8 @@ static tx_status add_chat_entry(const serve_text *t, const tx_batch_token *token
     return tx_json_append(tx_json_find(t->logprobs, "content"), entry_of(t, token->id, token->logprob, top));
 }
 
-/* Replaces `name` by the name of a token in a completion: its text; "bytes:\xf0" if it is part of a character, as
- * OpenAI; "token_id:7" if it has no bytes or `taken` has its name, as vLLM. */
+/* Replaces `name` by the name of a token in a completion, which is its text. Part of a character is "bytes:\xf0", as
+ * OpenAI writes it. A token without bytes, or whose name `taken` has, is "token_id:7", as vLLM writes it. */
 static tx_status name_token(const serve_text *t, int32_t id, const tx_json *taken, serve_bytes *name)
 {
     char *text = NULL, part[24];

@@ -99,10 +99,10 @@ static void shorten(const serve_call *c, float *results, int64_t *width)
     for (int64_t i = 0; i < c->inputs; i++) {
         double all = 0.0, kept = 0.0;
         const float *row = results + i * *width;
-        for (int64_t k = 0; k < *width; k++)
+        for (int64_t k = 0; k < *width; k++) {
             all += (double)row[k] * (double)row[k];
-        for (int64_t k = 0; k < c->dimensions; k++)
-            kept += (double)row[k] * (double)row[k];
+            kept = k < c->dimensions ? all : kept;
+        }
         const double scale = fabs(all - 1.0) < 1e-3 && kept > 0.0 ? 1.0 / sqrt(kept) : 1.0;
         for (int64_t k = 0; k < c->dimensions; k++)
             results[i * c->dimensions + k] = (float)(scale * (double)row[k]);

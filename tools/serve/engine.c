@@ -60,23 +60,6 @@ static void on_end(void *context, tx_batch_end end)
 
 /* ---- The queue ------------------------------------------------------------------------------------------- */
 
-bool serve_queue(serve_call *c)
-{
-    serve_server *s = c->server;
-    if (s->queued + c->count > s->set->max_queue)
-        return false;
-    c->left = c->count;
-    c->owners += c->count;
-    for (int32_t i = 0; i < c->count; i++) {
-        *s->tail = &c->text[i];
-        s->tail = &c->text[i].next;
-    }
-    s->queued += c->count;
-    s->counters.prompt_tokens += c->prompt_tokens;
-    pthread_cond_signal(&s->work);
-    return true;
-}
-
 /* Computes the call of an encoder. */
 static void encode(serve_text *t)
 {

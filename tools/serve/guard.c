@@ -3,7 +3,6 @@
  * Host and Origin, which no page can change, tell such requests apart. */
 #include "tools/serve/txserve.h"
 
-#include <arpa/inet.h>
 #include <string.h>
 #include <strings.h>
 
@@ -21,21 +20,13 @@ static bool is_listed(const char *list, const char *word, size_t size)
 }
 
 /* A page of another origin can reach the server under a name that its owner resolves to this host (DNS rebinding). Such
- * a name is public, so it has a dot. */
+ * a name is public: it has a dot, and is no address. */
 static bool is_own_host(const serve_server *s, const char *host)
 {
-    char name[256];
-    struct in_addr address;
     const size_t size = strcspn(host, ":");
-    if (*host == '[') /* IPv6 */
-        return true;
-    if (size >= sizeof name)
-        return false;
-    memcpy(name, host, size);
-    name[size] = '\0';
-    const bool local = size > 10 && strcasecmp(name + size - 10, ".localhost") == 0;
-    return local || !strchr(name, '.') || inet_pton(AF_INET, name, &address) == 1 ||
-           strcasecmp(name, s->set->host) == 0 || is_listed(s->set->allowed_hosts, name, size);
+    const bool local = size > 10 && strncasecmp(host + size - 10, ".localhost", 10) == 0;
+    return *host == '[' || local || !memchr(host, '.', size) || strspn(host, "0123456789.") == size ||
+           is_listed(s->set->host, host, size) || is_listed(s->set->allowed_hosts, host, size);
 }
 
 /* Returns true for a page of the server itself. */

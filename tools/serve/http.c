@@ -19,7 +19,7 @@
 
 /* A connection. */
 typedef struct serve_client {
-    struct serve_client *next, **link;
+    struct serve_client *next;
     int socket;
     double due; /* the end of the time for its headers or body; 0 while it is answered */
 } serve_client;
@@ -336,15 +336,13 @@ static void on_connection(void *context, struct MHD_Connection *connection, void
         client->socket = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
         client->due = tx_now() + IDLE_SECONDS;
         client->next = s->clients;
-        client->link = &s->clients;
-        if (client->next)
-            client->next->link = &client->next;
         s->clients = client;
         *state = client;
     } else if (client) {
-        *client->link = client->next;
-        if (client->next)
-            client->next->link = client->link;
+        serve_client **at = &s->clients;
+        while (*at != client)
+            at = &(*at)->next;
+        *at = client->next;
         free(client);
     }
     pthread_mutex_unlock(&s->lock);

@@ -24,86 +24,50 @@ enum {
     IN_ALL = IN_BOTH | IN_ENCODERS
 };
 
-/* The keys of bodies. Keys without `only` are read, or cannot change an answer. The others may be null or have the JSON
- * in `only`, which changes nothing: TX has no such feature. EMPTY stands for false, 0, "", [] and {}. */
+/* The keys of bodies, with spaces between them. Keys without `only` are read, or cannot change an answer. The others
+ * may be null or have the JSON in `only`, which changes nothing: TX has no such feature. EMPTY stands for false, 0, "",
+ * [] and {}. */
 #define EMPTY ""
 static const struct {
-    const char *key;
+    const char *keys;
     int in;
     const char *only;
-} keys[] = {
-    {"model", IN_BOTH | IN_ENCODERS, NULL},
+} rows[] = {
+    {"model user metadata store service_tier prompt_cache_key prompt_cache_retention safety_identifier verbosity "
+     "request_id priority cache_prompt",
+     IN_ALL, NULL},
     {"input", IN_ENCODERS, NULL},
-    {"encoding_format", IN_EMBED, NULL},
-    {"dimensions", IN_EMBED, NULL},
-    {"prompt", IN_COMPLETION, NULL},
-    {"messages", IN_CHAT, NULL},
-    {"tools", IN_CHAT, NULL},
-    {"tool_choice", IN_CHAT, NULL},
-    {"documents", IN_CHAT, NULL},
-    {"chat_template_kwargs", IN_CHAT, NULL},
-    {"reasoning_effort", IN_CHAT, NULL},
-    {"add_generation_prompt", IN_CHAT, NULL},
-    {"continue_final_message", IN_CHAT, NULL},
-    {"max_tokens", IN_BOTH, NULL},
-    {"max_completion_tokens", IN_CHAT, NULL},
-    {"min_tokens", IN_BOTH, NULL},
-    {"temperature", IN_BOTH, NULL},
-    {"top_p", IN_BOTH, NULL},
-    {"top_k", IN_BOTH, NULL},
-    {"repetition_penalty", IN_BOTH, NULL},
-    {"seed", IN_BOTH, NULL},
-    {"n", IN_BOTH, NULL},
-    {"best_of", IN_BOTH, NULL},
-    {"stop", IN_BOTH, NULL},
-    {"stream", IN_BOTH, NULL},
-    {"stream_options", IN_BOTH, NULL},
-    {"echo", IN_COMPLETION, NULL},
-    {"logprobs", IN_BOTH, NULL},
-    {"top_logprobs", IN_CHAT, NULL},
-    {"response_format", IN_BOTH, NULL},
-    {"user", IN_ALL, NULL},
-    {"metadata", IN_ALL, NULL},
-    {"store", IN_ALL, NULL},
-    {"service_tier", IN_ALL, NULL},
-    {"parallel_tool_calls", IN_CHAT, NULL},
-    {"prompt_cache_key", IN_ALL, NULL},
-    {"prompt_cache_retention", IN_ALL, NULL},
-    {"safety_identifier", IN_ALL, NULL},
-    {"verbosity", IN_ALL, NULL},
-    {"request_id", IN_ALL, NULL},
-    {"priority", IN_ALL, NULL},
-    {"cache_prompt", IN_ALL, NULL},
-    {"modalities", IN_CHAT, "[\"text\"]"},
-    {"skip_special_tokens", IN_BOTH, "true"},
-    {"spaces_between_special_tokens", IN_BOTH, "true"},
+    {"encoding_format dimensions", IN_EMBED, NULL},
+    {"prompt echo", IN_COMPLETION, NULL},
+    {"max_tokens min_tokens temperature top_p top_k repetition_penalty seed n best_of stop stream stream_options "
+     "logprobs "
+     "response_format",
+     IN_BOTH, NULL},
+    {"messages tools tool_choice parallel_tool_calls function_call documents chat_template_kwargs reasoning_effort "
+     "add_generation_prompt continue_final_message max_completion_tokens top_logprobs",
+     IN_CHAT, NULL},
+    {"suffix frequency_penalty presence_penalty logit_bias min_p top_a mirostat use_beam_search early_stopping "
+     "ignore_eos "
+     "stop_token_ids include_stop_str_in_output bad_words prompt_logprobs functions grammar guided_json guided_regex "
+     "guided_choice",
+     IN_BOTH, EMPTY},
+    {"length_penalty repeat_penalty typical_p tfs_z", IN_BOTH, "1"},
+    {"skip_special_tokens spaces_between_special_tokens", IN_BOTH, "true"},
     {"add_special_tokens", IN_COMPLETION, "true"},
     {"add_special_tokens", IN_CHAT, "false"},
-    {"length_penalty", IN_BOTH, "1"},
-    {"repeat_penalty", IN_BOTH, "1"},
-    {"typical_p", IN_BOTH, "1"},
-    {"tfs_z", IN_BOTH, "1"},
-    {"function_call", IN_CHAT, NULL}, /* functions are empty */
-    {"suffix", IN_BOTH, EMPTY},
-    {"frequency_penalty", IN_BOTH, EMPTY},
-    {"presence_penalty", IN_BOTH, EMPTY},
-    {"logit_bias", IN_BOTH, EMPTY},
-    {"min_p", IN_BOTH, EMPTY},
-    {"top_a", IN_BOTH, EMPTY},
-    {"use_beam_search", IN_BOTH, EMPTY},
-    {"ignore_eos", IN_BOTH, EMPTY},
-    {"early_stopping", IN_BOTH, EMPTY},
-    {"stop_token_ids", IN_BOTH, EMPTY},
-    {"include_stop_str_in_output", IN_BOTH, EMPTY},
-    {"bad_words", IN_BOTH, EMPTY},
-    {"prompt_logprobs", IN_BOTH, EMPTY},
-    {"mirostat", IN_BOTH, EMPTY},
-    {"functions", IN_BOTH, EMPTY},
-    {"grammar", IN_BOTH, EMPTY},
-    {"guided_json", IN_BOTH, EMPTY},
-    {"guided_regex", IN_BOTH, EMPTY},
-    {"guided_choice", IN_BOTH, EMPTY},
+    {"modalities", IN_CHAT, "[\"text\"]"},
 };
+
+static bool is_among(const char *keys, const char *key)
+{
+    const size_t size = strlen(key);
+    for (size_t length; *keys; keys += length + (keys[length] == ' ')) {
+        length = strcspn(keys, " ");
+        if (length == size && memcmp(keys, key, size) == 0)
+            return true;
+    }
+    return false;
+}
 
 /* Returns true if a value is the one of `only`, or a number that equals it. */
 static bool is_neutral(const tx_json *value, const char *only)
@@ -121,17 +85,18 @@ static bool is_neutral(const tx_json *value, const char *only)
 /* A key that is null gives nothing, so it may be any key. */
 static tx_status check_keys(const tx_json *body, serve_kind kind)
 {
-    const size_t count = sizeof keys / sizeof keys[0];
     for (void *m = tx_json_first(body); m; m = tx_json_next(body, m)) {
-        size_t i = 0;
-        while (i < count && (strcmp(keys[i].key, tx_json_key(m)) != 0 || !(keys[i].in & 1 << kind)))
-            i++;
-        if (tx_json_type_of(tx_json_value(m)) == TX_JSON_NULL)
-            continue;
-        if (i == count)
-            return tx_fail(TX_INVALID, "%.60s: unknown key", tx_json_key(m));
-        if (keys[i].only && !is_neutral(tx_json_value(m), keys[i].only))
-            return tx_fail(TX_INVALID, "%s is not supported: leave it out", keys[i].key);
+        const tx_json *value = tx_json_value(m);
+        const char *key = tx_json_key(m), *only = EMPTY;
+        bool known = tx_json_type_of(value) == TX_JSON_NULL;
+        for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !known; i++) {
+            known = rows[i].in & 1 << kind && is_among(rows[i].keys, key);
+            only = rows[i].only;
+        }
+        if (!known)
+            return tx_fail(TX_INVALID, "%.60s: unknown key", key);
+        if (tx_json_type_of(value) != TX_JSON_NULL && only && !is_neutral(value, only))
+            return tx_fail(TX_INVALID, "%s is not supported: leave it out", key);
     }
     return TX_OK;
 }

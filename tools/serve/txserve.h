@@ -3,7 +3,7 @@
  * The parts of txserve. Data flows like this:
  *
  *     http.c (one thread)  reads a request ──▶ worker.c (threads) has request.c parse, render and tokenise it to a call
- *                           with texts ──▶ engine.c queues the texts
+ *                           with texts, and queues them
  *     engine.c (one thread) puts queued texts into the batch (tx_batch.h), whose callbacks in answer.c append to the
  *                           call's output and wake its connection ──▶ http.c sends the output
  *
@@ -155,10 +155,8 @@ void serve_release(serve_call *call);
 tx_status serve_start_workers(serve_server *server);
 void serve_stop_workers(serve_server *server);
 
-/* ---- engine.c: the queue and the batch ------------------------------------------------------------------- */
+/* ---- engine.c: the batch ------------------------------------------------------------------- */
 
-/* Queues the texts of a call, with the lock. Returns false if the queue has no room for them. */
-bool serve_queue(serve_call *call);
 /* The engine thread; the argument is the server. */
 void *serve_engine(void *server);
 
@@ -184,7 +182,7 @@ tx_status serve_encode(serve_call *call);
 
 /* ---- guard.c: who may use the server --------------------------------------------------------------------- */
 
-/* What a request says of its sender; a member is NULL if the header is missing. */
+/* The headers of a request that describe its sender; NULL for a missing one. */
 typedef struct serve_sender {
     const char *host, *origin, *type, *authorization;
 } serve_sender;

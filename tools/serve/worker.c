@@ -61,13 +61,31 @@ static void destroy(serve_call *call)
     free(call);
 }
 
+/* Queues the texts of a call, with the lock. Returns false if the queue has no room for them. */
+static bool queue(serve_call *c)
+{
+    serve_server *s = c->server;
+    if (s->queued + c->count > s->set->max_queue)
+        return false;
+    c->left = c->count;
+    c->owners += c->count;
+    for (int32_t i = 0; i < c->count; i++) {
+        *s->tail = &c->text[i];
+        s->tail = &c->text[i].next;
+    }
+    s->queued += c->count;
+    s->counters.prompt_tokens += c->prompt_tokens;
+    pthread_cond_signal(&s->work);
+    return true;
+}
+
 /* Parses a call and queues its texts. */
 static void prepare(serve_call *c)
 {
     serve_server *s = c->server;
     int status = serve_parse(c);
     pthread_mutex_lock(&s->lock);
-    if (!status && !serve_queue(c)) {
+    if (!status && !queue(c)) {
         tx_fail(TX_INVALID, "the queue is full: try again later");
         status = 429;
     }
