@@ -304,11 +304,13 @@ static tx_status read_conversation(serve_call *c, tx_ids *ids)
         TX_TRY(tx_fail_in(check_tools(tools), "tools"));
     tx_json *object = tx_json_pack("{s:O, s:O*, s:O*}", "messages", messages, "tools", tools, "documents", documents);
     tx_status status = object ? tx_conversation_read(object, false, &said) : TX_MEMORY;
+    tx_json_free(object);
+    TX_THEN(status, tx_json_set_null(c->body, "messages")); /* `said` has a copy */
+    TX_THEN(status, tx_json_set_null(c->body, "tools"));
     TX_THEN(status, read_variables(c, &said));
     TX_THEN(status, tx_chat_prompt(c->server->chat, c->encoder, &said, ids));
     TX_THEN(status, tx_generation_add_end(&c->how, end, text, c->stop)); /* read_stops left room for it */
     tx_conversation_free(&said);
-    tx_json_free(object);
     return status;
 }
 
