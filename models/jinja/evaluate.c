@@ -102,7 +102,7 @@ static tx_jinja_value slice(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja
     const bool text = of.kind == TX_JINJA_STRING;
     if (!text && of.kind != TX_JINJA_LIST && of.kind != TX_JINJA_TUPLE)
         return tx_jinja_fail(a, TX_FORMAT, "a %s has no slices", tx_jinja_kind_name(of));
-    const int64_t count = (int64_t)(text ? tx_jinja_length(of.string) : of.list->count);
+    const int64_t count = (int64_t)(text ? tx_jinja_length(a, of.string) : of.list->count);
     int64_t step = 1;
     if (node->d) {
         const tx_jinja_value v = tx_jinja_evaluate(r, node->d);
@@ -112,8 +112,8 @@ static tx_jinja_value slice(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja
     const int64_t begin = bound_of(r, node->b, step < 0 ? count - 1 : 0, count, step);
     const int64_t end = bound_of(r, node->c, step < 0 ? -1 : count, count, step);
     if (text && step == 1 && !a->status) {
-        const size_t first = tx_jinja_place(of.string, (size_t)begin);
-        return tx_jinja_cut(a, of.string, first, begin < end ? tx_jinja_place(of.string, (size_t)end) : first);
+        const size_t first = tx_jinja_place(a, of.string, (size_t)begin);
+        return tx_jinja_cut(a, of.string, first, begin < end ? tx_jinja_place(a, of.string, (size_t)end) : first);
     }
     const tx_jinja_list *elements = tx_jinja_elements(a, of);
     const tx_jinja_value made = tx_jinja_list_new(a, of.kind == TX_JINJA_TUPLE);
@@ -203,11 +203,16 @@ static tx_jinja_value repeated(tx_jinja_run *r, tx_jinja_value of, int64_t times
 
 static tx_jinja_value joined_lists(tx_jinja_run *r, tx_jinja_value x, tx_jinja_value y)
 {
+    const size_t count = x.list->count + y.list->count;
     const tx_jinja_value made = tx_jinja_list_new(&r->arena, x.kind == TX_JINJA_TUPLE);
-    for (size_t i = 0; i < x.list->count && tx_jinja_step(&r->arena, 1); i++)
-        tx_jinja_append(&r->arena, made.list, x.list->at[i]);
-    for (size_t i = 0; i < y.list->count && tx_jinja_step(&r->arena, 1); i++)
-        tx_jinja_append(&r->arena, made.list, y.list->at[i]);
+    tx_jinja_value *at = tx_jinja_take(&r->arena, count, sizeof *at);
+    if (!at || !tx_jinja_step(&r->arena, count / 16))
+        return TX_JINJA_NOTHING;
+    if (x.list->count)
+        memcpy(at, x.list->at, x.list->count * sizeof *at);
+    if (y.list->count)
+        memcpy(at + x.list->count, y.list->at, y.list->count * sizeof *at);
+    *made.list = (tx_jinja_list){.at = at, .count = count, .room = count};
     return made;
 }
 
@@ -366,14 +371,19 @@ static tx_jinja_value apply(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja
 
 tx_jinja_value tx_jinja_evaluate_filters(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja_value text)
 {
-    return apply(r, node, node->a ? tx_jinja_evaluate_filters(r, node->a, text) : text);
+    const bool goes_on = tx_jinja_deeper(r);
+    if (goes_on && node->a)
+        text = tx_jinja_evaluate_filters(r, node->a, text);
+    r->depth--;
+    return goes_on ? tx_jinja_keep_value(&r->arena, apply(r, node, text)) : TX_JINJA_NOTHING;
 }
 
 /* ---- Nodes ---------------------------------------------------------------------------------------------- */
 
 static tx_jinja_value list_of(tx_jinja_run *r, const tx_jinja_node *node)
 {
-    const tx_jinja_value made = tx_jinja_list_new(&r->arena, node->kind == TX_JINJA_TUPLE_NODE);
+    const tx_jinja_value made =
+        tx_jinja_keep_value(&r->arena, tx_jinja_list_new(&r->arena, node->kind == TX_JINJA_TUPLE_NODE));
     for (const tx_jinja_node *n = node->args; n && !r->arena.status; n = n->next)
         tx_jinja_append(&r->arena, made.list, tx_jinja_evaluate(r, n->a));
     return made;
@@ -381,7 +391,7 @@ static tx_jinja_value list_of(tx_jinja_run *r, const tx_jinja_node *node)
 
 static tx_jinja_value dict_of(tx_jinja_run *r, const tx_jinja_node *node)
 {
-    const tx_jinja_value made = tx_jinja_dict_new(&r->arena);
+    const tx_jinja_value made = tx_jinja_keep_value(&r->arena, tx_jinja_dict_new(&r->arena));
     for (const tx_jinja_node *n = node->args; n && !r->arena.status; n = n->next) {
         const tx_jinja_value key = tx_jinja_evaluate(r, n->a);
         tx_jinja_put(&r->arena, made.dict, key, tx_jinja_evaluate(r, n->b));
@@ -453,7 +463,8 @@ static tx_jinja_value evaluate(tx_jinja_run *r, const tx_jinja_node *node)
 bool tx_jinja_deeper(tx_jinja_run *r)
 {
     if (++r->depth > MOST_DEPTH)
-        tx_jinja_fail(&r->arena, TX_UNSUPPORTED, "its macros call each other too deeply");
+        tx_jinja_fail(&r->arena, TX_UNSUPPORTED,
+                      "its expressions are nested, or its macros call each other, too deeply");
     return tx_jinja_step(&r->arena, 1);
 }
 
@@ -461,5 +472,5 @@ tx_jinja_value tx_jinja_evaluate(tx_jinja_run *r, const tx_jinja_node *node)
 {
     const tx_jinja_value made = tx_jinja_deeper(r) ? evaluate(r, node) : TX_JINJA_NOTHING;
     r->depth--;
-    return made;
+    return tx_jinja_keep_value(&r->arena, made);
 }

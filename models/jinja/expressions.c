@@ -379,11 +379,17 @@ tx_jinja_node *tx_jinja_parse_tuple(tx_jinja_parser *p, bool condition)
     return node;
 }
 
-tx_jinja_node *tx_jinja_parse_target(tx_jinja_parser *p, bool attribute)
+static tx_jinja_node *parse_name_target(tx_jinja_parser *p)
 {
-    tx_jinja_node *node = parse_name_node(p), **last;
+    tx_jinja_node *node = parse_name_node(p);
     if (node->kind != TX_JINJA_NAME)
         tx_jinja_unexpected(p);
+    return node;
+}
+
+tx_jinja_node *tx_jinja_parse_target(tx_jinja_parser *p, bool attribute)
+{
+    tx_jinja_node *node = parse_name_target(p), **last;
     if (attribute && tx_jinja_accept(p, ".")) {
         node = unary(p, TX_JINJA_ATTRIBUTE, node);
         node->name = tx_jinja_parse_name(p);
@@ -392,7 +398,7 @@ tx_jinja_node *tx_jinja_parse_target(tx_jinja_parser *p, bool attribute)
         tuple->args = unary(p, TX_JINJA_ARGUMENT, node);
         last = &tuple->args->next;
         while (tx_jinja_accept(p, ",") && !ends_tuple(p) && !p->arena->status) {
-            *last = unary(p, TX_JINJA_ARGUMENT, tx_jinja_parse_target(p, false));
+            *last = unary(p, TX_JINJA_ARGUMENT, parse_name_target(p));
             last = &(*last)->next;
         }
         return tuple;

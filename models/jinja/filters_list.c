@@ -19,7 +19,7 @@ tx_jinja_value tx_jinja_do_length(const tx_jinja_call *c)
     const tx_jinja_value v = c->self;
     switch (v.kind) {
     case TX_JINJA_STRING:
-        return tx_jinja_integer((int64_t)tx_jinja_length(v.string));
+        return tx_jinja_integer((int64_t)tx_jinja_length(c->arena, v.string));
     case TX_JINJA_LIST:
     case TX_JINJA_TUPLE:
         return tx_jinja_integer((int64_t)v.list->count);

@@ -13,15 +13,14 @@ bool tx_jinja_as_index(tx_jinja_value v, int64_t *index)
 static tx_jinja_value element(tx_jinja_arena *a, tx_jinja_value of, int64_t index)
 {
     const bool text = of.kind == TX_JINJA_STRING;
-    const int64_t count = (int64_t)(text ? tx_jinja_length(of.string) : of.list->count);
+    const int64_t count = (int64_t)(text ? tx_jinja_length(a, of.string) : of.list->count);
     index += index < 0 ? count : 0;
-    tx_jinja_step(a, text ? of.string->size / 64 : 0);
     if (index < 0 || index >= count)
         return TX_JINJA_NOTHING;
     if (!text)
         return of.list->at[index];
-    const size_t begin = tx_jinja_place(of.string, (size_t)index);
-    return tx_jinja_cut(a, of.string, begin, tx_jinja_place(of.string, (size_t)index + 1));
+    const size_t begin = tx_jinja_place(a, of.string, (size_t)index);
+    return tx_jinja_cut(a, of.string, begin, tx_jinja_place(a, of.string, (size_t)index + 1));
 }
 
 tx_jinja_value tx_jinja_member(tx_jinja_arena *a, tx_jinja_value of, tx_jinja_value key)

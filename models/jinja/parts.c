@@ -27,25 +27,26 @@ static int64_t search_last(const tx_jinja_call *c, str s, str part, size_t end)
 }
 
 /* Index of the character that begins at a byte; -1 is kept. */
-static tx_jinja_value as_place(str s, int64_t byte)
+static tx_jinja_value as_place(const tx_jinja_call *c, str s, int64_t byte)
 {
     const tx_jinja_string before = {.bytes = s->bytes, .size = byte < 0 ? 0 : (size_t)byte};
-    return tx_jinja_integer(byte < 0 ? -1 : (int64_t)tx_jinja_length(&before));
+    return tx_jinja_integer(byte < 0 ? -1 : (int64_t)tx_jinja_length(c->arena, &before));
 }
 
 tx_jinja_value tx_jinja_do_find(const tx_jinja_call *c)
 {
     str s = tx_jinja_self(c);
     const int64_t start = tx_jinja_integer_of(c, 1, "start", 0);
-    const int64_t from = start < 0 ? start + (int64_t)tx_jinja_length(s) : start;
-    return as_place(
-        s, tx_jinja_search(c->arena, s, tx_jinja_needed(c, 0, "sub"), tx_jinja_place(s, from < 0 ? 0 : (size_t)from)));
+    const int64_t from = start < 0 ? start + (int64_t)tx_jinja_length(c->arena, s) : start;
+    return as_place(c, s,
+                    tx_jinja_search(c->arena, s, tx_jinja_needed(c, 0, "sub"),
+                                    tx_jinja_place(c->arena, s, from < 0 ? 0 : (size_t)from)));
 }
 
 tx_jinja_value tx_jinja_do_rfind(const tx_jinja_call *c)
 {
     str s = tx_jinja_self(c);
-    return as_place(s, search_last(c, s, tx_jinja_needed(c, 0, "sub"), s->size));
+    return as_place(c, s, search_last(c, s, tx_jinja_needed(c, 0, "sub"), s->size));
 }
 
 tx_jinja_value tx_jinja_do_index_of(const tx_jinja_call *c)
@@ -72,7 +73,7 @@ tx_jinja_value tx_jinja_do_count_of(const tx_jinja_call *c)
     }
     str s = tx_jinja_self(c), part = tx_jinja_needed(c, 0, "sub");
     if (!part->size)
-        return tx_jinja_integer((int64_t)tx_jinja_length(s) + 1);
+        return tx_jinja_integer((int64_t)tx_jinja_length(c->arena, s) + 1);
     for (int64_t at = 0; (at = tx_jinja_search(c->arena, s, part, (size_t)at)) >= 0; at += (int64_t)part->size)
         count++;
     return tx_jinja_integer(count);
@@ -243,7 +244,7 @@ tx_jinja_value tx_jinja_do_join_of(const tx_jinja_call *c)
 static tx_jinja_value pad(const tx_jinja_call *c, str fill, bool before)
 {
     str s = tx_jinja_self(c);
-    const int64_t width = tx_jinja_integer_of(c, 0, "width", 0), length = (int64_t)tx_jinja_length(s);
+    const int64_t width = tx_jinja_integer_of(c, 0, "width", 0), length = (int64_t)tx_jinja_length(c->arena, s);
     tx_jinja_sink sink = tx_jinja_sink_of(c->arena);
     if (!before)
         tx_jinja_write_string(&sink, s);

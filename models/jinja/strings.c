@@ -33,9 +33,10 @@ static tx_jinja_value with_case(const tx_jinja_call *c, letter_case how)
     str s = tx_jinja_self(c);
     tx_jinja_sink sink = tx_jinja_sink_of(c->arena);
     uint32_t before = ' ';
+    tx_buffer made = {0};
     for (size_t at = 0, size; at < s->size && tx_jinja_step(c->arena, 1); at += size) {
-        tx_buffer made = {0};
         uint32_t code = 0;
+        made.size = 0;
         size = tx_jinja_read(s, at, &code);
         const bool first = how == CAPITALIZE ? at == 0 : begins_word(how, before);
         if (how == UPPER || first)
@@ -44,9 +45,9 @@ static tx_jinja_value with_case(const tx_jinja_call *c, letter_case how)
             tx_unicode_lower(code, &made);
         if (made.size)
             tx_jinja_write(&sink, made.data, made.size, tx_jinja_flags_at(s, at));
-        free(made.data);
         before = code;
     }
+    free(made.data);
     return tx_jinja_written(c->arena, &sink);
 }
 

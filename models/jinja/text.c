@@ -22,8 +22,10 @@ static void write_flags(tx_jinja_sink *sink, size_t size, uint8_t flags)
 
 void tx_jinja_write(tx_jinja_sink *sink, const char *bytes, size_t size, uint8_t flags)
 {
+    const size_t room = sink->bytes.room + sink->flags.room;
     tx_buffer_add(&sink->bytes, bytes, size);
     write_flags(sink, size, flags);
+    tx_jinja_charge(sink->arena, sink->bytes.room + sink->flags.room - room);
 }
 
 static void write_part(tx_jinja_sink *sink, const tx_jinja_string *s, size_t begin, size_t end)
@@ -59,6 +61,7 @@ tx_jinja_value tx_jinja_written(tx_jinja_arena *a, tx_jinja_sink *sink)
     }
     if (bytes && tx_jinja_step(a, size / 16))
         made = tx_jinja_share(a, bytes, size, (const uint8_t *)bytes + size, 0);
+    a->used -= sink->bytes.room + sink->flags.room;
     free(sink->bytes.data);
     free(sink->flags.data);
     *sink = (tx_jinja_sink){0};

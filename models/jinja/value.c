@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Memory of a rendering, and values: creation, comparison, search. */
+ * Values: creation, comparison, search. */
 #include "models/jinja/value.h"
 
 #include "models/text/utf8.h"
@@ -9,75 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Memory -------------------------------------------------------------------------------------------- */
-
-#define CHUNK ((size_t)1 << 16)
-
-typedef struct tx_jinja_chunk {
-    struct tx_jinja_chunk *next;
-    size_t used, size;
-    max_align_t data[];
-} tx_jinja_chunk;
-
-void tx_jinja_arena_free(tx_jinja_arena *a)
-{
-    for (tx_jinja_chunk *c = a->chunk, *next; c; c = next) {
-        next = c->next;
-        free(c);
-    }
-    a->chunk = NULL;
-}
-
-tx_jinja_value tx_jinja_fail(tx_jinja_arena *a, tx_status status, const char *format, ...)
-{
-    char text[512];
-    va_list args;
-    va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
-    va_end(args);
-    if (!a->status)
-        a->status = tx_fail(status, "chat template, line %d: %s", a->line, text);
-    return TX_JINJA_NOTHING;
-}
-
-bool tx_jinja_step(tx_jinja_arena *a, uint64_t count)
-{
-    a->steps += count;
-    if (a->steps > a->most_steps)
-        tx_jinja_fail(a, TX_UNSUPPORTED, "it takes more than %llu steps", (unsigned long long)a->most_steps);
-    return !a->status;
-}
-
-void *tx_jinja_take(tx_jinja_arena *a, size_t count, size_t size)
-{
-    const size_t unit = sizeof(max_align_t);
-    if (a->status)
-        return NULL;
-    if (size && count > a->limit / size) {
-        tx_jinja_fail(a, TX_UNSUPPORTED, "it needs more than %zu bytes", a->limit);
-        return NULL;
-    }
-    const size_t bytes = (count * size + unit - 1) / unit * unit;
-    tx_jinja_chunk *c = a->chunk;
-    if (!c || bytes > c->size - c->used) {
-        const size_t room = bytes > CHUNK ? bytes : CHUNK;
-        if (room > a->limit - a->used) {
-            tx_jinja_fail(a, TX_UNSUPPORTED, "it needs more than %zu bytes", a->limit);
-            return NULL;
-        }
-        c = calloc(1, sizeof *c + room);
-        if (!c) {
-            a->status = tx_fail(TX_MEMORY, "chat template: out of memory");
-            return NULL;
-        }
-        a->used += room;
-        *c = (tx_jinja_chunk){.next = a->chunk, .size = room};
-        a->chunk = c;
-    }
-    void *taken = (char *)c->data + c->used;
-    c->used += bytes;
-    return taken;
-}
+/* ---- Making -------------------------------------------------------------------------------------------- */
 
 /* Makes room for one more element of `size` bytes; false after a failure. */
 static bool grow(tx_jinja_arena *a, void *array, size_t *room, size_t count, size_t size)
@@ -95,8 +27,6 @@ static bool grow(tx_jinja_arena *a, void *array, size_t *room, size_t count, siz
     *room = more;
     return true;
 }
-
-/* ---- Making -------------------------------------------------------------------------------------------- */
 
 tx_jinja_value tx_jinja_bool(bool truth)
 {
@@ -136,23 +66,35 @@ static void copy_flags(uint8_t *to, const tx_jinja_string *s)
         memset(to, s->all, s->size);
 }
 
+static void add_to_tail(tx_jinja_arena *a, const tx_jinja_string *s)
+{
+    tx_jinja_tail *t = &a->tail;
+    if (s->size) {
+        memcpy(t->bytes + t->size, s->bytes, s->size);
+        copy_flags(t->flags + t->size, s);
+    }
+    t->size += s->size;
+    tx_jinja_step(a, s->size / 64);
+}
+
+#define LONG 4096u /* a sum of so many bytes gets room for more */
+
 tx_jinja_value tx_jinja_joined(tx_jinja_arena *a, const tx_jinja_string *x, const tx_jinja_string *y)
 {
-    const size_t size = x->size + y->size;
-    const bool alike = !x->flags && !y->flags && x->all == y->all;
-    char *bytes = tx_jinja_take(a, size, alike ? 1 : 2);
-    if (!bytes || !tx_jinja_step(a, size / 16))
-        return TX_JINJA_NOTHING;
-    if (x->size)
-        memcpy(bytes, x->bytes, x->size);
-    if (y->size)
-        memcpy(bytes + x->size, y->bytes, y->size);
-    uint8_t *flags = alike ? NULL : (uint8_t *)bytes + size;
-    if (flags && x->size)
-        copy_flags(flags, x);
-    if (flags && y->size)
-        copy_flags(flags + x->size, y);
-    return tx_jinja_share(a, bytes, size, flags, x->all);
+    const size_t size = x->size + y->size, room = size < LONG ? size : 2 * size;
+    tx_jinja_tail *t = &a->tail, last = *t;
+    if (last.bytes != x->bytes || last.size != x->size || last.room < size) {
+        char *bytes = tx_jinja_take(a, room, 2);
+        if (!bytes)
+            return TX_JINJA_NOTHING;
+        *t = (tx_jinja_tail){.bytes = bytes, .flags = (uint8_t *)bytes + room, .room = room};
+        add_to_tail(a, x);
+    }
+    add_to_tail(a, y);
+    const tx_jinja_value made = tx_jinja_share(a, t->bytes, size, t->flags, 0);
+    if (room == size) /* a short sum is not the tail of a long one */
+        *t = last;
+    return made;
 }
 
 tx_jinja_value tx_jinja_list_new(tx_jinja_arena *a, bool tuple)
@@ -216,21 +158,25 @@ static uint8_t flags_of(const char *key, const tx_json *value, uint8_t flags)
 
 static tx_jinja_value from_object(tx_jinja_arena *a, const tx_json *json, uint8_t flags)
 {
-    tx_jinja_value made = tx_jinja_dict_new(a);
+    const tx_jinja_value made = tx_jinja_dict_new(a);
+    tx_jinja_pair *pair = tx_jinja_take(a, tx_json_size(json), sizeof *pair);
+    if (pair)
+        *made.dict = (tx_jinja_dict){.at = pair, .room = tx_json_size(json)};
     for (void *i = tx_json_first(json); i && !a->status; i = tx_json_next(json, i)) {
         const char *key = tx_json_key(i);
-        tx_jinja_dict *dict = made.dict;
-        const tx_jinja_pair pair = {tx_jinja_share(a, key, strlen(key), NULL, flags),
-                                    tx_jinja_from_json(a, tx_json_value(i), flags_of(key, tx_json_value(i), flags))};
-        if (grow(a, &dict->at, &dict->room, dict->count, sizeof *dict->at)) /* keys of an object are unique */
-            dict->at[dict->count++] = pair;
+        *pair = (tx_jinja_pair){tx_jinja_share(a, key, strlen(key), NULL, flags),
+                                tx_jinja_from_json(a, tx_json_value(i), flags_of(key, tx_json_value(i), flags))};
+        made.dict->count = (size_t)(++pair - made.dict->at); /* keys of an object are unique */
     }
     return made;
 }
 
 static tx_jinja_value from_array(tx_jinja_arena *a, const tx_json *json, uint8_t flags)
 {
-    tx_jinja_value made = tx_jinja_list_new(a, false);
+    const tx_jinja_value made = tx_jinja_list_new(a, false);
+    tx_jinja_value *at = tx_jinja_take(a, tx_json_size(json), sizeof *at);
+    if (at)
+        *made.list = (tx_jinja_list){.at = at, .room = tx_json_size(json)};
     for (size_t i = 0; i < tx_json_size(json) && !a->status; i++)
         tx_jinja_append(a, made.list, tx_jinja_from_json(a, tx_json_at(json, i), flags));
     return made;
@@ -322,9 +268,10 @@ bool tx_jinja_is_text(tx_jinja_value v, const char *text)
     return v.kind == TX_JINJA_STRING && v.string->size == size && memcmp(v.string->bytes, text, size) == 0;
 }
 
-static int compare_strings(const tx_jinja_string *x, const tx_jinja_string *y)
+static int compare_strings(tx_jinja_arena *a, const tx_jinja_string *x, const tx_jinja_string *y)
 {
     const size_t least = x->size < y->size ? x->size : y->size;
+    tx_jinja_step(a, least / 64);
     const int order = least ? memcmp(x->bytes, y->bytes, least) : 0;
     return order ? order : (x->size > y->size) - (x->size < y->size);
 }
@@ -352,10 +299,8 @@ static bool equal_dicts(tx_jinja_arena *a, const tx_jinja_dict *x, const tx_jinj
     return equal;
 }
 
-bool tx_jinja_equal(tx_jinja_arena *a, tx_jinja_value x, tx_jinja_value y)
+static bool equal_values(tx_jinja_arena *a, tx_jinja_value x, tx_jinja_value y)
 {
-    if (!tx_jinja_step(a, 1))
-        return false;
     if (tx_jinja_is_number(x) && tx_jinja_is_number(y))
         return compare_numbers(x, y) == 0 && tx_jinja_as_number(x) == tx_jinja_as_number(y);
     if (x.kind != y.kind)
@@ -366,7 +311,7 @@ bool tx_jinja_equal(tx_jinja_arena *a, tx_jinja_value x, tx_jinja_value y)
     case TX_JINJA_NONE:
         return true;
     case TX_JINJA_STRING:
-        return compare_strings(x.string, y.string) == 0;
+        return x.string->size == y.string->size && compare_strings(a, x.string, y.string) == 0;
     case TX_JINJA_LIST:
     case TX_JINJA_TUPLE:
         equal = x.list->count == y.list->count;
@@ -380,18 +325,29 @@ bool tx_jinja_equal(tx_jinja_arena *a, tx_jinja_value x, tx_jinja_value y)
     }
 }
 
+bool tx_jinja_equal(tx_jinja_arena *a, tx_jinja_value x, tx_jinja_value y)
+{
+    const bool equal = tx_jinja_enter_value(a) && equal_values(a, x, y);
+    a->depth--;
+    return equal;
+}
+
 int tx_jinja_compare(tx_jinja_arena *a, tx_jinja_value x, tx_jinja_value y)
 {
+    /* The first elements that differ decide, which may be lists again. */
+    for (size_t i = 0; is_list(x) && x.kind == y.kind && tx_jinja_step(a, 1);) {
+        const tx_jinja_list *p = x.list, *q = y.list;
+        if (i == p->count || i == q->count)
+            return (p->count > q->count) - (p->count < q->count);
+        const bool equal = tx_jinja_equal(a, p->at[i], q->at[i]);
+        x = equal ? x : p->at[i];
+        y = equal ? y : q->at[i];
+        i = equal ? i + 1 : 0;
+    }
     if (tx_jinja_is_number(x) && tx_jinja_is_number(y))
         return compare_numbers(x, y);
     if (x.kind == TX_JINJA_STRING && y.kind == TX_JINJA_STRING)
-        return compare_strings(x.string, y.string);
-    if (is_list(x) && x.kind == y.kind) {
-        for (size_t i = 0; i < x.list->count && i < y.list->count && tx_jinja_step(a, 1); i++)
-            if (!tx_jinja_equal(a, x.list->at[i], y.list->at[i]))
-                return tx_jinja_compare(a, x.list->at[i], y.list->at[i]);
-        return (x.list->count > y.list->count) - (x.list->count < y.list->count);
-    }
+        return compare_strings(a, x.string, y.string);
     tx_jinja_fail(a, TX_FORMAT, "%s and %s cannot be ordered", tx_jinja_kind_name(x), tx_jinja_kind_name(y));
     return 0;
 }
@@ -453,20 +409,22 @@ size_t tx_jinja_read(const tx_jinja_string *s, size_t at, uint32_t *code)
     return size ? size : 1;
 }
 
-size_t tx_jinja_length(const tx_jinja_string *s)
+size_t tx_jinja_length(tx_jinja_arena *a, const tx_jinja_string *s)
 {
     size_t count = 0;
+    tx_jinja_step(a, s->size / 64);
     for (size_t i = 0; i < s->size; i++)
         count += is_begin(s->bytes[i]);
     return count;
 }
 
-size_t tx_jinja_place(const tx_jinja_string *s, size_t index)
+size_t tx_jinja_place(tx_jinja_arena *a, const tx_jinja_string *s, size_t index)
 {
     size_t i = 0;
     for (; i < s->size; i++)
         if (is_begin(s->bytes[i]) && index-- == 0)
             break;
+    tx_jinja_step(a, i / 64);
     return i;
 }
 
@@ -478,6 +436,7 @@ int64_t tx_jinja_search(tx_jinja_arena *a, const tx_jinja_string *s, const tx_ji
         const char *found = memchr(s->bytes + at, part->bytes[0], s->size - part->size - at + 1);
         if (!found)
             return -1;
+        tx_jinja_step(a, ((size_t)(found - s->bytes) - at) / 64);
         at = (size_t)(found - s->bytes);
         if (memcmp(found, part->bytes, part->size) == 0)
             return (int64_t)at;

@@ -1,7 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Values of Jinja's expressions, as in Python. All memory of a rendering is one arena, which is freed at its end. The
- * first failure persists: functions then return undefined, and loops must check the status. */
+ * first failure persists: functions then return undefined, and loops must check the status.
+ *
+ * Between two statements, memory is collected: a block is freed unless a pointer in a kept block leads to it. Code that
+ * holds a value while statements may be executed must keep it. Only an evaluation can execute statements, because it
+ * may call a macro; filters, tests and methods cannot. */
 #ifndef TX_JINJA_VALUE_H
 #define TX_JINJA_VALUE_H
 
@@ -69,24 +73,50 @@ struct tx_jinja_dict {
     size_t message; /* 1 + its index in `messages`, or 0 if it is not a message */
 };
 
-/* Memory and limits of a rendering. */
+/* The last long sum of strings. What is added to it is written after it, so that a loop of ns.x = ns.x + y does not
+ * copy ns.x each time. */
+typedef struct tx_jinja_tail {
+    char *bytes;
+    uint8_t *flags;
+    size_t size, room;
+} tx_jinja_tail;
+
+/* Memory and limits of a template or of a rendering. */
 typedef struct tx_jinja_arena {
-    struct tx_jinja_chunk *chunk;
-    size_t used, limit; /* bytes */
+    struct tx_jinja_chunk *chunk;  /* permanent memory, which must not point to blocks */
+    bool collects;                 /* memory is now taken as blocks */
+    struct tx_jinja_block **block; /* in no order */
+    size_t blocks, block_room;
+    const void **kept; /* pointers into blocks that are not freed */
+    size_t keeps, kept_room;
+    size_t used, limit, collect_at; /* bytes */
     uint64_t steps, most_steps;
-    int line; /* of the template, for messages */
+    tx_jinja_tail tail;
+    int depth; /* of the value that is being compared */
+    int line;  /* of the template, for messages */
     tx_status status;
 } tx_jinja_arena;
 
-#define TX_JINJA_DEPTH 100
+#define TX_JINJA_DEPTH 100 /* of syntax, and of values that are compared or written */
 
-void tx_jinja_arena_free(tx_jinja_arena *a);
+/* ---- Memory and limits (memory.c) ----------------------------------------------------------------------- */
+
+void tx_jinja_arena_free(tx_jinja_arena *a); /* the status remains */
 /* Allocates zeroed memory; NULL after a failure. */
 void *tx_jinja_take(tx_jinja_arena *a, size_t count, size_t size);
+/* Counts memory outside the arena. False after a failure, or if the limit is exceeded. */
+bool tx_jinja_charge(tx_jinja_arena *a, size_t bytes);
+/* Keeps the block of a pointer until a->keeps is set back. */
+void tx_jinja_keep(tx_jinja_arena *a, const void *pointer);
+tx_jinja_value tx_jinja_keep_value(tx_jinja_arena *a, tx_jinja_value v); /* returns the value */
+/* Frees the blocks that cannot be reached, if enough was taken since the last time. */
+void tx_jinja_collect(tx_jinja_arena *a);
 /* Records the first failure, with the line. Returns undefined. */
 tx_jinja_value tx_jinja_fail(tx_jinja_arena *a, tx_status status, const char *format, ...) TX_PRINTF(3, 4);
 /* Counts `count` steps. False after a failure, or if the limit is exceeded. */
 bool tx_jinja_step(tx_jinja_arena *a, uint64_t count);
+/* Counts a step and increments a->depth, which the caller decrements; false if the value is nested too deeply. */
+bool tx_jinja_enter_value(tx_jinja_arena *a);
 
 /* ---- Making (value.c) ----------------------------------------------------------------------------------- */
 
@@ -137,23 +167,24 @@ static inline uint8_t tx_jinja_flags_at(const tx_jinja_string *s, size_t at)
 }
 /* The size of the character at byte `at`. An invalid byte counts as a character with code 0. */
 size_t tx_jinja_read(const tx_jinja_string *s, size_t at, uint32_t *code);
-size_t tx_jinja_length(const tx_jinja_string *s); /* in characters */
+size_t tx_jinja_length(tx_jinja_arena *a, const tx_jinja_string *s); /* in characters */
 /* The byte at which character `index` begins, or the size if there is no such character. */
-size_t tx_jinja_place(const tx_jinja_string *s, size_t index);
+size_t tx_jinja_place(tx_jinja_arena *a, const tx_jinja_string *s, size_t index);
 /* The byte at which `part` begins, at or after `from`; -1 if it is not found. */
 int64_t tx_jinja_search(tx_jinja_arena *a, const tx_jinja_string *s, const tx_jinja_string *part, size_t from);
 
 /* ---- Texts (text.c) ------------------------------------------------------------------------------------- */
 
-/* A string under construction. */
+/* A string under construction. Its memory counts as the arena's. */
 typedef struct tx_jinja_sink {
+    tx_jinja_arena *arena;
     tx_buffer bytes, flags;
     uint8_t more; /* additional flags of all bytes */
 } tx_jinja_sink;
 
-static inline tx_jinja_sink tx_jinja_sink_of(const tx_jinja_arena *a)
+static inline tx_jinja_sink tx_jinja_sink_of(tx_jinja_arena *a)
 {
-    return (tx_jinja_sink){.bytes.limit = a->limit, .flags.limit = a->limit};
+    return (tx_jinja_sink){.arena = a, .bytes.limit = a->limit, .flags.limit = a->limit};
 }
 
 void tx_jinja_write(tx_jinja_sink *sink, const char *bytes, size_t size, uint8_t flags);

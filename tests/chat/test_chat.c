@@ -306,6 +306,9 @@ static void test_refused_data(void **state)
 
 /* ---- Templates of the user's -------------------------------------------------------------------------- */
 
+#define DOUBLED(times) \
+    "{% set ns = namespace(x='ab') %}{% for i in range(" times ") %}{% set ns.x = ns.x + ns.x %}{% endfor %}"
+
 static void test_custom(void **state)
 {
     static const struct {
@@ -321,9 +324,12 @@ static void test_custom(void **state)
         {"{% for m in messages %}", "line 1: the text ends before \"else\""},
         {"{{ messages | nothing }}", "there is no filter nothing"},
         {"{% macro f() %}{{ f() }}{% endmacro %}{{ f() }}", "too deep"},
-        {"{% set x = 'a' * 1000000 %}{% for i in range(1000) %}{{ x.count('ab') }}{% endfor %}", "steps"},
-        {"{% for i in range(100000) %}{% for k in range(100000) %}{% endfor %}{% endfor %}", "it needs more than"},
-        {"{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
+        {DOUBLED("21") "{% set y = '' ~ ns.x %}{% for i in range(9999) %}{{ ns.x == y }}{% endfor %}", "steps"},
+        {DOUBLED("99"), "it needs more than"},
+        {"{{ [0] * 99999999 }}", "it needs more than"},
+        {DOUBLED("23") "{% for i in range(99) %}{% set x %}{{ ns.x }}{{ ns.x }}{{ 1 / 0 }}", "the text ends before"},
+        {"{% macro f(n) %}{{ ns.x }}{{ f(n) }}{% endmacro %}" DOUBLED("23") "{{ f(1) }}", "it needs more than"},
+        {DOUBLED("20") "{% for i in range(999) %}{% for m in messages %}{{ ns.x }}{% endfor %}{% endfor %}",
          "it needs more than"},
     };
     char *folder = make_scratch(), *path = tx_path_join(folder, "mine.jinja");
@@ -345,6 +351,69 @@ static void test_custom(void **state)
     }
     free(path);
     remove_scratch(folder);
+}
+
+/* Renders a template with one message; the text is kept in `text` if it succeeds. */
+static tx_status render_template(const char *template, tx_jinja_text *text)
+{
+    static const char values[] = "{\"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}";
+    tx_json *said, *given = tx_json_object();
+    tx_jinja *jinja = NULL;
+    assert_ok(tx_json_parse(values, strlen(values), "values", &said));
+    tx_status status = tx_jinja_parse(template, strlen(template), &jinja);
+    TX_THEN(status, tx_jinja_render(jinja, said, given, text));
+    tx_jinja_free(jinja);
+    tx_json_free(said);
+    tx_json_free(given);
+    return status;
+}
+
+/* Whatever walks through a value has one limit of depth. */
+static void test_deep_values(void **state)
+{
+    static const char *const walks[] = {
+        "[ns.x] == [ns.x]",
+        "[ns.x] != 1 and [ns.x] < [ns.x]",
+        "ns.x in [ns.x]",
+        "[ns.x, ns.x] | sort",
+        "[ns.x] | unique",
+        "[ns.x, ns.x] | max",
+        "[ns.x].count(ns.x)",
+        "[ns.x].index(ns.x)",
+        "{ns.x: 1, ns.x: 2}",
+        "{ns.x: 1}[ns.x]",
+        "{1: ns.x} == {1: ns.x}",
+        "ns.x is eq(ns.x)",
+        "ns.x",
+        "ns.x | tojson",
+        "ns.x ~ ''",
+        "{'a': {ns.x: 1}.get(ns.x)}",
+        "dict({ns.x: 1}, a=1)[ns.x]",
+    };
+    for (size_t i = 0; i < sizeof walks / sizeof walks[0]; i++) {
+        tx_jinja_text text = {0};
+        char template[300];
+        snprintf(template, sizeof template,
+                 "{%% set ns = namespace(x=()) %%}{%% for i in range(300) %%}{%% set ns.x = (ns.x,) %%}{%% endfor %%}"
+                 "{{ %s }}",
+                 walks[i]);
+        assert_refused(render_template(template, &text), TX_UNSUPPORTED, "nested deeper than 100");
+        tx_jinja_text_free(&text);
+    }
+}
+
+/* Values that are replaced free their memory: the versions of x and y have 3 GB. */
+static void test_replaced_values(void **state)
+{
+    tx_jinja_text text = {0};
+    assert_ok(render_template("{% set ns = namespace(x='', y=[]) %}{% for i in range(4000) %}"
+                              "{% set ns.x = ns.x + 'abcdefgh' * 12 %}{% set ns.y = [ns.y | length] + [ns.x[1:]] %}"
+                              "{% if i % 100 == 0 %}{% set ns.x = 'x' ~ ns.x %}{% endif %}{% endfor %}"
+                              "{{ ns.x | length }} {{ ns.y[1] | length }}",
+                              &text));
+    assert_int_equal(text.bytes.size, strlen("384040 384039"));
+    assert_memory_equal(text.bytes.data, "384040 384039", text.bytes.size);
+    tx_jinja_text_free(&text);
 }
 
 static void test_unknown(void **state)
@@ -375,6 +444,8 @@ int main(void)
         cmocka_unit_test(test_normalized_tokens_are_refused),
         cmocka_unit_test(test_refused_data),
         cmocka_unit_test(test_custom),
+        cmocka_unit_test(test_deep_values),
+        cmocka_unit_test(test_replaced_values),
         cmocka_unit_test(test_unknown),
         cmocka_unit_test(test_many_turns),
         cmocka_unit_test(test_template_with_nul),

@@ -140,6 +140,12 @@ end
 {{ loop is defined }}{% for a in [1, 2] %}{% for b in [3] %}{{ loop.depth }}{{ loop.index }}{% endfor %}{{ loop.index }}{{ loop.previtem }}{{ loop.nextitem }}{% endfor %}
 {{ dict(a=1)['a'] }}{{ messages.nothing }}{{ messages[99] }}{{ {'items': 1}['items'] }}{{ 10 is divisibleby 5 }}{{ 3 is odd }}{{ 'A' is upper }}{{ 1 is sameas 1 }}{{ 5 is in [5] }}
 {% macro wrap() %}<{{ caller() }}>{% endmacro %}{% call wrap() %}in{% endcall %}{{ [1, 2, 3] | last }}{{ 1 if 0 else 2 if 0 else 3 }}{{ -1 | abs }}{{ 5 .__class__ is defined }}
+{% for a, b, c in [[1, 2, 3]] %}{{ a }}{{ b }}{{ c }}{% endfor %}{% set a, b, c = 'xyz' %}{{ a }}{{ b }}{{ c }}
+{% macro f(n) %}{% set ns = namespace(x='') %}{% for i in range(n) %}{% set ns.x = ns.x ~ i %}{% endfor %}{{ ns.x }}{% endmacro %}{{ ['a' ~ f(3), f(4), {'k': f(2)}, f(1) ~ 'b', [f(5)[f(2) | int:], f(3) if f(2) == '01']] }}
+{% macro f(n) %}{% set s %}{{ n }}{% for i in 'ab' %}{{ i }}{% endfor %}{% endset %}{{ s }}{% endmacro %}{% for x in [f(1), f(2), f(3)] if f(x) != f('2ab') %}{{ loop.index }}{{ x }}{{ f(x) }}{{ loop.previtem }}{% endfor %}
+{% macro f(n, d=namespace(x=n ~ 'd')) %}{% if n %}<{{ f(n - 1) }}{{ caller() if caller }}{{ d.x }}>{% endif %}{% endmacro %}{% call f(3) %}in{{ f(2) }}{% endcall %}{% filter replace(f(1), '!') | upper %}a{{ f(1) }}b{% endfilter %}
+{% set ns = namespace(m=none) %}{% for i in range(3) %}{% set j = i ~ 'j' %}{% macro g() %}{{ j }}{% endmacro %}{% if i == 1 %}{% set ns.m = g %}{% endif %}{{ g() }}{% endfor %}{{ ns.m() }}
+{% set ns = namespace(x='a', l=[], s=['', '']) %}{% for i in range(6000) %}{% set ns.x = ns.x + 'b' ~ i %}{% set ns.s = [ns.x, ns.x + 'c', ns.s[1][-9:]] %}{% set ns.l = ns.l + [i] %}{% endfor %}{{ ns.x | length }}{{ ns.s[0][-9:] }}{{ ns.s[1][-9:] }}{{ ns.s[2] }}{{ ns.l | sum }}
 {{ nothing.at.all }}
 {{ 'a' + 1 }}
 {{ [1][0](2) }}
