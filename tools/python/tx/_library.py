@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions and structures of libtx's public headers that the package uses."""
 import ctypes
+import operator
 import os
+import signal
+import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32,
                     c_int64, c_size_t, c_uint64, c_void_p)
 
@@ -9,6 +12,9 @@ _here = os.path.dirname(os.path.abspath(__file__))
 lib = ctypes.CDLL(os.environ.get("TX_LIBRARY") or os.path.join(_here, "lib", "libtx.so.0"))
 _free = ctypes.CDLL(None).free
 _free.argtypes, _free.restype = [c_void_p], None
+
+
+INVALID = -1  # TX_INVALID
 
 
 class Error(Exception):
@@ -26,8 +32,12 @@ def check(status):
 
 
 class Guard:
-    """Wraps callbacks. An exception must not pass through C: the first one is kept, and check() raises it."""
-    error = None
+    """A call of the library that runs Python code: callbacks, and the handlers of signals such as Ctrl-C, which Python
+    may run at the first instruction of a callback. An exception must not pass through C, so the first one is kept, and
+    the end of the `with` block raises it."""
+
+    def __init__(self):
+        self.error, self._handlers = None, {}
 
     def __call__(self, function):
         def call(*arguments):
@@ -38,10 +48,32 @@ class Guard:
                 return 0
         return call
 
-    def check(self, status):
+    def __enter__(self):
+        if threading.current_thread() is threading.main_thread():  # the only one that runs handlers
+            for number in signal.valid_signals():
+                handler = signal.getsignal(number)
+                if callable(handler):
+                    self._handlers[number] = handler
+                    signal.signal(number, self(handler))
+        return self
+
+    def __exit__(self, *_):
+        while self._handlers:
+            signal.signal(*self._handlers.popitem())
         if self.error is not None:
             raise self.error
-        check(status)
+
+
+_process = []  # the one whose threads the library has started
+
+
+def own_process():
+    """Threads do not survive fork(): the library would wait for them for ever."""
+    if not _process:
+        _process.append(os.getpid())
+    if _process[0] != os.getpid():
+        raise Error('tx was used before this process was forked, and threads do not survive that; start processes with '
+                    'multiprocessing.get_context("spawn")', INVALID)
 
 
 def take(pointer, kind, count):
@@ -56,7 +88,22 @@ def take(pointer, kind, count):
 
 def encode(value):
     """Text, a path or None as bytes for C."""
-    return None if value is None else os.fsencode(value)
+    data = None if value is None else os.fsencode(value)
+    if data and b"\0" in data:
+        raise ValueError(f"{value!r} contains a NUL character")
+    return data
+
+
+def put(structure, **values):
+    """Sets fields of a structure, and its size. ctypes would cut an integer that does not fit."""
+    structure.size = ctypes.sizeof(structure)
+    for name, value in values.items():
+        if hasattr(value, "__index__") and not isinstance(value, bool):
+            value = operator.index(value)
+        setattr(structure, name, value)
+        if type(value) is int and getattr(structure, name) != value:
+            raise OverflowError(f"{name}: {value} is out of range")
+    return structure
 
 
 # ---- tx_train.h ----------------------------------------

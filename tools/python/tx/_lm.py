@@ -2,27 +2,41 @@
 """Language models: generation, chat, logits, perplexity; and embeddings."""
 import ctypes
 import json
-import os
+import threading
 import warnings
+from contextlib import contextmanager
 from ctypes import POINTER, byref, c_char, c_char_p, c_float, c_int32, c_int64, c_size_t, c_void_p, sizeof
-from functools import cached_property
+from functools import wraps
 
 import numpy as np
 
-from ._library import (Conversation, Generation, Guard, Ids, LmListener, LmOptions, Perplexity, PerplexityResult,
-                       Prompt, Shape, TextInput, check, encode, lib, take)
+from ._library import (INVALID, Conversation, Error, Generation, Guard, Ids, LmListener, LmOptions, Perplexity,
+                       PerplexityResult, Prompt, Shape, TextInput, check, encode, lib, own_process, put, take)
 
 _EARLY = {False: 0, True: 1, "never": 2}
 _OFFLOAD = {None: 0, "none": 0, "cpu": 1, "nvme": 2}
 _INTERNAL = {"size", "eos_count", "stop_count", "stop_strings"}
 
 
-def _array(ids):
+def _array(ids, least=1):
     """Token ids as a contiguous array of 32 bits: no copy if they are one already."""
-    array = np.ascontiguousarray(ids, dtype=np.int32)
-    if array.ndim != 1 or array.size == 0:
-        raise ValueError(f"ids must be a list of at least one token id, not an array of shape {array.shape}")
-    return array
+    array = np.atleast_1d(ids)
+    if array.ndim != 1 or array.size < least:
+        raise ValueError(f"ids must be a flat list of token ids, at least {least}, not an array of shape {array.shape}")
+    if array.size and array.dtype.kind not in "iu":
+        raise ValueError(f"ids must be integers that fit in 32 bits, not {array.dtype}")
+    if array.size and not (-2 ** 31 <= int(array.min()) and int(array.max()) < 2 ** 31):
+        raise OverflowError("ids must be integers that fit in 32 bits")
+    return np.ascontiguousarray(array, dtype=np.int32)
+
+
+def _alone(method):
+    """A method that uses the handle: of an open model, in its own process, by one thread at a time."""
+    @wraps(method)
+    def call(self, *arguments, **named):
+        with self._use():
+            return method(self, *arguments, **named)
+    return call
 
 
 def _pointer(array, kind=c_int32):
@@ -32,28 +46,48 @@ def _pointer(array, kind=c_int32):
 class _Model:
     """What LM and Embedder have in common: the options, and the handle that the library frees."""
     _open = _free = None  # functions of the library
+    _lm = _busy = None
 
     def __init__(self, model=None, *, device="cpu", dtype=None, threads=0, batch_size=0, adapter=None,
                  load_in_4bit=False, double_quant=False, keep_cache=True, device_map=None, offload_param=None,
                  offload_folder=None, assistant_model=None, cache_type=None):
         """`dtype` is "float32" (the default), "bfloat16", "float16" or "auto". `adapter` is a folder of peft.
         `keep_cache` reuses the keys and values of a conversation. The others are options of txgen, with its values."""
+        self.close()
         warn = dict(LmOptions._fields_)["warn"]
-        self._warn = warn(lambda _, line: warnings.warn(line.decode(errors="replace"), stacklevel=3))
-        options = LmOptions(size=sizeof(LmOptions), model=encode(model), threads=threads, batch_size=batch_size,
-                            device=None if device_map else encode(device), dtype=encode(dtype), warn=self._warn,
-                            adapter=encode(adapter), load_in_4bit=load_in_4bit, double_quant=double_quant,
-                            keep_cache=keep_cache, device_map=encode(device_map),
-                            offload_params=_OFFLOAD[offload_param], offload_folder=encode(offload_folder),
-                            assistant_model=encode(assistant_model), cache_type=encode(cache_type))
-        self._lm = c_void_p()
-        check(self._open(byref(options), byref(self._lm)))
+        self._warn = warn(lambda _, line: self._guard(warnings.warn)(line.decode(errors="replace"), stacklevel=4))
+        options = put(LmOptions(), model=encode(model), threads=threads, batch_size=batch_size,
+                      device=None if device_map else encode(device), dtype=encode(dtype), warn=self._warn,
+                      adapter=encode(adapter), load_in_4bit=load_in_4bit, double_quant=double_quant,
+                      keep_cache=keep_cache, device_map=encode(device_map), offload_params=_OFFLOAD[offload_param],
+                      offload_folder=encode(offload_folder), assistant_model=encode(assistant_model),
+                      cache_type=encode(cache_type))
+        made = c_void_p()
+        own_process()
+        self._busy = threading.Lock()
+        with Guard() as self._guard:
+            check(self._open(byref(options), byref(made)))
+            self._lm = made
+
+    @contextmanager
+    def _use(self):
+        if not self._lm:
+            raise Error("the model is closed", INVALID)
+        own_process()
+        if not self._busy.acquire(blocking=False):
+            raise Error("the model is in use: make one for each thread, and do not use it in its own callbacks", INVALID)
+        try:
+            with Guard() as self._guard:
+                yield
+        finally:
+            self._busy.release()
 
     def close(self):
         """Frees the model's memory. The model cannot be used afterwards."""
         if self._lm:
-            self._free(self._lm)
-        self._lm = c_void_p()
+            with self._use():
+                freed, self._lm = self._lm, None
+                self._free(freed)
 
     def __enter__(self):
         return self
@@ -62,8 +96,10 @@ class _Model:
         self.close()
 
     def __del__(self):
-        if getattr(self, "_lm", None) and lib:
+        try:
             self.close()
+        except Error:  # of the process before a fork
+            pass
 
 
 class Embedder(_Model):
@@ -73,6 +109,7 @@ class Embedder(_Model):
     """
     _open, _free = lib.tx_embedder_open, lib.tx_embedder_free
 
+    @_alone
     def embed(self, texts, prompt=None):
         """The embeddings of texts as a float32 array [texts, width] that the library writes to directly; of a single
         text [width]. `prompt` is the name of a prompt in config_sentence_transformers.json, which is put before each
@@ -82,7 +119,7 @@ class Embedder(_Model):
         inputs = (TextInput * len(data))(*[TextInput(text=text, size=len(text)) for text in data])
         before = c_char_p()
         if prompt is not None:
-            check(lib.tx_embedder_prompt(self._lm, prompt.encode(), byref(before)))
+            check(lib.tx_embedder_prompt(self._lm, encode(prompt), byref(before)))
         vectors = np.empty((len(data), lib.tx_embedder_width(self._lm)), dtype=np.float32)
         check(lib.tx_embed(self._lm, inputs, len(data), before, _pointer(vectors, c_float)))
         return vectors[0] if one else vectors
@@ -98,31 +135,39 @@ class LM(_Model):
     _open, _free = lib.tx_lm_open, lib.tx_lm_free
 
     @property
+    @_alone
     def vocab_size(self):
         """Number of tokens that the logits score."""
         return lib.tx_lm_vocab_size(self._lm)
 
     @property
+    @_alone
     def max_length(self):
         """The largest number of tokens in a context."""
         return lib.tx_lm_positions(self._lm)
 
     # ---- text and ids
 
+    @_alone
     def encode(self, text):
         """The ids of a text with the special tokens that the model expects, as an int32 array."""
-        data, ids, count = text.encode(), c_void_p(), c_int64()
+        return self._ids(text)
+
+    def _ids(self, text_or_ids):
+        if not isinstance(text_or_ids, str):
+            return _array(text_or_ids)
+        data, ids, count = text_or_ids.encode(), c_void_p(), c_int64()
         check(lib.tx_lm_encode(self._lm, data, len(data), byref(ids), byref(count)))
         return np.array(take(ids.value, c_int32, count.value), dtype=np.int32)
 
+    @_alone
     def decode(self, ids, skip_special_tokens=False):
         """The text of ids. Bytes that are not UTF-8 become U+FFFD."""
-        array, text, size = np.ascontiguousarray(ids, dtype=np.int32), c_void_p(), c_size_t()
-        check(lib.tx_tokenizer_decode(self._tokenizer, _pointer(array), array.size, skip_special_tokens,
+        array, text, size = _array(ids, 0), c_void_p(), c_size_t()
+        check(lib.tx_tokenizer_decode(self._tokenizer(), _pointer(array), array.size, skip_special_tokens,
                                       byref(text), byref(size)))
         return take(text.value, c_char, size.value).decode(errors="replace")
 
-    @cached_property
     def _tokenizer(self):
         tokenizer = c_void_p()
         check(lib.tx_lm_tokenizer(self._lm, byref(tokenizer)))
@@ -140,17 +185,20 @@ class LM(_Model):
             if name not in known:
                 raise TypeError(f"unknown setting {name}: the settings are {', '.join(known)}")
             if name == "eos_token_id":
-                ends = [value] if isinstance(value, int) else list(value or [])
-                how.eos_token_id[:len(ends)], how.eos_count = ends, len(ends)
+                ends = _array([] if value is None else value, 0)
+                if ends.size > len(how.eos_token_id):
+                    raise ValueError(f"eos_token_id: at most {len(how.eos_token_id)} ids")
+                how.eos_token_id[:ends.size], how.eos_count = ends.tolist(), ends.size
             else:
-                setattr(how, name, _EARLY[value] if name == "early_stopping" else value)
+                put(how, **{name: _EARLY[value] if name == "early_stopping" else value})
         if "do_sample" not in given and {"temperature", "top_k", "top_p"} & set(given):
             how.do_sample = how.temperature > 0
-        stops = [text.encode() for text in ([stop] if isinstance(stop, str) else stop)]
+        stops = [encode(text) for text in ([stop] if isinstance(stop, str) else stop)]
         if stops:
             how.stop_strings, how.stop_count = (c_char_p * len(stops))(*stops), len(stops)
         return how
 
+    @_alone
     def generate(self, prompts, *, on_text=None, **settings):
         """Continues a prompt or a list of prompts, and returns the new texts.
 
@@ -163,6 +211,8 @@ class LM(_Model):
                                            and not isinstance(prompts[0], str))
         several = [prompts] if one else list(prompts)
         texts = bool(several) and isinstance(several[0], str)
+        if any(isinstance(p, str) != texts for p in several):
+            raise TypeError("the prompts must be all texts or all ids")
         keep = [p.encode() if texts else _array(p) for p in several]
         made = (Prompt * len(keep))(*[
             Prompt(text=p, size=len(p)) if texts else Prompt(ids=_pointer(p), count=p.size) for p in keep])
@@ -172,7 +222,7 @@ class LM(_Model):
 
     def _run(self, prompts, count, how, on_text=None):
         """Returns the new bytes and ids of each prompt."""
-        results, guard, stopped = [(bytearray(), []) for _ in range(count)], Guard(), []
+        results, guard, stopped = [(bytearray(), []) for _ in range(count)], self._guard, []
 
         def text(_, index, data, size):
             piece = data[:size]
@@ -187,9 +237,10 @@ class LM(_Model):
             stop=types["stop"](guard(lambda _: bool(stopped) or guard.error is not None)))
         if by_text:
             listener.text = types["text"](guard(text))
-        guard.check(lib.tx_lm_generate(self._lm, prompts, count, byref(how), byref(listener)))
+        check(lib.tx_lm_generate(self._lm, prompts, count, byref(how), byref(listener)))
         return results
 
+    @_alone
     def chat(self, messages, *, template=None, tools=None, on_text=None, **settings):
         """The model's answer to a conversation: a text of the user, or a list of {"role": .., "content": ..}.
 
@@ -200,8 +251,8 @@ class LM(_Model):
             said["tools"] = tools
         chat, encoder, ids, end = c_void_p(), c_void_p(), Ids(), c_int32(-1)
         try:
-            check(lib.tx_chat_create(encode(template), self._tokenizer, None, byref(chat)))
-            check(lib.tx_encoder_create(self._tokenizer, byref(encoder)))
+            check(lib.tx_chat_create(encode(template), self._tokenizer(), None, byref(chat)))
+            check(lib.tx_encoder_create(self._tokenizer(), byref(encoder)))
             self._render(said, chat, encoder, ids)
             array = np.array(take(ids.id, c_int32, ids.count), dtype=np.int32)
             how = self._settings(dict(settings))
@@ -228,24 +279,27 @@ class LM(_Model):
 
     # ---- measures
 
+    @_alone
     def logits(self, text_or_ids):
         """The logits of a text or of ids, as a float32 array that the library writes to directly: [tokens, vocab_size],
         or [labels] for a classifier."""
-        ids = self.encode(text_or_ids) if isinstance(text_or_ids, str) else _array(text_or_ids)
+        ids = self._ids(text_or_ids)
         shape = Shape()
         check(lib.tx_lm_logits_shape(self._lm, ids.size, byref(shape)))
         logits = np.empty(shape.dim[1:shape.rank], dtype=np.float32)
         check(lib.tx_lm_logits(self._lm, _pointer(ids), ids.size, _pointer(logits, c_float)))
         return logits
 
+    @_alone
     def perplexity(self, text_or_ids, *, max_length=0, stride=0, batch=0):
         """The perplexity of a text, by overlapping windows as in Hugging Face's guide. Returns an object with loss,
         perplexity, tokens, windows, max_length and stride."""
-        ids = self.encode(text_or_ids) if isinstance(text_or_ids, str) else _array(text_or_ids)
-        options, result = Perplexity(sizeof(Perplexity), max_length, stride, batch), PerplexityResult()
+        ids, result = self._ids(text_or_ids), PerplexityResult()
+        options = put(Perplexity(), max_length=max_length, stride=stride, batch=batch)
         check(lib.tx_lm_perplexity(self._lm, _pointer(ids), ids.size, byref(options), byref(result)))
         return result
 
+    @_alone
     def save(self, folder):
         """Writes the model as a Hugging Face folder, with its adapter merged into the weights."""
-        check(lib.tx_lm_save(self._lm, os.fsencode(folder)))
+        check(lib.tx_lm_save(self._lm, encode(folder)))

@@ -3,12 +3,12 @@
 import json
 import logging
 import os
+import threading
 import warnings
 from collections import namedtuple
 
-from ctypes import sizeof
-
-from ._library import Guard, JobListener, RunStep, byref, c_int64, c_void_p, check, encode, lib
+from ._library import (INVALID, Error, Guard, JobListener, RunStep, byref, c_int64, c_void_p, check, encode, lib,
+                       own_process, put)
 
 _log = logging.getLogger("tx")
 
@@ -65,7 +65,7 @@ class Trainer:
         self.options = {name: value for name, value in options.items() if value is not None}
         self.callbacks = list(callbacks)
         self._stop = self._save = False
-        self._guard, self._metrics = Guard(), {}
+        self._guard, self._metrics, self._busy = None, {}, threading.Lock()
         lib.tx_job_free(self._job())
 
     def stop(self):
@@ -82,7 +82,7 @@ class Trainer:
         check(lib.tx_job_create(byref(job)))
         try:
             for name, value in self.options.items():
-                check(lib.tx_job_set(job, name.encode(), encode(_text(value))))
+                check(lib.tx_job_set(job, encode(name), encode(_text(value))))
         except BaseException:
             lib.tx_job_free(job)
             raise
@@ -121,18 +121,22 @@ class Trainer:
             "stop": lambda _: int(self._stop or self._guard.error is not None),
             "save": lambda _: self._take_save(),
         }
-        return JobListener(**{name: types[name](self._guard(function)) for name, function in functions.items()})
+        return put(JobListener(), **{name: types[name](self._guard(function)) for name, function in functions.items()})
 
     def train(self):
         """Runs the training, writes the model to output_dir, and returns a TrainOutput."""
-        self._guard = Guard()
-        job, listener, steps = self._job(), self._listener(), c_int64()
-        listener.size = sizeof(listener)
-        self._stop, self._metrics = False, {}
+        own_process()
+        if not self._busy.acquire(blocking=False):
+            raise Error("the trainer is running: make one for each run", INVALID)
+        job, steps = None, c_int64()
         try:
-            check(lib.tx_job_listen(job, byref(listener)))
-            self._guard.check(lib.tx_job_run(job))
-            done = lib.tx_job_step(job, byref(steps))
+            with Guard() as self._guard:
+                job, listener = self._job(), self._listener()
+                self._stop, self._metrics = False, {}
+                check(lib.tx_job_listen(job, byref(listener)))
+                check(lib.tx_job_run(job))
+                done = lib.tx_job_step(job, byref(steps))
             return TrainOutput(done, self._metrics.get("train_loss"), self._metrics)
         finally:
             lib.tx_job_free(job)
+            self._busy.release()
