@@ -42,10 +42,11 @@ typedef struct tx_generation {
     size_t size;               /* sizeof(tx_generation) */
     int64_t max_new_tokens;    /* -1 if unset */
     int64_t max_length;        /* prompt plus new tokens, used if max_new_tokens is unset; -1 if unset */
-    int64_t min_new_tokens;    /* end-of-text ids are suppressed before */
+    int64_t min_new_tokens;    /* end-of-text ids are suppressed before; -1 if unset */
+    int64_t min_length;        /* the same with the prompt's tokens, used if min_new_tokens is unset */
     bool do_sample;            /* sample; otherwise take the most likely token */
     double temperature;        /* divides the logits; 0 takes the most likely token */
-    int64_t top_k;             /* sample among the k most likely tokens and ties with the k-th; 0 means all */
+    int64_t top_k;             /* sample among the k most likely tokens and ties with the k-th; 0 and -1 mean all */
     double top_p;              /* and among the smallest set of tokens whose probabilities reach p */
     double repetition_penalty; /* for tokens that occurred already (Keskar et al., CTRL, 2019) */
     int64_t num_beams;
@@ -131,9 +132,10 @@ bool tx_lm_has_source(const tx_lm *lm);
 /* The devices and their numbers of blocks, in the format of tx_lm_options.device_map. "" before the first compilation
  * and on a single `device`. It lives as long as `lm`; a recompilation overwrites it. */
 const char *tx_lm_device_map(const tx_lm *lm);
-/* The model's generation settings: transformers' defaults, then generation_config.json. They live as long as `lm`. */
+/* The model's generation settings: transformers' defaults, then generation_config.json, or else config.json. They live
+ * as long as `lm`. */
 const tx_generation *tx_lm_generation(const tx_lm *lm);
-/* Returns true if the model or its adapter has a generation_config.json. */
+/* Returns true if one of these files of the model or its adapter has settings. */
 bool tx_lm_has_generation(const tx_lm *lm);
 
 /* Returns true if max_length of `how` limits prompt and new tokens together: it is set, max_new_tokens is not, and the

@@ -79,19 +79,21 @@ tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, in
 /* The numbers of guessed tokens and of those that became part of a text. */
 void tx_generator_guesses(const tx_generator *generator, int64_t *guessed, int64_t *accepted);
 
-/* ---- Settings and ids (generation.c) ------------------------------------------------------------------- */
+/* ---- Settings and ids (generation.c, generation_file.c) ---------------------------------------------- */
 
 /* transformers' defaults; eos_token_id is the model's, or -1. */
 tx_generation tx_generation_defaults(int64_t eos_token_id);
-/* The same with all ids of config.json's eos_token_id, which may be a list. */
-tx_status tx_generation_of_config(const tx_config *config, tx_generation *generation);
-/* Overwrites the fields that are keys of the folder's generation_config.json, if it exists, except seed and
- * stop_strings. Warns of keys that would change the text and that TX does not support. Other keys (pad_token_id,
- * use_cache ...) are ignored. */
-tx_status tx_generation_read(const char *folder, tx_generation *generation, const tx_reporter *reporter);
+/* Those of a model: the same with all ids of config.json's eos_token_id, then the settings in the folder's
+ * generation_config.json or, if it has none or `folder` is NULL, in config.json. Warns of each value that TX does not
+ * follow: the default then holds. Values that contradict each other are left to tx_generation_check, because the caller
+ * may override them. Sets has_settings, unless it is NULL, to whether the model has settings of its own. */
+tx_status tx_generation_read(const tx_config *config, const char *folder, const tx_reporter *reporter,
+                             tx_generation *generation, bool *has_settings);
 /* Number of new tokens after a prompt of this length. It is below 1 if max_length leaves no room, or if nothing is set.
  */
 int64_t tx_generation_limit(const tx_generation *generation, int64_t prompt);
+/* Number of new tokens before which a text after a prompt of this length may not end. It may be below 0. */
+int64_t tx_generation_least(const tx_generation *generation, int64_t prompt);
 /* Fails if an id of a prompt or a text is outside the vocabulary. */
 tx_status tx_check_ids(const int32_t *ids, int64_t count, int64_t vocab);
 

@@ -55,8 +55,8 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
         .size = sizeof engine, .device = o->device, .threads = o->threads, .report = &lm->progress};
     TX_TRY(tx_lm_find(lm, o));
     TX_TRY(choose_dtype(lm, o->dtype, &lm->dtype));
-    TX_TRY(tx_generation_of_config(lm->config, &lm->generation));
-    TX_TRY(tx_generation_read(tx_lm_generation_folder(lm), &lm->generation, &reporter));
+    TX_TRY(
+        tx_generation_read(lm->config, tx_lm_generation_folder(lm), &reporter, &lm->generation, &lm->has_generation));
     if (o->device_map && tx_lm_has_source(lm))
         return tx_fail(TX_UNSUPPORTED, "%s: a device_map cannot divide an encoder with a decoder", lm->folder);
     if (o->device_map)

@@ -18,6 +18,7 @@ struct tx_lm {
     tx_lora *lora;
     tx_config *config;
     tx_generation generation;
+    bool has_generation;
     int64_t batch; /* prompts at once */
     bool keep;     /* keep caches from prompt to prompt */
     bool q8_0;     /* caches in blocks of Q8_0 */

@@ -91,7 +91,7 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
 bool tx_lm_has_generation(const tx_lm *lm)
 {
     TX_NEEDS(lm, false);
-    return tx_file_exists(TX_PATH(tx_lm_generation_folder(lm), TX_LM_GENERATION));
+    return lm->has_generation;
 }
 
 const char *tx_lm_generation_folder(const tx_lm *lm)

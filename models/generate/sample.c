@@ -55,6 +55,12 @@ tx_status tx_scores_check(const float *logits, int64_t vocab)
     return tx_fail(TX_INVALID, "generate: logit %" PRId64 " is %g: the weights are damaged", i, (double)logits[i]);
 }
 
+/* Whether the text may not end yet. */
+static bool is_short(const tx_generation *how, const tx_history *history)
+{
+    return history->generated < tx_generation_least(how, history->count - history->generated);
+}
+
 void tx_scores_adjust(const tx_generation *how, const tx_history *history, const float *from, int64_t vocab,
                       float *scores)
 {
@@ -65,14 +71,14 @@ void tx_scores_adjust(const tx_generation *how, const tx_history *history, const
         scores[id] = from[id] < 0.0f ? from[id] * penalty
                                      : from[id] / penalty; /* applied once, regardless of the number of occurrences */
     }
-    for (int32_t i = 0; history->generated < how->min_new_tokens && i < how->eos_count; i++)
+    for (int32_t i = 0; is_short(how, history) && i < how->eos_count; i++)
         if (how->eos_token_id[i] < vocab)
             scores[how->eos_token_id[i]] = -INFINITY;
 }
 
 static bool adjusts(const tx_generation *how, const tx_history *history)
 {
-    return how->repetition_penalty != 1.0 || (history->generated < how->min_new_tokens && how->eos_count > 0);
+    return how->repetition_penalty != 1.0 || (is_short(how, history) && how->eos_count > 0);
 }
 
 static float largest_of(const float *scores, int64_t count)
@@ -229,7 +235,7 @@ tx_status tx_sample(const tx_generation *how, const tx_history *history, const f
     }
     const weights w = {scores, (double)scores[best], 1.0 / how->temperature};
     const double u = uniform(how->seed, history->sample, (uint64_t)history->generated);
-    const bool all = (how->top_k == 0 || how->top_k >= vocab) && how->top_p >= 1.0;
+    const bool all = (how->top_k <= 0 || how->top_k >= vocab) && how->top_p >= 1.0;
     const tx_scored *last = NULL;
     const int64_t kept = all ? vocab : keep(how, &w, choice, &last);
     *id = draw(&w, last, kept, u, best);

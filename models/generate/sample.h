@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Chooses a token from logits as transformers' processors and warpers do, in their order: repetition_penalty and
- * min_new_tokens; for sampling also temperature, top_k and top_p. */
+ * min_new_tokens or min_length; for sampling also temperature, top_k and top_p. */
 #ifndef TX_GENERATE_SAMPLE_H
 #define TX_GENERATE_SAMPLE_H
 
@@ -33,7 +33,7 @@ void tx_choice_free(tx_choice *choice);
 
 /* Fails if one of the logits [vocab] is not finite. */
 tx_status tx_scores_check(const float *logits, int64_t vocab);
-/* Copies `from` to scores [vocab], and applies the repetition penalty and min_new_tokens. */
+/* Copies `from` to scores [vocab], and applies the repetition penalty and the smallest length. */
 void tx_scores_adjust(const tx_generation *how, const tx_history *history, const float *from, int64_t vocab,
                       float *scores);
 /* Chooses a token from logits [vocab]. */

@@ -92,7 +92,9 @@ static tx_status set_limits(texts *t, const tx_lm *lm)
     const bool reads = tx_lm_has_source(lm);
     if (reads && !(fabs(how->repetition_penalty - 1.0) <= 0.0))
         return tx_fail(TX_UNSUPPORTED, "repetition_penalty is not implemented for an encoder with a decoder");
-    if (reads && tx_lm_is_limited(lm, how)) /* it counts the token with which the decoder begins, not the source */
+    if (reads) /* lengths count the token with which the decoder begins, not the source */
+        how->min_new_tokens = tx_generation_least(how, 1);
+    if (reads && tx_lm_is_limited(lm, how))
         how->max_new_tokens = how->max_length - 1;
     if (tx_lm_is_limited(lm, how)) {
         t->context = how->max_length;

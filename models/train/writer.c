@@ -29,14 +29,13 @@ tx_status tx_writer_settings(const tx_config *config, const char *folder, int64_
                        config->architecture->class_name);
     if (length < 2)
         return tx_fail(TX_INVALID, "--generation_max_length: give 2 or more: it counts the token that begins a text");
-    TX_TRY(tx_generation_of_config(config, &made));
-    if (folder)
-        TX_TRY(tx_generation_read(folder, &made, reporter));
+    TX_TRY(tx_generation_read(config, folder, reporter, &made, NULL));
     if (!(fabs(made.repetition_penalty - 1.0) <= 0.0))
         return tx_fail(TX_UNSUPPORTED,
                        "--predict_with_generate: repetition_penalty is not implemented for an encoder with a decoder: "
                        "remove it from generation_config.json");
     made.max_new_tokens = length - 1;
+    made.min_new_tokens = tx_generation_least(&made, 1);
     made.num_beams = beams ? beams : made.num_beams;
     made.prompt_lookup_num_tokens = 0;
     TX_TRY(tx_fail_in(tx_generation_check(&made), "--predict_with_generate"));

@@ -105,22 +105,35 @@ static void warn(void *context, const char *message)
     snprintf(context, 256, "%s", message);
 }
 
+/* With a config.json whose eos_token_id is 50256, and with `json` as generation_config.json, unless it is NULL. */
+static tx_status read_of(const char *config_text, const char *folder, const char *json, tx_generation *g,
+                         char warning[256])
+{
+    tx_config *config = NULL;
+    bool has = false;
+    *warning = '\0';
+    assert_ok(read_text(config_text, &config));
+    if (json)
+        assert_ok(tx_file_write(TX_PATH(folder, "generation_config.json"), json, strlen(json)));
+    const tx_status status =
+        tx_generation_read(config, folder, &(tx_reporter){.warn = warn, .context = warning}, g, &has);
+    assert_true(status || has == (json || strstr(config_text, "num_beams")));
+    tx_config_free(config);
+    return status;
+}
+
 static tx_status read_config(const char *folder, const char *json, tx_generation *g, char warning[256])
 {
-    assert_ok(tx_file_write(TX_PATH(folder, "generation_config.json"), json, strlen(json)));
-    *g = tx_generation_defaults(50256);
-    *warning = '\0';
-    tx_status status = tx_generation_read(folder, g, &(tx_reporter){.warn = warn, .context = warning});
-    return status;
+    return read_of("{\"model_type\": \"gpt2\"}", folder, json, g, warning);
 }
 
 static void configuration_of_a_folder(void **state)
 {
     char *folder = make_scratch(), warning[256];
-    tx_generation g = tx_generation_defaults(7);
-    assert_ok(tx_generation_read(folder, &g, NULL)); /* none: nothing changes */
+    tx_generation g;
+    assert_ok(read_config(folder, NULL, &g, warning)); /* none: the defaults */
     assert_int_equal(g.top_k, 50);
-    assert_int_equal(g.eos_token_id[0], 7);
+    assert_int_equal(g.eos_token_id[0], 50256);
     assert_ok(
         read_config(folder,
                     "{\"do_sample\": true, \"temperature\": 0.7, \"top_k\": 10, \"top_p\": 0.9, \"max_new_tokens\": 5,"
@@ -144,7 +157,7 @@ static void configuration_of_a_folder(void **state)
     assert_refused(tx_generation_add_end(&more, 50255, NULL, NULL), TX_UNSUPPORTED, "eos_token_id");
     assert_string_equal(warning, "");
     assert_ok(
-        read_config(folder, "{\"bos_token_id\": 1, \"eos_token_id\": 2, \"no_repeat_ngram_size\": 3}", &g, warning));
+        read_config(folder, "{\"pad_token_id\": 1, \"eos_token_id\": 2, \"no_repeat_ngram_size\": 3}", &g, warning));
     assert_true(g.eos_count == 1 && g.eos_token_id[0] == 2);
     assert_non_null(strstr(warning, "no_repeat_ngram_size"));
     assert_ok(read_config(folder, "{\"no_repeat_ngram_size\": 0, \"early_stopping\": true}", &g, warning));
@@ -154,28 +167,64 @@ static void configuration_of_a_folder(void **state)
     assert_true(tx_generation_limit(&g, 2) == 18 && tx_generation_limit(&g, 20) == 0);
     assert_ok(read_config(folder, "{\"max_length\": 20, \"max_new_tokens\": 5}", &g, warning));
     assert_true(tx_generation_limit(&g, 2) == 5 && tx_generation_limit(&g, 20) == 5);
+    assert_refused(read_config(folder, "{\"num_beams\": ", &g, warning), TX_FORMAT, "generation_config.json");
+    remove_scratch(folder);
+}
+
+/* A value that cannot be followed is named, and the default holds. Values that contradict each other may be overridden.
+ */
+static void values_that_are_not_followed(void **state)
+{
     static const struct {
-        const char *json, *message;
-        tx_status status;
-    } bad[] = {
-        {"{\"max_length\": 0}", "max_length", TX_FORMAT},
-        {"{\"temperature\": -1}", "temperature", TX_INVALID},
-        {"{\"top_p\": 0}", "top_p", TX_INVALID},
-        {"{\"top_k\": 1.5}", "top_k", TX_FORMAT},
-        {"{\"repetition_penalty\": 0}", "repetition_penalty", TX_INVALID},
-        {"{\"early_stopping\": \"soon\"}", "early_stopping", TX_FORMAT},
-        {"{\"eos_token_id\": [1, \"a\"]}", "eos_token_id", TX_FORMAT},
-        {"{\"eos_token_id\": [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, "
-         "25, 26, 27, 28, 29, 30, 31, 32, 33]}",
-         "33 ids", TX_UNSUPPORTED},
-        {"{\"num_beams\": 4, \"do_sample\": true}", "num_beams", TX_UNSUPPORTED},
-        {"{\"num_beams\": ", "generation_config.json", TX_FORMAT},
+        const char *value, *warning;
+    } all[] = {
+        {"\"max_length\": 0", "max_length"},
+        {"\"temperature\": -1", "temperature: -1 is below 0"},
+        {"\"temperature\": \"hot\"", "temperature"},
+        {"\"top_p\": 1.5", "top_p: 1.5 is not in 0..1"},
+        {"\"top_k\": 1.5", "top_k"},
+        {"\"min_length\": -2", "min_length"},
+        {"\"do_sample\": 1", "do_sample"},
+        {"\"repetition_penalty\": 0", "repetition_penalty: 0 is not above 0"},
+        {"\"prompt_lookup_num_tokens\": 10", "prompt_lookup_num_tokens: 10 is not in 0..7"},
+        {"\"early_stopping\": \"soon\"", "early_stopping"},
+        {"\"forced_bos_token_id\": 0", "forced_bos_token_id is not supported"},
+        {"\"top_h\": 1", "top_h is not supported"},
+        {"\"bos_token_id\": 1", "bos_token_id differs"},
+        {"\"decoder_start_token_id\": 1", "decoder_start_token_id differs"},
+        {"\"chat_format\": \"raw\"", "chat_format is no setting"},
+        {"\"top_k\": -1, \"top_p\": 0, \"bad_words_ids\": [], \"typical_p\": 1.0, \"min_p\": null", ""},
+        {"\"num_beams\": 4, \"do_sample\": true, \"bos_token_id\": 50256, \"use_cache\": true", ""},
     };
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        assert_refused(read_config(folder, bad[i].json, &g, warning), bad[i].status, bad[i].message);
-        assert_non_null(strstr(tx_error(), "generation_config.json"));
-        assert_int_equal(g.eos_token_id[0], 50256);
+    char *folder = make_scratch(), warning[256], json[200];
+    tx_generation g;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
+        snprintf(json, sizeof json, "{\"eos_token_id\": 50256, %s}", all[i].value);
+        assert_ok(read_config(folder, json, &g, warning));
+        if (*all[i].warning ? !strstr(warning, all[i].warning) : *warning)
+            fail_msg("%s: the warning is: %s", json, warning);
+        assert_true(!*warning || (g.temperature == 1.0 && g.top_p == 1.0 && g.top_k == 50 && !g.do_sample));
+        assert_true(!*warning || (g.max_length == -1 && !g.min_length && g.repetition_penalty == 1.0));
     }
+    assert_int_equal(g.num_beams, 4);
+    assert_refused(tx_generation_check(&g), TX_UNSUPPORTED, "num_beams");
+    remove_scratch(folder);
+}
+
+/* Without a generation_config.json its keys in config.json count, as old versions of transformers wrote them. */
+static void settings_in_config(void **state)
+{
+    char *folder = make_scratch(), warning[256];
+    tx_generation g;
+    assert_ok(read_of("{\"model_type\": \"gpt2\", \"num_beams\": 3, \"min_length\": 12, \"use_cache\": true, "
+                      "\"bos_token_id\": 3, \"min_p\": 0.1}",
+                      folder, NULL, &g, warning));
+    assert_true(g.num_beams == 3 && g.min_length == 12 && g.min_new_tokens == -1);
+    assert_int_equal(tx_generation_least(&g, 4), 8);
+    assert_non_null(strstr(warning, "config.json: min_p"));
+    assert_ok(read_of("{\"model_type\": \"gpt2\", \"num_beams\": 3}", folder,
+                      "{\"eos_token_id\": 1, \"min_length\": 9, \"min_new_tokens\": 0}", &g, warning));
+    assert_true(g.num_beams == 1 && tx_generation_least(&g, 4) == 0 && !*warning);
     remove_scratch(folder);
 }
 
@@ -196,7 +245,7 @@ static void ends_in_config(void **state)
         snprintf(text, sizeof text, "{\"model_type\": \"llama\", \"vocab_size\": 128256, \"eos_token_id\": %s}",
                  known[i].ids);
         assert_ok(read_text(text, &config));
-        assert_ok(tx_generation_of_config(config, &g));
+        assert_ok(tx_generation_read(config, NULL, NULL, &g, NULL));
         assert_int_equal(g.eos_count, known[i].count);
         for (int32_t k = 0; k < g.eos_count; k++)
             assert_int_equal(g.eos_token_id[k], known[i].id[k]);
@@ -205,7 +254,7 @@ static void ends_in_config(void **state)
     tx_config *config = NULL;
     tx_generation g;
     assert_ok(read_text("{\"model_type\": \"gpt2\"}", &config)); /* no key: transformers' default */
-    assert_ok(tx_generation_of_config(config, &g));
+    assert_ok(tx_generation_read(config, NULL, NULL, &g, NULL));
     assert_true(g.eos_count == 1 && g.eos_token_id[0] == 50256);
     tx_config_free(config);
 }
@@ -213,8 +262,12 @@ static void ends_in_config(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(characters_come_whole), cmocka_unit_test(nothing_waits_that_is_whole),
-        cmocka_unit_test(stop_strings),          cmocka_unit_test(configuration_of_a_folder),
+        cmocka_unit_test(characters_come_whole),
+        cmocka_unit_test(nothing_waits_that_is_whole),
+        cmocka_unit_test(stop_strings),
+        cmocka_unit_test(configuration_of_a_folder),
+        cmocka_unit_test(values_that_are_not_followed),
+        cmocka_unit_test(settings_in_config),
         cmocka_unit_test(ends_in_config),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

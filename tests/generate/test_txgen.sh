@@ -104,7 +104,7 @@ echo '{"max_length": 1000, "eos_token_id": []}' > "$work/model/generation_config
 run 0 "" --ids "116 104 101"
 [ "$(wc -w < "$work/out")" -eq 77 ] || fail "max_length beyond the model's positions"
 echo '{"top_p": 2}' > "$work/model/generation_config.json"
-run 1 "top_p" --prompt a
+run 0 "top_p: 2 is not in 0..1" --prompt a
 rm "$work/model/generation_config.json"
 # A list of ids in config.json: each ends a text.
 run 0 "" --ids "116 104 101" --max_new_tokens 5 --temperature 0
@@ -243,7 +243,7 @@ run 2 "--perplexity" --prompt a --stride 3
 run 2 "--stop" --prompt a --stop_strings b
 run 2 "--early_stopping" --prompt a --early_stopping soon
 run 1 "num_beams" --prompt a --num_beams 2 --temperature 0.5
-run 1 "top_p" --prompt a --top_p 0
+run 2 "top_p" --prompt a --top_p 1.5
 run 1 "80 positions" --prompt "the cat" --max_new_tokens 100
 run 1 "$work/gone" --prompts "$work/gone"
 printf '{"text": "a"}\n{"text": 3}\n' > "$work/bad.jsonl"

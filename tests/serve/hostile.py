@@ -37,7 +37,7 @@ BODIES = [b"", b"{", b"null", b"[]", b"[" * 100000, b'{"prompt": "a", "prompt": 
           b'{"prompt": "a", "max_tokens": -1}', b'{"prompt": "a", "max_tokens": 1e300}', b'{"prompt": [1, -5]}',
           b'{"prompt": [99999999999]}', b'{"prompt": [[]]}', b'{"prompt": []}', b'{"prompt": ""}', b'{"messages": 3}',
           b'{"prompt": "a", "n": 100000}', b'{"prompt": "a", "stop": ["", ""]}', b'{"prompt": "a", "logprobs": 999}',
-          b'{"prompt": "a", "temperature": NaN}', b'{"prompt": "a", "top_p": 0}', b'{"prompt": {"a": 1}}',
+          b'{"prompt": "a", "temperature": NaN}', b'{"prompt": "a", "top_p": 1.5}', b'{"prompt": {"a": 1}}',
           b'{"prompt": "a\\u0000b", "max_tokens": 1}', b'{"prompt": "a", "stop": "\\u0000"}',
           b'{"prompt": "a", "seed": 18446744073709551616}', b'{"messages": [{"role": "user", "content": [{}]}]}',
           b'{"messages": [{"role": "\\ud800", "content": ""}]}', b'{"messages": []}', b'{"prompt": "a", "x": 1}',

@@ -77,7 +77,8 @@ static const tx_option options[] = {
          "without generation_config.json. Otherwise decoding is greedy"},
     {TX_OPTION_REAL, "temperature", AT(temperature), 0, FLT_MAX, "X",
      "divide the logits by X before sampling; 0 is greedy decoding"},
-    {TX_OPTION_INTEGER, "top_k", AT(top_k), 0, 1 << 24, "N", "sample from the N most likely tokens; 0 means all"},
+    {TX_OPTION_INTEGER, "top_k", AT(top_k), -1, 1 << 24, "N",
+     "sample from the N most likely tokens; 0 or -1 means all"},
     {TX_OPTION_REAL, "top_p", AT(top_p), 0, 1, "X",
      "of these, sample from the smallest set of tokens with a total probability of X or more"},
     {TX_OPTION_REAL, "repetition_penalty", AT(repetition_penalty), 0, FLT_MAX, "X",
@@ -227,7 +228,7 @@ bool txgen_sample(const tx_option_values *given, tx_generation *how)
     return true;
 }
 
-tx_status txgen_generation(const tx_option_values *given, tx_generation *how)
+void txgen_generation(const tx_option_values *given, tx_generation *how)
 {
     const txgen_settings *set = given->values;
 #define TAKE(field) how->field = GIVEN(field) ? set->field : how->field
@@ -252,5 +253,4 @@ tx_status txgen_generation(const tx_option_values *given, tx_generation *how)
         how->do_sample = how->temperature > 0.0;
 #undef TAKE
 #undef GIVEN
-    return tx_generation_check(how);
 }

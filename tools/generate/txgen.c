@@ -95,8 +95,8 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
         tx_generation how = *tx_lm_generation(lm);
         const bool generates = !set->logits && !set->perplexity && !set->save_merged;
         const bool sampled = generates && !tx_lm_has_generation(lm) && txgen_sample(given, &how);
-        status = txgen_generation(given, &how);
-        if (!status && set->ids.count == 0 && !set->save_merged)
+        txgen_generation(given, &how);
+        if (set->ids.count == 0 && !set->save_merged)
             status = tx_lm_tokenizer(lm, &tokenizer);
         TX_THEN(status, work(set, lm, &how));
         if (!status && generates && (!set->chat || set->lm.assistant_model))

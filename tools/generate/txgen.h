@@ -36,7 +36,7 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
  * if it did. */
 bool txgen_sample(const tx_option_values *given, tx_generation *how);
 /* Replaces the values in `how` by those that the command line gives. */
-tx_status txgen_generation(const tx_option_values *given, tx_generation *how);
+void txgen_generation(const tx_option_values *given, tx_generation *how);
 
 /* ---- adapters.c ------------------------------------------------------------------------------------- */
 

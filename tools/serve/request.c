@@ -187,7 +187,6 @@ static tx_status read_settings(serve_call *c, int64_t *texts)
         TX_TRY(tx_json_get_int(body, "seed", INT64_MIN, INT64_MAX, &seed));
         how->seed = (uint64_t)seed;
     }
-    how->top_k = how->top_k < 0 ? 0 : how->top_k;
     how->do_sample = how->temperature > 0.0;
     TX_TRY(read_stops(c));
     TX_TRY(read_logprobs(c));

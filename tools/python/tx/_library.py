@@ -138,11 +138,11 @@ class JobListener(Structure):
 class Generation(Structure):
     """tx_generation: names and meanings of transformers' GenerationConfig."""
     _fields_ = [("size", c_size_t), ("max_new_tokens", c_int64), ("max_length", c_int64), ("min_new_tokens", c_int64),
-                ("do_sample", c_bool), ("temperature", c_double), ("top_k", c_int64), ("top_p", c_double),
-                ("repetition_penalty", c_double), ("num_beams", c_int64), ("prompt_lookup_num_tokens", c_int64),
-                ("num_assistant_tokens", c_int64), ("length_penalty", c_double), ("early_stopping", c_int),
-                ("seed", c_uint64), ("eos_token_id", c_int32 * 32), ("eos_count", c_int32),
-                ("stop_strings", POINTER(c_char_p)), ("stop_count", c_int32)]
+                ("min_length", c_int64), ("do_sample", c_bool), ("temperature", c_double), ("top_k", c_int64),
+                ("top_p", c_double), ("repetition_penalty", c_double), ("num_beams", c_int64),
+                ("prompt_lookup_num_tokens", c_int64), ("num_assistant_tokens", c_int64), ("length_penalty", c_double),
+                ("early_stopping", c_int), ("seed", c_uint64), ("eos_token_id", c_int32 * 32),
+                ("eos_count", c_int32), ("stop_strings", POINTER(c_char_p)), ("stop_count", c_int32)]
 
 
 _warn = CFUNCTYPE(None, c_void_p, c_char_p)

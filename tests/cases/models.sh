@@ -1,0 +1,74 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+# Models as people have them: settings of generation, configurations, weights and tokenizers that other programs wrote.
+# models.sh BIN-FOLDER TEST-DATA. Values are those of transformers 5.23 and tokenizers 0.23.3 for the same files.
+. "${0%/*}/cases.sh"
+
+# prints WANTED COMMAND...: the standard output is WANTED
+prints()
+{
+    line=$1
+    shift
+    outcome 0 '' "$@"
+    [ "$(cat "$work/out")" = "$line" ] || fail "$case_name: expected $line"
+}
+
+# ---- Settings of generation ---------------------------------------------------------------------------------------
+
+# settings JSON [OPTION...]: generates 8 tokens with these settings
+settings()
+{
+    echo "$1" > model/generation_config.json
+    shift
+    "$bin/txgen" --model model --ids "1 17 99" -n 8 "$@"
+}
+
+open_case generation-config-silent
+prints "165 180 179 109" settings '{"eos_token_id": 109}'
+prints "165 180 179 165 180 180 180 180" settings '{"eos_token_id": 109, "min_length": 12}'
+prints "165 180 179 109" settings '{"eos_token_id": 109, "min_length": 12, "min_new_tokens": 2}'
+prints "165 180 179 109" settings '{"eos_token_id": 109, "min_length": 12}' --min_new_tokens 0
+prints "165 180 155 173 253 75 239 203" settings '{"eos_token_id": 258, "num_beams": 2}'
+# Each setting of transformers that would change the text is followed or named.
+for key in '"watermarking_config": {"bias": 5.0}' '"top_h": 0.01' '"encoder_repetition_penalty": 1.5' \
+    '"stop_strings": ["a"]' '"force_words_ids": [[1]]' '"max_time": 3' '"min_p": 0.1' '"typical_p": 0.5' \
+    '"bad_words_ids": [[3]]' '"suppress_tokens": [4]' '"begin_suppress_tokens": [4]' '"forced_eos_token_id": 0' \
+    '"sequence_bias": [[[1], 2.0]]' '"renormalize_logits": true' '"num_return_sequences": 3' '"dola_layers": "low"' \
+    '"exponential_decay_length_penalty": [5, 1.5]' '"token_healing": true' '"guidance_scale": 2' \
+    '"encoder_no_repeat_ngram_size": 2' '"penalty_alpha": 0.6' '"diversity_penalty": 0.1' '"unheard_of": 1' \
+    '"bos_token_id": 5'; do
+    outcome 0 'generation_config.json: ' settings "{\"eos_token_id\": 258, $key}"
+    name=${key%%:*}
+    name=${name#\"}
+    says "${name%\"}"
+done
+prints "165 180 179 109 114 190 63 233" settings '{"eos_token_id": 258, "pad_token_id": 0, "use_cache": false,
+    "typical_p": 1.0, "no_repeat_ngram_size": 0, "bad_words_ids": [], "suppress_tokens": null, "bos_token_id": 259,
+    "output_scores": true, "cache_implementation": "static", "transformers_version": "5.23.0"}'
+! grep -q warning "$work/err" || fail "$case_name: warns of settings without effect"
+
+# Without the file, the same keys in config.json count.
+rm model/generation_config.json
+sed -i 's/"vocab_size"/"num_beams": 2, "vocab_size"/' model/config.json
+prints "165 180 155 173 253 75 239 203" "$bin/txgen" --model model --ids "1 17 99" -n 8
+
+open_case generation-config-stops-load
+end='"eos_token_id": 258'
+outcome 0 '' settings "{\"top_k\": -1, \"do_sample\": true, $end}"
+outcome 0 '' settings "{\"top_k\": -1, \"do_sample\": true, $end}" --top_k -1
+outcome 1 'num_beams 2 with do_sample' settings "{\"num_beams\": 2, \"do_sample\": true, $end}"
+for option in '--num_beams 1' '--temperature 0' '--do_sample false'; do
+    # shellcheck disable=SC2086 # an option and its value
+    outcome 0 '' settings "{\"num_beams\": 2, \"do_sample\": true, $end}" $option
+done
+outcome 0 '' settings "{\"top_p\": 0, $end}" --top_p 0.9
+prints "165 180 179 109 114 190 63 233" settings "{\"top_p\": 0, \"do_sample\": true, $end}"
+outcome 0 'prompt_lookup_num_tokens: 10 is not in 0..7' settings "{\"prompt_lookup_num_tokens\": 10, $end}"
+outcome 0 'temperature: -1 is below 0' settings "{\"temperature\": -1, $end}"
+echo "{\"num_beams\": 2, \"do_sample\": true, $end}" > model/generation_config.json
+outcome 0 '' "$bin/txgen" --model model --ids "1 17 99" --logits logits
+
+open_case eos-list-config
+prints "364 88 453" "$bin/txgen" --model model --ids "5 17 300" -n 12 --temperature 0
+
+verdict
