@@ -2,6 +2,7 @@
  * The model BPE, for bytes or for characters. A character without a token becomes the tokens of its bytes, or the
  * unknown token. */
 #include "models/text/bpe.h"
+#include "models/names.h"
 #include "models/text/utf8.h"
 
 #include <inttypes.h>
@@ -51,11 +52,25 @@ static int shown(size_t size)
     return size < 64 ? (int)size : 64;
 }
 
+/* Bytes of a prefix or suffix that a tokenizer may have. */
+static size_t affix_size(const char *affix)
+{
+    return affix ? strlen(affix) : 0;
+}
+
+bool tx_bpe_has_affix(const tx_tokenizer *t)
+{
+    return t->model == &tx_bpe && affix_size(t->prefix) + affix_size(t->suffix) > 0;
+}
+
 tx_status tx_bpe_read_merge(tx_tokenizer *tokenizer, const tx_json *vocab, const char *left, size_t left_size,
                             const char *right, size_t right_size)
 {
     if (left_size == 0 || right_size == 0)
         return tx_fail(TX_FORMAT, "expected two words with a blank between them");
+    const size_t prefix = affix_size(tokenizer->prefix); /* the merged token does not repeat it */
+    if (right_size < prefix)
+        return tx_fail(TX_FORMAT, "%.*s has no continuing_subword_prefix", shown(right_size), right);
     char *text = malloc(left_size + right_size + 1);
     if (!text)
         return tx_fail(TX_MEMORY, "no memory for a merge");
@@ -66,8 +81,8 @@ tx_status tx_bpe_read_merge(tx_tokenizer *tokenizer, const tx_json *vocab, const
     memcpy(text, left, left_size);
     text[left_size] = '\0';
     merge.left = tx_vocab_id(vocab, text);
-    memcpy(text + left_size, right, right_size);
-    text[left_size + right_size] = '\0';
+    memcpy(text + left_size, right + prefix, right_size - prefix);
+    text[left_size + right_size - prefix] = '\0';
     merge.id = tx_vocab_id(vocab, text);
     free(text);
     if (merge.left < 0)
@@ -107,14 +122,15 @@ static tx_status read_merges(tx_tokenizer *tokenizer, const tx_json *vocab, cons
     return TX_OK;
 }
 
-/* Fails unless an option is absent, null, or "". */
-static tx_status expect_empty(const tx_json *model, const char *key)
+/* Reads a text that the model adds to characters; "" if it is absent. */
+static tx_status read_affix(const tx_tokenizer *t, const tx_json *model, const char *key, char **affix)
 {
-    const char *text;
-    if (!tx_json_has(model, key))
-        return TX_OK;
-    TX_TRY(tx_json_get_string(model, key, &text));
-    return *text ? tx_fail(TX_UNSUPPORTED, "%s \"%.40s\" is not supported", key, text) : TX_OK;
+    const char *text = "";
+    TX_TRY(TX_JSON_OPTIONAL(string, model, key, &text));
+    for (const char *c = text; t->bytes && *c; c++)
+        if (*c < 33 || *c > 126) /* the letters of other bytes have more bytes */
+            return tx_fail(TX_UNSUPPORTED, "%s \"%.40s\" with ByteLevel: only ASCII is supported", key, text);
+    return tx_copy_text(text, affix);
 }
 
 tx_status tx_model_read_unk(tx_tokenizer *tokenizer, const tx_json *model, const tx_json *vocab)
@@ -151,11 +167,13 @@ static tx_status read(tx_tokenizer *tokenizer, const tx_json *model, const tx_js
     TX_TRY(TX_JSON_OPTIONAL(number, model, "dropout", 0, 1, &dropout));
     if (dropout > 0)
         return tx_fail(TX_UNSUPPORTED, "dropout %g is not supported", dropout);
-    TX_TRY(expect_empty(model, "continuing_subword_prefix"));
-    TX_TRY(expect_empty(model, "end_of_word_suffix"));
+    TX_TRY(read_affix(tokenizer, model, "continuing_subword_prefix", &tokenizer->prefix));
+    TX_TRY(read_affix(tokenizer, model, "end_of_word_suffix", &tokenizer->suffix));
     TX_TRY(TX_JSON_OPTIONAL(bool, model, "ignore_merges", &tokenizer->ignore_merges));
-    if (!tokenizer->bytes)
+    if (!tokenizer->bytes || tx_bpe_has_affix(tokenizer))
         TX_TRY(read_unknown(tokenizer, model, vocab));
+    if (tokenizer->bytes && tokenizer->byte_fallback)
+        return tx_fail(TX_UNSUPPORTED, "byte_fallback and end_of_word_suffix with ByteLevel are not supported");
     return read_merges(tokenizer, vocab, model);
 }
 
@@ -199,16 +217,29 @@ static void add_character(const tx_tokenizer *t, const char *text, size_t size, 
     }
 }
 
+/* Encodes characters or, with ByteLevel, bytes: those after the first one with the prefix, the last one with the
+ * suffix.
+ */
 static tx_status encode_characters(const tx_tokenizer *t, tx_buffer *scratch, const char *word, size_t size,
                                    tx_ids *ids)
 {
+    const size_t prefix = affix_size(t->prefix), suffix = affix_size(t->suffix);
+    const size_t each = prefix + 1, most = size < SIZE_MAX / 8 / each ? size * each + suffix : SIZE_MAX / 8;
     tx_buffer_clear(scratch);
-    TX_TRY(size < SIZE_MAX / sizeof(int32_t) ? tx_buffer_reserve(scratch, size * sizeof(int32_t))
-                                             : tx_fail(TX_MEMORY, "a word of %zu bytes", size));
+    TX_TRY(tx_buffer_reserve(scratch, most * sizeof(int32_t) + prefix + TX_UTF8_MAX + suffix));
     symbols s = {.id = (void *)scratch->data};
+    char *with = scratch->data + most * sizeof(int32_t);
     for (size_t at = 0, length; at < size; at += length) {
-        length = tx_utf8_read(word + at, size - at, NULL);
-        add_character(t, word + at, length, &s);
+        length = t->bytes ? 1 : tx_utf8_read(word + at, size - at, NULL);
+        const size_t before = at ? prefix : 0, after = at + length == size ? suffix : 0;
+        if (before + after == 0) {
+            add_character(t, word + at, length, &s);
+            continue;
+        }
+        memcpy(with, t->prefix, before);
+        memcpy(with + before, word + at, length);
+        memcpy(with + before + length, t->suffix, after);
+        add_character(t, with, before + length + after, &s);
     }
     end_pending(t, &s);
     return s.count ? tx_merges_apply(&t->merges, &(tx_symbols){s.id, NULL, s.count}, ids) : TX_OK;
@@ -218,8 +249,9 @@ static tx_status encode(const tx_tokenizer *t, tx_buffer *scratch, const char *w
 {
     int32_t whole = t->ignore_merges ? tx_vocab_find(&t->vocab, TX_TOKEN_WORD, word, size) : -1;
     if (whole < 0)
-        return t->bytes ? tx_merges_apply(&t->merges, &(tx_symbols){t->vocab.byte_ids, word, size}, ids)
-                        : encode_characters(t, scratch, word, size, ids);
+        return t->bytes && !tx_bpe_has_affix(t)
+                   ? tx_merges_apply(&t->merges, &(tx_symbols){t->vocab.byte_ids, word, size}, ids)
+                   : encode_characters(t, scratch, word, size, ids);
     TX_TRY(tx_ids_reserve(ids, 1));
     ids->id[ids->count++] = whole;
     return TX_OK;

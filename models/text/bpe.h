@@ -214,7 +214,8 @@ struct tx_tokenizer {
     double *score;        /* Unigram: by id */
     double unknown_score; /* Unigram: of a character without a token */
 
-    char *prefix;    /* WordPiece: of tokens inside a word */
+    char *prefix;    /* WordPiece and BPE: of tokens inside a word; may be NULL */
+    char *suffix;    /* BPE: of tokens at the end of a word; may be NULL */
     int64_t longest; /* WordPiece: longer words are unknown, in characters */
 
     char *piece;      /* the bytes that each id adds to a text, concatenated; NULL if they are the tokens' bytes */
@@ -246,6 +247,8 @@ tx_status tx_bpe_read_vocab(tx_tokenizer *tokenizer, const tx_json *vocab);
 /* Reads the merge of two words, which must be in the vocabulary. */
 tx_status tx_bpe_read_merge(tx_tokenizer *tokenizer, const tx_json *vocab, const char *left, size_t left_size,
                             const char *right, size_t right_size);
+/* Whether characters get a prefix or a suffix before they are merged. */
+bool tx_bpe_has_affix(const tx_tokenizer *tokenizer);
 /* Adds a token with the flags of `flags`. `vocab` has the words of the model. With id -1 it gets the id that Hugging
  * Face's tokenizers assign: that of its word, or the next free one. */
 tx_status tx_bpe_add(tx_tokenizer *tokenizer, const tx_json *vocab, const char *text, const tx_added *flags,

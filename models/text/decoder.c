@@ -94,6 +94,27 @@ static void word_piece(const tx_step *step, tx_spelling *s)
     }
 }
 
+/* ---- BPEDecoder ------------------------------------------------------------------------------------ */
+
+static tx_status read_bpe(tx_step *step, const tx_json *json)
+{
+    TX_TRY(tx_step_text(step, json, "suffix"));
+    return *step->text ? TX_OK : tx_fail(TX_UNSUPPORTED, "an empty suffix is not supported");
+}
+
+/* The suffix of a word's last token becomes a space, except at the end of the text. */
+static void bpe(const tx_step *step, tx_spelling *s)
+{
+    for (size_t i = 0; i < s->in.count; i++) {
+        size_t size;
+        const char *text = get_text(&s->in, i, &size);
+        const size_t from = s->out.bytes.size;
+        tx_buffer_add(&s->out.bytes, text, size);
+        replace(&s->out.bytes, from, step->text, s->whole && i + 1 == s->in.count ? "" : " ");
+        close_text(&s->out);
+    }
+}
+
 /* ---- Metaspace ------------------------------------------------------------------------------------- */
 
 static void metaspace(const tx_step *step, tx_spelling *s)
@@ -214,6 +235,7 @@ static void strip(const tx_step *step, tx_spelling *s)
 static const tx_step_kind kinds[] = {
     {"ByteLevel", .read = NULL},
     {"WordPiece", .read = read_word_piece, .decode = word_piece},
+    {"BPEDecoder", .read = read_bpe, .decode = bpe},
     {"Metaspace", .read = tx_step_metaspace, .decode = metaspace},
     {"ByteFallback", .decode = byte_fallback},
     {"Fuse", .decode = fuse},

@@ -206,11 +206,18 @@ static const tx_step_kind kinds[] = {
     {"Precompiled", .read = read_precompiled, .normalize = precompiled},
     {"Nmt", .normalize = nmt},
     {"BertNormalizer", .read = read_bert, .normalize = bert},
+    {.name = "ByteLevel"}, /* the pre-tokenizer spells letters */
 };
 
-tx_status tx_normalizer_read(tx_steps *steps, const tx_json *json)
+tx_status tx_normalizer_read(tx_steps *steps, const tx_json *json, bool *bytes)
 {
-    return tx_steps_read(steps, json, "normalizers", kinds, sizeof kinds / sizeof kinds[0]);
+    TX_TRY(tx_steps_read(steps, json, "normalizers", kinds, sizeof kinds / sizeof kinds[0]));
+    for (int32_t i = 0; i + 1 < steps->count; i++)
+        if (tx_step_is(&steps->at[i], "ByteLevel"))
+            return tx_fail(TX_UNSUPPORTED, "ByteLevel is supported only as the last step");
+    *bytes = steps->count && tx_step_is(&steps->at[steps->count - 1], "ByteLevel");
+    steps->count -= *bytes;
+    return TX_OK;
 }
 
 /* Updates the size of the beginning of a text that came from the first character of the original text. As in Hugging

@@ -128,10 +128,21 @@ static size_t end_of_unknown(const tx_aligner *a, size_t at, const char *next, s
     return end;
 }
 
+/* A token's bytes without white space, and without what BPE adds to characters. */
 static tx_status bytes_of(const tx_aligner *a, int32_t id, const char **bytes, size_t *size)
 {
-    TX_TRY(tx_tokenizer_piece(a->tokenizer, id, false, bytes, size));
+    const tx_tokenizer *t = a->tokenizer;
+    TX_TRY(tx_tokenizer_piece(t, id, false, bytes, size));
     trim(bytes, size);
+    if (!tx_bpe_has_affix(t))
+        return TX_OK;
+    const size_t prefix = strlen(t->prefix), suffix = strlen(t->suffix);
+    if (*size > prefix && memcmp(*bytes, t->prefix, prefix) == 0) {
+        *bytes += prefix;
+        *size -= prefix;
+    }
+    if (*size > suffix && memcmp(*bytes + *size - suffix, t->suffix, suffix) == 0)
+        *size -= suffix;
     return TX_OK;
 }
 

@@ -117,8 +117,17 @@ static const tx_step_kind kinds[] = {
     {"BertPreTokenizer", .words = "[^" SPACE PUNCTUATION "]+|[" PUNCTUATION "]"},
 };
 
+static tx_status add_byte_level(tx_steps *steps, bool prefix, bool regex)
+{
+    tx_step *step = &steps->at[steps->count++];
+    *step = (tx_step){.kind = &kinds[0]};
+    return set_gpt2(step, prefix, regex);
+}
+
 tx_status tx_pre_tokenizer_read(tx_steps *steps, const tx_json *json, bool *bytes)
 {
+    if (*bytes)
+        TX_TRY(add_byte_level(steps, false, false));
     TX_TRY(tx_steps_read(steps, json, "pretokenizers", kinds, sizeof kinds / sizeof kinds[0]));
     *bytes = false;
     for (int32_t i = 0; i < steps->count; i++) {
@@ -140,7 +149,5 @@ tx_status tx_pre_tokenizer_read(tx_steps *steps, const tx_json *json, bool *byte
 
 tx_status tx_pre_tokenizer_gpt2(tx_steps *steps, bool prefix)
 {
-    tx_step *step = &steps->at[steps->count++];
-    *step = (tx_step){.kind = &kinds[0]};
-    return set_gpt2(step, prefix, true);
+    return add_byte_level(steps, prefix, true);
 }

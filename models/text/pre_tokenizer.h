@@ -8,7 +8,7 @@
 #include "models/text/steps.h"
 
 /* Reads a pre-tokenizer. If `json` is NULL there are no steps and a text is one word. `*bytes` receives true if a
- * step is ByteLevel, so that words are bytes. */
+ * step is ByteLevel, so that words are bytes. It is true before if the normalizer ends with ByteLevel. */
 tx_status tx_pre_tokenizer_read(tx_steps *steps, const tx_json *json, bool *bytes);
 /* Adds GPT-2's only step. With `prefix` a space is added before texts that do not begin with one. */
 tx_status tx_pre_tokenizer_gpt2(tx_steps *steps, bool prefix);

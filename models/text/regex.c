@@ -139,18 +139,19 @@ static tx_status bracket(translation *t, bool *nested)
     return TX_OK;
 }
 
-/* [...], without intersections. */
-static tx_status class(translation *t)
+static bool is_and(const char *at)
 {
-    const char *begin = t->at;
+    return at[0] == '&' && at[1] == '&';
+}
+
+/* The items of a class that begins at `begin`, up to its end or &&. */
+static tx_status class_items(translation *t, const char *begin)
+{
     bool nested = false;
-    copy(t, t->at[1] == '^' ? 2 : 1);
-    if (*t->at == ']')
-        return refuse(begin, (size_t)(t->at - begin) + 1);
-    while (*t->at != ']' || nested) {
+    while (nested || (*t->at != ']' && !is_and(t->at))) {
         if (!*t->at)
             return tx_fail(TX_FORMAT, "regular expression: \"%.20s\": ] is missing", begin);
-        if (*t->at == '&' && t->at[1] == '&')
+        if (is_and(t->at))
             return refuse(t->at, 2);
         if (*t->at == '[' || *t->at == ']')
             TX_TRY(bracket(t, &nested));
@@ -159,6 +160,66 @@ static tx_status class(translation *t)
         else
             copy(t, 1);
     }
+    return TX_OK;
+}
+
+/* Of an intersection: items, or only a negated class. */
+static tx_status operand(translation *t, const char *begin)
+{
+    const bool negated = strncmp(t->at, "[^", 2) == 0;
+    if (negated)
+        copy(t, 2);
+    else
+        append(t, "[", 1);
+    if (*t->at == '^' || *t->at == ']' || is_and(t->at))
+        return refuse(begin, (size_t)(t->at - begin) + 1);
+    TX_TRY(class_items(t, begin));
+    append(t, "]", 1);
+    if (negated && *t->at++ != ']')
+        return refuse(t->at - 1, 2);
+    return *t->at == ']' || is_and(t->at) ? TX_OK : refuse(begin, (size_t)(t->at - begin) + 1);
+}
+
+/* [a&&b]: one character before which all operands match. PCRE2 has no intersections. */
+static tx_status intersection(translation *t, const char *begin, bool negated)
+{
+    append(t, "(?:(?!", negated ? 6 : 3);
+    for (bool more = true; more; t->at += more ? 2 : 1) {
+        append(t, "(?=", 3);
+        TX_TRY(operand(t, begin));
+        append(t, ")", 1);
+        more = is_and(t->at);
+    }
+    append(t, ")\\p{Any})" + !negated, negated ? 9 : 8);
+    return TX_OK;
+}
+
+/* Whether a class has && outside the classes within it. */
+static bool intersects(const char *at)
+{
+    int depth = 0;
+    for (; *at && depth >= 0; at++) {
+        if (depth == 0 && is_and(at))
+            return true;
+        depth += (*at == '[') - (*at == ']');
+        at += *at == '\\' && at[1];
+    }
+    return false;
+}
+
+/* [...] */
+static tx_status class(translation *t)
+{
+    const char *begin = t->at;
+    const size_t length = begin[1] == '^' ? 2 : 1;
+    if (begin[length] == ']')
+        return refuse(begin, length + 1);
+    if (intersects(begin + length)) {
+        t->at += length;
+        return intersection(t, begin, length == 2);
+    }
+    copy(t, length);
+    TX_TRY(class_items(t, begin));
     copy(t, 1);
     return TX_OK;
 }

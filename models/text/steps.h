@@ -92,8 +92,9 @@ void tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *t
 
 /* ---- Normalizers, the member "normalizer" of tokenizer.json ---------------------------------------- */
 
-/* Reads a normalizer. If `json` is NULL there are no steps. */
-tx_status tx_normalizer_read(tx_steps *steps, const tx_json *json);
+/* Reads a normalizer. If `json` is NULL there are no steps. `*bytes` becomes true if it ends with ByteLevel, which is
+ * then left to the pre-tokenizer. */
+tx_status tx_normalizer_read(tx_steps *steps, const tx_json *json, bool *bytes);
 /* Overrides the options of a BertNormalizer by those of tokenizer_config.json, as transformers' BertTokenizer does. */
 tx_status tx_normalizer_follow_bert(tx_steps *steps, const tx_json *config);
 /* Applies the steps to a text of whole characters. The result is in `scratch`. Call tx_matcher_begin before. `*first`

@@ -40,6 +40,7 @@ void tx_tokenizer_free(tx_tokenizer *tokenizer)
     tx_trie_free(&tokenizer->trie);
     free(tokenizer->score);
     free(tokenizer->prefix);
+    free(tokenizer->suffix);
     free(tokenizer->piece);
     free(tokenizer->piece_at);
     for (int i = 0; i < TX_SOURCES; i++)
@@ -57,15 +58,15 @@ tx_status tx_tokenizer_add_special(tx_tokenizer *tokenizer, const char *text, in
     return tx_tokenizer_add(tokenizer, &(tx_added){.id = id, .special = true}, text);
 }
 
-/* With ByteLevel every byte must have a token. */
-static tx_status seal_bytes(tx_vocab *vocab)
+/* With ByteLevel every byte must have a token, unless characters get affixes: then it is often unknown without one. */
+static tx_status seal_bytes(tx_vocab *vocab, bool has_affix)
 {
     for (int32_t id = 0; id < vocab->count; id++) {
         const tx_token *token = &vocab->token[id];
         if (token->kind == TX_TOKEN_WORD && token->size == 1)
             vocab->byte_ids[(unsigned char)vocab->bytes.data[token->at]] = id;
     }
-    for (int byte = 0; byte < 256; byte++)
+    for (int byte = 0; byte < 256 && !has_affix; byte++)
         if (vocab->byte_ids[byte] < 0)
             return tx_fail(TX_UNSUPPORTED,
                            "the vocabulary has no token for byte 0x%02X, so texts with it cannot be encoded", byte);
@@ -95,7 +96,7 @@ static tx_status spell_pieces(tx_tokenizer *t)
 tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer)
 {
     tx_vocab *vocab = &tokenizer->vocab;
-    TX_TRY(tokenizer->bytes ? seal_bytes(vocab) : spell_pieces(tokenizer));
+    TX_TRY(tokenizer->bytes ? seal_bytes(vocab, tx_bpe_has_affix(tokenizer)) : spell_pieces(tokenizer));
     TX_TRY(tx_merges_seal(&tokenizer->merges, vocab));
     TX_TRY(tx_additions_seal(&tokenizer->additions, &tokenizer->normalizer));
     TX_TRY(tx_post_processor_seal(&tokenizer->post_processor, vocab->count));
@@ -283,6 +284,8 @@ static void add_model(tx_digest *digest, const tx_tokenizer *t)
     ADD_NUMBERS(digest, t->bytes, t->ignore_merges, t->unk, t->byte_fallback, t->fuse_unk, t->longest);
     add_text(digest, t->model->name);
     add_text(digest, t->prefix);
+    if (t->suffix && *t->suffix)
+        add_text(digest, t->suffix);
 }
 
 static void add_steps(tx_digest *digest, const tx_steps *steps)

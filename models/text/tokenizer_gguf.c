@@ -255,6 +255,8 @@ static tx_status put_model(const tx_tokenizer *t, const tx_gguf_ids *ids, tx_ggu
     tx_letters_make(&letters);
     if (t->model != &tx_bpe && !words && !scored)
         return tx_fail(TX_UNSUPPORTED, "tokenizer: its type is %s, not BPE, WordPiece or Unigram", t->model->name);
+    if (tx_bpe_has_affix(t))
+        return tx_fail(TX_UNSUPPORTED, "tokenizer: llama.cpp has no BPE with a prefix or suffix such as </w>");
     if (tx_tokenizer_size(t) > vocab)
         return tx_fail(TX_INVALID,
                        "the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64

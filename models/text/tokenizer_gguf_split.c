@@ -115,7 +115,7 @@ static bool are_steps(const tx_steps *pre, const char *text)
 {
     tx_json *json = NULL;
     tx_steps known = {0};
-    bool bytes;
+    bool bytes = false;
     tx_status status = tx_json_parse(text, strlen(text), "pre_tokenizer", &json);
     TX_THEN(status, tx_pre_tokenizer_read(&known, json, &bytes));
     const bool same = !status && same_steps(pre, &known);

@@ -140,7 +140,7 @@ tx_status tx_tokenizer_read(tx_tokenizer *tokenizer, const tx_json *json, tx_jso
     /* The model comes first: an unsupported type explains faults in the rest. */
     TX_TRY(tx_fail_in(find_model(tokenizer, model), "model"));
     TX_TRY(get_part(json, "normalizer", &part));
-    TX_TRY(tx_fail_in(tx_normalizer_read(&tokenizer->normalizer, part), "normalizer"));
+    TX_TRY(tx_fail_in(tx_normalizer_read(&tokenizer->normalizer, part, &tokenizer->bytes), "normalizer"));
     TX_TRY(get_part(json, "pre_tokenizer", &part));
     TX_TRY(tx_fail_in(read_pre_tokenizer(tokenizer, part), "pre_tokenizer"));
     TX_TRY(get_part(json, "post_processor", &part));

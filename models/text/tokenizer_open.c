@@ -197,6 +197,18 @@ static tx_status read_class(tx_json *config)
     return TX_OK;
 }
 
+/* The two files do not say that words end with </w>, as those of CLIP and GPT-1 do. */
+static tx_status check_words(const tx_json *vocab)
+{
+    for (void *i = tx_json_first(vocab); i; i = tx_json_next(vocab, i))
+        if (tx_ends_with(tx_json_key(i), "</w>") && strlen(tx_json_key(i)) > 4)
+            return tx_fail(TX_UNSUPPORTED,
+                           "vocab.json: %.60s: words that end with </w> need a tokenizer.json: load the "
+                           "tokenizer by transformers' AutoTokenizer and save it",
+                           tx_json_key(i));
+    return TX_OK;
+}
+
 static tx_status read_pair(tx_tokenizer *t, tx_json *config)
 {
     tx_json *vocab;
@@ -209,6 +221,7 @@ static tx_status read_pair(tx_tokenizer *t, tx_json *config)
     tx_status status = TX_OK;
     if (tx_json_type_of(vocab) != TX_JSON_OBJECT)
         status = tx_fail(TX_FORMAT, "vocab.json: expected an object");
+    TX_THEN(status, check_words(vocab));
     TX_THEN(status, tx_bpe_read_vocab(t, vocab));
     TX_THEN(status, read_merges(t, vocab));
     if (!status && config)
@@ -234,9 +247,10 @@ static tx_status apply_class(tx_tokenizer *t, const tx_json *config)
         TX_TRY(tx_normalizer_follow_bert(&t->normalizer, config));
     t->generic = strncmp(name, "PreTrainedTokenizer", 19) == 0 || strcmp(name, "TokenizersBackend") == 0;
     const bool spaced = strncmp(name, "GPT2Tokenizer", 13) == 0 || strncmp(name, "RobertaTokenizer", 16) == 0;
-    return spaced && t->bytes ? TX_JSON_OPTIONAL(bool, config, "add_prefix_space",
-                                                 &t->pre_tokenizer.at[t->pre_tokenizer.count - 1].mark)
-                              : TX_OK;
+    tx_step *last = t->pre_tokenizer.count ? &t->pre_tokenizer.at[t->pre_tokenizer.count - 1] : NULL;
+    return spaced && last && tx_step_is(last, "ByteLevel")
+               ? TX_JSON_OPTIONAL(bool, config, "add_prefix_space", &last->mark)
+               : TX_OK;
 }
 
 /* Reads tokenizer.json and the tokens that the configuration adds. */

@@ -71,4 +71,23 @@ outcome 0 '' "$bin/txgen" --model model --ids "1 17 99" --logits logits
 open_case eos-list-config
 prints "364 88 453" "$bin/txgen" --model model --ids "5 17 300" -n 12 --temperature 0
 
+# ---- Tokenizers ---------------------------------------------------------------------------------------------------
+
+# encodes IDS TEXT: both directions
+encodes()
+{
+    printf '%s' "$2" > text
+    prints "$1" "$bin/txtok" encode --tokenizer "${3:-tok}" text
+}
+
+open_case bpe-end-of-word-suffix
+encodes "31 25" "lower newer"
+encodes "5 0 11 29 7 2 0 27 26" "lo wwider odx tree ree"
+sed -i 's/"decoder": null/"decoder": {"type": "BPEDecoder", "suffix": "<\/w>"}/' tok/tokenizer.json
+echo 31 25 > text
+prints "lower newer" "$bin/txtok" decode --tokenizer tok text
+
+open_case tokens-in-tokenizer-config
+encodes "67 500 68 502 69 501" 'a<tool>b<extra>c<pad>' .
+
 verdict

@@ -14,7 +14,7 @@ import unicodedata
 
 from oracle import txtok
 
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 RANDOM = random.Random(1)
 CORPUS = (
@@ -59,7 +59,18 @@ def bases():
     letters = trained(models.BPE(), trainers.BpeTrainer(**dict(options, vocab_size=400,
                                                                initial_alphabet=pre_tokenizers.ByteLevel.alphabet())),
                       pre_tokenizers.ByteLevel(add_prefix_space=False))
-    for base in (plain, fallback, piece, letters):
+    ends = trained(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"),
+                   trainers.BpeTrainer(end_of_word_suffix="</w>", **options), pre_tokenizers.BertPreTokenizer())
+    affixes = dict(continuing_subword_prefix="##", end_of_word_suffix="</w>")
+    inner = trained(models.BPE(unk_token="<unk>", fuse_unk=True, **affixes), trainers.BpeTrainer(**options, **affixes),
+                    pre_tokenizers.BertPreTokenizer())
+    lettered = trained(models.BPE(unk_token="<unk>", end_of_word_suffix="</w>"), trainers.BpeTrainer(
+        end_of_word_suffix="</w>", **dict(options, vocab_size=450,
+                                          initial_alphabet=pre_tokenizers.ByteLevel.alphabet())),
+                       pre_tokenizers.ByteLevel(add_prefix_space=False))
+    for letter in sorted(pre_tokenizers.ByteLevel.alphabet()):  # as in CLIP's vocabulary, no byte is unknown
+        lettered["model"]["vocab"].setdefault(letter + "</w>", len(lettered["model"]["vocab"]))
+    for base in (plain, fallback, piece, letters, ends, inner, lettered):
         base["pre_tokenizer"] = base["decoder"] = None
     fused = json.loads(json.dumps(plain))
     fused["model"]["fuse_unk"] = True
@@ -70,7 +81,7 @@ def bases():
     ids = {word: new for new, (word, _) in enumerate(sorted(some["model"]["vocab"].items(), key=lambda item: item[1]))}
     some["model"]["vocab"] = ids
     return {"plain": plain, "fused": fused, "silent": silent, "fallback": fallback, "some": some, "piece": piece,
-            "letters": letters}
+            "letters": letters, "ends": ends, "inner": inner, "letters_ends": lettered, "letters_alone": letters}
 
 
 def state(part):
@@ -140,6 +151,17 @@ def parts():
     yield "BertProcessing", ("piece",), {"post_processor": bert_processor}
     roberta_processor = state(processors.RobertaProcessing(token["[MASK]"], token["<s>"]))
     yield "RobertaProcessing", ("letters",), {"post_processor": roberta_processor}
+    for behavior in ("isolated", "removed"):
+        yield f"and {behavior}", ("letters",), {"pre_tokenizer": state(pre_tokenizers.Split(
+            Regex(r"[\p{L}&&[^\p{Han}]]+|[^\s&&[^a-z]]"), behavior))}
+    yield "BPEDecoder", ("ends", "inner"), {"pre_tokenizer": {"type": "BertPreTokenizer"},
+                                            "decoder": state(decoders.BPEDecoder(suffix="</w>"))}
+    yield "affixes", ("ends", "inner", "letters_ends"), {"pre_tokenizer": {"type": "WhitespaceSplit"}}
+    level = {"type": "ByteLevel"}
+    for normalizer in (level, sequence("normalizers", {"type": "NFKC"}, level)):
+        yield "letters", ("letters_alone",), {
+            "normalizer": normalizer, "decoder": state(decoders.ByteLevel()),
+            "pre_tokenizer": state(pre_tokenizers.Split(Regex("\u0120?[a-z]+|[0-9]"), "isolated"))}
 
 
 def added(base):
@@ -157,7 +179,7 @@ def cases():
         for kind in kinds:
             one = json.loads(json.dumps(base[kind]))
             one.update(given)
-            if kind == "letters":
+            if kind in ("letters", "letters_ends"):
                 level = state(pre_tokenizers.ByteLevel(add_prefix_space="Strip" in name))
                 before = one["pre_tokenizer"]
                 one["pre_tokenizer"] = {"type": "Sequence", "pretokenizers": [before, level]} if before else level

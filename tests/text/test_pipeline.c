@@ -6,7 +6,7 @@
 #include <time.h>
 
 #define GOLDEN TX_SOURCE_DIR "/tests/text/pipeline.golden.jsonl"
-#define BASES 7
+#define BASES 11
 
 /* The ids of an array; the caller frees ids.id. */
 static tx_ids ids_of(const tx_json *json, const char *key)

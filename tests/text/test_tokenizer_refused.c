@@ -15,8 +15,12 @@ static const struct {
     {"model.type", "\"Unigram\"", TX_UNSUPPORTED, "pre_tokenizer: ByteLevel with a model of type Unigram"},
     {"model.type", "\"Mystery\"", TX_UNSUPPORTED, "type Mystery is not supported"},
     {"model.dropout", "0.1", TX_UNSUPPORTED, "dropout 0.1"},
-    {"model.continuing_subword_prefix", "\"##\"", TX_UNSUPPORTED, "continuing_subword_prefix \"##\""},
-    {"model.end_of_word_suffix", "\"</w>\"", TX_UNSUPPORTED, "end_of_word_suffix \"</w>\""},
+    {"model.continuing_subword_prefix", "\"##\"", TX_FORMAT, "merges[0]: e has no continuing_subword_prefix"},
+    {"model.end_of_word_suffix", "\"\\u00e9\"", TX_UNSUPPORTED, "end_of_word_suffix \"\xC3\xA9\" with ByteLevel"},
+    {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"ByteLevel\"},{\"type\":\"NFC\"}]}",
+     TX_UNSUPPORTED, "normalizer: ByteLevel is supported only as the last step"},
+    {"normalizer", "{\"type\":\"ByteLevel\"}", TX_UNSUPPORTED, "ByteLevel after ByteLevel"},
+    {"decoder", "{\"type\":\"BPEDecoder\",\"suffix\":\"\"}", TX_UNSUPPORTED, "BPEDecoder: an empty suffix"},
     {"normalizer", "{\"type\":\"Sequence\",\"normalizers\":[{\"type\":\"NFC\"},{\"type\":\"Mystery\"}]}",
      TX_UNSUPPORTED, "normalizer: normalizers[1]: Mystery is not supported"},
     {"normalizer", "{\"type\":\"Precompiled\"}", TX_NOT_FOUND, "Precompiled: precompiled_charsmap is missing"},
@@ -49,7 +53,7 @@ static const struct {
      "pretokenizers[0]: Split: regular expression: \"\\w\""},
     {"pre_tokenizer", SPLIT("^", "Isolated"), TX_UNSUPPORTED, "matches the empty text"},
     {"pre_tokenizer", SPLIT("\\\\h", "Isolated"), TX_UNSUPPORTED, "\"\\h\""},
-    {"pre_tokenizer", SPLIT("[a&&b]", "Isolated"), TX_UNSUPPORTED, "\"&&\""},
+    {"pre_tokenizer", SPLIT("[a[b&&c]]", "Isolated"), TX_UNSUPPORTED, "\"&&\""},
     {"pre_tokenizer", SPLIT("a{2}+", "Isolated"), TX_UNSUPPORTED, "{2}"},
     {"pre_tokenizer", SPLIT("(?i)a", "Isolated"), TX_UNSUPPORTED, "(?i)"},
     {"pre_tokenizer", SPLIT("a*", "Isolated"), TX_UNSUPPORTED, "matches the empty text"},
@@ -108,6 +112,9 @@ static void test_refused_files(void **state)
     write_in(folder, "vocab.json", "{}");
     assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_NOT_FOUND, "neither tokenizer.json nor vocab.json");
     write_in(folder, "merges.txt", "");
+    write_in(folder, "vocab.json", "{\"</w>\": 0, \"a</w>\": 1}");
+    assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_UNSUPPORTED, "words that end with </w>");
+    write_in(folder, "vocab.json", "{}");
     assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_UNSUPPORTED, "no token for byte 0x00");
     write_in(folder, "vocab.json", "[]");
     assert_refused(tx_tokenizer_open(folder, &tokenizer), TX_FORMAT, "vocab.json: expected an object");
