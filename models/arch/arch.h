@@ -252,6 +252,8 @@ struct tx_architecture {
     void (*rename)(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME]);
     /* Returns true if a parameter belongs to the head. NULL if the type has only one head. */
     bool (*is_of_head)(const char *param);
+    /* Completes a configuration that its file leaves open, by the tensors of the weights. May be NULL. */
+    void (*settle)(tx_config *config, const tx_weights *weights);
     /* Checks values of the weights, such as tied tensors. May be NULL. */
     tx_status (*check_weights)(const tx_config *config, const tx_weights *weights);
 };

@@ -18,11 +18,17 @@ tx_status tx_config_of_folder(const char *folder, tx_config **config)
         return tx_config_of_gguf(folder, config);
     char path[TX_PATH_ROOM];
     int64_t step;
+    tx_weights *weights = NULL;
     tx_path_in(path, folder, "config.json");
     if (!tx_file_exists(path) && tx_is_folder(folder) && !tx_checkpoint_latest(folder, &step) && step >= 0)
         return tx_fail(TX_NOT_FOUND, "%s: holds no model, only checkpoints: use the newest, %s/checkpoint-%" PRId64,
                        folder, folder, step);
-    return tx_config_read(path, config);
+    TX_TRY(tx_config_read(path, config));
+    /* Without weights, the configuration is that of a new model. */
+    if ((*config)->architecture->settle && !tx_arch_open_weights(folder, &weights))
+        (*config)->architecture->settle(*config, weights);
+    tx_weights_close(weights);
+    return TX_OK;
 }
 
 tx_status tx_config_find(const char *name, tx_config **config)

@@ -178,7 +178,8 @@ static tx_tensor *norm_heads(tx_stack *b, tx_tensor *qkv, int32_t heads, int32_t
     if (c->whole_norms)
         needs_one_rank(b, "norms over all heads");
     tx_tensor *gamma = gamma_of(b, tx_tp_input(tx_stack_weight(b, HEAD_NORM)));
-    return tx_head_norm(qkv, gamma, c->whole_norms ? 1 : heads, c->whole_norms ? 1 : of_kv, (float)c->rms_norm_eps);
+    return c->whole_norms ? tx_stack_whole_norms(qkv, gamma, heads * head_size(c), (float)c->rms_norm_eps)
+                          : tx_head_norm(qkv, gamma, heads, of_kv, (float)c->rms_norm_eps);
 }
 
 /* x [B, T, C] -> q | k | v */

@@ -5,8 +5,6 @@
  * rotary positions. OLMoE (Muennighoff et al., OLMoE, 2024) normalises inputs, and has experts. */
 #include "models/arch/llama_family.h"
 
-#include <inttypes.h>
-
 static const tx_stack_row rows[] = {
     EMBED_ROW,
     SEPARATE_QKV_ROWS,
@@ -82,24 +80,12 @@ static tx_status read_olmoe(const tx_json *json, tx_config *config)
     return tx_llama_read(json, config);
 }
 
-static tx_status check(const tx_config *config)
-{
-    const llama_config *c = llama_of(config);
-    TX_TRY(tx_llama_check(config));
-    if (kv_heads(c) != config->heads)
-        return tx_fail(TX_UNSUPPORTED,
-                       "num_key_value_heads: %" PRId64 ": for OLMo only as many as num_attention_heads, %" PRId64
-                       ", are implemented",
-                       kv_heads(c), config->heads);
-    return TX_OK;
-}
-
 const tx_architecture tx_olmo2 = {
     FAMILY("olmo2", "Olmo2", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-    .read = tx_llama_read, .check = check};
+    .read = tx_llama_read, .check = tx_llama_check};
 const tx_architecture tx_olmo3 = {FAMILY("olmo3", "Olmo3", olmo3_defaults, olmo3_keys, tx_llama_fixed_keys,
                                          "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-                                  .read = read_olmo3, .check = check};
+                                  .read = read_olmo3, .check = tx_llama_check};
 const tx_architecture tx_olmoe = {FAMILY("olmoe", "Olmoe", olmoe_defaults, olmoe_keys, tx_llama_fixed_keys,
                                          "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-                                  .read = read_olmoe, .check = check};
+                                  .read = read_olmoe, .check = tx_llama_check};

@@ -334,6 +334,24 @@ tx_tensor *tx_stack_clip(const tx_stack *stack, tx_tensor *x, double limit)
     return tx_add(tx_add(x, tx_scale(above, -1.0f)), below);
 }
 
+tx_tensor *tx_stack_whole_norms(tx_tensor *qkv, tx_tensor *gamma, int64_t q, float eps)
+{
+    if (!qkv || !gamma)
+        return NULL;
+    const int64_t all = tx_shape_last(tx_tensor_shape(qkv)), k = (all - q) / 2, width[] = {q, k, k};
+    tx_tensor *gammas = tx_reshape(gamma, TX_SHAPE(1, q + k)), *sum = NULL;
+    if (q == k)
+        return tx_head_norm(qkv, gamma, 1, 1, eps);
+    for (int64_t i = 0, at = 0; i < 3; at += width[i++]) {
+        tx_tensor *part = tx_shift_rows(qkv, width[i], at, 0);
+        if (i < 2)
+            part = tx_rms_norm(part, tx_reshape(tx_shift_rows(gammas, width[i], at, 0), TX_SHAPE(width[i])), eps);
+        part = tx_shift_rows(part, all, -at, 0);
+        sum = sum ? tx_add(sum, part) : part;
+    }
+    return sum;
+}
+
 tx_tensor *tx_stack_cache(const tx_stack *stack, const char *name, int64_t block, const char *part, int64_t rows,
                           int64_t length, int64_t width)
 {

@@ -62,7 +62,7 @@ static const tx_fixed_key fixed[] = {
 static const tx_preset presets[] = {{.name = NULL}};
 
 /* transformers writes tie_word_embeddings as true, whatever the model has. A T5 whose outputs are not scaled, and each
- * mT5, has an output head of its own. */
+ * mT5, has an output head of its own, unless its files lack it (settle). */
 static tx_status read_rest(const tx_json *json, tx_config *config)
 {
     tx_t5_config *c = (tx_t5_config *)config;
@@ -197,6 +197,12 @@ static void rename_tensor(const tx_config *config, const char *tensor, char para
     snprintf(param, TX_WEIGHTS_NAME, "%s", unused ? "" : tensor);
 }
 
+static void settle(tx_config *config, const tx_weights *weights)
+{
+    tx_t5_config *c = (tx_t5_config *)config;
+    c->untied = c->untied && (!c->tie_word_embeddings || tx_weights_find(weights, NULL, HEAD) >= 0);
+}
+
 static tx_status check_ties(const tx_config *config, const tx_weights *weights)
 {
     TX_TRY(tx_arch_check_tied(weights, "encoder.embed_tokens.weight", TABLE));
@@ -237,6 +243,7 @@ static const tx_t5_config mt5 = {DEFAULTS(tx_mt5, 250112, 1024, 8, 6, TX_T5_GATE
                                        .logits = tx_t5_logits,                         \
                                        .lora_targets = "q,v",                          \
                                        .rename = rename_tensor,                        \
+                                       .settle = settle,                               \
                                        .check_weights = check_ties}
 ROW(t5, "T5", t5, t5_keys);
 ROW(mt5, "MT5", mt5, mt5_keys);

@@ -127,7 +127,6 @@ static void test_family_keys(void **state)
         {"{'model_type': 'stablelm', 'qk_layernorm': true}", TX_UNSUPPORTED, "qk_layernorm"},
         {"{'model_type': 'llama', 'rope_scaling': {'type': 'default', 'partial_rotary_factor': 0.5}}", TX_UNSUPPORTED,
          "partial_rotary_factor: 0.5"},
-        {"{'model_type': 'olmo2', 'num_key_value_heads': 8}", TX_UNSUPPORTED, "num_key_value_heads: 8"},
         {"{'model_type': 'smollm3', 'num_hidden_layers': 2, 'no_rope_layers': [1]}", TX_FORMAT, "no_rope_layers"},
         {"{'model_type': 'smollm3', 'num_hidden_layers': 1, 'no_rope_layers': [2]}", TX_FORMAT, "no_rope_layers"},
         {"{'model_type': 'smollm3', 'use_sliding_window': true}", TX_UNSUPPORTED, "layer_types"},

@@ -90,4 +90,27 @@ prints "lower newer" "$bin/txtok" decode --tokenizer tok text
 open_case tokens-in-tokenizer-config
 encodes "67 500 68 502 69 501" 'a<tool>b<extra>c<pad>' .
 
+# ---- Models -------------------------------------------------------------------------------------------------------
+
+open_case olmo-gqa-refused
+prints "39 88 1 40 12 78" "$bin/txgen" --model model --ids "1 2 3" -n 6 --temperature 0
+
+open_case t5-v11-tied-head
+prints "16 16 16 16 16" "$bin/txgen" --model model --ids "5 6 1" -n 5
+
+open_case yarn-positions
+ids=3
+i=4
+while [ $i -le 102 ]; do
+    ids="$ids $i"
+    i=$((i + 1))
+done
+outcome 0 '' "$bin/txgen" --model . --ids "$ids" --logits logits
+
+open_case perplexity-stride
+outcome 0 'perplexity 9.06104' "$bin/txgen" --model "$data/models/tiny_gpt2_bytes" --perplexity p.txt --stride 1
+says '999 tokens'
+outcome 0 'perplexity 8.31526' "$bin/txgen" --model "$data/models/tiny_gpt2_bytes" --perplexity p.txt --stride 32
+says '999 tokens'
+
 verdict

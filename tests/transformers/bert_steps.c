@@ -10,7 +10,7 @@
  * Labels are [BATCH] for sequence classification and [BATCH, BLOCK] for other heads. A decoder has decoder_input_ids
  * instead of types; these and its labels are [BATCH, BLOCK / 2]. */
 #include "api/base/file.h"
-#include "models/arch/arch.h"
+#include "models/arch/find.h"
 #include "models/files/safetensors.h"
 
 #include <stdio.h>
@@ -110,7 +110,6 @@ static tx_status write_first(side *s, const char *folder)
     TX_THEN(status, tx_st_commit(writer));
     free(values);
     free(tensors);
-    free(path);
     return status;
 }
 
@@ -144,9 +143,9 @@ static tx_status step(side *s, FILE *data, int64_t number, double rate, const ch
 static tx_status run(side *s, char **argv)
 {
     const tx_engine_options options = {.size = sizeof options, .device = argv[8] ? argv[8] : "cpu"};
-    char *path = tx_path_join(argv[1], "config.json"), *trained = tx_path_join(argv[3], "trained");
+    char *trained = tx_path_join(argv[3], "trained");
     FILE *data = fopen(argv[2], "rb");
-    tx_status status = data ? tx_config_read(path, &s->config) : tx_fail(TX_IO, "%s: cannot read", argv[2]);
+    tx_status status = data ? tx_config_of_folder(argv[1], &s->config) : tx_fail(TX_IO, "%s: cannot read", argv[2]);
     TX_THEN(status, tx_engine_create(&options, &s->engine));
     TX_THEN(status, tx_model_create(s->engine, &s->model));
     TX_THEN(status, build(s, atol(argv[5]), atol(argv[6])));
@@ -157,7 +156,6 @@ static tx_status run(side *s, char **argv)
     TX_THEN(status, tx_arch_save(s->model, s->config, trained));
     if (data)
         fclose(data);
-    free(path);
     free(trained);
     return status;
 }

@@ -36,7 +36,7 @@ VARIANTS = {
         max_position_embeddings=4096, original_max_position_embeddings=1024)),
     "phi3, a part of each head, a window": (Phi3Config, dict(
         hidden_size=60, partial_rotary_factor=0.4, sliding_window=5, num_key_value_heads=6)),
-    "olmo2": (Olmo2Config, dict(num_key_value_heads=6, rms_norm_eps=1e-6, rope_theta=500000, rope_scaling=None)),
+    "olmo2": (Olmo2Config, dict(num_key_value_heads=2, rms_norm_eps=1e-6, rope_theta=500000, rope_scaling=None)),
     "olmo2, biases, tied": (Olmo2Config, dict(num_key_value_heads=None, attention_bias=True, tie_word_embeddings=True)),
     "smollm3": (SmolLM3Config, dict(
         no_rope_layers=[1, 1, 0], no_rope_layer_interval=4, rope_theta=5000000.0, rope_scaling=None, pretraining_tp=2,
@@ -110,12 +110,13 @@ VARIANTS = {
         head_dim=16, attention_bias=False, use_qk_norm=True, tie_word_embeddings=True, rope_scaling=dict(
             alpha=1000.0, beta_fast=32, beta_slow=1, factor=1.0, mscale=1.0, mscale_all_dim=1.0, type="dynamic"))),
     "olmo3": (Olmo3Config, dict(
-        num_key_value_heads=6, sliding_window=5, rope_theta=500000,
+        num_key_value_heads=2, sliding_window=5, rope_theta=500000,
         layer_types=["sliding_attention", "sliding_attention", "full_attention"], rope_scaling=dict(
             rope_type="yarn", factor=8.0, original_max_position_embeddings=16, attention_factor=1.2, beta_fast=32,
             beta_slow=1))),
-    "olmoe as OLMoE 1B-7B": (OlmoeConfig, dict(num_key_value_heads=6, num_experts=5, num_experts_per_tok=2,
+    "olmoe as OLMoE 1B-7B": (OlmoeConfig, dict(num_key_value_heads=3, num_experts=5, num_experts_per_tok=2,
                                                norm_topk_prob=False, clip_qkv=None, rope_theta=10000.0)),
+    "olmoe, all heads": (OlmoeConfig, dict(num_key_value_heads=6, num_experts=5, num_experts_per_tok=2)),
     "arcee as AFM 4.5B": (ArceeConfig, dict(head_dim=8, hidden_act="relu2", rope_theta=10000, attention_bias=False,
                                             rope_scaling=dict(rope_type="yarn", factor=20.0, beta_fast=32.0,
                                                               beta_slow=1.0, mscale=1.0,

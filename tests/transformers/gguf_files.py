@@ -47,7 +47,7 @@ FALCON = dict(vocab_size=VOCAB, hidden_size=64, num_hidden_layers=2, num_attenti
               eos_token_id=0, tie_word_embeddings=True)
 MPT = dict(vocab_size=VOCAB, d_model=96, n_layers=2, n_heads=6, max_seq_len=64, bos_token_id=1, eos_token_id=0)
 SCALES = dict(embedding_multiplier=12.0, attention_multiplier=0.25, residual_multiplier=0.5, logits_scaling=8.0)
-OLMO3 = {**BYTES, "num_key_value_heads": 4, "num_hidden_layers": 5, "sliding_window": 16, "pad_token_id": 0}
+OLMO3 = {**BYTES, "num_key_value_heads": 2, "num_hidden_layers": 5, "sliding_window": 16, "pad_token_id": 0}
 WIDE = dict(BYTES, head_dim=32, pad_token_id=0)
 ALL_HEADS = {key: value for key, value in BYTES.items() if key != "num_key_value_heads"}
 # name: configuration, tokenizer, and whether transformers' own reader of GGUF knows all of it
@@ -64,7 +64,7 @@ MODELS = {
     "qwen2": (Qwen2Config(**BYTES), "qwen2", True),
     "qwen3": (Qwen3Config(**BYTES, head_dim=128), "qwen2", True),
     "granite": (GraniteConfig(**BYTES, **SCALES), "llama3", False),
-    "olmo2": (Olmo2Config(**{**BYTES, "num_key_value_heads": 4}), "llama3", False),
+    "olmo2": (Olmo2Config(**{**BYTES, "num_key_value_heads": 2}), "llama3", False),
     "olmo3": (Olmo3Config(**OLMO3), "dbrx", False),
     "olmo3, yarn": (Olmo3Config(**{**OLMO3, "num_hidden_layers": 3},
                                 layer_types=["full_attention", "sliding_attention", "full_attention"],

@@ -29,6 +29,8 @@ VARIANTS = {
     "T5, gated silu": (T5ForConditionalGeneration, dict(feed_forward_proj="gated-silu", num_decoder_layers=1)),
     "T5 1.1": (T5ForConditionalGeneration, GATED),
     "mT5": (MT5ForConditionalGeneration, dict(GATED, d_kv=8, layer_norm_epsilon=1e-3)),
+    "mT5, tied": (MT5ForConditionalGeneration, dict(feed_forward_proj="gated-gelu")),
+    "T5 1.1, tied": (T5ForConditionalGeneration, dict(feed_forward_proj="gated-gelu", scale_decoder_outputs=False)),
 }
 
 
