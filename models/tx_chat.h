@@ -45,6 +45,7 @@ typedef struct tx_conversation {
                       other variables of the template */
     bool *learnt;  /* for each message: in training, its tokens have labels */
     size_t count, room;
+    size_t prompt; /* the number of messages before the completion, in the form TX_CHAT_PAIR */
     tx_chat_form form;
     bool weighted; /* a message has the weight 0, as in OpenAI's files: only messages with `learnt` have labels */
     char ignored[TX_CHAT_IGNORED]; /* unknown keys of all objects read, separated by ", "; as many as fit */
@@ -72,10 +73,10 @@ void tx_conversation_free(tx_conversation *conversation); /* sets it to {0} */
 /* A chat template together with a tokenizer. Immutable once made. */
 typedef struct tx_chat tx_chat;
 
-/* `name` is a built-in template or a Jinja file whose name ends with .jinja. NULL means the template in the tokenizer's
- * folder, or, for conversations with tools, the one that is called tool_use; TX_NOT_FOUND if it has none. Warns if the
- * end of an answer is not a single token. `report` may be NULL. The tokenizer must outlive the template. The caller
- * frees. */
+/* `name` is a built-in template, a Jinja file whose name ends with .jinja, or the text of a template. NULL means the
+ * template in the tokenizer's folder, or, for conversations with tools, the one that is called tool_use; TX_NOT_FOUND if
+ * it has none. Warns if the end of an answer is not a single token. `report` may be NULL. The tokenizer must outlive the
+ * template. The caller frees. */
 tx_status tx_chat_create(const char *name, const tx_tokenizer *tokenizer, const tx_reporter *report, tx_chat **chat);
 void tx_chat_free(tx_chat *chat); /* NULL is fine */
 /* Returns true if the template reads a variable. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finds the bytes of a rendered conversation whose tokens get labels in training. If the template has blocks
- * `generation`, it is their contents. Otherwise it is, for each message with labels, the text after the generation
- * prompt that the loop over the messages wrote for it. */
+ * `generation`, it is their contents. Otherwise it is, for each message with labels, the text after the header
+ * that the loop over the messages wrote for it. */
 #include "models/chat/chat.h"
 
 #include <stdlib.h>
@@ -31,11 +31,12 @@ static void flag_blocks(const tx_conversation *c, tx_jinja_text *t)
             flag(t, t->turn[i].begin, t->turn[i].end, false);
 }
 
-/* Flags the answer in a turn: after the generation prompt, without white space at its end. */
+/* Flags the answer in a turn: after the header, without white space at its end. */
 static tx_status flag_turn(const tx_chat *chat, const tx_jinja_turn *turn, tx_jinja_text *t)
 {
-    const char *prompt = chat->frame.prompt, *bytes = t->bytes.data;
-    size_t begin = turn->begin, end = turn->end;
+    const char *prompt = chat->header, *bytes = t->bytes.data;
+    const bool last = turn == &t->turn[t->turns - 1];
+    size_t begin = turn->begin, end = chat->frame.closes && last ? t->bytes.size : turn->end;
     while (*prompt && begin < end && bytes[begin] == *prompt) {
         begin++;
         prompt++;

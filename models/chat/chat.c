@@ -40,12 +40,14 @@ static tx_status choose(tx_chat *chat, const char *name, bool tools)
         return read_own(chat, tools);
     if (tx_ends_with(name, ".jinja"))
         return read_file(chat, name);
-    const char *found = tx_chat_template_find(name);
+    const bool is_text = strstr(name, "{%") || strstr(name, "{{");
+    const char *found = is_text ? name : tx_chat_template_find(name);
     if (!found)
-        return tx_fail(TX_INVALID, "--chat_template %s: unknown: use one of %s, or a .jinja file", name,
+        return tx_fail(TX_INVALID,
+                       "--chat_template %s: unknown: use one of %s, a .jinja file, or the text of a template", name,
                        tx_chat_template_names());
     TX_TRY(tx_copy_text(found, &chat->text));
-    return tx_jinja_parse(chat->text, strlen(found), &chat->jinja);
+    return tx_fail_in(tx_jinja_parse(chat->text, strlen(found), &chat->jinja), "--chat_template");
 }
 
 /* ---- Variables ------------------------------------------------------------------------------------------ */
@@ -127,14 +129,49 @@ static tx_status keep_tokens(tx_chat *chat)
     return TX_OK;
 }
 
+/* The last added token in a text, or -1. Sets `*end` to the byte after it. */
+static int32_t last_token(const tx_tokenizer *tokenizer, const char *text, size_t *end)
+{
+    int32_t id = -1;
+    *end = 0;
+    for (int32_t i = 0; i < tokenizer->additions.count; i++) {
+        const tx_added *a = &tokenizer->additions.at[i];
+        for (const char *at = text; *a->text && (at = strstr(at, a->text)); at++)
+            if ((size_t)(at - text) + a->size > *end && a->text[strspn(a->text, " \n\t")]) {
+                *end = (size_t)(at - text) + a->size;
+                id = a->id;
+            }
+    }
+    return id;
+}
+
+/* Without a generation prompt, the words before an answer are its header. */
+static void find_header(tx_chat *chat, const tx_reporter *report)
+{
+    const char *before = chat->frame.before;
+    const bool words = !*chat->frame.prompt && before[strspn(before, " \n\t")];
+    chat->header = words ? before : chat->frame.prompt;
+    if (words)
+        tx_reporter_print(report,
+                          "the chat template has no generation prompt: training does not learn the header %s of "
+                          "answers, and prompts do not end with it: add it {%% if add_generation_prompt %%}",
+                          before);
+}
+
 static tx_status find_end(tx_chat *chat, const tx_reporter *report)
 {
+    size_t size;
     TX_TRY(tx_chat_find_frame(chat, &chat->frame));
-    const char *end = chat->frame.end;
+    find_header(chat, report);
+    char *end = chat->frame.end;
     if (!*end)
         return tx_fail(TX_INVALID, "the chat template has no end of answers%s: use another --chat_template",
                        chat->tokenizer->end < 0 ? ", or it is eos_token, which the tokenizer does not define" : "");
-    chat->end_id = tx_tokenizer_find(chat->tokenizer, end);
+    chat->end_id = last_token(chat->tokenizer, end, &size);
+    if (chat->end_id >= 0)
+        end[size] = '\0';
+    else
+        chat->end_id = tx_tokenizer_find(chat->tokenizer, end);
     if (chat->end_id < 0)
         tx_reporter_print(
             report,

@@ -16,6 +16,7 @@ typedef struct tx_chat_frame {
     char *prompt;   /* what add_generation_prompt adds; may be empty */
     char *before;   /* between that and the answer; may be empty */
     char *end;      /* the end of an answer, without white space around it */
+    bool closes;    /* the end is written once, after all messages */
 } tx_chat_frame;
 
 /* Immutable once made. */
@@ -31,7 +32,8 @@ struct tx_chat {
     const char *eos;
     size_t eos_size;
     tx_chat_frame frame;
-    int32_t end_id; /* of frame.end if it is a single token, else -1 */
+    const char *header; /* at the start of an answer, never learnt: the prompt, or words before the answer */
+    int32_t end_id;     /* the last added token of frame.end, or its id as a whole; -1 if there is neither */
 };
 
 /* The added token that ends an answer, or -1 if a word or several tokens end it. `*keeps_eos` is true if the template
@@ -61,12 +63,18 @@ typedef struct tx_chat_text {
 } tx_chat_text;
 
 void tx_chat_text_free(tx_chat_text *text); /* sets it to {0} */
-/* Renders a conversation. With `asks` it ends as `conversation->ending` says, else after its last message. With
- * `learns` it also marks the parts that get labels in training: blocks `generation` if the template has them, else the
- * `learnt` messages, after the generation prompt. TX_FORMAT if the template raises an exception, does not render a key
- * of the conversation, or does not show which bytes belong to an answer. Keys that it does not read, and messages that
- * it does not render, are noted as ignored; `conversation->lost` is the number of the first such message, from 1. */
-tx_status tx_chat_render(const tx_chat *chat, tx_conversation *conversation, bool asks, bool learns,
+/* The parts of a conversation that get labels in training. */
+typedef enum tx_chat_labels {
+    TX_CHAT_NONE,
+    TX_CHAT_ANSWERS,   /* blocks `generation` if the template has them, else the `learnt` messages after their header */
+    TX_CHAT_COMPLETION /* all that the template writes after the prompt, as TRL's completion_only_loss */
+} tx_chat_labels;
+
+/* Renders a conversation. With `asks` it ends as `conversation->ending` says, else after its last message. Marks the
+ * parts of `labels`. TX_FORMAT if the template raises an exception, does not render a key of the conversation, or does
+ * not show which bytes belong to an answer. Keys that it does not read, and messages that it does not render, are noted
+ * as ignored; `conversation->lost` is the number of the first such message, from 1. */
+tx_status tx_chat_render(const tx_chat *chat, tx_conversation *conversation, bool asks, tx_chat_labels labels,
                          tx_chat_text *text);
 /* The same for a prompt and its completion without a template (TX_CHAT_PLAIN), followed by eos_token. Texts of special
  * tokens become their ids anywhere. Uses only the members tokenizer, eos and eos_size of `chat`. */

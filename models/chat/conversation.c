@@ -48,7 +48,7 @@ static tx_status clear(tx_conversation *c, const tx_json *from)
                      : tx_json_set_null(said, others[i]);
     tx_json_free(c->said);
     c->said = said;
-    c->count = 0;
+    c->count = c->prompt = 0;
     c->weighted = false;
     if (!status && from && tx_json_has(from, VARIABLES))
         status = tx_json_get(from, VARIABLES, TX_JSON_OBJECT, &variables);
@@ -353,7 +353,8 @@ static tx_status read_form(const tx_json *object, bool answered, tx_conversation
     const char *answer = c->form == TX_CHAT_INSTRUCTION ? answer_key(object) : "completion";
     const bool rest = answered || tx_json_has(object, answer);
     if (c->form == TX_CHAT_PAIR) {
-        TX_TRY(read_list(object, "prompt", false, c));
+        TX_TRY(read_list(object, "prompt", true, c));
+        c->prompt = c->count;
         return rest ? read_list(object, answer, true, c) : TX_OK;
     }
     TX_TRY(read_text(object, c->form == TX_CHAT_PLAIN ? "prompt" : "instruction", "user", c));

@@ -47,7 +47,32 @@ static tx_status take_runs(tx_chat_text *t)
 
 /* ---- Rendering ------------------------------------------------------------------------------------------ */
 
-tx_status tx_chat_render(const tx_chat *chat, tx_conversation *c, bool asks, bool learns, tx_chat_text *text)
+static size_t common(const tx_buffer *x, const tx_buffer *y)
+{
+    size_t n = 0;
+    while (n < x->size && n < y->size && x->data[n] == y->data[n])
+        n++;
+    return n;
+}
+
+/* Flags the bytes from the first that differs from the prompt with its generation prompt, as TRL does. */
+static tx_status mark_completion(const tx_chat *chat, const tx_conversation *c, tx_jinja_text *text)
+{
+    tx_jinja_text prompt = {0};
+    tx_json *said = tx_json_copy(c->said), *messages = said ? tx_json_find(said, "messages") : NULL;
+    if (!said)
+        return tx_fail(TX_MEMORY, "no memory for a prompt");
+    while (tx_json_size(messages) > c->prompt)
+        tx_json_remove(messages, tx_json_size(messages) - 1);
+    const tx_status status = tx_jinja_render(chat->jinja, said, chat->given[1], &prompt);
+    for (size_t i = status ? text->bytes.size : common(&prompt.bytes, &text->bytes); i < text->bytes.size; i++)
+        text->flags.data[i] = (char)((unsigned char)text->flags.data[i] | TX_CHAT_LEARNT);
+    tx_jinja_text_free(&prompt);
+    tx_json_free(said);
+    return tx_fail_in(status, "prompt");
+}
+
+tx_status tx_chat_render(const tx_chat *chat, tx_conversation *c, bool asks, tx_chat_labels labels, tx_chat_text *text)
 {
     const bool open = asks && c->ending == TX_CHAT_CONTINUES;
     bool changed = true;
@@ -70,8 +95,10 @@ tx_status tx_chat_render(const tx_chat *chat, tx_conversation *c, bool asks, boo
     }
     if (c->lost)
         tx_conversation_ignore(c, "a message");
-    if (learns)
+    if (labels == TX_CHAT_ANSWERS)
         TX_TRY(tx_chat_mark_answers(chat, c, &text->rendered));
+    if (labels == TX_CHAT_COMPLETION)
+        TX_TRY(mark_completion(chat, c, &text->rendered));
     return take_runs(text);
 }
 
@@ -103,32 +130,30 @@ static char *copy_of(const char *text, size_t size)
     return copy;
 }
 
-static size_t common(const tx_buffer *x, const tx_buffer *y)
-{
-    size_t n = 0;
-    while (n < x->size && n < y->size && x->data[n] == y->data[n])
-        n++;
-    return n;
-}
-
 /* Derives the frame from three texts: a question, the same with a generation prompt, and the same with the answer "b".
  */
 static tx_status find_texts(const tx_buffer *question, const tx_jinja_text *prompted, const tx_jinja_text *answered,
                             tx_chat_frame *frame)
 {
     const tx_buffer *all = &answered->bytes, *asked = &prompted->bytes;
+    const tx_jinja_turn *turn = answered->turns ? &answered->turn[answered->turns - 1] : NULL;
+    const bool prompts = question->size != asked->size || common(question, asked) < asked->size;
     const size_t last = prompted->turns ? prompted->turn[prompted->turns - 1].end : asked->size;
-    const size_t begin =
-        last < asked->size ? last : common(question, asked); /* the loop may itself write the generation prompt */
-    size_t said = all->size, end = all->size;
+    const size_t begin = !prompts             ? asked->size
+                         : last < asked->size ? last
+                                              : common(question, asked); /* the loop may itself write it */
+    size_t said = all->size, end = turn ? turn->end : all->size;
     while (said > 0 && !((unsigned char)answered->flags.data[said - 1] & TX_JINJA_SAID))
         said--; /* the answer is the last untrusted byte */
     if (!said)
         return tx_fail(TX_FORMAT, "the chat template does not write the text of the assistant");
-    const size_t shared = common(asked, all), before = shared < said - 1 ? shared : said - 1;
+    const size_t shared = prompts || !turn ? common(asked, all) : turn->begin;
+    const size_t before = shared < said - 1 ? shared : said - 1;
     size_t after = said;
-    while (after < end && strchr(" \n\t", all->data[after]))
+    while (after < all->size && strchr(" \n\t", all->data[after]))
         after++;
+    frame->closes = after >= end;
+    end = frame->closes ? all->size : end;
     while (end > after && strchr(" \n\t", all->data[end - 1]))
         end--;
     frame->question = copy_of(question->data, question->size);

@@ -18,22 +18,37 @@ typedef struct reading {
     tx_ids ids, learnt;   /* of one sample: its ids, and 1 for each id that is learnt */
     tx_ids whole, labels; /* of one sample: its ids with those before the text, and their labels */
     int64_t cut, dropped; /* numbers of truncated samples, and of samples without labels */
+    bool has_messages, has_completion;
 } reading;
+
+/* The parts of the current conversation that are learnt. For a prompt and a completion of messages they are those of
+ * assistant_only_loss that are also those of completion_only_loss, as in TRL. */
+static tx_chat_labels choose_labels(reading *r)
+{
+    tx_conversation *c = &r->from.conversation;
+    const tx_job_settings *set = r->from.options->set;
+    const bool answers = c->weighted || set->assistant_only, completion = set->completion_only;
+    const bool messages = c->form == TX_CHAT_MESSAGES || c->form == TX_CHAT_SHAREGPT, pair = c->form == TX_CHAT_PAIR;
+    r->has_messages = r->has_messages || messages || pair;
+    r->has_completion = r->has_completion || !messages;
+    for (size_t i = 0; i < c->prompt && completion; i++)
+        c->learnt[i] = false;
+    if (pair && completion && !answers)
+        return TX_CHAT_COMPLETION;
+    return (messages || pair ? answers : completion) ? TX_CHAT_ANSWERS : TX_CHAT_NONE;
+}
 
 /* Encodes the current conversation, and marks the ids that are learnt. */
 static tx_status encode(reading *r)
 {
     tx_conversations *c = &r->from;
-    const tx_data_options *o = c->options;
-    const tx_chat_form form = c->conversation.form;
     const bool plain = tx_conversations_is_plain(c);
     const tx_chat *chat = plain ? &c->plain : c->chat;
-    const bool several = form == TX_CHAT_MESSAGES || form == TX_CHAT_SHAREGPT;
-    const bool learns = c->conversation.weighted || (several ? o->set->assistant_only : o->set->completion_only);
+    const tx_chat_labels labels = choose_labels(r);
     TX_TRY(plain ? tx_chat_render_plain(chat, &c->conversation, &c->text)
-                 : tx_chat_render(chat, &c->conversation, false, learns, &c->text));
+                 : tx_chat_render(chat, &c->conversation, false, labels, &c->text));
     TX_TRY(tx_chat_encode(chat, c->encoder, &c->text, &r->ids, &r->learnt));
-    for (size_t i = 0; i < r->learnt.count && !learns; i++)
+    for (size_t i = 0; i < r->learnt.count && labels == TX_CHAT_NONE; i++)
         r->learnt.id[i] = 1;
     return TX_OK;
 }
@@ -89,7 +104,12 @@ static void report_counts(const reading *r)
 {
     const tx_conversations *c = &r->from;
     const tx_reporter *report = &c->options->report;
+    const tx_job_settings *set = c->options->set;
     tx_conversations_report(c);
+    if (!set->assistant_only && !r->has_messages)
+        tx_reporter_print(report, "%.800s: --assistant_only_loss has no effect: no sample has messages", c->path);
+    if (!set->completion_only && !r->has_completion)
+        tx_reporter_print(report, "%.800s: --completion_only_loss has no effect: no sample has a completion", c->path);
     if (r->cut)
         tx_reporter_print(report,
                           "%.800s: %" PRId64 " of %" PRId64 " samples are longer than max_seq_length %" PRId64

@@ -250,12 +250,13 @@ static void test_forms(void **state)
     assert_ok(render_text(&t, "{\"instruction\": \"Add\", \"input\": \"1 2\", \"output\": \"3\"}"));
     expect_text(&t, "<|user|>\nAdd\n\n1 2</s>\n<|assistant|>\n3</s>\n");
     assert_int_equal(t.conversation.form, TX_CHAT_INSTRUCTION);
-    /* Only the completion of a prompt and a completion in messages has labels. */
+    /* All answers have labels, also those of the prompt, which the task removes with completion_only_loss. */
     assert_ok(render_text(&t, "{\"prompt\": [{\"role\": \"user\", \"content\": \"a\"}, {\"role\": \"assistant\", "
                               "\"content\": \"b\"}, {\"role\": \"user\", \"content\": \"c\"}], \"completion\": "
                               "[{\"role\": \"assistant\", \"content\": \"d\"}]}"));
     assert_int_equal(t.conversation.form, TX_CHAT_PAIR);
-    assert_int_equal(count_id(&t.learnt, 1), 2);
+    assert_int_equal(t.conversation.prompt, 3);
+    assert_int_equal(count_id(&t.learnt, 1), 4);
     assert_int_equal(t.learnt.id[t.learnt.count - 3] + t.learnt.id[t.learnt.count - 2], 2);
     /* Texts without a template: only eos_token is added. */
     assert_ok(render_text(&t, "{\"prompt\": \"1 + \", \"completion\": \"2\"}"));
@@ -416,6 +417,48 @@ static void test_replaced_values(void **state)
     tx_jinja_text_free(&text);
 }
 
+/* The last added token of an answer's turn ends it, although eos_token ends the text. Without a generation prompt the
+ * header of an answer has no label. An end after all messages belongs to the last answer. */
+static void test_ends(void **state)
+{
+#define LOOP "{% for m in messages %}{{ '[' + m.role + ']' + m.content"
+    static const struct {
+        const char *jinja, *text, *learnt, *end;
+    } cases[] = {
+        {LOOP
+         " + '<unk>\n' }}{% endfor %}{% if add_generation_prompt %}[assistant]{% else %}{{ eos_token }}{% endif %}",
+         "[user]a<unk>\n[assistant]b<unk>\n</s>", "b<unk>", "<unk>"},
+        {LOOP " + '<unk></s>\n' }}{% endfor %}{% if add_generation_prompt %}[assistant]{% endif %}",
+         "[user]a<unk></s>\n[assistant]b<unk></s>\n", "b<unk></s>", "</s>"},
+        {LOOP " + '<unk>' }}{% endfor %}", "[user]a<unk>[assistant]b<unk>", "b<unk>", "<unk>"},
+        {LOOP " + '<unk>' }}{% endfor %}{{ eos_token }}", "[user]a<unk>[assistant]b<unk></s>", "b<unk>", "<unk>"},
+        {LOOP " + '\n' }}{% endfor %}{{ eos_token }}", "[user]a\n[assistant]b\n</s>", "b\n</s>", "</s>"},
+    };
+#undef LOOP
+    char *folder = make_scratch(), *path = tx_path_join(folder, "mine.jinja");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        talk t = {0};
+        char *made = NULL;
+        size_t size, count = 0;
+        assert_ok(tx_file_write(path, cases[i].jinja, strlen(cases[i].jinja)));
+        assert_ok(tx_tokenizer_open(GOLDEN, &t.tokenizer));
+        assert_ok(tx_chat_create(path, t.tokenizer, NULL, &t.chat));
+        assert_ok(tx_encoder_create(t.tokenizer, &t.encoder));
+        assert_ok(render_text(&t, "{\"prompt\": \"a\", \"completion\": \"b\"}"));
+        expect_text(&t, cases[i].text);
+        assert_int_equal(t.chat->end_id, tx_tokenizer_find(t.tokenizer, cases[i].end));
+        for (size_t k = 0; k < t.ids.count; k++)
+            if (t.learnt.id[k])
+                t.ids.id[count++] = t.ids.id[k];
+        assert_ok(tx_tokenizer_decode(t.tokenizer, t.ids.id, count, false, &made, &size));
+        assert_string_equal(made, cases[i].learnt);
+        free(made);
+        close_talk(&t);
+    }
+    free(path);
+    remove_scratch(folder);
+}
+
 static void test_unknown(void **state)
 {
     tx_tokenizer *tokenizer;
@@ -444,6 +487,7 @@ int main(void)
         cmocka_unit_test(test_normalized_tokens_are_refused),
         cmocka_unit_test(test_refused_data),
         cmocka_unit_test(test_custom),
+        cmocka_unit_test(test_ends),
         cmocka_unit_test(test_deep_values),
         cmocka_unit_test(test_replaced_values),
         cmocka_unit_test(test_unknown),

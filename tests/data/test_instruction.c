@@ -160,9 +160,44 @@ static void test_forms(void **state)
     expect_row(&r, 0, frame, frame + strlen("<|im_start|>"));
     r.set.completion_only = true;
     assert_ok(read_text(&r, pair));
-    expect_row(&r, 0, frame, "b<|im_end|>");
+    expect_row(&r, 0, frame, "b<|im_end|>\n");
     assert_ok(read_text(&r, "{\"messages\": [" TURN("user", "a") ", " TURN("assistant", "b") "]}"));
     expect_row(&r, 0, frame, frame + strlen("<|im_start|>"));
+    finish(&r);
+}
+
+/* A prompt and a completion in messages, as TRL 1.16 masks them: an answer's labels are those of both options. */
+static void test_both_options(void **state)
+{
+    static const char *const pair = "{\"prompt\": [" TURN("user", "a") ", " TURN("assistant", "b") ", " TURN(
+        "user", "c") "], \"completion\": [" TURN("assistant", "d") ", " TURN("user", "e") ", " TURN("assistant",
+                                                                                                    "f") "]}";
+    static const char *const jinja =
+        "{% for m in messages %}{{ (m.role[0] | upper) + '\n' + m.content + '</s>' }}{% endfor %}"
+        "{% if add_generation_prompt %}{{ 'A\n' }}{% endif %}";
+    static const char *const text = "U\na</s>A\nb</s>U\nc</s>A\nd</s>U\ne</s>A\nf</s>";
+    static const char *const learnt[2][2] = {{text + 1, "d</s>U\ne</s>A\nf</s>"}, {"b</s>d</s>f</s>", "d</s>f</s>"}};
+    reader r;
+    begin(&r);
+    char *path = tx_path_join(r.folder, "mine.jinja");
+    assert_ok(tx_file_write(path, jinja, strlen(jinja)));
+    r.set.chat_template = path;
+    for (int answers = 0; answers < 2; answers++)
+        for (int completion = 0; completion < 2; completion++) {
+            r.set.assistant_only = answers;
+            r.set.completion_only = completion;
+            assert_ok(read_text(&r, pair));
+            expect_row(&r, 0, text, learnt[answers][completion]);
+            assert_string_equal(r.told, "");
+        }
+    r.set.assistant_only = false;
+    assert_ok(read_text(&r, "{\"prompt\": \"a\", \"completion\": \"b\"}"));
+    assert_non_null(strstr(r.told, "--assistant_only_loss has no effect: no sample has messages"));
+    r.set.assistant_only = true;
+    r.set.completion_only = false;
+    assert_ok(read_text(&r, "{\"messages\": [" TURN("user", "a") ", " TURN("assistant", "b") "]}"));
+    assert_non_null(strstr(r.told, "--completion_only_loss has no effect: no sample has a completion"));
+    free(path);
     finish(&r);
 }
 
@@ -417,10 +452,15 @@ static void test_packed(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_forms),       cmocka_unit_test(test_weights),
-        cmocka_unit_test(test_no_template), cmocka_unit_test(test_cut_and_dropped),
-        cmocka_unit_test(test_faults),      cmocka_unit_test(test_part),
-        cmocka_unit_test(test_kind),        cmocka_unit_test(test_packed),
+        cmocka_unit_test(test_forms),
+        cmocka_unit_test(test_both_options),
+        cmocka_unit_test(test_weights),
+        cmocka_unit_test(test_no_template),
+        cmocka_unit_test(test_cut_and_dropped),
+        cmocka_unit_test(test_faults),
+        cmocka_unit_test(test_part),
+        cmocka_unit_test(test_kind),
+        cmocka_unit_test(test_packed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
