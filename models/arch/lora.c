@@ -195,6 +195,18 @@ bool tx_lora_saves(const tx_lora *lora, const char *name)
     return !tx_weights_of_teacher(name) && (is_saved(lora, module) || is_trained_bias(lora, name));
 }
 
+bool tx_lora_may_lack(const tx_lora *lora, const char *piece)
+{
+    char module[TX_WEIGHTS_NAME];
+    snprintf(module, sizeof module, "%.*s", (int)(strrchr(piece, '.') - piece), piece);
+    return is_bias(piece) && strcmp(tx_lora_bias(lora), "lora_only") == 0 && !is_saved(lora, module);
+}
+
+bool tx_lora_leaves(const tx_lora *lora, const char *piece)
+{
+    return tx_lora_may_lack(lora, piece) && !tx_lora_biases(lora, piece);
+}
+
 bool tx_lora_adds(const char *param)
 {
     return strstr(param, ".lora_") != NULL || strstr(param, TX_LORA_TOKENS_DELTA) != NULL;

@@ -98,6 +98,11 @@ bool tx_lora_saves(const tx_lora *lora, const char *name);
 
 /* Returns true if a tensor is the bias of an adapted layer. */
 bool tx_lora_biases(const tx_lora *lora, const char *piece);
+/* Whether an adapter's file may lack a bias although its parameter is trained: peft saves only the biases of adapted
+ * modules, and before version 0.21 none. */
+bool tx_lora_may_lack(const tx_lora *lora, const char *piece);
+/* Whether a bias is frozen although its parameter is trained. */
+bool tx_lora_leaves(const tx_lora *lora, const char *piece);
 
 /* The adapted modules of a parameter. */
 typedef struct tx_lora_modules {

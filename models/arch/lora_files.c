@@ -192,6 +192,11 @@ static int32_t find_carried(const adapter_parts *parts, const char *param)
     return i;
 }
 
+static bool may_lack(const void *context, const char *piece)
+{
+    return tx_lora_may_lack(((const adapter_parts *)context)->config->lora, piece);
+}
+
 static bool is_elsewhere(const void *context, const char *param)
 {
     const adapter_parts *parts = context;
@@ -239,7 +244,8 @@ tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *fol
     adapter_parts parts;
     tx_weights *weights;
     TX_TRY(find_parts(config, &parts));
-    const tx_weights_names names = {rename_part, &parts, .is_elsewhere = is_elsewhere};
+    const tx_weights_names names = {rename_part, &parts, .may_lack = may_lack, .is_elsewhere = is_elsewhere,
+                                    .lacks_silently = true};
     TX_TRY(tx_lora_open_weights(folder, &weights));
     for (int32_t i = parts.count - 1; i >= 0; i--)
         if (tx_weights_find(weights, &names, parts.carried[i]) < 0)
@@ -256,6 +262,16 @@ typedef struct adapter_file {
     tx_st_tensor *tensor;
     float *buffer;
 } adapter_file;
+
+/* Drops the biases that one parameter holds with those of adapted modules. */
+static void drop_biases(const tx_lora *lora, adapter_file *f)
+{
+    int32_t kept = 0;
+    for (int32_t i = 0; i < f->count; i++)
+        if (!tx_lora_leaves(lora, f->piece[i].name))
+            f->piece[kept++] = f->piece[i];
+    f->count = kept;
+}
 
 /* peft stores a trained embedding twice if it is also the output head. The list has room for one more. */
 static void add_tied_head(const tx_config *config, adapter_file *f)
@@ -277,6 +293,7 @@ static tx_status list_pieces(const tx_model *model, const tx_config *config, ada
     adapter_parts parts;
     TX_TRY(find_parts(config, &parts));
     TX_TRY(tx_weights_list(model, is_elsewhere, &parts, &f->piece, &f->count));
+    drop_biases(config->lora, f);
     add_tied_head(config, f);
     f->tensor = calloc((size_t)f->count + 1, sizeof *f->tensor);
     f->buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *f->buffer);

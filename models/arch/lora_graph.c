@@ -153,6 +153,24 @@ static bool is_adapted(const tx_lora_modules *m, int32_t section)
     return false;
 }
 
+/* The sum of tensors [out, 1] that are 1 for modules without an adapter. NULL if all have one. */
+static tx_tensor *mark_others(const layer *l)
+{
+    tx_tensor *others = NULL;
+    for (int32_t s = 0; l->modules.divided && s < l->spec.sections.count; s++)
+        if (!is_adapted(&l->modules, s))
+            others = add(others,
+                         scatter_rows(l, tx_fill(l->graph, TX_SHAPE(l->first[s + 1] - l->first[s], 1), 1.0f), s, 1, 0));
+    return others ? tx_reshape(others, TX_SHAPE(l->out)) : NULL;
+}
+
+/* The bias, whose gradient is zero for modules without an adapter if only biases of adapted modules are trained. */
+static tx_tensor *train_bias(const layer *l, tx_tensor *bias)
+{
+    tx_tensor *others = bias && strcmp(tx_lora_bias(l->lora), "lora_only") == 0 ? mark_others(l) : NULL;
+    return others ? tx_add(bias, tx_mul(others, tx_add(tx_detach(bias), tx_scale(bias, -1.0f)))) : bias;
+}
+
 /* The factor of each output, [out]: magnitudes divided by the row norms of W + B A, which get no gradient (Liu et al.,
  * DoRA, 2024, section 4.3). It is 1 for modules that are not adapted. */
 static tx_tensor *output_factors(const layer *l, tx_tensor *product)
@@ -160,7 +178,7 @@ static tx_tensor *output_factors(const layer *l, tx_tensor *product)
     const tx_lora_modules *m = &l->modules;
     tx_tensor *norms =
         tx_reduce(tx_add(l->weight, product), TX_REDUCE_SUMSQ, l->inputs_first ? TX_AXIS_ROWS : TX_AXIS_LAST);
-    tx_tensor *magnitudes = NULL, *others = NULL;
+    tx_tensor *magnitudes = NULL, *others = mark_others(l);
     for (int32_t i = 0; i < m->count; i++) {
         tx_param_spec spec = spec_of_outputs(l, m, i, 0);
         spec.init = TX_INIT_ONE;
@@ -170,16 +188,12 @@ static tx_tensor *output_factors(const layer *l, tx_tensor *product)
                          ? add(magnitudes, scatter_rows(l, tx_reshape(own, TX_SHAPE(rows, 1)), m->section[i], 1, 0))
                          : own;
     }
-    for (int32_t s = 0; m->divided && s < l->spec.sections.count; s++)
-        if (!is_adapted(m, s))
-            others = add(others,
-                         scatter_rows(l, tx_fill(l->graph, TX_SHAPE(l->first[s + 1] - l->first[s], 1), 1.0f), s, 1, 0));
     if (!magnitudes || !norms)
         return NULL;
     if (l->by_inputs)
         norms = tx_tp_all_reduce(norms);
     tx_tensor *scales = tx_mul(tx_reshape(magnitudes, TX_SHAPE(l->out)), tx_rsqrt(tx_detach(norms)));
-    return others ? tx_add(scales, tx_reshape(others, TX_SHAPE(l->out))) : scales;
+    return others ? tx_add(scales, others) : scales;
 }
 
 static tx_tensor *by_columns(tx_tensor *x, tx_tensor *columns)
@@ -260,6 +274,8 @@ tx_tensor *tx_lora_linear(tx_graph *graph, const tx_config *config, const tx_arc
     l.by_outputs = parts > 1 && l.spec.split == (l.inputs_first ? 2 : 1);
     l.by_inputs = parts > 1 && l.spec.split && !l.by_outputs;
     set_sizes(&l, parts);
+    if (options->train)
+        l.bias = train_bias(&l, bias);
     const float dropout = options->train && !options->no_dropout ? (float)l.lora->dropout : 0.0f;
     if (l.by_inputs && dropout > 0.0f) {
         tx_graph_fail(graph, tx_fail(TX_UNSUPPORTED,

@@ -57,9 +57,15 @@ static const char *name_of_b(const adapted *m)
 
 /* ---- Files ------------------------------------------------------------------------------------------------- */
 
+static bool may_lack(const void *context, const char *piece)
+{
+    return tx_lora_may_lack(((const tx_config *)context)->lora, piece);
+}
+
 static tx_weights_names own_names(const tx_config *config)
 {
-    return (tx_weights_names){.rename = tx_lora_rename, .context = config};
+    return (tx_weights_names){
+        .rename = tx_lora_rename, .context = config, .may_lack = may_lack, .lacks_silently = true};
 }
 
 static void add_piece(tx_weights_piece *piece, int32_t *count, const tx_weights_piece *new)
@@ -324,6 +330,9 @@ static tx_status merge_module(merge *m, const adapted *module)
 static tx_status replace(merge *m, const tx_weights_piece *piece, int32_t param)
 {
     int32_t index;
+    const tx_weights_names names = own_names(m->config);
+    if (tx_lora_may_lack(m->lora, piece->name) && tx_weights_find(m->weights, &names, piece->name) < 0)
+        return TX_OK;
     TX_TRY(find_own(m, piece->name, &piece->shape, &index));
     const int64_t count = tx_shape_count(&piece->shape);
     for (int64_t at = 0; at < count; at += TX_WEIGHTS_CHUNK) {

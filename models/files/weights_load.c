@@ -458,7 +458,7 @@ static tx_status read_pieces(loading *l, const tx_weights_piece *pieces, int32_t
                            ? match(l->weights, pieces, count, names, source)
                            : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(l->weights));
     TX_THEN(status, read_data(l, pieces, source, count));
-    if (!status)
+    if (!status && !names->lacks_silently)
         tell_new(l, pieces, source, count);
     free(source);
     return status;

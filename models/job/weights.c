@@ -15,8 +15,14 @@ int64_t tx_job_trained_count(const tx_job *j)
     int64_t count = 0;
     const char *name;
     const tx_param_spec *spec;
-    for (int32_t i = 0; i < tx_model_param_count(j->model) && !tx_model_param(j->model, i, &name, &spec); i++)
+    const tx_lora *lora = j->inputs.config->lora;
+    tx_weights_piece piece[TX_MAX_SECTIONS];
+    for (int32_t i = 0; i < tx_model_param_count(j->model) && !tx_model_param(j->model, i, &name, &spec); i++) {
+        const int32_t pieces = spec->frozen || !lora ? 0 : tx_weights_pieces(name, spec, i, TX_MAX_SECTIONS, piece);
         count += spec->frozen ? 0 : tx_shape_count(&spec->logical);
+        for (int32_t k = 0; k < pieces; k++)
+            count -= tx_lora_leaves(lora, piece[k].name) ? tx_shape_count(&piece[k].shape) : 0;
+    }
     return count;
 }
 

@@ -45,6 +45,7 @@ CASES = [
     ("llama", dict(target_modules="all-linear", exclude_modules=r".*\.mlp\..*"), None),
     ("llama", dict(target_modules=QV, bias="all"), None),
     ("llama", dict(target_modules=QV + ["down_proj"], bias="lora_only"), None),
+    ("qwen2", dict(target_modules=["q_proj", "o_proj"], bias="lora_only"), None),
     ("gpt2", dict(target_modules=["c_attn", "mlp.c_proj"], bias="all"), None),
     ("llama", dict(target_modules=["q_proj", "lm_head"]), None),
     ("llama", dict(target_modules=["q_proj", "embed_tokens"]), None),
