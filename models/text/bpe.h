@@ -190,7 +190,6 @@ typedef enum tx_tokenizer_file {
     TX_TOKENIZER_ADDED,
     TX_TOKENIZER_SPECIAL,
     TX_TOKENIZER_TEMPLATE,
-    TX_TOKENIZER_TOOL_TEMPLATE,
     TX_SOURCES
 } tx_tokenizer_file;
 
@@ -224,6 +223,7 @@ struct tx_tokenizer {
     bool amended;            /* tokenizer_config.json or another file added tokens or flags to tokenizer.json's */
     char digest[TX_DIGEST_TEXT];
     tx_source older, model_config; /* while it is opened: a file from which tokenizer.json is made, and config.json */
+    tx_source tools;               /* while it is opened: the chat template tool_use */
     tx_source source[TX_SOURCES];  /* by tx_tokenizer_file; empty for a tokenizer that was made here */
 };
 

@@ -47,6 +47,7 @@ void tx_tokenizer_free(tx_tokenizer *tokenizer)
         free(tokenizer->source[i].data);
     free(tokenizer->older.data);
     free(tokenizer->model_config.data);
+    free(tokenizer->tools.data);
     free(tokenizer);
 }
 

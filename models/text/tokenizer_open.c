@@ -24,7 +24,6 @@ static const char *const names[TX_SOURCES] = {
     [TX_TOKENIZER_ADDED] = "added_tokens.json",
     [TX_TOKENIZER_SPECIAL] = "special_tokens_map.json",
     [TX_TOKENIZER_TEMPLATE] = "chat_template.jinja",
-    [TX_TOKENIZER_TOOL_TEMPLATE] = "additional_chat_templates/tool_use.jinja",
 };
 
 /* Older files from which a tokenizer.json is made: models of SentencePiece, under the names of transformers' classes,
@@ -33,9 +32,8 @@ static const char *const older[] = {"tokenizer.model", "spiece.model", "sentence
                                     "vocab.txt"};
 
 /* Reads a file if it exists. */
-static tx_status read_source(tx_tokenizer *t, int source, const char *path)
+static tx_status read_source(tx_source *s, const char *path)
 {
-    tx_source *s = &t->source[source];
     return tx_file_exists(path) ? tx_file_read_text(path, FILE_LIMIT, &s->data, &s->size) : TX_OK;
 }
 
@@ -49,7 +47,8 @@ static tx_status read_older(tx_tokenizer *t, const char *name, const char *path)
 static tx_status read_folder(tx_tokenizer *t, const char *folder, int first)
 {
     for (int i = first; i < TX_SOURCES; i++)
-        TX_TRY(read_source(t, i, TX_PATH(folder, names[i])));
+        TX_TRY(read_source(&t->source[i], TX_PATH(folder, names[i])));
+    TX_TRY(read_source(&t->tools, TX_PATH(folder, "additional_chat_templates/tool_use.jinja")));
     tx_source *model = &t->model_config;
     if (!t->older.data && (t->source[TX_TOKENIZER_JSON].data ||
                            (t->source[TX_TOKENIZER_VOCAB].data && t->source[TX_TOKENIZER_MERGES].data)))
@@ -79,7 +78,7 @@ static tx_status read_sources(tx_tokenizer *t, const char *path)
     if (is_older)
         TX_TRY(read_older(t, strcmp(name, "vocab.txt") == 0 ? "vocab.txt" : "tokenizer.model", path));
     if (!pair && !is_older && strcmp(name, names[TX_TOKENIZER_JSON]) != 0)
-        return read_source(t, TX_TOKENIZER_JSON, path);
+        return read_source(&t->source[TX_TOKENIZER_JSON], path);
     char *folder = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
     if (!folder)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
@@ -112,11 +111,12 @@ static tx_status read_chat(const tx_json *config, bool tools, char **text, size_
 
 tx_status tx_tokenizer_chat(const tx_tokenizer *t, bool tools, char **text, size_t *size)
 {
-    const tx_source *file = &t->source[tools ? TX_TOKENIZER_TOOL_TEMPLATE : TX_TOKENIZER_TEMPLATE],
-                    *source = &t->source[TX_TOKENIZER_CONFIG];
+    const tx_source *file = &t->source[TX_TOKENIZER_TEMPLATE], *source = &t->source[TX_TOKENIZER_CONFIG];
     tx_json *config = NULL;
     *text = NULL;
     *size = file->size;
+    if (file->data && tools)
+        return TX_OK;
     if (file->data) {
         *text = strndup(file->data, file->size);
         return *text ? TX_OK : tx_fail(TX_MEMORY, "no memory for a chat template");
@@ -347,11 +347,36 @@ static tx_status make_sources(tx_tokenizer *t)
     return status;
 }
 
+/* Moves the chat template and tool_use into a list in tokenizer_config.json, because checkpoints have no folders. */
+static tx_status list_templates(tx_tokenizer *t)
+{
+    tx_json *config = NULL;
+    char *text = NULL;
+    size_t size;
+    tx_status status = tx_tokenizer_chat(t, false, &text, &size);
+    if (!status && t->source[TX_TOKENIZER_CONFIG].data)
+        status = tx_json_parse(t->source[TX_TOKENIZER_CONFIG].data, t->source[TX_TOKENIZER_CONFIG].size,
+                               names[TX_TOKENIZER_CONFIG], &config);
+    config = config ? config : tx_json_object();
+    if (!status && text)
+        status = tx_json_set(config, "chat_template",
+                             tx_json_pack("[{s:s, s:s}, {s:s, s:s%}]", "name", "default", "template", text, "name",
+                                          "tool_use", "template", t->tools.data, t->tools.size));
+    TX_THEN(status, set_source(&t->source[TX_TOKENIZER_CONFIG], config));
+    tx_json_free(config);
+    free(text);
+    drop(&t->source[TX_TOKENIZER_TEMPLATE]);
+    drop(&t->tools);
+    return status;
+}
+
 static tx_status open_files(tx_tokenizer *t, const char *path)
 {
     TX_TRY(read_sources(t, path));
     if (t->older.data)
         TX_TRY(tx_fail_in(make_sources(t), "%s", path));
+    if (t->tools.data)
+        TX_TRY(list_templates(t));
     return tx_fail_in(read_all(t), "%s", path);
 }
 

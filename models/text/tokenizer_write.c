@@ -124,13 +124,8 @@ static tx_status save_copies(const tx_tokenizer *t, const char *folder)
 {
     for (int i = 0; i < TX_SOURCES; i++) {
         const tx_source *source = &t->source[i];
-        if (!source->data)
-            continue;
-        char *path = TX_PATH(folder, source->name), *slash = strrchr(path, '/');
-        *slash = '\0';
-        TX_TRY(tx_folder_create(path)); /* the name may have a folder of its own */
-        *slash = '/';
-        TX_TRY(tx_file_write(path, source->data, source->size));
+        if (source->data)
+            TX_TRY(tx_file_write(TX_PATH(folder, source->name), source->data, source->size));
     }
     return TX_OK;
 }

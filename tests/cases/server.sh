@@ -26,6 +26,22 @@ echo '{"messages": [{"role": "critic", "content": "Answer."}, {"role": "user", "
 outcome 0 "a message" "$bin/txtrain" --model_name_or_path model --train_file lines.jsonl --chat_template t.jinja --max_steps 1 \
     --save_strategy no --output_dir out
 
+# The template tool_use is a file, an entry of a list, or in a GGUF file; checkpoints and converted models keep it.
+open_case named-template-tool-use
+mkdir -p files/additional_chat_templates && cp model/* files
+python3 - << 'P'
+import json
+with open("files/tokenizer_config.json") as f:
+    config = json.load(f)
+default, tools = (t["template"] for t in config.pop("chat_template"))
+for name, text in ("tokenizer_config.json", json.dumps(config)), ("chat_template.jinja", default), ("additional_chat_templates/tool_use.jinja", tools):
+    with open("files/" + name, "w") as f:
+        f.write(text)
+P
+printf '%s' '{"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}], "tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}' > lines.jsonl
+outcome 0 "" "$bin/txtrain" --model_name_or_path files --train_file lines.jsonl --max_steps 1 --output_dir trained
+outcome 0 "" "$bin/txconvert" trained/checkpoint-1 --to model.gguf
+
 # ---- txserve ----
 cat > "$work/cases.py" << 'P'
 import http.client, json, os, socket, sys, threading, time
@@ -159,6 +175,10 @@ def test_variables():
 
 def test_tools():
     tool = {"type": "function", "function": {"name": "f", "parameters": {}}}
+    for model in "files", "trained/checkpoint-1", "model.gguf":
+        with Server(program, os.path.join(work, "named-template-tool-use", model)) as s:
+            expect(s, 98, tools=[tool])
+            expect(s, 21)
     with serve("named-template-tool-use") as s:
         expect(s, 98, tools=[tool])
         for none in {}, {"tools": []}, {"tools": [tool], "tool_choice": "none"}:

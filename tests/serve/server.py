@@ -18,7 +18,7 @@ def free_port():
 
 class Server:
     def __init__(self, program, model, *arguments):
-        if not os.path.exists(os.path.join(model, "config.json")):
+        if not os.path.isfile(model) and not os.path.exists(os.path.join(model, "config.json")):
             print(f"skipped: no {model}")
             sys.exit(77)
         self.port = free_port()
