@@ -39,17 +39,15 @@ static const struct {
     {"input", IN_ENCODERS, NULL},
     {"encoding_format dimensions", IN_EMBED, NULL},
     {"prompt echo", IN_COMPLETION, NULL},
-    {"max_tokens min_tokens temperature top_p top_k repetition_penalty seed n best_of stop stream stream_options "
-     "logprobs "
-     "response_format",
+    {"max_tokens min_tokens temperature top_p top_k repetition_penalty seed n best_of stop stream "
+     "stream_options logprobs response_format",
      IN_BOTH, NULL},
     {"messages tools tool_choice parallel_tool_calls function_call documents chat_template_kwargs reasoning_effort "
      "add_generation_prompt continue_final_message max_completion_tokens top_logprobs",
      IN_CHAT, NULL},
     {"suffix frequency_penalty presence_penalty logit_bias min_p top_a mirostat use_beam_search early_stopping "
-     "ignore_eos "
-     "stop_token_ids include_stop_str_in_output bad_words prompt_logprobs functions grammar guided_json guided_regex "
-     "guided_choice",
+     "ignore_eos stop_token_ids include_stop_str_in_output bad_words prompt_logprobs functions grammar guided_json "
+     "guided_regex guided_choice",
      IN_BOTH, EMPTY},
     {"length_penalty repeat_penalty typical_p tfs_z", IN_BOTH, "1"},
     {"skip_special_tokens spaces_between_special_tokens", IN_BOTH, "true"},
