@@ -3,6 +3,8 @@
 #include "models/arch/arch.h"
 
 #include "models/arch/lora.h"
+#include "models/names.h"
+#include "models/tx_options.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -11,16 +13,21 @@
 
 tx_status tx_architecture_find(const char *type, const tx_architecture **architecture)
 {
-    char list[256] = "";
+    char near[256] = "";
+    const char *last = "";
     for (const tx_architecture *const *a = tx_architectures; *a; a++) {
-        if (strcmp((*a)->type, type) == 0) {
+        const char *has = (*a)->type, *nearest = NULL;
+        if (strcmp(has, type) == 0) {
             *architecture = *a;
             return TX_OK;
         }
-        if (a == tx_architectures || strcmp(a[-1]->type, (*a)->type) != 0)
-            tx_list_add(list, sizeof list, ", ", "\"%s\"", (*a)->type);
+        tx_name_compare(type, has, &(size_t){strlen(type) / 3 + 1}, &nearest);
+        if ((nearest || tx_begins_with(type, has)) && strcmp(last, has) != 0)
+            tx_list_add(near, sizeof near, " or ", "\"%s\"", last = has);
     }
-    return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\": TX trains models of the types %s", type, list);
+    return tx_fail(TX_UNSUPPORTED,
+                   "model_type: \"%.40s\": TX has no such type%s%s; docs/reference/features.md lists all", type,
+                   *near ? ", but " : "", near);
 }
 
 int64_t tx_arch_padded_vocab(const tx_config *config)

@@ -15,6 +15,10 @@
 
 /* Elements per conversion, a multiple of all block sizes. */
 #define CHUNK 4096
+/* The ends of the names of a split model's files, and the most files. */
+#define PART "-%05" PRId64 "-of-%05" PRId64 ".gguf"
+#define PART_ROOM 32
+#define MAX_PARTS 65535
 
 /* ---- Opening ---------------------------------------------------------------------------------------- */
 
@@ -25,23 +29,110 @@ bool tx_gguf_is_name(const char *path)
 
 struct tx_gguf_file {
     tx_data_file file;
-    tx_gguf_header header;
+    tx_gguf_header header; /* of a split model with the tensors of all files */
+    tx_gguf_file **others; /* the other files of a split model */
+    int64_t parts;         /* number of its files, or 1 */
 };
 
-tx_status tx_gguf_open(const char *path, tx_gguf_file **file)
+static tx_status open_one(const char *path, tx_gguf_file **file)
 {
     tx_gguf_file *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    made->parts = 1;
     tx_status status = tx_data_file_open(path, &made->file);
     TX_THEN(status, tx_fail_in(tx_gguf_header_read(&made->file, &made->header), "%s", path));
+    TX_THEN(status, TX_GGUF_OPTIONAL(int, made, "split.count", 0, MAX_PARTS, &made->parts));
     return TX_RETURN(status, made, file, tx_gguf_close);
+}
+
+/* Opens file `number` of a split model, whose names begin with `path` up to `stem`. */
+static tx_status open_part(const char *path, size_t stem, int64_t number, int64_t parts, tx_gguf_file **file)
+{
+    const size_t room = stem + PART_ROOM;
+    tx_gguf_file *made = NULL;
+    int64_t has = -1;
+    char *name = malloc(room);
+    if (!name)
+        return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    snprintf(name, room, "%.*s" PART, (int)stem, path, number + 1, parts);
+    tx_status status = open_one(name, &made);
+    TX_THEN(status, tx_gguf_get_int(made, "split.no", 0, MAX_PARTS, &has));
+    if (!status && (has != number || made->parts != parts))
+        status = tx_fail(TX_FORMAT, "%s: is part %" PRId64 " of %" PRId64, name, has + 1, made->parts);
+    free(name);
+    return TX_RETURN(status, made, file, tx_gguf_close);
+}
+
+/* Moves the tensors of the other files to the header of the first. */
+static tx_status join_parts(tx_gguf_file *f)
+{
+    tx_gguf_header *h = &f->header;
+    int64_t count = h->tensors, expected;
+    for (int64_t i = 0; i + 1 < f->parts; i++)
+        count += f->others[i]->header.tensors;
+    expected = count;
+    TX_TRY(TX_GGUF_OPTIONAL(int, f, "split.tensors.count", 0, INT32_MAX, &expected));
+    if (count != expected)
+        return tx_fail(TX_FORMAT, "%s: its parts have %" PRId64 " tensors, not %" PRId64, f->file.path, count,
+                       expected);
+    tx_gguf_entry *all = realloc(h->tensor, ((size_t)count + 1) * sizeof *all);
+    h->tensor = all ? all : h->tensor;
+    tx_named *names = realloc(h->tensor_names, ((size_t)count + 1) * sizeof *names);
+    h->tensor_names = names ? names : h->tensor_names;
+    if (!all || !names)
+        return tx_fail(TX_MEMORY, "%s: no memory for its header", f->file.path);
+    for (int64_t i = 0; i + 1 < f->parts; i++) {
+        tx_gguf_header *from = &f->others[i]->header;
+        memcpy(all + h->tensors, from->tensor, (size_t)from->tensors * sizeof *all);
+        h->tensors += from->tensors;
+        from->tensors = 0;
+    }
+    for (int32_t i = 0; i < h->tensors; i++)
+        names[i] = (tx_named){all[i].name, i};
+    return tx_fail_in(tx_gguf_sort_names(names, h->tensors), "%s", f->file.path);
+}
+
+static tx_status open_all(const char *path, int64_t parts, tx_gguf_file **file)
+{
+    char ending[PART_ROOM];
+    tx_gguf_file *made = NULL;
+    int64_t number = 0;
+    snprintf(ending, sizeof ending, "-of-%05" PRId64 ".gguf", parts);
+    const size_t size = strlen(path), digits = strlen(ending) + 6;
+    if (size < digits || !tx_ends_with(path, ending) || path[size - digits] != '-')
+        return tx_fail(TX_FORMAT,
+                       "%s: is a part of %" PRId64 ": its name must end with -NNNNN%s, as those of the others", path,
+                       parts, ending);
+    TX_TRY(open_part(path, size - digits, 0, parts, &made));
+    made->others = calloc((size_t)parts, sizeof(tx_gguf_file *));
+    tx_status status = made->others ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    while (!status && ++number < parts)
+        status = open_part(path, size - digits, number, parts, &made->others[number - 1]);
+    TX_THEN(status, join_parts(made));
+    return TX_RETURN(status, made, file, tx_gguf_close);
+}
+
+tx_status tx_gguf_open(const char *path, tx_gguf_file **file)
+{
+    tx_gguf_file *made = NULL;
+    TX_TRY(open_one(path, &made));
+    const int64_t parts = made->parts;
+    if (parts < 2) {
+        *file = made;
+        return TX_OK;
+    }
+    tx_gguf_close(made);
+    return open_all(path, parts, file);
 }
 
 void tx_gguf_close(tx_gguf_file *file)
 {
     if (!file)
         return;
+    for (int64_t i = 0; file->others && i + 1 < file->parts; i++)
+        tx_gguf_close(file->others[i]);
+    free(file->others);
     tx_gguf_header_free(&file->header);
     tx_data_file_close(&file->file);
     free(file);
@@ -84,7 +175,7 @@ tx_status tx_gguf_read_bytes(const tx_gguf_file *file, int32_t index, int64_t fi
     const tx_gguf_dtype dtype = file->header.tensor[index].tensor.dtype;
     int64_t at = 0;
     TX_TRY(place_of(file, index, first, count, &at));
-    return tx_data_file_read(&file->file, at, bytes,
+    return tx_data_file_read(file->header.tensor[index].file, at, bytes,
                              (size_t)(count / tx_gguf_block(dtype) * tx_gguf_block_bytes(dtype)));
 }
 

@@ -86,8 +86,9 @@ typedef struct tx_gguf_file tx_gguf_file;
 /* Returns true if the path ends with ".gguf". */
 bool tx_gguf_is_name(const char *path);
 
-/* Opens and checks a file. TX_FORMAT names the fault. TX_UNSUPPORTED for unsupported versions, byte orders and types of
- * tensors. The caller closes. */
+/* Opens and checks a file. A model may be divided into files NAME-00001-of-00003.gguf by llama.cpp's gguf-split: any of
+ * them opens all, with the values of the first. TX_FORMAT names the fault. TX_UNSUPPORTED for unsupported versions,
+ * byte orders and types of tensors. The caller closes. */
 tx_status tx_gguf_open(const char *path, tx_gguf_file **file);
 void tx_gguf_close(tx_gguf_file *file); /* NULL is fine */
 const char *tx_gguf_path(const tx_gguf_file *file);

@@ -196,8 +196,17 @@ static tx_status read_value(cursor *w, tx_gguf_entry_value *value)
 
 /* ---- Tensors ----------------------------------------------------------------------------------------- */
 
+/* ggml's names of all its types, for messages. */
+static const char *const dtype_names[] = {
+    "F32",        "F16",        "Q4_0",       "Q4_1",  "Q4_2",     "Q4_3",     "Q5_0",     "Q5_1",    "Q8_0",
+    "Q8_1",       "Q2_K",       "Q3_K",       "Q4_K",  "Q5_K",     "Q6_K",     "Q8_K",     "IQ2_XXS", "IQ2_XS",
+    "IQ3_XXS",    "IQ1_S",      "IQ4_NL",     "IQ3_S", "IQ2_S",    "IQ4_XS",   "I8",       "I16",     "I32",
+    "I64",        "F64",        "IQ1_M",      "BF16",  "Q4_0_4_4", "Q4_0_4_8", "Q4_0_8_8", "TQ1_0",   "TQ2_0",
+    "IQ4_NL_4_4", "IQ4_NL_4_8", "IQ4_NL_8_8", "MXFP4", "NVFP4",    "Q1_0"};
+
 static tx_status find_dtype(uint32_t number, tx_gguf_dtype *dtype)
 {
+    char list[128] = "";
     switch (number) {
 #define X(name, number, elements, bytes, file, text) \
     case number:                                     \
@@ -206,10 +215,12 @@ static tx_status find_dtype(uint32_t number, tx_gguf_dtype *dtype)
         TX_GGUF_DTYPE_MAP(X)
 #undef X
     default:
-        return tx_fail(TX_UNSUPPORTED,
-                       "ggml type %" PRIu32 " is not supported, only F32 (0), F16 (1), Q4_0 (2), Q8_0 (8), Q4_K (12), "
-                       "Q6_K (14), BF16 (30) and MXFP4 (39)",
-                       number);
+#define X(name, number, elements, bytes, file, text) tx_list_add(list, sizeof list, ", ", "%s", #name);
+        TX_GGUF_DTYPE_MAP(X)
+#undef X
+        return tx_fail(TX_UNSUPPORTED, "type %s (%" PRIu32 ") is not supported, only %s",
+                       number < sizeof dtype_names / sizeof dtype_names[0] ? dtype_names[number] : "unknown", number,
+                       list);
     }
 }
 
@@ -249,6 +260,7 @@ static tx_status read_tensor(cursor *w, tx_gguf_entry *e)
 {
     TX_TRY(read_name(w, MAX_NAME, &e->name));
     e->tensor.name = e->name;
+    e->file = w->file;
     return tx_fail_in(read_tensor_rest(w, e), "tensor %s", e->name);
 }
 
@@ -277,7 +289,7 @@ static tx_status resolve_offsets(const cursor *w, int64_t alignment, tx_gguf_hea
 
 /* ---- The whole header --------------------------------------------------------------------------------- */
 
-static tx_status sort_names(tx_named *names, int32_t count)
+tx_status tx_gguf_sort_names(tx_named *names, int32_t count)
 {
     const char *twice = tx_named_sort(names, (size_t)count);
     return twice ? tx_fail(TX_FORMAT, "%.64s occurs twice", twice) : TX_OK;
@@ -306,7 +318,7 @@ static tx_status read_values(cursor *w, int32_t count, tx_gguf_header *h)
     for (int32_t i = 0; i < h->values; i++)
         h->value_names[i] = (tx_named){h->value[i].key, i};
     TX_TRY(status);
-    return sort_names(h->value_names, h->values);
+    return tx_gguf_sort_names(h->value_names, h->values);
 }
 
 static tx_status read_tensors(cursor *w, int32_t count, tx_gguf_header *h)
@@ -319,7 +331,7 @@ static tx_status read_tensors(cursor *w, int32_t count, tx_gguf_header *h)
     for (int32_t i = 0; i < h->tensors; i++)
         h->tensor_names[i] = (tx_named){h->tensor[i].name, i};
     TX_TRY(status);
-    return sort_names(h->tensor_names, h->tensors);
+    return tx_gguf_sort_names(h->tensor_names, h->tensors);
 }
 
 static tx_status find_alignment(const tx_gguf_header *h, const char *bytes, int64_t *alignment)

@@ -15,6 +15,7 @@ typedef struct tx_gguf_entry {
     tx_gguf_tensor tensor;
     char *name; /* tensor.name, owned */
     int64_t at; /* of its data in the file */
+    const tx_data_file *file;
 } tx_gguf_entry;
 
 typedef struct tx_gguf_entry_value {
@@ -35,6 +36,8 @@ typedef struct tx_gguf_header {
 /* Reads and checks a header. The caller frees it, also after a failure. */
 tx_status tx_gguf_header_read(const tx_data_file *file, tx_gguf_header *header);
 void tx_gguf_header_free(tx_gguf_header *header);
+/* Sorts names. Fails if one occurs twice. */
+tx_status tx_gguf_sort_names(tx_named *names, int32_t count);
 
 /* Bytes of a value; 0 for strings, arrays and unknown types. */
 int64_t tx_gguf_value_bytes(tx_gguf_value type);

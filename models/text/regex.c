@@ -163,7 +163,7 @@ static tx_status class_items(translation *t, const char *begin)
     return TX_OK;
 }
 
-/* Of an intersection: items, or only a negated class. */
+/* An operand of an intersection: items, or only a negated class. */
 static tx_status operand(translation *t, const char *begin)
 {
     const bool negated = strncmp(t->at, "[^", 2) == 0;

@@ -113,4 +113,24 @@ says '999 tokens'
 outcome 0 'perplexity 8.31526' "$bin/txgen" --model "$data/models/tiny_gpt2_bytes" --perplexity p.txt --stride 32
 says '999 tokens'
 
+# ---- Configurations -----------------------------------------------------------------------------------------------
+
+open_case refusal-list-cut
+outcome 1 'model_type: "bart": TX has no such type, but "bert"; docs/reference/features.md lists all' \
+    "$bin/txgen" --model model --ids 1
+sed -i 's/bart/qwen3_next/' model/config.json
+outcome 1 'TX has no such type, but "qwen3"' "$bin/txgen" --model model --ids 1
+
+open_case no-model-type-message
+prints "188 108 239 217" "$bin/txgen" --model model --ids "1 2" -n 4 --temperature 0
+sed -i 's/LlamaForCausalLM/LlamoForCausalLM/' model/config.json
+outcome 1 'model_type is missing, and TX does not know the class LlamoForCausalLM' "$bin/txgen" --model model --ids 1
+sed -i '/architectures/,/]/d' model/config.json
+outcome 1 'model_type is missing' "$bin/txgen" --model model --ids 1
+
+open_case olmo-gqa-refused
+sed -i 's/Olmo2ForCausalLM/Olmo2ForSequenceClassification/' model/config.json
+outcome 1 'Olmo2ForSequenceClassification: TX has no classifiers of model type olmo2, only of gpt2' \
+    "$bin/txgen" --model model --classify --prompt a
+
 verdict

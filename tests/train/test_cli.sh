@@ -70,7 +70,7 @@ expect 1 "gpt3" txtrain --config_name gpt3 --dry-run
 expect 1 "$work/gone" txtrain --model_name_or_path "$work/gone" --dry_run
 expect 1 "no device \"nonsense\": there are cpu (" txtrain --device nonsense --dry-run
 expect 1 "through OpenCL" txtrain --device cuda --dry-run
-expect 1 "TX trains models of the types \"gpt2\"" txtrain --config_name "$work/mamba.json" --dry-run
+expect 1 "TX has no such type" txtrain --config_name "$work/mamba.json" --dry-run
 expect 2 "did you mean cosine? " txtrain --lr_scheduler_type cosin
 expect 2 "too small: must be between 0 and" txtrain --seed -1
 expect 2 "--seed 99999999999999999999: too large: must be between 0 and 9223372036854775807" txtrain --seed 99999999999999999999
