@@ -39,11 +39,13 @@ typedef struct tx_option {
     /* Bounds of an INTEGER or REAL, both included. For WORDS, `most` is the largest number of values after one mention
      * of the option, at least one. */
     double least, most;
-    /* For a CHOICE or LIST its values, "linear|cosine|constant". For a FOREIGN option the values that are accepted
-     * because TX does that anyway, "false|0": "*" accepts any, "{}" accepts an object whose members are options, NULL
-     * accepts none. For other kinds the name of the value in the help. Shell completion offers files if this text has
-     * FILE, folders if it has DIR, and its words in lower case ("cpu|opencl|opencl:N"). If it has JSON, a file of
-     * options may hold an object. An OPTIONAL option may be an array of words there; an empty array unsets it. */
+    /* For a CHOICE or LIST its values, "linear|cosine|constant"; words for false also mean "no" or "none". For a
+     * FLAG one more word for true, or NULL. For a FOREIGN option the values that are accepted because TX does that
+     * anyway, "false|0": "*" accepts any, but counts as given after other words, "{}" accepts an object whose
+     * members are options, NULL accepts none. For other kinds the name of the value in the help. Shell completion
+     * offers files if this text has FILE, folders if it has DIR, and its words in lower case
+     * ("cpu|opencl|opencl:N"). If it has JSON, a file of options may hold an object. An OPTIONAL option may be an
+     * array of words there; an empty array unsets it. */
     const char *choices;
     const char *help; /* for a FOREIGN option, the advice in its error message */
 } tx_option;
@@ -68,10 +70,12 @@ bool tx_option_has_value(const tx_option *option);
 bool tx_option_is_list(const tx_option *option);
 /* Finds an option by its name or spelling. A "=value" after the name is ignored. NULL if there is none. */
 const tx_option *tx_option_find(const tx_option_table *table, const char *name);
+/* Finds a FOREIGN option of a program other than txtrain, whose table has its own. NULL if there is none. */
+const tx_option *tx_option_foreign(const char *program, const char *name);
 
 /* ---- Values ------------------------------------------------------------------------------------------- */
 
-#define TX_OPTIONS_MOST 448
+#define TX_OPTIONS_MOST 512
 #define TX_OPTION_LIST_TEXT 4096 /* buffer size for the text of a list */
 
 /* The origin of an option's value. A file of options repeats many defaults, which the user did not choose. */

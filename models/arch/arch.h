@@ -86,6 +86,8 @@ tx_status tx_config_check(const tx_config *config);
 tx_status tx_config_override(tx_config *config, const char *text);
 /* Writes config.json, with the unknown keys of the file it was read from. */
 tx_status tx_config_write(const tx_config *config, tx_dtype dtype, const char *path);
+/* The type of the weights in config.json: its key dtype, or torch_dtype from before transformers 5, or "float32". */
+tx_status tx_config_dtype(const tx_config *config, const char **name);
 /* Makes the same JSON. The caller frees it. */
 tx_status tx_config_json(const tx_config *config, tx_json **json);
 void tx_config_free(tx_config *config); /* NULL is fine */

@@ -430,6 +430,14 @@ static tx_status write_second_name(const tx_config_key *key, tx_json *json)
     return tx_json_set_int(json, key->second, value);
 }
 
+tx_status tx_config_dtype(const tx_config *config, const char **name)
+{
+    const tx_json *json = config->source;
+    const char *key = json && tx_json_has(json, "dtype") ? "dtype" : "torch_dtype";
+    *name = "float32";
+    return json && tx_json_has(json, key) ? tx_json_get_string(json, key, name) : TX_OK;
+}
+
 /* Writes the type of the weights. Version 5 of transformers renamed torch_dtype to dtype; an old file may have both. */
 static tx_status write_dtype(tx_json *json, tx_dtype dtype)
 {

@@ -23,22 +23,16 @@
 #define USUAL_PROMPT 64
 #define GENERATION_LIMIT (1 << 24)
 
-/* Finds the type that a word names. "auto" means that of config.json, whose key was torch_dtype before transformers 5.
- */
+/* Finds the type that a word names. "auto" means that of config.json. */
 static tx_status choose_dtype(const tx_lm *lm, const char *word, tx_dtype *dtype)
 {
     static const struct {
         const char *word;
         tx_dtype dtype;
     } types[] = {{"float32", TX_F32}, {"bfloat16", TX_BF16}, {"float16", TX_F16}};
-    const tx_json *file = lm->config->source;
     const char *name = word ? word : "float32";
-    if (strcmp(name, "auto") == 0) {
-        const char *key = file && tx_json_has(file, "dtype") ? "dtype" : "torch_dtype";
-        name = "float32";
-        if (file && tx_json_has(file, key))
-            TX_TRY(tx_json_get_string(file, key, &name));
-    }
+    if (strcmp(name, "auto") == 0)
+        TX_TRY(tx_config_dtype(lm->config, &name));
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)
         if (strcmp(name, types[i].word) == 0) {
             *dtype = types[i].dtype;

@@ -164,8 +164,9 @@ tx_status tx_job_choose_adapter(tx_job *j)
     tx_lora made;
     if (in->lora && !in->checkpoint)
         TX_TRY(apply_settings(j, in->lora));
-    if (!j->set.lora_rank && j->set.use_peft)
-        return tx_fail(TX_INVALID, "--use_peft needs --lora_r, the rank of the adapter; TRL's default is 16");
+    if (!j->set.lora_rank && (j->set.use_peft || j->set.adapter))
+        return tx_fail(TX_INVALID, "--%s needs --lora_r, the rank of the adapter; TRL's default is 16",
+                       j->set.use_peft ? TX_JOB_NAME(use_peft) : TX_JOB_NAME(adapter));
     if (!j->set.lora_rank)
         TX_TRY(check_unused(&j->set));
     if (!j->set.lora_rank)

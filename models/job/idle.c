@@ -151,12 +151,21 @@ static void add_of_course(const tx_job *j, char *text, size_t size)
     ADD_ALL(rows);
 }
 
+/* Options of other programs with a value that TX accepts and does not follow. */
+static void add_foreign(const tx_job *j, char *text, size_t size)
+{
+    for (int32_t i = 0; i < tx_job_table.count; i++)
+        if (tx_job_table.option[i].kind == TX_OPTION_FOREIGN && j->options.source[i] == TX_OPTION_SET)
+            tx_list_add(text, size, "; ", "--%s (%s)", tx_job_table.option[i].name, tx_job_table.option[i].help);
+}
+
 void tx_job_report_idle(const tx_job *j)
 {
     char text[3072] = "";
     add_of_data(j, text, sizeof text);
     add_of_training(j, text, sizeof text);
     add_of_course(j, text, sizeof text);
+    add_foreign(j, text, sizeof text);
     if (*text)
         tx_reporter_print(&j->report, "options without effect: %s", text);
 }

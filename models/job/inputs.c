@@ -121,6 +121,21 @@ static tx_status choose_tokenizer(tx_job *j)
     return status;
 }
 
+/* --dtype auto is the type of the model's weights. */
+static tx_status resolve_dtype(tx_job *j)
+{
+    const char *type = "float32";
+    if (j->set.dtype != TX_JOB_DTYPE_AUTO)
+        return TX_OK;
+    if (j->inputs.model_folder)
+        TX_TRY(tx_config_dtype(j->inputs.config, &type));
+    if (strcmp(type, "float16") == 0)
+        return tx_fail(TX_UNSUPPORTED, "--dtype auto: the weights are in float16, in which TX does not train: give "
+                                       "--dtype float32, and --fp16 to compute in 16 bits");
+    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(dtype), type));
+    return tx_job_check(&j->set);
+}
+
 /* Enlarges the vocabulary to that of the tokenizer, or fails if it is too small. */
 static tx_status match_vocabulary(tx_job *j)
 {
@@ -197,6 +212,7 @@ tx_status tx_job_open(tx_job *j)
     TX_TRY(tx_job_choose_checkpoint(j));
     TX_TRY(tx_job_find_data(j));
     TX_TRY(choose_config(j));
+    TX_TRY(resolve_dtype(j));
     TX_TRY(check_experts(j));
     TX_TRY(choose_tokenizer(j));
     TX_TRY(match_vocabulary(j));

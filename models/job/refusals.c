@@ -68,6 +68,9 @@ static void check_4bit(refusals *r, const tx_job_settings *set)
     static const char *const remedy[] = {"", "train without --bf16 and --fp16", "add --bf16", "add --fp16"};
     refuse(r, set->bnb_type != 0,
            "--bnb_4bit_quant_type fp4: TX supports only nf4, which fits weights better: leave the option out");
+    refuse(r, set->adapter == TX_JOB_ADAPTER_QLORA && !set->load_in_4bit,
+           "--adapter qlora needs --load_in_4bit: its frozen weights are in 4 bits; give --adapter lora for weights in "
+           "16 or 32 bits");
     refuse(r, set->load_in_4bit && set->bnb_compute && set->bnb_compute != computes,
            "--bnb_4bit_compute_dtype is not the type in which the run computes: %s, or leave the option out",
            remedy[set->bnb_compute]);
@@ -150,9 +153,12 @@ static void check_texts(refusals *r, const tx_job_settings *set)
     }
 }
 
-tx_status tx_job_check(const tx_job_settings *set)
+tx_status tx_job_check(const tx_job_settings *given)
 {
     refusals r = {""};
+    tx_job_settings known = *given;
+    const tx_job_settings *set = &known;
+    known.dtype = given->dtype == TX_JOB_DTYPE_AUTO ? TX_JOB_DTYPE_F32 : given->dtype; /* checked when it is known */
     tx_optimizer_options optimizer;
     tx_job_check_relations(set, r.text, sizeof r.text);
     check_checkpointing(&r, set);

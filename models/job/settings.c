@@ -50,8 +50,7 @@ static const tx_option options[] = {
     {TX_OPTION_##kind, #name, offsetof(tx_job_settings, member), least, most, choices, help},
 #include "models/options/options.def"
 #define X(word, same, advice) {TX_OPTION_FOREIGN, word, .choices = same, .help = advice},
-#include "models/job/foreign.def"
-#undef X
+#include "models/options/foreign.def"
 #define TX_OPTIMIZER_REFUSED(word, advice) {TX_OPTION_FOREIGN, "optim " #word, .help = advice},
 #include "api/optimizers.def"
 };

@@ -169,6 +169,26 @@ const tx_option *tx_option_find(const tx_option_table *table, const char *name)
     return NULL;
 }
 
+/* Options of other programs that a program of TX does not have. txtrain's are in its own table. */
+static const struct {
+    const char *programs;
+    tx_option option;
+} rows[] = {
+#define OF(programs, name, same, advice) {programs, {TX_OPTION_FOREIGN, name, .choices = same, .help = advice}},
+#include "models/options/foreign.def"
+};
+
+const tx_option *tx_option_foreign(const char *program, const char *name)
+{
+    TX_NEEDS(program && name, NULL);
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        const tx_option_table one = {.option = &rows[i].option, .count = 1};
+        if (strstr(rows[i].programs, program) && tx_option_find(&one, name))
+            return &rows[i].option;
+    }
+    return NULL;
+}
+
 /* ---- values ------------------------------------------------------------------------------------- */
 
 size_t tx_choice_length(const char *choices)
@@ -194,7 +214,7 @@ int tx_choice_find(const char *choices, const char *word, size_t length)
 int tx_option_truth(const char *word)
 {
     TX_NEEDS(word, -1);
-    static const char *const words[] = {"false", "true", "no", "yes", "f", "t", "n", "y", "0", "1"};
+    static const char *const words[] = {"false", "true", "no", "yes", "off", "on", "f", "t", "n", "y", "0", "1"};
     for (int i = 0; i < (int)(sizeof words / sizeof words[0]); i++)
         if (strcasecmp(word, words[i]) == 0)
             return i % 2;
@@ -263,11 +283,25 @@ static tx_status refuse_choice(const char *file, const tx_option *option, const 
                    option->choices);
 }
 
+/* The index of a word among an option's choices, or -1. Words for false, such as YAML's off, are also "no" or "none".
+ */
+static int find_choice(const tx_option *option, const char *word, size_t length)
+{
+    char text[NAME_MOST + 1];
+    snprintf(text, sizeof text, "%.*s", (int)length, word);
+    int place = tx_choice_find(option->choices, word, length);
+    if (place < 0 && tx_option_truth(text) == 0) {
+        place = tx_choice_find(option->choices, "no", 2);
+        place = place < 0 ? tx_choice_find(option->choices, "none", 4) : place;
+    }
+    return place;
+}
+
 static tx_status store_choice(const tx_option_table *table, const char *file, const tx_option *option,
                               const char *value, int32_t *at)
 {
     char both[NAME_MOST + 1];
-    const int place = tx_choice_find(option->choices, value, strlen(value));
+    const int place = find_choice(option, value, strlen(value));
     snprintf(both, sizeof both, "%s %s", option->name, value);
     const tx_option *refused = place < 0 ? tx_option_find(table, both) : NULL;
     if (refused)
@@ -284,7 +318,7 @@ static tx_status store_list(const char *file, const tx_option *option, const cha
     uint32_t set = 0;
     for (const char *word = value; *value; word++) {
         const size_t length = strcspn(word, ",");
-        const int place = tx_choice_find(option->choices, word, length);
+        const int place = find_choice(option, word, length);
         if (place < 0)
             return tx_fail(TX_INVALID, "%s%s%s %.*s: must be one or more of %s", PLACE(file, option->name), (int)length,
                            word, option->choices);
@@ -299,7 +333,8 @@ static tx_status store_list(const char *file, const tx_option *option, const cha
 
 static tx_status store_flag(const char *file, const tx_option *option, const char *value, bool *at)
 {
-    const int truth = tx_option_truth(value);
+    const bool known = option->choices && tx_option_list_has(option->choices, value);
+    const int truth = known ? 1 : tx_option_truth(value);
     if (truth < 0)
         return tx_fail(TX_INVALID, "%s%s%s %s: must be true or false", PLACE(file, option->name), value);
     *at = truth == 1;
@@ -333,7 +368,8 @@ tx_status tx_option_add_word(tx_option_values *to, const char *word, size_t at)
     return list[count] ? TX_OK : TX_MEMORY;
 }
 
-bool tx_option_list_has(const char *choices, const char *value)
+/* The word of a list that means the same as a value, or NULL. */
+static const char *find_same(const char *choices, const char *value)
 {
     char same[64], *end, *other_end;
     for (const char *at = choices; at; at = tx_choice_next(at)) {
@@ -343,22 +379,35 @@ bool tx_option_list_has(const char *choices, const char *value)
         if (strcmp(same, "*") == 0 || strcasecmp(value, same) == 0 ||
             (tx_option_truth(value) >= 0 && tx_option_truth(value) == tx_option_truth(same)) ||
             (numbers && given >= wanted && given <= wanted))
-            return true;
+            return at;
     }
-    return false;
+    return NULL;
+}
+
+bool tx_option_list_has(const char *choices, const char *value)
+{
+    return find_same(choices, value) != NULL;
+}
+
+/* Accepts a value that TX needs no option for. One that has no effect counts as given, so that a run reports it. */
+static tx_status store_foreign(tx_option_values *to, const char *file, const tx_option *option, const char *value)
+{
+    const char *same = find_same(option->choices, value);
+    if (!same)
+        return tx_fail(TX_UNSUPPORTED, "%s%s%s: TX does not support this option: %s", PLACE(file, option->name),
+                       option->help);
+    if (*same == '*' && same != option->choices)
+        to->source[option - to->table.option] = TX_OPTION_SET;
+    return TX_OK;
 }
 
 tx_status tx_option_store(tx_option_values *to, const char *file, const tx_option *option, const char *value)
 {
     TX_NEEDS(to && option && value, TX_INVALID);
     void *at = (char *)to->values + option->offset;
-    const int64_t index = option - to->table.option;
     tx_status status = TX_INVALID;
     if (option->kind == TX_OPTION_FOREIGN)
-        return tx_option_list_has(option->choices, value)
-                   ? TX_OK
-                   : tx_fail(TX_UNSUPPORTED, "%s%s%s: TX does not support this option: %s", PLACE(file, option->name),
-                             option->help);
+        return store_foreign(to, file, option, value);
     if (!*value && option->kind == TX_OPTION_CHOICE && strncmp(option->choices, "none|", 5) == 0)
         value = "none"; /* transformers writes an empty list */
     if (!*value && option->kind != TX_OPTION_OPTIONAL && option->kind != TX_OPTION_LIST)
@@ -392,7 +441,7 @@ tx_status tx_option_store(tx_option_values *to, const char *file, const tx_optio
         break;
     }
     if (!status)
-        to->source[index] = TX_OPTION_SET;
+        to->source[option - to->table.option] = TX_OPTION_SET;
     return status;
 }
 

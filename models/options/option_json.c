@@ -6,6 +6,7 @@
 #include "models/names.h"
 #include "models/options/yaml.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -65,13 +66,13 @@ static tx_status store_scalar(tx_option_values *to, const char *file, const tx_o
     const char *value = scalar(json, number);
     const tx_json_type type = tx_json_type_of(json);
     const bool numeric = option->kind == TX_OPTION_INTEGER || option->kind == TX_OPTION_REAL;
-    if (value && option->kind == TX_OPTION_OPTIONAL && type == TX_JSON_BOOL)
+    /* Words of YAML: yes, no, on and off */
+    const bool truth =
+        value && tx_option_truth(value) >= 0 && (type == TX_JSON_BOOL || !isdigit((unsigned char)*value));
+    if (truth && option->kind == TX_OPTION_OPTIONAL)
         return tx_option_truth(value) ? tx_option_store(to, file, option, "") : TX_OK;
-    /* Files of accelerate have `debug: false`. */
-    if (value && option->kind == TX_OPTION_CHOICE && type == TX_JSON_BOOL && !tx_option_truth(value) &&
-        strncmp(option->choices, "none|", 5) == 0)
-        value = "none";
-    const bool word = option->kind == TX_OPTION_FLAG || option->kind == TX_OPTION_CHOICE;
+    const bool word =
+        option->kind == TX_OPTION_FLAG || option->kind == TX_OPTION_CHOICE || option->kind == TX_OPTION_LIST;
     /* A string may spell any value, as on a command line. */
     if (value && (type == TX_JSON_STRING || (numeric && type != TX_JSON_BOOL) || (word && type == TX_JSON_BOOL) ||
                   option->kind == TX_OPTION_FLAG))
@@ -97,14 +98,17 @@ static tx_status read_foreign(tx_option_values *to, const char *file, const tx_o
     char number[NUMBER_TEXT];
     const char *text = scalar(value, number);
     const tx_json_type type = tx_json_type_of(value);
-    const bool many = type == TX_JSON_ARRAY || type == TX_JSON_OBJECT;
+    for (size_t i = 0; i < tx_json_size(value) && type == TX_JSON_ARRAY; i++)
+        TX_TRY(read_foreign(to, file, option, tx_json_at(value, i)));
     if (type == TX_JSON_OBJECT && option->choices && strcmp(option->choices, "{}") == 0) {
         for (void *i = tx_json_first(value); i; i = tx_json_next(value, i))
             TX_TRY(read_member(to, file, tx_json_key(i), tx_json_value(i)));
         return TX_OK;
     }
     /* An empty list or object requests nothing. */
-    return many && tx_json_size(value) == 0 ? TX_OK : tx_option_store(to, file, option, text ? text : "a list");
+    if (type == TX_JSON_ARRAY || (type == TX_JSON_OBJECT && tx_json_size(value) == 0))
+        return TX_OK;
+    return tx_option_store(to, file, option, text ? text : "a list");
 }
 
 static tx_status read_member(tx_option_values *to, const char *file, const char *key, const tx_json *value)

@@ -73,6 +73,8 @@ enum { TX_SAMPLING_MAP(X) };
 #define TX_JOB_CHUNKS 2 /* default number of stages of a rank with the interleaved schedule */
 
 enum { TX_JOB_PARALLEL_GIVEN, TX_JOB_PARALLEL_AUTO };
+enum { TX_JOB_DTYPE_F32, TX_JOB_DTYPE_BF16, TX_JOB_DTYPE_AUTO };
+enum { TX_JOB_ADAPTER_NONE, TX_JOB_ADAPTER_LORA, TX_JOB_ADAPTER_QLORA };
 
 typedef struct tx_job_settings {
 #define OPTION(kind, type, name, member, ...) type member;

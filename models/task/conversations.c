@@ -40,7 +40,7 @@ static tx_status open_chat(const tx_data_options *o, tx_chat_form form, tx_chat 
         status = tx_chat_replaces(*chat, &replaces);
     if (replaces)
         tx_reporter_print(&o->report,
-                          "--chat_template %s replaces the model's own chat template, also in the saved folders",
+                          "--chat_template %.60s replaces the model's own chat template, also in the saved folders",
                           o->set->chat_template);
     if (status == TX_NOT_FOUND && !o->set->chat_template && form == TX_CHAT_INSTRUCTION)
         status = tx_chat_create("alpaca", o->tokenizer, &o->report, chat);

@@ -81,11 +81,18 @@ static void print_foreign(void)
         if (o->kind != TX_OPTION_FOREIGN)
             continue;
         const char *same = o->choices ? o->choices : "";
-        const bool any = strcmp(same, "*") == 0, object = strcmp(same, "{}") == 0;
-        printf("| `%s` | %s", o->name, any ? "ignored" : object ? "members are read as options" : "refused");
-        for (const char *at = any || object ? NULL : o->choices; at; at = tx_choice_next(at))
-            if (tx_choice_length(at))
-                printf("%s`%.*s`", at == o->choices ? ", except " : " ", (int)tx_choice_length(at), at);
+        const bool any = strcmp(same, "*") == 0, object = strcmp(same, "{}") == 0, reported = strstr(same, "|*");
+        const char *between = ", except";
+        printf("| `%s` | %s", o->name,
+               any        ? "ignored"
+               : object   ? "members are read as options"
+               : reported ? "has no effect, which the run reports"
+                          : "refused");
+        for (const char *at = any || object ? NULL : o->choices; at && *at != '*'; at = tx_choice_next(at))
+            if (tx_choice_length(at)) {
+                printf("%s `%.*s`", between, (int)tx_choice_length(at), at);
+                between = "";
+            }
         printf(" | ");
         cell(o->help, "\\|");
         printf(" |\n");

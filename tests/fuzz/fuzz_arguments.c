@@ -32,7 +32,7 @@ static const tx_option options[] = {
     {TX_OPTION_LIST, "report_to", AT(report), .choices = "none|tensorboard|all", .help = "report"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT", .help = "stop"},
 #define X(word, same, advice) {TX_OPTION_FOREIGN, word, .choices = same, .help = advice},
-#include "models/job/foreign.def"
+#include "models/options/foreign.def"
 #undef X
 };
 #undef AT

@@ -15,16 +15,17 @@ set(allowed
     "models/job/device.c|fp16"
     "models/job/course.c|device"           # a member of the description of a run
     "models/job/ranks.c|bf16"              # a word of a note
-    "models/job/results.c|device"          # a key of the model card
+    "models/job/results.c|device"          # keys of the model card
+    "models/job/results.c|adapter"
     "models/job/resume.c|group_by_length") # a value of --train_sampling_strategy
 
 file(READ "${ROOT}/models/options/options.def" table)
-string(REGEX MATCHALL "\n(FLAG|WHOLE|REAL|TEXT|OPTIONAL|CHOICE|LIST)\\([a-z_0-9]+," rows "${table}")
+string(REGEX MATCHALL "\n(FLAG|WHOLE|REAL|TEXT|OPTIONAL|CHOICE|LIST|OPTION)\\((FLAG, bool, )?[a-z_0-9]+," rows "${table}")
 list(LENGTH rows count)
 if(count LESS 140)
     message(FATAL_ERROR "models/options/options.def has ${count} options: its rows are read wrongly")
 endif()
-string(REGEX REPLACE "\n[A-Z]+\\(([a-z_0-9]+)," "\\1" names "${rows}")
+string(REGEX REPLACE "\n[A-Z]+\\((FLAG, bool, )?([a-z_0-9]+)," "\\2" names "${rows}")
 
 # The names that are strings in a text.
 function(find_names text result)

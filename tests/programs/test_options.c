@@ -18,7 +18,7 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
     {TX_OPTION_HEADING, .help = "all"},
-    {TX_OPTION_FLAG, "do_train", AT(train), .help = "train"},
+    {TX_OPTION_FLAG, "do_train", AT(train), .choices = "auto", .help = "train"},
     {TX_OPTION_INTEGER, "max_steps", AT(steps), -1, 1000, "N", "steps"},
     {TX_OPTION_REAL, "learning_rate", AT(rate), 0, 1, "X", "rate"},
     {TX_OPTION_TEXT, "output_dir", AT(output), .choices = "DIR", .help = "folder"},
@@ -36,6 +36,7 @@ static const tx_option options[] = {
     {TX_OPTION_FOREIGN, "workers", .choices = "*", .help = "all stay"},
     {TX_OPTION_FOREIGN, "accelerator", .choices = "{}", .help = "none is needed"},
     {TX_OPTION_FOREIGN, "harmless", .choices = "*", .help = ""},
+    {TX_OPTION_FOREIGN, "idle", .choices = "off|*", .help = "not followed"},
 };
 
 static const tx_option_spelling spellings[] = {{"-o", "output_dir"}, {"-out", "output_dir"}, {"--to", "output_dir"}};
@@ -261,6 +262,14 @@ static void test_foreign(void **state)
     good(&program, &set,
          "--fp16 false --smoothing 0.0 --harmless {} --workers 7 --smoothing none --workers --do_train");
     assert_true(set.train);
+    /* A value that is only accepted counts as given. */
+    const tx_option *idle = tx_option_find(&values.table, "idle");
+    good(&program, &set, "--do_train auto --idle no");
+    assert_true(set.train && values.source[idle - options] == TX_OPTION_UNSET);
+    good(&program, &set, "--idle 3");
+    assert_true(values.source[idle - options] == TX_OPTION_SET);
+    assert_non_null(tx_option_foreign("txserve", "max-num-seqs"));
+    assert_null(tx_option_foreign("txgen", "max_num_seqs"));
 }
 
 /* Writes `text` to a file, and parses with that file first and `line` after it. */
@@ -301,6 +310,13 @@ static void test_file(void **state)
     good(&program, &set, line);
     assert_true(!set.train && set.steps == 12 && !set.output && !set.resume && set.report == 6);
     assert_true(fabs(set.rate - 1e-3) < 1e-15);
+    /* Words of YAML for true and false */
+    with_file(folder, "{\"do_train\": \"on\", \"report_to\": \"off\", \"resume_from_checkpoint\": \"no\"}", line, "");
+    good(&program, &set, line);
+    assert_true(set.train && !set.resume && set.report == 1);
+    with_file(folder, "{\"report_to\": false, \"resume_from_checkpoint\": \"yes\"}", line, "");
+    good(&program, &set, line);
+    assert_true(set.report == 1 && set.resume && !*set.resume);
     /* A default that a file names counts as given, but not as requested on the command line. */
     with_file(folder, "{\"max_steps\": 7, \"learning_rate\": 0.25, \"to\": \"a\", \"gone\": null}", line, "");
     good(&program, &set, line);
@@ -334,6 +350,7 @@ static void test_file_mistakes(void **state)
         {"{\"stop\": [\"a\", 1]}", "args.json: stop: must be strings", TX_EXIT_USAGE},
         {"{\"fp16\": true}", "args.json: fp16: TX does not support this option: use fp32", TX_EXIT_USAGE},
         {"{\"fsdp\": {\"a\": 1}}", "args.json: fsdp: TX does not support", TX_EXIT_USAGE},
+        {"{\"smoothing\": [0, 0.1]}", "args.json: smoothing: TX does not support", TX_EXIT_USAGE},
         {"{\"accelerator\": {\"fp16\": true}}", "args.json: fp16: TX does not support", TX_EXIT_USAGE},
         {"{\"accelerator\": {\"gear\": 1}}", "args.json: gear: unknown option", TX_EXIT_USAGE},
         {"{\"accelerator\": \"a file\"}", "args.json: accelerator: TX does not support", TX_EXIT_USAGE},

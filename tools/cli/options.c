@@ -68,6 +68,12 @@ static tx_status store_list(tx_option_values *v, const tx_option *option, char *
     return tx_option_store(v, NULL, option, text);
 }
 
+/* Whether a word is a value of a FLAG, which may have one more word for true. */
+static bool is_truth(const tx_option *option, const char *word)
+{
+    return tx_option_truth(word) >= 0 || (option->choices && strcmp(option->choices, word) == 0);
+}
+
 /* Stores an option without "=": its values follow from argv[*at + 1] on. */
 static int take_values(const tx_cli *program, tx_option_values *v, const tx_option *option, int argc, char *const *argv,
                        int *at)
@@ -76,7 +82,7 @@ static int take_values(const tx_cli *program, tx_option_values *v, const tx_opti
     tx_status status = TX_OK;
     if (option->kind == TX_OPTION_FLAG || option->kind == TX_OPTION_OPTIONAL || option->kind == TX_OPTION_FOREIGN) {
         const bool flag = option->kind == TX_OPTION_FLAG;
-        const bool given = next && (flag ? tx_option_truth(next) >= 0 : !is_name(program, v, next));
+        const bool given = next && (flag ? is_truth(option, next) : !is_name(program, v, next));
         *at += given;
         const char *unset = option->kind == TX_OPTION_OPTIONAL ? "" : "true";
         return judge(program, tx_option_store(v, NULL, option, given ? next : unset));
@@ -154,6 +160,7 @@ static int parse_option(const tx_cli *program, tx_option_values *v, int argc, ch
     const char *name = argument + (argument[1] == '-' ? 2 : 1);
     const tx_option *option = find_spelling(program, v, argument);
     option = option ? option : tx_option_find(&v->table, name);
+    option = option ? option : tx_option_foreign(program->name, name);
     if (option)
         return parse_known(program, v, option, argc, argv, at);
     if (!value && *at + 1 < argc && argv[*at + 1][0] != '-')

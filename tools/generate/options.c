@@ -6,10 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 
-#define FOREIGN(text, same, advice)                              \
-    {                                                            \
-        TX_OPTION_FOREIGN, text, .choices = same, .help = advice \
-    }
 #define AT(field) offsetof(txgen_settings, field)
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "model", AT(lm.model), .choices = "DIR|NAME",
@@ -56,8 +52,9 @@ static const tx_option options[] = {
      .help = "answer each line of standard input as a conversation; /reset starts a new one, /exit ends. Or answer "
              "each --prompt with text, or each conversation in --prompts (instruction data) with a line of JSON"},
     {TX_OPTION_TEXT, "chat_template", AT(chat_template), .choices = "NAME|FILE",
-     .help = "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a .jinja file; "
-             "default: the model's own"},
+     .help =
+         "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, a .jinja file, or its "
+         "text; default: the model's own"},
     {TX_OPTION_TEXT, "chat_template_kwargs", AT(chat_template_kwargs), .choices = "JSON",
      .help = "variables of the chat template, such as {\"enable_thinking\": false}"},
     {TX_OPTION_TEXT, "system", AT(system), .choices = "TEXT", .help = "system message at the start of a conversation"},
@@ -122,18 +119,7 @@ static const tx_option options[] = {
      "tokens between the starts of two windows; 0 means 512, or max_length if that is less"},
     {TX_OPTION_INTEGER, "max_length", AT(max_length), 0, 1 << 24, "N",
      "tokens of a window; 0 means the model's positions"},
-    /* Options of transformers' generate that TX does not have. */
-    FOREIGN("torch_dtype", "float32", "its name is --dtype"),
-    FOREIGN("stop_strings", NULL, "use --stop, once for each string"),
-    FOREIGN("num_return_sequences", "1", "repeat the prompt: each copy samples its own text"),
-    FOREIGN("num_beam_groups", "1", "beams are not grouped"),
-    FOREIGN("no_repeat_ngram_size", "0", "use --repetition_penalty"),
-    FOREIGN("typical_p", "1.0", "use --top_p"),
-    FOREIGN("min_p", NULL, "use --top_p"),
-    FOREIGN("penalty_alpha", NULL, "use --top_k and --top_p"),
-    FOREIGN("use_cache", "true", "keys and values are always cached"),
 };
-#undef FOREIGN
 #undef AT
 
 static const tx_option_spelling spellings[] = {{"-m", "model"},

@@ -38,8 +38,9 @@ static const tx_option options[] = {
     {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(lm.double_quant),
      .help = "with --load_in_4bit: keep the scales in 8 bits"},
     {TX_OPTION_TEXT, "chat_template", AT(chat_template), .choices = "NAME|FILE",
-     .help = "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, or a .jinja file; "
-             "default: the model's own"},
+     .help =
+         "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, a .jinja file, or its "
+         "text; default: the model's own"},
     {TX_OPTION_TEXT, "served_model_name", AT(served_model_name), .choices = "NAME",
      .help = "name of the model in requests; default: the last part of --model"},
     {TX_OPTION_HEADING, .help = "server"},
