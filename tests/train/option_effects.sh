@@ -102,6 +102,35 @@ draws_progress()
     done
 }
 
+# alters WHAT COMMAND ARGUMENT...: the run of the command has others, of a file or of a key of log.jsonl
+alters()
+{
+    what=$1
+    shift
+    rm -rf "$work/with"
+    mv "$work/r" "$work/with"
+    "$@" || return 1
+    case $what in
+    *.*) [ -s "$work/r/$what" ] && ! cmp -s "$work/with/$what" "$work/r/$what" ;;
+    *)
+        numbers "$what" "$work/with/log.jsonl" > "$work/a"
+        numbers "$what" "$work/r/log.jsonl" > "$work/b"
+        [ -s "$work/b" ] && ! cmp -s "$work/a" "$work/b"
+        ;;
+    esac
+}
+# The 4-bit weights take less memory, and train other adapters.
+packed_adapter_differs() { says "those of the blocks in $1" && shift && alters adapter_model.safetensors "$@"; }
+planned() { sed -n 's/^ *total *\([0-9]*\) .*/\1/p' "$work/out" | head -n 1; }
+# pair_saves ARGUMENT...: of the last run's memory, compared with that of these arguments
+pair_saves()
+{
+    [ -n "$launcher" ] || return 0
+    saved=$(planned)
+    pair --dry_run "$@" || return 1
+    [ "$saved" -lt "$(planned)" ]
+}
+
 # More tokens are trained than by default.
 learns_more()
 {

@@ -24,6 +24,7 @@ echo '{"model_type": "bert", "hidden_size": 16, "num_hidden_layers": 1, "num_att
 write_small_text 30
 { echo "sentence,label"; awk '{ print $0 "," NR % 2 }' "$work/text"; } > "$work/texts.csv"
 sed 's/^sentence,label/sentence,stars/' "$work/texts.csv" > "$work/stars.csv"
+sed 's/^line[^,]*,/cat,/' "$work/texts.csv" > "$work/words.csv"
 sed 's/cat/dog/' "$work/text" > "$work/other"
 awk '{ line[NR] = $0 } END { for (i = 0; i < 2000; i++) for (n = 1; n <= NR; n++) print line[n] }' "$work/text" \
     > "$work/big"
@@ -36,6 +37,9 @@ done > "$work/talk.jsonl"
 for word in cat dog; do
     echo "{\"prompt\": \"$word\", \"chosen\": \" one\", \"rejected\": \" three\"}"
 done > "$work/pairs.jsonl"
+for good in true false; do
+    echo "{\"prompt\": \"cat\", \"completion\": \" one\", \"label\": $good}"
+done > "$work/likes.jsonl"
 for word in cat dog; do
     echo "{\"anchor\": \"$word\", \"positive\": \"a $word\", \"negative\": \"no $word\"}"
 done > "$work/trios.jsonl"
@@ -84,10 +88,10 @@ adapt()
 {
     bare --train_file "$work/text" --model_name_or_path tiny --output_dir "$work/r" --lora_r 2 "$@"
 }
-# What would be taken by an adapter of a model that is wide enough for 4 bits
+# An adapter of a model that is wide enough for 4 bits
 packs()
 {
-    bare --config_name "$work/config.json" --config_overrides n_embd=64 --output_dir "$work/r" --dry_run --lora_r 2 "$@"
+    bare --train_file "$work/text" --model_name_or_path "$work/wide" --output_dir "$work/r" --lora_r 2 "$@"
 }
 # A small GPT-2 over bytes on conversations, which need no more than its 24 positions
 talk()
@@ -104,6 +108,16 @@ messages()
 prefer()
 {
     short --train_file "$work/pairs.jsonl" --model_name_or_path tiny --task_name dpo --output_dir "$work/r" "$@"
+}
+
+# The same on single completions, and with a reward model
+likes()
+{
+    short --train_file "$work/likes.jsonl" --model_name_or_path tiny --task_name kto --output_dir "$work/r" "$@"
+}
+rewards()
+{
+    prefer --task_name reward "$@"
 }
 
 # A small BERT over bytes on triplets of texts
@@ -147,6 +161,8 @@ cp -r "$work/base/." "$work/home/models/tiny"
 adapt || fail "the run of an adapter"
 mv "$work/r/adapter_model.safetensors" "$work/adapter"
 rm -r "$work/r"
+run wide --config_overrides n_embd=128 || fail "the run of a wide model"
+run other_model --seed 3 || fail "the run of another model"
 glue --task_name sst2 || fail "the run of a classifier"
 mv "$work/r" "$work/sst2"
 run saved --save_strategy steps --save_steps 3 || fail "the run with checkpoints"
@@ -171,6 +187,12 @@ mixed="$new --dataset_name pets/small,pets/small --interleave_probabilities"
 columns="$new --train_file $work/texts.csv --text_column_name"
 saves="--save_strategy steps --save_steps 3"
 epoch="--max_steps -1 --num_train_epochs 1"
+words="short --train_file $work/words.csv --config_name $work/bert --task_name sst2 --output_dir $work/r"
+deep="--config_overrides n_layer=4,n_embd=64"
+alpha="--f_divergence_type alpha_divergence"
+predicts="--do_train --do_predict --test_file"
+answers="ask --doc_stride 4 $predicts $work/question.jsonl"
+writes="write $predicts $work/texts.jsonl --predict_with_generate"
 # option | arguments (after "bare": all of them) | expected effect. Steps and files are those of $work/r.
 table="
 model_name_or_path | $from --model_name_or_path tiny --learning_rate 0 | weights_kept
@@ -217,11 +239,12 @@ do_predict | glue --task_name sst2 --do_train --do_predict --test_file $work/tex
 max_predict_samples | glue --task_name sst2 --do_train --do_predict --test_file $work/texts.csv --max_predict_samples 3 | says 3 samples of
 max_seq_length | glue --task_name sst2 --max_seq_length 9 | says samples of at most 9
 max_seq_length | --max_seq_length 9 | says the length of blocks of text is --block_size
-pad_to_max_length | glue --task_name sst2 --pad_to_max_length false | holds training_args.json \"pad_to_max_length\":.false
+pad_to_max_length | $words --pad_to_max_length false | alters padded_tokens $words
 max_seq_length | talk --chat_template $work/form.jinja --max_seq_length 20 | says samples of at most 20
 chat_template | talk --chat_template $work/form.jinja | has chat_template.jinja
 chat_template | --chat_template chatml | says is for instruction data
-completion_only_loss | talk --chat_template $work/form.jinja --completion_only_loss false | learns_more talk
+completion_only_loss | talk --chat_template $work/form.jinja --completion_only_loss false --assistant_only_loss false | learns_more talk
+completion_only_loss | messages --chat_template $work/form.jinja --completion_only_loss false | says --completion_only_loss has no effect
 assistant_only_loss | messages --chat_template $work/form.jinja --assistant_only_loss false | learns_more messages
 mlm_probability | --mlm_probability 0.2 | says is for masked language modelling
 line_by_line | --line_by_line | says is for masked language modelling
@@ -233,23 +256,25 @@ lora_r | adapt --lora_r 3 | adapter_differs
 lora_alpha | adapt --lora_alpha 3 | adapter_differs
 lora_dropout | adapt --lora_dropout 0.5 | adapter_differs
 lora_target_modules | adapt --lora_target_modules c_fc | adapter_differs
-lora_modules_to_save | adapt --lora_modules_to_save ln_f | holds adapter_config.json ln_f
-trainable_token_indices | adapt --trainable_token_indices 9,7 | holds adapter_config.json trainable_token_indices
+lora_modules_to_save | adapt --lora_modules_to_save ln_f | holds adapter_model.safetensors ln_f.weight
+trainable_token_indices | adapt --trainable_token_indices 9,7 | holds adapter_model.safetensors trainable_tokens_delta
 use_rslora | adapt --use_rslora | adapter_differs
 init_lora_weights | adapt --init_lora_weights pissa | adapter_differs
 use_peft | adapt --use_peft | has adapter_config.json
 use_peft | --use_peft | says --use_peft needs --lora_r
-use_dora | adapt --use_dora | holds adapter_config.json use_dora.*true
-load_in_4bit | packs --load_in_4bit | says those of the blocks in NF4
+use_dora | adapt --use_dora | holds adapter_model.safetensors lora_magnitude_vector
+adapter | adapt --adapter qlora | says --adapter qlora needs --load_in_4bit
+adapter | --adapter lora | says --adapter needs --lora_r
+load_in_4bit | packs --load_in_4bit | packed_adapter_differs NF4 packs
 load_in_4bit | --load_in_4bit | says needs --lora_r
 bnb_4bit_quant_type | packs --load_in_4bit --bnb_4bit_quant_type fp4 | says TX supports only nf4
-bnb_4bit_use_double_quant | packs --load_in_4bit --bnb_4bit_use_double_quant | says those of the blocks in NF4_DOUBLE
+bnb_4bit_use_double_quant | packs --load_in_4bit --bnb_4bit_use_double_quant | packed_adapter_differs NF4_DOUBLE packs --load_in_4bit
 bnb_4bit_compute_dtype | packs --load_in_4bit --bnb_4bit_compute_dtype float16 | says add --fp16
 teacher_model_name_or_path | --teacher_model_name_or_path tiny | weights_differ
-distill_temperature | --teacher_model_name_or_path tiny --distill_temperature 3 | says temperature 3
+distill_temperature | --teacher_model_name_or_path tiny --distill_temperature 3 | alters model.safetensors run r --teacher_model_name_or_path tiny
 distill_alpha | --teacher_model_name_or_path tiny --distill_alpha 1 | weights_kept
 doc_stride | ask --doc_stride 40 | says leaves no room
-max_answer_length | ask --doc_stride 4 --max_answer_length 3 | holds training_args.json max_answer_length...3
+max_answer_length | $answers --max_answer_length 1 | alters predict_results.txt $answers
 summary_column | write --summary_column title | says title
 source_lang | write --source_lang en | says needs --target_lang
 target_lang | write --target_lang de | says needs --source_lang
@@ -258,7 +283,7 @@ max_source_length | write --max_source_length 3 | says are truncated
 max_target_length | write --max_target_length 3 | says are truncated
 predict_with_generate | write $both --validation_file $work/texts.jsonl --predict_with_generate | holds eval_results.json eval_rougeLsum
 generation_max_length | write $both --validation_file $work/texts.jsonl --predict_with_generate --generation_max_length 4 | holds eval_results.json eval_gen_len...3.0
-generation_num_beams | write $both --validation_file $work/texts.jsonl --predict_with_generate --generation_num_beams 3 | holds training_args.json generation_num_beams...3
+generation_num_beams | $writes --generation_num_beams 3 | alters predict_results.txt $writes
 embedding_loss | embed --embedding_loss TripletLoss | logged \"step\":.1,.*\"loss\":.[45][.]
 similarity_scale | embed --similarity_scale 1e-6 | logged \"step\":.1,.*\"loss\":.1[.]386
 triplet_margin | embed --embedding_loss TripletLoss --triplet_margin 100 | logged \"step\":.1,.*\"loss\":.[19][0-9][0-9.]*,
@@ -279,8 +304,18 @@ simpo_gamma | prefer --simpo_gamma 1 | says only with --loss_type simpo
 alpha | prefer --alpha 0.5 | says only with --task_name cpo or simpo
 label_smoothing | prefer --label_smoothing 0.1 | says no loss of --loss_type reads it
 reference_free | prefer --reference_free | logged \"step\":.1,.*\"rewards/chosen\":.-
-ref_model | prefer --ref_model tiny | says reference $work/home/models/tiny
+ref_model | prefer --ref_model $work/other_model | alters loss prefer
 precompute_ref_log_probs | prefer --precompute_ref_log_probs | says of 2 samples computed
+f_alpha_divergence_coef | prefer $alpha --f_alpha_divergence_coef 0.2 | alters loss prefer $alpha
+ld_alpha | prefer --ld_alpha 0.5 | alters loss prefer
+discopop_tau | prefer --loss_type discopop --discopop_tau 0.9 | alters loss prefer --loss_type discopop
+cpo_alpha | prefer --task_name cpo --cpo_alpha 0.5 | alters loss prefer --task_name cpo
+desirable_weight | likes --desirable_weight 2 | alters loss likes
+undesirable_weight | likes --undesirable_weight 2 | alters loss likes
+center_rewards_coefficient | rewards --center_rewards_coefficient 1 | alters loss rewards
+simpo_gamma | prefer --task_name simpo --simpo_gamma 1 | alters loss prefer --task_name simpo
+alpha | prefer --task_name simpo --alpha 0.5 | alters loss prefer --task_name simpo
+label_smoothing | prefer --loss_type robust --label_smoothing 0.1 | alters loss prefer --loss_type robust
 disable_dropout | prefer --disable_dropout false | logged \"step\":.1,.*\"rewards/margins\":.-*[0-9.e-]*[1-9]
 neftune_noise_alpha | --neftune_noise_alpha 5 | weights_differ
 logging_first_step | --logging_first_step | holds trainer_state.json \"step\":.1,\?$
@@ -345,15 +380,16 @@ ddp_bucket_cap_mb | pair --config_overrides n_embd=256,n_layer=4 --ddp_bucket_ca
 ddp_comm | pair --ddp_comm bf16 | pair_says bf16
 ddp_overlap | pair --ddp_overlap no | pair_hides overlap
 ddp_check | pair --ddp_check 3 | pair_logged \"step\":.6,.\"weights\"
-deepspeed | --deepspeed $work/ds.json | holds training_args.json adam_beta2.*0.5
-fsdp | --fsdp | holds training_args.json zero_stage.*3
-fsdp_config | --fsdp --fsdp_config {\"reshard_after_forward\":false} | holds training_args.json zero_stage.*2
-zero_stage | pair --zero_stage 1 | pair_says stage 1
+deepspeed | --deepspeed $work/ds.json | weights_differ
+fsdp | pair --dry_run --fsdp $deep | pair_saves $deep
+fsdp_config | pair --dry_run --fsdp $deep | pair_saves --fsdp --fsdp_config {\"reshard_after_forward\":false} $deep
+zero_stage | pair --dry_run --zero_stage 1 $deep | pair_saves $deep
 parallel | pair --parallel auto | pair_says predicted
-tensor_parallel | pair --tensor_parallel 2 | pair_says 2 ranks compute the same rows
-sequence_parallel | pair --tensor_parallel 2 --sequence_parallel | pair_says shard the positions
+tensor_parallel | pair --dry_run --tensor_parallel 2 $deep | pair_saves $deep
+sequence_parallel | pair --dry_run --tensor_parallel 2 --sequence_parallel $deep | pair_saves --tensor_parallel 2 $deep
 expert_parallel | pair --config_name $work/experts.json --expert_parallel 2 | pair_says 2 ranks shard the experts
-context_parallel | pair --context_parallel 2 | pair_says 2 ranks have [0-9]* positions each
+context_parallel | pair --dry_run --context_parallel 2 $deep | pair_saves $deep
+pipeline_parallel | pair --dry_run --pipeline_parallel 2 $deep | pair_saves $deep
 pipeline_parallel | pair --pipeline_parallel 2 --config_overrides n_layer=4 | pair_says 3,1 of 4 blocks
 pipeline_schedule | pair --pipeline_parallel 2 --config_overrides n_layer=4 --pipeline_schedule gpipe | pair_says gpipe
 pipeline_chunks | pair --pipeline_parallel 2 --config_overrides n_layer=6 --gradient_accumulation_steps 2 --pipeline_schedule interleaved --pipeline_chunks 3 | pair_says 1,1,1,1,1,1 of 6 blocks
@@ -368,6 +404,7 @@ gradient_checkpointing | --gradient_checkpointing | computes_again
 gradient_checkpointing | bare $work/again.json --train_file $work/text --config_name $work/config.json --output_dir $work/r | computes_again
 gradient_checkpointing | --dry_run --gradient_checkpointing auto:1KiB --max_steps 6 | says the limit is 1024 bytes
 dtype | --dtype bfloat16 | holds config.json torch_dtype.*bfloat16
+dtype | $from --model_name_or_path tiny --dtype auto | alters model.safetensors $from --model_name_or_path tiny --dtype bfloat16
 dtype | --dtype bfloat16 --optim adamw_anyprecision --optim_args use_kahan_summation=True | weights_differ
 bf16 | --bf16 true | weights_differ
 fp16 | --fp16 true | logged \"loss_scale\":.65536
@@ -397,7 +434,7 @@ while IFS='|' read -r option arguments wanted; do
     # shellcheck disable=SC2086
     set -- $arguments
     case $1 in
-    bare | short | glue | talk | messages | adapt | prefer | packs | ask | write | embed | pair | late) "$@" ;;
+    bare | short | glue | talk | messages | adapt | prefer | likes | rewards | packs | ask | write | embed | pair | late) "$@" ;;
     *) run r "$@" ;;
     esac
     # shellcheck disable=SC2086
