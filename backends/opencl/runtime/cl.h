@@ -100,8 +100,9 @@ struct tx_context {
     tx_cl_limits limits;
     tx_cl_driver driver;
     tx_device_info info;
-    char *identity; /* platform, device and driver with versions: part of the key of cached files */
-    char *cache;    /* folder of cached files, already created; NULL if caching is disabled */
+    char *identity;      /* platform, device and driver with versions: part of the key of cached files */
+    char *cache;         /* folder of cached files, already created; NULL if caching is disabled */
+    bool cache_is_fixed; /* the folder cannot be written */
     tx_cl_program *programs;
     tx_cl_journal *journal; /* NULL without a cache folder */
     int32_t generation;     /* how many times the OpenCL context was replaced (tx_cl_renew) */
@@ -184,10 +185,15 @@ tx_status tx_cl_kernel(tx_context *context, const char *source, const char *opti
 tx_status tx_cl_program_text(const char *source, char **text);
 
 /* Small files keyed by `key` and the device's identity: programs, check results, measured choices. Loading returns
- * false without a message if the file is missing or damaged. A NUL follows `data`, which the caller frees. Failures
- * to store are ignored. */
+ * false without a message if the file is missing or damaged. A NUL follows `data`, which the caller frees. The user is
+ * warned of the first failure to store. */
 bool tx_cl_cache_load(const tx_context *context, const char *key, void **data, size_t *size);
 void tx_cl_cache_store(const tx_context *context, const char *key, const void *data, size_t size);
+/* Locks `key` against other processes and threads, which wait for it at most five minutes: load the value again, then
+ * compute and store it, then unlock. Returns -1, without a lock, after such a wait, if the folder cannot be written or
+ * if its file system has no locks. */
+int tx_cl_cache_lock(const tx_context *context, const char *key);
+void tx_cl_cache_unlock(int lock);
 
 /* ---- Builder ------------------------------------------------------------------------------------------- */
 

@@ -166,7 +166,7 @@ tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context *
     context->profile = options && options->profile;
     context->tf32 = options && options->tf32;
     context->report = options ? options->report : NULL;
-    context->cache = tx_cl_cache_folder();
+    tx_cl_cache_open(context);
     if (gemm)
         snprintf(context->gemm, sizeof context->gemm, "%s", gemm);
     tx_status status =

@@ -105,9 +105,8 @@ bool tx_cl_survey_begin(tx_context *context);
  * that needs the program builds it again. */
 void tx_cl_compile_ahead(tx_context *context);
 
-/* cache.c: returns the folder of cached files, which it creates if necessary, or NULL if caching is disabled. The
- * caller frees it. */
-char *tx_cl_cache_folder(void);
+/* cache.c: finds the folder of cached files and creates it if necessary. Warns if it cannot be read or written. */
+void tx_cl_cache_open(tx_context *context);
 
 /* journal.c */
 #define TX_CL_JOURNAL_NAME 256

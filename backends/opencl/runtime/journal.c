@@ -169,8 +169,8 @@ static void forget(tx_cl_journal *j, const char *name)
             at = &one->next;
             continue;
         }
-        const int file = open(one->path, O_WRONLY | O_CLOEXEC);
-        if (file >= 0) {
+        int file;
+        if (tx_file_open(one->path, O_WRONLY | O_NOFOLLOW, &file, NULL) == TX_OK) {
             write_slot(file, &none, one->number);
             close(file);
         }
@@ -179,14 +179,18 @@ static void forget(tx_cl_journal *j, const char *name)
     }
 }
 
+/* Reads the journals of the user's processes. Only their user can delete those of others. */
 static void read_folder(tx_cl_journal *j, const char *folder)
 {
     const char *name = strrchr(j->begins, '/') + 1;
     DIR *list = opendir(folder);
     for (struct dirent *one; list && (one = readdir(list)) != NULL;) {
         char *path = strncmp(one->d_name, name, strlen(name)) == 0 ? tx_path_join(folder, one->d_name) : NULL;
-        const int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-        if (file >= 0 && flock(file, LOCK_SH | LOCK_NB) == 0)
+        int file = -1;
+        struct stat info;
+        if (path && tx_file_open(path, O_RDONLY | O_NOFOLLOW, &file, NULL) == TX_FORMAT)
+            unlink(path); /* a pipe, for example */
+        if (file >= 0 && fstat(file, &info) == 0 && info.st_uid == geteuid() && flock(file, LOCK_SH | LOCK_NB) == 0)
             read_ended(j, path, file);
         if (file >= 0)
             close(file);
@@ -199,8 +203,7 @@ static void read_folder(tx_cl_journal *j, const char *folder)
 static bool create_own(tx_cl_journal *j)
 {
     const size_t size = strlen(j->begins) + 8;
-    j->path = malloc(size);
-    if (!j->path)
+    if (!j->path && !(j->path = malloc(size)))
         return false;
     snprintf(j->path, size, "%sXXXXXX", j->begins);
     j->file = mkstemp(j->path);
@@ -281,7 +284,7 @@ int tx_cl_journal_begin(const tx_context *context, const char *name)
     if (!j || !j->begins)
         return -1;
     pthread_mutex_lock(&j->mutex);
-    if (j->file < 0 && create_own(j)) {
+    if (j->file < 0 && !context->cache_is_fixed && create_own(j)) {
         pthread_once(&once, catch_signals);
         enlist(NULL, j);
     }

@@ -232,8 +232,23 @@ static void write_options(const tx_context *context, const char *options, char *
     snprintf(text + used, size - (size_t)used, " %s", options);
 }
 
-/* Loads a program from the disk cache, keyed by the whole text and the options. Otherwise builds it from source and
- * stores it in the cache. */
+/* Builds a program from source and stores it, unless another process does: then waits and loads it. */
+static tx_status build_once(const tx_context *context, const tx_cl_reviser *reviser, tx_cl_program *entry,
+                            const char *key, const char *options, const char *text)
+{
+    const int lock = tx_cl_cache_lock(context, key);
+    tx_status status = TX_OK;
+    entry->program = lock < 0 ? NULL : load_program(context, key, entry->source, options);
+    if (!entry->program) {
+        status = build_program(context, reviser, entry, options, text);
+        if (status == TX_OK)
+            store_program(context, key, entry->program);
+    }
+    tx_cl_cache_unlock(lock);
+    return status;
+}
+
+/* Loads a program from the disk cache, keyed by the whole text and the options, or builds it. */
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
 {
     const char *options = entry->options;
@@ -250,11 +265,8 @@ tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
         write_options(context, options, all, strlen(options) + BASE_OPTIONS);
         snprintf(key, size, "program%s%s\n%s\n%s", reviser ? " " : "", version, all, text);
         entry->program = load_program(context, key, entry->source, all);
-        if (!entry->program) {
-            status = build_program(context, reviser, entry, all, text);
-            if (status == TX_OK)
-                store_program(context, key, entry->program);
-        }
+        if (!entry->program)
+            status = build_once(context, reviser, entry, key, all, text);
     }
     free(key);
     free(all);

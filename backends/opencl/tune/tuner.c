@@ -220,25 +220,40 @@ static tx_status look_up(tx_context *context, tx_cl_class *c, bool *found)
     return status;
 }
 
-/* Selects a candidate for a class without an earlier choice. */
-static tx_status decide(tx_context *context, tx_cl_class *c)
+/* Tests the candidates, measures them if there is time, and stores the fastest. */
+static tx_status find_out(tx_context *context, tx_cl_class *c, bool time)
 {
-    const bool time = !c->fixed && c->q->candidate[0].share < TX_CL_SURE && context->tuner->spent <= budget(context);
-    bool found = false;
     double seconds = INFINITY;
-    if (!c->fixed && !(context->tuner->options && time)) {
-        tx_status status = look_up(context, c, &found);
-        if (status || found)
-            return status;
-    }
-    tx_status status = keep_proven(context, c, !time ? 0 : context->tuner->options ? TX_CL_CANDIDATES : c->usual);
-    if (status || !time || (c->q->count == 1 && !context->tuner->options) || context->survey)
-        return status;
+    TX_TRY(keep_proven(context, c, !time ? 0 : context->tuner->options ? TX_CL_CANDIDATES : c->usual));
+    if (!time || (c->q->count == 1 && !context->tuner->options) || context->survey)
+        return TX_OK;
     measure(context, c, &seconds);
     if (seconds < INFINITY)
         store(context, c, seconds);
     report_progress(context->tuner, c->key);
     return TX_OK;
+}
+
+/* Selects a candidate for a class without an earlier choice. If another process measures them, waits for its result:
+ * measurements at the same time would disturb each other, and libraries compile kernels that the cache cannot hold. */
+static tx_status decide(tx_context *context, tx_cl_class *c)
+{
+    const bool time = !c->fixed && c->q->candidate[0].share < TX_CL_SURE && context->tuner->spent <= budget(context);
+    const bool looks = !c->fixed && !(context->tuner->options && time);
+    bool found = false;
+    tx_status status = looks ? look_up(context, c, &found) : TX_OK;
+    if (status || found)
+        return status;
+    const bool waits = looks && time && c->q->count > 1 && !context->survey;
+    const int lock = waits ? tx_cl_cache_lock(context, c->key) : -1;
+    if (lock >= 0) {
+        context->tuner->table_read = false;
+        status = look_up(context, c, &found);
+    }
+    if (!status && !found)
+        status = find_out(context, c, time);
+    tx_cl_cache_unlock(lock);
+    return status;
 }
 
 /* Selects the earlier choice of the class, which must still be a candidate and correct. */

@@ -81,9 +81,11 @@ bool tx_cl_table_get(tx_context *context, const char *key, char *value, size_t s
 /* Reads the file again first, because other runs may have added to it. */
 void tx_cl_table_put(tx_context *context, const char *key, const char *value)
 {
+    const int lock = tx_cl_cache_lock(context, FILE_KEY);
     read_file(context);
     if (tx_cl_line_set(&context->tuner->table, key, value) == TX_OK)
         tx_cl_cache_store(context, FILE_KEY, context->tuner->table, strlen(context->tuner->table));
+    tx_cl_cache_unlock(lock);
 }
 
 tx_status tx_cl_tuned(tx_context *context, char **text)
