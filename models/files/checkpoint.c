@@ -106,7 +106,7 @@ tx_status tx_checkpoint_remove(const char *folder, const char *name, int64_t ste
  * at the moment, or only by another version of TX, is not damaged. */
 static tx_status check_intact(const char *folder, const char *name, int64_t step, bool *intact)
 {
-    const tx_status status = tx_manifest_check(TX_PATH(folder, name), step, NULL);
+    const tx_status status = tx_manifest_check(TX_PATH(folder, name), step, NULL, NULL);
     *intact = status == TX_OK;
     return status == TX_FORMAT ? TX_OK : status;
 }

@@ -37,6 +37,10 @@ tx_status tx_checkpoint_count(const char *output_dir, int64_t *count);
 /* Removes every checkpoint of output_dir before a new run. The user is warned of folders that cannot be removed. */
 tx_status tx_checkpoint_clear(const char *output_dir, const tx_reporter *report);
 
+/* As tx_checkpoint_verify and tx_checkpoint_newest, for one file of the folders. */
+tx_status tx_checkpoint_verify_file(const char *folder, const char *only, const tx_reporter *report);
+tx_status tx_checkpoint_newest_with(const char *output_dir, const char *only, const tx_reporter *report, char **folder);
+
 /* Reads the step in the manifest, whatever the folder's name. */
 tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step);
 /* ---- Optimizer states ------------------------------------------------------------------------------------ */

@@ -43,15 +43,20 @@ static tx_status list_steps(const char *output_dir, tx_checkpoint_steps *steps)
 
 /* ---- Reading ------------------------------------------------------------------------------------- */
 
-tx_status tx_checkpoint_verify(const char *folder, const tx_reporter *report)
+tx_status tx_checkpoint_verify_file(const char *folder, const char *only, const tx_reporter *report)
 {
-    TX_NEEDS(folder, TX_INVALID);
     struct stat info;
     if (stat(folder, &info) != 0)
         return tx_file_fail(folder, "open the checkpoint");
     if (!S_ISDIR(info.st_mode))
         return tx_fail(TX_FORMAT, "%s: not a folder, so not a checkpoint", folder);
-    return tx_manifest_check(folder, tx_checkpoint_step(folder), report);
+    return tx_manifest_check(folder, tx_checkpoint_step(folder), only, report);
+}
+
+tx_status tx_checkpoint_verify(const char *folder, const tx_reporter *report)
+{
+    TX_NEEDS(folder, TX_INVALID);
+    return tx_checkpoint_verify_file(folder, NULL, report);
 }
 
 /* True if an older checkpoint may be used instead: this one is damaged, missing or of another version of TX. One that
@@ -62,12 +67,12 @@ static bool is_verdict(tx_status status)
 }
 
 /* Finds the first of `steps` that is intact, and warns of the damaged ones before it. */
-static tx_status find_intact(const char *output_dir, const tx_checkpoint_steps *steps, const tx_reporter *report,
-                             char **folder)
+static tx_status find_intact(const char *output_dir, const tx_checkpoint_steps *steps, const char *only,
+                             const tx_reporter *report, char **folder)
 {
     for (size_t i = 0; i < steps->count; i++) {
         const char *path = TX_CHECKPOINT_PATH(output_dir, steps->step[i]);
-        tx_status status = tx_checkpoint_verify(path, report);
+        tx_status status = tx_checkpoint_verify_file(path, only, report);
         if (status == TX_OK) {
             char *found = strdup(path);
             *folder = found ? found : *folder;
@@ -80,15 +85,20 @@ static tx_status find_intact(const char *output_dir, const tx_checkpoint_steps *
     return tx_fail_in(TX_FORMAT, "%s: none of %zu checkpoints is intact; the oldest", output_dir, steps->count);
 }
 
-tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder)
+tx_status tx_checkpoint_newest_with(const char *output_dir, const char *only, const tx_reporter *report, char **folder)
 {
-    TX_NEEDS(output_dir && folder, TX_INVALID);
     tx_checkpoint_steps steps;
     TX_TRY(list_steps(output_dir, &steps));
-    tx_status status = steps.count ? find_intact(output_dir, &steps, report, folder)
+    tx_status status = steps.count ? find_intact(output_dir, &steps, only, report, folder)
                                    : tx_fail(TX_NOT_FOUND, "%s: has no checkpoint", output_dir);
     free(steps.step);
     return status;
+}
+
+tx_status tx_checkpoint_newest(const char *output_dir, const tx_reporter *report, char **folder)
+{
+    TX_NEEDS(output_dir && folder, TX_INVALID);
+    return tx_checkpoint_newest_with(output_dir, NULL, report, folder);
 }
 
 tx_status tx_checkpoint_latest(const char *output_dir, int64_t *step)

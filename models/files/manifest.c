@@ -162,6 +162,12 @@ static tx_status check_entry(const char *folder, const char *name, const tx_json
     return check_file(TX_PATH(folder, name), size, digest, report);
 }
 
+static tx_status fail_unnamed(const char *folder, const char *name)
+{
+    return tx_fail(TX_FORMAT, "%s/%s: was not saved with this checkpoint (%s does not name it)", folder, name,
+                   TX_CHECKPOINT_MANIFEST);
+}
+
 /* The folder must not contain files that the manifest does not name: they could change how the checkpoint is loaded. */
 static tx_status check_names(const char *folder, const tx_json *files)
 {
@@ -170,13 +176,23 @@ static tx_status check_names(const char *folder, const tx_json *files)
     tx_status status = TX_OK;
     for (size_t i = 0; i < names.count && !status; i++)
         if (strcmp(names.name[i], TX_CHECKPOINT_MANIFEST) != 0 && !tx_json_has(files, names.name[i]))
-            status = tx_fail(TX_FORMAT, "%s/%s: was not saved with this checkpoint (%s does not name it)", folder,
-                             names.name[i], TX_CHECKPOINT_MANIFEST);
+            status = fail_unnamed(folder, names.name[i]);
     tx_names_free(&names);
     return status;
 }
 
-static tx_status check_manifest(const char *folder, int64_t step, const tx_json *manifest, const tx_reporter *report)
+/* Checks one file. If the manifest does not name it, it must be missing. */
+static tx_status check_only(const char *folder, const char *name, const tx_json *files)
+{
+    tx_json *entry = NULL;
+    if (!tx_json_has(files, name))
+        return tx_file_exists(TX_PATH(folder, name)) ? fail_unnamed(folder, name) : TX_OK;
+    TX_TRY(tx_json_get(files, name, TX_JSON_OBJECT, &entry));
+    return check_entry(folder, name, entry, NULL);
+}
+
+static tx_status check_manifest(const char *folder, int64_t step, const tx_json *manifest, const char *only,
+                                const tx_reporter *report)
 {
     int64_t format = 0, named = -1;
     tx_json *files = NULL;
@@ -192,13 +208,15 @@ static tx_status check_manifest(const char *folder, int64_t step, const tx_json 
         status = tx_fail(TX_FORMAT, "names no files");
     if (status)
         return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s", folder, TX_CHECKPOINT_MANIFEST);
+    if (only)
+        return check_only(folder, only, files);
     status = check_names(folder, files);
     for (void *i = tx_json_first(files); i && !status; i = tx_json_next(files, i))
         status = check_entry(folder, tx_json_key(i), tx_json_value(i), report);
     return status;
 }
 
-static tx_status check_once(const char *folder, int64_t step, const tx_reporter *report)
+static tx_status check_once(const char *folder, int64_t step, const char *only, const tx_reporter *report)
 {
     tx_json *manifest = NULL;
     tx_data_file file;
@@ -209,17 +227,17 @@ static tx_status check_once(const char *folder, int64_t step, const tx_reporter 
     TX_THEN(status, tx_json_read(path, TX_CHECKPOINT_MANIFEST_LIMIT, &manifest));
     if (status == TX_NOT_FOUND)
         return tx_fail(TX_FORMAT, "%s: not a complete checkpoint: it has no %s", folder, TX_CHECKPOINT_MANIFEST);
-    TX_THEN(status, check_manifest(folder, step, manifest, report));
+    TX_THEN(status, check_manifest(folder, step, manifest, only, report));
     tx_json_free(manifest);
     return status;
 }
 
-tx_status tx_manifest_check(const char *folder, int64_t step, const tx_reporter *report)
+tx_status tx_manifest_check(const char *folder, int64_t step, const char *only, const tx_reporter *report)
 {
-    const tx_status status = check_once(folder, step, report);
+    const tx_status status = check_once(folder, step, only, report);
     /* Check again: real damage is found twice. Otherwise a read failed, or jansson ran out of memory, after which it
      * continues with half of a string. */
-    return status == TX_OK || status == TX_MEMORY ? status : check_once(folder, step, report);
+    return status == TX_OK || status == TX_MEMORY ? status : check_once(folder, step, only, report);
 }
 
 tx_status tx_checkpoint_saved_step(const char *folder, int64_t *step)

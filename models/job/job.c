@@ -132,7 +132,7 @@ static tx_status wait_for_ranks(tx_job *j)
 void tx_job_refuse(tx_job *j, int status)
 {
     TX_NEEDS(j, );
-    if (tx_launcher_ranks(NULL) <= 1)
+    if (tx_launcher_ranks(NULL) <= 1 && !getenv("TX_LAUNCH"))
         return;
     if (tx_job_join(j) == TX_OK && j->comm->size > 1)
         tx_job_agree_on_options(j, status);

@@ -34,79 +34,6 @@ static char *find_newest(const char *output_dir)
     return tx_path_join(output_dir, name);
 }
 
-/* Marks the options that are not inherited: those with the trait TX_OWN, and the rivals of given options. */
-static tx_option_marks left_out_of(const tx_job *j)
-{
-    int32_t count;
-    const tx_job_relation *r = tx_job_relations(&count);
-    tx_option_marks left_out = {{false}};
-    for (int32_t i = 0; i < tx_job_table.count; i++)
-        left_out.mark[i] = tx_job_traits(&tx_job_table.option[i]) & TX_OWN;
-    for (int32_t i = 0; i < count; i++)
-        if (r[i].kind == TX_JOB_RIVAL && tx_option_asked(&j->options, r[i].a))
-            left_out.mark[tx_option_at(&tx_job_table, r[i].b) - tx_job_table.option] = true;
-    return left_out;
-}
-
-static tx_status inherit(tx_job *j, const char *checkpoint)
-{
-    const tx_option_marks left_out = left_out_of(j);
-    const char *path = TX_PATH(checkpoint, TX_JOB_ARGUMENTS);
-    if (!tx_file_exists(path)) /* the checkpoint is damaged, which is reported when it is verified */
-        return TX_OK;
-    TX_TRY(tx_option_inherit(&j->options, path, &left_out));
-    return tx_copy_text(checkpoint, &j->inherited);
-}
-
-/* Sets output_dir to the folder that contains the checkpoint. */
-static tx_status set_output(tx_job *j, const char *checkpoint)
-{
-    char *real = realpath(checkpoint, NULL), *slash = real ? strrchr(real, '/') : NULL;
-    if (slash)
-        slash[slash == real] = '\0';
-    tx_status status = slash ? tx_option_set_at(&j->options, TX_JOB_AT(output_dir), real) : TX_OK;
-    free(real);
-    return status;
-}
-
-static tx_status inherit_all(tx_job *j)
-{
-    const char *resume = j->set.resume;
-    if (!resumes(resume))
-        return TX_OK;
-    const bool newest = wants_newest(resume);
-    char *checkpoint = newest ? find_newest(j->set.output_dir) : strdup(resume);
-    tx_status status = checkpoint ? inherit(j, checkpoint) : TX_OK;
-    if (!status && checkpoint && !newest && !j->set.output_dir)
-        status = set_output(j, checkpoint);
-    free(checkpoint);
-    return status;
-}
-
-/* Resolves the two names that transformers has used for the order by length. */
-static tx_status resolve_sampling(tx_job *j)
-{
-    if (!j->set.by_length)
-        return TX_OK;
-    if (tx_option_asked(&j->options, offsetof(tx_job_settings, sampling)) && j->set.sampling != TX_SAMPLING_BY_LENGTH)
-        return tx_fail(TX_INVALID, "--group_by_length and --train_sampling_strategy exclude each other: leave one out");
-    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(by_length), "false"));
-    return tx_option_set_at(&j->options, TX_JOB_AT(sampling), "group_by_length");
-}
-
-tx_status tx_job_resolve(tx_job *j)
-{
-    TX_NEEDS(j, TX_INVALID);
-    if (j->settled)
-        return TX_OK;
-    TX_TRY(resolve_sampling(j));
-    TX_TRY(tx_job_read_configurations(j));
-    TX_TRY(inherit_all(j));
-    TX_TRY(tx_job_check(&j->set));
-    j->settled = true;
-    return TX_OK;
-}
-
 /* ---- Folders that are not checkpoints of TX ------------------------------------------------------------- */
 
 static bool has(const char *folder, const char *name)
@@ -153,6 +80,123 @@ static tx_status check_folder(const char *folder)
                    folder);
 }
 
+/* ---- Options of the run ------------------------------------------------------------------------------------ */
+
+/* Marks the options that are not inherited: those with the trait TX_OWN, and the rivals of given options. */
+static tx_option_marks left_out_of(const tx_job *j)
+{
+    int32_t count;
+    const tx_job_relation *r = tx_job_relations(&count);
+    tx_option_marks left_out = {{false}};
+    for (int32_t i = 0; i < tx_job_table.count; i++)
+        left_out.mark[i] = tx_job_traits(&tx_job_table.option[i]) & TX_OWN;
+    for (int32_t i = 0; i < count; i++)
+        if (r[i].kind == TX_JOB_RIVAL && tx_option_asked(&j->options, r[i].a))
+            left_out.mark[tx_option_at(&tx_job_table, r[i].b) - tx_job_table.option] = true;
+    return left_out;
+}
+
+/* Inherits options from a checkpoint, whose file of them is intact or missing. */
+static tx_status inherit(tx_job *j, const char *checkpoint)
+{
+    const tx_option_marks left_out = left_out_of(j);
+    const char *path = TX_PATH(checkpoint, TX_JOB_ARGUMENTS);
+    if (!tx_file_exists(path))
+        return TX_OK;
+    TX_TRY(tx_option_inherit(&j->options, path, &left_out));
+    return tx_copy_text(checkpoint, &j->inherited);
+}
+
+/* Sets output_dir to the folder that contains the checkpoint. */
+static tx_status set_output(tx_job *j, const char *checkpoint)
+{
+    char *real = realpath(checkpoint, NULL), *slash = real ? strrchr(real, '/') : NULL;
+    if (slash)
+        slash[slash == real] = '\0';
+    tx_status status = slash ? tx_option_set_at(&j->options, TX_JOB_AT(output_dir), real) : TX_OK;
+    free(real);
+    return status;
+}
+
+/* Adds the newest intact checkpoint next to a damaged one to the message. */
+static tx_status advise(const char *damaged, tx_status status)
+{
+    char message[1024], *newest = NULL, *parent = tx_path_join(damaged, "..");
+    snprintf(message, sizeof message, "%s", tx_error());
+    if (status != TX_FORMAT || !parent || tx_checkpoint_newest(parent, NULL, &newest))
+        tx_fail(status, "%s", message);
+    else
+        tx_fail(status, "%s: this checkpoint is damaged; resume from " TX_CHECKPOINT_PREFIX "%" PRId64, message,
+                tx_checkpoint_step(newest));
+    free(parent);
+    free(newest);
+    return status;
+}
+
+/* The newest checkpoint from which options can be read; TX_OK without one if there is no checkpoint. The other files
+ * are verified later, under the lock. */
+static tx_status find_options(tx_job *j, char **checkpoint)
+{
+    const char *folder = j->set.output_dir;
+    char *newest = find_newest(folder);
+    tx_status status = newest ? tx_checkpoint_newest_with(folder, TX_JOB_ARGUMENTS, NULL, checkpoint) : TX_OK;
+    if (status == TX_FORMAT && !has(newest, TX_CHECKPOINT_MANIFEST))
+        status = check_folder(newest);
+    free(newest);
+    return status;
+}
+
+/* The same for a checkpoint that the user named. */
+static tx_status check_options(const char *resume, char **checkpoint)
+{
+    TX_TRY(check_folder(resume));
+    TX_TRY(advise(resume, tx_checkpoint_verify_file(resume, TX_JOB_ARGUMENTS, NULL)));
+    return tx_copy_text(resume, checkpoint);
+}
+
+static tx_status inherit_all(tx_job *j)
+{
+    const char *resume = j->set.resume;
+    if (!resumes(resume))
+        return TX_OK;
+    const bool newest = wants_newest(resume);
+    char *checkpoint = NULL;
+    tx_status status = newest ? find_options(j, &checkpoint) : check_options(resume, &checkpoint);
+    if (status)
+        return tx_fail_in(status, "%s", TX_JOB_NAME(resume));
+    status = checkpoint ? inherit(j, checkpoint) : TX_OK;
+    if (!status && checkpoint && !newest && !j->set.output_dir)
+        status = set_output(j, checkpoint);
+    free(checkpoint);
+    return status;
+}
+
+/* Resolves the two names that transformers has used for the order by length. */
+static tx_status resolve_sampling(tx_job *j)
+{
+    if (!j->set.by_length)
+        return TX_OK;
+    if (tx_option_asked(&j->options, offsetof(tx_job_settings, sampling)) && j->set.sampling != TX_SAMPLING_BY_LENGTH)
+        return tx_fail(TX_INVALID, "--group_by_length and --train_sampling_strategy exclude each other: leave one out");
+    TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(by_length), "false"));
+    return tx_option_set_at(&j->options, TX_JOB_AT(sampling), "group_by_length");
+}
+
+tx_status tx_job_resolve(tx_job *j)
+{
+    TX_NEEDS(j, TX_INVALID);
+    if (j->settled)
+        return TX_OK;
+    TX_TRY(resolve_sampling(j));
+    TX_TRY(tx_job_read_configurations(j));
+    TX_TRY(inherit_all(j));
+    TX_TRY(tx_job_check(&j->set));
+    j->settled = true;
+    return TX_OK;
+}
+
+/* ---- The checkpoint ------------------------------------------------------------------------------------- */
+
 static tx_status choose_newest(tx_job *j)
 {
     const char *folder = j->set.output_dir;
@@ -177,8 +221,7 @@ static tx_status choose_newest(tx_job *j)
 static tx_status choose_named(tx_job *j)
 {
     const char *resume = j->set.resume;
-    TX_TRY(check_folder(resume));
-    TX_TRY(tx_checkpoint_verify(resume, &j->report));
+    TX_TRY(advise(resume, tx_checkpoint_verify(resume, &j->report)));
     return tx_copy_text(resume, &j->inputs.checkpoint);
 }
 

@@ -176,7 +176,8 @@ static void it_is_said_in_one_line(void **state)
          false,
          -1,
          137,
-         "rank 1 on node (pid 77) ended with status 3 without an error message; no step was reported (mpiexec: status "
+         "rank 1 on node (pid 77) ended with status 3 and reported no error to txlaunch; no step was reported "
+         "(mpiexec: status "
          "137)"},
         {{.kind = TX_LAUNCH_SILENT, .rank = 0, .seconds = 30.4},
          false,

@@ -116,7 +116,7 @@ static void append_left(int32_t status, char *line, size_t room)
     if (status > SIGNALLED)
         append(line, room, " was killed by signal %" PRId32, status - SIGNALLED);
     else
-        append(line, room, " ended with status %" PRId32 " without an error message", status);
+        append(line, room, " ended with status %" PRId32 " and reported no error to txlaunch", status);
 }
 
 static void append_sign(const tx_launch_job *job, const char *launcher, char *line, size_t room)
