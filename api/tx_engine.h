@@ -30,6 +30,9 @@ typedef struct tx_device_info {
 /* Counts the devices of all backends; the CPU is first. A platform without devices is not an error. */
 tx_status tx_device_count(int32_t *count);
 tx_status tx_device_get(int32_t index, tx_device_info *info);
+/* Returns why devices are missing from the list: an OpenCL driver that crashed when its devices were listed. Returns
+ * NULL if there was no failure, or if they were not listed yet. */
+const char *tx_devices_missing(void);
 /* Finds a device by "cpu", "opencl", "opencl:N", "gpu", or "opencl:TEXT", where TEXT is part of the device's name in
  * any case. */
 tx_status tx_device_find(const char *name, int32_t *index);

@@ -2,8 +2,11 @@
  * Finds OpenCL drivers and passes them to the OpenCL loader in a temporary folder. */
 #include "api/base/drivers.h"
 
+#include "api/base/rehearse.h"
+
 #include <glob.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,4 +113,47 @@ void tx_load_drivers(const char *root, void (*load)(void))
         unsetenv(VARIABLE);
         remove_folder(folder);
     }
+}
+
+/* ---- Rehearsal --------------------------------------------------------------------------------------------- */
+
+static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+static bool rehearsed;
+static char failure[1024];
+
+/* Lists the names of the .icd files, for a message. */
+static void name_drivers(char *text, size_t size)
+{
+    glob_t found = {0};
+    *text = '\0';
+    if (is_set(VARIABLE))
+        tx_list_add(text, size, ", ", VARIABLE "=%.200s", getenv(VARIABLE));
+    else if (glob(VENDORS "/*.icd", 0, NULL, &found) == 0)
+        for (size_t i = 0; i < found.gl_pathc; i++)
+            tx_list_add(text, size, ", ", "%s", found.gl_pathv[i]);
+    globfree(&found);
+}
+
+tx_status tx_rehearse_drivers(tx_status (*list)(const void *))
+{
+    char names[400];
+    pthread_mutex_lock(&mutex);
+    if (!rehearsed && tx_rehearse("an OpenCL driver fails when its devices are listed", list, NULL) == TX_FORMAT) {
+        name_drivers(names, sizeof names);
+        snprintf(failure, sizeof failure,
+                 "%.500s, so that no OpenCL device is used: repair or remove the driver (%s), or set " VARIABLE
+                 " to another",
+                 tx_error(), names);
+    }
+    rehearsed = true;
+    pthread_mutex_unlock(&mutex);
+    return *failure ? tx_fail(TX_NOT_FOUND, "%s", failure) : TX_OK;
+}
+
+const char *tx_driver_failure(void)
+{
+    pthread_mutex_lock(&mutex);
+    const char *text = *failure ? failure : NULL;
+    pthread_mutex_unlock(&mutex);
+    return text;
 }

@@ -13,4 +13,10 @@
  * other threads read or change the environment. `root` is a prefix for all paths, for tests; otherwise "". */
 void tx_load_drivers(const char *root, void (*load)(void));
 
+/* Lists the drivers by `list` in a child process first, because they may crash or hang then. Returns TX_OK if this
+ * process may list them. Only the first call starts a child; later calls return its result. */
+tx_status tx_rehearse_drivers(tx_status (*list)(const void *));
+/* The message of drivers that failed the rehearsal, or NULL. */
+const char *tx_driver_failure(void);
+
 #endif

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* strcasestr */
 #include "api/model/engine.h"
 
+#include "api/base/drivers.h"
 #include "api/base/needs.h"
 
 #include <stdlib.h>
@@ -38,6 +39,11 @@ tx_status tx_device_count(int32_t *count)
     }
     *count = total;
     return TX_OK;
+}
+
+const char *tx_devices_missing(void)
+{
+    return tx_driver_failure();
 }
 
 tx_status tx_device_get(int32_t index, tx_device_info *info)
@@ -81,6 +87,9 @@ static tx_status fail_without(const char *name)
     }
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
         gpu = gpu || strncmp(name, gpus[i], strlen(gpus[i])) == 0;
+    if (tx_devices_missing())
+        return tx_fail(TX_NOT_FOUND, "no device \"%s\": there are %s; %s", name, *list ? list : "none",
+                       tx_devices_missing());
     return tx_fail(TX_NOT_FOUND, "no device \"%s\": there are %s%s", name, *list ? list : "none",
                    gpu ? "; TX uses all GPUs through OpenCL (opencl:0): install the OpenCL driver of the GPU's "
                          "vendor (clinfo lists the devices)"

@@ -40,6 +40,8 @@ tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine)
         free(e);
         return status;
     }
+    if (tx_devices_missing() && options->report && options->report->warn)
+        options->report->warn(options->report->context, tx_devices_missing());
     *engine = e;
     return TX_OK;
 }

@@ -5,6 +5,7 @@
  */
 #include "comm/topology/sources.h"
 
+#include "api/base/drivers.h"
 #include "api/base/needs.h"
 
 #include <stdlib.h>
@@ -17,7 +18,8 @@ static void join_opencl(tx_draft *draft)
     int32_t count = 0;
     tx_status status = tx_topo_cl_list(&devices, &count);
     if (status == TX_NOT_FOUND)
-        tx_draft_note(draft, true, "OpenCL: %s; install a driver, or check OCL_ICD_VENDORS", tx_error());
+        tx_draft_note(draft, true, "OpenCL: %s%s", tx_error(),
+                      tx_driver_failure() ? "" : "; install a driver, or check OCL_ICD_VENDORS");
     else if (status)
         draft->status = status;
     else

@@ -131,7 +131,7 @@ static void load_drivers(void)
     clGetPlatformIDs(0, NULL, &count);
 }
 
-tx_status tx_topo_cl_list(tx_topo_cl_device **devices, int32_t *count)
+static tx_status list_here(tx_topo_cl_device **devices, int32_t *count)
 {
     cl_platform_id platforms[PLATFORMS_MAX];
     cl_uint found = 0;
@@ -153,4 +153,20 @@ tx_status tx_topo_cl_list(tx_topo_cl_device **devices, int32_t *count)
     *devices = list;
     *count = listed;
     return TX_OK;
+}
+
+static tx_status rehearse(const void *unused)
+{
+    tx_topo_cl_device *devices = NULL;
+    int32_t count = 0;
+    (void)unused;
+    (void)list_here(&devices, &count);
+    free(devices);
+    return TX_OK;
+}
+
+tx_status tx_topo_cl_list(tx_topo_cl_device **devices, int32_t *count)
+{
+    TX_TRY(tx_rehearse_drivers(rehearse));
+    return list_here(devices, count);
 }

@@ -7,6 +7,7 @@
 
 #include "api/base/file.h"
 #include "api/base/needs.h"
+#include "api/base/rehearse.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -71,7 +72,7 @@ static tx_status read_hwloc(const char *text, size_t size, tx_topology **topolog
                        "--export-xml-flags v2 FILE.xml",
                        written, version);
     snprintf(what, sizeof what, "hwloc %s cannot read this file; the XML is damaged", version);
-    TX_TRY(tx_topo_rehearse(what, rehearse_read, &(xml_text){text, size}));
+    TX_TRY(tx_rehearse(what, rehearse_read, &(xml_text){text, size}));
     return make(TX_TOPO_ORIGIN_XML, parse_hwloc, text, size, topology);
 }
 

@@ -16,12 +16,6 @@ tx_status tx_topo_hwloc_read(const char *xml, size_t size, tx_draft *draft, bool
 /* Writes the version of hwloc, "2.9.0". */
 void tx_topo_hwloc_version(char text[32]);
 
-/* ---- child.c --------------------------------------------------------------------------------- */
-
-/* Runs `work` in a child process, because broken input may crash it. If it succeeds there, the caller runs it
- * again. Returns FORMAT if the child crashes or hangs; `what` is the beginning of the message. */
-tx_status tx_topo_rehearse(const char *what, tx_status (*work)(const void *), const void *data);
-
 /* ---- opencl.c -------------------------------------------------------------------------------- */
 
 typedef struct tx_topo_cl_device {

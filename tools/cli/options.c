@@ -200,6 +200,7 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
     running = program;
     for (int i = 1; i < argc && answered == TX_GO_ON; i++) {
         int one = TX_GO_ON;
+    tx_catch_crashes(program);
         if (i == 1 && is_file(program, argv[i]))
             one = judge(program, tx_option_read(v, argv[i]));
         else if (!only_operands && is_name(program, v, argv[i]))

@@ -2,6 +2,8 @@
  * Tables of time and devices. */
 #include "tools/cli/profile.h"
 
+#include "tools/cli/options.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -176,5 +178,7 @@ tx_status tx_print_devices(FILE *to)
                     info.name, info.platform, info.driver, info.compute_units, (double)info.memory / GIB,
                     (double)info.max_allocation / GIB);
     }
+    if (tx_devices_missing())
+        tx_warn(NULL, tx_devices_missing());
     return status;
 }

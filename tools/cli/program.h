@@ -44,6 +44,9 @@ void tx_print_line(FILE *to, const char *format, ...) TX_PRINTF(2, 3);
 /* Prints "program: message" on stderr and returns `status`. */
 int tx_complain(const tx_cli *program, int status, const char *format, ...) TX_PRINTF(3, 4);
 
+/* From now on a crash prints a line of the program before it ends it. Only the first call counts. */
+void tx_catch_crashes(const tx_cli *program);
+
 /* Options that must not be given together, or not without others: whether they were, and the message. */
 typedef struct tx_misuse {
     bool met;

@@ -6,6 +6,7 @@
 #include "backends/opencl/gemm/gemm.h"
 #include "backends/opencl/runtime/internal.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +33,7 @@ static void load_drivers(void)
 }
 
 /* A missing driver, a platform without devices or a failing platform only means fewer devices, never a failure. */
-static void list_devices(device_list *list)
+static void list_here(device_list *list)
 {
     cl_platform_id platforms[32];
     cl_uint platform_count = 0;
@@ -97,6 +98,33 @@ static tx_status describe(cl_platform_id platform, cl_device_id device, int32_t 
     for (int i = 0; !limits->cpu && add_types[i]; i++)
         add_types[i](can, info);
     return TX_OK;
+}
+
+static tx_status rehearse(const void *unused)
+{
+    device_list list;
+    tx_device_info info;
+    tx_cl_capabilities can;
+    tx_cl_limits limits;
+    (void)unused;
+    list_here(&list);
+    for (int32_t i = 0; i < list.count; i++)
+        (void)describe(list.platform[i], list.device[i], i, &info, &can, &limits);
+    return TX_OK;
+}
+
+/* Restores the handler of SIGABRT: that of LLVM in a driver returns, and then abort() ends the process without the
+ * program's own handler. */
+static void list_devices(device_list *list)
+{
+    struct sigaction before;
+    list->count = 0;
+    if (tx_rehearse_drivers(rehearse) != TX_OK)
+        return;
+    const bool known = sigaction(SIGABRT, NULL, &before) == 0;
+    list_here(list);
+    if (known)
+        sigaction(SIGABRT, &before, NULL);
 }
 
 tx_status tx_cl_device_count(int32_t *count)

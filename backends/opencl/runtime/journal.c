@@ -113,6 +113,18 @@ static void on_signal(int number)
     raise(number);
 }
 
+/* LLVM in a driver replaces handlers when it compiles for the first time. Its handler restores those before it and
+ * returns, which suffices for the other signals, but then abort() ends the process without them. */
+static void catch_abort(void)
+{
+    struct sigaction action;
+    if (sigaction(SIGABRT, NULL, &action) || action.sa_handler == SIG_DFL || action.sa_handler == SIG_IGN)
+        return;
+    action = (struct sigaction){.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGABRT, &action, NULL);
+}
+
 static void catch_signals(void)
 {
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_ONSTACK};
@@ -288,6 +300,7 @@ int tx_cl_journal_begin(const tx_context *context, const char *name)
         pthread_once(&once, catch_signals);
         enlist(NULL, j);
     }
+    catch_abort();
     while (i < SLOTS && j->slots[i].state != EMPTY)
         i++;
     if (i == SLOTS || j->file < 0) {

@@ -3,17 +3,18 @@
  * Runs work in a child process first, because the work may crash its process.
  */
 #define _GNU_SOURCE /* pipe2 */
-#include "comm/topology/sources.h"
+#include "api/base/rehearse.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* seconds of CPU time after which a child is assumed to hang */
+/* seconds, also of CPU time, after which a child is assumed to hang */
 #define SECONDS_MAX 60
 
 /* The child process. It is silent, writes no core dump and ends by _exit, so that no stream of the parent is
@@ -48,18 +49,23 @@ static tx_status judge(const char *what, int end, const char *message)
     return WEXITSTATUS(end) ? tx_fail((tx_status)-WEXITSTATUS(end), "%s", message) : TX_OK;
 }
 
-tx_status tx_topo_rehearse(const char *what, tx_status (*work)(const void *), const void *data)
+tx_status tx_rehearse(const char *what, tx_status (*work)(const void *), const void *data)
 {
     char message[2048] = "";
     int end = 0, ends[2] = {-1, -1};
     const pid_t child = pipe2(ends, O_CLOEXEC) ? -1 : fork();
     if (child == 0)
         run_child(ends[1], work, data);
-    pid_t ended = child;
-    while (child > 0 && (ended = waitpid(child, &end, 0)) < 0 && errno == EINTR)
-        continue;
-    tx_status status = ended < 0 ? tx_fail(TX_IO, "cannot start a child process: %s", strerror(errno)) : TX_OK;
+    tx_status status = child < 0 ? tx_fail(TX_IO, "cannot start a child process: %s", strerror(errno)) : TX_OK;
     close(ends[1]);
+    /* The end of the child closes the other end of the pipe. */
+    if (!status && poll(&(struct pollfd){.fd = ends[0], .events = POLLIN}, 1, SECONDS_MAX * 1000) == 0)
+        kill(child, SIGKILL);
+    pid_t ended = child;
+    while (!status && (ended = waitpid(child, &end, 0)) < 0 && errno == EINTR)
+        continue;
+    if (!status && ended < 0)
+        status = tx_fail(TX_IO, "cannot wait for a child process: %s", strerror(errno));
     if (!status) /* a pipe holds more than a message, so the child did not block */
         status = judge(what, end, read(ends[0], message, sizeof message - 1) < 0 ? "" : message);
     close(ends[0]);
