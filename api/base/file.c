@@ -4,12 +4,14 @@
 
 #include "api/base/needs.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -275,15 +277,57 @@ static void file_free(tx_file *file)
     free(file);
 }
 
+bool tx_file_is_temporary(const char *name, const char *of)
+{
+    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
+        int used = 0;
+        (void)sscanf(dot, ".%*[0-9]-%*[0-9].tmp%n", &used);
+        if (used > 0 && !dot[used] && dot > name)
+            return !of || (strlen(of) == (size_t)(dot - name) && strncmp(name, of, strlen(of)) == 0);
+    }
+    return false;
+}
+
+/* Removes the temporary files of this path that killed processes left: the system has released their locks. */
+static void remove_left(const char *path)
+{
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    char *folder = strndup(path, slash == path ? 1 : slash ? (size_t)(slash - path) : 0);
+    DIR *list = folder ? opendir(*folder ? folder : ".") : NULL;
+    for (struct dirent *one; list && (one = readdir(list)) != NULL;) {
+        if (!tx_file_is_temporary(one->d_name, name))
+            continue;
+        const int left = openat(dirfd(list), one->d_name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+        if (left >= 0 && flock(left, LOCK_EX | LOCK_NB) == 0)
+            unlinkat(dirfd(list), one->d_name, 0);
+        if (left >= 0)
+            close(left);
+    }
+    if (list)
+        closedir(list);
+    free(folder);
+}
+
+/* Locks a new temporary file. Returns false if another process has just removed it (remove_left). */
+static bool hold(int descriptor)
+{
+    struct stat info;
+    return (flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) && fstat(descriptor, &info) == 0 &&
+           info.st_nlink > 0;
+}
+
 static tx_status open_temporary(tx_file *file)
 {
     size_t size = strlen(file->path) + TEMPORARY_SUFFIX;
+    remove_left(file->path);
     for (int k = 0; k < TEMPORARY_NAMES; k++) {
         snprintf(file->temporary, size, "%s.%ld-%d.tmp", file->path, (long)getpid(), k);
         file->descriptor = open(file->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (file->descriptor >= 0)
+        if (file->descriptor >= 0 && hold(file->descriptor))
             return TX_OK;
-        if (errno != EEXIST)
+        if (file->descriptor >= 0)
+            close(file->descriptor);
+        else if (errno != EEXIST)
             break;
     }
     return tx_file_fail(file->path, "create a temporary file in its folder");

@@ -23,6 +23,9 @@ char *tx_path_join(const char *folder, const char *name);
  * renames it to `path`. Until then the old file at `path` is complete. */
 typedef struct tx_file tx_file;
 
+/* Whether `name` is that of a temporary file, of the file `of` if that is not NULL: OF.PID-NUMBER.tmp. A process that
+ * writes one locks it, and the next that writes the same file removes those of killed processes. */
+bool tx_file_is_temporary(const char *name, const char *of);
 /* Start a file as tx_file_write and tx_file_write_output do. */
 tx_status tx_file_create(const char *path, tx_file **file);
 tx_status tx_file_create_output(const char *path, tx_file **file);

@@ -9,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +20,8 @@
 #define LOCK ".lock"
 /* Maximum characters of the host name in the file. */
 #define HOST 64
+/* Maximum bytes after the path of the folder: "/.checkpoint-STEP.tmp-PID/NAME.PID-NUMBER.tmp", or names of trackers. */
+#define LONGEST 256
 
 struct tx_output_lock {
     int descriptor;
@@ -72,18 +75,6 @@ static tx_status lock_file(const char *output_dir, const char *path, int *descri
 
 /* ---- Cleaning up ------------------------------------------------------------------------------------ */
 
-/* The temporary names of tx_file_create: NAME.PID-NUMBER.tmp. */
-static bool is_temporary_file(const char *name)
-{
-    for (const char *dot = strchr(name, '.'); dot; dot = strchr(dot + 1, '.')) {
-        int used = 0;
-        (void)sscanf(dot, ".%*[0-9]-%*[0-9].tmp%n", &used);
-        if (used > 0 && !dot[used] && dot > name)
-            return true;
-    }
-    return false;
-}
-
 static tx_status clean(const char *output_dir)
 {
     tx_names names;
@@ -95,7 +86,7 @@ static tx_status clean(const char *output_dir)
         if (tx_checkpoint_is_temporary(names.name[i], &step, &kind))
             status = kind == TX_CHECKPOINT_ASIDE ? tx_checkpoint_recover(output_dir, names.name[i], step)
                                                  : tx_folder_remove(output_dir, names.name[i]);
-        else if (is_temporary_file(names.name[i]))
+        else if (tx_file_is_temporary(names.name[i], NULL))
             status = tx_folder_remove(output_dir, names.name[i]);
     }
     tx_names_free(&names);
@@ -156,7 +147,11 @@ tx_status tx_output_check(const char *folder)
         return tx_fail(TX_IO, "%s: cannot read the folder: %s", folder, strerror(errno));
     bool empty = true, resumable = false;
     for (const struct dirent *entry = readdir(dir); entry; entry = readdir(dir)) {
-        bool ours = strcmp(entry->d_name, ".lock") == 0 || strcmp(entry->d_name, "cache") == 0;
+        tx_checkpoint_kind kind;
+        int64_t step;
+        bool ours = strcmp(entry->d_name, ".lock") == 0 || strcmp(entry->d_name, "cache") == 0 ||
+                    tx_file_is_temporary(entry->d_name, NULL) ||
+                    (tx_checkpoint_is_temporary(entry->d_name, &step, &kind) && kind != TX_CHECKPOINT_ASIDE);
         empty = empty && (ours || strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0);
         resumable = resumable || strncmp(entry->d_name, TX_CHECKPOINT_PREFIX, strlen(TX_CHECKPOINT_PREFIX)) == 0;
     }
@@ -169,6 +164,11 @@ tx_status tx_output_check(const char *folder)
 
 tx_status tx_output_prepare(const char *folder)
 {
+    if (strlen(folder) + LONGEST > PATH_MAX)
+        return tx_fail(TX_INVALID,
+                       "the path of the output folder has %zu bytes, at most %d leave room for the names of its files: "
+                       "use a relative or shorter path",
+                       strlen(folder), PATH_MAX - LONGEST);
     TX_TRY(tx_folder_create(folder));
     if (access(folder, W_OK))
         return tx_fail(TX_IO, "%s: cannot write into the folder: %s", folder, strerror(errno));

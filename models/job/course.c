@@ -91,6 +91,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
         .flops_per_token = tx_arch_flops(j->inputs.config),
         .checkpoint_bytes = weight_bytes(j) + (set->only_model ? 0 : tx_model_state_bytes(j->model)) + small_bytes(j),
         .write = tx_job_write_files,
+        .reopen = tx_job_reopen_output,
         .write_context = j,
         .events = &j->events,
         .report = j->report,

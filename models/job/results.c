@@ -32,6 +32,18 @@ tx_status tx_job_open_output(tx_job *j)
     return status;
 }
 
+tx_status tx_job_reopen_output(void *job)
+{
+    tx_job *j = job;
+    tx_reporter_print(&j->report,
+                      "%.400s: the output folder was removed during the run: it is made again, without its earlier "
+                      "checkpoints and log",
+                      j->set.output_dir);
+    tx_output_lock_release(j->lock);
+    j->lock = NULL;
+    return tx_job_open_output(j);
+}
+
 /* ---- Metrics -------------------------------------------------------------------------------------------------- */
 
 /* Writes a metric as transformers does: rounded, and null instead of NaN. */
@@ -41,8 +53,9 @@ static tx_status set_metric(tx_json *json, const tx_figure *m)
         return tx_json_set_null(json, m->name);
     if (m->digits == 0)
         return tx_json_set_int(json, m->name, (int64_t)m->value);
-    const double scale = m->digits > 0 ? pow(10, m->digits) : 1.0;
-    return tx_json_set_number(json, m->name, m->digits > 0 ? round(m->value * scale) / scale : m->value);
+    const double scale = m->digits > 0 ? pow(10, m->digits) : 1.0, scaled = m->value * scale;
+    /* Greater numbers have no digits to round. */
+    return tx_json_set_number(json, m->name, m->digits > 0 && fabs(scaled) < 0x1p53 ? round(scaled) / scale : m->value);
 }
 
 static tx_status write_results(const char *folder, const char *split, const tx_json *metrics)

@@ -60,6 +60,8 @@ void tx_job_note_missing(tx_job *job, const char *format, ...) TX_PRINTF(2, 3);
 /* Creates output_dir and locks it. With overwrite_output_dir, removes the checkpoints of an earlier run. Only rank 0
  * does anything. */
 tx_status tx_job_open_output(tx_job *job);
+/* The same, with a warning, of a folder that was removed during the run. `job` is a tx_job. */
+tx_status tx_job_reopen_output(void *job);
 /* Adds the last entry of the log history, as the Trainer writes it. */
 tx_status tx_job_log_training(tx_job *job);
 /* Passes the metrics to the listener, and writes them to train_results.json or eval_results.json and to

@@ -28,7 +28,13 @@ static tx_status save(tx_running *r)
     const tx_run_options *o = r->options;
     if (!o->set->output_dir || r->saved == r->state->step)
         return TX_OK;
+    const bool removed = r->log.file && !tx_file_exists(r->log.path);
     tx_status status = tx_run_save(r->engine, r->model, r->comm, o, r->state, r->log.file != NULL);
+    if (removed && tx_is_folder(o->set->output_dir)) {
+        const char *path = r->log.path;
+        tx_log_close(&r->log);
+        tx_log_open(&r->log, path, true, &o->report);
+    }
     if (!status) {
         r->saved = r->state->step;
         return TX_OK;

@@ -41,7 +41,9 @@ typedef struct tx_run_options {
     int64_t checkpoint_bytes;     /* approximate size of one checkpoint */
     /* Writes the files of a checkpoint that the caller knows: configuration, weights, tokenizer. */
     tx_status (*write)(void *context, const char *folder);
-    void *write_context;
+    /* Makes and locks output_dir again if it was removed during the run. May be NULL. */
+    tx_status (*reopen)(void *context);
+    void *write_context;     /* of both */
     const tx_events *events; /* receive the points of the history */
     tx_reporter report;
     tx_job_listener listener;

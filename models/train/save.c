@@ -49,6 +49,8 @@ static tx_status write_checkpoint(save *s, tx_status status)
 {
     const tx_run_options *o = s->options;
     const char *folder = TX_PATH(o->set->output_dir, s->name);
+    if (!status && o->reopen && !tx_is_folder(o->set->output_dir))
+        status = o->reopen(o->write_context);
     TX_THEN(status, tx_disk_check(o->set->output_dir, o->checkpoint_bytes));
     TX_THEN(status, tx_checkpoint_begin(o->set->output_dir, s->state->step, &s->checkpoint));
     TX_THEN(status, fill(s));
