@@ -11,6 +11,7 @@
 #include "models/names.h"
 #include "models/text/hash.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -146,6 +147,42 @@ static tx_status read_parts(const combine *c, const char *module, parts *p)
     return TX_OK;
 }
 
+/* ---- Base models ------------------------------------------------------------------------------------------------ */
+
+static const char *last_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash && slash[1] ? slash + 1 : path;
+}
+
+static bool share_module(const combine *c, const source *a, const source *b)
+{
+    for (int32_t i = 0; i < c->modules; i++)
+        if (find_part(a, c->module[i], PART_A) >= 0 && find_part(b, c->module[i], PART_A) >= 0)
+            return true;
+    return false;
+}
+
+/* Fails if an adapter has another base than the first. A base may have several paths, so that only their last parts are
+ * compared; then the adapters must share a module. */
+static tx_status check_bases(const combine *c)
+{
+    const source *first = &c->source[0];
+    for (int32_t i = 1; i < c->count; i++) {
+        const source *s = &c->source[i];
+        const char *a = first->lora->base ? first->lora->base : "", *b = s->lora->base ? s->lora->base : "";
+        if (*a && strcmp(a, b) == 0)
+            continue;
+        if ((*a && *b && strcmp(last_name(a), last_name(b)) != 0) || !share_module(c, first, s))
+            return tx_fail(
+                TX_INVALID,
+                "%s adapts the model \"%s\" and %s \"%s\": only adapters of one base model can be combined; if "
+                "both are the same model, write one base_model_name_or_path into both " TX_LORA_CONFIG,
+                c->how->adapter[0], a, c->how->adapter[i], b);
+    }
+    return TX_OK;
+}
+
 /* ---- Pruning and sums ------------------------------------------------------------------------------------------- */
 
 static int by_size(const void *a, const void *b)
@@ -273,15 +310,18 @@ static tx_status combine_parts(const combine *c, const char *module, const parts
     return combine_elements(c, module, p->b, of_b, p->count, rank * p->out, b);
 }
 
-/* The rank of the combined module. */
+/* The rank of the combined module. A sum has no more singular values than inputs or outputs. */
 static int64_t rank_of(const combine *c, const parts *p)
 {
     int64_t sum = 0, most = 0;
+    const int64_t least = p->in < p->out ? p->in : p->out;
     for (int32_t k = 0; k < p->count; k++) {
         sum += p->rank[k];
         most = p->rank[k] > most ? p->rank[k] : most;
     }
-    return is_type(c, "cat") ? sum : is_type(c, "svd") && c->how->rank ? c->how->rank : most;
+    if (is_type(c, "svd"))
+        return c->how->rank ? c->how->rank : most < least ? most : least;
+    return is_type(c, "cat") ? sum : most;
 }
 
 static tx_status write_module(const combine *c, int32_t i, tx_st_writer *writer)
@@ -314,6 +354,9 @@ static tx_status describe(combine *c, tx_st_tensor *tensor, char (*name)[TX_WEIG
         const tx_status status = read_parts(c, c->module[i], &p);
         free_parts(&p);
         TX_TRY(status);
+        if (is_type(c, "svd") && (c->how->rank > p.in || c->how->rank > p.out))
+            return tx_fail(TX_INVALID, "svd_rank %" PRId64 ": at most %" PRId64 " for %s", c->how->rank,
+                           p.in < p.out ? p.in : p.out, c->module[i]);
         c->rank[i] = rank_of(c, &p);
         c->most_rank = c->rank[i] > c->most_rank ? c->rank[i] : c->most_rank;
         snprintf(name[2 * i], TX_WEIGHTS_NAME, TX_LORA_PREFIX "%.200s" PART_A, c->module[i]);
@@ -379,7 +422,7 @@ static tx_status read_all(combine *c)
         return tx_fail(TX_MEMORY, "no memory for names");
     for (int32_t i = 0; i < c->count; i++)
         TX_TRY(list_modules(c, &c->source[i]));
-    return c->modules ? TX_OK : tx_fail(TX_FORMAT, "%s: the adapter is empty", c->how->adapter[0]);
+    return c->modules ? check_bases(c) : tx_fail(TX_FORMAT, "%s: the adapter is empty", c->how->adapter[0]);
 }
 
 tx_status tx_combine_adapters(const tx_combination *how, const char *folder)

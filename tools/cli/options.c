@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define NUMBER_MOST 1e6
+
 /* ---- the command line ------------------------------------------------------------------------------ */
 
 tx_option_values tx_options_values(const tx_cli *program, void *values)
@@ -198,9 +200,9 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
     int status = TX_GO_ON;
     bool only_operands = false;
     running = program;
+    tx_catch_crashes(program);
     for (int i = 1; i < argc && answered == TX_GO_ON; i++) {
         int one = TX_GO_ON;
-    tx_catch_crashes(program);
         if (i == 1 && is_file(program, argv[i]))
             one = judge(program, tx_option_read(v, argv[i]));
         else if (!only_operands && is_name(program, v, argv[i]))
@@ -255,13 +257,17 @@ int tx_options_command(const tx_cli *program, int argc, char *const *argv, const
                        nearest ? "; did you mean " : "", nearest ? nearest : "", nearest ? "?" : "");
 }
 
-bool tx_options_numbers(const char *text, int32_t count, double *number)
+tx_status tx_options_numbers(const char *option, const char *text, int32_t count, double *number)
 {
+    const char *at = text;
     char *end = NULL;
-    for (int32_t i = 0; i < count; i++, text = end + 1) {
-        number[i] = strtod(text, &end);
-        if (end == text || !(fabs(number[i]) <= 1e6) || *end != (i + 1 < count ? ',' : '\0'))
-            return false;
+    for (int32_t i = 0; i < count; i++, at = end + 1) {
+        number[i] = strtod(at, &end);
+        if (end == at || *end != (i + 1 < count ? ',' : '\0'))
+            return tx_fail(TX_INVALID, "--%s %s: give %d numbers with commas between them", option, text, count);
+        if (!(fabs(number[i]) <= NUMBER_MOST))
+            return tx_fail(TX_INVALID, "--%s %s: %.*s is not a number from %g to %g", option, text, (int)(end - at), at,
+                           -NUMBER_MOST, NUMBER_MOST);
     }
-    return true;
+    return TX_OK;
 }

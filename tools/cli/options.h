@@ -21,8 +21,7 @@ tx_option_values tx_options_values(const tx_cli *program, void *values);
 /* Finds the command that argv[1] names. Read its options by tx_options_parse(.., argc - 1, argv + 1, ..) then. `values`
  * has the defaults of the program's own options. Returns TX_GO_ON or the exit status. */
 int tx_options_command(const tx_cli *program, int argc, char *const *argv, const void *values, int32_t *command);
-/* Reads `count` numbers with commas between them, of magnitudes up to 1e6. Returns false if `text` is something else.
- */
-bool tx_options_numbers(const char *text, int32_t count, double *number);
+/* Reads `count` numbers with commas between them, of magnitudes up to 1e6, the value of --option. */
+tx_status tx_options_numbers(const char *option, const char *text, int32_t count, double *number);
 
 #endif

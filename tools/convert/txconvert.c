@@ -72,9 +72,8 @@ static int combine(const settings *set)
                                 set->combination,   set->density,
                                 set->frequency,     set->rank,
                                 (uint64_t)set->seed};
-    if (set->weights && !tx_options_numbers(set->weights, set->from.count, weight))
-        return tx_complain(&program, TX_EXIT_USAGE, "--weights %s: give %d numbers with commas between them",
-                           set->weights, set->from.count);
+    if (set->weights && tx_options_numbers("weights", set->weights, set->from.count, weight))
+        return tx_complain(&program, TX_EXIT_USAGE, "%s", tx_error());
     if (tx_combine_adapters(&how, set->to))
         return tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error());
     tx_print_line(stdout, "%s: written", set->to);

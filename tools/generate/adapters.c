@@ -18,9 +18,8 @@ static tx_status combine(const txgen_settings *set, const char *folder)
                                 .weight = set->adapter_weights ? weight : NULL,
                                 .type = set->combination_type,
                                 .density = 1};
-    if (set->adapter_weights && !tx_options_numbers(set->adapter_weights, set->adapter.count, weight))
-        return tx_fail(TX_INVALID, "--adapter_weights: expected %d numbers with commas between them",
-                       set->adapter.count);
+    if (set->adapter_weights)
+        TX_TRY(tx_options_numbers("adapter_weights", set->adapter_weights, set->adapter.count, weight));
     return tx_combine_adapters(&how, folder);
 }
 
