@@ -74,10 +74,17 @@ static void truncate_from(tx_series *series, int64_t step)
         series->count--;
 }
 
+/* The page computes with differences and ratios of values, which must not leave the range of doubles. */
+static double within_range(double value)
+{
+    const double most = 1e150;
+    return fabs(value) > most ? copysign(HUGE_VAL, value) : fabs(value) < 1 / most ? 0.0 : value;
+}
+
 static tx_status add_point(tx_series *series, int64_t step, double value)
 {
     TX_TRY(tx_array_reserve(&series->point, &series->room, (size_t)series->count + 1, sizeof *series->point, "steps"));
-    series->point[series->count++] = (tx_series_point){step, value};
+    series->point[series->count++] = (tx_series_point){step, within_range(value)};
     return TX_OK;
 }
 

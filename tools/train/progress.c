@@ -39,6 +39,15 @@ static void print_wrapped(const char *line)
     fflush(stdout);
 }
 
+#define FIGURE 32
+
+/* Writes a figure with fixed digits, or with an exponent if that needs less room. */
+static const char *figure(double value, int digits, char text[FIGURE])
+{
+    snprintf(text, FIGURE, isfinite(value) && fabs(value) >= 1e15 ? "%.*g" : "%.*f", digits, value);
+    return text;
+}
+
 static void on_note(void *context, const char *line)
 {
     erase_line(context);
@@ -52,8 +61,8 @@ static void print_step(tx_train_progress *p, const tx_run_step *s)
     const double now = tx_now();
     if (p->steps++ > 0 && now - p->last_line < STEP_LINE_SECONDS)
         return;
-    printf("step %" PRId64 "/%" PRId64 "  loss %.4f  %.0f tokens/s\n", s->step, s->steps, s->loss,
-           s->tokens_per_second);
+    printf("step %" PRId64 "/%" PRId64 "  loss %s  %.0f tokens/s\n", s->step, s->steps,
+           figure(s->loss, 4, (char[FIGURE]){0}), s->tokens_per_second);
     fflush(stdout);
     tx_alive_told(p->alive);
     p->last_line = now;
@@ -72,9 +81,9 @@ static void draw_bar(const tx_run_step *s)
     snprintf(speed, sizeof speed, "  %.0f tokens/s", s->tokens_per_second);
     for (int with = 1; with >= 0 && (with || length + LEAST_BAR > width); with--)
         length =
-            10 + (size_t)snprintf(text, sizeof text, "%" PRId64 "/%" PRId64 "  loss %.4f%s  %" PRId64 ":%02d:%02d left",
-                                  s->step, s->steps, s->loss, with ? speed : "", left / 3600, (int)(left / 60 % 60),
-                                  (int)(left % 60));
+            10 + (size_t)snprintf(text, sizeof text, "%" PRId64 "/%" PRId64 "  loss %s%s  %" PRId64 ":%02d:%02d left",
+                                  s->step, s->steps, figure(s->loss, 4, (char[FIGURE]){0}), with ? speed : "",
+                                  left / 3600, (int)(left / 60 % 60), (int)(left % 60));
     const size_t room = length + LEAST_BAR > width ? 0 : width - length, bar = room < MOST_BAR ? room : MOST_BAR;
     const size_t full = (size_t)(share * (double)bar);
     fprintf(stderr, "\r\033[K %3.0f %% ", 100.0 * share);
@@ -104,8 +113,9 @@ static void on_log(void *context, const tx_run_step *s, double loss)
     erase_line(p);
     char text[256], speed[32];
     snprintf(speed, sizeof speed, "%.0f tokens/s", s->tokens_per_second);
-    snprintf(text, sizeof text, "step %" PRId64 "/%" PRId64 "  epoch %.3f  loss %.4f  grad norm %.3f  rate %.3g  ",
-             s->step, s->steps, s->epoch, loss, fabs(s->grad_norm), s->learning_rate);
+    snprintf(text, sizeof text, "step %" PRId64 "/%" PRId64 "  epoch %.3f  loss %s  grad norm %s  rate %.3g  ", s->step,
+             s->steps, s->epoch, figure(loss, 4, (char[FIGURE]){0}), figure(fabs(s->grad_norm), 3, (char[FIGURE]){0}),
+             s->learning_rate);
     if (s->loss_scale > 0)
         tx_list_add(text, sizeof text, "", "loss scale %g, %" PRId64 " skipped  ", s->loss_scale, s->skipped);
     /* The progress bar has the speed too. */
@@ -120,8 +130,8 @@ static void on_evaluation(void *context, int64_t step, const tx_figure *metrics,
     erase_line(context);
     printf("step %" PRId64 "  eval ", step);
     for (int32_t i = 0; i < count && strcmp(metrics[i].name, "eval_runtime") != 0; i++)
-        printf("%s%s %.*f", i ? "  " : "", metrics[i].name + (strncmp(metrics[i].name, "eval_", 5) == 0 ? 5 : 0),
-               fabs(metrics[i].value) < 10.0 ? 4 : 2, metrics[i].value);
+        printf("%s%s %s", i ? "  " : "", metrics[i].name + (strncmp(metrics[i].name, "eval_", 5) == 0 ? 5 : 0),
+               figure(metrics[i].value, fabs(metrics[i].value) < 10.0 ? 4 : 2, (char[FIGURE]){0}));
     printf("\n");
     fflush(stdout);
 }
@@ -159,7 +169,7 @@ static void print_resources(const tx_job *j)
 /* Prints a value in the format of transformers' run_clm. */
 static void print_metric(const tx_figure *m, int width)
 {
-    char text[64] = "nan";
+    char text[FIGURE + 32] = "nan";
     if (!isfinite(m->value))
         ;
     else if (m->digits == 0)
@@ -170,7 +180,7 @@ static void print_metric(const tx_figure *m, int width)
     else if (strcmp(m->name, "total_flos") == 0)
         snprintf(text, sizeof text, "%.0fGF", m->value / 1e9);
     else
-        snprintf(text, sizeof text, "%.4f", m->value);
+        figure(m->value, 4, text);
     printf("  %-*s = %10s\n", width, m->name, text);
 }
 
