@@ -127,6 +127,12 @@ int32_t tx_graph_tp_size(const tx_graph *graph, int32_t *rank);
  * *rank. Each rank has two chunks of every row. Embeddings and rotary positions without given positions, and
  * dropout, use the positions of these chunks in the row. */
 int32_t tx_graph_cp_size(const tx_graph *graph, int32_t *rank);
+/* Returns the number of ranks whose rows tx_dp_all_gather joins (tx_parallel_options.peers), 1 without such a group,
+ * and this rank's index in *rank. */
+int32_t tx_graph_dp_size(const tx_graph *graph, int32_t *rank);
+/* The rows of x [n, C] of all these ranks, one rank after the other: [size n, C]. The gradient of a rank's rows is the
+ * sum of all ranks' gradients. */
+tx_tensor *tx_dp_all_gather(tx_tensor *x);
 /* Marks x, which all tensor-parallel ranks have, as input of divided products. Its gradient is summed over the group.
  */
 tx_tensor *tx_tp_input(tx_tensor *x);

@@ -95,6 +95,9 @@ typedef struct tx_parallel_options {
      * Transformers, 2023). Chunks have equal lengths, multiples of 4. `comm` includes these ranks: gradients and losses
      * are summed over them as over rows. It cannot be combined with `sequence`. */
     tx_comm *context;
+    /* The data-parallel ranks whose rows tx_dp_all_gather joins, or NULL: a communicator of its own (tx_comm_sub of
+     * `comm`), because sums of gradients may be in progress. Their graphs have equally many rows. */
+    tx_comm *peers;
     tx_pipeline_schedule schedule;
 } tx_parallel_options;
 

@@ -21,6 +21,7 @@ typedef struct tx_mesh {
     tx_mesh_axis pipeline; /* the blocks: rank r of N has stages r, r + N, ... */
     tx_comm *replicas;     /* data-parallel ranks with the same experts; NULL without an expert axis */
     tx_comm *ends;         /* first and last rank of the pipeline, which share tied parameters */
+    tx_comm *peers;        /* tx_parallel_options.peers */
     bool sequence;         /* the tensor axis also divides the positions of activations between products */
     int32_t stages;        /* of the pipeline, over all ranks */
     int32_t *last_block;   /* last block of each stage; NULL if there is one stage */

@@ -183,4 +183,7 @@ void tx_parallel_add_waits(tx_graph *graph);
 void tx_parallel_add_squares(tx_graph *graph);
 void tx_parallel_add_updates(tx_graph *graph);
 
+/* The sum of x over the ranks whose rows tx_dp_all_gather joins. */
+tx_tensor *tx_dp_all_reduce(tx_tensor *x);
+
 #endif

@@ -203,7 +203,9 @@ tx_status tx_host_sum(tx_model *model, const tx_command *c)
     const tx_engine *e = model->engine;
     const tx_operand *x = &c->in[TX_IN(tp_all_reduce, x)], *y = &c->out[TX_OUT(tp_all_reduce, y)],
                      *w = &c->out[TX_OUT(tp_all_reduce, w)];
-    tx_comm *group = c->op == TX_OP_SUM_TIED ? model->mesh.ends : model->mesh.tensor.comm;
+    tx_comm *group = c->op == TX_OP_SUM_TIED        ? model->mesh.ends
+                     : c->op == TX_OP_DP_ALL_REDUCE ? model->mesh.peers
+                                                    : model->mesh.tensor.comm;
     const bool in_place = w->dtype == TX_DTYPE_COUNT;
     char *sum = tx_operand_host(model, in_place ? x : w);
     TX_TRY(in_place ? e->backend->finish(e->context) : tx_operand_read(model, x, 0, sum, tx_operand_bytes(x)));

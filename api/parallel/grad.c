@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Gradient rules of TP_REDUCE_SCATTER and TP_ALL_GATHER. */
+ * Gradient rules of DP_ALL_REDUCE, TP_REDUCE_SCATTER and TP_ALL_GATHER. */
 #include "api/passes/grad.h"
+#include "api/parallel/buckets.h"
+
+void tx_grad_dp_all_reduce(const tx_grad *c)
+{
+    c->din[0] = tx_dp_all_reduce(tx_grad_as(c->dout[0], TX_F32));
+}
 
 void tx_grad_tp_reduce_scatter(const tx_grad *c)
 {

@@ -103,6 +103,7 @@ static tx_status set_mesh(tx_model *model, tx_comm *comm, const tx_parallel_opti
     mesh->expert = tx_mesh_along(options->expert);
     mesh->replicas = mesh->expert.comm ? options->replicas : NULL;
     mesh->ends = mesh->pipeline.comm ? options->ends : NULL;
+    mesh->peers = options->peers && options->peers->size > 1 ? options->peers : NULL;
     mesh->sequence = mesh->tensor.comm && options->sequence;
     return TX_OK;
 }

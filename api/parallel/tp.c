@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Builders for divided tensors: sums over a tensor group, embeddings of divided tables, losses of logits with divided
- * columns (Shoeybi et al., Megatron-LM, 2019, section 3), and positions of a context-parallel rank. */
+ * Builders for tensors that ranks divide: sums over a tensor group, embeddings of divided tables, losses of logits with
+ * divided columns (Shoeybi et al., Megatron-LM, 2019, section 3), rows of data-parallel ranks, and positions of a
+ * context-parallel rank. */
 #include "api/parallel/buckets.h"
 
 #include "api/base/needs.h"
@@ -12,6 +13,14 @@ int32_t tx_graph_tp_size(const tx_graph *graph, int32_t *rank)
     TX_NEEDS(graph && rank, 0);
     *rank = graph->model->mesh.tensor.rank;
     return graph->model->mesh.tensor.size;
+}
+
+int32_t tx_graph_dp_size(const tx_graph *graph, int32_t *rank)
+{
+    TX_NEEDS(graph && rank, 0);
+    const tx_comm *peers = graph->model->mesh.peers;
+    *rank = peers ? peers->rank : 0;
+    return peers ? peers->size : 1;
 }
 
 bool tx_graph_sequence(const tx_graph *graph)
@@ -81,6 +90,27 @@ tx_tensor *tx_tp_reduce_scatter(tx_tensor *x)
                                              "sequence parallelism: %" PRId64
                                              " positions cannot be divided among %" PRId64 " ranks",
                                              x->shape.dim[1], parts));
+}
+
+tx_tensor *tx_dp_all_reduce(tx_tensor *x)
+{
+    return x ? tx_emit(x->graph, &(tx_emit_args){.op = TX_OP_DP_ALL_REDUCE,
+                                                 .attrs = TX_PLAIN,
+                                                 .in = {x},
+                                                 .out[TX_OUT(dp_all_reduce, w)] = tx_tensor_planned(
+                                                     x->graph, x->dtype, x->shape, TX_ARENA_EXCHANGE)})
+             : NULL;
+}
+
+/* The sum over the ranks of rows that are 0 except for a rank's own. */
+tx_tensor *tx_dp_all_gather(tx_tensor *x)
+{
+    int32_t rank, size = x ? tx_graph_dp_size(x->graph, &rank) : 1;
+    if (size == 1)
+        return x;
+    const int64_t rows = x->shape.dim[0];
+    return tx_dp_all_reduce(
+        tx_scatter_add(tx_range(x->graph, TX_SHAPE(rows), rank * (int32_t)rows, 1), x, size * rows));
 }
 
 tx_tensor *tx_tp_param(tx_tensor *param)

@@ -2,6 +2,7 @@
  * Warns of given options that have no effect in this run, with the reasons. */
 #include "models/job/inputs.h"
 
+#include "models/task/embedding.h"
 #include "models/task/instruction.h"
 #include "models/task/masked_lm.h"
 #include "models/task/preference.h"
@@ -110,6 +111,9 @@ static void add_of_training(const tx_job *j, char *text, size_t size)
         {{TX_JOB_AT(discopop_tau)},
          "only with --loss_type discopop",
          !tx_preference_uses(j->inputs.task, set, "discopop", 0)},
+        {{TX_JOB_AT(gather_across)},
+         "only with MultipleNegativesRankingLoss on several ranks",
+         j->inputs.task->contrast != tx_embedding_ranking_loss || j->data->size == 1},
         {{TX_JOB_AT(z_loss), TX_JOB_AT(capacity)}, "the model has no experts", dense},
         {{TX_JOB_AT(init_scale), TX_JOB_AT(growth_interval)}, "only with --fp16", !set->fp16},
         {{TX_JOB_AT(nvme_path)}, "only with --offload_optimizer nvme or --offload_param nvme", !to_file},

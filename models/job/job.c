@@ -209,6 +209,7 @@ static tx_status prepare(tx_job *j)
     tx_watch_begin(j->watch, TX_WATCH_COMPILING);
     TX_TRY(tx_job_open_device(j));
     TX_TRY(tx_job_compile_to_fit(j));
+    TX_TRY(tx_job_check_rows(j));
     TX_TRY(tx_job_agree_on_kernels(j));
     tx_job_note_adapter(j);
     tx_job_note_shares(j);

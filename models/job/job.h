@@ -73,6 +73,7 @@ struct tx_job {
     tx_comm *context;           /* the context-parallel ranks */
     tx_comm *sums;              /* gradients are summed over them: `data` times `context` */
     tx_comm *pipeline, *ends;   /* the stages of this rank's rows; the first and the last stage */
+    tx_comm *peers;             /* `data` again, for --gather_across_devices */
     tx_comm *expert, *replicas; /* the expert-parallel ranks; the ranks with the same experts */
     int32_t *stage_blocks;      /* how many blocks each stage has */
     double slowest;             /* the slowest stage's predicted share of the work */

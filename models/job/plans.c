@@ -40,7 +40,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
                      .half = set->ddp_comm == TX_DDP_COMM_BF16, .zero_stage = j->zero_stage,
                      .whole = tx_optimizer_is_whole(optimizer.kind), .tensor = j->tensor,
                      .sequence = set->sequence_parallel, .pipeline = j->pipeline, .ends = j->ends, .expert = j->expert,
-                     .replicas = j->replicas, .context = j->context,
+                     .replicas = j->replicas, .context = j->context, .peers = j->peers,
                      .schedule = (tx_pipeline_schedule)set->pipeline_schedule, .chunks = tx_job_chunks(set),
                      .stage_blocks = j->stage_blocks},
         .eval_batch = tx_job_evaluates(set) || set->do_predict || set->precompute_ref ? set->eval_batch : 0,

@@ -35,7 +35,7 @@ tx_status tx_job_make_groups(tx_job *j)
                   chunks = (int32_t)set->context_parallel, experts = (int32_t)set->expert_parallel;
     const int32_t rank = j->comm->rank, times = parts * stages;
     j->data = j->sums = j->comm;
-    j->tensor = j->pipeline = j->ends = j->expert = j->replicas = j->context = NULL;
+    j->tensor = j->pipeline = j->ends = j->peers = j->expert = j->replicas = j->context = NULL;
     TX_TRY(check_groups(j, stages > 1 ? "pipeline" : "tensor", stages > 1 ? stages : parts, times));
     TX_TRY(check_groups(j, "context", chunks, times * chunks));
     TX_TRY(check_groups(j, "expert", experts, times * experts));
@@ -51,6 +51,8 @@ tx_status tx_job_make_groups(tx_job *j)
     j->data = j->sums;
     if (chunks > 1)
         TX_TRY(make_subgroups(j->sums, chunks, &j->context, &j->data));
+    if (set->gather_across)
+        TX_TRY(tx_comm_sub(j->data, 0, j->data->rank, &j->peers));
     return experts > 1 ? make_subgroups(j->sums, experts, &j->expert, &j->replicas) : TX_OK;
 }
 
@@ -139,6 +141,39 @@ tx_status tx_job_split(tx_job *j)
     free(weight);
     free(share);
     return status;
+}
+
+/* Fails if every micro-batch would have one row. */
+static tx_status need_rows(const tx_job *j)
+{
+    const int64_t count = j->inputs.train.count, rows = j->peers ? j->all_rows : j->rows;
+    if (!count || (rows > 1 && count > 1))
+        return TX_OK;
+    return tx_fail(TX_INVALID,
+                   "the loss of %s compares the rows of a micro-batch and learns nothing from one row: use at least 2 "
+                   "samples and --per_device_train_batch_size 2%s",
+                   j->inputs.task->name,
+                   j->inputs.task->contrast ? ", or several ranks with --gather_across_devices" : "");
+}
+
+tx_status tx_job_check_rows(tx_job *j)
+{
+    const tx_job_settings *set = &j->set;
+    const tx_task *task = j->inputs.task;
+    const int64_t count = j->inputs.train.count, micro = j->peers ? j->all_rows : set->batch,
+                  step = count < j->step_rows ? count : j->step_rows, last = set->drop_last ? 0 : count % j->step_rows;
+    if (!task->compares || !task->compares(task, set))
+        return TX_OK;
+    TX_TRY(tx_comm_agree(j->comm, need_rows(j), "compare rows"));
+    if (tx_job_leads(j) && (step % micro == 1 || last % micro == 1))
+        tx_reporter_print(&j->report,
+                          "a micro-batch of one row teaches nothing, because the loss of %s compares rows: "
+                          "use --dataloader_drop_last or another batch size",
+                          task->name);
+    if (tx_job_leads(j) && tx_job_evaluates(set) && set->eval_batch == 1)
+        tx_reporter_print(&j->report, "eval_loss of %s compares rows: use a --per_device_eval_batch_size of 2 or more",
+                          task->name);
+    return TX_OK;
 }
 
 void tx_job_note_shares(const tx_job *j)

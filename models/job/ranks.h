@@ -33,6 +33,9 @@ bool tx_job_in_host(const tx_job *job);
 tx_status tx_job_make_groups(tx_job *job);
 /* Divides the rows of a step and of a micro-batch among the ranks. */
 tx_status tx_job_split(tx_job *job);
+/* Refuses micro-batches of one row if the loss compares rows, and warns of single rows in evaluations and at the end of
+ * a step. */
+tx_status tx_job_check_rows(tx_job *job);
 /* Notes the groups and the rows of each rank. */
 void tx_job_note_shares(const tx_job *job);
 

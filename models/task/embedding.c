@@ -61,6 +61,13 @@ static tx_status measure_negatives(const tx_samples *samples, const float *outpu
     return TX_OK;
 }
 
+/* A pair alone in its micro-batch has no negative. */
+static bool compares(const tx_task *task, const tx_job_settings *set)
+{
+    (void)set;
+    return task->contrast == tx_embedding_ranking_loss && tx_task_sequences(task) == 2;
+}
+
 static void close_data(const tx_samples *samples)
 {
     tx_embedding_free((void *)(uintptr_t)samples->data);
@@ -78,7 +85,7 @@ static tx_status save(const tx_samples *samples, const char *folder)
     {                                                                                                             \
         .name = called, .head = TX_HEAD_STATES, .of_texts = true, .open = open_data, .close = close_data,         \
         .save = save, .fields = fields, .row = row, .length = row_length, .contrast = tx_embedding_##hook##_loss, \
-        .metrics = tx_metrics_##list,                                                                             \
+        .compares = compares, .metrics = tx_metrics_##list,                                                       \
     }
 const tx_task tx_embeddings = TASK("embeddings", LOSS, ranking);
 

@@ -69,19 +69,26 @@ tx_tensor *tx_embedding_ranking_loss(tx_graph *graph, const tx_config *config, c
     const batch b = batch_of(graph, config, how);
     if (!b.unit)
         return NULL;
-    const int64_t others = (b.texts - 1) * b.rows;
+    int32_t rank = 0;
+    const int64_t all = b.rows * (how->train ? tx_graph_dp_size(graph, &rank) : 1), others = (b.texts - 1) * all;
+    tx_tensor *unit = b.unit, *used = tx_reshape(used_rows(&b), TX_SHAPE(b.rows, 1));
+    if (how->train) { /* the ranks' rows, if they are gathered */
+        unit = tx_dp_all_gather(unit);
+        used = tx_dp_all_gather(used);
+    }
     *rows = cosines(&b);
     /* [texts, rows, C]: the candidates are all rows after the anchors, positives first. */
-    tx_tensor *by_text = tx_transpose(tx_reshape(b.unit, TX_SHAPE(b.rows, b.texts, b.width)));
-    by_text = tx_reshape(by_text, TX_SHAPE(b.texts * b.rows, b.width));
-    tx_tensor *candidates = tx_gather(by_text, tx_range(graph, TX_SHAPE(others), (int32_t)b.rows, 1));
+    tx_tensor *by_text = tx_transpose(tx_reshape(unit, TX_SHAPE(all, b.texts, b.width)));
+    by_text = tx_reshape(by_text, TX_SHAPE(b.texts * all, b.width));
+    tx_tensor *candidates = tx_gather(by_text, tx_range(graph, TX_SHAPE(others), (int32_t)all, 1));
     tx_tensor *scores = tx_matmul(text_of(&b, b.unit, 0), candidates, false, true);
     scores = tx_scale(scores, (float)b.set->similarity_scale);
     /* Rows without a sample are no candidates. */
-    tx_tensor *unused = tx_add(used_rows(&b), tx_fill(graph, TX_SHAPE(b.rows), -1.0f));
-    unused = tx_reshape(tx_broadcast(unused, TX_SHAPE(b.texts - 1, b.rows), TX_AXIS_ROWS), TX_SHAPE(others));
+    tx_tensor *unused = tx_add(tx_reshape(used, TX_SHAPE(all)), tx_fill(graph, TX_SHAPE(all), -1.0f));
+    unused = tx_reshape(tx_broadcast(unused, TX_SHAPE(b.texts - 1, all), TX_AXIS_ROWS), TX_SHAPE(others));
     scores = tx_add(scores, tx_scale(tx_broadcast(unused, TX_SHAPE(b.rows, others), TX_AXIS_ROWS), 1e9f));
-    return mean_of(&b, tx_cross_entropy(scores, tx_range(graph, TX_SHAPE(b.rows), 0, 1), others));
+    tx_tensor *own = tx_range(graph, TX_SHAPE(b.rows), rank * (int32_t)b.rows, 1);
+    return mean_of(&b, tx_cross_entropy(scores, own, others));
 }
 
 /* The squared error of the cosine of two texts. */

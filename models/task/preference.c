@@ -200,6 +200,12 @@ void tx_preference_set_reference(const tx_samples *samples, const float *outputs
     }
 }
 
+/* KTO's divergence would be the reward of the row itself. */
+static bool compares(const tx_task *task, const tx_job_settings *set)
+{
+    return tx_preference_uses(task, set, "kto", 0);
+}
+
 #define TASK(word, of_model, list, write, formula, measures) \
     .task = {.name = word,                                   \
              .head = of_model,                               \
@@ -212,6 +218,7 @@ void tx_preference_set_reference(const tx_samples *samples, const float *outputs
              .row = write,                                   \
              .length = row_length,                           \
              .prefer = formula,                              \
+             .compares = compares,                           \
              .measure = measure,                             \
              .metrics = measures}
 #define LM(word, measures) TASK(word, TX_HEAD_CAUSAL_LM, fields, row, tx_preference_loss, measures)

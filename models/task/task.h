@@ -156,6 +156,9 @@ struct tx_task {
     tx_tensor *(*prefer)(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
     /* The loss of rows of several texts, called as `prefer`, whose options it ignores. NULL for other tasks. */
     tx_tensor *(*contrast)(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
+    /* Whether the loss compares the rows of a micro-batch, so that it learns nothing from one row. NULL if it does not.
+     */
+    bool (*compares)(const tx_task *task, const tx_job_settings *set);
     /* Computes the task's own sums from the outputs of all samples, [count, columns]. NULL if there are none; the
      * output of a whole batch is then never stored. */
     tx_status (*measure)(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);

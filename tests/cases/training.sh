@@ -78,6 +78,17 @@ tail -n 1 o/log.jsonl | grep -qE 'NaN|chosen|margins' && fail "KTO: figures of d
 tail -n 1 o/log.jsonl | grep -q '"rewards/rejected"' || fail "KTO: no reward of undesirable completions"
 grep -q NaN o/trainer_state.json && fail "KTO: NaN in the history"
 
+# KTO and in-batch negatives compare rows: one row is refused, and a single one at the end has a warning.
+outcome 1 "compares the rows of a micro-batch" "$bin/txtrain" --task_name kto --model_name_or_path model \
+    --train_file kto.jsonl --max_steps 1 --per_device_train_batch_size 1 --output_dir one
+train --task_name kto --model_name_or_path model --train_file kto.jsonl --loss_type apo_zero_unpaired --max_steps 1 \
+    --per_device_train_batch_size 1
+train --task_name kto --model_name_or_path model --train_file kto.jsonl --max_steps 1 --per_device_train_batch_size 3
+says "a micro-batch of one row"
+printf '{"anchor": "%s", "positive": "is %s"}\n' a b c d e f > embed.jsonl
+outcome 1 "--gather_across_devices" "$bin/txtrain" --task_name embedding --train_file embed.jsonl --max_steps 1 \
+    --model_name_or_path "$data/cases/adafactor-packed-qkv/model_bert" --per_device_train_batch_size 1 --output_dir one
+
 # ---- Router losses and capacities do not count padding ----
 open_case moe-aux-counts-padding
 for padding in "" --pad_to_max_length "--pad_to_max_length --max_seq_length 120"; do

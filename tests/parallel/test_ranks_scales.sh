@@ -151,7 +151,7 @@ later=" learning_rate lr_scheduler_kwargs warmup_steps warmup_ratio num_train_ep
 validation_split_percentage logging_steps eval_steps eval_delay save_steps early_stopping_threshold comm_timeout \
 start_timeout init_scale sparsity adam_beta1 adam_beta2 adam_epsilon "
 # Methods with means over the tokens, or with other samples as negatives, of a micro-batch.
-later="$later cpo_alpha desirable_weight undesirable_weight similarity_scale "
+later="$later cpo_alpha desirable_weight undesirable_weight "
 dropouts="--config_overrides resid_pdrop=0.2,embd_pdrop=0.3,attn_pdrop=0.2"
 data_of llama
 ranks 1 base --max_steps 1 || fail "a base"
@@ -169,6 +169,7 @@ dpo - --loss_type discopop,robust --label_smoothing 0.2 --beta 0.3 --ld_alpha 0.
 simpo - --simpo_gamma 1 --alpha 0.2
 reward - --center_rewards_coefficient 0.1
 triplets - --embedding_loss TripletLoss --triplet_margin 3
+triplets accumulation --gather_across_devices --similarity_scale 5
 END
 [ "$options" = all ] && cat >> "$work/table" << END
 gpt2 context --neftune_noise_alpha 25

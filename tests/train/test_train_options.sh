@@ -286,6 +286,7 @@ generation_max_length | write $both --validation_file $work/texts.jsonl --predic
 generation_num_beams | $writes --generation_num_beams 3 | alters predict_results.txt $writes
 embedding_loss | embed --embedding_loss TripletLoss | logged \"step\":.1,.*\"loss\":.[45][.]
 similarity_scale | embed --similarity_scale 1e-6 | logged \"step\":.1,.*\"loss\":.1[.]386
+gather_across_devices | embed --gather_across_devices | says only with MultipleNegativesRankingLoss on several ranks
 triplet_margin | embed --embedding_loss TripletLoss --triplet_margin 100 | logged \"step\":.1,.*\"loss\":.[19][0-9][0-9.]*,
 pooling_mode | embed --pooling_mode cls | holds 1_Pooling/config.json cls_token...true
 loss_type | prefer --loss_type ipo | logged \"step\":.1,.*\"loss\":.25,
