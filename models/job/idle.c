@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TOGETHER = 6 };
+enum { TOGETHER = 7 };
 
 /* Options that have no effect for the same reason. */
 typedef struct idle_options {
@@ -64,14 +64,20 @@ static void add_of_data(const tx_job *j, char *text, size_t size)
         {{TX_JOB_AT(validation_split)}, "no part of the training file is held out", !in->shared},
         {{TX_JOB_AT(validation_file), TX_JOB_AT(max_eval_samples)}, "nothing is evaluated", !evaluates},
         {{TX_JOB_AT(max_train_samples)}, "nothing is trained", !tx_job_trains(set)},
-        {{TX_JOB_AT(allow_nonfinite)}, "the weights are new", !in->model_folder},
+        {{TX_JOB_AT(allow_nonfinite), TX_JOB_AT(new_head)}, "the weights are new", !in->model_folder},
+        {{TX_JOB_AT(resize_tokens)},
+         "the tokenizer has no more tokens than the model",
+         in->model_folder && !in->config->grown_from},
+        {{TX_JOB_AT(text_delimiter)},
+         "only with several columns of --text_column_name",
+         !set->text_column || !strchr(set->text_column, ',')},
         {{TX_JOB_AT(eval_batch), TX_JOB_AT(bf16_full_eval), TX_JOB_AT(fp16_full_eval), TX_JOB_AT(predict_with_generate),
           TX_JOB_AT(generation_max_length), TX_JOB_AT(generation_num_beams)},
          "nothing is evaluated or predicted",
          !evaluates && !set->do_predict},
         {{TX_JOB_AT(max_predict_samples)}, "only with --do_predict", !set->do_predict},
         {{TX_JOB_AT(dump_order)}, "nothing is trained", set->dry_run || !tx_job_trains(set)},
-        {{TX_JOB_AT(new_head)}, "the model is not a classifier", !table},
+        {{TX_JOB_AT(new_head)}, "the model is not a classifier", in->model_folder && !table},
     };
     ADD_ALL(rows);
 }
@@ -123,7 +129,7 @@ static void add_of_training(const tx_job *j, char *text, size_t size)
         {{TX_JOB_AT(epochs)}, "--max_steps is used", set->max_steps > 0},
         {{TX_JOB_AT(accumulation)}, "--global_batch_size is used", set->global_batch > 0},
         {{TX_JOB_AT(zero_stage), TX_JOB_AT(bucket_cap), TX_JOB_AT(ddp_comm), TX_JOB_AT(overlap), TX_JOB_AT(ddp_check),
-          TX_JOB_AT(batch_weights)},
+          TX_JOB_AT(batch_weights), TX_JOB_AT(start_timeout)},
          "the run has one rank",
          j->comm->size == 1},
         {{TX_JOB_AT(pipeline_schedule)},
@@ -148,6 +154,9 @@ static void add_of_course(const tx_job *j, char *text, size_t size)
          "nothing is evaluated during training",
          !set->evaluation},
         {{TX_JOB_AT(save_steps)}, "only with --save_strategy steps", set->saving != TX_STRATEGY_STEPS},
+        {{TX_JOB_AT(save_total_limit), TX_JOB_AT(only_model), TX_JOB_AT(on_save_error)},
+         "no checkpoints are saved",
+         set->saving == TX_STRATEGY_NO},
         {{TX_JOB_AT(stop_threshold)}, "only with --early_stopping_patience", !set->stop_patience},
         {{TX_JOB_AT(logging_dir), TX_JOB_AT(run_name)}, "only with --report_to", !events},
         {{TX_JOB_AT(run_name)}, "--logging_dir is used", events && set->logging_dir},

@@ -18,7 +18,8 @@ typedef struct reading {
     tx_ids ids, learnt;   /* of one sample: its ids, and 1 for each id that is learnt */
     tx_ids whole, labels; /* of one sample: its ids with those before the text, and their labels */
     int64_t cut, dropped; /* numbers of truncated samples, and of samples without labels */
-    bool has_messages, has_completion;
+    bool has_messages;    /* assistant_only_loss matters */
+    bool has_completion;  /* completion_only_loss matters */
 } reading;
 
 /* The parts of the current conversation that are learnt. For a prompt and a completion of messages they are those of
@@ -30,9 +31,11 @@ static tx_chat_labels choose_labels(reading *r)
     const bool answers = c->weighted || set->assistant_only, completion = set->completion_only;
     const bool messages = c->form == TX_CHAT_MESSAGES || c->form == TX_CHAT_SHAREGPT, pair = c->form == TX_CHAT_PAIR;
     r->has_messages = r->has_messages || messages || pair;
-    r->has_completion = r->has_completion || !messages;
-    for (size_t i = 0; i < c->prompt && completion; i++)
-        c->learnt[i] = false;
+    r->has_completion = r->has_completion || (!messages && !(pair && answers));
+    for (size_t i = 0; i < c->prompt; i++) {
+        r->has_completion = r->has_completion || c->learnt[i];
+        c->learnt[i] = c->learnt[i] && !completion;
+    }
     if (pair && completion && !answers)
         return TX_CHAT_COMPLETION;
     return (messages || pair ? answers : completion) ? TX_CHAT_ANSWERS : TX_CHAT_NONE;
@@ -109,7 +112,10 @@ static void report_counts(const reading *r)
     if (!set->assistant_only && !r->has_messages)
         tx_reporter_print(report, "%.800s: --assistant_only_loss has no effect: no sample has messages", c->path);
     if (!set->completion_only && !r->has_completion)
-        tx_reporter_print(report, "%.800s: --completion_only_loss has no effect: no sample has a completion", c->path);
+        tx_reporter_print(report, "%.800s: --completion_only_loss has no effect: %s", c->path,
+                          set->assistant_only && r->has_messages
+                              ? "no prompt has an answer; to learn all tokens, give --assistant_only_loss false, too"
+                              : "no sample has a completion");
     if (r->cut)
         tx_reporter_print(report,
                           "%.800s: %" PRId64 " of %" PRId64 " samples are longer than max_seq_length %" PRId64

@@ -196,7 +196,9 @@ static void test_both_options(void **state)
     r.set.assistant_only = true;
     r.set.completion_only = false;
     assert_ok(read_text(&r, "{\"messages\": [" TURN("user", "a") ", " TURN("assistant", "b") "]}"));
-    assert_non_null(strstr(r.told, "--completion_only_loss has no effect: no sample has a completion"));
+    assert_non_null(strstr(r.told, "--completion_only_loss has no effect: no prompt has an answer"));
+    assert_ok(read_text(&r, "{\"prompt\": [" TURN("user", "a") "], \"completion\": [" TURN("assistant", "b") "]}"));
+    assert_non_null(strstr(r.told, "--completion_only_loss has no effect: no prompt has an answer"));
     free(path);
     finish(&r);
 }

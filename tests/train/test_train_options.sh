@@ -200,6 +200,9 @@ config_name | --config_name gpt2 --block_size 8 --dry_run --tokenizer_name tiny 
 config_overrides | --config_overrides n_layer=2,n_head=4 | holds config.json n_layer.*2
 tokenizer_name | --tokenizer_name tiny | says 257
 add_tokens | --tokenizer_name tiny --add_tokens NEW --resize_token_embeddings | says 257 -> 258
+resize_token_embeddings | $from --model_name_or_path tiny --resize_token_embeddings | says the tokenizer has no more tokens
+text_column_delimiter | --text_column_delimiter / | says --text_column_delimiter (only with several columns
+save_total_limit | --save_total_limit 1 --save_only_model --on_save_error stop | says --save_total_limit, --save_only_model, --on_save_error (no checkpoints
 resize_token_embeddings | --tokenizer_name tiny --add_tokens NEW --resize_token_embeddings | says the mean of the others
 allow_nonfinite_weights | bare --train_file $work/text --output_dir $work/r --model_name_or_path $work/nan \
     --allow_nonfinite_weights --max_bad_steps 9 | logged loss.*NaN
@@ -245,6 +248,7 @@ chat_template | talk --chat_template $work/form.jinja | has chat_template.jinja
 chat_template | --chat_template chatml | says is for instruction data
 completion_only_loss | talk --chat_template $work/form.jinja --completion_only_loss false --assistant_only_loss false | learns_more talk
 completion_only_loss | messages --chat_template $work/form.jinja --completion_only_loss false | says --completion_only_loss has no effect
+completion_only_loss | talk --chat_template $work/form.jinja --completion_only_loss false | says give --assistant_only_loss false, too
 assistant_only_loss | messages --chat_template $work/form.jinja --assistant_only_loss false | learns_more messages
 mlm_probability | --mlm_probability 0.2 | says is for masked language modelling
 line_by_line | --line_by_line | says is for masked language modelling
