@@ -5,6 +5,7 @@
 #include "comm/report.h"
 
 #include "api/base/clock.h"
+#include "api/base/number.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -41,7 +42,7 @@ void tx_report(int descriptor, double seconds, const char *format, ...)
     char line[TX_REPORT_LINE];
     va_list args;
     va_start(args, format);
-    const int length = vsnprintf(line + 1, sizeof line - 1, format, args);
+    const int length = tx_format_list(line + 1, sizeof line - 1, format, args);
     va_end(args);
     if (descriptor < 0 || length < 0 || length > TX_REPORT_LINE - 2)
         return;

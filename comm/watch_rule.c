@@ -5,6 +5,7 @@
 #include "comm/watch_state.h"
 
 #include "api/base/clock.h"
+#include "api/base/number.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -73,7 +74,7 @@ void tx_watch_report(const tx_watch *w, const char *format, ...)
     size_t length = (size_t)snprintf(line, sizeof line / 2, "%s: ", w->o.program);
     va_list args;
     va_start(args, format);
-    vsnprintf(line + length, sizeof line - 1 - length, format, args);
+    tx_format_list(line + length, sizeof line - 1 - length, format, args);
     va_end(args);
     if (w->o.tell) {
         w->o.tell(w->o.context, line);
@@ -158,7 +159,7 @@ static bool is_busy(const tx_watch *w, int32_t rank)
 
 static void write_step(int64_t step, char text[48])
 {
-    snprintf(text, 48, step >= 0 ? "last step %" PRId64 : "last step unknown", step);
+    tx_format(text, 48, step >= 0 ? "last step %" PRId64 : "last step unknown", step);
 }
 
 /* Reports to txlaunch the rank that caused the end of the run. */
@@ -182,8 +183,8 @@ static void report_other(tx_watch *w, int32_t rank, const tx_comm_laggard *lagga
         snprintf(missing, sizeof missing, "bucket %" PRId32 " not reached", laggard->bucket);
     else if (laggard)
         snprintf(missing, sizeof missing, "current transfer not reached");
-    snprintf(why, size, "rank %" PRId32 " on %s does not answer: %s%s, %s for %.3g s", rank, w->comm->ranks[rank].name,
-             step, phase, missing, seconds);
+    tx_format(why, size, "rank %" PRId32 " on %s does not answer: %s%s, %s for %.3g s", rank, w->comm->ranks[rank].name,
+              step, phase, missing, seconds);
     report_lost(w, rank);
 }
 
@@ -192,16 +193,16 @@ static void report_self(tx_watch *w, char *why, size_t size)
     char step[48];
     write_step(w->step, step);
     if (w->phase == TX_WATCH_JOINING)
-        snprintf(why, size,
-                 "rank %" PRId32
-                 " on %s waited for all ranks to start for %.3g s; one of them is stopped, has ended or "
-                 "cannot be reached",
-                 w->rank, w->host, w->quiet);
+        tx_format(why, size,
+                  "rank %" PRId32
+                  " on %s waited for all ranks to start for %.3g s; one of them is stopped, has ended or "
+                  "cannot be reached",
+                  w->rank, w->host, w->quiet);
     else
-        snprintf(why, size,
-                 "rank %" PRId32 " on %s is stuck: %s, phase %s%s%s, no progress for %.3g s, and it is not "
-                 "waiting for another rank (check its device and file system)",
-                 w->rank, w->host, step, phases[w->phase], *w->detail ? ": " : "", w->detail, w->quiet);
+        tx_format(why, size,
+                  "rank %" PRId32 " on %s is stuck: %s, phase %s%s%s, no progress for %.3g s, and it is not "
+                  "waiting for another rank (check its device and file system)",
+                  w->rank, w->host, step, phases[w->phase], *w->detail ? ": " : "", w->detail, w->quiet);
     report_lost(w, w->rank);
 }
 

@@ -4,6 +4,7 @@
 #ifndef TX_MODELS_REPORT_H
 #define TX_MODELS_REPORT_H
 
+#include "api/base/number.h"
 #include "tx.h"
 
 #include <stdarg.h>
@@ -16,7 +17,7 @@ static inline void tx_reporter_print(const tx_reporter *reporter, const char *fo
     char message[4096];
     va_list args;
     va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
+    tx_format_list(message, sizeof message, format, args);
     va_end(args);
     if (reporter && reporter->warn)
         reporter->warn(reporter->context, message);

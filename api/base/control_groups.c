@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads control groups from the files of Linux. */
 #include "api/base/control_groups.h"
+#include "api/base/number.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ bool tx_read_numbers(const char *folder, const char *file, const char *key, int 
         if (strncmp(line, key, strlen(key)) != 0)
             continue;
         for (found = 0; found < count; found++, at = end) {
-            number[found] = strtod(at, &end);
+            number[found] = tx_number_read(at, &end);
             if (end == at)
                 break;
         }

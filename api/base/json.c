@@ -4,6 +4,7 @@
 
 #include "api/base/file.h"
 #include "api/base/needs.h"
+#include "api/base/number.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -226,7 +227,7 @@ tx_status tx_json_as_number(const tx_json *json, const char *what, double min, d
     double found = json_number_value(json);
     if (!json_is_number(json) || !(found >= min && found <= max)) {
         char expected[96];
-        snprintf(expected, sizeof expected, "a number from %g to %g", min, max);
+        tx_format(expected, sizeof expected, "a number from %g to %g", min, max);
         return fail_value(what, expected, json);
     }
     *value = found;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Status codes and the thread's error message. */
 #include "api/base/needs.h"
+#include "api/base/number.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ void tx_list_add(char *list, size_t size, const char *between, const char *forma
     used = strlen(list);
     va_list args;
     va_start(args, format);
-    vsnprintf(list + used, size - used, format, args);
+    tx_format_list(list + used, size - used, format, args);
     va_end(args);
 }
 
@@ -74,7 +75,7 @@ const char *tx_s(int64_t count)
 static void set_message(const char *format, va_list args)
 {
     char text[sizeof message];
-    vsnprintf(text, sizeof text, format ? format : "no message", args);
+    tx_format_list(text, sizeof text, format ? format : "no message", args);
     tx_escape(text, message, sizeof message);
 }
 

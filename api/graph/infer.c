@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * What inference rules share. */
 #include "api/graph/infer.h"
+#include "api/base/number.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@ tx_status tx_refuse(const tx_infer *c, const char *format, ...)
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tx_format_list(text, sizeof text, format, args);
     va_end(args);
     return tx_fail(TX_INVALID, "%s: %s", tx_require_name(c), text);
 }

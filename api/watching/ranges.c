@@ -7,6 +7,7 @@
 
 #include "api/base/half.h"
 #include "api/base/needs.h"
+#include "api/base/number.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -136,9 +137,9 @@ static void report_range(const tx_ranges *w, const range *r, tx_op op, bool out,
     int length;
     const char *name = operand_name(op, out, k, &length);
     if (r->known)
-        snprintf(line, sizeof line, "%8.2e %8.2e %s %.*s%s%s", r->greatest > 0 ? (double)r->lowest : 0.0,
-                 r->inf ? (double)INFINITY : (double)r->greatest, out ? "output" : "input", length, name,
-                 r->nan ? ", NaN" : "", r->inf ? ", infinite" : "");
+        tx_format(line, sizeof line, "%8.2e %8.2e %s %.*s%s%s", r->greatest > 0 ? (double)r->lowest : 0.0,
+                  r->inf ? (double)INFINITY : (double)r->greatest, out ? "output" : "input", length, name,
+                  r->nan ? ", NaN" : "", r->inf ? ", infinite" : "");
     else
         snprintf(line, sizeof line, "       -        - %s %.*s", out ? "output" : "input", length, name);
     report_line(w, line);

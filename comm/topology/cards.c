@@ -5,6 +5,7 @@
 #include "comm/topology/tx_topology.h"
 
 #include "api/base/needs.h"
+#include "api/base/number.h"
 
 #include <glob.h>
 #include <inttypes.h>
@@ -28,7 +29,7 @@ static double number_in(const char *folder, const char *name)
     const bool read = file && fgets(text, sizeof text, file);
     if (file)
         fclose(file);
-    const double number = read ? strtod(text, &end) : (double)NAN;
+    const double number = read ? tx_number_read(text, &end) : (double)NAN;
     return end > text && isfinite(number) ? number : (double)NAN;
 }
 
@@ -109,7 +110,7 @@ static void read_client_line(const char *line, client *c)
     char key[64] = "", value[64] = "", unit[8] = "";
     if (sscanf(line, "drm-%63[^:]: %63s %7s", key, value, unit) < 2)
         return;
-    const double number = strtod(value, NULL);
+    const double number = tx_number_read(value, NULL);
     const bool resident = strncmp(key, "resident-", 9) == 0;
     const char *region = resident ? key + 9 : strncmp(key, "memory-", 7) == 0 ? key + 7 : NULL;
     tx_topo_engine *engine;
@@ -302,7 +303,7 @@ char *tx_topo_cards_json(const tx_topo_cards *cards)
         fprintf(to, "%s{\"card\": \"%s\", \"bus\": \"%s\"", i ? ", " : "[", c->name, c->bus);
         for (size_t v = 0; v < sizeof values / sizeof values[0]; v++)
             if (!isnan(values[v].value))
-                fprintf(to, ", \"%s\": %.12g", values[v].key, values[v].value);
+                tx_print(to, ", \"%s\": %.12g", values[v].key, values[v].value);
         fputs("}", to);
     }
     if (to)

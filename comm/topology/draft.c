@@ -4,6 +4,7 @@
  * pool are safe to print on a terminal and to write as JSON.
  */
 #include "comm/topology/draft.h"
+#include "api/base/number.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -133,7 +134,7 @@ const char *tx_draft_format(tx_draft *draft, const char *format, ...)
     char text[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tx_format_list(text, sizeof text, format, args);
     va_end(args);
     return tx_draft_text(draft, text);
 }
@@ -209,7 +210,7 @@ int32_t tx_draft_note(tx_draft *draft, bool warning, const char *format, ...)
     char text[1024];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tx_format_list(text, sizeof text, format, args);
     va_end(args);
     tx_topology *t = draft->t;
     const char *copy = tx_draft_text(draft, text); /* the pool may change the text, so the copy is compared */

@@ -3,6 +3,7 @@
  * Information from sysfs and procfs: PCIe links and their maximum, IOMMU groups, GPU memory as NUMA nodes, and XGMI
  * links of AMD GPUs.
  */
+#include "api/base/number.h"
 #include "comm/topology/sources.h"
 
 #include <stdarg.h>
@@ -18,7 +19,7 @@ static void make_path(char path[PATH_SIZE], const char *root, const char *format
 {
     const int used = snprintf(path, PATH_SIZE, "%s", root ? root : "");
     const int available = used < PATH_SIZE ? PATH_SIZE - used : 0;
-    if (available == 0 || vsnprintf(path + used, (size_t)available, format, args) >= available)
+    if (available == 0 || tx_format_list(path + used, (size_t)available, format, args) >= available)
         path[0] = '\0';
 }
 
@@ -67,7 +68,7 @@ static double read_number(const char *root, const char *bus, const char *name, d
     char text[64];
     if (!small_file(text, sizeof text, root, "/sys/bus/pci/devices/%s/%s", bus, name))
         return 0;
-    const double number = strtod(text, NULL);
+    const double number = tx_number_read(text, NULL);
     return number > 0 && number <= max ? number : 0;
 }
 

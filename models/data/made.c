@@ -2,6 +2,7 @@
  * Files that are made once and kept, named by a digest. */
 #include "models/data/made.h"
 
+#include "api/base/number.h"
 #include "models/files/data_file.h"
 #include "models/files/folder.h"
 #include "models/files/hub.h"
@@ -52,8 +53,8 @@ static tx_status make_key(const tx_data_source *sources, size_t count, const tx_
                  o->delimiter ? o->delimiter : " ", o->label_column ? o->label_column : "");
     tx_digest_add(digest, rules, (size_t)size);
     for (size_t i = 0; i < count; i++) {
-        const int more = snprintf(rules, sizeof rules, "dataset %.17g, %d, %d, %" PRIu64 "\n", sources[i].probability,
-                                  o->interleave, o->all_exhausted, o->interleave ? o->seed : 0);
+        const int more = tx_format(rules, sizeof rules, "dataset %.17g, %d, %d, %" PRIu64 "\n", sources[i].probability,
+                                   o->interleave, o->all_exhausted, o->interleave ? o->seed : 0);
         tx_digest_add(digest, rules, (size_t)more);
         for (size_t f = 0; f < sources[i].files.count; f++) {
             tx_data_file file;

@@ -3,6 +3,7 @@
 #include "models/files/gguf.h"
 
 #include "api/base/half.h"
+#include "api/base/number.h"
 #include "models/files/data_file.h"
 #include "models/files/gguf_header.h"
 #include "models/names.h"
@@ -225,8 +226,8 @@ static double shortest(float value)
     char text[32];
     double read = (double)value;
     for (int digits = 6; digits <= 9; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, (double)value);
-        read = strtod(text, NULL);
+        tx_format(text, sizeof text, "%.*g", digits, (double)value);
+        read = tx_number_read(text, NULL);
         if ((float)read == value)
             break;
     }

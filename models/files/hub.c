@@ -3,6 +3,7 @@
 #include "models/files/hub.h"
 
 #include "api/base/file.h"
+#include "api/base/number.h"
 #include "models/files/folder.h"
 #include "models/files/gguf.h"
 #include "models/files/splits.h"
@@ -38,7 +39,7 @@ static void format_path(char path[TX_PATH_ROOM], const char *format, ...)
 {
     va_list args;
     va_start(args, format);
-    vsnprintf(path, TX_PATH_ROOM, format, args);
+    tx_format_list(path, TX_PATH_ROOM, format, args);
     va_end(args);
 }
 

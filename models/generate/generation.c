@@ -61,7 +61,8 @@ tx_status tx_generation_check(const tx_generation *g)
     if (g->prompt_lookup_num_tokens > 0 && g->num_beams > 1)
         return tx_fail(TX_UNSUPPORTED, "prompt_lookup_num_tokens with num_beams: use only one of them");
     if (g->max_new_tokens < -1 || g->max_length < -1 || g->max_new_tokens > INT32_MAX || g->max_length > INT32_MAX)
-        return tx_fail(TX_INVALID, "max_new_tokens and max_length are at least 0 (-1 if unset) and at most %d", INT32_MAX);
+        return tx_fail(TX_INVALID, "max_new_tokens and max_length are at least 0 (-1 if unset) and at most %d",
+                       INT32_MAX);
     if (g->eos_count < 0 || g->eos_count > TX_GENERATION_EOS)
         return tx_fail(TX_INVALID, "eos_count: %d is not in 0..%d", (int)g->eos_count, TX_GENERATION_EOS);
     if (g->num_beams > 1 && g->do_sample)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Filters of lists, dicts and numbers. */
+#include "api/base/number.h"
 #include "models/jinja/method.h"
 
 #include <math.h>
@@ -276,8 +277,8 @@ static bool read_number(const tx_jinja_call *c, double *number)
         return false;
     memcpy(text, c->self.string->bytes, c->self.string->size);
     text[c->self.string->size] = '\0';
-    *number = strtod(text, &end);
-    return end > text && end[strspn(end, " \t\n")] == '\0';
+    *number = tx_number_read(text, &end);
+    return !strpbrk(text, "xX") && end > text && end[strspn(end, " \t\n")] == '\0';
 }
 
 tx_jinja_value tx_jinja_do_as_float(const tx_jinja_call *c)
@@ -314,6 +315,6 @@ tx_jinja_value tx_jinja_do_rounded(const tx_jinja_call *c)
     }
     if (c->self.kind != TX_JINJA_NUMBER)
         return c->self;
-    snprintf(text, sizeof text, "%.*f", (int)precision, number); /* to the nearest, as Python rounds */
-    return tx_jinja_number(strtod(text, NULL));
+    tx_format(text, sizeof text, "%.*f", (int)precision, number); /* to the nearest, as Python rounds */
+    return tx_jinja_number(tx_number_read(text, NULL));
 }

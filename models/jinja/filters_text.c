@@ -2,6 +2,8 @@
  * Filters that return texts. */
 #include "models/jinja/method.h"
 
+#include "api/base/number.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -150,9 +152,12 @@ static void convert(tx_jinja_arena *a, tx_jinja_sink *sink, const char *spec, ch
         size = snprintf(text, sizeof text, format, (long long)whole);
     } else {
         snprintf(format, sizeof format, "%s%c", spec, letter);
-        size = snprintf(text, sizeof text, format, tx_jinja_as_number(v));
+        size = tx_format(text, sizeof text, format, tx_jinja_as_number(v));
     }
-    tx_jinja_write(sink, text, size < 0 ? 0 : (size_t)size < sizeof text ? (size_t)size : sizeof text - 1, 0);
+    if (size < 0 || (size_t)size >= sizeof text)
+        tx_jinja_fail(a, TX_UNSUPPORTED, "%s%c: a number of more than %zu characters", spec, letter, sizeof text - 1);
+    else
+        tx_jinja_write(sink, text, (size_t)size, 0);
 }
 
 tx_jinja_value tx_jinja_percent(tx_jinja_arena *a, const tx_jinja_string *format, const tx_jinja_list *arguments)

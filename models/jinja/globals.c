@@ -2,6 +2,7 @@
  * Arguments of calls, global functions, and methods of dicts, lists and loops. */
 #include "models/jinja/method.h"
 
+#include "api/base/number.h"
 #include "models/text/unicode.h"
 
 #include <string.h>
@@ -118,7 +119,7 @@ tx_jinja_value tx_jinja_do_strftime_now(const tx_jinja_call *c)
         return tx_jinja_fail(c->arena, TX_FORMAT, "strftime_now needs a format");
     memcpy(format, f->bytes, f->size);
     localtime_r(&now, &parts);
-    const size_t size = strftime(text, sizeof text, format, &parts);
+    const size_t size = tx_format_time(text, sizeof text, format, &parts);
     char *copy = tx_jinja_take(c->arena, size, 1);
     return copy ? tx_jinja_share(c->arena, memcpy(copy, text, size), size, NULL, 0) : TX_JINJA_NOTHING;
 }

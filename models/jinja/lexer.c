@@ -2,6 +2,7 @@
  * Splits a template into tokens: the text between tags, and the tokens inside a tag. */
 #include "models/jinja/node.h"
 
+#include "api/base/number.h"
 #include "models/text/utf8.h"
 
 #include <stdlib.h>
@@ -156,7 +157,8 @@ static void read_number(tx_jinja_parser *p)
     }
     digits[count] = '\0';
     p->token.kind = TX_JINJA_TOKEN_LITERAL;
-    p->token.literal = fraction ? tx_jinja_number(strtod(digits, NULL)) : tx_jinja_integer(strtoll(digits, NULL, 10));
+    p->token.literal =
+        fraction ? tx_jinja_number(tx_number_read(digits, NULL)) : tx_jinja_integer(strtoll(digits, NULL, 10));
 }
 
 /* Adds the character of an escape sequence; `*size` receives the length of the sequence. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Memory and limits of a template: permanent memory, and blocks that are freed once nothing points to them. */
+#include "api/base/number.h"
 #include "models/jinja/value.h"
 
 #include <stdio.h>
@@ -43,7 +44,7 @@ tx_jinja_value tx_jinja_fail(tx_jinja_arena *a, tx_status status, const char *fo
     char text[512];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tx_format_list(text, sizeof text, format, args);
     va_end(args);
     if (!a->status)
         a->status = tx_fail(status, "chat template, line %d: %s", a->line, text);

@@ -2,6 +2,7 @@
  * Writes values as text: Python's str(), repr() and json.dumps(). */
 #include "models/jinja/value.h"
 
+#include "api/base/number.h"
 #include "models/text/unicode.h"
 
 #include <inttypes.h>
@@ -88,13 +89,13 @@ static void write_number(tx_jinja_sink *sink, double number)
         return;
     }
     do
-        snprintf(text, sizeof text, "%.*e", digits - 1, number);
-    while (strtod(text, NULL) != number && ++digits <= 17);
+        tx_format(text, sizeof text, "%.*e", digits - 1, number);
+    while (tx_number_read(text, NULL) != number && ++digits <= 17);
     const int exponent = atoi(strchr(text, 'e') + 1);
     if (exponent >= 16 || exponent < -4)
-        snprintf(text, sizeof text, "%.*e", digits - 1, number);
+        tx_format(text, sizeof text, "%.*e", digits - 1, number);
     else
-        snprintf(text, sizeof text, "%.*f", digits - 1 - exponent > 1 ? digits - 1 - exponent : 1, number);
+        tx_format(text, sizeof text, "%.*f", digits - 1 - exponent > 1 ? digits - 1 - exponent : 1, number);
     write_text(sink, text, 0);
 }
 

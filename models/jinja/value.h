@@ -73,8 +73,8 @@ struct tx_jinja_dict {
     size_t message; /* 1 + its index in `messages`, or 0 if it is not a message */
 };
 
-/* The last long sum of strings. What is added to it is written after it, so that a loop of ns.x = ns.x + y does not
- * copy ns.x each time. */
+/* The last long sum of strings. A string that is added to it is written after it, so that a loop of ns.x = ns.x + y
+ * does not copy ns.x each time. */
 typedef struct tx_jinja_tail {
     char *bytes;
     uint8_t *flags;

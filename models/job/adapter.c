@@ -3,6 +3,7 @@
 #include "models/job/inputs.h"
 
 #include "api/base/file.h"
+#include "api/base/number.h"
 #include "models/arch/lora.h"
 #include "models/files/folder.h"
 #include "models/text/utf8.h"
@@ -83,8 +84,8 @@ static tx_status apply_settings(tx_job *j, const tx_lora *lora)
                     {TX_JOB_AT(use_dora), lora->dora ? "true" : "false"},
                     {TX_JOB_AT(use_rslora), lora->rank_stabilised ? "true" : "false"}};
     snprintf(rank, sizeof rank, "%" PRId64, lora->rank);
-    snprintf(alpha, sizeof alpha, "%.17g", lora->alpha);
-    snprintf(dropout, sizeof dropout, "%.17g", lora->dropout);
+    tx_format(alpha, sizeof alpha, "%.17g", lora->alpha);
+    tx_format(dropout, sizeof dropout, "%.17g", lora->dropout);
     for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
         TX_TRY(apply_setting(j, settings[i].at, settings[i].value));
     return TX_OK;

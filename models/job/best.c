@@ -3,6 +3,7 @@
 #include "models/job/results.h"
 
 #include "api/base/file.h"
+#include "api/base/number.h"
 #include "models/files/folder.h"
 
 #include <inttypes.h>
@@ -18,7 +19,7 @@ void tx_job_note_missing(tx_job *j, const char *format, ...)
     char text[sizeof j->lacks];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tx_format_list(text, sizeof text, format, args);
     va_end(args);
     tx_list_add(j->lacks, sizeof j->lacks, "; ", "%s", text);
 }

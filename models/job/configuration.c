@@ -27,6 +27,7 @@
  *
  *   DEFAULT(option, value)
  *       The value of the option if it is not given. */
+#include "api/base/number.h"
 #include "models/job/inputs.h"
 
 #include <math.h>
@@ -185,7 +186,7 @@ static void raise(reading *r, const char *path, const known_key *row, const tx_j
         tx_list_add(r->refused, sizeof r->refused, "; ", "%s", tx_error());
         return;
     }
-    snprintf(text, sizeof text, "%.17g", exp2(power));
+    tx_format(text, sizeof text, "%.17g", exp2(power));
     set(r, path, row->to, text);
 }
 

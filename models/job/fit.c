@@ -3,6 +3,7 @@
 #include "models/job/fit.h"
 
 #include "api/base/memory_left.h"
+#include "api/base/number.h"
 #include "models/job/plans.h"
 #include "models/job/ranks.h"
 #include "models/options/bytes.h"
@@ -67,10 +68,10 @@ void tx_fit_text(const tx_fit *fit, char *text, size_t size)
     if (fit->ranks > 1)
         snprintf(ranks, sizeof ranks, " by %" PRId32 " ranks", fit->ranks);
     if (fit->limit == INT64_MAX)
-        snprintf(text, size, "%.2f GiB are planned%s; the available memory is unknown", tx_gib(fit->planned), ranks);
+        tx_format(text, size, "%.2f GiB are planned%s; the available memory is unknown", tx_gib(fit->planned), ranks);
     else
-        snprintf(text, size, "%.2f GiB are planned%s, %s has %.2f GiB", tx_gib(fit->planned), ranks, fit->owner,
-                 tx_gib(fit->limit));
+        tx_format(text, size, "%.2f GiB are planned%s, %s has %.2f GiB", tx_gib(fit->planned), ranks, fit->owner,
+                  tx_gib(fit->limit));
 }
 
 tx_status tx_job_judge_fit(tx_job *j, const tx_memory *planned, tx_fit *fit)

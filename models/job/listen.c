@@ -6,6 +6,7 @@
 #include "api/base/clock.h"
 #include "api/base/file.h"
 #include "api/base/hash.h"
+#include "api/base/number.h"
 #include "models/tx_folder.h"
 
 #include <inttypes.h>
@@ -26,7 +27,7 @@ void tx_job_note(const tx_job *j, const char *format, ...)
     if (!j->listener.note || !tx_job_leads(j))
         return;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tx_format_list(text, sizeof text, format, args);
     va_end(args);
     tx_escape(text, safe, sizeof safe);
     j->listener.note(j->listener.context, safe);
@@ -107,8 +108,8 @@ static void report_progress(void *context, const char *what, int64_t done, int64
     const tx_job *j = context;
     char detail[64];
     const char *slash = strrchr(what, '/');
-    snprintf(detail, sizeof detail, "%.40s, %.0f %%", slash ? slash + 1 : what,
-             total > 0 ? 100.0 * (double)done / (double)total : 0.0);
+    tx_format(detail, sizeof detail, "%.40s, %.0f %%", slash ? slash + 1 : what,
+              total > 0 ? 100.0 * (double)done / (double)total : 0.0);
     tx_watch_alive(j->watch, detail);
 }
 
@@ -131,7 +132,7 @@ static char *default_folder(const char *output_dir)
     struct tm local;
     gethostname(host, sizeof host - 1);
     localtime_r(&now, &local);
-    strftime(when, sizeof when, "%b%d_%H-%M-%S", &local);
+    tx_format_time(when, sizeof when, "%b%d_%H-%M-%S", &local);
     snprintf(name, sizeof name, "runs/%s_%s", when, host);
     return tx_path_join(output_dir, name);
 }

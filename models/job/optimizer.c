@@ -4,6 +4,7 @@
 #include "models/job/settings.h"
 
 #include "api/base/needs.h"
+#include "api/base/number.h"
 #include "models/options/option.h"
 #include "models/tx_train.h"
 
@@ -77,7 +78,7 @@ static tx_status store(int32_t index, const char *value, tx_optimizer_options *o
     int place = tx_option_truth(value);
     switch (settings[index].kind) {
     case NUMBER: {
-        const double number = strtod(value, &end);
+        const double number = tx_number_read(value, &end);
         if (end == value || *end || !(number >= 0 && number < 1))
             return tx_fail(TX_INVALID, "%s=%s: must be in [0, 1)", settings[index].name, value);
         *(float *)at = (float)number;

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Makes the process groups, and divides rows among the ranks. */
 #include "models/job/ranks.h"
+#include "api/base/number.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -103,7 +104,7 @@ static tx_status read_weights(const char *text, int32_t ranks, double *weight)
 {
     for (int32_t r = 0; r < ranks; r++) {
         char *end = NULL;
-        weight[r] = text ? strtod(text, &end) : 1.0;
+        weight[r] = text ? tx_number_read(text, &end) : 1.0;
         if (text && (end == text || !(weight[r] > 0.0 && weight[r] < 1e9) || *end != (r + 1 < ranks ? ',' : '\0')))
             return tx_fail(
                 TX_INVALID,

@@ -4,6 +4,7 @@
 #include "models/job/inputs.h"
 
 #include "api/base/file.h"
+#include "api/base/number.h"
 #include "comm/comm.h"
 #include "models/arch/find.h"
 #include "models/arch/lora.h"
@@ -123,8 +124,9 @@ static tx_status load_start(tx_job *j, char digest[TX_DIGEST_TEXT])
 static tx_status file_of(const tx_job *j, const tx_samples *samples, const char *weights, char name[TX_DIGEST_TEXT])
 {
     char text[2 * TX_DIGEST_TEXT + 96];
-    const int length = snprintf(text, sizeof text, "reference %s %s bf16 %d fp16 %d dtype %d ld_alpha %.17g",
-                                samples->digest, weights, j->set.bf16, j->set.fp16, (int)j->set.dtype, j->set.ld_alpha);
+    const int length =
+        tx_format(text, sizeof text, "reference %s %s bf16 %d fp16 %d dtype %d ld_alpha %.17g", samples->digest,
+                  weights, j->set.bf16, j->set.fp16, (int)j->set.dtype, j->set.ld_alpha);
     return tx_digest_data(text, (size_t)length, name);
 }
 

@@ -2,6 +2,7 @@
  * Checks of a run's options that depend on certain values. relations.def has the relations between two options. */
 #include "models/job/settings.h"
 
+#include "api/base/number.h"
 #include "models/text/utf8.h"
 #include "models/train/schedule.h"
 
@@ -22,7 +23,7 @@ static void refuse(refusals *r, bool wrong, const char *format, ...)
     char text[sizeof r->text];
     va_list args;
     va_start(args, format);
-    vsnprintf(text, sizeof text, format, args);
+    tx_format_list(text, sizeof text, format, args);
     va_end(args);
     if (wrong)
         tx_list_add(r->text, sizeof r->text, "; ", "%s", text);

@@ -3,6 +3,7 @@
 #include "models/job/inputs.h"
 
 #include "api/base/file.h"
+#include "api/base/number.h"
 #include "models/data/prepare.h"
 #include "models/files/hub.h"
 #include "models/files/splits.h"
@@ -76,7 +77,7 @@ static tx_status read_probabilities(const tx_job_settings *set, datasets *d)
                        "--interleave_probabilities %s: give one probability for each of two or more datasets",
                        set->interleave);
     for (size_t i = 0; i < d->count && word_at(set->interleave, i, word); i++) {
-        d->probability[i] = strtod(word, &end);
+        d->probability[i] = tx_number_read(word, &end);
         if (!(d->probability[i] > 0 && d->probability[i] <= 1) || *end)
             return tx_fail(TX_INVALID, "--interleave_probabilities %s: \"%s\" is not a probability above 0",
                            set->interleave, word);

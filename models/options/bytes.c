@@ -3,6 +3,7 @@
 #include "models/tx_options.h"
 
 #include "api/base/needs.h"
+#include "api/base/number.h"
 
 #include <stdlib.h>
 #include <strings.h>
@@ -17,7 +18,7 @@ tx_status tx_read_bytes(const char *text, int64_t *bytes)
         {"", 1},     {"B", 1},    {"KiB", 1024.0}, {"MiB", 1048576.0}, {"GiB", 1073741824.0}, {"TiB", 1099511627776.0},
         {"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9},     {"TB", 1e12}};
     char *unit;
-    const double number = strtod(text, &unit);
+    const double number = tx_number_read(text, &unit);
     while (unit != text && *unit == ' ')
         unit++;
     for (size_t i = 0; i < sizeof units / sizeof units[0] && unit != text; i++) {

@@ -3,6 +3,7 @@
 #include "models/options/option.h"
 
 #include "api/base/needs.h"
+#include "api/base/number.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -232,11 +233,11 @@ bool tx_option_is_list(const tx_option *option)
 static tx_status refuse_size(const char *file, const tx_option *option, const char *value, double real)
 {
     char least[32], most[32];
-    snprintf(least, sizeof least, "%.15g", option->least);
+    tx_format(least, sizeof least, "%.15g", option->least);
     if (option->kind == TX_OPTION_INTEGER && option->most >= 0x1p63)
         snprintf(most, sizeof most, "%" PRId64, INT64_MAX);
     else
-        snprintf(most, sizeof most, "%.15g", option->most);
+        tx_format(most, sizeof most, "%.15g", option->most);
     return tx_fail(TX_INVALID, "%s%s%s %s: too %s: must be between %s and %s", PLACE(file, option->name), value,
                    real > option->most ? "large" : "small", least, most);
 }
@@ -247,7 +248,7 @@ static tx_status store_number(const char *file, const tx_option *option, const c
     const double exact = 9007199254740992.0; /* a double holds every integer up to 2^53 */
     char *end;
     errno = 0;
-    const double real = strtod(value, &end);
+    const double real = tx_number_read(value, &end);
     const bool number = end != value && !*end && (isfinite(real) || errno == ERANGE);
     if (!number || (integer && floor(real) != real)) /* 500.0 and 1e3 are integers */
         return tx_fail(TX_INVALID, "%s%s%s %s: not a %snumber", PLACE(file, option->name), value,
@@ -374,7 +375,7 @@ static const char *find_same(const char *choices, const char *value)
     char same[64], *end, *other_end;
     for (const char *at = choices; at; at = tx_choice_next(at)) {
         snprintf(same, sizeof same, "%.*s", (int)tx_choice_length(at), at);
-        const double given = strtod(value, &end), wanted = strtod(same, &other_end);
+        const double given = tx_number_read(value, &end), wanted = tx_number_read(same, &other_end);
         const bool numbers = end != value && other_end != same && !*end && !*other_end;
         if (strcmp(same, "*") == 0 || strcasecmp(value, same) == 0 ||
             (tx_option_truth(value) >= 0 && tx_option_truth(value) == tx_option_truth(same)) ||

@@ -3,6 +3,7 @@
 #include "models/options/option.h"
 
 #include "api/base/needs.h"
+#include "api/base/number.h"
 #include "models/names.h"
 #include "models/options/yaml.h"
 
@@ -36,7 +37,7 @@ static const char *scalar(const tx_json *json, char number[NUMBER_TEXT])
     case TX_JSON_NUMBER:
         if (tx_json_as_number(json, "", -HUGE_VAL, HUGE_VAL, &real))
             return NULL;
-        snprintf(number, NUMBER_TEXT, "%.17g", real);
+        tx_format(number, NUMBER_TEXT, "%.17g", real);
         return number;
     case TX_JSON_STRING:
         return tx_json_as_string(json, "", &text) ? NULL : text;

@@ -2,6 +2,7 @@
  * YAML by libyaml's events: a value is built as it is parsed. */
 #include "models/options/yaml.h"
 
+#include "api/base/number.h"
 #include "models/text/buffer.h"
 #include "tx_file.h"
 
@@ -75,7 +76,7 @@ static bool is_number(const char *text, double *number, int64_t *integer, bool *
     errno = 0;
     *integer = strtoll(text, &end, 10);
     *whole = !*end && errno == 0;
-    *number = strtod(text, &end);
+    *number = tx_number_read(text, &end);
     return !*end && isfinite(*number) && !strpbrk(text, "xX");
 }
 

@@ -3,6 +3,7 @@
 #include "models/parquet/text.h"
 
 #include "api/base/half.h"
+#include "api/base/number.h"
 #include "models/text/utf8.h"
 
 #include <inttypes.h>
@@ -22,7 +23,7 @@ static void print(tx_buffer *to, const char *format, ...)
     char text[96];
     va_list args;
     va_start(args, format);
-    const int size = vsnprintf(text, sizeof text, format, args);
+    const int size = tx_format_list(text, sizeof text, format, args);
     va_end(args);
     tx_buffer_add(to, text, size < (int)sizeof text ? (size_t)size : sizeof text - 1);
 }
@@ -93,8 +94,8 @@ static void write_number(tx_buffer *to, double value, bool single)
         return;
     }
     for (int digits = single ? 6 : 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (single ? strtof(text, NULL) == (float)value : strtod(text, NULL) == value)
+        tx_format(text, sizeof text, "%.*g", digits, value);
+        if (single ? tx_number_read_single(text, NULL) == (float)value : tx_number_read(text, NULL) == value)
             break;
     }
     print(to, "%s%s", text, strpbrk(text, ".en") ? "" : ".0");

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads files of pairs and triplets of texts: columns, rows, tokens. */
+#include "api/base/number.h"
 #include "models/files/hub.h"
 #include "models/names.h"
 #include "models/task/embedding.h"
@@ -78,7 +79,7 @@ static tx_status read_score(const reading *r, float *score)
     if (r->score < 0)
         return TX_OK;
     const char *text = tx_table_text(&r->from.table, r->score, &size);
-    *score = strtof(text, &end);
+    *score = tx_number_read_single(text, &end);
     return end != text && !*end && isfinite(*score) ? TX_OK
                                                     : tx_fail(TX_FORMAT, "the score \"%.40s\" is not a number", text);
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Labels in the cells of a file: those of a row, and the different ones of all rows. */
+#include "api/base/number.h"
 #include "models/arch/labels.h"
 #include "models/task/sequence.h"
 
@@ -25,7 +26,7 @@ static tx_status write_number(const tx_label_list *list, const tx_json *item, ch
         TX_TRY(tx_json_as_number(item, "label", -FLT_MAX, FLT_MAX, &value));
         if (!list->numbers && floor(value) < value)
             return tx_json_as_int(item, "label", -MOST, MOST, &whole);
-        snprintf(text, 32, "%.17g", value);
+        tx_format(text, 32, "%.17g", value);
         strcat(text, !list->numbers || strpbrk(text, ".e") ? "" : ".0");
     }
     return TX_OK;

@@ -2,6 +2,7 @@
  * The task of masked language modelling. */
 #include "models/task/masked_lm.h"
 
+#include "api/base/number.h"
 #include "models/files/digest.h"
 #include "models/task/causal_lm.h"
 #include "models/text/hash.h"
@@ -142,8 +143,8 @@ static tx_status write_digest(masked_data *d)
     char text[256];
     tx_digest *digest;
     const int length =
-        snprintf(text, sizeof text, "%s masked %.17g seed %" PRIu64 " mask %" PRId32 " of %" PRId32 " around %" PRId64,
-                 tx_dataset_digest(d->dataset), d->share, d->seed, d->mask, d->words, d->before);
+        tx_format(text, sizeof text, "%s masked %.17g seed %" PRIu64 " mask %" PRId32 " of %" PRId32 " around %" PRId64,
+                  tx_dataset_digest(d->dataset), d->share, d->seed, d->mask, d->words, d->before);
     TX_TRY(tx_digest_create(&digest));
     tx_digest_add(digest, text, (size_t)length);
     tx_digest_add(digest, d->around.id, d->around.count * sizeof *d->around.id);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The losses of preferences (preference_losses.def): formulas, and the options that choose them. */
+#include "api/base/number.h"
 #include "models/task/preference.h"
 
 #include <math.h>
@@ -131,7 +132,7 @@ static tx_status read_weights(const char *text, tx_preference_losses *losses)
     int32_t count = 0;
     char *end = NULL;
     for (const char *at = text; at && *at; at = *end ? end + 1 : end, count++) {
-        const double weight = strtod(at, &end);
+        const double weight = tx_number_read(at, &end);
         if (end == at || (*end && *end != ',') || !isfinite(weight))
             return tx_fail(TX_INVALID, "--loss_weights %s: \"%.*s\" is not a number", text, (int)strcspn(at, ","), at);
         if (count < losses->count)

@@ -2,6 +2,7 @@
  * The tasks of sequence classification and regression: rows, losses, predictions. */
 #include "models/task/sequence.h"
 
+#include "api/base/number.h"
 #include "models/arch/labels.h"
 
 #include <inttypes.h>
@@ -84,7 +85,7 @@ static tx_status tell_number(const tx_samples *samples, int64_t number, const tx
     (void)number;
     for (int64_t i = 0; i < config->labels && !status; i++)
         status =
-            tx_file_append(file, text, (size_t)snprintf(text, sizeof text, "%s%.3f", i ? " " : "", (double)output[i]));
+            tx_file_append(file, text, (size_t)tx_format(text, sizeof text, "%s%.3f", i ? " " : "", (double)output[i]));
     return status;
 }
 

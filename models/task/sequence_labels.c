@@ -2,6 +2,7 @@
  * Labels of texts: checks them, sets the labels of the model, and maps texts to labels. */
 #include "models/task/sequence.h"
 
+#include "api/base/number.h"
 #include "models/arch/labels.h"
 
 #include <ctype.h>
@@ -18,7 +19,7 @@
 static bool read_number(const char *text, double *value)
 {
     char *end;
-    *value = strtod(text, &end);
+    *value = tx_number_read(text, &end);
     return end != text && *end == '\0' && isfinite(*value);
 }
 

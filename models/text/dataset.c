@@ -3,6 +3,7 @@
 #include "models/tx_text.h"
 
 #include "api/base/needs.h"
+#include "api/base/number.h"
 #include "models/names.h"
 #include "models/text/lines.h"
 #include "models/text/tokens.h"
@@ -235,7 +236,7 @@ static tx_status fail_short(const char *path, const tx_dataset *d, const tx_data
     int64_t count = d->end - d->begin;
     char part[64] = "";
     if (o->from > 0.0 || o->to < 100.0)
-        snprintf(part, sizeof part, " in the part from %g to %g %%", o->from, o->to);
+        tx_format(part, sizeof part, " in the part from %g to %g %%", o->from, o->to);
     if (count == 0 || o->by_text)
         return tx_fail(TX_FORMAT, "%s: no tokens%s; give a longer text", path, part);
     if (count >= d->block)

@@ -3,6 +3,7 @@
 #include "models/text/bpe.h"
 
 #include "api/base/needs.h"
+#include "api/base/number.h"
 #include "models/text/unicode.h"
 
 #include <inttypes.h>
@@ -280,7 +281,7 @@ static void add_model(tx_digest *digest, const tx_tokenizer *t)
         ADD_NUMBERS(digest, t->merges.at[i].left, t->merges.at[i].right, t->merges.at[i].id);
     for (int32_t id = 0; t->score && id < t->words; id++) {
         char text[40];
-        tx_digest_add(digest, text, (size_t)snprintf(text, sizeof text, "%.17g,", t->score[id]));
+        tx_digest_add(digest, text, (size_t)tx_format(text, sizeof text, "%.17g,", t->score[id]));
     }
     ADD_NUMBERS(digest, t->bytes, t->ignore_merges, t->unk, t->byte_fallback, t->fuse_unk, t->longest);
     add_text(digest, t->model->name);

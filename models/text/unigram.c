@@ -2,6 +2,7 @@
  * The model Unigram (Kudo, 2018). Each token has a score, its log probability. A word becomes the tokens with the
  * greatest sum of scores, which the Viterbi algorithm finds. A character without a token gets the least score of all
  * tokens less a penalty. Adjacent unknown characters become one unknown token, or the tokens of their bytes. */
+#include "api/base/number.h"
 #include "models/text/bpe.h"
 #include "models/text/utf8.h"
 
@@ -22,8 +23,8 @@ static double round_score(double score)
 {
     char text[40];
     for (int digits = 15; digits <= 17; digits++) {
-        snprintf(text, sizeof text, "%.*e", digits - 1, score);
-        if (strtod(text, NULL) != score && digits < 17)
+        tx_format(text, sizeof text, "%.*e", digits - 1, score);
+        if (tx_number_read(text, NULL) != score && digits < 17)
             continue;
         if (digits == 15)
             return score;
@@ -38,7 +39,7 @@ static double round_score(double score)
     }
     const int scale = (int)strtol(exponent + 1, NULL, 10) - fraction;
     snprintf(power, sizeof power, "1e%d", scale < 0 ? -scale : scale);
-    const double ten = strtod(power, NULL), size = (double)significand;
+    const double ten = tx_number_read(power, NULL), size = (double)significand;
     const double made = scale < 0 ? size / ten : size * ten;
     return score < 0 ? -made : made;
 }

@@ -3,6 +3,7 @@
 #include "models/train/card.h"
 
 #include "api/base/file.h"
+#include "api/base/number.h"
 #include "models/files/folder.h"
 #include "models/text/utf8.h"
 
@@ -94,7 +95,7 @@ static void put_value(FILE *to, const tx_json *value)
     double number;
     const char *text;
     if (value && !tx_json_as_number(value, "", -DBL_MAX, DBL_MAX, &number))
-        fprintf(to, "%.*f", floor(number) == number ? 0 : 4, number);
+        tx_print(to, "%.*f", floor(number) == number ? 0 : 4, number);
     else if (value && !tx_json_as_string(value, "", &text))
         put_markdown(to, text);
     else
@@ -141,7 +142,7 @@ static void put_front(FILE *to, const char *name, const tx_json *facts)
               "    dataset:\n      name: %y\n      type: %y\n"
               "    metrics:\n    - type: perplexity\n      name: Perplexity\n",
               dataset, dataset);
-        fprintf(to, "      value: %.4f\n", perplexity);
+        tx_print(to, "      value: %.4f\n", perplexity);
     } else {
         print(to, "  results: []\n");
     }

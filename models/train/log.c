@@ -3,6 +3,7 @@
 #include "models/train/log.h"
 
 #include "api/base/file.h"
+#include "api/base/number.h"
 
 #include <fcntl.h>
 #include <math.h>
@@ -43,7 +44,7 @@ void tx_log_line(tx_log *log, const char *format, ...)
         return;
     va_list args;
     va_start(args, format);
-    bool written = vfprintf(log->file, format, args) >= 0;
+    bool written = tx_print_list(log->file, format, args) >= 0;
     va_end(args);
     written = written && fputc('\n', log->file) != EOF && fflush(log->file) == 0;
     if (!written) {
@@ -62,7 +63,7 @@ void tx_log_close(tx_log *log)
 const char *tx_log_number(double value, char text[TX_LOG_NUMBER])
 {
     if (isfinite(value))
-        snprintf(text, TX_LOG_NUMBER, "%.9g", value);
+        tx_format(text, TX_LOG_NUMBER, "%.9g", value);
     else
         snprintf(text, TX_LOG_NUMBER, "%s", isnan(value) ? "NaN" : value > 0.0 ? "Infinity" : "-Infinity");
     return text;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Coordinates the ranks of a run: their shares of the rows, the comparison of their weights, and their votes. */
+#include "api/base/number.h"
 #include "models/train/running.h"
 
 #include <inttypes.h>
@@ -58,9 +59,9 @@ static void report_pace(tx_running *r, const tx_pace_news *news, int64_t step)
 {
     char line[256];
     if (news->overlap_chosen) {
-        snprintf(line, sizeof line,
-                 "overlap %s: a step takes %.1f ms with the all-reduce during the backward pass, %.1f ms after it",
-                 news->overlap ? "yes" : "no", 1e3 * news->with / r->data->size, 1e3 * news->without / r->data->size);
+        tx_format(line, sizeof line,
+                  "overlap %s: a step takes %.1f ms with the all-reduce during the backward pass, %.1f ms after it",
+                  news->overlap ? "yes" : "no", 1e3 * news->with / r->data->size, 1e3 * news->without / r->data->size);
         note(r, line);
         tx_log_line(&r->log, "{\"step\": %" PRId64 ", \"overlap\": %s, \"with\": %.6f, \"without\": %.6f}", step,
                     news->overlap ? "true" : "false", news->with / r->data->size, news->without / r->data->size);

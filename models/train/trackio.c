@@ -3,6 +3,7 @@
 #include "models/train/trackio.h"
 
 #include "api/base/file.h"
+#include "api/base/number.h"
 #include "models/train/log.h"
 #include "models/tx_folder.h"
 
@@ -68,7 +69,7 @@ static char *record_of(tx_trackio *t)
     const time_t whole = (time_t)floor(t->when);
     struct tm utc;
     gmtime_r(&whole, &utc);
-    strftime(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
+    tx_format_time(seconds, sizeof seconds, "%Y-%m-%dT%H:%M:%S", &utc);
     snprintf(when, sizeof when, "%s.%06d+00:00", seconds, (int)(1e6 * (t->when - (double)whole)));
     random_id(id);
     tx_json *record =

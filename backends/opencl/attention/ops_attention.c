@@ -2,6 +2,7 @@
  *
  * Launches of the attention kernels: forward, gradient and with caches.
  */
+#include "api/base/number.h"
 #include "backends/opencl/attention/attention.h"
 #include "backends/opencl/ops/ops.h"
 
@@ -39,7 +40,7 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
              tx_cl_type(qkv));
     const size_t used = strlen(a.facts);
     if (c->attrs.attention.cap > 0.0f)
-        snprintf(a.facts + used, sizeof a.facts - used, " -DCAP=%af", (double)c->attrs.attention.cap);
+        tx_format(a.facts + used, sizeof a.facts - used, " -DCAP=%af", (double)c->attrs.attention.cap);
     if (a.sinks)
         strcat(a.facts, " -DSINKS=1");
     if (cached && c->in[1].dtype == TX_U8)

@@ -3,6 +3,7 @@
  * Reports facts about a device: its OpenCL properties, how TX classifies it, and how its compiler built the kernels.
  * People use this report to diagnose problems on devices that they do not have.
  */
+#include "api/base/number.h"
 #include "backends/opencl/runtime/internal.h"
 
 #include <inttypes.h>
@@ -54,7 +55,7 @@ static void add_classification(FILE *to, const tx_context *c)
     fprintf(to, "TX local memory bytes\t%" PRId64 "\n", c->limits.local_bytes);
     fprintf(to, "TX allocation bytes\t%" PRId64 "\n", c->limits.max_allocation);
     fprintf(to, "TX lanes\t%" PRId32 "\n", c->limits.lanes);
-    fprintf(to, "TX operations of a launch\t%.3g\n", c->limits.launch_work);
+    tx_print(to, "TX operations of a launch\t%.3g\n", c->limits.launch_work);
     fprintf(to, "TX programs compiled at a time\t%" PRId32 "\n", c->limits.compilers);
     fprintf(to, "TX programs are cached\t%s\n", c->cache ? "yes" : "no");
     if (c->limits.simulated[0])

@@ -4,6 +4,7 @@
  */
 #include "backends/opencl/ops/ops.h"
 
+#include "api/base/number.h"
 #include "api/graph/op.h"
 #include "backends/rope.h"
 
@@ -40,7 +41,7 @@ tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t co
                         form.run, *more ? " " : "");
     va_list list;
     va_start(list, more);
-    vsnprintf(form.options + used, sizeof form.options - (size_t)used, more, list);
+    tx_format_list(form.options + used, sizeof form.options - (size_t)used, more, list);
     va_end(list);
     return form;
 }
@@ -150,8 +151,8 @@ static tx_status gated(tx_cl_builder *b, const tx_command *c, const tx_shape *ha
     char options[128];
     snprintf(options, sizeof options, "%s", tx_cl_type(&c->in[0]));
     if (clamped)
-        snprintf(options, sizeof options, "%s -DLIMIT=%af -DALPHA=%af", tx_cl_type(&c->in[0]), (double)c->attrs.scale,
-                 (double)c->attrs.alpha);
+        tx_format(options, sizeof options, "%s -DLIMIT=%af -DALPHA=%af", tx_cl_type(&c->in[0]), (double)c->attrs.scale,
+                  (double)c->attrs.alpha);
     return tx_cl_by_columns(b, c, "elementwise", names[first + slopes], options, tx_shape_last(half),
                             tx_shape_rows(half));
 }

@@ -5,6 +5,7 @@
  */
 #include "backends/opencl/tune/trials.h"
 
+#include "api/base/number.h"
 #include "backends/nf4.h"
 
 #include <math.h>
@@ -147,10 +148,10 @@ static tx_status estimate(tx_context *context, const tx_cl_class *c, const char 
              trial.bias, trial.accumulate != TX_STORE, name);
     if (!tx_cl_line_get(context->tuner->proofs, key, text, sizeof text)) {
         TX_TRY(tx_cl_gemm_verify(context, name, &trial, seconds));
-        snprintf(text, sizeof text, "%.9g", *seconds);
+        tx_format(text, sizeof text, "%.9g", *seconds);
         TX_TRY(tx_cl_line_set(&context->tuner->proofs, key, text));
     }
-    *seconds = strtod(text, NULL) * c->work / work_of(&trial);
+    *seconds = tx_number_read(text, NULL) * c->work / work_of(&trial);
     return TX_OK;
 }
 

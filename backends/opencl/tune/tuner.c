@@ -5,6 +5,7 @@
  */
 #include "backends/opencl/tune/tuner.h"
 
+#include "api/base/number.h"
 #include "backends/opencl/runtime/internal.h"
 
 #include <math.h>
@@ -200,8 +201,8 @@ static void measure(tx_context *context, tx_cl_class *c, double *seconds)
 static void store(tx_context *context, const tx_cl_class *c, double seconds)
 {
     char value[128];
-    snprintf(value, sizeof value, "%s %.*f %s %s", c->q->candidate[0].name, c->work > 0.0 ? 1 : 3,
-             c->work > 0.0 ? 1e-9 * c->work / seconds : 1e3 * seconds, c->work > 0.0 ? "GFLOP/s" : "ms", c->sample);
+    tx_format(value, sizeof value, "%s %.*f %s %s", c->q->candidate[0].name, c->work > 0.0 ? 1 : 3,
+              c->work > 0.0 ? 1e-9 * c->work / seconds : 1e3 * seconds, c->work > 0.0 ? "GFLOP/s" : "ms", c->sample);
     tx_cl_table_put(context, c->key, value);
 }
 

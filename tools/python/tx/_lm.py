@@ -75,7 +75,7 @@ class _Model:
             raise Error("the model is closed", INVALID)
         own_process()
         if not self._busy.acquire(blocking=False):
-            raise Error("the model is in use: make one for each thread, and do not use it in its own callbacks", INVALID)
+            raise Error("the model is in use: make one for each thread, and do not use it in its callbacks", INVALID)
         try:
             with Guard() as self._guard:
                 yield
