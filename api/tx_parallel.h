@@ -95,8 +95,8 @@ typedef struct tx_parallel_options {
      * Transformers, 2023). Chunks have equal lengths, multiples of 4. `comm` includes these ranks: gradients and losses
      * are summed over them as over rows. It cannot be combined with `sequence`. */
     tx_comm *context;
-    /* The data-parallel ranks whose rows tx_dp_all_gather joins, or NULL: a communicator of its own (tx_comm_sub of
-     * `comm`), because sums of gradients may be in progress. Their graphs have equally many rows. */
+    /* The data-parallel ranks whose rows tx_dp_all_gather joins, or NULL. It is not `comm` but a tx_comm_sub of it,
+     * because sums of gradients may be in progress. The ranks' graphs have equally many rows. */
     tx_comm *peers;
     tx_pipeline_schedule schedule;
 } tx_parallel_options;

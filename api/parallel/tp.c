@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Builders for tensors that ranks divide: sums over a tensor group, embeddings of divided tables, losses of logits with
- * divided columns (Shoeybi et al., Megatron-LM, 2019, section 3), rows of data-parallel ranks, and positions of a
- * context-parallel rank. */
+ * Builders for tensors that ranks divide. A tensor group has sums, embeddings of divided tables, and losses of logits
+ * with divided columns (Shoeybi et al., Megatron-LM, 2019, section 3). Data-parallel ranks gather rows, and
+ * context-parallel ranks have positions. */
 #include "api/parallel/buckets.h"
 
 #include "api/base/needs.h"

@@ -61,7 +61,7 @@ static tx_status measure_negatives(const tx_samples *samples, const float *outpu
     return TX_OK;
 }
 
-/* A pair alone in its micro-batch has no negative. */
+/* The only pair of a micro-batch has no negative. */
 static bool compares(const tx_task *task, const tx_job_settings *set)
 {
     (void)set;

@@ -9,8 +9,8 @@
 #define PARAM_BLOCK 256
 #endif
 
-/* TX_STORE_WEIGHTS stores new weights. With COPY (bf16 or f16) also stores a copy of that type in the kernel's arguments
- * `copy` and `co`. TX_KEEP_WEIGHTS stores only the copy, which an update also writes if it leaves the weights. */
+/* TX_STORE_WEIGHTS stores new weights. With COPY (bf16 or f16) it also stores a copy of that type in the kernel's
+ * arguments `copy` and `co`. TX_KEEP_WEIGHTS stores only the copy, which a skipped update writes, too. */
 #ifdef COPY
 #define TX_STORE_WEIGHTS(v)                                                                                            \
     {                                                                                                                  \
