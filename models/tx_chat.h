@@ -74,9 +74,9 @@ void tx_conversation_free(tx_conversation *conversation); /* sets it to {0} */
 typedef struct tx_chat tx_chat;
 
 /* `name` is a built-in template, a Jinja file whose name ends with .jinja, or the text of a template. NULL means the
- * template in the tokenizer's folder, or, for conversations with tools, the one that is called tool_use; TX_NOT_FOUND if
- * it has none. Warns if the end of an answer is not a single token. `report` may be NULL. The tokenizer must outlive the
- * template. The caller frees. */
+ * template in the tokenizer's folder, or, for conversations with tools, the one that is called tool_use; TX_NOT_FOUND
+ * if it has none. Warns if the end of an answer is not a single token. `report` may be NULL. The tokenizer must outlive
+ * the template. The caller frees. */
 tx_status tx_chat_create(const char *name, const tx_tokenizer *tokenizer, const tx_reporter *report, tx_chat **chat);
 void tx_chat_free(tx_chat *chat); /* NULL is fine */
 /* Returns true if the template reads a variable. */

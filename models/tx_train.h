@@ -203,8 +203,8 @@ tx_status tx_forecaster_plan(const tx_forecaster *forecaster, const tx_forecast_
 
 /* ---- Output folders ------------------------------------------------------------------------------------- */
 
-/* Fails if the folder holds anything except the lock, cache and temporary files of an earlier start. A missing folder is
- * fine. Nothing is changed. */
+/* Fails if the folder holds anything except the lock, cache and temporary files of an earlier start. A missing folder
+ * is fine. Nothing is changed. */
 tx_status tx_output_check(const char *folder);
 /* Creates output_dir if it is missing and locks it until the lock is released or the process ends. TX_IO if another
  * process has the lock; the message names it. TX_UNSUPPORTED if the file system has no locks. Also removes temporary

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 
 /* Evaluates `call` in the locale "C", for which the C library allocates nothing. */
-#define IN_C(call)                                                \
-    do {                                                          \
+#define IN_C(call)                                                   \
+    do {                                                             \
         const locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0); \
-        const locale_t host = uselocale(c);                       \
-        call;                                                     \
-        uselocale(host);                                          \
-        freelocale(c);                                            \
+        const locale_t host = uselocale(c);                          \
+        call;                                                        \
+        uselocale(host);                                             \
+        freelocale(c);                                               \
     } while (0)
 
 double tx_number_read(const char *text, char **end)

@@ -109,8 +109,8 @@ static int count_alike(const tx_cl_class *c, int kept, const tx_cl_candidate *ca
     return found;
 }
 
-/* Returns true if a correct candidate uses matrix units, and this one is expected to be clearly slower. Only tuning runs
- * measure it, because each candidate costs the first start a second or more for each of its programs. */
+/* Returns true if a correct candidate uses matrix units, and this one is expected to be clearly slower. Only tuning
+ * runs measure it, because each candidate costs the first start a second or more for each of its programs. */
 static bool is_far_behind(const tx_cl_class *c, int kept, const tx_cl_candidate *candidate)
 {
     const tx_cl_candidate *best = &c->q->candidate[0];
