@@ -23,7 +23,7 @@ again()
 again killed kill:1:13 "rank 1 on $(uname -n) (pid "
 again first kill:0:13 "rank 0 on $(uname -n) (pid "
 again left exit0:1:13 "rank 1 on $(uname -n) (pid "
-again gone exit1:0:13 "ended with status 1 without an error message"
+again gone exit1:0:13 "ended with status 1 and reported no error to txlaunch"
 again failed failed:1:13 "the device is lost"
 
 # A log a rank, over all attempts; lines of the ranks are marked.

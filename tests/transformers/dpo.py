@@ -232,12 +232,12 @@ def far(got, want, floor=1.0):
 
 def compare(name, method, got, want, evaluated, wanted, even=False):
     keys = METHODS[method][2] + (LOGITS if even else ())
-    # TRL's rows of KTO have no mean over kinds of completions that a micro-batch lacks.
-    check(all(key in row for row in got for key in keys) and
+    # Rows of KTO have no mean over kinds of completions that a micro-batch lacks.
+    check(all((key in a) == (key in b) for a, b in zip(got, want) for key in keys) and
           (method == "kto" or all(key in row for row in want for key in keys)), f"{name}: no metric")
     loss, norm = (far([row[key] for row in got], [row[key] for row in want], floor)
                   for key, floor in (("loss", 0.1), ("grad_norm", 0.1)))
-    metric = max(far([a[key]], [b[key]]) for a, b in zip(got, want) for key in keys if key in b)
+    metric = max(far([a[key]], [b[key]]) for a, b in zip(got, want) for key in keys if key in a and key in b)
     others = {"kto": (), "reward": ("accuracy",)}.get(method, ("rewards/accuracies",))
     accuracy = max([abs(a[key] - b[key]) for a, b in zip(got[1:], want[1:]) for key in others], default=0.0)
     held = max((far([evaluated[f"eval_{key}"]], [wanted[f"eval_{key}"]])
