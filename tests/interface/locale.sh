@@ -3,6 +3,7 @@
 # The locale of a host program, which may write 0,5, changes neither what TX reads nor what it writes.
 #   locale.sh IN_LOCALE
 program=$1
+# shellcheck source=tests/program.sh
 . "${0%/*}/../program.sh"
 command -v localedef > /dev/null || { echo "skipped: no localedef (package libc-bin)"; exit 77; }
 mkdir -p "$work/locales"
