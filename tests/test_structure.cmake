@@ -19,11 +19,7 @@ set(extension_rows "api/(${extensions})/([a-z_]+\\.def|(${extensions})\\.h)")
 set(installed "(api/tx[a-z_]*|models/tx_[a-z]+|comm/topology/tx_[a-z]+)\\.h")
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def|work\\.def)|${extension_rows}")
 set(basics "${public}|api/graph/op\\.h")
-<<<<<<< ours
 string(APPEND basics "|api/base/(blocks|grow|half|hash|file|clock|cores|memory_left|needs|number|thread|environment|drivers)\\.h")
-=======
-string(APPEND basics "|api/base/(blocks|grow|half|hash|file|clock|cores|memory_left|needs|thread|environment|drivers|rehearse)\\.h")
->>>>>>> theirs
 set(contracts "backends/(backend|rng|rope|nf4|dynamic_map)\\.h|comm/comm\\.h")
 set(backend_basics "${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h")
 set(opencl_core "backends/opencl/[a-z]+\\.def")

@@ -21,7 +21,7 @@ static void copy_wait_oldest(void)
 }
 
 #if VW == 4
-/* Stores a vector if `exists` is true, without a branch, for which compilers would move computations behind it. */
+/* Stores a vector if `exists` is true, without a branch, into which compilers would move computations. */
 #define STORE_VECTOR(type, registers, ...)                                                                             \
     __asm__ volatile("{.reg .pred p; setp.ne.s32 p, %0, 0; @p st.global." type " [%1], " registers ";}" ::"r"(exists), \
                      "l"(to), __VA_ARGS__                                                                              \
