@@ -35,7 +35,9 @@ BOUNDED = {
         "models/generate/lm.c:open_assistant", "tx_lm_(open|free|drop)", "models/options/option_json.c:read_foreign",
         "tx_option_find", "usage.c:print_help", "backends/opencl/runtime/plan.c:(drop_instead|tx_cl_destroy)",
         "backends/opencl/runtime/run.c:(add_times|run_command|run_watched)", "tx_cl_(destroy|command_info)",
-        r"comm/(many|self).c:\w+_(close|laggard)", "models/jinja/execute.c:assign"],
+        r"comm/(many|self).c:\w+_(close|laggard)", "models/jinja/execute.c:assign",
+        "(models/files/gguf.c:)?tx_gguf_close", "models/files/gguf.c:open_(one|part)",
+        "models/text/tokenizer_open.c:read_folder", "tx_chat_free"],
     "a constant: steps of a tokenizer, finders of added tokens, levels of precedence": [
         "models/text/cutter.c:(run_step|add_part)", "models/text/encoder.c:add_(rest|texts)",
         "models/jinja/expressions.c:parse_level"],
