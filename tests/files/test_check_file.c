@@ -200,7 +200,7 @@ static void test_others(void **state)
     put_text(folder, "x.json", "{\"a\": 1}");
     expect(folder, "x.json", "unknown kind of JSON");
     put_text(folder, "x.json", "{\"model_type\": \"mamba\"}");
-    expect(folder, "x.json", "model_type: \"mamba\": TX trains");
+    expect(folder, "x.json", "model_type: \"mamba\": TX has no such type");
     put_text(folder, "x.json", "{\"model\": {\"type\": \"Mystery\"}}");
     expect(folder, "x.json", "type Mystery is not supported");
     put_text(folder, "x.json", "{\"weight_map\": {\"a\": \"b\"}}");
