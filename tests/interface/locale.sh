@@ -12,7 +12,7 @@ localedef -i tr_TR -f UTF-8 "$work/locales/tr_TR.UTF-8" > "$work/out" 2> "$work/
 export LOCPATH="$work/locales" TX_CACHE="$work/cache" OMP_WAIT_POLICY=passive
 
 write_small_text 60
-write_small_config 2 32 64 0.25
+write_small_config 2 32 256 0.25
 i=0
 while [ $i -lt 8 ]; do
     echo "{\"prompt\": \"say $i\", \"completion\": \"it is $i.5\", \"score\": 0.$i}"
@@ -59,7 +59,7 @@ text="block_size=16 train_file=../text config_name=../config.json eval_strategy=
 # shellcheck disable=SC2086
 train C . $text && compare $text
 cp -R "$work/C/out" "$work/base"
-text="max_seq_length=64 train_file=../said.jsonl model_name_or_path=../base chat_template=../mine.jinja use_peft=true lora_r=4 lora_alpha=1.5"
+text="max_seq_length=256 train_file=../said.jsonl model_name_or_path=../base chat_template=../mine.jinja use_peft=true lora_r=4 lora_alpha=1.5"
 # shellcheck disable=SC2086
 train C . $text && compare $text
 verdict
