@@ -46,7 +46,7 @@ static tx_status check_folder(const char *folder)
 {
     int64_t newest = -1;
     if (has(folder, TX_CHECKPOINT_MANIFEST) && !has(folder, TX_RUN_STATE) && has(folder, TX_TRAINER_STATE))
-        return tx_fail(TX_UNSUPPORTED,
+        return tx_fail(TX_FORMAT,
                        "%s: holds only the model (save_only_model): start a new run from its weights with "
                        "--model_name_or_path %s",
                        folder, folder);
@@ -60,21 +60,21 @@ static tx_status check_folder(const char *folder)
             folder);
     if (has(folder, "optimizer.pt") || has(folder, "optimizer.bin") || has(folder, "scheduler.pt"))
         return tx_fail(
-            TX_UNSUPPORTED,
+            TX_FORMAT,
             "%s: a checkpoint of transformers' Trainer, whose optimizer TX cannot read: start a new run from "
             "its weights with --model_name_or_path %s",
             folder, folder);
     if (tx_checkpoint_latest(folder, &newest) == TX_OK && newest >= 0)
-        return tx_fail(TX_INVALID,
+        return tx_fail(TX_FORMAT,
                        "%s: not a checkpoint, but it contains " TX_CHECKPOINT_PREFIX "%" PRId64
                        ": give that, or give --output_dir %s and --resume_from_checkpoint without a name",
                        folder, newest, folder);
     if (has(folder, "config.json"))
-        return tx_fail(TX_INVALID,
+        return tx_fail(TX_FORMAT,
                        "%s: a model, but not a checkpoint (it has no " TX_CHECKPOINT_MANIFEST
                        "): start a new run from its weights with --model_name_or_path %s",
                        folder, folder);
-    return tx_fail(TX_INVALID,
+    return tx_fail(TX_FORMAT,
                    "%s: not a checkpoint (it has no " TX_CHECKPOINT_MANIFEST
                    "): leave --resume_from_checkpoint out to start a new run",
                    folder);

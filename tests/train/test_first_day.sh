@@ -140,14 +140,21 @@ mv "$work/kept" "$work/text"
 outcome 0 "the run resumes with different options: learning_rate was 5e-5 and is 0.0001 now, weight_decay was 0.0 and is 0.5 now" \
     "$bin/txtrain" --resume_from_checkpoint "$from" --learning_rate 1e-4 --weight_decay 0.5 --output_dir "$work/told"
 
-# The newest checkpoint by name is damaged: the options are those of the newest valid one, or the run says what to do.
+# The newest checkpoint by name is damaged, or only its options are: the one before is used, with its own options. If
+# those of the damaged one are intact and differ, the run says what to do.
 cp -r "$work/whole" "$work/damaged"
 printf 'x' >> "$work/damaged/checkpoint-6/model.safetensors"
 outcome 0 "after step 4" "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/damaged"
 rm -rf "$work/damaged"
 cp -r "$work/whole" "$work/damaged"
-printf 'x' >> "$work/damaged/checkpoint-6/model.safetensors"
 sed -i 's/"learning_rate": 5e-0*5/"learning_rate": 0.25/' "$work/damaged/checkpoint-6/training_args.json"
+outcome 0 "after step 4" "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/damaged"
+rm -rf "$work/damaged"
+cp -r "$work/whole" "$work/damaged"
+rm -rf "$work/damaged/checkpoint-6"
+outcome 0 "learning_rate was 5e-5 and is 0.25 now" "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/damaged" \
+    --learning_rate 0.25
+printf 'x' >> "$work/damaged/checkpoint-6/model.safetensors"
 outcome 1 "learning_rate was 0.25 and is 5e-5 now" "$bin/txtrain" --resume_from_checkpoint --output_dir "$work/damaged"
 says "to use it, give it"
 
