@@ -113,18 +113,23 @@ static tx_status rehearse(const void *unused)
     return TX_OK;
 }
 
-/* Restores the handler of SIGABRT: that of LLVM in a driver returns, and then abort() ends the process without the
- * program's own handler. */
+/* Restores the handlers of crashes: those of LLVM in a driver return, and then a signal that another process or abort()
+ * sends does not reach the program's own handler. */
 static void list_devices(device_list *list)
 {
-    struct sigaction before;
+    static const int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+    enum { CRASHES = sizeof crashes / sizeof crashes[0] };
+    struct sigaction before[CRASHES];
+    bool known[CRASHES];
     list->count = 0;
     if (tx_rehearse_drivers(rehearse) != TX_OK)
         return;
-    const bool known = sigaction(SIGABRT, NULL, &before) == 0;
+    for (int i = 0; i < CRASHES; i++)
+        known[i] = sigaction(crashes[i], NULL, &before[i]) == 0;
     list_here(list);
-    if (known)
-        sigaction(SIGABRT, &before, NULL);
+    for (int i = 0; i < CRASHES; i++)
+        if (known[i])
+            sigaction(crashes[i], &before[i], NULL);
 }
 
 tx_status tx_cl_device_count(int32_t *count)
