@@ -112,9 +112,10 @@ tx_status tx_job_join(tx_job *j)
         TX_TRY(tx_watch_start(&watch, &j->watch));
     if (j->comm)
         return TX_OK;
-    /* The first listing of devices starts a child process, for which MPI's memory is not safe after its start. */
+    /* The first listing of devices starts a child process, which is unsafe once MPI has registered memory. */
     int32_t devices;
-    TX_TRY(tx_device_count(&devices));
+    if (tx_launcher_ranks(NULL) > 1)
+        TX_TRY(tx_device_count(&devices));
     TX_TRY(tx_comm_open(NULL, NULL, &j->comm));
     return tx_watch_join(j->watch, j->comm);
 }

@@ -190,7 +190,7 @@ static tx_status intersection(translation *t, const char *begin, bool negated)
         append(t, ")", 1);
         more = is_and(t->at);
     }
-    append(t, ")\\p{Any})" + !negated, negated ? 9 : 8);
+    append(t, negated ? ")\\p{Any})" : "\\p{Any})", negated ? 9 : 8);
     return TX_OK;
 }
 
