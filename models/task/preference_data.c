@@ -30,7 +30,7 @@ static tx_status encode(tx_conversations *c, bool asks, tx_ids *ids)
 {
     ids->count = 0;
     if (!tx_conversations_is_plain(c)) {
-        TX_TRY(tx_chat_render(c->chat, &c->conversation, asks, false, &c->text));
+        TX_TRY(tx_chat_render(c->chat, &c->conversation, asks, TX_CHAT_NONE, &c->text));
         return tx_chat_encode(c->chat, c->encoder, &c->text, ids, NULL);
     }
     tx_chat plain = c->plain;

@@ -33,7 +33,7 @@ static tx_status answer(const tx_chat *chat, tx_encoder *encoder, const char *li
     tx_ids ids = {0}, learnt = {0};
     tx_status status = tx_json_parse_line(line, strlen(line), "line", &object);
     TX_THEN(status, tx_conversation_read(object, !asks, &conversation));
-    TX_THEN(status, tx_chat_render(chat, &conversation, asks, !asks, &text));
+    TX_THEN(status, tx_chat_render(chat, &conversation, asks, asks ? TX_CHAT_NONE : TX_CHAT_ANSWERS, &text));
     TX_THEN(status, tx_chat_encode(chat, encoder, &text, &ids, &learnt));
     if (status)
         status = tx_json_set_string(json, "error", tx_error());

@@ -47,7 +47,7 @@ static void open_talk(talk *t, const char *folder, const char *name)
 static tx_status render(talk *t, const tx_json *object, bool asks)
 {
     TX_TRY(tx_conversation_read(object, !asks, &t->conversation));
-    TX_TRY(tx_chat_render(t->chat, &t->conversation, asks, !asks, &t->text));
+    TX_TRY(tx_chat_render(t->chat, &t->conversation, asks, asks ? TX_CHAT_NONE : TX_CHAT_ANSWERS, &t->text));
     return tx_chat_encode(t->chat, t->encoder, &t->text, &t->ids, &t->learnt);
 }
 
@@ -174,7 +174,7 @@ static void check_many(const char *folder, const char *name, const char *said, s
         t.conversation.learnt[i] = i % 2;
     }
     const clock_t begin = clock();
-    assert_ok(tx_chat_render(t.chat, &t.conversation, false, true, &t.text));
+    assert_ok(tx_chat_render(t.chat, &t.conversation, false, TX_CHAT_ANSWERS, &t.text));
     assert_ok(tx_chat_encode(t.chat, t.encoder, &t.text, &t.ids, &t.learnt));
     assert_true((double)(clock() - begin) / CLOCKS_PER_SEC < 20.0);
     assert_int_equal(count_id(&t.learnt, 1), learnt * TURNS / 2);

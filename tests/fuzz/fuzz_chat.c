@@ -17,7 +17,7 @@ static void render(tx_conversation *conversation, bool asks)
     tx_ids ids = {0}, learnt = {0};
     char *back = NULL;
     size_t size = 0, ends = 0, wanted = 0;
-    if (tx_chat_render(chat, conversation, asks, !asks, &text) == TX_OK) {
+    if (tx_chat_render(chat, conversation, asks, asks ? TX_CHAT_NONE : TX_CHAT_ANSWERS, &text) == TX_OK) {
         FUZZ_CHECK(!tx_chat_encode(chat, encoder, &text, &ids, &learnt) && learnt.count == ids.count);
         for (size_t i = 0; i < ids.count; i++)
             ends += ids.id[i] == TX_BYTES_END;
