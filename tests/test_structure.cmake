@@ -73,7 +73,6 @@ set(homes
     "^immintrin\\.h$|^backends/cpu/((random|nf4|blocks)\\.h|amx/gemm_amx\\.c)$"
     "^cpuid\\.h$|^backends/cpu/gemm_dnnl\\.c$"
     "^mpi\\.h$|^comm/mpi\\.c$"
-    "^smpi/|^tools/research/tests/smpi(_splits)?\\.c$"
     "^hwloc|^comm/topology/hwloc"
     "^jansson\\.h$|^api/base/json\\.c$"
     "^(pcre2|utf8proc)|^models/text/"

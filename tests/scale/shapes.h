@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Configurations of published models, for tests of the model of divided training and for txresearch splits. */
+ * Configurations of published models, for tests of the model of divided training. */
 #ifndef TX_TESTS_SCALE_SHAPES_H
 #define TX_TESTS_SCALE_SHAPES_H
 

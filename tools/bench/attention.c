@@ -31,8 +31,9 @@ static const tx_option options[] = {
 static const settings defaults = {
     .common = TX_BENCH_DEFAULTS, .batch = 4, .heads = 12, .head_size = 64, .causal = true};
 
-void tx_bench_attention_command(int64_t batch, int64_t block, int64_t heads, int64_t kv_heads, int64_t head_size,
-                                bool causal, tx_dtype dtype, bool backward, tx_command *command)
+/* Fills in the command of self-attention, forward or backward. */
+static void fill_command(int64_t batch, int64_t block, int64_t heads, int64_t kv_heads, int64_t head_size, bool causal,
+                         tx_dtype dtype, bool backward, tx_command *command)
 {
     const tx_operand qkv = {
         .dtype = dtype,
@@ -69,8 +70,8 @@ static tx_status measure_block(tx_roofline *report, const settings *set, int64_t
         const char *name = tx_direction_name(backward ? TX_BACKWARD : TX_FORWARD);
         const int64_t kv_heads = set->kv_heads ? set->kv_heads : set->heads;
         tx_command c;
-        tx_bench_attention_command(set->batch, block, set->heads, kv_heads, set->head_size, set->causal,
-                                   (tx_dtype)set->dtype, backward == 1, &c);
+        fill_command(set->batch, block, set->heads, kv_heads, set->head_size, set->causal, (tx_dtype)set->dtype,
+                     backward == 1, &c);
         c.attrs.attention.window = (int32_t)set->window;
         char label[96], window[24] = "";
         if (set->window)

@@ -56,9 +56,6 @@ int64_t tx_bench_copy_most(const tx_device_info *device, int64_t most);
 /* Fills in the command of a matrix product: op(a) is m x k, op(b) is k x n, the result has type `result`. */
 void tx_bench_product_command(int64_t m, int64_t n, int64_t k, bool trans_a, bool trans_b, tx_dtype dtype,
                               tx_dtype result, tx_command *command);
-/* The same for self-attention, forward or backward (attention.c). */
-void tx_bench_attention_command(int64_t batch, int64_t block, int64_t heads, int64_t kv_heads, int64_t head_size,
-                                bool causal, tx_dtype dtype, bool backward, tx_command *command);
 /* Measures the peak of products of `dtype` unless it is known. Tries square products of size 512, 1024, ... while the
  * result is no larger than the array of the copy rate and the time is at most a quarter of a second. */
 tx_status tx_bench_need_product(const tx_target *target, tx_dtype dtype, int32_t repeats, tx_bench_peaks *peaks);

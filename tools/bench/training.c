@@ -50,7 +50,7 @@ void tx_bench_tokens_next(int64_t vocab, tx_bench_tokens *tokens)
 
 /* ---- Training ------------------------------------------------------------------------------------------- */
 
-tx_optimizer_options tx_bench_optimizer(void)
+static tx_optimizer_options optimizer_options(void)
 {
     return (tx_optimizer_options){sizeof(tx_optimizer_options), TX_ADAMW, 0.9f, 0.999f, 1e-8f, .weight_decay = 0.0f};
 }
@@ -73,7 +73,7 @@ tx_trainer_options tx_bench_trainer_options(const tx_config *config, int64_t bat
         .block = block,
         .accumulation = 1,
         .parallel = {.size = sizeof(tx_parallel_options)},
-        .optimizer = tx_bench_optimizer(),
+        .optimizer = optimizer_options(),
     };
 }
 

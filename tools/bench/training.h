@@ -34,7 +34,6 @@ typedef struct tx_bench_training {
 
 #define TX_BENCH_LEARNING_RATE 5e-5
 #define TX_BENCH_GRAD_NORM 1.0
-tx_optimizer_options tx_bench_optimizer(void);
 /* Returns options of the trainer. The task is that of the model's head. */
 tx_trainer_options tx_bench_trainer_options(const tx_config *config, int64_t batch, int64_t block);
 

@@ -10,13 +10,7 @@
 #define TX_AT_MOST "nothing: predicted speeds are upper bounds, not measured"
 
 /* X(name, help) */
-#define TX_RESEARCH_MAP(X)                                                             \
-    X(predict, "predict products and training steps on other cards")                   \
-    X(splits, "predict steps and memory of every split of a model among many devices") \
-    X(scale, "predict steps of data-parallel training on many ranks")                  \
-    X(ddp, "compare DataParallel and DistributedDataParallel")                         \
-    X(methods, "compare speed and memory of training methods")                         \
-    X(sizes, "measure the cost of dimensions that do not fill tiles")
+#define TX_RESEARCH_MAP(X) X(predict, "predict products and training steps on other cards")
 
 #define X(name, help) extern const tx_bench_command tx_bench_##name;
 TX_RESEARCH_MAP(X)

@@ -18,9 +18,8 @@ int main(int argc, char **argv)
 {
     static const tx_cli program = {
         .name = "txresearch",
-        .usage = "txresearch predict|splits|scale|ddp|methods|sizes [options]",
-        .about = "Predicts speed on other devices, and compares training methods. txresearch predict --help and so on "
-                 "list the options.",
+        .usage = "txresearch predict [options]",
+        .about = "Predicts speed on other devices. txresearch predict --help lists the options.",
         TX_CLI_COMMANDS(commands),
     };
     return tx_bench_main(&program, runs, argc, argv);
