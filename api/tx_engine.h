@@ -25,6 +25,7 @@ typedef struct tx_device_info {
     /* Whether TX uses the device's instructions or matrix units for products of this type. Otherwise operands are
      * converted to fp32. */
     bool bf16, fp16;
+    char units[16]; /* the matrix units of a GPU that TX uses, for example "WGMMA"; "" if none */
 } tx_device_info;
 
 /* Counts the devices of all backends; the CPU is first. A platform without devices is not an error. */
@@ -34,8 +35,12 @@ tx_status tx_device_get(int32_t index, tx_device_info *info);
  * NULL if there was no failure, or if they were not listed yet. */
 const char *tx_devices_missing(void);
 /* Finds a device by "cpu", "opencl", "opencl:N", "gpu", or "opencl:TEXT", where TEXT is part of the device's name in
- * any case. */
+ * any case. "auto" or NULL finds the first GPU if all GPUs have the same name and driver, and otherwise the cpu. */
 tx_status tx_device_find(const char *name, int32_t *index);
+/* Chooses a device for a user who names none: the GPU, or the first of GPUs with the same name and driver. If there is
+ * none, or there are several kinds, it chooses the cpu. Writes a reason for the user. A CPU that OpenCL lists is no
+ * GPU. Loads no OpenCL driver if the machine has no GPU. */
+tx_status tx_device_choose(int32_t *index, char *reason, size_t size);
 
 /* ---- Processors ---------------------------------------------------------------------------- */
 
@@ -95,7 +100,7 @@ typedef struct tx_tune_options {
 
 typedef struct tx_engine_options {
     size_t size;        /* sizeof(tx_engine_options) */
-    const char *device; /* see tx_device_find; NULL means "cpu" */
+    const char *device; /* see tx_device_find */
     int32_t threads;    /* of the CPU backend; 0 means all that this process may use */
     bool profile;       /* opens the device so that single operations can be timed */
     /* Allows fp32 matrix products to round their operands to tf32 (10 bits of mantissa) if the device has units for it.
@@ -113,6 +118,9 @@ typedef struct tx_engine_options {
 tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine);
 void tx_engine_free(tx_engine *engine);
 const tx_device_info *tx_engine_device(const tx_engine *engine);
+/* Returns why the engine uses its device if `device` was "auto" or NULL, for users; otherwise "". If the start-up test of
+ * a GPU failed, the engine uses the cpu, and the reason says so. */
+const char *tx_engine_reason(const tx_engine *engine);
 /* Reports the memory that the backend has allocated now. ACTIVATIONS is the whole planned arena (activations and
  * temporary), which the backend sees as one block. */
 tx_status tx_engine_memory(const tx_engine *engine, tx_memory *counted);

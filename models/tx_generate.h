@@ -83,7 +83,7 @@ typedef struct tx_lm_options {
     size_t size;        /* sizeof(tx_lm_options) */
     const char *model;  /* a folder, a GGUF file, or a name to find, as txgen's --model; NULL if `adapter` names it.
                          * An output_dir without a model gives its newest checkpoint, with a warning. */
-    const char *device; /* as txgen's --device; NULL means "cpu" */
+    const char *device; /* as txgen's --device; see tx_device_find */
     int32_t threads;    /* of the cpu backend; 0 means all that this process may use */
     int64_t batch_size; /* prompts at once, 0 means 8; it does not change the texts */
     /* Type of weights, caches and matrix products: "float32", "bfloat16", "float16", or "auto" for the type that

@@ -20,7 +20,7 @@ set(installed "(api/tx[a-z_]*|models/tx_[a-z]+|comm/topology/tx_[a-z]+)\\.h")
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def|work\\.def)|${extension_rows}")
 set(basics "${public}|api/graph/op\\.h")
 string(APPEND basics "|api/base/(blocks|grow|half|hash|file|clock|cores|memory_left|needs|number|thread|environment")
-string(APPEND basics "|drivers|rehearse)\\.h")
+string(APPEND basics "|drivers|gpus|rehearse)\\.h")
 set(contracts "backends/(backend|rng|rope|nf4|dynamic_map)\\.h|comm/comm\\.h")
 set(backend_basics "${basics}|backends/(backend|rng|rope|nf4|dynamic_map)\\.h")
 set(opencl_core "backends/opencl/[a-z]+\\.def")
@@ -85,7 +85,7 @@ set(homes
 
 set(standard assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg
     stdatomic stdbool stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype
-    dirent dlfcn fcntl glob iconv ifaddrs libgen link net/if netdb netinet/in poll pthread sched semaphore spawn strings
+    dirent dlfcn fcntl glob grp iconv ifaddrs libgen link net/if netdb netinet/in poll pthread sched semaphore spawn strings
     sys/epoll sys/file sys/ioctl sys/mman sys/prctl sys/random sys/resource sys/socket sys/stat sys/statvfs sys/syscall
     sys/time sys/types sys/uio sys/un sys/utsname sys/wait
     termios unistd wordexp)

@@ -4,8 +4,10 @@
 #include "api/model/engine.h"
 
 #include "api/base/drivers.h"
+#include "api/base/gpus.h"
 #include "api/base/needs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -71,34 +73,80 @@ static bool matches(const tx_device_info *info, const char *name)
     return number ? strcmp(info->id, name) == 0 : colon[1] && strcasestr(info->name, colon + 1);
 }
 
-/* Fails and lists the devices. If the name looks like a GPU, it adds a hint about drivers. */
+/* Fails and lists the devices. If the name looks like a GPU and there is none, it adds the remedy. */
 static tx_status fail_without(const char *name)
 {
     static const char *const gpus[] = {"gpu", "cuda", "hip", "rocm", "mps", "xpu", "metal", "nvidia", "amd", "opencl"};
-    char list[1024] = "";
+    char list[1024] = "", missing[512] = "";
     int32_t count = 0;
-    bool gpu = false;
+    bool wants_gpu = false, has_gpu = false;
     tx_status status = tx_device_count(&count);
     for (int32_t i = 0; i < count && !status; i++) {
         tx_device_info info;
         status = tx_device_get(i, &info);
         if (!status)
             tx_list_add(list, sizeof list, ", ", "%s (%s)", info.id, info.name);
+        has_gpu = has_gpu || (!status && info.type == TX_DEVICE_GPU);
     }
     for (size_t i = 0; i < sizeof gpus / sizeof gpus[0]; i++)
-        gpu = gpu || strncmp(name, gpus[i], strlen(gpus[i])) == 0;
+        wants_gpu = wants_gpu || strncmp(name, gpus[i], strlen(gpus[i])) == 0;
     if (tx_devices_missing())
-        return tx_fail(TX_NOT_FOUND, "no device \"%s\": there are %s; %s", name, *list ? list : "none",
-                       tx_devices_missing());
-    return tx_fail(TX_NOT_FOUND, "no device \"%s\": there are %s%s", name, *list ? list : "none",
-                   gpu ? "; TX uses all GPUs through OpenCL (opencl:0): install the OpenCL driver of the GPU's "
-                         "vendor (clinfo lists the devices)"
-                       : "");
+        snprintf(missing, sizeof missing, "; %s", tx_devices_missing());
+    else if (wants_gpu && !has_gpu) {
+        snprintf(missing, sizeof missing, "; TX uses GPUs through OpenCL: ");
+        tx_gpus_missing("", missing + strlen(missing), sizeof missing - strlen(missing));
+    }
+    return tx_fail(TX_NOT_FOUND, "no device \"%s\": there are %s%s", name, *list ? list : "none", missing);
+}
+
+/* Explains in `reason` why no GPU was chosen, of those from `first` on. */
+static tx_status explain(int32_t gpus, const tx_device_info *first, const tx_device_info *other, char *reason,
+                         size_t size)
+{
+    int32_t backends;
+    if (gpus)
+        snprintf(reason, size, "there are several kinds of GPUs: select one by --device, %s (%s) or %s (%s)", first->id,
+                 first->name, other->id, other->name);
+    else if (tx_devices_missing())
+        snprintf(reason, size, "no OpenCL device is used, because a driver failed");
+    else if (tx_backends(&backends) && backends == 1)
+        snprintf(reason, size, "this build has no OpenCL");
+    else
+        tx_gpus_missing("", reason, size);
+    return TX_OK;
+}
+
+tx_status tx_device_choose(int32_t *index, char *reason, size_t size)
+{
+    tx_device_info info, first = {.id = ""}, other = {.id = ""};
+    int32_t count = 0, gpus = 0;
+    *index = 0; /* the cpu */
+    if (tx_gpus_seen(""))
+        TX_TRY(tx_device_count(&count));
+    for (int32_t i = 0; i < count; i++) {
+        TX_TRY(tx_device_get(i, &info));
+        if (info.type != TX_DEVICE_GPU)
+            continue;
+        if (gpus++ == 0) {
+            first = info;
+            *index = i;
+        } else if (strcmp(info.name, first.name) != 0 || strcmp(info.driver, first.driver) != 0)
+            other = info;
+    }
+    if (gpus && !*other.id) {
+        snprintf(reason, size, "the %s; --device cpu selects the processor", gpus == 1 ? "only GPU" : "first GPU");
+        return TX_OK;
+    }
+    *index = 0;
+    return explain(gpus, &first, &other, reason, size);
 }
 
 tx_status tx_device_find(const char *name, int32_t *index)
 {
-    TX_NEEDS(name && index, TX_INVALID);
+    char reason[512];
+    TX_NEEDS(index, TX_INVALID);
+    if (!name || strcmp(name, "auto") == 0)
+        return tx_device_choose(index, reason, sizeof reason);
     /* Devices are queried one by one, so that "cpu" does not load every OpenCL driver. */
     for (int32_t i = 0;; i++) {
         const tx_backend *backend = NULL;

@@ -5,7 +5,42 @@
 #include "api/base/cores.h"
 #include "api/base/needs.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+static tx_status open_device(tx_engine *e, int32_t index, const tx_engine_options *options)
+{
+    int32_t local = 0;
+    TX_TRY(tx_device_locate(index, &e->backend, &local));
+    if (e->backend->version != TX_BACKEND_VERSION)
+        return tx_fail(TX_INTERNAL, "backend %s has version %u, wanted %u", e->backend->name, e->backend->version,
+                       TX_BACKEND_VERSION);
+    TX_TRY(e->backend->device_info(local, &e->device));
+    const tx_open_options open = {.threads = options->threads,
+                                  .profile = options->profile,
+                                  .tf32 = options->tf32,
+                                  .tune = options->tune,
+                                  .report = options->report};
+    return e->backend->open(local, &open, &e->context);
+}
+
+/* Opens the device that the user named, or chooses one. A chosen GPU that cannot be opened, for example because its
+ * start-up test fails, is replaced by the cpu. */
+static tx_status find_and_open(tx_engine *e, const tx_engine_options *options)
+{
+    int32_t index = 0;
+    if (options->device && strcmp(options->device, "auto") != 0) {
+        TX_TRY(tx_device_find(options->device, &index));
+        return open_device(e, index, options);
+    }
+    TX_TRY(tx_device_choose(&index, e->reason, sizeof e->reason));
+    const tx_status status = open_device(e, index, options);
+    if (!status || index == 0)
+        return status;
+    snprintf(e->reason, sizeof e->reason, "%s (%s) is not used: %.300s", e->device.id, e->device.name, tx_error());
+    return open_device(e, 0, options);
+}
 
 tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine)
 {
@@ -14,28 +49,12 @@ tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine)
         return tx_fail(TX_INVALID, "engine options: size is %zu, wanted %zu", options->size, sizeof *options);
     if (options->tune && options->tune->size != sizeof *options->tune)
         return tx_fail(TX_INVALID, "tune options: size is %zu, wanted %zu", options->tune->size, sizeof *options->tune);
-    int32_t index = 0, local = 0;
-    tx_status status = tx_device_find(options->device ? options->device : "cpu", &index);
-    if (status != TX_OK)
-        return status;
     tx_engine *e = calloc(1, sizeof *e);
     if (!e)
         return tx_fail(TX_MEMORY, "no memory for an engine");
     e->profile = options->profile;
     e->threads = options->threads > 0 ? options->threads : tx_cores();
-    status = tx_device_locate(index, &e->backend, &local);
-    if (status == TX_OK && e->backend->version != TX_BACKEND_VERSION)
-        status = tx_fail(TX_INTERNAL, "backend %s has version %u, wanted %u", e->backend->name, e->backend->version,
-                         TX_BACKEND_VERSION);
-    TX_THEN(status, e->backend->device_info(local, &e->device));
-    if (status == TX_OK) {
-        tx_open_options open = {.threads = options->threads,
-                                .profile = options->profile,
-                                .tf32 = options->tf32,
-                                .tune = options->tune,
-                                .report = options->report};
-        status = e->backend->open(local, &open, &e->context);
-    }
+    const tx_status status = find_and_open(e, options);
     if (status != TX_OK) {
         free(e);
         return status;
@@ -58,6 +77,12 @@ const tx_device_info *tx_engine_device(const tx_engine *engine)
 {
     TX_NEEDS(engine, NULL);
     return &engine->device;
+}
+
+const char *tx_engine_reason(const tx_engine *engine)
+{
+    TX_NEEDS(engine, "");
+    return engine->reason;
 }
 
 tx_status tx_engine_memory(const tx_engine *engine, tx_memory *counted)

@@ -10,7 +10,8 @@ struct tx_engine {
     tx_context *context;
     tx_device_info device;
     bool profile;
-    int32_t threads; /* host threads that this engine may use */
+    int32_t threads;  /* host threads that this engine may use */
+    char reason[512]; /* see tx_engine_reason */
 };
 
 /* Finds the backend of device `index` (see tx_device_get) and the device's index in that backend. */

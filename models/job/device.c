@@ -15,7 +15,7 @@
 
 static bool wants_auto(const tx_job *j)
 {
-    return strcmp(j->set.device, "auto") == 0;
+    return j->set.device && strcmp(j->set.device, "auto") == 0;
 }
 
 /* The GPU that the placement assigns to this rank, if no lower rank has it. Other ranks use the cpu. */
@@ -27,6 +27,17 @@ static const char *device_of(const tx_topology *t, const tx_placement *p, int32_
             device = -1;
     const char *engine = device >= 0 ? t->devices[device].engine : "";
     return engine && *engine ? engine : "cpu";
+}
+
+/* True if each of the host's ranks gets a GPU of its own, and these have one name. Otherwise ranks whose user names no
+ * device use the cpu, because devices of several kinds round differently. */
+static bool has_gpu_for_each(const tx_topology *t, const tx_placement *p, int32_t ranks)
+{
+    for (int32_t r = 0; r < ranks; r++)
+        if (strcmp(device_of(t, p, r), "cpu") == 0 ||
+            strcmp(t->devices[p->places[r].device].name, t->devices[p->places[0].device].name) != 0)
+            return false;
+    return true;
 }
 
 /* Whether a launcher bound the ranks of this host to different cores. The same cores for all ranks are not a binding,
@@ -46,13 +57,14 @@ static tx_status find_binding(tx_comm *comm, const char *cpus, bool *bound)
 static tx_status assign_place(tx_job *j, const char *cpus, bool moves)
 {
     const tx_comm *comm = j->comm;
+    const bool chooses = !j->set.device && !j->set.use_cpu;
     tx_topology *topology = NULL;
     tx_placement *placement = NULL;
     tx_status status = tx_topology_live(NULL, &topology);
     if (!status && moves)
         status = tx_placement_confine(topology, cpus);
     TX_THEN(status, tx_placement_make(topology, comm->local_size, &placement));
-    if (!status && wants_auto(j))
+    if (!status && (wants_auto(j) || (chooses && has_gpu_for_each(topology, placement, comm->local_size))))
         snprintf(j->device, sizeof j->device, "%s", device_of(topology, placement, comm->local_rank));
     if (!status && moves)
         status = tx_placement_take(&placement->places[comm->local_rank]);
@@ -61,11 +73,20 @@ static tx_status assign_place(tx_job *j, const char *cpus, bool moves)
     return status == TX_UNSUPPORTED && !wants_auto(j) ? TX_OK : status;
 }
 
+/* The device before the topology is known. One rank of a host leaves the choice to the engine. */
+static const char *named_device(const tx_job *j)
+{
+    if (j->set.use_cpu || wants_auto(j))
+        return "cpu";
+    return j->set.device ? j->set.device : j->comm->local_size > 1 ? "cpu" : "auto";
+}
+
 tx_status tx_job_bind_rank(tx_job *j)
 {
     char *cpus = NULL;
     bool bound = false;
-    snprintf(j->device, sizeof j->device, "%s", wants_auto(j) ? "cpu" : j->set.device);
+    int32_t index;
+    snprintf(j->device, sizeof j->device, "%s", named_device(j));
     tx_status status = tx_placement_cpus(&cpus);
     if (!status && j->comm->size > 1)
         status = find_binding(j->comm, cpus, &bound);
@@ -73,6 +94,8 @@ tx_status tx_job_bind_rank(tx_job *j)
     if (!status && (moves || wants_auto(j)))
         status = assign_place(j, cpus, moves);
     free(cpus);
+    /* A device that does not exist is refused before the data are read. */
+    TX_THEN(status, tx_device_find(j->device, &index));
     return status;
 }
 
@@ -191,7 +214,9 @@ tx_status tx_job_open_device(tx_job *j)
     j->compiling = (tx_reporter){j->report.warn, j, on_compiling};
     TX_TRY(tx_engine_create(&engine, &j->engine));
     const tx_device_info *device = tx_engine_device(j->engine);
-    tx_job_note(j, "device  %s: %s, %s", device->id, device->name, device->platform);
+    const char *reason = tx_engine_reason(j->engine);
+    tx_job_note(j, "device  %s: %s, %s%s%s%s", device->id, device->name, device->platform, *reason ? " (" : "", reason,
+                *reason ? ")" : "");
     if (tf32)
         tx_job_note(j, "tf32    %s",
                     device->tf32 ? "fp32 matrix products may round their operands to tf32"

@@ -16,7 +16,7 @@ typedef struct settings {
 
 static const tx_option options[] = {TX_BENCH_DEVICE(AT), TX_BENCH_JSON(AT)};
 
-static const settings defaults = {.device = "cpu"};
+static const settings defaults = {.device = "auto"};
 
 extern char **environ;
 

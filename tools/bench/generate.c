@@ -29,7 +29,7 @@ static const tx_option options[] = {
 };
 
 static const settings defaults = {
-    .config = "gpt2", .device = "cpu", .batch = 1, .block = 32, .count = 64, .pairs = 5, .seconds = 1e6};
+    .config = "gpt2", .device = "auto", .batch = 1, .block = 32, .count = 64, .pairs = 5, .seconds = 1e6};
 
 typedef struct bench {
     tx_pairs pairs;

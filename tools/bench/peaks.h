@@ -30,7 +30,7 @@ typedef struct tx_bench_common {
     {TX_OPTION_REAL, "seconds", TX_COMMON_AT(seconds), 0, 1e6, "X",                                                   \
      "start no new measurement after X seconds, except the first"},                                                   \
     TX_BENCH_JSON(TX_COMMON_AT)
-#define TX_BENCH_DEFAULTS {.device = "cpu", .largest = 256, .seconds = 1e6}
+#define TX_BENCH_DEFAULTS {.device = "auto", .largest = 256, .seconds = 1e6}
 /* clang-format on */
 
 #define TX_BENCH_REALS 3 /* F32, BF16, F16: the operand types of products */

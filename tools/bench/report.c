@@ -48,7 +48,7 @@ static const tx_option options[] = {
     TX_BENCH_DEVICE(AT),
 };
 
-static const settings defaults = {.device = "cpu", .config = "gpt2", .output = "txbench-report", .budget = 600.0};
+static const settings defaults = {.device = "auto", .config = "gpt2", .output = "txbench-report", .budget = 600.0};
 
 static const struct part {
     const char *name;

@@ -42,7 +42,7 @@ static const tx_option options[] = {
 
 /* Settings without an option here have txtrain's defaults. */
 static const settings defaults = {
-    .pairs = {.config = "gpt2", .device = "cpu", .batch = 4, .block = 256, .count = 3, .pairs = 5, .seconds = 1e6},
+    .pairs = {.config = "gpt2", .device = "auto", .batch = 4, .block = 256, .count = 3, .pairs = 5, .seconds = 1e6},
     .job = {.accumulation = 1,
             .beta1 = 0.9,
             .beta2 = 0.999,

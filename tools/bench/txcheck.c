@@ -26,7 +26,8 @@ typedef struct settings {
 
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu", .help = "device to check"},
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "auto|cpu|opencl|opencl:N|opencl:NAME|gpu",
+     .help = "device to check"},
     {TX_OPTION_TEXT, "op", AT(op), .choices = "NAME",
      .help = "check only this op; api/ops.def has the names (ops, threads)"},
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
@@ -293,7 +294,7 @@ static int (*const runs[])(const settings *o, const tx_target *target) = {run_op
 
 static int run(int argc, char **argv)
 {
-    settings o = {.device = "cpu", .seconds = 1e6, .every = 1};
+    settings o = {.device = "auto", .seconds = 1e6, .every = 1};
     int32_t command;
     tx_target target = {0};
     int result = tx_options_command(&program, argc, argv, &o, &command);

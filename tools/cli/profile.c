@@ -166,19 +166,29 @@ tx_status tx_print_profile(FILE *to, tx_profiled *plan, const void *context, int
     return status;
 }
 
+static void print_device(FILE *to, const tx_device_info *d)
+{
+    fprintf(to, "%-10s %s, %s, driver %s, %d compute units, %.1f GiB, at most %.1f GiB in one piece, products in fp32",
+            d->id, d->name, d->platform, d->driver, d->compute_units, (double)d->memory / GIB,
+            (double)d->max_allocation / GIB);
+    fprintf(to, "%s%s%s%s%s\n", d->tf32 ? ", tf32" : "", d->fp16 ? ", fp16" : "", d->bf16 ? ", bf16" : "",
+            *d->units ? " by " : "", d->units);
+}
+
 tx_status tx_print_devices(FILE *to)
 {
-    int32_t count = 0;
-    tx_status status = tx_device_count(&count);
-    for (int32_t i = 0; i < count && !status; i++) {
-        tx_device_info info;
-        status = tx_device_get(i, &info);
-        if (!status)
-            fprintf(to, "%-10s %s, %s, driver %s, %d compute units, %.1f GiB, at most %.1f GiB in one piece\n", info.id,
-                    info.name, info.platform, info.driver, info.compute_units, (double)info.memory / GIB,
-                    (double)info.max_allocation / GIB);
+    int32_t count = 0, chosen;
+    char reason[512];
+    tx_device_info info;
+    TX_TRY(tx_device_count(&count));
+    for (int32_t i = 0; i < count; i++) {
+        TX_TRY(tx_device_get(i, &info));
+        print_device(to, &info);
     }
     if (tx_devices_missing())
         tx_warn(NULL, tx_devices_missing());
-    return status;
+    TX_TRY(tx_device_choose(&chosen, reason, sizeof reason));
+    TX_TRY(tx_device_get(chosen, &info));
+    fprintf(to, "default    %s: %s\n", info.id, reason);
+    return TX_OK;
 }

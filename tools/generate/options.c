@@ -19,7 +19,7 @@ static const tx_option options[] = {
      .help = "how several adapters become one; cat is their exact sum. txconvert knows other ways"},
     {TX_OPTION_TEXT, "save_merged", AT(save_merged), .choices = "DIR",
      .help = "write the merged model to a folder, in --dtype, and exit"},
-    {TX_OPTION_TEXT, "device", AT(lm.device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+    {TX_OPTION_TEXT, "device", AT(lm.device), .choices = "auto|cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "device to compute on"},
     {TX_OPTION_TEXT, "device_map", AT(lm.device_map), .choices = "auto|DEVICE[=BLOCKS],...",
      .help = "divide the model's blocks among devices, instead of --device: opencl:0=8,cpu=4 gives the number of "
@@ -129,7 +129,7 @@ static const tx_option_spelling spellings[] = {{"-m", "model"},
                                                {"--max_tokens", "max_new_tokens"}};
 
 static const txgen_settings defaults = {
-    .lm = {.size = sizeof(tx_lm_options), .device = "cpu", .warn = tx_warn, .progress = tx_alive_progress},
+    .lm = {.size = sizeof(tx_lm_options), .device = "auto", .warn = tx_warn, .progress = tx_alive_progress},
     .max_new_tokens = -1,
     .top_k = 50,
     .num_beams = 1,

@@ -56,11 +56,11 @@ static const tx_option options[] = {
      .help = "with --load_in_4bit: keep their scales in 8 bits"},
     {TX_OPTION_INTEGER, "ranks", AT(ranks), 1, 1 << 16, "N", "predict the memory of one of N data-parallel ranks"},
     {TX_OPTION_INTEGER, "zero_stage", AT(zero_stage), 0, 3, "N", "with --ranks: ZeRO stage, as in txtrain"},
-    {TX_OPTION_TEXT, "device", AT(model.device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+    {TX_OPTION_TEXT, "device", AT(model.device), .choices = "auto|cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "device to plan for"},
     {TX_OPTION_FLAG, "json", AT(json), .help = "print the table as one JSON object"},
 };
-static const settings defaults = {.model = {.size = sizeof(tx_forecaster_options), .device = "cpu"}, .ranks = 1};
+static const settings defaults = {.model = {.size = sizeof(tx_forecaster_options), .device = "auto"}, .ranks = 1};
 
 static const tx_cli program = {
     .name = "txmem",

@@ -24,7 +24,7 @@ static const tx_option options[] = {
     {TX_OPTION_CHOICE, "task", AT(task), .choices = "generate|embed|classify",
      .help = "kind of the model: generate serves completions and chats; embed and classify serve encoders at "
              "/v1/embeddings and /v1/classify"},
-    {TX_OPTION_TEXT, "device", AT(lm.device), .choices = "cpu|opencl|opencl:N|opencl:NAME|gpu",
+    {TX_OPTION_TEXT, "device", AT(lm.device), .choices = "auto|cpu|opencl|opencl:N|opencl:NAME|gpu",
      .help = "device to compute on"},
     {TX_OPTION_TEXT, "device_map", AT(lm.device_map), .choices = "auto|DEVICE[=BLOCKS],...",
      .help = "divide the model's blocks among devices, instead of --device"},
@@ -75,7 +75,7 @@ static const tx_option_spelling spellings[] = {
     {"-m", "model"}, {"--max_model_len", "max_length"}, {"--cors_allow_origins", "cors"}};
 
 static const serve_settings defaults = {.lm = {.size = sizeof(tx_lm_options),
-                                               .device = "cpu",
+                                               .device = "auto",
                                                .dtype = "float32",
                                                .warn = tx_warn,
                                                .progress = tx_alive_progress},

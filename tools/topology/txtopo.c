@@ -3,6 +3,7 @@
 #include "tools/topology/txtopo.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
+#include "tools/cli/profile.h"
 #include "tx_file.h"
 #include "tx_topology.h"
 
@@ -14,7 +15,7 @@
 #include <unistd.h>
 
 typedef struct settings {
-    bool matrix, pci, tree, nvidia, json;
+    bool matrix, pci, tree, devices, nvidia, json;
     const char *p2p, *input, *watch;
     int64_t bind;
 } settings;
@@ -33,6 +34,8 @@ static const tx_option options[] = {
            "several letters, a cell shows the first that is not OK"),
     OPTION(FLAG, "tree", tree, NULL,
            "show packages, PCI bridges and devices, each with the speed and width of its upstream link"),
+    OPTION(FLAG, "devices", devices, NULL,
+           "list the devices on which TX computes: memory, driver, types of products and matrix units"),
     {TX_OPTION_INTEGER, "bind", offsetof(settings, bind), 0, 4096, "N",
      "show a placement of N ranks with the device, cores, memory and NIC of each, and command lines for mpiexec, srun, "
      "mpirun, numactl and hwloc-bind"},
@@ -73,12 +76,14 @@ static const tx_cli program = {
 
 static int check(const settings *s)
 {
-    const int shown = s->matrix + s->pci + s->tree + (s->p2p != NULL) + (s->bind > 0) + (s->watch != NULL);
+    const int shown = s->matrix + s->pci + s->tree + s->devices + (s->p2p != NULL) + (s->bind > 0) + (s->watch != NULL);
     const char wrong = s->p2p ? tx_txtopo_p2p_wrong(s->p2p) : '\0';
     const tx_misuse misuses[] = {
-        {shown > 1, "-m, -mp, -p2p, --tree, --bind and --watch exclude each other"},
+        {shown > 1, "-m, -mp, -p2p, --tree, --devices, --bind and --watch exclude each other"},
         {s->nvidia && s->json, "--nvidia and --json exclude each other"},
-        {(s->tree || s->bind > 0) && (s->nvidia || s->json), "--tree and --bind exclude --nvidia and --json"},
+        {(s->tree || s->devices || s->bind > 0) && (s->nvidia || s->json),
+         "--tree, --devices and --bind exclude --nvidia and --json"},
+        {s->devices && s->input, "--devices lists those of this machine: leave out --input"},
         {s->p2p && s->nvidia, "-p2p and --nvidia exclude each other"},
     };
     const int result = tx_complain_misuse(&program, misuses, sizeof misuses / sizeof misuses[0]);
@@ -165,6 +170,9 @@ static int run(const settings *s)
 {
     if (s->watch)
         return watch(s);
+    if (s->devices)
+        return tx_print_devices(stdout) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error())
+                                        : tx_end(&program, 0);
     tx_topology *topology = NULL;
     tx_alive *alive = tx_alive_start(&program, stderr, "looking for devices");
     tx_status status = s->input ? tx_topology_read(s->input, &topology) : tx_topology_live(NULL, &topology);

@@ -20,16 +20,18 @@ typedef struct matrix_form {
     int pitch;
 } matrix_form;
 
-/* Returns true if the device has these matrix units and they support operands of that type. sm_100 and sm_120 have
- * no wgmma. */
-static bool has_units(const tx_context *context, const matrix_form *f, tx_dtype from)
+/* Returns true if the device has these matrix units. sm_100 and sm_120 have no wgmma. */
+static bool has_units(const tx_cl_capabilities *can, const matrix_form *f)
+{
+    return tx_cl_matrix_units(can, f->vendor, f->lanes) &&
+           (strcmp(f->atom, "WGMMA") != 0 || strcmp(can->architecture, "sm_90") == 0);
+}
+
+/* Returns true if the units support operands of that type. */
+static bool has_type(const tx_context *context, const matrix_form *f, tx_dtype from)
 {
     const bool rounds = context->tf32 && context->can.tf32;
-    if (strcmp(f->atom, "WGMMA") == 0 && strcmp(context->can.architecture, "sm_90") != 0)
-        return false;
-    return tx_cl_matrix_units(&context->can, f->vendor, f->lanes) && (f->takes & (from != TX_F32 ? HALVES
-                                                                                  : rounds       ? AS_TF32
-                                                                                                 : FULL)) != 0;
+    return (f->takes & (from != TX_F32 ? HALVES : rounds ? AS_TF32 : FULL)) != 0;
 }
 
 #define MAX_LD (1 << 24) /* elements of a block are counted in 32 bits */
@@ -37,8 +39,9 @@ static bool has_units(const tx_context *context, const matrix_form *f, tx_dtype 
 static double matrix_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     const int64_t piece = self->piece / (int64_t)tx_dtype_size(p->from);
-    if (!has_units(context, self->tile->form, p->from) || !tx_cl_whole_a(p, piece) || !tx_cl_whole_b(p, piece) ||
-        p->g.lda >= MAX_LD || p->g.ldb >= MAX_LD)
+    const matrix_form *f = self->tile->form;
+    if (!has_units(&context->can, f) || !has_type(context, f, p->from) || !tx_cl_whole_a(p, piece) ||
+        !tx_cl_whole_b(p, piece) || p->g.lda >= MAX_LD || p->g.ldb >= MAX_LD)
         return 0.0;
     return tx_cl_tile_suits(context, self, p, tx_cl_matrix_local(context), why);
 }
@@ -95,12 +98,16 @@ TX_CL_PROVIDERS(matrix, forms);
 
 void tx_cl_matrix_types(const tx_cl_capabilities *can, tx_device_info *info)
 {
+    double rate = 0.0;
     for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
         const matrix_form *f = forms[i].tile->form;
-        if (!tx_cl_matrix_units(can, f->vendor, f->lanes))
+        if (!has_units(can, f))
             continue;
         info->fp16 = info->fp16 || (f->takes & HALVES) != 0;
         info->bf16 = info->bf16 || (f->takes & HALVES) != 0;
         info->tf32 = info->tf32 || (can->tf32 && (f->takes & AS_TF32) != 0);
+        if (forms[i].tile->rate > rate)
+            snprintf(info->units, sizeof info->units, "%.*s", (int)strcspn(f->atom, "0123456789"), f->atom);
+        rate = forms[i].tile->rate > rate ? forms[i].tile->rate : rate;
     }
 }
