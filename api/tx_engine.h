@@ -118,8 +118,8 @@ typedef struct tx_engine_options {
 tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine);
 void tx_engine_free(tx_engine *engine);
 const tx_device_info *tx_engine_device(const tx_engine *engine);
-/* Returns why the engine uses its device if `device` was "auto" or NULL, for users; otherwise "". If the start-up test of
- * a GPU failed, the engine uses the cpu, and the reason says so. */
+/* Returns why the engine uses its device if `device` was "auto" or NULL, for users; otherwise "". If the start-up test
+ * of a GPU failed, the engine uses the cpu, and the reason says so. */
 const char *tx_engine_reason(const tx_engine *engine);
 /* Reports the memory that the backend has allocated now. ACTIVATIONS is the whole planned arena (activations and
  * temporary), which the backend sees as one block. */

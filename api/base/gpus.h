@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The GPUs that the kernel knows, and what a user has to do if OpenCL does not list them. */
+ * The GPUs that the kernel knows, and the remedy if OpenCL does not list them. */
 #ifndef TX_API_GPUS_H
 #define TX_API_GPUS_H
 
