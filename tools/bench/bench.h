@@ -62,9 +62,9 @@ int tx_bench_main(const tx_cli *program, const tx_bench_command *const *run, int
 #define TX_BENCH_BATCH(AT)                                                                                            \
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "rows of a rank's micro-batch"},                         \
     {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N", "tokens of a row"}
-#define TX_BENCH_DEVICE(AT)                                                                                           \
-    {TX_OPTION_TEXT, "device", AT(device), .choices = "auto|cpu|opencl|opencl:N|opencl:NAME|gpu",                          \
-     .help = "device to measure"},                                                                                    \
+#define TX_BENCH_DEVICE(AT) \
+    {TX_OPTION_TEXT, "device", AT(device), .choices = "auto|cpu|opencl|opencl:N|opencl:NAME|gpu", \
+     .help = "device to measure"}, \
     {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N", "threads of the cpu backend and of a peer; 0 uses all"}
 #define TX_BENCH_MEASUREMENTS(AT)                                                                                     \
     {TX_OPTION_INTEGER, "pairs", AT(pairs), 1, TX_BENCH_PAIRS, "N",                                                   \
