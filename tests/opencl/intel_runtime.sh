@@ -7,6 +7,8 @@
 #     intel_runtime.sh BIN [FOLDER]    BIN holds programs of a build; FOLDER (default ~/.cache/tx/intel-opencl) holds
 #                                      the runtime, which the script downloads if it is missing
 #
+# With TX_TEST_TURN=N it runs only turn N of 12: every twelfth case, the units of one vendor, attention on two cards.
+#
 # Exit status 77: the runtime cannot be downloaded, or finds no device.
 set -u
 
@@ -35,9 +37,19 @@ OCL_ICD_VENDORS=$folder/vendors
 LD_LIBRARY_PATH=$folder/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 export OCL_ICD_VENDORS LD_LIBRARY_PATH
 
+turn=${TX_TEST_TURN:-0}
+every=4
+makers='nvidia amd intel'
+cards='h200 mi300x rx7900xtx rx9070 a770 b580'
+if [ -n "${TX_TEST_TURN:-}" ]; then
+    every=12
+    makers=$(echo "$makers" | cut -d ' ' -f $((turn % 3 + 1)))
+    cards=$(echo "$cards" | cut -d ' ' -f $((turn % 3 * 2 + 1)),$((turn % 3 * 2 + 2)))
+fi
+
 ops()
 {
-    TX_OCL_VARIANT=$1 TX_GEMM=portable TX_GEMM_TUNE=0 "$bin/txcheck" ops --device opencl --every 4
+    TX_OCL_VARIANT=$1 TX_GEMM=portable TX_GEMM_TUNE=0 "$bin/txcheck" ops --device opencl --every "$every" --turn "$turn"
 }
 
 # The compiler crashes when it vectorizes products by the units of NVIDIA and AMD, and the CPU decides which attention
@@ -45,10 +57,10 @@ ops()
 units()
 {
     export CL_CONFIG_CPU_VECTORIZER_MODE=1
-    for maker in nvidia amd intel; do
-        "$bin/test_stand_in" products $maker || return 1
+    for maker in $makers; do
+        "$bin/test_stand_in" products "$maker" || return 1
     done
-    for card in h200 mi300x rx7900xtx rx9070 a770 b580; do
+    for card in $cards; do
         LD_PRELOAD=$bin/../tests/opencl/libstand_in_card.so TX_TEST_CARD=$card "$bin/test_matrix_attention" || return 1
     done
 }
