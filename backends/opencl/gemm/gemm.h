@@ -87,8 +87,10 @@ bool tx_cl_gemm_supports(const tx_context *context, const tx_cl_provider *provid
 /* Returns true if a provider of this name supports this kind of device. */
 bool tx_cl_gemm_has_provider(const tx_context *context, const char *name);
 
-/* Writes the options in `form`, followed by those for storage types and transposes. */
+/* Writes the options in `form`, followed by those for storage types, transposes and the epilogue. */
 void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_product *p);
+/* Appends the options of epilogue.cl, if there is an epilogue. */
+void tx_cl_epilogue_options(char *text, size_t size, const tx_cl_product *p);
 /* Pass the first arguments of the kernels, and the last ones, which describe groups. */
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p);
 void tx_cl_gemm_offsets(tx_cl_builder *b, const tx_cl_product *p);

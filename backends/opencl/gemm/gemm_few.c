@@ -24,8 +24,11 @@ static double few_suits(const tx_context *context, const tx_cl_provider *self, c
 static bool few_aligned(const tx_cl_product *p)
 {
     const tx_gemm *g = &p->g;
-    const bool bias = !tx_present(p->bias) || p->bias->offset % 16 == 0;
-    return bias && (g->n | g->lda | g->ldb | g->stride_a | g->stride_b) % 4 == 0 &&
+    const tx_operand *others[] = {p->bias, p->z, p->kept};
+    for (int i = 0; i < 3; i++)
+        if (tx_present(others[i]) && others[i]->offset % 16 != 0)
+            return false;
+    return (g->n | g->lda | g->ldb | g->stride_a | g->stride_b) % 4 == 0 &&
            (p->a->offset | p->b->offset | p->y->offset) % 16 == 0;
 }
 
@@ -70,14 +73,19 @@ static void few_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_p
     const few_plan f = b->context->limits.cpu ? plan_few_cpu(b->context, p) : plan_few_gpu(b->context, p);
     const size_t local[2] = {(size_t)f.across * (size_t)f.along, 1};
     const size_t global[2] = {(size_t)f.groups * local[0], (size_t)p->g.batch};
-    char form[96], options[224];
+    char form[96], options[256];
     snprintf(form, sizeof form, "-DVW=%d -DRUN=%d -DROWS=%d -DACROSS=%d -DALONG=%d -DCOLUMNS=%d", f.vector, f.run,
              (int)p->g.m, f.across, f.along, f.columns);
     tx_cl_gemm_options(options, sizeof options, form, p);
     tx_cl_launch(b, "gemm_few", options, "gemm_few", 2, global, local);
     tx_cl_gemm_arguments(b, p);
+    TX_CL_OPERANDS(b, p->z, p->kept);
 }
 
-static const tx_cl_provider few[] = {
-    {.name = "portable-few", .rows = FEW_ROWS, .packed = true, .suits = few_suits, .emit = few_emit}};
+static const tx_cl_provider few[] = {{.name = "portable-few",
+                                      .rows = FEW_ROWS,
+                                      .epilogues = true,
+                                      .packed = true,
+                                      .suits = few_suits,
+                                      .emit = few_emit}};
 TX_CL_PROVIDERS(few, few);

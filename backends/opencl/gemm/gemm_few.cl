@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Matrix product y = a op(b) + bias (+ y) of few rows, limited by the bandwidth of the memory that holds b. Every
- * element of b is read once and multiplied with all rows. Sums are fp32, rounded to y's type once, and their order
- * depends only on the options. See gemm_operands.cl for the arguments.
+ * Matrix product y = a op(b) + bias (+ y) of few rows with its epilogue, limited by the bandwidth of the memory that
+ * holds b. Every element of b is read once and multiplied with all rows. Sums are fp32, rounded to y's type once, and
+ * their order depends only on the options. See gemm_operands.cl for the arguments, and epilogue.cl for the epilogue.
  *
  * A work-group is ACROSS x ALONG work-items. If b is stored [k, n], an item computes RUN vectors of neighbouring
  * columns. ACROSS items are adjacent in n, and ALONG items share the terms, DEEP terms at a time.
@@ -18,6 +18,7 @@
 #define Y_VLOAD TX_CAT(tx_load_, Y)
 #define Y_VSTORE TX_CAT(tx_store_, Y)
 #include "gemm_operands.cl"
+#include "epilogue.cl"
 
 /* Loads the i-th vector of b, of n elements from element `first` on. For a 4-bit b n is a multiple of 64, so all
  * vectors are whole. */
@@ -69,7 +70,7 @@ static void add_terms(__global const ab_t *a, long lda, from_b b, long first, lo
 
 /* Work-groups: (columns, batch). */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_few(GEMM_ARGUMENTS)
+gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS)
 {
     const int across = (int)get_local_id(0) % ACROSS, along = (int)get_local_id(0) / ACROSS;
     const long i = (get_group_id(0) * (long)ACROSS + across) * VW * RUN, batch = get_group_id(1);
@@ -77,6 +78,8 @@ gemm_few(GEMM_ARGUMENTS)
     a += a_at + batch * stride_a;
     b += b_at + batch * stride_b;
     y += y_at + batch * m * n;
+    with += with_at + batch * m * n;
+    kept = kept ? kept + kept_at + batch * m * n : 0;
     vec sum[ROWS][RUN];
     for (int row = 0; row < ROWS; row++)
         for (int r = 0; r < RUN; r++)
@@ -106,6 +109,7 @@ gemm_few(GEMM_ARGUMENTS)
                 v += tx_load(bias + bias_at, i + r * VW, n, 0.0f);
             if (adds)
                 v += Y_VLOAD(y + row * n, i + r * VW, n);
+            v = tx_finish(v, with + row * n, kept ? kept + row * n : 0, i + r * VW, n);
             Y_VSTORE(v, y + row * n, i + r * VW, n);
         }
 }
@@ -140,17 +144,18 @@ static void sum_column(__global const ab_t *a, long lda, from_b b, long first, l
 
 /* Stores element j of a row of y. The loads and stores need j: with 0 instead rusticl of Mesa 22.3 stores nothing.
  * In a function called with the constants i = 0 and n = 1 it evaluates `i + k < n` as false for k = 0 of a loop. */
-static void finish(float sum, __global const float *bias, __global y_t *y, long j, int adds)
+static void finish(float sum, __global const float *bias, __global y_t *y, __global const y_t *with,
+                   __global y_t *kept, long j, int adds)
 {
     vec v = (vec)(bias ? sum + bias[j] : sum);
     if (adds)
         v += Y_VLOAD(y, j, j + 1);
-    Y_VSTORE(v, y, j, j + 1);
+    Y_VSTORE(tx_finish(v, with, kept, j, j + 1), y, j, j + 1);
 }
 
 /* Work-groups: (columns, batch). */
 __kernel __attribute__((reqd_work_group_size(GROUP, 1, 1))) void
-gemm_few(GEMM_ARGUMENTS)
+gemm_few(GEMM_ARGUMENTS, TILE_ARGUMENTS)
 {
     const int along = (int)get_local_id(0) % ALONG, across = (int)get_local_id(0) / ALONG;
     const long first = get_group_id(0) * (long)(ACROSS * COLUMNS) + across, batch = get_group_id(1);
@@ -158,6 +163,8 @@ gemm_few(GEMM_ARGUMENTS)
     a += a_at + batch * stride_a;
     b += b_at + batch * stride_b;
     y += y_at + batch * m * n;
+    with += with_at + batch * m * n;
+    kept = kept ? kept + kept_at + batch * m * n : 0;
 #if ALONG > 1
     __local float part[GROUP];
 #endif
@@ -178,12 +185,14 @@ gemm_few(GEMM_ARGUMENTS)
                 float total = part[get_local_id(0)];
                 for (int other = 1; other < ALONG; other++)
                     total += part[get_local_id(0) + other];
-                finish(total, bias ? bias + bias_at : 0, y + row * n, j, adds);
+                finish(total, bias ? bias + bias_at : 0, y + row * n, with + row * n, kept ? kept + row * n : 0, j,
+                       adds);
             }
         }
 #else
         for (int row = 0; row < ROWS && j < n; row++)
-            finish(tx_hsum(sum[row]), bias ? bias + bias_at : 0, y + row * n, j, adds);
+            finish(tx_hsum(sum[row]), bias ? bias + bias_at : 0, y + row * n, with + row * n,
+                   kept ? kept + row * n : 0, j, adds);
 #endif
     }
 }

@@ -13,6 +13,6 @@ typedef TX_CAT(Y, _t) y_t;
     __global const ab_t *a, long a_at, __global const b_t *b, long b_at, __global const float *bias, long bias_at,     \
         __global y_t *y, long y_at, __global const uint *control, long m, long n, long k, long lda, long ldb,          \
         long stride_a, long stride_b, int accumulate
-/* Additional arguments of tile kernels: operands of the epilogue, and offsets of groups. */
+/* Additional arguments of kernels with epilogues: operands of the epilogue, and offsets of groups. */
 #define TILE_ARGUMENTS                                                                                                 \
     __global const y_t *with, long with_at, __global y_t *kept, long kept_at OFFSETS

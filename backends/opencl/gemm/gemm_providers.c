@@ -46,6 +46,14 @@ void tx_cl_gemm_options(char *text, size_t size, const char *form, const tx_cl_p
         snprintf(text + strlen(text), size - strlen(text), " -DNF4=%d", p->packed == TX_NF4_DOUBLE ? 2 : 1);
     if (p->offsets)
         snprintf(text + strlen(text), size - strlen(text), " -DGROUPED=%d", p->trans_a ? 2 : 1);
+    tx_cl_epilogue_options(text, size, p);
+}
+
+void tx_cl_epilogue_options(char *text, size_t size, const tx_cl_product *p)
+{
+    const size_t used = strlen(text);
+    if (p->epilogue != TX_EPILOGUE_NONE)
+        snprintf(text + used, size - used, " -DEPILOGUE=%d -DEXACT=%d", (int)p->epilogue, p->exact);
 }
 
 void tx_cl_gemm_arguments(tx_cl_builder *b, const tx_cl_product *p)

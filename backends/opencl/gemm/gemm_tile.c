@@ -168,13 +168,6 @@ bool tx_cl_whole_result(const tx_cl_product *p)
 
 /* ---- Launch ---------------------------------------------------------------------------------- */
 
-static void epilogue_options(const tx_cl_product *p, char *text, size_t size)
-{
-    const size_t used = strlen(text);
-    if (p->epilogue != TX_EPILOGUE_NONE)
-        snprintf(text + used, size - used, " -DEPILOGUE=%d -DEXACT=%d", (int)p->epilogue, p->exact);
-}
-
 /* Adds the partial sums of split-k in order. */
 static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operand *sums, int64_t parts)
 {
@@ -184,7 +177,7 @@ static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operan
     const size_t global = (size_t)tx_cl_blocks(count, vector), local = tx_cl_group(b->context, 256);
     char options[96];
     snprintf(options, sizeof options, "-DVW=%d -DY=%s", vector, tx_cl_storage(p->to));
-    epilogue_options(p, options, sizeof options);
+    tx_cl_epilogue_options(options, sizeof options, p);
     tx_cl_launch(b, "gemm_join", options, "gemm_join", 1, &global, &local);
     TX_CL_OPERANDS(b, sums, p->bias, p->y);
     tx_cl_arg_control(b);
@@ -228,7 +221,6 @@ static void launch_tiles(tx_cl_builder *b, const tx_cl_tile *t, const tx_cl_prod
     t->options(b->context, t, p, form, sizeof form);
     tx_cl_gemm_options(options, sizeof options, form, p);
     snprintf(options + strlen(options), sizeof options - strlen(options), " -DPARTS=%d", plan->parts > 1);
-    epilogue_options(p, options, sizeof options);
     for (int64_t first = 0; first < tiles; first += share) {
         const int64_t some = tx_cl_least(share, tiles - first), others = batch * plan->parts;
         const size_t global[2] = {(size_t)groups_of(b->context, t, some, others) * local[0], (size_t)others};

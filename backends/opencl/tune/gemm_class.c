@@ -84,28 +84,30 @@ static int64_t terms_of(const tx_context *context, const tx_cl_product *p, const
 static void form_of(const tx_context *context, const tx_cl_class *c, int id, char text[TX_CL_FORM])
 {
     const tx_cl_product *p = c->q->user;
-    snprintf(text, TX_CL_FORM, "%s%s%s%s", in_quads(p) ? " in quads" : "", tx_present(p->bias) ? " bias" : "",
+    char rows[16] = "";
+    if (tx_cl_gemm_provider(id)->rows)
+        snprintf(rows, sizeof rows, " rows %d", (int)p->g.m);
+    snprintf(text, TX_CL_FORM, "%s%s%s%s%s", rows, in_quads(p) ? " in quads" : "", tx_present(p->bias) ? " bias" : "",
              p->accumulate == TX_STORE ? "" : " adds",
              tx_cl_tile_splits(context, tx_cl_gemm_provider(id), p) ? " split" : "");
 }
 
 /* Tests four products. The first is a batch, with enough terms for split-k if `p` is split; its dimensions are odd if
- * those of `p` are. The second consists of quads. The third has more tiles than persistent work-groups. The fourth has
- * data that need all bits of fp32, for units of lower precision. */
+ * those of `p` are. The second consists of quads. Both have the rows of `p` if the provider is for few rows. The third
+ * has more tiles than persistent work-groups. The fourth has data that need all bits of fp32, for units of lower
+ * precision. */
 static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
 {
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
-    const int64_t rows = provider->rows, odd = !in_quads(c->q->user), many = tx_cl_gemm_columns(context, provider);
+    const tx_cl_product *p = c->q->user;
+    const int64_t rows = provider->rows ? p->g.m : 0, odd = !in_quads(p), many = tx_cl_gemm_columns(context, provider);
     const tx_cl_gemm_case trials[] = {
-        {.batch = 2,
-         .m = rows ? rows - 1 : 20 + odd,
-         .n = 60 + odd,
-         .k = terms_of(context, c->q->user, provider, 236, 1236) + odd},
+        {.batch = 2, .m = rows ? rows : 20 + odd, .n = 60 + odd, .k = terms_of(context, p, provider, 236, 1236) + odd},
         {.batch = 1, .m = rows ? rows : 68, .n = 132, .k = 44},
         {.batch = 1, .m = 20, .n = many, .k = 172},
         {.batch = 1, .m = 64, .n = provider->full ? 64 : 0, .k = 4096, .rough = true},
     };
-    return try_all(context, provider, c->q->user, 4, trials);
+    return try_all(context, provider, p, 4, trials);
 }
 
 /* Tests the epilogue without and with split-k. */
@@ -113,7 +115,8 @@ static tx_status prove_epilogue(tx_context *context, const tx_cl_class *c, int i
 {
     const tx_cl_product *p = c->q->user;
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
-    const tx_cl_gemm_case whole = {.batch = 1, .m = 68, .n = 132, .k = 44, .epilogue = p->epilogue, .exact = p->exact};
+    const tx_cl_gemm_case whole = {
+        .batch = 1, .m = provider->rows ? p->g.m : 68, .n = 132, .k = 44, .epilogue = p->epilogue, .exact = p->exact};
     tx_cl_gemm_case trials[] = {whole, whole};
     trials[1].k = terms_of(context, p, provider, whole.k, 1100);
     return try_all(context, provider, p, 1 + (trials[1].k > whole.k), trials);
