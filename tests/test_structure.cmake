@@ -17,7 +17,7 @@ string(REPLACE "," "|" extensions "${EXTENSIONS}")
 set(extension_rows "api/(${extensions})/([a-z_]+\\.def|(${extensions})\\.h)")
 # The installed headers. Programs see nothing else of the library, so that a user can write them.
 set(installed "(api/tx[a-z_]*|models/tx_[a-z]+|comm/topology/tx_[a-z]+)\\.h")
-set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def|work\\.def)|${extension_rows}")
+set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)|${extension_rows}")
 set(basics "${public}|api/graph/op\\.h")
 string(APPEND basics "|api/base/(blocks|grow|half|hash|file|clock|cores|memory_left|needs|number|thread|environment")
 string(APPEND basics "|drivers|gpus|rehearse)\\.h")

@@ -46,7 +46,7 @@ static bool is_cheap(const tx_node *n)
 {
     const tx_op_info *info = tx_op_info_of(n->op);
     return info->op_class == TX_NORMALIZATION || (info->op_class == TX_ELEMENTWISE && info->inputs_min == 1) ||
-           n->op == TX_OP_CAST || n->op == TX_OP_RESHAPE;
+           tx_op_is_same(n->op);
 }
 
 /* Whether the node is a collective that gathers chunks of an operand of products. */
@@ -58,8 +58,7 @@ static bool is_gathering(const tx_node *n)
 /* Whether the node gathers chunks for a product, or prepares a chunk for that. */
 static bool is_of_chunks(const tx_node *n)
 {
-    return is_gathering(n) || n->op == TX_OP_LAYER_NORM || n->op == TX_OP_RMS_NORM || n->op == TX_OP_CAST ||
-           n->op == TX_OP_RESHAPE;
+    return is_gathering(n) || n->op == TX_OP_LAYER_NORM || n->op == TX_OP_RMS_NORM || tx_op_is_same(n->op);
 }
 
 /* Whether the node gives the same results at each execution and has no other effect. */

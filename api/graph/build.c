@@ -7,7 +7,6 @@
 
 #include <math.h>
 
-#define TX_OP(...)
 #define TX_UNARY(NAME, name, ...)             \
     tx_tensor *tx_##name(tx_tensor *x)        \
     {                                         \

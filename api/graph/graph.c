@@ -268,48 +268,24 @@ void tx_tensor_narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore)
     r->ignore = r->ignore && ignore;
 }
 
-/* Restricts positions to the rows of a table, if there is one. They are given for each token, or for the first of
- * `time` tokens of each row. */
-static void narrow_positions(tx_tensor *positions, const tx_tensor *table, int64_t time)
-{
-    if (positions)
-        tx_tensor_narrow(positions, 0,
-                         !table ? INT32_MAX : table->shape.dim[0] - (positions->shape.rank == 2 ? 0 : time - 1), false);
-}
+/* Dimension `d` of an operand of node `n`. */
+#define TX_DIM(op, name, d) n->in[TX_IN(op, name)]->shape.dim[d]
 
-/* Dimension `d` of an operand. */
-#define DIM(op, name, d) n->in[TX_IN(op, name)]->shape.dim[d]
+/* Returns the end of the positions that an embedding may read, which are given for each token or for the first token
+ * of each row. */
+static int64_t position_end(const tx_node *n)
+{
+    const tx_tensor *positions = n->in[TX_IN(embedding, positions)], *table = n->in[TX_IN(embedding, position_table)];
+    const bool of_rows = positions && positions->shape.rank == 1;
+    return !table ? INT32_MAX : table->shape.dim[0] - (of_rows ? TX_DIM(embedding, tokens, 1) - 1 : 0);
+}
 
 static void narrow_indices(const tx_node *n)
 {
-    switch (n->op) {
-    case TX_OP_EMBEDDING:
-        tx_tensor_narrow(n->in[TX_IN(embedding, tokens)], -1, DIM(embedding, table, 0), false);
-        narrow_positions(n->in[TX_IN(embedding, positions)], n->in[TX_IN(embedding, position_table)],
-                         DIM(embedding, tokens, 1));
-        break;
-    case TX_OP_ROTARY:
-        tx_tensor_narrow(n->in[TX_IN(rotary, positions)], 0, INT32_MAX, false);
-        break;
-    case TX_OP_GATHER:
-        tx_tensor_narrow(n->in[TX_IN(gather, indices)], INT32_MIN, DIM(gather, table, 0), true);
-        break;
-    case TX_OP_SCATTER_ADD:
-        tx_tensor_narrow(n->in[TX_IN(scatter_add, indices)], INT32_MIN, n->attrs.rows, true);
-        break;
-    case TX_OP_CROSS_ENTROPY:
-        tx_tensor_narrow(n->in[TX_IN(cross_entropy, labels)], 0, n->attrs.vocab, true);
-        break;
-    case TX_OP_DISTILLATION:
-        tx_tensor_narrow(n->in[TX_IN(distillation, labels)], 0, n->attrs.vocab, true);
-        break;
-    case TX_OP_ATTENTION:
-        tx_tensor_narrow(n->in[TX_IN(attention, lengths)], 1, DIM(attention, qkv, 1) + 1, false);
-        tx_tensor_narrow(n->in[TX_IN(attention, starts)], 0, DIM(attention, qkv, 1), false);
-        break;
-    default:
-        break;
-    }
+#define TX_INDEX(NAME, name, operand, low, high, also) \
+    if (n->op == TX_OP_##NAME)                         \
+        tx_tensor_narrow(n->in[TX_IN(name, operand)], low, high, also);
+#include "ops.def"
 }
 
 static tx_node *node_new(tx_graph *graph)
@@ -408,8 +384,7 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args)
     *n = (tx_node){.op = args->op, .direction = graph->direction, .block = graph->block, .attrs = args->attrs};
     memcpy(n->in, args->in, sizeof n->in);
     memcpy(n->out, args->out, sizeof n->out);
-    if (n->op == TX_OP_RESHAPE)
-        n->out[0]->base = n->in[0];
+    tx_node_rename(n);
     narrow_indices(n);
     graph->nodes++;
     return n->out[0];

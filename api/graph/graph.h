@@ -148,6 +148,13 @@ tx_tensor *tx_emit(tx_graph *graph, tx_emit_args *args);
                        .op = TX_OP_##NAME, .attrs = attributes, .in = {__VA_ARGS__}, .dtype = type, .shape = size}) \
          : NULL)
 
+/* Gives output 0 the storage of operand 0 if the op renames it. A pass that replaces operand 0 calls it. */
+static inline void tx_node_rename(const tx_node *n)
+{
+    if (tx_op_renames(n->op))
+        n->out[0]->base = n->in[0];
+}
+
 /* Sets the attributes of attention over qkv. Returns false if the options do not fit; the graph records the failure. */
 bool tx_attention_attrs(tx_tensor *qkv, const tx_attention_options *options, tx_attrs *attrs);
 

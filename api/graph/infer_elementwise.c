@@ -11,13 +11,26 @@
 
 tx_status tx_infer_same(const tx_infer *c)
 {
-    if (tx_op_info_of(c->op)->op_class == TX_COLLECTIVE)
-        TX_TRY(tx_require(c, "H"));
-    else if (c->op != TX_OP_COPY)
-        TX_TRY(tx_require(c, "F"));
-    if (c->op == TX_OP_NOISE && !(c->attrs->scale >= 0.0f && c->attrs->scale <= FLT_MAX))
-        return tx_refuse(c, "scale %g must be at least 0", (double)c->attrs->scale);
+    TX_TRY(tx_require(c, "F"));
+    return tx_infer_copy(c);
+}
+
+tx_status tx_infer_copy(const tx_infer *c)
+{
     return tx_set_output(c, 0, c->in[0].dtype, c->in[0].shape);
+}
+
+tx_status tx_infer_real(const tx_infer *c)
+{
+    TX_TRY(tx_require(c, "H"));
+    return tx_infer_copy(c);
+}
+
+tx_status tx_infer_noise(const tx_infer *c)
+{
+    if (!(c->attrs->scale >= 0.0f && c->attrs->scale <= FLT_MAX))
+        return tx_refuse(c, "scale %g must be at least 0", (double)c->attrs->scale);
+    return tx_infer_same(c);
 }
 
 tx_status tx_infer_dropout(const tx_infer *c)

@@ -33,15 +33,11 @@ static tx_status infer_summand(const tx_infer *c, int i, int out)
     return TX_OK;
 }
 
-/* Returns the number of learned vectors (gamma and beta). It is also the number of statistics a row. */
-static int vectors_of(const tx_infer *c)
-{
-    return c->op == TX_OP_LAYER_NORM || c->op == TX_OP_LAYER_NORM_GRAD ? 2 : 1;
-}
-
+/* The number of learned vectors (gamma and beta) is also the number of statistics a row. Operands are x, the vectors
+ * and z. */
 tx_status tx_infer_norm(const tx_infer *c)
 {
-    const int vectors = vectors_of(c);
+    const int vectors = tx_op_info_of(c->op)->inputs - 2;
     TX_TRY(check_norm(c, 0, 1, vectors));
     TX_TRY(infer_summand(c, 1 + vectors, 1 + vectors));
     for (int i = 1; i <= vectors; i++)
@@ -49,9 +45,10 @@ tx_status tx_infer_norm(const tx_infer *c)
     return tx_set_output_as(c, TX_F32, c->in[0].shape);
 }
 
+/* Operands are dy, x, gamma, the statistics and z. */
 tx_status tx_infer_norm_grad(const tx_infer *c)
 {
-    const int vectors = vectors_of(c);
+    const int vectors = tx_op_info_of(c->op)->inputs - 4;
     const tx_shape *x = &c->in[1].shape, *gamma = &c->in[2].shape;
     const int64_t rows = tx_shape_rows(x);
     TX_TRY(check_norm(c, 1, 2, 2));

@@ -33,8 +33,18 @@ static tx_status check_dims(const tx_infer *c, const tx_operand *o, const char *
 /* Whether input `i` may be of this packed type. */
 static bool may_be_packed(tx_op op, int i, tx_dtype dtype)
 {
-    return (op == TX_OP_MATMUL && i == TX_IN(matmul, b)) ||
-           (op == TX_OP_EMBEDDING && i == TX_IN(embedding, table) && tx_block_values(dtype) > 0);
+    enum { ANY, BLOCKS };
+    static const struct {
+        tx_op op;
+        int operand, types;
+    } rows[] = {
+#define TX_PACKED(NAME, name, operand, types) {TX_OP_##NAME, TX_IN(name, operand), types},
+#include "ops.def"
+    };
+    for (size_t r = 0; r < sizeof rows / sizeof rows[0]; r++)
+        if (rows[r].op == op && rows[r].operand == i)
+            return rows[r].types == ANY || tx_block_values(dtype) > 0;
+    return false;
 }
 
 tx_status tx_op_infer(tx_op op, const tx_attrs *attrs, const tx_operand in[TX_MAX_IN], tx_operand out[TX_MAX_OUT])

@@ -31,6 +31,21 @@ static inline bool tx_op_cuts(tx_op op)
     return tx_op_info_of(op)->place >= TX_ON_HOST;
 }
 
+/* Whether the op has no kernel: it names or renames storage. */
+static inline bool tx_op_is_virtual(tx_op op)
+{
+    return tx_op_info_of(op)->place == TX_ON_NOTHING;
+}
+
+/* Whether output 0 is the storage of operand 0. */
+static inline bool tx_op_renames(tx_op op)
+{
+    return tx_op_is_virtual(op) && tx_op_info_of(op)->in_place == 0;
+}
+
+/* Whether output 0 has the values of operand 0, perhaps in another type or shape. */
+bool tx_op_is_same(tx_op op);
+
 /* Whether a shape has 1 to TX_MAX_RANK dimensions of at least 1 and its bytes fit in an int64_t. */
 bool tx_shape_possible(const tx_shape *shape);
 

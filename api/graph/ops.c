@@ -21,6 +21,15 @@ const tx_op_info *tx_op_info_of(tx_op op)
     return &table[op];
 }
 
+bool tx_op_is_same(tx_op op)
+{
+    static const bool same[TX_OP_COUNT] = {
+#define TX_SAME(NAME) [TX_OP_##NAME] = true,
+#include "ops.def"
+    };
+    return same[op];
+}
+
 tx_gemm tx_gemm_of(const tx_attrs *attrs, const tx_shape *a, const tx_shape *b)
 {
     int64_t a_last = tx_shape_last(a), b_last = tx_shape_last(b);

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rules of api/work.def for the core's ops. tx_op_work calls them. */
+ * Rules of TX_FLOPS and TX_BYTES for the core's ops. tx_op_work calls them. */
 #include "api/graph/work.h"
 
 #include <math.h>
-#include <string.h>
 
 /* Returns the pairs of query and key that attention computes. The values of a starts operand are unknown here, so all
  * keys in the window count. */
@@ -39,32 +38,40 @@ double tx_flops_attention_grad(const tx_command *c)
     return 10.0 * attention_pairs(c, &c->in[1].shape) * tx_head_size(c, &c->in[1].shape);
 }
 
-static const char *const operands[TX_OP_COUNT] = {
-#define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, grad, in, out) [TX_OP_##NAME] = #in,
-#include "ops.def"
-};
-
-/* Whether operand `i` is the 16-bit copy of the weights, which an update writes but does not read. */
-static bool is_copy(const tx_command *c, int i)
-{
-    return i == tx_op_info_of(c->op)->inputs - 1 && strstr(operands[c->op], ", half)");
-}
-
 double tx_bytes_of(const tx_command *c)
 {
     double bytes = 0;
-    for (int i = 0; i < TX_MAX_IN; i++) {
-        bool unread = (c->op == TX_OP_EMBEDDING && i > 0) || (c->op == TX_OP_GATHER && i == 0) || is_copy(c, i);
-        if (tx_present(&c->in[i]) && !unread) /* tables are only read in the rows that are looked up */
+    for (int i = 0; i < TX_MAX_IN; i++)
+        if (tx_present(&c->in[i]))
             bytes += (double)tx_operand_bytes(&c->in[i]);
-    }
     int32_t outputs = tx_op_info_of(c->op)->outputs;
     for (int i = 0; i < outputs; i++)
         if (tx_present(&c->out[i]))
             bytes += (double)tx_operand_bytes(&c->out[i]) * (c->attrs.accumulate == TX_ADD ? 2.0 : 1.0);
-    if (c->op == TX_OP_EMBEDDING || c->op == TX_OP_GATHER)
-        bytes += (double)tx_operand_bytes(&c->out[0]);
     return bytes;
+}
+
+/* Tables are read only in the rows that are looked up. */
+static double lookup(const tx_command *c, size_t indices)
+{
+    return (double)tx_operand_bytes(&c->in[indices]) + 2.0 * (double)tx_operand_bytes(&c->out[0]);
+}
+
+double tx_bytes_embedding(const tx_command *c)
+{
+    return lookup(c, TX_IN(embedding, tokens));
+}
+
+double tx_bytes_gather(const tx_command *c)
+{
+    return lookup(c, TX_IN(gather, indices));
+}
+
+/* The last operand, the 16-bit copy of the weights, is written but not read. */
+double tx_bytes_update(const tx_command *c)
+{
+    const tx_operand *half = &c->in[tx_op_info_of(c->op)->inputs - 1];
+    return tx_bytes_of(c) - (tx_present(half) ? (double)tx_operand_bytes(half) : 0.0);
 }
 
 /* A sum accesses only the rows in `indices`. */

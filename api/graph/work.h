@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Rules that count the operations and the memory traffic of a command (api/work.def). */
+ * Rules that count the operations and the memory traffic of a command (rows TX_FLOPS and TX_BYTES of ops.def). */
 #ifndef TX_API_WORK_H
 #define TX_API_WORK_H
 
 #include "api/graph/op.h"
 
-#define TX_FLOPS(NAME, function) double tx_flops_##function(const tx_command *c);
-#define TX_BYTES(NAME, function) double tx_bytes_##function(const tx_command *c);
-#include "work.def"
+#define TX_FLOPS(NAME, rule) double tx_flops_##rule(const tx_command *c);
+#define TX_BYTES(NAME, rule) double tx_bytes_##rule(const tx_command *c);
+#include "ops.def"
 
 /* Returns the bytes that a command reads and writes if it reads each operand once. */
 double tx_bytes_of(const tx_command *c);

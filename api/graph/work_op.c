@@ -3,8 +3,8 @@
 #include "api/graph/work.h"
 
 static double (*const counts[TX_OP_COUNT])(const tx_command *) = {
-#define TX_FLOPS(NAME, function) [TX_OP_##NAME] = tx_flops_##function,
-#include "work.def"
+#define TX_FLOPS(NAME, rule) [TX_OP_##NAME] = tx_flops_##rule,
+#include "ops.def"
 };
 
 static double flops_of(const tx_command *c)
@@ -18,8 +18,8 @@ static double flops_of(const tx_command *c)
 }
 
 static double (*const traffic[TX_OP_COUNT])(const tx_command *) = {
-#define TX_BYTES(NAME, function) [TX_OP_##NAME] = tx_bytes_##function,
-#include "work.def"
+#define TX_BYTES(NAME, rule) [TX_OP_##NAME] = tx_bytes_##rule,
+#include "ops.def"
 };
 
 void tx_op_work(const tx_command *command, double *flops, double *bytes)

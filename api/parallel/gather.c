@@ -83,7 +83,7 @@ static void find_readings(gathers *g)
 {
     for (int32_t n = 0; n < g->r.end; n++) {
         const tx_node *node = &g->r.graph->node[n];
-        for (int k = 0; k < TX_MAX_IN && node->op != TX_OP_COPY_OF_PARAM && node->op != TX_OP_RESHAPE; k++) {
+        for (int k = 0; k < TX_MAX_IN && !tx_op_is_virtual(node->op); k++) {
             bool copy;
             const tx_tensor *weight = weight_of(g, node->in[k], &copy);
             if (!weight)

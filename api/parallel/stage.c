@@ -31,8 +31,7 @@ typedef struct staging {
 /* Whether a node depends only on parameters and inputs and is cheap. Each stage that reads it then computes it. */
 static bool is_in_every_stage(const staging *s, const tx_node *n)
 {
-    if (n->op != TX_OP_PARAM && n->op != TX_OP_COPY_OF_PARAM && n->op != TX_OP_CAST && n->op != TX_OP_RESHAPE &&
-        n->op != TX_OP_RANGE)
+    if (n->op != TX_OP_PARAM && n->op != TX_OP_RANGE && !tx_op_is_same(n->op))
         return false;
     for (int k = 0; k < TX_MAX_IN; k++) {
         const tx_tensor *t = n->in[k];

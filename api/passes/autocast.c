@@ -142,8 +142,7 @@ static tx_status cast_node(casting *c, int32_t at)
             n.out[k]->dtype = out[k].dtype;
             c->narrowed[n.out[k]->id] = true;
         }
-    if (n.op == TX_OP_RESHAPE)
-        n.out[0]->base = n.in[0];
+    tx_node_rename(&n);
     return TX_OK;
 }
 

@@ -25,7 +25,7 @@ static tx_accumulate mode_of(const autodiff *a, const tx_tensor *param)
 static tx_tensor *source_of(const tx_graph *graph, tx_tensor *t)
 {
     const tx_node *n = t && t->producer >= 0 ? &graph->node[t->producer] : NULL;
-    const bool is_cast = n && (n->op == TX_OP_CAST || n->op == TX_OP_COPY_OF_PARAM);
+    const bool is_cast = n && tx_op_is_same(n->op) && !tx_op_renames(n->op);
     return is_cast && n->in[0]->dtype == TX_F32 ? n->in[0] : t;
 }
 

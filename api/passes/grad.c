@@ -128,17 +128,18 @@ void tx_grad_copy(const tx_grad *c)
     c->din[0] = c->dout[0];
 }
 
-/* The gradient ops for rules of_input and of_output. */
-/* clang-format off */
+/* Expands to op <NAME>_GRAD for rules of_input and of_output, otherwise to PARAM. */
+#define GRADIENT_OP(rule, NAME) SECOND(RULE_##rule TX_OP_##NAME##_GRAD, TX_OP_PARAM, )
+#define SECOND(...) SECOND_(__VA_ARGS__)
+#define SECOND_(first, second, ...) second
+#define RULE_of_input ,
+#define RULE_of_output ,
+
 static const tx_op gradient_op[TX_OP_COUNT] = {
-    [TX_OP_GELU] = TX_OP_GELU_GRAD,
-    [TX_OP_RELU] = TX_OP_RELU_GRAD,
-    [TX_OP_SILU] = TX_OP_SILU_GRAD,
-    [TX_OP_SWIGLU] = TX_OP_SWIGLU_GRAD,
-    [TX_OP_TANH] = TX_OP_TANH_GRAD,
-    [TX_OP_SOFTMAX] = TX_OP_SOFTMAX_GRAD,
+#define TX_OP(NAME, name, CLASS, CAST, min, n_in, n_out, in_place, adds, infer, rule, in, out) \
+    [TX_OP_##NAME] = GRADIENT_OP(rule, NAME),
+#include "ops.def"
 };
-/* clang-format on */
 
 static void of_map(const tx_grad *c, tx_tensor *other)
 {

@@ -37,7 +37,6 @@ static tx_status run_commands(tx_plan *plan, int32_t first, int32_t end)
 
 static tx_status (*const host[TX_OP_COUNT])(tx_model *, const tx_command *) = {
     [TX_OP_MATMUL] = NULL, /* C does not allow an empty initializer */
-#define TX_OP(...)
 #define TX_VIRTUAL(...)
 #define TX_HOST(RUNS, function, NAME, ...) [TX_OP_##NAME] = tx_host_##function,
 #include "ops.def"

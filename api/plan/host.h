@@ -6,7 +6,6 @@
 
 #include "api/model/model.h"
 
-#define TX_OP(...)
 #define TX_VIRTUAL(...)
 #define TX_HOST(RUNS, host, ...) tx_status tx_host_##host(tx_model *model, const tx_command *command);
 #include "ops.def"

@@ -71,7 +71,7 @@ static void reuse_in_place(tx_graph *graph)
     for (int32_t i = 0; i < graph->nodes; i++) {
         const tx_node *n = &graph->node[i];
         int in = tx_op_info_of(n->op)->in_place;
-        if (n->op == TX_OP_RESHAPE || in < 0 || !can_reuse(graph, i, in))
+        if (tx_op_is_virtual(n->op) || in < 0 || !can_reuse(graph, i, in))
             continue;
         tx_tensor *root = tx_tensor_root(n->in[in]), *y = n->out[0];
         y->base = root;

@@ -76,7 +76,7 @@ static void find_readings(fetching *f)
     const tx_node *before = NULL;
     for (int32_t n = 0; n < f->r.end; n++) {
         const tx_node *node = &graph->node[n];
-        for (int k = 0; k < TX_MAX_IN && node->op != TX_OP_COPY_OF_PARAM && node->op != TX_OP_RESHAPE; k++) {
+        for (int k = 0; k < TX_MAX_IN && !tx_op_is_virtual(node->op); k++) {
             tx_tensor *root = tx_tensor_root(node->in[k]);
             if (!is_offloaded(graph, root))
                 continue;

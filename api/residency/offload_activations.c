@@ -59,7 +59,7 @@ static void add_use(offloading *o, int32_t n, tx_tensor *operand, bool writes)
             u->stays || u->backward < o->r.end || (tx_op_cuts(node->op) && tx_op_info_of(node->op)->in_place < 0);
         u->forward = n;
     } else {
-        u->stays = u->stays || (writes && node->op != TX_OP_RESHAPE);
+        u->stays = u->stays || (writes && !tx_op_is_virtual(node->op));
         u->backward = n < u->backward ? n : u->backward;
     }
 }

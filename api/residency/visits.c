@@ -99,7 +99,6 @@ tx_status tx_residency_read(const tx_residency *r, tx_use use, tx_tensor *here, 
     now->dtype = was->dtype;
     now->within = within;
     node->in[use.operand] = now;
-    if (node->op == TX_OP_RESHAPE)
-        node->out[0]->base = now;
+    tx_node_rename(node);
     return TX_OK;
 }

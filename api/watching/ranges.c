@@ -66,9 +66,8 @@ static bool is_work(tx_op op, int k)
 static const char *name_of(const tx_graph *graph, const tx_tensor *t)
 {
     while (t && !t->name && t->producer >= 0) {
-        const tx_op op = graph->node[t->producer].op;
-        const bool same = op == TX_OP_CAST || op == TX_OP_COPY_OF_PARAM || op == TX_OP_RESHAPE;
-        t = same ? graph->node[t->producer].in[0] : NULL;
+        const tx_node *n = &graph->node[t->producer];
+        t = tx_op_is_same(n->op) ? n->in[0] : NULL;
     }
     return t && t->name ? t->name : "";
 }

@@ -127,7 +127,6 @@ static tx_status elementwise(tx_cl_builder *b, const tx_command *c, const char *
     return by_rows(b, c, kernel, tx_operand_count(&c->out[0]), 1);
 }
 
-#define TX_OP(...)
 #define TX_MAP(NAME, name, ...) TX_CL_OP(name, elementwise, "map_" #name)
 #include "api/ops.def"
 
