@@ -146,30 +146,34 @@ static inline int64_t tx_norm_part(const tx_attrs *attrs, int64_t row)
 
 /* ---- Programs -------------------------------------------------------------------------------- */
 
-/* The arenas of device and host memory. X(NAME, memory kind) */
-#define TX_ARENA_MAP(X)                                                                                               \
-    X(WEIGHTS, WEIGHTS)                                                                                               \
-    X(FROZEN, WEIGHTS)        /* parameters that never change, each in its own type */                                \
-    X(FROZEN_SHARDS, WEIGHTS) /* this rank's shards of FROZEN, if it is sharded */                                    \
-    X(KEPT, WEIGHTS)          /* device copies of offloaded WEIGHTS that plans read directly */                       \
-    X(SHARDS, WEIGHTS)        /* this rank's shards of WEIGHTS, if they are sharded */                                \
-    X(HALF, COPIES)           /* 16-bit copies of WEIGHTS, in its order */                                            \
-    X(GRADIENTS, GRADIENTS)                                                                                           \
-    X(OPTIMIZER, OPTIMIZER)                                                                                           \
-    X(STAGING, OFFLOADED)       /* host buffers for transfers between file and device */                              \
-    X(PLANNED, ACTIVATIONS)     /* inputs, activations, temporaries; memory is reused by lifetime */                  \
-    X(OFFLOADED, OFFLOADED)     /* offloaded activations of blocks; memory is reused by lifetime */                   \
-    X(STATE, CACHE)             /* key-value caches, optimizer group bytes */                                         \
-    X(WEIGHTS_WINDOW, EXCHANGE) /* exchange buffers for WEIGHTS (below: GRADIENTS) of a device with its own memory */ \
-    X(GRADIENTS_WINDOW, EXCHANGE)                                                                                     \
-    X(EXCHANGE, EXCHANGE)     /* other data that ranks exchange */                                                    \
-    X(TP, EXCHANGE)           /* data that a tensor-parallel group exchanges */                                       \
-    X(CONTROL, FUNCTIONALITY) /* TX_CONTROL_COUNT words written by the host */                                        \
-    X(RESULT, FUNCTIONALITY)  /* TX_RESULT_COUNT floats written by the device */                                      \
-    X(SCRATCH, SCRATCH)       /* size requested by prepare() */
+/* The arenas of device and host memory. X(NAME, memory kind, PLACED, LASTS, ALIKE); the last columns are 0 or 1.
+ *   PLACED  The planner places tensors by lifetime, so that they share memory.
+ *   LASTS   While a plan runs, only nodes of its graph write to the arena.
+ *   ALIKE   All ranks have the same layout of it. */
+#define TX_ARENA_MAP(X)                                                                                              \
+    X(WEIGHTS, WEIGHTS, 0, 1, 1)                                                                                     \
+    X(FROZEN, WEIGHTS, 0, 1, 1)        /* parameters that never change, each in its own type */                      \
+    X(FROZEN_SHARDS, WEIGHTS, 0, 0, 1) /* this rank's shards of FROZEN, if it is sharded */                          \
+    X(KEPT, WEIGHTS, 0, 1, 0)          /* device copies of offloaded WEIGHTS that plans read directly */             \
+    X(SHARDS, WEIGHTS, 0, 0, 1)        /* this rank's shards of WEIGHTS, if they are sharded */                      \
+    X(HALF, COPIES, 0, 1, 1)           /* 16-bit copies of WEIGHTS, in its order */                                  \
+    X(GRADIENTS, GRADIENTS, 0, 0, 1)                                                                                 \
+    X(OPTIMIZER, OPTIMIZER, 0, 0, 1)                                                                                 \
+    X(STAGING, OFFLOADED, 1, 0, 0)       /* host buffers for transfers between file and device */                    \
+    X(PLANNED, ACTIVATIONS, 1, 1, 0)     /* inputs, activations, temporaries */                                      \
+    X(OFFLOADED, OFFLOADED, 1, 0, 0)     /* offloaded activations of blocks */                                       \
+    X(STATE, CACHE, 0, 0, 0)             /* key-value caches, optimizer group bytes */                               \
+    X(WEIGHTS_WINDOW, EXCHANGE, 0, 0, 1) /* exchange buffers for WEIGHTS (below: GRADIENTS) of a device with its own \
+                                            memory */                                                                \
+    X(GRADIENTS_WINDOW, EXCHANGE, 0, 0, 1)                                                                           \
+    X(EXCHANGE, EXCHANGE, 1, 1, 1)     /* other data that ranks exchange */                                          \
+    X(TP, EXCHANGE, 1, 1, 1)           /* data that a tensor-parallel group exchanges */                             \
+    X(CONTROL, FUNCTIONALITY, 0, 0, 0) /* TX_CONTROL_COUNT words written by the host */                              \
+    X(RESULT, FUNCTIONALITY, 0, 0, 0)  /* TX_RESULT_COUNT floats written by the device */                            \
+    X(SCRATCH, SCRATCH, 0, 0, 0)       /* size requested by prepare() */
 
 typedef enum tx_arena_id {
-#define X(name, kind) TX_ARENA_##name,
+#define X(name, ...) TX_ARENA_##name,
     TX_ARENA_MAP(X)
 #undef X
         TX_ARENA_COUNT

@@ -5,6 +5,7 @@
 #define TX_API_GRAPH_H
 
 #include "api/graph/op.h"
+#include "api/model/arena.h"
 
 /* The values that an index tensor may contain. A write of any other value fails. */
 typedef struct tx_index_range {
@@ -103,10 +104,8 @@ static inline int64_t tx_tensor_bytes(const tx_tensor *t)
 static inline bool tx_tensor_lasts(tx_tensor *t)
 {
     const tx_tensor *root = tx_tensor_root(t);
-    const tx_arena_id arena = root->arena;
-    return arena == TX_ARENA_PLANNED || arena == TX_ARENA_WEIGHTS || arena == TX_ARENA_KEPT ||
-           arena == TX_ARENA_FROZEN || arena == TX_ARENA_HALF || arena == TX_ARENA_EXCHANGE || arena == TX_ARENA_TP ||
-           (arena == TX_ARENA_RESULT && root->offset == TX_RESULT_LOSS_SCALE * (int64_t)sizeof(float));
+    return tx_arena_info_of(root->arena)->lasts ||
+           (root->arena == TX_ARENA_RESULT && root->offset == TX_RESULT_LOSS_SCALE * (int64_t)sizeof(float));
 }
 
 /* Copies a graph without plan and losses for another stage of its model (copy.c). Parameters and states get that

@@ -4,6 +4,16 @@
 
 #include <inttypes.h>
 
+const tx_arena_info *tx_arena_info_of(tx_arena_id arena)
+{
+    static const tx_arena_info table[TX_ARENA_COUNT] = {
+#define X(name, kind, placed, lasts, alike) {TX_MEMORY_##kind, placed, lasts, alike},
+        TX_ARENA_MAP(X)
+#undef X
+    };
+    return &table[arena];
+}
+
 tx_status tx_arena_use(tx_arena *arena, int64_t address, int64_t bytes)
 {
     int64_t chunk = address / arena->chunk_bytes, end = address % arena->chunk_bytes + bytes;

@@ -11,6 +11,14 @@
 /* Arenas in a file have whole blocks of this size, which are the fastest to transfer. */
 #define TX_FILE_BLOCK 4096
 
+/* The columns of TX_ARENA_MAP. */
+typedef struct tx_arena_info {
+    tx_memory_kind kind;
+    bool placed, lasts, alike;
+} tx_arena_info;
+
+const tx_arena_info *tx_arena_info_of(tx_arena_id arena);
+
 typedef struct tx_arena {
     tx_memory_space space;
     struct tx_comm *comm; /* ranks that share a TX_SPACE_WINDOW arena */

@@ -80,12 +80,9 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     for (int32_t r = 1; r < comm->size; r++)
         smallest = bytes[r] < smallest ? bytes[r] : smallest;
     free(bytes);
-    static const tx_arena_id arenas[] = {
-        TX_ARENA_FROZEN,   TX_ARENA_FROZEN_SHARDS,    TX_ARENA_WEIGHTS,   TX_ARENA_SHARDS,
-        TX_ARENA_HALF,     TX_ARENA_GRADIENTS,        TX_ARENA_OPTIMIZER, TX_ARENA_WEIGHTS_WINDOW,
-        TX_ARENA_EXCHANGE, TX_ARENA_GRADIENTS_WINDOW, TX_ARENA_TP};
-    for (size_t i = 0; i < sizeof arenas / sizeof arenas[0] && !status; i++)
-        model->arena[arenas[i]].chunk_bytes = smallest;
+    for (int i = 0; i < TX_ARENA_COUNT && !status; i++)
+        if (tx_arena_info_of(i)->alike)
+            model->arena[i].chunk_bytes = smallest;
     return status;
 }
 

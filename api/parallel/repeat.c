@@ -30,8 +30,7 @@ typedef struct repeating {
 static bool is_own(tx_tensor *t)
 {
     const tx_tensor *root = tx_tensor_root(t);
-    return !root->is_fixed && (root->arena == TX_ARENA_PLANNED || root->arena == TX_ARENA_OFFLOADED ||
-                               root->arena == TX_ARENA_EXCHANGE || root->arena == TX_ARENA_TP);
+    return !root->is_fixed && tx_arena_info_of(root->arena)->placed;
 }
 
 /* Returns the tensor of micro-batch `m`; NULL on failure, which the graph records. */

@@ -13,8 +13,7 @@ tx_status tx_plan_find_placed(tx_plan *plan)
     if (!plan->placed)
         return tx_fail(TX_MEMORY, "no memory for a plan");
     for (int32_t i = 0; i < g->tensors; i++)
-        if (tx_layout_places(g->tensor[i]) && g->tensor[i]->arena != TX_ARENA_OFFLOADED &&
-            g->tensor[i]->arena != TX_ARENA_STAGING)
+        if (tx_layout_places(g->tensor[i]) && tx_arena_info_of(g->tensor[i]->arena)->kind != TX_MEMORY_OFFLOADED)
             plan->placed[plan->placed_count++] = i;
     return TX_OK;
 }
@@ -68,7 +67,7 @@ int32_t tx_plan_tensor_count(const tx_plan *plan)
 
 static tx_memory_kind kind_of(const tx_graph *g, const tx_tensor *t)
 {
-    if (t->arena == TX_ARENA_EXCHANGE || t->arena == TX_ARENA_TP)
+    if (tx_arena_info_of(t->arena)->kind == TX_MEMORY_EXCHANGE)
         return TX_MEMORY_EXCHANGE;
     return tx_layout_is_saved(g, tx_layout_backward(g), t) ? TX_MEMORY_ACTIVATIONS : TX_MEMORY_TEMPORARY;
 }

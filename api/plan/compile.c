@@ -60,8 +60,8 @@ static tx_status compile(tx_plan *plan)
     const tx_engine *e = model->engine;
     tx_layout layout = {0};
     int64_t scratch = 0;
-    for (int i = 0; i < TX_LAYOUT_ARENAS; i++)
-        layout.arena[i].chunk_bytes = model->arena[tx_layout_arena[i]].chunk_bytes;
+    for (int i = 0; i < TX_ARENA_COUNT; i++)
+        layout.arena[i].chunk_bytes = model->arena[i].chunk_bytes;
     TX_TRY(tx_pipeline(plan->graph));
     layout.exchanged = model->exchange.exchanged;
     TX_TRY(tx_plan_layout(plan->graph, &layout));
@@ -73,8 +73,8 @@ static tx_status compile(tx_plan *plan)
     if (scratch > 0)
         TX_TRY(tx_arena_use(&need, 0, scratch));
     tx_arena_cover(&model->arena[TX_ARENA_SCRATCH], &need);
-    for (int i = 0; i < TX_LAYOUT_ARENAS; i++)
-        tx_arena_cover(&model->arena[tx_layout_arena[i]], &layout.arena[i]);
+    for (int i = 0; i < TX_ARENA_COUNT; i++)
+        tx_arena_cover(&model->arena[i], &layout.arena[i]);
     if (layout.saved > model->saved)
         model->saved = layout.saved;
     int64_t inputs = input_bytes(plan->graph);

@@ -5,15 +5,9 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
-const tx_arena_id tx_layout_arena[TX_LAYOUT_ARENAS] = {TX_ARENA_PLANNED, TX_ARENA_OFFLOADED, TX_ARENA_STAGING,
-                                                       TX_ARENA_EXCHANGE, TX_ARENA_TP};
-
 bool tx_layout_places(const tx_tensor *t)
 {
-    bool placed = false;
-    for (int i = 0; i < TX_LAYOUT_ARENAS; i++)
-        placed = placed || t->arena == tx_layout_arena[i];
-    return !t->base && placed && !t->is_fixed && t->first >= 0;
+    return !t->base && tx_arena_info_of(t->arena)->placed && !t->is_fixed && t->first >= 0;
 }
 
 /* Extends the lifetime of a tensor's storage to node `at`. */
@@ -192,9 +186,8 @@ tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout)
     find_lifetimes(graph);
     reuse_in_place(graph);
     layout->saved = saved_bytes(graph);
-    for (int i = 0; i < TX_LAYOUT_ARENAS; i++) {
-        const tx_arena_id id = tx_layout_arena[i];
-        TX_TRY(place_all(graph, id, id == TX_ARENA_EXCHANGE ? layout->exchanged : 0, &layout->arena[i]));
-    }
+    for (int i = 0; i < TX_ARENA_COUNT; i++)
+        if (tx_arena_info_of(i)->placed)
+            TX_TRY(place_all(graph, i, i == TX_ARENA_EXCHANGE ? layout->exchanged : 0, &layout->arena[i]));
     return TX_OK;
 }

@@ -6,24 +6,20 @@
 #include "api/graph/graph.h"
 #include "api/model/arena.h"
 
-/* The arenas of tensors that are placed by lifetime: PLANNED (first), OFFLOADED, STAGING, EXCHANGE and TP. */
-#define TX_LAYOUT_ARENAS 5
-extern const tx_arena_id tx_layout_arena[TX_LAYOUT_ARENAS];
-
-/* Memory of these tensors of a graph. */
+/* Memory of the tensors of a graph that are placed by lifetime (column PLACED of TX_ARENA_MAP). */
 typedef struct tx_layout {
-    tx_arena arena[TX_LAYOUT_ARENAS]; /* sizes of the chunks; no buffers */
-    int64_t exchanged;                /* the planner may not use lower addresses of EXCHANGE */
-    int64_t saved;                    /* bytes of PLANNED that the forward pass saves for the backward pass */
+    tx_arena arena[TX_ARENA_COUNT]; /* sizes of the chunks; no buffers */
+    int64_t exchanged;              /* the planner may not use lower addresses of EXCHANGE */
+    int64_t saved;                  /* bytes of PLANNED that the forward pass saves for the backward pass */
 } tx_layout;
 
-/* Assigns an address to every tensor of these arenas that is not fixed. It computes lifetimes and reuses memory in
+/* Assigns an address to every tensor of arenas PLACED that is not fixed. It computes lifetimes and reuses memory in
  * place if ops.def allows it. Then the largest tensors come first, each at the lowest free address (greedy by size:
  * Pisarchyk and Lee, Efficient memory management for deep neural net inference, 2020). No tensor is in two chunks. The
  * caller sets the span of chunks and `exchanged` in `layout`. */
 tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout);
 
-/* Whether the planner placed the tensor in one of these arenas. */
+/* Whether the planner placed the tensor. */
 bool tx_layout_places(const tx_tensor *tensor);
 
 /* Returns the first node of the backward pass, or the number of nodes if there is none. */

@@ -47,12 +47,7 @@ static int64_t results_bytes(void)
 /* Offloaded arenas are in pinned memory. */
 static tx_memory_kind kind_of(const tx_model *model, tx_arena_id arena)
 {
-    static const tx_memory_kind kind[] = {
-#define X(name, kind) TX_MEMORY_##kind,
-        TX_ARENA_MAP(X)
-#undef X
-    };
-    return model->arena[arena].space == TX_SPACE_PINNED ? TX_MEMORY_OFFLOADED : kind[arena];
+    return model->arena[arena].space == TX_SPACE_PINNED ? TX_MEMORY_OFFLOADED : tx_arena_info_of(arena)->kind;
 }
 
 static tx_status memory_of(const tx_model *model, tx_memory *planned)

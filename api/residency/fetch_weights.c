@@ -49,10 +49,9 @@ typedef struct fetching {
 
 static bool is_offloaded(const tx_graph *graph, const tx_tensor *root)
 {
-    const bool of_params =
-        root && (root->arena == TX_ARENA_WEIGHTS || root->arena == TX_ARENA_SHARDS || root->arena == TX_ARENA_FROZEN ||
-                 root->arena == TX_ARENA_FROZEN_SHARDS || root->arena == TX_ARENA_HALF);
-    return of_params && tx_arena_is_offloaded(&graph->model->arena[root->arena]);
+    const tx_memory_kind kind = root ? tx_arena_info_of(root->arena)->kind : TX_MEMORY_COUNT;
+    return (kind == TX_MEMORY_WEIGHTS || kind == TX_MEMORY_COPIES) &&
+           tx_arena_is_offloaded(&graph->model->arena[root->arena]);
 }
 
 /* A weight that the stretch before reads is still resident. */

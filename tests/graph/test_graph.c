@@ -178,7 +178,7 @@ static tx_tensor *small_network(tx_graph *g)
 
 static void check_layout(tx_graph *g, int64_t chunk_bytes)
 {
-    tx_layout layout = {.arena[0].chunk_bytes = chunk_bytes};
+    tx_layout layout = {.arena[TX_ARENA_PLANNED].chunk_bytes = chunk_bytes};
     assert_int_equal(tx_plan_layout(g, &layout), TX_OK);
     for (int32_t i = 0; i < g->tensors; i++) {
         const tx_tensor *a = g->tensor[i];
@@ -195,7 +195,7 @@ static void check_layout(tx_graph *g, int64_t chunk_bytes)
                 fail_msg("tensors %d and %d overlap", i, k);
         }
     }
-    assert_true(layout.saved > 0 && layout.saved <= tx_arena_bytes(&layout.arena[0]));
+    assert_true(layout.saved > 0 && layout.saved <= tx_arena_bytes(&layout.arena[TX_ARENA_PLANNED]));
 }
 
 static void live_tensors_do_not_overlap(void **state)
@@ -216,7 +216,7 @@ static void too_large_for_one_allocation_is_told(void **state)
 {
     fixture *f = *state;
     differentiate(f->graph, small_network(f->graph));
-    tx_layout layout = {.arena[0].chunk_bytes = 20 * TX_ALIGNMENT};
+    tx_layout layout = {.arena[TX_ARENA_PLANNED].chunk_bytes = 20 * TX_ALIGNMENT};
     assert_int_equal(tx_plan_layout(f->graph, &layout), TX_MEMORY);
     assert_non_null(strstr(tx_error(), "smaller batch"));
 }
@@ -229,7 +229,7 @@ static void reuses_in_place(void **state)
                              param(f->graph, "w", TX_SHAPE(128, 128)), NULL, false);
     tx_tensor *y = tx_silu(tx_scale(tx_gelu(x, true), 2.0f));
     tx_tensor *z = tx_output(tx_scale(y, 3.0f));
-    tx_layout layout = {.arena[0].chunk_bytes = INT64_C(1) << 40};
+    tx_layout layout = {.arena[TX_ARENA_PLANNED].chunk_bytes = INT64_C(1) << 40};
     assert_int_equal(tx_plan_layout(f->graph, &layout), TX_OK);
     assert_ptr_equal(tx_tensor_root(y), x);
     assert_null(z->base);
@@ -324,7 +324,7 @@ static void classifier_goes_by_chunks(void **state)
 static void forward_classifier_goes_by_chunks(void **state)
 {
     fixture *f = *state;
-    tx_layout layout = {.arena[0].chunk_bytes = INT64_C(1) << 40};
+    tx_layout layout = {.arena[TX_ARENA_PLANNED].chunk_bytes = INT64_C(1) << 40};
     tx_output(tied_network(f->graph, CLASSIFIER_ROWS).losses);
     assert_int_equal(chunk(f->graph), TX_OK);
     assert_int_equal(count_ops(f->graph, TX_OP_CROSS_ENTROPY), 3);

@@ -15,7 +15,7 @@ static const uint8_t guard[2] = {0xA5, 0xFF};
 static tx_memory_kind kind_of(tx_arena_id arena)
 {
     static const tx_memory_kind kinds[] = {
-#define X(name, kind) TX_MEMORY_##kind,
+#define X(name, kind, ...) TX_MEMORY_##kind,
         TX_ARENA_MAP(X)
 #undef X
     };

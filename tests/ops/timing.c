@@ -116,7 +116,7 @@ static tx_status fill_random(const stage *s, const tx_operand *operand)
 static tx_status place(stage *s, tx_operand *operand)
 {
     static const tx_memory_kind kinds[] = {
-#define X(name, kind) TX_MEMORY_##kind,
+#define X(name, kind, ...) TX_MEMORY_##kind,
         TX_ARENA_MAP(X)
 #undef X
     };
