@@ -59,49 +59,68 @@ typedef enum tx_epilogue {
 #undef X
 } tx_epilogue;
 
-/* Attributes of a command. An op reads the attributes that its row in ops.def names; the others are 0. */
+/* The activation of the gates of op SWIGLU in ops.def. */
+typedef enum tx_gate { TX_GATE_SILU, TX_GATE_GELU, TX_GATE_CLAMPED } tx_gate;
+
+/* Attributes of a command, by families of ops. An op reads the attributes that its row in ops.def names; the others
+ * are 0. */
 typedef struct tx_attrs {
-    bool trans_a, trans_b, flat, full;
-    bool summed; /* reshape: the gradient is summed over the tensor-parallel group */
-    bool exact, inverse;
-    bool gelu; /* swiglu: the gate passes through the tanh form of GELU instead of SiLU */
     tx_accumulate accumulate;
-    tx_epilogue epilogue;
+
+    /* Products. */
+    bool trans_a, trans_b, flat;
+    bool full; /* stays fp32 in mixed precision */
     bool keeps;
+    tx_epilogue epilogue;
+
+    /* Element-wise ops, norms, losses and reductions. */
+    tx_gate gate;
+    bool exact, inverse;
+    bool summed;     /* reshape: the gradient is summed over the tensor-parallel group */
+    int32_t control; /* a tx_control, or -1 */
+    float alpha, eps, scale, smoothing;
     tx_reduction reduction;
     tx_axis axis;
+
+    /* Attention, norms of heads, and rotary positions. */
     struct {
         int32_t heads, kv_heads, head_size;
         int32_t window; /* the most keys that a query attends to; 0 = no limit */
         float cap;      /* soft cap of the scores; 0 = none */
         bool causal;
     } attention;
+    const tx_rope *rope; /* owned by the graph */
+
+    /* Random numbers. */
     struct {
         float p;
         int32_t site;
         int64_t row, column; /* index in the model of the first row, and of the first key of an attention */
     } draw;
+
+    /* Tables, ranges and indices. */
+    int64_t vocab, rows;
+    /* Range: the first value. Embedding: the first row of this rank's shard of the table.
+     * Update: index of the first weight in its arena. Attention: index of the first head in the model. Both are
+     * keys of random numbers. */
+    int64_t first;
+    int64_t gap;     /* rows of the sequence between the two halves of this rank's rows (context parallelism) */
+    int64_t padding; /* embedding: 1 + the row that is not trained; 0 = none */
+    int32_t step;    /* of a range */
+
+    /* Collectives and messages. */
     struct {
         int32_t bucket;            /* collective: the bucket; message: its index within a micro-batch */
         int32_t packing;           /* all-gather: 1 + index in model->parallel's packings; 0 = a whole bucket */
         int32_t peer, micro_batch; /* message: the other rank; the micro-batch */
         bool around;               /* message: true within a context-parallel ring, false between pipeline stages */
     } exchange;
+
+    /* Updates of parameters. */
     struct {
         float beta1, beta2, momentum, weight_decay;
         bool nesterov, relative_step, scale_parameter, warmup_init;
     } update;
-    int32_t control; /* a tx_control, or -1 */
-    int64_t vocab, rows;
-    /* Range: the first value. Embedding: the first row of this rank's shard of the table.
-     * Update: index of the first weight in its arena. Attention: index of the first head in the model. Both are
-     * keys of random numbers. */
-    int64_t first;
-    int32_t step;    /* of a range */
-    int64_t gap;     /* rows of the sequence between the two halves of this rank's rows (context parallelism) */
-    int64_t padding; /* embedding: 1 + the row that is not trained; 0 = none */
-    float alpha, eps, scale, smoothing;
-    tx_rope rope;
 } tx_attrs;
 
 /* The number of values after which a range repeats. */

@@ -12,7 +12,7 @@
 /* The number of elements of a head that are rotated. */
 static inline int32_t tx_rope_rotated(const tx_attrs *attrs)
 {
-    return attrs->rope.rotated > 0 ? attrs->rope.rotated : attrs->attention.head_size;
+    return attrs->rope->rotated > 0 ? attrs->rope->rotated : attrs->attention.head_size;
 }
 
 /* Returns the angle of pair `pair` at position 1, in radians (see tx_rope). Models are trained with frequencies
@@ -20,7 +20,7 @@ static inline int32_t tx_rope_rotated(const tx_attrs *attrs)
  * by 0.005 at position 10,000. */
 static inline float tx_rope_frequency(const tx_attrs *attrs, int32_t pair)
 {
-    const tx_rope *r = &attrs->rope;
+    const tx_rope *r = attrs->rope;
     const float exponent = (float)(2 * pair) / (float)tx_rope_rotated(attrs);
     const float power = (float)pow((double)r->theta, (double)exponent);
     const double frequency = (double)(1.0f / (r->divisor[pair] > 0.0f ? r->divisor[pair] * power : power));

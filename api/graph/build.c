@@ -26,13 +26,13 @@ tx_tensor *tx_swiglu(tx_tensor *x)
 
 tx_tensor *tx_swiglu_clamped(tx_tensor *x, float alpha, float limit)
 {
-    const tx_attrs attrs = {.control = -1, .alpha = alpha, .scale = limit};
+    const tx_attrs attrs = {.control = -1, .gate = TX_GATE_CLAMPED, .alpha = alpha, .scale = limit};
     return TX_EMIT(x, SWIGLU, attrs, x);
 }
 
 tx_tensor *tx_geglu(tx_tensor *x)
 {
-    return TX_EMIT(x, SWIGLU, TX_ATTRS(.gelu = true), x);
+    return TX_EMIT(x, SWIGLU, TX_ATTRS(.gate = TX_GATE_GELU), x);
 }
 
 tx_tensor *tx_linear(tx_tensor *x, tx_tensor *w, tx_tensor *b, bool transpose)

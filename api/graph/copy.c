@@ -41,6 +41,8 @@ static tx_status copy_all(const tx_graph *graph, tx_graph *copy)
     for (int32_t i = 0; i < graph->nodes; i++) {
         tx_node node = graph->node[i];
         int32_t number;
+        if (node.attrs.rope && !(node.attrs.rope = tx_graph_rope(copy, node.attrs.rope)))
+            return copy->status;
         for (int k = 0; k < TX_MAX_IN; k++)
             node.in[k] = copied(copy, node.in[k]);
         for (int k = 0; k < TX_MAX_OUT; k++)

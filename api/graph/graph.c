@@ -31,6 +31,9 @@ void tx_graph_free(tx_graph *graph)
         free(graph->tensor[i]->name);
         free(graph->tensor[i]);
     }
+    for (int32_t i = 0; i < graph->ropes; i++)
+        free(graph->rope[i]);
+    free(graph->rope);
     free(graph->tensor);
     free(graph->node);
     free(graph->loss);
@@ -130,6 +133,21 @@ tx_tensor *tx_tensor_view(tx_tensor *whole, int64_t first, tx_shape shape)
 tx_tensor *tx_tensor_result(tx_graph *graph, tx_result result)
 {
     return tx_tensor_fixed(graph, TX_F32, TX_SHAPE(1), TX_ARENA_RESULT, (int64_t)result * (int64_t)sizeof(float));
+}
+
+tx_rope *tx_graph_rope(tx_graph *graph, const tx_rope *rope)
+{
+    for (int32_t i = 0; i < graph->ropes; i++)
+        if (memcmp(graph->rope[i], rope, sizeof *rope) == 0)
+            return graph->rope[i];
+    tx_rope **grown = tx_grown(graph->rope, graph->ropes, sizeof *grown), *made = malloc(sizeof *made);
+    graph->rope = grown ? grown : graph->rope;
+    if (!grown || !made) {
+        free(made);
+        return tx_graph_refuse(graph, tx_fail(TX_MEMORY, "no memory for rotary positions"));
+    }
+    *made = *rope;
+    return graph->rope[graph->ropes++] = made;
 }
 
 static tx_tensor *tensor_named(tx_tensor *t, const char *name)

@@ -55,6 +55,8 @@ struct tx_graph {
     int32_t tensors;
     tx_node *node;
     int32_t nodes;
+    tx_rope **rope; /* rotary positions of nodes, each once: equal nodes have equal attributes */
+    int32_t ropes;
     tx_direction direction; /* of the nodes that are added next */
     int32_t block;          /* of the nodes that are added next */
     /* Losses given to tx_backward, until autodiff consumes them. The gradients are those of their sum. */
@@ -154,6 +156,8 @@ static inline void tx_node_rename(const tx_node *n)
         n->out[0]->base = n->in[0];
 }
 
+/* Returns the graph's copy of `rope`, for attributes of its nodes; NULL on failure, which the graph records. */
+tx_rope *tx_graph_rope(tx_graph *graph, const tx_rope *rope);
 /* Sets the attributes of attention over qkv. Returns false if the options do not fit; the graph records the failure. */
 bool tx_attention_attrs(tx_tensor *qkv, const tx_attention_options *options, tx_attrs *attrs);
 

@@ -58,8 +58,8 @@ tx_status tx_infer_same2(const tx_infer *c)
 
 tx_status tx_infer_swiglu(const tx_infer *c)
 {
-    if (!(c->attrs->scale >= 0.0f))
-        return tx_refuse(c, "limit %g is negative", (double)c->attrs->scale);
+    if (c->attrs->gate == TX_GATE_CLAMPED && !(c->attrs->scale > 0.0f))
+        return tx_refuse(c, "limit %g must be above 0", (double)c->attrs->scale);
     TX_TRY(tx_require(c, "H"));
     int64_t last = tx_shape_last(&c->in[0].shape);
     if (last % 2 != 0)
@@ -81,16 +81,17 @@ tx_status tx_infer_rotary(const tx_infer *c)
     TX_TRY(tx_require(c, "F3"));
     TX_TRY(tx_require_places(c, 1, c->in[0].shape.dim[0], c->in[0].shape.dim[1]));
     int64_t last = tx_shape_last(&c->in[0].shape);
-    if (a->attention.head_size < 2 || a->attention.head_size % 2 != 0 || last % a->attention.head_size != 0 ||
-        a->attention.heads < 0 || a->attention.head_size > TX_MAX_ROTARY ||
-        a->attention.heads > last / a->attention.head_size || !(a->rope.theta > 0.0f) || !(a->rope.factor > 0.0f))
+    if (!a->rope || a->attention.head_size < 2 || a->attention.head_size % 2 != 0 ||
+        last % a->attention.head_size != 0 || a->attention.heads < 0 || a->attention.head_size > TX_MAX_ROTARY ||
+        a->attention.heads > last / a->attention.head_size || !(a->rope->theta > 0.0f) || !(a->rope->factor > 0.0f))
         return tx_refuse(c, "%d heads of size %d (even, at most %d) with theta %g do not fit %s", a->attention.heads,
-                         a->attention.head_size, TX_MAX_ROTARY, (double)a->rope.theta, TX_TEXT(c->in[0].shape));
-    if (a->rope.rotated < 0 || a->rope.rotated % 2 != 0 || a->rope.rotated > a->attention.head_size)
-        return tx_refuse(c, "%d rotated elements are not an even part of a head of size %d", a->rope.rotated,
+                         a->attention.head_size, TX_MAX_ROTARY, a->rope ? (double)a->rope->theta : 0.0,
+                         TX_TEXT(c->in[0].shape));
+    if (a->rope->rotated < 0 || a->rope->rotated % 2 != 0 || a->rope->rotated > a->attention.head_size)
+        return tx_refuse(c, "%d rotated elements are not an even part of a head of size %d", a->rope->rotated,
                          a->attention.head_size);
     TX_TRY(tx_require_dtype(c, 2, TX_F32));
-    const int64_t rotated = a->rope.rotated ? a->rope.rotated : a->attention.head_size;
+    const int64_t rotated = a->rope->rotated ? a->rope->rotated : a->attention.head_size;
     TX_TRY(tx_require_shape(c, 2, &TX_SHAPE(c->in[0].shape.dim[0], rotated / 2)));
     return tx_set_output(c, 0, TX_F32, c->in[0].shape);
 }

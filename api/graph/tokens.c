@@ -28,14 +28,15 @@ tx_tensor *tx_rotary(tx_tensor *x, int32_t heads, int32_t head_size, const tx_ro
                      tx_tensor *rates)
 {
     TX_NEEDS(x && rope, NULL);
-    const tx_attrs attrs = TX_ATTRS(.attention.heads = heads, .attention.head_size = head_size, .rope = *rope);
+    const tx_attrs attrs =
+        TX_ATTRS(.attention.heads = heads, .attention.head_size = head_size, .rope = tx_graph_rope(x->graph, rope));
     return TX_EMIT(x, ROTARY, attrs, x, positions ? positions : positions_of(x), rates);
 }
 
 void tx_rotary_rates(const tx_rope *rope, int32_t head_size, float *rates)
 {
     TX_NEEDS(rope && rates, );
-    const tx_attrs attrs = {.attention.head_size = head_size, .rope = *rope};
+    const tx_attrs attrs = {.attention.head_size = head_size, .rope = rope};
     for (int32_t i = 0; i < tx_rope_rotated(&attrs) / 2; i++)
         rates[i] = tx_rope_frequency(&attrs, i);
 }

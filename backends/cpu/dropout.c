@@ -53,7 +53,7 @@ static void rotate_head(const float *x, float *y, const float *cosine, const flo
 /* Computes cosines and sines of one position from the frequencies of the pairs. */
 static void rotary_angles(const tx_attrs *attrs, const float *frequency, int64_t position, float *cosine, float *sine)
 {
-    const double magnitude = (double)attrs->rope.magnitude;
+    const double magnitude = (double)attrs->rope->magnitude;
     for (int32_t i = 0; i < tx_rope_rotated(attrs) / 2; i++) {
         const double angle = (double)position * (double)frequency[i];
         cosine[i] = (float)(magnitude * cos(angle));

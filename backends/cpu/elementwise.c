@@ -164,9 +164,9 @@ TX_ROWS(swiglu, out[0])
         const float *gate = tx_run_of(call->in[0], type, at + row * width, count, gates);
         const float *up = tx_run_of(call->in[0], type, at + (row + 1) * width, count, ups);
         float *y = tx_run_to(call->out[0], type, at, results);
-        if (call->command->attrs.scale > 0.0f)
+        if (call->command->attrs.gate == TX_GATE_CLAMPED)
             clamped_swiglu(&call->command->attrs, gate, up, y, count);
-        else if (call->command->attrs.gelu)
+        else if (call->command->attrs.gate == TX_GATE_GELU)
             TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = tx_gelu_tanh(gate[i]) * up[i];
         else
             TX_SIMD for (int64_t i = 0; i < count; i++) y[i] = gate[i] * tx_sigmoid(gate[i]) * up[i];
@@ -206,10 +206,10 @@ TX_ROWS(swiglu_grad, in[0])
         const float *gate = tx_run_of(call->in[1], type, to_gate, count, gates);
         const float *up = tx_run_of(call->in[1], type, to_up, count, ups);
         float *dgate = tx_run_to(call->out[0], type, to_gate, gates), *dup = tx_run_to(call->out[0], type, to_up, ups);
-        if (call->command->attrs.scale > 0.0f)
+        if (call->command->attrs.gate == TX_GATE_CLAMPED)
             clamped_slopes(&call->command->attrs, dy, gate, up, dgate, dup, count);
         else
-            (call->command->attrs.gelu ? geglu_slopes : swiglu_slopes)(dy, gate, up, dgate, dup, count);
+            (call->command->attrs.gate == TX_GATE_GELU ? geglu_slopes : swiglu_slopes)(dy, gate, up, dgate, dup, count);
         tx_run_put(call->out[0], dgate, type, to_gate, count);
         tx_run_put(call->out[0], dup, type, to_up, count);
     }

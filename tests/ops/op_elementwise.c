@@ -35,12 +35,12 @@ TX_POINTWISE(tanh_grad_reference, (1.0 - y * y) * x, fabs(x) * (1.0 + y * y))
 /* The function of the gate, and its derivative. */
 static double gate_of(const tx_call *call, double gate)
 {
-    return call->attrs.gelu ? tx_number_gelu(gate, false) : gate * sigmoid(gate);
+    return call->attrs.gate == TX_GATE_GELU ? tx_number_gelu(gate, false) : gate * sigmoid(gate);
 }
 
 static double gate_slope(const tx_call *call, double gate)
 {
-    return call->attrs.gelu ? tx_number_gelu_slope(gate, false) : silu_slope(gate);
+    return call->attrs.gate == TX_GATE_GELU ? tx_number_gelu_slope(gate, false) : silu_slope(gate);
 }
 
 static double clamped(const tx_call *call, double *gate, double *up)
@@ -77,14 +77,14 @@ static void clamped_grad_reference(tx_call *call)
 
 static void swiglu_reference(tx_call *call)
 {
-    if (call->attrs.scale > 0.0f) {
+    if (call->attrs.gate == TX_GATE_CLAMPED) {
         clamped_reference(call);
         return;
     }
     int64_t f = tx_array_last(&call->out[0]);
     for (int64_t i = 0; i < call->out[0].count; i++) {
         double gate = call->in[0].value[i / f * 2 * f + i % f], up = call->in[0].value[i / f * 2 * f + f + i % f];
-        double y = gate_of(call, gate) * up, of_gelu = call->attrs.gelu ? fabs(gate * up) : 0.0;
+        double y = gate_of(call, gate) * up, of_gelu = call->attrs.gate == TX_GATE_GELU ? fabs(gate * up) : 0.0;
         tx_array_put(&call->out[0], i, y, fabs(y) * (1.0 + fabs(gate)) + of_gelu);
     }
 }
@@ -97,7 +97,7 @@ static void swiglu_outputs(tx_call *call)
 
 static void swiglu_grad_reference(tx_call *call)
 {
-    if (call->attrs.scale > 0.0f) {
+    if (call->attrs.gate == TX_GATE_CLAMPED) {
         clamped_grad_reference(call);
         return;
     }
@@ -149,11 +149,11 @@ TX_POINTWISE(dropout_reference, tx_call_dropped(call, 0, i), fabs(tx_call_droppe
 /* The turn of a pair at position 1, each of its steps rounded to fp32. */
 static int64_t rotary_rotated(const tx_attrs *attrs)
 {
-    return attrs->rope.rotated ? attrs->rope.rotated : attrs->attention.head_size;
+    return attrs->rope->rotated ? attrs->rope->rotated : attrs->attention.head_size;
 }
 static double rotary_frequency(const tx_attrs *attrs, int64_t pair)
 {
-    const tx_rope *r = &attrs->rope;
+    const tx_rope *r = attrs->rope;
     double exponent = (double)(float)(2.0 * (double)pair / (double)rotary_rotated(attrs));
     double power = (double)(float)pow((double)r->theta, exponent);
     double divisor = r->divisor[pair] != 0.0f ? (double)r->divisor[pair] : 1.0;
@@ -180,7 +180,7 @@ static void rotary_reference(tx_call *call)
         double angle = position * rate;
         double turn = call->attrs.inverse ? -angle : angle, low = x->value[i - at + pair],
                high = x->value[i - at + pair + half];
-        double magnitude = (double)call->attrs.rope.magnitude;
+        double magnitude = (double)call->attrs.rope->magnitude;
         double y = at < half ? low * cos(turn) - high * sin(turn) : low * sin(turn) + high * cos(turn);
         tx_array_put(&call->out[0], i, magnitude * y, magnitude * (fabs(low) + fabs(high)) * (1.0 + angle));
     }
@@ -304,7 +304,7 @@ static void widen(tx_spec *s)
 /* SiLU, GELU, clamped. No bf16 or fp16 number equals the limit, at which there is no derivative. */
 static void choose_gate(tx_case *c, int32_t i)
 {
-    c->attrs.gelu = i % 3 == 1;
+    c->attrs.gate = (tx_gate)(i % 3);
     c->attrs.scale = i % 3 == 2 ? 2.503f : 0.0f;
     c->attrs.alpha = i % 3 == 2 ? 1.702f : 1.0f;
 }
@@ -415,7 +415,7 @@ static void rotary_cases(tx_cases *list)
                                  r[i].position < 0 ? "" : " at positions");
         c->attrs.attention.heads = r[i].heads;
         c->attrs.attention.head_size = r[i].size;
-        c->attrs.rope = r[i].rope;
+        c->attrs.rope = &r[i].rope;
         c->attrs.inverse = r[i].inverse;
         c->in[0] = tx_spec_real(TX_SHAPE(r[i].batch, r[i].time, r[i].all * r[i].size));
         if (r[i].position >= 0)

@@ -177,7 +177,7 @@ static void test_self_adjoint(void **state)
     tx_case turn = case_of(tx_spec_real(TX_SHAPE(2, 7, 30)));
     turn.attrs.attention.heads = 3;
     turn.attrs.attention.head_size = 6;
-    turn.attrs.rope = (tx_rope)TX_ROPE(100.0f);
+    turn.attrs.rope = &(tx_rope)TX_ROPE(100.0f);
     tx_case back = turn;
     back.attrs.inverse = true;
     back.salt = 1;

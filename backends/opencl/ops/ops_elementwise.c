@@ -145,8 +145,8 @@ tx_status tx_cl_scale(tx_cl_builder *b, const tx_command *c)
 static tx_status gated(tx_cl_builder *b, const tx_command *c, const tx_shape *half, bool slopes)
 {
     const char *names[] = {"swiglu", "swiglu_grad", "geglu", "geglu_grad", "swiglu_clamped", "swiglu_clamped_grad"};
-    const bool clamped = c->attrs.scale > 0.0f;
-    const int first = clamped ? 4 : c->attrs.gelu ? 2 : 0;
+    const bool clamped = c->attrs.gate == TX_GATE_CLAMPED;
+    const int first = 2 * (int)c->attrs.gate;
     char options[128];
     snprintf(options, sizeof options, "%s", tx_cl_type(&c->in[0]));
     if (clamped)
@@ -196,7 +196,7 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
     TX_CL_I64(b, tx_shape_last(x));
     TX_CL_I32(b, (int32_t)x->dim[x->rank - 2], c->attrs.attention.heads, c->attrs.attention.head_size, half);
     tx_cl_arg_values(b, sizeof frequency, 1, frequency);
-    TX_CL_F32(b, c->attrs.rope.magnitude);
+    TX_CL_F32(b, c->attrs.rope->magnitude);
     TX_CL_I32(b, c->attrs.inverse, tx_present(&c->in[1]) ? c->in[1].shape.rank : 0);
     TX_CL_OPERANDS(b, &c->in[1]);
     return tx_present(&c->in[2]) ? TX_CL_OPERANDS(b, &c->in[2]) : b->status;

@@ -41,7 +41,7 @@ static const struct check {
     {ROW(CAST, 0, {1, {1003}}), .to = TX_F16},
     {ROW(CAST, 0, {1, {1003}}), .from = TX_F16},
     {ROW(ROTARY, TOLERANCE, {3, {2, 2049, 36}}),
-     .attrs = {.attention.heads = 2, .attention.head_size = 12, .rope = TX_ROPE(10000.0f)}},
+     .attrs = {.attention.heads = 2, .attention.head_size = 12, .rope = &(tx_rope)TX_ROPE(10000.0f)}},
 #undef ROW
 };
 
