@@ -16,7 +16,10 @@
 #ifndef TX_BACKEND_H
 #define TX_BACKEND_H
 
+#include "api/base/arithmetic.h"
 #include "tx.h"
+
+#include <math.h>
 
 #include <math.h>
 
@@ -248,13 +251,13 @@ typedef struct tx_gemm {
 #define TX_MAX_BLOCKS 1024
 static inline int64_t tx_block_size(int64_t count, int64_t min_size)
 {
-    int64_t size = (count + TX_MAX_BLOCKS - 1) / TX_MAX_BLOCKS;
-    return size < min_size ? min_size : (size + 3) / 4 * 4;
+    int64_t size = tx_ceil_div(count, TX_MAX_BLOCKS);
+    return size < min_size ? min_size : tx_round_up(size, 4);
 }
 static inline int64_t tx_blocks(int64_t count, int64_t min_size)
 {
     int64_t size = tx_block_size(count, min_size);
-    return (count + size - 1) / size;
+    return tx_ceil_div(count, size);
 }
 #define TX_ROW_BLOCK 16      /* minimum rows per block of a sum over rows */
 #define TX_REDUCE_BLOCK 4096 /* minimum elements per block of a sum over a whole tensor */

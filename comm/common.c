@@ -3,6 +3,7 @@
  * Functions that every communicator needs: argument checks, small collectives, and the launcher's environment.
  */
 #include "comm/common.h"
+#include "api/base/arithmetic.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -119,7 +120,7 @@ tx_status tx_comm_agree(tx_comm *comm, tx_status status, const char *what)
 
 int64_t tx_comm_shard(int64_t count, int32_t size, int32_t rank)
 {
-    int64_t blocks = (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+    int64_t blocks = tx_ceil_div(count, TX_PARAM_BLOCK);
     int64_t first = (blocks / size * rank + blocks % size * rank / size) * TX_PARAM_BLOCK;
     return first < count ? first : count;
 }

@@ -3,6 +3,7 @@
  * Transfers between groups of ranks: messages and sums, chunk by chunk (exchange.h).
  */
 #include "comm/exchange.h"
+#include "api/base/arithmetic.h"
 #include "comm/common.h"
 
 #include <stdlib.h>
@@ -443,7 +444,7 @@ static int64_t chunks(const tx_exchange *e)
         int64_t count = tx_layout_piece(e->layout, e->transfer, r).count;
         longest = count > longest ? count : longest;
     }
-    return (longest + e->chunk - 1) / e->chunk;
+    return tx_ceil_div(longest, e->chunk);
 }
 
 tx_status tx_exchange_run(tx_exchange *e, const tx_transfer *transfer, char *const *segment, tx_comm_traffic *traffic)

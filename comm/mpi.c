@@ -6,6 +6,7 @@
  * sum, by size, type and number of ranks; the bits of fp32 gradients would change with it. This file also never
  * waits in MPI, because waiting calls of MPICH spin without yielding the core.
  */
+#include "api/base/arithmetic.h"
 #include "api/base/environment.h"
 #include "comm/transport.h"
 
@@ -215,7 +216,7 @@ tx_status tx_transport_host(tx_transport *base, char *name, size_t size, int32_t
 tx_status tx_transport_slots(tx_transport *base, int32_t slots, int64_t bytes)
 {
     transport *t = (transport *)base;
-    const int64_t each = (bytes + SEGMENT - 1) / SEGMENT, count = slots * each;
+    const int64_t each = tx_ceil_div(bytes, SEGMENT), count = slots * each;
     if (bytes > PIECE || count > INT32_MAX)
         return tx_fail(TX_UNSUPPORTED, "%" PRId32 " messages of %" PRId64 " bytes exceed the limits of MPI", slots,
                        bytes);

@@ -9,6 +9,7 @@
 #define _GNU_SOURCE /* memfd_create */
 #include "comm/window.h"
 
+#include "api/base/arithmetic.h"
 #include "api/base/memory_left.h"
 
 #include <errno.h>
@@ -266,7 +267,7 @@ tx_status tx_window_create(tx_transport *transport, const tx_layout *layout, con
         free(all);
         return tx_fail(TX_MEMORY, "no memory for a window's description");
     }
-    w->bytes = (bytes + page - 1) / page * page;
+    w->bytes = tx_round_up(bytes, page);
     w->place = layout->place[transport->rank];
     w->members = members;
     making m = {.transport = transport,

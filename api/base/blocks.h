@@ -18,6 +18,7 @@
 #ifndef TX_BLOCKS_H
 #define TX_BLOCKS_H
 
+#include "api/base/arithmetic.h"
 #include "api/base/half.h"
 #include "tx_base.h"
 
@@ -65,7 +66,7 @@ typedef struct tx_block_part {
 /* Byte offset of the table of parts, and bytes of a parameter of `count` values. */
 static inline int64_t tx_block_parts_at(tx_dtype dtype, int64_t count)
 {
-    return (tx_block_run(dtype, count) + TX_BLOCK_TABLE - 1) / TX_BLOCK_TABLE * TX_BLOCK_TABLE;
+    return tx_round_up(tx_block_run(dtype, count), TX_BLOCK_TABLE);
 }
 static inline int64_t tx_block_total(tx_dtype dtype, int64_t count)
 {

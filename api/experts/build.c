@@ -40,11 +40,6 @@ tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, const tx_routes *routes)
 
 /* ---- Experts of other ranks -------------------------------------------------------------------------------- */
 
-static int64_t lesser(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 tx_tensor *tx_move_rows(tx_op op, tx_tensor *x, tx_tensor *counts, int64_t rows)
 {
     if (!x || !counts)
@@ -83,8 +78,8 @@ tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen,
     if (ranks == 1)
         return x;
     const int64_t experts = routes->offsets->shape.dim[0] - 1, own = experts / ranks;
-    const int64_t of_tokens = rows / chosen * lesser(chosen, own);
-    arrivals->rows = ranks * lesser(of_tokens, own * tx_expert_capacity(capacity, rows, experts));
+    const int64_t of_tokens = rows / chosen * tx_min(chosen, own);
+    arrivals->rows = ranks * tx_min(of_tokens, own * tx_expert_capacity(capacity, rows, experts));
     return share_routes(routes, own, arrivals) ? tx_move_rows(TX_OP_EP_DISPATCH, x, arrivals->counts, arrivals->rows)
                                                : NULL;
 }

@@ -349,8 +349,8 @@ static void emit_member(const classifier *c, const member *m, chunk *at)
 
 static tx_status emit_chunks(const classifier *c, int64_t limit)
 {
-    const int64_t chunks = (c->rows + limit - 1) / limit, even = (c->rows + chunks - 1) / chunks;
-    const int64_t rows = (even + ROWS_UNIT - 1) / ROWS_UNIT * ROWS_UNIT;
+    const int64_t chunks = tx_ceil_div(c->rows, limit), even = tx_ceil_div(c->rows, chunks);
+    const int64_t rows = tx_round_up(even, ROWS_UNIT);
     for (int64_t first = 0; first < c->rows; first += rows) {
         chunk at = {first, c->rows - first < rows ? c->rows - first : rows, {0}};
         for (int32_t i = 0; i < c->members && c->graph->status == TX_OK; i++)

@@ -21,7 +21,7 @@ tx_status tx_set_state_outputs(const tx_infer *c, int outputs)
 
 int64_t tx_update_blocks(const tx_infer *c)
 {
-    return (tx_shape_count(&c->in[0].shape) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+    return tx_ceil_div(tx_shape_count(&c->in[0].shape), TX_PARAM_BLOCK);
 }
 
 /* Updates of ranges [n] of the flat arenas with F32 states of the same shape. The last operand is the 16-bit copy of

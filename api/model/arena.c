@@ -34,7 +34,7 @@ tx_status tx_arena_use(tx_arena *arena, int64_t address, int64_t bytes)
 
 tx_status tx_arena_append(tx_arena *arena, int64_t bytes, int64_t align, int64_t *address)
 {
-    int64_t rounded = (bytes + align - 1) / align * align;
+    int64_t rounded = tx_round_up(bytes, align);
     int64_t end = tx_arena_fit(arena->chunk_bytes, tx_arena_end(arena), rounded);
     tx_status status = tx_arena_use(arena, end, rounded);
     if (status == TX_OK)

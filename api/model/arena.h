@@ -34,13 +34,13 @@ typedef struct tx_arena {
 /* Rounds up to TX_ALIGNMENT. */
 static inline int64_t tx_aligned(int64_t bytes)
 {
-    return (bytes + TX_ALIGNMENT - 1) / TX_ALIGNMENT * TX_ALIGNMENT;
+    return tx_round_up(bytes, TX_ALIGNMENT);
 }
 
 /* Returns the size in the file of `bytes` of an arena. */
 static inline int64_t tx_file_blocks(int64_t bytes)
 {
-    return (bytes + TX_FILE_BLOCK - 1) / TX_FILE_BLOCK * TX_FILE_BLOCK;
+    return tx_round_up(bytes, TX_FILE_BLOCK);
 }
 
 /* Returns the first address from `address` on at which `bytes` fit in one chunk. */

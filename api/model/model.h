@@ -224,7 +224,7 @@ static inline int64_t tx_model_element(const tx_model *model)
 /* Returns the blocks of a parameter with `count` elements; the last block may be partial. */
 static inline int64_t tx_param_blocks(int64_t count)
 {
-    return (count + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+    return tx_ceil_div(count, TX_PARAM_BLOCK);
 }
 
 static inline bool tx_model_has_stage(const tx_model *model, int32_t stage)

@@ -56,7 +56,7 @@ static tx_status first_of(tx_status status, tx_status next)
 static tx_status move_slice(slice *s, bool out, int64_t first, int64_t blocks)
 {
     const int64_t n = s->elements, group = first / TX_NF4_GROUP,
-                  groups = (blocks + TX_NF4_GROUP - 1) / TX_NF4_GROUP * (int64_t)sizeof(float[2]);
+                  groups = tx_ceil_div(blocks, TX_NF4_GROUP) * (int64_t)sizeof(float[2]);
     tx_status status = move(s, out, first * TX_NF4_BLOCK / 2, s->codes, blocks * TX_NF4_BLOCK / 2);
     if (!s->twice)
         return first_of(status, move(s, out, tx_nf4_absmax_at(n) + first * (int64_t)sizeof(float), s->absmax,
@@ -93,7 +93,7 @@ static void *quantize(void *argument)
 static void quantize_all(slice *s, const float *data, int64_t blocks)
 {
     job part[SLICE / TX_NF4_GROUP];
-    const int64_t groups = (blocks + TX_NF4_GROUP - 1) / TX_NF4_GROUP, threads = s->model->engine->threads;
+    const int64_t groups = tx_ceil_div(blocks, TX_NF4_GROUP), threads = s->model->engine->threads;
     const int64_t parts = groups < threads ? groups : threads;
     for (int64_t i = 0; i < parts; i++) {
         const int64_t first = groups * i / parts * TX_NF4_GROUP, end = groups * (i + 1) / parts * TX_NF4_GROUP;
@@ -173,7 +173,7 @@ tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t 
     if (tx_block_values(model->param[index].spec.dtype) > 0)
         return read_blocks(model, index, first, count, data);
     TX_TRY(open_slice(model, index, &s));
-    const int64_t end = first + count, last = (end + TX_NF4_BLOCK - 1) / TX_NF4_BLOCK;
+    const int64_t end = first + count, last = tx_ceil_div(end, TX_NF4_BLOCK);
     tx_status status = TX_OK;
     for (int64_t at = first / TX_NF4_BLOCK / TX_NF4_GROUP * TX_NF4_GROUP; at < last; at += SLICE) {
         const int64_t blocks = last - at < SLICE ? last - at : SLICE, begin = at * TX_NF4_BLOCK;

@@ -118,7 +118,7 @@ static inline tx_arena_id tx_bucket_keeper(const tx_parallel *parallel, const tx
 /* Returns the elements of a bucket, in whole blocks, for `bytes`. */
 static inline int64_t tx_bucket_elements(const tx_bucket *b, int64_t bytes)
 {
-    return tx_param_blocks((bytes + b->element - 1) / b->element) * TX_PARAM_BLOCK;
+    return tx_param_blocks(tx_ceil_div(bytes, b->element)) * TX_PARAM_BLOCK;
 }
 
 /* Returns the ranks that sum a parameter's gradient. */

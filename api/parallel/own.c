@@ -117,7 +117,7 @@ void tx_own_divide(tx_param_record *record)
     spec->shape = spec->logical;
     if (divides_padded(whole, d)) { /* equally many rows on all ranks, so that their graphs are equal */
         const int64_t unit = (int64_t)PADDED_ROWS * d->parts;
-        spec->shape.dim[0] = (whole->shape.dim[0] + unit - 1) / unit * PADDED_ROWS;
+        spec->shape.dim[0] = tx_ceil_div(whole->shape.dim[0], unit) * PADDED_ROWS;
     }
 }
 

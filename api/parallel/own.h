@@ -16,7 +16,7 @@ static inline bool tx_model_splits(const tx_model *model, int32_t index)
  * the last ones if `size` is not a multiple. */
 static inline int64_t tx_own_rows(int64_t size, int32_t part, int32_t parts, int64_t *first)
 {
-    const int64_t each = (size + parts - 1) / parts;
+    const int64_t each = tx_ceil_div(size, parts);
     *first = part * each < size ? part * each : size;
     return size - *first < each ? size - *first : each;
 }

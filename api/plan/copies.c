@@ -34,7 +34,7 @@ bool tx_copies_range(const tx_model *model, int32_t number, tx_copy_range *r)
         *r = (tx_copy_range){c * weights->chunk_bytes + first * word, left < limit ? left : limit, false};
         if (left > 0)
             return true;
-        first -= (elements + limit - 1) / limit * limit;
+        first -= tx_round_up(elements, limit);
     }
     return false;
 }

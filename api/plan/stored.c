@@ -27,7 +27,7 @@ tx_status tx_stored_write(tx_model *model, tx_param_role part, int32_t index, in
 
 tx_status tx_stored_read(tx_model *model, tx_param_role part, int32_t index, int64_t at, void *data, int64_t bytes)
 {
-    const int64_t words = (bytes + (int64_t)sizeof(int32_t) - 1) / (int64_t)sizeof(int32_t);
+    const int64_t words = tx_ceil_div(bytes, (int64_t)sizeof(int32_t));
     if (model->hooks)
         memset(data, 0, (size_t)words * sizeof(int32_t));
     const tx_status status = copy(model, part, index, at, data, bytes, false);

@@ -124,7 +124,7 @@ static tx_status add_piece(offloading *o, int32_t tensor)
 
 static tx_status add_pieces(offloading *o)
 {
-    const int64_t smallest = (largest(o) + LEAST_PART - 1) / LEAST_PART;
+    const int64_t smallest = tx_ceil_div(largest(o), LEAST_PART);
     tx_residency *r = &o->r;
     for (int32_t block = o->blocks; block > 0; block--) {
         r->visit[r->visits++] = (tx_visit){o->first[1][block], r->pieces};

@@ -77,7 +77,7 @@ static int64_t bytes_of(tx_dtype type, int64_t count)
 static void prefetch(const tx_stored *from, const tx_head *head, int64_t first, int64_t count)
 {
     const int64_t bytes = bytes_of(from->type, head->size);
-    for (int64_t t = first; t < tx_least(first + count, head->keys); t++) {
+    for (int64_t t = first; t < tx_min(first + count, head->keys); t++) {
         const char *row = (const char *)from->of + bytes_of(from->type, from->first + t * from->row);
         for (int64_t i = 0; i < bytes; i += 64)
             __builtin_prefetch(row + i, 0, 2);
@@ -137,7 +137,7 @@ static void add_rows(const tx_pair *pair, const float *k, const float *v, tx_que
     const int64_t size = head->size, row = head->kv_row, next = pair->key + TX_TILE;
     memset(scores, 0, (size_t)(pair->queries * TX_TILE) * sizeof *scores);
     for (int64_t t = 0; t < pair->queries; t++) {
-        const int64_t end = tx_least(head->offset + pair->query + t + 1 - pair->key, pair->keys);
+        const int64_t end = tx_min(head->offset + pair->query + t + 1 - pair->key, pair->keys);
         const float *q = tile->rows + t * size;
         float *score = scores + t * TX_TILE, sum;
         int64_t first = tx_head_first(head, pair->query + t) - pair->key, j;
@@ -198,13 +198,13 @@ static void forward_tiles(const tx_cpu_call *call, tx_head *head, const tx_store
                           int64_t query, int64_t end, const tx_stored *o, float *lse)
 {
     tx_forward_space *space = call->scratch;
-    const int64_t size = head->size, tiles = (end - query + TX_TILE - 1) / TX_TILE, part = TX_TILE / tiles + 1;
+    const int64_t size = head->size, tiles = tx_ceil_div(end - query, TX_TILE), part = TX_TILE / tiles + 1;
     const bool few = !lse && end - query < FEW_QUERIES;
     tx_query_tile *tile = space->tile, *last = tile + tiles - 1;
     float *k_copy = space->rows, *v_copy = k_copy + TX_TILE * size, *free_rows = v_copy;
     for (tx_query_tile *t = tile; t <= last; t++) {
         t->query = query + (t - tile) * TX_TILE;
-        t->queries = tx_least(end - t->query, TX_TILE);
+        t->queries = tx_min(end - t->query, TX_TILE);
         t->rows = free_rows += TX_TILE * size;
         t->o = free_rows += TX_TILE * size;
         begin_tile(head, &stored[0], call->command->attrs.scale, few, t);
@@ -243,7 +243,7 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
     const tx_operand *in = call->command->in;
     const tx_shape *qkv = &in[0].shape, *kv = &in[cached].shape;
     const int64_t length = qkv->dim[1], width = qkv->dim[2], heads = attrs->attention.heads,
-                  kv_heads = attrs->attention.kv_heads, groups = (length + GROUP - 1) / GROUP;
+                  kv_heads = attrs->attention.kv_heads, groups = tx_ceil_div(length, GROUP);
     const int64_t size = width / (heads + 2 * kv_heads), unit = (int64_t)tx_dtype_size(in[0].dtype);
     const int64_t kv_row = cached ? kv_heads * size : width;
     const tx_dtype type = in[cached].dtype == TX_U8 ? TX_Q8_0 : in[cached].dtype;
@@ -251,8 +251,8 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
     const int32_t *lengths = cached ? NULL : call->in[1], *starts = cached ? NULL : call->in[2];
     for (int64_t item = first; item < last; item++) {
         const int64_t query = item % groups * GROUP, h = item / groups % heads, b = item / groups / heads;
-        const int64_t valid = tx_tile_valid(lengths, b, length), end = tx_least(query + GROUP, length);
-        const int64_t seen = valid < query ? query : tx_least(valid, end);
+        const int64_t valid = tx_tile_valid(lengths, b, length), end = tx_min(query + GROUP, length);
+        const int64_t seen = valid < query ? query : tx_min(valid, end);
         const int64_t start = cached ? tx_cpu_position(call, 3, b, kv->dim[1] - length) : 0;
         const int64_t row = cached ? tx_cpu_slot(call, b) : b;
         const int64_t k = row * kv->dim[1] * kv_row + ((cached ? 0 : heads) + h / (heads / kv_heads)) * size;
@@ -287,6 +287,6 @@ static void attention_items(const tx_cpu_call *call, int64_t first, int64_t last
 void TX_CPU_NAME(attention)(const tx_cpu_call *call)
 {
     const tx_shape *qkv = &call->command->in[0].shape;
-    const int64_t groups = (qkv->dim[1] + GROUP - 1) / GROUP;
+    const int64_t groups = tx_ceil_div(qkv->dim[1], GROUP);
     tx_cpu_tasks(call, qkv->dim[0] * call->command->attrs.attention.heads * groups, attention_items);
 }

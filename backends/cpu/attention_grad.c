@@ -133,7 +133,7 @@ static void backward_head(const tx_cpu_call *call, const tx_backward_group *g, i
     for (int64_t query = 0; query < valid; query += TX_TILE) {
         const tx_backward_rows rows = {
             dout + query * out_row, lse + query, delta + query, dq + query * row, dk, dk + size, out_row};
-        backward_tile(call, &head, &site, query, tx_least(valid - query, TX_TILE), &rows, space);
+        backward_tile(call, &head, &site, query, tx_min(valid - query, TX_TILE), &rows, space);
     }
     zero_rows(dq + valid * row, row, length - valid, size);
 }
@@ -176,7 +176,7 @@ static float dot_stored(const void *a, const void *b, tx_dtype type, int64_t fir
     float sum = 0.0f;
     for (int64_t i = 0; i < count; i += TX_TILE) {
         float x[TX_TILE], y[TX_TILE], part;
-        const int64_t n = tx_least(count - i, TX_TILE);
+        const int64_t n = tx_min(count - i, TX_TILE);
         tx_widen(x, a, type, first + i, n);
         tx_widen(y, b, type, first + i, n);
         TX_SUM(part, k, n, x[k] * y[k]);

@@ -145,11 +145,6 @@ static char *map_pages(int64_t bytes)
     return raw + head;
 }
 
-static int64_t round_up(int64_t bytes, int64_t unit)
-{
-    return (bytes + unit - 1) / unit * unit;
-}
-
 static tx_status allocate(tx_context *context, tx_memory_kind kind, tx_memory_space space, int64_t bytes,
                           tx_buffer **buffer)
 {
@@ -165,10 +160,10 @@ static tx_status allocate(tx_context *context, tx_memory_kind kind, tx_memory_sp
         return tx_fail(TX_MEMORY, "cpu: no memory for a buffer");
     *made = (tx_buffer){.context = context, .kind = kind, .bytes = bytes};
     if (bytes >= HUGE_PAGE) {
-        made->mapped = round_up(bytes, HUGE_PAGE);
+        made->mapped = tx_round_up(bytes, HUGE_PAGE);
         made->data = map_pages(made->mapped);
     } else {
-        const int64_t rounded = round_up(bytes, TX_ALIGNMENT);
+        const int64_t rounded = tx_round_up(bytes, TX_ALIGNMENT);
         made->data = aligned_alloc(TX_ALIGNMENT, (size_t)rounded);
         if (made->data)
             memset(made->data, 0, (size_t)rounded);

@@ -248,7 +248,7 @@ static inline void tx_row8_columns(const tx_block_matrix *w, int64_t j, int64_t 
         tx_dtype dtype;
         int64_t end;
         const uint8_t *b = tx_block_row(w, j + done, &dtype, &end);
-        now = tx_least(n - done, end - (j + done));
+        now = tx_min(n - done, end - (j + done));
         (dtype == TX_Q8_0   ? tx_columns_q8_0
          : dtype == TX_Q4_0 ? tx_columns_q4_0
          : dtype == TX_Q4_K ? tx_columns_q4_k

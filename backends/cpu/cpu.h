@@ -82,11 +82,6 @@ void tx_cpu_slices(const tx_cpu_call *call, int64_t count, int64_t grain, tx_cpu
 /* Assigns `count` items to threads one by one. Use it for few items of uneven cost. */
 void tx_cpu_tasks(const tx_cpu_call *call, int64_t count, tx_cpu_body *body);
 
-static inline int64_t tx_least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 /* With fewer elements a second thread does not pay. */
 #define TX_CPU_GRAIN 8192
 /* The same limit in rows of `width` elements. */

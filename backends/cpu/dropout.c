@@ -22,7 +22,7 @@ TX_COSTLY_ROWS(dropout, out[0], 4 * width)
     const tx_dtype type = call->command->out[0].dtype;
     const tx_site site = tx_site_of(call, row / rows);
     for (int64_t column = 0; column < width; column += TX_DRAW_COLUMNS) {
-        const int64_t count = tx_least(width - column, TX_DRAW_COLUMNS), at = row * width + column;
+        const int64_t count = tx_min(width - column, TX_DRAW_COLUMNS), at = row * width + column;
         float from[TX_DRAW_COLUMNS], to[TX_DRAW_COLUMNS];
         const float *x = tx_run_of(call->in[0], call->command->in[0].dtype, at, count, from);
         float *y = tx_run_to(call->out[0], type, at, to);

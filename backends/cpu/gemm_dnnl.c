@@ -280,10 +280,10 @@ static dnnl_status_t prepare(tx_gemm_dnnl *g, layouts *piece, layouts *rest, cha
     const tx_gemm *s = &spec->shape;
     int64_t pieces = 1;
     if (s->k > TX_GEMM_LONG && s->batch == 1 && !spec->bias && spec->result == TX_F32)
-        pieces = (s->k + PIECE_DEPTH - 1) / PIECE_DEPTH;
-    g->depth = (s->k + pieces - 1) / pieces;
+        pieces = tx_ceil_div(s->k, PIECE_DEPTH);
+    g->depth = tx_ceil_div(s->k, pieces);
     if (pieces > 1)
-        g->depth = (g->depth + PIECE_UNIT - 1) / PIECE_UNIT * PIECE_UNIT;
+        g->depth = tx_round_up(g->depth, PIECE_UNIT);
     const int64_t shorter = s->k % g->depth;
     const char *name[FORMS] = {"", NULL, NULL};
     DNNL_TRY(layouts_create(piece, spec, g->depth));

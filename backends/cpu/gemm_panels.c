@@ -64,7 +64,7 @@ static tx_status create_panel(const tx_gemm_panels *g, int64_t width, tx_gemm_dn
 #define MIN_PANELS 8
 static int64_t panel_width(const tx_gemm *s, int64_t size)
 {
-    const int64_t fits = PANEL_BYTES / (s->k * size), shares = (s->n + MIN_PANELS - 1) / MIN_PANELS;
+    const int64_t fits = PANEL_BYTES / (s->k * size), shares = tx_ceil_div(s->n, MIN_PANELS);
     const int64_t width = (fits < shares ? fits : shares) / TX_NF4_BLOCK * TX_NF4_BLOCK;
     const int64_t min_width = width < TX_NF4_BLOCK ? TX_NF4_BLOCK : width;
     return min_width < s->n ? min_width : s->n;
@@ -77,7 +77,7 @@ tx_status tx_gemm_panels_create(const tx_cpu_gemm_spec *spec, tx_dtype type, tx_
     const bool packed = spec->packed != TX_F32, widened = type != spec->type;
     const bool cut = packed || (widened && s->batch == 1 && !spec->trans_a);
     const int64_t size = (int64_t)tx_dtype_size(type), width = cut ? panel_width(s, size) : s->n;
-    const int64_t count = (s->n + width - 1) / width;
+    const int64_t count = tx_ceil_div(s->n, width);
     const int32_t workers = count < spec->threads ? (int32_t)count : spec->threads;
     tx_gemm_panels *g = calloc(1, sizeof *g + (size_t)workers * sizeof g->worker[0]);
     if (!g)

@@ -28,7 +28,7 @@ typedef struct tx_gemm_matrix {
 /* Sizes of scratch rounded up to whole cache lines: of `bytes` bytes, and of `count` fp32 numbers. */
 static inline int64_t tx_gemm_lines(int64_t bytes)
 {
-    return (bytes + 63) / 64 * 64;
+    return tx_round_up(bytes, 64);
 }
 static inline int64_t tx_gemm_wide_bytes(int64_t count)
 {

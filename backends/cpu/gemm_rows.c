@@ -72,7 +72,7 @@ static inline void store_row(float *restrict row, int64_t i, int64_t j0, int64_t
         for (int64_t j = 0; j < n; j++)
             row[j] += bias[j0 + j];
     for (int64_t at = 0; add && at < n; at += TX_PIECE) {
-        const int64_t count = tx_least(n - at, TX_PIECE);
+        const int64_t count = tx_min(n - at, TX_PIECE);
         const float *old = tx_run_of(c->data, c->type, first + at, count, piece);
         for (int64_t j = 0; j < count; j++)
             row[at + j] += old[j];
@@ -145,7 +145,7 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
     const int64_t most = m < MANY ? DEPTH : DEEP, width = DEPTH * COLUMNS / most;
     for (int64_t c = 0; c < n; c += width)
         for (int64_t p = 0; p < k; p += most) {
-            const int64_t depth = tx_least(k - p, most), count = tx_least(n - c, width), at = p * b->ld + j + c;
+            const int64_t depth = tx_min(k - p, most), count = tx_min(n - c, width), at = p * b->ld + j + c;
             const bool few = m < MANY && depth == DEPTH;
             if (few && b->type == TX_BF16) { /* widened in registers */
                 thin_add_lines(m, count, rows + p, ld, (const uint16_t *)b->data + at, true, b->ld, sum);
@@ -157,16 +157,11 @@ static void thin_runs(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
                 thin_add_lines(m, count, rows + p, ld, from, false, step, sum);
             const int64_t next = p + depth < k ? at + depth * b->ld : j + c + count;
             for (int64_t l = 0, some; l < count && !few; l += some) {
-                some = tx_least(count - l, 2 * TX_VECTOR);
+                some = tx_min(count - l, 2 * TX_VECTOR);
                 fetch_lines(b, next + l, depth, some);
                 tx_tile_product(true, m, some, depth, rows + p, ld, 1, from + l, step, sum[0] + c + l, COLUMNS);
             }
         }
-}
-
-static int64_t blocks_of(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
 }
 
 /* Sums of at most TX_DOT_COLUMNS columns that are each contiguous in memory, from column j on.
@@ -179,16 +174,16 @@ static void thin_tile(int64_t m, int64_t j, int64_t n, int64_t k, const float *r
     /* Few rows widen bf16 in registers. For more it is widened once. */
     const bool half = b->type == TX_BF16 && m <= TX_GEMM_THIN, in_place = half || b->type == TX_F32;
     const int64_t size = half ? sizeof(uint16_t) : sizeof(float), most = in_place && m == 1 ? k : PIECE;
-    const int64_t tile = TX_DOT_TILE * b->ld, alone = blocks_of(AHEAD(half), tile * size) * tile;
+    const int64_t tile = TX_DOT_TILE * b->ld, alone = tx_ceil_div(AHEAD(half), tile * size) * tile;
     if (n < TX_DOT_COLUMNS)
         memset(lane, 0, (size_t)m * sizeof lane[0]);
     for (int64_t p = 0; p < k; p += most) {
-        const int64_t depth = tx_least(k - p, most), at = j * b->ld + p;
+        const int64_t depth = tx_min(k - p, most), at = j * b->ld + p;
         const int64_t next = p + depth < k ? depth : TX_DOT_COLUMNS * b->ld - p, ahead = m == 1 ? alone : next;
         if (in_place)
             tx_dot_add(m, n, rows + p, ld, (const char *)b->data + at * size, half, b->ld, depth, ahead, p == 0, lane);
         for (int64_t l = 0, some; l < n && !in_place; l += some) {
-            some = tx_least(n - l, TX_DOT_TILE);
+            some = tx_min(n - l, TX_DOT_TILE);
             for (int64_t w = 0; w < some; w++)
                 load_lines(b, at + (l + w) * b->ld, depth, wide[w]);
             tx_dot_add(m, some, rows + p, ld, wide, false, PIECE, depth, 0, p == 0, (tx_lanes *)(void *)lane[0][l]);
@@ -204,7 +199,7 @@ static void thin_lines(int64_t m, int64_t j, int64_t n, int64_t k, const float *
                        float sum[TX_GEMM_FEW][COLUMNS])
 {
     for (int64_t c = 0; c < n; c += TX_DOT_COLUMNS)
-        thin_tile(m, j + c, tx_least(n - c, TX_DOT_COLUMNS), k, rows, ld, b, sum[0] + c);
+        thin_tile(m, j + c, tx_min(n - c, TX_DOT_COLUMNS), k, rows, ld, b, sum[0] + c);
 }
 
 /* ---- Rows in 8 bits ------------------------------------------------------------------------------------- */
@@ -240,7 +235,7 @@ static void multiply_blocks(const tx_cpu_gemm_spec *spec, const tx_gemm_call *ca
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t j = 0; j < s->n; j += TILE)
         for (int64_t first = 0; first < s->m; first += TX_ROW8_MOST) {
-            const int64_t n = tx_least(s->n - j, TILE), m = tx_least(s->m - first, TX_ROW8_MOST);
+            const int64_t n = tx_min(s->n - j, TILE), m = tx_min(s->m - first, TX_ROW8_MOST);
             const tx_cpu_rows8 some = {all.memory + first * tx_gemm_row8_bytes(s->k), m, s->k};
             float sum[TX_ROW8_MOST][TILE];
             (few ? tx_row8_columns : tx_panels_columns)(b, j, n, &some, sum[0], TILE);
@@ -274,9 +269,9 @@ static void multiply(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
         multiply_blocks(spec, call, rows, ld, &b.blocks, threads);
         return;
     }
-    const int64_t items = threads * blocks_of(s->n, threads * COLUMNS);
+    const int64_t items = threads * tx_ceil_div(s->n, threads * COLUMNS);
     const int64_t unit = spec->packed == TX_F32 ? CACHE_LINE : TX_NF4_BLOCK;
-    const int64_t columns = blocks_of(blocks_of(s->n, items), unit) * unit;
+    const int64_t columns = tx_round_up(tx_ceil_div(s->n, items), unit);
 #pragma omp parallel for schedule(static) num_threads(threads)
     for (int64_t j = 0; j < s->n; j += columns) {
         const int64_t n = s->n - j < columns ? s->n - j : columns;
@@ -306,7 +301,7 @@ static void unpack_panel(const tx_cpu_gemm_spec *spec, const void *b, int64_t j,
     for (int64_t i = 0; i < rows; i++)
         for (int64_t c = 0, count; c < columns; c += count) {
             float piece[TX_PIECE];
-            count = tx_least(columns - c, TX_PIECE);
+            count = tx_min(columns - c, TX_PIECE);
             load_lines(&w, first + i * s->ldb + c, count, piece);
             tx_narrow((char *)panel + (size_t)(i * columns + c) * size, piece, to, 0, count);
         }

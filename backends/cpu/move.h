@@ -18,7 +18,7 @@ static inline void tx_cpu_move(const tx_cpu_call *call, int in, int64_t from, in
     const tx_dtype of_x = call->command->in[in].dtype, of_y = call->command->out[0].dtype;
     float piece[TX_PIECE], buffer[TX_PIECE];
     for (int64_t start = 0; start < count; start += TX_PIECE) {
-        const int64_t some = tx_least(count - start, TX_PIECE);
+        const int64_t some = tx_min(count - start, TX_PIECE);
         tx_widen(piece, call->in[in], of_x, from + start, some);
         if (add) {
             const float *old = tx_run_of(call->out[0], of_y, to + start, some, buffer);

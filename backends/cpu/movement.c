@@ -30,7 +30,7 @@ TX_ROWS(embedding, out[0])
     const tx_dtype type = call->command->in[1].dtype;
     float sum[TX_PIECE], other[TX_PIECE];
     for (int64_t start = 0; start < width; start += TX_PIECE) {
-        const int64_t count = tx_least(width - start, TX_PIECE);
+        const int64_t count = tx_min(width - start, TX_PIECE);
         if (token < 0)
             memset(sum, 0, (size_t)count * sizeof *sum);
         else
@@ -78,8 +78,8 @@ TX_ROWS(shift_rows, out[0])
     const tx_attrs *attrs = &call->command->attrs;
     const int64_t columns = tx_shape_last(x), size = (int64_t)tx_dtype_size(call->command->out[0].dtype);
     const int64_t offset = attrs->first + row % x->dim[x->rank - 2] * attrs->step;
-    const int64_t begin = tx_least(offset < 0 ? -offset : 0, width), rest = columns - offset;
-    const int64_t end = tx_least(rest > begin ? rest : begin, width);
+    const int64_t begin = tx_min(offset < 0 ? -offset : 0, width), rest = columns - offset;
+    const int64_t end = tx_min(rest > begin ? rest : begin, width);
     char *y = (char *)call->out[0] + row * width * size;
     memset(y, 0, (size_t)(begin * size));
     if (begin < end)

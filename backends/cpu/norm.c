@@ -13,7 +13,7 @@ static void add_dropped(const tx_cpu_call *call, int z, int64_t row, const float
     const int64_t width = tx_shape_last(&operand->shape), rows = tx_rows_per_sample(&operand->shape);
     const tx_site site = tx_site_of(call, row / rows);
     for (int64_t at = 0; at < width; at += TX_DRAW_COLUMNS) {
-        const int64_t count = tx_least(width - at, TX_DRAW_COLUMNS);
+        const int64_t count = tx_min(width - at, TX_DRAW_COLUMNS);
         float wide[TX_DRAW_COLUMNS], left[TX_DRAW_COLUMNS];
         const float *other = tx_run_of(call->in[z], operand->dtype, row * width + at, count, wide);
         tx_drop(&site, tx_drawn_row(call, row, rows), at, count, other, left);
@@ -152,7 +152,7 @@ static void grad_blocks(const tx_cpu_call *call, int64_t first, int64_t last)
     for (int64_t b = first; b < last; b++) {
         float *work = (float *)call->out[1 + count] + b * sums;
         memset(work, 0, (size_t)sums * sizeof *work);
-        for (int64_t row = b * block, end = tx_least(row + block, rows); row < end; row++) {
+        for (int64_t row = b * block, end = tx_min(row + block, rows); row < end; row++) {
             float *dx = (float *)call->out[0] + row * width;
             if (count == 2)
                 layer_norm_grad_row(call, row, width, work);

@@ -58,7 +58,7 @@ static void mask_blocks(const tx_cpu_call *call, int64_t first, int64_t last)
 
 void TX_CPU_NAME(mask_gradient)(const tx_cpu_call *call)
 {
-    const int64_t blocks = (tx_operand_count(&call->command->in[0]) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK;
+    const int64_t blocks = tx_ceil_div(tx_operand_count(&call->command->in[0]), TX_PARAM_BLOCK);
     tx_cpu_slices(call, blocks, TX_CPU_GRAIN / TX_PARAM_BLOCK, mask_blocks);
 }
 

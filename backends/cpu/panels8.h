@@ -289,13 +289,13 @@ static TX_PANEL_TARGET void tx_panels_columns(const tx_block_matrix *w, int64_t 
         tx_dtype dtype;
         int64_t end;
         const uint8_t *b = tx_block_row(w, j + done, &dtype, &end);
-        now = tx_least(n - done, end - (j + done));
+        now = tx_min(n - done, end - (j + done));
         for (int64_t c = 0; c < 2 * TX_PANEL_COLUMNS; c++) /* the last column stands for missing ones */
             p[c / TX_PANEL_COLUMNS].column[c % TX_PANEL_COLUMNS] =
-                b + tx_least(c, now - 1) * tx_block_run(dtype, w->width);
+                b + tx_min(c, now - 1) * tx_block_run(dtype, w->width);
         memset(sum, 0, (size_t)rows->count * sizeof sum[0]);
         for (int64_t at = 0; at < rows->k; at += TX_PANEL_RUN) {
-            const int64_t groups = tx_least(rows->k - at, TX_PANEL_RUN) / 32;
+            const int64_t groups = tx_min(rows->k - at, TX_PANEL_RUN) / 32;
             tx_panel_make(dtype, groups, &p[0]);
             tx_panel_make(dtype, groups, &p[1]);
             tx_panel_product(dtype, p, groups, rows, at, sum);

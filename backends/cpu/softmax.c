@@ -37,7 +37,7 @@ static float log_sum_exp(const void *x, tx_dtype type, int64_t first, int64_t n,
 {
     float lane[TX_LANES] = {0}, greatest = -INFINITY, piece[CHUNK];
     for (int64_t start = 0; start < n; start += CHUNK) {
-        const int64_t count = tx_least(n - start, CHUNK);
+        const int64_t count = tx_min(n - start, CHUNK);
         const float *chunk = tx_run_of(x, type, first + start, count, piece);
         if (times != 1.0f) {
             TX_SIMD for (int64_t i = 0; i < count; i++) piece[i] = chunk[i] * times;
@@ -176,7 +176,7 @@ TX_ROWS(token_statistics, in[0])
         return;
     }
     for (int64_t first = 0; first < vocab; first += TX_PIECE) {
-        const int64_t run = tx_least(vocab - first, TX_PIECE);
+        const int64_t run = tx_min(vocab - first, TX_PIECE);
         const float *x = tx_run_of(call->in[0], type, at + first, run, piece);
         TX_SIMD for (int64_t i = 0; i < run; i++) p[i] = tx_exp(x[i] - lse);
         TX_ADD_TERMS(entropy, i, run, p[i] * (lse - x[i]));
@@ -184,7 +184,7 @@ TX_ROWS(token_statistics, in[0])
         TX_ADD_TERMS(squares, i, run, p[i] * p[i]);
         greatest = fmaxf(greatest, tx_greatest(x, run));
         if (first < label)
-            before = fmaxf(before, tx_greatest(x, tx_least(label - first, run)));
+            before = fmaxf(before, tx_greatest(x, tx_min(label - first, run)));
     }
     const float logit = logit_of(call, at + label);
     out[0][row] = tx_fold(entropy);

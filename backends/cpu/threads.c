@@ -22,7 +22,7 @@ void tx_cpu_slices(const tx_cpu_call *call, int64_t count, int64_t grain, tx_cpu
         body(call, 0, count);
         return;
     }
-    const int64_t grains = (count + grain - 1) / grain;
+    const int64_t grains = tx_ceil_div(count, grain);
 #pragma omp parallel num_threads(call->threads)
     {
         const int64_t thread = omp_get_thread_num(), threads = omp_get_num_threads();

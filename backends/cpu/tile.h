@@ -191,7 +191,7 @@ static inline int64_t tx_tile_keys(const tx_head *head, int64_t key, int64_t que
 /* Returns the lanes of `queries` queries, in whole vectors. */
 static inline int64_t tx_tile_lanes(int64_t queries)
 {
-    return (queries + TX_VECTOR - 1) / TX_VECTOR * TX_VECTOR;
+    return tx_round_up(queries, TX_VECTOR);
 }
 
 /* Returns the first query of the tile at `query` that attends to `key`, relative to the tile. */

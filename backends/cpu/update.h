@@ -71,16 +71,16 @@ static inline void tx_each_block(const tx_cpu_call *call, int64_t first, int64_t
 
 /* Defines the kernel `name`, which runs name_block on every block unless the gradient is not finite. See
  * tx_each_block for `copy`. */
-#define TX_UPDATE(name, copy)                                                                                   \
-    static void name##_blocks(const tx_cpu_call *call, int64_t first, int64_t last)                             \
-    {                                                                                                           \
-        tx_each_block(call, first, last, name##_block, copy);                                                   \
-    }                                                                                                           \
-    void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                             \
-    {                                                                                                           \
-        const int64_t blocks = (tx_operand_count(&call->command->in[0]) + TX_PARAM_BLOCK - 1) / TX_PARAM_BLOCK; \
-        if (call->results[TX_RESULT_FINITE] != 0.0f || copy)                                                    \
-            tx_cpu_slices(call, blocks, TX_CPU_GRAIN / TX_PARAM_BLOCK, name##_blocks);                          \
+#define TX_UPDATE(name, copy)                                                                        \
+    static void name##_blocks(const tx_cpu_call *call, int64_t first, int64_t last)                  \
+    {                                                                                                \
+        tx_each_block(call, first, last, name##_block, copy);                                        \
+    }                                                                                                \
+    void TX_CPU_NAME(name)(const tx_cpu_call *call)                                                  \
+    {                                                                                                \
+        const int64_t blocks = tx_ceil_div(tx_operand_count(&call->command->in[0]), TX_PARAM_BLOCK); \
+        if (call->results[TX_RESULT_FINITE] != 0.0f || copy)                                         \
+            tx_cpu_slices(call, blocks, TX_CPU_GRAIN / TX_PARAM_BLOCK, name##_blocks);               \
     }
 
 #endif

@@ -248,12 +248,10 @@ void tx_topo_cards_read(const char *root, bool all, tx_topo_cards *cards)
     TX_NEEDS(cards, );
     tx_topo_cards now = {.count = 0};
     char drm[PATH_SIZE], device[PATH_SIZE + 16], path[PATH_SIZE + 32];
-    struct timespec clock;
     const char *set = root ? root : getenv("TX_SYS_ROOT");
     int32_t kept = 0;
     set = set ? set : "";
-    clock_gettime(CLOCK_MONOTONIC, &clock);
-    now.seconds = (double)clock.tv_sec + 1e-9 * (double)clock.tv_nsec;
+    now.seconds = tx_now();
     for (int n = 0; n < CARD_NUMBERS && now.count < TX_TOPO_CARDS; n++) {
         tx_topo_card *c = &now.card[now.count];
         *c = (tx_topo_card){.temperature = (double)NAN, .power = (double)NAN, .energy = (double)NAN};

@@ -49,26 +49,16 @@ typedef struct grid {
     int64_t shared, steps; /* maximum block rows, and terms in units of DEPTH, at a time */
 } grid;
 
-static int64_t ceil_div(int64_t count, int64_t size)
-{
-    return (count + size - 1) / size;
-}
-
-static int64_t min_of(int64_t x, int64_t y)
-{
-    return x < y ? x : y;
-}
-
 static grid grid_of(const tx_cpu_gemm_spec *spec)
 {
     const tx_gemm *s = &spec->shape;
-    const int64_t blocks = ceil_div(s->n, BLOCK);
-    int64_t panels = ceil_div(blocks, PANEL_BLOCKS);
-    panels = min_of(ceil_div(panels, spec->threads) * spec->threads, blocks);
-    grid g = {.panel = ceil_div(blocks, panels), .shared = min_of(ceil_div(s->m, BLOCK), SHARED_BLOCKS)};
-    g.panels = ceil_div(blocks, g.panel);
-    g.parts = min_of(g.panels < spec->threads ? spec->threads / g.panels : 1, g.shared);
-    g.steps = min_of(ceil_div(s->k, DEPTH), CHUNK);
+    const int64_t blocks = tx_ceil_div(s->n, BLOCK);
+    int64_t panels = tx_ceil_div(blocks, PANEL_BLOCKS);
+    panels = tx_min(tx_ceil_div(panels, spec->threads) * spec->threads, blocks);
+    grid g = {.panel = tx_ceil_div(blocks, panels), .shared = tx_min(tx_ceil_div(s->m, BLOCK), SHARED_BLOCKS)};
+    g.panels = tx_ceil_div(blocks, g.panel);
+    g.parts = tx_min(g.panels < spec->threads ? spec->threads / g.panels : 1, g.shared);
+    g.steps = tx_min(tx_ceil_div(s->k, DEPTH), CHUNK);
     return g;
 }
 
@@ -102,7 +92,7 @@ static inline void transpose(__m512 r[SIDE])
 
 static inline __mmask16 mask_of(int64_t columns)
 {
-    const int64_t own = columns < 0 ? 0 : min_of(columns, SIDE);
+    const int64_t own = columns < 0 ? 0 : tx_min(columns, SIDE);
     return (__mmask16)((1 << own) - 1);
 }
 
@@ -236,8 +226,8 @@ static void begin_edge(block *o, const float *bias, bool add)
 
 static void end_edge(const block *o)
 {
-    for (int64_t i = 0; i < min_of(o->rows, BLOCK); i++)
-        for (int64_t j = 0; j < min_of(o->columns, BLOCK); j += SIDE)
+    for (int64_t i = 0; i < tx_min(o->rows, BLOCK); i++)
+        for (int64_t j = 0; j < tx_min(o->columns, BLOCK); j += SIDE)
             _mm512_mask_storeu_ps(o->c + i * o->ld + j, mask_of(o->columns - j),
                                   _mm512_load_ps(o->edge + i * BLOCK + j));
 }
@@ -288,7 +278,7 @@ typedef struct product {
 static void multiply_panel(const product *p, int64_t part, const parts *a, const parts *b)
 {
     const int64_t last = a->blocks * (part + 1) / p->grid.parts, size = a->steps * BLOCK_SIZE;
-    const int64_t ahead = ceil_div(BLOCK_SIZE / LINE, b->blocks);
+    const int64_t ahead = tx_ceil_div(BLOCK_SIZE / LINE, b->blocks);
     const bool begins = a->term == 0;
     for (int64_t i = a->blocks * part / p->grid.parts; i < last; i++)
         for (int64_t j = 0; j < b->blocks; j++) {
@@ -318,7 +308,7 @@ static void run_chunk(const product *p, const parts *a, uint16_t *own)
         const int64_t first = item / g->parts * g->panel * BLOCK;
         if (b.line != first) {
             b.line = first;
-            b.blocks = min_of(ceil_div(p->b.lines - first, BLOCK), g->panel);
+            b.blocks = tx_min(tx_ceil_div(p->b.lines - first, BLOCK), g->panel);
             for (int64_t i = 0; i < b.blocks * b.steps; i++)
                 split_item(&b, i);
         }
@@ -336,8 +326,8 @@ static void run_one(const product *p, const tx_cpu_gemm_spec *spec)
         _tile_loadconfig(&tiles);
         for (a.line = 0; a.line < p->a.lines; a.line += SHARED_BLOCKS * BLOCK)
             for (a.term = 0; a.term < p->a.depth; a.term += CHUNK * DEPTH) {
-                a.blocks = min_of(ceil_div(p->a.lines - a.line, BLOCK), SHARED_BLOCKS);
-                a.steps = min_of(ceil_div(p->a.depth - a.term, DEPTH), CHUNK);
+                a.blocks = tx_min(tx_ceil_div(p->a.lines - a.line, BLOCK), SHARED_BLOCKS);
+                a.steps = tx_min(tx_ceil_div(p->a.depth - a.term, DEPTH), CHUNK);
                 run_chunk(p, &a, panels + omp_get_thread_num() * g->panel * g->steps * BLOCK_SIZE);
             }
         _tile_release();

@@ -125,7 +125,7 @@ static void combine_grad_place(const tx_cpu_call *call, int64_t token, int64_t p
         choice++;
     const float weight = ((const float *)call->in[2])[choice];
     for (int64_t start = 0, count; start < width; start += count) {
-        count = tx_least(width - start, TX_PIECE);
+        count = tx_min(width - start, TX_PIECE);
         const float *from = tx_run_of(call->in[1], type, place * width + start, count, piece);
         TX_SUM(part, c, count, from[c] * dy[start + c]);
         sum += part;

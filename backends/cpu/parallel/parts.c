@@ -45,7 +45,7 @@ TX_ROWS(attention_merge, out[0])
         const float share_a = of_a / sum, share_b = of_b / sum;
         lse[at] = greater + logf(sum);
         for (int64_t start = 0; start < size; start += TX_PIECE) {
-            const int64_t count = tx_least(size - start, TX_PIECE), from = row * width + h * size + start;
+            const int64_t count = tx_min(size - start, TX_PIECE), from = row * width + h * size + start;
             tx_widen(a, call->in[0], c->in[0].dtype, from, count);
             tx_widen(b, call->in[2], c->in[2].dtype, from, count);
             TX_SIMD for (int64_t i = 0; i < count; i++) a[i] = a[i] * share_a + b[i] * share_b;
