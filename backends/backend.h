@@ -19,11 +19,7 @@
 #include "api/base/arithmetic.h"
 #include "tx.h"
 
-#include <math.h>
-
-#include <math.h>
-
-#define TX_BACKEND_VERSION 7
+#define TX_BACKEND_VERSION 8
 
 /* ---- Ops ----------------------------------------------------------------------------------- */
 
@@ -130,28 +126,6 @@ typedef struct tx_attrs {
 static inline int64_t tx_range_period(const tx_attrs *attrs, int64_t count)
 {
     return attrs->rows > 0 ? attrs->rows : count;
-}
-
-/* Returns a mantissa such that factor = mantissa / 2^shift exactly, or 0 if the factor is not positive. */
-static inline int64_t tx_factor_mantissa(float factor, int32_t *shift)
-{
-    int exponent = 0;
-    const float part = factor > 0.0f ? frexpf(factor, &exponent) : 0.0f;
-    *shift = 24 - exponent;
-    return (int64_t)ldexpf(part, 24);
-}
-
-/* Returns ceil(factor * choices / experts) computed exactly, at most `choices`. A factor of 0 means no limit:
- * `choices`. */
-static inline int64_t tx_expert_capacity(float factor, int64_t choices, int64_t experts)
-{
-    int32_t shift;
-    const int64_t mantissa = tx_factor_mantissa(factor, &shift);
-    const int64_t even = (mantissa * choices + experts - 1) / experts;
-    if (mantissa == 0 || shift < 1)
-        return choices;
-    const int64_t limit = shift < 62 ? (even + ((int64_t)1 << shift) - 1) >> shift : even > 0;
-    return limit < choices ? limit : choices;
 }
 
 /* Returns the index of the gamma vector that normalizes row `row` of an RMS norm. Without heads it is always 0.
@@ -273,20 +247,6 @@ static inline int64_t tx_reduce_work(tx_axis axis, const tx_shape *x)
     return axis == TX_AXIS_ROWS ? tx_row_blocks(tx_shape_rows(x)) * tx_shape_last(x) : 1;
 }
 
-/* Elements of ADAFACTOR's work output: partial column sums for each block of rows, sums of squares of u and p for
- * each row, and a few scalars. A tensor that is not a matrix has blocks of TX_REDUCE_BLOCK elements instead of
- * rows. */
-#define TX_ADAFACTOR_NUMBERS 4
-static inline int64_t tx_adafactor_lines(const tx_shape *p)
-{
-    return p->rank == 2 ? p->dim[0] : tx_blocks(tx_shape_count(p), TX_REDUCE_BLOCK);
-}
-static inline int64_t tx_adafactor_work(const tx_shape *p)
-{
-    const int64_t sums = p->rank == 2 ? tx_row_blocks(p->dim[0]) * p->dim[1] : 0;
-    return sums + 2 * tx_adafactor_lines(p) + TX_ADAFACTOR_NUMBERS;
-}
-
 /* ---- Run-time scalars ------------------------------------------------------------------------- */
 
 typedef union tx_word {
@@ -359,6 +319,7 @@ typedef struct tx_backend {
     /* True if the device uses host memory. Then map() always returns an address, allocate() returns zeros, and work for
      * the compute queue is done when the call returns. */
     bool host_memory;
+    bool blocks; /* products and tables may be of blocks (api/base/blocks.h) */
 
     /* Devices. `index` counts this backend's devices from 0. */
     tx_status (*device_count)(int32_t *count);

@@ -5,6 +5,7 @@
 
 #include "api/base/needs.h"
 #include "api/model/model.h"
+#include "backends/experts.h"
 
 tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices)
 {

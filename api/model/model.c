@@ -136,7 +136,7 @@ static tx_status declare_new(tx_model *model, const char *name, const tx_param_s
     if (spec->logical.rank == 0)
         record.whole.logical = spec->shape;
     TX_TRY(check_spec(name, &record.whole, model->stored));
-    if (tx_block_values(record.whole.dtype) > 0 && (model->hooks || strcmp(model->engine->backend->name, "cpu") != 0))
+    if (tx_block_values(record.whole.dtype) > 0 && (model->hooks || !model->engine->backend->blocks))
         return tx_fail(TX_UNSUPPORTED, "parameter %s: only one cpu device computes with %s", name,
                        tx_dtype_name(record.whole.dtype));
     record.spec = record.whole;

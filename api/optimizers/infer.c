@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Inference rules of the optimizers other than SGD and AdamW. */
 #include "api/graph/infer.h"
+#include "backends/adafactor.h"
 
 /* Ranges [n] of the flat arenas, F32 or BF16, with states of the same shape and any floating type. */
 tx_status tx_infer_update_any(const tx_infer *c)

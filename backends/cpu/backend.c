@@ -322,6 +322,7 @@ const tx_backend tx_backend_cpu = {
     .version = TX_BACKEND_VERSION,
     .name = "cpu",
     .host_memory = true,
+    .blocks = true,
     .device_count = device_count,
     .device_info = device_info,
     .open = open_device,

@@ -7,6 +7,7 @@
 #include "api/base/half.h"
 #include "api/graph/op.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Updates whose states are smaller than the weights: of 16 and 8 bits, and of rows and columns. */
+#include "backends/adafactor.h"
 #include "tests/ops/update.h"
 
 #include <math.h>

@@ -3,6 +3,7 @@
  * Kernels of mixture-of-experts layers: top-k, routing, and the weighted sum of expert outputs. The grouped matrix
  * products run before their kernels (gemm_grouped.c), which are therefore empty.
  */
+#include "backends/experts.h"
 #include "backends/cpu/simd.h"
 
 void TX_CPU_NAME(grouped_matmul)(const tx_cpu_call *call)

@@ -5,6 +5,7 @@
  * The work output holds, in this order: column sums for each block of rows, the first row of which becomes 1 / sqrt(c).
  * Then the sums of squares of u for each line; the same of p; TX_ADAFACTOR_NUMBERS scalars.
  */
+#include "backends/adafactor.h"
 #include "backends/cpu/update.h"
 
 #define TINY 1e-30f  /* added to squared gradients */

@@ -2,6 +2,7 @@
  *
  * Launches of mixture-of-experts ops: top-k, routing, weighted sums, grouped matrix products.
  */
+#include "backends/experts.h"
 #include "backends/opencl/gemm/gemm.h"
 #include "backends/opencl/ops/ops.h"
 

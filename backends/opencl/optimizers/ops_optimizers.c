@@ -2,6 +2,7 @@
  *
  * Launches of the optimizers other than SGD and AdamW.
  */
+#include "backends/adafactor.h"
 #include "backends/opencl/ops/update.h"
 
 tx_status tx_cl_adamw_anyprecision(tx_cl_builder *b, const tx_command *c)
