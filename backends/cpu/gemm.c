@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Validates a matrix product and selects its implementation. TX's own loops compute few rows, matrix units compute fp32
- * if the processor has them, and oneDNN computes the rest. File gemm_panels.c converts operands or sums in scratch if
+ * Validates a matrix product and selects its provider. TX's own loops compute few rows, matrix units compute fp32 if
+ * the processor has them, and oneDNN computes the rest. File gemm_panels.c converts operands or sums in scratch if
  * oneDNN declines the types. It does the same for bf16 on CPUs that multiply faster in fp32.
  */
 #include "gemm.h"
@@ -17,9 +17,8 @@
 
 struct tx_cpu_gemm {
     tx_cpu_gemm_spec spec;
-    tx_gemm_dnnl *product;  /* at most one of these three is set; none for few rows */
-    tx_gemm_panels *panels; /* oneDNN with operands or sums in scratch */
-    const tx_gemm_units *units;
+    const tx_gemm_provider *provider;
+    void *product;
     char variant[TX_GEMM_VARIANT];
 };
 
@@ -62,56 +61,67 @@ static tx_gemm joined(const tx_cpu_gemm_spec *spec)
     return s;
 }
 
-/* Prepares a oneDNN product, in fp32 if oneDNN declines the type. */
-static tx_status create_by_library(tx_cpu_gemm *g, int64_t *scratch_bytes)
+/* ---- Loops over rows (gemm_rows.c) ----------------------------------------------------------------- */
+
+static bool takes_few(const tx_cpu_gemm_spec *spec)
 {
-    const tx_cpu_gemm_spec *spec = &g->spec;
-    const bool native = tx_cpu_gemm_native(spec->type), packed = spec->packed != TX_F32;
-    tx_status status = TX_UNSUPPORTED;
-    if (native && (packed || (spec->result != TX_F32 && spec->shape.k > TX_GEMM_LONG)))
-        status = tx_gemm_panels_create(spec, spec->type, &g->panels, scratch_bytes, g->variant);
-    else if (native)
-        status = tx_gemm_dnnl_create(spec, &g->product, scratch_bytes, g->variant);
-    if (status == TX_UNSUPPORTED)
-        status = tx_gemm_panels_create(spec, TX_F32, &g->panels, scratch_bytes, g->variant);
-    return status;
+    return spec->shape.batch == 1 && tx_gemm_few(spec);
 }
 
-/* Returns the matrix units of an extension that this processor has, or NULL. */
-static const tx_gemm_units *units_here(void)
+static bool takes_blocks(const tx_cpu_gemm_spec *spec)
 {
-    static const tx_gemm_units *(*const rows[])(void) = {
-#define TX_GEMM_UNITS(here) here,
-#include "backends/cpu/extensions.def"
-        NULL};
-    const tx_gemm_units *units = NULL;
-    for (int i = 0; rows[i] && !units; i++)
-        units = rows[i]();
-    return units;
+    return spec->shape.batch == 1 && tx_gemm_blocks(spec) && spec->rows->any_rows();
 }
+
+static tx_status create_rows(const tx_cpu_gemm_spec *spec, void **product, int64_t *scratch_bytes,
+                             char variant[TX_GEMM_VARIANT])
+{
+    snprintf(variant, TX_GEMM_VARIANT, "%s %s", tx_gemm_few(spec) ? "few rows" : "8-bit rows", spec->rows->name);
+    *scratch_bytes = tx_gemm_thin_scratch(spec);
+    *product = (void *)(uintptr_t)spec;
+    return TX_OK;
+}
+
+static tx_status run_rows(void *product, const tx_gemm_call *call)
+{
+    const tx_cpu_gemm_spec *spec = product;
+    spec->rows->multiply(spec, call);
+    return TX_OK;
+}
+
+static const tx_gemm_provider few_rows = {takes_few, create_rows, run_rows, NULL, NULL},
+                              block_rows = {takes_blocks, create_rows, run_rows, NULL, NULL};
+
+/* ---- The list ------------------------------------------------------------------------------------------ */
+
+/* clang-format off */
+static const tx_gemm_provider *const providers[] = {
+    &few_rows,
+    &block_rows,
+#define TX_GEMM_PROVIDER(provider) &provider,
+#include "backends/cpu/extensions.def"
+    &tx_gemm_onednn,
+    &tx_gemm_panels,
+};
+/* clang-format on */
+#define PROVIDERS (sizeof providers / sizeof providers[0])
 
 tx_status tx_cpu_gemm_create(const tx_cpu_gemm_spec *spec, tx_cpu_gemm **gemm, int64_t *scratch_bytes)
 {
     tx_status status = check(spec);
     if (status)
         return status;
-    const tx_gemm_units *units = units_here();
     tx_cpu_gemm *g = calloc(1, sizeof *g);
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
     int64_t bytes = 0;
     g->spec = *spec;
     g->spec.shape = joined(spec);
-    const bool few = tx_gemm_few(&g->spec);
-    if (g->spec.shape.batch == 1 && (few || (tx_gemm_blocks(spec) && spec->rows->any_rows()))) {
-        bytes = tx_gemm_thin_scratch(&g->spec);
-        snprintf(g->variant, sizeof g->variant, "%s %s", few ? "few rows" : "8-bit rows", spec->rows->name);
-    } else if (units && spec->packed == TX_F32 && units->takes(&g->spec)) {
-        g->units = units;
-        bytes = units->scratch(&g->spec);
-        snprintf(g->variant, sizeof g->variant, "%s", units->variant);
-    } else {
-        status = create_by_library(g, &bytes);
+    status = TX_UNSUPPORTED;
+    for (size_t i = 0; i < PROVIDERS && status == TX_UNSUPPORTED; i++) {
+        g->provider = providers[i];
+        if (g->provider->takes(&g->spec))
+            status = g->provider->create(&g->spec, &g->product, &bytes, g->variant);
     }
     if (status) {
         free(g);
@@ -132,20 +142,17 @@ tx_status tx_cpu_gemm_run(tx_cpu_gemm *gemm, const void *a, const void *b, const
         return tx_fail(TX_INVALID, "matrix product: prepared for beta 0%s, but run with %g", spec->adds ? " or 1" : "",
                        (double)beta);
     const tx_gemm_call call = {.a = a, .b = b, .bias = bias, .c = c, .add = beta != 0.0f, .scratch = scratch};
-    if (gemm->panels)
-        return tx_gemm_panels_run(gemm->panels, &call);
-    if (gemm->product)
-        return tx_gemm_dnnl_run(gemm->product, &call);
-    (gemm->units ? gemm->units->run : spec->rows->multiply)(spec, &call);
-    return TX_OK;
+    return gemm->provider->run(gemm->product, &call);
 }
 
 void tx_cpu_gemm_library(char text[TX_CPU_GEMM_LIBRARY])
 {
-    const tx_gemm_units *units = units_here();
     tx_gemm_dnnl_library(text);
-    if (units)
-        snprintf(text + strlen(text), TX_CPU_GEMM_LIBRARY - strlen(text), ", fp32 by %s", units->name);
+    for (size_t i = 0; i < PROVIDERS; i++) {
+        const char *units = providers[i]->units ? providers[i]->units() : NULL;
+        if (units)
+            snprintf(text + strlen(text), TX_CPU_GEMM_LIBRARY - strlen(text), ", fp32 by %s", units);
+    }
 }
 
 const char *tx_cpu_gemm_variant(const tx_cpu_gemm *gemm)
@@ -157,7 +164,7 @@ void tx_cpu_gemm_destroy(tx_cpu_gemm *gemm)
 {
     if (!gemm)
         return;
-    tx_gemm_dnnl_destroy(gemm->product);
-    tx_gemm_panels_destroy(gemm->panels);
+    if (gemm->provider->destroy)
+        gemm->provider->destroy(gemm->product);
     free(gemm);
 }

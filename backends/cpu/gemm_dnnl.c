@@ -133,14 +133,14 @@ typedef struct form {
 
 enum { STORE, ADD, ADD_REST, FORMS };
 
-struct tx_gemm_dnnl {
+typedef struct dnnl_product {
     tx_cpu_gemm_spec spec;
     dnnl_engine_t engine;
     dnnl_stream_t stream;
     int64_t depth;    /* terms in a piece; k if there is one piece */
     float *no_bias;   /* zeros, for runs without the bias that was prepared */
     form form[FORMS]; /* ADD adds to the result; ADD_REST adds a shorter last piece */
-};
+} dnnl_product;
 
 static tx_status failed(dnnl_status_t status)
 {
@@ -200,7 +200,7 @@ static dnnl_status_t attributes(dnnl_primitive_attr_t *attr, dnnl_post_ops_t *op
     return dnnl_primitive_attr_set_post_ops(*attr, *ops);
 }
 
-static dnnl_status_t form_arg(form *f, const tx_gemm_dnnl *g, int arg, layout_ref l)
+static dnnl_status_t form_arg(form *f, const dnnl_product *g, int arg, layout_ref l)
 {
     dnnl_exec_arg_t *at = &f->args[f->count++];
     at->arg = arg;
@@ -208,7 +208,7 @@ static dnnl_status_t form_arg(form *f, const tx_gemm_dnnl *g, int arg, layout_re
 }
 
 /* Creates the memory objects of a primitive. *name is oneDNN's name of it, which lives as long as the primitive. */
-static dnnl_status_t form_fill(const tx_gemm_dnnl *g, form *f, const layouts *l, const char **name)
+static dnnl_status_t form_fill(const dnnl_product *g, form *f, const layouts *l, const char **name)
 {
     const_dnnl_primitive_desc_t desc = NULL;
     DNNL_TRY(dnnl_primitive_get_primitive_desc(f->primitive, &desc));
@@ -223,7 +223,7 @@ static dnnl_status_t form_fill(const tx_gemm_dnnl *g, form *f, const layouts *l,
     return dnnl_success;
 }
 
-static dnnl_status_t form_create(const tx_gemm_dnnl *g, form *f, const layouts *l, bool add, const char **name)
+static dnnl_status_t form_create(const dnnl_product *g, form *f, const layouts *l, bool add, const char **name)
 {
     dnnl_primitive_attr_t attr = NULL;
     dnnl_post_ops_t ops = NULL;
@@ -252,15 +252,16 @@ static void form_free(form *f)
         dnnl_primitive_destroy(f->primitive);
 }
 
-static dnnl_status_t form_run(const tx_gemm_dnnl *g, const form *f, const void *const data[ARGS])
+static dnnl_status_t form_run(const dnnl_product *g, const form *f, const void *const data[ARGS])
 {
     for (int i = 0; i < f->count; i++)
         DNNL_TRY(dnnl_memory_set_data_handle(f->args[i].memory, (void *)data[i]));
     return dnnl_primitive_execute(f->primitive, g->stream, f->count, f->args);
 }
 
-void tx_gemm_dnnl_destroy(tx_gemm_dnnl *g)
+void tx_gemm_dnnl_destroy(void *product)
 {
+    dnnl_product *g = product;
     if (!g)
         return;
     for (int i = 0; i < FORMS; i++)
@@ -274,7 +275,7 @@ void tx_gemm_dnnl_destroy(tx_gemm_dnnl *g)
 }
 
 /* Chooses the pieces and creates the primitives that runs need. */
-static dnnl_status_t prepare(tx_gemm_dnnl *g, layouts *piece, layouts *rest, char variant[TX_GEMM_VARIANT])
+static dnnl_status_t prepare(dnnl_product *g, layouts *piece, layouts *rest, char variant[TX_GEMM_VARIANT])
 {
     const tx_cpu_gemm_spec *spec = &g->spec;
     const tx_gemm *s = &spec->shape;
@@ -312,10 +313,10 @@ static int use_threads(int threads)
     return before;
 }
 
-tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **product, int64_t *scratch_bytes,
+tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, void **product, int64_t *scratch_bytes,
                               char variant[TX_GEMM_VARIANT])
 {
-    tx_gemm_dnnl *g = calloc(1, sizeof *g);
+    dnnl_product *g = calloc(1, sizeof *g);
     if (g && spec->bias)
         g->no_bias = calloc((size_t)spec->shape.n, sizeof *g->no_bias);
     if (!g || (spec->bias && !g->no_bias)) {
@@ -345,8 +346,9 @@ tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **produ
     return TX_OK;
 }
 
-tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *g, const tx_gemm_call *call)
+tx_status tx_gemm_dnnl_run(void *product, const tx_gemm_call *call)
 {
+    const dnnl_product *g = product;
     const tx_gemm *s = &g->spec.shape;
     const int64_t size = (int64_t)tx_dtype_size(g->spec.type);
     const int64_t a_step = (g->spec.trans_a ? s->lda : 1) * size, b_step = (g->spec.trans_b ? 1 : s->ldb) * size;
@@ -364,6 +366,13 @@ tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *g, const tx_gemm_call *call)
     use_threads(before);
     return status ? failed(status) : TX_OK;
 }
+
+static bool takes(const tx_cpu_gemm_spec *spec)
+{
+    return !tx_gemm_converts(spec) && tx_cpu_gemm_native(spec->type);
+}
+
+const tx_gemm_provider tx_gemm_onednn = {takes, tx_gemm_dnnl_create, tx_gemm_dnnl_run, tx_gemm_dnnl_destroy, NULL};
 
 /* Returns true if this CPU has the instruction sets `wanted`, which have a bit each. */
 static bool has_isa(unsigned wanted)

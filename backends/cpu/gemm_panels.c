@@ -21,12 +21,12 @@
 
 /* The state of one thread. */
 typedef struct worker {
-    tx_gemm_dnnl *whole, *rest; /* product of a panel; product of a narrower last panel, else NULL */
-    tx_status status;           /* of a run */
+    void *whole, *rest; /* product of a panel; product of a narrower last panel, else NULL */
+    tx_status status;   /* of a run */
     char message[256];
 } worker;
 
-struct tx_gemm_panels {
+typedef struct panels {
     tx_cpu_gemm_spec spec;                        /* with the threads of one worker */
     tx_dtype type;                                /* in which oneDNN multiplies */
     int64_t width;                                /* of a panel; the last may be narrower */
@@ -34,9 +34,9 @@ struct tx_gemm_panels {
     int64_t panel_bytes, sum_bytes, worker_bytes; /* of a panel, of its sums, of all scratch of a worker */
     int32_t workers, threads;
     worker worker[];
-};
+} panels;
 
-static tx_status create_panel(const tx_gemm_panels *g, int64_t width, tx_gemm_dnnl **product, int64_t *scratch,
+static tx_status create_panel(const panels *g, int64_t width, void **product, int64_t *scratch,
                               char variant[TX_GEMM_VARIANT])
 {
     int64_t bytes = 0;
@@ -70,8 +70,19 @@ static int64_t panel_width(const tx_gemm *s, int64_t size)
     return min_width < s->n ? min_width : s->n;
 }
 
-tx_status tx_gemm_panels_create(const tx_cpu_gemm_spec *spec, tx_dtype type, tx_gemm_panels **panels,
-                                int64_t *scratch_bytes, char variant[TX_GEMM_VARIANT])
+static void destroy(void *product)
+{
+    panels *g = product;
+    for (int32_t w = 0; w < g->workers; w++) {
+        tx_gemm_dnnl_destroy(g->worker[w].whole);
+        tx_gemm_dnnl_destroy(g->worker[w].rest);
+    }
+    free(g);
+}
+
+/* Prepares a product that oneDNN computes in `type`, which is the operands' type or F32. */
+static tx_status create_in(tx_dtype type, const tx_cpu_gemm_spec *spec, void **product, int64_t *scratch_bytes,
+                           char variant[TX_GEMM_VARIANT])
 {
     const tx_gemm *s = &spec->shape;
     const bool packed = spec->packed != TX_F32, widened = type != spec->type;
@@ -79,7 +90,7 @@ tx_status tx_gemm_panels_create(const tx_cpu_gemm_spec *spec, tx_dtype type, tx_
     const int64_t size = (int64_t)tx_dtype_size(type), width = cut ? panel_width(s, size) : s->n;
     const int64_t count = tx_ceil_div(s->n, width);
     const int32_t workers = count < spec->threads ? (int32_t)count : spec->threads;
-    tx_gemm_panels *g = calloc(1, sizeof *g + (size_t)workers * sizeof g->worker[0]);
+    panels *g = calloc(1, sizeof *g + (size_t)workers * sizeof g->worker[0]);
     if (!g)
         return tx_fail(TX_MEMORY, "matrix product: out of memory");
     g->spec = *spec;
@@ -101,14 +112,14 @@ tx_status tx_gemm_panels_create(const tx_cpu_gemm_spec *spec, tx_dtype type, tx_
             status = create_panel(g, s->n % width, &g->worker[w].rest, &scratch, ignored);
     }
     if (status) {
-        tx_gemm_panels_destroy(g);
+        destroy(g);
         return status;
     }
     if (packed || widened)
         strncat(variant, packed ? ", unpacked" : ", widened to fp32", TX_GEMM_VARIANT - strlen(variant) - 1);
     g->worker_bytes = g->panel_bytes + g->sum_bytes + tx_gemm_lines(scratch);
     *scratch_bytes = g->a_bytes + workers * g->worker_bytes;
-    *panels = g;
+    *product = g;
     return TX_OK;
 }
 
@@ -118,8 +129,7 @@ static tx_gemm_matrix stored(const void *data, tx_dtype type, int64_t first, int
 }
 
 /* Runs the panel of product `i` that begins at column j. `a` is already converted. */
-static tx_status run_panel(const tx_gemm_panels *g, const tx_gemm_call *call, const void *a, int64_t i, int32_t w,
-                           int64_t j)
+static tx_status run_panel(const panels *g, const tx_gemm_call *call, const void *a, int64_t i, int32_t w, int64_t j)
 {
     const tx_cpu_gemm_spec *spec = &g->spec;
     const tx_gemm *s = &spec->shape;
@@ -146,7 +156,7 @@ static tx_status run_panel(const tx_gemm_panels *g, const tx_gemm_call *call, co
 }
 
 /* Runs one worker's panels of product `i`. */
-static tx_status run_worker(const tx_gemm_panels *g, const tx_gemm_call *call, const void *a, int64_t i, int32_t w)
+static tx_status run_worker(const panels *g, const tx_gemm_call *call, const void *a, int64_t i, int32_t w)
 {
     for (int64_t j = w * g->width; j < g->spec.shape.n; j += g->workers * g->width)
         TX_TRY(run_panel(g, call, a, i, w, j));
@@ -155,7 +165,7 @@ static tx_status run_worker(const tx_gemm_panels *g, const tx_gemm_call *call, c
 
 /* Runs product `i` of the batch. A single worker runs in this thread, so that oneDNN's threads are not a nested
  * team. */
-static tx_status run_one(tx_gemm_panels *g, const tx_gemm_call *call, int64_t i)
+static tx_status run_one(panels *g, const tx_gemm_call *call, int64_t i)
 {
     const tx_gemm *s = &g->spec.shape;
     const bool ta = g->spec.trans_a;
@@ -178,18 +188,30 @@ static tx_status run_one(tx_gemm_panels *g, const tx_gemm_call *call, int64_t i)
     return TX_OK;
 }
 
-tx_status tx_gemm_panels_run(tx_gemm_panels *g, const tx_gemm_call *call)
+static tx_status run(void *product, const tx_gemm_call *call)
 {
+    panels *g = product;
     for (int64_t i = 0; i < g->spec.shape.batch; i++)
         TX_TRY(run_one(g, call, i));
     return TX_OK;
 }
 
-void tx_gemm_panels_destroy(tx_gemm_panels *g)
+/* ---- The provider --------------------------------------------------------------------------------- */
+
+static bool takes(const tx_cpu_gemm_spec *spec)
 {
-    for (int32_t w = 0; g && w < g->workers; w++) {
-        tx_gemm_dnnl_destroy(g->worker[w].whole);
-        tx_gemm_dnnl_destroy(g->worker[w].rest);
-    }
-    free(g);
+    (void)spec;
+    return true;
 }
+
+/* Prepares a product in its own type if only operands or sums are converted, otherwise in fp32. */
+static tx_status create(const tx_cpu_gemm_spec *spec, void **product, int64_t *scratch_bytes,
+                        char variant[TX_GEMM_VARIANT])
+{
+    tx_status status = TX_UNSUPPORTED;
+    if (tx_gemm_converts(spec) && tx_cpu_gemm_native(spec->type))
+        status = create_in(spec->type, spec, product, scratch_bytes, variant);
+    return status == TX_UNSUPPORTED ? create_in(TX_F32, spec, product, scratch_bytes, variant) : status;
+}
+
+const tx_gemm_provider tx_gemm_panels = {takes, create, run, destroy, NULL};

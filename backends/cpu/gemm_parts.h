@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The implementations among which gemm.c selects: oneDNN, fp32 products on matrix units, and loops over rows that
- * are compiled once for each instruction set.
+ * The providers of matrix products among which gemm.c selects, and the loops over rows that are compiled once for each
+ * instruction set.
  */
 #ifndef TX_CPU_GEMM_PARTS_H
 #define TX_CPU_GEMM_PARTS_H
@@ -88,43 +88,44 @@ static inline int64_t tx_gemm_thin_scratch(const tx_cpu_gemm_spec *spec)
     return tx_gemm_thin_wide(spec) + (tx_gemm_blocks(spec) ? spec->shape.m * tx_gemm_row8_bytes(spec->shape.k) : 0);
 }
 
+/* ---- Providers --------------------------------------------------------------------------------- */
+
+#define TX_GEMM_VARIANT 96 /* bytes of a variant's text */
+
+/* An implementation of products. The first of gemm.c's list that takes a product computes it. */
+typedef struct tx_gemm_provider {
+    bool (*takes)(const tx_cpu_gemm_spec *spec);
+    /* Prepares a product like tx_cpu_gemm_create, and writes its name. `spec` outlives it. TX_UNSUPPORTED passes the
+     * product to the next provider that takes it. */
+    tx_status (*create)(const tx_cpu_gemm_spec *spec, void **product, int64_t *scratch_bytes,
+                        char variant[TX_GEMM_VARIANT]);
+    tx_status (*run)(void *product, const tx_gemm_call *call);
+    void (*destroy)(void *product); /* NULL if `product` is the specification */
+    /* Optional: returns the name of the units of this processor that the provider uses, or NULL if it has none. */
+    const char *(*units)(void);
+} tx_gemm_provider;
+
+extern const tx_gemm_provider tx_gemm_onednn, tx_gemm_panels;
+#define TX_GEMM_PROVIDER(provider) extern const tx_gemm_provider provider;
+#include "backends/cpu/extensions.def"
+#undef TX_GEMM_PROVIDER
+
 /* ---- gemm_dnnl.c ------------------------------------------------------------------------------ */
 
-typedef struct tx_gemm_dnnl tx_gemm_dnnl;
-#define TX_GEMM_VARIANT 96 /* bytes of a variant's text */
 #define TX_GEMM_LONG 16384 /* a sum over more terms, of type F32, is cut into pieces */
 
-/* Prepares a product like tx_cpu_gemm_create. Returns TX_UNSUPPORTED if oneDNN has no fast implementation. */
-tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, tx_gemm_dnnl **product, int64_t *scratch_bytes,
+/* True if an operand is unpacked in scratch, or a long sum is rounded to 16 bits only at its end. */
+static inline bool tx_gemm_converts(const tx_cpu_gemm_spec *spec)
+{
+    return spec->packed != TX_F32 || (spec->result != TX_F32 && spec->shape.k > TX_GEMM_LONG);
+}
+
+/* The functions of tx_gemm_onednn. It is TX_UNSUPPORTED if oneDNN has no fast implementation. */
+tx_status tx_gemm_dnnl_create(const tx_cpu_gemm_spec *spec, void **product, int64_t *scratch_bytes,
                               char variant[TX_GEMM_VARIANT]);
-tx_status tx_gemm_dnnl_run(const tx_gemm_dnnl *product, const tx_gemm_call *call);
-void tx_gemm_dnnl_destroy(tx_gemm_dnnl *product);
+tx_status tx_gemm_dnnl_run(void *product, const tx_gemm_call *call);
+void tx_gemm_dnnl_destroy(void *product);
 void tx_gemm_dnnl_library(char text[TX_CPU_GEMM_LIBRARY]); /* oneDNN's part of tx_cpu_gemm_library */
 bool tx_gemm_dnnl_amx(void); /* true if oneDNN may use bf16 matrix units (see ONEDNN_MAX_CPU_ISA) */
-
-/* ---- Matrix units for fp32 products, from an extension ----------------------------------------- */
-
-typedef struct tx_gemm_units {
-    const char *name, *variant;
-    bool (*takes)(const tx_cpu_gemm_spec *spec);      /* true if the units are faster for this product */
-    int64_t (*scratch)(const tx_cpu_gemm_spec *spec); /* bytes of scratch for a run */
-    void (*run)(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call);
-} tx_gemm_units;
-
-/* Each row of extensions.def is a function. It returns NULL unless the processor has the units and the system lets
- * this process use them. */
-#define TX_GEMM_UNITS(here) const tx_gemm_units *here(void);
-#include "backends/cpu/extensions.def"
-#undef TX_GEMM_UNITS
-
-/* ---- gemm_panels.c ---------------------------------------------------------------------------- */
-
-typedef struct tx_gemm_panels tx_gemm_panels;
-
-/* Prepares a product that oneDNN computes in `type`, which is the operands' type or F32. */
-tx_status tx_gemm_panels_create(const tx_cpu_gemm_spec *spec, tx_dtype type, tx_gemm_panels **panels,
-                                int64_t *scratch_bytes, char variant[TX_GEMM_VARIANT]);
-tx_status tx_gemm_panels_run(tx_gemm_panels *panels, const tx_gemm_call *call);
-void tx_gemm_panels_destroy(tx_gemm_panels *panels);
 
 #endif

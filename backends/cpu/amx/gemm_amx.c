@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * fp32 matrix products on the AMX matrix units of x86 processors; gemm.c calls them through tx_gemm_units.
+ * fp32 matrix products on the AMX matrix units of x86 processors; a provider of gemm.c's list.
  *
  * AMX multiplies bf16. Every fp32 number is split exactly into a sum of three bf16 parts. Only the six of nine products
  * of parts that affect an fp32 result are computed, as in Henry, Tang and Heinecke, "Leveraging the bfloat16 Artificial
@@ -18,6 +18,7 @@
 #ifdef __AMX_BF16__
 #include <immintrin.h>
 #include <omp.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -334,23 +335,35 @@ static void run_one(const product *p, const tx_cpu_gemm_spec *spec)
     }
 }
 
+/* Returns the name of the units if the processor has them and the system lets this process use them. */
+static const char *units(void)
+{
+    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* arguments of Linux's arch_prctl */
+    return tx_gemm_dnnl_amx() && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0 ? "amx" : NULL;
+}
+
 /* Returns true if AMX is faster. Splitting costs (m + n) k steps and saves a share of m n k. */
 static bool takes(const tx_cpu_gemm_spec *spec)
 {
     const tx_gemm *s = &spec->shape;
     const bool pays =
         s->k >= MIN_SIZE && s->m >= MIN_SIZE && s->n >= MIN_SIZE && s->m * s->n >= MIN_SIZE * (s->m + s->n);
-    return pays && spec->type == TX_F32;
+    return pays && spec->type == TX_F32 && spec->packed == TX_F32 && units();
 }
 
-static int64_t scratch_bytes(const tx_cpu_gemm_spec *spec)
+static tx_status create(const tx_cpu_gemm_spec *spec, void **prepared, int64_t *scratch_bytes,
+                        char variant[TX_GEMM_VARIANT])
 {
     const grid g = grid_of(spec);
-    return (g.shared + spec->threads * g.panel) * g.steps * BLOCK_SIZE * 2;
+    *scratch_bytes = (g.shared + spec->threads * g.panel) * g.steps * BLOCK_SIZE * 2;
+    *prepared = (void *)(uintptr_t)spec;
+    snprintf(variant, TX_GEMM_VARIANT, "amx, 3 parts of bf16");
+    return TX_OK;
 }
 
-static void run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
+static tx_status run(void *prepared, const tx_gemm_call *call)
 {
+    const tx_cpu_gemm_spec *spec = prepared;
     const tx_gemm *s = &spec->shape;
     const grid g = grid_of(spec);
     for (int64_t i = 0; i < s->batch; i++) {
@@ -362,20 +375,19 @@ static void run(const tx_cpu_gemm_spec *spec, const tx_gemm_call *call)
         p.call.c = (float *)call->c + i * s->stride_c;
         run_one(&p, spec);
     }
+    return TX_OK;
 }
 
-const tx_gemm_units *tx_gemm_amx_here(void)
-{
-    enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 }; /* arguments of Linux's arch_prctl */
-    static const tx_gemm_units units = {"amx", "amx, 3 parts of bf16", takes, scratch_bytes, run};
-    const bool here = tx_gemm_dnnl_amx() && syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
-    return here ? &units : NULL;
-}
+const tx_gemm_provider tx_gemm_amx = {takes, create, run, NULL, units};
 
 #else
 
-const tx_gemm_units *tx_gemm_amx_here(void)
+/* A compiler or processor without AMX. */
+static bool takes(const tx_cpu_gemm_spec *spec)
 {
-    return NULL;
+    (void)spec;
+    return false;
 }
+
+const tx_gemm_provider tx_gemm_amx = {.takes = takes};
 #endif
