@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The public functions of extensions that are not in this build (tools/extensions.cmake). They fail with
- * TX_UNSUPPORTED. A function that adds an op records the failure in the graph of its operand. A function that every
- * program calls returns the value for one device. */
+ * The public functions of extensions in a build of the core (tools/extensions.cmake). They fail with TX_UNSUPPORTED. A
+ * function that adds an op records the failure in the graph of its operand. A function that every program calls returns
+ * the value for one device. */
 #include "api/packed/packed.h"
 #include "api/residency/residency.h"
 
@@ -31,11 +31,8 @@
 
 /* clang-format off */
 
-#ifdef TX_WITHOUT_CHECKPOINTING
 LEFT_OUT(checkpointing, tx_status tx_graph_checkpointing(tx_graph *graph, const tx_checkpointing *options))
-#endif
 
-#ifdef TX_WITHOUT_EXPERTS
 LEFT_OUT_OP(experts, x, tx_tensor *tx_top_k(tx_tensor *x, int64_t k, tx_tensor **indices))
 LEFT_OUT_OP(experts, choices, bool tx_route(tx_tensor *choices, tx_tensor *ids, int64_t experts, float capacity,
     tx_routes *routes))
@@ -44,18 +41,14 @@ LEFT_OUT_OP(experts, x, tx_tensor *tx_combine(tx_tensor *x, tx_tensor *weights, 
 LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_dispatch(tx_tensor *x, const tx_routes *routes, int64_t chosen,
     float capacity, tx_arrivals *arrivals))
 LEFT_OUT_OP(experts, x, tx_tensor *tx_ep_collect(tx_tensor *x, const tx_routes *routes, const tx_arrivals *arrivals))
-#endif
 
-#ifdef TX_WITHOUT_PACKED
 LEFT_OUT(packed, tx_status tx_packed_check(const char *name, const tx_param_spec *spec))
 LEFT_OUT(packed, tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t count,
     const float *data))
 LEFT_OUT(packed, tx_status tx_model_write_blocks(tx_model *model, int32_t index, int64_t first, int64_t count,
     tx_dtype dtype, const void *blocks))
 LEFT_OUT(packed, tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t count, float *data))
-#endif
 
-#ifdef TX_WITHOUT_PARALLEL
 tx_status tx_model_parallel(tx_model *model, tx_comm *comm, const tx_parallel_options *options)
 {
     return tx_comm_size_of(comm) == 1 ? TX_OK : UNSUPPORTED(parallel);
@@ -81,25 +74,18 @@ LEFT_OUT_VALUE(x, tx_tensor *tx_tp_all_reduce(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_all_gather(tx_tensor *x))
 LEFT_OUT_VALUE(x, tx_tensor *tx_tp_reduce_scatter(tx_tensor *x))
 LEFT_OUT_VALUE(param, tx_tensor *tx_tp_param(tx_tensor *param))
-#endif
 
-#ifdef TX_WITHOUT_GENERATION
 LEFT_OUT_OP(generation, qkv, tx_tensor *tx_attention_cached(tx_tensor *qkv, tx_tensor *k_cache, tx_tensor *v_cache,
     tx_tensor *positions, tx_tensor *sources, tx_tensor *slots, const tx_attention_options *options))
 LEFT_OUT(generation, tx_status tx_cache_append(tx_tensor *kv, tx_tensor *k_cache, tx_tensor *v_cache,
     tx_tensor *positions, tx_tensor *sources, tx_tensor *slots))
-#endif
 
-#ifdef TX_WITHOUT_RESIDENCY
 LEFT_OUT(residency, tx_status tx_graph_offload_activations(tx_graph *graph))
 LEFT_OUT(residency, tx_status tx_model_offload_weights(tx_model *model))
 LEFT_OUT(residency, tx_status tx_model_offload_params(tx_model *model, tx_offload_place place, const char *folder,
     bool frozen_alone))
 LEFT_OUT(residency, tx_status tx_model_offload_states(tx_model *model, const tx_optimizer_options *options))
-#endif
 
-#ifdef TX_WITHOUT_WATCHING
 LEFT_OUT(watching, tx_status tx_plan_watch(tx_plan *plan, const tx_reporter *report))
-#endif
 
 /* clang-format on */
