@@ -76,7 +76,7 @@ static tx_status make_buffers(tx_exchange *e)
     }
     const int64_t parts = l->node_count + nodes + 1 + pieces * nodes + pieces;
     int64_t chunk = BUFFERS / (int64_t)(LANES * parts * 4);
-    chunk = chunk < MIN_CHUNK ? MIN_CHUNK : chunk > MAX_CHUNK ? MAX_CHUNK : chunk;
+    chunk = tx_max(MIN_CHUNK, tx_min(chunk, MAX_CHUNK));
     e->chunk = (int32_t)(chunk / TX_PARAM_BLOCK * TX_PARAM_BLOCK);
     const size_t part = (size_t)e->chunk * 4;
     e->buffers = malloc(LANES * (size_t)parts * part);
@@ -442,7 +442,7 @@ static int64_t chunks(const tx_exchange *e)
     int64_t longest = 0;
     for (int32_t r = 0; r < e->layout->size; r++) {
         int64_t count = tx_layout_piece(e->layout, e->transfer, r).count;
-        longest = count > longest ? count : longest;
+        longest = tx_max(count, longest);
     }
     return tx_ceil_div(longest, e->chunk);
 }

@@ -422,7 +422,7 @@ static int64_t row_limit(const tx_graph *graph, const tx_tensor *logits)
     const int64_t bytes = graph->chunk_bytes;
     const int64_t chunk_bytes = graph->model->arena[TX_ARENA_PLANNED].chunk_bytes;
     const int64_t row = tx_shape_last(&logits->shape) * (int64_t)tx_dtype_size(logits->dtype);
-    const int64_t rows = (bytes < chunk_bytes ? bytes : chunk_bytes) / row / ROWS_UNIT * ROWS_UNIT;
+    const int64_t rows = tx_min(bytes, chunk_bytes) / row / ROWS_UNIT * ROWS_UNIT;
     return rows < ROWS_UNIT ? ROWS_UNIT : rows;
 }
 

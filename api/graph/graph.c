@@ -281,8 +281,8 @@ void tx_tensor_narrow(tx_tensor *t, int64_t low, int64_t high, bool ignore)
     if (!t)
         return;
     tx_index_range *r = &tx_tensor_root(t)->range;
-    r->low = low > r->low ? low : r->low;
-    r->high = high < r->high ? high : r->high;
+    r->low = tx_max(low, r->low);
+    r->high = tx_min(high, r->high);
     r->ignore = r->ignore && ignore;
 }
 

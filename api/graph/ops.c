@@ -46,7 +46,7 @@ tx_gemm tx_gemm_of(const tx_attrs *attrs, const tx_shape *a, const tx_shape *b)
     g.ldc = g.n;
     if (!attrs->flat) {
         int64_t a_batch = tx_shape_count(a) / (a_rows * a_last), b_batch = tx_shape_count(b) / (b_rows * b_last);
-        g.batch = a_batch > b_batch ? a_batch : b_batch;
+        g.batch = tx_max(a_batch, b_batch);
         g.stride_a = a_batch > 1 ? a_rows * a_last : 0;
         g.stride_b = b_batch > 1 ? b_rows * b_last : 0;
         g.stride_c = g.batch > 1 ? g.m * g.n : 0;

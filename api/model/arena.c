@@ -27,8 +27,7 @@ tx_status tx_arena_use(tx_arena *arena, int64_t address, int64_t bytes)
                        arena->chunk_bytes);
     for (; arena->chunks <= chunk; arena->chunks++)
         arena->used[arena->chunks] = 0;
-    if (end > arena->used[chunk])
-        arena->used[chunk] = end;
+    arena->used[chunk] = tx_max(arena->used[chunk], end);
     return TX_OK;
 }
 
@@ -49,8 +48,7 @@ void tx_arena_cover(tx_arena *arena, const tx_arena *other)
             arena->chunks = i + 1;
             arena->used[i] = 0;
         }
-        if (other->used[i] > arena->used[i])
-            arena->used[i] = other->used[i];
+        arena->used[i] = tx_max(arena->used[i], other->used[i]);
     }
 }
 

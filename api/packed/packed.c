@@ -94,10 +94,10 @@ static void quantize_all(slice *s, const float *data, int64_t blocks)
 {
     job part[SLICE / TX_NF4_GROUP];
     const int64_t groups = tx_ceil_div(blocks, TX_NF4_GROUP), threads = s->model->engine->threads;
-    const int64_t parts = groups < threads ? groups : threads;
+    const int64_t parts = tx_min(groups, threads);
     for (int64_t i = 0; i < parts; i++) {
         const int64_t first = groups * i / parts * TX_NF4_GROUP, end = groups * (i + 1) / parts * TX_NF4_GROUP;
-        part[i] = (job){.s = s, .data = data, .first = first, .blocks = (end < blocks ? end : blocks) - first};
+        part[i] = (job){.s = s, .data = data, .first = first, .blocks = tx_min(end, blocks) - first};
         part[i].started = i + 1 < parts && tx_thread_start(&part[i].thread, quantize, &part[i]);
         if (!part[i].started)
             quantize(&part[i]);
@@ -124,7 +124,7 @@ tx_status tx_packed_write(tx_model *model, int32_t index, int64_t first, int64_t
     TX_TRY(open_slice(model, index, &s));
     tx_status status = TX_OK;
     for (int64_t at = first / TX_NF4_BLOCK; at < end / TX_NF4_BLOCK && !status; at += SLICE) {
-        const int64_t left = end / TX_NF4_BLOCK - at, blocks = left < SLICE ? left : SLICE;
+        const int64_t left = end / TX_NF4_BLOCK - at, blocks = tx_min(left, SLICE);
         quantize_all(s, data + at * TX_NF4_BLOCK - first, blocks);
         status = move_slice(s, true, at, blocks);
         TX_THEN(status, e->backend->finish(e->context)); /* the slice is reused */
@@ -177,15 +177,14 @@ tx_status tx_packed_read(tx_model *model, int32_t index, int64_t first, int64_t 
     tx_status status = TX_OK;
     for (int64_t at = first / TX_NF4_BLOCK / TX_NF4_GROUP * TX_NF4_GROUP; at < last; at += SLICE) {
         const int64_t blocks = last - at < SLICE ? last - at : SLICE, begin = at * TX_NF4_BLOCK;
-        const int64_t from = first > begin ? first : begin, stop = begin + blocks * TX_NF4_BLOCK;
+        const int64_t from = tx_max(first, begin), stop = begin + blocks * TX_NF4_BLOCK;
         status = first_of(status, move_slice(s, false, at, blocks));
         if (status)
             continue;
         if (s->twice)
             tx_nf4_expand(s->absmax_codes, s->groups, s->map, blocks, s->absmax);
         tx_nf4_dequantize(s->codes, s->absmax, blocks, s->values);
-        memcpy(data + from - first, s->values + from - begin,
-               (size_t)((end < stop ? end : stop) - from) * sizeof *data);
+        memcpy(data + from - first, s->values + from - begin, (size_t)(tx_min(end, stop) - from) * sizeof *data);
     }
     free(s);
     return status;

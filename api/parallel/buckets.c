@@ -99,8 +99,7 @@ static void shrink_holdings(tx_model *model, const tx_bucket *b)
         const bool weights = h->part == TX_PARAM_WEIGHT;
         if (r->arena != b->arena || !tx_bucket_holds(b, r->offset) || (weights && !tx_parallel_gathers(p)))
             continue;
-        const int64_t begin = r->offset > shard ? r->offset : shard, stop = r->offset + h->bytes,
-                      end = stop < last ? stop : last;
+        const int64_t begin = tx_max(r->offset, shard), stop = r->offset + h->bytes, end = tx_min(stop, last);
         h->at = begin - r->offset;
         h->bytes = begin < end ? end - begin : 0;
         h->arena = weights ? tx_bucket_keeper(p, b) : TX_ARENA_GRADIENTS;
@@ -187,7 +186,7 @@ int64_t tx_parallel_packed(const tx_bucket_range *range, int32_t ranges, int64_t
 {
     int64_t before = 0;
     for (int32_t i = 0; i < ranges && range[i].begin < element; i++)
-        before += (range[i].end < element ? range[i].end : element) - range[i].begin;
+        before += tx_min(range[i].end, element) - range[i].begin;
     return before;
 }
 

@@ -172,7 +172,7 @@ static tx_status put_own(const tx_residency *to, const packed_piece *p, tx_tenso
     const tx_bucket *b = &parallel->bucket[p->bucket];
     for (int32_t i = 0; i < p->ranges; i++) {
         const tx_bucket_range *r = &p->range[i];
-        const int64_t begin = r->begin > b->first ? r->begin : b->first,
+        const int64_t begin = tx_max(r->begin, b->first),
                       end = r->end < b->first + b->owned ? r->end : b->first + b->owned,
                       stored = b->kept + (begin - b->first) * b->element;
         if (begin >= end)

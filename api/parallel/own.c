@@ -141,7 +141,7 @@ static void copy_runs(const tx_param_record *record, int64_t first, int64_t coun
         if (put && run->replica > 0)
             continue;
         for (int64_t k = first > run->first ? (first - run->first) / run->step : 0; k < run->times; k++) {
-            const int64_t at = run->first + k * run->step, begin = at > first ? at : first,
+            const int64_t at = run->first + k * run->step, begin = tx_max(at, first),
                           stop = at + run->count < end ? at + run->count : end;
             if (at >= end)
                 break;

@@ -78,7 +78,7 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     tx_status status = tx_comm_share(comm, bytes, sizeof *bytes);
     int64_t smallest = bytes[0];
     for (int32_t r = 1; r < comm->size; r++)
-        smallest = bytes[r] < smallest ? bytes[r] : smallest;
+        smallest = tx_min(bytes[r], smallest);
     free(bytes);
     for (int i = 0; i < TX_ARENA_COUNT && !status; i++)
         if (tx_arena_info_of(i)->alike)

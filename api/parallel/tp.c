@@ -64,7 +64,7 @@ static tx_tensor *move_rows(tx_tensor *x, tx_op op, int64_t tokens)
 {
     tx_graph *graph = x->graph;
     const tx_shape shape = TX_SHAPE(x->shape.dim[0], tokens, x->shape.dim[2]);
-    const int64_t shorter = tokens < x->shape.dim[1] ? tokens : x->shape.dim[1], parts = graph->model->mesh.tensor.size;
+    const int64_t shorter = tx_min(tokens, x->shape.dim[1]), parts = graph->model->mesh.tensor.size;
     const int64_t blocks = tx_param_blocks(x->shape.dim[0] * shorter * x->shape.dim[2]);
     tx_tensor *w = window_of(x, TX_SHAPE(parts * blocks * TX_PARAM_BLOCK));
     return tx_emit(

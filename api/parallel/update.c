@@ -66,7 +66,7 @@ static void add_param(tx_graph *graph, const tx_bucket *b, const tx_param_record
     tx_param_run s;
     for (int32_t run = 0; tx_own_stretch(r, &run, &s);) {
         const int64_t first = r->offset + s.own * b->element, end = first + s.count * b->element;
-        const int64_t from = first > begin ? first : begin, to = end < own ? end : own;
+        const int64_t from = tx_max(first, begin), to = tx_min(end, own);
         if (s.replica == 0 && from < to)
             tx_update_add_squares(graph, gradients + from - begin, (to - from) / b->element);
     }

@@ -148,9 +148,7 @@ static tx_status differentiate(autodiff *a, int32_t index)
             graph, tx_fail(TX_UNSUPPORTED, "%s: only its first output has a gradient", tx_op_info_of(node.op)->name));
     int32_t first = graph->nodes;
     graph->block = node.block;
-    tx_status status = tx_op_grad(graph, &node, dout, want, din);
-    if (status != TX_OK)
-        return status;
+    TX_TRY(tx_op_grad(graph, &node, dout, want, din));
     for (int i = 0; i < TX_MAX_IN; i++)
         if (want[i].need && din[i] && din[i]->dtype != want[i].dtype)
             din[i] = tx_cast(din[i], want[i].dtype);

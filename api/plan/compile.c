@@ -75,11 +75,8 @@ static tx_status compile(tx_plan *plan)
     tx_arena_cover(&model->arena[TX_ARENA_SCRATCH], &need);
     for (int i = 0; i < TX_ARENA_COUNT; i++)
         tx_arena_cover(&model->arena[i], &layout.arena[i]);
-    if (layout.saved > model->saved)
-        model->saved = layout.saved;
-    int64_t inputs = input_bytes(plan->graph);
-    if (inputs > model->input_bytes)
-        model->input_bytes = inputs;
+    model->saved = tx_max(model->saved, layout.saved);
+    model->input_bytes = tx_max(model->input_bytes, input_bytes(plan->graph));
     plan->next = model->plans;
     model->plans = plan;
     return TX_OK;
@@ -112,7 +109,7 @@ static tx_status follow(tx_plan *plan, tx_plan *following)
 {
     int64_t largest = 0;
     for (int32_t i = 0; plan->graph->gone[i]; i++)
-        largest = tx_tensor_bytes(plan->graph->gone[i]) > largest ? tx_tensor_bytes(plan->graph->gone[i]) : largest;
+        largest = tx_max(tx_tensor_bytes(plan->graph->gone[i]), largest);
     plan->crossing = malloc((size_t)largest + 1);
     if (!plan->crossing)
         return tx_fail(TX_MEMORY, "no memory for the tensors that devices exchange");

@@ -31,7 +31,7 @@ bool tx_copies_range(const tx_model *model, int32_t number, tx_copy_range *r)
     int64_t first = number * limit;
     for (int32_t c = 0; c < weights->chunks; c++) {
         const int64_t elements = weights->used[c] / word, left = elements - first;
-        *r = (tx_copy_range){c * weights->chunk_bytes + first * word, left < limit ? left : limit, false};
+        *r = (tx_copy_range){c * weights->chunk_bytes + first * word, tx_min(left, limit), false};
         if (left > 0)
             return true;
         first -= tx_round_up(elements, limit);

@@ -114,9 +114,8 @@ static int64_t values_of(const tx_optimizer_state *state, const tx_optimizer_pie
 static tx_status hold_states(tx_model *model, const tx_optimizer_piece *piece, const tx_param_slice *gradients)
 {
     const int64_t element = tx_model_element(model), last = piece->gradients + piece->count * element,
-                  stop = gradients->address + gradients->bytes,
-                  begin = gradients->address > piece->gradients ? gradients->address : piece->gradients,
-                  end = stop < last ? stop : last;
+                  stop = gradients->address + gradients->bytes, begin = tx_max(gradients->address, piece->gradients),
+                  end = tx_min(stop, last);
     if (begin >= end)
         return TX_OK;
     const int64_t first = (gradients->at + begin - gradients->address) / element, count = (end - begin) / element,

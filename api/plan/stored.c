@@ -10,7 +10,7 @@ static tx_status copy(tx_model *model, tx_param_role part, int32_t index, int64_
 {
     for (int32_t i = 0; i < model->holdings; i++) {
         const tx_param_slice *h = &model->holding[i];
-        const int64_t first = at > h->at ? at : h->at, ends = h->at + h->bytes;
+        const int64_t first = tx_max(at, h->at), ends = h->at + h->bytes;
         const int64_t count = (at + bytes < ends ? at + bytes : ends) - first, address = h->address + first - h->at;
         if (h->param == index && h->part == part && count > 0)
             TX_TRY(out ? tx_model_write_at(model, h->arena, address, data + (first - at), count)

@@ -61,7 +61,7 @@ static tx_status move(tx_model *model, const tx_value_copy *c, int64_t at, void 
 static tx_status convert(tx_model *model, const tx_value_copy *c, tx_dtype dtype)
 {
     const int64_t size = (int64_t)tx_dtype_size(dtype);
-    void *slice = malloc((size_t)((c->count < SLICE ? c->count : SLICE) * size) + sizeof(int32_t));
+    void *slice = malloc((size_t)(tx_min(c->count, SLICE) * size) + sizeof(int32_t));
     if (!slice)
         return tx_fail(TX_MEMORY, "no memory to convert a parameter");
     tx_status status = TX_OK;

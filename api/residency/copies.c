@@ -72,7 +72,7 @@ tx_status tx_residency_prepare(tx_model *model)
         if (copies_offloaded(model))
             TX_TRY(tx_arena_append(&model->arena[TX_ARENA_KEPT], largest / 2, TX_ALIGNMENT, &model->copies.casted[i]));
     }
-    model->copies.casting_bytes = largest > model->copies.casting_bytes ? largest : model->copies.casting_bytes;
+    model->copies.casting_bytes = tx_max(largest, model->copies.casting_bytes);
     return TX_OK;
 }
 

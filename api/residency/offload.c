@@ -81,7 +81,7 @@ static tx_status find_slots(const tx_residency *r, int64_t address[SLOTS][MOST])
     for (int32_t v = 0; v < r->visits; v++)
         for (int32_t i = r->visit[v].piece, k = 0; i < r->visit[v + 1].piece; i++, k++) {
             const int64_t bytes = in_file(r, r->piece[i].away) ? tx_tensor_bytes(r->piece[i].away) : 0;
-            largest[k] = bytes > largest[k] ? bytes : largest[k];
+            largest[k] = tx_max(bytes, largest[k]);
         }
     for (int32_t s = 0; s < SLOTS && s < r->visits; s++)
         for (int32_t k = 0; k < MOST; k++)

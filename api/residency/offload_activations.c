@@ -102,7 +102,7 @@ static int64_t largest(const offloading *o)
     int64_t maximum = 0;
     for (int32_t i = 0; i < o->tensors; i++) {
         const int64_t bytes = block_of(o, i) > 0 ? tx_tensor_bytes(o->r.graph->tensor[i]) : 0;
-        maximum = bytes > maximum ? bytes : maximum;
+        maximum = tx_max(bytes, maximum);
     }
     return maximum;
 }

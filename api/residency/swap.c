@@ -105,7 +105,7 @@ static bool next_part(tx_swap *s, transfer *t)
     t->at = from->given;
     t->memory += from->given - from->at;
     const int64_t stop = from->given / PART * PART + PART;
-    t->given = from->given = stop < from->end ? stop : from->end;
+    t->given = from->given = tx_min(stop, from->end);
     return true;
 }
 
