@@ -91,7 +91,7 @@ tx_tensor *tx_alibi_elements(tx_stack *stack, const tx_alibi *a)
     tx_graph *graph = stack->graph;
     const int64_t heads = tx_stack_heads_per_rank(stack, a->heads, "num_attention_heads"), size = a->size + EXTRA;
     tx_tensor *slope = slopes(graph, a, stack->part * heads, heads), *position = positions_of(stack);
-    if (a->falcon) {
+    if (a->rounded) {
         slope = rounded(slope);
         position = rounded(position);
     }
@@ -99,13 +99,13 @@ tx_tensor *tx_alibi_elements(tx_stack *stack, const tx_alibi *a)
     if (!high)
         return NULL;
     tx_tensor *x = tx_linear_full(high, into_keys(graph, heads, size, a->size), NULL, false);
-    if (!a->falcon) {
+    if (!a->rounded) {
         tx_tensor *low = tx_add(bias, tx_scale(high, -1.0f));
         x = tx_add(x, tx_linear_full(low, into_keys(graph, heads, size, a->size + 1), NULL, false));
     }
     if (!x)
         return NULL;
-    tx_tensor *queries = of_queries(graph, heads, size, a->falcon ? 1.0f : (float)(1 / a->scale));
+    tx_tensor *queries = of_queries(graph, heads, size, a->rounded ? 1.0f : (float)(1 / a->scale));
     return tx_detach(tx_add(x, tx_broadcast(queries, *tx_tensor_shape(x), TX_AXIS_ROWS)));
 }
 

@@ -12,8 +12,8 @@ typedef struct tx_alibi {
     int64_t heads; /* of the model: of q, and as many of k */
     int64_t size;  /* of a head, without the new elements */
     double scale;  /* of the scores */
-    /* Falcon: slopes, positions and their products are rounded to BF16, and the products are scaled like the scores. */
-    bool falcon;
+    /* Slopes, positions and their products are rounded to BF16, and the products are scaled like the scores. */
+    bool rounded;
 } tx_alibi;
 
 /* The new elements of q | k | v for all positions, [B, T, 3 heads * (size + 8)], of this rank's heads; 0 elsewhere. The

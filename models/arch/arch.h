@@ -229,7 +229,7 @@ struct tx_architecture {
     tx_head head;           /* the rows of one type differ only in their heads; the first row is the default */
     size_t config_bytes;
     const tx_config *defaults; /* transformers' */
-    const tx_config_key *keys; /* ends with a NULL name, like the next two */
+    const tx_config_key *keys; /* ends with a NULL name, like the next two, which may be NULL */
     const tx_fixed_key *fixed;
     const tx_preset *presets;
     /* Reading and writing of keys that `keys` cannot describe. May be NULL. */

@@ -23,20 +23,19 @@ static const tx_stack_row rows[] = {
 
 /* Published files have the second names. transformers has no limit of positions; the published files name the length of
  * training. */
-static const tx_config_key keys[] = {
-    {BASE(vocab_size, vocab_size), TX_KEY_INT, .min = 1, .max = 1 << 30},
-    {"seq_length", offsetof(llama_config, max_position_embeddings), TX_KEY_INT, .min = 1, .max = 1 << 24},
-    {BASE(hidden_size, width), TX_KEY_INT, .min = 1, .max = 1 << 20, .second = "n_embed"},
-    {BASE(n_layer, layers), TX_KEY_INT, .min = 1, .max = TX_LLAMA_LAYERS, .second = "num_hidden_layers"},
-    {BASE(n_head, heads), TX_KEY_INT, .min = 1, .max = 1 << 16, .second = "num_attention_heads"},
-    {BASE(bos_token_id, bos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1},
-    {BASE(eos_token_id, eos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1},
-    FLAG(tie_word_embeddings),
-    EPS_KEY(layer_norm_epsilon),
-    NAMED_NUMBER(hidden_dropout, resid_pdrop, 0.999),
-    NUMBER(attention_dropout, 0.999),
-    NUMBER(initializer_range, 10),
-    {.name = NULL}};
+static const tx_config_key keys[] = {SIZE(vocab_size, base.vocab_size, 1 << 30),
+                                     SIZE(seq_length, max_position_embeddings, 1 << 24),
+                                     SIZE_OF(hidden_size, "n_embed", base.width, 1 << 20),
+                                     SIZE_OF(n_layer, "num_hidden_layers", base.layers, TX_LLAMA_LAYERS),
+                                     SIZE_OF(n_head, "num_attention_heads", base.heads, 1 << 16),
+                                     TOKEN(bos_token_id),
+                                     TOKEN(eos_token_id),
+                                     FLAG(tie_word_embeddings, tie_word_embeddings),
+                                     EPS_KEY(layer_norm_epsilon),
+                                     NUMBER(hidden_dropout, residual.dropout, 0.999),
+                                     NUMBER(attention_dropout, attention.dropout, 0.999),
+                                     NUMBER(initializer_range, initializer_range, 10),
+                                     {.name = NULL}};
 
 static const tx_fixed_key fixed_keys[] = {
     {"apply_residual_connection_post_layernorm", false, "additions to the result of a norm are not implemented"},
@@ -44,13 +43,13 @@ static const tx_fixed_key fixed_keys[] = {
 
 static const llama_config defaults = {SIZES(tx_bloom, rows, 250880, 2048, 64, 2, 8, 1, 2),
                                       REST(0, 0, 1e-5, 1e4),
-                                      .activation = TX_LLAMA_GELU_TANH,
-                                      .alibi = true,
-                                      .by_head = true,
-                                      .plain_mlp = true,
-                                      .mlp_bias = true,
+                                      .mlp.activation = TX_LLAMA_GELU_TANH,
+                                      .positions.alibi = true,
+                                      .attention.by_head = true,
+                                      .mlp.plain = true,
+                                      .mlp.bias = true,
                                       .tie_word_embeddings = true};
 
 const tx_architecture tx_bloom = {
-    FAMILY("bloom", "Bloom", defaults, keys, fixed_keys, "query_key_value", tx_llama_rename, NULL),
-    .read = tx_llama_read_unpadded, .check = tx_llama_check};
+    FAMILY("bloom", "Bloom", defaults, keys, "query_key_value", tx_llama_read_unpadded, tx_llama_write),
+    .fixed = fixed_keys};

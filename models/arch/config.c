@@ -57,7 +57,7 @@ tx_status tx_config_preset(const char *name, tx_config **config)
 {
     char list[512] = "";
     for (const tx_architecture *const *a = tx_architectures; *a; a++)
-        for (const tx_preset *p = (*a)->presets; p->name; p++) {
+        for (const tx_preset *p = (*a)->presets; p && p->name; p++) {
             if (strcmp(p->name, name) == 0)
                 return make_preset(*a, p, config);
             tx_list_add(list, sizeof list, ", ", "%s", p->name);
@@ -166,7 +166,7 @@ static tx_status check_foreign(const tx_json *json, const tx_architecture *a)
         TX_TRY(tx_json_get_string(json, "model_type", &type));
     if (strcmp(type, a->type) != 0)
         return tx_fail(TX_UNSUPPORTED, "model_type: \"%.40s\" instead of \"%s\"", type, a->type);
-    for (const tx_fixed_key *fixed = a->fixed; fixed->name; fixed++) {
+    for (const tx_fixed_key *fixed = a->fixed; fixed && fixed->name; fixed++) {
         bool flag = fixed->value;
         if (tx_json_find(json, fixed->name))
             TX_TRY(tx_json_get_bool(json, fixed->name, &flag));

@@ -10,22 +10,21 @@ static const tx_stack_row rows[] = {
     LAST_ROWS,
 };
 
-static const tx_config_key keys[] = {COMMON_KEYS, HEAD_DIM_KEY, NAMED_FLAG(use_bias, attention_bias), {.name = NULL}};
+static const tx_config_key keys[] = {COMMON_KEYS, HEAD_DIM_KEY, FLAG(use_bias, attention.bias), {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_ernie4_5, rows, 103424, 131072, 1024, 18, 16, 1, 2),
                                       REST(3072, 2, 1e-5, 5e5),
                                       .padding = 1,
-                                      .head_dim = 128,
-                                      .interleaved_rope = true,
+                                      .attention.head_dim = 128,
+                                      .positions.interleaved = true,
                                       .tie_word_embeddings = true};
 
 static tx_status read(const tx_json *json, tx_config *config)
 {
     TX_TRY(tx_llama_read(json, config));
-    ((llama_config *)config)->mlp_bias = llama_of(config)->attention_bias;
+    ((llama_config *)config)->mlp.bias = llama_of(config)->attention.bias;
     return TX_OK;
 }
 
-const tx_architecture tx_ernie4_5 = {FAMILY("ernie4_5", "Ernie4_5", defaults, keys, tx_llama_fixed_keys,
-                                            "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-                                     .read = read, .check = tx_llama_check};
+const tx_architecture tx_ernie4_5 = {
+    FAMILY("ernie4_5", "Ernie4_5", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};

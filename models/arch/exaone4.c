@@ -19,22 +19,21 @@ static const tx_config_key keys[] = {COMMON_KEYS, HEAD_DIM_KEY, WINDOW_KEY, {.na
 
 static const llama_config defaults = {SIZES(tx_exaone4, rows, 102400, 2048, 4096, 32, 32, 0, 2),
                                       REST(16384, 32, 1e-5, 1e4),
-                                      .sliding_window = 4096,
-                                      .use_sliding_window = true,
-                                      .sliding_window_pattern = 4,
-                                      .window_rope = true};
+                                      .attention.window = 4096,
+                                      .attention.windowed = true,
+                                      .attention.window_period = 4,
+                                      .positions.only_windows = true};
 
 /* The pattern in published files ("LLLG") has the same layers as their "layer_types". */
 static tx_status read(const tx_json *json, tx_config *config)
 {
     llama_config *c = (llama_config *)config;
     TX_TRY(tx_llama_read(json, config));
-    c->head_dim = head_size(c); /* transformers does not accept null here */
+    c->attention.head_dim = head_size(c); /* transformers does not accept null here */
     if (!tx_json_has(json, "layer_types"))
-        TX_TRY(TX_JSON_OPTIONAL(int, json, "sliding_window_pattern", 1, TX_LLAMA_LAYERS, &c->sliding_window_pattern));
+        TX_TRY(TX_JSON_OPTIONAL(int, json, "sliding_window_pattern", 1, TX_LLAMA_LAYERS, &c->attention.window_period));
     return tx_llama_read_layer_types(json, c);
 }
 
 const tx_architecture tx_exaone4 = {
-    FAMILY("exaone4", "Exaone4", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-    .read = read, .check = tx_llama_check};
+    FAMILY("exaone4", "Exaone4", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};

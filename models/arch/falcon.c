@@ -11,15 +11,15 @@ static const tx_stack_row rows[] = {
     {EMBED, "transformer.word_embeddings.weight", {VOCAB, WIDTH}, .split = 1},
     LAYER_NORM_ROWS(INPUT_NORM, BLOCK "input_layernorm"),
     {QKV_PROJ, BLOCK "self_attention.query_key_value.weight", {QKV, WIDTH}, .split = 1},
-    {QKV_BIAS, BLOCK "self_attention.query_key_value.bias", {QKV}, ZEROS, IF(qkv_bias), .split = 1},
+    {QKV_BIAS, BLOCK "self_attention.query_key_value.bias", {QKV}, ZEROS, IF(attention.qkv_bias), .split = 1},
     {O_PROJ, BLOCK "self_attention.dense.weight", {WIDTH, HEADS}, .split = 2},
-    {O_BIAS, BLOCK "self_attention.dense.bias", {WIDTH}, ZEROS, IF(attention_bias)},
-    {POST_NORM, BLOCK "post_attention_layernorm.weight", {WIDTH}, ONES, UNLESS(use_parallel_residual)},
-    {POST_NORM_BIAS, BLOCK "post_attention_layernorm.bias", {WIDTH}, ZEROS, UNLESS(use_parallel_residual)},
+    {O_BIAS, BLOCK "self_attention.dense.bias", {WIDTH}, ZEROS, IF(attention.bias)},
+    {POST_NORM, BLOCK "post_attention_layernorm.weight", {WIDTH}, ONES, UNLESS(residual.parallel)},
+    {POST_NORM_BIAS, BLOCK "post_attention_layernorm.bias", {WIDTH}, ZEROS, UNLESS(residual.parallel)},
     {GATE_UP_PROJ, BLOCK "mlp.dense_h_to_4h.weight", {INNER, WIDTH}, .split = 1},
-    {GATE_UP_BIAS, BLOCK "mlp.dense_h_to_4h.bias", {INNER}, ZEROS, IF(attention_bias), .split = 1},
+    {GATE_UP_BIAS, BLOCK "mlp.dense_h_to_4h.bias", {INNER}, ZEROS, IF(attention.bias), .split = 1},
     {DOWN_PROJ, BLOCK "mlp.dense_4h_to_h.weight", {WIDTH, INNER}, .split = 2},
-    {DOWN_BIAS, BLOCK "mlp.dense_4h_to_h.bias", {WIDTH}, ZEROS, IF(attention_bias)},
+    {DOWN_BIAS, BLOCK "mlp.dense_4h_to_h.bias", {WIDTH}, ZEROS, IF(attention.bias)},
     LAYER_NORM_ROWS(FINAL_NORM, "transformer.ln_f"),
     HEAD_ROWS,
 };
@@ -29,13 +29,13 @@ static const tx_config_key keys[] = {
     INNER_KEY(ffn_hidden_size),
     EPS_KEY(layer_norm_epsilon),
     GELU_KEY(activation),
-    NAMED_FLAG(bias, attention_bias),
-    FLAG(multi_query),
-    NAMED_FLAG(parallel_attn, use_parallel_residual),
-    FLAG(alibi),
-    NUMBER(hidden_dropout, 0),
-    NUMBER(attention_dropout, 0.999),
-    NUMBER(initializer_range, 10),
+    FLAG(bias, attention.bias),
+    FLAG(multi_query, attention.multi_query),
+    FLAG(parallel_attn, residual.parallel),
+    FLAG(alibi, positions.alibi),
+    NUMBER(hidden_dropout, residual.hidden_dropout, 0),
+    NUMBER(attention_dropout, attention.dropout, 0.999),
+    NUMBER(initializer_range, initializer_range, 10),
     {.name = NULL}};
 
 static const tx_fixed_key fixed_keys[] = {{"new_decoder_architecture", false, "groups of heads are not implemented"},
@@ -44,35 +44,24 @@ static const tx_fixed_key fixed_keys[] = {{"new_decoder_architecture", false, "g
 static tx_status read(const tx_json *json, tx_config *config)
 {
     llama_config *c = (llama_config *)config;
-    c->num_key_value_heads = c->multi_query;
-    c->by_head = !c->multi_query;
-    return tx_llama_read_unpadded(json, config);
-}
-
-static tx_status check(const tx_config *config)
-{
-    const llama_config *c = llama_of(config);
-    if (c->alibi && c->multi_query)
+    c->attention.kv_heads = c->attention.multi_query;
+    c->attention.by_head = !c->attention.multi_query;
+    if (c->positions.alibi && c->attention.multi_query)
         return tx_fail(TX_UNSUPPORTED, "alibi: with multi_query it is not implemented");
-    if (!c->use_parallel_residual && c->attention_dropout > 0)
+    if (!c->residual.parallel && c->attention.dropout > 0)
         return tx_fail(TX_UNSUPPORTED, "attention_dropout: without parallel_attn only 0 is implemented");
-    return tx_llama_check(config);
-}
-
-static tx_status write(const tx_config *config, tx_json *json)
-{
-    return llama_of(config)->alibi ? TX_OK : tx_llama_write(config, json);
+    return tx_llama_read_unpadded(json, config);
 }
 
 static const llama_config defaults = {SIZES(tx_falcon, rows, 65024, 2048, 4544, 32, 71, 11, 11),
                                       REST(0, 1, 1e-5, 1e4),
-                                      .activation = TX_LLAMA_GELU_TANH,
-                                      .hidden_act = TX_LLAMA_GELU - TX_LLAMA_GELU_TANH,
-                                      .use_parallel_residual = true,
-                                      .plain_mlp = true,
-                                      .multi_query = true,
+                                      .mlp.activation = TX_LLAMA_GELU_TANH,
+                                      .mlp.choice = TX_LLAMA_GELU - TX_LLAMA_GELU_TANH,
+                                      .residual.parallel = true,
+                                      .mlp.plain = true,
+                                      .positions.rounded_alibi = true,
+                                      .attention.multi_query = true,
                                       .tie_word_embeddings = true};
 
-const tx_architecture tx_falcon = {
-    FAMILY("falcon", "Falcon", defaults, keys, fixed_keys, "query_key_value", tx_llama_rename, write), .read = read,
-    .check = check};
+const tx_architecture tx_falcon = {FAMILY("falcon", "Falcon", defaults, keys, "query_key_value", read, tx_llama_write),
+                                   .fixed = fixed_keys};

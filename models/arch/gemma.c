@@ -10,7 +10,7 @@ static const tx_stack_row rows[] = {
     EMBED_ROW,
     {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ZEROS},
     SEPARATE_QKV_ROWS,
-    {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ZEROS, IF(head_norms)},
+    {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ZEROS, IF(norms.heads)},
     O_ROWS,
     {ATTENTION_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ZEROS},
     {POST_NORM, LAYER "pre_feedforward_layernorm.weight", {WIDTH}, ZEROS},
@@ -20,13 +20,10 @@ static const tx_stack_row rows[] = {
     HEAD_ROWS,
 };
 
-#define GEMMA_KEYS                                                                                  \
-    SIZE_KEYS, KV_HEADS_KEY, EPS_KEY(rms_norm_eps), HEAD_DIM_KEY, WINDOW_KEY, FLAG(attention_bias), \
-        {KEY(query_pre_attn_scalar), TX_KEY_INT, .min = 1, .max = 1 << 30},                         \
-    {                                                                                               \
-        "hidden_activation", offsetof(llama_config, hidden_act), TX_KEY_CHOICE,                     \
-            .words = &tx_llama_activations[TX_LLAMA_GELU_TANH]                                      \
-    }
+#define GEMMA_KEYS                                                                      \
+    SIZE_KEYS, KV_HEADS_KEY, EPS_KEY(rms_norm_eps), HEAD_DIM_KEY, WINDOW_KEY, BIAS_KEY, \
+        SIZE(query_pre_attn_scalar, attention.query_scalar, 1 << 30),                   \
+        ONE_ACT_KEY(hidden_activation, TX_LLAMA_GELU_TANH)
 
 static const tx_stack_row gemma_rows[] = {
     EMBED_ROW,
@@ -40,42 +37,39 @@ static const tx_stack_row gemma_rows[] = {
 };
 
 /* "gelu" in published files means the tanh form. */
-static const tx_config_key gemma_keys[] = {SIZE_KEYS,
-                                           KV_HEADS_KEY,
-                                           EPS_KEY(rms_norm_eps),
-                                           HEAD_DIM_KEY,
-                                           FLAG(attention_bias),
-                                           {KEY(hidden_act), TX_KEY_CHOICE, .max = TX_LLAMA_GELU - TX_LLAMA_GELU_TANH,
-                                            .words = &tx_llama_activations[TX_LLAMA_GELU_TANH]},
-                                           {.name = NULL}};
-static const tx_config_key gemma2_keys[] = {GEMMA_KEYS, {.name = NULL}};
-static const tx_config_key keys[] = {
-    GEMMA_KEYS,
-    {KEY(sliding_window_pattern), TX_KEY_INT, .min = 1, .max = TX_LLAMA_LAYERS},
-    {"rope_local_base_freq", offsetof(llama_config, local_rope.theta), TX_KEY_NUMBER, .min = 1, .max = 1e12},
+static const tx_config_key gemma_keys[] = {
+    SIZE_KEYS,     KV_HEADS_KEY, EPS_KEY(rms_norm_eps),
+    HEAD_DIM_KEY,  BIAS_KEY,     ACTS_KEY(hidden_act, TX_LLAMA_GELU_TANH, TX_LLAMA_GELU),
     {.name = NULL}};
+static const tx_config_key gemma2_keys[] = {GEMMA_KEYS, {.name = NULL}};
+static const tx_config_key keys[] = {GEMMA_KEYS,
+                                     SIZE(sliding_window_pattern, attention.window_period, TX_LLAMA_LAYERS),
+                                     SETTING(rope_local_base_freq, positions.local.theta, 1, 1e12),
+                                     {.name = NULL}};
 
 static const llama_config gemma_defaults = {SIZES(tx_gemma, gemma_rows, 256000, 8192, 3072, 28, 16, 2, 1),
                                             REST(24576, 16, 1e-6, 1e4),
                                             .padding = 1,
-                                            .head_dim = 256,
-                                            .activation = TX_LLAMA_GELU_TANH,
-                                            .gemma = true,
+                                            .attention.head_dim = 256,
+                                            .mlp.activation = TX_LLAMA_GELU_TANH,
+                                            .norms.add_one = true,
+                                            .embedding.by_root_of_width = true,
                                             .tie_word_embeddings = true};
 
 static const llama_config gemma2_defaults = {
     SIZES(tx_gemma2, rows, 256000, 8192, 2304, 26, 8, 2, 1),
     REST(9216, 4, 1e-6, 1e4),
     .padding = 1,
-    .head_dim = 256,
-    .query_pre_attn_scalar = 256,
-    .sliding_window = 4096,
-    .use_sliding_window = true,
-    .sliding_window_pattern = 2,
-    .attn_logit_softcapping = 50,
-    .final_logit_softcapping = 30,
-    .activation = TX_LLAMA_GELU_TANH,
-    .gemma = true,
+    .attention.head_dim = 256,
+    .attention.query_scalar = 256,
+    .attention.window = 4096,
+    .attention.windowed = true,
+    .attention.window_period = 2,
+    .attention.cap = 50,
+    .logits.cap = 30,
+    .mlp.activation = TX_LLAMA_GELU_TANH,
+    .norms.add_one = true,
+    .embedding.by_root_of_width = true,
     .tie_word_embeddings = true,
 };
 
@@ -83,16 +77,17 @@ static const llama_config defaults = {
     SIZES(tx_gemma3_text, rows, 262208, 131072, 2304, 26, 8, 2, 1),
     REST(9216, 4, 1e-6, 1e6),
     .padding = 1,
-    .head_dim = 256,
-    .query_pre_attn_scalar = 256,
-    .sliding_window = 4096,
-    .use_sliding_window = true,
-    .sliding_window_pattern = 6,
-    .head_norms = true,
-    .has_local_rope = true,
-    .local_rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1},
-    .activation = TX_LLAMA_GELU_TANH,
-    .gemma = true,
+    .attention.head_dim = 256,
+    .attention.query_scalar = 256,
+    .attention.window = 4096,
+    .attention.windowed = true,
+    .attention.window_period = 6,
+    .norms.heads = true,
+    .positions.has_local = true,
+    .positions.local = ROPE(1e4),
+    .mlp.activation = TX_LLAMA_GELU_TANH,
+    .norms.add_one = true,
+    .embedding.by_root_of_width = true,
     .tie_word_embeddings = true,
 };
 
@@ -112,26 +107,23 @@ static tx_status read_common(const tx_json *json, tx_config *config)
     TX_TRY(TX_JSON_OPTIONAL(bool, json, "use_bidirectional_attention", &both));
     if (both)
         return tx_fail(TX_UNSUPPORTED, "use_bidirectional_attention: true is not implemented");
-    TX_TRY(read_cap(json, "attn_logit_softcapping", &c->attn_logit_softcapping));
-    TX_TRY(read_cap(json, "final_logit_softcapping", &c->final_logit_softcapping));
+    TX_TRY(read_cap(json, "attn_logit_softcapping", &c->attention.cap));
+    TX_TRY(read_cap(json, "final_logit_softcapping", &c->logits.cap));
     TX_TRY(tx_llama_read(json, config));
-    return c->sliding_window_pattern ? tx_llama_read_layer_types(json, c) : TX_OK;
+    return c->attention.window_period ? tx_llama_read_layer_types(json, c) : TX_OK;
 }
 
 static tx_status read(const tx_json *json, tx_config *config)
 {
     TX_TRY(read_common(json, config));
-    if (llama_of(config)->attn_logit_softcapping > 0) /* transformers ignores it */
+    if (llama_of(config)->attention.cap > 0) /* transformers ignores it */
         return tx_fail(TX_UNSUPPORTED, "attn_logit_softcapping: this model type has no caps of scores");
     return tx_llama_read_ropes(json, config);
 }
 
-const tx_architecture tx_gemma = {FAMILY("gemma", "Gemma", gemma_defaults, gemma_keys, tx_llama_fixed_keys,
-                                         "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-                                  .read = read_common, .check = tx_llama_check};
-const tx_architecture tx_gemma2 = {FAMILY("gemma2", "Gemma2", gemma2_defaults, gemma2_keys, tx_llama_fixed_keys,
-                                          "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-                                   .read = read_common, .check = tx_llama_check};
-const tx_architecture tx_gemma3_text = {FAMILY("gemma3_text", "Gemma3", defaults, keys, tx_llama_fixed_keys,
-                                               "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-                                        .read = read, .check = tx_llama_check};
+const tx_architecture tx_gemma = {
+    FAMILY("gemma", "Gemma", gemma_defaults, gemma_keys, "q_proj,v_proj", read_common, tx_llama_write)};
+const tx_architecture tx_gemma2 = {
+    FAMILY("gemma2", "Gemma2", gemma2_defaults, gemma2_keys, "q_proj,v_proj", read_common, tx_llama_write)};
+const tx_architecture tx_gemma3_text = {
+    FAMILY("gemma3_text", "Gemma3", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};

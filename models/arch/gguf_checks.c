@@ -40,7 +40,7 @@ static tx_status check_exaone4(const tx_gguf_exported *e)
 {
     const llama_config *c = llama_of(e->config);
     const bool windows = c->base.layers == TX_GGUF_EXAONE4_LAYERS;
-    if ((c->sliding_window > 0) != windows)
+    if ((c->attention.window > 0) != windows)
         return tx_fail(TX_UNSUPPORTED, "sliding_window: llama.cpp computes windows if and only if there are %d layers",
                        TX_GGUF_EXAONE4_LAYERS);
     return windows ? check_windows(e, 4) : TX_OK;
@@ -50,12 +50,12 @@ static tx_status check_exaone4(const tx_gguf_exported *e)
 static tx_status check_gemma(const tx_gguf_exported *e)
 {
     const llama_config *c = llama_of(e->config);
-    const bool third = c->has_local_rope, largest = c->base.layers == (third ? 62 : 46);
+    const bool third = c->positions.has_local, largest = c->base.layers == (third ? 62 : 46);
     const int64_t scalar = largest ? c->base.width / c->base.heads : head_size(c);
-    if (c->query_pre_attn_scalar != scalar)
+    if (c->attention.query_scalar != scalar)
         return tx_fail(TX_UNSUPPORTED, "query_pre_attn_scalar: llama.cpp computes as if it were %" PRId64, scalar);
     TX_TRY(check_windows(e, third ? 6 : 2));
-    if (third && (c->local_rope.theta != 1e4 || c->local_rope.type != TX_ROPE_DEFAULT))
+    if (third && (c->positions.local.theta != 1e4 || c->positions.local.type != TX_ROPE_DEFAULT))
         return tx_fail(TX_UNSUPPORTED, "rope_local_base_freq: llama.cpp computes as if it were 10000");
     return TX_OK;
 }
@@ -90,7 +90,7 @@ static tx_status check_gelu(const tx_gguf_exported *e)
 /* llama.cpp has no setting for the scale of scores, and computes the tanh form of GELU, too. */
 static tx_status check_mpt(const tx_gguf_exported *e)
 {
-    if (llama_of(e->config)->attention_multiplier != 0)
+    if (llama_of(e->config)->attention.multiplier != 0)
         return tx_fail(TX_UNSUPPORTED, "softmax_scale: llama.cpp computes as if it were null");
     tx_reporter_print(e->report, "MPT has the exact form of GELU" TANH_WARNING);
     return TX_OK;
@@ -120,7 +120,7 @@ static tx_status check_t5(const tx_gguf_exported *e)
 static tx_status check_olmo3(const tx_gguf_exported *e)
 {
     const llama_config *c = llama_of(e->config);
-    if (c->local_rope.theta != c->rope.theta || c->local_rope.type != TX_ROPE_DEFAULT)
+    if (c->positions.local.theta != c->positions.rope.theta || c->positions.local.type != TX_ROPE_DEFAULT)
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: sliding_attention: llama.cpp computes rope_type default with "
                                        "the rope_theta of full_attention");
     return TX_OK;
@@ -138,7 +138,7 @@ static tx_status check_glm(const tx_gguf_exported *e)
 static tx_status check_gpt_oss(const tx_gguf_exported *e)
 {
     const llama_config *c = llama_of(e->config);
-    if (c->swiglu_alpha != 1.702 || c->swiglu_limit != 7)
+    if (c->experts.alpha != 1.702 || c->experts.limit != 7)
         return tx_fail(TX_UNSUPPORTED, "swiglu_alpha, swiglu_limit: llama.cpp computes as if they were 1.702 and 7");
     return check_windows(e, 2);
 }

@@ -86,7 +86,7 @@ static bool reads_factors(const exporting *e)
 
 static tx_status read_rope(exporting *e)
 {
-    e->rope = llama_of(e->config)->rope;
+    e->rope = llama_of(e->config)->positions.rope;
     const double usual = 0.1 * log(e->rope.factor) + 1;
     if (e->rope.type == TX_ROPE_LLAMA3 && !reads_factors(e))
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: llama.cpp does not compute llama3 in a %s", e->type->type);
@@ -248,7 +248,7 @@ static void put_windows(const exporting *e)
 {
     char key[TX_GGUF_KEY_ROOM];
     tx_gguf_key_of(key, e->type->architecture, "rope.freq_base_swa");
-    tx_gguf_put_number(e->writer, key, llama_of(e->config)->local_rope.theta);
+    tx_gguf_put_number(e->writer, key, llama_of(e->config)->positions.local.theta);
     tx_gguf_key_of(key, e->type->architecture, TX_GGUF_WINDOWS);
     tx_gguf_put_array(e->writer, key, TX_GGUF_VALUE_BOOL, e->config->layers);
     for (int64_t i = 0; i < e->config->layers; i++)
@@ -275,8 +275,9 @@ static tx_status put_values(const exporting *e)
             TX_TRY(put_key(e, row));
     if (e->type->family == TX_GGUF_OLMO3)
         put_windows(e);
-    if (e->type->family == TX_GGUF_MPT && llama_of(e->config)->clip_qkv > 0)
-        tx_gguf_put_number(e->writer, tx_gguf_key_of(key, architecture, TX_GGUF_CLIP), llama_of(e->config)->clip_qkv);
+    if (e->type->family == TX_GGUF_MPT && llama_of(e->config)->attention.clip > 0)
+        tx_gguf_put_number(e->writer, tx_gguf_key_of(key, architecture, TX_GGUF_CLIP),
+                           llama_of(e->config)->attention.clip);
     tx_gguf_put_int(e->writer, tx_gguf_key_of(key, architecture, "vocab_size"), e->config->vocab_size);
     if (tx_gguf_has_rows(e->type, TX_GGUF_BERT))
         TX_TRY(put_encoder(e));

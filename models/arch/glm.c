@@ -23,20 +23,17 @@ static const tx_stack_row rows_4[] = {
     LAST_ROWS,
 };
 
-static const tx_config_key keys[] = {COMMON_KEYS, HEAD_DIM_KEY, FLAG(attention_bias), {.name = NULL}};
+static const tx_config_key keys[] = {COMMON_KEYS, HEAD_DIM_KEY, BIAS_KEY, {.name = NULL}};
 
-#define DEFAULTS(row, table)                                                                                        \
-    SIZES(row, table, 151552, 131072, 4096, 40, 32, -1, 151329),                                                    \
-        .padding = 151330, .intermediate_size = 13696, .num_key_value_heads = 2, .head_dim = 128,                   \
-        .rms_norm_eps = 0.00000015625, .initializer_range = 0.02, .attention_bias = true, .interleaved_rope = true, \
-        .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 0.5, .partial = true}
+#define DEFAULTS(row, table)                                                                                          \
+    SIZES(row, table, 151552, 131072, 4096, 40, 32, -1, 151329),                                                      \
+        .padding = 151330, .mlp.inner = 13696, .attention.kv_heads = 2, .attention.head_dim = 128,                    \
+        .norms.eps = 0.00000015625, .initializer_range = 0.02, .attention.bias = true, .positions.interleaved = true, \
+        .positions.rope = PARTIAL_ROPE(1e4, 0.5)
 
 static const llama_config defaults = {DEFAULTS(tx_glm, rows)};
 static const llama_config defaults_4 = {DEFAULTS(tx_glm4, rows_4)};
 
-const tx_architecture tx_glm = {
-    FAMILY("glm", "Glm", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-    .read = tx_llama_read, .check = tx_llama_check};
+const tx_architecture tx_glm = {FAMILY("glm", "Glm", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
 const tx_architecture tx_glm4 = {
-    FAMILY("glm4", "Glm4", defaults_4, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-    .read = tx_llama_read, .check = tx_llama_check};
+    FAMILY("glm4", "Glm4", defaults_4, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};

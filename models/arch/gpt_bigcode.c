@@ -29,15 +29,15 @@ static const tx_fixed_key fixed_keys[] = {
 
 static const llama_config defaults = {SIZES(tx_gpt_bigcode, rows, 50257, 1024, 768, 12, 12, 50256, 50256),
                                       REST(0, 1, 1e-5, 1e4),
-                                      .learned_positions = true,
-                                      .resid_pdrop = 0.1,
-                                      .embd_pdrop = 0.1,
-                                      .attention_dropout = 0.1,
-                                      .activation = TX_LLAMA_GELU_TANH,
-                                      .plain_mlp = true,
-                                      .mlp_bias = true,
+                                      .positions.learned = true,
+                                      .residual.dropout = 0.1,
+                                      .embedding.dropout = 0.1,
+                                      .attention.dropout = 0.1,
+                                      .mlp.activation = TX_LLAMA_GELU_TANH,
+                                      .mlp.plain = true,
+                                      .mlp.bias = true,
                                       .tie_word_embeddings = true};
 
 const tx_architecture tx_gpt_bigcode = {
-    FAMILY("gpt_bigcode", "GPTBigCode", defaults, keys, fixed_keys, "c_attn", tx_llama_rename, NULL),
-    .read = tx_llama_read_unpadded, .check = tx_llama_check};
+    FAMILY("gpt_bigcode", "GPTBigCode", defaults, keys, "c_attn", tx_llama_read_unpadded, tx_llama_write),
+    .fixed = fixed_keys};

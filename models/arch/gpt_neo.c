@@ -22,28 +22,27 @@ static const tx_stack_row rows[] = {
     HEAD_ROWS,
 };
 
-static const tx_config_key keys[] = {
-    NAMED_SIZE_KEYS(max_position_embeddings, hidden_size, num_layers, num_heads),
-    INNER_KEY(intermediate_size),
-    {"window_size", offsetof(llama_config, sliding_window), TX_KEY_INT, .min = 1, .max = 1 << 24},
-    EPS_KEY(layer_norm_epsilon),
-    GELU_KEY(activation_function),
-    NAMED_NUMBER(resid_dropout, resid_pdrop, 0.999),
-    NAMED_NUMBER(embed_dropout, embd_pdrop, 0.999),
-    NUMBER(attention_dropout, 0.999),
-    NUMBER(initializer_range, 10),
-    {.name = NULL}};
+static const tx_config_key keys[] = {NAMED_SIZE_KEYS(max_position_embeddings, hidden_size, num_layers, num_heads),
+                                     INNER_KEY(intermediate_size),
+                                     SIZE(window_size, attention.window, 1 << 24),
+                                     EPS_KEY(layer_norm_epsilon),
+                                     GELU_KEY(activation_function),
+                                     NUMBER(resid_dropout, residual.dropout, 0.999),
+                                     NUMBER(embed_dropout, embedding.dropout, 0.999),
+                                     NUMBER(attention_dropout, attention.dropout, 0.999),
+                                     NUMBER(initializer_range, initializer_range, 10),
+                                     {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_gpt_neo, rows, 50257, 2048, 2048, 24, 16, 50256, 50256),
                                       REST(0, 0, 1e-5, 1e4),
-                                      .learned_positions = true,
-                                      .use_sliding_window = true,
-                                      .sliding_window = 256,
-                                      .attention_multiplier = 1,
-                                      .activation = TX_LLAMA_GELU_TANH,
-                                      .hidden_act = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
-                                      .plain_mlp = true,
-                                      .mlp_bias = true,
+                                      .positions.learned = true,
+                                      .attention.windowed = true,
+                                      .attention.window = 256,
+                                      .attention.multiplier = 1,
+                                      .mlp.activation = TX_LLAMA_GELU_TANH,
+                                      .mlp.choice = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
+                                      .mlp.plain = true,
+                                      .mlp.bias = true,
                                       .tie_word_embeddings = true};
 
 /* Appends the layers of one item of attention_types: the kinds of some layers, and how often they repeat. */
@@ -63,7 +62,7 @@ static tx_status add_layers(const tx_json *item, llama_config *c, int64_t *layer
         if (*layers == c->base.layers)
             return tx_fail(TX_INVALID, "attention_types: more layers than num_layers, %" PRId64, *layers);
         if (local)
-            add_layer(&c->layer_types, *layers);
+            add_layer(&c->attention.windows, *layers);
     }
     return TX_OK;
 }
@@ -75,10 +74,10 @@ static tx_status read(const tx_json *json, tx_config *config)
     tx_json *types;
     int64_t layers = 0;
     TX_TRY(tx_llama_read_unpadded(json, config));
-    c->layer_types = (tx_layer_set){.listed = true};
+    c->attention.windows = (tx_layer_set){.listed = true};
     for (; !tx_json_has(json, "attention_types") && layers < config->layers; layers++)
         if (layers % 2 == 1)
-            add_layer(&c->layer_types, layers);
+            add_layer(&c->attention.windows, layers);
     if (layers > 0)
         return TX_OK;
     TX_TRY(tx_json_get(json, "attention_types", TX_JSON_ARRAY, &types));
@@ -90,6 +89,4 @@ static tx_status read(const tx_json *json, tx_config *config)
                          config->layers);
 }
 
-const tx_architecture tx_gpt_neo = {
-    FAMILY("gpt_neo", "GPTNeo", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, NULL),
-    .read = read, .check = tx_llama_check};
+const tx_architecture tx_gpt_neo = {FAMILY("gpt_neo", "GPTNeo", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};

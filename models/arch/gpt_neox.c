@@ -11,9 +11,9 @@ static const tx_stack_row rows[] = {
     {INPUT_NORM, NEOX "input_layernorm.weight", {WIDTH}, ONES},
     {INPUT_NORM_BIAS, NEOX "input_layernorm.bias", {WIDTH}, ZEROS},
     {QKV_PROJ, NEOX "attention.query_key_value.weight", {QKV, WIDTH}, .split = 1},
-    {QKV_BIAS, NEOX "attention.query_key_value.bias", {QKV}, ZEROS, IF(attention_bias), .split = 1},
+    {QKV_BIAS, NEOX "attention.query_key_value.bias", {QKV}, ZEROS, IF(attention.bias), .split = 1},
     {O_PROJ, NEOX "attention.dense.weight", {WIDTH, HEADS}, .split = 2},
-    {O_BIAS, NEOX "attention.dense.bias", {WIDTH}, ZEROS, IF(attention_bias)},
+    {O_BIAS, NEOX "attention.dense.bias", {WIDTH}, ZEROS, IF(attention.bias)},
     {POST_NORM, NEOX "post_attention_layernorm.weight", {WIDTH}, ONES},
     {POST_NORM_BIAS, NEOX "post_attention_layernorm.bias", {WIDTH}, ZEROS},
     PLAIN_MLP_ROWS(NEOX "mlp.dense_h_to_4h", NEOX "mlp.dense_4h_to_h"),
@@ -23,30 +23,26 @@ static const tx_stack_row rows[] = {
     {.name = NULL},
 };
 
-static const tx_config_key keys[] = {
-    SIZE_KEYS,
-    EPS_KEY(layer_norm_eps),
-    GELU_KEY(hidden_act),
-    FLAG(attention_bias),
-    FLAG(use_parallel_residual),
-    NUMBER(hidden_dropout, 0),
-    {"rotary_pct", offsetof(llama_config, rope.rotated), TX_KEY_NUMBER, .max = 1},
-    {"rotary_emb_base", offsetof(llama_config, rope.theta), TX_KEY_NUMBER, .min = 1, .max = 1e12},
-    {.name = NULL}};
+static const tx_config_key keys[] = {SIZE_KEYS,
+                                     EPS_KEY(layer_norm_eps),
+                                     GELU_KEY(hidden_act),
+                                     BIAS_KEY,
+                                     FLAG(use_parallel_residual, residual.parallel),
+                                     NUMBER(hidden_dropout, residual.hidden_dropout, 0),
+                                     NUMBER(rotary_pct, positions.rope.rotated, 1),
+                                     SETTING(rotary_emb_base, positions.rope.theta, 1, 1e12),
+                                     {.name = NULL}};
 
 static const llama_config defaults = {
     SIZES(tx_gpt_neox, rows, 50432, 2048, 6144, 44, 64, 0, 2),
-    .intermediate_size = 24576,
-    .rms_norm_eps = 1e-5,
-    .initializer_range = 0.02,
-    .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 0.25, .partial = true},
-    .activation = TX_LLAMA_GELU_TANH,
-    .hidden_act = TX_LLAMA_GELU - TX_LLAMA_GELU_TANH,
-    .attention_bias = true,
-    .use_parallel_residual = true,
-    .by_head = true,
-    .plain_mlp = true,
-    .mlp_bias = true,
+    REST_OF(24576, 0, 1e-5, 0.02, PARTIAL_ROPE(1e4, 0.25)),
+    .mlp.activation = TX_LLAMA_GELU_TANH,
+    .mlp.choice = TX_LLAMA_GELU - TX_LLAMA_GELU_TANH,
+    .attention.bias = true,
+    .residual.parallel = true,
+    .attention.by_head = true,
+    .mlp.plain = true,
+    .mlp.bias = true,
 };
 
 /* The keys have the base, unless version 5 of transformers stores it in "rope_parameters". */
@@ -56,5 +52,4 @@ static tx_status write(const tx_config *config, tx_json *json)
 }
 
 const tx_architecture tx_gpt_neox = {
-    FAMILY("gpt_neox", "GPTNeoX", defaults, keys, tx_llama_fixed_keys, "query_key_value", tx_llama_rename, write),
-    .read = tx_llama_read_unpadded, .check = tx_llama_check};
+    FAMILY("gpt_neox", "GPTNeoX", defaults, keys, "query_key_value", tx_llama_read_unpadded, write)};

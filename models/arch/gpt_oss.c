@@ -26,43 +26,36 @@ static const tx_stack_row rows[] = {
 static const tx_config_key keys[] = {COMMON_KEYS,
                                      HEAD_DIM_KEY,
                                      WINDOW_KEY,
-                                     FLAG(attention_bias),
-                                     EXPERTS_KEYS("num_local_experts", "num_experts"),
-                                     NUMBER(swiglu_alpha, 1e3),
-                                     {KEY(swiglu_limit), TX_KEY_NUMBER, .min = 1e-3, .max = 1e6},
+                                     BIAS_KEY,
+                                     EXPERTS_KEYS(num_local_experts, "num_experts"),
+                                     NUMBER(swiglu_alpha, experts.alpha, 1e3),
+                                     SETTING(swiglu_limit, experts.limit, 1e-3, 1e6),
                                      {.name = NULL}};
 
 static const llama_config defaults = {
     SIZES(tx_gpt_oss, rows, 201088, 131072, 2880, 36, 64, -1, -1),
-    .intermediate_size = 2880,
-    .num_key_value_heads = 8,
-    .rms_norm_eps = 1e-5,
+    .mlp.inner = 2880,
+    .attention.kv_heads = 8,
+    .norms.eps = 1e-5,
     .initializer_range = 0.02,
-    .rope = {.theta = 150000,
-             .type = TX_ROPE_YARN,
-             .factor = 32,
-             .original = 4096,
-             .low = 1,
-             .high = 32,
-             .attention = 1.3465735902799727,
-             .rotated = 1}, /* 0.1 ln 32 + 1 */
-    .head_dim = 64,
-    .sliding_window = 128,
-    .use_sliding_window = true,
-    .sliding_window_pattern = 2,
-    .attention_bias = true,
-    EXPERTS_DEFAULTS(128, 4),
-    .norm_topk_prob = true,
-    .swiglu_alpha = 1.702,
-    .swiglu_limit = 7,
+    .positions.rope = {.theta = 150000,
+                       .type = TX_ROPE_YARN,
+                       .factor = 32,
+                       .original = 4096,
+                       .low = 1,
+                       .high = 32,
+                       .attention = 1.3465735902799727,
+                       .rotated = 1}, /* 0.1 ln 32 + 1 */
+    .attention.head_dim = 64,
+    .attention.window = 128,
+    .attention.windowed = true,
+    .attention.window_period = 2,
+    .attention.bias = true,
+    EXPERTS_DEFAULTS(128, 4, 0.001),
+    .experts.normalise = true,
+    .experts.alpha = 1.702,
+    .experts.limit = 7,
 };
 
-static tx_status read(const tx_json *json, tx_config *config)
-{
-    TX_TRY(tx_llama_read(json, config));
-    return tx_llama_read_layer_types(json, (llama_config *)config);
-}
-
 const tx_architecture tx_gpt_oss = {
-    FAMILY("gpt_oss", "GptOss", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-    .read = read, .check = tx_llama_check};
+    FAMILY("gpt_oss", "GptOss", defaults, keys, "q_proj,v_proj", tx_llama_read_windows, tx_llama_write)};

@@ -21,15 +21,15 @@ static const tx_config_key keys[] = {GPT_KEYS, {.name = NULL}};
 
 static const llama_config defaults = {
     SIZES(tx_gptj, rows, 50400, 2048, 4096, 28, 16, 50256, 50256),
-    .rms_norm_eps = 1e-5,
+    .norms.eps = 1e-5,
     .initializer_range = 0.02,
-    .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1, .partial = true},
-    .interleaved_rope = true,
-    .activation = TX_LLAMA_GELU_TANH,
-    .hidden_act = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
-    .use_parallel_residual = true,
-    .plain_mlp = true,
-    .mlp_bias = true,
+    .positions.rope = PARTIAL_ROPE(1e4, 1),
+    .positions.interleaved = true,
+    .mlp.activation = TX_LLAMA_GELU_TANH,
+    .mlp.choice = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
+    .residual.parallel = true,
+    .mlp.plain = true,
+    .mlp.bias = true,
 };
 
 /* null means whole heads. */
@@ -39,10 +39,8 @@ static tx_status read(const tx_json *json, tx_config *config)
     int64_t rotated = tx_json_find(json, "rotary_dim") ? head_size(c) : 64;
     TX_TRY(tx_llama_read_unpadded(json, config));
     TX_TRY(TX_JSON_OPTIONAL(int, json, "rotary_dim", 2, TX_MAX_ROTARY, &rotated));
-    c->rope.rotated = (double)rotated / (double)head_size(c);
+    c->positions.rope.rotated = (double)rotated / (double)head_size(c);
     return TX_OK;
 }
 
-const tx_architecture tx_gptj = {
-    FAMILY("gptj", "GPTJ", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, NULL), .read = read,
-    .check = tx_llama_check};
+const tx_architecture tx_gptj = {FAMILY("gptj", "GPTJ", defaults, keys, "q_proj,v_proj", read, NULL)};

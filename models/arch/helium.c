@@ -7,12 +7,11 @@
 static const tx_stack_row rows[] = {OPENING_ROWS, SEPARATE_MLP_ROWS, MLP_BIAS_ROWS, LAST_ROWS};
 
 static const tx_config_key keys[] = {
-    COMMON_KEYS, HEAD_DIM_KEY, NAMED_FLAG(attention_bias, qkv_bias), FLAG(mlp_bias), {.name = NULL}};
+    COMMON_KEYS, HEAD_DIM_KEY, FLAG(attention_bias, attention.qkv_bias), MLP_BIAS_KEY, {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_helium, rows, 48000, 4096, 2560, 24, 20, 1, 2),
-                                      REST(7040, 20, 1e-8, 1e5), .padding = 4, .head_dim = 128,
-                                      .interleaved_rope = true};
+                                      REST(7040, 20, 1e-8, 1e5), .padding = 4, .attention.head_dim = 128,
+                                      .positions.interleaved = true};
 
 const tx_architecture tx_helium = {
-    FAMILY("helium", "Helium", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-    .read = tx_llama_read, .check = tx_llama_check};
+    FAMILY("helium", "Helium", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};

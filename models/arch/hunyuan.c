@@ -15,24 +15,24 @@ static const tx_stack_row rows[] = {
     LAST_ROWS,
 };
 
-static const tx_config_key keys[] = {COMMON_KEYS, HEAD_DIM_KEY, FLAG(attention_bias), {.name = NULL}};
+static const tx_config_key keys[] = {COMMON_KEYS, HEAD_DIM_KEY, BIAS_KEY, {.name = NULL}};
 
-static const llama_config defaults = {SIZES(tx_hunyuan_v1_dense, rows, 290943, 2048, 4096, 32, 32, 1, 2),
-                                      .intermediate_size = 11008,
-                                      .rms_norm_eps = 1e-5,
-                                      .initializer_range = 0.02,
-                                      .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1, .alpha = 1},
-                                      .padding = 1,
-                                      .norms_after_rope = true};
+static const llama_config defaults = {
+    SIZES(tx_hunyuan_v1_dense, rows, 290943, 2048, 4096, 32, 32, 1, 2),
+    .mlp.inner = 11008,
+    .norms.eps = 1e-5,
+    .initializer_range = 0.02,
+    .positions.rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1, .alpha = 1},
+    .padding = 1,
+    .norms.after_rope = true};
 
 static tx_status read(const tx_json *json, tx_config *config)
 {
     TX_TRY(tx_llama_read(json, config));
-    ((llama_config *)config)->head_dim = head_size(llama_of(config)); /* transformers does not accept null here */
+    ((llama_config *)config)->attention.head_dim =
+        head_size(llama_of(config)); /* transformers does not accept null here */
     return TX_OK;
 }
 
-const tx_architecture tx_hunyuan_v1_dense = {FAMILY("hunyuan_v1_dense", "HunYuanDenseV1", defaults, keys,
-                                                    tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename,
-                                                    tx_llama_write),
-                                             .read = read, .check = tx_llama_check};
+const tx_architecture tx_hunyuan_v1_dense = {
+    FAMILY("hunyuan_v1_dense", "HunYuanDenseV1", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};

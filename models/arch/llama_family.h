@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of a family that the Llama graph (llama.c) computes. They are slots for its table of tensors, keys of its
+ * The parts of a family that the Llama graph (llama_graph.c) computes. They are slots for its table of tensors, keys of its
  * config.json, and the row of the table of architectures. phi3.c is an example. */
 #ifndef TX_MODELS_LLAMA_FAMILY_H
 #define TX_MODELS_LLAMA_FAMILY_H
@@ -89,15 +89,15 @@ enum {
     {                                                                  \
         EMBED, "model.embed_tokens.weight", {VOCAB, WIDTH}, .split = 1 \
     }
-#define SEPARATE_QKV_ROWS                                                                             \
-    {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .split = 1},              \
-    {                                                                                                 \
-        QKV_BIAS, LAYER "self_attn.q_proj|k_proj|v_proj.bias", {QKV}, ZEROS, IF(qkv_bias), .split = 1 \
+#define SEPARATE_QKV_ROWS                                                                                       \
+    {QKV_PROJ, LAYER "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .split = 1},                        \
+    {                                                                                                           \
+        QKV_BIAS, LAYER "self_attn.q_proj|k_proj|v_proj.bias", {QKV}, ZEROS, IF(attention.qkv_bias), .split = 1 \
     }
 #define O_ROWS                                                                    \
     {O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .split = 2},        \
     {                                                                             \
-        O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention_bias) \
+        O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention.bias) \
     }
 /* The rows of Llama up to the MLP. */
 #define OPENING_ROWS                                                                                   \
@@ -106,17 +106,17 @@ enum {
         POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES                              \
     }
 #define MLP_BIAS_ROWS                                                                               \
-    {GATE_UP_BIAS, LAYER "mlp.gate_proj|up_proj.bias", {GATE_UP}, ZEROS, IF(mlp_bias), .split = 1}, \
+    {GATE_UP_BIAS, LAYER "mlp.gate_proj|up_proj.bias", {GATE_UP}, ZEROS, IF(mlp.bias), .split = 1}, \
     {                                                                                               \
-        DOWN_BIAS, LAYER "mlp.down_proj.bias", {WIDTH}, ZEROS, IF(mlp_bias)                         \
+        DOWN_BIAS, LAYER "mlp.down_proj.bias", {WIDTH}, ZEROS, IF(mlp.bias)                         \
     }
 /* An MLP without a gate: the names of its matrices without ".weight". */
 #define PLAIN_MLP_ROWS(up, down)                                              \
     {GATE_UP_PROJ, up ".weight", {INNER, WIDTH}, .split = 1},                 \
-        {GATE_UP_BIAS, up ".bias", {INNER}, ZEROS, IF(mlp_bias), .split = 1}, \
+        {GATE_UP_BIAS, up ".bias", {INNER}, ZEROS, IF(mlp.bias), .split = 1}, \
         {DOWN_PROJ, down ".weight", {WIDTH, INNER}, .split = 2},              \
     {                                                                         \
-        DOWN_BIAS, down ".bias", {WIDTH}, ZEROS, IF(mlp_bias)                 \
+        DOWN_BIAS, down ".bias", {WIDTH}, ZEROS, IF(mlp.bias)                 \
     }
 /* A layer norm: its name without ".weight". */
 #define LAYER_NORM_ROWS(slot, name)               \
@@ -129,6 +129,15 @@ enum {
     {                                                                                   \
         DOWN_PROJ, LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .split = 2             \
     }
+/* Experts in all layers, or in those that is_sparse selects: the names of their matrices. */
+#define EXPERT_ROWS(router_, gate_up, down) EXPERT_ROWS_IN(NULL, router_, gate_up, down)
+#define SOME_EXPERT_ROWS(router_, gate_up, down) EXPERT_ROWS_IN(is_sparse, router_, gate_up, down)
+#define EXPERT_ROWS_IN(layers, router_, gate_up, down)                                                             \
+    {ROUTER, router_, {EXPERTS, WIDTH}, .router = true, .in = (layers)},                                           \
+        {EXPERTS_GATE_UP, gate_up, {EXPERTS, EXPERT_GATE_UP, WIDTH}, .split = 2, .experts = true, .in = (layers)}, \
+    {                                                                                                              \
+        EXPERTS_DOWN, down, {EXPERTS, WIDTH, EXPERT_INNER}, .split = 3, .experts = true, .in = (layers)            \
+    }
 #define HEAD_ROWS                                                                                               \
     {LM_HEAD,   "lm_head.weight", {VOCAB, WIDTH}, UNLESS(tie_word_embeddings), .heads = 1 << TX_HEAD_CAUSAL_LM, \
      .split = 1},                                                                                               \
@@ -140,91 +149,77 @@ enum {
 
 /* ---- Keys and defaults ------------------------------------------------------------------------------- */
 
-#define KEY(name) #name, offsetof(llama_config, name)
-#define BASE(name, field) #name, offsetof(llama_config, base.field)
-#define FLAG(name)                       \
-    {                                    \
-        KEY(name), TX_KEY_BOOL, .min = 0 \
+/* A key's name in config.json, and the member that has its value. */
+#define KEY(name, member) #name, offsetof(llama_config, member)
+#define FLAG(name, member)                       \
+    {                                            \
+        KEY(name, member), TX_KEY_BOOL, .min = 0 \
     }
-#define NUMBER(name, most)                      \
-    {                                           \
-        KEY(name), TX_KEY_NUMBER, .max = (most) \
+/* Dropouts that are not implemented must be 0. */
+#define NUMBER(name, member, most)                      \
+    {                                                   \
+        KEY(name, member), TX_KEY_NUMBER, .max = (most) \
+    }
+#define SIZE(name, member, most) SIZE_OF(name, NULL, member, most)
+#define SIZE_OF(name, second_, member, most)                                        \
+    {                                                                               \
+        KEY(name, member), TX_KEY_INT, .min = 1, .max = (most), .second = (second_) \
+    }
+#define SIZE_OR_NULL(name, member, most)                               \
+    {                                                                  \
+        KEY(name, member), TX_KEY_INT_OR_NULL, .min = 1, .max = (most) \
+    }
+#define TOKEN(name)                                                          \
+    {                                                                        \
+        KEY(name, base.name), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1 \
+    }
+#define SETTING(name, member, least, most)                              \
+    {                                                                   \
+        KEY(name, member), TX_KEY_NUMBER, .min = (least), .max = (most) \
     }
 
 /* Keys that all types have. The bounds keep all products of sizes within int64. */
 #define SIZE_KEYS                                                                                      \
     NAMED_SIZE_KEYS(max_position_embeddings, hidden_size, num_hidden_layers, num_attention_heads),     \
-        {KEY(intermediate_size), TX_KEY_INT, .min = 1, .max = 1 << 22}, NUMBER(initializer_range, 10), \
-        NUMBER(attention_dropout, 0.999)
+        SIZE(intermediate_size, mlp.inner, 1 << 22), NUMBER(initializer_range, initializer_range, 10), \
+        NUMBER(attention_dropout, attention.dropout, 0.999)
 /* The sizes under the names of a family. */
-#define NAMED_SIZE_KEYS(positions, width_, layers_, heads_)                                                  \
-    {BASE(vocab_size, vocab_size), TX_KEY_INT, .min = 1, .max = 1 << 30},                                    \
-        {#positions, offsetof(llama_config, max_position_embeddings), TX_KEY_INT, .min = 1, .max = 1 << 24}, \
-        {BASE(width_, width), TX_KEY_INT, .min = 1, .max = 1 << 20},                                         \
-        {BASE(layers_, layers), TX_KEY_INT, .min = 1, .max = TX_LLAMA_LAYERS},                               \
-        {BASE(heads_, heads), TX_KEY_INT, .min = 1, .max = 1 << 16},                                         \
-        {BASE(bos_token_id, bos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1},                  \
-        {BASE(eos_token_id, eos_token_id), TX_KEY_INT_OR_NULL, .max = 1 << 30, .null = -1}, FLAG(tie_word_embeddings)
+#define NAMED_SIZE_KEYS(positions_, width_, layers_, heads_)                                        \
+    SIZE(vocab_size, base.vocab_size, 1 << 30), SIZE(positions_, max_position_embeddings, 1 << 24), \
+        SIZE(width_, base.width, 1 << 20), SIZE(layers_, base.layers, TX_LLAMA_LAYERS),             \
+        SIZE(heads_, base.heads, 1 << 16), TOKEN(bos_token_id), TOKEN(eos_token_id),                \
+        FLAG(tie_word_embeddings, tie_word_embeddings)
 /* The keys of GPT-J and StarCoder, which are those of GPT-2. */
 #define GPT_KEYS                                                                                            \
     NAMED_SIZE_KEYS(n_positions, n_embd, n_layer, n_head), INNER_KEY(n_inner), EPS_KEY(layer_norm_epsilon), \
-        GELU_KEY(activation_function), NUMBER(resid_pdrop, 0.999), NUMBER(embd_pdrop, 0.999),               \
-        NAMED_NUMBER(attn_pdrop, attention_dropout, 0.999), NUMBER(initializer_range, 10)
+        GELU_KEY(activation_function), NUMBER(resid_pdrop, residual.dropout, 0.999),                        \
+        NUMBER(embd_pdrop, embedding.dropout, 0.999), NUMBER(attn_pdrop, attention.dropout, 0.999),         \
+        NUMBER(initializer_range, initializer_range, 10)
 /* The inner width of an MLP; null means four times the width. */
-#define INNER_KEY(name)                                                                                \
-    {                                                                                                  \
-#name, offsetof(llama_config, intermediate_size), TX_KEY_INT_OR_NULL, .min = 1, .max = 1 << 22 \
-    }
-#define KV_HEADS_KEY                                                           \
-    {                                                                          \
-        KEY(num_key_value_heads), TX_KEY_INT_OR_NULL, .min = 1, .max = 1 << 16 \
-    }
-#define EPS_KEY(name)                                                                      \
-    {                                                                                      \
-#name, offsetof(llama_config, rms_norm_eps), TX_KEY_NUMBER, .min = 1e-12, .max = 1 \
-    }
-/* The activations from `first` to `last` under the name of the key. */
-#define ACT_KEY(name, last)                                                                                    \
-    {                                                                                                          \
-#name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .max = (last), .words = tx_llama_activations \
-    }
+#define INNER_KEY(name) SIZE_OR_NULL(name, mlp.inner, 1 << 22)
+#define KV_HEADS_KEY SIZE_OR_NULL(num_key_value_heads, attention.kv_heads, 1 << 16)
+#define EPS_KEY(name) SETTING(name, norms.eps, 1e-12, 1)
 /* For families that have one activation. */
-#define ONE_ACT_KEY(name, activation)                                                                        \
+#define ONE_ACT_KEY(name, activation) ACTS_KEY(name, activation, activation)
+/* The activations from `first` to `last`, for families whose first activation is that one. */
+#define ACTS_KEY(name, first, last)                                                                          \
     {                                                                                                        \
-#name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .words = &tx_llama_activations[activation] \
+        KEY(name, mlp.choice), TX_KEY_CHOICE, .max = (last) - (first), .words = &tx_llama_activations[first] \
     }
-/* The forms of GELU, for families whose first activation is the tanh form. */
-#define GELU_KEY(name)                                                                                               \
-    {                                                                                                                \
-#name, offsetof(llama_config, hidden_act), TX_KEY_CHOICE, .max = TX_LLAMA_GELU_FAST - TX_LLAMA_GELU_TANH,    \
-                                                                  .words = &tx_llama_activations[TX_LLAMA_GELU_TANH] \
+#define GELU_KEY(name) ACTS_KEY(name, TX_LLAMA_GELU_TANH, TX_LLAMA_GELU_FAST)
+#define COMMON_KEYS SIZE_KEYS, KV_HEADS_KEY, EPS_KEY(rms_norm_eps), ONE_ACT_KEY(hidden_act, TX_LLAMA_SILU)
+#define HEAD_DIM_KEY                                                                          \
+    {                                                                                         \
+        KEY(head_dim, attention.head_dim), TX_KEY_INT_OR_NULL, .min = 2, .max = TX_MAX_ROTARY \
     }
-/* A number under another name; dropouts that are not implemented must be 0. */
-#define NAMED_NUMBER(name, member, most)                                    \
-    {                                                                       \
-#name, offsetof(llama_config, member), TX_KEY_NUMBER, .max = (most) \
-    }
-#define NAMED_FLAG(name, member)                                     \
-    {                                                                \
-#name, offsetof(llama_config, member), TX_KEY_BOOL, .min = 0 \
-    }
-#define COMMON_KEYS SIZE_KEYS, KV_HEADS_KEY, EPS_KEY(rms_norm_eps), ACT_KEY(hidden_act, TX_LLAMA_SILU)
-#define HEAD_DIM_KEY                                                      \
-    {                                                                     \
-        KEY(head_dim), TX_KEY_INT_OR_NULL, .min = 2, .max = TX_MAX_ROTARY \
-    }
-#define WINDOW_KEY                                                        \
-    {                                                                     \
-        KEY(sliding_window), TX_KEY_INT_OR_NULL, .min = 1, .max = 1 << 24 \
-    }
+#define WINDOW_KEY SIZE_OR_NULL(sliding_window, attention.window, 1 << 24)
+#define BIAS_KEY FLAG(attention_bias, attention.bias)
+#define MLP_BIAS_KEY FLAG(mlp_bias, mlp.bias)
 
-/* The keys use the names in files; the number of experts has two names. */
-#define EXPERTS_KEYS(name_of_count, second_name)                                                                       \
-    {name_of_count, offsetof(llama_config, num_experts), TX_KEY_INT, .min = 1, .max = 1 << 12, .second = second_name}, \
-        {KEY(num_experts_per_tok), TX_KEY_INT, .min = 1, .max = 1 << 12}, FLAG(output_router_logits),                  \
-    {                                                                                                                  \
-        KEY(router_aux_loss_coef), TX_KEY_NUMBER, .max = 1e6                                                           \
-    }
+/* The number of experts has two names. */
+#define EXPERTS_KEYS(name, second)                                                                     \
+    SIZE_OF(name, second, experts.count, 1 << 12), SIZE(num_experts_per_tok, experts.chosen, 1 << 12), \
+        FLAG(output_router_logits, experts.balance), NUMBER(router_aux_loss_coef, experts.balance_factor, 1e6)
 /* transformers' defaults. */
 #define SIZES(row, table, vocab, positions_, width_, layers_, heads_, bos, eos) \
     .base = {.architecture = &(row),                                            \
@@ -236,18 +231,26 @@ enum {
              .eos_token_id = (eos),                                             \
              .labels = TX_LABELS_DEFAULT},                                      \
     .rows = (table), .max_position_embeddings = (positions_)
-#define REST(inner, heads_of_kv, eps, theta_)                                                  \
-    .intermediate_size = (inner), .num_key_value_heads = (heads_of_kv), .rms_norm_eps = (eps), \
-    .initializer_range = 0.02, .rope = {.theta = (theta_), .factor = 1, .attention = 1, .rotated = 1}
+#define ROPE(theta_)                                                 \
+    {                                                                \
+        .theta = (theta_), .factor = 1, .attention = 1, .rotated = 1 \
+    }
+/* Rotary positions in the first part of each head. */
+#define PARTIAL_ROPE(theta_, part)                                                         \
+    {                                                                                      \
+        .theta = (theta_), .factor = 1, .attention = 1, .rotated = (part), .partial = true \
+    }
+#define REST(inner_, heads_of_kv, eps_, theta_) REST_OF(inner_, heads_of_kv, eps_, 0.02, ROPE(theta_))
+#define REST_OF(inner_, heads_of_kv, eps_, range, ...)                                                             \
+    .mlp.inner = (inner_), .attention.kv_heads = (heads_of_kv), .norms.eps = (eps_), .initializer_range = (range), \
+    .positions.rope = __VA_ARGS__
 
-#define EXPERTS_DEFAULTS(all, chosen)                                                                     \
-    .has_experts = true, .num_experts = (all), .num_experts_per_tok = (chosen), .decoder_sparse_step = 1, \
-    .router_aux_loss_coef = 0.001
+#define EXPERTS_DEFAULTS(all, chosen_, factor) \
+    .experts.count = (all), .experts.chosen = (chosen_), .experts.period = 1, .experts.balance_factor = (factor)
 
 /* ---- The row of the table of architectures ----------------------------------------------------------- */
 
-extern const tx_fixed_key tx_llama_fixed_keys[]; /* none */
-extern const tx_preset tx_llama_presets[];       /* none */
+extern const tx_stack_row tx_llama_rows[]; /* llama.c */
 int32_t tx_llama_params(const tx_config *config);
 tx_status tx_llama_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
 int64_t tx_llama_embeddings(const tx_config *config);
@@ -256,13 +259,22 @@ int64_t tx_llama_rates(const tx_config *config, int64_t length, float *rates);
 tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME]);
 tx_status tx_llama_check_weights(const tx_config *config, const tx_weights *weights);
+bool tx_llama_is_of_head(const char *param);
 
-/* A row without its functions read and check, and with peft's default targets. */
+/* A row, with peft's default targets. */
 #define FAMILY(TYPE, CLASS, ...) FAMILY_OF(TYPE, CLASS "ForCausalLM", __VA_ARGS__)
-#define FAMILY_OF(TYPE, CLASS, DEFAULTS, KEYS, FIXED, TARGETS, RENAME, WRITE)                                   \
+#define FAMILY_OF(TYPE, CLASS, DEFAULTS, KEYS, TARGETS, READ, WRITE)                                            \
     .type = (TYPE), .class_name = (CLASS), .config_bytes = sizeof(llama_config), .defaults = &(DEFAULTS).base,  \
-    .keys = (KEYS), .fixed = (FIXED), .presets = tx_llama_presets, .write = (WRITE), .params = tx_llama_params, \
+    .keys = (KEYS), .read = (READ), .write = (WRITE), .check = tx_llama_check, .params = tx_llama_params,       \
     .param = tx_llama_param, .embeddings = tx_llama_embeddings, .idle = tx_llama_idle, .rates = tx_llama_rates, \
-    .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = (RENAME), .check_weights = tx_llama_check_weights
+    .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = tx_llama_rename,                            \
+    .check_weights = tx_llama_check_weights
+/* Defines the rows of a type with a language model and a classifier. */
+#define WITH_CLASSIFIER(row, TYPE, CLASS, DEFAULTS, KEYS, READ)                                                    \
+    const tx_architecture row = {FAMILY(TYPE, CLASS, DEFAULTS, KEYS, "q_proj,v_proj", READ, tx_llama_write)};      \
+    const tx_architecture row##_classifier = {                                                                     \
+        FAMILY_OF(TYPE, CLASS "ForSequenceClassification", DEFAULTS, KEYS, "q_proj,v_proj", READ, tx_llama_write), \
+        .head = TX_HEAD_SEQUENCE_CLASSIFICATION, .reads_last = true, .lora_saved = "score",                        \
+        .is_of_head = tx_llama_is_of_head}
 
 #endif

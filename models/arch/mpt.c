@@ -20,7 +20,7 @@ static const tx_stack_row rows[] = {
 
 static const tx_config_key keys[] = {NAMED_SIZE_KEYS(max_seq_len, d_model, n_layers, n_heads),
                                      EPS_KEY(layer_norm_epsilon),
-                                     NUMBER(initializer_range, 10),
+                                     NUMBER(initializer_range, initializer_range, 10),
                                      {.name = NULL}};
 
 static const tx_fixed_key fixed_keys[] = {{"no_bias", true, "biases are not implemented, nor in transformers"},
@@ -46,12 +46,12 @@ static tx_status read(const tx_json *json, tx_config *config)
         return TX_OK;
     if (tx_json_type_of(attention) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "attn_config: expected an object");
-    TX_TRY(TX_JSON_OPTIONAL(number, attention, "attn_pdrop", 0, 0.999, &c->attention_dropout));
+    TX_TRY(TX_JSON_OPTIONAL(number, attention, "attn_pdrop", 0, 0.999, &c->attention.dropout));
     TX_TRY(TX_JSON_OPTIONAL(number, attention, "alibi_bias_max", 0, 1e6, &largest));
-    TX_TRY(TX_JSON_OPTIONAL(number, attention, "softmax_scale", 1e-6, 1e6, &c->attention_multiplier));
-    TX_TRY(TX_JSON_OPTIONAL(number, attention, "clip_qkv", 0, 1e6, &c->clip_qkv));
+    TX_TRY(TX_JSON_OPTIONAL(number, attention, "softmax_scale", 1e-6, 1e6, &c->attention.multiplier));
+    TX_TRY(TX_JSON_OPTIONAL(number, attention, "clip_qkv", 0, 1e6, &c->attention.clip));
     TX_TRY(TX_JSON_OPTIONAL(string, attention, "attn_type", &type));
-    c->resid_pdrop = c->attention_dropout;
+    c->residual.dropout = c->attention.dropout;
     if (strcmp(type, "multihead_attention") != 0)
         return tx_fail(TX_UNSUPPORTED, "attn_type: \"%.40s\" is not implemented, nor in transformers", type);
     if (largest != 8)
@@ -63,11 +63,11 @@ static tx_status read(const tx_json *json, tx_config *config)
 
 static const llama_config defaults = {SIZES(tx_mpt, rows, 50368, 2048, 2048, 24, 16, -1, -1),
                                       REST(0, 0, 1e-5, 1e4),
-                                      .activation = TX_LLAMA_GELU,
-                                      .alibi = true,
-                                      .layer_norms = true,
-                                      .plain_mlp = true,
+                                      .mlp.activation = TX_LLAMA_GELU,
+                                      .positions.alibi = true,
+                                      .norms.centred = true,
+                                      .mlp.plain = true,
                                       .tie_word_embeddings = true};
 
-const tx_architecture tx_mpt = {FAMILY("mpt", "Mpt", defaults, keys, fixed_keys, "Wqkv", tx_llama_rename, NULL),
-                                .read = read, .check = tx_llama_check};
+const tx_architecture tx_mpt = {FAMILY("mpt", "Mpt", defaults, keys, "Wqkv", read, tx_llama_write),
+                                .fixed = fixed_keys};

@@ -16,19 +16,12 @@ static const tx_stack_row rows[] = {
 };
 
 static const tx_config_key keys[] = {
-    SIZE_KEYS,    KV_HEADS_KEY,         EPS_KEY(norm_eps), ONE_ACT_KEY(hidden_act, TX_LLAMA_RELU2),
-    HEAD_DIM_KEY, FLAG(attention_bias), FLAG(mlp_bias),    {.name = NULL}};
+    SIZE_KEYS,    KV_HEADS_KEY, EPS_KEY(norm_eps), ONE_ACT_KEY(hidden_act, TX_LLAMA_RELU2),
+    HEAD_DIM_KEY, BIAS_KEY,     MLP_BIAS_KEY,      {.name = NULL}};
 
-static const llama_config defaults = {
-    SIZES(tx_nemotron, rows, 256000, 4096, 6144, 32, 48, 2, 3),
-    .intermediate_size = 24576,
-    .rms_norm_eps = 1e-5,
-    .initializer_range = 0.0134,
-    .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 0.5, .partial = true},
-    .activation = TX_LLAMA_RELU2,
-    .norms_plus_one = true,
-    .plain_mlp = true};
+static const llama_config defaults = {SIZES(tx_nemotron, rows, 256000, 4096, 6144, 32, 48, 2, 3),
+                                      REST_OF(24576, 0, 1e-5, 0.0134, PARTIAL_ROPE(1e4, 0.5)),
+                                      .mlp.activation = TX_LLAMA_RELU2, .norms.add_one = true, .mlp.plain = true};
 
-const tx_architecture tx_nemotron = {FAMILY("nemotron", "Nemotron", defaults, keys, tx_llama_fixed_keys,
-                                            "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-                                     .read = tx_llama_read, .check = tx_llama_check};
+const tx_architecture tx_nemotron = {
+    FAMILY("nemotron", "Nemotron", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};

@@ -27,10 +27,10 @@ static const tx_config_key keys[] = {
     NAMED_SIZE_KEYS(max_position_embeddings, hidden_size, num_hidden_layers, num_attention_heads),
     INNER_KEY(ffn_dim),
     ONE_ACT_KEY(activation_function, TX_LLAMA_RELU),
-    NAMED_NUMBER(dropout, resid_pdrop, 0.999),
-    NUMBER(attention_dropout, 0.999),
-    NAMED_NUMBER(layerdrop, hidden_dropout, 0),
-    NAMED_NUMBER(init_std, initializer_range, 10),
+    NUMBER(dropout, residual.dropout, 0.999),
+    NUMBER(attention_dropout, attention.dropout, 0.999),
+    NUMBER(layerdrop, residual.hidden_dropout, 0),
+    NUMBER(init_std, initializer_range, 10),
     {.name = NULL}};
 
 static const tx_fixed_key fixed_keys[] = {
@@ -43,12 +43,12 @@ static const tx_fixed_key fixed_keys[] = {
 static const llama_config defaults = {SIZES(tx_opt, rows, 50272, 2048, 768, 12, 12, 2, 2),
                                       REST(3072, 0, 1e-5, 1e4),
                                       .padding = 2,
-                                      .learned_positions = true,
-                                      .first_position = 2,
-                                      .resid_pdrop = 0.1,
-                                      .activation = TX_LLAMA_RELU,
-                                      .plain_mlp = true,
-                                      .mlp_bias = true,
+                                      .positions.learned = true,
+                                      .positions.first = 2,
+                                      .residual.dropout = 0.1,
+                                      .mlp.activation = TX_LLAMA_RELU,
+                                      .mlp.plain = true,
+                                      .mlp.bias = true,
                                       .tie_word_embeddings = true};
 
 static tx_status read(const tx_json *json, tx_config *config)
@@ -63,6 +63,5 @@ static tx_status read(const tx_json *json, tx_config *config)
                                             width, config->width);
 }
 
-const tx_architecture tx_opt = {
-    FAMILY("opt", "OPT", defaults, keys, fixed_keys, "q_proj,v_proj", tx_llama_rename, NULL), .read = read,
-    .check = tx_llama_check};
+const tx_architecture tx_opt = {FAMILY("opt", "OPT", defaults, keys, "q_proj,v_proj", read, tx_llama_write),
+                                .fixed = fixed_keys};

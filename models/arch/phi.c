@@ -20,8 +20,8 @@ static const tx_config_key keys[] = {SIZE_KEYS,
                                      KV_HEADS_KEY,
                                      EPS_KEY(layer_norm_eps),
                                      GELU_KEY(hidden_act),
-                                     NUMBER(resid_pdrop, 0.999),
-                                     NUMBER(embd_pdrop, 0.999),
+                                     NUMBER(resid_pdrop, residual.dropout, 0.999),
+                                     NUMBER(embd_pdrop, embedding.dropout, 0.999),
                                      {.name = NULL}};
 
 static const tx_fixed_key fixed_keys[] = {{"qk_layernorm", false, "norms of the heads are not implemented"},
@@ -29,18 +29,14 @@ static const tx_fixed_key fixed_keys[] = {{"qk_layernorm", false, "norms of the 
 
 static const llama_config defaults = {
     SIZES(tx_phi, rows, 51200, 2048, 2048, 24, 32, 1, 2),
-    .intermediate_size = 8192,
-    .rms_norm_eps = 1e-5,
-    .initializer_range = 0.02,
-    .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 0.5, .partial = true},
-    .activation = TX_LLAMA_GELU_TANH,
-    .hidden_act = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
-    .attention_bias = true,
-    .mlp_bias = true,
-    .use_parallel_residual = true,
-    .plain_mlp = true,
+    REST_OF(8192, 0, 1e-5, 0.02, PARTIAL_ROPE(1e4, 0.5)),
+    .mlp.activation = TX_LLAMA_GELU_TANH,
+    .mlp.choice = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
+    .attention.bias = true,
+    .mlp.bias = true,
+    .residual.parallel = true,
+    .mlp.plain = true,
 };
 
-const tx_architecture tx_phi = {
-    FAMILY("phi", "Phi", defaults, keys, fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-    .read = tx_llama_read, .check = tx_llama_check};
+const tx_architecture tx_phi = {FAMILY("phi", "Phi", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write),
+                                .fixed = fixed_keys};

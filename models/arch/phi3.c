@@ -15,27 +15,21 @@ static const tx_stack_row rows[] = {
     LAST_ROWS,
 };
 
-static const tx_config_key keys[] = {COMMON_KEYS, WINDOW_KEY, NUMBER(resid_pdrop, 0.999), {.name = NULL}};
+static const tx_config_key keys[] = {
+    COMMON_KEYS, WINDOW_KEY, NUMBER(resid_pdrop, residual.dropout, 0.999), {.name = NULL}};
 
-static const llama_config defaults = {
-    SIZES(tx_phi3, rows, 32064, 4096, 3072, 32, 32, 1, 32000),
-    .padding = 32001,
-    .intermediate_size = 8192,
-    .rms_norm_eps = 1e-5,
-    .initializer_range = 0.02,
-    .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1, .partial = true},
-    .use_sliding_window = true};
+static const llama_config defaults = {SIZES(tx_phi3, rows, 32064, 4096, 3072, 32, 32, 1, 32000), .padding = 32001,
+                                      REST_OF(8192, 0, 1e-5, 0.02, PARTIAL_ROPE(1e4, 1)), .attention.windowed = true};
 
 /* Early files of Phi-3-mini-128k name the scaling "yarn", but it is LongRoPE. */
 static tx_status read(const tx_json *json, tx_config *config)
 {
     TX_TRY(tx_llama_read(json, config));
-    const tx_rope_type type = llama_of(config)->rope.type;
+    const tx_rope_type type = llama_of(config)->positions.rope.type;
     return type == TX_ROPE_DEFAULT || type == TX_ROPE_LONGROPE
                ? TX_OK
                : tx_fail(TX_UNSUPPORTED, "rope_scaling: Phi-3 has only \"longrope\" and \"default\"");
 }
 
-const tx_architecture tx_phi3 = {
-    FAMILY("phi3", "Phi3", defaults, keys, tx_llama_fixed_keys, "qkv_proj", tx_llama_rename, tx_llama_write),
-    .restarts = true, .read = read, .check = tx_llama_check};
+const tx_architecture tx_phi3 = {FAMILY("phi3", "Phi3", defaults, keys, "qkv_proj", read, tx_llama_write),
+                                 .restarts = true};

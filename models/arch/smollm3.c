@@ -6,14 +6,14 @@
 
 static const tx_config_key keys[] = {COMMON_KEYS,
                                      WINDOW_KEY,
-                                     FLAG(attention_bias),
-                                     FLAG(mlp_bias),
-                                     FLAG(use_sliding_window),
-                                     {KEY(no_rope_layer_interval), TX_KEY_INT, .min = 1, .max = TX_LLAMA_LAYERS},
+                                     BIAS_KEY,
+                                     MLP_BIAS_KEY,
+                                     FLAG(use_sliding_window, attention.windowed),
+                                     SIZE(no_rope_layer_interval, positions.none_period, TX_LLAMA_LAYERS),
                                      {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_smollm3, tx_llama_rows, 128256, 32768, 2048, 36, 16, 128000, 128001),
-                                      REST(11008, 4, 1e-6, 2e6), .padding = 128005, .no_rope_layer_interval = 4,
+                                      REST(11008, 4, 1e-6, 2e6), .padding = 128005, .positions.none_period = 4,
                                       .tie_word_embeddings = true};
 
 /* "no_rope_layers" has a 1 for each layer with rotary positions, and a 0 for each without. */
@@ -27,11 +27,11 @@ static tx_status read_no_rope(const tx_json *json, llama_config *c)
     const size_t size = tx_json_size(list);
     if (size < (size_t)c->base.layers || size > TX_LLAMA_LAYERS)
         return tx_fail(TX_INVALID, "no_rope_layers: %zu numbers for %d layers", size, (int)c->base.layers);
-    c->no_rope_layers = (tx_layer_set){.listed = true};
+    c->positions.none = (tx_layer_set){.listed = true};
     for (size_t i = 0; i < size; i++) {
         TX_TRY(tx_json_as_int(tx_json_at(list, i), "no_rope_layers", 0, 1, &has));
         if (!has)
-            add_layer(&c->no_rope_layers, (int64_t)i);
+            add_layer(&c->positions.none, (int64_t)i);
     }
     return TX_OK;
 }
@@ -42,11 +42,10 @@ static tx_status read(const tx_json *json, tx_config *config)
     TX_TRY(tx_llama_read(json, config));
     TX_TRY(read_no_rope(json, c));
     TX_TRY(tx_llama_read_layer_types(json, c));
-    return c->use_sliding_window && !c->layer_types.listed
+    return c->attention.windowed && !c->attention.windows.listed
                ? tx_fail(TX_UNSUPPORTED, "use_sliding_window: true needs the list layer_types")
                : TX_OK;
 }
 
 const tx_architecture tx_smollm3 = {
-    FAMILY("smollm3", "SmolLM3", defaults, keys, tx_llama_fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-    .read = read, .check = tx_llama_check};
+    FAMILY("smollm3", "SmolLM3", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};

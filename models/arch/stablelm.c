@@ -10,8 +10,8 @@ static const tx_stack_row rows[] = {
     {INPUT_NORM_BIAS, LAYER "input_layernorm.bias", {WIDTH}, ZEROS},
     SEPARATE_QKV_ROWS,
     O_ROWS,
-    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES, UNLESS(use_parallel_residual)},
-    {POST_NORM_BIAS, LAYER "post_attention_layernorm.bias", {WIDTH}, ZEROS, UNLESS(use_parallel_residual)},
+    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES, UNLESS(residual.parallel)},
+    {POST_NORM_BIAS, LAYER "post_attention_layernorm.bias", {WIDTH}, ZEROS, UNLESS(residual.parallel)},
     SEPARATE_MLP_ROWS,
     {FINAL_NORM, "model.norm.weight", {WIDTH}, ONES},
     {FINAL_NORM_BIAS, "model.norm.bias", {WIDTH}, ZEROS},
@@ -21,23 +21,18 @@ static const tx_stack_row rows[] = {
 static const tx_config_key keys[] = {SIZE_KEYS,
                                      KV_HEADS_KEY,
                                      EPS_KEY(layer_norm_eps),
-                                     ACT_KEY(hidden_act, TX_LLAMA_SILU),
-                                     {"use_qkv_bias", offsetof(llama_config, qkv_bias), TX_KEY_BOOL, .min = 0},
-                                     FLAG(use_parallel_residual),
-                                     NUMBER(hidden_dropout, 0),
+                                     ONE_ACT_KEY(hidden_act, TX_LLAMA_SILU),
+                                     FLAG(use_qkv_bias, attention.qkv_bias),
+                                     FLAG(use_parallel_residual, residual.parallel),
+                                     NUMBER(hidden_dropout, residual.hidden_dropout, 0),
                                      {.name = NULL}};
 
 static const tx_fixed_key fixed_keys[] = {{"qk_layernorm", false, "norms of the heads are not implemented"},
                                           {.name = NULL}};
 
-static const llama_config defaults = {
-    SIZES(tx_stablelm, rows, 50304, 4096, 2560, 32, 32, 0, 0),
-    .intermediate_size = 6912,
-    .num_key_value_heads = 32,
-    .rms_norm_eps = 1e-5,
-    .initializer_range = 0.02,
-    .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 0.25, .partial = true}};
+static const llama_config defaults = {SIZES(tx_stablelm, rows, 50304, 4096, 2560, 32, 32, 0, 0),
+                                      REST_OF(6912, 32, 1e-5, 0.02, PARTIAL_ROPE(1e4, 0.25))};
 
 const tx_architecture tx_stablelm = {
-    FAMILY("stablelm", "StableLm", defaults, keys, fixed_keys, "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-    .read = tx_llama_read, .check = tx_llama_check};
+    FAMILY("stablelm", "StableLm", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write),
+    .fixed = fixed_keys};

@@ -21,30 +21,25 @@ static const tx_config_key keys[] = {SIZE_KEYS,
                                      HEAD_DIM_KEY,
                                      WINDOW_KEY,
                                      GELU_KEY(hidden_act),
-                                     NAMED_FLAG(use_bias, attention_bias),
-                                     NAMED_NUMBER(residual_dropout, resid_pdrop, 0.999),
-                                     NAMED_NUMBER(embedding_dropout, embd_pdrop, 0.999),
+                                     FLAG(use_bias, attention.bias),
+                                     NUMBER(residual_dropout, residual.dropout, 0.999),
+                                     NUMBER(embedding_dropout, embedding.dropout, 0.999),
                                      {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_starcoder2, rows, 49152, 4096, 3072, 30, 24, 50256, 50256),
-                                      .intermediate_size = 12288,
-                                      .num_key_value_heads = 2,
-                                      .rms_norm_eps = 1e-5,
-                                      .initializer_range = 0.018042,
-                                      .rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1},
-                                      .use_sliding_window = true,
-                                      .activation = TX_LLAMA_GELU_TANH,
-                                      .plain_mlp = true,
-                                      .attention_bias = true,
+                                      REST_OF(12288, 2, 1e-5, 0.018042, ROPE(1e4)),
+                                      .attention.windowed = true,
+                                      .mlp.activation = TX_LLAMA_GELU_TANH,
+                                      .mlp.plain = true,
+                                      .attention.bias = true,
                                       .tie_word_embeddings = true};
 
 static tx_status read(const tx_json *json, tx_config *config)
 {
     TX_TRY(tx_llama_read(json, config));
-    ((llama_config *)config)->mlp_bias = llama_of(config)->attention_bias;
+    ((llama_config *)config)->mlp.bias = llama_of(config)->attention.bias;
     return TX_OK;
 }
 
-const tx_architecture tx_starcoder2 = {FAMILY("starcoder2", "Starcoder2", defaults, keys, tx_llama_fixed_keys,
-                                              "q_proj,v_proj", tx_llama_rename, tx_llama_write),
-                                       .read = read, .check = tx_llama_check};
+const tx_architecture tx_starcoder2 = {
+    FAMILY("starcoder2", "Starcoder2", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};

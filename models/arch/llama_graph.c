@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * The graph of the Llama family: pre-norm blocks, rotary embeddings, grouped-query attention (Ainslie et al., GQA,
+ * 2023), gated MLPs or experts (experts.h), and what its variants have instead. */
+#include "models/arch/alibi.h"
+#include "models/arch/experts.h"
+#include "models/arch/llama_family.h"
+
+#include <math.h>
+
+/* The weight of an RMS norm. */
+static tx_tensor *gamma_of(const tx_stack *b, tx_tensor *gamma)
+{
+    if (!gamma || !llama_of(b->config)->norms.add_one)
+        return gamma;
+    return tx_add(gamma, tx_fill(b->graph, *tx_tensor_shape(gamma), 1.0f));
+}
+
+/* A norm, or x if the family has none at this place. */
+static tx_tensor *norm(const tx_stack *b, tx_tensor *x, int32_t weight)
+{
+    const llama_config *c = llama_of(b->config);
+    const float eps = (float)c->norms.eps;
+    if (!tx_stack_has(b, weight))
+        return x;
+    tx_tensor *gamma = gamma_of(b, tx_tp_param(tx_stack_weight(b, weight)));
+    if (tx_stack_has(b, weight + 1))
+        return tx_layer_norm(x, gamma, tx_tp_param(tx_stack_weight(b, weight + 1)), eps);
+    return c->norms.centred ? tx_layer_norm(x, gamma, tx_fill(b->graph, TX_SHAPE(c->base.width), 0.0f), eps)
+                            : tx_rms_norm(x, gamma, eps);
+}
+
+/* Refuses a feature that tensor-parallel ranks do not support. */
+static void needs_one_rank(tx_stack *b, const char *what)
+{
+    if (b->parts > 1)
+        tx_graph_fail(b->graph, tx_fail(TX_UNSUPPORTED, "%s: tensor parallelism is not implemented for %s",
+                                        b->config->architecture->type, what));
+}
+
+/* RMS norms of q and k: of each head, or of all heads together. */
+static tx_tensor *norm_heads(tx_stack *b, tx_tensor *qkv, int32_t heads, int32_t of_kv)
+{
+    const llama_config *c = llama_of(b->config);
+    if (!tx_stack_has(b, HEAD_NORM))
+        return qkv;
+    if (c->norms.whole)
+        needs_one_rank(b, "norms over all heads");
+    tx_tensor *gamma = gamma_of(b, tx_tp_input(tx_stack_weight(b, HEAD_NORM)));
+    return c->norms.whole ? tx_stack_whole_norms(qkv, gamma, heads * head_size(c), (float)c->norms.eps)
+                          : tx_head_norm(qkv, gamma, heads, of_kv, (float)c->norms.eps);
+}
+
+/* x [B, T, C] -> q | k | v */
+static tx_tensor *project(tx_stack *b, tx_tensor *x, int32_t heads, int32_t size)
+{
+    tx_tensor *qkv = tx_stack_linear(b, x, QKV_PROJ, QKV_BIAS);
+    if (!qkv || !llama_of(b->config)->attention.by_head)
+        return qkv;
+    const tx_shape shape = *tx_tensor_shape(qkv);
+    return tx_reshape(tx_transpose(tx_reshape(qkv, TX_SHAPE(tx_shape_rows(&shape), heads, 3, size))), shape);
+}
+
+static double score_scale(const llama_config *c)
+{
+    const double size = c->attention.query_scalar > 0 ? (double)c->attention.query_scalar : (double)head_size(c);
+    return c->attention.query_scalar <= 0 && c->attention.multiplier > 0 ? c->attention.multiplier : 1 / sqrt(size);
+}
+
+int64_t tx_llama_rates(const tx_config *config, int64_t length, float *rates)
+{
+    const llama_config *c = llama_of(config);
+    if (c->positions.rope.type != TX_ROPE_DYNAMIC && c->positions.rope.type != TX_ROPE_LONGROPE)
+        return 0;
+    const tx_rope rope = tx_rope_of(&c->positions.rope, head_size(c), length);
+    if (rates)
+        tx_rotary_rates(&rope, (int32_t)head_size(c), rates);
+    return (rope.rotated ? rope.rotated : head_size(c)) / 2;
+}
+
+/* Regroups the elements of `heads` heads: from `rows` rows of columns to columns. */
+static tx_tensor *regroup(tx_tensor *x, int64_t heads, int64_t rows, int64_t columns)
+{
+    if (!x)
+        return NULL;
+    const tx_shape shape = *tx_tensor_shape(x);
+    return tx_reshape(tx_transpose(tx_reshape(x, TX_SHAPE(tx_shape_rows(&shape) * heads, rows, columns, 1))), shape);
+}
+
+/* Rotates whole heads, in which pairs beyond the rotated part have the frequency 0. */
+static void widen(tx_rope *rope, int32_t size)
+{
+    if (rope->rotated == 0)
+        return;
+    rope->theta = powf(rope->theta, (float)size / (float)rope->rotated);
+    for (int32_t i = rope->rotated / 2; i < size / 2; i++)
+        rope->divisor[i] = INFINITY;
+    rope->rotated = 0;
+}
+
+/* x [B, T, C] -> [B, T, heads * size] */
+static tx_tensor *attention(tx_stack *b, tx_tensor *x, int64_t layer)
+{
+    const llama_config *c = llama_of(b->config);
+    const int32_t heads = tx_stack_heads_per_rank(b, c->base.heads, "num_attention_heads"),
+                  size = (int32_t)head_size(c);
+    const int32_t of_kv = tx_stack_kv_heads_per_rank(b, kv_heads(c), "num_key_value_heads");
+    int32_t context;
+    const int64_t row = tx_tensor_shape(b->tokens)->dim[1] * tx_graph_cp_size(b->graph, &context);
+    const int64_t length = b->options->cache > row ? b->options->cache : row;
+    const bool local = c->positions.has_local && slides(c, layer);
+    tx_rope rope = tx_rope_of(local ? &c->positions.local : &c->positions.rope, size, length);
+    tx_attention_options options = {
+        .heads = heads, .kv_heads = of_kv, .scale = (float)score_scale(c), .window = (int32_t)window_of(c, layer)};
+    options.cap = (float)c->attention.cap;
+    if (tx_stack_has(b, SINKS))
+        options.sinks = tx_stack_weight(b, SINKS);
+    tx_tensor *qkv = tx_stack_clip(b, project(b, x, heads, size), c->attention.clip);
+    if (!c->norms.after_rope)
+        qkv = norm_heads(b, qkv, heads, of_kv);
+    /* Scores do not depend on the order of the elements. The result gets its order back. */
+    if (c->positions.interleaved) {
+        qkv = regroup(qkv, heads + 2 * of_kv, size / 2, 2);
+        widen(&rope, size);
+    }
+    if (has_rope(c, layer))
+        qkv = tx_rotary(qkv, heads + of_kv, size, &rope, b->positions,
+                        local ? NULL : tx_find_input(b->graph, "rope_rates"));
+    if (c->norms.after_rope)
+        qkv = norm_heads(b, qkv, heads, of_kv);
+    if (c->positions.alibi)
+        qkv = tx_alibi_add(b, qkv, heads, size);
+    tx_tensor *y = tx_stack_attention(b, qkv, layer, &options, c->attention.dropout);
+    y = c->positions.alibi ? tx_alibi_remove(y, heads, size) : y;
+    return c->positions.interleaved ? regroup(y, heads, 2, size / 2) : y;
+}
+
+static tx_tensor *activate(const llama_config *c, tx_tensor *x)
+{
+    const int32_t activation = c->mlp.activation + c->mlp.choice;
+    if (activation == TX_LLAMA_RELU2 || activation == TX_LLAMA_RELU) {
+        x = tx_relu(x);
+        return activation == TX_LLAMA_RELU ? x : tx_mul(x, x);
+    }
+    if (c->mlp.plain)
+        return tx_gelu(x, activation == TX_LLAMA_GELU);
+    return activation == TX_LLAMA_SILU ? tx_swiglu(x) : tx_geglu(x);
+}
+
+static tx_tensor *mlp(const tx_stack *b, tx_tensor *x)
+{
+    tx_tensor *h = activate(llama_of(b->config), tx_stack_linear(b, x, GATE_UP_PROJ, GATE_UP_BIAS));
+    return tx_stack_linear(b, h, DOWN_PROJ, DOWN_BIAS);
+}
+
+/* The shared expert, which processes all tokens. */
+static tx_tensor *shared_mlp(const tx_stack *b, tx_tensor *x)
+{
+    return tx_stack_linear(b, tx_swiglu(tx_stack_linear(b, x, SHARED_GATE_UP_PROJ, NO_BIAS)), SHARED_DOWN_PROJ,
+                           NO_BIAS);
+}
+
+/* 1 / (1 + e^-x), as (1 + tanh(x / 2)) / 2. */
+static tx_tensor *sigmoid(tx_stack *b, tx_tensor *x)
+{
+    tx_tensor *t = tx_tanh(tx_scale(x, 0.5f));
+    return t ? tx_scale(tx_add(t, tx_fill(b->graph, *tx_tensor_shape(t), 1.0f)), 0.5f) : NULL;
+}
+
+static tx_experts experts_of(const llama_config *c)
+{
+    return (tx_experts){.count = c->experts.count,
+                        .chosen = c->experts.chosen,
+                        .normalise = c->experts.normalise,
+                        .balance = c->experts.balance,
+                        .router = ROUTER,
+                        .router_bias = ROUTER_BIAS,
+                        .gate_up = EXPERTS_GATE_UP,
+                        .gate_up_bias = EXPERTS_GATE_UP_BIAS,
+                        .down = EXPERTS_DOWN,
+                        .down_bias = EXPERTS_DOWN_BIAS,
+                        .alpha = (float)c->experts.alpha,
+                        .limit = (float)c->experts.limit};
+}
+
+/* The routed experts plus the shared expert times its gate. */
+static tx_tensor *sparse_mlp(tx_stack *b, tx_tensor *x)
+{
+    const llama_config *c = llama_of(b->config);
+    const tx_experts experts = experts_of(c);
+    if (c->experts.limit > 0)
+        needs_one_rank(b, "experts with biases");
+    tx_tensor *y = tx_stack_experts(b, x, &experts);
+    if (!y || !tx_stack_has(b, SHARED_GATE))
+        return y;
+    const tx_shape shape = *tx_tensor_shape(x);
+    tx_tensor *shared = shared_mlp(b, x), *gate = sigmoid(b, tx_stack_linear(b, x, SHARED_GATE, NO_BIAS));
+    gate = gate ? tx_reshape(gate, TX_SHAPE(shape.dim[0], shape.dim[1])) : NULL;
+    return tx_add(y, tx_mul(shared, tx_broadcast(gate, shape, TX_AXIS_LAST)));
+}
+
+/* x times a multiplier of the configuration; 0 means 1. */
+static tx_tensor *scaled(tx_tensor *x, double multiplier)
+{
+    return multiplier > 0 && multiplier != 1 ? tx_scale(x, (float)multiplier) : x;
+}
+
+/* Adds a part of a block to the residual stream. */
+static tx_tensor *add_part(tx_stack *b, tx_tensor *x, tx_tensor *part)
+{
+    const llama_config *c = llama_of(b->config);
+    if (c->residual.dropout > 0)
+        part = tx_stack_dropout(b, part, c->residual.dropout);
+    return tx_add(x, scaled(part, c->residual.multiplier));
+}
+
+/* x [B, T, C] -> [B, T, C] */
+static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
+{
+    tx_tensor *h = norm(b, x, INPUT_NORM);
+    tx_tensor *attended = norm(b, tx_stack_linear(b, attention(b, h, layer), O_PROJ, O_BIAS), ATTENTION_NORM);
+    if (llama_of(b->config)->residual.parallel) {
+        h = mlp(b, tx_stack_has(b, POST_NORM) ? norm(b, x, POST_NORM) : h);
+        if (llama_of(b->config)->residual.dropout > 0) {
+            attended = tx_stack_dropout(b, attended, llama_of(b->config)->residual.dropout);
+            h = tx_stack_dropout(b, h, llama_of(b->config)->residual.dropout);
+        }
+        return tx_add(x, tx_add(attended, h));
+    }
+    x = add_part(b, x, attended);
+    h = norm(b, x, POST_NORM);
+    return add_part(b, x, norm(b, is_sparse(b->config, layer) ? sparse_mlp(b, h) : mlp(b, h), MLP_NORM));
+}
+
+/* The embeddings. If they are scaled by the width, NEFTune noise is added after it. */
+static tx_tensor *embed(tx_stack *b, tx_tensor *table)
+{
+    const llama_config *c = llama_of(b->config);
+    tx_tensor *positions = c->positions.learned ? tx_stack_weight(b, POSITION_TABLE) : NULL;
+    if (c->positions.first > 0) {
+        const tx_shape rows = TX_SHAPE(c->max_position_embeddings);
+        positions = tx_gather(positions, tx_range(b->graph, rows, (int32_t)c->positions.first, 1));
+    }
+    if (!c->embedding.by_root_of_width) {
+        tx_tensor *x = norm(b, scaled(tx_stack_embed(b, table, positions), c->embedding.multiplier), EMBED_NORM);
+        return c->embedding.dropout > 0 ? tx_stack_dropout(b, x, c->embedding.dropout) : x;
+    }
+    tx_tensor *x = tx_stack_lookup(b, table, NULL);
+    return tx_arch_noise(b->graph, scaled(x, sqrt((double)b->config->width)), b->options);
+}
+
+/* c tanh(x / c) */
+static tx_tensor *capped(tx_stack *b, tx_tensor *x, double cap)
+{
+    if (!(cap > 0))
+        return x;
+    needs_one_rank(b, "final_logit_softcapping");
+    return tx_scale(tx_tanh(tx_scale(x, (float)(1 / cap))), (float)cap);
+}
+
+tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options)
+{
+    const llama_config *c = llama_of(config);
+    tx_stack b;
+    if (tx_stack_open(graph, config, options, c->rows, &b))
+        return NULL;
+    b.padding = c->padding <= config->vocab_size ? c->padding - 1 : -1;
+    tx_tensor *embedding = tx_stack_weight(&b, EMBED);
+    tx_tensor *x = embed(&b, embedding);
+    if (c->positions.alibi)
+        b.scores =
+            tx_alibi_elements(&b, &(tx_alibi){config->heads, head_size(c), score_scale(c), c->positions.rounded_alibi});
+    x = norm(&b, tx_stack_rows(&b, tx_stack_blocks(&b, x, transformer_block)), FINAL_NORM);
+    if (config->architecture->reads_last)
+        return tx_linear(x, tx_stack_weight(&b, SCORE), NULL, true);
+    /* The input of the head is scaled, because it is smaller than the logits, and the loss is fused with a product. */
+    x = scaled(x, c->logits.divisor > 0 ? 1 / c->logits.divisor : 0);
+    const tx_experts experts = experts_of(c);
+    tx_stack_router_loss(&b, &experts, c->experts.balance_factor);
+    const bool tied = c->tie_word_embeddings;
+    tx_tensor *head = tied ? embedding : tx_stack_weight(&b, LM_HEAD);
+    tx_tensor *bias = tx_stack_has(&b, LM_HEAD_BIAS) ? tx_stack_weight(&b, LM_HEAD_BIAS) : NULL;
+    if (bias)
+        needs_one_rank(&b, "a bias of the output head");
+    return capped(&b, tx_stack_head(&b, x, head, bias, tied ? EMBED : LM_HEAD), c->logits.cap);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: Apache-2.0
+ *
+ * Qwen2 and Qwen3 with experts in all layers, or in some. Qwen2 has an expert with a gate that all tokens use. */
+#include "models/arch/llama_family.h"
+
+#define MLP LAYER "mlp."
+#define EXPERTS_OF_LAYER \
+    SOME_EXPERT_ROWS(MLP "gate.weight", MLP "experts.*.gate_proj|up_proj.weight", MLP "experts.*.down_proj.weight")
+#define DENSE_ROWS                                                                                \
+    {GATE_UP_PROJ, MLP "gate_proj|up_proj.weight", {GATE_UP, WIDTH}, .in = is_dense, .split = 1}, \
+    {                                                                                             \
+        DOWN_PROJ, MLP "down_proj.weight", {WIDTH, INNER}, .in = is_dense, .split = 2             \
+    }
+#define SHARED MLP "shared_expert"
+
+static const tx_stack_row qwen2_rows[] = {
+    OPENING_ROWS,
+    EXPERTS_OF_LAYER,
+    {SHARED_GATE_UP_PROJ, SHARED ".gate_proj|up_proj.weight", {SHARED_GATE_UP, WIDTH}, .in = is_sparse, .split = 1},
+    {SHARED_DOWN_PROJ, SHARED ".down_proj.weight", {WIDTH, SHARED_INNER}, .in = is_sparse, .split = 2},
+    {SHARED_GATE, SHARED "_gate.weight", {ONE, WIDTH}, .in = is_sparse},
+    DENSE_ROWS,
+    LAST_ROWS,
+};
+
+static const tx_stack_row qwen3_rows[] = {
+    EMBED_ROW,
+    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
+    SEPARATE_QKV_ROWS,
+    {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ONES},
+    O_ROWS,
+    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    EXPERTS_OF_LAYER,
+    DENSE_ROWS,
+    LAST_ROWS,
+};
+
+#define MOE_KEYS                                                                                          \
+    COMMON_KEYS, EXPERTS_KEYS(num_experts, "num_local_experts"), FLAG(norm_topk_prob, experts.normalise), \
+        SIZE(decoder_sparse_step, experts.period, TX_LLAMA_LAYERS),                                       \
+        SIZE(moe_intermediate_size, experts.inner, 1 << 22)
+static const tx_config_key qwen2_keys[] = {MOE_KEYS,
+                                           SIZE(shared_expert_intermediate_size, experts.shared_inner, 1 << 22),
+                                           FLAG(qkv_bias, attention.qkv_bias),
+                                           {.name = NULL}};
+static const tx_config_key qwen3_keys[] = {MOE_KEYS, HEAD_DIM_KEY, BIAS_KEY, {.name = NULL}};
+
+#define MODEL(row, table, heads) SIZES(row, table, 151936, 32768, 2048, 24, heads, -1, -1)
+
+static const llama_config qwen2_defaults = {MODEL(tx_qwen2_moe, qwen2_rows, 16), REST(5632, 16, 1e-6, 1e4),
+                                            EXPERTS_DEFAULTS(60, 4, 0.001),      .experts.inner = 1408,
+                                            .experts.shared_inner = 5632,        .attention.qkv_bias = true};
+static const llama_config qwen3_defaults = {MODEL(tx_qwen3_moe, qwen3_rows, 32), REST(6144, 4, 1e-6, 1e4),
+                                            EXPERTS_DEFAULTS(128, 8, 0.001), .experts.inner = 768};
+
+/* transformers applies the window to other layers than these models' configurations say. */
+static const tx_fixed_key fixed_keys[] = {
+    {"use_sliding_window", false, "sliding windows of this model type are not implemented"}, {.name = NULL}};
+
+/* Reads the list of layers without experts; null means an empty list. */
+static tx_status read(const tx_json *json, tx_config *config)
+{
+    llama_config *c = (llama_config *)config;
+    tx_json *list;
+    int64_t layer;
+    TX_TRY(tx_llama_read_windows(json, config));
+    c->experts.dense = (tx_layer_set){.listed = true};
+    if (!tx_json_has(json, "mlp_only_layers"))
+        return TX_OK;
+    TX_TRY(tx_json_get(json, "mlp_only_layers", TX_JSON_ARRAY, &list));
+    for (size_t i = 0; i < tx_json_size(list); i++) {
+        TX_TRY(tx_json_as_int(tx_json_at(list, i), "mlp_only_layers", 0, TX_LLAMA_LAYERS - 1, &layer));
+        add_layer(&c->experts.dense, layer);
+    }
+    return TX_OK;
+}
+
+const tx_architecture tx_qwen2_moe = {
+    FAMILY("qwen2_moe", "Qwen2Moe", qwen2_defaults, qwen2_keys, "q_proj,v_proj", read, tx_llama_write),
+    .fixed = fixed_keys};
+const tx_architecture tx_qwen3_moe = {
+    FAMILY("qwen3_moe", "Qwen3Moe", qwen3_defaults, qwen3_keys, "q_proj,v_proj", read, tx_llama_write),
+    .fixed = fixed_keys};
