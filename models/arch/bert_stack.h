@@ -3,11 +3,11 @@
  * The encoder that BERT, RoBERTa, DistilBERT, ELECTRA and MPNet share. A family is a tx_bert_kind: its names in files
  * and its differences. Each family has five heads, ForMaskedLM, ForSequenceClassification, ForTokenClassification,
  * ForMultipleChoice and ForQuestionAnswering, and the bare encoder, whose files have names without the family's prefix.
- */
+ * Next to input_ids the graph may have token_type_ids, I32 [B, T]; the default is 0. DistilBERT and MPNet ignore it. */
 #ifndef TX_MODELS_BERT_STACK_H
 #define TX_MODELS_BERT_STACK_H
 
-#include "models/arch/bert.h"
+#include "models/arch/families.h"
 #include "models/arch/relative.h"
 
 #include <stddef.h>

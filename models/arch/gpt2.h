@@ -8,7 +8,7 @@
 #ifndef TX_MODELS_GPT2_H
 #define TX_MODELS_GPT2_H
 
-#include "models/arch/arch.h"
+#include "models/arch/families.h"
 
 /* X(NAME, "name in config.json") */
 #define TX_GPT2_ACTIVATION_MAP(X)                                               \
@@ -45,7 +45,5 @@ static inline const tx_gpt2_config *tx_gpt2_of(const tx_config *config)
 {
     return (const tx_gpt2_config *)config;
 }
-
-extern const tx_architecture tx_gpt2, tx_gpt2_classifier;
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef TX_MODELS_LLAMA_CONFIG_H
 #define TX_MODELS_LLAMA_CONFIG_H
 
-#include "models/arch/llama.h"
+#include "models/arch/families.h"
 #include "models/arch/rope.h"
 #include "models/arch/stack.h"
 

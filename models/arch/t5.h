@@ -13,6 +13,7 @@
 #ifndef TX_MODELS_T5_H
 #define TX_MODELS_T5_H
 
+#include "models/arch/families.h"
 #include "models/arch/stack.h"
 
 /* The dense layers: the activation, gated or not. */
@@ -58,8 +59,6 @@ static inline const tx_t5_config *tx_t5_of(const tx_config *config)
 {
     return (const tx_t5_config *)config;
 }
-
-extern const tx_architecture tx_t5, tx_mt5;
 
 /* The token with which the decoder begins. */
 int64_t tx_t5_begin(const tx_config *config);

@@ -4,7 +4,7 @@
  * both heads are compared with transformers' (bert_golden.h). tests/transformers/bert.py compares more.
  *
  *     test_bert [DEVICE]      exit status 77: there is no such device */
-#include "models/arch/bert.h"
+#include "models/arch/families.h"
 #include "models/arch/labels.h"
 #include "models/task/sequence.h"
 #include "models/train/trainer.h"

@@ -4,7 +4,7 @@
  * that files hold apart, and a trained model's text. tests/transformers/llama.py compares logits. Updates of tensors
  * that files hold apart, also of other architectures. */
 #include "backends/rope.h"
-#include "models/arch/llama.h"
+#include "models/arch/families.h"
 #include "models/arch/rope.h"
 #include "models/generate/generate.h"
 #include "models/tx_text.h"
