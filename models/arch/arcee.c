@@ -14,4 +14,5 @@ static const llama_config defaults = {SIZES(tx_arcee, rows, 32000, 4096, 2560, 3
                                       REST(18432, 0, 1e-5, 1e4), .mlp.activation = TX_LLAMA_RELU2, .mlp.plain = true};
 
 const tx_architecture tx_arcee = {
-    FAMILY("arcee", "Arcee", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
+    USUAL_FAMILY("arcee", "Arcee"),
+    GGUF("arcee", .pairs = true, .rope_factors = true, TX_GGUF_FIXED({"attention_bias", false}, {"mlp_bias", false}))};

@@ -11,7 +11,8 @@
 #include "tx_json.h"
 
 typedef struct tx_architecture tx_architecture;
-typedef struct tx_lora tx_lora; /* lora.h */
+typedef struct tx_lora tx_lora;               /* lora.h */
+typedef struct tx_gguf_family tx_gguf_family; /* gguf_family.h */
 
 /* The kind of a model's output. */
 typedef enum tx_head {
@@ -256,6 +257,7 @@ struct tx_architecture {
     bool (*is_of_head)(const char *param);
     /* Completes a configuration that its file leaves open, by the tensors of the weights. May be NULL. */
     void (*settle)(tx_config *config, const tx_weights *weights);
+    const tx_gguf_family *gguf; /* how GGUF files store the type; NULL if they cannot */
     /* Checks values of the weights, such as tied tensors. May be NULL. */
     tx_status (*check_weights)(const tx_config *config, const tx_weights *weights);
 };

@@ -31,12 +31,7 @@ static const tx_stack_row base[] = {TX_BERT_ENCODER(""), {.name = NULL}}; /* als
 static const tx_bert_kind bert = {
     .prefix = BERT,
     .heads = TX_BERT_NAMES("cls.", BERT "pooler.", CLASSIFIER, "qa_outputs."),
-    .rows = {[TX_HEAD_MASKED_LM] = bert_masked,
-             [TX_HEAD_SEQUENCE_CLASSIFICATION] = bert_texts,
-             [TX_HEAD_TOKEN_CLASSIFICATION] = bert_tokens,
-             [TX_HEAD_MULTIPLE_CHOICE] = bert_choices,
-             [TX_HEAD_QUESTION_ANSWERING] = bert_answers,
-             [TX_HEAD_STATES] = base},
+    TX_BERT_HEADS(bert_masked, bert_texts, bert_tokens, bert_choices, bert_answers, base),
     .ties = {{BERT_HEAD "decoder.weight", BERT TX_BERT_WORDS}, {BERT_HEAD "decoder.bias", BERT_HEAD "bias"}}};
 
 #define DEFAULTS(name, row, kind, vocab, bos, eos, pad)                                                        \
@@ -45,11 +40,17 @@ static const tx_bert_kind bert = {
         .head_act = TX_BERT_TANH, .classifier_dropout = TX_BERT_NO_DROPOUT}
 DEFAULTS(bert, tx_bert_masked_lm, bert, 30522, -1, -1, 0);
 
-#define ROW(name, type_)                                                                                          \
-    .type = type_, .defaults = &name##_defaults.base, .keys = keys, .fixed = tx_bert_fixed, .read = tx_bert_read, \
-    .write = tx_bert_write, .lora_targets = "query,value"
+/* Files have the encoder. Those of RoBERTa and its relatives lack the positions of padding, so they become a BERT. */
+static const tx_gguf_family gguf = {
+    .architecture = "bert", .scheme = &tx_bert_gguf, .with = TX_GGUF_TYPES, .gelu = "hidden_act"};
+static const tx_gguf_family roberta_gguf = {
+    .architecture = "bert", .scheme = &tx_bert_gguf, .export_only = true, .gelu = "hidden_act"};
 
-TX_BERT_FAMILY(tx_bert, "Bert", ROW(bert, "bert"));
+#define ROW(name, type_, gguf_)                                                                                   \
+    .type = type_, .defaults = &name##_defaults.base, .keys = keys, .fixed = tx_bert_fixed, .read = tx_bert_read, \
+    .write = tx_bert_write, .lora_targets = "query,value", .gguf = &(gguf_)
+
+TX_BERT_FAMILY(tx_bert, "Bert", ROW(bert, "bert", gguf));
 
 /* ---- RoBERTa ----------------------------------------------------------------------------------------- */
 
@@ -64,24 +65,20 @@ static const tx_stack_row roberta_choices[] = {TX_BERT_ENCODER(ROBERTA),
                                                TX_BERT_CHOICE_HEAD(ROBERTA "pooler.dense.", CLASSIFIER)};
 static const tx_stack_row roberta_answers[] = {TX_BERT_ENCODER(ROBERTA), TX_BERT_QUESTION_HEAD};
 
-static const tx_bert_kind roberta = {.counts_tokens = true,
-                                     .input_dropout = true,
-                                     .exact_gelu = true,
-                                     .prefix = ROBERTA,
-                                     .heads = TX_BERT_NAMES(ROBERTA_HEAD, ROBERTA "pooler.", CLASSIFIER, "qa_outputs."),
-                                     .rows = {[TX_HEAD_MASKED_LM] = roberta_masked,
-                                              [TX_HEAD_SEQUENCE_CLASSIFICATION] = roberta_texts,
-                                              [TX_HEAD_TOKEN_CLASSIFICATION] = roberta_tokens,
-                                              [TX_HEAD_MULTIPLE_CHOICE] = roberta_choices,
-                                              [TX_HEAD_QUESTION_ANSWERING] = roberta_answers,
-                                              [TX_HEAD_STATES] = base},
-                                     .ties = {{ROBERTA_HEAD "decoder.weight", ROBERTA TX_BERT_WORDS},
-                                              {ROBERTA_HEAD "decoder.bias", ROBERTA_HEAD "bias"}}};
+static const tx_bert_kind roberta = {
+    .counts_tokens = true,
+    .input_dropout = true,
+    .exact_gelu = true,
+    .prefix = ROBERTA,
+    .heads = TX_BERT_NAMES(ROBERTA_HEAD, ROBERTA "pooler.", CLASSIFIER, "qa_outputs."),
+    TX_BERT_HEADS(roberta_masked, roberta_texts, roberta_tokens, roberta_choices, roberta_answers, base),
+    .ties = {{ROBERTA_HEAD "decoder.weight", ROBERTA TX_BERT_WORDS},
+             {ROBERTA_HEAD "decoder.bias", ROBERTA_HEAD "bias"}}};
 
 DEFAULTS(roberta, tx_roberta_masked_lm, roberta, 50265, 0, 2, 1);
 DEFAULTS(xlm_roberta, tx_xlm_roberta_masked_lm, roberta, 30522, 0, 2, 1);
 DEFAULTS(camembert, tx_camembert_masked_lm, roberta, 30522, 0, 2, 1);
 
-TX_BERT_FAMILY(tx_roberta, "Roberta", ROW(roberta, "roberta"));
-TX_BERT_FAMILY(tx_xlm_roberta, "XLMRoberta", ROW(xlm_roberta, "xlm-roberta"));
-TX_BERT_FAMILY(tx_camembert, "Camembert", ROW(camembert, "camembert"));
+TX_BERT_FAMILY(tx_roberta, "Roberta", ROW(roberta, "roberta", roberta_gguf));
+TX_BERT_FAMILY(tx_xlm_roberta, "XLMRoberta", ROW(xlm_roberta, "xlm-roberta", roberta_gguf));
+TX_BERT_FAMILY(tx_camembert, "Camembert", ROW(camembert, "camembert", roberta_gguf));

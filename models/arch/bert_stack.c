@@ -33,8 +33,6 @@ const tx_fixed_key tx_bert_fixed[] = {
     {.name = NULL},
 };
 
-const tx_preset tx_bert_presets[] = {{.name = NULL}};
-
 tx_status tx_bert_read_rest(const tx_json *json, tx_config *config)
 {
     tx_bert_config *c = (tx_bert_config *)config;
@@ -112,19 +110,19 @@ static int64_t extent_of(const tx_config *config, int32_t extent, int32_t dimens
                                          : c->intermediate_size;
 }
 
-static const tx_stack_row *rows_of(const tx_config *config)
+const tx_stack_row *tx_bert_rows(const tx_config *config)
 {
     return bert_of(config)->kind->rows[config->architecture->head];
 }
 
 int32_t tx_bert_params(const tx_config *config)
 {
-    return tx_stack_params(config, rows_of(config));
+    return tx_stack_params(config, tx_bert_rows(config));
 }
 
 tx_status tx_bert_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec)
 {
-    tx_stack_param(config, rows_of(config), extent_of, bert_of(config)->initializer_range, index, name, spec);
+    tx_stack_param(config, tx_bert_rows(config), extent_of, bert_of(config)->initializer_range, index, name, spec);
     spec->tied = index == 0 && config->architecture->head == TX_HEAD_MASKED_LM;
     return TX_OK;
 }
@@ -250,7 +248,7 @@ static tx_tensor *transformer_block(tx_stack *b, tx_tensor *x, int64_t layer)
 static tx_tensor *encode(tx_graph *graph, const tx_config *config, const tx_arch_options *options, tx_stack *b,
                          tx_tensor **words)
 {
-    if (tx_stack_open(graph, config, options, rows_of(config), b))
+    if (tx_stack_open(graph, config, options, tx_bert_rows(config), b))
         return NULL;
     tx_tensor *x = embed(b, words);
     const tx_bert_kind *kind = bert_of(config)->kind;
@@ -331,7 +329,7 @@ static bool begins_with_one(const char *name, const char *const *prefixes)
 /* Returns true if the parameter is outside the blocks of this configuration. */
 static bool has_row(const tx_config *config, const char *param)
 {
-    const tx_stack_row *row = rows_of(config);
+    const tx_stack_row *row = tx_bert_rows(config);
     while (row->name && strcmp(row->name, param) != 0)
         row++;
     return row->name;
@@ -370,3 +368,23 @@ tx_status tx_bert_check_ties(const tx_config *config, const tx_weights *weights)
         TX_TRY(tx_arch_check_tied(weights, tie->copy, tie->of));
     return TX_OK;
 }
+
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+#define TENSORS(slot, stem) TX_GGUF_NAME(TX_BERT_##slot, stem ".weight"), TX_GGUF_NAME(TX_BERT_##slot + 1, stem ".bias")
+static const tx_gguf_name gguf_names[] = {
+    TX_GGUF_NAME(TX_BERT_WORD_TABLE, TX_GGUF_EMBEDDING),
+    TX_GGUF_NAME(TX_BERT_POSITION_TABLE, "position_embd.weight"),
+    TX_GGUF_NAME(TX_BERT_TYPE_TABLE, TX_GGUF_TYPES),
+    TENSORS(EMBED_NORM, "token_embd_norm"),
+    TENSORS(QKV_PROJ, "blk.%d.attn_q|attn_k|attn_v"),
+    TENSORS(O_PROJ, "blk.%d.attn_output"),
+    TENSORS(ATTN_NORM, "blk.%d.attn_output_norm"),
+    TENSORS(UP_PROJ, "blk.%d.ffn_up"),
+    TENSORS(DOWN_PROJ, "blk.%d.ffn_down"),
+    TENSORS(MLP_NORM, "blk.%d.layer_output_norm"),
+    {.name = NULL},
+};
+static const tx_gguf_key gguf_keys[] = {TX_BERT_GGUF_KEYS, {.key = NULL}};
+const tx_gguf_scheme tx_bert_gguf = {
+    .rows = tx_bert_rows, .names = gguf_names, .keys = gguf_keys, .encoder = true, .token_types = true};

@@ -8,6 +8,7 @@
 #define TX_MODELS_BERT_STACK_H
 
 #include "models/arch/families.h"
+#include "models/arch/gguf_family.h"
 #include "models/arch/relative.h"
 
 #include <stddef.h>
@@ -51,6 +52,13 @@ typedef struct tx_bert_kind {
     const tx_stack_row *rows[TX_HEAD_COUNT];
     tx_bert_tie ties[3];
 } tx_bert_kind;
+#define TX_BERT_HEADS(masked, texts, tokens, choices, answers, states) \
+    .rows = {[TX_HEAD_MASKED_LM] = (masked),                           \
+             [TX_HEAD_SEQUENCE_CLASSIFICATION] = (texts),              \
+             [TX_HEAD_TOKEN_CLASSIFICATION] = (tokens),                \
+             [TX_HEAD_MULTIPLE_CHOICE] = (choices),                    \
+             [TX_HEAD_QUESTION_ANSWERING] = (answers),                 \
+             [TX_HEAD_STATES] = (states)}
 
 /* The keys of config.json under BERT's names. */
 typedef struct tx_bert_config {
@@ -240,6 +248,22 @@ int32_t tx_bert_params(const tx_config *config);
 tx_status tx_bert_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
 int64_t tx_bert_embeddings(const tx_config *config);
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+#define TX_BERT_GGUF_KEY(key, field, kind) TX_GGUF_MEMBER(key, offsetof(tx_bert_config, field), kind, NOTHING)
+#define TX_BERT_GGUF_KEYS                                                                                         \
+    TX_BERT_GGUF_KEY("context_length", max_position_embeddings, INT),                                             \
+        TX_BERT_GGUF_KEY("embedding_length", base.width, INT), TX_BERT_GGUF_KEY("block_count", base.layers, INT), \
+        TX_BERT_GGUF_KEY("feed_forward_length", intermediate_size, INT),                                          \
+        TX_BERT_GGUF_KEY(TX_GGUF_HEAD_COUNT, base.heads, INT),                                                    \
+        TX_BERT_GGUF_KEY("attention.layer_norm_epsilon", layer_norm_eps, NUMBER),                                 \
+    {                                                                                                             \
+        .key = "attention.causal", .kind = TX_GGUF_BOOL, .otherwise = TX_GGUF_CONSTANT                            \
+    }
+extern const tx_gguf_scheme tx_bert_gguf; /* for BERT's blocks under any names */
+/* The table of tensors, for other schemes. */
+const tx_stack_row *tx_bert_rows(const tx_config *config);
+
 /* ---- The architectures ------------------------------------------------------------------------------- */
 
 tx_status tx_bert_check(const tx_config *config);
@@ -254,7 +278,6 @@ bool tx_bert_is_of_head(const char *param);
 tx_status tx_bert_check_ties(const tx_config *config, const tx_weights *weights);
 
 #define TX_BERT_NAMES(...) ((const char *const[]){__VA_ARGS__, NULL})
-extern const tx_preset tx_bert_presets[];
 
 /* Defines the six architectures of a family, with the module `answers` for questions. The rest initializes type,
  * defaults, keys, reading and lora_targets. */
@@ -276,7 +299,6 @@ extern const tx_preset tx_bert_presets[];
                                   .head = TX_HEAD_##HEAD,                 \
                                   .logits = build,                        \
                                   .config_bytes = sizeof(tx_bert_config), \
-                                  .presets = tx_bert_presets,             \
                                   .check = tx_bert_check,                 \
                                   .params = tx_bert_params,               \
                                   .param = tx_bert_param,                 \

@@ -52,4 +52,4 @@ static const llama_config defaults = {SIZES(tx_bloom, rows, 250880, 2048, 64, 2,
 
 const tx_architecture tx_bloom = {
     FAMILY("bloom", "Bloom", defaults, keys, "query_key_value", tx_llama_read_unpadded, tx_llama_write),
-    .fixed = fixed_keys};
+    .fixed = fixed_keys, CENTRED_GGUF("bloom")};

@@ -39,5 +39,7 @@ static tx_status write(const tx_config *config, tx_json *json)
     return tx_llama_write(config, json);
 }
 
-const tx_architecture tx_cohere = {FAMILY("cohere", "Cohere", defaults, keys, "q_proj,v_proj", read, write),
-                                   .fixed = fixed_keys};
+const tx_architecture tx_cohere = {
+    FAMILY("cohere", "Cohere", defaults, keys, "q_proj,v_proj", read, write), .fixed = fixed_keys,
+    CENTRED_GGUF("command-r", TX_GGUF_OWN_KEYS(TX_GGUF_NAMED("logit_scale", "logit_scale", NUMBER)),
+                 TX_GGUF_FIXED({"use_qk_norm", false}, {"attention_bias", false}, {"tie_word_embeddings", true}))};

@@ -47,17 +47,16 @@ static const tx_stack_row base[] = {ENCODER(""), {.name = NULL}};
 static const tx_bert_kind distilbert = {.dropout_of_texts = true,
                                         .prefix = MODEL,
                                         .heads = TX_BERT_NAMES("vocab_", "pre_classifier.", CLASSIFIER, "qa_outputs."),
-                                        .rows = {[TX_HEAD_MASKED_LM] = masked,
-                                                 [TX_HEAD_SEQUENCE_CLASSIFICATION] = texts,
-                                                 [TX_HEAD_TOKEN_CLASSIFICATION] = tokens,
-                                                 [TX_HEAD_MULTIPLE_CHOICE] = choices,
-                                                 [TX_HEAD_QUESTION_ANSWERING] = answers,
-                                                 [TX_HEAD_STATES] = base},
+                                        TX_BERT_HEADS(masked, texts, tokens, choices, answers, base),
                                         .ties = {{"vocab_projector.weight", MODEL TX_BERT_WORDS}}};
 
 static const tx_bert_config defaults = {
     TX_BERT_DEFAULTS(tx_distilbert_masked_lm, distilbert, 30522, 768, 768, 6, 12, 3072, 0, 1e-12, -1, -1),
     .pad_token_id = 0, .head_act = TX_BERT_RELU, .classifier_dropout = 0.2, .qa_dropout = 0.1};
 
+/* Files without token types are those of this type. */
+static const tx_gguf_family gguf = {
+    .architecture = "bert", .scheme = &tx_bert_gguf, .without = {TX_GGUF_TYPES}, .gelu = "activation"};
+
 TX_BERT_FAMILY(tx_distilbert, "DistilBert", .type = "distilbert", .defaults = &defaults.base, .keys = keys,
-               .fixed = fixed, .read = tx_bert_read_rest, .lora_targets = "q_lin,v_lin");
+               .fixed = fixed, .read = tx_bert_read_rest, .lora_targets = "q_lin,v_lin", .gguf = &gguf);

@@ -28,12 +28,7 @@ static const tx_bert_kind electra = {
     .exact_gelu = true,
     .prefix = MODEL,
     .heads = TX_BERT_NAMES("generator_", "discriminator_predictions.", CLASSIFIER, "qa_outputs.", "sequence_summary."),
-    .rows = {[TX_HEAD_MASKED_LM] = masked,
-             [TX_HEAD_SEQUENCE_CLASSIFICATION] = texts,
-             [TX_HEAD_TOKEN_CLASSIFICATION] = tokens,
-             [TX_HEAD_MULTIPLE_CHOICE] = choices,
-             [TX_HEAD_QUESTION_ANSWERING] = answers,
-             [TX_HEAD_STATES] = base},
+    TX_BERT_HEADS(masked, texts, tokens, choices, answers, base),
     .ties = {{"generator_lm_head.weight", MODEL TX_BERT_WORDS}}};
 
 static const tx_bert_config defaults = {

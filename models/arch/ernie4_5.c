@@ -6,7 +6,7 @@
 static const tx_stack_row rows[] = {
     OPENING_ROWS,
     SEPARATE_MLP_ROWS,
-    MLP_BIAS_ROWS,
+    MLP_BIAS_ROWS_IF(attention.bias),
     LAST_ROWS,
 };
 
@@ -19,12 +19,5 @@ static const llama_config defaults = {SIZES(tx_ernie4_5, rows, 103424, 131072, 1
                                       .positions.interleaved = true,
                                       .tie_word_embeddings = true};
 
-static tx_status read(const tx_json *json, tx_config *config)
-{
-    TX_TRY(tx_llama_read(json, config));
-    ((llama_config *)config)->mlp.bias = llama_of(config)->attention.bias;
-    return TX_OK;
-}
-
-const tx_architecture tx_ernie4_5 = {
-    FAMILY("ernie4_5", "Ernie4_5", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};
+const tx_architecture tx_ernie4_5 = {USUAL_FAMILY("ernie4_5", "Ernie4_5"),
+                                     GGUF("ernie4_5", TX_GGUF_FIXED({"use_bias", false}))};

@@ -35,5 +35,29 @@ static tx_status read(const tx_json *json, tx_config *config)
     return tx_llama_read_layer_types(json, c);
 }
 
+/* llama.cpp computes windows only in the model of this size, and in three of four layers. */
+#define WINDOW_LAYERS 64
+
+static tx_status check_layers(const tx_gguf_exported *e)
+{
+    const bool windows = e->config->layers == WINDOW_LAYERS;
+    if ((llama_of(e->config)->attention.window > 0) != windows)
+        return tx_fail(TX_UNSUPPORTED, "sliding_window: llama.cpp computes windows if and only if there are %d layers",
+                       WINDOW_LAYERS);
+    return windows ? tx_llama_gguf_windows(e, 4) : TX_OK;
+}
+
+static tx_status derive_layers(const tx_gguf_file *file, tx_json *json)
+{
+    int64_t layers;
+    (void)file;
+    TX_TRY(tx_json_get_int(json, "num_hidden_layers", 1, TX_LLAMA_LAYERS, &layers));
+    if (layers == WINDOW_LAYERS)
+        return TX_OK;
+    TX_TRY(tx_json_set_null(json, "sliding_window"));
+    return tx_llama_gguf_set_windows(json, layers, NULL);
+}
+
 const tx_architecture tx_exaone4 = {
-    FAMILY("exaone4", "Exaone4", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};
+    FAMILY("exaone4", "Exaone4", defaults, keys, "q_proj,v_proj", read, tx_llama_write),
+    GGUF("exaone4", .rope_factors = true, .check = check_layers, .read = derive_layers)};

@@ -16,10 +16,7 @@ static const tx_stack_row rows[] = {
     {O_BIAS, BLOCK "self_attention.dense.bias", {WIDTH}, ZEROS, IF(attention.bias)},
     {POST_NORM, BLOCK "post_attention_layernorm.weight", {WIDTH}, ONES, UNLESS(residual.parallel)},
     {POST_NORM_BIAS, BLOCK "post_attention_layernorm.bias", {WIDTH}, ZEROS, UNLESS(residual.parallel)},
-    {GATE_UP_PROJ, BLOCK "mlp.dense_h_to_4h.weight", {INNER, WIDTH}, .split = 1},
-    {GATE_UP_BIAS, BLOCK "mlp.dense_h_to_4h.bias", {INNER}, ZEROS, IF(attention.bias), .split = 1},
-    {DOWN_PROJ, BLOCK "mlp.dense_4h_to_h.weight", {WIDTH, INNER}, .split = 2},
-    {DOWN_BIAS, BLOCK "mlp.dense_4h_to_h.bias", {WIDTH}, ZEROS, IF(attention.bias)},
+    PLAIN_MLP_ROWS_IF(attention.bias, BLOCK "mlp.dense_h_to_4h", BLOCK "mlp.dense_4h_to_h"),
     LAYER_NORM_ROWS(FINAL_NORM, "transformer.ln_f"),
     HEAD_ROWS,
 };
@@ -63,5 +60,8 @@ static const llama_config defaults = {SIZES(tx_falcon, rows, 65024, 2048, 4544, 
                                       .attention.multi_query = true,
                                       .tie_word_embeddings = true};
 
-const tx_architecture tx_falcon = {FAMILY("falcon", "Falcon", defaults, keys, "query_key_value", read, tx_llama_write),
-                                   .fixed = fixed_keys};
+const tx_architecture tx_falcon = {
+    FAMILY("falcon", "Falcon", defaults, keys, "query_key_value", read, tx_llama_write), .fixed = fixed_keys,
+    CENTRED_GGUF("falcon",
+                 TX_GGUF_FIXED({"alibi", false}, {"bias", false}, {"multi_query", true}, {"parallel_attn", true}),
+                 .gelu = "activation")};

@@ -6,6 +6,11 @@
  * and k, and its layers with a window have their own rotary base. */
 #include "models/arch/llama_family.h"
 
+#include <inttypes.h>
+
+#define GEMMA2_LARGEST 46 /* the layers of the model of 27 billion parameters, whose scores have another scale */
+#define GEMMA3_LARGEST 62
+
 static const tx_stack_row rows[] = {
     EMBED_ROW,
     {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ZEROS},
@@ -121,9 +126,63 @@ static tx_status read(const tx_json *json, tx_config *config)
     return tx_llama_read_ropes(json, config);
 }
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+/* llama.cpp derives the scale of scores and the base of layers with a window from the type. */
+static int64_t score_scalar(int64_t width, int64_t heads, int64_t size, bool largest)
+{
+    return largest ? width / heads : size;
+}
+
+static tx_status check_settings(const tx_gguf_exported *e)
+{
+    const llama_config *c = llama_of(e->config);
+    const bool third = c->positions.has_local;
+    const int64_t scalar = score_scalar(c->base.width, c->base.heads, head_size(c),
+                                        c->base.layers == (third ? GEMMA3_LARGEST : GEMMA2_LARGEST));
+    if (c->attention.query_scalar != scalar)
+        return tx_fail(TX_UNSUPPORTED, "query_pre_attn_scalar: llama.cpp computes as if it were %" PRId64, scalar);
+    TX_TRY(tx_llama_gguf_windows(e, third ? 6 : 2));
+    if (third && (c->positions.local.theta != 1e4 || c->positions.local.type != TX_ROPE_DEFAULT))
+        return tx_fail(TX_UNSUPPORTED, "rope_local_base_freq: llama.cpp computes as if it were 10000");
+    return TX_OK;
+}
+
+static tx_status derive_scalar(tx_json *json, int64_t largest)
+{
+    int64_t layers, width, heads, size;
+    TX_TRY(tx_json_get_int(json, "num_hidden_layers", 1, 1 << 24, &layers));
+    TX_TRY(tx_json_get_int(json, "hidden_size", 1, 1 << 24, &width));
+    TX_TRY(tx_json_get_int(json, "num_attention_heads", 1, 1 << 24, &heads));
+    TX_TRY(tx_json_get_int(json, "head_dim", 1, 1 << 24, &size));
+    return tx_json_set_int(json, "query_pre_attn_scalar", score_scalar(width, heads, size, layers == largest));
+}
+
+static tx_status derive_second(const tx_gguf_file *file, tx_json *json)
+{
+    (void)file;
+    return derive_scalar(json, GEMMA2_LARGEST);
+}
+
+static tx_status derive_third(const tx_gguf_file *file, tx_json *json)
+{
+    (void)file;
+    TX_TRY(derive_scalar(json, GEMMA3_LARGEST));
+    return tx_json_set_number(json, "rope_local_base_freq", 1e4);
+}
+
+#define GGUF_CAPS                                                                               \
+    TX_GGUF_OWN_KEYS(TX_GGUF_NAMED("attn_logit_softcapping", "attn_logit_softcapping", NUMBER), \
+                     TX_GGUF_NAMED("final_logit_softcapping", "final_logit_softcapping", NUMBER))
 const tx_architecture tx_gemma = {
-    FAMILY("gemma", "Gemma", gemma_defaults, gemma_keys, "q_proj,v_proj", read_common, tx_llama_write)};
+    FAMILY("gemma", "Gemma", gemma_defaults, gemma_keys, "q_proj,v_proj", read_common, tx_llama_write),
+    GGUF("gemma", TX_GGUF_FIXED({"attention_bias", false}, {"tie_word_embeddings", true}))};
+
 const tx_architecture tx_gemma2 = {
-    FAMILY("gemma2", "Gemma2", gemma2_defaults, gemma2_keys, "q_proj,v_proj", read_common, tx_llama_write)};
+    FAMILY("gemma2", "Gemma2", gemma2_defaults, gemma2_keys, "q_proj,v_proj", read_common, tx_llama_write),
+    GGUF("gemma2", GGUF_CAPS, TX_GGUF_FIXED({"attention_bias", false}, {"tie_word_embeddings", true}),
+         .check = check_settings, .read = derive_second)};
+
 const tx_architecture tx_gemma3_text = {
-    FAMILY("gemma3_text", "Gemma3", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};
+    FAMILY("gemma3_text", "Gemma3", defaults, keys, "q_proj,v_proj", read, tx_llama_write),
+    GGUF("gemma3", GGUF_CAPS, TX_GGUF_FIXED({"attention_bias", false}), .check = check_settings, .read = derive_third)};

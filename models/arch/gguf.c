@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Shared by the export to and the import from GGUF files: tables, names, and the order of rows. */
+ * Shared by the export to and the import from GGUF files: keys, names, and the order of rows. */
 #include "models/arch/gguf.h"
 
 #include <inttypes.h>
@@ -7,83 +7,45 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Tables ------------------------------------------------------------------------------------------ */
+/* ---- Keys -------------------------------------------------------------------------------------------- */
 
-#define TX_GGUF_TYPE(type, architecture, family, pairs) {#type, architecture, TX_GGUF_##family, pairs},
-#define TX_GGUF_KEY(family, key, name, kind, otherwise)
-#define TX_GGUF_FIXED(type, name, value)
-#define TX_GGUF_TENSOR(family, gguf, name, form)
-const tx_gguf_type tx_gguf_types[] = {
-#include "models/arch/gguf.def"
-    {.type = NULL},
-};
-
-#define TX_GGUF_TYPE(type, architecture, family, pairs)
-#define TX_GGUF_KEY(family, key, name, kind, otherwise) \
-    {TX_GGUF_##family, key, name, TX_GGUF_##kind, TX_GGUF_##otherwise},
-#define TX_GGUF_FIXED(type, name, value)
-#define TX_GGUF_TENSOR(family, gguf, name, form)
-const tx_gguf_key tx_gguf_keys[] = {
-#include "models/arch/gguf.def"
-    {.key = NULL},
-};
-
-#define TX_GGUF_TYPE(type, architecture, family, pairs)
-#define TX_GGUF_KEY(family, key, name, kind, otherwise)
-#define TX_GGUF_FIXED(type, name, value) {#type, name, value},
-#define TX_GGUF_TENSOR(family, gguf, name, form)
-const tx_gguf_fixed tx_gguf_fixed_keys[] = {
-#include "models/arch/gguf.def"
-    {.type = NULL},
-};
-
-static const struct {
-    tx_gguf_family family;
-    const char *gguf, *param;
-    tx_gguf_form form;
-} tensors[] = {
-#define TX_GGUF_TYPE(type, architecture, family, pairs)
-#define TX_GGUF_KEY(family, key, name, kind, otherwise)
-#define TX_GGUF_FIXED(type, name, value)
-#define TX_GGUF_TENSOR(family, gguf, name, form) {TX_GGUF_##family, gguf, name, TX_GGUF_##form},
-#include "models/arch/gguf.def"
-};
-
-/* A family and another whose rows it has, too. */
-static const tx_gguf_family shared[][2] = {
-    {TX_GGUF_GPT_BIGCODE, TX_GGUF_GPT2},    {TX_GGUF_DISTILBERT, TX_GGUF_BERT},
-    {TX_GGUF_MODERNBERT, TX_GGUF_BERT},     {TX_GGUF_GRANITE_MOE, TX_GGUF_GRANITE},
-    {TX_GGUF_GRANITE_MOE, TX_GGUF_MIXTRAL}, {TX_GGUF_OLMO3, TX_GGUF_OLMO2},
-    {TX_GGUF_EXAONE4, TX_GGUF_OLMO2},       {TX_GGUF_GLM4, TX_GGUF_GLM},
-    {TX_GGUF_QWEN2_MOE, TX_GGUF_QWEN3_MOE}, {TX_GGUF_OLMOE, TX_GGUF_QWEN3_MOE},
-};
-
-bool tx_gguf_has_rows(const tx_gguf_type *type, tx_gguf_family family)
+const char *tx_gguf_name_of(const tx_architecture *type, const tx_gguf_key *row)
 {
-    bool has = family == type->family || (family == TX_GGUF_LLAMA && type->family > TX_GGUF_LLAMA);
-    for (size_t i = 0; i < sizeof shared / sizeof shared[0]; i++)
-        has = has || (shared[i][0] == type->family && shared[i][1] == family);
-    return has;
+    const tx_config_key *key = type->keys;
+    while (row->member && key->name && key->offset != row->member)
+        key++;
+    return row->member ? key->name : row->name;
 }
 
-bool tx_gguf_has_key(const tx_gguf_type *type, const tx_gguf_key *row)
+double tx_gguf_other_value(const tx_config *config, const tx_gguf_key *row)
 {
-    for (const tx_gguf_key *own = tx_gguf_keys; own != row; own++)
-        if (tx_gguf_has_rows(type, own->family) && strcmp(own->key, row->key) == 0)
-            return false;
-    return tx_gguf_has_rows(type, row->family);
-}
-
-double tx_gguf_other_value(const tx_gguf_key *row, const tx_config *config)
-{
-    const double values[] = {[TX_GGUF_FOUR_WIDTHS] = 4 * (double)config->width,
+    const tx_config_value at = {.at = (const char *)config + row->member};
+    const double value = !row->member || row->kind == TX_GGUF_WORD ? 0
+                         : row->kind == TX_GGUF_NUMBER             ? *at.number
+                         : row->kind == TX_GGUF_BOOL               ? *at.flag
+                                                                   : (double)*at.whole;
+    const double values[] = {[TX_GGUF_NOTHING] = 0,
+                             [TX_GGUF_FOUR_WIDTHS] = 4 * (double)config->width,
                              [TX_GGUF_HEADS] = (double)config->heads,
-                             [TX_GGUF_ONE] = 1,
-                             [TX_GGUF_EIGHT] = 8,
-                             [TX_GGUF_TINY] = 1e-12,
-                             [TX_GGUF_FALSE] = 0,
-                             [TX_GGUF_CONTEXT] = 512};
-    return values[row->otherwise];
+                             [TX_GGUF_CONSTANT] = row->constant};
+    return value > 0 ? value : values[row->otherwise];
+}
+
+static bool has_key(const tx_gguf_key *rows, const char *key)
+{
+    while (rows && rows->key && strcmp(rows->key, key) != 0)
+        rows++;
+    return rows && rows->key;
+}
+
+tx_status tx_gguf_each_key(const tx_gguf_family *family, tx_gguf_visit *visit, void *context)
+{
+    for (const tx_gguf_key *row = family->keys; row && row->key; row++)
+        TX_TRY(visit(context, row));
+    for (const tx_gguf_key *row = family->scheme->keys; row->key; row++)
+        if (!has_key(family->keys, row->key))
+            TX_TRY(visit(context, row));
+    return TX_OK;
 }
 
 char *tx_gguf_key_of(char key[TX_GGUF_KEY_ROOM], const char *architecture, const char *rest)
@@ -94,34 +56,33 @@ char *tx_gguf_key_of(char key[TX_GGUF_KEY_ROOM], const char *architecture, const
 
 /* ---- Names and forms --------------------------------------------------------------------------------- */
 
-/* Compares `name` with `pattern`, in which "%d" stands for the index of a block and then of an expert. `number`
- * receives them, or -1. */
-static bool matches(const char *pattern, const char *name, int64_t number[2])
+static int32_t count_bars(const char *name)
 {
-    number[0] = number[1] = -1;
-    for (int i = 0; i < 2; i++) {
-        const char *at = strstr(pattern, "%d");
-        const size_t before = at ? (size_t)(at - pattern) : 0;
-        if (!at || strncmp(pattern, name, before) != 0)
-            break;
-        char *rest;
-        number[i] = strtol(name + before, &rest, 10);
-        if (rest == name + before)
-            return false;
-        name = rest;
-        pattern = at + 2;
-    }
-    return strcmp(pattern, name) == 0;
+    int32_t bars = 0;
+    for (; *name; name++)
+        bars += *name == '|';
+    return bars;
 }
 
-/* Replaces "%d" in "blk.%d.attn_norm.weight" by the index of a block. -1 means that there is none. */
-static void fill_name(const char *pattern, int64_t block, char name[TX_GGUF_NAME_ROOM])
+static const char *find_name(const tx_gguf_name *names, const tx_stack_row *row)
 {
-    const char *number = strstr(pattern, "%d");
-    if (block < 0 || !number)
-        snprintf(name, TX_GGUF_NAME_ROOM, "%s", pattern);
-    else
-        snprintf(name, TX_GGUF_NAME_ROOM, "%.*s%" PRId64 "%s", (int)(number - pattern), pattern, block, number + 2);
+    while (
+        names && names->name &&
+        !(names->slot == row->slot && names->first == row->first && count_bars(names->name) == count_bars(row->name)))
+        names++;
+    return names ? names->name : NULL;
+}
+
+/* Selects a section's name, and replaces "%d" in "blk.%d.attn_norm.weight" by the index of a block. */
+static void fill_name(const char *pattern, int32_t section, int64_t block, char name[TX_GGUF_NAME_ROOM])
+{
+    char of_section[TX_WEIGHTS_NAME];
+    tx_weights_piece_name(pattern, 0, section, of_section);
+    const char *number = strstr(of_section, "%d");
+    const int before = number ? (int)(number - of_section) : (int)strlen(of_section);
+    int used = snprintf(name, TX_GGUF_NAME_ROOM, "%.*s", before, of_section);
+    if (number)
+        snprintf(name + used, TX_GGUF_NAME_ROOM - (size_t)used, "%" PRId64 "%s", block, number + 2);
 }
 
 /* Sets the shape in GGUF files, and the size of a matrix. A vector is a matrix of one column. The biases of gates and
@@ -146,23 +107,29 @@ static void fill_shape(tx_gguf_layout *layout, const tx_shape *shape, bool to_gg
     layout->shape.rank = shape->rank;
 }
 
-tx_status tx_gguf_layout_of(const tx_gguf_type *type, const char *param, const tx_shape *shape, bool to_gguf,
-                            int64_t heads, int64_t of_kv, tx_gguf_layout *layout)
+tx_status tx_gguf_layout_of(const tx_config *config, const tx_weights_piece *pieces, int32_t index, bool to_gguf,
+                            tx_gguf_layout *layout)
 {
-    int64_t number[2];
-    size_t i = 0;
-    while (i < sizeof tensors / sizeof tensors[0] &&
-           !(tx_gguf_has_rows(type, tensors[i].family) && matches(tensors[i].param, param, number)))
-        i++;
-    if (i == sizeof tensors / sizeof tensors[0])
-        return tx_fail(TX_UNSUPPORTED, "%s has no equivalent in GGUF files", param);
-    const tx_gguf_form form = tensors[i].form;
-    const bool in_pairs = form == TX_GGUF_QUERIES || form == TX_GGUF_KEYS;
-    layout->form = in_pairs && !type->pairs ? TX_GGUF_PLAIN : form;
-    layout->heads = form == TX_GGUF_KEYS ? of_kv : heads;
-    layout->expert = number[1];
-    fill_shape(layout, shape, to_gguf);
-    fill_name(tensors[i].gguf, number[0], layout->name);
+    const tx_gguf_family *family = config->architecture->gguf;
+    const tx_weights_piece *piece = &pieces[index];
+    int64_t block;
+    const tx_stack_row *row = tx_stack_row_of(config, family->scheme->rows(config), piece->param, &block);
+    const int32_t sections = count_bars(row->name) + 1;
+    const bool starred = strchr(row->name, '*');
+    int64_t before = starred ? piece->first / tx_shape_count(&piece->shape) : 0; /* pieces of the same parameter */
+    while (!starred && before < index && pieces[index - before - 1].param == piece->param)
+        before++;
+    const char *name = find_name(family->names, row);
+    name = name ? name : find_name(family->scheme->names, row);
+    if (!name)
+        return tx_fail(TX_UNSUPPORTED, "%s has no equivalent in GGUF files", piece->name);
+    layout->heads = config->heads;
+    layout->form = family->scheme->form
+                       ? family->scheme->form(config, row, (int32_t)(before % sections), &layout->heads)
+                       : TX_GGUF_PLAIN;
+    layout->expert = starred ? before / sections : -1;
+    fill_shape(layout, &piece->shape, to_gguf);
+    fill_name(name, (int32_t)(before % sections), block, layout->name);
     return TX_OK;
 }
 

@@ -3,7 +3,6 @@
 #include "models/arch/gguf.h"
 
 #include "models/arch/find.h"
-#include "models/arch/llama_config.h"
 #include "models/text/tokenizer_gguf.h"
 
 #include <inttypes.h>
@@ -20,7 +19,7 @@ typedef struct exporting {
     const char *folder;
     tx_gguf_dtype dtype;
     const tx_reporter *report;
-    const tx_gguf_type *type;
+    const tx_gguf_family *type;
     tx_config *config;
     tx_json *json; /* the complete configuration */
     tx_weights *weights;
@@ -34,7 +33,8 @@ typedef struct exporting {
     tx_gguf_tensor *tensor; /* in the order of the file, after the one of rope factors if there is one */
     int32_t tensors;
     float *factors; /* rope factors, or NULL */
-    int64_t head_size, kv_heads;
+    int64_t head_size;
+    bool rotates;
     tx_rope_config rope;
     float *buffer;
     void *bytes;
@@ -58,61 +58,42 @@ static tx_status find_encoder(exporting *e)
 
 static tx_status find_type(exporting *e)
 {
-    const char *type = e->config->architecture->type;
+    const tx_head head = e->config->architecture->head;
     char types[512] = "";
-    const tx_gguf_type *row = tx_gguf_types;
-    while (row->type && strcmp(row->type, type) != 0)
-        row++;
-    e->type = row;
-    if (row->type && tx_gguf_has_rows(row, TX_GGUF_BERT))
+    const char *last = "";
+    e->type = e->config->architecture->gguf;
+    if (e->type && e->type->scheme->encoder)
         return find_encoder(e);
-    if (row->type && (e->config->architecture->head == TX_HEAD_CAUSAL_LM || row->family == TX_GGUF_T5))
+    if (e->type && (head == TX_HEAD_CAUSAL_LM || head == TX_HEAD_SEQ2SEQ))
         return TX_OK;
-    for (row = tx_gguf_types; row->type; row++)
-        tx_list_add(types, sizeof types, ", ", "%s", row->type);
+    for (const tx_architecture *const *row = tx_architectures; *row; row++)
+        if ((*row)->gguf && strcmp(last, (*row)->type) != 0)
+            tx_list_add(types, sizeof types, ", ", "%s", last = (*row)->type);
     return tx_fail(TX_UNSUPPORTED, "%s: only %s can be exported to GGUF files", e->config->architecture->class_name,
                    types);
 }
 
-/* llama.cpp refuses files with factors of other architectures. */
-static bool reads_factors(const exporting *e)
-{
-    static const char *const architectures[] = {"llama", "granite", "arcee", "exaone4", "granitemoe"};
-    for (size_t i = 0; i < sizeof architectures / sizeof architectures[0]; i++)
-        if (strcmp(architectures[i], e->type->architecture) == 0)
-            return true;
-    return false;
-}
-
+/* Reads rope settings. */
 static tx_status read_rope(exporting *e)
 {
-    e->rope = llama_of(e->config)->positions.rope;
+    const tx_rope_config *rope = e->type->scheme->rope ? e->type->scheme->rope(e->config, &e->head_size) : NULL;
+    if (!rope)
+        return TX_OK;
+    e->rotates = true;
+    e->rope = *rope;
     const double usual = 0.1 * log(e->rope.factor) + 1;
-    if (e->rope.type == TX_ROPE_LLAMA3 && !reads_factors(e))
-        return tx_fail(TX_UNSUPPORTED, "rope_parameters: llama.cpp does not compute llama3 in a %s", e->type->type);
+    if (e->rope.type == TX_ROPE_LLAMA3 && !e->type->rope_factors)
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: llama.cpp does not compute llama3 in a %s",
+                       e->config->architecture->type);
     if (e->rope.type == TX_ROPE_LONGROPE || e->rope.type == TX_ROPE_PROPORTIONAL)
         return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional cannot be written to GGUF files");
-    /* Published gpt-oss models do not truncate; llama.cpp always does. */
-    const bool truncates = e->type->family != TX_GGUF_GPT_OSS;
+    const bool truncates = !e->type->whole_ramp;
     if (e->rope.type == TX_ROPE_YARN && !truncates)
         tx_reporter_print(e->report,
                           "rope_parameters: truncate: llama.cpp computes as if it were true, so its logits differ");
     if (e->rope.type == TX_ROPE_YARN && (e->rope.truncate != truncates || !(fabs(e->rope.attention - usual) < 1e-9)))
         return tx_fail(TX_UNSUPPORTED,
                        "rope_parameters: GGUF files cannot store this truncate or attention_factor of yarn");
-    return TX_OK;
-}
-
-/* Reads head sizes and rope settings. */
-static tx_status read_heads(exporting *e)
-{
-    e->kv_heads = e->config->heads;
-    e->head_size = e->config->width / e->config->heads;
-    TX_TRY(TX_JSON_OPTIONAL(int, e->json, "num_key_value_heads", 1, INT32_MAX, &e->kv_heads));
-    TX_TRY(TX_JSON_OPTIONAL(int, e->json, "head_dim", 1, INT32_MAX, &e->head_size));
-    if (!tx_gguf_has_rows(e->type, TX_GGUF_LLAMA))
-        return TX_OK;
-    TX_TRY(read_rope(e));
     if (e->rope.type != TX_ROPE_LLAMA3)
         return TX_OK;
     e->factors = malloc((size_t)e->head_size * sizeof *e->factors);
@@ -134,15 +115,16 @@ static tx_gguf_dtype dtype_of(const exporting *e, const tx_gguf_layout *layout)
     return layout->width % tx_gguf_block(e->dtype) ? TX_GGUF_F16 : e->dtype;
 }
 
-static tx_status list_tensor(exporting *e, const tx_weights_piece *piece, bool is_ups)
+static tx_status list_tensor(exporting *e, int32_t index, bool is_ups)
 {
+    const tx_weights_piece *piece = &e->piece[index];
     const int32_t i = e->parts++;
     tx_gguf_layout *layout = &e->layout[i];
     const tx_weights_names names = tx_arch_names(e->config);
     e->source[i] = tx_weights_find(e->weights, &names, piece->name);
     if (e->source[i] < 0)
         return tx_fail(TX_FORMAT, "the weights have no %s", piece->name);
-    TX_TRY(tx_gguf_layout_of(e->type, piece->name, &piece->shape, true, e->config->heads, e->kv_heads, layout));
+    TX_TRY(tx_gguf_layout_of(e->config, e->piece, index, true, layout));
     layout->is_ups = is_ups;
     if (strcmp(layout->name, POSITIONS) == 0) { /* without those of padding */
         layout->skipped = layout->shape.dim[0] - e->config->positions;
@@ -166,7 +148,7 @@ static tx_status list_tensor(exporting *e, const tx_weights_piece *piece, bool i
     tensor->dim[0] = 1;
     for (int32_t d = 0; d < rank; d++)
         tensor->dim[outer + d] = layout->shape.dim[d];
-    return tx_gguf_is_double(layout) && !is_ups ? list_tensor(e, piece, true) : TX_OK;
+    return tx_gguf_is_double(layout) && !is_ups ? list_tensor(e, index, true) : TX_OK;
 }
 
 static tx_status list_tensors(exporting *e)
@@ -185,42 +167,44 @@ static tx_status list_tensors(exporting *e)
         e->tensor[e->tensors++] =
             (tx_gguf_tensor){.name = TX_GGUF_ROPE_FACTORS, .dtype = TX_GGUF_F32, .rank = 1, .dim = {e->head_size / 2}};
     for (int32_t i = 0; i < e->pieces; i++)
-        TX_TRY(list_tensor(e, &e->piece[i], false));
+        TX_TRY(list_tensor(e, i, false));
     return TX_OK;
 }
 
 /* ---- Values -------------------------------------------------------------------------------------------- */
 
-static tx_status put_key(const exporting *e, const tx_gguf_key *row)
+static tx_status put_key(void *context, const tx_gguf_key *row)
 {
+    const exporting *e = context;
+    const char *name = tx_gguf_name_of(e->config->architecture, row);
     char key[TX_GGUF_KEY_ROOM];
-    double number = tx_gguf_other_value(row, e->config);
+    double number = name && row->otherwise == TX_GGUF_NOTHING ? 0 : tx_gguf_other_value(e->config, row);
     int64_t whole = (int64_t)number;
-    const bool has = row->name && tx_json_has(e->json, row->name);
+    const bool has = name && tx_json_has(e->json, name);
     tx_gguf_key_of(key, e->type->architecture, row->key);
-    if (!has && row->otherwise == TX_GGUF_NOTHING)
+    if (!has && row->otherwise == TX_GGUF_NOTHING && number == 0)
         return TX_OK;
     if (row->kind == TX_GGUF_BOOL) {
         bool flag = number != 0;
         if (has)
-            TX_TRY(tx_json_get_bool(e->json, row->name, &flag));
+            TX_TRY(tx_json_get_bool(e->json, name, &flag));
         tx_gguf_put_bool(e->writer, key, flag);
         return TX_OK;
     }
     if (row->kind == TX_GGUF_WORD) {
         const char *word;
-        TX_TRY(tx_json_get_string(e->json, row->name, &word));
+        TX_TRY(tx_json_get_string(e->json, name, &word));
         tx_gguf_put_string(e->writer, key, word, strlen(word));
         return TX_OK;
     }
     if (row->kind == TX_GGUF_NUMBER) {
         if (has)
-            TX_TRY(tx_json_get_number(e->json, row->name, -HUGE_VAL, HUGE_VAL, &number));
+            TX_TRY(tx_json_get_number(e->json, name, -HUGE_VAL, HUGE_VAL, &number));
         tx_gguf_put_number(e->writer, key, number);
         return TX_OK;
     }
     if (has)
-        TX_TRY(tx_json_get_int(e->json, row->name, 0, UINT32_MAX, &whole));
+        TX_TRY(tx_json_get_int(e->json, name, 0, UINT32_MAX, &whole));
     tx_gguf_put_int(e->writer, key, whole);
     return TX_OK;
 }
@@ -238,24 +222,12 @@ static tx_status put_encoder(const exporting *e)
                                      "put it before each text");
     tx_pooling_free(&pooling);
     TX_THEN(status, TX_JSON_OPTIONAL(int, e->json, "type_vocab_size", 1, INT32_MAX, &types));
-    if (e->type->family != TX_GGUF_MODERNBERT)
+    if (e->type->scheme->token_types)
         tx_gguf_put_int(e->writer, "tokenizer.ggml.token_type_count", types);
     return status;
 }
 
-/* Writes the rotary base of layers with a window, and which layers have one. */
-static void put_windows(const exporting *e)
-{
-    char key[TX_GGUF_KEY_ROOM];
-    tx_gguf_key_of(key, e->type->architecture, "rope.freq_base_swa");
-    tx_gguf_put_number(e->writer, key, llama_of(e->config)->positions.local.theta);
-    tx_gguf_key_of(key, e->type->architecture, TX_GGUF_WINDOWS);
-    tx_gguf_put_array(e->writer, key, TX_GGUF_VALUE_BOOL, e->config->layers);
-    for (int64_t i = 0; i < e->config->layers; i++)
-        tx_gguf_add_bytes(e->writer, window_of(llama_of(e->config), i) > 0 ? "\1" : "\0", 1);
-}
-
-static tx_status put_values(const exporting *e)
+static tx_status put_values(exporting *e)
 {
     static const int64_t file_types[TX_GGUF_DTYPES] = {
 #define X(name, number, elements, bytes, file, text) [TX_GGUF_##name] = (file),
@@ -270,18 +242,13 @@ static tx_status put_values(const exporting *e)
     tx_gguf_put_string(e->writer, "general.name", name, strlen(name));
     tx_gguf_put_int(e->writer, "general.file_type", file_types[e->dtype]);
     tx_gguf_put_int(e->writer, "general.quantization_version", QUANTIZATION_VERSION);
-    for (const tx_gguf_key *row = tx_gguf_keys; row->key; row++)
-        if (tx_gguf_has_key(e->type, row))
-            TX_TRY(put_key(e, row));
-    if (e->type->family == TX_GGUF_OLMO3)
-        put_windows(e);
-    if (e->type->family == TX_GGUF_MPT && llama_of(e->config)->attention.clip > 0)
-        tx_gguf_put_number(e->writer, tx_gguf_key_of(key, architecture, TX_GGUF_CLIP),
-                           llama_of(e->config)->attention.clip);
+    TX_TRY(tx_gguf_each_key(e->type, put_key, e));
+    if (e->type->put)
+        e->type->put(e->config, e->writer);
     tx_gguf_put_int(e->writer, tx_gguf_key_of(key, architecture, "vocab_size"), e->config->vocab_size);
-    if (tx_gguf_has_rows(e->type, TX_GGUF_BERT))
+    if (e->type->scheme->encoder)
         TX_TRY(put_encoder(e));
-    if (tx_gguf_has_rows(e->type, TX_GGUF_LLAMA))
+    if (e->rotates)
         tx_gguf_put_rope(e->writer, architecture, &e->rope, (int64_t)(e->rope.rotated * (double)e->head_size));
     return tx_tokenizer_put_gguf(
         e->tokenizer,
@@ -334,11 +301,10 @@ static tx_status export(exporting *e, const char *path)
     TX_TRY(tx_config_of_folder(e->folder, &e->config));
     TX_TRY(tx_fail_in(find_type(e), "%s", e->folder));
     TX_TRY(tx_config_json(e->config, &e->json));
-    if (tx_gguf_has_rows(e->type, TX_GGUF_BERT)) /* without the positions of padding */
+    if (e->type->scheme->encoder) /* without the positions of padding */
         TX_TRY(tx_json_set_int(e->json, "max_position_embeddings", e->config->positions));
-    TX_TRY(tx_fail_in(tx_gguf_check_settings(&(tx_gguf_exported){e->type, e->config, e->json, e->report}), "%s",
-                      e->folder));
-    TX_TRY(tx_fail_in(read_heads(e), "%s", e->folder));
+    TX_TRY(tx_fail_in(tx_gguf_check_settings(&(tx_gguf_exported){e->config, e->json, e->report}), "%s", e->folder));
+    TX_TRY(tx_fail_in(read_rope(e), "%s", e->folder));
     TX_TRY(tx_tokenizer_open(e->folder, &e->tokenizer));
     TX_TRY(tx_arch_check(e->config, e->folder));
     TX_TRY(tx_arch_open_weights(e->folder, &e->weights));

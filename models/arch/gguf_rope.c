@@ -82,8 +82,10 @@ static tx_status read_factors(double theta, double original, const float *factor
     return tx_json_set_number(scaling, "high_freq_factor", rope.high);
 }
 
-static tx_status read_scaling(const tx_gguf_file *file, const char *architecture, const char *type, tx_json *scaling)
+static tx_status read_scaling(const tx_gguf_file *file, const tx_gguf_family *family, const char *type,
+                              tx_json *scaling)
 {
+    const char *architecture = family->architecture;
     char key[TX_GGUF_KEY_ROOM];
     if (strcmp(type, "linear") != 0 && strcmp(type, "yarn") != 0)
         return tx_fail(TX_UNSUPPORTED, "rope.scaling.type: \"%.40s\" is not one of none, linear, yarn", type);
@@ -93,15 +95,16 @@ static tx_status read_scaling(const tx_gguf_file *file, const char *architecture
         return TX_OK;
     if (tx_gguf_has(file, KEY("scaling.attn_factor")) || tx_gguf_has(file, KEY("scaling.yarn_attn_factor")))
         return tx_fail(TX_UNSUPPORTED, "rope.scaling: attention factors are not supported");
-    if (strcmp(architecture, "gpt-oss") == 0)
+    if (family->whole_ramp)
         TX_TRY(tx_json_set_bool(scaling, "truncate", false));
     TX_TRY(copy_number(file, KEY("scaling.yarn_beta_fast"), scaling, "beta_fast"));
     return copy_number(file, KEY("scaling.yarn_beta_slow"), scaling, "beta_slow");
 }
 
-static tx_status set_scaling(const tx_gguf_file *file, const char *architecture, const float *factors, int64_t pairs,
-                             double theta, tx_json *config)
+static tx_status set_scaling(const tx_gguf_file *file, const tx_gguf_family *family, const float *factors,
+                             int64_t pairs, double theta, tx_json *config)
 {
+    const char *architecture = family->architecture;
     char key[TX_GGUF_KEY_ROOM], *type = NULL;
     int64_t original = LLAMA3_ORIGINAL;
     TX_TRY(TX_GGUF_OPTIONAL(string, file, KEY("scaling.type"), &type, NULL));
@@ -116,14 +119,15 @@ static tx_status set_scaling(const tx_gguf_file *file, const char *architecture,
         TX_THEN(status, tx_json_set_int(scaling, "original_max_position_embeddings", original));
     }
     TX_THEN(status, factors ? read_factors(theta, (double)original, factors, pairs, scaling)
-                            : read_scaling(file, architecture, type, scaling));
+                            : read_scaling(file, family, type, scaling));
     free(type);
     return status;
 }
 
-tx_status tx_gguf_get_rope(const tx_gguf_file *file, const char *architecture, const float *factors, int64_t pairs,
+tx_status tx_gguf_get_rope(const tx_gguf_file *file, const tx_gguf_family *family, const float *factors, int64_t pairs,
                            tx_json *config)
 {
+    const char *architecture = family->architecture;
     char key[TX_GGUF_KEY_ROOM];
     int64_t rotated = 2 * pairs;
     double theta = 10000;
@@ -134,5 +138,5 @@ tx_status tx_gguf_get_rope(const tx_gguf_file *file, const char *architecture, c
         TX_TRY(tx_json_set_number(config, "partial_rotary_factor", (double)rotated / (double)(2 * pairs)));
     TX_TRY(TX_GGUF_OPTIONAL(number, file, KEY("freq_base"), &theta));
     TX_TRY(tx_json_set_number(config, "rope_theta", theta));
-    return set_scaling(file, architecture, factors, pairs, theta, config);
+    return set_scaling(file, family, factors, pairs, theta, config);
 }

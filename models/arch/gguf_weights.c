@@ -13,7 +13,7 @@
 
 typedef struct reading {
     tx_gguf_file *file;
-    tx_gguf_model model;
+    tx_config *config;
     int32_t pieces;
     tx_weights_piece *piece;
     int32_t *source; /* for each piece, the index of its tensor in the file */
@@ -51,8 +51,7 @@ static tx_status list_tensor(reading *m, int32_t i)
     const tx_weights_piece *piece = &m->piece[i];
     const tx_shape *shape = &piece->shape;
     tx_gguf_layout *layout = &m->layout[i];
-    TX_TRY(
-        tx_gguf_layout_of(m->model.type, piece->name, shape, false, m->model.config->heads, m->model.kv_heads, layout));
+    TX_TRY(tx_gguf_layout_of(m->config, m->piece, i, false, layout));
     m->tensor[i] = tx_weights_part(piece->name, TX_F32, shape);
     TX_TRY(find_tensor(m, layout, layout->name, &m->source[i]));
     const tx_gguf_tensor *has = tx_gguf_tensor_at(m->file, m->source[i]);
@@ -88,26 +87,29 @@ static tx_status check_tied(const reading *m, int32_t output)
 /* Every tensor of the file must be used, so that none is ignored silently. */
 static tx_status check_others(const reading *m)
 {
+    const tx_architecture *type = m->config->architecture;
+    int64_t size;
+    const bool rotates = type->gguf->scheme->rope && type->gguf->scheme->rope(m->config, &size);
     for (int32_t t = 0; t < tx_gguf_count(m->file); t++) {
         const char *name = tx_gguf_tensor_at(m->file, t)->name;
-        bool used = strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && tx_gguf_has_rows(m->model.type, TX_GGUF_LLAMA);
+        bool used = strcmp(name, TX_GGUF_ROPE_FACTORS) == 0 && rotates;
         for (int32_t i = 0; i < m->pieces && !used; i++)
             used = m->source[i] == t || (tx_gguf_is_double(&m->layout[i]) && m->layout[i].ups == t);
         if (!used && strcmp(name, TX_GGUF_OUTPUT) == 0)
             TX_TRY(check_tied(m, t));
         else if (!used)
-            return tx_fail(TX_UNSUPPORTED, "tensor %s is not part of a %s model", name, m->model.type->type);
+            return tx_fail(TX_UNSUPPORTED, "tensor %s is not part of a %s model", name, type->type);
     }
     return TX_OK;
 }
 
 static tx_status list_tensors(reading *m)
 {
-    const int32_t params = tx_arch_params(m->model.config);
+    const int32_t params = tx_arch_params(m->config);
     if (params > tx_gguf_count(m->file)) /* before memory is allocated for an untrusted number of layers */
         return tx_fail(TX_FORMAT, "has %" PRId32 " tensors, but its configuration requires at least %" PRId32 "",
                        tx_gguf_count(m->file), params);
-    TX_TRY(tx_arch_pieces(m->model.config, &m->piece, &m->pieces));
+    TX_TRY(tx_arch_pieces(m->config, &m->piece, &m->pieces));
     const size_t room = (size_t)m->pieces + 1;
     m->source = malloc(room * sizeof *m->source);
     m->layout = calloc(room, sizeof *m->layout);
@@ -116,7 +118,7 @@ static tx_status list_tensors(reading *m)
     if (!m->source || !m->layout || !m->tensor || !m->stored)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
     char key[TX_GGUF_KEY_ROOM];
-    tx_gguf_key_of(key, m->model.type->architecture, TX_GGUF_EXPERTS);
+    tx_gguf_key_of(key, m->config->architecture->gguf->architecture, TX_GGUF_EXPERTS);
     TX_TRY(TX_GGUF_OPTIONAL(int, m->file, key, 0, INT32_MAX, &m->experts));
     for (int32_t i = 0; i < m->pieces; i++)
         TX_TRY(list_tensor(m, i));
@@ -167,7 +169,7 @@ static void release(void *context)
 {
     reading *m = context;
     tx_gguf_reader_free(&m->reader);
-    tx_config_free(m->model.config);
+    tx_config_free(m->config);
     free(m->piece);
     free(m->source);
     free(m->layout);
@@ -183,7 +185,7 @@ static tx_status open_file(const char *path, reading **opened)
     if (!m)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     tx_status status = tx_gguf_open(path, &m->file);
-    TX_THEN(status, tx_fail_in(tx_gguf_model_read(m->file, &m->model), "%s", path));
+    TX_THEN(status, tx_fail_in(tx_gguf_config(m->file, &m->config), "%s", path));
     TX_THEN(status, tx_fail_in(list_tensors(m), "%s", path));
     m->reader = (tx_gguf_reader){.read = read_file, .from = m->file};
     return TX_RETURN(status, m, opened, release);

@@ -4,6 +4,8 @@
  * pairs are adjacent, and one tensor for gate and up. The type glm4 also has norms after attention and MLP. */
 #include "models/arch/llama_family.h"
 
+#include <inttypes.h>
+
 #define OPENING                                                                                \
     EMBED_ROW, {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES}, SEPARATE_QKV_ROWS, \
     {                                                                                          \
@@ -34,6 +36,15 @@ static const tx_config_key keys[] = {COMMON_KEYS, HEAD_DIM_KEY, BIAS_KEY, {.name
 static const llama_config defaults = {DEFAULTS(tx_glm, rows)};
 static const llama_config defaults_4 = {DEFAULTS(tx_glm4, rows_4)};
 
-const tx_architecture tx_glm = {FAMILY("glm", "Glm", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
+static tx_status check_heads(const tx_gguf_exported *e)
+{
+    const int64_t size = e->config->width / e->config->heads;
+    return head_size(llama_of(e->config)) == size
+               ? TX_OK
+               : tx_fail(TX_UNSUPPORTED, "head_dim: llama.cpp computes as if it were %" PRId64, size);
+}
+
+const tx_architecture tx_glm = {USUAL_FAMILY("glm", "Glm"), GGUF("chatglm", .check = check_heads)};
+
 const tx_architecture tx_glm4 = {
-    FAMILY("glm4", "Glm4", defaults_4, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
+    FAMILY("glm4", "Glm4", defaults_4, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write), GGUF("glm4")};

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * GPT-2: the keys of its configuration, its parameters, its graph, its weights in files. */
 #include "models/arch/gpt2.h"
+
+#include "models/arch/gguf_family.h"
 #include "models/arch/labels.h"
 #include "models/arch/stack.h"
 
@@ -273,11 +275,66 @@ static bool is_of_head(const char *param)
     return strcmp(param, SCORE_NAME) == 0;
 }
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+static const tx_stack_row *rows_of(const tx_config *config)
+{
+    (void)config;
+    return rows;
+}
+
+/* Matrices of linear layers are [in, out] in Hugging Face's files. */
+static tx_gguf_form form_of(const tx_config *config, const tx_stack_row *row, int32_t section, int64_t *heads)
+{
+    const bool linear = row->slot == ATTN || row->slot == ATTN_PROJ || row->slot == FC || row->slot == FC_PROJ;
+    (void)config;
+    (void)section;
+    (void)heads;
+    return linear ? TX_GGUF_TURNED : TX_GGUF_PLAIN;
+}
+
+static const tx_gguf_name gguf_names[] = {
+    TX_GGUF_NAME(WTE, TX_GGUF_EMBEDDING),
+    TX_GGUF_NAME(WPE, "position_embd.weight"),
+    TX_GGUF_NAME(LN_1, "blk.%d.attn_norm.weight"),
+    TX_GGUF_NAME(LN_1_BIAS, "blk.%d.attn_norm.bias"),
+    TX_GGUF_NAME(ATTN, "blk.%d.attn_qkv.weight"),
+    TX_GGUF_NAME(ATTN_BIAS, "blk.%d.attn_qkv.bias"),
+    TX_GGUF_NAME(ATTN_PROJ, "blk.%d.attn_output.weight"),
+    TX_GGUF_NAME(ATTN_PROJ_BIAS, "blk.%d.attn_output.bias"),
+    TX_GGUF_NAME(LN_2, "blk.%d.ffn_norm.weight"),
+    TX_GGUF_NAME(LN_2_BIAS, "blk.%d.ffn_norm.bias"),
+    TX_GGUF_NAME(FC, "blk.%d.ffn_up.weight"),
+    TX_GGUF_NAME(FC_BIAS, "blk.%d.ffn_up.bias"),
+    TX_GGUF_NAME(FC_PROJ, "blk.%d.ffn_down.weight"),
+    TX_GGUF_NAME(FC_PROJ_BIAS, "blk.%d.ffn_down.bias"),
+    TX_GGUF_NAME(LN_F, "output_norm.weight"),
+    TX_GGUF_NAME(LN_F_BIAS, "output_norm.bias"),
+    {.name = NULL},
+};
+#define AT(member) offsetof(tx_gpt2_config, member)
+static const tx_gguf_key gguf_keys[] = {
+    TX_GGUF_MEMBER("context_length", AT(base.positions), INT, NOTHING),
+    TX_GGUF_MEMBER("embedding_length", AT(base.width), INT, NOTHING),
+    TX_GGUF_MEMBER("block_count", AT(base.layers), INT, NOTHING),
+    TX_GGUF_MEMBER("feed_forward_length", AT(n_inner), INT, FOUR_WIDTHS),
+    TX_GGUF_MEMBER(TX_GGUF_HEAD_COUNT, AT(base.heads), INT, NOTHING),
+    TX_GGUF_MEMBER("attention.layer_norm_epsilon", AT(layer_norm_epsilon), NUMBER, NOTHING),
+    {.key = NULL},
+};
+static const tx_gguf_scheme scheme = {.rows = rows_of, .names = gguf_names, .keys = gguf_keys, .form = form_of};
+static const tx_gguf_family gguf = {
+    .architecture = "gpt2",
+    .scheme = &scheme,
+    .gelu = "activation_function",
+    TX_GGUF_FIXED({"scale_attn_weights", true}, {"scale_attn_by_inverse_layer_idx", false}),
+};
+
 #define ROW                                                                                           \
     .type = "gpt2", .config_bytes = sizeof(tx_gpt2_config), .defaults = &defaults.base, .keys = keys, \
     .fixed = fixed_keys, .presets = presets, .check = check, .params = params, .param = param,        \
     .embeddings = embeddings, .logits = logits, .inputs_first = true, .lora_targets = "c_attn",       \
-    .rename = rename_tensor, .check_weights = check_head
+    .rename = rename_tensor, .gguf = &gguf, .check_weights = check_head
 
 const tx_architecture tx_gpt2 = {.class_name = "GPT2LMHeadModel", ROW};
 const tx_architecture tx_gpt2_classifier = {.class_name = "GPT2ForSequenceClassification",

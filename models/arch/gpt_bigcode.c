@@ -40,4 +40,4 @@ static const llama_config defaults = {SIZES(tx_gpt_bigcode, rows, 50257, 1024, 7
 
 const tx_architecture tx_gpt_bigcode = {
     FAMILY("gpt_bigcode", "GPTBigCode", defaults, keys, "c_attn", tx_llama_read_unpadded, tx_llama_write),
-    .fixed = fixed_keys};
+    .fixed = fixed_keys, CENTRED_GGUF("starcoder", .gelu = "activation_function")};

@@ -51,5 +51,21 @@ static tx_status write(const tx_config *config, tx_json *json)
     return tx_json_has(json, "rope_parameters") ? tx_llama_write(config, json) : TX_OK;
 }
 
+/* The keys of rotary positions have names of their own. */
+static tx_status read_rotary(const tx_gguf_file *file, tx_json *json)
+{
+    double theta, part = 1;
+    (void)file;
+    TX_TRY(tx_json_get_number(json, "rope_theta", 0, 1e12, &theta));
+    TX_TRY(tx_json_set_number(json, "rotary_emb_base", theta));
+    TX_TRY(TX_JSON_OPTIONAL(number, json, "partial_rotary_factor", 0, 1, &part));
+    return tx_json_set_number(json, "rotary_pct", part);
+}
+
 const tx_architecture tx_gpt_neox = {
-    FAMILY("gpt_neox", "GPTNeoX", defaults, keys, "query_key_value", tx_llama_read_unpadded, write)};
+    FAMILY("gpt_neox", "GPTNeoX", defaults, keys, "query_key_value", tx_llama_read_unpadded, write),
+    CENTRED_GGUF("gptneox",
+                 TX_GGUF_OWN_KEYS(
+                     TX_GGUF_MEMBER("use_parallel_residual", offsetof(llama_config, residual.parallel), BOOL, NOTHING)),
+                 TX_GGUF_FIXED({"attention_bias", true}, {"tie_word_embeddings", false}), .gelu = "hidden_act",
+                 .read = read_rotary)};

@@ -34,18 +34,15 @@ static const tx_config_key keys[] = {COMMON_KEYS,
 
 static const llama_config defaults = {
     SIZES(tx_gpt_oss, rows, 201088, 131072, 2880, 36, 64, -1, -1),
-    .mlp.inner = 2880,
-    .attention.kv_heads = 8,
-    .norms.eps = 1e-5,
-    .initializer_range = 0.02,
-    .positions.rope = {.theta = 150000,
-                       .type = TX_ROPE_YARN,
-                       .factor = 32,
-                       .original = 4096,
-                       .low = 1,
-                       .high = 32,
-                       .attention = 1.3465735902799727,
-                       .rotated = 1}, /* 0.1 ln 32 + 1 */
+    REST_OF(2880, 8, 1e-5, 0.02,
+            {.theta = 150000,
+             .type = TX_ROPE_YARN,
+             .factor = 32,
+             .original = 4096,
+             .low = 1,
+             .high = 32,
+             .attention = 1.3465735902799727,
+             .rotated = 1}), /* 0.1 ln 32 + 1 */
     .attention.head_dim = 64,
     .attention.window = 128,
     .attention.windowed = true,
@@ -57,5 +54,28 @@ static const llama_config defaults = {
     .experts.limit = 7,
 };
 
+/* llama.cpp derives the activation from the type. */
+static tx_status check_activation(const tx_gguf_exported *e)
+{
+    const llama_config *c = llama_of(e->config);
+    if (c->experts.alpha != 1.702 || c->experts.limit != 7)
+        return tx_fail(TX_UNSUPPORTED, "swiglu_alpha, swiglu_limit: llama.cpp computes as if they were 1.702 and 7");
+    return tx_llama_gguf_windows(e, 2);
+}
+
+/* Without settings the rotary positions of this type are those of "yarn". */
+static tx_status read_plain_rope(const tx_gguf_file *file, tx_json *json)
+{
+    (void)file;
+    return tx_json_has(json, "rope_scaling")
+               ? TX_OK
+               : tx_json_set(json, "rope_scaling", tx_json_pack("{s:s}", "rope_type", "default"));
+}
+
 const tx_architecture tx_gpt_oss = {
-    FAMILY("gpt_oss", "GptOss", defaults, keys, "q_proj,v_proj", tx_llama_read_windows, tx_llama_write)};
+    FAMILY("gpt_oss", "GptOss", defaults, keys, "q_proj,v_proj", tx_llama_read_windows, tx_llama_write),
+    GGUF(
+        "gpt-oss", .whole_ramp = true, TX_GGUF_OWN_NAMES(TX_GGUF_NAME(POST_NORM, "blk.%d.post_attention_norm.weight")),
+        TX_GGUF_OWN_KEYS(TX_GGUF_MEMBER("expert_feed_forward_length", offsetof(llama_config, mlp.inner), INT, NOTHING)),
+        TX_GGUF_FIXED({"attention_bias", true}, {"tie_word_embeddings", false}), .check = check_activation,
+        .read = read_plain_rope)};

@@ -21,9 +21,7 @@ static const tx_config_key keys[] = {GPT_KEYS, {.name = NULL}};
 
 static const llama_config defaults = {
     SIZES(tx_gptj, rows, 50400, 2048, 4096, 28, 16, 50256, 50256),
-    .norms.eps = 1e-5,
-    .initializer_range = 0.02,
-    .positions.rope = PARTIAL_ROPE(1e4, 1),
+    REST_OF(0, 0, 1e-5, 0.02, PARTIAL_ROPE(1e4, 1)),
     .positions.interleaved = true,
     .mlp.activation = TX_LLAMA_GELU_TANH,
     .mlp.choice = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,

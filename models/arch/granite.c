@@ -31,7 +31,14 @@ static const llama_config moe_defaults = {SIZES(tx_granitemoe, moe_rows, 32000, 
                                           REST(11008, 0, 1e-6, 1e4), EXPERTS_DEFAULTS(8, 2, 0.001),
                                           .experts.normalise = true, GRANITE_DEFAULTS};
 
+#define GGUF_SCALES                                                                                                    \
+    TX_GGUF_OWN_KEYS(TX_GGUF_MEMBER("attention.scale", offsetof(llama_config, attention.multiplier), NUMBER, NOTHING), \
+                     TX_GGUF_MEMBER("embedding_scale", offsetof(llama_config, embedding.multiplier), NUMBER, NOTHING), \
+                     TX_GGUF_MEMBER("residual_scale", offsetof(llama_config, residual.multiplier), NUMBER, NOTHING),   \
+                     TX_GGUF_MEMBER("logit_scale", offsetof(llama_config, logits.divisor), NUMBER, NOTHING))
 const tx_architecture tx_granitemoe = {
-    FAMILY("granitemoe", "GraniteMoe", moe_defaults, moe_keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
-const tx_architecture tx_granite = {
-    FAMILY("granite", "Granite", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
+    FAMILY("granitemoe", "GraniteMoe", moe_defaults, moe_keys, "q_proj,v_proj", tx_llama_read, tx_llama_write),
+    GGUF("granitemoe", .pairs = true, .rope_factors = true, GGUF_SCALES)};
+
+const tx_architecture tx_granite = {USUAL_FAMILY("granite", "Granite"),
+                                    GGUF("granite", .pairs = true, .rope_factors = true, GGUF_SCALES)};

@@ -19,11 +19,7 @@ static const tx_config_key keys[] = {COMMON_KEYS, HEAD_DIM_KEY, BIAS_KEY, {.name
 
 static const llama_config defaults = {
     SIZES(tx_hunyuan_v1_dense, rows, 290943, 2048, 4096, 32, 32, 1, 2),
-    .mlp.inner = 11008,
-    .norms.eps = 1e-5,
-    .initializer_range = 0.02,
-    .positions.rope = {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1, .alpha = 1},
-    .padding = 1,
+    REST_OF(11008, 0, 1e-5, 0.02, {.theta = 1e4, .factor = 1, .attention = 1, .rotated = 1, .alpha = 1}), .padding = 1,
     .norms.after_rope = true};
 
 static tx_status read(const tx_json *json, tx_config *config)
@@ -35,4 +31,5 @@ static tx_status read(const tx_json *json, tx_config *config)
 }
 
 const tx_architecture tx_hunyuan_v1_dense = {
-    FAMILY("hunyuan_v1_dense", "HunYuanDenseV1", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};
+    FAMILY("hunyuan_v1_dense", "HunYuanDenseV1", defaults, keys, "q_proj,v_proj", read, tx_llama_write),
+    GGUF("hunyuan-dense", TX_GGUF_FIXED({"attention_bias", false}))};

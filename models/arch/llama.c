@@ -171,5 +171,8 @@ static const llama_config mistral_defaults = {SIZES(tx_mistral, tx_llama_rows, 3
                                               REST(14336, 8, 1e-6, 1e4), .attention.windowed = true,
                                               .attention.window = 4096};
 
-WITH_CLASSIFIER(tx_llama, "llama", "Llama", llama_defaults, llama_keys, tx_llama_read);
-WITH_CLASSIFIER(tx_mistral, "mistral", "Mistral", mistral_defaults, mistral_keys, tx_llama_read);
+WITH_CLASSIFIER(tx_llama, "llama", "Llama", llama_defaults, llama_keys, tx_llama_read,
+                GGUF("llama", .pairs = true, .rope_factors = true, .without = {TX_GGUF_EXPERTS, TX_GGUF_WINDOW}));
+WITH_CLASSIFIER(tx_mistral, "mistral", "Mistral", mistral_defaults, mistral_keys, tx_llama_read,
+                GGUF("llama", .pairs = true, .rope_factors = true, .with = TX_GGUF_WINDOW,
+                     .without = {TX_GGUF_EXPERTS}));

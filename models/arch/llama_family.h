@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The parts of a family that the Llama graph (llama_graph.c) computes. They are slots for its table of tensors, keys of its
- * config.json, and the row of the table of architectures. phi3.c is an example. */
+ * The parts of a family that the Llama graph (llama_graph.c) computes. They are slots for its table of tensors, keys of
+ * its config.json, and the row of the table of architectures. phi3.c is an example. */
 #ifndef TX_MODELS_LLAMA_FAMILY_H
 #define TX_MODELS_LLAMA_FAMILY_H
 
+#include "models/arch/gguf_family.h"
 #include "models/arch/labels.h"
 #include "models/arch/llama_config.h"
 #include "models/arch/stack.h"
@@ -105,18 +106,20 @@ enum {
     {                                                                                                  \
         POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES                              \
     }
-#define MLP_BIAS_ROWS                                                                               \
-    {GATE_UP_BIAS, LAYER "mlp.gate_proj|up_proj.bias", {GATE_UP}, ZEROS, IF(mlp.bias), .split = 1}, \
-    {                                                                                               \
-        DOWN_BIAS, LAYER "mlp.down_proj.bias", {WIDTH}, ZEROS, IF(mlp.bias)                         \
+#define MLP_BIAS_ROWS MLP_BIAS_ROWS_IF(mlp.bias)
+#define MLP_BIAS_ROWS_IF(flag)                                                                  \
+    {GATE_UP_BIAS, LAYER "mlp.gate_proj|up_proj.bias", {GATE_UP}, ZEROS, IF(flag), .split = 1}, \
+    {                                                                                           \
+        DOWN_BIAS, LAYER "mlp.down_proj.bias", {WIDTH}, ZEROS, IF(flag)                         \
     }
-/* An MLP without a gate: the names of its matrices without ".weight". */
-#define PLAIN_MLP_ROWS(up, down)                                              \
-    {GATE_UP_PROJ, up ".weight", {INNER, WIDTH}, .split = 1},                 \
-        {GATE_UP_BIAS, up ".bias", {INNER}, ZEROS, IF(mlp.bias), .split = 1}, \
-        {DOWN_PROJ, down ".weight", {WIDTH, INNER}, .split = 2},              \
-    {                                                                         \
-        DOWN_BIAS, down ".bias", {WIDTH}, ZEROS, IF(mlp.bias)                 \
+/* An MLP without a gate: the names of its matrices without ".weight", and the flag of biases. */
+#define PLAIN_MLP_ROWS(up, down) PLAIN_MLP_ROWS_IF(mlp.bias, up, down)
+#define PLAIN_MLP_ROWS_IF(flag, up, down)                                 \
+    {GATE_UP_PROJ, up ".weight", {INNER, WIDTH}, .split = 1},             \
+        {GATE_UP_BIAS, up ".bias", {INNER}, ZEROS, IF(flag), .split = 1}, \
+        {DOWN_PROJ, down ".weight", {WIDTH, INNER}, .split = 2},          \
+    {                                                                     \
+        DOWN_BIAS, down ".bias", {WIDTH}, ZEROS, IF(flag)                 \
     }
 /* A layer norm: its name without ".weight". */
 #define LAYER_NORM_ROWS(slot, name)               \
@@ -261,7 +264,8 @@ void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_
 tx_status tx_llama_check_weights(const tx_config *config, const tx_weights *weights);
 bool tx_llama_is_of_head(const char *param);
 
-/* A row, with peft's default targets. */
+/* A row with peft's default targets, and one with the usual values of the rest. */
+#define USUAL_FAMILY(TYPE, CLASS) FAMILY(TYPE, CLASS, defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)
 #define FAMILY(TYPE, CLASS, ...) FAMILY_OF(TYPE, CLASS "ForCausalLM", __VA_ARGS__)
 #define FAMILY_OF(TYPE, CLASS, DEFAULTS, KEYS, TARGETS, READ, WRITE)                                            \
     .type = (TYPE), .class_name = (CLASS), .config_bytes = sizeof(llama_config), .defaults = &(DEFAULTS).base,  \
@@ -269,12 +273,24 @@ bool tx_llama_is_of_head(const char *param);
     .param = tx_llama_param, .embeddings = tx_llama_embeddings, .idle = tx_llama_idle, .rates = tx_llama_rates, \
     .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = tx_llama_rename,                            \
     .check_weights = tx_llama_check_weights
+/* general.architecture of its GGUF files, and further members of tx_gguf_family; CENTRED for layer norms. */
+#define GGUF(...) GGUF_OF(tx_llama_gguf, __VA_ARGS__)
+#define CENTRED_GGUF(...) GGUF_OF(tx_llama_gguf_centred, __VA_ARGS__)
+#define GGUF_OF(kind, ...)                             \
+    .gguf = &(const tx_gguf_family)                    \
+    {                                                  \
+        .scheme = &(kind), .architecture = __VA_ARGS__ \
+    }
 /* Defines the rows of a type with a language model and a classifier. */
-#define WITH_CLASSIFIER(row, TYPE, CLASS, DEFAULTS, KEYS, READ)                                                    \
-    const tx_architecture row = {FAMILY(TYPE, CLASS, DEFAULTS, KEYS, "q_proj,v_proj", READ, tx_llama_write)};      \
+#define WITH_CLASSIFIER(row, TYPE, CLASS, DEFAULTS, KEYS, READ, ...)                                               \
+    const tx_architecture row = {FAMILY(TYPE, CLASS, DEFAULTS, KEYS, "q_proj,v_proj", READ, tx_llama_write),       \
+                                 __VA_ARGS__};                                                                     \
     const tx_architecture row##_classifier = {                                                                     \
         FAMILY_OF(TYPE, CLASS "ForSequenceClassification", DEFAULTS, KEYS, "q_proj,v_proj", READ, tx_llama_write), \
-        .head = TX_HEAD_SEQUENCE_CLASSIFICATION, .reads_last = true, .lora_saved = "score",                        \
-        .is_of_head = tx_llama_is_of_head}
+        .head = TX_HEAD_SEQUENCE_CLASSIFICATION,                                                                   \
+        .reads_last = true,                                                                                        \
+        .lora_saved = "score",                                                                                     \
+        .is_of_head = tx_llama_is_of_head,                                                                         \
+        __VA_ARGS__}
 
 #endif

@@ -23,5 +23,5 @@ static const llama_config defaults = {SIZES(tx_mixtral, rows, 32000, 131072, 409
                                       REST(14336, 8, 1e-5, 1e6), .attention.windowed = true,
                                       EXPERTS_DEFAULTS(8, 2, 0.001), .experts.normalise = true};
 
-const tx_architecture tx_mixtral = {
-    FAMILY("mixtral", "Mixtral", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
+const tx_architecture tx_mixtral = {USUAL_FAMILY("mixtral", "Mixtral"),
+                                    GGUF("llama", .pairs = true, .rope_factors = true, .with = TX_GGUF_EXPERTS)};

@@ -227,12 +227,7 @@ static const tx_bert_kind modernbert = {.same_head = true,
                                         .pool = pool,
                                         .prefix = MODEL,
                                         .heads = TX_BERT_NAMES("head.", "decoder.", "classifier."),
-                                        .rows = {[TX_HEAD_MASKED_LM] = masked,
-                                                 [TX_HEAD_SEQUENCE_CLASSIFICATION] = labels,
-                                                 [TX_HEAD_TOKEN_CLASSIFICATION] = labels,
-                                                 [TX_HEAD_MULTIPLE_CHOICE] = choices,
-                                                 [TX_HEAD_QUESTION_ANSWERING] = answers,
-                                                 [TX_HEAD_STATES] = base},
+                                        TX_BERT_HEADS(masked, labels, labels, choices, answers, base),
                                         .ties = {{"decoder.weight", MODEL "embeddings.tok_embeddings.weight"}}};
 
 static const tx_bert_config defaults = {
@@ -244,5 +239,42 @@ static const tx_bert_config defaults = {
     .global_theta = 160000,
     .local_theta = 10000};
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+#define TENSOR(slot, name) TX_GGUF_NAME(TX_BERT_##slot, name ".weight")
+static const tx_gguf_name gguf_names[] = {
+    TENSOR(WORD_TABLE, "token_embd"),      TENSOR(EMBED_NORM, "token_embd_norm"),
+    TENSOR(ATTN_NORM, "blk.%d.attn_norm"), TENSOR(QKV_PROJ, "blk.%d.attn_qkv"),
+    TENSOR(O_PROJ, "blk.%d.attn_output"),  TENSOR(MLP_NORM, "blk.%d.ffn_norm"),
+    TENSOR(UP_PROJ, "blk.%d.ffn_up"),      TENSOR(DOWN_PROJ, "blk.%d.ffn_down"),
+    TENSOR(FINAL_NORM, "output_norm"),     {.name = NULL},
+};
+static const tx_gguf_key gguf_keys[] = {
+    TX_BERT_GGUF_KEYS,
+    TX_BERT_GGUF_KEY(TX_GGUF_WINDOW, local, INT),
+    TX_BERT_GGUF_KEY(TX_GGUF_WINDOWS, every, INT),
+    TX_BERT_GGUF_KEY("rope.freq_base", global_theta, NUMBER),
+    TX_BERT_GGUF_KEY("rope.freq_base_swa", local_theta, NUMBER),
+    TX_GGUF_NAMED("hidden_activation", "hidden_activation", WORD),
+    {.key = NULL},
+};
+static const tx_gguf_scheme scheme = {.rows = tx_bert_rows, .names = gguf_names, .keys = gguf_keys, .encoder = true};
+
+/* Only the activation and the period of layers without a window have the same defaults in llama.cpp and config.json. */
+static tx_status check_complete(const tx_gguf_file *file, tx_json *json)
+{
+    static const char *const needed[] = {"attention.layer_norm_epsilon", TX_GGUF_WINDOW, "rope.freq_base",
+                                         "rope.freq_base_swa"};
+    char key[TX_GGUF_KEY_ROOM];
+    (void)json;
+    for (size_t i = 0; i < sizeof needed / sizeof needed[0]; i++)
+        if (!tx_gguf_has(file, tx_gguf_key_of(key, "modern-bert", needed[i])))
+            return tx_fail(TX_FORMAT, "has no %s", key);
+    return TX_OK;
+}
+
+static const tx_gguf_family gguf = {
+    .architecture = "modern-bert", .scheme = &scheme, .gelu = "hidden_activation", .read = check_complete};
+
 TX_BERT_FAMILY_OF(tx_modernbert, "ModernBert", "classifier", .type = "modernbert", .defaults = &defaults.base,
-                  .keys = keys, .fixed = fixed, .read = read_rest);
+                  .keys = keys, .fixed = fixed, .read = read_rest, .gguf = &gguf);

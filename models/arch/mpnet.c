@@ -60,12 +60,7 @@ static const tx_bert_kind mpnet = {
     .bucket = bucket,
     .prefix = MODEL,
     .heads = TX_BERT_NAMES(HEAD, MODEL "pooler.", CLASSIFIER, "qa_outputs."),
-    .rows = {[TX_HEAD_MASKED_LM] = masked,
-             [TX_HEAD_SEQUENCE_CLASSIFICATION] = texts,
-             [TX_HEAD_TOKEN_CLASSIFICATION] = tokens,
-             [TX_HEAD_MULTIPLE_CHOICE] = choices,
-             [TX_HEAD_QUESTION_ANSWERING] = answers,
-             [TX_HEAD_STATES] = base},
+    TX_BERT_HEADS(masked, texts, tokens, choices, answers, base),
     .ties = {{HEAD "decoder.weight", MODEL TX_BERT_WORDS}, {HEAD "decoder.bias", HEAD "bias"}}};
 
 static const tx_bert_config defaults = {

@@ -69,5 +69,38 @@ static const llama_config defaults = {SIZES(tx_mpt, rows, 50368, 2048, 2048, 24,
                                       .mlp.plain = true,
                                       .tie_word_embeddings = true};
 
-const tx_architecture tx_mpt = {FAMILY("mpt", "Mpt", defaults, keys, "Wqkv", read, tx_llama_write),
-                                .fixed = fixed_keys};
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+#define CLIP "mpt.attention.clamp_kqv" /* attn_config.clip_qkv */
+
+/* llama.cpp has no setting for the scale of scores, and computes the tanh form of GELU. */
+static tx_status check_attention(const tx_gguf_exported *e)
+{
+    if (llama_of(e->config)->attention.multiplier != 0)
+        return tx_fail(TX_UNSUPPORTED, "softmax_scale: llama.cpp computes as if it were null");
+    tx_reporter_print(e->report, "MPT has the exact form of GELU" TX_GGUF_TANH_WARNING);
+    return TX_OK;
+}
+
+static void put_clip(const tx_config *config, tx_gguf_writer *writer)
+{
+    if (llama_of(config)->attention.clip > 0)
+        tx_gguf_put_number(writer, CLIP, llama_of(config)->attention.clip);
+}
+
+static tx_status read_clip(const tx_gguf_file *file, tx_json *json)
+{
+    double clip;
+    if (!tx_gguf_has(file, CLIP))
+        return TX_OK;
+    TX_TRY(tx_gguf_get_number(file, CLIP, &clip));
+    return tx_json_set(json, "attn_config", tx_json_pack("{s:f}", "clip_qkv", clip));
+}
+
+const tx_architecture tx_mpt = {
+    FAMILY("mpt", "Mpt", defaults, keys, "Wqkv", read, tx_llama_write), .fixed = fixed_keys,
+    CENTRED_GGUF(
+        "mpt",
+        TX_GGUF_OWN_KEYS(
+            {.key = "attention.max_alibi_bias", .kind = TX_GGUF_NUMBER, .otherwise = TX_GGUF_CONSTANT, .constant = 8}),
+        .check = check_attention, .put = put_clip, .read = read_clip)};

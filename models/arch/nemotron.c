@@ -24,4 +24,6 @@ static const llama_config defaults = {SIZES(tx_nemotron, rows, 256000, 4096, 614
                                       .mlp.activation = TX_LLAMA_RELU2, .norms.add_one = true, .mlp.plain = true};
 
 const tx_architecture tx_nemotron = {
-    FAMILY("nemotron", "Nemotron", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
+    USUAL_FAMILY("nemotron", "Nemotron"),
+    CENTRED_GGUF("nemotron",
+                 TX_GGUF_FIXED({"attention_bias", false}, {"tie_word_embeddings", false}, {"mlp_bias", false}))};

@@ -5,6 +5,8 @@
  * rotary positions. OLMoE (Muennighoff et al., OLMoE, 2024) normalises inputs, and has experts. */
 #include "models/arch/llama_family.h"
 
+#include <inttypes.h>
+
 static const tx_stack_row rows[] = {
     EMBED_ROW,
     SEPARATE_QKV_ROWS,
@@ -69,9 +71,75 @@ static tx_status read_olmoe(const tx_json *json, tx_config *config)
     return tx_llama_read(json, config);
 }
 
-const tx_architecture tx_olmo2 = {
-    FAMILY("olmo2", "Olmo2", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+#define WINDOWS "olmo2." TX_GGUF_WINDOWS
+
+/* llama.cpp has one base, and scales only layers without a window. */
+static tx_status check_ropes(const tx_gguf_exported *e)
+{
+    const llama_config *c = llama_of(e->config);
+    if (c->positions.local.theta != c->positions.rope.theta || c->positions.local.type != TX_ROPE_DEFAULT)
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: sliding_attention: llama.cpp computes rope_type default with "
+                                       "the rope_theta of full_attention");
+    return TX_OK;
+}
+
+/* Writes the rotary base of layers with a window, and which layers have one. */
+static void put_windows(const tx_config *config, tx_gguf_writer *writer)
+{
+    tx_gguf_put_number(writer, "olmo2.rope.freq_base_swa", llama_of(config)->positions.local.theta);
+    tx_gguf_put_array(writer, WINDOWS, TX_GGUF_VALUE_BOOL, config->layers);
+    for (int64_t i = 0; i < config->layers; i++)
+        tx_gguf_add_bytes(writer, window_of(llama_of(config), i) > 0 ? "\1" : "\0", 1);
+}
+
+/* OLMo 3 has settings for each kind of layers. llama.cpp scales only layers without a window. */
+static tx_status set_ropes(tx_json *json)
+{
+    double theta;
+    TX_TRY(tx_json_get_number(json, "rope_theta", 0, 1e12, &theta));
+    tx_json *full = tx_json_has(json, "rope_scaling") ? tx_json_copy(tx_json_find(json, "rope_scaling"))
+                                                      : tx_json_pack("{s:s}", "rope_type", "default");
+    TX_TRY(tx_json_set(json, "rope_parameters",
+                       tx_json_pack("{s:o,s:{s:s,s:f}}", "full_attention", full, "sliding_attention", "rope_type",
+                                    "default", "rope_theta", theta)));
+    TX_TRY(tx_json_set_number(full, "rope_theta", theta));
+    return tx_json_set_null(json, "rope_scaling");
+}
+
+/* Files list the layers with a window. */
+static tx_status set_windows(const tx_gguf_file *file, tx_json *json)
+{
+    int64_t layers;
+    tx_gguf_array slides = {0};
+    if (!tx_gguf_has(file, WINDOWS))
+        return TX_OK;
+    TX_TRY(tx_json_get_int(json, "num_hidden_layers", 1, TX_LLAMA_LAYERS, &layers));
+    TX_TRY(tx_gguf_get_array(file, WINDOWS, false, &slides));
+    const tx_status status =
+        slides.count == layers
+            ? tx_llama_gguf_set_windows(json, layers, slides.number)
+            : tx_fail(TX_FORMAT, WINDOWS ": %" PRId64 " layers instead of %" PRId64, slides.count, layers);
+    tx_gguf_array_free(&slides);
+    return status;
+}
+
+static tx_status read_gguf3(const tx_gguf_file *file, tx_json *json)
+{
+    TX_TRY(set_ropes(json));
+    return set_windows(file, json);
+}
+
+const tx_architecture tx_olmo2 = {USUAL_FAMILY("olmo2", "Olmo2"),
+                                  GGUF("olmo2", .without = {TX_GGUF_WINDOW},
+                                       TX_GGUF_FIXED({"attention_bias", false}, {"tie_word_embeddings", false}))};
+
 const tx_architecture tx_olmo3 = {
-    FAMILY("olmo3", "Olmo3", olmo3_defaults, olmo3_keys, "q_proj,v_proj", read_olmo3, tx_llama_write)};
+    FAMILY("olmo3", "Olmo3", olmo3_defaults, olmo3_keys, "q_proj,v_proj", read_olmo3, tx_llama_write),
+    GGUF("olmo2", .with = TX_GGUF_WINDOW, TX_GGUF_FIXED({"attention_bias", false}, {"tie_word_embeddings", false}),
+         .check = check_ropes, .put = put_windows, .read = read_gguf3)};
+
 const tx_architecture tx_olmoe = {
-    FAMILY("olmoe", "Olmoe", olmoe_defaults, olmoe_keys, "q_proj,v_proj", read_olmoe, tx_llama_write)};
+    FAMILY("olmoe", "Olmoe", olmoe_defaults, olmoe_keys, "q_proj,v_proj", read_olmoe, tx_llama_write),
+    GGUF("olmoe", TX_GGUF_FIXED({"norm_topk_prob", false}, {"tie_word_embeddings", false}, {"attention_bias", false}))};

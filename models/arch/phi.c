@@ -38,5 +38,6 @@ static const llama_config defaults = {
     .mlp.plain = true,
 };
 
-const tx_architecture tx_phi = {FAMILY("phi", "Phi", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write),
-                                .fixed = fixed_keys};
+const tx_architecture tx_phi = {
+    USUAL_FAMILY("phi", "Phi"), .fixed = fixed_keys,
+    CENTRED_GGUF("phi2", TX_GGUF_FIXED({"tie_word_embeddings", false}), .gelu = "hidden_act")};

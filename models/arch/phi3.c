@@ -32,4 +32,4 @@ static tx_status read(const tx_json *json, tx_config *config)
 }
 
 const tx_architecture tx_phi3 = {FAMILY("phi3", "Phi3", defaults, keys, "qkv_proj", read, tx_llama_write),
-                                 .restarts = true};
+                                 .restarts = true, GGUF("phi3")};

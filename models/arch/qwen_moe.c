@@ -75,9 +75,32 @@ static tx_status read(const tx_json *json, tx_config *config)
     return TX_OK;
 }
 
+/* llama.cpp computes experts in all layers. */
+static tx_status check_layers(const tx_gguf_exported *e)
+{
+    for (int64_t i = 0; i < e->config->layers; i++)
+        if (!is_sparse(e->config, i))
+            return tx_fail(TX_UNSUPPORTED, "mlp_only_layers, decoder_sparse_step: llama.cpp computes as if all layers "
+                                           "had experts");
+    return TX_OK;
+}
+
+/* llama.cpp has this for Qwen3. */
+static tx_status read_normalised(const tx_gguf_file *file, tx_json *json)
+{
+    (void)file;
+    return tx_json_set_bool(json, "norm_topk_prob", true);
+}
+
 const tx_architecture tx_qwen2_moe = {
     FAMILY("qwen2_moe", "Qwen2Moe", qwen2_defaults, qwen2_keys, "q_proj,v_proj", read, tx_llama_write),
-    .fixed = fixed_keys};
+    .fixed = fixed_keys,
+    GGUF("qwen2moe",
+         TX_GGUF_FIXED({"norm_topk_prob", false}, {"tie_word_embeddings", false}, {"use_sliding_window", false}),
+         .check = check_layers)};
+
 const tx_architecture tx_qwen3_moe = {
     FAMILY("qwen3_moe", "Qwen3Moe", qwen3_defaults, qwen3_keys, "q_proj,v_proj", read, tx_llama_write),
-    .fixed = fixed_keys};
+    .fixed = fixed_keys,
+    GGUF("qwen3moe", TX_GGUF_FIXED({"norm_topk_prob", true}, {"attention_bias", false}, {"use_sliding_window", false}),
+         .check = check_layers, .read = read_normalised)};

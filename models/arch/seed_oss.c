@@ -27,4 +27,6 @@ static const llama_config defaults = {SIZES(tx_seed_oss, rows, 155136, 524288, 4
                                       .residual.dropout = 0.1};
 
 const tx_architecture tx_seed_oss = {
-    FAMILY("seed_oss", "SeedOss", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)};
+    USUAL_FAMILY("seed_oss", "SeedOss"),
+    GGUF("seed_oss", TX_GGUF_OWN_NAMES(TX_GGUF_NAME(POST_NORM, "blk.%d.post_attention_norm.weight")),
+         TX_GGUF_FIXED({"attention_out_bias", false}, {"mlp_bias", false}))};

@@ -47,5 +47,15 @@ static tx_status read(const tx_json *json, tx_config *config)
                : TX_OK;
 }
 
+/* llama.cpp rotates all layers except every fourth. */
+static tx_status check_no_rope(const tx_gguf_exported *e)
+{
+    for (int64_t i = 0; i < e->config->layers; i++)
+        if (has_rope(llama_of(e->config), i) != ((i + 1) % 4 != 0))
+            return tx_fail(TX_UNSUPPORTED, "no_rope_layers: llama.cpp computes as if it were every fourth layer");
+    return TX_OK;
+}
+
 const tx_architecture tx_smollm3 = {
-    FAMILY("smollm3", "SmolLM3", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};
+    FAMILY("smollm3", "SmolLM3", defaults, keys, "q_proj,v_proj", read, tx_llama_write),
+    GGUF("smollm3", .pairs = true, TX_GGUF_FIXED({"use_sliding_window", false}), .check = check_no_rope)};

@@ -34,5 +34,8 @@ static const llama_config defaults = {SIZES(tx_stablelm, rows, 50304, 4096, 2560
                                       REST_OF(6912, 32, 1e-5, 0.02, PARTIAL_ROPE(1e4, 0.25))};
 
 const tx_architecture tx_stablelm = {
-    FAMILY("stablelm", "StableLm", defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write),
-    .fixed = fixed_keys};
+    USUAL_FAMILY("stablelm", "StableLm"), .fixed = fixed_keys,
+    CENTRED_GGUF("stablelm",
+                 TX_GGUF_OWN_KEYS(
+                     TX_GGUF_MEMBER("use_parallel_residual", offsetof(llama_config, residual.parallel), BOOL, NOTHING)),
+                 TX_GGUF_FIXED({"tie_word_embeddings", false}))};

@@ -96,6 +96,14 @@ int32_t tx_stack_params(const tx_config *config, const tx_stack_row *rows)
     return (int32_t)(INT32_MAX - left);
 }
 
+const tx_stack_row *tx_stack_row_of(const tx_config *config, const tx_stack_row *rows, int32_t index, int64_t *number)
+{
+    int64_t left = index, block;
+    const tx_stack_row *row = walk(config, rows, &left, &block);
+    *number = is_in_block(row) ? block - first_of(config, row) : -1;
+    return row;
+}
+
 /* The value of tx_param_spec.block. */
 static int32_t block_of(const tx_stack_row *rows, const tx_stack_row *row, int64_t block)
 {

@@ -44,6 +44,9 @@ typedef int64_t tx_stack_extent(const tx_config *config, int32_t extent, int32_t
 void tx_stack_param(const tx_config *config, const tx_stack_row *rows, tx_stack_extent *extent_of,
                     double initializer_range, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
 
+/* The row of parameter `index`, and the index in its name; -1 if it has none. */
+const tx_stack_row *tx_stack_row_of(const tx_config *config, const tx_stack_row *rows, int32_t index, int64_t *number);
+
 /* The state of a graph builder. The first use of a slot declares its parameter, so that the arena is in layer order. */
 typedef struct tx_stack {
     tx_graph *graph;

@@ -10,7 +10,7 @@ static const tx_stack_row rows[] = {
     SEPARATE_QKV_ROWS,
     O_ROWS,
     LAYER_NORM_ROWS(POST_NORM, LAYER "post_attention_layernorm"),
-    PLAIN_MLP_ROWS(LAYER "mlp.c_fc", LAYER "mlp.c_proj"),
+    PLAIN_MLP_ROWS_IF(attention.bias, LAYER "mlp.c_fc", LAYER "mlp.c_proj"),
     LAYER_NORM_ROWS(FINAL_NORM, "model.norm"),
     HEAD_ROWS,
 };
@@ -34,12 +34,6 @@ static const llama_config defaults = {SIZES(tx_starcoder2, rows, 49152, 4096, 30
                                       .attention.bias = true,
                                       .tie_word_embeddings = true};
 
-static tx_status read(const tx_json *json, tx_config *config)
-{
-    TX_TRY(tx_llama_read(json, config));
-    ((llama_config *)config)->mlp.bias = llama_of(config)->attention.bias;
-    return TX_OK;
-}
-
 const tx_architecture tx_starcoder2 = {
-    FAMILY("starcoder2", "Starcoder2", defaults, keys, "q_proj,v_proj", read, tx_llama_write)};
+    USUAL_FAMILY("starcoder2", "Starcoder2"),
+    CENTRED_GGUF("starcoder2", TX_GGUF_FIXED({"use_bias", true}), .gelu = "hidden_act")};

@@ -5,6 +5,7 @@
  * Blocks are numbered through both: the decoder's follow the encoder's. */
 #include "models/arch/t5.h"
 
+#include "models/arch/gguf_family.h"
 #include "models/arch/labels.h"
 #include "models/names.h"
 
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define FARTHEST 128 /* the only limit of distances in llama.cpp */
 #define HEAD "lm_head.weight"
 #define TABLE "shared.weight"
 #define BIAS_TABLE ".block.0.layer.0.SelfAttention.relative_attention_bias.weight"
@@ -59,7 +61,6 @@ static const tx_fixed_key fixed[] = {
     {"is_decoder", false, "a decoder without an encoder is not implemented"},
     {.name = NULL},
 };
-static const tx_preset presets[] = {{.name = NULL}};
 
 /* transformers writes tie_word_embeddings as true, whatever the model has. A T5 whose outputs are not scaled, and each
  * mT5, has an output head of its own, unless its files lack it (settle). */
@@ -226,6 +227,91 @@ static const tx_t5_config t5 = {DEFAULTS(tx_t5, 32128, 2048, 6, 8, TX_T5_RELU), 
 static const tx_t5_config mt5 = {DEFAULTS(tx_mt5, 250112, 1024, 8, 6, TX_T5_GATED_GELU), .never_scales = true,
                                  .untied = true, .gated = true};
 
+/* ---- GGUF files ---------------------------------------------------------------------------------------- */
+
+static const tx_stack_row *rows_of(const tx_config *config)
+{
+    (void)config;
+    return tx_t5_rows;
+}
+
+#define NAME(row_slot, text, ...)                               \
+    {                                                           \
+        .slot = (row_slot), .name = text ".weight", __VA_ARGS__ \
+    }
+#define SELF_NAMES(side, ...)                                                                                     \
+    NAME(TX_T5_SELF_NORM, side "attn_norm", __VA_ARGS__), NAME(TX_T5_SELF_NORM + 1, side "attn_q", __VA_ARGS__),  \
+        NAME(TX_T5_SELF_NORM + 2, side "attn_k|attn_v", __VA_ARGS__),                                             \
+        NAME(TX_T5_SELF_NORM + 3, side "attn_o", __VA_ARGS__), NAME(TX_T5_FF_NORM, side "ffn_norm", __VA_ARGS__), \
+        NAME(TX_T5_FF_IN, side "ffn_up", __VA_ARGS__), NAME(TX_T5_FF_IN, side "ffn_gate|ffn_up", __VA_ARGS__),    \
+        NAME(TX_T5_FF_OUT, side "ffn_down", __VA_ARGS__)
+#define CROSS "dec.blk.%d.cross_attn_"
+static const tx_gguf_name gguf_names[] = {
+    NAME(TX_T5_EMBED, "token_embd", .first = 0),
+    NAME(TX_T5_ENCODER_NORM, "enc.output_norm", .first = 0),
+    NAME(TX_T5_DECODER_NORM, "dec.output_norm", .first = 0),
+    NAME(TX_T5_LM_HEAD, "output", .first = 0),
+    NAME(TX_T5_ENCODER_BIAS, "enc.blk.0.attn_rel_b", .first = 0),
+    NAME(TX_T5_DECODER_BIAS, "dec.blk.0.attn_rel_b", .first = 0),
+    SELF_NAMES("enc.blk.%d.", .first = 0),
+    SELF_NAMES("dec.blk.%d.", IN_DECODER),
+    NAME(TX_T5_CROSS_NORM, CROSS "norm", IN_DECODER),
+    NAME(TX_T5_CROSS_NORM + 1, CROSS "q", IN_DECODER),
+    NAME(TX_T5_CROSS_NORM + 2, "dec.blk.%d.cross_attn_k|cross_attn_v", IN_DECODER),
+    NAME(TX_T5_CROSS_NORM + 3, CROSS "o", IN_DECODER),
+    {.name = NULL},
+};
+#define COUNT(key, field) TX_GGUF_MEMBER(key, offsetof(tx_t5_config, field), INT, NOTHING)
+#define EPSILON(key) TX_GGUF_MEMBER(key, offsetof(tx_t5_config, layer_norm_epsilon), NUMBER, NOTHING)
+static const tx_gguf_key gguf_keys[] = {
+    {.key = "context_length", .name = "n_positions", .otherwise = TX_GGUF_CONSTANT, .constant = 512},
+    COUNT("embedding_length", base.width),
+    COUNT("block_count", num_layers),
+    COUNT("decoder_block_count", num_decoder_layers),
+    COUNT("feed_forward_length", d_ff),
+    COUNT(TX_GGUF_HEAD_COUNT, base.heads),
+    COUNT("attention.key_length", d_kv),
+    COUNT("attention.value_length", d_kv),
+    EPSILON("attention.layer_norm_epsilon"),
+    EPSILON("attention.layer_norm_rms_epsilon"),
+    COUNT("attention.relative_buckets_count", buckets),
+    COUNT("decoder_start_token_id", decoder_start_token_id),
+    {.key = NULL},
+};
+static const tx_gguf_scheme scheme = {.rows = rows_of, .names = gguf_names, .keys = gguf_keys};
+
+/* llama.cpp derives the activation from the tensors, and does not scale the states before a tied output head. */
+static tx_status check_settings(const tx_gguf_exported *e)
+{
+    const tx_t5_config *c = tx_t5_of(e->config);
+    if (c->dense != TX_T5_RELU && c->dense != TX_T5_GATED_GELU && c->dense != TX_T5_GATED_GELU_NEW)
+        return tx_fail(TX_UNSUPPORTED, "feed_forward_proj: llama.cpp computes only relu and gated-gelu");
+    if (c->farthest != FARTHEST)
+        return tx_fail(TX_UNSUPPORTED, "relative_attention_max_distance: llama.cpp computes as if it were %d",
+                       FARTHEST);
+    if (c->num_decoder_layers > c->num_layers)
+        return tx_fail(TX_UNSUPPORTED, "num_decoder_layers: llama.cpp reads at most as many as num_layers, %" PRId64,
+                       c->num_layers);
+    if (c->scale_decoder_outputs != !c->untied)
+        return tx_fail(TX_UNSUPPORTED, "scale_decoder_outputs: must be true if and only if tie_word_embeddings is");
+    if (!c->untied)
+        tx_reporter_print(e->report, "tie_word_embeddings: llama.cpp's logits are %g times as large",
+                          sqrt((double)e->config->width));
+    return TX_OK;
+}
+
+/* T5 with ReLU, or T5 1.1 and later. */
+static tx_status read_dense(const tx_gguf_file *file, tx_json *json)
+{
+    const bool gated = tx_gguf_find(file, "enc.blk.0.ffn_gate.weight") >= 0;
+    return tx_json_set_string(json, "feed_forward_proj", gated ? "gated-gelu" : "relu");
+}
+
+static const tx_gguf_family t5_gguf = {
+    .architecture = "t5", .scheme = &scheme, .check = check_settings, .read = read_dense};
+static const tx_gguf_family mt5_gguf = {
+    .architecture = "t5", .scheme = &scheme, .export_only = true, .check = check_settings};
+
 #define ROW(name, CLASS, start, list)                                                  \
     const tx_architecture tx_##name = {.type = #name,                                  \
                                        .class_name = CLASS "ForConditionalGeneration", \
@@ -234,7 +320,6 @@ static const tx_t5_config mt5 = {DEFAULTS(tx_mt5, 250112, 1024, 8, 6, TX_T5_GATE
                                        .defaults = &(start).base,                      \
                                        .keys = (list),                                 \
                                        .fixed = fixed,                                 \
-                                       .presets = presets,                             \
                                        .read = read_rest,                              \
                                        .check = check,                                 \
                                        .params = params,                               \
@@ -244,6 +329,7 @@ static const tx_t5_config mt5 = {DEFAULTS(tx_mt5, 250112, 1024, 8, 6, TX_T5_GATE
                                        .lora_targets = "q,v",                          \
                                        .rename = rename_tensor,                        \
                                        .settle = settle,                               \
+                                       .gguf = &name##_gguf,                           \
                                        .check_weights = check_ties}
 ROW(t5, "T5", t5, t5_keys);
 ROW(mt5, "MT5", mt5, mt5_keys);

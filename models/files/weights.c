@@ -40,8 +40,7 @@ int32_t tx_weights_piece_count(const char *name, const tx_param_spec *spec)
     return (strchr(name, '|') ? spec->sections.count : 1) * (strchr(name, '*') ? (int32_t)spec->shape.dim[0] : 1);
 }
 
-/* Replaces the star by `number`, and the names between bars by the name with index `section`. */
-static void piece_name(const char *name, int32_t number, int32_t section, char text[TX_WEIGHTS_NAME])
+void tx_weights_piece_name(const char *name, int32_t number, int32_t section, char text[TX_WEIGHTS_NAME])
 {
     const char *word = strchr(name, '|');
     size_t used = 0;
@@ -72,7 +71,7 @@ int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t p
         memmove(shape.dim, shape.dim + 1, (size_t)--shape.rank * sizeof shape.dim[0]);
     for (int32_t i = 0; i < count; i++) {
         piece[i] = (tx_weights_piece){.shape = shape, .param = param, .first = first};
-        piece_name(name, i / sections, i % sections, piece[i].name);
+        tx_weights_piece_name(name, i / sections, i % sections, piece[i].name);
         if (sections > 1)
             piece[i].shape.dim[0] = spec->sections.size[i % sections];
         first += tx_shape_count(&piece[i].shape);

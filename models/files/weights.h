@@ -108,6 +108,8 @@ typedef struct tx_weights_piece {
 
 /* The number of pieces of a parameter: without a star at most TX_MAX_SECTIONS. */
 int32_t tx_weights_piece_count(const char *name, const tx_param_spec *spec);
+/* Replaces the star by `number`, and the names between bars by the name with index `section`. */
+void tx_weights_piece_name(const char *name, int32_t number, int32_t section, char text[TX_WEIGHTS_NAME]);
 /* Writes at most `room` pieces of parameter number `param` to `piece`. Returns the number written. */
 int32_t tx_weights_pieces(const char *name, const tx_param_spec *spec, int32_t param, int32_t room,
                           tx_weights_piece *piece);

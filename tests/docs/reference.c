@@ -198,22 +198,12 @@ static void print_models(void)
         [TX_HEAD_STATES] = "embedding",
         [TX_HEAD_SEQ2SEQ] = "text for a text",
     };
-    static const char *const gguf[] = {
-#define TX_GGUF_TYPE(type, ...) #type,
-#define TX_GGUF_KEY(...)
-#define TX_GGUF_FIXED(...)
-#define TX_GGUF_TENSOR(...)
-#include "models/arch/gguf.def"
-    };
     printf("| `model_type` | class | task | experts | GGUF files |\n|---|---|---|---|---|\n");
     for (int i = 0; tx_architectures[i]; i++) {
         const tx_architecture *a = tx_architectures[i];
-        bool in_gguf = false;
-        for (size_t g = 0; g < sizeof gguf / sizeof gguf[0]; g++)
-            in_gguf |= strcmp(gguf[g], a->type) == 0;
         printf("| `%s` | `%s` | %s | %s | %s |\n", a->type, a->class_name, heads[a->head],
                a->idle && a->idle(a->defaults) > 0 ? "yes" : "",
-               in_gguf && (a->head <= TX_HEAD_MASKED_LM || a->head >= TX_HEAD_STATES) ? "yes" : "");
+               a->gguf && (a->head <= TX_HEAD_MASKED_LM || a->head >= TX_HEAD_STATES) ? "yes" : "");
     }
 }
 

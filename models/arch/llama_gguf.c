@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Variants of Llama in GGUF files: names by slots, keys by members, layouts by the mathematics. */
+#include "models/arch/gguf_family.h"
+#include "models/arch/llama_family.h"
+
+#include <string.h>
+
+static const tx_gguf_name names[] = {
+    TX_GGUF_NAME(EMBED, TX_GGUF_EMBEDDING),
+    TX_GGUF_NAME(EMBED_NORM, "token_embd_norm.weight"),
+    TX_GGUF_NAME(EMBED_NORM_BIAS, "token_embd_norm.bias"),
+    TX_GGUF_NAME(POSITION_TABLE, "position_embd.weight"),
+    TX_GGUF_NAME(INPUT_NORM, "blk.%d.attn_norm.weight"),
+    TX_GGUF_NAME(INPUT_NORM_BIAS, "blk.%d.attn_norm.bias"),
+    TX_GGUF_NAME(QKV_PROJ, "blk.%d.attn_q|attn_k|attn_v.weight"),
+    TX_GGUF_NAME(QKV_BIAS, "blk.%d.attn_q|attn_k|attn_v.bias"),
+    TX_GGUF_NAME(QKV_PROJ, "blk.%d.attn_qkv.weight"),
+    TX_GGUF_NAME(QKV_BIAS, "blk.%d.attn_qkv.bias"),
+    TX_GGUF_NAME(HEAD_NORM, "blk.%d.attn_q_norm|attn_k_norm.weight"),
+    TX_GGUF_NAME(SINKS, "blk.%d.attn_sinks.weight"),
+    TX_GGUF_NAME(O_PROJ, "blk.%d.attn_output.weight"),
+    TX_GGUF_NAME(O_BIAS, "blk.%d.attn_output.bias"),
+    TX_GGUF_NAME(ATTENTION_NORM, "blk.%d.post_attention_norm.weight"),
+    TX_GGUF_NAME(POST_NORM, "blk.%d.ffn_norm.weight"),
+    TX_GGUF_NAME(POST_NORM_BIAS, "blk.%d.ffn_norm.bias"),
+    TX_GGUF_NAME(ROUTER, "blk.%d.ffn_gate_inp.weight"),
+    TX_GGUF_NAME(ROUTER_BIAS, "blk.%d.ffn_gate_inp.bias"),
+    TX_GGUF_NAME(EXPERTS_GATE_UP, "blk.%d.ffn_gate_exps|ffn_up_exps.weight"),
+    TX_GGUF_NAME(EXPERTS_GATE_UP, "blk.%d.ffn_gate_exps.weight"),
+    TX_GGUF_NAME(EXPERTS_GATE_UP_BIAS, "blk.%d.ffn_gate_exps.bias"),
+    TX_GGUF_NAME(EXPERTS_DOWN, "blk.%d.ffn_down_exps.weight"),
+    TX_GGUF_NAME(EXPERTS_DOWN_BIAS, "blk.%d.ffn_down_exps.bias"),
+    TX_GGUF_NAME(SHARED_GATE_UP_PROJ, "blk.%d.ffn_gate_shexp|ffn_up_shexp.weight"),
+    TX_GGUF_NAME(SHARED_DOWN_PROJ, "blk.%d.ffn_down_shexp.weight"),
+    TX_GGUF_NAME(SHARED_GATE, "blk.%d.ffn_gate_inp_shexp.weight"),
+    TX_GGUF_NAME(GATE_UP_PROJ, "blk.%d.ffn_gate|ffn_up.weight"),
+    TX_GGUF_NAME(GATE_UP_BIAS, "blk.%d.ffn_gate|ffn_up.bias"),
+    TX_GGUF_NAME(GATE_UP_PROJ, "blk.%d.ffn_up.weight"),
+    TX_GGUF_NAME(GATE_UP_BIAS, "blk.%d.ffn_up.bias"),
+    TX_GGUF_NAME(DOWN_PROJ, "blk.%d.ffn_down.weight"),
+    TX_GGUF_NAME(DOWN_BIAS, "blk.%d.ffn_down.bias"),
+    TX_GGUF_NAME(MLP_NORM, "blk.%d.post_ffw_norm.weight"),
+    TX_GGUF_NAME(FINAL_NORM, "output_norm.weight"),
+    TX_GGUF_NAME(FINAL_NORM_BIAS, "output_norm.bias"),
+    TX_GGUF_NAME(LM_HEAD, TX_GGUF_OUTPUT),
+    TX_GGUF_NAME(LM_HEAD_BIAS, "output.bias"),
+    {.name = NULL},
+};
+
+#define AT(member) offsetof(llama_config, member)
+#define COUNT(key, member) TX_GGUF_MEMBER(key, AT(member), INT, NOTHING)
+#define KEYS_WITH(epsilon)                                                                                          \
+    {                                                                                                               \
+        COUNT("context_length", max_position_embeddings), COUNT("embedding_length", base.width),                    \
+            COUNT("block_count", base.layers), COUNT(TX_GGUF_HEAD_COUNT, base.heads),                               \
+            TX_GGUF_MEMBER("attention.head_count_kv", AT(attention.kv_heads), INT, HEADS),                          \
+            TX_GGUF_MEMBER("feed_forward_length", AT(mlp.inner), INT, FOUR_WIDTHS),                                 \
+            TX_GGUF_MEMBER(epsilon, AT(norms.eps), NUMBER, NOTHING),                                                \
+            COUNT("attention.key_length", attention.head_dim), COUNT("attention.value_length", attention.head_dim), \
+            COUNT(TX_GGUF_WINDOW, attention.window), COUNT(TX_GGUF_EXPERTS, experts.count),                         \
+            COUNT("expert_used_count", experts.chosen), COUNT("expert_feed_forward_length", experts.inner),         \
+            COUNT("expert_shared_feed_forward_length", experts.shared_inner), {.key = NULL},                        \
+    }
+static const tx_gguf_key keys[] = KEYS_WITH("attention.layer_norm_rms_epsilon");
+static const tx_gguf_key centred_keys[] = KEYS_WITH("attention.layer_norm_epsilon");
+
+static const tx_stack_row *rows_of(const tx_config *config)
+{
+    return llama_of(config)->rows;
+}
+
+static tx_gguf_form form_of(const tx_config *config, const tx_stack_row *row, int32_t section, int64_t *heads)
+{
+    const llama_config *c = llama_of(config);
+    const bool joined = !strchr(row->name, '|');
+    switch (row->slot) {
+    case QKV_PROJ:
+    case QKV_BIAS:
+        *heads = section == 1 ? kv_heads(c) : config->heads;
+        return c->attention.by_head                                          ? TX_GGUF_BY_HEAD
+               : config->architecture->gguf->pairs && !joined && section < 2 ? TX_GGUF_PAIRS
+                                                                             : TX_GGUF_PLAIN;
+    case INPUT_NORM:
+    case HEAD_NORM:
+    case ATTENTION_NORM:
+    case POST_NORM:
+    case MLP_NORM:
+    case FINAL_NORM:
+        return c->norms.add_one ? TX_GGUF_SHIFTED : TX_GGUF_PLAIN;
+    case EXPERTS_GATE_UP:
+    case EXPERTS_GATE_UP_BIAS:
+        return c->experts.limit > 0 ? TX_GGUF_GATES : joined ? TX_GGUF_HALVES : TX_GGUF_PLAIN;
+    case EXPERTS_DOWN:
+        return c->experts.limit > 0 ? TX_GGUF_TURNED : TX_GGUF_PLAIN;
+    default:
+        return TX_GGUF_PLAIN;
+    }
+}
+
+static const tx_rope_config *rope_of(const tx_config *config, int64_t *size)
+{
+    const llama_config *c = llama_of(config);
+    *size = head_size(c);
+    return c->positions.learned || c->positions.alibi ? NULL : &c->positions.rope;
+}
+
+#define SCHEME(list)                                                                                  \
+    {                                                                                                 \
+        .rows = rows_of, .names = names, .keys = (list), .form = form_of, .rope = rope_of, .flags = { \
+            {AT(attention.qkv_bias), "blk.0.attn_q.bias"},                                            \
+            {AT(attention.bias), "blk.0.attn_q.bias"},                                                \
+            {AT(mlp.bias), "blk.0.ffn_gate.bias"},                                                    \
+        }                                                                                             \
+    }
+const tx_gguf_scheme tx_llama_gguf = SCHEME(keys);
+const tx_gguf_scheme tx_llama_gguf_centred = SCHEME(centred_keys);
+
+tx_status tx_llama_gguf_windows(const tx_gguf_exported *model, int period)
+{
+    const llama_config *c = llama_of(model->config);
+    for (int64_t i = 0; i < c->base.layers; i++)
+        if ((window_of(c, i) > 0) != ((i + 1) % period != 0))
+            return tx_fail(TX_UNSUPPORTED, "layer_types: llama.cpp computes as if only layers %d, %d, .. had no window",
+                           period - 1, 2 * period - 1);
+    return TX_OK;
+}
+
+tx_status tx_llama_gguf_set_windows(tx_json *json, int64_t layers, const double *slides)
+{
+    tx_json *list = tx_json_array(); /* `json` owns it before it is filled, so a failure leaks nothing */
+    tx_status status = tx_json_set(json, "layer_types", list);
+    for (int64_t i = 0; i < layers; i++)
+        TX_THEN(status, tx_json_append_string(list, slides && slides[i] != 0 ? "sliding_attention" : "full_attention"));
+    return status;
+}
