@@ -5,113 +5,70 @@
 #include "api/base/cores.h"
 #include "api/base/file.h"
 #include "models/data/rows.h"
-#include "models/task/causal_lm.h"
-#include "models/task/choice.h"
-#include "models/task/instruction.h"
-#include "models/task/masked_lm.h"
-#include "models/task/preference.h"
-#include "models/task/question.h"
-#include "models/task/sequence.h"
-#include "models/task/tokens.h"
 #include "models/train/writer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Default maximum of tokens: of a conversation, as TRL's max_length, of a row of masked language modelling, as in
- * run_mlm, and of token classification. */
-#define USUAL_LENGTH 1024
-/* That of a question with a window of its context, as in run_qa.py. */
-#define QUESTION_LENGTH 384
-/* Default learning rate of preferences, as TRL's. */
-#define PREFERENCE_RATE 1e-6
-#define REWARD_RATE 1e-4
-
 /* ---- The task --------------------------------------------------------------------------------------------- */
 
-/* The default task for the model and the data. NULL if the user has to name it. */
-static tx_status default_task(const tx_job *j, const tx_task **task)
+/* Finds the row of the task that is named, or that the model and the data are for. */
+static tx_status find_row(const tx_job *j, const tx_task_row **row)
 {
-    static const tx_task *const tasks[] = {&tx_causal_lm,
-                                           &tx_masked_lm,
-                                           &tx_sequence_classification.task,
-                                           &tx_token_classification,
-                                           &tx_multiple_choice,
-                                           &tx_question_answering,
-                                           &tx_seq2seq,
-                                           NULL};
     const tx_job_inputs *in = &j->inputs;
-    const tx_head head = in->config->architecture->head;
     const char *path = in->train_path ? in->train_path : in->validation_path;
-    bool instructs = false;
-    *task = NULL;
-    if (head == TX_HEAD_CAUSAL_LM && path)
-        TX_TRY(tx_instruction_find(path, &instructs));
-    if (instructs)
-        *task = j->set.packing ? &tx_instruction_packed : &tx_instruction;
-    const bool table = path && tx_rows_is_table(path);
-    const bool labelled = head == TX_HEAD_MASKED_LM && path && (table || j->set.label_column);
-    if (labelled && tx_job_trains(&j->set)) /* a base encoder gets a new head, with the labels of the data */
-        *task = &tx_sequence_classification.task;
-    if (head == TX_HEAD_MASKED_LM && path && tx_job_trains(&j->set) && tx_tokens_find(path)) {
-        *task = &tx_token_classification;
+    *row = tx_task_named(j->set.task);
+    if (*row)
         return TX_OK;
-    }
-    if (instructs || labelled)
-        return TX_OK;
-    for (const tx_task *const *t = tasks; *t && !*task; t++)
-        *task = (*t)->head == head ? *t : NULL;
-    return TX_OK;
+    const tx_task_signs signs = {.head = in->config->architecture->head,
+                                 .path = path,
+                                 .labelled = path && (tx_rows_is_table(path) || j->set.label_column),
+                                 .trains = tx_job_trains(&j->set)};
+    TX_TRY(tx_task_detect(&signs, row));
+    return *row ? TX_OK
+                : tx_fail(TX_UNSUPPORTED,
+                          "a %s has no labels, and the run does not train: give a classifier or --do_train",
+                          in->config->architecture->class_name);
 }
 
-/* Refuses options that belong to another kind of task. */
-static tx_status refuse_others(const tx_job *j, tx_job_trait trait, const char *what)
+/* Refuses options of other tasks. */
+static tx_status refuse_others(const tx_job *j)
 {
-    for (int32_t i = 0; i < tx_job_table.count; i++)
-        if ((tx_job_traits(&tx_job_table.option[i]) & trait) && tx_job_in_use(&j->set, &tx_job_table.option[i]))
-            return tx_fail(TX_INVALID, "--%s is for %s; this is %s", tx_job_table.option[i].name, what,
-                           j->inputs.task->name);
+    const tx_job_inputs *in = &j->inputs;
+    char owners[256];
+    for (int32_t i = 0; i < tx_job_table.count; i++) {
+        const tx_option *option = &tx_job_table.option[i];
+        const uint32_t trait = tx_job_traits(option) & TX_TASK_OPTIONS & ~in->row->traits;
+        if (!trait || !tx_job_in_use(&j->set, option))
+            continue;
+        tx_task_owners(trait, owners, sizeof owners);
+        return tx_fail(TX_INVALID, "--%s is for %s; this is %s", option->name, owners, in->task->name);
+    }
+    if (!(in->row->traits & TX_PREFER) && j->set.loss_type && strcmp(j->set.loss_type, "nll") != 0)
+        return tx_fail(TX_INVALID, "--loss_type %s is for preferences (--task_name dpo or cpo); this is %s",
+                       j->set.loss_type, in->task->name);
     return TX_OK;
 }
 
-/* Sets the options whose defaults depend on the task. */
+/* Sets the options whose defaults depend on the task. They still count as not given. */
 static tx_status set_task_defaults(tx_job *j)
 {
-    const tx_task *task = j->inputs.task;
-    const bool instructs = task == &tx_instruction || task == &tx_instruction_packed || task->prefer,
-               masks = task == &tx_masked_lm;
+    const tx_task_row *row = j->inputs.row;
     const int64_t positions = j->inputs.config->positions;
-    if ((instructs || masks || task == &tx_token_classification || task->contrast) &&
-        !tx_option_given(&j->options, TX_JOB_AT(max_seq_length)) && !j->inherited)
-        j->set.max_seq_length = positions < USUAL_LENGTH ? positions : USUAL_LENGTH;
-    if (task == &tx_question_answering && !tx_option_given(&j->options, TX_JOB_AT(max_seq_length)) && !j->inherited)
-        j->set.max_seq_length = positions < QUESTION_LENGTH ? positions : QUESTION_LENGTH;
-    if ((instructs || task->head == TX_HEAD_SEQ2SEQ) && !tx_option_given(&j->options, TX_JOB_AT(pad_to_max_length)) &&
+    tx_job_settings *set = &j->set;
+    for (const tx_task_usual *u = row->usual; u->value && !j->inherited; u++) {
+        if (tx_option_given(&j->options, u->at))
+            continue;
+        TX_TRY(tx_option_set_at(&j->options, u->at, u->value));
+        j->options.source[tx_option_at(&tx_job_table, u->at) - tx_job_table.option] = TX_OPTION_UNSET;
+        if (u->at == TX_JOB_AT(max_seq_length) && set->max_seq_length > positions)
+            set->max_seq_length = positions;
+    }
+    if ((row->traits & (TX_TALK | TX_WRITE)) && !tx_option_given(&j->options, TX_JOB_AT(pad_to_max_length)) &&
         !j->inherited)
-        j->set.pad_to_max_length = j->set.packing;
-    if (task->prefer && !tx_option_given(&j->options, TX_JOB_AT(rate)) && !j->inherited)
-        j->set.rate = tx_preference_has(task, TX_PREFERENCE_REWARD) ? REWARD_RATE : PREFERENCE_RATE;
-    if (task->prefer && strcmp(task->name, "simpo") == 0 && !tx_option_given(&j->options, TX_JOB_AT(cpo_alpha)) &&
-        !j->inherited)
-        j->set.cpo_alpha = 0.0; /* its loss has no such part (Meng et al., SimPO, 2024) */
-    if (task->prefer && tx_preference_has(task, TX_PREFERENCE_KTO) &&
-        !tx_option_given(&j->options, TX_JOB_AT(sampling)) && !j->inherited)
-        j->set.sampling = TX_SAMPLING_SEQUENTIAL; /* a micro-batch then has both uses of a completion */
-    if (!task->prefer)
-        TX_TRY(refuse_others(j, TX_PREFER, "preferences (--task_name dpo, cpo, simpo, orpo, kto or reward)"));
-    if (task != &tx_question_answering)
-        TX_TRY(refuse_others(j, TX_ASK, "question answering (--task_name question_answering)"));
-    if (task->head != TX_HEAD_STATES)
-        TX_TRY(refuse_others(j, TX_EMBED, "embeddings (--task_name embedding)"));
-    if (task->head != TX_HEAD_SEQ2SEQ)
-        TX_TRY(refuse_others(j, TX_WRITE, "text for a text (--task_name seq2seq)"));
-    if (!task->prefer && j->set.loss_type && strcmp(j->set.loss_type, "nll") != 0)
-        return tx_fail(TX_INVALID, "--loss_type %s is for preferences (--task_name dpo or cpo); this is %s",
-                       j->set.loss_type, task->name);
-    if (!instructs)
-        TX_TRY(refuse_others(j, TX_TALK, "instruction data, whose objects have messages, prompt or instruction"));
-    return masks ? TX_OK : refuse_others(j, TX_MASKED, tx_masked_lm.name);
+        set->pad_to_max_length = set->packing;
+    return refuse_others(j);
 }
 
 /* The lengths of sources and targets. */
@@ -177,17 +134,12 @@ static tx_status choose_block(tx_job *j)
 tx_status tx_job_choose_task(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
-    const tx_task *named = tx_job_named_task(&j->set);
-    in->task = named;
-    const tx_head head = named ? named->head : in->config->architecture->head;
-    if (head == TX_HEAD_SEQ2SEQ || (head == TX_HEAD_CAUSAL_LM && in->config->architecture->head == head))
+    const tx_task_row *named = tx_task_named(j->set.task);
+    const tx_head own = in->config->architecture->head, head = named ? named->task->head : own;
+    if (head == TX_HEAD_SEQ2SEQ || (head == TX_HEAD_CAUSAL_LM && own == head))
         TX_TRY(tx_job_rows_of_tables(j));
-    if (!named)
-        TX_TRY(default_task(j, &in->task));
-    if (!in->task)
-        return tx_fail(TX_UNSUPPORTED,
-                       "a %s has no labels, and the run does not train: give a classifier or --do_train",
-                       in->config->architecture->class_name);
+    TX_TRY(find_row(j, &in->row));
+    in->task = j->set.packing && in->row->task->packed ? in->row->task->packed : in->row->task;
     TX_TRY(tx_config_set_head(in->config, in->task->head));
     TX_TRY(set_task_defaults(j));
     TX_TRY(choose_block(j));
@@ -232,11 +184,8 @@ static tx_status open_samples(tx_job *j, const char *path, const char *name, tx_
         return status;
     in->task = samples->task;
     tx_job_note(j, "%s %s: %" PRId64 " token%s, %" PRId64 " %s%s of %s%" PRId64, names[split], name, samples->tokens,
-                tx_s(samples->tokens), samples->count,
-                in->task == &tx_instruction_packed ? "row"
-                : in->task->of_texts               ? "sample"
-                                                   : "block",
-                tx_s(samples->count), in->task->of_texts ? "at most " : "", in->block);
+                tx_s(samples->tokens), samples->count, j->set.packing ? "row" : in->row->unit, tx_s(samples->count),
+                in->task->of_texts ? "at most " : "", in->block);
     return TX_OK;
 }
 

@@ -3,8 +3,6 @@
 #include "models/job/inputs.h"
 
 #include "models/task/embedding.h"
-#include "models/task/instruction.h"
-#include "models/task/masked_lm.h"
 #include "models/task/preference.h"
 
 #include <stdio.h>
@@ -47,8 +45,8 @@ static void add_of_data(const tx_job *j, char *text, size_t size)
     const tx_job_settings *set = &j->set;
     const tx_job_inputs *in = &j->inputs;
     const bool blocks = !in->task->length, table = tx_arch_classifies(in->config);
-    const bool talks = in->task == &tx_instruction || in->task == &tx_instruction_packed,
-               pairs = in->task->prefer || in->task->contrast;
+    const uint32_t traits = in->row->traits;
+    const bool talks = (traits & TX_TALK) && !(traits & TX_PREFER), plain = traits & TX_PLAIN_TEXT;
     const bool evaluates = tx_job_evaluates(set), padded = j->pipeline || j->expert;
     const idle_options rows[] = {
         {{TX_JOB_AT(sampling)},
@@ -59,8 +57,8 @@ static void add_of_data(const tx_job *j, char *text, size_t size)
         {{TX_JOB_AT(completion_only), TX_JOB_AT(assistant_only)}, "the data are not conversations", !talks},
         {{TX_JOB_AT(max_seq_length)}, "the length of blocks is --block_size", !in->task->of_texts},
         {{TX_JOB_AT(block)}, "the length of texts is --max_seq_length", in->task->of_texts},
-        {{TX_JOB_AT(group_texts)}, "each sample is a separate text", table || talks || pairs || set->line_by_line},
-        {{TX_JOB_AT(tokenize_threads)}, "one thread reads samples of this kind", table || talks || pairs},
+        {{TX_JOB_AT(group_texts)}, "each sample is a separate text", !plain || set->line_by_line},
+        {{TX_JOB_AT(tokenize_threads)}, "one thread reads samples of this kind", !plain},
         {{TX_JOB_AT(validation_split)}, "no part of the training file is held out", !in->shared},
         {{TX_JOB_AT(validation_file), TX_JOB_AT(max_eval_samples)}, "nothing is evaluated", !evaluates},
         {{TX_JOB_AT(max_train_samples)}, "nothing is trained", !tx_job_trains(set)},

@@ -197,12 +197,12 @@ static tx_status write_predictions(const tx_job *j, const char *path, const floa
 
 tx_status tx_job_predict(tx_job *j)
 {
-    const tx_task *named = tx_job_names_glue(&j->set) ? tx_job_named_task(&j->set) : NULL; /* as run_glue */
+    const char *glue = tx_job_glue(&j->set); /* as run_glue */
     double sums[TX_SUMS_MAX] = {0};
     float *outputs = NULL;
     char name[64];
     TX_TRY(tx_run_outputs(j->trainer, &j->inputs.test, j->watch, sums, &outputs));
-    snprintf(name, sizeof name, "predict_results%s%s.txt", named ? "_" : "", named ? named->name : "");
+    snprintf(name, sizeof name, "predict_results%s%s.txt", glue ? "_" : "", glue ? glue : "");
     const char *path = TX_PATH(j->set.output_dir, name);
     const tx_status status = tx_job_leads(j) ? write_predictions(j, path, outputs) : TX_OK;
     if (!status)

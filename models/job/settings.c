@@ -2,14 +2,6 @@
  * The table of a run's options, and settings that are derived from several options. */
 #include "models/job/settings.h"
 
-#include "models/task/choice.h"
-#include "models/task/embedding.h"
-#include "models/task/instruction.h"
-#include "models/task/preference.h"
-#include "models/task/question.h"
-#include "models/task/seq2seq.h"
-#include "models/task/sequence.h"
-#include "models/task/tokens.h"
 #include "models/train/schedule.h"
 #include "models/tx_train.h"
 
@@ -32,17 +24,16 @@ static const char pooling_words[] = "auto|cls|max|mean|mean_sqrt_len_tokens|weig
 static const char divergence_words[] = TX_DIVERGENCE_MAP(WORD);
 static const char sampling_words[] = TX_SAMPLING_MAP(WORD);
 
-enum {
-#define TX_GLUE(name, ...) GLUE_##name,
-#include "models/task/glue.def"
-    GLUE_TASKS
-};
-static const char task_words[] =
-    "auto"
-#define TX_GLUE(name, ...) "|" #name
-#include "models/task/glue.def"
-    "|instruction|ner|embedding|multiple_choice|question_answering|seq2seq|classification|dpo|cpo|simpo|orpo|kto|"
-    "reward";
+static const char task_words[] = "auto"
+#define TX_TASK(word, ...) "|" #word
+#include "models/task/tasks.def"
+    ;
+static const char task_help[] =
+    "A GLUE task, whose .csv, .tsv or .jsonl files have the columns of that task, or sentence1, sentence2 (or "
+    "sentence) and label; "
+#define TX_TASK(word, task, noun, TRAITS, usual, unit, detect, help) help
+#include "models/task/tasks.def"
+    "auto infers the task from the model's head and the data.";
 
 static const tx_option options[] = {
 #define HEADING(text) {TX_OPTION_HEADING, .help = text},
@@ -102,33 +93,16 @@ const tx_option_table tx_job_table = {options, sizeof options / sizeof options[0
                                       sizeof spellings / sizeof spellings[0], traits_of};
 _Static_assert(sizeof options / sizeof options[0] <= TX_OPTIONS_MOST, "as many options as can be marked as given");
 
-const tx_task *tx_job_named_task(const tx_job_settings *set)
+const char *tx_job_glue(const tx_job_settings *set)
 {
-    const tx_sequence_task *t = tx_glue;
-    int32_t left = set->task - 1; /* words before the task's, without auto */
-    if (!set->task)
-        return NULL;
-    for (; left > 0 && t->task.name; left--)
-        t++;
-    if (t->task.name)
-        return &t->task;
-    static const tx_task *const others[] = {&tx_token_classification, &tx_embeddings, &tx_multiple_choice,
-                                            &tx_question_answering,   &tx_seq2seq,    &tx_sequence_classification.task};
-    enum { OTHERS = sizeof others / sizeof others[0] };
-    if (left == 0)
-        return set->packing ? &tx_instruction_packed : &tx_instruction;
-    return left <= OTHERS ? others[left - 1] : &tx_preferences[left - 1 - OTHERS].task;
-}
-
-bool tx_job_names_glue(const tx_job_settings *set)
-{
-    return set->task > 0 && set->task <= GLUE_TASKS;
+    const tx_task_row *row = tx_task_named(set->task);
+    return row && (row->traits & TX_GLUE_COLUMNS) ? row->word : NULL;
 }
 
 bool tx_job_takes_glue(const tx_job_settings *set)
 {
     const bool files = set->train_file || set->validation_file || set->test_file || set->dataset;
-    return tx_job_names_glue(set) && !files;
+    return tx_job_glue(set) && !files;
 }
 
 tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const tx_metric **metric)

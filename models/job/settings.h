@@ -7,11 +7,12 @@
 
 #include "models/options/option.h"
 #include "models/options/settings.h"
-#include "models/task/task.h"
+#include "models/task/table.h"
 
 #include <stddef.h>
 
-/* Properties of options, one bit each (models/options/options.def). */
+/* Properties of options, one bit each (models/options/options.def). Bits 10, 11 and 13 to 18 are those of
+ * tx_task_trait. */
 typedef enum tx_job_trait {
     TX_NO_TRAIT = 0,
     TX_RECIPE = 1 << 0,     /* part of the description of a run that a checkpoint stores (tx_job_describe) */
@@ -24,12 +25,6 @@ typedef enum tx_job_trait {
     TX_CARD = 1 << 7,       /* shown on the model card */
     TX_ADAPTER = 1 << 8,    /* describes an adapter */
     TX_EVALUATION = 1 << 9, /* requests an evaluation or predictions */
-    TX_TALK = 1 << 10,      /* only for conversations */
-    TX_MASKED = 1 << 11,    /* only for masked language modelling */
-    TX_PREFER = 1 << 13,    /* only for preferences */
-    TX_EMBED = 1 << 14,     /* only for embeddings */
-    TX_ASK = 1 << 15,       /* only for question answering */
-    TX_WRITE = 1 << 16,     /* only for text that is written for a text */
     TX_ORDER = 1 << 12,     /* decides which rows of the data a step reads */
 } tx_job_trait;
 
@@ -81,10 +76,8 @@ tx_status tx_job_check_pruning(const tx_job_settings *set);
 tx_status tx_job_read_checkpointing(const char *text, tx_checkpointing *how, int64_t *limit);
 /* The metric that selects the best evaluation. TX_INVALID if the task has no metric of the given name. */
 tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const tx_metric **metric);
-/* The task of task_name, or NULL if none is named. */
-const tx_task *tx_job_named_task(const tx_job_settings *set);
-/* Whether task_name is a GLUE task. */
-bool tx_job_names_glue(const tx_job_settings *set);
+/* The name of the GLUE task that task_name is, or NULL. */
+const char *tx_job_glue(const tx_job_settings *set);
 /* Whether a GLUE task is named without data. The run then uses the GLUE dataset of that task, as run_glue does. */
 bool tx_job_takes_glue(const tx_job_settings *set);
 /* Refuses options that contradict each other or are missing. */

@@ -92,7 +92,7 @@ static tx_status find_datasets(const tx_job_settings *set, datasets *d)
     if (tx_job_takes_glue(set) && set->dry_run)
         return TX_OK;
     if (tx_job_takes_glue(set)) {
-        TX_TRY(tx_hub_dataset(GLUE, tx_job_named_task(set)->name, &d->folder[0]));
+        TX_TRY(tx_hub_dataset(GLUE, tx_job_glue(set), &d->folder[0]));
         d->count = 1;
         return TX_OK;
     }
@@ -154,7 +154,8 @@ static void find_cache(const tx_job_settings *set, char cache[TX_PATH_ROOM])
 static tx_status prepare(tx_job *j, sources *s, bool train, char **path, char **name)
 {
     const tx_job_settings *set = &j->set;
-    const bool pairs = tx_job_named_task(set) == &tx_seq2seq || set->summary_column; /* it reads all columns */
+    const tx_task_row *named = tx_task_named(set->task);
+    const bool pairs = (named && (named->traits & TX_WRITE)) || set->summary_column; /* it reads all columns */
     const bool text = set->text_column && strcmp(set->text_column, "text") != 0 && !pairs;
     const bool label = set->label_column && strcmp(set->label_column, "label") != 0;
     char cache[TX_PATH_ROOM];

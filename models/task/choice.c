@@ -1,10 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The task of multiple choice: reading, rows, loss, accuracy, predictions. */
-#include "models/task/choice.h"
-
+ *
+ * Multiple choice, as run_swag.py of transformers trains it: a sample is a context with several endings, of which one
+ * is right. A row has a sequence for each ending; labels [rows] are the numbers of the right endings.
+ *
+ * Columns are sent1, sent2 and ending0, ending1, ..; and label, 0 for ending0. The first text of a pair is sent1, the
+ * second is sent2 and an ending. Opened data have a task of their own, with as many sequences as there are endings. */
 #include "models/task/reader.h"
 #include "models/task/sequence.h"
-#include "models/task/several.h"
+#include "models/task/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #include "models/task/instruction.h"
 
 #include "models/task/causal_lm.h"
+#include "models/task/table.h"
 
 #define FIELDS                                                                                  \
     [TX_INSTRUCTION_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN}, \
@@ -79,13 +80,20 @@ static tx_status packed_row(const tx_samples *samples, int64_t number, uint64_t 
     return TX_OK;
 }
 
-#define ROW(title, list, function, size)                                                                       \
+tx_status tx_instruction_detect(const tx_task *task, const tx_task_signs *signs, bool *is)
+{
+    *is = false;
+    return signs->head == task->head && signs->path ? tx_instruction_find(signs->path, is) : TX_OK;
+}
+
+#define ROW(title, list, function, size, ...)                                                                  \
     {                                                                                                          \
         .name = title, .head = TX_HEAD_CAUSAL_LM, .of_texts = true, .open = tx_instruction_open,               \
         .close = tx_instruction_close, .save = tx_instruction_save, .end = tx_instruction_end, .fields = list, \
         .row = function, .length = size, .loss = tx_causal_lm_loss, .distill = tx_task_distill,                \
-        .metrics = tx_causal_lm_metrics                                                                        \
+        .metrics = tx_causal_lm_metrics, __VA_ARGS__                                                           \
     }
 
-const tx_task tx_instruction = ROW("instruction data", fields, row, row_length);
-const tx_task tx_instruction_packed = ROW("instruction data, packed", packed_fields, packed_row, packed_row_length);
+const tx_task tx_instruction_packed =
+    ROW("instruction data, packed", packed_fields, packed_row, packed_row_length, .packed = NULL);
+const tx_task tx_instruction = ROW("instruction data", fields, row, row_length, .packed = &tx_instruction_packed);

@@ -141,7 +141,7 @@ static tx_status write_digest(const tx_instruction_data *d, char text[TX_DIGEST_
     return tx_digest_finish(digest, text);
 }
 
-static tx_status read_all(reading *r, const tx_task *task, tx_instruction_data *d)
+static tx_status read_all(reading *r, tx_instruction_data *d)
 {
     tx_conversations *c = &r->from;
     TX_TRY(tx_conversations_open(c));
@@ -156,7 +156,7 @@ static tx_status read_all(reading *r, const tx_task *task, tx_instruction_data *
     if (!d->count)
         return tx_fail(TX_FORMAT, "no sample has anything to learn");
     d->rows = d->count;
-    if (task == &tx_instruction_packed)
+    if (c->options->set->packing)
         TX_TRY(tx_instruction_pack(d, c->options->block, c->options->seed));
     d->eos = tx_tokenizer_end(c->options->tokenizer);
     d->chat = c->chat;
@@ -182,7 +182,7 @@ tx_status tx_instruction_open(const tx_task *task, const char *path, const tx_da
     TX_TRY(tx_task_need_tokenizer(path, options));
     tx_instruction_data *d = calloc(1, sizeof *d);
     tx_status status =
-        d ? tx_fail_in(read_all(&r, task, d), "%s", path) : tx_fail(TX_MEMORY, "%s: out of memory", path);
+        d ? tx_fail_in(read_all(&r, d), "%s", path) : tx_fail(TX_MEMORY, "%s: out of memory", path);
     tx_conversations_close(&r.from);
     free(r.ids.id);
     free(r.learnt.id);

@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
- * The task of masked language modelling. */
-#include "models/task/masked_lm.h"
+ *
+ * Masked language modelling (Devlin et al., BERT, 2019), as in run_mlm. In each row a share of the tokens is selected
+ * for prediction. 80 % of these are replaced by the mask token, 10 % by a random token of the tokenizer, and 10 % do
+ * not change. The fields are input_ids [rows, block], attention_lengths [rows] and labels [rows, block], in this order.
+ * The metrics are loss and perplexity over the selected tokens.
+ *
+ * Rows are blocks of the concatenated texts. With line_by_line each text is a row, truncated to a block including its
+ * special tokens. The selection depends only on (seed, epoch, sample, position). Special tokens are never selected. In
+ * a row without selected tokens one is selected, so that every step has labels. */
+#include "models/task/table.h"
 
 #include "api/base/number.h"
 #include "models/files/digest.h"
@@ -199,6 +207,13 @@ static tx_status open_data(const tx_task *task, const char *path, const tx_data_
 static void close_data(const tx_samples *samples)
 {
     free_data((void *)(uintptr_t)samples->data);
+}
+
+/* Data with labels are for a classifier. */
+tx_status tx_masked_detect(const tx_task *task, const tx_task_signs *signs, bool *is)
+{
+    *is = signs->head == task->head && !signs->labelled;
+    return TX_OK;
 }
 
 const tx_task tx_masked_lm = {

@@ -221,16 +221,14 @@ static bool compares(const tx_task *task, const tx_job_settings *set)
              .compares = compares,                           \
              .measure = measure,                             \
              .metrics = measures}
-#define LM(word, measures) TASK(word, TX_HEAD_CAUSAL_LM, fields, row, tx_preference_loss, measures)
-
-const tx_preference_task tx_preferences[] = {
-    {LM("dpo", pair_metrics), TX_PREFERENCE_DPO, "sigmoid"},
-    {LM("cpo", cpo_metrics), TX_PREFERENCE_CPO, "sigmoid"},
-    {LM("simpo", cpo_metrics), TX_PREFERENCE_CPO, "simpo"},
-    {LM("orpo", orpo_metrics), TX_PREFERENCE_ORPO, "odds_ratio"},
-    {LM("kto", kto_metrics), TX_PREFERENCE_KTO, "kto"},
-    {TASK("reward", TX_HEAD_SEQUENCE_CLASSIFICATION, tx_reward_fields, tx_reward_row, tx_preference_reward,
-          tx_reward_metrics),
-     TX_PREFERENCE_REWARD},
-    {.task = {.name = NULL}},
-};
+#define LM(word, METHOD, loss, measures)              \
+    const tx_preference_task tx_preference_##word = { \
+        TASK(#word, TX_HEAD_CAUSAL_LM, fields, row, tx_preference_loss, measures), TX_PREFERENCE_##METHOD, loss};
+LM(dpo, DPO, "sigmoid", pair_metrics)
+LM(cpo, CPO, "sigmoid", cpo_metrics)
+LM(simpo, CPO, "simpo", cpo_metrics)
+LM(orpo, ORPO, "odds_ratio", orpo_metrics)
+LM(kto, KTO, "kto", kto_metrics)
+const tx_preference_task tx_preference_reward = {
+    TASK("reward", TX_HEAD_SEQUENCE_CLASSIFICATION, tx_reward_fields, tx_reward_row, tx_reward_loss, tx_reward_metrics),
+    TX_PREFERENCE_REWARD, NULL};

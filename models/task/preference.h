@@ -46,8 +46,8 @@ typedef struct tx_preference_task {
     const char *loss_type; /* without --loss_type; NULL if the method has one loss */
 } tx_preference_task;
 
-/* The name after the last is NULL. */
-extern const tx_preference_task tx_preferences[];
+extern const tx_preference_task tx_preference_dpo, tx_preference_cpo, tx_preference_simpo, tx_preference_orpo,
+    tx_preference_kto, tx_preference_reward;
 
 static inline const tx_preference_task *tx_preference_of(const tx_task *task)
 {
@@ -123,7 +123,7 @@ tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx
 extern const tx_field tx_reward_fields[];
 extern const tx_metric tx_reward_metrics[];
 tx_status tx_reward_row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to);
-tx_tensor *tx_preference_reward(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
+tx_tensor *tx_reward_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
 /* Whether the method compares with a reference model. */
 static inline bool tx_preference_compares(const tx_task *task)
 {

@@ -48,7 +48,7 @@ static tx_tensor *greatest(tx_graph *graph, tx_tensor *x, tx_tensor *weight)
 }
 
 /* -log sigmoid(chosen - rejected - margin), plus the coefficient times the square of the rewards' sum. */
-tx_tensor *tx_preference_reward(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows)
+tx_tensor *tx_reward_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows)
 {
     const float coefficient = (float)how->set->center_rewards;
     (void)config;

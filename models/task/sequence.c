@@ -4,6 +4,7 @@
 
 #include "api/base/number.h"
 #include "models/arch/labels.h"
+#include "models/task/table.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -46,7 +47,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     TX_TRY(tx_several_row(&d->several, number, samples->block, to));
     *(int32_t *)to->field[TX_SEQUENCE_LABELS] = d->label[number];
     tx_mark_last_token(to->field[TX_SEQUENCE_INPUT_IDS], length, d->pad, samples->block, to->field[TX_SEQUENCE_LAST]);
-    if (samples->task->loss == number_loss)
+    if (samples->task->fields[TX_SEQUENCE_TARGETS].name)
         memcpy(to->field[TX_SEQUENCE_TARGETS], d->target + number * d->values, (size_t)d->values * sizeof *d->target);
     return TX_OK;
 }
@@ -87,6 +88,13 @@ static tx_status tell_number(const tx_samples *samples, int64_t number, const tx
         status =
             tx_file_append(file, text, (size_t)tx_format(text, sizeof text, "%s%.3f", i ? " " : "", (double)output[i]));
     return status;
+}
+
+/* A masked language model gets a new head for data with labels. */
+tx_status tx_sequence_detect(const tx_task *task, const tx_task_signs *signs, bool *is)
+{
+    *is = signs->head == task->head || (signs->head == TX_HEAD_MASKED_LM && signs->labelled && signs->trains);
+    return TX_OK;
 }
 
 #define ROW(title, METRICS, list, formula, taught, measured, told) \

@@ -32,6 +32,10 @@ typedef struct tx_sequence_task {
 /* Tasks with any columns and labels. Opened data have the task of the model's problem. */
 extern const tx_sequence_task tx_sequence_classification, tx_sequence_regression;
 /* The tasks of glue.def in its order. The name after the last is NULL. */
+enum {
+#define TX_GLUE(name, ...) TX_GLUE_##name,
+#include "models/task/glue.def"
+};
 extern const tx_sequence_task tx_glue[];
 
 /* The cross-entropy of the model's labels. */

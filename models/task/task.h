@@ -126,6 +126,7 @@ struct tx_task {
     const char *name;
     tx_head head;  /* of the models for the task */
     bool of_texts; /* a sample is a text of up to `block` tokens; else all samples have `block` tokens */
+    const tx_task *packed; /* the task for rows of several samples, --packing; NULL if there is none */
     /* Reads a file, which the message of a failure names. The caller closes the samples, if `close` is not NULL. */
     tx_status (*open)(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
     void (*close)(const tx_samples *samples);
@@ -198,7 +199,7 @@ void tx_field_pad(const tx_field *field, void *values, int64_t count);
 int64_t tx_task_sequences(const tx_task *task);
 /* Bytes of a row, all fields together. */
 int64_t tx_task_row_bytes(const tx_task *task, int64_t block);
-/* Whether rows of one task fit a plan of the other. Data with several labels have a task of their own. */
+/* Whether rows of one task fit a plan of the other. Some data have a task of their own. */
 bool tx_task_is_same(const tx_task *one, const tx_task *other, int64_t block);
 /* The index of the metric of this name, with or without the prefix eval_, or -1. */
 int32_t tx_task_metric(const tx_task *task, const char *name);

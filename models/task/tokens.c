@@ -4,6 +4,7 @@
 
 #include "models/arch/labels.h"
 #include "models/task/sequence.h"
+#include "models/task/table.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -65,6 +66,14 @@ static tx_status tell(const tx_samples *samples, int64_t number, const tx_config
     }
     free(first);
     return status;
+}
+
+/* A masked language model gets a new head for data with lists of words. */
+tx_status tx_tokens_detect(const tx_task *task, const tx_task_signs *signs, bool *is)
+{
+    const bool new_head = signs->head == TX_HEAD_MASKED_LM && signs->path && signs->trains;
+    *is = signs->head == task->head || (new_head && tx_tokens_find(signs->path));
+    return TX_OK;
 }
 
 const tx_task tx_token_classification = {

@@ -77,7 +77,7 @@ static outcome run(const char *text, const tx_task *task, int32_t lengths, tx_dt
     write_samples(path);
     assert_ok(tx_tokenizer_bytes(&tokenizer));
     assert_ok(read_text(text, &config));
-    const tx_job_settings set = {.completion_only = true};
+    const tx_job_settings set = {.completion_only = true, .packing = !task->packed};
     const tx_data_options data = {
         .set = &set, .config = config, .tokenizer = tokenizer, .block = BLOCK, .to = 100, .seed = 3};
     assert_ok(task->open(task, path, &data, &samples));

@@ -413,6 +413,7 @@ static void test_packed(void **state)
     r.task->close(&r.samples);
     r.samples = (tx_samples){0};
     r.task = &tx_instruction_packed;
+    r.set.packing = true;
     r.options.seed = 5;
     assert_ok(read_text(&r, text));
     /* No row could have taken a sample of a later one; nearly all places are used. */

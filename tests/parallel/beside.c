@@ -3,7 +3,7 @@
 #include "tests/parallel/beside.h"
 
 #include "models/task/causal_lm.h"
-#include "models/task/masked_lm.h"
+#include "models/task/table.h"
 #include "tests/skip.h"
 
 #include <math.h>

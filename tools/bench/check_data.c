@@ -52,7 +52,7 @@ static tx_status judge_task(const tx_task *task, const char *path)
         snprintf(text, sizeof text,
                  "{\"model_type\": \"bert\", \"architectures\": [\"BertFor%sClassification\"], \"vocab_size\": 300, "
                  "\"hidden_size\": 8, \"num_hidden_layers\": 1, \"num_attention_heads\": 1, \"intermediate_size\": 8}",
-                 task == &tx_token_classification ? "Token" : "Sequence");
+                 task->head == TX_HEAD_TOKEN_CLASSIFICATION ? "Token" : "Sequence");
     tx_json *json = NULL;
     tx_config *config = NULL;
     tx_tokenizer *bytes = NULL;
@@ -60,7 +60,7 @@ static tx_status judge_task(const tx_task *task, const char *path)
     tx_status status = tx_json_parse(text, (size_t)length, "config", &json);
     TX_THEN(status, tx_config_of_json(json, &config));
     TX_THEN(status, tx_tokenizer_bytes(&bytes));
-    const tx_job_settings set = {.chat_template = task == &tx_instruction || task->prefer ? "chatml" : NULL};
+    const tx_job_settings set = {.chat_template = "chatml"};
     const tx_data_options options = {
         .set = &set, .config = config, .tokenizer = bytes, .block = LENGTH, .to = 100, .threads = 1};
     TX_THEN(status, task->open(task, path, &options, &samples));
@@ -137,7 +137,7 @@ tx_status tx_check_lines(const char *path)
     if (tx_tokens_find(path))
         return judge_task(&tx_token_classification, path);
     if (holds_preferences(path))
-        return judge_task(&tx_preferences[0].task, path); /* dpo */
+        return judge_task(&tx_preference_dpo.task, path);
     TX_TRY(tx_instruction_find(path, &instructs));
     if (instructs)
         return judge_task(&tx_instruction, path);
