@@ -2,7 +2,6 @@
  * Warns of given options that have no effect in this run, with the reasons. */
 #include "models/job/inputs.h"
 
-#include "models/task/embedding.h"
 #include "models/task/preference.h"
 
 #include <stdio.h>
@@ -98,7 +97,7 @@ static void add_of_training(const tx_job *j, char *text, size_t size)
          set->f_divergence != TX_DIVERGENCE_ALPHA_DIVERGENCE},
         {{TX_JOB_AT(ref_model), TX_JOB_AT(precompute_ref), TX_JOB_AT(reference_free)},
          "the method has no reference model",
-         j->inputs.task->prefer && !tx_preference_compares(j->inputs.task)},
+         j->inputs.task->prefers && !tx_preference_compares(j->inputs.task)},
         {{TX_JOB_AT(cpo_alpha), TX_JOB_AT(alphapo)},
          "only with --task_name cpo or simpo",
          !tx_preference_has(j->inputs.task, TX_PREFERENCE_CPO)},
@@ -117,7 +116,7 @@ static void add_of_training(const tx_job *j, char *text, size_t size)
          !tx_preference_uses(j->inputs.task, set, "discopop", 0)},
         {{TX_JOB_AT(gather_across)},
          "only with MultipleNegativesRankingLoss on several ranks",
-         j->inputs.task->contrast != tx_embedding_ranking_loss || j->data->size == 1},
+         !(j->inputs.row->traits & TX_EMBED) || !j->inputs.task->compares || j->data->size == 1},
         {{TX_JOB_AT(z_loss), TX_JOB_AT(capacity)}, "the model has no experts", dense},
         {{TX_JOB_AT(init_scale), TX_JOB_AT(growth_interval)}, "only with --fp16", !set->fp16},
         {{TX_JOB_AT(nvme_path)}, "only with --offload_optimizer nvme or --offload_param nvme", !to_file},

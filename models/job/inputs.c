@@ -162,7 +162,7 @@ static tx_status open_teacher(tx_job *j)
     const tx_job_inputs *in = &j->inputs;
     if (!j->set.teacher)
         return tx_job_open_reference(j);
-    if (!in->task->distill)
+    if (!in->task->distills)
         return tx_fail(TX_INVALID, "--teacher_model_name_or_path: %s does not support distillation", in->task->name);
     TX_TRY(tx_job_open_second(j, j->set.teacher,
                               j->set.bf16 || j->set.dtype ? TX_BF16

@@ -154,7 +154,7 @@ static tx_status need_rows(const tx_job *j)
                    "the loss of %s compares the rows of a micro-batch and learns nothing from one row: use at least 2 "
                    "samples and --per_device_train_batch_size 2%s",
                    j->inputs.task->name,
-                   j->inputs.task->contrast ? ", or several ranks with --gather_across_devices" : "");
+                   (j->inputs.row->traits & TX_EMBED) ? ", or several ranks with --gather_across_devices" : "");
 }
 
 tx_status tx_job_check_rows(tx_job *j)

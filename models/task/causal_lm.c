@@ -23,12 +23,6 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     return TX_OK;
 }
 
-tx_tensor *tx_causal_lm_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
-{
-    return tx_mean_loss(
-        tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), tx_arch_columns(config), smoothing));
-}
-
 double tx_causal_lm_perplexity(const double sums[TX_SUMS_MAX])
 {
     return exp(tx_task_mean_loss(sums));
@@ -77,8 +71,8 @@ const tx_task tx_causal_lm = {
     .close = close_dataset,
     .fields = fields,
     .row = row,
-    .loss = tx_causal_lm_loss,
-    .distill = tx_task_distill,
+    .loss = tx_task_label_loss,
+    .distills = true,
     .metrics = tx_causal_lm_metrics,
 };
 

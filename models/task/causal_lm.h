@@ -13,8 +13,7 @@ enum { TX_CAUSAL_LM_INPUT_IDS, TX_CAUSAL_LM_LABELS };
 
 extern const tx_task tx_causal_lm;
 
-/* The scalar cross-entropy loss of logits and the input "labels", and its metrics. */
-tx_tensor *tx_causal_lm_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing);
+/* The metrics of the cross-entropy of tokens. */
 extern const tx_metric tx_causal_lm_metrics[];
 double tx_causal_lm_perplexity(const double sums[TX_SUMS_MAX]);
 

@@ -161,16 +161,15 @@ static int64_t row_length(const tx_samples *samples, int64_t number)
 }
 
 /* The cross-entropy of the endings' numbers. */
-static tx_tensor *contrast(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows)
+static tx_tensor *loss(const tx_loss_operands *of, tx_tensor **rows)
 {
-    tx_tensor *labels = tx_find_input(graph, "labels");
-    (void)config;
-    if (!how->output)
+    tx_tensor *labels = tx_find_input(of->graph, "labels");
+    if (!of->output)
         return NULL;
     const int64_t count = tx_tensor_shape(labels)->dim[0];
-    const int64_t endings = tx_shape_count(tx_tensor_shape(how->output)) / count;
-    *rows = tx_reshape(how->output, TX_SHAPE(count, endings));
-    return tx_mean_loss(tx_cross_entropy_smoothed(*rows, labels, endings, (float)how->set->smoothing));
+    const int64_t endings = tx_shape_count(tx_tensor_shape(of->output)) / count;
+    *rows = tx_reshape(of->output, TX_SHAPE(count, endings));
+    return tx_mean_loss(tx_cross_entropy_smoothed(*rows, labels, endings, (float)of->set->smoothing));
 }
 
 static int64_t best_of(const float *output, int64_t count)
@@ -211,7 +210,7 @@ const tx_task tx_multiple_choice = {
     .fields = fields,
     .row = row,
     .length = row_length,
-    .contrast = contrast,
+    .loss = loss,
     .measure = measure,
     .tell = tell,
     .metrics = tx_metrics_ACCURACY,

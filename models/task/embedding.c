@@ -65,7 +65,7 @@ static tx_status measure_negatives(const tx_samples *samples, const float *outpu
 static bool compares(const tx_task *task, const tx_job_settings *set)
 {
     (void)set;
-    return task->contrast == tx_embedding_ranking_loss && tx_task_sequences(task) == 2;
+    return tx_task_sequences(task) == 2;
 }
 
 static void close_data(const tx_samples *samples)
@@ -81,21 +81,21 @@ static tx_status save(const tx_samples *samples, const char *folder)
     return tx_pooling_write(&d->pooling, d->width, d->most, folder);
 }
 
-#define TASK(called, list, hook)                                                                                  \
-    {                                                                                                             \
-        .name = called, .head = TX_HEAD_STATES, .of_texts = true, .open = open_data, .close = close_data,         \
-        .save = save, .fields = fields, .row = row, .length = row_length, .contrast = tx_embedding_##hook##_loss, \
-        .compares = compares, .metrics = tx_metrics_##list,                                                       \
+#define TASK(list, hook, checks)                                                                                \
+    {                                                                                                           \
+        .name = "embeddings", .head = TX_HEAD_STATES, .of_texts = true, .open = open_data, .close = close_data, \
+        .save = save, .fields = fields, .row = row, .length = row_length, .loss = tx_embedding_##hook##_loss,   \
+        .compares = checks, .metrics = tx_metrics_##list,                                                       \
     }
-const tx_task tx_embeddings = TASK("embeddings", LOSS, ranking);
+const tx_task tx_embeddings = TASK(LOSS, ranking, compares);
 
 /* Makes the task of data. */
 static void make_task(tx_embedding_data *data)
 {
     static const tx_task tasks[] = {
-        [TX_EMBEDDING_LOSS_RANKING] = TASK("embeddings", LOSS, ranking),
-        [TX_EMBEDDING_LOSS_COSINE] = TASK("embeddings", SIMILARITY, cosine),
-        [TX_EMBEDDING_LOSS_TRIPLET] = TASK("embeddings", NEARER, triplet),
+        [TX_EMBEDDING_LOSS_RANKING] = TASK(LOSS, ranking, compares),
+        [TX_EMBEDDING_LOSS_COSINE] = TASK(SIMILARITY, cosine, NULL),
+        [TX_EMBEDDING_LOSS_TRIPLET] = TASK(NEARER, triplet, NULL),
     };
     data->task = tasks[data->loss];
     if (data->loss == TX_EMBEDDING_LOSS_RANKING && data->several.texts > 2)

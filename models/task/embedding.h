@@ -34,11 +34,8 @@ void tx_embedding_free(tx_embedding_data *data);
 
 /* The losses (embedding_loss.c), by the names and formulas of sentence-transformers. `*rows` receives the cosines of
  * the first text of each sample with the others [rows, texts - 1]. */
-tx_tensor *tx_embedding_ranking_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
-                                     tx_tensor **rows);
-tx_tensor *tx_embedding_cosine_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
-                                    tx_tensor **rows);
-tx_tensor *tx_embedding_triplet_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
-                                     tx_tensor **rows);
+tx_tensor *tx_embedding_ranking_loss(const tx_loss_operands *of, tx_tensor **rows);
+tx_tensor *tx_embedding_cosine_loss(const tx_loss_operands *of, tx_tensor **rows);
+tx_tensor *tx_embedding_triplet_loss(const tx_loss_operands *of, tx_tensor **rows);
 
 #endif

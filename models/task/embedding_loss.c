@@ -6,23 +6,23 @@
 typedef struct batch {
     tx_graph *graph;
     const tx_job_settings *set;
-    tx_tensor *labels;
+    tx_tensor *used; /* weights of the rows */
     int64_t rows, texts, width;
     tx_tensor *embedding; /* NULL on error */
     tx_tensor *unit;      /* the same with norm 1 */
 } batch;
 
-static batch batch_of(tx_graph *graph, const tx_config *config, const tx_preferring *how)
+static batch batch_of(const tx_loss_operands *of)
 {
-    const tx_pooling pooling = {.mode = {TX_POOL_MEAN}, .modes = 1, .normalize = config->unit_embeddings};
-    batch b = {.graph = graph, .set = how->set, .labels = tx_find_input(graph, "labels")};
-    b.embedding = tx_pooling_graph(graph, &pooling, how->output);
-    b.unit = tx_unit_rows(graph, b.embedding);
+    const tx_pooling pooling = {.mode = {TX_POOL_MEAN}, .modes = 1, .normalize = of->config->unit_embeddings};
+    batch b = {.graph = of->graph, .set = of->set, .used = tx_task_row_weights(of->graph)};
+    b.embedding = tx_pooling_graph(of->graph, &pooling, of->output);
+    b.unit = tx_unit_rows(of->graph, b.embedding);
     if (!b.unit)
         return b;
-    b.rows = tx_tensor_shape(b.labels)->dim[0];
+    b.rows = tx_tensor_shape(b.used)->dim[0];
     b.texts = tx_tensor_shape(b.unit)->dim[0] / b.rows;
-    b.width = config->width;
+    b.width = of->config->width;
     return b;
 }
 
@@ -38,15 +38,9 @@ static tx_tensor *minus(tx_tensor *x)
     return tx_scale(x, -1.0f);
 }
 
-/* The weights of the rows: 1 for rows with a sample, else 0, the result of a gather by a negative index. [rows] */
-static tx_tensor *used_rows(const batch *b)
-{
-    return tx_reshape(tx_gather(tx_fill(b->graph, TX_SHAPE(1, 1), 1.0f), b->labels), TX_SHAPE(b->rows));
-}
-
 static tx_tensor *mean_of(const batch *b, tx_tensor *losses)
 {
-    return tx_mean_loss(tx_mul(losses, used_rows(b)));
+    return tx_mean_loss(tx_mul(losses, b->used));
 }
 
 /* The cosines of the first text with the others, [rows, texts - 1]: products of [rows, 1, C] and [rows, texts, C], of
@@ -63,16 +57,15 @@ static tx_tensor *cosines(const batch *b)
 
 /* Henderson et al., Efficient natural language response suggestion for Smart Reply, 2017: the positive of a row must
  * have a higher score than all other positives and negatives of the batch. */
-tx_tensor *tx_embedding_ranking_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
-                                     tx_tensor **rows)
+tx_tensor *tx_embedding_ranking_loss(const tx_loss_operands *of, tx_tensor **rows)
 {
-    const batch b = batch_of(graph, config, how);
+    const batch b = batch_of(of);
     if (!b.unit)
         return NULL;
     int32_t rank = 0;
-    const int64_t all = b.rows * (how->train ? tx_graph_dp_size(graph, &rank) : 1), others = (b.texts - 1) * all;
-    tx_tensor *unit = b.unit, *used = tx_reshape(used_rows(&b), TX_SHAPE(b.rows, 1));
-    if (how->train) { /* the ranks' rows, if they are gathered */
+    const int64_t all = b.rows * (of->train ? tx_graph_dp_size(of->graph, &rank) : 1), others = (b.texts - 1) * all;
+    tx_tensor *unit = b.unit, *used = tx_reshape(b.used, TX_SHAPE(b.rows, 1));
+    if (of->train) { /* the ranks' rows, if they are gathered */
         unit = tx_dp_all_gather(unit);
         used = tx_dp_all_gather(used);
     }
@@ -80,26 +73,25 @@ tx_tensor *tx_embedding_ranking_loss(tx_graph *graph, const tx_config *config, c
     /* [texts, rows, C]: the candidates are all rows after the anchors, positives first. */
     tx_tensor *by_text = tx_transpose(tx_reshape(unit, TX_SHAPE(all, b.texts, b.width)));
     by_text = tx_reshape(by_text, TX_SHAPE(b.texts * all, b.width));
-    tx_tensor *candidates = tx_gather(by_text, tx_range(graph, TX_SHAPE(others), (int32_t)all, 1));
+    tx_tensor *candidates = tx_gather(by_text, tx_range(of->graph, TX_SHAPE(others), (int32_t)all, 1));
     tx_tensor *scores = tx_matmul(text_of(&b, b.unit, 0), candidates, false, true);
     scores = tx_scale(scores, (float)b.set->similarity_scale);
     /* Rows without a sample are no candidates. */
-    tx_tensor *unused = tx_add(tx_reshape(used, TX_SHAPE(all)), tx_fill(graph, TX_SHAPE(all), -1.0f));
+    tx_tensor *unused = tx_add(tx_reshape(used, TX_SHAPE(all)), tx_fill(of->graph, TX_SHAPE(all), -1.0f));
     unused = tx_reshape(tx_broadcast(unused, TX_SHAPE(b.texts - 1, all), TX_AXIS_ROWS), TX_SHAPE(others));
     scores = tx_add(scores, tx_scale(tx_broadcast(unused, TX_SHAPE(b.rows, others), TX_AXIS_ROWS), 1e9f));
-    tx_tensor *own = tx_range(graph, TX_SHAPE(b.rows), rank * (int32_t)b.rows, 1);
+    tx_tensor *own = tx_range(of->graph, TX_SHAPE(b.rows), rank * (int32_t)b.rows, 1);
     return mean_of(&b, tx_cross_entropy(scores, own, others));
 }
 
 /* The squared error of the cosine of two texts. */
-tx_tensor *tx_embedding_cosine_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
-                                    tx_tensor **rows)
+tx_tensor *tx_embedding_cosine_loss(const tx_loss_operands *of, tx_tensor **rows)
 {
-    const batch b = batch_of(graph, config, how);
+    const batch b = batch_of(of);
     if (!b.unit)
         return NULL;
     *rows = cosines(&b);
-    tx_tensor *error = tx_add(tx_reshape(*rows, TX_SHAPE(b.rows)), minus(tx_find_input(graph, "targets")));
+    tx_tensor *error = tx_add(tx_reshape(*rows, TX_SHAPE(b.rows)), minus(tx_find_input(of->graph, "targets")));
     return mean_of(&b, tx_mul(error, error));
 }
 
@@ -113,13 +105,12 @@ static tx_tensor *distance(const batch *b, int64_t one, int64_t other)
 }
 
 /* max(0, |anchor - positive| - |anchor - negative| + margin) */
-tx_tensor *tx_embedding_triplet_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how,
-                                     tx_tensor **rows)
+tx_tensor *tx_embedding_triplet_loss(const tx_loss_operands *of, tx_tensor **rows)
 {
-    const batch b = batch_of(graph, config, how);
+    const batch b = batch_of(of);
     if (!b.unit)
         return NULL;
     *rows = cosines(&b);
-    tx_tensor *margin = tx_fill(graph, TX_SHAPE(b.rows), (float)b.set->triplet_margin);
+    tx_tensor *margin = tx_fill(of->graph, TX_SHAPE(b.rows), (float)b.set->triplet_margin);
     return mean_of(&b, tx_relu(tx_add(tx_add(distance(&b, 0, 1), minus(distance(&b, 0, 2))), margin)));
 }

@@ -90,7 +90,7 @@ tx_status tx_instruction_detect(const tx_task *task, const tx_task_signs *signs,
     {                                                                                                          \
         .name = title, .head = TX_HEAD_CAUSAL_LM, .of_texts = true, .open = tx_instruction_open,               \
         .close = tx_instruction_close, .save = tx_instruction_save, .end = tx_instruction_end, .fields = list, \
-        .row = function, .length = size, .loss = tx_causal_lm_loss, .distill = tx_task_distill,                \
+        .row = function, .length = size, .loss = tx_task_label_loss, .distills = true,                         \
         .metrics = tx_causal_lm_metrics, __VA_ARGS__                                                           \
     }
 

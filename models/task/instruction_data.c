@@ -181,8 +181,7 @@ tx_status tx_instruction_open(const tx_task *task, const char *path, const tx_da
     reading r = {.from = {.path = path, .options = options}};
     TX_TRY(tx_task_need_tokenizer(path, options));
     tx_instruction_data *d = calloc(1, sizeof *d);
-    tx_status status =
-        d ? tx_fail_in(read_all(&r, d), "%s", path) : tx_fail(TX_MEMORY, "%s: out of memory", path);
+    tx_status status = d ? tx_fail_in(read_all(&r, d), "%s", path) : tx_fail(TX_MEMORY, "%s: out of memory", path);
     tx_conversations_close(&r.from);
     free(r.ids.id);
     free(r.learnt.id);

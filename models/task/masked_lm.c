@@ -225,7 +225,7 @@ const tx_task tx_masked_lm = {
     .fields = fields,
     .row = row,
     .length = row_length,
-    .loss = tx_causal_lm_loss,
-    .distill = tx_task_distill,
+    .loss = tx_task_label_loss,
+    .distills = true,
     .metrics = tx_causal_lm_metrics,
 };

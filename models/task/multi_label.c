@@ -30,10 +30,12 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 }
 
 /* Binary cross-entropy with logits: the cross-entropy of the pair (0, logit) for each label. */
-static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
+static tx_tensor *loss(const tx_loss_operands *of, tx_tensor **rows)
 {
-    (void)config;
-    if (smoothing > 0.0f) {
+    tx_graph *graph = of->graph;
+    tx_tensor *logits = of->output;
+    (void)rows;
+    if (of->set->smoothing > 0.0) {
         tx_graph_fail(graph, tx_fail(TX_INVALID, "label_smoothing_factor is not supported for several labels"));
         return NULL;
     }
@@ -124,7 +126,7 @@ void tx_multi_label_task(tx_sequence_data *d, const tx_task *single, int64_t lab
     d->own.task.fields = d->field;
     d->own.task.row = row;
     d->own.task.loss = loss;
-    d->own.task.distill = NULL;
+    d->own.task.distills = false;
     d->own.task.measure = measure;
     d->own.task.tell = tell;
     d->own.task.metrics = metrics;

@@ -217,7 +217,8 @@ static bool compares(const tx_task *task, const tx_job_settings *set)
              .fields = list,                                 \
              .row = write,                                   \
              .length = row_length,                           \
-             .prefer = formula,                              \
+             .loss = formula,                                \
+             .prefers = true,                                \
              .compares = compares,                           \
              .measure = measure,                             \
              .metrics = measures}

@@ -99,7 +99,7 @@ typedef struct tx_preference_losses {
 tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx_preference_losses *losses);
 static inline bool tx_preference_has(const tx_task *task, tx_preference_method method)
 {
-    return task->prefer && tx_preference_of(task)->method == method;
+    return task->prefers && tx_preference_of(task)->method == method;
 }
 
 /* Whether the run has a loss of this name, which may be NULL, with these traits. */
@@ -117,13 +117,13 @@ tx_tensor *tx_preference_sums(tx_tensor *tokens);
 /* The sum of the losses of each pair [n]. */
 tx_tensor *tx_preference_sum(const tx_preference_batch *batch, const tx_preference_losses *losses);
 
-/* The `prefer` of the tasks. */
-tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
+/* The `loss` of the tasks. */
+tx_tensor *tx_preference_loss(const tx_loss_operands *of, tx_tensor **rows);
 /* The same of reward models, whose output is a number for each sequence (preference_reward.c). */
 extern const tx_field tx_reward_fields[];
 extern const tx_metric tx_reward_metrics[];
 tx_status tx_reward_row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to);
-tx_tensor *tx_reward_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
+tx_tensor *tx_reward_loss(const tx_loss_operands *of, tx_tensor **rows);
 /* Whether the method compares with a reference model. */
 static inline bool tx_preference_compares(const tx_task *task)
 {
@@ -147,8 +147,6 @@ tx_tensor *tx_preference_plus(tx_graph *graph, tx_tensor *x, float number);
 tx_tensor *tx_preference_is_positive(tx_tensor *x);
 /* The columns [n] as a matrix [n, count], without a gradient. Rows of weight 0 are 0. */
 tx_tensor *tx_preference_join(tx_graph *graph, tx_tensor *const *columns, int32_t count, tx_tensor *weight);
-/* [n] 1 for a row with a sample, else 0. */
-tx_tensor *tx_preference_weight(tx_graph *graph, int64_t n);
 /* The sum of x divided by the sum of y, both over all elements [1]. 0 if y is 0. */
 tx_tensor *tx_preference_quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y);
 

@@ -62,12 +62,6 @@ tx_tensor *tx_preference_join(tx_graph *graph, tx_tensor *const *columns, int32_
     return tx_mul(tx_reshape(sum, TX_SHAPE(n, count)), tx_broadcast(weight, TX_SHAPE(n, count), TX_AXIS_LAST));
 }
 
-/* A gather by a negative index, the label of a row without a sample, gives 0. */
-tx_tensor *tx_preference_weight(tx_graph *graph, int64_t n)
-{
-    return tx_reshape(tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), tx_find_input(graph, "labels")), TX_SHAPE(n));
-}
-
 tx_tensor *tx_preference_quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y)
 {
     const float tiny = 1e-30f;

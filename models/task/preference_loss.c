@@ -7,9 +7,9 @@
 /* ---- The numbers of a batch ------------------------------------------------------------------------------- */
 
 /* The losses of the tokens of all sequences [2 n, T]. */
-static tx_tensor *token_losses(tx_graph *graph, const tx_config *config, tx_tensor *logits)
+static tx_tensor *token_losses(tx_graph *graph, int64_t vocab, tx_tensor *logits)
 {
-    return logits ? tx_cross_entropy(logits, tx_find_input(graph, "completion_labels"), config->vocab_size) : NULL;
+    return logits ? tx_cross_entropy(logits, tx_find_input(graph, "completion_labels"), vocab) : NULL;
 }
 
 /* The log-probabilities of the completions, given the losses of the tokens [n, 2]. */
@@ -152,32 +152,33 @@ static int32_t columns_of(const tx_preference_batch *b, tx_tensor *columns[TX_SU
     return count;
 }
 
-tx_tensor *tx_preference_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows)
+tx_tensor *tx_preference_loss(const tx_loss_operands *of, tx_tensor **rows)
 {
+    tx_graph *graph = of->graph;
+    const int64_t vocab = of->config->vocab_size;
     tx_preference_losses losses;
-    tx_preference_batch b = {
-        .graph = graph, .set = how->set, .method = tx_preference_of(how->task)->method, .beta = (float)how->set->beta};
-    if (tx_graph_fail(graph, tx_preference_read(how->task, how->set, &losses)))
+    tx_preference_batch b = {.graph = graph,
+                             .set = of->set,
+                             .method = tx_preference_of(of->task)->method,
+                             .beta = (float)of->set->beta,
+                             .weight = tx_task_row_weights(graph)};
+    if (tx_graph_fail(graph, tx_preference_read(of->task, of->set, &losses)))
         return NULL;
-    tx_tensor *tokens = token_losses(graph, config, how->output), *columns[TX_SUMS_MAX];
-    sum_up(&b, tokens, config->vocab_size, losses.type[0]->traits & TX_PREFERENCE_AVERAGES);
+    tx_tensor *tokens = token_losses(graph, vocab, of->output), *columns[TX_SUMS_MAX];
+    sum_up(&b, tokens, vocab, losses.type[0]->traits & TX_PREFERENCE_AVERAGES);
     if (!b.logps)
         return NULL;
-    const int64_t n = tx_tensor_shape(b.logps)->dim[0];
-    b.weight = tx_preference_weight(graph, n);
-    if (how->reference) {
-        tx_tensor *others = tx_detach(token_losses(graph, config, how->reference));
+    if (of->second) {
+        tx_tensor *others = tx_detach(token_losses(graph, vocab, of->second));
         b.reference = logps_of(graph, others);
         b.ratio = logps_of(graph, tx_add(tokens, tx_scale(others, -1.0f)));
-    } else if (tx_preference_has_reference(how->task, how->set))
+    } else if (tx_preference_has_reference(of->task, of->set))
         b.reference = tx_find_input(graph, "reference_logps");
     compare(&b);
     tx_tensor *loss = tx_preference_sum(&b, &losses);
     if (b.nll)
-        loss = tx_add(loss, b.method == TX_PREFERENCE_CPO ? tx_scale(b.nll, (float)how->set->cpo_alpha) : b.nll);
+        loss = tx_add(loss, b.method == TX_PREFERENCE_CPO ? tx_scale(b.nll, (float)of->set->cpo_alpha) : b.nll);
     *rows = tx_preference_join(graph, columns, columns_of(&b, columns), b.weight);
-    if (how->train && *rows)
-        tx_add_means_to_results(*rows, TX_RESULT_TASK_0);
     return tx_mean_loss(tx_mul(loss, b.weight));
 }
 

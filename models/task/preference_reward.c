@@ -48,14 +48,14 @@ static tx_tensor *greatest(tx_graph *graph, tx_tensor *x, tx_tensor *weight)
 }
 
 /* -log sigmoid(chosen - rejected - margin), plus the coefficient times the square of the rewards' sum. */
-tx_tensor *tx_reward_loss(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows)
+tx_tensor *tx_reward_loss(const tx_loss_operands *of, tx_tensor **rows)
 {
-    const float coefficient = (float)how->set->center_rewards;
-    (void)config;
-    if (!how->output)
+    tx_graph *graph = of->graph;
+    const float coefficient = (float)of->set->center_rewards;
+    if (!of->output)
         return NULL;
-    const int64_t n = tx_shape_count(tx_tensor_shape(how->output)) / 2;
-    tx_tensor *rewards = tx_reshape(how->output, TX_SHAPE(n, 2)), *weight = tx_preference_weight(graph, n);
+    const int64_t n = tx_shape_count(tx_tensor_shape(of->output)) / 2;
+    tx_tensor *rewards = tx_reshape(of->output, TX_SHAPE(n, 2)), *weight = tx_task_row_weights(graph);
     tx_tensor *delta = tx_preference_mix(graph, rewards, 1, -1), *sum = tx_preference_mix(graph, rewards, 1, 1);
     tx_tensor *loss = tx_preference_nls(graph, tx_add(delta, tx_scale(tx_find_input(graph, "margin"), -1.0f)));
     if (coefficient > 0.0f)
@@ -69,8 +69,6 @@ tx_tensor *tx_reward_loss(tx_graph *graph, const tx_config *config, const tx_pre
         [MARGIN] = delta,
     };
     *rows = tx_preference_join(graph, columns, COLUMNS, weight);
-    if (how->train && *rows)
-        tx_add_means_to_results(*rows, TX_RESULT_TASK_0);
     return tx_mean_loss(tx_mul(loss, weight));
 }
 

@@ -35,9 +35,11 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 
 /* The mean of the cross-entropies of the first and the last position, over the tokens of the row. (run_qa.py includes
  * padding.) */
-static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
+static tx_tensor *loss(const tx_loss_operands *of, tx_tensor **kept)
 {
-    (void)config;
+    tx_graph *graph = of->graph;
+    tx_tensor *output = of->output;
+    (void)kept;
     if (!output)
         return NULL;
     const tx_shape *shape = tx_tensor_shape(output);
@@ -46,7 +48,8 @@ static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *outp
     /* [rows, T, 2] -> [rows, 2, T] */
     tx_tensor *logits = tx_transpose(tx_reshape(masked, TX_SHAPE(rows, block, 2, 1)));
     logits = tx_reshape(logits, TX_SHAPE(rows, 2, block));
-    return tx_mean_loss(tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), block, smoothing));
+    return tx_mean_loss(
+        tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), block, (float)of->set->smoothing));
 }
 
 static void keep(const float *output, int64_t columns, float *kept)

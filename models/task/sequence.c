@@ -18,25 +18,22 @@
 static const tx_field classes[] = {FIELDS, {.name = NULL}};
 static const tx_field numbers[] = {FIELDS, [TX_SEQUENCE_TARGETS] = {"targets", TX_F32, .padding = 0}, {.name = NULL}};
 
-/* The mean squared error. Rows without a target have the weight 0, the result of a gather by a negative index. */
-static tx_tensor *number_loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
+/* The mean squared error. Rows without a target have the weight 0. */
+static tx_tensor *number_loss(const tx_loss_operands *of, tx_tensor **rows)
 {
-    (void)config;
-    if (smoothing > 0.0f) {
-        tx_graph_fail(graph, tx_fail(TX_INVALID, "label_smoothing_factor is not supported for a regression"));
+    (void)rows;
+    if (of->set->smoothing > 0.0) {
+        tx_graph_fail(of->graph, tx_fail(TX_INVALID, "label_smoothing_factor is not supported for a regression"));
         return NULL;
     }
-    tx_tensor *weight = tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), tx_find_input(graph, "labels"));
-    tx_tensor *target = output ? tx_reshape(tx_find_input(graph, "targets"), *tx_tensor_shape(output)) : NULL;
-    if (!weight || !target)
+    if (!of->output)
         return NULL;
-    const tx_shape *shape = tx_tensor_shape(output);
-    const int64_t values = shape->dim[1];
-    if (values > 1)
-        weight = tx_broadcast(tx_reshape(weight, TX_SHAPE(shape->dim[0])), *shape, TX_AXIS_LAST);
-    tx_tensor *error = tx_mul(tx_add(output, tx_scale(target, -1.0f)), weight);
+    const tx_shape *shape = tx_tensor_shape(of->output);
+    tx_tensor *weight = tx_broadcast(tx_task_row_weights(of->graph), *shape, TX_AXIS_LAST);
+    tx_tensor *target = tx_reshape(tx_find_input(of->graph, "targets"), *shape);
+    tx_tensor *error = tx_mul(tx_add(of->output, tx_scale(target, -1.0f)), weight);
     tx_tensor *mean = tx_mean_loss(tx_mul(error, error)); /* over the samples */
-    return values > 1 ? tx_scale(mean, 1.0f / (float)values) : mean;
+    return shape->dim[1] > 1 ? tx_scale(mean, 1.0f / (float)shape->dim[1]) : mean;
 }
 
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
@@ -55,11 +52,6 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 static int64_t row_length(const tx_samples *samples, int64_t number)
 {
     return tx_several_length(&((const tx_sequence_data *)samples->data)->several, number, 0);
-}
-
-tx_tensor *tx_sequence_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
-{
-    return tx_mean_loss(tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), config->labels, smoothing));
 }
 
 static tx_status tell_class(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
@@ -107,14 +99,13 @@ tx_status tx_sequence_detect(const tx_task *task, const tx_task_signs *signs, bo
              .row = row,                                           \
              .length = row_length,                                 \
              .loss = formula,                                      \
-             .distill = taught,                                    \
+             .distills = taught,                                   \
              .measure = measured,                                  \
              .metrics = tx_metrics_##METRICS,                      \
              .tell = told}
-#define CLASSES(title, METRICS) \
-    ROW(title, METRICS, classes, tx_sequence_loss, tx_task_distill, tx_sequence_measure, tell_class)
+#define CLASSES(title, METRICS) ROW(title, METRICS, classes, tx_task_label_loss, true, tx_sequence_measure, tell_class)
 #define NUMBERS(title, METRICS) \
-    ROW(title, METRICS, numbers, number_loss, NULL, tx_sequence_measure_numbers, tell_number)
+    ROW(title, METRICS, numbers, number_loss, false, tx_sequence_measure_numbers, tell_number)
 #define ROW_ACCURACY(name) CLASSES(name, ACCURACY)
 #define ROW_F1(name) CLASSES(name, F1)
 #define ROW_MATTHEWS(name) CLASSES(name, MATTHEWS)

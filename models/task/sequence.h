@@ -38,9 +38,6 @@ enum {
 };
 extern const tx_sequence_task tx_glue[];
 
-/* The cross-entropy of the model's labels. */
-tx_tensor *tx_sequence_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing);
-
 /* ---- Data (sequence_data.c) --------------------------------------------------------------------------- */
 
 typedef struct tx_sequence_data {

@@ -183,10 +183,31 @@ int64_t tx_batch_labels(const tx_task *task, int64_t block, const tx_batch *batc
     return labels;
 }
 
-tx_tensor *tx_task_distill(tx_graph *graph, const tx_config *config, tx_tensor *output, const tx_teaching *teaching)
+tx_tensor *tx_label_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing)
 {
-    return tx_mean_loss(tx_distillation(output, teaching->output, tx_find_input(graph, "labels"),
-                                        tx_arch_columns(config), teaching->temperature, teaching->alpha));
+    return tx_mean_loss(
+        tx_cross_entropy_smoothed(logits, tx_find_input(graph, "labels"), tx_arch_columns(config), smoothing));
+}
+
+tx_tensor *tx_task_label_loss(const tx_loss_operands *of, tx_tensor **rows)
+{
+    (void)rows;
+    return tx_label_loss(of->graph, of->config, of->output, (float)of->set->smoothing);
+}
+
+tx_tensor *tx_task_distill(const tx_loss_operands *of)
+{
+    return tx_mean_loss(tx_distillation(of->output, of->second, tx_find_input(of->graph, "labels"),
+                                        tx_arch_columns(of->config), (float)of->set->temperature,
+                                        (float)of->set->alpha));
+}
+
+/* A gather by a negative index gives 0. */
+tx_tensor *tx_task_row_weights(tx_graph *graph)
+{
+    tx_tensor *labels = tx_find_input(graph, "labels");
+    return labels ? tx_reshape(tx_gather(tx_fill(graph, TX_SHAPE(1, 1), 1.0f), labels), *tx_tensor_shape(labels))
+                  : NULL;
 }
 
 tx_status tx_task_need_tokenizer(const char *path, const tx_data_options *o)

@@ -96,22 +96,16 @@ typedef struct tx_data_options {
     tx_reporter report;
 } tx_data_options;
 
-/* The teacher of a distillation. */
-typedef struct tx_teaching {
-    tx_tensor *output; /* of the teacher, with the shape of the model's */
-    float temperature, alpha;
-} tx_teaching;
-
-/* The operands of the loss of preferences. */
-typedef struct tx_preferring {
+/* The operands of a loss, in a graph whose inputs are the task's fields. */
+typedef struct tx_loss_operands {
+    tx_graph *graph;
+    const tx_config *config;
     const tx_task *task;
     const tx_job_settings *set;
-    tx_tensor *output, *reference; /* logits of the model, and of the reference model or NULL */
+    tx_tensor *output; /* of the model; NULL on error */
+    tx_tensor *second; /* that of the reference model or of the teacher; NULL without one */
     bool train;
-} tx_preferring;
-
-/* The `distill` of a tx_task whose outputs are logits of tokens or labels. The graph has the input "labels". */
-tx_tensor *tx_task_distill(tx_graph *graph, const tx_config *config, tx_tensor *output, const tx_teaching *teaching);
+} tx_loss_operands;
 
 /* Size of the text of a predicted label. */
 #define TX_PREDICTION 128
@@ -124,8 +118,8 @@ typedef struct tx_text_end {
 
 struct tx_task {
     const char *name;
-    tx_head head;  /* of the models for the task */
-    bool of_texts; /* a sample is a text of up to `block` tokens; else all samples have `block` tokens */
+    tx_head head;          /* of the models for the task */
+    bool of_texts;         /* a sample is a text of up to `block` tokens; else all samples have `block` tokens */
     const tx_task *packed; /* the task for rows of several samples, --packing; NULL if there is none */
     /* Reads a file, which the message of a failure names. The caller closes the samples, if `close` is not NULL. */
     tx_status (*open)(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
@@ -141,22 +135,15 @@ struct tx_task {
     tx_status (*row)(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *row);
     /* The number of positions that sample `number` uses in its row. NULL if all rows have one length. */
     int64_t (*length)(const tx_samples *samples, int64_t number);
-    /* The scalar loss of an architecture's output in a graph whose inputs are the fields: the mean over the labels, by
-     * control INVERSE_LABELS. `smoothing` is that of tx_cross_entropy_smoothed. NULL on error. Tasks with `prefer` or
-     * `contrast` have none. */
-    tx_tensor *(*loss)(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing);
-    /* The loss of a distillation (tx_distillation). NULL if the task does not support it. */
-    tx_tensor *(*distill)(tx_graph *graph, const tx_config *config, tx_tensor *output, const tx_teaching *teaching);
+    /* The scalar loss: the mean over the labels, by control INVERSE_LABELS. NULL on error. If it sets `*rows`, a row of
+     * numbers for each row of the batch, `measure` reads these instead of the model's output. */
+    tx_tensor *(*loss)(const tx_loss_operands *of, tx_tensor **rows);
+    bool distills; /* outputs are logits of the labels, so that tx_task_distill may replace `loss` */
+    bool prefers;  /* a tx_preference_task: each step logs the means of the loss's rows, all metrics but the first */
     /* If outputs are [rows, positions, columns]: writes the `kept` numbers that an evaluation keeps of each position.
      * Its outputs are then [rows, block, kept]. NULL if outputs are [rows, columns]. */
     void (*keep)(const float *output, int64_t columns, float *to);
     int64_t kept;
-    /* The loss of preferences, which replaces `loss`. `*rows` receives a row of numbers for each row of the batch,
-     * which `measure` reads instead of the model's output. Their means are added to results TASK_0 and those after it,
-     * from which each step logs the metrics after the first. NULL for other tasks. */
-    tx_tensor *(*prefer)(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
-    /* The loss of rows of several texts, called as `prefer`, whose options it ignores. NULL for other tasks. */
-    tx_tensor *(*contrast)(tx_graph *graph, const tx_config *config, const tx_preferring *how, tx_tensor **rows);
     /* Whether the loss compares the rows of a micro-batch, so that it learns nothing from one row. NULL if it does not.
      */
     bool (*compares)(const tx_task *task, const tx_job_settings *set);
@@ -186,6 +173,14 @@ tx_status tx_task_check_ids(const tx_data_options *options, const int32_t *ids, 
 /* The padding of a decoder's classifier: pad_token_id of the configuration, else the tokenizer's padding, which becomes
  * that. -1 for other models. */
 tx_status tx_task_pad(const tx_data_options *options, int64_t *pad);
+/* The cross-entropy of logits and the input "labels". `smoothing` is that of tx_cross_entropy_smoothed. */
+tx_tensor *tx_label_loss(tx_graph *graph, const tx_config *config, tx_tensor *logits, float smoothing);
+/* The `loss` of tasks of logits, and the same of a distillation, whose `second` is the teacher's output. */
+tx_tensor *tx_task_label_loss(const tx_loss_operands *of, tx_tensor **rows);
+tx_tensor *tx_task_distill(const tx_loss_operands *of);
+/* The weights of the rows of a batch, whose labels are 0 for rows with a sample: 1 for these, else 0. [rows] */
+tx_tensor *tx_task_row_weights(tx_graph *graph);
+
 /* The metric eval_loss: the mean loss of the labels. */
 double tx_task_mean_loss(const double sums[TX_SUMS_MAX]);
 

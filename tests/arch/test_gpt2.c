@@ -84,7 +84,7 @@ static void test_training_and_decoding_graphs(void **state)
     tx_input(train, "input_ids", TX_I32, TX_SHAPE(2, 16));
     tx_input(train, "labels", TX_I32, TX_SHAPE(2, 16));
     tx_arch_options options = {.size = sizeof options, .train = true};
-    tx_tensor *loss = tx_causal_lm.loss(train, f->config, tx_arch_logits(train, f->config, &options), 0.0f);
+    tx_tensor *loss = tx_label_loss(train, f->config, tx_arch_logits(train, f->config, &options), 0.0f);
     assert_ok(tx_backward(train, loss));
     tx_graph_free(train);
 

@@ -59,9 +59,9 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     return TX_OK;
 }
 
-static tx_tensor *loss(tx_graph *graph, const tx_config *config, tx_tensor *output, float smoothing)
+static tx_tensor *loss(const tx_loss_operands *of, tx_tensor **rows)
 {
-    return tx_mean_loss(tx_cross_entropy_smoothed(output, tx_find_input(graph, "labels"), CLASSES, smoothing));
+    return tx_mean_loss(tx_cross_entropy(of->output, tx_find_input(of->graph, "labels"), CLASSES));
 }
 
 enum { RIGHT = TX_SUM_OWN };

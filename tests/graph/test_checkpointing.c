@@ -41,7 +41,7 @@ static void compile_model(fixture *f, tx_config *config, int64_t batch, int64_t 
     if (away)
         assert_ok(tx_graph_offload_activations(f->graph));
     tx_tensor *logits = tx_arch_logits(f->graph, config, &train);
-    assert_ok(tx_backward(f->graph, tx_causal_lm.loss(f->graph, config, logits, 0.0f)));
+    assert_ok(tx_backward(f->graph, tx_label_loss(f->graph, config, logits, 0.0f)));
     assert_ok(tx_plan_create(f->graph, "train", &f->plan));
     tx_config_free(config);
 }

@@ -78,7 +78,7 @@ static bool train(tx_engine *engine, int64_t limit, trained *out)
     CHECK(tx_graph_create(model, &graph));
     tx_tensor *tokens = tx_input(graph, "input_ids", TX_I32, TX_SHAPE(BATCH, LENGTH));
     tx_tensor *labels = tx_input(graph, "labels", TX_I32, TX_SHAPE(BATCH, LENGTH));
-    CHECK(tx_backward(graph, tx_causal_lm.loss(graph, config, tx_arch_logits(graph, config, &options), 0.0f)));
+    CHECK(tx_backward(graph, tx_label_loss(graph, config, tx_arch_logits(graph, config, &options), 0.0f)));
     CHECK(tx_plan_create(graph, "train", &train));
     CHECK(tx_optimizer_create(model, &adamw, &update));
     CHECK(tx_model_init(model, 1));

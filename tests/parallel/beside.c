@@ -3,7 +3,7 @@
 #include "tests/parallel/beside.h"
 
 #include "models/task/causal_lm.h"
-#include "models/task/table.h"
+#include "models/task/task.h"
 #include "tests/skip.h"
 
 #include <math.h>
@@ -74,8 +74,7 @@ tx_status beside_train(side *s, const tx_config *config, int64_t block, bool rou
     }
     s->tokens = tx_input(s->graph, "input_ids", TX_I32, TX_SHAPE(s->rows, block));
     s->labels = tx_input(s->graph, "labels", TX_I32, TX_SHAPE(s->rows, block));
-    const tx_task *task = config->architecture->head == TX_HEAD_MASKED_LM ? &tx_masked_lm : &tx_causal_lm;
-    tx_tensor *loss = task->loss(s->graph, config, tx_arch_logits(s->graph, config, &options), smoothing);
+    tx_tensor *loss = tx_label_loss(s->graph, config, tx_arch_logits(s->graph, config, &options), smoothing);
     TX_TRY(tx_backward(s->graph, own ? tx_add(loss, own) : loss));
     return tx_plan_create(s->graph, "train", &s->plan);
 }

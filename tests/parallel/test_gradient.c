@@ -56,7 +56,7 @@ static tx_status build(const tx_config *config, int64_t rows, int64_t bytes, tx_
     TX_TRY(tx_graph_autocast(l->graph, dtype));
     l->tokens = tx_input(l->graph, "input_ids", TX_I32, TX_SHAPE(rows, l->block));
     l->labels = tx_input(l->graph, "labels", TX_I32, TX_SHAPE(rows, l->block));
-    tx_tensor *loss = tx_causal_lm.loss(l->graph, config, tx_arch_logits(l->graph, config, &graph), 0.0f);
+    tx_tensor *loss = tx_label_loss(l->graph, config, tx_arch_logits(l->graph, config, &graph), 0.0f);
     TX_TRY(tx_model_init(model, 1)); /* weights that are there before any gradient is asked for */
     TX_TRY(tx_backward(l->graph, loss));
     l->graph->chunk_bytes = bytes;
