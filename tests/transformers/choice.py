@@ -5,22 +5,21 @@ Compares 20 losses, and in the saved folder the predictions and the accuracy.
     choice.py TXTRAIN [DEVICE]      exit status 77: something is missing
 """
 import json
-import math
 import os
 import random
 import shutil
 import sys
 import tempfile
 
-from oracle import DATA, check, log_of, read_json, run, skip, status
+from oracle import check, status
+from training import Training, adamw, loads, mrpc, need, tokenizer_file
 
 import torch
 import transformers
 from transformers import PreTrainedTokenizerFast
 
 torch.set_num_threads(1)
-TOKENIZER = os.path.join(DATA, "tokenizers", "bert-base-uncased-tokenizer.json")
-MRPC = os.path.join(DATA, "glue", "MRPC", "dev_408.tsv")
+TOKENIZER = tokenizer_file("bert-base-uncased-tokenizer.json")
 BLOCK, BATCH, STEPS, SEED, RATE, ENDINGS = 40, 3, 20, 5, 1e-3, 4
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
          "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -33,16 +32,13 @@ FAMILIES = {"Bert": SIZES, "Roberta": SIZES, "DistilBert": SMALL,
                               share_att_key=True, pos_att_type="p2c|c2p", position_biased_input=False),
             "ModernBert": dict(MODERN, local_attention=16, pad_token_id=0, classifier_pooling="mean")}
 
-if not os.path.exists(TOKENIZER) or not os.path.exists(MRPC):
-    skip(f"no tokenizer or no MRPC in {DATA}")
+need(TOKENIZER)
 
 
 def rows_of(count):
-    with open(MRPC, encoding="utf-8") as file:
-        texts = [line.rstrip("\n").split("\t") for line in file][1:count + 1]
     random.seed(2)
     rows = []
-    for row in texts:
+    for row in mrpc()[:count]:
         words = row[4].split()
         right = random.randrange(ENDINGS)
         endings = [" ".join(random.sample(words[3:], len(words) - 3)) for _ in range(ENDINGS)]
@@ -60,23 +56,10 @@ def batch_of(rows, tokenizer):
     return dict(batch, labels=torch.tensor([row["label"] for row in rows]))
 
 
-def train_here(model, optimizer, rows, samples, tokenizer):
-    losses, at = [], 0
-    for _ in range(STEPS):
-        size = min(BATCH, sum(e == samples[at][0] for e, _ in samples[at:at + BATCH]))
-        loss = model(**batch_of([rows[n] for _, n in samples[at:at + size]], tokenizer)).loss
-        at += size
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
 def compare(work, program, device, family, rows, dev):
-    start, head, end, order, train, held = (os.path.join(work, family + name) for name in (
-        "start", "head", "end", "order", "train.jsonl", "dev.jsonl"))
+    t = Training(program, family, work, steps=STEPS, batch=BATCH, rate=RATE, max_seq_length=BLOCK, device=device,
+                 seed=SEED)
+    start = t.path("start")
     names = ["input_ids", "attention_mask"] + (["token_type_ids"] if family in ("Bert", "Electra") else [])
     tokenizer = PreTrainedTokenizerFast(tokenizer_file=TOKENIZER, pad_token="[PAD]", model_input_names=names)
     plain = family == "DistilBert"
@@ -95,47 +78,26 @@ def compare(work, program, device, family, rows, dev):
             json.dump(text, file)
     getattr(transformers, family + "Model")(config).save_pretrained(start)
     shutil.copy(path if family == "Roberta" else TOKENIZER, os.path.join(start, "tokenizer.json"))
-    for name, part in ((train, rows), (held, dev)):
-        with open(name, "w", encoding="utf-8") as file:
-            file.write("".join(json.dumps(row) + "\n" for row in part))
-    given = dict(train_file=train, validation_file=held, max_seq_length=BLOCK, device=device, seed=SEED,
-                 save_strategy="no", do_train=True, threads=1)
-    # The first run only makes the head, so that both begin with the same weights.
-    done = run(program, task_name="multiple_choice", model_name_or_path=start, max_steps=1, learning_rate=0,
-               output_dir=head, **given)
-    check(done.returncode == 0, f"{family}: {done.stderr.strip()}")
-    done = run(program, model_name_or_path=head, do_eval=True, do_predict=True, test_file=held, max_steps=STEPS,
-               per_device_train_batch_size=BATCH, learning_rate=0.05 if plain else RATE, lr_scheduler_type="constant",
-               dump_order=order, output_dir=end, optim="sgd" if plain else None, **given)
-    check(done.returncode == 0, f"{family}: {done.stderr.strip()}")
-    if done.returncode:
-        return
-    got = log_of(end)[:STEPS]
-    with open(order, encoding="utf-8") as file:
-        samples = [tuple(map(int, line.split())) for line in file]
-    model, info = kind.from_pretrained(head, output_loading_info=True)
+    t.rows(rows, dev)
+    head = t.head(start, task_name="multiple_choice")
+    end = t.train(head, do_predict=True, test_file=t.given["validation_file"],
+                  **(dict(learning_rate=0.05, optim="sgd") if plain else {}))
     # transformers makes a pooler for ELECTRA-like bodies only if the class has one.
-    check(not info["missing_keys"] and not info["unexpected_keys"], f"{family}: transformers loads it with {info}")
+    model = loads(kind, head, family, unexpected_only=True).train()
     # The loss does not depend on a bias that is added to all endings, so its gradient is rounding noise, which Adam
     # makes a step of full size. DistilBERT's ReLU turns such a step into another loss.
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.05) if plain else torch.optim.AdamW(
-        model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
-    want = train_here(model.train(), optimizer, rows, samples, tokenizer)
-    worst = max(abs(a - b) for a, b in zip(got, want)) if len(got) == STEPS else math.inf
-    check(worst <= 1e-5, f"{family}: losses differ by {worst}: {[a - b for a, b in zip(got, want)]}")
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05) if plain else adamw(model, RATE)
+    said = t.compare(model, lambda part: model(**batch_of([rows[n] for _, n in part], tokenizer)).loss, 1e-5, optimizer,
+                     learns=False)
     trained = kind.from_pretrained(end).eval()
     batch = batch_of(dev, tokenizer)
     with torch.no_grad():
         out = trained(**batch)
     guess = out.logits.argmax(-1)
     accuracy = (guess == batch["labels"]).double().mean().item()
-    results = read_json(end, "eval_results.json")
-    check(abs(results["eval_accuracy"] - accuracy) <= 1e-12, f"{family}: {results['eval_accuracy']}, {accuracy}")
-    check(abs(results["eval_loss"] - out.loss.item()) <= 1e-5, f"{family}: {results['eval_loss']}, {out.loss.item()}")
-    with open(os.path.join(end, "predict_results.txt"), encoding="utf-8") as file:
-        lines = [int(line.split("\t")[1]) for line in file.read().splitlines()[1:]]
-    check(lines == guess.tolist(), f"{family}: the predictions differ")
-    print(f"{family}: {STEPS} losses from {got[0]:.4f} to {got[-1]:.4f} within {worst:.1e}, accuracy {accuracy:.4f}")
+    t.results(accuracy=accuracy, loss=out.loss.item())
+    check([int(line) for line in t.predictions()] == guess.tolist(), f"{family}: the predictions differ")
+    print(f"{said}, accuracy {accuracy:.4f}")
 
 
 def main():

@@ -11,17 +11,16 @@ import shutil
 import sys
 import tempfile
 
-from oracle import DATA, check, log_of, read_json, run, skip, status
+from oracle import check, status
+from training import Training, loads, mrpc, need, tokenizer_file
 
 import torch
 from transformers import BertConfig, BertForMaskedLM, PreTrainedTokenizerFast
 
-TOKENIZER = os.path.join(DATA, "tokenizers", "bert-base-uncased-tokenizer.json")
-MRPC = os.path.join(DATA, "glue", "MRPC", "dev_408.tsv")
+TOKENIZER = tokenizer_file("bert-base-uncased-tokenizer.json")
 BLOCK, BATCH, STEPS, LINES, SEED, RATE, SHARE = 32, 4, 30, 90, 11, 3e-3, 0.15
 
-if not os.path.exists(TOKENIZER) or not os.path.exists(MRPC):
-    skip(f"no tokenizer or no MRPC in {DATA}")
+need(TOKENIZER)
 
 GOLDEN, WORD = 0x9E3779B97F4A7C15, (1 << 64) - 1
 
@@ -75,48 +74,20 @@ def batch_of(rows, samples, tokenizer):
 
 
 def compare(program, device, by_line, work, tokenizer):
-    start, end, order = (os.path.join(work, name) for name in ("start", f"end{by_line}", "order"))
+    name, start = f"{device}, by line {by_line}", os.path.join(work, "start")
     text, dev = os.path.join(work, "text.txt"), os.path.join(work, "dev.txt")
-    done = run(program, model_name_or_path=start, train_file=text, validation_file=dev, do_train=True, do_eval=True,
-               line_by_line=str(by_line).lower(), max_seq_length=BLOCK, max_steps=STEPS,
-               per_device_train_batch_size=BATCH,
-               learning_rate=RATE, seed=SEED, lr_scheduler_type="constant", save_strategy="no", dump_order=order,
-               device=device,
-               output_dir=end)
-    check(done.returncode == 0, f"by line {by_line}: {done.stderr.strip()}")
-    if done.returncode:
-        return
-    got = log_of(end)[:STEPS]
-    with open(order, encoding="utf-8") as file:
-        samples = [tuple(map(int, line.split())) for line in file]
+    t = Training(program, name, work, steps=STEPS, batch=BATCH, rate=RATE, train_file=text, validation_file=dev,
+                 line_by_line=str(by_line).lower(), max_seq_length=BLOCK, seed=SEED, device=device)
+    end = t.train(start)
     rows, model = rows_of(text, by_line, tokenizer), BertForMaskedLM.from_pretrained(start)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
-    worst, at = 0.0, 0
-    for step in range(STEPS):
-        epoch = samples[at][0]
-        size = min(BATCH, sum(e == epoch for e, _ in samples[at:at + BATCH]))
-        loss = model(**batch_of(rows, samples[at:at + size], tokenizer)).loss
-        at += size
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        worst = max(worst, abs(loss.item() - got[step]) if step < len(got) else math.inf)
-    check(len(got) == STEPS and worst <= 1e-4, f"by line {by_line}: losses differ by {worst}")
-    check(got[-1] < got[0], f"by line {by_line}: nothing is learnt")
-    trained, info = BertForMaskedLM.from_pretrained(end, output_loading_info=True)
-    check(not any(info.values()), f"by line {by_line}: transformers loads the folder with {info}")
+    said = t.compare(model, lambda part: model(**batch_of(rows, part, tokenizer)).loss, 1e-4)
+    trained = loads(BertForMaskedLM, end, name)
     rows = rows_of(dev, by_line, tokenizer)
     with torch.no_grad():
         wanted = trained.eval()(**batch_of(rows, [(0, i) for i in range(len(rows))], tokenizer)).loss.item()
-    results = read_json(end, "eval_results.json")
-    check(abs(results["eval_loss"] - wanted) <= 1e-5,
-          f"by line {by_line}: eval_loss {results['eval_loss']}, transformers' {wanted}")
-    check(abs(results["perplexity"] / math.exp(wanted) - 1) <= 1e-4,
-          f"by line {by_line}: perplexity {results['perplexity']}")
-    print(f"{device}, by line {by_line}: {STEPS} losses from {got[0]:.4f} to {got[-1]:.4f} within {worst:.1e}, "
-          f"eval_loss within "
-          f"{abs(results['eval_loss'] - wanted):.1e}")
+    results = t.results(loss=wanted)
+    check(abs(results["perplexity"] / math.exp(wanted) - 1) <= 1e-4, f"{name}: perplexity {results['perplexity']}")
+    print(f"{said}, eval_loss within {abs(results['eval_loss'] - wanted):.1e}")
 
 
 def main():
@@ -130,8 +101,7 @@ def main():
                                    intermediate_size=48, max_position_embeddings=BLOCK, hidden_dropout_prob=0.0,
                                    attention_probs_dropout_prob=0.0)).save_pretrained(os.path.join(work, "start"))
         shutil.copy(TOKENIZER, os.path.join(work, "start", "tokenizer.json"))
-        with open(MRPC, encoding="utf-8") as file:
-            lines = [line.rstrip("\n").split("\t")[3] for line in file][1:]
+        lines = [row[3] for row in mrpc()]
         for name, part in (("text.txt", lines[:LINES]), ("dev.txt", lines[LINES:LINES + 30])):
             with open(os.path.join(work, name), "w", encoding="utf-8") as file:
                 file.write("".join(line + "\n" + "\n" * (i % 10 == 0) for i, line in enumerate(part)))

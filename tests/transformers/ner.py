@@ -7,13 +7,13 @@ here if it is not installed).
     ner.py TXTRAIN [DEVICE]      exit status 77: something is missing
 """
 import json
-import math
 import os
 import shutil
 import sys
 import tempfile
 
-from oracle import DATA, check, log_of, read_json, run, skip, status
+from oracle import DATA, check, read_json, status
+from training import MRPC, Training, loads, mrpc, need, tokenizer_file, write_rows
 
 import torch
 from transformers import (BertConfig, BertForTokenClassification, BertModel, DistilBertConfig,
@@ -24,15 +24,13 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processor
 
 torch.set_num_threads(1)
 TOKENIZERS = os.path.join(DATA, "tokenizers")
-WORD_PIECE = os.path.join(TOKENIZERS, "bert-base-cased-tokenizer.json")
-MRPC = os.path.join(DATA, "glue", "MRPC", "dev_408.tsv")
+WORD_PIECE = tokenizer_file("bert-base-cased-tokenizer.json")
 BLOCK, BATCH, STEPS, SEED, RATE = 32, 4, 30, 11, 3e-3
 SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
              hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
 LABELS = sorted([f"{place}-{kind}" for place in "BIES" for kind in ("LOC", "PER")] + ["O"])
 
-if not all(map(os.path.exists, (WORD_PIECE, MRPC, os.path.join(TOKENIZERS, "gpt2-encoder.json")))):
-    skip(f"no tokenizers or no MRPC in {DATA}")
+need(WORD_PIECE, tokenizer_file("gpt2-encoder.json"))
 
 
 def chunks(tags):
@@ -130,61 +128,24 @@ def batch_of(rows, tokenizer, kind):
     return dict(batch, labels=labels)
 
 
-def train_here(model, rows, samples, tokenizer, kind):
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
-    losses, at = [], 0
-    for _ in range(STEPS):
-        epoch = samples[at][0]
-        size = min(BATCH, sum(e == epoch for e, _ in samples[at:at + BATCH]))
-        loss = model(**batch_of([rows[n] for _, n in samples[at:at + size]], tokenizer, kind)).loss
-        at += size
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
-def write_rows(path, rows, names, numbers=False):
-    with open(path, "w", encoding="utf-8") as file:
-        for words, tags in rows:
-            said = [LABELS.index(t) for t in tags] if numbers else tags
-            file.write(json.dumps({names[0]: words, names[1]: said}) + "\n")
+def json_of(rows, words="tokens", tags="ner_tags", numbers=False):
+    return [{words: text, tags: [LABELS.index(t) for t in own] if numbers else own} for text, own in rows]
 
 
 def compare(name, make, program, device, rows, dev):
     with tempfile.TemporaryDirectory() as work:
-        start, end, order = (os.path.join(work, x) for x in ("start", "end", "order"))
+        t = Training(program, name, work, steps=STEPS, batch=BATCH, rate=RATE, max_seq_length=BLOCK, device=device,
+                     seed=SEED)
+        start = t.path("start")
         torch.manual_seed(0)
         kind, tokenizer = make(start)
-        for path, part in (("train.jsonl", rows), ("dev.jsonl", dev)):
-            write_rows(os.path.join(work, path), part, ("tokens", "ner_tags"))
-        given = dict(train_file=os.path.join(work, "train.jsonl"), validation_file=os.path.join(work, "dev.jsonl"),
-                     max_seq_length=BLOCK, device=device)
-        # The first run only makes the head, so that both begin with the same weights.
-        done = run(program, model_name_or_path=start, do_train=True, max_steps=1, learning_rate=0, seed=SEED,
-                   save_strategy="no", output_dir=os.path.join(work, "head"), **given)
-        check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
-        done = run(program, model_name_or_path=os.path.join(work, "head"), do_train=True, do_eval=True, do_predict=True,
-                   test_file=given["validation_file"], max_steps=STEPS, per_device_train_batch_size=BATCH,
-                   learning_rate=RATE, seed=SEED, lr_scheduler_type="constant", save_strategy="no", dump_order=order,
-                   output_dir=end, **given)
-        check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
-        if done.returncode:
-            return
-        got = log_of(end)[:STEPS]
-        with open(order, encoding="utf-8") as file:
-            samples = [tuple(map(int, line.split())) for line in file]
-        model, info = kind.from_pretrained(os.path.join(work, "head"), output_loading_info=True)
-        check(not any(info.values()) and list(model.config.id2label.values()) == LABELS,
-              f"{name}: transformers loads the folder with {info} and {model.config.id2label}")
-        want = train_here(model.train(), rows, samples, tokenizer, kind)
-        worst = max(abs(a - b) for a, b in zip(got, want)) if len(got) == STEPS else math.inf
-        check(worst <= 1e-4, f"{name}: losses differ by {worst}")
-        check(got[-1] < got[0], f"{name}: nothing is learnt")
-        trained, info = kind.from_pretrained(end, output_loading_info=True)
-        check(not any(info.values()), f"{name}: transformers loads the trained folder with {info}")
+        t.rows(json_of(rows), json_of(dev))
+        head = t.head(start)
+        end = t.train(head, do_predict=True, test_file=t.given["validation_file"])
+        model = loads(kind, head, name).train()
+        check(list(model.config.id2label.values()) == LABELS, f"{name}: labels {model.config.id2label}")
+        text = t.compare(model, lambda part: model(**batch_of([rows[n] for _, n in part], tokenizer, kind)).loss, 1e-4)
+        trained = loads(kind, end, name)
         batch = batch_of(dev, tokenizer, kind)
         with torch.no_grad():
             out = trained.eval()(**batch)
@@ -192,41 +153,27 @@ def compare(name, make, program, device, rows, dev):
         truth = [[LABELS[x] for x in row[row != -100]] for row in labels]
         said = [[LABELS[x] for x in g[row != -100]] for g, row in zip(guess, labels)]
         wanted = score(truth, said)
-        results = read_json(end, "eval_results.json")
-        keys = ("eval_precision", "eval_recall", "eval_f1", "eval_accuracy")
-        check(all(abs(results[key] - value) <= 1e-12 for key, value in zip(keys, wanted)),
-              f"{name}: {[results[key] for key in keys]}, {wanted[4]} has {wanted[:4]}")
-        check(abs(results["eval_loss"] - out.loss.item()) <= 1e-5,
-              f"{name}: eval_loss {results['eval_loss']}, transformers' {out.loss.item()}")
-        with open(os.path.join(end, "predict_results.txt"), encoding="utf-8") as file:
-            lines = file.read().splitlines()
-        check(lines == ["index\tprediction"] + [f"{i}\t{' '.join(x)}" for i, x in enumerate(said)],
-              f"{name}: the predictions differ")
+        results = t.results(**dict(zip(("precision", "recall", "f1", "accuracy"), wanted)), loss=out.loss.item())
+        check(t.predictions() == [" ".join(x) for x in said], f"{name}: the predictions differ")
         check(0 < wanted[2] < 1, f"{name}: F1 {wanted[2]} says little")
-        print(f"{name}, {device}: {STEPS} losses from {got[0]:.4f} to {got[-1]:.4f} within {worst:.1e}, F1 "
-              f"{results['eval_f1']:.4f} as {wanted[4]} has it")
-        check_columns(name, program, device, work, dev, results)
+        print(f"{text}, F1 {results['eval_f1']:.4f} as {wanted[4]} has it")
+        check_columns(t, end, dev, results)
 
 
-def check_columns(name, program, device, work, dev, results):
+def check_columns(t, end, dev, results):
     """Labels as numbers of the model, in columns of other names, give the same results."""
-    path = os.path.join(work, "numbers.jsonl")
-    write_rows(path, dev, ("pieces", "classes"), numbers=True)
-    done = run(program, model_name_or_path=os.path.join(work, "end"), do_eval=True, validation_file=path,
-               task_name="ner", text_column_name="pieces", label_column_name="classes",
-               max_seq_length=BLOCK, device=device,
-               output_dir=os.path.join(work, "again"))
-    check(done.returncode == 0, f"{name}, numbers: {done.stderr.strip()}")
-    again = read_json(os.path.join(work, "again"), "eval_results.json")
-    check(all(again[key] == results[key] for key in results if key in ("eval_loss", "eval_f1", "eval_accuracy")),
-          f"{name}, numbers: {again}")
+    path = t.path("numbers.jsonl")
+    write_rows(path, json_of(dev, "pieces", "classes", numbers=True))
+    folder = t.run("again", model_name_or_path=end, do_train=None, train_file=None, save_strategy=None, do_eval=True,
+                   validation_file=path, task_name="ner", text_column_name="pieces", label_column_name="classes")
+    again = read_json(folder, "eval_results.json")
+    check(all(again[key] == results[key] for key in ("eval_loss", "eval_f1", "eval_accuracy")),
+          f"{t.name}, numbers: {again}")
 
 
 def main():
     program, device = sys.argv[1], (sys.argv[2:] or ["cpu"])[0]
-    with open(MRPC, encoding="utf-8") as file:
-        texts = [line.rstrip("\n").split("\t")[3].split() for line in file][1:]
-    rows = [(words, tag_words(words)) for words in texts]
+    rows = [(words, tag_words(words)) for words in (row[3].split() for row in mrpc())]
     for name, make in (("BERT", make_bert), ("DistilBERT", make_distilbert), ("RoBERTa", make_roberta),
                        ("XLM-RoBERTa", make_xlm_roberta)):
         compare(name, make, program, device, rows[:90], rows[90:150])

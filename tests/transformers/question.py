@@ -15,7 +15,8 @@ import string
 import sys
 import tempfile
 
-from oracle import DATA, check, log_of, read_json, run, skip, status
+from oracle import check, status
+from training import Training, loads, mrpc, need, tokenizer_file
 
 import torch
 import transformers
@@ -25,7 +26,6 @@ torch.set_num_threads(1)
 TOKENIZERS = {"Bert": "bert-base-uncased-tokenizer.json", "DistilBert": "bert-base-cased-tokenizer.json",
               "DebertaV2": "bert-base-uncased-tokenizer.json", "ModernBert": "bert-base-uncased-tokenizer.json",
               "Roberta": "gpt2-tokenizer.json"}
-MRPC = os.path.join(DATA, "glue", "MRPC", "dev_408.tsv")
 BLOCK, STRIDE, LONGEST, BATCH, STEPS, SEED, RATE = 96, 20, 12, 4, 20, 3, 1e-3
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48,
          "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
@@ -34,16 +34,14 @@ SMALL = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48, "dropout": 0.
 DEBERTA = {"relative_attention": True, "position_buckets": 16, "norm_rel_ebd": "layer_norm", "share_att_key": True,
            "pos_att_type": "p2c|c2p", "position_biased_input": False, "type_vocab_size": 2}
 
-FILES = {family: os.path.join(DATA, "tokenizers", name) for family, name in TOKENIZERS.items()}
+FILES = {family: tokenizer_file(name) for family, name in TOKENIZERS.items()}
 
-if not all(map(os.path.exists, [MRPC, *FILES.values()])):
-    skip(f"no tokenizers or no MRPC in {DATA}")
+need(*FILES.values())
 
 
 def rows_of(count, unanswered):
     """Contexts of several sentences, with characters of several bytes and accents."""
-    with open(MRPC, encoding="utf-8") as file:
-        texts = [line.rstrip("\n").split("\t")[3] for line in file][1:]
+    texts = [row[3] for row in mrpc()]
     random.seed(4)
     rows = []
     for i in range(count):
@@ -95,21 +93,6 @@ def loss_of(model, features):
             cross(ends, torch.tensor([f["end"] for f in features]))) / 2
 
 
-def train_here(model, features, samples):
-    optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-8, weight_decay=0.0)
-    losses, at = [], 0
-    for _ in range(STEPS):
-        size = min(BATCH, sum(e == samples[at][0] for e, _ in samples[at:at + BATCH]))
-        loss = loss_of(model, [features[n] for _, n in samples[at:at + size]])
-        at += size
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
 def answers_of(rows, features, starts, ends, unanswered):
     found = []
     for number, row in enumerate(rows):
@@ -142,8 +125,9 @@ def score(row, answer):
 
 
 def compare(work, program, device, family, unanswered):
-    head, end, order, start, train, held = (os.path.join(work, f"{family}{name}") for name in (
-        "head", "end", "order", "start", "train.jsonl", "dev.jsonl"))
+    t = Training(program, family, work, steps=STEPS, batch=BATCH, rate=RATE, max_seq_length=BLOCK, doc_stride=STRIDE,
+                 max_answer_length=LONGEST, device=device, seed=SEED, task_name="question_answering")
+    start = t.path("start")
     names = ["input_ids", "attention_mask"] + (["token_type_ids"] if family in ("Bert", "DebertaV2") else [])
     with open(FILES[family], encoding="utf-8") as file:
         text = json.load(file)
@@ -165,31 +149,14 @@ def compare(work, program, device, family, unanswered):
     getattr(transformers, family + "Model")(config).save_pretrained(start)
     rows = rows_of(60, unanswered)
     rows, dev = rows[:25], rows[25:]
-    for name, part in ((train, rows), (held, dev)):
-        with open(name, "w", encoding="utf-8") as file:
-            file.write("".join(json.dumps(row) + "\n" for row in part))
-    given = dict(train_file=train, validation_file=held, max_seq_length=BLOCK, doc_stride=STRIDE,
-                 max_answer_length=LONGEST, device=device, seed=SEED, save_strategy="no", do_train=True, threads=1,
-                 task_name="question_answering")
-    # The first run only makes the head, so that both begin with the same weights.
-    done = run(program, model_name_or_path=start, max_steps=1, learning_rate=0, output_dir=head, **given)
-    check(done.returncode == 0, f"{family}: {done.stderr.strip()}")
-    done = run(program, model_name_or_path=head, do_eval=True, max_steps=STEPS, per_device_train_batch_size=BATCH,
-               learning_rate=RATE, lr_scheduler_type="constant", dump_order=order, output_dir=end, **given)
-    check(done.returncode == 0, f"{family}: {done.stderr.strip()}")
-    if done.returncode:
-        return
-    got = log_of(end)[:STEPS]
-    with open(order, encoding="utf-8") as file:
-        samples = [tuple(map(int, line.split())) for line in file]
+    t.rows(rows, dev)
+    head = t.head(start)
+    end = t.train(head)
     kind = getattr(transformers, family + "ForQuestionAnswering")
-    model, info = kind.from_pretrained(head, output_loading_info=True)
-    check(not any(info.values()), f"{family}: transformers loads it with {info}")
+    model = loads(kind, head, family).train()
     features = features_of(rows, tokenizer)
     check(len(features) > len(rows) and any(f["start"] for f in features), "no context has several windows")
-    want = train_here(model.train(), features, samples)
-    worst = max(abs(a - b) for a, b in zip(got, want)) if len(got) == STEPS else math.inf
-    check(worst <= 1e-5, f"{family}: losses differ by {worst}: {[a - b for a, b in zip(got, want)]}")
+    said = t.compare(model, lambda part: loss_of(model, [features[n] for _, n in part]), 1e-5, learns=False)
     trained = kind.from_pretrained(end).eval()
     features = features_of(dev, tokenizer)
     with torch.no_grad():
@@ -198,12 +165,8 @@ def compare(work, program, device, family, unanswered):
     answers = answers_of(dev, features, starts, ends, unanswered)
     scores = [score(row, answer) for row, answer in zip(dev, answers)]
     exact, f1 = (100 * sum(s[i] for s in scores) / len(scores) for i in range(2))
-    results = read_json(end, "eval_results.json")
-    check(abs(results["eval_exact_match"] - exact) <= 1e-9 and abs(results["eval_f1"] - f1) <= 1e-9,
-          f"{family}: {results}; exact match {exact}, F1 {f1}")
-    check(abs(results["eval_loss"] - loss) <= 1e-5, f"{family}: eval_loss {results['eval_loss']}, {loss}")
-    print(f"{family}: {STEPS} losses from {got[0]:.4f} to {got[-1]:.4f} within {worst:.1e}, {len(features)} windows, "
-          f"exact match {exact:.2f}, F1 {f1:.2f}")
+    t.results(far=1e-9, exact_match=exact, f1=f1, loss=loss)
+    print(f"{said}, {len(features)} windows, exact match {exact:.2f}, F1 {f1:.2f}")
 
 
 def main():

@@ -5,20 +5,19 @@ Compares 20 losses, eval_loss, a resumed run, which must give the same bytes, an
     seq2seq.py TXTRAIN TXGEN [DEVICE]      exit status 77: something is missing
 """
 import json
-import math
 import os
 import random
 import sys
 import tempfile
 
-from oracle import DATA, check, decayed, log_of, read_json, run, skip, status
+from oracle import check, decayed, run, status
+from training import Training, loads, mrpc, need
 
 import torch
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import MT5ForConditionalGeneration, PreTrainedTokenizerFast, T5ForConditionalGeneration
 
 torch.set_num_threads(1)
-MRPC = os.path.join(DATA, "glue", "MRPC", "dev_408.tsv")
 SOURCE, TARGET, BATCH, STEPS, SEED, RATE, DECAY = 40, 24, 4, 20, 3, 1e-3, 0.1
 SIZES = dict(d_model=32, d_kv=12, d_ff=48, num_layers=2, num_heads=4, dropout_rate=0.0, decoder_start_token_id=0)
 GATED = dict(feed_forward_proj="gated-gelu", tie_word_embeddings=False)
@@ -30,13 +29,7 @@ VARIANTS = {  # model, its keys, the form of the data, options
                                                               pad_to_max_length="true")),
 }
 
-if not os.path.exists(MRPC):
-    skip(f"no MRPC in {DATA}")
-
-
-def texts_of():
-    with open(MRPC, encoding="utf-8") as file:
-        return [line.rstrip("\n").split("\t")[3:5] for line in file][1:]
+need()
 
 
 def make_tokenizer(texts, folder):
@@ -73,20 +66,6 @@ def loss_of(model, tokenizer, rows, prefix):
         (labels >= 0).sum().item()
 
 
-def train_here(model, tokenizer, rows, samples, prefix):
-    optimizer = torch.optim.AdamW(decayed(model, DECAY), lr=RATE)
-    losses = []
-    for step in range(STEPS):
-        batch = [rows[n] for _, n in samples[step * BATCH:(step + 1) * BATCH]]
-        loss, _ = loss_of(model, tokenizer, batch, prefix)
-        optimizer.zero_grad()
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-
 def same_files(one, other):
     read = lambda *path: open(os.path.join(*path), "rb").read()
     return read(one, "model.safetensors") == read(other, "model.safetensors")
@@ -116,10 +95,14 @@ def texts_agree(program, folder, device, model, tokenizer, sources, name):
 
 
 def compare(work, program, generator, device, name, kind, keys, form, options):
-    start, end, again, order = (os.path.join(work, name + part) for part in (".start", ".end", ".again", ".order"))
+    named = dict(task_name="seq2seq") if form == "csv" else {}  # else the model decides
     ending = "csv" if form == "csv" else "jsonl"
     train, held = (os.path.join(work, f"{name}.{part}.{ending}") for part in ("train", "held"))
-    texts = texts_of()
+    t = Training(program, name, work, steps=STEPS, batch=BATCH, rate=RATE, train_file=train, validation_file=held,
+                 max_source_length=SOURCE, max_target_length=TARGET, device=device, seed=SEED,
+                 per_device_eval_batch_size=8, weight_decay=DECAY, **options, **named)
+    start = t.path("start")
+    texts = [row[3:5] for row in mrpc()]
     random.Random(5).shuffle(texts)
     tokenizer = make_tokenizer(texts, start)
     torch.manual_seed(0)
@@ -131,37 +114,21 @@ def compare(work, program, generator, device, name, kind, keys, form, options):
     rows, dev = texts[:STEPS * BATCH], texts[200:230]
     write_rows(train, rows, form)
     write_rows(held, dev, form)
-    given = dict(train_file=train, validation_file=held, max_source_length=SOURCE, max_target_length=TARGET,
-                 device=device, seed=SEED, do_train=True, threads=1, model_name_or_path=start, max_steps=STEPS,
-                 per_device_train_batch_size=BATCH, per_device_eval_batch_size=8, learning_rate=RATE,
-                 weight_decay=DECAY, lr_scheduler_type="constant", **options)
-    named = dict(task_name="seq2seq") if form == "csv" else {}  # else the model decides
-    done = run(program, do_eval=True, dump_order=order, output_dir=end, save_strategy="steps", save_steps=12, **given,
-               **named)
-    check(done.returncode == 0, f"{name}: {done.stderr.strip()}")
-    if done.returncode:
-        return
-    got = log_of(end)[:STEPS]
-    with open(order, encoding="utf-8") as file:
-        samples = [tuple(map(int, line.split())) for line in file]
+    end = t.train(start, save_strategy="steps", save_steps=12)
     prefix = options.get("source_prefix", "")
-    want = train_here(model.train(), tokenizer, rows, samples, prefix)
-    worst = max(abs(a - b) for a, b in zip(got, want)) if len(got) == STEPS else math.inf
-    check(worst <= 2e-5, f"{name}: losses differ by {worst}: {[a - b for a, b in zip(got, want)]}")
-    trained, info = kind.from_pretrained(end, output_loading_info=True)
-    check(not any(info.values()), f"{name}: transformers loads it with {info}")
+    said = t.compare(model.train(), lambda part: loss_of(model, tokenizer, [rows[n] for _, n in part], prefix)[0], 2e-5,
+                     torch.optim.AdamW(decayed(model, DECAY), lr=RATE), learns=False)
+    trained = loads(kind, end, name)
     with torch.no_grad():
         parts = [loss_of(trained.eval(), tokenizer, dev[i:i + 1], prefix) for i in range(len(dev))]
     loss = sum(p.item() * n for p, n in parts) / sum(n for _, n in parts)
-    results = read_json(end, "eval_results.json")
-    check(abs(results["eval_loss"] - loss) <= 1e-5, f"{name}: eval_loss {results['eval_loss']}, {loss}")
-    done = run(program, output_dir=again, save_strategy="no",
-               resume_from_checkpoint=os.path.join(end, "checkpoint-12"), **given, **named)
-    check(done.returncode == 0, f"{name}: resumed: {done.stderr.strip()}")
-    check(done.returncode or same_files(end, again), f"{name}: the resumed run ends with other weights")
+    t.results(loss=loss)
+    again = t.run("again", model_name_or_path=start, max_steps=STEPS, learning_rate=RATE, lr_scheduler_type="constant",
+                  per_device_train_batch_size=BATCH, resume_from_checkpoint=os.path.join(end, "checkpoint-12"))
+    check(same_files(end, again), f"{name}: the resumed run ends with other weights")
     with torch.no_grad():
         texts_agree(generator, end, device, trained, tokenizer, [prefix + source for source, _ in dev[:3]], name)
-    print(f"{name}: {STEPS} losses from {got[0]:.4f} to {got[-1]:.4f} within {worst:.1e}, eval_loss {loss:.4f}")
+    print(f"{said}, eval_loss {loss:.4f}")
 
 
 def main():
