@@ -152,7 +152,8 @@ tx_status tx_job_choose_task(tx_job *j)
 
 /* ---- Reading ------------------------------------------------------------------------------------------------ */
 
-static tx_status open_samples(tx_job *j, const char *path, const char *name, tx_data_split split, tx_samples *samples)
+static tx_status open_samples(tx_job *j, const tx_task *task, const char *path, const char *name, tx_data_split split,
+                              tx_samples *samples)
 {
     static const char *const names[] = {"train  ", "eval   ", "test   "};
     const tx_job_settings *set = &j->set;
@@ -178,7 +179,7 @@ static tx_status open_samples(tx_job *j, const char *path, const char *name, tx_
         .seed = tx_job_data_seed(set),
         .report = j->report,
     };
-    tx_status status = in->task->open(in->task, path, &options, samples);
+    tx_status status = tx_samples_open(task, path, &options, samples);
     free(cache);
     if (status)
         return status;
@@ -192,11 +193,12 @@ static tx_status open_samples(tx_job *j, const char *path, const char *name, tx_
 tx_status tx_job_open_data(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
+    const tx_task *task = in->task; /* data may have a task of their own */
     if (in->train_path && tx_job_trains(&j->set))
-        TX_TRY(open_samples(j, in->train_path, in->train_name, TX_DATA_TRAIN, &in->train));
+        TX_TRY(open_samples(j, task, in->train_path, in->train_name, TX_DATA_TRAIN, &in->train));
     if (in->validation_path)
-        TX_TRY(open_samples(j, in->validation_path, in->validation_name, TX_DATA_VALIDATION, &in->validation));
+        TX_TRY(open_samples(j, task, in->validation_path, in->validation_name, TX_DATA_VALIDATION, &in->validation));
     if (in->test_path)
-        TX_TRY(open_samples(j, in->test_path, in->test_name, TX_DATA_TEST, &in->test));
+        TX_TRY(open_samples(j, task, in->test_path, in->test_name, TX_DATA_TEST, &in->test));
     return tx_job_metric(&j->set, in->task, &in->metric);
 }

@@ -110,7 +110,7 @@ tx_status tx_forecaster_plan(const tx_forecaster *f, const tx_forecast_options *
         return tx_fail(TX_INVALID, "tx_forecaster_plan: the options' size field is %zu, expected %zu", o->size,
                        sizeof *o);
     const int64_t target = tx_job_defaults.max_target_length;
-    tx_seq2seq_task pairs;
+    tx_own_task pairs;
     tx_generation write;
     tx_seq2seq_sized(&pairs, target, o->writes);
     if (o->writes)

@@ -229,10 +229,9 @@ tx_status tx_job_open(tx_job *j)
 
 void tx_job_release(tx_job_inputs *inputs)
 {
-    const tx_samples *const opened[] = {&inputs->train, &inputs->validation, &inputs->test};
-    for (int i = 0; i < 3; i++)
-        if (opened[i]->data)
-            opened[i]->task->close(opened[i]);
+    tx_samples_close(&inputs->train);
+    tx_samples_close(&inputs->validation);
+    tx_samples_close(&inputs->test);
     tx_tokenizer_free(inputs->tokenizer);
     tx_config_free(inputs->config);
     tx_config_free(inputs->teacher);

@@ -50,25 +50,25 @@ tx_dataset_options tx_causal_lm_reading(const tx_data_options *o)
                                 .report = o->report};
 }
 
-static tx_status open_dataset(const tx_task *task, const char *path, const tx_data_options *o, tx_samples *samples)
+static tx_status read(tx_samples *samples, const char *path, const tx_data_options *o)
 {
     const tx_dataset_options options = tx_causal_lm_reading(o);
     tx_dataset *dataset = NULL;
-    (void)task;
     TX_TRY(tx_dataset_open(path, &options, &dataset));
     *samples = tx_causal_lm_samples(dataset);
+    samples->own = dataset;
     return TX_OK;
 }
 
-static void close_dataset(const tx_samples *samples)
+static void release(void *data)
 {
-    tx_dataset_free((tx_dataset *)(uintptr_t)samples->data);
+    tx_dataset_free(data);
 }
 
 const tx_task tx_causal_lm = {
     .name = "causal language modelling",
-    .open = open_dataset,
-    .close = close_dataset,
+    .read = read,
+    .release = release,
     .fields = fields,
     .row = row,
     .loss = tx_task_label_loss,

@@ -14,13 +14,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LABELS = TX_SEVERAL_OWN, FIELDS };
+enum { LABELS = TX_SEVERAL_OWN };
 
 typedef struct choices {
     tx_several several;
     int32_t *label; /* [count]; TX_IGNORE_LABEL in test data */
-    tx_task task;
-    tx_field field[FIELDS + 1];
+    tx_own_task own;
 } choices;
 
 /* ---- Reading ------------------------------------------------------------------------------------------- */
@@ -105,37 +104,23 @@ static tx_status read_all(tx_reader *from)
     return tx_several_digest(&d->several, d->label, (size_t)d->several.count * sizeof *d->label);
 }
 
-static void free_data(choices *d)
+static void release(void *data)
 {
+    choices *d = data;
     tx_several_free(&d->several);
     free(d->label);
     free(d);
 }
 
-static void close_data(const tx_samples *samples)
+static tx_status read(tx_samples *samples, const char *path, const tx_data_options *options)
 {
-    free_data((void *)(uintptr_t)samples->data);
-}
-
-static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
-{
-    reading r = {.from = {.path = path, .options = options}, .data = calloc(1, sizeof *r.data)};
-    choices *d = r.data;
-    if (!d)
-        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    choices *d = samples->own;
+    reading r = {.from = {.path = path, .options = options}, .data = d};
     const tx_status status = tx_reader_run(&r.from, read_all);
     free(r.text.data);
-    if (status) {
-        free_data(d);
-        return status;
-    }
-    d->task = *task;
-    memcpy(d->field, task->fields, sizeof d->field);
-    for (int f = 0; f < TX_SEVERAL_OWN; f++)
-        d->field[f].sequences = (int32_t)d->several.texts;
-    d->task.fields = d->field;
-    *samples = tx_several_samples(&d->several, &d->task, d, options->block);
-    return TX_OK;
+    tx_several_finish(&d->several, samples);
+    tx_several_task(&d->several, samples, TX_SEVERAL_OWN, &d->own);
+    return status;
 }
 
 /* ---- The task ------------------------------------------------------------------------------------------ */
@@ -155,11 +140,6 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     return TX_OK;
 }
 
-static int64_t row_length(const tx_samples *samples, int64_t number)
-{
-    return tx_several_longest(&((const choices *)samples->data)->several, number);
-}
-
 /* The cross-entropy of the endings' numbers. */
 static tx_tensor *loss(const tx_loss_operands *of, tx_tensor **rows)
 {
@@ -172,20 +152,12 @@ static tx_tensor *loss(const tx_loss_operands *of, tx_tensor **rows)
     return tx_mean_loss(tx_cross_entropy_smoothed(*rows, labels, endings, (float)of->set->smoothing));
 }
 
-static int64_t best_of(const float *output, int64_t count)
-{
-    int64_t best = 0;
-    for (int64_t i = 1; i < count; i++)
-        best = output[i] > output[best] ? i : best;
-    return best;
-}
-
 static tx_status measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
     const choices *d = samples->data;
     int64_t right = 0;
     for (int64_t r = 0; r < samples->count; r++)
-        right += best_of(outputs + r * columns, columns) == d->label[r];
+        right += tx_task_best(outputs + r * columns, columns) == d->label[r];
     sums[TX_SUM_ACCURACY] = (double)right / (double)samples->count;
     return TX_OK;
 }
@@ -198,18 +170,19 @@ static tx_status tell(const tx_samples *samples, int64_t number, const tx_config
     (void)number;
     (void)config;
     return tx_file_append(file, text,
-                          (size_t)snprintf(text, sizeof text, "%" PRId64, best_of(output, d->several.texts)));
+                          (size_t)snprintf(text, sizeof text, "%" PRId64, tx_task_best(output, d->several.texts)));
 }
 
 const tx_task tx_multiple_choice = {
     .name = "multiple choice",
     .head = TX_HEAD_MULTIPLE_CHOICE,
     .of_texts = true,
-    .open = open_data,
-    .close = close_data,
+    .data_size = sizeof(choices),
+    .read = read,
+    .release = release,
     .fields = fields,
     .row = row,
-    .length = row_length,
+    .length = tx_several_longest,
     .loss = loss,
     .measure = measure,
     .tell = tell,

@@ -84,15 +84,37 @@ tx_status tx_conversations_begin(const tx_tokenizer *tokenizer, tx_ids *ids)
     return TX_OK;
 }
 
-tx_text_end tx_conversations_end(const tx_chat *chat, int32_t eos)
+void tx_conversations_give_chat(tx_conversations *c, tx_conversation_data *data)
 {
-    tx_text_end end = {.id = eos};
-    if (chat)
-        end.id = tx_chat_end_token(chat, &end.keeps_eos);
-    return end;
+    data->chat = c->chat;
+    c->chat = NULL;
 }
 
-tx_status tx_conversations_save(const tx_chat *chat, const char *folder)
+/* ---- Data ------------------------------------------------------------------------------------------------ */
+
+void tx_conversation_data_begin(tx_conversation_data *data, const tx_data_options *options)
 {
+    data->ids = (tx_store){.folder = options->cache, .report = &options->report};
+    data->eos = tx_tokenizer_end(options->tokenizer);
+}
+
+void tx_conversation_data_free(tx_conversation_data *data)
+{
+    tx_store_free(&data->ids);
+    tx_chat_free(data->chat);
+}
+
+tx_status tx_conversation_data_save(const tx_samples *samples, const char *folder)
+{
+    const tx_chat *chat = ((const tx_conversation_data *)samples->data)->chat;
     return chat && !chat->is_own ? tx_chat_save(chat, folder) : TX_OK;
+}
+
+tx_text_end tx_conversation_data_end(const tx_samples *samples)
+{
+    const tx_conversation_data *d = samples->data;
+    tx_text_end end = {.id = d->eos};
+    if (d->chat)
+        end.id = tx_chat_end_token(d->chat, &end.keeps_eos);
+    return end;
 }

@@ -6,6 +6,23 @@
 
 #include "models/chat/chat.h"
 #include "models/task/objects.h"
+#include "models/task/store.h"
+
+/* What the data of both tasks begin with. */
+typedef struct tx_conversation_data {
+    tx_store ids;  /* of all samples, one after the other */
+    tx_chat *chat; /* NULL if no sample needed a chat template */
+    int32_t eos;   /* id of eos_token, which ends texts without a template; -1 if there is none */
+    char digest[TX_DIGEST_TEXT];
+} tx_conversation_data;
+
+/* Begins the data, and frees them. */
+void tx_conversation_data_begin(tx_conversation_data *data, const tx_data_options *options);
+void tx_conversation_data_free(tx_conversation_data *data);
+/* The `save` of the tasks: writes the template to a model's folder, unless it is the model's own. */
+tx_status tx_conversation_data_save(const tx_samples *samples, const char *folder);
+/* The `end` of the tasks: the token that ends an answer, that of the template or eos_token. */
+tx_text_end tx_conversation_data_end(const tx_samples *samples);
 
 /* The state of reading. Begin with {.path, .options}. */
 typedef struct tx_conversations {
@@ -36,12 +53,9 @@ bool tx_conversations_skip(tx_conversations *c, size_t number, tx_status status)
 tx_status tx_conversations_fail(const tx_conversations *c, size_t number, tx_status status);
 /* Prints which keys were ignored, and how many objects were skipped. */
 void tx_conversations_report(const tx_conversations *c);
+/* Hands the template over to the data. */
+void tx_conversations_give_chat(tx_conversations *c, tx_conversation_data *data);
 
 /* Appends the ids that the tokenizer adds before a text. */
 tx_status tx_conversations_begin(const tx_tokenizer *tokenizer, tx_ids *ids);
-/* The token that ends an answer: that of the template (NULL if there is none), else `eos`. */
-tx_text_end tx_conversations_end(const tx_chat *chat, int32_t eos);
-/* Writes the template, which may be NULL, to a model's folder, unless it is the model's own. */
-tx_status tx_conversations_save(const tx_chat *chat, const char *folder);
-
 #endif

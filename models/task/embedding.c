@@ -28,11 +28,6 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     return TX_OK;
 }
 
-static int64_t row_length(const tx_samples *samples, int64_t number)
-{
-    return tx_several_longest(&((const tx_embedding_data *)samples->data)->several, number);
-}
-
 /* ---- Metrics -------------------------------------------------------------------------------------------- */
 
 /* Pearson's and Spearman's correlation of cosines and scores, as EmbeddingSimilarityEvaluator computes them. */
@@ -68,53 +63,39 @@ static bool compares(const tx_task *task, const tx_job_settings *set)
     return tx_task_sequences(task) == 2;
 }
 
-static void close_data(const tx_samples *samples)
-{
-    tx_embedding_free((void *)(uintptr_t)samples->data);
-}
-
-static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
-
 static tx_status save(const tx_samples *samples, const char *folder)
 {
     const tx_embedding_data *d = samples->data;
     return tx_pooling_write(&d->pooling, d->width, d->most, folder);
 }
 
+static tx_status read(tx_samples *samples, const char *path, const tx_data_options *options);
+
 #define TASK(list, hook, checks)                                                                                \
     {                                                                                                           \
-        .name = "embeddings", .head = TX_HEAD_STATES, .of_texts = true, .open = open_data, .close = close_data, \
-        .save = save, .fields = fields, .row = row, .length = row_length, .loss = tx_embedding_##hook##_loss,   \
-        .compares = checks, .metrics = tx_metrics_##list,                                                       \
+        .name = "embeddings", .head = TX_HEAD_STATES, .of_texts = true, .data_size = sizeof(tx_embedding_data), \
+        .read = read, .release = tx_embedding_data_release, .save = save, .fields = fields, .row = row,         \
+        .length = tx_several_longest, .loss = tx_embedding_##hook##_loss, .compares = checks,                   \
+        .metrics = tx_metrics_##list,                                                                           \
     }
 const tx_task tx_embeddings = TASK(LOSS, ranking, compares);
 
-/* Makes the task of data. */
-static void make_task(tx_embedding_data *data)
+static tx_status read(tx_samples *samples, const char *path, const tx_data_options *options)
 {
     static const tx_task tasks[] = {
         [TX_EMBEDDING_LOSS_RANKING] = TASK(LOSS, ranking, compares),
         [TX_EMBEDDING_LOSS_COSINE] = TASK(SIMILARITY, cosine, NULL),
         [TX_EMBEDDING_LOSS_TRIPLET] = TASK(NEARER, triplet, NULL),
     };
-    data->task = tasks[data->loss];
-    if (data->loss == TX_EMBEDDING_LOSS_RANKING && data->several.texts > 2)
-        data->task.metrics = tx_metrics_NEARER;
-    data->task.measure = data->loss == TX_EMBEDDING_LOSS_COSINE ? measure_scores
-                         : data->several.texts > 2              ? measure_negatives
-                                                                : NULL;
-    memcpy(data->field, fields, sizeof data->field);
-    for (int f = 0; f <= TX_EMBEDDING_POOLING; f++)
-        data->field[f].sequences = (int32_t)data->several.texts;
-    data->task.fields = data->field;
-}
-
-static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
-{
-    tx_embedding_data *d = NULL;
-    (void)task; /* the data have a task of their own */
-    TX_TRY(tx_embedding_read(path, options, &d));
-    make_task(d);
-    *samples = tx_several_samples(&d->several, &d->task, d, options->block);
+    tx_embedding_data *d = samples->own;
+    TX_TRY(tx_embedding_data_read(path, options, d));
+    samples->task = &tasks[d->loss];
+    tx_several_finish(&d->several, samples);
+    tx_several_task(&d->several, samples, TX_EMBEDDING_POOLING + 1, &d->own);
+    if (d->loss == TX_EMBEDDING_LOSS_RANKING && d->several.texts > 2)
+        d->own.task.metrics = tx_metrics_NEARER;
+    d->own.task.measure = d->loss == TX_EMBEDDING_LOSS_COSINE ? measure_scores
+                          : d->several.texts > 2              ? measure_negatives
+                                                              : NULL;
     return TX_OK;
 }

@@ -11,7 +11,7 @@
 #include "models/task/several.h"
 
 /* Indices of the fields after those of all samples of several texts. */
-enum { TX_EMBEDDING_POOLING = TX_SEVERAL_OWN, TX_EMBEDDING_LABELS, TX_EMBEDDING_TARGETS, TX_EMBEDDING_FIELDS };
+enum { TX_EMBEDDING_POOLING = TX_SEVERAL_OWN, TX_EMBEDDING_LABELS, TX_EMBEDDING_TARGETS };
 
 /* Opened data have a task of their own: the fields have as many sequences as a sample has texts. */
 extern const tx_task tx_embeddings;
@@ -22,15 +22,14 @@ typedef struct tx_embedding_data {
     int32_t loss;  /* TX_EMBEDDING_LOSS_.. */
     tx_pooling pooling;
     int64_t width, most; /* of the hidden states; tokens of a text */
-    tx_task task;
-    tx_field field[TX_EMBEDDING_FIELDS + 1];
+    tx_own_task own;
 } tx_embedding_data;
 
 /* Reads a file (embedding_data.c). As in sentence-transformers a column label, labels, score or scores has the target,
  * and the other columns are the texts in their order. If there are columns anchor and positive, only these and columns
  * that begin with negative are used. */
-tx_status tx_embedding_read(const char *path, const tx_data_options *options, tx_embedding_data **data);
-void tx_embedding_free(tx_embedding_data *data);
+tx_status tx_embedding_data_read(const char *path, const tx_data_options *options, tx_embedding_data *data);
+void tx_embedding_data_release(void *data);
 
 /* The losses (embedding_loss.c), by the names and formulas of sentence-transformers. `*rows` receives the cosines of
  * the first text of each sample with the others [rows, texts - 1]. */

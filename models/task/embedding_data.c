@@ -140,7 +140,7 @@ static tx_status read_all(tx_reader *from)
     return tx_several_digest(&d->several, d->target, (size_t)d->several.count * sizeof *d->target);
 }
 
-void tx_embedding_free(tx_embedding_data *data)
+void tx_embedding_data_release(void *data)
 {
     tx_embedding_data *d = data;
     tx_several_free(&d->several);
@@ -149,9 +149,8 @@ void tx_embedding_free(tx_embedding_data *data)
     free(d);
 }
 
-tx_status tx_embedding_read(const char *path, const tx_data_options *options, tx_embedding_data **data)
+tx_status tx_embedding_data_read(const char *path, const tx_data_options *options, tx_embedding_data *data)
 {
-    reading r = {.from = {.path = path, .options = options}, .data = calloc(1, sizeof *r.data)};
-    const tx_status status = r.data ? tx_reader_run(&r.from, read_all) : tx_fail(TX_MEMORY, "%s: out of memory", path);
-    return r.data ? TX_RETURN(status, r.data, data, tx_embedding_free) : status;
+    reading r = {.from = {.path = path, .options = options}, .data = data};
+    return tx_reader_run(&r.from, read_all);
 }

@@ -22,7 +22,7 @@ static const tx_field packed_fields[] = {
 static tx_status put(const tx_instruction_data *d, int64_t sample, int64_t *at, const tx_batch *to)
 {
     const int64_t begin = tx_sample_begin(d->end, sample), length = d->end[sample] - begin;
-    TX_TRY(tx_store_read(&d->ids, begin, length, (int32_t *)to->field[TX_INSTRUCTION_INPUT_IDS] + *at));
+    TX_TRY(tx_store_read(&d->from.ids, begin, length, (int32_t *)to->field[TX_INSTRUCTION_INPUT_IDS] + *at));
     TX_TRY(tx_store_read(&d->labels, begin, length, (int32_t *)to->field[TX_INSTRUCTION_LABELS] + *at));
     *at += length;
     return TX_OK;
@@ -86,12 +86,12 @@ tx_status tx_instruction_detect(const tx_task *task, const tx_task_signs *signs,
     return signs->head == task->head && signs->path ? tx_instruction_find(signs->path, is) : TX_OK;
 }
 
-#define ROW(title, list, function, size, ...)                                                                  \
-    {                                                                                                          \
-        .name = title, .head = TX_HEAD_CAUSAL_LM, .of_texts = true, .open = tx_instruction_open,               \
-        .close = tx_instruction_close, .save = tx_instruction_save, .end = tx_instruction_end, .fields = list, \
-        .row = function, .length = size, .loss = tx_task_label_loss, .distills = true,                         \
-        .metrics = tx_causal_lm_metrics, __VA_ARGS__                                                           \
+#define ROW(title, list, function, size, ...)                                                                         \
+    {                                                                                                                 \
+        .name = title, .head = TX_HEAD_CAUSAL_LM, .of_texts = true, .data_size = sizeof(tx_instruction_data),         \
+        .read = tx_instruction_data_read, .release = tx_instruction_data_release, .save = tx_conversation_data_save,  \
+        .end = tx_conversation_data_end, .fields = list, .row = function, .length = size, .loss = tx_task_label_loss, \
+        .distills = true, .metrics = tx_causal_lm_metrics, __VA_ARGS__                                                \
     }
 
 const tx_task tx_instruction_packed =

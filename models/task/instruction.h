@@ -7,8 +7,7 @@
 #ifndef TX_TASK_INSTRUCTION_H
 #define TX_TASK_INSTRUCTION_H
 
-#include "models/chat/chat.h"
-#include "models/task/store.h"
+#include "models/task/conversations.h"
 
 /* Indices of the fields. */
 enum {
@@ -28,25 +27,17 @@ tx_status tx_instruction_find(const char *path, bool *is);
 /* ---- Data (instruction_data.c) ------------------------------------------------------------------------- */
 
 typedef struct tx_instruction_data {
-    tx_store ids, labels; /* of all samples, one after the other */
+    tx_conversation_data from;
+    tx_store labels; /* of all ids */
     int64_t count;
     int64_t *end;   /* [count]: end of each sample's ids */
     int64_t rows;   /* of packed samples */
     int64_t *order; /* [count]: the samples, row after row; NULL if each is a row */
     int64_t *last;  /* [rows]: end of each row's samples in `order` */
-    tx_chat *chat;  /* NULL if no sample needed a chat template */
-    int32_t eos;    /* id of eos_token, which ends texts without a template; -1 if there is none */
-    char digest[65];
 } tx_instruction_data;
 
-tx_status tx_instruction_open(const tx_task *task, const char *path, const tx_data_options *options,
-                              tx_samples *samples);
-void tx_instruction_close(const tx_samples *samples);
-/* Writes the chat template to a model's folder, unless it is the model's own. */
-tx_status tx_instruction_save(const tx_samples *samples, const char *folder);
-
-/* The token that ends an answer: the template's, or eos_token. */
-tx_text_end tx_instruction_end(const tx_samples *samples);
+tx_status tx_instruction_data_read(tx_samples *samples, const char *path, const tx_data_options *options);
+void tx_instruction_data_release(void *data);
 
 /* ---- Packing (packing.c) ------------------------------------------------------------------------------- */
 

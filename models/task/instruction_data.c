@@ -81,9 +81,9 @@ static tx_status add_sample(reading *r, tx_instruction_data *d)
     r->dropped += !labelled;
     if (!labelled)
         return TX_OK;
-    TX_TRY(tx_store_add(&d->ids, whole->id, size));
+    TX_TRY(tx_store_add(&d->from.ids, whole->id, size));
     TX_TRY(tx_store_add(&d->labels, r->labels.id, size));
-    d->end[d->count++] = d->ids.count;
+    d->end[d->count++] = d->from.ids.count;
     return TX_OK;
 }
 
@@ -131,7 +131,7 @@ static tx_status write_digest(const tx_instruction_data *d, char text[TX_DIGEST_
     const size_t count = (size_t)d->count;
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
-    tx_digest_fail(digest, tx_store_digest(&d->ids, digest));
+    tx_digest_fail(digest, tx_store_digest(&d->from.ids, digest));
     tx_digest_fail(digest, tx_store_digest(&d->labels, digest));
     tx_digest_add(digest, d->end, count * sizeof *d->end);
     if (d->order)
@@ -146,7 +146,8 @@ static tx_status read_all(reading *r, tx_instruction_data *d)
     tx_conversations *c = &r->from;
     TX_TRY(tx_conversations_open(c));
     const int64_t samples = c->end - c->begin;
-    d->ids = d->labels = (tx_store){.folder = c->options->cache, .report = &c->options->report};
+    tx_conversation_data_begin(&d->from, c->options);
+    d->labels = d->from.ids;
     d->end = malloc((size_t)samples * sizeof *d->end);
     if (!d->end)
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " samples", samples);
@@ -158,62 +159,33 @@ static tx_status read_all(reading *r, tx_instruction_data *d)
     d->rows = d->count;
     if (c->options->set->packing)
         TX_TRY(tx_instruction_pack(d, c->options->block, c->options->seed));
-    d->eos = tx_tokenizer_end(c->options->tokenizer);
-    d->chat = c->chat;
-    c->chat = NULL;
-    return write_digest(d, d->digest);
+    tx_conversations_give_chat(c, &d->from);
+    return write_digest(d, d->from.digest);
 }
 
-static void free_data(tx_instruction_data *d)
+void tx_instruction_data_release(void *data)
 {
-    tx_store_free(&d->ids);
+    tx_instruction_data *d = data;
+    tx_conversation_data_free(&d->from);
     tx_store_free(&d->labels);
     free(d->end);
     free(d->order);
     free(d->last);
-    tx_chat_free(d->chat);
     free(d);
 }
 
-tx_status tx_instruction_open(const tx_task *task, const char *path, const tx_data_options *options,
-                              tx_samples *samples)
+tx_status tx_instruction_data_read(tx_samples *samples, const char *path, const tx_data_options *options)
 {
+    tx_instruction_data *d = samples->own;
     reading r = {.from = {.path = path, .options = options}};
-    TX_TRY(tx_task_need_tokenizer(path, options));
-    tx_instruction_data *d = calloc(1, sizeof *d);
-    tx_status status = d ? tx_fail_in(read_all(&r, d), "%s", path) : tx_fail(TX_MEMORY, "%s: out of memory", path);
+    const tx_status status = tx_fail_in(read_all(&r, d), "%s", path);
     tx_conversations_close(&r.from);
     free(r.ids.id);
     free(r.learnt.id);
     free(r.whole.id);
     free(r.labels.id);
-    if (status) {
-        if (d)
-            free_data(d);
-        return status;
-    }
-    *samples = (tx_samples){.task = task,
-                            .data = d,
-                            .count = d->rows,
-                            .block = options->block,
-                            .tokens = d->ids.count,
-                            .digest = d->digest};
-    return TX_OK;
-}
-
-void tx_instruction_close(const tx_samples *samples)
-{
-    free_data((void *)(uintptr_t)samples->data);
-}
-
-tx_text_end tx_instruction_end(const tx_samples *samples)
-{
-    const tx_instruction_data *d = samples->data;
-    return tx_conversations_end(d->chat, d->eos);
-}
-
-tx_status tx_instruction_save(const tx_samples *samples, const char *folder)
-{
-    const tx_instruction_data *d = samples->data;
-    return tx_conversations_save(d->chat, folder);
+    samples->count = d->rows;
+    samples->tokens = d->from.ids.count;
+    samples->digest = d->from.digest;
+    return status;
 }

@@ -174,39 +174,25 @@ static tx_status read_file(const char *path, const tx_data_options *o, masked_da
     return write_digest(d);
 }
 
-static void free_data(masked_data *d)
+static void release(void *data)
 {
+    masked_data *d = data;
     tx_dataset_free(d->dataset);
     free(d->around.id);
     free(d);
 }
 
-static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *o, tx_samples *samples)
+static tx_status read(tx_samples *samples, const char *path, const tx_data_options *o)
 {
-    TX_TRY(tx_task_need_tokenizer(path, o));
-    masked_data *d = calloc(1, sizeof *d);
-    if (!d)
-        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    masked_data *d = samples->own;
     *d = (masked_data){
         .block = o->block, .by_line = o->set->line_by_line, .share = o->set->mlm_probability, .seed = o->seed};
     d->words = (int32_t)tx_tokenizer_size(o->tokenizer);
-    const tx_status status = read_file(path, o, d);
-    if (status) {
-        free_data(d);
-        return status;
-    }
-    *samples = (tx_samples){.task = task,
-                            .data = d,
-                            .count = tx_dataset_blocks(d->dataset),
-                            .block = o->block,
-                            .tokens = tx_dataset_tokens(d->dataset),
-                            .digest = d->digest};
+    TX_TRY(read_file(path, o, d));
+    samples->count = tx_dataset_blocks(d->dataset);
+    samples->tokens = tx_dataset_tokens(d->dataset);
+    samples->digest = d->digest;
     return TX_OK;
-}
-
-static void close_data(const tx_samples *samples)
-{
-    free_data((void *)(uintptr_t)samples->data);
 }
 
 /* Data with labels are for a classifier. */
@@ -220,8 +206,9 @@ const tx_task tx_masked_lm = {
     .name = "masked language modelling",
     .head = TX_HEAD_MASKED_LM,
     .of_texts = true,
-    .open = open_data,
-    .close = close_data,
+    .data_size = sizeof(masked_data),
+    .read = read,
+    .release = release,
     .fields = fields,
     .row = row,
     .length = row_length,

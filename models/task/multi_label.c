@@ -24,8 +24,8 @@ static void write_labels(const tx_sequence_data *d, int64_t number, int64_t labe
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_sequence_data *d = samples->data;
-    TX_TRY(d->single->row(samples, number, epoch, to)); /* the texts */
-    write_labels(d, number, d->field[TX_SEQUENCE_LABELS].width, to->field[TX_SEQUENCE_LABELS]);
+    TX_TRY(tx_sequence_classification.task.row(samples, number, epoch, to)); /* the texts */
+    write_labels(d, number, d->own.field[TX_SEQUENCE_LABELS].width, to->field[TX_SEQUENCE_LABELS]);
     return TX_OK;
 }
 
@@ -116,26 +116,26 @@ static const tx_metric metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
                                     {"eval_accuracy", true, .value = accuracy},
                                     {.name = NULL}};
 
-void tx_multi_label_task(tx_sequence_data *d, const tx_task *single, int64_t labels)
+const tx_task *tx_sequence_task_of(tx_sequence_data *d, const tx_config *config)
 {
-    memcpy(d->field, single->fields, (TX_SEQUENCE_LAST + 2) * sizeof *d->field);
-    d->field[TX_SEQUENCE_LABELS].width = labels;
-    d->single = single;
-    d->own.task = *single;
-    d->own.task.name = "multi-label classification";
-    d->own.task.fields = d->field;
-    d->own.task.row = row;
-    d->own.task.loss = loss;
-    d->own.task.distills = false;
-    d->own.task.measure = measure;
-    d->own.task.tell = tell;
-    d->own.task.metrics = metrics;
-}
-
-void tx_several_numbers_task(tx_sequence_data *d, int64_t values)
-{
-    memcpy(d->field, tx_sequence_regression.task.fields, sizeof d->field);
-    d->field[TX_SEQUENCE_TARGETS].width = values;
-    d->own.task = tx_sequence_regression.task;
-    d->own.task.fields = d->field;
+    tx_own_task *own = &d->own;
+    if (config->problem == TX_PROBLEM_CLASSES)
+        return &tx_sequence_classification.task;
+    if (config->problem == TX_PROBLEM_NUMBERS && d->values == 1)
+        return &tx_sequence_regression.task;
+    if (config->problem == TX_PROBLEM_NUMBERS) {
+        tx_own_task_make(&tx_sequence_regression.task, own);
+        own->field[TX_SEQUENCE_TARGETS].width = d->values;
+        return &own->task;
+    }
+    tx_own_task_make(&tx_sequence_classification.task, own);
+    own->field[TX_SEQUENCE_LABELS].width = config->labels;
+    own->task.name = "multi-label classification";
+    own->task.row = row;
+    own->task.loss = loss;
+    own->task.distills = false;
+    own->task.measure = measure;
+    own->task.tell = tell;
+    own->task.metrics = metrics;
+    return &own->task;
 }

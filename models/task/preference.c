@@ -28,8 +28,8 @@ static tx_status put(const tx_preference_data *d, const run_of_ids *prompt, cons
                      int64_t learnt, int64_t block, int32_t *ids, int32_t *labels)
 {
     const int64_t length = prompt->count + completion->count;
-    TX_TRY(tx_store_read(&d->ids, prompt->begin, prompt->count, ids));
-    TX_TRY(tx_store_read(&d->ids, completion->begin, completion->count, ids + prompt->count));
+    TX_TRY(tx_store_read(&d->from.ids, prompt->begin, prompt->count, ids));
+    TX_TRY(tx_store_read(&d->from.ids, completion->begin, completion->count, ids + prompt->count));
     tx_field_pad(&fields[TX_PREFERENCE_INPUT_IDS], ids + length, block - length);
     for (int64_t t = 0; t < block; t++)
         labels[t] = t + 1 < length && t + 1 >= learnt ? ids[t + 1] : TX_IGNORE_LABEL;
@@ -210,10 +210,11 @@ static bool compares(const tx_task *task, const tx_job_settings *set)
     .task = {.name = word,                                   \
              .head = of_model,                               \
              .of_texts = true,                               \
-             .open = tx_preference_open,                     \
-             .close = tx_preference_close,                   \
-             .save = tx_preference_save,                     \
-             .end = tx_preference_end,                       \
+             .data_size = sizeof(tx_preference_data),        \
+             .read = tx_preference_data_read,                \
+             .release = tx_preference_data_release,          \
+             .save = tx_conversation_data_save,              \
+             .end = tx_conversation_data_end,                \
              .fields = list,                                 \
              .row = write,                                   \
              .length = row_length,                           \

@@ -7,8 +7,7 @@
 #ifndef TX_TASK_PREFERENCE_H
 #define TX_TASK_PREFERENCE_H
 
-#include "models/chat/chat.h"
-#include "models/task/store.h"
+#include "models/task/conversations.h"
 
 /* Indices of the fields. */
 enum {
@@ -153,7 +152,7 @@ tx_tensor *tx_preference_quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y);
 /* ---- Data (preference_data.c) -------------------------------------------------------------------------- */
 
 typedef struct tx_preference_data {
-    tx_store ids; /* of all sequences, one after the other: the chosen one of the first pair, its rejected one, .. */
+    tx_conversation_data from; /* ids: the chosen sequence of the first pair, its rejected one, .. */
     int64_t count;
     int64_t sides;    /* sequences of a sample: 2 of a pair, 1 of a completion with a label */
     int64_t *end;     /* [sides * count]: end of each sequence's ids */
@@ -163,18 +162,12 @@ typedef struct tx_preference_data {
     int64_t group;    /* of KTO: samples that exchange their completions; the rows of a micro-batch */
     float ld_alpha;   /* the weight of tokens beyond the length of the other completion */
     float *reference; /* [2 * count]: see TX_PREFERENCE_REFERENCE; 0 before it is computed */
-    tx_chat *chat;    /* NULL if no sample needed a chat template */
-    int32_t eos;      /* id of eos_token, which ends texts without a template; -1 if there is none */
-    char digest[65];
 } tx_preference_data;
 
 /* Reads objects with the keys prompt, chosen and rejected. Without prompt it is the common beginning of both sides. KTO
  * reads prompt, completion and label, or makes two samples of a pair. */
-tx_status tx_preference_open(const tx_task *task, const char *path, const tx_data_options *options,
-                             tx_samples *samples);
-void tx_preference_close(const tx_samples *samples);
-tx_status tx_preference_save(const tx_samples *samples, const char *folder);
-tx_text_end tx_preference_end(const tx_samples *samples);
+tx_status tx_preference_data_read(tx_samples *samples, const char *path, const tx_data_options *options);
+void tx_preference_data_release(void *data);
 
 /* Whether an object has its prompt apart from both sides (preference_prompt.c). A text as prompt does not count if the
  * sides are lists of messages, which have it then, too. TRL's DPOTrainer decides so. */

@@ -91,8 +91,8 @@ static tx_status add_sequence(reading *r, const tx_ids *ids, size_t most, tx_pre
 {
     const size_t size = ids->count < most ? ids->count : most;
     TX_TRY(tx_task_check_ids(r->from.options, ids->id, size));
-    TX_TRY(tx_store_add(&d->ids, ids->id, size));
-    d->end[r->sequences++] = d->ids.count;
+    TX_TRY(tx_store_add(&d->from.ids, ids->id, size));
+    d->end[r->sequences++] = d->from.ids.count;
     return TX_OK;
 }
 
@@ -219,7 +219,7 @@ static tx_status write_digest(const tx_preference_data *d, tx_preference_method 
 {
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
-    tx_digest_fail(digest, tx_store_digest(&d->ids, digest));
+    tx_digest_fail(digest, tx_store_digest(&d->from.ids, digest));
     tx_digest_add(digest, d->end, (size_t)(d->sides * d->count) * sizeof *d->end);
     tx_digest_add(digest, d->prompt, (size_t)d->count * sizeof *d->prompt);
     if (method & (TX_PREFERENCE_KTO | TX_PREFERENCE_REWARD)) {
@@ -246,7 +246,7 @@ static tx_status read_all(reading *r, tx_preference_data *d)
     const size_t most = 2 * (size_t)(c->end - c->begin); /* sequences, and samples of KTO */
     d->sides = r->method == TX_PREFERENCE_KTO ? 1 : 2;
     d->group = c->options->set->batch;
-    d->ids = (tx_store){.folder = c->options->cache, .report = &c->options->report};
+    tx_conversation_data_begin(&d->from, c->options);
     d->ld_alpha = r->method == TX_PREFERENCE_DPO ? (float)c->options->set->ld_alpha : 1.0f;
     d->pad = -1;
     if (r->method == TX_PREFERENCE_REWARD)
@@ -262,62 +262,33 @@ static tx_status read_all(reading *r, tx_preference_data *d)
             for (int64_t i = first; i < c->end && i < first + UNPAIRED; i++)
                 TX_TRY(read_one(r, (size_t)i, pass, d));
     report_counts(r, d);
-    d->eos = tx_tokenizer_end(c->options->tokenizer);
-    d->chat = c->chat;
-    c->chat = NULL;
-    return d->count ? write_digest(d, r->method, d->digest)
+    tx_conversations_give_chat(c, &d->from);
+    return d->count ? write_digest(d, r->method, d->from.digest)
                     : tx_fail(TX_FORMAT, "no sample has a completion that fits");
 }
 
-static void free_data(tx_preference_data *d)
+void tx_preference_data_release(void *data)
 {
-    tx_store_free(&d->ids);
+    tx_preference_data *d = data;
+    tx_conversation_data_free(&d->from);
     free(d->end);
     free(d->prompt);
     free(d->value);
     free(d->reference);
-    tx_chat_free(d->chat);
     free(d);
 }
 
-tx_status tx_preference_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
+tx_status tx_preference_data_read(tx_samples *samples, const char *path, const tx_data_options *options)
 {
-    reading r = {.from = {.path = path, .options = options}, .method = tx_preference_of(task)->method};
-    TX_TRY(tx_task_need_tokenizer(path, options));
-    tx_preference_data *d = calloc(1, sizeof *d);
-    const tx_status status =
-        d ? tx_fail_in(read_all(&r, d), "%s", path) : tx_fail(TX_MEMORY, "%s: out of memory", path);
+    tx_preference_data *d = samples->own;
+    reading r = {.from = {.path = path, .options = options}, .method = tx_preference_of(samples->task)->method};
+    const tx_status status = tx_fail_in(read_all(&r, d), "%s", path);
     tx_conversations_close(&r.from);
     free(r.prompt.id);
     free(r.side[0].id);
     free(r.side[1].id);
-    if (status) {
-        if (d)
-            free_data(d);
-        return status;
-    }
-    *samples = (tx_samples){.task = task,
-                            .data = d,
-                            .count = d->count,
-                            .block = options->block,
-                            .tokens = d->ids.count,
-                            .digest = d->digest};
-    return TX_OK;
-}
-
-void tx_preference_close(const tx_samples *samples)
-{
-    free_data((void *)(uintptr_t)samples->data);
-}
-
-tx_text_end tx_preference_end(const tx_samples *samples)
-{
-    const tx_preference_data *d = samples->data;
-    return tx_conversations_end(d->chat, d->eos);
-}
-
-tx_status tx_preference_save(const tx_samples *samples, const char *folder)
-{
-    const tx_preference_data *d = samples->data;
-    return tx_conversations_save(d->chat, folder);
+    samples->count = d->count;
+    samples->tokens = d->from.ids.count;
+    samples->digest = d->from.digest;
+    return status;
 }

@@ -20,7 +20,7 @@ tx_status tx_reward_row(const tx_samples *samples, int64_t number, uint64_t epoc
     for (int64_t i = 0; i < 2; i++) {
         const int64_t begin = tx_sample_begin(d->end, 2 * number + i), length = d->end[2 * number + i] - begin;
         int32_t *ids = (int32_t *)to->field[TX_REWARD_INPUT_IDS] + i * block;
-        TX_TRY(tx_store_read(&d->ids, begin, length, ids));
+        TX_TRY(tx_store_read(&d->from.ids, begin, length, ids));
         tx_field_pad(&tx_reward_fields[TX_REWARD_INPUT_IDS], ids + length, block - length);
         ((int32_t *)to->field[TX_REWARD_LENGTHS])[i] = (int32_t)length;
         tx_mark_last_token(ids, length, d->pad, block, (float *)to->field[TX_REWARD_LAST] + i * block);

@@ -16,19 +16,15 @@ static const tx_field fields[] = {
     {.name = NULL},
 };
 
-static int64_t row_length(const tx_samples *samples, int64_t number)
-{
-    return tx_several_length(&((const tx_question_data *)samples->data)->several, number, 0);
-}
-
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_question_data *d = samples->data;
     (void)epoch;
     TX_TRY(tx_several_row(&d->several, number, samples->block, to));
+    const int64_t length = tx_several_longest(samples, number);
     float *mask = to->field[MASK];
     for (int64_t t = 0; t < samples->block; t++)
-        mask[t] = t < row_length(samples, number) ? 0.0f : MASKED;
+        mask[t] = t < length ? 0.0f : MASKED;
     memcpy(to->field[LABELS], d->label + 2 * number, 2 * sizeof *d->label);
     return TX_OK;
 }
@@ -82,11 +78,12 @@ const tx_task tx_question_answering = {
     .name = "question answering",
     .head = TX_HEAD_QUESTION_ANSWERING,
     .of_texts = true,
-    .open = tx_question_open,
-    .close = tx_question_close,
+    .data_size = sizeof(tx_question_data),
+    .read = tx_question_data_read,
+    .release = tx_question_data_release,
     .fields = fields,
     .row = row,
-    .length = row_length,
+    .length = tx_several_longest,
     .loss = loss,
     .keep = keep,
     .kept = 2,

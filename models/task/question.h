@@ -34,8 +34,8 @@ typedef struct tx_question_data {
 } tx_question_data;
 
 /* Reads a file (question_data.c). */
-tx_status tx_question_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
-void tx_question_close(const tx_samples *samples);
+tx_status tx_question_data_read(tx_samples *samples, const char *path, const tx_data_options *options);
+void tx_question_data_release(void *data);
 
 /* ---- Answers and metrics (question_metrics.c) ------------------------------------------------------------ */
 

@@ -213,8 +213,9 @@ static tx_status read_all(tx_reader *from)
     return tx_several_digest(&d->several, d->label, 2 * (size_t)d->several.count * sizeof *d->label);
 }
 
-static void free_data(tx_question_data *d)
+void tx_question_data_release(void *data)
 {
+    tx_question_data *d = data;
     for (int64_t i = 0; i < d->questions; i++)
         free_question(&d->question[i]);
     tx_several_free(&d->several);
@@ -224,24 +225,14 @@ static void free_data(tx_question_data *d)
     free(d);
 }
 
-tx_status tx_question_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
+tx_status tx_question_data_read(tx_samples *samples, const char *path, const tx_data_options *options)
 {
-    reading r = {.from = {.path = path, .options = options}, .data = calloc(1, sizeof *r.data)};
-    if (!r.data)
-        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    reading r = {.from = {.path = path, .options = options}, .data = samples->own};
     const tx_status status = tx_reader_run(&r.from, read_all);
     tx_aligner_free(r.aligner);
     free(r.ask.id);
     free(r.text.id);
     free(r.offset);
-    if (status)
-        free_data(r.data);
-    else
-        *samples = tx_several_samples(&r.data->several, task, r.data, options->block);
+    tx_several_finish(&r.data->several, samples);
     return status;
-}
-
-void tx_question_close(const tx_samples *samples)
-{
-    free_data((void *)(uintptr_t)samples->data);
 }

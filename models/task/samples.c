@@ -2,6 +2,8 @@
  * Makes rows of samples in the order of an epoch, a permutation that is computed position by position. */
 #include "models/task/task.h"
 
+#include <stdlib.h>
+
 #include "models/text/hash.h"
 
 /* A balanced Feistel network: a permutation of 0..2^(2 half)-1 for any round function (Luby, Rackoff, 1988). It has
@@ -32,6 +34,29 @@ int64_t tx_sample_order_at(const tx_sample_order *order, int64_t count, int64_t 
         x = feistel(x, half, key);
     while (x >= (uint64_t)count);
     return (int64_t)x;
+}
+
+tx_status tx_samples_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
+{
+    tx_samples made = {.task = task, .block = options->block};
+    if (task->of_texts)
+        TX_TRY(tx_task_need_tokenizer(path, options));
+    if (task->data_size && !(made.own = calloc(1, task->data_size)))
+        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    const tx_status status = task->read(&made, path, options);
+    made.data = made.own;
+    if (status)
+        tx_samples_close(&made);
+    else
+        *samples = made;
+    return status;
+}
+
+void tx_samples_close(tx_samples *samples)
+{
+    if (samples->own)
+        samples->task->release(samples->own);
+    *samples = (tx_samples){.task = NULL};
 }
 
 tx_status tx_samples_rows(const tx_samples *samples, const tx_sample_order *order, int64_t first, const tx_batch *batch)

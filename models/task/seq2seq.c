@@ -117,37 +117,26 @@ static tx_status read_all(reading *r, const char *path, pairs *d)
     return tx_several_digest(&d->several, &d->begin, sizeof d->begin);
 }
 
-static void free_data(pairs *d)
+static void release(void *data)
 {
+    pairs *d = data;
     tx_several_free(&d->several);
     free(d);
 }
 
-static void close_data(const tx_samples *samples)
+static tx_status read(tx_samples *samples, const char *path, const tx_data_options *options)
 {
-    free_data((void *)(uintptr_t)samples->data);
-}
-
-static tx_status open_data(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
-{
+    pairs *d = samples->own;
     reading r = {.options = options,
-                 .most = {options->block, tx_field_values(&task->fields[TX_SEQ2SEQ_LABELS], options->block)}};
-    TX_TRY(tx_task_need_tokenizer(path, options));
-    pairs *d = calloc(1, sizeof *d);
-    if (!d)
-        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+                 .most = {options->block, tx_field_values(&samples->task->fields[TX_SEQ2SEQ_LABELS], options->block)}};
     d->begin = (int32_t)tx_t5_begin(options->config);
     d->tokenizer = options->tokenizer;
-    tx_status status = tx_fail_in(read_all(&r, path, d), "%s", path);
+    const tx_status status = tx_fail_in(read_all(&r, path, d), "%s", path);
     tx_objects_close(&r.objects);
     tx_joiner_close(&r.joiner);
     free(r.text.data);
-    if (status) {
-        free_data(d);
-        return status;
-    }
-    *samples = tx_several_samples(&d->several, task, d, options->block);
-    return TX_OK;
+    tx_several_finish(&d->several, samples);
+    return status;
 }
 
 /* ---- Written texts ------------------------------------------------------------------------------------- */
@@ -246,7 +235,7 @@ static const tx_metric metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
 
 /* ---- The task ------------------------------------------------------------------------------------------ */
 
-static const tx_field fields[TX_SEQ2SEQ_FIELDS + 1] = {
+static const tx_field fields[] = {
     [TX_SEQ2SEQ_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN},
     [TX_SEQ2SEQ_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1},
     [TX_SEQ2SEQ_DECODER] = {"decoder_input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN},
@@ -289,8 +278,9 @@ const tx_task tx_seq2seq = {
     .name = "text for a text",
     .head = TX_HEAD_SEQ2SEQ,
     .of_texts = true,
-    .open = open_data,
-    .close = close_data,
+    .data_size = sizeof(pairs),
+    .read = read,
+    .release = release,
     .fields = fields,
     .row = row,
     .length = row_length,
@@ -299,16 +289,14 @@ const tx_task tx_seq2seq = {
     .metrics = tx_causal_lm_metrics,
 };
 
-void tx_seq2seq_sized(tx_seq2seq_task *made, int64_t target, bool writes)
+void tx_seq2seq_sized(tx_own_task *own, int64_t target, bool writes)
 {
-    made->task = tx_seq2seq;
-    made->task.measure = writes ? measure : NULL;
-    made->task.tell = writes ? tell : NULL;
-    made->task.metrics = writes ? metrics : tx_causal_lm_metrics;
-    made->task.fields = made->field;
-    memcpy(made->field, fields, sizeof fields);
+    tx_own_task_make(&tx_seq2seq, own);
+    own->task.measure = writes ? measure : NULL;
+    own->task.tell = writes ? tell : NULL;
+    own->task.metrics = writes ? metrics : tx_causal_lm_metrics;
     for (int32_t f = TX_SEQ2SEQ_DECODER; f <= TX_SEQ2SEQ_LABELS; f++) {
-        made->field[f].width = target;
-        made->field[f].target = true;
+        own->field[f].width = target;
+        own->field[f].target = true;
     }
 }

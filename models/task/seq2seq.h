@@ -10,18 +10,12 @@
 
 #include "models/task/task.h"
 
-enum { TX_SEQ2SEQ_INPUT_IDS, TX_SEQ2SEQ_LENGTHS, TX_SEQ2SEQ_DECODER, TX_SEQ2SEQ_LABELS, TX_SEQ2SEQ_FIELDS };
+enum { TX_SEQ2SEQ_INPUT_IDS, TX_SEQ2SEQ_LENGTHS, TX_SEQ2SEQ_DECODER, TX_SEQ2SEQ_LABELS };
 
 extern const tx_task tx_seq2seq; /* its targets have as many positions as its sources */
 
-/* The task for targets of at most a number of tokens. */
-typedef struct tx_seq2seq_task {
-    tx_task task;
-    tx_field field[TX_SEQ2SEQ_FIELDS + 1];
-} tx_seq2seq_task;
-
-/* Makes it. With `writes` evaluations and predictions read the ids of written texts, with -1 after the end, instead of
- * the model's output. Its address must not change. */
-void tx_seq2seq_sized(tx_seq2seq_task *made, int64_t target, bool writes);
+/* Makes the task for targets of at most `target` tokens. With `writes` evaluations and predictions read the ids of
+ * written texts, with -1 after the end, instead of the model's output. */
+void tx_seq2seq_sized(tx_own_task *own, int64_t target, bool writes);
 
 #endif

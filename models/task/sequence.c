@@ -49,20 +49,13 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     return TX_OK;
 }
 
-static int64_t row_length(const tx_samples *samples, int64_t number)
-{
-    return tx_several_length(&((const tx_sequence_data *)samples->data)->several, number, 0);
-}
-
 static tx_status tell_class(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
                             tx_file *file)
 {
     char text[TX_PREDICTION];
-    int64_t best = 0;
+    const int64_t best = tx_task_best(output, config->labels);
     (void)samples;
     (void)number;
-    for (int64_t i = 1; i < config->labels; i++)
-        best = output[i] > output[best] ? i : best;
     const char *name = tx_label_name(config, best);
     if (name)
         return tx_file_append(file, name, strlen(name));
@@ -94,10 +87,11 @@ tx_status tx_sequence_detect(const tx_task *task, const tx_task_signs *signs, bo
              .fields = list,                                       \
              .of_texts = true,                                     \
              .head = TX_HEAD_SEQUENCE_CLASSIFICATION,              \
-             .open = tx_sequence_open,                             \
-             .close = tx_sequence_close,                           \
+             .data_size = sizeof(tx_sequence_data),                \
+             .read = tx_sequence_data_read,                        \
+             .release = tx_sequence_data_release,                  \
              .row = row,                                           \
-             .length = row_length,                                 \
+             .length = tx_several_longest,                         \
              .loss = formula,                                      \
              .distills = taught,                                   \
              .measure = measured,                                  \

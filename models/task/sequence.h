@@ -47,15 +47,13 @@ typedef struct tx_sequence_data {
     int64_t values; /* numbers of a sample */
     /* Multi-label classification: all labels of all samples, and the end of those of each sample. */
     tx_ids labels;
-    int64_t *labels_end;   /* [count]; NULL for test data and for other tasks */
-    const tx_task *single; /* the task for one label a sample */
-    tx_sequence_task own;  /* the task of these data, whose field "labels" has the width of the model's labels */
-    tx_field field[TX_SEQUENCE_TARGETS + 2];
-    int64_t pad; /* see tx_task_pad */
+    int64_t *labels_end; /* [count]; NULL for test data and for other tasks */
+    tx_own_task own;     /* of data with several labels or numbers a sample, which fields have as their widths */
+    int64_t pad;         /* see tx_task_pad */
 } tx_sequence_data;
 
-tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
-void tx_sequence_close(const tx_samples *samples);
+tx_status tx_sequence_data_read(tx_samples *samples, const char *path, const tx_data_options *options);
+void tx_sequence_data_release(void *data);
 
 /* ---- Labels (sequence_labels.c) ------------------------------------------------------------------------ */
 
@@ -113,10 +111,8 @@ tx_status tx_labels_resolve(const tx_sequence_task *task, const tx_data_options 
 
 /* ---- Multi-label classification (multi_label.c) ---------------------------------------------------------- */
 
-/* Makes the task of data whose samples have several of `labels` labels, from the one for a single label. */
-void tx_multi_label_task(tx_sequence_data *data, const tx_task *single, int64_t labels);
-/* Makes the task of a regression of several values. */
-void tx_several_numbers_task(tx_sequence_data *data, int64_t values);
+/* The task of data of the model's problem. It may be their own. */
+const tx_task *tx_sequence_task_of(tx_sequence_data *data, const tx_config *config);
 
 /* ---- Metrics (sequence_metrics.c) ---------------------------------------------------------------------- */
 

@@ -225,8 +225,9 @@ static tx_status read_all(tx_reader *from)
     return d->several.count ? write_digest(d, config) : tx_fail(TX_FORMAT, "no row has a label");
 }
 
-static void free_data(tx_sequence_data *d)
+void tx_sequence_data_release(void *data)
 {
+    tx_sequence_data *d = data;
     tx_several_free(&d->several);
     free(d->label);
     free(d->target);
@@ -235,35 +236,18 @@ static void free_data(tx_sequence_data *d)
     free(d);
 }
 
-tx_status tx_sequence_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
+tx_status tx_sequence_data_read(tx_samples *samples, const char *path, const tx_data_options *options)
 {
-    reading r = {.from = {.path = path, .options = options},
-                 .task = (const tx_sequence_task *)task,
-                 .data = calloc(1, sizeof *r.data),
-                 .list = {.numbers = true}};
-    tx_sequence_data *d = r.data;
-    if (!d)
-        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    tx_sequence_data *d = samples->own;
+    const tx_sequence_task *task = (const tx_sequence_task *)samples->task;
+    reading r = {.from = {.path = path, .options = options}, .task = task, .data = d, .list = {.numbers = true}};
     const tx_status status = tx_reader_run(&r.from, read_all);
     tx_label_index_free(&r.index);
     tx_label_list_free(&r.list);
     tx_label_set_free(&r.set);
-    if (status) {
-        free_data(d);
-        return status;
-    }
-    const tx_task *any = options->config->problem == TX_PROBLEM_NUMBERS ? &tx_sequence_regression.task
-                                                                        : &tx_sequence_classification.task;
-    if (d->values > 1)
-        tx_several_numbers_task(d, d->values);
-    else if (several(&r))
-        tx_multi_label_task(d, &tx_sequence_classification.task, options->config->labels);
-    const bool own = d->values > 1 || several(&r);
-    *samples = tx_several_samples(&d->several, r.task->labels ? task : own ? &d->own.task : any, d, options->block);
+    TX_TRY(status);
+    tx_several_finish(&d->several, samples);
+    if (!task->labels)
+        samples->task = tx_sequence_task_of(d, options->config);
     return TX_OK;
-}
-
-void tx_sequence_close(const tx_samples *samples)
-{
-    free_data((void *)(uintptr_t)samples->data);
 }

@@ -19,12 +19,9 @@ tx_status tx_sequence_measure(const tx_samples *samples, const float *outputs, i
     const tx_sequence_data *d = samples->data;
     double count = 0.0, right = 0.0, of[2][2] = {{0.0}}; /* confusion matrix [label][prediction], 1 is positive */
     for (int64_t r = 0; r < samples->count; r++) {
-        const float *logit = outputs + r * columns;
-        int64_t best = 0;
         if (d->label[r] == TX_IGNORE_LABEL)
             continue;
-        for (int64_t i = 1; i < columns; i++)
-            best = logit[i] > logit[best] ? i : best;
+        const int64_t best = tx_task_best(outputs + r * columns, columns);
         count++;
         right += best == d->label[r];
         of[d->label[r] == 1][best == 1]++;

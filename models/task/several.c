@@ -62,14 +62,19 @@ tx_status tx_several_keep(tx_several *samples, const tx_data_options *options)
     return TX_OK;
 }
 
-tx_samples tx_several_samples(const tx_several *samples, const tx_task *task, const void *data, int64_t block)
+void tx_several_finish(const tx_several *several, tx_samples *samples)
 {
-    return (tx_samples){.task = task,
-                        .data = data,
-                        .count = samples->count,
-                        .block = block,
-                        .tokens = samples->ids.count,
-                        .digest = samples->digest};
+    samples->count = several->count;
+    samples->tokens = several->ids.count;
+    samples->digest = several->digest;
+}
+
+void tx_several_task(const tx_several *several, tx_samples *samples, int32_t fields, tx_own_task *own)
+{
+    tx_own_task_make(samples->task, own);
+    for (int32_t f = 0; f < fields; f++)
+        own->field[f].sequences = (int32_t)several->texts;
+    samples->task = &own->task;
 }
 
 int64_t tx_several_length(const tx_several *samples, int64_t number, int64_t text)
@@ -78,11 +83,12 @@ int64_t tx_several_length(const tx_several *samples, int64_t number, int64_t tex
     return samples->end[at] - tx_sample_begin(samples->end, at);
 }
 
-int64_t tx_several_longest(const tx_several *samples, int64_t number)
+int64_t tx_several_longest(const tx_samples *samples, int64_t number)
 {
+    const tx_several *s = samples->data;
     int64_t longest = 0;
-    for (int64_t i = 0; i < samples->texts; i++) {
-        const int64_t length = tx_several_length(samples, number, i);
+    for (int64_t i = 0; i < s->texts; i++) {
+        const int64_t length = tx_several_length(s, number, i);
         longest = length > longest ? length : longest;
     }
     return longest;

@@ -20,7 +20,7 @@ enum { TX_SEVERAL_INPUT_IDS, TX_SEVERAL_TOKEN_TYPE_IDS, TX_SEVERAL_LENGTHS, TX_S
     [TX_SEVERAL_TOKEN_TYPE_IDS] = {"token_type_ids", TX_I32, TX_FIELD_BLOCK, .padding = 0}, \
     [TX_SEVERAL_LENGTHS] = {TX_FIELD_LENGTHS, TX_I32, .padding = 1}
 
-/* Begin with {.texts} and tx_several_begin. */
+/* The first member of the data of its tasks. Begin with {.texts} and tx_several_begin. */
 typedef struct tx_several {
     tx_store ids, types;  /* of all texts, one after the other: those of the first sample, .. */
     int64_t count, texts; /* samples, and texts of a sample */
@@ -42,12 +42,14 @@ tx_status tx_several_add(tx_several *samples, int64_t text, tx_joiner *joiner, c
 tx_status tx_several_keep(tx_several *samples, const tx_data_options *options);
 /* Computes the digest of all samples and of `size` bytes of the task's own. */
 tx_status tx_several_digest(tx_several *samples, const void *own, size_t size);
-/* The samples of a task, whose data they are part of. */
-tx_samples tx_several_samples(const tx_several *samples, const tx_task *task, const void *data, int64_t block);
+/* Fills in the numbers of a task's samples. */
+void tx_several_finish(const tx_several *several, tx_samples *samples);
+/* Gives samples a task of their own, whose first `fields` fields have a sequence for each text. */
+void tx_several_task(const tx_several *several, tx_samples *samples, int32_t fields, tx_own_task *own);
 /* The number of tokens of a text of a sample. */
 int64_t tx_several_length(const tx_several *samples, int64_t number, int64_t text);
-/* That of the longest text of a sample. */
-int64_t tx_several_longest(const tx_several *samples, int64_t number);
+/* The `length` of the tasks: that of the longest text of a sample. */
+int64_t tx_several_longest(const tx_samples *samples, int64_t number);
 /* Writes the texts of a sample to the first fields of a row of `block` positions. */
 tx_status tx_several_row(const tx_several *samples, int64_t number, int64_t block, const tx_batch *row);
 

@@ -202,6 +202,24 @@ tx_tensor *tx_task_distill(const tx_loss_operands *of)
                                         (float)of->set->alpha));
 }
 
+void tx_own_task_make(const tx_task *task, tx_own_task *own)
+{
+    int32_t count = 0;
+    while (task->fields[count].name)
+        count++;
+    own->task = *task;
+    memcpy(own->field, task->fields, (size_t)(count + 1) * sizeof *own->field);
+    own->task.fields = own->field;
+}
+
+int64_t tx_task_best(const float *values, int64_t count)
+{
+    int64_t best = 0;
+    for (int64_t i = 1; i < count; i++)
+        best = values[i] > values[best] ? i : best;
+    return best;
+}
+
 /* A gather by a negative index gives 0. */
 tx_tensor *tx_task_row_weights(tx_graph *graph)
 {

@@ -70,6 +70,7 @@ typedef struct tx_task tx_task;
 typedef struct tx_samples {
     const tx_task *task;
     const void *data;   /* private to the task */
+    void *own;          /* the same, if the samples own them (tx_samples_open) */
     int64_t count;      /* 0 without data */
     int64_t block;      /* positions of a row */
     int64_t tokens;     /* of all samples */
@@ -121,9 +122,12 @@ struct tx_task {
     tx_head head;          /* of the models for the task */
     bool of_texts;         /* a sample is a text of up to `block` tokens; else all samples have `block` tokens */
     const tx_task *packed; /* the task for rows of several samples, --packing; NULL if there is none */
-    /* Reads a file, which the message of a failure names. The caller closes the samples, if `close` is not NULL. */
-    tx_status (*open)(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
-    void (*close)(const tx_samples *samples);
+    /* The data begin as `data_size` zeros, samples->own. `read` reads a file, which the message of a failure names, and
+     * sets the other members of the samples, with a task of their own where the data need one. `release` frees the
+     * data, also those of a failure. A `data_size` of 0 leaves samples->own to `read`. */
+    size_t data_size;
+    tx_status (*read)(tx_samples *samples, const char *path, const tx_data_options *options);
+    void (*release)(void *data);
     /* Writes files that belong to the training data to a model's folder, after all other files. May be NULL. */
     tx_status (*save)(const tx_samples *samples, const char *folder);
     tx_text_end (*end)(const tx_samples *samples); /* NULL if texts have no end token */
@@ -155,6 +159,15 @@ struct tx_task {
                       tx_file *file);
     const tx_metric *metrics; /* the name after the last is NULL; the first is the default metric_for_best_model */
 };
+
+/* A task with fields of its own. Its address must not change. */
+typedef struct tx_own_task {
+    tx_task task;
+    tx_field field[TX_FIELDS_MAX + 1];
+} tx_own_task;
+
+/* Makes a copy of a task whose fields may then be changed. */
+void tx_own_task_make(const tx_task *task, tx_own_task *own);
 
 /* The beginning of sample `number` in an array of all samples, given their ends. */
 static inline int64_t tx_sample_begin(const int64_t *end, int64_t number)
@@ -214,7 +227,15 @@ int64_t tx_batch_tokens(const tx_task *task, int64_t block, const tx_batch *batc
 /* The number of labels that are not ignored. */
 int64_t tx_batch_labels(const tx_task *task, int64_t block, const tx_batch *batch);
 
+/* The index of the largest value. */
+int64_t tx_task_best(const float *values, int64_t count);
+
 /* ---- Samples (samples.c) ------------------------------------------------------------------------------- */
+
+/* Reads a file as data of a task. The caller closes the samples. */
+tx_status tx_samples_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
+/* Frees data that the samples own, and resets the samples. */
+void tx_samples_close(tx_samples *samples);
 
 /* The order of the samples in an epoch. It depends only on (seed, epoch, number of samples) and is computed position by
  * position, so that all ranks and resumed runs have the same order. */

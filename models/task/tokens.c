@@ -17,15 +17,10 @@ static const tx_field fields[] = {
     {.name = NULL},
 };
 
-static int64_t row_length(const tx_samples *samples, int64_t number)
-{
-    return tx_several_length(&((const tx_token_data *)samples->data)->several, number, 0);
-}
-
 static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
 {
     const tx_token_data *d = samples->data;
-    const int64_t length = row_length(samples, number);
+    const int64_t length = tx_several_longest(samples, number);
     int32_t *labels = to->field[TX_TOKENS_LABELS];
     (void)epoch;
     TX_TRY(tx_several_row(&d->several, number, samples->block, to));
@@ -36,10 +31,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
 /* The label with the largest logit. Labels are exact in float. */
 static void keep(const float *logits, int64_t labels, float *to)
 {
-    int64_t best = 0;
-    for (int64_t i = 1; i < labels; i++)
-        best = logits[i] > logits[best] ? i : best;
-    *to = (float)best;
+    *to = (float)tx_task_best(logits, labels);
 }
 
 /* Writes the labels of a text's words, separated by spaces. */
@@ -47,7 +39,7 @@ static tx_status tell(const tx_samples *samples, int64_t number, const tx_config
                       tx_file *file)
 {
     const tx_token_data *d = samples->data;
-    const int64_t length = row_length(samples, number);
+    const int64_t length = tx_several_longest(samples, number);
     int32_t *first = malloc((size_t)length * sizeof *first);
     const char *space = "";
     tx_status status = first ? tx_store_read(&d->first, tx_sample_begin(d->several.end, number), length, first)
@@ -80,11 +72,12 @@ const tx_task tx_token_classification = {
     .name = "token classification",
     .head = TX_HEAD_TOKEN_CLASSIFICATION,
     .of_texts = true,
-    .open = tx_tokens_open,
-    .close = tx_tokens_close,
+    .data_size = sizeof(tx_token_data),
+    .read = tx_token_data_read,
+    .release = tx_token_data_release,
     .fields = fields,
     .row = row,
-    .length = row_length,
+    .length = tx_several_longest,
     .loss = tx_task_label_loss,
     .distills = true,
     .keep = keep,

@@ -28,8 +28,8 @@ typedef struct tx_token_data {
 } tx_token_data;
 
 /* Reads a .jsonl or .json file, or Parquet files, whose rows have a list of words and a list of labels. */
-tx_status tx_tokens_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
-void tx_tokens_close(const tx_samples *samples);
+tx_status tx_token_data_read(tx_samples *samples, const char *path, const tx_data_options *options);
+void tx_token_data_release(void *data);
 /* Returns true if the first row of a .jsonl or .json file has a list of words. */
 bool tx_tokens_find(const char *path);
 

@@ -197,8 +197,9 @@ bool tx_tokens_find(const char *path)
 
 /* ---- Opening ------------------------------------------------------------------------------------------- */
 
-static void free_data(tx_token_data *d)
+void tx_token_data_release(void *data)
 {
+    tx_token_data *d = data;
     tx_several_free(&d->several);
     tx_store_free(&d->label);
     tx_store_free(&d->first);
@@ -206,11 +207,9 @@ static void free_data(tx_token_data *d)
     free(d);
 }
 
-tx_status tx_tokens_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
+tx_status tx_token_data_read(tx_samples *samples, const char *path, const tx_data_options *options)
 {
-    reading r = {.from = {.path = path, .options = options}, .data = calloc(1, sizeof *r.data)};
-    if (!r.data)
-        return tx_fail(TX_MEMORY, "%s: out of memory", path);
+    reading r = {.from = {.path = path, .options = options}, .data = samples->own};
     const tx_status status = tx_reader_run(&r.from, read_all);
     tx_label_index_free(&r.index);
     tx_label_list_free(&r.list);
@@ -218,14 +217,6 @@ tx_status tx_tokens_open(const tx_task *task, const char *path, const tx_data_op
     free(r.word.id);
     free(r.label.id);
     free(r.first.id);
-    if (status)
-        free_data(r.data);
-    else
-        *samples = tx_several_samples(&r.data->several, task, r.data, options->block);
+    tx_several_finish(&r.data->several, samples);
     return status;
-}
-
-void tx_tokens_close(const tx_samples *samples)
-{
-    free_data((void *)(uintptr_t)samples->data);
 }

@@ -80,7 +80,7 @@ static outcome run(const char *text, const tx_task *task, int32_t lengths, tx_dt
     const tx_job_settings set = {.completion_only = true, .packing = !task->packed};
     const tx_data_options data = {
         .set = &set, .config = config, .tokenizer = tokenizer, .block = BLOCK, .to = 100, .seed = 3};
-    assert_ok(task->open(task, path, &data, &samples));
+    assert_ok(tx_samples_open(task, path, &data, &samples));
     made.rows = samples.count;
     const tx_engine_options on = {.size = sizeof on, .device = device};
     const tx_trainer_options options = {
@@ -102,7 +102,7 @@ static outcome run(const char *text, const tx_task *task, int32_t lengths, tx_dt
     made.gradient = calloc((size_t)made.numbers + 4096, sizeof *made.gradient);
     run_rows(trainer, &samples, &made);
     assert_ok(read_gradients(model, &made.loss, made.gradient));
-    task->close(&samples);
+    tx_samples_close(&samples);
     tx_trainer_free(trainer);
     tx_model_free(model);
     tx_engine_free(engine);

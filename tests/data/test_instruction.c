@@ -47,18 +47,15 @@ static void begin(reader *r)
 
 static tx_status read_text(reader *r, const char *text)
 {
-    if (r->samples.data)
-        r->task->close(&r->samples);
-    r->samples = (tx_samples){0};
+    tx_samples_close(&r->samples);
     r->told[0] = '\0';
     TX_TRY(tx_file_write(r->path, text, strlen(text)));
-    return r->task->open(r->task, r->path, &r->options, &r->samples);
+    return tx_samples_open(r->task, r->path, &r->options, &r->samples);
 }
 
 static void finish(reader *r)
 {
-    if (r->samples.data)
-        r->task->close(&r->samples);
+    tx_samples_close(&r->samples);
     tx_tokenizer_free(r->tokenizer);
     tx_config_free(r->config);
     free(r->path);
@@ -410,8 +407,7 @@ static void test_packed(void **state)
         total += *(int32_t *)row.field[TX_INSTRUCTION_LENGTHS];
         labels += tx_batch_labels(r.task, BLOCK, &row);
     }
-    r.task->close(&r.samples);
-    r.samples = (tx_samples){0};
+    tx_samples_close(&r.samples);
     r.task = &tx_instruction_packed;
     r.set.packing = true;
     r.options.seed = 5;

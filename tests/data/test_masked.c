@@ -64,9 +64,7 @@ static int set_up(void **state)
 
 static void shut(bench *b)
 {
-    if (b->samples.data)
-        b->samples.task->close(&b->samples);
-    b->samples.data = NULL;
+    tx_samples_close(&b->samples);
 }
 
 static int tear_down(void **state)
@@ -93,7 +91,7 @@ static tx_status open_text(bench *b, const char *text, bool by_line, double shar
                                      .seed = seed};
     shut(b);
     assert_ok(tx_file_write(path, text, strlen(text)));
-    const tx_status status = tx_masked_lm.open(&tx_masked_lm, path, &options, &b->samples);
+    const tx_status status = tx_samples_open(&tx_masked_lm, path, &options, &b->samples);
     free(path);
     return status;
 }

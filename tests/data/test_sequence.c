@@ -179,7 +179,7 @@ static tx_status open_text(bench *b, const tx_sequence_task *task, const char *n
                                      .cache = b->cache,
                                      .report = {.warn = listen, .context = b}};
     b->told[0] = '\0';
-    tx_status status = tx_sequence_open(&task->task, path, &options, samples);
+    tx_status status = tx_samples_open(&task->task, path, &options, samples);
     free(path);
     return status;
 }
@@ -223,10 +223,10 @@ static void test_rows(void **state)
         assert_int_equal(*(int32_t *)row.field[TX_SEQUENCE_LABELS], wanted[i].label);
         assert_int_equal(tx_batch_longest(samples.task, &row), wanted[i].length);
     }
-    tx_sequence_close(&samples);
+    tx_samples_close(&samples);
     assert_ok(open_text(&b, find_task("mrpc"), "b.tsv", "sentence1\tsentence2\nab\tc\n", TX_DATA_TEST, &samples));
     assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], TX_IGNORE_LABEL);
-    tx_sequence_close(&samples);
+    tx_samples_close(&samples);
     close_bench(&b);
 }
 
@@ -242,10 +242,10 @@ static void test_labels(void **state)
     assert_true(d->label[0] == 1 && d->label[1] == 0 && d->label[2] == 0);
     assert_non_null(strstr(b.told, "1 row is left out"));
     assert_ptr_equal(samples.task, &any->task);
-    tx_sequence_close(&samples);
+    tx_samples_close(&samples);
     assert_ok(open_text(&b, any, "b.csv", "sentence,label\na,9\n", TX_DATA_VALIDATION, &samples));
     assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], 0);
-    tx_sequence_close(&samples);
+    tx_samples_close(&samples);
     assert_refused(open_text(&b, any, "c.csv", "sentence,label\na,12\n", TX_DATA_VALIDATION, &samples), TX_FORMAT,
                    "row 1: label: \"12\" is not one of the model's 2");
     assert_refused(open_text(&b, find_task("mnli"), "d.csv", "sentence,label\na,0\n", TX_DATA_VALIDATION, &samples),
@@ -260,7 +260,7 @@ static void test_labels(void **state)
     assert_int_equal(b.config->labels, 1);
     assert_ptr_equal(samples.task, &tx_sequence_regression.task);
     assert_true(((const tx_sequence_data *)samples.data)->target[1] == 0.25f);
-    tx_sequence_close(&samples);
+    tx_samples_close(&samples);
     close_bench(&b);
 }
 
@@ -306,7 +306,7 @@ static void test_bad_labels(void **state)
         assert_int_equal(samples.count, 2);
         assert_int_equal(b.config->labels, strstr(bad[i].text, "0.5") ? 1 : 2);
         assert_non_null(strstr(b.told, "1 malformed row is skipped, the first is row 2"));
-        tx_sequence_close(&samples);
+        tx_samples_close(&samples);
         close_bench(&b);
     }
 }
@@ -332,7 +332,7 @@ static void test_labels_of_later_data(void **state)
         bench b = open_bench();
         snprintf(text, sizeof text, "sentence,label\n%s", cases[i].train);
         assert_ok(open_text(&b, any, "a.csv", text, TX_DATA_TRAIN, &samples));
-        tx_sequence_close(&samples);
+        tx_samples_close(&samples);
         snprintf(text, sizeof text, "sentence,label\n%s", cases[i].later);
         const tx_status status = open_text(&b, any, "b.csv", text, TX_DATA_VALIDATION, &samples);
         if (cases[i].words) {
@@ -340,7 +340,7 @@ static void test_labels_of_later_data(void **state)
         } else {
             assert_ok(status);
             assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], cases[i].label);
-            tx_sequence_close(&samples);
+            tx_samples_close(&samples);
         }
         close_bench(&b);
     }
@@ -349,7 +349,7 @@ static void test_labels_of_later_data(void **state)
     assert_ok(tx_labels_set(b.config, TX_PROBLEM_CLASSES, (const char *const[]){"neg", "pos"}, 2));
     assert_ok(open_text(&b, any, "c.csv", "sentence,label\na,1\nb,0\n", TX_DATA_VALIDATION, &samples));
     assert_int_equal(((const tx_sequence_data *)samples.data)->label[0], 1);
-    tx_sequence_close(&samples);
+    tx_samples_close(&samples);
     assert_refused(open_text(&b, any, "d.csv", "sentence,label\na,neg\nb,0\n", TX_DATA_VALIDATION, &samples), TX_FORMAT,
                    "row 2: label: \"0\" is not one of the model's 2");
     close_bench(&b);
@@ -424,17 +424,17 @@ static void test_several(void **state)
     samples.task->measure(&samples, outputs, 3, sums);
     assert_true(fabs(samples.task->metrics[1].value(sums) - 6.0 / 7.0) < 1e-15);
     assert_true(fabs(samples.task->metrics[2].value(sums) - 2.0 / 3.0) < 1e-15);
-    /* The task that the training data made opens other data, too. */
-    assert_ok(open_text(&b, (const tx_sequence_task *)samples.task, "b.jsonl", text, TX_DATA_VALIDATION, &again));
+    /* Other data have the same task. */
+    assert_ok(open_text(&b, &tx_sequence_classification, "b.jsonl", text, TX_DATA_VALIDATION, &again));
     assert_true(tx_task_is_same(samples.task, again.task, 7));
-    tx_sequence_close(&again);
+    tx_samples_close(&again);
     assert_refused(open_text(&b, &tx_sequence_classification, "c.jsonl", "{\"sentence\": \"a\", \"label\": \"x\"}\n",
                              TX_DATA_VALIDATION, &again),
                    TX_FORMAT, "not a list");
     assert_refused(open_text(&b, &tx_sequence_classification, "d.jsonl", "{\"sentence\": \"a\", \"label\": [\"w\"]}\n",
                              TX_DATA_VALIDATION, &again),
                    TX_FORMAT, "not one of the model's 3 labels");
-    tx_sequence_close(&samples);
+    tx_samples_close(&samples);
     close_bench(&b);
 }
 
@@ -471,7 +471,7 @@ static void test_many(void **state)
         assert_memory_equal(memory[0], memory[1], sizeof memory[0]);
     }
     for (int i = 0; i < 2; i++)
-        tx_sequence_close(&samples[i]);
+        tx_samples_close(&samples[i]);
     free(text.data);
     close_bench(&b);
 }

@@ -42,7 +42,7 @@ static tx_status open_text(bench *b, const char *text, int64_t skip_bad, tx_data
     const tx_data_options options = {
         .set = &set, .split = split, .config = b->config, .tokenizer = b->tokenizer, .block = BLOCK, .to = 100.0};
     assert_ok(tx_file_write(path, text, strlen(text)));
-    tx_status status = tx_tokens_open(&tx_token_classification, path, &options, samples);
+    tx_status status = tx_samples_open(&tx_token_classification, path, &options, samples);
     free(path);
     return status;
 }
@@ -74,7 +74,7 @@ static void test_rows(void **state)
     assert_string_equal(tx_label_name(b.config, 0), "B-X");
     expect_row(&samples, 0, 3, first);
     expect_row(&samples, 1, 8, second);
-    samples.task->close(&samples);
+    tx_samples_close(&samples);
     close_bench(&b);
 }
 
@@ -100,7 +100,7 @@ static void test_faults(void **state)
         assert_refused(open_text(&b, text, 0, TX_DATA_TRAIN, &samples), TX_FORMAT, bad[i][1]);
         assert_ok(open_text(&b, text, 1, TX_DATA_TRAIN, &samples));
         assert_int_equal(samples.count, 2);
-        samples.task->close(&samples);
+        tx_samples_close(&samples);
         close_bench(&b);
     }
     bench b = open_bench();
@@ -132,7 +132,7 @@ static void test_metrics(void **state)
         print_message("%s %.17g\n", tx_token_metrics[1 + i].name, tx_token_metrics[1 + i].value(sums));
         assert_true(fabs(tx_token_metrics[1 + i].value(sums) - wanted[i]) < 1e-15);
     }
-    samples.task->close(&samples);
+    tx_samples_close(&samples);
     close_bench(&b);
 }
 

@@ -84,7 +84,7 @@ static const int64_t beams[] = {0, 1, 4};
 static void of_types(tx_engine *engine, const tx_config *config, size_t m, size_t type)
 {
     tx_memory without = {0};
-    tx_seq2seq_task pairs;
+    tx_own_task pairs;
     tx_seq2seq_sized(&pairs, TARGET, true);
     for (size_t b = 0; b < sizeof beams / sizeof beams[0]; b++) {
         tx_generation write = tx_generation_defaults(-1);

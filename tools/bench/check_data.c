@@ -63,9 +63,9 @@ static tx_status judge_task(const tx_task *task, const char *path)
     const tx_job_settings set = {.chat_template = "chatml"};
     const tx_data_options options = {
         .set = &set, .config = config, .tokenizer = bytes, .block = LENGTH, .to = 100, .threads = 1};
-    TX_THEN(status, task->open(task, path, &options, &samples));
+    TX_THEN(status, tx_samples_open(task, path, &options, &samples));
     if (!status)
-        task->close(&samples);
+        tx_samples_close(&samples);
     tx_tokenizer_free(bytes);
     tx_config_free(config);
     return status;
