@@ -29,7 +29,7 @@ double tx_causal_lm_perplexity(const double sums[TX_SUMS_MAX])
 }
 
 const tx_metric tx_causal_lm_metrics[] = {
-    {"eval_loss", .value = tx_task_mean_loss},
+    TX_METRIC_LOSS,
     {"perplexity", .value = tx_causal_lm_perplexity},
     {.name = NULL},
 };

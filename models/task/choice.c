@@ -158,7 +158,7 @@ static tx_status measure(const tx_samples *samples, const float *outputs, int64_
     int64_t right = 0;
     for (int64_t r = 0; r < samples->count; r++)
         right += tx_task_best(outputs + r * columns, columns) == d->label[r];
-    sums[TX_SUM_ACCURACY] = (double)right / (double)samples->count;
+    sums[TX_SUM_OWN + TX_ACCURACY] = (double)right / (double)samples->count;
     return TX_OK;
 }
 

@@ -52,7 +52,7 @@ static tx_status measure_negatives(const tx_samples *samples, const float *outpu
             nearer = nearer && cosine[0] > cosine[i];
         right += nearer;
     }
-    sums[TX_SUM_ACCURACY] = (double)right / (double)samples->count;
+    sums[TX_SUM_OWN + TX_ACCURACY] = (double)right / (double)samples->count;
     return TX_OK;
 }
 

@@ -9,8 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Indices of the task's own sums: labels that are right, predicted and in the data; texts that are right, and all. */
-enum { TX_SUM_RIGHT = TX_SUM_OWN, TX_SUM_PREDICTED, TX_SUM_TRUE, TX_SUM_RIGHT_TEXTS, TX_SUM_TEXTS };
+/* Indices of the task's own values: F1 over all labels of all texts (average "micro" of scikit-learn), and the share of
+ * texts whose labels are all right. */
+enum { F1, ACCURACY };
 
 static void write_labels(const tx_sequence_data *d, int64_t number, int64_t labels, int32_t *to)
 {
@@ -57,19 +58,20 @@ static tx_status measure(const tx_samples *samples, const float *outputs, int64_
     int32_t *truth = malloc((size_t)columns * sizeof *truth);
     if (!truth)
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", columns);
+    double right = 0.0, positive = 0.0, right_texts = 0.0; /* labels, predicted and true; texts */
     for (int64_t s = 0; s < samples->count && d->labels_end; s++) {
         bool same = true;
         write_labels(d, s, columns, truth);
         for (int64_t i = 0; i < columns; i++) {
             const bool guess = outputs[s * columns + i] > 0.0f;
-            sums[TX_SUM_TRUE] += truth[i];
-            sums[TX_SUM_PREDICTED] += guess;
-            sums[TX_SUM_RIGHT] += guess && truth[i];
+            positive += truth[i] + guess;
+            right += guess && truth[i];
             same = same && guess == (truth[i] == 1);
         }
-        sums[TX_SUM_RIGHT_TEXTS] += same;
-        sums[TX_SUM_TEXTS]++;
+        right_texts += same;
     }
+    sums[TX_SUM_OWN + F1] = tx_task_ratio(2.0 * right, positive);
+    sums[TX_SUM_OWN + ACCURACY] = d->labels_end ? tx_task_ratio(right_texts, (double)samples->count) : 0.0;
     free(truth);
     return TX_OK;
 }
@@ -98,23 +100,8 @@ static tx_status tell(const tx_samples *samples, int64_t number, const tx_config
 
 /* ---- The task ------------------------------------------------------------------------------------------ */
 
-/* Over all labels of all texts (average "micro" of scikit-learn). */
-static double f1(const double sums[TX_SUMS_MAX])
-{
-    const double whole = sums[TX_SUM_PREDICTED] + sums[TX_SUM_TRUE];
-    return whole > 0.0 ? 2.0 * sums[TX_SUM_RIGHT] / whole : 0.0;
-}
-
-/* The share of texts whose labels are all right. */
-static double accuracy(const double sums[TX_SUMS_MAX])
-{
-    return sums[TX_SUM_TEXTS] > 0.0 ? sums[TX_SUM_RIGHT_TEXTS] / sums[TX_SUM_TEXTS] : 0.0;
-}
-
-static const tx_metric metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
-                                    {"eval_f1", true, .value = f1},
-                                    {"eval_accuracy", true, .value = accuracy},
-                                    {.name = NULL}};
+static const tx_metric metrics[] = {
+    TX_METRIC_LOSS, TX_METRIC_GREATER("eval_f1", F1), TX_METRIC_GREATER("eval_accuracy", ACCURACY), {.name = NULL}};
 
 const tx_task *tx_sequence_task_of(tx_sequence_data *d, const tx_config *config)
 {

@@ -165,7 +165,7 @@ OF_SUMS(desired_logit, s[LOGIT_CHOSEN] / s[DESIRED])
 OF_SUMS(undesired_logit, s[LOGIT_REJECTED] / (all - s[DESIRED]))
 
 #define PAIR_METRICS                                                                                                 \
-    {"eval_loss", .value = tx_task_mean_loss}, {"eval_rewards/chosen", true, .column = REWARD_CHOSEN},               \
+    TX_METRIC_LOSS, {"eval_rewards/chosen", true, .column = REWARD_CHOSEN},                                          \
         {"eval_rewards/rejected", .column = REWARD_REJECTED}, {"eval_rewards/accuracies", true, .column = ACCURACY}, \
         {"eval_rewards/margins", true, .value = margin}, {"eval_logps/chosen", true, .column = LOGP_CHOSEN},         \
         {"eval_logps/rejected", .column = LOGP_REJECTED}, {"eval_logits/chosen", .column = LOGIT_CHOSEN},            \
@@ -179,7 +179,7 @@ static const tx_metric pair_metrics[] = {PAIR_METRICS{"eval_entropy", .column = 
                                          {"eval_log_odds_ratio", true, .column = ODDS_RATIO},
                                          {"eval_log_odds_chosen", true, .column = ODDS},
                                          {.name = NULL}},
-                       kto_metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
+                       kto_metrics[] = {TX_METRIC_LOSS,
                                         {"eval_rewards/chosen", true, .value = desired_reward, .share = desired_share},
                                         {"eval_rewards/rejected", .value = undesired_reward, .share = undesired_share},
                                         {"eval_rewards/margins", true, .value = kto_margin, .share = smaller_share},

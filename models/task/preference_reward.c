@@ -74,7 +74,7 @@ tx_tensor *tx_reward_loss(const tx_loss_operands *of, tx_tensor **rows)
 
 /* ---- The task --------------------------------------------------------------------------------------------- */
 
-const tx_metric tx_reward_metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
+const tx_metric tx_reward_metrics[] = {TX_METRIC_LOSS,
                                        {"eval_min_reward", true, .column = LEAST},
                                        {"eval_mean_reward", true, .column = REWARD},
                                        {"eval_max_reward", true, .column = GREATEST},

@@ -14,7 +14,7 @@
 
 /* Candidates for the first and the last token of an answer in each window (n_best_size). */
 enum { CANDIDATES = 20 };
-enum { SUM_EXACT = TX_SUM_OWN, SUM_F1, SUM_QUESTIONS };
+enum { EXACT, F1 };
 
 /* ---- Answers ------------------------------------------------------------------------------------------- */
 
@@ -161,6 +161,7 @@ tx_status tx_question_measure(const tx_samples *samples, const float *outputs, i
                               double sums[TX_SUMS_MAX])
 {
     const tx_question_data *d = samples->data;
+    double *own = sums + TX_SUM_OWN;
     (void)columns; /* 2 for each position */
     for (int64_t i = 0; i < d->questions; i++) {
         const tx_question *q = &d->question[i];
@@ -170,24 +171,13 @@ tx_status tx_question_measure(const tx_samples *samples, const float *outputs, i
             compare(q->context + answer.begin, answer.end - answer.begin, q->answer[k], &exact, &f1);
         if (!q->answers)
             compare(q->context + answer.begin, answer.end - answer.begin, "", &exact, &f1);
-        sums[SUM_EXACT] += exact;
-        sums[SUM_F1] += f1;
-        sums[SUM_QUESTIONS]++;
+        own[EXACT] += exact;
+        own[F1] += f1;
     }
+    own[EXACT] = 100.0 * own[EXACT] / (double)d->questions;
+    own[F1] = 100.0 * own[F1] / (double)d->questions;
     return TX_OK;
 }
 
-static double exact_match(const double sums[TX_SUMS_MAX])
-{
-    return 100.0 * sums[SUM_EXACT] / sums[SUM_QUESTIONS];
-}
-
-static double f1(const double sums[TX_SUMS_MAX])
-{
-    return 100.0 * sums[SUM_F1] / sums[SUM_QUESTIONS];
-}
-
-const tx_metric tx_question_metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
-                                         {"eval_f1", true, .value = f1},
-                                         {"eval_exact_match", true, .value = exact_match},
-                                         {.name = NULL}};
+const tx_metric tx_question_metrics[] = {
+    TX_METRIC_LOSS, TX_METRIC_GREATER("eval_f1", F1), TX_METRIC_GREATER("eval_exact_match", EXACT), {.name = NULL}};

@@ -173,11 +173,13 @@ static tx_status decode(const tx_samples *samples, int64_t number, const float *
     return status;
 }
 
-enum { SUM_ROUGE = TX_SUM_OWN, SUM_BLEU = SUM_ROUGE + TX_ROUGES, SUM_LENGTH };
+/* Indices of the task's own values after those of ROUGE. */
+enum { BLEU = TX_ROUGES, LENGTH };
 
 static tx_status measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
     const double count = (double)samples->count;
+    double *own = sums + TX_SUM_OWN;
     tx_text_scores scores = {.words = 0.0};
     for (int64_t i = 0; i < samples->count; i++) {
         char *text = NULL, *target = NULL;
@@ -187,12 +189,12 @@ static tx_status measure(const tx_samples *samples, const float *outputs, int64_
         free(text);
         free(target);
         TX_TRY(status);
-        sums[SUM_LENGTH] += (double)length_of(outputs + i * columns);
+        own[LENGTH] += (double)length_of(outputs + i * columns);
     }
-    sums[SUM_LENGTH] /= count;
+    own[LENGTH] /= count;
     for (int i = 0; i < TX_ROUGES; i++)
-        sums[SUM_ROUGE + i] = 100.0 * scores.rouge[i] / count;
-    sums[SUM_BLEU] = tx_text_scores_bleu(&scores);
+        own[i] = 100.0 * scores.rouge[i] / count;
+    own[BLEU] = tx_text_scores_bleu(&scores);
     return TX_OK;
 }
 
@@ -210,27 +212,15 @@ static tx_status tell(const tx_samples *samples, int64_t number, const tx_config
     return status;
 }
 
-#define METRIC(name, place)                            \
-    static double name(const double sums[TX_SUMS_MAX]) \
-    {                                                  \
-        return sums[place];                            \
-    }
-METRIC(rouge_1, SUM_ROUGE + TX_ROUGE_1)
-METRIC(rouge_2, SUM_ROUGE + TX_ROUGE_2)
-METRIC(rouge_l, SUM_ROUGE + TX_ROUGE_L)
-METRIC(rouge_lsum, SUM_ROUGE + TX_ROUGE_LSUM)
-METRIC(bleu, SUM_BLEU)
-METRIC(mean_length, SUM_LENGTH)
-
 /* Names are those of run_summarization.py and run_translation.py. */
-static const tx_metric metrics[] = {{"eval_loss", .value = tx_task_mean_loss},
+static const tx_metric metrics[] = {TX_METRIC_LOSS,
                                     {"perplexity", .value = tx_causal_lm_perplexity},
-                                    {"eval_rouge1", true, .value = rouge_1},
-                                    {"eval_rouge2", true, .value = rouge_2},
-                                    {"eval_rougeL", true, .value = rouge_l},
-                                    {"eval_rougeLsum", true, .value = rouge_lsum},
-                                    {"eval_bleu", true, .value = bleu},
-                                    {"eval_gen_len", .value = mean_length},
+                                    TX_METRIC_GREATER("eval_rouge1", TX_ROUGE_1),
+                                    TX_METRIC_GREATER("eval_rouge2", TX_ROUGE_2),
+                                    TX_METRIC_GREATER("eval_rougeL", TX_ROUGE_L),
+                                    TX_METRIC_GREATER("eval_rougeLsum", TX_ROUGE_LSUM),
+                                    TX_METRIC_GREATER("eval_bleu", BLEU),
+                                    TX_METRIC_LESS("eval_gen_len", LENGTH),
                                     {.name = NULL}};
 
 /* ---- The task ------------------------------------------------------------------------------------------ */

@@ -116,16 +116,16 @@ const tx_task *tx_sequence_task_of(tx_sequence_data *data, const tx_config *conf
 
 /* ---- Metrics (sequence_metrics.c) ---------------------------------------------------------------------- */
 
-/* Indices of the task's own sums of an evaluation. */
-enum { TX_SUM_ACCURACY = TX_SUM_OWN, TX_SUM_F1, TX_SUM_MATTHEWS };
-enum { TX_SUM_PEARSON = TX_SUM_OWN, TX_SUM_SPEARMAN, TX_SUM_SQUARES };
+/* Indices of the tasks' own values of an evaluation. COMBINED is the mean of accuracy and F1, or of both correlations.
+ */
+enum { TX_ACCURACY, TX_F1, TX_MATTHEWS, TX_COMBINED, TX_PEARSON, TX_SPEARMAN, TX_SQUARED_ERROR };
 
 tx_status tx_sequence_measure(const tx_samples *samples, const float *outputs, int64_t columns,
                               double sums[TX_SUMS_MAX]);
 tx_status tx_sequence_measure_numbers(const tx_samples *samples, const float *outputs, int64_t columns,
                                       double sums[TX_SUMS_MAX]);
-/* Sums PEARSON, SPEARMAN and SQUARES of `most` pairs of numbers, except those whose label is TX_IGNORE_LABEL. `labels`
- * may be NULL. */
+/* PEARSON, SPEARMAN, COMBINED and SQUARED_ERROR of `most` pairs of numbers, except those whose label is
+ * TX_IGNORE_LABEL. `labels` may be NULL. */
 tx_status tx_sequence_correlate(const float *outputs, const float *targets, const int32_t *labels, int64_t most,
                                 double sums[TX_SUMS_MAX]);
 /* All have the loss. ACCURACY has the accuracy. F1 has accuracy, F1 and their mean. MATTHEWS has Matthews' correlation.

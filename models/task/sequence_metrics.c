@@ -8,11 +8,6 @@
 
 /* ---- Labels ------------------------------------------------------------------------------------------- */
 
-static double ratio(double part, double whole)
-{
-    return whole > 0.0 ? part / whole : 0.0;
-}
-
 tx_status tx_sequence_measure(const tx_samples *samples, const float *outputs, int64_t columns,
                               double sums[TX_SUMS_MAX])
 {
@@ -28,9 +23,11 @@ tx_status tx_sequence_measure(const tx_samples *samples, const float *outputs, i
     }
     const double product =
         (of[1][1] + of[0][1]) * (of[1][1] + of[1][0]) * (of[0][0] + of[0][1]) * (of[0][0] + of[1][0]);
-    sums[TX_SUM_ACCURACY] = ratio(right, count);
-    sums[TX_SUM_F1] = ratio(2.0 * of[1][1], 2.0 * of[1][1] + of[0][1] + of[1][0]);
-    sums[TX_SUM_MATTHEWS] = ratio(of[1][1] * of[0][0] - of[0][1] * of[1][0], sqrt(product));
+    double *own = sums + TX_SUM_OWN;
+    own[TX_ACCURACY] = tx_task_ratio(right, count);
+    own[TX_F1] = tx_task_ratio(2.0 * of[1][1], 2.0 * of[1][1] + of[0][1] + of[1][0]);
+    own[TX_COMBINED] = 0.5 * (own[TX_ACCURACY] + own[TX_F1]);
+    own[TX_MATTHEWS] = tx_task_ratio(of[1][1] * of[0][0] - of[0][1] * of[1][0], sqrt(product));
     return TX_OK;
 }
 
@@ -101,11 +98,13 @@ tx_status tx_sequence_correlate(const float *outputs, const float *targets, cons
         squares += (x[count] - y[count]) * (x[count] - y[count]);
         count++;
     }
-    sums[TX_SUM_SQUARES] = squares / (double)count;
-    sums[TX_SUM_PEARSON] = correlation(x, y, count);
+    double *own = sums + TX_SUM_OWN;
+    own[TX_SQUARED_ERROR] = squares / (double)count;
+    own[TX_PEARSON] = correlation(x, y, count);
     rank(x, room, count);
     rank(y, room, count);
-    sums[TX_SUM_SPEARMAN] = correlation(x, y, count);
+    own[TX_SPEARMAN] = correlation(x, y, count);
+    own[TX_COMBINED] = 0.5 * (own[TX_PEARSON] + own[TX_SPEARMAN]);
     free(x);
     free(room);
     return TX_OK;
@@ -120,48 +119,25 @@ tx_status tx_sequence_measure_numbers(const tx_samples *samples, const float *ou
 
 /* ---- Names --------------------------------------------------------------------------------------------- */
 
-/* A metric that is one of the task's sums, and a metric that is the mean of two. */
-#define METRIC(name, PLACE)                            \
-    static double name(const double sums[TX_SUMS_MAX]) \
-    {                                                  \
-        return sums[TX_SUM_##PLACE];                   \
-    }
-#define MEAN(name, A, B)                                    \
-    static double name(const double sums[TX_SUMS_MAX])      \
-    {                                                       \
-        return 0.5 * (sums[TX_SUM_##A] + sums[TX_SUM_##B]); \
-    }
-METRIC(accuracy, ACCURACY)
-METRIC(f1, F1)
-METRIC(matthews, MATTHEWS)
-METRIC(pearson, PEARSON)
-METRIC(spearman, SPEARMAN)
-METRIC(squares, SQUARES)
-MEAN(accuracy_and_f1, ACCURACY, F1)
-MEAN(correlations, PEARSON, SPEARMAN)
-
-#define LOSS                                    \
-    {                                           \
-        "eval_loss", .value = tx_task_mean_loss \
-    }
-#define LAST         \
-    {                \
-        .name = NULL \
-    }
-const tx_metric tx_metrics_ACCURACY[] = {LOSS, {"eval_accuracy", true, .value = accuracy}, LAST};
-const tx_metric tx_metrics_F1[] = {LOSS,
-                                   {"eval_accuracy", true, .value = accuracy},
-                                   {"eval_f1", true, .value = f1},
-                                   {"eval_combined_score", true, .value = accuracy_and_f1},
-                                   LAST};
-const tx_metric tx_metrics_MATTHEWS[] = {LOSS, {"eval_matthews_correlation", true, .value = matthews}, LAST};
-const tx_metric tx_metrics_CORRELATION[] = {LOSS,
-                                            {"eval_pearson", true, .value = pearson},
-                                            {"eval_spearmanr", true, .value = spearman},
-                                            {"eval_combined_score", true, .value = correlations},
-                                            LAST};
-const tx_metric tx_metrics_SIMILARITY[] = {
-    LOSS, {"eval_pearson_cosine", true, .value = pearson}, {"eval_spearman_cosine", true, .value = spearman}, LAST};
-const tx_metric tx_metrics_NEARER[] = {LOSS, {"eval_cosine_accuracy", true, .value = accuracy}, LAST};
-const tx_metric tx_metrics_LOSS[] = {LOSS, LAST};
-const tx_metric tx_metrics_ERROR[] = {LOSS, {"eval_mse", .value = squares}, LAST};
+const tx_metric tx_metrics_ACCURACY[] = {
+    TX_METRIC_LOSS, TX_METRIC_GREATER("eval_accuracy", TX_ACCURACY), {.name = NULL}};
+const tx_metric tx_metrics_F1[] = {TX_METRIC_LOSS,
+                                   TX_METRIC_GREATER("eval_accuracy", TX_ACCURACY),
+                                   TX_METRIC_GREATER("eval_f1", TX_F1),
+                                   TX_METRIC_GREATER("eval_combined_score", TX_COMBINED),
+                                   {.name = NULL}};
+const tx_metric tx_metrics_MATTHEWS[] = {
+    TX_METRIC_LOSS, TX_METRIC_GREATER("eval_matthews_correlation", TX_MATTHEWS), {.name = NULL}};
+const tx_metric tx_metrics_CORRELATION[] = {TX_METRIC_LOSS,
+                                            TX_METRIC_GREATER("eval_pearson", TX_PEARSON),
+                                            TX_METRIC_GREATER("eval_spearmanr", TX_SPEARMAN),
+                                            TX_METRIC_GREATER("eval_combined_score", TX_COMBINED),
+                                            {.name = NULL}};
+const tx_metric tx_metrics_SIMILARITY[] = {TX_METRIC_LOSS,
+                                           TX_METRIC_GREATER("eval_pearson_cosine", TX_PEARSON),
+                                           TX_METRIC_GREATER("eval_spearman_cosine", TX_SPEARMAN),
+                                           {.name = NULL}};
+const tx_metric tx_metrics_NEARER[] = {
+    TX_METRIC_LOSS, TX_METRIC_GREATER("eval_cosine_accuracy", TX_ACCURACY), {.name = NULL}};
+const tx_metric tx_metrics_LOSS[] = {TX_METRIC_LOSS, {.name = NULL}};
+const tx_metric tx_metrics_ERROR[] = {TX_METRIC_LOSS, TX_METRIC_LESS("eval_mse", TX_SQUARED_ERROR), {.name = NULL}};

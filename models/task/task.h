@@ -49,8 +49,9 @@ enum { TX_SUM_LOSS, TX_SUM_LABELS, TX_SUM_OWN };
 typedef struct tx_metric {
     const char *name; /* in files; names that begin with eval_ are also in the history, as with transformers */
     bool greater_is_better;
-    double (*value)(const double sums[TX_SUMS_MAX]); /* NULL for the mean over the labels of own value `column` */
+    double (*value)(const double sums[TX_SUMS_MAX]); /* NULL for own value `column` */
     int32_t column;
+    bool measured; /* `measure` computes the value; otherwise it is a sum over the labels, and the metric their mean */
     /* The share of the labels that the value is a mean over. Logs and results leave out a value over none. NULL for a
      * value over all labels. */
     double (*share)(const double sums[TX_SUMS_MAX]);
@@ -60,7 +61,8 @@ typedef struct tx_metric {
 static inline bool tx_metric_measure(const tx_metric *metric, const double sums[TX_SUMS_MAX], double *value)
 {
     const double tiny = 1e-6; /* shares of a step are sums of fp32 */
-    *value = metric->value ? metric->value(sums) : sums[TX_SUM_OWN + metric->column] / sums[TX_SUM_LABELS];
+    const double own = sums[TX_SUM_OWN + metric->column];
+    *value = metric->value ? metric->value(sums) : metric->measured ? own : own / sums[TX_SUM_LABELS];
     return !metric->share || metric->share(sums) > tiny;
 }
 
@@ -194,8 +196,20 @@ tx_tensor *tx_task_distill(const tx_loss_operands *of);
 /* The weights of the rows of a batch, whose labels are 0 for rows with a sample: 1 for these, else 0. [rows] */
 tx_tensor *tx_task_row_weights(tx_graph *graph);
 
-/* The metric eval_loss: the mean loss of the labels. */
+/* The metric eval_loss: the mean loss of the labels; and a metric that `measure` computes, own value `place`. */
 double tx_task_mean_loss(const double sums[TX_SUMS_MAX]);
+#define TX_METRIC_LOSS                          \
+    {                                           \
+        "eval_loss", .value = tx_task_mean_loss \
+    }
+#define TX_METRIC_GREATER(name, place)                \
+    {                                                 \
+        name, true, .column = place, .measured = true \
+    }
+#define TX_METRIC_LESS(name, place)             \
+    {                                           \
+        name, .column = place, .measured = true \
+    }
 
 /* The number of values of a field in a row. */
 int64_t tx_field_values(const tx_field *field, int64_t block);
@@ -227,6 +241,11 @@ int64_t tx_batch_tokens(const tx_task *task, int64_t block, const tx_batch *batc
 /* The number of labels that are not ignored. */
 int64_t tx_batch_labels(const tx_task *task, int64_t block, const tx_batch *batch);
 
+/* part / whole, or 0 if `whole` is 0. */
+static inline double tx_task_ratio(double part, double whole)
+{
+    return whole > 0.0 ? part / whole : 0.0;
+}
 /* The index of the largest value. */
 int64_t tx_task_best(const float *values, int64_t count);
 

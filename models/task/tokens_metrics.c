@@ -8,8 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Indices of the task's own sums: entities that are right, predicted and in the data; words that are right, and all. */
-enum { TX_SUM_RIGHT = TX_SUM_OWN, TX_SUM_PREDICTED, TX_SUM_TRUE, TX_SUM_RIGHT_WORDS, TX_SUM_WORDS };
+enum { PRECISION, RECALL, F1, ACCURACY };
+
+/* The numbers of entities that are right, predicted and in the data; of words that are right, and of all. */
+typedef struct counts {
+    double right, predicted, real, right_words, words;
+} counts;
 
 /* ---- Tags ---------------------------------------------------------------------------------------------- */
 
@@ -86,18 +90,20 @@ static entity find(finder *f, tx_tag now, int64_t word)
     return found;
 }
 
-static void count_word(finder finders[2], tx_tag truth, tx_tag guess, int64_t word, double sums[TX_SUMS_MAX])
+static void count_word(finder finders[2], tx_tag truth, tx_tag guess, int64_t word, counts *n)
 {
     const entity real = find(&finders[0], truth, word), predicted = find(&finders[1], guess, word);
-    sums[TX_SUM_TRUE] += real.ends;
-    sums[TX_SUM_PREDICTED] += predicted.ends;
-    sums[TX_SUM_RIGHT] += real.ends && predicted.ends && real.begin == predicted.begin && real.type == predicted.type;
+    n->real += real.ends;
+    n->predicted += predicted.ends;
+    n->right += real.ends && predicted.ends && real.begin == predicted.begin && real.type == predicted.type;
 }
 
 tx_status tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX])
 {
     const tx_token_data *d = samples->data;
     const tx_tag before = {'O', -1};
+    double *own = sums + TX_SUM_OWN;
+    counts n = {0};
     int32_t *labels = malloc((size_t)samples->block * sizeof *labels);
     tx_status status = labels ? TX_OK : tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", samples->block);
     for (int64_t s = 0; s < samples->count && !status; s++) {
@@ -109,44 +115,23 @@ tx_status tx_tokens_measure(const tx_samples *samples, const float *outputs, int
             const int32_t guess = (int32_t)outputs[s * columns + i], truth = labels[i];
             if (truth == TX_IGNORE_LABEL)
                 continue;
-            count_word(finders, d->tag[truth], d->tag[guess], word++, sums);
-            sums[TX_SUM_RIGHT_WORDS] += truth == guess;
-            sums[TX_SUM_WORDS]++;
+            count_word(finders, d->tag[truth], d->tag[guess], word++, &n);
+            n.right_words += truth == guess;
+            n.words++;
         }
-        count_word(finders, d->tag[d->labels], d->tag[d->labels], word, sums);
+        count_word(finders, d->tag[d->labels], d->tag[d->labels], word, &n);
     }
+    own[PRECISION] = tx_task_ratio(n.right, n.predicted);
+    own[RECALL] = tx_task_ratio(n.right, n.real);
+    own[F1] = tx_task_ratio(2.0 * n.right, n.predicted + n.real);
+    own[ACCURACY] = tx_task_ratio(n.right_words, n.words);
     free(labels);
     return status;
 }
 
-/* ---- Names --------------------------------------------------------------------------------------------- */
-
-static double ratio(double part, double whole)
-{
-    return whole > 0.0 ? part / whole : 0.0;
-}
-
-static double precision(const double sums[TX_SUMS_MAX])
-{
-    return ratio(sums[TX_SUM_RIGHT], sums[TX_SUM_PREDICTED]);
-}
-
-static double recall(const double sums[TX_SUMS_MAX])
-{
-    return ratio(sums[TX_SUM_RIGHT], sums[TX_SUM_TRUE]);
-}
-
-static double f1(const double sums[TX_SUMS_MAX])
-{
-    return ratio(2.0 * sums[TX_SUM_RIGHT], sums[TX_SUM_PREDICTED] + sums[TX_SUM_TRUE]);
-}
-
-static double accuracy(const double sums[TX_SUMS_MAX])
-{
-    return ratio(sums[TX_SUM_RIGHT_WORDS], sums[TX_SUM_WORDS]);
-}
-
-const tx_metric tx_token_metrics[] = {
-    {"eval_loss", .value = tx_task_mean_loss},  {"eval_precision", true, .value = precision},
-    {"eval_recall", true, .value = recall},     {"eval_f1", true, .value = f1},
-    {"eval_accuracy", true, .value = accuracy}, {.name = NULL}};
+const tx_metric tx_token_metrics[] = {TX_METRIC_LOSS,
+                                      TX_METRIC_GREATER("eval_precision", PRECISION),
+                                      TX_METRIC_GREATER("eval_recall", RECALL),
+                                      TX_METRIC_GREATER("eval_f1", F1),
+                                      TX_METRIC_GREATER("eval_accuracy", ACCURACY),
+                                      {.name = NULL}};
