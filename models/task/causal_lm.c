@@ -12,11 +12,10 @@ static const tx_field fields[] = {
 };
 
 /* The last position of a block has no label. */
-static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const int64_t last = samples->block - 1;
     int32_t *ids = to->field[TX_CAUSAL_LM_INPUT_IDS], *labels = to->field[TX_CAUSAL_LM_LABELS];
-    (void)epoch;
     TX_TRY(tx_dataset_read(samples->data, number, ids));
     memcpy(labels, ids + 1, (size_t)last * sizeof *labels);
     tx_field_pad(&fields[TX_CAUSAL_LM_LABELS], labels + last, 1);

@@ -131,10 +131,9 @@ static const tx_field fields[] = {
     {.name = NULL},
 };
 
-static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const choices *d = samples->data;
-    (void)epoch;
     TX_TRY(tx_several_row(&d->several, number, samples->block, to));
     *(int32_t *)to->field[LABELS] = d->label[number];
     return TX_OK;

@@ -31,10 +31,4 @@ typedef struct tx_embedding_data {
 tx_status tx_embedding_data_read(const char *path, const tx_data_options *options, tx_embedding_data *data);
 void tx_embedding_data_release(void *data);
 
-/* The losses (embedding_loss.c), by the names and formulas of sentence-transformers. `*rows` receives the cosines of
- * the first text of each sample with the others [rows, texts - 1]. */
-tx_tensor *tx_embedding_ranking_loss(const tx_loss_operands *of, tx_tensor **rows);
-tx_tensor *tx_embedding_cosine_loss(const tx_loss_operands *of, tx_tensor **rows);
-tx_tensor *tx_embedding_triplet_loss(const tx_loss_operands *of, tx_tensor **rows);
-
 #endif

@@ -92,7 +92,7 @@ static void mask_some(const masked_data *d, uint64_t row, int64_t length, int32_
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
 
-static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const masked_data *d = samples->data;
     const int64_t whole = tx_dataset_length(d->dataset, number), length = whole < d->block ? whole : d->block;
@@ -106,7 +106,7 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
     tx_field_pad(&fields[INPUT_IDS], ids + length, d->block - length);
     tx_field_pad(&fields[LABELS], labels + length, d->block - length);
     *(int32_t *)to->field[LENGTHS] = (int32_t)length;
-    mask_some(d, tx_hash_draw(tx_hash_draw(tx_hash_draw(d->seed) ^ epoch) ^ (uint64_t)number), length, ids, labels);
+    mask_some(d, tx_hash_draw(tx_hash_draw(tx_hash_draw(d->seed) ^ to->epoch) ^ (uint64_t)number), length, ids, labels);
     return TX_OK;
 }
 

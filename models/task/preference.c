@@ -75,7 +75,7 @@ static void weigh(const tx_preference_data *d, int64_t prompt, int64_t count, in
         to[t] = t < first || t >= first + count ? 0.0f : t < first + shared ? 1.0f : d->ld_alpha;
 }
 
-static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const tx_preference_data *d = samples->data;
     const tx_preference_method method = tx_preference_of(samples->task)->method;
@@ -83,7 +83,6 @@ static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, 
                   learnt = method == TX_PREFERENCE_ORPO ? 0 : prompt; /* ORPO learns the whole chosen sequence */
     run_of_ids asked, answer[2];
     int64_t labels[2];
-    (void)epoch;
     for (int64_t i = 0; i < 2; i++) {
         find(samples, number, i, &asked, &answer[i]);
         labels[i] = labels_of(prompt + answer[i].count, prompt);

@@ -105,23 +105,15 @@ static inline bool tx_preference_has(const tx_task *task, tx_preference_method m
 bool tx_preference_uses(const tx_task *task, const tx_job_settings *set, const char *name, int32_t traits);
 /* The mean loss of the tokens of the chosen sequences, as numbers [n] with this mean. */
 tx_tensor *tx_preference_nll(const tx_preference_batch *batch);
-/* The same of left * column 0 + right * column 1 of sums over tokens [n, 2] in rows of weight 1, given the numbers of
- * tokens [n, 2]. As TRL's, the mean is over the tokens of a rank's micro-batch. */
-tx_tensor *tx_preference_token_mean(tx_graph *graph, tx_tensor *sums, tx_tensor *counts, float left, float right,
-                                    tx_tensor *weight);
-/* The number of elements of an input [2 n, T] that are not negative, for each sequence [n, 2]. */
-tx_tensor *tx_preference_counts(tx_graph *graph, const char *input, int64_t vocab);
-/* The sums of numbers for each token, for each sequence of each row [n, 2]. */
-tx_tensor *tx_preference_sums(tx_tensor *tokens);
 /* The sum of the losses of each pair [n]. */
 tx_tensor *tx_preference_sum(const tx_preference_batch *batch, const tx_preference_losses *losses);
 
 /* The `loss` of the tasks. */
 tx_tensor *tx_preference_loss(const tx_loss_operands *of, tx_tensor **rows);
-/* The same of reward models, whose output is a number for each sequence (preference_reward.c). */
+/* The same of reward models, whose output is a number for each sequence. */
 extern const tx_field tx_reward_fields[];
 extern const tx_metric tx_reward_metrics[];
-tx_status tx_reward_row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to);
+tx_status tx_reward_row(const tx_samples *samples, int64_t number, const tx_batch *to);
 tx_tensor *tx_reward_loss(const tx_loss_operands *of, tx_tensor **rows);
 /* Whether the method compares with a reference model. */
 static inline bool tx_preference_compares(const tx_task *task)
@@ -135,19 +127,13 @@ enum { TX_PREFERENCE_LOGP_CHOSEN, TX_PREFERENCE_LOGP_REJECTED };
 /* Sets the reference model's log-probabilities from the outputs of an evaluation of that model (tx_run_outputs). */
 void tx_preference_set_reference(const tx_samples *samples, const float *outputs, int64_t columns);
 
-/* Parts of graphs (preference_graph.c). Columns 0 and 1 of x [n, 2], multiplied and added: left * column 0 + right *
+/* Parts of graphs. Columns 0 and 1 of x [n, 2], multiplied and added: left * column 0 + right *
  * column 1 [n]. */
 tx_tensor *tx_preference_mix(tx_graph *graph, tx_tensor *x, float left, float right);
 /* -log sigmoid(x) = log(1 + exp(-x)) of x [n]. */
 tx_tensor *tx_preference_nls(tx_graph *graph, tx_tensor *x);
 tx_tensor *tx_preference_sigmoid(tx_graph *graph, tx_tensor *x);
 tx_tensor *tx_preference_plus(tx_graph *graph, tx_tensor *x, float number);
-/* 1 if x > 0, else 0, without a gradient. */
-tx_tensor *tx_preference_is_positive(tx_tensor *x);
-/* The columns [n] as a matrix [n, count], without a gradient. Rows of weight 0 are 0. */
-tx_tensor *tx_preference_join(tx_graph *graph, tx_tensor *const *columns, int32_t count, tx_tensor *weight);
-/* The sum of x divided by the sum of y, both over all elements [1]. 0 if y is 0. */
-tx_tensor *tx_preference_quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y);
 
 /* ---- Data (preference_data.c) -------------------------------------------------------------------------- */
 

@@ -37,15 +37,4 @@ typedef struct tx_question_data {
 tx_status tx_question_data_read(tx_samples *samples, const char *path, const tx_data_options *options);
 void tx_question_data_release(void *data);
 
-/* ---- Answers and metrics (question_metrics.c) ------------------------------------------------------------ */
-
-/* The answer of a question as bytes of its context. Outputs are logits [features, block, 2]. `end` is 0 if the best
- * answer is none. */
-tx_offset tx_question_answer(const tx_question_data *data, const tx_question *question, const float *outputs,
-                             int64_t block);
-/* Adds up exact match and F1 of all questions, as the metrics squad and squad_v2 compute them. */
-tx_status tx_question_measure(const tx_samples *samples, const float *outputs, int64_t columns,
-                              double sums[TX_SUMS_MAX]);
-extern const tx_metric tx_question_metrics[];
-
 #endif

@@ -249,12 +249,11 @@ static tx_status put(const tx_samples *samples, int64_t number, int64_t text, in
     return tx_store_read(&s->ids, tx_sample_begin(s->end, TEXTS * number + text), length, values);
 }
 
-static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const pairs *d = samples->data;
     const size_t target = (size_t)tx_several_length(&d->several, number, TARGET);
     int32_t *before = to->field[TX_SEQ2SEQ_DECODER];
-    (void)epoch;
     TX_TRY(put(samples, number, SOURCE, TX_SEQ2SEQ_INPUT_IDS, to));
     TX_TRY(put(samples, number, TARGET, TX_SEQ2SEQ_LABELS, to));
     TX_TRY(put(samples, number, TARGET, TX_SEQ2SEQ_DECODER, to));

@@ -40,6 +40,7 @@ typedef struct tx_batch {
     void *field[TX_FIELDS_MAX]; /* in the task's order: the values of all rows, int32_t or float */
     int64_t longest;            /* positions after it are padding in all rows; 0 if unknown */
     int64_t target;             /* the same for fields of targets */
+    uint64_t epoch;             /* of random choices, which differ in each epoch; 0 in evaluations */
 } tx_batch;
 
 /* Sums of an evaluation over all batches and ranks: the loss summed over labels, and their number. The
@@ -136,9 +137,9 @@ struct tx_task {
     /* The name after the last is NULL. The labels are in the field "labels". I32 labels that are TX_IGNORE_LABEL and
      * F32 labels that are NaN are ignored. */
     const tx_field *fields;
-    /* Writes sample `number`, counted from 0, to a batch of one row: every value of each field. Random choices differ
-     * in each epoch; evaluations use epoch 0. Several threads call it at the same time. */
-    tx_status (*row)(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *row);
+    /* Writes sample `number`, counted from 0, to a batch of one row: every value of each field. Several threads call it
+     * at the same time. */
+    tx_status (*row)(const tx_samples *samples, int64_t number, const tx_batch *row);
     /* The number of positions that sample `number` uses in its row. NULL if all rows have one length. */
     int64_t (*length)(const tx_samples *samples, int64_t number);
     /* The scalar loss: the mean over the labels, by control INVERSE_LABELS. NULL on error. If it sets `*rows`, a row of
@@ -246,6 +247,8 @@ static inline double tx_task_ratio(double part, double whole)
 {
     return whole > 0.0 ? part / whole : 0.0;
 }
+/* Writes the name of a label of the model, or its number if it has none. */
+tx_status tx_task_write_label(const tx_config *config, int64_t label, tx_file *file);
 /* The index of the largest value. */
 int64_t tx_task_best(const float *values, int64_t count);
 

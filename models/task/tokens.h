@@ -33,13 +33,7 @@ void tx_token_data_release(void *data);
 /* Returns true if the first row of a .jsonl or .json file has a list of words. */
 bool tx_tokens_find(const char *path);
 
-/* ---- Metrics (tokens_metrics.c) ------------------------------------------------------------------------ */
-
 /* The tags of the model's labels, and the tag after the last word of a text. The caller frees `*tags`. */
 tx_status tx_tags_of(const tx_config *config, tx_tag **tags);
-/* Counts entities and words as seqeval does. `outputs` are predicted labels [count, block]. */
-tx_status tx_tokens_measure(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
-/* The loss, then precision, recall and F1 of entities, and the accuracy of words. */
-extern const tx_metric tx_token_metrics[];
 
 #endif

@@ -48,7 +48,7 @@ static const tx_field fields[] = {
     {.name = NULL},
 };
 
-static tx_status row(const tx_samples *samples, int64_t number, uint64_t epoch, const tx_batch *to)
+static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const text *t = (const text *)samples->data + number;
     int32_t *ids = to->field[INPUT_IDS];

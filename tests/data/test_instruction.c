@@ -67,7 +67,7 @@ static tx_batch row_of(const reader *r, int64_t number, int32_t room[5 * BLOCK])
 {
     const tx_batch row = tx_batch_of(r->task, BLOCK, 1, room);
     assert_true(tx_task_row_bytes(r->task, BLOCK) <= (int64_t)(5 * BLOCK * sizeof *room));
-    assert_ok(r->task->row(&r->samples, number, 0, &row));
+    assert_ok(r->task->row(&r->samples, number, &row));
     return row;
 }
 

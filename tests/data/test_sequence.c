@@ -223,7 +223,7 @@ static void test_rows(void **state)
     assert_string_equal(tx_label_name(b.config, 1), "equivalent");
     for (int i = 0; i < 5; i++) {
         const tx_batch row = tx_batch_of(samples.task, 7, 1, memory[i]);
-        assert_ok(samples.task->row(&samples, i, 0, &row));
+        assert_ok(samples.task->row(&samples, i, &row));
         assert_memory_equal(row.field[TX_SEQUENCE_INPUT_IDS], wanted[i].ids, sizeof wanted[i].ids);
         assert_memory_equal(row.field[TX_SEQUENCE_TOKEN_TYPE_IDS], wanted[i].types, sizeof wanted[i].types);
         assert_int_equal(*(int32_t *)row.field[TX_SEQUENCE_LENGTHS], wanted[i].length);
@@ -424,7 +424,7 @@ static void test_several(void **state)
     for (int r = 0; r < 3; r++) {
         int32_t values[2 * 7 + 1 + 3 + 7];
         const tx_batch row = tx_batch_of(samples.task, 7, 1, values);
-        assert_ok(samples.task->row(&samples, r, 0, &row));
+        assert_ok(samples.task->row(&samples, r, &row));
         assert_memory_equal(row.field[TX_SEQUENCE_LABELS], wanted[r], sizeof wanted[r]);
         assert_int_equal(tx_batch_labels(samples.task, 7, &row), 3);
     }
@@ -470,7 +470,7 @@ static void test_many(void **state)
         char wanted[8];
         for (int i = 0; i < 2; i++) {
             const tx_batch to = tx_batch_of(samples[i].task, 7, 1, memory[i]);
-            assert_ok(samples[i].task->row(&samples[i], row, 0, &to));
+            assert_ok(samples[i].task->row(&samples[i], row, &to));
         }
         snprintf(wanted, sizeof wanted, "%06d", (int)row);
         for (int t = 0; t < 6; t++)

@@ -51,7 +51,7 @@ static void expect_row(const tx_samples *samples, int64_t number, int32_t length
 {
     int32_t values[4 * BLOCK];
     const tx_batch row = tx_batch_of(samples->task, BLOCK, 1, values);
-    assert_ok(samples->task->row(samples, number, 0, &row));
+    assert_ok(samples->task->row(samples, number, &row));
     assert_int_equal(*(int32_t *)row.field[TX_TOKENS_LENGTHS], length);
     for (int i = 0; i < BLOCK; i++)
         assert_int_equal(((int32_t *)row.field[TX_TOKENS_LABELS])[i], labels[i]);
@@ -130,8 +130,8 @@ static void test_metrics(void **state)
     samples.task->measure(&samples, guess[0], BLOCK, sums);
     for (int i = 0; i < 4; i++) {
         double value;
-        assert_true(tx_metric_measure(&tx_token_metrics[1 + i], sums, &value));
-        print_message("%s %.17g\n", tx_token_metrics[1 + i].name, value);
+        assert_true(tx_metric_measure(&samples.task->metrics[1 + i], sums, &value));
+        print_message("%s %.17g\n", samples.task->metrics[1 + i].name, value);
         assert_true(fabs(value - wanted[i]) < 1e-15);
     }
     tx_samples_close(&samples);
