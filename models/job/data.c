@@ -143,7 +143,7 @@ tx_status tx_job_choose_task(tx_job *j)
     TX_TRY(tx_config_set_head(in->config, in->task->head));
     TX_TRY(set_task_defaults(j));
     TX_TRY(choose_block(j));
-    if (j->set.do_predict && !in->task->tell)
+    if (j->set.do_predict && !in->task->predict)
         return tx_fail(TX_INVALID, "--do_predict: %s predicts no labels; %s", in->task->name,
                        in->task->head == TX_HEAD_SEQ2SEQ ? "add --predict_with_generate"
                                                          : "use txgen to generate text");

@@ -97,7 +97,7 @@ static void add_of_training(const tx_job *j, char *text, size_t size)
          set->f_divergence != TX_DIVERGENCE_ALPHA_DIVERGENCE},
         {{TX_JOB_AT(ref_model), TX_JOB_AT(precompute_ref), TX_JOB_AT(reference_free)},
          "the method has no reference model",
-         j->inputs.task->prefers && !tx_preference_compares(j->inputs.task)},
+         j->inputs.task->is_preference && !tx_preference_compares(j->inputs.task)},
         {{TX_JOB_AT(cpo_alpha), TX_JOB_AT(alphapo)},
          "only with --task_name cpo or simpo",
          !tx_preference_has(j->inputs.task, TX_PREFERENCE_CPO)},

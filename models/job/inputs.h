@@ -73,7 +73,7 @@ tx_status tx_job_open_second(tx_job *job, const char *name, tx_dtype dtype);
 /* Opens the reference model of preferences, if the run has such a second model. */
 tx_status tx_job_open_reference(tx_job *j);
 
-/* ---- ending.c ------------------------------------------------------------------------------------------- */
+/* ---- eos.c ---------------------------------------------------------------------------------------------- */
 
 /* Makes the token that ends answers the eos_token in the files that the run writes. */
 tx_status tx_job_choose_end(tx_job *job);

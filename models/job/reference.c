@@ -49,7 +49,7 @@ static tx_status check_options(const tx_job *j)
 tx_status tx_job_open_second(tx_job *j, const char *name, tx_dtype dtype)
 {
     tx_job_inputs *in = &j->inputs;
-    const char *use = in->task->prefers ? "reference" : "teacher";
+    const char *use = in->task->is_preference ? "reference" : "teacher";
     TX_TRY(tx_hub_model(name, &in->teacher_folder));
     TX_TRY(tx_config_of_folder(in->teacher_folder, &in->teacher));
     const tx_config *c = in->config, *t = in->teacher;
@@ -72,7 +72,7 @@ tx_status tx_job_open_reference(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
     char *start = NULL;
-    if (!j->inputs.task->prefers)
+    if (!j->inputs.task->is_preference)
         return TX_OK;
     TX_TRY(check_options(j));
     if (!tx_preference_has_reference(j->inputs.task, set) || set->precompute_ref || !set->model)
@@ -194,7 +194,7 @@ tx_status tx_job_precompute(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
     const tx_samples *const all[] = {&in->train, &in->validation};
-    if (!in->task->prefers || !j->set.precompute_ref || !tx_preference_has_reference(in->task, &j->set))
+    if (!in->task->is_preference || !j->set.precompute_ref || !tx_preference_has_reference(in->task, &j->set))
         return TX_OK;
     TX_TRY(load_start(j, in->teacher_digest));
     for (int i = 0; i < 2; i++)

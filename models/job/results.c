@@ -186,7 +186,7 @@ static tx_status write_predictions(const tx_job *j, const char *path, const floa
     tx_status status = tx_file_append(file, line, strlen(line));
     for (int64_t i = 0; i < samples->count && !status; i++) {
         status = tx_file_append(file, line, (size_t)snprintf(line, sizeof line, "%" PRId64 "\t", i));
-        TX_THEN(status, samples->task->tell(samples, i, j->inputs.config, outputs + i * columns, file));
+        TX_THEN(status, samples->task->predict(samples, i, j->inputs.config, outputs + i * columns, file));
         TX_THEN(status, tx_file_append(file, "\n", 1));
     }
     if (!status)

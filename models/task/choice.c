@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LABELS = TX_SEVERAL_OWN };
+enum { LABELS = TX_TEXTS_OWN };
 
 typedef struct choices {
-    tx_several several;
+    tx_text_samples texts;
     int32_t *label; /* [count]; TX_IGNORE_LABEL in test data */
     tx_own_task own;
 } choices;
@@ -27,22 +27,22 @@ typedef struct choices {
 typedef struct reading {
     tx_reader from;
     choices *data;
-    int32_t first, second, ending[TX_SEVERAL_TEXTS], label; /* columns; the last is -1 in test data */
-    tx_buffer text;                                         /* of sent2 and an ending */
+    int32_t first, second, ending[TX_TEXTS_MOST], label; /* columns; the last is -1 in test data */
+    tx_buffer text;                                      /* of sent2 and an ending */
 } reading;
 
 static tx_status find_columns(reading *r)
 {
     static const char *const labels[] = {"label", NULL};
     const tx_table *t = &r->from.table;
-    tx_several *s = &r->data->several;
+    tx_text_samples *s = &r->data->texts;
     char name[32] = "ending0";
     r->first = tx_table_column(t, "sent1");
     r->second = tx_table_column(t, "sent2");
-    while (s->texts < TX_SEVERAL_TEXTS && (r->ending[s->texts] = tx_table_column(t, name)) >= 0)
-        snprintf(name, sizeof name, "ending%" PRId64, ++s->texts);
-    if (r->first < 0 || s->texts < 2)
-        return tx_table_fail_column(t, r->first < 0 ? "sent1" : s->texts ? "ending1" : "ending0", NULL);
+    while (s->per_sample < TX_TEXTS_MOST && (r->ending[s->per_sample] = tx_table_column(t, name)) >= 0)
+        snprintf(name, sizeof name, "ending%" PRId64, ++s->per_sample);
+    if (r->first < 0 || s->per_sample < 2)
+        return tx_table_fail_column(t, r->first < 0 ? "sent1" : s->per_sample ? "ending1" : "ending0", NULL);
     return tx_reader_find_label(&r->from, labels, "label", &r->label);
 }
 
@@ -66,26 +66,26 @@ static tx_status read_label(const reading *r, int64_t endings, int32_t *label)
 static tx_status add_row(tx_reader *from)
 {
     reading *r = (reading *)from;
-    tx_several *s = &r->data->several;
+    tx_text_samples *s = &r->data->texts;
     size_t first_size, second_size = 0, size;
     const char *first = tx_table_text(&from->table, r->first, &first_size);
     const char *second = r->second < 0 ? "" : tx_table_text(&from->table, r->second, &second_size);
-    TX_TRY(read_label(r, s->texts, &r->data->label[s->count]));
+    TX_TRY(read_label(r, s->per_sample, &r->data->label[s->count]));
     if (r->label >= 0 && r->data->label[s->count] == TX_IGNORE_LABEL) {
         from->unlabelled++;
         return TX_OK;
     }
-    for (int64_t i = 0; i < s->texts; i++) {
+    for (int64_t i = 0; i < s->per_sample; i++) {
         const char *ending = tx_table_text(&from->table, r->ending[i], &size);
         tx_buffer_clear(&r->text);
         tx_buffer_add(&r->text, second, second_size);
         tx_buffer_add(&r->text, " ", r->second >= 0);
         tx_buffer_add(&r->text, ending, size);
         TX_TRY(r->text.status);
-        TX_TRY(tx_several_add(s, i, &from->joiner, first, first_size, r->text.data ? r->text.data : "", r->text.size,
-                              from->options->block));
+        TX_TRY(tx_text_samples_add(s, i, &from->joiner, first, first_size, r->text.data ? r->text.data : "",
+                                   r->text.size, from->options->block));
     }
-    return tx_several_keep(s, from->options);
+    return tx_text_samples_keep(s, from->options);
 }
 
 static tx_status read_all(tx_reader *from)
@@ -94,20 +94,20 @@ static tx_status read_all(tx_reader *from)
     choices *d = r->data;
     const int64_t rows = from->end - from->begin;
     TX_TRY(find_columns(r));
-    tx_several_begin(&d->several, from->options);
+    tx_text_samples_begin(&d->texts, from->options);
     d->label = malloc((size_t)rows * sizeof *d->label);
     if (!d->label)
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " rows", rows);
     TX_TRY(tx_reader_rows(from, add_row));
-    if (!d->several.count)
+    if (!d->texts.count)
         return tx_fail(TX_FORMAT, "no row has endings");
-    return tx_several_digest(&d->several, d->label, (size_t)d->several.count * sizeof *d->label);
+    return tx_text_samples_digest(&d->texts, d->label, (size_t)d->texts.count * sizeof *d->label);
 }
 
 static void release(void *data)
 {
     choices *d = data;
-    tx_several_free(&d->several);
+    tx_text_samples_free(&d->texts);
     free(d->label);
     free(d);
 }
@@ -118,15 +118,15 @@ static tx_status read(tx_samples *samples, const char *path, const tx_data_optio
     reading r = {.from = {.path = path, .options = options}, .data = d};
     const tx_status status = tx_reader_run(&r.from, read_all);
     free(r.text.data);
-    tx_several_finish(&d->several, samples);
-    tx_several_task(&d->several, samples, TX_SEVERAL_OWN, &d->own);
+    tx_text_samples_finish(&d->texts, samples);
+    tx_text_samples_task(&d->texts, samples, TX_TEXTS_OWN, &d->own);
     return status;
 }
 
 /* ---- The task ------------------------------------------------------------------------------------------ */
 
 static const tx_field fields[] = {
-    TX_SEVERAL_FIELDS,
+    TX_TEXTS_FIELDS,
     [LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
     {.name = NULL},
 };
@@ -134,7 +134,7 @@ static const tx_field fields[] = {
 static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const choices *d = samples->data;
-    TX_TRY(tx_several_row(&d->several, number, samples->block, to));
+    TX_TRY(tx_text_samples_row(&d->texts, number, samples->block, to));
     *(int32_t *)to->field[LABELS] = d->label[number];
     return TX_OK;
 }
@@ -161,15 +161,15 @@ static tx_status measure(const tx_samples *samples, const float *outputs, int64_
     return TX_OK;
 }
 
-static tx_status tell(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
-                      tx_file *file)
+static tx_status predict(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                         tx_file *file)
 {
     const choices *d = samples->data;
     char text[TX_PREDICTION];
     (void)number;
     (void)config;
     return tx_file_append(file, text,
-                          (size_t)snprintf(text, sizeof text, "%" PRId64, tx_task_best(output, d->several.texts)));
+                          (size_t)snprintf(text, sizeof text, "%" PRId64, tx_task_best(output, d->texts.per_sample)));
 }
 
 const tx_task tx_multiple_choice = {
@@ -181,9 +181,9 @@ const tx_task tx_multiple_choice = {
     .release = release,
     .fields = fields,
     .row = row,
-    .length = tx_several_longest,
+    .length = tx_text_samples_longest,
     .loss = loss,
     .measure = measure,
-    .tell = tell,
+    .predict = predict,
     .metrics = tx_metrics_ACCURACY,
 };

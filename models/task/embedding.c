@@ -120,7 +120,7 @@ static tx_tensor *triplet_loss(const tx_loss_operands *of, tx_tensor **rows)
 }
 
 static const tx_field fields[] = {
-    TX_SEVERAL_FIELDS,
+    TX_TEXTS_FIELDS,
     [TX_EMBEDDING_POOLING] = {"pooling", TX_F32, TX_FIELD_BLOCK, .padding = 0},
     [TX_EMBEDDING_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL},
     [TX_EMBEDDING_TARGETS] = {"targets", TX_F32, .padding = 0},
@@ -131,9 +131,9 @@ static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *
 {
     const tx_embedding_data *d = samples->data;
     const int64_t block = samples->block;
-    TX_TRY(tx_several_row(&d->several, number, block, to));
-    for (int64_t i = 0; i < d->several.texts; i++)
-        tx_pooling_fill(&d->pooling, block, tx_several_length(&d->several, number, i), 0,
+    TX_TRY(tx_text_samples_row(&d->texts, number, block, to));
+    for (int64_t i = 0; i < d->texts.per_sample; i++)
+        tx_pooling_fill(&d->pooling, block, tx_text_samples_length(&d->texts, number, i), 0,
                         (float *)to->field[TX_EMBEDDING_POOLING] + i * block);
     *(int32_t *)to->field[TX_EMBEDDING_LABELS] = 0;
     *(float *)to->field[TX_EMBEDDING_TARGETS] = d->target[number];
@@ -183,11 +183,11 @@ static tx_status save(const tx_samples *samples, const char *folder)
 
 static tx_status read(tx_samples *samples, const char *path, const tx_data_options *options);
 
-#define TASK(list, hook, checks)                                                                                \
-    {                                                                                                           \
-        .name = "embeddings", .head = TX_HEAD_STATES, .of_texts = true, .data_size = sizeof(tx_embedding_data), \
-        .read = read, .release = tx_embedding_data_release, .save = save, .fields = fields, .row = row,         \
-        .length = tx_several_longest, .loss = hook##_loss, .compares = checks, .metrics = tx_metrics_##list,    \
+#define TASK(list, hook, checks)                                                                                  \
+    {                                                                                                             \
+        .name = "embeddings", .head = TX_HEAD_STATES, .of_texts = true, .data_size = sizeof(tx_embedding_data),   \
+        .read = read, .release = tx_embedding_data_release, .save = save, .fields = fields, .row = row,           \
+        .length = tx_text_samples_longest, .loss = hook##_loss, .compares = checks, .metrics = tx_metrics_##list, \
     }
 const tx_task tx_embeddings = TASK(LOSS, ranking, compares);
 
@@ -201,12 +201,12 @@ static tx_status read(tx_samples *samples, const char *path, const tx_data_optio
     tx_embedding_data *d = samples->own;
     TX_TRY(tx_embedding_data_read(path, options, d));
     samples->task = &tasks[d->loss];
-    tx_several_finish(&d->several, samples);
-    tx_several_task(&d->several, samples, TX_EMBEDDING_POOLING + 1, &d->own);
-    if (d->loss == TX_EMBEDDING_LOSS_RANKING && d->several.texts > 2)
+    tx_text_samples_finish(&d->texts, samples);
+    tx_text_samples_task(&d->texts, samples, TX_EMBEDDING_POOLING + 1, &d->own);
+    if (d->loss == TX_EMBEDDING_LOSS_RANKING && d->texts.per_sample > 2)
         d->own.task.metrics = tx_metrics_NEARER;
     d->own.task.measure = d->loss == TX_EMBEDDING_LOSS_COSINE ? measure_scores
-                          : d->several.texts > 2              ? measure_negatives
+                          : d->texts.per_sample > 2           ? measure_negatives
                                                               : NULL;
     return TX_OK;
 }

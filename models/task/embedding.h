@@ -8,16 +8,16 @@
 #define TX_TASK_EMBEDDING_H
 
 #include "models/arch/pooling.h"
-#include "models/task/several.h"
+#include "models/task/text_samples.h"
 
 /* Indices of the fields after those of all samples of several texts. */
-enum { TX_EMBEDDING_POOLING = TX_SEVERAL_OWN, TX_EMBEDDING_LABELS, TX_EMBEDDING_TARGETS };
+enum { TX_EMBEDDING_POOLING = TX_TEXTS_OWN, TX_EMBEDDING_LABELS, TX_EMBEDDING_TARGETS };
 
 /* Opened data have a task of their own: the fields have as many sequences as a sample has texts. */
 extern const tx_task tx_embeddings;
 
 typedef struct tx_embedding_data {
-    tx_several several;
+    tx_text_samples texts;
     float *target; /* [count] */
     int32_t loss;  /* TX_EMBEDDING_LOSS_.. */
     tx_pooling pooling;

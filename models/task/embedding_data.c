@@ -15,7 +15,7 @@
 typedef struct reading {
     tx_reader from;
     tx_embedding_data *data;
-    int32_t text[TX_SEVERAL_TEXTS], score; /* columns; `score` is -1 if there is none */
+    int32_t text[TX_TEXTS_MOST], score; /* columns; `score` is -1 if there is none */
 } reading;
 
 /* ---- Columns ------------------------------------------------------------------------------------------- */
@@ -31,7 +31,7 @@ static tx_status find_columns(reading *r)
     if (named) {
         r->text[0] = tx_table_column(t, "anchor");
         r->text[1] = tx_table_column(t, "positive");
-        d->several.texts = 2;
+        d->texts.per_sample = 2;
     }
     for (int32_t c = 0; c < t->columns; c++) {
         size_t size;
@@ -41,10 +41,10 @@ static tx_status find_columns(reading *r)
             is_score = is_score || strcmp(name, scores[i]) == 0;
         if (is_score)
             r->score = c;
-        else if (named ? tx_begins_with(name, "negative") : d->several.texts <= TX_SEVERAL_TEXTS) {
-            if (d->several.texts == TX_SEVERAL_TEXTS)
-                return tx_fail(TX_UNSUPPORTED, "more than %d columns of texts", TX_SEVERAL_TEXTS);
-            r->text[d->several.texts++] = c;
+        else if (named ? tx_begins_with(name, "negative") : d->texts.per_sample <= TX_TEXTS_MOST) {
+            if (d->texts.per_sample == TX_TEXTS_MOST)
+                return tx_fail(TX_UNSUPPORTED, "more than %d columns of texts", TX_TEXTS_MOST);
+            r->text[d->texts.per_sample++] = c;
         }
     }
     return TX_OK;
@@ -56,15 +56,15 @@ static tx_status choose_loss(const reading *r, tx_embedding_data *d)
     static const int64_t least
         [] = {[TX_EMBEDDING_LOSS_RANKING] = 2, [TX_EMBEDDING_LOSS_COSINE] = 2, [TX_EMBEDDING_LOSS_TRIPLET] = 3},
    most[] = {
-       [TX_EMBEDDING_LOSS_RANKING] = TX_SEVERAL_TEXTS, [TX_EMBEDDING_LOSS_COSINE] = 2, [TX_EMBEDDING_LOSS_TRIPLET] = 3};
+       [TX_EMBEDDING_LOSS_RANKING] = TX_TEXTS_MOST, [TX_EMBEDDING_LOSS_COSINE] = 2, [TX_EMBEDDING_LOSS_TRIPLET] = 3};
     d->loss = r->from.options->set->embedding_loss;
     if (d->loss == TX_EMBEDDING_LOSS_AUTO)
-        d->loss = r->score >= 0 && d->several.texts == 2 ? TX_EMBEDDING_LOSS_COSINE : TX_EMBEDDING_LOSS_RANKING;
-    if (d->several.texts < least[d->loss] || d->several.texts > most[d->loss])
+        d->loss = r->score >= 0 && d->texts.per_sample == 2 ? TX_EMBEDDING_LOSS_COSINE : TX_EMBEDDING_LOSS_RANKING;
+    if (d->texts.per_sample < least[d->loss] || d->texts.per_sample > most[d->loss])
         return tx_fail(TX_FORMAT,
                        "the file has %" PRId64 " columns of texts: two sentences and a score, or anchor, positive and "
                        "negative are expected; --embedding_loss names the loss",
-                       d->several.texts);
+                       d->texts.per_sample);
     if (d->loss == TX_EMBEDDING_LOSS_COSINE && r->score < 0)
         return tx_fail(TX_FORMAT, "there is no column score or label, which CosineSimilarityLoss needs");
     return TX_OK;
@@ -88,15 +88,15 @@ static tx_status add_row(tx_reader *from)
 {
     reading *r = (reading *)from;
     tx_embedding_data *d = r->data;
-    tx_several *s = &d->several;
+    tx_text_samples *s = &d->texts;
     size_t size;
     d->target[s->count] = 0.0f;
     TX_TRY(read_score(r, &d->target[s->count]));
-    for (int64_t i = 0; i < s->texts; i++) {
+    for (int64_t i = 0; i < s->per_sample; i++) {
         const char *text = tx_table_text(&from->table, r->text[i], &size);
-        TX_TRY(tx_several_add(s, i, &from->joiner, text, size, NULL, 0, d->most));
+        TX_TRY(tx_text_samples_add(s, i, &from->joiner, text, size, NULL, 0, d->most));
     }
-    return tx_several_keep(s, from->options);
+    return tx_text_samples_keep(s, from->options);
 }
 
 /* The pooling of the model's folder, changed by --pooling_mode. */
@@ -130,20 +130,20 @@ static tx_status read_all(tx_reader *from)
     TX_TRY(find_columns(r));
     TX_TRY(choose_loss(r, d));
     TX_TRY(tx_joiner_check(&from->joiner, false, d->most));
-    tx_several_begin(&d->several, from->options);
+    tx_text_samples_begin(&d->texts, from->options);
     d->target = malloc(rows * sizeof *d->target);
     if (!d->target)
         return tx_fail(TX_MEMORY, "no memory for %zu rows", rows);
     TX_TRY(tx_reader_rows(from, add_row));
-    if (!d->several.count)
+    if (!d->texts.count)
         return tx_fail(TX_FORMAT, "no row has texts");
-    return tx_several_digest(&d->several, d->target, (size_t)d->several.count * sizeof *d->target);
+    return tx_text_samples_digest(&d->texts, d->target, (size_t)d->texts.count * sizeof *d->target);
 }
 
 void tx_embedding_data_release(void *data)
 {
     tx_embedding_data *d = data;
-    tx_several_free(&d->several);
+    tx_text_samples_free(&d->texts);
     free(d->target);
     tx_pooling_free(&d->pooling);
     free(d);

@@ -218,7 +218,7 @@ static bool compares(const tx_task *task, const tx_job_settings *set)
              .row = write,                                   \
              .length = row_length,                           \
              .loss = formula,                                \
-             .prefers = true,                                \
+             .is_preference = true,                          \
              .compares = compares,                           \
              .measure = measure,                             \
              .metrics = measures}

@@ -98,7 +98,7 @@ typedef struct tx_preference_losses {
 tx_status tx_preference_read(const tx_task *task, const tx_job_settings *set, tx_preference_losses *losses);
 static inline bool tx_preference_has(const tx_task *task, tx_preference_method method)
 {
-    return task->prefers && tx_preference_of(task)->method == method;
+    return task->is_preference && tx_preference_of(task)->method == method;
 }
 
 /* Whether the run has a loss of this name, which may be NULL, with these traits. */

@@ -205,7 +205,7 @@ bool tx_preference_uses(const tx_task *task, const tx_job_settings *set, const c
 {
     tx_preference_losses losses;
     bool uses = false;
-    if (task->prefers && tx_preference_read(task, set, &losses) == TX_OK)
+    if (task->is_preference && tx_preference_read(task, set, &losses) == TX_OK)
         for (int32_t i = 0; i < losses.count; i++)
             uses |= (!name || strcmp(losses.type[i]->name, name) == 0) && (losses.type[i]->traits & traits) == traits;
     return uses;

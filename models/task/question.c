@@ -44,8 +44,8 @@ static tx_offset answer_of(const tx_question_data *data, const tx_question *ques
     double best = -INFINITY, none = INFINITY;
     for (int64_t f = question->first; f < question->first + question->features; f++) {
         const float *of = outputs + 2 * f * block;
-        const int64_t length = tx_several_length(&data->several, f, 0);
-        const tx_offset *offset = data->offset + data->several.end[f] - length;
+        const int64_t length = tx_text_samples_length(&data->texts, f, 0);
+        const tx_offset *offset = data->offset + data->texts.end[f] - length;
         int64_t from[CANDIDATES], to[CANDIDATES];
         const int64_t begins = find_best(of, length, 0, from), ends = find_best(of, length, 1, to);
         const double empty = (double)of[0] + (double)of[1];
@@ -182,13 +182,13 @@ static tx_status measure(const tx_samples *samples, const float *outputs, int64_
 static const tx_metric metrics[] = {
     TX_METRIC_LOSS, TX_METRIC_GREATER("eval_f1", F1), TX_METRIC_GREATER("eval_exact_match", EXACT), {.name = NULL}};
 
-enum { LABELS = TX_SEVERAL_OWN, MASK };
+enum { LABELS = TX_TEXTS_OWN, MASK };
 
 /* What padding adds to its logits. */
 #define MASKED (-1e9f)
 
 static const tx_field fields[] = {
-    TX_SEVERAL_FIELDS,
+    TX_TEXTS_FIELDS,
     [LABELS] = {"labels", TX_I32, 2, .padding = TX_IGNORE_LABEL},
     [MASK] = {"answer_mask", TX_F32, TX_FIELD_BLOCK, .padding = MASKED},
     {.name = NULL},
@@ -197,8 +197,8 @@ static const tx_field fields[] = {
 static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const tx_question_data *d = samples->data;
-    TX_TRY(tx_several_row(&d->several, number, samples->block, to));
-    const int64_t length = tx_several_longest(samples, number);
+    TX_TRY(tx_text_samples_row(&d->texts, number, samples->block, to));
+    const int64_t length = tx_text_samples_longest(samples, number);
     float *mask = to->field[MASK];
     for (int64_t t = 0; t < samples->block; t++)
         mask[t] = t < length ? 0.0f : MASKED;
@@ -231,8 +231,8 @@ static void keep(const float *output, int64_t columns, float *kept)
 }
 
 /* Writes the best answer of this feature. */
-static tx_status tell(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
-                      tx_file *file)
+static tx_status predict(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                         tx_file *file)
 {
     const tx_question_data *d = samples->data;
     const tx_question *q = d->question;
@@ -260,11 +260,11 @@ const tx_task tx_question_answering = {
     .release = tx_question_data_release,
     .fields = fields,
     .row = row,
-    .length = tx_several_longest,
+    .length = tx_text_samples_longest,
     .loss = loss,
     .keep = keep,
     .kept = 2,
     .measure = measure,
-    .tell = tell,
+    .predict = predict,
     .metrics = metrics,
 };

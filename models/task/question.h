@@ -8,7 +8,7 @@
 #ifndef TX_TASK_QUESTION_H
 #define TX_TASK_QUESTION_H
 
-#include "models/task/several.h"
+#include "models/task/text_samples.h"
 #include "models/text/offsets.h"
 
 extern const tx_task tx_question_answering;
@@ -22,8 +22,8 @@ typedef struct tx_question {
 } tx_question;
 
 typedef struct tx_question_data {
-    tx_several several; /* the features; texts is 1 */
-    tx_offset *offset;  /* of each id; begin > end for tokens that are not of the context */
+    tx_text_samples texts; /* the features; per_sample is 1 */
+    tx_offset *offset;     /* of each id; begin > end for tokens that are not of the context */
     size_t offset_room;
     int32_t *label; /* [count, 2] */
     size_t label_room;

@@ -115,10 +115,10 @@ static tx_status add_feature(reading *r, size_t begin, size_t end)
 {
     static const tx_offset none = {1, 0};
     tx_question_data *d = r->data;
-    tx_several *s = &d->several;
+    tx_text_samples *s = &d->texts;
     const tx_ids window = {.id = r->text.id + begin, .count = end - begin};
     const size_t before = (size_t)s->ids.count, number = (size_t)s->count;
-    tx_several_clear(s);
+    tx_text_samples_clear(s);
     TX_TRY(tx_tokenizer_join(r->from.options->tokenizer, &r->ask, &window, &s->id, &s->type));
     TX_TRY(tx_array_reserve(&d->label, &d->label_room, 2 * (number + 1), sizeof *d->label, "features"));
     TX_TRY(tx_array_reserve(&d->offset, &d->offset_room, before + s->id.count, sizeof *d->offset, "offsets"));
@@ -130,7 +130,7 @@ static tx_status add_feature(reading *r, size_t begin, size_t end)
         d->offset[before + i] = i >= at && i < at + window.count ? r->offset[begin + i - at] : none;
     find_answer(r, begin, end, at, d->label + 2 * number);
     s->at[0] = (int64_t)s->id.count;
-    return tx_several_keep(s, r->from.options);
+    return tx_text_samples_keep(s, r->from.options);
 }
 
 static tx_status add_windows(reading *r, tx_question *q)
@@ -143,7 +143,7 @@ static tx_status add_windows(reading *r, tx_question *q)
                        "--max_seq_length (%zu) or lower --doc_stride",
                        r->ask.count, stride, block);
     const size_t room = block - special - r->ask.count;
-    q->first = r->data->several.count;
+    q->first = r->data->texts.count;
     for (size_t begin = 0, end = 0; end < r->text.count; begin += room - stride) {
         end = begin + room < r->text.count ? begin + room : r->text.count;
         TX_TRY(add_feature(r, begin, end));
@@ -202,15 +202,15 @@ static tx_status read_all(tx_reader *from)
 {
     reading *r = (reading *)from;
     tx_question_data *d = r->data;
-    d->several.texts = 1;
+    d->texts.per_sample = 1;
     d->longest_answer = from->options->set->max_answer_length;
-    tx_several_begin(&d->several, from->options);
+    tx_text_samples_begin(&d->texts, from->options);
     TX_TRY(find_columns(r));
     TX_TRY(tx_aligner_create(from->options->tokenizer, &r->aligner));
     TX_TRY(tx_reader_rows(from, add_row));
-    if (!d->several.count)
+    if (!d->texts.count)
         return tx_fail(TX_FORMAT, "no row has a question");
-    return tx_several_digest(&d->several, d->label, 2 * (size_t)d->several.count * sizeof *d->label);
+    return tx_text_samples_digest(&d->texts, d->label, 2 * (size_t)d->texts.count * sizeof *d->label);
 }
 
 void tx_question_data_release(void *data)
@@ -218,7 +218,7 @@ void tx_question_data_release(void *data)
     tx_question_data *d = data;
     for (int64_t i = 0; i < d->questions; i++)
         free_question(&d->question[i]);
-    tx_several_free(&d->several);
+    tx_text_samples_free(&d->texts);
     free(d->question);
     free(d->offset);
     free(d->label);
@@ -233,6 +233,6 @@ tx_status tx_question_data_read(tx_samples *samples, const char *path, const tx_
     free(r.ask.id);
     free(r.text.id);
     free(r.offset);
-    tx_several_finish(&r.data->several, samples);
+    tx_text_samples_finish(&r.data->texts, samples);
     return status;
 }

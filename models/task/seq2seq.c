@@ -5,7 +5,7 @@
 #include "models/arch/t5.h"
 #include "models/task/causal_lm.h"
 #include "models/task/objects.h"
-#include "models/task/several.h"
+#include "models/task/text_samples.h"
 #include "models/task/text_scores.h"
 
 #include <inttypes.h>
@@ -16,8 +16,8 @@
 enum { SOURCE, TARGET, TEXTS };
 
 typedef struct pairs {
-    tx_several several; /* source and target of each sample */
-    int32_t begin;      /* the decoder's first token */
+    tx_text_samples texts; /* source and target of each sample */
+    int32_t begin;         /* the decoder's first token */
     const tx_tokenizer *tokenizer;
 } pairs;
 
@@ -65,7 +65,7 @@ static tx_status find_texts(const reading *r, const tx_json *object, const char 
 
 static tx_status add_pair(reading *r, const tx_json *object, pairs *d)
 {
-    tx_several *s = &d->several;
+    tx_text_samples *s = &d->texts;
     const char *text[TEXTS], *prefix = r->options->set->source_prefix;
     TX_TRY(find_texts(r, object, text));
     tx_buffer_clear(&r->text);
@@ -74,10 +74,10 @@ static tx_status add_pair(reading *r, const tx_json *object, pairs *d)
     TX_TRY(r->text.status);
     text[SOURCE] = r->text.data;
     for (int i = 0; i < TEXTS; i++) {
-        TX_TRY(tx_several_add(s, i, &r->joiner, text[i], strlen(text[i]), NULL, 0, r->most[i]));
+        TX_TRY(tx_text_samples_add(s, i, &r->joiner, text[i], strlen(text[i]), NULL, 0, r->most[i]));
         r->cut += r->joiner.truncated;
     }
-    return tx_several_keep(s, r->options);
+    return tx_text_samples_keep(s, r->options);
 }
 
 static tx_status read_one(reading *r, size_t number, pairs *d)
@@ -102,8 +102,8 @@ static tx_status read_all(reading *r, const char *path, pairs *d)
     TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
     for (int i = 0; i < TEXTS; i++)
         TX_TRY(tx_joiner_check(&r->joiner, false, r->most[i]));
-    d->several.texts = TEXTS;
-    tx_several_begin(&d->several, r->options);
+    d->texts.per_sample = TEXTS;
+    tx_text_samples_begin(&d->texts, r->options);
     for (int64_t i = r->begin; i < r->end; i++)
         TX_TRY(read_one(r, (size_t)i, d));
     tx_objects_report(&r->objects, path, report);
@@ -112,15 +112,15 @@ static tx_status read_all(reading *r, const char *path, pairs *d)
                           "%.800s: %" PRId64 " sources and targets are longer than max_source_length %" PRId64
                           " or max_target_length %" PRId64 " and are truncated",
                           path, r->cut, r->most[SOURCE], r->most[TARGET]);
-    if (!d->several.count)
+    if (!d->texts.count)
         return tx_fail(TX_FORMAT, "no sample has two texts");
-    return tx_several_digest(&d->several, &d->begin, sizeof d->begin);
+    return tx_text_samples_digest(&d->texts, &d->begin, sizeof d->begin);
 }
 
 static void release(void *data)
 {
     pairs *d = data;
-    tx_several_free(&d->several);
+    tx_text_samples_free(&d->texts);
     free(d);
 }
 
@@ -135,7 +135,7 @@ static tx_status read(tx_samples *samples, const char *path, const tx_data_optio
     tx_objects_close(&r.objects);
     tx_joiner_close(&r.joiner);
     free(r.text.data);
-    tx_several_finish(&d->several, samples);
+    tx_text_samples_finish(&d->texts, samples);
     return status;
 }
 
@@ -154,8 +154,8 @@ static int64_t length_of(const float *written)
 static tx_status decode(const tx_samples *samples, int64_t number, const float *written, char **text)
 {
     const pairs *d = samples->data;
-    const tx_several *s = &d->several;
-    const int64_t length = written ? length_of(written) : tx_several_length(s, number, TARGET);
+    const tx_text_samples *s = &d->texts;
+    const int64_t length = written ? length_of(written) : tx_text_samples_length(s, number, TARGET);
     const char *bytes;
     size_t size, count = 0;
     tx_status status = TX_OK;
@@ -199,8 +199,8 @@ static tx_status measure(const tx_samples *samples, const float *outputs, int64_
 }
 
 /* Writes the text on one line. */
-static tx_status tell(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
-                      tx_file *file)
+static tx_status predict(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                         tx_file *file)
 {
     char *text;
     (void)config;
@@ -235,15 +235,15 @@ static const tx_field fields[] = {
 
 static int64_t row_length(const tx_samples *samples, int64_t number)
 {
-    return tx_several_length(&((const pairs *)samples->data)->several, number, SOURCE);
+    return tx_text_samples_length(&((const pairs *)samples->data)->texts, number, SOURCE);
 }
 
 /* Writes a text of a sample to a field, and padding after it. */
 static tx_status put(const tx_samples *samples, int64_t number, int64_t text, int32_t field, const tx_batch *to)
 {
     const tx_field *f = &samples->task->fields[field];
-    const tx_several *s = &((const pairs *)samples->data)->several;
-    const int64_t length = tx_several_length(s, number, text);
+    const tx_text_samples *s = &((const pairs *)samples->data)->texts;
+    const int64_t length = tx_text_samples_length(s, number, text);
     int32_t *values = to->field[field];
     tx_field_pad(f, values + length, tx_field_values(f, samples->block) - length);
     return tx_store_read(&s->ids, tx_sample_begin(s->end, TEXTS * number + text), length, values);
@@ -252,7 +252,7 @@ static tx_status put(const tx_samples *samples, int64_t number, int64_t text, in
 static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const pairs *d = samples->data;
-    const size_t target = (size_t)tx_several_length(&d->several, number, TARGET);
+    const size_t target = (size_t)tx_text_samples_length(&d->texts, number, TARGET);
     int32_t *before = to->field[TX_SEQ2SEQ_DECODER];
     TX_TRY(put(samples, number, SOURCE, TX_SEQ2SEQ_INPUT_IDS, to));
     TX_TRY(put(samples, number, TARGET, TX_SEQ2SEQ_LABELS, to));
@@ -282,7 +282,7 @@ void tx_seq2seq_sized(tx_own_task *own, int64_t target, bool writes)
 {
     tx_own_task_make(&tx_seq2seq, own);
     own->task.measure = writes ? measure : NULL;
-    own->task.tell = writes ? tell : NULL;
+    own->task.predict = writes ? predict : NULL;
     own->task.metrics = writes ? metrics : tx_causal_lm_metrics;
     for (int32_t f = TX_SEQ2SEQ_DECODER; f <= TX_SEQ2SEQ_LABELS; f++) {
         own->field[f].width = target;

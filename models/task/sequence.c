@@ -14,9 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIELDS                                                                                \
-    TX_SEVERAL_FIELDS, [TX_SEQUENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL}, \
-                       [TX_SEQUENCE_LAST] = {"last_token", TX_F32, TX_FIELD_BLOCK, .padding = 0}
+#define FIELDS                                                                              \
+    TX_TEXTS_FIELDS, [TX_SEQUENCE_LABELS] = {"labels", TX_I32, .padding = TX_IGNORE_LABEL}, \
+                     [TX_SEQUENCE_LAST] = {"last_token", TX_F32, TX_FIELD_BLOCK, .padding = 0}
 
 static const tx_field classes[] = {FIELDS, {.name = NULL}};
 static const tx_field numbers[] = {FIELDS, [TX_SEQUENCE_TARGETS] = {"targets", TX_F32, .padding = 0}, {.name = NULL}};
@@ -52,8 +52,8 @@ static void write_labels(const tx_sequence_data *d, int64_t number, int64_t labe
 static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const tx_sequence_data *d = samples->data;
-    const int64_t length = tx_several_length(&d->several, number, 0);
-    TX_TRY(tx_several_row(&d->several, number, samples->block, to));
+    const int64_t length = tx_text_samples_length(&d->texts, number, 0);
+    TX_TRY(tx_text_samples_row(&d->texts, number, samples->block, to));
     const int64_t labels = samples->task->fields[TX_SEQUENCE_LABELS].width;
     if (labels)
         write_labels(d, number, labels, to->field[TX_SEQUENCE_LABELS]);
@@ -65,16 +65,16 @@ static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *
     return TX_OK;
 }
 
-static tx_status tell_class(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
-                            tx_file *file)
+static tx_status predict_class(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                               tx_file *file)
 {
     (void)samples;
     (void)number;
     return tx_task_write_label(config, tx_task_best(output, config->labels), file);
 }
 
-static tx_status tell_number(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
-                             tx_file *file)
+static tx_status predict_numbers(const tx_samples *samples, int64_t number, const tx_config *config,
+                                 const float *output, tx_file *file)
 {
     char text[TX_PREDICTION];
     tx_status status = TX_OK;
@@ -93,24 +93,25 @@ tx_status tx_sequence_detect(const tx_task *task, const tx_task_signs *signs, bo
     return TX_OK;
 }
 
-#define ROW(title, METRICS, list, formula, taught, measured, told) \
-    .task = {.name = title,                                        \
-             .fields = list,                                       \
-             .of_texts = true,                                     \
-             .head = TX_HEAD_SEQUENCE_CLASSIFICATION,              \
-             .data_size = sizeof(tx_sequence_data),                \
-             .read = tx_sequence_data_read,                        \
-             .release = tx_sequence_data_release,                  \
-             .row = row,                                           \
-             .length = tx_several_longest,                         \
-             .loss = formula,                                      \
-             .distills = taught,                                   \
-             .measure = measured,                                  \
-             .metrics = tx_metrics_##METRICS,                      \
-             .tell = told}
-#define CLASSES(title, METRICS) ROW(title, METRICS, classes, tx_task_label_loss, true, tx_sequence_measure, tell_class)
+#define ROW(title, METRICS, list, formula, taught, measured, predicted) \
+    .task = {.name = title,                                             \
+             .fields = list,                                            \
+             .of_texts = true,                                          \
+             .head = TX_HEAD_SEQUENCE_CLASSIFICATION,                   \
+             .data_size = sizeof(tx_sequence_data),                     \
+             .read = tx_sequence_data_read,                             \
+             .release = tx_sequence_data_release,                       \
+             .row = row,                                                \
+             .length = tx_text_samples_longest,                         \
+             .loss = formula,                                           \
+             .distills = taught,                                        \
+             .measure = measured,                                       \
+             .metrics = tx_metrics_##METRICS,                           \
+             .predict = predicted}
+#define CLASSES(title, METRICS) \
+    ROW(title, METRICS, classes, tx_task_label_loss, true, tx_sequence_measure, predict_class)
 #define NUMBERS(title, METRICS) \
-    ROW(title, METRICS, numbers, number_loss, false, tx_sequence_measure_numbers, tell_number)
+    ROW(title, METRICS, numbers, number_loss, false, tx_sequence_measure_numbers, predict_numbers)
 #define ROW_ACCURACY(name) CLASSES(name, ACCURACY)
 #define ROW_F1(name) CLASSES(name, F1)
 #define ROW_MATTHEWS(name) CLASSES(name, MATTHEWS)
@@ -158,8 +159,8 @@ static tx_tensor *binary_loss(const tx_loss_operands *of, tx_tensor **rows)
     return tx_mean_loss(tx_cross_entropy(tx_mul(x, unit), labels, 2));
 }
 
-static tx_status measure_several(const tx_samples *samples, const float *outputs, int64_t columns,
-                                 double sums[TX_SUMS_MAX])
+static tx_status measure_labels(const tx_samples *samples, const float *outputs, int64_t columns,
+                                double sums[TX_SUMS_MAX])
 {
     const tx_sequence_data *d = samples->data;
     int32_t *truth = malloc((size_t)columns * sizeof *truth);
@@ -184,8 +185,8 @@ static tx_status measure_several(const tx_samples *samples, const float *outputs
 }
 
 /* Writes a list of the labels whose logits are positive, as JSON. */
-static tx_status tell_several(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
-                              tx_file *file)
+static tx_status predict_labels(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                                tx_file *file)
 {
     tx_json *list = tx_json_array();
     tx_status status = TX_OK;
@@ -205,7 +206,7 @@ static tx_status tell_several(const tx_samples *samples, int64_t number, const t
     return status;
 }
 
-static const tx_metric several_metrics[] = {
+static const tx_metric label_metrics[] = {
     TX_METRIC_LOSS, TX_METRIC_GREATER("eval_f1", F1), TX_METRIC_GREATER("eval_accuracy", ACCURACY), {.name = NULL}};
 
 const tx_task *tx_sequence_task_of(tx_sequence_data *d, const tx_config *config)
@@ -225,8 +226,8 @@ const tx_task *tx_sequence_task_of(tx_sequence_data *d, const tx_config *config)
     own->task.name = "multi-label classification";
     own->task.loss = binary_loss;
     own->task.distills = false;
-    own->task.measure = measure_several;
-    own->task.tell = tell_several;
-    own->task.metrics = several_metrics;
+    own->task.measure = measure_labels;
+    own->task.predict = predict_labels;
+    own->task.metrics = label_metrics;
     return &own->task;
 }

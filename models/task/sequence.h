@@ -8,7 +8,7 @@
 #define TX_TASK_SEQUENCE_H
 
 #include "models/names.h"
-#include "models/task/several.h"
+#include "models/task/text_samples.h"
 #include "models/text/buffer.h"
 #include "models/text/hash.h"
 
@@ -41,7 +41,7 @@ extern const tx_sequence_task tx_glue[];
 /* ---- Data (sequence_data.c) --------------------------------------------------------------------------- */
 
 typedef struct tx_sequence_data {
-    tx_several several;
+    tx_text_samples texts;
     int32_t *label; /* [count]; TX_IGNORE_LABEL if there is none */
     float *target;  /* [count, values], of a regression */
     int64_t values; /* numbers of a sample */

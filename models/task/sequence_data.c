@@ -98,7 +98,7 @@ static tx_status resolve_labels(reading *r)
 
 static tx_status write_digest(tx_sequence_data *d, const tx_config *config)
 {
-    tx_several *s = &d->several;
+    tx_text_samples *s = &d->texts;
     const size_t count = (size_t)s->count;
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
@@ -119,7 +119,7 @@ static tx_status write_digest(tx_sequence_data *d, const tx_config *config)
 /* Adds the numbers of a row to the data of the next sample. */
 static tx_status add_numbers(const reading *r, tx_sequence_data *d)
 {
-    const int64_t number = d->several.count, count = (int64_t)r->list.count;
+    const int64_t number = d->texts.count, count = (int64_t)r->list.count;
     if (count != d->values)
         return tx_fail(TX_FORMAT, "label: the row has %" PRId64 " numbers, not %" PRId64, count, d->values);
     for (int64_t i = 0; i < count; i++)
@@ -140,9 +140,9 @@ static tx_status read_place(const reading *r, size_t i, int32_t *label)
 }
 
 /* Adds the labels in the list of a row to the data of the next sample. */
-static tx_status add_several(const reading *r, tx_sequence_data *d)
+static tx_status add_labels_of_list(const reading *r, tx_sequence_data *d)
 {
-    const int64_t number = d->several.count;
+    const int64_t number = d->texts.count;
     const bool vector = r->from.options->config->label_form == TX_LABELS_VECTORS;
     tx_ids *labels = &d->labels;
     labels->count = (size_t)tx_sample_begin(d->labels_end, number); /* without those of a row that was skipped */
@@ -163,7 +163,7 @@ static tx_status add_several(const reading *r, tx_sequence_data *d)
 
 static tx_status add_labels(reading *r, tx_sequence_data *d)
 {
-    const int64_t number = d->several.count;
+    const int64_t number = d->texts.count;
     d->label[number] = TX_IGNORE_LABEL;
     if (r->label < 0)
         return TX_OK;
@@ -173,7 +173,7 @@ static tx_status add_labels(reading *r, tx_sequence_data *d)
     if (r->from.options->config->problem == TX_PROBLEM_NUMBERS)
         return add_numbers(r, d);
     if (d->labels_end)
-        return add_several(r, d);
+        return add_labels_of_list(r, d);
     TX_TRY(tx_label_read(&r->index, r->list.label[0], &d->label[number], &d->target[number]));
     r->unlabelled = d->label[number] == TX_IGNORE_LABEL;
     return TX_OK;
@@ -191,12 +191,12 @@ static tx_status add_row(tx_reader *from)
         from->unlabelled++;
         return TX_OK;
     }
-    TX_TRY(tx_several_add(&d->several, 0, &from->joiner, first, size, second, second_size, from->options->block));
-    return tx_several_keep(&d->several, from->options);
+    TX_TRY(tx_text_samples_add(&d->texts, 0, &from->joiner, first, size, second, second_size, from->options->block));
+    return tx_text_samples_keep(&d->texts, from->options);
 }
 
 /* The tasks of GLUE have one label. */
-static bool several(const reading *r)
+static bool is_multi_label(const reading *r)
 {
     return r->from.options->config->problem == TX_PROBLEM_SEVERAL && !r->task->labels;
 }
@@ -212,9 +212,9 @@ static tx_status read_all(tx_reader *from)
     TX_TRY(resolve_labels(r));
     TX_TRY(tx_task_pad(from->options, &d->pad));
     TX_TRY(tx_joiner_check(&from->joiner, r->second >= 0, from->options->block));
-    const bool lists = several(r) && r->label >= 0;
-    d->several.texts = 1;
-    tx_several_begin(&d->several, from->options);
+    const bool lists = is_multi_label(r) && r->label >= 0;
+    d->texts.per_sample = 1;
+    tx_text_samples_begin(&d->texts, from->options);
     d->values = config->problem == TX_PROBLEM_NUMBERS ? config->labels : 1;
     d->label = malloc(rows * sizeof *d->label);
     d->target = calloc(rows * (size_t)d->values, sizeof *d->target);
@@ -222,13 +222,13 @@ static tx_status read_all(tx_reader *from)
     if (!d->label || !d->target || (lists && !d->labels_end))
         return tx_fail(TX_MEMORY, "no memory for %zu samples", rows);
     TX_TRY(tx_reader_rows(from, add_row));
-    return d->several.count ? write_digest(d, config) : tx_fail(TX_FORMAT, "no row has a label");
+    return d->texts.count ? write_digest(d, config) : tx_fail(TX_FORMAT, "no row has a label");
 }
 
 void tx_sequence_data_release(void *data)
 {
     tx_sequence_data *d = data;
-    tx_several_free(&d->several);
+    tx_text_samples_free(&d->texts);
     free(d->label);
     free(d->target);
     free(d->labels.id);
@@ -246,7 +246,7 @@ tx_status tx_sequence_data_read(tx_samples *samples, const char *path, const tx_
     tx_label_list_free(&r.list);
     tx_label_set_free(&r.set);
     TX_TRY(status);
-    tx_several_finish(&d->several, samples);
+    tx_text_samples_finish(&d->texts, samples);
     if (!task->labels)
         samples->task = tx_sequence_task_of(d, options->config);
     return TX_OK;

@@ -145,8 +145,9 @@ struct tx_task {
     /* The scalar loss: the mean over the labels, by control INVERSE_LABELS. NULL on error. If it sets `*rows`, a row of
      * numbers for each row of the batch, `measure` reads these instead of the model's output. */
     tx_tensor *(*loss)(const tx_loss_operands *of, tx_tensor **rows);
-    bool distills; /* outputs are logits of the labels, so that tx_task_distill may replace `loss` */
-    bool prefers;  /* a tx_preference_task: each step logs the means of the loss's rows, all metrics but the first */
+    bool distills;      /* outputs are logits of the labels, so that tx_task_distill may replace `loss` */
+    bool is_preference; /* a tx_preference_task: each step logs the means of the loss's rows, all metrics but the first
+                         */
     /* If outputs are [rows, positions, columns]: writes the `kept` numbers that an evaluation keeps of each position.
      * Its outputs are then [rows, block, kept]. NULL if outputs are [rows, columns]. */
     void (*keep)(const float *output, int64_t columns, float *to);
@@ -158,8 +159,8 @@ struct tx_task {
      * output of a whole batch is then never stored. */
     tx_status (*measure)(const tx_samples *samples, const float *outputs, int64_t columns, double sums[TX_SUMS_MAX]);
     /* Writes the prediction for a sample to a file. NULL if the task predicts nothing. */
-    tx_status (*tell)(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
-                      tx_file *file);
+    tx_status (*predict)(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                         tx_file *file);
     const tx_metric *metrics; /* the name after the last is NULL; the first is the default metric_for_best_model */
 };
 

@@ -111,7 +111,7 @@ static tx_status measure(const tx_samples *samples, const float *outputs, int64_
     int32_t *labels = malloc((size_t)samples->block * sizeof *labels);
     tx_status status = labels ? TX_OK : tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", samples->block);
     for (int64_t s = 0; s < samples->count && !status; s++) {
-        const int64_t begin = tx_sample_begin(d->several.end, s), length = d->several.end[s] - begin;
+        const int64_t begin = tx_sample_begin(d->texts.end, s), length = d->texts.end[s] - begin;
         finder finders[2] = {{before, 0}, {before, 0}};
         int64_t word = 0;
         status = tx_store_read(&d->label, begin, length, labels);
@@ -141,7 +141,7 @@ const tx_metric tx_token_metrics[] = {TX_METRIC_LOSS,
                                       {.name = NULL}};
 
 static const tx_field fields[] = {
-    TX_SEVERAL_FIELDS,
+    TX_TEXTS_FIELDS,
     [TX_TOKENS_LABELS] = {"labels", TX_I32, TX_FIELD_BLOCK, .padding = TX_IGNORE_LABEL},
     {.name = NULL},
 };
@@ -149,11 +149,11 @@ static const tx_field fields[] = {
 static tx_status row(const tx_samples *samples, int64_t number, const tx_batch *to)
 {
     const tx_token_data *d = samples->data;
-    const int64_t length = tx_several_longest(samples, number);
+    const int64_t length = tx_text_samples_longest(samples, number);
     int32_t *labels = to->field[TX_TOKENS_LABELS];
-    TX_TRY(tx_several_row(&d->several, number, samples->block, to));
+    TX_TRY(tx_text_samples_row(&d->texts, number, samples->block, to));
     tx_field_pad(&fields[TX_TOKENS_LABELS], labels + length, samples->block - length);
-    return tx_store_read(&d->label, tx_sample_begin(d->several.end, number), length, labels);
+    return tx_store_read(&d->label, tx_sample_begin(d->texts.end, number), length, labels);
 }
 
 /* The label with the largest logit. Labels are exact in float. */
@@ -163,14 +163,14 @@ static void keep(const float *logits, int64_t labels, float *to)
 }
 
 /* Writes the labels of a text's words, separated by spaces. */
-static tx_status tell(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
-                      tx_file *file)
+static tx_status predict(const tx_samples *samples, int64_t number, const tx_config *config, const float *output,
+                         tx_file *file)
 {
     const tx_token_data *d = samples->data;
-    const int64_t length = tx_several_longest(samples, number);
+    const int64_t length = tx_text_samples_longest(samples, number);
     int32_t *first = malloc((size_t)length * sizeof *first);
     const char *space = "";
-    tx_status status = first ? tx_store_read(&d->first, tx_sample_begin(d->several.end, number), length, first)
+    tx_status status = first ? tx_store_read(&d->first, tx_sample_begin(d->texts.end, number), length, first)
                              : tx_fail(TX_MEMORY, "no memory for a text of %" PRId64 " tokens", length);
     for (int64_t i = 0; i < length && !status; i++) {
         if (!first[i])
@@ -200,12 +200,12 @@ const tx_task tx_token_classification = {
     .release = tx_token_data_release,
     .fields = fields,
     .row = row,
-    .length = tx_several_longest,
+    .length = tx_text_samples_longest,
     .loss = tx_task_label_loss,
     .distills = true,
     .keep = keep,
     .kept = 1,
     .measure = measure,
-    .tell = tell,
+    .predict = predict,
     .metrics = tx_token_metrics,
 };

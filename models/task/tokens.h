@@ -6,7 +6,7 @@
 #ifndef TX_TASK_TOKENS_H
 #define TX_TASK_TOKENS_H
 
-#include "models/task/several.h"
+#include "models/task/text_samples.h"
 
 /* Indices of the fields. */
 enum { TX_TOKENS_INPUT_IDS, TX_TOKENS_TOKEN_TYPE_IDS, TX_TOKENS_LENGTHS, TX_TOKENS_LABELS };
@@ -20,7 +20,7 @@ typedef struct tx_tag {
 } tx_tag;
 
 typedef struct tx_token_data {
-    tx_several several;
+    tx_text_samples texts;
     tx_store label; /* of each id; TX_IGNORE_LABEL if it has none */
     tx_store first; /* of each id: 1 if it is the first of a word, else 0 */
     int64_t labels; /* of the model */

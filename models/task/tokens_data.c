@@ -80,7 +80,7 @@ static tx_status join_words(reading *r, const tx_json *words)
 {
     const int64_t most = r->from.options->block;
     tx_joiner *joiner = &r->from.joiner;
-    tx_several *s = &r->data->several;
+    tx_text_samples *s = &r->data->texts;
     bool used = true;
     tx_joiner_begin(joiner);
     for (size_t w = 0; w < tx_json_size(words); w++) {
@@ -89,7 +89,7 @@ static tx_status join_words(reading *r, const tx_json *words)
         TX_TRY(tx_json_as_text(tx_json_at(words, w), "word", &word, &size));
         TX_TRY(tx_joiner_word(joiner, word, size, most, &used));
     }
-    tx_several_clear(s);
+    tx_text_samples_clear(s);
     r->word.count = 0;
     TX_TRY(tx_joiner_end(joiner, most, &(tx_joined_words){&s->id, &s->type, &r->word}));
     s->at[0] = (int64_t)s->id.count;
@@ -133,7 +133,7 @@ static tx_status add_row(tx_reader *from)
         from->unlabelled++;
         return TX_OK;
     }
-    TX_THEN(status, tx_several_keep(&d->several, from->options));
+    TX_THEN(status, tx_text_samples_keep(&d->texts, from->options));
     TX_THEN(status, tx_store_add(&d->label, r->label.id, r->label.count));
     TX_THEN(status, tx_store_add(&d->first, r->first.id, r->first.count));
     return status;
@@ -141,7 +141,7 @@ static tx_status add_row(tx_reader *from)
 
 static tx_status write_digest(tx_token_data *d, const tx_config *config)
 {
-    tx_several *s = &d->several;
+    tx_text_samples *s = &d->texts;
     tx_digest *digest;
     TX_TRY(tx_digest_create(&digest));
     tx_digest_fail(digest, tx_store_digest(&s->ids, digest));
@@ -171,11 +171,11 @@ static tx_status read_all(tx_reader *from)
     d->labels = config->labels;
     TX_TRY(tx_tags_of(config, &d->tag));
     TX_TRY(tx_joiner_check(&from->joiner, false, from->options->block));
-    d->several.texts = 1;
-    tx_several_begin(&d->several, from->options);
-    d->label = d->first = d->several.ids;
+    d->texts.per_sample = 1;
+    tx_text_samples_begin(&d->texts, from->options);
+    d->label = d->first = d->texts.ids;
     TX_TRY(tx_reader_rows(from, add_row));
-    return d->several.count ? write_digest(d, config) : tx_fail(TX_FORMAT, "no row has words");
+    return d->texts.count ? write_digest(d, config) : tx_fail(TX_FORMAT, "no row has words");
 }
 
 bool tx_tokens_find(const char *path)
@@ -200,7 +200,7 @@ bool tx_tokens_find(const char *path)
 void tx_token_data_release(void *data)
 {
     tx_token_data *d = data;
-    tx_several_free(&d->several);
+    tx_text_samples_free(&d->texts);
     tx_store_free(&d->label);
     tx_store_free(&d->first);
     free(d->tag);
@@ -217,6 +217,6 @@ tx_status tx_token_data_read(tx_samples *samples, const char *path, const tx_dat
     free(r.word.id);
     free(r.label.id);
     free(r.first.id);
-    tx_several_finish(&r.data->several, samples);
+    tx_text_samples_finish(&r.data->texts, samples);
     return status;
 }

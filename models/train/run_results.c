@@ -15,7 +15,7 @@ static const tx_metric *logged_by(const tx_running *r)
 {
     static const tx_metric none = {.name = NULL};
     const tx_task *task = r->options->train.task;
-    return task->prefers ? task->metrics + 1 : &none;
+    return task->is_preference ? task->metrics + 1 : &none;
 }
 
 static const char *name_of(const tx_metric *metric)

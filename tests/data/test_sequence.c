@@ -461,7 +461,7 @@ static void test_many(void **state)
     for (int i = 0; i < 2; i++) {
         b.cache = i ? b.folder : NULL;
         assert_ok(open_text(&b, &tx_sequence_classification, "a.csv", text.data, TX_DATA_TRAIN, &samples[i]));
-        assert_int_equal(((const tx_sequence_data *)samples[i].data)->several.ids.written > 0, i);
+        assert_int_equal(((const tx_sequence_data *)samples[i].data)->texts.ids.written > 0, i);
         assert_int_equal(samples[i].count, ROWS);
     }
     assert_string_equal(samples[0].digest, samples[1].digest);
