@@ -149,34 +149,17 @@ tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config)
     return tx_lora_copy(&made, &config->lora);
 }
 
-/* Refuses options of an adapter without --lora_r. */
-static tx_status check_unused(const tx_job_settings *set)
-{
-    for (int32_t i = 0; i < tx_job_table.count; i++)
-        if ((tx_job_traits(&tx_job_table.option[i]) & TX_ADAPTER) && tx_job_in_use(set, &tx_job_table.option[i]))
-            return tx_fail(TX_INVALID, "--%s needs --lora_r, the rank of the adapter", tx_job_table.option[i].name);
-    return TX_OK;
-}
-
 tx_status tx_job_choose_adapter(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
     char path[TX_PATH_ROOM];
     tx_lora made;
-    if (in->lora && !in->checkpoint)
+    if (in->lora && !in->checkpoint) {
         TX_TRY(apply_settings(j, in->lora));
-    if (!j->set.lora_rank && (j->set.use_peft || j->set.adapter))
-        return tx_fail(TX_INVALID, "--%s needs --lora_r, the rank of the adapter; TRL's default is 16",
-                       j->set.use_peft ? TX_JOB_NAME(use_peft) : TX_JOB_NAME(adapter));
+        TX_TRY(tx_job_check(&j->options, in));
+    }
     if (!j->set.lora_rank)
-        TX_TRY(check_unused(&j->set));
-    if (!j->set.lora_rank)
-        return j->set.load_in_4bit
-                   ? tx_fail(TX_INVALID, "--load_in_4bit needs --lora_r: 4-bit weights are frozen, only "
-                                         "an adapter of them can be trained")
-                   : TX_OK;
-    if (!in->model_folder && !j->set.dry_run)
-        return tx_fail(TX_INVALID, "--lora_r needs --model_name_or_path, the model to adapt");
+        return TX_OK;
     TX_TRY(settings_of(&j->set, in->config, in->lora, &made));
     if (in->checkpoint)
         TX_TRY(check_resumed(j, &made));
@@ -191,19 +174,6 @@ tx_status tx_job_choose_adapter(tx_job *j)
                        j->set.model);
     TX_TRY(tx_lora_untie(&made, in->config));
     TX_TRY(tx_lora_check(&made, in->config));
-    if (!in->lora && made.dora && tx_lora_rounds(&made))
-        return tx_fail(TX_UNSUPPORTED,
-                       "--init_lora_weights loftq: not with DoRA, whose magnitudes are those of the weights "
-                       "before rounding: leave --use_dora out");
-    if (j->set.load_in_4bit && tx_lora_takes_principal(&made))
-        return tx_fail(TX_UNSUPPORTED,
-                       "--load_in_4bit: --init_lora_weights %s changes the weights, which must have 16 bits or more "
-                       "for it: leave it out",
-                       made.init);
-    if (j->set.load_in_4bit && made.dora)
-        return tx_fail(TX_UNSUPPORTED,
-                       "--load_in_4bit: DoRA adds to the weights, which must have 16 bits or more for it: leave "
-                       "--use_dora out");
     if (j->set.load_in_4bit)
         in->config->packed = j->set.double_quant ? TX_NF4_DOUBLE : TX_NF4;
     return tx_lora_copy(&made, &in->config->lora);

@@ -142,7 +142,7 @@ static bool adapt(tx_job *j, char words[WORDS])
     if (!tx_job_trains(&set) || set.lora_rank || !in->model_folder || in->checkpoint)
         return false;
     j->set.lora_rank = ADAPTER_RANK;
-    if (tx_job_check(&j->set) || tx_job_make_adapter(&j->set, in->config)) {
+    if (tx_job_check(&j->options, &j->inputs) || tx_job_make_adapter(&j->set, in->config)) {
         j->set = set;
         return false;
     }
@@ -158,7 +158,7 @@ static bool pack(tx_job *j, char words[WORDS])
         return false;
     const size_t used = strlen(words);
     j->set.load_in_4bit = true;
-    if (tx_job_check(&j->set)) {
+    if (tx_job_check(&j->options, &j->inputs)) {
         j->set.load_in_4bit = false;
         return false;
     }

@@ -42,16 +42,21 @@ static int64_t resolve(const tx_job *j, double steps)
     return steps >= 1 || steps == 0 ? (int64_t)steps : (int64_t)ceil(steps * (double)j->steps);
 }
 
-static tx_status make_schedule(const tx_job *j, tx_schedule *schedule)
+tx_status tx_job_make_schedule(const tx_job_settings *set, double peak, int64_t warmup, int64_t steps,
+                               tx_schedule *schedule)
 {
-    const tx_job_settings *set = &j->set;
-    int64_t warmup = resolve(j, set->warmup_steps);
-    if (warmup == 0)
-        warmup = (int64_t)ceil(set->warmup_ratio * (double)j->steps);
     const bool wsd = set->schedule == TX_SCHEDULE_COUNT; /* the second name, warmup_stable_decay */
     const tx_schedule_kind kind = wsd ? TX_SCHEDULE_WSD : (tx_schedule_kind)set->schedule;
-    *schedule = tx_schedule_default(kind, set->rate, warmup, j->steps);
+    *schedule = tx_schedule_default(kind, peak, warmup, steps);
     return tx_schedule_adjust(schedule, set->schedule_settings);
+}
+
+static tx_status make_schedule(const tx_job *j, tx_schedule *schedule)
+{
+    int64_t warmup = resolve(j, j->set.warmup_steps);
+    if (warmup == 0)
+        warmup = (int64_t)ceil(j->set.warmup_ratio * (double)j->steps);
+    return tx_job_make_schedule(&j->set, j->set.rate, warmup, j->steps, schedule);
 }
 
 /* The approximate size of the other files: tokenizer, log and history. */

@@ -32,25 +32,6 @@ static tx_status find_row(const tx_job *j, const tx_task_row **row)
                           in->config->architecture->class_name);
 }
 
-/* Refuses options of other tasks. */
-static tx_status refuse_others(const tx_job *j)
-{
-    const tx_job_inputs *in = &j->inputs;
-    char owners[256];
-    for (int32_t i = 0; i < tx_job_table.count; i++) {
-        const tx_option *option = &tx_job_table.option[i];
-        const uint32_t trait = tx_job_traits(option) & TX_TASK_OPTIONS & ~in->row->traits;
-        if (!trait || !tx_job_in_use(&j->set, option))
-            continue;
-        tx_task_owners(trait, owners, sizeof owners);
-        return tx_fail(TX_INVALID, "--%s is for %s; this is %s", option->name, owners, in->task->name);
-    }
-    if (!(in->row->traits & TX_PREFER) && j->set.loss_type && strcmp(j->set.loss_type, "nll") != 0)
-        return tx_fail(TX_INVALID, "--loss_type %s is for preferences (--task_name dpo or cpo); this is %s",
-                       j->set.loss_type, in->task->name);
-    return TX_OK;
-}
-
 /* Sets the options whose defaults depend on the task. They still count as not given. */
 static tx_status set_task_defaults(tx_job *j)
 {
@@ -68,7 +49,7 @@ static tx_status set_task_defaults(tx_job *j)
     if ((row->traits & (TX_TALK | TX_WRITE)) && !tx_option_given(&j->options, TX_JOB_AT(pad_to_max_length)) &&
         !j->inherited)
         set->pad_to_max_length = set->packing;
-    return refuse_others(j);
+    return TX_OK;
 }
 
 /* The lengths of sources and targets. */
@@ -76,21 +57,6 @@ static tx_status choose_lengths(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
     tx_job_inputs *in = &j->inputs;
-    const struct {
-        size_t at;
-        bool used;
-        const char *why;
-    } refused[] = {{TX_JOB_AT(max_seq_length), tx_option_from(&j->options, TX_JOB_AT(max_seq_length)) == TX_OPTION_SET,
-                    "the lengths are --max_source_length and --max_target_length"},
-                   {TX_JOB_AT(block), set->block != 0, "the lengths are --max_source_length and --max_target_length"},
-                   {TX_JOB_AT(tensor_parallel), set->tensor_parallel > 1, "ranks cannot divide its attention"},
-                   {TX_JOB_AT(context_parallel), set->context_parallel > 1, "ranks cannot divide its positions"},
-                   {TX_JOB_AT(pipeline_parallel), set->pipeline_parallel > 1, "stages cannot share the source"},
-                   {TX_JOB_AT(parallel), set->parallel == TX_JOB_PARALLEL_AUTO, "only data-parallel ranks train it"}};
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-        if (refused[i].used)
-            return tx_fail(TX_UNSUPPORTED, "--%s is not for %s: %s", tx_option_at(&tx_job_table, refused[i].at)->name,
-                           in->task->name, refused[i].why);
     in->block = set->max_source_length;
     tx_seq2seq_sized(&in->seq2seq, set->max_target_length, set->predict_with_generate);
     in->task = &in->seq2seq.task;
@@ -108,12 +74,6 @@ static tx_status choose_block(tx_job *j)
     const tx_job_settings *set = &j->set;
     tx_job_inputs *in = &j->inputs;
     const int64_t positions = in->config->positions;
-    const size_t blocks = TX_JOB_AT(block), texts = TX_JOB_AT(max_seq_length);
-    const tx_option *other = tx_option_at(&tx_job_table, in->task->of_texts ? blocks : texts);
-    if (tx_job_in_use(&j->set, other) && tx_option_from(&j->options, other->offset) == TX_OPTION_SET)
-        return tx_fail(TX_INVALID, "--%s: the length of %s is --%s", other->name,
-                       in->task->of_texts ? "texts and conversations" : "blocks of text",
-                       tx_option_at(&tx_job_table, in->task->of_texts ? texts : blocks)->name);
     if (in->task->head == TX_HEAD_SEQ2SEQ)
         return choose_lengths(j);
     in->block = in->task->of_texts ? set->max_seq_length : set->block ? set->block : 1024;
@@ -141,13 +101,9 @@ tx_status tx_job_choose_task(tx_job *j)
     TX_TRY(find_row(j, &in->row));
     in->task = j->set.packing && in->row->task->packed ? in->row->task->packed : in->row->task;
     TX_TRY(tx_config_set_head(in->config, in->task->head));
+    TX_TRY(tx_job_check(&j->options, in));
     TX_TRY(set_task_defaults(j));
-    TX_TRY(choose_block(j));
-    if (j->set.do_predict && !in->task->predict)
-        return tx_fail(TX_INVALID, "--do_predict: %s predicts no labels; %s", in->task->name,
-                       in->task->head == TX_HEAD_SEQ2SEQ ? "add --predict_with_generate"
-                                                         : "use txgen to generate text");
-    return TX_OK;
+    return choose_block(j);
 }
 
 /* ---- Reading ------------------------------------------------------------------------------------------------ */

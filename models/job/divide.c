@@ -124,7 +124,7 @@ static tx_status try_split(tx_job *j, const tx_split *s, verdict *is, tx_fit *fi
 {
     *is = UNSUPPORTED;
     set_split(j, s);
-    if (tx_job_check(&j->set))
+    if (tx_job_check(&j->options, &j->inputs))
         return TX_OK;
     TX_TRY(tx_job_make_groups(j));
     const tx_status status = tx_job_forecast_fit(j, 0, fit);

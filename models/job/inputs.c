@@ -133,7 +133,7 @@ static tx_status resolve_dtype(tx_job *j)
         return tx_fail(TX_UNSUPPORTED, "--dtype auto: the weights are in float16, in which TX does not train: give "
                                        "--dtype float32, and --fp16 to compute in 16 bits");
     TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(dtype), type));
-    return tx_job_check(&j->set);
+    return tx_job_check(&j->options, NULL);
 }
 
 /* Enlarges the vocabulary to that of the tokenizer, or fails if it is too small. */
@@ -160,10 +160,9 @@ static tx_status match_vocabulary(tx_job *j)
 static tx_status open_teacher(tx_job *j)
 {
     const tx_job_inputs *in = &j->inputs;
+    TX_TRY(tx_job_check(&j->options, in)); /* the data may have another task */
     if (!j->set.teacher)
         return tx_job_open_reference(j);
-    if (!in->task->distills)
-        return tx_fail(TX_INVALID, "--teacher_model_name_or_path: %s does not support distillation", in->task->name);
     TX_TRY(tx_job_open_second(j, j->set.teacher,
                               j->set.bf16 || j->set.dtype ? TX_BF16
                               : j->set.fp16               ? TX_F16

@@ -49,9 +49,6 @@ tx_status tx_job_choose_pruning(const tx_job *j)
         TX_TRY(check_resumed(j));
     if (!tx_job_prunes(&j->set))
         return TX_OK;
-    if (j->inputs.config->lora)
-        return tx_fail(TX_INVALID, "--sparsity and an adapter exclude each other: frozen weights are not trained, and "
-                                   "merging would fill the zeros; first prune the model in a run without --lora_r");
     TX_TRY(read_pruning(&j->set, &pruning));
     const tx_status status = tx_pruning_check(&pruning, j->inputs.config);
     return status ? tx_fail_in(status, "--mask_structure") : TX_OK;

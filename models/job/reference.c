@@ -18,34 +18,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Refuses options that the loss of preferences does not support. */
-static tx_status check_options(const tx_job *j)
-{
-    const tx_job_settings *set = &j->set;
-    tx_preference_losses losses;
-    const struct {
-        bool used;
-        size_t at;
-        const char *why;
-    } refused[] = {
-        {set->tensor_parallel > 1, TX_JOB_AT(tensor_parallel), "a rank has only a part of the vocabulary"},
-        {set->pipeline_parallel > 1, TX_JOB_AT(pipeline_parallel), "the reference model is not divided into stages"},
-        {set->context_parallel > 1, TX_JOB_AT(context_parallel), "the loss needs whole completions"},
-        {set->expert_parallel > 1, TX_JOB_AT(expert_parallel), "the reference model is not sharded"},
-        {set->parallel != TX_JOB_PARALLEL_GIVEN, TX_JOB_AT(parallel), "it may choose other kinds of ranks than data"},
-        {set->packing, TX_JOB_AT(packing), "a row is a pair of completions"},
-        {set->smoothing > 0.0, TX_JOB_AT(smoothing), "use --label_smoothing with --loss_type robust"},
-    };
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++)
-        if (refused[i].used)
-            return tx_fail(TX_UNSUPPORTED, "--%s is not supported with --task_name %s: %s",
-                           tx_option_at(&tx_job_table, refused[i].at)->name, j->inputs.task->name, refused[i].why);
-    if (!set->model && !set->dry_run)
-        return tx_fail(TX_INVALID, "--task_name %s needs --model_name_or_path, the model to train further",
-                       j->inputs.task->name);
-    return tx_preference_read(j->inputs.task, set, &losses);
-}
-
 tx_status tx_job_open_second(tx_job *j, const char *name, tx_dtype dtype)
 {
     tx_job_inputs *in = &j->inputs;
@@ -74,7 +46,6 @@ tx_status tx_job_open_reference(tx_job *j)
     char *start = NULL;
     if (!j->inputs.task->is_preference)
         return TX_OK;
-    TX_TRY(check_options(j));
     if (!tx_preference_has_reference(j->inputs.task, set) || set->precompute_ref || !set->model)
         return TX_OK;
     if (set->ref_model || !j->inputs.config->lora) {

@@ -18,8 +18,9 @@ static bool wants_newest(const char *resume)
     return !*resume || strcmp(resume, "True") == 0 || strcmp(resume, "true") == 0;
 }
 
-static bool resumes(const char *resume)
+bool tx_job_resumes(const tx_job_settings *set)
 {
+    const char *resume = set->resume;
     return resume && strcmp(resume, "False") != 0 && strcmp(resume, "false") != 0;
 }
 
@@ -157,7 +158,7 @@ static tx_status check_options(const char *resume, char **checkpoint)
 static tx_status inherit_all(tx_job *j)
 {
     const char *resume = j->set.resume;
-    if (!resumes(resume))
+    if (!tx_job_resumes(&j->set))
         return TX_OK;
     const bool newest = wants_newest(resume);
     char *checkpoint = NULL;
@@ -171,13 +172,12 @@ static tx_status inherit_all(tx_job *j)
     return status;
 }
 
-/* Resolves the two names that transformers has used for the order by length. */
+/* Resolves the two names that transformers has used for the order by length. If both are given, tx_job_check refuses
+ * them. */
 static tx_status resolve_sampling(tx_job *j)
 {
-    if (!j->set.by_length)
+    if (!j->set.by_length || tx_option_asked(&j->options, TX_JOB_AT(sampling)))
         return TX_OK;
-    if (tx_option_asked(&j->options, offsetof(tx_job_settings, sampling)) && j->set.sampling != TX_SAMPLING_BY_LENGTH)
-        return tx_fail(TX_INVALID, "--group_by_length and --train_sampling_strategy exclude each other: leave one out");
     TX_TRY(tx_option_set_at(&j->options, TX_JOB_AT(by_length), "false"));
     return tx_option_set_at(&j->options, TX_JOB_AT(sampling), "group_by_length");
 }
@@ -188,11 +188,18 @@ tx_status tx_job_resolve(tx_job *j)
     if (j->settled)
         return TX_OK;
     TX_TRY(resolve_sampling(j));
-    TX_TRY(tx_job_read_configurations(j));
+    const tx_status configured = tx_job_read_configurations(j);
+    TX_TRY(configured == TX_UNSUPPORTED ? TX_OK : configured);
+    char refused[3072];
+    snprintf(refused, sizeof refused, "%s", configured ? tx_error() : "");
     TX_TRY(inherit_all(j));
-    TX_TRY(tx_job_check(&j->set));
-    j->settled = true;
-    return TX_OK;
+    const tx_status checked = tx_job_check(&j->options, NULL);
+    if (configured && checked)
+        tx_list_add(refused, sizeof refused, "; ", "%s", tx_error());
+    if (configured)
+        return tx_fail(configured, "%s", refused);
+    j->settled = !checked;
+    return checked;
 }
 
 /* ---- The checkpoint ------------------------------------------------------------------------------------- */
@@ -228,7 +235,7 @@ static tx_status choose_named(tx_job *j)
 tx_status tx_job_choose_checkpoint(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
-    if (!resumes(j->set.resume))
+    if (!tx_job_resumes(&j->set))
         return tx_run_state_create(&in->state);
     tx_status status = wants_newest(j->set.resume) ? choose_newest(j) : choose_named(j);
     TX_THEN(status, tx_run_state_read(in->checkpoint, j->set.output_dir, &in->state));

@@ -8,6 +8,7 @@
 #include "models/options/option.h"
 #include "models/options/settings.h"
 #include "models/task/table.h"
+#include "models/train/schedule.h"
 
 #include <stddef.h>
 
@@ -49,20 +50,23 @@ enum {
 };
 #define TX_JOB_SPELL(name) (&(#name)[0 * TX_JOB_HAS_##name])
 
-/* Relations between two options (relations.def). */
-typedef enum tx_job_relation_kind { TX_JOB_EXCLUDES, TX_JOB_NEEDS, TX_JOB_RIVAL } tx_job_relation_kind;
+/* Rules of one or two options (relations.def). */
+typedef enum tx_job_relation_kind { TX_JOB_EXCLUDES, TX_JOB_NEEDS, TX_JOB_RIVAL, TX_JOB_ONLY } tx_job_relation_kind;
 
 typedef struct tx_job_relation {
     tx_job_relation_kind kind;
-    size_t a, b; /* TX_JOB_AT of the options */
+    size_t a, b; /* TX_JOB_AT of the options; ONLY has one */
     const char *why;
 } tx_job_relation;
 
 const tx_job_relation *tx_job_relations(int32_t *count);
 /* Whether the value of an option differs from its default. */
 bool tx_job_in_use(const tx_job_settings *set, const tx_option *option);
-/* Adds the relations that the settings break to a list of refusals. */
-void tx_job_check_relations(const tx_job_settings *set, char *text, size_t size);
+/* Refuses options that contradict each other or are missing, or that the task does not have. One message lists all
+ * rules of relations.def that are broken. Without inputs, whose task is known, the task is that of task_name, if any.
+ */
+struct tx_job_inputs;
+tx_status tx_job_check(const tx_option_values *options, const struct tx_job_inputs *inputs);
 
 /* Gives a configuration the new adapter that the options describe. */
 tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config);
@@ -80,8 +84,11 @@ tx_status tx_job_metric(const tx_job_settings *set, const tx_task *task, const t
 const char *tx_job_glue(const tx_job_settings *set);
 /* Whether a GLUE task is named without data. The run then uses the GLUE dataset of that task, as run_glue does. */
 bool tx_job_takes_glue(const tx_job_settings *set);
-/* Refuses options that contradict each other or are missing. */
-tx_status tx_job_check(const tx_job_settings *set);
+/* The schedule of lr_scheduler_type and lr_scheduler_kwargs (course.c). */
+tx_status tx_job_make_schedule(const tx_job_settings *set, double peak, int64_t warmup, int64_t steps,
+                               tx_schedule *schedule);
+/* Whether the run resumes from a checkpoint (resume.c). */
+bool tx_job_resumes(const tx_job_settings *set);
 
 /* Options with their values, as training_args.json and the model card hold them; see tx_option_json. */
 tx_json *tx_job_arguments(const tx_job_settings *set, uint32_t with, uint32_t without);

@@ -88,7 +88,7 @@ done << 'END'
 2|--adapter qlora needs --load_in_4bit|adapter: qlora\nlora_r: 4
 1|cannot be stored in 4 bits|adapter: qlora\nload_in_4bit: true\nlora_r: 4
 0|lora    r 4|adapter: lora\nlora_r: 4
-1|--adapter needs --lora_r|adapter: lora
+2|--adapter needs --lora_r|adapter: lora
 0|bf16    matrix products|bf16: auto
 0|trained 1 step|dtype: auto
 0|trained 1 step|eval_strategy: off\nreport_to: off\npacking: off\ngradient_checkpointing: off\nresume_from_checkpoint: no

@@ -146,7 +146,9 @@ static void print_relations(void)
     const tx_job_relation *r = tx_job_relations(&count);
     printf("| option | | option | reason |\n|---|---|---|---|\n");
     for (int32_t i = 0; i < count; i++)
-        if (r[i].kind != TX_JOB_RIVAL)
+        if (r[i].kind == TX_JOB_ONLY)
+            printf("| `%s` | limit | | %s |\n", option_at(r[i].a)->name, r[i].why);
+        else if (r[i].kind != TX_JOB_RIVAL)
             printf("| `%s` | %s | `%s` | %s |\n", option_at(r[i].a)->name,
                    r[i].kind == TX_JOB_NEEDS ? "needs" : "excludes", option_at(r[i].b)->name, r[i].why);
 }

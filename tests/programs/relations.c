@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Every relation between two options, from both sides: settings that break it are refused with both names, and a single
- * option is not refused. Every option has a value other than its default that the table can set. */
+ * option is not refused. A run that breaks many rules reports all of them. Every option has a value other than its
+ * default that the table can set. */
 #include "models/job/settings.h"
+#include "models/tx_train.h"
 
 #include "tests/scratch.h"
 
@@ -43,18 +45,15 @@ static bool refused(const tx_option *first, const tx_option *second, const char 
 {
     tx_job_settings set = tx_job_defaults;
     tx_option_values values = {.table = tx_job_table, .values = &set};
-    char text[8192] = "", wanted[512];
+    char wanted[512];
     if (first)
         use(&values, first);
     if (second)
         use(&values, second);
-    tx_job_check_relations(&set, text, sizeof text);
-    snprintf(wanted, sizeof wanted, "--%s %s --%s", a, why, b);
-    const char *found = strstr(text, wanted);
-    if (found)
-        assert_int_not_equal(tx_job_check(&set), TX_OK);
+    snprintf(wanted, sizeof wanted, "--%s %s --%s%s", a, why, b, *why == 'n' ? ": " : " exclude each other");
+    const bool found = tx_job_check(&values, NULL) != TX_OK && strstr(tx_error(), wanted);
     tx_option_values_free(&values);
-    return found != NULL;
+    return found;
 }
 
 static void test_relations(void **state)
@@ -65,15 +64,100 @@ static void test_relations(void **state)
     for (int32_t i = 0; i < count; i++) {
         const tx_option *a = tx_option_at(&tx_job_table, r[i].a), *b = tx_option_at(&tx_job_table, r[i].b);
         const char *word = r[i].kind == TX_JOB_NEEDS ? "needs" : "and";
-        if (r[i].kind == TX_JOB_RIVAL)
+        assert_true(r[i].kind == TX_JOB_RIVAL || strlen(r[i].why) > 10);
+        if (r[i].kind == TX_JOB_RIVAL || r[i].kind == TX_JOB_ONLY)
             continue;
-        assert_true(strlen(r[i].why) > 10);
         assert_true(refused(a, b, a->name, b->name, word) == (r[i].kind == TX_JOB_EXCLUDES));
         assert_true(refused(b, a, a->name, b->name, word) == (r[i].kind == TX_JOB_EXCLUDES));
         assert_true(refused(a, NULL, a->name, b->name, word) == (r[i].kind == TX_JOB_NEEDS));
         assert_false(refused(b, NULL, a->name, b->name, word));
     }
     assert_false(refused(NULL, NULL, "", "", "and"));
+}
+
+/* Options whose values contradict each other, and the beginning of each refusal. No file of them exists. */
+typedef struct contradiction {
+    const char *options[12][2];
+    const char *refusals[16];
+} contradiction;
+
+static const contradiction contradictions[] = {
+    {{{"model_name_or_path", "nowhere"},
+      {"train_file", "none.txt"},
+      {"output_dir", "o"},
+      {"bf16", "true"},
+      {"fp16", "true"},
+      {"use_dora", "true"},
+      {"load_in_4bit", "true"},
+      {"adapter", "qlora"},
+      {"sparsity", "0.5"},
+      {"lora_dropout", "0.1"},
+      {"use_peft", "true"}},
+     {"--bf16 and --fp16 exclude each other", "--use_dora needs --lora_r", "--load_in_4bit needs --lora_r",
+      "--adapter needs --lora_r", "--lora_dropout needs --lora_r", "--use_peft needs --lora_r",
+      "--load_in_4bit and --use_dora exclude each other"}},
+    {{{"lora_r", "4"},
+      {"sparsity", "0.5"},
+      {"load_in_4bit", "true"},
+      {"init_lora_weights", "loftq"},
+      {"use_dora", "true"},
+      {"group_by_length", "true"},
+      {"train_sampling_strategy", "sequential"},
+      {"logging_steps", "1.5"},
+      {"gradient_checkpointing", "auto:many"},
+      {"optim_args", "none=1"}},
+     {"--output_dir is missing", "--train_file or --dataset_name is missing", "--lora_r needs --model_name_or_path",
+      "--sparsity and --lora_r exclude each other", "--load_in_4bit: --init_lora_weights loftq",
+      "--init_lora_weights loftq: not with DoRA", "--group_by_length and --train_sampling_strategy exclude",
+      "--logging_steps 1.5: give a whole number", "--gradient_checkpointing auto:many", "--optim_args: \"none=1\""}},
+    {{{"task_name", "seq2seq"},
+      {"train_file", "none.jsonl"},
+      {"output_dir", "o"},
+      {"tensor_parallel", "2"},
+      {"block_size", "64"},
+      {"beta", "0.2"},
+      {"packing", "true"},
+      {"do_predict", "true"},
+      {"doc_stride", "5"},
+      {"similarity_scale", "3"},
+      {"lr_scheduler_type", "cosine_with_min_lr"},
+      {"loss_type", "ipo"}},
+     {"--tensor_parallel is not supported with --task_name seq2seq: ranks cannot divide",
+      "--block_size is not supported with --task_name seq2seq: the lengths are", "--beta is for preferences",
+      "--packing is for instruction data", "--doc_stride is for question answering",
+      "--similarity_scale is for embeddings", "add --predict_with_generate", "cosine_with_min_lr needs either",
+      "--loss_type ipo is for preferences", "--test_file or --dataset_name is missing"}},
+    {{{"task_name", "dpo"},
+      {"train_file", "none.jsonl"},
+      {"output_dir", "o"},
+      {"pipeline_parallel", "2"},
+      {"zero_stage", "2"},
+      {"loss_type", "exo_pair"},
+      {"block_size", "64"},
+      {"mlm_probability", "0.3"},
+      {"label_smoothing_factor", "0.1"},
+      {"eval_strategy", "steps"},
+      {"validation_split_percentage", "0"}},
+     {"--task_name dpo needs --model_name_or_path", "--pipeline_parallel is not supported with --task_name dpo",
+      "--pipeline_parallel needs --zero_stage 0 or 1", "--loss_type exo_pair needs --label_smoothing",
+      "--block_size: the length of texts", "--mlm_probability is for masked language modelling",
+      "--label_smoothing_factor is not supported with --task_name dpo", "no validation data for --eval_strategy"}},
+};
+
+static void test_all_refusals_come_at_once(void **state)
+{
+    for (size_t c = 0; c < sizeof contradictions / sizeof contradictions[0]; c++) {
+        const contradiction *one = &contradictions[c];
+        tx_job *job;
+        assert_ok(tx_job_create(&job));
+        for (int i = 0; i < 12 && one->options[i][0]; i++)
+            assert_ok(tx_job_set(job, one->options[i][0], one->options[i][1]));
+        assert_int_equal(tx_job_resolve(job), TX_INVALID);
+        for (int i = 0; i < 16 && one->refusals[i]; i++)
+            if (!strstr(tx_error(), one->refusals[i]))
+                fail_msg("\"%s\" is missing in %s", one->refusals[i], tx_error());
+        tx_job_free(job);
+    }
 }
 
 static void test_every_option_can_change(void **state)
@@ -101,6 +185,7 @@ static void test_every_option_can_change(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_relations),
+                                       cmocka_unit_test(test_all_refusals_come_at_once),
                                        cmocka_unit_test(test_every_option_can_change)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

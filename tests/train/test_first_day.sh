@@ -86,7 +86,7 @@ outcome 2 "--early_stopping_patience needs --eval_strategy" go r --early_stoppin
 outcome 1 "the task has only loss and perplexity" go r --metric_for_best_model accuracy
 outcome 2 "it has weight_decay, momentum, nesterov" go r --optim sgd --optim_args beta1=0.5
 outcome 2 "--use_cpu and --device exclude each other" go r --use_cpu --device opencl
-outcome 1 "needs either" go r --lr_scheduler_type cosine_with_min_lr
+outcome 2 "needs either" go r --lr_scheduler_type cosine_with_min_lr
 outcome 1 "--dataloader_drop_last drops all data" go r --dataloader_drop_last --per_device_train_batch_size 64
 
 # ---- a rate that follows the evaluations ------------------------------------------------------------------

@@ -134,7 +134,7 @@ outcome 1 "--trainable_token_indices: the adapter in" "$bin/txtrain" --resume_fr
 outcome 1 "3 occurs twice" train refused --model_name_or_path "$work/base" --lora_r 4 --trainable_token_indices 3,3
 outcome 1 "q_proj is no embedding" train refused --model_name_or_path "$work/base" --lora_r 4 \
     --trainable_token_indices '{"q_proj": [3]}'
-outcome 1 "leave --use_dora out" train refused --model_name_or_path "$work/base" --lora_r 4 --use_dora \
+outcome 2 "leave --use_dora out" train refused --model_name_or_path "$work/base" --lora_r 4 --use_dora \
     --init_lora_weights loftq
 
 # The adapter is trained further, with its own settings. Also modules to save, and the best weights at the end.
@@ -144,7 +144,7 @@ outcome 1 "leave the option out" train refused --model_name_or_path "$work/whole
 outcome 1 "--use_dora: the adapter" train refused --model_name_or_path "$work/whole" --use_dora
 outcome 1 "--lora_dropout: the adapter" train refused --model_name_or_path "$work/whole" --lora_dropout 0.2
 outcome 0 "" train repeated --model_name_or_path "$work/whole" --lora_r 4 --lora_alpha 16 --use_dora false --dry_run
-outcome 1 "--use_dora needs --lora_r" train refused --model_name_or_path "$work/base" --use_dora
+outcome 2 "--use_dora needs --lora_r" train refused --model_name_or_path "$work/base" --use_dora
 adapt best --lora_target_modules all-linear --lora_modules_to_save norm --eval_strategy steps --eval_steps 6 \
     --validation_file "$work/text" --load_best_model_at_end
 grep -q '"norm"' "$work/best/adapter_config.json" || fail "adapter_config.json has no modules_to_save"
@@ -152,7 +152,7 @@ grep -aq input_layernorm.weight "$work/best/adapter_model.safetensors" || fail "
 
 # Refusals.
 outcome 1 "its modules are embed_tokens, q_proj, k_proj" train refused --model_name_or_path "$work/base" --lora_r 4 --lora_target_modules q
-outcome 1 "the model to adapt" train refused --config_name "$work/config.json" --lora_r 4
+outcome 2 "the model to adapt" train refused --config_name "$work/config.json" --lora_r 4
 outcome 1 "the adapter has r 4, alpha 16" "$bin/txtrain" --resume_from_checkpoint "$work/whole/checkpoint-6" --lora_alpha 8
 train base2 --config_name "$work/config.json" --save_strategy no --seed 7 || fail "another base"
 cp "$work/base2/model.safetensors" "$work/base/model.safetensors"

@@ -115,17 +115,17 @@ wrong '{"prompt": "a", "label": true}' "line 2: completion is missing"
 task=reward
 wrong '{"prompt": "a", "chosen": "b", "rejected": "c", "margin": "x"}' "line 2: margin: expected a number"
 task=
-outcome 1 "--loss_type kto: must be one or more of sigmoid, hinge" run wrong --overwrite_output_dir --loss_type kto
-outcome 1 "one weight for each of the 2 losses" run wrong --overwrite_output_dir --loss_type ipo,sft --loss_weights 1
-outcome 1 "only reverse_kl" run wrong --overwrite_output_dir --loss_type bco_pair --f_divergence_type forward_kl
-outcome 1 "--use_weighting weights losses of pairs" run wrong --overwrite_output_dir --loss_type ipo,sft --use_weighting
-outcome 1 "exo_pair needs --label_smoothing" run wrong --overwrite_output_dir --loss_type exo_pair
+outcome 2 "--loss_type kto: must be one or more of sigmoid, hinge" run wrong --overwrite_output_dir --loss_type kto
+outcome 2 "one weight for each of the 2 losses" run wrong --overwrite_output_dir --loss_type ipo,sft --loss_weights 1
+outcome 2 "only reverse_kl" run wrong --overwrite_output_dir --loss_type bco_pair --f_divergence_type forward_kl
+outcome 2 "--use_weighting weights losses of pairs" run wrong --overwrite_output_dir --loss_type ipo,sft --use_weighting
+outcome 2 "exo_pair needs --label_smoothing" run wrong --overwrite_output_dir --loss_type exo_pair
 wrong '{"prompt": "a", "chosen": "b", "rejected": "c"' "line 2: "
 outcome 1 "--task_name dpo" "$bin/txtrain" --train_file "$work/pairs.jsonl" --model_name_or_path "$work/model" \
     --max_steps 1 --output_dir "$work/wrong" --overwrite_output_dir
 outcome 1 "--beta is for preferences" "$bin/txtrain" --train_file "$work/text" --config_name "$work/config.json" \
     --beta 2 --max_steps 1 --block_size 16 --output_dir "$work/wrong" --overwrite_output_dir
-outcome 1 "--label_smoothing_factor is not supported with --task_name dpo" run wrong --overwrite_output_dir \
+outcome 2 "--label_smoothing_factor is not supported with --task_name dpo" run wrong --overwrite_output_dir \
     --label_smoothing_factor 0.1
 outcome 1 "--lora_modules_to_save: the reference" run wrong --overwrite_output_dir --lora_r 2 \
     --lora_modules_to_save ln_f

@@ -110,7 +110,7 @@ if [ "$device" != cpu ]; then
         fail "7B: $(grep "total\|offloaded" "$work/out")"
 fi
 
-outcome 1 "needs --lora_r" train refused --model_name_or_path "$work/base" --load_in_4bit
+outcome 2 "needs --lora_r" train refused --model_name_or_path "$work/base" --load_in_4bit
 outcome 2 "nf4" train refused --model_name_or_path "$work/base" --lora_r 4 --load_in_4bit --bnb_4bit_quant_type fp4
 outcome 2 "without --bf16" train refused --model_name_or_path "$work/base" --lora_r 4 --load_in_4bit --bnb_4bit_compute_dtype float32
 outcome 2 "needs --load_in_4bit" train refused --model_name_or_path "$work/base" --lora_r 4 --bnb_4bit_use_double_quant

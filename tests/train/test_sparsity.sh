@@ -73,5 +73,5 @@ outcome 2 "frozen weights are not trained" run refused --sparsity 0.5 --lora_r 2
 outcome 2 "neither unstructured nor N:M" run refused --mask_structure 2x4
 outcome 2 "needs a sparsity above 0" run refused --mask_structure unstructured
 outcome 1 "has 32 inputs, which is not a multiple of 5" run refused --mask_structure 2:5 --dry_run
-outcome 1 "needs an epsilon" run refused --sparsity 0.5 --adam_epsilon 0
+outcome 2 "needs an epsilon" run refused --sparsity 0.5 --adam_epsilon 0
 verdict " on $device"

@@ -34,10 +34,11 @@ int tx_complain(const tx_cli *program, int status, const char *format, ...)
 
 int tx_complain_misuse(const tx_cli *program, const tx_misuse *misuses, size_t count)
 {
+    int status = TX_GO_ON;
     for (size_t i = 0; i < count; i++)
         if (misuses[i].met)
-            return tx_complain(program, TX_EXIT_USAGE, "%s", misuses[i].message);
-    return TX_GO_ON;
+            status = tx_complain(program, TX_EXIT_USAGE, "%s", misuses[i].message);
+    return status;
 }
 
 int tx_end(const tx_cli *program, int status)

@@ -52,7 +52,7 @@ typedef struct tx_misuse {
     bool met;
     const char *message;
 } tx_misuse;
-/* Prints the first message that is met and returns TX_EXIT_USAGE, or returns TX_GO_ON. */
+/* Prints a line for each that is met and returns TX_EXIT_USAGE, or returns TX_GO_ON. */
 int tx_complain_misuse(const tx_cli *program, const tx_misuse *misuses, size_t count);
 
 /* Returns the exit status of the program; every program calls it last. If `status` is 0 but standard output could not

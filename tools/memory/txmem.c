@@ -222,20 +222,18 @@ int main(int argc, char **argv)
 {
     settings set = defaults;
     int result = tx_options_parse(&program, argc, argv, &set);
+    const tx_misuse misuses[] = {
+        {!set.model.model, "--model is missing: give a folder, a config.json, or gpt2, gpt2-medium, .."},
+        {(set.model.load_in_4bit && !set.model.lora_r) || (set.model.double_quant && !set.model.load_in_4bit),
+         "--load_in_4bit needs --lora_r, --bnb_4bit_use_double_quant needs both"},
+        {(set.text || set.beams) && !set.writes,
+         "--generation_max_length and --generation_num_beams need --predict_with_generate"},
+        {set.zero_stage && set.ranks == 1, "--zero_stage needs --ranks: give the number of data-parallel ranks"},
+    };
+    if (result == TX_GO_ON)
+        result = tx_complain_misuse(&program, misuses, sizeof misuses / sizeof misuses[0]);
     if (result != TX_GO_ON)
         return result;
-    if (!set.model.model)
-        return tx_complain(&program, TX_EXIT_USAGE,
-                           "--model is missing: give a folder, a config.json, or gpt2, gpt2-medium, ..");
-    if ((set.model.load_in_4bit && !set.model.lora_r) || (set.model.double_quant && !set.model.load_in_4bit))
-        return tx_complain(&program, TX_EXIT_USAGE,
-                           "--load_in_4bit needs --lora_r, --bnb_4bit_use_double_quant needs both");
-    if ((set.text || set.beams) && !set.writes)
-        return tx_complain(&program, TX_EXIT_USAGE,
-                           "--generation_max_length and --generation_num_beams need --predict_with_generate");
-    if (set.zero_stage && set.ranks == 1)
-        return tx_complain(&program, TX_EXIT_USAGE,
-                           "--zero_stage needs --ranks: give the number of data-parallel ranks");
     set.model.ranks = (int32_t)set.ranks;
     tx_forecaster *forecaster = NULL;
     tx_mem_table table = {0};
