@@ -124,6 +124,14 @@ static bool adapts(const tx_job_settings *set)
     return set->lora_rank || found;
 }
 
+static tx_status check_tokens(const tx_job_settings *set)
+{
+    tx_json *json = NULL;
+    const tx_status status = set->lora_tokens ? tx_lora_parse_tokens(set->lora_tokens, &json) : TX_OK;
+    tx_json_free(json);
+    return status;
+}
+
 /* The index of the type of products among the values of --bnb_4bit_compute_dtype. */
 static int32_t computes(const tx_job_settings *set)
 {

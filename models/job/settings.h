@@ -87,6 +87,8 @@ bool tx_job_takes_glue(const tx_job_settings *set);
 /* The schedule of lr_scheduler_type and lr_scheduler_kwargs (course.c). */
 tx_status tx_job_make_schedule(const tx_job_settings *set, double peak, int64_t warmup, int64_t steps,
                                tx_schedule *schedule);
+/* Checks the numbers of datasets, configurations and probabilities (sources.c). */
+tx_status tx_job_check_datasets(const tx_job_settings *set);
 /* Whether the run resumes from a checkpoint (resume.c). */
 bool tx_job_resumes(const tx_job_settings *set);
 

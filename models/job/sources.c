@@ -86,6 +86,23 @@ static tx_status read_probabilities(const tx_job_settings *set, datasets *d)
 }
 
 /* A path that exists may have a comma in its name. */
+static size_t count_datasets(const tx_job_settings *set)
+{
+    return set->dataset && tx_file_exists(set->dataset) ? 1 : count_words(set->dataset);
+}
+
+tx_status tx_job_check_datasets(const tx_job_settings *set)
+{
+    datasets d = {.count = count_datasets(set)};
+    const size_t configs = count_words(set->dataset_config);
+    if (d.count > DATASETS_MOST)
+        return tx_fail(TX_INVALID, "--dataset_name: at most %d datasets", DATASETS_MOST);
+    if (configs && d.count && configs != d.count)
+        return tx_fail(TX_INVALID, "--dataset_config_name %s: give one configuration for each of the %zu datasets",
+                       set->dataset_config, d.count);
+    return d.count ? read_probabilities(set, &d) : TX_OK;
+}
+
 static tx_status find_datasets(const tx_job_settings *set, datasets *d)
 {
     char name[WORD], config[WORD];
@@ -96,17 +113,11 @@ static tx_status find_datasets(const tx_job_settings *set, datasets *d)
         d->count = 1;
         return TX_OK;
     }
-    const bool one = set->dataset && tx_file_exists(set->dataset);
-    const size_t count = one ? 1 : count_words(set->dataset), configs = count_words(set->dataset_config);
-    if (count > DATASETS_MOST)
-        return tx_fail(TX_INVALID, "--dataset_name: at most %d datasets", DATASETS_MOST);
-    if (configs && configs != count)
-        return tx_fail(TX_INVALID, "--dataset_config_name %s: give one configuration for each of the %zu datasets",
-                       set->dataset_config, count);
+    const size_t count = count_datasets(set);
     for (; d->count < count; d->count++) {
         const bool has_config = word_at(set->dataset_config, d->count, config) && config[0];
         word_at(set->dataset, d->count, name);
-        TX_TRY(tx_hub_dataset(one ? set->dataset : name, has_config ? config : NULL, &d->folder[d->count]));
+        TX_TRY(tx_hub_dataset(count == 1 ? set->dataset : name, has_config ? config : NULL, &d->folder[d->count]));
     }
     return read_probabilities(set, d);
 }

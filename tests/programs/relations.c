@@ -142,6 +142,19 @@ static const contradiction contradictions[] = {
       "--pipeline_parallel needs --zero_stage 0 or 1", "--loss_type exo_pair needs --label_smoothing",
       "--block_size: the length of texts", "--mlm_probability is for masked language modelling",
       "--label_smoothing_factor is not supported with --task_name dpo", "no validation data for --eval_strategy"}},
+    {{{"model_name_or_path", "nowhere"},
+      {"config_name", "gpt2"},
+      {"dataset_name", "none,nowhere"},
+      {"interleave_probabilities", "0.5"},
+      {"dataset_config_name", "a,b,c"},
+      {"output_dir", "o"},
+      {"lora_r", "2"},
+      {"trainable_token_indices", "3,x"},
+      {"adam_epsilon", "0"},
+      {"mask_structure", "2:4"}},
+     {"--model_name_or_path and --config_name exclude each other",
+      "--dataset_config_name a,b,c: give one configuration for each of the 2 datasets", "--trainable_token_indices",
+      "needs an epsilon above 0", "--mask_structure and --lora_r exclude each other"}},
 };
 
 static void test_all_refusals_come_at_once(void **state)
