@@ -22,6 +22,7 @@
 #ifndef TX_GENERATE_H
 #define TX_GENERATE_H
 
+#include "tx_options.h"
 #include "tx_text.h"
 
 TX_API_BEGIN
@@ -63,8 +64,16 @@ typedef struct tx_generation {
     int32_t stop_count;
 } tx_generation;
 
-/* Fails with TX_INVALID and the name of the field if a value is invalid or two contradict each other. */
+/* Fails with TX_INVALID and the names of all fields whose values are invalid or contradict each other. */
 tx_status tx_generation_check(const tx_generation *generation);
+/* Sets one field by its name to a value as on txgen's command line: "temperature" to "0.7", "eos_token_id" to "2,7".
+ * temperature, top_k and top_p request sampling; set do_sample after them to change that. TX_NOT_FOUND if there is no
+ * such field (the message suggests the nearest one), TX_INVALID if it does not accept the value. */
+tx_status tx_generation_set(tx_generation *generation, const char *name, const char *value);
+/* Sets the fields that the body of a request has by OpenAI's names, such as "max_tokens", and ignores other members. */
+tx_status tx_generation_read_body(tx_generation *generation, const tx_json *body);
+/* Sets the fields that were given as options of a program whose struct has a tx_generation at an offset. */
+void tx_generation_take(tx_generation *generation, const tx_option_values *given, size_t offset);
 /* True if a text ends with this id. */
 bool tx_generation_ends(const tx_generation *generation, int32_t id);
 /* Adds an end of texts, as tx_chat_end returns it: an id, or if that is below 0 a string. `stop` has room for one more
@@ -84,7 +93,7 @@ typedef struct tx_lm_options {
     const char *model;  /* a folder, a GGUF file, or a name to find, as txgen's --model; NULL if `adapter` names it.
                          * An output_dir without a model gives its newest checkpoint, with a warning. */
     const char *device; /* as txgen's --device; see tx_device_find */
-    int32_t threads;    /* of the cpu backend; 0 means all that this process may use */
+    int64_t threads;    /* of the cpu backend; 0 means all that this process may use */
     int64_t batch_size; /* prompts at once, 0 means 8; it does not change the texts */
     /* Type of weights, caches and matrix products: "float32", "bfloat16", "float16", or "auto" for the type that
      * config.json names (float32 if it names none). NULL means "float32". With NULL and "auto" on the cpu, matrices in
@@ -120,6 +129,10 @@ typedef struct tx_lm_options {
     const char *cache_type;
 } tx_lm_options;
 
+/* Sets an option of tx_lm.def by its name to a value as on txgen's command line: "threads" to "2". A text is not
+ * copied. TX_NOT_FOUND if there is no such option (the message suggests the nearest one), TX_INVALID if it does not
+ * accept the value. */
+tx_status tx_lm_set(tx_lm_options *options, const char *name, const char *value);
 /* The caller frees `*lm`. Only one thread at a time may use it. */
 tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm);
 void tx_lm_free(tx_lm *lm); /* NULL is fine */

@@ -16,7 +16,7 @@ string(REPLACE "," "|" extensions "${EXTENSIONS}")
 # The core includes of an extension its tables, and the header EXTENSION/EXTENSION.h of the functions that they name.
 set(extension_rows "api/(${extensions})/([a-z_]+\\.def|(${extensions})\\.h)")
 # The installed headers. Programs see nothing else of the library, so that a user can write them.
-set(installed "(api/tx[a-z_]*|models/tx_[a-z]+|comm/topology/tx_[a-z]+)\\.h")
+set(installed "((api/tx[a-z_]*|models/tx_[a-z]+|comm/topology/tx_[a-z]+)\\.h|models/tx_[a-z]+\\.def)")
 set(public "api/(tx[a-z_]*\\.h|ops\\.def|optimizers\\.def)|${extension_rows}")
 set(basics "${public}|api/graph/op\\.h")
 string(APPEND basics "|api/base/(arithmetic|blocks|grow|half|hash|file|clock|cores|memory_left|needs|number|thread")

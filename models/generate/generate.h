@@ -89,6 +89,10 @@ tx_generation tx_generation_defaults(int64_t eos_token_id);
  * may override them. Sets has_settings, unless it is NULL, to whether the model has settings of its own. */
 tx_status tx_generation_read(const tx_config *config, const char *folder, const tx_reporter *reporter,
                              tx_generation *generation, bool *has_settings);
+/* Whether generation_config.json may have a setting of tx_generation.def. */
+bool tx_generation_in_file(const char *name);
+/* Stores the value of such a setting. If it is invalid, the setting stays as it is. */
+tx_status tx_generation_read_member(tx_generation *generation, const char *name, const tx_json *value);
 /* Number of new tokens after a prompt of this length. It is below 1 if max_length leaves no room, or if nothing is set.
  */
 int64_t tx_generation_limit(const tx_generation *generation, int64_t prompt);

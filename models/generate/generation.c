@@ -1,25 +1,42 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Generation settings: defaults and checks. */
+ * The settings of generation (tx_generation.def): defaults, values and checks. */
 #include "models/generate/generate.h"
 
 #include "api/base/needs.h"
+#include "models/options/option.h"
 
+#include <float.h>
 #include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { IN_FILE = 1, IMPLIES_SAMPLING = 2 };
+
+#define ROW(KIND, name, initial, least, most, choices, key, implies, help) \
+    {TX_OPTION_##KIND, #name, offsetof(tx_generation, name), least, most, choices, help},
+#define SETTING(...) ROW(__VA_ARGS__)
+static const tx_option settings[] = {
+#include "models/tx_generation.def"
+};
+#define TRAITS(KIND, name, initial, least, most, choices, key, implies, help) (implies) * IMPLIES_SAMPLING
+#define SETTING(...) IN_FILE | TRAITS(__VA_ARGS__),
+#define OPTION_SETTING(...) TRAITS(__VA_ARGS__),
+static const uint32_t traits[] = {
+#include "models/tx_generation.def"
+};
+#define SETTING(KIND, name, initial, least, most, choices, key, implies, help) key,
+static const char *const keys[] = {
+#include "models/tx_generation.def"
+};
+enum { SETTINGS = sizeof settings / sizeof settings[0] };
 
 tx_generation tx_generation_defaults(int64_t eos_token_id)
 {
-    tx_generation g = {.size = sizeof g,
-                       .max_new_tokens = -1,
-                       .max_length = -1,
-                       .min_new_tokens = -1,
-                       .temperature = 1.0,
-                       .top_k = 50,
-                       .top_p = 1.0,
-                       .repetition_penalty = 1.0,
-                       .num_beams = 1,
-                       .num_assistant_tokens = TX_GENERATION_ASSISTANT,
-                       .length_penalty = 1.0,
-                       .seed = 42};
+    tx_generation g = {
+        .size = sizeof g,
+#define SETTING(KIND, name, initial, ...) .name = initial,
+#include "models/tx_generation.def"
+    };
     if (eos_token_id >= 0)
         g.eos_token_id[g.eos_count++] = (int32_t)eos_token_id;
     return g;
@@ -37,43 +54,158 @@ int64_t tx_generation_least(const tx_generation *g, int64_t prompt)
 
 /* ---- Checks ------------------------------------------------------------------------------------------- */
 
+static tx_status check_value(const tx_generation *g, const tx_option *o)
+{
+    const void *at = (const char *)g + o->offset;
+    const bool number = o->kind == TX_OPTION_INTEGER || o->kind == TX_OPTION_REAL;
+    const double value = o->kind == TX_OPTION_INTEGER ? (double)*(const int64_t *)at
+                         : number                     ? *(const double *)at
+                                                      : o->least;
+    if (value >= o->least && value <= o->most)
+        return TX_OK;
+    return o->most >= FLT_MAX && value < o->least
+               ? tx_fail(TX_INVALID, "%s: %.15g is below %g", o->name, value, o->least)
+               : tx_fail(TX_INVALID, "%s: %.15g is not in %.15g..%.15g", o->name, value, o->least, o->most);
+}
+
+#define ADD(...) tx_list_add(wrong, sizeof wrong, "; ", __VA_ARGS__)
+
 tx_status tx_generation_check(const tx_generation *g)
 {
     TX_NEEDS(g, TX_INVALID);
+    char wrong[1024] = "";
     if (g->size != sizeof *g)
         return tx_fail(TX_INVALID, "generation: the size field is %zu, expected %zu", g->size, sizeof *g);
-    if (!(g->temperature >= 0.0))
-        return tx_fail(TX_INVALID, "temperature: %g is below 0", g->temperature);
-    if (!(g->top_p >= 0.0 && g->top_p <= 1.0))
-        return tx_fail(TX_INVALID, "top_p: %g is not in 0..1", g->top_p);
-    if (!(g->repetition_penalty > 0.0))
-        return tx_fail(TX_INVALID, "repetition_penalty: %g is not above 0", g->repetition_penalty);
-    if (g->min_length < 0 || g->min_length > INT32_MAX)
-        return tx_fail(TX_INVALID, "min_length: %" PRId64 " is not in 0..%d", g->min_length, INT32_MAX);
-    if (g->top_k < -1 || g->num_beams < 1 || g->min_new_tokens < -1)
-        return tx_fail(TX_INVALID, "top_k and min_new_tokens are at least -1, num_beams is at least 1");
-    if (g->prompt_lookup_num_tokens < 0 || g->prompt_lookup_num_tokens > TX_GENERATION_GUESSES)
-        return tx_fail(TX_INVALID, "prompt_lookup_num_tokens: %" PRId64 " is not in 0..%d", g->prompt_lookup_num_tokens,
-                       TX_GENERATION_GUESSES);
-    if (g->num_assistant_tokens < 0 || g->num_assistant_tokens > TX_GENERATION_GUESSES)
-        return tx_fail(TX_INVALID, "num_assistant_tokens: %" PRId64 " is not in 0..%d", g->num_assistant_tokens,
-                       TX_GENERATION_GUESSES);
-    if (g->prompt_lookup_num_tokens > 0 && g->num_beams > 1)
-        return tx_fail(TX_UNSUPPORTED, "prompt_lookup_num_tokens with num_beams: use only one of them");
-    if (g->max_new_tokens < -1 || g->max_length < -1 || g->max_new_tokens > INT32_MAX || g->max_length > INT32_MAX)
-        return tx_fail(TX_INVALID, "max_new_tokens and max_length are at least 0 (-1 if unset) and at most %d",
-                       INT32_MAX);
+    for (int i = 0; i < SETTINGS; i++)
+        if (check_value(g, &settings[i]))
+            ADD("%s", tx_error());
+    if (g->max_length == 0)
+        ADD("max_length: 0 is not above 0");
+    if (g->repetition_penalty <= 0.0)
+        ADD("repetition_penalty: %g is not above 0", g->repetition_penalty);
     if (g->eos_count < 0 || g->eos_count > TX_GENERATION_EOS)
-        return tx_fail(TX_INVALID, "eos_count: %d is not in 0..%d", (int)g->eos_count, TX_GENERATION_EOS);
-    if (g->num_beams > 1 && g->do_sample)
-        return tx_fail(TX_UNSUPPORTED,
-                       "num_beams %lld with do_sample: beam search does not sample; set num_beams to 1 or do_sample "
-                       "to false",
-                       (long long)g->num_beams);
+        ADD("eos_count: %d is not in 0..%d", (int)g->eos_count, TX_GENERATION_EOS);
     for (int32_t i = 0; i < g->stop_count; i++)
         if (!g->stop_strings[i] || !g->stop_strings[i][0])
-            return tx_fail(TX_INVALID, "stop_strings: string %d is empty", (int)i);
+            ADD("stop_strings: string %d is empty", (int)i);
+    const bool invalid = *wrong;
+    if (g->prompt_lookup_num_tokens > 0 && g->num_beams > 1)
+        ADD("prompt_lookup_num_tokens with num_beams: use only one of them");
+    if (g->num_beams > 1 && g->do_sample)
+        ADD("num_beams %" PRId64
+            " with do_sample: beam search does not sample; set num_beams to 1 or do_sample to false",
+            g->num_beams);
+    return *wrong ? tx_fail(invalid ? TX_INVALID : TX_UNSUPPORTED, "%s", wrong) : TX_OK;
+}
+
+/* ---- Values ------------------------------------------------------------------------------------------- */
+
+static const tx_option *find(const char *name)
+{
+    const tx_option_table table = {.option = settings, .count = SETTINGS};
+    return tx_option_find(&table, name);
+}
+
+/* Stores the value of one member of JSON. */
+static tx_status store_json(tx_generation *g, const tx_option *o, const char *key, const tx_json *value)
+{
+    void *at = (char *)g + o->offset;
+    const char *word = "";
+    bool flag;
+    switch (o->kind) {
+    case TX_OPTION_INTEGER:
+        TX_TRY(tx_json_as_int(value, key, INT64_MIN, INT64_MAX, at));
+        break;
+    case TX_OPTION_REAL:
+        TX_TRY(tx_json_as_number(value, key, -FLT_MAX, FLT_MAX, at));
+        break;
+    case TX_OPTION_FLAG:
+        return tx_json_as_bool(value, key, at);
+    default:
+        if (tx_json_type_of(value) == TX_JSON_BOOL && !tx_json_as_bool(value, key, &flag))
+            word = flag ? "true" : "false";
+        else
+            TX_TRY(tx_json_as_string(value, key, &word));
+        *(int32_t *)at = tx_choice_find(o->choices, word, strlen(word));
+        return *(int32_t *)at >= 0 ? TX_OK : tx_fail(TX_INVALID, "%s: must be one of %s", key, o->choices);
+    }
+    tx_option named = *o;
+    named.name = key;
+    return check_value(g, &named);
+}
+
+bool tx_generation_in_file(const char *name)
+{
+    const tx_option *o = find(name);
+    return o && (traits[o - settings] & IN_FILE);
+}
+
+tx_status tx_generation_read_member(tx_generation *g, const char *name, const tx_json *value)
+{
+    tx_generation alone = tx_generation_defaults(-1); /* so that only this value can be wrong */
+    TX_TRY(store_json(&alone, find(name), name, value));
+    TX_TRY(tx_generation_check(&alone));
+    return store_json(g, find(name), name, value);
+}
+
+tx_status tx_generation_read_body(tx_generation *g, const tx_json *body)
+{
+    TX_NEEDS(g && body, TX_INVALID);
+    for (int i = 0; i < SETTINGS; i++)
+        if (keys[i] && tx_json_has(body, keys[i]))
+            TX_TRY(store_json(g, &settings[i], keys[i], tx_json_find(body, keys[i])));
     return TX_OK;
+}
+
+/* Reads the ids of "2,7", or none. */
+static tx_status read_ends(const char *text, tx_generation *g)
+{
+    tx_generation made = *g;
+    char *end = NULL;
+    made.eos_count = 0;
+    for (const char *at = text; *at; at = *end ? end + 1 : end) {
+        const long long id = strtoll(at, &end, 10);
+        if (end == at || (*end && *end != ',') || id < 0 || id > INT32_MAX)
+            return tx_fail(TX_INVALID, "eos_token_id %s: give ids with commas between them", text);
+        TX_TRY(tx_generation_add_end(&made, (int32_t)id, NULL, NULL));
+    }
+    *g = made;
+    return TX_OK;
+}
+
+tx_status tx_generation_set(tx_generation *g, const char *name, const char *value)
+{
+    TX_NEEDS(g && name && value, TX_INVALID);
+    tx_option_values to = {.table = {.option = settings, .count = SETTINGS}, .values = g};
+    const tx_option *o = find(name);
+    if (strcmp(name, "eos_token_id") == 0)
+        return read_ends(value, g);
+    if (!o) {
+        tx_option_unknown(&to.table, "generation", name);
+        return TX_NOT_FOUND;
+    }
+    TX_TRY(tx_option_store(&to, "generation", o, value));
+    if (traits[o - settings] & IMPLIES_SAMPLING)
+        g->do_sample = g->temperature > 0.0;
+    return TX_OK;
+}
+
+void tx_generation_take(tx_generation *g, const tx_option_values *given, size_t at)
+{
+    TX_NEEDS(g && given, );
+    bool implied = false;
+    for (int i = 0; i < SETTINGS; i++) {
+        const tx_option *o = &settings[i];
+        const size_t size = o->kind == TX_OPTION_FLAG     ? sizeof(bool)
+                            : o->kind == TX_OPTION_CHOICE ? sizeof(int32_t)
+                                                          : 8;
+        if (!tx_option_given(given, at + o->offset))
+            continue;
+        memcpy((char *)g + o->offset, (const char *)given->values + at + o->offset, size);
+        implied = implied || (traits[i] & IMPLIES_SAMPLING);
+    }
+    if (implied && !tx_option_given(given, at + offsetof(tx_generation, do_sample)))
+        g->do_sample = g->temperature > 0.0;
 }
 
 bool tx_generation_ends(const tx_generation *g, int32_t id)

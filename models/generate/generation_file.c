@@ -10,44 +10,7 @@
 
 #define FILE_LIMIT (1 << 20)
 
-typedef enum key_kind {
-    INTEGER,
-    NUMBER,
-    FLAG,
-    STOPPING, /* early_stopping */
-    ENDS,     /* eos_token_id */
-    CONFIG    /* an id that TX takes from config.json */
-} key_kind;
-
-/* A key that TX follows. */
-typedef struct key {
-    const char *name;
-    key_kind kind;
-    int32_t least; /* of an INTEGER */
-    size_t at;     /* offset of the setting */
-} key;
-
-/* These three tables have the keys of transformers 5.23, and those of earlier versions. */
-#define AT(name) offsetof(tx_generation, name)
-static const key followed[] = {
-    {"max_new_tokens", INTEGER, 0, AT(max_new_tokens)},
-    {"max_length", INTEGER, 1, AT(max_length)},
-    {"min_new_tokens", INTEGER, 0, AT(min_new_tokens)},
-    {"min_length", INTEGER, 0, AT(min_length)},
-    {"top_k", INTEGER, -1, AT(top_k)},
-    {"num_beams", INTEGER, 1, AT(num_beams)},
-    {"prompt_lookup_num_tokens", INTEGER, 0, AT(prompt_lookup_num_tokens)},
-    {"num_assistant_tokens", INTEGER, 0, AT(num_assistant_tokens)},
-    {"temperature", NUMBER, 0, AT(temperature)},
-    {"top_p", NUMBER, 0, AT(top_p)},
-    {"repetition_penalty", NUMBER, 0, AT(repetition_penalty)},
-    {"length_penalty", NUMBER, 0, AT(length_penalty)},
-    {"do_sample", FLAG, 0, AT(do_sample)},
-    {"early_stopping", STOPPING, 0, AT(early_stopping)},
-    {"eos_token_id", ENDS, 0, AT(eos_token_id)},
-    {"bos_token_id", CONFIG, 0, 0},
-    {"decoder_start_token_id", CONFIG, 0, 0},
-};
+/* These lists and tx_generation.def have the keys of transformers 5.23, and those of earlier versions. */
 
 /* Keys that change the text, and that TX does not follow, by the number that disables them. Empty values do, too. */
 static const struct {
@@ -73,21 +36,6 @@ static const char harmless[] =
     " speculation_type use_mtp transformers_version _from_model_config _commit_hash ";
 
 /* ---- Values ------------------------------------------------------------------------------------------------ */
-
-/* true, false or "never" */
-static tx_status get_early_stopping(const tx_json *json, tx_early_stopping *value)
-{
-    const char *text;
-    bool flag;
-    if (tx_json_get_string(json, "early_stopping", &text) == TX_OK && strcmp(text, "never") == 0) {
-        *value = TX_EARLY_NEVER;
-        return TX_OK;
-    }
-    if (tx_json_get_bool(json, "early_stopping", &flag))
-        return tx_fail(TX_FORMAT, "early_stopping: expected true, false or \"never\"");
-    *value = flag ? TX_EARLY_TRUE : TX_EARLY_FALSE;
-    return TX_OK;
-}
 
 /* Reads one id, or a list. */
 static tx_status get_ends(const tx_json *json, tx_generation *g)
@@ -118,43 +66,7 @@ static tx_status compare_id(const tx_json *json, const char *name, const tx_conf
     return here == used ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s differs from that of config.json, which is used", name);
 }
 
-/* Applies a key that is not null. */
-static tx_status apply(const tx_json *json, const key *k, const tx_config *config, tx_generation *g)
-{
-    void *field = (char *)g + k->at;
-    switch (k->kind) {
-    case INTEGER:
-        return tx_json_get_int(json, k->name, k->least, INT32_MAX, field);
-    case NUMBER:
-        return tx_json_get_number(json, k->name, -FLT_MAX, FLT_MAX, field);
-    case FLAG:
-        return tx_json_get_bool(json, k->name, field);
-    case STOPPING:
-        return get_early_stopping(json, field);
-    case ENDS:
-        return get_ends(json, g);
-    default:
-        return compare_id(json, k->name, config);
-    }
-}
-
-/* Applies a key to settings that are otherwise defaults, so that only its own value can be wrong. */
-static tx_status try_alone(const tx_json *json, const key *k, const tx_config *config)
-{
-    tx_generation alone = tx_generation_defaults(-1);
-    TX_TRY(apply(json, k, config, &alone));
-    return tx_generation_check(&alone);
-}
-
 /* ---- The file ---------------------------------------------------------------------------------------------- */
-
-static const key *find_followed(const char *name)
-{
-    for (size_t i = 0; i < sizeof followed / sizeof followed[0]; i++)
-        if (strcmp(followed[i].name, name) == 0)
-            return &followed[i];
-    return NULL;
-}
 
 static bool has_word(const char *words, const char *name)
 {
@@ -187,6 +99,26 @@ static tx_status check_other(const char *name, const tx_json *value)
                : tx_fail(TX_UNSUPPORTED, "%s is not supported and is ignored", name);
 }
 
+static bool is_ends(const char *name)
+{
+    return strcmp(name, "eos_token_id") == 0;
+}
+
+/* Applies a key that is not null. */
+static tx_status apply(const tx_json *json, const char *name, const tx_config *config, tx_generation *g)
+{
+    tx_generation made = *g;
+    if (has_word(" bos_token_id decoder_start_token_id ", name)) /* those of config.json are used */
+        return compare_id(json, name, config);
+    if (tx_generation_in_file(name))
+        return tx_generation_read_member(g, name, tx_json_find(json, name));
+    if (!is_ends(name))
+        return check_other(name, tx_json_find(json, name));
+    TX_TRY(get_ends(json, &made));
+    *g = made;
+    return TX_OK;
+}
+
 /* Reads the settings among the members of `json`, from `path`, and reports those that are not followed. Returns their
  * number. In config.json, other members belong to the model. */
 static int32_t read_settings(const tx_json *json, const tx_config *config, const char *path,
@@ -195,16 +127,13 @@ static int32_t read_settings(const tx_json *json, const tx_config *config, const
     int32_t count = 0;
     for (void *m = tx_json_first(json); m; m = tx_json_next(json, m)) {
         const char *name = tx_json_key(m);
-        const key *k = find_followed(name);
-        const bool is_models = json == config->source && (k ? k->kind >= ENDS : find_other(name) < 0);
-        if (is_models || !tx_json_has(json, name))
+        const bool followed = tx_generation_in_file(name), models = !followed && find_other(name) < 0;
+        if ((json == config->source && models) || !tx_json_has(json, name))
             continue;
         count++;
-        if (k ? try_alone(json, k, config) : check_other(name, tx_json_value(m)))
+        if (apply(json, name, config, g))
             tx_reporter_print(reporter, "%.400s: %s%s", path, tx_error(),
-                              k && k->kind <= ENDS ? ": the default is used instead" : "");
-        else if (k)
-            (void)apply(json, k, config, g);
+                              followed || is_ends(name) ? ": the default is used instead" : "");
     }
     return count;
 }

@@ -46,7 +46,7 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
     const tx_reporter reporter = {.warn = o->warn, .context = o->context};
     lm->progress = (tx_reporter){.context = o->context, .progress = o->progress};
     const tx_engine_options engine = {
-        .size = sizeof engine, .device = o->device, .threads = o->threads, .report = &lm->progress};
+        .size = sizeof engine, .device = o->device, .threads = (int32_t)o->threads, .report = &lm->progress};
     TX_TRY(tx_lm_find(lm, o));
     TX_TRY(choose_dtype(lm, o->dtype, &lm->dtype));
     TX_TRY(
@@ -54,7 +54,7 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
     if (o->device_map && tx_lm_has_source(lm))
         return tx_fail(TX_UNSUPPORTED, "%s: a device_map cannot divide an encoder with a decoder", lm->folder);
     if (o->device_map)
-        return tx_lm_open_devices(lm, o->device_map, o->threads);
+        return tx_lm_open_devices(lm, o->device_map, (int32_t)o->threads);
     TX_TRY(tx_engine_create(&engine, &lm->engine[0]));
     lm->devices = 1;
     const bool in_host = strcmp(tx_engine_device(lm->engine[0])->id, "cpu") == 0;
@@ -101,8 +101,11 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
     const bool q8_0 = o->cache_type && strcmp(o->cache_type, "q8_0") == 0;
     if (o->cache_type && !q8_0 && strcmp(o->cache_type, "auto") != 0)
         return tx_fail(TX_INVALID, "tx_lm_open: cache_type %.40s: use q8_0 or auto", o->cache_type);
-    if (!name || o->batch_size < 0)
-        return tx_fail(TX_INVALID, "tx_lm_open: %s", name ? "batch_size is below 0" : "model is missing");
+    if (!name || o->batch_size < 0 || o->threads < 0 || o->threads > INT32_MAX)
+        return tx_fail(TX_INVALID, "tx_lm_open: %s",
+                       !name               ? "model is missing"
+                       : o->batch_size < 0 ? "batch_size is below 0"
+                                           : "threads is not a number of threads");
     tx_lm *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "%s: out of memory", name);

@@ -73,8 +73,8 @@ rm "$work/other"/tokenizer*
 sed -i 's/"vocab_size": *257/"vocab_size": 300/' "$work/other/config.json"
 refuse 1 "assistant_model $work/other: its tokenizer has" --assistant_model "$work/other"
 refuse 1 "assistant_model $work/gone" --assistant_model "$work/gone"
-refuse 1 "assistant_model" --assistant_model "$work/draft" --num_beams 2
-refuse 1 "prompt_lookup_num_tokens" --assistant_model "$work/draft" --prompt_lookup_num_tokens 2
+refuse 2 "assistant_model" --assistant_model "$work/draft" --num_beams 2
+refuse 2 "prompt_lookup_num_tokens" --assistant_model "$work/draft" --prompt_lookup_num_tokens 2
 outcome 2 "assistant_model" "$bin/txgen" --model "$work/model" --assistant_model "$work/draft" --device_map cpu=2 -p a
 refuse 2 "num_assistant_tokens" --num_assistant_tokens 2
 refuse 1 "q8_0 or auto" --cache_type q4_0

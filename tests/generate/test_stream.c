@@ -259,6 +259,44 @@ static void ends_in_config(void **state)
     tx_config_free(config);
 }
 
+/* One table: values from texts, from the body of a request, and from a program's options. */
+static void settings_by_name(void **state)
+{
+    static const struct {
+        const char *name, *value, *refused;
+    } all[] = {
+        {"max_new_tokens", "5", NULL},
+        {"temperature", "0.5", NULL},
+        {"top_p", "1.5", "top_p 1.5: too large: must be between 0 and 1"},
+        {"num_beams", "0", "num_beams 0: too small"},
+        {"early_stopping", "never", NULL},
+        {"eos_token_id", "7,9", NULL},
+        {"eos_token_id", "7,x", "eos_token_id 7,x: give ids"},
+        {"top_k", "many", "top_k many: not a whole number"},
+        {"max_new_token", "5", "did you mean max_new_tokens?"},
+    };
+    tx_generation g = tx_generation_defaults(-1), how = g;
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
+        if (all[i].refused)
+            assert_refused(tx_generation_set(&g, all[i].name, all[i].value),
+                           i + 1 == sizeof all / sizeof all[0] ? TX_NOT_FOUND : TX_INVALID, all[i].refused);
+        else
+            assert_ok(tx_generation_set(&g, all[i].name, all[i].value));
+    assert_true(g.max_new_tokens == 5 && g.temperature == 0.5 && g.do_sample && g.early_stopping == TX_EARLY_NEVER);
+    assert_true(g.eos_count == 2 && g.eos_token_id[1] == 9 && g.top_p == 1.0 && g.num_beams == 1);
+    tx_json *body =
+        tx_json_pack("{s:I, s:f, s:I}", "max_tokens", INT64_C(6), "temperature", 0.25, "max_length", INT64_C(3));
+    assert_ok(tx_generation_read_body(&g, body));
+    assert_true(g.max_new_tokens == 6 && g.temperature == 0.25 && g.max_length == -1);
+    tx_json_free(body);
+    how.top_k = -7;
+    how.num_beams = 2;
+    how.do_sample = true;
+    how.temperature = -1;
+    assert_refused(tx_generation_check(&how), TX_INVALID, "temperature: -1 is below 0; top_k: -7 is not in");
+    assert_non_null(strstr(tx_error(), "num_beams 2 with do_sample"));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -269,6 +307,7 @@ int main(void)
         cmocka_unit_test(values_that_are_not_followed),
         cmocka_unit_test(settings_in_config),
         cmocka_unit_test(ends_in_config),
+        cmocka_unit_test(settings_by_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

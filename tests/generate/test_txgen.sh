@@ -242,7 +242,11 @@ run 2 "--perplexity" --perplexity "$work/text" --prompt a
 run 2 "--perplexity" --prompt a --stride 3
 run 2 "--stop" --prompt a --stop_strings b
 run 2 "--early_stopping" --prompt a --early_stopping soon
-run 1 "num_beams" --prompt a --num_beams 2 --temperature 0.5
+run 2 "num_beams" --prompt a --num_beams 2 --temperature 0.5
+"$bin/txgen" --model "$work/nowhere" --ids 1 --prompt a --chat --stride 2 --num_beams 2 --do_sample \
+    --device cpu --device_map auto > "$work/out" 2> "$work/err"
+[ $? -eq 2 ] && [ "$(grep -c "^txgen: .*\(--ids and --prompt\|--chat\|--stride\|num_beams 2\|--device_map\)" "$work/err")" -eq 5 ] ||
+    fail "five options that contradict each other: $(cat "$work/err")"
 run 2 "top_p" --prompt a --top_p 1.5
 run 1 "80 positions" --prompt "the cat" --max_new_tokens 100
 run 1 "$work/gone" --prompts "$work/gone"

@@ -108,17 +108,18 @@ def check_values(tx, model):
         raises(ValueError, f"{call.__name__} of fractions", call, [5.9, 6.7])
         raises(OverflowError, f"{call.__name__} of long ids", call, np.array([2 ** 32 + 5, 6]))
         raises(ValueError, f"{call.__name__} of rows", call, [[[5, 6], [7, 8]]])
-    for kind, settings in [(OverflowError, {"max_new_tokens": 2 ** 64 + 3}), (tx.Error, {"max_new_tokens": 2 ** 40}),
-                           (tx.Error, {"max_new_tokens": -7}), (OverflowError, {"seed": -1}),
-                           (OverflowError, {"eos_token_id": 2 ** 32 + 2}), (ValueError, {"eos_token_id": [1] * 33}),
-                           (ValueError, {"stop": "a\0b"}), (TypeError, {"top_k": 1.5})]:
+    for kind, settings in [(tx.Error, {"max_new_tokens": 2 ** 64 + 3}), (tx.Error, {"max_new_tokens": 2 ** 40}),
+                           (tx.Error, {"max_new_tokens": -7}), (tx.Error, {"seed": -1}),
+                           (OverflowError, {"eos_token_id": 2 ** 32 + 2}), (tx.Error, {"eos_token_id": [*range(33)]}),
+                           (ValueError, {"stop": "a\0b"}), (tx.Error, {"top_k": 1.5}), (TypeError, {"tok_k": 1})]:
         raises(kind, f"generate with {settings}", lm.generate, [5], **settings)
     raises(OverflowError, "perplexity", lm.perplexity, [5] * 9, stride=2 ** 64)
     raises(TypeError, "mixed prompts", lm.generate, ["a", [1, 2]])
     raises(ValueError, "a name with NUL", tx.LM, model + "\0x")
     raises(ValueError, "an option with NUL", tx.Trainer, output_dir="a\0b")
     raises(ValueError, "a folder with NUL", lm.save, "a\0b")
-    raises(OverflowError, "threads", tx.LM, model, threads=2 ** 40)
+    raises(tx.Error, "threads", tx.LM, model, threads=2 ** 40)
+    raises(TypeError, "an unknown option", tx.LM, model, thread=2)
     oracle.check(list(lm.generate(np.array([5, 6], dtype=np.int64), max_new_tokens=3)) ==
                  list(lm.generate([5, 6], max_new_tokens=3)), "int64 ids that fit")
 

@@ -8,8 +8,9 @@
 
 #define AT(field) offsetof(txgen_settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "model", AT(lm.model), .choices = "DIR|NAME",
-     .help = "the model: a folder, a GGUF file, or a name to look up (docs/guides/inference.md)"},
+#define LM_OPTION(KIND, name, member, least, most, choices, help) \
+    {TX_OPTION_##KIND, #name, AT(lm.member), least, most, choices, help},
+#include "tx_lm.def"
     {TX_OPTION_WORDS, "adapter", AT(adapter), 0, TXGEN_ADAPTERS, "DIR",
      "merge a LoRA adapter of peft or txtrain --lora_r into the weights; without --model, use the base model that the "
      "adapter names. Several adapters are combined as by peft's add_weighted_adapter"},
@@ -19,28 +20,6 @@ static const tx_option options[] = {
      .help = "how several adapters become one; cat is their exact sum. txconvert knows other ways"},
     {TX_OPTION_TEXT, "save_merged", AT(save_merged), .choices = "DIR",
      .help = "write the merged model to a folder, in --dtype, and exit"},
-    {TX_OPTION_TEXT, "device", AT(lm.device), .choices = "auto|cpu|opencl|opencl:N|opencl:NAME|gpu",
-     .help = "device to compute on"},
-    {TX_OPTION_TEXT, "device_map", AT(lm.device_map), .choices = "auto|DEVICE[=BLOCKS],...",
-     .help = "divide the model's blocks among devices, instead of --device: opencl:0=8,cpu=4 gives the number of "
-             "blocks; opencl:0,cpu fills each device in turn; auto uses all GPUs, then the cpu"},
-    {TX_OPTION_CHOICE, "offload_param", AT(offload_param), .choices = "none|cpu|nvme",
-     .help = "keep weights in host memory (cpu) or in a file in nvme_path (nvme), and copy each layer to the device "
-             "for every pass"},
-    {TX_OPTION_TEXT, "nvme_path", AT(lm.offload_folder), .choices = "DIR",
-     .help = "a folder on a fast local disk for --offload_param nvme; the file is deleted at the end"},
-    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
-     "threads of the cpu backend; 0 uses all cores of this process"},
-    {TX_OPTION_TEXT, "dtype", AT(lm.dtype), .choices = "float32|bfloat16|float16|auto",
-     .help = "type of weights, caches and matrix products; auto uses the type in config.json. The default is float32, "
-             "but keeps the quantised matrices of a GGUF file as they are; a given type converts them"},
-    {TX_OPTION_TEXT, "cache_type", AT(lm.cache_type), .choices = "auto|q8_0",
-     .help =
-         "type of the model's cached keys and values: that of --dtype, or 8 bits in blocks of 32 for long contexts"},
-    {TX_OPTION_FLAG, "load_in_4bit", AT(lm.load_in_4bit),
-     .help = "keep the matrices of the blocks in 4 bits (NF4): a quarter of the memory of bfloat16, less exact"},
-    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(lm.double_quant),
-     .help = "with --load_in_4bit: keep the scales in 8 bits"},
     {TX_OPTION_HEADING, .help = "text"},
     {TX_OPTION_WORDS, "prompt", AT(prompt), .choices = "TEXT",
      .help =
@@ -61,41 +40,13 @@ static const tx_option options[] = {
     {TX_OPTION_INTEGER, "batch_size", AT(lm.batch_size), 0, 4096, "N",
      "prompts, or windows of --perplexity, in a batch; 0 means 8 prompts, 32 texts of --classify and --embed, or 1 "
      "window. A single text is printed token by token"},
-    {TX_OPTION_INTEGER, "max_new_tokens", AT(max_new_tokens), -1, 1 << 24, "N",
-     "largest number of new tokens; -1 means up to max_length in generation_config.json, or else 200, within the "
-     "model's positions"},
-    {TX_OPTION_INTEGER, "min_new_tokens", AT(min_new_tokens), 0, 1 << 24, "N", "smallest number of new tokens"},
     {TX_OPTION_WORDS, "stop", AT(stop), .choices = "TEXT",
      .help = "end a text after the token that completes TEXT; can be repeated"},
-    {TX_OPTION_HEADING, .help = "sampling and beam search (defaults: generation_config.json of the model, then these)"},
-    {TX_OPTION_FLAG, "do_sample", AT(do_sample),
-     .help =
-         "sample tokens; implied by temperature, top_k or top_p, and, with temperature 0.8 and top_p 0.95, by a model "
-         "without generation_config.json. Otherwise decoding is greedy"},
-    {TX_OPTION_REAL, "temperature", AT(temperature), 0, FLT_MAX, "X",
-     "divide the logits by X before sampling; 0 is greedy decoding"},
-    {TX_OPTION_INTEGER, "top_k", AT(top_k), -1, 1 << 24, "N",
-     "sample from the N most likely tokens; 0 or -1 means all"},
-    {TX_OPTION_REAL, "top_p", AT(top_p), 0, 1, "X",
-     "of these, sample from the smallest set of tokens with a total probability of X or more"},
-    {TX_OPTION_REAL, "repetition_penalty", AT(repetition_penalty), 0, FLT_MAX, "X",
-     "above 1: make tokens that already occur less likely"},
-    {TX_OPTION_INTEGER, "seed", AT(seed), 0, (double)INT64_MAX, "N",
-     "seed of sampling; the same seed gives the same text"},
-    {TX_OPTION_INTEGER, "num_beams", AT(num_beams), 1, 256, "N", "beam search with N beams; 1 means no beam search"},
-    {TX_OPTION_INTEGER, "prompt_lookup_num_tokens", AT(prompt_lookup_num_tokens), 0, TX_GENERATION_GUESSES, "N",
-     "compute N more tokens at a time, guessed from what followed the last tokens before; for texts that repeat parts "
-     "of their prompt, one at a time"},
-    {TX_OPTION_TEXT, "assistant_model", AT(lm.assistant_model), .choices = "DIR|NAME",
-     .help =
-         "a smaller model with the same tokenizer: it guesses tokens, which the model computes in one pass. The text "
-         "stays the same; one text at a time"},
-    {TX_OPTION_INTEGER, "num_assistant_tokens", AT(num_assistant_tokens), 0, TX_GENERATION_GUESSES, "N",
-     "with --assistant_model: tokens that it guesses for a pass"},
-    {TX_OPTION_REAL, "length_penalty", AT(length_penalty), -FLT_MAX, FLT_MAX, "X",
-     "with beams: above 0 favours longer texts"},
-    {TX_OPTION_CHOICE, "early_stopping", AT(early_stopping), .choices = "false|true|never",
-     .help = "with beams: true stops at N finished texts, never stops only when no text can improve"},
+#define SETTING(KIND, name, initial, least, most, choices, key, implies, help) \
+    {TX_OPTION_##KIND, #name, AT(how.name), least, most, choices, help},
+#define FILE_SETTING(...)
+#define HEADING(text) {TX_OPTION_HEADING, .help = text},
+#include "tx_generation.def"
     {TX_OPTION_HEADING, .help = "ids instead of text (needs no tokenizer)"},
     {TX_OPTION_WORDS, "ids", AT(ids), .choices = "\"1 2 3\"",
      .help = "token ids to continue; can be repeated. Prints the new ids of each on a line"},
@@ -129,17 +80,12 @@ static const tx_option_spelling spellings[] = {{"-m", "model"},
                                                {"--max_tokens", "max_new_tokens"}};
 
 static const txgen_settings defaults = {
-    .lm = {.size = sizeof(tx_lm_options), .device = "auto", .warn = tx_warn, .progress = tx_alive_progress},
-    .max_new_tokens = -1,
-    .top_k = 50,
-    .num_beams = 1,
-    .num_assistant_tokens = TX_GENERATION_ASSISTANT,
-    .seed = 42,
+    .lm = {.size = sizeof(tx_lm_options), .warn = tx_warn, .progress = tx_alive_progress},
     .combination_type = 1, /* cat */
-    .temperature = 1.0,
-    .top_p = 1.0,
-    .repetition_penalty = 1.0,
-    .length_penalty = 1.0};
+    .how.size = sizeof(tx_generation),
+#define SETTING(KIND, name, initial, ...) .how.name = initial,
+#include "tx_generation.def"
+};
 
 const tx_cli txgen_program = {
     .name = "txgen",
@@ -159,18 +105,20 @@ const tx_cli txgen_program = {
 static int check(const txgen_settings *s, const tx_option_values *given)
 {
     const bool text = s->prompt.count > 0 || s->prompts, ids = s->ids.count > 0, labels = s->classify || s->embed;
+    tx_generation how = defaults.how;
+    tx_generation_take(&how, given, offsetof(txgen_settings, how));
     const tx_misuse misuses[] = {
         {!s->lm.model && !s->adapter.count, "--model is missing: give a model folder"},
         {s->adapter.count > TXGEN_ADAPTERS, "--adapter: too many adapters: combine some of them by txconvert"},
         {s->adapter_weights && !s->adapter.count, "--adapter_weights needs --adapter"},
-        {s->lm.device_map && GIVEN(lm.device), "--device and --device_map exclude each other"},
-        {s->lm.device_map && s->offload_param, "--offload_param and --device_map exclude each other"},
+        {s->lm.device_map && s->lm.device, "--device and --device_map exclude each other"},
+        {s->lm.device_map && s->lm.offload_params, "--offload_param and --device_map exclude each other"},
         {(s->lm.assistant_model || s->lm.cache_type) && (labels || s->perplexity || s->logits || s->save_merged),
          "--assistant_model and --cache_type are for texts: they exclude --classify, --embed, --perplexity, --logits "
          "and --save_merged"},
         {s->lm.assistant_model && s->lm.device_map, "--assistant_model and --device_map exclude each other"},
-        {!s->lm.assistant_model && GIVEN(num_assistant_tokens), "--num_assistant_tokens needs --assistant_model"},
-        {s->offload_param == TX_OFFLOAD_FILE && !s->lm.offload_folder,
+        {!s->lm.assistant_model && GIVEN(how.num_assistant_tokens), "--num_assistant_tokens needs --assistant_model"},
+        {s->lm.offload_params == TX_OFFLOAD_FILE && !s->lm.offload_folder,
          "--offload_param nvme needs --nvme_path: give a folder on a fast disk of this host"},
         {s->lm.load_in_4bit && s->save_merged,
          "--load_in_4bit and --save_merged exclude each other: 4-bit models cannot be saved"},
@@ -191,6 +139,10 @@ static int check(const txgen_settings *s, const tx_option_values *given)
         {ids && s->stop.count > 0, "--stop and --ids exclude each other: stop strings need a tokenizer"},
         {(s->stride > 0 || s->max_length > 0) && !s->perplexity,
          "--stride and --max_length need --perplexity; use --max_new_tokens to limit the length of a text"},
+        {s->lm.assistant_model && how.num_beams > 1, "--assistant_model and --num_beams exclude each other"},
+        {s->lm.assistant_model && how.prompt_lookup_num_tokens > 0,
+         "--assistant_model and --prompt_lookup_num_tokens exclude each other"},
+        {tx_generation_check(&how) != TX_OK, tx_error()},
     };
     return tx_complain_misuse(&txgen_program, misuses, sizeof misuses / sizeof misuses[0]);
 }
@@ -206,7 +158,7 @@ int txgen_parse(int argc, char *const *argv, txgen_settings *settings, tx_option
 /* Greedy texts of small models repeat themselves. */
 bool txgen_sample(const tx_option_values *given, tx_generation *how)
 {
-    if (GIVEN(do_sample) || GIVEN(temperature) || GIVEN(top_k) || GIVEN(top_p) || GIVEN(num_beams))
+    if (GIVEN(how.do_sample) || GIVEN(how.temperature) || GIVEN(how.top_k) || GIVEN(how.top_p) || GIVEN(how.num_beams))
         return false;
     how->do_sample = true;
     how->temperature = 0.8;
@@ -217,26 +169,8 @@ bool txgen_sample(const tx_option_values *given, tx_generation *how)
 void txgen_generation(const tx_option_values *given, tx_generation *how)
 {
     const txgen_settings *set = given->values;
-#define TAKE(field) how->field = GIVEN(field) ? set->field : how->field
-    TAKE(max_new_tokens);
-    TAKE(min_new_tokens);
-    TAKE(top_k);
-    TAKE(num_beams);
-    TAKE(prompt_lookup_num_tokens);
-    TAKE(num_assistant_tokens);
-    TAKE(temperature);
-    TAKE(top_p);
-    TAKE(repetition_penalty);
-    TAKE(length_penalty);
-    if (GIVEN(early_stopping))
-        how->early_stopping = (tx_early_stopping)set->early_stopping;
-    how->seed = (uint64_t)set->seed;
+    tx_generation_take(how, given, offsetof(txgen_settings, how));
+    how->seed = set->how.seed;
     how->stop_strings = set->stop.word;
     how->stop_count = set->stop.count;
-    if (GIVEN(do_sample))
-        how->do_sample = set->do_sample;
-    else if (GIVEN(top_k) || GIVEN(temperature) || GIVEN(top_p))
-        how->do_sample = how->temperature > 0.0;
-#undef TAKE
-#undef GIVEN
 }

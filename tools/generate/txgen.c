@@ -81,9 +81,6 @@ static void print_usage(const tx_lm *lm, bool assistant)
 static tx_status run(const txgen_settings *set, const tx_option_values *given, const char *adapter)
 {
     tx_lm_options options = set->lm;
-    options.device = options.device_map ? NULL : options.device;
-    options.offload_params = (tx_offload_place)set->offload_param;
-    options.threads = (int32_t)set->threads;
     options.adapter = adapter;
     options.keep_cache = set->chat;
     options.context = set->alive;
@@ -129,7 +126,7 @@ int main(int argc, char **argv)
     tx_option_values given;
     int result = txgen_parse(argc, argv, &set, &given);
     if (result == TX_GO_ON)
-        tx_wait_passively(argv, (int32_t)set.threads);
+        tx_wait_passively(argv, (int32_t)set.lm.threads);
     if (result == TX_GO_ON) {
         set.alive = tx_alive_start(&txgen_program, stderr, "loading the model");
         result = run_adapted(&set, &given);

@@ -18,11 +18,10 @@ typedef struct txgen_settings {
     const char *save_merged, *prompts, *logits, *perplexity, *chat_template, *system, *prompt_name, *adapter_weights,
         *chat_template_kwargs;
     tx_words prompt, ids, stop, adapter;
-    int64_t threads, stride, max_length;
-    int64_t max_new_tokens, min_new_tokens, top_k, num_beams, prompt_lookup_num_tokens, num_assistant_tokens, seed;
-    double temperature, top_p, repetition_penalty, length_penalty;
-    int32_t early_stopping, offload_param, combination_type;
-    bool do_sample, chat, classify, embed;
+    tx_generation how; /* its values are used if they are given */
+    int64_t stride, max_length;
+    int32_t combination_type;
+    bool chat, classify, embed;
     tx_alive *alive; /* the thread that prints progress, or NULL */
 } txgen_settings;
 

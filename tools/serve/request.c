@@ -24,9 +24,9 @@ enum {
     IN_ALL = IN_BOTH | IN_ENCODERS
 };
 
-/* The keys of bodies, with spaces between them. Keys without `only` are read, or cannot change an answer. The others
- * may be null or have the JSON in `only`, which changes nothing: TX has no such feature. EMPTY stands for false, 0, "",
- * [] and {}. */
+/* The keys of bodies, with spaces between them, and those of generation. Keys without `only` are read, or cannot change
+ * an answer. The others may be null or have the JSON in `only`, which changes nothing: TX has no such feature. EMPTY
+ * stands for false, 0, "", [] and {}. */
 #define EMPTY ""
 static const struct {
     const char *keys;
@@ -39,9 +39,9 @@ static const struct {
     {"input", IN_ENCODERS, NULL},
     {"encoding_format dimensions", IN_EMBED, NULL},
     {"prompt echo", IN_COMPLETION, NULL},
-    {"max_tokens min_tokens temperature top_p top_k repetition_penalty seed n best_of stop stream "
-     "stream_options logprobs response_format",
-     IN_BOTH, NULL},
+#define SETTING(KIND, name, initial, least, most, choices, key, ...) {key, IN_BOTH, NULL},
+#include "tx_generation.def"
+    {"seed n best_of stop stream stream_options logprobs response_format", IN_BOTH, NULL},
     {"messages tools tool_choice parallel_tool_calls function_call documents chat_template_kwargs reasoning_effort "
      "add_generation_prompt continue_final_message max_completion_tokens top_logprobs",
      IN_CHAT, NULL},
@@ -88,7 +88,7 @@ static tx_status check_keys(const tx_json *body, serve_kind kind)
         const char *key = tx_json_key(m), *only = EMPTY;
         bool known = tx_json_type_of(value) == TX_JSON_NULL;
         for (size_t i = 0; i < sizeof rows / sizeof rows[0] && !known; i++) {
-            known = rows[i].in & 1 << kind && is_among(rows[i].keys, key);
+            known = rows[i].keys && rows[i].in & 1 << kind && is_among(rows[i].keys, key);
             only = rows[i].only;
         }
         if (!known)
@@ -169,12 +169,8 @@ static tx_status read_settings(serve_call *c, int64_t *texts)
     how->num_beams = 1;
     how->max_new_tokens = c->kind == SERVE_COMPLETION ? COMPLETION_TOKENS : -1;
     how->seed = (uint64_t)time(NULL) * 1000003u + c->number;
+    TX_TRY(tx_generation_read_body(how, body));
     TX_TRY(TX_JSON_OPTIONAL(int, body, most, c->kind == SERVE_COMPLETION ? 0 : 1, INT32_MAX, &how->max_new_tokens));
-    TX_TRY(TX_JSON_OPTIONAL(int, body, "min_tokens", 0, INT32_MAX, &how->min_new_tokens));
-    TX_TRY(TX_JSON_OPTIONAL(int, body, "top_k", -1, INT32_MAX, &how->top_k));
-    TX_TRY(TX_JSON_OPTIONAL(number, body, "temperature", 0.0, 100.0, &how->temperature));
-    TX_TRY(TX_JSON_OPTIONAL(number, body, "top_p", 0.0, 1.0, &how->top_p));
-    TX_TRY(TX_JSON_OPTIONAL(number, body, "repetition_penalty", 0.0, 100.0, &how->repetition_penalty));
     TX_TRY(TX_JSON_OPTIONAL(int, body, "n", 1, SERVE_TEXTS, texts));
     TX_TRY(TX_JSON_OPTIONAL(int, body, "best_of", 1, SERVE_TEXTS, &best));
     TX_TRY(TX_JSON_OPTIONAL(bool, body, "echo", &c->echo));

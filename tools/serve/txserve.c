@@ -17,26 +17,15 @@
 
 #define AT(field) offsetof(serve_settings, field)
 static const tx_option options[] = {
-    {TX_OPTION_TEXT, "model", AT(lm.model), .choices = "DIR|NAME",
-     .help = "the model: a folder, a GGUF file, or a name to look up (docs/guides/inference.md)"},
+#define LM_OPTION(KIND, name, member, least, most, choices, help) \
+    {TX_OPTION_##KIND, #name, AT(lm.member), least, most, choices, help},
+#define TEXTS_OPTION(...)
+#include "tx_lm.def"
     {TX_OPTION_TEXT, "adapter", AT(lm.adapter), .choices = "DIR",
      .help = "merge a LoRA adapter of peft or txtrain --lora_r into the weights"},
     {TX_OPTION_CHOICE, "task", AT(task), .choices = "generate|embed|classify",
      .help = "kind of the model: generate serves completions and chats; embed and classify serve encoders at "
              "/v1/embeddings and /v1/classify"},
-    {TX_OPTION_TEXT, "device", AT(lm.device), .choices = "auto|cpu|opencl|opencl:N|opencl:NAME|gpu",
-     .help = "device to compute on"},
-    {TX_OPTION_TEXT, "device_map", AT(lm.device_map), .choices = "auto|DEVICE[=BLOCKS],...",
-     .help = "divide the model's blocks among devices, instead of --device"},
-    {TX_OPTION_INTEGER, "threads", AT(threads), 0, 4096, "N",
-     "threads of the cpu backend; 0 uses all cores of this process"},
-    {TX_OPTION_TEXT, "dtype", AT(lm.dtype), .choices = "float32|bfloat16|float16|auto",
-     .help = "type of weights, caches and matrix products; auto uses the type in config.json"},
-    {TX_OPTION_TEXT, "cache_type", AT(lm.cache_type), .choices = "auto|q8_0",
-     .help = "type of cached keys and values: that of --dtype, or 8 bits in blocks of 32"},
-    {TX_OPTION_FLAG, "load_in_4bit", AT(lm.load_in_4bit), .help = "keep the matrices of the blocks in 4 bits (NF4)"},
-    {TX_OPTION_FLAG, "bnb_4bit_use_double_quant", AT(lm.double_quant),
-     .help = "with --load_in_4bit: keep the scales in 8 bits"},
     {TX_OPTION_TEXT, "chat_template", AT(chat_template), .choices = "NAME|FILE",
      .help =
          "chat template: chatml, qwen, qwen2, llama2, llama3, mistral, gemma, zephyr, alpaca, a .jinja file, or its "
@@ -74,18 +63,15 @@ static const tx_option options[] = {
 static const tx_option_spelling spellings[] = {
     {"-m", "model"}, {"--max_model_len", "max_length"}, {"--cors_allow_origins", "cors"}};
 
-static const serve_settings defaults = {.lm = {.size = sizeof(tx_lm_options),
-                                               .device = "auto",
-                                               .dtype = "float32",
-                                               .warn = tx_warn,
-                                               .progress = tx_alive_progress},
-                                        .host = "127.0.0.1",
-                                        .port = 8080,
-                                        .slots = 8,
-                                        .max_queue = 256,
-                                        .max_body = 4,
-                                        .max_connections = 512,
-                                        .timeout = 600};
+static const serve_settings defaults = {
+    .lm = {.size = sizeof(tx_lm_options), .dtype = "float32", .warn = tx_warn, .progress = tx_alive_progress},
+    .host = "127.0.0.1",
+    .port = 8080,
+    .slots = 8,
+    .max_queue = 256,
+    .max_body = 4,
+    .max_connections = 512,
+    .timeout = 600};
 
 const tx_cli serve_program = {
     .name = "txserve",
@@ -145,8 +131,6 @@ static tx_status open_model(serve_server *s)
     const serve_settings *set = s->set;
     const tx_reporter report = {.warn = tx_warn};
     tx_lm_options lm = set->lm;
-    lm.device = lm.device_map ? NULL : lm.device;
-    lm.threads = (int32_t)set->threads;
     lm.context = s->alive;
     TX_TRY(name_model(s));
     if (set->task != SERVE_GENERATE)
@@ -262,12 +246,16 @@ int main(int argc, char **argv)
 {
     serve_settings set = defaults;
     int result = tx_options_parse(&serve_program, argc, argv, &set);
-    if (result == TX_GO_ON && !set.lm.model && !set.lm.adapter)
-        result = tx_complain(&serve_program, TX_EXIT_USAGE, "--model is missing: give a model folder");
-    if (result == TX_GO_ON && set.lm.cache_type && set.task != SERVE_GENERATE)
-        result = tx_complain(&serve_program, TX_EXIT_USAGE, "--cache_type is only for --task generate");
+    const tx_misuse misuses[] = {
+        {!set.lm.model && !set.lm.adapter, "--model is missing: give a model folder"},
+        {set.lm.cache_type && set.task != SERVE_GENERATE, "--cache_type is only for --task generate"},
+        {set.lm.device && set.lm.device_map, "--device and --device_map exclude each other"},
+        {set.lm.double_quant && !set.lm.load_in_4bit, "--bnb_4bit_use_double_quant needs --load_in_4bit"},
+    };
+    if (result == TX_GO_ON)
+        result = tx_complain_misuse(&serve_program, misuses, sizeof misuses / sizeof misuses[0]);
     if (result == TX_GO_ON) {
-        tx_wait_passively(argv, (int32_t)set.threads);
+        tx_wait_passively(argv, (int32_t)set.lm.threads);
         result = run(&set);
     }
     return tx_end(&serve_program, result);

@@ -31,7 +31,7 @@ typedef struct serve_settings {
     tx_lm_options lm; /* open_model sets the members without an option */
     const char *host, *api_key_file, *served_model_name, *chat_template, *allowed_hosts, *cors;
     int32_t task; /* a serve_task */
-    int64_t threads, port, slots, max_length, max_queue, max_body, max_connections, timeout;
+    int64_t port, slots, max_length, max_queue, max_body, max_connections, timeout;
 } serve_settings;
 
 extern const tx_cli serve_program;

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The functions and structures of libtx's public headers that the package uses."""
 import ctypes
+import json
 import operator
 import os
 import signal
 import threading
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_bool, c_char, c_char_p, c_double, c_float, c_int, c_int32,
-                    c_int64, c_size_t, c_uint64, c_void_p)
+                    c_int64, c_size_t, c_void_p)
 
 _here = os.path.dirname(os.path.abspath(__file__))
 lib = ctypes.CDLL(os.environ.get("TX_LIBRARY") or os.path.join(_here, "lib", "libtx.so.0"))
@@ -14,7 +15,7 @@ _free = ctypes.CDLL(None).free
 _free.argtypes, _free.restype = [c_void_p], None
 
 
-INVALID = -1  # TX_INVALID
+INVALID, NOT_FOUND = -1, -7  # of tx_status
 
 
 class Error(Exception):
@@ -29,6 +30,13 @@ def check(status):
     """Raises the library's last message on this thread if a call has failed."""
     if status:
         raise Error(lib.tx_error().decode(errors="replace"), status)
+
+
+def known(status):
+    """The same for a call that sets an option by its name, which may be unknown: Python's error for it is TypeError."""
+    if status == NOT_FOUND:
+        raise TypeError(lib.tx_error().decode(errors="replace"))
+    check(status)
 
 
 class Guard:
@@ -94,6 +102,19 @@ def encode(value):
     return data
 
 
+def text_of(value):
+    """An option's value as on a command line."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        return json.dumps(value)
+    if isinstance(value, (list, tuple)):
+        return ",".join(text_of(item) for item in value)
+    if isinstance(value, float):
+        return repr(float(value))
+    return os.fspath(value) if hasattr(value, "__fspath__") else str(value)
+
+
 def put(structure, **values):
     """Sets fields of a structure, and its size. ctypes would cut an integer that does not fit."""
     structure.size = ctypes.sizeof(structure)
@@ -135,21 +156,11 @@ class JobListener(Structure):
 # ---- tx_generate.h ----------------------------------------
 
 
-class Generation(Structure):
-    """tx_generation: names and meanings of transformers' GenerationConfig."""
-    _fields_ = [("size", c_size_t), ("max_new_tokens", c_int64), ("max_length", c_int64), ("min_new_tokens", c_int64),
-                ("min_length", c_int64), ("do_sample", c_bool), ("temperature", c_double), ("top_k", c_int64),
-                ("top_p", c_double), ("repetition_penalty", c_double), ("num_beams", c_int64),
-                ("prompt_lookup_num_tokens", c_int64), ("num_assistant_tokens", c_int64), ("length_penalty", c_double),
-                ("early_stopping", c_int), ("seed", c_uint64), ("eos_token_id", c_int32 * 32),
-                ("eos_count", c_int32), ("stop_strings", POINTER(c_char_p)), ("stop_count", c_int32)]
-
-
 _warn = CFUNCTYPE(None, c_void_p, c_char_p)
 
 
 class LmOptions(Structure):
-    _fields_ = [("size", c_size_t), ("model", c_char_p), ("device", c_char_p), ("threads", c_int32),
+    _fields_ = [("size", c_size_t), ("model", c_char_p), ("device", c_char_p), ("threads", c_int64),
                 ("batch_size", c_int64), ("dtype", c_char_p), ("warn", _warn), ("context", c_void_p),
                 ("adapter", c_char_p), ("load_in_4bit", c_bool), ("double_quant", c_bool), ("keep_cache", c_bool),
                 ("device_map", c_char_p), ("offload_params", c_int), ("offload_folder", c_char_p),
@@ -214,12 +225,14 @@ _declare("job_set", c_void_p, c_char_p, c_char_p)
 _declare("job_listen", c_void_p, POINTER(JobListener))
 _declare("job_step", c_void_p, POINTER(c_int64), result=c_int64)
 _declare("lm_open embedder_open", POINTER(LmOptions), POINTER(c_void_p))
+_declare("lm_set", POINTER(LmOptions), c_char_p, c_char_p)
 _declare("lm_vocab_size lm_positions embedder_width", c_void_p, result=c_int64)
-_declare("lm_generation", c_void_p, result=POINTER(Generation))
-_declare("generation_add_end", POINTER(Generation), c_int32, c_char_p, POINTER(c_char_p))
+_declare("lm_generation", c_void_p, result=c_void_p)
+_declare("generation_set", c_void_p, c_char_p, c_char_p)
+_declare("generation_add_end", c_void_p, c_int32, c_char_p, POINTER(c_char_p))
 _declare("lm_tokenizer encoder_create topology_live", c_void_p, POINTER(c_void_p))
 _declare("lm_encode", c_void_p, c_char_p, c_size_t, POINTER(c_void_p), POINTER(c_int64))
-_declare("lm_generate", c_void_p, POINTER(Prompt), c_int64, POINTER(Generation), POINTER(LmListener))
+_declare("lm_generate", c_void_p, POINTER(Prompt), c_int64, c_void_p, POINTER(LmListener))
 _declare("lm_logits_shape", c_void_p, c_int64, POINTER(Shape))
 _declare("lm_logits", c_void_p, POINTER(c_int32), c_int64, POINTER(c_float))
 _declare("lm_perplexity", c_void_p, POINTER(c_int32), c_int64, POINTER(Perplexity), POINTER(PerplexityResult))

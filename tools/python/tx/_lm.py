@@ -10,12 +10,9 @@ from functools import wraps
 
 import numpy as np
 
-from ._library import (INVALID, Conversation, Error, Generation, Guard, Ids, LmListener, LmOptions, Perplexity,
-                       PerplexityResult, Prompt, Shape, TextInput, check, encode, lib, own_process, put, take)
-
-_EARLY = {False: 0, True: 1, "never": 2}
-_OFFLOAD = {None: 0, "none": 0, "cpu": 1, "nvme": 2}
-_INTERNAL = {"size", "eos_count", "stop_count", "stop_strings"}
+from ._library import (INVALID, Conversation, Error, Guard, Ids, LmListener, LmOptions, Perplexity,
+                       PerplexityResult, Prompt, Shape, TextInput, check, encode, known, lib, own_process, put, take,
+                       text_of)
 
 
 def _array(ids, least=1):
@@ -48,25 +45,23 @@ class _Model:
     _open = _free = None  # functions of the library
     _lm = _busy = None
 
-    def __init__(self, model=None, *, device="cpu", dtype=None, threads=0, batch_size=0, adapter=None,
-                 load_in_4bit=False, double_quant=False, keep_cache=True, device_map=None, offload_param=None,
-                 offload_folder=None, assistant_model=None, cache_type=None):
-        """`dtype` is "float32" (the default), "bfloat16", "float16" or "auto". `adapter` is a folder of peft.
-        `keep_cache` reuses the keys and values of a conversation. The others are options of txgen, with its values."""
+    def __init__(self, model=None, *, adapter=None, batch_size=0, double_quant=False, keep_cache=True,
+                 offload_folder=None, **options):
+        """`adapter` is a folder of peft. `keep_cache` reuses the keys and values of a conversation. `options` are those
+        of txgen: device, dtype, threads, load_in_4bit, device_map, offload_param, assistant_model, cache_type."""
         self.close()
         warn = dict(LmOptions._fields_)["warn"]
         self._warn = warn(lambda _, line: self._guard(warnings.warn)(line.decode(errors="replace"), stacklevel=4))
-        options = put(LmOptions(), model=encode(model), threads=threads, batch_size=batch_size,
-                      device=None if device_map else encode(device), dtype=encode(dtype), warn=self._warn,
-                      adapter=encode(adapter), load_in_4bit=load_in_4bit, double_quant=double_quant,
-                      keep_cache=keep_cache, device_map=encode(device_map), offload_params=_OFFLOAD[offload_param],
-                      offload_folder=encode(offload_folder), assistant_model=encode(assistant_model),
-                      cache_type=encode(cache_type))
+        how = put(LmOptions(), batch_size=batch_size, warn=self._warn, adapter=encode(adapter), keep_cache=keep_cache)
+        options.update(model=model, bnb_4bit_use_double_quant=double_quant, nvme_path=offload_folder)
+        how.texts = {encode(name): encode(text_of(value)) for name, value in options.items() if value is not None}
+        for name, text in how.texts.items():
+            known(lib.tx_lm_set(byref(how), name, text))
         made = c_void_p()
         own_process()
         self._busy = threading.Lock()
         with Guard() as self._guard:
-            check(self._open(byref(options), byref(made)))
+            check(self._open(byref(how), byref(made)))
             self._lm = made
 
     @contextmanager
@@ -176,26 +171,19 @@ class LM(_Model):
     # ---- generation
 
     def _settings(self, given):
-        """tx_generation with the model's settings and those given. Returns it with the memory that it points to."""
-        how = Generation()
-        ctypes.memmove(byref(how), lib.tx_lm_generation(self._lm), sizeof(how))
-        known = [name for name, _ in Generation._fields_ if name not in _INTERNAL] + ["stop"]
+        """tx_generation with the model's settings and those given; its `ends` have room for one more stop string."""
+        model = lib.tx_lm_generation(self._lm)
+        how = ctypes.create_string_buffer(ctypes.string_at(model, c_size_t.from_address(model).value))
         stop = given.pop("stop", None) or []
-        for name, value in given.items():
-            if name not in known:
-                raise TypeError(f"unknown setting {name}: the settings are {', '.join(known)}")
+        for name in sorted(given, key="do_sample".__eq__):  # after those that imply it
+            value = given[name]
             if name == "eos_token_id":
-                ends = _array([] if value is None else value, 0)
-                if ends.size > len(how.eos_token_id):
-                    raise ValueError(f"eos_token_id: at most {len(how.eos_token_id)} ids")
-                how.eos_token_id[:ends.size], how.eos_count = ends.tolist(), ends.size
-            else:
-                put(how, **{name: _EARLY[value] if name == "early_stopping" else value})
-        if "do_sample" not in given and {"temperature", "top_k", "top_p"} & set(given):
-            how.do_sample = how.temperature > 0
-        stops = [encode(text) for text in ([stop] if isinstance(stop, str) else stop)]
-        if stops:
-            how.stop_strings, how.stop_count = (c_char_p * len(stops))(*stops), len(stops)
+                value = _array([] if value is None else value, 0).tolist()
+            known(lib.tx_generation_set(how, encode(name), encode(text_of(value))))
+        how.texts = [encode(text) for text in ([stop] if isinstance(stop, str) else stop)]
+        how.ends = (c_char_p * (len(how.texts) + 1))()
+        for text in how.texts:
+            check(lib.tx_generation_add_end(how, -1, text, how.ends))
         return how
 
     @_alone
@@ -237,7 +225,7 @@ class LM(_Model):
             stop=types["stop"](guard(lambda _: bool(stopped) or guard.error is not None)))
         if by_text:
             listener.text = types["text"](guard(text))
-        check(lib.tx_lm_generate(self._lm, prompts, count, byref(how), byref(listener)))
+        check(lib.tx_lm_generate(self._lm, prompts, count, how, byref(listener)))
         return results
 
     @_alone
@@ -256,8 +244,7 @@ class LM(_Model):
             self._render(said, chat, encoder, ids)
             array = np.array(take(ids.id, c_int32, ids.count), dtype=np.int32)
             how = self._settings(dict(settings))
-            last, stops = lib.tx_chat_end(chat, byref(end)), (c_char_p * (how.stop_count + 1))()
-            check(lib.tx_generation_add_end(byref(how), end, last, stops))
+            check(lib.tx_generation_add_end(how, end, lib.tx_chat_end(chat, byref(end)), how.ends))
             prompt = (Prompt * 1)(Prompt(ids=_pointer(array), count=array.size))
             answer = bytes(self._run(prompt, 1, how, on_text or (lambda *_: False))[0][0])
             buffer = ctypes.create_string_buffer(answer)

@@ -8,7 +8,7 @@ import warnings
 from collections import namedtuple
 
 from ._library import (INVALID, Error, Guard, JobListener, RunStep, byref, c_int64, c_void_p, check, encode, lib,
-                       own_process, put)
+                       own_process, put, text_of)
 
 _log = logging.getLogger("tx")
 
@@ -35,17 +35,6 @@ class Callback:
 
     def on_save(self, trainer, folder):
         """A checkpoint or the model was written to a folder."""
-
-
-def _text(value):
-    """An option's value as on txtrain's command line."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return json.dumps(value)
-    if isinstance(value, (list, tuple)):
-        return ",".join(_text(item) for item in value)
-    return os.fspath(value) if hasattr(value, "__fspath__") else repr(value) if isinstance(value, float) else str(value)
 
 
 def _metrics(figures, count):
@@ -82,7 +71,7 @@ class Trainer:
         check(lib.tx_job_create(byref(job)))
         try:
             for name, value in self.options.items():
-                check(lib.tx_job_set(job, encode(name), encode(_text(value))))
+                check(lib.tx_job_set(job, encode(name), encode(text_of(value))))
         except BaseException:
             lib.tx_job_free(job)
             raise
