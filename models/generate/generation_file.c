@@ -41,14 +41,14 @@ static const char harmless[] =
 static tx_status get_ends(const tx_json *json, tx_generation *g)
 {
     tx_json *list = NULL;
-    const bool several = tx_json_get(json, "eos_token_id", TX_JSON_ARRAY, &list) == TX_OK;
-    const size_t count = several ? tx_json_size(list) : 1;
+    const bool is_list = tx_json_get(json, "eos_token_id", TX_JSON_ARRAY, &list) == TX_OK;
+    const size_t count = is_list ? tx_json_size(list) : 1;
     if (count > TX_GENERATION_EOS)
         return tx_fail(TX_UNSUPPORTED, "eos_token_id: %zu ids are more than the %d supported", count,
                        TX_GENERATION_EOS);
     for (size_t i = 0; i < count; i++) {
         int64_t id = -1;
-        TX_TRY(several ? tx_json_as_int(tx_json_at(list, i), "eos_token_id", 0, INT32_MAX, &id)
+        TX_TRY(is_list ? tx_json_as_int(tx_json_at(list, i), "eos_token_id", 0, INT32_MAX, &id)
                        : tx_json_get_int(json, "eos_token_id", 0, INT32_MAX, &id));
         g->eos_token_id[i] = (int32_t)id;
     }

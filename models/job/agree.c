@@ -77,9 +77,9 @@ static tx_status agree(tx_comm *comm, const tx_json *json, const char *left_out)
 
 /* ---- Options --------------------------------------------------------------------------------------------------- */
 
-static tx_status compare_endings(tx_comm *comm, int ending)
+static tx_status compare_exits(tx_comm *comm, int exit_status)
 {
-    const int32_t mine = (int32_t)ending;
+    const int32_t mine = (int32_t)exit_status;
     tx_status status;
     int32_t *all = tx_comm_gather(comm, &mine, sizeof mine, &status);
     for (int32_t r = 0; r < comm->size && !status; r++)
@@ -92,14 +92,14 @@ static tx_status compare_endings(tx_comm *comm, int ending)
     return status;
 }
 
-tx_status tx_job_agree_on_options(tx_job *j, int ending)
+tx_status tx_job_agree_on_options(tx_job *j, int exit_status)
 {
     char build[TX_BUILD_ID];
     tx_build_id(build);
     tx_json *options = tx_job_arguments(&j->set, 0, TX_RANK), *program = tx_json_object();
     const bool made =
         options && !tx_json_set_string(program, "TX", TX_VERSION) && !tx_json_set_string(program, "TX build", build);
-    tx_status status = compare_endings(j->comm, made ? ending : FAILED);
+    tx_status status = compare_exits(j->comm, made ? exit_status : FAILED);
     TX_THEN(status, agree(j->comm, program, NULL));
     TX_THEN(status, agree(j->comm, options, NULL));
     tx_json_free(program);

@@ -16,12 +16,12 @@
 
 void tx_job_note_missing(tx_job *j, const char *format, ...)
 {
-    char text[sizeof j->lacks];
+    char text[sizeof j->missing];
     va_list args;
     va_start(args, format);
     tx_format_list(text, sizeof text, format, args);
     va_end(args);
-    tx_list_add(j->lacks, sizeof j->lacks, "; ", "%s", text);
+    tx_list_add(j->missing, sizeof j->missing, "; ", "%s", text);
 }
 
 void tx_job_find_best(const tx_job *j)

@@ -91,14 +91,14 @@ static void add_kept(const tx_job *j, const tx_json *then, const tx_json *now, c
 tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
 {
     const tx_json *then = j->inputs.state.run;
-    clauses refused = {""}, told = {""}, digests = {""}, kept = {""};
+    clauses refused = {""}, reported = {""}, digests = {""}, kept = {""};
     tx_json *before = NULL, *now = tx_job_arguments(&j->set, 0, 0);
     if (tx_job_read_arguments(j->inputs.checkpoint, &before))
         before = NULL;
     for (void *i = tx_json_first(made); i; i = tx_json_next(made, i)) {
         const char *key = tx_json_key(i);
         const bool digest = strcmp(key, "data") == 0 || strcmp(key, "tokenizer") == 0;
-        add_change(digest ? &digests : is_decisive(key) ? &refused : &told, then, made, key);
+        add_change(digest ? &digests : is_decisive(key) ? &refused : &reported, then, made, key);
     }
     if (*digests.text)
         explain_data(j, before, now, &refused);
@@ -110,8 +110,8 @@ tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
                        "cannot resume from %s, because the steps would read other data: %s; give the same options, or "
                        "start a new run with --model_name_or_path %s",
                        j->inputs.checkpoint, refused.text, j->inputs.checkpoint);
-    if (*told.text)
-        tx_reporter_print(&j->report, "the run resumes with different options: %s", told.text);
+    if (*reported.text)
+        tx_reporter_print(&j->report, "the run resumes with different options: %s", reported.text);
     if (*kept.text)
         tx_reporter_print(&j->report, "the checkpoint decides these options, so the given values have no effect: %s",
                           kept.text);

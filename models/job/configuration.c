@@ -19,7 +19,7 @@
  *   SAME(path, values, advice)
  *       The values mean what TX always does; "*" is any value. Other values are refused with the advice.
  *
- *   TOLD(path, values, text)
+ *   NOTED(path, values, text)
  *       Any value is accepted. If it is none of the values, a note says what TX does.
  *
  *   ABSENT(path, other, text)
@@ -39,12 +39,12 @@
 #define FILE_LIMIT (1 << 24)
 #define PATH_ROOM 160
 
-typedef enum key_kind { SET, WORD, POWER, SAME, TOLD, ABSENT, DEFAULT } key_kind;
+typedef enum key_kind { SET, WORD, POWER, SAME, NOTED, ABSENT, DEFAULT } key_kind;
 
 typedef struct known_key {
     const char *path;
     key_kind kind;
-    const char *to;   /* the option; for SAME and TOLD the values; for ABSENT the other path */
+    const char *to;   /* the option; for SAME and NOTED the values; for ABSENT the other path */
     const char *text; /* the words, the advice, the text of the note, or the value */
 } known_key;
 
@@ -52,7 +52,7 @@ typedef struct known_key {
 #define WORD(path, option, words) {path, WORD, TX_JOB_SPELL(option), words},
 #define POWER(path, option) {path, POWER, TX_JOB_SPELL(option), NULL},
 #define SAME(path, values, advice) {path, SAME, values, advice},
-#define TOLD(path, values, text) {path, TOLD, values, text},
+#define NOTED(path, values, text) {path, NOTED, values, text},
 #define ABSENT(path, other, text) {path, ABSENT, other, text},
 #define DEFAULT(option, value) {"", DEFAULT, TX_JOB_SPELL(option), value},
 static const known_key deepspeed_rows[] = {
@@ -65,7 +65,7 @@ static const known_key fsdp_rows[] = {
 #undef WORD
 #undef POWER
 #undef SAME
-#undef TOLD
+#undef NOTED
 #undef ABSENT
 #undef DEFAULT
 #define ROWS(list) (int)(sizeof(list) / sizeof(list)[0])
@@ -77,7 +77,7 @@ typedef struct reading {
     int count;
     const char *prefix; /* optional prefix of the keys */
     bool seen[MOST_ROWS];
-    char told[1024], refused[3072];
+    char notes[1024], refused[3072];
 } reading;
 
 /* The first row of a path. */
@@ -116,7 +116,7 @@ static void refuse(reading *r, const char *path, const char *why)
 
 static void add_note(reading *r, const char *path, const char *what)
 {
-    tx_list_add(r->told, sizeof r->told, "; ", "%s: %s", path, what);
+    tx_list_add(r->notes, sizeof r->notes, "; ", "%s: %s", path, what);
 }
 
 /* ---- Values ------------------------------------------------------------------------------------------------- */
@@ -207,7 +207,7 @@ static void apply_row(reading *r, const char *path, const known_key *row, const 
         if (!tx_option_list_has(row->to, text))
             refuse(r, path, row->text);
         break;
-    case TOLD:
+    case NOTED:
         if (!tx_option_list_has(row->to, text))
             add_note(r, path, row->text);
         break;
@@ -309,19 +309,19 @@ static tx_status open_object(const char *name, const char *value, tx_json **json
 }
 
 /* Keeps notes on a configuration for the start of the run. */
-static void keep_notes(tx_job *j, const char *name, const char *told)
+static void keep_notes(tx_job *j, const char *name, const char *notes)
 {
     char text[2200];
-    snprintf(text, sizeof text, "%.1000s%s%s: %s", j->told ? j->told : "", j->told ? "; " : "", name, told);
-    free(j->told);
-    j->told = strdup(text);
+    snprintf(text, sizeof text, "%.1000s%s%s: %s", j->notes ? j->notes : "", j->notes ? "; " : "", name, notes);
+    free(j->notes);
+    j->notes = strdup(text);
 }
 
 static tx_status end(reading *r, const char *name)
 {
     conclude(r);
-    if (*r->told)
-        keep_notes(r->job, name, r->told);
+    if (*r->notes)
+        keep_notes(r->job, name, r->notes);
     return *r->refused ? tx_fail(TX_UNSUPPORTED, "%s: %s", name, r->refused) : TX_OK;
 }
 
@@ -380,8 +380,8 @@ static tx_status read_fsdp(tx_job *j)
 
 tx_status tx_job_read_configurations(tx_job *j)
 {
-    free(j->told);
-    j->told = NULL;
+    free(j->notes);
+    j->notes = NULL;
     TX_TRY(read_deepspeed(j));
     return read_fsdp(j);
 }

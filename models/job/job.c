@@ -44,7 +44,7 @@ void tx_job_free(tx_job *j)
     free(j->rows_text);
     free(j->stage_blocks);
     free(j->kept);
-    free(j->told);
+    free(j->notes);
     free(j->inherited);
     tx_comm_close(j->comm);
     tx_watch_stop(j->watch);
@@ -292,16 +292,16 @@ static tx_status end_again(tx_job *j, const tx_run_options *run)
     bool written = false;
     TX_TRY(tx_job_is_written(j, &written));
     j->summary = (tx_run_summary){.loss = (double)NAN, .mean_loss = (double)NAN};
-    j->rests = written && !tx_job_evaluates_at_end(j);
+    j->already_complete = written && !tx_job_evaluates_at_end(j);
     tx_job_note(j, "already complete: %s is after step %" PRId64 " of %" PRId64 "%s; %s %s", in->checkpoint,
                 in->state.step, j->steps, in->state.step < j->steps ? " (early stopping)" : "",
-                j->rests  ? "nothing changes in"
-                : written ? "only its evaluations change in"
-                          : "the model is written to",
+                j->already_complete ? "nothing changes in"
+                : written           ? "only its evaluations change in"
+                                    : "the model is written to",
                 folder);
     if (!written)
         return end(j, run);
-    return j->rests ? TX_OK : tx_job_load_best(j);
+    return j->already_complete ? TX_OK : tx_job_load_best(j);
 }
 
 static tx_status train(tx_job *j)
@@ -343,9 +343,9 @@ static tx_status work(tx_job *j)
         TX_TRY(train(j));
     if (j->summary.stopped)
         return TX_OK;
-    if (j->inputs.validation.count && !j->rests)
+    if (j->inputs.validation.count && !j->already_complete)
         TX_TRY(evaluate(j));
-    if (j->inputs.test.count && !j->rests)
+    if (j->inputs.test.count && !j->already_complete)
         TX_TRY(tx_job_predict(j));
     TX_TRY(tx_job_write_card(j));
     return wait_for_ranks(j);
@@ -355,7 +355,7 @@ static tx_status work(tx_job *j)
 static tx_status finish(tx_job *j)
 {
     j->complete = !j->summary.stopped;
-    return j->lacks[0] ? tx_fail(TX_IO, "%s; the final model is in %s", j->lacks, j->set.output_dir) : TX_OK;
+    return j->missing[0] ? tx_fail(TX_IO, "%s; the final model is in %s", j->missing, j->set.output_dir) : TX_OK;
 }
 
 tx_status tx_job_run(tx_job *j)
@@ -367,8 +367,8 @@ tx_status tx_job_run(tx_job *j)
     j->runs = true;
     tx_status status = tx_job_join(j);
     TX_THEN(status, tx_job_resolve(j));
-    if (j->told)
-        tx_job_note(j, "%s", j->told);
+    if (j->notes)
+        tx_job_note(j, "%s", j->notes);
     if (!status && j->comm->size > 1)
         status = tx_job_agree_on_options(j, TX_JOB_RUNS);
     TX_THEN(status, tx_job_make_groups(j));

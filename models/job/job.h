@@ -80,9 +80,9 @@ struct tx_job {
     double slowest;             /* the slowest stage's predicted share of the work */
     int64_t own_memory;         /* the least device memory of a rank in bytes; 0 if it is the host's or unknown */
     tx_watch *watch;
-    char *kept; /* warnings that wait for the comparison with those of rank 0 */
-    bool tells; /* warnings are printed at once */
-    char *told; /* differences from DeepSpeed or FSDP, for a note at the start */
+    char *kept;           /* warnings that wait for the comparison with those of rank 0 */
+    bool prints_warnings; /* at once */
+    char *notes;          /* differences from DeepSpeed or FSDP, for a note at the start */
     char device[128];
     bool mixed; /* the ranks' devices differ */
     int32_t zero_stage;
@@ -98,9 +98,9 @@ struct tx_job {
     tx_run_summary summary;
     tx_figure results[TX_JOB_RESULTS];
     int32_t result_count;
-    bool rests;       /* the run was complete before: nothing is evaluated or written */
-    bool complete;    /* all ranks are at the end of the run */
-    char lacks[1400]; /* the parts of the run that failed */
+    bool already_complete; /* the run was complete before: nothing is evaluated or written */
+    bool complete;         /* all ranks are at the end of the run */
+    char missing[1400];    /* the parts of the run that failed */
 };
 
 /* Whether this is rank 0, which reports and writes files for all ranks. */

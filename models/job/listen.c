@@ -64,7 +64,7 @@ static bool keep_warning(tx_job *j, const char *message)
 static void warn(void *context, const char *message)
 {
     tx_job *j = context;
-    if (!j->tells && j->comm && j->comm->size > 1 && keep_warning(j, message) && j->comm->rank > 0)
+    if (!j->prints_warnings && j->comm && j->comm->size > 1 && keep_warning(j, message) && j->comm->rank > 0)
         return;
     print_warning(j, message);
 }
@@ -99,7 +99,7 @@ void tx_job_print_warnings(tx_job *j)
     if (!tx_job_leads(j))
         print_kept(j);
     clear_kept(j);
-    j->tells = true;
+    j->prints_warnings = true;
 }
 
 /* Reports the progress of a long operation to the watch, which shows it if it stops the run. */

@@ -10,10 +10,10 @@
 /* ---- agree.c -------------------------------------------------------------------------------------------- */
 
 /* Compare options, inputs, and the description of the run (tx_job_describe, without the device) between the ranks.
- * TX_INVALID names the first difference. `ending` is TX_JOB_RUNS, or the exit status of a rank that ends after it has
- * read its options. */
+ * TX_INVALID names the first difference. `exit_status` is TX_JOB_RUNS, or that of a rank that ends after it has read
+ * its options. */
 #define TX_JOB_RUNS (-1)
-tx_status tx_job_agree_on_options(tx_job *job, int ending);
+tx_status tx_job_agree_on_options(tx_job *job, int exit_status);
 tx_status tx_job_agree_on_inputs(tx_job *job);
 tx_status tx_job_agree_on_run(tx_job *job, const tx_json *made);
 

@@ -126,12 +126,12 @@ static tx_status check_body(const char *body, size_t size)
 static tx_status read_stops(serve_call *c)
 {
     const tx_json *stop = tx_json_find(c->body, "stop");
-    const bool several = tx_json_type_of(stop) == TX_JSON_ARRAY;
-    const size_t count = several ? tx_json_size(stop) : tx_json_has(c->body, "stop");
+    const bool is_list = tx_json_type_of(stop) == TX_JSON_ARRAY;
+    const size_t count = is_list ? tx_json_size(stop) : tx_json_has(c->body, "stop");
     if (count >= SERVE_STOPS)
         return tx_fail(TX_INVALID, "stop: %zu strings; at most %d are supported", count, SERVE_STOPS - 1);
     for (size_t i = 0; i < count; i++) {
-        TX_TRY(tx_json_as_string(several ? tx_json_at(stop, i) : stop, "stop", &c->stop[i]));
+        TX_TRY(tx_json_as_string(is_list ? tx_json_at(stop, i) : stop, "stop", &c->stop[i]));
         if (strlen(c->stop[i]) > SERVE_STOP_BYTES)
             return tx_fail(TX_INVALID, "stop: a string has at most %d bytes", SERVE_STOP_BYTES);
     }

@@ -149,7 +149,7 @@ static tx_status open_model(serve_server *s)
 
 /* ---- The server ----------------------------------------------------------------------------------------- */
 
-static sem_t ending;
+static sem_t stopped;
 static volatile sig_atomic_t serves; /* the next signal ends the wait of serve() */
 
 /* While the model is loaded, and the second time, a signal ends the process at once. */
@@ -158,7 +158,7 @@ static void on_signal(int number)
     if (!serves)
         _exit(128 + number);
     serves = false;
-    sem_post(&ending);
+    sem_post(&stopped);
 }
 
 static void catch_signals(void)
@@ -197,7 +197,7 @@ static tx_status serve(serve_server *s)
         for (struct timespec second; serves; serve_sweep(s)) {
             clock_gettime(CLOCK_REALTIME, &second);
             second.tv_sec++;
-            (void)sem_timedwait(&ending, &second); /* the signal ends it */
+            (void)sem_timedwait(&stopped, &second); /* the signal ends it */
         }
     }
     pthread_mutex_lock(&s->lock);
@@ -220,7 +220,7 @@ static int run(const serve_settings *set)
     pthread_mutex_init(&s.lock, NULL);
     pthread_cond_init(&s.work, NULL);
     pthread_cond_init(&s.arrived, NULL);
-    sem_init(&ending, 0, 0);
+    sem_init(&stopped, 0, 0);
     signal(SIGPIPE, SIG_IGN);
     catch_signals();
     s.alive = tx_alive_start(&serve_program, stderr, "loading the model");
