@@ -39,10 +39,4 @@ typedef struct tx_instruction_data {
 tx_status tx_instruction_data_read(tx_samples *samples, const char *path, const tx_data_options *options);
 void tx_instruction_data_release(void *data);
 
-/* ---- Packing (packing.c) ------------------------------------------------------------------------------- */
-
-/* Packs the samples first-fit: each is added to the first row of `block` positions in which it fits. Their order
- * depends only on the seed and their number. Sets rows, order and last. No sample is longer than `block`. */
-tx_status tx_instruction_pack(tx_instruction_data *data, int64_t block, uint64_t seed);
-
 #endif

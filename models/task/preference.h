@@ -127,13 +127,27 @@ enum { TX_PREFERENCE_LOGP_CHOSEN, TX_PREFERENCE_LOGP_REJECTED };
 /* Sets the reference model's log-probabilities from the outputs of an evaluation of that model (tx_run_outputs). */
 void tx_preference_set_reference(const tx_samples *samples, const float *outputs, int64_t columns);
 
-/* Parts of graphs. Columns 0 and 1 of x [n, 2], multiplied and added: left * column 0 + right *
+/* Parts of graphs (preference_graph.c). Columns 0 and 1 of x [n, 2], multiplied and added: left * column 0 + right *
  * column 1 [n]. */
 tx_tensor *tx_preference_mix(tx_graph *graph, tx_tensor *x, float left, float right);
 /* -log sigmoid(x) = log(1 + exp(-x)) of x [n]. */
 tx_tensor *tx_preference_nls(tx_graph *graph, tx_tensor *x);
 tx_tensor *tx_preference_sigmoid(tx_graph *graph, tx_tensor *x);
 tx_tensor *tx_preference_plus(tx_graph *graph, tx_tensor *x, float number);
+/* The sum of x divided by the sum of y, both over all elements [1]. 0 if y is 0. */
+tx_tensor *tx_preference_quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y);
+/* The mean of left * column 0 + right * column 1 of sums over tokens [n, 2] in rows of weight 1, given the numbers of
+ * tokens [n, 2]. As TRL's, the mean is over the tokens of a rank's micro-batch. */
+tx_tensor *tx_preference_token_mean(tx_graph *graph, tx_tensor *sums, tx_tensor *counts, float left, float right,
+                                    tx_tensor *weight);
+/* The number of elements of an input [2 n, T] that are not negative, for each sequence [n, 2]. */
+tx_tensor *tx_preference_counts(tx_graph *graph, const char *input, int64_t vocab);
+/* The sums of numbers for each token, for each sequence of each row [n, 2]. */
+tx_tensor *tx_preference_sums(tx_tensor *tokens);
+/* 1 if x > 0, else 0, without a gradient: the tangent of a large number is exactly -1 or 1. */
+tx_tensor *tx_preference_is_positive(tx_tensor *x);
+/* The columns [n] as a matrix [n, count], without a gradient. Rows of weight 0 are 0. */
+tx_tensor *tx_preference_join(tx_graph *graph, tx_tensor *const *columns, int32_t count, tx_tensor *weight);
 
 /* ---- Data (preference_data.c) -------------------------------------------------------------------------- */
 

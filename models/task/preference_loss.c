@@ -7,107 +7,6 @@
 
 #include <math.h>
 
-/* The constant [left, right]. */
-static tx_tensor *two(tx_graph *graph, float left, float right)
-{
-    tx_tensor *right_only =
-        tx_gather(tx_fill(graph, TX_SHAPE(1, 1), right - left), tx_range(graph, TX_SHAPE(2), -1, 1));
-    return tx_add(tx_reshape(right_only, TX_SHAPE(2)), tx_fill(graph, TX_SHAPE(2), left));
-}
-
-tx_tensor *tx_preference_mix(tx_graph *graph, tx_tensor *x, float left, float right)
-{
-    if (!x)
-        return NULL;
-    tx_tensor *weights = tx_broadcast(two(graph, left, right), *tx_tensor_shape(x), TX_AXIS_ROWS);
-    return tx_reduce(tx_mul(x, weights), TX_REDUCE_SUM, TX_AXIS_LAST);
-}
-
-tx_tensor *tx_preference_plus(tx_graph *graph, tx_tensor *x, float number)
-{
-    return x ? tx_add(x, tx_fill(graph, *tx_tensor_shape(x), number)) : NULL;
-}
-
-/* The cross-entropy of the logits x and 0. */
-tx_tensor *tx_preference_nls(tx_graph *graph, tx_tensor *x)
-{
-    if (!x)
-        return NULL;
-    const tx_shape shape = TX_SHAPE(tx_shape_count(tx_tensor_shape(x)), 2);
-    tx_tensor *logits =
-        tx_mul(tx_broadcast(x, shape, TX_AXIS_LAST), tx_broadcast(two(graph, 1, 0), shape, TX_AXIS_ROWS));
-    return tx_cross_entropy(logits, tx_range(graph, *tx_tensor_shape(x), 0, 0), 2);
-}
-
-tx_tensor *tx_preference_sigmoid(tx_graph *graph, tx_tensor *x)
-{
-    return tx_preference_plus(graph, tx_scale(tx_tanh(tx_scale(x, 0.5f)), 0.5f), 0.5f);
-}
-
-/* 1 if x > 0, else 0, without a gradient: the tangent of a large number is exactly -1 or 1. */
-static tx_tensor *is_positive(tx_tensor *x)
-{
-    const float large = 1e30f;
-    tx_tensor *sign = tx_tanh(tx_scale(tx_detach(x), large));
-    return tx_detach(tx_scale(tx_add(tx_mul(sign, sign), sign), 0.5f));
-}
-
-/* The columns [n] as a matrix [n, count], without a gradient. Rows of weight 0 are 0. */
-static tx_tensor *join(tx_graph *graph, tx_tensor *const *columns, int32_t count, tx_tensor *weight)
-{
-    if (!weight)
-        return NULL;
-    const int64_t n = tx_tensor_shape(weight)->dim[0];
-    tx_tensor *sum = NULL;
-    for (int32_t i = 0; i < count; i++) {
-        tx_tensor *places = tx_range(graph, TX_SHAPE(n), i, count);
-        tx_tensor *column = columns[i] ? tx_reshape(tx_detach(columns[i]), TX_SHAPE(n, 1)) : NULL;
-        tx_tensor *spread = tx_scatter_add(places, column, n * count);
-        sum = i ? tx_add(sum, spread) : spread;
-    }
-    return tx_mul(tx_reshape(sum, TX_SHAPE(n, count)), tx_broadcast(weight, TX_SHAPE(n, count), TX_AXIS_LAST));
-}
-
-/* The sum of x divided by the sum of y, both over all elements [1]. 0 if y is 0. */
-static tx_tensor *quotient(tx_graph *graph, tx_tensor *x, tx_tensor *y)
-{
-    const float tiny = 1e-30f;
-    tx_tensor *root = tx_rsqrt(tx_preference_plus(graph, tx_reduce(y, TX_REDUCE_SUM, TX_AXIS_ALL), tiny));
-    return tx_mul(tx_reduce(x, TX_REDUCE_SUM, TX_AXIS_ALL), tx_mul(root, root));
-}
-
-/* The sums of numbers for each token, for each sequence of each row [n, 2]. */
-static tx_tensor *sums_of(tx_tensor *tokens)
-{
-    tx_tensor *sums = tx_reduce(tokens, TX_REDUCE_SUM, TX_AXIS_LAST);
-    return sums ? tx_reshape(sums, TX_SHAPE(tx_tensor_shape(tokens)->dim[0] / 2, 2)) : NULL;
-}
-
-/* The number of elements of an input [2 n, T] that are not negative, for each sequence [n, 2]. */
-static tx_tensor *counts_of(tx_graph *graph, const char *input, int64_t vocab)
-{
-    tx_tensor *ids = tx_find_input(graph, input), *ones = tx_gather(tx_fill(graph, TX_SHAPE(vocab, 1), 1.0f), ids);
-    return ones ? sums_of(tx_reshape(ones, *tx_tensor_shape(ids))) : NULL;
-}
-
-/* The mean of left * column 0 + right * column 1 of sums over tokens [n, 2] in rows of weight 1, given the numbers of
- * tokens [n, 2]. As TRL's, the mean is over the tokens of a rank's micro-batch. */
-static tx_tensor *token_mean(tx_graph *graph, tx_tensor *sums, tx_tensor *counts, float left, float right,
-                             tx_tensor *weight)
-{
-    if (!weight)
-        return NULL;
-    tx_tensor *tokens = tx_mul(tx_preference_mix(graph, counts, left, right), weight),
-              *rows_per_token = quotient(graph, weight, tokens);
-    return tx_mul(tx_mul(tx_preference_mix(graph, sums, left, right), weight),
-                  tx_broadcast(rows_per_token, *tx_tensor_shape(weight), TX_AXIS_ALL));
-}
-
-tx_tensor *tx_preference_nll(const tx_preference_batch *b)
-{
-    return tx_scale(token_mean(b->graph, b->labels, b->counts, 1, 0, b->weight), -1.0f);
-}
-
 /* ---- The numbers of a batch ------------------------------------------------------------------------------- */
 
 /* The losses of the tokens of all sequences [2 n, T]. */
@@ -119,7 +18,7 @@ static tx_tensor *token_losses(tx_graph *graph, int64_t vocab, tx_tensor *logits
 /* The log-probabilities of the completions, given the losses of the tokens [n, 2]. */
 static tx_tensor *logps_of(tx_graph *graph, tx_tensor *tokens)
 {
-    return tx_scale(sums_of(tx_mul(tokens, tx_find_input(graph, "completion_weights"))), -1.0f);
+    return tx_scale(tx_preference_sums(tx_mul(tokens, tx_find_input(graph, "completion_weights"))), -1.0f);
 }
 
 /* The derivative of the f-divergence at exp(ratio), which replaces the log-ratio (Wang et al., f-DPO, 2024). */
@@ -151,13 +50,13 @@ static tx_tensor *scores_of(tx_graph *graph, const tx_job_settings *set, tx_tens
 static void sum_up(tx_preference_batch *b, tx_tensor *tokens, int64_t vocab, bool averages)
 {
     const char *measured = b->method == TX_PREFERENCE_CPO ? "input_ids" : "completion_labels";
-    b->counts = counts_of(b->graph, "completion_labels", vocab);
-    b->measured = counts_of(b->graph, measured, vocab);
-    b->labels = tx_scale(sums_of(tokens), -1.0f);
+    b->counts = tx_preference_counts(b->graph, "completion_labels", vocab);
+    b->measured = tx_preference_counts(b->graph, measured, vocab);
+    b->labels = tx_scale(tx_preference_sums(tokens), -1.0f);
     b->logps = logps_of(b->graph, tokens);
     tx_token_statistics(tokens, tx_find_input(b->graph, measured), b->statistics);
     for (int32_t i = 0; i < TX_TOKEN_STATISTICS; i++)
-        b->statistics[i] = sums_of(b->statistics[i]);
+        b->statistics[i] = tx_preference_sums(b->statistics[i]);
     if (averages)
         b->logps = tx_mul(b->logps, tx_find_input(b->graph, "completion_shares"));
 }
@@ -177,8 +76,8 @@ static tx_tensor *cpo_rewards(const tx_preference_batch *b)
 static tx_tensor *log_odds(const tx_preference_batch *b)
 {
     tx_graph *graph = b->graph;
-    tx_tensor *tokens = sums_of(tx_find_input(graph, "completion_weights")),
-              *x = tx_add(b->logps, tx_preference_plus(graph, is_positive(tokens), -1.0f)),
+    tx_tensor *tokens = tx_preference_sums(tx_find_input(graph, "completion_weights")),
+              *x = tx_add(b->logps, tx_preference_plus(graph, tx_preference_is_positive(tokens), -1.0f)),
               *rest = tx_preference_plus(graph, tx_scale(tx_exponential(x), -1.0f), 1.0f);
     return tx_add(x, tx_scale(tx_logarithm(rest), -1.0f));
 }
@@ -189,7 +88,7 @@ static void estimate_kl(tx_preference_batch *b)
 {
     b->desirable = tx_find_input(b->graph, "desirable");
     tx_tensor *sum = tx_mul(tx_preference_mix(b->graph, tx_detach(b->ratio), 0, 1), b->weight);
-    tx_tensor *mean = b->weight ? quotient(b->graph, sum, b->weight) : NULL;
+    tx_tensor *mean = b->weight ? tx_preference_quotient(b->graph, sum, b->weight) : NULL;
     b->kl = mean ? tx_detach(tx_broadcast(tx_relu(mean), *tx_tensor_shape(b->weight), TX_AXIS_ALL)) : NULL;
 }
 
@@ -235,13 +134,14 @@ static int32_t columns_of(const tx_preference_batch *b, tx_tensor *columns[TX_SU
     columns[count++] = tx_preference_mix(graph, b->logps, 0, 1);
     columns[count++] = tx_mul(tx_preference_mix(graph, rewards, 1, 0), chosen);
     columns[count++] = tx_mul(tx_preference_mix(graph, rewards, own, other), rejected);
-    columns[count++] = token_mean(graph, logits, b->measured, 1, 0, chosen);
-    columns[count++] = token_mean(graph, logits, b->measured, own, other, rejected);
-    columns[count++] = kto ? b->kl : is_positive(margin);
+    columns[count++] = tx_preference_token_mean(graph, logits, b->measured, 1, 0, chosen);
+    columns[count++] = tx_preference_token_mean(graph, logits, b->measured, own, other, rejected);
+    columns[count++] = kto ? b->kl : tx_preference_is_positive(margin);
     if (b->method & (TX_PREFERENCE_DPO | TX_PREFERENCE_KTO))
-        columns[count++] = token_mean(graph, entropy, b->measured, 1, other, b->weight);
+        columns[count++] = tx_preference_token_mean(graph, entropy, b->measured, 1, other, b->weight);
     if (b->method == TX_PREFERENCE_DPO)
-        columns[count++] = token_mean(graph, b->statistics[TX_TOKEN_IS_TOP], b->measured, 1, 0, b->weight);
+        columns[count++] =
+            tx_preference_token_mean(graph, b->statistics[TX_TOKEN_IS_TOP], b->measured, 1, 0, b->weight);
     if (kto) {
         columns[count++] = b->desirable;
         columns[count++] = tx_mul(columns[0], b->desirable);
@@ -281,7 +181,7 @@ tx_tensor *tx_preference_loss(const tx_loss_operands *of, tx_tensor **rows)
     tx_tensor *loss = tx_preference_sum(&b, &losses);
     if (b.nll)
         loss = tx_add(loss, b.method == TX_PREFERENCE_CPO ? tx_scale(b.nll, (float)of->set->cpo_alpha) : b.nll);
-    *rows = join(graph, columns, columns_of(&b, columns), b.weight);
+    *rows = tx_preference_join(graph, columns, columns_of(&b, columns), b.weight);
     return tx_mean_loss(tx_mul(loss, b.weight));
 }
 
@@ -351,10 +251,10 @@ tx_tensor *tx_reward_loss(const tx_loss_operands *of, tx_tensor **rows)
         [LEAST] = tx_scale(greatest(graph, tx_scale(fixed, -1.0f), weight), -1.0f),
         [REWARD] = tx_scale(tx_detach(sum), 0.5f),
         [GREATEST] = greatest(graph, fixed, weight),
-        [ACCURACY] = is_positive(delta),
+        [ACCURACY] = tx_preference_is_positive(delta),
         [MARGIN] = delta,
     };
-    *rows = join(graph, columns, COLUMNS, weight);
+    *rows = tx_preference_join(graph, columns, COLUMNS, weight);
     return tx_mean_loss(tx_mul(loss, weight));
 }
 

@@ -93,13 +93,15 @@ tx_status tx_sequence_detect(const tx_task *task, const tx_task_signs *signs, bo
     return TX_OK;
 }
 
+static tx_status read(tx_samples *samples, const char *path, const tx_data_options *options);
+
 #define ROW(title, METRICS, list, formula, taught, measured, predicted) \
     .task = {.name = title,                                             \
              .fields = list,                                            \
              .of_texts = true,                                          \
              .head = TX_HEAD_SEQUENCE_CLASSIFICATION,                   \
              .data_size = sizeof(tx_sequence_data),                     \
-             .read = tx_sequence_data_read,                             \
+             .read = read,                                              \
              .release = tx_sequence_data_release,                       \
              .row = row,                                                \
              .length = tx_text_samples_longest,                         \
@@ -209,7 +211,8 @@ static tx_status predict_labels(const tx_samples *samples, int64_t number, const
 static const tx_metric label_metrics[] = {
     TX_METRIC_LOSS, TX_METRIC_GREATER("eval_f1", F1), TX_METRIC_GREATER("eval_accuracy", ACCURACY), {.name = NULL}};
 
-const tx_task *tx_sequence_task_of(tx_sequence_data *d, const tx_config *config)
+/* The task of data of the model's problem. It may be their own. */
+static const tx_task *task_of(tx_sequence_data *d, const tx_config *config)
 {
     tx_own_task *own = &d->own;
     if (config->problem == TX_PROBLEM_CLASSES)
@@ -230,4 +233,12 @@ const tx_task *tx_sequence_task_of(tx_sequence_data *d, const tx_config *config)
     own->task.predict = predict_labels;
     own->task.metrics = label_metrics;
     return &own->task;
+}
+
+static tx_status read(tx_samples *samples, const char *path, const tx_data_options *options)
+{
+    TX_TRY(tx_sequence_data_read(samples, path, options));
+    if (!((const tx_sequence_task *)samples->task)->labels)
+        samples->task = task_of(samples->own, options->config);
+    return TX_OK;
 }

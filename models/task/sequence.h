@@ -111,9 +111,6 @@ tx_status tx_labels_resolve(const tx_sequence_task *task, const tx_data_options 
 
 /* ---- Multi-label classification (multi_label.c) ---------------------------------------------------------- */
 
-/* The task of data of the model's problem. It may be their own. */
-const tx_task *tx_sequence_task_of(tx_sequence_data *data, const tx_config *config);
-
 /* ---- Metrics (sequence_metrics.c) ---------------------------------------------------------------------- */
 
 /* Indices of the tasks' own values of an evaluation. COMBINED is the mean of accuracy and F1, or of both correlations.

@@ -245,9 +245,6 @@ tx_status tx_sequence_data_read(tx_samples *samples, const char *path, const tx_
     tx_label_index_free(&r.index);
     tx_label_list_free(&r.list);
     tx_label_set_free(&r.set);
-    TX_TRY(status);
     tx_text_samples_finish(&d->texts, samples);
-    if (!task->labels)
-        samples->task = tx_sequence_task_of(d, options->config);
-    return TX_OK;
+    return status;
 }

@@ -32,8 +32,9 @@ static const char *type_of(const char *name)
     return *type ? type : "_";
 }
 
-/* A label without a name is a type of its own. */
-tx_status tx_tags_of(const tx_config *config, tx_tag **tags)
+/* The tags of the model's labels, and the tag after the last word of a text. The caller frees `*tags`. A label without
+ * a name is a type of its own. */
+static tx_status tags_of(const tx_config *config, tx_tag **tags)
 {
     const int64_t labels = config->labels;
     tx_tag *made = malloc((size_t)(labels + 1) * sizeof *made);
@@ -183,6 +184,13 @@ static tx_status predict(const tx_samples *samples, int64_t number, const tx_con
     return status;
 }
 
+static tx_status read(tx_samples *samples, const char *path, const tx_data_options *options)
+{
+    tx_token_data *d = samples->own;
+    TX_TRY(tx_token_data_read(samples, path, options));
+    return tags_of(options->config, &d->tag);
+}
+
 /* A masked language model gets a new head for data with lists of words. */
 tx_status tx_tokens_detect(const tx_task *task, const tx_task_signs *signs, bool *is)
 {
@@ -196,7 +204,7 @@ const tx_task tx_token_classification = {
     .head = TX_HEAD_TOKEN_CLASSIFICATION,
     .of_texts = true,
     .data_size = sizeof(tx_token_data),
-    .read = tx_token_data_read,
+    .read = read,
     .release = tx_token_data_release,
     .fields = fields,
     .row = row,

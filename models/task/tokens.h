@@ -24,7 +24,7 @@ typedef struct tx_token_data {
     tx_store label; /* of each id; TX_IGNORE_LABEL if it has none */
     tx_store first; /* of each id: 1 if it is the first of a word, else 0 */
     int64_t labels; /* of the model */
-    tx_tag *tag;    /* [labels + 1], see tx_tags_of */
+    tx_tag *tag;    /* [labels + 1], and one after the last word of a text */
 } tx_token_data;
 
 /* Reads a .jsonl or .json file, or Parquet files, whose rows have a list of words and a list of labels. */
@@ -32,8 +32,5 @@ tx_status tx_token_data_read(tx_samples *samples, const char *path, const tx_dat
 void tx_token_data_release(void *data);
 /* Returns true if the first row of a .jsonl or .json file has a list of words. */
 bool tx_tokens_find(const char *path);
-
-/* The tags of the model's labels, and the tag after the last word of a text. The caller frees `*tags`. */
-tx_status tx_tags_of(const tx_config *config, tx_tag **tags);
 
 #endif

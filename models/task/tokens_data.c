@@ -169,7 +169,6 @@ static tx_status read_all(tx_reader *from)
     if (config->labels < 2)
         return tx_fail(TX_INVALID, "token classification needs two labels or more, not %" PRId64, config->labels);
     d->labels = config->labels;
-    TX_TRY(tx_tags_of(config, &d->tag));
     TX_TRY(tx_joiner_check(&from->joiner, false, from->options->block));
     d->texts.per_sample = 1;
     tx_text_samples_begin(&d->texts, from->options);
