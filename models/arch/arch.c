@@ -138,8 +138,8 @@ double tx_arch_flops(const tx_config *config)
 {
     const tx_architecture *row = config->architecture;
     const int64_t embeddings = row->embeddings ? row->embeddings(config) : 0;
-    const int64_t idle = row->idle ? row->idle(config) : 0;
-    return 6.0 * (double)(tx_arch_param_count(config) - embeddings - idle);
+    const int64_t inactive = row->inactive ? row->inactive(config) : 0;
+    return 6.0 * (double)(tx_arch_param_count(config) - embeddings - inactive);
 }
 
 tx_tensor *tx_arch_noise(tx_graph *graph, tx_tensor *x, const tx_arch_options *options)

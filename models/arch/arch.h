@@ -240,7 +240,7 @@ struct tx_architecture {
     int32_t (*params)(const tx_config *config);
     tx_status (*param)(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
     int64_t (*embeddings)(const tx_config *config); /* number of embedding weights, tied ones included; may be NULL */
-    int64_t (*idle)(const tx_config *config); /* number of expert weights that a token does not use; may be NULL */
+    int64_t (*inactive)(const tx_config *config); /* number of expert weights that a token does not use; may be NULL */
     tx_tensor *(*logits)(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
     /* For rotary frequencies that depend on the length of the text (dynamic NTK scaling, LongRoPE); may be NULL. Writes
      * those for `length` tokens to `rates`, unless it is NULL, and returns their number, or 0 if they do not depend on

@@ -169,23 +169,23 @@ enum {
 };
 
 /* Rows of a weight and its bias. Names separated by bars are the tensors of the sections in files. */
-#define TX_BERT_LINEAR(slot, name, out, in, of_weight, of_bias)                        \
-    {TX_BERT_##slot, name "weight", {out, in}, .split = of_weight},                    \
-    {                                                                                  \
-        TX_BERT_##slot + 1, name "bias", {out}, .draw = TX_DRAW_ZERO, .split = of_bias \
+#define TX_BERT_LINEAR(slot, name, out, in, of_weight, of_bias)                         \
+    {TX_BERT_##slot, name "weight", {out, in}, .split = of_weight},                     \
+    {                                                                                   \
+        TX_BERT_##slot + 1, name "bias", {out}, .init = TX_STACK_ZERO, .split = of_bias \
     }
-#define TX_BERT_NORM(slot, name, width)                                \
-    {TX_BERT_##slot, name "weight", {width}, .draw = TX_DRAW_ONE},     \
-    {                                                                  \
-        TX_BERT_##slot + 1, name "bias", {width}, .draw = TX_DRAW_ZERO \
+#define TX_BERT_NORM(slot, name, width)                                 \
+    {TX_BERT_##slot, name "weight", {width}, .init = TX_STACK_ONE},     \
+    {                                                                   \
+        TX_BERT_##slot + 1, name "bias", {width}, .init = TX_STACK_ZERO \
     }
 #define TX_BERT_WORDS "embeddings.word_embeddings.weight"
 #define TX_BERT_TABLES(prefix)                                                                    \
     {TX_BERT_WORD_TABLE, prefix TX_BERT_WORDS, {TX_EXTENT_VOCAB, TX_BERT_EMBEDDING}, .split = 1}, \
         TX_BERT_TABLE(POSITION_TABLE, prefix "embeddings.position_embeddings.weight", TX_BERT_POSITIONS)
-#define TX_BERT_TABLE(slot, name, rows)                                         \
-    {                                                                           \
-        TX_BERT_##slot, name, {rows, TX_BERT_EMBEDDING}, .draw = TX_DRAW_NORMAL \
+#define TX_BERT_TABLE(slot, name, rows)                                          \
+    {                                                                            \
+        TX_BERT_##slot, name, {rows, TX_BERT_EMBEDDING}, .init = TX_STACK_NORMAL \
     }
 /* An encoder under BERT's names. */
 #define TX_BERT_ENCODER(prefix)                                                                          \
@@ -199,7 +199,7 @@ enum {
         {TX_BERT_PROJECT + 1,                                                                            \
          prefix "embeddings_project.bias",                                                               \
          {TX_EXTENT_WIDTH},                                                                              \
-         .draw = TX_DRAW_ZERO,                                                                           \
+         .init = TX_STACK_ZERO,                                                                          \
          .with = offsetof(tx_bert_config, projects)},                                                    \
         TX_BERT_LINEAR(QKV_PROJ, prefix "encoder.layer.%d.attention.self.query|key|value.", TX_BERT_QKV, \
                        TX_EXTENT_WIDTH, 1, 1),                                                           \
@@ -212,12 +212,12 @@ enum {
         TX_BERT_LINEAR(DOWN_PROJ, prefix "encoder.layer.%d.output.dense.", TX_EXTENT_WIDTH, TX_BERT_INNER, 2, 0),      \
         TX_BERT_NORM(MLP_NORM, prefix "encoder.layer.%d.output.LayerNorm.", TX_EXTENT_WIDTH)
 /* The rows of the heads. `bias` is the decoder's; its weight is the word table. */
-#define TX_BERT_MASKED_HEAD(dense, norm, bias)                                          \
-    TX_BERT_LINEAR(HEAD_DENSE, dense, TX_BERT_EMBEDDING, TX_EXTENT_WIDTH, 0, 0),        \
-        TX_BERT_NORM(HEAD_NORM, norm, TX_BERT_EMBEDDING),                               \
-        {TX_BERT_HEAD_BIAS, bias, {TX_EXTENT_VOCAB}, .draw = TX_DRAW_ZERO, .split = 1}, \
-    {                                                                                   \
-        .name = NULL                                                                    \
+#define TX_BERT_MASKED_HEAD(dense, norm, bias)                                           \
+    TX_BERT_LINEAR(HEAD_DENSE, dense, TX_BERT_EMBEDDING, TX_EXTENT_WIDTH, 0, 0),         \
+        TX_BERT_NORM(HEAD_NORM, norm, TX_BERT_EMBEDDING),                                \
+        {TX_BERT_HEAD_BIAS, bias, {TX_EXTENT_VOCAB}, .init = TX_STACK_ZERO, .split = 1}, \
+    {                                                                                    \
+        .name = NULL                                                                     \
     }
 #define TX_BERT_TEXT_HEAD(dense, out) \
     TX_BERT_LINEAR(HEAD_DENSE, dense, TX_EXTENT_WIDTH, TX_EXTENT_WIDTH, 0, 0), TX_BERT_TOKEN_HEAD(out)

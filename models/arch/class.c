@@ -24,7 +24,7 @@ bool tx_class_lacks_head(const tx_json *json, const tx_architecture *architectur
 
 /* The kinds of heads: nouns, and how transformers' classes that are trained for one task end. */
 static const struct {
-    const char *noun, *ending;
+    const char *noun, *suffix;
 } heads[TX_HEAD_COUNT] = {[TX_HEAD_CAUSAL_LM] = {"causal language models", NULL},
                           [TX_HEAD_MASKED_LM] = {"masked language models", NULL},
                           [TX_HEAD_SEQUENCE_CLASSIFICATION] = {"classifiers", "ForSequenceClassification"},
@@ -55,7 +55,7 @@ static tx_status choose_head(const tx_json *json, const tx_architecture **archit
             return TX_OK;
         }
     for (int head = 0; name && head < TX_HEAD_COUNT; head++)
-        if (heads[head].ending && tx_ends_with(name, heads[head].ending))
+        if (heads[head].suffix && tx_ends_with(name, heads[head].suffix))
             return fail_head(name, head, type);
     return TX_OK;
 }

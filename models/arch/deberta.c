@@ -19,13 +19,13 @@
 /* ---- Tensors ------------------------------------------------------------------------------------------- */
 
 #define FLAG(field) offsetof(tx_bert_config, field)
-#define TABLE(slot, name, rows, flag)                                             \
-    {                                                                             \
-        slot, name, {rows, TX_EXTENT_WIDTH}, .draw = TX_DRAW_NORMAL, .with = flag \
+#define TABLE(slot, name, rows, flag)                                              \
+    {                                                                              \
+        slot, name, {rows, TX_EXTENT_WIDTH}, .init = TX_STACK_NORMAL, .with = flag \
     }
 #define VECTOR(slot, name, extent, drawn, ...)           \
     {                                                    \
-        slot, name, {extent}, .draw = drawn, __VA_ARGS__ \
+        slot, name, {extent}, .init = drawn, __VA_ARGS__ \
     }
 #define ENCODER(prefix)                                                                                              \
     TABLE(TX_BERT_WORD_TABLE, prefix TX_BERT_WORDS, TX_EXTENT_VOCAB, 0),                                             \
@@ -34,16 +34,16 @@
         TABLE(TX_BERT_TYPE_TABLE, prefix "embeddings.token_type_embeddings.weight", TX_BERT_TYPES, FLAG(has_types)), \
         TX_BERT_NORM(EMBED_NORM, prefix "embeddings.LayerNorm.", TX_EXTENT_WIDTH),                                   \
         TABLE(TX_BERT_DISTANCE_TABLE, prefix "encoder.rel_embeddings.weight", TX_BERT_BUCKETS, 0),                   \
-        VECTOR(TX_BERT_DISTANCE_NORM, prefix "encoder.LayerNorm.weight", TX_EXTENT_WIDTH, TX_DRAW_ONE,               \
+        VECTOR(TX_BERT_DISTANCE_NORM, prefix "encoder.LayerNorm.weight", TX_EXTENT_WIDTH, TX_STACK_ONE,              \
                .with = FLAG(norms_distances)),                                                                       \
-        VECTOR(TX_BERT_DISTANCE_NORM + 1, prefix "encoder.LayerNorm.bias", TX_EXTENT_WIDTH, TX_DRAW_ZERO,            \
+        VECTOR(TX_BERT_DISTANCE_NORM + 1, prefix "encoder.LayerNorm.bias", TX_EXTENT_WIDTH, TX_STACK_ZERO,           \
                .with = FLAG(norms_distances)),                                                                       \
         TX_BERT_LINEAR(QKV_PROJ, prefix SELF "query_proj|key_proj|value_proj.", TX_BERT_QKV, TX_EXTENT_WIDTH, 0, 0), \
         {TX_BERT_DISTANCE_PROJ,                                                                                      \
          prefix SELF "pos_query_proj|pos_key_proj.weight",                                                           \
          {TX_BERT_QK, TX_EXTENT_WIDTH},                                                                              \
          .without = FLAG(share_att_key)},                                                                            \
-        VECTOR(TX_BERT_DISTANCE_PROJ + 1, prefix SELF "pos_query_proj|pos_key_proj.bias", TX_BERT_QK, TX_DRAW_ZERO,  \
+        VECTOR(TX_BERT_DISTANCE_PROJ + 1, prefix SELF "pos_query_proj|pos_key_proj.bias", TX_BERT_QK, TX_STACK_ZERO, \
                .without = FLAG(share_att_key)),                                                                      \
         TX_BERT_REST(prefix)
 
@@ -128,14 +128,14 @@ static const tx_fixed_key fixed[] = {{"tie_word_embeddings", true, "an untied de
 static tx_status read_names(const tx_json *json, const char *key, const char *name, bool *has)
 {
     const tx_json *list = tx_json_find(json, key);
-    const bool several = list && tx_json_type_of(list) == TX_JSON_ARRAY;
+    const bool listed = list && tx_json_type_of(list) == TX_JSON_ARRAY;
     const char *text = "";
     *has = *has && !list;
-    for (size_t i = 0; several && i < tx_json_size(list); i++) {
+    for (size_t i = 0; listed && i < tx_json_size(list); i++) {
         TX_TRY(tx_json_as_string(tx_json_at(list, i), key, &text));
         *has = *has || strcmp(text, name) == 0;
     }
-    if (!several)
+    if (!listed)
         TX_TRY(TX_JSON_OPTIONAL(string, json, key, &text));
     *has = *has || strstr(text, name);
     return TX_OK;

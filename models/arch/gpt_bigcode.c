@@ -7,7 +7,7 @@
 
 static const tx_stack_row rows[] = {
     {EMBED, "transformer.wte.weight", {VOCAB, WIDTH}, .split = 1},
-    {POSITION_TABLE, "transformer.wpe.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL},
+    {POSITION_TABLE, "transformer.wpe.weight", {POSITIONS, WIDTH}, .init = TX_STACK_NORMAL},
     LAYER_NORM_ROWS(INPUT_NORM, BLOCK "ln_1"),
     {QKV_PROJ, BLOCK "attn.c_attn.weight", {QKV, WIDTH}, .split = 1},
     {QKV_BIAS, BLOCK "attn.c_attn.bias", {QKV}, ZEROS, .split = 1},

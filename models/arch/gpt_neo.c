@@ -11,7 +11,7 @@
 
 static const tx_stack_row rows[] = {
     {EMBED, "transformer.wte.weight", {VOCAB, WIDTH}, .split = 1},
-    {POSITION_TABLE, "transformer.wpe.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL},
+    {POSITION_TABLE, "transformer.wpe.weight", {POSITIONS, WIDTH}, .init = TX_STACK_NORMAL},
     LAYER_NORM_ROWS(INPUT_NORM, NEO "ln_1"),
     {QKV_PROJ, NEO "attn.attention.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .split = 1},
     {O_PROJ, NEO "attn.attention.out_proj.weight", {WIDTH, HEADS}, .split = 2},

@@ -30,8 +30,8 @@ tx_status tx_labels_read(const tx_json *json, tx_config *config)
     } else {
         TX_TRY(TX_JSON_OPTIONAL(int, json, "num_labels", 1, TX_LABELS_MOST, &config->labels));
     }
-    const bool guess = config->labels == 1 && !tx_json_has(json, "problem_type");
-    config->problem = guess ? TX_PROBLEM_NUMBERS : (tx_problem)problem;
+    const bool inferred = config->labels == 1 && !tx_json_has(json, "problem_type");
+    config->problem = inferred ? TX_PROBLEM_NUMBERS : (tx_problem)problem;
     return TX_OK;
 }
 

@@ -95,7 +95,7 @@ int64_t tx_llama_embeddings(const tx_config *config)
 }
 
 /* Weights of the experts that a token is not routed to. */
-int64_t tx_llama_idle(const tx_config *config)
+int64_t tx_llama_inactive(const tx_config *config)
 {
     const llama_config *c = llama_of(config);
     int64_t layers = 0;

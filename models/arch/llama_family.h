@@ -81,8 +81,8 @@ enum {
 /* The parameter exists if the flag is set or is not set. */
 #define IF(flag) .with = offsetof(llama_config, flag)
 #define UNLESS(flag) .without = offsetof(llama_config, flag)
-#define ONES .draw = TX_DRAW_ONE
-#define ZEROS .draw = TX_DRAW_ZERO
+#define ONES .init = TX_STACK_ONE
+#define ZEROS .init = TX_STACK_ZERO
 
 /* Names separated by bars are the tensors of the sections in files; a star is the index of an expert. */
 #define LAYER "model.layers.%d."
@@ -257,7 +257,7 @@ extern const tx_stack_row tx_llama_rows[]; /* llama.c */
 int32_t tx_llama_params(const tx_config *config);
 tx_status tx_llama_param(const tx_config *config, int32_t index, char name[TX_ARCH_NAME], tx_param_spec *spec);
 int64_t tx_llama_embeddings(const tx_config *config);
-int64_t tx_llama_idle(const tx_config *config);
+int64_t tx_llama_inactive(const tx_config *config);
 int64_t tx_llama_rates(const tx_config *config, int64_t length, float *rates);
 tx_tensor *tx_llama_logits(tx_graph *graph, const tx_config *config, const tx_arch_options *options);
 void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_WEIGHTS_NAME]);
@@ -267,11 +267,11 @@ bool tx_llama_is_of_head(const char *param);
 /* A row with peft's default targets, and one with the usual values of the rest. */
 #define USUAL_FAMILY(TYPE, CLASS) FAMILY(TYPE, CLASS, defaults, keys, "q_proj,v_proj", tx_llama_read, tx_llama_write)
 #define FAMILY(TYPE, CLASS, ...) FAMILY_OF(TYPE, CLASS "ForCausalLM", __VA_ARGS__)
-#define FAMILY_OF(TYPE, CLASS, DEFAULTS, KEYS, TARGETS, READ, WRITE)                                            \
-    .type = (TYPE), .class_name = (CLASS), .config_bytes = sizeof(llama_config), .defaults = &(DEFAULTS).base,  \
-    .keys = (KEYS), .read = (READ), .write = (WRITE), .check = tx_llama_check, .params = tx_llama_params,       \
-    .param = tx_llama_param, .embeddings = tx_llama_embeddings, .idle = tx_llama_idle, .rates = tx_llama_rates, \
-    .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = tx_llama_rename,                            \
+#define FAMILY_OF(TYPE, CLASS, DEFAULTS, KEYS, TARGETS, READ, WRITE)                                           \
+    .type = (TYPE), .class_name = (CLASS), .config_bytes = sizeof(llama_config), .defaults = &(DEFAULTS).base, \
+    .keys = (KEYS), .read = (READ), .write = (WRITE), .check = tx_llama_check, .params = tx_llama_params,      \
+    .param = tx_llama_param, .embeddings = tx_llama_embeddings, .inactive = tx_llama_inactive,                 \
+    .rates = tx_llama_rates, .lora_targets = (TARGETS), .logits = tx_llama_logits, .rename = tx_llama_rename,  \
     .check_weights = tx_llama_check_weights
 /* general.architecture of its GGUF files, and further members of tx_gguf_family; CENTRED for layer norms. */
 #define GGUF(...) GGUF_OF(tx_llama_gguf, __VA_ARGS__)

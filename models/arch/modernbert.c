@@ -112,13 +112,13 @@ static bool is_later(const tx_config *config, int64_t block)
     return block > 0;
 }
 
-#define MATRIX(slot, name, out, in_)                                       \
-    {                                                                      \
-        TX_BERT_##slot, name ".weight", {out, in_}, .draw = TX_DRAW_NORMAL \
+#define MATRIX(slot, name, out, in_)                                        \
+    {                                                                       \
+        TX_BERT_##slot, name ".weight", {out, in_}, .init = TX_STACK_NORMAL \
     }
-#define NORM(slot, name, ...)                                                               \
-    {                                                                                       \
-        TX_BERT_##slot, name ".weight", {TX_EXTENT_WIDTH}, .draw = TX_DRAW_ONE, __VA_ARGS__ \
+#define NORM(slot, name, ...)                                                                \
+    {                                                                                        \
+        TX_BERT_##slot, name ".weight", {TX_EXTENT_WIDTH}, .init = TX_STACK_ONE, __VA_ARGS__ \
     }
 #define ENCODER(prefix)                                                                       \
     MATRIX(WORD_TABLE, prefix "embeddings.tok_embeddings", TX_EXTENT_VOCAB, TX_EXTENT_WIDTH), \
@@ -140,8 +140,10 @@ static bool is_later(const tx_config *config, int64_t block)
         }                                                                                            \
     }
 
-static const tx_stack_row masked[] = {
-    ENCODER(MODEL), HEAD, {TX_BERT_HEAD_BIAS, "decoder.bias", {TX_EXTENT_VOCAB}, .draw = TX_DRAW_ZERO}, {.name = NULL}};
+static const tx_stack_row masked[] = {ENCODER(MODEL),
+                                      HEAD,
+                                      {TX_BERT_HEAD_BIAS, "decoder.bias", {TX_EXTENT_VOCAB}, .init = TX_STACK_ZERO},
+                                      {.name = NULL}};
 static const tx_stack_row labels[] = CLASSIFIER(TX_BERT_LABELS);
 static const tx_stack_row choices[] = CLASSIFIER(TX_BERT_ONE);
 static const tx_stack_row answers[] = CLASSIFIER(TX_BERT_TWO);

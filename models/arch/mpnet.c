@@ -28,7 +28,7 @@ static const tx_config_key keys[] = {
         {TX_BERT_DISTANCE_TABLE,                                                                            \
          prefix "encoder.relative_attention_bias.weight",                                                   \
          {TX_BERT_BUCKETS, TX_BERT_HEADS},                                                                  \
-         .draw = TX_DRAW_NORMAL,                                                                            \
+         .init = TX_STACK_NORMAL,                                                                           \
          .other_decay = true},                                                                              \
         TX_BERT_LINEAR(QKV_PROJ, prefix LAYER "attention.attn.q|k|v.", TX_BERT_QKV, TX_EXTENT_WIDTH, 1, 1), \
         TX_BERT_LINEAR(O_PROJ, prefix LAYER "attention.attn.o.", TX_EXTENT_WIDTH, TX_EXTENT_WIDTH, 2, 0),   \

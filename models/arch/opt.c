@@ -11,7 +11,7 @@
 
 static const tx_stack_row rows[] = {
     {EMBED, DECODER "embed_tokens.weight", {VOCAB, WIDTH}, .split = 1},
-    {POSITION_TABLE, DECODER "embed_positions.weight", {POSITIONS, WIDTH}, .draw = TX_DRAW_NORMAL},
+    {POSITION_TABLE, DECODER "embed_positions.weight", {POSITIONS, WIDTH}, .init = TX_STACK_NORMAL},
     LAYER_NORM_ROWS(INPUT_NORM, OPT "self_attn_layer_norm"),
     {QKV_PROJ, OPT "self_attn.q_proj|k_proj|v_proj.weight", {QKV, WIDTH}, .split = 1},
     {QKV_BIAS, OPT "self_attn.q_proj|k_proj|v_proj.bias", {QKV}, ZEROS, .split = 1},

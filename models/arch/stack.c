@@ -133,10 +133,10 @@ static const tx_stack_row *find_row(const tx_config *config, const tx_stack_row 
 /* Sets the members that follow from the row and the shape. */
 static void set_rest(const tx_config *config, const tx_stack_row *row, double initializer_range, tx_param_spec *spec)
 {
-    const bool residual = row->draw == TX_DRAW_RESIDUAL;
+    const bool residual = row->init == TX_STACK_RESIDUAL;
     spec->decay = (spec->shape.rank > 1) != row->other_decay;
     spec->table = spec->shape.rank > 1 && (row->router || !is_in_block(row));
-    spec->init = row->draw == TX_DRAW_ZERO ? TX_INIT_ZERO : row->draw == TX_DRAW_ONE ? TX_INIT_ONE : TX_INIT_NORMAL;
+    spec->init = row->init == TX_STACK_ZERO ? TX_INIT_ZERO : row->init == TX_STACK_ONE ? TX_INIT_ONE : TX_INIT_NORMAL;
     /* Residual projections are scaled by the 2 n_layer additions to the residual stream (Radford et al., 2019, section
      * 2.3). */
     if (spec->init == TX_INIT_NORMAL)

@@ -7,12 +7,12 @@
 
 #include "models/arch/arch.h"
 
-typedef enum tx_stack_draw {
-    TX_DRAW_NORMAL,   /* normal distribution with the configuration's initializer_range */
-    TX_DRAW_RESIDUAL, /* the same divided by sqrt(2 layers) */
-    TX_DRAW_ZERO,
-    TX_DRAW_ONE
-} tx_stack_draw;
+typedef enum tx_stack_init {
+    TX_STACK_NORMAL,   /* normal distribution with the configuration's initializer_range */
+    TX_STACK_RESIDUAL, /* the same divided by sqrt(2 layers) */
+    TX_STACK_ZERO,
+    TX_STACK_ONE
+} tx_stack_init;
 
 /* Symbolic sizes that all architectures have; an architecture's own follow. */
 enum { TX_EXTENT_NONE, TX_EXTENT_VOCAB, TX_EXTENT_WIDTH, TX_EXTENT_OWN };
@@ -22,7 +22,7 @@ typedef struct tx_stack_row {
     /* A name with "%d" occurs once in every block; "%d" is the block's index. Such rows must be adjacent. */
     const char *name;
     int32_t extent[3]; /* symbolic sizes; TX_EXTENT_NONE after the last dimension */
-    tx_stack_draw draw;
+    tx_stack_init init;
     /* Offsets of flags in the configuration, or 0. The parameter exists if `with` is set and `without` is not. */
     size_t with, without;
     int32_t split;                                      /* as tx_param_spec's */

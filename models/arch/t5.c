@@ -107,27 +107,27 @@ static bool in_encoder(const tx_config *config, int64_t block)
 #define DECODER "decoder.block.%d.layer."
 #define IN_ENCODER .in = in_encoder
 #define IN_DECODER .first = offsetof(tx_t5_config, num_layers)
-#define ATTENTION_ROWS(slot, norm, name, ...)                                    \
-    {slot, norm "layer_norm.weight", {WIDTH}, .draw = TX_DRAW_ONE, __VA_ARGS__}, \
-        {slot + 1, norm name "q.weight", {INNER, WIDTH}, __VA_ARGS__},           \
-        {slot + 2, norm name "k|v.weight", {TWO_INNER, WIDTH}, __VA_ARGS__},     \
-    {                                                                            \
-        slot + 3, norm name "o.weight", {WIDTH, INNER}, __VA_ARGS__              \
+#define ATTENTION_ROWS(slot, norm, name, ...)                                     \
+    {slot, norm "layer_norm.weight", {WIDTH}, .init = TX_STACK_ONE, __VA_ARGS__}, \
+        {slot + 1, norm name "q.weight", {INNER, WIDTH}, __VA_ARGS__},            \
+        {slot + 2, norm name "k|v.weight", {TWO_INNER, WIDTH}, __VA_ARGS__},      \
+    {                                                                             \
+        slot + 3, norm name "o.weight", {WIDTH, INNER}, __VA_ARGS__               \
     }
-#define DENSE_ROWS(name, ...)                                                             \
-    {TX_T5_FF_NORM, name "layer_norm.weight", {WIDTH}, .draw = TX_DRAW_ONE, __VA_ARGS__}, \
-        {TX_T5_FF_IN,                                                                     \
-         name "DenseReluDense.wi.weight",                                                 \
-         {FF, WIDTH},                                                                     \
-         .without = offsetof(tx_t5_config, gated),                                        \
-         __VA_ARGS__},                                                                    \
-        {TX_T5_FF_IN,                                                                     \
-         name "DenseReluDense.wi_0|wi_1.weight",                                          \
-         {TWO_FF, WIDTH},                                                                 \
-         .with = offsetof(tx_t5_config, gated),                                           \
-         __VA_ARGS__},                                                                    \
-    {                                                                                     \
-        TX_T5_FF_OUT, name "DenseReluDense.wo.weight", {WIDTH, FF}, __VA_ARGS__           \
+#define DENSE_ROWS(name, ...)                                                              \
+    {TX_T5_FF_NORM, name "layer_norm.weight", {WIDTH}, .init = TX_STACK_ONE, __VA_ARGS__}, \
+        {TX_T5_FF_IN,                                                                      \
+         name "DenseReluDense.wi.weight",                                                  \
+         {FF, WIDTH},                                                                      \
+         .without = offsetof(tx_t5_config, gated),                                         \
+         __VA_ARGS__},                                                                     \
+        {TX_T5_FF_IN,                                                                      \
+         name "DenseReluDense.wi_0|wi_1.weight",                                           \
+         {TWO_FF, WIDTH},                                                                  \
+         .with = offsetof(tx_t5_config, gated),                                            \
+         __VA_ARGS__},                                                                     \
+    {                                                                                      \
+        TX_T5_FF_OUT, name "DenseReluDense.wo.weight", {WIDTH, FF}, __VA_ARGS__            \
     }
 #define BIAS_ROW(slot, side)                                         \
     {                                                                \
@@ -135,7 +135,7 @@ static bool in_encoder(const tx_config *config, int64_t block)
     }
 
 const tx_stack_row tx_t5_rows[] = {
-    {TX_T5_EMBED, TABLE, {VOCAB, WIDTH}, .draw = TX_DRAW_NORMAL},
+    {TX_T5_EMBED, TABLE, {VOCAB, WIDTH}, .init = TX_STACK_NORMAL},
     BIAS_ROW(TX_T5_ENCODER_BIAS, "encoder"),
     BIAS_ROW(TX_T5_DECODER_BIAS, "decoder"),
     ATTENTION_ROWS(TX_T5_SELF_NORM, ENCODER "0.", "SelfAttention.", IN_ENCODER),
@@ -143,8 +143,8 @@ const tx_stack_row tx_t5_rows[] = {
     ATTENTION_ROWS(TX_T5_SELF_NORM, DECODER "0.", "SelfAttention.", IN_DECODER),
     ATTENTION_ROWS(TX_T5_CROSS_NORM, DECODER "1.", "EncDecAttention.", IN_DECODER),
     DENSE_ROWS(DECODER "2.", IN_DECODER),
-    {TX_T5_ENCODER_NORM, "encoder.final_layer_norm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
-    {TX_T5_DECODER_NORM, "decoder.final_layer_norm.weight", {WIDTH}, .draw = TX_DRAW_ONE},
+    {TX_T5_ENCODER_NORM, "encoder.final_layer_norm.weight", {WIDTH}, .init = TX_STACK_ONE},
+    {TX_T5_DECODER_NORM, "decoder.final_layer_norm.weight", {WIDTH}, .init = TX_STACK_ONE},
     {TX_T5_LM_HEAD, HEAD, {VOCAB, WIDTH}, .with = offsetof(tx_t5_config, untied)},
     {.name = NULL},
 };

@@ -204,7 +204,7 @@ static void print_models(void)
     for (int i = 0; tx_architectures[i]; i++) {
         const tx_architecture *a = tx_architectures[i];
         printf("| `%s` | `%s` | %s | %s | %s |\n", a->type, a->class_name, heads[a->head],
-               a->idle && a->idle(a->defaults) > 0 ? "yes" : "",
+               a->inactive && a->inactive(a->defaults) > 0 ? "yes" : "",
                a->gguf && (a->head <= TX_HEAD_MASKED_LM || a->head >= TX_HEAD_STATES) ? "yes" : "");
     }
 }
