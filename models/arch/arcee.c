@@ -11,7 +11,7 @@ static const tx_config_key keys[] = {
     HEAD_DIM_KEY, BIAS_KEY,     MLP_BIAS_KEY,          {.name = NULL}};
 
 static const llama_config defaults = {SIZES(tx_arcee, rows, 32000, 4096, 2560, 32, 32, 128000, 128001),
-                                      REST(18432, 0, 1e-5, 1e4), .mlp.activation = TX_LLAMA_RELU2, .mlp.plain = true};
+                                      REST(18432, 0, 1e-5, 1e4), PLAIN_MLP(TX_LLAMA_RELU2, TX_LLAMA_RELU2)};
 
 const tx_architecture tx_arcee = {
     USUAL_FAMILY("arcee", "Arcee"),

@@ -213,6 +213,10 @@ static inline tx_config_value tx_config_value_of(const tx_config *config, const 
     return (tx_config_value){.at = (const char *)config + key->offset};
 }
 
+/* The key with this name or this offset in the configuration, or NULL (config.c). */
+const tx_config_key *tx_config_key_named(const tx_architecture *type, const char *name);
+const tx_config_key *tx_config_key_at(const tx_architecture *type, size_t offset);
+
 /* A key that selects mathematics of which TX implements only one variant. */
 typedef struct tx_fixed_key {
     const char *name;

@@ -43,10 +43,9 @@ static const tx_fixed_key fixed_keys[] = {
 
 static const llama_config defaults = {SIZES(tx_bloom, rows, 250880, 2048, 64, 2, 8, 1, 2),
                                       REST(0, 0, 1e-5, 1e4),
-                                      .mlp.activation = TX_LLAMA_GELU_TANH,
+                                      PLAIN_MLP(TX_LLAMA_GELU_TANH, TX_LLAMA_GELU_TANH),
                                       .positions.alibi = true,
                                       .attention.by_head = true,
-                                      .mlp.plain = true,
                                       .mlp.bias = true,
                                       .tie_word_embeddings = true};
 

@@ -19,6 +19,22 @@ static void *field_of(tx_config *config, const tx_config_key *key)
     return (char *)config + key->offset;
 }
 
+const tx_config_key *tx_config_key_named(const tx_architecture *type, const char *name)
+{
+    const tx_config_key *key = type->keys;
+    while (key->name && strcmp(key->name, name) != 0)
+        key++;
+    return key->name ? key : NULL;
+}
+
+const tx_config_key *tx_config_key_at(const tx_architecture *type, size_t offset)
+{
+    const tx_config_key *key = type->keys;
+    while (key->name && key->offset != offset)
+        key++;
+    return key->name ? key : NULL;
+}
+
 /* ---- Making ---------------------------------------------------------------------------------------- */
 
 tx_status tx_config_copy(const tx_config *config, tx_config **copy)
@@ -244,10 +260,7 @@ static tx_status add_override(const tx_architecture *a, tx_json *json, const cha
         return tx_fail(TX_INVALID, "\"%.*s\" is not key=value", (int)length, pair);
     snprintf(key, sizeof key, "%.*s", (int)before, pair);
     snprintf(value, sizeof value, "%.*s", (int)after, equals + 1);
-    const tx_config_key *known = a->keys;
-    while (known->name && strcmp(known->name, key) != 0)
-        known++;
-    if (!known->name)
+    if (!tx_config_key_named(a, key))
         return tx_fail(TX_INVALID, "\"%s\" is not a configuration key of %s", key, a->type);
     tx_json *parsed;
     bool is_json = tx_json_parse(value, after, key, &parsed) == TX_OK;

@@ -7,7 +7,7 @@
 static const tx_stack_row rows[] = {
     EMBED_ROW,
     SEPARATE_QKV_ROWS,
-    {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ONES},
+    HEAD_NORM_ROW("q_norm|k_norm.weight", QK_HEAD, ONES),
     O_ROWS,
     {ATTENTION_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
     SEPARATE_MLP_ROWS,

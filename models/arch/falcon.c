@@ -52,10 +52,8 @@ static tx_status read(const tx_json *json, tx_config *config)
 
 static const llama_config defaults = {SIZES(tx_falcon, rows, 65024, 2048, 4544, 32, 71, 11, 11),
                                       REST(0, 1, 1e-5, 1e4),
-                                      .mlp.activation = TX_LLAMA_GELU_TANH,
-                                      .mlp.choice = TX_LLAMA_GELU - TX_LLAMA_GELU_TANH,
+                                      PLAIN_MLP(TX_LLAMA_GELU_TANH, TX_LLAMA_GELU),
                                       .residual.parallel = true,
-                                      .mlp.plain = true,
                                       .positions.rounded_alibi = true,
                                       .attention.multi_query = true,
                                       .tie_word_embeddings = true};

@@ -52,49 +52,30 @@ static const tx_config_key keys[] = {GEMMA_KEYS,
                                      SETTING(rope_local_base_freq, positions.local.theta, 1, 1e12),
                                      {.name = NULL}};
 
+#define GEMMA_DEFAULTS                                                                                    \
+    .padding = 1, .attention.head_dim = 256, .mlp.activation = TX_LLAMA_GELU_TANH, .norms.add_one = true, \
+    .embedding.by_root_of_width = true, .tie_word_embeddings = true
+#define WINDOW_DEFAULTS .attention.query_scalar = 256, .attention.window = 4096, .attention.windowed = true
+
 static const llama_config gemma_defaults = {SIZES(tx_gemma, gemma_rows, 256000, 8192, 3072, 28, 16, 2, 1),
-                                            REST(24576, 16, 1e-6, 1e4),
-                                            .padding = 1,
-                                            .attention.head_dim = 256,
-                                            .mlp.activation = TX_LLAMA_GELU_TANH,
-                                            .norms.add_one = true,
-                                            .embedding.by_root_of_width = true,
-                                            .tie_word_embeddings = true};
+                                            REST(24576, 16, 1e-6, 1e4), GEMMA_DEFAULTS};
 
-static const llama_config gemma2_defaults = {
-    SIZES(tx_gemma2, rows, 256000, 8192, 2304, 26, 8, 2, 1),
-    REST(9216, 4, 1e-6, 1e4),
-    .padding = 1,
-    .attention.head_dim = 256,
-    .attention.query_scalar = 256,
-    .attention.window = 4096,
-    .attention.windowed = true,
-    .attention.window_period = 2,
-    .attention.cap = 50,
-    .logits.cap = 30,
-    .mlp.activation = TX_LLAMA_GELU_TANH,
-    .norms.add_one = true,
-    .embedding.by_root_of_width = true,
-    .tie_word_embeddings = true,
-};
+static const llama_config gemma2_defaults = {SIZES(tx_gemma2, rows, 256000, 8192, 2304, 26, 8, 2, 1),
+                                             REST(9216, 4, 1e-6, 1e4),
+                                             WINDOW_DEFAULTS,
+                                             .attention.window_period = 2,
+                                             .attention.cap = 50,
+                                             .logits.cap = 30,
+                                             GEMMA_DEFAULTS};
 
-static const llama_config defaults = {
-    SIZES(tx_gemma3_text, rows, 262208, 131072, 2304, 26, 8, 2, 1),
-    REST(9216, 4, 1e-6, 1e6),
-    .padding = 1,
-    .attention.head_dim = 256,
-    .attention.query_scalar = 256,
-    .attention.window = 4096,
-    .attention.windowed = true,
-    .attention.window_period = 6,
-    .norms.heads = true,
-    .positions.has_local = true,
-    .positions.local = ROPE(1e4),
-    .mlp.activation = TX_LLAMA_GELU_TANH,
-    .norms.add_one = true,
-    .embedding.by_root_of_width = true,
-    .tie_word_embeddings = true,
-};
+static const llama_config defaults = {SIZES(tx_gemma3_text, rows, 262208, 131072, 2304, 26, 8, 2, 1),
+                                      REST(9216, 4, 1e-6, 1e6),
+                                      WINDOW_DEFAULTS,
+                                      .attention.window_period = 6,
+                                      .norms.heads = true,
+                                      .positions.has_local = true,
+                                      .positions.local = ROPE(1e4),
+                                      GEMMA_DEFAULTS};
 
 /* null means no cap. */
 static tx_status read_cap(const tx_json *json, const char *key, double *cap)

@@ -11,10 +11,8 @@
 
 const char *tx_gguf_name_of(const tx_architecture *type, const tx_gguf_key *row)
 {
-    const tx_config_key *key = type->keys;
-    while (row->member && key->name && key->offset != row->member)
-        key++;
-    return row->member ? key->name : row->name;
+    const tx_config_key *key = row->member ? tx_config_key_at(type, row->member) : NULL;
+    return key ? key->name : row->name;
 }
 
 double tx_gguf_other_value(const tx_config *config, const tx_gguf_key *row)

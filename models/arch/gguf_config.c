@@ -110,14 +110,6 @@ static tx_status read_special(const reading *m, const char *key, const char *nam
     return id < 0 ? tx_json_set_null(m->json, name) : tx_json_set_int(m->json, name, id);
 }
 
-static bool has_json_key(const tx_architecture *type, const char *name)
-{
-    const tx_config_key *key = type->keys;
-    while (key->name && strcmp(key->name, name) != 0)
-        key++;
-    return key->name;
-}
-
 static bool is_fixed(const tx_gguf_family *family, const char *name)
 {
     const tx_gguf_fixed *fixed = family->fixed;
@@ -130,10 +122,10 @@ static bool is_fixed(const tx_gguf_family *family, const char *name)
 static tx_status read_flags(const reading *m)
 {
     for (int i = 0; m->type->gguf->scheme->flags[i].tensor; i++) {
-        const tx_gguf_key row = {.member = m->type->gguf->scheme->flags[i].member};
-        const char *name = tx_gguf_name_of(m->type, &row);
-        if (name && !is_fixed(m->type->gguf, name))
-            TX_TRY(tx_json_set_bool(m->json, name, tx_gguf_find(m->file, m->type->gguf->scheme->flags[i].tensor) >= 0));
+        const tx_config_key *key = tx_config_key_at(m->type, m->type->gguf->scheme->flags[i].member);
+        if (key && !is_fixed(m->type->gguf, key->name))
+            TX_TRY(tx_json_set_bool(m->json, key->name,
+                                    tx_gguf_find(m->file, m->type->gguf->scheme->flags[i].tensor) >= 0));
     }
     return TX_OK;
 }
@@ -164,7 +156,7 @@ static tx_status read_tensors(const reading *m)
         return read_encoder(m, vocab);
     TX_TRY(read_special(m, "tokenizer.ggml.bos_token_id", "bos_token_id", vocab));
     TX_TRY(read_special(m, "tokenizer.ggml.eos_token_id", "eos_token_id", vocab));
-    if (!has_json_key(m->type, "tie_word_embeddings"))
+    if (!tx_config_key_named(m->type, "tie_word_embeddings"))
         return TX_OK;
     TX_TRY(read_special(m, "tokenizer.ggml.padding_token_id", "pad_token_id", vocab));
     TX_TRY(tx_json_set_bool(m->json, "tie_word_embeddings", tx_gguf_find(m->file, TX_GGUF_OUTPUT) < 0));

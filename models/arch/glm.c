@@ -11,12 +11,7 @@
     {                                                                                          \
         O_PROJ, LAYER "self_attn.o_proj.weight", {WIDTH, HEADS}, .split = 2                    \
     }
-#define REST_OF_BLOCK                                                                  \
-    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},               \
-        {GATE_UP_PROJ, LAYER "mlp.gate_up_proj.weight", {GATE_UP, WIDTH}, .split = 1}, \
-    {                                                                                  \
-        DOWN_PROJ, LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .split = 2            \
-    }
+#define REST_OF_BLOCK {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES}, JOINED_MLP_ROWS
 
 static const tx_stack_row rows[] = {OPENING, REST_OF_BLOCK, LAST_ROWS};
 static const tx_stack_row rows_4[] = {

@@ -33,8 +33,7 @@ static const llama_config defaults = {SIZES(tx_gpt_bigcode, rows, 50257, 1024, 7
                                       .residual.dropout = 0.1,
                                       .embedding.dropout = 0.1,
                                       .attention.dropout = 0.1,
-                                      .mlp.activation = TX_LLAMA_GELU_TANH,
-                                      .mlp.plain = true,
+                                      PLAIN_MLP(TX_LLAMA_GELU_TANH, TX_LLAMA_GELU_TANH),
                                       .mlp.bias = true,
                                       .tie_word_embeddings = true};
 

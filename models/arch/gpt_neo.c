@@ -39,9 +39,7 @@ static const llama_config defaults = {SIZES(tx_gpt_neo, rows, 50257, 2048, 2048,
                                       .attention.windowed = true,
                                       .attention.window = 256,
                                       .attention.multiplier = 1,
-                                      .mlp.activation = TX_LLAMA_GELU_TANH,
-                                      .mlp.choice = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
-                                      .mlp.plain = true,
+                                      PLAIN_MLP(TX_LLAMA_GELU_TANH, TX_LLAMA_GELU_NEW),
                                       .mlp.bias = true,
                                       .tie_word_embeddings = true};
 

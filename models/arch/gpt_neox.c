@@ -36,12 +36,10 @@ static const tx_config_key keys[] = {SIZE_KEYS,
 static const llama_config defaults = {
     SIZES(tx_gpt_neox, rows, 50432, 2048, 6144, 44, 64, 0, 2),
     REST_OF(24576, 0, 1e-5, 0.02, PARTIAL_ROPE(1e4, 0.25)),
-    .mlp.activation = TX_LLAMA_GELU_TANH,
-    .mlp.choice = TX_LLAMA_GELU - TX_LLAMA_GELU_TANH,
+    PLAIN_MLP(TX_LLAMA_GELU_TANH, TX_LLAMA_GELU),
     .attention.bias = true,
     .residual.parallel = true,
     .attention.by_head = true,
-    .mlp.plain = true,
     .mlp.bias = true,
 };
 

@@ -8,12 +8,7 @@
 #define EXPERT_BIASES .experts = true, .in = is_sparse, .other_decay = true
 
 static const tx_stack_row rows[] = {
-    EMBED_ROW,
-    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
-    SEPARATE_QKV_ROWS,
-    {SINKS, LAYER "self_attn.sinks", {QUERY_HEADS}, .split = 1, .other_decay = true},
-    O_ROWS,
-    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    OPENING_ROWS_WITH({SINKS, LAYER "self_attn.sinks", {QUERY_HEADS}, .split = 1, .other_decay = true}),
     {ROUTER, LAYER "mlp.router.weight", {EXPERTS, WIDTH}, .router = true},
     {ROUTER_BIAS, LAYER "mlp.router.bias", {EXPERTS}, ZEROS},
     {EXPERTS_GATE_UP, LAYER "mlp.experts.gate_up_proj", {EXPERTS, WIDTH, EXPERT_INTERLEAVED}, EXPERT_WEIGHTS},

@@ -23,10 +23,8 @@ static const llama_config defaults = {
     SIZES(tx_gptj, rows, 50400, 2048, 4096, 28, 16, 50256, 50256),
     REST_OF(0, 0, 1e-5, 0.02, PARTIAL_ROPE(1e4, 1)),
     .positions.interleaved = true,
-    .mlp.activation = TX_LLAMA_GELU_TANH,
-    .mlp.choice = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
+    PLAIN_MLP(TX_LLAMA_GELU_TANH, TX_LLAMA_GELU_NEW),
     .residual.parallel = true,
-    .mlp.plain = true,
     .mlp.bias = true,
 };
 

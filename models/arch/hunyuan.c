@@ -5,12 +5,7 @@
 #include "models/arch/llama_family.h"
 
 static const tx_stack_row rows[] = {
-    EMBED_ROW,
-    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
-    SEPARATE_QKV_ROWS,
-    {HEAD_NORM, LAYER "self_attn.query_layernorm|key_layernorm.weight", {QK_HEAD}, ONES},
-    O_ROWS,
-    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    OPENING_ROWS_WITH(HEAD_NORM_ROW("query_layernorm|key_layernorm.weight", QK_HEAD, ONES)),
     SEPARATE_MLP_ROWS,
     LAST_ROWS,
 };

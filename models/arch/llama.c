@@ -12,12 +12,7 @@
 /* ---- Parameters -------------------------------------------------------------------------------------- */
 
 const tx_stack_row tx_llama_rows[] = {
-    EMBED_ROW,
-    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
-    SEPARATE_QKV_ROWS,
-    {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ONES, IF(norms.heads)},
-    O_ROWS,
-    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    OPENING_ROWS_WITH(HEAD_NORM_ROW("q_norm|k_norm.weight", QK_HEAD, ONES, IF(norms.heads))),
     {GATE_UP_PROJ, LAYER "mlp.gate_proj|up_proj.weight", {GATE_UP, WIDTH}, .split = 1},
     {GATE_UP_BIAS, LAYER "mlp.gate_proj|up_proj.bias", {GATE_UP}, ZEROS, IF(mlp.bias), .split = 1},
     {DOWN_PROJ, LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .split = 2},

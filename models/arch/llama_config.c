@@ -73,18 +73,10 @@ tx_status tx_llama_read_ropes(const tx_json *json, tx_config *config)
     return TX_OK;
 }
 
-static bool has_key(const tx_config *config, size_t offset)
-{
-    const tx_config_key *key = config->architecture->keys;
-    while (key->name && key->offset != offset)
-        key++;
-    return key->name;
-}
-
 tx_status tx_llama_read(const tx_json *json, tx_config *config)
 {
     llama_config *c = (llama_config *)config;
-    if (!has_key(config, offsetof(llama_config, attention.qkv_bias)))
+    if (!tx_config_key_at(config->architecture, offsetof(llama_config, attention.qkv_bias)))
         c->attention.qkv_bias = c->attention.bias || llama_of(config->architecture->defaults)->attention.qkv_bias;
     TX_TRY(read_padding(json, c));
     TX_TRY(tx_rope_read(json, c->max_position_embeddings, &c->positions.rope));

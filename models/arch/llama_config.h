@@ -85,8 +85,8 @@ typedef struct llama_config {
     } mlp;
     struct {
         tx_rope_config rope;
-        bool has_local;       /* layers with a window have their own rotary positions: */
-        tx_rope_config local; /* */
+        bool has_local;       /* layers with a window have rotary positions of their own */
+        tx_rope_config local; /* those positions */
         bool interleaved;     /* pairs that rotate are adjacent elements of a head */
         bool only_windows;    /* if there is a window, only its layers have rotary positions */
         tx_layer_set none;    /* the layers without rotary positions, if they are listed */

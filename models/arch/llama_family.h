@@ -100,11 +100,19 @@ enum {
     {                                                                             \
         O_BIAS, LAYER "self_attn.o_proj.bias", {WIDTH}, ZEROS, IF(attention.bias) \
     }
-/* The rows of Llama up to the MLP. */
-#define OPENING_ROWS                                                                                   \
-    EMBED_ROW, {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES}, SEPARATE_QKV_ROWS, O_ROWS, \
-    {                                                                                                  \
-        POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES                              \
+/* The rows of Llama up to the MLP, and with others after q, k and v. */
+#define OPENING_ROWS OPENING_TO_QKV, CLOSING_OF_ATTENTION
+#define OPENING_ROWS_WITH(...) OPENING_TO_QKV, __VA_ARGS__, CLOSING_OF_ATTENTION
+#define OPENING_TO_QKV EMBED_ROW, {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES}, SEPARATE_QKV_ROWS
+#define CLOSING_OF_ATTENTION                                              \
+    O_ROWS,                                                               \
+    {                                                                     \
+        POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES \
+    }
+/* Norms of q and k. */
+#define HEAD_NORM_ROW(name, size, ...)                          \
+    {                                                           \
+        HEAD_NORM, LAYER "self_attn." name, {size}, __VA_ARGS__ \
     }
 #define MLP_BIAS_ROWS MLP_BIAS_ROWS_IF(mlp.bias)
 #define MLP_BIAS_ROWS_IF(flag)                                                                  \
@@ -127,10 +135,19 @@ enum {
     {                                             \
         slot##_BIAS, name ".bias", {WIDTH}, ZEROS \
     }
+/* OPENING_ROWS with layer norms. */
+#define CENTRED_OPENING_ROWS                                                                    \
+    EMBED_ROW, LAYER_NORM_ROWS(INPUT_NORM, LAYER "input_layernorm"), SEPARATE_QKV_ROWS, O_ROWS, \
+        LAYER_NORM_ROWS(POST_NORM, LAYER "post_attention_layernorm")
 #define SEPARATE_MLP_ROWS                                                               \
     {GATE_UP_PROJ, LAYER "mlp.gate_proj|up_proj.weight", {GATE_UP, WIDTH}, .split = 1}, \
     {                                                                                   \
         DOWN_PROJ, LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .split = 2             \
+    }
+#define JOINED_MLP_ROWS                                                            \
+    {GATE_UP_PROJ, LAYER "mlp.gate_up_proj.weight", {GATE_UP, WIDTH}, .split = 1}, \
+    {                                                                              \
+        DOWN_PROJ, LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .split = 2        \
     }
 /* Experts in all layers, or in those that is_sparse selects: the names of their matrices. */
 #define EXPERT_ROWS(router_, gate_up, down) EXPERT_ROWS_IN(NULL, router_, gate_up, down)
@@ -247,6 +264,9 @@ enum {
 #define REST_OF(inner_, heads_of_kv, eps_, range, ...)                                                             \
     .mlp.inner = (inner_), .attention.kv_heads = (heads_of_kv), .norms.eps = (eps_), .initializer_range = (range), \
     .positions.rope = __VA_ARGS__
+
+/* An MLP without a gate, and its activations from the first one on. */
+#define PLAIN_MLP(first, usual) .mlp.plain = true, .mlp.activation = (first), .mlp.choice = (usual) - (first)
 
 #define EXPERTS_DEFAULTS(all, chosen_, factor) \
     .experts.count = (all), .experts.chosen = (chosen_), .experts.period = 1, .experts.balance_factor = (factor)

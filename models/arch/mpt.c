@@ -63,10 +63,9 @@ static tx_status read(const tx_json *json, tx_config *config)
 
 static const llama_config defaults = {SIZES(tx_mpt, rows, 50368, 2048, 2048, 24, 16, -1, -1),
                                       REST(0, 0, 1e-5, 1e4),
-                                      .mlp.activation = TX_LLAMA_GELU,
+                                      PLAIN_MLP(TX_LLAMA_GELU, TX_LLAMA_GELU),
                                       .positions.alibi = true,
                                       .norms.centred = true,
-                                      .mlp.plain = true,
                                       .tie_word_embeddings = true};
 
 /* ---- GGUF files ---------------------------------------------------------------------------------------- */

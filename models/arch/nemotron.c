@@ -5,11 +5,7 @@
 #include "models/arch/llama_family.h"
 
 static const tx_stack_row rows[] = {
-    EMBED_ROW,
-    LAYER_NORM_ROWS(INPUT_NORM, LAYER "input_layernorm"),
-    SEPARATE_QKV_ROWS,
-    O_ROWS,
-    LAYER_NORM_ROWS(POST_NORM, LAYER "post_attention_layernorm"),
+    CENTRED_OPENING_ROWS,
     PLAIN_MLP_ROWS(LAYER "mlp.up_proj", LAYER "mlp.down_proj"),
     LAYER_NORM_ROWS(FINAL_NORM, "model.norm"),
     HEAD_ROWS,
@@ -21,7 +17,7 @@ static const tx_config_key keys[] = {
 
 static const llama_config defaults = {SIZES(tx_nemotron, rows, 256000, 4096, 6144, 32, 48, 2, 3),
                                       REST_OF(24576, 0, 1e-5, 0.0134, PARTIAL_ROPE(1e4, 0.5)),
-                                      .mlp.activation = TX_LLAMA_RELU2, .norms.add_one = true, .mlp.plain = true};
+                                      PLAIN_MLP(TX_LLAMA_RELU2, TX_LLAMA_RELU2), .norms.add_one = true};
 
 const tx_architecture tx_nemotron = {
     USUAL_FAMILY("nemotron", "Nemotron"),

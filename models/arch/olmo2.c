@@ -10,7 +10,7 @@
 static const tx_stack_row rows[] = {
     EMBED_ROW,
     SEPARATE_QKV_ROWS,
-    {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_WIDTH}, ONES},
+    HEAD_NORM_ROW("q_norm|k_norm.weight", QK_WIDTH, ONES),
     O_ROWS,
     {ATTENTION_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
     SEPARATE_MLP_ROWS,
@@ -19,12 +19,7 @@ static const tx_stack_row rows[] = {
 };
 
 static const tx_stack_row olmoe_rows[] = {
-    EMBED_ROW,
-    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
-    SEPARATE_QKV_ROWS,
-    {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_WIDTH}, ONES},
-    O_ROWS,
-    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    OPENING_ROWS_WITH(HEAD_NORM_ROW("q_norm|k_norm.weight", QK_WIDTH, ONES)),
     EXPERT_ROWS(LAYER "mlp.gate.weight", LAYER "mlp.experts.*.gate_proj|up_proj.weight",
                 LAYER "mlp.experts.*.down_proj.weight"),
     LAST_ROWS,

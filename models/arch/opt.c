@@ -46,8 +46,7 @@ static const llama_config defaults = {SIZES(tx_opt, rows, 50272, 2048, 768, 12, 
                                       .positions.learned = true,
                                       .positions.first = 2,
                                       .residual.dropout = 0.1,
-                                      .mlp.activation = TX_LLAMA_RELU,
-                                      .mlp.plain = true,
+                                      PLAIN_MLP(TX_LLAMA_RELU, TX_LLAMA_RELU),
                                       .mlp.bias = true,
                                       .tie_word_embeddings = true};
 

@@ -30,12 +30,10 @@ static const tx_fixed_key fixed_keys[] = {{"qk_layernorm", false, "norms of the 
 static const llama_config defaults = {
     SIZES(tx_phi, rows, 51200, 2048, 2048, 24, 32, 1, 2),
     REST_OF(8192, 0, 1e-5, 0.02, PARTIAL_ROPE(1e4, 0.5)),
-    .mlp.activation = TX_LLAMA_GELU_TANH,
-    .mlp.choice = TX_LLAMA_GELU_NEW - TX_LLAMA_GELU_TANH,
+    PLAIN_MLP(TX_LLAMA_GELU_TANH, TX_LLAMA_GELU_NEW),
     .attention.bias = true,
     .mlp.bias = true,
     .residual.parallel = true,
-    .mlp.plain = true,
 };
 
 const tx_architecture tx_phi = {

@@ -10,8 +10,7 @@ static const tx_stack_row rows[] = {
     {QKV_PROJ, LAYER "self_attn.qkv_proj.weight", {QKV, WIDTH}, .split = 1},
     O_ROWS,
     {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
-    {GATE_UP_PROJ, LAYER "mlp.gate_up_proj.weight", {GATE_UP, WIDTH}, .split = 1},
-    {DOWN_PROJ, LAYER "mlp.down_proj.weight", {WIDTH, INNER}, .split = 2},
+    JOINED_MLP_ROWS,
     LAST_ROWS,
 };
 

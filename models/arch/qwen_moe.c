@@ -24,12 +24,7 @@ static const tx_stack_row qwen2_rows[] = {
 };
 
 static const tx_stack_row qwen3_rows[] = {
-    EMBED_ROW,
-    {INPUT_NORM, LAYER "input_layernorm.weight", {WIDTH}, ONES},
-    SEPARATE_QKV_ROWS,
-    {HEAD_NORM, LAYER "self_attn.q_norm|k_norm.weight", {QK_HEAD}, ONES},
-    O_ROWS,
-    {POST_NORM, LAYER "post_attention_layernorm.weight", {WIDTH}, ONES},
+    OPENING_ROWS_WITH(HEAD_NORM_ROW("q_norm|k_norm.weight", QK_HEAD, ONES)),
     EXPERTS_OF_LAYER,
     DENSE_ROWS,
     LAST_ROWS,

@@ -5,11 +5,7 @@
 #include "models/arch/llama_family.h"
 
 static const tx_stack_row rows[] = {
-    EMBED_ROW,
-    LAYER_NORM_ROWS(INPUT_NORM, LAYER "input_layernorm"),
-    SEPARATE_QKV_ROWS,
-    O_ROWS,
-    LAYER_NORM_ROWS(POST_NORM, LAYER "post_attention_layernorm"),
+    CENTRED_OPENING_ROWS,
     PLAIN_MLP_ROWS_IF(attention.bias, LAYER "mlp.c_fc", LAYER "mlp.c_proj"),
     LAYER_NORM_ROWS(FINAL_NORM, "model.norm"),
     HEAD_ROWS,
@@ -29,8 +25,7 @@ static const tx_config_key keys[] = {SIZE_KEYS,
 static const llama_config defaults = {SIZES(tx_starcoder2, rows, 49152, 4096, 3072, 30, 24, 50256, 50256),
                                       REST_OF(12288, 2, 1e-5, 0.018042, ROPE(1e4)),
                                       .attention.windowed = true,
-                                      .mlp.activation = TX_LLAMA_GELU_TANH,
-                                      .mlp.plain = true,
+                                      PLAIN_MLP(TX_LLAMA_GELU_TANH, TX_LLAMA_GELU_TANH),
                                       .attention.bias = true,
                                       .tie_word_embeddings = true};
 
