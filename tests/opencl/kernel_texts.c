@@ -137,10 +137,10 @@ STAND_IN(cl_int, clSetKernelArg, cl_kernel kernel, cl_uint index, size_t size, c
 }
 
 /* Providers of matrix products and forms of attention are believed: on the device that is meant they would be right. */
-STAND_IN(tx_status, tx_cl_gemm_verify, tx_context *context, const char *provider, const tx_cl_gemm_case *trial,
+STAND_IN(tx_status, tx_cl_gemm_verify, const tx_cl_builder *b, const char *provider, const tx_cl_gemm_case *trial,
          double *seconds)
 {
-    (void)context;
+    (void)b;
     (void)provider;
     (void)trial;
     if (seconds)
@@ -148,10 +148,10 @@ STAND_IN(tx_status, tx_cl_gemm_verify, tx_context *context, const char *provider
     return TX_OK;
 }
 
-STAND_IN(tx_status, tx_cl_attention_verify, tx_context *context, const tx_cl_attention_job *a,
+STAND_IN(tx_status, tx_cl_attention_verify, const tx_cl_builder *b, const tx_cl_attention_job *a,
          tx_cl_attention_kernel kernel, const tx_cl_attention_form *form)
 {
-    (void)context;
+    (void)b;
     (void)a;
     (void)kernel;
     (void)form;

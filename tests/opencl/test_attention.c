@@ -81,13 +81,14 @@ static bool try_forms(tx_context *context, const shape *s, tx_cl_attention_kerne
                                      .heads = s->heads,
                                      .kv_heads = s->kv_heads,
                                      .d = s->d,
-                                     .cpu = context->limits.cpu,
+                                     .limits = &context->limits,
                                      .cached = cached};
+    const tx_cl_builder asks = tx_cl_asker(context);
     tx_cl_attention_forms forms;
     bool good = true;
     CHECK(tx_cl_attention_list(context, &job, kernel, &forms));
     for (int i = 0; i < forms.count; i++) {
-        const bool right = tx_cl_attention_verify(context, &job, kernel, &forms.form[i]) == TX_OK;
+        const bool right = tx_cl_attention_verify(&asks, &job, kernel, &forms.form[i]) == TX_OK;
         printf("%s  kernel %d, d %d, %s%s%s\n", right ? "ok" : "FAIL", (int)kernel, s->d, forms.form[i].name,
                right ? "" : ": ", right ? "" : tx_error());
         good = good && right;
@@ -98,10 +99,11 @@ static bool try_forms(tx_context *context, const shape *s, tx_cl_attention_kerne
 /* A form that there is not declines. */
 static bool declines(tx_context *context)
 {
-    const tx_cl_forced forced = {tx_cl_attention_keys[TX_CL_FORWARD], "gpu-1x1-1"};
+    const tx_cl_builder asks = tx_cl_asker(context);
+    const tx_cl_forced forced = {.begins = tx_cl_attention_keys[TX_CL_FORWARD], .name = "gpu-1x1-1"};
     tx_probe probe = {.command = command_of(&shapes[0], false)};
     CHECK(tx_probe_create(&probe));
-    const tx_status status = tx_cl_verify_candidate(context, &forced, &probe);
+    const tx_status status = tx_cl_verify_candidate(&asks, &forced, &probe);
     tx_probe_free(&probe);
     return status == TX_UNSUPPORTED && strstr(tx_error(), "gpu-1x1-1 declines");
 }

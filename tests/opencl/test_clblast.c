@@ -25,8 +25,9 @@ static void *use_engines(void *failures)
         tx_context *context;
         if (be->open(0, &options, &context) != TX_OK)
             return (*failed)++, printf("FAIL %s\n", tx_error()), NULL;
+        const tx_cl_builder asks = tx_cl_asker(context);
         for (int p = 0; p < PRODUCTS; p++)
-            if (tx_cl_gemm_verify(context, "clblast", &trial, NULL) != TX_OK)
+            if (tx_cl_gemm_verify(&asks, "clblast", &trial, NULL) != TX_OK)
                 (*failed)++, printf("FAIL %s\n", tx_error());
         be->close(context);
     }

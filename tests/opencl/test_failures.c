@@ -100,13 +100,14 @@ static bool has_provider(tx_context *context, tx_dtype from, bool tf32)
                              .bias = &none,
                              .z = &none,
                              .kept = &none};
+    const tx_cl_builder asks = tx_cl_asker(context);
     const tx_cl_provider *one;
     char why[TX_CL_WHY] = "";
     bool found = false;
     context->tf32 = tf32;
     for (int i = 0; (one = tx_cl_gemm_provider(i)) != NULL; i++)
         found = found || (one->tile && !one->full && strcmp(one->tile->kernel, "gemm_matrix") == 0 &&
-                          one->suits(context, one, &p, why) > 0.0);
+                          one->suits(&asks, one, &p, why) > 0.0);
     return found;
 }
 
@@ -147,7 +148,8 @@ static bool has_small_form(const tx_context *context, tx_cl_attention_kernel ker
                                      .heads = 1,
                                      .kv_heads = 1,
                                      .d = d,
-                                     .type = TX_BF16};
+                                     .type = TX_BF16,
+                                     .limits = &context->limits};
     tx_cl_attention_forms forms;
     bool found = false;
     command.in[lengths].dtype = command.in[lengths + 1].dtype = TX_DTYPE_COUNT;

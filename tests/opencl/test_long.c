@@ -107,7 +107,8 @@ static bool cut_product(void)
     if (tx_cl_open(0, NULL, &context) != TX_OK)
         return printf("FAIL %s\n", tx_error()), false;
     stand_in.calls[STAND_IN_ENQUEUE] = 0;
-    const tx_status status = tx_cl_gemm_verify(context, "portable-tile-64x128x8", &trial, NULL);
+    const tx_cl_builder asks = tx_cl_asker(context);
+    const tx_status status = tx_cl_gemm_verify(&asks, "portable-tile-64x128x8", &trial, NULL);
     const long launches = stand_in.calls[STAND_IN_ENQUEUE];
     tx_cl_close(context);
     const bool good = status == TX_OK && launches > 1;
@@ -144,7 +145,7 @@ static unsigned char *run_whole(tx_context *context, const tx_cl_forced *forced,
 static bool cut_attention(bool backward, int64_t batch, double work, long expected)
 {
     enum { TOKENS = 40, HEADS = 2, D = 16 };
-    const tx_cl_forced forced = {TX_CL_ATTENTION, "gpu-8x16-8"};
+    const tx_cl_forced forced = {.begins = TX_CL_ATTENTION, .name = "gpu-8x16-8"};
     const tx_attrs attrs = {
         .control = -1, .attention.heads = HEADS, .attention.kv_heads = HEADS, .attention.causal = true, .scale = 0.25f};
     const tx_operand qkv = operand(TX_F32, TX_SHAPE(batch, TOKENS, 3 * HEADS * D)),

@@ -58,13 +58,15 @@ static bool prove_forms(tx_context *context, const attention_proof *t, tx_cl_att
                                      .heads = t->heads,
                                      .kv_heads = t->kv_heads,
                                      .d = t->d,
-                                     .type = t->type};
+                                     .type = t->type,
+                                     .limits = &context->limits};
+    const tx_cl_builder asks = tx_cl_asker(context);
     tx_cl_attention_forms forms;
     tx_status status = tx_cl_attention_list(context, &job, kernel, &forms);
     bool good = !status && strncmp(forms.form[0].name, t->expected, strlen(t->expected)) == 0;
     const char *failed = "";
     for (int i = 0; !status && i < forms.count && forms.form[i].kind->typed; i++) {
-        status = tx_cl_attention_verify(context, &job, kernel, &forms.form[i]);
+        status = tx_cl_attention_verify(&asks, &job, kernel, &forms.form[i]);
         failed = status ? forms.form[i].name : failed;
         good = good && !status;
     }

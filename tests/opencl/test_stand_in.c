@@ -27,24 +27,24 @@ tx_status __wrap_tx_cl_self_test(tx_context *context)
     return believed ? TX_OK : __real_tx_cl_self_test(context);
 }
 
-tx_status __real_tx_cl_gemm_verify(tx_context *context, const char *provider, const tx_cl_gemm_case *trial,
+tx_status __real_tx_cl_gemm_verify(const tx_cl_builder *b, const char *provider, const tx_cl_gemm_case *trial,
                                    double *seconds);
-tx_status __wrap_tx_cl_gemm_verify(tx_context *context, const char *provider, const tx_cl_gemm_case *trial,
+tx_status __wrap_tx_cl_gemm_verify(const tx_cl_builder *b, const char *provider, const tx_cl_gemm_case *trial,
                                    double *seconds);
-tx_status __wrap_tx_cl_gemm_verify(tx_context *context, const char *provider, const tx_cl_gemm_case *trial,
+tx_status __wrap_tx_cl_gemm_verify(const tx_cl_builder *b, const char *provider, const tx_cl_gemm_case *trial,
                                    double *seconds)
 {
-    return believed ? TX_OK : __real_tx_cl_gemm_verify(context, provider, trial, seconds);
+    return believed ? TX_OK : __real_tx_cl_gemm_verify(b, provider, trial, seconds);
 }
 
-tx_status __real_tx_cl_attention_verify(tx_context *context, const tx_cl_attention_job *a,
+tx_status __real_tx_cl_attention_verify(const tx_cl_builder *b, const tx_cl_attention_job *a,
                                         tx_cl_attention_kernel kernel, const tx_cl_attention_form *form);
-tx_status __wrap_tx_cl_attention_verify(tx_context *context, const tx_cl_attention_job *a,
+tx_status __wrap_tx_cl_attention_verify(const tx_cl_builder *b, const tx_cl_attention_job *a,
                                         tx_cl_attention_kernel kernel, const tx_cl_attention_form *form);
-tx_status __wrap_tx_cl_attention_verify(tx_context *context, const tx_cl_attention_job *a,
+tx_status __wrap_tx_cl_attention_verify(const tx_cl_builder *b, const tx_cl_attention_job *a,
                                         tx_cl_attention_kernel kernel, const tx_cl_attention_form *form)
 {
-    return believed ? TX_OK : __real_tx_cl_attention_verify(context, a, kernel, form);
+    return believed ? TX_OK : __real_tx_cl_attention_verify(b, a, kernel, form);
 }
 
 /* ---- Products ---------------------------------------------------------------------------------------------------- */
@@ -98,7 +98,7 @@ static tx_status choose(tx_context *context, const product *p, tx_dtype from, tx
         wanted.g.stride_a = 0;
         wanted.g.stride_b = p->trans_a ? 0 : p->k * p->n;
     }
-    const tx_cl_builder builder = {.context = context};
+    tx_cl_builder builder = tx_cl_asker(context);
     return tx_cl_gemm_choose(&builder, &wanted, choice);
 }
 
@@ -107,7 +107,7 @@ static tx_status choose(tx_context *context, const product *p, tx_dtype from, tx
 static bool print_waves(FILE *out, tx_context *context, const product *p, const tx_cl_provider *provider)
 {
     const tx_gemm g = {.batch = 1, .m = p->m, .n = p->n, .k = p->k};
-    const tx_cl_builder builder = {.context = context};
+    tx_cl_builder builder = tx_cl_asker(context);
     int64_t parts;
     if (!provider->tile || p->groups > 0)
         return true;
@@ -162,7 +162,7 @@ static bool print_attention(FILE *out, tx_context *context, int32_t d, tx_dtype 
     c.in[0] = o;
     c.in[1] = c.out[0] = qkv;
     fprintf(out, "%s\tattention, heads of %d%s", stand_in.card, d, type == TX_F32 ? "" : ", bf16");
-    const tx_cl_builder builder = {.context = context};
+    tx_cl_builder builder = tx_cl_asker(context);
     char note[160] = "", *aside = NULL;
     for (int kernel = 0; kernel < 3; kernel++) {
         const tx_cl_attention_job job = {.command = &c,
@@ -173,7 +173,8 @@ static bool print_attention(FILE *out, tx_context *context, int32_t d, tx_dtype 
                                          .heads = heads,
                                          .kv_heads = heads,
                                          .d = d,
-                                         .type = type};
+                                         .type = type,
+                                         .limits = &context->limits};
         tx_cl_attention_form form;
         if (tx_cl_attention_choose(&builder, &job, (tx_cl_attention_kernel)kernel, &form, note) != TX_OK) {
             printf("FAIL %s, attention: %s\n", stand_in.card, tx_error());
@@ -193,7 +194,7 @@ static bool keeps_parts(tx_context *context)
 {
     const tx_gemm g = {.batch = 1, .m = 3072, .n = 768, .k = 16384};
     const tx_cl_provider *tile = tx_cl_gemm_provider(0);
-    const tx_cl_builder builder = {.context = context};
+    tx_cl_builder builder = tx_cl_asker(context);
     int64_t parts = 0;
     for (int i = 1; strcmp(tile->name, "portable-tile-64x128x8") != 0; i++)
         tile = tx_cl_gemm_provider(i);
@@ -302,7 +303,8 @@ static tx_status run_tiles(tx_context *context, const proof *t, const char *prov
                                    .from = t->from,
                                    .to = t->from,
                                    .accumulate = TX_ADD};
-    return tx_cl_gemm_verify(context, provider, &trial, NULL);
+    const tx_cl_builder asks = tx_cl_asker(context);
+    return tx_cl_gemm_verify(&asks, provider, &trial, NULL);
 }
 
 static bool prove_product(const proof *t)
@@ -340,7 +342,8 @@ static tx_status multiply_rough(const char *provider, bool tf32)
     const tx_cl_gemm_case trial = {.batch = 1, .m = 64, .n = 64, .k = 4096, .trans_b = true, .rough = true};
     tx_context *context;
     TX_TRY(tx_cl_open(0, &options, &context));
-    tx_status status = tx_cl_gemm_verify(context, provider, &trial, NULL);
+    const tx_cl_builder asks = tx_cl_asker(context);
+    tx_status status = tx_cl_gemm_verify(&asks, provider, &trial, NULL);
     tx_cl_close(context);
     return status;
 }
@@ -440,9 +443,16 @@ static tx_status choose_both(tx_context *context, const char **tile, tx_cl_atten
     const product p = {"", 4096, 3072, 1024, false, false, 0};
     const float scale = 0.125f;
     tx_command c = {.op = TX_OP_ATTENTION, .attrs = {.attention.heads = 12, .attention.kv_heads = 12, .scale = scale}};
-    const tx_cl_attention_job job = {
-        .command = &c, .B = 16, .T = 1024, .S = 1024, .last = 3 * 768, .heads = 12, .kv_heads = 12, .d = 64};
-    const tx_cl_builder builder = {.context = context};
+    const tx_cl_attention_job job = {.command = &c,
+                                     .B = 16,
+                                     .T = 1024,
+                                     .S = 1024,
+                                     .last = 3 * 768,
+                                     .heads = 12,
+                                     .kv_heads = 12,
+                                     .d = 64,
+                                     .limits = &context->limits};
+    tx_cl_builder builder = tx_cl_asker(context);
     char note[160] = "";
     tx_cl_gemm_choice choice = {.provider = NULL};
     for (int i = 0; i < TX_MAX_IN; i++)

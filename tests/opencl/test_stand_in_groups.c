@@ -53,7 +53,7 @@ static tx_status choose(tx_context *context, const proof *t, tx_cl_gemm_choice *
                                   .z = &none,
                                   .kept = &none,
                                   .offsets = &offsets};
-    const tx_cl_builder builder = {.context = context};
+    tx_cl_builder builder = tx_cl_asker(context);
     return tx_cl_gemm_choose(&builder, &wanted, choice);
 }
 
@@ -71,7 +71,8 @@ static tx_status run_tiles(tx_context *context, const proof *t, const char *prov
                                    .from = t->from,
                                    .to = t->trans_a ? TX_F32 : t->from,
                                    .accumulate = t->trans_a ? TX_ADD : TX_STORE};
-    return tx_cl_gemm_verify(context, provider, &trial, NULL);
+    const tx_cl_builder asks = tx_cl_asker(context);
+    return tx_cl_gemm_verify(&asks, provider, &trial, NULL);
 }
 
 static bool prove(const proof *t)

@@ -23,9 +23,8 @@ static struct {
 
 static const char *const names[] = {"tile-8x8", "tile-16x16", "tile-32x32", "library", "few"};
 
-static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
+static tx_status prove(const tx_cl_class *c, int id)
 {
-    (void)context;
     (void)c;
     world.proofs++;
     if (world.fails)
@@ -33,9 +32,8 @@ static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
     return world.wrong[id] ? tx_fail(TX_DEVICE, "one is two") : TX_OK;
 }
 
-static tx_status measure(tx_context *context, const tx_cl_class *c, int id, double give_up_after, double *seconds)
+static tx_status measure(const tx_cl_class *c, int id, double give_up_after, double *seconds)
 {
-    (void)context;
     (void)c;
     assert_true(give_up_after > 0.0);
     world.measurements++;
@@ -53,8 +51,10 @@ typedef struct classed {
 
 static tx_status tune(tx_context *context, classed *s)
 {
+    tx_cl_builder builder = tx_cl_asker(context);
+    s->c.b = &builder;
     s->c.q = &s->q;
-    return tx_cl_tune(context, &s->c);
+    return tx_cl_tune(&s->c);
 }
 
 /* The tiles in the order of their numbers, then the library. */
@@ -136,7 +136,8 @@ static void a_wrong_candidate_is_switched_off(void **state)
     assert_int_equal(world.proofs, 6);
     tx_cl_selection none = {.what = "candidate", .kind = TX_CL_PARTS, .user = "of cc"};
     tx_cl_add_candidate(&none, 0, names[0], 0.0, "it lacks memory");
-    assert_refused(tx_cl_select(context, &none), TX_UNSUPPORTED,
+    tx_cl_builder builder = tx_cl_asker(context);
+    assert_refused(tx_cl_select(&builder, &none), TX_UNSUPPORTED,
                    "no candidate supports this operation: it lacks memory");
     world.fails = TX_MEMORY;
     s = selection("test dd 1");
@@ -245,21 +246,23 @@ static void a_tuning_run_measures_all_anew(void **state)
 
 static void what_is_tried_is_forced(void **state)
 {
-    const tx_cl_forced forced = {TX_CL_PARTS, "library"}, no = {TX_CL_PARTS, "few"};
+    const tx_cl_forced forced = {.begins = TX_CL_PARTS, .name = "library"}, no = {.begins = TX_CL_PARTS, .name = "few"};
     tx_context *context = open_context(NULL);
     assert_ok(tx_cl_line_set(&context->tuner->choices, "parts of it", "tile-32x32"));
     tx_cl_selection q = selection("").q, other = q, declined = q, own = q;
     q.kind = declined.kind = own.kind = TX_CL_PARTS;
     q.user = declined.user = own.user = "of it";
     other.kind = TX_CL_ATTENTION;
-    q.forced = other.forced = &forced;
-    assert_ok(tx_cl_select(context, &q));
+    tx_cl_builder builder = tx_cl_asker(context);
+    builder.forced = &forced;
+    assert_ok(tx_cl_select(&builder, &q));
     assert_string_equal(q.candidate[0].name, names[3]);
-    assert_ok(tx_cl_select(context, &other));
+    assert_ok(tx_cl_select(&builder, &other));
     assert_string_equal(other.candidate[0].name, names[0]);
-    declined.forced = &no;
-    assert_refused(tx_cl_select(context, &declined), TX_UNSUPPORTED, "few declines");
-    assert_ok(tx_cl_select(context, &own));
+    builder.forced = &no;
+    assert_refused(tx_cl_select(&builder, &declined), TX_UNSUPPORTED, "few declines");
+    builder.forced = NULL;
+    assert_ok(tx_cl_select(&builder, &own));
     assert_string_equal(own.candidate[0].name, names[2]);
     assert_string_equal(context->tuner->choices, "parts of it\ttile-32x32\n");
     close_context(context);
@@ -298,7 +301,7 @@ static void a_wish_goes_first(void **state)
                              .bias = &none,
                              .z = &none,
                              .kept = &none};
-    const tx_cl_builder builder = {.context = context};
+    tx_cl_builder builder = tx_cl_asker(context);
     static const char *const wishes[][2] = {{"", "nvidia-mma-128x128"}, {"portable-tile-32", "portable-tile-32x32x16"}};
     context->tuner->unmeasured = true;
     for (int i = 0; i < 2; i++) {

@@ -18,8 +18,9 @@ typedef struct tx_cl_attention {
     const tx_operand *starts; /* starts, or with caches their slots; or NULL */
     const tx_operand *sinks;  /* NULL without sinks */
     tx_dtype type;            /* storage type of inputs and outputs */
-    bool cpu, cached;
-    char facts[160]; /* build options that do not depend on tiles */
+    bool cached;
+    const tx_cl_limits *limits; /* of its kernels */
+    char facts[160];            /* build options that do not depend on tiles */
 } tx_cl_attention_job;
 
 /* A form: the tile and work-group sizes of one kernel. */
@@ -73,7 +74,7 @@ tx_status tx_cl_attention_list(const tx_context *context, const tx_cl_attention_
                                tx_cl_attention_forms *forms);
 
 /* Selects the form for a command. `note` names it, and a rejected form with the reason. */
-tx_status tx_cl_attention_choose(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+tx_status tx_cl_attention_choose(tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  tx_cl_attention_form *form, char note[160]);
 
 #define TX_CL_ATTENTION_CACHED TX_CL_ATTENTION " cached"

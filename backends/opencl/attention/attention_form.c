@@ -87,10 +87,10 @@ static tx_cl_attention_form make(const tx_cl_attention_kind *kind, const tile *t
 /* Returns the expected share of the best rate: 1 if only the order of the list matters. Less suitable forms get
  * smaller shares, higher with fewer registers, and the reason in `why`. Returns 0 if the form cannot run. `lowest`
  * is true if no form of the list has fewer rows. */
-static double suits(const tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
-                    const tx_cl_attention_form *f, bool lowest, char why[TX_CL_WHY])
+static double suits(const tx_cl_attention_job *a, tx_cl_attention_kernel kernel, const tx_cl_attention_form *f,
+                    bool lowest, char why[TX_CL_WHY])
 {
-    const tx_cl_limits *limits = &context->limits;
+    const tx_cl_limits *limits = a->limits;
     const int64_t groups = tx_cl_blocks(a->T, f->lines) * a->B * (kernel == TX_CL_GRAD_KV ? a->kv_heads : a->heads);
     /* Some drivers use a little of the reported local memory for arguments. */
     const int64_t wanted = f->local_bytes + 512;
@@ -130,12 +130,12 @@ static void list(const tx_cl_attention_kind *kind, const tx_context *context, co
 {
     int count;
     const tile *tiles = tiles_of(context, kind, &count);
-    if (kind == &tx_cl_attention_cpu ? !a->cpu : a->cpu && forms->count > 0)
+    if (kind == &tx_cl_attention_cpu ? !a->limits->cpu : a->limits->cpu && forms->count > 0)
         return;
     for (int i = 0; i < count; i++) {
         char why[TX_CL_WHY];
         tx_cl_attention_form f = make(kind, &tiles[i], kernel, a->d);
-        f.share = suits(context, a, kernel, &f, tiles[i].rows == tiles[count - 1].rows, why);
+        f.share = suits(a, kernel, &f, tiles[i].rows == tiles[count - 1].rows, why);
         if (i == 0 && forms->count == 0 && !forms->rejected[0])
             memcpy(forms->rejected, why, sizeof why);
         if (f.share > 0.0 && !listed(forms, f.name))

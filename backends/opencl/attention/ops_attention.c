@@ -21,7 +21,7 @@ static tx_cl_attention_job describe(const tx_cl_builder *b, const tx_command *c,
                              .kv_heads = c->attrs.attention.kv_heads,
                              .last = tx_shape_last(shape),
                              .cached = cached};
-    a.cpu = b->context->limits.cpu;
+    a.limits = b->limits;
     a.type = qkv->dtype;
     a.T = shape->dim[shape->rank - 2];
     a.B = tx_shape_rows(shape) / a.T;
@@ -158,13 +158,13 @@ static void launch_delta(tx_cl_builder *b, const tx_cl_attention_job *a, const t
                          const tx_operand *out)
 {
     const int64_t count = a->B * a->T * a->heads;
-    const size_t group = tx_cl_group(b->context, 128);
+    const size_t group = tx_cl_group(b, 128);
     size_t lanes = 1;
-    while (!a->cpu && lanes < group && 4 * (int64_t)lanes < a->d && lanes < 16)
+    while (!a->limits->cpu && lanes < group && 4 * (int64_t)lanes < a->d && lanes < 16)
         lanes *= 2;
     char options[256];
-    snprintf(options, sizeof options, "%s -DVW=%d -DWG=%zu -DLANES=%zu%s", a->facts, a->cpu ? 16 : 4, group, lanes,
-             a->sinks ? " -DSINK_SLOPES" : "");
+    snprintf(options, sizeof options, "%s -DVW=%d -DWG=%zu -DLANES=%zu%s", a->facts, a->limits->cpu ? 16 : 4, group,
+             lanes, a->sinks ? " -DSINK_SLOPES" : "");
     const size_t global = (size_t)count * lanes;
     tx_cl_launch(b, "attention_delta", options, "attention_delta", 1, &global, &group);
     TX_CL_OPERANDS(b, d_o, o, out);
@@ -178,7 +178,7 @@ tx_status tx_cl_attention_sink_grad(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *o = &c->in[1].shape;
     tx_cl_attention_job a = {.command = c, .B = o->dim[0], .T = o->dim[1], .sinks = &c->in[3]};
-    a.cpu = b->context->limits.cpu;
+    a.limits = b->limits;
     a.heads = (int32_t)tx_shape_count(&a.sinks->shape);
     a.d = (int32_t)(o->dim[2] / a.heads);
     snprintf(a.facts, sizeof a.facts, "-DD=%d -DCAUSAL=0 -DLENGTHS=0 -DDROPOUT=0 -DCACHED=0 %s", a.d,

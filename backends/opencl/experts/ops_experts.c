@@ -15,7 +15,7 @@ static tx_status by_items(tx_cl_builder *b, const tx_command *c, const char *ker
                           const tx_shape *k)
 {
     const int64_t rows = tx_shape_rows(n);
-    const size_t local = tx_cl_group(b->context, 64), global = (size_t)rows;
+    const size_t local = tx_cl_group(b, 64), global = (size_t)rows;
     tx_cl_launch(b, SOURCE, "", kernel, 1, &global, &local);
     tx_cl_arg_all(b, c);
     TX_CL_I64(b, rows);

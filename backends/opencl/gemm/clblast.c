@@ -139,11 +139,11 @@ static void reserve_temporary(tx_cl_builder *b, sgemm *s)
 
 /* CLBlast is always available and comes last unless it measures better. It adapts its work-groups to the device's
  * own limits, and the limits that it uses cannot be set. */
-static double clblast_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+static double clblast_suits(const tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     if (p->from != TX_F32 || p->to != TX_F32)
         return 0.0;
-    if (context->limits.libraries)
+    if (b->limits->libraries)
         return 1e-3;
     snprintf(why, TX_CL_WHY, "%s does not support simulated limits", self->name);
     return 0.0;

@@ -38,7 +38,7 @@ typedef struct tx_cl_provider {
     /* Returns the expected share of the best possible rate, by which providers are ordered if nothing is measured.
      * Returns 0 if the provider declines. If a limit of the device is the reason, writes it to `why` (TX_CL_WHY
      * bytes, empty before). */
-    double (*suits)(const tx_context *context, const struct tx_cl_provider *self, const tx_cl_product *p, char *why);
+    double (*suits)(const tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p, char *why);
     /* Emits the product. Failures are kept in b->status. */
     void (*emit)(tx_cl_builder *b, const struct tx_cl_provider *self, const tx_cl_product *p);
     bool epilogues;                /* computes epilogues */
@@ -74,7 +74,7 @@ typedef struct tx_cl_gemm_choice {
     bool fused;                    /* the provider computes the epilogue; otherwise the op of the same name follows */
     char rejected[TX_CL_REJECTED]; /* as in tx_cl_selection */
 } tx_cl_gemm_choice;
-tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice);
+tx_status tx_cl_gemm_choose(tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice);
 /* Emits a product of command `c` (gemm.c), with the selected provider as the command's variant. */
 tx_status tx_cl_gemm(tx_cl_builder *b, const tx_cl_product *p, const tx_command *c);
 

@@ -29,28 +29,28 @@ static tx_status check_preferred(const char *preferred)
 
 /* Adds the device's providers: preferred names get the highest share, then providers for few rows, which need no
  * measurement. */
-static void suggest(const tx_context *context, const tx_cl_product *p, const char *preferred, tx_cl_selection *q)
+static void suggest(const tx_cl_builder *b, const tx_cl_product *p, const char *preferred, tx_cl_selection *q)
 {
     const tx_cl_provider *provider;
     for (int i = 0; (provider = tx_cl_gemm_provider(i)) != NULL; i++) {
         char why[TX_CL_WHY] = "";
-        if (!tx_cl_gemm_supports(context, provider) || (p->packed != TX_F32 && !provider->packed) ||
+        if (!tx_cl_gemm_supports(b->context, provider) || (p->packed != TX_F32 && !provider->packed) ||
             (p->offsets && !provider->grouped))
             continue;
-        double share = provider->suits(context, provider, p, why);
+        double share = provider->suits(b, provider, p, why);
         if (share > 0.0)
             share += TX_CL_SURE * ((provider->rows > 0) + 2 * begins(provider->name, preferred));
         tx_cl_add_candidate(q, i, provider->name, share, why);
     }
 }
 
-tx_status tx_cl_gemm_choose(const tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice)
+tx_status tx_cl_gemm_choose(tx_cl_builder *b, const tx_cl_product *p, tx_cl_gemm_choice *choice)
 {
     const char *preferred = b->context->gemm;
     TX_TRY(check_preferred(preferred));
-    tx_cl_selection q = {.what = "provider of matrix products", .kind = TX_CL_PRODUCT, .forced = b->forced, .user = p};
-    suggest(b->context, p, preferred, &q);
-    TX_TRY(tx_cl_select(b->context, &q));
+    tx_cl_selection q = {.what = "provider of matrix products", .kind = TX_CL_PRODUCT, .user = p};
+    suggest(b, p, preferred, &q);
+    TX_TRY(tx_cl_select(b, &q));
     choice->provider = tx_cl_gemm_provider(q.candidate[0].id);
     choice->fused = choice->provider->epilogues && !q.unfused;
     snprintf(choice->rejected, sizeof choice->rejected, "%s", q.rejected);

@@ -14,10 +14,10 @@ typedef struct few_plan {
     int64_t groups;
 } few_plan;
 
-static double few_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+static double few_suits(const tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    const size_t group = context->limits.cpu ? 1 : 64;
-    return p->g.m <= FEW_ROWS && !p->trans_a && tx_cl_fits(&context->limits, self->name, 0, group, why, TX_CL_WHY);
+    const size_t group = b->limits->cpu ? 1 : 64;
+    return p->g.m <= FEW_ROWS && !p->trans_a && tx_cl_fits(b->limits, self->name, 0, group, why, TX_CL_WHY);
 }
 
 /* Returns true if vectors of 4 elements are aligned to their size in every row. */
@@ -33,10 +33,10 @@ static bool few_aligned(const tx_cl_product *p)
 }
 
 /* Chooses a few work-items for every core. */
-static few_plan plan_few_cpu(const tx_context *context, const tx_cl_product *p)
+static few_plan plan_few_cpu(const tx_cl_limits *l, const tx_cl_product *p)
 {
     few_plan f = {.vector = 16, .run = 4, .across = 1, .along = 1, .columns = 1};
-    const int64_t each = tx_cl_blocks(p->g.n, 2 * (int64_t)context->limits.compute_units);
+    const int64_t each = tx_cl_blocks(p->g.n, 2 * (int64_t)l->compute_units);
     if (p->trans_b)
         f.columns = (int)tx_cl_least(each, 64);
     else
@@ -47,9 +47,8 @@ static few_plan plan_few_cpu(const tx_context *context, const tx_cl_product *p)
 
 /* Chooses rows of 16 or 32 items that read adjacent memory. A group has as many columns as possible while there is
  * a group for every compute unit. */
-static few_plan plan_few_gpu(const tx_context *context, const tx_cl_product *p)
+static few_plan plan_few_gpu(const tx_cl_limits *l, const tx_cl_product *p)
 {
-    const tx_cl_limits *l = &context->limits;
     const int64_t max_group = tx_cl_least((int64_t)l->max_item[0], 256);
     few_plan f = {.vector = few_aligned(p) ? 4 : 1, .run = 1, .columns = 1};
     const int64_t group = max_group >= 256 ? 256 : max_group >= 128 ? 128 : 64;
@@ -70,7 +69,7 @@ static few_plan plan_few_gpu(const tx_context *context, const tx_cl_product *p)
 static void few_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)
 {
     (void)self;
-    const few_plan f = b->context->limits.cpu ? plan_few_cpu(b->context, p) : plan_few_gpu(b->context, p);
+    const few_plan f = b->limits->cpu ? plan_few_cpu(b->limits, p) : plan_few_gpu(b->limits, p);
     const size_t local[2] = {(size_t)f.across * (size_t)f.along, 1};
     const size_t global[2] = {(size_t)f.groups * local[0], (size_t)p->g.batch};
     char form[96], options[256];

@@ -76,7 +76,7 @@ bool tx_cl_tile_splits(const tx_context *context, const tx_cl_provider *self, co
     return self->tile && !p->offsets && plan_tiles(context, self->tile, &p->g).parts > 1;
 }
 
-tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, int64_t *parts)
+tx_status tx_cl_tile_parts(tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, int64_t *parts)
 {
     int64_t memory_parts;
     const int64_t limit = max_parts(b->context, g, &memory_parts);
@@ -86,13 +86,13 @@ tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, c
         return TX_OK;
     snprintf(product, sizeof product, "%s %lld %lld %lld %lld", self->name, (long long)g->batch, (long long)g->m,
              (long long)g->n, (long long)g->k);
-    tx_cl_selection q = {.what = "number of parts", .kind = TX_CL_PARTS, .forced = b->forced, .user = product};
+    tx_cl_selection q = {.what = "number of parts", .kind = TX_CL_PARTS, .user = product};
     for (int i = 1; i <= (int)limit; i++) {
         snprintf(name[i], sizeof name[i], "%d", i);
         const double time = part_terms(b->context, self->tile, g, i).time;
         tx_cl_add_candidate(&q, i, name[i], (i == 1 || i <= memory_parts ? 1.0 : TOO_LARGE) / time, "");
     }
-    TX_TRY(tx_cl_select(b->context, &q));
+    TX_TRY(tx_cl_select(b, &q));
     *parts = q.candidate[0].id;
     return TX_OK;
 }
@@ -124,16 +124,16 @@ static double multiplies(const tx_cl_product *p)
     return (double)(g->m * g->n * (p->offsets ? 1 : g->batch)) * (double)g->k;
 }
 
-double tx_cl_tile_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p,
-                        int64_t local_bytes, char *why)
+double tx_cl_tile_suits(const tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p, int64_t local_bytes,
+                        char *why)
 {
-    tx_cl_limits l = context->limits;
+    tx_cl_limits l = *b->limits;
     const tx_cl_tile *t = self->tile;
     l.local_bytes = local_bytes;
     if (!tx_cl_fits(&l, self->name, t->buffer_bytes, (size_t)t->group, why, TX_CL_WHY))
         return 0.0;
     return t->rate * multiplies(p) / (double)l.compute_units /
-           (p->offsets ? plan_groups(context, t, p) : plan_tiles(context, t, &p->g)).time;
+           (p->offsets ? plan_groups(b->context, t, p) : plan_tiles(b->context, t, &p->g)).time;
 }
 
 /* Returns true if rows of `inner` elements consist of whole pieces of `piece` elements that are aligned to their
@@ -174,7 +174,7 @@ static void join_parts(tx_cl_builder *b, const tx_cl_product *p, const tx_operan
     const tx_gemm *g = &p->g;
     const int64_t count = g->batch * g->m * g->n;
     const int vector = tx_cl_whole_result(p) ? 4 : 1;
-    const size_t global = (size_t)tx_cl_blocks(count, vector), local = tx_cl_group(b->context, 256);
+    const size_t global = (size_t)tx_cl_blocks(count, vector), local = tx_cl_group(b, 256);
     char options[96];
     snprintf(options, sizeof options, "-DVW=%d -DY=%s", vector, tx_cl_storage(p->to));
     tx_cl_epilogue_options(options, sizeof options, p);
@@ -278,9 +278,9 @@ static void form_options(const tx_context *context, const tx_cl_tile *t, const t
              tx_cl_whole_b(p, 4), tx_cl_whole_result(p) ? 4 : 1);
 }
 
-static double tile_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+static double tile_suits(const tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    return tx_cl_tile_suits(context, self, p, context->limits.local_bytes, why);
+    return tx_cl_tile_suits(b, self, p, b->limits->local_bytes, why);
 }
 
 /* TILE(M x N x K, x, y, row_quads, column_quads, terms of a block, rate relative to the fastest shape on a busy

@@ -23,8 +23,8 @@ typedef struct tx_cl_tile {
 
 /* For `suits`, with `local_bytes` of local memory for a work-group. Returns the tile's share of the device's rate,
  * times the share of the time in which units work on elements of y. */
-double tx_cl_tile_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p,
-                        int64_t local_bytes, char *why);
+double tx_cl_tile_suits(const tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p, int64_t local_bytes,
+                        char *why);
 void tx_cl_tile_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p);
 
 /* Return true if all rows of a, of b, or of all operands with the layout of y or of a row of it, consist of whole
@@ -35,7 +35,7 @@ bool tx_cl_whole_result(const tx_cl_product *p);
 
 /* Selects the number of parts of split-k, which affects the bits of the result. */
 #define TX_CL_MOST_PARTS 16
-tx_status tx_cl_tile_parts(const tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, int64_t *parts);
+tx_status tx_cl_tile_parts(tx_cl_builder *b, const tx_cl_provider *self, const tx_gemm *g, int64_t *parts);
 
 /* Returns true if the provider is expected to split the terms of this product. */
 bool tx_cl_tile_splits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p);

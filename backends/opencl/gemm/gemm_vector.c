@@ -56,21 +56,21 @@ static vector_plan plan_vector(const tx_context *context, const tx_cl_product *p
     return v;
 }
 
-static double vector_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+static double vector_suits(const tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
-    const bool beaten = p->from == TX_BF16 && p->packed == TX_F32 && context->can.bf16;
-    return tx_cl_fits(&context->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? (beaten ? 0.5 : 1.0) : 0.0;
+    const bool beaten = p->from == TX_BF16 && p->packed == TX_F32 && b->context->can.bf16;
+    return tx_cl_fits(b->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? (beaten ? 0.5 : 1.0) : 0.0;
 }
 
 /* Requires that contiguous terms form whole words. */
-static double dot_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+static double dot_suits(const tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     const tx_gemm *g = &p->g;
-    const int64_t a = p->trans_a ? 0 : g->lda | g->stride_a, b = p->trans_b ? g->ldb | g->stride_b : 0;
-    const bool whole = (g->k | a | b) % 2 == 0 && (p->a->offset | p->b->offset) % 4 == 0;
-    if (p->from != TX_BF16 || !context->can.bf16 || !whole)
+    const int64_t rows_of_a = p->trans_a ? 0 : g->lda | g->stride_a, rows_of_b = p->trans_b ? g->ldb | g->stride_b : 0;
+    const bool whole = (g->k | rows_of_a | rows_of_b) % 2 == 0 && (p->a->offset | p->b->offset) % 4 == 0;
+    if (p->from != TX_BF16 || !b->context->can.bf16 || !whole)
         return 0.0;
-    return tx_cl_fits(&context->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? 1.0 : 0.0;
+    return tx_cl_fits(b->limits, self->name, 16 << 10, 1, why, TX_CL_WHY) ? 1.0 : 0.0;
 }
 
 static void vector_emit(tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p)

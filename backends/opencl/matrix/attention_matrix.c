@@ -61,7 +61,7 @@ static bool aligned(const tx_command *c)
 static double suits(const tx_context *context, const tx_cl_attention_job *a, const matrix_form *m,
                     const tx_cl_attention_form *f, char why[TX_CL_WHY])
 {
-    tx_cl_limits limits = context->limits;
+    tx_cl_limits limits = *a->limits;
     limits.local_bytes = tx_cl_matrix_local(context);
     if (!tx_cl_fits(&limits, m->name, f->local_bytes, (size_t)f->group, why, TX_CL_WHY))
         return 0.0;

@@ -36,14 +36,14 @@ static bool has_type(const tx_context *context, const matrix_form *f, tx_dtype f
 
 #define MAX_LD (1 << 24) /* elements of a block are counted in 32 bits */
 
-static double matrix_suits(const tx_context *context, const tx_cl_provider *self, const tx_cl_product *p, char *why)
+static double matrix_suits(const tx_cl_builder *b, const tx_cl_provider *self, const tx_cl_product *p, char *why)
 {
     const int64_t piece = self->piece / (int64_t)tx_dtype_size(p->from);
     const matrix_form *f = self->tile->form;
-    if (!has_units(&context->can, f) || !has_type(context, f, p->from) || !tx_cl_whole_a(p, piece) ||
+    if (!has_units(&b->context->can, f) || !has_type(b->context, f, p->from) || !tx_cl_whole_a(p, piece) ||
         !tx_cl_whole_b(p, piece) || p->g.lda >= MAX_LD || p->g.ldb >= MAX_LD)
         return 0.0;
-    return tx_cl_tile_suits(context, self, p, tx_cl_matrix_local(context), why);
+    return tx_cl_tile_suits(b, self, p, tx_cl_matrix_local(b->context), why);
 }
 
 static void matrix_options(const tx_context *context, const tx_cl_tile *t, const tx_cl_product *p, char *text,

@@ -29,9 +29,9 @@ tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t co
                          ...)
 {
     tx_cl_form form = {.vector = 16, .run = 1, .group = 1};
-    if (!b->context->limits.cpu) {
+    if (!b->limits->cpu) {
         form.vector = aligned(c, columns) ? 4 : 1;
-        form.group = tx_cl_group(b->context, 256);
+        form.group = tx_cl_group(b, 256);
         while (reduces && form.group > 32 && (int64_t)form.group * form.vector / 2 >= columns)
             form.group /= 2;
     } else if (!reduces) {
@@ -186,7 +186,7 @@ tx_status tx_cl_rotary(tx_cl_builder *b, const tx_command *c)
 {
     const tx_shape *x = &c->in[0].shape;
     int32_t half = tx_rope_rotated(&c->attrs) / 2;
-    tx_cl_form form = {.vector = 1, .run = b->context->limits.cpu ? half : 1, .group = tx_cl_group(b->context, 32)};
+    tx_cl_form form = {.vector = 1, .run = b->limits->cpu ? half : 1, .group = tx_cl_group(b, 32)};
     float frequency[TX_MAX_ROTARY / 2] = {0};
     for (int32_t i = 0; i < half; i++)
         frequency[i] = tx_rope_frequency(&c->attrs, i);

@@ -85,8 +85,8 @@ static void move_sources(tx_cl_builder *b, const tx_command *c, const char *kern
 /* Begins a kernel over sources, with `items` of them for each work-item of a GPU. */
 static void sort_sources(tx_cl_builder *b, const tx_command *c, const char *kernel, int items, int64_t count)
 {
-    const int run = b->context->limits.cpu ? SORT_ITEMS : items;
-    const size_t local = tx_cl_group(b->context, 64), global = (size_t)tx_cl_blocks(count, run);
+    const int run = b->limits->cpu ? SORT_ITEMS : items;
+    const size_t local = tx_cl_group(b, 64), global = (size_t)tx_cl_blocks(count, run);
     char options[48];
     snprintf(options, sizeof options, "-DSORT=%d -DRUN=%d", SORT_BLOCK, run);
     tx_cl_launch(b, "movement", options, kernel, 1, &global, &local);

@@ -31,7 +31,7 @@ static void sum_columns(tx_cl_builder *b, const tx_command *c, const tx_operand 
 {
     /* Few columns and many blocks: several work-items share a column, and 32 neighbouring columns form a
      * work-group. */
-    const size_t group[] = {tx_cl_group(b->context, 32), tx_cl_group(b->context, 256) / tx_cl_group(b->context, 32)};
+    const size_t group[] = {tx_cl_group(b, 32), tx_cl_group(b, 256) / tx_cl_group(b, 32)};
     const int64_t blocks = tx_row_blocks(tx_shape_rows(&c->in[0].shape)), columns = tx_operand_count(y);
     const size_t global[] = {(size_t)columns, group[1]};
     char options[96];

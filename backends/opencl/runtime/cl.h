@@ -55,7 +55,7 @@ typedef struct tx_cl_limits {
     int32_t compilers;     /* programs that may be compiled at a time (TX_OCL_COMPILERS) */
     int32_t cache_mib;     /* largest size of the cache folder; 0 = no limit (TX_CACHE_SIZE) */
     double launch_work;    /* floating-point operations that a launch should not exceed; 0 = no limit */
-    bool narrowed;         /* the driver refused a kernel of the command; work-groups are now smaller */
+    bool narrowed;         /* of a command: the driver refused a kernel of it; work-groups are now smaller */
     char simulated[80];    /* simulated limits, "local=16384,group=128"; "" if none */
 } tx_cl_limits;
 
@@ -110,7 +110,7 @@ struct tx_context {
     tx_cl_beats beats;      /* wait.c */
     bool hung;              /* a kernel never ended: waits for the queues would not end either */
     /* Selects among candidates by more than their expected shares (select.h). An extension sets it; otherwise NULL. */
-    tx_status (*select)(tx_context *context, struct tx_cl_selection *selection);
+    tx_status (*select)(tx_cl_builder *b, struct tx_cl_selection *selection);
     struct tx_cl_tuner *tuner; /* state of that extension */
     bool survey; /* commands are emitted only to collect the programs they need; nothing is built (compile.c) */
     const tx_reporter *report; /* receives the progress of long builds; may be NULL */
@@ -145,8 +145,8 @@ static inline const char *tx_cl_storage(tx_dtype dtype)
 }
 
 /* Returns a work-group size for reductions: 1 on CPU devices, else the largest power of two that is at most
- * `wanted` and within the device's limit. */
-size_t tx_cl_group(const tx_context *context, size_t wanted);
+ * `wanted` and within the limit. */
+size_t tx_cl_group(const tx_cl_builder *b, size_t wanted);
 
 /* Maximum work-groups of a grid on NVIDIA devices in all dimensions except the first. */
 #define TX_CL_MOST_GROUPS 65535
@@ -199,13 +199,20 @@ void tx_cl_cache_unlock(int lock);
 
 struct tx_cl_builder {
     tx_context *context;
-    tx_status status; /* of the first call that failed; later calls do nothing */
+    const tx_cl_limits *limits; /* the device's, or smaller ones after a refusal by the driver */
+    tx_status status;           /* of the first call that failed; later calls do nothing */
     tx_executable *executable;
     const struct tx_cl_forced *forced; /* the candidate that is being measured (select.h), or NULL */
     int64_t scratch;                   /* bytes that the current command has reserved */
     size_t widest;                     /* work-items in the largest work-group that it requested */
     double work;                       /* the largest work that it passed to tx_cl_parts_per_launch */
 };
+
+/* Returns a builder without a command, for selections and trials outside programs. */
+static inline tx_cl_builder tx_cl_asker(tx_context *context)
+{
+    return (tx_cl_builder){.context = context, .limits = &context->limits};
+}
 
 /* Every op has a function tx_cl_<op> that emits its launches. It returns builder->status or its own failure. */
 #define TX_OP(NAME, name, ...) tx_status tx_cl_##name(tx_cl_builder *b, const tx_command *c);

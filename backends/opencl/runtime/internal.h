@@ -213,8 +213,9 @@ struct tx_executable {
 /* plan.c */
 /* Creates an executable without commands, with room for `length`. */
 tx_status tx_cl_make(tx_context *context, int32_t length, tx_executable **executable);
-/* Emits the next command with a new builder. */
-tx_status tx_cl_emit(tx_executable *executable, const tx_command *command, tx_cl_builder *builder);
+/* Emits the next command with a new builder, within limits. */
+tx_status tx_cl_emit(tx_executable *executable, const tx_command *command, const tx_cl_limits *limits,
+                     tx_cl_builder *builder);
 /* Removes the steps from `first` on. */
 void tx_cl_drop_steps(tx_executable *executable, int32_t first);
 tx_status tx_cl_bind(tx_executable *executable, const tx_bindings *bindings);

@@ -180,19 +180,19 @@ void tx_cl_narrow(tx_cl_limits *limits, size_t group)
 
 /* ---- Fitting --------------------------------------------------------------------------------------------------- */
 
-size_t tx_cl_group(const tx_context *context, size_t wanted)
+size_t tx_cl_group(const tx_cl_builder *b, size_t wanted)
 {
-    if (context->limits.cpu)
+    if (b->limits->cpu)
         return 1;
     size_t group = 1;
-    while (group * 2 <= wanted && group * 2 <= context->limits.max_item[0])
+    while (group * 2 <= wanted && group * 2 <= b->limits->max_item[0])
         group *= 2;
     return group;
 }
 
 int64_t tx_cl_parts_per_launch(tx_cl_builder *b, int64_t count, double work)
 {
-    const tx_cl_limits *limits = &b->context->limits;
+    const tx_cl_limits *limits = b->limits;
     b->work = fmax(b->work, work);
     if (limits->launch_work <= 0.0)
         return count;

@@ -31,12 +31,12 @@ void tx_cl_drop_steps(tx_executable *x, int32_t first)
     x->step_count = first;
 }
 
-tx_status tx_cl_emit(tx_executable *x, const tx_command *c, tx_cl_builder *b)
+tx_status tx_cl_emit(tx_executable *x, const tx_command *c, const tx_cl_limits *limits, tx_cl_builder *b)
 {
     tx_cl_command *own = &x->commands[x->length];
     free(own->variant);
     *own = (tx_cl_command){.first = x->step_count, .asked = *c};
-    *b = (tx_cl_builder){.context = x->context, .executable = x, .forced = x->forced};
+    *b = (tx_cl_builder){.context = x->context, .limits = limits, .executable = x, .forced = x->forced};
     tx_status status = c->op >= TX_OP_KERNELS ? tx_fail(TX_INTERNAL, "no kernel") : emitters[c->op](b, c);
     return status == TX_OK ? b->status : status;
 }

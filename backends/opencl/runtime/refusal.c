@@ -6,11 +6,12 @@
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/graph/op.h"
+#include "backends/opencl/runtime/select.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Bounds on the form of a command, used instead of the device's limits while it is emitted. */
+/* Bounds on the form of commands, below the device's limits. */
 typedef struct bounds {
     const struct tx_cl_forced *forced; /* the candidate that is being measured, or NULL */
     size_t group;                      /* maximum work-items of a work-group; 0 = the device's limit */
@@ -29,23 +30,22 @@ static void note_narrowed(tx_cl_builder *b)
     char text[480];
     const tx_cl_command *own = &b->executable->commands[b->executable->length];
     snprintf(text, sizeof text, "%s, the driver refused work-groups of more than %zu",
-             own->variant ? own->variant : "opencl", b->context->limits.max_group);
+             own->variant ? own->variant : "opencl", b->limits->max_group);
     tx_cl_variant(b, text);
 }
 
 /* Emits a command. If the driver refuses one of its kernels (its build, its creation or its work-group size), tries
  * forms with smaller and smaller work-groups. */
-static tx_status emit_some(tx_cl_builder *b, tx_executable *x, const tx_command *c)
+static tx_status emit_some(tx_cl_builder *b, tx_executable *x, const tx_command *c, tx_cl_limits *limits)
 {
-    tx_cl_limits *limits = &x->context->limits;
     const int32_t first = x->step_count;
     char refusal[640];
-    tx_status status = tx_cl_emit(x, c, b);
+    tx_status status = tx_cl_emit(x, c, limits, b);
     snprintf(refusal, sizeof refusal, "%s", status == TX_OK ? "" : tx_error());
     while (status == TX_DEVICE && b->widest > 1) {
         narrow(limits, b->widest / 2);
         tx_cl_drop_steps(x, first);
-        status = tx_cl_emit(x, c, b);
+        status = tx_cl_emit(x, c, limits, b);
     }
     if (status == TX_UNSUPPORTED && limits->narrowed) /* there is no smaller form */
         return tx_fail(TX_DEVICE, "%s", refusal);
@@ -57,16 +57,14 @@ static tx_status emit_some(tx_cl_builder *b, tx_executable *x, const tx_command 
 /* Adds the command, within bounds. */
 static tx_status add(tx_executable *x, const tx_command *c, bounds within, int64_t *scratch)
 {
-    tx_context *context = x->context;
-    const tx_cl_limits own = context->limits;
+    tx_cl_limits limits = x->forced && x->forced->limits ? *x->forced->limits : x->context->limits;
     const int32_t first = x->step_count;
     tx_cl_builder b;
     if (within.group)
-        narrow(&context->limits, within.group);
+        narrow(&limits, within.group);
     if (within.work > 0.0)
-        context->limits.launch_work = within.work;
-    tx_status status = emit_some(&b, x, c);
-    context->limits = own;
+        limits.launch_work = within.work;
+    tx_status status = emit_some(&b, x, c, &limits);
     tx_cl_command *made = &x->commands[x->length++];
     made->count = x->step_count - first;
     made->widest = b.widest;

@@ -27,9 +27,9 @@ const tx_cl_candidate *tx_cl_find_candidate(const tx_cl_selection *q, const char
     return NULL;
 }
 
-tx_status tx_cl_select(tx_context *context, tx_cl_selection *q)
+tx_status tx_cl_select(tx_cl_builder *b, tx_cl_selection *q)
 {
-    const tx_cl_forced *forced = q->forced;
+    const tx_cl_forced *forced = b->forced;
     if (forced && strncmp(q->kind, forced->begins, strlen(forced->begins)) == 0) {
         const tx_cl_candidate *candidate = tx_cl_find_candidate(q, forced->name);
         if (!candidate)
@@ -37,8 +37,8 @@ tx_status tx_cl_select(tx_context *context, tx_cl_selection *q)
         q->candidate[0] = *candidate;
         return TX_OK;
     }
-    if (context->select && !forced)
-        TX_TRY(context->select(context, q));
+    if (b->context->select && !forced)
+        TX_TRY(b->context->select(b, q));
     return q->count > 0 ? TX_OK
                         : tx_fail(TX_UNSUPPORTED, "no %s supports this operation%s%s", q->what,
                                   *q->rejected ? ": " : "", q->rejected);

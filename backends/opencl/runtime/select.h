@@ -31,14 +31,14 @@ typedef struct tx_cl_candidate {
  * `name` is selected; in others, the candidate with the highest expected share. */
 typedef struct tx_cl_forced {
     const char *begins, *name;
+    const tx_cl_limits *limits; /* of its command; NULL means the device's */
 } tx_cl_forced;
 
 typedef struct tx_cl_selection {
-    const char *what;           /* "provider of matrix products" */
-    const char *kind;           /* TX_CL_PRODUCT, TX_CL_PARTS, or tx_cl_attention_keys */
-    const void *user;           /* data of the caller, by kind */
-    const tx_cl_forced *forced; /* NULL unless a candidate is being measured */
-    bool unfused;               /* matrix product: the selected provider must not compute the epilogue */
+    const char *what; /* "provider of matrix products" */
+    const char *kind; /* TX_CL_PRODUCT, TX_CL_PARTS, or tx_cl_attention_keys */
+    const void *user; /* data of the caller, by kind */
+    bool unfused;     /* matrix product: the selected provider must not compute the epilogue */
 
     tx_cl_candidate
         candidate[TX_CL_CANDIDATES]; /* ordered by expected share; after tx_cl_select the selected candidate is first */
@@ -55,6 +55,6 @@ void tx_cl_add_candidate(tx_cl_selection *q, int id, const char *name, double sh
 const tx_cl_candidate *tx_cl_find_candidate(const tx_cl_selection *q, const char *name);
 
 /* Selects q->candidate[0]. */
-tx_status tx_cl_select(tx_context *context, tx_cl_selection *q);
+tx_status tx_cl_select(tx_cl_builder *b, tx_cl_selection *q);
 
 #endif

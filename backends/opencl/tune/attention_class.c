@@ -13,18 +13,18 @@ static bool typed(const tx_cl_attention_subject *s)
     return s->forms.count > 0 && s->forms.form[0].kind->typed;
 }
 
-static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
+static tx_status prove(const tx_cl_class *c, int id)
 {
     const tx_cl_attention_subject *s = c->q->user;
-    return tx_cl_attention_verify(context, s->a, s->kernel, &s->forms.form[id]);
+    return tx_cl_attention_verify(c->b, s->a, s->kernel, &s->forms.form[id]);
 }
 
-static tx_status measure(tx_context *context, const tx_cl_class *c, int id, double give_up_after, double *seconds)
+static tx_status measure(const tx_cl_class *c, int id, double give_up_after, double *seconds)
 {
     (void)give_up_after;
     const tx_cl_attention_subject *s = c->q->user;
     const tx_dtype type = typed(s) ? s->a->type : TX_F32; /* the tiles in local memory are fp32 for any stored type */
-    return tx_cl_attention_measure(context, s->a, s->kernel, s->forms.form[id].name, type, seconds);
+    return tx_cl_attention_measure(c->b, s->a, s->kernel, s->forms.form[id].name, type, seconds);
 }
 
 /* Writes the key of the class. Sizes are rounded up to powers of two. */

@@ -109,14 +109,15 @@ static void set_tolerances(tx_cl_attention_kernel kernel, const tx_cl_attention_
     }
 }
 
-tx_status tx_cl_attention_verify(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+tx_status tx_cl_attention_verify(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  const tx_cl_attention_form *form)
 {
-    const tx_cl_forced forced = {a->cached ? TX_CL_ATTENTION_CACHED : tx_cl_attention_keys[kernel], form->name};
+    const tx_cl_forced forced = {a->cached ? TX_CL_ATTENTION_CACHED : tx_cl_attention_keys[kernel], form->name,
+                                 b->limits};
     tx_probe probe;
     tx_status status = create(a, kernel, form, &probe);
     set_tolerances(kernel, a, &probe);
-    TX_THEN(status, tx_cl_verify_candidate(context, &forced, &probe));
+    TX_THEN(status, tx_cl_verify_candidate(b, &forced, &probe));
     tx_probe_free(&probe);
     return status;
 }
@@ -130,10 +131,10 @@ void tx_cl_attention_cut(const tx_cl_attention_job *a, int64_t *B, int64_t *T)
     *B = tx_cl_least(a->B, samples > 1 ? samples : 1);
 }
 
-tx_status tx_cl_attention_measure(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+tx_status tx_cl_attention_measure(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                   const char *form, tx_dtype type, double *seconds)
 {
-    const tx_cl_forced forced = {tx_cl_attention_keys[kernel], form};
+    const tx_cl_forced forced = {tx_cl_attention_keys[kernel], form, b->limits};
     extent e = {.heads = a->heads, .kv_heads = a->kv_heads, .type = type};
     tx_cl_attention_cut(a, &e.B, &e.T);
     tx_probe probe = {.command = command_of(a, kernel, &e)};
@@ -141,7 +142,7 @@ tx_status tx_cl_attention_measure(tx_context *context, const tx_cl_attention_job
     if (!status) {
         tx_probe_fill(&probe, TX_PROBE_ROUGH, (int32_t)e.T); /* lengths of whole rows */
         put_starts(&probe, &probe.command.in[kernel == TX_CL_FORWARD ? 2 : 5], e.T);
-        status = tx_cl_measure_candidate(context, &forced, &probe, seconds);
+        status = tx_cl_measure_candidate(b, &forced, &probe, seconds);
     }
     tx_probe_free(&probe);
     return status;

@@ -76,7 +76,8 @@ static tx_status run_check(tx_context *context, const struct check *c)
     probe.command.out[1] = of_shape(&c->work, TX_F32);
     TX_TRY(tx_probe_create(&probe));
     tx_probe_fill(&probe, TX_PROBE_ROUGH, 0);
-    tx_status status = tx_cl_verify_candidate(context, NULL, &probe);
+    const tx_cl_builder asks = tx_cl_asker(context);
+    tx_status status = tx_cl_verify_candidate(&asks, NULL, &probe);
     tx_probe_free(&probe);
     return not_used(status);
 }

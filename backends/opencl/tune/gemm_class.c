@@ -35,9 +35,9 @@ static tx_cl_gemm_case like(const tx_cl_product *p, tx_cl_gemm_case t)
 
 /* Tests small products with known answers, in the variant of `p` and with whole pieces of the provider. Tests with
  * n = 0 are skipped. The provider may decline some products, but not all. */
-static tx_status try_all(tx_context *context, const tx_cl_provider *provider, const tx_cl_product *p, int count,
-                         const tx_cl_gemm_case *trials)
+static tx_status try_all(const tx_cl_class *c, const tx_cl_provider *provider, int count, const tx_cl_gemm_case *trials)
 {
+    const tx_cl_product *p = c->q->user;
     const int64_t piece = tx_cl_blocks(provider->piece, (int64_t)tx_dtype_size(p->from));
     const int64_t unit = p->packed != TX_F32 ? TX_NF4_BLOCK : piece > 0 ? piece : 1;
     tx_status status = TX_UNSUPPORTED;
@@ -54,7 +54,7 @@ static tx_status try_all(tx_context *context, const tx_cl_provider *provider, co
         t.m = provider->rows ? t.m : tx_cl_blocks(t.m, unit) * unit;
         t.n = tx_cl_blocks(t.n, unit) * unit;
         t.k = tx_cl_blocks(t.k, unit) * unit;
-        const tx_status now = tx_cl_gemm_verify(context, provider->name, &t, NULL);
+        const tx_status now = tx_cl_gemm_verify(c->b, provider->name, &t, NULL);
         if (now != TX_UNSUPPORTED)
             status = now;
         if (status != TX_OK && status != TX_UNSUPPORTED)
@@ -81,7 +81,7 @@ static int64_t terms_of(const tx_context *context, const tx_cl_product *p, const
 }
 
 /* Adds the properties of the product that select other variants of the kernels. */
-static void form_of(const tx_context *context, const tx_cl_class *c, int id, char text[TX_CL_FORM])
+static void form_of(const tx_cl_class *c, int id, char text[TX_CL_FORM])
 {
     const tx_cl_product *p = c->q->user;
     char rows[16] = "";
@@ -89,15 +89,16 @@ static void form_of(const tx_context *context, const tx_cl_class *c, int id, cha
         snprintf(rows, sizeof rows, " rows %d", (int)p->g.m);
     snprintf(text, TX_CL_FORM, "%s%s%s%s%s", rows, in_quads(p) ? " in quads" : "", tx_present(p->bias) ? " bias" : "",
              p->accumulate == TX_STORE ? "" : " adds",
-             tx_cl_tile_splits(context, tx_cl_gemm_provider(id), p) ? " split" : "");
+             tx_cl_tile_splits(c->b->context, tx_cl_gemm_provider(id), p) ? " split" : "");
 }
 
 /* Tests four products. The first is a batch, with enough terms for split-k if `p` is split; its dimensions are odd if
  * those of `p` are. The second consists of quads. Both have the rows of `p` if the provider is for few rows. The third
  * has more tiles than persistent work-groups. The fourth has data that need all bits of fp32, for units of lower
  * precision. */
-static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
+static tx_status prove(const tx_cl_class *c, int id)
 {
+    const tx_context *context = c->b->context;
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
     const tx_cl_product *p = c->q->user;
     const int64_t rows = provider->rows ? p->g.m : 0, odd = !in_quads(p), many = tx_cl_gemm_columns(context, provider);
@@ -107,19 +108,19 @@ static tx_status prove(tx_context *context, const tx_cl_class *c, int id)
         {.batch = 1, .m = 20, .n = many, .k = 172},
         {.batch = 1, .m = 64, .n = provider->full ? 64 : 0, .k = 4096, .rough = true},
     };
-    return try_all(context, provider, p, 4, trials);
+    return try_all(c, provider, 4, trials);
 }
 
 /* Tests the epilogue without and with split-k. */
-static tx_status prove_epilogue(tx_context *context, const tx_cl_class *c, int id)
+static tx_status prove_epilogue(const tx_cl_class *c, int id)
 {
     const tx_cl_product *p = c->q->user;
     const tx_cl_provider *provider = tx_cl_gemm_provider(id);
     const tx_cl_gemm_case whole = {
         .batch = 1, .m = provider->rows ? p->g.m : 68, .n = 132, .k = 44, .epilogue = p->epilogue, .exact = p->exact};
     tx_cl_gemm_case trials[] = {whole, whole};
-    trials[1].k = terms_of(context, p, provider, whole.k, 1100);
-    return try_all(context, provider, p, 1 + (trials[1].k > whole.k), trials);
+    trials[1].k = terms_of(c->b->context, p, provider, whole.k, 1100);
+    return try_all(c, provider, 1 + (trials[1].k > whole.k), trials);
 }
 
 /* Returns the product that is measured instead of this one. It has a few of its groups, with as many rows or terms
@@ -142,32 +143,32 @@ static double work_of(const tx_cl_gemm_case *t)
 }
 
 /* Estimates the time from the rate of a mid-size product of this variant, which is measured once for each context. */
-static tx_status estimate(tx_context *context, const tx_cl_class *c, const char *name, double *seconds)
+static tx_status estimate(const tx_cl_class *c, const char *name, double *seconds)
 {
     const tx_cl_product *p = c->q->user;
     const tx_cl_gemm_case trial = like(p, (tx_cl_gemm_case){.batch = 1, .m = 512, .n = 512, .k = 512});
-    char key[96], text[32];
+    char key[96], text[32], **proofs = &c->b->context->tuner->proofs;
     snprintf(key, sizeof key, "pace %d%d %d %d %d %d%d %s", p->trans_a, p->trans_b, p->from, p->packed, p->to,
              trial.bias, trial.accumulate != TX_STORE, name);
-    if (!tx_cl_line_get(context->tuner->proofs, key, text, sizeof text)) {
-        TX_TRY(tx_cl_gemm_verify(context, name, &trial, seconds));
+    if (!tx_cl_line_get(*proofs, key, text, sizeof text)) {
+        TX_TRY(tx_cl_gemm_verify(c->b, name, &trial, seconds));
         tx_format(text, sizeof text, "%.9g", *seconds);
-        TX_TRY(tx_cl_line_set(&context->tuner->proofs, key, text));
+        TX_TRY(tx_cl_line_set(proofs, key, text));
     }
     *seconds = tx_number_read(text, NULL) * c->work / work_of(&trial);
     return TX_OK;
 }
 
-static tx_status measure(tx_context *context, const tx_cl_class *c, int id, double give_up_after, double *seconds)
+static tx_status measure(const tx_cl_class *c, int id, double give_up_after, double *seconds)
 {
     const char *name = tx_cl_gemm_provider(id)->name;
     const tx_cl_gemm_case trial = cut(c->q->user);
     if (give_up_after < INFINITY) {
-        tx_status status = estimate(context, c, name, seconds);
+        tx_status status = estimate(c, name, seconds);
         if (status || *seconds > give_up_after)
             return status;
     }
-    return tx_cl_gemm_verify(context, name, &trial, seconds);
+    return tx_cl_gemm_verify(c->b, name, &trial, seconds);
 }
 
 /* Returns the number of elements of the largest piece, up to 16 bytes, of which all rows of a and b consist. Some
@@ -181,8 +182,9 @@ static int64_t piece_of(const tx_cl_product *p)
     return all & -all;
 }
 
-void tx_cl_gemm_class(const tx_context *context, tx_cl_class *c)
+void tx_cl_gemm_class(tx_cl_class *c)
 {
+    const tx_context *context = c->b->context;
     const tx_cl_product *p = c->q->user;
     const tx_gemm *g = &p->g;
     const tx_cl_gemm_case t = cut(p);
@@ -210,7 +212,7 @@ void tx_cl_gemm_class(const tx_context *context, tx_cl_class *c)
     c->seconds = measure;
 }
 
-tx_status tx_cl_gemm_fuse(tx_context *context, tx_cl_class *c)
+tx_status tx_cl_gemm_fuse(tx_cl_class *c)
 {
     const tx_cl_product *p = c->q->user;
     const tx_cl_candidate *candidate = &c->q->candidate[0];
@@ -219,7 +221,7 @@ tx_status tx_cl_gemm_fuse(tx_context *context, tx_cl_class *c)
         return TX_OK;
     c->prove = prove_epilogue;
     c->proven += snprintf(c->key + c->proven, sizeof c->key - (size_t)c->proven, " e%d%d", (int)p->epilogue, p->exact);
-    tx_status status = tx_cl_verify(context, c, candidate, &right);
+    tx_status status = tx_cl_verify(c, candidate, &right);
     c->q->unfused = !right;
     return status;
 }

@@ -121,15 +121,15 @@ static tx_status create(const tx_cl_gemm_case *t, tx_probe *probe)
     return TX_OK;
 }
 
-tx_status tx_cl_gemm_verify(tx_context *context, const char *provider, const tx_cl_gemm_case *trial, double *seconds)
+tx_status tx_cl_gemm_verify(const tx_cl_builder *b, const char *provider, const tx_cl_gemm_case *trial, double *seconds)
 {
-    const tx_cl_forced forced = {TX_CL_PRODUCT, provider};
+    const tx_cl_forced forced = {TX_CL_PRODUCT, provider, b->limits};
     tx_probe probe;
     tx_status status = create(trial, &probe);
     if (!status && (!seconds || (double)(trial->batch * trial->m * trial->n) * (double)trial->k <= PROVEN))
-        status = tx_cl_verify_candidate(context, &forced, &probe);
+        status = tx_cl_verify_candidate(b, &forced, &probe);
     if (!status && seconds)
-        status = tx_cl_measure_candidate(context, &forced, &probe, seconds);
+        status = tx_cl_measure_candidate(b, &forced, &probe, seconds);
     tx_probe_free(&probe);
     return status;
 }

@@ -89,8 +89,9 @@ static tx_status recover(tx_context *context, tx_status status)
     return tx_fail(TX_DEVICE, "%s", why);
 }
 
-tx_status tx_cl_verify_candidate(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe)
+tx_status tx_cl_verify_candidate(const tx_cl_builder *b, const tx_cl_forced *forced, const tx_probe *probe)
 {
+    tx_context *context = b->context;
     tx_probe_run run;
     TX_TRY(check_earlier(context, forced));
     tx_status status = tx_probe_open(&run, &tx_cl_plain, context, probe, forced);
@@ -117,9 +118,10 @@ static tx_status measure(tx_context *context, const tx_probe_run *run, double *s
     return status;
 }
 
-tx_status tx_cl_measure_candidate(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe,
+tx_status tx_cl_measure_candidate(const tx_cl_builder *b, const tx_cl_forced *forced, const tx_probe *probe,
                                   double *seconds)
 {
+    tx_context *context = b->context;
     tx_probe_run run;
     tx_status status = tx_probe_open(&run, &tx_cl_plain, context, probe, forced);
     TX_THEN(status, measure(context, &run, seconds));

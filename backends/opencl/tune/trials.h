@@ -9,13 +9,15 @@
 #include "backends/opencl/gemm/gemm_tile.h"
 #include "backends/opencl/tune/tuner.h"
 
+/* `b` is the builder of the command that needs the trial, which runs within the same limits. */
+
 /* Runs the probe once and compares it with the cpu backend (tx_verify). The command is prepared with `forced`, or as
  * in a plan if that is NULL. Returns TX_UNSUPPORTED if the candidate declines the command. */
-tx_status tx_cl_verify_candidate(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe);
+tx_status tx_cl_verify_candidate(const tx_cl_builder *b, const tx_cl_forced *forced, const tx_probe *probe);
 
 /* Measures the minimum time of at most five runs, which end after a quarter of a second. The time counts towards
  * the tuner's budget. */
-tx_status tx_cl_measure_candidate(tx_context *context, const tx_cl_forced *forced, const tx_probe *probe,
+tx_status tx_cl_measure_candidate(const tx_cl_builder *b, const tx_cl_forced *forced, const tx_probe *probe,
                                   double *seconds);
 
 /* The functions of the backend without explanations of failures, because failures become reasons in variants. */
@@ -40,17 +42,18 @@ typedef struct tx_cl_gemm_case {
 
 /* Tests the product with the provider of this name (tx_cl_verify_candidate), with data for which fp32 sums are exact.
  * If seconds is not NULL, measures it (tx_cl_measure_candidate), and tests it only if it is small. */
-tx_status tx_cl_gemm_verify(tx_context *context, const char *provider, const tx_cl_gemm_case *trial, double *seconds);
+tx_status tx_cl_gemm_verify(const tx_cl_builder *b, const char *provider, const tx_cl_gemm_case *trial,
+                            double *seconds);
 
 /* ---- Attention (attention_trial.c) ----------------------------------------------------------- */
 
 /* Tests the form (tx_cl_verify_candidate) on a small problem of several tiles, with the command's causality, lengths,
  * window, starts, dropout and head size. The type is fp32, or the command's type for matrix units. */
-tx_status tx_cl_attention_verify(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+tx_status tx_cl_attention_verify(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                  const tx_cl_attention_form *form);
 /* Measures the form of this name on the command with fewer and shorter rows: B rows of T tokens. */
 void tx_cl_attention_cut(const tx_cl_attention_job *a, int64_t *B, int64_t *T);
-tx_status tx_cl_attention_measure(tx_context *context, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
+tx_status tx_cl_attention_measure(const tx_cl_builder *b, const tx_cl_attention_job *a, tx_cl_attention_kernel kernel,
                                   const char *form, tx_dtype type, double *seconds);
 
 #endif

@@ -16,18 +16,18 @@ static void parts_class(tx_cl_class *c)
     c->fixed = true;
 }
 
-tx_status tx_cl_tuner_select(tx_context *context, tx_cl_selection *q)
+tx_status tx_cl_tuner_select(tx_cl_builder *b, tx_cl_selection *q)
 {
-    tx_cl_class c = {.q = q};
+    tx_cl_class c = {.b = b, .q = q};
     const bool product = strcmp(q->kind, TX_CL_PRODUCT) == 0;
     if (product)
-        tx_cl_gemm_class(context, &c);
+        tx_cl_gemm_class(&c);
     else if (strcmp(q->kind, TX_CL_PARTS) == 0)
         parts_class(&c);
     else
         tx_cl_attention_class(&c);
-    TX_TRY(tx_cl_tune(context, &c));
-    return product && q->count > 0 ? tx_cl_gemm_fuse(context, &c) : TX_OK;
+    TX_TRY(tx_cl_tune(&c));
+    return product && q->count > 0 ? tx_cl_gemm_fuse(&c) : TX_OK;
 }
 
 tx_status tx_cl_tuner_open(tx_context *context, const tx_open_options *options)

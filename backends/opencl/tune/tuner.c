@@ -31,61 +31,59 @@ static void report_progress(const tx_cl_tuner *tuner, const char *what)
 
 #define PROOF_KEY (TX_CL_CHOICE_KEY + TX_CL_FORM + TX_CL_CHOICE_NAME + 8)
 
-static void proof_key(const tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate, const char *of,
-                      char key[PROOF_KEY])
+static void proof_key(const tx_cl_class *c, const tx_cl_candidate *candidate, const char *of, char key[PROOF_KEY])
 {
     char form[TX_CL_FORM] = "";
     if (c->form)
-        c->form(context, c, candidate->id, form);
+        c->form(c, candidate->id, form);
     snprintf(key, PROOF_KEY, "%s%.*s%s %s", of, c->proven, c->key, form, candidate->name);
 }
 
-static int64_t spills_of(const tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate)
+static int64_t spills_of(const tx_cl_class *c, const tx_cl_candidate *candidate)
 {
     char key[PROOF_KEY], bytes[24];
-    proof_key(context, c, candidate, "spills ", key);
-    return tx_cl_line_get(context->tuner->proofs, key, bytes, sizeof bytes) ? strtoll(bytes, NULL, 10) : 0;
+    proof_key(c, candidate, "spills ", key);
+    return tx_cl_line_get(c->b->context->tuner->proofs, key, bytes, sizeof bytes) ? strtoll(bytes, NULL, 10) : 0;
 }
 
 /* Runs the known-answer test and stores its result and the spilled bytes. */
-static tx_status try_out(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate,
-                         char why[TX_CL_WHY])
+static tx_status try_out(const tx_cl_class *c, const tx_cl_candidate *candidate, char why[TX_CL_WHY])
 {
     char key[PROOF_KEY], bytes[24];
-    context->tuner->spilled = 0;
-    tx_status status = c->prove(context, c, candidate->id);
+    tx_cl_tuner *tuner = c->b->context->tuner;
+    tuner->spilled = 0;
+    tx_status status = c->prove(c, candidate->id);
     if (status == TX_MEMORY)
         return status;
     snprintf(why, TX_CL_WHY, "%s", status ? tx_error() : "");
-    proof_key(context, c, candidate, "spills ", key);
-    snprintf(bytes, sizeof bytes, "%lld", (long long)context->tuner->spilled);
-    status = context->tuner->spilled > 0 ? tx_cl_line_set(&context->tuner->proofs, key, bytes) : TX_OK;
-    proof_key(context, c, candidate, "", key);
-    return status ? status : tx_cl_line_set(&context->tuner->proofs, key, why);
+    proof_key(c, candidate, "spills ", key);
+    snprintf(bytes, sizeof bytes, "%lld", (long long)tuner->spilled);
+    status = tuner->spilled > 0 ? tx_cl_line_set(&tuner->proofs, key, bytes) : TX_OK;
+    proof_key(c, candidate, "", key);
+    return status ? status : tx_cl_line_set(&tuner->proofs, key, why);
 }
 
 /* In a survey a test runs once to collect the programs that it builds; it ends before it finds anything. */
-static tx_status survey_trial(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate,
-                              const char *key)
+static tx_status survey_trial(const tx_cl_class *c, const tx_cl_candidate *candidate, const char *key)
 {
-    char seen[8];
-    if (tx_cl_line_get(context->tuner->surveyed, key, seen, sizeof seen))
+    char seen[8], **surveyed = &c->b->context->tuner->surveyed;
+    if (tx_cl_line_get(*surveyed, key, seen, sizeof seen))
         return TX_OK;
-    TX_TRY(tx_cl_line_set(&context->tuner->surveyed, key, ""));
-    (void)c->prove(context, c, candidate->id);
+    TX_TRY(tx_cl_line_set(surveyed, key, ""));
+    (void)c->prove(c, candidate->id);
     return TX_OK;
 }
 
-tx_status tx_cl_verify(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate, bool *right)
+tx_status tx_cl_verify(const tx_cl_class *c, const tx_cl_candidate *candidate, bool *right)
 {
     char key[PROOF_KEY], why[TX_CL_WHY] = "";
-    proof_key(context, c, candidate, "", key);
-    const bool known = !c->prove || tx_cl_line_get(context->tuner->proofs, key, why, sizeof why);
+    proof_key(c, candidate, "", key);
+    const bool known = !c->prove || tx_cl_line_get(c->b->context->tuner->proofs, key, why, sizeof why);
     *right = true;
-    if (!known && context->survey)
-        return survey_trial(context, c, candidate, key);
+    if (!known && c->b->context->survey)
+        return survey_trial(c, candidate, key);
     if (!known)
-        TX_TRY(try_out(context, c, candidate, why));
+        TX_TRY(try_out(c, candidate, why));
     if (*why)
         snprintf(c->q->rejected, sizeof c->q->rejected, "%s is switched off: %s", candidate->name, why);
     *right = !*why;
@@ -128,7 +126,7 @@ static bool is_unnecessary(const tx_cl_class *c, int kept, int limit, const tx_c
 
 /* Keeps correct candidates: the first, or `limit` of those whose names differ only in numbers. A candidate that
  * spills registers yields to the next similar one that does not; a tuning run measures both. */
-static tx_status keep_proven(tx_context *context, tx_cl_class *c, int limit)
+static tx_status keep_proven(tx_cl_class *c, int limit)
 {
     const int wanted = limit > 0 ? limit : 1;
     int kept = 0;
@@ -137,10 +135,10 @@ static tx_status keep_proven(tx_context *context, tx_cl_class *c, int limit)
         bool right;
         if (is_unnecessary(c, kept, limit, &candidate))
             continue;
-        TX_TRY(tx_cl_verify(context, c, &candidate, &right));
+        TX_TRY(tx_cl_verify(c, &candidate, &right));
         if (!right)
             continue;
-        candidate.spills = spills_of(context, c, &candidate);
+        candidate.spills = spills_of(c, &candidate);
         if (candidate.spills && !*c->q->rejected)
             snprintf(c->q->rejected, sizeof c->q->rejected, "%s spills %lld bytes for each work-item", candidate.name,
                      (long long)candidate.spills);
@@ -162,27 +160,28 @@ static tx_status keep_proven(tx_context *context, tx_cl_class *c, int limit)
     return kept > 0 ? TX_OK : tx_fail(TX_DEVICE, "no %s is correct on this device: %s", c->q->what, c->q->rejected);
 }
 
-static double budget(const tx_context *context)
+static double budget(const tx_cl_tuner *tuner)
 {
-    return context->tuner->options ? context->tuner->options->seconds : MEASURE_SECONDS;
+    return tuner->options ? tuner->options->seconds : MEASURE_SECONDS;
 }
 
 /* Measures all candidates once and those close to the fastest in further rounds, and moves the fastest to the
  * front. The result *seconds is INFINITY if the table should not keep the result: no candidate could be measured, or
  * memory was short. */
-static void measure(tx_context *context, tx_cl_class *c, double *seconds)
+static void measure(tx_cl_class *c, double *seconds)
 {
+    const tx_cl_tuner *tuner = c->b->context->tuner;
     double best = INFINITY;
     bool whole = true;
-    for (int round = 0; round < (context->tuner->options ? ROUNDS : 1) && (round == 0 || c->q->count > 1); round++) {
+    for (int round = 0; round < (tuner->options ? ROUNDS : 1) && (round == 0 || c->q->count > 1); round++) {
         int kept = 0;
         for (int i = 0; i < c->q->count; i++) {
             double now = INFINITY;
             if (round == 0)
                 c->q->candidate[i].seconds = INFINITY;
-            else if (context->tuner->spent > budget(context))
+            else if (tuner->spent > budget(tuner))
                 continue;
-            whole = c->seconds(context, c, c->q->candidate[i].id, GIVE_UP * best, &now) != TX_MEMORY && whole;
+            whole = c->seconds(c, c->q->candidate[i].id, GIVE_UP * best, &now) != TX_MEMORY && whole;
             c->q->candidate[i].seconds = fmin(c->q->candidate[i].seconds, now);
             best = fmin(best, now);
         }
@@ -198,88 +197,92 @@ static void measure(tx_context *context, tx_cl_class *c, double *seconds)
 }
 
 /* Stores the name, followed by a description for people. */
-static void store(tx_context *context, const tx_cl_class *c, double seconds)
+static void store(const tx_cl_class *c, double seconds)
 {
     char value[128];
     tx_format(value, sizeof value, "%s %.*f %s %s", c->q->candidate[0].name, c->work > 0.0 ? 1 : 3,
               c->work > 0.0 ? 1e-9 * c->work / seconds : 1e3 * seconds, c->work > 0.0 ? "GFLOP/s" : "ms", c->sample);
-    tx_cl_table_put(context, c->key, value);
+    tx_cl_table_put(c->b->context, c->key, value);
 }
 
 /* Looks up a candidate in the table. *found is true if it is still a candidate and correct. */
-static tx_status look_up(tx_context *context, tx_cl_class *c, bool *found)
+static tx_status look_up(tx_cl_class *c, bool *found)
 {
     char value[TX_CL_CHOICE_NAME];
     *found = false;
-    if (!tx_cl_table_get(context, c->key, value, sizeof value))
+    if (!tx_cl_table_get(c->b->context, c->key, value, sizeof value))
         return TX_OK;
     value[strcspn(value, " ")] = '\0';
     const tx_cl_candidate *candidate = tx_cl_find_candidate(c->q, value);
-    tx_status status = candidate ? tx_cl_verify(context, c, candidate, found) : TX_OK;
+    tx_status status = candidate ? tx_cl_verify(c, candidate, found) : TX_OK;
     if (*found)
         c->q->candidate[0] = *candidate;
     return status;
 }
 
 /* Tests the candidates, measures them if there is time, and stores the fastest. */
-static tx_status find_out(tx_context *context, tx_cl_class *c, bool time)
+static tx_status find_out(tx_cl_class *c, bool time)
 {
+    const tx_cl_tuner *tuner = c->b->context->tuner;
     double seconds = INFINITY;
-    TX_TRY(keep_proven(context, c, !time ? 0 : context->tuner->options ? TX_CL_CANDIDATES : c->usual));
-    if (!time || (c->q->count == 1 && !context->tuner->options) || context->survey)
+    TX_TRY(keep_proven(c, !time ? 0 : tuner->options ? TX_CL_CANDIDATES : c->usual));
+    if (!time || (c->q->count == 1 && !tuner->options) || c->b->context->survey)
         return TX_OK;
-    measure(context, c, &seconds);
+    measure(c, &seconds);
     if (seconds < INFINITY)
-        store(context, c, seconds);
-    report_progress(context->tuner, c->key);
+        store(c, seconds);
+    report_progress(tuner, c->key);
     return TX_OK;
 }
 
 /* Selects a candidate for a class without an earlier choice. If another process measures them, waits for its result:
  * measurements at the same time would disturb each other, and libraries compile kernels that the cache cannot hold. */
-static tx_status decide(tx_context *context, tx_cl_class *c)
+static tx_status decide(tx_cl_class *c)
 {
-    const bool time = !c->fixed && c->q->candidate[0].share < TX_CL_SURE && context->tuner->spent <= budget(context);
-    const bool looks = !c->fixed && !(context->tuner->options && time);
+    tx_context *context = c->b->context;
+    tx_cl_tuner *tuner = context->tuner;
+    const bool time = !c->fixed && c->q->candidate[0].share < TX_CL_SURE && tuner->spent <= budget(tuner);
+    const bool looks = !c->fixed && !(tuner->options && time);
     bool found = false;
-    tx_status status = looks ? look_up(context, c, &found) : TX_OK;
+    tx_status status = looks ? look_up(c, &found) : TX_OK;
     if (status || found)
         return status;
     const bool waits = looks && time && c->q->count > 1 && !context->survey;
     const int lock = waits ? tx_cl_cache_lock(context, c->key) : -1;
     if (lock >= 0) {
-        context->tuner->table_read = false;
-        status = look_up(context, c, &found);
+        tuner->table_read = false;
+        status = look_up(c, &found);
     }
     if (!status && !found)
-        status = find_out(context, c, time);
+        status = find_out(c, time);
     tx_cl_cache_unlock(lock);
     return status;
 }
 
 /* Selects the earlier choice of the class, which must still be a candidate and correct. */
-static tx_status choose_again(tx_context *context, tx_cl_class *c, const char *name)
+static tx_status choose_again(tx_cl_class *c, const char *name)
 {
     bool right;
     const tx_cl_candidate *candidate = tx_cl_find_candidate(c->q, name);
     if (!candidate)
         return tx_fail(TX_UNSUPPORTED, "%s was chosen for %s, but this device does not support it", name, c->key);
-    tx_status status = tx_cl_verify(context, c, candidate, &right);
+    tx_status status = tx_cl_verify(c, candidate, &right);
     if (!status && !right)
         status = tx_fail(TX_DEVICE, "%s was chosen for %s: %s", name, c->key, c->q->rejected);
     c->q->candidate[0] = *candidate;
     return status;
 }
 
-tx_status tx_cl_tune(tx_context *context, tx_cl_class *c)
+tx_status tx_cl_tune(tx_cl_class *c)
 {
-    char **choices = &context->tuner->choices, name[TX_CL_CHOICE_NAME];
-    if (*c->key && !context->limits.narrowed && tx_cl_line_get(*choices, c->key + c->omitted, name, sizeof name))
-        return choose_again(context, c, name);
+    char **choices = &c->b->context->tuner->choices, name[TX_CL_CHOICE_NAME];
+    if (*c->key && !c->b->limits->narrowed && tx_cl_line_get(*choices, c->key + c->omitted, name, sizeof name))
+        return choose_again(c, name);
     if (c->q->count == 0 || !*c->key)
         return TX_OK;
-    if (context->limits.narrowed)
-        return keep_proven(context, c, 0);
-    tx_status status = decide(context, c);
-    return status || context->survey ? status : tx_cl_line_set(choices, c->key + c->omitted, c->q->candidate[0].name);
+    if (c->b->limits->narrowed)
+        return keep_proven(c, 0);
+    tx_status status = decide(c);
+    return status || c->b->context->survey ? status
+                                           : tx_cl_line_set(choices, c->key + c->omitted, c->q->candidate[0].name);
 }

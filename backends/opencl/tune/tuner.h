@@ -13,7 +13,7 @@
  *
  *   4. The candidate with the highest expected share.
  *
- * If the driver has refused a kernel of the command (context->limits.narrowed), 4. applies and nothing is stored. A
+ * If the driver has refused a kernel of the command (its limits are `narrowed`), 4. applies and nothing is stored. A
  * candidate is used only after it passed a known-answer test. If it fails, it stays disabled while the device is
  * open. If names differ only in numbers, candidates that do not spill registers come first.
  *
@@ -44,12 +44,13 @@ typedef struct tx_cl_tuner {
 /* The class of a selection, and the test and measurement of its candidates. */
 typedef struct tx_cl_class tx_cl_class;
 struct tx_cl_class {
+    tx_cl_builder *b; /* of the command that needs the selection */
     tx_cl_selection *q;
     char key[TX_CL_CHOICE_KEY]; /* kind of command, types, sizes; if empty, nothing is stored or measured */
     int omitted;                /* characters at the start of the key that the state of a run omits */
     int proven;                 /* characters at the start of the key for which a test is valid */
     /* Adds to the key of a candidate's test, unless NULL. */
-    void (*form)(const tx_context *context, const tx_cl_class *c, int id, char text[TX_CL_FORM]);
+    void (*form)(const tx_cl_class *c, int id, char text[TX_CL_FORM]);
     bool fixed; /* uses neither the table nor measurements */
     /* Outside tuning runs, this many of the candidates whose names differ only in numbers are measured. With 0 none
      * is measured. */
@@ -57,29 +58,29 @@ struct tx_cl_class {
     char sample[96]; /* describes the measured command: "at 64 x 64 x 64" */
     double work;     /* its operations; with 0 the table has the time instead of the rate */
     /* A known-answer test. NULL means that the device's own test is sufficient. */
-    tx_status (*prove)(tx_context *context, const tx_cl_class *c, int id);
+    tx_status (*prove)(const tx_cl_class *c, int id);
     /* Measures the sample. It may stop early once the candidate exceeds `give_up_after` seconds. */
-    tx_status (*seconds)(tx_context *context, const tx_cl_class *c, int id, double give_up_after, double *seconds);
+    tx_status (*seconds)(const tx_cl_class *c, int id, double give_up_after, double *seconds);
 };
 
 /* Selects c->q->candidate[0]. */
-tx_status tx_cl_tune(tx_context *context, tx_cl_class *c);
+tx_status tx_cl_tune(tx_cl_class *c);
 
 /* Tests a candidate, once in each context for the first c->proven characters of the key and the form. If it is
  * incorrect, c->q->rejected has the reason. If memory is short, the result is not stored and the function returns
  * the status. */
-tx_status tx_cl_verify(tx_context *context, const tx_cl_class *c, const tx_cl_candidate *candidate, bool *right);
+tx_status tx_cl_verify(const tx_cl_class *c, const tx_cl_candidate *candidate, bool *right);
 
 /* Fill the class of a matrix product (gemm_class.c) and of an attention kernel (attention_class.c). */
-void tx_cl_gemm_class(const tx_context *context, tx_cl_class *c);
+void tx_cl_gemm_class(tx_cl_class *c);
 void tx_cl_attention_class(tx_cl_class *c);
 /* Call it after the selection of a provider. It sets q->unfused if the provider computes the epilogue incorrectly. */
-tx_status tx_cl_gemm_fuse(tx_context *context, tx_cl_class *c);
+tx_status tx_cl_gemm_fuse(tx_cl_class *c);
 
 /* check.c: runs the known-answer test of the device unless this device and driver passed before. */
 tx_status tx_cl_self_test(tx_context *context);
 
-tx_status tx_cl_tuner_select(tx_context *context, tx_cl_selection *q);
+tx_status tx_cl_tuner_select(tx_cl_builder *b, tx_cl_selection *q);
 tx_status tx_cl_tuner_open(tx_context *context, const tx_open_options *options);
 void tx_cl_tuner_close(tx_context *context);
 

@@ -29,6 +29,7 @@ static bool count_conflicts(const tx_context *context, const char *provider, int
 static bool prove(tx_context *context, const char *provider, const char *type)
 {
     const tx_dtype from = strcmp(type, "bf16") == 0 ? TX_BF16 : strcmp(type, "f16") == 0 ? TX_F16 : TX_F32;
+    const tx_cl_builder asks = tx_cl_asker(context);
     const uint64_t *clocks = dlsym(RTLD_DEFAULT, "amd_local_clocks");
     bool good = true;
     for (int turned = 0; turned < 4; turned++) {
@@ -42,7 +43,7 @@ static bool prove(tx_context *context, const char *provider, const char *type)
             trials[i].packed = TX_F32;
             trials[i].trans_a = turned / 2;
             trials[i].trans_b = turned % 2;
-            if (tx_cl_gemm_verify(context, provider, &trials[i], NULL) != TX_OK) {
+            if (tx_cl_gemm_verify(&asks, provider, &trials[i], NULL) != TX_OK) {
                 printf("FAIL %s, %s, transposes %d%d, k %d: %s\n", provider, type, turned / 2, turned % 2,
                        (int)trials[i].k, tx_error());
                 good = false;
