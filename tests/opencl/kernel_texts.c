@@ -83,14 +83,18 @@ static bool same(const asked *a, const asked *b)
            strcmp(a->options, b->options) == 0 && strcmp(a->group, b->group) == 0 && a->local_bytes == b->local_bytes;
 }
 
-/* The group of the launch that was written down last. */
-static void write_group(cl_uint dims, const size_t *local)
+static void write_step(const tx_cl_command *c, int32_t step)
 {
-    if (!record.on || !local || record.count == 0)
+    const tx_cl_step *s = &c->steps[step];
+    write_down(s->program->source, s->program->options, s->name);
+    if (record.failed)
         return;
-    const size_t group[3] = {local[0], dims > 1 ? local[1] : 1, dims > 2 ? local[2] : 1};
     asked *a = &record.list[record.count - 1];
-    snprintf(a->group, sizeof a->group, "%zux%zux%zu", group[0], group[1], group[2]);
+    if (s->has_local)
+        snprintf(a->group, sizeof a->group, "%zux%zux%zu", s->local[0], s->local[1], s->local[2]);
+    for (int32_t i = 0; i < c->argument_count; i++)
+        if (c->arguments[i].step == step && !c->arguments[i].memory && c->arguments[i].at < 0)
+            a->local_bytes += c->arguments[i].size;
 }
 
 /* ---- Replacements: the linker redirects the backend's calls here --------------------------------------------- */
@@ -110,27 +114,23 @@ STAND_IN(tx_status, tx_cl_kernel, tx_context *context, const char *source, const
     return tx_cl_check(clRetainKernel(record.kernel), "clRetainKernel");
 }
 
-/* Nothing is built ahead. */
-STAND_IN(bool, tx_cl_survey_begin, tx_context *context)
+STAND_IN(void, tx_cl_compile, tx_context *context)
 {
-    return !record.on && __real_tx_cl_survey_begin(context);
+    if (!record.on)
+        __real_tx_cl_compile(context);
 }
 
-STAND_IN(void, tx_cl_launch, tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
-         const size_t *global, const size_t *local)
+STAND_IN(tx_status, tx_cl_make_kernels, const tx_executable *executable, tx_cl_command *command)
 {
-    __real_tx_cl_launch(b, source, options, name, dims, global, local);
-    write_group(dims, local);
+    if (!record.on)
+        return __real_tx_cl_make_kernels(executable, command);
+    for (int32_t i = 0; i < command->step_count; i++)
+        if (!command->steps[i].fn)
+            write_step(command, i);
+    return TX_OK;
 }
 
-STAND_IN(void, tx_cl_arg_local, tx_cl_builder *b, size_t bytes)
-{
-    __real_tx_cl_arg_local(b, bytes);
-    if (record.on && record.count > 0)
-        record.list[record.count - 1].local_bytes += bytes;
-}
-
-/* The kernel handed out has no arguments. */
+/* There are no kernels, and the one that is handed out has no arguments. */
 STAND_IN(cl_int, clSetKernelArg, cl_kernel kernel, cl_uint index, size_t size, const void *value)
 {
     return record.on ? CL_SUCCESS : __real_clSetKernelArg(kernel, index, size, value);

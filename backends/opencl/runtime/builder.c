@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The builder, with which an op adds its launches to a program in `prepare`.
+ * The builder, with which an op records its launches in a command.
  */
 #include "backends/opencl/runtime/internal.h"
-
-#include "api/base/grow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -15,10 +13,12 @@ static void fail(tx_cl_builder *b, tx_status status)
         b->status = status;
 }
 
-/* Returns `array` with capacity for one more element, reallocated if necessary. Records a failure. */
+/* Returns `array` with room for one more element; its capacity is a power of two. Most commands have few launches. */
 static void *grow(tx_cl_builder *b, void *array, int32_t count, size_t size)
 {
-    void *larger = tx_grown(array, count, size);
+    if (b->status != TX_OK || (count & (count - 1)) != 0)
+        return array;
+    void *larger = realloc(array, (count > 0 ? 2 * (size_t)count : 1) * size);
     if (!larger)
         fail(b, tx_fail(TX_MEMORY, "out of host memory"));
     return larger ? larger : array;
@@ -27,95 +27,56 @@ static void *grow(tx_cl_builder *b, void *array, int32_t count, size_t size)
 /* Returns false if the step was not added, because this or an earlier call failed. */
 static bool add_step(tx_cl_builder *b, const tx_cl_step *s)
 {
-    tx_executable *x = b->executable;
-    if (b->status == TX_OK)
-        x->steps = grow(b, x->steps, x->step_count, sizeof *x->steps);
+    tx_cl_command *c = b->command;
+    c->steps = grow(b, c->steps, c->step_count, sizeof *c->steps);
     if (b->status != TX_OK)
         return false;
-    x->steps[x->step_count++] = *s;
-    x->argument = 0;
+    c->steps[c->step_count++] = *s;
+    b->argument = 0;
     return true;
-}
-
-/* Checks the driver's limit on the kernel's work-group size, which may be below the device's limit if the kernel
- * needs many registers. If the driver's answer is not reliable, sets *doubted; the launch will show. */
-static tx_status check_group(const tx_cl_builder *b, cl_kernel kernel, size_t items, bool *doubted)
-{
-    char name[64] = "";
-    size_t allowed = items;
-    clGetKernelWorkGroupInfo(kernel, b->context->device, CL_KERNEL_WORK_GROUP_SIZE, sizeof allowed, &allowed, NULL);
-    *doubted = items > allowed;
-    if (!*doubted || b->context->driver.groups != TX_CL_BELIEVED)
-        return TX_OK;
-    clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof name, name, NULL);
-    return tx_fail(TX_DEVICE, "kernel %s needs work-groups of %zu, but the driver allows at most %zu", name, items,
-                   allowed);
-}
-
-/* Fails if the first launch of this kernel, or of this function with other options, crashed or hung before. A trial
- * has its own entry. */
-static tx_status check_earlier(const tx_cl_builder *b, cl_kernel kernel)
-{
-    char name[TX_CL_JOURNAL_NAME];
-    if (b->forced || !b->context->journal)
-        return TX_OK;
-    tx_cl_kernel_entry(b->context, kernel, name, sizeof name);
-    return tx_cl_journal_check(b->context, name, strcspn(name, "("));
-}
-
-static size_t items_of(cl_uint dims, const size_t *local)
-{
-    size_t items = 1;
-    for (cl_uint i = 0; local && i < dims; i++)
-        items *= local[i];
-    return items;
 }
 
 void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
                   const size_t *global, const size_t *local)
 {
-    const size_t items = items_of(dims, local);
-    tx_cl_step s = {.dims = dims, .has_local = local != NULL};
-    if (b->status != TX_OK)
-        return;
-    fail(b, tx_cl_want_program(b->context, source, options, b->forced != NULL));
-    if (b->context->survey)
-        return;
-    b->widest = items > b->widest ? items : b->widest;
-    fail(b, tx_cl_kernel(b->context, source, options, name, &s.kernel));
-    if (b->status != TX_OK)
-        return;
-    fail(b, check_group(b, s.kernel, items, &s.doubted));
-    fail(b, check_earlier(b, s.kernel));
-    for (cl_uint i = 0; i < dims; i++) {
-        s.local[i] = local ? local[i] : 1;
-        s.global[i] = (global[i] + s.local[i] - 1) / s.local[i] * s.local[i];
+    tx_cl_step s = {.name = name, .dims = dims, .has_local = local != NULL};
+    for (cl_uint i = 0; i < 3; i++) {
+        s.local[i] = local && i < dims ? local[i] : 1;
+        s.global[i] = i < dims ? (global[i] + s.local[i] - 1) / s.local[i] * s.local[i] : 1;
     }
-    if (!add_step(b, &s))
-        clReleaseKernel(s.kernel);
-}
-
-static void set_argument(tx_cl_builder *b, size_t size, const void *value)
-{
-    if (b->status != TX_OK || b->context->survey)
-        return;
-    tx_executable *x = b->executable;
-    cl_int code = clSetKernelArg(x->steps[x->step_count - 1].kernel, x->argument, size, value);
-    if (code != CL_SUCCESS)
-        fail(b, tx_fail_in(tx_cl_check(code, "clSetKernelArg"), "argument %u", x->argument));
-    x->argument++;
-}
-
-static void add_patch(tx_cl_builder *b, tx_arena_id arena, int32_t chunk)
-{
-    tx_executable *x = b->executable;
-    if (b->context->survey)
-        return;
     if (b->status == TX_OK)
-        x->patches = grow(b, x->patches, x->patch_count, sizeof *x->patches);
+        fail(b, tx_cl_want_program(b->context, source, options, b->forced != NULL, &s.program));
+    b->command->launches += add_step(b, &s);
+}
+
+/* Adds an argument of the last step. */
+static void add_argument(tx_cl_builder *b, tx_cl_argument argument)
+{
+    tx_cl_command *c = b->command;
+    c->arguments = grow(b, c->arguments, c->argument_count, sizeof *c->arguments);
     if (b->status != TX_OK)
         return;
-    x->patches[x->patch_count++] = (tx_cl_patch){x->step_count - 1, x->argument++, arena, chunk};
+    argument.step = c->step_count - 1;
+    argument.index = b->argument++;
+    c->arguments[c->argument_count++] = argument;
+}
+
+static void add_value(tx_cl_builder *b, size_t size, const void *value)
+{
+    tx_cl_command *c = b->command;
+    add_argument(b, (tx_cl_argument){.size = size, .at = c->word_count});
+    for (size_t done = 0; done < size; done += sizeof *c->words) {
+        c->words = grow(b, c->words, c->word_count, sizeof *c->words);
+        if (b->status != TX_OK)
+            return;
+        memcpy(&c->words[c->word_count++], (const char *)value + done,
+               (size_t)tx_cl_least((int64_t)(size - done), (int64_t)sizeof *c->words));
+    }
+}
+
+static void add_memory(tx_cl_builder *b, tx_arena_id arena, int32_t chunk)
+{
+    add_argument(b, (tx_cl_argument){.memory = true, .arena = arena, .chunk = chunk});
 }
 
 tx_status tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *const *operands)
@@ -125,9 +86,9 @@ tx_status tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *c
         const bool present = o && tx_present(o);
         const cl_mem none = NULL;
         if (present)
-            add_patch(b, o->arena, o->chunk);
+            add_memory(b, o->arena, o->chunk);
         else
-            set_argument(b, sizeof none, &none);
+            add_value(b, sizeof none, &none);
         TX_CL_I64(b, present ? o->offset / (int64_t)tx_dtype_size(o->dtype) : 0);
     }
     return b->status;
@@ -136,51 +97,47 @@ tx_status tx_cl_arg_operands(tx_cl_builder *b, size_t count, const tx_operand *c
 tx_status tx_cl_arg_values(tx_cl_builder *b, size_t size, size_t count, const void *values)
 {
     for (size_t i = 0; i < count; i++)
-        set_argument(b, size, (const char *)values + i * size);
+        add_value(b, size, (const char *)values + i * size);
     return b->status;
 }
 
 tx_status tx_cl_arg_control(tx_cl_builder *b)
 {
-    add_patch(b, TX_ARENA_CONTROL, 0);
+    add_memory(b, TX_ARENA_CONTROL, 0);
     return b->status;
 }
 
 tx_status tx_cl_arg_result(tx_cl_builder *b)
 {
-    add_patch(b, TX_ARENA_RESULT, 0);
+    add_memory(b, TX_ARENA_RESULT, 0);
     return b->status;
 }
 
 void tx_cl_arg_local(tx_cl_builder *b, size_t bytes)
 {
-    set_argument(b, bytes, NULL);
+    add_argument(b, (tx_cl_argument){.size = bytes, .at = -1});
 }
 
 tx_operand tx_cl_scratch(tx_cl_builder *b, tx_dtype dtype, tx_shape shape)
 {
-    const tx_operand made = {.dtype = dtype, .shape = shape, .arena = TX_ARENA_SCRATCH, .offset = b->scratch};
-    b->scratch += tx_cl_blocks(tx_operand_bytes(&made), TX_ALIGNMENT) * TX_ALIGNMENT;
+    const tx_operand made = {.dtype = dtype, .shape = shape, .arena = TX_ARENA_SCRATCH, .offset = b->command->scratch};
+    b->command->scratch += tx_cl_blocks(tx_operand_bytes(&made), TX_ALIGNMENT) * TX_ALIGNMENT;
     return made;
 }
 
 void tx_cl_call(tx_cl_builder *b, tx_cl_call_fn fn, void *data, void (*destroy)(void *data), int32_t launches)
 {
-    tx_cl_step s = {.fn = fn, .data = data, .destroy = destroy};
-    if (b->context->survey || !add_step(b, &s)) {
-        if (destroy)
-            destroy(data);
-        return;
-    }
-    tx_executable *x = b->executable;
-    x->commands[x->length].launches += launches - 1; /* the step itself counts as one */
+    const tx_cl_step s = {.fn = fn, .data = data, .destroy = destroy};
+    if (add_step(b, &s))
+        b->command->launches += launches;
+    else if (destroy)
+        destroy(data);
 }
 
 void tx_cl_variant(tx_cl_builder *b, const char *name)
 {
-    tx_cl_command *c = &b->executable->commands[b->executable->length];
-    free(c->variant);
-    c->variant = strdup(name);
-    if (!c->variant)
+    free(b->command->variant);
+    b->command->variant = strdup(name);
+    if (!b->command->variant)
         fail(b, tx_fail(TX_MEMORY, "out of host memory"));
 }

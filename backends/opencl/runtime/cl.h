@@ -112,7 +112,6 @@ struct tx_context {
     /* Selects among candidates by more than their expected shares (select.h). An extension sets it; otherwise NULL. */
     tx_status (*select)(tx_cl_builder *b, struct tx_cl_selection *selection);
     struct tx_cl_tuner *tuner; /* state of that extension */
-    bool survey; /* commands are emitted only to collect the programs they need; nothing is built (compile.c) */
     const tx_reporter *report; /* receives the progress of long builds; may be NULL */
     bool clblast;              /* CLBlast has cached programs of this context */
     tx_memory held;
@@ -197,15 +196,17 @@ void tx_cl_cache_unlock(int lock);
 
 /* ---- Builder ------------------------------------------------------------------------------------------- */
 
+/* An op records its launches: nothing is built or run until all commands of a program have recorded theirs. */
+
 struct tx_cl_builder {
     tx_context *context;
-    const tx_cl_limits *limits; /* the device's, or smaller ones after a refusal by the driver */
-    tx_status status;           /* of the first call that failed; later calls do nothing */
-    tx_executable *executable;
+    const tx_cl_limits *limits;        /* the device's, or smaller ones after a refusal by the driver */
+    tx_status status;                  /* of the first call that failed; later calls do nothing */
     const struct tx_cl_forced *forced; /* the candidate that is being measured (select.h), or NULL */
-    int64_t scratch;                   /* bytes that the current command has reserved */
-    size_t widest;                     /* work-items in the largest work-group that it requested */
-    double work;                       /* the largest work that it passed to tx_cl_parts_per_launch */
+    bool ahead; /* selections run no trials: they collect the programs of trials that are needed, and set `open` */
+    bool open;  /* a selection is preliminary: the command must be emitted again */
+    struct tx_cl_command *command; /* receives the launches */
+    cl_uint argument;              /* index of the next argument of its last launch */
 };
 
 /* Returns a builder without a command, for selections and trials outside programs. */
@@ -219,9 +220,9 @@ static inline tx_cl_builder tx_cl_asker(tx_context *context)
 #define TX_VIRTUAL(...)
 #include "api/ops.def"
 
-/* Begins a launch of kernel `name` of `source`.cl, built with `options`. dims is 1..3, and local may be NULL;
- * otherwise global is rounded up to a multiple of it. If the driver does not support that work-group size for the
- * kernel, the launch fails. The calls below pass the arguments in order. Failures are kept in b->status. */
+/* Begins a launch of kernel `name` (not copied) of `source`.cl, built with `options`. dims is 1..3, and local may be
+ * NULL; otherwise global is rounded up to a multiple of it. The calls below pass the arguments in order. Failures are
+ * kept in b->status. */
 void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, const char *name, cl_uint dims,
                   const size_t *global, const size_t *local);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Builds the programs of a plan in parallel, before its commands need them. Several threads may call all OpenCL
+ * Builds the programs of commands in parallel, before their kernels are made. Several threads may call all OpenCL
  * functions except clSetKernelArg at a time (OpenCL 1.2, appendix A.2).
  */
 #include "backends/opencl/runtime/internal.h"
@@ -79,7 +79,7 @@ static void follow(work *w)
     pthread_mutex_unlock(&w->mutex);
 }
 
-static void build(const tx_context *context)
+void tx_cl_compile(tx_context *context)
 {
     work w = {.context = context, .next = context->programs};
     for (tx_cl_program *one = first_wanted(w.next); one; one = first_wanted(one->next))
@@ -100,17 +100,4 @@ static void build(const tx_context *context)
     free(thread);
     pthread_cond_destroy(&w.progressed);
     pthread_mutex_destroy(&w.mutex);
-}
-
-bool tx_cl_survey_begin(tx_context *context)
-{
-    const bool begins = !context->survey;
-    context->survey = true;
-    return begins;
-}
-
-void tx_cl_compile_ahead(tx_context *context)
-{
-    context->survey = false;
-    build(context);
 }

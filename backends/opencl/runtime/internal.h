@@ -10,15 +10,15 @@
  *
  *   refusal                           prepares programs in forms that the driver accepts
  *
- *   plan                              executables
+ *   plan                              executables: commands, their kernels and memory
+ *
+ *   compile                           builds programs in parallel
  *
  *   ../ops/, ../attention/, ../gemm/  launches of each op
  *
  *   select                            selects one of a few candidates
  *
- *   builder                           adds launches to an executable
- *
- *   compile                           builds programs in parallel
+ *   builder                           records the launches of a command
  *
  *   program, memory                   programs and buffers
  *
@@ -80,8 +80,11 @@ struct tx_cl_program {
     const char *options;
     char source[]; /* the options follow */
 };
-/* Adds a program to the context's list, for tx_cl_compile_ahead. */
-tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, bool trial);
+/* Finds a program in the context's list, or adds it, for tx_cl_compile. */
+tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, bool trial,
+                             tx_cl_program **program);
+/* Creates a kernel. Builds the program if necessary. */
+tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, const char *name, cl_kernel *kernel);
 /* Builds a program. Several threads may build different programs at a time. */
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *program);
 void tx_cl_release_programs(tx_context *context);
@@ -96,14 +99,9 @@ typedef struct tx_cl_reviser {
 #include "backends/opencl/extensions.def"
 #undef TX_REVISER
 
-/* compile.c */
-/* Begins a survey. While context->survey is set, commands are emitted only to collect the programs that they and
- * their measurements need. Nothing is built, launched, checked, measured or stored. Returns false if a survey is
- * already running. */
-bool tx_cl_survey_begin(tx_context *context);
-/* Ends the survey and builds the collected programs on a few threads. Failures are not reported here: the command
- * that needs the program builds it again. */
-void tx_cl_compile_ahead(tx_context *context);
+/* compile.c: builds the programs of the context's list that were not tried before, on a few threads. Failures are not
+ * reported here: the command that needs the program builds it again. */
+void tx_cl_compile(tx_context *context);
 
 /* cache.c: finds the folder of cached files and creates it if necessary. Warns if it cannot be read or written. */
 void tx_cl_cache_open(tx_context *context);
@@ -118,8 +116,6 @@ void tx_cl_journal_close(tx_context *context);
  * Several threads may call these functions at a time. */
 int tx_cl_journal_begin(const tx_context *context, const char *name);
 void tx_cl_journal_end(const tx_context *context, int entry, bool failed);
-/* Writes the name of an entry for the launch of a kernel. */
-void tx_cl_kernel_entry(const tx_context *context, cl_kernel kernel, char *name, size_t size);
 /* Returns TX_DEVICE with a message if work whose name begins with `name` failed before. The first `kind` characters
  * name its kind: the same if work of this kind ended a start or failed twice. */
 tx_status tx_cl_journal_check(const tx_context *context, const char *name, size_t kind);
@@ -166,75 +162,84 @@ tx_status tx_cl_finish(tx_context *context);
 
 /* One launch, or one host call if `fn` is set. */
 typedef struct tx_cl_step {
-    cl_kernel kernel;
+    tx_cl_program *program;
+    const char *name; /* of the kernel */
+    cl_kernel kernel; /* NULL until tx_cl_make_kernels */
     cl_uint dims;
     bool has_local, doubted; /* doubted: the work-group is larger than the driver's limit for the kernel */
     size_t global[3], local[3];
+    cl_event event; /* of a timed run; NULL otherwise */
     tx_cl_call_fn fn;
     void *data;
     void (*destroy)(void *data);
 } tx_cl_step;
 
-/* An argument that names memory; set when the arenas are bound. */
-typedef struct tx_cl_patch {
+/* An argument of a launch: memory, set when the arenas are bound, or a value, set when kernels are made. */
+typedef struct tx_cl_argument {
     int32_t step;
-    cl_uint argument;
-    tx_arena_id arena;
+    cl_uint index;
+    bool memory;
+    tx_arena_id arena; /* of memory */
     int32_t chunk;
-} tx_cl_patch;
+    size_t size; /* of a value */
+    int32_t at;  /* its first word; -1 for local memory */
+} tx_cl_argument;
 
+/* A command and the launches that it recorded. */
 typedef struct tx_cl_command {
-    int32_t first, count; /* of its steps */
-    int32_t launches;
-    size_t widest; /* work-items in its largest work-group */
-    int32_t runs;  /* runs so far, at most 2 */
-    double work;   /* operations that it divides among launches; 0 if it cannot be divided */
-    char *variant; /* NULL means "opencl" */
     tx_command asked;
-    tx_executable *instead; /* another form of this command, used because the driver refused its launches or they take
-                               too long; may be NULL */
+    int32_t step_count, argument_count, word_count;
+    tx_cl_step *steps;
+    tx_cl_argument *arguments;
+    uint64_t *words; /* values of arguments */
+    int32_t launches;
+    int64_t scratch; /* bytes */
+    double work;     /* operations that it divides among launches; 0 if it cannot be divided */
+    char *variant;   /* NULL means "opencl" */
+    bool open;       /* it must be emitted again (tx_cl_builder) */
+    int32_t runs;    /* runs so far, at most 2 */
 } tx_cl_command;
 
 struct tx_executable {
     tx_context *context;
     const struct tx_cl_forced *forced; /* the candidate that is being measured (select.h), or NULL */
     int32_t generation;                /* of the context in which its kernels were made */
-    int32_t length, step_count, patch_count;
+    int32_t length;
     tx_cl_command *commands;
-    tx_cl_step *steps;
-    tx_cl_patch *patches;
-    cl_uint argument; /* index of the next argument of the last step */
     bool bound;
     cl_mem *memory[TX_ARENA_COUNT];
-    int64_t scratch;  /* bytes of the bound arena SCRATCH */
-    cl_event *events; /* one for each step, if the context profiles */
+    int32_t chunks[TX_ARENA_COUNT];
+    int64_t scratch; /* bytes of the bound arena SCRATCH */
 };
 
 /* plan.c */
-/* Creates an executable without commands, with room for `length`. */
-tx_status tx_cl_make(tx_context *context, int32_t length, tx_executable **executable);
-/* Emits the next command with a new builder, within limits. */
-tx_status tx_cl_emit(tx_executable *executable, const tx_command *command, const tx_cl_limits *limits,
-                     tx_cl_builder *builder);
-/* Removes the steps from `first` on. */
-void tx_cl_drop_steps(tx_executable *executable, int32_t first);
+tx_status tx_cl_make(tx_context *context, const tx_program *program, tx_executable **executable);
+/* Emits a command with a builder whose context, limits, candidate and `ahead` are set. */
+tx_status tx_cl_emit(tx_cl_builder *builder, tx_cl_command *command);
+/* Removes what a command recorded. */
+void tx_cl_clear(const tx_context *context, tx_cl_command *command);
+/* Makes the kernels of a command and sets their values. */
+tx_status tx_cl_make_kernels(const tx_executable *executable, tx_cl_command *command);
+/* Sets the arguments of a command that name memory. */
+tx_status tx_cl_bind_command(const tx_executable *executable, const tx_cl_command *command);
 tx_status tx_cl_bind(tx_executable *executable, const tx_bindings *bindings);
-/* Binds another executable, which has at most one chunk of scratch, to the same memory. */
-tx_status tx_cl_bind_alike(const tx_executable *executable, tx_executable *other);
 tx_command_info tx_cl_command_info(const tx_executable *executable, int32_t index);
 void tx_cl_destroy(tx_executable *executable);
+/* Writes the journal's name for the launch of a step. */
+void tx_cl_step_entry(const tx_cl_step *step, char *name, size_t size);
 
 /* refusal.c: the program's `trial` is a tx_cl_forced (select.h). */
 tx_status tx_cl_prepare(tx_context *context, const tx_program *program, tx_executable **executable,
                         int64_t *scratch_bytes);
-/* Binds an executable (tx_cl_bind). After tx_cl_renew emits its commands again first, with no more scratch memory. */
+/* Binds an executable (tx_cl_bind). If the context was replaced since, emits its commands again first, with no more
+ * scratch memory. */
 tx_status tx_cl_bind_current(tx_executable *executable, const tx_bindings *bindings);
-/* Handles a refused launch of the command: sets ->instead to a form with smaller work-groups. `began` is true if
- * earlier launches of the command were accepted. Returns `status`, with its message, if there is no such form. */
+/* Handles a refused launch of a command: replaces it by a form with smaller work-groups. `began` is true if earlier
+ * launches of the command were accepted. Returns `status`, with its message, if there is no such form. */
 tx_status tx_cl_replace_refused(tx_executable *executable, tx_cl_command *command, bool began, tx_status status);
 /* tx_cl_is_watched returns true if the next run of the command is to be timed. This is its second run, because
  * compilers may work in the first, and only if launches have a time limit. If the launches take too long,
- * tx_cl_replace_slow sets ->instead to a form of more launches with the same bits. */
+ * tx_cl_replace_slow replaces it by a form of more launches with the same bits. */
 bool tx_cl_is_watched(const tx_executable *executable, const tx_cl_command *command);
 void tx_cl_replace_slow(tx_executable *executable, tx_cl_command *command, double seconds);
 

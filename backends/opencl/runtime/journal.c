@@ -355,16 +355,3 @@ tx_status tx_cl_journal_check(const tx_context *context, const char *name, size_
                          one->entry.name)
                : TX_OK;
 }
-
-void tx_cl_kernel_entry(const tx_context *context, cl_kernel kernel, char *name, size_t size)
-{
-    char function[64] = "";
-    cl_program program = NULL;
-    clGetKernelInfo(kernel, CL_KERNEL_FUNCTION_NAME, sizeof function, function, NULL);
-    clGetKernelInfo(kernel, CL_KERNEL_PROGRAM, sizeof program, &program, NULL);
-    const tx_cl_program *entry = context->programs; /* the driver knows no options of a loaded binary */
-    while (entry && entry->program != program)
-        entry = entry->next;
-    const char *options = entry ? entry->options : "";
-    snprintf(name, size, "kernel %s (%016" PRIx64 ")", function, tx_hash(TX_HASH_START, options, strlen(options)));
-}

@@ -193,7 +193,7 @@ size_t tx_cl_group(const tx_cl_builder *b, size_t wanted)
 int64_t tx_cl_parts_per_launch(tx_cl_builder *b, int64_t count, double work)
 {
     const tx_cl_limits *limits = b->limits;
-    b->work = fmax(b->work, work);
+    b->command->work = fmax(b->command->work, work);
     if (limits->launch_work <= 0.0)
         return count;
     const double launches = ceil(work / limits->launch_work);

@@ -274,8 +274,8 @@ tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
     return status;
 }
 
-/* Finds the context's entry for a source and its options, or adds one without a program. */
-static tx_status entry_of(tx_context *context, const char *source, const char *options, tx_cl_program **found)
+tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, bool trial,
+                             tx_cl_program **found)
 {
     tx_cl_program *entry = context->programs;
     options = options ? options : "";
@@ -291,31 +291,29 @@ static tx_status entry_of(tx_context *context, const char *source, const char *o
         entry->next = context->programs;
         context->programs = entry;
     }
+    entry->optional = entry->optional || trial;
     *found = entry;
     return TX_OK;
 }
 
-tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, bool trial)
+tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, const char *name, cl_kernel *kernel)
 {
-    tx_cl_program *entry;
-    TX_TRY(entry_of(context, source, options, &entry));
-    entry->optional = entry->optional || trial;
+    if (!program->program)
+        TX_TRY(tx_cl_build_program(context, program));
+    cl_int code;
+    cl_kernel made = clCreateKernel(program->program, name, &code);
+    if (code != CL_SUCCESS)
+        return tx_fail_in(tx_cl_check(code, "clCreateKernel"), "kernel %s of %s.cl", name, program->source);
+    *kernel = made;
     return TX_OK;
 }
 
 tx_status tx_cl_kernel(tx_context *context, const char *source, const char *options, const char *name,
                        cl_kernel *kernel)
 {
-    tx_cl_program *entry;
-    TX_TRY(entry_of(context, source, options, &entry));
-    if (!entry->program)
-        TX_TRY(tx_cl_build_program(context, entry));
-    cl_int code;
-    cl_kernel made = clCreateKernel(entry->program, name, &code);
-    if (code != CL_SUCCESS)
-        return tx_fail_in(tx_cl_check(code, "clCreateKernel"), "kernel %s of %s.cl", name, source);
-    *kernel = made;
-    return TX_OK;
+    tx_cl_program *program;
+    TX_TRY(tx_cl_want_program(context, source, options, false, &program));
+    return tx_cl_make_kernel(context, program, name, kernel);
 }
 
 void tx_cl_release_programs(tx_context *context)

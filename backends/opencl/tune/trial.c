@@ -59,8 +59,9 @@ static bool tells_spills(tx_context *context)
  * spilled registers. */
 static void note_spills(tx_context *context, const tx_executable *x)
 {
-    for (int32_t i = 0; i < x->step_count && !context->limits.cpu; i++) {
-        const int64_t bytes = x->steps[i].kernel ? private_bytes(context, x->steps[i].kernel) : 0;
+    const tx_cl_command *c = &x->commands[0];
+    for (int32_t i = 0; i < c->step_count && !context->limits.cpu; i++) {
+        const int64_t bytes = c->steps[i].kernel ? private_bytes(context, c->steps[i].kernel) : 0;
         if (bytes > context->tuner->spilled && tells_spills(context))
             context->tuner->spilled = bytes;
     }
@@ -89,10 +90,22 @@ static tx_status recover(tx_context *context, tx_status status)
     return tx_fail(TX_DEVICE, "%s", why);
 }
 
+tx_status tx_cl_want_candidate(const tx_cl_builder *b, const tx_cl_forced *forced, const tx_command *command)
+{
+    tx_cl_builder own = {.context = b->context, .limits = b->limits, .forced = forced};
+    tx_cl_command c = {.asked = *command};
+    TX_TRY(check_earlier(b->context, forced));
+    const tx_status status = tx_cl_emit(&own, &c);
+    tx_cl_clear(b->context, &c);
+    return status;
+}
+
 tx_status tx_cl_verify_candidate(const tx_cl_builder *b, const tx_cl_forced *forced, const tx_probe *probe)
 {
     tx_context *context = b->context;
     tx_probe_run run;
+    if (b->ahead)
+        return tx_cl_want_candidate(b, forced, &probe->command);
     TX_TRY(check_earlier(context, forced));
     tx_status status = tx_probe_open(&run, &tx_cl_plain, context, probe, forced);
     if (!status)

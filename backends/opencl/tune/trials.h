@@ -9,10 +9,16 @@
 #include "backends/opencl/gemm/gemm_tile.h"
 #include "backends/opencl/tune/tuner.h"
 
-/* `b` is the builder of the command that needs the trial, which runs within the same limits. */
+/* `b` is the builder of the command that needs the trial, which runs within the same limits. If b->ahead is set,
+ * trials only collect their programs (tx_cl_want_candidate).
+ *
+ * A command of a trial is emitted with `forced`, or as in a plan if that is NULL. The functions return TX_UNSUPPORTED
+ * if the candidate declines the command. */
 
-/* Runs the probe once and compares it with the cpu backend (tx_verify). The command is prepared with `forced`, or as
- * in a plan if that is NULL. Returns TX_UNSUPPORTED if the candidate declines the command. */
+/* Collects the programs of a command for tx_cl_compile. */
+tx_status tx_cl_want_candidate(const tx_cl_builder *b, const tx_cl_forced *forced, const tx_command *command);
+
+/* Runs the probe once and compares it with the cpu backend (tx_verify). */
 tx_status tx_cl_verify_candidate(const tx_cl_builder *b, const tx_cl_forced *forced, const tx_probe *probe);
 
 /* Measures the minimum time of at most five runs, which end after a quarter of a second. The time counts towards

@@ -63,10 +63,11 @@ static tx_status try_out(const tx_cl_class *c, const tx_cl_candidate *candidate,
     return status ? status : tx_cl_line_set(&tuner->proofs, key, why);
 }
 
-/* In a survey a test runs once to collect the programs that it builds; it ends before it finds anything. */
-static tx_status survey_trial(const tx_cl_class *c, const tx_cl_candidate *candidate, const char *key)
+/* Collects the programs of a test, once. */
+static tx_status want_trial(const tx_cl_class *c, const tx_cl_candidate *candidate, const char *key)
 {
     char seen[8], **surveyed = &c->b->context->tuner->surveyed;
+    c->b->open = true;
     if (tx_cl_line_get(*surveyed, key, seen, sizeof seen))
         return TX_OK;
     TX_TRY(tx_cl_line_set(surveyed, key, ""));
@@ -80,8 +81,8 @@ tx_status tx_cl_verify(const tx_cl_class *c, const tx_cl_candidate *candidate, b
     proof_key(c, candidate, "", key);
     const bool known = !c->prove || tx_cl_line_get(c->b->context->tuner->proofs, key, why, sizeof why);
     *right = true;
-    if (!known && c->b->context->survey)
-        return survey_trial(c, candidate, key);
+    if (!known && c->b->ahead)
+        return want_trial(c, candidate, key);
     if (!known)
         TX_TRY(try_out(c, candidate, why));
     if (*why)
@@ -226,7 +227,7 @@ static tx_status find_out(tx_cl_class *c, bool time)
     const tx_cl_tuner *tuner = c->b->context->tuner;
     double seconds = INFINITY;
     TX_TRY(keep_proven(c, !time ? 0 : tuner->options ? TX_CL_CANDIDATES : c->usual));
-    if (!time || (c->q->count == 1 && !tuner->options) || c->b->context->survey)
+    if (!time || (c->q->count == 1 && !tuner->options) || c->b->ahead)
         return TX_OK;
     measure(c, &seconds);
     if (seconds < INFINITY)
@@ -247,7 +248,7 @@ static tx_status decide(tx_cl_class *c)
     tx_status status = looks ? look_up(c, &found) : TX_OK;
     if (status || found)
         return status;
-    const bool waits = looks && time && c->q->count > 1 && !context->survey;
+    const bool waits = looks && time && c->q->count > 1 && !c->b->ahead;
     const int lock = waits ? tx_cl_cache_lock(context, c->key) : -1;
     if (lock >= 0) {
         tuner->table_read = false;
@@ -283,6 +284,6 @@ tx_status tx_cl_tune(tx_cl_class *c)
     if (c->b->limits->narrowed)
         return keep_proven(c, 0);
     tx_status status = decide(c);
-    return status || c->b->context->survey ? status
-                                           : tx_cl_line_set(choices, c->key + c->omitted, c->q->candidate[0].name);
+    c->b->open = c->b->open || c->b->ahead;
+    return status || c->b->ahead ? status : tx_cl_line_set(choices, c->key + c->omitted, c->q->candidate[0].name);
 }
