@@ -138,6 +138,8 @@ tx_status tx_cl_attention_measure(const tx_cl_builder *b, const tx_cl_attention_
     extent e = {.heads = a->heads, .kv_heads = a->kv_heads, .type = type};
     tx_cl_attention_cut(a, &e.B, &e.T);
     tx_probe probe = {.command = command_of(a, kernel, &e)};
+    if (b->ahead)
+        return tx_cl_want_candidate(b, &forced, &probe.command);
     tx_status status = tx_probe_create(&probe);
     if (!status) {
         tx_probe_fill(&probe, TX_PROBE_ROUGH, (int32_t)e.T); /* lengths of whole rows */

@@ -152,6 +152,8 @@ static tx_status estimate(const tx_cl_class *c, const char *name, double *second
              trial.bias, trial.accumulate != TX_STORE, name);
     if (!tx_cl_line_get(*proofs, key, text, sizeof text)) {
         TX_TRY(tx_cl_gemm_verify(c->b, name, &trial, seconds));
+        if (c->b->ahead)
+            return TX_OK;
         tx_format(text, sizeof text, "%.9g", *seconds);
         TX_TRY(tx_cl_line_set(proofs, key, text));
     }

@@ -125,6 +125,10 @@ tx_status tx_cl_gemm_verify(const tx_cl_builder *b, const char *provider, const 
 {
     const tx_cl_forced forced = {TX_CL_PRODUCT, provider, b->limits};
     tx_probe probe;
+    if (b->ahead) { /* the data would take long */
+        set_shapes(trial, &probe.command);
+        return tx_cl_want_candidate(b, &forced, &probe.command);
+    }
     tx_status status = create(trial, &probe);
     if (!status && (!seconds || (double)(trial->batch * trial->m * trial->n) * (double)trial->k <= PROVEN))
         status = tx_cl_verify_candidate(b, &forced, &probe);

@@ -136,6 +136,8 @@ tx_status tx_cl_measure_candidate(const tx_cl_builder *b, const tx_cl_forced *fo
 {
     tx_context *context = b->context;
     tx_probe_run run;
+    if (b->ahead)
+        return tx_cl_want_candidate(b, forced, &probe->command);
     tx_status status = tx_probe_open(&run, &tx_cl_plain, context, probe, forced);
     TX_THEN(status, measure(context, &run, seconds));
     tx_probe_close(&run);

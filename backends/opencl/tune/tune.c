@@ -51,7 +51,6 @@ void tx_cl_tuner_close(tx_context *context)
     free(tuner->choices);
     free(tuner->proofs);
     free(tuner->table);
-    free(tuner->surveyed);
     tx_verify_close(tuner->reference);
     free(tuner);
 }

@@ -8,6 +8,7 @@
 #include "api/base/number.h"
 #include "backends/opencl/runtime/internal.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,26 +64,17 @@ static tx_status try_out(const tx_cl_class *c, const tx_cl_candidate *candidate,
     return status ? status : tx_cl_line_set(&tuner->proofs, key, why);
 }
 
-/* Collects the programs of a test, once. */
-static tx_status want_trial(const tx_cl_class *c, const tx_cl_candidate *candidate, const char *key)
-{
-    char seen[8], **surveyed = &c->b->context->tuner->surveyed;
-    c->b->open = true;
-    if (tx_cl_line_get(*surveyed, key, seen, sizeof seen))
-        return TX_OK;
-    TX_TRY(tx_cl_line_set(surveyed, key, ""));
-    (void)c->prove(c, candidate->id);
-    return TX_OK;
-}
-
 tx_status tx_cl_verify(const tx_cl_class *c, const tx_cl_candidate *candidate, bool *right)
 {
     char key[PROOF_KEY], why[TX_CL_WHY] = "";
     proof_key(c, candidate, "", key);
     const bool known = !c->prove || tx_cl_line_get(c->b->context->tuner->proofs, key, why, sizeof why);
     *right = true;
-    if (!known && c->b->ahead)
-        return want_trial(c, candidate, key);
+    if (!known && c->b->ahead) {
+        c->b->open = true;
+        (void)c->prove(c, candidate->id); /* collects its programs */
+        return TX_OK;
+    }
     if (!known)
         TX_TRY(try_out(c, candidate, why));
     if (*why)
@@ -197,6 +189,14 @@ static void measure(tx_cl_class *c, double *seconds)
     *seconds = whole ? c->q->candidate[0].seconds : INFINITY;
 }
 
+/* Collects the programs of the measurements. */
+static void want_measurements(const tx_cl_class *c)
+{
+    double seconds = 0.0;
+    for (int i = 0; i < c->q->count; i++)
+        (void)c->seconds(c, c->q->candidate[i].id, i > 0 ? DBL_MAX : INFINITY, &seconds);
+}
+
 /* Stores the name, followed by a description for people. */
 static void store(const tx_cl_class *c, double seconds)
 {
@@ -227,8 +227,12 @@ static tx_status find_out(tx_cl_class *c, bool time)
     const tx_cl_tuner *tuner = c->b->context->tuner;
     double seconds = INFINITY;
     TX_TRY(keep_proven(c, !time ? 0 : tuner->options ? TX_CL_CANDIDATES : c->usual));
-    if (!time || (c->q->count == 1 && !tuner->options) || c->b->ahead)
+    if (!time || (c->q->count == 1 && !tuner->options))
         return TX_OK;
+    if (c->b->ahead) {
+        want_measurements(c);
+        return TX_OK;
+    }
     measure(c, &seconds);
     if (seconds < INFINITY)
         store(c, seconds);

@@ -31,7 +31,7 @@
 
 /* The autotuner of a context. */
 typedef struct tx_cl_tuner {
-    char *choices, *proofs, *table, *surveyed; /* lines (tuner_table.c); surveyed: the tests whose programs are known */
+    char *choices, *proofs, *table; /* lines (tuner_table.c) */
     bool table_read;
     const tx_tune_options *options;  /* set in a tuning run, which measures more; NULL otherwise */
     bool unmeasured;                 /* true for TX_GEMM_TUNE=0 */
@@ -59,7 +59,8 @@ struct tx_cl_class {
     double work;     /* its operations; with 0 the table has the time instead of the rate */
     /* A known-answer test. NULL means that the device's own test is sufficient. */
     tx_status (*prove)(const tx_cl_class *c, int id);
-    /* Measures the sample. It may stop early once the candidate exceeds `give_up_after` seconds. */
+    /* Measures the sample. It may stop early once the candidate exceeds `give_up_after` seconds. If b->ahead is set,
+     * both functions only collect programs. */
     tx_status (*seconds)(const tx_cl_class *c, int id, double give_up_after, double *seconds);
 };
 
