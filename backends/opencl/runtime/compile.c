@@ -8,7 +8,8 @@
 #include "api/base/cores.h"
 #include "api/base/thread.h"
 
-#include <errno.h>
+#include <semaphore.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -16,88 +17,70 @@
 
 typedef struct work {
     const tx_context *context;
+    tx_cl_program **wanted;
     int32_t count;
-    pthread_mutex_t mutex; /* protects the fields below */
-    pthread_cond_t progressed;
-    tx_cl_program *next; /* in the context's list */
-    int32_t done;
+    atomic_int next;
+    sem_t built; /* counts programs */
 } work;
-
-/* Returns the first program from `entry` on that must be built, or NULL. */
-static tx_cl_program *first_wanted(tx_cl_program *entry)
-{
-    while (entry && (entry->program || entry->tried))
-        entry = entry->next;
-    return entry;
-}
 
 static void *serve(void *argument)
 {
     work *w = argument;
-    tx_cl_program *one;
-    pthread_mutex_lock(&w->mutex);
-    while ((one = first_wanted(w->next)) != NULL) {
-        one->tried = true;
-        w->next = one->next;
-        pthread_mutex_unlock(&w->mutex);
-        (void)tx_cl_build_program(w->context, one);
-        pthread_mutex_lock(&w->mutex);
-        w->done++;
-        pthread_cond_signal(&w->progressed);
+    for (int32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->count;) {
+        (void)tx_cl_build_program(w->context, w->wanted[i]);
+        sem_post(&w->built);
     }
-    pthread_mutex_unlock(&w->mutex);
     return NULL;
-}
-
-/* Starts at most `limit` threads and returns how many were started. */
-static int32_t start(work *w, pthread_t *thread, int64_t limit)
-{
-    int32_t started = 0;
-    while (started < limit && tx_thread_start(&thread[started], serve, w))
-        started++;
-    return started;
 }
 
 /* Waits until all programs are built, and reports progress. */
 static void follow(work *w)
 {
     const tx_reporter *report = w->context->report;
-    const double began = tx_cl_now();
-    pthread_mutex_lock(&w->mutex);
-    while (w->done < w->count) {
+    double told = tx_cl_now() + REPORT_AFTER - 1.0;
+    for (int32_t done = 0; done < w->count;) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
-        while (w->done < w->count && pthread_cond_timedwait(&w->progressed, &w->mutex, &until) != ETIMEDOUT)
+        done += sem_timedwait(&w->built, &until) == 0;
+        if (!report || !report->progress || tx_cl_now() - told < 1.0)
             continue;
-        const int32_t done = w->done;
-        pthread_mutex_unlock(&w->mutex);
-        if (report && report->progress && tx_cl_now() - began >= REPORT_AFTER)
-            report->progress(report->context, "kernels", done, w->count);
-        pthread_mutex_lock(&w->mutex);
+        told = tx_cl_now();
+        report->progress(report->context, "kernels", done, w->count);
     }
-    pthread_mutex_unlock(&w->mutex);
 }
 
+static void build(work *w, pthread_t *thread, int64_t limit)
+{
+    int32_t started = 0;
+    sem_init(&w->built, 0, 0);
+    while (started < limit && tx_thread_start(&thread[started], serve, w))
+        started++;
+    if (started > 0)
+        follow(w);
+    for (int32_t i = 0; i < started; i++)
+        pthread_join(thread[i], NULL);
+    sem_destroy(&w->built);
+}
+
+/* Without memory for the lists, each program is built when its command needs it. */
 void tx_cl_compile(tx_context *context)
 {
-    work w = {.context = context, .next = context->programs};
-    for (tx_cl_program *one = first_wanted(w.next); one; one = first_wanted(one->next))
-        w.count++;
+    work w = {.context = context};
+    for (tx_cl_program *one = context->programs; one; one = one->next)
+        w.count += !one->program && !one->tried;
     if (w.count == 0)
         return;
     const int64_t limit = tx_cl_least(tx_cl_least(tx_cores(), context->limits.compilers), w.count);
     pthread_t *thread = calloc((size_t)limit, sizeof *thread);
-    if (!thread)
-        return; /* each program is built when its command needs it */
-    pthread_mutex_init(&w.mutex, NULL);
-    pthread_cond_init(&w.progressed, NULL);
-    const int32_t started = start(&w, thread, limit);
-    if (started > 0)
-        follow(&w);
-    for (int32_t i = 0; i < started; i++)
-        pthread_join(thread[i], NULL);
+    tx_cl_program **next = w.wanted = calloc((size_t)w.count, sizeof *w.wanted);
+    for (tx_cl_program *one = thread ? context->programs : NULL; one && next; one = one->next)
+        if (!one->program && !one->tried) {
+            one->tried = true;
+            *next++ = one;
+        }
+    if (thread && next)
+        build(&w, thread, limit);
+    free(w.wanted);
     free(thread);
-    pthread_cond_destroy(&w.progressed);
-    pthread_mutex_destroy(&w.mutex);
 }
