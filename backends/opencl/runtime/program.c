@@ -34,20 +34,8 @@ static const tx_cl_source *find_source(const char *name)
     return NULL;
 }
 
-typedef struct whole_text {
-    char *bytes; /* NULL in the pass that only counts */
-    size_t size;
-} whole_text;
-
-static void append(whole_text *text, const void *bytes, size_t size)
-{
-    if (text->bytes)
-        memcpy(text->bytes + text->size, bytes, size);
-    text->size += size;
-}
-
 /* A line `#include "FOLDER/NAME.cl"`, or of a header, is replaced by source NAME. */
-static tx_status append_source(whole_text *text, const char *name)
+static tx_status write_source(FILE *text, const char *name)
 {
     const tx_cl_source *source = find_source(name);
     if (!source)
@@ -58,73 +46,79 @@ static tx_status append_source(whole_text *text, const char *name)
         const char *newline = memchr(line, '\n', (size_t)(end - line));
         next = newline ? newline + 1 : end;
         if (sscanf(line, "#include \"%95[a-z0-9_./]\"", included) != 1) {
-            append(text, line, (size_t)(next - line));
+            fwrite(line, 1, (size_t)(next - line), text);
             continue;
         }
         char *slash = strrchr(included, '/'), *file = slash ? slash + 1 : included;
         file[strcspn(file, ".")] = '\0';
-        TX_TRY(append_source(text, file));
+        TX_TRY(write_source(text, file));
     }
-    return TX_OK;
-}
-
-static tx_status append_all(whole_text *text, const char *source)
-{
-    const char *const part[] = {"rng", "common", source};
-    append(text, numbers, sizeof numbers - 1);
-    for (int i = 0; i < 3; i++)
-        TX_TRY(append_source(text, part[i]));
-    append(text, "", 1);
     return TX_OK;
 }
 
 tx_status tx_cl_program_text(const char *source, char **text)
 {
-    whole_text whole = {0};
-    TX_TRY(append_all(&whole, source));
-    whole = (whole_text){.bytes = malloc(whole.size)};
-    if (!whole.bytes)
-        return tx_fail(TX_MEMORY, "out of host memory");
-    *text = whole.bytes;
-    return append_all(&whole, source);
+    const char *const part[] = {"rng", "common", source};
+    char *made = NULL;
+    size_t size;
+    FILE *to = open_memstream(&made, &size);
+    tx_status status = to && fputs(numbers, to) >= 0 ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
+    for (int i = 0; i < 3; i++)
+        TX_THEN(status, write_source(to, part[i]));
+    if (to && fclose(to) && status == TX_OK)
+        status = tx_fail(TX_MEMORY, "out of host memory");
+    if (status == TX_OK)
+        *text = made;
+    else
+        free(made);
+    return status;
 }
 
+/* A program that is being built. */
+typedef struct recipe {
+    const tx_context *context;
+    tx_cl_program *entry;
+    const tx_cl_reviser *reviser; /* NULL if the program is loaded unchanged */
+    char *options, *text;         /* all of both */
+    char *key;                    /* of the cached binary */
+} recipe;
+
 /* Reports the failure of a build with the first lines of its log. */
-static tx_status build_failure(const tx_context *context, cl_program program, const char *source, cl_int code)
+static tx_status build_failure(const recipe *r, cl_program program, cl_int code)
 {
-    char log[600] = "";
+    cl_device_id device = r->context->device;
     size_t size = 0;
-    clGetProgramBuildInfo(program, context->device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
-    char *whole = size > 0 ? calloc(1, size + 1) : NULL;
-    if (whole && clGetProgramBuildInfo(program, context->device, CL_PROGRAM_BUILD_LOG, size, whole, NULL) == CL_SUCCESS)
-        snprintf(log, sizeof log, "%.*s", (int)sizeof log - 1, whole);
-    free(whole);
-    return tx_fail(TX_DEVICE, "building %s.cl: %s (%d): %s", source, tx_cl_error_name(code), code, log);
+    clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, NULL, &size);
+    char *log = size > 0 ? calloc(1, size + 1) : NULL;
+    const bool told =
+        log && clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log, NULL) == CL_SUCCESS;
+    tx_status status = tx_fail(TX_DEVICE, "building %s.cl: %s (%d): %.599s", r->entry->source, tx_cl_error_name(code),
+                               code, told ? log : "");
+    free(log);
+    return status;
 }
 
 /* Builds a program unless `code` is an error. Releases it on failure. */
-static tx_status build(const tx_context *context, cl_program program, const char *source, const char *options,
-                       cl_int code, cl_program *out)
+static tx_status build(const recipe *r, cl_program program, cl_int code)
 {
-    code = code == CL_SUCCESS ? clBuildProgram(program, 1, &context->device, options, NULL, NULL) : code;
+    code = code == CL_SUCCESS ? clBuildProgram(program, 1, &r->context->device, r->options, NULL, NULL) : code;
     if (code == CL_SUCCESS) {
-        *out = program;
+        r->entry->program = program;
         return TX_OK;
     }
-    tx_status status = build_failure(context, program, source, code);
+    tx_status status = build_failure(r, program, code);
     clReleaseProgram(program);
     return status;
 }
 
-static tx_status build_binary(const tx_context *context, const char *source, const char *options, const void *binary,
-                              size_t size, cl_program *out)
+static tx_status build_binary(const recipe *r, const void *binary, size_t size)
 {
     const unsigned char *bytes = binary;
     cl_int code, verdict = CL_SUCCESS;
     cl_program program =
-        clCreateProgramWithBinary(context->context, 1, &context->device, &size, &bytes, &verdict, &code);
+        clCreateProgramWithBinary(r->context->context, 1, &r->context->device, &size, &bytes, &verdict, &code);
     TX_TRY(tx_cl_check(code, "clCreateProgramWithBinary"));
-    return build(context, program, source, options, verdict, out);
+    return build(r, program, verdict);
 }
 
 /* Returns the program's binary, which the caller frees, or NULL if there is none. */
@@ -140,24 +134,24 @@ static unsigned char *binary_of(cl_program program, size_t *size)
     return NULL;
 }
 
-static cl_program load_program(const tx_context *context, const char *key, const char *source, const char *options)
+/* Returns false if the cache lacks the program. */
+static bool load_program(const recipe *r)
 {
     void *binary;
     size_t size;
-    cl_program program = NULL;
-    if (!tx_cl_cache_load(context, key, &binary, &size))
-        return NULL;
-    (void)build_binary(context, source, options, binary, size, &program);
+    if (!tx_cl_cache_load(r->context, r->key, &binary, &size))
+        return false;
+    const bool loaded = build_binary(r, binary, size) == TX_OK;
     free(binary);
-    return program;
+    return loaded;
 }
 
-static void store_program(const tx_context *context, const char *key, cl_program program)
+static void store_program(const recipe *r)
 {
     size_t size;
-    unsigned char *binary = context->cache ? binary_of(program, &size) : NULL;
+    unsigned char *binary = r->context->cache ? binary_of(r->entry->program, &size) : NULL;
     if (binary)
-        tx_cl_cache_store(context, key, binary, size);
+        tx_cl_cache_store(r->context, r->key, binary, size);
     free(binary);
 }
 
@@ -174,103 +168,89 @@ static const tx_cl_reviser *reviser_of(const char *options)
     return revisers[i];
 }
 
-/* Replaces *program, which is released even on failure. */
-static tx_status revise(const tx_context *context, const tx_cl_reviser *reviser, const char *source,
-                        const char *options, cl_program *program)
+/* Replaces the program, which is released even on failure. */
+static tx_status revise(const recipe *r)
 {
     size_t size;
     char *text = NULL;
-    unsigned char *binary = binary_of(*program, &size);
-    clReleaseProgram(*program);
-    *program = NULL;
-    tx_status status = binary ? reviser->revise((const char *)binary, size, &text)
+    unsigned char *binary = binary_of(r->entry->program, &size);
+    clReleaseProgram(r->entry->program);
+    r->entry->program = NULL;
+    tx_status status = binary ? r->reviser->revise((const char *)binary, size, &text)
                               : tx_fail(TX_DEVICE, "the driver returns no binary");
     free(binary);
-    TX_THEN(status, build_binary(context, source, options, text, strlen(text), program));
+    TX_THEN(status, build_binary(r, text, strlen(text)));
     free(text);
-    return status ? tx_fail_in(status, "%s.cl for %s", source, reviser->version) : TX_OK;
+    return status ? tx_fail_in(status, "%s.cl for %s", r->entry->source, r->reviser->version) : TX_OK;
 }
 
-static tx_status build_source(const tx_context *context, const tx_cl_reviser *reviser, const char *source,
-                              const char *options, const char *text, cl_program *out)
+static tx_status build_source(const recipe *r)
 {
     cl_int code;
-    cl_program program = clCreateProgramWithSource(context->context, 1, &text, NULL, &code);
+    const char *text = r->text;
+    cl_program program = clCreateProgramWithSource(r->context->context, 1, &text, NULL, &code);
     TX_TRY(tx_cl_check(code, "clCreateProgramWithSource"));
-    TX_TRY(build(context, program, source, options, CL_SUCCESS, out));
-    return reviser ? revise(context, reviser, source, options, out) : TX_OK;
+    TX_TRY(build(r, program, CL_SUCCESS));
+    return r->reviser ? revise(r) : TX_OK;
 }
 
-/* Builds a program unless the driver crashed or hung in its build before. */
-static tx_status build_program(const tx_context *context, const tx_cl_reviser *reviser, tx_cl_program *entry,
-                               const char *options, const char *text)
+/* Builds a program from source unless the driver crashed or hung in its build before. */
+static tx_status build_program(const recipe *r)
 {
     char name[TX_CL_JOURNAL_NAME];
-    snprintf(name, sizeof name, "building %s.cl (%016" PRIx64 ")", entry->source,
-             tx_hash(tx_hash(TX_HASH_START, options, strlen(options)), text, strlen(text)));
-    TX_TRY(tx_cl_journal_check(context, name, entry->optional ? strcspn(name, "(") : strlen(name)));
-    const int trying = tx_cl_journal_begin(context, name);
-    tx_status status = build_source(context, reviser, entry->source, options, text, &entry->program);
-    tx_cl_journal_end(context, trying, false);
+    snprintf(name, sizeof name, "building %s.cl (%016" PRIx64 ")", r->entry->source,
+             tx_hash(tx_hash(TX_HASH_START, r->options, strlen(r->options)), r->text, strlen(r->text)));
+    TX_TRY(tx_cl_journal_check(r->context, name, r->entry->optional ? strcspn(name, "(") : strlen(name)));
+    const int trying = tx_cl_journal_begin(r->context, name);
+    tx_status status = build_source(r);
+    tx_cl_journal_end(r->context, trying, false);
     return status;
 }
 
-#define BASE_OPTIONS 128 /* bytes for the options of all programs */
-
 /* Warnings are off because users cannot act on those of a driver. */
-static void write_options(const tx_context *context, const char *options, char *text, size_t size)
+static tx_status write_recipe(recipe *r)
 {
     static const char *const absent[] = {
 #define X(name, function) " -DTX_NO_" #name,
         TX_CL_BUILTIN_MAP(X)
 #undef X
     };
-    int used = snprintf(text, size, "-cl-std=CL1.2 -w");
+    size_t size;
+    FILE *to = open_memstream(&r->options, &size);
+    if (!to)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    fputs("-cl-std=CL1.2 -w", to);
     for (int i = 0; i < TX_CL_BUILTINS; i++)
-        if (context->driver.missing[i])
-            used += snprintf(text + used, size - (size_t)used, "%s", absent[i]);
-    snprintf(text + used, size - (size_t)used, " %s", options);
+        fputs(r->context->driver.missing[i] ? absent[i] : "", to);
+    fprintf(to, " %s", r->entry->options);
+    if (fclose(to))
+        return tx_fail(TX_MEMORY, "out of host memory");
+    TX_TRY(tx_cl_program_text(r->entry->source, &r->text));
+    if (!(to = open_memstream(&r->key, &size)))
+        return tx_fail(TX_MEMORY, "out of host memory");
+    fprintf(to, "program%s%s\n%s\n%s", r->reviser ? " " : "", r->reviser ? r->reviser->version : "", r->options,
+            r->text);
+    return fclose(to) ? tx_fail(TX_MEMORY, "out of host memory") : TX_OK;
 }
 
-/* Builds a program from source and stores it, unless another process does: then waits and loads it. */
-static tx_status build_once(const tx_context *context, const tx_cl_reviser *reviser, tx_cl_program *entry,
-                            const char *key, const char *options, const char *text)
-{
-    const int lock = tx_cl_cache_lock(context, key);
-    tx_status status = TX_OK;
-    entry->program = lock < 0 ? NULL : load_program(context, key, entry->source, options);
-    if (!entry->program) {
-        status = build_program(context, reviser, entry, options, text);
-        if (status == TX_OK)
-            store_program(context, key, entry->program);
-    }
-    tx_cl_cache_unlock(lock);
-    return status;
-}
-
-/* Loads a program from the disk cache, keyed by the whole text and the options, or builds it. */
+/* Loads a program from the disk cache, keyed by the whole text and the options. Otherwise builds it from source and
+ * stores it, unless another process does: then waits and loads it. */
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
 {
-    const char *options = entry->options;
-    const tx_cl_reviser *reviser = reviser_of(options);
-    const char *version = reviser ? reviser->version : "";
-    char *text = NULL;
-    TX_TRY(tx_cl_program_text(entry->source, &text));
-    tx_status status = TX_OK;
-    size_t size = strlen(text) + strlen(options) + strlen(version) + BASE_OPTIONS + 16;
-    char *key = malloc(size), *all = malloc(strlen(options) + BASE_OPTIONS);
-    if (!key || !all) {
-        status = tx_fail(TX_MEMORY, "out of host memory");
-    } else {
-        write_options(context, options, all, strlen(options) + BASE_OPTIONS);
-        snprintf(key, size, "program%s%s\n%s\n%s", reviser ? " " : "", version, all, text);
-        entry->program = load_program(context, key, entry->source, all);
-        if (!entry->program)
-            status = build_once(context, reviser, entry, key, all, text);
+    recipe r = {.context = context, .entry = entry, .reviser = reviser_of(entry->options)};
+    tx_status status = write_recipe(&r);
+    if (status == TX_OK && !load_program(&r)) {
+        const int lock = tx_cl_cache_lock(context, r.key);
+        if (lock < 0 || !load_program(&r)) {
+            status = build_program(&r);
+            if (status == TX_OK)
+                store_program(&r);
+        }
+        tx_cl_cache_unlock(lock);
     }
-    free(key);
-    free(all);
-    free(text);
+    free(r.options);
+    free(r.text);
+    free(r.key);
     return status;
 }
 
