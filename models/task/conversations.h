@@ -8,7 +8,7 @@
 #include "models/task/objects.h"
 #include "models/task/store.h"
 
-/* What the data of both tasks begin with. */
+/* The first member of the data of both tasks. */
 typedef struct tx_conversation_data {
     tx_store ids;  /* of all samples, one after the other */
     tx_chat *chat; /* NULL if no sample needed a chat template */

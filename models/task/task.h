@@ -126,7 +126,7 @@ struct tx_task {
     bool of_texts;         /* a sample is a text of up to `block` tokens; else all samples have `block` tokens */
     const tx_task *packed; /* the task for rows of several samples, --packing; NULL if there is none */
     /* The data begin as `data_size` zeros, samples->own. `read` reads a file, which the message of a failure names, and
-     * sets the other members of the samples, with a task of their own where the data need one. `release` frees the
+     * sets the other members of the samples, with a task of their own if the data need one. `release` frees the
      * data, also those of a failure. A `data_size` of 0 leaves samples->own to `read`. */
     size_t data_size;
     tx_status (*read)(tx_samples *samples, const char *path, const tx_data_options *options);
