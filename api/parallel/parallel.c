@@ -80,7 +80,7 @@ static tx_status agree_on_chunks(tx_model *model, tx_comm *comm)
     for (int32_t r = 1; r < comm->size; r++)
         smallest = tx_min(bytes[r], smallest);
     free(bytes);
-    for (int i = 0; i < TX_ARENA_COUNT && !status; i++)
+    for (tx_arena_id i = 0; i < TX_ARENA_COUNT && !status; i++)
         if (tx_arena_info_of(i)->alike)
             model->arena[i].chunk_bytes = smallest;
     return status;

@@ -186,7 +186,7 @@ tx_status tx_plan_layout(tx_graph *graph, tx_layout *layout)
     find_lifetimes(graph);
     reuse_in_place(graph);
     layout->saved = saved_bytes(graph);
-    for (int i = 0; i < TX_ARENA_COUNT; i++)
+    for (tx_arena_id i = 0; i < TX_ARENA_COUNT; i++)
         if (tx_arena_info_of(i)->placed)
             TX_TRY(place_all(graph, i, i == TX_ARENA_EXCHANGE ? layout->exchanged : 0, &layout->arena[i]));
     return TX_OK;

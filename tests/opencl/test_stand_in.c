@@ -165,16 +165,10 @@ static bool print_attention(FILE *out, tx_context *context, int32_t d, tx_dtype 
     tx_cl_builder builder = tx_cl_asker(context);
     char note[160] = "", *aside = NULL;
     for (int kernel = 0; kernel < 3; kernel++) {
-        const tx_cl_attention_job job = {.command = &c,
-                                         .B = 16,
-                                         .T = 1024,
-                                         .S = 1024,
-                                         .last = 3 * 768,
-                                         .heads = heads,
-                                         .kv_heads = heads,
-                                         .d = d,
-                                         .type = type,
-                                         .limits = &context->limits};
+        tx_cl_attention_job job = {
+            .command = &c, .B = 16, .T = 1024, .S = 1024, .last = 3 * 768, .heads = heads, .kv_heads = heads, .d = d};
+        job.type = type;
+        job.limits = &context->limits;
         tx_cl_attention_form form;
         if (tx_cl_attention_choose(&builder, &job, (tx_cl_attention_kernel)kernel, &form, note) != TX_OK) {
             printf("FAIL %s, attention: %s\n", stand_in.card, tx_error());
@@ -443,15 +437,9 @@ static tx_status choose_both(tx_context *context, const char **tile, tx_cl_atten
     const product p = {"", 4096, 3072, 1024, false, false, 0};
     const float scale = 0.125f;
     tx_command c = {.op = TX_OP_ATTENTION, .attrs = {.attention.heads = 12, .attention.kv_heads = 12, .scale = scale}};
-    const tx_cl_attention_job job = {.command = &c,
-                                     .B = 16,
-                                     .T = 1024,
-                                     .S = 1024,
-                                     .last = 3 * 768,
-                                     .heads = 12,
-                                     .kv_heads = 12,
-                                     .d = 64,
-                                     .limits = &context->limits};
+    tx_cl_attention_job job = {
+        .command = &c, .B = 16, .T = 1024, .S = 1024, .last = 3 * 768, .heads = 12, .kv_heads = 12, .d = 64};
+    job.limits = &context->limits;
     tx_cl_builder builder = tx_cl_asker(context);
     char note[160] = "";
     tx_cl_gemm_choice choice = {.provider = NULL};
