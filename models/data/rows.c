@@ -126,7 +126,8 @@ static tx_status open_lines(tx_rows *r, const char *path, bool text)
     const size_t size = r->file.size < TX_TEXT_BEGIN ? (size_t)r->file.size : TX_TEXT_BEGIN;
     TX_TRY(tx_data_file_read(&r->file, 0, begin, size));
     TX_TRY(tx_fail_in(tx_text_begin(begin, size, false, &first), "%s", path));
-    r->lines = (tx_lines){.file = &r->file, .at = (int64_t)first, .end = r->file.size, .carriage = text};
+    r->lines = (tx_lines){
+        .file = &r->file, .at = (int64_t)first, .end = r->file.size, .form = text ? TX_LINES_TEXT : TX_LINES_PLAIN};
     r->next = text ? next_of_text : next_of_json;
     return TX_OK;
 }

@@ -343,9 +343,7 @@ static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *
         tx_dataset_free(made);
         return status;
     }
-    if (tokens->bad)
-        tx_reporter_print(&o->report, "%.800s: %" PRId64 " malformed lines were skipped, the first is line %" PRId64,
-                          path, tokens->bad, tokens->first_bad);
+    tx_lines_report(&o->report, path, tokens->bad, "line", tokens->first_bad);
     *dataset = made;
     return TX_OK;
 }

@@ -186,3 +186,10 @@ tx_status tx_jsonl_text(char *line, size_t size, const char *where, tx_json **js
     *text = line + begin;
     return TX_OK;
 }
+
+tx_status tx_jsonl_parse(const char *line, size_t size, const char *where, tx_json **json)
+{
+    size_t begin, end;
+    return size > SHORT && find_text(line, size, &begin, &end) ? parse_rest(line, size, begin, end, where, json)
+                                                               : tx_json_parse_line(line, size, where, json);
+}

@@ -209,6 +209,7 @@ static tx_status find_begin(const tx_text_range *texts, int64_t *begin)
 static tx_status cut_ranges(part *parts, size_t most, const tx_text_range *texts, int64_t *at, size_t *count)
 {
     const tx_data_file *file = texts->file;
+    const tx_lines_form form = texts->form == TX_TEXT_JSONL ? TX_LINES_PLAIN : TX_LINES_TEXT;
     int64_t end = texts->end;
     if (end - *at > (int64_t)most * ROUND_BYTES)
         TX_TRY(tx_lines_after(file, *at + (int64_t)most * ROUND_BYTES, &end));
@@ -216,7 +217,7 @@ static tx_status cut_ranges(part *parts, size_t most, const tx_text_range *texts
         int64_t to = end;
         if (i + 1 < most)
             TX_TRY(tx_lines_after(file, *at + (end - *at) / (int64_t)(most - i), &to));
-        parts[i].lines = (tx_lines){.file = file, .at = *at, .end = to, .carriage = parts[i].form != TX_TEXT_JSONL};
+        parts[i].lines = (tx_lines){.file = file, .at = *at, .end = to, .form = form};
         parts[i].started = false;
         *count = i + 1;
         *at = to;

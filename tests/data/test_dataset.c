@@ -111,7 +111,7 @@ static void lines_of_other_encodings(void **state)
     options.skip_bad = 1;
     tx_dataset *dataset = open_text("a.txt", mixed, sizeof mixed - 1, &options);
     assert_int_equal(tx_dataset_tokens(dataset), 14);
-    assert_non_null(strstr(r.last, "1 malformed lines were skipped, the first is line 2"));
+    assert_non_null(strstr(r.last, "1 malformed line is skipped, the first is line 2"));
     tx_dataset_free(dataset);
 }
 
@@ -325,7 +325,7 @@ static void bad_lines_left_out(void **state)
     tx_dataset *dataset = open_text("a.jsonl", text, sizeof text - 1, &options);
     assert_int_equal(tx_dataset_tokens(dataset), 6);
     assert_int_equal(r.count, 1);
-    assert_non_null(strstr(r.last, "a.jsonl: 2 malformed lines were skipped, the first is line 2"));
+    assert_non_null(strstr(r.last, "a.jsonl: 2 malformed lines are skipped, the first is line 2"));
     tx_dataset_free(dataset);
     options.skip_bad = 1;
     expect_refused("a.jsonl", text, sizeof text - 1, &options, TX_FORMAT,

@@ -72,11 +72,11 @@ static void ends_of_lines(void **state)
         tx_data_file file = {0};
         assert_ok(tx_data_file_open(path, &file));
         const int64_t from = round % 2 ? 7 : 0;
-        tx_lines lines = {.file = &file, .at = from, .end = SIZE, .carriage = round % 2};
+        tx_lines lines = {.file = &file, .at = from, .end = SIZE, .form = round % 2 ? TX_LINES_TEXT : TX_LINES_PLAIN};
         size_t size = 1, at = (size_t)from;
         int64_t newlines = 0, counted = 0, place = 0;
         while (size > 0) {
-            size_t length = next_line(text, SIZE, &at, lines.carriage, want);
+            size_t length = next_line(text, SIZE, &at, lines.form == TX_LINES_TEXT, want);
             assert_ok(tx_lines_next(&lines, &line, &size));
             assert_int_equal(size, length);
             assert_true(size == 0 || memcmp(line, want, size) == 0);

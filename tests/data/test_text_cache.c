@@ -217,7 +217,7 @@ static void lines_left_out(void **state)
     open_cached("a.jsonl", text, options);
     open_cached("a.jsonl", text, options);
     assert_int_equal(r.count, 2);
-    assert_non_null(strstr(r.last, "2 malformed lines were skipped, the first is line 2"));
+    assert_non_null(strstr(r.last, "2 malformed lines are skipped, the first is line 2"));
     tx_dataset *dataset = NULL;
     options.skip_bad = 1;
     options.cache = cache;
