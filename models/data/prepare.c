@@ -71,25 +71,31 @@ static tx_status map_row(const tx_prepare_options *o, const tx_json *row, tx_jso
     return tx_json_set(to, "label", tx_json_copy(value));
 }
 
-static tx_status write_mapped(tx_made *w, const char *text, size_t size)
+static tx_status write_mapped(tx_made *w, tx_rows *rows)
 {
-    tx_json *row = NULL, *to = tx_json_object();
-    tx_status status = tx_json_parse_line(text, size, "row", &row);
+    const tx_json *row;
+    tx_json *to = tx_json_object();
+    tx_status status = tx_rows_object(rows, &row);
     TX_THEN(status, map_row(w->options, row, to));
     char *line = status ? NULL : tx_json_text(to, TX_JSON_LINE);
     if (!status && !line)
         status = TX_MEMORY;
     TX_THEN(status, tx_made_write(w, line, strlen(line)));
-    tx_json_free(row);
     tx_json_free(to);
     free(line);
     return status;
 }
 
-static tx_status write_row(tx_made *w, const char *text, size_t size)
+static tx_status write_row(tx_made *w, tx_rows *rows)
 {
-    const bool mapped = w->options->text_columns || w->options->label_column;
-    TX_TRY(mapped ? write_mapped(w, text, size) : tx_made_write(w, text, size));
+    const char *text = "";
+    size_t size = 0;
+    if (w->options->text_columns || w->options->label_column) {
+        TX_TRY(write_mapped(w, rows));
+    } else {
+        TX_TRY(tx_rows_line(rows, &text, &size));
+        TX_TRY(tx_made_write(w, text, size));
+    }
     w->rows++;
     return tx_made_write(w, "\n", 1);
 }
@@ -105,10 +111,10 @@ typedef struct reading {
     bool ended;  /* once at least */
 } reading;
 
-/* 0 bytes at the end of the dataset, which then begins again. */
-static tx_status next_row(reading *r, const char **row, size_t *size)
+/* Moves to the next row. `*more` is false at the end of the dataset, which then begins again. */
+static tx_status next_row(reading *r, bool *more)
 {
-    for (*size = 0; *size == 0;) {
+    for (*more = false; !*more;) {
         if (!r->rows && r->next == r->files->count) {
             r->next = 0;
             r->ended = true;
@@ -118,9 +124,9 @@ static tx_status next_row(reading *r, const char **row, size_t *size)
             TX_TRY(tx_rows_open(r->files->name[r->next++], &r->rows));
             r->row = 0;
         }
-        TX_TRY(tx_rows_next(r->rows, row, size));
+        TX_TRY(tx_rows_next(r->rows, more));
         r->row++;
-        if (*size == 0) {
+        if (!*more) {
             tx_rows_close(r->rows);
             r->rows = NULL;
         }
@@ -128,21 +134,19 @@ static tx_status next_row(reading *r, const char **row, size_t *size)
     return TX_OK;
 }
 
-static tx_status copy_row(tx_made *w, const reading *r, const char *row, size_t size)
+static tx_status copy_row(tx_made *w, const reading *r)
 {
-    return tx_fail_in(write_row(w, row, size), "%s: row %" PRId64, r->files->name[r->next - 1], r->row);
+    return tx_fail_in(write_row(w, r->rows), "%s: row %" PRId64, r->files->name[r->next - 1], r->row);
 }
 
 static tx_status write_in_turn(tx_made *w, reading *readings, size_t count)
 {
-    const char *row = NULL;
-    size_t size;
+    bool more;
     for (size_t i = 0; i < count; i++)
         do {
-            TX_TRY(next_row(&readings[i], &row, &size));
-            if (size)
-                TX_TRY(copy_row(w, &readings[i], row, size));
-        } while (size);
+            TX_TRY(next_row(&readings[i], &more));
+            TX_TRY(more ? copy_row(w, &readings[i]) : TX_OK);
+        } while (more);
     return TX_OK;
 }
 
@@ -174,17 +178,16 @@ static tx_status write_interleaved(tx_made *w, const tx_data_source *sources, re
 {
     for (uint64_t draw = 0;; draw++) {
         reading *r = &readings[draw_source(sources, count, w->options->seed, draw)];
-        const char *row = NULL;
-        size_t size = 0;
-        TX_TRY(next_row(r, &row, &size));
-        if (size == 0) {
+        bool more;
+        TX_TRY(next_row(r, &more));
+        if (!more) {
             if (!w->options->all_exhausted || all_ended(readings, count))
                 return TX_OK;
-            TX_TRY(next_row(r, &row, &size));
-            if (size == 0)
+            TX_TRY(next_row(r, &more));
+            if (!more)
                 return tx_fail(TX_FORMAT, "%s: no rows", r->files->name[0]);
         }
-        TX_TRY(copy_row(w, r, row, size));
+        TX_TRY(copy_row(w, r));
     }
 }
 
@@ -269,7 +272,7 @@ static bool are_text(const tx_data_source *sources, size_t count, const tx_prepa
 {
     for (size_t i = 0; i < count; i++)
         for (size_t f = 0; f < sources[i].files.count; f++)
-            if (!tx_rows_is_text(sources[i].files.name[f]))
+            if (tx_rows_kind_of(sources[i].files.name[f]) != TX_ROWS_TEXT)
                 return false;
     return !o->interleave && !o->text_columns && !o->label_column;
 }
@@ -280,7 +283,8 @@ static tx_status prepare(const tx_data_source *sources, size_t count, const tx_p
     const char *first = sources[0].files.name[0];
     const bool single = count == 1 && sources[0].files.count == 1;
     const bool text = are_text(sources, count, options);
-    const bool rows = tx_rows_is_binary(first) || (options->rows && tx_rows_is_table(first));
+    const tx_rows_kind kind = tx_rows_kind_of(first);
+    const bool rows = kind == TX_ROWS_BINARY || (options->rows && kind == TX_ROWS_TABLE);
     if (single && !options->text_columns && !options->label_column && !rows)
         return tx_copy_text(first, path);
     return tx_made_find(sources, count, text ? write_text : write_rows, options, text ? "txt" : "jsonl", path);
@@ -316,7 +320,7 @@ static tx_status convert(const tx_prepare_options *options, char **path)
 {
     if (!options->encoding)
         return TX_OK;
-    if (tx_rows_is_binary(*path) || tx_ends_with(*path, ".bin"))
+    if (tx_rows_kind_of(*path) == TX_ROWS_BINARY || tx_ends_with(*path, ".bin"))
         return tx_fail(TX_INVALID, "--encoding is for files of text; %s has none", *path);
     return replace(options, options->encoding, write_converted, strlen(*path), path);
 }

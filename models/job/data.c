@@ -23,7 +23,7 @@ static tx_status find_row(const tx_job *j, const tx_task_row **row)
         return TX_OK;
     const tx_task_signs signs = {.head = in->config->architecture->head,
                                  .path = path,
-                                 .labelled = path && (tx_rows_is_table(path) || j->set.label_column),
+                                 .labelled = path && (tx_rows_kind_of(path) == TX_ROWS_TABLE || j->set.label_column),
                                  .trains = tx_job_trains(&j->set)};
     TX_TRY(tx_task_detect(&signs, row));
     return *row ? TX_OK

@@ -34,15 +34,15 @@ typedef struct reading {
 static tx_status find_columns(reading *r)
 {
     static const char *const labels[] = {"label", NULL};
-    const tx_table *t = &r->from.table;
+    const tx_rows *t = r->from.rows;
     tx_text_samples *s = &r->data->texts;
     char name[32] = "ending0";
-    r->first = tx_table_column(t, "sent1");
-    r->second = tx_table_column(t, "sent2");
-    while (s->per_sample < TX_TEXTS_MOST && (r->ending[s->per_sample] = tx_table_column(t, name)) >= 0)
+    r->first = tx_rows_column(t, "sent1");
+    r->second = tx_rows_column(t, "sent2");
+    while (s->per_sample < TX_TEXTS_MOST && (r->ending[s->per_sample] = tx_rows_column(t, name)) >= 0)
         snprintf(name, sizeof name, "ending%" PRId64, ++s->per_sample);
     if (r->first < 0 || s->per_sample < 2)
-        return tx_table_fail_column(t, r->first < 0 ? "sent1" : s->per_sample ? "ending1" : "ending0", NULL);
+        return tx_rows_fail_column(t, r->first < 0 ? "sent1" : s->per_sample ? "ending1" : "ending0", NULL);
     return tx_reader_find_label(&r->from, labels, "label", &r->label);
 }
 
@@ -54,7 +54,7 @@ static tx_status read_label(const reading *r, int64_t endings, int32_t *label)
     *label = TX_IGNORE_LABEL;
     if (r->label < 0)
         return TX_OK;
-    const char *text = tx_table_text(&r->from.table, r->label, &size);
+    const char *text = tx_rows_text(r->from.rows, r->label, &size);
     if (tx_label_is_none(text))
         return TX_OK;
     if (!tx_label_whole(text, &value) || value < 0 || value >= endings)
@@ -68,15 +68,15 @@ static tx_status add_row(tx_reader *from)
     reading *r = (reading *)from;
     tx_text_samples *s = &r->data->texts;
     size_t first_size, second_size = 0, size;
-    const char *first = tx_table_text(&from->table, r->first, &first_size);
-    const char *second = r->second < 0 ? "" : tx_table_text(&from->table, r->second, &second_size);
+    const char *first = tx_rows_text(from->rows, r->first, &first_size);
+    const char *second = r->second < 0 ? "" : tx_rows_text(from->rows, r->second, &second_size);
     TX_TRY(read_label(r, s->per_sample, &r->data->label[s->count]));
     if (r->label >= 0 && r->data->label[s->count] == TX_IGNORE_LABEL) {
         from->unlabelled++;
         return TX_OK;
     }
     for (int64_t i = 0; i < s->per_sample; i++) {
-        const char *ending = tx_table_text(&from->table, r->ending[i], &size);
+        const char *ending = tx_rows_text(from->rows, r->ending[i], &size);
         tx_buffer_clear(&r->text);
         tx_buffer_add(&r->text, second, second_size);
         tx_buffer_add(&r->text, " ", r->second >= 0);

@@ -10,8 +10,9 @@ tx_status tx_conversations_open(tx_conversations *c)
 {
     const tx_data_options *o = c->options;
     const int32_t eos = tx_tokenizer_end(o->tokenizer);
-    TX_TRY(tx_objects_open(c->path, &c->objects));
-    TX_TRY(tx_task_choose_range(o, (int64_t)c->objects.count, "samples", &c->begin, &c->end));
+    TX_TRY(tx_rows_open(c->path, &c->rows));
+    TX_TRY(tx_rows_index(c->rows));
+    TX_TRY(tx_task_choose_range(o, tx_rows_count(c->rows), "samples", &c->begin, &c->end));
     c->plain.tokenizer = o->tokenizer;
     if (eos >= 0)
         TX_TRY(tx_tokenizer_piece(o->tokenizer, eos, false, &c->plain.eos, &c->plain.eos_size));
@@ -20,7 +21,7 @@ tx_status tx_conversations_open(tx_conversations *c)
 
 void tx_conversations_close(tx_conversations *c)
 {
-    tx_objects_close(&c->objects);
+    tx_rows_close(c->rows);
     tx_encoder_free(c->encoder);
     tx_conversation_free(&c->conversation);
     tx_chat_text_free(&c->text);
@@ -56,14 +57,9 @@ tx_status tx_conversations_open_chat(tx_conversations *c)
     return status;
 }
 
-bool tx_conversations_skip(tx_conversations *c, size_t number, tx_status status)
+tx_status tx_conversations_skip(tx_conversations *c, int64_t number, tx_status status)
 {
-    return status == TX_FORMAT && !c->wrong_template && tx_objects_skip(&c->objects, number, c->options->set->skip_bad);
-}
-
-tx_status tx_conversations_fail(const tx_conversations *c, size_t number, tx_status status)
-{
-    return c->wrong_template ? status : tx_objects_fail(&c->objects, number, status);
+    return c->wrong_template ? status : tx_rows_skip(c->rows, number, c->options->set->skip_bad, status);
 }
 
 void tx_conversations_report(const tx_conversations *c)
@@ -71,7 +67,7 @@ void tx_conversations_report(const tx_conversations *c)
     const tx_reporter *report = &c->options->report;
     if (*c->conversation.ignored)
         tx_reporter_print(report, "%.800s: keys that TX ignores: %s", c->path, c->conversation.ignored);
-    tx_objects_report(&c->objects, c->path, report);
+    tx_rows_report(c->rows, report);
 }
 
 tx_status tx_conversations_begin(const tx_tokenizer *tokenizer, tx_ids *ids)

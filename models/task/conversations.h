@@ -5,7 +5,7 @@
 #define TX_TASK_CONVERSATIONS_H
 
 #include "models/chat/chat.h"
-#include "models/task/objects.h"
+#include "models/data/rows.h"
 #include "models/task/store.h"
 
 /* The first member of the data of both tasks. */
@@ -28,14 +28,14 @@ tx_text_end tx_conversation_data_end(const tx_samples *samples);
 typedef struct tx_conversations {
     const char *path;
     const tx_data_options *options;
-    tx_objects objects;
-    int64_t begin, end;           /* range of the objects to use */
+    tx_rows *rows;
+    int64_t begin, end;           /* range of the rows to use */
     tx_conversation conversation; /* the current one */
     tx_chat_text text;            /* its rendered text */
     tx_encoder *encoder;
     tx_chat plain;       /* for texts without a template */
     tx_chat *chat;       /* NULL before a conversation needs a template */
-    bool wrong_template; /* the template, not an object, is the fault */
+    bool wrong_template; /* the template, not a row, is the fault */
 } tx_conversations;
 
 /* Opens the file and chooses the range. Close after success and failure. */
@@ -46,12 +46,9 @@ bool tx_conversations_is_plain(const tx_conversations *c);
 /* Opens the chat template that the current conversation needs: that of the options, else the model's, else the built-in
  * one for Alpaca's data. Does nothing if a template is open, or if none is needed. */
 tx_status tx_conversations_open_chat(tx_conversations *c);
-/* Whether object `number`, which failed with `status`, is skipped, as --skip_bad allows. */
-bool tx_conversations_skip(tx_conversations *c, size_t number, tx_status status);
-/* Adds the position of object `number` to the message of a failure, unless the template is wrong. Returns the status.
- */
-tx_status tx_conversations_fail(const tx_conversations *c, size_t number, tx_status status);
-/* Prints which keys were ignored, and how many objects were skipped. */
+/* Ends the use of row `number`, as tx_rows_skip with --skip_bad does unless the template is wrong. */
+tx_status tx_conversations_skip(tx_conversations *c, int64_t number, tx_status status);
+/* Prints which keys were ignored, and how many rows were skipped. */
 void tx_conversations_report(const tx_conversations *c);
 /* Hands the template over to the data. */
 void tx_conversations_give_chat(tx_conversations *c, tx_conversation_data *data);

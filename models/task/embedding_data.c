@@ -24,18 +24,17 @@ typedef struct reading {
 static tx_status find_columns(reading *r)
 {
     static const char *const scores[] = {"label", "labels", "score", "scores"};
-    const tx_table *t = &r->from.table;
+    const tx_rows *t = r->from.rows;
     tx_embedding_data *d = r->data;
-    const bool named = tx_table_column(t, "anchor") >= 0 && tx_table_column(t, "positive") >= 0;
+    const bool named = tx_rows_column(t, "anchor") >= 0 && tx_rows_column(t, "positive") >= 0;
     r->score = -1;
     if (named) {
-        r->text[0] = tx_table_column(t, "anchor");
-        r->text[1] = tx_table_column(t, "positive");
+        r->text[0] = tx_rows_column(t, "anchor");
+        r->text[1] = tx_rows_column(t, "positive");
         d->texts.per_sample = 2;
     }
-    for (int32_t c = 0; c < t->columns; c++) {
-        size_t size;
-        const char *name = tx_table_name(t, c, &size);
+    const char *name;
+    for (int32_t c = 0; (name = tx_rows_name(t, c)); c++) {
         bool is_score = false;
         for (size_t i = 0; i < sizeof scores / sizeof scores[0]; i++)
             is_score = is_score || strcmp(name, scores[i]) == 0;
@@ -78,7 +77,7 @@ static tx_status read_score(const reading *r, float *score)
     char *end;
     if (r->score < 0)
         return TX_OK;
-    const char *text = tx_table_text(&r->from.table, r->score, &size);
+    const char *text = tx_rows_text(r->from.rows, r->score, &size);
     *score = tx_number_read_single(text, &end);
     return end != text && !*end && isfinite(*score) ? TX_OK
                                                     : tx_fail(TX_FORMAT, "the score \"%.40s\" is not a number", text);
@@ -93,7 +92,7 @@ static tx_status add_row(tx_reader *from)
     d->target[s->count] = 0.0f;
     TX_TRY(read_score(r, &d->target[s->count]));
     for (int64_t i = 0; i < s->per_sample; i++) {
-        const char *text = tx_table_text(&from->table, r->text[i], &size);
+        const char *text = tx_rows_text(from->rows, r->text[i], &size);
         TX_TRY(tx_text_samples_add(s, i, &from->joiner, text, size, NULL, 0, d->most));
     }
     return tx_text_samples_keep(s, from->options);

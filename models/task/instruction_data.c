@@ -87,20 +87,16 @@ static tx_status add_sample(reading *r, tx_instruction_data *d)
     return TX_OK;
 }
 
-static tx_status read_one(reading *r, size_t number, tx_instruction_data *d)
+static tx_status read_one(reading *r, int64_t number, tx_instruction_data *d)
 {
     tx_conversations *c = &r->from;
-    tx_json *own = NULL; /* owns the conversation's texts */
-    const tx_json *object;
-    tx_status status = tx_objects_read(&c->objects, number, &own, &object);
+    const tx_json *object; /* owns the conversation's texts */
+    tx_status status = tx_rows_read(c->rows, number, &object);
     TX_THEN(status, tx_conversation_read(object, true, &c->conversation));
     TX_THEN(status, tx_conversations_open_chat(c));
     TX_THEN(status, encode(r));
-    tx_json_free(own);
-    if (tx_conversations_skip(c, number, status))
-        return TX_OK;
     TX_THEN(status, add_sample(r, d));
-    return tx_conversations_fail(c, number, status);
+    return tx_conversations_skip(c, number, status);
 }
 
 static void report_counts(const reading *r)
@@ -220,7 +216,7 @@ static tx_status read_all(reading *r, tx_instruction_data *d)
     if (!d->end)
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " samples", samples);
     for (int64_t i = c->begin; i < c->end; i++)
-        TX_TRY(read_one(r, (size_t)i, d));
+        TX_TRY(read_one(r, i, d));
     report_counts(r);
     if (!d->count)
         return tx_fail(TX_FORMAT, "no sample has anything to learn");

@@ -46,13 +46,10 @@ static tx_status add_item(tx_label_list *list, const tx_json *item)
     return list->text.status;
 }
 
-tx_status tx_label_list_read(tx_label_list *list, const char *text, size_t size)
+tx_status tx_label_list_read(tx_label_list *list, const tx_json *json, const char *text)
 {
-    tx_json *json = NULL;
-    if (*text != '[' || tx_json_parse(text, size, "label", &json) || tx_json_type_of(json) != TX_JSON_ARRAY) {
-        tx_json_free(json);
+    if (!json)
         return tx_fail(TX_FORMAT, "label: \"%.40s\" is not a list", text);
-    }
     list->count = tx_json_size(json);
     tx_buffer_clear(&list->text);
     tx_status status = tx_array_reserve(&list->label, &list->room, list->count, sizeof *list->label, "labels");
@@ -60,7 +57,6 @@ tx_status tx_label_list_read(tx_label_list *list, const char *text, size_t size)
         status = add_item(list, tx_json_at(json, i));
     for (size_t i = 0, at = 0; i < list->count && !status; i++, at += strlen(list->text.data + at) + 1)
         list->label[i] = list->text.data + at;
-    tx_json_free(json);
     return status == TX_INVALID ? TX_FORMAT : status;
 }
 

@@ -169,24 +169,21 @@ static tx_status read_object(reading *r, const tx_json *object, int32_t pass, tx
     return add_sample(r, r->side, desirable ? 1.0f : 0.0f, d);
 }
 
-static tx_status read_one(reading *r, size_t number, int32_t pass, tx_preference_data *d)
+static tx_status read_one(reading *r, int64_t number, int32_t pass, tx_preference_data *d)
 {
     tx_conversations *c = &r->from;
-    tx_json *own = NULL, *split = NULL; /* they own the conversation's texts */
-    const tx_json *object;
-    tx_status status = tx_objects_read(&c->objects, number, &own, &object);
-    if (!status && tx_json_type_of(object) != TX_JSON_OBJECT)
-        status = tx_fail(TX_FORMAT, "expected an object");
+    tx_json *split = NULL;
+    const tx_json *object; /* it and `split` own the conversation's texts */
+    tx_status status = tx_rows_read(c->rows, number, &object);
     const bool pairs = !status && (d->sides == 2 || tx_json_has(object, "chosen") || tx_json_has(object, "rejected") ||
                                    tx_json_has(object, "preferred_output"));
     if (pairs && !tx_preference_is_split(object))
         status = tx_preference_split(object, &split);
     TX_THEN(status, read_object(r, split ? split : object, pass, d));
     tx_json_free(split);
-    tx_json_free(own);
     if (status == TX_FORMAT && pass) /* skipped in the first pass */
         return TX_OK;
-    return tx_conversations_skip(c, number, status) ? TX_OK : tx_conversations_fail(c, number, status);
+    return tx_conversations_skip(c, number, status);
 }
 
 static void report_counts(const reading *r, const tx_preference_data *d)
@@ -260,7 +257,7 @@ static tx_status read_all(reading *r, tx_preference_data *d)
     for (int64_t first = c->begin; first < c->end; first += UNPAIRED)
         for (int32_t pass = 0; pass < 3 - d->sides; pass++)
             for (int64_t i = first; i < c->end && i < first + UNPAIRED; i++)
-                TX_TRY(read_one(r, (size_t)i, pass, d));
+                TX_TRY(read_one(r, i, pass, d));
     report_counts(r, d);
     tx_conversations_give_chat(c, &d->from);
     return d->count ? write_digest(d, r->method, d->from.digest)

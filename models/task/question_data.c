@@ -77,16 +77,13 @@ static tx_status read_answers(reading *r, const tx_json *json, size_t size, tx_q
 
 static tx_status read_question(reading *r, tx_question *q, size_t *size)
 {
-    size_t length;
-    tx_json *json = NULL;
     r->answer = (tx_offset){0, 0};
-    TX_TRY(tx_copy_text(tx_table_text(&r->from.table, r->context, size), &q->context));
+    TX_TRY(tx_copy_text(tx_rows_text(r->from.rows, r->context, size), &q->context));
     if (r->answers < 0)
         return TX_OK;
-    const char *text = tx_table_text(&r->from.table, r->answers, &length);
-    tx_status status = tx_json_parse(text, length, "answers", &json);
-    TX_THEN(status, read_answers(r, json, *size, q));
-    tx_json_free(json);
+    const tx_json *answers = tx_rows_value(r->from.rows, r->answers, TX_JSON_OBJECT);
+    const tx_status status = answers ? read_answers(r, answers, *size, q)
+                                     : tx_fail(TX_FORMAT, "answers: expected an object with text and answer_start");
     return status == TX_INVALID || status == TX_NOT_FOUND ? TX_FORMAT : status;
 }
 
@@ -165,7 +162,7 @@ static tx_status read_row(reading *r, tx_question *q)
 {
     size_t size, length;
     TX_TRY(read_question(r, q, &size));
-    const char *ask = tx_table_text(&r->from.table, r->question, &length);
+    const char *ask = tx_rows_text(r->from.rows, r->question, &length);
     const size_t spaces = strspn(ask, " \t\r\n"); /* as run_qa.py */
     tx_encoder *encoder = r->from.joiner.encoder;
     r->ask.count = r->text.count = 0;

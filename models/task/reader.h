@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Reading the rows of a table for a task. */
+ * Reading the rows of a file for a task, by columns. */
 #ifndef TX_TASK_READER_H
 #define TX_TASK_READER_H
 
+#include "models/data/rows.h"
 #include "models/task/task.h"
 #include "models/text/joined.h"
-#include "models/text/table.h"
 
 /* The state of reading, the first member of a task's own. Begin with {.path, .options}. */
 typedef struct tx_reader {
     const char *path;
     const tx_data_options *options;
-    tx_table table;
+    tx_rows *rows;
     int64_t begin, end; /* range of rows to use */
     int64_t unlabelled; /* rows that the task left out because they have no label */
+    bool enough;        /* set by a hook to end a pass over the rows */
     tx_joiner joiner;
 } tx_reader;
 
 typedef tx_status tx_reader_hook(tx_reader *reader);
 
-/* Opens the table, chooses the range, runs `read` and closes the table. Reports skipped rows. The message of a failure
- * names the file. */
+/* Opens the file, finds its rows and columns, chooses the range, runs `read` and closes the file. Reports skipped rows.
+ * The message of a failure names the file. */
 tx_status tx_reader_run(tx_reader *reader, tx_reader_hook *read);
-/* Runs `use` after reading each row of the range that is not skipped. A row for which it fails with TX_FORMAT is
- * skipped from then on, as --skip_bad allows. */
+/* Runs `use` after reading each row of the range that is not skipped. A row that is malformed, or for which it fails
+ * with TX_FORMAT, is skipped from then on, as --skip_bad allows. */
 tx_status tx_reader_rows(tx_reader *reader, tx_reader_hook *use);
-/* Finds the first column of a list of names, which ends with NULL. If there is none, fails as tx_table_fail_column, and
+/* Finds the first column of a list of names, which ends with NULL. If there is none, fails as tx_rows_fail_column, and
  * `*column` is -1. `shown` are the names in the message. */
 tx_status tx_reader_find(const tx_reader *reader, const char *const *names, const char *shown, const char *option,
                          int32_t *column);

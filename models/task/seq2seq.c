@@ -3,8 +3,8 @@
 #include "models/task/seq2seq.h"
 
 #include "models/arch/t5.h"
+#include "models/data/rows.h"
 #include "models/task/causal_lm.h"
-#include "models/task/objects.h"
 #include "models/task/text_samples.h"
 #include "models/task/text_scores.h"
 
@@ -25,7 +25,7 @@ typedef struct pairs {
 
 typedef struct reading {
     const tx_data_options *options;
-    tx_objects objects;
+    tx_rows *rows;
     tx_joiner joiner;
     tx_buffer text;      /* of the prefix and a source */
     int64_t most[TEXTS]; /* tokens */
@@ -50,8 +50,6 @@ static tx_status find_texts(const reading *r, const tx_json *object, const char 
 {
     const tx_job_settings *set = r->options->set;
     tx_json *languages;
-    if (tx_json_type_of(object) != TX_JSON_OBJECT)
-        return tx_fail(TX_FORMAT, "is no object");
     if (!tx_json_find(object, "translation")) {
         TX_TRY(text_of(object, set->text_column, SOURCE, &text[SOURCE]));
         return text_of(object, set->summary_column, TARGET, &text[TARGET]);
@@ -80,33 +78,28 @@ static tx_status add_pair(reading *r, const tx_json *object, pairs *d)
     return tx_text_samples_keep(s, r->options);
 }
 
-static tx_status read_one(reading *r, size_t number, pairs *d)
+static tx_status read_one(reading *r, int64_t number, pairs *d)
 {
-    tx_json *own = NULL;
     const tx_json *object;
-    tx_status status = tx_objects_read(&r->objects, number, &own, &object);
+    tx_status status = tx_rows_read(r->rows, number, &object);
     TX_THEN(status, add_pair(r, object, d));
-    tx_json_free(own);
-    if (!status)
-        return TX_OK;
-    return status == TX_FORMAT && tx_objects_skip(&r->objects, number, r->options->set->skip_bad)
-               ? TX_OK
-               : tx_objects_fail(&r->objects, number, status);
+    return tx_rows_skip(r->rows, number, r->options->set->skip_bad, status);
 }
 
 static tx_status read_all(reading *r, const char *path, pairs *d)
 {
     const tx_reporter *report = &r->options->report;
-    TX_TRY(tx_objects_open(path, &r->objects));
-    TX_TRY(tx_task_choose_range(r->options, (int64_t)r->objects.count, "samples", &r->begin, &r->end));
+    TX_TRY(tx_rows_open(path, &r->rows));
+    TX_TRY(tx_rows_index(r->rows));
+    TX_TRY(tx_task_choose_range(r->options, tx_rows_count(r->rows), "samples", &r->begin, &r->end));
     TX_TRY(tx_joiner_open(r->options->tokenizer, &r->joiner));
     for (int i = 0; i < TEXTS; i++)
         TX_TRY(tx_joiner_check(&r->joiner, false, r->most[i]));
     d->texts.per_sample = TEXTS;
     tx_text_samples_begin(&d->texts, r->options);
     for (int64_t i = r->begin; i < r->end; i++)
-        TX_TRY(read_one(r, (size_t)i, d));
-    tx_objects_report(&r->objects, path, report);
+        TX_TRY(read_one(r, i, d));
+    tx_rows_report(r->rows, report);
     if (r->cut)
         tx_reporter_print(report,
                           "%.800s: %" PRId64 " sources and targets are longer than max_source_length %" PRId64
@@ -132,7 +125,7 @@ static tx_status read(tx_samples *samples, const char *path, const tx_data_optio
     d->begin = (int32_t)tx_t5_begin(options->config);
     d->tokenizer = options->tokenizer;
     const tx_status status = tx_fail_in(read_all(&r, path, d), "%s", path);
-    tx_objects_close(&r.objects);
+    tx_rows_close(r.rows);
     tx_joiner_close(&r.joiner);
     free(r.text.data);
     tx_text_samples_finish(&d->texts, samples);

@@ -86,8 +86,9 @@ typedef struct tx_label_list {
     const char **label; /* [count] */
 } tx_label_list;
 
-/* Reads a list, written as JSON. TX_FORMAT, with the reason, if it is not a list of names or numbers. */
-tx_status tx_label_list_read(tx_label_list *list, const char *text, size_t size);
+/* Reads a list. TX_FORMAT, with the reason, if it is not a list of names or numbers, or is NULL because `text` is no
+ * list. */
+tx_status tx_label_list_read(tx_label_list *list, const tx_json *json, const char *text);
 /* Makes a list of one label, which is checked. The text must outlive the list. */
 tx_status tx_label_list_of(tx_label_list *list, const char *text, size_t size);
 void tx_label_list_free(tx_label_list *list);

@@ -26,17 +26,17 @@ typedef struct reading {
 static tx_status find_texts(reading *r)
 {
     static const char *const usual[][2] = {{"sentence1", "sentence2"}, {"sentence", NULL}, {"text", NULL}};
-    const tx_table *t = &r->from.table;
+    const tx_rows *t = r->from.rows;
     const char *wanted[4][2] = {{r->task->first, r->task->second}};
     memcpy(wanted + 1, usual, sizeof usual);
     for (int i = 0; i < 4; i++) {
-        r->first = wanted[i][0] ? tx_table_column(t, wanted[i][0]) : -1;
-        r->second = wanted[i][1] ? tx_table_column(t, wanted[i][1]) : -1;
+        r->first = wanted[i][0] ? tx_rows_column(t, wanted[i][0]) : -1;
+        r->second = wanted[i][1] ? tx_rows_column(t, wanted[i][1]) : -1;
         if (r->first >= 0 && (r->second >= 0 || i != 0 || !wanted[i][1]))
             return TX_OK;
     }
-    return tx_table_fail_column(t, r->task->first ? r->task->first : "sentence, or sentence1 and sentence2, or text",
-                                "text_column_name");
+    return tx_rows_fail_column(t, r->task->first ? r->task->first : "sentence, or sentence1 and sentence2, or text",
+                               "text_column_name");
 }
 
 static tx_status find_columns(reading *r)
@@ -48,19 +48,13 @@ static tx_status find_columns(reading *r)
 
 /* ---- Labels ---------------------------------------------------------------------------------------------- */
 
-/* Whether labels are lists, as in the first row that has one. The tasks of GLUE have one label. */
-static tx_status find_form(reading *r)
+/* Whether labels are lists, as in the first row that has one. */
+static tx_status find_form(tx_reader *from)
 {
-    tx_table *t = &r->from.table;
-    const char *text = "";
-    size_t size = 0;
-    if (r->label < 0 || r->task->labels)
-        return TX_OK;
-    for (int64_t row = r->from.begin; row < r->from.end && (!*text || tx_label_is_none(text)); row++)
-        if (t->row[row] != TX_TABLE_SKIPPED) {
-            TX_TRY(tx_table_read(t, row));
-            text = tx_table_text(t, r->label, &size);
-        }
+    reading *r = (reading *)from;
+    size_t size;
+    const char *text = tx_rows_text(from->rows, r->label, &size);
+    from->enough = *text && !tx_label_is_none(text);
     r->lists = r->set.lists = *text == '[';
     return TX_OK;
 }
@@ -69,11 +63,12 @@ static tx_status find_form(reading *r)
 static tx_status read_labels(reading *r)
 {
     size_t size;
-    const char *text = tx_table_text(&r->from.table, r->label, &size);
+    const char *text = tx_rows_text(r->from.rows, r->label, &size);
     r->unlabelled = r->lists && tx_label_is_none(text);
     if (r->unlabelled)
         return TX_OK;
-    return r->lists ? tx_label_list_read(&r->list, text, size) : tx_label_list_of(&r->list, text, size);
+    return r->lists ? tx_label_list_read(&r->list, tx_rows_value(r->from.rows, r->label, TX_JSON_ARRAY), text)
+                    : tx_label_list_of(&r->list, text, size);
 }
 
 static tx_status collect_labels(tx_reader *from)
@@ -184,8 +179,8 @@ static tx_status add_row(tx_reader *from)
     reading *r = (reading *)from;
     tx_sequence_data *d = r->data;
     size_t size, second_size = 0;
-    const char *first = tx_table_text(&from->table, r->first, &size);
-    const char *second = r->second < 0 ? NULL : tx_table_text(&from->table, r->second, &second_size);
+    const char *first = tx_rows_text(from->rows, r->first, &size);
+    const char *second = r->second < 0 ? NULL : tx_rows_text(from->rows, r->second, &second_size);
     TX_TRY(add_labels(r, d));
     if (r->unlabelled) {
         from->unlabelled++;
@@ -208,7 +203,8 @@ static tx_status read_all(tx_reader *from)
     const tx_config *config = from->options->config;
     const size_t rows = (size_t)(from->end - from->begin);
     TX_TRY(find_columns(r));
-    TX_TRY(find_form(r));
+    if (r->label >= 0 && !r->task->labels) /* the tasks of GLUE have one label */
+        TX_TRY(tx_reader_rows(from, find_form));
     TX_TRY(resolve_labels(r));
     TX_TRY(tx_task_pad(from->options, &d->pad));
     TX_TRY(tx_joiner_check(&from->joiner, r->second >= 0, from->options->block));

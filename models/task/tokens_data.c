@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads files of words with labels: columns, rows, tokens. */
 #include "models/arch/labels.h"
-#include "models/data/rows.h"
 #include "models/task/reader.h"
 #include "models/task/sequence.h"
 #include "models/task/tokens.h"
@@ -33,36 +32,30 @@ static tx_status find_columns(reading *r)
 
 /* ---- Rows ---------------------------------------------------------------------------------------------- */
 
-/* Reads the words of the current row, a list. The caller frees it. */
-static tx_status read_words(const reading *r, tx_json **words)
+/* The words of the current row, a list. */
+static tx_status read_words(const reading *r, const tx_json **words)
 {
-    size_t size, name_size;
-    const char *text = tx_table_text(&r->from.table, r->words, &size);
-    const char *name = tx_table_name(&r->from.table, r->words, &name_size);
-    tx_json *made = NULL;
-    if (*text != '[' || tx_json_parse(text, size, name, &made) || tx_json_type_of(made) != TX_JSON_ARRAY) {
-        tx_json_free(made);
-        return tx_fail(TX_FORMAT, "%s: \"%.40s\" is not a list of texts", name, text);
-    }
-    *words = made;
-    return TX_OK;
+    size_t size;
+    *words = tx_rows_value(r->from.rows, r->words, TX_JSON_ARRAY);
+    return *words ? TX_OK
+                  : tx_fail(TX_FORMAT, "%s: \"%.40s\" is not a list of texts", tx_rows_name(r->from.rows, r->words),
+                            tx_rows_text(r->from.rows, r->words, &size));
 }
 
 static tx_status read_labels(reading *r)
 {
     size_t size;
-    const char *text = tx_table_text(&r->from.table, r->labels, &size);
-    return tx_label_list_read(&r->list, text, size);
+    const char *text = tx_rows_text(r->from.rows, r->labels, &size);
+    return tx_label_list_read(&r->list, tx_rows_value(r->from.rows, r->labels, TX_JSON_ARRAY), text);
 }
 
 /* Checks a row, and collects its labels. */
 static tx_status check_row(tx_reader *from)
 {
     reading *r = (reading *)from;
-    tx_json *list = NULL;
+    const tx_json *list;
     TX_TRY(read_words(r, &list));
     const size_t words = tx_json_size(list);
-    tx_json_free(list);
     if (words == 0)
         return tx_fail(TX_FORMAT, "the row has no words");
     if (r->labels >= 0)
@@ -124,10 +117,9 @@ static tx_status add_row(tx_reader *from)
 {
     reading *r = (reading *)from;
     tx_token_data *d = r->data;
-    tx_json *words = NULL;
+    const tx_json *words;
     TX_TRY(read_words(r, &words));
     tx_status status = join_words(r, words);
-    tx_json_free(words);
     TX_THEN(status, find_labels(r));
     if (!status && !r->labelled) {
         from->unlabelled++;
@@ -180,17 +172,12 @@ static tx_status read_all(tx_reader *from)
 bool tx_tokens_find(const char *path)
 {
     bool found = false;
-    tx_rows *rows = NULL;
-    tx_json *json = NULL;
-    const char *row = NULL;
-    size_t size = 0;
-    if (!(tx_ends_with(path, ".jsonl") || tx_ends_with(path, ".json")) || tx_rows_open(path, &rows))
+    tx_json *row;
+    if (tx_rows_first(path, &row))
         return false; /* the reader of the file reports the fault */
-    if (!tx_rows_next(rows, &row, &size) && size && !tx_json_parse_line(row, size, "row", &json))
-        for (const char *const *name = word_columns; *name; name++)
-            found = found || tx_json_type_of(tx_json_find(json, *name)) == TX_JSON_ARRAY;
-    tx_json_free(json);
-    tx_rows_close(rows);
+    for (const char *const *name = word_columns; *name; name++)
+        found = found || tx_json_type_of(tx_json_find(row, *name)) == TX_JSON_ARRAY;
+    tx_json_free(row);
     return found;
 }
 

@@ -10,15 +10,17 @@ static tx_status print_rows(const char *path)
     tx_rows *rows = NULL;
     const char *row = NULL;
     size_t size = 0;
+    bool more = true;
     TX_TRY(tx_rows_open(path, &rows));
     tx_status status = TX_OK;
-    do {
-        status = tx_rows_next(rows, &row, &size);
-        if (!status && size > 0) {
-            fwrite(row, 1, size, stdout);
-            fputc('\n', stdout);
-        }
-    } while (!status && size > 0);
+    while (!status && more) {
+        status = tx_rows_next(rows, &more);
+        if (status || !more)
+            break;
+        status = tx_rows_line(rows, &row, &size);
+        if (!status)
+            printf("%.*s\n", (int)size, row);
+    }
     tx_rows_close(rows);
     return status;
 }

@@ -245,13 +245,18 @@ static void test_faults(void **state)
     static const struct {
         const char *text, *words;
     } bad[] = {
-        {"", "no samples"},
-        {"\n \n", "no samples"},
-        {"[]", "no samples"},
+        {"", "a.jsonl: has no rows"},
+        {"\n \n", "no rows"},
+        {" [ ]\n", "no rows"},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n\n{\"prompt\": \"a\"}\n", "line 3: completion"},
         {"{\"prompt\": \"a\", \"completion\": \"b\"}\n{\"prompt\"\n", "line 2: JSON"},
         {"[{\"prompt\": \"a\", \"completion\": \"b\"}, {\"completion\": \"b\"}]",
          "element 2: its keys are of no form: completion"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b, ]\\\"\"}, {\"prompt\"}]", "element 2: JSON: not valid JSON"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"},\n]", "row 2: not valid JSON: there is no element before a ]"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"}] 1", "the array is followed by more"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"}", "the array is not closed"},
+        {"[{\"prompt\": \"a\", \"completion\": \"b\"", "the array is not closed"},
         {"{\"text\": \"a\"}", "line 1: its keys are of no form: text"},
         {"{\"messages\": [" TURN("tool", "a") "]}", "line 1: chat template, line 3: there is no role tool here"},
         {"\xFE\xFF{", "a.jsonl: text in UTF-16"},
@@ -280,7 +285,7 @@ static void test_faults(void **state)
     r.set.skip_bad = 1;
     assert_ok(read_text(&r, bad[4].text));
     assert_int_equal(r.samples.count, 1);
-    assert_non_null(strstr(r.told, "1 malformed lines are skipped, the first is line 2"));
+    assert_non_null(strstr(r.told, "1 malformed line is skipped, the first is line 2"));
     assert_refused(read_text(&r, "{\"prompt\": \"a\", \"completion\": \"b\"}\n1\n2\n"), TX_FORMAT, "line 3");
     /* Keys that no template reads are reported once. */
     r.set.skip_bad = 0;

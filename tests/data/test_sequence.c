@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Texts with labels: the formats of their files, cutting, labels, rows of a batch, and metrics against values of
+ * Texts with labels: cutting, labels, rows of a batch, and metrics against values of
  * NumPy's corrcoef, of ranks for Spearman's. */
 #include "models/arch/find.h"
 #include "models/arch/labels.h"
 #include "models/task/sequence.h"
-#include "models/text/table.h"
 #include "tests/scratch.h"
 
 #include <unistd.h>
@@ -15,116 +14,6 @@ static char *write_file(const char *folder, const char *name, const char *text)
     char *path = tx_path_join(folder, name);
     assert_ok(tx_file_write(path, text, strlen(text)));
     return path;
-}
-
-static void expect_cell(tx_table *table, int64_t row, const char *column, const char *text)
-{
-    size_t size;
-    const int32_t c = tx_table_column(table, column);
-    assert_true(c >= 0);
-    assert_ok(tx_table_read(table, row));
-    assert_string_equal(tx_table_text(table, c, &size), text);
-    assert_int_equal(size, strlen(text));
-}
-
-static void test_formats(void **state)
-{
-    static const char *const files[][2] = {
-        {"a.csv", "\xEF\xBB\xBFlabel,text\r\n1,\"a, \"\"b\"\"\nc\"\r\n\r\n2.5,\n"},
-        {"a.tsv", "label\ttext\n1\ta, \"b\"\n2.5\t\n"},
-        {"a.jsonl",
-         "{\"label\": 1, \"text\": \"a, \\\"b\\\"\\nc\"}\n\n{\"text\": \"\", \"label\": 2.5, \"more\": []}\n"},
-    };
-    static const char *const first[] = {"a, \"b\"\nc", "a, \"b\"", "a, \"b\"\nc"};
-    char *folder = make_scratch();
-    for (int i = 0; i < 3; i++) {
-        char *path = write_file(folder, files[i][0], files[i][1]);
-        tx_table table;
-        assert_ok(tx_table_open(path, 0, &table));
-        assert_int_equal(table.rows, 2);
-        assert_int_equal(table.columns, 2);
-        expect_cell(&table, 0, "label", "1");
-        expect_cell(&table, 0, "text", first[i]);
-        expect_cell(&table, 1, "label", "2.5");
-        expect_cell(&table, 1, "text", "");
-        assert_int_equal(tx_table_column(&table, "more"), -1);
-        tx_table_close(&table);
-        free(path);
-    }
-    remove_scratch(folder);
-}
-
-/* Rows are read in any order. */
-static void test_order(void **state)
-{
-    char *folder = make_scratch();
-    char *path = write_file(folder, "a.csv", "label,text\n1,\"a\nb\"\n\n2,\"c \"\"d\"\"\n\"\n3,\"x\"y \"z\"\n");
-    tx_table table;
-    assert_ok(tx_table_open(path, 0, &table));
-    assert_int_equal(table.rows, 3);
-    for (int i = 0; i < 2; i++) {
-        expect_cell(&table, 2, "text", "xy \"z\"");
-        expect_cell(&table, 0, "text", "a\nb");
-        expect_cell(&table, 1, "text", "c \"d\"\n");
-    }
-    tx_table_close(&table);
-    free(path);
-    remove_scratch(folder);
-}
-
-/* A table that becomes shorter while it is read is a failure. */
-static void test_shorter(void **state)
-{
-    enum { ROWS = 40000 };
-    char *folder = make_scratch();
-    tx_buffer text = {0};
-    tx_table table;
-    tx_buffer_add(&text, "a,b\n", 4);
-    for (int i = 0; i < ROWS; i++)
-        tx_buffer_add(&text, "12345678,abcdefg\n", 17);
-    tx_buffer_add(&text, "", 1);
-    char *path = write_file(folder, "a.csv", text.data);
-    assert_ok(tx_table_open(path, 0, &table));
-    assert_int_equal(table.rows, ROWS);
-    expect_cell(&table, ROWS - 1, "b", "abcdefg");
-    expect_cell(&table, 0, "a", "12345678");
-    assert_int_equal(truncate(path, 14), 0);
-    assert_refused(tx_table_read(&table, ROWS - 1), TX_IO, "row 40000");
-    tx_table_close(&table);
-    free(text.data);
-    free(path);
-    remove_scratch(folder);
-}
-
-static void test_faults(void **state)
-{
-    static const struct {
-        const char *name, *text, *words;
-        tx_status status;
-    } bad[] = {
-        {"a.csv", "a,b\n1,2\n3\n", "row 2: 1 fields, the first row has 2", TX_FORMAT},
-        {"a.csv", "a,b\n1,\"2\n", "row 1: a quote is not closed", TX_FORMAT},
-        {"a.tsv", "a\tb\n", "has no rows", TX_FORMAT},
-        {"a.tsv",
-         "\xFF\xFE"
-         "a",
-         "a.tsv: text in UTF-16", TX_FORMAT},
-        {"a.csv", "PK\3\4", "a.csv: not text, but a zip archive", TX_FORMAT},
-        {"a.tsv", "", "has no rows", TX_FORMAT},
-        {"a.jsonl", "{\"a\": 1}\n{\"b\": 1}\n", "row 2: a is missing", TX_FORMAT},
-        {"a.jsonl", "[1]\n", "row 1: expected an object", TX_FORMAT},
-        {"a.jsonl", "{\"a\": 1}\n{\"a\"\n", "row 2: JSON", TX_FORMAT},
-        {"a.xml", "<a/>", ".csv, .tsv or .jsonl", TX_INVALID},
-    };
-    char *folder = make_scratch();
-    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
-        char *path = write_file(folder, bad[i].name, bad[i].text);
-        tx_table table;
-        assert_refused(tx_table_open(path, 0, &table), bad[i].status, bad[i].words);
-        assert_null(table.cells.bytes.data);
-        free(path);
-    }
-    remove_scratch(folder);
 }
 
 /* ---- Samples ------------------------------------------------------------------------------------------- */
@@ -486,11 +375,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_several),
         cmocka_unit_test(test_many),
-        cmocka_unit_test(test_formats),
-        cmocka_unit_test(test_faults),
         cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_order),
-        cmocka_unit_test(test_shorter),
         cmocka_unit_test(test_labels),
         cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_bad_labels),

@@ -7,37 +7,18 @@
 #include "models/task/preference.h"
 #include "models/task/sequence.h"
 #include "models/task/tokens.h"
-#include "models/text/table.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define LENGTH 512 /* tokens of a row; longer texts are truncated */
-
-#define FIRST_ROW ((int64_t)1 << 16) /* most bytes of it that are read */
 
 /* Whether the first row of a .jsonl or .json file is a pair of preferences. */
 static bool holds_preferences(const char *path)
 {
-    char *text = malloc(FIRST_ROW);
-    tx_json *row = NULL;
-    int descriptor = -1;
-    int64_t size = 0;
-    size_t used;
-    if (!text || tx_file_open(path, O_RDONLY, &descriptor, &size)) {
-        free(text);
-        return false;
-    }
-    size = size < FIRST_ROW ? size : FIRST_ROW;
-    const tx_status status = tx_file_read_at(descriptor, path, 0, text, size);
-    close(descriptor);
-    const char *begin = memchr(text, '{', status ? 0 : (size_t)size);
-    const bool parsed = begin && !tx_json_parse_prefix(begin, (size_t)(text + size - begin), path, &row, &used);
-    free(text);
-    if (!parsed)
+    tx_json *row;
+    if (tx_rows_first(path, &row))
         return false;
     const bool found = tx_json_has(row, "chosen") && tx_json_has(row, "rejected");
     tx_json_free(row);
@@ -71,33 +52,30 @@ static tx_status judge_task(const tx_task *task, const char *path)
     return status;
 }
 
-static bool has_columns(const tx_table *table, const char *first, const char *second)
+static bool has_columns(const tx_rows *rows, const char *first, const char *second)
 {
-    return tx_table_column(table, first) >= 0 && (!second || tx_table_column(table, second) >= 0);
+    return tx_rows_column(rows, first) >= 0 && (!second || tx_rows_column(rows, second) >= 0);
 }
 
 /* Returns the task whose columns the table has: sequence classification for the usual column names, or else a GLUE
  * task, or NULL. */
 static const tx_task *task_of(const char *path)
 {
-    tx_table table;
+    tx_rows *rows;
     const tx_task *task = NULL;
-    if (tx_table_open(path, 0, &table))
+    if (tx_rows_open(path, &rows))
         return NULL;
-    if (has_columns(&table, "sentence", NULL) || has_columns(&table, "sentence1", "sentence2"))
+    if (!tx_rows_columns(rows) && (has_columns(rows, "sentence", NULL) || has_columns(rows, "sentence1", "sentence2")))
         task = &tx_sequence_classification.task;
     for (const tx_sequence_task *t = tx_glue; t->task.name && !task; t++)
-        if (has_columns(&table, t->first, t->second))
+        if (has_columns(rows, t->first, t->second))
             task = &t->task;
-    tx_table_close(&table);
+    tx_rows_close(rows);
     return task;
 }
 
 tx_status tx_check_table(const char *path)
 {
-    tx_table table;
-    TX_TRY(tx_table_open(path, 0, &table));
-    tx_table_close(&table);
     const tx_task *task = task_of(path);
     return judge_task(task ? task : &tx_sequence_classification.task, path);
 }
@@ -120,12 +98,11 @@ tx_status tx_check_text(const char *path)
 tx_status tx_check_rows(const char *path)
 {
     tx_rows *rows = NULL;
-    const char *row;
-    size_t size = 1;
+    bool more = true;
     TX_TRY(tx_rows_open(path, &rows));
     tx_status status = TX_OK;
-    while (!status && size > 0)
-        status = tx_rows_next(rows, &row, &size);
+    while (!status && more)
+        status = tx_rows_next(rows, &more);
     tx_rows_close(rows);
     return status;
 }
