@@ -216,7 +216,7 @@ struct tx_executable {
 tx_status tx_cl_make(tx_context *context, const tx_program *program, tx_executable **executable);
 /* Emits a command with a builder whose context, limits, candidate and `ahead` are set. */
 tx_status tx_cl_emit(tx_cl_builder *builder, tx_cl_command *command);
-/* Removes what a command recorded. */
+/* Removes the launches that a command recorded. */
 void tx_cl_clear(const tx_context *context, tx_cl_command *command);
 /* Makes the kernels of a command and sets their values. */
 tx_status tx_cl_make_kernels(const tx_executable *executable, tx_cl_command *command);
