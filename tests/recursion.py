@@ -28,18 +28,18 @@ BOUNDED = {
     "the depth of a schema's columns, which TX_PQ_DEPTH limits": [
         "models/arrow/batch.c:read_column", "models/(arrow|parquet)/rows.c:write_(value|items|members|field)"],
     "halves: each call has at most half of the elements": [
-        "tx_jinja_sort", "comm/layout.c:find_nodes", "comm/sum.c:sum_tree", "models/arch/lora_tokens.c:scatter",
+        "tx_jinja_sort", "comm/layout.c:find_nodes", "comm/sum.c:sum_tree", "models/lora/lora_tokens.c:scatter",
         "models/arch/relative.c:by_distance"],
     "one level: the inner call is made with an argument that calls no further": [
-        "models/arch/gguf_export.c:list_tensor", "models/arch/lora_tokens.c:(list_of|tied_lists)",
+        "models/gguf/gguf_export.c:list_tensor", "models/lora/lora_tokens.c:(list_of|tied_lists)",
         "models/generate/lm.c:open_assistant", "tx_lm_(open|free|drop)", "models/options/option_json.c:read_foreign",
         "tx_option_find", "usage.c:print_help", "backends/opencl/runtime/plan.c:(drop_instead|tx_cl_destroy)",
         "backends/opencl/runtime/run.c:(add_times|run_command|run_watched)", "tx_cl_(destroy|command_info)",
         r"comm/(many|self).c:\w+_(close|laggard)", "models/jinja/execute.c:assign",
-        "(models/files/gguf.c:)?tx_gguf_close", "models/files/gguf.c:open_(one|part)",
-        "models/text/tokenizer_open.c:read_folder", "tx_chat_free"],
+        "(models/gguf/gguf_file.c:)?tx_gguf_close", "models/gguf/gguf_file.c:open_(one|part)",
+        "models/tokenizer/tokenizer_open.c:read_folder", "tx_chat_free"],
     "a constant: steps of a tokenizer, finders of added tokens, levels of precedence": [
-        "models/text/cutter.c:(run_step|add_part)", "models/text/encoder.c:add_(rest|texts)",
+        "models/tokenizer/cutter.c:(run_step|add_part)", "models/tokenizer/encoder.c:add_(rest|texts)",
         "models/jinja/expressions.c:parse_level"],
     "graphs that TX builds, with a few nodes in a chain": [
         "api/fusion/chunk.c:add_(logits|readers)", "api/parallel/repeat.c:tensor_of"],

@@ -75,7 +75,7 @@ set(homes
     "^mpi\\.h$|^comm/mpi\\.c$"
     "^hwloc|^comm/topology/hwloc"
     "^jansson\\.h$|^api/base/json\\.c$"
-    "^(pcre2|utf8proc)|^models/text/"
+    "^(pcre2|utf8proc)|^models/tokenizer/"
     "^microhttpd\\.h$|^tools/(serve/http|train/follow)\\.c$"
     "^yaml|^models/options/yaml\\.c$"
     "^openssl/|^models/files/digest\\.c$"

@@ -2,7 +2,7 @@
  * Operations common to all architectures: look-up by type, parameters, counts and logits. */
 #include "models/arch/arch.h"
 
-#include "models/arch/lora.h"
+#include "models/lora/lora.h"
 #include "models/names.h"
 #include "models/tx_options.h"
 

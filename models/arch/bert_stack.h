@@ -8,8 +8,8 @@
 #define TX_MODELS_BERT_STACK_H
 
 #include "models/arch/families.h"
-#include "models/arch/gguf_family.h"
 #include "models/arch/relative.h"
+#include "models/gguf/gguf_family.h"
 
 #include <stddef.h>
 

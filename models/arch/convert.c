@@ -3,9 +3,9 @@
 #include "models/tx_convert.h"
 
 #include "api/base/needs.h"
-#include "models/arch/gguf.h"
-#include "models/arch/lora.h"
 #include "models/files/hub.h"
+#include "models/gguf/gguf.h"
+#include "models/lora/lora.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Loading, checking and saving the weights of a Hugging Face model folder. */
-#include "models/arch/gguf.h"
-#include "models/arch/lora.h"
+#include "models/gguf/gguf.h"
+#include "models/lora/lora.h"
 
 #include "api/base/file.h"
 #include "models/files/folder.h"

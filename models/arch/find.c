@@ -3,9 +3,9 @@
 #include "models/arch/find.h"
 
 #include "api/base/file.h"
-#include "models/arch/gguf.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
+#include "models/gguf/gguf.h"
 #include "models/tx_text.h"
 
 #include <inttypes.h>

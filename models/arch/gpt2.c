@@ -2,9 +2,9 @@
  * GPT-2: the keys of its configuration, its parameters, its graph, its weights in files. */
 #include "models/arch/gpt2.h"
 
-#include "models/arch/gguf_family.h"
 #include "models/arch/labels.h"
 #include "models/arch/stack.h"
+#include "models/gguf/gguf_family.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -73,7 +73,7 @@ typedef struct llama_config {
         double eps;
         bool add_one;    /* weights of norms are 1 + gamma */
         bool centred;    /* norms without a bias are layer norms, too */
-        bool heads;      /* the heads of q and k are normalised, where the table depends on it */
+        bool heads;      /* the heads of q and k are normalised, if the family has such weights */
         bool whole;      /* all heads of q, and of k, are normalised together */
         bool after_rope; /* heads are normalised after their rotation */
     } norms;

@@ -5,10 +5,10 @@
 #ifndef TX_MODELS_LLAMA_FAMILY_H
 #define TX_MODELS_LLAMA_FAMILY_H
 
-#include "models/arch/gguf_family.h"
 #include "models/arch/labels.h"
 #include "models/arch/llama_config.h"
 #include "models/arch/stack.h"
+#include "models/gguf/gguf_family.h"
 
 #include <stddef.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Variants of Llama in GGUF files: names by slots, keys by members, layouts by the mathematics. */
-#include "models/arch/gguf_family.h"
 #include "models/arch/llama_family.h"
+#include "models/gguf/gguf_family.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads and writes the modules of sentence-transformers, and computes pooling and normalization. */
-#include "models/arch/gguf.h"
+#include "models/gguf/gguf.h"
 
 #include "api/base/file.h"
 #include "models/names.h"

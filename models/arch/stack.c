@@ -3,7 +3,7 @@
 #include "models/arch/stack.h"
 
 #include "api/base/blocks.h"
-#include "models/arch/lora.h"
+#include "models/lora/lora.h"
 
 #include <inttypes.h>
 #include <math.h>

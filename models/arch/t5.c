@@ -5,8 +5,8 @@
  * Blocks are numbered through both: the decoder's follow the encoder's. */
 #include "models/arch/t5.h"
 
-#include "models/arch/gguf_family.h"
 #include "models/arch/labels.h"
+#include "models/gguf/gguf_family.h"
 #include "models/names.h"
 
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 #include "api/base/needs.h"
 #include "models/files/folder.h"
 #include "models/names.h"
-#include "models/text/bpe.h"
+#include "models/tokenizer/bpe.h"
 
 #include <stdio.h>
 #include <stdlib.h>

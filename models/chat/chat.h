@@ -7,8 +7,8 @@
 #include "models/chat/conversation.h"
 #include "models/jinja/jinja.h"
 #include "models/report.h"
-#include "models/text/buffer.h"
-#include "models/text/marks.h"
+#include "models/tokenizer/buffer.h"
+#include "models/tokenizer/marks.h"
 
 /* The texts around an answer, found by rendering a small conversation. */
 typedef struct tx_chat_frame {

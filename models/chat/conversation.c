@@ -3,10 +3,10 @@
 #include "models/chat/conversation.h"
 
 #include "api/base/needs.h"
+#include "models/data/lines.h"
 #include "models/names.h"
-#include "models/text/buffer.h"
-#include "models/text/lines.h"
-#include "models/text/utf8.h"
+#include "models/tokenizer/buffer.h"
+#include "models/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "models/chat/chat.h"
 
 #include "api/base/needs.h"
-#include "models/text/bpe.h"
+#include "models/tokenizer/bpe.h"
 
 #include <stdlib.h>
 #include <string.h>

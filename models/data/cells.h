@@ -4,7 +4,7 @@
 #ifndef TX_DATA_CELLS_H
 #define TX_DATA_CELLS_H
 
-#include "models/text/buffer.h"
+#include "models/tokenizer/buffer.h"
 
 /* Begin with {0}, end with tx_cells_free. */
 typedef struct tx_cells {

@@ -4,7 +4,7 @@
 #ifndef TX_DATA_ENCODING_H
 #define TX_DATA_ENCODING_H
 
-#include "models/text/buffer.h"
+#include "models/tokenizer/buffer.h"
 
 typedef struct tx_encoding tx_encoding;
 

@@ -7,7 +7,7 @@
 #include "api/base/file.h"
 #include "models/data/prepare.h"
 #include "models/files/digest.h"
-#include "models/text/buffer.h"
+#include "models/tokenizer/buffer.h"
 
 /* A file that is being made. */
 typedef struct tx_made {

@@ -4,7 +4,7 @@
 #include "models/data/prepare.h"
 #include "models/files/hub.h"
 #include "models/files/splits.h"
-#include "models/text/buffer.h"
+#include "models/tokenizer/buffer.h"
 #include "models/tx_text.h"
 #include "tx_engine.h"
 

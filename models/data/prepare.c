@@ -9,7 +9,7 @@
 #include "models/files/folder.h"
 #include "models/files/packed.h"
 #include "models/names.h"
-#include "models/text/hash.h"
+#include "models/tokenizer/hash.h"
 #include "tx_json.h"
 
 #include <inttypes.h>

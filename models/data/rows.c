@@ -4,9 +4,9 @@
 
 #include "models/arrow/arrow.h"
 #include "models/data/cells.h"
+#include "models/data/lines.h"
 #include "models/names.h"
 #include "models/parquet/parquet.h"
-#include "models/text/lines.h"
 
 #include <inttypes.h>
 #include <stdio.h>

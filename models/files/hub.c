@@ -5,8 +5,8 @@
 #include "api/base/file.h"
 #include "api/base/number.h"
 #include "models/files/folder.h"
-#include "models/files/gguf.h"
 #include "models/files/splits.h"
+#include "models/gguf/gguf_file.h"
 #include "models/names.h"
 
 #include <stdarg.h>

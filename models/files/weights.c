@@ -4,7 +4,7 @@
 
 #include "api/base/file.h"
 #include "models/files/folder.h"
-#include "models/files/gguf.h"
+#include "models/gguf/gguf_file.h"
 #include "models/names.h"
 #include "tx_json.h"
 

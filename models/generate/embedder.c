@@ -2,7 +2,7 @@
  * Embeddings of texts, from folders of sentence-transformers and from plain encoders. */
 #include "models/files/hub.h"
 #include "models/generate/passes.h"
-#include "models/text/buffer.h"
+#include "models/tokenizer/buffer.h"
 #include "models/tx_classify.h"
 
 #include "api/base/needs.h"

@@ -4,11 +4,11 @@
 
 #include "api/base/file.h"
 #include "api/base/needs.h"
-#include "models/arch/lora.h"
 #include "models/files/folder.h"
 #include "models/files/safetensors.h"
 #include "models/generate/guess.h"
 #include "models/generate/slots.h"
+#include "models/lora/lora.h"
 #include "tx_json.h"
 
 #include <inttypes.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Finds the folders of a model and its adapter, and combines their configurations. */
 #include "models/arch/find.h"
-#include "models/arch/gguf.h"
-#include "models/arch/lora.h"
 #include "models/files/checkpoint.h"
 #include "models/files/folder.h"
 #include "models/files/hub.h"
 #include "models/generate/lm.h"
+#include "models/gguf/gguf.h"
+#include "models/lora/lora.h"
 
 #include "api/base/file.h"
 #include "api/base/needs.h"

@@ -7,7 +7,7 @@
 
 #include "models/arch/pooling.h"
 #include "models/generate/lm.h"
-#include "models/text/joined.h"
+#include "models/tokenizer/joined.h"
 
 enum { TX_PASSES_PLANS = 16 };
 

@@ -3,7 +3,7 @@
 #include "models/generate/sample.h"
 
 #include "models/heap.h"
-#include "models/text/hash.h"
+#include "models/tokenizer/hash.h"
 
 #include <float.h>
 #include <inttypes.h>

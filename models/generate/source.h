@@ -5,8 +5,8 @@
 #ifndef TX_GENERATE_SOURCE_H
 #define TX_GENERATE_SOURCE_H
 
-#include "models/arch/lora.h"
 #include "models/generate/slots.h"
+#include "models/lora/lora.h"
 
 typedef struct tx_source tx_source;
 

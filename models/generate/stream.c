@@ -2,7 +2,7 @@
  * Whole characters in a growing text, and stop strings. */
 #include "models/generate/stream.h"
 
-#include "models/text/utf8.h"
+#include "models/tokenizer/utf8.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 #include "models/jinja/method.h"
 
 #include "api/base/number.h"
-#include "models/text/unicode.h"
+#include "models/tokenizer/unicode.h"
 
 #include <string.h>
 #include <time.h>

@@ -5,7 +5,7 @@
 #ifndef TX_JINJA_JINJA_H
 #define TX_JINJA_JINJA_H
 
-#include "models/text/buffer.h"
+#include "models/tokenizer/buffer.h"
 #include "tx_json.h"
 
 /* A parsed template. Immutable: threads may render it at the same time. */

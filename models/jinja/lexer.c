@@ -3,7 +3,7 @@
 #include "models/jinja/node.h"
 
 #include "api/base/number.h"
-#include "models/text/utf8.h"
+#include "models/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

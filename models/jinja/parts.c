@@ -2,8 +2,8 @@
  * Methods that search, split, replace, join and pad strings. */
 #include "models/jinja/method.h"
 
-#include "models/text/unicode.h"
-#include "models/text/utf8.h"
+#include "models/tokenizer/unicode.h"
+#include "models/tokenizer/utf8.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
  * Methods of strings; some are also filters. */
 #include "models/jinja/method.h"
 
-#include "models/text/unicode.h"
-#include "models/text/utf8.h"
+#include "models/tokenizer/unicode.h"
+#include "models/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

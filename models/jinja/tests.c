@@ -2,7 +2,7 @@
  * Tests, which are applied by "is". */
 #include "models/jinja/method.h"
 
-#include "models/text/unicode.h"
+#include "models/tokenizer/unicode.h"
 
 #define KIND_TEST(name, condition)                            \
     tx_jinja_value tx_jinja_do_##name(const tx_jinja_call *c) \

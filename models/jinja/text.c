@@ -3,7 +3,7 @@
 #include "models/jinja/value.h"
 
 #include "api/base/number.h"
-#include "models/text/unicode.h"
+#include "models/tokenizer/unicode.h"
 
 #include <inttypes.h>
 #include <math.h>

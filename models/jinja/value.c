@@ -2,7 +2,7 @@
  * Values: creation, comparison, search. */
 #include "models/jinja/value.h"
 
-#include "models/text/utf8.h"
+#include "models/tokenizer/utf8.h"
 
 #include <math.h>
 #include <stdio.h>

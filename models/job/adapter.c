@@ -4,9 +4,9 @@
 
 #include "api/base/file.h"
 #include "api/base/number.h"
-#include "models/arch/lora.h"
 #include "models/files/folder.h"
-#include "models/text/utf8.h"
+#include "models/lora/lora.h"
+#include "models/tokenizer/utf8.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -2,9 +2,9 @@
  * Finds options with which a run that does not fit would fit: plans the run with each option that saves memory. */
 #include "models/job/plans.h"
 
-#include "models/arch/lora.h"
 #include "models/job/fit.h"
 #include "models/job/ranks.h"
+#include "models/lora/lora.h"
 #include "models/options/bytes.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
  * Writes the token that ends answers to generation_config.json, config.json and the tokenizer's files, as TRL's
  * --eos_token does, so that other programs stop generating at it. */
 #include "models/job/inputs.h"
-#include "models/text/bpe.h"
+#include "models/tokenizer/bpe.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,7 +4,7 @@
 #include "api/base/memory_left.h"
 #include "api/base/needs.h"
 #include "models/arch/find.h"
-#include "models/arch/lora.h"
+#include "models/lora/lora.h"
 #include "models/names.h"
 #include "models/split/pretend.h"
 #include "models/task/causal_lm.h"

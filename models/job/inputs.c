@@ -4,9 +4,9 @@
 
 #include "api/base/file.h"
 #include "models/arch/find.h"
-#include "models/arch/lora.h"
 #include "models/files/folder.h"
 #include "models/files/hub.h"
+#include "models/lora/lora.h"
 #include "models/names.h"
 
 #include <inttypes.h>

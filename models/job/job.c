@@ -8,7 +8,7 @@
 
 #include "api/base/file.h"
 #include "api/base/needs.h"
-#include "models/arch/lora.h"
+#include "models/lora/lora.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,8 +2,8 @@
  * Makes the options of the trainer from the settings, and compiles its plans. */
 #include "models/job/plans.h"
 
-#include "models/arch/lora.h"
 #include "models/job/ranks.h"
+#include "models/lora/lora.h"
 #include "models/options/bytes.h"
 
 static tx_dtype half(bool bf16, bool fp16)

@@ -7,10 +7,10 @@
 #include "api/base/number.h"
 #include "comm/comm.h"
 #include "models/arch/find.h"
-#include "models/arch/lora.h"
 #include "models/files/folder.h"
 #include "models/files/hub.h"
 #include "models/job/results.h"
+#include "models/lora/lora.h"
 #include "models/task/preference.h"
 
 #include <inttypes.h>

@@ -3,10 +3,10 @@
 #include "models/job/inputs.h"
 
 #include "api/base/number.h"
-#include "models/arch/lora.h"
 #include "models/files/hub.h"
+#include "models/lora/lora.h"
 #include "models/task/preference.h"
-#include "models/text/utf8.h"
+#include "models/tokenizer/utf8.h"
 #include "models/train/schedule.h"
 
 #include <math.h>

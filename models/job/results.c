@@ -4,8 +4,8 @@
 #include "models/job/results.h"
 
 #include "api/base/file.h"
-#include "models/arch/lora.h"
 #include "models/files/folder.h"
+#include "models/lora/lora.h"
 #include "models/train/card.h"
 
 #include <inttypes.h>

@@ -3,9 +3,9 @@
 #include "models/job/results.h"
 
 #include "api/base/file.h"
-#include "models/arch/lora.h"
 #include "models/files/folder.h"
 #include "models/job/inputs.h"
+#include "models/lora/lora.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #include "models/options/yaml.h"
 
 #include "api/base/number.h"
-#include "models/text/buffer.h"
+#include "models/tokenizer/buffer.h"
 #include "tx_file.h"
 
 #include <ctype.h>

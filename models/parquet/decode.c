@@ -36,7 +36,7 @@ static uint64_t unpack(const uint8_t *packed, const uint8_t *end, int bits, int6
     const int64_t left = end - at;
     uint64_t word;
     if (left >= 8)
-        memcpy(&word, at, 8); /* little-endian machines only, as models/text/tokens.h */
+        memcpy(&word, at, 8); /* little-endian machines only, as models/data/tokens.h */
     else
         word = tx_pq_little(at, (int)left);
     word >>= shift;

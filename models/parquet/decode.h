@@ -6,7 +6,7 @@
 #define TX_PARQUET_DECODE_H
 
 #include "models/parquet/metadata.h"
-#include "models/text/buffer.h"
+#include "models/tokenizer/buffer.h"
 
 #include <stdint.h>
 

@@ -4,7 +4,7 @@
 
 #include "api/base/half.h"
 #include "api/base/number.h"
-#include "models/text/utf8.h"
+#include "models/tokenizer/utf8.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,7 +2,7 @@
  * Reads files of conversations. */
 #include "models/task/conversations.h"
 
-#include "models/text/bpe.h"
+#include "models/tokenizer/bpe.h"
 
 #include <stdlib.h>
 

@@ -13,7 +13,7 @@
 #include "api/base/number.h"
 #include "models/files/digest.h"
 #include "models/task/causal_lm.h"
-#include "models/text/hash.h"
+#include "models/tokenizer/hash.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "models/arch/labels.h"
 #include "models/task/conversations.h"
-#include "models/text/bpe.h"
+#include "models/tokenizer/bpe.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -4,9 +4,9 @@
  * do. */
 #include "models/task/question.h"
 
-#include "models/text/buffer.h"
-#include "models/text/unicode.h"
-#include "models/text/utf8.h"
+#include "models/tokenizer/buffer.h"
+#include "models/tokenizer/unicode.h"
+#include "models/tokenizer/utf8.h"
 
 #include <ctype.h>
 #include <math.h>

@@ -9,7 +9,7 @@
 #define TX_TASK_QUESTION_H
 
 #include "models/task/text_samples.h"
-#include "models/text/offsets.h"
+#include "models/tokenizer/offsets.h"
 
 extern const tx_task tx_question_answering;
 

@@ -4,7 +4,7 @@
 
 #include "models/names.h"
 #include "models/task/reader.h"
-#include "models/text/utf8.h"
+#include "models/tokenizer/utf8.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@
 
 #include "models/data/rows.h"
 #include "models/task/task.h"
-#include "models/text/joined.h"
+#include "models/tokenizer/joined.h"
 
 /* The state of reading, the first member of a task's own. Begin with {.path, .options}. */
 typedef struct tx_reader {

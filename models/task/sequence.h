@@ -9,8 +9,8 @@
 
 #include "models/names.h"
 #include "models/task/text_samples.h"
-#include "models/text/buffer.h"
-#include "models/text/hash.h"
+#include "models/tokenizer/buffer.h"
+#include "models/tokenizer/hash.h"
 
 /* Indices of the fields. */
 enum {

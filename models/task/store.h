@@ -7,7 +7,7 @@
 
 #include "models/files/digest.h"
 #include "models/task/task.h"
-#include "models/text/bpe.h"
+#include "models/tokenizer/bpe.h"
 
 /* Ids in memory, at most. */
 #define TX_STORE_MEMORY ((size_t)1 << 20)

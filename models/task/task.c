@@ -3,7 +3,7 @@
 #include "models/task/task.h"
 
 #include "models/arch/labels.h"
-#include "models/text/hash.h"
+#include "models/tokenizer/hash.h"
 
 #include <inttypes.h>
 #include <math.h>

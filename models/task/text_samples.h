@@ -8,7 +8,7 @@
 
 #include "models/files/digest.h"
 #include "models/task/store.h"
-#include "models/text/joined.h"
+#include "models/tokenizer/joined.h"
 
 /* The largest number of texts of a sample. */
 #define TX_TEXTS_MOST 8

@@ -2,8 +2,8 @@
  * ROUGE and BLEU of written texts. Called by seq2seq.c. */
 #include "models/task/text_scores.h"
 
-#include "models/text/unicode.h"
-#include "models/text/utf8.h"
+#include "models/tokenizer/unicode.h"
+#include "models/tokenizer/utf8.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,7 +5,7 @@
 #include "api/base/file.h"
 #include "api/base/number.h"
 #include "models/files/folder.h"
-#include "models/text/utf8.h"
+#include "models/tokenizer/utf8.h"
 
 #include <float.h>
 #include <inttypes.h>

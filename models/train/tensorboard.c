@@ -5,7 +5,7 @@
 #include "api/base/clock.h"
 #include "api/base/file.h"
 #include "models/files/folder.h"
-#include "models/text/buffer.h"
+#include "models/tokenizer/buffer.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -2,7 +2,7 @@
  *
  * Adapters: their gradients compared with those of the merged weights, the frozen parameters, memory, names of modules,
  * and peft's folder. tests/transformers/lora.py compares with peft. */
-#include "models/arch/lora.h"
+#include "models/lora/lora.h"
 #include "tests/arch/config_text.h"
 #include "tests/device_model.h"
 

@@ -2,7 +2,7 @@
  * Lines of files: the positions of their ends, equally strict checks of long and short JSON texts, and the memory of
  * long lines. */
 
-#include "models/text/lines.h"
+#include "models/data/lines.h"
 #include "tests/data/texts.h"
 
 #include <sys/resource.h>

@@ -2,7 +2,7 @@
  *
  * Rows of text by number and column: formats, any order, damaged files. */
 #include "models/data/rows.h"
-#include "models/text/buffer.h"
+#include "models/tokenizer/buffer.h"
 #include "tests/scratch.h"
 
 #include <unistd.h>

@@ -5,10 +5,10 @@
  *     test_check_file TXCHECK */
 #include "tests/unit.h"
 
-#include "models/arch/gguf.h"
-#include "models/arch/lora.h"
 #include "models/files/checkpoint.h"
 #include "models/files/safetensors.h"
+#include "models/gguf/gguf.h"
+#include "models/lora/lora.h"
 #include "models/tx_text.h"
 #include "tests/scratch.h"
 #include "tx_json.h"

@@ -6,7 +6,7 @@
 
 #include "api/base/half.h"
 #include "models/arch/find.h"
-#include "models/arch/gguf.h"
+#include "models/gguf/gguf.h"
 #include "models/tx_text.h"
 #include "tests/scratch.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * GGUF models that llama.cpp's gguf-split divided: any file opens all. */
-#include "models/files/gguf.h"
+#include "models/gguf/gguf_file.h"
 #include "tests/scratch.h"
 
 #define COUNT 3

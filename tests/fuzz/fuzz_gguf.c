@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fuzz target: a GGUF file. An accepted file is readable to its last element, and an imported file is a model. */
 #include "models/arch/find.h"
-#include "models/arch/gguf.h"
 #include "models/files/folder.h"
+#include "models/gguf/gguf.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

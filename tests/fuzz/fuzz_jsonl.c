@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fuzz target: a .jsonl file of texts, read whole, without bad lines, or in part; the size selects one of them.
  */
-#include "models/text/lines.h"
+#include "models/data/lines.h"
 #include "tests/fuzz/dataset.h"
 
 #include <string.h>

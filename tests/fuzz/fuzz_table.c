@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fuzz target: rows of text. The first byte chooses the form. Each row is read in order, and again in another order: it
  * then has the same verdict, and a text for each column, which is UTF-8 and has a NUL at its end. */
+#include "models/data/lines.h"
 #include "models/data/rows.h"
-#include "models/text/lines.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 #ifndef TX_TESTS_FUZZ_TOKENIZER_H
 #define TX_TESTS_FUZZ_TOKENIZER_H
 
-#include "models/text/bpe.h"
+#include "models/tokenizer/bpe.h"
 #include "tests/fuzz/fuzz.h"
 
 #include <stdlib.h>

@@ -6,7 +6,7 @@
  * gathered. test_frozen DEVICE ZERO_STAGE... */
 #include "api/parallel/buckets.h"
 #include "backends/nf4.h"
-#include "models/arch/lora.h"
+#include "models/lora/lora.h"
 #include "tests/parallel/beside.h"
 
 #include <inttypes.h>

@@ -8,7 +8,7 @@
  *
  *   test_zero_memory STAGE [DEVICE [OPTIMIZER [BASE]]]      BASE: BF16, NF4, NF4_DOUBLE */
 #include "models/arch/arch.h"
-#include "models/arch/lora.h"
+#include "models/lora/lora.h"
 #include "models/task/causal_lm.h"
 #include "models/train/trainer.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Ids of texts: those of Hugging Face's tokenizers and of others for GPT-2, texts that are long, and bytes that are no
  * text. */
-#include "models/text/bpe.h"
+#include "models/tokenizer/bpe.h"
 #include "tests/text/text.h"
 
 typedef struct both {

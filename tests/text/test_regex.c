@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Regular expressions of tokenizer files: the translation for PCRE2, and refusals with their messages. */
-#include "models/text/regex.h"
+#include "models/tokenizer/regex.h"
 #include "tests/scratch.h"
 
 #include <time.h>

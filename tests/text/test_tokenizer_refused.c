@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tokenizers as files: refusals, and llama.cpp's names of pre-tokenizers in GGUF files. */
-#include "models/text/tokenizer_gguf.h"
+#include "models/tokenizer/tokenizer_gguf.h"
 #include "tests/text/folders.h"
 
 #define CHARSMAP(text) "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"" text "\"}"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Unigram and WordLevel tokenizers, models of SentencePiece and vocab.txt: the ids of small ones are those that Hugging
  * Face's tokenizers 0.23 gives. What would take hours is refused, or is linear in the text. */
-#include "models/text/bpe.h"
+#include "models/tokenizer/bpe.h"
 #include "tests/text/text.h"
 
 #include <time.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * UTF-8: every code, every short sequence of bytes, and the replacement of invalid bytes; normal forms. */
-#include "models/text/unicode.h"
-#include "models/text/utf8.h"
+#include "models/tokenizer/unicode.h"
+#include "models/tokenizer/utf8.h"
 #include "tests/scratch.h"
 
 #include <time.h>

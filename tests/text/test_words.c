@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Lists of words as model input. */
-#include "models/text/joined.h"
+#include "models/tokenizer/joined.h"
 #include "tests/text/folders.h"
 
 /* The words of a list have a space before them where run_ner.py with transformers 5.23 has it. */

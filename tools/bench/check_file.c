@@ -3,9 +3,9 @@
 #include "tools/bench/check_file.h"
 
 #include "api/base/file.h"
-#include "models/arch/gguf.h"
-#include "models/arch/lora.h"
 #include "models/files/checkpoint.h"
+#include "models/gguf/gguf.h"
+#include "models/lora/lora.h"
 #include "models/task/instruction.h"
 #include "models/tx_text.h"
 #include "tools/cli/output.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  * txbench train: times training steps of a training method, optionally compared with PyTorch. */
 #include "api/base/clock.h"
-#include "models/arch/lora.h"
 #include "models/job/settings.h"
+#include "models/lora/lora.h"
 #include "tools/bench/account.h"
 #include "tools/bench/bench.h"
 #include "tools/bench/peer.h"

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Shared by the export to and the import from GGUF files: keys, names, and the order of rows. */
+#include "models/gguf/gguf.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Keys -------------------------------------------------------------------------------------------- */
+
+const char *tx_gguf_name_of(const tx_architecture *type, const tx_gguf_key *row)
+{
+    const tx_config_key *key = row->member ? tx_config_key_at(type, row->member) : NULL;
+    return key ? key->name : row->name;
+}
+
+double tx_gguf_other_value(const tx_config *config, const tx_gguf_key *row)
+{
+    const tx_config_value at = {.at = (const char *)config + row->member};
+    const double value = !row->member || row->kind == TX_GGUF_WORD ? 0
+                         : row->kind == TX_GGUF_NUMBER             ? *at.number
+                         : row->kind == TX_GGUF_BOOL               ? *at.flag
+                                                                   : (double)*at.whole;
+    const double values[] = {[TX_GGUF_NOTHING] = 0,
+                             [TX_GGUF_FOUR_WIDTHS] = 4 * (double)config->width,
+                             [TX_GGUF_HEADS] = (double)config->heads,
+                             [TX_GGUF_CONSTANT] = row->constant};
+    return value > 0 ? value : values[row->otherwise];
+}
+
+static bool has_key(const tx_gguf_key *rows, const char *key)
+{
+    while (rows && rows->key && strcmp(rows->key, key) != 0)
+        rows++;
+    return rows && rows->key;
+}
+
+tx_status tx_gguf_each_key(const tx_gguf_family *family, tx_gguf_visit *visit, void *context)
+{
+    for (const tx_gguf_key *row = family->keys; row && row->key; row++)
+        TX_TRY(visit(context, row));
+    for (const tx_gguf_key *row = family->scheme->keys; row->key; row++)
+        if (!has_key(family->keys, row->key))
+            TX_TRY(visit(context, row));
+    return TX_OK;
+}
+
+char *tx_gguf_key_of(char key[TX_GGUF_KEY_ROOM], const char *architecture, const char *rest)
+{
+    snprintf(key, TX_GGUF_KEY_ROOM, "%s.%s", architecture, rest);
+    return key;
+}
+
+/* ---- Names and forms --------------------------------------------------------------------------------- */
+
+static int32_t count_bars(const char *name)
+{
+    int32_t bars = 0;
+    for (; *name; name++)
+        bars += *name == '|';
+    return bars;
+}
+
+static const char *find_name(const tx_gguf_name *names, const tx_stack_row *row)
+{
+    while (
+        names && names->name &&
+        !(names->slot == row->slot && names->first == row->first && count_bars(names->name) == count_bars(row->name)))
+        names++;
+    return names ? names->name : NULL;
+}
+
+/* Selects a section's name, and replaces "%d" in "blk.%d.attn_norm.weight" by the index of a block. */
+static void fill_name(const char *pattern, int32_t section, int64_t block, char name[TX_GGUF_NAME_ROOM])
+{
+    char of_section[TX_WEIGHTS_NAME];
+    tx_weights_piece_name(pattern, 0, section, of_section);
+    const char *number = strstr(of_section, "%d");
+    const int before = number ? (int)(number - of_section) : (int)strlen(of_section);
+    int used = snprintf(name, TX_GGUF_NAME_ROOM, "%.*s", before, of_section);
+    if (number)
+        snprintf(name + used, TX_GGUF_NAME_ROOM - (size_t)used, "%" PRId64 "%s", block, number + 2);
+}
+
+/* Sets the shape in GGUF files, and the size of a matrix. A vector is a matrix of one column. The biases of gates and
+ * ups of an expert are a matrix of one row in Hugging Face's files. */
+static void fill_shape(tx_gguf_layout *layout, const tx_shape *shape, bool to_gguf)
+{
+    const bool gates = layout->form == TX_GGUF_GATES;
+    tx_shape from = shape->rank == 1            ? TX_SHAPE(shape->dim[0], 1)
+                    : gates && shape->rank == 2 ? TX_SHAPE(shape->dim[0], 1, shape->dim[1])
+                                                : *shape;
+    const int32_t last = from.rank - 1;
+    tx_shape to = from;
+    if (layout->form == TX_GGUF_HALVES)
+        to.dim[last - 1] = from.dim[last - 1] / 2;
+    if (gates || layout->form == TX_GGUF_TURNED) {
+        to.dim[last - 1] = from.dim[last] / (gates ? 2 : 1);
+        to.dim[last] = from.dim[last - 1];
+    }
+    layout->rows = (to_gguf ? &to : &from)->dim[last - 1];
+    layout->width = (to_gguf ? &to : &from)->dim[last];
+    layout->shape = to;
+    layout->shape.rank = shape->rank;
+}
+
+tx_status tx_gguf_layout_of(const tx_config *config, const tx_weights_piece *pieces, int32_t index, bool to_gguf,
+                            tx_gguf_layout *layout)
+{
+    const tx_gguf_family *family = config->architecture->gguf;
+    const tx_weights_piece *piece = &pieces[index];
+    int64_t block;
+    const tx_stack_row *row = tx_stack_row_of(config, family->scheme->rows(config), piece->param, &block);
+    const int32_t sections = count_bars(row->name) + 1;
+    const bool starred = strchr(row->name, '*');
+    int64_t before = starred ? piece->first / tx_shape_count(&piece->shape) : 0; /* pieces of the same parameter */
+    while (!starred && before < index && pieces[index - before - 1].param == piece->param)
+        before++;
+    const char *name = find_name(family->names, row);
+    name = name ? name : find_name(family->scheme->names, row);
+    if (!name)
+        return tx_fail(TX_UNSUPPORTED, "%s has no equivalent in GGUF files", piece->name);
+    layout->heads = config->heads;
+    layout->form = family->scheme->form
+                       ? family->scheme->form(config, row, (int32_t)(before % sections), &layout->heads)
+                       : TX_GGUF_PLAIN;
+    layout->expert = starred ? before / sections : -1;
+    fill_shape(layout, &piece->shape, to_gguf);
+    fill_name(name, (int32_t)(before % sections), block, layout->name);
+    return TX_OK;
+}
+
+#define GATE "gate"
+void tx_gguf_ups_name(const char *gates, char ups[TX_GGUF_NAME_ROOM])
+{
+    const char *at = strstr(gates, GATE);
+    snprintf(ups, TX_GGUF_NAME_ROOM, "%.*sup%s", (int)(at - gates), gates, at + strlen(GATE));
+}
+
+/* ---- The order of rows ------------------------------------------------------------------------------- */
+
+/* Rotary embeddings of Hugging Face rotate rows i and i + size / 2 of a head together. llama.cpp's Llama rotates rows 2
+ * i and 2 i + 1. BY_HEAD swaps the order of heads and of query, key and value. HALVES takes the gates or the ups of an
+ * expert. */
+int64_t tx_gguf_source_row(const tx_gguf_layout *layout, bool to_gguf, int64_t row)
+{
+    if (layout->form == TX_GGUF_BY_HEAD) {
+        const int64_t outer = to_gguf ? layout->heads : 3, inner = to_gguf ? 3 : layout->heads;
+        const int64_t each = layout->rows / (outer * inner), group = row / each;
+        return (group % outer * inner + group / outer) * each + row % each;
+    }
+    if (layout->form == TX_GGUF_HALVES) {
+        const int64_t expert = row / layout->rows, at = row % layout->rows;
+        return to_gguf ? (2 * expert + layout->is_ups) * layout->rows + at
+                       : (expert * (layout->rows / 2)) + at % (layout->rows / 2);
+    }
+    const int64_t size = layout->rows / layout->heads, half = size / 2, head = row / size, at = row % size;
+    return head * size + (to_gguf ? at % 2 * half + at / 2 : at % half * 2 + at / half);
+}
+
+static tx_status read_rows(const tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t first,
+                           int64_t count, float *data)
+{
+    const int64_t width = layout->width;
+    for (int64_t done = 0, now; done < count; done += now) {
+        const int64_t row = (first + done) / width, at = (first + done) % width;
+        now = width - at < count - done ? width - at : count - done;
+        const bool ups = layout->form == TX_GGUF_HALVES && !r->to_gguf && row % layout->rows >= layout->rows / 2;
+        TX_TRY(r->read(r->from, ups ? layout->ups : index, tx_gguf_source_row(layout, r->to_gguf, row) * width + at,
+                       now, data + done));
+    }
+    return TX_OK;
+}
+
+/* Reads the matrix of an expert, or the only one, into r->whole. GATES selects columns of it in an export, and merges
+ * the rows of two tensors in an import. */
+static tx_status hold(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t matrix)
+{
+    const int64_t rows = layout->rows, width = layout->width, step = layout->form == TX_GGUF_GATES ? 2 : 1;
+    const int64_t size = rows * width * (r->to_gguf ? step : 1);
+    if (r->held == layout && r->matrix == matrix)
+        return TX_OK;
+    tx_gguf_reader_free(r);
+    r->whole = malloc((size_t)size * sizeof *r->whole);
+    if (!r->whole)
+        return tx_fail(TX_MEMORY, "no memory to transpose %s", layout->name);
+    if (r->to_gguf || step == 1)
+        TX_TRY(r->read(r->from, index, matrix * size, size, r->whole));
+    else
+        for (int64_t at = 0; at < width; at++)
+            TX_TRY(r->read(r->from, at % 2 ? layout->ups : index, (matrix * (width / 2) + at / 2) * rows, rows,
+                           r->whole + at * rows));
+    for (int64_t i = 0; i < rows * width && size > rows * width; i++)
+        r->whole[i] = r->whole[2 * i + layout->is_ups];
+    r->held = layout;
+    r->matrix = matrix;
+    return TX_OK;
+}
+
+/* Reads transposed matrices. One whole matrix is held in memory. */
+static tx_status read_transposed(tx_gguf_reader *r, const tx_gguf_layout *layout, int32_t index, int64_t first,
+                                 int64_t count, float *data)
+{
+    const int64_t rows = layout->rows, width = layout->width, each = rows * width;
+    for (int64_t i = 0, row = first % each / width, at = first % width; i < count; i++) {
+        if (i == 0 || (row == 0 && at == 0))
+            TX_TRY(hold(r, layout, index, (first + i) / each));
+        data[i] = r->whole[at * rows + row];
+        row += at + 1 == width;
+        at = at + 1 == width ? 0 : at + 1;
+        row = row == rows ? 0 : row;
+    }
+    return TX_OK;
+}
+
+static tx_status read_shifted(const tx_gguf_reader *r, int32_t index, int64_t first, int64_t count, float *data)
+{
+    TX_TRY(r->read(r->from, index, first, count, data));
+    for (int64_t i = 0; i < count; i++)
+        data[i] += r->to_gguf ? 1.0f : -1.0f;
+    return TX_OK;
+}
+
+tx_status tx_gguf_read_as(tx_gguf_reader *reader, const tx_gguf_layout *layout, int32_t index, int64_t first,
+                          int64_t count, float *data)
+{
+    switch (layout->form) {
+    case TX_GGUF_PLAIN:
+        return reader->read(reader->from, index, first, count, data);
+    case TX_GGUF_SHIFTED:
+        return read_shifted(reader, index, first, count, data);
+    case TX_GGUF_TURNED:
+    case TX_GGUF_GATES:
+        return read_transposed(reader, layout, index, first, count, data);
+    default:
+        return read_rows(reader, layout, index, first, count, data);
+    }
+}
+
+void tx_gguf_reader_free(tx_gguf_reader *reader)
+{
+    free(reader->whole);
+    reader->whole = NULL;
+    reader->held = NULL;
+}

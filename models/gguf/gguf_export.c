@@ -1,0 +1,336 @@
+/* SPDX-License-Identifier: Apache-2.0
+ * Exports a model folder to a GGUF file. */
+#include "models/gguf/gguf.h"
+
+#include "models/arch/find.h"
+#include "models/tokenizer/tokenizer_gguf.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POSITIONS "position_embd.weight"
+#define ROUTER ".ffn_gate_inp"        /* also of the shared expert */
+#define DISTANCES "attn_rel_b.weight" /* T5's table of biases of distances */
+#define QUANTIZATION_VERSION 2
+
+typedef struct exporting {
+    const char *folder;
+    tx_gguf_dtype dtype;
+    const tx_reporter *report;
+    const tx_gguf_family *type;
+    tx_config *config;
+    tx_json *json; /* the complete configuration */
+    tx_weights *weights;
+    tx_tokenizer *tokenizer;
+    int32_t pieces;
+    tx_weights_piece *piece;
+    int32_t parts;   /* the pieces, and once more those that GGUF files have as two tensors */
+    int32_t *source; /* for each part, the index of its tensor in the weights */
+    int32_t *place;  /* for each part, the index of its tensor in the file */
+    tx_gguf_layout *layout;
+    tx_gguf_tensor *tensor; /* in the order of the file, after the one of rope factors if there is one */
+    int32_t tensors;
+    float *factors; /* rope factors, or NULL */
+    int64_t head_size;
+    bool rotates;
+    tx_rope_config rope;
+    float *buffer;
+    void *bytes;
+    tx_gguf_reader reader;
+    tx_gguf_writer *writer;
+} exporting;
+
+/* ---- Checks ------------------------------------------------------------------------------------------ */
+
+/* Leaves out the head of masked language models, as llama.cpp's convert script does. */
+static tx_status find_encoder(exporting *e)
+{
+    if (e->config->architecture->head != TX_HEAD_MASKED_LM)
+        return tx_fail(TX_UNSUPPORTED, "%s: GGUF files hold encoders without a head",
+                       e->config->architecture->class_name);
+    if (!e->config->new_head)
+        tx_reporter_print(e->report, "%s: the file gets the encoder without its head",
+                          e->config->architecture->class_name);
+    return tx_config_set_head(e->config, TX_HEAD_STATES);
+}
+
+static tx_status find_type(exporting *e)
+{
+    const tx_head head = e->config->architecture->head;
+    char types[512] = "";
+    const char *last = "";
+    e->type = e->config->architecture->gguf;
+    if (e->type && e->type->scheme->encoder)
+        return find_encoder(e);
+    if (e->type && (head == TX_HEAD_CAUSAL_LM || head == TX_HEAD_SEQ2SEQ))
+        return TX_OK;
+    for (const tx_architecture *const *row = tx_architectures; *row; row++)
+        if ((*row)->gguf && strcmp(last, (*row)->type) != 0)
+            tx_list_add(types, sizeof types, ", ", "%s", last = (*row)->type);
+    return tx_fail(TX_UNSUPPORTED, "%s: only %s can be exported to GGUF files", e->config->architecture->class_name,
+                   types);
+}
+
+/* Reads rope settings. */
+static tx_status read_rope(exporting *e)
+{
+    const tx_rope_config *rope = e->type->scheme->rope ? e->type->scheme->rope(e->config, &e->head_size) : NULL;
+    if (!rope)
+        return TX_OK;
+    e->rotates = true;
+    e->rope = *rope;
+    const double usual = 0.1 * log(e->rope.factor) + 1;
+    if (e->rope.type == TX_ROPE_LLAMA3 && !e->type->rope_factors)
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: llama.cpp does not compute llama3 in a %s",
+                       e->config->architecture->type);
+    if (e->rope.type == TX_ROPE_LONGROPE || e->rope.type == TX_ROPE_PROPORTIONAL)
+        return tx_fail(TX_UNSUPPORTED, "rope_parameters: longrope and proportional cannot be written to GGUF files");
+    const bool truncates = !e->type->whole_ramp;
+    if (e->rope.type == TX_ROPE_YARN && !truncates)
+        tx_reporter_print(e->report,
+                          "rope_parameters: truncate: llama.cpp computes as if it were true, so its logits differ");
+    if (e->rope.type == TX_ROPE_YARN && (e->rope.truncate != truncates || !(fabs(e->rope.attention - usual) < 1e-9)))
+        return tx_fail(TX_UNSUPPORTED,
+                       "rope_parameters: GGUF files cannot store this truncate or attention_factor of yarn");
+    if (e->rope.type != TX_ROPE_LLAMA3)
+        return TX_OK;
+    e->factors = malloc((size_t)e->head_size * sizeof *e->factors);
+    if (!e->factors)
+        return tx_fail(TX_MEMORY, "no memory for rotary factors");
+    tx_gguf_rope_factors(&e->rope, e->head_size / 2, e->factors);
+    return TX_OK;
+}
+
+/* ---- Tensors ------------------------------------------------------------------------------------------- */
+
+/* As llama.cpp's convert script chooses: vectors, biases, position tables and routers are fp32. */
+static tx_gguf_dtype dtype_of(const exporting *e, const tx_gguf_layout *layout)
+{
+    const char *name = layout->name;
+    if (layout->shape.rank < 2 || strcmp(name, POSITIONS) == 0 || strcmp(name, TX_GGUF_TYPES) == 0 ||
+        strstr(name, DISTANCES) || strstr(name, ROUTER) || strstr(name, ".bias"))
+        return TX_GGUF_F32;
+    return layout->width % tx_gguf_block(e->dtype) ? TX_GGUF_F16 : e->dtype;
+}
+
+static tx_status list_tensor(exporting *e, int32_t index, bool is_ups)
+{
+    const tx_weights_piece *piece = &e->piece[index];
+    const int32_t i = e->parts++;
+    tx_gguf_layout *layout = &e->layout[i];
+    const tx_weights_names names = tx_arch_names(e->config);
+    e->source[i] = tx_weights_find(e->weights, &names, piece->name);
+    if (e->source[i] < 0)
+        return tx_fail(TX_FORMAT, "the weights have no %s", piece->name);
+    TX_TRY(tx_gguf_layout_of(e->config, e->piece, index, true, layout));
+    layout->is_ups = is_ups;
+    if (strcmp(layout->name, POSITIONS) == 0) { /* without those of padding */
+        layout->skipped = layout->shape.dim[0] - e->config->positions;
+        layout->shape.dim[0] = e->config->positions;
+    }
+    if (is_ups)
+        tx_gguf_ups_name(layout[-1].name, layout->name);
+    int32_t place = e->tensors, outer = layout->expert >= 0;
+    while (layout->expert > 0 && place > 0 && strcmp(e->tensor[place - 1].name, layout->name) != 0)
+        place--;
+    place -= layout->expert > 0;
+    e->place[i] = place;
+    tx_gguf_tensor *tensor = &e->tensor[place];
+    if (layout->expert > 0) { /* experts are in their order */
+        tensor->dim[0]++;
+        return TX_OK;
+    }
+    const int32_t rank = layout->shape.rank;
+    e->tensors++;
+    *tensor = (tx_gguf_tensor){.name = layout->name, .dtype = dtype_of(e, layout), .rank = rank + outer};
+    tensor->dim[0] = 1;
+    for (int32_t d = 0; d < rank; d++)
+        tensor->dim[outer + d] = layout->shape.dim[d];
+    return tx_gguf_is_double(layout) && !is_ups ? list_tensor(e, index, true) : TX_OK;
+}
+
+static tx_status list_tensors(exporting *e)
+{
+    TX_TRY(tx_arch_pieces(e->config, &e->piece, &e->pieces));
+    const size_t room = 2 * (size_t)e->pieces + 1;
+    e->source = malloc(room * sizeof *e->source);
+    e->place = malloc(room * sizeof *e->place);
+    e->layout = calloc(room, sizeof *e->layout);
+    e->tensor = calloc(room, sizeof *e->tensor);
+    e->buffer = malloc(TX_WEIGHTS_CHUNK * sizeof *e->buffer);
+    e->bytes = malloc(TX_WEIGHTS_CHUNK * sizeof *e->buffer);
+    if (!e->source || !e->place || !e->layout || !e->tensor || !e->buffer || !e->bytes)
+        return tx_fail(TX_MEMORY, "no memory for the list of tensors");
+    if (e->factors)
+        e->tensor[e->tensors++] =
+            (tx_gguf_tensor){.name = TX_GGUF_ROPE_FACTORS, .dtype = TX_GGUF_F32, .rank = 1, .dim = {e->head_size / 2}};
+    for (int32_t i = 0; i < e->pieces; i++)
+        TX_TRY(list_tensor(e, i, false));
+    return TX_OK;
+}
+
+/* ---- Values -------------------------------------------------------------------------------------------- */
+
+static tx_status put_key(void *context, const tx_gguf_key *row)
+{
+    const exporting *e = context;
+    const char *name = tx_gguf_name_of(e->config->architecture, row);
+    char key[TX_GGUF_KEY_ROOM];
+    double number = name && row->otherwise == TX_GGUF_NOTHING ? 0 : tx_gguf_other_value(e->config, row);
+    int64_t whole = (int64_t)number;
+    const bool has = name && tx_json_has(e->json, name);
+    tx_gguf_key_of(key, e->type->architecture, row->key);
+    if (!has && row->otherwise == TX_GGUF_NOTHING && number == 0)
+        return TX_OK;
+    if (row->kind == TX_GGUF_BOOL) {
+        bool flag = number != 0;
+        if (has)
+            TX_TRY(tx_json_get_bool(e->json, name, &flag));
+        tx_gguf_put_bool(e->writer, key, flag);
+        return TX_OK;
+    }
+    if (row->kind == TX_GGUF_WORD) {
+        const char *word;
+        TX_TRY(tx_json_get_string(e->json, name, &word));
+        tx_gguf_put_string(e->writer, key, word, strlen(word));
+        return TX_OK;
+    }
+    if (row->kind == TX_GGUF_NUMBER) {
+        if (has)
+            TX_TRY(tx_json_get_number(e->json, name, -HUGE_VAL, HUGE_VAL, &number));
+        tx_gguf_put_number(e->writer, key, number);
+        return TX_OK;
+    }
+    if (has)
+        TX_TRY(tx_json_get_int(e->json, name, 0, UINT32_MAX, &whole));
+    tx_gguf_put_int(e->writer, key, whole);
+    return TX_OK;
+}
+
+static tx_status put_encoder(const exporting *e)
+{
+    tx_pooling pooling;
+    const char *prompt = "";
+    int64_t types = 1;
+    tx_status status = tx_pooling_read(e->folder, &pooling);
+    TX_THEN(status, tx_gguf_put_pooling(e->writer, e->type->architecture, &pooling));
+    TX_THEN(status, tx_pooling_prompt(&pooling, NULL, &prompt));
+    if (*prompt)
+        tx_reporter_print(e->report, "config_sentence_transformers.json: GGUF files cannot store the default prompt: "
+                                     "put it before each text");
+    tx_pooling_free(&pooling);
+    TX_THEN(status, TX_JSON_OPTIONAL(int, e->json, "type_vocab_size", 1, INT32_MAX, &types));
+    if (e->type->scheme->token_types)
+        tx_gguf_put_int(e->writer, "tokenizer.ggml.token_type_count", types);
+    return status;
+}
+
+static tx_status put_values(exporting *e)
+{
+    static const int64_t file_types[TX_GGUF_DTYPES] = {
+#define X(name, number, elements, bytes, file, text) [TX_GGUF_##name] = (file),
+        TX_GGUF_DTYPE_MAP(X)
+#undef X
+    };
+    char key[TX_GGUF_KEY_ROOM];
+    const char *architecture = e->type->architecture, *slash = strrchr(e->folder, '/');
+    const char *name = slash && slash[1] ? slash + 1 : e->folder;
+    tx_gguf_put_string(e->writer, TX_GGUF_ARCHITECTURE, architecture, strlen(architecture));
+    tx_gguf_put_string(e->writer, "general.type", "model", strlen("model"));
+    tx_gguf_put_string(e->writer, "general.name", name, strlen(name));
+    tx_gguf_put_int(e->writer, "general.file_type", file_types[e->dtype]);
+    tx_gguf_put_int(e->writer, "general.quantization_version", QUANTIZATION_VERSION);
+    TX_TRY(tx_gguf_each_key(e->type, put_key, e));
+    if (e->type->put)
+        e->type->put(e->config, e->writer);
+    tx_gguf_put_int(e->writer, tx_gguf_key_of(key, architecture, "vocab_size"), e->config->vocab_size);
+    if (e->type->scheme->encoder)
+        TX_TRY(put_encoder(e));
+    if (e->rotates)
+        tx_gguf_put_rope(e->writer, architecture, &e->rope, (int64_t)(e->rope.rotated * (double)e->head_size));
+    return tx_tokenizer_put_gguf(
+        e->tokenizer,
+        &(tx_gguf_ids){e->config->vocab_size, e->config->bos_token_id, e->config->eos_token_id, architecture},
+        e->writer);
+}
+
+/* ---- Data ---------------------------------------------------------------------------------------------- */
+
+static tx_status read_weights(const void *from, int32_t index, int64_t first, int64_t count, float *data)
+{
+    return tx_weights_read_f32(from, index, first, count, data);
+}
+
+static tx_status write_tensor(exporting *e, int32_t index, tx_gguf_dtype dtype)
+{
+    const tx_gguf_layout *layout = &e->layout[index];
+    const int64_t elements = tx_shape_count(&layout->shape);
+    for (int64_t at = 0; at < elements; at += TX_WEIGHTS_CHUNK) {
+        const int64_t now = elements - at < TX_WEIGHTS_CHUNK ? elements - at : TX_WEIGHTS_CHUNK;
+        const tx_gguf_tensor of = {.dtype = dtype, .rank = 1, .dim = {now}};
+        TX_TRY(tx_gguf_read_as(&e->reader, layout, e->source[index], layout->skipped * layout->width + at, now,
+                               e->buffer));
+        tx_gguf_encode(dtype, e->buffer, now, e->bytes);
+        TX_TRY(tx_gguf_append(e->writer, e->bytes, (size_t)tx_gguf_bytes(&of)));
+    }
+    return TX_OK;
+}
+
+static tx_status write_file(exporting *e, const char *path)
+{
+    const int32_t first = e->factors ? 1 : 0;
+    e->reader = (tx_gguf_reader){.read = read_weights, .from = e->weights, .to_gguf = true};
+    TX_TRY(tx_gguf_begin(e->writer, path, e->tensor, e->tensors));
+    if (e->factors)
+        TX_TRY(tx_gguf_append(e->writer, e->factors, (size_t)(e->head_size / 2) * sizeof *e->factors));
+    for (int32_t t = first; t < e->tensors; t++) {
+        for (int32_t i = 0; i < e->parts; i++)
+            if (e->place[i] == t)
+                TX_TRY(write_tensor(e, i, e->tensor[t].dtype));
+        tx_report_progress(e->report, path, t + 1, e->tensors);
+    }
+    tx_gguf_writer *writer = e->writer;
+    e->writer = NULL;
+    return tx_gguf_commit(writer);
+}
+
+static tx_status export(exporting *e, const char *path)
+{
+    TX_TRY(tx_config_of_folder(e->folder, &e->config));
+    TX_TRY(tx_fail_in(find_type(e), "%s", e->folder));
+    TX_TRY(tx_config_json(e->config, &e->json));
+    if (e->type->scheme->encoder) /* without the positions of padding */
+        TX_TRY(tx_json_set_int(e->json, "max_position_embeddings", e->config->positions));
+    TX_TRY(tx_fail_in(tx_gguf_check_settings(&(tx_gguf_exported){e->config, e->json, e->report}), "%s", e->folder));
+    TX_TRY(tx_fail_in(read_rope(e), "%s", e->folder));
+    TX_TRY(tx_tokenizer_open(e->folder, &e->tokenizer));
+    TX_TRY(tx_arch_check(e->config, e->folder));
+    TX_TRY(tx_arch_open_weights(e->folder, &e->weights));
+    TX_TRY(list_tensors(e));
+    TX_TRY(tx_gguf_create(&e->writer));
+    TX_TRY(tx_fail_in(put_values(e), "%s", e->folder));
+    return write_file(e, path);
+}
+
+tx_status tx_gguf_export(const char *folder, const char *path, tx_gguf_dtype dtype, const tx_reporter *report)
+{
+    exporting e = {.folder = folder, .dtype = dtype, .report = report};
+    const tx_status status = export(&e, path);
+    tx_gguf_discard(e.writer);
+    tx_gguf_reader_free(&e.reader);
+    tx_tokenizer_free(e.tokenizer);
+    tx_weights_close(e.weights);
+    tx_json_free(e.json);
+    tx_config_free(e.config);
+    free(e.piece);
+    free(e.source);
+    free(e.place);
+    free(e.layout);
+    free(e.tensor);
+    free(e.factors);
+    free(e.buffer);
+    free(e.bytes);
+    return status;
+}
