@@ -30,6 +30,7 @@ struct tx_lm {
     int32_t blocks[TX_LM_DEVICES]; /* blocks of each device in the compiled model; 0 leaves it out */
     int32_t devices;
     char placed[TX_LM_DEVICES * 48]; /* see tx_lm_device_map */
+    char device[720];                /* see tx_lm_device */
     tx_model *model;                 /* NULL if nothing is compiled */
     bool loaded;                     /* its weights are read, */
     double load_seconds;             /* which took so long */

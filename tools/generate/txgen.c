@@ -95,6 +95,8 @@ static tx_status run(const txgen_settings *set, const tx_option_values *given, c
         txgen_generation(given, &how);
         if (set->ids.count == 0 && !set->save_merged)
             status = tx_lm_tokenizer(lm, &tokenizer);
+        if (generates && *tx_lm_device(lm))
+            tx_print_line(stderr, "txgen: device %s", tx_lm_device(lm));
         TX_THEN(status, work(set, lm, &how));
         if (!status && generates && (!set->chat || set->lm.assistant_model))
             print_usage(lm, set->lm.assistant_model);

@@ -192,6 +192,8 @@ static tx_status serve(serve_server *s)
     if (!status) {
         serves = true;
         catch_signals(); /* again, because OpenCL drivers with LLVM replace the handlers */
+        if (s->lm && *tx_lm_device(s->lm))
+            fprintf(stderr, "txserve: device %s\n", tx_lm_device(s->lm));
         printf("txserve: %s is served at http://%s:%" PRId64 "\n", s->name, s->set->host, s->set->port);
         fflush(stdout);
         for (struct timespec second; serves; serve_sweep(s)) {
