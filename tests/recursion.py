@@ -33,8 +33,8 @@ BOUNDED = {
     "one level: the inner call is made with an argument that calls no further": [
         "models/gguf/gguf_export.c:list_tensor", "models/lora/lora_tokens.c:(list_of|tied_lists)",
         "models/generate/lm.c:open_assistant", "tx_lm_(open|free|drop)", "models/options/option_json.c:read_foreign",
-        "tx_option_find", "usage.c:print_help", "backends/opencl/runtime/plan.c:(drop_instead|tx_cl_destroy)",
-        "backends/opencl/runtime/run.c:(add_times|run_command|run_watched)", "tx_cl_(destroy|command_info)",
+        "tx_option_find", "usage.c:print_help", "models/data/rows.c:find_element",
+        "backends/opencl/runtime/run.c:(add_times|run_command|run_watched)",
         r"comm/(many|self).c:\w+_(close|laggard)", "models/jinja/execute.c:assign",
         "(models/gguf/gguf_file.c:)?tx_gguf_close", "models/gguf/gguf_file.c:open_(one|part)",
         "models/tokenizer/tokenizer_open.c:read_folder", "tx_chat_free"],
@@ -46,7 +46,7 @@ BOUNDED = {
     "devices that a model is divided among, one after another": [
         "api/plan/compile.c:create_on_all", "tx_(model|plan)_free", "tx_model_declare(_state)?"],
     "kernels that include others, and the tree of hwloc, which recurses itself": [
-        "backends/opencl/runtime/program.c:append_source", "tx_hwloc_node"],
+        "backends/opencl/runtime/program.c:write_source", "tx_hwloc_node"],
     "no call: the function only names another one or a table, or calls it after a failure": [
         r"models/arch/\w+.c:\w*(defaults\w*|t5)", r"tx_\w+_defaults", "tx_tokens_of_text", "comm.c:run",
         "child.c:exec_child", "comm/leave.c:keep_files_open", r"backends/cpu/movement_\w+.c:embedding_rows?",

@@ -120,6 +120,7 @@ tx_status tx_device_choose(int32_t *index, char *reason, size_t size)
 {
     tx_device_info info, first = {.id = ""}, other = {.id = ""};
     int32_t count = 0, gpus = 0;
+    TX_NEEDS(index && reason && size, TX_INVALID);
     *index = 0; /* the cpu */
     if (tx_gpus_seen(""))
         TX_TRY(tx_device_count(&count));

@@ -18,12 +18,6 @@ static bool wants_newest(const char *resume)
     return !*resume || strcmp(resume, "True") == 0 || strcmp(resume, "true") == 0;
 }
 
-bool tx_job_resumes(const tx_job_settings *set)
-{
-    const char *resume = set->resume;
-    return resume && strcmp(resume, "False") != 0 && strcmp(resume, "false") != 0;
-}
-
 /* The newest checkpoint by name, which is verified later. NULL if there is none, or if the folder cannot be read. */
 static char *find_newest(const char *output_dir)
 {

@@ -93,6 +93,12 @@ const tx_option_table tx_job_table = {options, sizeof options / sizeof options[0
                                       sizeof spellings / sizeof spellings[0], traits_of};
 _Static_assert(sizeof options / sizeof options[0] <= TX_OPTIONS_MOST, "as many options as can be marked as given");
 
+bool tx_job_resumes(const tx_job_settings *set)
+{
+    const char *resume = set->resume;
+    return resume && strcmp(resume, "False") != 0 && strcmp(resume, "false") != 0;
+}
+
 const char *tx_job_glue(const tx_job_settings *set)
 {
     const tx_task_row *row = tx_task_named(set->task);

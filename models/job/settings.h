@@ -89,7 +89,7 @@ tx_status tx_job_make_schedule(const tx_job_settings *set, double peak, int64_t 
                                tx_schedule *schedule);
 /* Checks the numbers of datasets, configurations and probabilities (sources.c). */
 tx_status tx_job_check_datasets(const tx_job_settings *set);
-/* Whether the run resumes from a checkpoint (resume.c). */
+/* Whether the run resumes from a checkpoint. */
 bool tx_job_resumes(const tx_job_settings *set);
 
 /* Options with their values, as training_args.json and the model card hold them; see tx_option_json. */
