@@ -142,7 +142,8 @@ int64_t tx_lm_vocab_size(const tx_lm *lm);
 int64_t tx_lm_positions(const tx_lm *lm);
 /* Returns true if an encoder reads prompts as sources (T5), so that texts do not continue them. */
 bool tx_lm_has_source(const tx_lm *lm);
-/* The device in words, "opencl:0: NAME", with the reason if TX chose it. "" with tx_lm_options.device_map. */
+/* The device in words, "opencl:0: NAME", with the reason if TX chose it. "" with tx_lm_options.device_map, and on a
+ * machine without a GPU. */
 const char *tx_lm_device(const tx_lm *lm);
 /* The devices and their numbers of blocks, in the format of tx_lm_options.device_map. "" before the first compilation
  * and on a single `device`. It lives as long as `lm`; a recompilation overwrites it. */

@@ -4,7 +4,9 @@
  * order. */
 #include "models/generate/lm.h"
 
+#include "api/base/gpus.h"
 #include "api/base/memory_left.h"
+#include "api/base/needs.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -168,4 +170,27 @@ tx_status tx_lm_place(tx_lm *lm, const tx_lm_sizes *sizes)
             at += (size_t)snprintf(lm->placed + at, sizeof lm->placed - at, "%s%s=%" PRId32, at ? "," : "",
                                    tx_engine_device(lm->engine[d])->id, lm->blocks[d]);
     return TX_OK;
+}
+
+/* ---- Words for users ---------------------------------------------------------------------------------------- */
+
+void tx_lm_name_device(tx_lm *lm)
+{
+    const tx_device_info *device = tx_engine_device(lm->engine[0]);
+    const char *reason = tx_engine_reason(lm->engine[0]);
+    if (device->type != TX_DEVICE_CPU || tx_gpus_seen(""))
+        snprintf(lm->device, sizeof lm->device, "%s: %s%s%s%s", device->id, device->name, *reason ? " (" : "", reason,
+                 *reason ? ")" : "");
+}
+
+const char *tx_lm_device(const tx_lm *lm)
+{
+    TX_NEEDS(lm, "");
+    return lm->device;
+}
+
+const char *tx_lm_device_map(const tx_lm *lm)
+{
+    TX_NEEDS(lm, "");
+    return lm->placed;
 }

@@ -57,11 +57,8 @@ static tx_status open_folder(tx_lm *lm, const tx_lm_options *o)
         return tx_lm_open_devices(lm, o->device_map, (int32_t)o->threads);
     TX_TRY(tx_engine_create(&engine, &lm->engine[0]));
     lm->devices = 1;
-    const tx_device_info *device = tx_engine_device(lm->engine[0]);
-    const char *reason = tx_engine_reason(lm->engine[0]);
-    snprintf(lm->device, sizeof lm->device, "%s: %s%s%s%s", device->id, device->name, *reason ? " (" : "", reason,
-             *reason ? ")" : "");
-    const bool in_host = strcmp(device->id, "cpu") == 0;
+    tx_lm_name_device(lm);
+    const bool in_host = strcmp(tx_engine_device(lm->engine[0])->id, "cpu") == 0;
     lm->offload_params = o->offload_params == TX_OFFLOAD_HOST && in_host ? TX_OFFLOAD_NONE : o->offload_params;
     lm->offload_folder = o->offload_folder ? strdup(o->offload_folder) : NULL;
     if (o->offload_folder && !lm->offload_folder)
@@ -171,18 +168,6 @@ bool tx_lm_has_source(const tx_lm *lm)
 {
     TX_NEEDS(lm, false);
     return lm->config->architecture->head == TX_HEAD_SEQ2SEQ;
-}
-
-const char *tx_lm_device(const tx_lm *lm)
-{
-    TX_NEEDS(lm, "");
-    return lm->device;
-}
-
-const char *tx_lm_device_map(const tx_lm *lm)
-{
-    TX_NEEDS(lm, "");
-    return lm->placed;
 }
 
 const tx_generation *tx_lm_generation(const tx_lm *lm)

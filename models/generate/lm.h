@@ -58,6 +58,8 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *options);
 #define TX_LM_GENERATION "generation_config.json"
 /* The folder whose TX_LM_GENERATION applies: the adapter's if it has one, else the model's. */
 const char *tx_lm_generation_folder(const tx_lm *lm);
+/* Writes lm->device (device_map.c). */
+void tx_lm_name_device(tx_lm *lm);
 /* Opens the devices of a device map, and stores their requested blocks (device_map.c). */
 tx_status tx_lm_open_devices(tx_lm *lm, const char *map, int32_t threads);
 /* Chooses the blocks of each device for plans of these sizes. */
