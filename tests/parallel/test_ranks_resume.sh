@@ -120,7 +120,7 @@ set -- --train_file "$work/text" --config_name "$work/config.json" --block_size 
 "$launcher" -n 2 "$bin/txtrain" "$@" > "$work/out" 2> "$work/err" &
 pid=$!
 tries=0
-until numbers step "$work/signal/log.jsonl" | grep -qx 5 || [ $tries -ge 300 ]; do
+until numbers step "$work/signal/log.jsonl" | grep -qx 5 || [ $tries -ge 1200 ]; do
     sleep 0.1
     tries=$((tries + 1))
 done
