@@ -78,10 +78,10 @@ tx_status tx_lm_find(tx_lm *lm, const tx_lm_options *o)
                        "and load that in 4 bits",
                        lm->adapter);
     const bool typed = o->dtype && strcmp(o->dtype, "auto") != 0;
-    int32_t device = 0; /* the cpu */
-    if (!o->device_map)
+    int32_t device = -1;
+    if (tx_gguf_is_name(lm->folder) && !typed && !o->device_map && !lm->adapter && !o->load_in_4bit)
         TX_TRY(tx_device_find(o->device, &device));
-    if (tx_gguf_is_name(lm->folder) && !typed && device == 0 && !o->device_map && !lm->adapter && !o->load_in_4bit)
+    if (device == 0) /* the cpu */
         TX_TRY(tx_gguf_keep_blocks(lm->folder, lm->config));
     if (o->load_in_4bit)
         lm->config->packed = o->double_quant ? TX_NF4_DOUBLE : TX_NF4;

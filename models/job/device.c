@@ -95,7 +95,8 @@ tx_status tx_job_bind_rank(tx_job *j)
         status = assign_place(j, cpus, moves);
     free(cpus);
     /* A device that does not exist is refused before the data are read. */
-    TX_THEN(status, tx_device_find(j->device, &index));
+    if (!status && strcmp(j->device, "auto") != 0)
+        status = tx_device_find(j->device, &index);
     return status;
 }
 
