@@ -108,14 +108,15 @@ tx_status tx_job_join(tx_job *j)
                               .advice = "start again with --resume_from_checkpoint",
                               .timeout = j->set.comm_timeout,
                               .join = j->set.start_timeout};
+    /* The first listing of devices starts a child process, which is unsafe next to a thread that is starting and once
+     * MPI has registered memory. */
+    int32_t devices;
+    if (!j->comm && tx_launcher_ranks(NULL) > 1)
+        TX_TRY(tx_device_count(&devices));
     if (!j->watch)
         TX_TRY(tx_watch_start(&watch, &j->watch));
     if (j->comm)
         return TX_OK;
-    /* The first listing of devices starts a child process, which is unsafe once MPI has registered memory. */
-    int32_t devices;
-    if (tx_launcher_ranks(NULL) > 1)
-        TX_TRY(tx_device_count(&devices));
     TX_TRY(tx_comm_open(NULL, NULL, &j->comm));
     return tx_watch_join(j->watch, j->comm);
 }

@@ -21,8 +21,8 @@ struct tx_alive {
     pthread_mutex_t lock; /* protects all members below */
     pthread_cond_t wake;
     char doing[STATUS_BYTES];
-    double began, last_line; /* start of the current action; time of the last line */
-    bool printed, stop;      /* a line was printed; the thread has to end */
+    double began, last_line;     /* start of the current action; time of the last line */
+    bool started, printed, stop; /* the thread runs; a line was printed; the thread has to end */
     void (*ask)(void *context, char *text, size_t size);
     void *context;
 };
@@ -52,6 +52,8 @@ static void *run(void *argument)
 {
     tx_alive *a = argument;
     pthread_mutex_lock(&a->lock);
+    a->started = true;
+    pthread_cond_signal(&a->wake);
     while (!a->stop) {
         const double now = tx_now();
         double left = a->last_line + (a->printed ? LINE_SECONDS : FIRST_SECONDS) - now;
@@ -78,7 +80,8 @@ static void *run(void *argument)
     return NULL;
 }
 
-/* Starts the thread with all signals blocked, so that the program's handlers run in its own threads. */
+/* Starts the thread with all signals blocked, so that the program's handlers run in its own threads. Waits until the
+ * thread runs: a child process forked before that could inherit locked memory. */
 static bool start(tx_alive *a)
 {
     sigset_t all, before;
@@ -86,6 +89,10 @@ static bool start(tx_alive *a)
     pthread_sigmask(SIG_SETMASK, &all, &before);
     const int error = pthread_create(&a->thread, NULL, run, a);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_mutex_lock(&a->lock);
+    while (!error && !a->started)
+        pthread_cond_wait(&a->wake, &a->lock);
+    pthread_mutex_unlock(&a->lock);
     return error == 0;
 }
 
