@@ -25,11 +25,12 @@
  * begin and end with a wait for memory. The host enqueues kernels meanwhile, and a step takes at least its time.
  *
  * The model gives lower bounds of times: it shows causes of slowness, and no kernel should be faster. Programs that
- * print its figures say TX_AT_MOST. */
+ * print its figures say TX_AT_MOST. For a card on which a step was measured there is a second prediction, from the
+ * speeds of its kernels (measured.def). */
 #ifndef TX_TOOLS_RESEARCH_PREDICT_H
 #define TX_TOOLS_RESEARCH_PREDICT_H
 
-#include "api/graph/op.h"
+#include "api/plan/plan.h"
 
 typedef struct tx_card {
     const char *id, *target;
@@ -39,6 +40,11 @@ typedef struct tx_card {
 
 /* Returns card number i, or NULL after the last. */
 const tx_card *tx_card_at(int i);
+
+#define TX_LAUNCH_GAP 2e-6 /* estimated seconds between the end of one kernel and the start of the next */
+
+/* Returns the bytes per second that copies reach. */
+double tx_card_bytes(const tx_card *card);
 
 /* Returns the number of work-groups that are resident on a unit, at least 1. */
 double tx_card_held(const tx_card *card, double lanes, double registers, double local_bytes);
@@ -60,6 +66,8 @@ enum {
         TX_ROUND_TERMS
 };
 
+extern const char *const tx_operand_names[], *const tx_round_names[];
+
 typedef struct tx_predicted {
     double seconds, tflops;
     double clocks[TX_ROUND_TERMS]; /* clocks for 64 terms of a tile by resource, or 0 if not counted */
@@ -77,6 +85,9 @@ tx_predicted tx_predict_product(const tx_card *card, tx_operands operands, bool 
  * counted for the card. */
 tx_predicted tx_predict_provider(const tx_card *card, const char *provider, tx_operands operands, bool trans_a,
                                  bool trans_b, int64_t m, int64_t n, int64_t k, tx_epilogue epilogue);
+
+/* Returns true if loops of this provider are counted. */
+bool tx_is_counted(const char *provider);
 
 /* Estimated clocks of loading the first blocks and of storing the last results of a work-group. */
 #define TX_WAIT_CLOCKS 1500.0
@@ -104,5 +115,9 @@ typedef struct tx_predicted_attention {
  * size. */
 bool tx_predict_attention(const tx_card *card, tx_attention_pass pass, const tx_attention_shape *shape,
                           tx_predicted_attention *p);
+
+/* Predicts a command from speeds measured on the card (measured.def, also for `state`). Returns false if its op was not
+ * measured there; `seconds` is then unchanged. */
+bool tx_measured_seconds(const tx_card *card, const char *state, const tx_command *c, double *seconds);
 
 #endif
