@@ -46,11 +46,13 @@ static const tx_gguf_family gguf = {
 static const tx_gguf_family roberta_gguf = {
     .architecture = "bert", .scheme = &tx_bert_gguf, .export_only = true, .gelu = "hidden_act"};
 
+static const tx_preset presets[] = {{"bert-base", ""}, {.name = NULL}};
+
 #define ROW(name, type_, gguf_)                                                                                   \
     .type = type_, .defaults = &name##_defaults.base, .keys = keys, .fixed = tx_bert_fixed, .read = tx_bert_read, \
     .write = tx_bert_write, .lora_targets = "query,value", .gguf = &(gguf_)
 
-TX_BERT_FAMILY(tx_bert, "Bert", ROW(bert, "bert", gguf));
+TX_BERT_FAMILY(tx_bert, "Bert", ROW(bert, "bert", gguf), .presets = presets);
 
 /* ---- RoBERTa ----------------------------------------------------------------------------------------- */
 

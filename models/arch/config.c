@@ -74,6 +74,8 @@ tx_status tx_config_preset(const char *name, tx_config **config)
     char list[512] = "";
     for (const tx_architecture *const *a = tx_architectures; *a; a++)
         for (const tx_preset *p = (*a)->presets; p && p->name; p++) {
+            if ((*a)->defaults->architecture != *a)
+                break; /* another head of the same family */
             if (strcmp(p->name, name) == 0)
                 return make_preset(*a, p, config);
             tx_list_add(list, sizeof list, ", ", "%s", p->name);

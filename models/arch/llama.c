@@ -166,8 +166,15 @@ static const llama_config mistral_defaults = {SIZES(tx_mistral, tx_llama_rows, 3
                                               REST(14336, 8, 1e-6, 1e4), .attention.windowed = true,
                                               .attention.window = 4096};
 
+static const tx_preset llama_presets[] = {
+    {"tinyllama-1.1b", "hidden_size=2048,intermediate_size=5632,num_hidden_layers=22,num_attention_heads=32,"
+                       "num_key_value_heads=4,rms_norm_eps=1e-5"},
+    {.name = NULL},
+};
+
 WITH_CLASSIFIER(tx_llama, "llama", "Llama", llama_defaults, llama_keys, tx_llama_read,
-                GGUF("llama", .pairs = true, .rope_factors = true, .without = {TX_GGUF_EXPERTS, TX_GGUF_WINDOW}));
+                GGUF("llama", .pairs = true, .rope_factors = true, .without = {TX_GGUF_EXPERTS, TX_GGUF_WINDOW}),
+                .presets = llama_presets);
 WITH_CLASSIFIER(tx_mistral, "mistral", "Mistral", mistral_defaults, mistral_keys, tx_llama_read,
                 GGUF("llama", .pairs = true, .rope_factors = true, .with = TX_GGUF_WINDOW,
                      .without = {TX_GGUF_EXPERTS}));

@@ -10,17 +10,20 @@ static void test_presets(void **state)
 {
     static const struct {
         const char *name;
-        int64_t params;
-    } known[] = {{"gpt2", 124439808}, {"gpt2-medium", 354823168}, {"gpt2-large", 774030080}, {"gpt2-xl", 1557611200}};
+        int64_t params, vocab;
+    } known[] = {
+        {"gpt2", 124439808, 50304},     {"gpt2-medium", 354823168, 50304},     {"gpt2-large", 774030080, 50304},
+        {"gpt2-xl", 1557611200, 50304}, {"tinyllama-1.1b", 1100048384, 32000}, {"bert-base", 109514298, 30592},
+    };
     tx_config *config = NULL;
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
         assert_ok(tx_config_preset(known[i].name, &config));
         assert_ok(tx_config_check(config));
         assert_int_equal(tx_arch_param_count(config), known[i].params);
-        assert_int_equal(tx_arch_padded_vocab(config), 50304);
+        assert_int_equal(tx_arch_padded_vocab(config), known[i].vocab);
         tx_config_free(config);
     }
-    assert_refused(tx_config_preset("gpt3", &config), TX_INVALID, "gpt2-large");
+    assert_refused(tx_config_preset("gpt3", &config), TX_INVALID, "the known ones are " TX_PRESETS);
 }
 
 static void test_params(void **state)

@@ -50,6 +50,15 @@ done
 totals=$(grep -E '"(planned|counted)": \{' -A12 few.json | numbers total /dev/stdin | sort -u | wc -l)
 [ "$totals" -eq 1 ] || fail "planned and counted memory differ"
 
+# A report that goes on keeps the parts that succeeded, to the digit.
+"$txbench" report --device "$device" --config secret/config.json --output few --block 32 --budget 600 --only "$few,curve" \
+    --resume > out 2> err || fail "the report does not go on"
+grep -qE '\] (copy|step fp32|generation)$' err && fail "a part runs again"
+[ "$(state curve few.json)" = ok ] || fail "the curve is not ok"
+[ "$(grep -c '"part":' few.json)" -eq 5 ] || fail "not the earlier parts and the curve"
+outcome 1 "choose another --output" "$txbench" report --device "$device" --output few --only copy --resume
+outcome 1 "nothing.json" "$txbench" report --device "$device" --output nothing --resume
+
 # ---- parts that fail, or have no time --------------------------------------------------------------------------------
 report 1 "more than the model's 128 positions" broken --block 129 --budget 600 --only "step fp32,generation"
 [ "$(state "step fp32" broken.json)" = failed ] || fail "the step did not fail"
@@ -59,7 +68,7 @@ outcome 1 "1 of 1 parts failed" "$txbench" report --device abacus --output none
 grep -q '"message": ".*abacus' none.json || fail "why there is no device is not told"
 report 0 "left out" short --block 32 --budget 1 --only "generation,attention fp32"
 [ "$(state "attention fp32" short.json)" = "left out" ] || fail "a part without time is not left out"
-budget=$(sed -n '$s/.*: attention fp32, generation; try --budget \([0-9]*\)$/\1/p' out)
+budget=$(sed -n '$s/.*: generation, attention fp32; try --budget \([0-9]*\)$/\1/p' out)
 [ "${budget:-0}" -gt 1 ] || fail "no larger budget is named"
 report 1 'is not a part of a report' not --only "stepp"
 

@@ -4,6 +4,7 @@
 #ifndef TX_TOOLS_BENCH_H
 #define TX_TOOLS_BENCH_H
 
+#include "models/arch/arch.h"
 #include "tools/bench/figures.h"
 
 /* X(name, help) */
@@ -15,6 +16,7 @@
     X(gemm, "the matrix products of a training step, or one product")                  \
     X(attention, "attention forward and backward")                                     \
     X(ops, "every op at sizes of GPT-2, compared with the device's peaks")             \
+    X(curve, "losses of a small training on the device and on the CPU")                \
     X(generate, "generation, optionally compared with transformers or llama.cpp")      \
     X(comm, "all-reduce over MPI ranks, compared with MPI_Allreduce and memcpy")
 
@@ -58,7 +60,7 @@ int tx_bench_main(const tx_cli *program, const tx_bench_command *const *run, int
 /* clang-format off */
 #define TX_BENCH_MODEL(AT)                                                                                            \
     {TX_OPTION_TEXT, "config", AT(config), .choices = "FILE|NAME",                                                    \
-     .help = "a config.json, a folder with one, or gpt2, gpt2-medium, gpt2-large, gpt2-xl; dropout is off"}
+     .help = "a config.json, a folder with one, or " TX_PRESETS "; dropout is off"}
 #define TX_BENCH_BATCH(AT)                                                                                            \
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "rows of a rank's micro-batch"},                         \
     {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N", "tokens of a row"}

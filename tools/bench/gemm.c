@@ -22,10 +22,10 @@ typedef struct settings {
 static const tx_option options[] = {
     TX_BENCH_OPTIONS,
     {TX_OPTION_CHOICE, "dtype", AT(dtype), .choices = "fp32|bf16|fp16",
-     .help = "type of operands and results; weight gradients are fp32"},
+     .help = "precision of the step, or type of the product's operands and results"},
     {TX_OPTION_HEADING, .help = "step: the products of a training step"},
     {TX_OPTION_TEXT, "model", AT(model), .choices = "NAME|FILE",
-     .help = "gpt2, gpt2-medium, gpt2-large, gpt2-xl, a config.json or a folder with one"},
+     .help = TX_PRESETS ", a config.json or a folder with one"},
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "rows of a step"},
     {TX_OPTION_INTEGER, "block", AT(block), 1, 1 << 24, "N", "tokens of a row"},
     {TX_OPTION_HEADING, .help = "product: only one, op(a) [m, k] times op(b) [k, n]"},
@@ -52,10 +52,12 @@ typedef struct products {
     int32_t count;
 } products;
 
-/* Names the parameter of an operand in arena WEIGHTS or GRADIENTS, without "transformer.", the layer and ".weight". */
+/* Names the parameter of an operand in arena WEIGHTS, HALF (of copies in 16 bits) or GRADIENTS, without "transformer.",
+ * the layer and ".weight". */
 static void name_of(const tx_model *model, const tx_operand *operand, char *text, size_t size)
 {
-    const int64_t address = operand->chunk * model->arena[operand->arena].chunk_bytes + operand->offset;
+    const int64_t within = operand->offset * (operand->arena == TX_ARENA_HALF ? 2 : 1);
+    const int64_t address = operand->chunk * model->arena[TX_ARENA_WEIGHTS].chunk_bytes + within;
     int32_t param = 0;
     while (param + 1 < model->params && model->param[param + 1].offset <= address)
         param++;
@@ -81,7 +83,8 @@ static void describe(const tx_model *model, product *p)
     char weights[40] = "product";
     p->group = c->direction == TX_FORWARD ? "forward" : "dX";
     for (int i = 0; i < TX_MAX_IN; i++)
-        if (tx_present(&c->in[i]) && c->in[i].arena == TX_ARENA_WEIGHTS && c->in[i].shape.rank == 2)
+        if (tx_present(&c->in[i]) && c->in[i].shape.rank == 2 &&
+            (c->in[i].arena == TX_ARENA_WEIGHTS || c->in[i].arena == TX_ARENA_HALF))
             name_of(model, &c->in[i], weights, sizeof weights);
     if (c->direction != TX_FORWARD && c->out[0].arena == TX_ARENA_GRADIENTS) {
         p->group = "dW";
@@ -114,15 +117,10 @@ static void label_of(product *p)
              c->attrs.accumulate == TX_ADD ? " add" : "", epilogues[c->attrs.epilogue]);
 }
 
-static void add_product(products *list, const tx_model *model, const tx_command *command, tx_dtype dtype)
+static void add_product(products *list, const tx_model *model, const tx_command *command)
 {
     product p = {.command = *command, .count = 1};
     describe(model, &p);
-    for (int i = 0; i < 2 && command->op == TX_OP_MATMUL; i++)
-        p.command.in[i].dtype = dtype;
-    if (command->op == TX_OP_MATMUL && command->out[0].arena != TX_ARENA_GRADIENTS &&
-        command->attrs.epilogue == TX_EPILOGUE_NONE)
-        p.command.out[0].dtype = dtype;
     label_of(&p);
     for (int32_t i = 0; i < list->count; i++)
         if (strcmp(list->item[i].label, p.label) == 0) {
@@ -138,7 +136,8 @@ static bool is_product(tx_op op)
     return tx_op_info_of(op)->op_class == TX_CONTRACTION && !attention;
 }
 
-/* Compiles the model's training plan, which is the same on all devices, and collects its products. */
+/* Compiles the model's training plan, which is the same on all devices, and collects its products with the types and
+ * epilogues of a step. */
 static tx_status collect(const settings *set, products *list)
 {
     const tx_engine_options host = {.size = sizeof host, .device = "cpu", .threads = (int32_t)set->common.threads};
@@ -148,6 +147,7 @@ static tx_status collect(const settings *set, products *list)
     tx_status status = tx_bench_config(set->model, set->block, &config);
     if (!status) {
         trainer = tx_bench_trainer_options(config, set->batch, set->block);
+        trainer.autocast = (tx_dtype)set->dtype;
         status = tx_bench_training_open(&host, config, &trainer, &t);
     }
     int64_t runs;
@@ -158,7 +158,7 @@ static tx_status collect(const settings *set, products *list)
         status = tx_fail(TX_MEMORY, "no memory for a list of products");
     for (int32_t i = 0; i < length && !status; i++)
         if (is_product(plan->commands[i].op))
-            add_product(list, t.model, &plan->commands[i], (tx_dtype)set->dtype);
+            add_product(list, t.model, &plan->commands[i]);
     tx_bench_training_close(&t);
     tx_config_free(config);
     return status;

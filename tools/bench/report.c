@@ -29,7 +29,7 @@ typedef struct settings {
     const char *device, *config, *output, *only;
     int64_t batch, block, threads;
     double budget;
-    bool kernels;
+    bool kernels, resume;
     tx_words files;
 } settings;
 
@@ -37,6 +37,7 @@ static const tx_option options[] = {
     {TX_OPTION_REAL, "budget", AT(budget), 1, 1e6, "X",
      "time for all parts in seconds; if it is short, parts measure less or are left out"},
     {TX_OPTION_TEXT, "output", AT(output), .choices = "NAME", .help = "write NAME.json and NAME.html"},
+    {TX_OPTION_FLAG, "resume", AT(resume), .help = "keep the parts of NAME.json that succeeded, and run the others"},
     {TX_OPTION_TEXT, "only", AT(only), .choices = "PART,...",
      .help = "run only these parts, such as \"step fp32,products fp32\""},
     TX_BENCH_MODEL(AT),
@@ -70,7 +71,8 @@ typedef struct report {
     double begin;
     tx_json *all, *parts;  /* the report; its member "parts" */
     const tx_json *device; /* figures of the first part, or NULL if it failed */
-    char cache[32];        /* path of an empty cache folder for the cold start, or "" */
+    tx_json *before;       /* the report that --resume continues, or NULL */
+    char cache[32];        /* path of the cache folder of cold and warm starts, or "" */
     char *kept[CACHES];    /* saved values of the cache variables */
     int32_t failed;
     char left_out[512]; /* names of the parts for which the budget is too small */
@@ -123,6 +125,8 @@ static bool has(const report *r, const char *what)
         return true;
     if (strcmp(what, "opencl") == 0)
         return !tx_json_get_string(r->device, "device", &text) && strncmp(text, "opencl", 6) == 0;
+    if (strcmp(what, "gpu") == 0)
+        return !tx_json_get_string(r->device, "type", &text) && strcmp(text, "gpu") == 0;
     tx_json_get_bool(r->device, what, &is);
     return is;
 }
@@ -164,12 +168,14 @@ static tx_status make_command(const report *r, const struct part *p, double shar
     TX_TRY(tx_command_line_add_word(command, set->device));
     if (set->threads)
         TX_TRY(tx_command_line_add(command, "--threads %" PRId64, set->threads));
+    if (strchr(p->takes, 'P') && getenv("TX_PYTHON"))
+        TX_TRY(tx_command_line_add(command, "--peer torch"));
     if (strchr(p->takes, 'S'))
         TX_TRY(tx_command_line_add(command, "--seconds %.1f", share / 2));
     if (strchr(p->takes, 'B'))
         TX_TRY(tx_command_line_add(command, "--batch %" PRId64 " --block %" PRId64, batch, block));
     if (!strpbrk(p->takes, "CM"))
-        return TX_OK;
+        return TX_OK; /* the words name the model, if there is one */
     TX_TRY(tx_command_line_add(command, strchr(p->takes, 'M') ? "--model" : "--config"));
     char *whole = strchr(set->config, '/') ? realpath(set->config, NULL) : NULL; /* absolute, so that it is hidden */
     const tx_status status = tx_command_line_add_word(command, whole ? whole : set->config);
@@ -177,13 +183,12 @@ static tx_status make_command(const report *r, const struct part *p, double shar
     return status;
 }
 
-/* Selects an empty cache, or restores the usual ones. With an empty cache the start is as slow as the very first one.
- */
-static void set_caches(report *r, bool empty)
+/* Selects the folder of cold and warm starts, or restores the usual caches. */
+static void set_caches(report *r, bool own)
 {
     for (int i = 0; i < CACHES && r->cache[0]; i++) {
         const char *before = getenv(caches[i]);
-        if (empty) {
+        if (own) {
             r->kept[i] = before ? strdup(before) : NULL;
             setenv(caches[i], r->cache, 1);
         } else if (r->kept[i]) {
@@ -195,19 +200,38 @@ static void set_caches(report *r, bool empty)
     }
 }
 
+/* Removes the folder of cold and warm starts. Errors are harmless: it is in the folder of temporary files. */
+static void remove_cache(report *r)
+{
+    if (r->cache[0])
+        (void)tx_folder_remove(CACHE_PARENT, strrchr(r->cache, '/') + 1);
+    r->cache[0] = '\0';
+}
+
+/* Makes the folder anew. With an empty cache the start is as slow as the very first one. */
+static void empty_cache(report *r)
+{
+    remove_cache(r);
+    snprintf(r->cache, sizeof r->cache, CACHE_PARENT "/txbench-XXXXXX");
+    if (!mkdtemp(r->cache))
+        r->cache[0] = '\0';
+}
+
 static tx_status run_part(report *r, const struct part *p, double share)
 {
     const double left = r->set->budget - spent(r), most = fmax(SHARES * share, HANG_SHARE * r->set->budget);
     const double limit = p == list ? DEVICE_SECONDS : fmin(most, left);
-    const bool cold = strcmp(p->name, "cold start") == 0;
+    const bool start = strpbrk(p->takes, "EK") != NULL;
     tx_command_line command = {0};
     tx_part_state state = TX_PART_OK;
     fprintf(stderr, "[%4.0f of %.0f s] %s\n", spent(r), r->set->budget, p->name);
-    if (cold)
+    if (strchr(p->takes, 'E'))
+        empty_cache(r);
+    if (start)
         set_caches(r, true);
     tx_status status = make_command(r, p, share, &command);
     TX_THEN(status, tx_part_run(r->parts, p->name, &command, limit, &state));
-    if (cold)
+    if (start)
         set_caches(r, false);
     tx_command_line_free(&command);
     r->failed += state != TX_PART_OK;
@@ -227,16 +251,47 @@ static void finish_part(report *r)
     tx_part_facts(figures, r->all);
 }
 
+/* Appends the part of the report that is continued, if it succeeded. Returns false if there is none. */
+static bool keep_part(report *r, const struct part *p)
+{
+    const tx_json *parts = r->before && p != list ? tx_json_find(r->before, "parts") : NULL;
+    for (size_t i = 0; parts && i < tx_json_size(parts); i++) {
+        const tx_json *part = tx_json_at(parts, i);
+        const char *name = "", *state = "";
+        tx_json_get_string(part, "part", &name);
+        tx_json_get_string(part, "state", &state);
+        if (strcmp(name, p->name) == 0 && strcmp(state, "ok") == 0)
+            return tx_json_append(r->parts, tx_json_copy(part)) == TX_OK;
+    }
+    return false;
+}
+
+/* The measurements of one file are of one device, model and version. */
+static tx_status check_same(const report *r)
+{
+    static const char *const same[] = {"name", "driver", "model", "version"};
+    for (size_t i = 0; r->before && i < sizeof same / sizeof same[0]; i++) {
+        const char *before = "", *now = "";
+        tx_json_get_string(r->before, same[i], &before);
+        tx_json_get_string(r->all, same[i], &now);
+        if (strcmp(before, now) != 0)
+            return tx_fail(TX_INVALID, "--resume: the %s of %s.json is \"%s\", not \"%s\": choose another --output",
+                           same[i], r->set->output, before, now);
+    }
+    return TX_OK;
+}
+
 static tx_status measure(report *r)
 {
     for (const struct part *p = list; p < list + PARTS; p++) {
-        if (!is_selected(r, p))
+        if (!is_selected(r, p) || keep_part(r, p))
             continue;
         const double fraction = share_of(r, p), share = fmax(r->set->budget - spent(r), 0.0) * fraction;
         tx_status status;
         if (!has(r, p->needs))
             status = tx_part_leave_out(r->parts, p->name,
                                        strcmp(p->needs, "opencl") == 0 ? "only for devices of the backend %s"
+                                       : strcmp(p->needs, "gpu") == 0  ? "the device is no %s"
                                                                        : "the device has no %s that TX uses",
                                        p->needs);
         else if (share < p->least) {
@@ -249,6 +304,8 @@ static tx_status measure(report *r)
         if (status)
             return status;
         finish_part(r);
+        if (p == list)
+            TX_TRY(check_same(r));
         TX_TRY(write_report(r, false));
         if (p == list && !r->device)
             break; /* without a device, nothing else can be measured */
@@ -265,6 +322,11 @@ static tx_status begin(report *r)
     const char *slash = strrchr(r->set->config, '/');
     strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
     snprintf(model, sizeof model, "%.60s", slash ? "(own)" : r->set->config);
+    if (r->set->resume) {
+        char path[4096];
+        snprintf(path, sizeof path, "%s.json", r->set->output);
+        TX_TRY(tx_json_read(path, REPORT_BYTES, &r->before));
+    }
     tx_json_set_string(r->all, "what", "report");
     tx_json_set_int(r->all, "schema", SCHEMA);
     tx_json_set_string(r->all, "version", TX_VERSION);
@@ -318,14 +380,11 @@ static tx_status make_report(const settings *set)
 {
     TX_TRY(check_only(set->only));
     report r = {.set = set, .begin = tx_now(), .all = tx_json_object(), .parts = tx_json_array()};
-    snprintf(r.cache, sizeof r.cache, CACHE_PARENT "/txbench-XXXXXX");
-    if (!mkdtemp(r.cache))
-        r.cache[0] = '\0';
     tx_status status = begin(&r);
     TX_THEN(status, measure(&r));
     TX_THEN(status, print(&r));
-    if (r.cache[0])
-        (void)tx_folder_remove(CACHE_PARENT, strrchr(r.cache, '/') + 1); /* errors are harmless: a temporary folder */
+    remove_cache(&r);
+    tx_json_free(r.before);
     tx_json_free(r.all);
     return status;
 }

@@ -33,7 +33,8 @@ const measures = [
     ["launches per step, fp32", r => part(r, "step fp32")?.traffic.launches, figure, false],
     ["step outside of operations, fp32", r => outside(part(r, "step fp32")), percent, false],
     ["first start: open, compile, first step", r => startOf(part(r, "cold start")), time, false],
-    ["start with cached kernels", r => startOf(part(r, "step fp32")), time, false],
+    ["start with cached kernels", r => startOf(part(r, "warm start")), time, false],
+    ["loss beside the CPU, first steps", r => part(r, "curve")?.first_difference, percent, false],
     ["generation", r => part(r, "generation")?.tx.tokens_per_second, v => `${figure(v)} tokens/s`, true],
 ];
 
@@ -62,6 +63,7 @@ function findings(report) {
                     + `${percent(reached)} of the device's peaks (${row.variant}).`);
         }
     }
-    if (startOf(part(report, "cold start")) > 60) found.push(`A first start takes ${time(startOf(part(report, "cold start")))}.`);
+    for (const p of report.parts)
+        if (p.part.startsWith("cold start") && startOf(p.figures) > 15) found.push(`A first start takes ${time(startOf(p.figures))} (${p.part}).`);
     return found;
 }

@@ -103,7 +103,7 @@ tx_status tx_bench_training_open(const tx_engine_options *engine, const tx_confi
     tx_trainer_options all = *options;
     all.all_rows = all.batch * (all.comm ? all.comm->size : 1);
     all.rows_before = all.comm ? all.batch * all.comm->rank : 0;
-    *training = (tx_bench_training){.config = config};
+    *training = (tx_bench_training){.config = config, .rate = TX_BENCH_LEARNING_RATE};
     tx_status status = open_training(engine, &all, all.all_rows * all.accumulation, training);
     if (status)
         tx_bench_training_close(training);
@@ -159,11 +159,12 @@ static tx_status step(tx_bench_training *t, bool first)
     const tx_batch batch = tx_batch_rows(options->task, t->data.block, &t->batch, options->rows_before,
                                          options->batch * options->accumulation);
     tx_pace_news news;
-    fill(t, options->task);
+    if (!t->repeats || tx_trainer_steps(t->trainer) == 0)
+        fill(t, options->task);
     if (t->pace)
         TX_TRY(tx_pace_begin(t->pace, t->model));
-    TX_TRY(tx_trainer_step(t->trainer, &batch, tx_batch_labels(options->task, t->data.block, &t->batch),
-                           TX_BENCH_LEARNING_RATE));
+    TX_TRY(
+        tx_trainer_step(t->trainer, &batch, tx_batch_labels(options->task, t->data.block, &t->batch), t->rate));
     if (!first)
         TX_TRY(take_results(t));
     return t->pace ? tx_pace_end(t->pace, &news) : TX_OK;

@@ -28,6 +28,8 @@ typedef struct tx_bench_training {
     tx_bench_tokens data;
     void *memory;                         /* memory of the batch */
     tx_batch batch;                       /* the task's fields for the rows of all ranks */
+    double rate;                          /* learning rate, TX_BENCH_LEARNING_RATE at first */
+    bool repeats;                         /* all steps have the rows of the first one */
     double loss;                          /* loss of the last step */
     double open_seconds, compile_seconds; /* time of opening the device; of compiling plans and kernels */
 } tx_bench_training;

@@ -25,7 +25,7 @@ static const tx_option options[] = {
     {TX_OPTION_TEXT, "device", AT(device), .choices = "opencl|opencl:N|opencl:NAME|gpu|cpu",
      .help = "device to tune for"},
     {TX_OPTION_TEXT, "model", AT(model), .choices = "FILE|NAME",
-     .help = "model to tune for: a config.json, a folder with one, or gpt2, gpt2-medium, gpt2-large, gpt2-xl"},
+     .help = "model to tune for: a config.json, a folder with one, or " TX_PRESETS},
     {TX_OPTION_INTEGER, "batch", AT(batch), 1, 1 << 20, "N", "rows of a micro-batch"},
     {TX_OPTION_INTEGER, "eval_batch", AT(eval_batch), 1, 1 << 20, "N", "rows of an evaluation batch"},
     {TX_OPTION_INTEGER, "block", AT(block), 2, 1 << 24, "N", "tokens of a row, at most the model's positions"},

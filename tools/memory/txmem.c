@@ -2,6 +2,7 @@
  * txmem: reports which training configurations of a model fit in a given memory. */
 #include "tools/memory/txmem.h"
 
+#include "models/arch/arch.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"
@@ -28,7 +29,7 @@ typedef struct settings {
 #define AT(field) offsetof(settings, field)
 static const tx_option options[] = {
     {TX_OPTION_TEXT, "model", AT(model.model), .choices = "DIR|FILE|NAME",
-     .help = "a model folder, a config.json, a GGUF file, or gpt2, gpt2-medium, gpt2-large, gpt2-xl"},
+     .help = "a model folder, a config.json, a GGUF file, or " TX_PRESETS},
     {TX_OPTION_TEXT, "memory", AT(memory), .choices = "BYTES",
      .help = "memory to fit in, such as 8GiB or 24GB; default: the memory of the device"},
     {TX_OPTION_INTEGER, "block_size", AT(block), 0, 1 << 24, "N",
