@@ -96,9 +96,9 @@ typedef struct tx_lm_options {
     int64_t threads;    /* of the cpu backend; 0 means all that this process may use */
     int64_t batch_size; /* prompts at once, 0 means 8; it does not change the texts */
     /* Type of weights, caches and matrix products: "float32", "bfloat16", "float16", or "auto" for the type that
-     * config.json names (float32 if it names none). NULL means "float32". With NULL and "auto" on the cpu, matrices in
-     * a GGUF file's blocks (Q8_0, Q4_0, Q4_K, Q6_K) stay as they are, and products of at most 8 rows round their
-     * inputs to 8 bits by block. The other types store the numbers that the blocks mean. */
+     * config.json names (float32 if it names none). NULL means "auto". With "auto" on the cpu, matrices in a GGUF
+     * file's blocks (Q8_0, Q4_0, Q4_K, Q6_K) stay as they are, and products of at most 8 rows round their inputs to 8
+     * bits by block. The other types store the numbers that the blocks mean. */
     const char *dtype;
     /* Receives warnings. Only tx_lm_open calls it. It may be NULL. */
     void (*warn)(void *context, const char *message);

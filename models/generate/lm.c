@@ -23,14 +23,14 @@
 #define USUAL_PROMPT 64
 #define GENERATION_LIMIT (1 << 24)
 
-/* Finds the type that a word names. "auto" means that of config.json. */
+/* Finds the type that a word names. NULL and "auto" mean that of config.json. */
 static tx_status choose_dtype(const tx_lm *lm, const char *word, tx_dtype *dtype)
 {
     static const struct {
         const char *word;
         tx_dtype dtype;
     } types[] = {{"float32", TX_F32}, {"bfloat16", TX_BF16}, {"float16", TX_F16}};
-    const char *name = word ? word : "float32";
+    const char *name = word ? word : "auto";
     if (strcmp(name, "auto") == 0)
         TX_TRY(tx_config_dtype(lm->config, &name));
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++)

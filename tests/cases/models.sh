@@ -108,9 +108,16 @@ done
 outcome 0 '' "$bin/txgen" --model . --ids "$ids" --logits logits
 
 open_case perplexity-stride
-outcome 0 'perplexity 9.06104' "$bin/txgen" --model "$data/models/tiny_gpt2_bytes" --perplexity p.txt --stride 1
-says '999 tokens'
-outcome 0 'perplexity 8.31526' "$bin/txgen" --model "$data/models/tiny_gpt2_bytes" --perplexity p.txt --stride 32
+# perplexity_is VALUE STRIDE
+perplexity_is()
+{
+    outcome 0 '999 tokens' "$bin/txgen" --model "$data/models/tiny_gpt2_bytes" --perplexity p.txt --stride "$2"
+    sed -n 's/^perplexity \([0-9.]*\).*/\1/p' "$work/out" > "$work/got"
+    echo "$1" > "$work/right"
+    near "$work/got" "$work/right" 5e-5 || fail "$case_name: the perplexity is not $1, but $(cat "$work/got")"
+}
+perplexity_is 9.06104 1
+perplexity_is 8.31526 32
 says '999 tokens'
 
 # ---- Configurations -----------------------------------------------------------------------------------------------

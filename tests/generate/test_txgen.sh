@@ -157,6 +157,10 @@ same "--dtype auto of a model of float32"
 sed -i 's/float32/bfloat16/' "$work/model/config.json"
 run 0 "" --ids "116 104 101 32 99" --logits "$work/auto" --dtype auto
 cmp -s "$work/auto" "$work/bfloat16" || fail "--dtype auto is not the type of config.json"
+run 0 "" --ids "116 104 101 32 99" --logits "$work/default"
+cmp -s "$work/default" "$work/bfloat16" || fail "the default is not the type of config.json"
+run 0 "" --ids "116 104 101 32 99" --logits "$work/default" --dtype float32
+cmp -s "$work/default" "$work/float32" || fail "--dtype float32 of a model of bfloat16"
 run 1 "float32, bfloat16, float16 or auto" --prompt "the cat" --dtype int8
 mv "$work/kept_config" "$work/model/config.json"
 

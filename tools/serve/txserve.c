@@ -64,7 +64,7 @@ static const tx_option_spelling spellings[] = {
     {"-m", "model"}, {"--max_model_len", "max_length"}, {"--cors_allow_origins", "cors"}};
 
 static const serve_settings defaults = {
-    .lm = {.size = sizeof(tx_lm_options), .dtype = "float32", .warn = tx_warn, .progress = tx_alive_progress},
+    .lm = {.size = sizeof(tx_lm_options), .warn = tx_warn, .progress = tx_alive_progress},
     .host = "127.0.0.1",
     .port = 8080,
     .slots = 8,
