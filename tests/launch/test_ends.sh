@@ -136,8 +136,8 @@ run 1 refused -n 2 -- --fault refuse:1:0
 says "config.json differs from rank 0's"
 restarts 0
 run 1 usage -n 2 -- --unknown
-says "command line"
 restarts 0
+lines 0
 run 1 none -n 2 --max_restarts 0 -- --fault kill:1:13
 lines 1
 
@@ -158,6 +158,20 @@ timeout 60 "$txlaunch" --launcher "$mpi" -n 2 -- /nowhere/program > "$work/out" 
     fail "a missing program"
 restarts 0
 says "/nowhere/program: cannot be started"
+lines 1
+
+# The program's first word ends the options of txlaunch, and a program in its folder needs no path. A mistake in the
+# program's options is one line, without the launcher's report.
+(cd "$work" && PATH=/usr/bin:/bin timeout 60 "$txlaunch" --launcher "$mpi" -n 2 txtrain --trian_file x) > "$work/out" 2> "$work/err"
+[ "$(cat "$work/err")" = "txtrain: --trian_file: unknown option; did you mean --train_file?" ] || fail "a wrong option: more than a line"
+[ ! -s "$work/out" ] || fail "a wrong option: the launcher's report"
+
+# The words of torchrun and accelerate.
+for words in "--nproc_per_node 2 --nnodes 1 --master_addr localhost --master_port 29500" "--num_processes=2" "-np 2"; do
+    # shellcheck disable=SC2086
+    timeout 60 "$txlaunch" --launcher "$mpi" --max_restarts 0 $words sh -c 'echo a rank' > "$work/out" 2> "$work/err"
+    [ "$(grep -c '^a rank$' "$work/out")" -eq 2 ] || fail "$words: not two ranks"
+done
 
 # refuses TEXT ARGUMENT...: wrong options
 refuses()
@@ -172,7 +186,10 @@ refuses()
 }
 refuses "COMMAND is missing" -n 2
 refuses "exclude each other" --hosts a --hostfile b -- true
-refuses "--min_ranks 3 is more than -n 2" -n 2 --min_ranks 3 -- true
+refuses "-n and --nproc_per_node exclude each other" -n 2 --nproc_per_node 2 true
+refuses "list the hosts with --hosts" --nproc_per_node 2 --nnodes 2 true
+refuses "list the hosts with --hosts" -n 2 --master_addr 10.0.0.1 true
+refuses "--min_ranks 3 is more than the 2 ranks" -n 2 --min_ranks 3 -- true
 refuses "slots for 2 ranks" -n 2 --hosts localhost:1 -- true
 refuses "not a number of slots" -n 2 --hosts localhost:x -- true
 refuses "invalid shell quoting" --launcher_args '-a "b' -- true

@@ -80,12 +80,12 @@ static void families(void **state)
 }
 
 /* Returns "NAME:SLOTS ..." of the hosts, or "refused" if the list is refused. */
-static const char *hosts_of(const char *list, const char *file, int32_t ranks)
+static const char *hosts_for(const char *list, const char *file, int32_t ranks, int32_t per_host)
 {
     static char text[1000];
     tx_launch_hosts hosts = {0};
     text[0] = 0;
-    if (tx_launch_hosts_read(list, file, ranks, &hosts)) {
+    if (tx_launch_hosts_read(list, file, ranks, per_host, &hosts)) {
         assert_int_equal(hosts.count, 0);
         return "refused";
     }
@@ -93,6 +93,11 @@ static const char *hosts_of(const char *list, const char *file, int32_t ranks)
         sprintf(text + strlen(text), "%s%s:%d", i ? " " : "", hosts.host[i].name, (int)hosts.host[i].slots);
     tx_launch_hosts_free(&hosts);
     return text;
+}
+
+static const char *hosts_of(const char *list, const char *file, int32_t ranks)
+{
+    return hosts_for(list, file, ranks, 0);
 }
 
 static void hosts_from_a_list(void **state)
@@ -103,6 +108,7 @@ static void hosts_from_a_list(void **state)
     assert_string_equal(hosts_of("a:3,b", NULL, 5), "a:3 b:2");
     assert_string_equal(hosts_of("a:3,b:3", NULL, 5), "a:3 b:3");
     assert_string_equal(hosts_of("a,b", NULL, 1), "a:1 b:0");
+    assert_string_equal(hosts_for("a,b:3", NULL, 0, 2), "a:2 b:3");
     assert_string_equal(hosts_of("fe80::1,b:1", NULL, 2), "fe80::1:1 b:1");
     static const char *const bad[] = {"",        ",",    "a,", "a:", "a:0", "a:x", "a:-1", "a:99999999999",
                                       "a:1,b:1", "-n,b", ":1"};

@@ -209,9 +209,10 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
             one = parse_option(program, v, argc, argv, &i);
         else if (program->operand && !only_operands && strcmp(argv[i], "--") == 0)
             only_operands = true;
-        else if (program->operand && (only_operands || argv[i][0] != '-' || !argv[i][1]))
+        else if (program->operand && (only_operands || argv[i][0] != '-' || !argv[i][1])) {
             one = judge(program, tx_option_add_word(v, argv[i], program->operands));
-        else
+            only_operands = only_operands || program->runs_command;
+        } else
             one = tx_complain(program, TX_EXIT_USAGE,
                               "%s: not an option, and not the value of one; --help all lists the options%s", argv[i],
                               is_file(program, argv[i]) ? "; a file of options must be the first argument" : "");

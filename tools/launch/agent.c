@@ -3,13 +3,14 @@
  * and reports how it ended before the launcher notices and ends the other ranks. */
 #include "comm/report.h"
 #include "tools/launch/txlaunch.h"
-#include "tools/process/child.h"
+#include "tools/process/process.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -38,8 +39,16 @@ static int wait_for_end(pid_t command, bool *killed)
     return *killed ? 128 + WTERMSIG(code) : WEXITSTATUS(code);
 }
 
-int tx_launch_agent(const char *const *argv)
+/* Finds a program of TX in the folder of this one. Other programs, and paths, stay as they are. */
+static const char *find_program(const char *name, char *path, size_t size)
 {
+    const bool beside = !strchr(name, '/') && !tx_process_beside(name, path, size) && access(path, X_OK) == 0;
+    return beside ? path : name;
+}
+
+int tx_launch_agent(const char **argv)
+{
+    char path[4096];
     sigset_t all, before;
     char host[64] = "";
     pid_t command;
@@ -51,6 +60,7 @@ int tx_launch_agent(const char *const *argv)
     sigfillset(&all);
     sigprocmask(SIG_BLOCK, &all, &before);
     gethostname(host, sizeof host - 1);
+    argv[0] = find_program(argv[0], path, sizeof path);
     if (tx_child_spawn(argv, &(tx_child_spawning){.output = -1, .errors = -1, .orphan = SIGKILL, .mask = &before},
                        &command) == TX_OK) {
         tx_report(channel, 5.0, "%" PRId32 " hello %" PRId32 " %s %ld", rank, ranks < 1 ? 1 : ranks, host,

@@ -43,6 +43,13 @@ static const char *permanent_failure(const tx_launch_job *job)
     return NULL;
 }
 
+bool tx_launch_explained(const tx_launch_job *job)
+{
+    const tx_launch_sign *s = &job->sign;
+    return (s->kind == TX_LAUNCH_LEFT || s->kind == TX_LAUNCH_FAILED) && job->step < 0 &&
+           (s->status == TX_EXIT_USAGE || s->status == TX_LAUNCH_NO_PROGRAM);
+}
+
 static void add_failure(tx_launch_history *h, const tx_launch_job *job)
 {
     const int64_t distance = job->step > h->step ? job->step - h->step : h->step - job->step;

@@ -107,6 +107,58 @@ static void print(tx_launch_stream *s, tx_launch_logs *logs, const char *text, s
     s->middle = text[size - 1] != '\n';
 }
 
+/* ---- Lines that are left out ---------------------------------------------------------------------------------- */
+
+/* MPICH's launcher prints eleven lines if a rank fails: an empty one, 83 times "=", and so on. txlaunch has one line
+ * for them. Empty lines are counted until the next line tells whether they are among these. */
+enum { RULE = 83 };
+static bool is_banner(tx_launch_stream *s, const char *line, size_t size)
+{
+    static const char first[] = "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES";
+    static const char *const rest[] = {"=", "YOUR APPLICATION TERMINATED WITH THE EXIT",
+                                       "This typically refers to a problem", "Please see the FAQ page for debugging"};
+    if (strncmp(line, first, sizeof first - 1) == 0)
+        s->banner = true;
+    for (size_t i = 0; s->banner && i < sizeof rest / sizeof rest[0]; i++)
+        if (strncmp(line, rest[i], strlen(rest[i])) == 0)
+            return true;
+    s->banner = false;
+    const bool rule = size == RULE + 1 && strspn(line, "=") == RULE, empty = size == 1;
+    s->empty = rule ? 0 : s->empty + empty;
+    return rule || empty;
+}
+
+static void print_empty(tx_launch_stream *s, const tx_launch_attempt *a)
+{
+    for (; s->empty > 0; s->empty--)
+        write_all(s->to, "\n", 1, a);
+}
+
+/* Whether another rank has printed the line on standard error before the first step (FNV-1a). */
+static bool is_repeated(tx_launch_logs *logs, const tx_launch_stream *s, const tx_launch_job *job, const char *line,
+                        size_t size)
+{
+    uint64_t hash = UINT64_C(14695981039346656037);
+    if (s->to != STDERR_FILENO || job->step >= 0)
+        return false;
+    for (size_t i = 0; i < size; i++)
+        hash = (hash ^ (unsigned char)line[i]) * UINT64_C(1099511628211);
+    for (int32_t i = 0; i < logs->lines; i++)
+        if (logs->line[i] == hash)
+            return true;
+    if (logs->lines < TX_LAUNCH_LINES)
+        logs->line[logs->lines++] = hash;
+    return false;
+}
+
+/* Whether a whole line is not shown. */
+static bool is_left_out(tx_launch_stream *s, tx_launch_logs *logs, const tx_launch_job *job, const tx_launch_attempt *a,
+                        const char *line, size_t size)
+{
+    return !logs->folder && !s->middle && size > 0 && line[size - 1] == '\n' &&
+           ((a->family == TX_LAUNCH_HYDRA && is_banner(s, line, size)) || is_repeated(logs, s, job, line, size));
+}
+
 /* ---- Lines --------------------------------------------------------------------------------------------------- */
 
 /* Processes a line, or its known part, up to `end`. A report may follow the text of an unfinished line. */
@@ -119,8 +171,10 @@ static void process_line(tx_launch_stream *s, tx_launch_logs *logs, tx_launch_jo
         s->rank = tx_launch_logs_rank(line, &text);
     if (logs->folder)
         line = text;
-    if (text < stop)
+    if (text < stop && !is_left_out(s, logs, job, a, line, (size_t)(stop - line))) {
+        print_empty(s, a);
         print(s, logs, line, (size_t)(stop - line), a);
+    }
     if (report) {
         end[-1] = '\0';
         tx_launch_job_hear(job, report + 1, tx_now());
@@ -144,6 +198,8 @@ bool tx_launch_forward(tx_launch_stream *s, tx_launch_logs *logs, tx_launch_job 
         process_line(s, logs, job, line, end, a);
         line = end;
     }
+    if (got <= 0)
+        print_empty(s, a);
     s->used = (size_t)(end - line);
     memmove(s->text, line, s->used);
     return got > 0;

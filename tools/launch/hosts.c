@@ -66,8 +66,9 @@ static tx_status read_file(tx_launch_hosts *hosts, const char *path, char *text)
     return hosts->count > 0 ? TX_OK : tx_fail(TX_FORMAT, "%s: the file has no hosts", path);
 }
 
-/* Divides the remaining ranks among the hosts without slots. The first hosts get one more if it does not divide. */
-static tx_status share(tx_launch_hosts *hosts, int32_t ranks)
+/* Divides the remaining ranks among the hosts without slots. The first hosts get one more if it does not divide. With
+ * `per_host` each gets as many. */
+static tx_status share(tx_launch_hosts *hosts, int32_t ranks, int32_t per_host)
 {
     int64_t given = 0;
     int32_t open = 0;
@@ -78,7 +79,7 @@ static tx_status share(tx_launch_hosts *hosts, int32_t ranks)
     int64_t left = given < ranks ? ranks - given : 0;
     for (int32_t i = 0, k = 0; i < hosts->count; i++)
         if (hosts->host[i].slots == 0) {
-            hosts->host[i].slots = (int32_t)(left / open + (k < left % open));
+            hosts->host[i].slots = per_host ? per_host : (int32_t)(left / open + (k < left % open));
             k++;
         }
     if (open == 0 && given < ranks)
@@ -87,15 +88,17 @@ static tx_status share(tx_launch_hosts *hosts, int32_t ranks)
     return TX_OK;
 }
 
-static tx_status read_hosts(const char *file, char *text, size_t size, int32_t ranks, tx_launch_hosts *hosts)
+static tx_status read_hosts(const char *file, char *text, size_t size, int32_t ranks, int32_t per_host,
+                            tx_launch_hosts *hosts)
 {
     if (strlen(text) != size)
         return tx_fail(TX_FORMAT, "%s: not a list of hosts: it contains a NUL", file);
     TX_TRY(file ? read_file(hosts, file, text) : read_list(hosts, text));
-    return share(hosts, ranks);
+    return share(hosts, ranks, per_host);
 }
 
-tx_status tx_launch_hosts_read(const char *list, const char *file, int32_t ranks, tx_launch_hosts *hosts)
+tx_status tx_launch_hosts_read(const char *list, const char *file, int32_t ranks, int32_t per_host,
+                               tx_launch_hosts *hosts)
 {
     tx_launch_hosts made = {0};
     char *text = NULL;
@@ -106,7 +109,7 @@ tx_status tx_launch_hosts_read(const char *list, const char *file, int32_t ranks
         TX_TRY(tx_file_read_text(file, FILE_LIMIT, &text, &size));
     else if (!(text = strdup(list)))
         return tx_fail(TX_MEMORY, "--hosts: out of memory");
-    tx_status status = read_hosts(file, text, file ? size : strlen(text), ranks, &made);
+    tx_status status = read_hosts(file, text, file ? size : strlen(text), ranks, per_host, &made);
     free(text);
     if (status)
         tx_launch_hosts_free(&made);

@@ -24,7 +24,8 @@ static const double probe_seconds = 20.0; /* timeout in seconds of running `true
 #define AT(member) offsetof(tx_launch_settings, member)
 
 static const tx_option options[] = {
-    {TX_OPTION_INTEGER, "n", AT(ranks), 1, 1 << 20, "N", "number of ranks"},
+    {TX_OPTION_INTEGER, "n", AT(ranks), 0, 1 << 20, "N", "number of ranks; 0 means the slots of the hosts, or 1"},
+    {TX_OPTION_INTEGER, "nproc_per_node", AT(per_host), 0, 1 << 20, "N", "number of ranks of each host, instead of -n"},
     {TX_OPTION_TEXT, "hosts", AT(hosts), 0, 0, "H1,H2:4",
      "hosts and their numbers of ranks; without numbers the ranks are divided evenly"},
     {TX_OPTION_TEXT, "hostfile", AT(hostfile), 0, 0, "FILE",
@@ -48,8 +49,9 @@ static const tx_option options[] = {
      "more arguments for the launcher, quoted as for a shell"},
 };
 
+static const tx_option_spelling spellings[] = {{"--num_processes", "n"}, {"--np", "n"}, {"-np", "n"}};
+
 static const tx_launch_settings defaults = {
-    .ranks = 1,
     .max_restarts = 3,
     .restart_delay = 1.0,
     .heartbeat_timeout = 30.0,
@@ -60,27 +62,27 @@ static const tx_launch_settings defaults = {
 
 static const tx_cli program = {
     .name = "txlaunch",
-    .usage = "txlaunch -n N [options] -- txtrain ...",
+    .usage = "txlaunch -n N [options] txtrain ...",
     .about =
         "Starts a training job of several ranks with mpiexec and monitors it. If a rank dies, hangs or cannot be\n"
         "reached, the attempt ends and the command is restarted from its newest checkpoint. On SIGTERM and SIGINT\n"
         "all ranks save a checkpoint and end. The exit status is 0 only if rank 0 reports that all output is written.",
-    .example = "  txlaunch -n 2 -- txtrain --train_file text.txt --output_dir out",
-    .table = {TX_CLI_OPTIONS(options)},
+    .example = "  txlaunch -n 2 txtrain --train_file text.txt --output_dir out",
+    .table = {TX_CLI_OPTIONS(options), TX_CLI_SPELLINGS(spellings)},
     .values = &defaults,
     .operand = "COMMAND",
     .operands = AT(command),
     .operands_least = 1,
     .operands_most = INT32_MAX,
+    .runs_command = true,
 };
 
 static int check(const tx_launch_settings *set)
 {
     if (set->hosts && set->hostfile)
         return tx_complain(&program, TX_EXIT_USAGE, "--hosts and --hostfile exclude each other");
-    if (set->min_ranks > set->ranks)
-        return tx_complain(&program, TX_EXIT_USAGE, "--min_ranks %" PRId64 " is more than -n %" PRId64, set->min_ranks,
-                           set->ranks);
+    if (set->ranks && set->per_host)
+        return tx_complain(&program, TX_EXIT_USAGE, "-n and --nproc_per_node exclude each other");
     return TX_GO_ON;
 }
 
@@ -134,6 +136,7 @@ static void wait_for(double seconds, const sigset_t *open)
 
 typedef struct launch {
     tx_launch_attempt next;
+    int32_t ranks; /* of the first attempt */
     tx_launch_output output;
     bool moved;       /* some attempt completed a step */
     char saved[4096]; /* the newest checkpoint of all attempts, or "" */
@@ -164,7 +167,15 @@ static tx_status find_family(tx_launch_attempt *a)
 static tx_status prepare(launch *l)
 {
     const tx_launch_settings *set = l->next.set;
-    TX_TRY(tx_launch_hosts_read(set->hosts, set->hostfile, l->next.ranks, &l->next.hosts));
+    const int32_t per_host = (int32_t)(set->ranks ? 0 : set->per_host ? set->per_host : 1);
+    TX_TRY(tx_launch_hosts_read(set->hosts, set->hostfile, (int32_t)set->ranks, per_host, &l->next.hosts));
+    l->next.ranks = (int32_t)(set->ranks            ? set->ranks
+                              : l->next.hosts.count ? tx_launch_hosts_room(&l->next.hosts, INT32_MAX)
+                                                    : per_host);
+    l->ranks = l->next.ranks;
+    if (set->min_ranks > l->ranks)
+        return tx_fail(TX_INVALID, "--min_ranks %" PRId64 " is more than the %" PRId32 " ranks", set->min_ranks,
+                       l->ranks);
     TX_TRY(tx_launch_output_find(&set->command, &l->output));
     TX_TRY(tx_child_adopt());
     return find_family(&l->next);
@@ -202,11 +213,11 @@ static bool answers(const tx_launch_attempt *a, const char *host)
 }
 
 /* Excludes a host that does not answer, if the other hosts have slots for enough ranks. */
-static void exclude_host(tx_launch_attempt *a, tx_launch_host *host)
+static void exclude_host(tx_launch_attempt *a, int32_t ranks, tx_launch_host *host)
 {
-    const int32_t least = (int32_t)(a->set->min_ranks > 0 ? a->set->min_ranks : a->set->ranks);
+    const int32_t least = a->set->min_ranks > 0 ? (int32_t)a->set->min_ranks : ranks;
     host->gone = true;
-    const int32_t left = tx_launch_hosts_room(&a->hosts, (int32_t)a->set->ranks);
+    const int32_t left = tx_launch_hosts_room(&a->hosts, ranks);
     host->gone = left >= least;
     if (host->gone) {
         a->ranks = left;
@@ -232,7 +243,7 @@ static void probe_hosts(launch *l, const tx_launch_job *job)
         tx_launch_host *host = &a->hosts.host[i];
         if ((all || host == named) && !host->gone && !answers(a, host->name)) {
             l->history.same = 0;
-            exclude_host(a, host);
+            exclude_host(a, l->ranks, host);
         }
     }
 }
@@ -266,7 +277,8 @@ static bool conclude(launch *l, const tx_launch_job *job, tx_launch_start *next,
             before, tx_s(before), job->step);
         break;
     default:
-        say("%s; given up after %" PRId64 " restart%s: %s", line, before, tx_s(before), decision.reason);
+        if (!tx_launch_explained(job))
+            say("%s; given up after %" PRId64 " restart%s: %s", line, before, tx_s(before), decision.reason);
     }
     return false;
 }
@@ -314,14 +326,14 @@ int main(int argc, char **argv)
     char own[4096];
     tx_launch_settings set = defaults;
     if (argc > 2 && strcmp(argv[1], TX_LAUNCH_AGENT) == 0)
-        return tx_launch_agent((const char *const *)argv + 2);
+        return tx_launch_agent((const char **)argv + 2);
     int status = tx_options_parse(&program, argc, argv, &set);
     prefer_own_launcher(&set, own, sizeof own);
     if (status == TX_GO_ON)
         status = check(&set);
     if (status != TX_GO_ON)
         return status;
-    launch l = {.next = {.set = &set, .ranks = (int32_t)set.ranks, .caught = &caught, .signals = &signals}};
+    launch l = {.next = {.set = &set, .caught = &caught, .signals = &signals}};
     catch_signals(&l.next.open);
     status = prepare(&l) ? tx_complain(&program, TX_EXIT_FAILURE, "%s", tx_error()) : supervise(&l);
     tx_launch_hosts_free(&l.next.hosts);

@@ -16,7 +16,8 @@
 #include <wordexp.h>
 
 typedef struct tx_launch_settings {
-    int64_t ranks, max_restarts, min_ranks; /* min_ranks is 0 if all ranks are needed */
+    int64_t ranks, per_host;         /* of all hosts, or of each; 0 if not given */
+    int64_t max_restarts, min_ranks; /* min_ranks is 0 if all ranks are needed */
     const char *hosts, *hostfile, *launcher, *launcher_args, *log_dir;
     double restart_delay, heartbeat_timeout, start_timeout, grace;
     tx_words command;
@@ -37,9 +38,10 @@ typedef struct tx_launch_hosts {
 } tx_launch_hosts;
 
 /* Reads the list "H1,H2:4" or a file with one host per line: H, H:4 or "H slots=4"; # starts a comment. `list` and
- * `file` may be NULL. Hosts without slots share the remaining ranks evenly. Fails if there are fewer slots than
- * `ranks`. */
-tx_status tx_launch_hosts_read(const char *list, const char *file, int32_t ranks, tx_launch_hosts *hosts);
+ * `file` may be NULL. Hosts without slots get `per_host`, or if that is 0 share the remaining ranks evenly. Fails if
+ * there are fewer slots than `ranks`. */
+tx_status tx_launch_hosts_read(const char *list, const char *file, int32_t ranks, int32_t per_host,
+                               tx_launch_hosts *hosts);
 void tx_launch_hosts_free(tx_launch_hosts *hosts);
 /* Returns the number of slots of the hosts that are not gone, at most `ranks`. */
 int32_t tx_launch_hosts_room(const tx_launch_hosts *hosts, int32_t ranks);
@@ -51,8 +53,9 @@ tx_launch_host *tx_launch_host_of(const tx_launch_hosts *hosts, int32_t rank);
 #define TX_LAUNCH_AGENT "--agent" /* the first argument of an agent; the command follows */
 #define TX_LAUNCH_NO_PROGRAM 127  /* exit status if the command cannot be started */
 
-/* Runs the command as one rank, reports its start and its end, and returns its exit status. */
-int tx_launch_agent(const char *const *argv);
+/* Runs the command as one rank. A program in txlaunch's folder is preferred, and replaces argv[0]. Reports its start
+ * and its end, and returns its exit status. */
+int tx_launch_agent(const char **argv);
 
 /* ---- A job (job.c) ---------------------------------------------------------------------------------- */
 
@@ -138,6 +141,8 @@ typedef struct tx_launch_decision {
 /* Decides how to continue after an attempt, and adds the attempt to the history. */
 void tx_launch_decide(const tx_launch_job *job, int64_t max_restarts, tx_launch_history *history,
                       tx_launch_decision *decision);
+/* Whether the attempt ended by an error in the command line, which was printed. */
+bool tx_launch_explained(const tx_launch_job *job);
 /* Describes the end of the attempt: "rank 1 on HOST (pid 12) was killed by signal 9; the last known step is 41
  * (mpiexec: status 9)". `launcher` is the name of the launcher. */
 void tx_launch_describe(const tx_launch_job *job, const char *launcher, char *line, size_t room);
@@ -220,10 +225,14 @@ typedef struct tx_launch_attempt tx_launch_attempt;
 typedef struct tx_launch_stream {
     int from, to;       /* descriptors */
     bool middle;        /* the start of the current line is already forwarded */
+    bool banner;        /* the launcher's report of a failed rank is being left out */
+    int32_t empty;      /* empty lines that may begin such a report */
     int32_t rank;       /* the rank that printed the current line, or -1 if unknown */
     size_t used;        /* bytes in `text` */
     char text[1 << 16]; /* bytes that are not forwarded yet */
 } tx_launch_stream;
+
+#define TX_LAUNCH_LINES 64 /* lines that are remembered */
 
 /* Log files of the ranks, DIR/rank-N.log. */
 typedef struct tx_launch_logs {
@@ -231,6 +240,9 @@ typedef struct tx_launch_logs {
     int *file;          /* descriptor of each rank's log */
     int32_t count;
     bool failed; /* writing a log failed, and a message was printed */
+    /* Hashes of the lines on standard error before the first step: a mistake that all ranks report is printed once. */
+    uint64_t line[TX_LAUNCH_LINES];
+    int32_t lines;
 } tx_launch_logs;
 
 /* Creates the folder and opens the logs for appending. */
