@@ -20,6 +20,9 @@
 
 TX_API_BEGIN
 
+/* Names of published models whose configurations are known. */
+#define TX_PRESETS "gpt2, gpt2-medium, gpt2-large, gpt2-xl, tinyllama-1.1b, bert-base"
+
 /* One finished optimizer step. */
 typedef struct tx_run_step {
     int64_t step, steps; /* counted from 1 */

@@ -67,9 +67,7 @@ typedef struct tx_config {
 
 /* ---- Configuration (config.c) ------------------------------------------------------------------------ */
 
-/* Names of published models whose configurations are known, for texts of options. */
-#define TX_PRESETS "gpt2, gpt2-medium, gpt2-large, gpt2-xl, tinyllama-1.1b, bert-base"
-/* Makes the configuration of one of TX_PRESETS. The caller frees it. */
+/* Makes the configuration of one of TX_PRESETS (tx_train.h). The caller frees it. */
 tx_status tx_config_preset(const char *name, tx_config **config);
 /* Reads config.json, whose model_type and architectures choose the architecture. Absent keys get transformers'
  * defaults. Fails with the name of the key if a type or value is wrong, or if the key selects mathematics that TX does

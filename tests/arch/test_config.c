@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * GPT-2's config.json: presets, defaults, refusals by name, rewriting, mutations; and the list of parameters. */
 #include "models/arch/gpt2.h"
+#include "models/tx_train.h"
 #include "tests/arch/config_text.h"
 
 #define MUTATIONS 1500

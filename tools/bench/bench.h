@@ -4,8 +4,8 @@
 #ifndef TX_TOOLS_BENCH_H
 #define TX_TOOLS_BENCH_H
 
-#include "models/arch/arch.h"
 #include "tools/bench/figures.h"
+#include "tx_train.h"
 
 /* X(name, help) */
 #define TX_BENCH_MAP(X)                                                                \

@@ -183,6 +183,20 @@ static int check_operands(const tx_cli *program, const tx_option_values *v)
     return TX_GO_ON;
 }
 
+/* Fails if MPI's launcher started several processes of a program that has no ranks: each would do all the work. A batch
+ * job of Slurm has SLURM_NTASKS outside of a step, too. */
+static int check_ranks(const tx_cli *program)
+{
+    const char *variable = "";
+    const int32_t ranks = program->one_process ? tx_launcher_ranks(&variable) : 1;
+    if (ranks <= 1 || strcmp(variable, "SLURM_NTASKS") == 0)
+        return TX_GO_ON;
+    if (tx_launcher_rank() > 0)
+        return TX_EXIT_USAGE;
+    return tx_complain(program, TX_EXIT_USAGE, "it runs in one process, but the launcher started %d (%s): %s",
+                       (int)ranks, variable, program->one_process);
+}
+
 /* Whether `argument` is a file of options. */
 static bool is_file(const tx_cli *program, const char *argument)
 {
@@ -220,7 +234,8 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
     }
     if (answered != TX_GO_ON || status != TX_GO_ON)
         return answered != TX_GO_ON ? answered : status;
-    return check_operands(program, v);
+    status = check_operands(program, v);
+    return status == TX_GO_ON ? check_ranks(program) : status;
 }
 
 void tx_warn(void *context, const char *message)

@@ -51,6 +51,7 @@ static const settings defaults = {.type = TX_CONVERT_F32, .density = 1, .seed = 
 
 static const tx_cli program = {
     .name = "txconvert",
+    .one_process = "start it without the launcher",
     .usage = "txconvert MODEL --to FILE.gguf|DIR [options]\n       txconvert ADAPTER... --to DIR [options]",
     .about = "Converts a model folder to a GGUF file for llama.cpp, or a GGUF "
              "file of types F32, F16, BF16 and Q8_0 to a folder that transformers and txtrain load. Combines several "

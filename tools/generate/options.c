@@ -89,6 +89,7 @@ static const txgen_settings defaults = {
 
 const tx_cli txgen_program = {
     .name = "txgen",
+    .one_process = "start it without the launcher; --device_map divides a model among devices",
     .usage = "txgen --model DIR [--prompt TEXT] [options]",
     .about = "Continues texts or conversations with a model, classifies or embeds texts, or measures perplexity.\n"
              "Options have the names of transformers; - and _ in names are the same.",

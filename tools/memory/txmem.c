@@ -2,7 +2,6 @@
  * txmem: reports which training configurations of a model fit in a given memory. */
 #include "tools/memory/txmem.h"
 
-#include "models/arch/arch.h"
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tools/cli/output.h"

@@ -75,6 +75,7 @@ static const serve_settings defaults = {
 
 const tx_cli serve_program = {
     .name = "txserve",
+    .one_process = "start it without the launcher; --device_map divides a model among devices",
     .usage = "txserve --model DIR [options]",
     .about = "Serves a model over HTTP with OpenAI's interface, and a page for chatting.\n"
              "SIGTERM finishes the requests that it has accepted, then ends it.",
