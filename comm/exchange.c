@@ -7,7 +7,6 @@
 #include "comm/common.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     LANES = 3,          /* chunks in progress */

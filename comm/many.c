@@ -12,8 +12,6 @@
 #include "comm/window.h"
 
 #include <inttypes.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

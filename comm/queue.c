@@ -3,7 +3,6 @@
  * The queue of transfers, and the thread that executes them.
  */
 #include "comm/queue.h"
-#include "api/base/clock.h"
 #include "api/base/thread.h"
 #include "comm/common.h"
 

@@ -2,7 +2,6 @@
  *
  * The list of communicators, and the public functions that open and close them. No other file names a communicator.
  */
-#include "comm/common.h"
 
 #include "api/base/needs.h"
 #include "comm/queue.h"

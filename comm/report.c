@@ -4,14 +4,12 @@
  */
 #include "comm/report.h"
 
-#include "api/base/clock.h"
 #include "api/base/number.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 

@@ -6,7 +6,6 @@
 #include "comm/watch_state.h"
 
 #include "api/base/clock.h"
-#include "comm/common.h"
 
 #include <errno.h>
 #include <inttypes.h>

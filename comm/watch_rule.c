@@ -4,7 +4,6 @@
  */
 #include "comm/watch_state.h"
 
-#include "api/base/clock.h"
 #include "api/base/number.h"
 
 #include <errno.h>

@@ -8,7 +8,6 @@
 #include "api/base/number.h"
 
 #include <glob.h>
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

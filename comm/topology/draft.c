@@ -7,7 +7,6 @@
 #include "api/base/number.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

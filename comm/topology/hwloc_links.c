@@ -4,7 +4,6 @@
  */
 #include "comm/topology/hwloc_tree.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const struct {

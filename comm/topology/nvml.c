@@ -6,8 +6,6 @@
 #include "comm/topology/library.h"
 #include "comm/topology/sources.h"
 
-#include <string.h>
-
 #define LINKS_MAX 18
 #define VENDOR_NVIDIA 0x10de
 

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Reads one number and advances `*at`; -1 if there is none. */
 static int32_t read_number(const char **at)

@@ -3,7 +3,6 @@
 #include "models/arch/class.h"
 #include "models/files/quantized.h"
 #include "models/lora/lora.h"
-#include "models/names.h"
 
 #include <inttypes.h>
 #include <stddef.h>

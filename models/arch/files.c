@@ -4,7 +4,6 @@
 #include "models/lora/lora.h"
 
 #include "api/base/file.h"
-#include "models/files/folder.h"
 #include "models/files/quantized.h"
 
 #include <stdio.h>

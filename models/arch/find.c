@@ -4,13 +4,11 @@
 
 #include "api/base/file.h"
 #include "models/files/checkpoint.h"
-#include "models/files/folder.h"
 #include "models/gguf/gguf.h"
 #include "models/tx_text.h"
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 tx_status tx_config_of_folder(const char *folder, tx_config **config)
 {

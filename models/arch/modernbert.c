@@ -5,7 +5,6 @@
  * that see all. */
 #include "models/arch/bert_stack.h"
 #include "models/arch/labels.h"
-#include "models/names.h"
 
 #include <inttypes.h>
 #include <string.h>

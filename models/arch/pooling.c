@@ -3,7 +3,6 @@
 #include "models/gguf/gguf.h"
 
 #include "api/base/file.h"
-#include "models/names.h"
 
 #include <math.h>
 #include <stdio.h>

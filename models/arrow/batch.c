@@ -3,7 +3,6 @@
 #include "models/arrow/columns.h"
 #include "models/parquet/unpack.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 
 /* Bounds of a decompressed buffer, so that a small file cannot exhaust the memory: bytes of any buffer, and more for

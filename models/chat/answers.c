@@ -4,7 +4,6 @@
  * that the loop over the messages wrote for it. */
 #include "models/chat/chat.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static bool is_learnt(const tx_conversation *c, size_t message)

@@ -8,7 +8,6 @@
 #include "models/names.h"
 #include "models/tokenizer/bpe.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -6,7 +6,6 @@
 #include "models/data/lines.h"
 #include "models/names.h"
 #include "models/tokenizer/buffer.h"
-#include "models/tokenizer/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>

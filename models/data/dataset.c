@@ -12,7 +12,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A sequence of adjacent blocks, or STRIDE texts of which each may be a block. */
 typedef struct run {

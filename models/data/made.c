@@ -4,7 +4,6 @@
 
 #include "api/base/number.h"
 #include "models/files/data_file.h"
-#include "models/files/folder.h"
 #include "models/files/hub.h"
 #include "tx_json.h"
 

@@ -6,7 +6,6 @@
 #include "models/data/made.h"
 #include "models/data/rows.h"
 #include "models/files/data_file.h"
-#include "models/files/folder.h"
 #include "models/files/packed.h"
 #include "models/names.h"
 #include "models/tokenizer/hash.h"

@@ -5,7 +5,6 @@
 #include "api/base/file.h"
 #include "models/data/lines.h"
 #include "models/data/tokens_file.h"
-#include "models/files/folder.h"
 #include "models/files/hub.h"
 #include "models/names.h"
 

@@ -4,10 +4,8 @@
 
 #include "api/base/file.h"
 #include "api/base/number.h"
-#include "models/files/folder.h"
 #include "models/files/splits.h"
 #include "models/gguf/gguf_file.h"
-#include "models/names.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -6,7 +6,6 @@
 
 #include "models/files/safetensors.h"
 #include "models/names.h"
-#include "tx_json.h"
 
 typedef struct tx_st_entry {
     tx_st_tensor tensor;

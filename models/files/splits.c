@@ -3,13 +3,10 @@
 #include "models/files/splits.h"
 
 #include "api/base/file.h"
-#include "models/files/folder.h"
 #include "models/files/packed.h"
 #include "models/names.h"
 
-#include <ctype.h>
 #include <glob.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -4,7 +4,6 @@
 #include "models/generate/generate.h"
 #include "tx_json.h"
 
-#include <float.h>
 #include <stdio.h>
 #include <string.h>
 

@@ -9,7 +9,6 @@
 #include "models/generate/guess.h"
 #include "models/generate/slots.h"
 #include "models/lora/lora.h"
-#include "tx_json.h"
 
 #include <inttypes.h>
 #include <stdio.h>

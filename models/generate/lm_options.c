@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Sets options of opened models (tx_lm.def) by name. */
 #include "api/base/needs.h"
-#include "models/options/option.h"
 #include "models/tx_generate.h"
 
 #include <stddef.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Computes the logits of a sequence, and perplexity by windows. */
 #include "models/generate/generate.h"
-#include "models/generate/slots.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * tx_lm_generate: encodes prompts, resolves limits, and reports texts in order. tx_batch_create: a batch of requests.
  */
-#include "api/base/clock.h"
 #include "api/base/needs.h"
 #include "models/generate/lm.h"
 #include "models/generate/run.h"

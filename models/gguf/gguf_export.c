@@ -5,7 +5,6 @@
 #include "models/arch/find.h"
 #include "models/tokenizer/tokenizer_gguf.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -4,8 +4,6 @@
 #include "models/jinja/method.h"
 #include "models/jinja/node.h"
 
-#include <string.h>
-
 tx_jinja_node *tx_jinja_node_new(tx_jinja_parser *p, tx_jinja_node_kind kind)
 {
     tx_jinja_node *node = tx_jinja_take(p->arena, 1, sizeof *node);

@@ -4,8 +4,6 @@
 #include "models/jinja/method.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- Parts ---------------------------------------------------------------------------------------------- */

@@ -3,7 +3,6 @@
 #include "api/base/number.h"
 #include "models/jinja/value.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
  * Methods that search, split, replace, join and pad strings. */
 #include "models/jinja/method.h"
 
-#include "models/tokenizer/unicode.h"
 #include "models/tokenizer/utf8.h"
 
 #include <string.h>

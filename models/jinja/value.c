@@ -5,8 +5,6 @@
 #include "models/tokenizer/utf8.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- Making -------------------------------------------------------------------------------------------- */

@@ -11,7 +11,6 @@
 
 #include "models/jinja/jinja.h"
 
-#include <stdarg.h>
 
 typedef enum tx_jinja_kind {
     TX_JINJA_UNDEFINED,

@@ -2,7 +2,6 @@
  * The adapter that a run trains, and its base model. */
 #include "models/job/inputs.h"
 
-#include "api/base/file.h"
 #include "api/base/number.h"
 #include "models/files/folder.h"
 #include "models/lora/lora.h"

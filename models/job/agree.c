@@ -4,7 +4,6 @@
 #include "models/job/ranks.h"
 
 #include "api/base/build_id.h"
-#include "api/base/file.h"
 #include "api/base/hash.h"
 #include "models/files/checkpoint.h"
 #include "models/files/digest.h"

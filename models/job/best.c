@@ -2,13 +2,11 @@
  * The best checkpoint, the failures that a run reports at its end, and runs that were complete before. */
 #include "models/job/results.h"
 
-#include "api/base/file.h"
 #include "api/base/number.h"
 #include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,10 +2,8 @@
  * Compares the options and data of this run with those of the checkpoint's run, and describes the differences. */
 #include "models/job/inputs.h"
 
-#include "api/base/file.h"
 #include "models/files/folder.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

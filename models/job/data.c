@@ -2,14 +2,12 @@
  * Finds and reads the data, and chooses the task that the model is trained for. */
 #include "models/job/inputs.h"
 
-#include "api/base/cores.h"
 #include "api/base/file.h"
 #include "models/data/rows.h"
 #include "models/train/writer.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- The task --------------------------------------------------------------------------------------------- */
 

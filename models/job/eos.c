@@ -4,7 +4,6 @@
 #include "models/job/inputs.h"
 #include "models/tokenizer/bpe.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

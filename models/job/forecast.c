@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Forecasts the memory and work of training: makes plans without allocating anything and discards them (tx_train.h). */
-#include "api/base/file.h"
 #include "api/base/memory_left.h"
 #include "api/base/needs.h"
 #include "models/arch/find.h"

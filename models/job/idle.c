@@ -4,10 +4,6 @@
 
 #include "models/task/preference.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
 enum { TOGETHER = 7 };
 
 /* Adds those of the options, with 0 after the last, that were given. */

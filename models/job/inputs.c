@@ -2,15 +2,12 @@
  * Finds and reads the inputs of a run: model, tokenizer, data and teacher. */
 #include "models/job/inputs.h"
 
-#include "api/base/file.h"
 #include "models/arch/find.h"
-#include "models/files/folder.h"
 #include "models/files/hub.h"
 #include "models/lora/lora.h"
 #include "models/names.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

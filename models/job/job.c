@@ -6,7 +6,6 @@
 #include "models/job/ranks.h"
 #include "models/job/results.h"
 
-#include "api/base/file.h"
 #include "api/base/needs.h"
 #include "models/lora/lora.h"
 

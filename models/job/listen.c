@@ -3,7 +3,6 @@
  * several ranks have in common are printed once. */
 #include "models/job/job.h"
 
-#include "api/base/clock.h"
 #include "api/base/file.h"
 #include "api/base/hash.h"
 #include "api/base/number.h"

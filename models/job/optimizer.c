@@ -5,11 +5,9 @@
 
 #include "api/base/needs.h"
 #include "api/base/number.h"
-#include "models/options/option.h"
 #include "models/tx_train.h"
 
 #include <stddef.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char tx_optimizer_words[] =

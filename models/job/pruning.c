@@ -5,7 +5,6 @@
 #include "models/arch/prune.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <string.h>
 
 bool tx_job_prunes(const tx_job_settings *set)

@@ -7,14 +7,12 @@
 #include "api/base/number.h"
 #include "comm/comm.h"
 #include "models/arch/find.h"
-#include "models/files/folder.h"
 #include "models/files/hub.h"
 #include "models/job/results.h"
 #include "models/lora/lora.h"
 #include "models/task/preference.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

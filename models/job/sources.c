@@ -2,14 +2,12 @@
  * Finds the data files of each split and prepares them as one file (models/data/prepare.h). */
 #include "models/job/inputs.h"
 
-#include "api/base/file.h"
 #include "api/base/number.h"
 #include "models/data/prepare.h"
 #include "models/files/hub.h"
 #include "models/files/splits.h"
 #include "models/names.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -4,8 +4,6 @@
 
 #include "api/base/needs.h"
 
-#include <stdio.h>
-
 /* ---- Options -------------------------------------------------------------------------------------------- */
 
 tx_option_values *tx_job_options(tx_job *j)

@@ -2,7 +2,6 @@
  * Loads the initial weights of a run, and writes the files of a model folder. */
 #include "models/job/results.h"
 
-#include "api/base/file.h"
 #include "models/files/folder.h"
 #include "models/job/inputs.h"
 #include "models/lora/lora.h"

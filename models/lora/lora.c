@@ -4,7 +4,6 @@
 
 #include "models/names.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -8,7 +8,6 @@
 #include "api/base/needs.h"
 #include "models/files/folder.h"
 #include "models/lora/lora.h"
-#include "models/names.h"
 #include "models/tokenizer/hash.h"
 
 #include <inttypes.h>

@@ -4,7 +4,6 @@
 #include "models/lora/lora.h"
 
 #include "api/base/file.h"
-#include "models/files/folder.h"
 #include "models/files/hub.h"
 #include "tx_json.h"
 

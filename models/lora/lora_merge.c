@@ -3,13 +3,11 @@
 #include "models/lora/lora.h"
 
 #include "api/packed/nf4.h"
-#include "models/files/folder.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct merge {
     tx_model *model;

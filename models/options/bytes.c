@@ -5,7 +5,6 @@
 #include "api/base/needs.h"
 #include "api/base/number.h"
 
-#include <stdlib.h>
 #include <strings.h>
 
 tx_status tx_read_bytes(const char *text, int64_t *bytes)

@@ -4,8 +4,6 @@
 
 #include "tx.h"
 
-#include <stddef.h>
-
 const tx_job_settings tx_job_defaults = {
 #define OPTION(kind, type, name, member, initial, ...) .member = initial,
 #include "models/options/options.def"

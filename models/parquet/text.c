@@ -9,8 +9,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* Bytes of the longest decimal that is written, and of its value in the file. */

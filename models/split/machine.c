@@ -2,12 +2,10 @@
  * Measures the devices and links of a run's ranks. */
 #include "models/split/split.h"
 
-#include "api/base/clock.h"
 #include "comm/comm.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* Starting a plan takes nearly a millisecond on a CPU, a quarter of the time of a product of size 512 on one core. */
 enum { RUNS = 3, SMALLEST = 1024, SUMMED = 1 << 22, SCALED = 1 << 24 };

@@ -3,8 +3,6 @@
 #include "models/split/pretend.h"
 #include "models/split/split.h"
 
-#include <string.h>
-
 #define RANKS 8 /* number of data-parallel ranks in the plans that measure buckets */
 #define FEW 2   /* layers of the smaller plan; the larger has twice as many */
 

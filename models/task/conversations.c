@@ -4,8 +4,6 @@
 
 #include "models/tokenizer/bpe.h"
 
-#include <stdlib.h>
-
 tx_status tx_conversations_open(tx_conversations *c)
 {
     const tx_data_options *o = c->options;

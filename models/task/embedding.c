@@ -4,8 +4,6 @@
 
 #include "models/task/sequence.h"
 
-#include <string.h>
-
 /* Embeddings [rows * texts, C] of a batch. */
 typedef struct batch {
     tx_graph *graph;

@@ -5,8 +5,6 @@
 #include "models/task/conversations.h"
 
 #include <inttypes.h>
-#include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
  * Loads batches: a ring of buffers that threads fill in advance. */
 #include "models/task/loader.h"
 
-#include "api/base/clock.h"
 #include "api/base/file.h"
 #include "api/base/thread.h"
 #include "models/task/grouping.h"

@@ -16,7 +16,6 @@
 #include "models/tokenizer/hash.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -3,7 +3,6 @@
 #include "models/task/preference.h"
 
 #include <math.h>
-#include <string.h>
 
 static const tx_field fields[] = {
     [TX_PREFERENCE_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN, .sequences = 2},

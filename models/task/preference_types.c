@@ -4,8 +4,6 @@
 #include "models/task/preference.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static tx_tensor *nls(const tx_preference_batch *b, tx_tensor *x)

@@ -9,7 +9,6 @@
 #include "models/task/text_scores.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

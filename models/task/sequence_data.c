@@ -2,7 +2,6 @@
  * Reads files of texts with labels: columns, rows, tokens. */
 #include "models/task/sequence.h"
 
-#include "models/arch/labels.h"
 #include "models/task/reader.h"
 
 #include <inttypes.h>

@@ -2,9 +2,7 @@
  * Samples of several texts. */
 #include "models/task/text_samples.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 void tx_text_samples_begin(tx_text_samples *samples, const tx_data_options *options)
 {

@@ -8,7 +8,6 @@
 #include "models/task/table.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads files of words with labels: columns, rows, tokens. */
-#include "models/arch/labels.h"
 #include "models/task/reader.h"
 #include "models/task/sequence.h"
 #include "models/task/tokens.h"

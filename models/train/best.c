@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The best evaluation of a run: its checkpoint, and loading its weights at the end. */
-#include "api/base/file.h"
-#include "models/files/checkpoint.h"
 #include "models/files/folder.h"
 #include "models/names.h"
 #include "models/train/run.h"

@@ -3,7 +3,6 @@
 #include "models/train/run.h"
 #include "models/train/writer.h"
 
-#include "api/base/clock.h"
 #include "comm/comm.h"
 
 #include <stdlib.h>

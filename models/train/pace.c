@@ -2,14 +2,12 @@
  * Times the steps of all ranks, and hashes their weights. */
 #include "models/train/pace.h"
 
-#include "api/base/clock.h"
 #include "api/base/hash.h"
 #include "models/train/run.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum {
     WARM = 1,   /* steps before anything is timed: the first compiles and packs */

@@ -2,7 +2,6 @@
  * The training loop. */
 #include "models/train/running.h"
 
-#include "api/base/clock.h"
 #include "models/files/folder.h"
 
 #include <inttypes.h>

@@ -11,7 +11,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define FORMAT 1
 #define STATE_LIMIT ((int64_t)1 << 30)

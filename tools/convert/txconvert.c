@@ -5,8 +5,6 @@
 #include "tx_convert.h"
 
 #include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 typedef struct settings {
     const char *to;

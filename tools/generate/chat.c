@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Conversations: answers each line of standard input, with all earlier messages as context. */
-#include "tools/cli/waiting.h"
 #include "tools/generate/txgen.h"
 
 #include <inttypes.h>

@@ -3,8 +3,6 @@
 #include "tools/generate/txgen.h"
 
 #include <float.h>
-#include <math.h>
-#include <stdio.h>
 
 #define AT(field) offsetof(txgen_settings, field)
 static const tx_option options[] = {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads the command's options about its output folder, and finds whether the folder has an earlier run. */
 #include "tools/launch/txlaunch.h"
-#include "tx_file.h"
 #include "tx_folder.h"
 #include "tx_json.h"
 #include "tx_train.h"

@@ -10,7 +10,6 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MIB 1048576.0
 #define GIB 1073741824.0

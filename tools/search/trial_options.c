@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdlib.h>
 #include <string.h>
 
 const char *tx_trial_name(char name[TX_TRIAL_NAME], int32_t trial, const char *suffix)

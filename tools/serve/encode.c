@@ -5,7 +5,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The bytes of `count` numbers, little-endian, in base64 (RFC 4648). Like the next functions, returns NULL and sets the
  * message if it fails. */

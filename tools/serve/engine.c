@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 /* ---- The callbacks of the batch ---------------------------------------------------------------------------- */
 

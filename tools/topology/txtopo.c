@@ -4,7 +4,6 @@
 #include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 #include "tools/cli/profile.h"
-#include "tx_file.h"
 #include "tx_topology.h"
 
 #include <math.h>

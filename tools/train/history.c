@@ -2,7 +2,6 @@
  * Reading log.jsonl and trainer_state.json. */
 #include "tools/train/history.h"
 
-#include "tools/cli/output.h"
 #include "tx_file.h"
 #include "tx_folder.h"
 #include "tx_json.h"

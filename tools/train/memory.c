@@ -4,7 +4,6 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #define MIB 1048576.0
 /* The number of tensors that are listed at the peak. */
