@@ -340,8 +340,9 @@ static tx_jinja_value call(tx_jinja_run *r, tx_jinja_value callee, const tx_jinj
         return call_macro(r, callee.macro, at, count);
     if (callee.kind != TX_JINJA_METHOD)
         return tx_jinja_fail(&r->arena, TX_FORMAT, "a %s cannot be called", tx_jinja_kind_name(callee));
-    const tx_jinja_call call = {tx_jinja_method_find, &r->arena, callee.bound->self, at, count};
-    return callee.bound->method->function(&call);
+    const tx_jinja_method *method = callee.bound->method;
+    const tx_jinja_call call = {tx_jinja_method_find, &r->arena, callee.bound->self, at, count, method->form};
+    return method->function(&call);
 }
 
 tx_jinja_value tx_jinja_call_node(tx_jinja_run *r, const tx_jinja_node *node, const tx_jinja_macro *caller)
@@ -361,7 +362,8 @@ tx_jinja_value tx_jinja_call_node(tx_jinja_run *r, const tx_jinja_node *node, co
 static tx_jinja_value apply(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja_value self)
 {
     tx_jinja_argument at[MOST_ARGUMENTS];
-    const tx_jinja_call call = {tx_jinja_method_find, &r->arena, self, at, arguments_of(r, node, at)};
+    const int form = node->method ? node->method->form : 0;
+    const tx_jinja_call call = {tx_jinja_method_find, &r->arena, self, at, arguments_of(r, node, at), form};
     r->arena.line = node->line;
     if (!node->method && !r->arena.status)
         return tx_jinja_fail(&r->arena, TX_UNSUPPORTED, "there is no %s %.*s",

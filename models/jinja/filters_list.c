@@ -31,20 +31,10 @@ tx_jinja_value tx_jinja_do_length(const tx_jinja_call *c)
     }
 }
 
-static tx_jinja_value element(const tx_jinja_call *c, bool last)
+tx_jinja_value tx_jinja_do_end_of(const tx_jinja_call *c)
 {
     const tx_jinja_list *list = tx_jinja_elements(c->arena, c->self);
-    return list && list->count ? list->at[last ? list->count - 1 : 0] : TX_JINJA_NOTHING;
-}
-
-tx_jinja_value tx_jinja_do_first(const tx_jinja_call *c)
-{
-    return element(c, false);
-}
-
-tx_jinja_value tx_jinja_do_last(const tx_jinja_call *c)
-{
-    return element(c, true);
+    return list && list->count ? list->at[c->form == TX_JINJA_BACK ? list->count - 1 : 0] : TX_JINJA_NOTHING;
 }
 
 tx_jinja_value tx_jinja_do_otherwise(const tx_jinja_call *c)
@@ -90,7 +80,8 @@ static tx_jinja_value call_named(const tx_jinja_call *c, tx_jinja_method_kind ki
     if (!method && !c->arena->status)
         return tx_jinja_fail(c->arena, TX_UNSUPPORTED, "there is no %s of this name",
                              kind == TX_JINJA_A_TEST ? "test" : "filter");
-    const tx_jinja_call call = {c->find, c->arena, self, c->at + index + 1, c->count - index - 1};
+    const tx_jinja_call call = {
+        c->find, c->arena, self, c->at + index + 1, c->count - index - 1, method ? method->form : 0};
     return c->arena->status ? TX_JINJA_NOTHING : method->function(&call);
 }
 
@@ -113,8 +104,9 @@ static const tx_jinja_list *elements_if_any(const tx_jinja_call *c)
     return tx_jinja_truth(c->self) ? tx_jinja_elements(c->arena, c->self) : NULL;
 }
 
-static tx_jinja_value choose(const tx_jinja_call *c, bool by_attribute, bool wanted)
+tx_jinja_value tx_jinja_do_choose(const tx_jinja_call *c)
 {
+    const bool by_attribute = c->form & TX_JINJA_BY_ATTRIBUTE, wanted = c->form & TX_JINJA_TRUE_ONES;
     const tx_jinja_list *list = elements_if_any(c);
     const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
     const size_t test = by_attribute ? 1 : 0;
@@ -128,26 +120,6 @@ static tx_jinja_value choose(const tx_jinja_call *c, bool by_attribute, bool wan
             tx_jinja_append(c->arena, made.list, list->at[i]);
     }
     return made;
-}
-
-tx_jinja_value tx_jinja_do_select(const tx_jinja_call *c)
-{
-    return choose(c, false, true);
-}
-
-tx_jinja_value tx_jinja_do_selectattr(const tx_jinja_call *c)
-{
-    return choose(c, true, true);
-}
-
-tx_jinja_value tx_jinja_do_reject(const tx_jinja_call *c)
-{
-    return choose(c, false, false);
-}
-
-tx_jinja_value tx_jinja_do_rejectattr(const tx_jinja_call *c)
-{
-    return choose(c, true, false);
 }
 
 tx_jinja_value tx_jinja_do_map(const tx_jinja_call *c)
@@ -172,8 +144,8 @@ static tx_jinja_value key_of(const tx_jinja_call *c, tx_jinja_value v, tx_jinja_
 {
     if (attribute.kind != TX_JINJA_UNDEFINED && attribute.kind != TX_JINJA_NONE)
         v = attribute_by(c, v, attribute);
-    const tx_jinja_call lower = {c->find, c->arena, v, NULL, 0};
-    return v.kind == TX_JINJA_STRING && !cased ? tx_jinja_do_lower(&lower) : v;
+    const tx_jinja_call lower = {.arena = c->arena, .self = v, .form = TX_JINJA_LOWER};
+    return v.kind == TX_JINJA_STRING && !cased ? tx_jinja_do_letters(&lower) : v;
 }
 
 static tx_jinja_value sorted(const tx_jinja_call *c, tx_jinja_value of, tx_jinja_value attribute, bool cased,
@@ -201,26 +173,18 @@ tx_jinja_value tx_jinja_do_sort(const tx_jinja_call *c)
 tx_jinja_value tx_jinja_do_dictsort(const tx_jinja_call *c)
 {
     const bool by_value = tx_jinja_is_text(tx_jinja_argument_of(c, 1, "by"), "value");
-    return sorted(c, tx_jinja_do_items(c), tx_jinja_integer(by_value),
+    const tx_jinja_call pairs = {.arena = c->arena, .self = c->self, .form = TX_JINJA_PAIRS};
+    return sorted(c, tx_jinja_do_parts(&pairs), tx_jinja_integer(by_value),
                   tx_jinja_truth(tx_jinja_argument_of(c, 0, "case_sensitive")),
                   tx_jinja_truth(tx_jinja_argument_of(c, 2, "reverse")));
 }
 
-static tx_jinja_value extreme(const tx_jinja_call *c, bool last)
+tx_jinja_value tx_jinja_do_extreme(const tx_jinja_call *c)
 {
-    const tx_jinja_value list = sorted(c, c->self, tx_jinja_argument_of(c, 1, "attribute"),
-                                       tx_jinja_truth(tx_jinja_argument_of(c, 0, "case_sensitive")), last);
+    const tx_jinja_value list =
+        sorted(c, c->self, tx_jinja_argument_of(c, 1, "attribute"),
+               tx_jinja_truth(tx_jinja_argument_of(c, 0, "case_sensitive")), c->form == TX_JINJA_BACK);
     return list.kind == TX_JINJA_LIST && list.list->count ? list.list->at[0] : TX_JINJA_NOTHING;
-}
-
-tx_jinja_value tx_jinja_do_greatest(const tx_jinja_call *c)
-{
-    return extreme(c, true);
-}
-
-tx_jinja_value tx_jinja_do_least(const tx_jinja_call *c)
-{
-    return extreme(c, false);
 }
 
 tx_jinja_value tx_jinja_do_unique(const tx_jinja_call *c)

@@ -77,7 +77,7 @@ tx_jinja_value tx_jinja_do_join(const tx_jinja_call *c)
 tx_jinja_value tx_jinja_do_wordcount(const tx_jinja_call *c)
 {
     const tx_jinja_string *s = tx_jinja_self(c);
-    const tx_jinja_call split = {c->find, c->arena, {TX_JINJA_STRING, {.string = (tx_jinja_string *)s}}, NULL, 0};
+    const tx_jinja_call split = {.arena = c->arena, .self = {TX_JINJA_STRING, {.string = (tx_jinja_string *)s}}};
     const tx_jinja_value words = tx_jinja_do_split(&split);
     return words.kind == TX_JINJA_LIST ? tx_jinja_integer((int64_t)words.list->count) : words;
 }

@@ -134,7 +134,7 @@ tx_jinja_value tx_jinja_do_get(const tx_jinja_call *c)
 }
 
 /* Keys, values, or tuples of both. */
-static tx_jinja_value parts_of(const tx_jinja_call *c, bool keys, bool values)
+tx_jinja_value tx_jinja_do_parts(const tx_jinja_call *c)
 {
     const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
     if (c->self.kind == TX_JINJA_UNDEFINED)
@@ -143,8 +143,8 @@ static tx_jinja_value parts_of(const tx_jinja_call *c, bool keys, bool values)
         return tx_jinja_fail(c->arena, TX_FORMAT, "a %s has no items", tx_jinja_kind_name(c->self));
     for (size_t i = 0; i < c->self.dict->count && tx_jinja_step(c->arena, 1); i++) {
         const tx_jinja_pair *pair = &c->self.dict->at[i];
-        tx_jinja_value item = keys ? pair->key : pair->value;
-        if (keys && values) {
+        tx_jinja_value item = c->form == TX_JINJA_KEYS ? pair->key : pair->value;
+        if (c->form == TX_JINJA_PAIRS) {
             item = tx_jinja_list_new(c->arena, true);
             tx_jinja_append(c->arena, item.list, pair->key);
             tx_jinja_append(c->arena, item.list, pair->value);
@@ -152,21 +152,6 @@ static tx_jinja_value parts_of(const tx_jinja_call *c, bool keys, bool values)
         tx_jinja_append(c->arena, made.list, item);
     }
     return made;
-}
-
-tx_jinja_value tx_jinja_do_items(const tx_jinja_call *c)
-{
-    return parts_of(c, true, true);
-}
-
-tx_jinja_value tx_jinja_do_keys(const tx_jinja_call *c)
-{
-    return parts_of(c, true, false);
-}
-
-tx_jinja_value tx_jinja_do_values(const tx_jinja_call *c)
-{
-    return parts_of(c, false, true);
 }
 
 /* Only namespaces change, so a list or a dict is its own copy. */

@@ -31,6 +31,7 @@ typedef struct tx_jinja_call {
     tx_jinja_value self;
     const tx_jinja_argument *at;
     size_t count;
+    int form; /* of the row */
 } tx_jinja_call;
 
 typedef tx_jinja_value tx_jinja_function(const tx_jinja_call *c);
@@ -39,7 +40,16 @@ typedef struct tx_jinja_method {
     tx_jinja_method_kind kind;
     const char *name;
     tx_jinja_function *function;
+    int form; /* which of the things that the function does */
 } tx_jinja_method;
+
+/* Forms: the case of letters, kinds of letters, ends of a text or list, parts of a dict, and how elements are chosen.
+ */
+enum { TX_JINJA_LOWER, TX_JINJA_UPPER, TX_JINJA_CAPITALIZE, TX_JINJA_TITLE_WORDS, TX_JINJA_TITLE_LETTERS };
+enum { TX_JINJA_LETTERS, TX_JINJA_DIGITS, TX_JINJA_LETTERS_OR_DIGITS, TX_JINJA_SPACES };
+enum { TX_JINJA_FRONT = 1, TX_JINJA_BACK = 2, TX_JINJA_BOTH = TX_JINJA_FRONT | TX_JINJA_BACK };
+enum { TX_JINJA_KEYS = 1, TX_JINJA_VALUES = 2, TX_JINJA_PAIRS = TX_JINJA_KEYS | TX_JINJA_VALUES };
+enum { TX_JINJA_FALSE_ONES, TX_JINJA_TRUE_ONES = 1, TX_JINJA_BY_ATTRIBUTE = 2 };
 
 /* A value of kind METHOD: a row, and the object of the method. */
 typedef struct tx_jinja_bound {
@@ -65,7 +75,7 @@ const tx_jinja_string *tx_jinja_self(const tx_jinja_call *c);
 /* Computes `format % arguments` as Python does. */
 tx_jinja_value tx_jinja_percent(tx_jinja_arena *a, const tx_jinja_string *format, const tx_jinja_list *arguments);
 
-#define TX_JINJA_METHOD_ROW(kind, name, function) tx_jinja_function tx_jinja_do_##function;
+#define TX_JINJA_METHOD_ROW(kind, name, function, ...) tx_jinja_function tx_jinja_do_##function;
 #include "models/jinja/methods.def"
 #undef TX_JINJA_METHOD_ROW
 

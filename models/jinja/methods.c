@@ -5,7 +5,7 @@
 #include <string.h>
 
 static const tx_jinja_method methods[] = {
-#define TX_JINJA_METHOD_ROW(kind, name, function) {kind, name, tx_jinja_do_##function},
+#define TX_JINJA_METHOD_ROW(kind, name, function, form, ...) {kind, name, tx_jinja_do_##function, form},
 #include "models/jinja/methods.def"
 #undef TX_JINJA_METHOD_ROW
 };

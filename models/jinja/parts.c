@@ -199,8 +199,9 @@ tx_jinja_value tx_jinja_do_splitlines(const tx_jinja_call *c)
     return list;
 }
 
-static tx_jinja_value part_at(const tx_jinja_call *c, bool last)
+tx_jinja_value tx_jinja_do_partition(const tx_jinja_call *c)
 {
+    const bool last = c->form == TX_JINJA_BACK;
     str s = tx_jinja_self(c), sep = tx_jinja_needed(c, 0, "sep");
     const tx_jinja_value list = tx_jinja_list_new(c->arena, true);
     if (!sep->size)
@@ -211,16 +212,6 @@ static tx_jinja_value part_at(const tx_jinja_call *c, bool last)
     append_cut(c, list, begin, end);
     append_cut(c, list, end, s->size);
     return list;
-}
-
-tx_jinja_value tx_jinja_do_partition(const tx_jinja_call *c)
-{
-    return part_at(c, false);
-}
-
-tx_jinja_value tx_jinja_do_rpartition(const tx_jinja_call *c)
-{
-    return part_at(c, true);
 }
 
 /* ---- Joining and padding -------------------------------------------------------------------------------- */
@@ -254,21 +245,11 @@ static tx_jinja_value pad(const tx_jinja_call *c, str fill, bool before)
     return tx_jinja_written(c->arena, &sink);
 }
 
-static str fill_of(const tx_jinja_call *c)
+tx_jinja_value tx_jinja_do_just(const tx_jinja_call *c)
 {
     static const tx_jinja_string blank = {.bytes = " ", .size = 1};
     str fill = tx_jinja_string_of(c, 1, "fillchar");
-    return fill ? fill : &blank;
-}
-
-tx_jinja_value tx_jinja_do_ljust(const tx_jinja_call *c)
-{
-    return pad(c, fill_of(c), false);
-}
-
-tx_jinja_value tx_jinja_do_rjust(const tx_jinja_call *c)
-{
-    return pad(c, fill_of(c), true);
+    return pad(c, fill ? fill : &blank, c->form == TX_JINJA_FRONT);
 }
 
 tx_jinja_value tx_jinja_do_zfill(const tx_jinja_call *c)

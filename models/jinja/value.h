@@ -11,7 +11,6 @@
 
 #include "models/jinja/jinja.h"
 
-
 typedef enum tx_jinja_kind {
     TX_JINJA_UNDEFINED,
     TX_JINJA_NONE,
