@@ -83,36 +83,15 @@ static tx_status read_element(tx_thrift *t, const char *path, tx_pq_node *node)
     size_t size = 0;
     const uint8_t *name = NULL;
     int64_t type = -1, width = 0, repetition = 0, converted = -1, children = 0, scale = 0;
+    int64_t *const numbers[] = {
+        [1] = &type, [2] = &width, [3] = &repetition, [5] = &children, [6] = &converted, [7] = &scale};
     for (tx_thrift_field f = {0}; tx_thrift_next(t, &f);)
-        switch (f.id) {
-        case 1:
-            type = tx_thrift_int(t, f);
-            break;
-        case 2:
-            width = tx_thrift_int(t, f);
-            break;
-        case 3:
-            repetition = tx_thrift_int(t, f);
-            break;
-        case 4:
+        if (f.id == 4)
             name = tx_thrift_binary(t, f, &size);
-            break;
-        case 5:
-            children = tx_thrift_int(t, f);
-            break;
-        case 6:
-            converted = tx_thrift_int(t, f);
-            break;
-        case 7:
-            scale = tx_thrift_int(t, f);
-            break;
-        case 10:
+        else if (f.id == 10)
             read_logical(t, f, node);
-            break;
-        default:
-            tx_thrift_skip(t, f);
-            break;
-        }
+        else
+            tx_thrift_take(t, f, numbers, sizeof numbers / sizeof numbers[0]);
     if (t->bad || !name || children < 0 || (!children && (type < 0 || type >= TX_PQ_TYPES)) || repetition < 0 ||
         repetition > TX_PQ_REPEATED || width < 0 || width > INT32_MAX || scale < 0 || scale > SCALE_MOST ||
         node->scale < 0 || node->scale > SCALE_MOST)
@@ -195,7 +174,8 @@ static tx_status read_schema(tx_thrift *t, tx_thrift_field field, const char *pa
 
 static void read_chunk(tx_thrift *t, tx_thrift_field field, tx_pq_chunk *chunk, bool *elsewhere)
 {
-    int64_t data = -1, dictionary = -1, bytes = 0;
+    int64_t codec = chunk->codec, data = -1, dictionary = -1, bytes = 0;
+    int64_t *const numbers[] = {[4] = &codec, [5] = &chunk->values, [7] = &bytes, [9] = &data, [11] = &dictionary};
     tx_thrift_struct(t, field);
     for (tx_thrift_field f = {0}; tx_thrift_next(t, &f);) {
         if (f.id != 3) {
@@ -205,27 +185,9 @@ static void read_chunk(tx_thrift *t, tx_thrift_field field, tx_pq_chunk *chunk, 
         }
         tx_thrift_struct(t, f);
         for (tx_thrift_field m = {0}; tx_thrift_next(t, &m);)
-            switch (m.id) {
-            case 4:
-                chunk->codec = (int32_t)tx_thrift_int(t, m);
-                break;
-            case 5:
-                chunk->values = tx_thrift_int(t, m);
-                break;
-            case 7:
-                bytes = tx_thrift_int(t, m);
-                break;
-            case 9:
-                data = tx_thrift_int(t, m);
-                break;
-            case 11:
-                dictionary = tx_thrift_int(t, m);
-                break;
-            default:
-                tx_thrift_skip(t, m);
-                break;
-            }
+            tx_thrift_take(t, m, numbers, sizeof numbers / sizeof numbers[0]);
     }
+    chunk->codec = (int32_t)codec;
     chunk->begin = dictionary > 0 && dictionary < data ? dictionary : data;
     t->bad |= chunk->begin < 0 || bytes < 0 || chunk->values < 0 || bytes > INT64_MAX - chunk->begin;
     chunk->end = t->bad ? chunk->begin : chunk->begin + bytes;

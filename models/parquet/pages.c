@@ -39,54 +39,29 @@ static tx_status fail(const tx_pq_column *c, const char *fault)
 static void read_kind(tx_thrift *t, tx_thrift_field field, bool second, page *p)
 {
     tx_thrift_struct(t, field);
+    int64_t *const numbers[2][7] = {
+        {[1] = &p->entries, [2] = &p->encoding, [3] = &p->def_encoding, [4] = &p->rep_encoding},
+        {[1] = &p->entries, [4] = &p->encoding, [5] = &p->def_bytes, [6] = &p->rep_bytes}};
     for (tx_thrift_field f = {0}; tx_thrift_next(t, &f);)
-        if (f.id == 1)
-            p->entries = tx_thrift_int(t, f);
-        else if (f.id == (second ? 4 : 2))
-            p->encoding = tx_thrift_int(t, f);
-        else if (f.id == 3 && !second && f.type == TX_THRIFT_I32)
-            p->def_encoding = tx_thrift_int(t, f);
-        else if (f.id == 4 && !second)
-            p->rep_encoding = tx_thrift_int(t, f);
-        else if (f.id == 5 && second)
-            p->def_bytes = tx_thrift_int(t, f);
-        else if (f.id == 6 && second)
-            p->rep_bytes = tx_thrift_int(t, f);
-        else if (f.id == 7 && second)
+        if (f.id == 7 && second)
             p->compressed = tx_thrift_bool(t, f);
-        else
+        else if (f.id == 3 && f.type != TX_THRIFT_I32) /* of a dictionary: whether it is sorted */
             tx_thrift_skip(t, f);
+        else
+            tx_thrift_take(t, f, numbers[second], 7);
 }
 
 static void parse_header(tx_thrift *t, page *p)
 {
     *p = (page){.type = -1, .compressed = true, .def_encoding = TX_PQ_RLE, .rep_encoding = TX_PQ_RLE, .entries = -1};
-    for (tx_thrift_field f = {0}; tx_thrift_next(t, &f);)
-        switch (f.id) {
-        case 1:
-            p->type = tx_thrift_int(t, f);
-            break;
-        case 2:
-            p->bytes = tx_thrift_int(t, f);
-            break;
-        case 3:
-            p->stored_bytes = tx_thrift_int(t, f);
-            break;
-        case 4:
-            p->crc = tx_thrift_int(t, f);
-            p->has_crc = true;
-            break;
-        case 5:
-        case 7:
-            read_kind(t, f, false, p);
-            break;
-        case 8:
-            read_kind(t, f, true, p);
-            break;
-        default:
-            tx_thrift_skip(t, f);
-            break;
-        }
+    int64_t *const numbers[] = {[1] = &p->type, [2] = &p->bytes, [3] = &p->stored_bytes, [4] = &p->crc};
+    for (tx_thrift_field f = {0}; tx_thrift_next(t, &f);) {
+        p->has_crc |= f.id == 4;
+        if (f.id == 5 || f.id == 7 || f.id == 8)
+            read_kind(t, f, f.id == 8, p);
+        else
+            tx_thrift_take(t, f, numbers, sizeof numbers / sizeof numbers[0]);
+    }
 }
 
 /* Reads the header at c->at and the bytes of the page after it, and moves on. */

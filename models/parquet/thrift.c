@@ -163,3 +163,11 @@ void tx_thrift_skip(tx_thrift *t, tx_thrift_field field)
 {
     skip(t, field.type, 0);
 }
+
+void tx_thrift_take(tx_thrift *t, tx_thrift_field field, int64_t *const *to, size_t count)
+{
+    if ((size_t)field.id < count && to[field.id])
+        *to[field.id] = tx_thrift_int(t, field);
+    else
+        tx_thrift_skip(t, field);
+}

@@ -40,6 +40,8 @@ typedef struct tx_thrift_field {
 bool tx_thrift_next(tx_thrift *t, tx_thrift_field *field);
 /* The value of a field that is an integer of any width. */
 int64_t tx_thrift_int(tx_thrift *t, tx_thrift_field field);
+/* Reads an integer to to[field.id], or skips the field if it has no place there. */
+void tx_thrift_take(tx_thrift *t, tx_thrift_field field, int64_t *const *to, size_t count);
 /* The value of a field that is a truth. */
 bool tx_thrift_bool(tx_thrift *t, tx_thrift_field field);
 /* The value of a field that is a string or binary. The bytes belong to the buffer that is read. */
