@@ -109,11 +109,7 @@ tx_status tx_exchange_create(const tx_layout *layout, tx_transport *transport, t
         if (layout->group[owner] != e->mine && tx_layout_handler(layout, e->mine, owner) == transport->rank)
             e->piece[e->pieces++] = owner;
     tx_status status = layout->groups > 1 ? make_buffers(e) : TX_OK;
-    if (status)
-        tx_exchange_free(e);
-    else
-        *exchange = e;
-    return status;
+    return TX_RETURN(status, e, exchange, tx_exchange_free);
 }
 
 /* A lane has slots for incoming nodes, outgoing nodes, outgoing results and incoming results, in this order. */

@@ -114,11 +114,7 @@ tx_status tx_watch_start(const tx_watch_options *options, tx_watch **made)
     pthread_condattr_destroy(&clock);
     report_step(w, 0.0); /* before MPI starts, which may hang */
     tx_status status = w->size > 1 || w->channel >= 0 || options->timeout > 0.0 ? start_thread(w) : TX_OK;
-    if (status)
-        tx_watch_stop(w);
-    else
-        *made = w;
-    return status;
+    return TX_RETURN(status, w, made, tx_watch_stop);
 }
 
 tx_status tx_watch_join(tx_watch *w, tx_comm *comm)

@@ -284,11 +284,7 @@ tx_status tx_window_create(tx_transport *transport, const tx_layout *layout, con
     if (m.mailbox >= 0)
         close(m.mailbox);
     free(all);
-    if (status)
-        tx_window_free(w);
-    else
-        *window = w;
-    return status;
+    return TX_RETURN(status, w, window, tx_window_free);
 }
 
 const tx_window *tx_window_find(const tx_window *list, const void *data, int64_t bytes)

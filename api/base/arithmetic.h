@@ -15,10 +15,10 @@ static inline int64_t tx_max(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
-/* Returns the number of parts of `size` that cover `count`. */
+/* Returns the number of parts of `size` that cover `count`, at least 0. It cannot overflow. */
 static inline int64_t tx_ceil_div(int64_t count, int64_t size)
 {
-    return (count + size - 1) / size;
+    return count / size + (count % size != 0);
 }
 
 /* Returns the least multiple of `unit` that is at least `count`. */

@@ -278,11 +278,7 @@ tx_status tx_placement_make(const tx_topology *topology, int64_t ranks, tx_place
     free(p.allowed);
     free(p.first);
     free(p.owner); /* also frees the arrays that follow it */
-    if (status)
-        tx_placement_free(p.out);
-    else
-        *placement = p.out;
-    return status;
+    return TX_RETURN(status, p.out, placement, tx_placement_free);
 }
 
 static bool is_in(int32_t number, const int32_t *numbers, int32_t count)

@@ -2,6 +2,7 @@
  * Operations common to all architectures: look-up by type, parameters, counts and logits. */
 #include "models/arch/arch.h"
 
+#include "api/base/arithmetic.h"
 #include "models/lora/lora.h"
 #include "models/names.h"
 #include "models/tx_options.h"
@@ -32,7 +33,7 @@ tx_status tx_architecture_find(const char *type, const tx_architecture **archite
 
 int64_t tx_arch_padded_vocab(const tx_config *config)
 {
-    return (config->vocab_size + TX_VOCAB_MULTIPLE - 1) / TX_VOCAB_MULTIPLE * TX_VOCAB_MULTIPLE;
+    return tx_round_up(config->vocab_size, TX_VOCAB_MULTIPLE);
 }
 
 int32_t tx_arch_params(const tx_config *config)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Reads the buffers of record batches (Message.fbs). rows.c calls it. */
+#include "api/base/arithmetic.h"
 #include "models/arrow/columns.h"
 #include "models/parquet/unpack.h"
 
@@ -55,7 +56,7 @@ static tx_status unpack(reading *r, const tx_arrow_column *c, const uint8_t **da
     void *made;
     if (*bytes < 8)
         return fail(c, "a buffer is damaged");
-    const int64_t size = (int64_t)tx_pq_little(*data, 8);
+    const int64_t size = (int64_t)tx_fixed_read(*data, 8);
     *data += 8;
     *bytes -= 8;
     if (size == -1)
@@ -75,7 +76,7 @@ static tx_status next_buffer(reading *r, const tx_arrow_column *c, const uint8_t
 {
     if (r->buffer == r->buffer_end)
         return fail(c, "the batch has too few buffers");
-    const uint64_t at = tx_pq_little(r->buffer, 8), size = tx_pq_little(r->buffer + 8, 8);
+    const uint64_t at = tx_fixed_read(r->buffer, 8), size = tx_fixed_read(r->buffer + 8, 8);
     const uint64_t all = r->memory->stored.size;
     r->buffer += BUFFER_ENTRY;
     if (at > all || size > all - at)
@@ -107,7 +108,7 @@ static tx_status read_parts(reading *r, tx_arrow_column *c)
     void *made;
     if (r->parts == r->parts_end)
         return fail(c, "the batch has too few numbers of parts");
-    const uint64_t count = tx_pq_little(r->parts, PART_ENTRY);
+    const uint64_t count = tx_fixed_read(r->parts, PART_ENTRY);
     r->parts += PART_ENTRY;
     if (count > (uint64_t)(r->buffer_end - r->buffer) / BUFFER_ENTRY)
         return fail(c, "the batch has too few buffers");
@@ -126,7 +127,7 @@ static tx_status read_buffers(reading *r, tx_arrow_column *c, int64_t nulls)
     const bool data = c->kind == TX_ARROW_BYTES || c->kind == TX_ARROW_BOOL || values;
     int64_t bytes = 0;
     TX_TRY(next_buffer(r, c, &c->valid, &bytes));
-    if (nulls ? bytes < (c->length + 7) / 8 : c->valid && bytes < (c->length + 7) / 8)
+    if (nulls ? bytes < tx_ceil_div(c->length, 8) : c->valid && bytes < tx_ceil_div(c->length, 8))
         return fail(c, "too few bits say which values are null");
     if (offsets) {
         TX_TRY(next_buffer(r, c, &c->offsets, &bytes));
@@ -136,7 +137,7 @@ static tx_status read_buffers(reading *r, tx_arrow_column *c, int64_t nulls)
     if (!data)
         return TX_OK;
     TX_TRY(next_buffer(r, c, &c->data, &c->bytes));
-    if (c->kind == TX_ARROW_BOOL ? c->bytes < (c->length + 7) / 8
+    if (c->kind == TX_ARROW_BOOL ? c->bytes < tx_ceil_div(c->length, 8)
                                  : values && c->width && c->bytes / c->width < c->length)
         return fail(c, "it has too few values");
     return c->kind == TX_ARROW_VIEW ? read_parts(r, c) : TX_OK;
@@ -147,7 +148,7 @@ static tx_status read_column(reading *r, int32_t index)
     tx_arrow_column *c = &r->columns->column[index];
     if (r->node == r->node_end)
         return fail(c, "the batch has too few columns");
-    const int64_t length = (int64_t)tx_pq_little(r->node, 8), nulls = (int64_t)tx_pq_little(r->node + 8, 8);
+    const int64_t length = (int64_t)tx_fixed_read(r->node, 8), nulls = (int64_t)tx_fixed_read(r->node + 8, 8);
     r->node += NODE_BYTES;
     if (length < 0 || length > LENGTH_MOST || nulls < 0 || nulls > length)
         return fail(c, "its length is damaged");

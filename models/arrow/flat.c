@@ -17,7 +17,7 @@ static const uint8_t *bytes_at(tx_flat *f, size_t at, size_t count)
 static uint64_t read(tx_flat *f, size_t at, int bytes)
 {
     const uint8_t *from = bytes_at(f, at, (size_t)bytes);
-    return from ? tx_pq_little(from, bytes) : 0;
+    return from ? tx_fixed_read(from, bytes) : 0;
 }
 
 /* The position to which the offset at `at` points. */

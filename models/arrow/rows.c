@@ -50,7 +50,7 @@ static tx_status read_number(tx_arrow *a, uint32_t *number)
 {
     uint8_t bytes[4];
     TX_TRY(tx_data_file_read(&a->file, a->at, bytes, sizeof bytes));
-    *number = (uint32_t)tx_pq_little(bytes, sizeof bytes);
+    *number = (uint32_t)tx_fixed_read(bytes, sizeof bytes);
     a->at += (int64_t)sizeof bytes;
     return TX_OK;
 }
@@ -161,8 +161,8 @@ static tx_status find_range(const tx_arrow *a, const tx_arrow_column *c, int64_t
                             int64_t *end)
 {
     const bool view = c->kind == TX_ARROW_LIST_VIEW;
-    *begin = (int64_t)tx_pq_little(c->offsets + index * c->width, c->width);
-    *end = (int64_t)tx_pq_little(view ? c->data + index * c->width : c->offsets + (index + 1) * c->width, c->width);
+    *begin = (int64_t)tx_fixed_read(c->offsets + index * c->width, c->width);
+    *end = (int64_t)tx_fixed_read(view ? c->data + index * c->width : c->offsets + (index + 1) * c->width, c->width);
     if (view && __builtin_add_overflow(*end, *begin, end))
         *end = -1;
     return *begin < 0 || *end < *begin || *end > most ? fail_value(a, c, "its offsets are damaged") : TX_OK;
@@ -172,7 +172,7 @@ static tx_status find_range(const tx_arrow *a, const tx_arrow_column *c, int64_t
 static tx_status read_integer(const tx_arrow *a, const tx_arrow_column *c, int64_t index, int64_t *value)
 {
     const int unused = 64 - 8 * c->width;
-    const uint64_t bits = tx_pq_little(c->data + index * c->width, c->width);
+    const uint64_t bits = tx_fixed_read(c->data + index * c->width, c->width);
     *value = c->leaf.meaning == TX_PQ_UNSIGNED ? (int64_t)bits : (int64_t)(bits << unused) >> unused;
     if (c->ticks < 0)
         *value = *value / -c->ticks - (*value % -c->ticks < 0);
@@ -185,7 +185,7 @@ static tx_status read_integer(const tx_arrow *a, const tx_arrow_column *c, int64
 static tx_status find_view(const tx_arrow *a, const tx_arrow_column *c, int64_t index, tx_pq_value *value)
 {
     const uint8_t *view = c->data + index * c->width;
-    const uint64_t size = tx_pq_little(view, 4), part = tx_pq_little(view + 8, 4), at = tx_pq_little(view + 12, 4);
+    const uint64_t size = tx_fixed_read(view, 4), part = tx_fixed_read(view + 8, 4), at = tx_fixed_read(view + 12, 4);
     value->bytes.data = view + 4;
     value->bytes.size = (uint32_t)size;
     if (size <= 12)
@@ -378,7 +378,7 @@ static tx_status find_messages(tx_arrow *a)
     if (size < FILE_BEGIN + FILE_END)
         return fail(a, "it is cut off");
     TX_TRY(tx_data_file_read(&a->file, size - FILE_END, end, sizeof end));
-    const int64_t footer = (int64_t)tx_pq_little(end, 4);
+    const int64_t footer = (int64_t)tx_fixed_read(end, 4);
     if (memcmp(end + 4, MAGIC, sizeof MAGIC - 1) != 0 || footer > size - FILE_BEGIN - FILE_END)
         return fail(a, "it is cut off");
     a->at = FILE_BEGIN;
@@ -406,11 +406,7 @@ tx_status tx_arrow_open(const char *path, tx_arrow **file)
     if (!a)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     const tx_status status = open_file(a, path);
-    if (status)
-        tx_arrow_close(a);
-    else
-        *file = a;
-    return status;
+    return TX_RETURN(status, a, file, tx_arrow_close);
 }
 
 void tx_arrow_close(tx_arrow *file)

@@ -2,6 +2,7 @@
  * Caches tokenised texts in a folder. There is one file for each text and tokenizer, named by the digest of both. Its
  * own digest is verified unless this process wrote it. A text may also be tokenised in parts, each a file of the same
  * layout, which are put together at last. */
+#include "api/base/arithmetic.h"
 #include "api/base/file.h"
 #include "models/data/lines.h"
 #include "models/data/tokens_file.h"
@@ -180,7 +181,7 @@ tx_status tx_tokens_cached(const tx_text_range *texts, const tx_dataset_options 
     tx_path_in(kept, options->cache, name);
     tx_path_in(locking, options->cache, ".lock");
     if (options->part) {
-        p.count = (texts->end + options->part - 1) / options->part;
+        p.count = tx_ceil_div(texts->end, options->part);
         TX_TRY(find_parts(&p));
     }
     const int locked = lock(options->cache, locking, true); /* the ranks tokenise a text once */

@@ -2,6 +2,7 @@
  * Reads weights that bitsandbytes, GPTQ and AWQ quantized. Called by models/arch/files.c. */
 #include "models/files/quantized.h"
 
+#include "api/base/arithmetic.h"
 #include "models/files/mxfp4.h"
 
 #include <inttypes.h>
@@ -165,7 +166,7 @@ static tx_status list_four_bits(const quantized *q, int32_t state, matrix *m)
     TX_THEN(status, tx_json_as_int(tx_json_at(shape, 0), "shape", 1, 1 << 24, &m->out));
     TX_THEN(status, tx_json_as_int(tx_json_at(shape, 1), "shape", 1, 1 << 24, &m->in));
     const tx_st_tensor *t = tx_weights_tensor_at(q->weights, m->source);
-    if (!status && (t->dtype != TX_ST_U8 || tx_st_elements(t) != (m->out * m->in + 1) / 2))
+    if (!status && (t->dtype != TX_ST_U8 || tx_st_elements(t) != tx_ceil_div(m->out * m->in, 2)))
         status = tx_fail(TX_FORMAT, "%s has not two codes in each byte", t->name);
     tx_json_free(json);
     return tx_fail_in(status, "%s", name_at(q, state));
@@ -253,7 +254,7 @@ static tx_status read_nested(const quantized *q, const matrix *m, const tx_json 
     float map[MAP];
     TX_TRY(tx_json_get_int(state, "nested_blocksize", 1, 1 << 20, &group));
     TX_TRY(tx_json_get_number(state, "nested_offset", -1e30, 1e30, &offset));
-    const int64_t groups = (blocks + group - 1) / group;
+    const int64_t groups = tx_ceil_div(blocks, group);
     float *outer = malloc((size_t)groups * sizeof *outer);
     tx_status status =
         outer ? read_floats(q, m, 0, ".absmax", blocks, scale) : tx_fail(TX_MEMORY, "no memory for scales");
@@ -270,7 +271,7 @@ static tx_status load_four_bits(quantized *q, const matrix *m)
     tx_json *json = NULL;
     TX_TRY(read_state(q, find_state(q, name_at(q, m->source)), &json));
     tx_status status = tx_json_get_int(json, "blocksize", 1, 1 << 20, &q->block);
-    const int64_t blocks = status ? 1 : (m->out * m->in + q->block - 1) / q->block;
+    const int64_t blocks = status ? 1 : tx_ceil_div(m->out * m->in, q->block);
     q->scale = malloc((size_t)blocks * sizeof *q->scale);
     if (!status && !q->scale)
         status = tx_fail(TX_MEMORY, "no memory for scales");
@@ -318,8 +319,8 @@ static tx_status load_groups(quantized *q, const matrix *m, int64_t groups)
 
 static tx_status load_packed(quantized *q, const matrix *m)
 {
-    const int64_t group = q->group ? q->group : m->in, groups = (m->in + group - 1) / group, in_word = 32 / q->bits,
-                  words = (m->out + in_word - 1) / in_word;
+    const int64_t group = q->group ? q->group : m->in, groups = tx_ceil_div(m->in, group), in_word = 32 / q->bits,
+                  words = tx_ceil_div(m->out, in_word);
     int32_t index;
     q->scale = malloc((size_t)(groups * m->out) * sizeof *q->scale);
     q->zeros = malloc((size_t)(groups * m->out) * sizeof *q->zeros);

@@ -2,6 +2,7 @@
  * Writes safetensors files as a stream: the header from a list of tensors, then the data. */
 #include "models/files/safetensors_header.h"
 
+#include "api/base/arithmetic.h"
 #include "api/base/file.h"
 
 #include <inttypes.h>
@@ -66,7 +67,7 @@ static tx_status append(tx_st_writer *writer, const void *data, size_t bytes)
 /* Writes length and text, and pads with spaces to the next multiple of 8. */
 static tx_status write_header(tx_st_writer *writer, const char *text)
 {
-    size_t size = strlen(text), padded = (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const size_t size = strlen(text), padded = (size_t)tx_round_up((int64_t)size, ALIGNMENT);
     unsigned char length[8];
     for (size_t i = 0; i < sizeof length; i++)
         length[i] = (unsigned char)((uint64_t)padded >> (8 * i));

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Matches the tensors of weight files with the parameters of a model, and loads them. */
+#include "api/base/arithmetic.h"
 #include "models/files/safetensors_header.h"
 #include "models/files/weights.h"
 
@@ -328,7 +329,7 @@ static tx_status list_target(loading *l, const tx_weights_piece *piece, int32_t 
     *t = (target){.begin = t->begin, .count = count, .index = index, .from = from, .to = to};
     t->data = (uint8_t *)memory + piece->first * (int64_t)tx_dtype_size(to);
     t->limit = tx_weights_limit(l->model, piece->param);
-    t[1].begin = t->begin + (count + PART - 1) / PART;
+    t[1].begin = t->begin + tx_ceil_div(count, PART);
     l->targets++;
     return TX_OK;
 }

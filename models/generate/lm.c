@@ -2,6 +2,7 @@
  * Opens language models: configuration, tokenizer and weights; computes logits and perplexity. */
 #include "models/generate/lm.h"
 
+#include "api/base/arithmetic.h"
 #include "api/base/file.h"
 #include "api/base/needs.h"
 #include "models/files/folder.h"
@@ -323,11 +324,6 @@ static tx_status advise(tx_status status, const char *advice)
     return status == TX_MEMORY ? tx_fail(status, "%s; %s", reason, advice) : status;
 }
 
-static int64_t larger(int64_t a, int64_t b)
-{
-    return a > b ? a : b;
-}
-
 /* Compiles and loads the assistant for texts of these sizes, if it guesses, and sets sizes->draft. */
 static tx_status compile_assistant(tx_lm *lm, tx_generator_options *sizes)
 {
@@ -350,10 +346,10 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     if (lm->generator && has->beams == need.beams) {
         if (has->batch >= need.batch && has->context >= need.context && has->guesses >= need.guesses)
             return TX_OK;
-        need.guesses = larger(need.guesses, has->guesses);
-        need.batch = larger(need.batch, has->batch);
-        need.context = larger(need.context, has->context);
-        need.prompt = larger(need.prompt, has->prompt);
+        need.guesses = tx_max(need.guesses, has->guesses);
+        need.batch = tx_max(need.batch, has->batch);
+        need.context = tx_max(need.context, has->context);
+        need.prompt = tx_max(need.prompt, has->prompt);
     }
     if (lm->generator) /* the caches are states of the model and cannot be resized */
         tx_lm_drop(lm);
@@ -465,7 +461,7 @@ static tx_perplexity_options fill_in(const tx_lm *lm, const tx_perplexity_option
         o.stride = o.max_length < DEFAULT_STRIDE ? o.max_length : DEFAULT_STRIDE;
     o.batch = o.batch ? o.batch : 1;
     if (o.stride > 0 && o.max_length > 0) {
-        const int64_t windows = count > o.max_length ? (count - o.max_length - 1) / o.stride + 2 : 1;
+        const int64_t windows = count > o.max_length ? tx_ceil_div(count - o.max_length, o.stride) + 1 : 1;
         o.batch = windows < o.batch ? windows : o.batch;
     }
     return o;

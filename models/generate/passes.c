@@ -2,6 +2,7 @@
  * Forward passes over texts in batches, sorted by length. */
 #include "models/generate/passes.h"
 
+#include "api/base/arithmetic.h"
 #include "models/arch/labels.h"
 
 #include <stdlib.h>
@@ -76,7 +77,7 @@ static int64_t round_length(int64_t count, int64_t most)
     int64_t unit = 8;
     while (unit * 8 < count)
         unit *= 2;
-    const int64_t rounded = (count + unit - 1) / unit * unit;
+    const int64_t rounded = tx_round_up(count, unit);
     return rounded < most ? rounded : most;
 }
 

@@ -2,6 +2,7 @@
  * Chooses the next token from logits. */
 #include "models/generate/sample.h"
 
+#include "api/base/arithmetic.h"
 #include "models/heap.h"
 #include "models/tokenizer/hash.h"
 
@@ -18,7 +19,7 @@
 
 static int64_t blocks_of(int64_t vocab)
 {
-    return (vocab + BLOCK - 1) / BLOCK;
+    return tx_ceil_div(vocab, BLOCK);
 }
 
 tx_status tx_choice_create(int64_t vocab, tx_choice *choice)

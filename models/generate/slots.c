@@ -2,6 +2,8 @@
  * Decodes sequences that come and go, each in a slot of KV caches that all plans share. */
 #include "models/generate/source.h"
 
+#include "api/base/arithmetic.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,14 +51,9 @@ struct tx_slots {
     float *logits, *read;                        /* [count, padded]; output of a plan */
 };
 
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
-
 static int64_t round_up(int64_t value, int64_t most)
 {
-    return least((value + UNIT - 1) / UNIT * UNIT, most);
+    return tx_min(tx_round_up(value, UNIT), most);
 }
 
 /* ---- Plans ---------------------------------------------------------------------------------------------- */
@@ -85,13 +82,13 @@ static tx_status add_pass(tx_slots *s, tx_model *model, passes *to, const char *
 /* Plans for prompts of varied lengths and any number of slots. */
 static tx_status add_varied(tx_slots *s, tx_model *model)
 {
-    const int64_t longest = least(PREFILL_MOST, s->context), scored = least(SCORED, s->context);
-    for (int64_t n = 1;; n = least(n * GROWTH, s->count)) {
+    const int64_t longest = tx_min(PREFILL_MOST, s->context), scored = tx_min(SCORED, s->context);
+    for (int64_t n = 1;; n = tx_min(n * GROWTH, s->count)) {
         TX_TRY(add_pass(s, model, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n}));
         if (n == s->count)
             break;
     }
-    for (int64_t n = least(PREFILL_LEAST, longest);; n = least(n * GROWTH, longest)) {
+    for (int64_t n = tx_min(PREFILL_LEAST, longest);; n = tx_min(n * GROWTH, longest)) {
         TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(pass){.rows = 1, .length = n, .outputs = 1}));
         if (n == longest)
             break;
@@ -101,7 +98,7 @@ static tx_status add_varied(tx_slots *s, tx_model *model)
 
 static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_t guesses)
 {
-    const int64_t length = round_up(least(prompt, PREFILL_MOST), s->context), n = s->count;
+    const int64_t length = round_up(tx_min(prompt, PREFILL_MOST), s->context), n = s->count;
     if (s->config->architecture->head == TX_HEAD_SEQ2SEQ) {
         TX_TRY(prompt ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s is not served", s->config->architecture->class_name));
         TX_TRY(tx_source_create(model, s->config, n, s->beams, s->context, &s->source));
@@ -134,7 +131,7 @@ static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_
 
 static tx_status allocate(tx_slots *s, int64_t prompt)
 {
-    const int64_t length = least(PREFILL_MOST, s->context);
+    const int64_t length = tx_min(PREFILL_MOST, s->context);
     const size_t count = (size_t)s->count, most = (size_t)(s->count * (prompt ? length : 1) + length);
     const size_t outputs = (size_t)(s->count > SCORED ? s->count : SCORED);
     bool full = true;
@@ -165,7 +162,7 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     s->vocab = config->vocab_size;
     s->padded = tx_arch_padded_vocab(config);
     tx_status status = allocate(s, o->prompt);
-    TX_THEN(status, add_passes(s, model, o->prompt, least(o->guesses, s->context - 1)));
+    TX_THEN(status, add_passes(s, model, o->prompt, tx_min(o->guesses, s->context - 1)));
     return TX_RETURN(status, s, slots, tx_slots_free);
 }
 
@@ -252,7 +249,7 @@ static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int
         const int64_t at = !p->slots ? i : i < count ? slot[i] : other++;
         s->rows[i] = (int32_t)at;
         s->tokens[i] = s->new[at] >= 0 ? s->new[at] : 0;
-        s->positions[i] = (int32_t)least(s->filled[at], s->context - 1);
+        s->positions[i] = (int32_t)tx_min(s->filled[at], s->context - 1);
         s->chosen[i] = (int32_t)i;
     }
     TX_TRY(run(s, p, sources));
@@ -268,12 +265,12 @@ static tx_status step(tx_slots *s, const pass *p, const int32_t *slot, const int
  * prompt fills positions that later tokens overwrite before any query attends to them. */
 static int64_t set_piece(tx_slots *s, const pass *p, int64_t row, int64_t slot, const tx_prompt *prompt, int64_t first)
 {
-    const int64_t at = least(first, s->context - p->length), last = prompt->count - 1 - at;
+    const int64_t at = tx_min(first, s->context - p->length), last = prompt->count - 1 - at;
     for (int64_t t = 0; t < p->length; t++)
         s->tokens[row * p->length + t] = at + t < prompt->count ? prompt->ids[at + t] : 0;
     s->positions[row] = (int32_t)at;
     s->rows[row] = (int32_t)slot;
-    s->chosen[row] = (int32_t)(row * p->length + (last < 0 ? 0 : least(last, p->length - 1)));
+    s->chosen[row] = (int32_t)(row * p->length + (last < 0 ? 0 : tx_min(last, p->length - 1)));
     return at;
 }
 
@@ -346,7 +343,7 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
         *first = 0;
     s->mixed[slot] = false;
     const pass *p = pass_for(all ? &s->score : &s->prefill, count - *first);
-    const int64_t at = set_piece(s, p, 0, slot, &(tx_prompt){ids, count}, *first), end = least(count, at + p->length);
+    const int64_t at = set_piece(s, p, 0, slot, &(tx_prompt){ids, count}, *first), end = tx_min(count, at + p->length);
     for (int64_t i = 0; i < p->outputs && all; i++)
         s->chosen[i] = (int32_t)i;
     s->filled[slot] = 0; /* after a failure the cache is invalid */
@@ -364,7 +361,7 @@ tx_status tx_slots_prefill(tx_slots *slots, int64_t slot, const int32_t *ids, in
 
 int64_t tx_slots_shared(const tx_slots *slots, int64_t slot, const int32_t *ids, int64_t count)
 {
-    const int64_t most = least(slots->filled[slot], count - 1);
+    const int64_t most = tx_min(slots->filled[slot], count - 1);
     int64_t same = 0;
     while (same < most && slots->held[slot * slots->context + same] == ids[same])
         same++;
@@ -420,7 +417,7 @@ tx_status tx_slots_step(tx_slots *slots, const int32_t *slot, const int32_t *tok
         const pass *p = s->decode.pass;
         while (p->rows < count - done && p < s->decode.pass + s->decode.count - 1)
             p++;
-        some = least(count - done, p->rows);
+        some = tx_min(count - done, p->rows);
         TX_TRY(step(s, p, slot + done, tokens + done, some, sources));
     }
     for (int64_t k = 0; k < count && s->config->architecture->restarts; k++)
@@ -460,7 +457,7 @@ static tx_status compare(tx_slots *s, const pass *p, bool first, float *want, bo
     tx_status status = TX_OK;
     *equal = true;
     memset(s->filled, 0, (size_t)s->count * sizeof *s->filled);
-    for (int64_t t = 0; t < least(PROOF_STEPS, s->context) && !status; t++, want += s->vocab) {
+    for (int64_t t = 0; t < tx_min(PROOF_STEPS, s->context) && !status; t++, want += s->vocab) {
         for (int64_t i = 0; i < p->rows; i++) { /* the step itself would write these numbers there */
             s->rows[i] = (int32_t)i;
             s->tokens[i] = (int32_t)((t + 1) * s->vocab / (PROOF_STEPS + 1));

@@ -4,6 +4,8 @@
  */
 #include "models/gguf/gguf_header.h"
 
+#include "api/base/arithmetic.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -268,7 +270,7 @@ static tx_status read_tensor(cursor *w, tx_gguf_entry *e)
  * the alignment. */
 static tx_status resolve_offsets(const cursor *w, int64_t alignment, tx_gguf_header *h)
 {
-    const int64_t data = (w->at + alignment - 1) / alignment * alignment;
+    const int64_t data = tx_round_up(w->at, alignment);
     int64_t next = 0;
     for (int32_t i = 0; i < h->tensors; i++) {
         tx_gguf_entry *e = &h->tensor[i];
@@ -280,7 +282,7 @@ static tx_status resolve_offsets(const cursor *w, int64_t alignment, tx_gguf_hea
             return tx_fail(TX_FORMAT, "tensor %s ends beyond the file, which has %" PRId64 " bytes: it is cut off",
                            e->name, w->file->size);
         e->at = data + next;
-        next = (next + bytes + alignment - 1) / alignment * alignment;
+        next = tx_round_up(next + bytes, alignment);
         if (next > w->file->size - data)
             next = w->file->size - data; /* only padding is missing, so no other tensor can follow */
     }

@@ -2,6 +2,7 @@
  * Gradient checkpointing: reads the option, and searches for the least recomputation that meets a memory limit. */
 #include "models/job/plans.h"
 
+#include "api/base/arithmetic.h"
 #include "models/options/bytes.h"
 
 #include <inttypes.h>
@@ -107,16 +108,11 @@ tx_status tx_job_choose_checkpointing(tx_job *j, tx_trainer_options *trainer, in
 
 /* ---- Notes -------------------------------------------------------------------------------------------------- */
 
-static int32_t least(int64_t a, int64_t b)
-{
-    return (int32_t)(a < b ? a : b);
-}
-
 void tx_job_note_checkpointing(const tx_job *j)
 {
     const tx_checkpointing *o = &tx_trainer_options_of(j->trainer)->checkpointing;
-    const int64_t blocks = j->inputs.config->layers, segments = o->segments ? least(o->segments, blocks) : blocks;
-    const int32_t whole = least(o->whole, segments), cheap = least(o->cheap, segments);
+    const int64_t blocks = j->inputs.config->layers, segments = o->segments ? tx_min(o->segments, blocks) : blocks;
+    const int32_t whole = (int32_t)tx_min(o->whole, segments), cheap = (int32_t)tx_min(o->cheap, segments);
     int64_t runs;
     const tx_plan *plan = tx_trainer_plan(j->trainer, TX_TRAINER_TRAIN, &runs);
     const double again = tx_plan_flops(plan, TX_RECOMPUTE);

@@ -2,6 +2,8 @@
  * Makes the options of the training loop and the description of a run. */
 #include "models/job/results.h"
 
+#include "api/base/arithmetic.h"
+
 #include <math.h>
 
 tx_status tx_job_dump_order(const tx_job *j)
@@ -28,12 +30,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     TX_THEN(status, tx_json_set_string(json, TX_RUN_ROWS, j->rows_text));
     TX_THEN(status, tx_json_set_int(json, TX_JOB_NAME(data_seed), (int64_t)tx_job_data_seed(&j->set)));
     TX_THEN(status, tx_json_set_int(json, "steps", j->steps));
-    if (status) {
-        tx_json_free(json);
-        return status;
-    }
-    *made = json;
-    return TX_OK;
+    return TX_RETURN(status, json, made, tx_json_free);
 }
 
 /* Steps from an option: a number of steps, or below 1 a share of the run. */
@@ -81,7 +78,7 @@ tx_status tx_job_make_run(tx_job *j, tx_run_options *run)
 {
     const tx_job_settings *set = &j->set;
     int64_t logging = resolve(j, set->logging_steps), eval = resolve(j, set->eval_steps);
-    int64_t epochs = set->max_steps > 0 ? (j->steps + j->epoch_steps - 1) / j->epoch_steps : (int64_t)ceil(set->epochs);
+    int64_t epochs = set->max_steps > 0 ? tx_ceil_div(j->steps, j->epoch_steps) : (int64_t)ceil(set->epochs);
     *run = (tx_run_options){
         .size = sizeof *run,
         .set = set,

@@ -2,6 +2,7 @@
  * Assigns a device and cores to each rank, and opens the device. */
 #include "models/job/ranks.h"
 
+#include "api/base/arithmetic.h"
 #include "api/base/cores.h"
 #include "api/base/hash.h"
 #include "comm/topology/placement.h"
@@ -121,7 +122,7 @@ tx_status tx_job_bind_rank(tx_job *j)
 static int32_t threads_of(const tx_job *j)
 {
     const int32_t allowed = tx_cores_allowed(), quota = tx_cores_quota(), ranks = j->comm->local_size;
-    const int32_t share = quota / ranks + (quota % ranks != 0);
+    const int32_t share = (int32_t)tx_ceil_div(quota, ranks);
     return j->set.threads > 0 ? (int32_t)j->set.threads : share < allowed ? share : allowed;
 }
 

@@ -3,6 +3,7 @@
  * (models/split/split.h), whose rates the ranks measure. */
 #include "models/job/ranks.h"
 
+#include "api/base/arithmetic.h"
 #include "models/job/fit.h"
 #include "models/job/inputs.h"
 #include "models/job/plans.h"
@@ -212,7 +213,7 @@ static tx_status make_search(tx_job *j, tx_split_search *search)
     const int64_t each = j->set.batch * j->comm->size;
     const tx_split_limits limits = {
         .devices = j->comm->size,
-        .tokens = (j->step_rows + each - 1) / each * each * j->inputs.block,
+        .tokens = tx_round_up(j->step_rows, each) * j->inputs.block,
         .tensor = wanted(j, TX_JOB_AT(tensor_parallel), j->set.tensor_parallel),
         .pipeline = wanted(j, TX_JOB_AT(pipeline_parallel), j->set.pipeline_parallel),
         .expert = 1,

@@ -64,11 +64,7 @@ static tx_status collect(const tx_job *j, const char *own, char **all)
                 add_lines(made, records + (size_t)r * bytes + DEVICE);
     }
     free(records);
-    if (status)
-        free(made);
-    else
-        *all = made;
-    return status;
+    return TX_RETURN(status, made, all, free);
 }
 
 tx_status tx_job_agree_on_kernels(tx_job *j)

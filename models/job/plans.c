@@ -2,6 +2,7 @@
  * Makes the options of the trainer from the settings, and compiles its plans. */
 #include "models/job/plans.h"
 
+#include "api/base/arithmetic.h"
 #include "models/job/ranks.h"
 #include "models/lora/lora.h"
 #include "models/options/bytes.h"
@@ -32,7 +33,7 @@ tx_status tx_job_trainer_options(const tx_job *j, tx_trainer_options *trainer, i
         .task = j->inputs.task,
         .batch = j->rows,
         .block = j->inputs.block,
-        .accumulation = (j->step_rows + j->all_rows - 1) / j->all_rows,
+        .accumulation = tx_ceil_div(j->step_rows, j->all_rows),
         .all_rows = j->all_rows,
         .rows_before = j->rows_before,
         .comm = j->sums,

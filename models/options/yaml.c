@@ -176,11 +176,7 @@ static tx_status read_value(reader *r, tx_json **json)
         made = value;
         status = value ? TX_OK : TX_MEMORY;
     }
-    if (status)
-        tx_json_free(made);
-    else
-        *json = made;
-    return status;
+    return TX_RETURN(status, made, json, tx_json_free);
 }
 
 /* ---- Documents ----------------------------------------------------------------------------------------------- */
@@ -198,11 +194,7 @@ static tx_status read_document(reader *r, tx_json **json)
     TX_THEN(status, next_event(r));
     if (!status && r->event.type != YAML_STREAM_END_EVENT)
         status = fail(r, "a second document", "");
-    if (status)
-        tx_json_free(made);
-    else
-        *json = made;
-    return status;
+    return TX_RETURN(status, made, json, tx_json_free);
 }
 
 tx_status tx_yaml_read(const char *path, int64_t limit, tx_json **json)

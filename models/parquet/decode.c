@@ -2,7 +2,7 @@
  * The encodings of Parquet's pages. */
 #include "models/parquet/decode.h"
 
-#include "models/files/varint.h"
+#include "api/base/arithmetic.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -13,14 +13,6 @@
 
 #define CUT_OFF "its values are cut off"
 #define DAMAGED "its values are damaged"
-
-uint64_t tx_pq_little(const uint8_t *bytes, int count)
-{
-    uint64_t value = 0;
-    for (int i = 0; i < count; i++)
-        value |= (uint64_t)bytes[i] << (8 * i);
-    return value;
-}
 
 static bool read_varint(tx_pq_bytes *in, uint64_t *value)
 {
@@ -38,7 +30,7 @@ static uint64_t unpack(const uint8_t *packed, const uint8_t *end, int bits, int6
     if (left >= 8)
         memcpy(&word, at, 8); /* little-endian machines only, as models/data/tokens.h */
     else
-        word = tx_pq_little(at, (int)left);
+        word = tx_fixed_read(at, (int)left);
     word >>= shift;
     if (shift + bits > 64 && left > 8)
         word |= (uint64_t)at[8] << (64 - shift);
@@ -70,7 +62,7 @@ static const char *next_run(tx_pq_bytes *in, int bits, run *r)
     if (header >> 1 > INT32_MAX || header >> 1 == 0)
         return DAMAGED;
     const int64_t count = (int64_t)(header >> 1), left = in->end - in->at;
-    int64_t bytes = header & 1 ? count * bits : (bits + 7) / 8;
+    int64_t bytes = header & 1 ? count * bits : tx_ceil_div(bits, 8);
     if (!(header & 1) && bytes > left)
         return CUT_OFF;
     bytes = bytes < left ? bytes : left; /* the last run of packed numbers may lack its padding */
@@ -81,7 +73,7 @@ static const char *next_run(tx_pq_bytes *in, int bits, run *r)
         if (bits && r->count > 8 * bytes / bits)
             r->count = 8 * bytes / bits;
     } else
-        r->value = (uint32_t)tx_pq_little(in->at, (int)bytes);
+        r->value = (uint32_t)tx_fixed_read(in->at, (int)bytes);
     in->at += bytes;
     return r->count > 0 ? NULL : CUT_OFF;
 }
@@ -106,7 +98,7 @@ const char *tx_pq_decode_runs(tx_pq_bytes *in, int bits, int64_t count, uint32_t
 /* Nanoseconds since 1970 of the old form of timestamps: nanoseconds of the day, and the Julian day. */
 static int64_t read_int96(const uint8_t *bytes)
 {
-    const uint64_t nanoseconds = tx_pq_little(bytes, 8), days = tx_pq_little(bytes + 8, 4) - 2440588;
+    const uint64_t nanoseconds = tx_fixed_read(bytes, 8), days = tx_fixed_read(bytes + 8, 4) - 2440588;
     return (int64_t)(days * 86400000000000u + nanoseconds);
 }
 
@@ -116,10 +108,10 @@ static tx_pq_value read_number(tx_pq_type type, const uint8_t *at)
     tx_pq_value v = {0};
     switch (type) {
     case TX_PQ_INT32:
-        v.integer = (int32_t)tx_pq_little(at, 4);
+        v.integer = (int32_t)tx_fixed_read(at, 4);
         break;
     case TX_PQ_INT64:
-        v.integer = (int64_t)tx_pq_little(at, 8);
+        v.integer = (int64_t)tx_fixed_read(at, 8);
         break;
     case TX_PQ_INT96:
         v.integer = read_int96(at);
@@ -153,7 +145,7 @@ static const char *decode_plain(const tx_pq_node *leaf, tx_pq_bytes in, int64_t 
 {
     const int64_t left = in.end - in.at, width = width_of(leaf);
     if (leaf->type == TX_PQ_BOOLEAN) {
-        if (left < (count + 7) / 8)
+        if (left < tx_ceil_div(count, 8))
             return CUT_OFF;
         for (int64_t i = 0; i < count; i++)
             values[i].integer = in.at[i / 8] >> (i % 8) & 1;
@@ -169,7 +161,7 @@ static const char *decode_plain(const tx_pq_node *leaf, tx_pq_bytes in, int64_t 
     for (int64_t i = 0; i < count; i++) {
         if (in.end - in.at < 4)
             return CUT_OFF;
-        const uint32_t size = (uint32_t)tx_pq_little(in.at, 4);
+        const uint32_t size = (uint32_t)tx_fixed_read(in.at, 4);
         in.at += 4;
         if (size > in.end - in.at)
             return CUT_OFF;

@@ -5,6 +5,7 @@
 #ifndef TX_PARQUET_DECODE_H
 #define TX_PARQUET_DECODE_H
 
+#include "models/files/varint.h"
 #include "models/parquet/metadata.h"
 #include "models/tokenizer/buffer.h"
 
@@ -37,8 +38,6 @@ typedef struct tx_pq_bytes {
     const uint8_t *at, *end;
 } tx_pq_bytes;
 
-/* The little-endian number of `count` bytes, at most 8. */
-uint64_t tx_pq_little(const uint8_t *bytes, int count);
 /* The next `count` numbers of `bits` bits each, 0 to 32, in runs of equal numbers and runs of packed ones. */
 const char *tx_pq_decode_runs(tx_pq_bytes *in, int bits, int64_t count, uint32_t *numbers);
 /* The number of bits of numbers from 0 to `most`. */

@@ -267,7 +267,7 @@ tx_status tx_pq_metadata_read(const tx_data_file *file, tx_pq_metadata *metadata
         return tx_fail(TX_UNSUPPORTED, "%s: this Parquet file is encrypted", file->path);
     if (memcmp(tail + 4, "PAR1", 4) != 0)
         return tx_fail(TX_FORMAT, "%s: not a Parquet file, or cut off: it does not end with PAR1", file->path);
-    const int64_t size = (int64_t)tx_pq_little(tail, 4);
+    const int64_t size = (int64_t)tx_fixed_read(tail, 4);
     if (size > file->size - TAIL - 4)
         return tx_fail(TX_FORMAT, "%s: the footer of this Parquet file is damaged", file->path);
     uint8_t *footer = malloc((size_t)size + 1);

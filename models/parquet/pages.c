@@ -178,7 +178,7 @@ static const char *read_levels(tx_pq_column *c, tx_pq_bytes *in, int32_t most, i
     if (bytes < 0) {
         if (in->end - in->at < 4)
             return "its levels are cut off";
-        bytes = (int64_t)tx_pq_little(in->at, 4);
+        bytes = (int64_t)tx_fixed_read(in->at, 4);
         in->at += 4;
     }
     if (bytes > in->end - in->at)

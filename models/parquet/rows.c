@@ -234,11 +234,7 @@ tx_status tx_parquet_open(const char *path, tx_parquet **file)
         p->column = calloc((size_t)p->metadata.leaves, sizeof *p->column);
         status = p->column ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory for its columns", path);
     }
-    if (status)
-        tx_parquet_close(p);
-    else
-        *file = p;
-    return status;
+    return TX_RETURN(status, p, file, tx_parquet_close);
 }
 
 void tx_parquet_close(tx_parquet *file)

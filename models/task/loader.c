@@ -2,6 +2,7 @@
  * Loads batches: a ring of buffers that threads fill in advance. */
 #include "models/task/loader.h"
 
+#include "api/base/arithmetic.h"
 #include "api/base/file.h"
 #include "api/base/thread.h"
 #include "models/task/grouping.h"
@@ -57,11 +58,6 @@ struct tx_loader {
     bool quit;
 };
 
-static int64_t divide_up(int64_t a, int64_t b)
-{
-    return a / b + (a % b != 0);
-}
-
 bool tx_loader_groups(const tx_job_settings *set, const tx_task *task)
 {
     return set->sampling == TX_SAMPLING_BY_LENGTH && task->length && !set->pad_to_max_length;
@@ -74,7 +70,7 @@ int64_t tx_loader_used(int64_t samples, int64_t batch, bool drop_last)
 
 int64_t tx_loader_epoch_steps(int64_t samples, int64_t step_rows)
 {
-    return divide_up(samples, step_rows);
+    return tx_ceil_div(samples, step_rows);
 }
 
 static tx_status check(const tx_samples *samples, const tx_loader_options *o, int64_t first)
@@ -115,9 +111,9 @@ static tx_step_batch describe(const course *c, int64_t step)
 {
     int64_t epoch = step / c->epoch_steps, first = step % c->epoch_steps * c->step_rows, left = c->used - first;
     int64_t rows = left < c->step_rows ? left : c->step_rows;
-    int64_t a_step = divide_up(c->step_rows, c->batch), count = divide_up(rows, c->batch);
+    int64_t a_step = tx_ceil_div(c->step_rows, c->batch), count = tx_ceil_div(rows, c->batch);
     int64_t an_epoch =
-        (c->epoch_steps - 1) * a_step + divide_up(c->used - (c->epoch_steps - 1) * c->step_rows, c->batch);
+        (c->epoch_steps - 1) * a_step + tx_ceil_div(c->used - (c->epoch_steps - 1) * c->step_rows, c->batch);
     return (tx_step_batch){
         .step = step,
         .epoch = epoch,
@@ -235,7 +231,7 @@ static tx_status allocate(tx_loader *l, const tx_loader_options *o)
 {
     const course *c = &l->course;
     const tx_samples *samples = &l->samples;
-    const int64_t most = divide_up(c->step_rows < c->used ? c->step_rows : c->used, c->batch);
+    const int64_t most = tx_ceil_div(c->step_rows < c->used ? c->step_rows : c->used, c->batch);
     int64_t rows, size, total;
     if (__builtin_mul_overflow(most, c->rows, &rows) || __builtin_add_overflow(rows, c->rows < c->batch, &rows) ||
         __builtin_mul_overflow(rows, tx_task_row_bytes(samples->task, samples->block), &size) ||

@@ -131,9 +131,5 @@ tx_status tx_preference_split(const tx_json *object, tx_json **made)
 {
     tx_json *copy = tx_json_copy(object);
     tx_status status = copy ? split(object, copy) : tx_fail(TX_MEMORY, "no memory for a sample");
-    if (status)
-        tx_json_free(copy);
-    else
-        *made = copy;
-    return status;
+    return TX_RETURN(status, copy, made, tx_json_free);
 }

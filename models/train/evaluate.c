@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Computes a task's metrics over its samples. */
+#include "api/base/arithmetic.h"
 #include "models/train/run.h"
 #include "models/train/writer.h"
 
@@ -135,11 +136,7 @@ tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watc
     free(memory);
     free(p.round);
     free(p.batch_outputs);
-    if (status)
-        free(p.all);
-    else
-        *outputs = p.all;
-    return status;
+    return TX_RETURN(status, p.all, outputs, free);
 }
 
 tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch,
@@ -158,7 +155,7 @@ tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_wat
         evaluation->has[m] = tx_metric_measure(&task->metrics[m], sums, &evaluation->value[m]);
     evaluation->seconds = tx_now() - begin;
     evaluation->samples = samples->count;
-    evaluation->batches = (samples->count + rows - 1) / rows;
+    evaluation->batches = tx_ceil_div(samples->count, rows);
     return TX_OK;
 }
 

@@ -181,11 +181,7 @@ tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_t
     made->options.set = options->set ? options->set : &tx_job_defaults;
     made->options.all_rows = options->all_rows ? options->all_rows : options->batch;
     tx_status status = prepare(made);
-    if (status)
-        tx_trainer_free(made);
-    else
-        *trainer = made;
-    return status;
+    return TX_RETURN(status, made, trainer, tx_trainer_free);
 }
 
 void tx_trainer_free(tx_trainer *trainer)

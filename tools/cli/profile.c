@@ -141,11 +141,7 @@ tx_status tx_profile_json(tx_profiled *plan, const void *context, tx_json **prof
     tx_json_set(all, "classes", classes);
     status = tx_json_set(all, "kernels", kernels);
     free(s.by_kernel);
-    if (status)
-        tx_json_free(all);
-    else
-        *profile = all;
-    return status;
+    return TX_RETURN(status, all, profile, tx_json_free);
 }
 
 tx_status tx_print_profile(FILE *to, tx_profiled *plan, const void *context, int64_t steps, const tx_traffic *traffic)
