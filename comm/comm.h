@@ -13,8 +13,8 @@
  * environment variable TX_COMM_SHM limits how many ranks of a host share memory. 0 disables shared memory (as
  * NCCL_P2P_DISABLE=1 does for NCCL); 2 makes four ranks of one host behave like two hosts with two ranks each.
  *
- * Only one thread at a time may call these functions. Exceptions are `tell`, `hear`, `laggard` and `leave`, which
- * another thread may call.
+ * Only one thread at a time may call these functions. Exceptions are `send_status`, `read_status`, `laggard` and
+ * `leave`, which another thread may call.
  */
 #ifndef TX_COMM_H
 #define TX_COMM_H
@@ -136,10 +136,10 @@ typedef struct tx_comm_table {
 
     void (*traffic)(const tx_comm *comm, tx_comm_traffic *traffic);
     /* Sends a heartbeat with the last completed step (-1 if none) and the current activity to the other ranks. */
-    void (*tell)(tx_comm *comm, int64_t step, const char *doing);
+    void (*send_status)(tx_comm *comm, int64_t step, const char *doing);
     /* Returns the last heartbeat of another rank; false if none has arrived. Rank 0 receives the heartbeats of all
-     * ranks; the other ranks receive those of rank 0. Call it from the thread that calls `tell`. */
-    bool (*hear)(tx_comm *comm, int32_t rank, tx_comm_peer *peer);
+     * ranks; the other ranks receive those of rank 0. Call it from the thread that calls `send_status`. */
+    bool (*read_status)(tx_comm *comm, int32_t rank, tx_comm_peer *peer);
     /* Returns the rank that the oldest transfer waits for; false if it waits for none. */
     bool (*laggard)(tx_comm *comm, tx_comm_laggard *laggard);
     /* Optional. Call it last before a process exits with a nonzero status, even if the communicator has been

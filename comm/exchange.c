@@ -25,7 +25,7 @@ typedef struct lane {
 } lane;
 
 struct tx_exchange {
-    const tx_layout *layout;
+    const tx_comm_layout *layout;
     tx_transport *transport;
     tx_group *group;
     int32_t mine;   /* index of this rank's group */
@@ -64,13 +64,13 @@ void tx_exchange_free(tx_exchange *exchange)
 /* Allocates the buffers. The chunk has the same size on all ranks, regardless of the sizes of their groups. */
 static tx_status make_buffers(tx_exchange *e)
 {
-    const tx_layout *l = e->layout;
+    const tx_comm_layout *l = e->layout;
     const int64_t nodes = l->most_nodes, owners = l->size; /* pieces: one per rank */
     int32_t pieces = 0; /* maximum number of pieces that a rank handles for other groups */
     for (int32_t r = 0; r < l->size; r++) {
         int32_t handled = 0;
         for (int32_t owner = 0; owner < owners; owner++)
-            handled += l->group[owner] != l->group[r] && tx_layout_handler(l, l->group[r], owner) == r;
+            handled += l->group[owner] != l->group[r] && tx_comm_layout_handler(l, l->group[r], owner) == r;
         pieces = handled > pieces ? handled : pieces;
     }
     const int64_t parts = l->node_count + nodes + 1 + pieces * nodes + pieces;
@@ -92,7 +92,8 @@ static tx_status make_buffers(tx_exchange *e)
     return TX_OK;
 }
 
-tx_status tx_exchange_create(const tx_layout *layout, tx_transport *transport, tx_group *group, tx_exchange **exchange)
+tx_status tx_exchange_create(const tx_comm_layout *layout, tx_transport *transport, tx_group *group,
+                             tx_exchange **exchange)
 {
     const size_t size = (size_t)layout->size;
     tx_exchange *e = calloc(1, sizeof *e + size * (sizeof *e->term + sizeof *e->piece) + (size + 1) * sizeof *e->out);
@@ -106,7 +107,7 @@ tx_status tx_exchange_create(const tx_layout *layout, tx_transport *transport, t
     e->out = (void **)(e->term + size);
     e->piece = (int32_t *)(e->out + size + 1);
     for (int32_t owner = 0; owner < layout->size; owner++)
-        if (layout->group[owner] != e->mine && tx_layout_handler(layout, e->mine, owner) == transport->rank)
+        if (layout->group[owner] != e->mine && tx_comm_layout_handler(layout, e->mine, owner) == transport->rank)
             e->piece[e->pieces++] = owner;
     tx_status status = layout->groups > 1 ? make_buffers(e) : TX_OK;
     return TX_RETURN(status, e, exchange, tx_exchange_free);
@@ -145,7 +146,7 @@ static tx_status wait_for(tx_exchange *e, int32_t first, int32_t count)
 /* The first rank of each group sends to those of all others. The waits therefore name the missing rank. */
 tx_status tx_exchange_barrier(tx_exchange *e)
 {
-    const tx_layout *l = e->layout;
+    const tx_comm_layout *l = e->layout;
     char nothing = 0;
     int32_t slot = 0;
     tx_group_barrier(e->group);
@@ -164,17 +165,17 @@ tx_status tx_exchange_barrier(tx_exchange *e)
 /* ---- Parts of a transfer --------------------------------------------------------------------- */
 
 /* Returns chunk k of an owner's piece. */
-static tx_piece chunk_of(const tx_exchange *e, int32_t owner, int64_t k)
+static tx_comm_piece chunk_of(const tx_exchange *e, int32_t owner, int64_t k)
 {
-    tx_piece p = tx_layout_piece(e->layout, e->transfer, owner);
+    tx_comm_piece p = tx_comm_layout_piece(e->layout, e->transfer, owner);
     if (e->layout->groups == 1) /* nothing is sent, so the piece is one chunk */
         return p;
     int64_t at = k * e->chunk;
     int64_t left = p.count > at ? p.count - at : 0;
-    return (tx_piece){p.first + at, left < e->chunk ? left : e->chunk};
+    return (tx_comm_piece){p.first + at, left < e->chunk ? left : e->chunk};
 }
 
-static char *data_of(const tx_exchange *e, int32_t place, tx_piece p)
+static char *data_of(const tx_exchange *e, int32_t place, tx_comm_piece p)
 {
     return e->segment[place] + p.first * e->bytes;
 }
@@ -197,13 +198,13 @@ static bool receives_result(const tx_exchange *e, int32_t group)
 }
 
 /* Returns the number of elements in a group's contribution. */
-static int64_t addend_count(const tx_exchange *e, int32_t group, tx_piece p)
+static int64_t addend_count(const tx_exchange *e, int32_t group, tx_comm_piece p)
 {
     return e->sums ? e->layout->nodes[group] * p.count : p.count;
 }
 
 /* Returns the address of the addends of a group in a lane. */
-static char *addends_of(const tx_exchange *e, const lane *s, int32_t group, tx_piece p)
+static char *addends_of(const tx_exchange *e, const lane *s, int32_t group, tx_comm_piece p)
 {
     int64_t before = 0;
     for (int32_t g = 0; g < group; g++)
@@ -211,16 +212,16 @@ static char *addends_of(const tx_exchange *e, const lane *s, int32_t group, tx_p
     return s->addends + before * p.count * (int64_t)tx_dtype_size(e->node);
 }
 
-static tx_term segment_term(const tx_exchange *e, int32_t rank, tx_piece p)
+static tx_term segment_term(const tx_exchange *e, int32_t rank, tx_comm_piece p)
 {
     return (tx_term){data_of(e, e->layout->place[rank], p), e->transfer->dtype, 1};
 }
 
 /* Sums this group's nodes into a buffer, in the type in which they are sent. */
-static void sum_nodes(tx_exchange *e, tx_piece p, char *buffer)
+static void sum_nodes(tx_exchange *e, tx_comm_piece p, char *buffer)
 {
     for (int32_t n = 0; n < e->layout->node_count; n++) {
-        const tx_node *node = &e->layout->node[n];
+        const tx_comm_node *node = &e->layout->node[n];
         if (node->group != e->mine)
             continue;
         for (int32_t i = 0; i < node->count; i++)
@@ -233,12 +234,12 @@ static void sum_nodes(tx_exchange *e, tx_piece p, char *buffer)
 
 /* Collects the terms of the whole sum: the nodes of the other groups and the data of this group's ranks. If the result
  * is rounded, this group's nodes replace its data. */
-static int32_t all_terms(tx_exchange *e, const lane *s, tx_piece p)
+static int32_t all_terms(tx_exchange *e, const lane *s, tx_comm_piece p)
 {
     const int64_t step = p.count * (int64_t)tx_dtype_size(e->node);
     int32_t terms = 0;
     for (int32_t n = 0; n < e->layout->node_count; n++) {
-        const tx_node *node = &e->layout->node[n];
+        const tx_comm_node *node = &e->layout->node[n];
         const char *from = node->group == e->mine ? s->own : addends_of(e, s, node->group, p);
         if (node->group != e->mine || e->result != e->transfer->dtype)
             e->term[terms++] = (tx_term){from + node->index * step, e->node, node->count};
@@ -251,7 +252,7 @@ static int32_t all_terms(tx_exchange *e, const lane *s, tx_piece p)
 
 /* Collects the destinations of a chunk: the segments of the group. `except` is the place of the source segment, or
  * -1. */
-static int32_t segments(tx_exchange *e, tx_piece p, int32_t except)
+static int32_t segments(tx_exchange *e, tx_comm_piece p, int32_t except)
 {
     int32_t outs = 0;
     for (int32_t i = 0; i < e->group->size; i++)
@@ -268,7 +269,7 @@ static int32_t source_of(const tx_exchange *e)
 }
 
 /* Copies a chunk from one segment of the group to the others. */
-static void copy_from(tx_exchange *e, int32_t place, tx_piece p)
+static void copy_from(tx_exchange *e, int32_t place, tx_comm_piece p)
 {
     const tx_term from = {data_of(e, place, p), e->transfer->dtype, 1};
     int32_t outs = segments(e, p, place);
@@ -307,7 +308,7 @@ static tx_status send_to(tx_exchange *e, const void *data, int64_t bytes, int32_
 
 /* Returns the address at which the result of another group's piece arrives: its final place, or a buffer if it is
  * rounded. */
-static char *result_of(const tx_exchange *e, int64_t k, int32_t i, tx_piece p)
+static char *result_of(const tx_exchange *e, int64_t k, int32_t i, tx_comm_piece p)
 {
     return is_rounded(e) ? e->lane[k % LANES].results + (size_t)i * (size_t)e->chunk * 4
                          : data_of(e, e->group->place, p);
@@ -317,13 +318,13 @@ static char *result_of(const tx_exchange *e, int64_t k, int32_t i, tx_piece p)
 static tx_status post_receives(tx_exchange *e, int64_t k)
 {
     const lane *s = &e->lane[k % LANES];
-    const tx_piece p = chunk_of(e, e->transport->rank, k);
+    const tx_comm_piece p = chunk_of(e, e->transport->rank, k);
     for (int32_t g = 0; g < e->layout->groups && p.count > 0; g++) {
         if (g == e->mine || !sends_addend(e, g))
             continue;
         void *to = e->sums ? addends_of(e, s, g, p) : data_of(e, e->group->place, p);
         TX_TRY(tx_transport_receive(e->transport, to, bytes_of(addend_count(e, g, p), e->node),
-                                    tx_layout_handler(e->layout, g, e->transport->rank), TX_TAG_PARTIAL,
+                                    tx_comm_layout_handler(e->layout, g, e->transport->rank), TX_TAG_PARTIAL,
                                     slot_of(e, k) + number_of(e, g)));
     }
     return TX_OK;
@@ -334,7 +335,7 @@ static tx_status send_addends(tx_exchange *e, int64_t k)
 {
     const lane *s = &e->lane[k % LANES];
     for (int32_t i = 0; i < e->pieces; i++) {
-        const tx_piece p = chunk_of(e, e->piece[i], k);
+        const tx_comm_piece p = chunk_of(e, e->piece[i], k);
         const int32_t slot = slot_of(e, k) + others(e) + i;
         if (p.count == 0)
             continue;
@@ -354,7 +355,7 @@ static tx_status send_addends(tx_exchange *e, int64_t k)
 }
 
 /* Computes the result of this rank's piece: the sum, the data of root, or its own data unchanged. */
-static void make_result(tx_exchange *e, int64_t k, tx_piece p)
+static void make_result(tx_exchange *e, int64_t k, tx_comm_piece p)
 {
     const lane *s = &e->lane[k % LANES];
     if (!e->sums) {
@@ -380,7 +381,7 @@ static void make_result(tx_exchange *e, int64_t k, tx_piece p)
 /* Computes the result of this rank's piece from the received contributions and sends it. */
 static tx_status finish(tx_exchange *e, int64_t k)
 {
-    const tx_piece p = chunk_of(e, e->transport->rank, k);
+    const tx_comm_piece p = chunk_of(e, e->transport->rank, k);
     const int32_t first = slot_of(e, k);
     if (p.count == 0)
         return TX_OK;
@@ -390,8 +391,9 @@ static tx_status finish(tx_exchange *e, int64_t k)
     const void *from = is_rounded(e) ? e->lane[k % LANES].result : data_of(e, e->group->place, p);
     for (int32_t g = 0; g < e->layout->groups; g++)
         if (g != e->mine && receives_result(e, g))
-            TX_TRY(send_to(e, from, bytes_of(p.count, e->result), tx_layout_handler(e->layout, g, e->transport->rank),
-                           TX_TAG_RESULT, first + others(e) + e->pieces + number_of(e, g)));
+            TX_TRY(send_to(e, from, bytes_of(p.count, e->result),
+                           tx_comm_layout_handler(e->layout, g, e->transport->rank), TX_TAG_RESULT,
+                           first + others(e) + e->pieces + number_of(e, g)));
     return TX_OK;
 }
 
@@ -402,7 +404,7 @@ static tx_status complete(tx_exchange *e, int64_t k)
         return TX_OK;
     TX_TRY(wait_for(e, slot_of(e, k) + others(e), lane_slots(e) - others(e)));
     for (int32_t i = 0; i < e->pieces && e->spreads; i++) {
-        const tx_piece p = chunk_of(e, e->piece[i], k);
+        const tx_comm_piece p = chunk_of(e, e->piece[i], k);
         if (!is_rounded(e)) {
             copy_from(e, source_of(e), p);
             continue;
@@ -436,7 +438,7 @@ static int64_t chunks(const tx_exchange *e)
         return 1;
     int64_t longest = 0;
     for (int32_t r = 0; r < e->layout->size; r++) {
-        int64_t count = tx_layout_piece(e->layout, e->transfer, r).count;
+        int64_t count = tx_comm_layout_piece(e->layout, e->transfer, r).count;
         longest = tx_max(count, longest);
     }
     return tx_ceil_div(longest, e->chunk);

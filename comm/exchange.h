@@ -22,7 +22,8 @@
 typedef struct tx_exchange tx_exchange;
 
 /* `group` is this rank's group in `layout`. The exchange keeps all three pointers. */
-tx_status tx_exchange_create(const tx_layout *layout, tx_transport *transport, tx_group *group, tx_exchange **exchange);
+tx_status tx_exchange_create(const tx_comm_layout *layout, tx_transport *transport, tx_group *group,
+                             tx_exchange **exchange);
 void tx_exchange_free(tx_exchange *exchange);
 /* Returns the maximum number of outstanding messages. */
 int32_t tx_exchange_slots(const tx_exchange *exchange);

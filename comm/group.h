@@ -18,7 +18,7 @@
  * polls so that computing threads keep the core. After a long wait, the next wait sleeps sooner. */
 typedef struct tx_waiter {
     bool long_before; /* the last wait was long */
-    bool told;        /* the group knows that this rank waits */
+    bool announced;   /* the group knows that this rank waits */
     int32_t tries;
     double began, waited; /* start of the wait after the first polls, and the microseconds since then */
 } tx_waiter;

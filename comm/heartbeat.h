@@ -15,8 +15,8 @@
 tx_status tx_heartbeat_open(tx_comm *comm);
 void tx_heartbeat_close(tx_heartbeat *heartbeat);
 
-/* Implementations of `tell` and `hear` of a communicator, also of one without a heartbeat. `tell` also receives the
- * datagrams of other ranks. */
+/* Implementations of `send_status` and `read_status` of a communicator, also of one without a heartbeat. `send_status`
+ * also receives the datagrams of other ranks. */
 void tx_heartbeat_send(tx_comm *comm, int64_t step, const char *doing);
 bool tx_heartbeat_read(tx_comm *comm, int32_t rank, tx_comm_peer *peer);
 

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 /* Returns true if ranks first .. first + count - 1 belong to one group. */
-static bool together(const tx_layout *l, int32_t first, int32_t count)
+static bool together(const tx_comm_layout *l, int32_t first, int32_t count)
 {
     for (int32_t r = first + 1; r < first + count; r++)
         if (l->group[r] != l->group[first])
@@ -15,7 +15,7 @@ static bool together(const tx_layout *l, int32_t first, int32_t count)
     return true;
 }
 
-static void find_nodes(tx_layout *l, int32_t first, int32_t count)
+static void find_nodes(tx_comm_layout *l, int32_t first, int32_t count)
 {
     if (!together(l, first, count)) {
         int32_t split = tx_comm_split(count);
@@ -24,11 +24,11 @@ static void find_nodes(tx_layout *l, int32_t first, int32_t count)
         return;
     }
     int32_t group = l->group[first], index = l->nodes[group]++;
-    l->node[l->node_count++] = (tx_node){.first = first, .count = count, .group = group, .index = index};
+    l->node[l->node_count++] = (tx_comm_node){.first = first, .count = count, .group = group, .index = index};
     l->most_nodes = index + 1 > l->most_nodes ? index + 1 : l->most_nodes;
 }
 
-static void find_members(tx_layout *l)
+static void find_members(tx_comm_layout *l)
 {
     for (int32_t r = 0; r < l->size; r++) {
         l->place[r] = l->start[l->group[r] + 1]++; /* counts at first; prefix sums below */
@@ -40,14 +40,14 @@ static void find_members(tx_layout *l)
         l->member[l->start[l->group[r]] + l->place[r]] = r;
 }
 
-tx_status tx_layout_create(const int32_t *group, int32_t size, tx_layout **layout)
+tx_status tx_comm_layout_create(const int32_t *group, int32_t size, tx_comm_layout **layout)
 {
     const size_t count = (size_t)size;
-    tx_layout *l = calloc(1, sizeof *l + count * sizeof *l->node + (5 * count + 1) * sizeof *l->group);
+    tx_comm_layout *l = calloc(1, sizeof *l + count * sizeof *l->node + (5 * count + 1) * sizeof *l->group);
     if (!l)
         return tx_fail(TX_MEMORY, "no memory for the groups of %d ranks", (int)size);
     l->size = size;
-    l->node = (tx_node *)(l + 1);
+    l->node = (tx_comm_node *)(l + 1);
     l->group = (int32_t *)(l->node + count);
     l->place = l->group + count;
     l->member = l->place + count;
@@ -63,31 +63,31 @@ tx_status tx_layout_create(const int32_t *group, int32_t size, tx_layout **layou
     return TX_OK;
 }
 
-static int32_t members(const tx_layout *l, int32_t group)
+static int32_t members(const tx_comm_layout *l, int32_t group)
 {
     return l->start[group + 1] - l->start[group];
 }
 
-int32_t tx_layout_handler(const tx_layout *layout, int32_t group, int32_t owner)
+int32_t tx_comm_layout_handler(const tx_comm_layout *layout, int32_t group, int32_t owner)
 {
     return layout->member[layout->start[group] + layout->place[owner] % members(layout, group)];
 }
 
-static tx_piece shard(int64_t count, int32_t size, int32_t index)
+static tx_comm_piece shard(int64_t count, int32_t size, int32_t index)
 {
     int64_t first = tx_comm_shard(count, size, index);
-    return (tx_piece){first, tx_comm_shard(count, size, index + 1) - first};
+    return (tx_comm_piece){first, tx_comm_shard(count, size, index + 1) - first};
 }
 
-tx_piece tx_layout_piece(const tx_layout *layout, const tx_transfer *transfer, int32_t owner)
+tx_comm_piece tx_comm_layout_piece(const tx_comm_layout *layout, const tx_transfer *transfer, int32_t owner)
 {
     const int64_t *begin = transfer->shard;
     if (transfer->kind == TX_ALL_GATHER && begin)
-        return (tx_piece){begin[owner], begin[owner + 1] - begin[owner]};
+        return (tx_comm_piece){begin[owner], begin[owner + 1] - begin[owner]};
     if (transfer->kind == TX_REDUCE_SCATTER || transfer->kind == TX_ALL_GATHER)
         return shard(transfer->count, layout->size, owner);
     int32_t group = layout->group[owner];
-    tx_piece whole = shard(transfer->count, layout->groups, group);
-    tx_piece part = shard(whole.count, members(layout, group), layout->place[owner]);
-    return (tx_piece){whole.first + part.first, part.count};
+    tx_comm_piece whole = shard(transfer->count, layout->groups, group);
+    tx_comm_piece part = shard(whole.count, members(layout, group), layout->place[owner]);
+    return (tx_comm_piece){whole.first + part.first, part.count};
 }

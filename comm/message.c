@@ -171,14 +171,14 @@ void tx_waiter_pause(tx_waiter *p, tx_group *group, int32_t rank)
     if (!pause_once(p))
         return;
     tx_group_wait_for(group, rank);
-    p->told = true;
+    p->announced = true;
 }
 
 void tx_waiter_end(tx_waiter *p, tx_group *group)
 {
-    if (p->told)
+    if (p->announced)
         tx_group_wait_for(group, -1);
-    p->told = false;
+    p->announced = false;
 }
 
 tx_status tx_messages_wait(tx_messages *m, int32_t request)

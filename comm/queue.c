@@ -79,7 +79,7 @@ static void end_thread(tx_queue *q)
     q->threaded = q->stop = false;
 }
 
-tx_status tx_queue_idle(const tx_comm *comm, const char *call)
+tx_status tx_queue_check_empty(const tx_comm *comm, const char *call)
 {
     const int32_t outstanding = comm->queue->begun - comm->queue->done;
     if (outstanding > 0)
@@ -90,7 +90,7 @@ tx_status tx_queue_idle(const tx_comm *comm, const char *call)
 tx_status tx_queue_background(tx_comm *comm, bool on)
 {
     tx_queue *q = comm->queue;
-    TX_TRY(tx_queue_idle(comm, "background"));
+    TX_TRY(tx_queue_check_empty(comm, "background"));
     if (!on)
         end_thread(q);
     else if (q->make && !q->threaded && !(q->threaded = tx_thread_start(&q->thread, serve, q)))

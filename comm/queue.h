@@ -22,7 +22,7 @@ tx_status tx_queue_wait(tx_comm *comm, int32_t request);
 tx_status tx_queue_background(tx_comm *comm, bool on);
 /* Returns INVALID if a transfer is outstanding. Otherwise this thread may do the work of the background thread
  * until the next begin. `call` is the function name for the message. */
-tx_status tx_queue_idle(const tx_comm *comm, const char *call);
+tx_status tx_queue_check_empty(const tx_comm *comm, const char *call);
 
 /* Returns the seconds that transfers took, and the seconds that tx_queue_wait blocked its caller. */
 void tx_queue_times(tx_queue *queue, double *moving, double *waited);

@@ -39,7 +39,7 @@ tx_status tx_comm_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **su
     TX_NEEDS(parent && sub, TX_INVALID);
     if (colour < 0)
         return tx_fail(TX_INVALID, "colour %" PRId32 " of a group of ranks is negative; use 0 or more", colour);
-    TX_TRY(tx_queue_idle(parent, "sub"));
+    TX_TRY(tx_queue_check_empty(parent, "sub"));
     return parent->table->sub(parent, colour, key, sub);
 }
 

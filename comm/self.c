@@ -86,7 +86,7 @@ static void self_close(tx_comm *comm)
 static tx_status self_window(tx_comm *comm, int64_t bytes, void **memory)
 {
     self *s = (self *)comm;
-    TX_TRY(tx_queue_idle(comm, "window"));
+    TX_TRY(tx_queue_check_empty(comm, "window"));
     if (bytes <= 0)
         return tx_fail(TX_INVALID, "a window of %" PRId64 " bytes is invalid; use at least 1", bytes);
     window *made = calloc(1, sizeof *made);
@@ -138,8 +138,8 @@ const tx_comm_table tx_comm_self_table = {
     .begin_message = self_begin_message,
     .wait_message = self_wait_message,
     .traffic = self_traffic,
-    .tell = tx_heartbeat_send,
-    .hear = tx_heartbeat_read,
+    .send_status = tx_heartbeat_send,
+    .read_status = tx_heartbeat_read,
     .laggard = self_laggard,
 };
 

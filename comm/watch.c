@@ -24,7 +24,7 @@ static const double max_report = 0.5;      /* maximum seconds between reports */
 /* ---- Reports to txlaunch, under the lock ----------------------------------------------------- */
 
 /* Rank 0 reports the last step, unless it did so within the last `min_interval` seconds. */
-static void report_step(tx_watch *w, double min_interval)
+static void report_step(tx_watchdog *w, double min_interval)
 {
     const double now = tx_now();
     if (w->rank != 0 || now - w->reported < min_interval)
@@ -35,11 +35,11 @@ static void report_step(tx_watch *w, double min_interval)
 
 /* ---- Thread ---------------------------------------------------------------------------------- */
 
-static void end_process(const tx_watch *w, int status, const char *why)
+static void end_process(const tx_watchdog *w, int status, const char *why)
 {
     const char *advice = w->o.advice ? w->o.advice : "";
     if (*why)
-        tx_watch_report(w, "%s; the run ends%s%s", why, *advice ? "; " : "", advice);
+        tx_watchdog_report(w, "%s; the run ends%s%s", why, *advice ? "; " : "", advice);
     if (w->o.end) {
         w->o.end(w->o.context, status);
         return;
@@ -49,7 +49,7 @@ static void end_process(const tx_watch *w, int status, const char *why)
     _exit(status);
 }
 
-static void sleep_until(tx_watch *w, double moment)
+static void sleep_until(tx_watchdog *w, double moment)
 {
     struct timespec until = {.tv_sec = (time_t)moment};
     until.tv_nsec = (long)(1e9 * (moment - (double)until.tv_sec));
@@ -59,23 +59,23 @@ static void sleep_until(tx_watch *w, double moment)
 
 static void *watch(void *argument)
 {
-    tx_watch *w = argument;
+    tx_watchdog *w = argument;
     char why[1000];
     int status;
     pthread_mutex_lock(&w->lock);
     double last = tx_now();
     bool ends = false;
     while (!w->stop && !ends) {
-        const double interval = fmin(tx_watch_default_limit(w) / 8.0, check_interval);
+        const double interval = fmin(tx_watchdog_default_limit(w) / 8.0, check_interval);
         sleep_until(w, last + interval);
         /* A gap that is much longer than the sleep means that the process itself was suspended. Only part of it
          * counts. */
         const double now = tx_now(), gap = fmin(now - last, 2.0 * interval);
         w->quiet += gap;
         last = now;
-        tx_watch_listen(w, gap);
+        tx_watchdog_listen(w, gap);
         report_step(w, max_report);
-        ends = !w->stop && tx_watch_judge(w, &status, why, sizeof why);
+        ends = !w->stop && tx_watchdog_judge(w, &status, why, sizeof why);
     }
     pthread_mutex_unlock(&w->lock);
     if (ends)
@@ -83,27 +83,27 @@ static void *watch(void *argument)
     return NULL;
 }
 
-static tx_status start_thread(tx_watch *w)
+static tx_status start_thread(tx_watchdog *w)
 {
     w->running = tx_thread_start(&w->thread, watch, w);
     return w->running ? TX_OK : tx_fail(TX_MEMORY, "no thread for the watchdog: %s", strerror(errno));
 }
 
-tx_status tx_watch_start(const tx_watch_options *options, tx_watch **made)
+tx_status tx_watchdog_start(const tx_watchdog_options *options, tx_watchdog **made)
 {
     if (options->size != sizeof *options)
-        return tx_fail(TX_INVALID, "tx_watch_options: size is %zu, expected %zu", options->size, sizeof *options);
-    tx_watch *w = calloc(1, sizeof *w);
+        return tx_fail(TX_INVALID, "tx_watchdog_options: size is %zu, expected %zu", options->size, sizeof *options);
+    tx_watchdog *w = calloc(1, sizeof *w);
     if (!w)
         return tx_fail(TX_MEMORY, "no memory for the watchdog");
     const int32_t ranks = tx_launcher_ranks(NULL), rank = tx_launcher_rank();
-    *w = (tx_watch){.rank = rank < 0 ? 0 : rank,
-                    .size = ranks < 1 ? 1 : ranks,
-                    .leave = tx_comm_default()->leave,
-                    .o = *options,
-                    .step = -1,
-                    .began = tx_now(),
-                    .channel = tx_report_descriptor()};
+    *w = (tx_watchdog){.rank = rank < 0 ? 0 : rank,
+                       .size = ranks < 1 ? 1 : ranks,
+                       .leave = tx_comm_default()->leave,
+                       .o = *options,
+                       .step = -1,
+                       .began = tx_now(),
+                       .channel = tx_report_descriptor()};
     if (gethostname(w->host, sizeof w->host - 1) != 0 || !*w->host)
         snprintf(w->host, sizeof w->host, "this host");
     pthread_condattr_t clock;
@@ -114,14 +114,14 @@ tx_status tx_watch_start(const tx_watch_options *options, tx_watch **made)
     pthread_condattr_destroy(&clock);
     report_step(w, 0.0); /* before MPI starts, which may hang */
     tx_status status = w->size > 1 || w->channel >= 0 || options->timeout > 0.0 ? start_thread(w) : TX_OK;
-    return TX_RETURN(status, w, made, tx_watch_stop);
+    return TX_RETURN(status, w, made, tx_watchdog_stop);
 }
 
-tx_status tx_watch_join(tx_watch *w, tx_comm *comm)
+tx_status tx_watchdog_join(tx_watchdog *w, tx_comm *comm)
 {
     if (!w)
         return TX_OK;
-    tx_watch_other *others = calloc((size_t)comm->size, sizeof *others);
+    tx_watchdog_other *others = calloc((size_t)comm->size, sizeof *others);
     if (!others)
         return tx_fail(TX_MEMORY, "no memory for the watchdog of %" PRId32 " ranks", comm->size);
     pthread_mutex_lock(&w->lock);
@@ -131,12 +131,12 @@ tx_status tx_watch_join(tx_watch *w, tx_comm *comm)
     w->size = comm->size;
     snprintf(w->host, sizeof w->host, "%s", comm->ranks[comm->rank].name);
     w->quiet = 0.0;
-    tx_watch_report_silent(w);
+    tx_watchdog_report_silent(w);
     pthread_mutex_unlock(&w->lock);
     return w->running || comm->size == 1 ? TX_OK : start_thread(w);
 }
 
-void tx_watch_stop(tx_watch *w)
+void tx_watchdog_stop(tx_watchdog *w)
 {
     if (!w)
         return;
@@ -154,21 +154,21 @@ void tx_watch_stop(tx_watch *w)
 
 /* ---- Progress reports ------------------------------------------------------------------------ */
 
-static void find_median(tx_watch *w)
+static void find_median(tx_watchdog *w)
 {
-    double sorted[TX_WATCH_WINDOW];
-    int64_t count = w->steps < TX_WATCH_WINDOW ? w->steps : TX_WATCH_WINDOW;
+    double sorted[TX_WATCHDOG_WINDOW];
+    int64_t count = w->steps < TX_WATCHDOG_WINDOW ? w->steps : TX_WATCHDOG_WINDOW;
     for (int64_t i = 0; i < count; i++) {
         int64_t at = i;
         for (; at > 0 && sorted[at - 1] > w->took[i]; at--)
             sorted[at] = sorted[at - 1];
         sorted[at] = w->took[i];
     }
-    w->median = count >= TX_WATCH_KNOWN ? sorted[count / 2] : 0.0;
+    w->median = count >= TX_WATCHDOG_KNOWN ? sorted[count / 2] : 0.0;
 }
 
 /* Takes the lock for a progress report; returns false without a watchdog. */
-static bool lock_progress(tx_watch *w)
+static bool lock_progress(tx_watchdog *w)
 {
     if (!w)
         return false;
@@ -177,42 +177,42 @@ static bool lock_progress(tx_watch *w)
     return true;
 }
 
-static void unlock(tx_watch *w)
+static void unlock(tx_watchdog *w)
 {
     pthread_mutex_unlock(&w->lock);
 }
 
-void tx_watch_begin(tx_watch *w, tx_watch_phase phase)
+void tx_watchdog_begin(tx_watchdog *w, tx_watchdog_phase phase)
 {
     if (!lock_progress(w))
         return;
     w->phase = phase;
     w->detail[0] = 0;
     w->reports = 0;
-    w->notice = tx_watch_default_limit(w);
+    w->notice = tx_watchdog_default_limit(w);
     w->began = tx_now();
-    tx_watch_listen(w, 0.0); /* the other ranks learn the phase, in case this process stops in it */
+    tx_watchdog_listen(w, 0.0); /* the other ranks learn the phase, in case this process stops in it */
     unlock(w);
 }
 
-void tx_watch_step(tx_watch *w, int64_t step)
+void tx_watchdog_step(tx_watchdog *w, int64_t step)
 {
     if (!lock_progress(w))
         return;
     double now = tx_now();
-    w->took[w->steps++ % TX_WATCH_WINDOW] = now - w->began;
+    w->took[w->steps++ % TX_WATCHDOG_WINDOW] = now - w->began;
     w->began = now;
     w->step = step;
     find_median(w);
     if (w->steps == 1 ||
-        now - w->told >
+        now - w->sent_at >
             min_heartbeat) /* the other ranks learn the step, in case this process stops before the next check */
-        tx_watch_listen(w, 0.0);
+        tx_watchdog_listen(w, 0.0);
     report_step(w, min_report);
     unlock(w);
 }
 
-void tx_watch_alive(tx_watch *w, const char *detail)
+void tx_watchdog_alive(tx_watchdog *w, const char *detail)
 {
     if (!lock_progress(w))
         return;
@@ -222,7 +222,7 @@ void tx_watch_alive(tx_watch *w, const char *detail)
     unlock(w);
 }
 
-void tx_watch_saved(tx_watch *w, const char *checkpoint)
+void tx_watchdog_saved(tx_watchdog *w, const char *checkpoint)
 {
     if (!lock_progress(w))
         return;
@@ -231,7 +231,7 @@ void tx_watch_saved(tx_watch *w, const char *checkpoint)
 }
 
 /* Reports the end of the run; only the first call counts. */
-static void end_run(tx_watch *w, int status, const char *message)
+static void end_run(tx_watchdog *w, int status, const char *message)
 {
     if (!lock_progress(w))
         return;
@@ -247,12 +247,12 @@ static void end_run(tx_watch *w, int status, const char *message)
     unlock(w);
 }
 
-void tx_watch_done(tx_watch *w)
+void tx_watchdog_done(tx_watchdog *w)
 {
     end_run(w, 0, "");
 }
 
-void tx_watch_failed(tx_watch *w, int status, const char *message)
+void tx_watchdog_failed(tx_watchdog *w, int status, const char *message)
 {
     end_run(w, status, message);
 }

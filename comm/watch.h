@@ -6,8 +6,8 @@
  *
  * Three rules apply from before MPI starts until the end of the run:
  *
- * 1. Dead rank: each process sends heartbeats (`tell` of its communicator) in every phase. If those of a rank stop
- *    for longer than the timeout, rank 0 reports that rank. The other ranks report rank 0.
+ * 1. Dead rank: each process sends heartbeats (`send_status` of its communicator) in every phase. If those of a rank
+ * stop for longer than the timeout, rank 0 reports that rank. The other ranks report rank 0.
  * 2. Stuck rank: a rank that makes no progress within the limit of its phase reports itself, unless it waits for
  *    another rank.
  * 3. Waiting rank: a rank that waits for a live and busy rank waits as long as the watchdog of that rank allows. If
@@ -16,7 +16,7 @@
  * Writing files has no limit; a slow disk only causes a warning. Time during which the process itself was suspended
  * does not count.
  *
- * When the watchdog ends a process, it prints one line on standard error and calls _exit(TX_WATCH_STATUS). Launchers
+ * When the watchdog ends a process, it prints one line on standard error and calls _exit(TX_WATCHDOG_STATUS). Launchers
  * then end all ranks, including suspended ones.
  *
  * All functions accept NULL as "no watchdog". Any thread may call them.
@@ -26,13 +26,13 @@
 
 #include "comm/comm.h"
 
-#define TX_WATCH_STATUS 17
-#define TX_WATCH_LONG 600.0 /* seconds without progress for operations of unknown duration */
-#define TX_WATCH_JOIN 120.0 /* seconds within which all ranks must start */
+#define TX_WATCHDOG_STATUS 17
+#define TX_WATCHDOG_LONG 600.0 /* seconds without progress for operations of unknown duration */
+#define TX_WATCHDOG_JOIN 120.0 /* seconds within which all ranks must start */
 
-/* The phases of a run. The limit without progress is TX_WATCH_LONG unless a comment names another one. X(NAME,
+/* The phases of a run. The limit without progress is TX_WATCHDOG_LONG unless a comment names another one. X(NAME,
  * "activity of the rank") */
-#define TX_WATCH_PHASE_MAP(X)                                                                    \
+#define TX_WATCHDOG_PHASE_MAP(X)                                                                 \
     X(JOINING, "waiting for all ranks to start") /* limit: `join` */                             \
     X(READING, "reading its inputs")                                                             \
     X(COMPILING, "compiling")                                                                    \
@@ -41,57 +41,58 @@
     X(EVALUATING, "evaluating") /* limit: `timeout`, after the first batches */                  \
     X(WRITING, "writing files") /* no limit */
 
-typedef enum tx_watch_phase {
-#define X(name, text) TX_WATCH_##name,
-    TX_WATCH_PHASE_MAP(X)
+typedef enum tx_watchdog_phase {
+#define X(name, text) TX_WATCHDOG_##name,
+    TX_WATCHDOG_PHASE_MAP(X)
 #undef X
-        TX_WATCH_PHASE_COUNT
-} tx_watch_phase;
+        TX_WATCHDOG_PHASE_COUNT
+} tx_watchdog_phase;
 
-typedef struct tx_watch tx_watch;
+typedef struct tx_watchdog tx_watchdog;
 
 /* Strings and context must outlive the watchdog. */
-typedef struct tx_watch_options {
-    size_t size;         /* sizeof(tx_watch_options) */
+typedef struct tx_watchdog_options {
+    size_t size;         /* sizeof(tx_watchdog_options) */
     const char *program; /* "txtrain": prefix of the lines */
     const char *advice;  /* end of the last line: "start again with --resume_from_checkpoint" */
     double timeout; /* limit in seconds; 0 selects 30 seconds or 10 times the median step, whichever is longer. A job of
                        one rank without txlaunch has no limit by default */
-    double join;    /* limit of JOINING; 0 selects TX_WATCH_JOIN or the timeout, whichever is longer */
+    double join;    /* limit of JOINING; 0 selects TX_WATCHDOG_JOIN or the timeout, whichever is longer */
     /* For tests. */
-    void (*tell)(void *context, const char *line); /* receives a line without newline; NULL selects stderr */
-    void (*end)(void *context, int status);        /* ends the process; NULL calls _exit */
+    void (*print)(void *context, const char *line); /* receives a line without newline; NULL selects stderr */
+    void (*end)(void *context, int status);         /* ends the process; NULL calls _exit */
     void *context;
-} tx_watch_options;
+} tx_watchdog_options;
 
 /* Call it before the communicator is opened, which may hang. Starts the thread. Reports to txlaunch if the
  * environment names it. The first phase is JOINING. */
-tx_status tx_watch_start(const tx_watch_options *options, tx_watch **watch);
-/* Call it after the communicator was opened. Do not close the communicator before tx_watch_done or tx_watch_failed. */
-tx_status tx_watch_join(tx_watch *watch, tx_comm *comm);
+tx_status tx_watchdog_start(const tx_watchdog_options *options, tx_watchdog **watch);
+/* Call it after the communicator was opened. Do not close the communicator before tx_watchdog_done or
+ * tx_watchdog_failed. */
+tx_status tx_watchdog_join(tx_watchdog *watch, tx_comm *comm);
 
 /* Begins a phase and ends the previous one. Counts as progress. */
-void tx_watch_begin(tx_watch *watch, tx_watch_phase phase);
+void tx_watchdog_begin(tx_watchdog *watch, tx_watchdog_phase phase);
 /* Reports that an optimizer step is complete. */
-void tx_watch_step(tx_watch *watch, int64_t step);
+void tx_watchdog_step(tx_watchdog *watch, int64_t step);
 /* Reports progress within the phase. `detail`, if not NULL, describes it: "book.txt, 43 %". */
-void tx_watch_alive(tx_watch *watch, const char *detail);
+void tx_watchdog_alive(tx_watchdog *watch, const char *detail);
 /* Writes the current activity of this rank, "reading its inputs, book.txt, 43 %"; "" after the end of the run and
  * without a watchdog. */
-void tx_watch_doing(tx_watch *watch, char *text, size_t size);
+void tx_watchdog_doing(tx_watchdog *watch, char *text, size_t size);
 /* Reports to txlaunch that a checkpoint was written. */
-void tx_watch_saved(tx_watch *watch, const char *checkpoint);
+void tx_watchdog_saved(tx_watchdog *watch, const char *checkpoint);
 
 /* Reports that all ranks have completed the run and its files are written; only the communicator remains to be
  * closed. The watchdog no longer uses the communicator. The call of rank 0 marks the run as successful. Every rank
  * must call it. Some MPI libraries hang in MPI_Finalize; a process that still exists after the limit calls
  * _exit(0). */
-void tx_watch_done(tx_watch *watch);
+void tx_watchdog_done(tx_watchdog *watch);
 /* Reports to txlaunch that this rank is about to end with a nonzero exit status. The watchdog no longer uses the
  * communicator. A process that still exists 10 seconds later exits with that status, because MPI_Finalize waits for
  * the other ranks. */
-void tx_watch_failed(tx_watch *watch, int status, const char *message);
+void tx_watchdog_failed(tx_watchdog *watch, int status, const char *message);
 /* Ends the thread and frees the watchdog. */
-void tx_watch_stop(tx_watch *watch);
+void tx_watchdog_stop(tx_watchdog *watch);
 
 #endif

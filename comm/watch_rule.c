@@ -22,32 +22,32 @@ static const double first_delay = 0.25, host_delay = 3.0, other_delay = 6.0;
 
 /* ---- Limits, under the lock ------------------------------------------------------------------ */
 
-static const char *const phases[TX_WATCH_PHASE_COUNT] = {
+static const char *const phases[TX_WATCHDOG_PHASE_COUNT] = {
 #define X(name, text) text,
-    TX_WATCH_PHASE_MAP(X)
+    TX_WATCHDOG_PHASE_MAP(X)
 #undef X
 };
 
-double tx_watch_default_limit(const tx_watch *w)
+double tx_watchdog_default_limit(const tx_watchdog *w)
 {
     if (w->o.timeout > 0.0)
         return w->o.timeout;
     return fmax(10.0 * w->median, min_limit);
 }
 
-double tx_watch_limit_now(const tx_watch *w)
+double tx_watchdog_limit_now(const tx_watchdog *w)
 {
-    const double limit = tx_watch_default_limit(w), long_limit = fmax(limit, TX_WATCH_LONG);
+    const double limit = tx_watchdog_default_limit(w), long_limit = fmax(limit, TX_WATCHDOG_LONG);
     if (w->over)
         return w->result ? failed_limit : limit;
     switch (w->phase) {
-    case TX_WATCH_JOINING:
-        return w->o.join > 0.0 ? w->o.join : fmax(limit, TX_WATCH_JOIN);
-    case TX_WATCH_TRAINING:
-        return w->steps < (w->o.timeout > 0.0 ? 1 : TX_WATCH_KNOWN) ? long_limit : limit;
-    case TX_WATCH_EVALUATING:
-        return w->reports < TX_WATCH_KNOWN ? long_limit : limit;
-    case TX_WATCH_WRITING:
+    case TX_WATCHDOG_JOINING:
+        return w->o.join > 0.0 ? w->o.join : fmax(limit, TX_WATCHDOG_JOIN);
+    case TX_WATCHDOG_TRAINING:
+        return w->steps < (w->o.timeout > 0.0 ? 1 : TX_WATCHDOG_KNOWN) ? long_limit : limit;
+    case TX_WATCHDOG_EVALUATING:
+        return w->reports < TX_WATCHDOG_KNOWN ? long_limit : limit;
+    case TX_WATCHDOG_WRITING:
         return (double)INFINITY;
     default:
         return long_limit;
@@ -67,7 +67,7 @@ static double delay_of(const tx_comm *comm, int32_t other)
     return lower_on_host == 0 ? host_delay : other_delay + 1.5 * (lower_on_host < 20 ? lower_on_host : 20);
 }
 
-void tx_watch_report(const tx_watch *w, const char *format, ...)
+void tx_watchdog_report(const tx_watchdog *w, const char *format, ...)
 {
     char line[1200];
     size_t length = (size_t)snprintf(line, sizeof line / 2, "%s: ", w->o.program);
@@ -75,8 +75,8 @@ void tx_watch_report(const tx_watch *w, const char *format, ...)
     va_start(args, format);
     tx_format_list(line + length, sizeof line - 1 - length, format, args);
     va_end(args);
-    if (w->o.tell) {
-        w->o.tell(w->o.context, line);
+    if (w->o.print) {
+        w->o.print(w->o.context, line);
         return;
     }
     length = strlen(line);
@@ -91,36 +91,36 @@ void tx_watch_report(const tx_watch *w, const char *format, ...)
 
 /* ---- Other ranks, under the lock ------------------------------------------------------------- */
 
-void tx_watch_report_silent(const tx_watch *w)
+void tx_watchdog_report_silent(const tx_watchdog *w)
 {
     int32_t count = 0, first = -1;
     tx_comm_peer peer;
     for (int32_t r = w->size - 1; r > 0 && w->rank == 0; r--)
-        if (!w->comm->table->hear(w->comm, r, &peer)) {
+        if (!w->comm->table->read_status(w->comm, r, &peer)) {
             count++;
             first = r;
         }
     if (count == 0)
         return;
-    tx_watch_report(w,
-                    "warning: no datagram (UDP) of %" PRId32
-                    " ranks arrives at rank 0 on %s; the first is rank %" PRId32
-                    " on %s. If one of them stops, it is detected later",
-                    count, w->host, first, w->comm->ranks[first].name);
+    tx_watchdog_report(w,
+                       "warning: no datagram (UDP) of %" PRId32
+                       " ranks arrives at rank 0 on %s; the first is rank %" PRId32
+                       " on %s. If one of them stops, it is detected later",
+                       count, w->host, first, w->comm->ranks[first].name);
 }
 
-void tx_watch_listen(tx_watch *w, double elapsed)
+void tx_watchdog_listen(tx_watchdog *w, double elapsed)
 {
     if (!w->comm || w->over)
         return;
     char doing[sizeof((tx_comm_peer *)0)->doing];
     snprintf(doing, sizeof doing, "%s%s%s", phases[w->phase], *w->detail ? ": " : "", w->detail);
-    w->comm->table->tell(w->comm, w->step, doing);
-    w->told = tx_now();
+    w->comm->table->send_status(w->comm, w->step, doing);
+    w->sent_at = tx_now();
     for (int32_t r = 0; r < w->size; r++) {
         tx_comm_peer peer;
-        tx_watch_other *other = &w->others[r];
-        if (r == w->rank || !w->comm->table->hear(w->comm, r, &peer))
+        tx_watchdog_other *other = &w->others[r];
+        if (r == w->rank || !w->comm->table->read_status(w->comm, r, &peer))
             continue;
         other->silent = peer.beats == other->beats ? other->silent + elapsed : 0.0;
         other->beats = peer.beats;
@@ -128,9 +128,9 @@ void tx_watch_listen(tx_watch *w, double elapsed)
 }
 
 /* Returns the first rank without recent heartbeats; -1 if there is none. */
-static int32_t find_silent(const tx_watch *w)
+static int32_t find_silent(const tx_watchdog *w)
 {
-    const double limit = tx_watch_default_limit(w);
+    const double limit = tx_watchdog_default_limit(w);
     for (int32_t r = 0; r < w->size; r++)
         if (w->others[r].silent >= limit && w->others[r].silent >= limit + delay_of(w->comm, r))
             return r;
@@ -139,14 +139,14 @@ static int32_t find_silent(const tx_watch *w)
 
 /* Returns true if the rank that this one waits for is busy, or waits for a busy rank. The watchdog of the busy rank
  * then decides. If only rank 0 receives heartbeats of that rank, rank 0 decides. */
-static bool is_busy(const tx_watch *w, int32_t rank)
+static bool is_busy(const tx_watchdog *w, int32_t rank)
 {
     tx_comm_peer peer;
     for (int32_t hops = 0; hops < w->size; hops++) {
         if (rank == w->rank)
             return false;
-        if (!w->comm->table->hear(w->comm, rank, &peer))
-            return w->rank != 0 && w->comm->table->hear(w->comm, 0, &peer);
+        if (!w->comm->table->read_status(w->comm, rank, &peer))
+            return w->rank != 0 && w->comm->table->read_status(w->comm, 0, &peer);
         if (peer.waits_for < 0)
             return true;
         rank = peer.waits_for;
@@ -162,18 +162,18 @@ static void write_step(int64_t step, char text[48])
 }
 
 /* Reports to txlaunch the rank that caused the end of the run. */
-static void report_lost(const tx_watch *w, int32_t rank)
+static void report_lost(const tx_watchdog *w, int32_t rank)
 {
     tx_report(w->channel, 0.5, "%" PRId32 " lost %" PRId32, w->rank, rank);
 }
 
 /* Reports that another rank does not answer. `laggard` is NULL if no rank waits for it. */
-static void report_other(tx_watch *w, int32_t rank, const tx_comm_laggard *laggard, double seconds, char *why,
+static void report_other(tx_watchdog *w, int32_t rank, const tx_comm_laggard *laggard, double seconds, char *why,
                          size_t size)
 {
     tx_comm_peer peer;
     char step[48], phase[120] = "", missing[64] = "no sign of life";
-    const bool heard = w->comm->table->hear(w->comm, rank, &peer);
+    const bool heard = w->comm->table->read_status(w->comm, rank, &peer);
     const int64_t last = heard ? peer.step : -1;
     write_step(last, step);
     if (heard)
@@ -187,11 +187,11 @@ static void report_other(tx_watch *w, int32_t rank, const tx_comm_laggard *lagga
     report_lost(w, rank);
 }
 
-static void report_self(tx_watch *w, char *why, size_t size)
+static void report_self(tx_watchdog *w, char *why, size_t size)
 {
     char step[48];
     write_step(w->step, step);
-    if (w->phase == TX_WATCH_JOINING)
+    if (w->phase == TX_WATCHDOG_JOINING)
         tx_format(why, size,
                   "rank %" PRId32
                   " on %s waited for all ranks to start for %.3g s; one of them is stopped, has ended or "
@@ -205,22 +205,22 @@ static void report_self(tx_watch *w, char *why, size_t size)
     report_lost(w, w->rank);
 }
 
-static void warn_slow_disk(tx_watch *w)
+static void warn_slow_disk(tx_watchdog *w)
 {
-    if (w->phase != TX_WATCH_WRITING || w->quiet < w->notice)
+    if (w->phase != TX_WATCHDOG_WRITING || w->quiet < w->notice)
         return;
     w->notice *= 2.0;
-    tx_watch_report(w,
-                    "rank %" PRId32 " on %s has been writing files for %.3g s; the disk may be slow, and the run waits",
-                    w->rank, w->host, w->quiet);
+    tx_watchdog_report(
+        w, "rank %" PRId32 " on %s has been writing files for %.3g s; the disk may be slow, and the run waits", w->rank,
+        w->host, w->quiet);
 }
 
-bool tx_watch_judge(tx_watch *w, int *status, char *why, size_t size)
+bool tx_watchdog_judge(tx_watchdog *w, int *status, char *why, size_t size)
 {
-    const double limit = tx_watch_limit_now(w);
+    const double limit = tx_watchdog_limit_now(w);
     tx_comm_laggard other = {.rank = -1, .bucket = -1};
     *why = 0;
-    *status = w->over ? w->result : TX_WATCH_STATUS;
+    *status = w->over ? w->result : TX_WATCHDOG_STATUS;
     if (w->over)
         return w->quiet >= limit;
     const bool waits = w->comm && w->comm->table->laggard(w->comm, &other) && other.rank != w->rank;
@@ -228,7 +228,8 @@ bool tx_watch_judge(tx_watch *w, int *status, char *why, size_t size)
     if (silent >= 0) {
         report_other(w, silent, waits && other.rank == silent ? &other : NULL, w->others[silent].silent, why, size);
     } else if (waits) {
-        if (w->quiet < fmin(limit, fmax(tx_watch_default_limit(w), TX_WATCH_LONG)) + delay_of(w->comm, other.rank) ||
+        if (w->quiet <
+                fmin(limit, fmax(tx_watchdog_default_limit(w), TX_WATCHDOG_LONG)) + delay_of(w->comm, other.rank) ||
             is_busy(w, other.rank))
             return false;
         report_other(w, other.rank, &other, w->quiet, why, size);
@@ -241,13 +242,13 @@ bool tx_watch_judge(tx_watch *w, int *status, char *why, size_t size)
     return true;
 }
 
-void tx_watch_doing(tx_watch *w, char *text, size_t size)
+void tx_watchdog_doing(tx_watchdog *w, char *text, size_t size)
 {
     *text = '\0';
     if (!w)
         return;
     pthread_mutex_lock(&w->lock);
-    if (!w->over && w->phase == TX_WATCH_TRAINING && w->step > 0)
+    if (!w->over && w->phase == TX_WATCHDOG_TRAINING && w->step > 0)
         snprintf(text, size, "%s, step %" PRId64, phases[w->phase], w->step);
     else if (!w->over)
         snprintf(text, size, "%s%s%s", phases[w->phase], *w->detail ? ", " : "", w->detail);

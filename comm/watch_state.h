@@ -11,56 +11,56 @@
 #include "comm/watch.h"
 
 enum {
-    TX_WATCH_WINDOW = 64, /* number of recent steps whose median is used */
-    TX_WATCH_KNOWN = 3,   /* minimum steps for a median, and batches after which nothing is compiled any more */
+    TX_WATCHDOG_WINDOW = 64, /* number of recent steps whose median is used */
+    TX_WATCHDOG_KNOWN = 3,   /* minimum steps for a median, and batches after which nothing is compiled any more */
 };
 
 /* Another rank, as this rank sees it. */
-typedef struct tx_watch_other {
+typedef struct tx_watchdog_other {
     int64_t beats;
     double silent; /* seconds since the count of heartbeats changed */
-} tx_watch_other;
+} tx_watchdog_other;
 
-struct tx_watch {
+struct tx_watchdog {
     int32_t rank, size; /* from the launcher's environment until the communicator is open */
     char host[64];
     void (*leave)(void); /* the communicator's `leave`; the communicator itself may be closed by then */
-    tx_watch_options o;
+    tx_watchdog_options o;
     pthread_t thread;
     bool running;         /* the thread exists */
     pthread_mutex_t lock; /* protects all fields below */
     pthread_cond_t wake;
-    tx_comm *comm;          /* NULL before the communicator is open */
-    tx_watch_other *others; /* by rank */
+    tx_comm *comm;             /* NULL before the communicator is open */
+    tx_watchdog_other *others; /* by rank */
     bool stop;
     bool over;  /* the run has ended; the communicator may be closed */
     int result; /* exit status if `over` */
-    tx_watch_phase phase;
+    tx_watchdog_phase phase;
     char detail[64];
     int64_t reports; /* progress reports within the phase */
     double quiet;    /* seconds since the last report of progress */
     double notice;   /* seconds until the next warning about a slow disk */
     int64_t step;
     double began; /* start of the current step */
-    double took[TX_WATCH_WINDOW];
+    double took[TX_WATCHDOG_WINDOW];
     int64_t steps;
     double median;
     int channel;     /* file descriptor for reports to txlaunch; -1 if none */
     double reported; /* time of the last step report */
-    double told;     /* time of the last heartbeat to the other ranks */
+    double sent_at;  /* time of the last heartbeat to the other ranks */
 };
 
 /* Prints one line to the user, prefixed with the program's name. */
-void tx_watch_report(const tx_watch *watch, const char *format, ...) TX_PRINTF(2, 3);
+void tx_watchdog_report(const tx_watchdog *watch, const char *format, ...) TX_PRINTF(2, 3);
 /* Return the default limit, and the current limit (INFINITY if there is none). */
-double tx_watch_default_limit(const tx_watch *watch);
-double tx_watch_limit_now(const tx_watch *watch);
+double tx_watchdog_default_limit(const tx_watchdog *watch);
+double tx_watchdog_limit_now(const tx_watchdog *watch);
 /* Warns the user about ranks whose heartbeats do not arrive. */
-void tx_watch_report_silent(const tx_watch *watch);
+void tx_watchdog_report_silent(const tx_watchdog *watch);
 /* While the communicator is open: sends this rank's heartbeat and reads those of the others. `elapsed` is the
  * seconds since the previous call. */
-void tx_watch_listen(tx_watch *watch, double elapsed);
+void tx_watchdog_listen(tx_watchdog *watch, double elapsed);
 /* Returns true if the process must end, with its exit status and the reason. An empty reason is not printed. */
-bool tx_watch_judge(tx_watch *watch, int *status, char *why, size_t size);
+bool tx_watchdog_judge(tx_watchdog *watch, int *status, char *why, size_t size);
 
 #endif

@@ -42,7 +42,7 @@ typedef struct offer {
 /* State while a window is created. */
 typedef struct making {
     tx_transport *transport;
-    const tx_layout *layout;
+    const tx_comm_layout *layout;
     const tx_comm_rank *ranks;
     const int32_t *member; /* ranks of the group, by place */
     tx_window *window;
@@ -252,8 +252,8 @@ static tx_status fill(making *m)
     return exchange(m);
 }
 
-tx_status tx_window_create(tx_transport *transport, const tx_layout *layout, const tx_comm_rank *ranks, int64_t bytes,
-                           tx_window **window)
+tx_status tx_window_create(tx_transport *transport, const tx_comm_layout *layout, const tx_comm_rank *ranks,
+                           int64_t bytes, tx_window **window)
 {
     const int32_t group = layout->group[transport->rank];
     const int32_t members = layout->start[group + 1] - layout->start[group];

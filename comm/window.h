@@ -19,8 +19,8 @@ struct tx_window {
 
 /* Collective over all ranks. Fails on all ranks or on none. The message names the rank and host that could not
  * create its segment. Returns MEMORY if the host or its control group lacks memory, else IO. */
-tx_status tx_window_create(tx_transport *transport, const tx_layout *layout, const tx_comm_rank *ranks, int64_t bytes,
-                           tx_window **window);
+tx_status tx_window_create(tx_transport *transport, const tx_comm_layout *layout, const tx_comm_rank *ranks,
+                           int64_t bytes, tx_window **window);
 void tx_window_free(tx_window *window);
 
 /* Returns the window that contains the `bytes` bytes at `data`; NULL if there is none. */

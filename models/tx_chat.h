@@ -33,11 +33,11 @@ typedef enum tx_chat_form {
 #define TX_CHAT_IGNORED 200
 
 /* The end of a prompt. */
-typedef enum tx_chat_ending {
-    TX_CHAT_ASKS,     /* the generation prompt */
-    TX_CHAT_ENDS,     /* the end of the last message */
-    TX_CHAT_CONTINUES /* the end of the last message's text, as transformers' continue_final_message */
-} tx_chat_ending;
+typedef enum tx_chat_suffix {
+    TX_CHAT_GENERATION_PROMPT, /* the generation prompt */
+    TX_CHAT_NO_SUFFIX,         /* the end of the last message */
+    TX_CHAT_CONTINUE_FINAL     /* the end of the last message's text, as transformers' continue_final_message */
+} tx_chat_suffix;
 
 /* A conversation as templates see it; begin with {0}. */
 typedef struct tx_conversation {
@@ -49,7 +49,7 @@ typedef struct tx_conversation {
     tx_chat_form form;
     bool weighted; /* a message has the weight 0, as in OpenAI's files: only messages with `learnt` have labels */
     char ignored[TX_CHAT_IGNORED]; /* unknown keys of all objects read, separated by ", "; as many as fit */
-    tx_chat_ending ending;
+    tx_chat_suffix suffix;
     size_t lost; /* set by rendering: number of the first message that the template leaves out, from 1; or 0 */
 } tx_conversation;
 

@@ -42,10 +42,10 @@ typedef struct tx_text_input {
 /* ---- Classification ------------------------------------------------------------------------------------- */
 
 typedef enum tx_classifier_kind {
-    TX_CLASSIFIER_ONE,     /* one label for each text; scores are probabilities (softmax) */
-    TX_CLASSIFIER_SEVERAL, /* any number of labels; scores are probabilities of each label (sigmoid) */
-    TX_CLASSIFIER_NUMBERS, /* a regression; scores are the model's outputs */
-    TX_CLASSIFIER_WORDS    /* one label for each word; scores are probabilities (softmax) */
+    TX_CLASSIFIER_ONE,         /* one label for each text; scores are probabilities (softmax) */
+    TX_CLASSIFIER_MULTI_LABEL, /* any number of labels; scores are probabilities of each label (sigmoid) */
+    TX_CLASSIFIER_NUMBERS,     /* a regression; scores are the model's outputs */
+    TX_CLASSIFIER_WORDS        /* one label for each word; scores are probabilities (softmax) */
 } tx_classifier_kind;
 
 typedef struct tx_classifier tx_classifier;

@@ -36,8 +36,8 @@ typedef enum tx_early_stopping { TX_EARLY_FALSE, TX_EARLY_TRUE, TX_EARLY_NEVER }
 #define TX_GENERATION_EOS 32
 
 /* Names, meanings and defaults as in transformers' GenerationConfig. Start with a copy of tx_lm_generation's. */
-#define TX_GENERATION_GUESSES 7   /* most guesses: products of more than 8 rows may round in another way */
-#define TX_GENERATION_ASSISTANT 3 /* default of num_assistant_tokens */
+#define TX_GENERATION_DRAFT_TOKENS 7 /* most guesses: products of more than 8 rows may round in another way */
+#define TX_GENERATION_ASSISTANT 3    /* default of num_assistant_tokens */
 
 typedef struct tx_generation {
     size_t size;               /* sizeof(tx_generation) */
@@ -235,12 +235,12 @@ tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const t
                            tx_perplexity_result *result);
 
 /* The costs of the last compilation: memory that the plans need, of it caches of keys and values, the weights' bytes in
- * memory, and the seconds that reading them took. `guessed` tokens were guessed since, and `accepted` of them are part
+ * memory, and the seconds that reading them took. `drafted` tokens were guessed since, and `accepted` of them are part
  * of texts. */
 typedef struct tx_lm_usage {
     int64_t memory, caches, weights, assistant_memory;
     double seconds;
-    int64_t guessed, accepted;
+    int64_t drafted, accepted;
 } tx_lm_usage;
 
 /* All zero if nothing is compiled. */

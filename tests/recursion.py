@@ -35,7 +35,7 @@ BOUNDED = {
         "models/generate/lm.c:open_assistant", "tx_lm_(open|free|drop)", "models/options/option_json.c:read_foreign",
         "tx_option_find", "usage.c:print_help", "models/data/rows.c:find_element",
         "backends/opencl/runtime/run.c:(add_times|run_command|run_watched)",
-        r"comm/(many|self).c:\w+_(close|laggard)", "models/jinja/execute.c:assign",
+        r"comm/(multi|self).c:\w+_(close|laggard)", "models/jinja/execute.c:assign",
         "(models/gguf/gguf_file.c:)?tx_gguf_close", "models/gguf/gguf_file.c:open_(one|part)",
         "models/tokenizer/tokenizer_open.c:read_folder", "tx_chat_free"],
     "a constant: steps of a tokenizer, finders of added tokens, levels of precedence": [

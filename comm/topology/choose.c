@@ -200,9 +200,9 @@ static void share(sharing *s)
                 s->kind[c] = k;
     }
     /* Cores that few ranks may use are assigned first. Their ranks then leave other cores to the other ranks. */
-    for (int32_t few = 1; few <= s->ranks; few++)
+    for (int32_t users = 1; users <= s->ranks; users++)
         for (int32_t c = 0; c < s->cores; c++)
-            if (s->kind[c] == c && ranks_of(s, c) == few)
+            if (s->kind[c] == c && ranks_of(s, c) == users)
                 share_kind(s, c);
     borrow(s);
 }

@@ -43,7 +43,7 @@ static int32_t bridges_below(const tx_topology *t, int32_t node, int32_t above)
 }
 
 /* Returns true if there are several NUMA nodes of CPUs. */
-static bool many_nodes(const tx_topology *t)
+static bool is_multi_node(const tx_topology *t)
 {
     int32_t count = 0;
     for (int32_t i = 0; i < t->numa_count; i++)
@@ -94,7 +94,7 @@ static void classify_through_cpu(const tx_topology *t, int32_t a, int32_t b, tx_
 {
     const int32_t place_a = place_of(t, a), place_b = place_of(t, b);
     const char *nodes = t->nodes[place_a].nodes;
-    if (many_nodes(t) && (place_a == 0 || place_b == 0))
+    if (is_multi_node(t) && (place_a == 0 || place_b == 0))
         set_class(pair, TX_TOPO_SYS, NOTE_PLACE);
     else if (place_a == place_b || (single(nodes) && strcmp(nodes, t->nodes[place_b].nodes) == 0))
         set_class(pair, TX_TOPO_NODE, -1);

@@ -131,7 +131,7 @@ static void load_drivers(void)
     clGetPlatformIDs(0, NULL, &count);
 }
 
-static tx_status list_here(tx_topo_cl_device **devices, int32_t *count)
+static tx_status list_in_process(tx_topo_cl_device **devices, int32_t *count)
 {
     cl_platform_id platforms[PLATFORMS_MAX];
     cl_uint found = 0;
@@ -160,7 +160,7 @@ static tx_status rehearse(const void *unused)
     tx_topo_cl_device *devices = NULL;
     int32_t count = 0;
     (void)unused;
-    (void)list_here(&devices, &count);
+    (void)list_in_process(&devices, &count);
     free(devices);
     return TX_OK;
 }
@@ -168,5 +168,5 @@ static tx_status rehearse(const void *unused)
 tx_status tx_topo_cl_list(tx_topo_cl_device **devices, int32_t *count)
 {
     TX_TRY(tx_rehearse_drivers(rehearse));
-    return list_here(devices, count);
+    return list_in_process(devices, count);
 }

@@ -29,9 +29,9 @@ typedef enum tx_head {
 
 /* The problem of a classifier, problem_type in config.json. */
 typedef enum tx_problem {
-    TX_PROBLEM_CLASSES, /* a text has one of the labels */
-    TX_PROBLEM_SEVERAL, /* a text has any of the labels (multi-label classification) */
-    TX_PROBLEM_NUMBERS  /* a text has a number for each label (regression) */
+    TX_PROBLEM_CLASSES,     /* a text has one of the labels */
+    TX_PROBLEM_MULTI_LABEL, /* a text has any of the labels (multi-label classification) */
+    TX_PROBLEM_NUMBERS      /* a text has a number for each label (regression) */
 } tx_problem;
 
 /* The form of labels in data. */

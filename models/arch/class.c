@@ -16,7 +16,7 @@ static const char *named_class(const tx_json *json)
                : name;
 }
 
-bool tx_class_lacks_head(const tx_json *json, const tx_architecture *architecture)
+bool tx_class_has_no_head(const tx_json *json, const tx_architecture *architecture)
 {
     const char *name = named_class(json);
     return architecture->is_of_head && name && tx_ends_with(name, "Model");

@@ -9,6 +9,6 @@
  * of the class. */
 tx_status tx_class_choose(const tx_json *json, const tx_architecture **architecture);
 /* Returns true for a base encoder, such as BertModel: the head of its type is new. */
-bool tx_class_lacks_head(const tx_json *json, const tx_architecture *architecture);
+bool tx_class_has_no_head(const tx_json *json, const tx_architecture *architecture);
 
 #endif

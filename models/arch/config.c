@@ -238,7 +238,7 @@ tx_status tx_config_of_json(tx_json *json, tx_config **config)
         return status == TX_INVALID ? TX_FORMAT : status;
     }
     made->source = json;
-    made->new_head = tx_class_lacks_head(json, architecture);
+    made->new_head = tx_class_has_no_head(json, architecture);
     drop_foreign_ids(made);
     *config = made;
     return TX_OK;

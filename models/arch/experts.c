@@ -93,11 +93,12 @@ tx_tensor *tx_stack_experts(tx_stack *stack, tx_tensor *x, const tx_experts *exp
     /* Tensor-parallel ranks all compute the routing, and each a slice of every expert. Expert-parallel ranks own whole
      * experts and exchange tokens. */
     tx_tensor *h = tx_gather(tx_tp_input(rows), routes.tokens);
-    tx_arrivals here;
-    h = tx_ep_dispatch(h, &routes, experts->chosen, capacity, &here);
-    h = expert_linear(stack, experts, h, experts->gate_up, experts->gate_up_bias, here.offsets);
-    h = expert_linear(stack, experts, expert_activation(experts, h), experts->down, experts->down_bias, here.offsets);
-    h = tx_ep_collect(h, &routes, &here);
+    tx_arrivals arrivals;
+    h = tx_ep_dispatch(h, &routes, experts->chosen, capacity, &arrivals);
+    h = expert_linear(stack, experts, h, experts->gate_up, experts->gate_up_bias, arrivals.offsets);
+    h = expert_linear(stack, experts, expert_activation(experts, h), experts->down, experts->down_bias,
+                      arrivals.offsets);
+    h = tx_ep_collect(h, &routes, &arrivals);
     h = tx_combine(h, tx_tp_input(experts->normalise ? tx_softmax(weights) : weights), &routes);
     h = tx_tp_all_reduce(h);
     return h ? tx_reshape(h, shape) : NULL;

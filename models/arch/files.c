@@ -111,7 +111,7 @@ tx_weights_names tx_arch_names(const tx_config *config)
                               .stand_in = config->stand_in ? stand_in : NULL,
                               .grown_from = config->grown_from,
                               .grown_to = config->vocab_size,
-                              .other_shape_lacks = config->other_head_shape};
+                              .other_shape_is_missing = config->other_head_shape};
 }
 
 /* The model's graph must match the configuration. */

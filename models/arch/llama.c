@@ -117,7 +117,7 @@ static size_t first_part(const char *name)
 
 /* Whether the file of a base model ("embed_tokens.weight", as in Qwen3-Embedding) has the tensor: then its name lacks
  * the first part of the parameter's. */
-static bool lacks_prefix(const tx_config *config, const char *tensor)
+static bool has_no_prefix(const tx_config *config, const char *tensor)
 {
     for (const tx_stack_row *row = llama_of(config)->rows; row->name; row++) {
         const char *rest = row->name + first_part(row->name);
@@ -137,7 +137,7 @@ void tx_llama_rename(const tx_config *config, const char *tensor, char param[TX_
                          tx_ends_with(tensor, ".masked_bias");
     if (is_copy || is_mask || strstr(tensor, ".rotary_emb.inv_freq"))
         param[0] = '\0';
-    else if (lacks_prefix(config, tensor))
+    else if (has_no_prefix(config, tensor))
         snprintf(param, TX_WEIGHTS_NAME, "%.*s%s", (int)first_part(embedding), embedding, tensor);
     else
         snprintf(param, TX_WEIGHTS_NAME, "%s", tensor);

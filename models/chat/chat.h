@@ -70,7 +70,7 @@ typedef enum tx_chat_labels {
     TX_CHAT_COMPLETION /* all that the template writes after the prompt, as TRL's completion_only_loss */
 } tx_chat_labels;
 
-/* Renders a conversation. With `asks` it ends as `conversation->ending` says, else after its last message. Marks the
+/* Renders a conversation. With `asks` it ends as `conversation->suffix` says, else after its last message. Marks the
  * parts of `labels`. TX_FORMAT if the template raises an exception, does not render a key of the conversation, or does
  * not show which bytes belong to an answer. Keys that it does not read, and messages that it does not render, are noted
  * as ignored; `conversation->lost` is the number of the first such message, from 1. */

@@ -74,11 +74,11 @@ static tx_status mark_completion(const tx_chat *chat, const tx_conversation *c, 
 
 tx_status tx_chat_render(const tx_chat *chat, tx_conversation *c, bool asks, tx_chat_labels labels, tx_chat_text *text)
 {
-    const bool open = asks && c->ending == TX_CHAT_CONTINUES;
+    const bool open = asks && c->suffix == TX_CHAT_CONTINUE_FINAL;
     bool changed = true;
     text->parts = 0;
     tx_buffer_clear(&text->bytes);
-    asks = asks && c->ending == TX_CHAT_ASKS;
+    asks = asks && c->suffix == TX_CHAT_GENERATION_PROMPT;
     chat = chat->tools && tx_json_has(c->said, "tools") ? chat->tools : chat;
     TX_TRY(tx_chat_prepare(chat, c));
     for (tx_status status = TX_OK; changed;) {

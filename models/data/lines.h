@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Iterates over the lines, rows or elements of a range of a file, with only one of them in memory. */
-#ifndef TX_TEXT_LINES_H
-#define TX_TEXT_LINES_H
+#ifndef TX_DATA_LINES_H
+#define TX_DATA_LINES_H
 
 #include "models/files/data_file.h"
 #include "models/report.h"

@@ -3,7 +3,7 @@
 #include "models/data/prepare.h"
 
 #include "models/data/encoding.h"
-#include "models/data/made.h"
+#include "models/data/prepared.h"
 #include "models/data/rows.h"
 #include "models/files/data_file.h"
 #include "models/files/packed.h"
@@ -70,7 +70,7 @@ static tx_status map_row(const tx_prepare_options *o, const tx_json *row, tx_jso
     return tx_json_set(to, "label", tx_json_copy(value));
 }
 
-static tx_status write_mapped(tx_made *w, tx_rows *rows)
+static tx_status write_mapped(tx_prepared *w, tx_rows *rows)
 {
     const tx_json *row;
     tx_json *to = tx_json_object();
@@ -79,13 +79,13 @@ static tx_status write_mapped(tx_made *w, tx_rows *rows)
     char *line = status ? NULL : tx_json_text(to, TX_JSON_LINE);
     if (!status && !line)
         status = TX_MEMORY;
-    TX_THEN(status, tx_made_write(w, line, strlen(line)));
+    TX_THEN(status, tx_prepared_write(w, line, strlen(line)));
     tx_json_free(to);
     free(line);
     return status;
 }
 
-static tx_status write_row(tx_made *w, tx_rows *rows)
+static tx_status write_row(tx_prepared *w, tx_rows *rows)
 {
     const char *text = "";
     size_t size = 0;
@@ -93,10 +93,10 @@ static tx_status write_row(tx_made *w, tx_rows *rows)
         TX_TRY(write_mapped(w, rows));
     } else {
         TX_TRY(tx_rows_line(rows, &text, &size));
-        TX_TRY(tx_made_write(w, text, size));
+        TX_TRY(tx_prepared_write(w, text, size));
     }
     w->rows++;
-    return tx_made_write(w, "\n", 1);
+    return tx_prepared_write(w, "\n", 1);
 }
 
 /* ---- Sources -------------------------------------------------------------------------------------------------- */
@@ -133,12 +133,12 @@ static tx_status next_row(reading *r, bool *more)
     return TX_OK;
 }
 
-static tx_status copy_row(tx_made *w, const reading *r)
+static tx_status copy_row(tx_prepared *w, const reading *r)
 {
     return tx_fail_in(write_row(w, r->rows), "%s: row %" PRId64, r->files->name[r->next - 1], r->row);
 }
 
-static tx_status write_in_turn(tx_made *w, reading *readings, size_t count)
+static tx_status write_in_turn(tx_prepared *w, reading *readings, size_t count)
 {
     bool more;
     for (size_t i = 0; i < count; i++)
@@ -173,7 +173,7 @@ static bool all_ended(const reading *readings, size_t count)
 }
 
 /* Writes rows of datasets that are drawn one by one. A dataset ends when a row of it is drawn that does not exist. */
-static tx_status write_interleaved(tx_made *w, const tx_data_source *sources, reading *readings, size_t count)
+static tx_status write_interleaved(tx_prepared *w, const tx_data_source *sources, reading *readings, size_t count)
 {
     for (uint64_t draw = 0;; draw++) {
         reading *r = &readings[draw_source(sources, count, w->options->seed, draw)];
@@ -191,7 +191,7 @@ static tx_status write_interleaved(tx_made *w, const tx_data_source *sources, re
 }
 
 /* Text files one after the other; each but the last gets the newline that its last line lacks. */
-static tx_status write_text(tx_made *w, const tx_data_source *sources, size_t count)
+static tx_status write_text(tx_prepared *w, const tx_data_source *sources, size_t count)
 {
     char last = '\n';
     for (size_t i = 0; i < count; i++)
@@ -201,11 +201,11 @@ static tx_status write_text(tx_made *w, const tx_data_source *sources, size_t co
             tx_status status = piece ? tx_data_file_open(sources[i].files.name[f], &file)
                                      : tx_fail(TX_MEMORY, "%s: no memory to read it", sources[i].files.name[f]);
             if (!status && last != '\n')
-                status = tx_made_write(w, "\n", 1);
+                status = tx_prepared_write(w, "\n", 1);
             for (int64_t at = 0; at < file.size && !status; at += (int64_t)PIECE) {
                 const size_t size = file.size - at < (int64_t)PIECE ? (size_t)(file.size - at) : PIECE;
                 status = tx_data_file_read(&file, at, piece, size);
-                TX_THEN(status, tx_made_write(w, piece, size));
+                TX_THEN(status, tx_prepared_write(w, piece, size));
                 last = piece[size - 1];
             }
             tx_data_file_close(&file);
@@ -216,7 +216,7 @@ static tx_status write_text(tx_made *w, const tx_data_source *sources, size_t co
 }
 
 /* Writes one file in UTF-8. */
-static tx_status write_converted(tx_made *w, const tx_data_source *sources, size_t count)
+static tx_status write_converted(tx_prepared *w, const tx_data_source *sources, size_t count)
 {
     tx_data_file file = {0};
     tx_encoding *encoding = NULL;
@@ -229,7 +229,7 @@ static tx_status write_converted(tx_made *w, const tx_data_source *sources, size
         const size_t size = file.size - at < (int64_t)PIECE ? (size_t)(file.size - at) : PIECE;
         status = tx_data_file_read(&file, at, piece, size);
         TX_THEN(status, tx_fail_in(tx_encoding_add(encoding, piece, size, &w->piece), "%s", file.path));
-        TX_THEN(status, tx_made_write(w, NULL, 0));
+        TX_THEN(status, tx_prepared_write(w, NULL, 0));
     }
     TX_THEN(status, tx_fail_in(tx_encoding_end(encoding), "%s", file.path));
     tx_encoding_close(encoding);
@@ -240,16 +240,16 @@ static tx_status write_converted(tx_made *w, const tx_data_source *sources, size
 
 static tx_status add_unpacked(void *to, const char *text, size_t size)
 {
-    return tx_made_write(to, text, size);
+    return tx_prepared_write(to, text, size);
 }
 
-static tx_status write_unpacked(tx_made *w, const tx_data_source *sources, size_t count)
+static tx_status write_unpacked(tx_prepared *w, const tx_data_source *sources, size_t count)
 {
     (void)count;
     return tx_unpack(sources->files.name[0], add_unpacked, w);
 }
 
-static tx_status write_rows(tx_made *w, const tx_data_source *sources, size_t count)
+static tx_status write_rows(tx_prepared *w, const tx_data_source *sources, size_t count)
 {
     reading *readings = calloc(count, sizeof *readings);
     if (!readings)
@@ -286,22 +286,22 @@ static tx_status prepare(const tx_data_source *sources, size_t count, const tx_p
     const bool rows = kind == TX_ROWS_BINARY || (options->rows && kind == TX_ROWS_TABLE);
     if (single && !options->text_columns && !options->label_column && !rows)
         return tx_copy_text(first, path);
-    return tx_made_find(sources, count, text ? write_text : write_rows, options, text ? "txt" : "jsonl", path);
+    return tx_prepared_find(sources, count, text ? write_text : write_rows, options, text ? "txt" : "jsonl", path);
 }
 
 /* Replaces a path by that of a file that is made of it. The ending is that of the first `size` bytes of the path. */
-static tx_status replace(const tx_prepare_options *options, const char *encoding, tx_made_contents *write, size_t size,
-                         char **path)
+static tx_status replace(const tx_prepare_options *options, const char *encoding, tx_prepared_contents *write,
+                         size_t size, char **path)
 {
     const tx_data_source one = {.files = {.name = path, .count = 1}};
     const tx_prepare_options only = {.encoding = encoding, .folder = options->folder, .report = options->report};
-    char ending[33] = "txt", *made = NULL;
+    char extension[33] = "txt", *made = NULL;
     for (size_t at = size; at-- > 0 && (*path)[at] != '/';)
         if ((*path)[at] == '.') {
-            snprintf(ending, sizeof ending, "%.*s", (int)(size - at - 1), *path + at + 1);
+            snprintf(extension, sizeof extension, "%.*s", (int)(size - at - 1), *path + at + 1);
             break;
         }
-    TX_TRY(tx_made_find(&one, 1, write, &only, ending, &made));
+    TX_TRY(tx_prepared_find(&one, 1, write, &only, extension, &made));
     free(*path);
     *path = made;
     return TX_OK;

@@ -413,14 +413,14 @@ const tx_json *tx_rows_value(tx_rows *rows, int32_t column, tx_json_type type)
 tx_rows_kind tx_rows_kind_of(const char *path)
 {
     static const struct {
-        const char *ending;
+        const char *extension;
         tx_rows_kind kind;
-    } endings[] = {{".jsonl", TX_ROWS_JSON},  {".json", TX_ROWS_JSON},      {".csv", TX_ROWS_TABLE},
-                   {".tsv", TX_ROWS_TABLE},   {".txt", TX_ROWS_TEXT},       {".raw", TX_ROWS_TEXT},
-                   {".tokens", TX_ROWS_TEXT}, {".parquet", TX_ROWS_BINARY}, {".arrow", TX_ROWS_BINARY}};
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++)
-        if (tx_ends_with(path, endings[i].ending))
-            return endings[i].kind;
+    } extensions[] = {{".jsonl", TX_ROWS_JSON},  {".json", TX_ROWS_JSON},      {".csv", TX_ROWS_TABLE},
+                      {".tsv", TX_ROWS_TABLE},   {".txt", TX_ROWS_TEXT},       {".raw", TX_ROWS_TEXT},
+                      {".tokens", TX_ROWS_TEXT}, {".parquet", TX_ROWS_BINARY}, {".arrow", TX_ROWS_BINARY}};
+    for (size_t i = 0; i < sizeof extensions / sizeof extensions[0]; i++)
+        if (tx_ends_with(path, extensions[i].extension))
+            return extensions[i].kind;
     return TX_ROWS_NONE;
 }
 

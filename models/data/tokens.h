@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The tokens of a file, which the dataset cuts into blocks. */
-#ifndef TX_TEXT_TOKENS_H
-#define TX_TEXT_TOKENS_H
+#ifndef TX_DATA_TOKENS_H
+#define TX_DATA_TOKENS_H
 
 #include "models/files/data_file.h"
 #include "models/tx_text.h"

@@ -66,9 +66,9 @@ typedef struct parts {
     int64_t count;
 } parts;
 
-static void name_part(const parts *p, int64_t number, const char *ending, char name[PART_ROOM])
+static void name_part(const parts *p, int64_t number, const char *extension, char name[PART_ROOM])
 {
-    snprintf(name, PART_ROOM, "%s.part-%" PRId64 "-%" PRId64 "%s", p->path, p->options->part, number, ending);
+    snprintf(name, PART_ROOM, "%s.part-%" PRId64 "-%" PRId64 "%s", p->path, p->options->part, number, extension);
 }
 
 static tx_status make_part(const parts *p, int64_t number, const char *name)

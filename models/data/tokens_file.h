@@ -2,8 +2,8 @@
  *
  * Files of the tokens of texts: the ids, the lengths of the texts, and a trailer with their numbers, the key of the
  * texts and a digest of the file. */
-#ifndef TX_TEXT_TOKENS_FILE_H
-#define TX_TEXT_TOKENS_FILE_H
+#ifndef TX_DATA_TOKENS_FILE_H
+#define TX_DATA_TOKENS_FILE_H
 
 #include "models/data/tokens.h"
 

@@ -317,6 +317,7 @@ tx_status tx_hub_dataset(const char *name, const char *config, char **folder)
     if (status == TX_NOT_FOUND)
         return tx_fail(
             TX_NOT_FOUND,
-            "%s: not a folder with a train, validation or test file that TX can read (" TX_DATA_ENDING_LIST ")", path);
+            "%s: not a folder with a train, validation or test file that TX can read (" TX_DATA_EXTENSION_LIST ")",
+            path);
     return status;
 }

@@ -110,7 +110,7 @@ static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
 {
     for (size_t i = 0; i < s->count; i++) {
         const tx_st_tensor *wanted = &s->tensor[i];
-        char here[160], there[160];
+        char expected[160], found_text[160];
         const tx_shape shape = tx_st_shape(wanted);
         if (tx_st_find(file, wanted->name, &source[i]))
             return tx_fail(TX_FORMAT, "%s: has no tensor %s, which the optimizer of this model needs", tx_st_path(file),
@@ -125,8 +125,8 @@ static tx_status match(const tx_st_file *file, const states *s, int32_t *source)
             return tx_fail(TX_FORMAT,
                            "%s: tensor %s is %s, the model's is %s: another model's or version's optimizer wrote it; "
                            "start a new run from the checkpoint's weights",
-                           tx_st_path(file), wanted->name, tx_shape_text(&other, there, sizeof there),
-                           tx_shape_text(&shape, here, sizeof here));
+                           tx_st_path(file), wanted->name, tx_shape_text(&other, found_text, sizeof found_text),
+                           tx_shape_text(&shape, expected, sizeof expected));
     }
     if ((size_t)tx_st_count(file) != s->count)
         return tx_fail(TX_FORMAT, "%s: has %d tensors, the optimizer of this model needs %d", tx_st_path(file),

@@ -11,8 +11,8 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define ENDING(name) "." #name,
-static const char *const endings[] = {TX_DATA_ENDINGS(ENDING, ENDING)};
+#define EXTENSION(name) "." #name,
+static const char *const extensions[] = {TX_DATA_ENDINGS(EXTENSION, EXTENSION)};
 
 /* Names of the splits; the first one is used in messages. */
 #define STEMS 5
@@ -24,9 +24,9 @@ static const char *const stems[][STEMS] = {
 
 /* The parts of a file's name. */
 typedef struct parts {
-    size_t stem;        /* bytes before the shard's number and the ending */
-    long shard, of;     /* -00000-of-00002; of is 0 if there is no number */
-    const char *ending; /* NULL if TX does not read the file */
+    size_t stem;           /* bytes before the shard's number and the ending */
+    long shard, of;        /* -00000-of-00002; of is 0 if there is no number */
+    const char *extension; /* NULL if TX does not read the file */
 } parts;
 
 /* ---- Names of files ----------------------------------------------------------------------------------------- */
@@ -66,13 +66,13 @@ static parts read_name(const char *name)
 {
     const size_t stem = tx_packed_stem(name);
     parts p = {.stem = stem ? stem : strlen(name)};
-    for (size_t i = 0; i < sizeof endings / sizeof endings[0]; i++) {
-        const size_t size = strlen(endings[i]);
-        if (p.stem >= size && strncmp(name + p.stem - size, endings[i], size) == 0)
-            p.ending = endings[i];
+    for (size_t i = 0; i < sizeof extensions / sizeof extensions[0]; i++) {
+        const size_t size = strlen(extensions[i]);
+        if (p.stem >= size && strncmp(name + p.stem - size, extensions[i], size) == 0)
+            p.extension = extensions[i];
     }
-    if (p.ending) {
-        p.stem -= strlen(p.ending);
+    if (p.extension) {
+        p.stem -= strlen(p.extension);
         read_shard(name, p.stem, &p);
     }
     return p;
@@ -87,7 +87,8 @@ static bool is_data(const char *folder, const char *name)
     for (size_t i = 0; i < sizeof described / sizeof described[0]; i++)
         if (strcmp(name, described[i]) == 0)
             return false;
-    return name[0] != '.' && read_name(name).ending && stat(TX_PATH(folder, name), &info) == 0 && S_ISREG(info.st_mode);
+    return name[0] != '.' && read_name(name).extension && stat(TX_PATH(folder, name), &info) == 0 &&
+           S_ISREG(info.st_mode);
 }
 
 /* Whether the stem of a file is a name of the split, possibly after a prefix that ends in one of "._-". Shards may have
@@ -159,7 +160,7 @@ static tx_status check_files(const char *folder, tx_split split, bool all, const
         const char *name = base_name(files->name[i]);
         const parts q = read_name(name);
         const bool shards = p.of && p.of == q.of && p.stem == q.stem && strncmp(first, name, p.stem) == 0;
-        if (strcmp(p.ending, q.ending) != 0 || (!all && !shards))
+        if (strcmp(p.extension, q.extension) != 0 || (!all && !shards))
             return tx_fail(TX_INVALID, "%s: both %s and %s could be the %s file; give one of them by its path", folder,
                            first, name, stems[split][0]);
     }
@@ -194,7 +195,7 @@ tx_status tx_hub_split(const char *folder, tx_split split, tx_names *files)
         status = add_only_file(folder, &found);
     if (!status && !found.count)
         status =
-            tx_fail(TX_NOT_FOUND, "%s: no %s file (%s with the ending " TX_DATA_ENDING_LIST ")", folder,
+            tx_fail(TX_NOT_FOUND, "%s: no %s file (%s with the ending " TX_DATA_EXTENSION_LIST ")", folder,
                     stems[split][0], split == TX_SPLIT_VALIDATION ? "validation, valid, val or dev" : stems[split][0]);
     TX_THEN(status, check_files(folder, split, all, &found));
     if (status)

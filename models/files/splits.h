@@ -9,9 +9,9 @@
 
 /* Endings of data files that TX reads. X(ending); the first one has its own macro for lists in messages. */
 #define TX_DATA_ENDINGS(FIRST, X) FIRST(txt) X(raw) X(tokens) X(jsonl) X(json) X(csv) X(tsv) X(parquet) X(arrow) X(bin)
-#define TX_DATA_ENDING_FIRST(name) "." #name
-#define TX_DATA_ENDING_NEXT(name) ", ." #name
-#define TX_DATA_ENDING_LIST TX_DATA_ENDINGS(TX_DATA_ENDING_FIRST, TX_DATA_ENDING_NEXT)
+#define TX_DATA_EXTENSION_FIRST(name) "." #name
+#define TX_DATA_EXTENSION_NEXT(name) ", ." #name
+#define TX_DATA_EXTENSION_LIST TX_DATA_ENDINGS(TX_DATA_EXTENSION_FIRST, TX_DATA_EXTENSION_NEXT)
 
 typedef enum tx_split { TX_SPLIT_TRAIN, TX_SPLIT_VALIDATION, TX_SPLIT_TEST } tx_split;
 

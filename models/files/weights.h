@@ -73,8 +73,8 @@ typedef struct tx_weights_names {
     /* Matrices with `grown_to` rows may have only `grown_from` in the file. The other rows begin as the mean. Pass 0 if
      * no matrix has grown. */
     int64_t grown_from, grown_to;
-    bool lacks_silently;    /* a piece that the file lacks already has its value */
-    bool other_shape_lacks; /* a piece that the file may lack is also ignored if it has another shape */
+    bool quiet_if_missing;       /* a piece that the file lacks already has its value */
+    bool other_shape_is_missing; /* a piece that the file may lack is also ignored if it has another shape */
 } tx_weights_names;
 
 typedef struct tx_load_options {

@@ -38,7 +38,7 @@ static const char *const fault_texts[FAULT_KINDS] = {
 };
 
 /* Names of each kind that one message lists; others are only counted. */
-#define NAMES_TOLD 20
+#define NAMES_LISTED 20
 
 /* All faults, for a single message. */
 typedef struct tx_faults {
@@ -54,7 +54,7 @@ static void add_fault(tx_faults *faults, tx_fault fault, const char *name, const
     char one[320];
     size_t used = faults->kind[fault].used;
     int length = snprintf(one, sizeof one, "%s%.150s%.150s", used ? ", " : "", name, detail);
-    if (faults->kind[fault].count++ >= NAMES_TOLD || length < 0 ||
+    if (faults->kind[fault].count++ >= NAMES_LISTED || length < 0 ||
         (size_t)length >= sizeof faults->kind[fault].text - used) {
         faults->kind[fault].left_out++;
         return;
@@ -64,7 +64,7 @@ static void add_fault(tx_faults *faults, tx_fault fault, const char *name, const
 }
 
 /* Returns TX_OK if there are no faults. */
-static tx_status tell(const tx_faults *faults, const char *path)
+static tx_status report_faults(const tx_faults *faults, const char *path)
 {
     char text[sizeof faults->kind + 64 * FAULT_KINDS] = "";
     for (int k = 0; k < FAULT_KINDS; k++) {
@@ -92,7 +92,7 @@ static bool has_shape(const tx_st_tensor *t, const tx_shape *wanted)
 /* Returns true if a tensor is ignored because of its shape. */
 static bool is_dropped(const tx_st_tensor *t, const tx_weights_piece *wanted, const tx_weights_names *names)
 {
-    return names->other_shape_lacks && may_lack(names, wanted) && !has_shape(t, &wanted->shape);
+    return names->other_shape_is_missing && may_lack(names, wanted) && !has_shape(t, &wanted->shape);
 }
 
 /* Returns true if a tensor has the first rows of a matrix that has grown. */
@@ -168,7 +168,7 @@ static tx_status match(const tx_weights *w, const tx_weights_piece *pieces, int3
             sorted[p] = (tx_named){pieces[p].name, p};
         tx_named_sort(sorted, (size_t)count);
         assign(w, pieces, sorted, count, names, source, faults);
-        status = tell(faults, tx_weights_path(w));
+        status = report_faults(faults, tx_weights_path(w));
     } else {
         status = tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(w));
     }
@@ -441,7 +441,7 @@ static tx_status read_data(loading *l, const tx_weights_piece *pieces, const int
 }
 
 /* Warns of the pieces that keep their initial values. */
-static void tell_new(const loading *l, const tx_weights_piece *pieces, const int32_t *source, int32_t count)
+static void report_new(const loading *l, const tx_weights_piece *pieces, const int32_t *source, int32_t count)
 {
     char names[512] = "";
     for (int32_t p = 0; p < count; p++)
@@ -459,8 +459,8 @@ static tx_status read_pieces(loading *l, const tx_weights_piece *pieces, int32_t
                            ? match(l->weights, pieces, count, names, source)
                            : tx_fail(TX_MEMORY, "%s: no memory for its list of tensors", tx_weights_path(l->weights));
     TX_THEN(status, read_data(l, pieces, source, count));
-    if (!status && !names->lacks_silently)
-        tell_new(l, pieces, source, count);
+    if (!status && !names->quiet_if_missing)
+        report_new(l, pieces, source, count);
     free(source);
     return status;
 }

@@ -3,11 +3,11 @@
 #include "models/tx_batch.h"
 
 #include "api/base/needs.h"
-#include "models/generate/guess.h"
 #include "models/generate/lm.h"
 #include "models/generate/run.h"
 #include "models/generate/sample.h"
 #include "models/generate/slots.h"
+#include "models/generate/speculate.h"
 #include "models/generate/stream.h"
 
 #include <inttypes.h>
@@ -19,7 +19,7 @@
 #define PROMPT_TOKENS 256
 
 /* A slot's request. */
-typedef struct seat {
+typedef struct sequence {
     bool used;
     tx_batch_request request;
     tx_generation how;
@@ -27,16 +27,16 @@ typedef struct seat {
     int32_t *ids;             /* [context]: prompt and new tokens */
     int64_t prompt, computed; /* tokens of the prompt; those that are computed */
     int64_t generated, limit; /* new tokens; their largest number */
-} seat;
+} sequence;
 
 struct tx_batch {
     tx_batch_owner owner; /* all NULL without */
     bool keep, whole;     /* keep caches of ended requests; compute the first prompts at once */
-    int64_t guesses;      /* the most that a step computes */
-    tx_guesser guesser;
+    int64_t draft_tokens; /* the most that a step computes */
+    tx_speculator speculator;
     tx_slots *slots;
-    tx_comm *comm; /* see tx_generator_options */
-    seat *seat;    /* [count] */
+    tx_comm *comm;      /* see tx_generator_options */
+    sequence *sequence; /* [count] */
     int64_t count, context, vocab;
     uint64_t tickets;
     tx_choice choice;
@@ -61,20 +61,20 @@ tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, cons
     b->count = sizes->batch;
     b->context = sizes->context;
     b->keep = sizes->keep;
-    b->guesses = sizes->guesses;
+    b->draft_tokens = sizes->draft_tokens;
     b->whole = sizes->prompt > 0 && b->count > 1;
     b->vocab = tx_slots_vocab(slots);
-    b->seat = calloc((size_t)b->count, sizeof *b->seat);
+    b->sequence = calloc((size_t)b->count, sizeof *b->sequence);
     b->ids = malloc((size_t)(b->count * b->context) * sizeof *b->ids);
     b->slot = malloc((size_t)b->count * sizeof *b->slot);
     b->tokens = malloc((size_t)b->count * sizeof *b->tokens);
     b->prompts = malloc((size_t)b->count * sizeof *b->prompts);
-    tx_status status = b->seat && b->ids && b->slot && b->tokens && b->prompts
+    tx_status status = b->sequence && b->ids && b->slot && b->tokens && b->prompts
                            ? tx_choice_create(b->vocab, &b->choice)
                            : tx_fail(TX_MEMORY, "generate: out of memory");
-    TX_THEN(status, tx_guesser_open(&b->guesser, sizes->draft, b->vocab));
+    TX_THEN(status, tx_speculator_open(&b->speculator, sizes->draft, b->vocab));
     for (int64_t i = 0; i < b->count && !status; i++)
-        b->seat[i].ids = b->ids + i * b->context;
+        b->sequence[i].ids = b->ids + i * b->context;
     return TX_RETURN(status, b, batch, tx_batch_free);
 }
 
@@ -86,8 +86,8 @@ void tx_batch_free(tx_batch *batch)
     if (batch->owner.lm)
         batch->owner.release(batch->owner.lm);
     tx_choice_free(&batch->choice);
-    tx_guesser_close(&batch->guesser);
-    free(batch->seat);
+    tx_speculator_close(&batch->speculator);
+    free(batch->sequence);
     free(batch->ids);
     free(batch->slot);
     free(batch->tokens);
@@ -101,9 +101,9 @@ int64_t tx_batch_context(const tx_batch *batch)
     return batch->context;
 }
 
-const tx_guesser *tx_batch_guesser(const tx_batch *batch)
+const tx_speculator *tx_batch_speculator(const tx_batch *batch)
 {
-    return &batch->guesser;
+    return &batch->speculator;
 }
 
 int64_t tx_batch_free_slots(const tx_batch *batch)
@@ -111,7 +111,7 @@ int64_t tx_batch_free_slots(const tx_batch *batch)
     TX_NEEDS(batch, 0);
     int64_t free_slots = 0;
     for (int64_t i = 0; i < batch->count; i++)
-        free_slots += !batch->seat[i].used;
+        free_slots += !batch->sequence[i].used;
     return free_slots;
 }
 
@@ -149,29 +149,29 @@ tx_status tx_batch_add(tx_batch *batch, const tx_batch_request *request)
                                         : tx_generation_limit(request->how, request->count);
     TX_TRY(check(batch, request, limit));
     int64_t i = 0;
-    while (i < batch->count && batch->seat[i].used)
+    while (i < batch->count && batch->sequence[i].used)
         i++;
     if (i == batch->count)
         return tx_fail(TX_INVALID, "tx_batch_add: all %" PRId64 " slots are in use", batch->count);
-    seat *s = &batch->seat[i];
-    *s = (seat){.used = true,
-                .request = *request,
-                .how = *request->how,
-                .ticket = batch->tickets++,
-                .ids = s->ids,
-                .prompt = request->count,
-                .computed = batch->keep ? tx_slots_shared(batch->slots, i, request->ids, request->count) : 0,
-                .limit = limit};
+    sequence *s = &batch->sequence[i];
+    *s = (sequence){.used = true,
+                    .request = *request,
+                    .how = *request->how,
+                    .ticket = batch->tickets++,
+                    .ids = s->ids,
+                    .prompt = request->count,
+                    .computed = batch->keep ? tx_slots_shared(batch->slots, i, request->ids, request->count) : 0,
+                    .limit = limit};
     memcpy(s->ids, request->ids, (size_t)request->count * sizeof *s->ids);
     return TX_OK;
 }
 
-static void end_request(tx_batch *b, seat *s, tx_batch_end end)
+static void end_request(tx_batch *b, sequence *s, tx_batch_end end)
 {
     const tx_batch_request request = s->request;
     s->used = false;
     if (!b->keep)
-        tx_slots_keep(b->slots, s - b->seat, 0);
+        tx_slots_keep(b->slots, s - b->sequence, 0);
     request.end(request.context, end);
 }
 
@@ -190,7 +190,7 @@ static double log_sum(const float *logits, int64_t vocab)
 }
 
 /* Reports a token; `logits` [vocab] are those that predicted it, or NULL for the first token of a prompt. */
-static bool report(const tx_batch *b, const seat *s, int32_t id, bool prompt, const float *logits)
+static bool report(const tx_batch *b, const sequence *s, int32_t id, bool prompt, const float *logits)
 {
     const tx_batch_request *r = &s->request;
     tx_batch_likely top[TX_BATCH_TOP];
@@ -216,7 +216,7 @@ static bool report(const tx_batch *b, const seat *s, int32_t id, bool prompt, co
 /* ---- Steps ---------------------------------------------------------------------------------------------- */
 
 /* Chooses the next token of a request from its logits, and ends the request if it is the last. */
-static void choose(tx_batch *b, seat *s, const float *logits)
+static void choose(tx_batch *b, sequence *s, const float *logits)
 {
     const int64_t count = s->prompt + s->generated;
     const tx_history history = {s->ids, count, s->generated, s->request.sample};
@@ -242,7 +242,7 @@ static void choose(tx_batch *b, seat *s, const float *logits)
 }
 
 /* Reports the prompt's tokens first..computed-1. Their successors have the logits `all`. */
-static bool echo(const tx_batch *b, const seat *s, int64_t first, const float *all, int64_t stride)
+static bool echo(const tx_batch *b, const sequence *s, int64_t first, const float *all, int64_t stride)
 {
     if (first == 0 && !report(b, s, s->ids[0], true, NULL))
         return false;
@@ -253,26 +253,26 @@ static bool echo(const tx_batch *b, const seat *s, int64_t first, const float *a
 }
 
 /* Computes the next piece of a prompt. */
-static tx_status compute_prompt(tx_batch *b, seat *s)
+static tx_status compute_prompt(tx_batch *b, sequence *s)
 {
     const float *all = NULL;
     const int64_t first = s->computed;
     int64_t stride = 0;
-    TX_TRY(tx_slots_prefill(b->slots, s - b->seat, s->ids, s->prompt, &s->computed, s->request.echo ? &all : NULL,
+    TX_TRY(tx_slots_prefill(b->slots, s - b->sequence, s->ids, s->prompt, &s->computed, s->request.echo ? &all : NULL,
                             &stride));
     if (s->request.echo && !echo(b, s, first, all, stride))
         end_request(b, s, TX_BATCH_CANCELLED);
     else if (s->computed == s->prompt)
-        choose(b, s, tx_slots_logits(b->slots, s - b->seat));
+        choose(b, s, tx_slots_logits(b->slots, s - b->sequence));
     return TX_OK;
 }
 
 /* The request that has waited longest for its prompt, or NULL. */
-static seat *oldest_prompt(const tx_batch *b)
+static sequence *oldest_prompt(const tx_batch *b)
 {
-    seat *oldest = NULL;
+    sequence *oldest = NULL;
     for (int64_t i = 0; i < b->count; i++) {
-        seat *s = &b->seat[i];
+        sequence *s = &b->sequence[i];
         if (s->used && s->computed < s->prompt && (!oldest || s->ticket < oldest->ticket))
             oldest = s;
     }
@@ -284,7 +284,7 @@ static tx_status start(tx_batch *b)
 {
     int64_t count = 0, used = 0;
     for (int64_t i = 0; i < b->count && b->whole; i++) {
-        const seat *s = &b->seat[i];
+        const sequence *s = &b->sequence[i];
         b->prompts[i] = (tx_prompt){s->ids, s->prompt};
         used += s->used;
         count += s->used && !s->computed && i == count;
@@ -293,8 +293,8 @@ static tx_status start(tx_batch *b)
         return TX_OK;
     TX_TRY(tx_slots_start(b->slots, b->prompts, count));
     for (int64_t i = 0; i < count; i++) {
-        b->seat[i].computed = b->seat[i].prompt;
-        choose(b, &b->seat[i], tx_slots_logits(b->slots, i));
+        b->sequence[i].computed = b->sequence[i].prompt;
+        choose(b, &b->sequence[i], tx_slots_logits(b->slots, i));
     }
     return TX_OK;
 }
@@ -303,7 +303,7 @@ static tx_status compute_prompts(tx_batch *b)
 {
     TX_TRY(start(b));
     for (int64_t left = PROMPT_TOKENS; left > 0;) {
-        seat *s = oldest_prompt(b);
+        sequence *s = oldest_prompt(b);
         if (!s)
             return TX_OK;
         const int64_t before = s->computed;
@@ -315,26 +315,26 @@ static tx_status compute_prompts(tx_batch *b)
 
 /* Computes the next tokens of the only request together, as far as they are guessed. Sets *done if there are guesses.
  */
-static tx_status compute_guesses(tx_batch *b, seat *s, bool *done)
+static tx_status compute_draft(tx_batch *b, sequence *s, bool *done)
 {
-    const int64_t slot = s - b->seat, count = s->prompt + s->generated, limit = s->limit - s->generated - 1;
-    const int64_t asked = b->guesser.draft ? s->how.num_assistant_tokens : s->how.prompt_lookup_num_tokens;
+    const int64_t slot = s - b->sequence, count = s->prompt + s->generated, limit = s->limit - s->generated - 1;
+    const int64_t asked = b->speculator.draft ? s->how.num_assistant_tokens : s->how.prompt_lookup_num_tokens;
     const tx_history history = {s->ids, count, s->generated, s->request.sample};
-    int64_t most = asked < b->guesses ? asked : b->guesses, first = count - 1, stride = 0;
+    int64_t most = asked < b->draft_tokens ? asked : b->draft_tokens, first = count - 1, stride = 0;
     const float *all = NULL;
     most = most < limit ? most : limit;
-    TX_TRY(tx_guess(&b->guesser, &s->how, history, s->ids, &most));
+    TX_TRY(tx_speculate(&b->speculator, &s->how, history, s->ids, &most));
     *done = most > 0;
     if (!*done)
         return TX_OK;
     TX_TRY(tx_slots_prefill(b->slots, slot, s->ids, count + most, &first, &all, &stride));
-    b->guesser.guessed += most;
+    b->speculator.drafted += most;
     for (int64_t i = 0; i <= most && s->used; i++) {
-        const int32_t guessed = i < most ? s->ids[count + i] : -1;
+        const int32_t drafted = i < most ? s->ids[count + i] : -1;
         choose(b, s, all + i * stride);
-        if (s->ids[count + i] != guessed)
+        if (s->ids[count + i] != drafted)
             break;
-        b->guesser.accepted++;
+        b->speculator.accepted++;
     }
     if (s->used) /* the last token is not computed yet */
         tx_slots_keep(b->slots, slot, s->prompt + s->generated - 1);
@@ -347,19 +347,19 @@ static tx_status compute_tokens(tx_batch *b)
     bool done = false;
     int64_t count = 0;
     for (int64_t i = 0; i < b->count; i++) {
-        const seat *s = &b->seat[i];
+        const sequence *s = &b->sequence[i];
         if (!s->used || s->computed < s->prompt)
             continue;
         b->slot[count] = (int32_t)i;
         b->tokens[count++] = s->ids[s->prompt + s->generated - 1];
     }
     if (count == 1)
-        TX_TRY(compute_guesses(b, &b->seat[b->slot[0]], &done));
+        TX_TRY(compute_draft(b, &b->sequence[b->slot[0]], &done));
     if (!count || done)
         return TX_OK;
     TX_TRY(tx_run_step(b->slots, b->comm, b->slot, b->tokens, count, NULL));
     for (int64_t i = 0; i < count; i++)
-        choose(b, &b->seat[b->slot[i]], tx_slots_logits(b->slots, b->slot[i]));
+        choose(b, &b->sequence[b->slot[i]], tx_slots_logits(b->slots, b->slot[i]));
     return TX_OK;
 }
 
@@ -368,7 +368,7 @@ tx_status tx_batch_step(tx_batch *batch, bool *running)
     TX_NEEDS(batch && running, TX_INVALID);
     tx_batch *b = batch;
     for (int64_t i = 0; i < b->count; i++) {
-        seat *s = &b->seat[i];
+        sequence *s = &b->sequence[i];
         if (s->used && s->request.cancelled && s->request.cancelled(s->request.context))
             end_request(b, s, TX_BATCH_CANCELLED);
     }
@@ -376,9 +376,9 @@ tx_status tx_batch_step(tx_batch *batch, bool *running)
     TX_THEN(status, compute_prompts(b));
     *running = false;
     for (int64_t i = 0; i < b->count; i++)
-        if (b->seat[i].used && status)
-            end_request(b, &b->seat[i], TX_BATCH_FAILED);
+        if (b->sequence[i].used && status)
+            end_request(b, &b->sequence[i], TX_BATCH_FAILED);
         else
-            *running = *running || b->seat[i].used;
+            *running = *running || b->sequence[i].used;
     return status;
 }

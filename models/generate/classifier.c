@@ -30,7 +30,8 @@ static tx_classifier_kind kind_of(const tx_config *config)
         return TX_CLASSIFIER_WORDS;
     if (config->problem == TX_PROBLEM_NUMBERS && tx_json_has(config->source, "problem_type"))
         return TX_CLASSIFIER_NUMBERS;
-    return config->problem == TX_PROBLEM_SEVERAL || config->labels == 1 ? TX_CLASSIFIER_SEVERAL : TX_CLASSIFIER_ONE;
+    return config->problem == TX_PROBLEM_MULTI_LABEL || config->labels == 1 ? TX_CLASSIFIER_MULTI_LABEL
+                                                                            : TX_CLASSIFIER_ONE;
 }
 
 static tx_status open_model(const tx_lm_options *options, tx_classifier *c)
@@ -96,7 +97,7 @@ int64_t tx_classifier_chosen(const tx_classifier *classifier, const float *score
     TX_NEEDS(classifier && scores, -1);
     const int64_t labels = tx_classifier_labels(classifier);
     int64_t best = 0;
-    if (classifier->kind == TX_CLASSIFIER_SEVERAL) {
+    if (classifier->kind == TX_CLASSIFIER_MULTI_LABEL) {
         while (++after < labels && !(scores[after] > 0.5f))
             ;
         return after < labels ? after : -1;

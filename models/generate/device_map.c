@@ -151,7 +151,7 @@ static tx_status fill(tx_lm *lm, const tx_lm_sizes *sizes, int32_t d, int32_t le
 
 /* Chooses the blocks of all devices. The last device without a number gets the rest; if that does not fit, allocating
  * its memory fails later. */
-tx_status tx_lm_place(tx_lm *lm, const tx_lm_sizes *sizes)
+tx_status tx_lm_choose_devices(tx_lm *lm, const tx_lm_sizes *sizes)
 {
     int32_t left = (int32_t)lm->config->layers, last = -1;
     for (int32_t d = 0; d < lm->devices; d++) {

@@ -25,10 +25,10 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
     if (o.size != sizeof o || o.batch < 1 || o.beams < 1 || o.batch > INT32_MAX / o.beams)
         return tx_fail(TX_INVALID, "generate: %" PRId64 " prompts with %" PRId64 " beams, options of %zu bytes",
                        o.batch, o.beams, o.size);
-    if (o.guesses > 0 &&
+    if (o.draft_tokens > 0 &&
         (tx_arch_pairs(config) || config->architecture->restarts || config->architecture->head == TX_HEAD_SEQ2SEQ))
         return tx_fail(TX_UNSUPPORTED, "guesses of tokens: %s is not supported", config->architecture->type);
-    const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams, o.guesses, o.q8_0};
+    const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams, o.draft_tokens, o.q8_0};
     tx_generator *made = calloc(1, sizeof *made);
     if (!made)
         return tx_fail(TX_MEMORY, "generate: out of memory");
@@ -62,10 +62,10 @@ void tx_generator_free(tx_generator *generator)
     free(generator);
 }
 
-void tx_generator_guesses(const tx_generator *generator, int64_t *guessed, int64_t *accepted)
+void tx_generator_draft_tokens(const tx_generator *generator, int64_t *drafted, int64_t *accepted)
 {
-    const tx_guesser *g = generator->texts ? tx_batch_guesser(generator->texts) : &(tx_guesser){0};
-    *guessed = g->guessed;
+    const tx_speculator *g = generator->texts ? tx_batch_speculator(generator->texts) : &(tx_speculator){0};
+    *drafted = g->drafted;
     *accepted = g->accepted;
 }
 

@@ -39,13 +39,13 @@ tx_status tx_perplexity_run(tx_perplexity *perplexity, const int32_t *ids, int64
 typedef struct tx_generator tx_generator;
 
 typedef struct tx_generator_options {
-    size_t size;     /* sizeof(tx_generator_options) */
-    int64_t batch;   /* prompts at once */
-    int64_t beams;   /* num_beams of the runs */
-    int64_t prompt;  /* usual length of a prompt; 0 as in tx_slots_options */
-    int64_t context; /* maximum tokens of a prompt and its text, at most the model's positions */
-    bool keep;       /* see tx_lm_options.keep_cache; only for one prompt without beams */
-    int64_t guesses; /* the largest prompt_lookup_num_tokens or, with a draft, num_assistant_tokens of the runs */
+    size_t size;          /* sizeof(tx_generator_options) */
+    int64_t batch;        /* prompts at once */
+    int64_t beams;        /* num_beams of the runs */
+    int64_t prompt;       /* usual length of a prompt; 0 as in tx_slots_options */
+    int64_t context;      /* maximum tokens of a prompt and its text, at most the model's positions */
+    bool keep;            /* see tx_lm_options.keep_cache; only for one prompt without beams */
+    int64_t draft_tokens; /* the largest prompt_lookup_num_tokens or, with a draft, num_assistant_tokens of the runs */
     tx_slots *draft; /* a slot of a smaller model that guesses tokens, used until the generator is freed; or NULL */
     bool q8_0;       /* see tx_slots_options */
     /* Ranks that shard the weights (ZeRO stage 3) and call tx_generator_run together, with equal numbers of prompts for
@@ -77,7 +77,7 @@ tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, in
                            const tx_generation *how, const tx_sink *sink);
 
 /* The numbers of guessed tokens and of those that became part of a text. */
-void tx_generator_guesses(const tx_generator *generator, int64_t *guessed, int64_t *accepted);
+void tx_generator_draft_tokens(const tx_generator *generator, int64_t *drafted, int64_t *accepted);
 
 /* ---- Settings and ids (generation.c, generation_file.c) ---------------------------------------------- */
 

@@ -58,11 +58,11 @@ static tx_status get_ends(const tx_json *json, tx_generation *g)
 /* config.json's bos_token_id is always known, possibly as the default of the architecture. */
 static tx_status compare_id(const tx_json *json, const char *name, const tx_config *config)
 {
-    int64_t here = -1, used = strcmp(name, "bos_token_id") == 0 ? config->bos_token_id : -1;
+    int64_t value = -1, used = strcmp(name, "bos_token_id") == 0 ? config->bos_token_id : -1;
     if (config->source)
         TX_TRY(TX_JSON_OPTIONAL(int, config->source, name, INT32_MIN, INT32_MAX, &used));
-    TX_TRY(tx_json_get_int(json, name, INT32_MIN, INT32_MAX, &here));
-    return here == used ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s differs from that of config.json, which is used", name);
+    TX_TRY(tx_json_get_int(json, name, INT32_MIN, INT32_MAX, &value));
+    return value == used ? TX_OK : tx_fail(TX_UNSUPPORTED, "%s differs from that of config.json, which is used", name);
 }
 
 /* ---- The file ---------------------------------------------------------------------------------------------- */

@@ -7,8 +7,8 @@
 #include "api/base/needs.h"
 #include "models/files/folder.h"
 #include "models/files/safetensors.h"
-#include "models/generate/guess.h"
 #include "models/generate/slots.h"
+#include "models/generate/speculate.h"
 #include "models/lora/lora.h"
 
 #include <inttypes.h>
@@ -84,7 +84,7 @@ static tx_status open_assistant(tx_lm *lm, const tx_lm_options *options)
     if (status == TX_NOT_FOUND)
         status = own == other ? TX_OK : tx_fail(TX_INVALID, "it has %" PRId64 " ids, the model %" PRId64, other, own);
     else
-        TX_THEN(status, tx_guesser_check(lm->assistant->tokenizer, lm->tokenizer));
+        TX_THEN(status, tx_speculator_check(lm->assistant->tokenizer, lm->tokenizer));
     return status;
 }
 
@@ -230,7 +230,7 @@ tx_status tx_lm_create_model(tx_lm *lm, const tx_lm_sizes *sizes)
 {
     if (lm->model)
         return TX_OK;
-    TX_TRY(tx_lm_place(lm, sizes));
+    TX_TRY(tx_lm_choose_devices(lm, sizes));
     return tx_lm_divide(lm, lm->blocks, false, &lm->model);
 }
 
@@ -271,7 +271,7 @@ tx_status tx_lm_measure(const tx_lm *lm, tx_lm_usage *usage)
     made.weights = own.bytes[TX_MEMORY_WEIGHTS];
     made.assistant_memory = tx_memory_total(&assistant);
     if (lm->generator)
-        tx_generator_guesses(lm->generator, &made.guessed, &made.accepted);
+        tx_generator_draft_tokens(lm->generator, &made.drafted, &made.accepted);
     *usage = made;
     return TX_OK;
 }
@@ -306,9 +306,9 @@ tx_status tx_lm_save(tx_lm *lm, const char *folder)
     return tx_folder_copy_file(tx_lm_generation_folder(lm), folder, TX_LM_GENERATION, GENERATION_LIMIT);
 }
 
-tx_status tx_lm_guesses(const tx_lm *lm, const tx_generation *how, int64_t *guesses)
+tx_status tx_lm_draft_tokens(const tx_lm *lm, const tx_generation *how, int64_t *draft_tokens)
 {
-    *guesses = lm->assistant ? how->num_assistant_tokens : how->prompt_lookup_num_tokens;
+    *draft_tokens = lm->assistant ? how->num_assistant_tokens : how->prompt_lookup_num_tokens;
     if (lm->assistant && how->prompt_lookup_num_tokens > 0)
         return tx_fail(TX_INVALID, "prompt_lookup_num_tokens with an assistant_model: use only one of them");
     if (lm->assistant && how->num_beams > 1)
@@ -327,7 +327,7 @@ static tx_status advise(tx_status status, const char *advice)
 /* Compiles and loads the assistant for texts of these sizes, if it guesses, and sets sizes->draft. */
 static tx_status compile_assistant(tx_lm *lm, tx_generator_options *sizes)
 {
-    if (!lm->assistant || !sizes->guesses)
+    if (!lm->assistant || !sizes->draft_tokens)
         return TX_OK;
     const int64_t positions = lm->assistant->config->positions;
     tx_generator_options own = {.size = sizeof own, .batch = 1, .beams = 1};
@@ -344,9 +344,9 @@ tx_status tx_lm_compile(tx_lm *lm, const tx_generator_options *sizes)
     tx_generator_options need = *sizes;
     need.q8_0 = lm->q8_0;
     if (lm->generator && has->beams == need.beams) {
-        if (has->batch >= need.batch && has->context >= need.context && has->guesses >= need.guesses)
+        if (has->batch >= need.batch && has->context >= need.context && has->draft_tokens >= need.draft_tokens)
             return TX_OK;
-        need.guesses = tx_max(need.guesses, has->guesses);
+        need.draft_tokens = tx_max(need.draft_tokens, has->draft_tokens);
         need.batch = tx_max(need.batch, has->batch);
         need.context = tx_max(need.context, has->context);
         need.prompt = tx_max(need.prompt, has->prompt);
@@ -379,7 +379,7 @@ tx_status tx_lm_reserve(tx_lm *lm, int64_t batch, const tx_generation *how)
                                   .context = positions,
                                   .keep = lm->keep};
     TX_TRY(tx_generation_check(how));
-    TX_TRY(tx_lm_guesses(lm, how, &sizes.guesses));
+    TX_TRY(tx_lm_draft_tokens(lm, how, &sizes.draft_tokens));
     return tx_lm_has_source(lm) ? TX_OK : tx_lm_compile(lm, &sizes); /* no number of positions limits sources */
 }
 

@@ -50,7 +50,7 @@ typedef struct tx_lm_sizes {
 } tx_lm_sizes;
 
 /* The number of guesses that a pass with these settings verifies. Fails if they contradict each other. */
-tx_status tx_lm_guesses(const tx_lm *lm, const tx_generation *how, int64_t *guesses);
+tx_status tx_lm_draft_tokens(const tx_lm *lm, const tx_generation *how, int64_t *draft_tokens);
 /* Opens the tokenizer if it is not open. */
 tx_status tx_lm_open_tokenizer(tx_lm *lm);
 /* Finds the folders of model and adapter, and reads the configuration (lm_adapter.c). */
@@ -63,7 +63,7 @@ void tx_lm_name_device(tx_lm *lm);
 /* Opens the devices of a device map, and stores their requested blocks (device_map.c). */
 tx_status tx_lm_open_devices(tx_lm *lm, const char *map, int32_t threads);
 /* Chooses the blocks of each device for plans of these sizes. */
-tx_status tx_lm_place(tx_lm *lm, const tx_lm_sizes *sizes);
+tx_status tx_lm_choose_devices(tx_lm *lm, const tx_lm_sizes *sizes);
 /* Creates a model on the devices that have blocks; the caller frees it. */
 tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], bool only_plan, tx_model **model);
 /* Creates the model if there is none. Building graphs declares its parameters, so plans must be made after this and

@@ -5,8 +5,8 @@
 #define TX_GENERATE_RUN_H
 
 #include "models/generate/generate.h"
-#include "models/generate/guess.h"
 #include "models/generate/sample.h"
+#include "models/generate/speculate.h"
 #include "models/tx_batch.h"
 
 struct tx_generator {
@@ -53,7 +53,7 @@ typedef struct tx_batch_owner {
  * requests have no stop strings. */
 tx_status tx_batch_over(tx_slots *slots, const tx_generator_options *sizes, const tx_batch_owner *owner,
                         tx_batch **batch);
-const tx_guesser *tx_batch_guesser(const tx_batch *batch);
+const tx_speculator *tx_batch_speculator(const tx_batch *batch);
 /* Beam search (beam.c): finds the most likely text of each of at most `batch` prompts, and emits it. */
 tx_status tx_run_beams(const tx_run *run);
 

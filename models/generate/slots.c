@@ -96,7 +96,7 @@ static tx_status add_varied(tx_slots *s, tx_model *model)
     return add_pass(s, model, &s->score, "score", &(pass){.rows = 1, .length = scored, .outputs = scored});
 }
 
-static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_t guesses)
+static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_t draft_tokens)
 {
     const int64_t length = round_up(tx_min(prompt, PREFILL_MOST), s->context), n = s->count;
     if (s->config->architecture->head == TX_HEAD_SEQ2SEQ) {
@@ -108,9 +108,9 @@ static tx_status add_passes(tx_slots *s, tx_model *model, int64_t prompt, int64_
         return add_varied(s, model);
     TX_TRY(add_pass(s, model, &s->decode, "decode", &(pass){.rows = n, .length = 1, .outputs = n}));
     TX_TRY(add_pass(s, model, &s->prefill, "prefill", &(pass){.rows = 1, .length = length, .outputs = 1}));
-    if (guesses > 0)
-        TX_TRY(
-            add_pass(s, model, &s->score, "guess", &(pass){.rows = 1, .length = guesses + 1, .outputs = guesses + 1}));
+    if (draft_tokens > 0)
+        TX_TRY(add_pass(s, model, &s->score, "guess",
+                        &(pass){.rows = 1, .length = draft_tokens + 1, .outputs = draft_tokens + 1}));
     return n == 1 ? TX_OK : add_pass(s, model, &s->start, "start", &(pass){.rows = n, .length = length, .outputs = n});
 }
 
@@ -162,7 +162,7 @@ tx_status tx_slots_create(tx_model *model, const tx_config *config, const tx_slo
     s->vocab = config->vocab_size;
     s->padded = tx_arch_padded_vocab(config);
     tx_status status = allocate(s, o->prompt);
-    TX_THEN(status, add_passes(s, model, o->prompt, tx_min(o->guesses, s->context - 1)));
+    TX_THEN(status, add_passes(s, model, o->prompt, tx_min(o->draft_tokens, s->context - 1)));
     return TX_RETURN(status, s, slots, tx_slots_free);
 }
 

@@ -14,12 +14,12 @@ typedef struct tx_prompt {
 } tx_prompt;
 
 typedef struct tx_slots_options {
-    int64_t count;   /* slots */
-    int64_t context; /* tokens of a slot */
-    int64_t prompt;  /* usual length of a prompt; 0 if it varies and all logits of prompts may be needed */
-    int64_t beams;   /* slots of a prompt; if there are several, each may continue another's cache */
-    int64_t guesses; /* more tokens that tx_slots_prefill computes for `all`; 0 if prompts vary */
-    bool q8_0;       /* caches in blocks of Q8_0, not in the type of activations */
+    int64_t count;        /* slots */
+    int64_t context;      /* tokens of a slot */
+    int64_t prompt;       /* usual length of a prompt; 0 if it varies and all logits of prompts may be needed */
+    int64_t beams;        /* slots of a prompt; if there are several, each may continue another's cache */
+    int64_t draft_tokens; /* more tokens that tx_slots_prefill computes for `all`; 0 if prompts vary */
+    bool q8_0;            /* caches in blocks of Q8_0, not in the type of activations */
 } tx_slots_options;
 
 typedef struct tx_slots tx_slots;

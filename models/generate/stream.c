@@ -55,7 +55,7 @@ static bool step_back(cursor *c)
 }
 
 /* Returns true if `word` ends at the cursor. */
-static bool ends_here(cursor c, const char *word)
+static bool is_at_end(cursor c, const char *word)
 {
     for (size_t i = strlen(word); i > 0; i--) {
         if (!step_back(&c) || c.bytes[c.left - 1] != word[i - 1])
@@ -72,7 +72,7 @@ bool tx_stop_reached(const tx_stop *stop, const int32_t *ids, int64_t count)
         return false;                  /* the last token has no bytes */
     for (; last.left > 0; last.left--) /* anywhere in the last token */
         for (int32_t i = 0; i < stop->count; i++)
-            if (ends_here(last, stop->word[i]))
+            if (is_at_end(last, stop->word[i]))
                 return true;
     return false;
 }

@@ -193,7 +193,7 @@ static tx_status run(texts *t, tx_lm *lm)
                                   .prompt = t->longest,
                                   .context = t->context,
                                   .keep = lm->keep};
-    TX_TRY(tx_lm_guesses(lm, &t->how, &sizes.guesses));
+    TX_TRY(tx_lm_draft_tokens(lm, &t->how, &sizes.draft_tokens));
     TX_TRY(tx_lm_compile(lm, &sizes));
     const double begun = tx_now();
     begin(t);

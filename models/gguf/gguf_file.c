@@ -96,15 +96,15 @@ static tx_status join_parts(tx_gguf_file *f)
 
 static tx_status open_all(const char *path, int64_t parts, tx_gguf_file **file)
 {
-    char ending[PART_ROOM];
+    char suffix[PART_ROOM];
     tx_gguf_file *made = NULL;
     int64_t number = 0;
-    snprintf(ending, sizeof ending, "-of-%05" PRId64 ".gguf", parts);
-    const size_t size = strlen(path), digits = strlen(ending) + 6;
-    if (size < digits || !tx_ends_with(path, ending) || path[size - digits] != '-')
+    snprintf(suffix, sizeof suffix, "-of-%05" PRId64 ".gguf", parts);
+    const size_t size = strlen(path), digits = strlen(suffix) + 6;
+    if (size < digits || !tx_ends_with(path, suffix) || path[size - digits] != '-')
         return tx_fail(TX_FORMAT,
                        "%s: is a part of %" PRId64 ": its name must end with -NNNNN%s, as those of the others", path,
-                       parts, ending);
+                       parts, suffix);
     TX_TRY(open_part(path, size - digits, 0, parts, &made));
     made->others = calloc((size_t)parts, sizeof(tx_gguf_file *));
     tx_status status = made->others ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory to open it", path);

@@ -112,8 +112,8 @@ static tx_jinja_value slice(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja
     const int64_t begin = bound_of(r, node->b, step < 0 ? count - 1 : 0, count, step);
     const int64_t end = bound_of(r, node->c, step < 0 ? -1 : count, count, step);
     if (text && step == 1 && !a->status) {
-        const size_t first = tx_jinja_place(a, of.string, (size_t)begin);
-        return tx_jinja_cut(a, of.string, first, begin < end ? tx_jinja_place(a, of.string, (size_t)end) : first);
+        const size_t first = tx_jinja_offset(a, of.string, (size_t)begin);
+        return tx_jinja_cut(a, of.string, first, begin < end ? tx_jinja_offset(a, of.string, (size_t)end) : first);
     }
     const tx_jinja_list *elements = tx_jinja_elements(a, of);
     const tx_jinja_value made = tx_jinja_list_new(a, of.kind == TX_JINJA_TUPLE);

@@ -19,8 +19,8 @@ static tx_jinja_value element(tx_jinja_arena *a, tx_jinja_value of, int64_t inde
         return TX_JINJA_NOTHING;
     if (!text)
         return of.list->at[index];
-    const size_t begin = tx_jinja_place(a, of.string, (size_t)index);
-    return tx_jinja_cut(a, of.string, begin, tx_jinja_place(a, of.string, (size_t)index + 1));
+    const size_t begin = tx_jinja_offset(a, of.string, (size_t)index);
+    return tx_jinja_cut(a, of.string, begin, tx_jinja_offset(a, of.string, (size_t)index + 1));
 }
 
 tx_jinja_value tx_jinja_member(tx_jinja_arena *a, tx_jinja_value of, tx_jinja_value key)

@@ -26,7 +26,7 @@ static int64_t search_last(const tx_jinja_call *c, str s, str part, size_t end)
 }
 
 /* Index of the character that begins at a byte; -1 is kept. */
-static tx_jinja_value as_place(const tx_jinja_call *c, str s, int64_t byte)
+static tx_jinja_value as_index(const tx_jinja_call *c, str s, int64_t byte)
 {
     const tx_jinja_string before = {.bytes = s->bytes, .size = byte < 0 ? 0 : (size_t)byte};
     return tx_jinja_integer(byte < 0 ? -1 : (int64_t)tx_jinja_length(c->arena, &before));
@@ -37,15 +37,15 @@ tx_jinja_value tx_jinja_do_find(const tx_jinja_call *c)
     str s = tx_jinja_self(c);
     const int64_t start = tx_jinja_integer_of(c, 1, "start", 0);
     const int64_t from = start < 0 ? start + (int64_t)tx_jinja_length(c->arena, s) : start;
-    return as_place(c, s,
+    return as_index(c, s,
                     tx_jinja_search(c->arena, s, tx_jinja_needed(c, 0, "sub"),
-                                    tx_jinja_place(c->arena, s, from < 0 ? 0 : (size_t)from)));
+                                    tx_jinja_offset(c->arena, s, from < 0 ? 0 : (size_t)from)));
 }
 
 tx_jinja_value tx_jinja_do_rfind(const tx_jinja_call *c)
 {
     str s = tx_jinja_self(c);
-    return as_place(c, s, search_last(c, s, tx_jinja_needed(c, 0, "sub"), s->size));
+    return as_index(c, s, search_last(c, s, tx_jinja_needed(c, 0, "sub"), s->size));
 }
 
 tx_jinja_value tx_jinja_do_index_of(const tx_jinja_call *c)

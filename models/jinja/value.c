@@ -416,7 +416,7 @@ size_t tx_jinja_length(tx_jinja_arena *a, const tx_jinja_string *s)
     return count;
 }
 
-size_t tx_jinja_place(tx_jinja_arena *a, const tx_jinja_string *s, size_t index)
+size_t tx_jinja_offset(tx_jinja_arena *a, const tx_jinja_string *s, size_t index)
 {
     size_t i = 0;
     for (; i < s->size; i++)

@@ -167,7 +167,7 @@ static inline uint8_t tx_jinja_flags_at(const tx_jinja_string *s, size_t at)
 size_t tx_jinja_read(const tx_jinja_string *s, size_t at, uint32_t *code);
 size_t tx_jinja_length(tx_jinja_arena *a, const tx_jinja_string *s); /* in characters */
 /* The byte at which character `index` begins, or the size if there is no such character. */
-size_t tx_jinja_place(tx_jinja_arena *a, const tx_jinja_string *s, size_t index);
+size_t tx_jinja_offset(tx_jinja_arena *a, const tx_jinja_string *s, size_t index);
 /* The byte at which `part` begins, at or after `from`; -1 if it is not found. */
 int64_t tx_jinja_search(tx_jinja_arena *a, const tx_jinja_string *s, const tx_jinja_string *part, size_t from);
 

@@ -28,13 +28,13 @@ static tx_status read_generation(const tx_job_inputs *in, tx_json **json)
 static tx_status add_end(tx_json *json, int64_t id, bool *added)
 {
     const tx_json *ends = tx_json_has(json, ENDS) ? tx_json_find(json, ENDS) : NULL;
-    const bool several = ends && tx_json_type_of(ends) == TX_JSON_ARRAY;
-    const size_t count = several ? tx_json_size(ends) : ends != NULL;
+    const bool is_list = ends && tx_json_type_of(ends) == TX_JSON_ARRAY;
+    const size_t count = is_list ? tx_json_size(ends) : ends != NULL;
     tx_json *list = tx_json_array();
     tx_status status = tx_json_append_int(list, id);
     *added = true;
     for (size_t i = 0; i < count && !status; i++) {
-        const tx_json *one = several ? tx_json_at(ends, i) : ends;
+        const tx_json *one = is_list ? tx_json_at(ends, i) : ends;
         int64_t end;
         *added = *added && (tx_json_as_int(one, ENDS, 0, INT32_MAX, &end) || end != id);
         status = tx_json_append(list, tx_json_copy(one));

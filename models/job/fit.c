@@ -95,7 +95,7 @@ tx_status tx_job_forecast_fit(tx_job *j, int64_t scratch, tx_fit *fit)
 {
     tx_forecast forecast;
     tx_status status = tx_job_split(j);
-    TX_THEN(status, tx_job_place_blocks(j));
+    TX_THEN(status, tx_job_assign_blocks(j));
     TX_THEN(status, tx_job_forecast(j, scratch, &forecast));
     TX_TRY(tx_comm_agree(j->comm, status, "plan its part"));
     forecast.memory.bytes[TX_MEMORY_SCRATCH] += scratch;

@@ -78,9 +78,9 @@ tx_status tx_job_open_reference(tx_job *j);
 /* Makes the token that ends answers the eos_token in the files that the run writes. */
 tx_status tx_job_choose_end(tx_job *job);
 
-/* ---- idle.c --------------------------------------------------------------------------------------------- */
+/* ---- unused.c ------------------------------------------------------------------------------------------- */
 
 /* Warns of given options that have no effect in this run. All inputs must be open. */
-void tx_job_report_idle(const tx_job *job);
+void tx_job_report_unused(const tx_job *job);
 
 #endif

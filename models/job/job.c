@@ -46,7 +46,7 @@ void tx_job_free(tx_job *j)
     free(j->notes);
     free(j->inherited);
     tx_comm_close(j->comm);
-    tx_watch_stop(j->watch);
+    tx_watchdog_stop(j->watch);
     tx_option_values_free(&j->options);
     free(j);
 }
@@ -102,22 +102,22 @@ tx_status tx_job_result(const tx_job *j, const char *name, double *value)
 tx_status tx_job_join(tx_job *j)
 {
     TX_NEEDS(j, TX_INVALID);
-    tx_watch_options watch = {.size = sizeof watch,
-                              .program = "txtrain",
-                              .advice = "start again with --resume_from_checkpoint",
-                              .timeout = j->set.comm_timeout,
-                              .join = j->set.start_timeout};
+    tx_watchdog_options watch = {.size = sizeof watch,
+                                 .program = "txtrain",
+                                 .advice = "start again with --resume_from_checkpoint",
+                                 .timeout = j->set.comm_timeout,
+                                 .join = j->set.start_timeout};
     /* The first listing of devices starts a child process, which is unsafe next to a thread that is starting and once
      * MPI has registered memory. */
     int32_t devices;
     if (!j->comm && tx_launcher_ranks(NULL) > 1)
         TX_TRY(tx_device_count(&devices));
     if (!j->watch)
-        TX_TRY(tx_watch_start(&watch, &j->watch));
+        TX_TRY(tx_watchdog_start(&watch, &j->watch));
     if (j->comm)
         return TX_OK;
     TX_TRY(tx_comm_open(NULL, NULL, &j->comm));
-    return tx_watch_join(j->watch, j->comm);
+    return tx_watchdog_join(j->watch, j->comm);
 }
 
 int32_t tx_job_rank(const tx_job *j, int32_t *ranks)
@@ -141,9 +141,9 @@ void tx_job_refuse(tx_job *j, int status)
     if (tx_job_join(j) == TX_OK && j->comm->size > 1)
         tx_job_agree_on_options(j, status);
     if (status)
-        tx_watch_failed(j->watch, status, tx_error());
+        tx_watchdog_failed(j->watch, status, tx_error());
     else
-        tx_watch_done(j->watch);
+        tx_watchdog_done(j->watch);
 }
 
 void tx_job_leave(const tx_job *j)
@@ -181,7 +181,7 @@ static tx_status read_inputs(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
     const bool first = tx_job_leads(j);
-    tx_watch_begin(j->watch, TX_WATCH_READING);
+    tx_watchdog_begin(j->watch, TX_WATCHDOG_READING);
     TX_TRY(tx_job_bind_rank(j));
     if (!first)
         TX_TRY(wait_for_ranks(j));
@@ -207,14 +207,14 @@ static tx_status prepare(tx_job *j)
     }
     TX_TRY(tx_job_split(j));
     TX_TRY(count_steps(j));
-    tx_watch_begin(j->watch, TX_WATCH_COMPILING);
+    tx_watchdog_begin(j->watch, TX_WATCHDOG_COMPILING);
     TX_TRY(tx_job_open_device(j));
     TX_TRY(tx_job_compile_to_fit(j));
     TX_TRY(tx_job_check_rows(j));
     TX_TRY(tx_job_agree_on_kernels(j));
     tx_job_note_adapter(j);
     tx_job_note_shares(j);
-    tx_job_report_idle(j);
+    tx_job_report_unused(j);
     return TX_OK;
 }
 
@@ -270,7 +270,7 @@ static tx_status end(tx_job *j, const tx_run_options *run)
     if (s->unsaved)
         tx_job_note_missing(j, "%" PRId64 " %s not written, the last of %s", s->unsaved,
                             s->unsaved == 1 ? "checkpoint was" : "checkpoints were", s->unsaved_why);
-    tx_watch_begin(j->watch, TX_WATCH_WRITING);
+    tx_watchdog_begin(j->watch, TX_WATCHDOG_WRITING);
     TX_TRY(tx_job_load_best(j));
     TX_TRY(tx_job_log_training(j));
     TX_TRY(tx_job_write_model(j, folder));
@@ -378,8 +378,8 @@ tx_status tx_job_run(tx_job *j)
     TX_THEN(status, finish(j));
     tx_events_close(&j->events);
     if (j->complete)
-        tx_watch_done(j->watch);
+        tx_watchdog_done(j->watch);
     else if (status || j->summary.stopped)
-        tx_watch_failed(j->watch, status ? FAILED : SIGNAL + j->summary.stopped, status ? tx_error() : "");
+        tx_watchdog_failed(j->watch, status ? FAILED : SIGNAL + j->summary.stopped, status ? tx_error() : "");
     return status;
 }

@@ -79,7 +79,7 @@ struct tx_job {
     int32_t *stage_blocks;      /* how many blocks each stage has */
     double slowest;             /* the slowest stage's predicted share of the work */
     int64_t own_memory;         /* the least device memory of a rank in bytes; 0 if it is the host's or unknown */
-    tx_watch *watch;
+    tx_watchdog *watch;
     char *kept;           /* warnings that wait for the comparison with those of rank 0 */
     bool prints_warnings; /* at once */
     char *notes;          /* differences from DeepSpeed or FSDP, for a note at the start */

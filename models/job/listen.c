@@ -109,7 +109,7 @@ static void report_progress(void *context, const char *what, int64_t done, int64
     const char *slash = strrchr(what, '/');
     tx_format(detail, sizeof detail, "%.40s, %.0f %%", slash ? slash + 1 : what,
               total > 0 ? 100.0 * (double)done / (double)total : 0.0);
-    tx_watch_alive(j->watch, detail);
+    tx_watchdog_alive(j->watch, detail);
 }
 
 tx_reporter tx_job_reporter(tx_job *j)

@@ -43,7 +43,7 @@ void tx_job_note_shares(const tx_job *job);
 
 /* Assigns blocks to the pipeline stages by --pipeline_partition. The device is open and the rows are divided. The
  * result depends only on model and options, so that a resumed run has the same. */
-tx_status tx_job_place_blocks(tx_job *job);
+tx_status tx_job_assign_blocks(tx_job *job);
 /* Notes the stages. */
 void tx_job_note_stages(const tx_job *job);
 

@@ -7,7 +7,7 @@
 
 #include "models/options/option.h"
 #include "models/options/settings.h"
-#include "models/task/table.h"
+#include "models/task/tasks.h"
 #include "models/train/schedule.h"
 
 #include <stddef.h>

@@ -68,7 +68,7 @@ static tx_status divide(tx_job *j, const tx_split *split, const tx_split_model *
     return TX_OK;
 }
 
-tx_status tx_job_place_blocks(tx_job *j)
+tx_status tx_job_assign_blocks(tx_job *j)
 {
     tx_trainer_options base;
     tx_split split;

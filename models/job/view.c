@@ -36,7 +36,7 @@ tx_status tx_job_like(const tx_job *j, tx_job **other)
 void tx_job_doing(const tx_job *j, char *text, size_t size)
 {
     TX_NEEDS(j && text && size, );
-    tx_watch_doing(j->watch, text, size);
+    tx_watchdog_doing(j->watch, text, size);
 }
 
 bool tx_job_is_complete(const tx_job *j)

@@ -72,7 +72,7 @@ tx_status tx_job_load_weights(tx_job *j)
     tx_job_inputs *in = &j->inputs;
     const char *folder = in->model_folder;
     uint64_t hash;
-    tx_watch_begin(j->watch, TX_WATCH_LOADING);
+    tx_watchdog_begin(j->watch, TX_WATCHDOG_LOADING);
     TX_TRY(tx_model_allocate(j->model));
     TX_TRY(tx_job_precompute(j));
     if (!folder || in->config->new_head)

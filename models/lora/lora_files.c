@@ -244,7 +244,7 @@ tx_status tx_lora_load(tx_model *model, const tx_config *config, const char *fol
     tx_weights *weights;
     TX_TRY(find_parts(config, &parts));
     const tx_weights_names names = {rename_part, &parts, .may_lack = may_lack, .is_elsewhere = is_elsewhere,
-                                    .lacks_silently = true};
+                                    .quiet_if_missing = true};
     TX_TRY(tx_lora_open_weights(folder, &weights));
     for (int32_t i = parts.count - 1; i >= 0; i--)
         if (tx_weights_find(weights, &names, parts.carried[i]) < 0)

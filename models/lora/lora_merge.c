@@ -63,7 +63,7 @@ static bool may_lack(const void *context, const char *piece)
 static tx_weights_names own_names(const tx_config *config)
 {
     return (tx_weights_names){
-        .rename = tx_lora_rename, .context = config, .may_lack = may_lack, .lacks_silently = true};
+        .rename = tx_lora_rename, .context = config, .may_lack = may_lack, .quiet_if_missing = true};
 }
 
 static void add_piece(tx_weights_piece *piece, int32_t *count, const tx_weights_piece *new)

@@ -234,10 +234,10 @@ static const char *decode_lengths(tx_pq_bytes *in, int64_t count, int64_t *numbe
     return fault;
 }
 
-/* Strings that share their beginning with the string before. The bytes of all are put together in `made`, which is
+/* Strings that share their beginning with the string before. The bytes of all are put together in `decoded`, which is
  * reserved first so that it does not move; `most` bounds it. */
 static const char *join_prefixes(const int64_t *prefix, int64_t count, int64_t most, tx_pq_value *values,
-                                 tx_buffer *made)
+                                 tx_buffer *decoded)
 {
     int64_t total = 0, before = 0;
     for (int64_t i = 0; i < count; i++) {
@@ -248,24 +248,24 @@ static const char *join_prefixes(const int64_t *prefix, int64_t count, int64_t m
         if (total > most)
             return "its values are too large";
     }
-    if (tx_buffer_reserve(made, (size_t)total + 1))
+    if (tx_buffer_reserve(decoded, (size_t)total + 1))
         return "no memory for its values";
     const uint8_t *last = NULL;
     for (int64_t i = 0; i < count; i++) {
-        uint8_t *to = (uint8_t *)made->data + made->size;
+        uint8_t *to = (uint8_t *)decoded->data + decoded->size;
         if (prefix[i])
             memcpy(to, last, (size_t)prefix[i]);
         if (values[i].bytes.size)
             memcpy(to + prefix[i], values[i].bytes.data, values[i].bytes.size);
         values[i].bytes.data = last = to;
         values[i].bytes.size += (uint32_t)prefix[i];
-        made->size += values[i].bytes.size;
+        decoded->size += values[i].bytes.size;
     }
     return NULL;
 }
 
 static const char *decode_delta_strings(bool prefixes, tx_pq_bytes in, int64_t count, tx_pq_value *values,
-                                        tx_buffer *made)
+                                        tx_buffer *decoded)
 {
     const size_t room = (size_t)count + 1;
     const int64_t most = DELTA_BYTES + DELTA_RATIO * (in.end - in.at);
@@ -276,7 +276,7 @@ static const char *decode_delta_strings(bool prefixes, tx_pq_bytes in, int64_t c
     if (!fault)
         fault = decode_lengths(&in, count, prefix + room, values);
     if (!fault && prefixes)
-        fault = join_prefixes(prefix, count, most, values, made);
+        fault = join_prefixes(prefix, count, most, values, decoded);
     free(prefix);
     return fault;
 }
@@ -285,20 +285,20 @@ static const char *decode_delta_strings(bool prefixes, tx_pq_bytes in, int64_t c
 
 /* Byte k of all values, for each k in turn. */
 static const char *decode_split(const tx_pq_node *leaf, tx_pq_bytes in, int64_t count, tx_pq_value *values,
-                                tx_buffer *made)
+                                tx_buffer *decoded)
 {
     const int64_t width = width_of(leaf);
     if (width == 0 || (in.end - in.at) / width < count)
         return CUT_OFF;
     const int64_t stride = (in.end - in.at) / width;
-    if (tx_buffer_reserve(made, (size_t)(count * width) + 1))
+    if (tx_buffer_reserve(decoded, (size_t)(count * width) + 1))
         return "no memory for its values";
     for (int64_t i = 0; i < count; i++) {
-        uint8_t *to = (uint8_t *)made->data + made->size;
+        uint8_t *to = (uint8_t *)decoded->data + decoded->size;
         for (int64_t k = 0; k < width; k++)
             to[k] = in.at[k * stride + i];
         values[i] = read_fixed(leaf, to);
-        made->size += (size_t)width;
+        decoded->size += (size_t)width;
     }
     return NULL;
 }
@@ -321,7 +321,7 @@ static const char *decode_booleans(tx_pq_bytes in, int64_t count, tx_pq_value *v
 }
 
 const char *tx_pq_decode(const tx_pq_node *leaf, tx_pq_encoding encoding, tx_pq_bytes in, int64_t count,
-                         tx_pq_value *values, tx_buffer *made)
+                         tx_pq_value *values, tx_buffer *decoded)
 {
     const bool integers = leaf->type == TX_PQ_INT32 || leaf->type == TX_PQ_INT64;
     const bool strings = leaf->type == TX_PQ_BYTES || leaf->type == TX_PQ_FIXED_BYTES;
@@ -332,10 +332,10 @@ const char *tx_pq_decode(const tx_pq_node *leaf, tx_pq_encoding encoding, tx_pq_
     if (encoding == TX_PQ_DELTA_BINARY_PACKED && integers)
         return decode_delta_integers(leaf, in, count, values);
     if (encoding == TX_PQ_DELTA_LENGTH_BYTES && leaf->type == TX_PQ_BYTES)
-        return decode_delta_strings(false, in, count, values, made);
+        return decode_delta_strings(false, in, count, values, decoded);
     if (encoding == TX_PQ_DELTA_BYTES && strings)
-        return decode_delta_strings(true, in, count, values, made);
+        return decode_delta_strings(true, in, count, values, decoded);
     if (encoding == TX_PQ_BYTE_STREAM_SPLIT && width_of(leaf))
-        return decode_split(leaf, in, count, values, made);
+        return decode_split(leaf, in, count, values, decoded);
     return "its encoding does not fit its type";
 }

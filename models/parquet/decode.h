@@ -44,8 +44,8 @@ const char *tx_pq_decode_runs(tx_pq_bytes *in, int bits, int64_t count, uint32_t
 int tx_pq_bits(uint32_t most);
 
 /* Decodes `count` values of a leaf in an encoding other than the two of dictionaries. Values point into `in`, or into
- * `made`, which receives the bytes that are put together here. */
+ * `decoded`, which receives the bytes that are put together here. */
 const char *tx_pq_decode(const tx_pq_node *leaf, tx_pq_encoding encoding, tx_pq_bytes in, int64_t count,
-                         tx_pq_value *values, tx_buffer *made);
+                         tx_pq_value *values, tx_buffer *decoded);
 
 #endif

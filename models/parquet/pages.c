@@ -69,16 +69,16 @@ static tx_status read_page(tx_pq_column *c, page *p)
 {
     const int64_t left = c->chunk.end - c->at;
     for (int64_t bytes = HEADER_FIRST;; bytes *= 4) {
-        const int64_t here = bytes < left ? bytes : left;
-        if (here <= 0)
+        const int64_t ahead = bytes < left ? bytes : left;
+        if (ahead <= 0)
             return fail(c, "the column ends too early");
         tx_buffer_clear(&c->stored);
-        TX_TRY(tx_buffer_reserve(&c->stored, (size_t)here));
-        TX_TRY(tx_data_file_read(c->file, c->at, c->stored.data, (size_t)here));
+        TX_TRY(tx_buffer_reserve(&c->stored, (size_t)ahead));
+        TX_TRY(tx_data_file_read(c->file, c->at, c->stored.data, (size_t)ahead));
         const uint8_t *data = (const uint8_t *)c->stored.data;
-        tx_thrift t = {.at = data, .end = data + here};
+        tx_thrift t = {.at = data, .end = data + ahead};
         parse_header(&t, p);
-        if (t.bad && here < left && here < HEADER_MOST)
+        if (t.bad && ahead < left && ahead < HEADER_MOST)
             continue;
         const int64_t size = t.at - data;
         if (t.bad || p->bytes < 0 || p->stored_bytes < 0 || p->stored_bytes > left - size ||
@@ -202,7 +202,7 @@ static tx_status unpack_page(tx_pq_column *c, const page *p)
     if (p->def_bytes < 0 || p->rep_bytes < 0 || levels > p->stored_bytes || levels > p->bytes)
         return fail(c, "its header is damaged");
     tx_buffer_clear(&c->data);
-    tx_buffer_clear(&c->made);
+    tx_buffer_clear(&c->decoded);
     tx_buffer_add(&c->data, (const char *)stored, (size_t)levels);
     TX_TRY(c->data.status);
     if (p->compressed && p->stored_bytes > levels)
@@ -232,7 +232,7 @@ static tx_status read_data(tx_pq_column *c, const page *p)
     if (!fault)
         fault = p->encoding == TX_PQ_PLAIN_DICTIONARY || p->encoding == TX_PQ_RLE_DICTIONARY
                     ? look_up(c, in, values)
-                    : tx_pq_decode(c->leaf, (tx_pq_encoding)p->encoding, in, values, c->value, &c->made);
+                    : tx_pq_decode(c->leaf, (tx_pq_encoding)p->encoding, in, values, c->value, &c->decoded);
     if (fault)
         return fail(c, fault);
     c->count = p->entries;
@@ -273,7 +273,7 @@ void tx_pq_column_free(tx_pq_column *column)
 {
     free(column->stored.data);
     free(column->data.data);
-    free(column->made.data);
+    free(column->decoded.data);
     free(column->dictionary_data.data);
     free(column->dictionary);
     free(column->def);

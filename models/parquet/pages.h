@@ -12,7 +12,7 @@ typedef struct tx_pq_column {
     tx_pq_chunk chunk;
     int64_t at, left; /* the next page, and the values in it and after it */
 
-    tx_buffer stored, data, made; /* the page as the file has it, decompressed, and bytes that were put together */
+    tx_buffer stored, data, decoded; /* the page as the file has it, decompressed, and bytes that were put together */
     tx_buffer dictionary_data;
     tx_pq_value *dictionary;
     size_t dictionary_room;

@@ -3,8 +3,8 @@
 #include "models/split/pretend.h"
 #include "models/split/split.h"
 
-#define RANKS 8 /* number of data-parallel ranks in the plans that measure buckets */
-#define FEW 2   /* layers of the smaller plan; the larger has twice as many */
+#define RANKS 8        /* number of data-parallel ranks in the plans that measure buckets */
+#define SMALL_LAYERS 2 /* layers of the smaller plan; the larger has twice as many */
 
 /* ---- Plans ------------------------------------------------------------------------------------------------ */
 
@@ -62,9 +62,9 @@ bool tx_split_is_built(const tx_split *s)
 
 /* ---- Pieces ----------------------------------------------------------------------------------------------- */
 
-static double per_layer(double few, double many)
+static double per_layer(double small, double large)
 {
-    return (many - few) / FEW;
+    return (large - small) / SMALL_LAYERS;
 }
 
 static tx_status measure(tx_engine *engine, const tx_config *config, const tx_trainer_options *base, int64_t tensor,
@@ -76,7 +76,7 @@ static tx_status measure(tx_engine *engine, const tx_config *config, const tx_tr
     TX_TRY(tx_config_copy(config, &copy));
     tx_status status = TX_OK;
     for (int i = 0; i < 2 && !status; i++) {
-        copy->layers = FEW << i;
+        copy->layers = SMALL_LAYERS << i;
         status = foresee(engine, copy, base, &split, NULL, tensor, &f[i]);
     }
     tx_config_free(copy);
@@ -85,12 +85,12 @@ static tx_status measure(tx_engine *engine, const tx_config *config, const tx_tr
     layer->flops = per_layer(f[0].product_flops, f[1].product_flops);
     layer->moved = per_layer(f[0].other_bytes, f[1].other_bytes);
     layer->update = per_layer(f[0].update_bytes, f[1].update_bytes);
-    ends->flops = f[0].product_flops - FEW * layer->flops;
-    ends->moved = f[0].other_bytes - FEW * layer->moved;
-    ends->update = f[0].update_bytes - FEW * layer->update;
+    ends->flops = f[0].product_flops - SMALL_LAYERS * layer->flops;
+    ends->moved = f[0].other_bytes - SMALL_LAYERS * layer->moved;
+    ends->update = f[0].update_bytes - SMALL_LAYERS * layer->update;
     for (int k = 0; k < TX_MEMORY_OFFLOADED; k++) {
         layer->bytes[k] = per_layer((double)f[0].memory.bytes[k], (double)f[1].memory.bytes[k]);
-        ends->bytes[k] = (double)f[0].memory.bytes[k] - FEW * layer->bytes[k];
+        ends->bytes[k] = (double)f[0].memory.bytes[k] - SMALL_LAYERS * layer->bytes[k];
     }
     return TX_OK;
 }
@@ -101,7 +101,7 @@ static tx_status measure_buckets(tx_engine *engine, const tx_config *config, con
 {
     tx_config *copy = NULL;
     TX_TRY(tx_config_copy(config, &copy));
-    copy->layers = 2 * FEW;
+    copy->layers = 2 * SMALL_LAYERS;
     tx_status status = TX_OK;
     for (int again = 0; again < 2; again++)
         for (int32_t zero = 1; zero < 4 && !status; zero++) {

@@ -7,7 +7,7 @@
  * second is sent2 and an ending. Opened data have a task of their own, with as many sequences as there are endings. */
 #include "models/task/reader.h"
 #include "models/task/sequence.h"
-#include "models/task/table.h"
+#include "models/task/tasks.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ typedef struct choices {
 typedef struct reading {
     tx_reader from;
     choices *data;
-    int32_t first, second, ending[TX_TEXTS_MOST], label; /* columns; the last is -1 in test data */
+    int32_t first, second, choice[TX_TEXTS_MOST], label; /* columns; the last is -1 in test data */
     tx_buffer text;                                      /* of sent2 and an ending */
 } reading;
 
@@ -38,7 +38,7 @@ static tx_status find_columns(reading *r)
     char name[32] = "ending0";
     r->first = tx_rows_column(t, "sent1");
     r->second = tx_rows_column(t, "sent2");
-    while (s->per_sample < TX_TEXTS_MOST && (r->ending[s->per_sample] = tx_rows_column(t, name)) >= 0)
+    while (s->per_sample < TX_TEXTS_MOST && (r->choice[s->per_sample] = tx_rows_column(t, name)) >= 0)
         snprintf(name, sizeof name, "ending%" PRId64, ++s->per_sample);
     if (r->first < 0 || s->per_sample < 2)
         return tx_rows_fail_column(t, r->first < 0 ? "sent1" : s->per_sample ? "ending1" : "ending0", NULL);
@@ -75,11 +75,11 @@ static tx_status add_row(tx_reader *from)
         return TX_OK;
     }
     for (int64_t i = 0; i < s->per_sample; i++) {
-        const char *ending = tx_rows_text(from->rows, r->ending[i], &size);
+        const char *choice = tx_rows_text(from->rows, r->choice[i], &size);
         tx_buffer_clear(&r->text);
         tx_buffer_add(&r->text, second, second_size);
         tx_buffer_add(&r->text, " ", r->second >= 0);
-        tx_buffer_add(&r->text, ending, size);
+        tx_buffer_add(&r->text, choice, size);
         TX_TRY(r->text.status);
         TX_TRY(tx_text_samples_add(s, i, &from->joiner, first, first_size, r->text.data ? r->text.data : "",
                                    r->text.size, from->options->block));

@@ -3,7 +3,7 @@
 #include "models/task/instruction.h"
 
 #include "models/task/causal_lm.h"
-#include "models/task/table.h"
+#include "models/task/tasks.h"
 
 #define FIELDS                                                                                  \
     [TX_INSTRUCTION_INPUT_IDS] = {"input_ids", TX_I32, TX_FIELD_BLOCK, .padding = TX_NO_TOKEN}, \

@@ -102,5 +102,5 @@ void tx_label_set_free(tx_label_set *set)
     for (size_t i = 0; i < set->count; i++)
         free(set->label[i]);
     free(set->label);
-    free(set->index.place);
+    free(set->index.slot);
 }

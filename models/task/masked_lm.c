@@ -8,7 +8,7 @@
  * Rows are blocks of the concatenated texts. With line_by_line each text is a row, truncated to a block including its
  * special tokens. The selection depends only on (seed, epoch, sample, position). Special tokens are never selected. In
  * a row without selected tokens one is selected, so that every step has labels. */
-#include "models/task/table.h"
+#include "models/task/tasks.h"
 
 #include "api/base/number.h"
 #include "models/files/digest.h"

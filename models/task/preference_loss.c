@@ -227,9 +227,9 @@ static tx_tensor *greatest(tx_graph *graph, tx_tensor *x, tx_tensor *weight)
     const float far = 1e30f;
     if (!x || !weight)
         return NULL;
-    tx_tensor *away = tx_scale(tx_preference_plus(graph, weight, -1.0f), far);
+    tx_tensor *penalty = tx_scale(tx_preference_plus(graph, weight, -1.0f), far);
     tx_tensor *most =
-        tx_reduce(tx_add(x, tx_broadcast(away, *tx_tensor_shape(x), TX_AXIS_LAST)), TX_REDUCE_MAX, TX_AXIS_ALL);
+        tx_reduce(tx_add(x, tx_broadcast(penalty, *tx_tensor_shape(x), TX_AXIS_LAST)), TX_REDUCE_MAX, TX_AXIS_ALL);
     return tx_broadcast(most, *tx_tensor_shape(weight), TX_AXIS_ALL);
 }
 

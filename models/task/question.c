@@ -124,33 +124,33 @@ static size_t normalize(const char *text, size_t size, tx_buffer *out)
 }
 
 /* The F1 of the words of two normalized texts. */
-static double f1_of(const tx_buffer *guess, size_t guessed, const tx_buffer *truth, size_t words)
+static double f1_of(const tx_buffer *predicted, size_t predicted_words, const tx_buffer *truth, size_t words)
 {
     size_t same = 0, index = 0;
     bool *used = calloc(words + 1, sizeof *used);
-    if (!guessed || !words || !used) {
+    if (!predicted_words || !words || !used) {
         free(used);
-        return used ? guessed == words : (double)NAN;
+        return used ? predicted_words == words : (double)NAN;
     }
-    for (size_t g = 0; g < guess->size; g += strlen(guess->data + g) + 1) {
+    for (size_t g = 0; g < predicted->size; g += strlen(predicted->data + g) + 1) {
         index = 0;
         for (size_t t = 0; t < truth->size; t += strlen(truth->data + t) + 1, index++)
-            if (!used[index] && strcmp(guess->data + g, truth->data + t) == 0) {
+            if (!used[index] && strcmp(predicted->data + g, truth->data + t) == 0) {
                 used[index] = true;
                 same++;
                 break;
             }
     }
     free(used);
-    const double precision = (double)same / (double)guessed, recall = (double)same / (double)words;
+    const double precision = (double)same / (double)predicted_words, recall = (double)same / (double)words;
     return same ? 2.0 * precision * recall / (precision + recall) : 0.0;
 }
 
-static void compare(const char *guess, size_t size, const char *truth, double *exact, double *f1)
+static void compare(const char *predicted, size_t size, const char *truth, double *exact, double *f1)
 {
     tx_buffer a = {0}, b = {0};
-    const size_t guessed = normalize(guess, size, &a), words = normalize(truth, strlen(truth), &b);
-    const double same = f1_of(&a, guessed, &b, words);
+    const size_t predicted_words = normalize(predicted, size, &a), words = normalize(truth, strlen(truth), &b);
+    const double same = f1_of(&a, predicted_words, &b, words);
     const bool equal = a.size == b.size && (!a.size || memcmp(a.data, b.data, a.size) == 0);
     *exact = equal ? 1.0 : *exact;
     *f1 = same > *f1 ? same : *f1;

@@ -6,7 +6,7 @@
 
 #include "api/base/number.h"
 #include "models/arch/labels.h"
-#include "models/task/table.h"
+#include "models/task/tasks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -171,10 +171,10 @@ static tx_status measure_labels(const tx_samples *samples, const float *outputs,
         bool same = true;
         write_labels(d, s, columns, truth);
         for (int64_t i = 0; i < columns; i++) {
-            const bool guess = outputs[s * columns + i] > 0.0f;
-            positive += truth[i] + guess;
-            right += guess && truth[i];
-            same = same && guess == (truth[i] == 1);
+            const bool predicted = outputs[s * columns + i] > 0.0f;
+            positive += truth[i] + predicted;
+            right += predicted && truth[i];
+            same = same && predicted == (truth[i] == 1);
         }
         right_texts += same;
     }

@@ -192,7 +192,7 @@ static tx_status add_row(tx_reader *from)
 /* The tasks of GLUE have one label. */
 static bool is_multi_label(const reading *r)
 {
-    return r->from.options->config->problem == TX_PROBLEM_SEVERAL && !r->task->labels;
+    return r->from.options->config->problem == TX_PROBLEM_MULTI_LABEL && !r->task->labels;
 }
 
 static tx_status read_all(tx_reader *from)

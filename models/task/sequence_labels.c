@@ -194,7 +194,7 @@ static tally count(const tx_label_index *index, const tx_label_set *set)
 
 static bool is_vectors(const tx_config *config, const tx_label_set *set)
 {
-    return has_vectors(set, config->problem == TX_PROBLEM_SEVERAL && config->labels == 1 ? 1 : 2);
+    return has_vectors(set, config->problem == TX_PROBLEM_MULTI_LABEL && config->labels == 1 ? 1 : 2);
 }
 
 /* Whether data without unknown labels are for the problem of the model. They may lack some labels. */
@@ -202,7 +202,7 @@ static bool fits(const tx_config *c, const tx_label_set *set)
 {
     if (c->problem == TX_PROBLEM_NUMBERS || is_vectors(c, set))
         return set->size == c->labels && c->problem != TX_PROBLEM_CLASSES;
-    return set->lists ? c->problem == TX_PROBLEM_SEVERAL : c->problem == TX_PROBLEM_CLASSES && c->labels > 1;
+    return set->lists ? c->problem == TX_PROBLEM_MULTI_LABEL : c->problem == TX_PROBLEM_CLASSES && c->labels > 1;
 }
 
 /* Sets the model's labels to the sorted labels of the data. */
@@ -230,21 +230,21 @@ static tx_status follow_data(tx_config *config, const tx_label_set *set)
 {
     const int64_t values = set->lists ? values_of(set) : has_fraction(set);
     if (has_vectors(set, 2))
-        return tx_labels_set(config, TX_PROBLEM_SEVERAL, NULL, set->size);
+        return tx_labels_set(config, TX_PROBLEM_MULTI_LABEL, NULL, set->size);
     return values ? tx_labels_set(config, TX_PROBLEM_NUMBERS, NULL, values)
-                  : set_names(config, set->lists ? TX_PROBLEM_SEVERAL : TX_PROBLEM_CLASSES, set);
+                  : set_names(config, set->lists ? TX_PROBLEM_MULTI_LABEL : TX_PROBLEM_CLASSES, set);
 }
 
 /* Refuses data that cannot be for the problem of the model. Other labels that it lacks are refused by their rows. */
 static tx_status refuse_problem(const tx_config *config, const tx_label_set *set, bool open)
 {
-    const bool several = config->problem == TX_PROBLEM_SEVERAL || config->labels > 1;
+    const bool multi_label = config->problem == TX_PROBLEM_MULTI_LABEL || config->labels > 1;
     if (open && set->lists && values_of(set) == config->labels)
         return tx_fail(TX_FORMAT,
                        "label is a list of numbers: for a regression of %" PRId64
                        " numbers set problem_type to \"%s\" in the model's config.json",
                        config->labels, tx_problem_name(TX_PROBLEM_NUMBERS));
-    if (set->lists ? config->problem == TX_PROBLEM_CLASSES : config->problem != TX_PROBLEM_CLASSES && several)
+    if (set->lists ? config->problem == TX_PROBLEM_CLASSES : config->problem != TX_PROBLEM_CLASSES && multi_label)
         return tx_fail(
             TX_FORMAT,
             "label is %sa list, but problem_type of the model is \"%s\" with %" PRId64 " label%s: give labels "
@@ -262,7 +262,7 @@ static tx_status resolve_any(const tx_data_options *o, const tx_label_set *set, 
     tx_config *c = o->config;
     const bool trains = o->split == TX_DATA_TRAIN, open = tx_problem_is_open(c);
     if (open)
-        c->problem = set->lists ? TX_PROBLEM_SEVERAL : TX_PROBLEM_CLASSES;
+        c->problem = set->lists ? TX_PROBLEM_MULTI_LABEL : TX_PROBLEM_CLASSES;
     TX_TRY(index_labels(c, index));
     const tally data = count(index, set);
     const bool vectors = is_vectors(c, set), kind = fits(c, set), all = data.unknown == data.labels;

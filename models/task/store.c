@@ -63,12 +63,12 @@ tx_status tx_store_add(tx_store *store, const int32_t *ids, size_t count)
 
 tx_status tx_store_read(const tx_store *store, int64_t first, int64_t count, int32_t *ids)
 {
-    const int64_t left = store->written - first, here = left < 0 ? 0 : left < count ? left : count;
+    const int64_t left = store->written - first, in_file = left < 0 ? 0 : left < count ? left : count;
     const int64_t width = (int64_t)sizeof *ids;
-    if (here)
-        TX_TRY(tx_file_read_at(store->descriptor, NAME, first * width, ids, here * width));
-    if (count > here)
-        memcpy(ids + here, store->held.id + (first + here - store->written), (size_t)((count - here) * width));
+    if (in_file)
+        TX_TRY(tx_file_read_at(store->descriptor, NAME, first * width, ids, in_file * width));
+    if (count > in_file)
+        memcpy(ids + in_file, store->held.id + (first + in_file - store->written), (size_t)((count - in_file) * width));
     return TX_OK;
 }
 

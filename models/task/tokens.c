@@ -5,7 +5,7 @@
 #include "models/arch/labels.h"
 #include "models/names.h"
 #include "models/task/sequence.h"
-#include "models/task/table.h"
+#include "models/task/tasks.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -94,9 +94,9 @@ static entity find(finder *f, tx_tag now, int64_t word)
     return found;
 }
 
-static void count_word(finder finders[2], tx_tag truth, tx_tag guess, int64_t word, counts *n)
+static void count_word(finder finders[2], tx_tag truth, tx_tag predicted_tag, int64_t word, counts *n)
 {
-    const entity real = find(&finders[0], truth, word), predicted = find(&finders[1], guess, word);
+    const entity real = find(&finders[0], truth, word), predicted = find(&finders[1], predicted_tag, word);
     n->real += real.ends;
     n->predicted += predicted.ends;
     n->right += real.ends && predicted.ends && real.begin == predicted.begin && real.type == predicted.type;
@@ -116,11 +116,11 @@ static tx_status measure(const tx_samples *samples, const float *outputs, int64_
         int64_t word = 0;
         status = tx_store_read(&d->label, begin, length, labels);
         for (int64_t i = 0; i < length && !status; i++) {
-            const int32_t guess = (int32_t)outputs[s * columns + i], truth = labels[i];
+            const int32_t predicted_tag = (int32_t)outputs[s * columns + i], truth = labels[i];
             if (truth == TX_IGNORE_LABEL)
                 continue;
-            count_word(finders, d->tag[truth], d->tag[guess], word++, &n);
-            n.right_words += truth == guess;
+            count_word(finders, d->tag[truth], d->tag[predicted_tag], word++, &n);
+            n.right_words += truth == predicted_tag;
             n.words++;
         }
         count_word(finders, d->tag[d->labels], d->tag[d->labels], word, &n);

@@ -85,7 +85,7 @@ static tx_status build(const tx_additions *additions, bool normalized, tx_finder
 }
 
 /* Sets the search text of a token. */
-static tx_status set_search_text(tx_added *added, const tx_steps *normalizer, tx_matcher *matcher)
+static tx_status set_search_text(tx_added *added, const tx_tokenizer_steps *normalizer, tx_matcher *matcher)
 {
     const char *text = added->text;
     size_t size = added->size;
@@ -100,7 +100,7 @@ static tx_status set_search_text(tx_added *added, const tx_steps *normalizer, tx
     return status;
 }
 
-tx_status tx_additions_seal(tx_additions *additions, const tx_steps *normalizer)
+tx_status tx_additions_seal(tx_additions *additions, const tx_tokenizer_steps *normalizer)
 {
     bool single_word = false;
     tx_matcher *matcher = NULL;

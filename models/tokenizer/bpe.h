@@ -5,8 +5,8 @@
  * Encoding: added tokens are cut out of the text, the rest is normalized, more added tokens are cut out, the
  * pre-tokenizer splits the rest into words, and the model converts each word to ids. The post-processor adds special
  * tokens around the ids. The decoder converts ids to a text. */
-#ifndef TX_TEXT_BPE_H
-#define TX_TEXT_BPE_H
+#ifndef TX_TOKENIZER_BPE_H
+#define TX_TOKENIZER_BPE_H
 
 #include "models/files/digest.h"
 #include "models/tokenizer/decoder.h"
@@ -136,7 +136,7 @@ typedef struct tx_additions {
 } tx_additions;
 
 /* Builds the finders. `normalizer` is applied to tokens with the flag normalized. */
-tx_status tx_additions_seal(tx_additions *additions, const tx_steps *normalizer);
+tx_status tx_additions_seal(tx_additions *additions, const tx_tokenizer_steps *normalizer);
 void tx_additions_free(tx_additions *additions);
 
 typedef struct tx_found {
@@ -194,7 +194,7 @@ typedef enum tx_tokenizer_file {
 } tx_tokenizer_file;
 
 struct tx_tokenizer {
-    tx_steps normalizer, pre_tokenizer, decoder;
+    tx_tokenizer_steps normalizer, pre_tokenizer, decoder;
     tx_post_processor post_processor;
     bool bytes;   /* words are bytes (ByteLevel), otherwise whole characters */
     bool generic; /* the class of the tokenizer in transformers has no options of its own */

@@ -2,8 +2,8 @@
  *
  * A growing byte buffer. Begin with {0}, end with free(buffer.data). The first failure persists: nothing more is added.
  * Check the status after the last addition. */
-#ifndef TX_TEXT_BUFFER_H
-#define TX_TEXT_BUFFER_H
+#ifndef TX_TOKENIZER_BUFFER_H
+#define TX_TOKENIZER_BUFFER_H
 
 #include "tx.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The normalizer of SentencePiece as its models store it: a trie of texts and their replacements. */
-#ifndef TX_TEXT_CHARSMAP_H
-#define TX_TEXT_CHARSMAP_H
+#ifndef TX_TOKENIZER_CHARSMAP_H
+#define TX_TOKENIZER_CHARSMAP_H
 
 #include "models/tokenizer/buffer.h"
 

@@ -5,17 +5,17 @@
 #include "models/tokenizer/utf8.h"
 
 struct tx_cutter {
-    const tx_steps *steps;
+    const tx_tokenizer_steps *steps;
     tx_word_sink sink;
     void *context; /* of the sink */
     tx_matcher *matcher;
-    bool unmarked;                   /* the text follows an invalid byte: add no marks */
-    tx_buffer changed[TX_STEPS_MAX]; /* by step: its text with the mark, or in letters */
-    tx_letters letters;              /* of the steps after ByteLevel */
-    tx_buffer word;                  /* their bytes */
+    bool unmarked;                             /* the text follows an invalid byte: add no marks */
+    tx_buffer changed[TX_TOKENIZER_STEPS_MAX]; /* by step: its text with the mark, or in letters */
+    tx_letters letters;                        /* of the steps after ByteLevel */
+    tx_buffer word;                            /* their bytes */
 };
 
-tx_status tx_cutter_create(const tx_steps *steps, tx_word_sink sink, void *context, tx_cutter **cutter)
+tx_status tx_cutter_create(const tx_tokenizer_steps *steps, tx_word_sink sink, void *context, tx_cutter **cutter)
 {
     tx_cutter *made = calloc(1, sizeof *made);
     if (!made)
@@ -31,7 +31,7 @@ void tx_cutter_free(tx_cutter *cutter)
     if (!cutter)
         return;
     tx_matcher_free(cutter->matcher);
-    for (int i = 0; i < TX_STEPS_MAX; i++)
+    for (int i = 0; i < TX_TOKENIZER_STEPS_MAX; i++)
         free(cutter->changed[i].data);
     free(cutter->word.data);
     free(cutter);
@@ -45,7 +45,7 @@ tx_matcher *tx_cutter_matcher(tx_cutter *cutter)
 static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first);
 
 /* Replaces spaces by the step's mark, and adds one before the text if the step requires it. */
-static void mark(const tx_step *step, bool first, const char *text, size_t size, tx_buffer *out)
+static void mark(const tx_tokenizer_step *step, bool first, const char *text, size_t size, tx_buffer *out)
 {
     const size_t length = strlen(step->text);
     const bool begins = *text == ' ' || (size >= length && memcmp(text, step->text, length) == 0);
@@ -99,7 +99,7 @@ static inline tx_status pass_on(tx_cutter *c, int32_t stage, const char *text, s
 
 static tx_status run_step(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first)
 {
-    const tx_step *step = &c->steps->at[stage];
+    const tx_tokenizer_step *step = &c->steps->at[stage];
     const bool marks = step->mark && !c->unmarked, spells = stage > 0 && stage == c->steps->letters;
     tx_buffer *changed = &c->changed[stage];
     if (marks)
@@ -158,7 +158,7 @@ static tx_status add_part(tx_cutter *c, int32_t stage, parts *p, const char *tex
 
 static tx_status split(tx_cutter *c, int32_t stage, const char *text, size_t size, bool first)
 {
-    const tx_step *s = &c->steps->at[stage];
+    const tx_tokenizer_step *s = &c->steps->at[stage];
     parts p = {.mode = s->mode, .first = first};
     for (size_t at = 0, begin = 0, end = 0; at < size; at = end) {
         TX_TRY(tx_matcher_next(c->matcher, &s->regex, text, size, at, &begin, &end));

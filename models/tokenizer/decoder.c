@@ -50,9 +50,9 @@ static bool ends_with(const char *text, size_t size, const char *suffix)
 
 /* ---- WordPiece ------------------------------------------------------------------------------------- */
 
-static tx_status read_word_piece(tx_step *step, const tx_json *json)
+static tx_status read_word_piece(tx_tokenizer_step *step, const tx_json *json)
 {
-    TX_TRY(tx_step_text(step, json, "prefix"));
+    TX_TRY(tx_tokenizer_step_text(step, json, "prefix"));
     return tx_json_get_bool(json, "cleanup", &step->flag[0]);
 }
 
@@ -72,7 +72,7 @@ static void replace(tx_buffer *text, size_t from, const char *old, const char *n
     text->size = used;
 }
 
-static void word_piece(const tx_step *step, tx_spelling *s)
+static void word_piece(const tx_tokenizer_step *step, tx_spelling *s)
 {
     static const char *const clean[][2] = {{" .", "."},   {" ?", "?"},     {" !", "!"},    {" ,", ","},
                                            {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},  {" do not", " don't"},
@@ -96,14 +96,14 @@ static void word_piece(const tx_step *step, tx_spelling *s)
 
 /* ---- BPEDecoder ------------------------------------------------------------------------------------ */
 
-static tx_status read_bpe(tx_step *step, const tx_json *json)
+static tx_status read_bpe(tx_tokenizer_step *step, const tx_json *json)
 {
-    TX_TRY(tx_step_text(step, json, "suffix"));
+    TX_TRY(tx_tokenizer_step_text(step, json, "suffix"));
     return *step->text ? TX_OK : tx_fail(TX_UNSUPPORTED, "an empty suffix is not supported");
 }
 
 /* The suffix of a word's last token becomes a space, except at the end of the text. */
-static void bpe(const tx_step *step, tx_spelling *s)
+static void bpe(const tx_tokenizer_step *step, tx_spelling *s)
 {
     for (size_t i = 0; i < s->in.count; i++) {
         size_t size;
@@ -117,7 +117,7 @@ static void bpe(const tx_step *step, tx_spelling *s)
 
 /* ---- Metaspace ------------------------------------------------------------------------------------- */
 
-static void metaspace(const tx_step *step, tx_spelling *s)
+static void metaspace(const tx_tokenizer_step *step, tx_spelling *s)
 {
     for (size_t i = 0; i < s->in.count; i++) {
         const bool drop = i == 0 && s->whole && step->prepend != TX_PREPEND_NEVER;
@@ -158,7 +158,7 @@ static void add_bytes(tx_spelling *s, const tx_buffer *bytes)
         s->out.bytes.status = bytes->status;
 }
 
-static void byte_fallback(const tx_step *step, tx_spelling *s)
+static void byte_fallback(const tx_tokenizer_step *step, tx_spelling *s)
 {
     (void)step;
     tx_buffer bytes = {0};
@@ -180,14 +180,14 @@ static void byte_fallback(const tx_step *step, tx_spelling *s)
 
 /* ---- Fuse, Replace, Strip -------------------------------------------------------------------------- */
 
-static void fuse(const tx_step *step, tx_spelling *s)
+static void fuse(const tx_tokenizer_step *step, tx_spelling *s)
 {
     (void)step;
     s->fused = true;
     add_text(&s->out, s->in.bytes.data, s->in.bytes.size);
 }
 
-static void replace_all(const tx_step *step, tx_spelling *s)
+static void replace_all(const tx_tokenizer_step *step, tx_spelling *s)
 {
     if (!s->matcher) {
         s->out.bytes.status = tx_matcher_create(&s->matcher);
@@ -199,21 +199,21 @@ static void replace_all(const tx_step *step, tx_spelling *s)
         size_t size;
         const char *text = get_text(&s->in, i, &size);
         const size_t good = tx_utf8_prefix(text, size); /* less than `size` only for fallback bytes */
-        tx_step_replace_all(step, s->matcher, text, good, &s->out.bytes);
+        tx_tokenizer_step_replace_all(step, s->matcher, text, good, &s->out.bytes);
         add_text(&s->out, text + good, size - good);
     }
 }
 
-static tx_status read_strip(tx_step *step, const tx_json *json)
+static tx_status read_strip(tx_tokenizer_step *step, const tx_json *json)
 {
-    TX_TRY(tx_step_text(step, json, "content"));
+    TX_TRY(tx_tokenizer_step_text(step, json, "content"));
     if ((!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text)))
         return tx_fail(TX_FORMAT, "content %.40s: expected one character", step->text);
     TX_TRY(tx_json_get_int(json, "start", 0, INT32_MAX, &step->cut[0]));
     return tx_json_get_int(json, "stop", 0, INT32_MAX, &step->cut[1]);
 }
 
-static void strip(const tx_step *step, tx_spelling *s)
+static void strip(const tx_tokenizer_step *step, tx_spelling *s)
 {
     const size_t length = strlen(step->text);
     const bool cut = s->whole || !s->fused;
@@ -232,20 +232,20 @@ static void strip(const tx_step *step, tx_spelling *s)
 
 /* ---- Table ----------------------------------------------------------------------------------------- */
 
-static const tx_step_kind kinds[] = {
+static const tx_tokenizer_step_kind kinds[] = {
     {"ByteLevel", .read = NULL},
     {"WordPiece", .read = read_word_piece, .decode = word_piece},
     {"BPEDecoder", .read = read_bpe, .decode = bpe},
-    {"Metaspace", .read = tx_step_metaspace, .decode = metaspace},
+    {"Metaspace", .read = tx_tokenizer_step_metaspace, .decode = metaspace},
     {"ByteFallback", .decode = byte_fallback},
     {"Fuse", .decode = fuse},
-    {"Replace", .read = tx_step_replace, .decode = replace_all},
+    {"Replace", .read = tx_tokenizer_step_replace, .decode = replace_all},
     {"Strip", .read = read_strip, .decode = strip},
 };
 
-tx_status tx_decoder_read(tx_steps *steps, const tx_json *json, bool *bytes)
+tx_status tx_decoder_read(tx_tokenizer_steps *steps, const tx_json *json, bool *bytes)
 {
-    TX_TRY(tx_steps_read(steps, json, "decoders", kinds, sizeof kinds / sizeof kinds[0]));
+    TX_TRY(tx_tokenizer_steps_read(steps, json, "decoders", kinds, sizeof kinds / sizeof kinds[0]));
     *bytes = false;
     for (int32_t i = 0; i < steps->count; i++)
         *bytes = *bytes || !steps->at[i].kind->decode;
@@ -268,7 +268,7 @@ static void add_spaces(const tx_texts *texts, bool whole, tx_buffer *out)
     }
 }
 
-tx_status tx_spelling_run(tx_spelling *spelling, const tx_steps *steps, tx_buffer *out)
+tx_status tx_spelling_run(tx_spelling *spelling, const tx_tokenizer_steps *steps, tx_buffer *out)
 {
     const size_t limit = tx_buffer_limit(spelling->in.bytes.size);
     spelling->fused = false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Decoders, the member "decoder" of tokenizer.json: they convert the texts of tokens to a text. */
-#ifndef TX_TEXT_DECODER_H
-#define TX_TEXT_DECODER_H
+#ifndef TX_TOKENIZER_DECODER_H
+#define TX_TOKENIZER_DECODER_H
 
 #include "models/tokenizer/steps.h"
 
@@ -23,12 +23,12 @@ struct tx_spelling {
 
 /* Reads a decoder; `json` may be NULL, then tokens are separated by spaces. `*bytes` receives true if ByteLevel is
  * one of the steps; it has no effect if tokens are bytes. */
-tx_status tx_decoder_read(tx_steps *steps, const tx_json *json, bool *bytes);
+tx_status tx_decoder_read(tx_tokenizer_steps *steps, const tx_json *json, bool *bytes);
 
 /* Adds the text of a token. tx_spelling_run returns a failure. */
 void tx_spelling_add(tx_spelling *spelling, const char *text, size_t size);
 /* Appends the decoded text of the tokens, and clears them. */
-tx_status tx_spelling_run(tx_spelling *spelling, const tx_steps *steps, tx_buffer *out);
+tx_status tx_spelling_run(tx_spelling *spelling, const tx_tokenizer_steps *steps, tx_buffer *out);
 void tx_spelling_free(tx_spelling *spelling);
 
 #endif

@@ -5,25 +5,25 @@
 #include <stdlib.h>
 
 /* Index of the first empty slot for a hash. */
-static size_t empty_place(const tx_index *index, uint32_t hash)
+static size_t empty_slot(const tx_index *index, uint32_t hash)
 {
-    size_t at = hash & (index->places - 1);
-    while (index->place[at].number != TX_INDEX_NONE)
-        at = (at + 1) & (index->places - 1);
+    size_t at = hash & (index->slots - 1);
+    while (index->slot[at].number != TX_INDEX_NONE)
+        at = (at + 1) & (index->slots - 1);
     return at;
 }
 
 static tx_status grow(tx_index *index)
 {
-    tx_index made = {.places = index->places ? 2 * index->places : 16, .used = index->used};
-    made.place = malloc(made.places * sizeof *made.place);
-    if (!made.place)
-        return tx_fail(TX_MEMORY, "no memory for an index of %zu slots", made.places);
-    memset(made.place, 0xFF, made.places * sizeof *made.place); /* all empty */
-    for (size_t i = 0; i < index->places; i++)
-        if (index->place[i].number != TX_INDEX_NONE)
-            made.place[empty_place(&made, index->place[i].hash)] = index->place[i];
-    free(index->place);
+    tx_index made = {.slots = index->slots ? 2 * index->slots : 16, .used = index->used};
+    made.slot = malloc(made.slots * sizeof *made.slot);
+    if (!made.slot)
+        return tx_fail(TX_MEMORY, "no memory for an index of %zu slots", made.slots);
+    memset(made.slot, 0xFF, made.slots * sizeof *made.slot); /* all empty */
+    for (size_t i = 0; i < index->slots; i++)
+        if (index->slot[i].number != TX_INDEX_NONE)
+            made.slot[empty_slot(&made, index->slot[i].hash)] = index->slot[i];
+    free(index->slot);
     *index = made;
     return TX_OK;
 }
@@ -32,10 +32,10 @@ tx_status tx_index_add(tx_index *index, uint64_t hash, size_t number)
 {
     if (number >= TX_INDEX_NONE)
         return tx_fail(TX_UNSUPPORTED, "an index of more than %zu entries", number);
-    if (2 * (index->used + 1) > index->places)
+    if (2 * (index->used + 1) > index->slots)
         TX_TRY(grow(index));
-    const size_t at = empty_place(index, (uint32_t)hash);
-    index->place[at] = (tx_index_place){(uint32_t)hash, (uint32_t)number};
+    const size_t at = empty_slot(index, (uint32_t)hash);
+    index->slot[at] = (tx_index_slot){(uint32_t)hash, (uint32_t)number};
     index->used++;
     return TX_OK;
 }

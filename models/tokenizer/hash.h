@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Hash functions, and an index of items by their hashes. */
-#ifndef TX_TEXT_HASH_H
-#define TX_TEXT_HASH_H
+#ifndef TX_TOKENIZER_HASH_H
+#define TX_TOKENIZER_HASH_H
 
 #include "tx.h"
 
@@ -52,15 +52,15 @@ static inline uint64_t tx_hash_pair(int32_t left, int32_t right)
 
 /* ---- An index ------------------------------------------------------------------------------------- */
 
-typedef struct tx_index_place {
+typedef struct tx_index_slot {
     uint32_t hash, number; /* number is TX_INDEX_NONE in an empty slot */
-} tx_index_place;
+} tx_index_slot;
 
 /* A hash table with open addressing, at most half full. It stores only the numbers of items; the caller's function
- * compares items. Begin with {0}, end with free(index.place). */
+ * compares items. Begin with {0}, end with free(index.slot). */
 typedef struct tx_index {
-    tx_index_place *place;
-    size_t places, used;
+    tx_index_slot *slot;
+    size_t slots, used;
 } tx_index;
 
 #define TX_INDEX_NONE UINT32_MAX
@@ -73,10 +73,10 @@ static inline uint32_t tx_index_find(const tx_index *index, uint64_t hash, tx_in
                                      const void *key)
 {
     for (size_t at = (uint32_t)hash;; at++) {
-        if (index->used == 0 || index->place[at &= index->places - 1].number == TX_INDEX_NONE)
+        if (index->used == 0 || index->slot[at &= index->slots - 1].number == TX_INDEX_NONE)
             return TX_INDEX_NONE;
-        if (index->place[at].hash == (uint32_t)hash && same(things, index->place[at].number, key))
-            return index->place[at].number;
+        if (index->slot[at].hash == (uint32_t)hash && same(things, index->slot[at].number, key))
+            return index->slot[at].number;
     }
 }
 

@@ -2,8 +2,8 @@
  *
  * Model inputs of a text, a pair of texts or a list of words: their ids between the special tokens of the tokenizer,
  * truncated to a length. Training and inference use it, so both see the same ids. */
-#ifndef TX_TEXT_JOINED_H
-#define TX_TEXT_JOINED_H
+#ifndef TX_TOKENIZER_JOINED_H
+#define TX_TOKENIZER_JOINED_H
 
 #include "models/tx_text.h"
 

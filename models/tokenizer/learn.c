@@ -237,7 +237,7 @@ static void end(learner *l)
         free(l->pair[i].seen.at);
     free(l->queue);
     free(l->pair);
-    free(l->index.place);
+    free(l->index.slot);
     free(l->touched);
     free(l->merge);
     free(l->word);

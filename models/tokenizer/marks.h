@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Texts with untrusted parts, in which no special tokens are recognized. */
-#ifndef TX_TEXT_MARKS_H
-#define TX_TEXT_MARKS_H
+#ifndef TX_TOKENIZER_MARKS_H
+#define TX_TOKENIZER_MARKS_H
 
 #include "models/tx_text.h"
 

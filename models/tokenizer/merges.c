@@ -65,7 +65,7 @@ tx_status tx_merges_seal(tx_merges *merges, const tx_vocab *vocab)
 void tx_merges_free(tx_merges *merges)
 {
     free(merges->at);
-    free(merges->index.place);
+    free(merges->index.slot);
 }
 
 /* Minimum number of ids to drain. */

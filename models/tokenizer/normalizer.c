@@ -6,7 +6,7 @@
 
 /* ---- Normal forms, case, accents ------------------------------------------------------------------- */
 
-static void normal_form(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+static void normal_form(const tx_tokenizer_step *step, const char *text, size_t size, tx_buffer *out)
 {
     tx_unicode_normalize((tx_unicode_form)step->kind->form, text, size, out);
 }
@@ -27,13 +27,13 @@ static void filter(const char *text, size_t size, bool (*drop)(uint32_t code), b
     }
 }
 
-static void lowercase(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+static void lowercase(const tx_tokenizer_step *step, const char *text, size_t size, tx_buffer *out)
 {
     (void)step;
     filter(text, size, NULL, true, out);
 }
 
-static void strip_accents(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+static void strip_accents(const tx_tokenizer_step *step, const char *text, size_t size, tx_buffer *out)
 {
     (void)step;
     filter(text, size, tx_unicode_is_mark, false, out);
@@ -43,13 +43,13 @@ static void strip_accents(const tx_step *step, const char *text, size_t size, tx
 
 enum { LEFT, RIGHT };
 
-static tx_status read_strip(tx_step *step, const tx_json *json)
+static tx_status read_strip(tx_tokenizer_step *step, const tx_json *json)
 {
     TX_TRY(tx_json_get_bool(json, "strip_left", &step->flag[LEFT]));
     return tx_json_get_bool(json, "strip_right", &step->flag[RIGHT]);
 }
 
-static void strip(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+static void strip(const tx_tokenizer_step *step, const char *text, size_t size, tx_buffer *out)
 {
     uint32_t code;
     size_t length;
@@ -62,12 +62,12 @@ static void strip(const tx_step *step, const char *text, size_t size, tx_buffer 
     tx_buffer_add(out, text, size);
 }
 
-static tx_status read_prepend(tx_step *step, const tx_json *json)
+static tx_status read_prepend(tx_tokenizer_step *step, const tx_json *json)
 {
-    return tx_step_text(step, json, "prepend");
+    return tx_tokenizer_step_text(step, json, "prepend");
 }
 
-static void prepend(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+static void prepend(const tx_tokenizer_step *step, const char *text, size_t size, tx_buffer *out)
 {
     if (size)
         tx_buffer_add(out, step->text, strlen(step->text));
@@ -76,7 +76,7 @@ static void prepend(const tx_step *step, const char *text, size_t size, tx_buffe
 
 /* ---- SentencePiece --------------------------------------------------------------------------------- */
 
-static tx_status read_precompiled(tx_step *step, const tx_json *json)
+static tx_status read_precompiled(tx_tokenizer_step *step, const tx_json *json)
 {
     const char *text;
     size_t size;
@@ -84,7 +84,7 @@ static tx_status read_precompiled(tx_step *step, const tx_json *json)
     return tx_charsmap_read(text, size, &step->map);
 }
 
-static void precompiled(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+static void precompiled(const tx_tokenizer_step *step, const char *text, size_t size, tx_buffer *out)
 {
     tx_charsmap_run(step->map, text, size, out);
 }
@@ -103,7 +103,7 @@ static bool is_nmt_space(uint32_t code)
 }
 
 /* Removes control characters and replaces other blanks by ' ', as SentencePiece's rules "nmt" do. */
-static void nmt(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+static void nmt(const tx_tokenizer_step *step, const char *text, size_t size, tx_buffer *out)
 {
     (void)step;
     for (size_t at = 0, length; at < size; at += length) {
@@ -120,7 +120,7 @@ static void nmt(const tx_step *step, const char *text, size_t size, tx_buffer *o
 
 enum { CLEAN, CHINESE, ACCENTS, LOWER };
 
-static tx_status read_bert(tx_step *step, const tx_json *json)
+static tx_status read_bert(tx_tokenizer_step *step, const tx_json *json)
 {
     TX_TRY(tx_json_get_bool(json, "clean_text", &step->flag[CLEAN]));
     TX_TRY(tx_json_get_bool(json, "handle_chinese_chars", &step->flag[CHINESE]));
@@ -129,9 +129,9 @@ static tx_status read_bert(tx_step *step, const tx_json *json)
     return TX_JSON_OPTIONAL(bool, json, "strip_accents", &step->flag[ACCENTS]);
 }
 
-tx_status tx_normalizer_follow_bert(tx_steps *steps, const tx_json *config)
+tx_status tx_normalizer_follow_bert(tx_tokenizer_steps *steps, const tx_json *config)
 {
-    tx_step *step = &steps->at[0];
+    tx_tokenizer_step *step = &steps->at[0];
     if (steps->count != 1 || step->kind->read != read_bert)
         return TX_OK;
     step->flag[LOWER] = step->flag[CHINESE] = step->flag[CLEAN] = true;
@@ -159,7 +159,7 @@ static bool is_removed(uint32_t code)
 }
 
 /* Removes control and invalid characters, replaces all spaces by ' ', and adds spaces around Chinese characters. */
-static void clean(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+static void clean(const tx_tokenizer_step *step, const char *text, size_t size, tx_buffer *out)
 {
     for (size_t at = 0, length; at < size; at += length) {
         uint32_t code;
@@ -176,7 +176,7 @@ static void clean(const tx_step *step, const char *text, size_t size, tx_buffer 
     }
 }
 
-static void bert(const tx_step *step, const char *text, size_t size, tx_buffer *out)
+static void bert(const tx_tokenizer_step *step, const char *text, size_t size, tx_buffer *out)
 {
     tx_buffer cleaned = {0}, apart = {0};
     clean(step, text, size, &cleaned);
@@ -193,7 +193,7 @@ static void bert(const tx_step *step, const char *text, size_t size, tx_buffer *
 
 /* ---- Table ----------------------------------------------------------------------------------------- */
 
-static const tx_step_kind kinds[] = {
+static const tx_tokenizer_step_kind kinds[] = {
     {"NFC", .normalize = normal_form, .form = TX_NFC},
     {"NFD", .normalize = normal_form, .form = TX_NFD},
     {"NFKC", .normalize = normal_form, .form = TX_NFKC},
@@ -201,7 +201,7 @@ static const tx_step_kind kinds[] = {
     {"Lowercase", .normalize = lowercase},
     {"StripAccents", .normalize = strip_accents},
     {"Strip", .read = read_strip, .normalize = strip},
-    {"Replace", .read = tx_step_replace},
+    {"Replace", .read = tx_tokenizer_step_replace},
     {"Prepend", .read = read_prepend, .normalize = prepend},
     {"Precompiled", .read = read_precompiled, .normalize = precompiled},
     {"Nmt", .normalize = nmt},
@@ -209,20 +209,21 @@ static const tx_step_kind kinds[] = {
     {.name = "ByteLevel"}, /* the pre-tokenizer spells letters */
 };
 
-tx_status tx_normalizer_read(tx_steps *steps, const tx_json *json, bool *bytes)
+tx_status tx_normalizer_read(tx_tokenizer_steps *steps, const tx_json *json, bool *bytes)
 {
-    TX_TRY(tx_steps_read(steps, json, "normalizers", kinds, sizeof kinds / sizeof kinds[0]));
+    TX_TRY(tx_tokenizer_steps_read(steps, json, "normalizers", kinds, sizeof kinds / sizeof kinds[0]));
     for (int32_t i = 0; i + 1 < steps->count; i++)
-        if (tx_step_is(&steps->at[i], "ByteLevel"))
+        if (tx_tokenizer_step_is(&steps->at[i], "ByteLevel"))
             return tx_fail(TX_UNSUPPORTED, "ByteLevel is supported only as the last step");
-    *bytes = steps->count && tx_step_is(&steps->at[steps->count - 1], "ByteLevel");
+    *bytes = steps->count && tx_tokenizer_step_is(&steps->at[steps->count - 1], "ByteLevel");
     steps->count -= *bytes;
     return TX_OK;
 }
 
 /* Updates the size of the beginning of a text that came from the first character of the original text. As in Hugging
  * Face's tokenizers, a match of Replace counts as removed up to its last character. */
-static tx_status follow_first(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, size_t *origin)
+static tx_status follow_first(const tx_tokenizer_step *step, tx_matcher *matcher, const char *text, size_t size,
+                              size_t *origin)
 {
     tx_buffer out = {0};
     size_t begin = 0, end = 0;
@@ -240,13 +241,13 @@ static tx_status follow_first(const tx_step *step, tx_matcher *matcher, const ch
     return TX_OK;
 }
 
-tx_status tx_normalizer_run(const tx_steps *steps, tx_matcher *matcher, tx_buffer scratch[2], const char **text,
-                            size_t *size, bool *first)
+tx_status tx_normalizer_run(const tx_tokenizer_steps *steps, tx_matcher *matcher, tx_buffer scratch[2],
+                            const char **text, size_t *size, bool *first)
 {
     const size_t limit = tx_buffer_limit(*size);
     size_t origin = tx_utf8_read(*text, *size, NULL);
     for (int32_t i = 0; i < steps->count; i++) {
-        const tx_step *step = &steps->at[i];
+        const tx_tokenizer_step *step = &steps->at[i];
         tx_buffer *out = &scratch[i % 2];
         const bool follow = first && origin && *size;
         if (follow)
@@ -256,7 +257,7 @@ tx_status tx_normalizer_run(const tx_steps *steps, tx_matcher *matcher, tx_buffe
         if (step->kind->normalize)
             step->kind->normalize(step, *text, *size, out);
         else
-            tx_step_replace_all(step, matcher, *text, *size, out);
+            tx_tokenizer_step_replace_all(step, matcher, *text, *size, out);
         if (out->status)
             return out->status;
         *text = out->data;

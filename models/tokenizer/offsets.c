@@ -162,8 +162,8 @@ tx_status tx_aligner_run(tx_aligner *aligner, const char *text, size_t size, con
                 TX_TRY(bytes_of(a, ids[i + 1], &next, &next_length));
             end = end_of_unknown(a, at, next, next_length);
         }
-        const size_t here = at < a->count ? a->at[at].begin : size;
-        offsets[i] = end > at ? (tx_offset){here, a->at[end - 1].end} : (tx_offset){here, here};
+        const size_t begin = at < a->count ? a->at[at].begin : size;
+        offsets[i] = end > at ? (tx_offset){begin, a->at[end - 1].end} : (tx_offset){begin, begin};
         at = end;
     }
     return TX_OK;

@@ -2,8 +2,8 @@
  *
  * The bytes of a text that its tokens stand for. The tokens' bytes are aligned with the normalized characters of the
  * text. White space is left out. */
-#ifndef TX_TEXT_OFFSETS_H
-#define TX_TEXT_OFFSETS_H
+#ifndef TX_TOKENIZER_OFFSETS_H
+#define TX_TOKENIZER_OFFSETS_H
 
 #include "models/tx_text.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Merges of SentencePiece's BPE, which follow from the scores of its pieces. */
-#ifndef TX_TEXT_PIECES_H
-#define TX_TEXT_PIECES_H
+#ifndef TX_TOKENIZER_PIECES_H
+#define TX_TOKENIZER_PIECES_H
 
 #include "models/names.h"
 #include "tx_json.h"

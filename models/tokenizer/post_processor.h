@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Post-processors, the member "post_processor" of tokenizer.json: they add special tokens around texts. */
-#ifndef TX_TEXT_POST_PROCESSOR_H
-#define TX_TEXT_POST_PROCESSOR_H
+#ifndef TX_TOKENIZER_POST_PROCESSOR_H
+#define TX_TOKENIZER_POST_PROCESSOR_H
 
 #include "tx_json.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Regular expressions of tokenizer files, in Oniguruma's syntax as Hugging Face's tokenizers use it, run by PCRE2. */
-#ifndef TX_TEXT_REGEX_H
-#define TX_TEXT_REGEX_H
+#ifndef TX_TOKENIZER_REGEX_H
+#define TX_TOKENIZER_REGEX_H
 
 #include "tx.h"
 

@@ -2,8 +2,8 @@
  *
  * Models of SentencePiece, tokenizer.model: a message of Protocol Buffers with the pieces and their scores, and the
  * settings of the trainer and the normalizer. */
-#ifndef TX_TEXT_SENTENCEPIECE_H
-#define TX_TEXT_SENTENCEPIECE_H
+#ifndef TX_TOKENIZER_SENTENCEPIECE_H
+#define TX_TOKENIZER_SENTENCEPIECE_H
 
 #include "tx.h"
 

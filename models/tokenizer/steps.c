@@ -35,8 +35,8 @@ tx_status tx_component_choice(const tx_json *json, const char *key, const char *
 }
 
 typedef struct reading {
-    tx_steps *steps;
-    const tx_step_kind *kinds;
+    tx_tokenizer_steps *steps;
+    const tx_tokenizer_step_kind *kinds;
     size_t count;
 } reading;
 
@@ -48,21 +48,21 @@ static tx_status read_step(void *context, const tx_json *json, const char *type)
         kind++;
     if (kind == r->count)
         return tx_fail(TX_UNSUPPORTED, "%.40s is not supported", type);
-    if (r->steps->count == TX_STEPS_MAX)
-        return tx_fail(TX_UNSUPPORTED, "more than %d steps", TX_STEPS_MAX);
-    tx_step *step = &r->steps->at[r->steps->count++]; /* the owner of `steps` frees it */
-    *step = (tx_step){.kind = &r->kinds[kind]};
+    if (r->steps->count == TX_TOKENIZER_STEPS_MAX)
+        return tx_fail(TX_UNSUPPORTED, "more than %d steps", TX_TOKENIZER_STEPS_MAX);
+    tx_tokenizer_step *step = &r->steps->at[r->steps->count++]; /* the owner of `steps` frees it */
+    *step = (tx_tokenizer_step){.kind = &r->kinds[kind]};
     tx_status status = step->kind->read ? step->kind->read(step, json) : TX_OK;
     return tx_fail_in(status, "%s", type);
 }
 
-tx_status tx_steps_read(tx_steps *steps, const tx_json *part, const char *list_key, const tx_step_kind *kinds,
-                        size_t count)
+tx_status tx_tokenizer_steps_read(tx_tokenizer_steps *steps, const tx_json *part, const char *list_key,
+                                  const tx_tokenizer_step_kind *kinds, size_t count)
 {
     return tx_component_read(part, list_key, read_step, &(reading){steps, kinds, count});
 }
 
-void tx_steps_free(tx_steps *steps)
+void tx_tokenizer_steps_free(tx_tokenizer_steps *steps)
 {
     for (int32_t i = 0; i < steps->count; i++) {
         tx_regex_close(&steps->at[i].regex);
@@ -73,7 +73,7 @@ void tx_steps_free(tx_steps *steps)
 
 /* ---- Members of steps ------------------------------------------------------------------------------ */
 
-tx_status tx_step_text(tx_step *step, const tx_json *json, const char *key)
+tx_status tx_tokenizer_step_text(tx_tokenizer_step *step, const tx_json *json, const char *key)
 {
     const char *text;
     TX_TRY(tx_json_get_string(json, key, &text));
@@ -97,7 +97,7 @@ static tx_status quote(const char *text, char **made)
     return TX_OK;
 }
 
-tx_status tx_step_pattern(tx_step *step, const tx_json *json)
+tx_status tx_tokenizer_step_pattern(tx_tokenizer_step *step, const tx_json *json)
 {
     tx_json *pattern;
     const char *text;
@@ -114,18 +114,18 @@ tx_status tx_step_pattern(tx_step *step, const tx_json *json)
     return status;
 }
 
-tx_status tx_step_replace(tx_step *step, const tx_json *json)
+tx_status tx_tokenizer_step_replace(tx_tokenizer_step *step, const tx_json *json)
 {
-    TX_TRY(tx_step_pattern(step, json));
-    return tx_step_text(step, json, "content");
+    TX_TRY(tx_tokenizer_step_pattern(step, json));
+    return tx_tokenizer_step_text(step, json, "content");
 }
 
-tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
+tx_status tx_tokenizer_step_metaspace(tx_tokenizer_step *step, const tx_json *json)
 {
     static const char *const schemes[] = {"never", "first", "always"};
     size_t scheme = 0;
     bool prefix = true; /* for files older than prepend_scheme */
-    TX_TRY(tx_step_text(step, json, "replacement"));
+    TX_TRY(tx_tokenizer_step_text(step, json, "replacement"));
     if (!*step->text || tx_utf8_read(step->text, strlen(step->text), NULL) != strlen(step->text))
         return tx_fail(TX_FORMAT, "replacement %.40s: expected one character", step->text);
     step->mark = true;
@@ -138,7 +138,8 @@ tx_status tx_step_metaspace(tx_step *step, const tx_json *json)
     return TX_OK;
 }
 
-void tx_step_replace_all(const tx_step *step, tx_matcher *matcher, const char *text, size_t size, tx_buffer *out)
+void tx_tokenizer_step_replace_all(const tx_tokenizer_step *step, tx_matcher *matcher, const char *text, size_t size,
+                                   tx_buffer *out)
 {
     for (size_t at = 0, begin = 0, end = 0; at < size && !out->status; at = end) {
         tx_status status = tx_matcher_next(matcher, &step->regex, text, size, at, &begin, &end);

@@ -34,9 +34,9 @@ void tx_tokenizer_free(tx_tokenizer *tokenizer)
     tx_vocab_free(&tokenizer->vocab);
     tx_merges_free(&tokenizer->merges);
     tx_additions_free(&tokenizer->additions);
-    tx_steps_free(&tokenizer->normalizer);
-    tx_steps_free(&tokenizer->pre_tokenizer);
-    tx_steps_free(&tokenizer->decoder);
+    tx_tokenizer_steps_free(&tokenizer->normalizer);
+    tx_tokenizer_steps_free(&tokenizer->pre_tokenizer);
+    tx_tokenizer_steps_free(&tokenizer->decoder);
     tx_post_processor_free(&tokenizer->post_processor);
     tx_trie_free(&tokenizer->trie);
     free(tokenizer->score);
@@ -290,11 +290,11 @@ static void add_model(tx_digest *digest, const tx_tokenizer *t)
         add_text(digest, t->suffix);
 }
 
-static void add_steps(tx_digest *digest, const tx_steps *steps)
+static void add_steps(tx_digest *digest, const tx_tokenizer_steps *steps)
 {
     ADD_NUMBERS(digest, steps->count);
     for (int32_t i = 0; i < steps->count; i++) {
-        const tx_step *s = &steps->at[i];
+        const tx_tokenizer_step *s = &steps->at[i];
         ADD_NUMBERS(digest, s->mode, s->invert, s->mark, s->prepend, s->flag[0], s->flag[1], s->flag[2], s->flag[3]);
         add_text(digest, s->kind->name);
         add_text(digest, s->regex.pattern);

@@ -21,13 +21,13 @@ static tx_status find_prefix(const tx_tokenizer *t, bool *prefix)
     bool known = t->byte_fallback && t->pre_tokenizer.count <= 1;
     *prefix = false;
     for (int32_t i = 0; i < t->normalizer.count; i++) {
-        const tx_step *step = &t->normalizer.at[i];
-        known =
-            known && (tx_step_is(step, "Prepend") || tx_step_is(step, "Replace")) && strcmp(step->text, LOWER_BAR) == 0;
-        *prefix = *prefix || tx_step_is(step, "Prepend");
+        const tx_tokenizer_step *step = &t->normalizer.at[i];
+        known = known && (tx_tokenizer_step_is(step, "Prepend") || tx_tokenizer_step_is(step, "Replace")) &&
+                strcmp(step->text, LOWER_BAR) == 0;
+        *prefix = *prefix || tx_tokenizer_step_is(step, "Prepend");
     }
     for (int32_t i = 0; i < t->pre_tokenizer.count; i++) {
-        known = known && tx_step_is(&t->pre_tokenizer.at[i], "Metaspace");
+        known = known && tx_tokenizer_step_is(&t->pre_tokenizer.at[i], "Metaspace");
         *prefix = *prefix || t->pre_tokenizer.at[i].prepend != TX_PREPEND_NEVER;
     }
     return known ? TX_OK
@@ -39,10 +39,11 @@ static tx_status find_prefix(const tx_tokenizer *t, bool *prefix)
 /* Writes the map of characters. llama.cpp supports the parts that SentencePiece's models have by default. */
 static tx_status put_charsmap(const tx_tokenizer *t, tx_gguf_writer *w)
 {
-    const tx_steps *normalizer = &t->normalizer, *pre = &t->pre_tokenizer;
+    const tx_tokenizer_steps *normalizer = &t->normalizer, *pre = &t->pre_tokenizer;
     const tx_charsmap *map = normalizer->count ? normalizer->at[0].map : NULL;
-    if (normalizer->count != (map != NULL) || pre->count != 2 || !tx_step_is(&pre->at[0], "WhitespaceSplit") ||
-        !tx_step_is(&pre->at[1], "Metaspace") || pre->at[1].prepend == TX_PREPEND_NEVER || t->byte_fallback)
+    if (normalizer->count != (map != NULL) || pre->count != 2 ||
+        !tx_tokenizer_step_is(&pre->at[0], "WhitespaceSplit") || !tx_tokenizer_step_is(&pre->at[1], "Metaspace") ||
+        pre->at[1].prepend == TX_PREPEND_NEVER || t->byte_fallback)
         return tx_fail(TX_UNSUPPORTED,
                        "tokenizer: llama.cpp supports Unigram only with the normalizer Precompiled, the "
                        "pre_tokenizers WhitespaceSplit and Metaspace, and without byte_fallback");
@@ -62,10 +63,10 @@ enum { CLEAN, CHINESE, ACCENTS, LOWER };
 /* Writes how a text is changed before it is split. llama.cpp's defaults are those of uncased models. */
 static tx_status put_normalizer(const tx_tokenizer *t, tx_gguf_writer *w)
 {
-    const tx_step *step = &t->normalizer.at[0];
-    if (t->normalizer.count != 1 || !tx_step_is(step, "BertNormalizer") || !step->flag[CLEAN] || !step->flag[CHINESE] ||
-        t->pre_tokenizer.count != 1 || !tx_step_is(&t->pre_tokenizer.at[0], "BertPreTokenizer") ||
-        strcmp(t->prefix, INNER) != 0)
+    const tx_tokenizer_step *step = &t->normalizer.at[0];
+    if (t->normalizer.count != 1 || !tx_tokenizer_step_is(step, "BertNormalizer") || !step->flag[CLEAN] ||
+        !step->flag[CHINESE] || t->pre_tokenizer.count != 1 ||
+        !tx_tokenizer_step_is(&t->pre_tokenizer.at[0], "BertPreTokenizer") || strcmp(t->prefix, INNER) != 0)
         return tx_fail(TX_UNSUPPORTED, "tokenizer: llama.cpp supports WordPiece only with BertNormalizer, clean_text, "
                                        "handle_chinese_chars, BertPreTokenizer and the prefix " INNER);
     if (!step->flag[LOWER])

@@ -4,8 +4,8 @@
  * the pre-tokenizers in tokenizer_gguf_split.c. BPE of characters with byte fallback ("llama") is SentencePiece's,
  * whose merges follow from the scores of tokens. WordPiece ("bert") is that of BERT's class, Unigram
  * ("t5") that of T5's and XLM-RoBERTa's. */
-#ifndef TX_TEXT_TOKENIZER_GGUF_H
-#define TX_TEXT_TOKENIZER_GGUF_H
+#ifndef TX_TOKENIZER_GGUF_H
+#define TX_TOKENIZER_GGUF_H
 
 #include "models/gguf/gguf_file.h"
 #include "models/tx_text.h"

@@ -88,7 +88,7 @@ static bool is_same(const char *known, const char *pattern)
 }
 
 /* Returns true if a step splits by the table's regular expression and each match is a word. */
-static bool splits_by(const tx_step *step, const char *known)
+static bool splits_by(const tx_tokenizer_step *step, const char *known)
 {
     return known && step->regex.code && !step->invert && !step->mark && step->mode == TX_SPLIT_ISOLATED &&
            is_same(known, step->regex.pattern);
@@ -99,11 +99,11 @@ static bool same_regex(const tx_regex *one, const tx_regex *other)
     return !one->code == !other->code && (!one->code || strcmp(one->pattern, other->pattern) == 0);
 }
 
-static bool same_steps(const tx_steps *pre, const tx_steps *known)
+static bool same_steps(const tx_tokenizer_steps *pre, const tx_tokenizer_steps *known)
 {
     bool same = pre->count == known->count;
     for (int32_t i = 0; i < pre->count && same; i++) {
-        const tx_step *one = &pre->at[i], *other = &known->at[i];
+        const tx_tokenizer_step *one = &pre->at[i], *other = &known->at[i];
         same = one->kind == other->kind && one->mode == other->mode && one->invert == other->invert &&
                one->mark == other->mark && same_regex(&one->regex, &other->regex);
     }
@@ -111,20 +111,20 @@ static bool same_steps(const tx_steps *pre, const tx_steps *known)
 }
 
 /* Returns true if the steps are those of a pre_tokenizer in JSON. */
-static bool are_steps(const tx_steps *pre, const char *text)
+static bool are_steps(const tx_tokenizer_steps *pre, const char *text)
 {
     tx_json *json = NULL;
-    tx_steps known = {0};
+    tx_tokenizer_steps known = {0};
     bool bytes = false;
     tx_status status = tx_json_parse(text, strlen(text), "pre_tokenizer", &json);
     TX_THEN(status, tx_pre_tokenizer_read(&known, json, &bytes));
     const bool same = !status && same_steps(pre, &known);
-    tx_steps_free(&known);
+    tx_tokenizer_steps_free(&known);
     tx_json_free(json);
     return same;
 }
 
-static bool is_split(const tx_steps *pre, const tx_gguf_split *split)
+static bool is_split(const tx_tokenizer_steps *pre, const tx_gguf_split *split)
 {
     if (split->steps)
         return are_steps(pre, split->steps);
@@ -141,9 +141,9 @@ static bool is_split(const tx_steps *pre, const tx_gguf_split *split)
 tx_status tx_gguf_find_split(const tx_tokenizer *t, const char *architecture, const char **name)
 {
     const tx_gguf_split *own = tx_gguf_split_of(architecture), *found = NULL;
-    const tx_steps *pre = &t->pre_tokenizer, *normalizer = &t->normalizer;
+    const tx_tokenizer_steps *pre = &t->pre_tokenizer, *normalizer = &t->normalizer;
     char steps[512] = "", names[256] = "";
-    if (normalizer->count > 1 || (normalizer->count == 1 && !tx_step_is(&normalizer->at[0], "NFC")) ||
+    if (normalizer->count > 1 || (normalizer->count == 1 && !tx_tokenizer_step_is(&normalizer->at[0], "NFC")) ||
         pre->at[pre->count - 1].mark)
         return tx_fail(TX_UNSUPPORTED,
                        "tokenizer: llama.cpp supports neither its normalizer nor a space before the text");
@@ -160,7 +160,7 @@ tx_status tx_gguf_find_split(const tx_tokenizer *t, const char *architecture, co
         return TX_OK;
     }
     for (int32_t i = 0; i < pre->count; i++) {
-        const bool shown = tx_step_is(&pre->at[i], "Split");
+        const bool shown = tx_tokenizer_step_is(&pre->at[i], "Split");
         tx_list_add(steps, sizeof steps, ", ", "%s%s%.60s", pre->at[i].kind->name, shown ? " " : "",
                     shown ? pre->at[i].regex.pattern : "");
     }

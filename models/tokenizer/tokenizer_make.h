@@ -2,8 +2,8 @@
  *
  * Makes a tokenizer.json from a folder's older files, as transformers does: from vocab.txt, or from a model of
  * SentencePiece. */
-#ifndef TX_TEXT_TOKENIZER_MAKE_H
-#define TX_TEXT_TOKENIZER_MAKE_H
+#ifndef TX_TOKENIZER_MAKE_H
+#define TX_TOKENIZER_MAKE_H
 
 #include "models/tokenizer/bpe.h"
 #include "models/tokenizer/sentencepiece.h"

@@ -247,8 +247,8 @@ static tx_status apply_class(tx_tokenizer *t, const tx_json *config)
         TX_TRY(tx_normalizer_follow_bert(&t->normalizer, config));
     t->generic = strncmp(name, "PreTrainedTokenizer", 19) == 0 || strcmp(name, "TokenizersBackend") == 0;
     const bool spaced = strncmp(name, "GPT2Tokenizer", 13) == 0 || strncmp(name, "RobertaTokenizer", 16) == 0;
-    tx_step *last = t->pre_tokenizer.count ? &t->pre_tokenizer.at[t->pre_tokenizer.count - 1] : NULL;
-    return spaced && last && tx_step_is(last, "ByteLevel")
+    tx_tokenizer_step *last = t->pre_tokenizer.count ? &t->pre_tokenizer.at[t->pre_tokenizer.count - 1] : NULL;
+    return spaced && last && tx_tokenizer_step_is(last, "ByteLevel")
                ? TX_JSON_OPTIONAL(bool, config, "add_prefix_space", &last->mark)
                : TX_OK;
 }

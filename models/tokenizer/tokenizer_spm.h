@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Parts of the tokenizer.json that is made from a model of SentencePiece, shared by the classes that use them. */
-#ifndef TX_TEXT_TOKENIZER_SPM_H
-#define TX_TEXT_TOKENIZER_SPM_H
+#ifndef TX_TOKENIZER_SPM_H
+#define TX_TOKENIZER_SPM_H
 
 #include "models/names.h"
 #include "models/tokenizer/tokenizer_make.h"

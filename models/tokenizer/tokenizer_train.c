@@ -44,13 +44,13 @@ static void free_counts(tx_counts *counts)
 {
     free(counts->word);
     free(counts->bytes.data);
-    free(counts->index.place);
+    free(counts->index.slot);
 }
 
 /* ---- The trainer --------------------------------------------------------------------------------- */
 
 struct tx_tokenizer_trainer {
-    tx_steps pre_tokenizer;
+    tx_tokenizer_steps pre_tokenizer;
     tx_cutter *cutter;
     tx_counts counts;
 };
@@ -77,7 +77,7 @@ void tx_tokenizer_trainer_free(tx_tokenizer_trainer *trainer)
     if (!trainer)
         return;
     tx_cutter_free(trainer->cutter);
-    tx_steps_free(&trainer->pre_tokenizer);
+    tx_tokenizer_steps_free(&trainer->pre_tokenizer);
     free_counts(&trainer->counts);
     free(trainer);
 }

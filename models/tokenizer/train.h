@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Shared by counting words and learning merges. */
-#ifndef TX_TEXT_TRAIN_H
-#define TX_TEXT_TRAIN_H
+#ifndef TX_TOKENIZER_TRAIN_H
+#define TX_TOKENIZER_TRAIN_H
 
 #include "models/tokenizer/bpe.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A trie of byte strings: finds all keys that a text begins with, one step for each byte. */
-#ifndef TX_TEXT_TRIE_H
-#define TX_TEXT_TRIE_H
+#ifndef TX_TOKENIZER_TRIE_H
+#define TX_TOKENIZER_TRIE_H
 
 #include "tx.h"
 

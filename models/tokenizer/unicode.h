@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Unicode properties, case and normal forms of characters. */
-#ifndef TX_TEXT_UNICODE_H
-#define TX_TEXT_UNICODE_H
+#ifndef TX_TOKENIZER_UNICODE_H
+#define TX_TOKENIZER_UNICODE_H
 
 #include "models/tokenizer/buffer.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * UTF-8 (RFC 3629). Overlong forms, surrogates and codes above U+10FFFF are invalid. */
-#ifndef TX_TEXT_UTF8_H
-#define TX_TEXT_UTF8_H
+#ifndef TX_TOKENIZER_UTF8_H
+#define TX_TOKENIZER_UTF8_H
 
 #include "models/tx_text.h"
 

@@ -54,7 +54,7 @@ void tx_vocab_free(tx_vocab *vocab)
 {
     free(vocab->token);
     free(vocab->bytes.data);
-    free(vocab->index.place);
+    free(vocab->index.slot);
 }
 
 /* ---- Letters --------------------------------------------------------------------------------------------- */

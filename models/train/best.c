@@ -54,11 +54,11 @@ static tx_status set_path(tx_run_state *state, const char *path, const char *out
 {
     const char *name = strrchr(path, '/') + 1;
     char folder[TX_PATH_ROOM];
-    bool here = false;
+    bool same = false;
     snprintf(folder, sizeof folder, "%.*s", (int)(name - path), path);
     if (output_dir)
-        TX_TRY(tx_folder_same(folder, output_dir, &here));
-    return tx_run_state_set_best(state, here ? name : path);
+        TX_TRY(tx_folder_same(folder, output_dir, &same));
+    return tx_run_state_set_best(state, same ? name : path);
 }
 
 /* The absolute path of checkpoint-STEP in the folder that contains `checkpoint`. */

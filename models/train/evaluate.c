@@ -98,7 +98,7 @@ int64_t tx_run_columns(const tx_trainer *trainer)
     return outputs && o->task->keep ? o->block * o->task->kept : outputs;
 }
 
-tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch, double sums[TX_SUMS_MAX],
+tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watchdog *watch, double sums[TX_SUMS_MAX],
                          float **outputs)
 {
     tx_comm *comm = tx_trainer_options_of(trainer)->comm;
@@ -126,12 +126,12 @@ tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watc
     const bool has = memory && p.round && p.all && (p.batch_outputs || !reduces);
     tx_status status = has ? TX_OK : tx_fail(TX_MEMORY, "evaluation: no memory for a batch");
     p.batch = tx_batch_of(samples->task, samples->block, rows, memory);
-    tx_watch_begin(watch, TX_WATCH_EVALUATING);
+    tx_watchdog_begin(watch, TX_WATCHDOG_EVALUATING);
     /* The ranks add up their sums after each batch. So no rank waits longer than the slowest rank's batch takes, and
      * the watch sees progress on all ranks. */
     for (int64_t first = 0; first < samples->count && !status; first += ranks * rows) {
         status = do_round(&p, first, sums);
-        tx_watch_alive(watch, NULL);
+        tx_watchdog_alive(watch, NULL);
     }
     free(memory);
     free(p.round);
@@ -139,7 +139,7 @@ tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watc
     return TX_RETURN(status, p.all, outputs, free);
 }
 
-tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch,
+tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_watchdog *watch,
                           tx_run_evaluation *evaluation)
 {
     const tx_task *task = samples->task;

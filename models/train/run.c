@@ -99,7 +99,7 @@ static tx_status after(tx_running *r, const tx_pending *p)
         TX_THEN(status, evaluate(r, &best));
     if (saves || (best && saving == TX_STRATEGY_BEST))
         TX_THEN(status, save(r));
-    tx_watch_begin(o->watch, TX_WATCH_TRAINING);
+    tx_watchdog_begin(o->watch, TX_WATCHDOG_TRAINING);
     return status;
 }
 
@@ -182,7 +182,7 @@ static tx_status iterate(tx_running *r, bool first)
         TX_TRY(tx_trainer_profile(r->trainer));
     }
     TX_TRY(tx_running_keep_pace(r, pending.step));
-    tx_watch_step(r->options->watch, pending.step);
+    tx_watchdog_step(r->options->watch, pending.step);
     return after(r, &pending);
 }
 
@@ -194,7 +194,7 @@ static tx_status loop(tx_running *r)
     int64_t begin = r->state->step, step = begin;
     if (o->set->eval_first && o->validation.count && step < o->schedule.total_steps)
         status = evaluate(r, NULL);
-    tx_watch_begin(o->watch, TX_WATCH_TRAINING);
+    tx_watchdog_begin(o->watch, TX_WATCHDOG_TRAINING);
     for (; step < o->schedule.total_steps && !status && !r->summary->stopped && !r->enough; step++) {
         if (step == begin + 1)
             status = tx_engine_traffic(r->engine, &first);

@@ -34,7 +34,7 @@ typedef struct tx_run_options {
     tx_schedule schedule;         /* its total_steps is the length of the run */
     int64_t step_rows;            /* of an optimizer step of all ranks; 0 for the number that the trainer planned */
     bool balance;                 /* divide micro-batches by the ranks' speed, measured in the first steps */
-    tx_watch *watch;              /* receives every step and checkpoint; may be NULL */
+    tx_watchdog *watch;           /* receives every step and checkpoint; may be NULL */
     tx_comm *comm;                /* all ranks that train together; if NULL, the trainer's data-parallel ranks */
     const char *best_metric;      /* selects the best evaluation; if NULL, the task's first metric does */
     double flops_per_token;       /* for total_flos */
@@ -82,11 +82,11 @@ int32_t tx_run_figures(const tx_run_evaluation *evaluation, bool of_trainer, tx_
 int64_t tx_run_columns(const tx_trainer *trainer);
 /* Adds loss and labels of the samples to the sums; the ranks divide the samples. If the task measures or predicts,
  * every rank gets the outputs of all samples [count, tx_run_columns], which the caller frees. */
-tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch, double sums[TX_SUMS_MAX],
+tx_status tx_run_outputs(tx_trainer *trainer, const tx_samples *samples, tx_watchdog *watch, double sums[TX_SUMS_MAX],
                          float **outputs);
 /* Computes the task's metrics over the samples, which the ranks divide. `step` and `epoch` of the result do not change.
  * The watch, which may be NULL, receives a sign of life after each batch. */
-tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_watch *watch,
+tx_status tx_run_evaluate(tx_trainer *trainer, const tx_samples *samples, tx_watchdog *watch,
                           tx_run_evaluation *evaluation);
 
 /* ---- Checkpoints (models/train/save.c) -------------------------------------------------------------- */

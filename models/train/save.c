@@ -59,7 +59,7 @@ static tx_status write_checkpoint(save *s, tx_status status)
     else
         tx_checkpoint_discard(s->checkpoint);
     if (!status)
-        tx_watch_saved(o->watch, folder);
+        tx_watchdog_saved(o->watch, folder);
     if (!status && o->listener.saved)
         o->listener.saved(o->listener.context, folder);
     return status;
@@ -84,7 +84,7 @@ tx_status tx_run_save(tx_engine *engine, tx_model *model, tx_comm *comm, const t
     char *before = state->best_checkpoint;
     tx_status status = TX_OK;
     snprintf(s.name, sizeof s.name, TX_CHECKPOINT_PREFIX "%" PRId64, state->step);
-    tx_watch_begin(o->watch, TX_WATCH_WRITING);
+    tx_watchdog_begin(o->watch, TX_WATCHDOG_WRITING);
     if (best) { /* on all ranks, since each loads it at the end */
         state->best_checkpoint = NULL;
         status = tx_run_state_set_best(state, s.name);
@@ -145,8 +145,8 @@ tx_status tx_run_check_room(const tx_run_options *o, int64_t step, int64_t epoch
         end = saves ? least_of(saves, keep - existing) : 0;
     }
     const int64_t saving = bytes_of(most, o->checkpoint_bytes);
-    const int64_t ending = bytes_of(end, o->checkpoint_bytes) + model_bytes;
-    tx_status status = tx_disk_check(o->set->output_dir, saving > ending ? saving : ending);
+    const int64_t at_end = bytes_of(end, o->checkpoint_bytes) + model_bytes;
+    tx_status status = tx_disk_check(o->set->output_dir, saving > at_end ? saving : at_end);
     return tx_fail_in(status, "not enough disk space for the run's checkpoints and its model");
 }
 

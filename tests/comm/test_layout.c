@@ -7,10 +7,10 @@
 
 enum { MOST = 17, COUNT = 3000 };
 
-static tx_layout *layout_of(const int32_t *group, int32_t size)
+static tx_comm_layout *layout_of(const int32_t *group, int32_t size)
 {
-    tx_layout *layout = NULL;
-    assert_int_equal(tx_layout_create(group, size, &layout), TX_OK);
+    tx_comm_layout *layout = NULL;
+    assert_int_equal(tx_comm_layout_create(group, size, &layout), TX_OK);
     return layout;
 }
 
@@ -38,7 +38,7 @@ static void deal(int32_t *group, int32_t size, int kind)
 static void test_nodes(void **state)
 {
     const int32_t blocks[] = {0, 0, 0, 1, 1, 1}, turns[] = {0, 1, 0, 1}, late[] = {0, 1, 1, 1, 1, 0};
-    tx_layout *l = layout_of(blocks, 6); /* ((0 1) (2 3)) (4 5) */
+    tx_comm_layout *l = layout_of(blocks, 6); /* ((0 1) (2 3)) (4 5) */
     assert_int_equal(l->groups, 2);
     assert_int_equal(l->node_count, 4);
     assert_int_equal(l->node[0].count, 2);
@@ -52,14 +52,14 @@ static void test_nodes(void **state)
     assert_int_equal(l->node_count, 4);
     assert_int_equal(l->nodes[0], 2);
     assert_int_equal(l->member[1], 2);
-    assert_int_equal(tx_layout_handler(l, 0, 3), 2);
-    assert_int_equal(tx_layout_handler(l, 1, 3), 3);
+    assert_int_equal(tx_comm_layout_handler(l, 0, 3), 2);
+    assert_int_equal(tx_comm_layout_handler(l, 1, 3), 3);
     free(l);
     l = layout_of(late, 6);
     assert_int_equal(l->nodes[0], 2);
     assert_int_equal(l->nodes[1], 3); /* 1, (2 3), 4 */
     assert_int_equal(l->most_members, 4);
-    assert_int_equal(tx_layout_handler(l, 0, 4), 5); /* place 3 of 2 */
+    assert_int_equal(tx_comm_layout_handler(l, 0, 4), 5); /* place 3 of 2 */
     free(l);
 }
 
@@ -71,7 +71,7 @@ static void test_pieces(void **state)
     for (int kind = 0; kind < KINDS; kind++)
         for (int32_t size = 1; size <= MOST; size++) {
             deal(group, size, kind);
-            tx_layout *l = layout_of(group, size);
+            tx_comm_layout *l = layout_of(group, size);
             for (size_t c = 0; c < sizeof counts / sizeof counts[0]; c++)
                 for (int32_t sums = 0; sums < 2; sums++) {
                     int64_t at = 0, covered = 0;
@@ -80,7 +80,7 @@ static void test_pieces(void **state)
                             int32_t owner = sums ? l->member[i] : i;
                             const tx_transfer t = {.kind = sums ? TX_ALL_REDUCE : TX_REDUCE_SCATTER,
                                                    .count = counts[c]};
-                            tx_piece p = tx_layout_piece(l, &t, owner);
+                            tx_comm_piece p = tx_comm_layout_piece(l, &t, owner);
                             assert_int_equal(p.first, at);
                             assert_true(p.count >= 0 && (p.first % TX_PARAM_BLOCK == 0 || p.count == 0));
                             at += p.count;
@@ -90,22 +90,22 @@ static void test_pieces(void **state)
                 }
             for (int32_t g = 0; g < l->groups; g++)
                 for (int32_t owner = 0; owner < size; owner++) {
-                    assert_int_equal(l->group[tx_layout_handler(l, g, owner)], g);
+                    assert_int_equal(l->group[tx_comm_layout_handler(l, g, owner)], g);
                     if (l->group[owner] == g)
-                        assert_int_equal(tx_layout_handler(l, g, owner), owner);
+                        assert_int_equal(tx_comm_layout_handler(l, g, owner), owner);
                 }
             free(l);
         }
 }
 
 /* Sums each node, then the nodes. */
-static void sum_by_nodes(const tx_layout *l, float *const *data, float *sum)
+static void sum_by_nodes(const tx_comm_layout *l, float *const *data, float *sum)
 {
     float *nodes[MOST];
     tx_term term[MOST];
     void *out = sum;
     for (int32_t n = 0; n < l->node_count; n++) {
-        const tx_node *node = &l->node[n];
+        const tx_comm_node *node = &l->node[n];
         for (int32_t i = 0; i < node->count; i++)
             term[i] = (tx_term){data[node->first + i], TX_F32, 1};
         void *partial = nodes[n] = make(COUNT, TX_F32);
@@ -128,7 +128,7 @@ static void test_sums(void **state)
         void *expected = make_sum(size, 0, COUNT, TX_F32, true);
         for (int kind = 0; kind < KINDS; kind++) {
             deal(group, size, kind);
-            tx_layout *l = layout_of(group, size);
+            tx_comm_layout *l = layout_of(group, size);
             float *sum = make(COUNT, TX_F32);
             sum_by_nodes(l, data, sum);
             assert_same(sum, expected, COUNT, TX_F32);

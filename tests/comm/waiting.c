@@ -48,23 +48,23 @@ void test_pulse(void **state)
     const tx_comm_table *t = f->comm->table;
     tx_comm_peer peer;
     if (f->size == 1) {
-        assert_false(t->hear(f->comm, 0, &peer));
+        assert_false(t->read_status(f->comm, 0, &peer));
         skip();
     }
-    assert_false(t->hear(f->comm, f->rank, &peer)); /* not itself */
+    assert_false(t->read_status(f->comm, f->rank, &peer)); /* not itself */
     const double begin = tx_now();
     int32_t heard = 0, awaited = f->rank == 0 ? f->size - 1 : 1;
     while (heard < awaited && tx_now() - begin < 60.0) {
-        t->tell(f->comm, 70 + f->rank, "reading: book.txt, 43 %");
+        t->send_status(f->comm, 70 + f->rank, "reading: book.txt, 43 %");
         heard = 0;
         for (int32_t r = 0; r < f->size; r++)
-            heard += r != f->rank && t->hear(f->comm, r, &peer) && peer.beats >= 3 && peer.step == 70 + r &&
+            heard += r != f->rank && t->read_status(f->comm, r, &peer) && peer.beats >= 3 && peer.step == 70 + r &&
                      peer.waits_for == -1 && strcmp(peer.doing, "reading: book.txt, 43 %") == 0;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
     assert_int_equal(heard, awaited);
     for (int32_t i = 0; i < 100; i++) /* the others may have missed some */
-        t->tell(f->comm, 70 + f->rank, "reading: book.txt, 43 %");
+        t->send_status(f->comm, 70 + f->rank, "reading: book.txt, 43 %");
     assert_int_equal(tx_comm_collect(f->comm, TX_BARRIER, NULL, 0, TX_F32, 0), TX_OK);
 }
 

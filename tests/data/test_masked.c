@@ -3,7 +3,7 @@
  * Masked language modelling: rows of blocks and of lines, tokens that are never masked, the shares of masked ones, and
  * random numbers that depend only on seed, epoch and sample. */
 #include "models/arch/find.h"
-#include "models/task/table.h"
+#include "models/task/tasks.h"
 #include "tests/scratch.h"
 
 enum { BLOCK = 12, CLS = 1, SEP, MASK, FIRST, WORDS = FIRST + 26 };

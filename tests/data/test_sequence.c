@@ -306,7 +306,7 @@ static void test_several(void **state)
     bench b = open_bench();
     tx_samples samples, again;
     assert_ok(open_text(&b, &tx_sequence_classification, "a.jsonl", text, TX_DATA_TRAIN, &samples));
-    assert_true(b.config->problem == TX_PROBLEM_SEVERAL);
+    assert_true(b.config->problem == TX_PROBLEM_MULTI_LABEL);
     assert_int_equal(b.config->labels, 3);
     for (int r = 0; r < 3; r++) {
         int32_t values[2 * 7 + 1 + 3 + 7];

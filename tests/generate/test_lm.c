@@ -174,19 +174,19 @@ static void an_assistant_guesses(void **state)
         assert_ok(tx_lm_open(&options, &lm));
         tx_generation how = drawn(lm, NEW);
         assert_ok(tx_lm_measure(lm, &before));
-        assert_true(before.memory == 0 && before.assistant_memory == 0 && before.guessed == 0);
+        assert_true(before.memory == 0 && before.assistant_memory == 0 && before.drafted == 0);
         assert_ok(listen(alone, prompts, 1, &how, &one));
         assert_ok(listen(lm, prompts, 1, &how, &other));
         assert_string_equal(one.text, other.text);
         assert_ok(tx_lm_measure(lm, &usage));
         assert_true(usage.memory > usage.weights + usage.caches && usage.weights > 0 && usage.caches > 0);
         assert_true(usage.assistant_memory > usage.weights && usage.seconds >= 0.0);
-        assert_true(usage.guessed > 0 && usage.accepted == usage.guessed);
+        assert_true(usage.drafted > 0 && usage.accepted == usage.drafted);
         how.prompt_lookup_num_tokens = 1;
         assert_refused(listen(lm, prompts, 1, &how, &one), TX_INVALID, "use only one");
         how.prompt_lookup_num_tokens = how.num_assistant_tokens = 0;
         assert_ok(listen(lm, prompts, 1, &how, &other));
-        how.num_assistant_tokens = TX_GENERATION_GUESSES + 1;
+        how.num_assistant_tokens = TX_GENERATION_DRAFT_TOKENS + 1;
         assert_refused(listen(lm, prompts, 1, &how, &one), TX_INVALID, "num_assistant_tokens");
         tx_lm_free(lm);
     }

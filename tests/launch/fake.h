@@ -34,7 +34,7 @@ typedef struct fake {
     record did; /* the watch */
 } fake;
 
-static inline void tell(tx_comm *comm, int64_t step, const char *doing)
+static inline void send_status(tx_comm *comm, int64_t step, const char *doing)
 {
     fake *f = (fake *)comm;
     f->touched += f->closed;
@@ -42,7 +42,7 @@ static inline void tell(tx_comm *comm, int64_t step, const char *doing)
     f->told = step;
 }
 
-static inline bool hear(tx_comm *comm, int32_t rank, tx_comm_peer *peer)
+static inline bool read_status(tx_comm *comm, int32_t rank, tx_comm_peer *peer)
 {
     fake *f = (fake *)comm;
     const other what = f->others[rank];
@@ -61,7 +61,8 @@ static inline bool laggard(tx_comm *comm, tx_comm_laggard *found)
     return f->waits;
 }
 
-static const tx_comm_table table = {.name = "fake", .tell = tell, .hear = hear, .laggard = laggard};
+static const tx_comm_table table = {
+    .name = "fake", .send_status = send_status, .read_status = read_status, .laggard = laggard};
 
 /* Ranks 0 and 1 are on host one, 2 and 3 on host two. */
 static inline void make(fake *f, int32_t rank, int32_t size)
@@ -82,7 +83,7 @@ static inline void await(fake *f, int32_t rank, int32_t bucket, other what)
     f->others[rank] = what;
 }
 
-static inline void on_tell(void *context, const char *line)
+static inline void on_print(void *context, const char *line)
 {
     record *r = context;
     snprintf(r->line, sizeof r->line, "%s", line);
@@ -97,19 +98,19 @@ static inline void on_end(void *context, int status)
 }
 
 /* In the middle of training, where `timeout` holds from the first step on. */
-static inline tx_watch *begin(fake *f, double timeout)
+static inline tx_watchdog *begin(fake *f, double timeout)
 {
-    tx_watch *watch = NULL;
-    const tx_watch_options options = {.size = sizeof options,
-                                      .program = "train",
-                                      .advice = "start again",
-                                      .timeout = timeout,
-                                      .tell = on_tell,
-                                      .end = on_end,
-                                      .context = &f->did};
-    assert_int_equal(tx_watch_start(&options, &watch), TX_OK);
-    assert_int_equal(tx_watch_join(watch, &f->base), TX_OK);
-    tx_watch_begin(watch, TX_WATCH_TRAINING);
+    tx_watchdog *watch = NULL;
+    const tx_watchdog_options options = {.size = sizeof options,
+                                         .program = "train",
+                                         .advice = "start again",
+                                         .timeout = timeout,
+                                         .print = on_print,
+                                         .end = on_end,
+                                         .context = &f->did};
+    assert_int_equal(tx_watchdog_start(&options, &watch), TX_OK);
+    assert_int_equal(tx_watchdog_join(watch, &f->base), TX_OK);
+    tx_watchdog_begin(watch, TX_WATCHDOG_TRAINING);
     return watch;
 }
 

@@ -67,7 +67,7 @@ static int parse(int argc, char **argv, settings *set)
 
 /* ---- Checkpoints ------------------------------------------------------------------------------------------ */
 
-static tx_status save(const settings *set, tx_watch *watch, int64_t step, float value)
+static tx_status save(const settings *set, tx_watchdog *watch, int64_t step, float value)
 {
     char folder[600], file[700], text[64];
     snprintf(folder, sizeof folder, "%.500s/checkpoint-%" PRId64, set->folder, step);
@@ -75,7 +75,7 @@ static tx_status save(const settings *set, tx_watch *watch, int64_t step, float 
     int length = snprintf(text, sizeof text, "%" PRId64 " %a\n", step, (double)value);
     TX_TRY(tx_folder_create(folder));
     TX_TRY(tx_file_write(file, text, (size_t)length));
-    tx_watch_saved(watch, folder);
+    tx_watchdog_saved(watch, folder);
     return TX_OK;
 }
 
@@ -126,7 +126,8 @@ static void do_fault(const char *fault)
         pause();
 }
 
-static tx_status train(const settings *set, tx_comm *comm, tx_watch *watch, int64_t *step, float *value, bool *stopped)
+static tx_status train(const settings *set, tx_comm *comm, tx_watchdog *watch, int64_t *step, float *value,
+                       bool *stopped)
 {
     while (*step < set->steps && !*stopped) {
         struct timespec time = {.tv_sec = set->step_ms / 1000, .tv_nsec = set->step_ms % 1000 * 1000000};
@@ -141,13 +142,13 @@ static tx_status train(const settings *set, tx_comm *comm, tx_watch *watch, int6
         TX_TRY(tx_comm_collect(comm, TX_ALL_REDUCE, sums, 2, TX_F32, 0));
         *value = sums[0] * 0.75f + 1.0f;
         *stopped = sums[1] > 0.0f;
-        tx_watch_step(watch, ++*step);
+        tx_watchdog_step(watch, ++*step);
         if (set->folder && (*stopped || *step % set->save_steps == 0)) {
-            tx_watch_begin(watch, TX_WATCH_WRITING);
+            tx_watchdog_begin(watch, TX_WATCHDOG_WRITING);
             if (comm->rank == 0)
                 TX_TRY(save(set, watch, *step, *value));
             TX_TRY(tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0));
-            tx_watch_begin(watch, TX_WATCH_TRAINING);
+            tx_watchdog_begin(watch, TX_WATCHDOG_TRAINING);
         }
     }
     return TX_OK;
@@ -183,7 +184,7 @@ static tx_status begin(const settings *set, const tx_comm *comm, int64_t *step, 
     return TX_OK;
 }
 
-static int run(const settings *set, tx_comm *comm, tx_watch *watch)
+static int run(const settings *set, tx_comm *comm, tx_watchdog *watch)
 {
     int64_t step = 0;
     float value = 0.0f;
@@ -192,20 +193,20 @@ static int run(const settings *set, tx_comm *comm, tx_watch *watch)
     if (!status && comm->rank == 0 && set->checkpoint)
         printf("resumed after step %" PRId64 " with %" PRId32 " ranks\n", step, comm->size);
     fflush(stdout);
-    tx_watch_begin(watch, TX_WATCH_TRAINING);
+    tx_watchdog_begin(watch, TX_WATCHDOG_TRAINING);
     TX_THEN(status, train(set, comm, watch, &step, &value, &stopped));
     if (!status && !stopped) /* no rank leaves before rank 0 has come to its end */
         status = tx_comm_collect(comm, TX_BARRIER, NULL, 0, TX_F32, 0);
     if (status || stopped) {
         int result = stopped ? 128 + SIGTERM : 1;
         fprintf(stderr, "rank: %s\n", stopped ? "stopped by a signal" : tx_error());
-        tx_watch_failed(watch, result, stopped ? "stopped by a signal" : tx_error());
+        tx_watchdog_failed(watch, result, stopped ? "stopped by a signal" : tx_error());
         return result;
     }
     if (comm->rank == 0)
         printf("final %a\n", (double)value);
     fflush(stdout);
-    tx_watch_done(watch);
+    tx_watchdog_done(watch);
     while (strcmp(set->fault, "finalize") == 0)
         pause();
     return 0;
@@ -224,18 +225,18 @@ int main(int argc, char **argv)
     if (strcmp(set.fault, "unborn") == 0 && tx_folder_create(set.folder) == TX_OK)
         do_fault(fault_now(&set, set.fault_rank, set.fault_step));
     tx_comm *comm = NULL;
-    tx_watch *watch = NULL;
-    const tx_watch_options watched = {.size = sizeof watched,
-                                      .program = "rank",
-                                      .advice = "start again with --resume_from_checkpoint",
-                                      .timeout = set.timeout};
-    if (tx_watch_start(&watched, &watch) || tx_comm_default()->open(&argc, &argv, &comm) ||
-        tx_watch_join(watch, comm)) {
+    tx_watchdog *watch = NULL;
+    const tx_watchdog_options watched = {.size = sizeof watched,
+                                         .program = "rank",
+                                         .advice = "start again with --resume_from_checkpoint",
+                                         .timeout = set.timeout};
+    if (tx_watchdog_start(&watched, &watch) || tx_comm_default()->open(&argc, &argv, &comm) ||
+        tx_watchdog_join(watch, comm)) {
         fprintf(stderr, "rank: %s\n", tx_error());
         return 1;
     }
     int result = run(&set, comm, watch);
     comm->table->close(comm);
-    tx_watch_stop(watch);
+    tx_watchdog_stop(watch);
     return result;
 }

@@ -40,7 +40,7 @@ static void command_lines(void **state)
 {
     const tx_launch_hosts none = {0};
     tx_launch_host two[] = {
-        {.name = "h1", .slots = 2}, {.name = "h2", .slots = 1, .gone = true}, {.name = "h3", .slots = 2}};
+        {.name = "h1", .slots = 2}, {.name = "h2", .slots = 1, .excluded = true}, {.name = "h3", .slots = 2}};
     const tx_launch_hosts hosts = {.host = two, .count = 3};
     expect_command(TX_LAUNCH_HYDRA, &none, TX_LAUNCH_AS_IS, "", false,
                    "mpiexec|-n|4|-a|b c|agent|txtrain|--output_dir|out dir");
@@ -146,7 +146,7 @@ static void ranks_of_hosts(void **state)
     assert_ptr_equal(tx_launch_host_of(&hosts, 1), &three[0]);
     assert_ptr_equal(tx_launch_host_of(&hosts, 4), &three[2]);
     assert_null(tx_launch_host_of(&hosts, 5));
-    three[0].gone = true;
+    three[0].excluded = true;
     assert_int_equal(tx_launch_hosts_room(&hosts, 4), 3);
     assert_ptr_equal(tx_launch_host_of(&hosts, 1), &three[1]);
     assert_int_equal(tx_launch_hosts_room(&(tx_launch_hosts){0}, 4), 4);

@@ -4,7 +4,8 @@
 
 #include "tests/unit.h"
 
-static tx_launch_rank ranks[] = {{.here = true, .host = "node", .pid = 76}, {.here = true, .host = "node", .pid = 77}};
+static tx_launch_rank ranks[] = {{.started = true, .host = "node", .pid = 76},
+                                 {.started = true, .host = "node", .pid = 77}};
 
 /* Rank 1 was killed after step 41; mpiexec ended with status 9. */
 static const tx_launch_job death = {

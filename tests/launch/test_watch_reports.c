@@ -47,15 +47,15 @@ static void rank_0_reports_the_run(void **state)
     fake f;
     make(&f, 0, 2);
     open_pipe(ends);
-    tx_watch *watch = begin(&f, 600.0);
+    tx_watchdog *watch = begin(&f, 600.0);
     rest(0.3);
-    tx_watch_step(watch, 5);
-    tx_watch_saved(watch, "out/checkpoint-5");
+    tx_watchdog_step(watch, 5);
+    tx_watchdog_saved(watch, "out/checkpoint-5");
     rest(1.5); /* heartbeats */
-    tx_watch_step(watch, 6);
-    tx_watch_done(watch);
-    tx_watch_failed(watch, 1, "too late");
-    tx_watch_stop(watch);
+    tx_watchdog_step(watch, 6);
+    tx_watchdog_done(watch);
+    tx_watchdog_failed(watch, 1, "too late");
+    tx_watchdog_stop(watch);
     read_pipe(ends, text);
     static const char first[] = "|0 step -1\n", last[] = "|0 step 6\n|0 done\n";
     assert_memory_equal(text, first, sizeof first - 1);
@@ -74,12 +74,12 @@ static void other_ranks_report_their_end(void **state)
     open_pipe(ends);
     setenv("PMI_SIZE", "2", 1);
     setenv("PMI_RANK", "1", 1);
-    tx_watch *watch = begin(&f, 600.0);
+    tx_watchdog *watch = begin(&f, 600.0);
     unsetenv("PMI_SIZE");
     unsetenv("PMI_RANK");
-    tx_watch_step(watch, 5);
-    tx_watch_failed(watch, 1, "no\nsuch file");
-    tx_watch_stop(watch);
+    tx_watchdog_step(watch, 5);
+    tx_watchdog_failed(watch, 1, "no\nsuch file");
+    tx_watchdog_stop(watch);
     read_pipe(ends, text);
     assert_string_equal(text, "|1 failed 1 no such file\n");
 
@@ -87,9 +87,9 @@ static void other_ranks_report_their_end(void **state)
     await(&f, 1, 3, WAITING);
     f.awaited[1] = 0;
     watch = begin(&f, 0.05);
-    tx_watch_step(watch, 42);
+    tx_watchdog_step(watch, 42);
     await_end(&f);
-    tx_watch_stop(watch);
+    tx_watchdog_stop(watch);
     read_pipe(ends, text);
     assert_non_null(strstr(text, "|0 lost 1\n"));
     close_pipe(ends);

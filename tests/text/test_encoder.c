@@ -331,7 +331,7 @@ static void test_longest_added(void **state)
         }
         for (size_t i = 0; i < SIZE; i++)
             text[i] = "aaaaaaab\0\xff"[next_random(&random) % 10];
-        assert_ok(tx_additions_seal(&additions, &(tx_steps){0}));
+        assert_ok(tx_additions_seal(&additions, &(tx_tokenizer_steps){0}));
         for (size_t at = 0; at < SIZE;) {
             const tx_added *longest = NULL;
             for (int i = 0; i < TOKENS; i++) {

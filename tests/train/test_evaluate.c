@@ -7,21 +7,21 @@
 enum { BLOCKS = 11 };
 
 static int told;
-static tx_watch *const watch = (tx_watch *)&told; /* only handed on */
+static tx_watchdog *const watch = (tx_watchdog *)&told; /* only handed on */
 
 /* In the place of the watch's. */
-void __wrap_tx_watch_alive(tx_watch *w, const char *detail);
-void __wrap_tx_watch_alive(tx_watch *w, const char *detail)
+void __wrap_tx_watchdog_alive(tx_watchdog *w, const char *detail);
+void __wrap_tx_watchdog_alive(tx_watchdog *w, const char *detail)
 {
     assert_ptr_equal(w, watch);
     told++;
 }
 
-void __wrap_tx_watch_begin(tx_watch *w, tx_watch_phase phase);
-void __wrap_tx_watch_begin(tx_watch *w, tx_watch_phase phase)
+void __wrap_tx_watchdog_begin(tx_watchdog *w, tx_watchdog_phase phase);
+void __wrap_tx_watchdog_begin(tx_watchdog *w, tx_watchdog_phase phase)
 {
     assert_ptr_equal(w, watch);
-    assert_int_equal(phase, TX_WATCH_EVALUATING);
+    assert_int_equal(phase, TX_WATCHDOG_EVALUATING);
 }
 
 /* Evaluates a fresh model, the same each time, by batches of so many rows. */

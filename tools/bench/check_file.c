@@ -359,7 +359,7 @@ int tx_check_file(int argc, char *const *argv)
         }
         printf("%s: %s\n", path, reason);
         fflush(stdout);
-        tx_alive_told(alive);
+        tx_alive_printed(alive);
     }
     tx_alive_stop(alive);
     return result;

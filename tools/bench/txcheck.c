@@ -134,7 +134,7 @@ static int check_each(const settings *o, const tx_target *target, const tx_confo
         else
             print_verdict(&verdict);
         if (!o->json)
-            tx_alive_told(o->alive);
+            tx_alive_printed(o->alive);
         all->cases += verdict.cases;
         all->passed += verdict.passed;
         all->ops++;

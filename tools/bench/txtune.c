@@ -62,7 +62,7 @@ typedef struct bar {
 static void on_progress(void *user, const char *what, double spent)
 {
     const bar *b = user;
-    tx_alive_told(b->alive);
+    tx_alive_printed(b->alive);
     if (!b->terminal) {
         fprintf(stderr, "%6.1f s  %s\n", spent, what);
         return;

@@ -167,7 +167,7 @@ void tx_alive_progress(void *alive, const char *what, int64_t done, int64_t tota
     pthread_mutex_unlock(&a->lock);
 }
 
-void tx_alive_told(tx_alive *a)
+void tx_alive_printed(tx_alive *a)
 {
     if (!a)
         return;

@@ -21,7 +21,7 @@ void tx_alive_doing(tx_alive *alive, const char *format, ...) TX_PRINTF(2, 3);
 /* The `progress` callback of a tx_reporter; the context is the tx_alive. */
 void tx_alive_progress(void *alive, const char *what, int64_t done, int64_t total);
 /* Reports that the program has printed a line itself, so that the next progress line waits. */
-void tx_alive_told(tx_alive *alive);
+void tx_alive_printed(tx_alive *alive);
 /* Calls `ask` every half second until _stop. It writes the current action to `text`; an empty text keeps the last. */
 void tx_alive_set_status(tx_alive *alive, void (*ask)(void *context, char *text, size_t size), void *context);
 

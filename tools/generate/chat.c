@@ -28,7 +28,7 @@ static size_t held_back(const txgen_chat *c)
 
 static void show(txgen_chat *c, size_t upto)
 {
-    tx_alive_told(c->alive);
+    tx_alive_printed(c->alive);
     if (upto > c->shown) {
         fwrite(c->answer + c->shown, 1, upto - c->shown, stdout);
         c->shown = upto;

@@ -72,7 +72,7 @@ static tx_status add_scores(const window *w, size_t index)
         TX_TRY(tx_json_set_string(object, "label", tx_classifier_label(c, chosen)));
         TX_TRY(tx_json_set_number(object, "score", shortest(score[chosen])));
     }
-    if (kind == TX_CLASSIFIER_SEVERAL) {
+    if (kind == TX_CLASSIFIER_MULTI_LABEL) {
         list = tx_json_array();
         TX_TRY(tx_json_set(object, "labels", list));
         for (int64_t i = chosen; i >= 0; i = tx_classifier_chosen(c, score, i))

@@ -27,7 +27,7 @@ typedef struct display {
 
 static void flush(display *d)
 {
-    tx_alive_told(d->alive);
+    tx_alive_printed(d->alive);
     TX_THEN(d->status, txgen_flush());
 }
 
@@ -118,7 +118,7 @@ static tx_status answer(tx_lm *lm, tx_alive *alive, const tx_generation *how, co
 {
     const bool limited = tx_lm_is_limited(lm, how);
     const int64_t context = limited ? how->max_length : tx_lm_positions(lm);
-    tx_generation here = *how;
+    tx_generation settings = *how;
     int32_t *ids = NULL;
     int64_t count = 0;
     const tx_status status = tx_lm_encode(lm, line, size, &ids, &count);
@@ -129,9 +129,9 @@ static tx_status answer(tx_lm *lm, tx_alive *alive, const tx_generation *how, co
                 limited ? "max_length is" : "the model has only", context, limited ? "" : " positions");
         return TX_OK;
     }
-    if (here.max_new_tokens > context - count)
-        here.max_new_tokens = context - count;
-    return show(lm, alive, &here, &(tx_lm_prompt){.text = line, .size = size}, 1);
+    if (settings.max_new_tokens > context - count)
+        settings.max_new_tokens = context - count;
+    return show(lm, alive, &settings, &(tx_lm_prompt){.text = line, .size = size}, 1);
 }
 
 tx_status txgen_talk(tx_lm *lm, tx_alive *alive, const tx_generation *how)

@@ -69,8 +69,8 @@ static void print_usage(const tx_lm *lm, bool assistant)
     char memory[60] = "";
     if (tx_lm_measure(lm, &u))
         return;
-    if (u.guessed)
-        tx_print_line(stderr, "txgen: %" PRId64 " of %" PRId64 " guesses accepted", u.accepted, u.guessed);
+    if (u.drafted)
+        tx_print_line(stderr, "txgen: %" PRId64 " of %" PRId64 " guesses accepted", u.accepted, u.drafted);
     if (assistant)
         snprintf(memory, sizeof memory, ", assistant %.1f MB", 1e-6 * (double)u.assistant_memory);
     tx_print_line(stderr, "txgen: weights %.1f MB, read in %.2f s (%.2f GB/s); memory %.1f MB, of it caches %.1f MB%s",

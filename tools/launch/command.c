@@ -46,7 +46,7 @@ static char *join_hosts(const tx_launch_hosts *hosts)
     size_t room = (size_t)hosts->count * (sizeof hosts->host->name + 16) + 1;
     char *list = calloc(room, 1);
     for (int32_t i = 0; i < hosts->count && list; i++)
-        if (!hosts->host[i].gone && hosts->host[i].slots > 0)
+        if (!hosts->host[i].excluded && hosts->host[i].slots > 0)
             tx_list_add(list, room, ",", "%s:%" PRId32, hosts->host[i].name, hosts->host[i].slots);
     return list;
 }

@@ -112,7 +112,7 @@ static void append_rank(const tx_launch_job *job, char *line, size_t room)
 {
     const tx_launch_rank *r = &job->rank[job->sign.rank];
     append(line, room, "rank %" PRId32, job->sign.rank);
-    if (r->here)
+    if (r->started)
         append(line, room, " on %s (pid %" PRId64 ")", r->host, r->pid);
     else if (*r->host)
         append(line, room, " on %s", r->host);

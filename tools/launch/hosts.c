@@ -128,14 +128,14 @@ int32_t tx_launch_hosts_room(const tx_launch_hosts *hosts, int32_t ranks)
 {
     int64_t room = 0;
     for (int32_t i = 0; i < hosts->count; i++)
-        room += hosts->host[i].gone ? 0 : hosts->host[i].slots;
+        room += hosts->host[i].excluded ? 0 : hosts->host[i].slots;
     return hosts->count == 0 || room > ranks ? ranks : (int32_t)room;
 }
 
 tx_launch_host *tx_launch_host_of(const tx_launch_hosts *hosts, int32_t rank)
 {
     for (int32_t i = 0; i < hosts->count; i++) {
-        if (hosts->host[i].gone)
+        if (hosts->host[i].excluded)
             continue;
         if (rank < hosts->host[i].slots)
             return &hosts->host[i];

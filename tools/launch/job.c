@@ -34,10 +34,10 @@ static bool record_start(tx_launch_job *job, tx_launch_rank *r, const char *rest
 {
     int32_t size;
     tx_launch_rank read = *r;
-    if (sscanf(rest, "%" SCNd32 " %63s %" SCNd64, &size, read.host, &read.pid) != 3 || size != job->size || r->here)
+    if (sscanf(rest, "%" SCNd32 " %63s %" SCNd64, &size, read.host, &read.pid) != 3 || size != job->size || r->started)
         return false;
     *r = read;
-    r->here = true;
+    r->started = true;
     return true;
 }
 
@@ -105,7 +105,7 @@ bool tx_launch_job_silent(const tx_launch_job *job, double now, double heartbeat
 void tx_launch_job_poll(tx_launch_job *job, double now, double heartbeat_timeout, double start_timeout)
 {
     int32_t missing = 0;
-    while (missing < job->size && job->rank[missing].here)
+    while (missing < job->size && job->rank[missing].started)
         missing++;
     if (missing < job->size && now - job->began > start_timeout)
         record_sign(job, (tx_launch_sign){.kind = TX_LAUNCH_ABSENT, .rank = missing, .seconds = now - job->began});

@@ -103,22 +103,22 @@ static void on_child(int number)
 /* Blocks the signals, so that they are delivered only while the program waits with the mask `before`. */
 static void catch_signals(sigset_t *before)
 {
-    static const int ending[] = {SIGTERM, SIGINT, SIGHUP};
+    static const int terminating[] = {SIGTERM, SIGINT, SIGHUP};
     sigset_t block;
     sigemptyset(&block);
     struct sigaction action = {.sa_handler = on_signal};
     sigemptyset(&action.sa_mask);
-    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++) {
-        sigaction(ending[i], &action, NULL);
-        sigaddset(&block, ending[i]);
+    for (size_t i = 0; i < sizeof terminating / sizeof terminating[0]; i++) {
+        sigaction(terminating[i], &action, NULL);
+        sigaddset(&block, terminating[i]);
     }
     action.sa_handler = on_child;
     sigaction(SIGCHLD, &action, NULL);
     sigaddset(&block, SIGCHLD);
     signal(SIGPIPE, SIG_IGN);
     sigprocmask(SIG_BLOCK, &block, before);
-    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
-        sigdelset(before, ending[i]);
+    for (size_t i = 0; i < sizeof terminating / sizeof terminating[0]; i++)
+        sigdelset(before, terminating[i]);
     sigdelset(before, SIGCHLD);
 }
 
@@ -214,10 +214,10 @@ static bool answers(const tx_launch_attempt *a, const char *host)
 static void exclude_host(tx_launch_attempt *a, int32_t ranks, tx_launch_host *host)
 {
     const int32_t least = a->set->min_ranks > 0 ? (int32_t)a->set->min_ranks : ranks;
-    host->gone = true;
+    host->excluded = true;
     const int32_t left = tx_launch_hosts_room(&a->hosts, ranks);
-    host->gone = left >= least;
-    if (host->gone) {
+    host->excluded = left >= least;
+    if (host->excluded) {
         a->ranks = left;
         say("%s does not answer: continuing with %" PRId32
             " ranks on the other hosts; processes on it could not be ended and may still run",
@@ -239,7 +239,7 @@ static void probe_hosts(launch *l, const tx_launch_job *job)
     const tx_launch_host *named = one ? tx_launch_host_of(&a->hosts, job->sign.rank) : NULL;
     for (int32_t i = 0; i < a->hosts.count && !caught; i++) {
         tx_launch_host *host = &a->hosts.host[i];
-        if ((all || host == named) && !host->gone && !answers(a, host->name)) {
+        if ((all || host == named) && !host->excluded && !answers(a, host->name)) {
             l->history.same = 0;
             exclude_host(a, l->ranks, host);
         }
@@ -313,7 +313,7 @@ static int supervise(launch *l)
 }
 
 /* Prefers a launcher in the folder of this program: a bundle includes that of its MPI. */
-static void prefer_own_launcher(tx_launch_settings *set, char *path, size_t size)
+static void use_bundled_launcher(tx_launch_settings *set, char *path, size_t size)
 {
     if (set->launcher == defaults.launcher && !tx_process_beside(set->launcher, path, size) && access(path, X_OK) == 0)
         set->launcher = path;
@@ -326,7 +326,7 @@ int main(int argc, char **argv)
     if (argc > 2 && strcmp(argv[1], TX_LAUNCH_AGENT) == 0)
         return tx_launch_agent((const char **)argv + 2);
     int status = tx_options_parse(&program, argc, argv, &set);
-    prefer_own_launcher(&set, own, sizeof own);
+    use_bundled_launcher(&set, own, sizeof own);
     if (status == TX_GO_ON)
         status = check(&set);
     if (status != TX_GO_ON)

@@ -28,7 +28,7 @@ typedef struct tx_launch_settings {
 typedef struct tx_launch_host {
     char name[256];
     int32_t slots; /* largest number of ranks on the host */
-    bool gone;     /* excluded from further attempts */
+    bool excluded; /* excluded from further attempts */
 } tx_launch_host;
 
 typedef struct tx_launch_hosts {
@@ -60,8 +60,8 @@ int tx_launch_agent(const char **argv);
 /* ---- A job (job.c) ---------------------------------------------------------------------------------- */
 
 typedef struct tx_launch_rank {
-    bool here;  /* its process has started */
-    bool spoke; /* it reported how it ends */
+    bool started; /* its process has started */
+    bool spoke;   /* it reported how it ends */
     char host[64];
     int64_t pid;
 } tx_launch_rank;
@@ -95,7 +95,7 @@ typedef struct tx_launch_job {
     char saved[4096];     /* the newest checkpoint, or "" */
     int32_t worst;        /* the first nonzero exit status of a rank, or 0 */
     tx_launch_sign sign;
-    /* The end of the attempt, set by run.c. */
+    /* The end of the attempt, set by attempt.c. */
     bool exited;    /* the launcher ended by itself */
     int32_t status; /* if so, its exit status, or 128 + signal */
     int caught;     /* the first signal that txlaunch received, or 0 */
@@ -256,7 +256,7 @@ int32_t tx_launch_logs_rank(const char *line, const char **text);
 bool tx_launch_forward(tx_launch_stream *stream, tx_launch_logs *logs, tx_launch_job *job,
                        const tx_launch_attempt *attempt);
 
-/* ---- One attempt (run.c) -------------------------------------------------------------------------------- */
+/* ---- One attempt (attempt.c) ---------------------------------------------------------------------------- */
 
 struct tx_launch_attempt {
     const tx_launch_settings *set;

@@ -36,9 +36,9 @@ void tx_dimension_line(const tx_dimension *d, double *low, double *high)
     *high = tx_dimension_warp(d, d->high + d->step / 2);
 }
 
-double tx_dimension_unwarp(const tx_dimension *d, double place)
+double tx_dimension_unwarp(const tx_dimension *d, double worker)
 {
-    double value = tx_dimension_is_log(d) ? exp(place) : place;
+    double value = tx_dimension_is_log(d) ? exp(worker) : worker;
     char decimal[TX_VALUE_TEXT];
     if (d->step > 0.0) { /* rounds to decimal digits: 0.3, not 0.30000000000000004 */
         snprintf(decimal, sizeof decimal, "%.14g", d->low + d->step * round((value - d->low) / d->step));

@@ -66,7 +66,7 @@ double tx_dimension_point(const tx_dimension *d, int32_t points, int32_t index);
 double tx_dimension_warp(const tx_dimension *d, double value);
 void tx_dimension_line(const tx_dimension *d, double *low, double *high);
 /* Maps a coordinate back to a value, clamped to the range and rounded to a step. */
-double tx_dimension_unwarp(const tx_dimension *d, double place);
+double tx_dimension_unwarp(const tx_dimension *d, double worker);
 
 /* ---- Trials (study.c) -------------------------------------------------------------------------------------- */
 

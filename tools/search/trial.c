@@ -29,7 +29,7 @@ static int32_t cores_of(const tx_search *s)
     return parallel > 1 && !given && tx_cores_allowed() >= parallel ? tx_cores_allowed() / parallel : 0;
 }
 
-static tx_status write_options(tx_search *s, int32_t place, int32_t trial, const char *folder, bool resumes)
+static tx_status write_options(tx_search *s, int32_t worker, int32_t trial, const char *folder, bool resumes)
 {
     char name[TX_TRIAL_NAME];
     tx_job *job = NULL;
@@ -38,15 +38,15 @@ static tx_status write_options(tx_search *s, int32_t place, int32_t trial, const
     if (!status && resumes)
         status = tx_job_set(job, "resume_from_checkpoint", "");
     if (!status && s->devices.count > 0)
-        status = tx_job_set(job, "device", s->devices.word[place % s->devices.count]);
+        status = tx_job_set(job, "device", s->devices.word[worker % s->devices.count]);
     TX_THEN(status, tx_trial_share(s, job));
     tx_json *json = status ? NULL : tx_option_json_given(tx_job_options(job));
     TX_THEN(status, json ? tx_json_write(TX_PATH(s->folder, tx_trial_name(name, trial, ".json")), json, TX_JSON_PRETTY)
                          : TX_MEMORY);
     if (!status)
-        s->place[place] = (tx_search_place){.trial = trial,
-                                            .max_steps = (int64_t)tx_option_number(tx_job_options(job), "max_steps"),
-                                            .epochs = tx_option_number(tx_job_options(job), "num_train_epochs")};
+        s->worker[worker] = (tx_search_worker){.trial = trial,
+                                               .max_steps = (int64_t)tx_option_number(tx_job_options(job), "max_steps"),
+                                               .epochs = tx_option_number(tx_job_options(job), "num_train_epochs")};
     tx_json_free(json);
     tx_job_free(job);
     return status;
@@ -64,25 +64,25 @@ static tx_status wait_for_folder(const char *folder)
     return status == TX_UNSUPPORTED ? TX_OK : status; /* the file system has no locks */
 }
 
-static tx_status spawn(tx_search *s, int32_t place, int32_t trial)
+static tx_status spawn(tx_search *s, int32_t worker, int32_t trial)
 {
     char name[TX_TRIAL_NAME], train[4096];
-    tx_search_place *p = &s->place[place];
-    const bool many = s->set->ranks > 1;
+    tx_search_worker *p = &s->worker[worker];
+    const bool multi_rank = s->set->ranks > 1;
     const int32_t cores = cores_of(s);
     const tx_child_spawning how = {.output = fileno(p->output),
                                    .errors = fileno(p->output),
                                    .group = true,
                                    /* txlaunch must get SIGTERM, because it has to end its ranks. */
-                                   .orphan = many ? SIGTERM : SIGKILL,
+                                   .orphan = multi_rank ? SIGTERM : SIGKILL,
                                    .mask = &s->mask,
-                                   .first_core = place * cores,
+                                   .first_core = worker * cores,
                                    .cores = cores};
     tx_command_line command = {0};
     tx_status status = tx_process_beside("txtrain", train, sizeof train);
-    if (!status && many)
+    if (!status && multi_rank)
         status = tx_command_line_add(&command, "txlaunch -n %" PRId64 " --max_restarts 0 --", s->set->ranks);
-    TX_THEN(status, tx_command_line_add_word(&command, many ? train : "txtrain"));
+    TX_THEN(status, tx_command_line_add_word(&command, multi_rank ? train : "txtrain"));
     TX_THEN(status, tx_command_line_add_word(&command, TX_PATH(s->folder, tx_trial_name(name, trial, ".json"))));
     TX_THEN(status, tx_process_start(&command, &how, &p->process));
     tx_command_line_free(&command);
@@ -101,24 +101,24 @@ static tx_status open_log(const char *path, FILE **log)
     return tx_file_fail(path, "write");
 }
 
-tx_status tx_trial_start(tx_search *s, int32_t place, int32_t trial)
+tx_status tx_trial_start(tx_search *s, int32_t worker, int32_t trial)
 {
     char name[TX_TRIAL_NAME], log[TX_TRIAL_NAME];
     const char *folder = TX_PATH(s->folder, tx_trial_name(name, trial, ""));
-    tx_search_place *p = &s->place[place];
+    tx_search_worker *p = &s->worker[worker];
     int64_t newest = -1;
     TX_TRY(wait_for_folder(folder));
     const bool resumes = tx_is_folder(folder) && !tx_checkpoint_latest(folder, &newest) && newest >= 0;
     if (!resumes)
         TX_TRY(tx_folder_remove(s->folder, name));
-    tx_status status = write_options(s, place, trial, folder, resumes);
+    tx_status status = write_options(s, worker, trial, folder, resumes);
     TX_THEN(status, tx_state_keep(s, trial));
     TX_THEN(status, open_log(TX_PATH(s->folder, tx_trial_name(log, trial, ".log")), &p->output));
-    TX_THEN(status, spawn(s, place, trial));
+    TX_THEN(status, spawn(s, worker, trial));
     if (status) {
         if (p->output)
             fclose(p->output);
-        *p = (tx_search_place){.trial = -1};
+        *p = (tx_search_worker){.trial = -1};
     }
     return status;
 }
@@ -126,7 +126,7 @@ tx_status tx_trial_start(tx_search *s, int32_t place, int32_t trial)
 /* ---- While it runs --------------------------------------------------------------------------------------------- */
 
 /* Records an evaluation after `step` at each rung it reaches. At the end of the run, stopping would save nothing. */
-static tx_status record_evaluation(tx_search *s, tx_search_place *p, int64_t step, double epoch, double value)
+static tx_status record_evaluation(tx_search *s, tx_search_worker *p, int64_t step, double epoch, double value)
 {
     tx_trial *t = &s->study.trial[p->trial];
     if (p->max_steps > 0 ? step >= p->max_steps : epoch >= p->epochs * (1.0 - 1e-9))
@@ -140,7 +140,7 @@ static tx_status record_evaluation(tx_search *s, tx_search_place *p, int64_t ste
 }
 
 /* Reads a line of the log. Lines that are not JSON contain NaN and are ignored. */
-static tx_status read_log_line(tx_search *s, tx_search_place *p, const char *line, size_t length)
+static tx_status read_log_line(tx_search *s, tx_search_worker *p, const char *line, size_t length)
 {
     tx_json *json = NULL;
     int64_t step;
@@ -155,7 +155,7 @@ static tx_status read_log_line(tx_search *s, tx_search_place *p, const char *lin
     return is_evaluation ? record_evaluation(s, p, step, epoch, value) : TX_OK;
 }
 
-tx_status tx_trial_follow(tx_search *s, tx_search_place *p)
+tx_status tx_trial_follow(tx_search *s, tx_search_worker *p)
 {
     char name[TX_TRIAL_NAME + 16], *line = NULL;
     size_t room = 0;
@@ -184,7 +184,7 @@ tx_status tx_trial_follow(tx_search *s, tx_search_place *p)
 }
 
 /* A second SIGTERM makes txlaunch end at once with all its ranks; a single txtrain gets SIGKILL. */
-void tx_trial_ask(const tx_search *s, tx_search_place *p, bool at_once)
+void tx_trial_ask(const tx_search *s, tx_search_worker *p, bool at_once)
 {
     const bool again = p->asked > 0.0;
     if (again && !at_once && tx_now() - p->asked < KILL_SECONDS)
@@ -228,7 +228,7 @@ static void read_steps(tx_trial *t, const char *folder)
     tx_json_free(state);
 }
 
-static void record_result(const tx_search *s, tx_search_place *p, tx_trial *t, bool well, const char *message)
+static void record_result(const tx_search *s, tx_search_worker *p, tx_trial *t, bool well, const char *message)
 {
     char name[TX_TRIAL_NAME];
     const char *folder = TX_PATH(s->folder, tx_trial_name(name, p->trial, ""));
@@ -253,7 +253,7 @@ static bool disk_is_full(const char *said)
     return strstr(said, TX_DISK_FULL) || strstr(said, strerror(ENOSPC)) || strstr(said, strerror(EDQUOT));
 }
 
-tx_status tx_trial_end(tx_search *s, tx_search_place *p, bool interrupted)
+tx_status tx_trial_end(tx_search *s, tx_search_worker *p, bool interrupted)
 {
     char message[1024] = "", *said = tx_process_text(p->output);
     const bool full = said && disk_is_full(said);
@@ -272,6 +272,6 @@ tx_status tx_trial_end(tx_search *s, tx_search_place *p, bool interrupted)
     }
     free(said);
     fclose(p->output);
-    *p = (tx_search_place){.trial = -1};
+    *p = (tx_search_worker){.trial = -1};
     return status;
 }

@@ -213,6 +213,6 @@ int main(int argc, char **argv)
     tx_study_free(&s.study);
     tx_job_free(s.job);
     tx_option_values_free(&s.words);
-    free(s.place);
+    free(s.worker);
     return tx_end(&program, status);
 }

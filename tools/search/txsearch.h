@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The interfaces of txsearch's files. txsearch.c has the options, run.c runs the trials. A search in OUT writes:
+ * The interfaces of txsearch's files. txsearch.c has the options, trials.c runs the trials. A search in OUT writes:
  *
  *   OUT/search.json          the settings of the search
  *
@@ -32,7 +32,7 @@ typedef struct tx_search_settings {
 } tx_search_settings;
 
 /* A slot for one of the trials that run at the same time. */
-typedef struct tx_search_place {
+typedef struct tx_search_worker {
     int32_t trial;     /* number of the trial, or -1 if the slot is free */
     int64_t max_steps; /* max_steps of the trial, or -1 if it is not set */
     double epochs;
@@ -40,7 +40,7 @@ typedef struct tx_search_place {
     double asked; /* time of the last signal to it, or 0 */
     FILE *output; /* its standard output and error */
     tx_process process;
-} tx_search_place;
+} tx_search_worker;
 
 typedef struct tx_search {
     const tx_search_settings *set;
@@ -52,7 +52,7 @@ typedef struct tx_search {
     tx_option_values words; /* owns the texts of `devices` */
     tx_output_lock *lock;
     sigset_t mask; /* the signal mask of the trials */
-    tx_search_place *place;
+    tx_search_worker *worker;
     int32_t trials; /* total number of trials to run */
     tx_alive *alive;
 } tx_search;
@@ -83,16 +83,16 @@ bool tx_trial_given(tx_job *job, const char *name);
 /* Fails if txtrain would refuse the options in every trial, or if the search itself sets one of them. */
 tx_status tx_trial_check(const tx_search *search);
 /* Starts a trial in a free slot, from its newest checkpoint if it has one. */
-tx_status tx_trial_start(tx_search *search, int32_t place, int32_t trial);
+tx_status tx_trial_start(tx_search *search, int32_t worker, int32_t trial);
 /* Reads new lines of the trial's log, and records rungs that it reached and whether it stops there. */
-tx_status tx_trial_follow(tx_search *search, tx_search_place *place);
+tx_status tx_trial_follow(tx_search *search, tx_search_worker *worker);
 /* Records the result of an ended trial, and frees its slot. With `interrupted`, a failed trial stays unfinished and is
  * resumed later. If the disk was full, the trial also stays unfinished, and TX_IO ends the search. */
-tx_status tx_trial_end(tx_search *search, tx_search_place *place, bool interrupted);
+tx_status tx_trial_end(tx_search *search, tx_search_worker *worker, bool interrupted);
 /* Signals the trial to save a checkpoint and end. A second call, or `at_once`, kills it. */
-void tx_trial_ask(const tx_search *search, tx_search_place *place, bool at_once);
+void tx_trial_ask(const tx_search *search, tx_search_worker *worker, bool at_once);
 
-/* ---- All trials (run.c) --------------------------------------------------------------------------------------- */
+/* ---- All trials (trials.c) ------------------------------------------------------------------------------------ */
 
 /* Runs the remaining trials. Sets `*caught` to the signal that ended the search early, or 0. */
 tx_status tx_search_run(tx_search *search, int *caught);

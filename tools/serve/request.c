@@ -273,7 +273,7 @@ static tx_status read_variables(const serve_call *c, tx_conversation *said)
     TX_TRY(TX_JSON_OPTIONAL(bool, c->body, "add_generation_prompt", &asks));
     if (asks && continues)
         return tx_fail(TX_INVALID, "continue_final_message and add_generation_prompt exclude each other");
-    said->ending = continues ? TX_CHAT_CONTINUES : asks ? TX_CHAT_ASKS : TX_CHAT_ENDS;
+    said->suffix = continues ? TX_CHAT_CONTINUE_FINAL : asks ? TX_CHAT_GENERATION_PROMPT : TX_CHAT_NO_SUFFIX;
     return TX_OK;
 }
 

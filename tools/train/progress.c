@@ -18,7 +18,7 @@ static void erase_line(const tx_train_progress *progress)
 {
     if (progress->line)
         fputs("\r\033[K", stderr);
-    tx_alive_told(progress->alive);
+    tx_alive_printed(progress->alive);
 }
 
 static void on_warning(void *context, const char *message)
@@ -64,7 +64,7 @@ static void print_step(tx_train_progress *p, const tx_run_step *s)
     printf("step %" PRId64 "/%" PRId64 "  loss %s  %.0f tokens/s\n", s->step, s->steps,
            figure(s->loss, 4, (char[FIGURE]){0}), s->tokens_per_second);
     fflush(stdout);
-    tx_alive_told(p->alive);
+    tx_alive_printed(p->alive);
     p->last_line = now;
 }
 
@@ -99,7 +99,7 @@ static void on_step(void *context, const tx_run_step *s)
     if (!p->line && p->logged != s->step)
         print_step(p, s);
     if (p->line)
-        tx_alive_told(p->alive);
+        tx_alive_printed(p->alive);
     if (p->line)
         draw_bar(s);
 }

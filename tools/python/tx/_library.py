@@ -208,7 +208,7 @@ class Ids(Structure):
 
 class Conversation(Structure):
     _fields_ = [("said", c_void_p), ("learnt", c_void_p), ("count", c_size_t), ("room", c_size_t), ("prompt", c_size_t),
-                ("form", c_int), ("weighted", c_bool), ("ignored", c_char * 200), ("ending", c_int), ("lost", c_size_t)]
+                ("form", c_int), ("weighted", c_bool), ("ignored", c_char * 200), ("suffix", c_int), ("lost", c_size_t)]
 
 
 def _declare(names, *arguments, result=c_int):

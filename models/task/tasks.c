@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The table of tasks. Called by models/job. */
-#include "models/task/table.h"
+#include "models/task/tasks.h"
 
 #include "models/task/preference.h"
 #include "models/task/sequence.h"

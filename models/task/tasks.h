@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * The table of tasks (tasks.def): how a run chooses its task, and the options that depend on it. */
-#ifndef TX_TASK_TABLE_H
-#define TX_TASK_TABLE_H
+#ifndef TX_TASK_TASKS_H
+#define TX_TASK_TASKS_H
 
 #include "models/task/task.h"
 
@@ -11,14 +11,14 @@
 typedef enum tx_task_trait {
     TX_TALK = 1 << 10,         /* conversations */
     TX_MASKED = 1 << 11,       /* masked language modelling */
-    TX_PREFER = 1 << 13,       /* preferences */
+    TX_PREFERENCE = 1 << 13,   /* preferences */
     TX_EMBED = 1 << 14,        /* embeddings */
     TX_ASK = 1 << 15,          /* question answering */
     TX_WRITE = 1 << 16,        /* text that is written for a text */
     TX_PLAIN_TEXT = 1 << 17,   /* of data: texts without columns, which threads tokenize */
     TX_GLUE_COLUMNS = 1 << 18, /* of data: those of a GLUE task */
 } tx_task_trait;
-#define TX_TASK_OPTIONS (TX_TALK | TX_MASKED | TX_PREFER | TX_EMBED | TX_ASK | TX_WRITE)
+#define TX_TASK_OPTIONS (TX_TALK | TX_MASKED | TX_PREFERENCE | TX_EMBED | TX_ASK | TX_WRITE)
 
 /* The default of an option. */
 typedef struct tx_task_usual {

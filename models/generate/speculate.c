@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Guesses the next tokens of a text: copies them from an earlier place, or generates them by a smaller model. */
-#include "models/generate/guess.h"
+#include "models/generate/speculate.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 /* The smaller model computes more new tokens than this as a prompt. */
-#define FEW_TOKENS 8
+#define MIN_PREFILL 8
 
-tx_status tx_guesser_check(const tx_tokenizer *draft, const tx_tokenizer *tokenizer)
+tx_status tx_speculator_check(const tx_tokenizer *draft, const tx_tokenizer *tokenizer)
 {
     const int64_t size = tx_tokenizer_size(tokenizer), other = tx_tokenizer_size(draft);
     if (size != other)
@@ -24,16 +24,16 @@ tx_status tx_guesser_check(const tx_tokenizer *draft, const tx_tokenizer *tokeni
     return TX_OK;
 }
 
-tx_status tx_guesser_open(tx_guesser *guesser, tx_slots *draft, int64_t vocab)
+tx_status tx_speculator_open(tx_speculator *speculator, tx_slots *draft, int64_t vocab)
 {
-    guesser->draft = draft;
-    guesser->vocab = vocab;
-    return draft ? tx_choice_create(tx_slots_vocab(draft), &guesser->choice) : TX_OK;
+    speculator->draft = draft;
+    speculator->vocab = vocab;
+    return draft ? tx_choice_create(tx_slots_vocab(draft), &speculator->choice) : TX_OK;
 }
 
-void tx_guesser_close(tx_guesser *guesser)
+void tx_speculator_close(tx_speculator *speculator)
 {
-    tx_choice_free(&guesser->choice);
+    tx_choice_free(&speculator->choice);
 }
 
 /* Copies the tokens after the latest earlier place of the last two tokens, or of the last one (Saxena, Prompt lookup
@@ -56,16 +56,16 @@ static tx_status follow(tx_slots *draft, const int32_t *ids, int64_t count)
 {
     int64_t done = tx_slots_shared(draft, 0, ids, count);
     tx_slots_keep(draft, 0, done);
-    while (count - done > FEW_TOKENS)
+    while (count - done > MIN_PREFILL)
         TX_TRY(tx_slots_prefill(draft, 0, ids, count, &done, NULL, NULL));
     for (; done < count; done++)
         TX_TRY(tx_slots_step(draft, &(int32_t){0}, ids + done, 1, NULL));
     return TX_OK;
 }
 
-tx_status tx_guess(tx_guesser *guesser, const tx_generation *how, tx_history at, int32_t *ids, int64_t *count)
+tx_status tx_speculate(tx_speculator *speculator, const tx_generation *how, tx_history at, int32_t *ids, int64_t *count)
 {
-    const tx_guesser *g = guesser;
+    const tx_speculator *g = speculator;
     const int64_t first = at.count, most = *count;
     *count = 0;
     if (!g->draft) {
@@ -77,7 +77,7 @@ tx_status tx_guess(tx_guesser *guesser, const tx_generation *how, tx_history at,
         return TX_OK;
     for (; *count < most && *count < room; at.count++, at.generated++, (*count)++) {
         TX_TRY(tx_fail_in(follow(g->draft, ids, at.count), "assistant_model"));
-        TX_TRY(tx_fail_in(tx_sample(how, &at, tx_slots_logits(g->draft, 0), &guesser->choice, &ids[at.count]),
+        TX_TRY(tx_fail_in(tx_sample(how, &at, tx_slots_logits(g->draft, 0), &speculator->choice, &ids[at.count]),
                           "assistant_model"));
         if (ids[at.count] >= g->vocab)
             break;

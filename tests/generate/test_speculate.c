@@ -2,13 +2,13 @@
  * Guessed tokens: a pass over several tokens gives the bits of single steps, and texts do not change, with guesses from
  * the text, by the model itself, or by another one.
  *
- *     test_guesses DEVICE */
+ *     test_speculate DEVICE */
 #include "models/arch/gpt2.h"
 #include "models/generate/generate.h"
 #include "tests/scratch.h"
 #include "tests/skip.h"
 
-enum { POSITIONS = 300, VOCAB = 131, STEPS = 15, MOST = TX_GENERATION_GUESSES };
+enum { POSITIONS = 300, VOCAB = 131, STEPS = 15, MOST = TX_GENERATION_DRAFT_TOKENS };
 
 static const char *device = "cpu";
 
@@ -157,9 +157,9 @@ static double check_texts(tx_slots *draft, int32_t *ids)
     const subject a = open_subject(TX_F32), b = open_subject(TX_F32);
     tx_generator *one = NULL, *two = NULL;
     const tx_generator_options options = {sizeof options, 2, 1, 75, 90, false, 0, NULL, false, NULL};
-    const tx_generator_options guesses = {sizeof options, 2, 1, 75, 90, false, MOST, draft, false, NULL};
+    const tx_generator_options draft_tokens = {sizeof options, 2, 1, 75, 90, false, MOST, draft, false, NULL};
     assert_ok(tx_generator_create(a.model, a.config, &options, &one));
-    assert_ok(tx_generator_create(b.model, b.config, &guesses, &two));
+    assert_ok(tx_generator_create(b.model, b.config, &draft_tokens, &two));
     assert_ok(tx_model_init(a.model, 4));
     assert_ok(tx_model_init(b.model, 4));
     tx_generation how = tx_generation_defaults(-1);
@@ -179,14 +179,14 @@ static double check_texts(tx_slots *draft, int32_t *ids)
         assert_memory_equal(fast.count, plain.count, sizeof plain.count);
         assert_memory_equal(fast.ids, plain.ids, sizeof plain.ids);
     }
-    int64_t guessed, accepted;
-    tx_generator_guesses(two, &guessed, &accepted);
-    assert_true(guessed > 0 && accepted <= guessed);
+    int64_t drafted, accepted;
+    tx_generator_draft_tokens(two, &drafted, &accepted);
+    assert_true(drafted > 0 && accepted <= drafted);
     tx_generator_free(two);
     tx_generator_free(one);
     close_subject(&b);
     close_subject(&a);
-    return (double)accepted / (double)guessed;
+    return (double)accepted / (double)drafted;
 }
 
 static void copied_guesses_change_nothing(void **state)

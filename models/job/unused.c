@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Warns of given options that have no effect in this run (the rows IDLE of relations.def). */
+ * Warns of given options that have no effect in this run (the rows UNUSED of relations.def). */
 #include "models/job/inputs.h"
 
 #include "models/task/preference.h"
@@ -34,8 +34,8 @@ static void add_all(const tx_job *j, char *text, size_t size)
                by_steps = set->evaluation == TX_STRATEGY_STEPS,
                events = set->report_to && set->report_to != 1u << TX_REPORT_NONE;
 #define AT(a) TX_JOB_AT(a)
-#define IDLE(condition, why, ...) \
-    if (condition)                \
+#define UNUSED(condition, why, ...) \
+    if (condition)                  \
         add(j, (const size_t[TOGETHER]){__VA_ARGS__}, why, text, size);
 #include "models/job/relations.def"
 }
@@ -48,7 +48,7 @@ static void add_foreign(const tx_job *j, char *text, size_t size)
             tx_list_add(text, size, "; ", "--%s (%s)", tx_job_table.option[i].name, tx_job_table.option[i].help);
 }
 
-void tx_job_report_idle(const tx_job *j)
+void tx_job_report_unused(const tx_job *j)
 {
     char text[3072] = "";
     add_all(j, text, sizeof text);

@@ -17,15 +17,15 @@
 
 /* A path for data: through windows between groups of ranks that share them, or with each rank as its own group. */
 typedef struct path {
-    tx_layout *layout;
+    tx_comm_layout *layout;
     tx_group group; /* the group of this rank */
     tx_exchange *exchange;
 } path;
 
-typedef struct many {
+typedef struct multi {
     tx_comm base;
-    struct many *next;           /* previous subgroup in the list of the parent */
-    _Atomic(struct many *) subs; /* subgroups, latest first */
+    struct multi *next;           /* previous subgroup in the list of the parent */
+    _Atomic(struct multi *) subs; /* subgroups, latest first */
     int32_t *opened; /* in a subgroup, by rank: its rank in the communicator that was opened; otherwise NULL */
     tx_transport *transport;
     tx_comm_rank *who;
@@ -35,10 +35,10 @@ typedef struct many {
     tx_window *windows;
     char **segment; /* by place: data of the current transfer */
     tx_messages *messages;
-    atomic_int bucket;    /* bucket of the current transfer */
-    tx_comm_traffic made; /* bytes; written by the thread that executes transfers */
+    atomic_int bucket;       /* bucket of the current transfer */
+    tx_comm_traffic traffic; /* bytes; written by the thread that executes transfers */
     atomic_llong sent, shared;
-} many;
+} multi;
 
 extern const tx_comm_table tx_comm_mpi;
 
@@ -61,7 +61,7 @@ static tx_status read_max_shared(int32_t *max_shared)
 }
 
 /* Collects the introductions of all ranks. Fails on all ranks if one of them cannot provide its own. */
-static tx_status introduce(many *c, introduction *all)
+static tx_status introduce(multi *c, introduction *all)
 {
     introduction own = {0};
     tx_status status = read_max_shared(&own.max_shared);
@@ -79,7 +79,7 @@ static tx_status introduce(many *c, introduction *all)
 }
 
 /* Hosts and groups are numbered in the order of their lowest ranks. */
-static tx_status find_groups(many *c, const introduction *all, int32_t *group)
+static tx_status find_groups(multi *c, const introduction *all, int32_t *group)
 {
     int32_t hosts = 0, groups = 0;
     for (int32_t r = 0; r < c->base.size; r++) {
@@ -98,13 +98,13 @@ static tx_status find_groups(many *c, const introduction *all, int32_t *group)
         if (r == c->base.rank)
             c->base.local_rank = local;
     }
-    TX_TRY(tx_layout_create(group, c->base.size, &c->shared_path.layout));
+    TX_TRY(tx_comm_layout_create(group, c->base.size, &c->shared_path.layout));
     for (int32_t r = 0; r < c->base.size; r++)
         group[r] = r;
-    return tx_layout_create(group, c->base.size, &c->message_path.layout);
+    return tx_comm_layout_create(group, c->base.size, &c->message_path.layout);
 }
 
-static tx_status find_ranks(many *c)
+static tx_status find_ranks(multi *c)
 {
     const size_t size = (size_t)c->base.size;
     introduction *all = calloc(size, sizeof *all);
@@ -122,7 +122,7 @@ static tx_status find_ranks(many *c)
 /* ---- Opening and closing --------------------------------------------------------------------- */
 
 /* Creates the marks of the group, in a window with one page per rank. */
-static tx_status make_marks(many *c)
+static tx_status make_marks(multi *c)
 {
     TX_TRY(tx_window_create(c->transport, c->shared_path.layout, c->who, (int64_t)sizeof(tx_mark), &c->marks));
     c->mark = calloc((size_t)c->marks->members, sizeof *c->mark);
@@ -135,9 +135,9 @@ static tx_status make_marks(many *c)
     return TX_OK;
 }
 
-static tx_status make_path(many *c, path *w, tx_mark *const *mark)
+static tx_status make_path(multi *c, path *w, tx_mark *const *mark)
 {
-    const tx_layout *l = w->layout;
+    const tx_comm_layout *l = w->layout;
     const int32_t group = l->group[c->base.rank];
     w->group = (tx_group){.place = l->place[c->base.rank],
                           .size = l->start[group + 1] - l->start[group],
@@ -146,7 +146,7 @@ static tx_status make_path(many *c, path *w, tx_mark *const *mark)
     return tx_exchange_create(l, c->transport, &w->group, &w->exchange);
 }
 
-static tx_status make_paths(many *c)
+static tx_status make_paths(multi *c)
 {
     TX_TRY(make_marks(c));
     TX_TRY(make_path(c, &c->shared_path, c->mark));
@@ -159,14 +159,14 @@ static tx_status make_paths(many *c)
     return tx_transport_slots(c->transport, slots + TX_MESSAGE_SLOTS, bytes);
 }
 
-static void many_close(tx_comm *comm)
+static void multi_close(tx_comm *comm)
 {
-    many *c = (many *)comm;
+    multi *c = (multi *)comm;
     if (!c)
         return;
-    for (many *sub = c->subs, *next; sub; sub = next) {
+    for (multi *sub = c->subs, *next; sub; sub = next) {
         next = sub->next;
-        many_close(&sub->base);
+        multi_close(&sub->base);
     }
     tx_queue_free(c->base.queue);
     tx_heartbeat_close(c->base.heartbeat);
@@ -192,20 +192,20 @@ static void many_close(tx_comm *comm)
 static tx_status make(tx_comm *comm, const tx_transfer *t);
 
 /* Creates everything except the heartbeat from the transport. */
-static tx_status gather(many *c)
+static tx_status gather(multi *c)
 {
     TX_TRY(find_ranks(c));
     TX_TRY(make_paths(c));
     return tx_queue_create(&c->base, make);
 }
 
-static void set_rank(many *c)
+static void set_rank(multi *c)
 {
     c->base.rank = c->transport->rank;
     c->base.size = c->transport->size;
 }
 
-static tx_status join(many *c, int *argc, char ***argv)
+static tx_status join(multi *c, int *argc, char ***argv)
 {
     const char *advice = "";
     TX_TRY(tx_transport_open(argc, argv, &c->transport, &advice));
@@ -215,7 +215,7 @@ static tx_status join(many *c, int *argc, char ***argv)
     return tx_heartbeat_open(&c->base);
 }
 
-static tx_status make_many(many **made)
+static tx_status make_multi(multi **made)
 {
     *made = calloc(1, sizeof **made);
     if (!*made)
@@ -225,13 +225,13 @@ static tx_status make_many(many **made)
     return TX_OK;
 }
 
-static tx_status many_open(int *argc, char ***argv, tx_comm **comm)
+static tx_status multi_open(int *argc, char ***argv, tx_comm **comm)
 {
-    many *made = NULL;
-    TX_TRY(make_many(&made));
+    multi *made = NULL;
+    TX_TRY(make_multi(&made));
     tx_status status = join(made, argc, argv);
     if (status)
-        many_close(&made->base);
+        multi_close(&made->base);
     else
         *comm = &made->base;
     return status;
@@ -239,7 +239,7 @@ static tx_status many_open(int *argc, char ***argv, tx_comm **comm)
 
 /* ---- Subgroups ------------------------------------------------------------------------------- */
 
-static tx_status part(const many *parent, int32_t colour, int32_t key, many *c)
+static tx_status part(const multi *parent, int32_t colour, int32_t key, multi *c)
 {
     const int32_t own = parent->opened ? parent->opened[parent->base.rank] : parent->base.rank;
     TX_TRY(tx_transport_split(parent->transport, colour, key, &c->transport));
@@ -251,14 +251,14 @@ static tx_status part(const many *parent, int32_t colour, int32_t key, many *c)
     return tx_transport_gather(c->transport, &own, c->opened, sizeof own);
 }
 
-static tx_status many_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub)
+static tx_status multi_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub)
 {
-    many *p = (many *)parent, *made = NULL;
-    TX_TRY(tx_exchange_barrier(p->shared_path.exchange)); /* see many_window */
-    TX_TRY(make_many(&made));
+    multi *p = (multi *)parent, *made = NULL;
+    TX_TRY(tx_exchange_barrier(p->shared_path.exchange)); /* see multi_window */
+    TX_TRY(make_multi(&made));
     tx_status status = part(p, colour, key, made);
     if (status) {
-        many_close(&made->base);
+        multi_close(&made->base);
         return status;
     }
     made->next = p->subs;
@@ -267,11 +267,11 @@ static tx_status many_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm 
     return TX_OK;
 }
 
-static tx_status many_window(tx_comm *comm, int64_t bytes, void **memory)
+static tx_status multi_window(tx_comm *comm, int64_t bytes, void **memory)
 {
-    many *c = (many *)comm;
+    multi *c = (multi *)comm;
     tx_window *window = NULL;
-    TX_TRY(tx_queue_idle(comm, "window"));
+    TX_TRY(tx_queue_check_empty(comm, "window"));
     /* Creating a window uses blocking MPI calls, which do not publish the rank that they wait for. */
     TX_TRY(tx_exchange_barrier(c->shared_path.exchange));
     TX_TRY(tx_window_create(c->transport, c->shared_path.layout, c->who, bytes, &window));
@@ -299,20 +299,20 @@ static uint64_t digest_of(const tx_transfer *t, int32_t ranks, int64_t offset)
     return mix(mix(digest, (uint64_t)t->count), (uint64_t)offset);
 }
 
-static tx_status make_in_window(many *c, const tx_transfer *t, const tx_window *w)
+static tx_status make_in_window(multi *c, const tx_transfer *t, const tx_window *w)
 {
     const int64_t offset = (char *)t->data - w->segment[w->place];
     for (int32_t i = 0; i < w->members; i++)
         c->segment[i] = w->segment[i] + offset;
     TX_TRY(tx_group_meet(&c->shared_path.group, digest_of(t, c->base.size, offset)));
-    TX_TRY(tx_exchange_run(c->shared_path.exchange, t, c->segment, &c->made));
+    TX_TRY(tx_exchange_run(c->shared_path.exchange, t, c->segment, &c->traffic));
     tx_group_barrier(&c->shared_path.group);
     return TX_OK;
 }
 
 static tx_status make(tx_comm *comm, const tx_transfer *t)
 {
-    many *c = (many *)comm;
+    multi *c = (multi *)comm;
     char *data = t->data;
     atomic_store_explicit(&c->bucket, t->bucket, memory_order_relaxed);
     tx_status status = TX_OK;
@@ -323,18 +323,18 @@ static tx_status make(tx_comm *comm, const tx_transfer *t)
     if (t->kind == TX_BARRIER)
         status = tx_exchange_barrier(c->shared_path.exchange);
     else if (t->count > 0)
-        status = w ? make_in_window(c, t, w) : tx_exchange_run(c->message_path.exchange, t, &data, &c->made);
-    atomic_fetch_add_explicit(&c->sent, c->made.sent, memory_order_relaxed);
-    c->made.sent = 0;
-    atomic_store_explicit(&c->shared, c->made.shared, memory_order_relaxed);
+        status = w ? make_in_window(c, t, w) : tx_exchange_run(c->message_path.exchange, t, &data, &c->traffic);
+    atomic_fetch_add_explicit(&c->sent, c->traffic.sent, memory_order_relaxed);
+    c->traffic.sent = 0;
+    atomic_store_explicit(&c->shared, c->traffic.shared, memory_order_relaxed);
     return status;
 }
 
 /* ---- Messages -------------------------------------------------------------------------------- */
 
-static tx_status many_begin_message(tx_comm *comm, const tx_message *message, int32_t *request)
+static tx_status multi_begin_message(tx_comm *comm, const tx_message *message, int32_t *request)
 {
-    many *c = (many *)comm;
+    multi *c = (multi *)comm;
     TX_TRY(tx_comm_check_message(comm, message));
     TX_TRY(tx_messages_begin(c->messages, message, request));
     if (message->out)
@@ -343,54 +343,54 @@ static tx_status many_begin_message(tx_comm *comm, const tx_message *message, in
     return TX_OK;
 }
 
-static tx_status many_wait_message(tx_comm *comm, int32_t request)
+static tx_status multi_wait_message(tx_comm *comm, int32_t request)
 {
-    return tx_messages_wait(((many *)comm)->messages, request);
+    return tx_messages_wait(((multi *)comm)->messages, request);
 }
 
-static tx_status many_peer_all_reduce(tx_comm *comm, const float *data, float *sum, int64_t count)
+static tx_status multi_peer_all_reduce(tx_comm *comm, const float *data, float *sum, int64_t count)
 {
-    TX_TRY(tx_queue_idle(comm, "peer_all_reduce"));
-    return tx_transport_all_reduce(((many *)comm)->transport, data, sum, count);
+    TX_TRY(tx_queue_check_empty(comm, "peer_all_reduce"));
+    return tx_transport_all_reduce(((multi *)comm)->transport, data, sum, count);
 }
 
 /* ---- Status ---------------------------------------------------------------------------------- */
 
-static void many_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
+static void multi_traffic(const tx_comm *comm, tx_comm_traffic *traffic)
 {
-    const many *c = (const many *)comm;
+    const multi *c = (const multi *)comm;
     traffic->sent = atomic_load_explicit(&c->sent, memory_order_relaxed);
     traffic->shared = atomic_load_explicit(&c->shared, memory_order_relaxed);
     tx_queue_times(c->base.queue, &traffic->moving, &traffic->waited);
 }
 
-static bool many_laggard(tx_comm *comm, tx_comm_laggard *laggard)
+static bool multi_laggard(tx_comm *comm, tx_comm_laggard *laggard)
 {
-    many *c = (many *)comm;
+    multi *c = (multi *)comm;
     laggard->rank = tx_group_laggard(&c->shared_path.group);
     laggard->bucket = atomic_load_explicit(&c->bucket, memory_order_relaxed);
     if (laggard->rank >= 0 && c->opened)
         laggard->rank = c->opened[laggard->rank];
-    for (many *sub = c->subs; sub && laggard->rank < 0; sub = sub->next)
-        many_laggard(&sub->base, laggard);
+    for (multi *sub = c->subs; sub && laggard->rank < 0; sub = sub->next)
+        multi_laggard(&sub->base, laggard);
     return laggard->rank >= 0;
 }
 
 const tx_comm_table tx_comm_mpi = {
     .name = "mpi",
-    .open = many_open,
-    .close = many_close,
-    .sub = many_sub,
-    .window = many_window,
+    .open = multi_open,
+    .close = multi_close,
+    .sub = multi_sub,
+    .window = multi_window,
     .begin = tx_queue_begin,
     .wait = tx_queue_wait,
     .background = tx_queue_background,
-    .begin_message = many_begin_message,
-    .wait_message = many_wait_message,
-    .traffic = many_traffic,
-    .tell = tx_heartbeat_send,
-    .hear = tx_heartbeat_read,
-    .laggard = many_laggard,
+    .begin_message = multi_begin_message,
+    .wait_message = multi_wait_message,
+    .traffic = multi_traffic,
+    .send_status = tx_heartbeat_send,
+    .read_status = tx_heartbeat_read,
+    .laggard = multi_laggard,
     .leave = tx_leave,
-    .peer_all_reduce = many_peer_all_reduce,
+    .peer_all_reduce = multi_peer_all_reduce,
 };

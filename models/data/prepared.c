@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Files that are made once and kept, named by a digest. */
-#include "models/data/made.h"
+#include "models/data/prepared.h"
 
 #include "api/base/number.h"
 #include "models/files/data_file.h"
@@ -21,7 +21,7 @@
 
 /* ---- Writing ------------------------------------------------------------------------------------------------- */
 
-static tx_status flush(tx_made *w)
+static tx_status flush(tx_prepared *w)
 {
     tx_digest_add(w->digest, w->piece.data, w->piece.size);
     w->bytes += (int64_t)w->piece.size;
@@ -30,7 +30,7 @@ static tx_status flush(tx_made *w)
     return TX_OK;
 }
 
-tx_status tx_made_write(tx_made *w, const char *text, size_t size)
+tx_status tx_prepared_write(tx_prepared *w, const char *text, size_t size)
 {
     tx_buffer_add(&w->piece, text, size);
     TX_TRY(w->piece.status);
@@ -96,7 +96,7 @@ static bool is_whole(const char *path, const char *description, const char *key,
 }
 
 /* Commits the file, then its description, without which it is not used. */
-static tx_status finish(tx_made *w, const char *description)
+static tx_status finish(tx_prepared *w, const char *description)
 {
     char digest[TX_DIGEST_TEXT];
     tx_json *json = tx_json_object();
@@ -117,11 +117,11 @@ static tx_status finish(tx_made *w, const char *description)
     return status;
 }
 
-static tx_status make_file(const tx_data_source *sources, size_t count, tx_made_contents *write,
+static tx_status make_file(const tx_data_source *sources, size_t count, tx_prepared_contents *write,
                            const tx_prepare_options *options, const char *key, const char *path,
                            const char *description)
 {
-    tx_made w = {.options = options, .key = key};
+    tx_prepared w = {.options = options, .key = key};
     TX_TRY(tx_folder_create(options->folder));
     TX_TRY(tx_file_create(path, &w.file));
     tx_status status = tx_digest_create(&w.digest);
@@ -134,7 +134,7 @@ static tx_status make_file(const tx_data_source *sources, size_t count, tx_made_
 }
 
 /* The path of a prepared file and that of its description; the caller frees both. */
-static tx_status name_files(const char *folder, const char *first, const char *key, const char *ending, char **file,
+static tx_status name_files(const char *folder, const char *first, const char *key, const char *extension, char **file,
                             char **description)
 {
     const char *slash = strrchr(first, '/'), *base = slash ? slash + 1 : first;
@@ -142,7 +142,7 @@ static tx_status name_files(const char *folder, const char *first, const char *k
     snprintf(name, sizeof name, "%.60s", base);
     int stem = (int)strcspn(name, ".");
     stem += snprintf(name + stem, sizeof name - (size_t)stem, "-%.16s.", key);
-    snprintf(name + stem, sizeof name - (size_t)stem, "%.32s", ending);
+    snprintf(name + stem, sizeof name - (size_t)stem, "%.32s", extension);
     *file = tx_path_join(folder, name);
     snprintf(name + stem, sizeof name - (size_t)stem, "prepared.json");
     *description = tx_path_join(folder, name);
@@ -150,11 +150,11 @@ static tx_status name_files(const char *folder, const char *first, const char *k
 }
 
 /* Looks for the file in a folder: `*path` is NULL if it is not there. */
-static tx_status look_in(const char *folder, const char *first, const char *key, const char *ending,
+static tx_status look_in(const char *folder, const char *first, const char *key, const char *extension,
                          const tx_reporter *report, char **path)
 {
     char *file = NULL, *description = NULL;
-    const tx_status status = name_files(folder, first, key, ending, &file, &description);
+    const tx_status status = name_files(folder, first, key, extension, &file, &description);
     const bool found = !status && is_whole(file, description, key, report);
     free(description);
     *path = found ? file : NULL;
@@ -163,20 +163,20 @@ static tx_status look_in(const char *folder, const char *first, const char *key,
     return status;
 }
 
-tx_status tx_made_find(const tx_data_source *sources, size_t count, tx_made_contents *write,
-                       const tx_prepare_options *options, const char *ending, char **path)
+tx_status tx_prepared_find(const tx_data_source *sources, size_t count, tx_prepared_contents *write,
+                           const tx_prepare_options *options, const char *extension, char **path)
 {
     const char *first = sources[0].files.name[0], *folder = options->folder;
     char key[TX_DIGEST_TEXT], packed[TX_PATH_ROOM], *description = NULL;
     if (!folder || !*folder)
         return tx_fail(TX_INVALID, "%s: no folder to keep its rows in: set TX_HOME, or give an output folder", first);
     TX_TRY(make_key(sources, count, options, key));
-    TX_TRY(look_in(folder, first, key, ending, &options->report, path));
+    TX_TRY(look_in(folder, first, key, extension, &options->report, path));
     if (!*path && !tx_hub_cache(packed))
-        TX_TRY(look_in(packed, first, key, ending, &options->report, path));
+        TX_TRY(look_in(packed, first, key, extension, &options->report, path));
     if (*path)
         return TX_OK;
-    tx_status status = name_files(folder, first, key, ending, path, &description);
+    tx_status status = name_files(folder, first, key, extension, path, &description);
     TX_THEN(status, make_file(sources, count, write, options, key, *path, description));
     free(description);
     if (status) {

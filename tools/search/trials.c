@@ -30,7 +30,7 @@ static void print_trial(const tx_search *s, int32_t trial)
     tx_print_line(stdout, "trial %-4" PRId32 " %-8s %s %s%s%s", trial, tx_trial_state_word(t->state), value, options,
                   t->message ? "  " : "", t->message ? t->message : "");
     fflush(stdout);
-    tx_alive_told(s->alive);
+    tx_alive_printed(s->alive);
 }
 
 /* ---- Trials ---------------------------------------------------------------------------------------------------- */
@@ -85,7 +85,7 @@ static tx_status fill_places(tx_search *s, int32_t *from)
 {
     for (int32_t i = 0; i < s->set->parallel; i++) {
         int32_t trial;
-        if (s->place[i].trial >= 0 || always_fails(&s->study))
+        if (s->worker[i].trial >= 0 || always_fails(&s->study))
             continue;
         TX_TRY(next_trial(s, from, &trial));
         if (trial >= 0) {
@@ -101,7 +101,7 @@ static tx_status poll_trials(tx_search *s, int caught, bool at_once, int32_t *ru
 {
     *running = 0;
     for (int32_t i = 0; i < s->set->parallel; i++) {
-        tx_search_place *p = &s->place[i];
+        tx_search_worker *p = &s->worker[i];
         const int32_t trial = p->trial;
         if (trial < 0)
             continue;
@@ -150,7 +150,7 @@ static tx_status run(tx_search *s, const sigset_t *signals, int *caught)
 static void end_all(tx_search *s)
 {
     for (int32_t i = 0; i < s->set->parallel; i++) {
-        tx_search_place *p = &s->place[i];
+        tx_search_worker *p = &s->worker[i];
         if (p->trial < 0)
             continue;
         while (!tx_process_poll(&p->process)) {
@@ -164,17 +164,17 @@ static void end_all(tx_search *s)
 
 tx_status tx_search_run(tx_search *s, int *caught)
 {
-    static const int ending[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
+    static const int terminating[] = {SIGTERM, SIGINT, SIGHUP, SIGCHLD};
     sigset_t signals;
     sigemptyset(&signals);
-    for (size_t i = 0; i < sizeof ending / sizeof ending[0]; i++)
-        sigaddset(&signals, ending[i]);
+    for (size_t i = 0; i < sizeof terminating / sizeof terminating[0]; i++)
+        sigaddset(&signals, terminating[i]);
     sigprocmask(SIG_BLOCK, &signals, &s->mask);
-    s->place = calloc((size_t)s->set->parallel, sizeof *s->place);
-    if (!s->place)
+    s->worker = calloc((size_t)s->set->parallel, sizeof *s->worker);
+    if (!s->worker)
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " parallel trials", s->set->parallel);
     for (int32_t i = 0; i < s->set->parallel; i++)
-        s->place[i].trial = -1;
+        s->worker[i].trial = -1;
     const tx_status status = run(s, &signals, caught);
     end_all(s);
     return status;

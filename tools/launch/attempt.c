@@ -39,13 +39,13 @@ static bool is_stopping(const attempt *t)
  * forwards SIGTERM, too early for a checkpoint. One rank with the signal is enough to stop the run. */
 static bool signal_ranks(const attempt *t)
 {
-    struct utsname here;
+    struct utsname own_host;
     bool sent = false;
-    if (t->a->family != TX_LAUNCH_OPENMPI || uname(&here) != 0)
+    if (t->a->family != TX_LAUNCH_OPENMPI || uname(&own_host) != 0)
         return false;
     for (int32_t r = 0; r < t->job->size; r++) {
         const tx_launch_rank *rank = &t->job->rank[r];
-        if (rank->here && strcmp(rank->host, here.nodename) == 0)
+        if (rank->started && strcmp(rank->host, own_host.nodename) == 0)
             sent = tx_launch_signal(rank->pid, SIGTERM) || sent;
     }
     return sent;
@@ -147,7 +147,7 @@ static void name_host(const attempt *t)
 {
     const int32_t rank = t->job->sign.rank;
     const tx_launch_host *host = rank >= 0 ? tx_launch_host_of(&t->a->hosts, rank) : NULL;
-    if (host && !t->job->rank[rank].here)
+    if (host && !t->job->rank[rank].started)
         snprintf(t->job->rank[rank].host, sizeof t->job->rank->host, "%.63s", host->name);
 }
 
