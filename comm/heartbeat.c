@@ -71,27 +71,27 @@ static socklen_t size_of(const struct sockaddr *at)
 static int open_socket(int family)
 {
     const address any = {.any.sa_family = (sa_family_t)family};
-    const int made = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-    if (made >= 0 && bind(made, &any.any, size_of(&any.any)) == 0)
-        return made;
-    if (made >= 0)
-        close(made);
+    const int result = socket(family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (result >= 0 && bind(result, &any.any, size_of(&any.any)) == 0)
+        return result;
+    if (result >= 0)
+        close(result);
     return -1;
 }
 
 /* Adds an address of this host with the port of the corresponding socket. */
 static void add_address(const tx_heartbeat *p, place *z, const struct sockaddr *at)
 {
-    address made, own;
+    address result, own;
     socklen_t size = sizeof own;
     if (z->count == ADDRESSES || (at->sa_family != AF_INET && !is_six(at)) ||
         getsockname(p->socket[is_six(at)], &own.any, &size) != 0)
         return;
-    memcpy(&made, at, size_of(at));
-    if (is_six(at) && IN6_IS_ADDR_LINKLOCAL(&made.six.sin6_addr)) /* needs the other host's interface number */
+    memcpy(&result, at, size_of(at));
+    if (is_six(at) && IN6_IS_ADDR_LINKLOCAL(&result.six.sin6_addr)) /* needs the other host's interface number */
         return;
-    made.four.sin_port = own.four.sin_port;
-    z->address[z->count++] = made;
+    result.four.sin_port = own.four.sin_port;
+    z->address[z->count++] = result;
 }
 
 /* Collects the addresses of this host and creates a token. */

@@ -132,7 +132,7 @@ static tx_status split(const transport *parent, int32_t colour, int32_t key, tra
 }
 
 /* `turn` NULL selects a mutex of its own. */
-static tx_status make(pthread_mutex_t *turn, transport **made)
+static tx_status make(pthread_mutex_t *turn, transport **created)
 {
     int32_t synchronous;
     TX_TRY(tx_environment_count("TX_COMM_SYNCHRONOUS", 0, 0, "1 to make sends wait for their receivers, or 0",
@@ -144,7 +144,7 @@ static tx_status make(pthread_mutex_t *turn, transport **made)
     t->mpi = MPI_COMM_NULL;
     pthread_mutex_init(&t->own, NULL);
     t->turn = turn ? turn : &t->own;
-    *made = t;
+    *created = t;
     return TX_OK;
 }
 

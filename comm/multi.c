@@ -215,25 +215,25 @@ static tx_status join(multi *c, int *argc, char ***argv)
     return tx_heartbeat_open(&c->base);
 }
 
-static tx_status make_multi(multi **made)
+static tx_status make_multi(multi **created)
 {
-    *made = calloc(1, sizeof **made);
-    if (!*made)
+    *created = calloc(1, sizeof **created);
+    if (!*created)
         return tx_fail(TX_MEMORY, "no memory for a communicator");
-    (*made)->base.table = &tx_comm_mpi;
-    atomic_init(&(*made)->bucket, -1);
+    (*created)->base.table = &tx_comm_mpi;
+    atomic_init(&(*created)->bucket, -1);
     return TX_OK;
 }
 
 static tx_status multi_open(int *argc, char ***argv, tx_comm **comm)
 {
-    multi *made = NULL;
-    TX_TRY(make_multi(&made));
-    tx_status status = join(made, argc, argv);
+    multi *created = NULL;
+    TX_TRY(make_multi(&created));
+    tx_status status = join(created, argc, argv);
     if (status)
-        multi_close(&made->base);
+        multi_close(&created->base);
     else
-        *comm = &made->base;
+        *comm = &created->base;
     return status;
 }
 
@@ -253,17 +253,17 @@ static tx_status part(const multi *parent, int32_t colour, int32_t key, multi *c
 
 static tx_status multi_sub(tx_comm *parent, int32_t colour, int32_t key, tx_comm **sub)
 {
-    multi *p = (multi *)parent, *made = NULL;
+    multi *p = (multi *)parent, *created = NULL;
     TX_TRY(tx_exchange_barrier(p->shared_path.exchange)); /* see multi_window */
-    TX_TRY(make_multi(&made));
-    tx_status status = part(p, colour, key, made);
+    TX_TRY(make_multi(&created));
+    tx_status status = part(p, colour, key, created);
     if (status) {
-        multi_close(&made->base);
+        multi_close(&created->base);
         return status;
     }
-    made->next = p->subs;
-    p->subs = made;
-    *sub = &made->base;
+    created->next = p->subs;
+    p->subs = created;
+    *sub = &created->base;
     return TX_OK;
 }
 

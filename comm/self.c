@@ -29,17 +29,17 @@ extern const tx_comm_table tx_comm_self_table;
 
 static tx_status make(tx_comm **comm)
 {
-    self *made = calloc(1, sizeof *made);
-    if (!made || tx_queue_create(&made->base, NULL)) {
-        free(made);
+    self *created = calloc(1, sizeof *created);
+    if (!created || tx_queue_create(&created->base, NULL)) {
+        free(created);
         return tx_fail(TX_MEMORY, "no memory for a communicator");
     }
     struct utsname names;
-    snprintf(made->only.name, sizeof made->only.name, "%.63s", uname(&names) == 0 ? names.nodename : "this host");
-    made->base.table = &tx_comm_self_table;
-    made->base.size = made->base.local_size = 1;
-    made->base.ranks = &made->only;
-    *comm = &made->base;
+    snprintf(created->only.name, sizeof created->only.name, "%.63s", uname(&names) == 0 ? names.nodename : "this host");
+    created->base.table = &tx_comm_self_table;
+    created->base.size = created->base.local_size = 1;
+    created->base.ranks = &created->only;
+    *comm = &created->base;
     return TX_OK;
 }
 
@@ -89,15 +89,15 @@ static tx_status self_window(tx_comm *comm, int64_t bytes, void **memory)
     TX_TRY(tx_queue_check_empty(comm, "window"));
     if (bytes <= 0)
         return tx_fail(TX_INVALID, "a window of %" PRId64 " bytes is invalid; use at least 1", bytes);
-    window *made = calloc(1, sizeof *made);
-    if (!made || posix_memalign(&made->memory, (size_t)sysconf(_SC_PAGESIZE), (size_t)bytes) != 0) {
-        free(made);
+    window *created = calloc(1, sizeof *created);
+    if (!created || posix_memalign(&created->memory, (size_t)sysconf(_SC_PAGESIZE), (size_t)bytes) != 0) {
+        free(created);
         return tx_fail(TX_MEMORY, "no memory for a window of %" PRId64 " bytes", bytes);
     }
-    memset(made->memory, 0, (size_t)bytes);
-    made->next = s->windows;
-    s->windows = made;
-    *memory = made->memory;
+    memset(created->memory, 0, (size_t)bytes);
+    created->next = s->windows;
+    s->windows = created;
+    *memory = created->memory;
     return TX_OK;
 }
 

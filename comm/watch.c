@@ -89,7 +89,7 @@ static tx_status start_thread(tx_watchdog *w)
     return w->running ? TX_OK : tx_fail(TX_MEMORY, "no thread for the watchdog: %s", strerror(errno));
 }
 
-tx_status tx_watchdog_start(const tx_watchdog_options *options, tx_watchdog **made)
+tx_status tx_watchdog_start(const tx_watchdog_options *options, tx_watchdog **created)
 {
     if (options->size != sizeof *options)
         return tx_fail(TX_INVALID, "tx_watchdog_options: size is %zu, expected %zu", options->size, sizeof *options);
@@ -114,7 +114,7 @@ tx_status tx_watchdog_start(const tx_watchdog_options *options, tx_watchdog **ma
     pthread_condattr_destroy(&clock);
     report_step(w, 0.0); /* before MPI starts, which may hang */
     tx_status status = w->size > 1 || w->channel >= 0 || options->timeout > 0.0 ? start_thread(w) : TX_OK;
-    return TX_RETURN(status, w, made, tx_watchdog_stop);
+    return TX_RETURN(status, w, created, tx_watchdog_stop);
 }
 
 tx_status tx_watchdog_join(tx_watchdog *w, tx_comm *comm)

@@ -36,7 +36,7 @@ typedef enum tx_early_stopping { TX_EARLY_FALSE, TX_EARLY_TRUE, TX_EARLY_NEVER }
 #define TX_GENERATION_EOS 32
 
 /* Names, meanings and defaults as in transformers' GenerationConfig. Start with a copy of tx_lm_generation's. */
-#define TX_GENERATION_DRAFT_TOKENS 7 /* most guesses: products of more than 8 rows may round in another way */
+#define TX_GENERATION_DRAFT_TOKENS 7 /* most draft tokens: products of more than 8 rows may round in another way */
 #define TX_GENERATION_ASSISTANT 3    /* default of num_assistant_tokens */
 
 typedef struct tx_generation {
@@ -51,10 +51,10 @@ typedef struct tx_generation {
     double top_p;              /* and among the smallest set of tokens whose probabilities reach p */
     double repetition_penalty; /* for tokens that occurred already (Keskar et al., CTRL, 2019) */
     int64_t num_beams;
-    /* The number of guesses, which are computed with the next token in one pass if only one text is generated. They are
-     * the tokens after an earlier place of the last two tokens, or of the last one. Wrong ones are dropped. */
+    /* The number of draft tokens, which are computed with the next token in one pass if only one text is generated.
+     * They are the tokens after an earlier place of the last two tokens, or of the last one. Wrong ones are dropped. */
     int64_t prompt_lookup_num_tokens;
-    int64_t num_assistant_tokens; /* the same for guesses by the assistant model; 0 uses none */
+    int64_t num_assistant_tokens; /* the same for those of the assistant model; 0 uses none */
     double length_penalty;        /* beam search divides the sum of log-probabilities by the length to this power */
     tx_early_stopping early_stopping;
     uint64_t seed;                           /* the same seed, prompt and options give the same text */
@@ -120,7 +120,7 @@ typedef struct tx_lm_options {
     /* As tx_reporter's, with the same `context`: progress of compiling kernels and reading weights. Any call may use
      * it, from any thread. It may be NULL. */
     void (*progress)(void *context, const char *what, int64_t done, int64_t total);
-    /* A smaller model with the same tokenizer, on the same device: it guesses the next num_assistant_tokens tokens of a
+    /* A smaller model with the same tokenizer, on the same device: it drafts the next num_assistant_tokens tokens of a
      * single text, and `model` computes them in one pass. The text stays the same. Not with beams, device_map or
      * prompt_lookup_num_tokens. NULL for none. */
     const char *assistant_model;
@@ -235,7 +235,7 @@ tx_status tx_lm_perplexity(tx_lm *lm, const int32_t *ids, int64_t count, const t
                            tx_perplexity_result *result);
 
 /* The costs of the last compilation: memory that the plans need, of it caches of keys and values, the weights' bytes in
- * memory, and the seconds that reading them took. `drafted` tokens were guessed since, and `accepted` of them are part
+ * memory, and the seconds that reading them took. `drafted` tokens were drafted since, and `accepted` of them are part
  * of texts. */
 typedef struct tx_lm_usage {
     int64_t memory, caches, weights, assistant_memory;

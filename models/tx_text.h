@@ -105,8 +105,9 @@ tx_status tx_text_begin(const char *text, size_t size, bool tokens, size_t *begi
 bool tx_line_is_blank(const char *line, size_t size);
 
 /* Copies a text and replaces invalid bytes by U+FFFD: one for each maximal part of a character, as Unicode
- * (chapter 3.9) recommends and Python and Rust do. A NUL follows the `*made_size` bytes. The caller frees `*made`. */
-tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *made_size);
+ * (chapter 3.9) recommends and Python and Rust do. A NUL follows the `*replaced_size` bytes. The caller frees
+ * `*replaced`. */
+tx_status tx_utf8_replace(const char *text, size_t size, char **replaced, size_t *replaced_size);
 
 /* ---- Files and training --------------------------------------------------------------------------- */
 

@@ -97,15 +97,15 @@ tx_status tx_topology_read(const char *path, tx_topology **topology)
     tx_status status = tx_file_read(path, FILE_MAX, &text, &size);
     if (status)
         return status;
-    tx_topology *made = NULL;
-    status = parse_any(text, size, &made);
+    tx_topology *created = NULL;
+    status = parse_any(text, size, &created);
     free(text);
-    if (!status && !(made->file = tx_topo_pool_text(made->pool, path))) {
-        tx_topology_free(made);
+    if (!status && !(created->file = tx_topo_pool_text(created->pool, path))) {
+        tx_topology_free(created);
         status = tx_fail(TX_MEMORY, "topology: out of memory");
     }
     if (status)
         return tx_fail_in(status, "%s", path);
-    *topology = made;
+    *topology = created;
     return TX_OK;
 }

@@ -83,11 +83,11 @@ static tx_status fill_pieces(const tx_config *config, tx_weights_piece *pieces, 
 tx_status tx_arch_pieces(const tx_config *config, tx_weights_piece **pieces, int32_t *count)
 {
     TX_TRY(fill_pieces(config, NULL, count));
-    tx_weights_piece *made = malloc(((size_t)*count + 1) * sizeof *made);
-    if (!made)
+    tx_weights_piece *created = malloc(((size_t)*count + 1) * sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
-    const tx_status status = fill_pieces(config, made, count);
-    return TX_RETURN(status, made, pieces, free);
+    const tx_status status = fill_pieces(config, created, count);
+    return TX_RETURN(status, created, pieces, free);
 }
 
 int64_t tx_arch_param_count(const tx_config *config)

@@ -39,14 +39,14 @@ const tx_config_key *tx_config_key_at(const tx_architecture *type, size_t offset
 tx_status tx_config_copy(const tx_config *config, tx_config **copy)
 {
     const size_t bytes = config->architecture->config_bytes;
-    tx_config *made = malloc(bytes);
-    if (!made)
+    tx_config *created = malloc(bytes);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory for a configuration");
-    memcpy(made, config, bytes);
-    made->source = NULL;
-    made->lora = NULL;
-    made->blocks = NULL;
-    *copy = made;
+    memcpy(created, config, bytes);
+    created->source = NULL;
+    created->lora = NULL;
+    created->blocks = NULL;
+    *copy = created;
     return TX_OK;
 }
 
@@ -62,10 +62,10 @@ void tx_config_free(tx_config *config)
 
 static tx_status make_preset(const tx_architecture *a, const tx_preset *preset, tx_config **config)
 {
-    tx_config *made = NULL;
-    tx_status status = tx_config_copy(a->defaults, &made);
-    TX_THEN(status, tx_config_override(made, preset->overrides));
-    return TX_RETURN(status, made, config, tx_config_free);
+    tx_config *created = NULL;
+    tx_status status = tx_config_copy(a->defaults, &created);
+    TX_THEN(status, tx_config_override(created, preset->overrides));
+    return TX_RETURN(status, created, config, tx_config_free);
 }
 
 tx_status tx_config_preset(const char *name, tx_config **config)
@@ -225,22 +225,22 @@ static void drop_foreign_ids(tx_config *config)
 tx_status tx_config_of_json(tx_json *json, tx_config **config)
 {
     const tx_architecture *architecture;
-    tx_config *made = NULL;
+    tx_config *created = NULL;
     tx_status status = tx_class_choose(json, &architecture);
-    TX_THEN(status, tx_config_copy(architecture->defaults, &made));
+    TX_THEN(status, tx_config_copy(architecture->defaults, &created));
     if (!status) {
-        made->architecture = architecture;
-        status = read_all(json, made);
+        created->architecture = architecture;
+        status = read_all(json, created);
     }
     if (status) {
-        tx_config_free(made);
+        tx_config_free(created);
         tx_json_free(json);
         return status == TX_INVALID ? TX_FORMAT : status;
     }
-    made->source = json;
-    made->new_head = tx_class_has_no_head(json, architecture);
-    drop_foreign_ids(made);
-    *config = made;
+    created->source = json;
+    created->new_head = tx_class_has_no_head(json, architecture);
+    drop_foreign_ids(created);
+    *config = created;
     return TX_OK;
 }
 
@@ -273,9 +273,9 @@ static tx_status add_override(const tx_architecture *a, tx_json *json, const cha
 
 tx_status tx_config_override(tx_config *config, const char *text)
 {
-    tx_config *made = NULL;
+    tx_config *created = NULL;
     tx_json *json = tx_json_object();
-    tx_status status = json ? tx_config_copy(config, &made) : TX_MEMORY;
+    tx_status status = json ? tx_config_copy(config, &created) : TX_MEMORY;
     if (status) {
         tx_json_free(json);
         return status;
@@ -285,16 +285,16 @@ tx_status tx_config_override(tx_config *config, const char *text)
         status = add_override(config->architecture, json, at, length);
         at += length + (at[length] == ',');
     }
-    TX_THEN(status, read_all(json, made));
+    TX_THEN(status, read_all(json, created));
     tx_json_free(json);
     if (!status) {
-        made->source = config->source;
-        made->lora = config->lora;
-        memcpy(config, made, config->architecture->config_bytes);
-        made->source = NULL;
-        made->lora = NULL;
+        created->source = config->source;
+        created->lora = config->lora;
+        memcpy(config, created, config->architecture->config_bytes);
+        created->source = NULL;
+        created->lora = NULL;
     }
-    tx_config_free(made);
+    tx_config_free(created);
     return status ? tx_fail_in(status == TX_FORMAT ? TX_INVALID : status, "config_overrides") : TX_OK;
 }
 
@@ -368,24 +368,24 @@ static tx_status write_all(const tx_config *config, tx_json *json)
 /* The members of the file that the configuration was read from. Saved weights are never quantized. */
 static tx_json *copy_source(const tx_json *source)
 {
-    tx_json *made = tx_json_object();
-    tx_status status = made ? TX_OK : TX_MEMORY;
+    tx_json *result = tx_json_object();
+    tx_status status = result ? TX_OK : TX_MEMORY;
     for (void *i = tx_json_first(source); i && !status; i = tx_json_next(source, i))
         if (strcmp(tx_json_key(i), "quantization_config") != 0)
-            status = tx_json_set(made, tx_json_key(i), tx_json_copy(tx_json_value(i)));
+            status = tx_json_set(result, tx_json_key(i), tx_json_copy(tx_json_value(i)));
     if (status) {
-        tx_json_free(made);
+        tx_json_free(result);
         return NULL;
     }
-    return made;
+    return result;
 }
 
 tx_status tx_config_json(const tx_config *config, tx_json **json)
 {
     TX_TRY(tx_config_check(config));
-    tx_json *made = copy_source(config->source);
-    const tx_status status = made ? write_all(config, made) : TX_MEMORY;
-    return TX_RETURN(status, made, json, tx_json_free);
+    tx_json *created = copy_source(config->source);
+    const tx_status status = created ? write_all(config, created) : TX_MEMORY;
+    return TX_RETURN(status, created, json, tx_json_free);
 }
 
 tx_status tx_config_write(const tx_config *config, tx_dtype dtype, const char *path)

@@ -39,13 +39,13 @@ tx_status tx_config_find(const char *name, tx_config **config)
 
 tx_status tx_config_small(tx_config **config)
 {
-    tx_config *made = NULL;
+    tx_config *created = NULL;
     char text[256];
     snprintf(text, sizeof text,
              "vocab_size=%d,bos_token_id=%d,eos_token_id=%d,n_positions=256,n_embd=128,n_layer=4,n_head=4,"
              "resid_pdrop=0,embd_pdrop=0,attn_pdrop=0",
              TX_BYTES_VOCAB, TX_BYTES_END, TX_BYTES_END);
-    tx_status status = tx_config_preset("gpt2", &made);
-    TX_THEN(status, tx_config_override(made, text));
-    return TX_RETURN(status, made, config, tx_config_free);
+    tx_status status = tx_config_preset("gpt2", &created);
+    TX_THEN(status, tx_config_override(created, text));
+    return TX_RETURN(status, created, config, tx_config_free);
 }

@@ -154,7 +154,7 @@ static double pair_of(const tx_rope_config *rope, double rotations, int64_t size
 
 /* YaRN: pairs below `first` keep their frequency, pairs above `last` get the full scaling factor, with a ramp between.
  */
-static void yarn(const tx_rope_config *rope, int64_t size, tx_rope *made)
+static void yarn(const tx_rope_config *rope, int64_t size, tx_rope *result)
 {
     double first = pair_of(rope, rope->high, size), last = pair_of(rope, rope->low, size);
     if (rope->truncate) {
@@ -164,9 +164,9 @@ static void yarn(const tx_rope_config *rope, int64_t size, tx_rope *made)
     first = fmax(first, 0);
     last = fmin(last, (double)size - 1);
     const double length = first == last ? 0.001 : last - first; /* as in transformers */
-    made->ramp = (float)(-first / length);
-    made->ramp_pair = (float)(1 / length);
-    made->magnitude = (float)rope->attention;
+    result->ramp = (float)(-first / length);
+    result->ramp_pair = (float)(1 / length);
+    result->magnitude = (float)rope->attention;
 }
 
 /* The number of elements of a head that rotate. */
@@ -190,12 +190,12 @@ tx_status tx_rope_check(const tx_rope_config *rope, int64_t size)
 }
 
 /* Pairs that do not rotate get an infinite divisor. */
-static void proportional(const tx_rope_config *rope, int64_t size, tx_rope *made)
+static void proportional(const tx_rope_config *rope, int64_t size, tx_rope *result)
 {
     const int64_t rotated = (int64_t)(rope->rotated * (double)size / 2);
-    made->factor = 1;
+    result->factor = 1;
     for (int64_t i = 0; i < size / 2; i++)
-        made->divisor[i] = i < rotated ? (float)rope->factor : INFINITY;
+        result->divisor[i] = i < rotated ? (float)rope->factor : INFINITY;
 }
 
 int64_t tx_rope_positions(const tx_rope_config *rope, int64_t positions)
@@ -218,26 +218,26 @@ tx_rope tx_rope_of(const tx_rope_config *rope, int64_t head_size, int64_t length
     double theta = rope->type == TX_ROPE_DYNAMIC ? stretched(rope, size, length) : rope->theta;
     if (rope->alpha > 0 && size > 2)
         theta *= pow(rope->alpha, (double)size / (double)(size - 2));
-    tx_rope made = TX_ROPE((float)theta);
-    made.rotated = size < head_size ? (int32_t)size : 0;
+    tx_rope result = TX_ROPE((float)theta);
+    result.rotated = size < head_size ? (int32_t)size : 0;
     if (rope->type == TX_ROPE_DEFAULT || rope->type == TX_ROPE_DYNAMIC)
-        return made;
-    made.factor = (float)rope->factor;
+        return result;
+    result.factor = (float)rope->factor;
     if (rope->type == TX_ROPE_LINEAR)
-        made.ramp = 1;
+        result.ramp = 1;
     if (rope->type == TX_ROPE_LLAMA3) {
-        made.ramp = (float)(rope->high / (rope->high - rope->low));
-        made.ramp_frequency = (float)(-rope->original / (2 * PI * (rope->high - rope->low)));
+        result.ramp = (float)(rope->high / (rope->high - rope->low));
+        result.ramp_frequency = (float)(-rope->original / (2 * PI * (rope->high - rope->low)));
     }
     if (rope->type == TX_ROPE_YARN)
-        yarn(rope, size, &made);
+        yarn(rope, size, &result);
     if (rope->type == TX_ROPE_PROPORTIONAL)
-        proportional(rope, size, &made);
+        proportional(rope, size, &result);
     if (rope->type == TX_ROPE_LONGROPE) {
-        made.factor = 1;
-        made.magnitude = (float)rope->attention;
-        memcpy(made.divisor, (double)length > rope->original ? rope->long_factor : rope->short_factor,
-               sizeof made.divisor);
+        result.factor = 1;
+        result.magnitude = (float)rope->attention;
+        memcpy(result.divisor, (double)length > rope->original ? rope->long_factor : rope->short_factor,
+               sizeof result.divisor);
     }
-    return made;
+    return result;
 }

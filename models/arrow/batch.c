@@ -33,27 +33,27 @@ static tx_status fail(const tx_arrow_column *c, const char *fault)
 void tx_arrow_memory_free(tx_arrow_memory *memory)
 {
     for (size_t i = 0; i < memory->count; i++)
-        free(memory->made[i]);
-    free(memory->made);
+        free(memory->converted[i]);
+    free(memory->converted);
     free(memory->stored.data);
     *memory = (tx_arrow_memory){0};
 }
 
 /* Allocates memory that is freed with that of the batch. */
-static tx_status allocate(tx_arrow_memory *m, size_t bytes, void **made)
+static tx_status allocate(tx_arrow_memory *m, size_t bytes, void **created)
 {
-    TX_TRY(tx_array_reserve(&m->made, &m->room, m->count + 1, sizeof *m->made, "buffers"));
-    *made = malloc(bytes + 1);
-    if (!*made)
+    TX_TRY(tx_array_reserve(&m->converted, &m->room, m->count + 1, sizeof *m->converted, "buffers"));
+    *created = malloc(bytes + 1);
+    if (!*created)
         return tx_fail(TX_MEMORY, "no memory for a buffer of %zu bytes", bytes);
-    m->made[m->count++] = *made;
+    m->converted[m->count++] = *created;
     return TX_OK;
 }
 
 /* Decompresses a buffer, which begins with its size. A size of -1 means that it is stored as it is. */
 static tx_status unpack(reading *r, const tx_arrow_column *c, const uint8_t **data, int64_t *bytes)
 {
-    void *made;
+    void *created;
     if (*bytes < 8)
         return fail(c, "a buffer is damaged");
     const int64_t size = (int64_t)tx_fixed_read(*data, 8);
@@ -63,10 +63,10 @@ static tx_status unpack(reading *r, const tx_arrow_column *c, const uint8_t **da
         return TX_OK;
     if (size < 0 || size > BUFFER_BYTES + BUFFER_RATIO * *bytes)
         return fail(c, "the size of a compressed buffer is damaged");
-    TX_TRY(allocate(r->memory, (size_t)size, &made));
-    if (!tx_pq_unpack(r->codec ? TX_PQ_ZSTD : TX_PQ_LZ4_FRAME, *data, (size_t)*bytes, made, (size_t)size))
+    TX_TRY(allocate(r->memory, (size_t)size, &created));
+    if (!tx_pq_unpack(r->codec ? TX_PQ_ZSTD : TX_PQ_LZ4_FRAME, *data, (size_t)*bytes, created, (size_t)size))
         return fail(c, "its compressed data are damaged");
-    *data = made;
+    *data = created;
     *bytes = size;
     return TX_OK;
 }
@@ -105,15 +105,15 @@ static tx_status read_children(reading *r, const tx_arrow_column *c)
 /* Reads the buffers that hold the bytes of views. */
 static tx_status read_parts(reading *r, tx_arrow_column *c)
 {
-    void *made;
+    void *created;
     if (r->parts == r->parts_end)
         return fail(c, "the batch has too few numbers of parts");
     const uint64_t count = tx_fixed_read(r->parts, PART_ENTRY);
     r->parts += PART_ENTRY;
     if (count > (uint64_t)(r->buffer_end - r->buffer) / BUFFER_ENTRY)
         return fail(c, "the batch has too few buffers");
-    TX_TRY(allocate(r->memory, count * sizeof *c->part, &made));
-    c->part = made;
+    TX_TRY(allocate(r->memory, count * sizeof *c->part, &created));
+    c->part = created;
     for (; c->parts < (int64_t)count; c->parts++)
         TX_TRY(next_buffer(r, c, &c->part[c->parts].data, &c->part[c->parts].bytes));
     return TX_OK;

@@ -49,7 +49,7 @@ typedef struct tx_arrow_column {
 /* The memory of a batch. */
 typedef struct tx_arrow_memory {
     tx_buffer stored; /* as in the file */
-    void **made;      /* buffers that were decompressed, and lists of parts */
+    void **converted; /* buffers that were decompressed, and lists of parts */
     size_t count, room;
 } tx_arrow_memory;
 

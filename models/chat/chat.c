@@ -183,15 +183,15 @@ static tx_status find_end(tx_chat *chat, const tx_reporter *report)
 static tx_status make(const char *name, bool tools, const tx_tokenizer *tokenizer, const tx_reporter *report,
                       tx_chat **chat)
 {
-    tx_chat *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_chat *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "chat template: out of memory");
-    made->tokenizer = tokenizer;
-    tx_status status = choose(made, name, tools);
-    TX_THEN(status, give_variables(made));
-    TX_THEN(status, find_end(made, report));
-    TX_THEN(status, tx_chat_find_habits(made));
-    return TX_RETURN(status, made, chat, tx_chat_free);
+    created->tokenizer = tokenizer;
+    tx_status status = choose(created, name, tools);
+    TX_THEN(status, give_variables(created));
+    TX_THEN(status, find_end(created, report));
+    TX_THEN(status, tx_chat_find_habits(created));
+    return TX_RETURN(status, created, chat, tx_chat_free);
 }
 
 /* Opens the model's template for conversations with tools, if it has one. */
@@ -220,11 +220,11 @@ static tx_status make_tools(tx_chat *chat, const tx_reporter *report)
 tx_status tx_chat_create(const char *name, const tx_tokenizer *tokenizer, const tx_reporter *report, tx_chat **chat)
 {
     TX_NEEDS(tokenizer && chat, TX_INVALID);
-    tx_chat *made = NULL;
-    tx_status status = make(name, false, tokenizer, report, &made);
+    tx_chat *created = NULL;
+    tx_status status = make(name, false, tokenizer, report, &created);
     if (!status && !name)
-        status = make_tools(made, report);
-    return TX_RETURN(status, made, chat, tx_chat_free);
+        status = make_tools(created, report);
+    return TX_RETURN(status, created, chat, tx_chat_free);
 }
 
 bool tx_chat_reads(const tx_chat *chat, const char *variable)

@@ -79,10 +79,10 @@ static tx_status append(tx_conversation *c, tx_json *message, bool learnt)
 
 static tx_json *make_message(const char *role)
 {
-    tx_json *made = tx_json_object();
-    if (!tx_json_set_string(made, "role", role))
-        return made;
-    tx_json_free(made);
+    tx_json *result = tx_json_object();
+    if (!tx_json_set_string(result, "role", role))
+        return result;
+    tx_json_free(result);
     return NULL;
 }
 
@@ -90,13 +90,13 @@ tx_status tx_conversation_add(tx_conversation *c, const char *role, const char *
 {
     TX_NEEDS(c && role && (text || !size), TX_INVALID);
     char *whole = NULL;
-    tx_json *made = make_message(role);
+    tx_json *result = make_message(role);
     tx_status status = tx_utf8_replace(text ? text : "", size, &whole, &size);
-    TX_THEN(status, tx_json_set_text(made, "content", whole, size));
+    TX_THEN(status, tx_json_set_text(result, "content", whole, size));
     free(whole);
     if (status)
-        tx_json_free(made);
-    return status ? status : append(c, made, false);
+        tx_json_free(result);
+    return status ? status : append(c, result, false);
 }
 
 tx_status tx_conversation_copy(tx_conversation *c, const tx_conversation *from, size_t index)
@@ -228,7 +228,7 @@ static tx_status name_reasoning(tx_json *message)
 }
 
 /* Converts ShareGPT's "from" and "value" to "role" and "content". */
-static tx_status rename_turn(const tx_json *item, tx_json **made)
+static tx_status rename_turn(const tx_json *item, tx_json **created)
 {
     static const char *const roles[][2] = {
         {"human", "user"},
@@ -253,10 +253,10 @@ static tx_status rename_turn(const tx_json *item, tx_json **made)
         i++;
     if (i == sizeof roles / sizeof roles[0])
         return tx_fail(TX_FORMAT, "from: \"%.40s\" is not one of human, gpt, system and tool", from);
-    *made = make_message(roles[i][1]);
-    tx_status status = tx_json_set_text(*made, "content", text, size);
+    *created = make_message(roles[i][1]);
+    tx_status status = tx_json_set_text(*created, "content", text, size);
     if (status)
-        tx_json_free(*made);
+        tx_json_free(*created);
     return status;
 }
 
@@ -266,10 +266,10 @@ static tx_status read_message(const tx_json *item, bool learnt, tx_conversation 
     if (tx_json_type_of(item) != TX_JSON_OBJECT)
         return tx_fail(TX_FORMAT, "expected an object");
     if (c->form == TX_CHAT_SHAREGPT && tx_json_has(item, "from")) {
-        tx_json *made = NULL;
-        TX_TRY(rename_turn(item, &made));
-        const bool answers = tx_json_get_string(made, "role", &role) == TX_OK && strcmp(role, "assistant") == 0;
-        return append(c, made, learnt && answers);
+        tx_json *created = NULL;
+        TX_TRY(rename_turn(item, &created));
+        const bool answers = tx_json_get_string(created, "role", &role) == TX_OK && strcmp(role, "assistant") == 0;
+        return append(c, created, learnt && answers);
     }
     TX_TRY(refuse_parts(item));
     TX_TRY(tx_json_get_string(item, "role", &role));
@@ -281,12 +281,12 @@ static tx_status read_message(const tx_json *item, bool learnt, tx_conversation 
         return tx_fail(TX_FORMAT, "content: expected a text or a list of parts");
     int64_t weight = 1;
     TX_TRY(TX_JSON_OPTIONAL(int, item, "weight", 0, 1, &weight));
-    tx_json *made = tx_json_copy(item);
-    const tx_status status = made ? name_reasoning(made) : TX_OK;
+    tx_json *created = tx_json_copy(item);
+    const tx_status status = created ? name_reasoning(created) : TX_OK;
     if (status)
-        tx_json_free(made);
+        tx_json_free(created);
     c->weighted = c->weighted || !weight;
-    return status ? status : append(c, made, learnt && weight && strcmp(role, "assistant") == 0);
+    return status ? status : append(c, created, learnt && weight && strcmp(role, "assistant") == 0);
 }
 
 /* Appends the messages of the list `key`. */
@@ -335,14 +335,14 @@ static tx_status read_text(const tx_json *object, const char *key, const char *r
     const char *text = NULL;
     size_t size = 0;
     TX_TRY(tx_json_get_text(object, key, &text, &size));
-    tx_json *made = make_message(role);
+    tx_json *result = make_message(role);
     const bool asks = strcmp(role, "user") == 0;
-    tx_status status = tx_json_set_text(made, "content", text, size);
+    tx_status status = tx_json_set_text(result, "content", text, size);
     if (!status && asks && c->form == TX_CHAT_INSTRUCTION)
-        status = set_input(object, made, text, size);
+        status = set_input(object, result, text, size);
     if (status)
-        tx_json_free(made);
-    return status ? status : append(c, made, !asks);
+        tx_json_free(result);
+    return status ? status : append(c, result, !asks);
 }
 
 static tx_status read_form(const tx_json *object, bool answered, tx_conversation *c)

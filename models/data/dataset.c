@@ -329,21 +329,21 @@ static tx_status digest_blocks(tx_dataset *d, const tx_reporter *report)
 /* Makes a dataset, which takes ownership of `tokens`, also on failure. */
 static tx_status make(const char *path, const tx_dataset_options *o, tx_tokens *tokens, tx_dataset **dataset)
 {
-    tx_dataset *made = calloc(1, sizeof *made);
-    if (!made) {
+    tx_dataset *created = calloc(1, sizeof *created);
+    if (!created) {
         tx_tokens_free(tokens);
         return tx_fail(TX_MEMORY, "%s: no memory for the dataset", path);
     }
-    *made = (tx_dataset){.tokens = *tokens, .vocab = o->vocab, .block = o->block};
-    tx_status status = check_ids(path, &made->tokens, o->vocab);
-    TX_THEN(status, cut(path, made, o));
-    TX_THEN(status, digest_blocks(made, &o->report));
+    *created = (tx_dataset){.tokens = *tokens, .vocab = o->vocab, .block = o->block};
+    tx_status status = check_ids(path, &created->tokens, o->vocab);
+    TX_THEN(status, cut(path, created, o));
+    TX_THEN(status, digest_blocks(created, &o->report));
     if (status) {
-        tx_dataset_free(made);
+        tx_dataset_free(created);
         return status;
     }
     tx_lines_report(&o->report, path, tokens->bad, "line", tokens->first_bad);
-    *dataset = made;
+    *dataset = created;
     return TX_OK;
 }
 

@@ -35,16 +35,16 @@ static iconv_t open_by_name(const char *name)
 
 tx_status tx_encoding_open(const char *name, tx_encoding **encoding)
 {
-    tx_encoding *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_encoding *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "encoding: out of memory");
-    snprintf(made->name, sizeof made->name, "%s", name);
-    made->how = open_by_name(name);
-    if (made->how == (iconv_t)-1) {
-        free(made);
+    snprintf(created->name, sizeof created->name, "%s", name);
+    created->how = open_by_name(name);
+    if (created->how == (iconv_t)-1) {
+        free(created);
         return tx_fail(TX_INVALID, "--encoding %s: iconv has no such encoding; `iconv -l` lists them", name);
     }
-    *encoding = made;
+    *encoding = created;
     return TX_OK;
 }
 

@@ -295,15 +295,15 @@ static tx_status replace(const tx_prepare_options *options, const char *encoding
 {
     const tx_data_source one = {.files = {.name = path, .count = 1}};
     const tx_prepare_options only = {.encoding = encoding, .folder = options->folder, .report = options->report};
-    char extension[33] = "txt", *made = NULL;
+    char extension[33] = "txt", *created = NULL;
     for (size_t at = size; at-- > 0 && (*path)[at] != '/';)
         if ((*path)[at] == '.') {
             snprintf(extension, sizeof extension, "%.*s", (int)(size - at - 1), *path + at + 1);
             break;
         }
-    TX_TRY(tx_prepared_find(&one, 1, write, &only, extension, &made));
+    TX_TRY(tx_prepared_find(&one, 1, write, &only, extension, &created));
     free(*path);
-    *path = made;
+    *path = created;
     return TX_OK;
 }
 

@@ -19,10 +19,10 @@ typedef struct tx_prepared {
     const char *key; /* the digest of all that decides its contents */
 } tx_prepared;
 
-tx_status tx_prepared_write(tx_prepared *made, const char *text, size_t size);
+tx_status tx_prepared_write(tx_prepared *file, const char *text, size_t size);
 
 /* Writes the contents of a file that is made of the sources. */
-typedef tx_status tx_prepared_contents(tx_prepared *made, const tx_data_source *sources, size_t count);
+typedef tx_status tx_prepared_contents(tx_prepared *file, const tx_data_source *sources, size_t count);
 
 /* Makes a file, unless it is there, or in the folder of `txtok pack`, and intact. Its name is that of the first source,
  * a part of the key, and `extension`. The caller frees `*path`. */

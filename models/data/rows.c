@@ -27,7 +27,7 @@ struct tx_rows {
     const char *record; /* the current row, as it is in the file */
     size_t size;        /* 0 after the last row */
     tx_json *object;    /* the current row, and values that were made of its own */
-    tx_json *made;
+    tx_json *derived;
     char *text;
     int64_t number; /* rows that tx_rows_next returned */
 
@@ -207,9 +207,9 @@ static tx_status read_json(tx_rows *r)
 static void free_row(tx_rows *r)
 {
     tx_json_free(r->object);
-    tx_json_free(r->made);
+    tx_json_free(r->derived);
     free(r->text);
-    r->object = r->made = NULL;
+    r->object = r->derived = NULL;
     r->text = NULL;
 }
 
@@ -372,8 +372,8 @@ tx_status tx_rows_fail_column(const tx_rows *rows, const char *name, const char 
 /* Keeps a value as long as the current row. */
 static tx_status keep(tx_rows *r, tx_json *value)
 {
-    r->made = r->made ? r->made : tx_json_array();
-    return tx_json_append(r->made, value);
+    r->derived = r->derived ? r->derived : tx_json_array();
+    return tx_json_append(r->derived, value);
 }
 
 const char *tx_rows_text(tx_rows *rows, int32_t column, size_t *size)
@@ -388,7 +388,7 @@ const char *tx_rows_text(tx_rows *rows, int32_t column, size_t *size)
         char *written = tx_json_text(value, TX_JSON_LINE);
         TX_THEN(r->status, written ? keep(r, tx_json_pack("s", written)) : TX_MEMORY);
         free(written);
-        value = tx_json_at(r->made, tx_json_size(r->made) - 1);
+        value = tx_json_at(r->derived, tx_json_size(r->derived) - 1);
     }
     TX_THEN(r->status, tx_json_as_text(value, "column", &text, size));
     return text;

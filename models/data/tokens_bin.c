@@ -98,13 +98,13 @@ tx_status tx_tokens_of_bin(tx_data_file *file, tx_tokens *tokens)
     int32_t head[HEADER_WORDS] = {0};
     const int64_t size = file->size;
     TX_TRY(tx_data_file_read(file, 0, head, (size_t)(size < HEADER_BYTES ? size : HEADER_BYTES)));
-    tx_tokens made = {.width = 2, .count = size / 2};
+    tx_tokens result = {.width = 2, .count = size / 2};
     size_t kind = 0;
     while (kind < KINDS && (size < (int64_t)sizeof *head || head[0] != kinds[kind].magic))
         kind++;
     if (kind < KINDS) {
         TX_TRY(check_llmc(file, head, kind));
-        made = (tx_tokens){.width = kinds[kind].width, .count = head[2], .header = HEADER_BYTES};
+        result = (tx_tokens){.width = kinds[kind].width, .count = head[2], .header = HEADER_BYTES};
     } else if (is_unknown_header(size, head)) {
         return tx_fail(TX_FORMAT,
                        "%s: begins with a header like llm.c's whose magic is %" PRId32
@@ -114,8 +114,8 @@ tx_status tx_tokens_of_bin(tx_data_file *file, tx_tokens *tokens)
         return tx_fail(TX_FORMAT, "%s: %" PRId64 " bytes, an odd number: not a file of uint16 tokens", file->path,
                        size);
     }
-    made.file = *file;
+    result.file = *file;
     *file = (tx_data_file){0};
-    *tokens = made;
+    *tokens = result;
     return TX_OK;
 }

@@ -185,17 +185,17 @@ tx_status tx_tokens_cached(const tx_text_range *texts, const tx_dataset_options 
         TX_TRY(find_parts(&p));
     }
     const int locked = lock(options->cache, locking, true); /* the ranks tokenise a text once */
-    tx_tokens made = {0};
-    tx_status status = find(&p, name, &made);
+    tx_tokens result = {0};
+    tx_status status = find(&p, name, &result);
     /* If there are more malformed lines than allowed now, read the text again to report the first one. */
-    if (!status && made.bad > options->skip_bad) {
-        tx_tokens_free(&made);
+    if (!status && result.bad > options->skip_bad) {
+        tx_tokens_free(&result);
         status = TX_NOT_FOUND;
     }
     if (status == TX_NOT_FOUND)
-        status = make(&p, &made);
+        status = make(&p, &result);
     unlock(locked);
     if (!status)
-        *tokens = made;
+        *tokens = result;
     return status;
 }

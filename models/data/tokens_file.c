@@ -93,7 +93,7 @@ static tx_status verify(tx_data_file *file, const char *key, bool trusted, const
         return tx_fail(TX_FORMAT, "%s", fault);
     if (!trusted)
         TX_TRY(check_digest(file, &t, report));
-    tx_tokens made = {
+    tx_tokens result = {
         .file = *file,
         .width = (int32_t)t.width,
         .count = (int64_t)t.count,
@@ -105,9 +105,9 @@ static tx_status verify(tx_data_file *file, const char *key, bool trusted, const
         .ids_end = t.ids_end,
     };
     if (!trusted)
-        TX_TRY(check_lengths(&made));
+        TX_TRY(check_lengths(&result));
     *file = (tx_data_file){0};
-    *tokens = made;
+    *tokens = result;
     return TX_OK;
 }
 

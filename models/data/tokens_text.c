@@ -226,21 +226,21 @@ static tx_status cut_ranges(part *parts, size_t most, const tx_text_range *texts
 }
 
 /* Returns the failure of the first failed part, or fails if there are more malformed lines than allowed. */
-static tx_status check_parts(const part *parts, size_t most, tx_tokens *made)
+static tx_status check_parts(const part *parts, size_t most, tx_tokens *result)
 {
     int64_t allowed = parts[0].options->skip_bad;
     const char *reason = "";
-    made->bad = 0;
+    result->bad = 0;
     for (size_t i = 0; i < most; i++) {
         if (parts[i].status)
             return tx_fail(parts[i].status, "%s", parts[i].message);
-        if (parts[i].bad && (!made->bad || parts[i].first_bad < made->first_bad)) {
-            made->first_bad = parts[i].first_bad;
+        if (parts[i].bad && (!result->bad || parts[i].first_bad < result->first_bad)) {
+            result->first_bad = parts[i].first_bad;
             reason = parts[i].reason;
         }
-        made->bad += parts[i].bad;
+        result->bad += parts[i].bad;
     }
-    if (made->bad <= allowed)
+    if (result->bad <= allowed)
         return TX_OK;
     if (allowed == 0)
         return tx_fail(TX_FORMAT, "%s: %s", parts[0].path, reason);
@@ -249,12 +249,12 @@ static tx_status check_parts(const part *parts, size_t most, tx_tokens *made)
 }
 
 /* Passes the results of a round on. */
-static tx_status pass(part *parts, size_t count, const tx_tokens_sink *sink, tx_tokens *made)
+static tx_status pass(part *parts, size_t count, const tx_tokens_sink *sink, tx_tokens *result)
 {
     for (size_t i = 0; i < count; i++) {
         part *p = &parts[i];
-        made->count += (int64_t)p->piece.count;
-        made->texts += (int64_t)p->piece.texts;
+        result->count += (int64_t)p->piece.count;
+        result->texts += (int64_t)p->piece.texts;
         TX_TRY(sink->take(sink->context, &p->piece));
         p->piece.count = p->piece.texts = p->reported = 0;
     }
@@ -282,16 +282,16 @@ tx_status tx_tokens_stream(const tx_text_range *texts, const tx_dataset_options 
     };
     for (size_t i = 0; i < most; i++)
         parts[i] = common;
-    tx_tokens made = {.width = common.piece.width, .of_texts = true};
+    tx_tokens result = {.width = common.piece.width, .of_texts = true};
     int64_t at = 0;
     tx_status status = find_begin(texts, &at);
     while (!status && at < texts->end) {
         status = cut_ranges(parts, most, texts, &at, &count);
         if (!status) {
             run_parts(parts, count, &options->report);
-            status = check_parts(parts, most, &made);
+            status = check_parts(parts, most, &result);
         }
-        TX_THEN(status, pass(parts, count, sink, &made));
+        TX_THEN(status, pass(parts, count, sink, &result));
     }
     for (size_t i = 0; i < most; i++) {
         tx_encoder_free(parts[i].encoder);
@@ -301,7 +301,7 @@ tx_status tx_tokens_stream(const tx_text_range *texts, const tx_dataset_options 
     }
     free(parts);
     if (!status)
-        *tokens = made;
+        *tokens = result;
     return status;
 }
 

@@ -161,18 +161,18 @@ tx_status tx_checkpoint_begin(const char *output_dir, int64_t step, tx_checkpoin
     TX_NEEDS(output_dir && checkpoint, TX_INVALID);
     if (step < 0)
         return tx_fail(TX_INVALID, "%s: a checkpoint cannot have step %" PRId64, output_dir, step);
-    tx_checkpoint *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_checkpoint *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
-    made->step = step;
-    name_temporary(step, TX_CHECKPOINT_MAKING, made->making);
-    made->output_dir = strdup(output_dir);
-    tx_path_in(made->folder, output_dir, made->making);
-    made->expected = tx_json_object();
-    tx_status status = made->output_dir && made->expected
-                           ? make_folder(made)
+    created->step = step;
+    name_temporary(step, TX_CHECKPOINT_MAKING, created->making);
+    created->output_dir = strdup(output_dir);
+    tx_path_in(created->folder, output_dir, created->making);
+    created->expected = tx_json_object();
+    tx_status status = created->output_dir && created->expected
+                           ? make_folder(created)
                            : tx_fail(TX_MEMORY, "%s: no memory for a checkpoint", output_dir);
-    return TX_RETURN(status, made, checkpoint, checkpoint_free);
+    return TX_RETURN(status, created, checkpoint, checkpoint_free);
 }
 
 const char *tx_checkpoint_folder(const tx_checkpoint *checkpoint)

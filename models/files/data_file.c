@@ -14,13 +14,13 @@
 
 tx_status tx_data_file_open(const char *path, tx_data_file *file)
 {
-    tx_data_file made = {.path = strdup(path)};
-    tx_status status = made.path ? tx_file_open(path, O_RDONLY, &made.descriptor, &made.size)
-                                 : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    tx_data_file result = {.path = strdup(path)};
+    tx_status status = result.path ? tx_file_open(path, O_RDONLY, &result.descriptor, &result.size)
+                                   : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     if (status)
-        free(made.path);
+        free(result.path);
     else
-        *file = made;
+        *file = result;
     return status;
 }
 

@@ -13,15 +13,15 @@ struct tx_digest {
 
 tx_status tx_digest_create(tx_digest **digest)
 {
-    tx_digest *made = calloc(1, sizeof *made);
-    if (made)
-        made->context = EVP_MD_CTX_new();
-    if (!made || !made->context || EVP_DigestInit_ex(made->context, EVP_sha256(), NULL) != 1) {
-        tx_digest_free(made);
+    tx_digest *created = calloc(1, sizeof *created);
+    if (created)
+        created->context = EVP_MD_CTX_new();
+    if (!created || !created->context || EVP_DigestInit_ex(created->context, EVP_sha256(), NULL) != 1) {
+        tx_digest_free(created);
         ERR_clear_error(); /* the library's error queue of this thread */
         return tx_fail(TX_MEMORY, "SHA-256: out of memory");
     }
-    *digest = made;
+    *digest = created;
     return TX_OK;
 }
 

@@ -80,19 +80,19 @@ static tx_status read_names(DIR *list, const char *folder, tx_names *names)
 tx_status tx_folder_list(const char *folder, tx_names *names)
 {
     TX_NEEDS(folder && names, TX_INVALID);
-    tx_names made = {0};
+    tx_names result = {0};
     DIR *list = opendir(folder);
     if (!list)
         return tx_file_fail(folder, "list");
-    tx_status status = read_names(list, folder, &made);
+    tx_status status = read_names(list, folder, &result);
     closedir(list);
     if (status) {
-        tx_names_free(&made);
+        tx_names_free(&result);
         return status;
     }
-    if (made.count > 1)
-        qsort(made.name, made.count, sizeof *made.name, by_bytes);
-    *names = made;
+    if (result.count > 1)
+        qsort(result.name, result.count, sizeof *result.name, by_bytes);
+    *names = result;
     return TX_OK;
 }
 

@@ -129,12 +129,12 @@ static void find_hub(char path[TX_PATH_ROOM])
             format_path(path, "%s%s", environment(places[i][0]), places[i][1]);
 }
 
-static tx_status copy(const char *path, char **made)
+static tx_status copy(const char *path, char **created)
 {
     char *text = strdup(path);
     if (!text)
         return tx_fail(TX_MEMORY, "no memory for the name of a file");
-    *made = text;
+    *created = text;
     return TX_OK;
 }
 

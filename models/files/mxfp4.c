@@ -148,21 +148,21 @@ tx_status tx_mxfp4_open(tx_weights **weights)
         return TX_OK;
     char path[4096];
     snprintf(path, sizeof path, "%s", tx_weights_path(*weights));
-    mxfp4 *made = calloc(1, sizeof *made);
-    if (!made) {
+    mxfp4 *created = calloc(1, sizeof *created);
+    if (!created) {
         tx_weights_close(*weights);
         *weights = NULL;
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     }
-    made->inner = *weights;
-    made->loaded = -1;
+    created->inner = *weights;
+    created->loaded = -1;
     *weights = NULL;
-    const tx_status status = tx_fail_in(show_all(made), "%s", path);
+    const tx_status status = tx_fail_in(show_all(created), "%s", path);
     if (status) {
-        close_all(made);
+        close_all(created);
         return status;
     }
     const tx_weights_source source = {
-        .count = made->count, .tensor = made->tensor, .read = read_f32, .close = close_all, .context = made};
+        .count = created->count, .tensor = created->tensor, .read = read_f32, .close = close_all, .context = created};
     return tx_weights_of_source(path, &source, weights);
 }

@@ -40,11 +40,11 @@ static tx_status add_states(states *s, int32_t param)
     const tx_param_spec *spec;
     TX_TRY(tx_model_param(s->model, param, &name, &spec));
     for (int32_t k = 0; k < tx_model_states(s->model, param); k++) {
-        state made = {.param = param, .number = k};
-        TX_TRY(tx_model_state(s->model, param, k, &made.info));
-        snprintf(made.name, sizeof made.name, "%.200s.%s", name, made.info.name);
-        TX_TRY(tx_array_reserve(&s->at, &s->room, s->count + 1, sizeof made, "states of the optimizer"));
-        s->at[s->count++] = made;
+        state result = {.param = param, .number = k};
+        TX_TRY(tx_model_state(s->model, param, k, &result.info));
+        snprintf(result.name, sizeof result.name, "%.200s.%s", name, result.info.name);
+        TX_TRY(tx_array_reserve(&s->at, &s->room, s->count + 1, sizeof result, "states of the optimizer"));
+        s->at[s->count++] = result;
     }
     return TX_OK;
 }

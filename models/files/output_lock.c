@@ -99,16 +99,16 @@ tx_status tx_output_lock_take(const char *output_dir, tx_output_lock **lock)
 {
     TX_NEEDS(output_dir && lock, TX_INVALID);
     TX_TRY(tx_folder_create(output_dir));
-    tx_output_lock *made = malloc(sizeof *made);
-    if (!made)
+    tx_output_lock *created = malloc(sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "%s: no memory for its lock", output_dir);
-    tx_status status = lock_file(output_dir, TX_PATH(output_dir, LOCK), &made->descriptor);
+    tx_status status = lock_file(output_dir, TX_PATH(output_dir, LOCK), &created->descriptor);
     if (!status) {
         status = clean(output_dir);
         if (status)
-            close(made->descriptor);
+            close(created->descriptor);
     }
-    return TX_RETURN(status, made, lock, free);
+    return TX_RETURN(status, created, lock, free);
 }
 
 void tx_output_lock_release(tx_output_lock *lock)

@@ -13,7 +13,7 @@ enum { MARK = -1 };
 typedef struct parser {
     const char *text;
     size_t size, at;
-    tx_pickle made;
+    tx_pickle pickle;
     int32_t *stack, *memo; /* values; the stack also has marks */
     int32_t height, memos;
     bool stopped;
@@ -40,10 +40,10 @@ static tx_status take_number(parser *p, int32_t bytes, bool has_sign, int64_t *n
 {
     const char *at = NULL;
     TX_TRY(take(p, (size_t)bytes, &at));
-    uint64_t made = tx_fixed_read(at, bytes);
-    if (has_sign && bytes > 0 && bytes < 8 && made >> (8 * bytes - 1))
-        made |= UINT64_MAX << (8 * bytes);
-    *number = (int64_t)made;
+    uint64_t result = tx_fixed_read(at, bytes);
+    if (has_sign && bytes > 0 && bytes < 8 && result >> (8 * bytes - 1))
+        result |= UINT64_MAX << (8 * bytes);
+    *number = (int64_t)result;
     return TX_OK;
 }
 
@@ -61,13 +61,13 @@ static tx_status push(parser *p, int32_t value)
 
 static tx_status push_value(parser *p, tx_pickle_value value)
 {
-    tx_pickle_value *values = tx_grown(p->made.value, p->made.values, sizeof *values);
+    tx_pickle_value *values = tx_grown(p->pickle.value, p->pickle.values, sizeof *values);
     if (!values)
         return tx_fail(TX_MEMORY, "no memory for a pickle");
-    p->made.value = values;
+    p->pickle.value = values;
     value.first = value.last = -1;
-    values[p->made.values] = value;
-    return push(p, p->made.values++);
+    values[p->pickle.values] = value;
+    return push(p, p->pickle.values++);
 }
 
 static tx_status push_kind(parser *p, int32_t kind)
@@ -86,17 +86,17 @@ static tx_status pop(parser *p, int32_t *value)
 
 static tx_status append(parser *p, int32_t to, int32_t value)
 {
-    tx_pickle_item *items = tx_grown(p->made.item, p->made.items, sizeof *items);
+    tx_pickle_item *items = tx_grown(p->pickle.item, p->pickle.items, sizeof *items);
     if (!items)
         return tx_fail(TX_MEMORY, "no memory for a pickle");
-    p->made.item = items;
-    items[p->made.items] = (tx_pickle_item){value, -1};
-    tx_pickle_value *v = &p->made.value[to];
+    p->pickle.item = items;
+    items[p->pickle.items] = (tx_pickle_item){value, -1};
+    tx_pickle_value *v = &p->pickle.value[to];
     if (v->last >= 0)
-        items[v->last].next = p->made.items;
+        items[v->last].next = p->pickle.items;
     else
-        v->first = p->made.items;
-    v->last = p->made.items++;
+        v->first = p->pickle.items;
+    v->last = p->pickle.items++;
     return TX_OK;
 }
 
@@ -185,7 +185,7 @@ static tx_status stack_global(parser *p, int32_t unused)
     (void)unused;
     TX_TRY(pop(p, &name));
     TX_TRY(pop(p, &module));
-    tx_pickle_value value = p->made.value[name];
+    tx_pickle_value value = p->pickle.value[name];
     if (value.kind != TX_PICKLE_TEXT)
         return bad("a name is no text");
     value.kind = TX_PICKLE_GLOBAL;
@@ -206,9 +206,9 @@ static tx_status collect(parser *p, int32_t kind)
     const int32_t height = p->height;
     TX_TRY(push_kind(p, kind));
     for (int32_t i = from + 1; i < height; i++)
-        TX_TRY(append(p, p->made.values - 1, p->stack[i]));
+        TX_TRY(append(p, p->pickle.values - 1, p->stack[i]));
     p->height = from;
-    return push(p, p->made.values - 1);
+    return push(p, p->pickle.values - 1);
 }
 
 /* Adds the values above the mark to the value below it. */
@@ -233,7 +233,7 @@ static tx_status gather(parser *p, int32_t kind, int32_t count)
         TX_TRY(pop(p, &value[i]));
     TX_TRY(push_kind(p, kind));
     for (int32_t i = 0; i < count; i++)
-        TX_TRY(append(p, p->made.values - 1, value[i]));
+        TX_TRY(append(p, p->pickle.values - 1, value[i]));
     return TX_OK;
 }
 
@@ -307,7 +307,7 @@ static tx_status stop(parser *p, int32_t unused)
 {
     (void)unused;
     p->stopped = true;
-    return pop(p, &p->made.root);
+    return pop(p, &p->pickle.root);
 }
 
 static const struct opcode {
@@ -374,7 +374,7 @@ static tx_status run(parser *p)
                            (unsigned)(unsigned char)*code);
         TX_TRY(opcodes[i].run(p, opcodes[i].argument));
     }
-    p->made.bytes = p->at;
+    p->pickle.bytes = p->at;
     return TX_OK;
 }
 
@@ -385,9 +385,9 @@ tx_status tx_pickle_parse(const char *text, size_t size, tx_pickle *pickle)
     free(p.stack);
     free(p.memo);
     if (status)
-        tx_pickle_free(&p.made);
+        tx_pickle_free(&p.pickle);
     else
-        *pickle = p.made;
+        *pickle = p.pickle;
     return status;
 }
 

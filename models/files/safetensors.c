@@ -107,11 +107,11 @@ static tx_status open_file(const char *path, tx_st_file *file)
 
 tx_status tx_st_open(const char *path, tx_st_file **file)
 {
-    tx_st_file *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_st_file *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    const tx_status status = open_file(path, made);
-    return TX_RETURN(status, made, file, tx_st_close);
+    const tx_status status = open_file(path, created);
+    return TX_RETURN(status, created, file, tx_st_close);
 }
 
 void tx_st_close(tx_st_file *file)

@@ -295,16 +295,16 @@ tx_status tx_st_header_sort(tx_st_header *h)
 
 tx_status tx_st_header_parse(const char *path, const char *text, size_t size, int64_t data_bytes, tx_st_header *header)
 {
-    tx_st_header made = {0};
-    tx_cursor cursor = {.path = path, .text = text, .size = size, .header = &made};
+    tx_st_header result = {0};
+    tx_cursor cursor = {.path = path, .text = text, .size = size, .header = &result};
     tx_status status = parse_object(&cursor);
     if (!status)
-        status = tx_fail_in(tx_st_header_sort(&made), "%s", path);
-    TX_THEN(status, check_tiling(path, &made, data_bytes));
+        status = tx_fail_in(tx_st_header_sort(&result), "%s", path);
+    TX_THEN(status, check_tiling(path, &result, data_bytes));
     if (status)
-        tx_st_header_free(&made);
+        tx_st_header_free(&result);
     else
-        *header = made;
+        *header = result;
     return status;
 }
 

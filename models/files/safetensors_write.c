@@ -90,15 +90,15 @@ static tx_status begin(const char *path, const tx_json *header, tx_st_writer *wr
 tx_status tx_st_create(const char *path, const tx_st_tensor *tensors, int32_t count, tx_digest *digest,
                        tx_st_writer **writer)
 {
-    tx_st_writer *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_st_writer *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "%s: no memory to write it", path);
-    made->digest = digest;
+    created->digest = digest;
     tx_json *header = tx_json_object();
-    tx_status status = tx_fail_in(build_header(tensors, count, header, &made->expected), "%s", path);
-    TX_THEN(status, begin(path, header, made));
+    tx_status status = tx_fail_in(build_header(tensors, count, header, &created->expected), "%s", path);
+    TX_THEN(status, begin(path, header, created));
     tx_json_free(header);
-    return TX_RETURN(status, made, writer, tx_st_discard);
+    return TX_RETURN(status, created, writer, tx_st_discard);
 }
 
 tx_status tx_st_append(tx_st_writer *writer, const void *data, size_t bytes)

@@ -170,19 +170,19 @@ static tx_status open_archive(reader *r)
 static tx_status list_types(reader *r, tx_named **types, size_t *count)
 {
     const tx_pickle *p = &r->table;
-    tx_named *made = malloc(((size_t)p->values + 1) * sizeof *made);
-    if (!made)
+    tx_named *created = malloc(((size_t)p->values + 1) * sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory for its storages");
-    *types = made;
+    *types = created;
     for (int32_t i = 0; i < p->values; i++) {
         const tx_pickle_value *id = p->value[i].kind == TX_PICKLE_PERSISTENT ? tx_pickle_at(p, &p->value[i], 0) : NULL;
         const tx_pickle_value *type = tx_pickle_at(p, id, 1), *key = tx_pickle_at(p, id, 2);
         if (key && key->kind == TX_PICKLE_TEXT) {
             r->text[key->text - r->text + key->size] = '\0';
-            made[(*count)++] = (tx_named){key->text, (int32_t)dtype_of(type)};
+            created[(*count)++] = (tx_named){key->text, (int32_t)dtype_of(type)};
         }
     }
-    tx_named_sort(made, *count);
+    tx_named_sort(created, *count);
     return TX_OK;
 }
 

@@ -99,11 +99,11 @@ tx_status tx_weights_list(const tx_model *model, bool (*is_elsewhere)(const void
                           const void *context, tx_weights_piece **pieces, int32_t *count)
 {
     TX_TRY(fill_pieces(model, is_elsewhere, context, NULL, count));
-    tx_weights_piece *made = malloc(((size_t)*count + 1) * sizeof *made);
-    if (!made)
+    tx_weights_piece *created = malloc(((size_t)*count + 1) * sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory for the list of tensors");
-    const tx_status status = fill_pieces(model, is_elsewhere, context, made, count);
-    return TX_RETURN(status, made, pieces, free);
+    const tx_status status = fill_pieces(model, is_elsewhere, context, created, count);
+    return TX_RETURN(status, created, pieces, free);
 }
 
 /* ---- Opening ------------------------------------------------------------------------------------- */
@@ -228,26 +228,26 @@ static tx_status open_any(tx_weights *w)
 
 tx_status tx_weights_open(const char *path, tx_weights **weights)
 {
-    tx_weights *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_weights *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    made->path = strdup(path);
-    tx_status status = made->path ? open_any(made) : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    return TX_RETURN(status, made, weights, tx_weights_close);
+    created->path = strdup(path);
+    tx_status status = created->path ? open_any(created) : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    return TX_RETURN(status, created, weights, tx_weights_close);
 }
 
 tx_status tx_weights_of_source(const char *path, const tx_weights_source *source, tx_weights **weights)
 {
-    tx_weights *made = calloc(1, sizeof *made);
+    tx_weights *created = calloc(1, sizeof *created);
     char *copy = strdup(path);
-    if (!made || !copy) {
-        free(made);
+    if (!created || !copy) {
+        free(created);
         free(copy);
         source->close(source->context);
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     }
-    *made = (tx_weights){.path = copy, .count = source->count, .source = *source};
-    *weights = made;
+    *created = (tx_weights){.path = copy, .count = source->count, .source = *source};
+    *weights = created;
     return TX_OK;
 }
 

@@ -313,7 +313,8 @@ static tx_status compute_prompts(tx_batch *b)
     return TX_OK;
 }
 
-/* Computes the next tokens of the only request together, as far as they are guessed. Sets *done if there are guesses.
+/* Computes the next tokens of the only request together, as far as they are drafted. Sets *done if there are draft
+ * tokens.
  */
 static tx_status compute_draft(tx_batch *b, sequence *s, bool *done)
 {

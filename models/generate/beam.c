@@ -153,11 +153,11 @@ static void add_finished(const beams *b, int64_t p, int64_t generated)
         int64_t at = b->width - 1;
         if (!c->hit || !(score > s->best[at].score))
             continue;
-        finished made = {score, true, before + 1, s->best[at].ids};
+        finished result = {score, true, before + 1, s->best[at].ids};
         for (; at > 0 && score > s->best[at - 1].score; at--)
             s->best[at] = s->best[at - 1];
-        extend(b, p, c, before, made.ids);
-        s->best[at] = made;
+        extend(b, p, c, before, result.ids);
+        s->best[at] = result;
     }
 }
 

@@ -58,9 +58,9 @@ static tx_status open_model(const tx_lm_options *options, tx_classifier *c)
 tx_status tx_classifier_open(const tx_lm_options *options, tx_classifier **classifier)
 {
     TX_NEEDS(options && classifier, TX_INVALID);
-    tx_classifier *made = calloc(1, sizeof *made);
-    const tx_status status = made ? open_model(options, made) : tx_fail(TX_MEMORY, "no memory for a classifier");
-    return TX_RETURN(status, made, classifier, tx_classifier_free);
+    tx_classifier *created = calloc(1, sizeof *created);
+    const tx_status status = created ? open_model(options, created) : tx_fail(TX_MEMORY, "no memory for a classifier");
+    return TX_RETURN(status, created, classifier, tx_classifier_free);
 }
 
 void tx_classifier_free(tx_classifier *classifier)

@@ -86,15 +86,15 @@ tx_status tx_lm_divide(const tx_lm *lm, const int32_t blocks[TX_LM_DEVICES], boo
             engine[count] = lm->engine[d];
             of[count++] = blocks[d];
         }
-    tx_model *made = NULL;
-    TX_TRY(tx_model_create(engine[0], &made));
+    tx_model *created = NULL;
+    TX_TRY(tx_model_create(engine[0], &created));
     if (only_plan)
-        tx_model_only_plan(made);
-    tx_status status = count > 1 ? tx_model_divide(made, engine, of, count) : TX_OK;
-    TX_THEN(status, tx_model_store(made, lm->dtype));
+        tx_model_only_plan(created);
+    tx_status status = count > 1 ? tx_model_divide(created, engine, of, count) : TX_OK;
+    TX_THEN(status, tx_model_store(created, lm->dtype));
     if (lm->offload_params)
-        TX_THEN(status, tx_model_offload_params(made, lm->offload_params, lm->offload_folder, false));
-    return TX_RETURN(status, made, model, tx_model_free);
+        TX_THEN(status, tx_model_offload_params(created, lm->offload_params, lm->offload_folder, false));
+    return TX_RETURN(status, created, model, tx_model_free);
 }
 
 /* Checks whether the plans of a model with this division fit into the memory of device d. */

@@ -38,11 +38,12 @@ tx_status tx_embedder_open(const tx_lm_options *options, tx_embedder **embedder)
     if (!options->model)
         return tx_fail(TX_INVALID, "tx_embedder_open: model is missing");
     char *folder = NULL;
-    tx_embedder *made = calloc(1, sizeof *made);
-    tx_status status = made ? tx_hub_model(options->model, &folder) : tx_fail(TX_MEMORY, "no memory for an embedder");
-    TX_THEN(status, open_model(made, folder, options));
+    tx_embedder *created = calloc(1, sizeof *created);
+    tx_status status =
+        created ? tx_hub_model(options->model, &folder) : tx_fail(TX_MEMORY, "no memory for an embedder");
+    TX_THEN(status, open_model(created, folder, options));
     free(folder);
-    return TX_RETURN(status, made, embedder, tx_embedder_free);
+    return TX_RETURN(status, created, embedder, tx_embedder_free);
 }
 
 void tx_embedder_free(tx_embedder *embedder)

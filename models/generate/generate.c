@@ -29,21 +29,21 @@ tx_status tx_generator_create(tx_model *model, const tx_config *config, const tx
         (tx_arch_pairs(config) || config->architecture->restarts || config->architecture->head == TX_HEAD_SEQ2SEQ))
         return tx_fail(TX_UNSUPPORTED, "guesses of tokens: %s is not supported", config->architecture->type);
     const tx_slots_options sizes = {o.batch * o.beams, o.context, o.prompt, o.beams, o.draft_tokens, o.q8_0};
-    tx_generator *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_generator *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "generate: out of memory");
-    made->batch = o.batch;
-    made->beams = o.beams;
-    made->context = o.context;
-    made->comm = o.comm;
+    created->batch = o.batch;
+    created->beams = o.beams;
+    created->context = o.context;
+    created->comm = o.comm;
     o.keep = o.keep && o.batch == 1;
-    tx_status status = tx_slots_create(model, config, &sizes, &made->slots);
+    tx_status status = tx_slots_create(model, config, &sizes, &created->slots);
     if (!status && o.beams == 1) {
-        status = tx_batch_over(made->slots, &o, NULL, &made->texts);
-        made->slots = status ? NULL : made->slots;
+        status = tx_batch_over(created->slots, &o, NULL, &created->texts);
+        created->slots = status ? NULL : created->slots;
     }
-    TX_THEN(status, allocate(made));
-    return TX_RETURN(status, made, generator, tx_generator_free);
+    TX_THEN(status, allocate(created));
+    return TX_RETURN(status, created, generator, tx_generator_free);
 }
 
 void tx_generator_free(tx_generator *generator)

@@ -46,8 +46,8 @@ typedef struct tx_generator_options {
     int64_t context;      /* maximum tokens of a prompt and its text, at most the model's positions */
     bool keep;            /* see tx_lm_options.keep_cache; only for one prompt without beams */
     int64_t draft_tokens; /* the largest prompt_lookup_num_tokens or, with a draft, num_assistant_tokens of the runs */
-    tx_slots *draft; /* a slot of a smaller model that guesses tokens, used until the generator is freed; or NULL */
-    bool q8_0;       /* see tx_slots_options */
+    tx_slots *draft;      /* a slot of a smaller model that drafts tokens, used until the generator is freed; or NULL */
+    bool q8_0;            /* see tx_slots_options */
     /* Ranks that shard the weights (ZeRO stage 3) and call tx_generator_run together, with equal numbers of prompts for
      * an encoder, at most `batch`. They compute each step together, until the texts of all have ended. NULL for one
      * rank.
@@ -76,7 +76,7 @@ typedef struct tx_sink {
 tx_status tx_generator_run(tx_generator *generator, const tx_prompt *prompts, int64_t count, uint64_t first,
                            const tx_generation *how, const tx_sink *sink);
 
-/* The numbers of guessed tokens and of those that became part of a text. */
+/* The numbers of draft tokens and of those that became part of a text. */
 void tx_generator_draft_tokens(const tx_generator *generator, int64_t *drafted, int64_t *accepted);
 
 /* ---- Settings and ids (generation.c, generation_file.c) ---------------------------------------------- */

@@ -160,16 +160,16 @@ tx_status tx_generation_read_body(tx_generation *g, const tx_json *body)
 /* Reads the ids of "2,7", or none. */
 static tx_status read_ends(const char *text, tx_generation *g)
 {
-    tx_generation made = *g;
+    tx_generation result = *g;
     char *end = NULL;
-    made.eos_count = 0;
+    result.eos_count = 0;
     for (const char *at = text; *at; at = *end ? end + 1 : end) {
         const long long id = strtoll(at, &end, 10);
         if (end == at || (*end && *end != ',') || id < 0 || id > INT32_MAX)
             return tx_fail(TX_INVALID, "eos_token_id %s: give ids with commas between them", text);
-        TX_TRY(tx_generation_add_end(&made, (int32_t)id, NULL, NULL));
+        TX_TRY(tx_generation_add_end(&result, (int32_t)id, NULL, NULL));
     }
-    *g = made;
+    *g = result;
     return TX_OK;
 }
 

@@ -106,15 +106,15 @@ static bool is_ends(const char *name)
 /* Applies a key that is not null. */
 static tx_status apply(const tx_json *json, const char *name, const tx_config *config, tx_generation *g)
 {
-    tx_generation made = *g;
+    tx_generation result = *g;
     if (has_word(" bos_token_id decoder_start_token_id ", name)) /* those of config.json are used */
         return compare_id(json, name, config);
     if (tx_generation_in_file(name))
         return tx_generation_read_member(g, name, tx_json_find(json, name));
     if (!is_ends(name))
         return check_other(name, tx_json_find(json, name));
-    TX_TRY(get_ends(json, &made));
-    *g = made;
+    TX_TRY(get_ends(json, &result));
+    *g = result;
     return TX_OK;
 }
 
@@ -142,20 +142,20 @@ tx_status tx_generation_read(const tx_config *config, const char *folder, const 
 {
     char path[TX_PATH_ROOM];
     tx_json *json = NULL;
-    tx_generation made = tx_generation_defaults(config->eos_token_id);
+    tx_generation result = tx_generation_defaults(config->eos_token_id);
     if (config->source && tx_json_has(config->source, "eos_token_id"))
-        TX_TRY(tx_fail_in(get_ends(config->source, &made), "config.json"));
+        TX_TRY(tx_fail_in(get_ends(config->source, &result), "config.json"));
     if (folder) {
         const tx_status status = tx_json_read(tx_path_in(path, folder, "generation_config.json"), FILE_LIMIT, &json);
         TX_TRY(status == TX_NOT_FOUND ? TX_OK : status);
     }
-    const int32_t count = json ? read_settings(json, config, path, reporter, &made)
-                               : read_settings(config->source, config, "config.json", reporter, &made);
-    if (json && made.eos_count && !tx_json_has(json, "eos_token_id"))
+    const int32_t count = json ? read_settings(json, config, path, reporter, &result)
+                               : read_settings(config->source, config, "config.json", reporter, &result);
+    if (json && result.eos_count && !tx_json_has(json, "eos_token_id"))
         tx_reporter_print(reporter, "%.400s: has no eos_token_id: texts end with those of config.json", path);
     if (has_settings)
         *has_settings = json || count > 0;
     tx_json_free(json);
-    *generation = made;
+    *generation = result;
     return TX_OK;
 }

@@ -107,18 +107,18 @@ tx_status tx_lm_open(const tx_lm_options *options, tx_lm **lm)
                        !name               ? "model is missing"
                        : o->batch_size < 0 ? "batch_size is below 0"
                                            : "threads is not a number of threads");
-    tx_lm *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_lm *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "%s: out of memory", name);
-    made->batch = o->batch_size > 0 ? o->batch_size : DEFAULT_BATCH;
-    made->keep = o->keep_cache;
-    made->q8_0 = q8_0;
-    tx_status status = open_folder(made, o);
-    if (q8_0 && !status && tx_lm_has_source(made))
+    created->batch = o->batch_size > 0 ? o->batch_size : DEFAULT_BATCH;
+    created->keep = o->keep_cache;
+    created->q8_0 = q8_0;
+    tx_status status = open_folder(created, o);
+    if (q8_0 && !status && tx_lm_has_source(created))
         status = tx_fail(TX_UNSUPPORTED, "cache_type q8_0: an encoder with a decoder is not supported");
     if (o->assistant_model)
-        TX_THEN(status, tx_fail_in(open_assistant(made, o), "assistant_model %s", o->assistant_model));
-    return TX_RETURN(status, made, lm, tx_lm_free);
+        TX_THEN(status, tx_fail_in(open_assistant(created, o), "assistant_model %s", o->assistant_model));
+    return TX_RETURN(status, created, lm, tx_lm_free);
 }
 
 void tx_lm_drop(tx_lm *lm)
@@ -182,22 +182,22 @@ tx_status tx_lm_open_tokenizer(tx_lm *lm)
 {
     if (lm->encoder)
         return TX_OK;
-    tx_tokenizer *made = NULL;
+    tx_tokenizer *created = NULL;
     const char *folder = lm->adapter ? lm->adapter : lm->folder;
-    tx_status status = tx_tokenizer_open(folder, &made);
+    tx_status status = tx_tokenizer_open(folder, &created);
     if (status == TX_NOT_FOUND && lm->adapter)
-        status = tx_tokenizer_open(folder = lm->folder, &made);
-    if (!status && tx_tokenizer_size(made) > lm->config->vocab_size)
+        status = tx_tokenizer_open(folder = lm->folder, &created);
+    if (!status && tx_tokenizer_size(created) > lm->config->vocab_size)
         status = tx_fail(TX_INVALID,
                          "%s: the tokenizer has %" PRId64 " ids, the model's vocab_size is %" PRId64
                          ": put the tokenizer of this model into the folder, or enlarge the model by transformers' "
                          "resize_token_embeddings",
-                         folder, tx_tokenizer_size(made), lm->config->vocab_size);
-    TX_THEN(status, tx_encoder_create(made, &lm->encoder));
+                         folder, tx_tokenizer_size(created), lm->config->vocab_size);
+    TX_THEN(status, tx_encoder_create(created, &lm->encoder));
     if (status)
-        tx_tokenizer_free(made);
+        tx_tokenizer_free(created);
     else
-        lm->tokenizer = made;
+        lm->tokenizer = created;
     return status;
 }
 
@@ -212,15 +212,15 @@ tx_status tx_lm_tokenizer(tx_lm *lm, const tx_tokenizer **tokenizer)
 tx_status tx_lm_encode(tx_lm *lm, const char *text, size_t size, int32_t **ids, int64_t *count)
 {
     TX_NEEDS(lm && ids && count && (text || !size), TX_INVALID);
-    tx_ids made = {0};
+    tx_ids result = {0};
     tx_status status = tx_lm_open_tokenizer(lm);
-    TX_THEN(status, tx_encoder_text(lm->encoder, text, size, &made));
+    TX_THEN(status, tx_encoder_text(lm->encoder, text, size, &result));
     if (status) {
-        free(made.id);
+        free(result.id);
         return status;
     }
-    *ids = made.id;
-    *count = (int64_t)made.count;
+    *ids = result.id;
+    *count = (int64_t)result.count;
     return TX_OK;
 }
 
@@ -261,18 +261,18 @@ tx_status tx_lm_measure(const tx_lm *lm, tx_lm_usage *usage)
 {
     TX_NEEDS(lm && usage, TX_INVALID);
     tx_memory own = {0}, assistant = {0};
-    tx_lm_usage made = {.seconds = lm->load_seconds};
+    tx_lm_usage result = {.seconds = lm->load_seconds};
     if (lm->model)
         TX_TRY(tx_model_memory(lm->model, &own));
     if (lm->assistant && lm->assistant->model)
         TX_TRY(tx_model_memory(lm->assistant->model, &assistant));
-    made.memory = tx_memory_total(&own);
-    made.caches = own.bytes[TX_MEMORY_CACHE];
-    made.weights = own.bytes[TX_MEMORY_WEIGHTS];
-    made.assistant_memory = tx_memory_total(&assistant);
+    result.memory = tx_memory_total(&own);
+    result.caches = own.bytes[TX_MEMORY_CACHE];
+    result.weights = own.bytes[TX_MEMORY_WEIGHTS];
+    result.assistant_memory = tx_memory_total(&assistant);
     if (lm->generator)
-        tx_generator_draft_tokens(lm->generator, &made.drafted, &made.accepted);
-    *usage = made;
+        tx_generator_draft_tokens(lm->generator, &result.drafted, &result.accepted);
+    *usage = result;
     return TX_OK;
 }
 
@@ -324,7 +324,7 @@ static tx_status advise(tx_status status, const char *advice)
     return status == TX_MEMORY ? tx_fail(status, "%s; %s", reason, advice) : status;
 }
 
-/* Compiles and loads the assistant for texts of these sizes, if it guesses, and sets sizes->draft. */
+/* Compiles and loads the assistant for texts of these sizes, if it drafts tokens, and sets sizes->draft. */
 static tx_status compile_assistant(tx_lm *lm, tx_generator_options *sizes)
 {
     if (!lm->assistant || !sizes->draft_tokens)

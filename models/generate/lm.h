@@ -49,7 +49,7 @@ typedef struct tx_lm_sizes {
     int64_t tokens;
 } tx_lm_sizes;
 
-/* The number of guesses that a pass with these settings verifies. Fails if they contradict each other. */
+/* The number of draft tokens that a pass with these settings verifies. Fails if they contradict each other. */
 tx_status tx_lm_draft_tokens(const tx_lm *lm, const tx_generation *how, int64_t *draft_tokens);
 /* Opens the tokenizer if it is not open. */
 tx_status tx_lm_open_tokenizer(tx_lm *lm);

@@ -136,13 +136,13 @@ static tx_status find_pass(tx_passes *s, int64_t rows, int64_t length, tx_pass *
     }
     free_pass(s->pass[oldest]);
     s->pass[oldest] = NULL;
-    tx_pass *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_pass *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory for a plan");
-    made->rows = rows;
-    made->length = length;
-    const tx_status status = build(s, made);
-    TX_TRY(TX_RETURN(status, made, &s->pass[oldest], free_pass));
+    created->rows = rows;
+    created->length = length;
+    const tx_status status = build(s, created);
+    TX_TRY(TX_RETURN(status, created, &s->pass[oldest], free_pass));
     *found = s->pass[oldest];
     return TX_OK;
 }

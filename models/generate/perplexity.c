@@ -54,13 +54,13 @@ tx_status tx_perplexity_create(tx_model *model, const tx_config *config, const t
         return tx_fail(TX_INVALID,
                        "perplexity: a stride of %" PRId64 " is not in 1..%" PRId64 ", the length of a window",
                        o->stride, o->max_length);
-    tx_perplexity *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_perplexity *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "perplexity: out of memory");
-    made->options = *o;
-    made->vocab = config->vocab_size;
-    tx_status status = build(model, config, made);
-    return TX_RETURN(status, made, perplexity, tx_perplexity_free);
+    created->options = *o;
+    created->vocab = config->vocab_size;
+    tx_status status = build(model, config, created);
+    return TX_RETURN(status, created, perplexity, tx_perplexity_free);
 }
 
 void tx_perplexity_free(tx_perplexity *perplexity)
@@ -172,14 +172,14 @@ tx_status tx_forward_create(tx_model *model, const tx_config *config, int64_t co
 {
     if (count < 1 || count > config->positions)
         return tx_fail(TX_INVALID, "%" PRId64 " tokens: the model supports 1 to %" PRId64, count, config->positions);
-    tx_forward *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_forward *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "forward: out of memory");
-    made->count = count;
-    made->vocab = config->vocab_size;
-    made->columns = tx_arch_columns(config);
-    tx_status status = build_forward(model, config, made);
-    return TX_RETURN(status, made, forward, tx_forward_free);
+    created->count = count;
+    created->vocab = config->vocab_size;
+    created->columns = tx_arch_columns(config);
+    tx_status status = build_forward(model, config, created);
+    return TX_RETURN(status, created, forward, tx_forward_free);
 }
 
 void tx_forward_free(tx_forward *forward)

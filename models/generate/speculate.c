@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Guesses the next tokens of a text: copies them from an earlier place, or generates them by a smaller model. */
+ * Proposes the next tokens of a text: copies them from an earlier place, or generates them by a smaller model. */
 #include "models/generate/speculate.h"
 
 #include <inttypes.h>
@@ -45,7 +45,7 @@ static bool look_up(int32_t *ids, int64_t count, int64_t most)
             if (memcmp(ids + end - same, ids + count - same, (size_t)same * sizeof *ids) != 0)
                 continue;
             for (int64_t i = 0; i < most; i++)
-                ids[count + i] = ids[end + i]; /* copies guesses, too, if the place is near the end */
+                ids[count + i] = ids[end + i]; /* copies draft tokens, too, if the place is near the end */
             return true;
         }
     return false;

@@ -246,7 +246,7 @@ tx_status tx_batch_create(tx_lm *lm, int64_t slots, int64_t context, tx_batch **
     const tx_generator_options sizes = {
         .size = sizeof sizes, .batch = slots, .beams = 1, .context = context ? context : tx_lm_positions(lm)};
     const tx_batch_owner owner = {lm, tx_lm_open_tokenizer, tx_lm_drop};
-    tx_slots *made = NULL;
-    TX_TRY(tx_lm_compile_slots(lm, &sizes, &made));
-    return tx_batch_over(made, &sizes, &owner, batch);
+    tx_slots *created = NULL;
+    TX_TRY(tx_lm_compile_slots(lm, &sizes, &created));
+    return tx_batch_over(created, &sizes, &owner, batch);
 }

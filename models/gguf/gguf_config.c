@@ -172,10 +172,10 @@ static tx_status read_factors(const reading *m, int64_t *pairs, float **factors)
         return TX_OK;
     if (tx_gguf_elements(tx_gguf_tensor_at(m->file, index)) != *pairs)
         return tx_fail(TX_FORMAT, TX_GGUF_ROPE_FACTORS " does not have %" PRId64 " elements", *pairs);
-    float *made = malloc((size_t)*pairs * sizeof *made);
-    const tx_status status = made ? tx_gguf_read_f32(m->file, index, 0, *pairs, made)
-                                  : tx_fail(TX_MEMORY, "no memory for " TX_GGUF_ROPE_FACTORS);
-    return TX_RETURN(status, made, factors, free);
+    float *created = malloc((size_t)*pairs * sizeof *created);
+    const tx_status status = created ? tx_gguf_read_f32(m->file, index, 0, *pairs, created)
+                                     : tx_fail(TX_MEMORY, "no memory for " TX_GGUF_ROPE_FACTORS);
+    return TX_RETURN(status, created, factors, free);
 }
 
 /* Reads rope settings, which need the head size. */

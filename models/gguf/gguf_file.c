@@ -37,32 +37,32 @@ struct tx_gguf_file {
 
 static tx_status open_one(const char *path, tx_gguf_file **file)
 {
-    tx_gguf_file *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_gguf_file *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
-    made->parts = 1;
-    tx_status status = tx_data_file_open(path, &made->file);
-    TX_THEN(status, tx_fail_in(tx_gguf_header_read(&made->file, &made->header), "%s", path));
-    TX_THEN(status, TX_GGUF_OPTIONAL(int, made, "split.count", 0, MAX_PARTS, &made->parts));
-    return TX_RETURN(status, made, file, tx_gguf_close);
+    created->parts = 1;
+    tx_status status = tx_data_file_open(path, &created->file);
+    TX_THEN(status, tx_fail_in(tx_gguf_header_read(&created->file, &created->header), "%s", path));
+    TX_THEN(status, TX_GGUF_OPTIONAL(int, created, "split.count", 0, MAX_PARTS, &created->parts));
+    return TX_RETURN(status, created, file, tx_gguf_close);
 }
 
 /* Opens file `number` of a split model, whose names begin with `path` up to `stem`. */
 static tx_status open_part(const char *path, size_t stem, int64_t number, int64_t parts, tx_gguf_file **file)
 {
     const size_t room = stem + PART_ROOM;
-    tx_gguf_file *made = NULL;
+    tx_gguf_file *created = NULL;
     int64_t has = -1;
     char *name = malloc(room);
     if (!name)
         return tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     snprintf(name, room, "%.*s" PART, (int)stem, path, number + 1, parts);
-    tx_status status = open_one(name, &made);
-    TX_THEN(status, tx_gguf_get_int(made, "split.no", 0, MAX_PARTS, &has));
-    if (!status && (has != number || made->parts != parts))
-        status = tx_fail(TX_FORMAT, "%s: is part %" PRId64 " of %" PRId64, name, has + 1, made->parts);
+    tx_status status = open_one(name, &created);
+    TX_THEN(status, tx_gguf_get_int(created, "split.no", 0, MAX_PARTS, &has));
+    if (!status && (has != number || created->parts != parts))
+        status = tx_fail(TX_FORMAT, "%s: is part %" PRId64 " of %" PRId64, name, has + 1, created->parts);
     free(name);
-    return TX_RETURN(status, made, file, tx_gguf_close);
+    return TX_RETURN(status, created, file, tx_gguf_close);
 }
 
 /* Moves the tensors of the other files to the header of the first. */
@@ -97,7 +97,7 @@ static tx_status join_parts(tx_gguf_file *f)
 static tx_status open_all(const char *path, int64_t parts, tx_gguf_file **file)
 {
     char suffix[PART_ROOM];
-    tx_gguf_file *made = NULL;
+    tx_gguf_file *created = NULL;
     int64_t number = 0;
     snprintf(suffix, sizeof suffix, "-of-%05" PRId64 ".gguf", parts);
     const size_t size = strlen(path), digits = strlen(suffix) + 6;
@@ -105,25 +105,25 @@ static tx_status open_all(const char *path, int64_t parts, tx_gguf_file **file)
         return tx_fail(TX_FORMAT,
                        "%s: is a part of %" PRId64 ": its name must end with -NNNNN%s, as those of the others", path,
                        parts, suffix);
-    TX_TRY(open_part(path, size - digits, 0, parts, &made));
-    made->others = calloc((size_t)parts, sizeof(tx_gguf_file *));
-    tx_status status = made->others ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
+    TX_TRY(open_part(path, size - digits, 0, parts, &created));
+    created->others = calloc((size_t)parts, sizeof(tx_gguf_file *));
+    tx_status status = created->others ? TX_OK : tx_fail(TX_MEMORY, "%s: no memory to open it", path);
     while (!status && ++number < parts)
-        status = open_part(path, size - digits, number, parts, &made->others[number - 1]);
-    TX_THEN(status, join_parts(made));
-    return TX_RETURN(status, made, file, tx_gguf_close);
+        status = open_part(path, size - digits, number, parts, &created->others[number - 1]);
+    TX_THEN(status, join_parts(created));
+    return TX_RETURN(status, created, file, tx_gguf_close);
 }
 
 tx_status tx_gguf_open(const char *path, tx_gguf_file **file)
 {
-    tx_gguf_file *made = NULL;
-    TX_TRY(open_one(path, &made));
-    const int64_t parts = made->parts;
+    tx_gguf_file *created = NULL;
+    TX_TRY(open_one(path, &created));
+    const int64_t parts = created->parts;
     if (parts < 2) {
-        *file = made;
+        *file = created;
         return TX_OK;
     }
-    tx_gguf_close(made);
+    tx_gguf_close(created);
     return open_all(path, parts, file);
 }
 
@@ -276,10 +276,10 @@ tx_status tx_gguf_get_string(const tx_gguf_file *file, const char *key, char **v
     TX_TRY(find_value(file, key, &entry));
     if (entry->type != TX_GGUF_VALUE_STRING || memchr(data_of(file, entry), '\0', (size_t)entry->count))
         return fail_type(file, key, "a string");
-    char *made = strndup(data_of(file, entry), (size_t)entry->count);
-    if (!made)
+    char *result = strndup(data_of(file, entry), (size_t)entry->count);
+    if (!result)
         return tx_fail(TX_MEMORY, "%s: no memory for %s", file->file.path, key);
-    *value = made;
+    *value = result;
     if (size)
         *size = (size_t)entry->count;
     return TX_OK;
@@ -304,23 +304,23 @@ tx_status tx_gguf_get_array(const tx_gguf_file *file, const char *key, bool text
     if (entry->type != TX_GGUF_VALUE_ARRAY || (entry->of == TX_GGUF_VALUE_STRING) != texts)
         return fail_type(file, key, texts ? "an array of strings" : "an array of numbers");
     const size_t room = (size_t)entry->count + 1;
-    tx_gguf_array made = {.count = entry->count};
+    tx_gguf_array result = {.count = entry->count};
     if (texts) {
-        made.text = malloc(room * sizeof(char *));
-        made.size = malloc(room * sizeof *made.size);
+        result.text = malloc(room * sizeof(char *));
+        result.size = malloc(room * sizeof *result.size);
     } else {
-        made.number = malloc(room * sizeof *made.number);
+        result.number = malloc(room * sizeof *result.number);
     }
-    if (texts ? !made.text || !made.size : !made.number) {
-        tx_gguf_array_free(&made);
+    if (texts ? !result.text || !result.size : !result.number) {
+        tx_gguf_array_free(&result);
         return tx_fail(TX_MEMORY, "%s: no memory for %s", file->file.path, key);
     }
     if (texts)
-        fill_texts(data_of(file, entry), &made);
+        fill_texts(data_of(file, entry), &result);
     for (int64_t i = 0; i < entry->count && !texts; i++)
-        if (!tx_gguf_number(entry->of, data_of(file, entry) + i * tx_gguf_value_bytes(entry->of), &made.number[i]))
-            made.number[i] = data_of(file, entry)[i] != 0;
-    *array = made;
+        if (!tx_gguf_number(entry->of, data_of(file, entry) + i * tx_gguf_value_bytes(entry->of), &result.number[i]))
+            result.number[i] = data_of(file, entry)[i] != 0;
+    *array = result;
     return TX_OK;
 }
 

@@ -226,18 +226,18 @@ static tx_dtype joint(tx_dtype piece, tx_dtype others)
 tx_status tx_gguf_keep_blocks(const char *path, tx_config *config)
 {
     reading *m = NULL;
-    tx_dtype *made = calloc((size_t)tx_arch_params(config) + 1, sizeof *made);
-    tx_status status = made ? open_file(path, &m) : tx_fail(TX_MEMORY, "%s: out of memory", path);
+    tx_dtype *created = calloc((size_t)tx_arch_params(config) + 1, sizeof *created);
+    tx_status status = created ? open_file(path, &m) : tx_fail(TX_MEMORY, "%s: out of memory", path);
     if (status) {
-        free(made);
+        free(created);
         return status;
     }
     for (int32_t i = 0; i < m->pieces; i++) {
-        tx_dtype *type = &made[m->piece[i].param];
+        tx_dtype *type = &created[m->piece[i].param];
         *type = m->piece[i].first == 0 ? blocks_of(m, i) : joint(blocks_of(m, i), *type);
     }
     release(m);
     free(config->blocks);
-    config->blocks = made;
+    config->blocks = created;
     return TX_OK;
 }

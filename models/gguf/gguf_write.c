@@ -43,10 +43,10 @@ static void add_string(tx_buffer *to, const char *value, size_t size)
 
 tx_status tx_gguf_create(tx_gguf_writer **writer)
 {
-    tx_gguf_writer *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_gguf_writer *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory to write a GGUF file");
-    *writer = made;
+    *writer = created;
     return TX_OK;
 }
 

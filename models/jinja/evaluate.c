@@ -14,11 +14,11 @@ static bool same_name(const tx_jinja_string *x, const tx_jinja_string *y)
 
 static tx_jinja_value bound(tx_jinja_run *r, const tx_jinja_method *method, tx_jinja_value self)
 {
-    tx_jinja_bound *made = method ? tx_jinja_take(&r->arena, 1, sizeof *made) : NULL;
-    if (!made)
+    tx_jinja_bound *result = method ? tx_jinja_take(&r->arena, 1, sizeof *result) : NULL;
+    if (!result)
         return TX_JINJA_NOTHING;
-    *made = (tx_jinja_bound){method, self};
-    return (tx_jinja_value){TX_JINJA_METHOD, {.bound = made}};
+    *result = (tx_jinja_bound){method, self};
+    return (tx_jinja_value){TX_JINJA_METHOD, {.bound = result}};
 }
 
 static tx_jinja_value look_up(tx_jinja_run *r, const tx_jinja_string *name)
@@ -116,35 +116,35 @@ static tx_jinja_value slice(tx_jinja_run *r, const tx_jinja_node *node, tx_jinja
         return tx_jinja_cut(a, of.string, first, begin < end ? tx_jinja_offset(a, of.string, (size_t)end) : first);
     }
     const tx_jinja_list *elements = tx_jinja_elements(a, of);
-    const tx_jinja_value made = tx_jinja_list_new(a, of.kind == TX_JINJA_TUPLE);
+    const tx_jinja_value result = tx_jinja_list_new(a, of.kind == TX_JINJA_TUPLE);
     for (int64_t i = begin; (step < 0 ? i > end : i < end) && tx_jinja_step(a, 1);) {
-        tx_jinja_append(a, made.list, elements->at[i]);
+        tx_jinja_append(a, result.list, elements->at[i]);
         if (step > 0 ? step > end - i : step < end - i) /* the next index is past the end and may overflow int64 */
             break;
         i += step;
     }
-    return text && !a->status ? tx_jinja_concatenated(a, made.list) : made;
+    return text && !a->status ? tx_jinja_concatenated(a, result.list) : result;
 }
 
 /* ---- Operators ------------------------------------------------------------------------------------------ */
 
 static tx_jinja_value integers(tx_jinja_run *r, tx_jinja_op op, int64_t x, int64_t y)
 {
-    int64_t made = 0;
+    int64_t result = 0;
     bool fits = true;
     if (op == TX_JINJA_ADD)
-        fits = !__builtin_add_overflow(x, y, &made);
+        fits = !__builtin_add_overflow(x, y, &result);
     else if (op == TX_JINJA_SUBTRACT)
-        fits = !__builtin_sub_overflow(x, y, &made);
+        fits = !__builtin_sub_overflow(x, y, &result);
     else if (op == TX_JINJA_MULTIPLY)
-        fits = !__builtin_mul_overflow(x, y, &made);
+        fits = !__builtin_mul_overflow(x, y, &result);
     else if (x == INT64_MIN && y == -1)
         fits = false;
     else if (op == TX_JINJA_FLOOR_DIVIDE) /* Python rounds down, and the remainder has the sign of y */
-        made = x / y - ((x % y != 0) && ((x < 0) != (y < 0)));
+        result = x / y - ((x % y != 0) && ((x < 0) != (y < 0)));
     else
-        made = x % y + ((x % y != 0) && ((x < 0) != (y < 0)) ? y : 0);
-    return fits ? tx_jinja_integer(made)
+        result = x % y + ((x % y != 0) && ((x < 0) != (y < 0)) ? y : 0);
+    return fits ? tx_jinja_integer(result)
                 : tx_jinja_fail(&r->arena, TX_UNSUPPORTED, "an integer does not fit in 64 bits");
 }
 
@@ -152,10 +152,10 @@ static tx_jinja_value power(tx_jinja_run *r, tx_jinja_value x, tx_jinja_value y)
 {
     if (x.kind == TX_JINJA_NUMBER || y.kind == TX_JINJA_NUMBER || tx_jinja_as_number(y) < 0)
         return tx_jinja_number(pow(tx_jinja_as_number(x), tx_jinja_as_number(y)));
-    tx_jinja_value made = tx_jinja_integer(1);
+    tx_jinja_value result = tx_jinja_integer(1);
     for (int64_t i = (int64_t)tx_jinja_as_number(y); i > 0 && tx_jinja_step(&r->arena, 1); i--)
-        made = integers(r, TX_JINJA_MULTIPLY, made.integer, (int64_t)tx_jinja_as_number(x));
-    return made;
+        result = integers(r, TX_JINJA_MULTIPLY, result.integer, (int64_t)tx_jinja_as_number(x));
+    return result;
 }
 
 static tx_jinja_value numbers(tx_jinja_run *r, tx_jinja_op op, tx_jinja_value x, tx_jinja_value y)
@@ -194,17 +194,17 @@ static tx_jinja_value repeated(tx_jinja_run *r, tx_jinja_value of, int64_t times
             tx_jinja_write_string(&sink, of.string);
         return tx_jinja_written(a, &sink);
     }
-    const tx_jinja_value made = tx_jinja_list_new(a, of.kind == TX_JINJA_TUPLE);
+    const tx_jinja_value result = tx_jinja_list_new(a, of.kind == TX_JINJA_TUPLE);
     for (int64_t i = 0; i < times && of.list->count && !a->status; i++)
         for (size_t k = 0; k < of.list->count && tx_jinja_step(a, 1); k++)
-            tx_jinja_append(a, made.list, of.list->at[k]);
-    return made;
+            tx_jinja_append(a, result.list, of.list->at[k]);
+    return result;
 }
 
 static tx_jinja_value joined_lists(tx_jinja_run *r, tx_jinja_value x, tx_jinja_value y)
 {
     const size_t count = x.list->count + y.list->count;
-    const tx_jinja_value made = tx_jinja_list_new(&r->arena, x.kind == TX_JINJA_TUPLE);
+    const tx_jinja_value result = tx_jinja_list_new(&r->arena, x.kind == TX_JINJA_TUPLE);
     tx_jinja_value *at = tx_jinja_take(&r->arena, count, sizeof *at);
     if (!at || !tx_jinja_step(&r->arena, count / 16))
         return TX_JINJA_NOTHING;
@@ -212,8 +212,8 @@ static tx_jinja_value joined_lists(tx_jinja_run *r, tx_jinja_value x, tx_jinja_v
         memcpy(at, x.list->at, x.list->count * sizeof *at);
     if (y.list->count)
         memcpy(at + x.list->count, y.list->at, y.list->count * sizeof *at);
-    *made.list = (tx_jinja_list){.at = at, .count = count, .room = count};
-    return made;
+    *result.list = (tx_jinja_list){.at = at, .count = count, .room = count};
+    return result;
 }
 
 static tx_jinja_value binary(tx_jinja_run *r, tx_jinja_op op, tx_jinja_value x, tx_jinja_value y)
@@ -384,21 +384,21 @@ tx_jinja_value tx_jinja_evaluate_filters(tx_jinja_run *r, const tx_jinja_node *n
 
 static tx_jinja_value list_of(tx_jinja_run *r, const tx_jinja_node *node)
 {
-    const tx_jinja_value made =
+    const tx_jinja_value result =
         tx_jinja_keep_value(&r->arena, tx_jinja_list_new(&r->arena, node->kind == TX_JINJA_TUPLE_NODE));
     for (const tx_jinja_node *n = node->args; n && !r->arena.status; n = n->next)
-        tx_jinja_append(&r->arena, made.list, tx_jinja_evaluate(r, n->a));
-    return made;
+        tx_jinja_append(&r->arena, result.list, tx_jinja_evaluate(r, n->a));
+    return result;
 }
 
 static tx_jinja_value dict_of(tx_jinja_run *r, const tx_jinja_node *node)
 {
-    const tx_jinja_value made = tx_jinja_keep_value(&r->arena, tx_jinja_dict_new(&r->arena));
+    const tx_jinja_value result = tx_jinja_keep_value(&r->arena, tx_jinja_dict_new(&r->arena));
     for (const tx_jinja_node *n = node->args; n && !r->arena.status; n = n->next) {
         const tx_jinja_value key = tx_jinja_evaluate(r, n->a);
-        tx_jinja_put(&r->arena, made.dict, key, tx_jinja_evaluate(r, n->b));
+        tx_jinja_put(&r->arena, result.dict, key, tx_jinja_evaluate(r, n->b));
     }
-    return made;
+    return result;
 }
 
 static tx_jinja_value condition(tx_jinja_run *r, const tx_jinja_node *node)
@@ -472,7 +472,7 @@ bool tx_jinja_deeper(tx_jinja_run *r)
 
 tx_jinja_value tx_jinja_evaluate(tx_jinja_run *r, const tx_jinja_node *node)
 {
-    const tx_jinja_value made = tx_jinja_deeper(r) ? evaluate(r, node) : TX_JINJA_NOTHING;
+    const tx_jinja_value result = tx_jinja_deeper(r) ? evaluate(r, node) : TX_JINJA_NOTHING;
     r->depth--;
-    return tx_jinja_keep_value(&r->arena, made);
+    return tx_jinja_keep_value(&r->arena, result);
 }

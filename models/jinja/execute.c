@@ -107,11 +107,11 @@ static tx_jinja_dict *make_loop(tx_jinja_run *r, size_t count)
 {
     static const char *const names[] = {"index",    "index0",   "revindex", "revindex0", "first", "last",
                                         "previtem", "nextitem", "length",   "depth",     "depth0"};
-    const tx_jinja_value made = tx_jinja_dict_new(&r->arena);
+    const tx_jinja_value result = tx_jinja_dict_new(&r->arena);
     for (size_t i = 0; i < sizeof names / sizeof names[0] && !r->arena.status; i++)
-        tx_jinja_put(&r->arena, made.dict, tx_jinja_share(&r->arena, names[i], strlen(names[i]), NULL, 0),
+        tx_jinja_put(&r->arena, result.dict, tx_jinja_share(&r->arena, names[i], strlen(names[i]), NULL, 0),
                      tx_jinja_integer(i == 8 ? (int64_t)count : i == 9));
-    return r->arena.status ? NULL : made.dict;
+    return r->arena.status ? NULL : result.dict;
 }
 
 /* Sets the first members of a loop, in the order of make_loop. */
@@ -136,7 +136,7 @@ static void turn_loop(tx_jinja_dict *loop, const tx_jinja_list *list, size_t i)
 static const tx_jinja_list *chosen(tx_jinja_run *r, const tx_jinja_node *node, const tx_jinja_list *list)
 {
     tx_jinja_scope *outer = r->scope;
-    const tx_jinja_value made = tx_jinja_keep_value(&r->arena, tx_jinja_list_new(&r->arena, false));
+    const tx_jinja_value result = tx_jinja_keep_value(&r->arena, tx_jinja_list_new(&r->arena, false));
     tx_jinja_scope *own = tx_jinja_scope_new(r, outer);
     const size_t keeps = r->arena.keeps;
     for (size_t i = 0; i < list->count && own && tx_jinja_step(&r->arena, 1); i++) {
@@ -145,10 +145,10 @@ static const tx_jinja_list *chosen(tx_jinja_run *r, const tx_jinja_node *node, c
         own->count = 0;
         assign(r, node->a, list->at[i]);
         if (!r->arena.status && tx_jinja_truth(tx_jinja_evaluate(r, node->c)))
-            tx_jinja_append(&r->arena, made.list, list->at[i]);
+            tx_jinja_append(&r->arena, result.list, list->at[i]);
     }
     r->scope = outer;
-    return r->arena.status ? NULL : made.list;
+    return r->arena.status ? NULL : result.list;
 }
 
 static void execute_for(tx_jinja_run *r, const tx_jinja_node *node)

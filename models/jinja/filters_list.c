@@ -50,10 +50,10 @@ tx_jinja_value tx_jinja_do_otherwise(const tx_jinja_call *c)
 static tx_jinja_value copy_list(const tx_jinja_call *c, tx_jinja_value of)
 {
     const tx_jinja_list *list = c->arena->status ? NULL : tx_jinja_elements(c->arena, of);
-    const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
+    const tx_jinja_value result = tx_jinja_list_new(c->arena, false);
     for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++)
-        tx_jinja_append(c->arena, made.list, list->at[i]);
-    return c->arena->status ? TX_JINJA_NOTHING : made;
+        tx_jinja_append(c->arena, result.list, list->at[i]);
+    return c->arena->status ? TX_JINJA_NOTHING : result;
 }
 
 tx_jinja_value tx_jinja_do_list(const tx_jinja_call *c)
@@ -63,11 +63,11 @@ tx_jinja_value tx_jinja_do_list(const tx_jinja_call *c)
 
 tx_jinja_value tx_jinja_do_reverse(const tx_jinja_call *c)
 {
-    const tx_jinja_value made = copy_list(c, c->self);
+    const tx_jinja_value result = copy_list(c, c->self);
     if (c->arena->status)
-        return made;
-    tx_jinja_reverse(made.list);
-    return c->self.kind == TX_JINJA_STRING ? tx_jinja_concatenated(c->arena, made.list) : made;
+        return result;
+    tx_jinja_reverse(result.list);
+    return c->self.kind == TX_JINJA_STRING ? tx_jinja_concatenated(c->arena, result.list) : result;
 }
 
 /* ---- Choosing ------------------------------------------------------------------------------------------- */
@@ -108,7 +108,7 @@ tx_jinja_value tx_jinja_do_choose(const tx_jinja_call *c)
 {
     const bool by_attribute = c->form & TX_JINJA_BY_ATTRIBUTE, wanted = c->form & TX_JINJA_TRUE_ONES;
     const tx_jinja_list *list = elements_if_any(c);
-    const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
+    const tx_jinja_value result = tx_jinja_list_new(c->arena, false);
     const size_t test = by_attribute ? 1 : 0;
     for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++) {
         tx_jinja_value of = list->at[i];
@@ -117,24 +117,24 @@ tx_jinja_value tx_jinja_do_choose(const tx_jinja_call *c)
         if (c->count > test)
             of = call_named(c, TX_JINJA_A_TEST, test, of);
         if (!c->arena->status && tx_jinja_truth(of) == wanted)
-            tx_jinja_append(c->arena, made.list, list->at[i]);
+            tx_jinja_append(c->arena, result.list, list->at[i]);
     }
-    return made;
+    return result;
 }
 
 tx_jinja_value tx_jinja_do_map(const tx_jinja_call *c)
 {
     const tx_jinja_list *list = elements_if_any(c);
-    const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
+    const tx_jinja_value result = tx_jinja_list_new(c->arena, false);
     const tx_jinja_value name = tx_jinja_argument_of(c, SIZE_MAX, "attribute");
     const tx_jinja_value other = tx_jinja_argument_of(c, SIZE_MAX, "default");
     for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++) {
         tx_jinja_value v = name.kind == TX_JINJA_UNDEFINED ? call_named(c, TX_JINJA_A_FILTER, 0, list->at[i])
                                                            : attribute_by(c, list->at[i], name);
         v = v.kind == TX_JINJA_UNDEFINED ? other : v;
-        tx_jinja_append(c->arena, made.list, v);
+        tx_jinja_append(c->arena, result.list, v);
     }
-    return made;
+    return result;
 }
 
 /* ---- Order ---------------------------------------------------------------------------------------------- */
@@ -152,15 +152,15 @@ static tx_jinja_value sorted(const tx_jinja_call *c, tx_jinja_value of, tx_jinja
                              bool reverse)
 {
     const tx_jinja_list *list = c->arena->status ? NULL : tx_jinja_elements(c->arena, of);
-    const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
+    const tx_jinja_value result = tx_jinja_list_new(c->arena, false);
     tx_jinja_pair *pair = list ? tx_jinja_take(c->arena, 2 * list->count, sizeof *pair) : NULL;
     for (size_t i = 0; pair && i < list->count; i++)
         pair[i] = (tx_jinja_pair){key_of(c, list->at[i], attribute, cased), list->at[i]};
     if (pair && !c->arena->status)
         tx_jinja_sort(c->arena, pair, pair + list->count, list->count, reverse);
     for (size_t i = 0; pair && i < list->count; i++)
-        tx_jinja_append(c->arena, made.list, pair[i].value);
-    return made;
+        tx_jinja_append(c->arena, result.list, pair[i].value);
+    return result;
 }
 
 tx_jinja_value tx_jinja_do_sort(const tx_jinja_call *c)
@@ -190,16 +190,16 @@ tx_jinja_value tx_jinja_do_extreme(const tx_jinja_call *c)
 tx_jinja_value tx_jinja_do_unique(const tx_jinja_call *c)
 {
     const tx_jinja_list *list = tx_jinja_elements(c->arena, c->self);
-    const tx_jinja_value made = tx_jinja_list_new(c->arena, false), seen = tx_jinja_list_new(c->arena, false);
+    const tx_jinja_value result = tx_jinja_list_new(c->arena, false), seen = tx_jinja_list_new(c->arena, false);
     const bool cased = tx_jinja_truth(tx_jinja_argument_of(c, 0, "case_sensitive"));
     for (size_t i = 0; list && i < list->count && tx_jinja_step(c->arena, 1); i++) {
         const tx_jinja_value key = key_of(c, list->at[i], tx_jinja_argument_of(c, 1, "attribute"), cased);
         if (c->arena->status || tx_jinja_contains(c->arena, seen, key))
             continue;
         tx_jinja_append(c->arena, seen.list, key);
-        tx_jinja_append(c->arena, made.list, list->at[i]);
+        tx_jinja_append(c->arena, result.list, list->at[i]);
     }
-    return made;
+    return result;
 }
 
 /* ---- Numbers -------------------------------------------------------------------------------------------- */

@@ -62,29 +62,29 @@ const tx_jinja_string *tx_jinja_self(const tx_jinja_call *c)
 /* Copies the pairs of a positional dict, then adds the named arguments. */
 tx_jinja_value tx_jinja_do_dict(const tx_jinja_call *c)
 {
-    const tx_jinja_value made = tx_jinja_dict_new(c->arena);
+    const tx_jinja_value result = tx_jinja_dict_new(c->arena);
     for (size_t i = 0; i < c->count && !c->arena->status; i++) {
         const tx_jinja_argument *of = &c->at[i];
         if (of->name.size)
-            tx_jinja_put(c->arena, made.dict, tx_jinja_share(c->arena, of->name.bytes, of->name.size, NULL, 0),
+            tx_jinja_put(c->arena, result.dict, tx_jinja_share(c->arena, of->name.bytes, of->name.size, NULL, 0),
                          of->value);
         else if (of->value.kind != TX_JINJA_DICT)
             tx_jinja_fail(c->arena, TX_FORMAT, "dict: the argument must be a dict, not a %s",
                           tx_jinja_kind_name(of->value));
         for (size_t k = 0; of->value.kind == TX_JINJA_DICT && !of->name.size && k < of->value.dict->count; k++)
-            tx_jinja_put(c->arena, made.dict, of->value.dict->at[k].key, of->value.dict->at[k].value);
+            tx_jinja_put(c->arena, result.dict, of->value.dict->at[k].key, of->value.dict->at[k].value);
     }
-    return made;
+    return result;
 }
 
 tx_jinja_value tx_jinja_do_namespace(const tx_jinja_call *c)
 {
-    tx_jinja_value made = tx_jinja_do_dict(c);
-    for (size_t i = 0; i < made.dict->count && !c->arena->status; i++)
-        if (made.dict->at[i].key.kind == TX_JINJA_STRING && made.dict->at[i].key.string->bytes[0] == '_')
+    tx_jinja_value result = tx_jinja_do_dict(c);
+    for (size_t i = 0; i < result.dict->count && !c->arena->status; i++)
+        if (result.dict->at[i].key.kind == TX_JINJA_STRING && result.dict->at[i].key.string->bytes[0] == '_')
             tx_jinja_fail(c->arena, TX_FORMAT, "a namespace has no attribute that begins with \"_\"");
-    made.kind = made.kind == TX_JINJA_DICT ? TX_JINJA_NAMESPACE : made.kind;
-    return made;
+    result.kind = result.kind == TX_JINJA_DICT ? TX_JINJA_NAMESPACE : result.kind;
+    return result;
 }
 
 tx_jinja_value tx_jinja_do_raise_exception(const tx_jinja_call *c)
@@ -98,15 +98,15 @@ tx_jinja_value tx_jinja_do_range(const tx_jinja_call *c)
     const bool one = c->count == 1;
     const int64_t begin = one ? 0 : tx_jinja_integer_of(c, 0, "start", 0);
     const int64_t end = tx_jinja_integer_of(c, one ? 0 : 1, "stop", 0), step = tx_jinja_integer_of(c, 2, "step", 1);
-    const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
+    const tx_jinja_value result = tx_jinja_list_new(c->arena, false);
     if (step == 0)
         return tx_jinja_fail(c->arena, TX_FORMAT, "the step of a range must not be 0");
     for (int64_t i = begin; (step > 0 ? i < end : i > end) && tx_jinja_step(c->arena, 1);) {
-        tx_jinja_append(c->arena, made.list, tx_jinja_integer(i));
+        tx_jinja_append(c->arena, result.list, tx_jinja_integer(i));
         if (__builtin_add_overflow(i, step, &i))
             break;
     }
-    return made;
+    return result;
 }
 
 tx_jinja_value tx_jinja_do_strftime_now(const tx_jinja_call *c)
@@ -136,9 +136,9 @@ tx_jinja_value tx_jinja_do_get(const tx_jinja_call *c)
 /* Keys, values, or tuples of both. */
 tx_jinja_value tx_jinja_do_parts(const tx_jinja_call *c)
 {
-    const tx_jinja_value made = tx_jinja_list_new(c->arena, false);
+    const tx_jinja_value result = tx_jinja_list_new(c->arena, false);
     if (c->self.kind == TX_JINJA_UNDEFINED)
-        return made;
+        return result;
     if (c->self.kind != TX_JINJA_DICT)
         return tx_jinja_fail(c->arena, TX_FORMAT, "a %s has no items", tx_jinja_kind_name(c->self));
     for (size_t i = 0; i < c->self.dict->count && tx_jinja_step(c->arena, 1); i++) {
@@ -149,9 +149,9 @@ tx_jinja_value tx_jinja_do_parts(const tx_jinja_call *c)
             tx_jinja_append(c->arena, item.list, pair->key);
             tx_jinja_append(c->arena, item.list, pair->value);
         }
-        tx_jinja_append(c->arena, made.list, item);
+        tx_jinja_append(c->arena, result.list, item);
     }
-    return made;
+    return result;
 }
 
 /* Only namespaces change, so a list or a dict is its own copy. */

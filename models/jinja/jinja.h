@@ -12,7 +12,7 @@
 typedef struct tx_jinja tx_jinja;
 
 /* Parses the text of a template. TX_FORMAT or TX_UNSUPPORTED names the line. The caller frees. */
-tx_status tx_jinja_parse(const char *text, size_t size, tx_jinja **made);
+tx_status tx_jinja_parse(const char *text, size_t size, tx_jinja **created);
 void tx_jinja_free(tx_jinja *jinja); /* NULL is fine */
 /* True if the template marks the model's own text by blocks `generation`. */
 bool tx_jinja_marks_generation(const tx_jinja *jinja);

@@ -167,7 +167,7 @@ static void add_escape(tx_jinja_parser *p, const char *at, size_t left, tx_jinja
     static const char names[] = "abfnrtv\\'\"", codes[] = "\a\b\f\n\r\t\v\\'\"";
     const char *named = at[1] ? strchr(names, at[1]) : NULL;
     const size_t digits = at[1] == 'x' ? 2 : at[1] == 'u' ? 4 : at[1] == 'U' ? 8 : 0;
-    char text[16] = "", made[TX_UTF8_MAX];
+    char text[16] = "", result[TX_UTF8_MAX];
     *size = 2 + digits;
     if (named) {
         tx_jinja_write(sink, &codes[named - names], 1, 0);
@@ -178,7 +178,7 @@ static void add_escape(tx_jinja_parser *p, const char *at, size_t left, tx_jinja
         if (*end || code > 0x10FFFF || (code >= 0xD800 && code < 0xE000))
             tx_jinja_fail(p->arena, TX_FORMAT, "\\%c%s is not a character", at[1], text);
         else
-            tx_jinja_write(sink, made, tx_utf8_write((uint32_t)code, made), 0);
+            tx_jinja_write(sink, result, tx_utf8_write((uint32_t)code, result), 0);
     } else if (at[1] != '\n') { /* an unknown escape is kept; a line end is removed */
         *size = 2;
         tx_jinja_write(sink, at, 2, 0);

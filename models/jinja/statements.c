@@ -272,7 +272,7 @@ static char *copy_text(tx_jinja_arena *a, const char *text, size_t *size)
     return copy;
 }
 
-tx_status tx_jinja_parse(const char *text, size_t size, tx_jinja **made)
+tx_status tx_jinja_parse(const char *text, size_t size, tx_jinja **created)
 {
     if (size > TEXT_LIMIT)
         return tx_fail(TX_UNSUPPORTED, "the chat template has more than %zu bytes", TEXT_LIMIT);
@@ -288,7 +288,7 @@ tx_status tx_jinja_parse(const char *text, size_t size, tx_jinja **made)
         jinja->body = parse_body(&p, NULL);
     jinja->marks_generation = p.marks_generation;
     const tx_status status = jinja->arena.status;
-    return TX_RETURN(status, jinja, made, tx_jinja_free);
+    return TX_RETURN(status, jinja, created, tx_jinja_free);
 }
 
 void tx_jinja_free(tx_jinja *jinja)

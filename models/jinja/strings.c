@@ -31,21 +31,21 @@ tx_jinja_value tx_jinja_do_letters(const tx_jinja_call *c)
     str s = tx_jinja_self(c);
     tx_jinja_sink sink = tx_jinja_sink_of(c->arena);
     uint32_t before = ' ';
-    tx_buffer made = {0};
+    tx_buffer result = {0};
     for (size_t at = 0, size; at < s->size && tx_jinja_step(c->arena, 1); at += size) {
         uint32_t code = 0;
-        made.size = 0;
+        result.size = 0;
         size = tx_jinja_read(s, at, &code);
         const bool first = c->form == TX_JINJA_CAPITALIZE ? at == 0 : begins_word(c->form, before);
         if (c->form == TX_JINJA_UPPER || first)
-            tx_unicode_upper(code, &made);
+            tx_unicode_upper(code, &result);
         else
-            tx_unicode_lower(code, &made);
-        if (made.size)
-            tx_jinja_write(&sink, made.data, made.size, tx_jinja_flags_at(s, at));
+            tx_unicode_lower(code, &result);
+        if (result.size)
+            tx_jinja_write(&sink, result.data, result.size, tx_jinja_flags_at(s, at));
         before = code;
     }
-    free(made.data);
+    free(result.data);
     return tx_jinja_written(c->arena, &sink);
 }
 

@@ -51,7 +51,7 @@ static void write_text(tx_jinja_sink *sink, const char *text, uint8_t flags)
 
 tx_jinja_value tx_jinja_written(tx_jinja_arena *a, tx_jinja_sink *sink)
 {
-    tx_jinja_value made = TX_JINJA_NOTHING;
+    tx_jinja_value result = TX_JINJA_NOTHING;
     if (!a->status)
         a->status = sink->bytes.status ? sink->bytes.status : sink->flags.status;
     const size_t size = sink->bytes.size;
@@ -61,12 +61,12 @@ tx_jinja_value tx_jinja_written(tx_jinja_arena *a, tx_jinja_sink *sink)
         memcpy(bytes + size, sink->flags.data, size);
     }
     if (bytes && tx_jinja_step(a, size / 16))
-        made = tx_jinja_share(a, bytes, size, (const uint8_t *)bytes + size, 0);
+        result = tx_jinja_share(a, bytes, size, (const uint8_t *)bytes + size, 0);
     a->used -= sink->bytes.room + sink->flags.room;
     free(sink->bytes.data);
     free(sink->flags.data);
     *sink = (tx_jinja_sink){0};
-    return made;
+    return result;
 }
 
 tx_jinja_value tx_jinja_concatenated(tx_jinja_arena *a, const tx_jinja_list *list)

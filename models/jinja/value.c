@@ -89,10 +89,10 @@ tx_jinja_value tx_jinja_joined(tx_jinja_arena *a, const tx_jinja_string *x, cons
         add_to_tail(a, x);
     }
     add_to_tail(a, y);
-    const tx_jinja_value made = tx_jinja_share(a, t->bytes, size, t->flags, 0);
+    const tx_jinja_value result = tx_jinja_share(a, t->bytes, size, t->flags, 0);
     if (room == size) /* a short sum is not the tail of a long one */
         *t = last;
-    return made;
+    return result;
 }
 
 tx_jinja_value tx_jinja_list_new(tx_jinja_arena *a, bool tuple)
@@ -156,28 +156,28 @@ static uint8_t flags_of(const char *key, const tx_json *value, uint8_t flags)
 
 static tx_jinja_value from_object(tx_jinja_arena *a, const tx_json *json, uint8_t flags)
 {
-    const tx_jinja_value made = tx_jinja_dict_new(a);
+    const tx_jinja_value result = tx_jinja_dict_new(a);
     tx_jinja_pair *pair = tx_jinja_take(a, tx_json_size(json), sizeof *pair);
     if (pair)
-        *made.dict = (tx_jinja_dict){.at = pair, .room = tx_json_size(json)};
+        *result.dict = (tx_jinja_dict){.at = pair, .room = tx_json_size(json)};
     for (void *i = tx_json_first(json); i && !a->status; i = tx_json_next(json, i)) {
         const char *key = tx_json_key(i);
         *pair = (tx_jinja_pair){tx_jinja_share(a, key, strlen(key), NULL, flags),
                                 tx_jinja_from_json(a, tx_json_value(i), flags_of(key, tx_json_value(i), flags))};
-        made.dict->count = (size_t)(++pair - made.dict->at); /* keys of an object are unique */
+        result.dict->count = (size_t)(++pair - result.dict->at); /* keys of an object are unique */
     }
-    return made;
+    return result;
 }
 
 static tx_jinja_value from_array(tx_jinja_arena *a, const tx_json *json, uint8_t flags)
 {
-    const tx_jinja_value made = tx_jinja_list_new(a, false);
+    const tx_jinja_value result = tx_jinja_list_new(a, false);
     tx_jinja_value *at = tx_jinja_take(a, tx_json_size(json), sizeof *at);
     if (at)
-        *made.list = (tx_jinja_list){.at = at, .room = tx_json_size(json)};
+        *result.list = (tx_jinja_list){.at = at, .room = tx_json_size(json)};
     for (size_t i = 0; i < tx_json_size(json) && !a->status; i++)
-        tx_jinja_append(a, made.list, tx_jinja_from_json(a, tx_json_at(json, i), flags));
-    return made;
+        tx_jinja_append(a, result.list, tx_jinja_from_json(a, tx_json_at(json, i), flags));
+    return result;
 }
 
 static tx_jinja_value from_text(tx_jinja_arena *a, const tx_json *json, uint8_t flags)
@@ -377,19 +377,19 @@ const tx_jinja_list *tx_jinja_elements(tx_jinja_arena *a, tx_jinja_value v)
 {
     if (is_list(v))
         return v.list;
-    tx_jinja_value made = tx_jinja_list_new(a, false);
+    tx_jinja_value result = tx_jinja_list_new(a, false);
     if (v.kind == TX_JINJA_DICT) {
         for (size_t i = 0; i < v.dict->count && tx_jinja_step(a, 1); i++)
-            tx_jinja_append(a, made.list, v.dict->at[i].key);
+            tx_jinja_append(a, result.list, v.dict->at[i].key);
     } else if (v.kind == TX_JINJA_STRING) {
         for (size_t at = 0, end; at < v.string->size && tx_jinja_step(a, 1); at = end) {
             end = at + tx_jinja_read(v.string, at, NULL);
-            tx_jinja_append(a, made.list, tx_jinja_cut(a, v.string, at, end));
+            tx_jinja_append(a, result.list, tx_jinja_cut(a, v.string, at, end));
         }
     } else if (v.kind != TX_JINJA_UNDEFINED) {
         tx_jinja_fail(a, TX_FORMAT, "a %s has no elements", tx_jinja_kind_name(v));
     }
-    return a->status ? NULL : made.list;
+    return a->status ? NULL : result.list;
 }
 
 /* ---- Characters ---------------------------------------------------------------------------------------- */

@@ -90,7 +90,7 @@ static tx_status apply_settings(tx_job *j, const tx_lora *lora)
     return TX_OK;
 }
 
-static tx_status check_resumed(const tx_job *j, const tx_lora *made)
+static tx_status check_resumed(const tx_job *j, const tx_lora *lora)
 {
     const tx_lora *had = j->inputs.lora;
     const char *checkpoint = j->inputs.checkpoint;
@@ -98,14 +98,14 @@ static tx_status check_resumed(const tx_job *j, const tx_lora *made)
         return tx_fail(TX_INVALID,
                        "--lora_r: %s is from a run without an adapter: start a new run with --model_name_or_path %s",
                        checkpoint, checkpoint);
-    if (tx_lora_takes_principal(had) != tx_lora_takes_principal(made) ||
-        (tx_lora_takes_principal(had) && strcmp(had->init, made->init) != 0))
+    if (tx_lora_takes_principal(had) != tx_lora_takes_principal(lora) ||
+        (tx_lora_takes_principal(had) && strcmp(had->init, lora->init) != 0))
         return tx_fail(TX_INVALID, "--init_lora_weights: the adapter in %s began differently: leave it out",
                        checkpoint);
-    if (!same_tokens(had->tokens, made->tokens))
+    if (!same_tokens(had->tokens, lora->tokens))
         return tx_fail(TX_INVALID, "--trainable_token_indices: the adapter in %s has others: leave it out", checkpoint);
-    if (had->rank != made->rank || had->alpha != made->alpha || had->rank_stabilised != made->rank_stabilised ||
-        had->dora != made->dora || !same_names(had->targets, made->targets) || !same_names(had->saved, made->saved))
+    if (had->rank != lora->rank || had->alpha != lora->alpha || had->rank_stabilised != lora->rank_stabilised ||
+        had->dora != lora->dora || !same_names(had->targets, lora->targets) || !same_names(had->saved, lora->saved))
         return tx_fail(TX_INVALID,
                        "%s: the adapter has r %" PRId64 ", alpha %g, target modules %s%s%s%s%s: leave out options "
                        "with other values",
@@ -140,40 +140,40 @@ static tx_status settings_of(const tx_job_settings *set, const tx_config *config
 
 tx_status tx_job_make_adapter(const tx_job_settings *set, tx_config *config)
 {
-    tx_lora made;
-    TX_TRY(settings_of(set, config, NULL, &made));
-    TX_TRY(tx_lora_untie(&made, config));
-    TX_TRY(tx_lora_check(&made, config));
-    made.stored = set->bf16 || set->dtype ? TX_BF16 : set->fp16 ? TX_F16 : TX_F32;
-    return tx_lora_copy(&made, &config->lora);
+    tx_lora result;
+    TX_TRY(settings_of(set, config, NULL, &result));
+    TX_TRY(tx_lora_untie(&result, config));
+    TX_TRY(tx_lora_check(&result, config));
+    result.stored = set->bf16 || set->dtype ? TX_BF16 : set->fp16 ? TX_F16 : TX_F32;
+    return tx_lora_copy(&result, &config->lora);
 }
 
 tx_status tx_job_choose_adapter(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
     char path[TX_PATH_ROOM];
-    tx_lora made;
+    tx_lora result;
     if (in->lora && !in->checkpoint) {
         TX_TRY(apply_settings(j, in->lora));
         TX_TRY(tx_job_check(&j->options, in));
     }
     if (!j->set.lora_rank)
         return TX_OK;
-    TX_TRY(settings_of(&j->set, in->config, in->lora, &made));
+    TX_TRY(settings_of(&j->set, in->config, in->lora, &result));
     if (in->checkpoint)
-        TX_TRY(check_resumed(j, &made));
-    made.base = in->lora ? in->lora->base : (char *)(uintptr_t)j->set.model;
-    if (!in->lora && made.base && tx_file_exists(made.base) && realpath(made.base, path))
-        made.base = path; /* absolute: a later run may start in another folder */
-    const size_t length = made.base ? strlen(made.base) : 0;
-    if (tx_utf8_prefix(made.base, length) < length)
+        TX_TRY(check_resumed(j, &result));
+    result.base = in->lora ? in->lora->base : (char *)(uintptr_t)j->set.model;
+    if (!in->lora && result.base && tx_file_exists(result.base) && realpath(result.base, path))
+        result.base = path; /* absolute: a later run may start in another folder */
+    const size_t length = result.base ? strlen(result.base) : 0;
+    if (tx_utf8_prefix(result.base, length) < length)
         return tx_fail(TX_INVALID,
                        "--model_name_or_path: the path of %s is not UTF-8, so adapter_config.json cannot contain it: "
                        "rename its folders",
                        j->set.model);
-    TX_TRY(tx_lora_untie(&made, in->config));
-    TX_TRY(tx_lora_check(&made, in->config));
+    TX_TRY(tx_lora_untie(&result, in->config));
+    TX_TRY(tx_lora_check(&result, in->config));
     if (j->set.load_in_4bit)
         in->config->packed = j->set.double_quant ? TX_NF4_DOUBLE : TX_NF4;
-    return tx_lora_copy(&made, &in->config->lora);
+    return tx_lora_copy(&result, &in->config->lora);
 }

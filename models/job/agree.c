@@ -21,19 +21,19 @@ typedef struct fact {
 } fact;
 
 /* Makes the fact of a JSON value. A long value is replaced by its beginning and a hash. */
-static tx_status make_fact(const char *name, const tx_json *value, fact *made)
+static tx_status make_fact(const char *name, const tx_json *value, fact *result)
 {
     const char *string;
     char *text = tx_json_text(value, TX_JSON_SORTED);
     if (!text)
         return tx_fail(TX_MEMORY, "no memory to compare the ranks");
     const char *shown = tx_json_as_string(value, name, &string) ? text : string;
-    memset(made, 0, sizeof *made);
-    snprintf(made->name, sizeof made->name, "%s", name);
-    if (strlen(shown) < sizeof made->value)
-        snprintf(made->value, sizeof made->value, "%s", shown);
+    memset(result, 0, sizeof *result);
+    snprintf(result->name, sizeof result->name, "%s", name);
+    if (strlen(shown) < sizeof result->value)
+        snprintf(result->value, sizeof result->value, "%s", shown);
     else
-        snprintf(made->value, sizeof made->value, "%.40s... (%016" PRIx64 ")", shown,
+        snprintf(result->value, sizeof result->value, "%.40s... (%016" PRIx64 ")", shown,
                  tx_hash(TX_HASH_START, shown, strlen(shown)));
     free(text);
     return TX_OK;
@@ -96,9 +96,9 @@ tx_status tx_job_agree_on_options(tx_job *j, int exit_status)
     char build[TX_BUILD_ID];
     tx_build_id(build);
     tx_json *options = tx_job_arguments(&j->set, 0, TX_RANK), *program = tx_json_object();
-    const bool made =
+    const bool result =
         options && !tx_json_set_string(program, "TX", TX_VERSION) && !tx_json_set_string(program, "TX build", build);
-    tx_status status = compare_exits(j->comm, made ? exit_status : FAILED);
+    tx_status status = compare_exits(j->comm, result ? exit_status : FAILED);
     TX_THEN(status, agree(j->comm, program, NULL));
     TX_THEN(status, agree(j->comm, options, NULL));
     tx_json_free(program);
@@ -148,7 +148,7 @@ tx_status tx_job_agree_on_inputs(tx_job *j)
     return status;
 }
 
-tx_status tx_job_agree_on_run(tx_job *j, const tx_json *made)
+tx_status tx_job_agree_on_run(tx_job *j, const tx_json *description)
 {
-    return agree(j->comm, made, "device");
+    return agree(j->comm, description, "device");
 }

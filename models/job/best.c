@@ -44,10 +44,11 @@ static bool has_changed(const tx_json *then, const tx_json *now, const char *key
            strcmp(before, after) != 0;
 }
 
-void tx_job_judge_anew(tx_job *j, const tx_json *made)
+void tx_job_judge_anew(tx_job *j, const tx_json *description)
 {
     tx_run_state *state = &j->inputs.state;
-    if (!has_changed(state->run, made, TX_JOB_NAME(metric)) && !has_changed(state->run, made, TX_JOB_NAME(greater)))
+    if (!has_changed(state->run, description, TX_JOB_NAME(metric)) &&
+        !has_changed(state->run, description, TX_JOB_NAME(greater)))
         return;
     free(state->best_checkpoint);
     state->best_checkpoint = NULL;

@@ -86,17 +86,17 @@ static void add_kept(const tx_job *j, const tx_json *then, const tx_json *now, c
     }
 }
 
-tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *made)
+tx_status tx_job_agree_with_checkpoint(const tx_job *j, const tx_json *description)
 {
     const tx_json *then = j->inputs.state.run;
     clauses refused = {""}, reported = {""}, digests = {""}, kept = {""};
     tx_json *before = NULL, *now = tx_job_arguments(&j->set, 0, 0);
     if (tx_job_read_arguments(j->inputs.checkpoint, &before))
         before = NULL;
-    for (void *i = tx_json_first(made); i; i = tx_json_next(made, i)) {
+    for (void *i = tx_json_first(description); i; i = tx_json_next(description, i)) {
         const char *key = tx_json_key(i);
         const bool digest = strcmp(key, "data") == 0 || strcmp(key, "tokenizer") == 0;
-        add_change(digest ? &digests : is_decisive(key) ? &refused : &reported, then, made, key);
+        add_change(digest ? &digests : is_decisive(key) ? &refused : &reported, then, description, key);
     }
     if (*digests.text)
         explain_data(j, before, now, &refused);

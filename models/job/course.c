@@ -13,7 +13,7 @@ tx_status tx_job_dump_order(const tx_job *j)
     return tx_loader_dump_order(&j->inputs.train, &loader, j->steps, j->set.dump_order);
 }
 
-tx_status tx_job_describe(const tx_job *j, tx_json **made)
+tx_status tx_job_describe(const tx_job *j, tx_json **description)
 {
     tx_json *json = tx_job_arguments(&j->set, TX_RECIPE, 0);
     tx_status status = tx_json_set_string(json, "data", j->inputs.train.digest);
@@ -30,7 +30,7 @@ tx_status tx_job_describe(const tx_job *j, tx_json **made)
     TX_THEN(status, tx_json_set_string(json, TX_RUN_ROWS, j->rows_text));
     TX_THEN(status, tx_json_set_int(json, TX_JOB_NAME(data_seed), (int64_t)tx_job_data_seed(&j->set)));
     TX_THEN(status, tx_json_set_int(json, "steps", j->steps));
-    return TX_RETURN(status, json, made, tx_json_free);
+    return TX_RETURN(status, json, description, tx_json_free);
 }
 
 /* Steps from an option: a number of steps, or below 1 a share of the run. */

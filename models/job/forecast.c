@@ -51,9 +51,9 @@ tx_status tx_forecaster_open(const tx_forecaster_options *options, tx_forecaster
     if (options->size != sizeof *options)
         return tx_fail(TX_INVALID, "tx_forecaster_open: the options' size field is %zu, expected %zu", options->size,
                        sizeof *options);
-    tx_forecaster *made = calloc(1, sizeof *made);
-    tx_status status = made ? make(options, made) : tx_fail(TX_MEMORY, "no memory for a forecast");
-    return TX_RETURN(status, made, forecaster, tx_forecaster_free);
+    tx_forecaster *created = calloc(1, sizeof *created);
+    tx_status status = created ? make(options, created) : tx_fail(TX_MEMORY, "no memory for a forecast");
+    return TX_RETURN(status, created, forecaster, tx_forecaster_free);
 }
 
 void tx_forecaster_free(tx_forecaster *f)

@@ -22,7 +22,7 @@ tx_status tx_job_read_configurations(tx_job *job);
 tx_status tx_job_read_arguments(const char *folder, tx_json **json);
 /* Compares the description of this run (tx_job_describe) with the checkpoint's. INVALID if a step would read other
  * data; other differences are reported. */
-tx_status tx_job_agree_with_checkpoint(const tx_job *job, const tx_json *made);
+tx_status tx_job_agree_with_checkpoint(const tx_job *job, const tx_json *description);
 /* If the states of a checkpoint are malformed and another optimizer wrote them, fails with both names. Returns `status`
  * otherwise. */
 tx_status tx_job_explain_states(const tx_job *job, tx_status status);

@@ -220,12 +220,12 @@ static tx_status prepare(tx_job *j)
 
 /* ---- Training ------------------------------------------------------------------------------------------- */
 
-/* Restores the states of the checkpoint if it matches this run, which `made` describes. */
-static tx_status restore(tx_job *j, const tx_json *made)
+/* Restores the states of the checkpoint if it matches this run, which `description` describes. */
+static tx_status restore(tx_job *j, const tx_json *description)
 {
     tx_job_inputs *in = &j->inputs;
-    TX_TRY(tx_job_agree_with_checkpoint(j, made));
-    tx_job_judge_anew(j, made);
+    TX_TRY(tx_job_agree_with_checkpoint(j, description));
+    tx_job_judge_anew(j, description);
     const char *output = tx_job_leads(j) && !tx_job_is_over(j) ? j->set.output_dir : NULL;
     TX_TRY(tx_job_explain_states(j, tx_run_resume(j->model, j->trainer, &in->state, in->checkpoint, output)));
     tx_job_find_best(j);
@@ -236,13 +236,13 @@ static tx_status restore(tx_job *j, const tx_json *made)
 static tx_status resume(tx_job *j)
 {
     tx_job_inputs *in = &j->inputs;
-    tx_json *made = NULL;
-    TX_TRY(tx_job_describe(j, &made));
-    tx_status status = tx_job_agree_on_run(j, made);
+    tx_json *description = NULL;
+    TX_TRY(tx_job_describe(j, &description));
+    tx_status status = tx_job_agree_on_run(j, description);
     if (in->checkpoint)
-        TX_THEN(status, restore(j, made));
-    tx_json_free(status ? made : in->state.run);
-    in->state.run = status ? in->state.run : made;
+        TX_THEN(status, restore(j, description));
+    tx_json_free(status ? description : in->state.run);
+    in->state.run = status ? in->state.run : description;
     return status;
 }
 

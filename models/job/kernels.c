@@ -52,8 +52,8 @@ static tx_status collect(const tx_job *j, const char *own, char **all)
     int32_t together = (int32_t)strlen(own);
     TX_TRY(tx_comm_collect(comm, TX_ALL_REDUCE, &together, 1, TX_I32, 0));
     const size_t bytes = DEVICE + ((size_t)together + 8) / 4 * 4;
-    char *records = calloc((size_t)comm->size, bytes), *made = calloc((size_t)comm->size, bytes);
-    tx_status status = records && made ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' choices of kernels");
+    char *records = calloc((size_t)comm->size, bytes), *created = calloc((size_t)comm->size, bytes);
+    tx_status status = records && created ? TX_OK : tx_fail(TX_MEMORY, "no memory for the ranks' choices of kernels");
     if (!status) {
         char *mine = records + (size_t)comm->rank * bytes;
         snprintf(mine, DEVICE, "%.80s, %.80s, %.80s", device->platform, device->name, device->driver);
@@ -61,10 +61,10 @@ static tx_status collect(const tx_job *j, const char *own, char **all)
         status = tx_comm_share(comm, records, bytes);
         for (int32_t r = 0; r < comm->size && !status; r++)
             if (strcmp(records + (size_t)r * bytes, mine) == 0)
-                add_lines(made, records + (size_t)r * bytes + DEVICE);
+                add_lines(created, records + (size_t)r * bytes + DEVICE);
     }
     free(records);
-    return TX_RETURN(status, made, all, free);
+    return TX_RETURN(status, created, all, free);
 }
 
 tx_status tx_job_agree_on_kernels(tx_job *j)

@@ -76,12 +76,12 @@ static const char *wanted_weights(const tx_job *j)
 static int64_t wanted_rows(const tx_job *j)
 {
     const tx_json *run = j->inputs.state.run;
-    int64_t made = j->all_rows * j->set.accumulation, ranks = 0, rows = 0;
+    int64_t result = j->all_rows * j->set.accumulation, ranks = 0, rows = 0;
     if (j->set.global_batch)
         return j->set.global_batch;
     if (!run || tx_json_get_int(run, "world_size", 1, INT32_MAX, &ranks) || ranks == j->data->size ||
-        tx_json_get_int(run, "global_batch", 1, INT32_MAX, &rows) || rows == made)
-        return made;
+        tx_json_get_int(run, "global_batch", 1, INT32_MAX, &rows) || rows == result)
+        return result;
     tx_job_note(j, "batch   %" PRId64 " blocks a step, as in the earlier run on %" PRId64 " ranks", rows, ranks);
     return rows;
 }
@@ -89,9 +89,9 @@ static int64_t wanted_rows(const tx_job *j)
 /* Checks DeepSpeed's three batch sizes if its file has all of them. */
 static tx_status check_product(const tx_job *j)
 {
-    const int64_t made = j->all_rows * j->set.accumulation;
-    if (!j->set.deepspeed || !j->set.global_batch || made == j->step_rows || j->set.parallel == TX_JOB_PARALLEL_AUTO ||
-        !tx_option_asked(&j->options, TX_JOB_AT(accumulation)))
+    const int64_t result = j->all_rows * j->set.accumulation;
+    if (!j->set.deepspeed || !j->set.global_batch || result == j->step_rows ||
+        j->set.parallel == TX_JOB_PARALLEL_AUTO || !tx_option_asked(&j->options, TX_JOB_AT(accumulation)))
         return TX_OK;
     return tx_fail(TX_INVALID,
                    "--deepspeed: train_batch_size %" PRId64 " is not train_micro_batch_size_per_gpu %" PRId64

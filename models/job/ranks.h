@@ -15,7 +15,7 @@
 #define TX_JOB_RUNS (-1)
 tx_status tx_job_agree_on_options(tx_job *job, int exit_status);
 tx_status tx_job_agree_on_inputs(tx_job *job);
-tx_status tx_job_agree_on_run(tx_job *job, const tx_json *made);
+tx_status tx_job_agree_on_run(tx_job *job, const tx_json *description);
 
 /* ---- device.c ------------------------------------------------------------------------------------------- */
 

@@ -123,7 +123,7 @@ enum { TRAINED = 5, TRAINING = TRAINED + 5 };
 static void training_figures(const tx_job *j, tx_figure figures[TRAINING])
 {
     const tx_run_summary *s = &j->summary;
-    const tx_figure made[TRAINING] = {
+    const tx_figure result[TRAINING] = {
         {"train_runtime", s->wall, 4},
         {"train_samples_per_second", (double)s->samples / s->wall, 3},
         {"train_steps_per_second", (double)s->steps / s->wall, 3},
@@ -135,7 +135,7 @@ static void training_figures(const tx_job *j, tx_figure figures[TRAINING])
         {"num_input_tokens_seen", (double)j->inputs.state.tokens, 0},
         {"num_padded_tokens_seen", (double)j->inputs.state.padded_tokens, 0},
     };
-    memcpy(figures, made, sizeof made);
+    memcpy(figures, result, sizeof result);
 }
 
 /* Removes the figures that are undefined without steps. Returns the number of the others. */

@@ -30,7 +30,7 @@ tx_status tx_job_write_model(tx_job *job, const char *folder);
 /* Fills the options of the training loop. */
 tx_status tx_job_make_run(tx_job *job, tx_run_options *run);
 /* Describes the run, for tx_job_agree_with_checkpoint of a later one. The caller frees. */
-tx_status tx_job_describe(const tx_job *job, tx_json **made);
+tx_status tx_job_describe(const tx_job *job, tx_json **description);
 /* Fails if the disk has no room for the files that the run will write. */
 tx_status tx_job_check_room(const tx_job *job, const tx_run_options *run);
 /* Writes the file of dump_order. */
@@ -43,8 +43,8 @@ void tx_job_find_best(const tx_job *job);
 /* Loads the best weights if load_best_model_at_end is set. If that fails, the run keeps the last weights and ends with
  * an error. All ranks call it. */
 tx_status tx_job_load_best(tx_job *job);
-/* Forgets the best evaluation of the earlier run if this run, which `made` describes, has another metric. */
-void tx_job_judge_anew(tx_job *job, const tx_json *made);
+/* Forgets the best evaluation of the earlier run if this run, which `description` describes, has another metric. */
+void tx_job_judge_anew(tx_job *job, const tx_json *description);
 /* Whether the run resumes from a checkpoint at its end: all steps are done, or early stopping ended the training. */
 bool tx_job_is_over(const tx_job *job);
 /* Whether output_dir already holds the model and the results of the checkpoint's step or a later one. Rank 0 decides.

@@ -21,13 +21,13 @@ bool tx_job_is_own(const tx_option *option)
 tx_status tx_job_like(const tx_job *j, tx_job **other)
 {
     TX_NEEDS(j && other, TX_INVALID);
-    tx_job *made = NULL;
-    TX_TRY(tx_job_create(&made));
-    made->set = j->set;
-    made->options = j->options;
-    made->options.values = &made->set;
-    made->options.kept = NULL; /* `j` owns the texts */
-    *other = made;
+    tx_job *created = NULL;
+    TX_TRY(tx_job_create(&created));
+    created->set = j->set;
+    created->options = j->options;
+    created->options.values = &created->set;
+    created->options.kept = NULL; /* `j` owns the texts */
+    *other = created;
     return TX_OK;
 }
 

@@ -18,20 +18,20 @@
 
 tx_status tx_lora_copy(const tx_lora *lora, tx_lora **copy)
 {
-    tx_lora *made = malloc(sizeof *made);
-    if (!made)
+    tx_lora *created = malloc(sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory for an adapter");
-    *made = *lora;
-    made->targets = made->saved = made->base = made->init = made->tokens = NULL;
-    made->rules = NULL;
-    tx_status status = tx_copy_text(lora->targets, &made->targets);
-    TX_THEN(status, tx_copy_text(lora->saved, &made->saved));
-    TX_THEN(status, tx_copy_text(lora->base, &made->base));
-    TX_THEN(status, tx_copy_text(lora->init, &made->init));
-    TX_THEN(status, tx_copy_text(lora->tokens, &made->tokens));
-    if (!status && lora->rules && !(made->rules = tx_json_copy(lora->rules)))
+    *created = *lora;
+    created->targets = created->saved = created->base = created->init = created->tokens = NULL;
+    created->rules = NULL;
+    tx_status status = tx_copy_text(lora->targets, &created->targets);
+    TX_THEN(status, tx_copy_text(lora->saved, &created->saved));
+    TX_THEN(status, tx_copy_text(lora->base, &created->base));
+    TX_THEN(status, tx_copy_text(lora->init, &created->init));
+    TX_THEN(status, tx_copy_text(lora->tokens, &created->tokens));
+    if (!status && lora->rules && !(created->rules = tx_json_copy(lora->rules)))
         status = tx_fail(TX_MEMORY, "no memory for an adapter");
-    return TX_RETURN(status, made, copy, tx_lora_free);
+    return TX_RETURN(status, created, copy, tx_lora_free);
 }
 
 void tx_lora_free(tx_lora *lora)

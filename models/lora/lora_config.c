@@ -159,21 +159,21 @@ static tx_status read_names(const tx_json *json, const char *key, const char *le
         return tx_fail(TX_FORMAT, "%s is not a list of names", key);
     if (!is_text && tx_json_size(value) == 0)
         return TX_OK;
-    char *made = calloc(1, room);
-    tx_status status = made ? TX_OK : tx_fail(TX_MEMORY, "no memory for the names of %s", key);
+    char *created = calloc(1, room);
+    tx_status status = created ? TX_OK : tx_fail(TX_MEMORY, "no memory for the names of %s", key);
     if (!status && is_text)
-        tx_list_add(made, room, ",", "%s", text);
+        tx_list_add(created, room, ",", "%s", text);
     for (size_t i = 0; !is_text && i < tx_json_size(value) && !status; i++) {
         status = tx_json_as_string(tx_json_at(value, i), key, &text);
         if (!status && !(left_out && strcmp(text, left_out) == 0))
-            tx_list_add(made, room, ",", "%s", text);
+            tx_list_add(created, room, ",", "%s", text);
     }
-    if (!status && strlen(made) == room - 1)
+    if (!status && strlen(created) == room - 1)
         status = tx_fail(TX_UNSUPPORTED, "%s: the names have more than %zu bytes", key, room - 1);
-    if (status || !*made)
-        free(made);
+    if (status || !*created)
+        free(created);
     else
-        *names = made;
+        *names = created;
     return status;
 }
 
@@ -220,15 +220,15 @@ tx_status tx_lora_read(const char *folder, tx_lora **lora)
 {
     const char *path = TX_PATH(folder, TX_LORA_CONFIG);
     tx_json *json = NULL;
-    tx_lora *made = calloc(1, sizeof *made);
+    tx_lora *created = calloc(1, sizeof *created);
     tx_status status =
-        made ? tx_json_read(path, CONFIG_LIMIT, &json) : tx_fail(TX_MEMORY, "%s: no memory for an adapter", path);
+        created ? tx_json_read(path, CONFIG_LIMIT, &json) : tx_fail(TX_MEMORY, "%s: no memory for an adapter", path);
     if (!status) {
-        status = read_config(json, made);
+        status = read_config(json, created);
         status = tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s", path);
     }
     tx_json_free(json);
-    return TX_RETURN(status, made, lora, tx_lora_free);
+    return TX_RETURN(status, created, lora, tx_lora_free);
 }
 
 /* ---- Writing ---------------------------------------------------------------------- */
@@ -265,9 +265,9 @@ static tx_status set_alpha(tx_json *json, double alpha)
 static tx_status set_loftq(tx_json *json)
 {
     const char how[] = "{\"loftq_bits\": 4, \"loftq_iter\": 1}";
-    tx_json *made;
-    TX_TRY(tx_json_parse(how, sizeof how - 1, "loftq_config", &made));
-    return tx_json_set(json, "loftq_config", made);
+    tx_json *created;
+    TX_TRY(tx_json_parse(how, sizeof how - 1, "loftq_config", &created));
+    return tx_json_set(json, "loftq_config", created);
 }
 
 static tx_status fill_config(tx_json *json, const tx_config *config)

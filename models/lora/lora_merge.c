@@ -95,9 +95,9 @@ static tx_status list_param(const tx_lora *lora, const tx_config *config, const 
                      {name_of_b(&m), TX_SHAPE(m.out, m.rank)},
                      {TX_LORA_MAGNITUDE, TX_SHAPE(m.out)}};
         for (int p = 0; p < (lora->dora ? 3 : 2); p++) {
-            tx_weights_piece made = {.shape = parts[p].shape, .param = index};
-            snprintf(made.name, TX_WEIGHTS_NAME, "%.230s.%s", m.name, parts[p].name);
-            add_piece(piece, count, &made);
+            tx_weights_piece result = {.shape = parts[p].shape, .param = index};
+            snprintf(result.name, TX_WEIGHTS_NAME, "%.230s.%s", m.name, parts[p].name);
+            add_piece(piece, count, &result);
         }
     }
     for (int32_t i = 0; i < pieces; i++)

@@ -162,39 +162,39 @@ static tx_status read_value(reader *r, tx_json **json)
         return fail(r, "tags are not supported: ", (const char *)r->event.data.scalar.tag);
     if (++r->depth > TX_JSON_DEPTH)
         return fail(r, "nested too deeply", "");
-    tx_json *made = type == YAML_MAPPING_START_EVENT ? tx_json_object() : tx_json_array();
-    tx_status status = made ? TX_OK : TX_MEMORY;
+    tx_json *created = type == YAML_MAPPING_START_EVENT ? tx_json_object() : tx_json_array();
+    tx_status status = created ? TX_OK : TX_MEMORY;
     if (!status)
-        status = scalar                              ? read_scalar(r, made)
-                 : type == YAML_MAPPING_START_EVENT  ? read_members(r, made)
-                 : type == YAML_SEQUENCE_START_EVENT ? read_list(r, made)
+        status = scalar                              ? read_scalar(r, created)
+                 : type == YAML_MAPPING_START_EVENT  ? read_members(r, created)
+                 : type == YAML_SEQUENCE_START_EVENT ? read_list(r, created)
                                                      : fail(r, "a value is missing", "");
     r->depth--;
     if (!status && scalar) {
-        tx_json *value = tx_json_copy(tx_json_at(made, 0));
-        tx_json_free(made);
-        made = value;
+        tx_json *value = tx_json_copy(tx_json_at(created, 0));
+        tx_json_free(created);
+        created = value;
         status = value ? TX_OK : TX_MEMORY;
     }
-    return TX_RETURN(status, made, json, tx_json_free);
+    return TX_RETURN(status, created, json, tx_json_free);
 }
 
 /* ---- Documents ----------------------------------------------------------------------------------------------- */
 
 static tx_status read_document(reader *r, tx_json **json)
 {
-    tx_json *made = NULL;
+    tx_json *created = NULL;
     TX_TRY(next_event(r)); /* the stream begins */
     TX_TRY(next_event(r));
     if (r->event.type != YAML_DOCUMENT_START_EVENT)
         return tx_fail(TX_FORMAT, "%s: no YAML document", r->path);
     TX_TRY(next_event(r));
-    tx_status status = read_value(r, &made);
+    tx_status status = read_value(r, &created);
     TX_THEN(status, next_event(r)); /* the document ends */
     TX_THEN(status, next_event(r));
     if (!status && r->event.type != YAML_STREAM_END_EVENT)
         status = fail(r, "a second document", "");
-    return TX_RETURN(status, made, json, tx_json_free);
+    return TX_RETURN(status, created, json, tx_json_free);
 }
 
 tx_status tx_yaml_read(const char *path, int64_t limit, tx_json **json)

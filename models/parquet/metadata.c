@@ -273,15 +273,15 @@ tx_status tx_pq_metadata_read(const tx_data_file *file, tx_pq_metadata *metadata
     uint8_t *footer = malloc((size_t)size + 1);
     if (!footer)
         return tx_fail(TX_MEMORY, "%s: no memory for its footer of %" PRId64 " bytes", file->path, size);
-    tx_pq_metadata made = {0};
+    tx_pq_metadata result = {0};
     tx_status status = tx_data_file_read(file, file->size - TAIL - size, footer, (size_t)size);
     tx_thrift t = {.at = footer, .end = footer + size};
-    TX_THEN(status, read_footer(&t, file, &made));
+    TX_THEN(status, read_footer(&t, file, &result));
     free(footer);
     if (status)
-        tx_pq_metadata_free(&made);
+        tx_pq_metadata_free(&result);
     else
-        *metadata = made;
+        *metadata = result;
     return status;
 }
 

@@ -34,29 +34,29 @@ static bool decode_frame(const uint8_t *from, size_t size, uint8_t *to, size_t r
     LZ4F_dctx *context = NULL;
     if (LZ4F_isError(LZ4F_createDecompressionContext(&context, LZ4F_VERSION)))
         return false;
-    size_t used = 0, made = 0, more = 1;
+    size_t used = 0, result = 0, more = 1;
     while (more && used < size) {
-        size_t in = size - used, out = room - made;
-        more = LZ4F_decompress(context, to + made, &out, from + used, &in, NULL);
+        size_t in = size - used, out = room - result;
+        more = LZ4F_decompress(context, to + result, &out, from + used, &in, NULL);
         if (LZ4F_isError(more) || (!in && !out))
             break;
         used += in;
-        made += out;
+        result += out;
     }
     LZ4F_freeDecompressionContext(context);
-    return more == 0 && made == room;
+    return more == 0 && result == room;
 }
 
 bool tx_pq_unpack(tx_pq_codec codec, const uint8_t *from, size_t size, uint8_t *to, size_t room)
 {
-    size_t made = room;
+    size_t result = room;
     switch (codec) {
     case TX_PQ_UNCOMPRESSED:
         if (size == room && size)
             memcpy(to, from, size);
         return size == room;
     case TX_PQ_SNAPPY:
-        return snappy_uncompress((const char *)from, size, (char *)to, &made) == SNAPPY_OK && made == room;
+        return snappy_uncompress((const char *)from, size, (char *)to, &result) == SNAPPY_OK && result == room;
     case TX_PQ_GZIP:
         return room == 0 || inflate_gzip(from, size, to, room);
     case TX_PQ_ZSTD:

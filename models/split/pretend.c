@@ -31,17 +31,17 @@ static const tx_comm_table table = {.name = "pretend", .begin = begin, .wait = w
 
 tx_status tx_fake_comm_open(int32_t size, int32_t host, tx_comm **comm)
 {
-    tx_comm *made = calloc(1, sizeof *made);
+    tx_comm *created = calloc(1, sizeof *created);
     tx_comm_rank *ranks = calloc((size_t)size, sizeof *ranks);
-    if (!made || !ranks) {
-        free(made);
+    if (!created || !ranks) {
+        free(created);
         free(ranks);
         return tx_fail(TX_MEMORY, "no memory for %d ranks", (int)size);
     }
     for (int32_t r = 0; r < size; r++)
         ranks[r].host = r / host;
-    *made = (tx_comm){.table = &table, .size = size, .local_size = size < host ? size : host, .ranks = ranks};
-    *comm = made;
+    *created = (tx_comm){.table = &table, .size = size, .local_size = size < host ? size : host, .ranks = ranks};
+    *comm = created;
     return TX_OK;
 }
 

@@ -27,12 +27,12 @@ tx_status tx_batches_create(const tx_dataset *dataset, const tx_batches_options 
     if (options->rows < 1 || options->first < 0)
         return tx_fail(TX_INVALID, "batches: invalid: %" PRId64 " rows from batch %" PRId64 " on", options->rows,
                        options->first);
-    tx_batches *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_batches *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "batches: out of memory");
-    made->count = tx_loader_epoch_steps(samples.count, options->rows);
-    tx_status status = tx_loader_create(&samples, &loader, options->first, &made->loader);
-    return TX_RETURN(status, made, batches, free);
+    created->count = tx_loader_epoch_steps(samples.count, options->rows);
+    tx_status status = tx_loader_create(&samples, &loader, options->first, &created->loader);
+    return TX_RETURN(status, created, batches, free);
 }
 
 void tx_batches_free(tx_batches *batches)

@@ -18,19 +18,19 @@ struct tx_grouping {
     tx_samples samples;
     int64_t group; /* entries */
     pthread_mutex_t mutex;
-    bool made;
-    uint64_t epoch; /* of the entries, if `made` */
+    bool valid;
+    uint64_t epoch; /* of the entries, if `created` */
     entry entries[];
 };
 
 tx_status tx_grouping_create(const tx_samples *samples, int64_t batch, tx_grouping **grouping)
 {
     const int64_t most = samples->count / GROUPS / batch, batches = most < 1 ? 1 : most < BATCHES ? most : BATCHES;
-    tx_grouping *made = malloc(sizeof *made + (size_t)samples->count * sizeof *made->entries);
-    if (!made)
+    tx_grouping *created = malloc(sizeof *created + (size_t)samples->count * sizeof *created->entries);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory to group %" PRId64 " samples by length", samples->count);
-    *made = (tx_grouping){.samples = *samples, .group = batches * batch, .mutex = PTHREAD_MUTEX_INITIALIZER};
-    *grouping = made;
+    *created = (tx_grouping){.samples = *samples, .group = batches * batch, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    *grouping = created;
     return TX_OK;
 }
 
@@ -67,13 +67,13 @@ static void make(tx_grouping *g, const tx_sample_order *order)
     all[0] = *longest;
     *longest = first;
     g->epoch = order->epoch;
-    g->made = true;
+    g->valid = true;
 }
 
 int64_t tx_grouping_at(tx_grouping *grouping, const tx_sample_order *order, int64_t place)
 {
     pthread_mutex_lock(&grouping->mutex);
-    if (!grouping->made || grouping->epoch != order->epoch)
+    if (!grouping->valid || grouping->epoch != order->epoch)
         make(grouping, order);
     const int64_t sample = grouping->entries[place].sample;
     pthread_mutex_unlock(&grouping->mutex);

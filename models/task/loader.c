@@ -270,10 +270,10 @@ tx_status tx_loader_create(const tx_samples *samples, const tx_loader_options *o
                            tx_loader **loader)
 {
     TX_TRY(check(samples, options, first));
-    tx_loader *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_loader *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "loader: out of memory");
-    *made = (tx_loader){
+    *created = (tx_loader){
         .samples = *samples,
         .course = plan_course(samples, options),
         .first = first,
@@ -282,17 +282,17 @@ tx_status tx_loader_create(const tx_samples *samples, const tx_loader_options *o
         .filled = PTHREAD_COND_INITIALIZER,
         .freed = PTHREAD_COND_INITIALIZER,
     };
-    tx_status status = allocate(made, options);
+    tx_status status = allocate(created, options);
     if (!status && tx_loader_groups(options->set, samples->task))
-        status = tx_grouping_create(samples, options->step_rows, &made->course.grouping);
+        status = tx_grouping_create(samples, options->step_rows, &created->course.grouping);
     if (status) {
-        tx_loader_free(made);
+        tx_loader_free(created);
         return status;
     }
     if (options->set->pin)
-        pin(made, &options->report);
-    start_workers(made, options);
-    *loader = made;
+        pin(created, &options->report);
+    start_workers(created, options);
+    *loader = created;
     return TX_OK;
 }
 

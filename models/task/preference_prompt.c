@@ -56,34 +56,34 @@ static tx_status split_messages(tx_json *object, tx_json *const sides[2], size_t
     return status;
 }
 
-static tx_status split_texts(const tx_json *object, tx_json *made)
+static tx_status split_texts(const tx_json *object, tx_json *result)
 {
     const char *chosen, *rejected;
     size_t sizes[2];
     TX_TRY(tx_json_get_text(object, "chosen", &chosen, &sizes[0]));
     TX_TRY(tx_json_get_text(object, "rejected", &rejected, &sizes[1]));
     const size_t size = common_text(chosen, sizes[0], rejected, sizes[1]);
-    TX_TRY(tx_json_set_text(made, "prompt", chosen, size));
-    TX_TRY(tx_json_set_text(made, "chosen", chosen + size, sizes[0] - size));
-    return tx_json_set_text(made, "rejected", rejected + size, sizes[1] - size);
+    TX_TRY(tx_json_set_text(result, "prompt", chosen, size));
+    TX_TRY(tx_json_set_text(result, "chosen", chosen + size, sizes[0] - size));
+    return tx_json_set_text(result, "rejected", rejected + size, sizes[1] - size);
 }
 
 /* Renames the keys of OpenAI's files: {"input": {"messages": [...]}, "preferred_output": [...], ...}. */
-static tx_status rename_openai(const tx_json *object, tx_json *made)
+static tx_status rename_openai(const tx_json *object, tx_json *result)
 {
     static const char *const names[][2] = {{"preferred_output", "chosen"}, {"non_preferred_output", "rejected"}};
     tx_json *input = NULL, *list = NULL;
     TX_TRY(tx_json_get(object, "input", TX_JSON_OBJECT, &input));
     TX_TRY(tx_fail_in(tx_json_get(input, "messages", TX_JSON_ARRAY, &list), "input"));
-    TX_TRY(tx_json_set(made, "prompt", tx_json_copy(list)));
+    TX_TRY(tx_json_set(result, "prompt", tx_json_copy(list)));
     if (tx_json_has(input, "tools"))
-        TX_TRY(tx_json_set(made, "tools", tx_json_copy(tx_json_find(input, "tools"))));
+        TX_TRY(tx_json_set(result, "tools", tx_json_copy(tx_json_find(input, "tools"))));
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
         TX_TRY(tx_json_get(object, names[i][0], TX_JSON_ARRAY, &list));
-        TX_TRY(tx_json_set(made, names[i][1], tx_json_copy(list)));
-        TX_TRY(tx_json_set_null(made, names[i][0]));
+        TX_TRY(tx_json_set(result, names[i][1], tx_json_copy(list)));
+        TX_TRY(tx_json_set_null(result, names[i][0]));
     }
-    return tx_json_set_null(made, "input");
+    return tx_json_set_null(result, "input");
 }
 
 /* The object is of no form of preferences. */
@@ -98,13 +98,13 @@ static tx_status fail_form(const tx_json *object)
         *keys ? keys : "no keys");
 }
 
-static tx_status split(const tx_json *object, tx_json *made)
+static tx_status split(const tx_json *object, tx_json *result)
 {
     if (tx_json_has(object, "preferred_output"))
-        return rename_openai(object, made);
+        return rename_openai(object, result);
     if (!tx_json_has(object, "chosen") || !tx_json_has(object, "rejected"))
         return fail_form(object);
-    tx_json *const sides[] = {tx_json_find(made, "chosen"), tx_json_find(made, "rejected")};
+    tx_json *const sides[] = {tx_json_find(result, "chosen"), tx_json_find(result, "rejected")};
     for (int i = 0; i < 2; i++)
         if (!sides[i] || (tx_json_type_of(sides[i]) != TX_JSON_STRING && tx_json_type_of(sides[i]) != TX_JSON_ARRAY))
             return tx_fail(TX_FORMAT, "%s: expected a text or a list of messages", i ? "rejected" : "chosen");
@@ -113,9 +113,9 @@ static tx_status split(const tx_json *object, tx_json *made)
                        tx_json_type_of(sides[0]) == TX_JSON_STRING ? "a text" : "a list of messages",
                        tx_json_type_of(sides[0]) == TX_JSON_STRING ? "a text" : "such a list");
     if (tx_json_type_of(sides[0]) == TX_JSON_STRING)
-        return split_texts(object, made);
+        return split_texts(object, result);
     const size_t count = common_messages(sides[0], sides[1]);
-    return count ? split_messages(made, sides, count)
+    return count ? split_messages(result, sides, count)
                  : tx_fail(TX_FORMAT, "chosen and rejected have no first message in common: give a prompt");
 }
 
@@ -127,9 +127,9 @@ bool tx_preference_is_split(const tx_json *object)
     return !(tx_json_type_of(prompt) == TX_JSON_STRING && chosen && tx_json_type_of(chosen) == TX_JSON_ARRAY);
 }
 
-tx_status tx_preference_split(const tx_json *object, tx_json **made)
+tx_status tx_preference_split(const tx_json *object, tx_json **created)
 {
     tx_json *copy = tx_json_copy(object);
     tx_status status = copy ? split(object, copy) : tx_fail(TX_MEMORY, "no memory for a sample");
-    return TX_RETURN(status, copy, made, tx_json_free);
+    return TX_RETURN(status, copy, created, tx_json_free);
 }

@@ -118,19 +118,19 @@ static bool has_vectors(const tx_label_set *set, int64_t least)
 /* Makes an index of `count` names: `names`, or without them the names of the model's own labels. */
 static tx_status index_names(const tx_config *config, const char *const *names, int64_t count, tx_label_index *index)
 {
-    tx_label_index made = {.config = config, .at = calloc((size_t)count, sizeof *made.at), .task = names};
-    if (!made.at)
+    tx_label_index result = {.config = config, .at = calloc((size_t)count, sizeof *result.at), .task = names};
+    if (!result.at)
         return tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", count);
     for (int64_t i = 0; i < count; i++) {
         const char *name = names ? names[i] : tx_label_name(config, i);
         int64_t number;
-        made.only_names = made.only_names || (name && read_whole(name, &number));
+        result.only_names = result.only_names || (name && read_whole(name, &number));
         if (name)
-            made.at[made.count++] = (tx_named){name, (int32_t)i};
+            result.at[result.count++] = (tx_named){name, (int32_t)i};
     }
-    tx_named_sort(made.at, (size_t)made.count);
+    tx_named_sort(result.at, (size_t)result.count);
     tx_label_index_free(index);
-    *index = made;
+    *index = result;
     return TX_OK;
 }
 

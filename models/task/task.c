@@ -43,17 +43,17 @@ int64_t tx_sample_order_at(const tx_sample_order *order, int64_t count, int64_t 
 
 tx_status tx_samples_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples)
 {
-    tx_samples made = {.task = task, .block = options->block};
+    tx_samples result = {.task = task, .block = options->block};
     if (task->of_texts)
         TX_TRY(tx_task_need_tokenizer(path, options));
-    if (task->data_size && !(made.own = calloc(1, task->data_size)))
+    if (task->data_size && !(result.own = calloc(1, task->data_size)))
         return tx_fail(TX_MEMORY, "%s: out of memory", path);
-    const tx_status status = task->read(&made, path, options);
-    made.data = made.own;
+    const tx_status status = task->read(&result, path, options);
+    result.data = result.own;
     if (status)
-        tx_samples_close(&made);
+        tx_samples_close(&result);
     else
-        *samples = made;
+        *samples = result;
     return status;
 }
 

@@ -36,27 +36,27 @@ static const char *type_of(const char *name)
 static tx_status tags_of(const tx_config *config, tx_tag **tags)
 {
     const int64_t labels = config->labels;
-    tx_tag *made = malloc((size_t)(labels + 1) * sizeof *made);
+    tx_tag *created = malloc((size_t)(labels + 1) * sizeof *created);
     tx_named *type = malloc((size_t)(labels + 1) * sizeof *type);
     size_t types = 0, first = 0;
-    for (int64_t i = 0; i < labels && made && type; i++) {
+    for (int64_t i = 0; i < labels && created && type; i++) {
         const char *name = tx_label_name(config, i);
-        made[i] = (tx_tag){name && *name && strchr("BIOES.", *name) ? *name : '?', (int32_t)i};
+        created[i] = (tx_tag){name && *name && strchr("BIOES.", *name) ? *name : '?', (int32_t)i};
         if (name)
             type[types++] = (tx_named){type_of(name), (int32_t)i};
     }
-    if (made && type) {
-        made[labels] = (tx_tag){.position = 'O'};
+    if (created && type) {
+        created[labels] = (tx_tag){.position = 'O'};
         type[types++] = (tx_named){type_of("O"), (int32_t)labels};
         tx_named_sort(type, types);
     }
     for (size_t i = 0; i < types; i++) {
         first = strcmp(type[i].name, type[first].name) == 0 ? first : i;
-        made[type[i].index].type = (int32_t)(labels + (int64_t)first);
+        created[type[i].index].type = (int32_t)(labels + (int64_t)first);
     }
-    const tx_status status = made && type ? TX_OK : tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", labels);
+    const tx_status status = created && type ? TX_OK : tx_fail(TX_MEMORY, "no memory for %" PRId64 " labels", labels);
     free(type);
-    return TX_RETURN(status, made, tags, free);
+    return TX_RETURN(status, created, tags, free);
 }
 
 /* ---- Entities ------------------------------------------------------------------------------------------ */

@@ -32,11 +32,11 @@ tx_status tx_tokenizer_add(tx_tokenizer *tokenizer, const tx_added *added, const
         return tx_fail(TX_FORMAT, "its text is empty");
     TX_TRY(tx_array_reserve(&additions->at, &additions->room, (size_t)additions->count + 1, sizeof *additions->at,
                             "added tokens"));
-    tx_added *made = &additions->at[additions->count];
-    *made = *added;
-    made->size = strlen(text);
-    made->text = strdup(text);
-    if (!made->text)
+    tx_added *result = &additions->at[additions->count];
+    *result = *added;
+    result->size = strlen(text);
+    result->text = strdup(text);
+    if (!result->text)
         return tx_fail(TX_MEMORY, "no memory for an added token");
     additions->count++;
     if (added->id >= additions->next)
@@ -55,7 +55,7 @@ static int in_order(const void *a, const void *b)
     return order ? order : (x->added > y->added) - (x->added < y->added);
 }
 
-static tx_status build(const tx_additions *additions, bool normalized, tx_finder **made)
+static tx_status build(const tx_additions *additions, bool normalized, tx_finder **created)
 {
     tx_finder *finder = calloc(1, sizeof *finder + (size_t)additions->count * sizeof *finder->at);
     if (!finder)
@@ -80,7 +80,7 @@ static tx_status build(const tx_additions *additions, bool normalized, tx_finder
     }
     if (count == 0)
         free(finder);
-    *made = count ? finder : NULL;
+    *created = count ? finder : NULL;
     return TX_OK;
 }
 

@@ -21,7 +21,7 @@ static int value_of(char c)
     return found ? (int)(found - digits) : -1;
 }
 
-static tx_status decode_base64(const char *text, size_t size, char *bytes, size_t *made)
+static tx_status decode_base64(const char *text, size_t size, char *bytes, size_t *result)
 {
     size_t used = 0, end = size;
     uint32_t bits = 0;
@@ -35,14 +35,14 @@ static tx_status decode_base64(const char *text, size_t size, char *bytes, size_
         if (i % 4)
             bytes[used++] = (char)(bits >> (6 - 2 * (i % 4)));
     }
-    *made = used;
+    *result = used;
     return TX_OK;
 }
 
 tx_status tx_charsmap_text(const char *data, size_t size, char **text)
 {
-    char *made = malloc(size / 3 * 4 + 5), *at = made;
-    if (!made)
+    char *created = malloc(size / 3 * 4 + 5), *at = created;
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory for a map of characters");
     for (size_t i = 0; i < size; i += 3) {
         uint32_t bits = 0;
@@ -52,7 +52,7 @@ tx_status tx_charsmap_text(const char *data, size_t size, char **text)
             *at++ = (char)(i + k > size ? '=' : digits[bits >> (18 - 6 * k) & 63]);
     }
     *at = '\0';
-    *text = made;
+    *text = created;
     return TX_OK;
 }
 
@@ -117,16 +117,16 @@ static tx_status check(tx_charsmap *map)
 
 tx_status tx_charsmap_read(const char *text, size_t size, tx_charsmap **map)
 {
-    tx_charsmap *made = calloc(1, sizeof *made);
-    if (made)
-        made->data = malloc(size + 1);
-    tx_status status = made && made->data ? TX_OK : tx_fail(TX_MEMORY, "no memory for a map of characters");
-    TX_THEN(status, decode_base64(text, size, made->data, &made->size));
+    tx_charsmap *created = calloc(1, sizeof *created);
+    if (created)
+        created->data = malloc(size + 1);
+    tx_status status = created && created->data ? TX_OK : tx_fail(TX_MEMORY, "no memory for a map of characters");
+    TX_THEN(status, decode_base64(text, size, created->data, &created->size));
     if (!status) {
-        made->data[made->size] = '\0'; /* ends the last replacement */
-        status = check(made);
+        created->data[created->size] = '\0'; /* ends the last replacement */
+        status = check(created);
     }
-    return TX_RETURN(status, made, map, tx_charsmap_free);
+    return TX_RETURN(status, created, map, tx_charsmap_free);
 }
 
 void tx_charsmap_free(tx_charsmap *map)
@@ -164,7 +164,7 @@ static bool is_plain(const tx_charsmap *map, const char *text, size_t size)
 
 void tx_charsmap_run(const tx_charsmap *map, const char *text, size_t size, tx_buffer *out)
 {
-    const char *made;
+    const char *created;
     for (size_t at = 0, end; at < size && !out->status; at = end) {
         end = at;
         while (end < size && is_plain(map, text + end, size - end))
@@ -173,15 +173,15 @@ void tx_charsmap_run(const tx_charsmap *map, const char *text, size_t size, tx_b
         if (end > at)
             continue;
         end += cluster(text + at, size - at);
-        made = end - at <= CLUSTER_MOST ? find(map, text + at, end - at, &out->status) : NULL;
-        if (made) {
-            tx_buffer_add(out, made, strlen(made));
+        created = end - at <= CLUSTER_MOST ? find(map, text + at, end - at, &out->status) : NULL;
+        if (created) {
+            tx_buffer_add(out, created, strlen(created));
             continue;
         }
         for (size_t length; at < end; at += length) {
             length = tx_utf8_read(text + at, end - at, NULL);
-            made = find(map, text + at, length, &out->status);
-            tx_buffer_add(out, made ? made : text + at, made ? strlen(made) : length);
+            created = find(map, text + at, length, &out->status);
+            tx_buffer_add(out, created ? created : text + at, created ? strlen(created) : length);
         }
     }
 }

@@ -17,13 +17,13 @@ struct tx_cutter {
 
 tx_status tx_cutter_create(const tx_tokenizer_steps *steps, tx_word_sink sink, void *context, tx_cutter **cutter)
 {
-    tx_cutter *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_cutter *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory for cutting texts into words");
-    *made = (tx_cutter){.steps = steps, .sink = sink, .context = context};
-    tx_letters_make(&made->letters);
-    tx_status status = tx_matcher_create(&made->matcher);
-    return TX_RETURN(status, made, cutter, tx_cutter_free);
+    *created = (tx_cutter){.steps = steps, .sink = sink, .context = context};
+    tx_letters_make(&created->letters);
+    tx_status status = tx_matcher_create(&created->matcher);
+    return TX_RETURN(status, created, cutter, tx_cutter_free);
 }
 
 void tx_cutter_free(tx_cutter *cutter)

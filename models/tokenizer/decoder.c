@@ -276,9 +276,9 @@ tx_status tx_spelling_run(tx_spelling *spelling, const tx_tokenizer_steps *steps
         clear(&spelling->out);
         spelling->out.bytes.limit = limit;
         steps->at[i].kind->decode(&steps->at[i], spelling);
-        const tx_texts made = spelling->out;
+        const tx_texts result = spelling->out;
         spelling->out = spelling->in;
-        spelling->in = made;
+        spelling->in = result;
     }
     const tx_status status = spelling->in.bytes.status;
     if (!status && steps->count)

@@ -38,17 +38,18 @@ static tx_status add_word(void *context, const char *word, size_t size);
 tx_status tx_encoder_create(const tx_tokenizer *tokenizer, tx_encoder **encoder)
 {
     TX_NEEDS(tokenizer && encoder, TX_INVALID);
-    tx_encoder *made = calloc(1, sizeof *made);
-    if (made) {
-        made->tokenizer = tokenizer;
-        made->match = pcre2_match_data_create(1, NULL);
+    tx_encoder *created = calloc(1, sizeof *created);
+    if (created) {
+        created->tokenizer = tokenizer;
+        created->match = pcre2_match_data_create(1, NULL);
         for (int32_t i = 0; i < tokenizer->pre_tokenizer.count; i++)
-            made->first_counts = made->first_counts || tokenizer->pre_tokenizer.at[i].prepend == TX_PREPEND_FIRST;
-        made->cache = calloc(CACHE_PLACES, sizeof *made->cache);
+            created->first_counts = created->first_counts || tokenizer->pre_tokenizer.at[i].prepend == TX_PREPEND_FIRST;
+        created->cache = calloc(CACHE_PLACES, sizeof *created->cache);
     }
-    tx_status status = made && made->match && made->cache ? TX_OK : tx_fail(TX_MEMORY, "no memory for an encoder");
-    TX_THEN(status, tx_cutter_create(&tokenizer->pre_tokenizer, add_word, made, &made->cutter));
-    return TX_RETURN(status, made, encoder, tx_encoder_free);
+    tx_status status =
+        created && created->match && created->cache ? TX_OK : tx_fail(TX_MEMORY, "no memory for an encoder");
+    TX_THEN(status, tx_cutter_create(&tokenizer->pre_tokenizer, add_word, created, &created->cutter));
+    return TX_RETURN(status, created, encoder, tx_encoder_free);
 }
 
 void tx_encoder_free(tx_encoder *encoder)

@@ -15,16 +15,16 @@ static size_t empty_slot(const tx_index *index, uint32_t hash)
 
 static tx_status grow(tx_index *index)
 {
-    tx_index made = {.slots = index->slots ? 2 * index->slots : 16, .used = index->used};
-    made.slot = malloc(made.slots * sizeof *made.slot);
-    if (!made.slot)
-        return tx_fail(TX_MEMORY, "no memory for an index of %zu slots", made.slots);
-    memset(made.slot, 0xFF, made.slots * sizeof *made.slot); /* all empty */
+    tx_index result = {.slots = index->slots ? 2 * index->slots : 16, .used = index->used};
+    result.slot = malloc(result.slots * sizeof *result.slot);
+    if (!result.slot)
+        return tx_fail(TX_MEMORY, "no memory for an index of %zu slots", result.slots);
+    memset(result.slot, 0xFF, result.slots * sizeof *result.slot); /* all empty */
     for (size_t i = 0; i < index->slots; i++)
         if (index->slot[i].number != TX_INDEX_NONE)
-            made.slot[empty_slot(&made, index->slot[i].hash)] = index->slot[i];
+            result.slot[empty_slot(&result, index->slot[i].hash)] = index->slot[i];
     free(index->slot);
-    *index = made;
+    *index = result;
     return TX_OK;
 }
 

@@ -127,7 +127,7 @@ static tx_status queue_touched(learner *l)
 /* ---- Merging ------------------------------------------------------------------------------------- */
 
 /* Merges a pair in a word, from left to right, and updates the counts of adjacent pairs. */
-static tx_status merge_in(learner *l, size_t number, int32_t left, int32_t right, int32_t made)
+static tx_status merge_in(learner *l, size_t number, int32_t left, int32_t right, int32_t result)
 {
     tx_counted *w = &l->word[number];
     int32_t *id = l->ids + w->at;
@@ -140,13 +140,13 @@ static tx_status merge_in(learner *l, size_t number, int32_t left, int32_t right
         }
         if (used > 0) {
             status = count_pair(l, id[used - 1], left, -w->count, number);
-            TX_THEN(status, count_pair(l, id[used - 1], made, w->count, number));
+            TX_THEN(status, count_pair(l, id[used - 1], result, w->count, number));
         }
         if (i + 2 < w->size && !status) {
             status = count_pair(l, right, id[i + 2], -w->count, number);
-            TX_THEN(status, count_pair(l, made, id[i + 2], w->count, number));
+            TX_THEN(status, count_pair(l, result, id[i + 2], w->count, number));
         }
-        id[used++] = made;
+        id[used++] = result;
         i++;
     }
     w->size = used;

@@ -29,21 +29,21 @@ struct tx_matcher {
 
 tx_status tx_matcher_create(tx_matcher **matcher)
 {
-    tx_matcher *made = calloc(1, sizeof *made);
-    if (made) {
-        made->match = pcre2_match_data_create(1, NULL);
-        made->limits = pcre2_match_context_create(NULL);
-        made->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, NULL);
+    tx_matcher *created = calloc(1, sizeof *created);
+    if (created) {
+        created->match = pcre2_match_data_create(1, NULL);
+        created->limits = pcre2_match_context_create(NULL);
+        created->stack = pcre2_jit_stack_create(STACK_LEAST, STACK_MOST, NULL);
     }
-    if (!made || !made->match || !made->limits || !made->stack) {
-        tx_matcher_free(made);
+    if (!created || !created->match || !created->limits || !created->stack) {
+        tx_matcher_free(created);
         return tx_fail(TX_MEMORY, "no memory for matching regular expressions");
     }
-    pcre2_set_match_limit(made->limits, STEPS_FREE);
-    pcre2_set_heap_limit(made->limits, HEAP_MOST);
-    pcre2_set_depth_limit(made->limits, UINT32_MAX);
-    pcre2_jit_stack_assign(made->limits, NULL, made->stack);
-    *matcher = made;
+    pcre2_set_match_limit(created->limits, STEPS_FREE);
+    pcre2_set_heap_limit(created->limits, HEAP_MOST);
+    pcre2_set_depth_limit(created->limits, UINT32_MAX);
+    pcre2_jit_stack_assign(created->limits, NULL, created->stack);
+    *matcher = created;
     return TX_OK;
 }
 

@@ -27,12 +27,12 @@ struct tx_aligner {
 
 tx_status tx_aligner_create(const tx_tokenizer *tokenizer, tx_aligner **aligner)
 {
-    tx_aligner *made = calloc(1, sizeof *made);
-    tx_status status = made ? TX_OK : tx_fail(TX_MEMORY, "no memory for an alignment");
-    if (made)
-        made->tokenizer = tokenizer;
-    TX_THEN(status, tx_matcher_create(&made->matcher));
-    return TX_RETURN(status, made, aligner, tx_aligner_free);
+    tx_aligner *created = calloc(1, sizeof *created);
+    tx_status status = created ? TX_OK : tx_fail(TX_MEMORY, "no memory for an alignment");
+    if (created)
+        created->tokenizer = tokenizer;
+    TX_THEN(status, tx_matcher_create(&created->matcher));
+    return TX_RETURN(status, created, aligner, tx_aligner_free);
 }
 
 void tx_aligner_free(tx_aligner *aligner)

@@ -14,7 +14,7 @@
 
 typedef struct translation {
     const char *at;
-    char *made;
+    char *translated;
     size_t used;
     bool caseless[GROUPS_MAX]; /* by depth of groups */
     int depth;
@@ -27,7 +27,7 @@ static tx_status refuse(const char *what, size_t length)
 
 static void append(translation *t, const char *text, size_t length)
 {
-    memcpy(t->made + t->used, text, length);
+    memcpy(t->translated + t->used, text, length);
     t->used += length;
 }
 
@@ -283,21 +283,21 @@ static tx_status item(translation *t)
     return TX_OK;
 }
 
-tx_status tx_regex_translate(const char *pattern, char **made)
+tx_status tx_regex_translate(const char *pattern, char **translated)
 {
     size_t size = strlen(pattern), room = 24 * size + ITEM_MAX; /* ^ becomes 23 bytes */
     if (tx_utf8_prefix(pattern, size) != size)
         return tx_fail(TX_FORMAT, "regular expression: not UTF-8");
-    translation t = {.at = pattern, .made = malloc(room)};
-    tx_status status = t.made ? TX_OK : tx_fail(TX_MEMORY, "no memory for a regular expression");
+    translation t = {.at = pattern, .translated = malloc(room)};
+    tx_status status = t.translated ? TX_OK : tx_fail(TX_MEMORY, "no memory for a regular expression");
     while (!status && *t.at)
         status = item(&t);
     if (status) {
-        free(t.made);
+        free(t.translated);
         return status;
     }
-    t.made[t.used] = '\0';
-    *made = t.made;
+    t.translated[t.used] = '\0';
+    *translated = t.translated;
     return TX_OK;
 }
 
@@ -311,25 +311,25 @@ static tx_status compile(const char *pattern, const char *name, tx_regex *regex)
     if (!context)
         return tx_fail(TX_MEMORY, "no memory for a regular expression");
     pcre2_set_newline(context, PCRE2_NEWLINE_LF);
-    tx_regex made = {.code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error,
-                                           &place, context)};
+    tx_regex result = {.code = pcre2_compile((PCRE2_SPTR)pattern, PCRE2_ZERO_TERMINATED, PCRE2_UTF | PCRE2_UCP, &error,
+                                             &place, context)};
     pcre2_compile_context_free(context);
-    if (!made.code) {
+    if (!result.code) {
         char text[128];
         pcre2_get_error_message(error, (PCRE2_UCHAR *)text, sizeof text);
         return tx_fail(TX_UNSUPPORTED, "regular expression: %s: \"%.40s\"", text, pattern + place);
     }
-    pcre2_pattern_info(made.code, PCRE2_INFO_MATCHEMPTY, &empty);
-    made.pattern = strdup(name);
-    if (empty || !made.pattern) {
-        tx_regex_close(&made);
+    pcre2_pattern_info(result.code, PCRE2_INFO_MATCHEMPTY, &empty);
+    result.pattern = strdup(name);
+    if (empty || !result.pattern) {
+        tx_regex_close(&result);
         return empty ? tx_fail(TX_UNSUPPORTED,
                                "regular expression: one that matches the empty text is not supported: \"%.200s\"",
                                pattern)
                      : tx_fail(TX_MEMORY, "no memory for a regular expression");
     }
-    made.compiled = pcre2_jit_compile(made.code, PCRE2_JIT_COMPLETE) == 0;
-    *regex = made;
+    result.compiled = pcre2_jit_compile(result.code, PCRE2_JIT_COMPLETE) == 0;
+    *regex = result;
     return TX_OK;
 }
 

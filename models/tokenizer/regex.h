@@ -20,7 +20,7 @@ typedef struct tx_regex {
 
 /* Translates Oniguruma's syntax to an equivalent PCRE2 expression (with PCRE2_UTF). TX_UNSUPPORTED if PCRE2 would match
  * differently. The caller frees. */
-tx_status tx_regex_translate(const char *pattern, char **made);
+tx_status tx_regex_translate(const char *pattern, char **translated);
 /* Compiles a PCRE2 expression, to machine code if possible. */
 tx_status tx_regex_compile(const char *pattern, tx_regex *regex);
 /* Translates and compiles. */

@@ -131,13 +131,13 @@ static tx_status read_model(tx_spm_text message, tx_spm *model)
 tx_status tx_spm_read(const char *data, size_t size, tx_spm *model)
 {
 #define X(name, field, value) .name = (value),
-    tx_spm made = {TX_SPM_TRAINER(X) TX_SPM_NORMALIZER(X)};
+    tx_spm result = {TX_SPM_TRAINER(X) TX_SPM_NORMALIZER(X)};
 #undef X
-    const tx_status status = read_model((tx_spm_text){data, size}, &made);
+    const tx_status status = read_model((tx_spm_text){data, size}, &result);
     if (status)
-        tx_spm_free(&made);
+        tx_spm_free(&result);
     else
-        *model = made;
+        *model = result;
     return status;
 }
 

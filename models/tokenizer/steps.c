@@ -82,7 +82,7 @@ tx_status tx_tokenizer_step_text(tx_tokenizer_step *step, const tx_json *json, c
 }
 
 /* Makes a regular expression that matches only the text. */
-static tx_status quote(const char *text, char **made)
+static tx_status quote(const char *text, char **created)
 {
     char *pattern = malloc(2 * strlen(text) + 1), *at = pattern;
     if (!pattern)
@@ -93,7 +93,7 @@ static tx_status quote(const char *text, char **made)
         *at++ = *text;
     }
     *at = '\0';
-    *made = pattern;
+    *created = pattern;
     return TX_OK;
 }
 

@@ -15,15 +15,15 @@
 
 tx_status tx_tokenizer_new(tx_tokenizer **tokenizer)
 {
-    tx_tokenizer *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_tokenizer *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory for a tokenizer");
     for (int i = 0; i < 256; i++)
-        made->vocab.byte_ids[i] = -1;
-    made->model = &tx_bpe;
-    made->unk = -1;
-    made->begin = made->end = -1;
-    *tokenizer = made;
+        created->vocab.byte_ids[i] = -1;
+    created->model = &tx_bpe;
+    created->unk = -1;
+    created->begin = created->end = -1;
+    *tokenizer = created;
     return TX_OK;
 }
 
@@ -108,21 +108,21 @@ tx_status tx_tokenizer_seal(tx_tokenizer *tokenizer)
 tx_status tx_tokenizer_bytes(tx_tokenizer **tokenizer)
 {
     TX_NEEDS(tokenizer, TX_INVALID);
-    tx_tokenizer *made = NULL;
-    TX_TRY(tx_tokenizer_new(&made));
+    tx_tokenizer *created = NULL;
+    TX_TRY(tx_tokenizer_new(&created));
     tx_status status = TX_OK;
-    made->bytes = true;
+    created->bytes = true;
     for (int byte = 0; byte < 256 && !status; byte++)
-        status = tx_vocab_put(&made->vocab, byte, TX_TOKEN_WORD, &(char){(char)byte}, 1);
-    TX_THEN(status, tx_tokenizer_add_special(made, TX_END_OF_TEXT, TX_BYTES_END));
-    TX_THEN(status, tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false));
-    TX_THEN(status, tx_tokenizer_seal(made));
+        status = tx_vocab_put(&created->vocab, byte, TX_TOKEN_WORD, &(char){(char)byte}, 1);
+    TX_THEN(status, tx_tokenizer_add_special(created, TX_END_OF_TEXT, TX_BYTES_END));
+    TX_THEN(status, tx_pre_tokenizer_gpt2(&created->pre_tokenizer, false));
+    TX_THEN(status, tx_tokenizer_seal(created));
     if (status) {
-        tx_tokenizer_free(made);
+        tx_tokenizer_free(created);
         return status;
     }
-    made->end = TX_BYTES_END;
-    *tokenizer = made;
+    created->end = TX_BYTES_END;
+    *tokenizer = created;
     return TX_OK;
 }
 
@@ -200,16 +200,16 @@ tx_status tx_tokenizer_decode(const tx_tokenizer *tokenizer, const int32_t *ids,
 {
     TX_NEEDS(tokenizer && text && size && (ids || !count), TX_INVALID);
     tx_spelling spelling = {.whole = true};
-    tx_buffer made = {0};
-    tx_status status = decode(tokenizer, ids, count, skip_special, &spelling, &made);
-    tx_buffer_add(&made, "", 1);
+    tx_buffer result = {0};
+    tx_status status = decode(tokenizer, ids, count, skip_special, &spelling, &result);
+    tx_buffer_add(&result, "", 1);
     tx_spelling_free(&spelling);
-    if (status || made.status) {
-        free(made.data);
-        return status ? status : made.status;
+    if (status || result.status) {
+        free(result.data);
+        return status ? status : result.status;
     }
-    *text = made.data;
-    *size = made.size - 1;
+    *text = result.data;
+    *size = result.size - 1;
     return TX_OK;
 }
 

@@ -91,18 +91,18 @@ static tx_status merge(const tx_json *map, tx_json *config)
 
 tx_status tx_tokenizer_config(const tx_tokenizer *t, tx_json **config)
 {
-    tx_json *made = NULL, *map = NULL;
-    tx_status status = parse(t, TX_TOKENIZER_CONFIG, &made);
-    if (!status && made)
-        status = rename_list(made);
-    if (!status && !(made && tx_json_has(made, DECODER)))
+    tx_json *created = NULL, *map = NULL;
+    tx_status status = parse(t, TX_TOKENIZER_CONFIG, &created);
+    if (!status && created)
+        status = rename_list(created);
+    if (!status && !(created && tx_json_has(created, DECODER)))
         status = parse(t, TX_TOKENIZER_SPECIAL, &map);
     if (map) {
-        made = made ? made : tx_json_object();
-        status = tx_fail_in(merge(map, made), "%s", t->source[TX_TOKENIZER_SPECIAL].name);
+        created = created ? created : tx_json_object();
+        status = tx_fail_in(merge(map, created), "%s", t->source[TX_TOKENIZER_SPECIAL].name);
     }
     tx_json_free(map);
-    return TX_RETURN(status, made, config, tx_json_free);
+    return TX_RETURN(status, created, config, tx_json_free);
 }
 
 int64_t tx_tokenizer_limit(const tx_tokenizer *tokenizer)

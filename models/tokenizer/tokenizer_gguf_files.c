@@ -11,12 +11,12 @@
 /* If `status` is TX_OK, makes the text of the JSON. Always frees the JSON. */
 static tx_status write_text(tx_status status, tx_json *json, char **text, size_t *size)
 {
-    char *made = status ? NULL : tx_json_text(json, TX_JSON_PRETTY);
+    char *result = status ? NULL : tx_json_text(json, TX_JSON_PRETTY);
     tx_json_free(json);
-    if (!made)
+    if (!result)
         return status ? status : TX_MEMORY;
-    *text = made;
-    *size = strlen(made);
+    *text = result;
+    *size = strlen(result);
     return TX_OK;
 }
 

@@ -383,12 +383,12 @@ static tx_status open_files(tx_tokenizer *t, const char *path)
 tx_status tx_tokenizer_open(const char *path, tx_tokenizer **tokenizer)
 {
     TX_NEEDS(path && tokenizer, TX_INVALID);
-    tx_tokenizer *made = NULL;
-    TX_TRY(tx_tokenizer_new(&made));
+    tx_tokenizer *created = NULL;
+    TX_TRY(tx_tokenizer_new(&created));
     for (int i = 0; i < TX_SOURCES; i++)
-        made->source[i].name = names[i];
-    const tx_status status = tx_gguf_is_name(path) ? open_gguf(made, path) : open_files(made, path);
-    return TX_RETURN(status, made, tokenizer, tx_tokenizer_free);
+        created->source[i].name = names[i];
+    const tx_status status = tx_gguf_is_name(path) ? open_gguf(created, path) : open_files(created, path);
+    return TX_RETURN(status, created, tokenizer, tx_tokenizer_free);
 }
 
 /* ---- More tokens ------------------------------------------------------------------------------------- */
@@ -417,7 +417,7 @@ static tx_status append_tokens(const tx_tokenizer *t, const char *tokens, tx_jso
 tx_status tx_tokenizer_extend(tx_tokenizer **tokenizer, const char *tokens)
 {
     TX_NEEDS(tokenizer && *tokenizer && tokens, TX_INVALID);
-    tx_tokenizer *had = *tokenizer, *made = NULL;
+    tx_tokenizer *had = *tokenizer, *created = NULL;
     tx_json *json = NULL;
     if (!had->source[TX_TOKENIZER_JSON].data)
         return tx_fail(TX_UNSUPPORTED, "tokens can be added only to a tokenizer that has a tokenizer.json");
@@ -426,11 +426,11 @@ tx_status tx_tokenizer_extend(tx_tokenizer **tokenizer, const char *tokens)
     tx_status status = append_tokens(had, tokens, json);
     TX_THEN(status, set_source(source, json));
     tx_json_free(json);
-    TX_THEN(status, tx_tokenizer_new(&made));
+    TX_THEN(status, tx_tokenizer_new(&created));
     TX_TRY(status);
-    memcpy(made->source, had->source, sizeof made->source); /* `made` owns the texts from here on */
+    memcpy(created->source, had->source, sizeof created->source); /* `created` owns the texts from here on */
     memset(had->source, 0, sizeof had->source);
     tx_tokenizer_free(had);
     *tokenizer = NULL;
-    return TX_RETURN(read_all(made), made, tokenizer, tx_tokenizer_free);
+    return TX_RETURN(read_all(created), created, tokenizer, tx_tokenizer_free);
 }

@@ -31,12 +31,12 @@ static tx_status add_word(tx_counts *counts, const char *word, size_t size)
         counts->word[number].count++;
         return TX_OK;
     }
-    const tx_counted made = {counts->bytes.size, size, 1};
-    TX_TRY(tx_array_reserve(&counts->word, &counts->room, counts->count + 1, sizeof made, "words"));
+    const tx_counted result = {counts->bytes.size, size, 1};
+    TX_TRY(tx_array_reserve(&counts->word, &counts->room, counts->count + 1, sizeof result, "words"));
     tx_buffer_add(&counts->bytes, word, size);
     TX_TRY(counts->bytes.status);
     TX_TRY(tx_index_add(&counts->index, hash, counts->count));
-    counts->word[counts->count++] = made;
+    counts->word[counts->count++] = result;
     return TX_OK;
 }
 
@@ -64,12 +64,12 @@ static tx_status count_word(void *context, const char *word, size_t size)
 tx_status tx_tokenizer_trainer_create(tx_tokenizer_trainer **trainer)
 {
     TX_NEEDS(trainer, TX_INVALID);
-    tx_tokenizer_trainer *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_tokenizer_trainer *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory for a trainer");
-    tx_status status = tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false);
-    TX_THEN(status, tx_cutter_create(&made->pre_tokenizer, count_word, made, &made->cutter));
-    return TX_RETURN(status, made, trainer, tx_tokenizer_trainer_free);
+    tx_status status = tx_pre_tokenizer_gpt2(&created->pre_tokenizer, false);
+    TX_THEN(status, tx_cutter_create(&created->pre_tokenizer, count_word, created, &created->cutter));
+    return TX_RETURN(status, created, trainer, tx_tokenizer_trainer_free);
 }
 
 void tx_tokenizer_trainer_free(tx_tokenizer_trainer *trainer)
@@ -112,18 +112,18 @@ tx_status tx_tokenizer_trainer_finish(tx_tokenizer_trainer *trainer, int64_t voc
         return tx_fail(TX_INVALID,
                        "a vocabulary of %" PRId64 " ids: it must have %d (" TX_END_OF_TEXT " and the bytes) to %d",
                        vocab, TX_BYTES_VOCAB, TX_VOCAB_LIMIT);
-    tx_tokenizer *made = NULL;
-    TX_TRY(tx_tokenizer_new(&made));
-    made->bytes = true;
-    tx_status status = put_bytes(made);
-    TX_THEN(status, tx_learn_merges(&trainer->counts, vocab, least, &made->vocab, &made->merges));
-    TX_THEN(status, tx_pre_tokenizer_gpt2(&made->pre_tokenizer, false));
-    TX_THEN(status, tx_tokenizer_seal(made));
+    tx_tokenizer *created = NULL;
+    TX_TRY(tx_tokenizer_new(&created));
+    created->bytes = true;
+    tx_status status = put_bytes(created);
+    TX_THEN(status, tx_learn_merges(&trainer->counts, vocab, least, &created->vocab, &created->merges));
+    TX_THEN(status, tx_pre_tokenizer_gpt2(&created->pre_tokenizer, false));
+    TX_THEN(status, tx_tokenizer_seal(created));
     if (status) {
-        tx_tokenizer_free(made);
+        tx_tokenizer_free(created);
         return status;
     }
-    made->end = 0;
-    *tokenizer = made;
+    created->end = 0;
+    *tokenizer = created;
     return TX_OK;
 }

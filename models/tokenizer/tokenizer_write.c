@@ -139,13 +139,13 @@ static tx_status set_end_in(tx_source *source, const char *text)
     else
         json = tx_json_object();
     const tx_status status = tx_json_set_string(json, "eos_token", text);
-    char *made = status ? NULL : tx_json_text(json, TX_JSON_PRETTY);
+    char *result = status ? NULL : tx_json_text(json, TX_JSON_PRETTY);
     tx_json_free(json);
-    if (!made)
+    if (!result)
         return status ? status : TX_MEMORY;
     free(source->data);
-    source->data = made;
-    source->size = strlen(made);
+    source->data = result;
+    source->size = strlen(result);
     return TX_OK;
 }
 

@@ -33,11 +33,11 @@ static tx_status decompose(const char *text, size_t size, utf8proc_option_t opti
         uint32_t code;
         at += tx_utf8_read(text + at, size - at, &code);
         TX_TRY(tx_array_reserve(&c->at, &c->room, c->count + DECOMPOSED_MOST, sizeof *c->at, "characters"));
-        const utf8proc_ssize_t made =
+        const utf8proc_ssize_t result =
             utf8proc_decompose_char((utf8proc_int32_t)code, c->at + c->count, DECOMPOSED_MOST, options, &boundary);
-        if (made < 0 || made > DECOMPOSED_MOST)
+        if (result < 0 || result > DECOMPOSED_MOST)
             return tx_fail(TX_INTERNAL, "cannot compute the normal form of U+%04X", (unsigned)code);
-        c->count += (size_t)made;
+        c->count += (size_t)result;
     }
     return TX_OK;
 }

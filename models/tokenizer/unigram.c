@@ -40,8 +40,8 @@ static double round_score(double score)
     const int scale = (int)strtol(exponent + 1, NULL, 10) - fraction;
     snprintf(power, sizeof power, "1e%d", scale < 0 ? -scale : scale);
     const double ten = tx_number_read(power, NULL), size = (double)significand;
-    const double made = scale < 0 ? size / ten : size * ten;
-    return score < 0 ? -made : made;
+    const double result = scale < 0 ? size / ten : size * ten;
+    return score < 0 ? -result : result;
 }
 
 /* Reads ["token", score]. */

@@ -82,9 +82,9 @@ size_t tx_utf8_write(uint32_t code, char text[TX_UTF8_MAX])
     return (size_t)utf8proc_encode_char((utf8proc_int32_t)code, (utf8proc_uint8_t *)text);
 }
 
-tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *made_size)
+tx_status tx_utf8_replace(const char *text, size_t size, char **replaced, size_t *replaced_size)
 {
-    TX_NEEDS((text || !size) && made && made_size, TX_INVALID);
+    TX_NEEDS((text || !size) && replaced && replaced_size, TX_INVALID);
     static const char mark[] = "\xEF\xBF\xBD";
     const size_t mark_size = sizeof mark - 1;
     size_t bad = 0;
@@ -107,7 +107,7 @@ tx_status tx_utf8_replace(const char *text, size_t size, char **made, size_t *ma
         }
     }
     copy[used] = '\0';
-    *made = copy;
-    *made_size = used;
+    *replaced = copy;
+    *replaced_size = used;
     return TX_OK;
 }

@@ -33,23 +33,23 @@ struct tx_pace {
 tx_status tx_pace_create(tx_comm *comm, tx_overlap overlap, bool balance, int64_t rows, int64_t all_rows,
                          tx_pace **pace)
 {
-    tx_pace *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_pace *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "no memory to time the ranks");
-    *made = (tx_pace){.comm = comm, .overlap = overlap, .balance = balance && comm->size > 1, .all_rows = all_rows};
-    made->rows = calloc((size_t)comm->size, sizeof *made->rows);
-    made->all = calloc((size_t)comm->size, sizeof *made->all);
-    tx_status status = made->rows && made->all ? TX_OK : tx_fail(TX_MEMORY, "no memory to time the ranks");
+    *created = (tx_pace){.comm = comm, .overlap = overlap, .balance = balance && comm->size > 1, .all_rows = all_rows};
+    created->rows = calloc((size_t)comm->size, sizeof *created->rows);
+    created->all = calloc((size_t)comm->size, sizeof *created->all);
+    tx_status status = created->rows && created->all ? TX_OK : tx_fail(TX_MEMORY, "no memory to time the ranks");
     if (!status) {
-        made->rows[comm->rank] = rows;
-        status = tx_comm_share(comm, made->rows, sizeof *made->rows);
+        created->rows[comm->rank] = rows;
+        status = tx_comm_share(comm, created->rows, sizeof *created->rows);
     }
     if (status) {
-        tx_pace_free(made);
+        tx_pace_free(created);
         return status;
     }
-    made->chosen = overlap != TX_OVERLAP_AUTO || comm->size == 1;
-    *pace = made;
+    created->chosen = overlap != TX_OVERLAP_AUTO || comm->size == 1;
+    *pace = created;
     return TX_OK;
 }
 

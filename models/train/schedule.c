@@ -153,7 +153,7 @@ static tx_status check(const tx_schedule *s)
 
 tx_status tx_schedule_adjust(tx_schedule *schedule, const char *text)
 {
-    tx_schedule made = *schedule;
+    tx_schedule result = *schedule;
     tx_json *json = NULL;
     if (text)
         TX_TRY(tx_json_parse(text, strlen(text), "lr_scheduler_kwargs", &json));
@@ -161,12 +161,12 @@ tx_status tx_schedule_adjust(tx_schedule *schedule, const char *text)
     if (json && tx_json_type_of(json) != TX_JSON_OBJECT)
         status = tx_fail(TX_INVALID, "not a JSON object");
     for (void *i = json && !status ? tx_json_first(json) : NULL; i && !status; i = tx_json_next(json, i))
-        status = adjust_key(&made, json, tx_json_key(i));
+        status = adjust_key(&result, json, tx_json_key(i));
     tx_json_free(json);
-    TX_THEN(status, check(&made));
+    TX_THEN(status, check(&result));
     if (status)
         return tx_fail_in(status, "lr_scheduler_kwargs");
-    *schedule = made;
+    *schedule = result;
     return TX_OK;
 }
 

@@ -124,18 +124,18 @@ static tx_status set_schedule(tx_json *json, const tx_schedule_state *s)
 {
     if (!(s->rate > 0.0))
         return TX_OK;
-    tx_json *made = tx_json_object();
-    tx_status status = tx_json_set_number(made, "rate", s->rate);
+    tx_json *result = tx_json_object();
+    tx_status status = tx_json_set_number(result, "rate", s->rate);
     if (isfinite(s->best))
-        TX_THEN(status, tx_json_set_number(made, "best", s->best));
-#define X(name) TX_THEN(status, tx_json_set_int(made, #name, s->name));
+        TX_THEN(status, tx_json_set_number(result, "best", s->best));
+#define X(name) TX_THEN(status, tx_json_set_int(result, #name, s->name));
     SCHEDULE_MAP(X)
 #undef X
     if (status) {
-        tx_json_free(made);
+        tx_json_free(result);
         return status;
     }
-    return tx_json_set(json, "schedule", made);
+    return tx_json_set(json, "schedule", result);
 }
 
 /* The name of the sum of a result of the task. */
@@ -301,7 +301,7 @@ static tx_status name_file(tx_status status, const char *folder, const char *nam
     return tx_fail_in(status == TX_NOT_FOUND ? TX_FORMAT : status, "%s/%s", folder, name);
 }
 
-static tx_status read_files(const char *folder, const char *output_dir, tx_run_state *made)
+static tx_status read_files(const char *folder, const char *output_dir, tx_run_state *result)
 {
     tx_json *run = NULL, *trainer = NULL;
     int64_t step = 0;
@@ -309,13 +309,13 @@ static tx_status read_files(const char *folder, const char *output_dir, tx_run_s
     TX_THEN(status, tx_json_read(TX_PATH(folder, TX_TRAINER_STATE), STATE_LIMIT, &trainer));
     TX_THEN(status, tx_checkpoint_saved_step(folder, &step));
     if (!status) {
-        status = read_run(run, folder, output_dir, made);
-        if (!status && made->step != step)
+        status = read_run(run, folder, output_dir, result);
+        if (!status && result->step != step)
             status = tx_fail(TX_FORMAT, "is from step %" PRId64 ", but its checkpoint is from step %" PRId64,
-                             made->step, step);
+                             result->step, step);
         status = name_file(status, folder, TX_RUN_STATE);
     }
-    TX_THEN(status, name_file(read_history(trainer, made), folder, TX_TRAINER_STATE));
+    TX_THEN(status, name_file(read_history(trainer, result), folder, TX_TRAINER_STATE));
     tx_json_free(run);
     tx_json_free(trainer);
     return status;
@@ -323,11 +323,11 @@ static tx_status read_files(const char *folder, const char *output_dir, tx_run_s
 
 tx_status tx_run_state_read(const char *folder, const char *output_dir, tx_run_state *state)
 {
-    tx_run_state made = {0};
-    tx_status status = read_files(folder, output_dir, &made);
+    tx_run_state result = {0};
+    tx_status status = read_files(folder, output_dir, &result);
     if (status)
-        tx_run_state_free(&made);
+        tx_run_state_free(&result);
     else
-        *state = made;
+        *state = result;
     return status;
 }

@@ -79,32 +79,32 @@ static int32_t plans_of(const tx_trainer_options *o)
     return o->lengths > 1 && !o->parallel.pipeline && !o->parallel.expert ? o->lengths : 1;
 }
 
-static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int32_t which, batch_plan *made)
+static tx_status build(tx_trainer *trainer, bool train, int64_t rows, int32_t which, batch_plan *result)
 {
     const tx_trainer_options *o = &trainer->options;
     const tx_task *task = o->task;
     const int64_t block = length_of(o, which) / chunks_of(o);
-    TX_TRY(tx_graph_create(trainer->model, &made->graph));
-    TX_TRY(tx_graph_autocast(made->graph, train ? o->autocast : o->eval_autocast));
+    TX_TRY(tx_graph_create(trainer->model, &result->graph));
+    TX_TRY(tx_graph_autocast(result->graph, train ? o->autocast : o->eval_autocast));
     const tx_checkpointing *again = &o->checkpointing;
     if (train && (again->whole != 0 || again->cheap != 0))
-        TX_TRY(tx_graph_checkpointing(made->graph, again));
+        TX_TRY(tx_graph_checkpointing(result->graph, again));
     if (train && trainer->options.offload_activations)
-        TX_TRY(tx_graph_offload_activations(made->graph));
+        TX_TRY(tx_graph_offload_activations(result->graph));
     for (int32_t f = 0; task->fields[f].name; f++) {
         tx_field field = task->fields[f];
         field.width = field.target ? target_of(o, which) : field.width;
-        made->field[f] = tx_input(made->graph, field.name, field.dtype, tx_field_shape(&field, rows, block));
+        result->field[f] = tx_input(result->graph, field.name, field.dtype, tx_field_shape(&field, rows, block));
     }
-    made->loss = tx_trainer_loss(&trainer->options, trainer->config, made->graph, train, &made->output);
+    result->loss = tx_trainer_loss(&trainer->options, trainer->config, result->graph, train, &result->output);
     if (train)
-        TX_TRY(tx_backward(made->graph, made->loss));
+        TX_TRY(tx_backward(result->graph, result->loss));
     else
-        tx_output(made->loss);
+        tx_output(result->loss);
     if (!train && task->measure && !o->write)
-        tx_output(made->output);
-    TX_TRY(tx_plan_create(made->graph, train ? "train" : "evaluate", &made->plan));
-    return train && trainer->options.watch ? tx_plan_watch(made->plan, trainer->options.watch) : TX_OK;
+        tx_output(result->output);
+    TX_TRY(tx_plan_create(result->graph, train ? "train" : "evaluate", &result->plan));
+    return train && trainer->options.watch ? tx_plan_watch(result->plan, trainer->options.watch) : TX_OK;
 }
 
 static void discard(batch_plan plans[TX_LENGTHS_MAX])
@@ -117,10 +117,10 @@ static void discard(batch_plan plans[TX_LENGTHS_MAX])
 }
 
 /* Builds the plans of all lengths. */
-static tx_status build_all(tx_trainer *trainer, bool train, int64_t rows, batch_plan made[TX_LENGTHS_MAX])
+static tx_status build_all(tx_trainer *trainer, bool train, int64_t rows, batch_plan result[TX_LENGTHS_MAX])
 {
     for (int32_t i = 0; i < plans_of(&trainer->options); i++)
-        TX_TRY(build(trainer, train, rows, i, &made[i]));
+        TX_TRY(build(trainer, train, rows, i, &result[i]));
     return TX_OK;
 }
 
@@ -172,16 +172,16 @@ tx_status tx_trainer_create(tx_model *model, const tx_config *config, const tx_t
                             tx_trainer **trainer)
 {
     TX_TRY(tx_trainer_check(options));
-    tx_trainer *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_trainer *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "trainer: out of memory");
-    made->model = model;
-    made->config = config;
-    made->options = *options;
-    made->options.set = options->set ? options->set : &tx_job_defaults;
-    made->options.all_rows = options->all_rows ? options->all_rows : options->batch;
-    tx_status status = prepare(made);
-    return TX_RETURN(status, made, trainer, tx_trainer_free);
+    created->model = model;
+    created->config = config;
+    created->options = *options;
+    created->options.set = options->set ? options->set : &tx_job_defaults;
+    created->options.all_rows = options->all_rows ? options->all_rows : options->batch;
+    tx_status status = prepare(created);
+    return TX_RETURN(status, created, trainer, tx_trainer_free);
 }
 
 void tx_trainer_free(tx_trainer *trainer)
@@ -237,20 +237,20 @@ tx_status tx_trainer_share(tx_trainer *trainer, int64_t batch, int64_t rows_befo
         trainer->options = status ? trainer->options : changed;
         return status;
     }
-    batch_plan made[TX_LENGTHS_MAX] = {{0}};
+    batch_plan result[TX_LENGTHS_MAX] = {{0}};
     void *narrow =
         trainer->narrow
             ? realloc(trainer->narrow, (size_t)(changed.all_rows * tx_task_row_bytes(changed.task, changed.block)))
             : NULL;
     status = trainer->narrow && !narrow ? tx_fail(TX_MEMORY, "trainer: no memory for a batch of shorter rows")
-                                        : build_all(trainer, true, batch, made);
+                                        : build_all(trainer, true, batch, result);
     trainer->narrow = narrow ? narrow : trainer->narrow;
     if (status) {
-        discard(made);
+        discard(result);
         return status;
     }
     discard(trainer->train);
-    memcpy(trainer->train, made, sizeof made);
+    memcpy(trainer->train, result, sizeof result);
     trainer->options = changed;
     return TX_OK;
 }

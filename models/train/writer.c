@@ -23,23 +23,23 @@ struct tx_writer {
 tx_status tx_writer_settings(const tx_config *config, const char *folder, int64_t length, int64_t beams,
                              const tx_reporter *reporter, tx_generation *settings)
 {
-    tx_generation made;
+    tx_generation result;
     if (config->architecture->head != TX_HEAD_SEQ2SEQ)
         return tx_fail(TX_UNSUPPORTED, "--predict_with_generate is for an encoder with a decoder; this is a %s",
                        config->architecture->class_name);
     if (length < 2)
         return tx_fail(TX_INVALID, "--generation_max_length: give 2 or more: it counts the token that begins a text");
-    TX_TRY(tx_generation_read(config, folder, reporter, &made, NULL));
-    if (!(fabs(made.repetition_penalty - 1.0) <= 0.0))
+    TX_TRY(tx_generation_read(config, folder, reporter, &result, NULL));
+    if (!(fabs(result.repetition_penalty - 1.0) <= 0.0))
         return tx_fail(TX_UNSUPPORTED,
                        "--predict_with_generate: repetition_penalty is not implemented for an encoder with a decoder: "
                        "remove it from generation_config.json");
-    made.max_new_tokens = length - 1;
-    made.min_new_tokens = tx_generation_least(&made, 1);
-    made.num_beams = beams ? beams : made.num_beams;
-    made.prompt_lookup_num_tokens = 0;
-    TX_TRY(tx_fail_in(tx_generation_check(&made), "--predict_with_generate"));
-    *settings = made;
+    result.max_new_tokens = length - 1;
+    result.min_new_tokens = tx_generation_least(&result, 1);
+    result.num_beams = beams ? beams : result.num_beams;
+    result.prompt_lookup_num_tokens = 0;
+    TX_TRY(tx_fail_in(tx_generation_check(&result), "--predict_with_generate"));
+    *settings = result;
     return TX_OK;
 }
 
@@ -47,24 +47,25 @@ tx_status tx_writer_create(tx_model *model, const tx_config *config, const tx_tr
                            tx_writer **writer)
 {
     const tx_trainer_options *o = options;
-    tx_writer *made = calloc(1, sizeof *made);
-    if (!made)
+    tx_writer *created = calloc(1, sizeof *created);
+    if (!created)
         return tx_fail(TX_MEMORY, "trainer: out of memory");
-    *made = (tx_writer){.task = o->task, .how = *o->write, .block = o->block, .columns = o->write->max_new_tokens + 1};
-    made->rows = o->eval_batch;
-    made->together = o->comm && o->parallel.zero_stage == 3;
+    *created =
+        (tx_writer){.task = o->task, .how = *o->write, .block = o->block, .columns = o->write->max_new_tokens + 1};
+    created->rows = o->eval_batch;
+    created->together = o->comm && o->parallel.zero_stage == 3;
     const tx_generator_options sizes = {.size = sizeof sizes,
                                         .batch = o->eval_batch,
-                                        .beams = made->how.num_beams,
+                                        .beams = created->how.num_beams,
                                         .prompt = o->block,
-                                        .context = o->block + made->columns,
-                                        .comm = made->together ? o->comm : NULL};
-    made->prompts = malloc((size_t)o->eval_batch * sizeof *made->prompts);
-    made->written = malloc((size_t)o->eval_batch * sizeof *made->written);
-    const bool has = made->prompts && made->written;
-    const tx_status status = has ? tx_generator_create(model, config, &sizes, &made->generator)
+                                        .context = o->block + created->columns,
+                                        .comm = created->together ? o->comm : NULL};
+    created->prompts = malloc((size_t)o->eval_batch * sizeof *created->prompts);
+    created->written = malloc((size_t)o->eval_batch * sizeof *created->written);
+    const bool has = created->prompts && created->written;
+    const tx_status status = has ? tx_generator_create(model, config, &sizes, &created->generator)
                                  : tx_fail(TX_MEMORY, "trainer: out of memory");
-    return TX_RETURN(status, made, writer, tx_writer_free);
+    return TX_RETURN(status, created, writer, tx_writer_free);
 }
 
 void tx_writer_free(tx_writer *writer)

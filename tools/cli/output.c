@@ -33,18 +33,18 @@ static void fill_page(FILE *to, const char *page, const char *json)
 
 tx_status tx_page_text(const unsigned char *page, const tx_json *data, char **text, size_t *size)
 {
-    char *json = tx_json_text(data, TX_JSON_LINE), *made = NULL;
-    FILE *to = json ? open_memstream(&made, size) : NULL;
+    char *json = tx_json_text(data, TX_JSON_LINE), *created = NULL;
+    FILE *to = json ? open_memstream(&created, size) : NULL;
     if (to)
         fill_page(to, (const char *)page, json);
     bool whole = to && !ferror(to);
     if (to && fclose(to))
         whole = false;
     free(json);
-    *text = whole ? made : NULL;
+    *text = whole ? created : NULL;
     if (whole)
         return TX_OK;
-    free(made);
+    free(created);
     return tx_fail(TX_MEMORY, "no memory for the page");
 }
 

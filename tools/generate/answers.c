@@ -101,15 +101,15 @@ static tx_status read_line(waiting *w, const tx_json *object, tx_conversation *s
 static tx_status add_line(void *context, const char *line, size_t size)
 {
     waiting *w = context;
-    tx_json *object = NULL, *made = tx_json_object();
+    tx_json *object = NULL, *result = tx_json_object();
     tx_conversation said = {0};
     tx_status status = tx_json_parse_line(line, size, "JSON", &object);
     TX_THEN(status, read_line(w, object, &said));
-    TX_THEN(status, tx_json_set(made, "messages", tx_json_copy(tx_json_find(said.said, "messages"))));
+    TX_THEN(status, tx_json_set(result, "messages", tx_json_copy(tx_json_find(said.said, "messages"))));
     if (status)
-        tx_json_free(made);
+        tx_json_free(result);
     else
-        status = add(w, made, &said);
+        status = add(w, result, &said);
     tx_conversation_free(&said);
     tx_json_free(object);
     return status;

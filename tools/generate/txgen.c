@@ -62,7 +62,7 @@ static tx_status work(const txgen_settings *set, tx_lm *lm, const tx_generation 
     return status;
 }
 
-/* Prints the number of right guesses, the speed of reading weights, and the memory. */
+/* Prints the number of accepted draft tokens, the speed of reading weights, and the memory. */
 static void print_usage(const tx_lm *lm, bool assistant)
 {
     tx_lm_usage u;

@@ -100,7 +100,7 @@ static tx_status read_hosts(const char *file, char *text, size_t size, int32_t r
 tx_status tx_launch_hosts_read(const char *list, const char *file, int32_t ranks, int32_t per_host,
                                tx_launch_hosts *hosts)
 {
-    tx_launch_hosts made = {0};
+    tx_launch_hosts result = {0};
     char *text = NULL;
     size_t size = 0;
     if (!file && !list)
@@ -109,12 +109,12 @@ tx_status tx_launch_hosts_read(const char *list, const char *file, int32_t ranks
         TX_TRY(tx_file_read_text(file, FILE_LIMIT, &text, &size));
     else if (!(text = strdup(list)))
         return tx_fail(TX_MEMORY, "--hosts: out of memory");
-    tx_status status = read_hosts(file, text, file ? size : strlen(text), ranks, per_host, &made);
+    tx_status status = read_hosts(file, text, file ? size : strlen(text), ranks, per_host, &result);
     free(text);
     if (status)
-        tx_launch_hosts_free(&made);
+        tx_launch_hosts_free(&result);
     else
-        *hosts = made;
+        *hosts = result;
     return status;
 }
 

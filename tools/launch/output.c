@@ -86,21 +86,21 @@ static tx_status inspect_folder(tx_launch_output *output)
 
 tx_status tx_launch_output_find(const tx_words *command, tx_launch_output *output)
 {
-    tx_launch_output made = {0};
+    tx_launch_output result = {0};
     tx_status status = TX_OK;
     for (int32_t i = 1; i < command->count && !status; i++) { /* the file first: options override it */
         const char *word = command->word[i];
         if (word[0] != '-' && tx_option_is_file(word))
-            status = read_options(word, &made);
+            status = read_options(word, &result);
     }
     for (int32_t i = 1; i < command->count && !status; i++)
-        status = read_word(command->word[i], i + 1 < command->count ? command->word[i + 1] : NULL, &made);
-    if (!status && made.folder)
-        status = inspect_folder(&made);
+        status = read_word(command->word[i], i + 1 < command->count ? command->word[i + 1] : NULL, &result);
+    if (!status && result.folder)
+        status = inspect_folder(&result);
     if (status)
-        tx_launch_output_free(&made);
+        tx_launch_output_free(&result);
     else
-        *output = made;
+        *output = result;
     return status;
 }
 

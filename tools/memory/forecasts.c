@@ -85,16 +85,16 @@ typedef struct forecasts {
     const tx_mem_table *table;
     tx_mem_precision precision;
     int checkpointing, first;
-    bool made[TX_MEM_BATCHES];
+    bool fits[TX_MEM_BATCHES];
     tx_forecast of[TX_MEM_BATCHES];
 } forecasts;
 
 static tx_status first_forecast(forecasts *s, int b, tx_forecast *forecast)
 {
     tx_status status =
-        s->made[b] ? TX_OK
+        s->fits[b] ? TX_OK
                    : forecast_plan(s->table, s->precision, s->checkpointing, s->first, INT64_C(1) << b, &s->of[b]);
-    s->made[b] = !status;
+    s->fits[b] = !status;
     *forecast = s->of[b];
     return status;
 }

@@ -62,13 +62,13 @@ tx_status tx_child_spawn(const char *const *argv, const tx_child_spawning *how, 
     const pid_t parent = getpid();
     if (pipe2(ends, O_CLOEXEC) != 0)
         return tx_fail(TX_MEMORY, "%s: cannot be started: %s", argv[0], strerror(errno));
-    const pid_t made = fork();
-    if (made == 0)
+    const pid_t result = fork();
+    if (result == 0)
         exec_child(argv, how, ends[1], parent);
-    if (made < 0)
+    if (result < 0)
         error = errno;
     close(ends[1]);
-    if (made > 0) {
+    if (result > 0) {
         ssize_t got;
         do
             got = read(ends[0], &error, sizeof error);
@@ -76,17 +76,17 @@ tx_status tx_child_spawn(const char *const *argv, const tx_child_spawning *how, 
         if (got <= 0) /* exec succeeded and closed the pipe */
             error = 0;
         if (how->group)
-            setpgid(made, made);
+            setpgid(result, result);
     }
     close(ends[0]);
     if (error) {
-        if (made > 0)
-            waitpid(made, NULL, 0);
+        if (result > 0)
+            waitpid(result, NULL, 0);
         return tx_fail(error == ENOENT ? TX_NOT_FOUND : TX_IO, "%s: cannot be started: %s%s%s", argv[0],
                        strerror(error), error == ENOENT && how->advice ? "; " : "",
                        error == ENOENT && how->advice ? how->advice : "");
     }
-    *process = made;
+    *process = result;
     return TX_OK;
 }
 

@@ -68,12 +68,12 @@ tx_status tx_trial_share(const tx_search *s, tx_job *job)
 
 tx_status tx_trial_job(const tx_search *s, const tx_trial *t, tx_job **job)
 {
-    tx_job *made = NULL;
-    tx_status status = tx_job_like(s->job, &made);
-    TX_THEN(status, set_purpose(s, made));
+    tx_job *created = NULL;
+    tx_status status = tx_job_like(s->job, &created);
+    TX_THEN(status, set_purpose(s, created));
     if (!status && t)
-        status = set_point(s, t, made);
-    return TX_RETURN(status, made, job, tx_job_free);
+        status = set_point(s, t, created);
+    return TX_RETURN(status, created, job, tx_job_free);
 }
 
 tx_json *tx_trial_options(const tx_search *s, int32_t trial, bool shares)

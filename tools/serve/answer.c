@@ -222,36 +222,36 @@ tx_json *serve_usage(const serve_call *c)
 }
 
 /* Moves bytes to the output. */
-static tx_status put(serve_call *c, serve_bytes *made)
+static tx_status put(serve_call *c, serve_bytes *created)
 {
     pthread_mutex_lock(&c->server->lock);
     const serve_bytes old = c->out;
-    const tx_status status = old.size ? serve_append(&c->out, made->data, made->size) : TX_OK;
+    const tx_status status = old.size ? serve_append(&c->out, created->data, created->size) : TX_OK;
     if (!old.size) {
-        c->out = *made;
-        *made = old;
+        c->out = *created;
+        *created = old;
     }
     if (c->flows)
         c->server->wake(c);
     pthread_mutex_unlock(&c->server->lock);
-    free(made->data);
+    free(created->data);
     return status;
 }
 
 tx_status serve_write(serve_call *c, tx_json *object)
 {
-    serve_bytes made = {0};
+    serve_bytes result = {0};
     char *text = object ? tx_json_text(object, TX_JSON_LINE) : NULL;
     tx_json_free(object);
     tx_status status = text ? TX_OK : TX_MEMORY;
     if (c->stream)
-        TX_THEN(status, serve_append(&made, "data: ", 6));
-    TX_THEN(status, serve_append(&made, text, strlen(text)));
-    TX_THEN(status, serve_append(&made, "\n\n", c->stream ? 2 : 1));
+        TX_THEN(status, serve_append(&result, "data: ", 6));
+    TX_THEN(status, serve_append(&result, text, strlen(text)));
+    TX_THEN(status, serve_append(&result, "\n\n", c->stream ? 2 : 1));
     free(text);
     if (!status)
-        return put(c, &made);
-    free(made.data);
+        return put(c, &result);
+    free(result.data);
     return status;
 }
 

@@ -23,9 +23,9 @@ static tx_json *base64_of(const float *number, int64_t count)
         *to++ = rest > 1 ? digits[triple >> 6 & 63] : '=';
         *to++ = rest > 2 ? digits[triple & 63] : '=';
     }
-    tx_json *made = tx_json_pack("s%", text, (size_t)(to - text));
+    tx_json *result = tx_json_pack("s%", text, (size_t)(to - text));
     free(text);
-    return made;
+    return result;
 }
 
 static tx_json *numbers_of(const float *number, int64_t count)

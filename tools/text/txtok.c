@@ -283,16 +283,16 @@ static tx_status print_line(const char *text, size_t size)
 
 static tx_status decode(job *j, const char *text, size_t size, bool line)
 {
-    char *made;
+    char *created;
     j->ids.count = 0;
     TX_TRY(line ? parse_array(&j->ids, text, size) : parse_ids(&j->ids, text, size));
-    TX_TRY(tx_tokenizer_decode(j->tokenizer, j->ids.id, j->ids.count, j->set->skip_special, &made, &size));
+    TX_TRY(tx_tokenizer_decode(j->tokenizer, j->ids.id, j->ids.count, j->set->skip_special, &created, &size));
     tx_status status = TX_OK;
     if (line)
-        status = print_line(made, size);
+        status = print_line(created, size);
     else
-        fwrite(made, 1, size, stdout);
-    free(made);
+        fwrite(created, 1, size, stdout);
+    free(created);
     return status;
 }
 
