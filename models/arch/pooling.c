@@ -164,13 +164,9 @@ static tx_status add_module(tx_json *list, const char *path, const char *type)
 {
     char name[16];
     const int64_t index = (int64_t)tx_json_size(list);
-    tx_json *module = tx_json_object();
-    TX_TRY(tx_json_append(list, module));
     snprintf(name, sizeof name, "%d", (int)index);
-    TX_TRY(tx_json_set_int(module, "idx", index));
-    TX_TRY(tx_json_set_string(module, "name", name));
-    TX_TRY(tx_json_set_string(module, "path", path));
-    return tx_json_set_string(module, "type", type);
+    return tx_json_append(list,
+                          tx_json_pack("{s:I, s:s, s:s, s:s}", "idx", index, "name", name, "path", path, "type", type));
 }
 
 static tx_status fill_pooling(const tx_pooling *p, int64_t width, tx_json *json)

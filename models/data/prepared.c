@@ -99,15 +99,14 @@ static bool is_whole(const char *path, const char *description, const char *key,
 static tx_status finish(tx_prepared *w, const char *description)
 {
     char digest[TX_DIGEST_TEXT];
-    tx_json *json = tx_json_object();
     tx_status status = flush(w);
     const tx_status digested = tx_digest_finish(w->digest, digest);
     w->digest = NULL;
     TX_THEN(status, digested);
-    TX_THEN(status, tx_json_set_int(json, "rows", w->rows));
-    TX_THEN(status, tx_json_set_int(json, "bytes", w->bytes));
-    TX_THEN(status, tx_json_set_string(json, "sha256", digest));
-    TX_THEN(status, tx_json_set_string(json, "key", w->key));
+    tx_json *json = status ? NULL
+                           : tx_json_pack("{s:I, s:I, s:s, s:s}", "rows", w->rows, "bytes", w->bytes, "sha256", digest,
+                                          "key", w->key);
+    TX_THEN(status, json ? TX_OK : TX_MEMORY);
     if (!status) {
         status = tx_file_commit(w->file);
         w->file = NULL;

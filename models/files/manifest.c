@@ -69,10 +69,8 @@ static tx_status describe(const char *folder, const char *name, const tx_json *e
     TX_TRY(TX_JSON_OPTIONAL(string, expected, name, &written));
     if (strcmp(written, digest) != 0)
         return fail_other(path);
-    tx_json *entry = tx_json_object(); /* `files` owns it before it is filled, so a failure leaks nothing */
-    TX_TRY(tx_fail_in(tx_json_set(files, name, entry), "%s", folder));
-    TX_TRY(tx_json_set_int(entry, "size", size));
-    return tx_json_set_string(entry, "sha256", digest);
+    return tx_fail_in(tx_json_set(files, name, tx_json_pack("{s:I, s:s}", "size", size, "sha256", digest)), "%s",
+                      folder);
 }
 
 static tx_status describe_all(const char *folder, const tx_json *expected, tx_json *files)
@@ -101,12 +99,8 @@ static tx_status write_and_read(const char *path, const tx_json *manifest)
 
 tx_status tx_manifest_write(const char *folder, int64_t step, const tx_json *expected)
 {
-    tx_json *manifest = tx_json_object();
-    tx_status status = tx_json_set_int(manifest, "format", FORMAT);
-    TX_THEN(status, tx_json_set_int(manifest, "step", step));
-    tx_json *files = status ? NULL : tx_json_object();
-    TX_THEN(status, tx_json_set(manifest, "files", files));
-    TX_THEN(status, describe_all(folder, expected, files));
+    tx_json *manifest = tx_json_pack("{s:i, s:I, s:{}}", "format", FORMAT, "step", step, "files");
+    tx_status status = manifest ? describe_all(folder, expected, tx_json_find(manifest, "files")) : TX_MEMORY;
     /* It is written last, because this also flushes the folder with the names of all files. */
     TX_THEN(status, write_and_read(TX_PATH(folder, TX_CHECKPOINT_MANIFEST), manifest));
     tx_json_free(manifest);

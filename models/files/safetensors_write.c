@@ -18,8 +18,8 @@ struct tx_st_writer {
     int64_t expected, written; /* bytes of data */
 };
 
-/* Adds "name": {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}. Each JSON value gets its owner before it
- * is filled, here and below, so that a failure leaks nothing. */
+/* Adds "name": {"dtype": ..., "shape": [...], "data_offsets": [begin, end]}. The
+ * shape gets its owner before it is filled, so that a failure leaks nothing. */
 static tx_status describe(const tx_st_tensor *tensor, tx_json *header, int64_t *offset)
 {
     int64_t bytes;
@@ -31,25 +31,19 @@ static tx_status describe(const tx_st_tensor *tensor, tx_json *header, int64_t *
     TX_TRY(tx_fail_in(tx_st_size(tensor, &bytes), "tensor %s", tensor->name));
     if (bytes > INT64_MAX - *offset)
         return tx_fail(TX_INVALID, "tensor %s: all tensors together are over 2^63 bytes", tensor->name);
-    tx_json *object = tx_json_object();
-    TX_TRY(tx_json_set(header, tensor->name, object));
-    TX_TRY(tx_json_set_string(object, "dtype", tx_st_dtype_name(tensor->dtype)));
-    tx_json *shape = tx_json_array();
-    TX_TRY(tx_json_set(object, "shape", shape));
+    tx_json *shape = tx_json_array(), *entry;
+    entry = tx_json_pack("{s:s, s:o, s:[I, I]}", "dtype", tx_st_dtype_name(tensor->dtype), "shape", shape,
+                         "data_offsets", *offset, *offset + bytes);
+    TX_TRY(tx_json_set(header, tensor->name, entry));
     for (int32_t i = 0; i < tensor->rank; i++)
         TX_TRY(tx_json_append_int(shape, tensor->dim[i]));
-    tx_json *offsets = tx_json_array();
-    TX_TRY(tx_json_set(object, "data_offsets", offsets));
-    TX_TRY(tx_json_append_int(offsets, *offset));
     *offset += bytes;
-    return tx_json_append_int(offsets, *offset);
+    return TX_OK;
 }
 
 static tx_status build_header(const tx_st_tensor *tensors, int32_t count, tx_json *header, int64_t *bytes)
 {
-    tx_json *metadata = tx_json_object();
-    TX_TRY(tx_json_set(header, "__metadata__", metadata));
-    TX_TRY(tx_json_set_string(metadata, "format", "pt"));
+    TX_TRY(tx_json_set(header, "__metadata__", tx_json_pack("{s:s}", "format", "pt")));
     for (int32_t i = 0; i < count; i++) {
         if (tx_json_has(header, tensors[i].name))
             return tx_fail(TX_INVALID, "tensor %s occurs twice", tensors[i].name);

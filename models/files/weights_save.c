@@ -142,10 +142,8 @@ static tx_status fill_index(const tx_save *s, tx_json *index)
         bytes += tx_st_bytes(&s->tensor[p]);
         TX_TRY(tx_json_set_string(map, s->tensor[p].name, name));
     }
-    tx_json *metadata = tx_json_object();
-    TX_TRY(tx_json_set(index, "metadata", metadata));
-    TX_TRY(tx_json_set_int(metadata, "total_parameters", elements));
-    return tx_json_set_int(metadata, "total_size", bytes);
+    return tx_json_set(index, "metadata",
+                       tx_json_pack("{s:I, s:I}", "total_parameters", elements, "total_size", bytes));
 }
 
 static tx_status write_index(const tx_save *s)

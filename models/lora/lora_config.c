@@ -262,14 +262,6 @@ static tx_status set_alpha(tx_json *json, double alpha)
                                  : tx_json_set_number(json, "lora_alpha", alpha);
 }
 
-static tx_status set_loftq(tx_json *json)
-{
-    const char how[] = "{\"loftq_bits\": 4, \"loftq_iter\": 1}";
-    tx_json *created;
-    TX_TRY(tx_json_parse(how, sizeof how - 1, "loftq_config", &created));
-    return tx_json_set(json, "loftq_config", created);
-}
-
 static tx_status fill_config(tx_json *json, const tx_config *config)
 {
     const tx_lora *lora = config->lora;
@@ -297,7 +289,7 @@ static tx_status fill_config(tx_json *json, const tx_config *config)
     TX_TRY(tx_lora_takes_principal(lora) ? tx_json_set_string(json, "init_lora_weights", lora->init)
                                          : tx_json_set_bool(json, "init_lora_weights", true));
     if (tx_lora_rounds(lora))
-        TX_TRY(set_loftq(json));
+        TX_TRY(tx_json_set(json, "loftq_config", tx_json_pack("{s:i, s:i}", "loftq_bits", 4, "loftq_iter", 1)));
     return tx_json_set_bool(json, "inference_mode", true);
 }
 

@@ -193,33 +193,12 @@ static tx_status add_charsmap(const reading *r, tx_json *json)
 
 /* ---- tokenizer.json ----------------------------------------------------------------------------------- */
 
-/* Adds {"SpecialToken": ...} for the token that a key names. */
-static tx_status add_template_token(const reading *r, const char *key, tx_json *items, tx_json *special)
+/* Adds the token that a key names. */
+static tx_status add_template_token(const reading *r, const char *key, const char *list, tx_json *post)
 {
     int64_t id;
     TX_TRY(tx_gguf_get_int(r->file, key, 0, r->tokens.count - 1, &id));
-    const char *text = r->text[id];
-    tx_json *item = tx_json_object(), *token;
-    TX_TRY(tx_json_append(items, item));
-    TX_TRY(tx_json_set(item, "SpecialToken", token = tx_json_object()));
-    TX_TRY(tx_json_set_string(token, "id", text));
-    TX_TRY(tx_json_set_int(token, "type_id", 0));
-    tx_json *entry = tx_json_object(), *list;
-    TX_TRY(tx_json_set(special, text, entry));
-    TX_TRY(tx_json_set_string(entry, "id", text));
-    TX_TRY(tx_json_set(entry, "ids", list = tx_json_array()));
-    TX_TRY(tx_json_append_int(list, id));
-    TX_TRY(tx_json_set(entry, "tokens", list = tx_json_array()));
-    return tx_json_append_string(list, text);
-}
-
-static tx_status add_template_text(const char *which, tx_json *items)
-{
-    tx_json *item = tx_json_object(), *text;
-    TX_TRY(tx_json_append(items, item));
-    TX_TRY(tx_json_set(item, "Sequence", text = tx_json_object()));
-    TX_TRY(tx_json_set_string(text, "id", which));
-    return tx_json_set_int(text, "type_id", 0);
+    return tx_template_add(post, list, r->text[id], id, 0);
 }
 
 /* Adds a TemplateProcessing if bos or eos tokens are added to texts. */
@@ -232,20 +211,17 @@ static tx_status add_post_processor(const reading *r, tx_json *json)
     TX_TRY(TX_GGUF_OPTIONAL(bool, r->file, KEY("add_eos_token"), &eos));
     if (!bos && !eos)
         return TX_OK;
-    tx_json *post = tx_json_object(), *special, *items;
-    TX_TRY(tx_json_set(json, "post_processor", post));
-    TX_TRY(tx_json_set_string(post, "type", "TemplateProcessing"));
-    TX_TRY(tx_json_set(post, "special_tokens", special = tx_json_object()));
-    for (int texts = 1; texts <= 2; texts++) {
-        TX_TRY(tx_json_set(post, lists[texts - 1], items = tx_json_array()));
+    tx_json *post;
+    TX_TRY(tx_template_begin(json, &post));
+    for (int texts = 1; texts <= 2; texts++)
         for (int i = 0; i < texts; i++) {
+            const char *list = lists[texts - 1];
             if (bos)
-                TX_TRY(add_template_token(r, i ? second : KEY("bos_token_id"), items, special));
-            TX_TRY(add_template_text(which[i], items));
+                TX_TRY(add_template_token(r, i ? second : KEY("bos_token_id"), list, post));
+            TX_TRY(tx_template_add(post, list, which[i], -1, 0));
             if (eos)
-                TX_TRY(add_template_token(r, KEY("eos_token_id"), items, special));
+                TX_TRY(add_template_token(r, KEY("eos_token_id"), list, post));
         }
-    }
     return TX_OK;
 }
 

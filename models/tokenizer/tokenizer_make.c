@@ -106,45 +106,45 @@ static tx_status find_id(const tx_making *m, const char *text, int64_t *id)
     return tx_fail(TX_FORMAT, "%.64s is not in the vocabulary", text);
 }
 
-static tx_status add_item(tx_making *m, const char *item, int type, tx_json *items, tx_json *specials)
+tx_status tx_template_add(tx_json *post, const char *list, const char *text, int64_t id, int type)
 {
-    const bool is_text = *item == '$';
-    tx_json *outer = tx_json_object(), *inner = tx_json_object(), *entry, *list;
-    const char *text = item + 1;
-    int64_t id = 0;
-    TX_TRY(tx_json_append(items, outer));
-    TX_TRY(tx_json_set(outer, is_text ? "Sequence" : "SpecialToken", inner));
-    if (!is_text)
-        TX_TRY(tx_tokenizer_role(m->config, item, &text));
-    if (!text)
-        return tx_fail(TX_FORMAT, "%s is missing", item);
-    TX_TRY(tx_json_set_string(inner, "id", text));
-    TX_TRY(tx_json_set_int(inner, "type_id", type));
-    if (is_text || tx_json_find(specials, text))
+    tx_json *specials = tx_json_find(post, "special_tokens");
+    TX_TRY(tx_json_append(tx_json_find(post, list), tx_json_pack("{s:{s:s, s:i}}", id < 0 ? "Sequence" : "SpecialToken",
+                                                                 "id", text, "type_id", type)));
+    if (id < 0 || tx_json_find(specials, text))
         return TX_OK;
-    TX_TRY(tx_fail_in(find_id(m, text, &id), "%s", item));
-    TX_TRY(tx_json_set(specials, text, entry = tx_json_object()));
-    TX_TRY(tx_json_set_string(entry, "id", text));
-    TX_TRY(tx_json_set(entry, "ids", list = tx_json_array()));
-    TX_TRY(tx_json_append_int(list, id));
-    TX_TRY(tx_json_set(entry, "tokens", list = tx_json_array()));
-    return tx_json_append_string(list, text);
+    return tx_json_set(specials, text, tx_json_pack("{s:s, s:[I], s:[s]}", "id", text, "ids", id, "tokens", text));
+}
+
+tx_status tx_template_begin(tx_json *json, tx_json **post)
+{
+    *post = tx_json_pack("{s:s, s:{}, s:[], s:[]}", "type", "TemplateProcessing", "special_tokens", "single", "pair");
+    return tx_json_set(json, "post_processor", *post);
+}
+
+/* Adds the items of a list, which NULL ends. */
+static tx_status add_items(tx_making *m, tx_json *post, const char *list, const char *const *items, const char *types)
+{
+    for (size_t i = 0; items[i]; i++) {
+        const char *text = items[i] + 1;
+        int64_t id = -1;
+        if (*items[i] != '$') {
+            TX_TRY(tx_tokenizer_role(m->config, items[i], &text));
+            TX_TRY(text ? tx_fail_in(find_id(m, text, &id), "%s", items[i])
+                        : tx_fail(TX_FORMAT, "%s is missing", items[i]));
+        }
+        TX_TRY(tx_template_add(post, list, text, id, types[i] - '0'));
+    }
+    return TX_OK;
 }
 
 tx_status tx_making_template(tx_making *m, const char *const *single, const char *single_types, const char *const *pair,
                              const char *pair_types)
 {
-    tx_json *post = tx_json_object(), *items, *specials;
-    TX_TRY(tx_json_set(m->json, "post_processor", post));
-    TX_TRY(tx_json_set_string(post, "type", "TemplateProcessing"));
-    TX_TRY(tx_json_set(post, "special_tokens", specials = tx_json_object()));
-    TX_TRY(tx_json_set(post, "single", items = tx_json_array()));
-    for (size_t i = 0; single[i]; i++)
-        TX_TRY(add_item(m, single[i], single_types[i] - '0', items, specials));
-    TX_TRY(tx_json_set(post, "pair", items = tx_json_array()));
-    for (size_t i = 0; pair[i]; i++)
-        TX_TRY(add_item(m, pair[i], pair_types[i] - '0', items, specials));
-    return TX_OK;
+    tx_json *post;
+    TX_TRY(tx_template_begin(m->json, &post));
+    TX_TRY(add_items(m, post, "single", single, single_types));
+    return add_items(m, post, "pair", pair, pair_types);
 }
 
 tx_status tx_making_ends(tx_making *m)

@@ -40,6 +40,10 @@ tx_status tx_making_add(tx_making *m, const char *text, int64_t id, bool special
 tx_status tx_making_default(tx_making *m, const char *key, const char *text);
 /* Sets the roles of the configuration that it does not have. */
 tx_status tx_making_roles(tx_making *m, const tx_roles *roles);
+/* Sets the post-processor of a tokenizer.json to an empty template. */
+tx_status tx_template_begin(tx_json *json, tx_json **post);
+/* Adds a token to the list "single" or "pair" of a template; with id -1 the text "A" or "B". */
+tx_status tx_template_add(tx_json *post, const char *list, const char *text, int64_t id, int type);
 /* Sets the post-processor. Both lists end with NULL. An item is "$A", "$B" or a role such as "cls_token". A digit of
  * `types` is the type of an item. */
 tx_status tx_making_template(tx_making *m, const char *const *single, const char *single_types, const char *const *pair,

@@ -84,16 +84,12 @@ static tx_status add_merges(const tx_spm_making *m, bool ordered)
 
 tx_status tx_spm_make_bpe(tx_spm_making *m, const char *unk, bool fallback, bool ordered)
 {
-    tx_json *model = m->to.model;
-    TX_TRY(tx_json_set_string(model, "type", "BPE"));
-    TX_TRY(tx_json_set_null(model, "dropout"));
-    TX_TRY(unk ? tx_json_set_string(model, "unk_token", unk) : tx_json_set_null(model, "unk_token"));
-    TX_TRY(tx_json_set_null(model, "continuing_subword_prefix"));
-    TX_TRY(tx_json_set_null(model, "end_of_word_suffix"));
-    TX_TRY(tx_json_set_bool(model, "fuse_unk", true));
-    TX_TRY(tx_json_set_bool(model, "byte_fallback", fallback));
-    TX_TRY(tx_json_set_bool(model, "ignore_merges", !ordered && m->user_defined));
-    TX_TRY(tx_json_set(model, "vocab", m->to.vocab = tx_json_object()));
+    tx_json *model = tx_json_pack("{s:s, s:n, s:s?, s:n, s:n, s:b, s:b, s:b, s:{}}", "type", "BPE", "dropout",
+                                  "unk_token", unk, "continuing_subword_prefix", "end_of_word_suffix", "fuse_unk", true,
+                                  "byte_fallback", fallback, "ignore_merges", !ordered && m->user_defined, "vocab");
+    m->to.model = model;
+    TX_TRY(tx_json_set(m->to.json, "model", model));
+    m->to.vocab = tx_json_find(model, "vocab");
     for (size_t id = 0; id < m->from->count; id++)
         TX_TRY(tx_json_set_int(m->to.vocab, m->text[id], (int64_t)id));
     return add_merges(m, ordered);
