@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * All-to-all: blocks of arbitrary sizes from every rank to every other rank, sent by messages.
- */
+ * All-to-all: blocks of arbitrary sizes from every rank to every other rank, sent by messages. */
 #include "comm/common.h"
 
 #include "api/base/needs.h"

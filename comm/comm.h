@@ -14,8 +14,7 @@
  * NCCL_P2P_DISABLE=1 does for NCCL); 2 makes four ranks of one host behave like two hosts with two ranks each.
  *
  * Only one thread at a time may call these functions. Exceptions are `send_status`, `read_status`, `laggard` and
- * `leave`, which another thread may call.
- */
+ * `leave`, which another thread may call. */
 #ifndef TX_COMM_H
 #define TX_COMM_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Functions that every communicator needs: argument checks, small collectives, and the launcher's environment.
- */
+ * Functions that every communicator needs: argument checks, small collectives, and the launcher's environment. */
 #include "comm/common.h"
 #include "api/base/arithmetic.h"
 

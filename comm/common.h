@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Functions that all communicators use: argument checks, sums over ranks, and the launcher's environment.
- */
+ * Functions that all communicators use: argument checks, sums over ranks, and the launcher's environment. */
 #ifndef TX_COMM_COMMON_H
 #define TX_COMM_COMMON_H
 

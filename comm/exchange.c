@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Transfers between groups of ranks: messages and sums, chunk by chunk (exchange.h).
- */
+ * Transfers between groups of ranks: messages and sums, chunk by chunk (exchange.h). */
 #include "comm/exchange.h"
 #include "api/base/arithmetic.h"
 #include "comm/common.h"

@@ -10,8 +10,7 @@
  * 3. The owner sends the result to the handlers, which write it to the segments of their groups.
  *
  * A reduce_scatter ends after step 2; an all_gather begins with step 3. A piece is processed in chunks. Three chunks
- * are in different stages at a time, so that communication overlaps with summation.
- */
+ * are in different stages at a time, so that communication overlaps with summation. */
 #ifndef TX_COMM_EXCHANGE_H
 #define TX_COMM_EXCHANGE_H
 

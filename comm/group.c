@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * The barrier of ranks that share memory, and the detection of the rank that each waits for.
- */
+ * The barrier of ranks that share memory, and the detection of the rank that each waits for. */
 #include "comm/group.h"
 
 #include <inttypes.h>

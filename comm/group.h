@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * A group of ranks that share memory: its members, its barrier, and the rank that each member waits for. This
- * barrier takes microseconds; MPI's takes 8 ms if two ranks share a core. A single rank is also a group.
- */
+ * barrier takes microseconds; MPI's takes 8 ms if two ranks share a core. A single rank is also a group. */
 #ifndef TX_COMM_GROUP_H
 #define TX_COMM_GROUP_H
 

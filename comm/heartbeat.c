@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * The heartbeat of the ranks, by datagrams.
- */
+ * The heartbeat of the ranks, by datagrams. */
 #include "comm/heartbeat.h"
 
 #include "api/base/clock.h"

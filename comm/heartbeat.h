@@ -3,8 +3,7 @@
  * The heartbeat of the ranks. Several times a second each rank sends its status to rank 0, and rank 0 sends its own
  * to all others. Heartbeats use datagrams (UDP) rather than MPI, so that they continue while a rank computes, writes
  * a file or waits in a library. A lost datagram is replaced by the next one; a datagram without the job's token is
- * ignored.
- */
+ * ignored. */
 #ifndef TX_COMM_HEARTBEAT_H
 #define TX_COMM_HEARTBEAT_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Groups of ranks: their nodes in the tree of sums, and the handlers of pieces.
- */
+ * Groups of ranks: their nodes in the tree of sums, and the handlers of pieces. */
 #include "comm/layout.h"
 
 #include <stdlib.h>

@@ -8,8 +8,7 @@
  * A group contributes the sums of its nodes. A node is a
  * maximal subtree of the tree of all ranks (tx_comm_split) inside the group. Consecutive ranks in a group form one
  * node; a round-robin distribution forms many. Adding the nodes yields the same bits as the whole tree, for every
- * placement of ranks.
- */
+ * placement of ranks. */
 #ifndef TX_COMM_LAYOUT_H
 #define TX_COMM_LAYOUT_H
 

@@ -1,5 +1,4 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Ends a process so that MPICH's launcher learns its exit status. The launcher's proxy on each host
  * (hydra_pmi_proxy, observed up to 4.0.2) records the status of a process only under two conditions. Another output
  * of its processes must be open when it finds the process dead. The process's connection to the launcher (PMI) must
@@ -7,8 +6,7 @@
  * every rank failed. The proxy checks for dead processes whenever an output of one closes.
  *
  * A child process therefore keeps the open files until the parent is dead. It then closes its standard output, which
- * makes the proxy check, and finally the rest.
- */
+ * makes the proxy check, and finally the rest. */
 #include "comm/transport.h"
 
 #include <stdlib.h>

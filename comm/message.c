@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Messages between two ranks, piece by piece, and the waiting strategy: a waiting thread makes progress on its
- * messages.
- */
+ * messages. */
 #include "comm/message.h"
 
 #include "api/base/clock.h"

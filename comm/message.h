@@ -2,8 +2,7 @@
  *
  * Messages between two ranks. A message is sent in pieces. A thread that waits for anything makes progress on all
  * messages that it has begun. Two ranks that both begin a send and then wait for a receive therefore do not
- * deadlock.
- */
+ * deadlock. */
 #ifndef TX_COMM_MESSAGE_H
 #define TX_COMM_MESSAGE_H
 

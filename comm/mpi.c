@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Message transport by MPI. Only this file includes mpi.h.
  *
  * MPI moves bytes, and TX computes the sums itself. MPI_Allreduce selects an algorithm, and with it the order of a
  * sum, by size, type and number of ranks; the bits of fp32 gradients would change with it. This file also never
- * waits in MPI, because waiting calls of MPICH spin without yielding the core.
- */
+ * waits in MPI, because waiting calls of MPICH spin without yielding the core. */
 #include "api/base/arithmetic.h"
 #include "api/base/environment.h"
 #include "comm/transport.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * The communicator of many ranks: windows of shared memory within a host, and messages between hosts and for all
- * other data.
- */
+ * other data. */
 #include "api/base/environment.h"
 #include "comm/common.h"
 #include "comm/exchange.h"

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * The queue of transfers, and the thread that executes them.
- */
+ * The queue of transfers, and the thread that executes them. */
 #include "comm/queue.h"
 #include "api/base/thread.h"
 #include "comm/common.h"

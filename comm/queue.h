@@ -2,8 +2,7 @@
  *
  * The queue of transfers that have begun. They are executed in order, by wait() or by a thread as soon as they
  * begin. If a transfer fails, all later ones fail with its message, because the ranks no longer agree on the next
- * transfer.
- */
+ * transfer. */
 #ifndef TX_COMM_QUEUE_H
 #define TX_COMM_QUEUE_H
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * The list of communicators, and the public functions that open and close them. No other file names a communicator.
- */
+ * The list of communicators, and the public functions that open and close them. No other file names a communicator. */
 
 #include "api/base/needs.h"
 #include "comm/queue.h"

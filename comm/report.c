@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Reports of the ranks to txlaunch.
- */
+ * Reports of the ranks to txlaunch. */
 #include "comm/report.h"
 
 #include "api/base/number.h"

@@ -9,8 +9,7 @@
  * RANK lost OTHER             The run ends because that rank (or this one) is stuck or unreachable.
  * RANK failed STATUS MESSAGE  This rank ends the run with this exit status.
  * RANK done                   This rank has finished. Rank 0 has written all files.
- * RANK left STATUS            Its process has ended. The status is 128 + N if signal N killed it.
- */
+ * RANK left STATUS            Its process has ended. The status is 128 + N if signal N killed it. */
 #ifndef TX_COMM_REPORT_H
 #define TX_COMM_REPORT_H
 

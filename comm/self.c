@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * The communicator of one rank. The sum over the ranks is the rank's own data.
- */
+ * The communicator of one rank. The sum over the ranks is the rank's own data. */
 #include "comm/common.h"
 #include "comm/heartbeat.h"
 #include "comm/queue.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Sums in tree order; the bits depend only on the number of ranks. Each block of elements is summed in the
- * first-level cache and then copied to its destinations, so that memory is read and written once.
- */
+ * first-level cache and then copied to its destinations, so that memory is read and written once. */
 #include "api/base/half.h"
 #include "comm/common.h"
 

@@ -5,8 +5,7 @@
  * _split, _host, _gather, _all_reduce and _close block.
  *
  * Only one thread at a time may call functions of a transport. Nonblocking functions may run concurrently with those
- * of another thread on a part of the transport (tx_transport_split).
- */
+ * of another thread on a part of the transport (tx_transport_split). */
 #ifndef TX_COMM_TRANSPORT_H
 #define TX_COMM_TRANSPORT_H
 

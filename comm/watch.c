@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * The watchdog of a run: a thread that measures the time without progress, exchanges heartbeats with the other
- * ranks, and reports to txlaunch.
- */
+ * ranks, and reports to txlaunch. */
 #include "comm/watch_state.h"
 
 #include "api/base/clock.h"

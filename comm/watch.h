@@ -19,8 +19,7 @@
  * When the watchdog ends a process, it prints one line on standard error and calls _exit(TX_WATCHDOG_STATUS). Launchers
  * then end all ranks, including suspended ones.
  *
- * All functions accept NULL as "no watchdog". Any thread may call them.
- */
+ * All functions accept NULL as "no watchdog". Any thread may call them. */
 #ifndef TX_COMM_WATCH_H
 #define TX_COMM_WATCH_H
 

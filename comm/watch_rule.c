@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * The rule of the watchdog: the current limit, the detection of dead ranks, and the decision to end the process.
- */
+ * The rule of the watchdog: the current limit, the detection of dead ranks, and the decision to end the process. */
 #include "comm/watch_state.h"
 
 #include "api/base/number.h"

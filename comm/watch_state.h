@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Internals of the watchdog: its state, its reports (watch.c), and the rule by which it ends a process
- * (watch_rule.c). The caller of each function here must hold the watchdog's lock.
- */
+ * (watch_rule.c). The caller of each function here must hold the watchdog's lock. */
 #ifndef TX_COMM_WATCH_STATE_H
 #define TX_COMM_WATCH_STATE_H
 

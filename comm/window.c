@@ -1,11 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Shared memory segments without a name in a file system (memfd), so that nothing remains after the ranks end in any
  * way. Ranks send each other the file descriptors through sockets of the abstract namespace. These leave no name
  * either, and only need a common network namespace. Unlike /proc, they also work between user and process namespaces. A
  * segment is allocated completely when it is created. A lack of memory is therefore an error here, not a signal in the
- * middle of a sum.
- */
+ * middle of a sum. */
 #define _GNU_SOURCE /* memfd_create */
 #include "comm/window.h"
 

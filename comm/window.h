@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Memory that the ranks of a group map into each other's address space. Each rank creates and first touches one
- * segment. Segments never have a name in a file system, so nothing remains after the ranks are killed.
- */
+ * segment. Segments never have a name in a file system, so nothing remains after the ranks are killed. */
 #ifndef TX_COMM_WINDOW_H
 #define TX_COMM_WINDOW_H
 

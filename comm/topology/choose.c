@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Two steps of placement: choosing GPUs that are close to each other, and assigning cores evenly.
- */
+ * Two steps of placement: choosing GPUs that are close to each other, and assigning cores evenly. */
 #include "comm/topology/choose.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Two steps of placement: choosing GPUs, and assigning cores to ranks.
- */
+ * Two steps of placement: choosing GPUs, and assigning cores to ranks. */
 #ifndef TX_COMM_TOPOLOGY_CHOOSE_H
 #define TX_COMM_TOPOLOGY_CHOOSE_H
 

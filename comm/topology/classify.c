@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Classifies the connection of each pair of devices from the tree, by NVIDIA's definition of the classes. Also finds
- * the cores, memory and NIC near each device.
- */
+ * the cores, memory and NIC near each device. */
 #include "comm/topology/draft.h"
 
 #include <stdio.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * CPU affinity of the calling thread, by Linux system calls. hwloc's functions would need its topology again.
- */
+ * CPU affinity of the calling thread, by Linux system calls. hwloc's functions would need its topology again. */
 #define _GNU_SOURCE /* sched_setaffinity and sets of more than 1024 CPUs */
 #include "comm/topology/placement.h"
 

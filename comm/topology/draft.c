@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * The draft of a topology: its elements and its strings. Strings come from drivers and files. The strings in the
- * pool are safe to print on a terminal and to write as JSON.
- */
+ * pool are safe to print on a terminal and to write as JSON. */
 #include "comm/topology/draft.h"
 #include "api/base/number.h"
 

@@ -2,8 +2,7 @@
  *
  * A draft is a topology under construction. Every reader and collector adds its information to the draft, and
  * tx_draft_finish creates the topology. The first failure (out of memory, or too many devices) is kept; later calls
- * then do nothing.
- */
+ * then do nothing. */
 #ifndef TX_COMM_TOPOLOGY_DRAFT_H
 #define TX_COMM_TOPOLOGY_DRAFT_H
 

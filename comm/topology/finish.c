@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Completes a draft: sorts and numbers the devices, and removes unused nodes of the tree.
- */
+ * Completes a draft: sorts and numbers the devices, and removes unused nodes of the tree. */
 #define _GNU_SOURCE /* strverscmp */
 #include "comm/topology/draft.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Converts a machine as seen by hwloc, live or from XML, into a draft.
- */
+ * Converts a machine as seen by hwloc, live or from XML, into a draft. */
 #include "comm/topology/hwloc_tree.h"
 
 #include <stdio.h>

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Finds GPUs and NICs among hwloc's PCI functions. The number of partitions of a function is the number of devices
- * that one of hwloc's backends lists.
- */
+ * that one of hwloc's backends lists. */
 #include "comm/topology/hwloc_tree.h"
 
 #include <stdio.h>

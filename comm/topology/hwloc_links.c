@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * NVLink, XGMI and Xe Link between GPUs, from hwloc's bandwidth matrices.
- */
+ * NVLink, XGMI and Xe Link between GPUs, from hwloc's bandwidth matrices. */
 #include "comm/topology/hwloc_tree.h"
 
 #include <string.h>

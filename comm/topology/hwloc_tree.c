@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Converts nodes of hwloc's tree into nodes of the draft.
- */
+ * Converts nodes of hwloc's tree into nodes of the draft. */
 #include "comm/topology/hwloc_tree.h"
 
 #include <stdlib.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Shared functions of the files that use hwloc. They convert hwloc's tree (live or from XML) into a draft.
- */
+ * Shared functions of the files that use hwloc. They convert hwloc's tree (live or from XML) into a draft. */
 #ifndef TX_COMM_TOPOLOGY_HWLOC_TREE_H
 #define TX_COMM_TOPOLOGY_HWLOC_TREE_H
 

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Matches OpenCL devices with PCI functions by the most reliable information of their drivers. A device without such
  * information is attached to the root. Platforms overlap: OpenCL devices of the same function on different platforms
- * are the same device.
- */
+ * are the same device. */
 #include "comm/topology/sources.h"
 
 #include <inttypes.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Converts a topology to JSON as described by tools/topology/txtopo.schema.json. Each struct has a table of fields.
- */
+ * Converts a topology to JSON as described by tools/topology/txtopo.schema.json. Each struct has a table of fields. */
 #include "comm/topology/tx_topology.h"
 
 #include "api/base/needs.h"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Optional libraries, loaded at run time. If a symbol is missing, its pointer is NULL.
- */
+ * Optional libraries, loaded at run time. If a symbol is missing, its pointer is NULL. */
 #ifndef TX_COMM_TOPOLOGY_LIBRARY_H
 #define TX_COMM_TOPOLOGY_LIBRARY_H
 

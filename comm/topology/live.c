@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Collects the topology of this machine: hwloc's tree, OpenCL devices, and information from the kernel and the
- * vendor libraries. A source that fails becomes a note.
- */
+ * vendor libraries. A source that fails becomes a note. */
 #include "comm/topology/sources.h"
 
 #include "api/base/drivers.h"

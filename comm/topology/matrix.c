@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Parses the output of `nvidia-smi topo -m`, also after a copy from a terminal or a web page. Tabs may have become
  * spaces, and the header may be underlined. Older versions write SOC and name NICs by their devices. Rows have more
- * fields than the header.
- */
+ * fields than the header. */
 #include "comm/topology/sources.h"
 
 #include <inttypes.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Names of the topology, bus ids, cells of the matrix, and rates of PCIe links.
- */
+ * Names of the topology, bus ids, cells of the matrix, and rates of PCIe links. */
 #include "comm/topology/draft.h"
 
 #include "api/base/needs.h"

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Information from NVIDIA's management library: visible GPUs, NVLinks, peer-to-peer access, and classes. The library
- * is loaded at run time if it exists. The declarations follow its documented, stable interface.
- */
+ * is loaded at run time if it exists. The declarations follow its documented, stable interface. */
 #include "comm/topology/library.h"
 #include "comm/topology/sources.h"
 

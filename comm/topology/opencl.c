@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Lists the OpenCL devices of all platforms, with the PCI addresses that their drivers report. Every query is tried
- * regardless of the extension list, because drivers answer some that they do not list.
- */
+ * regardless of the extension list, because drivers answer some that they do not list. */
 #define CL_TARGET_OPENCL_VERSION 120
 #include "api/base/drivers.h"
 #include "comm/topology/sources.h"

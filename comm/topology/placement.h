@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Sets of CPUs, and binding of the calling thread.
- */
+ * Sets of CPUs, and binding of the calling thread. */
 #ifndef TX_COMM_TOPOLOGY_PLACEMENT_H
 #define TX_COMM_TOPOLOGY_PLACEMENT_H
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Reads a topology from a file and detects its format. Broken XML can crash hwloc, so a child process reads it
- * first. This process reads it if the child succeeded.
- */
+ * first. This process reads it if the child succeeded. */
 #include "comm/topology/sources.h"
 
 #include "api/base/file.h"

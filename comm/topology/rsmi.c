@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Information from AMD's ROCm SMI: XGMI links, peer-to-peer access, memory. The library is loaded at run time if it
- * exists. The declarations follow its documented interface.
- */
+ * exists. The declarations follow its documented interface. */
 #include "comm/topology/library.h"
 #include "comm/topology/sources.h"
 

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
- * Sets of CPUs and NUMA nodes as lists, "0-7,64-71".
- */
+ * Sets of CPUs and NUMA nodes as lists, "0-7,64-71". */
 #include "comm/topology/tx_topology.h"
 
 #include "api/base/needs.h"

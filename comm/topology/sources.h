@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * The sources of a topology: hwloc, OpenCL, sysfs, vendor libraries and files. Each adds its information to a draft.
- */
+ * The sources of a topology: hwloc, OpenCL, sysfs, vendor libraries and files. Each adds its information to a draft. */
 #ifndef TX_COMM_TOPOLOGY_SOURCES_H
 #define TX_COMM_TOPOLOGY_SOURCES_H
 

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- *
  * Information from sysfs and procfs: PCIe links and their maximum, IOMMU groups, GPU memory as NUMA nodes, and XGMI
- * links of AMD GPUs.
- */
+ * links of AMD GPUs. */
 #include "api/base/number.h"
 #include "comm/topology/sources.h"
 

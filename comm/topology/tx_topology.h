@@ -10,8 +10,7 @@
  *
  * Units: memory is in bytes, lane speeds are in GT/s, and rates are in GB/s (1e9 bytes per second) in one direction.
  * CPUs and NUMA nodes have the numbers of the operating system. Sets of them are lists such as "0-7,64-71"
- * (tx_topo_set_parse).
- */
+ * (tx_topo_set_parse). */
 #ifndef TX_TOPOLOGY_H
 #define TX_TOPOLOGY_H
 
