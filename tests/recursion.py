@@ -22,7 +22,7 @@ BOUNDED = {
         "models/options/option_json.c:read_member", "state.c:compare"],
     "a counter of the depth, which fails beyond a constant": [
         "models/arrow/schema.c:add_(field|children)", "models/options/yaml.c:read_value",
-        "models/files/folder.c:(empty|remove_at)", "models/parquet/(metadata.c:link_node|thrift.c:skip)",
+        "models/files/(folder.c:(empty|remove_at)|splits.c:add_texts)", "models/parquet/(metadata.c:link_node|thrift.c:skip)",
         "tx_jinja_(equal|find|evaluate|evaluate_filters|execute)", "models/jinja/text.c:write_(repr|json)",
         "models/jinja/expressions.c:parse_(unary|condition)", "models/jinja/statements.c:parse_(body|if)"],
     "the depth of a schema's columns, which TX_PQ_DEPTH limits": [

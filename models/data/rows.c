@@ -415,9 +415,10 @@ tx_rows_kind tx_rows_kind_of(const char *path)
     static const struct {
         const char *extension;
         tx_rows_kind kind;
-    } extensions[] = {{".jsonl", TX_ROWS_JSON},  {".json", TX_ROWS_JSON},      {".csv", TX_ROWS_TABLE},
-                      {".tsv", TX_ROWS_TABLE},   {".txt", TX_ROWS_TEXT},       {".raw", TX_ROWS_TEXT},
-                      {".tokens", TX_ROWS_TEXT}, {".parquet", TX_ROWS_BINARY}, {".arrow", TX_ROWS_BINARY}};
+    } extensions[] = {{".jsonl", TX_ROWS_JSON},  {".json", TX_ROWS_JSON}, {".csv", TX_ROWS_TABLE},
+                      {".tsv", TX_ROWS_TABLE},   {".txt", TX_ROWS_TEXT},  {".raw", TX_ROWS_TEXT},
+                      {".tokens", TX_ROWS_TEXT}, {".md", TX_ROWS_TEXT},   {".parquet", TX_ROWS_BINARY},
+                      {".arrow", TX_ROWS_BINARY}};
     for (size_t i = 0; i < sizeof extensions / sizeof extensions[0]; i++)
         if (tx_ends_with(path, extensions[i].extension))
             return extensions[i].kind;

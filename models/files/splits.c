@@ -232,17 +232,50 @@ tx_status tx_hub_configurations(const char *folder, tx_names *names)
 
 /* ---- Values of options --------------------------------------------------------------------------------------- */
 
+#define DEPTH 16 /* of folders in a folder of texts */
+
+/* Adds all data files of a folder and of the folders in it, in the order of their paths. Notes in Markdown are texts,
+ * too. */
+static tx_status add_texts(const char *folder, int32_t depth, tx_names *files)
+{
+    tx_names names = {0};
+    TX_TRY(tx_folder_list(folder, &names));
+    tx_status status = depth < DEPTH ? TX_OK : tx_fail(TX_INVALID, "%s: more than %d folders deep", folder, DEPTH);
+    for (size_t i = 0; i < names.count && !status; i++) {
+        char path[TX_PATH_ROOM];
+        tx_path_in(path, folder, names.name[i]);
+        if (names.name[i][0] != '.' && tx_is_folder(path))
+            status = add_texts(path, depth + 1, files);
+        else if (is_data(folder, names.name[i]) || (tx_ends_with(names.name[i], ".md") && names.name[i][0] != '.'))
+            status = add_path(files, path);
+    }
+    tx_names_free(&names);
+    return status;
+}
+
+static tx_status add_named(const char *path, tx_names *files)
+{
+    const size_t before = files->count;
+    if (!tx_is_folder(path))
+        return add_path(files, path);
+    TX_TRY(add_texts(path, 0, files));
+    return files->count > before
+               ? TX_OK
+               : tx_fail(TX_NOT_FOUND, "%s: the folder has no file that TX can read (" TX_DATA_EXTENSION_LIST ", .md)",
+                         path);
+}
+
 static tx_status add_pattern(const char *pattern, tx_names *files)
 {
     glob_t found;
     if (tx_file_exists(pattern) || !strpbrk(pattern, "*?["))
-        return add_path(files, pattern);
+        return add_named(pattern, files);
     const int result = glob(pattern, 0, NULL, &found);
     tx_status status = result == GLOB_NOSPACE ? tx_fail(TX_MEMORY, "%s: no memory to list files", pattern)
                        : result               ? tx_fail(TX_NOT_FOUND, "%s: no such file", pattern)
                                               : TX_OK;
     for (size_t i = 0; !result && i < found.gl_pathc && !status; i++)
-        status = add_path(files, found.gl_pathv[i]);
+        status = add_named(found.gl_pathv[i], files);
     if (!result)
         globfree(&found);
     return status;
@@ -252,12 +285,13 @@ tx_status tx_data_files(const char *value, tx_names *files)
 {
     tx_names found = {0};
     tx_status status = TX_OK;
-    if (tx_file_exists(value)) /* its name may have a comma */
-        return add_path(files, value);
     char *names = strdup(value), *rest = NULL;
     if (!names)
         return tx_fail(TX_MEMORY, "no memory for the names of data files");
-    for (char *name = strtok_r(names, ",", &rest); name && !status; name = strtok_r(NULL, ",", &rest))
+    const bool one = tx_file_exists(value); /* its name may have a comma */
+    if (one)
+        status = add_named(value, &found);
+    for (char *name = one ? NULL : strtok_r(names, ",", &rest); name && !status; name = strtok_r(NULL, ",", &rest))
         status = add_pattern(name, &found);
     free(names);
     if (!status && !found.count)

@@ -110,7 +110,7 @@ END
 grep -qF "wandb_project (TX reports to files only" "$work/out" "$work/err" || fail "wandb_project is not reported"
 grep -q '"dtype": "float32"' f/training_args.json || fail "dtype: auto is not the model's"
 outcome 2 "use --slots" "$bin/txserve" --max_num_seqs 4
-outcome 2 "use -n" "$bin/txlaunch" --nproc_per_node 4 true
+outcome 2 "list the hosts with --hosts" "$bin/txlaunch" --nnodes 2 true
 outcome 2 "use --top_p" "$bin/txgen" --min_p 0.1
 
 # ---- Older cases ---------------------------------------------------------------------------------------------

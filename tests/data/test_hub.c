@@ -335,13 +335,35 @@ static void option_values(void **state)
     assert_refused(tx_data_files(",", &found), TX_INVALID, "names no file");
 }
 
+/* A folder stands for its data files and those of its folders. Files of other kinds and hidden ones are left out. */
+static void folders_of_texts(void **state)
+{
+    static const char *const right[] = {"t/a.md", "t/b.txt", "t/sub/c.jsonl", "t/sub/d.txt.gz", "o/one.txt"};
+    tx_names found = {0};
+    put("t/b.txt", "");
+    put("t/a.md", "");
+    put("t/sub/c.jsonl", "");
+    put("t/sub/d.txt.gz", "");
+    put("t/sub/picture.png", "");
+    put("t/.git/e.txt", "");
+    put("t/.hidden.txt", "");
+    put("o/one.txt", "");
+    put("none/picture.png", "");
+    assert_ok(tx_data_files("t,o/one.txt", &found));
+    assert_int_equal(found.count, sizeof right / sizeof right[0]);
+    for (size_t i = 0; i < found.count; i++)
+        assert_string_equal(found.name[i], right[i]);
+    tx_names_free(&found);
+    assert_refused(tx_data_files("none", &found), TX_NOT_FOUND, "none: the folder has no file that TX can read");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_paths),        cmocka_unit_test(model_nowhere), cmocka_unit_test(model_at_home),
         cmocka_unit_test(model_in_the_cache), cmocka_unit_test(which_cache),   cmocka_unit_test(datasets),
         cmocka_unit_test(configurations),     cmocka_unit_test(splits),        cmocka_unit_test(shards),
-        cmocka_unit_test(option_values),
+        cmocka_unit_test(option_values),      cmocka_unit_test(folders_of_texts),
     };
     return cmocka_run_group_tests(tests, begin, end);
 }
