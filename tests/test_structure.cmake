@@ -79,7 +79,7 @@ set(homes
     "^microhttpd\\.h$|^tools/(serve/http|train/follow)\\.c$"
     "^yaml|^models/options/yaml\\.c$"
     "^openssl/|^models/files/digest\\.c$"
-    "^(zlib|zstd|snappy|lz4)|^models/(parquet/(pages|unpack)|files/packed)\\.c$"
+    "^(zlib|zstd|snappy|lz4)|^(models/(parquet/(pages|unpack)|files/packed)|backends/opencl/shipped/pack|tests/opencl/test_shipped)\\.c$"
     "^cmocka\\.h$|^(tools/research/)?tests/"
     "^tx(_[a-z]+)?\\.h$|^tests/install/")
 

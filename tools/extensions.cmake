@@ -3,8 +3,8 @@
 # calls them through hooks of a model and through rows of tables, such as ops.def and passes.def. A build with
 # -DTX_CORE=ON has only the core: the compiler has TX_CORE, and the tables do not have these rows. A public function of
 # an extension then returns TX_UNSUPPORTED (api/left_out.c).
-set(TX_EXTENSIONS amx checkpointing experts facts fusion generation matrix optimizers packed parallel residency tune
-    watching)
+set(TX_EXTENSIONS amx checkpointing experts facts fusion generation matrix optimizers packed parallel residency
+    shipped tune watching)
 if(TX_CORE)
     target_compile_definitions(tx_objects PUBLIC TX_CORE)
 endif()

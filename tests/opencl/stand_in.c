@@ -289,21 +289,23 @@ static char *without_matrix_units(const char *text)
     return replace(made, "#pragma unroll", "");
 }
 
-/* NVIDIA's driver compiles for the card's architecture, and a program's binary is its PTX. Here the binary is the
- * program's text after these lines. */
-#define PTX "/*\n.version 9.0\n"
+/* NVIDIA's driver compiles for the card's architecture, and a program's binary is its PTX. Here PTX is a comment with
+ * its first lines, then the program's source. */
+#define PTX "/*\n.version "
 
 EXPORT cl_program CL_API_CALL clCreateProgramWithSource(cl_context context, cl_uint count, const char **text,
                                                         const size_t *size, cl_int *code)
 {
     REAL(clCreateProgramWithSource)
     const card *c = claimed();
+    stand_in.sources++;
     if (count != 1 || !strstr(text[0], "mma.sync.aligned"))
         return real(context, count, text, size, code);
     char *made = without_matrix_units(text[0]), *whole = malloc(strlen(made) + 96);
     if (!whole)
         abort();
-    sprintf(whole, PTX ".target sm_%u, texmode_independent\n.address_size 64\n*/\n%s", c ? c->architecture : 0, made);
+    sprintf(whole, PTX "9.0\n.target sm_%u, texmode_independent\n.address_size 64\n*/\n%s", c ? c->architecture : 0,
+            made);
     cl_program program =
         real(context, 1, (const char **)(c && c->vendor_id == TX_CL_NVIDIA ? &whole : &made), NULL, code);
     free(made);
@@ -350,5 +352,11 @@ EXPORT cl_program CL_API_CALL clCreateProgramWithBinary(cl_context context, cl_u
     const char *text = (const char *)binaries[0];
     if (sizes[0] <= strlen(PTX) || strncmp(text, PTX, strlen(PTX)) != 0)
         return real(context, count, devices, sizes, binaries, verdicts, code);
-    return from_source(context, 1, &text, sizes, code);
+    stand_in.ptx++;
+    char *whole = strndup(text, sizes[0]);
+    char *made = whole && strstr(whole, "mma.sync.aligned") ? without_matrix_units(whole) : strdup(whole);
+    cl_program program = from_source(context, 1, (const char **)&made, NULL, code);
+    free(whole);
+    free(made);
+    return program;
 }

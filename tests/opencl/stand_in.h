@@ -35,6 +35,7 @@ typedef struct stand_in_state {
     const char *spills;
     atomic_long calls[STAND_IN_CALLS]; /* threads may call, too */
     atomic_long beside;                /* builds by other threads than the first */
+    atomic_long sources, ptx;          /* programs that were made of source, and of PTX */
     unsigned delay;                    /* seconds that a build takes longer */
     double slow;                       /* seconds that a work-group takes longer, one after the other */
     stand_in_failure failure;

@@ -58,6 +58,7 @@ static void add_classification(FILE *to, const tx_context *c)
     tx_print(to, "TX operations of a launch\t%.3g\n", c->limits.launch_work);
     fprintf(to, "TX programs compiled at a time\t%" PRId32 "\n", c->limits.compilers);
     fprintf(to, "TX programs are cached\t%s\n", c->cache ? "yes" : "no");
+    fprintf(to, "TX came with compiled programs\t%s\n", tx_cl_shipped_digest(c) ? "yes" : "no");
     if (c->limits.simulated[0])
         fprintf(to, "TX simulated\t%s\n", c->limits.simulated);
 }

@@ -6,6 +6,7 @@
 #include "backends/opencl/gemm/gemm.h"
 #include "backends/opencl/runtime/internal.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -157,18 +158,22 @@ tx_status tx_cl_device_info(int32_t index, tx_device_info *info)
     return status == TX_OK ? describe(list.platform[index], list.device[index], index, info, &can, &limits) : status;
 }
 
-/* Returns a text that changes whenever compiled code, a check result or a measurement may change: platform, device
- * and driver with versions, the variant of the kernels, and simulated limits. */
+/* Returns a text that changes whenever compiled code, a check result or a measurement may change. It has platform,
+ * device and driver with versions, the variant of the kernels, simulated limits, and a digest of programs that came
+ * with TX. */
 static char *read_identity(const tx_context *context)
 {
     char platform[256] = "", device[256] = "";
     clGetPlatformInfo(context->platform, CL_PLATFORM_VERSION, sizeof platform, platform, NULL);
     device_text(context->device, CL_DEVICE_VERSION, device, sizeof device);
     const tx_device_info *info = &context->info;
-    char text[2048];
-    snprintf(text, sizeof text, "TX " TX_VERSION "\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n", info->platform, platform,
+    const uint64_t digest = tx_cl_shipped_digest(context);
+    char text[2048], shipped[24] = "";
+    if (digest)
+        snprintf(shipped, sizeof shipped, "%016" PRIx64 "\n", digest);
+    snprintf(text, sizeof text, "TX " TX_VERSION "\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s\n%s", info->platform, platform,
              info->vendor, info->name, device, info->driver, context->limits.cpu ? "cpu" : "gpu",
-             context->limits.simulated);
+             context->limits.simulated, shipped);
     return strdup(text);
 }
 

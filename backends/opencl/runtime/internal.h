@@ -89,6 +89,28 @@ tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, const c
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *program);
 void tx_cl_release_programs(tx_context *context);
 
+/* All that determines a program. It begins as {0}. */
+typedef struct tx_cl_recipe {
+    char *options, *text; /* all of both */
+    char *key;            /* of the cached binary */
+} tx_cl_recipe;
+/* The caller frees the recipe, also after errors. */
+tx_status tx_cl_write_recipe(const tx_context *context, const tx_cl_program *program, tx_cl_recipe *recipe);
+void tx_cl_free_recipe(tx_cl_recipe *recipe);
+
+/* An extension with programs that were compiled when TX was built. */
+typedef struct tx_cl_shipped {
+    /* Returns a number that changes with the programs, or 0 if there are none for this device. */
+    uint64_t (*digest)(const tx_context *context);
+    /* Finds the program of `source` whose recipe has this key. Returns its binary as the driver's compiler makes it, a
+     * text that the caller frees. Returns NULL if there is none for this device. */
+    char *(*find)(const tx_context *context, const char *source, const char *key);
+} tx_cl_shipped;
+#define TX_SHIPPED(name) extern const tx_cl_shipped tx_cl_##name;
+#include "backends/opencl/extensions.def"
+#undef TX_SHIPPED
+uint64_t tx_cl_shipped_digest(const tx_context *context);
+
 /* An extension that changes the binary of programs with an option. The driver then loads the result. */
 typedef struct tx_cl_reviser {
     const char *option;  /* "-DATOM=WGMMA" */

@@ -7,6 +7,7 @@
 #include "api/base/hash.h"
 
 #include <inttypes.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,8 +80,7 @@ typedef struct recipe {
     const tx_context *context;
     tx_cl_program *entry;
     const tx_cl_reviser *reviser; /* NULL if the program is loaded unchanged */
-    char *options, *text;         /* all of both */
-    char *key;                    /* of the cached binary */
+    tx_cl_recipe of;
 } recipe;
 
 /* Reports the failure of a build with the first lines of its log. */
@@ -101,7 +101,7 @@ static tx_status build_failure(const recipe *r, cl_program program, cl_int code)
 /* Builds a program unless `code` is an error. Releases it on failure. */
 static tx_status build(const recipe *r, cl_program program, cl_int code)
 {
-    code = code == CL_SUCCESS ? clBuildProgram(program, 1, &r->context->device, r->options, NULL, NULL) : code;
+    code = code == CL_SUCCESS ? clBuildProgram(program, 1, &r->context->device, r->of.options, NULL, NULL) : code;
     if (code == CL_SUCCESS) {
         r->entry->program = program;
         return TX_OK;
@@ -139,7 +139,7 @@ static bool load_program(const recipe *r)
 {
     void *binary;
     size_t size;
-    if (!tx_cl_cache_load(r->context, r->key, &binary, &size))
+    if (!tx_cl_cache_load(r->context, r->of.key, &binary, &size))
         return false;
     const bool loaded = build_binary(r, binary, size) == TX_OK;
     free(binary);
@@ -151,7 +151,7 @@ static void store_program(const recipe *r)
     size_t size;
     unsigned char *binary = r->context->cache ? binary_of(r->entry->program, &size) : NULL;
     if (binary)
-        tx_cl_cache_store(r->context, r->key, binary, size);
+        tx_cl_cache_store(r->context, r->of.key, binary, size);
     free(binary);
 }
 
@@ -161,6 +161,7 @@ static const tx_cl_reviser *reviser_of(const char *options)
     static const tx_cl_reviser *const revisers[] = {
 #define TX_REVISER(name) &tx_cl_##name,
 #include "backends/opencl/extensions.def"
+#undef TX_REVISER
         NULL};
     int i = 0;
     while (revisers[i] && !strstr(options, revisers[i]->option))
@@ -168,38 +169,96 @@ static const tx_cl_reviser *reviser_of(const char *options)
     return revisers[i];
 }
 
-/* Replaces the program, which is released even on failure. */
-static tx_status revise(const recipe *r)
+static tx_status build_revised(const recipe *r, const char *binary, size_t size)
 {
-    size_t size;
     char *text = NULL;
-    unsigned char *binary = binary_of(r->entry->program, &size);
-    clReleaseProgram(r->entry->program);
-    r->entry->program = NULL;
-    tx_status status = binary ? r->reviser->revise((const char *)binary, size, &text)
-                              : tx_fail(TX_DEVICE, "the driver returns no binary");
-    free(binary);
+    tx_status status = r->reviser->revise(binary, size, &text);
     TX_THEN(status, build_binary(r, text, strlen(text)));
     free(text);
     return status ? tx_fail_in(status, "%s.cl for %s", r->entry->source, r->reviser->version) : TX_OK;
 }
 
+/* Replaces the program, which is released even on failure. */
+static tx_status revise(const recipe *r)
+{
+    size_t size;
+    unsigned char *binary = binary_of(r->entry->program, &size);
+    clReleaseProgram(r->entry->program);
+    r->entry->program = NULL;
+    const tx_status status = binary ? build_revised(r, (const char *)binary, size)
+                                    : tx_fail(TX_DEVICE, "%s.cl: the driver returns no binary", r->entry->source);
+    free(binary);
+    return status;
+}
+
 static tx_status build_source(const recipe *r)
 {
     cl_int code;
-    const char *text = r->text;
+    const char *text = r->of.text;
     cl_program program = clCreateProgramWithSource(r->context->context, 1, &text, NULL, &code);
     TX_TRY(tx_cl_check(code, "clCreateProgramWithSource"));
     TX_TRY(build(r, program, CL_SUCCESS));
     return r->reviser ? revise(r) : TX_OK;
 }
 
+/* Writes the journal's name for the build of a program. */
+static void name_build(const recipe *r, const char *how, char name[TX_CL_JOURNAL_NAME])
+{
+    const char *options = r->of.options, *text = r->of.text;
+    snprintf(name, TX_CL_JOURNAL_NAME, "%s %s.cl (%016" PRIx64 ")", how, r->entry->source,
+             tx_hash(tx_hash(TX_HASH_START, options, strlen(options)), text, strlen(text)));
+}
+
+static const tx_cl_shipped *const shipped[] = {
+#define TX_SHIPPED(name) &tx_cl_##name,
+#include "backends/opencl/extensions.def"
+#undef TX_SHIPPED
+    NULL};
+
+uint64_t tx_cl_shipped_digest(const tx_context *context)
+{
+    return shipped[0] ? shipped[0]->digest(context) : 0;
+}
+
+/* Warns once a process. The reason is tx_error(). */
+static void warn_refused(const recipe *r)
+{
+    static atomic_flag warned = ATOMIC_FLAG_INIT;
+    const tx_reporter *report = r->context->report;
+    char text[900];
+    if (!report || !report->warn || atomic_flag_test_and_set(&warned))
+        return;
+    snprintf(text, sizeof text, "the driver refuses kernels that came with TX, which compiles them: %.700s",
+             tx_error());
+    report->warn(report->context, text);
+}
+
+/* Loads the program that came with TX. Returns false if there is none, if the driver refuses it, or if it crashed or
+ * hung at any of them before. */
+static bool load_shipped(const recipe *r)
+{
+    char name[TX_CL_JOURNAL_NAME];
+    char *text = shipped[0] ? shipped[0]->find(r->context, r->entry->source, r->of.key) : NULL;
+    name_build(r, "loading", name);
+    if (!text || tx_cl_journal_check(r->context, name, strcspn(name, " ")) != TX_OK) {
+        free(text);
+        return false;
+    }
+    const int trying = tx_cl_journal_begin(r->context, name);
+    const size_t size = strlen(text);
+    const tx_status status = r->reviser ? build_revised(r, text, size) : build_binary(r, text, size);
+    tx_cl_journal_end(r->context, trying, false);
+    free(text);
+    if (status)
+        warn_refused(r);
+    return status == TX_OK;
+}
+
 /* Builds a program from source unless the driver crashed or hung in its build before. */
 static tx_status build_program(const recipe *r)
 {
     char name[TX_CL_JOURNAL_NAME];
-    snprintf(name, sizeof name, "building %s.cl (%016" PRIx64 ")", r->entry->source,
-             tx_hash(tx_hash(TX_HASH_START, r->options, strlen(r->options)), r->text, strlen(r->text)));
+    name_build(r, "building", name);
     TX_TRY(tx_cl_journal_check(r->context, name, r->entry->optional ? strcspn(name, "(") : strlen(name)));
     const int trying = tx_cl_journal_begin(r->context, name);
     tx_status status = build_source(r);
@@ -208,49 +267,54 @@ static tx_status build_program(const recipe *r)
 }
 
 /* Warnings are off because users cannot act on those of a driver. */
-static tx_status write_recipe(recipe *r)
+tx_status tx_cl_write_recipe(const tx_context *context, const tx_cl_program *program, tx_cl_recipe *r)
 {
     static const char *const absent[] = {
 #define X(name, function) " -DTX_NO_" #name,
         TX_CL_BUILTIN_MAP(X)
 #undef X
     };
+    const tx_cl_reviser *reviser = reviser_of(program->options);
     size_t size;
     FILE *to = open_memstream(&r->options, &size);
     if (!to)
         return tx_fail(TX_MEMORY, "out of host memory");
     fputs("-cl-std=CL1.2 -w", to);
     for (int i = 0; i < TX_CL_BUILTINS; i++)
-        fputs(r->context->driver.missing[i] ? absent[i] : "", to);
-    fprintf(to, " %s", r->entry->options);
+        fputs(context->driver.missing[i] ? absent[i] : "", to);
+    fprintf(to, " %s", program->options);
     if (fclose(to))
         return tx_fail(TX_MEMORY, "out of host memory");
-    TX_TRY(tx_cl_program_text(r->entry->source, &r->text));
+    TX_TRY(tx_cl_program_text(program->source, &r->text));
     if (!(to = open_memstream(&r->key, &size)))
         return tx_fail(TX_MEMORY, "out of host memory");
-    fprintf(to, "program%s%s\n%s\n%s", r->reviser ? " " : "", r->reviser ? r->reviser->version : "", r->options,
-            r->text);
+    fprintf(to, "program%s%s\n%s\n%s", reviser ? " " : "", reviser ? reviser->version : "", r->options, r->text);
     return fclose(to) ? tx_fail(TX_MEMORY, "out of host memory") : TX_OK;
 }
 
-/* Loads a program from the disk cache, keyed by the whole text and the options. Otherwise builds it from source and
- * stores it, unless another process does: then waits and loads it. */
+void tx_cl_free_recipe(tx_cl_recipe *r)
+{
+    free(r->options);
+    free(r->text);
+    free(r->key);
+}
+
+/* Loads a program from the disk cache, keyed by the whole text and the options. Otherwise loads it from those that came
+ * with TX, or builds it from source, and stores it, unless another process does: then waits and loads it. */
 tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
 {
     recipe r = {.context = context, .entry = entry, .reviser = reviser_of(entry->options)};
-    tx_status status = write_recipe(&r);
+    tx_status status = tx_cl_write_recipe(context, entry, &r.of);
     if (status == TX_OK && !load_program(&r)) {
-        const int lock = tx_cl_cache_lock(context, r.key);
+        const int lock = tx_cl_cache_lock(context, r.of.key);
         if (lock < 0 || !load_program(&r)) {
-            status = build_program(&r);
+            status = load_shipped(&r) ? TX_OK : build_program(&r);
             if (status == TX_OK)
                 store_program(&r);
         }
         tx_cl_cache_unlock(lock);
     }
-    free(r.options);
-    free(r.text);
-    free(r.key);
+    tx_cl_free_recipe(&r.of);
     return status;
 }
 

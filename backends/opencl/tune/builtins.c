@@ -38,13 +38,20 @@ static tx_status run(tx_context *context, cl_kernel kernel, float *y, int64_t by
     return status;
 }
 
+#define OPTION_SIZE 24
+
+static const char *option_of(tx_cl_builtin builtin, char text[OPTION_SIZE])
+{
+    snprintf(text, OPTION_SIZE, "-DTRY=%d", (int)builtin);
+    return text;
+}
+
 static tx_status try_builtin(tx_context *context, tx_cl_builtin builtin)
 {
     float y[2 * ITEMS];
-    char option[24];
+    char option[OPTION_SIZE];
     cl_kernel kernel = NULL;
-    snprintf(option, sizeof option, "-DTRY=%d", (int)builtin);
-    tx_status status = tx_cl_kernel(context, "builtins", option, "builtins", &kernel);
+    tx_status status = tx_cl_kernel(context, "builtins", option_of(builtin, option), "builtins", &kernel);
     context->driver.missing[builtin] = status == TX_DEVICE;
     if (status == TX_DEVICE)
         return TX_OK;
@@ -54,6 +61,15 @@ static tx_status try_builtin(tx_context *context, tx_cl_builtin builtin)
     if (kernel)
         clReleaseKernel(kernel);
     return status;
+}
+
+tx_status tx_cl_want_builtins(tx_context *context)
+{
+    char option[OPTION_SIZE];
+    tx_cl_program *one;
+    for (int i = 0; i < TX_CL_BUILTINS; i++)
+        TX_TRY(tx_cl_want_program(context, "builtins", option_of((tx_cl_builtin)i, option), false, &one));
+    return TX_OK;
 }
 
 tx_status tx_cl_try_builtins(tx_context *context)

@@ -66,17 +66,20 @@ static void fit_rows(const tx_context *context, tx_operand *x)
     *rows = most / (bytes / *rows);
 }
 
-static tx_status run_check(tx_context *context, const struct check *c)
+/* With `ahead` it only collects the programs. */
+static tx_status run_check(tx_context *context, const struct check *c, bool ahead)
 {
     tx_probe probe = {.command = tx_probe_command(c->op, &c->attrs), .tolerance = {c->tolerance, -1.0}};
+    const tx_cl_builder asks = tx_cl_asker(context);
     probe.command.in[0] = of_shape(&c->in, c->from);
     probe.command.out[0] = of_shape(&c->out, c->to);
     fit_rows(context, &probe.command.in[0]);
     fit_rows(context, &probe.command.out[0]);
     probe.command.out[1] = of_shape(&c->work, TX_F32);
+    if (ahead)
+        return tx_cl_want_candidate(&asks, NULL, &probe.command);
     TX_TRY(tx_probe_create(&probe));
     tx_probe_fill(&probe, TX_PROBE_ROUGH, 0);
-    const tx_cl_builder asks = tx_cl_asker(context);
     tx_status status = tx_cl_verify_candidate(&asks, NULL, &probe);
     tx_probe_free(&probe);
     return not_used(status);
@@ -138,6 +141,17 @@ static void store_verdict(const tx_context *context, const char *key)
     tx_cl_cache_store(context, key, verdict, strlen(verdict) + 1);
 }
 
+tx_status tx_cl_want_self_test(tx_context *context)
+{
+    tx_cl_program *one;
+    tx_status status = tx_cl_want_builtins(context);
+    for (size_t i = 0; status == TX_OK && i < sizeof checks / sizeof checks[0]; i++)
+        status = run_check(context, &checks[i], true);
+    TX_THEN(status, tx_cl_want_program(context, "fill", NULL, false, &one));
+    TX_THEN(status, tx_cl_want_program(context, TX_CL_PLAIN, NULL, false, &one));
+    return status;
+}
+
 /* The cached result is valid for this device, driver and variant (the cache adds them to the key) and these kernel
  * sources. */
 tx_status tx_cl_self_test(tx_context *context)
@@ -156,7 +170,7 @@ tx_status tx_cl_self_test(tx_context *context)
     }
     tx_status status = tx_cl_try_builtins(context);
     for (size_t i = 0; status == TX_OK && i < sizeof checks / sizeof checks[0]; i++)
-        status = run_check(context, &checks[i]);
+        status = run_check(context, &checks[i], false);
     TX_THEN(status, try_fill(context, 0));
     TX_THEN(status, try_far(context));
     if (context->driver.groups == TX_CL_UNTRIED)

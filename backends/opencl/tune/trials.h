@@ -29,8 +29,13 @@ tx_status tx_cl_measure_candidate(const tx_cl_builder *b, const tx_cl_forced *fo
 /* The functions of the backend without explanations of failures, because failures become reasons in variants. */
 extern const tx_backend tx_cl_plain;
 
+/* The source of a kernel that needs hardly any registers, built without options to see whether the driver reports
+ * spilled registers. */
+#define TX_CL_PLAIN "optimizer"
+
 /* builtins.c: finds the functions that the driver lacks (context->driver.missing). */
 tx_status tx_cl_try_builtins(tx_context *context);
+tx_status tx_cl_want_builtins(tx_context *context);
 
 /* ---- Matrix products (gemm_trial.c) ---------------------------------------------------------- */
 

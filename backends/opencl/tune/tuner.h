@@ -80,6 +80,8 @@ tx_status tx_cl_gemm_fuse(tx_cl_class *c);
 
 /* check.c: runs the known-answer test of the device unless this device and driver passed before. */
 tx_status tx_cl_self_test(tx_context *context);
+/* Collects its programs, and those that its trials and fills of memory need. */
+tx_status tx_cl_want_self_test(tx_context *context);
 
 tx_status tx_cl_tuner_select(tx_cl_builder *b, tx_cl_selection *q);
 tx_status tx_cl_tuner_open(tx_context *context, const tx_open_options *options);
