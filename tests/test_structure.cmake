@@ -55,6 +55,8 @@ set(directions
     "^tools/search/|^(${installed}$|tools/(cli|process|train|search)/)"
     "^tools/convert/|^(${installed}$|tools/(cli|convert)/)"
     "^tools/generate/|^(${installed}$|tools/(cli|generate)/)"
+    # tx_ptx records the launches of a backend.
+    "^tools/ptx/|^(api/|models/|backends/|tools/ptx/)"
     "^tools/memory/|^(${installed}$|tools/(cli|memory)/)"
     "^tools/process/|^(${installed}$|tools/(cli|process)/)"
     "^tools/serve/|^(${installed}$|tools/(cli|serve)/)"

@@ -15,20 +15,8 @@ NVIDIA = ("sm_70", "sm_90")
 DEVICE = {"gfx906": "gcn", "gfx90a": "cdna2", "gfx942": "cdna3", "gfx1030": "gcn", "gfx1100": "rdna3",
           "gfx1201": "rdna4",
           "sm_70": "volta", "sm_90": "nvidia"}
-# libclc has no native_exp2 for NVIDIA, whose own compiler makes a single instruction of it.
-NATIVE_EXP2 = """#define overloaded static __attribute__((overloadable))
-overloaded float tx_exp2(float x)
-{
-    float y;
-    __asm__("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-overloaded float4 tx_exp2(float4 v)
-{
-    return (float4)(tx_exp2(v.x), tx_exp2(v.y), tx_exp2(v.z), tx_exp2(v.w));
-}
-#define native_exp2 tx_exp2
-"""
+# native_exp2, which libclc lacks for NVIDIA.
+NATIVE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/ptx/native.h")
 # Options of program.c, and macros that drivers define.
 ALWAYS = ["-x", "cl", "-cl-std=CL1.2", "-D__OPENCL_VERSION__=120", "-Wall", "-Wno-unused-function",
           "-Wno-constant-logical-operand", "-Werror"]
@@ -104,9 +92,6 @@ class Tools:
         self.empty = os.path.join(folder, "empty.cl")
         with open(self.empty, "w") as file:
             file.write("__kernel void empty(__global float *x) { x[get_global_id(0)] = exp(*x); }\n")
-        self.native = os.path.join(folder, "native.h")
-        with open(self.native, "w") as file:
-            file.write(NATIVE_EXP2)
         self.clang = next((f"clang-{n}" for n in range(30, 18, -1) if self.complete(f"clang-{n}")), None)
         if not self.clang:
             skip("no clang with amdgcn (gfx1201) and nvptx64, and libclc that it reads (clang-19 libclc-19)")
@@ -131,7 +116,7 @@ class Tools:
         if target in AMD:
             return amd_command(self.clang, target, library)
         machine = ["-target", "nvptx64-unknown-nvidiacl", "-Xclang", "-target-cpu", "-Xclang", target, "-nogpulib",
-                   "-include", self.native]
+                   "-include", NATIVE]
         linked = ["-Xclang", "-mlink-builtin-bitcode", "-Xclang", LIBRARY + "nvptx64--nvidiacl.bc"] if library else []
         return [self.clang] + ALWAYS + ["-Xclang", "-cl-ext=-all"] + machine + linked
 
