@@ -19,10 +19,12 @@
 
 stand_in_state stand_in;
 
-/* As a library of its own (LD_PRELOAD): the card is named by TX_TEST_CARD. */
+/* As a library of its own (LD_PRELOAD): the card is named by TX_TEST_CARD. PoCL does not load real PTX, with which TX
+ * may have been built. */
 __attribute__((constructor)) static void read_environment(void)
 {
     stand_in.card = getenv("TX_TEST_CARD");
+    setenv("TX_PTX", "", 0);
 }
 
 typedef struct card {

@@ -115,11 +115,13 @@ static uint64_t digest(const tx_context *context)
 /* Returns the frame of a source, or 0 if there is none. */
 static int frame_of(const char *source)
 {
-    int number = 1;
-    const size_t length = strlen(source);
-    for (const char *line = pack.sources; *line; line += strcspn(line, "\n") + 1, number++)
-        if (strcspn(line, "\n") == length && strncmp(line, source, length) == 0)
+    const char *line = pack.sources;
+    for (int number = 1; *line; number++) {
+        const size_t length = strcspn(line, "\n");
+        if (length == strlen(source) && strncmp(line, source, length) == 0)
             return number;
+        line += length + (line[length] == '\n');
+    }
     return 0;
 }
 
