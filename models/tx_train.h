@@ -66,6 +66,8 @@ typedef struct tx_job_listener {
     void (*note)(void *context, const char *line);
     /* A condition that the user should know and that is not an error. */
     void (*warn)(void *context, const char *message);
+    /* The progress of a long operation, as tx_reporter's. Any thread may call it. */
+    void (*progress)(void *context, const char *what, int64_t done, int64_t total);
     /* Called between steps. Return a value other than 0 to end the run after the current step, which is then saved. */
     int (*stop)(void *context);
     /* Called between steps. Return true once for each checkpoint to save after the current step. */

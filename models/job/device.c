@@ -206,18 +206,6 @@ static void choose_kernels(tx_job *j)
             "this device lacks kernels that the checkpoint's run used: results may differ in the last bits");
 }
 
-/* Notes the progress of compilation, which takes minutes if the driver has cached none of the kernels. */
-static void on_compiling(void *context, const char *what, int64_t done, int64_t total)
-{
-    tx_job *j = context;
-    const int32_t quarter = 1 + (int32_t)(4 * done / total);
-    tx_report_progress(&j->report, what, done, total);
-    if (quarter != j->quarter)
-        tx_job_note(j, "kernels %" PRId64 " of %" PRId64 " programs compiled and cached for later runs on this device",
-                    done, total);
-    j->quarter = quarter;
-}
-
 tx_status tx_job_open_device(tx_job *j)
 {
     const tx_job_settings *set = &j->set;
@@ -227,10 +215,9 @@ tx_status tx_job_open_device(tx_job *j)
                                 .threads = getenv("OMP_NUM_THREADS") ? (int32_t)set->threads : threads_of(j),
                                 .profile = set->profile,
                                 .tf32 = tf32,
-                                .report = &j->compiling};
+                                .report = &j->report};
     if (j->engine)
         return TX_OK;
-    j->compiling = (tx_reporter){j->report.warn, j, on_compiling};
     TX_TRY(tx_engine_create(&engine, &j->engine));
     const tx_device_info *device = tx_engine_device(j->engine);
     const char *reason = tx_engine_reason(j->engine);

@@ -57,9 +57,7 @@ struct tx_job {
     tx_job_settings set;
     tx_option_values options; /* of `set` */
     tx_job_listener listener;
-    tx_reporter report;    /* to the listener and the watch */
-    tx_reporter compiling; /* of the engine: also notes the progress of compilation */
-    int32_t quarter;       /* of the programs, up to which compilation was noted */
+    tx_reporter report; /* to the listener and the watch */
     tx_job_inputs inputs;
     tx_engine *engine;
     tx_model *model;

@@ -101,7 +101,7 @@ void tx_job_print_warnings(tx_job *j)
     j->prints_warnings = true;
 }
 
-/* Reports the progress of a long operation to the watch, which shows it if it stops the run. */
+/* Reports the progress of a long operation to the listener, and to the watch, which shows it if it stops the run. */
 static void report_progress(void *context, const char *what, int64_t done, int64_t total)
 {
     const tx_job *j = context;
@@ -110,6 +110,8 @@ static void report_progress(void *context, const char *what, int64_t done, int64
     tx_format(detail, sizeof detail, "%.40s, %.0f %%", slash ? slash + 1 : what,
               total > 0 ? 100.0 * (double)done / (double)total : 0.0);
     tx_watchdog_alive(j->watch, detail);
+    if (j->listener.progress && tx_job_leads(j))
+        j->listener.progress(j->listener.context, what, done, total);
 }
 
 tx_reporter tx_job_reporter(tx_job *j)

@@ -5,6 +5,7 @@
 #define TX_TOOLS_BENCH_H
 
 #include "tools/bench/figures.h"
+#include "tools/cli/alive.h"
 #include "tx_train.h"
 
 /* X(name, help) */

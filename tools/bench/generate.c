@@ -49,7 +49,9 @@ static tx_status open_model(bench *b)
                                .device = set->device,
                                .threads = (int32_t)set->threads,
                                .batch_size = set->batch,
-                               .warn = tx_warn};
+                               .warn = tx_alive_reporter()->warn,
+                               .context = tx_alive_reporter()->context,
+                               .progress = tx_alive_reporter()->progress};
     TX_TRY(tx_lm_open(&how, &b->lm));
     tx_bench_tokens_next(tx_lm_vocab_size(b->lm), &b->pairs.tx.data);
     b->lm_prompts = calloc((size_t)set->batch, sizeof *b->lm_prompts);
@@ -64,7 +66,8 @@ static tx_status open_all(tx_pairs *p)
 {
     bench *b = (bench *)p;
     const settings *set = p->set;
-    const tx_engine_options engine = {.size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads};
+    const tx_engine_options engine = {
+        .size = sizeof engine, .device = set->device, .threads = (int32_t)set->threads, .report = tx_alive_reporter()};
     const tx_generator_options generator = {.size = sizeof generator,
                                             .batch = set->batch,
                                             .beams = 1,

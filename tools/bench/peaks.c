@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Measured peaks: copy rate, best product, cost of a launch. */
 #include "tools/bench/peaks.h"
+
 #include "api/graph/op.h"
+#include "tools/cli/alive.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -36,7 +38,7 @@ tx_status tx_bench_copy_once(const tx_target *target, int64_t bytes, int32_t rep
 tx_status tx_bench_open(const tx_bench_common *common, tx_target *target, tx_bench_peaks *peaks)
 {
     const int32_t repeats = (int32_t)common->repeats;
-    tx_open_options options = {.threads = (int32_t)common->threads};
+    tx_open_options options = {.threads = (int32_t)common->threads, .report = tx_alive_reporter()};
     tx_bench_peaks p = {0};
     tx_target t = {0};
     TX_TRY(tx_target_open(common->device, &options, &t));
@@ -111,7 +113,7 @@ tx_status tx_bench_tf32(const tx_device_info *device, int32_t repeats, tx_bench_
     if (!device->tf32)
         return TX_OK;
     tx_target target = {0};
-    TX_TRY(tx_target_open(device->id, &(tx_open_options){.profile = true, .tf32 = true}, &target));
+    TX_TRY(tx_target_open(device->id, &(tx_open_options){.profile = true, .tf32 = true, .report = tx_alive_reporter()}, &target));
     const tx_status status = best_product(&target, TX_F32, peaks->copy_bytes, repeats, &peaks->tf32);
     tx_target_close(&target);
     return status;

@@ -90,7 +90,8 @@ static tx_status open_side(const tx_pairs *p, bool profile, tx_bench_training *s
                                       .device = set->pairs.device,
                                       .threads = (int32_t)set->pairs.threads,
                                       .profile = profile,
-                                      .tf32 = set->job.tf32};
+                                      .tf32 = set->job.tf32,
+                                      .report = tx_alive_reporter()};
     tx_trainer_options trainer;
     TX_TRY(make_options(p->config, set, &trainer));
     TX_TRY(tx_bench_training_open(&engine, p->config, &trainer, side));

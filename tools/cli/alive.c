@@ -2,27 +2,46 @@
  * Progress lines of programs that print nothing for a long time. */
 #include "tools/cli/alive.h"
 
+#include "tools/cli/options.h"
+#include "tools/cli/terminal.h"
+
+#include <inttypes.h>
+#include <math.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define FIRST_SECONDS 1.5 /* seconds until the first line, and between two lines */
-#define LINE_SECONDS 9.0
-#define POLL_SECONDS 0.5 /* seconds between two calls of `ask` */
+#define LINE_SECONDS 10.0
+#define BAR_SECONDS 1.0  /* operations that take less are not reported */
+#define POLL_SECONDS 0.5 /* seconds between two calls of `ask`, and between two states of a bar */
 #define STATUS_BYTES 256
+#define COUNTED 10000 /* larger totals are shown in percent */
+
+/* An operation that reports its progress. */
+typedef struct bar {
+    char what[STATUS_BYTES];
+    int64_t done, total; /* total is 0 if there is no operation */
+    double began, ended; /* of this operation; of the last one */
+    double shows;        /* when it may be printed */
+    bool drawn;          /* on the last line of the terminal */
+} bar;
 
 struct tx_alive {
     const char *program;
     FILE *to;
+    bool terminal;
     pthread_t thread;
     pthread_mutex_t lock; /* protects all members below */
     pthread_cond_t wake;
     char doing[STATUS_BYTES];
     double began, last_line;     /* start of the current action; time of the last line */
     bool started, printed, stop; /* the thread runs; a line was printed; the thread has to end */
+    bar bar;
     void (*ask)(void *context, char *text, size_t size);
     void *context;
 };
@@ -40,12 +59,60 @@ static void poll(tx_alive *a, double now)
     memcpy(a->doing, text, sizeof text);
 }
 
-static void print(tx_alive *a, double now)
+void tx_bar_text(char *text, size_t size, const char *what, int64_t done, int64_t total, double seconds)
 {
-    tx_print_line(a->to, "%s: still %s, %.0f s", a->program, a->doing, now - a->began);
+    const double left = done > 0 ? ceil(seconds * (double)(total - done) / (double)done) : 0.0;
+    const int used = total < COUNTED ? snprintf(text, size, "%s %" PRId64 " of %" PRId64, what, done, total)
+                                     : snprintf(text, size, "%s %.0f %%", what, 100.0 * (double)done / (double)total);
+    if (done <= 0 || used < 0 || (size_t)used >= size)
+        return;
+    snprintf(text + used, size - (size_t)used, left < 100.0 ? ", %.0f s left" : ", %.0f min left",
+             left < 100.0 ? left : ceil(left / 60.0));
+}
+
+/* Erases the line of a bar, so that another line may follow. */
+static void erase(tx_alive *a)
+{
+    if (!a->bar.drawn)
+        return;
+    fputs("\r\033[K", a->to);
     fflush(a->to);
-    a->last_line = now;
-    a->printed = true;
+    a->bar.drawn = false;
+}
+
+/* Prints the bar, which replaces the last one on terminals, or the current action. */
+static void print(tx_alive *a, double now, bool shown)
+{
+    char text[2 * STATUS_BYTES], safe[2 * STATUS_BYTES];
+    if (shown)
+        tx_bar_text(text, sizeof text, a->bar.what, a->bar.done, a->bar.total, now - a->bar.began);
+    else
+        snprintf(text, sizeof text, "still %s, %.0f s", a->doing, now - a->began);
+    if (shown && a->terminal) {
+        const size_t width = tx_terminal_width(fileno(a->to)), named = strlen(a->program) + 3; /* with a free column */
+        tx_escape(text, safe, sizeof safe);
+        fprintf(a->to, "\r\033[K%s: %.*s", a->program, (int)(width > named ? width - named : 0), safe);
+        a->bar.drawn = true;
+    } else {
+        tx_print_line(a->to, "%s: %s", a->program, text);
+        a->last_line = now;
+        a->printed = true;
+    }
+    fflush(a->to);
+}
+
+/* Prints if it is time. Returns the seconds until the next call, or a negative number if there is nothing to print. */
+static double step(tx_alive *a, double now)
+{
+    if (a->ask)
+        poll(a, now);
+    const bool shown = a->bar.total > 0 && now >= a->bar.shows;
+    const double due = shown && a->terminal ? now : a->last_line + (a->printed ? LINE_SECONDS : FIRST_SECONDS);
+    if (!shown && !*a->doing)
+        return a->bar.total > 0 ? POLL_SECONDS : -1.0;
+    if (now >= due)
+        print(a, now, shown);
+    return a->ask || a->bar.total > 0 ? POLL_SECONDS : now >= due ? LINE_SECONDS : due - now;
 }
 
 static void *run(void *argument)
@@ -55,27 +122,19 @@ static void *run(void *argument)
     a->started = true;
     pthread_cond_signal(&a->wake);
     while (!a->stop) {
-        const double now = tx_now();
-        double left = a->last_line + (a->printed ? LINE_SECONDS : FIRST_SECONDS) - now;
-        if (a->ask)
-            poll(a, now);
-        if (!*a->doing) {
+        const double left = step(a, tx_now());
+        struct timespec until;
+        if (left < 0.0) {
             pthread_cond_wait(&a->wake, &a->lock);
             continue;
         }
-        if (left <= 0.0) {
-            print(a, now);
-            continue;
-        }
-        if (a->ask && left > POLL_SECONDS)
-            left = POLL_SECONDS;
-        struct timespec until;
         clock_gettime(CLOCK_MONOTONIC, &until);
         const double end = (double)until.tv_sec + 1e-9 * (double)until.tv_nsec + left;
         until.tv_sec = (time_t)end;
         until.tv_nsec = (long)(1e9 * (end - (double)until.tv_sec));
         pthread_cond_timedwait(&a->wake, &a->lock, &until);
     }
+    erase(a);
     pthread_mutex_unlock(&a->lock);
     return NULL;
 }
@@ -96,6 +155,13 @@ static bool start(tx_alive *a)
     return error == 0;
 }
 
+static tx_reporter reporter = {.warn = tx_warn, .progress = tx_alive_progress};
+
+const tx_reporter *tx_alive_reporter(void)
+{
+    return &reporter;
+}
+
 tx_alive *tx_alive_start(const tx_cli *program, FILE *to, const char *doing)
 {
     pthread_condattr_t clock;
@@ -104,8 +170,10 @@ tx_alive *tx_alive_start(const tx_cli *program, FILE *to, const char *doing)
     tx_alive *a = quiet ? NULL : calloc(1, sizeof *a);
     if (!a)
         return NULL;
+    reporter.context = a;
     a->program = program->name;
     a->to = to;
+    a->terminal = isatty(fileno(to));
     snprintf(a->doing, sizeof a->doing, "%s", doing);
     a->began = a->last_line = tx_now();
     pthread_mutex_init(&a->lock, NULL);
@@ -115,6 +183,7 @@ tx_alive *tx_alive_start(const tx_cli *program, FILE *to, const char *doing)
     pthread_condattr_destroy(&clock);
     if (start(a))
         return a;
+    reporter.context = NULL;
     pthread_cond_destroy(&a->wake);
     pthread_mutex_destroy(&a->lock);
     free(a);
@@ -130,6 +199,7 @@ void tx_alive_stop(tx_alive *a)
     pthread_cond_signal(&a->wake);
     pthread_mutex_unlock(&a->lock);
     pthread_join(a->thread, NULL);
+    reporter.context = NULL;
     pthread_cond_destroy(&a->wake);
     pthread_mutex_destroy(&a->lock);
     free(a);
@@ -145,25 +215,33 @@ void tx_alive_doing(tx_alive *a, const char *format, ...)
     vsnprintf(a->doing, sizeof a->doing, format, args);
     va_end(args);
     a->began = tx_now();
+    a->bar.total = 0;
+    erase(a);
     pthread_cond_signal(&a->wake);
     pthread_mutex_unlock(&a->lock);
 }
 
-/* The time of an action counts from its first report. */
+/* Operations that follow each other within a moment are shown as soon as one that takes as long as all of them. */
 void tx_alive_progress(void *alive, const char *what, int64_t done, int64_t total)
 {
     tx_alive *a = alive;
-    char text[STATUS_BYTES];
-    const char *slash = strrchr(what, '/');
+    const char *slash = strrchr(what, '/'), *name = slash && slash[1] ? slash + 1 : what;
+    const double now = tx_now();
     if (!a)
         return;
-    const int named = snprintf(text, sizeof text, "working on %.150s, ", slash && slash[1] ? slash + 1 : what);
-    snprintf(text + named, sizeof text - (size_t)named, "%.0f %%",
-             total > 0 ? 100.0 * (double)done / (double)total : 0.0);
     pthread_mutex_lock(&a->lock);
-    if (strncmp(a->doing, text, (size_t)named) != 0)
-        a->began = tx_now();
-    memcpy(a->doing, text, sizeof text);
+    bar *b = &a->bar;
+    if (b->total == 0 && now - b->ended > BAR_SECONDS)
+        b->shows = now + BAR_SECONDS;
+    if (b->total == 0 || done < b->done || strncmp(b->what, name, sizeof b->what - 1) != 0)
+        b->began = now;
+    snprintf(b->what, sizeof b->what, "%s", name);
+    b->done = done;
+    b->total = done < total ? total : 0;
+    b->ended = now;
+    if (b->total == 0)
+        erase(a);
+    pthread_cond_signal(&a->wake);
     pthread_mutex_unlock(&a->lock);
 }
 
@@ -172,6 +250,7 @@ void tx_alive_printed(tx_alive *a)
     if (!a)
         return;
     pthread_mutex_lock(&a->lock);
+    erase(a);
     a->last_line = tx_now();
     a->printed = true;
     pthread_mutex_unlock(&a->lock);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
  * Progress lines of programs that print nothing for a long time. A thread prints "txgen: still loading m, 12 s" at most
- * two seconds after the start and ten seconds after any other line. Lines end with a newline, on terminals too.
- * Only rank 0 of a job prints. TX_PROGRESS=0 in the environment turns progress lines off.
+ * two seconds after the start and ten seconds after any other line. Operations of known length that take more than a
+ * second are shown instead: "txgen: kernels 27 of 42, 9 s left". On terminals this is one line, which is rewritten and
+ * erased at the end. Only rank 0 of a job prints. TX_PROGRESS=0 in the environment turns progress lines off.
  *
  * All functions accept NULL. All except _start and _stop may be called from any thread. */
 #ifndef TX_TOOLS_ALIVE_H
@@ -20,9 +21,14 @@ void tx_alive_stop(tx_alive *alive);
 void tx_alive_doing(tx_alive *alive, const char *format, ...) TX_PRINTF(2, 3);
 /* The `progress` callback of a tx_reporter; the context is the tx_alive. */
 void tx_alive_progress(void *alive, const char *what, int64_t done, int64_t total);
-/* Reports that the program has printed a line itself, so that the next progress line waits. */
+/* Returns the reporter for engines: prints warnings, and shows progress between _start and _stop. */
+const tx_reporter *tx_alive_reporter(void);
+/* Reports that the program prints a line itself: erases a rewritten line, and the next progress line waits. */
 void tx_alive_printed(tx_alive *alive);
 /* Calls `ask` every half second until _stop. It writes the current action to `text`; an empty text keeps the last. */
 void tx_alive_set_status(tx_alive *alive, void (*ask)(void *context, char *text, size_t size), void *context);
+/* Writes "WHAT 27 of 42, 9 s left", or "WHAT 43 %, 9 s left" for large totals. The rest is estimated from `seconds` since
+ * the first of the `done` units began, and left out before one is done. */
+void tx_bar_text(char *text, size_t size, const char *what, int64_t done, int64_t total, double seconds);
 
 #endif

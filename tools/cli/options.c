@@ -2,6 +2,8 @@
  * Command-line options from a table. */
 #include "tools/cli/options.h"
 
+#include "tools/cli/alive.h"
+
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -240,7 +242,7 @@ int tx_options_read(const tx_cli *program, int argc, char *const *argv, tx_optio
 
 void tx_warn(void *context, const char *message)
 {
-    (void)context;
+    tx_alive_printed(context);
     tx_complain(running, 0, "warning: %s", message);
 }
 

@@ -102,6 +102,15 @@ char *tx_process_text(FILE *file)
     return text;
 }
 
+/* Returns true for "still loading m, 12 s", "kernels 27 of 42, 9 s left" and "book.txt 43 %, 9 s left". */
+static bool is_progress(const char *line)
+{
+    int counted = 0, share = 0;
+    (void)sscanf(line, "%*s %*d of %*d%n", &counted);
+    (void)sscanf(line, "%*s %*d %%%n", &share);
+    return strncmp(line, "still ", 6) == 0 || counted > 0 || share > 0;
+}
+
 const char *tx_process_complaint(char *text)
 {
     char *rest = NULL;
@@ -109,7 +118,7 @@ const char *tx_process_complaint(char *text)
     bool own = false;
     for (char *line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
         const char *colon = strncmp(line, "tx", 2) == 0 ? strstr(line, ": ") : NULL;
-        if (colon && strncmp(colon, ": still ", 8) == 0) /* progress */
+        if (colon && is_progress(colon + 2))
             continue;
         if (colon || (!own && strcspn(line, "abcdefghijklmnopqrstuvwxyz") < strlen(line)))
             last = colon ? colon + 2 : line;

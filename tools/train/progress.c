@@ -48,6 +48,12 @@ static const char *figure(double value, int digits, char text[FIGURE])
     return text;
 }
 
+static void on_progress(void *context, const char *what, int64_t done, int64_t total)
+{
+    const tx_train_progress *progress = context;
+    tx_alive_progress(progress->alive, what, done, total);
+}
+
 static void on_note(void *context, const char *line)
 {
     erase_line(context);
@@ -209,5 +215,6 @@ tx_job_listener tx_train_listener(tx_train_progress *progress)
                              .saved = on_saved,
                              .results = on_results,
                              .note = on_note,
-                             .warn = on_warning};
+                             .warn = on_warning,
+                             .progress = on_progress};
 }

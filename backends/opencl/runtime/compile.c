@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-#define REPORT_AFTER 2.0 /* seconds before the first report; then every second */
-
 typedef struct work {
     const tx_context *context;
     tx_cl_program **wanted;
@@ -33,21 +31,20 @@ static void *serve(void *argument)
     return NULL;
 }
 
-/* Waits until all programs are built, and reports progress. */
+/* Waits until all programs are built. Reports progress every second, even if there is none: the run is alive. */
 static void follow(work *w)
 {
     const tx_reporter *report = w->context->report;
-    double told = tx_cl_now() + REPORT_AFTER - 1.0;
     for (int32_t done = 0; done < w->count;) {
         struct timespec until;
+        if (report && report->progress)
+            report->progress(report->context, "kernels", done, w->count);
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec++;
         done += sem_timedwait(&w->built, &until) == 0;
-        if (!report || !report->progress || tx_cl_now() - told < 1.0)
-            continue;
-        told = tx_cl_now();
-        report->progress(report->context, "kernels", done, w->count);
     }
+    if (report && report->progress)
+        report->progress(report->context, "kernels", w->count, w->count);
 }
 
 static void build(work *w, pthread_t *thread, int64_t limit)

@@ -150,6 +150,7 @@ class JobListener(Structure):
                 ("saved", CFUNCTYPE(None, c_void_p, c_char_p)),
                 ("results", CFUNCTYPE(None, c_void_p, c_char_p, POINTER(Figure), c_int32)),
                 ("note", CFUNCTYPE(None, c_void_p, c_char_p)), ("warn", CFUNCTYPE(None, c_void_p, c_char_p)),
+                ("progress", CFUNCTYPE(None, c_void_p, c_char_p, c_int64, c_int64)),
                 ("stop", CFUNCTYPE(c_int, c_void_p)), ("save", CFUNCTYPE(c_bool, c_void_p))]
 
 

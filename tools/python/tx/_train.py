@@ -107,6 +107,7 @@ class Trainer:
             "results": results,
             "note": lambda _, line: _log.info("%s", line.decode(errors="replace")),
             "warn": lambda _, line: warnings.warn(line.decode(errors="replace"), stacklevel=3),
+            "progress": lambda _, what, done, total: _log.debug("%s %d of %d", os.fsdecode(what), done, total),
             "stop": lambda _: int(self._stop or self._guard.error is not None),
             "save": lambda _: self._take_save(),
         }
