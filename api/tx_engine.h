@@ -115,6 +115,11 @@ typedef struct tx_engine_options {
     const tx_reporter *report;
 } tx_engine_options;
 
+/* Lets engines build kernels in several processes of this program, since drivers build one at a time in a process. Call
+ * it at the start of main, with its arguments: in such a process it builds kernels and does not return. Without it,
+ * engines build kernels in threads. */
+void tx_engine_workers(int argc, char *const *argv);
+
 tx_status tx_engine_create(const tx_engine_options *options, tx_engine **engine);
 void tx_engine_free(tx_engine *engine);
 const tx_device_info *tx_engine_device(const tx_engine *engine);

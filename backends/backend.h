@@ -328,6 +328,8 @@ typedef struct tx_backend {
      * names the failure. */
     tx_status (*open)(int32_t index, const tx_open_options *options, tx_context **context);
     void (*close)(tx_context *context); /* call it after all buffers and executables are freed */
+    /* Optional: tx_engine_workers. */
+    void (*workers)(int argc, char *const *argv);
 
     /* Memory, in any space except TX_SPACE_WINDOW and TX_SPACE_FILE. The context counts the bytes held per kind and
      * the number of calls. */

@@ -9,6 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+void tx_engine_workers(int argc, char *const *argv)
+{
+    int32_t count;
+    const tx_backend *const *all = tx_backends(&count);
+    for (int32_t i = 0; i < count; i++)
+        if (all[i]->workers)
+            all[i]->workers(argc, argv);
+}
+
 static tx_status open_device(tx_engine *e, int32_t index, const tx_engine_options *options)
 {
     int32_t local = 0;

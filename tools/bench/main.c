@@ -11,6 +11,7 @@
 int tx_bench_main(const tx_cli *program, const tx_bench_command *const *run, int argc, char **argv)
 {
     int32_t command;
+    tx_engine_workers(argc, argv);
     tx_wait_passively(argv, 0);
     int result = tx_options_command(program, argc, argv, NULL, &command);
     if (result != TX_GO_ON)

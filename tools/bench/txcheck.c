@@ -329,5 +329,6 @@ static int run(int argc, char **argv)
 
 int main(int argc, char **argv)
 {
+    tx_engine_workers(argc, argv);
     return tx_end(&program, run(argc, argv));
 }

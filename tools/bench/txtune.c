@@ -132,6 +132,7 @@ static tx_status run(const settings *set)
 int main(int argc, char **argv)
 {
     settings set = defaults;
+    tx_engine_workers(argc, argv);
     int result = tx_options_parse(&program, argc, argv, &set);
     if (result != TX_GO_ON)
         return result;

@@ -126,6 +126,7 @@ int main(int argc, char **argv)
 {
     txgen_settings set;
     tx_option_values given;
+    tx_engine_workers(argc, argv);
     int result = txgen_parse(argc, argv, &set, &given);
     if (result == TX_GO_ON)
         tx_wait_passively(argv, (int32_t)set.lm.threads);

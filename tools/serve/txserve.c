@@ -248,6 +248,7 @@ static int run(const serve_settings *set)
 int main(int argc, char **argv)
 {
     serve_settings set = defaults;
+    tx_engine_workers(argc, argv);
     int result = tx_options_parse(&serve_program, argc, argv, &set);
     const tx_misuse misuses[] = {
         {!set.lm.model && !set.lm.adapter, "--model is missing: give a model folder"},

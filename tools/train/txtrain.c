@@ -200,6 +200,7 @@ static int show_usage(const tx_cli *program)
 int main(int argc, char **argv)
 {
     tx_job *job;
+    tx_engine_workers(argc, argv);
     catch_early_signals();
     if (tx_job_create(&job)) {
         tx_print_line(stderr, "txtrain: %s", tx_error());

@@ -13,7 +13,7 @@ static vec silu_slope(vec v)
 }
 
 /* Kernel map_<name>: y = `value`, an expression of elements u of a and v of b. */
-#define UNARY(name, value)                                                                                           \
+#define KERNEL_OF_ONE(name, value)                                                                                   \
     __kernel void map_##name(const __global h_t *a, long ao, __global h_t *y, long yo, long n)                   \
     {                                                                                                                \
         TX_EACH({                                                                                                    \
@@ -21,7 +21,7 @@ static vec silu_slope(vec v)
             tx_store_h(value, y + yo, i, n);                                                                           \
         })                                                                                                           \
     }
-#define BINARY(name, value)                                                                                          \
+#define KERNEL_OF_TWO(name, value)                                                                                   \
     __kernel void map_##name(const __global h_t *a, long ao, const __global h_t *b, long bo, __global h_t *y,    \
                              long yo, long n)                                                                        \
     {                                                                                                                \
@@ -32,25 +32,25 @@ static vec silu_slope(vec v)
         })                                                                                                           \
     }
 
-UNARY(gelu_tanh, gelu_of(u, 0))
-UNARY(gelu_exact, gelu_of(u, 1))
-UNARY(relu, select(u, (vec)(0.0f), u < 0.0f))
-UNARY(silu, u * tx_sigmoid(u))
-UNARY(exponential, exp(u))
-UNARY(logarithm, log(u))
-UNARY(rsqrt, 1.0f / sqrt(u))
-UNARY(tanh, 2.0f * tx_sigmoid(2.0f * u) - 1.0f)
-BINARY(tanh_grad, u * (1.0f - v * v))
-BINARY(add, u + v)
-BINARY(mul, u * v)
-BINARY(gelu_grad_tanh, u * gelu_slope(v, 0))
-BINARY(gelu_grad_exact, u * gelu_slope(v, 1))
-BINARY(relu_grad, select(u, (vec)(0.0f), v <= 0.0f))
-BINARY(silu_grad, u * silu_slope(v))
+KERNEL_OF_ONE(gelu_tanh, gelu_of(u, 0))
+KERNEL_OF_ONE(gelu_exact, gelu_of(u, 1))
+KERNEL_OF_ONE(relu, select(u, (vec)(0.0f), u < 0.0f))
+KERNEL_OF_ONE(silu, u * tx_sigmoid(u))
+KERNEL_OF_ONE(exponential, exp(u))
+KERNEL_OF_ONE(logarithm, log(u))
+KERNEL_OF_ONE(rsqrt, 1.0f / sqrt(u))
+KERNEL_OF_ONE(tanh, 2.0f * tx_sigmoid(2.0f * u) - 1.0f)
+KERNEL_OF_TWO(tanh_grad, u * (1.0f - v * v))
+KERNEL_OF_TWO(add, u + v)
+KERNEL_OF_TWO(mul, u * v)
+KERNEL_OF_TWO(gelu_grad_tanh, u * gelu_slope(v, 0))
+KERNEL_OF_TWO(gelu_grad_exact, u * gelu_slope(v, 1))
+KERNEL_OF_TWO(relu_grad, select(u, (vec)(0.0f), v <= 0.0f))
+KERNEL_OF_TWO(silu_grad, u * silu_slope(v))
 
 /* Kernels <name> and <name>_grad: rows of x have 2n columns, gate, then up. `value` is the result; `dgate` and `dup`
  * are its derivatives times d. */
-#define GATED(name, value, dgate, dup)                                                                               \
+#define KERNELS_GATED(name, value, dgate, dup)                                                                       \
     __kernel void name(const __global h_t *x, long xo, __global h_t *y, long yo, long n)                             \
     {                                                                                                                \
         long row = TX_ROW;                                                                                           \
@@ -78,15 +78,15 @@ BINARY(silu_grad, u * silu_slope(v))
         })                                                                                                           \
     }
 
-GATED(swiglu, gate * tx_sigmoid(gate) * up, d * up * silu_slope(gate), d * gate * tx_sigmoid(gate))
+KERNELS_GATED(swiglu, gate * tx_sigmoid(gate) * up, d * up * silu_slope(gate), d * gate * tx_sigmoid(gate))
 #ifdef LIMIT /* tx_swiglu_clamped; the derivative is 1 at the limits */
 #define LIMITED(gate) fmin(gate, LIMIT)
 #define BETWEEN(up) clamp(up, -LIMIT, LIMIT)
-GATED(swiglu_clamped, LIMITED(gate) * tx_sigmoid(ALPHA * LIMITED(gate)) * (BETWEEN(up) + 1.0f),
+KERNELS_GATED(swiglu_clamped, LIMITED(gate) * tx_sigmoid(ALPHA * LIMITED(gate)) * (BETWEEN(up) + 1.0f),
       gate > LIMIT ? (vec)0.0f : d * (BETWEEN(up) + 1.0f) * silu_slope(ALPHA * LIMITED(gate)),
       BETWEEN(up) == up ? d * LIMITED(gate) * tx_sigmoid(ALPHA * LIMITED(gate)) : (vec)0.0f)
 #endif
-GATED(geglu, gelu_of(gate, 0) * up, d * up * gelu_slope(gate, 0), d * gelu_of(gate, 0))
+KERNELS_GATED(geglu, gelu_of(gate, 0) * up, d * up * gelu_slope(gate, 0), d * gelu_of(gate, 0))
 
 __kernel void scale(const __global h_t *x, long xo, __global h_t *y, long yo, long n, float alpha, int which,
                     const __global uint *control)

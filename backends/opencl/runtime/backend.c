@@ -56,6 +56,7 @@ const tx_backend tx_backend_opencl = {
     .device_info = tx_cl_device_info,
     .open = tx_cl_open,
     .close = tx_cl_close,
+    .workers = tx_cl_workers,
     .allocate = allocate,
     .adopt = adopt,
     .release = tx_cl_release,

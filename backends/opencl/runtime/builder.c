@@ -45,7 +45,7 @@ void tx_cl_launch(tx_cl_builder *b, const char *source, const char *options, con
         s.global[i] = i < dims ? (global[i] + s.local[i] - 1) / s.local[i] * s.local[i] : 1;
     }
     if (b->status == TX_OK)
-        fail(b, tx_cl_want_program(b->context, source, options, b->forced != NULL, &s.program));
+        fail(b, tx_cl_want_program(b->context, source, options, name, b->forced != NULL, &s.program));
     b->command->launches += add_step(b, &s);
 }
 

@@ -13,10 +13,13 @@
 #include <stdlib.h>
 #include <time.h>
 
+#define FEW 4 /* programs for which threads suffice: a worker takes a moment to open the device */
+
 typedef struct work {
     const tx_context *context;
     tx_cl_program **wanted;
     int32_t count;
+    bool workers; /* each thread has one */
     atomic_int next;
     sem_t built; /* counts programs */
 } work;
@@ -24,10 +27,12 @@ typedef struct work {
 static void *serve(void *argument)
 {
     work *w = argument;
+    tx_cl_worker worker = {0};
     for (int32_t i; (i = atomic_fetch_add(&w->next, 1)) < w->count;) {
-        (void)tx_cl_build_program(w->context, w->wanted[i]);
+        (void)tx_cl_build_program(w->context, w->wanted[i], w->workers ? &worker : NULL);
         sem_post(&w->built);
     }
+    tx_cl_worker_end(&worker);
     return NULL;
 }
 
@@ -68,7 +73,10 @@ void tx_cl_compile(tx_context *context)
         w.count += !one->program && !one->tried;
     if (w.count == 0)
         return;
-    const int64_t limit = tx_cl_least(tx_cl_least(tx_cores(), context->limits.compilers), w.count);
+    int64_t limit = tx_cl_least(tx_cl_least(tx_cores(), context->limits.compilers), w.count);
+    const int64_t workers = w.count < FEW ? 0 : tx_cl_workers_most(context, limit);
+    limit = workers > 0 ? workers : limit;
+    w.workers = workers > 0;
     pthread_t *thread = calloc((size_t)limit, sizeof *thread);
     tx_cl_program **next = w.wanted = calloc((size_t)w.count, sizeof *w.wanted);
     for (tx_cl_program *one = thread ? context->programs : NULL; one && next; one = one->next)

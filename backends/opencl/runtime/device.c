@@ -191,26 +191,49 @@ static const struct {
 #include "backends/opencl/extensions.def"
     {NULL, NULL}};
 
+static tx_status make(const device_list *list, int32_t index, tx_context **context)
+{
+    *context = calloc(1, sizeof **context);
+    if (!*context)
+        return tx_fail(TX_MEMORY, "out of host memory");
+    (*context)->platform = list->platform[index];
+    (*context)->device = list->device[index];
+    return TX_OK;
+}
+
+static tx_status identify(tx_context *context, int32_t index)
+{
+    tx_cl_cache_open(context);
+    TX_TRY(describe(context->platform, context->device, index, &context->info, &context->can, &context->limits));
+    context->identity = read_identity(context);
+    return context->identity ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
+}
+
+/* The other process has rehearsed the drivers. */
+tx_status tx_cl_open_plain(int32_t index, tx_context **context)
+{
+    device_list list;
+    list_here(&list);
+    if (index < 0 || index >= list.count)
+        return tx_fail(TX_NOT_FOUND, "no device opencl:%d", index);
+    TX_TRY(make(&list, index, context));
+    TX_TRY(identify(*context, index));
+    return tx_cl_make_context(*context);
+}
+
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **out)
 {
     const char *gemm = getenv("TX_GEMM");
     device_list list;
+    tx_context *context;
     TX_TRY(find_device(index, &list));
-    tx_context *context = calloc(1, sizeof *context);
-    if (!context)
-        return tx_fail(TX_MEMORY, "out of host memory");
-    context->platform = list.platform[index];
-    context->device = list.device[index];
+    TX_TRY(make(&list, index, &context));
     context->profile = options && options->profile;
     context->tf32 = options && options->tf32;
     context->report = options ? options->report : NULL;
-    tx_cl_cache_open(context);
     if (gemm)
         snprintf(context->gemm, sizeof context->gemm, "%s", gemm);
-    tx_status status =
-        describe(context->platform, context->device, index, &context->info, &context->can, &context->limits);
-    if (status == TX_OK && !(context->identity = read_identity(context)))
-        status = tx_fail(TX_MEMORY, "out of host memory");
+    tx_status status = identify(context, index);
     if (status == TX_OK)
         tx_cl_journal_open(context);
     TX_THEN(status, tx_cl_make_context(context));

@@ -12,7 +12,7 @@
  *
  *   plan                              executables: commands, their kernels and memory
  *
- *   compile                           builds programs in parallel
+ *   compile, worker                   build programs in parallel
  *
  *   ../ops/, ../attention/, ../gemm/  launches of each op
  *
@@ -22,6 +22,8 @@
  *
  *   program, memory                   programs and buffers
  *
+ *   text                              texts of programs
+ *
  *   wait                              launches, and waits for queues
  *
  *   cache, journal, limits, capabilities, errors
@@ -30,6 +32,8 @@
 #define TX_OPENCL_INTERNAL_H
 
 #include "backends/opencl/runtime/cl.h"
+
+#include <sys/types.h>
 
 struct tx_buffer {
     cl_mem memory;
@@ -46,6 +50,8 @@ tx_status tx_cl_device_count(int32_t *count);
 tx_status tx_cl_device_info(int32_t index, tx_device_info *info);
 tx_status tx_cl_open(int32_t index, const tx_open_options *options, tx_context **context);
 void tx_cl_close(tx_context *context);
+/* Opens a device in a worker: without tests, journal and extensions. */
+tx_status tx_cl_open_plain(int32_t index, tx_context **context);
 
 /* context.c */
 tx_status tx_cl_make_context(tx_context *context);
@@ -77,16 +83,21 @@ struct tx_cl_program {
     cl_program program; /* NULL if it is not built */
     bool tried;         /* it was scheduled to be built ahead of its command */
     bool optional;      /* a trial builds it, so there may be other candidates */
-    const char *options;
-    char source[]; /* the options follow */
+    const char *kernel, *options;
+    char source[]; /* the kernel's name and the options follow */
 };
 /* Finds a program in the context's list, or adds it, for tx_cl_compile. */
-tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, bool trial,
-                             tx_cl_program **program);
-/* Creates a kernel. Builds the program if necessary. */
-tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, const char *name, cl_kernel *kernel);
-/* Builds a program. Several threads may build different programs at a time. */
-tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *program);
+tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, const char *kernel,
+                             bool trial, tx_cl_program **program);
+/* Creates a program's kernel. Builds the program if necessary. */
+tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, cl_kernel *kernel);
+/* Builds a program. Several threads may build different programs at a time. `worker` builds it if the cache lacks it,
+ * unless NULL. */
+typedef struct tx_cl_worker tx_cl_worker;
+tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *program, tx_cl_worker *worker);
+/* In a worker: builds a program from source, stores it, and loads it as the other process will do, so that the driver's
+ * own cache has it, too. */
+tx_status tx_cl_store_built(const tx_context *context, tx_cl_program *program);
 void tx_cl_release_programs(tx_context *context);
 
 /* All that determines a program. It begins as {0}. */
@@ -121,7 +132,23 @@ typedef struct tx_cl_reviser {
 #include "backends/opencl/extensions.def"
 #undef TX_REVISER
 
-/* compile.c: builds the programs of the context's list that were not tried before, on a few threads. Failures are not
+/* worker.c */
+/* A process that builds programs for a thread. It starts with the first request; initialize with 0. */
+struct tx_cl_worker {
+    pid_t process; /* 0 before it starts; -1 if it cannot be used */
+    int socket;
+};
+/* CRASHED: the driver crashed, ended the process or hung. DECLINED: this process has to build the program. */
+typedef enum tx_cl_built { TX_CL_DECLINED, TX_CL_BUILT, TX_CL_CRASHED } tx_cl_built;
+/* Builds and stores a program. */
+tx_cl_built tx_cl_worker_build(const tx_context *context, tx_cl_worker *worker, const tx_cl_program *program);
+void tx_cl_worker_end(tx_cl_worker *worker);
+/* Returns how many workers may build at a time, at most `most`; 0 if this process must not have workers. */
+int64_t tx_cl_workers_most(const tx_context *context, int64_t most);
+/* The function of the backend's table. */
+void tx_cl_workers(int argc, char *const *argv);
+
+/* compile.c: builds the programs of the context's list that were not tried before, on a few threads, or in as many workers. Failures are not
  * reported here: the command that needs the program builds it again. */
 void tx_cl_compile(tx_context *context);
 

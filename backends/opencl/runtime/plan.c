@@ -92,7 +92,7 @@ tx_status tx_cl_make_kernels(const tx_executable *x, tx_cl_command *c)
         tx_cl_step *s = &c->steps[i];
         if (s->fn)
             continue;
-        TX_TRY(tx_cl_make_kernel(x->context, s->program, s->name, &s->kernel));
+        TX_TRY(tx_cl_make_kernel(x->context, s->program, &s->kernel));
         TX_TRY(check_group(x->context, s));
         TX_TRY(x->forced ? TX_OK : check_earlier(x->context, s));
     }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Programs: whole texts from the embedded sources, builds from the disk cache or from source, and kernels.
+ * Programs: builds from the disk cache or from source, and kernels.
  */
 #include "backends/opencl/runtime/internal.h"
 
@@ -12,73 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The enumerators of api/tx.h and backend.h, defined for kernels under the same names. */
-static const char numbers[] = "enum {\n"
-#define X(name, ...) "    TX_CONTROL_" #name ",\n"
-    TX_CONTROL_MAP(X)
-#undef X
-        "    TX_CONTROL_COUNT\n};\nenum {\n"
-#define X(name) "    TX_RESULT_" #name ",\n"
-    TX_RESULT_MAP(X)
-#undef X
-        "    TX_RESULT_COUNT\n};\nenum {\n"
-#define X(name) "    TX_EPILOGUE_" #name ",\n"
-    TX_EPILOGUE_MAP(X)
-#undef X
-        "};\n";
-
-static const tx_cl_source *find_source(const char *name)
-{
-    for (int32_t i = 0; i < tx_cl_source_count; i++)
-        if (strcmp(tx_cl_sources[i].name, name) == 0)
-            return &tx_cl_sources[i];
-    return NULL;
-}
-
-/* A line `#include "FOLDER/NAME.cl"`, or of a header, is replaced by source NAME. */
-static tx_status write_source(FILE *text, const char *name)
-{
-    const tx_cl_source *source = find_source(name);
-    if (!source)
-        return tx_fail(TX_INTERNAL, "no OpenCL source is named %s", name);
-    const char *line = (const char *)source->text, *end = line + source->size;
-    for (const char *next; line < end; line = next) {
-        char included[96];
-        const char *newline = memchr(line, '\n', (size_t)(end - line));
-        next = newline ? newline + 1 : end;
-        if (sscanf(line, "#include \"%95[a-z0-9_./]\"", included) != 1) {
-            fwrite(line, 1, (size_t)(next - line), text);
-            continue;
-        }
-        char *slash = strrchr(included, '/'), *file = slash ? slash + 1 : included;
-        file[strcspn(file, ".")] = '\0';
-        TX_TRY(write_source(text, file));
-    }
-    return TX_OK;
-}
-
-tx_status tx_cl_program_text(const char *source, char **text)
-{
-    const char *const part[] = {"rng", "common", source};
-    char *made = NULL;
-    size_t size;
-    FILE *to = open_memstream(&made, &size);
-    tx_status status = to && fputs(numbers, to) >= 0 ? TX_OK : tx_fail(TX_MEMORY, "out of host memory");
-    for (int i = 0; i < 3; i++)
-        TX_THEN(status, write_source(to, part[i]));
-    if (to && fclose(to) && status == TX_OK)
-        status = tx_fail(TX_MEMORY, "out of host memory");
-    if (status == TX_OK)
-        *text = made;
-    else
-        free(made);
-    return status;
-}
-
 /* A program that is being built. */
 typedef struct recipe {
     const tx_context *context;
     tx_cl_program *entry;
+    tx_cl_worker *worker; /* NULL if there is none */
     const tx_cl_reviser *reviser; /* NULL if the program is loaded unchanged */
     tx_cl_recipe of;
 } recipe;
@@ -209,6 +147,19 @@ static void name_build(const recipe *r, const char *how, char name[TX_CL_JOURNAL
              tx_hash(tx_hash(TX_HASH_START, options, strlen(options)), text, strlen(text)));
 }
 
+/* Adds a line to the file TX_OCL_LOG: seconds, how the program was built, its source, kernel and options. */
+static void log_build(const recipe *r, bool came, tx_cl_built built, double began)
+{
+    static const char *const how[] = {"built", "built by a worker", "crashed a worker"};
+    const char *path = getenv("TX_OCL_LOG");
+    FILE *to = path && *path ? fopen(path, "ae") : NULL;
+    if (!to)
+        return;
+    fprintf(to, "%.3f\t%s%s\t%s\t%s\t%s\n", tx_cl_now() - began, how[built], came ? ", came with TX" : "",
+            r->entry->source, r->entry->kernel, r->entry->options);
+    fclose(to);
+}
+
 static const tx_cl_shipped *const shipped[] = {
 #define TX_SHIPPED(name) &tx_cl_##name,
 #include "backends/opencl/extensions.def"
@@ -233,8 +184,14 @@ static void warn_refused(const recipe *r)
     report->warn(report->context, text);
 }
 
-/* Loads the program that came with TX. Returns false if there is none, if the driver refuses it, or if it crashed or
- * hung at any of them before. */
+static tx_status build_shipped(const recipe *r, const char *text)
+{
+    const size_t size = strlen(text);
+    return r->reviser ? build_revised(r, text, size) : build_binary(r, text, size);
+}
+
+/* Loads the program that came with TX, or lets the worker do so first. Returns false if there is none, if the driver
+ * refuses it, or if it crashed or hung at any of them before. */
 static bool load_shipped(const recipe *r)
 {
     char name[TX_CL_JOURNAL_NAME];
@@ -245,24 +202,49 @@ static bool load_shipped(const recipe *r)
         return false;
     }
     const int trying = tx_cl_journal_begin(r->context, name);
-    const size_t size = strlen(text);
-    const tx_status status = r->reviser ? build_revised(r, text, size) : build_binary(r, text, size);
-    tx_cl_journal_end(r->context, trying, false);
+    const double began = tx_cl_now();
+    const tx_cl_built built = tx_cl_worker_build(r->context, r->worker, r->entry, true);
+    tx_status status = TX_OK;
+    if (built == TX_CL_CRASHED)
+        status = tx_fail(TX_DEVICE, "loading %s.cl crashed or hung", r->entry->source);
+    else if (built != TX_CL_BUILT || !load_program(r)) {
+        status = build_shipped(r, text);
+        if (status == TX_OK)
+            store_program(r);
+    }
+    tx_cl_journal_end(r->context, trying, built == TX_CL_CRASHED);
+    log_build(r, true, built, began);
     free(text);
     if (status)
         warn_refused(r);
     return status == TX_OK;
 }
 
-/* Builds a program from source unless the driver crashed or hung in its build before. */
+/* Builds a program from source and stores it, or lets the worker do so. */
+static tx_status build_new(const recipe *r, tx_cl_built *built)
+{
+    *built = tx_cl_worker_build(r->context, r->worker, r->entry, false);
+    if (*built == TX_CL_CRASHED)
+        return tx_fail(TX_DEVICE, "building %s.cl crashed or hung", r->entry->source);
+    if (*built == TX_CL_BUILT && load_program(r))
+        return TX_OK;
+    TX_TRY(build_source(r));
+    store_program(r);
+    return TX_OK;
+}
+
+/* Builds a program unless the driver crashed or hung in its build before. */
 static tx_status build_program(const recipe *r)
 {
     char name[TX_CL_JOURNAL_NAME];
     name_build(r, "building", name);
     TX_TRY(tx_cl_journal_check(r->context, name, r->entry->optional ? strcspn(name, "(") : strlen(name)));
     const int trying = tx_cl_journal_begin(r->context, name);
-    tx_status status = build_source(r);
-    tx_cl_journal_end(r->context, trying, false);
+    const double began = tx_cl_now();
+    tx_cl_built built;
+    const tx_status status = build_new(r, &built);
+    tx_cl_journal_end(r->context, trying, built == TX_CL_CRASHED);
+    log_build(r, false, built, began);
     return status;
 }
 
@@ -285,7 +267,7 @@ tx_status tx_cl_write_recipe(const tx_context *context, const tx_cl_program *pro
     fprintf(to, " %s", program->options);
     if (fclose(to))
         return tx_fail(TX_MEMORY, "out of host memory");
-    TX_TRY(tx_cl_program_text(program->source, &r->text));
+    TX_TRY(tx_cl_program_text(program->source, program->kernel, &r->text));
     if (!(to = open_memstream(&r->key, &size)))
         return tx_fail(TX_MEMORY, "out of host memory");
     fprintf(to, "program%s%s\n%s\n%s", reviser ? " " : "", reviser ? reviser->version : "", r->options, r->text);
@@ -301,36 +283,53 @@ void tx_cl_free_recipe(tx_cl_recipe *r)
 
 /* Loads a program from the disk cache, keyed by the whole text and the options. Otherwise loads it from those that came
  * with TX, or builds it from source, and stores it, unless another process does: then waits and loads it. */
-tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry)
+tx_status tx_cl_build_program(const tx_context *context, tx_cl_program *entry, tx_cl_worker *worker)
 {
-    recipe r = {.context = context, .entry = entry, .reviser = reviser_of(entry->options)};
+    recipe r = {.context = context, .entry = entry, .worker = worker, .reviser = reviser_of(entry->options)};
     tx_status status = tx_cl_write_recipe(context, entry, &r.of);
     if (status == TX_OK && !load_program(&r)) {
         const int lock = tx_cl_cache_lock(context, r.of.key);
-        if (lock < 0 || !load_program(&r)) {
-            status = load_shipped(&r) ? TX_OK : build_program(&r);
-            if (status == TX_OK)
-                store_program(&r);
-        }
+        if ((lock < 0 || !load_program(&r)) && !load_shipped(&r))
+            status = build_program(&r);
         tx_cl_cache_unlock(lock);
     }
     tx_cl_free_recipe(&r.of);
     return status;
 }
 
-tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, bool trial,
-                             tx_cl_program **found)
+tx_status tx_cl_store_built(const tx_context *context, tx_cl_program *entry, bool came)
+{
+    recipe r = {.context = context, .entry = entry, .reviser = reviser_of(entry->options)};
+    tx_status status = tx_cl_write_recipe(context, entry, &r.of);
+    char *text = came && !status ? shipped[0]->find(context, entry->source, r.of.key) : NULL;
+    if (status == TX_OK)
+        status = text ? build_shipped(&r, text) : came ? TX_NOT_FOUND : build_source(&r);
+    if (status == TX_OK) {
+        store_program(&r);
+        clReleaseProgram(entry->program);
+        entry->program = NULL;
+        status = load_program(&r) ? TX_OK : TX_IO;
+    }
+    free(text);
+    tx_cl_free_recipe(&r.of);
+    return status;
+}
+
+tx_status tx_cl_want_program(tx_context *context, const char *source, const char *options, const char *kernel,
+                             bool trial, tx_cl_program **found)
 {
     tx_cl_program *entry = context->programs;
     options = options ? options : "";
-    while (entry && (strcmp(entry->source, source) != 0 || strcmp(entry->options, options) != 0))
+    while (entry && (strcmp(entry->source, source) != 0 || strcmp(entry->options, options) != 0 ||
+                     strcmp(entry->kernel, kernel) != 0))
         entry = entry->next;
     if (!entry) {
-        const size_t length = strlen(source) + 1, size = length + strlen(options) + 1;
-        entry = calloc(1, sizeof *entry + size);
+        const size_t length = strlen(source) + 1, named = length + strlen(kernel) + 1;
+        entry = calloc(1, sizeof *entry + named + strlen(options) + 1);
         if (!entry)
             return tx_fail(TX_MEMORY, "out of host memory");
-        entry->options = strcpy(entry->source + length, options);
+        entry->options = strcpy(entry->source + named, options);
+        entry->kernel = strcpy(entry->source + length, kernel);
         strcpy(entry->source, source);
         entry->next = context->programs;
         context->programs = entry;
@@ -340,14 +339,14 @@ tx_status tx_cl_want_program(tx_context *context, const char *source, const char
     return TX_OK;
 }
 
-tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, const char *name, cl_kernel *kernel)
+tx_status tx_cl_make_kernel(tx_context *context, tx_cl_program *program, cl_kernel *kernel)
 {
     if (!program->program)
-        TX_TRY(tx_cl_build_program(context, program));
+        TX_TRY(tx_cl_build_program(context, program, NULL));
     cl_int code;
-    cl_kernel made = clCreateKernel(program->program, name, &code);
+    cl_kernel made = clCreateKernel(program->program, program->kernel, &code);
     if (code != CL_SUCCESS)
-        return tx_fail_in(tx_cl_check(code, "clCreateKernel"), "kernel %s of %s.cl", name, program->source);
+        return tx_fail_in(tx_cl_check(code, "clCreateKernel"), "kernel %s of %s.cl", program->kernel, program->source);
     *kernel = made;
     return TX_OK;
 }
@@ -356,8 +355,8 @@ tx_status tx_cl_kernel(tx_context *context, const char *source, const char *opti
                        cl_kernel *kernel)
 {
     tx_cl_program *program;
-    TX_TRY(tx_cl_want_program(context, source, options, false, &program));
-    return tx_cl_make_kernel(context, program, name, kernel);
+    TX_TRY(tx_cl_want_program(context, source, options, name, false, &program));
+    return tx_cl_make_kernel(context, program, kernel);
 }
 
 void tx_cl_release_programs(tx_context *context)

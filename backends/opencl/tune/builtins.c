@@ -68,12 +68,14 @@ tx_status tx_cl_want_builtins(tx_context *context)
     char option[OPTION_SIZE];
     tx_cl_program *one;
     for (int i = 0; i < TX_CL_BUILTINS; i++)
-        TX_TRY(tx_cl_want_program(context, "builtins", option_of((tx_cl_builtin)i, option), false, &one));
+        TX_TRY(tx_cl_want_program(context, "builtins", option_of((tx_cl_builtin)i, option), "builtins", false, &one));
     return TX_OK;
 }
 
 tx_status tx_cl_try_builtins(tx_context *context)
 {
+    TX_TRY(tx_cl_want_builtins(context));
+    tx_cl_compile(context);
     for (int i = 0; i < TX_CL_BUILTINS; i++)
         TX_TRY(try_builtin(context, (tx_cl_builtin)i));
     return TX_OK;

@@ -66,18 +66,21 @@ static void fit_rows(const tx_context *context, tx_operand *x)
     *rows = most / (bytes / *rows);
 }
 
-/* With `ahead` it only collects the programs. */
-static tx_status run_check(tx_context *context, const struct check *c, bool ahead)
+static tx_probe probe_of(const tx_context *context, const struct check *c)
 {
     tx_probe probe = {.command = tx_probe_command(c->op, &c->attrs), .tolerance = {c->tolerance, -1.0}};
-    const tx_cl_builder asks = tx_cl_asker(context);
     probe.command.in[0] = of_shape(&c->in, c->from);
     probe.command.out[0] = of_shape(&c->out, c->to);
     fit_rows(context, &probe.command.in[0]);
     fit_rows(context, &probe.command.out[0]);
     probe.command.out[1] = of_shape(&c->work, TX_F32);
-    if (ahead)
-        return tx_cl_want_candidate(&asks, NULL, &probe.command);
+    return probe;
+}
+
+static tx_status run_check(tx_context *context, const struct check *c)
+{
+    tx_probe probe = probe_of(context, c);
+    const tx_cl_builder asks = tx_cl_asker(context);
     TX_TRY(tx_probe_create(&probe));
     tx_probe_fill(&probe, TX_PROBE_ROUGH, 0);
     tx_status status = tx_cl_verify_candidate(&asks, NULL, &probe);
@@ -143,12 +146,15 @@ static void store_verdict(const tx_context *context, const char *key)
 
 tx_status tx_cl_want_self_test(tx_context *context)
 {
+    const tx_cl_builder asks = tx_cl_asker(context);
     tx_cl_program *one;
     tx_status status = tx_cl_want_builtins(context);
-    for (size_t i = 0; status == TX_OK && i < sizeof checks / sizeof checks[0]; i++)
-        status = run_check(context, &checks[i], true);
-    TX_THEN(status, tx_cl_want_program(context, "fill", NULL, false, &one));
-    TX_THEN(status, tx_cl_want_program(context, TX_CL_PLAIN, NULL, false, &one));
+    for (size_t i = 0; status == TX_OK && i < sizeof checks / sizeof checks[0]; i++) {
+        const tx_probe probe = probe_of(context, &checks[i]);
+        status = tx_cl_want_candidate(&asks, NULL, &probe.command);
+    }
+    TX_THEN(status, tx_cl_want_program(context, "fill", NULL, "fill", false, &one));
+    TX_THEN(status, tx_cl_want_program(context, TX_CL_PLAIN, NULL, TX_CL_PLAIN_KERNEL, false, &one));
     return status;
 }
 
@@ -169,8 +175,10 @@ tx_status tx_cl_self_test(tx_context *context)
         return TX_OK;
     }
     tx_status status = tx_cl_try_builtins(context);
+    if (tx_cl_want_self_test(context) == TX_OK) /* a test that fails to build reports it */
+        tx_cl_compile(context);
     for (size_t i = 0; status == TX_OK && i < sizeof checks / sizeof checks[0]; i++)
-        status = run_check(context, &checks[i], false);
+        status = run_check(context, &checks[i]);
     TX_THEN(status, try_fill(context, 0));
     TX_THEN(status, try_far(context));
     if (context->driver.groups == TX_CL_UNTRIED)

@@ -37,16 +37,13 @@ static int64_t private_bytes(const tx_context *context, cl_kernel kernel)
     return bytes < INT64_MAX ? (int64_t)bytes : INT64_MAX;
 }
 
-/* A kernel that needs hardly any registers. */
-#define PLAIN_KERNEL "clip_norm"
-
 /* Returns true if private memory means spilled registers. It does not if the driver reports private memory for a
  * kernel that needs hardly any registers. */
 static bool tells_spills(tx_context *context)
 {
     tx_cl_tuner *tuner = context->tuner;
     cl_kernel plain = NULL;
-    if (!tuner->asked_spills && tx_cl_kernel(context, TX_CL_PLAIN, NULL, PLAIN_KERNEL, &plain) == TX_OK) {
+    if (!tuner->asked_spills && tx_cl_kernel(context, TX_CL_PLAIN, NULL, TX_CL_PLAIN_KERNEL, &plain) == TX_OK) {
         tuner->tells_spills = private_bytes(context, plain) == 0;
         clReleaseKernel(plain);
     }

@@ -32,6 +32,7 @@ extern const tx_backend tx_cl_plain;
 /* The source of a kernel that needs hardly any registers, built without options to see whether the driver reports
  * spilled registers. */
 #define TX_CL_PLAIN "optimizer"
+#define TX_CL_PLAIN_KERNEL "clip_norm"
 
 /* builtins.c: finds the functions that the driver lacks (context->driver.missing). */
 tx_status tx_cl_try_builtins(tx_context *context);

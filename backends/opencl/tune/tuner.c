@@ -21,7 +21,7 @@
 #define CLOSE 1.5   /* times the best: slower candidates skip further rounds */
 #define GIVE_UP 4.0 /* times the best: slower candidates need no exact measurement */
 #define GAIN 0.03   /* another candidate must be faster by this share to replace the preferred one */
-#define CLEARLY 0.8 /* times the best expected share: slower candidates are not measured if that is of matrix units */
+#define CLEARLY 0.8 /* times the best expected share: slower candidates are not measured (is_far_behind) */
 
 /* Reports progress to a tuning run. */
 static void report_progress(const tx_cl_tuner *tuner, const char *what)
@@ -100,12 +100,14 @@ static int count_alike(const tx_cl_class *c, int kept, const tx_cl_candidate *ca
     return found;
 }
 
-/* Returns true if a correct candidate uses matrix units, and this one is expected to be clearly slower. Only tuning
- * runs measure it, because each candidate costs the first start a second or more for each of its programs. */
+/* Returns true if this one is expected to be clearly slower than a correct candidate that uses matrix units, or, on
+ * CPUs, vectors. Only tuning runs measure it, because each candidate costs the first start a second or more for each of
+ * its programs; CLBlast's take as long as all others of GPT-2. */
 static bool is_far_behind(const tx_cl_class *c, int kept, const tx_cl_candidate *candidate)
 {
     const tx_cl_candidate *best = &c->q->candidate[0];
-    return kept > 0 && !best->spills && best->share > 1.0 && candidate->share < CLEARLY * best->share;
+    return kept > 0 && !best->spills && (best->share > 1.0 || c->b->limits->cpu) &&
+           candidate->share < CLEARLY * best->share;
 }
 
 /* Returns true if the first `kept` candidates, which are correct, make this one unnecessary. */
