@@ -5,6 +5,7 @@
 #include "tests/opencl/answer.h"
 
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,19 @@
 
 stand_in_state stand_in;
 
-/* As a library of its own (LD_PRELOAD): the card is named by TX_TEST_CARD. PoCL does not load real PTX, with which TX
- * may have been built. */
+/* As a library of its own (LD_PRELOAD) and in workers: TX_TEST_CARD names the card, each build takes TX_TEST_DELAY
+ * seconds longer, and workers crash while they build a source that contains TX_TEST_CRASH. PoCL does not load real
+ * PTX, with which TX may have been built. */
 __attribute__((constructor)) static void read_environment(void)
 {
+    const char *delay = getenv("TX_TEST_DELAY"), *crash = getenv("TX_TEST_CRASH");
     stand_in.card = getenv("TX_TEST_CARD");
     setenv("TX_PTX", "", 0);
+    stand_in.delay = delay ? (unsigned)atoi(delay) : 0;
+    if (crash && strcmp(program_invocation_name, "tx-kernels") == 0) {
+        stand_in.failure = STAND_IN_BUILD_CRASH;
+        stand_in.what = crash;
+    }
 }
 
 typedef struct card {

@@ -19,6 +19,7 @@ typedef enum stand_in_failure {
     STAND_IN_FILL,         /* clEnqueueFillBuffer writes wrong values; large buffers take little memory */
     STAND_IN_BUILTIN,      /* functions of OpenCL C are missing: `what` has the build options */
     STAND_IN_BUILD_CRASH,  /* the process crashes while it builds a source that contains `what` */
+    STAND_IN_WORKER_CRASH, /* the same in workers only (test_failures) */
     STAND_IN_LAUNCH_CRASH, /* the process crashes when it launches a kernel */
     STAND_IN_DEATH,        /* after the launch of a kernel all calls for this context fail */
     STAND_IN_HANG,         /* the launch of a kernel never ends */

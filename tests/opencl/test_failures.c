@@ -277,8 +277,12 @@ static int start(stand_in_failure failure, const char *what, int number, char *t
     if (child == 0) {
         FILE *out = fdopen(file, "w");
         dup2(file, STDERR_FILENO);
-        stand_in.failure = failure;
-        stand_in.what = what;
+        if (failure == STAND_IN_WORKER_CRASH) {
+            setenv("TX_TEST_CRASH", what, 1);
+        } else {
+            stand_in.failure = failure;
+            stand_in.what = what;
+        }
         const int code = train(out);
         fclose(out);
         _exit(code);
@@ -338,6 +342,11 @@ static const failure failures[] = {
      "attention(ATTENTION_ARGUMENTS, __local float4 *pool)",
      {{CRASHES, {"driver ", "the process crashed here: building attention_gpu.cl"}},
       {FAILS, {"building attention_gpu.cl", "delete ", "!; building"}}}},
+    /* The process that needs the program lives, and uses another candidate. */
+    {"crash_in_worker",
+     STAND_IN_WORKER_CRASH,
+     "\ngemm_tile(GEMM_ARGUMENTS",
+     {{GOES_ON, {"!warning"}}, {GOES_ON, {"warning: opencl:0", "building gemm_tile.cl", "delete "}}}},
 };
 
 /* A process gets a signal while a trial hangs. The user's signals leave nothing; two that were killed count as a hang.
@@ -398,6 +407,8 @@ static int test_starts(const failure *f, int number)
 
 int main(int argc, char **argv)
 {
+    if (argc == 2 && (strcmp(argv[0], "tx-kernels") == 0 || strcmp(argv[1], "crash_in_worker") == 0))
+        tx_engine_workers(argc, argv);
     if (argc == 2 && strcmp(argv[1], "fill") == 0)
         return test_fill();
     if (argc == 2 && strcmp(argv[1], "types") == 0)

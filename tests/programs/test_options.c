@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0
  * The table of options: values from the command line and from a file, and the message for each mistake. */
 #include "models/options/option.h"
+#include "tools/cli/alive.h"
 #include "tools/cli/options.h"
 
 #include "tests/scratch.h"
@@ -386,13 +387,38 @@ static void test_bytes(void **state)
         assert_refused(tx_read_bytes(bad_ones[i], &bytes), TX_INVALID, "not an amount of memory");
 }
 
+/* The texts of progress, also before anything is done and after an hour. */
+static void test_bar(void **state)
+{
+    static const struct {
+        const char *what;
+        int64_t done, total;
+        double seconds;
+        const char *text;
+    } rows[] = {
+        {"kernels", 0, 42, 3.0, "kernels 0 of 42"},
+        {"kernels", 27, 42, 16.0, "kernels 27 of 42, 9 s left"},
+        {"kernels", 41, 42, 0.0, "kernels 41 of 42, 0 s left"},
+        {"kernels", 1, 42, 12.0, "kernels 1 of 42, 9 min left"},
+        {"book.txt", 250000000, 1000000000, 5.0, "book.txt 25 %, 15 s left"},
+        {"book.txt", 0, 1000000000, 5.0, "book.txt 0 %"},
+    };
+    char text[80];
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        tx_bar_text(text, sizeof text, rows[i].what, rows[i].done, rows[i].total, rows[i].seconds);
+        assert_string_equal(text, rows[i].text);
+    }
+    tx_bar_text(text, 12, "kernels", 27, 42, 16.0); /* it is cut off */
+    assert_string_equal(text, "kernels 27 ");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_values),        cmocka_unit_test(test_several), cmocka_unit_test(test_mistakes),
         cmocka_unit_test(test_bytes),         cmocka_unit_test(test_foreign), cmocka_unit_test(test_file),
         cmocka_unit_test(test_file_mistakes), cmocka_unit_test(test_given),   cmocka_unit_test(test_by_name),
-        cmocka_unit_test(test_spellings),
+        cmocka_unit_test(test_spellings),     cmocka_unit_test(test_bar),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     tx_option_values_free(&values);
