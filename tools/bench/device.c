@@ -52,8 +52,8 @@ static tx_status run(const void *settings_, char *const *argv)
     tx_target target = {0};
     const double begin = tx_now();
     char *text = NULL;
-    TX_TRY(tx_target_open(set->device, 
-                          &(tx_open_options){.threads = (int32_t)set->threads, .report = tx_alive_reporter()}, &target));
+    TX_TRY(tx_target_open(
+        set->device, &(tx_open_options){.threads = (int32_t)set->threads, .report = tx_alive_reporter()}, &target));
     const double opened = tx_now() - begin;
     tx_json *figures = tx_json_object();
     tx_bench_json_head(figures, "device", argv, &target.info);

@@ -113,7 +113,8 @@ tx_status tx_bench_tf32(const tx_device_info *device, int32_t repeats, tx_bench_
     if (!device->tf32)
         return TX_OK;
     tx_target target = {0};
-    TX_TRY(tx_target_open(device->id, &(tx_open_options){.profile = true, .tf32 = true, .report = tx_alive_reporter()}, &target));
+    TX_TRY(tx_target_open(device->id, &(tx_open_options){.profile = true, .tf32 = true, .report = tx_alive_reporter()},
+                          &target));
     const tx_status status = best_product(&target, TX_F32, peaks->copy_bytes, repeats, &peaks->tf32);
     tx_target_close(&target);
     return status;

@@ -178,9 +178,8 @@ static int run_ops(const settings *o, const tx_target *target)
 /* Opens the device. Returns 0, or the exit status of the program on errors. */
 static int open_target(const settings *o, int64_t threads, tx_target *target)
 {
-    tx_status status = tx_target_open(o->device, 
-                                       &(tx_open_options){.threads = (int32_t)threads, .report = tx_alive_reporter()},
-                                       target);
+    tx_status status = tx_target_open(
+        o->device, &(tx_open_options){.threads = (int32_t)threads, .report = tx_alive_reporter()}, target);
     if (status)
         return failed(), status == TX_NOT_FOUND ? EXIT_SKIPPED : TX_EXIT_FAILURE;
     const tx_device_info *info = &target->info;

@@ -109,9 +109,11 @@ static tx_status run(const settings *set)
     tx_alive *alive = tx_alive_start(&program, stderr, "compiling");
     bar progress = {set->seconds, isatty(STDERR_FILENO), alive};
     const tx_tune_options tune = {sizeof tune, set->seconds, on_progress, &progress};
-    const tx_engine_options open = {
-        .size = sizeof open, .device = set->device, .tf32 = set->tf32, .tune = set->show ? NULL : &tune,
-        .report = tx_alive_reporter()};
+    const tx_engine_options open = {.size = sizeof open,
+                                    .device = set->device,
+                                    .tf32 = set->tf32,
+                                    .tune = set->show ? NULL : &tune,
+                                    .report = tx_alive_reporter()};
     tx_config *config = NULL;
     tx_bench_training training = {0};
     tx_status status;

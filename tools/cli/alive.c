@@ -2,7 +2,6 @@
  * Progress lines of programs that print nothing for a long time. */
 #include "tools/cli/alive.h"
 
-#include "tools/cli/options.h"
 #include "tools/cli/terminal.h"
 
 #include <inttypes.h>
@@ -155,7 +154,15 @@ static bool start(tx_alive *a)
     return error == 0;
 }
 
-static tx_reporter reporter = {.warn = tx_warn, .progress = tx_alive_progress};
+static const tx_cli *running;
+
+static void warn(void *alive, const char *message)
+{
+    tx_alive_told(alive);
+    tx_complain(running, 0, "warning: %s", message);
+}
+
+static tx_reporter reporter = {.warn = warn, .progress = tx_alive_progress};
 
 const tx_reporter *tx_alive_reporter(void)
 {
@@ -167,6 +174,7 @@ tx_alive *tx_alive_start(const tx_cli *program, FILE *to, const char *doing)
     pthread_condattr_t clock;
     const char *wish = getenv("TX_PROGRESS");
     const bool quiet = (wish && strcmp(wish, "0") == 0) || tx_launcher_rank() > 0;
+    running = program;
     tx_alive *a = quiet ? NULL : calloc(1, sizeof *a);
     if (!a)
         return NULL;

@@ -179,8 +179,8 @@ extern const int32_t tx_cl_source_count;
  * its log. */
 tx_status tx_cl_kernel(tx_context *context, const char *source, const char *options, const char *name,
                        cl_kernel *kernel);
-/* Returns the whole text from which a program is built: the prelude (enumerators, rng.h, common.cl) and NAME.cl, without
- * its other kernels unless `kernel` is NULL. The caller frees it. */
+/* Returns the whole text from which a program is built: the prelude (enumerators, rng.h, common.cl) and NAME.cl,
+ * without its other kernels unless `kernel` is NULL. The caller frees it. */
 tx_status tx_cl_program_text(const char *source, const char *kernel, char **text);
 
 /* Small files keyed by `key` and the device's identity: programs, check results, measured choices. Loading returns

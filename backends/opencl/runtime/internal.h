@@ -12,7 +12,7 @@
  *
  *   plan                              executables: commands, their kernels and memory
  *
- *   compile, worker                   build programs in parallel
+ *   compile                           builds programs in parallel
  *
  *   ../ops/, ../attention/, ../gemm/  launches of each op
  *
@@ -20,9 +20,11 @@
  *
  *   builder                           records the launches of a command
  *
+ *   worker                            builds programs for other processes
+ *
  *   program, memory                   programs and buffers
  *
- *   text                              texts of programs
+ *   text, workers                     texts of programs; processes that build them
  *
  *   wait                              launches, and waits for queues
  *
@@ -132,7 +134,7 @@ typedef struct tx_cl_reviser {
 #include "backends/opencl/extensions.def"
 #undef TX_REVISER
 
-/* worker.c */
+/* workers.c */
 /* A process that builds programs for a thread. It starts with the first request; initialize with 0. */
 struct tx_cl_worker {
     pid_t process; /* 0 before it starts; -1 if it cannot be used */
@@ -145,11 +147,12 @@ tx_cl_built tx_cl_worker_build(const tx_context *context, tx_cl_worker *worker, 
 void tx_cl_worker_end(tx_cl_worker *worker);
 /* Returns how many workers may build at a time, at most `most`; 0 if this process must not have workers. */
 int64_t tx_cl_workers_most(const tx_context *context, int64_t most);
-/* The function of the backend's table. */
+void tx_cl_allow_workers(void);
+/* worker.c: the function of the backend's table. */
 void tx_cl_workers(int argc, char *const *argv);
 
-/* compile.c: builds the programs of the context's list that were not tried before, on a few threads, or in as many workers. Failures are not
- * reported here: the command that needs the program builds it again. */
+/* compile.c: builds the programs of the context's list that were not tried before, on a few threads, or in as many
+ * workers. Failures are not reported here: the command that needs the program builds it again. */
 void tx_cl_compile(tx_context *context);
 
 /* cache.c: finds the folder of cached files and creates it if necessary. Warns if it cannot be read or written. */

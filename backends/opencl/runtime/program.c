@@ -5,6 +5,7 @@
 #include "backends/opencl/runtime/internal.h"
 
 #include "api/base/hash.h"
+#include "api/base/number.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -16,7 +17,7 @@
 typedef struct recipe {
     const tx_context *context;
     tx_cl_program *entry;
-    tx_cl_worker *worker; /* NULL if there is none */
+    tx_cl_worker *worker;         /* NULL if there is none */
     const tx_cl_reviser *reviser; /* NULL if the program is loaded unchanged */
     tx_cl_recipe of;
 } recipe;
@@ -152,11 +153,13 @@ static void log_build(const recipe *r, bool came, tx_cl_built built, double bega
 {
     static const char *const how[] = {"built", "built by a worker", "crashed a worker"};
     const char *path = getenv("TX_OCL_LOG");
+    char figure[32];
     FILE *to = path && *path ? fopen(path, "ae") : NULL;
     if (!to)
         return;
-    fprintf(to, "%.3f\t%s%s\t%s\t%s\t%s\n", tx_cl_now() - began, how[built], came ? ", came with TX" : "",
-            r->entry->source, r->entry->kernel, r->entry->options);
+    tx_format(figure, sizeof figure, "%.3f", tx_cl_now() - began);
+    fprintf(to, "%s\t%s%s\t%s\t%s\t%s\n", figure, how[built], came ? ", came with TX" : "", r->entry->source,
+            r->entry->kernel, r->entry->options);
     fclose(to);
 }
 
