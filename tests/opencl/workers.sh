@@ -65,10 +65,13 @@ opens 1 "crashed or hung before: building softmax.cl" TX_TEST_CRASH="softmax(con
 [ "$(built "crashed a worker")" -gt 0 ] || fail "a crash is not logged"
 opens 1 "crashed or hung before: building softmax.cl"
 
-# children PID: the workers of a process
+# children PID: the workers of a process, which has PoCL's linkers as children, too
 children()
 {
-    grep -lx "PPid:.$1" /proc/[0-9]*/status 2> /dev/null | sed 's|/proc/||; s|/status||'
+    for status in /proc/[0-9]*/status; do
+        grep -qx "Name:.tx-kernels" "$status" 2> /dev/null && grep -qx "PPid:.$1" "$status" 2> /dev/null &&
+            basename "${status%/status}"
+    done
 }
 has_workers()
 {

@@ -9,6 +9,7 @@
 
 #include <poll.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -48,6 +49,7 @@ static _Noreturn void work(int32_t device)
     tx_context *context = NULL;
     pthread_t watcher;
     ssize_t size;
+    prctl(PR_SET_NAME, TX_CL_WORKER);
     setrlimit(RLIMIT_CORE, &none);
     (void)!nice(5);
     if (!tx_thread_start(&watcher, watch, NULL) || tx_cl_open_plain(device, &context))
