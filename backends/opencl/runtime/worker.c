@@ -54,11 +54,11 @@ static _Noreturn void work(int32_t device)
     (void)!nice(5);
     if (!tx_thread_start(&watcher, watch, NULL) || tx_cl_open_plain(device, &context))
         _exit(0);
-    while ((size = recv(STDIN_FILENO, got.bytes, sizeof got.bytes - 3, 0)) > (ssize_t)sizeof(tx_cl_request)) {
+    tx_status status = TX_OK; /* the device is open */
+    while (send(STDIN_FILENO, &status, sizeof status, MSG_NOSIGNAL) >= 0 &&
+           (size = recv(STDIN_FILENO, got.bytes, sizeof got.bytes - 3, 0)) > (ssize_t)sizeof(tx_cl_request)) {
         memset(got.bytes + size, 0, 3); /* so that there are three names */
-        const tx_status status = build_one(context, &got.r, got.bytes + size);
-        if (send(STDIN_FILENO, &status, sizeof status, MSG_NOSIGNAL) < 0)
-            break;
+        status = build_one(context, &got.r, got.bytes + size);
     }
     _exit(0);
 }

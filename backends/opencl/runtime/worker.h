@@ -12,7 +12,7 @@
 
 #define TX_CL_WORKER "tx-kernels" /* argv[0] of a worker; argv[1] is the index of its device */
 
-/* The answer to a request is a tx_status. */
+/* The answer to a request is a tx_status. A worker sends the first one when its device is open. */
 typedef struct tx_cl_request {
     uint64_t device; /* tx_cl_device_key */
     bool missing[TX_CL_BUILTINS];
