@@ -46,7 +46,7 @@ BOUNDED = {
     "devices that a model is divided among, one after another": [
         "api/plan/compile.c:create_on_all", "tx_(model|plan)_free", "tx_model_declare(_state)?"],
     "kernels that include others, and the tree of hwloc, which recurses itself": [
-        "backends/opencl/runtime/program.c:write_source", "tx_hwloc_node"],
+        "backends/opencl/runtime/text.c:write_source", "tx_hwloc_node"],
     "no call: the function only names another one or a table, or calls it after a failure": [
         r"models/arch/\w+.c:\w*(defaults\w*|t5)", r"tx_\w+_defaults", "tx_tokens_of_text", "comm.c:run",
         "child.c:exec_child", "comm/leave.c:keep_files_open", r"backends/cpu/movement_\w+.c:embedding_rows?",
