@@ -158,7 +158,7 @@ static const tx_cli *running;
 
 static void warn(void *alive, const char *message)
 {
-    tx_alive_told(alive);
+    tx_alive_printed(alive);
     tx_complain(running, 0, "warning: %s", message);
 }
 
