@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Two steps of placement: choosing GPUs that are close to each other, and assigning cores evenly. */
-#include "comm/topology/choose.h"
+#include "comm/topology/placement.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Placement of the ranks of one host on GPUs and cores. */
 #include "comm/topology/placement.h"
-#include "comm/topology/choose.h"
 
 #include "api/base/needs.h"
 

@@ -277,4 +277,12 @@ extern const tx_architecture *const tx_architectures[];
 /* Finds the first row of a model type. TX_UNSUPPORTED names the known types. */
 tx_status tx_architecture_find(const char *type, const tx_architecture **architecture);
 
+/* ---- class.c --------------------------------------------------------------------------------- */
+
+/* Selects the architecture of a configuration: that of its model_type, or without one that of its class, with the head
+ * of the class. */
+tx_status tx_class_choose(const tx_json *json, const tx_architecture **architecture);
+/* Returns true for a base encoder, such as BertModel: the head of its type is new. */
+bool tx_class_has_no_head(const tx_json *json, const tx_architecture *architecture);
+
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Selects an architecture by model_type and by the class in architectures, as config.json names them. */
-#include "models/arch/class.h"
+#include "models/arch/arch.h"
 
 #include "models/names.h"
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * config.json of any architecture: presets, defaults, validation, and writing that keeps unknown keys. */
-#include "models/arch/class.h"
+#include "models/arch/arch.h"
 #include "models/files/quantized.h"
 #include "models/lora/lora.h"
 

@@ -4,11 +4,11 @@
 #ifndef TX_CHAT_CHAT_H
 #define TX_CHAT_CHAT_H
 
-#include "models/chat/conversation.h"
 #include "models/jinja/jinja.h"
 #include "models/report.h"
 #include "models/tokenizer/buffer.h"
 #include "models/tokenizer/marks.h"
+#include "models/tx_chat.h"
 
 /* The texts around an answer, found by rendering a small conversation. */
 typedef struct tx_chat_frame {
@@ -110,5 +110,20 @@ tx_status tx_chat_mark_answers(const tx_chat *chat, const tx_conversation *conve
  * and 0 for the others. */
 tx_status tx_chat_encode(const tx_chat *chat, tx_encoder *encoder, const tx_chat_text *text, tx_ids *ids,
                          tx_ids *learnt);
+
+/* ---- Objects of instruction data (conversation.c) -------------------------------------------- */
+
+/* The form of an object by its keys, or TX_CHAT_FORMS if it has none. */
+tx_chat_form tx_chat_form_of(const tx_json *object);
+/* Refuses an object with preferences, from which TX cannot train. */
+tx_status tx_chat_foreign(const tx_json *object);
+/* Replaces the conversation by the prompt of an object with preferences, followed by its key `side`, chosen or
+ * rejected. Pass NULL as `side` for only the prompt. The prompt and both sides are texts, or lists of messages.
+ * TX_FORMAT if the object is malformed; the message names the key. */
+tx_status tx_conversation_read_side(const tx_json *object, const char *side, tx_conversation *conversation);
+/* Message `index`. */
+tx_json *tx_conversation_message(const tx_conversation *conversation, size_t index);
+/* Adds a key that nothing reads to the list of ignored keys, once, while there is room. */
+void tx_conversation_ignore(tx_conversation *conversation, const char *key);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Conversations: adding messages, and reading objects of instruction data. */
-#include "models/chat/conversation.h"
+#include "models/chat/chat.h"
 
 #include "api/base/needs.h"
 #include "models/data/lines.h"

@@ -5,7 +5,6 @@
 #include "api/base/half.h"
 #include "models/files/data_file.h"
 #include "models/files/safetensors_header.h"
-#include "models/files/torch_file.h"
 #include "models/files/varint.h"
 
 #include <inttypes.h>

@@ -4,6 +4,7 @@
 #ifndef TX_FILES_SAFETENSORS_HEADER_H
 #define TX_FILES_SAFETENSORS_HEADER_H
 
+#include "models/files/data_file.h"
 #include "models/files/safetensors.h"
 #include "models/names.h"
 
@@ -31,5 +32,17 @@ tx_status tx_st_header_sort(tx_st_header *header);
 bool tx_st_multiply(int64_t a, int64_t b, int64_t *product);
 /* Computes the bytes of a tensor. TX_FORMAT if the size overflows or is not a whole number of bytes. */
 tx_status tx_st_size(const tx_st_tensor *tensor, int64_t *bytes);
+
+/* ---- Files of torch.save() (torch_file.c) ---------------------------------------------------- */
+
+/* Weights that torch.save() wrote: pytorch_model.bin, adapter_model.bin. The file is a zip archive with a pickle of the
+ * names and shapes, or in old files the pickles and then the data. Both give the table of a safetensors header. */
+
+/* Whether the file begins like one of torch.save(). */
+bool tx_torch_is(const tx_data_file *file);
+/* Reads the table of tensors. `begin` and `end` count from the start of the file; tensors may share data. TX_FORMAT for
+ * a damaged file, TX_UNSUPPORTED for contents other than a dictionary of tensors. Messages start with the path. After a
+ * failure nothing needs to be freed. */
+tx_status tx_torch_read(const tx_data_file *file, tx_st_header *header);
 
 #endif

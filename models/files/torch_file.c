@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Reads the table of tensors of files by torch.save(), see torch_file.h. */
-#include "models/files/torch_file.h"
+ * Reads the table of tensors of files by torch.save(), see safetensors_header.h. */
+#include "models/files/safetensors_header.h"
 
 #include "models/files/pickle.h"
 #include "models/files/zip.h"

@@ -5,6 +5,7 @@
 #define TX_MODELS_OPTION_H
 
 #include "models/tx_options.h"
+#include "tx_json.h"
 
 static inline uint32_t tx_option_traits(const tx_option_table *table, const tx_option *option)
 {
@@ -34,5 +35,13 @@ tx_json *tx_option_json(const tx_option_values *from, uint32_t with, uint32_t wi
 bool tx_option_list_has(const char *choices, const char *value);
 /* The index of a word among the choices, regardless of case, or -1. */
 int tx_choice_find(const char *choices, const char *word, size_t length);
+
+/* ---- yaml.c ---------------------------------------------------------------------------------- */
+
+/* Reads a file of at most `limit` bytes that holds one document. ${NAME} in a value becomes the value of that
+ * environment variable. Plain words become null (null, ~, nothing), truths (true, false), numbers, or strings; yes, no,
+ * on and off stay strings. TX_FORMAT names the line of a fault, of a key that is there twice, and of a variable that is
+ * not set; anchors, aliases and tags are not supported. The caller frees `*json`. */
+tx_status tx_yaml_read(const char *path, int64_t limit, tx_json **json);
 
 #endif

@@ -5,7 +5,6 @@
 #include "api/base/needs.h"
 #include "api/base/number.h"
 #include "models/names.h"
-#include "models/options/yaml.h"
 
 #include <ctype.h>
 #include <inttypes.h>

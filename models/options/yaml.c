@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * YAML by libyaml's events: a value is built as it is parsed. */
-#include "models/options/yaml.h"
+#include "models/options/option.h"
 
 #include "api/base/number.h"
 #include "models/tokenizer/buffer.h"

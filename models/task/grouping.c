@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Puts rows of similar length into the same step. */
-#include "models/task/grouping.h"
+#include "models/task/loader.h"
 
 #include "api/base/thread.h"
 

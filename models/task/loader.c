@@ -5,7 +5,6 @@
 #include "api/base/arithmetic.h"
 #include "api/base/file.h"
 #include "api/base/thread.h"
-#include "models/task/grouping.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Writes TensorBoard's event files. */
-#include "models/train/tensorboard.h"
+#include "models/train/events.h"
 
 #include "api/base/clock.h"
 #include "api/base/file.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Fragments of Trackio. A record has a random log_id, so that importing it twice adds it once. */
-#include "models/train/trackio.h"
+#include "models/train/events.h"
 
 #include "api/base/file.h"
 #include "api/base/number.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Event files, read back byte by byte. With a folder: writes the events there that tensorboard.py reads. */
-#include "models/train/tensorboard.h"
+#include "models/train/events.h"
 #include "tests/scratch.h"
 
 #include <signal.h>

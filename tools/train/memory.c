@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  * Tables of memory by category and of the tensors at the peak. */
-#include "tools/train/memory.h"
+#include "tools/train/progress.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

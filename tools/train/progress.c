@@ -4,7 +4,6 @@
 
 #include "tools/cli/profile.h"
 #include "tools/cli/terminal.h"
-#include "tools/train/memory.h"
 
 #include <inttypes.h>
 #include <math.h>

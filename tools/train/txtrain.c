@@ -4,7 +4,6 @@
 #include "tools/cli/profile.h"
 #include "tools/cli/waiting.h"
 #include "tools/train/arguments.h"
-#include "tools/train/memory.h"
 #include "tools/train/progress.h"
 
 #include <inttypes.h>
