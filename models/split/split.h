@@ -52,7 +52,6 @@
 
 #include "models/train/trainer.h"
 
-#define TX_SPLIT_GOODPUT 0.8    /* fraction of the line rate that data reach, an estimate */
 #define TX_SPLIT_MEMORY 0.95    /* fraction of a device's memory that a plan may use */
 #define TX_SPLIT_TENSOR_POWER 5 /* the tensor-parallel size is a power of two below 2^TX_SPLIT_TENSOR_POWER */
 #define TX_SPLIT_BALANCE 50.0   /* operations in the time of moving a byte in memory: CPUs 20, GPUs up to 200 */

@@ -81,7 +81,7 @@ static bool always_fails(const tx_study *study)
     return failed >= LEAST_FAILURES;
 }
 
-static tx_status fill_places(tx_search *s, int32_t *from)
+static tx_status fill_workers(tx_search *s, int32_t *from)
 {
     for (int32_t i = 0; i < s->set->parallel; i++) {
         int32_t trial;
@@ -137,7 +137,7 @@ static tx_status run(tx_search *s, const sigset_t *signals, int *caught)
     TX_TRY(tx_search_report(s));
     do {
         if (!*caught)
-            TX_TRY(fill_places(s, &from));
+            TX_TRY(fill_workers(s, &from));
         const int number = wait_briefly(signals);
         at_once = at_once || (number && *caught);
         *caught = *caught ? *caught : number;
