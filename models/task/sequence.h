@@ -110,8 +110,6 @@ void tx_label_set_free(tx_label_set *set);
 tx_status tx_labels_resolve(const tx_sequence_task *task, const tx_data_options *options, const tx_label_set *set,
                             tx_label_index *index);
 
-/* ---- Multi-label classification (multi_label.c) ---------------------------------------------------------- */
-
 /* ---- Metrics (sequence_metrics.c) ---------------------------------------------------------------------- */
 
 /* Indices of the tasks' own values of an evaluation. COMBINED is the mean of accuracy and F1, or of both correlations.

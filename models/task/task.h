@@ -253,7 +253,7 @@ tx_status tx_task_write_label(const tx_config *config, int64_t label, tx_file *f
 /* The index of the largest value. */
 int64_t tx_task_best(const float *values, int64_t count);
 
-/* ---- Samples (samples.c) ------------------------------------------------------------------------------- */
+/* ---- Samples ------------------------------------------------------------------------------------------- */
 
 /* Reads a file as data of a task. The caller closes the samples. */
 tx_status tx_samples_open(const tx_task *task, const char *path, const tx_data_options *options, tx_samples *samples);
