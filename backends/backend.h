@@ -75,6 +75,7 @@ typedef struct tx_attrs {
     /* Element-wise ops, norms, losses and reductions. */
     tx_gate gate;
     bool exact, inverse;
+    uint32_t sums;   /* gradient of a norm, bit i: output 1 + i, a sum over rows, is present */
     bool summed;     /* reshape: the gradient is summed over the tensor-parallel group */
     int32_t control; /* a tx_control, or -1 */
     float alpha, eps, scale, smoothing;
@@ -176,7 +177,7 @@ typedef enum tx_arena_id {
 } tx_arena_id;
 
 #define TX_MAX_IN 6
-#define TX_MAX_OUT 4
+#define TX_MAX_OUT 5
 
 typedef struct tx_operand {
     tx_dtype dtype; /* TX_DTYPE_COUNT if the operand is absent */

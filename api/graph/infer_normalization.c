@@ -5,12 +5,11 @@
 #include <float.h>
 #include <inttypes.h>
 
-/* Checks the operands of a norm. Input `x` is [.., C]; the gradient dy, of any floating type, comes before it if it is
- * not the first. Inputs `first` to `last` are vectors [C], or [2 C] for heads of q and of k. infer_summand checks the
- * summand. */
+/* Checks the operands of a norm before its summand. Input `x` is [.., C]; the gradient dy, of any floating type, comes
+ * before it if it is not the first. Inputs `first` to `last` are vectors [C], or [2 C] for heads of q and of k. */
 static tx_status check_norm(const tx_infer *c, int x, int first, int last)
 {
-    for (int i = 0; i < (x > 0 ? TX_MAX_IN : last + 1); i++)
+    for (int i = 0; i < tx_op_info_of(c->op)->inputs_min; i++)
         TX_TRY(i < x ? tx_require_float_type(c, i) : tx_require_dtype(c, i, TX_F32));
     const tx_shape *rows = &c->in[x].shape;
     const tx_shape channels = TX_SHAPE(tx_shape_last(rows) * (c->attrs->attention.heads ? 2 : 1));
@@ -22,15 +21,13 @@ static tx_status check_norm(const tx_infer *c, int x, int first, int last)
     return TX_OK;
 }
 
-/* Checks operand i, the summand, to which dropout may apply. The sum is output `out`. */
-static tx_status infer_summand(const tx_infer *c, int i, int out)
+/* Checks operand i, the summand, to which dropout may apply. The sum is output i. */
+static tx_status infer_summand(const tx_infer *c, int i)
 {
-    TX_TRY(out >= 0 && c->attrs->draw.p > 0.0f ? tx_require_float_type(c, i) : tx_require_dtype(c, i, TX_F32));
+    TX_TRY(c->attrs->draw.p > 0.0f ? tx_require_float_type(c, i) : tx_require_dtype(c, i, TX_F32));
     TX_TRY(tx_require_draw(c));
     TX_TRY(tx_require_shape(c, i, &c->in[0].shape));
-    if (out >= 0 && tx_present(&c->in[i]))
-        tx_set_output(c, out, TX_F32, c->in[0].shape);
-    return TX_OK;
+    return tx_present(&c->in[i]) ? tx_set_output(c, i, TX_F32, c->in[0].shape) : TX_OK;
 }
 
 /* The number of learned vectors (gamma and beta) is also the number of statistics a row. Operands are x, the vectors
@@ -39,29 +36,36 @@ tx_status tx_infer_norm(const tx_infer *c)
 {
     const int vectors = tx_op_info_of(c->op)->inputs - 2;
     TX_TRY(check_norm(c, 0, 1, vectors));
-    TX_TRY(infer_summand(c, 1 + vectors, 1 + vectors));
+    TX_TRY(infer_summand(c, 1 + vectors));
     for (int i = 1; i <= vectors; i++)
         tx_set_output(c, i, TX_F32, TX_SHAPE(tx_shape_rows(&c->in[0].shape)));
     return tx_set_output_as(c, TX_F32, c->in[0].shape);
 }
 
-/* Operands are dy, x, gamma, the statistics and z. */
+/* Operands are dy, x, gamma, the statistics and z. The sums are of gamma, for a layer norm of beta, and of a bias. */
 tx_status tx_infer_norm_grad(const tx_infer *c)
 {
-    const int vectors = tx_op_info_of(c->op)->inputs - 4;
+    const int statistics = tx_op_info_of(c->op)->inputs_min - 3, bias = statistics;
     const tx_shape *x = &c->in[1].shape, *gamma = &c->in[2].shape;
     const int64_t rows = tx_shape_rows(x);
+    int64_t sums = 0;
     TX_TRY(check_norm(c, 1, 2, 2));
     TX_TRY(tx_require_shape(c, 0, x));
-    for (int i = 0; i < vectors; i++)
+    for (int i = 0; i < statistics; i++)
         TX_TRY(tx_require_shape(c, 3 + i, &TX_SHAPE(rows)));
-    TX_TRY(infer_summand(c, 3 + vectors, -1));
-    tx_set_output(c, 0, TX_F32, *x);
-    for (int i = 0; i < vectors; i++)
-        tx_set_output(c, 1 + i, TX_F32, *gamma);
-    const int64_t blocks = tx_row_blocks(rows);
-    return tx_set_output(c, 1 + vectors, TX_F32,
-                         vectors == 2 ? TX_SHAPE(blocks, 2, gamma->dim[0]) : TX_SHAPE(blocks, gamma->dim[0]));
+    TX_TRY(tx_set_output_as(c, TX_F32, *x));
+    TX_TRY(tx_require_dtype(c, 3 + statistics, c->out[0].dtype));
+    TX_TRY(tx_require_shape(c, 3 + statistics, x));
+    for (int i = 0; i <= bias; i++)
+        if (c->attrs->sums >> i & 1u) {
+            tx_set_output(c, 1 + i, TX_F32, *gamma);
+            sums++;
+        }
+    if (c->attrs->attention.heads && c->attrs->sums >> bias & 1u)
+        return tx_refuse(c, "heads have no sum of dx");
+    if (sums == 0)
+        return TX_OK;
+    return tx_set_output(c, 2 + bias, TX_F32, TX_SHAPE(tx_row_blocks(rows), sums, gamma->dim[0]));
 }
 
 /* Checks the logits, input 0, and inputs `first` to `last`, which have one number for each row of logits. */

@@ -50,7 +50,7 @@ static bool writes_directly(const autodiff *a, tx_tensor *const in[TX_MAX_IN], t
     uint32_t adds = tx_op_info_of(n->op)->adds;
     bool itself = false;
     for (int k = 0; k < TX_MAX_OUT; k++) {
-        if (!(adds & (1u << k)))
+        if (!(adds & (1u << k)) || !n->out[k])
             continue;
         bool to_slice = false;
         for (int j = 0; j < TX_MAX_IN; j++)

@@ -74,16 +74,33 @@ void tx_grad_attention(const tx_grad *c)
                              TX_NODE_OUT(c, attention, lse), TX_NODE_IN(c, attention, sinks)));
 }
 
+/* Emits the gradient of a norm. Operand i, from gamma on, is sum i - 1 if it is trained. */
+static void of_norm(const tx_grad *c, tx_emit_args args, int vectors)
+{
+    for (int i = 1; i <= vectors; i++)
+        args.attrs.sums |= c->want[i].need ? 1u << (i - 1) : 0u;
+    args.dtype = &c->want[0].dtype;
+    tx_grad_all(c, args, 1 + vectors);
+}
+
 void tx_grad_layer_norm(const tx_grad *c)
 {
-    TX_GRAD_ALL(c, LAYER_NORM_GRAD, c->node->attrs, 3, c->dout[0], TX_NODE_IN(c, layer_norm, x),
-                TX_NODE_IN(c, layer_norm, gamma), TX_NODE_OUT(c, layer_norm, mean), TX_NODE_OUT(c, layer_norm, rstd));
+    of_norm(c,
+            (tx_emit_args){.op = TX_OP_LAYER_NORM_GRAD,
+                           .attrs = c->node->attrs,
+                           .in = {c->dout[0], TX_NODE_IN(c, layer_norm, x), TX_NODE_IN(c, layer_norm, gamma),
+                                  TX_NODE_OUT(c, layer_norm, mean), TX_NODE_OUT(c, layer_norm, rstd)}},
+            2);
 }
 
 void tx_grad_rms_norm(const tx_grad *c)
 {
-    TX_GRAD_ALL(c, RMS_NORM_GRAD, c->node->attrs, 2, c->dout[0], TX_NODE_IN(c, rms_norm, x),
-                TX_NODE_IN(c, rms_norm, gamma), TX_NODE_OUT(c, rms_norm, rstd));
+    of_norm(c,
+            (tx_emit_args){.op = TX_OP_RMS_NORM_GRAD,
+                           .attrs = c->node->attrs,
+                           .in = {c->dout[0], TX_NODE_IN(c, rms_norm, x), TX_NODE_IN(c, rms_norm, gamma),
+                                  TX_NODE_OUT(c, rms_norm, rstd)}},
+            1);
 }
 
 /* Also for TP_CROSS_ENTROPY, whose operands have the same indices: logits, labels, and lse as second output. */

@@ -29,7 +29,7 @@ static bool holds(const tx_cpu_kernels *kernels, const tx_check *check)
         .op = check->op,
         .attrs = check->attrs,
         .in = {vector, vector, none, none, none, none},
-        .out = {vector, vector, none, none},
+        .out = {vector, vector, none, none, none},
     };
     const tx_controls controls = {{{.f32 = 0.0f}}};
     float out[MAX_WIDTH], work[MAX_WIDTH];

@@ -86,102 +86,157 @@ TX_ROWS(rms_norm, out[0])
 
 /* ---- Backward --------------------------------------------------------------------------------- */
 
-/* Returns a row of dy as fp32. A 16-bit row is widened into scratch. */
-static const float *gradient_row(const tx_cpu_call *call, int64_t row, int64_t width)
+enum { DGAMMA, DBETA, DBIAS, SUMS };
+
+/* The operands of a norm's gradient. */
+typedef struct norm_grad_parts {
+    bool rms;
+    int64_t rows, width, count; /* elements of gamma */
+    int dbias, sums;            /* index of output dbias; number of sums over rows */
+    const void *z;
+    float *work; /* [blocks, sums, count] */
+} norm_grad_parts;
+
+/* A row of it. Sums that are not wanted are NULL, and so is gamma if the row is not normalized. */
+typedef struct norm_grad_row {
+    bool rms;
+    const float *dy, *x, *gamma;
+    float mean, rstd, mean_d, mean_dx; /* the last two are of d = dy gamma and of d xhat */
+    float *sum[SUMS];
+} norm_grad_row;
+
+static norm_grad_parts parts_of(const tx_cpu_call *call)
 {
-    return tx_run_of(call->in[0], call->command->in[0].dtype, row * width, width, call->scratch);
+    const tx_command *c = call->command;
+    const tx_shape *x = &c->in[1].shape;
+    const bool rms = c->op == TX_OP_RMS_NORM_GRAD;
+    norm_grad_parts p = {.rms = rms,
+                         .rows = tx_shape_rows(x),
+                         .width = tx_shape_last(x),
+                         .count = tx_shape_last(&c->in[2].shape),
+                         .dbias = rms ? 2 : 3,
+                         .z = call->in[rms ? 4 : 5],
+                         .work = call->out[rms ? 3 : 4]};
+    for (int i = 1; i <= p.dbias; i++)
+        p.sums += call->out[i] != NULL;
+    return p;
 }
 
-/* dx = rstd (d - mean(d) - xhat mean(d xhat)), d = dy gamma. dx may alias dy. */
-static void layer_norm_grad_row(const tx_cpu_call *call, int64_t row, int64_t width, float *dgamma)
+/* Finds the row's operands, and its sums in the block's slice of work. */
+static norm_grad_row row_of(const tx_cpu_call *call, const norm_grad_parts *p, int64_t row, float *work)
 {
-    const float *dy = gradient_row(call, row, width), *x = (const float *)call->in[1] + row * width;
-    const float *gamma = call->in[2], mean = ((const float *)call->in[3])[row],
-                rstd = ((const float *)call->in[4])[row];
-    const float inverse = 1.0f / (float)width;
-    float sum, dot, *dx = (float *)call->out[0] + row * width, *dbeta = dgamma + width;
-    TX_SUM(sum, i, width, dy[i] * gamma[i]);
-    TX_SUM(dot, i, width, dy[i] * gamma[i] * ((x[i] - mean) * rstd));
-    sum *= inverse;
-    dot *= inverse;
-    TX_SIMD for (int64_t i = 0; i < width; i++)
-    {
-        float xhat = (x[i] - mean) * rstd, d = dy[i];
-        dgamma[i] += d * xhat;
-        dbeta[i] += d;
-        dx[i] = rstd * (d * gamma[i] - sum - xhat * dot);
+    const int64_t width = p->width, part = tx_norm_part(&call->command->attrs, row);
+    norm_grad_row r = {.rms = p->rms,
+                       .dy = tx_run_of(call->in[0], call->command->in[0].dtype, row * width, width, call->scratch),
+                       .x = (const float *)call->in[1] + row * width,
+                       .gamma = part < 0 ? NULL : (const float *)call->in[2] + part * width,
+                       .mean = p->rms ? 0.0f : ((const float *)call->in[3])[row],
+                       .rstd = ((const float *)call->in[p->rms ? 3 : 4])[row]};
+    for (int i = 1; i <= p->dbias; i++) {
+        const int sum = i == p->dbias ? DBIAS : i - 1;
+        if (!call->out[i])
+            continue;
+        r.sum[sum] = sum == DGAMMA && part >= 0 ? work + part * width : work;
+        work += p->count;
     }
+    return r;
 }
 
-/* dx = rstd (d - xhat mean(d xhat)), d = dy gamma. dx may alias dy. */
-static void rms_norm_grad_row(const tx_cpu_call *call, int64_t row, int64_t width, float *dgammas)
+static void find_means(norm_grad_row *r, int64_t width)
 {
-    const int64_t at = tx_norm_part(&call->command->attrs, row) * width;
-    const float *dy = gradient_row(call, row, width), *x = (const float *)call->in[1] + row * width;
-    float dot, *dx = (float *)call->out[0] + row * width;
-    if (at < 0) {
-        memmove(dx, dy, (size_t)width * sizeof *dx);
+    const float *dy = r->dy, *x = r->x, *gamma = r->gamma, mean = r->mean, rstd = r->rstd;
+    float sum = 0.0f, dot;
+    if (!r->rms)
+        TX_SUM(sum, i, width, dy[i] * gamma[i]);
+    TX_SUM(dot, i, width, dy[i] * gamma[i] * ((x[i] - mean) * rstd));
+    const float inverse = 1.0f / (float)width;
+    r->mean_d = sum * inverse;
+    r->mean_dx = r->rms ? dot / (float)width : dot * inverse;
+}
+
+/* dx = rstd (d - mean(d) - xhat mean(d xhat)). dx may alias dy. */
+static void grad_piece(const norm_grad_row *r, int64_t at, int64_t count, float *dx)
+{
+    const float *dy = r->dy + at, *x = r->x + at;
+    const float mean = r->mean, rstd = r->rstd, mean_d = r->mean_d, mean_dx = r->mean_dx;
+    if (!r->gamma) {
+        memmove(dx, dy, (size_t)count * sizeof *dx);
         return;
     }
-    const float *gamma = (const float *)call->in[2] + at, rstd = ((const float *)call->in[3])[row];
-    float *dgamma = dgammas + at;
-    TX_SUM(dot, i, width, dy[i] * gamma[i] * (x[i] * rstd));
-    dot /= (float)width;
-    TX_SIMD for (int64_t i = 0; i < width; i++)
-    {
-        float xhat = x[i] * rstd, d = dy[i];
-        dgamma[i] += d * xhat;
-        dx[i] = rstd * (d * gamma[i] - xhat * dot);
+    const float *gamma = r->gamma + at;
+    if (r->sum[DGAMMA]) {
+        float *dgamma = r->sum[DGAMMA] + at;
+        TX_SIMD for (int64_t i = 0; i < count; i++) dgamma[i] += dy[i] * ((x[i] - mean) * rstd);
     }
+    if (r->sum[DBETA]) {
+        float *dbeta = r->sum[DBETA] + at;
+        TX_SIMD for (int64_t i = 0; i < count; i++) dbeta[i] += dy[i];
+    }
+    if (r->rms)
+        TX_SIMD for (int64_t i = 0; i < count; i++) dx[i] = rstd * (dy[i] * gamma[i] - x[i] * rstd * mean_dx);
+    else
+        TX_SIMD for (int64_t i = 0; i < count; i++) dx[i] =
+            rstd * (dy[i] * gamma[i] - mean_d - (x[i] - mean) * rstd * mean_dx);
 }
 
-/* Returns the number of parameters: gamma, and for a layer norm beta. Each block of rows sums their gradients in
- * work [blocks, parameters, elements of gamma]. Operand z, which is added to dx, comes after rstd. */
-static int parameters(const tx_cpu_call *call)
+static void grad_row(const tx_cpu_call *call, const norm_grad_parts *p, int64_t row, float *work)
 {
-    return call->command->op == TX_OP_LAYER_NORM_GRAD ? 2 : 1;
-}
-
-static void grad_blocks(const tx_cpu_call *call, int64_t first, int64_t last)
-{
-    const tx_shape *shape = &call->command->out[0].shape;
-    const int64_t width = tx_shape_last(shape), rows = tx_shape_rows(shape);
-    const int64_t block = tx_block_size(rows, TX_ROW_BLOCK), count = parameters(call);
-    const int64_t sums = count * tx_shape_last(&call->command->in[2].shape);
-    const float *z = call->in[3 + count];
-    for (int64_t b = first; b < last; b++) {
-        float *work = (float *)call->out[1 + count] + b * sums;
-        memset(work, 0, (size_t)sums * sizeof *work);
-        for (int64_t row = b * block, end = tx_min(row + block, rows); row < end; row++) {
-            float *dx = (float *)call->out[0] + row * width;
-            if (count == 2)
-                layer_norm_grad_row(call, row, width, work);
-            else
-                rms_norm_grad_row(call, row, width, work);
-            if (z)
-                TX_SIMD for (int64_t i = 0; i < width; i++) dx[i] += z[row * width + i];
+    const tx_dtype type = call->command->out[0].dtype;
+    norm_grad_row r = row_of(call, p, row, work);
+    float piece[TX_PIECE], wide[TX_PIECE];
+    if (r.gamma)
+        find_means(&r, p->width);
+    for (int64_t at = 0, count; at < p->width; at += count) {
+        const int64_t first = row * p->width + at;
+        count = tx_run_length(type, p->width - at);
+        float *dx = tx_run_to(call->out[0], type, first, piece);
+        grad_piece(&r, at, count, dx);
+        if (p->z) {
+            const float *z = tx_run_of(p->z, type, first, count, wide);
+            TX_SIMD for (int64_t i = 0; i < count; i++) dx[i] += z[i];
+        }
+        tx_run_put(call->out[0], dx, type, first, count);
+        if (r.sum[DBIAS]) {
+            const float *stored = tx_run_of(call->out[0], type, first, count, wide);
+            float *dbias = r.sum[DBIAS] + at;
+            TX_SIMD for (int64_t i = 0; i < count; i++) dbias[i] += stored[i];
         }
     }
 }
 
-/* Computes elements first..last-1 of the gradients of the parameters from the sums of blocks. */
+static void grad_blocks(const tx_cpu_call *call, int64_t first, int64_t last)
+{
+    const norm_grad_parts p = parts_of(call);
+    const int64_t block = tx_block_size(p.rows, TX_ROW_BLOCK), sums = p.sums * p.count;
+    for (int64_t b = first; b < last; b++) {
+        float *work = p.sums ? p.work + b * sums : NULL;
+        if (p.sums)
+            memset(work, 0, (size_t)sums * sizeof *work);
+        for (int64_t row = b * block, end = tx_min(row + block, p.rows); row < end; row++)
+            grad_row(call, &p, row, work);
+    }
+}
+
+/* Computes elements first..last-1 of the sums from those of blocks. */
 static void fold_work(const tx_cpu_call *call, int64_t first, int64_t last)
 {
-    const int64_t blocks = tx_row_blocks(tx_shape_rows(&call->command->out[0].shape)), count = parameters(call);
-    const int64_t columns = tx_shape_last(&call->command->in[2].shape);
-    const float *work = call->out[1 + count], beta = tx_beta(call->command->attrs.accumulate, call->controls);
-    for (int64_t p = 0; p < count; p++)
-        tx_cpu_fold_blocks(work + p * columns, blocks, count * columns, first, last, 1.0f, beta, call->out[1 + p]);
+    const norm_grad_parts p = parts_of(call);
+    const float *work = p.work, beta = tx_beta(call->command->attrs.accumulate, call->controls);
+    for (int i = 1; i <= p.dbias; i++) {
+        if (!call->out[i])
+            continue;
+        tx_cpu_fold_blocks(work, tx_row_blocks(p.rows), p.sums * p.count, first, last, 1.0f, beta, call->out[i]);
+        work += p.count;
+    }
 }
 
 static void norm_grad(const tx_cpu_call *call)
 {
-    const tx_shape *shape = &call->command->out[0].shape;
-    const int64_t rows = tx_shape_rows(shape), blocks = tx_row_blocks(rows);
-    const int64_t elements = tx_block_size(rows, TX_ROW_BLOCK) * tx_shape_last(shape);
+    const norm_grad_parts p = parts_of(call);
+    const int64_t blocks = tx_row_blocks(p.rows), elements = tx_block_size(p.rows, TX_ROW_BLOCK) * p.width;
     tx_cpu_slices(call, blocks, tx_cpu_rows_grain(elements), grad_blocks);
-    tx_cpu_slices(call, tx_shape_last(&call->command->in[2].shape), tx_cpu_columns_grain(parameters(call) * blocks),
-                  fold_work);
+    if (p.sums)
+        tx_cpu_slices(call, p.count, tx_cpu_columns_grain(p.sums * blocks), fold_work);
 }
 
 void TX_CPU_NAME(layer_norm_grad)(const tx_cpu_call *call)

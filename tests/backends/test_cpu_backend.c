@@ -173,7 +173,7 @@ static void bad_programs_are_refused(void **state)
         .op = TX_OP_ATTENTION_CACHED,
         .attrs = {.attention.heads = 1, .attention.kv_heads = 1, .scale = 0.5f},
         .in = {qkv, k, v, at, ABSENT, ABSENT},
-        .out = {o, ABSENT, ABSENT, ABSENT},
+        .out = {o, ABSENT, ABSENT, ABSENT, ABSENT},
     };
     const tx_program program = {.length = 1, .commands = &command};
     tx_bench bench;
@@ -199,6 +199,7 @@ static int64_t mixed_program(tx_command command[COMMANDS])
 {
     int64_t used = 0;
     const tx_attrs a = {.attention.heads = HEADS,
+                        .sums = 3,
                         .attention.kv_heads = KV_HEADS,
                         .attention.causal = true,
                         .scale = 0.2f,
@@ -232,14 +233,14 @@ static int64_t mixed_program(tx_command command[COMMANDS])
     const tx_operand table = place(&used, TX_F32, TX_SHAPE(40, WIDTH));
     const tx_operand none = ABSENT;
     const tx_command made[COMMANDS] = {
-        {TX_OP_ATTENTION, 0, a, {qkv, none, none, none, none, none}, {out, lse, none, none}},
-        {TX_OP_ATTENTION_GRAD, 0, a, {dout, qkv, out, lse, none, none}, {dqkv, delta, none, none}},
-        {TX_OP_LAYER_NORM, 0, a, {out, gamma, gamma, none, none, none}, {y, mean, rstd, none}},
-        {TX_OP_LAYER_NORM_GRAD, 0, a, {dout, out, gamma, mean, rstd, none}, {dx, dgamma, dbeta, work}},
-        {TX_OP_REDUCE, 0, total, {dqkv, none, none, none, none, none}, {sum, all, none, none}},
-        {TX_OP_REDUCE, 0, columns, {dqkv, none, none, none, none, none}, {sums, parts, none, none}},
-        {TX_OP_CROSS_ENTROPY, 0, a, {y, labels, none, none, none, none}, {losses, norm, none, none}},
-        {TX_OP_SCATTER_ADD, 0, a, {labels, dx, none, none, none, none}, {table, none, none, none}},
+        {TX_OP_ATTENTION, 0, a, {qkv, none, none, none, none, none}, {out, lse, none, none, none}},
+        {TX_OP_ATTENTION_GRAD, 0, a, {dout, qkv, out, lse, none, none}, {dqkv, delta, none, none, none}},
+        {TX_OP_LAYER_NORM, 0, a, {out, gamma, gamma, none, none, none}, {y, mean, rstd, none, none}},
+        {TX_OP_LAYER_NORM_GRAD, 0, a, {dout, out, gamma, mean, rstd, none}, {dx, dgamma, dbeta, none, work}},
+        {TX_OP_REDUCE, 0, total, {dqkv, none, none, none, none, none}, {sum, all, none, none, none}},
+        {TX_OP_REDUCE, 0, columns, {dqkv, none, none, none, none, none}, {sums, parts, none, none, none}},
+        {TX_OP_CROSS_ENTROPY, 0, a, {y, labels, none, none, none, none}, {losses, norm, none, none, none}},
+        {TX_OP_SCATTER_ADD, 0, a, {labels, dx, none, none, none, none}, {table, none, none, none, none}},
     };
     memcpy(command, made, sizeof made);
     return used;
@@ -298,10 +299,10 @@ static void nan_is_not_lost(void **state)
     const tx_operand lse = place(&used, TX_F32, TX_SHAPE(2)), none = ABSENT;
     const tx_attrs a = {.alpha = 1.0f, .control = -1, .vocab = 70, .reduction = TX_REDUCE_MAX};
     const tx_command command[] = {
-        {TX_OP_SOFTMAX, 0, a, {x, none, none, none, none, none}, {y, none, none, none}},
-        {TX_OP_REDUCE, 0, a, {x, none, none, none, none, none}, {one, work, none, none}},
-        {TX_OP_CROSS_ENTROPY, 0, a, {x, labels, none, none, none, none}, {losses, lse, none, none}},
-        {TX_OP_GELU, 0, a, {x, none, none, none, none, none}, {y, none, none, none}},
+        {TX_OP_SOFTMAX, 0, a, {x, none, none, none, none, none}, {y, none, none, none, none}},
+        {TX_OP_REDUCE, 0, a, {x, none, none, none, none, none}, {one, work, none, none, none}},
+        {TX_OP_CROSS_ENTROPY, 0, a, {x, labels, none, none, none, none}, {losses, lse, none, none, none}},
+        {TX_OP_GELU, 0, a, {x, none, none, none, none, none}, {y, none, none, none, none}},
     };
     for (int i = 0; i < 4; i++) {
         const tx_program program = {.length = 1, .commands = &command[i]};

@@ -40,20 +40,54 @@ static void give_sum(tx_call *call, int z, int out)
         call->out[out] = (tx_array){.dtype = TX_F32, .shape = call->in[0].shape};
 }
 
-/* y is fp32 unless the case requests another type. */
-static void give_result(tx_call *call)
+/* Output 0 is like input `x`, in fp32 unless the case requests another type. */
+static void give_result_like(tx_call *call, int x)
 {
     const tx_dtype asked = call->out[0].dtype;
-    call->out[0] = (tx_array){.dtype = asked == TX_DTYPE_COUNT ? TX_F32 : asked, .shape = call->in[0].shape};
+    call->out[0] = (tx_array){.dtype = asked == TX_DTYPE_COUNT ? TX_F32 : asked, .shape = call->in[x].shape};
 }
 
-/* Adds operand z to dx. */
-static void add_summand(tx_call *call, int z)
+/* Adds a term to element i of a sum, if the case has it. */
+static void add_term(tx_array *sum, int64_t i, double value, double magnitude)
 {
-    for (int64_t i = 0; tx_array_present(&call->in[z]) && i < call->out[0].count; i++) {
-        call->out[0].value[i] += call->in[z].value[i];
-        call->out[0].magnitude[i] += fabs(call->in[z].value[i]);
+    if (tx_array_present(sum))
+        tx_array_put(sum, i, sum->value[i] + value, sum->magnitude[i] + magnitude);
+}
+
+/* Adds operand z to dx, and sums the columns of dx, rounded as it is stored, to output `bias`. A dx at the middle of
+ * two numbers may be rounded to either. */
+static void finish_gradient(tx_call *call, int z, int bias)
+{
+    tx_array *dx = &call->out[0], *sum = &call->out[bias];
+    const int64_t n = tx_array_last(dx);
+    const double coarse = tx_number_epsilon(dx->dtype) / tx_number_epsilon(TX_F32);
+    for (int64_t i = 0; i < n && tx_array_present(sum); i++)
+        tx_array_put(sum, i, 0.0, 0.0);
+    for (int64_t i = 0; i < dx->count; i++) {
+        if (tx_array_present(&call->in[z])) {
+            dx->value[i] += call->in[z].value[i];
+            dx->magnitude[i] += fabs(call->in[z].value[i]);
+        }
+        if (tx_array_present(sum)) {
+            sum->value[i % n] += tx_number_round(dx->dtype, dx->value[i]);
+            sum->magnitude[i % n] += dx->magnitude[i] * coarse;
+        }
     }
+}
+
+/* The gradient of each vector that attrs.sums selects, of `count` elements, and work. */
+static void gradient_outputs(tx_call *call, int64_t count, int sums)
+{
+    int64_t present = 0;
+    give_result_like(call, 1);
+    for (int i = 0; i < sums; i++)
+        if (call->attrs.sums >> i & 1u) {
+            call->out[1 + i] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(count)};
+            present++;
+        }
+    if (present)
+        call->out[1 + sums] =
+            (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(tx_row_blocks(tx_array_rows(&call->in[1])), present, count)};
 }
 
 /* ---- Layer normalisation (Ba, Kiros, Hinton, 2016) --------------------------------------------- */
@@ -89,7 +123,7 @@ static void layer_norm_reference(tx_call *call)
 
 static void layer_norm_outputs(tx_call *call)
 {
-    give_result(call);
+    give_result_like(call, 0);
     call->out[1] = call->out[2] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(tx_array_rows(&call->in[0]))};
     give_sum(call, 3, 3);
 }
@@ -99,10 +133,9 @@ static void layer_norm_grad_reference(tx_call *call)
 {
     const double *dy = call->in[0].value, *x = call->in[1].value, *gamma = call->in[2].value;
     int64_t n = tx_array_last(&call->in[1]);
-    for (int64_t i = 0; i < n; i++) {
-        tx_array_put(&call->out[1], i, 0.0, 0.0);
-        tx_array_put(&call->out[2], i, 0.0, 0.0);
-    }
+    for (int o = 1; o <= 2; o++)
+        for (int64_t i = 0; i < call->out[o].count; i++)
+            tx_array_put(&call->out[o], i, 0.0, 0.0);
     for (int64_t r = 0; r < tx_array_rows(&call->in[1]); r++) {
         double mean = call->in[3].value[r], rstd = call->in[4].value[r];
         double sum = 0.0, sum_h = 0.0, size = 0.0, size_h = 0.0;
@@ -113,10 +146,8 @@ static void layer_norm_grad_reference(tx_call *call)
             sum_h += g * h / (double)n;
             size += fabs(g) / (double)n;
             size_h += fabs(g) * h_size / (double)n;
-            call->out[1].value[i - r * n] += dy[i] * h;
-            call->out[1].magnitude[i - r * n] += fabs(dy[i]) * h_size;
-            call->out[2].value[i - r * n] += dy[i];
-            call->out[2].magnitude[i - r * n] += fabs(dy[i]);
+            add_term(&call->out[1], i - r * n, dy[i] * h, fabs(dy[i]) * h_size);
+            add_term(&call->out[2], i - r * n, dy[i], fabs(dy[i]));
         }
         for (int64_t i = r * n; i < (r + 1) * n; i++) {
             double g = dy[i] * gamma[i - r * n], h = (x[i] - mean) * rstd;
@@ -124,15 +155,12 @@ static void layer_norm_grad_reference(tx_call *call)
             tx_array_put(&call->out[0], i, rstd * (g - sum - h * sum_h), rstd * (fabs(g) + size + h_size * size_h));
         }
     }
-    add_summand(call, 5);
+    finish_gradient(call, 5, 3);
 }
 
 static void layer_norm_grad_outputs(tx_call *call)
 {
-    int64_t n = tx_array_last(&call->in[1]), blocks = tx_row_blocks(tx_array_rows(&call->in[1]));
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
-    call->out[1] = call->out[2] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(n)};
-    call->out[3] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(blocks, 2, n)};
+    gradient_outputs(call, tx_array_last(&call->in[1]), 3);
 }
 
 /* ---- RMS normalisation (Zhang, Sennrich, 2019) --------------------------------------------------- */
@@ -169,7 +197,7 @@ static void rms_norm_reference(tx_call *call)
 
 static void rms_norm_outputs(tx_call *call)
 {
-    give_result(call);
+    give_result_like(call, 0);
     call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(tx_array_rows(&call->in[0]))};
     give_sum(call, 2, 2);
 }
@@ -179,7 +207,7 @@ static void rms_norm_grad_reference(tx_call *call)
 {
     const double *dy = call->in[0].value, *x = call->in[1].value;
     int64_t n = tx_array_last(&call->in[1]);
-    for (int64_t i = 0; i < call->in[2].count; i++)
+    for (int64_t i = 0; i < call->out[1].count; i++)
         tx_array_put(&call->out[1], i, 0.0, 0.0);
     for (int64_t r = 0; r < tx_array_rows(&call->in[1]); r++) {
         const int64_t at = gamma_at(&call->attrs, r, n);
@@ -193,23 +221,19 @@ static void rms_norm_grad_reference(tx_call *call)
             double gh = dy[i] * gamma[i - r * n] * x[i] * rstd;
             sum += gh / (double)n;
             size += fabs(gh) / (double)n;
-            call->out[1].value[at + i - r * n] += dy[i] * x[i] * rstd;
-            call->out[1].magnitude[at + i - r * n] += fabs(dy[i] * x[i]) * rstd;
+            add_term(&call->out[1], at + i - r * n, dy[i] * x[i] * rstd, fabs(dy[i] * x[i]) * rstd);
         }
         for (int64_t i = r * n; i < (r + 1) * n; i++) {
             double g = dy[i] * gamma[i - r * n], h = x[i] * rstd;
             tx_array_put(&call->out[0], i, rstd * (g - h * sum), rstd * (fabs(g) + fabs(h) * size));
         }
     }
-    add_summand(call, 4);
+    finish_gradient(call, 4, 2);
 }
 
 static void rms_norm_grad_outputs(tx_call *call)
 {
-    int64_t n = tx_array_last(&call->in[2]), blocks = tx_row_blocks(tx_array_rows(&call->in[1]));
-    call->out[0] = (tx_array){.dtype = TX_F32, .shape = call->in[1].shape};
-    call->out[1] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(n)};
-    call->out[2] = (tx_array){.dtype = TX_F32, .shape = TX_SHAPE(blocks, n)};
+    gradient_outputs(call, tx_array_last(&call->in[2]), 2);
 }
 
 /* ---- Cases ------------------------------------------------------------------------------------ */
@@ -302,27 +326,45 @@ static tx_case *add_gradient(tx_cases *list, tx_shape x, int statistics)
     c->in[3] = tx_spec_derived(TX_SHAPE(tx_shape_rows(&x)));
     if (statistics > 1)
         c->in[4] = c->in[3];
+    c->attrs.sums = statistics > 1 ? 3 : 1;
     return c;
+}
+
+/* Appends a case with other sums over rows, named `text`, and with a summand if `z` is not 0. */
+static void add_sums(tx_cases *list, tx_shape x, int statistics, uint32_t sums, const char *text, int z)
+{
+    tx_case *c = add_gradient(list, x, statistics);
+    c->attrs.sums = sums;
+    if (z)
+        c->in[z] = tx_spec_real(x);
+    snprintf(c->label + strlen(c->label), sizeof c->label - strlen(c->label), ", %s%s", text, z ? " and a sum" : "");
 }
 
 static void gradient_cases(tx_cases *list, int statistics)
 {
+    const int z = statistics > 1 ? 5 : 4;
+    const uint32_t bias = statistics > 1 ? 4 : 2;
     for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
         add_gradient(list, shapes[i], statistics);
     tx_case_chunks(list);
     add_gradient(list, shapes[7], statistics);
     tx_case_accumulate(list);
-    add_gradient(list, TX_SHAPE(4100, 3), statistics); /* blocks longer than TX_ROW_BLOCK */
+    add_sums(list, TX_SHAPE(4100, 3), statistics, 2 * bias - 1, "all sums", 0); /* blocks longer than TX_ROW_BLOCK */
     tx_case_accumulate(list);
+    add_sums(list, shapes[5], statistics, 0, "no sums", 0);
+    add_sums(list, shapes[8], statistics, bias, "dbias", 0);
+    add_sums(list, shapes[7], statistics, bias | 1u, "dgamma, dbias", z);
+    add_sums(list, TX_SHAPE(19, 4100), statistics, 2 * bias - 1, "all sums", z); /* more than registers hold */
     add_gradient(list, shapes[5], statistics);
     tx_case *c = tx_case_copy(list, " and a sum");
-    c->in[statistics > 1 ? 5 : 4] = tx_spec_real(shapes[5]);
+    c->in[z] = tx_spec_real(shapes[5]);
     tx_case_chunks(list);
     for (size_t i = 0; i < sizeof with_heads / sizeof with_heads[0] && statistics == 1; i++)
         make_heads(add_gradient(list, with_heads[i].x, 1), with_heads[i].heads, with_heads[i].kv_heads, 2);
     if (statistics == 1)
         tx_case_accumulate(list);
-    tx_case_half(list, 1, false);
+    tx_case_half(list, 1u << z, true); /* dx, and the summand */
+    tx_case_half(list, 1, false);      /* dy */
     add_gradient(list, big, statistics);
     list->item[list->count - 1].flags |= TX_CASE_BENCH;
 }
@@ -347,8 +389,8 @@ const tx_descriptor tx_descriptor_layer_norm_grad = {
     .gradient = true,
     .forward = TX_OP_LAYER_NORM,
     .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_IN(1), TX_FROM_OUT(1), TX_FROM_OUT(2), TX_FROM_NOWHERE},
-    .gradient_of = {1, 2, 3, 0},
-    .work = 8,
+    .gradient_of = {1, 2, 3},
+    .work = 16,
 };
 const tx_descriptor tx_descriptor_rms_norm = {
     .cases = rms_norm_cases, .outputs = rms_norm_outputs, .reference = rms_norm_reference, .length = norm_length};
@@ -360,6 +402,6 @@ const tx_descriptor tx_descriptor_rms_norm_grad = {
     .gradient = true,
     .forward = TX_OP_RMS_NORM,
     .source = {TX_FROM_DY, TX_FROM_IN(0), TX_FROM_IN(1), TX_FROM_OUT(1), TX_FROM_NOWHERE},
-    .gradient_of = {1, 2, 0},
-    .work = 4,
+    .gradient_of = {1, 2},
+    .work = 8,
 };

@@ -19,7 +19,7 @@ static void forward_of(const tx_call *call, tx_call *forward)
     for (int32_t k = 0; k < TX_MAX_IN; k++)
         c.in[k].dtype = TX_DTYPE_COUNT;
     for (int32_t o = 0; o < TX_MAX_OUT; o++)
-        if (d->gradient_of[o])
+        if (d->gradient_of[o] && tx_array_present(&call->out[o]))
             c.in[d->gradient_of[o] - 1] = tx_spec_real(call->out[o].shape);
     for (int32_t i = 0; i < TX_MAX_IN; i++)
         if (d->source[i] >= TX_FROM_IN(0) && d->source[i] < TX_FROM_OUT(0) && tx_array_present(&call->in[i]))
@@ -79,7 +79,7 @@ static int check_gradient(tx_op op, const tx_case *c)
     assert_non_null(dy);
     assert_int_equal(tx_call_reference(&call), TX_OK);
     for (int32_t o = 0; o < TX_MAX_OUT; o++) {
-        if (!d->gradient_of[o])
+        if (!d->gradient_of[o] || !tx_array_present(&call.out[o]))
             continue;
         tx_array *x = &forward.in[d->gradient_of[o] - 1], *dx = &call.out[o];
         int64_t step = x->count / 60 + 1;

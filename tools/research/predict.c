@@ -75,7 +75,7 @@ static double kernels_of(tx_op op)
     switch (op) {
     case TX_OP_LAYER_NORM_GRAD:
     case TX_OP_RMS_NORM_GRAD:
-        return 4.0;
+        return 2.0;
     case TX_OP_ATTENTION_GRAD:
         return 3.0;
     case TX_OP_REDUCE:

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0
  *
- * Layer norm and RMS norm (RMS 1: no mean, no beta). One work-group computes a row. Sums over rows are computed in
- * blocks.
+ * Layer norm and RMS norm (RMS 1: no mean, no beta). A work-group computes a row, and in the gradient a block of rows.
  *
  * ADDS 1 normalizes x + z and stores the sum; the gradient adds z to dx. DROPS 1 first applies dropout to z, which
  * has type Z. If HEADS is above 0, rows are heads of q, KV_HEADS heads of k and KV_HEADS heads of v, which is not
@@ -32,7 +31,7 @@ typedef TX_CAT(Z, _t) z_t;
 #define IS_V(row) (HEADS && HEAD_OF(row) >= HEADS + KV_HEADS)
 #define IS_K(row) (HEADS && HEAD_OF(row) >= HEADS) /* also true for v */
 #define GAMMA_AT(row, n) (IS_K(row) && !IS_V(row) ? (n) : 0)
-#define GAMMA(i, n) (IS_V(row) ? (vec)(1.0f) : tx_load(gamma, i, n, 0.0f))
+#define GAMMA(gamma, row, i, n) (IS_V(row) ? (vec)(1.0f) : tx_load(gamma, i, n, 0.0f))
 
 /* Loops over the vectors of a row that belong to this work-item: vector k begins at element i. HOLD keeps a loaded
  * vector, and AGAIN returns it or loads it again. */
@@ -119,7 +118,7 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
         r = 1.0f;
     ROW_LOOP(k, i, n)
     {
-        vec v = (AGAIN(own, k, tx_load(x, i, n, 0.0f)) - m) * r * GAMMA(i, n);
+        vec v = (AGAIN(own, k, tx_load(x, i, n, 0.0f)) - m) * r * GAMMA(gamma, row, i, n);
         if (!RMS)
             v += tx_load(beta + bo, i, n, 0.0f);
         tx_store_h(v, y, i, n);
@@ -131,86 +130,96 @@ norm(const __global float *x, long xo, const __global float *gamma, long go, con
     }
 }
 
-/* Dimension 0 is columns, dimension 1 blocks of `block` rows. Layer norm writes work [blocks, 2, n]: sums of dy *
- * xhat, and of dy. RMS norm writes work [blocks, n]: sums of dy * xhat; with HEADS it writes [blocks, 2, n], for q
- * and for k. */
-__kernel void norm_grad_blocks(const __global h_t *dy, long dyo, const __global float *x, long xo,
-                               const __global float *mean, long mo, const __global float *rstd, long ro,
-                               __global float *work, long wo, long rows, long n, long block)
-{
-    long i = TX_COLUMN(0), b = TX_ROW;
-    if (i >= n)
-        return;
-    dy += dyo;
-    x += xo;
-    mean += mo;
-    rstd += ro;
-    work += wo + b * n * (RMS && !HEADS ? 1 : 2);
-    vec dgamma = 0.0f;
-#if !RMS || HEADS
-    vec second = 0.0f; /* of beta, or of k's gamma */
-#endif
-    long end = min(rows, (b + 1) * block);
-    for (long row = b * block; row < end; row++) {
-        vec d = tx_load_h(dy + row * n, i, n);
-        float m = 0.0f;
-#if !RMS
-        m = mean[row];
-        second += d;
-#endif
-#if HEADS
-        if (IS_K(row) && !IS_V(row))
-            second += d * tx_load(x + row * n, i, n, 0.0f) * rstd[row];
-        if (IS_K(row))
-            continue;
-#endif
-        dgamma += d * (tx_load(x + row * n, i, n, 0.0f) - m) * rstd[row];
-    }
-    tx_store(dgamma, work, i, n);
-#if !RMS || HEADS
-    tx_store(second, work + n, i, n);
-#endif
-}
+/* ---- Gradients. dx and z have type D. ---- */
 
-/* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma. dx may alias dy. */
+#ifndef D
+#define D f32
+#define SUMS 0
+#endif
+#include "stored.cl"
+typedef TX_CAT(D, _t) dx_t;
+#define LOAD_D TX_CAT(tx_load_, D)
+#define STORE_D TX_CAT(tx_store_, D)
+#define STORED_D TX_CAT(tx_stored_, D)
+
+/* Bits of SUMS are the sums over rows: dgamma, dbeta, dbias. Each has n floats in the block's slice of work. With
+ * HEADS, dgamma is the only one and has n floats for q and n for k. A lane adds only to its own columns. It keeps the
+ * sums in registers if it keeps the row there. */
+#define DBETA (SUMS & 1)
+#define DBIAS ((SUMS & 1) + (SUMS >> 1 & 1))
+#define SLOTS (HEADS ? 2 * (SUMS & 1) : DBIAS + (SUMS >> 2))
+#if HELD
+#define SET_SUM(slot, v) total[slot][k] = (v)
+#define ADD_TO_SUM(slot, v) total[slot][k] += (v)
+#else
+#define SET_SUM(slot, v) tx_store(v, work + (slot) * n, i, n)
+#define ADD_TO_SUM(slot, v) tx_store(tx_load(work + (slot) * n, i, n, 0.0f) + (v), work + (slot) * n, i, n)
+#endif
+
+#define ADD_TO_SUMS(y, xhat, v)                                                                                        \
+    do {                                                                                                               \
+        if ((SUMS & 1) && !IS_K(row))                                                                                  \
+            ADD_TO_SUM(0, (y) * (xhat));                                                                               \
+        if ((SUMS & 1) && IS_K(row) && !IS_V(row))                                                                     \
+            ADD_TO_SUM(HEADS ? 1 : 0, (y) * (xhat));                                                                   \
+        if (SUMS & 2)                                                                                                  \
+            ADD_TO_SUM(DBETA, y);                                                                                      \
+        if (SUMS & 4)                                                                                                  \
+            ADD_TO_SUM(DBIAS, STORED_D(v)); /* as another op would read it */                                          \
+    } while (0)
+
+/* dx = rstd (g - mean(g) - xhat mean(g xhat)), g = dy gamma. dx may alias dy. A work-group computes a block of `block`
+ * rows. */
 __kernel __attribute__((reqd_work_group_size(WG, 1, 1))) void
 norm_grad(const __global h_t *dy, long dyo, const __global float *x, long xo, const __global float *gamma, long go,
-          const __global float *mean, long mo, const __global float *rstd, long ro, const __global float *z, long zo,
-          __global float *dx, long dxo, long n)
+          const __global float *mean, long mo, const __global float *rstd, long ro, const __global dx_t *z, long zo,
+          __global dx_t *dx, long dxo, __global float *work, long wo, long rows, long n, long block)
 {
-    __local float part[WG];
-    long row = get_group_id(0);
-    dy += dyo + row * n;
-    x += xo + row * n;
-    dx += dxo + row * n;
-    gamma += go + GAMMA_AT(row, n);
-    float m = 0.0f, r = rstd[ro + row], mean_g = 0.0f;
+    __local float2 part[WG];
+    vec own_y[HELD ? HELD : 1], own_d[HELD ? HELD : 1], own_z[HELD ? HELD : 1], total[SLOTS + 1][HELD ? HELD : 1];
+    const long first = get_group_id(0) * block, end = min(rows, first + block);
+    work += wo + get_group_id(0) * SLOTS * n;
+    for (int s = 0; s < SLOTS; s++)
+        ROW_LOOP(k, i, n)
+            SET_SUM(s, 0.0f);
+    for (long row = first; row < end; row++) {
+        const __global h_t *y_row = dy + dyo + row * n;
+        const __global float *x_row = x + xo + row * n, *gamma_row = gamma + go + GAMMA_AT(row, n);
+        const float r = rstd[ro + row];
+        float m = 0.0f;
 #if !RMS
-    m = mean[mo + row];
+        m = mean[mo + row];
 #endif
-    vec own_g[HELD ? HELD : 1], own_d[HELD ? HELD : 1];
-    vec sum_g = 0.0f, sum_gx = 0.0f;
-    ROW_LOOP(k, i, n)
-    {
-        vec g = tx_load_h(dy, i, n) * GAMMA(i, n), d = tx_load(x, i, n, 0.0f) - m;
-        HOLD(own_g, k, g);
-        HOLD(own_d, k, d);
-        sum_g += g;
-        sum_gx += g * d;
-    }
-    if (!RMS)
-        mean_g = tx_group_sum(tx_hsum(sum_g), part) / (float)n;
-    float mean_gx = tx_group_sum(tx_hsum(sum_gx), part) * r / (float)n;
-    if (IS_V(row))
-        mean_gx = 0.0f;
-    ROW_LOOP(k, i, n)
-    {
-        vec g = AGAIN(own_g, k, tx_load_h(dy, i, n) * GAMMA(i, n));
-        vec xhat = AGAIN(own_d, k, tx_load(x, i, n, 0.0f) - m) * r;
-        vec v = r * (g - mean_g - xhat * mean_gx);
+        vec sum_g = 0.0f, sum_gx = 0.0f;
+        ROW_LOOP(k, i, n)
+        {
+            vec y = tx_load_h(y_row, i, n), d = tx_load(x_row, i, n, 0.0f) - m;
+            HOLD(own_y, k, y);
+            HOLD(own_d, k, d);
 #if ADDS
-        v += tx_load(z + zo + row * n, i, n, 0.0f);
+            HOLD(own_z, k, LOAD_D(z + zo + row * n, i, n));
 #endif
-        tx_store(v, dx, i, n);
+            vec g = y * GAMMA(gamma_row, row, i, n);
+            sum_g += g;
+            sum_gx += g * d;
+        }
+        const float2 sum = tx_group_sum2((float2)(tx_hsum(sum_g), tx_hsum(sum_gx)), part);
+        const float mean_g = RMS ? 0.0f : sum.x / (float)n, mean_gx = IS_V(row) ? 0.0f : sum.y * r / (float)n;
+        ROW_LOOP(k, i, n)
+        {
+            vec y = AGAIN(own_y, k, tx_load_h(y_row, i, n));
+            vec xhat = AGAIN(own_d, k, tx_load(x_row, i, n, 0.0f) - m) * r;
+            vec v = r * (y * GAMMA(gamma_row, row, i, n) - mean_g - xhat * mean_gx);
+#if ADDS
+            v += AGAIN(own_z, k, LOAD_D(z + zo + row * n, i, n));
+#endif
+            STORE_D(v, dx + dxo + row * n, i, n);
+            ADD_TO_SUMS(y, xhat, v);
+        }
     }
+#if HELD
+    for (int s = 0; s < SLOTS; s++)
+        ROW_LOOP(k, i, n)
+            tx_store(total[s][k], work + s * n, i, n);
+#endif
 }

@@ -31,9 +31,11 @@ tx_cl_form tx_cl_form_of(const tx_cl_builder *b, const tx_command *c, int64_t co
     tx_cl_form form = {.vector = 16, .run = 1, .group = 1};
     if (!b->limits->cpu) {
         form.vector = aligned(c, columns) ? 4 : 1;
-        form.group = tx_cl_group(b, 256);
-        while (reduces && form.group > 32 && (int64_t)form.group * form.vector / 2 >= columns)
-            form.group /= 2;
+        const size_t most = form.group = tx_cl_group(b, 256);
+        if (reduces && most > 32) { /* the fewest lanes that need the fewest rounds: 192, not 256, for 768 columns */
+            const int64_t vectors = tx_cl_blocks(columns, form.vector), rounds = tx_cl_blocks(vectors, (int64_t)most);
+            form.group = (size_t)tx_round_up(tx_cl_blocks(vectors, rounds), 32);
+        }
     } else if (!reduces) {
         form.run = 64; /* 1024 elements: a launch on two cores costs less than their work */
     }

@@ -24,25 +24,28 @@ static tx_status finish_arguments(tx_cl_builder *b, const tx_command *c, float a
     return tx_cl_arg_accumulate(b, c);
 }
 
-/* The last pass of sums over rows. `work` has a row for each block of rows. y = alpha * control * sum of its
- * columns from `first` on, as in REDUCE. */
-static void sum_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *work, int64_t first,
-                        const tx_operand *y, tx_reduction reduction, float alpha, int32_t control)
+/* The last pass of sums over rows: y[i] = alpha * control * sum of plane i of `work` [blocks, count, columns], as in
+ * REDUCE. Absent outputs have no plane. */
+static void sum_columns(tx_cl_builder *b, const tx_command *c, const tx_operand *work, const tx_operand *y, int outputs,
+                        tx_reduction reduction, float alpha, int32_t control)
 {
-    /* Few columns and many blocks: several work-items share a column, and 32 neighbouring columns form a
+    const tx_operand *present[3] = {NULL};
+    size_t count = 0;
+    for (int i = 0; i < outputs; i++)
+        if (tx_present(&y[i]))
+            present[count++] = &y[i];
+    /* Few columns and many blocks: many work-items share a column, and 8 neighbouring columns, 32 bytes, form a
      * work-group. */
-    const size_t group[] = {tx_cl_group(b, 32), tx_cl_group(b, 256) / tx_cl_group(b, 32)};
-    const int64_t blocks = tx_row_blocks(tx_shape_rows(&c->in[0].shape)), columns = tx_operand_count(y);
-    const size_t global[] = {(size_t)columns, group[1]};
+    const size_t group[] = {tx_cl_group(b, 8), tx_cl_group(b, 256) / tx_cl_group(b, 8), 1};
+    const int64_t columns = tx_operand_count(present[0]);
+    const size_t global[] = {(size_t)columns, group[1], count};
     char options[96];
     snprintf(options, sizeof options, "-DWG=%zu -DPARTS=%zu -DKIND=%d", group[0], group[1],
              reduce_kind(reduction, false));
-    tx_operand begin = *work;
-    begin.offset += first * (int64_t)sizeof(float);
-    tx_cl_launch(b, "reduce", options, "reduce_columns", 2, global, group);
-    TX_CL_OPERANDS(b, &begin);
-    TX_CL_I64(b, tx_operand_count(work) / blocks, blocks);
-    TX_CL_OPERANDS(b, y);
+    tx_cl_launch(b, "reduce", options, "reduce_columns", 3, global, group);
+    TX_CL_OPERANDS(b, work);
+    TX_CL_I64(b, tx_row_blocks(tx_shape_rows(&c->in[0].shape)));
+    TX_CL_OPERANDS(b, present[0], present[1], present[2]);
     TX_CL_I64(b, columns);
     finish_arguments(b, c, alpha, control);
 }
@@ -58,19 +61,17 @@ static bool drops(const tx_command *c, const tx_operand *z)
 /* Maximum vectors of a row that a lane of a GPU keeps in registers. */
 #define MAX_HELD 4
 
-/* `typed` is the command's operand of type H. */
+/* `typed` is the command's operand of type H. `more` are further build options. */
 static tx_cl_form norm_form(const tx_cl_builder *b, const tx_command *c, bool rms, const tx_operand *z,
-                            const tx_operand *typed)
+                            const tx_operand *typed, const char *more)
 {
-    char heads[64] = "", dropped[32] = "";
+    char heads[64] = "";
     if (c->attrs.attention.heads)
         snprintf(heads, sizeof heads, " -DHEADS=%d -DKV_HEADS=%d", c->attrs.attention.heads,
                  c->attrs.attention.kv_heads);
-    if (drops(c, z))
-        snprintf(dropped, sizeof dropped, " -DDROPS=1 -DZ=%s", tx_cl_storage(z->dtype));
     const int64_t columns = tx_shape_last(&c->in[0].shape);
     tx_cl_form form = tx_cl_form_of(b, c, columns, true, "-DRMS=%d%s%s%s %s", rms, tx_present(z) ? " -DADDS=1" : "",
-                                    dropped, heads, tx_cl_type(typed));
+                                    more, heads, tx_cl_type(typed));
     const int64_t held = tx_cl_blocks(columns, (int64_t)form.group * form.vector);
     const size_t used = strlen(form.options);
     if (form.group > 1 && held <= MAX_HELD)
@@ -83,7 +84,10 @@ static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
 {
     const tx_operand *z = &c->in[rms ? 2 : 3];
     const tx_shape *x = &c->in[0].shape;
-    tx_cl_form form = norm_form(b, c, rms, z, &c->out[0]);
+    char dropped[32] = "";
+    if (drops(c, z))
+        snprintf(dropped, sizeof dropped, " -DDROPS=1 -DZ=%s", tx_cl_storage(z->dtype));
+    tx_cl_form form = norm_form(b, c, rms, z, &c->out[0], dropped);
     tx_cl_launch_rows(b, &form, "norm", "norm", tx_shape_rows(x));
     TX_CL_OPERANDS(b, &c->in[0], &c->in[1], rms ? NULL : &c->in[2]);
     TX_CL_OPERANDS(b, &c->out[0], rms ? NULL : &c->out[1], &c->out[rms ? 1 : 2], z, &c->out[rms ? 2 : 3]);
@@ -94,25 +98,24 @@ static tx_status norm(tx_cl_builder *b, const tx_command *c, bool rms)
     return b->status;
 }
 
-/* Inputs: dy, x, gamma, [mean], rstd, [z]. Outputs: dx, dgamma, [dbeta], work. Sums over rows run first because dx
- * may alias dy. */
+/* Inputs: dy, x, gamma, [mean], rstd, [z]. Outputs: dx, dgamma, [dbeta], dbias, work. */
 static tx_status norm_grad(tx_cl_builder *b, const tx_command *c, bool rms)
 {
     const tx_operand *mean = rms ? NULL : &c->in[3], *rstd = &c->in[rms ? 3 : 4], *z = &c->in[rms ? 4 : 5];
-    const tx_operand *work = &c->out[rms ? 2 : 3];
-    int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
-    tx_cl_form form = norm_form(b, c, rms, z, &c->in[0]);
+    const int outputs = rms ? 2 : 3;
+    const tx_operand *work = &c->out[1 + outputs];
+    const uint32_t sums = rms ? (c->attrs.sums & 1u) | (c->attrs.sums & 2u) << 1 : c->attrs.sums;
+    const int64_t columns = tx_shape_last(&c->in[0].shape), rows = tx_shape_rows(&c->in[0].shape);
+    char more[32];
+    snprintf(more, sizeof more, " -DSUMS=%u -DD=%s", sums, tx_cl_storage(c->out[0].dtype));
+    tx_cl_form form = norm_form(b, c, rms, z, &c->in[0], more);
 
-    tx_cl_launch_columns(b, &form, "norm", "norm_grad_blocks", columns, tx_row_blocks(rows));
-    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], mean, rstd, work);
+    tx_cl_launch_rows(b, &form, "norm", "norm_grad", tx_row_blocks(rows));
+    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2], mean, rstd, z, &c->out[0], work);
     TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));
-
-    for (int i = 0; i < (rms ? 1 : 2); i++)
-        sum_columns(b, c, work, i * columns, &c->out[1 + i], TX_REDUCE_SUM, 1.0f, -1);
-
-    tx_cl_launch_rows(b, &form, "norm", "norm_grad", rows);
-    TX_CL_OPERANDS(b, &c->in[0], &c->in[1], &c->in[2], mean, rstd, z, &c->out[0]);
-    return TX_CL_I64(b, columns);
+    if (sums)
+        sum_columns(b, c, work, &c->out[1], outputs, TX_REDUCE_SUM, 1.0f, -1);
+    return b->status;
 }
 
 TX_CL_OP(layer_norm, norm, false)
@@ -210,7 +213,7 @@ static void reduce_over_rows(tx_cl_builder *b, const tx_command *c, float alpha)
     tx_cl_launch_columns(b, &form, "reduce", "reduce_row_blocks", columns, tx_row_blocks(rows));
     TX_CL_OPERANDS(b, &c->in[0], &c->out[1]);
     TX_CL_I64(b, rows, columns, tx_block_size(rows, TX_ROW_BLOCK));
-    sum_columns(b, c, &c->out[1], 0, &c->out[0], c->attrs.reduction, alpha, c->attrs.control);
+    sum_columns(b, c, &c->out[1], &c->out[0], 1, c->attrs.reduction, alpha, c->attrs.control);
 }
 
 tx_status tx_cl_reduce(tx_cl_builder *b, const tx_command *c)

@@ -85,6 +85,7 @@ __kernel void reduce_row_blocks(const __global h_t *x, long xo, __global float *
     x += xo;
     vec v = START;
     long end = min(rows, (b + 1) * block);
+#pragma unroll 4
     for (long row = b * block; row < end; row++) {
         vec u = tx_load_h_or(x + row * n, i, n, START);
         v = JOIN(v, MAP(u));
@@ -92,20 +93,25 @@ __kernel void reduce_row_blocks(const __global h_t *x, long xo, __global float *
     tx_store(v, work + wo + b * n, i, n);
 }
 
-/* Reduces a column of `blocks` rows of work, `stride` apart, to y. Work-groups are WG columns by PARTS. */
+/* Reduces the columns of work [blocks, planes, n] to y0 [n], y1 [n] and y2 [n], one for each plane. Work-groups are WG
+ * columns by PARTS. */
 __kernel __attribute__((reqd_work_group_size(WG, PARTS, 1))) void
-reduce_columns(const __global float *work, long wo, long stride, long blocks, __global float *y, long yo, long n,
-               float alpha, int which, int mode, const __global uint *control)
+reduce_columns(const __global float *work, long wo, long blocks, __global float *y0, long o0, __global float *y1,
+               long o1, __global float *y2, long o2, long n, float alpha, int which, int mode,
+               const __global uint *control)
 {
     __local float part[PARTS * WG];
-    int p = (int)get_local_id(1), l = (int)get_local_id(0);
-    long i = get_global_id(0);
+    const int p = (int)get_local_id(1), l = (int)get_local_id(0), plane = (int)get_global_id(2);
+    const long i = get_global_id(0), stride = get_global_size(2) * n;
+    work += wo + plane * n;
     float v = START;
-    if (i < n)
+    if (i < n) {
+#pragma unroll 8
         for (long b = p; b < blocks; b += PARTS) {
-            float u = work[wo + b * stride + i];
+            float u = work[b * stride + i];
             v = JOIN1(v, u);
         }
+    }
     part[p * WG + l] = v;
     barrier(CLK_LOCAL_MEM_FENCE);
     if (p > 0 || i >= n)
@@ -114,5 +120,6 @@ reduce_columns(const __global float *work, long wo, long stride, long blocks, __
         float u = part[k * WG + l];
         v = JOIN1(v, u);
     }
-    put(y + yo + i, v * tx_factor(alpha, which, control), tx_adds(mode, control));
+    __global float *y = plane == 0 ? y0 + o0 : plane == 1 ? y1 + o1 : y2 + o2;
+    put(y + i, v * tx_factor(alpha, which, control), tx_adds(mode, control));
 }

@@ -188,7 +188,7 @@ static vec tx_sigmoid(vec x)
  * items each reduce a share, then all items reduce these. It takes three barriers for any group size. */
 #if WG > 1
 #define TX_JOINERS (WG < 16 ? WG : 16)
-#define TX_GROUP_JOIN(JOIN)                                                                                            \
+#define TX_GROUP_JOIN(type, JOIN)                                                                                         \
     const int l = (int)get_local_id(0);                                                                                \
     barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
     part[l] = v;                                                                                                       \
@@ -199,23 +199,29 @@ static vec tx_sigmoid(vec x)
         part[l] = v;                                                                                                   \
     }                                                                                                                  \
     barrier(CLK_LOCAL_MEM_FENCE);                                                                                      \
-    float joined = part[0];                                                                                            \
+    type joined = part[0];                                                                                             \
     for (int k = 1; k < TX_JOINERS; k++)                                                                               \
         joined = JOIN(joined, part[k]);                                                                                \
     return joined;
 #define TX_ADD2(a, b) ((a) + (b))
 #else
-#define TX_GROUP_JOIN(JOIN) return v;
+#define TX_GROUP_JOIN(type, JOIN) return v;
 #endif
 
 TX_INLINE float tx_group_sum(float v, __local float *part)
 {
-    TX_GROUP_JOIN(TX_ADD2)
+    TX_GROUP_JOIN(float, TX_ADD2)
+}
+
+/* Two sums. */
+TX_INLINE float2 tx_group_sum2(float2 v, __local float2 *part)
+{
+    TX_GROUP_JOIN(float2, TX_ADD2)
 }
 
 TX_INLINE float tx_group_max(float v, __local float *part)
 {
-    TX_GROUP_JOIN(tx_max1)
+    TX_GROUP_JOIN(float, tx_max1)
 }
 
 /* Returns whether the op adds to the old value in this run; `mode` is a tx_accumulate. */
